@@ -1,0 +1,283 @@
+//! The resolved program: no text except for display, every name a handle, every shape checked.
+
+use roundelay_schedule::{
+    Bytes, Data, Element, Evaluation, Exactness, Float, Id, Initial, Optimizer, Order,
+    Placement, Rule, States, Table, Target,
+};
+use std::fmt;
+
+macro_rules! define_ids {
+    ($($(#[$doc:meta])* $name:ident $prefix:literal;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(u32);
+
+        impl Id for $name {
+            const PREFIX: &'static str = $prefix;
+            fn new(index: usize) -> Self {
+                Self(u32::try_from(index).expect("a model has fewer than 2^32 nodes"))
+            }
+            fn index(self) -> usize {
+                self.0 as usize
+            }
+        }
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}{}", $prefix, self.0)
+            }
+        }
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{self}")
+            }
+        }
+    )*};
+}
+
+define_ids! {
+    /// An operation of the model; operands stand above their users.
+    NodeId "o";
+    /// A parameter of the model.
+    ParameterId "w";
+    /// An input of the model.
+    ModelInputId "n";
+}
+
+/// What a file says, resolved.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Program {
+    /// The computation.
+    pub model: Model,
+    /// The devices; one plain device when the file describes none.
+    pub target: Target,
+    /// How it is trained.
+    pub train: Train,
+    /// What the planner may choose.
+    pub search: Search,
+}
+
+/// A model graph.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Model {
+    /// Name of the model.
+    pub name: String,
+    /// What a micro-batch brings.
+    pub inputs: Table<ModelInputId, ModelInput>,
+    /// What is trained.
+    pub parameters: Table<ParameterId, ModelParameter>,
+    /// Operations, in topological order.
+    pub nodes: Table<NodeId, Node>,
+    /// The node whose single number is minimised; it is the last.
+    pub loss: Option<NodeId>,
+}
+
+/// An input of the model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModelInput {
+    /// Name.
+    pub name: String,
+    /// Element type.
+    pub element: Element,
+    /// Extents.
+    pub shape: Vec<Extent>,
+    /// Integers are below this bound, as the operators that read it demand; zero for no bound.
+    pub bound: u64,
+}
+
+/// A parameter of the model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModelParameter {
+    /// Global name: the path of blocks, bindings and roles (`layer.3.attention.query.weight`).
+    pub name: String,
+    /// Extents.
+    pub shape: Vec<u64>,
+    /// How θ_0 is drawn.
+    pub initial: Initial,
+    /// Whether weight decay applies.
+    pub decay: bool,
+}
+
+/// One operation; it has one result.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// Name for messages: the path of bindings.
+    pub name: String,
+    /// What it computes.
+    pub operation: Operation,
+    /// What it reads, in the operation's order.
+    pub operands: Vec<Source>,
+    /// Extents of the result. Results are real.
+    pub shape: Vec<Extent>,
+}
+
+/// What an operation reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Source {
+    /// The result of an earlier node.
+    Node(NodeId),
+    /// A parameter.
+    Parameter(ParameterId),
+    /// An input.
+    Input(ModelInputId),
+}
+
+/// An extent: `size`, or `size` times the number of examples in a micro-batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Extent {
+    /// The factor.
+    pub size: u64,
+    /// Whether it is multiplied by the number of examples.
+    pub per_example: bool,
+}
+
+impl Extent {
+    /// The extent in a micro-batch of `examples`.
+    pub fn at(self, examples: u64) -> u64 {
+        if self.per_example { self.size.saturating_mul(examples) } else { self.size }
+    }
+}
+
+/// The primitive operations. Composite operators (`attention`, `positions`) are made of these
+/// when names are resolved. Shapes in comments: x (.., n) means any leading extents.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Operation {
+    /// tokens (..) i32, table (v, n) → (.., n).
+    Embedding,
+    /// x (.., m), weight (n, m), and perhaps bias (n) → x · weightᵀ + bias (.., n).
+    Linear,
+    /// query, key, value (b, s, n) → softmax(q kᵀ / √(n / heads)) v per head (b, s, n).
+    Attention {
+        /// Number of heads; divides n.
+        heads: u64,
+        /// Whether position s sees only positions ≤ s.
+        causal: bool,
+    },
+    /// x (.., n), gain (n), bias (n) → normalised over n with ε = 1e-5.
+    LayerNorm,
+    /// max(x, 0).
+    Relu,
+    /// x Φ(x) with the exact normal distribution.
+    Gelu,
+    /// Over the last extent.
+    Softmax,
+    /// Zero with probability `rate`, else x / (1 − rate); only in training.
+    Dropout {
+        /// Probability, in [0, 1).
+        rate: f64,
+    },
+    /// a (..s) + b, where b has the shape of a or of its trailing extents.
+    Add,
+    /// a (..s) · b element by element, where b has the shape of a or of its trailing extents.
+    Multiply,
+    /// factor · x.
+    Scale {
+        /// The factor.
+        factor: f64,
+    },
+    /// The same elements in another shape.
+    Reshape,
+    /// logits (.., v), targets (..) i32 → mean of −log softmax(logits)[target], shape ().
+    CrossEntropy,
+    /// a, b of one shape → mean of (a − b)², shape ().
+    MeanSquaredError,
+}
+
+/// How the model is trained.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Train {
+    /// Where examples come from.
+    pub data: Data,
+    /// Examples of one training step.
+    pub batch: u32,
+    /// All randomness derives from it.
+    pub seed: u64,
+    /// Training steps.
+    pub steps: u64,
+    /// Element type.
+    pub dtype: Float,
+    /// The update rule.
+    pub optimizer: Optimizer,
+    /// When held-out data is looked at.
+    pub evaluate: Evaluation,
+}
+
+/// What the planner may choose, and what it minimises.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct Search {
+    /// What is minimised.
+    pub objective: Objective,
+    /// The weakest class that is allowed; `Reordered` unless the program says otherwise.
+    pub exactness: Option<Exactness>,
+    /// Bound on what one device may take.
+    pub memory: Option<Bytes>,
+    /// Bound on the number of devices.
+    pub devices: Numbers,
+    /// Rules to try.
+    pub rule: Choice<Rule>,
+    /// Placements to try.
+    pub placement: Choice<Placement>,
+    /// Orders to try.
+    pub order: Choice<Order>,
+    /// State placements to try.
+    pub states: Choice<States>,
+    /// Numbers of stages to try.
+    pub stages: Numbers,
+    /// Numbers of micro-batches to try.
+    pub micro_batches: Numbers,
+    /// Cut points to use, when they are pinned: the first node of every stage but the first.
+    pub cuts: Option<Vec<u32>>,
+}
+
+/// What the planner minimises.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Objective {
+    /// Time of one training step.
+    #[default]
+    StepTime,
+    /// Peak memory of the fullest device.
+    Memory,
+    /// Number of devices, then step time.
+    Devices,
+}
+
+/// The values that one decision may take.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Choice<T> {
+    /// Left open.
+    #[default]
+    Open,
+    /// One of these.
+    OneOf(Vec<T>),
+}
+
+impl<T: PartialEq> Choice<T> {
+    /// Whether a value is among them.
+    pub fn allows(&self, value: &T) -> bool {
+        match self {
+            Choice::Open => true,
+            Choice::OneOf(values) => values.contains(value),
+        }
+    }
+}
+
+/// The numbers that one decision may take.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Numbers {
+    /// Left open.
+    #[default]
+    Open,
+    /// These closed ranges.
+    Ranges(Vec<(u64, u64)>),
+}
+
+impl Numbers {
+    /// Whether a number is among them.
+    pub fn allows(&self, value: u64) -> bool {
+        match self {
+            Numbers::Open => true,
+            Numbers::Ranges(ranges) => {
+                ranges.iter().any(|(least, most)| (*least..=*most).contains(&value))
+            }
+        }
+    }
+}

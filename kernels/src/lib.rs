@@ -1,0 +1,45 @@
+//! The kernel catalogue: name, operands, attributes, FLOPs and bytes of every kernel; plain
+//! references beside the fast CPU kernels, same name.
+//!
+//! This crate must not know: tasks, stages, plans, memory layout.
+//!
+//! Every kernel is called as [`roundelay_schedule::Call`]. Operands are dense arrays, in the order
+//! of this table; `r` reads, `w` writes, `u` updates, `w/u` writes unless the attribute
+//! `accumulate` is true. Arrays are real unless marked i32. (m, n) means that the operand's
+//! leading extents multiply to m. `b~` means that the operand has the shape of the last
+//! operand or of its trailing extents, and repeats.
+//!
+//! | kernel | operands | attributes |
+//! | --- | --- | --- |
+//! | `matmul` | a (m, k) r, b (k, n) r, out (m, n) w/u | `transpose_a`, `transpose_b`: the operand is stored (k, m) or (n, k); `accumulate` |
+//! | `add` | a r, b~ r, out w | |
+//! | `add_rows` | bias (n) r, x (m, n) u | x += bias in every row |
+//! | `accumulate` | x r, out u | out += x |
+//! | `copy` | x r, out w | |
+//! | `sum_rows` | x (m, n) r, out (n) w/u | sum over m; `accumulate` |
+//! | `multiply` | a r, b~ r, out w/u | `accumulate` |
+//! | `multiply_sum_rows` | a (m, n) r, b (m, n) r, out (n) w/u | sum over m of a·b; `accumulate` |
+//! | `scale` | x r, out w/u | `factor` (real), `accumulate` |
+//! | `relu` | x r, y w | |
+//! | `relu_backward` | y r, dy r, dx w/u | `accumulate` |
+//! | `gelu` | x r, y w | |
+//! | `gelu_backward` | x r, dy r, dx w/u | `accumulate` |
+//! | `softmax` | x (m, n) r, y (m, n) w | |
+//! | `softmax_backward` | y r, dy r, dx w/u | `accumulate` |
+//! | `dropout` | x r, y w | `rate` (real), `operator` (integer): copies outside training |
+//! | `dropout_backward` | dy r, dx w/u | `rate`, `operator`, `accumulate` |
+//! | `layer_norm` | x (m, n) r, gain (n) r, bias (n) r, y (m, n) w, mean (m) w, rstd (m) w | ε = 1e-5 |
+//! | `layer_norm_backward` | x r, gain r, mean r, rstd r, dy r, dx w/u | `accumulate` |
+//! | `layer_norm_parameters` | x r, mean r, rstd r, dy r, dgain (n) w/u, dbias (n) w/u | `accumulate` |
+//! | `embedding` | tokens i32 (m) r, table (v, n) r, y (m, n) w | |
+//! | `embedding_backward` | tokens i32 (m) r, dy (m, n) r, dtable (v, n) w/u | `accumulate` |
+//! | `attention` | q, k, v (b, s, n) r, o (b, s, n) w, lse (b, heads, s) w, scratch (s, s) w | `heads` (integer), `causal` (flag) |
+//! | `attention_backward` | q, k, v, o, lse, do r, dq, dk, dv w/u, scratch (2, s, s) w | `heads`, `causal`, `accumulate` |
+//! | `cross_entropy` | logits (m, v) r, targets i32 (m) r, lse (m) w, loss (1) w | loss = mean |
+//! | `cross_entropy_backward` | logits r, targets i32 r, lse r, dlogits w/u | gradient of the mean; `accumulate` |
+//! | `mse` | a r, b r, loss (1) w | mean of (a − b)² |
+//! | `mse_backward` | a r, b r, da w/u | `sign` (integer 1 or −1; −1 gives db), `accumulate` |
+//! | `sgd` | gradient r, parameter r, next w, momentum u (absent when `momentum` is 0) | `momentum`, `nesterov`, `weight_decay`, `clip`, `micro_batches`, `spared` (integers: begin, end, begin, end, … of elements without decay, in the stage's flat parameters) |
+//! | `adamw` | gradient r, parameter r, next w, mean u, square u | `beta1`, `beta2`, `epsilon`, `weight_decay`, `clip`, `micro_batches`, `spared` |
+//!
+//! `parameter` and `next` of an optimizer may be the same memory; nothing else may overlap.

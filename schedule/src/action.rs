@@ -1,0 +1,184 @@
+//! The lines of a schedule: one period of the steady state, in an order in which they could
+//! legally run one by one.
+
+use crate::{
+    ActionId, GroupId, LinkId, MicroBatch, Pass, Place, RoutineId, Row, Stage, Sum,
+    ValueId,
+};
+use serde::{Deserialize, Serialize};
+
+/// One line of a schedule.
+///
+/// In period p the action serves step t = p − `lag`. It executes when one of the steps
+/// t ..= t + `reach` lies in the segment; else it touches nothing, but keeps its place in its
+/// queue and its waits. Only moves of parameters have a reach: it counts the later steps that
+/// still read what they move.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Action {
+    /// Periods between the step that it serves and the period that it stands in.
+    pub lag: u32,
+    /// Later steps that also need it.
+    pub reach: u32,
+    /// What must be done before.
+    pub after: Vec<Wait>,
+    /// What is done.
+    pub work: Work,
+}
+
+/// Waits for an action's instance `distance` periods earlier; with distance 0 it stands above.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Wait {
+    /// The action waited for.
+    pub action: ActionId,
+    /// Periods back.
+    pub distance: u32,
+}
+
+/// What an action does. No receive, event, allocation, free or barrier.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Work {
+    /// Runs a routine on a lane.
+    Launch {
+        /// Where.
+        at: Place,
+        /// The lane of the device.
+        lane: u32,
+        /// What.
+        routine: RoutineId,
+        /// For which micro-batch, unless the pass serves them all.
+        micro_batch: Option<MicroBatch>,
+        /// One row per argument of the routine.
+        rows: Vec<Row>,
+    },
+    /// Copies a row from one device to another, or within one.
+    Transfer {
+        /// The level that joins them.
+        link: LinkId,
+        /// Source.
+        from: Spot,
+        /// Destination.
+        to: Spot,
+        /// What is moved, at the step that the action serves.
+        content: Content,
+    },
+    /// One action of a whole group.
+    Collective {
+        /// The level that joins the members.
+        link: LinkId,
+        /// Which.
+        kind: Collective,
+        /// Who.
+        group: GroupId,
+        /// Source row of every member.
+        from: Row,
+        /// Destination row of every member; may be the source.
+        to: Row,
+        /// What is moved, at the step that the action serves.
+        content: Content,
+    },
+    /// The host writes an input of one micro-batch.
+    Feed {
+        /// Where.
+        at: Place,
+        /// Of which micro-batch.
+        micro_batch: MicroBatch,
+        /// The input's row.
+        row: Row,
+    },
+    /// The host reads the loss of one micro-batch.
+    Report {
+        /// Where.
+        at: Place,
+        /// Of which micro-batch.
+        micro_batch: MicroBatch,
+        /// The metric's row.
+        row: Row,
+    },
+}
+
+/// A row on a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Spot {
+    /// The device.
+    pub at: Place,
+    /// The row.
+    pub row: Row,
+}
+
+/// Collectives over a group; sums go in group order.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Collective {
+    /// Everyone gets the sum.
+    AllReduce,
+    /// Member k gets part k of the sum.
+    ReduceScatter,
+    /// Everyone gets all parts.
+    AllGather,
+}
+
+/// What a move carries; t is the step that the move serves.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Content {
+    /// θ_t of a stage.
+    Parameter(Stage),
+    /// Optimizer state of a stage before the update of t.
+    Optimizer(Stage),
+    /// A partial gradient sum of a stage in step t.
+    Gradient(Stage, Sum),
+    /// A value of a micro-batch in step t.
+    Value(ValueId, MicroBatch),
+    /// The gradient of such a value.
+    ValueGradient(ValueId, MicroBatch),
+}
+
+/// Where an action queues. Derived, so that it cannot disagree with the action.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Queue {
+    /// A lane of the device at a place.
+    Lane(Place, u32),
+    /// What arrives at the device at a place.
+    Arrival(Place),
+    /// A group's collectives.
+    Group(GroupId),
+    /// The host.
+    Host,
+}
+
+impl Action {
+    /// The in-order queue it stands in.
+    pub fn queue(&self) -> Queue {
+        match &self.work {
+            Work::Launch { at, lane, .. } => Queue::Lane(*at, *lane),
+            Work::Transfer { to, .. } => Queue::Arrival(to.at),
+            Work::Collective { group, .. } => Queue::Group(*group),
+            Work::Feed { .. } | Work::Report { .. } => Queue::Host,
+        }
+    }
+}
+
+impl Work {
+    /// The task that a launch does: pass, stage and micro-batch are the routine's and its own.
+    pub fn routine(&self) -> Option<(RoutineId, Option<MicroBatch>)> {
+        match self {
+            Work::Launch { routine, micro_batch, .. } => Some((*routine, *micro_batch)),
+            Work::Transfer { .. }
+            | Work::Collective { .. }
+            | Work::Feed { .. }
+            | Work::Report { .. } => None,
+        }
+    }
+}
+
+/// A task, for messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Task {
+    /// What is done.
+    pub pass: Pass,
+    /// With which stage.
+    pub stage: Stage,
+    /// For which micro-batch, unless for all.
+    pub micro_batch: Option<MicroBatch>,
+}

@@ -1,0 +1,288 @@
+//! Where things are: rings of devices, buffers in rings of slots, and what carried buffers hold
+//! between segments.
+
+use crate::{AxisId, BufferId, Bytes, DeviceId, InputId, RingId, Role, Stage, ValueId};
+use serde::{Deserialize, Serialize};
+use std::{fmt, str::FromStr};
+
+/// A symmetric dimension: the schedule describes one cell, every action runs at every coordinate.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Axis {
+    /// Name in messages.
+    pub name: String,
+    /// Number of coordinates.
+    pub extent: u32,
+    /// Distance between the target devices of neighbouring coordinates.
+    pub stride: u32,
+}
+
+/// L equal devices that turn: in period p, place k is device number (k + turn · p) mod L.
+///
+/// A single device is a ring of one. A device may stand in several rings; a queue belongs to the
+/// device and lane, whatever ring names it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ring {
+    /// The devices, at coordinate zero of every axis.
+    pub devices: Vec<DeviceId>,
+    /// Places per period.
+    pub turn: u32,
+    /// In-order queues for launches on each device.
+    pub lanes: u32,
+}
+
+/// A device of a ring, as seen from the frame that turns.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(into = "String", try_from = "String")]
+pub struct Place {
+    /// The ring.
+    pub ring: RingId,
+    /// Place in period 0.
+    pub place: u32,
+}
+
+/// A slot of a buffer, as seen from the frame that turns: the slot used in period p is
+/// (place + turn · p) mod V.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(into = "String", try_from = "String")]
+pub struct Row {
+    /// The buffer.
+    pub buffer: BufferId,
+    /// Slot in period 0.
+    pub place: u32,
+}
+
+/// An ordered set of places for a collective: for each coordinate of the axes, slowest axis
+/// first, each place in order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Group {
+    /// Places within the cell; all belong to the home ring of the rows that are reduced.
+    pub places: Vec<Place>,
+    /// Axes that the group runs along.
+    pub axes: Vec<AxisId>,
+}
+
+/// A range of memory on every device of a ring, in a ring of V ≥ 1 slots.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Buffer {
+    /// The devices that have it, all at the same offset.
+    pub home: RingId,
+    /// What it holds; this also gives its kind.
+    pub subject: Subject,
+    /// First byte of slot 0 in the arena of the pool's share of one device.
+    pub offset: Bytes,
+    /// Bytes of one slot; slot k starts at `offset + k · size`.
+    pub size: Bytes,
+    /// Number of slots, V.
+    pub slots: u32,
+    /// Slots per period.
+    pub turn: u32,
+    /// Whether its value crosses training steps.
+    pub rest: Rest,
+}
+
+/// What a buffer holds.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Subject {
+    /// Flat parameters of a stage.
+    Parameter(Stage, Slice),
+    /// Flat gradient sum of a stage.
+    Gradient(Stage, Slice),
+    /// Flat optimizer state of a stage.
+    Optimizer(Stage, Slice),
+    /// What a stage's forward keeps for its backward.
+    Activation(Stage),
+    /// A value that crosses a stage boundary.
+    Value(ValueId),
+    /// The gradient of such a value.
+    ValueGradient(ValueId),
+    /// An input of the model.
+    Input(InputId),
+    /// The loss of a micro-batch.
+    Metric,
+    /// Scratch memory of a lane.
+    Workspace,
+}
+
+/// Which part of a flat array a buffer holds; affine in the coordinates.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Slice {
+    /// All of it.
+    Whole,
+    /// Part c of as many as the axis has coordinates, at coordinate c.
+    Shard(AxisId),
+}
+
+/// Kinds of memory.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// Parameters.
+    Parameter,
+    /// Gradients of parameters.
+    Gradient,
+    /// Optimizer state.
+    Optimizer,
+    /// Kept for backward.
+    Activation,
+    /// Values and gradients that cross a stage boundary.
+    Boundary,
+    /// Scratch.
+    Workspace,
+    /// Examples.
+    Input,
+    /// Losses.
+    Metric,
+}
+
+impl Kind {
+    /// All kinds, in the order of the arena and of every table.
+    pub const ALL: [Kind; 8] = [
+        Kind::Parameter,
+        Kind::Gradient,
+        Kind::Optimizer,
+        Kind::Activation,
+        Kind::Boundary,
+        Kind::Workspace,
+        Kind::Input,
+        Kind::Metric,
+    ];
+}
+
+/// Whether and what a buffer holds between segments.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Rest {
+    /// Nothing that is read later.
+    Transient,
+    /// Version T − age at rest before step T: `ages[device place][slot place]`, places as in
+    /// period T.
+    Carried(Vec<Vec<u32>>),
+}
+
+impl Subject {
+    /// The kind of memory.
+    pub fn kind(self) -> Kind {
+        match self {
+            Subject::Parameter(..) => Kind::Parameter,
+            Subject::Gradient(..) => Kind::Gradient,
+            Subject::Optimizer(..) => Kind::Optimizer,
+            Subject::Activation(_) => Kind::Activation,
+            Subject::Value(_) | Subject::ValueGradient(_) => Kind::Boundary,
+            Subject::Input(_) => Kind::Input,
+            Subject::Metric => Kind::Metric,
+            Subject::Workspace => Kind::Workspace,
+        }
+    }
+
+    /// Whether a launch of `stage` may bind this to an argument of `role`.
+    pub fn fits(self, role: Role, stage: Stage) -> bool {
+        match (self, role) {
+            (Subject::Parameter(own, _), Role::Parameter | Role::NextParameter)
+            | (Subject::Gradient(own, _), Role::Gradient | Role::Received)
+            | (Subject::Optimizer(own, _), Role::Optimizer)
+            | (Subject::Activation(own), Role::Activation) => own == stage,
+            (Subject::Value(own), Role::Value(value))
+            | (Subject::ValueGradient(own), Role::ValueGradient(value)) => own == value,
+            (Subject::Input(own), Role::Input(input)) => own == input,
+            (Subject::Metric, Role::Metric) | (Subject::Workspace, Role::Workspace) => {
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Buffer {
+    /// Bytes of all slots.
+    pub fn total(&self) -> Bytes {
+        self.size * u64::from(self.slots)
+    }
+    /// The slot that `place` means in period `period`.
+    pub fn slot(&self, place: u32, period: i64) -> u32 {
+        turned(place, self.turn, period, self.slots)
+    }
+}
+
+impl Ring {
+    /// The index into `devices` that `place` means in period `period`.
+    pub fn index(&self, place: u32, period: i64) -> u32 {
+        turned(
+            place,
+            self.turn,
+            period,
+            u32::try_from(self.devices.len()).unwrap_or(u32::MAX),
+        )
+    }
+    /// The device that `place` means in period `period`, at coordinate zero.
+    pub fn device(&self, place: u32, period: i64) -> DeviceId {
+        self.devices[self.index(place, period) as usize]
+    }
+}
+
+fn turned(place: u32, turn: u32, period: i64, length: u32) -> u32 {
+    let index = i128::from(place) + i128::from(turn) * i128::from(period);
+    u32::try_from(index.rem_euclid(i128::from(length))).unwrap_or(0)
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Kind::Parameter => "parameter",
+            Kind::Gradient => "gradient",
+            Kind::Optimizer => "optimizer",
+            Kind::Activation => "activation",
+            Kind::Boundary => "boundary",
+            Kind::Workspace => "workspace",
+            Kind::Input => "input",
+            Kind::Metric => "metric",
+        })
+    }
+}
+
+macro_rules! spelled_with_a_dot {
+    ($($name:ident { $head:ident })*) => {$(
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}.{}", self.$head, self.place)
+            }
+        }
+        impl FromStr for $name {
+            type Err = String;
+            fn from_str(text: &str) -> Result<Self, String> {
+                let parts = text.split_once('.');
+                let (head, place) = parts.ok_or_else(|| format!("expected `handle.place`, found `{text}`"))?;
+                let number = place.parse().map_err(|_| format!("expected a place, found `{place}`"))?;
+                Ok(Self { $head: head.parse()?, place: number })
+            }
+        }
+        impl TryFrom<String> for $name {
+            type Error = String;
+            fn try_from(text: String) -> Result<Self, String> {
+                text.parse()
+            }
+        }
+        impl From<$name> for String {
+            fn from(spot: $name) -> String {
+                spot.to_string()
+            }
+        }
+    )*};
+}
+
+spelled_with_a_dot! { Place { ring } Row { buffer } }

@@ -1,0 +1,191 @@
+//! Typed handles: a row of one table, printed exactly as the schedule file spells it.
+
+use serde::{Deserialize, Serialize};
+use std::{fmt, marker::PhantomData, str::FromStr};
+
+/// A row of one [`Table`]; prints as the file spells it (`b7`).
+pub trait Id: Copy + Ord + fmt::Debug + fmt::Display {
+    /// The letter in front of the number.
+    const PREFIX: &'static str;
+    /// The handle of row `index`; whether the row exists is the table's business.
+    fn new(index: usize) -> Self;
+    /// The row number.
+    fn index(self) -> usize;
+}
+
+macro_rules! define_ids {
+    ($($(#[$doc:meta])* $name:ident $prefix:literal;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(into = "String", try_from = "String")]
+        pub struct $name(u32);
+
+        impl Id for $name {
+            const PREFIX: &'static str = $prefix;
+            fn new(index: usize) -> Self {
+                Self(u32::try_from(index).expect("tables hold fewer than 2^32 rows"))
+            }
+            fn index(self) -> usize {
+                self.0 as usize
+            }
+        }
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}{}", $prefix, self.0)
+            }
+        }
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{self}")
+            }
+        }
+        impl FromStr for $name {
+            type Err = String;
+            fn from_str(text: &str) -> Result<Self, String> {
+                text.strip_prefix($prefix)
+                    .filter(|digits| digits.bytes().all(|b| b.is_ascii_digit()))
+                    .and_then(|digits| digits.parse().ok())
+                    .map(Self)
+                    .ok_or_else(|| format!("expected a handle like `{}0`, found `{text}`", $prefix))
+            }
+        }
+        impl TryFrom<String> for $name {
+            type Error = String;
+            fn try_from(text: String) -> Result<Self, String> {
+                text.parse()
+            }
+        }
+        impl From<$name> for String {
+            fn from(id: $name) -> String {
+                id.to_string()
+            }
+        }
+    )*};
+}
+
+define_ids! {
+    /// A device of the target.
+    DeviceId "d";
+    /// A memory that one or more devices allocate from.
+    PoolId "m";
+    /// A level of links.
+    LinkId "x";
+    /// A symmetric dimension.
+    AxisId "y";
+    /// An ordered set of devices that turns.
+    RingId "r";
+    /// An ordered set of places for a collective.
+    GroupId "g";
+    /// What a launch runs.
+    RoutineId "k";
+    /// A range of one pool, in a ring of slots.
+    BufferId "b";
+    /// A line of the schedule.
+    ActionId "a";
+    /// A part of the model graph that is placed as one; counts from zero.
+    Stage "s";
+    /// The unit that flows through stages, counted within one cell from zero.
+    MicroBatch "i";
+    /// A value of the model graph that crosses a stage boundary.
+    ValueId "v";
+    /// An input of the model.
+    InputId "n";
+}
+
+/// A list that only its own handle can index; it does not deref to a slice, which would
+/// bring untyped indices back.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Table<I, T> {
+    rows: Vec<T>,
+    #[serde(skip)]
+    id: PhantomData<fn(I) -> I>,
+}
+
+impl<I: Id, T> Table<I, T> {
+    /// An empty table.
+    pub fn new() -> Self {
+        Self { rows: Vec::new(), id: PhantomData }
+    }
+    /// Appends a row and returns its handle.
+    pub fn push(&mut self, row: T) -> I {
+        self.rows.push(row);
+        I::new(self.rows.len() - 1)
+    }
+    /// The row, if the handle is in range.
+    pub fn get(&self, id: I) -> Option<&T> {
+        self.rows.get(id.index())
+    }
+    /// The number of rows.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+    /// Whether there is no row.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+    /// All handles, in order.
+    pub fn ids(
+        &self,
+    ) -> impl DoubleEndedIterator<Item = I> + ExactSizeIterator + use<I, T> {
+        (0..self.rows.len()).map(I::new)
+    }
+    /// All rows with their handles, in order.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (I, &T)> + ExactSizeIterator {
+        self.rows.iter().enumerate().map(|(index, row)| (I::new(index), row))
+    }
+    /// All rows with their handles, in order, to change.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (I, &mut T)> {
+        self.rows.iter_mut().enumerate().map(|(index, row)| (I::new(index), row))
+    }
+    /// All rows, in order.
+    pub fn values(&self) -> impl DoubleEndedIterator<Item = &T> + ExactSizeIterator {
+        self.rows.iter()
+    }
+}
+
+impl<I: Id, T> Default for Table<I, T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<I: Id, T: fmt::Debug> fmt::Debug for Table<I, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+impl<I: Id, T> FromIterator<T> for Table<I, T> {
+    fn from_iter<S: IntoIterator<Item = T>>(rows: S) -> Self {
+        Self { rows: rows.into_iter().collect(), id: PhantomData }
+    }
+}
+
+impl<I: Id, T> std::ops::Index<I> for Table<I, T> {
+    type Output = T;
+    fn index(&self, id: I) -> &T {
+        &self.rows[id.index()]
+    }
+}
+
+impl<I: Id, T> std::ops::IndexMut<I> for Table<I, T> {
+    fn index_mut(&mut self, id: I) -> &mut T {
+        &mut self.rows[id.index()]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handle_prints_as_it_is_read() {
+        let id = BufferId::new(17);
+        assert_eq!(id.to_string(), "b17");
+        assert_eq!("b17".parse::<BufferId>(), Ok(id));
+        for wrong in ["", "b", "c1", "b-1", "b+1", "b 1", "b99999999999"] {
+            assert!(wrong.parse::<BufferId>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! What is trained: data, seed, optimizer, rates, evaluation; all that a run needs besides the
+//! actions.
+
+use crate::{Id, InputId, Stage, Table};
+use serde::{Deserialize, Serialize};
+
+/// The training job of a schedule.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Job {
+    /// Name of the model.
+    pub model: String,
+    /// Where examples come from.
+    pub data: Data,
+    /// Examples of one training step, over all micro-batches.
+    pub batch: u32,
+    /// All randomness derives from it.
+    pub seed: u64,
+    /// Training steps of a whole run.
+    pub steps: u64,
+    /// Element type of parameters and activations.
+    pub dtype: Float,
+    /// The update rule.
+    pub optimizer: Optimizer,
+    /// When held-out data is looked at.
+    pub evaluate: Evaluation,
+    /// What a micro-batch brings, in the model's order.
+    pub inputs: Table<InputId, Input>,
+    /// All parameters, by stage, then offset.
+    pub parameters: Vec<Parameter>,
+    /// Number of elements of each stage's flat parameters, padding included.
+    pub elements: Table<Stage, u64>,
+}
+
+/// Element type of real numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Float {
+    /// 32 bits.
+    F32,
+    /// 64 bits; for tests.
+    F64,
+}
+
+impl Float {
+    /// Size of one element in bytes.
+    pub fn size(self) -> u64 {
+        match self {
+            Float::F32 => 4,
+            Float::F64 => 8,
+        }
+    }
+}
+
+/// Element type of an operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Element {
+    /// The job's real type.
+    Real,
+    /// 32-bit integers: tokens, classes.
+    I32,
+}
+
+impl Element {
+    /// Size of one element in bytes.
+    pub fn size(self, dtype: Float) -> u64 {
+        match self {
+            Element::Real => dtype.size(),
+            Element::I32 => 4,
+        }
+    }
+}
+
+/// One input of the model, for one micro-batch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Input {
+    /// Name in the program.
+    pub name: String,
+    /// Element type.
+    pub element: Element,
+    /// Extents for one micro-batch; the first counts examples.
+    pub shape: Vec<u64>,
+    /// Integers are below this bound; zero when the model sets none.
+    pub bound: u64,
+}
+
+/// Where examples come from. Relative paths start at `root`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub enum Data {
+    /// Bytes of files, in order of their names; the last tenth is held out. Inputs are `tokens`
+    /// and `targets`, the next byte.
+    Text {
+        /// Folder from which the patterns start.
+        root: String,
+        /// File patterns; `**` crosses folders.
+        globs: Vec<String>,
+    },
+    /// Little-endian token numbers in one binary file; the last tenth is held out.
+    Tokens {
+        /// Folder from which the path starts.
+        root: String,
+        /// The file.
+        file: String,
+        /// Width of one number.
+        width: TokenWidth,
+    },
+    /// Numbers drawn from the seed, with a rule in them that can be learned.
+    Synthetic,
+}
+
+/// Width of the numbers in a token file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TokenWidth {
+    /// One byte.
+    U8,
+    /// Two bytes, little-endian.
+    U16,
+    /// Four bytes, little-endian.
+    U32,
+}
+
+/// When held-out data is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Evaluation {
+    /// Only when asked.
+    Never,
+    /// After every so many training steps, and at the end.
+    Every(u64),
+}
+
+/// The update rule. Gradients are means over the whole batch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Optimizer {
+    /// Which rule.
+    pub method: Method,
+    /// Learning rate as a function of the update count.
+    pub rate: Rate,
+    /// Decay of parameters towards zero; parameters with `decay: false` are spared.
+    pub weight_decay: f64,
+    /// Largest Euclidean norm of one stage's gradient; zero for no limit.
+    pub clip: f64,
+}
+
+/// An update rule.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub enum Method {
+    /// Gradient descent; decay is added to the gradient.
+    Sgd {
+        /// Share of the last update that goes on.
+        momentum: f64,
+        /// Look ahead along the momentum.
+        nesterov: bool,
+    },
+    /// Adam with decoupled decay.
+    Adamw {
+        /// Decay of the mean.
+        beta1: f64,
+        /// Decay of the mean square.
+        beta2: f64,
+        /// Added to the root.
+        epsilon: f64,
+    },
+}
+
+impl Method {
+    /// Numbers of optimizer state per parameter.
+    pub fn states(self) -> u64 {
+        match self {
+            Method::Sgd { momentum, .. } => u64::from(momentum != 0.0),
+            Method::Adamw { .. } => 2,
+        }
+    }
+}
+
+/// A learning rate as a function of the update count t ≥ 0.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub enum Rate {
+    /// The same for all t.
+    Constant(f64),
+    /// `initial · factor^⌊t / every⌋`.
+    Step {
+        /// At t = 0.
+        initial: f64,
+        /// Multiplied at each drop.
+        factor: f64,
+        /// Updates between drops.
+        every: u64,
+    },
+    /// Half a cosine from `initial` to `last` over `steps`, then `last`.
+    Cosine {
+        /// At t = 0.
+        initial: f64,
+        /// Length of the half wave.
+        steps: u64,
+        /// From t = `steps` on.
+        last: f64,
+    },
+    /// `after(t) · (t + 1) / (steps + 1)` for t < `steps`, then `after(t)`.
+    Warmup {
+        /// Length of the ramp.
+        steps: u64,
+        /// The rate that the ramp leads to.
+        after: Box<Rate>,
+    },
+}
+
+impl Rate {
+    /// The rate of the update that makes θ_{t+1} from θ_t.
+    pub fn at(&self, t: u64) -> f64 {
+        match self {
+            Rate::Constant(rate) => *rate,
+            Rate::Step { initial, factor, every } => {
+                let drops = t.checked_div(*every).unwrap_or(0);
+                initial * factor.powi(i32::try_from(drops).unwrap_or(i32::MAX))
+            }
+            Rate::Cosine { initial, steps, last } if t < *steps => {
+                let share = t as f64 / *steps as f64;
+                last + (initial - last)
+                    * 0.5
+                    * (1.0 + (std::f64::consts::PI * share).cos())
+            }
+            Rate::Cosine { last, .. } => *last,
+            Rate::Warmup { steps, after } if t < *steps => {
+                after.at(t) * (t + 1) as f64 / (*steps + 1) as f64
+            }
+            Rate::Warmup { after, .. } => after.at(t),
+        }
+    }
+}
+
+/// A parameter of the model and where its stage keeps it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Parameter {
+    /// Global name, the same for every plan (`layer.3.attention.query.weight`).
+    pub name: String,
+    /// The stage that uses it.
+    pub stage: Stage,
+    /// First element in the stage's flat parameters.
+    pub offset: u64,
+    /// Extents.
+    pub shape: Vec<u64>,
+    /// How θ_0 is drawn; depends on the seed and the name alone.
+    pub initial: Initial,
+    /// Whether weight decay applies.
+    pub decay: bool,
+}
+
+/// How θ_0 is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Initial {
+    /// The same number everywhere.
+    Constant(f64),
+    /// Normal with mean zero and this standard deviation.
+    Normal(f64),
+    /// Uniform between minus and plus this bound.
+    Uniform(f64),
+}
+
+impl Parameter {
+    /// Number of elements.
+    pub fn elements(&self) -> u64 {
+        self.shape.iter().product()
+    }
+}
+
+impl Job {
+    /// The parameters of one stage, in order of offset.
+    pub fn parameters_of(&self, stage: Stage) -> impl Iterator<Item = &Parameter> {
+        self.parameters.iter().filter(move |parameter| parameter.stage == stage)
+    }
+    /// Number of stages.
+    pub fn stages(&self) -> impl Iterator<Item = Stage> + use<> {
+        (0..self.elements.len()).map(Stage::new)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_follow_their_formula() {
+        let cosine = Rate::Cosine { initial: 1.0, steps: 100, last: 0.0 };
+        assert_eq!(cosine.at(0), 1.0);
+        assert!((cosine.at(50) - 0.5).abs() < 1e-12);
+        assert_eq!(cosine.at(100), 0.0);
+        let warm = Rate::Warmup { steps: 4, after: Box::new(Rate::Constant(1.0)) };
+        assert_eq!([0, 3, 4].map(|t| warm.at(t)), [0.2, 0.8, 1.0]);
+        let step = Rate::Step { initial: 1.0, factor: 0.5, every: 10 };
+        assert_eq!([9, 10, 25].map(|t| step.at(t)), [1.0, 0.5, 0.25]);
+    }
+}

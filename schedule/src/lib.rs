@@ -1,0 +1,42 @@
+//! The contract between compiler and runtime.
+//!
+//! A [`Schedule`] is a modulo schedule: one period of the steady state, as a list of actions in
+//! an order in which they could legally run one by one. [`check`] turns it into [`Checked`];
+//! [`replay`] drives any [`Machine`] with it. This crate must not know: files other than the
+//! schedule file, how a schedule was found, what a kernel computes, which devices exist.
+
+mod action;
+mod buffer;
+mod check;
+mod id;
+mod job;
+mod plan;
+mod replay;
+mod routine;
+mod rule;
+mod schedule;
+mod segment;
+mod target;
+mod unit;
+
+pub use action::{Action, Collective, Content, Queue, Spot, Task, Wait, Work};
+pub use buffer::{Axis, Buffer, Group, Kind, Place, Rest, Ring, Row, Slice, Subject};
+pub use check::{Checked, Facts};
+pub use id::{
+    ActionId, AxisId, BufferId, DeviceId, GroupId, Id, InputId, LinkId, MicroBatch,
+    PoolId, RingId, RoutineId, Stage, Table, ValueId,
+};
+pub use job::{
+    Data, Element, Evaluation, Float, Initial, Input, Job, Method, Optimizer, Parameter,
+    Rate, TokenWidth,
+};
+pub use plan::{Order, Placement, Plan, Reduction, States, Sum};
+pub use replay::{Issue, Machine, Marks, replay};
+pub use routine::{
+    Access, Argument, Attribute, Call, Catalogue, Footprint, Operand, Pass, Role, Routine,
+};
+pub use rule::{Delays, Exactness, Rule, Timeline};
+pub use schedule::{FORMAT, PhysicalQueue, Schedule, Touch};
+pub use segment::{Instance, Segment};
+pub use target::{Device, Domain, Link, Pool, Target};
+pub use unit::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Nanos};

@@ -1,0 +1,105 @@
+//! The one loop that drives every machine.
+
+use crate::{Action, ActionId, Checked, Id, Instance, Segment};
+
+/// Something that can take the actions of a schedule, in order.
+pub trait Machine {
+    /// Proof that an instance was issued, and what a later one waits for: a time, an event, a
+    /// position in a queue.
+    type Mark: Copy;
+    /// Why it stopped.
+    type Error;
+
+    /// Takes the instance of an action in a period. A skipped instance touches nothing, but
+    /// keeps its place in its queue; its mark is done when all of `after` is done.
+    ///
+    /// # Errors
+    /// When the machine can go no further.
+    fn issue(
+        &mut self,
+        issued: Issue<'_>,
+        after: &[Self::Mark],
+    ) -> Result<Self::Mark, Self::Error>;
+
+    /// Waits until everything issued is done.
+    ///
+    /// # Errors
+    /// When something that was issued failed.
+    fn rest(&mut self) -> Result<(), Self::Error>;
+}
+
+/// One instance of an action.
+#[derive(Clone, Copy, Debug)]
+pub struct Issue<'a> {
+    /// The line.
+    pub id: ActionId,
+    /// What stands there.
+    pub action: &'a Action,
+    /// The period.
+    pub period: i64,
+    /// Whether and for which step it executes.
+    pub instance: Instance,
+}
+
+/// Marks of the last periods, so that waits of any distance find theirs without allocation.
+#[derive(Debug)]
+pub struct Marks<M> {
+    rows: Vec<Option<M>>,
+    actions: usize,
+    depth: usize,
+    after: Vec<M>,
+}
+
+impl<M: Copy> Marks<M> {
+    /// Room for the waits of one schedule.
+    pub fn new(schedule: &Checked) -> Self {
+        let waits = || schedule.actions.values().map(|action| &action.after);
+        let depth =
+            1 + waits().flatten().map(|wait| wait.distance).max().unwrap_or(0) as usize;
+        let widest = waits().map(Vec::len).max().unwrap_or(0);
+        let actions = schedule.actions.len();
+        Self {
+            rows: vec![None; actions * depth],
+            actions,
+            depth,
+            after: Vec::with_capacity(widest),
+        }
+    }
+
+    fn row(&self, action: ActionId, period: i64) -> usize {
+        let slot = usize::try_from(period.rem_euclid(self.depth as i64)).unwrap_or(0);
+        slot * self.actions + action.index()
+    }
+
+    fn gather(&mut self, action: &Action, period: i64) {
+        self.after.clear();
+        for wait in &action.after {
+            let row = self.row(wait.action, period - i64::from(wait.distance));
+            self.after.extend(self.rows[row]);
+        }
+    }
+}
+
+/// Runs one segment and comes to rest. Allocates nothing.
+///
+/// # Errors
+/// Whatever the machine says.
+pub fn replay<M: Machine>(
+    schedule: &Checked,
+    segment: Segment,
+    machine: &mut M,
+    marks: &mut Marks<M::Mark>,
+) -> Result<(), M::Error> {
+    marks.rows.fill(None);
+    for period in segment.periods(schedule) {
+        for (id, action) in schedule.actions.iter() {
+            marks.gather(action, period);
+            let instance = segment.instance(action, period);
+            let mark =
+                machine.issue(Issue { id, action, period, instance }, &marks.after)?;
+            let row = marks.row(id, period);
+            marks.rows[row] = Some(mark);
+        }
+    }
+    machine.rest()
+}

@@ -1,0 +1,175 @@
+//! What a launch runs: the kernel calls of one pass of one stage, over named arguments.
+
+use crate::{Bytes, Element, InputId, Nanos, Stage, ValueId};
+use serde::{Deserialize, Serialize};
+use std::{collections::BTreeMap, fmt};
+
+/// The kernel calls of one pass of one stage.
+///
+/// A launch binds each argument to a row of a buffer. Which contents the checker expects there
+/// follows from the argument's role and the launch's task.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Routine {
+    /// Name in messages and traces, `F2`.
+    pub name: String,
+    /// The pass.
+    pub pass: Pass,
+    /// The stage.
+    pub stage: Stage,
+    /// What a launch must bind.
+    pub arguments: Vec<Argument>,
+    /// Kernel calls, in order.
+    pub calls: Vec<Call>,
+    /// Predicted time on the device it runs on.
+    pub predicted: Nanos,
+}
+
+/// What a task does with a stage.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Pass {
+    /// Forward.
+    Forward,
+    /// Whole backward.
+    Backward,
+    /// Adds a partial sum of gradients that another device made: received + own.
+    Combine,
+    /// θ_t, gradient and optimizer state to θ_{t+1}.
+    Update,
+}
+
+/// One thing that a launch binds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Argument {
+    /// What it is.
+    pub role: Role,
+    /// What the routine does with it.
+    pub access: Access,
+    /// Bytes that the routine may touch, from the start of the row.
+    pub size: Bytes,
+}
+
+/// What an argument is; with the launch's task this says which contents are expected.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Flat parameters of the stage: the version of the rule; for updates that of t.
+    Parameter,
+    /// Flat parameters of version t + 1, when they are not updated in place.
+    NextParameter,
+    /// Flat gradient sum of the stage.
+    Gradient,
+    /// Another device's gradient sum, for `Combine`.
+    Received,
+    /// Flat optimizer state of the stage.
+    Optimizer,
+    /// What the stage's forward keeps for its backward.
+    Activation,
+    /// A value that crosses a stage boundary.
+    Value(ValueId),
+    /// The gradient of such a value.
+    ValueGradient(ValueId),
+    /// An input of the model.
+    Input(InputId),
+    /// The loss of a micro-batch, one number.
+    Metric,
+    /// Scratch memory; its contents mean nothing outside the routine.
+    Workspace,
+}
+
+/// What is done with a range of memory.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Access {
+    /// Read only.
+    Read,
+    /// Written without regard to what was there.
+    Write,
+    /// Read and written.
+    Update,
+}
+
+/// One kernel call. The kernel catalogue knows what name, attributes and operands mean.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Call {
+    /// Name in the kernel catalogue.
+    pub kernel: String,
+    /// Its constants.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub attributes: BTreeMap<String, Attribute>,
+    /// What it works on.
+    pub operands: Vec<Operand>,
+}
+
+/// A dense array inside an argument.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Operand {
+    /// Index into the routine's arguments.
+    pub argument: u32,
+    /// First byte inside the argument.
+    pub offset: Bytes,
+    /// Element type.
+    pub element: Element,
+    /// Extents, slowest first.
+    pub shape: Vec<u64>,
+}
+
+impl Operand {
+    /// Number of elements; none when it overflows.
+    pub fn elements(&self) -> Option<u64> {
+        self.shape.iter().try_fold(1u64, |product, extent| product.checked_mul(*extent))
+    }
+}
+
+/// A constant of a kernel call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Attribute {
+    /// Yes or no.
+    Flag(bool),
+    /// A whole number.
+    Integer(i64),
+    /// A real number.
+    Real(f64),
+    /// Whole numbers.
+    Integers(Vec<i64>),
+}
+
+/// What a kernel call costs, from its shapes alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Footprint {
+    /// Arithmetic.
+    pub flops: crate::Flops,
+    /// Memory traffic: every operand once per access.
+    pub bytes: Bytes,
+}
+
+/// The kernels that exist; implemented beside them, asked by the checker.
+pub trait Catalogue {
+    /// What the call does to each operand, if such a call is well formed.
+    ///
+    /// # Errors
+    /// What is wrong, as a sentence without full stop.
+    fn accesses(&self, call: &Call) -> Result<Vec<Access>, String>;
+}
+
+impl fmt::Display for Pass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Pass::Forward => "F",
+            Pass::Backward => "B",
+            Pass::Combine => "C",
+            Pass::Update => "U",
+        })
+    }
+}

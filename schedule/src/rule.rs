@@ -1,0 +1,191 @@
+//! Training rules: which parameter version each (stage, micro-batch) uses.
+
+use serde::{Deserialize, Serialize};
+use std::{fmt, str::FromStr};
+
+/// How the parameters that a micro-batch sees lag behind the update count.
+///
+/// With N micro-batches and S stages, both counted from one, every rule is a map τ(i, j):
+/// micro-batch i of step t sees θ^j_{t−τ}. Sources: arXiv 2403.08837 for `CyclicV1`,
+/// `CyclicV2`; the slack generalises them (slack 0 is v2, slack ≥ N is v1).
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(into = "String", try_from = "String")]
+pub enum Rule {
+    /// Every micro-batch sees the newest parameters.
+    Sync,
+    /// The freshest versions that the cyclic timeline allows.
+    CyclicV2,
+    /// Like v2 with two more time steps between an update and its first use per unit.
+    CyclicSlack(u32),
+    /// Uniform delay of one update (PipeDream-2BW).
+    CyclicV1,
+}
+
+/// How close a plan stays to plain gradient descent; the order is from strict to weak.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Exactness {
+    /// Micro-batches are summed in order 1..N with fresh parameters.
+    Exact,
+    /// Fresh parameters, another reduction tree.
+    Reordered,
+    /// Some gradients are taken at older parameters.
+    Delayed,
+    /// Gradients stop between units but for one hop.
+    Truncated,
+    /// Gradients stop between units.
+    Local,
+}
+
+/// Which timeline the version map belongs to when S ≠ N.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timeline {
+    /// A worker carries one micro-batch through all stages, workers start staggered.
+    Workers,
+    /// A device per stage, micro-batches follow each other without flush.
+    FlushFree,
+}
+
+/// τ(i, j) of one plan: updates that the parameters lag behind, by micro-batch, then stage.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Delays(Vec<Vec<u32>>);
+
+impl Rule {
+    /// The map τ for `micro_batches` N and `stages` S on one timeline; it depends on nothing
+    /// that was measured.
+    pub fn delays(self, timeline: Timeline, micro_batches: u32, stages: u32) -> Delays {
+        let row = |i| {
+            (1..=stages).map(move |j| self.delay(timeline, micro_batches, stages, i, j))
+        };
+        Delays((1..=micro_batches).map(|i| row(i).collect()).collect())
+    }
+
+    fn delay(self, timeline: Timeline, n: u32, s: u32, i: u32, j: u32) -> u32 {
+        if self == Rule::Sync {
+            return 0;
+        }
+        match timeline {
+            Timeline::Workers => u32::from(self.stale_on_workers(n, s, i, j)),
+            Timeline::FlushFree => {
+                let least = (s + 1).saturating_sub(i + j).div_ceil(n);
+                let lazy = match self {
+                    Rule::Sync | Rule::CyclicV2 => least,
+                    Rule::CyclicSlack(slack) => {
+                        (s + 1 + slack).saturating_sub(i + j).div_ceil(n)
+                    }
+                    Rule::CyclicV1 => 1,
+                };
+                least.max(lazy.min(1))
+            }
+        }
+    }
+
+    fn stale_on_workers(self, n: u32, s: u32, i: u32, j: u32) -> bool {
+        let slack = match self {
+            Rule::Sync => return false,
+            Rule::CyclicV1 => return true,
+            Rule::CyclicV2 => 0,
+            Rule::CyclicSlack(slack) => slack,
+        };
+        let [n, s, i, j, slack] = [n, s, i, j, slack].map(u64::from);
+        i * s + j * n < n * (s + 1) + slack * n
+    }
+
+    /// The class of the gradients that this rule takes, before the reduction tree counts.
+    pub fn exactness(self) -> Exactness {
+        match self {
+            Rule::Sync => Exactness::Exact,
+            Rule::CyclicV1 | Rule::CyclicV2 | Rule::CyclicSlack(_) => Exactness::Delayed,
+        }
+    }
+}
+
+impl Delays {
+    /// τ of one micro-batch and stage, both counted from zero.
+    ///
+    /// # Panics
+    /// When either is out of range.
+    pub fn delay(&self, micro_batch: usize, stage: usize) -> u32 {
+        self.0[micro_batch][stage]
+    }
+    /// Number of micro-batches and stages.
+    pub fn size(&self) -> (usize, usize) {
+        (self.0.len(), self.0.first().map_or(0, Vec::len))
+    }
+    /// Whether every row has the same number of stages.
+    pub fn is_rectangular(&self) -> bool {
+        self.0.iter().all(|row| row.len() == self.size().1)
+    }
+    /// The largest delay of one stage.
+    pub fn staleness(&self, stage: usize) -> u32 {
+        self.0.iter().map(|row| row[stage]).max().unwrap_or(0)
+    }
+    /// The largest delay of all.
+    pub fn max(&self) -> u32 {
+        self.0.iter().flatten().copied().max().unwrap_or(0)
+    }
+    /// How many of the (stage, micro-batch) pairs are not fresh, and how many there are.
+    pub fn stale(&self) -> (usize, usize) {
+        let all = self.0.iter().flatten();
+        (all.clone().filter(|delay| **delay > 0).count(), all.count())
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Rule::Sync => f.pad("sync"),
+            Rule::CyclicV2 => f.pad("cyclic_v2"),
+            Rule::CyclicV1 => f.pad("cyclic_v1"),
+            Rule::CyclicSlack(slack) => f.pad(&format!("cyclic(slack = {slack})")),
+        }
+    }
+}
+
+impl FromStr for Rule {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let packed: String = text.chars().filter(|c| !c.is_whitespace()).collect();
+        let slack =
+            packed.strip_prefix("cyclic(slack=").and_then(|rest| rest.strip_suffix(')'));
+        match (packed.as_str(), slack.map(str::parse)) {
+            ("sync", _) => Ok(Rule::Sync),
+            ("cyclic_v1", _) => Ok(Rule::CyclicV1),
+            ("cyclic_v2", _) => Ok(Rule::CyclicV2),
+            (_, Some(Ok(slack))) => Ok(Rule::CyclicSlack(slack)),
+            _ => Err(format!(
+                "unknown rule `{text}`; known are sync, cyclic_v1, cyclic_v2, cyclic(slack = s)"
+            )),
+        }
+    }
+}
+
+impl TryFrom<String> for Rule {
+    type Error = String;
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<Rule> for String {
+    fn from(rule: Rule) -> String {
+        rule.to_string()
+    }
+}
+
+impl fmt::Display for Exactness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Exactness::Exact => "exact",
+            Exactness::Reordered => "reordered",
+            Exactness::Delayed => "delayed",
+            Exactness::Truncated => "truncated",
+            Exactness::Local => "local",
+        })
+    }
+}

@@ -1,0 +1,166 @@
+//! The schedule as data: well formed, not yet checked.
+
+use crate::{
+    Access, Action, ActionId, Axis, AxisId, Buffer, BufferId, Bytes, DeviceId, Group,
+    GroupId, Id, Job, Kind, Place, Plan, Queue, Ring, RingId, Routine, RoutineId, Row,
+    Table, Target, Task, Work,
+};
+
+/// The file format's version.
+pub const FORMAT: u32 = 1;
+
+/// A schedule: what codegen returns and the file reader makes; [`crate::check`] turns it into
+/// proof.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Schedule {
+    /// Hash of model and cluster, as 16 hexadecimal digits.
+    pub fingerprint: String,
+    /// The devices.
+    pub target: Target,
+    /// Every decision.
+    pub plan: Plan,
+    /// What is trained.
+    pub job: Job,
+    /// Symmetric dimensions, slowest first.
+    pub axes: Table<AxisId, Axis>,
+    /// Devices in use.
+    pub rings: Table<RingId, Ring>,
+    /// Who takes part in collectives.
+    pub groups: Table<GroupId, Group>,
+    /// What launches run.
+    pub routines: Table<RoutineId, Routine>,
+    /// Memory.
+    pub buffers: Table<BufferId, Buffer>,
+    /// One period.
+    pub actions: Table<ActionId, Action>,
+}
+
+/// One touch of an action: which row, where, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Touch {
+    /// The device.
+    pub at: Place,
+    /// The row.
+    pub row: Row,
+    /// What is done there.
+    pub access: Access,
+}
+
+impl Schedule {
+    /// Every touch of an action, in argument order. At every coordinate of the axes the same.
+    pub fn touches(&self, action: &Action) -> Vec<Touch> {
+        let touch = |at: Place, row: Row, access| Touch { at, row, access };
+        match &action.work {
+            Work::Launch { at, routine, rows, .. } => {
+                let arguments = &self.routines[*routine].arguments;
+                let pairs = rows.iter().zip(arguments);
+                pairs.map(|(row, argument)| touch(*at, *row, argument.access)).collect()
+            }
+            Work::Transfer { from, to, .. } => {
+                vec![
+                    touch(from.at, from.row, Access::Read),
+                    touch(to.at, to.row, Access::Write),
+                ]
+            }
+            Work::Collective { group, from, to, .. } => {
+                let places = &self.groups[*group].places;
+                let both = |at: &Place| match from == to {
+                    true => vec![touch(*at, *to, Access::Update)],
+                    false => {
+                        vec![
+                            touch(*at, *from, Access::Read),
+                            touch(*at, *to, Access::Write),
+                        ]
+                    }
+                };
+                places.iter().flat_map(both).collect()
+            }
+            Work::Feed { at, row, .. } => vec![touch(*at, *row, Access::Write)],
+            Work::Report { at, row, .. } => vec![touch(*at, *row, Access::Read)],
+        }
+    }
+
+    /// The task of a launch.
+    pub fn task(&self, action: &Action) -> Option<Task> {
+        let (routine, micro_batch) = action.work.routine()?;
+        let Routine { pass, stage, .. } = &self.routines[routine];
+        Some(Task { pass: *pass, stage: *stage, micro_batch })
+    }
+
+    /// All coordinates of the cell, slowest axis first; one empty coordinate without axes.
+    pub fn coordinates(&self) -> Vec<Vec<u32>> {
+        let mut all = vec![Vec::new()];
+        for axis in self.axes.values() {
+            let longer =
+                |head: &Vec<u32>, last| head.iter().copied().chain([last]).collect();
+            all = all
+                .iter()
+                .flat_map(|head| (0..axis.extent).map(move |last| longer(head, last)))
+                .collect();
+        }
+        all
+    }
+
+    /// The device of the target that a device of the cell is at a coordinate.
+    pub fn device_at(&self, device: DeviceId, coordinate: &[u32]) -> DeviceId {
+        let shift = self
+            .axes
+            .values()
+            .zip(coordinate)
+            .map(|(axis, c)| axis.stride * c)
+            .sum::<u32>();
+        DeviceId::new(device.index() + shift as usize)
+    }
+
+    /// The queue of an action in one period, with the device in place of the turning place.
+    pub fn queue(&self, action: &Action, period: i64) -> PhysicalQueue {
+        let device = |place: Place| self.rings[place.ring].device(place.place, period);
+        match action.queue() {
+            Queue::Lane(place, lane) => PhysicalQueue::Lane(device(place), lane),
+            Queue::Arrival(place) => PhysicalQueue::Arrival(device(place)),
+            Queue::Group(group) => PhysicalQueue::Group(group),
+            Queue::Host => PhysicalQueue::Host,
+        }
+    }
+
+    /// Number of micro-batches that the cell takes itself; the axes multiply them.
+    pub fn cell_micro_batches(&self) -> u32 {
+        let folded: u32 = self.axes.values().map(|axis| axis.extent).product();
+        self.plan.micro_batches / folded.max(1)
+    }
+
+    /// The largest lag and the largest reach of any action.
+    pub fn span(&self) -> (u32, u32) {
+        let lag = self.actions.values().map(|action| action.lag).max().unwrap_or(0);
+        let reach = self.actions.values().map(|action| action.reach).max().unwrap_or(0);
+        (lag, reach)
+    }
+
+    /// Bytes of one device's arena: the end of its last buffer.
+    pub fn arena(&self, device: DeviceId) -> Bytes {
+        let homes = |buffer: &&Buffer| self.rings[buffer.home].devices.contains(&device);
+        let ends = self.buffers.values().filter(homes).map(|b| b.offset + b.total());
+        ends.max().unwrap_or_default()
+    }
+
+    /// Bytes of one kind on one device.
+    pub fn bytes_of(&self, device: DeviceId, kind: Kind) -> Bytes {
+        let homes = |buffer: &&Buffer| self.rings[buffer.home].devices.contains(&device);
+        let own =
+            self.buffers.values().filter(homes).filter(|b| b.subject.kind() == kind);
+        own.map(Buffer::total).sum()
+    }
+}
+
+/// A queue of a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PhysicalQueue {
+    /// A lane of a device.
+    Lane(DeviceId, u32),
+    /// What arrives at a device.
+    Arrival(DeviceId),
+    /// A group's collectives.
+    Group(GroupId),
+    /// The host.
+    Host,
+}

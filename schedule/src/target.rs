@@ -1,0 +1,89 @@
+//! What the machine offers: pools, devices, link levels, and which level joins two devices.
+
+use crate::{
+    Bytes, BytesPerSecond, DeviceId, FlopsPerSecond, LinkId, Nanos, PoolId, Table,
+};
+use serde::{Deserialize, Serialize};
+use std::ops::Range;
+
+/// The devices of one cluster, numbered as the program lists them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Target {
+    /// Name of the cluster.
+    pub name: String,
+    /// Memories.
+    pub pools: Table<PoolId, Pool>,
+    /// Compute devices.
+    pub devices: Table<DeviceId, Device>,
+    /// Link levels.
+    pub links: Table<LinkId, Link>,
+    /// Nested groups of devices, innermost first; the first that holds two devices joins them.
+    pub domains: Vec<Domain>,
+}
+
+/// A memory that one or more devices allocate from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pool {
+    /// Name in messages.
+    pub name: String,
+    /// What all devices of the pool may take together.
+    pub capacity: Bytes,
+}
+
+/// A compute device.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Device {
+    /// Name in messages.
+    pub name: String,
+    /// The memory it allocates from.
+    pub pool: PoolId,
+    /// What this device alone may take of its pool.
+    pub memory: Bytes,
+    /// Rate of arithmetic that kernels reach.
+    pub compute: FlopsPerSecond,
+    /// Rate of its memory.
+    pub bandwidth: BytesPerSecond,
+    /// CPU threads that a kernel may use; results do not depend on it.
+    pub threads: u32,
+    /// Launch overhead of one kernel call.
+    pub overhead: Nanos,
+}
+
+/// A level of links; the rate is one way, per member.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Link {
+    /// Name in messages.
+    pub name: String,
+    /// Rate of one member, one way.
+    pub bandwidth: BytesPerSecond,
+    /// Time before the first byte arrives.
+    pub latency: Nanos,
+}
+
+/// Devices with consecutive numbers that one link level joins.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Domain {
+    /// The level.
+    pub link: LinkId,
+    /// First device and one past the last.
+    pub devices: Range<u32>,
+}
+
+impl Target {
+    /// The innermost link level that joins two devices; none when nothing does.
+    pub fn link_between(&self, one: DeviceId, other: DeviceId) -> Option<LinkId> {
+        let holds = |domain: &&Domain| {
+            [one, other].iter().all(|device| {
+                domain.devices.contains(
+                    &u32::try_from(crate::Id::index(*device)).unwrap_or(u32::MAX),
+                )
+            })
+        };
+        self.domains.iter().find(holds).map(|domain| domain.link)
+    }
+}

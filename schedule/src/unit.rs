@@ -1,0 +1,145 @@
+//! Quantities with their unit in the type; integers, so that two costs always compare.
+
+use serde::{Deserialize, Serialize};
+use std::{fmt, iter::Sum, ops};
+
+macro_rules! define_units {
+    ($($(#[$doc:meta])* $name:ident $show:path;)*) => {$(
+        $(#[$doc])*
+        #[derive(
+            Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+        )]
+        #[serde(transparent)]
+        pub struct $name(pub u64);
+
+        impl ops::Add for $name {
+            type Output = Self;
+            fn add(self, other: Self) -> Self {
+                Self(self.0.saturating_add(other.0))
+            }
+        }
+        impl ops::AddAssign for $name {
+            fn add_assign(&mut self, other: Self) {
+                *self = *self + other;
+            }
+        }
+        impl ops::Sub for $name {
+            type Output = Self;
+            fn sub(self, other: Self) -> Self {
+                Self(self.0.saturating_sub(other.0))
+            }
+        }
+        impl ops::Mul<u64> for $name {
+            type Output = Self;
+            fn mul(self, factor: u64) -> Self {
+                Self(self.0.saturating_mul(factor))
+            }
+        }
+        impl Sum for $name {
+            fn sum<I: Iterator<Item = Self>>(items: I) -> Self {
+                items.fold(Self(0), |total, item| total + item)
+            }
+        }
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                $show(self.0, f)
+            }
+        }
+    )*};
+}
+
+define_units! {
+    /// A size in memory or of a message.
+    Bytes show_bytes;
+    /// A span or a point of time; arithmetic saturates, so "never" stays never.
+    Nanos show_nanos;
+    /// A number of floating-point operations.
+    Flops show_flops;
+    /// A rate of data, one way.
+    BytesPerSecond show_byte_rate;
+    /// A rate of arithmetic.
+    FlopsPerSecond show_flop_rate;
+}
+
+impl Bytes {
+    /// The time to move this many bytes at `rate`, rounded up; never at rate zero.
+    pub fn at(self, rate: BytesPerSecond) -> Nanos {
+        time(self.0, rate.0)
+    }
+    /// The smallest multiple of `alignment` that is not less.
+    pub fn align_up(self, alignment: u64) -> Self {
+        Self(self.0.div_ceil(alignment) * alignment)
+    }
+}
+
+impl Flops {
+    /// The time for this much arithmetic at `rate`, rounded up; never at rate zero.
+    pub fn at(self, rate: FlopsPerSecond) -> Nanos {
+        time(self.0, rate.0)
+    }
+}
+
+fn time(amount: u64, per_second: u64) -> Nanos {
+    if amount == 0 {
+        return Nanos(0);
+    }
+    let nanos = (u128::from(amount) * 1_000_000_000).checked_div(u128::from(per_second));
+    let rounded = nanos.map(|floor| {
+        floor
+            + u128::from(
+                floor * u128::from(per_second) < u128::from(amount) * 1_000_000_000,
+            )
+    });
+    Nanos(rounded.and_then(|nanos| u64::try_from(nanos).ok()).unwrap_or(u64::MAX))
+}
+
+fn scaled(value: u64, units: [&str; 5], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let mut power = 0;
+    let mut scale = 1u64;
+    while power + 1 < units.len() && value >= scale.saturating_mul(1000) {
+        scale *= 1000;
+        power += 1;
+    }
+    let text = match power {
+        0 => format!("{value} {}", units[0]),
+        _ => format!("{:.2} {}", value as f64 / scale as f64, units[power]),
+    };
+    f.pad(&text)
+}
+
+fn show_bytes(value: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    scaled(value, ["B", "kB", "MB", "GB", "TB"], f)
+}
+fn show_nanos(value: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    scaled(value, ["ns", "us", "ms", "s", "ks"], f)
+}
+fn show_flops(value: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    scaled(value, ["FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP"], f)
+}
+fn show_byte_rate(value: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    scaled(value, ["B/s", "kB/s", "MB/s", "GB/s", "TB/s"], f)
+}
+fn show_flop_rate(value: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    scaled(value, ["FLOP/s", "kFLOP/s", "MFLOP/s", "GFLOP/s", "TFLOP/s"], f)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_round_up_and_never_overflow() {
+        assert_eq!(Bytes(0).at(BytesPerSecond(0)), Nanos(0));
+        assert_eq!(Bytes(1).at(BytesPerSecond(0)), Nanos(u64::MAX));
+        assert_eq!(Bytes(1).at(BytesPerSecond(3_000_000_000)), Nanos(1));
+        assert_eq!(Bytes(u64::MAX).at(BytesPerSecond(1)), Nanos(u64::MAX));
+        assert_eq!(Flops(6).at(FlopsPerSecond(2_000_000_000)), Nanos(3));
+    }
+
+    #[test]
+    fn quantities_print_with_a_fitting_unit() {
+        assert_eq!(Bytes(999).to_string(), "999 B");
+        assert_eq!(Bytes(1_500_000).to_string(), "1.50 MB");
+        assert_eq!(Nanos(2_000).to_string(), "2.00 us");
+    }
+}

@@ -1,0 +1,1 @@
+//! Roundelay: a compiler for parallel training.
