@@ -171,8 +171,8 @@ pub enum Rest {
     /// Nothing that is read later.
     Transient,
     /// Version T − age at rest before step T: `ages[device place][slot place]`, places as in
-    /// period T.
-    Carried(Vec<Vec<u32>>),
+    /// period T; none where nothing is read later.
+    Carried(Vec<Vec<Option<u32>>>),
 }
 
 impl Subject {

@@ -124,13 +124,15 @@ impl Reduction {
 }
 
 impl Placement {
-    /// Ring length of a stage (counted from zero): how many devices turn under it.
-    pub fn ring(self, rule: Rule, micro_batches: u32, stage: u32) -> u32 {
+    /// Ring length of a stage (counted from zero): how many devices turn under it. A cyclic
+    /// worker holds stage j for 2(S − j) of the 2S time slots between its micro-batches, and
+    /// workers start 2S/N slots apart: ⌈N(S − j)/S⌉ at a time, N − j for S = N.
+    pub fn ring(self, rule: Rule, micro_batches: u32, stages: u32, stage: u32) -> u32 {
         match (self, rule) {
             (
                 Placement::Shared,
                 Rule::CyclicV1 | Rule::CyclicV2 | Rule::CyclicSlack(_),
-            ) => micro_batches - stage,
+            ) => (micro_batches * (stages - stage)).div_ceil(stages),
             _ => 1,
         }
     }
@@ -141,9 +143,9 @@ impl Placement {
             (Placement::Accumulate | Placement::Concurrent, _) => 1,
             (Placement::Data, _) => micro_batches,
             (Placement::Shared, Rule::Sync) => micro_batches * stages,
-            (Placement::Shared, _) => {
-                (0..stages).map(|stage| self.ring(rule, micro_batches, stage)).sum()
-            }
+            (Placement::Shared, _) => (0..stages)
+                .map(|stage| self.ring(rule, micro_batches, stages, stage))
+                .sum(),
             (Placement::Pipeline, _) => stages,
         }
     }
@@ -163,7 +165,7 @@ impl Plan {
 
     /// The sum in which `stage` (counted from zero) adds its gradients.
     pub fn sum(&self, stage: u32) -> Sum {
-        let ring = self.placement.ring(self.rule, self.micro_batches, stage);
+        let ring = self.placement.ring(self.rule, self.micro_batches, self.stages, stage);
         self.reduction.sum(self.micro_batches, ring)
     }
 }
