@@ -1,0 +1,212 @@
+//! Where a schedule keeps the training state at rest, and the way there and back.
+
+use super::{State, StateError, Tensor};
+use roundelay_schedule::{Buffer, DeviceId, Job, Rest, Schedule, Slice, Stage, Subject};
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    ops::Range,
+};
+
+/// One row that holds state at rest, at one coordinate of the axes.
+pub(crate) struct CarriedRow {
+    /// The device of the target.
+    pub(crate) device: DeviceId,
+    /// Bytes of the device's arena.
+    pub(crate) bytes: Range<u64>,
+    subject: Subject,
+    age: u32,
+    elements: Range<u64>,
+}
+
+/// All carried rows as they lie at rest before step `step`.
+pub(crate) fn carried(schedule: &Schedule, step: u64) -> Vec<CarriedRow> {
+    let mut rows = Vec::new();
+    let coordinates = schedule.coordinates();
+    for buffer in schedule.buffers.values() {
+        let Rest::Carried(ages) = &buffer.rest else { continue };
+        for coordinate in &coordinates {
+            let Some(elements) = elements(schedule, buffer.subject, coordinate) else {
+                continue;
+            };
+            rows.extend(rows_of(schedule, buffer, ages, step).map(
+                |(device, start, age)| CarriedRow {
+                    device: schedule.device_at(device, coordinate),
+                    bytes: start..start + buffer.size.0,
+                    subject: buffer.subject,
+                    age,
+                    elements: elements.clone(),
+                },
+            ));
+        }
+    }
+    rows
+}
+
+fn rows_of<'a>(
+    schedule: &'a Schedule,
+    buffer: &'a Buffer,
+    ages: &'a [Vec<u32>],
+    step: u64,
+) -> impl Iterator<Item = (DeviceId, u64, u32)> + 'a {
+    let period = i64::try_from(step).unwrap_or(i64::MAX);
+    let ring = &schedule.rings[buffer.home];
+    let one = move |place: usize, slot: usize, age: u32| {
+        let device = ring.device(place as u32, period);
+        let slot = buffer.slot(slot as u32, period);
+        (device, buffer.offset.0 + u64::from(slot) * buffer.size.0, age)
+    };
+    ages.iter().enumerate().flat_map(move |(place, slots)| {
+        let slots = slots.iter().enumerate();
+        slots.map(move |(slot, age)| one(place, slot, *age))
+    })
+}
+
+/// The elements of a stage's flat array that a buffer holds at a coordinate; none for what is no
+/// training state.
+pub(crate) fn elements(
+    schedule: &Schedule,
+    subject: Subject,
+    coordinate: &[u32],
+) -> Option<Range<u64>> {
+    let (stage, slice) = match subject {
+        Subject::Parameter(stage, slice)
+        | Subject::Gradient(stage, slice)
+        | Subject::Optimizer(stage, slice) => (stage, slice),
+        Subject::Activation(_)
+        | Subject::Value(_)
+        | Subject::ValueGradient(_)
+        | Subject::Input(_)
+        | Subject::Metric
+        | Subject::Workspace => return None,
+    };
+    let all = schedule.job.elements[stage];
+    Some(match slice {
+        Slice::Whole => 0..all,
+        Slice::Shard(axis) => {
+            let index = roundelay_schedule::Id::index(axis);
+            let part = all / u64::from(schedule.axes[axis].extent);
+            let start = part * u64::from(coordinate[index]);
+            start..start + part
+        }
+    })
+}
+
+/// Fills every carried row through `write(device, first byte, bytes)`.
+pub(crate) fn load(
+    schedule: &Schedule,
+    state: &State,
+    mut write: impl FnMut(DeviceId, u64, &[u8]),
+) -> Result<(), StateError> {
+    state.fits(&schedule.job)?;
+    let size = schedule.job.dtype.size();
+    let mut flats = BTreeMap::new();
+    for row in carried(schedule, state.step) {
+        let part =
+            (row.elements.start * size) as usize..(row.elements.end * size) as usize;
+        for (index, key) in arrays(&schedule.job, &row).into_iter().enumerate() {
+            let flat = match flats.entry(key) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) => new.insert(key.flat(&schedule.job, state)?),
+            };
+            let start = row.bytes.start + (index * part.len()) as u64;
+            write(row.device, start, &flat[part.clone()]);
+        }
+    }
+    Ok(())
+}
+
+/// Gathers the state at rest before step `step` through `read(device, bytes)`.
+///
+/// # Panics
+/// When the carried rows do not cover the newest version, which the checker excludes.
+pub(crate) fn save<'a>(
+    schedule: &Schedule,
+    step: u64,
+    origin: u64,
+    read: impl Fn(DeviceId, Range<u64>) -> &'a [u8],
+) -> State {
+    let size = schedule.job.dtype.size();
+    let mut flats: BTreeMap<Array, Vec<u8>> = BTreeMap::new();
+    for row in carried(schedule, step) {
+        let part =
+            (row.elements.start * size) as usize..(row.elements.end * size) as usize;
+        for (index, key) in arrays(&schedule.job, &row).into_iter().enumerate() {
+            let stage = schedule.job.elements[key.stage()];
+            let flat =
+                flats.entry(key).or_insert_with(|| vec![0; (stage * size) as usize]);
+            let start = row.bytes.start + (index * part.len()) as u64;
+            let bytes = read(row.device, start..start + part.len() as u64);
+            flat[part.clone()].copy_from_slice(bytes);
+        }
+    }
+    unflatten(&schedule.job, step, origin, &flats)
+}
+
+/// One flat array of the state.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Array {
+    /// θ_{T − age} of a stage.
+    Parameter(Stage, u32),
+    /// One array of a stage's optimizer state; the age is zero in every state.
+    Optimizer(Stage, usize, u32),
+}
+
+impl Array {
+    fn stage(self) -> Stage {
+        match self {
+            Array::Parameter(stage, _) | Array::Optimizer(stage, ..) => stage,
+        }
+    }
+
+    fn flat(self, job: &Job, state: &State) -> Result<Vec<u8>, StateError> {
+        match self {
+            Array::Parameter(stage, age) => state.parameters(job, stage, age),
+            Array::Optimizer(stage, array, 0) => state.optimizer(job, stage, array),
+            Array::Optimizer(_, _, age) => Err(StateError::OldOptimizer { age }),
+        }
+    }
+}
+
+fn arrays(job: &Job, row: &CarriedRow) -> Vec<Array> {
+    match row.subject {
+        Subject::Parameter(stage, _) => vec![Array::Parameter(stage, row.age)],
+        Subject::Optimizer(stage, _) => {
+            let states = 0..job.optimizer.method.states() as usize;
+            states.map(|array| Array::Optimizer(stage, array, row.age)).collect()
+        }
+        Subject::Gradient(..)
+        | Subject::Activation(_)
+        | Subject::Value(_)
+        | Subject::ValueGradient(_)
+        | Subject::Input(_)
+        | Subject::Metric
+        | Subject::Workspace => Vec::new(),
+    }
+}
+
+/// Cuts flat arrays into parameters; versions above T − origin are copies and are left out.
+pub(crate) fn unflatten(
+    job: &Job,
+    step: u64,
+    origin: u64,
+    flats: &BTreeMap<Array, Vec<u8>>,
+) -> State {
+    let size = job.dtype.size();
+    let tensors = job.parameters.iter().map(|parameter| {
+        let start = (parameter.offset * size) as usize;
+        let part = start..start + (parameter.elements() * size) as usize;
+        let cut = |key| flats.get(&key).map(|flat| flat[part.clone()].to_vec());
+        let ages = 0..=u32::try_from(step - origin).unwrap_or(u32::MAX);
+        let versions: Vec<Vec<u8>> =
+            ages.map_while(|age| cut(Array::Parameter(parameter.stage, age))).collect();
+        assert!(!versions.is_empty(), "every stage keeps its newest parameters at rest");
+        let states = 0..job.optimizer.method.states() as usize;
+        let optimizer = states
+            .map(|array| cut(Array::Optimizer(parameter.stage, array, 0)))
+            .collect::<Option<_>>()
+            .expect("every stage keeps its optimizer state at rest");
+        let shape = parameter.shape.clone();
+        (parameter.name.clone(), Tensor { shape, versions, optimizer })
+    });
+    State { dtype: job.dtype, step, origin, tensors: tensors.collect() }
+}
