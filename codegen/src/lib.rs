@@ -1,1 +1,10 @@
-//! Placeholder.
+//! Lowers a program and a plan to a schedule: derivatives, what is kept for backward, routines.
+//!
+//! This crate must not know: the planner, hardware, which plan is better.
+
+mod stage;
+
+pub use stage::{
+    CrossingValue, Differentiated, StageCode, StageError, Stages, UpdateForm, stages,
+    update,
+};

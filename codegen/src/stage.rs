@@ -1,0 +1,133 @@
+//! From a model graph and cut points to the routines of every stage.
+//!
+//! A stage is a range of nodes. Its routines are derived once, as kernel calls over symbolic
+//! tensors ([`derivative`]), then every tensor gets a home in an argument ([`assemble`]).
+//! Gradient contributions of a value are summed in reverse topological order, whatever the
+//! cuts, so cuts change no bit of any loss, gradient or update.
+
+mod accumulate;
+mod assemble;
+mod backward;
+mod call;
+mod derivative;
+mod error;
+mod flow;
+mod forward;
+mod graph;
+mod layout;
+mod memory;
+mod update;
+
+pub use error::StageError;
+pub use update::{UpdateForm, update};
+
+use flow::Flow;
+use graph::Graph;
+use layout::Layout;
+use roundelay_dsl::Model;
+use roundelay_schedule::{
+    Bytes, Float, Id, Input, InputId, Parameter, Routine, Stage, Table, ValueId,
+};
+use std::ops::Range;
+
+/// The stages of a cut model, for micro-batches of one size.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stages {
+    /// What each stage runs.
+    pub stages: Table<Stage, StageCode>,
+    /// Values that are made in one stage and read in a later one, by producing node.
+    pub values: Table<ValueId, CrossingValue>,
+    /// What a micro-batch brings, in the model's order.
+    pub inputs: Table<InputId, Input>,
+    /// All parameters that the loss depends on, by stage, then offset.
+    pub parameters: Vec<Parameter>,
+    /// Number of elements of each stage's flat parameters, padding included; never zero.
+    pub elements: Table<Stage, u64>,
+}
+
+/// A value that is made in one stage and read in a later one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CrossingValue {
+    /// Name of the node that makes it.
+    pub name: String,
+    /// The stage that makes it.
+    pub producer: Stage,
+    /// The last stage that reads it. Stages between that only pass it have no argument for it.
+    pub last: Stage,
+    /// Size for one micro-batch.
+    pub size: Bytes,
+    /// Whether its gradient comes back.
+    pub gradient: Differentiated,
+}
+
+/// Whether a gradient is taken with respect to a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Differentiated {
+    /// Some parameter stands above it; its gradient crosses every cut that it crosses.
+    Yes,
+    /// No parameter stands above it, or its gradient is a constant known at compile time.
+    No,
+}
+
+/// The routines of one stage; `predicted` is zero until somebody prices them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StageCode {
+    /// Forward pass of one micro-batch.
+    pub forward: Routine,
+    /// Backward pass of the first micro-batch of a sum: writes the gradient, all of it.
+    pub backward_first: Routine,
+    /// Backward pass of a later micro-batch: adds to the gradient.
+    pub backward_next: Routine,
+    /// Adds another device's gradient sum to the own one.
+    pub combine: Routine,
+    /// The model's nodes that the stage computes.
+    pub nodes: Range<usize>,
+}
+
+/// Cuts a model into stages and derives the routines of each, for micro-batches of `examples`.
+///
+/// `cuts` are S − 1 ascending node numbers; stage j starts at node `cuts[j − 1]`. Each stage's
+/// parameters lie in one flat array in order of first use, every start a multiple of 16
+/// elements, its length a multiple of `padding`. Gradients have the same layout. The first
+/// backward pass writes the gradient everywhere: what no kernel reaches is 0 · θ of the same
+/// range, so the whole flat parameter array, padding included, must be defined.
+///
+/// # Errors
+/// Wrong cuts, a malformed model, a loss without a gradient kernel, a parameter that two stages
+/// use.
+pub fn stages(
+    model: &Model,
+    cuts: &[u32],
+    examples: u64,
+    dtype: Float,
+    padding: u64,
+) -> Result<Stages, StageError> {
+    let graph = Graph::new(model, examples)?;
+    let flow = Flow::new(&graph, cuts)?;
+    let layout = Layout::new(&graph, &flow, dtype, padding);
+    let code = |stage| StageCode {
+        forward: forward::forward(&layout, stage),
+        backward_first: backward::backward(&layout, stage, backward::Sum::First),
+        backward_next: backward::backward(&layout, stage, backward::Sum::Next),
+        combine: backward::combine(&layout, stage),
+        nodes: flow.nodes(stage),
+    };
+    let numbers = 0..flow.count();
+    Ok(Stages {
+        stages: numbers.map(|index| code(Stage::new(index))).collect(),
+        values: layout.values(),
+        inputs: inputs(&graph),
+        parameters: layout.parameters(),
+        elements: layout.elements.clone(),
+    })
+}
+
+fn inputs(graph: &Graph<'_>) -> Table<InputId, Input> {
+    let input = |input: &roundelay_dsl::ModelInput| Input {
+        name: input.name.clone(),
+        element: input.element,
+        shape: input.shape.iter().map(|extent| extent.at(graph.examples)).collect(),
+        bound: input.bound,
+    };
+    graph.model.inputs.values().map(input).collect()
+}

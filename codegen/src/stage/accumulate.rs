@@ -1,0 +1,132 @@
+//! Gradient sums: the first contribution writes, later ones add, in the order of the calls.
+
+use super::call::{Step, Tensor, Term, call};
+use roundelay_dsl::{NodeId, Source};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The state of all gradient sums while the calls of a backward pass are laid down.
+pub(crate) struct Accumulation {
+    written: BTreeSet<Source>,
+    added: BTreeSet<Source>,
+    fixed: BTreeSet<Source>,
+    holders: BTreeMap<Source, Source>,
+    detours: u32,
+}
+
+impl Accumulation {
+    /// Begins with the sums in `written` holding contributions from elsewhere. Sums in `fixed`
+    /// have a place of their own, in an argument; all others live in workspace.
+    pub(crate) fn new(written: BTreeSet<Source>, fixed: BTreeSet<Source>) -> Self {
+        Self {
+            written,
+            added: BTreeSet::new(),
+            fixed,
+            holders: BTreeMap::new(),
+            detours: 0,
+        }
+    }
+
+    /// Lays down the backward calls of one node: every contribution becomes a write of a
+    /// gradient or an addition to it.
+    pub(crate) fn lay(&mut self, node: NodeId, steps: Vec<Step>) -> Vec<Step> {
+        let last = steps.len().saturating_sub(1);
+        let terms = steps.iter().flat_map(|step| &step.terms);
+        self.added.extend(terms.filter_map(Term::contribution));
+        let mut laid = Vec::new();
+        for (index, step) in steps.into_iter().enumerate() {
+            match index == last && self.hands_over(node, &step) {
+                true => {}
+                false => laid.extend(self.settle(node, step)),
+            }
+        }
+        laid
+    }
+
+    /// Whether a contribution to this sum was laid down.
+    pub(crate) fn added(&self, source: Source) -> bool {
+        self.added.contains(&source)
+    }
+
+    /// A node's last call, if it only copies the node's gradient to a fresh sum in workspace,
+    /// is not made: the sum goes on in the memory of the gradient, which nobody reads again.
+    fn hands_over(&mut self, node: NodeId, step: &Step) -> bool {
+        let own = Source::Node(node);
+        let [Term { tensor: Tensor::Gradient(from), .. }, to] = &step.terms[..] else {
+            return false;
+        };
+        let Tensor::Contribution(target) = to.tensor else { return false };
+        let free = |source| !self.fixed.contains(&source);
+        let fresh = !self.written.contains(&target);
+        let hands = step.kernel == "copy" && *from == own && free(own) && free(target);
+        if hands && fresh {
+            self.written.insert(target);
+            self.holders.insert(target, self.holder(own));
+        }
+        hands && fresh
+    }
+
+    fn holder(&self, source: Source) -> Source {
+        self.holders.get(&source).copied().unwrap_or(source)
+    }
+
+    /// One kernel has one `accumulate` for all that it writes; contributions that need the
+    /// other one take a detour through scratch.
+    fn settle(&mut self, node: NodeId, step: Step) -> Vec<Step> {
+        let contributions = step.terms.iter().filter_map(Term::contribution);
+        let again: Vec<bool> = contributions.map(|s| !self.written.insert(s)).collect();
+        if step.kernel == "copy" && again == [true] {
+            return vec![self.located(Step { kernel: "accumulate", ..step })];
+        }
+        let distinct = step.terms.iter().filter_map(Term::contribution);
+        let distinct = distinct.collect::<BTreeSet<_>>().len() == again.len();
+        match again.iter().all(|again| *again) && distinct && !again.is_empty() {
+            true => vec![self.located(step.flag("accumulate"))],
+            false => self.detoured(node, step, &again),
+        }
+    }
+
+    fn detoured(&mut self, node: NodeId, step: Step, again: &[bool]) -> Vec<Step> {
+        let mut again = again.iter().copied();
+        let mut step = step;
+        let mut additions = Vec::new();
+        for term in &mut step.terms {
+            let adds = term.contribution().is_some() && again.next().unwrap_or(false);
+            if adds {
+                let detour = Tensor::Detour(node, self.detours);
+                self.detours += 1;
+                let on_its_way = Term { tensor: detour, ..term.clone() };
+                let target = std::mem::replace(term, on_its_way.clone());
+                additions.push(self.located(call("accumulate", [on_its_way, target])));
+            }
+        }
+        let mut steps = vec![self.located(step)];
+        steps.append(&mut additions);
+        steps
+    }
+
+    /// With every gradient and contribution named by the sum whose memory holds it.
+    fn located(&self, step: Step) -> Step {
+        let mut step = step;
+        for term in &mut step.terms {
+            if let Tensor::Gradient(source) | Tensor::Contribution(source) = term.tensor {
+                term.tensor = Tensor::Gradient(self.holder(source));
+            }
+        }
+        step
+    }
+}
+
+impl Term {
+    fn contribution(&self) -> Option<Source> {
+        match self.tensor {
+            Tensor::Contribution(source) => Some(source),
+            Tensor::Source(_)
+            | Tensor::Auxiliary(..)
+            | Tensor::Scratch(..)
+            | Tensor::Detour(..)
+            | Tensor::Gradient(_)
+            | Tensor::Parameters(_)
+            | Tensor::Gradients(_) => None,
+        }
+    }
+}

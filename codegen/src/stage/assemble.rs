@@ -1,0 +1,72 @@
+//! From calls over symbolic tensors to a routine: every tensor gets a place in an argument,
+//! tensors without a home one in workspace.
+
+use super::{
+    call::{Step, Tensor, Term},
+    layout::Layout,
+    memory::{Life, Packing},
+};
+use roundelay_schedule::{
+    Access, Argument, Bytes, Id, Nanos, Operand, Pass, Role, Routine, Stage,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The routine that makes the calls of `steps`. Its arguments are the homes of their tensors and
+/// the roles of `always`, in the order of the roles.
+pub(crate) fn assemble(
+    layout: &Layout<'_>,
+    name: String,
+    (pass, stage): (Pass, Stage),
+    steps: &[Step],
+    always: &[Role],
+    access: impl Fn(Role) -> Access,
+) -> Routine {
+    let workspace = workspace(layout, stage, steps);
+    let home = |term: &Term| match layout.home(term.tensor, stage) {
+        Some(home) => home,
+        None => (Role::Workspace, workspace.offsets[&term.tensor]),
+    };
+    let terms = steps.iter().flat_map(|step| &step.terms);
+    let homes = terms.map(|term| home(term).0);
+    let roles: BTreeSet<Role> = homes.chain(always.iter().copied()).collect();
+    let arguments = roles.iter().map(|role| Argument {
+        role: *role,
+        access: access(*role),
+        size: match role {
+            Role::Workspace => workspace.size,
+            role => layout.size(*role, stage),
+        },
+    });
+    let numbers: BTreeMap<Role, u32> = roles.iter().copied().zip(0..).collect();
+    let operand = |term: &Term| {
+        let (role, offset) = home(term);
+        let argument = numbers[&role];
+        Operand { argument, offset, element: term.element, shape: term.shape.clone() }
+    };
+    Routine {
+        name,
+        pass,
+        stage,
+        arguments: arguments.collect(),
+        calls: steps.iter().map(|step| step.placed(operand)).collect(),
+        predicted: Nanos(0),
+    }
+}
+
+/// `F2`: a pass and its stage.
+pub(crate) fn name(pass: Pass, stage: Stage) -> String {
+    format!("{pass}{}", stage.index())
+}
+
+fn workspace(layout: &Layout<'_>, stage: Stage, steps: &[Step]) -> Packing {
+    let mut lives: BTreeMap<Tensor, Life> = BTreeMap::new();
+    for (index, step) in steps.iter().enumerate() {
+        let homeless = |term: &&Term| layout.home(term.tensor, stage).is_none();
+        for Term { tensor, element, shape } in step.terms.iter().filter(homeless) {
+            let size = Bytes(super::call::elements(shape)) * element.size(layout.dtype);
+            let fresh = Life { tensor: *tensor, size, first: index, last: index };
+            lives.entry(*tensor).or_insert(fresh).last = index;
+        }
+    }
+    Packing::by_liveness(lives.into_values().collect())
+}

@@ -1,0 +1,139 @@
+//! The backward routines of a stage, and the routine that joins two gradient sums.
+
+use super::{
+    accumulate::Accumulation,
+    assemble::{assemble, name},
+    call::{Step, Tensor, Term, call},
+    derivative::derivative,
+    flow::Flow,
+    graph::Graph,
+    layout::Layout,
+};
+use roundelay_dsl::Source;
+use roundelay_schedule::{
+    Access, Argument, Call, Element, Id, Nanos, Operand, Pass, Role, Routine, Stage,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Which micro-batch of a gradient sum a backward pass serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sum {
+    /// The first: writes the gradient.
+    First,
+    /// A later one: adds to it.
+    Next,
+}
+
+/// Adds to the gradient of a stage's parameters and of the values that cross into it. Nodes are
+/// visited in reverse topological order; what later stages added to a value's gradient stands
+/// before, so the order of additions does not depend on the cuts.
+pub(crate) fn backward(layout: &Layout<'_>, stage: Stage, sum: Sum) -> Routine {
+    let Layout { graph, flow, .. } = layout;
+    let mut gradients = begin(graph, flow, stage, sum);
+    let mut steps: Vec<Step> = Vec::new();
+    for node in flow.computed(graph, stage).rev() {
+        steps.extend(gradients.lay(node, derivative(graph, node).backward));
+    }
+    if sum == Sum::First {
+        steps.splice(0..0, zeros(layout, stage, &gradients));
+    }
+    let parameters = match sum {
+        Sum::First => Access::Write,
+        Sum::Next => Access::Update,
+    };
+    let access = |role| match role {
+        Role::Gradient => parameters,
+        Role::ValueGradient(value) => {
+            let crossing = &flow.crossing[value.index()];
+            let added = gradients.added(Source::Node(crossing.node));
+            match (crossing.producer == stage, crossing.last == stage) {
+                (true, _) if !added => Access::Read,
+                (false, true) => Access::Write,
+                (true, _) | (false, false) => Access::Update,
+            }
+        }
+        Role::Workspace => Access::Write,
+        Role::Parameter
+        | Role::NextParameter
+        | Role::Received
+        | Role::Optimizer
+        | Role::Activation
+        | Role::Value(_)
+        | Role::Input(_)
+        | Role::Metric => Access::Read,
+    };
+    let plus = match sum {
+        Sum::First => "",
+        Sum::Next => "+",
+    };
+    let name = name(Pass::Backward, stage) + plus;
+    assemble(layout, name, (Pass::Backward, stage), &steps, &[Role::Gradient], access)
+}
+
+/// Gradient sums as a stage's backward finds them: with what later stages added.
+fn begin(graph: &Graph<'_>, flow: &Flow, stage: Stage, sum: Sum) -> Accumulation {
+    let parameters = flow.parameters.iter().filter(|(_, user)| *user == stage);
+    let parameters: BTreeSet<Source> =
+        parameters.map(|(id, _)| Source::Parameter(*id)).collect();
+    let crossing = flow.crossing.iter();
+    let later = crossing.clone().filter(|row| row.last > stage);
+    let mut written: BTreeSet<Source> = later
+        .map(|row| Source::Node(row.node))
+        .filter(|source| graph.has_gradient(*source))
+        .collect();
+    if sum == Sum::Next {
+        written.extend(&parameters);
+    }
+    let fixed = crossing.map(|row| Source::Node(row.node)).chain(parameters);
+    Accumulation::new(written, fixed.collect())
+}
+
+/// Writes 0 · θ where no call writes the gradient: gaps, the tail, parameters without
+/// contribution. Optimizers and norms see the whole flat array.
+fn zeros(layout: &Layout<'_>, stage: Stage, gradients: &Accumulation) -> Vec<Step> {
+    let parameters = layout.flow.parameters.iter();
+    let written = parameters
+        .filter(|(id, user)| *user == stage && gradients.added(Source::Parameter(*id)))
+        .map(|(id, _)| layout.range(*id));
+    let end = layout.elements[stage];
+    let mut from = 0;
+    let mut gaps = Vec::new();
+    for (first, next) in written.chain([(end, end)]) {
+        if from < first {
+            gaps.push((from, first));
+        }
+        from = next;
+    }
+    let zero = |(from, to)| {
+        let part = |tensor| Term::real(tensor, &[to - from]);
+        call("scale", [part(Tensor::Parameters(from)), part(Tensor::Gradients(from))])
+            .real("factor", 0.0)
+    };
+    gaps.into_iter().map(zero).collect()
+}
+
+/// own += received, over the whole flat gradient.
+pub(crate) fn combine(layout: &Layout<'_>, stage: Stage) -> Routine {
+    let roles = [(Role::Gradient, Access::Update), (Role::Received, Access::Read)];
+    let size = layout.size(Role::Gradient, stage);
+    let arguments = roles.map(|(role, access)| Argument { role, access, size });
+    let operand = |argument| Operand {
+        argument,
+        offset: roundelay_schedule::Bytes(0),
+        element: Element::Real,
+        shape: vec![layout.elements[stage]],
+    };
+    let add = Call {
+        kernel: "accumulate".to_owned(),
+        attributes: BTreeMap::new(),
+        operands: vec![operand(1), operand(0)],
+    };
+    Routine {
+        name: name(Pass::Combine, stage),
+        pass: Pass::Combine,
+        stage,
+        arguments: arguments.into(),
+        calls: vec![add],
+        predicted: Nanos(0),
+    }
+}

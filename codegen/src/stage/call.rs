@@ -1,0 +1,111 @@
+//! Kernel calls over symbolic tensors: what is computed, before anything has an address.
+
+use roundelay_dsl::{NodeId, Source};
+use roundelay_schedule::{Attribute, Call, Element, Operand};
+use std::collections::BTreeMap;
+
+/// A dense array of a routine. Reshapes are views, so no `Source` here names a reshape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Tensor {
+    /// A node's result, a parameter, or an input.
+    Source(Source),
+    /// What forward makes besides the result, for backward: mean, 1/σ, log-sum-exp.
+    Auxiliary(NodeId, u32),
+    /// Scratch of one node's calls in one pass.
+    Scratch(NodeId, u32),
+    /// A contribution on its way to a gradient that has others already.
+    Detour(NodeId, u32),
+    /// The gradient sum of a node's result or a parameter.
+    Gradient(Source),
+    /// A range of the stage's flat parameters, from this element on.
+    Parameters(u64),
+    /// The same range of its flat gradient.
+    Gradients(u64),
+    /// One contribution to such a sum; accumulation turns it into `Gradient` or `Detour`.
+    Contribution(Source),
+}
+
+/// A tensor as one kernel sees it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Term {
+    /// The tensor.
+    pub(crate) tensor: Tensor,
+    /// Element type.
+    pub(crate) element: Element,
+    /// Extents, slowest first.
+    pub(crate) shape: Vec<u64>,
+}
+
+impl Term {
+    /// A real tensor.
+    pub(crate) fn real(tensor: Tensor, shape: &[u64]) -> Self {
+        Self { tensor, element: Element::Real, shape: shape.to_vec() }
+    }
+    /// Number of elements; saturates.
+    pub(crate) fn elements(&self) -> u64 {
+        elements(&self.shape)
+    }
+    /// (.., n) as (m, n).
+    pub(crate) fn matrix(self) -> Self {
+        let columns = self.shape.last().copied().unwrap_or(1);
+        self.rows_of(columns)
+    }
+    /// The same elements as (m, `columns`).
+    pub(crate) fn rows_of(self, columns: u64) -> Self {
+        let rows = self.elements() / columns.max(1);
+        Self { shape: vec![rows, columns], ..self }
+    }
+    /// The same elements in one row.
+    pub(crate) fn flat(self) -> Self {
+        Self { shape: vec![self.elements()], ..self }
+    }
+}
+
+/// Product of extents; saturates.
+pub(crate) fn elements(shape: &[u64]) -> u64 {
+    shape.iter().fold(1, |product, extent| product.saturating_mul(*extent))
+}
+
+/// A kernel call over symbolic tensors.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Step {
+    /// Name in the kernel catalogue.
+    pub(crate) kernel: &'static str,
+    /// Its constants.
+    pub(crate) attributes: BTreeMap<String, Attribute>,
+    /// What it works on, in the catalogue's order.
+    pub(crate) terms: Vec<Term>,
+}
+
+/// A call without attributes.
+pub(crate) fn call<const N: usize>(kernel: &'static str, terms: [Term; N]) -> Step {
+    Step { kernel, attributes: BTreeMap::new(), terms: terms.into() }
+}
+
+impl Step {
+    /// With one more constant.
+    pub(crate) fn with(mut self, name: &str, value: Attribute) -> Self {
+        self.attributes.insert(name.to_owned(), value);
+        self
+    }
+    /// With a flag that is true.
+    pub(crate) fn flag(self, name: &str) -> Self {
+        self.with(name, Attribute::Flag(true))
+    }
+    /// With a real constant.
+    pub(crate) fn real(self, name: &str, value: f64) -> Self {
+        self.with(name, Attribute::Real(value))
+    }
+    /// With a whole constant.
+    pub(crate) fn integer(self, name: &str, value: i64) -> Self {
+        self.with(name, Attribute::Integer(value))
+    }
+    /// The call of the schedule, each term placed by `place`.
+    pub(crate) fn placed(&self, place: impl FnMut(&Term) -> Operand) -> Call {
+        Call {
+            kernel: self.kernel.to_owned(),
+            attributes: self.attributes.clone(),
+            operands: self.terms.iter().map(place).collect(),
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! What cuts decide: which stage computes a node, which values cross, who reads them.
+
+use super::{StageError, graph::Graph};
+use roundelay_dsl::{NodeId, ParameterId, Source};
+use roundelay_schedule::{Id, Stage, ValueId};
+use std::{collections::BTreeMap, ops::Range};
+
+/// A cut model.
+pub(crate) struct Flow {
+    bounds: Vec<usize>,
+    /// Values that cross, in the order of their nodes; a value's place here is its handle.
+    pub(crate) crossing: Vec<Crossing>,
+    /// The stage of every used parameter, in the order of first use.
+    pub(crate) parameters: Vec<(ParameterId, Stage)>,
+    handles: BTreeMap<NodeId, ValueId>,
+}
+
+/// A node's result that a later stage reads.
+pub(crate) struct Crossing {
+    /// The node.
+    pub(crate) node: NodeId,
+    /// The stage that computes it.
+    pub(crate) producer: Stage,
+    /// The last stage that reads it.
+    pub(crate) last: Stage,
+}
+
+impl Flow {
+    /// Cuts the graph.
+    pub(crate) fn new(graph: &Graph<'_>, cuts: &[u32]) -> Result<Self, StageError> {
+        let nodes = graph.model.nodes.len();
+        let inner = cuts.iter().map(|cut| *cut as usize);
+        let bounds: Vec<usize> = [0].into_iter().chain(inner).chain([nodes]).collect();
+        if !bounds.is_sorted_by(|low, high| low < high) {
+            return Err(StageError::Cuts { cuts: cuts.to_vec(), nodes });
+        }
+        let mut flow = Self {
+            bounds,
+            crossing: vec![],
+            parameters: vec![],
+            handles: BTreeMap::new(),
+        };
+        flow.parameters = flow.place_parameters(graph)?;
+        flow.crossing = flow.find_crossing(graph);
+        let handles = flow.crossing.iter().enumerate();
+        flow.handles = handles.map(|(v, row)| (row.node, ValueId::new(v))).collect();
+        Ok(flow)
+    }
+
+    /// Number of stages.
+    pub(crate) fn count(&self) -> usize {
+        self.bounds.len() - 1
+    }
+    /// The nodes of a stage.
+    pub(crate) fn nodes(&self, stage: Stage) -> Range<usize> {
+        self.bounds[stage.index()]..self.bounds[stage.index() + 1]
+    }
+    /// The stage of a node.
+    pub(crate) fn stage(&self, node: NodeId) -> Stage {
+        let after = self.bounds.partition_point(|start| *start <= node.index());
+        Stage::new(after - 1)
+    }
+    /// The handle of a node's result, if it crosses.
+    pub(crate) fn value(&self, node: NodeId) -> Option<ValueId> {
+        self.handles.get(&node).copied()
+    }
+    /// Nodes of a stage that have kernels, in topological order.
+    pub(crate) fn computed<'a>(
+        &self,
+        graph: &'a Graph<'_>,
+        stage: Stage,
+    ) -> impl DoubleEndedIterator<Item = NodeId> + use<'a> {
+        let nodes = self.nodes(stage);
+        graph.computed().filter(move |id| nodes.contains(&id.index()))
+    }
+
+    fn find_crossing(&self, graph: &Graph<'_>) -> Vec<Crossing> {
+        let mut last = BTreeMap::new();
+        for user in graph.computed() {
+            for operand in &graph.model.nodes[user].operands {
+                if let Source::Node(node) = graph.root(*operand) {
+                    last.insert(node, self.stage(user));
+                }
+            }
+        }
+        let crossing = last.into_iter().map(|(node, last)| Crossing {
+            node,
+            producer: self.stage(node),
+            last,
+        });
+        crossing.filter(|row| row.producer < row.last).collect()
+    }
+
+    fn place_parameters(
+        &self,
+        graph: &Graph<'_>,
+    ) -> Result<Vec<(ParameterId, Stage)>, StageError> {
+        let mut places = BTreeMap::new();
+        let mut order = Vec::new();
+        for user in graph.computed() {
+            let stage = self.stage(user);
+            for operand in &graph.model.nodes[user].operands {
+                let Source::Parameter(parameter) = graph.root(*operand) else { continue };
+                match places.insert(parameter, stage) {
+                    None => order.push((parameter, stage)),
+                    Some(first) if first == stage => {}
+                    Some(first) => {
+                        return Err(StageError::Shared {
+                            parameter: graph.model.parameters[parameter].name.clone(),
+                            stages: [first.index(), stage.index()],
+                        });
+                    }
+                }
+            }
+        }
+        Ok(order)
+    }
+}

@@ -1,0 +1,234 @@
+//! What holds of a model however it is cut: which nodes the loss needs, which values have a
+//! gradient, and what constant gradient the terms of the loss have.
+
+use super::{StageError, call::elements, derivative::arity};
+use roundelay_dsl::{Model, Node, NodeId, Operation, Source};
+use roundelay_schedule::{Element, Id};
+use std::collections::BTreeSet;
+
+/// A model whose graph is sound, for micro-batches of one size.
+pub(crate) struct Graph<'a> {
+    /// The model.
+    pub(crate) model: &'a Model,
+    /// Examples of a micro-batch.
+    pub(crate) examples: u64,
+    /// The node whose result is the loss; no reshape.
+    pub(crate) loss: NodeId,
+    needed: Vec<bool>,
+    trained: Vec<bool>,
+    weights: Vec<Option<f64>>,
+}
+
+impl<'a> Graph<'a> {
+    /// Checks the graph: operands stand above their users and fit in number, inputs of real
+    /// operations are real, and the loss has a gradient kernel.
+    pub(crate) fn new(model: &'a Model, examples: u64) -> Result<Self, StageError> {
+        if examples == 0 {
+            return Err(StageError::NoExamples);
+        }
+        model.nodes.iter().try_for_each(|(id, node)| sound(model, id, node))?;
+        let end = model.loss.filter(|loss| model.nodes.get(*loss).is_some());
+        let end = end.ok_or(StageError::NoLoss)?;
+        let mut graph = Self {
+            model,
+            examples,
+            loss: end,
+            needed: needed(model, end),
+            trained: trained(model),
+            weights: vec![None; model.nodes.len()],
+        };
+        let Source::Node(loss) = graph.root(Source::Node(end)) else {
+            return Err(StageError::NoLoss);
+        };
+        graph.loss = loss;
+        graph.weigh_loss()?;
+        Ok(graph)
+    }
+
+    /// The source whose memory this is: reshapes are views.
+    pub(crate) fn root(&self, source: Source) -> Source {
+        let mut source = source;
+        while let Source::Node(id) = source {
+            let node = &self.model.nodes[id];
+            match node.operation {
+                Operation::Reshape => source = node.operands[0],
+                _ => break,
+            }
+        }
+        source
+    }
+
+    /// Nodes that have kernels: needed by the loss, no views; in topological order.
+    pub(crate) fn computed(&self) -> impl DoubleEndedIterator<Item = NodeId> + '_ {
+        let computed = |id: &NodeId| {
+            self.needed[id.index()]
+                && self.model.nodes[*id].operation != Operation::Reshape
+        };
+        self.model.nodes.ids().filter(computed)
+    }
+
+    /// Extents of what a source holds.
+    pub(crate) fn shape(&self, source: Source) -> Vec<u64> {
+        let extents = match source {
+            Source::Node(id) => &self.model.nodes[id].shape,
+            Source::Parameter(id) => return self.model.parameters[id].shape.clone(),
+            Source::Input(id) => &self.model.inputs[id].shape,
+        };
+        extents.iter().map(|extent| extent.at(self.examples)).collect()
+    }
+
+    /// Number of elements of what a source holds.
+    pub(crate) fn elements(&self, source: Source) -> u64 {
+        elements(&self.shape(source))
+    }
+
+    /// Element type of what a source holds.
+    pub(crate) fn element(&self, source: Source) -> Element {
+        match self.root(source) {
+            Source::Input(id) => self.model.inputs[id].element,
+            Source::Node(_) | Source::Parameter(_) => Element::Real,
+        }
+    }
+
+    /// Whether a gradient sum is kept for a source that is no reshape.
+    pub(crate) fn has_gradient(&self, source: Source) -> bool {
+        match source {
+            Source::Node(id) => {
+                let index = id.index();
+                self.needed[index] && self.trained[index] && self.weights[index].is_none()
+            }
+            Source::Parameter(_) => true,
+            Source::Input(_) => false,
+        }
+    }
+
+    /// ∂loss/∂result of a term of the loss.
+    pub(crate) fn weight(&self, id: NodeId) -> Option<f64> {
+        self.weights[id.index()]
+    }
+
+    /// Carries ∂loss/∂loss = 1 down through sums and factors to the terms of the loss.
+    fn weigh_loss(&mut self) -> Result<(), StageError> {
+        let nodes = &self.model.nodes;
+        let end = self.model.loss.map_or(0, Id::index);
+        if self.elements(Source::Node(self.loss)) != 1 {
+            return Err(wrong_loss(&nodes[self.loss], "the loss is not a single number"));
+        }
+        self.weights[end] = Some(1.0);
+        for (id, node) in nodes.iter().rev().filter(|(id, _)| id.index() <= end) {
+            let Some(weight) = self.weights[id.index()] else { continue };
+            let passed = match node.operation {
+                Operation::Add | Operation::Reshape => weight,
+                Operation::Scale { factor } => weight * factor,
+                Operation::CrossEntropy | Operation::MeanSquaredError => continue,
+                _ => return Err(wrong_loss(node, NOT_A_LOSS)),
+            };
+            for operand in node.operands.clone() {
+                self.weigh(node, operand, passed)?;
+            }
+        }
+        self.no_loss_inside()
+    }
+
+    fn weigh(
+        &mut self,
+        node: &Node,
+        term: Source,
+        weight: f64,
+    ) -> Result<(), StageError> {
+        match term {
+            Source::Node(id) if self.trained[id.index()] => {
+                let sum = self.weights[id.index()].unwrap_or(0.0) + weight;
+                self.weights[id.index()] = Some(sum);
+                Ok(())
+            }
+            Source::Parameter(_) => Err(wrong_loss(node, NOT_A_LOSS)),
+            Source::Node(_) | Source::Input(_) => Ok(()),
+        }
+    }
+
+    /// A term of the loss has the gradient that the sum gives it and no other.
+    fn no_loss_inside(&self) -> Result<(), StageError> {
+        let nodes = self.model.nodes.iter();
+        for (_, node) in nodes.filter(|(id, _)| self.has_gradient(Source::Node(*id))) {
+            let loss = |id: NodeId| {
+                let operation = self.model.nodes[id].operation;
+                let ends = [Operation::CrossEntropy, Operation::MeanSquaredError];
+                self.weights[id.index()].is_some() || ends.contains(&operation)
+            };
+            for operand in &node.operands {
+                match operand {
+                    Source::Node(id) if loss(*id) && self.trained[id.index()] => {
+                        return Err(wrong_loss(node, LOSS_INSIDE));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+const NOT_A_LOSS: &str =
+    "the loss must be `cross_entropy`, `mse`, or a sum of such losses times constants";
+const LOSS_INSIDE: &str = "a loss is used inside the model; only sums of losses and \
+                           constants times losses have a gradient";
+
+fn wrong_loss(node: &Node, problem: &str) -> StageError {
+    StageError::Loss { node: node.name.clone(), problem: problem.to_owned() }
+}
+
+/// Nodes that the loss depends on.
+fn needed(model: &Model, loss: NodeId) -> Vec<bool> {
+    let mut needed = vec![false; model.nodes.len()];
+    needed[loss.index()] = true;
+    for (id, node) in model.nodes.iter().rev() {
+        if needed[id.index()] {
+            for operand in &node.operands {
+                if let Source::Node(above) = operand {
+                    needed[above.index()] = true;
+                }
+            }
+        }
+    }
+    needed
+}
+
+/// Nodes that depend on a parameter.
+fn trained(model: &Model) -> Vec<bool> {
+    let mut trained = BTreeSet::new();
+    for (id, node) in model.nodes.iter() {
+        let depends = |operand: &Source| match operand {
+            Source::Node(above) => trained.contains(above),
+            Source::Parameter(_) => true,
+            Source::Input(_) => false,
+        };
+        if node.operands.iter().any(depends) {
+            trained.insert(id);
+        }
+    }
+    model.nodes.ids().map(|id| trained.contains(&id)).collect()
+}
+
+fn sound(model: &Model, id: NodeId, node: &Node) -> Result<(), StageError> {
+    let wrong =
+        |problem: String| Err(StageError::Malformed { node: node.name.clone(), problem });
+    let (least, most) = arity(node.operation);
+    if !(least..=most).contains(&node.operands.len()) {
+        return wrong(format!(
+            "expected {least} to {most} operands, found {}",
+            node.operands.len()
+        ));
+    }
+    for operand in &node.operands {
+        let exists = match operand {
+            Source::Node(above) => above.index() < id.index(),
+            Source::Parameter(parameter) => model.parameters.get(*parameter).is_some(),
+            Source::Input(input) => model.inputs.get(*input).is_some(),
+        };
+        if !exists {
+            return wrong("an operand does not stand above its user".to_owned());
+        }
+    }
+    Ok(())
+}

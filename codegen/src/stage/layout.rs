@@ -1,0 +1,202 @@
+//! Where everything lies that outlives one routine: parameters in each stage's flat array, kept
+//! tensors in its activation, values that cross in rows of their own.
+
+use super::{
+    CrossingValue, Differentiated,
+    call::{Step, Tensor, Term},
+    derivative::{Derivative, derivative},
+    flow::{Crossing, Flow},
+    graph::Graph,
+    memory::Packing,
+};
+use roundelay_dsl::{NodeId, ParameterId, Source};
+use roundelay_schedule::{
+    Bytes, Float, Id, InputId, Parameter, Role, Stage, Table, ValueId,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Every parameter starts at a multiple of this many elements, so that vectors load aligned.
+const PARAMETER_ALIGNMENT: u64 = 16;
+
+/// Homes of all tensors that are no scratch.
+pub(crate) struct Layout<'a> {
+    /// What is cut.
+    pub(crate) graph: &'a Graph<'a>,
+    /// Where it is cut.
+    pub(crate) flow: &'a Flow,
+    /// The real type.
+    pub(crate) dtype: Float,
+    /// Elements of each stage's flat parameters.
+    pub(crate) elements: Table<Stage, u64>,
+    offsets: BTreeMap<ParameterId, u64>,
+    activations: Table<Stage, Packing>,
+}
+
+impl<'a> Layout<'a> {
+    /// Lays out a cut model.
+    pub(crate) fn new(
+        graph: &'a Graph<'a>,
+        flow: &'a Flow,
+        dtype: Float,
+        padding: u64,
+    ) -> Self {
+        let mut elements: Table<Stage, u64> = (0..flow.count()).map(|_| 0).collect();
+        let mut offsets = BTreeMap::new();
+        for (parameter, stage) in &flow.parameters {
+            let start = align_up(elements[*stage], PARAMETER_ALIGNMENT);
+            let size = graph.elements(Source::Parameter(*parameter));
+            elements[*stage] = start.saturating_add(size);
+            offsets.insert(*parameter, start);
+        }
+        for (_, count) in elements.iter_mut() {
+            *count = align_up((*count).max(1), padding.max(1));
+        }
+        let kept = |index| kept(graph, flow, dtype, Stage::new(index));
+        let activations = (0..flow.count()).map(kept).collect();
+        Self { graph, flow, dtype, elements, offsets, activations }
+    }
+
+    /// Where a tensor lies in the routines of a stage; nowhere when workspace is its home.
+    pub(crate) fn home(&self, tensor: Tensor, stage: Stage) -> Option<(Role, Bytes)> {
+        let start = |role| Some((role, Bytes(0)));
+        let value = |node| self.flow.value(node);
+        match tensor {
+            Tensor::Source(Source::Input(id)) => {
+                start(Role::Input(InputId::new(id.index())))
+            }
+            Tensor::Source(Source::Parameter(id)) => {
+                Some((Role::Parameter, self.parameter_offset(id)))
+            }
+            Tensor::Source(Source::Node(node)) if node == self.graph.loss => {
+                start(Role::Metric)
+            }
+            Tensor::Source(Source::Node(node)) => match value(node) {
+                Some(value) => start(Role::Value(value)),
+                None => self.kept(tensor, stage),
+            },
+            Tensor::Auxiliary(..) => self.kept(tensor, stage),
+            Tensor::Gradient(Source::Parameter(id)) => {
+                Some((Role::Gradient, self.parameter_offset(id)))
+            }
+            Tensor::Gradient(Source::Node(node)) => {
+                value(node).and_then(|value| start(Role::ValueGradient(value)))
+            }
+            Tensor::Parameters(from) => {
+                Some((Role::Parameter, Bytes(from) * self.dtype.size()))
+            }
+            Tensor::Gradients(from) => {
+                Some((Role::Gradient, Bytes(from) * self.dtype.size()))
+            }
+            Tensor::Gradient(Source::Input(_))
+            | Tensor::Contribution(_)
+            | Tensor::Scratch(..)
+            | Tensor::Detour(..) => None,
+        }
+    }
+
+    /// Bytes of an argument; workspace differs by routine and is not known here.
+    pub(crate) fn size(&self, role: Role, stage: Stage) -> Bytes {
+        let real = |elements: u64| Bytes(elements) * self.dtype.size();
+        match role {
+            Role::Parameter | Role::NextParameter | Role::Gradient | Role::Received => {
+                real(self.elements[stage])
+            }
+            Role::Activation => self.activations[stage].size,
+            Role::Value(value) | Role::ValueGradient(value) => {
+                let node = self.flow.crossing[value.index()].node;
+                real(self.graph.elements(Source::Node(node)))
+            }
+            Role::Input(input) => {
+                let source = Source::Input(Id::new(input.index()));
+                let element = self.graph.element(source);
+                Bytes(self.graph.elements(source)) * element.size(self.dtype)
+            }
+            Role::Metric => real(1),
+            Role::Optimizer | Role::Workspace => Bytes(0),
+        }
+    }
+
+    /// First and end element of a parameter in its stage's flat array.
+    pub(crate) fn range(&self, parameter: ParameterId) -> (u64, u64) {
+        let start = self.offsets[&parameter];
+        let size = self.graph.elements(Source::Parameter(parameter));
+        (start, start.saturating_add(size))
+    }
+
+    /// The parameters of all stages, by stage, then offset.
+    pub(crate) fn parameters(&self) -> Vec<Parameter> {
+        let parameter = |(id, stage): &(ParameterId, Stage)| {
+            let parameter = &self.graph.model.parameters[*id];
+            Parameter {
+                name: parameter.name.clone(),
+                stage: *stage,
+                offset: self.offsets[id],
+                shape: parameter.shape.clone(),
+                initial: parameter.initial,
+                decay: parameter.decay,
+            }
+        };
+        self.flow.parameters.iter().map(parameter).collect()
+    }
+
+    /// The values that cross a cut.
+    pub(crate) fn values(&self) -> Table<ValueId, CrossingValue> {
+        let value = |(index, row): (usize, &Crossing)| CrossingValue {
+            name: self.graph.model.nodes[row.node].name.clone(),
+            producer: row.producer,
+            last: row.last,
+            size: self.size(Role::Value(ValueId::new(index)), row.producer),
+            gradient: match self.graph.has_gradient(Source::Node(row.node)) {
+                true => Differentiated::Yes,
+                false => Differentiated::No,
+            },
+        };
+        self.flow.crossing.iter().enumerate().map(value).collect()
+    }
+
+    fn parameter_offset(&self, parameter: ParameterId) -> Bytes {
+        Bytes(self.offsets[&parameter]) * self.dtype.size()
+    }
+
+    fn kept(&self, tensor: Tensor, stage: Stage) -> Option<(Role, Bytes)> {
+        let offset = self.activations[stage].offsets.get(&tensor)?;
+        Some((Role::Activation, *offset))
+    }
+}
+
+/// What a stage's forward keeps for its backward: what the backward calls of its nodes read, was
+/// made by them, and does not cross (a value that crosses has a row that both passes see). In the
+/// order in which forward makes it.
+fn kept(graph: &Graph<'_>, flow: &Flow, dtype: Float, stage: Stage) -> Packing {
+    let derivatives: Vec<(NodeId, Derivative)> =
+        flow.computed(graph, stage).map(|node| (node, derivative(graph, node))).collect();
+    let backward = derivatives.iter().flat_map(|(_, both)| &both.backward);
+    let read: BTreeSet<Tensor> =
+        backward.flat_map(|step| &step.terms).map(|term| term.tensor).collect();
+    let keeps = |node: &NodeId, term: &&Term| {
+        let own = match term.tensor {
+            Tensor::Source(source) => source == Source::Node(*node),
+            Tensor::Auxiliary(..) => true,
+            _ => false,
+        };
+        own && read.contains(&term.tensor)
+            && flow
+                .value(*node)
+                .is_none_or(|_| matches!(term.tensor, Tensor::Auxiliary(..)))
+    };
+    let mut tensors: Vec<(Tensor, Bytes)> = Vec::new();
+    for (node, both) in &derivatives {
+        let terms = both.forward.iter().flat_map(|step: &Step| &step.terms);
+        for term in terms.filter(|term| keeps(node, term)) {
+            if tensors.iter().all(|(tensor, _)| *tensor != term.tensor) {
+                let size = Bytes(term.elements()) * dtype.size();
+                tensors.push((term.tensor, size));
+            }
+        }
+    }
+    Packing::sequence(tensors)
+}
+
+fn align_up(number: u64, alignment: u64) -> u64 {
+    number.checked_next_multiple_of(alignment).unwrap_or(u64::MAX)
+}

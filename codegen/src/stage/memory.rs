@@ -1,0 +1,76 @@
+//! Where tensors lie inside one argument: packed one after another, or first-fit by liveness.
+
+use super::call::Tensor;
+use roundelay_schedule::Bytes;
+use std::collections::BTreeMap;
+
+/// Every tensor starts at a multiple of this many bytes, so that vectors load aligned.
+pub(crate) const ALIGNMENT: u64 = 64;
+
+/// Offsets of the tensors of one argument.
+#[derive(Debug, Default)]
+pub(crate) struct Packing {
+    /// First byte of each.
+    pub(crate) offsets: BTreeMap<Tensor, Bytes>,
+    /// End of the last.
+    pub(crate) size: Bytes,
+}
+
+/// When a tensor of workspace is in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Life {
+    /// The tensor.
+    pub(crate) tensor: Tensor,
+    /// Its size.
+    pub(crate) size: Bytes,
+    /// First call that touches it.
+    pub(crate) first: usize,
+    /// Last call that touches it.
+    pub(crate) last: usize,
+}
+
+impl Packing {
+    /// One after another, in the given order.
+    pub(crate) fn sequence(tensors: impl IntoIterator<Item = (Tensor, Bytes)>) -> Self {
+        let mut packing = Self::default();
+        for (tensor, size) in tensors {
+            let start = packing.size.align_up(ALIGNMENT);
+            packing.offsets.insert(tensor, start);
+            packing.size = start + size;
+        }
+        packing
+    }
+
+    /// Largest first, each at the lowest offset where it meets no tensor of an overlapping
+    /// life; ties go to the earlier life.
+    pub(crate) fn by_liveness(mut lives: Vec<Life>) -> Self {
+        lives.sort_by_key(|life| (u64::MAX - life.size.0, life.first, life.tensor));
+        let mut packing = Self::default();
+        let mut placed: Vec<(Life, Bytes)> = Vec::new();
+        for life in lives {
+            let offset = lowest_gap(&placed, life);
+            placed.push((life, offset));
+            packing.offsets.insert(life.tensor, offset);
+            packing.size = packing.size.max(offset + life.size);
+        }
+        packing
+    }
+}
+
+fn lowest_gap(placed: &[(Life, Bytes)], life: Life) -> Bytes {
+    let meets = |other: &Life| other.first <= life.last && life.first <= other.last;
+    let mut taken: Vec<(Bytes, Bytes)> = placed
+        .iter()
+        .filter(|(other, _)| meets(other))
+        .map(|(other, offset)| (*offset, *offset + other.size))
+        .collect();
+    taken.sort();
+    let mut lowest = Bytes(0);
+    for (start, end) in taken {
+        if lowest + life.size <= start {
+            break;
+        }
+        lowest = lowest.max(end.align_up(ALIGNMENT));
+    }
+    lowest
+}

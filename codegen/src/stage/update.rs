@@ -1,0 +1,125 @@
+//! The update routine of a stage: optimizer over a flat array, whole or in shards.
+
+use super::{Stages, assemble::name};
+use roundelay_schedule::{
+    Access, Argument, Attribute, Bytes, Call, Element, Float, Method, Nanos, Operand,
+    Optimizer, Pass, Role, Routine, Stage,
+};
+use std::collections::BTreeMap;
+
+/// Where an update writes θ_{t+1}.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpdateForm {
+    /// Over θ_t: `Parameter` is updated.
+    InPlace,
+    /// Beside θ_t: `Parameter` is read, `NextParameter` is written.
+    Next,
+}
+
+/// The update of `stage` with the gradient sum of `micro_batches`, by a whole array or, with
+/// `parts` > 1, by one of as many equal shards. Optimizer state is `Method::states` consecutive
+/// flat arrays of the same length. `spared` ranges count in the stage's whole array.
+///
+/// With `parts` > 1 the norm for `clip` would be that of a shard; whoever asks for shards must
+/// have refused clipping.
+pub fn update(
+    stages: &Stages,
+    stage: Stage,
+    optimizer: &Optimizer,
+    micro_batches: u32,
+    dtype: Float,
+    form: UpdateForm,
+    parts: u64,
+) -> Routine {
+    let parts = parts.max(1);
+    assert!(
+        parts == 1 || optimizer.clip == 0.0,
+        "clipping needs the norm of the whole gradient, plans with shards and clipping are refused"
+    );
+    let count = stages.elements[stage] / parts;
+    let size = Bytes(count) * dtype.size();
+    let states = optimizer.method.states();
+    let mut arguments = match form {
+        UpdateForm::InPlace => vec![(Role::Parameter, Access::Update, size)],
+        UpdateForm::Next => vec![
+            (Role::Parameter, Access::Read, size),
+            (Role::NextParameter, Access::Write, size),
+        ],
+    };
+    let next = arguments.len() - 1;
+    let gradient = arguments.len();
+    arguments.push((Role::Gradient, Access::Read, size));
+    if states > 0 {
+        arguments.push((Role::Optimizer, Access::Update, size * states));
+    }
+    let operand = |argument: usize, offset| Operand {
+        argument: u32::try_from(argument).expect("an update has four arguments"),
+        offset,
+        element: Element::Real,
+        shape: vec![count],
+    };
+    let whole = [gradient, 0, next].map(|argument| operand(argument, Bytes(0)));
+    let state = (0..states).map(|number| operand(gradient + 1, size * number));
+    let (kernel, mut attributes) = rule(optimizer, micro_batches);
+    attributes.insert("spared".to_owned(), spared(stages, stage));
+    let call = Call {
+        kernel: kernel.to_owned(),
+        attributes,
+        operands: whole.into_iter().chain(state).collect(),
+    };
+    let argument = |(role, access, size)| Argument { role, access, size };
+    Routine {
+        name: name(Pass::Update, stage),
+        pass: Pass::Update,
+        stage,
+        arguments: arguments.into_iter().map(argument).collect(),
+        calls: vec![call],
+        predicted: Nanos(0),
+    }
+}
+
+fn rule(
+    optimizer: &Optimizer,
+    micro_batches: u32,
+) -> (&'static str, BTreeMap<String, Attribute>) {
+    let mut constants = vec![
+        ("weight_decay", Attribute::Real(optimizer.weight_decay)),
+        ("clip", Attribute::Real(optimizer.clip)),
+        ("micro_batches", Attribute::Integer(micro_batches.into())),
+    ];
+    let kernel = match optimizer.method {
+        Method::Sgd { momentum, nesterov } => {
+            constants.push(("momentum", Attribute::Real(momentum)));
+            constants.push(("nesterov", Attribute::Flag(nesterov)));
+            "sgd"
+        }
+        Method::Adamw { beta1, beta2, epsilon } => {
+            constants.push(("beta1", Attribute::Real(beta1)));
+            constants.push(("beta2", Attribute::Real(beta2)));
+            constants.push(("epsilon", Attribute::Real(epsilon)));
+            "adamw"
+        }
+    };
+    let named = constants.into_iter().map(|(name, value)| (name.to_owned(), value));
+    (kernel, named.collect())
+}
+
+/// Elements without decay, as begin and end of ranges; ranges that only padding parts are one.
+fn spared(stages: &Stages, stage: Stage) -> Attribute {
+    let own = stages.parameters.iter().filter(|parameter| parameter.stage == stage);
+    let mut ranges: Vec<i64> = Vec::new();
+    let mut adjoins = false;
+    for parameter in own {
+        if !parameter.decay {
+            let end = parameter.offset.saturating_add(parameter.elements());
+            let [begin, end] =
+                [parameter.offset, end].map(|e| i64::try_from(e).unwrap_or(i64::MAX));
+            match ranges.last_mut().filter(|_| adjoins) {
+                Some(last) => *last = end,
+                None => ranges.extend([begin, end]),
+            }
+        }
+        adjoins = !parameter.decay;
+    }
+    Attribute::Integers(ranges)
+}
