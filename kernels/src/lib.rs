@@ -43,3 +43,28 @@
 //! | `adamw` | gradient r, parameter r, next w, mean u, square u | `beta1`, `beta2`, `epsilon`, `weight_decay`, `clip`, `micro_batches`, `spared` |
 //!
 //! `parameter` and `next` of an optimizer may be the same memory; nothing else may overlap.
+//! Flags are false and `spared` is empty when absent; every other attribute must be given.
+//! Extents count by their products: a reshape without a copy is a view of the same operand.
+
+mod activation;
+mod attention;
+mod context;
+mod dropout;
+mod elementwise;
+mod embedding;
+mod kernel;
+mod loss;
+mod matmul;
+mod nearest;
+mod norm;
+mod operand;
+mod optimizer;
+mod plain;
+pub mod random;
+mod real;
+mod signature;
+mod store;
+
+pub use context::{Context, Mode};
+pub use kernel::{Kernel, Kernels, NAMES};
+pub use real::Real;

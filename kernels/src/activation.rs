@@ -1,0 +1,106 @@
+//! Activations and their derivatives.
+
+use crate::{
+    Context, Real,
+    kernel::Define,
+    operand::Operands,
+    plain::activation as plain,
+    signature::{Signature, product},
+    store::Store,
+};
+use roundelay_schedule::Access;
+
+/// y = max(x, 0).
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Relu {
+    count: usize,
+}
+
+/// dx = dy where y > 0.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ReluBackward {
+    count: usize,
+    store: Store,
+}
+
+/// y = x · Φ(x), exact.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Gelu {
+    count: usize,
+}
+
+/// dx = dy · (Φ(x) + x · φ(x)).
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct GeluBackward {
+    count: usize,
+    store: Store,
+}
+
+impl Define for Relu {
+    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+        Ok(Self { count: forward(call)? })
+    }
+    fn flops(&self) -> u64 {
+        product([self.count])
+    }
+    fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
+        plain::relu(operands.read(), operands.write());
+    }
+}
+
+impl Define for ReluBackward {
+    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+        let (count, store) = backward(call, "y")?;
+        Ok(Self { count, store })
+    }
+    fn flops(&self) -> u64 {
+        product([self.count])
+    }
+    fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
+        let (y, dy) = (operands.read(), operands.read());
+        plain::relu_backward(y, dy, operands.write(), self.store);
+    }
+}
+
+impl Define for Gelu {
+    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+        Ok(Self { count: forward(call)? })
+    }
+    fn flops(&self) -> u64 {
+        product([12, self.count])
+    }
+    fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
+        plain::gelu(operands.read(), operands.write());
+    }
+}
+
+impl Define for GeluBackward {
+    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+        let (count, store) = backward(call, "x")?;
+        Ok(Self { count, store })
+    }
+    fn flops(&self) -> u64 {
+        product([24, self.count])
+    }
+    fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
+        let (x, dy) = (operands.read(), operands.read());
+        plain::gelu_backward(x, dy, operands.write(), self.store);
+    }
+}
+
+fn forward(call: &mut Signature<'_>) -> Result<usize, String> {
+    let count = call.any("x", Access::Read)?;
+    call.vector("y", Access::Write, count)?;
+    Ok(count)
+}
+
+fn backward(
+    call: &mut Signature<'_>,
+    kept: &'static str,
+) -> Result<(usize, Store), String> {
+    let store = call.store()?;
+    let count = call.any(kept, Access::Read)?;
+    call.vector("dy", Access::Read, count)?;
+    call.vector("dx", store.access(), count)?;
+    Ok((count, store))
+}

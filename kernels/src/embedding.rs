@@ -1,0 +1,69 @@
+//! Table look-up by token.
+
+use crate::{
+    Context, Real,
+    kernel::Define,
+    operand::Operands,
+    plain::embedding as plain,
+    signature::{Signature, product},
+    store::Store,
+};
+use roundelay_schedule::Access;
+use std::ops::Range;
+
+/// y_i = table\[tokens_i\].
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Embedding {
+    columns: usize,
+}
+
+/// dtable\[tokens_i\] += dy_i, in order of i.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct EmbeddingBackward {
+    tokens: usize,
+    columns: usize,
+    store: Store,
+}
+
+impl Define for Embedding {
+    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+        let tokens = call.integers("tokens")?;
+        let (_, columns) = call.matrix("table", Access::Read)?;
+        call.shaped("y", Access::Write, (tokens, columns))?;
+        Ok(Self { columns })
+    }
+    fn flops(&self) -> u64 {
+        0
+    }
+    fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
+        let (tokens, table) = (operands.integers(), operands.read());
+        plain::embedding(tokens, table, operands.write(), self.columns);
+    }
+}
+
+impl Define for EmbeddingBackward {
+    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+        let store = call.store()?;
+        let tokens = call.integers("tokens")?;
+        let (rows, columns) = call.matrix("dy", Access::Read)?;
+        if rows != tokens {
+            return Err(format!("`dy` has {rows} rows for {tokens} tokens"));
+        }
+        call.rows("dtable", store.access(), columns)?;
+        Ok(Self { tokens, columns, store })
+    }
+    fn flops(&self) -> u64 {
+        product([self.tokens, self.columns])
+    }
+    fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
+        let (tokens, dy) = (operands.integers(), operands.read());
+        plain::embedding_backward(tokens, dy, operands.write(), self.columns, self.store);
+    }
+}
+
+/// Where a token's row stands in a table.
+pub(crate) fn row_of(token: i32, rows: usize, columns: usize) -> Range<usize> {
+    let row = usize::try_from(token).unwrap_or(usize::MAX);
+    assert!(row < rows, "token {token} is outside of a table of {rows} rows");
+    row * columns..(row + 1) * columns
+}

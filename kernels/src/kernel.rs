@@ -1,0 +1,198 @@
+//! A parsed call, and the table of all kernels.
+
+use crate::{
+    Context, Real, activation, attention, dropout, elementwise, embedding, loss, matmul,
+    nearest::nearest,
+    norm,
+    operand::{Operands, Slot},
+    optimizer,
+    signature::Signature,
+};
+use roundelay_schedule::{
+    Access, Bytes, Call, Catalogue, Element, Float, Flops, Footprint,
+};
+
+/// One kernel: how its call is read, what it costs, and its two bodies.
+pub(crate) trait Define: Sized {
+    /// Takes the operands in table order and asks for every attribute.
+    fn parse(call: &mut Signature<'_>) -> Result<Self, String>;
+    /// Arithmetic from the shapes alone; an exponential or error function counts as eight.
+    fn flops(&self) -> u64;
+    /// What runs.
+    fn fast<R: Real>(&self, operands: Operands<'_, R>, context: &Context) {
+        self.plain(operands, context);
+    }
+    /// The reference: the formula written down, one loop per sum.
+    fn plain<R: Real>(&self, operands: Operands<'_, R>, context: &Context);
+}
+
+macro_rules! define_operations {
+    ($($name:literal => $variant:ident($definition:path);)*) => {
+        /// Which kernel, with its constants.
+        #[derive(Clone, Debug, PartialEq)]
+        enum Operation {
+            $($variant($definition),)*
+        }
+
+        /// The names of all kernels.
+        pub const NAMES: &[&str] = &[$($name),*];
+
+        impl Operation {
+            fn parse(name: &str, call: &mut Signature<'_>) -> Result<Self, String> {
+                match name {
+                    $($name => Define::parse(call).map(Self::$variant),)*
+                    _ => Err("is unknown".to_owned()),
+                }
+            }
+            fn flops(&self) -> u64 {
+                match self {
+                    $(Self::$variant(definition) => definition.flops(),)*
+                }
+            }
+            fn fast<R: Real>(&self, operands: Operands<'_, R>, context: &Context) {
+                match self {
+                    $(Self::$variant(definition) => definition.fast(operands, context),)*
+                }
+            }
+            fn plain<R: Real>(&self, operands: Operands<'_, R>, context: &Context) {
+                match self {
+                    $(Self::$variant(definition) => definition.plain(operands, context),)*
+                }
+            }
+        }
+    };
+}
+
+define_operations! {
+    "matmul" => Matmul(matmul::Matmul);
+    "add" => Add(elementwise::Add);
+    "add_rows" => AddRows(elementwise::AddRows);
+    "accumulate" => Accumulate(elementwise::Accumulate);
+    "copy" => Copy(elementwise::Copy);
+    "sum_rows" => SumRows(elementwise::SumRows);
+    "multiply" => Multiply(elementwise::Multiply);
+    "multiply_sum_rows" => MultiplySumRows(elementwise::MultiplySumRows);
+    "scale" => Scale(elementwise::Scale);
+    "relu" => Relu(activation::Relu);
+    "relu_backward" => ReluBackward(activation::ReluBackward);
+    "gelu" => Gelu(activation::Gelu);
+    "gelu_backward" => GeluBackward(activation::GeluBackward);
+    "softmax" => Softmax(norm::Softmax);
+    "softmax_backward" => SoftmaxBackward(norm::SoftmaxBackward);
+    "dropout" => Dropout(dropout::Dropout);
+    "dropout_backward" => DropoutBackward(dropout::DropoutBackward);
+    "layer_norm" => LayerNorm(norm::LayerNorm);
+    "layer_norm_backward" => LayerNormBackward(norm::LayerNormBackward);
+    "layer_norm_parameters" => LayerNormParameters(norm::LayerNormParameters);
+    "embedding" => Embedding(embedding::Embedding);
+    "embedding_backward" => EmbeddingBackward(embedding::EmbeddingBackward);
+    "attention" => Attention(attention::Attention);
+    "attention_backward" => AttentionBackward(attention::AttentionBackward);
+    "cross_entropy" => CrossEntropy(loss::CrossEntropy);
+    "cross_entropy_backward" => CrossEntropyBackward(loss::CrossEntropyBackward);
+    "mse" => Mse(loss::Mse);
+    "mse_backward" => MseBackward(loss::MseBackward);
+    "sgd" => Sgd(optimizer::Sgd);
+    "adamw" => Adamw(optimizer::Adamw);
+}
+
+/// A well-formed call: name, attributes and shapes are checked, and no text is left.
+#[derive(Clone, Debug)]
+pub struct Kernel {
+    operation: Operation,
+    slots: Vec<Slot>,
+    accesses: Vec<Access>,
+}
+
+impl Kernel {
+    /// Reads a call.
+    ///
+    /// # Errors
+    /// The first mistake, as a sentence without full stop: an unknown name or attribute (with
+    /// the nearest known one), a missing attribute or operand, an element type, a shape, or a
+    /// size beyond any memory.
+    pub fn parse(call: &Call) -> Result<Self, String> {
+        let name = call.kernel.as_str();
+        let mut signature = Signature::new(call);
+        let parsed = match NAMES.contains(&name) {
+            true => Operation::parse(name, &mut signature),
+            false => {
+                let hint = nearest(name, NAMES.iter().copied());
+                return Err(format!("unknown kernel `{name}`{hint}"));
+            }
+        };
+        let finished = parsed.and_then(|operation| Ok((operation, signature.finish()?)));
+        let (operation, slots) =
+            finished.map_err(|mistake| format!("kernel `{name}`: {mistake}"))?;
+        let accesses = slots.iter().map(|slot| slot.access).collect();
+        Ok(Self { operation, slots, accesses })
+    }
+
+    /// What is done with each operand.
+    pub fn accesses(&self) -> &[Access] {
+        &self.accesses
+    }
+
+    /// Bytes of each operand.
+    pub fn sizes(&self, dtype: Float) -> impl Iterator<Item = Bytes> {
+        self.slots.iter().map(move |slot| size(slot, dtype))
+    }
+
+    /// Arithmetic and memory traffic. A matrix product of (m, k) and (k, n) costs 2·m·n·k;
+    /// an exponential or error function counts as eight; an update is a read and a write.
+    pub fn footprint(&self, dtype: Float) -> Footprint {
+        let traffic = |slot: &Slot| match slot.access {
+            Access::Read | Access::Write => size(slot, dtype),
+            Access::Update => size(slot, dtype) * 2,
+        };
+        Footprint {
+            flops: Flops(self.operation.flops()),
+            bytes: self.slots.iter().map(traffic).sum(),
+        }
+    }
+
+    /// Runs the fast kernel. Allocates nothing, after a first call of this size by this thread.
+    ///
+    /// # Panics
+    /// When the number of operands is wrong, or a token or class is out of range.
+    ///
+    /// # Safety
+    /// Every pointer is aligned and valid for the bytes of [`Kernel::sizes`] at `R::DTYPE`;
+    /// operands that are written or updated overlap nothing and nobody else uses them
+    /// meanwhile, but an optimizer's `parameter` may be its `next`.
+    #[allow(unsafe_code, reason = "operands arrive as addresses inside an arena")]
+    pub unsafe fn run<R: Real>(&self, operands: &[*mut u8], context: &Context) {
+        // SAFETY: the same promise.
+        let operands = unsafe { Operands::new(&self.slots, operands) };
+        self.operation.fast::<R>(operands, context);
+    }
+
+    /// Runs the plain reference.
+    ///
+    /// # Panics
+    /// As [`Kernel::run`].
+    ///
+    /// # Safety
+    /// As [`Kernel::run`].
+    #[allow(unsafe_code, reason = "operands arrive as addresses inside an arena")]
+    pub unsafe fn run_plain<R: Real>(&self, operands: &[*mut u8], context: &Context) {
+        // SAFETY: the same promise.
+        let operands = unsafe { Operands::new(&self.slots, operands) };
+        self.operation.plain::<R>(operands, context);
+    }
+}
+
+/// All kernels of this crate, as the checker asks for them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Kernels;
+
+impl Catalogue for Kernels {
+    fn accesses(&self, call: &Call) -> Result<Vec<Access>, String> {
+        Kernel::parse(call).map(|kernel| kernel.accesses)
+    }
+}
+
+fn size(slot: &Slot, dtype: Float) -> Bytes {
+    let element: Element = slot.element;
+    Bytes(slot.length as u64 * element.size(dtype))
+}

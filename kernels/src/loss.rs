@@ -1,0 +1,125 @@
+//! Losses and their gradients.
+
+use crate::{
+    Context, Real,
+    kernel::Define,
+    operand::Operands,
+    plain::loss as plain,
+    signature::{Signature, product},
+    store::Store,
+};
+use roundelay_schedule::Access;
+
+/// loss = mean of lse − logit of the target.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct CrossEntropy {
+    rows: usize,
+    classes: usize,
+}
+
+/// dlogits = (softmax − one-hot) / m.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct CrossEntropyBackward {
+    rows: usize,
+    classes: usize,
+    store: Store,
+}
+
+/// loss = mean of (a − b)².
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Mse {
+    count: usize,
+}
+
+/// da = ±2 (a − b) / count.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct MseBackward {
+    count: usize,
+    factor: f64,
+    store: Store,
+}
+
+impl Define for CrossEntropy {
+    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+        let (rows, classes) = logits_and_targets(call)?;
+        call.vector("lse", Access::Write, rows)?;
+        call.vector("loss", Access::Write, 1)?;
+        Ok(Self { rows, classes })
+    }
+    fn flops(&self) -> u64 {
+        product([11, self.rows, self.classes])
+    }
+    fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
+        let (logits, targets) = (operands.read(), operands.integers());
+        let (lse, loss) = (operands.write(), operands.write());
+        plain::cross_entropy(logits, targets, lse, &mut loss[0]);
+    }
+}
+
+impl Define for CrossEntropyBackward {
+    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+        let store = call.store()?;
+        let (rows, classes) = logits_and_targets(call)?;
+        call.vector("lse", Access::Read, rows)?;
+        call.shaped("dlogits", store.access(), (rows, classes))?;
+        Ok(Self { rows, classes, store })
+    }
+    fn flops(&self) -> u64 {
+        product([11, self.rows, self.classes])
+    }
+    fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
+        let (logits, targets) = (operands.read(), operands.integers());
+        let (lse, dlogits) = (operands.read(), operands.write());
+        plain::cross_entropy_backward(logits, targets, lse, dlogits, self.store);
+    }
+}
+
+impl Define for Mse {
+    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+        let count = call.any("a", Access::Read)?;
+        call.vector("b", Access::Read, count)?;
+        call.vector("loss", Access::Write, 1)?;
+        Ok(Self { count })
+    }
+    fn flops(&self) -> u64 {
+        product([3, self.count])
+    }
+    fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
+        let (a, b) = (operands.read(), operands.read());
+        plain::mse(a, b, &mut operands.write()[0]);
+    }
+}
+
+impl Define for MseBackward {
+    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+        let store = call.store()?;
+        let sign = call.integer("sign", "1 or -1", |sign| sign == 1 || sign == -1)?;
+        let count = call.any("a", Access::Read)?;
+        call.vector("b", Access::Read, count)?;
+        call.vector("da", store.access(), count)?;
+        Ok(Self { count, factor: sign as f64 * 2.0 / count as f64, store })
+    }
+    fn flops(&self) -> u64 {
+        product([2, self.count])
+    }
+    fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
+        let (a, b) = (operands.read(), operands.read());
+        plain::mse_backward(a, b, operands.write(), R::of(self.factor), self.store);
+    }
+}
+
+fn logits_and_targets(call: &mut Signature<'_>) -> Result<(usize, usize), String> {
+    let (rows, classes) = call.matrix("logits", Access::Read)?;
+    let targets = call.integers("targets")?;
+    match targets == rows {
+        true => Ok((rows, classes)),
+        false => Err(format!("`logits` has {rows} rows for {targets} targets")),
+    }
+}
+
+/// The class as an index.
+pub(crate) fn class_of(target: i32, classes: usize) -> usize {
+    let class = usize::try_from(target).unwrap_or(usize::MAX);
+    assert!(class < classes, "target {target} is outside of {classes} classes");
+    class
+}

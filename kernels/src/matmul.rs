@@ -1,0 +1,70 @@
+//! `matmul`: products of dense matrices.
+
+use crate::{
+    Context, Real,
+    kernel::Define,
+    operand::Operands,
+    plain,
+    signature::{Signature, product},
+    store::Store,
+};
+use roundelay_schedule::Access;
+
+/// out (m, n) = a (m, k) · b (k, n).
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Matmul {
+    pub(crate) m: usize,
+    pub(crate) n: usize,
+    pub(crate) k: usize,
+    transpose_a: bool,
+    transpose_b: bool,
+    store: Store,
+}
+
+/// Elements between neighbours of a matrix.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Strides {
+    pub(crate) row: usize,
+    pub(crate) column: usize,
+}
+
+impl Matmul {
+    /// Strides of a as (m, k).
+    pub(crate) fn a_strides(&self) -> Strides {
+        match self.transpose_a {
+            false => Strides { row: self.k, column: 1 },
+            true => Strides { row: 1, column: self.m },
+        }
+    }
+    /// Strides of b as (k, n).
+    pub(crate) fn b_strides(&self) -> Strides {
+        match self.transpose_b {
+            false => Strides { row: self.n, column: 1 },
+            true => Strides { row: 1, column: self.k },
+        }
+    }
+}
+
+impl Define for Matmul {
+    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+        let transpose_a = call.flag("transpose_a")?;
+        let transpose_b = call.flag("transpose_b")?;
+        let store = call.store()?;
+        let (rows, columns) = call.matrix("a", Access::Read)?;
+        let (m, k) = if transpose_a { (columns, rows) } else { (rows, columns) };
+        let (rows, n) = call.matrix("b", Access::Read)?;
+        let (depth, n) = if transpose_b { (n, rows) } else { (rows, n) };
+        if depth != k {
+            return Err(format!("`a` has inner extent {k}, but `b` has {depth}"));
+        }
+        call.shaped("out", store.access(), (m, n))?;
+        Ok(Self { m, n, k, transpose_a, transpose_b, store })
+    }
+    fn flops(&self) -> u64 {
+        product([2, self.m, self.n, self.k])
+    }
+    fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
+        let (a, b) = (operands.read(), operands.read());
+        plain::matmul::matmul(self, a, b, operands.write(), self.store);
+    }
+}

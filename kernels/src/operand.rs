@@ -1,0 +1,87 @@
+//! Turns a launch's pointers into slices. The one place where a call touches raw memory.
+#![allow(unsafe_code, reason = "operands arrive as addresses inside an arena")]
+
+use crate::Real;
+use roundelay_schedule::{Access, Element};
+use std::{marker::PhantomData, slice};
+
+/// What is known of an operand before its address.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slot {
+    pub(crate) element: Element,
+    pub(crate) access: Access,
+    pub(crate) length: usize,
+}
+
+/// The operands of one launch, handed out one after another in table order.
+///
+/// Each is handed out once, with the access that the call declares, so the slices can only
+/// alias when the promise of [`Operands::new`] is broken.
+pub(crate) struct Operands<'a, R> {
+    slots: slice::Iter<'a, Slot>,
+    pointers: slice::Iter<'a, *mut u8>,
+    element: PhantomData<R>,
+}
+
+/// Where an optimizer finds the parameters that it replaces.
+pub(crate) enum Current<'a, R> {
+    /// In the memory that receives the next ones.
+    InPlace,
+    /// Elsewhere.
+    Separate(&'a [R]),
+}
+
+impl<'a, R: Real> Operands<'a, R> {
+    /// # Safety
+    /// For the lifetime of the slices every pointer is aligned and valid for its slot's
+    /// elements of type `R` or i32; no operand that is not only read overlaps another one,
+    /// but a parameter may be the very memory of the `next` that follows it.
+    pub(crate) unsafe fn new(slots: &'a [Slot], pointers: &'a [*mut u8]) -> Self {
+        assert_eq!(
+            slots.len(),
+            pointers.len(),
+            "a launch binds every operand of its call"
+        );
+        Self { slots: slots.iter(), pointers: pointers.iter(), element: PhantomData }
+    }
+
+    /// The next operand, only read.
+    pub(crate) fn read(&mut self) -> &'a [R] {
+        let (pointer, length) = self.take(Element::Real, false);
+        // SAFETY: `new` promises that the memory is valid, and is not written meanwhile.
+        unsafe { slice::from_raw_parts(pointer.cast(), length) }
+    }
+
+    /// The next operand, only read, of whole numbers.
+    pub(crate) fn integers(&mut self) -> &'a [i32] {
+        let (pointer, length) = self.take(Element::I32, false);
+        // SAFETY: `new` promises that the memory is valid, and is not written meanwhile.
+        unsafe { slice::from_raw_parts(pointer.cast(), length) }
+    }
+
+    /// The next operand, written or updated.
+    pub(crate) fn write(&mut self) -> &'a mut [R] {
+        let (pointer, length) = self.take(Element::Real, true);
+        // SAFETY: `new` promises that the memory is valid, and that nothing else uses it.
+        unsafe { slice::from_raw_parts_mut(pointer.cast(), length) }
+    }
+
+    /// The next two operands: the parameters of an optimizer and their successors.
+    pub(crate) fn current_and_next(&mut self) -> (Current<'a, R>, &'a mut [R]) {
+        let in_place = self.pointers.as_slice()[0] == self.pointers.as_slice()[1];
+        if in_place {
+            self.take(Element::Real, false);
+            return (Current::InPlace, self.write());
+        }
+        (Current::Separate(self.read()), self.write())
+    }
+
+    fn take(&mut self, element: Element, written: bool) -> (*mut u8, usize) {
+        let slot = self.slots.next().expect("a kernel takes the operands it declared");
+        let pointer = self.pointers.next().expect("there are as many pointers as slots");
+        assert_eq!(slot.element, element, "a kernel takes elements as it declared");
+        let declared = matches!(slot.access, Access::Write | Access::Update);
+        assert_eq!(declared, written, "a kernel takes accesses as it declared");
+        (*pointer, slot.length)
+    }
+}

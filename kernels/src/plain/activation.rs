@@ -1,0 +1,41 @@
+//! Plain activations and their derivatives.
+
+use crate::{Real, store::Store};
+use std::f64::consts::{FRAC_1_SQRT_2, PI};
+
+/// y = max(x, 0).
+pub(crate) fn relu<R: Real>(x: &[R], y: &mut [R]) {
+    for (x, y) in x.iter().zip(y) {
+        *y = x.greater(R::ZERO);
+    }
+}
+
+/// dx = dy where y > 0, else 0.
+pub(crate) fn relu_backward<R: Real>(y: &[R], dy: &[R], dx: &mut [R], store: Store) {
+    for ((y, dy), dx) in y.iter().zip(dy).zip(dx) {
+        store.put(dx, if *y > R::ZERO { *dy } else { R::ZERO });
+    }
+}
+
+/// y = x · Φ(x), Φ(x) = (1 + erf(x/√2)) / 2.
+pub(crate) fn gelu<R: Real>(x: &[R], y: &mut [R]) {
+    for (x, y) in x.iter().zip(y) {
+        *y = *x * normal_distribution(*x);
+    }
+}
+
+/// dx = dy · (Φ(x) + x · φ(x)), φ(x) = exp(−x²/2) / √(2π).
+pub(crate) fn gelu_backward<R: Real>(x: &[R], dy: &[R], dx: &mut [R], store: Store) {
+    for ((x, dy), dx) in x.iter().zip(dy).zip(dx) {
+        let slope = normal_distribution(*x) + *x * normal_density(*x);
+        store.put(dx, *dy * slope);
+    }
+}
+
+fn normal_distribution<R: Real>(x: R) -> R {
+    R::of(0.5) * (R::ONE + (x * R::of(FRAC_1_SQRT_2)).erf())
+}
+
+fn normal_density<R: Real>(x: R) -> R {
+    (R::of(-0.5) * x * x).exp() * R::of(1.0 / (2.0 * PI).sqrt())
+}

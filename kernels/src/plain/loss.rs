@@ -1,0 +1,59 @@
+//! Plain losses.
+
+use crate::{Real, loss::class_of, store::Store};
+
+/// lse_i = ln Σ_k exp(logits_ik); loss = mean of lse_i − logits_i(target).
+pub(crate) fn cross_entropy<R: Real>(
+    logits: &[R],
+    targets: &[i32],
+    lse: &mut [R],
+    loss: &mut R,
+) {
+    let columns = logits.len() / targets.len();
+    let mut total = R::ZERO;
+    for (i, row) in logits.chunks(columns).enumerate() {
+        let most = row.iter().fold(R::NEGATIVE_INFINITY, |most, x| most.greater(*x));
+        lse[i] = most + row.iter().map(|x| (*x - most).exp()).sum::<R>().ln();
+        total += lse[i] - row[class_of(targets[i], columns)];
+    }
+    *loss = total / R::of(targets.len() as f64);
+}
+
+/// dlogits_ik = (exp(logits_ik − lse_i) − \[k = target\]) / m.
+pub(crate) fn cross_entropy_backward<R: Real>(
+    logits: &[R],
+    targets: &[i32],
+    lse: &[R],
+    dlogits: &mut [R],
+    store: Store,
+) {
+    let columns = logits.len() / targets.len();
+    let share = R::ONE / R::of(targets.len() as f64);
+    for (i, out) in dlogits.chunks_mut(columns).enumerate() {
+        let class = class_of(targets[i], columns);
+        for (k, out) in out.iter_mut().enumerate() {
+            let probability = (logits[i * columns + k] - lse[i]).exp();
+            let certain = if k == class { R::ONE } else { R::ZERO };
+            store.put(out, (probability - certain) * share);
+        }
+    }
+}
+
+/// loss = mean of (a − b)².
+pub(crate) fn mse<R: Real>(a: &[R], b: &[R], loss: &mut R) {
+    let total: R = a.iter().zip(b).map(|(a, b)| (*a - *b) * (*a - *b)).sum();
+    *loss = total / R::of(a.len() as f64);
+}
+
+/// da = factor · (a − b), factor = ±2 / count.
+pub(crate) fn mse_backward<R: Real>(
+    a: &[R],
+    b: &[R],
+    da: &mut [R],
+    factor: R,
+    store: Store,
+) {
+    for ((a, b), da) in a.iter().zip(b).zip(da) {
+        store.put(da, factor * (*a - *b));
+    }
+}

@@ -1,0 +1,11 @@
+//! The plain references: each formula written down once, one loop per sum, no cleverness.
+
+pub(crate) mod activation;
+pub(crate) mod attention;
+pub(crate) mod dropout;
+pub(crate) mod elementwise;
+pub(crate) mod embedding;
+pub(crate) mod loss;
+pub(crate) mod matmul;
+pub(crate) mod norm;
+pub(crate) mod optimizer;

@@ -1,0 +1,52 @@
+//! Plain optimizers, element by element, in the order of PyTorch's operations.
+
+use crate::{
+    Real,
+    optimizer::{AdamwStep, SgdStep},
+};
+
+/// ‖gradient‖ of the mean gradient; sums in f64.
+pub(crate) fn norm<R: Real>(gradient: &[R], share: f64) -> f64 {
+    let squares = gradient.iter().map(|g| (g.widen() * share) * (g.widen() * share));
+    squares.sum::<f64>().sqrt()
+}
+
+/// One element of SGD: g += decay · p; b = β b + g; p −= rate · (g + β b, b or g).
+pub(crate) fn sgd<R: Real>(
+    step: &SgdStep<R>,
+    gradient: R,
+    parameter: &mut R,
+    momentum: Option<&mut R>,
+    decay: R,
+) {
+    let gradient = gradient * step.scale + decay * *parameter;
+    let direction = match momentum {
+        None => gradient,
+        Some(momentum) => {
+            *momentum = step.momentum * *momentum + gradient;
+            match step.nesterov {
+                true => gradient + step.momentum * *momentum,
+                false => *momentum,
+            }
+        }
+    };
+    *parameter -= step.rate * direction;
+}
+
+/// One element of AdamW (Loshchilov and Hutter 2019): p *= 1 − rate · decay;
+/// m += (1 − β₁)(g − m); s = β₂ s + (1 − β₂) g²; p −= rate/c₁ · m / (√s/√c₂ + ε), where
+/// c = 1 − β^(t + 1).
+pub(crate) fn adamw<R: Real>(
+    step: &AdamwStep<R>,
+    gradient: R,
+    parameter: &mut R,
+    [mean, square]: [&mut R; 2],
+    shrink: R,
+) {
+    let gradient = gradient * step.scale;
+    *parameter *= shrink;
+    *mean += step.mean_share * (gradient - *mean);
+    *square = step.beta2 * *square + step.square_share * (gradient * gradient);
+    let denominator = square.sqrt() / step.root_correction + step.epsilon;
+    *parameter -= step.rate * (*mean / denominator);
+}

@@ -1,0 +1,288 @@
+//! Reads a call: operands in order, attributes by name; every mistake becomes a sentence.
+
+use crate::{nearest::nearest, operand::Slot, store::Store};
+use roundelay_schedule::{Access, Attribute, Call, Element};
+
+/// What a kernel's `parse` takes a call apart with. Operands are taken in table order.
+pub(crate) struct Signature<'a> {
+    call: &'a Call,
+    slots: Vec<Slot>,
+    known: Vec<&'static str>,
+}
+
+/// More elements than this cannot be addressed in any element type.
+const MOST_ELEMENTS: u64 = (isize::MAX as u64) / 8;
+
+impl<'a> Signature<'a> {
+    pub(crate) fn new(call: &'a Call) -> Self {
+        Self { call, slots: Vec::new(), known: Vec::new() }
+    }
+
+    /// The next operand, of any shape: its number of elements.
+    pub(crate) fn any(
+        &mut self,
+        name: &'static str,
+        access: Access,
+    ) -> Result<usize, String> {
+        let index = self.take(name, Element::Real, access)?;
+        Ok(self.slots[index].length)
+    }
+
+    /// The next operand, which has exactly `length` elements.
+    pub(crate) fn vector(
+        &mut self,
+        name: &'static str,
+        access: Access,
+        length: usize,
+    ) -> Result<(), String> {
+        let index = self.take(name, Element::Real, access)?;
+        self.expect(index, name, &[length])
+    }
+
+    /// The next operand, i32, of any shape: its number of elements.
+    pub(crate) fn integers(&mut self, name: &'static str) -> Result<usize, String> {
+        let index = self.take(name, Element::I32, Access::Read)?;
+        Ok(self.slots[index].length)
+    }
+
+    /// The next operand as (m, n): n is the last extent, the others multiply to m.
+    pub(crate) fn matrix(
+        &mut self,
+        name: &'static str,
+        access: Access,
+    ) -> Result<(usize, usize), String> {
+        let index = self.take(name, Element::Real, access)?;
+        let columns = self.shape(index).last().copied().unwrap_or(1);
+        Ok((self.slots[index].length / columns, columns))
+    }
+
+    /// The next operand, some trailing extents of which multiply to `columns`: the product of
+    /// the others.
+    pub(crate) fn rows(
+        &mut self,
+        name: &'static str,
+        access: Access,
+        columns: usize,
+    ) -> Result<usize, String> {
+        let index = self.take(name, Element::Real, access)?;
+        match trailing(&self.shape(index), columns) {
+            true => Ok(self.slots[index].length / columns),
+            false => Err(format!(
+                "operand `{name}` has shape {:?}, whose trailing extents do not multiply to \
+                 {columns}",
+                self.call.operands[index].shape
+            )),
+        }
+    }
+
+    /// The next operand, which must be `(m, n)`.
+    pub(crate) fn shaped(
+        &mut self,
+        name: &'static str,
+        access: Access,
+        (rows, columns): (usize, usize),
+    ) -> Result<(), String> {
+        let index = self.take(name, Element::Real, access)?;
+        match trailing(&self.shape(index), columns) {
+            true => self.expect(index, name, &[rows, columns]),
+            false => Err(self.mismatch(index, name, &[rows, columns])),
+        }
+    }
+
+    /// The next operand, which repeats over the operand before it.
+    pub(crate) fn repeated(&mut self, name: &'static str) -> Result<(), String> {
+        self.sum_of_rows(name, Access::Read)
+    }
+
+    /// The next operand (n), which sums the operand before it (m, n) over m.
+    pub(crate) fn sum_of_rows(
+        &mut self,
+        name: &'static str,
+        access: Access,
+    ) -> Result<(), String> {
+        let index = self.take(name, Element::Real, access)?;
+        match trailing(&self.shape(index - 1), self.slots[index].length) {
+            true => Ok(()),
+            false => Err(format!(
+                "operand `{name}` has shape {:?}, which is no trailing part of {:?}",
+                self.call.operands[index].shape,
+                self.call.operands[index - 1].shape
+            )),
+        }
+    }
+
+    /// The next operand as (b, s, n): n is the last extent, s the one before.
+    pub(crate) fn sequence(&mut self, name: &'static str) -> Result<[usize; 3], String> {
+        let index = self.take(name, Element::Real, Access::Read)?;
+        match self.shape(index).as_slice() {
+            [.., sequence, width] => {
+                Ok([self.slots[index].length / sequence / width, *sequence, *width])
+            }
+            _ => Err(format!("operand `{name}` needs at least two extents")),
+        }
+    }
+
+    /// Whether attribute `name` is true; absent means false.
+    pub(crate) fn flag(&mut self, name: &'static str) -> Result<bool, String> {
+        match self.attribute(name) {
+            None => Ok(false),
+            Some(Attribute::Flag(flag)) => Ok(*flag),
+            Some(Attribute::Integer(_) | Attribute::Real(_) | Attribute::Integers(_)) => {
+                Err(format!("attribute `{name}` must be true or false"))
+            }
+        }
+    }
+
+    /// What becomes of an output that is added to when the attribute `accumulate` is true.
+    pub(crate) fn store(&mut self) -> Result<Store, String> {
+        Ok(if self.flag("accumulate")? { Store::Add } else { Store::Write })
+    }
+
+    /// A finite real attribute that satisfies `valid`, which `rule` says in words.
+    pub(crate) fn real(
+        &mut self,
+        name: &'static str,
+        rule: &str,
+        valid: impl Fn(f64) -> bool,
+    ) -> Result<f64, String> {
+        let value = match self.attribute(name) {
+            None => return Err(format!("attribute `{name}` is missing")),
+            Some(Attribute::Real(value)) => *value,
+            Some(Attribute::Integer(value)) => *value as f64,
+            Some(Attribute::Flag(_) | Attribute::Integers(_)) => {
+                return Err(format!("attribute `{name}` must be a number"));
+            }
+        };
+        match value.is_finite() && valid(value) {
+            true => Ok(value),
+            false => Err(format!("attribute `{name}` is {value}, but must be {rule}")),
+        }
+    }
+
+    /// A whole attribute that satisfies `valid`, which `rule` says in words.
+    pub(crate) fn integer(
+        &mut self,
+        name: &'static str,
+        rule: &str,
+        valid: impl Fn(i64) -> bool,
+    ) -> Result<i64, String> {
+        match self.attribute(name) {
+            None => Err(format!("attribute `{name}` is missing")),
+            Some(Attribute::Integer(value)) if valid(*value) => Ok(*value),
+            Some(Attribute::Integer(value)) => {
+                Err(format!("attribute `{name}` is {value}, but must be {rule}"))
+            }
+            Some(Attribute::Flag(_) | Attribute::Real(_) | Attribute::Integers(_)) => {
+                Err(format!("attribute `{name}` must be a whole number"))
+            }
+        }
+    }
+
+    /// Ascending, disjoint ranges: begin, end, begin, end, …; absent means none.
+    pub(crate) fn ranges(
+        &mut self,
+        name: &'static str,
+    ) -> Result<Vec<(u64, u64)>, String> {
+        let numbers = match self.attribute(name) {
+            None => return Ok(Vec::new()),
+            Some(Attribute::Integers(numbers)) => numbers,
+            Some(Attribute::Flag(_) | Attribute::Integer(_) | Attribute::Real(_)) => {
+                return Err(format!(
+                    "attribute `{name}` must be a list of whole numbers"
+                ));
+            }
+        };
+        let ascending = numbers.windows(2).all(|pair| pair[0] <= pair[1]);
+        if numbers.len() % 2 != 0 || !ascending || numbers.first().is_some_and(|n| *n < 0)
+        {
+            return Err(format!(
+                "attribute `{name}` must be ascending pairs of begin and end"
+            ));
+        }
+        Ok(numbers.chunks(2).map(|pair| (pair[0] as u64, pair[1] as u64)).collect())
+    }
+
+    /// Refuses what was not asked for; gives what is known of the operands.
+    pub(crate) fn finish(self) -> Result<Vec<Slot>, String> {
+        let (taken, given) = (self.slots.len(), self.call.operands.len());
+        if taken != given {
+            return Err(format!("takes {taken} operands, but has {given}"));
+        }
+        for name in self.call.attributes.keys() {
+            if !self.known.contains(&name.as_str()) {
+                let hint = nearest(name, self.known.iter().copied());
+                return Err(format!("has no attribute `{name}`{hint}"));
+            }
+        }
+        Ok(self.slots)
+    }
+
+    fn attribute(&mut self, name: &'static str) -> Option<&'a Attribute> {
+        self.known.push(name);
+        self.call.attributes.get(name)
+    }
+
+    fn take(
+        &mut self,
+        name: &'static str,
+        element: Element,
+        access: Access,
+    ) -> Result<usize, String> {
+        let index = self.slots.len();
+        let Some(operand) = self.call.operands.get(index) else {
+            return Err(format!("operand {index}, `{name}`, is missing"));
+        };
+        if operand.element != element {
+            return Err(format!("operand `{name}` must be {}", described(element)));
+        }
+        let length = operand
+            .elements()
+            .filter(|length| *length <= MOST_ELEMENTS)
+            .filter(|length| operand.offset.0.checked_add(length * 8).is_some())
+            .ok_or_else(|| format!("operand `{name}` is larger than any memory"))?;
+        if length == 0 {
+            return Err(format!("operand `{name}` has an extent of zero"));
+        }
+        self.slots.push(Slot { element, access, length: length as usize });
+        Ok(index)
+    }
+
+    fn shape(&self, index: usize) -> Vec<usize> {
+        self.call.operands[index].shape.iter().map(|extent| *extent as usize).collect()
+    }
+
+    fn expect(&self, index: usize, name: &str, shape: &[usize]) -> Result<(), String> {
+        let expected = shape.iter().try_fold(1usize, |all, n| all.checked_mul(*n));
+        match expected == Some(self.slots[index].length) {
+            true => Ok(()),
+            false => Err(self.mismatch(index, name, shape)),
+        }
+    }
+
+    fn mismatch(&self, index: usize, name: &str, expected: &[usize]) -> String {
+        let shape = &self.call.operands[index].shape;
+        format!("operand `{name}` has shape {shape:?}, but must be {expected:?}")
+    }
+}
+
+fn described(element: Element) -> &'static str {
+    match element {
+        Element::Real => "real",
+        Element::I32 => "i32",
+    }
+}
+
+/// Whether some trailing extents multiply to `product`; none of them is zero.
+fn trailing(shape: &[usize], product: usize) -> bool {
+    let mut total = 1;
+    let mut products = shape.iter().rev().map(|extent| {
+        total *= extent;
+        total
+    });
+    product == 1 || products.any(|so_far| so_far == product)
+}
+
+/// The product of extents; saturates.
+pub(crate) fn product<const N: usize>(factors: [usize; N]) -> u64 {
+    factors.into_iter().fold(1u64, |all, factor| all.saturating_mul(factor as u64))
+}

@@ -1,0 +1,31 @@
+//! What becomes of what an output held before.
+
+use crate::Real;
+use roundelay_schedule::Access;
+
+/// The meaning of the attribute `accumulate`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Store {
+    /// It is replaced.
+    Write,
+    /// It is added to.
+    Add,
+}
+
+impl Store {
+    /// The access that it means.
+    pub(crate) fn access(self) -> Access {
+        match self {
+            Store::Write => Access::Write,
+            Store::Add => Access::Update,
+        }
+    }
+    /// Stores one value.
+    #[inline(always)]
+    pub(crate) fn put<R: Real>(self, place: &mut R, value: R) {
+        match self {
+            Store::Write => *place = value,
+            Store::Add => *place += value,
+        }
+    }
+}
