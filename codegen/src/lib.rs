@@ -2,8 +2,10 @@
 //!
 //! This crate must not know: the planner, hardware, which plan is better.
 
+mod lower;
 mod stage;
 
+pub use lower::{LowerError, lower};
 pub use stage::{
     CrossingValue, Differentiated, StageCode, StageError, Stages, UpdateForm, stages,
     update,

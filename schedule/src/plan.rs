@@ -1,6 +1,6 @@
 //! Every decision about how a model is trained on a cluster, as plain data.
 
-use crate::{Delays, DeviceId, Exactness, MicroBatch, Rule};
+use crate::{Delays, DeviceId, Exactness, MicroBatch, Rule, Timeline};
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 
@@ -134,6 +134,17 @@ impl Placement {
                 Rule::CyclicV1 | Rule::CyclicV2 | Rule::CyclicSlack(_),
             ) => (micro_batches * (stages - stage)).div_ceil(stages),
             _ => 1,
+        }
+    }
+
+    /// Which timeline its version map belongs to.
+    pub fn timeline(self) -> Timeline {
+        match self {
+            Placement::Pipeline => Timeline::FlushFree,
+            Placement::Accumulate
+            | Placement::Concurrent
+            | Placement::Data
+            | Placement::Shared => Timeline::Workers,
         }
     }
 

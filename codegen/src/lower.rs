@@ -1,0 +1,176 @@
+//! From a program and a plan to a schedule; no decision is made here.
+//!
+//! The passes: stage code, order and sites; per stage its state; the passes with their values;
+//! slots; what is carried; offsets; waits.
+
+mod arena;
+mod compute;
+mod draft;
+mod error;
+mod order;
+mod rest;
+mod rows;
+mod site;
+mod state;
+mod waits;
+
+pub use error::LowerError;
+
+use crate::{Stages, stages};
+use draft::{Draft, DraftAction, DraftWork, Hold, Key};
+use roundelay_dsl::Program;
+use roundelay_schedule::{
+    Action, Buffer, BufferId, Bytes, Job, Plan, Row, Schedule, Spot, Stage, Table, Work,
+};
+use rows::{Lives, Turns};
+use state::StageRows;
+
+/// Lowers a plan: launches, transfers, collectives, buffers and waits.
+///
+/// # Errors
+/// When the plan does not fit the program, or asks for what no schedule can do; the message says
+/// which decision.
+pub fn lower(program: &Program, plan: &Plan) -> Result<Schedule, LowerError> {
+    fits(program, plan)?;
+    let sites = site::Sites::new(plan);
+    let workers = u64::from(plan.micro_batches / sites.micro_batches);
+    let examples = u64::from(program.train.batch / plan.micro_batches);
+    let dtype = program.train.dtype;
+    let code = stages(&program.model, &plan.cuts, examples, dtype, 16 * workers)?;
+    let job = job(program, &code);
+    let mut draft = Draft::new(plan, &program.target, &job, &code);
+    let mut states = Table::<Stage, StageRows>::new();
+    for stage in draft.order.stages() {
+        states.push(state::lay_out(&mut draft, stage)?);
+    }
+    compute::add(&mut draft, &states)?;
+    Ok(finish(draft, String::from("0000000000000000")))
+}
+
+fn fits(program: &Program, plan: &Plan) -> Result<(), LowerError> {
+    let (n, s) = (plan.micro_batches, plan.stages);
+    if n == 0 || program.train.batch % n != 0 {
+        return Err(LowerError::Batch { batch: program.train.batch, micro_batches: n });
+    }
+    let ascending = plan.cuts.windows(2).all(|pair| pair[0] < pair[1]);
+    let inside =
+        |cut: &u32| (1..program.model.nodes.len() as u64).contains(&u64::from(*cut));
+    if s == 0
+        || plan.cuts.len() as u64 + 1 != u64::from(s)
+        || !ascending
+        || !plan.cuts.iter().all(inside)
+    {
+        return Err(LowerError::Cuts { stages: s });
+    }
+    if plan.delays != plan.rule.delays(plan.placement.timeline(), n, s) {
+        return Err(LowerError::Delays(plan.rule));
+    }
+    let wanted = plan.placement.devices(plan.rule, n, s);
+    let known =
+        plan.devices.iter().all(|device| program.target.devices.get(*device).is_some());
+    if plan.devices.len() as u64 != u64::from(wanted) || !known {
+        return Err(LowerError::Devices { wanted, found: plan.devices.len() });
+    }
+    Ok(())
+}
+
+fn job(program: &Program, code: &Stages) -> Job {
+    let train = &program.train;
+    Job {
+        model: program.model.name.clone(),
+        data: train.data.clone(),
+        batch: train.batch,
+        seed: train.seed,
+        steps: train.steps,
+        dtype: train.dtype,
+        optimizer: train.optimizer.clone(),
+        evaluate: train.evaluate,
+        inputs: code.inputs.clone(),
+        parameters: code.parameters.clone(),
+        elements: code.elements.clone(),
+    }
+}
+
+/// Numbers everything: slots, actions, what is carried, offsets, waits.
+fn finish(mut draft: Draft<'_>, fingerprint: String) -> Schedule {
+    draft.actions.sort_by_key(|action| action.key);
+    let lives = rows::lives(&draft.actions);
+    let turns = rows::turns(&draft, &lives);
+    let actions = draft.actions.iter().map(|action| numbered(action, &turns)).collect();
+    let mut schedule = Schedule {
+        fingerprint,
+        target: draft.target.clone(),
+        plan: draft.plan.clone(),
+        job: draft.job.clone(),
+        axes: draft.sites.axes.clone(),
+        rings: draft.sites.rings.clone(),
+        groups: draft.groups.clone(),
+        routines: draft.routines.clone(),
+        buffers: buffers(&draft, &turns),
+        actions,
+    };
+    rest::fill(&mut schedule);
+    place(&mut schedule, &draft.actions, &lives);
+    waits::derive(&mut schedule);
+    schedule
+}
+
+fn buffers(draft: &Draft<'_>, turns: &Table<BufferId, Turns>) -> Table<BufferId, Buffer> {
+    let of = |(id, row): (BufferId, &draft::DraftBuffer)| Buffer {
+        home: row.home,
+        subject: row.subject,
+        offset: Bytes(0),
+        size: row.size.align_up(64),
+        slots: turns[id].slots,
+        turn: turns[id].turn,
+        rest: row.rest.clone(),
+    };
+    draft.buffers.iter().map(of).collect()
+}
+
+fn place(schedule: &mut Schedule, actions: &[DraftAction], lives: &Lives) {
+    let keys: Vec<Key> = actions.iter().map(|action| action.key).collect();
+    let period = i64::try_from(keys.len()).unwrap_or(i64::MAX);
+    let position = |moment: draft::Moment| {
+        let rank = keys.partition_point(|key| *key < moment.key);
+        moment.period * period + i64::try_from(rank).unwrap_or(i64::MAX)
+    };
+    let span = |life: &rows::Life| (position(life.first), position(life.last));
+    arena::lay_out(schedule, lives, span, period);
+}
+
+fn numbered(action: &DraftAction, turns: &Table<BufferId, Turns>) -> Action {
+    let row = |hold: &Hold| -> Row { turns[hold.buffer].row(*hold, action.lag) };
+    let work = match &action.work {
+        DraftWork::Launch { at, lane, routine, micro_batch, rows } => Work::Launch {
+            at: *at,
+            lane: *lane,
+            routine: *routine,
+            micro_batch: *micro_batch,
+            rows: rows.iter().map(row).collect(),
+        },
+        DraftWork::Transfer { link, from, to, content } => Work::Transfer {
+            link: *link,
+            from: Spot { at: from.0, row: row(&from.1) },
+            to: Spot { at: to.0, row: row(&to.1) },
+            content: content.clone(),
+        },
+        DraftWork::Collective { link, kind, group, from, to, content } => {
+            Work::Collective {
+                link: *link,
+                kind: *kind,
+                group: *group,
+                from: row(from),
+                to: row(to),
+                content: content.clone(),
+            }
+        }
+        DraftWork::Feed { at, micro_batch, row: hold } => {
+            Work::Feed { at: *at, micro_batch: *micro_batch, row: row(hold) }
+        }
+        DraftWork::Report { at, micro_batch, row: hold } => {
+            Work::Report { at: *at, micro_batch: *micro_batch, row: row(hold) }
+        }
+    };
+    Action { lag: action.lag, reach: action.reach, after: Vec::new(), work }
+}

@@ -1,0 +1,232 @@
+//! Launches of the passes, and the values that go with them: inputs from the host, boundary
+//! values forward, their gradients back, losses to the host.
+
+use super::{
+    LowerError,
+    draft::{Draft, DraftWork, Hold, Instance, Side, Slotting},
+    order::Slot,
+    state::{Addition, StageRows},
+};
+use crate::Differentiated;
+use roundelay_schedule::{
+    Bytes, Content, Id, InputId, MicroBatch, Pass, Place, RingId, Role, Routine,
+    RoutineId, Stage, Subject, Table, ValueId,
+};
+
+/// The routines of one stage, as the schedule numbers them.
+struct Passes {
+    forward: RoutineId,
+    backward_first: RoutineId,
+    backward_next: RoutineId,
+}
+
+/// Adds all passes, given where each stage finds its state.
+pub(crate) fn add(
+    draft: &mut Draft<'_>,
+    states: &Table<Stage, StageRows>,
+) -> Result<(), LowerError> {
+    let passes: Table<Stage, Passes> =
+        draft.order.stages().map(|s| number(draft, s)).collect();
+    let slots: Vec<(u32, Slot)> = draft.order.iter().collect();
+    for (number, slot) in slots {
+        let routine = routine_of(&passes[slot.stage], &states[slot.stage], slot);
+        feed(draft, number, slot, routine);
+        launch(draft, number, slot, routine, &states[slot.stage]);
+        report(draft, number, slot, routine);
+        match slot.pass {
+            Pass::Forward => send_values(draft, slot)?,
+            Pass::Backward => send_gradients(draft, number, slot)?,
+            Pass::Combine | Pass::Update => {
+                unreachable!("the order lists compute passes only")
+            }
+        }
+    }
+    Ok(())
+}
+
+fn number(draft: &mut Draft<'_>, stage: Stage) -> Passes {
+    let code = &draft.code.stages[stage];
+    let mut push = |routine: &Routine| draft.routines.push(routine.clone());
+    Passes {
+        forward: push(&code.forward),
+        backward_first: push(&code.backward_first),
+        backward_next: push(&code.backward_next),
+    }
+}
+
+fn routine_of(passes: &Passes, state: &StageRows, slot: Slot) -> RoutineId {
+    match (slot.pass, state.gradient[&slot.micro_batch].1) {
+        (Pass::Forward, _) => passes.forward,
+        (_, Addition::First) => passes.backward_first,
+        (_, Addition::Next) => passes.backward_next,
+    }
+}
+
+fn roles(draft: &Draft<'_>, routine: RoutineId) -> Vec<Role> {
+    draft.routines[routine].arguments.iter().map(|argument| argument.role).collect()
+}
+
+/// A buffer with one value per micro-batch.
+fn hold(
+    draft: &mut Draft<'_>,
+    home: RingId,
+    subject: Subject,
+    size: Bytes,
+    i: MicroBatch,
+) -> Hold {
+    let buffer = draft.buffer(home, subject, 0, size, Slotting::PerMicroBatch);
+    Hold { buffer, instance: Instance::MicroBatch(i) }
+}
+
+fn launch(
+    draft: &mut Draft<'_>,
+    number: u32,
+    slot: Slot,
+    routine: RoutineId,
+    state: &StageRows,
+) {
+    let Slot { pass, stage, micro_batch: i, lag } = slot;
+    let site = draft.sites.site(stage, i, lag);
+    let home = site.at.ring;
+    let sizes = draft.routines[routine].arguments.clone();
+    let own = sizes.iter().map(|argument| {
+        let mut value = |subject| hold(draft, home, subject, argument.size, i);
+        let row = match argument.role {
+            Role::Parameter => state.parameter[&(pass, i)],
+            Role::Gradient => state.gradient[&i].0,
+            Role::Activation => value(Subject::Activation(stage)),
+            Role::Value(id) => value(Subject::Value(id)),
+            Role::ValueGradient(id) => value(Subject::ValueGradient(id)),
+            Role::Input(id) => value(Subject::Input(id)),
+            Role::Metric => value(Subject::Metric),
+            Role::Workspace => return None,
+            Role::NextParameter | Role::Received | Role::Optimizer => {
+                unreachable!("a pass on a micro-batch has no such argument")
+            }
+        };
+        Some((argument.role, row))
+    });
+    let own: Vec<(Role, Hold)> = own.collect::<Vec<_>>().into_iter().flatten().collect();
+    let find = |role| own.iter().find(|(known, _)| *known == role).map(|(_, row)| *row);
+    let rows = draft.bind(site, routine, |role| {
+        find(role).expect("every role but scratch is bound above")
+    });
+    let key = draft.key(number, Side::At);
+    draft.push_launch(site, (key, lag), routine, Some(i), rows);
+}
+
+/// The host brings what the forward pass of a stage, or its backward pass, reads.
+fn feed(draft: &mut Draft<'_>, number: u32, slot: Slot, forward: RoutineId) {
+    if slot.pass != Pass::Forward {
+        return;
+    }
+    let Slot { stage, micro_batch, lag, .. } = slot;
+    let at = draft.sites.site(stage, micro_batch, lag).at;
+    let backward = draft.code.stages[stage].backward_next.arguments.iter();
+    let mut roles = roles(draft, forward);
+    roles.extend(backward.map(|argument| argument.role));
+    let mut inputs: Vec<InputId> = roles
+        .into_iter()
+        .filter_map(|role| if let Role::Input(id) = role { Some(id) } else { None })
+        .collect();
+    inputs.sort_unstable();
+    inputs.dedup();
+    for input in inputs {
+        let size = input_size(draft, input);
+        let row = hold(draft, at.ring, Subject::Input(input), size, micro_batch);
+        let key = draft.key(number, Side::Before);
+        draft.push(key, lag, DraftWork::Feed { at, micro_batch, row });
+    }
+}
+
+fn input_size(draft: &Draft<'_>, input: InputId) -> Bytes {
+    let row = &draft.code.inputs[input];
+    Bytes(row.shape.iter().product::<u64>() * row.element.size(draft.job.dtype))
+}
+
+fn report(draft: &mut Draft<'_>, number: u32, slot: Slot, routine: RoutineId) {
+    let Slot { stage, micro_batch, lag, .. } = slot;
+    let measured =
+        draft.routines[routine].arguments.iter().find(|a| a.role == Role::Metric);
+    if slot.pass != Pass::Forward || measured.is_none() {
+        return;
+    }
+    let at = draft.sites.site(stage, micro_batch, lag).at;
+    let row =
+        hold(draft, at.ring, Subject::Metric, Bytes(draft.job.dtype.size()), micro_batch);
+    let key = draft.key(number, Side::After);
+    draft.push(key, lag, DraftWork::Report { at, micro_batch, row });
+}
+
+/// The values that cross from a stage to the next one, in order.
+fn crossing(draft: &Draft<'_>, stage: Stage) -> Vec<(ValueId, Bytes, Differentiated)> {
+    let crosses =
+        draft.code.values.iter().filter(|(_, v)| v.producer <= stage && stage < v.last);
+    crosses.map(|(id, value)| (id, value.size, value.gradient)).collect()
+}
+
+/// Sends values on when the next stage is elsewhere. A device of a turning ring holds one
+/// micro-batch at a time: it takes the value right before its pass, when the last one is gone.
+fn send_values(draft: &mut Draft<'_>, slot: Slot) -> Result<(), LowerError> {
+    let i = slot.micro_batch;
+    let next = Stage::new(slot.stage.index() + 1);
+    for (value, size, _) in crossing(draft, slot.stage) {
+        let (from, to) = (draft.sites.ring(slot.stage, i), draft.sites.ring(next, i));
+        if from == to {
+            continue;
+        }
+        let late = draft.sites.length(from) > 1 || draft.sites.length(to) > 1;
+        let (pass_stage, side) =
+            if late { (next, Side::Before) } else { (slot.stage, Side::After) };
+        let (number, found) = draft.order.find(Pass::Forward, pass_stage, i);
+        let content = Content::Value(value, i);
+        let move_ = Move { subject: Subject::Value(value), size, content };
+        send(draft, (number, side, found.lag), (slot.stage, next, i), move_)?;
+    }
+    Ok(())
+}
+
+fn send_gradients(
+    draft: &mut Draft<'_>,
+    number: u32,
+    slot: Slot,
+) -> Result<(), LowerError> {
+    let i = slot.micro_batch;
+    let Some(before) = slot.stage.index().checked_sub(1).map(Stage::new) else {
+        return Ok(());
+    };
+    for (value, size, gradient) in crossing(draft, before) {
+        let (from, to) = (draft.sites.ring(slot.stage, i), draft.sites.ring(before, i));
+        if from == to || gradient == Differentiated::No {
+            continue;
+        }
+        let content = Content::ValueGradient(value, i);
+        let move_ = Move { subject: Subject::ValueGradient(value), size, content };
+        send(draft, (number, Side::After, slot.lag), (slot.stage, before, i), move_)?;
+    }
+    Ok(())
+}
+
+/// What goes from one stage's place to another's.
+struct Move {
+    subject: Subject,
+    size: Bytes,
+    content: Content,
+}
+
+fn send(
+    draft: &mut Draft<'_>,
+    (number, side, lag): (u32, Side, u32),
+    (from, to, i): (Stage, Stage, MicroBatch),
+    Move { subject, size, content }: Move,
+) -> Result<(), LowerError> {
+    let mut end = |stage| -> (Place, Hold) {
+        let at = draft.sites.site(stage, i, lag).at;
+        (at, hold(draft, at.ring, subject, size, i))
+    };
+    let (from, to) = (end(from), end(to));
+    let key = draft.key(number, side);
+    let work = draft.transfer(from, to, content)?;
+    draft.push(key, lag, work);
+    Ok(())
+}

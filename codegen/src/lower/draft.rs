@@ -1,0 +1,277 @@
+//! A schedule under construction: actions with a place in the list that is not yet a number,
+//! rows that are not yet slots.
+
+use super::{
+    LowerError,
+    order::Slots,
+    site::{Site, Sites},
+};
+use crate::Stages;
+use roundelay_schedule::{
+    BufferId, Bytes, Collective, Content, Group, GroupId, Id, Job, LinkId, MicroBatch,
+    Pass, Place, Plan, Rest, RingId, Role, Routine, RoutineId, Slice, Stage, Subject,
+    Table, Target,
+};
+use std::collections::BTreeMap;
+
+/// Everything that the passes of the lowering share.
+pub(crate) struct Draft<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) target: &'a Target,
+    pub(crate) job: &'a Job,
+    pub(crate) code: &'a Stages,
+    pub(crate) sites: Sites,
+    pub(crate) order: Slots,
+    pub(crate) routines: Table<RoutineId, Routine>,
+    pub(crate) groups: Table<GroupId, Group>,
+    pub(crate) buffers: Table<BufferId, DraftBuffer>,
+    pub(crate) actions: Vec<DraftAction>,
+    named: BTreeMap<(RingId, Subject, u32), BufferId>,
+}
+
+/// A place in the list of one period: beside a compute slot, then in order of creation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Key {
+    pub(crate) slot: u32,
+    pub(crate) side: Side,
+    pub(crate) sequence: u32,
+}
+
+/// Where an action stands beside a compute slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Side {
+    /// What the slot's pass still needs.
+    Before,
+    /// The pass itself.
+    At,
+    /// What the slot's pass made possible.
+    After,
+}
+
+/// An instance: a place in the list of one period. The list order of instances is their order
+/// in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Moment {
+    pub(crate) period: i64,
+    pub(crate) key: Key,
+}
+
+/// An action whose rows are not yet slots.
+#[derive(Clone, Debug)]
+pub(crate) struct DraftAction {
+    pub(crate) key: Key,
+    pub(crate) lag: u32,
+    pub(crate) reach: u32,
+    pub(crate) work: DraftWork,
+}
+
+/// What a draft action does.
+#[derive(Clone, Debug)]
+pub(crate) enum DraftWork {
+    Launch {
+        at: Place,
+        lane: u32,
+        routine: RoutineId,
+        micro_batch: Option<MicroBatch>,
+        rows: Vec<Hold>,
+    },
+    Transfer {
+        link: LinkId,
+        from: (Place, Hold),
+        to: (Place, Hold),
+        content: Content,
+    },
+    Collective {
+        link: LinkId,
+        kind: Collective,
+        group: GroupId,
+        from: Hold,
+        to: Hold,
+        content: Content,
+    },
+    Feed {
+        at: Place,
+        micro_batch: MicroBatch,
+        row: Hold,
+    },
+    Report {
+        at: Place,
+        micro_batch: MicroBatch,
+        row: Hold,
+    },
+}
+
+/// Which instance of a buffer's value an action touches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Hold {
+    pub(crate) buffer: BufferId,
+    pub(crate) instance: Instance,
+}
+
+/// Values of a buffer are numbered; a slot holds one of them at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Instance {
+    /// That of a micro-batch of the action's step.
+    MicroBatch(MicroBatch),
+    /// That of the action's step plus this much.
+    Step(i32),
+}
+
+/// A buffer whose slots and offset are not yet known.
+#[derive(Clone, Debug)]
+pub(crate) struct DraftBuffer {
+    pub(crate) home: RingId,
+    pub(crate) subject: Subject,
+    pub(crate) size: Bytes,
+    pub(crate) slots: Slotting,
+    pub(crate) rest: Rest,
+}
+
+/// How many slots a buffer gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Slotting {
+    /// As few as list order allows, one value per micro-batch.
+    PerMicroBatch,
+    /// This many, one value per step.
+    PerStep(u32),
+}
+
+impl<'a> Draft<'a> {
+    pub(crate) fn new(
+        plan: &'a Plan,
+        target: &'a Target,
+        job: &'a Job,
+        code: &'a Stages,
+    ) -> Self {
+        let sites = Sites::new(plan);
+        let order = Slots::new(plan, sites.micro_batches);
+        Self {
+            plan,
+            target,
+            job,
+            code,
+            sites,
+            order,
+            routines: Table::new(),
+            groups: Table::new(),
+            buffers: Table::new(),
+            actions: Vec::new(),
+            named: BTreeMap::new(),
+        }
+    }
+
+    /// The buffer of a subject on a ring; `which` tells apart buffers of one subject.
+    pub(crate) fn buffer(
+        &mut self,
+        home: RingId,
+        subject: Subject,
+        which: u32,
+        size: Bytes,
+        slots: Slotting,
+    ) -> BufferId {
+        let key = (home, subject, which);
+        if let Some(known) = self.named.get(&key) {
+            let row = &mut self.buffers[*known];
+            row.size = row.size.max(size);
+            return *known;
+        }
+        let rest = Rest::Transient;
+        let id = self.buffers.push(DraftBuffer { home, subject, size, slots, rest });
+        self.named.insert(key, id);
+        id
+    }
+
+    /// A place right beside a slot, behind all that stands there already.
+    pub(crate) fn key(&self, slot: u32, side: Side) -> Key {
+        Key {
+            slot,
+            side,
+            sequence: u32::try_from(self.actions.len()).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// Adds an action.
+    pub(crate) fn push(&mut self, key: Key, lag: u32, work: DraftWork) {
+        self.push_reaching(key, lag, 0, work);
+    }
+
+    /// Adds an action that later steps also need.
+    pub(crate) fn push_reaching(
+        &mut self,
+        key: Key,
+        lag: u32,
+        reach: u32,
+        work: DraftWork,
+    ) {
+        self.actions.push(DraftAction { key, lag, reach, work });
+    }
+
+    /// Right after a pass: the key, the period in which the pass of step 0 stands.
+    pub(crate) fn after(&self, pass: Pass, stage: Stage, i: MicroBatch) -> Moment {
+        let (slot, found) = self.order.find(pass, stage, i);
+        Moment { period: i64::from(found.lag), key: self.key(slot, Side::After) }
+    }
+
+    /// Bytes of a whole flat array of a stage's parameters.
+    pub(crate) fn flat(&self, stage: Stage) -> Bytes {
+        Bytes(self.job.elements[stage] * self.job.dtype.size())
+    }
+
+    /// The last micro-batch of the cell.
+    pub(crate) fn last(&self) -> MicroBatch {
+        MicroBatch::new(self.sites.micro_batches as usize - 1)
+    }
+
+    /// A transfer, with the link level between its ends.
+    pub(crate) fn transfer(
+        &self,
+        from: (Place, Hold),
+        to: (Place, Hold),
+        content: Content,
+    ) -> Result<DraftWork, LowerError> {
+        let link = self.sites.link(self.target, from.0.ring, to.0.ring)?;
+        Ok(DraftWork::Transfer { link, from, to, content })
+    }
+
+    /// Whole flat parameters, gradients or optimizer state of a stage on a ring.
+    pub(crate) fn state_buffer(
+        &mut self,
+        home: RingId,
+        subject: fn(Stage, Slice) -> Subject,
+        stage: Stage,
+        slots: u32,
+    ) -> BufferId {
+        let whole = subject(stage, Slice::Whole);
+        let copies = if matches!(whole, Subject::Optimizer(..)) {
+            self.job.optimizer.method.states()
+        } else {
+            1
+        };
+        let size = self.flat(stage) * copies;
+        self.buffer(home, whole, 0, size, Slotting::PerStep(slots))
+    }
+
+    /// Binds the rows of a routine by role; scratch memory is the lane's.
+    pub(crate) fn bind(
+        &mut self,
+        site: Site,
+        routine: RoutineId,
+        mut row: impl FnMut(Role) -> Hold,
+    ) -> Vec<Hold> {
+        let arguments = &self.routines[routine].arguments;
+        let wanted: Vec<(Role, Bytes)> =
+            arguments.iter().map(|argument| (argument.role, argument.size)).collect();
+        let mut bind = |(role, size)| match role {
+            Role::Workspace => self.workspace(site.at.ring, site.lane, size),
+            _ => row(role),
+        };
+        wanted.into_iter().map(&mut bind).collect()
+    }
+
+    /// Scratch memory of a lane, as large as its largest routine wants.
+    fn workspace(&mut self, home: RingId, lane: u32, size: Bytes) -> Hold {
+        let buffer =
+            self.buffer(home, Subject::Workspace, lane, size, Slotting::PerStep(1));
+        Hold { buffer, instance: Instance::Step(0) }
+    }
+}

@@ -1,0 +1,64 @@
+//! Why a plan cannot be lowered.
+
+use crate::StageError;
+use roundelay_schedule::{DeviceId, Placement, Rule, States};
+use thiserror::Error;
+
+/// Why a plan cannot be lowered.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum LowerError {
+    /// The model cannot be cut like this.
+    #[error(transparent)]
+    Stage(#[from] StageError),
+    /// Micro-batches of unequal size.
+    #[error("a batch of {batch} does not split into {micro_batches} equal micro-batches")]
+    Batch {
+        /// Examples of a step.
+        batch: u32,
+        /// N.
+        micro_batches: u32,
+    },
+    /// Cut points out of order, out of range, or of the wrong number.
+    #[error("the cuts of the plan are not {stages} ascending stages of the model")]
+    Cuts {
+        /// S.
+        stages: u32,
+    },
+    /// A version map that is not the rule's.
+    #[error("the delays of the plan are not those of {0}")]
+    Delays(Rule),
+    /// Too few or unknown devices.
+    #[error(
+        "the placement takes {wanted} devices of the cluster, the plan names {found}"
+    )]
+    Devices {
+        /// What the placement takes.
+        wanted: u32,
+        /// What the plan names.
+        found: usize,
+    },
+    /// States that the placement cannot have.
+    #[error("states {states} are not possible with placement {placement} under {rule}")]
+    States {
+        /// The placement.
+        placement: Placement,
+        /// The rule.
+        rule: Rule,
+        /// The states.
+        states: States,
+    },
+    /// Clipping by the norm of a gradient that no device has whole.
+    #[error(
+        "clipping needs a stage's whole gradient on one device, which states {0} splits up"
+    )]
+    ClippingNeedsWholeGradient(States),
+    /// Devices that nothing joins.
+    #[error("no link joins {0} and {1}")]
+    NoLink(DeviceId, DeviceId),
+    /// Devices that nothing joins.
+    #[error("the cluster has no link")]
+    NoLinks,
+    /// A ring whose devices are joined by different levels.
+    #[error("{0} and {1} are joined by another link level than the rest of their ring")]
+    MixedLinks(DeviceId, DeviceId),
+}

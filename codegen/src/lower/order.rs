@@ -1,0 +1,212 @@
+//! The compute tasks of one period, in an order in which they could run one by one.
+
+use roundelay_schedule::{Id, MicroBatch, Order, Pass, Placement, Plan, Stage};
+
+/// One pass of one stage on one micro-batch, and how many periods after its step it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Slot {
+    pub(crate) pass: Pass,
+    pub(crate) stage: Stage,
+    pub(crate) micro_batch: MicroBatch,
+    pub(crate) lag: u32,
+}
+
+/// The slots of one period; each (pass, stage, micro-batch) stands once.
+#[derive(Clone, Debug)]
+pub(crate) struct Slots {
+    slots: Vec<Slot>,
+    stages: usize,
+    micro_batches: usize,
+    index: Vec<u32>,
+}
+
+impl Slots {
+    /// The order of a plan for the `micro_batches` that one cell takes itself.
+    pub(crate) fn new(plan: &Plan, micro_batches: u32) -> Self {
+        let size = Size { stages: plan.stages, micro_batches };
+        let slots = match (plan.order, plan.placement) {
+            (Order::Sequential, _) => size.sequential(),
+            (Order::Parallel, _) => size.parallel(),
+            (Order::Gpipe, _) => size.gpipe(),
+            (Order::OneForwardOneBackward, _) => size.one_forward_one_backward(),
+            (Order::Cyclic, Placement::Pipeline) => size.flush_free(),
+            (Order::Cyclic, _) => size.staggered(),
+        };
+        Self::index(slots, size)
+    }
+
+    fn index(slots: Vec<Slot>, size: Size) -> Self {
+        let (stages, micro_batches) = (size.stages as usize, size.micro_batches as usize);
+        assert_eq!(slots.len(), 2 * stages * micro_batches, "each pass stands once");
+        let mut order = Self { slots, stages, micro_batches, index: Vec::new() };
+        let mut index = vec![u32::MAX; order.slots.len()];
+        for (number, slot) in (0..).zip(&order.slots) {
+            index[order.cell(slot.pass, slot.stage, slot.micro_batch)] = number;
+        }
+        assert!(index.iter().all(|number| *number != u32::MAX), "no pass stands twice");
+        order.index = index;
+        order
+    }
+
+    fn cell(&self, pass: Pass, stage: Stage, micro_batch: MicroBatch) -> usize {
+        let half = usize::from(pass != Pass::Forward) * self.stages * self.micro_batches;
+        half + stage.index() * self.micro_batches + micro_batch.index()
+    }
+
+    /// Where a pass stands in the list, and its slot.
+    pub(crate) fn find(&self, pass: Pass, stage: Stage, i: MicroBatch) -> (u32, Slot) {
+        let number = self.index[self.cell(pass, stage, i)];
+        (number, self.slots[number as usize])
+    }
+
+    /// All slots in list order, with their number.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, Slot)> {
+        (0..).zip(self.slots.iter().copied())
+    }
+
+    /// All micro-batches of the cell.
+    pub(crate) fn micro_batches(
+        &self,
+    ) -> impl DoubleEndedIterator<Item = MicroBatch> + use<> {
+        (0..self.micro_batches).map(MicroBatch::new)
+    }
+
+    /// All stages.
+    pub(crate) fn stages(&self) -> impl DoubleEndedIterator<Item = Stage> + use<> {
+        (0..self.stages).map(Stage::new)
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Size {
+    stages: u32,
+    micro_batches: u32,
+}
+
+/// A pass with the time at which it starts; the list is sorted by it.
+struct Timed {
+    start: u64,
+    pass: Pass,
+    stage: u32,
+    micro_batch: u32,
+}
+
+impl Size {
+    fn sequential(self) -> Vec<Slot> {
+        let turn = 2 * u64::from(self.stages);
+        self.timed(|i, step| turn * u64::from(i) + step).lag_free()
+    }
+
+    fn parallel(self) -> Vec<Slot> {
+        self.timed(|_, step| step).lag_free()
+    }
+
+    fn gpipe(self) -> Vec<Slot> {
+        let flush = u64::from(self.micro_batches);
+        let stages = u64::from(self.stages);
+        let start = |i, step| u64::from(i) + step + if step < stages { 0 } else { flush };
+        self.timed(start).lag_free()
+    }
+
+    /// Worker i starts 2S/N slots after worker i − 1 and goes up and down the stages without
+    /// rest (`facts` of arXiv 2403.08837: F = 2Nt + 2(i−1) + (j−1), B = 2Nt + 2(i−1) + 2N − j
+    /// for S = N). Times count N-th parts of a slot, so that 2S/N is whole.
+    fn staggered(self) -> Vec<Slot> {
+        let (stages, parts) = (u64::from(self.stages), u64::from(self.micro_batches));
+        let start = |i, step| 2 * stages * u64::from(i) + parts * step;
+        self.timed(start).modulo(2 * stages * parts)
+    }
+
+    /// A micro-batch enters every two slots and never waits; stage j alternates forward and
+    /// backward.
+    fn flush_free(self) -> Vec<Slot> {
+        let start = |i, step| 2 * u64::from(i) + step;
+        self.timed(start).modulo(2 * u64::from(self.micro_batches))
+    }
+
+    /// `start(i, step)` for step 0 .. 2S: forward of stage `step`, then backward of stage
+    /// 2S − 1 − `step`.
+    fn timed(self, start: impl Fn(u32, u64) -> u64) -> Vec<Timed> {
+        let of = |i: u32, step: u32| {
+            let (pass, stage) = match step < self.stages {
+                true => (Pass::Forward, step),
+                false => (Pass::Backward, 2 * self.stages - 1 - step),
+            };
+            Timed { start: start(i, u64::from(step)), pass, stage, micro_batch: i }
+        };
+        let steps = 0..2 * self.stages;
+        steps.flat_map(|step| (0..self.micro_batches).map(move |i| of(i, step))).collect()
+    }
+
+    /// Device by device: S − j forward passes to warm up, then one backward and one forward in
+    /// turn; merged by the earliest start when each pass takes one slot.
+    fn one_forward_one_backward(self) -> Vec<Slot> {
+        let mut queues: Vec<Vec<(Pass, u32)>> =
+            (0..self.stages).map(|stage| self.device_queue(stage)).collect();
+        queues.iter_mut().for_each(|queue| queue.reverse());
+        let mut done = vec![[0u32; 2]; self.stages as usize];
+        let mut slots = Vec::new();
+        while queues.iter().any(|queue| !queue.is_empty()) {
+            let before = done.clone();
+            for stage in 0..self.stages {
+                let Some((pass, i)) = queues[stage as usize].last().copied() else {
+                    continue;
+                };
+                if self.ready(&before, pass, stage, i) {
+                    queues[stage as usize].pop();
+                    done[stage as usize][usize::from(pass == Pass::Backward)] += 1;
+                    slots.push(slot(pass, stage, i, 0));
+                }
+            }
+        }
+        slots
+    }
+
+    fn device_queue(self, stage: u32) -> Vec<(Pass, u32)> {
+        let warm = (self.stages - stage).min(self.micro_batches);
+        let mut queue: Vec<_> = (0..warm).map(|i| (Pass::Forward, i)).collect();
+        for i in 0..self.micro_batches {
+            queue.push((Pass::Backward, i));
+            if i + warm < self.micro_batches {
+                queue.push((Pass::Forward, i + warm));
+            }
+        }
+        queue
+    }
+
+    fn ready(self, done: &[[u32; 2]], pass: Pass, stage: u32, i: u32) -> bool {
+        let stage = stage as usize;
+        match pass {
+            Pass::Forward => stage == 0 || done[stage - 1][0] > i,
+            _ => done[stage][0] > i && done.get(stage + 1).is_none_or(|next| next[1] > i),
+        }
+    }
+}
+
+trait Sorted {
+    fn lag_free(self) -> Vec<Slot>;
+    fn modulo(self, period: u64) -> Vec<Slot>;
+}
+
+impl Sorted for Vec<Timed> {
+    fn lag_free(self) -> Vec<Slot> {
+        self.modulo(u64::MAX)
+    }
+
+    /// Sorts by the time within the period. At one time a backward pass stands first: it frees
+    /// what a forward pass takes.
+    fn modulo(mut self, period: u64) -> Vec<Slot> {
+        let forward = |timed: &Timed| timed.pass == Pass::Forward;
+        self.sort_by_key(|timed| {
+            (timed.start % period, forward(timed), timed.micro_batch)
+        });
+        let lag = |timed: &Timed| u32::try_from(timed.start / period).unwrap_or(u32::MAX);
+        self.iter().map(|t| slot(t.pass, t.stage, t.micro_batch, lag(t))).collect()
+    }
+}
+
+fn slot(pass: Pass, stage: u32, micro_batch: u32, lag: u32) -> Slot {
+    let (stage, micro_batch) =
+        (Stage::new(stage as usize), MicroBatch::new(micro_batch as usize));
+    Slot { pass, stage, micro_batch, lag }
+}

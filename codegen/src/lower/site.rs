@@ -1,0 +1,192 @@
+//! Which device and lane each (stage, micro-batch) runs on, as rings, axes and places.
+
+use super::LowerError;
+use roundelay_schedule::{
+    Axis, AxisId, DeviceId, Group, GroupId, Id, LinkId, MicroBatch, Place, Placement,
+    Plan, Ring, RingId, Rule, Stage, Table, Target,
+};
+
+/// The devices of one cell.
+#[derive(Clone, Debug)]
+pub(crate) struct Sites {
+    pub(crate) axes: Table<AxisId, Axis>,
+    pub(crate) rings: Table<RingId, Ring>,
+    shape: Shape,
+    /// Micro-batches that the cell takes itself.
+    pub(crate) micro_batches: u32,
+}
+
+/// How (stage, micro-batch) finds its ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    /// One ring of one device.
+    One,
+    /// One ring of one device, a lane per micro-batch.
+    Lanes,
+    /// A ring per micro-batch.
+    PerWorker,
+    /// A ring per stage.
+    PerStage,
+}
+
+/// A device and lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Site {
+    pub(crate) at: Place,
+    pub(crate) lane: u32,
+}
+
+impl Sites {
+    /// The cell of a plan.
+    pub(crate) fn new(plan: &Plan) -> Self {
+        let sync = plan.rule == Rule::Sync;
+        match plan.placement {
+            Placement::Accumulate => Self::single(plan, Shape::One, 1),
+            Placement::Concurrent => Self::single(plan, Shape::Lanes, plan.micro_batches),
+            Placement::Data if sync => {
+                Self::single(plan, Shape::One, 1).along_workers(plan, 1)
+            }
+            Placement::Data => Self::lines(plan, Shape::PerWorker, plan.micro_batches),
+            Placement::Shared if sync => Self::lines(plan, Shape::PerStage, plan.stages)
+                .along_workers(plan, plan.stages),
+            Placement::Shared => Self::pools(plan),
+            Placement::Pipeline => Self::lines(plan, Shape::PerStage, plan.stages),
+        }
+    }
+
+    fn single(plan: &Plan, shape: Shape, lanes: u32) -> Self {
+        let ring = Ring { devices: vec![plan.devices[0]], turn: 0, lanes };
+        let rings = [ring].into_iter().collect();
+        Self { axes: Table::new(), rings, shape, micro_batches: plan.micro_batches }
+    }
+
+    fn lines(plan: &Plan, shape: Shape, count: u32) -> Self {
+        let devices = plan.devices.iter().take(count as usize);
+        let rings =
+            devices.map(|d| Ring { devices: vec![*d], turn: 0, lanes: 1 }).collect();
+        Self { axes: Table::new(), rings, shape, micro_batches: plan.micro_batches }
+    }
+
+    /// A ring of devices per stage that turns by N: micro-batch number m = tN + i uses device
+    /// m mod L.
+    fn pools(plan: &Plan) -> Self {
+        let mut rest = plan.devices.as_slice();
+        let length =
+            |j| plan.placement.ring(plan.rule, plan.micro_batches, plan.stages, j);
+        let pool = |stage| {
+            let (devices, others) = rest.split_at(length(stage) as usize);
+            rest = others;
+            Ring { devices: devices.to_vec(), turn: plan.micro_batches, lanes: 1 }
+        };
+        let rings = (0..plan.stages).map(pool).collect();
+        let micro_batches = plan.micro_batches;
+        Self { axes: Table::new(), rings, shape: Shape::PerStage, micro_batches }
+    }
+
+    /// Folds N equal workers, `stride` devices apart, into an axis.
+    fn along_workers(mut self, plan: &Plan, stride: u32) -> Self {
+        let axis = Axis { name: "worker".to_owned(), extent: plan.micro_batches, stride };
+        self.axes.push(axis);
+        self.micro_batches = 1;
+        self
+    }
+
+    /// Where a stage handles a micro-batch in an action of this lag.
+    pub(crate) fn site(&self, stage: Stage, micro_batch: MicroBatch, lag: u32) -> Site {
+        let (ring, lane) = match self.shape {
+            Shape::One => (0, 0),
+            Shape::Lanes => (0, micro_batch.index()),
+            Shape::PerWorker => (micro_batch.index(), 0),
+            Shape::PerStage => (stage.index(), 0),
+        };
+        let ring = RingId::new(ring);
+        let number =
+            micro_batch.index() as i64 - i64::from(lag) * i64::from(self.micro_batches);
+        let place = number.rem_euclid(self.rings[ring].devices.len() as i64);
+        let at = Place { ring, place: u32::try_from(place).unwrap_or(0) };
+        Site { at, lane: u32::try_from(lane).unwrap_or(0) }
+    }
+
+    /// The ring on which a stage handles a micro-batch.
+    pub(crate) fn ring(&self, stage: Stage, micro_batch: MicroBatch) -> RingId {
+        self.site(stage, micro_batch, 0).at.ring
+    }
+
+    /// Number of devices that turn under a stage.
+    pub(crate) fn length(&self, ring: RingId) -> u32 {
+        u32::try_from(self.rings[ring].devices.len()).unwrap_or(u32::MAX)
+    }
+
+    /// The micro-batches that a ring sees when it handles a stage.
+    pub(crate) fn visitors(&self, ring: RingId) -> Vec<MicroBatch> {
+        let all = (0..self.micro_batches as usize).map(MicroBatch::new);
+        match self.shape {
+            Shape::PerWorker => all.filter(|i| i.index() == ring.index()).collect(),
+            Shape::One | Shape::Lanes | Shape::PerStage => all.collect(),
+        }
+    }
+
+    /// The link level between two rings, the same for every pair of their devices.
+    pub(crate) fn link(
+        &self,
+        target: &Target,
+        from: RingId,
+        to: RingId,
+    ) -> Result<LinkId, LowerError> {
+        let sources = self.rings[from].devices.iter();
+        let pairs =
+            sources.flat_map(|one| self.rings[to].devices.iter().map(|two| (*one, *two)));
+        common_link(target, pairs.filter(|(one, two)| one != two || (from == to)))
+    }
+
+    /// All workers of the axis at one place, and the link level that joins them.
+    pub(crate) fn workers(
+        &self,
+        target: &Target,
+        ring: RingId,
+    ) -> Result<(Group, LinkId), LowerError> {
+        let axes: Vec<AxisId> = self.axes.ids().collect();
+        let device = self.rings[ring].devices[0];
+        let shifted = |c: u32| {
+            let stride: u32 = self.axes.values().map(|axis| axis.stride).sum();
+            DeviceId::new(device.index() + (stride * c) as usize)
+        };
+        let extent = self.axes.values().map(|axis| axis.extent).product::<u32>();
+        let pairs = (1..extent).map(|c| (shifted(0), shifted(c)));
+        let links = pairs.map(|(one, two)| joined(target, one, two));
+        let widest =
+            links.collect::<Result<Vec<_>, _>>()?.into_iter().max_by_key(|link| {
+                let level = target.domains.iter().position(|domain| domain.link == *link);
+                level.unwrap_or(0)
+            });
+        let link = widest.or_else(|| target.links.ids().next());
+        let places = vec![Place { ring, place: 0 }];
+        Ok((Group { places, axes }, link.ok_or(LowerError::NoLink(device, device))?))
+    }
+}
+
+fn joined(target: &Target, one: DeviceId, two: DeviceId) -> Result<LinkId, LowerError> {
+    target.link_between(one, two).ok_or(LowerError::NoLink(one, two))
+}
+
+fn common_link(
+    target: &Target,
+    pairs: impl Iterator<Item = (DeviceId, DeviceId)>,
+) -> Result<LinkId, LowerError> {
+    let mut found = None;
+    for (one, two) in pairs.filter(|(one, two)| one != two) {
+        let link = joined(target, one, two)?;
+        match found {
+            Some(other) if other != link => return Err(LowerError::MixedLinks(one, two)),
+            _ => found = Some(link),
+        }
+    }
+    let any = || target.links.ids().next().ok_or(LowerError::NoLinks);
+    found.map_or_else(any, Ok)
+}
+
+/// The group table's rows are equal when places and axes are.
+pub(crate) fn group_of(groups: &mut Table<GroupId, Group>, group: Group) -> GroupId {
+    let known = groups.iter().find(|(_, row)| **row == group).map(|(id, _)| id);
+    known.unwrap_or_else(|| groups.push(group))
+}

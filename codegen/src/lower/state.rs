@@ -1,0 +1,155 @@
+//! Parameters, gradients, optimizer state and updates of one stage: who holds which version, and
+//! how it gets there. One file per way.
+
+mod axis;
+mod local;
+mod pool;
+mod workers;
+
+use super::{
+    LowerError,
+    draft::{Draft, DraftWork, Hold, Instance, Key, Side},
+    site::Site,
+};
+use crate::{UpdateForm, update};
+use roundelay_schedule::{
+    BufferId, MicroBatch, Pass, Placement, Role, RoutineId, Rule, Stage, States,
+};
+use std::collections::BTreeMap;
+
+/// Where the passes of one stage find its state.
+#[derive(Debug, Default)]
+pub(crate) struct StageRows {
+    /// Parameters that a pass on a micro-batch reads.
+    pub(crate) parameter: BTreeMap<(Pass, MicroBatch), Hold>,
+    /// Gradient sum that a micro-batch's backward adds to.
+    pub(crate) gradient: BTreeMap<MicroBatch, (Hold, Addition)>,
+}
+
+/// What a micro-batch's gradient does to the sum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Addition {
+    /// It starts it.
+    First,
+    /// It adds to it.
+    Next,
+}
+
+/// Lays out the state of a stage, and adds its moves and its update.
+pub(crate) fn lay_out(
+    draft: &mut Draft<'_>,
+    stage: Stage,
+) -> Result<StageRows, LowerError> {
+    let plan = draft.plan;
+    let sharded = plan.states != States::Replicated;
+    if sharded && draft.job.optimizer.clip > 0.0 {
+        return Err(LowerError::ClippingNeedsWholeGradient(plan.states));
+    }
+    match (plan.placement, plan.rule, plan.states) {
+        (Placement::Data, Rule::Sync, States::Handoff) => Err(unsupported(draft)),
+        (Placement::Data, Rule::Sync, _) => axis::lay_out(draft, stage),
+        (Placement::Data, _, States::Replicated) => workers::replicated(draft, stage),
+        (Placement::Data, _, States::Handoff) => workers::handoff(draft, stage),
+        (_, _, states) if states != States::Replicated => Err(unsupported(draft)),
+        (Placement::Shared, Rule::Sync, _) => axis::lay_out(draft, stage),
+        (Placement::Shared, _, _) => pool::lay_out(draft, stage),
+        (Placement::Accumulate | Placement::Concurrent | Placement::Pipeline, _, _) => {
+            Ok(local::lay_out(draft, stage))
+        }
+        (Placement::Data, _, _) => Err(unsupported(draft)),
+    }
+}
+
+fn unsupported(draft: &Draft<'_>) -> LowerError {
+    let plan = draft.plan;
+    LowerError::States { placement: plan.placement, rule: plan.rule, states: plan.states }
+}
+
+/// The rows that an update binds.
+pub(crate) struct UpdateRows {
+    pub(crate) parameter: BufferId,
+    pub(crate) gradient: BufferId,
+    pub(crate) optimizer: Option<BufferId>,
+    /// Number of shards; one for whole arrays.
+    pub(crate) parts: u64,
+}
+
+impl Draft<'_> {
+    /// How a version follows another on a buffer: in place when there is one slot.
+    fn update_form(&self, parameter: BufferId) -> UpdateForm {
+        match self.buffers[parameter].slots {
+            super::draft::Slotting::PerStep(1) => UpdateForm::InPlace,
+            super::draft::Slotting::PerStep(_)
+            | super::draft::Slotting::PerMicroBatch => UpdateForm::Next,
+        }
+    }
+
+    /// Adds the update of a stage: θ_t, the whole sum and the optimizer's state to θ_{t+1}.
+    pub(crate) fn push_update(
+        &mut self,
+        stage: Stage,
+        site: Site,
+        (key, lag): (Key, u32),
+        rows: &UpdateRows,
+    ) {
+        let form = self.update_form(rows.parameter);
+        let (code, job) = (self.code, self.job);
+        let n = self.plan.micro_batches;
+        let routine = update(code, stage, &job.optimizer, n, job.dtype, form, rows.parts);
+        let routine = self.routines.push(routine);
+        let at =
+            |buffer: BufferId, offset| Hold { buffer, instance: Instance::Step(offset) };
+        let bound = self.bind(site, routine, |role| match role {
+            Role::NextParameter => at(rows.parameter, 1),
+            Role::Gradient => at(rows.gradient, 0),
+            Role::Optimizer => {
+                at(rows.optimizer.expect("an update with state has a place for it"), 0)
+            }
+            _ => at(rows.parameter, 0),
+        });
+        self.push_launch(site, (key, lag), routine, None, bound);
+    }
+
+    /// Adds a launch.
+    pub(crate) fn push_launch(
+        &mut self,
+        site: Site,
+        (key, lag): (Key, u32),
+        routine: RoutineId,
+        micro_batch: Option<MicroBatch>,
+        rows: Vec<Hold>,
+    ) {
+        let Site { at, lane } = site;
+        self.push(key, lag, DraftWork::Launch { at, lane, routine, micro_batch, rows });
+    }
+
+    /// The optimizer state's buffer of a stage, if the optimizer keeps any.
+    pub(crate) fn optimizer(
+        &mut self,
+        home: roundelay_schedule::RingId,
+        stage: Stage,
+    ) -> Option<BufferId> {
+        let keeps = self.job.optimizer.method.states() > 0;
+        keeps.then(|| {
+            self.state_buffer(home, roundelay_schedule::Subject::Optimizer, stage, 1)
+        })
+    }
+
+    /// Right after a stage's last backward pass: the key and the lag.
+    pub(crate) fn after_last(&self, stage: Stage) -> (Key, u32) {
+        let (slot, found) = self.order.find(Pass::Backward, stage, self.last());
+        (self.key(slot, Side::After), found.lag)
+    }
+
+    /// Updates that the parameters of a pass lag behind.
+    pub(crate) fn delay(&self, stage: Stage, i: MicroBatch) -> i32 {
+        use roundelay_schedule::Id;
+        let delay = self.plan.delays.delay(i.index(), stage.index());
+        i32::try_from(delay).expect("a delay is a small number")
+    }
+}
+
+/// The row that holds the version which a pass of this delay reads.
+pub(crate) fn version(buffer: BufferId, delay: i32) -> Hold {
+    Hold { buffer, instance: Instance::Step(-delay) }
+}

@@ -1,0 +1,26 @@
+//! One place computes with a stage and keeps its state: a ring of 1 + τ versions, nothing moves.
+
+use super::{Addition, StageRows, UpdateRows, version};
+use crate::lower::draft::Draft;
+use roundelay_schedule::{Id, Pass, Stage, Subject};
+
+pub(super) fn lay_out(draft: &mut Draft<'_>, stage: Stage) -> StageRows {
+    let ring = draft.sites.ring(stage, draft.last());
+    let versions = 1 + draft.plan.delays.staleness(stage.index());
+    let parameter = draft.state_buffer(ring, Subject::Parameter, stage, versions);
+    let gradient = draft.state_buffer(ring, Subject::Gradient, stage, 1);
+    let optimizer = draft.optimizer(ring, stage);
+    let mut rows = StageRows::default();
+    for i in draft.order.micro_batches() {
+        let addition = if i.index() == 0 { Addition::First } else { Addition::Next };
+        rows.gradient.insert(i, (version(gradient, 0), addition));
+        for pass in [Pass::Forward, Pass::Backward] {
+            rows.parameter.insert((pass, i), version(parameter, draft.delay(stage, i)));
+        }
+    }
+    let (key, lag) = draft.after_last(stage);
+    let site = draft.sites.site(stage, draft.last(), lag);
+    let bound = UpdateRows { parameter, gradient, optimizer, parts: 1 };
+    draft.push_update(stage, site, (key, lag), &bound);
+    rows
+}

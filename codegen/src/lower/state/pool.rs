@@ -1,0 +1,182 @@
+//! A ring of devices per stage that turns under its micro-batches.
+//!
+//! Every device adds up the gradients of its own micro-batches; the devices' sums are combined in
+//! the order of the micro-batch that each took last, so a stage of ring length L sends L − 1
+//! sums. The device of the last micro-batch updates; the others take the new version when they
+//! switch micro-batch. Optimizer state follows the update from device to device.
+
+use super::{Addition, StageRows, UpdateRows, version, workers::carry};
+use crate::lower::{
+    LowerError,
+    draft::{Draft, Key, Moment, Side, Slotting},
+};
+use roundelay_schedule::{
+    BufferId, Content, Id, MicroBatch, Pass, Place, RingId, Role, Slice, Stage, Subject,
+    Sum,
+};
+
+/// The ring of one stage.
+struct Pool {
+    stage: Stage,
+    ring: RingId,
+    length: i64,
+    micro_batches: i64,
+}
+
+pub(super) fn lay_out(
+    draft: &mut Draft<'_>,
+    stage: Stage,
+) -> Result<StageRows, LowerError> {
+    let ring = draft.sites.ring(stage, draft.last());
+    let length = i64::from(draft.sites.length(ring));
+    let pool =
+        Pool { stage, ring, length, micro_batches: i64::from(draft.sites.micro_batches) };
+    let versions = pool.versions(draft);
+    let parameter = draft.state_buffer(ring, Subject::Parameter, stage, versions);
+    let gradient = draft.state_buffer(ring, Subject::Gradient, stage, 1);
+    let optimizer = draft.optimizer(ring, stage);
+    let mut rows = StageRows::default();
+    for i in draft.order.micro_batches() {
+        let first = (i.index() as i64) < length;
+        let addition = if first { Addition::First } else { Addition::Next };
+        rows.gradient.insert(i, (version(gradient, 0), addition));
+        for pass in [Pass::Forward, Pass::Backward] {
+            rows.parameter.insert((pass, i), version(parameter, draft.delay(stage, i)));
+        }
+    }
+    pool.combine(draft, gradient)?;
+    let (key, lag) = draft.after_last(stage);
+    let site = draft.sites.site(stage, draft.last(), lag);
+    let bound = UpdateRows { parameter, gradient, optimizer, parts: 1 };
+    draft.push_update(stage, site, (key, lag), &bound);
+    if let Some(optimizer) = optimizer {
+        pool.pass_on(draft, optimizer)?;
+    }
+    pool.spread(draft, parameter, versions)?;
+    Ok(rows)
+}
+
+impl Pool {
+    /// One slot suffices when the device that updates goes on with the new version.
+    fn versions(&self, draft: &Draft<'_>) -> u32 {
+        let next = MicroBatch::new(usize::try_from(self.length - 1).unwrap_or(0));
+        1 + draft.delay(self.stage, next).unsigned_abs()
+    }
+
+    /// The place, in a period, of the device that takes micro-batch number m = tN + i.
+    fn place(&self, number: i64, period: i64) -> Place {
+        let place = (number - self.micro_batches * period).rem_euclid(self.length);
+        Place { ring: self.ring, place: u32::try_from(place).unwrap_or(0) }
+    }
+
+    /// The version that micro-batch number m reads.
+    fn version_of(&self, draft: &Draft<'_>, number: i64) -> i64 {
+        let (step, i) = self.split(number);
+        step - i64::from(draft.delay(self.stage, i))
+    }
+
+    fn split(&self, number: i64) -> (i64, MicroBatch) {
+        let i = number.rem_euclid(self.micro_batches);
+        (
+            number.div_euclid(self.micro_batches),
+            MicroBatch::new(usize::try_from(i).unwrap_or(0)),
+        )
+    }
+
+    /// Right after the backward pass of micro-batch number m.
+    fn released(&self, draft: &Draft<'_>, number: i64) -> Moment {
+        let (step, i) = self.split(number);
+        let mut moment = draft.after(Pass::Backward, self.stage, i);
+        moment.period += step;
+        moment
+    }
+
+    /// Sends the sums along the devices, each adding its own.
+    fn combine(
+        &self,
+        draft: &mut Draft<'_>,
+        gradient: BufferId,
+    ) -> Result<(), LowerError> {
+        let whole = draft.plan.sum(u32::try_from(self.stage.index()).unwrap_or(0));
+        let last = draft.last().index() as i64;
+        for hop in 1..self.length {
+            let (giver, taker) = (last - self.length + hop, last - self.length + hop + 1);
+            let so_far = Sum(whole.0[..usize::try_from(hop).unwrap_or(0)].to_vec());
+            let subject = Subject::Gradient(self.stage, Slice::Whole);
+            let size = draft.flat(self.stage);
+            let received =
+                draft.buffer(self.ring, subject, 1, size, Slotting::PerStep(1));
+            let moment = self.released(draft, giver);
+            let spot =
+                |number, buffer| (self.place(number, moment.period), version(buffer, 0));
+            let ends = (spot(giver, gradient), spot(taker, received));
+            carry(draft, moment, 0, ends, Content::Gradient(self.stage, so_far))?;
+            self.add(draft, taker, gradient, received);
+        }
+        Ok(())
+    }
+
+    fn add(&self, draft: &mut Draft<'_>, number: i64, own: BufferId, received: BufferId) {
+        let (_, i) = self.split(number);
+        let (slot, found) = draft.order.find(Pass::Backward, self.stage, i);
+        let site = draft.sites.site(self.stage, i, found.lag);
+        let known = draft.routines.iter().find(|(_, routine)| {
+            routine.pass == Pass::Combine && routine.stage == self.stage
+        });
+        let known = known.map(|(id, _)| id);
+        let routine = known.unwrap_or_else(|| {
+            draft.routines.push(draft.code.stages[self.stage].combine.clone())
+        });
+        let rows = draft.bind(site, routine, |role| match role {
+            Role::Received => version(received, 0),
+            _ => version(own, 0),
+        });
+        let key: Key = draft.key(slot, Side::After);
+        draft.push_launch(site, (key, found.lag), routine, None, rows);
+    }
+
+    /// Optimizer state goes to the device that updates next.
+    fn pass_on(
+        &self,
+        draft: &mut Draft<'_>,
+        optimizer: BufferId,
+    ) -> Result<(), LowerError> {
+        if self.micro_batches % self.length == 0 {
+            return Ok(());
+        }
+        let updated = self.released(draft, -1);
+        let spot = |number| (self.place(number, updated.period), version(optimizer, 0));
+        let ends = (spot(-1), spot(self.micro_batches - 1));
+        carry(draft, updated, 0, ends, Content::Optimizer(self.stage))?;
+        Ok(())
+    }
+
+    /// Each device takes version 0 when it has done its last micro-batch of the version whose
+    /// slot it takes; it goes from device to device, in the order of their first use.
+    fn spread(
+        &self,
+        draft: &mut Draft<'_>,
+        parameter: BufferId,
+        versions: u32,
+    ) -> Result<(), LowerError> {
+        let first =
+            (0..).find(|number| self.version_of(draft, *number) == 0).unwrap_or(0);
+        let (mut source, mut ready) = (-1i64, self.released(draft, -1));
+        let made = source.rem_euclid(self.length);
+        for reader in
+            (first..first + self.length).filter(|m| m.rem_euclid(self.length) != made)
+        {
+            let stale =
+                |number: &i64| self.version_of(draft, *number) <= -i64::from(versions);
+            let earlier = (1..).map(|turn| reader - turn * self.length).find(stale);
+            let freed = self.released(draft, earlier.unwrap_or(reader));
+            let moment = ready.max(freed);
+            let spot =
+                |number| (self.place(number, moment.period), version(parameter, 0));
+            let ends = (spot(source), spot(reader));
+            ready = carry(draft, moment, 0, ends, Content::Parameter(self.stage))?;
+            source = reader;
+        }
+        Ok(())
+    }
+}

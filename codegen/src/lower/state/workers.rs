@@ -1,0 +1,223 @@
+//! A device per cyclic worker: partial gradient sums and parameters go from worker to worker.
+//!
+//! Replicated: every worker keeps one copy of every stage; the last worker updates, and θ_t goes
+//! from it along the workers, each taking it right after its last use of θ_{t−1}.
+//! Handoff: a stage travels from its user to the next user of the same version; its owner, the
+//! first worker that is fresh under v2, keeps what the update needs.
+
+use super::{Addition, StageRows, UpdateRows, version};
+use crate::lower::{
+    LowerError,
+    draft::{Draft, Hold, Key, Moment, Side, Slotting},
+};
+use roundelay_schedule::{
+    BufferId, Content, Id, MicroBatch, Pass, Place, RingId, Rule, Slice, Stage, Subject,
+    Sum, Timeline,
+};
+
+pub(super) fn replicated(
+    draft: &mut Draft<'_>,
+    stage: Stage,
+) -> Result<StageRows, LowerError> {
+    let owner = draft.last();
+    let copies: Vec<BufferId> = draft
+        .order
+        .micro_batches()
+        .map(|i| {
+            let versions =
+                if i == owner { 1 + draft.delay(stage, i).unsigned_abs() } else { 1 };
+            draft.state_buffer(ring(i), Subject::Parameter, stage, versions)
+        })
+        .collect();
+    let mut rows = gradients(draft, stage, owner, copies[owner.index()])?;
+    for i in draft.order.micro_batches() {
+        for pass in [Pass::Forward, Pass::Backward] {
+            let hold = version(copies[i.index()], draft.delay(stage, i));
+            rows.parameter.insert((pass, i), hold);
+        }
+    }
+    spread(draft, stage, owner, &copies)?;
+    Ok(rows)
+}
+
+/// Sends each version from its owner along the fresh workers, then along the stale ones.
+fn spread(
+    draft: &mut Draft<'_>,
+    stage: Stage,
+    owner: MicroBatch,
+    copies: &[BufferId],
+) -> Result<(), LowerError> {
+    let made = created(draft, stage);
+    for delay in 0..=draft.plan.delays.staleness(stage.index()) {
+        let delay = i32::try_from(delay).expect("a delay is a small number");
+        let (mut source, mut ready) = (owner, made);
+        let readers = draft.order.micro_batches().filter(|i| *i != owner);
+        for reader in
+            readers.filter(|i| draft.delay(stage, *i) == delay).collect::<Vec<_>>()
+        {
+            let mut freed = draft.after(Pass::Backward, stage, reader);
+            freed.period += i64::from(delay) - 1;
+            let moment = ready.max(freed);
+            let hold = |i: MicroBatch| (place(i), version(copies[i.index()], 0));
+            let content = Content::Parameter(stage);
+            ready = carry(draft, moment, 0, (hold(source), hold(reader)), content)?;
+            source = reader;
+        }
+    }
+    Ok(())
+}
+
+/// Right after the update that makes version 0.
+fn created(draft: &Draft<'_>, stage: Stage) -> Moment {
+    let (key, lag) = draft.after_last(stage);
+    Moment { period: i64::from(lag) - 1, key }
+}
+
+/// Adds a transfer of version 0 at a moment, and returns when it is there.
+pub(super) fn carry(
+    draft: &mut Draft<'_>,
+    moment: Moment,
+    reach: u32,
+    (from, to): ((Place, Hold), (Place, Hold)),
+    content: Content,
+) -> Result<Moment, LowerError> {
+    let key = draft.key(moment.key.slot, moment.key.side);
+    let lag = u32::try_from(moment.period).expect("no version moves before it is made");
+    let work = draft.transfer(from, to, content)?;
+    draft.push_reaching(key, lag, reach, work);
+    Ok(Moment { period: moment.period, key })
+}
+
+/// Passes the partial sum from worker to worker and updates at the owner.
+fn gradients(
+    draft: &mut Draft<'_>,
+    stage: Stage,
+    owner: MicroBatch,
+    parameter: BufferId,
+) -> Result<StageRows, LowerError> {
+    let mut rows = StageRows::default();
+    let mut sum = Vec::new();
+    let mut last = None;
+    for i in draft.order.micro_batches() {
+        let own = draft.state_buffer(ring(i), Subject::Gradient, stage, 1);
+        if let Some((giver, given)) = last {
+            send_sum(draft, stage, (giver, given), (i, own), &sum)?;
+        }
+        let addition = if i.index() == 0 { Addition::First } else { Addition::Next };
+        rows.gradient.insert(i, (version(own, 0), addition));
+        sum.push(i);
+        last = Some((i, own));
+    }
+    let (giver, mut gradient) = last.expect("there is at least one micro-batch");
+    if giver != owner {
+        let whole = Subject::Gradient(stage, Slice::Whole);
+        let size = draft.flat(stage);
+        let total = draft.buffer(ring(owner), whole, 1, size, Slotting::PerStep(1));
+        send_sum(draft, stage, (giver, gradient), (owner, total), &sum)?;
+        gradient = total;
+    }
+    let optimizer = draft.optimizer(ring(owner), stage);
+    let (key, lag) = draft.after_last(stage);
+    let site = draft.sites.site(stage, owner, lag);
+    let bound = UpdateRows { parameter, gradient, optimizer, parts: 1 };
+    draft.push_update(stage, site, (key, lag), &bound);
+    Ok(rows)
+}
+
+fn send_sum(
+    draft: &mut Draft<'_>,
+    stage: Stage,
+    (giver, from): (MicroBatch, BufferId),
+    (taker, to): (MicroBatch, BufferId),
+    sum: &[MicroBatch],
+) -> Result<(), LowerError> {
+    let moment = draft.after(Pass::Backward, stage, giver);
+    let ends = ((place(giver), version(from, 0)), (place(taker), version(to, 0)));
+    let content = Content::Gradient(stage, Sum(vec![sum.to_vec()]));
+    carry(draft, moment, 0, ends, content)?;
+    Ok(())
+}
+
+/// One use of a version: the moment is that of the pass itself, for version 0.
+struct User {
+    moment: Moment,
+    pass: Pass,
+    worker: MicroBatch,
+}
+
+pub(super) fn handoff(
+    draft: &mut Draft<'_>,
+    stage: Stage,
+) -> Result<StageRows, LowerError> {
+    let owner = owner(draft, stage);
+    let staleness = draft.plan.delays.staleness(stage.index());
+    let kept = draft.state_buffer(ring(owner), Subject::Parameter, stage, 1 + staleness);
+    let mut rows = gradients(draft, stage, owner, kept)?;
+    let mut holder = (owner, kept);
+    let mut left = created(draft, stage);
+    for user in users(draft, stage) {
+        if user.worker != holder.0 {
+            let next = (user.worker, residence(draft, stage, owner, kept, &user));
+            if user.worker != owner {
+                let hold = |(i, buffer)| (place(i), version(buffer, 0));
+                let ends = (hold(holder), hold(next));
+                carry(draft, left, staleness, ends, Content::Parameter(stage))?;
+            }
+            holder = next;
+        }
+        let hold = version(holder.1, draft.delay(stage, user.worker));
+        rows.parameter.insert((user.pass, user.worker), hold);
+        left =
+            Moment { key: Key { side: Side::After, ..user.moment.key }, ..user.moment };
+    }
+    Ok(rows)
+}
+
+/// Where a user holds the stage: the owner has it anyway.
+fn residence(
+    draft: &mut Draft<'_>,
+    stage: Stage,
+    owner: MicroBatch,
+    kept: BufferId,
+    user: &User,
+) -> BufferId {
+    if user.worker == owner {
+        return kept;
+    }
+    let which = 1 + u32::from(user.pass == Pass::Backward);
+    let (subject, size) = (Subject::Parameter(stage, Slice::Whole), draft.flat(stage));
+    draft.buffer(ring(user.worker), subject, which, size, Slotting::PerStep(1))
+}
+
+/// Who uses version 0 of a stage, in order of time.
+fn users(draft: &Draft<'_>, stage: Stage) -> Vec<User> {
+    let of = |pass, worker| {
+        let (slot, found) = draft.order.find(pass, stage, worker);
+        let period = i64::from(found.lag) + i64::from(draft.delay(stage, worker));
+        let key = Key { slot, side: Side::At, sequence: 0 };
+        User { moment: Moment { period, key }, pass, worker }
+    };
+    let all = draft.order.micro_batches();
+    let mut users: Vec<User> =
+        all.flat_map(|i| [of(Pass::Forward, i), of(Pass::Backward, i)]).collect();
+    users.sort_by_key(|user| user.moment);
+    users
+}
+
+/// The worker that keeps a stage's optimizer state: the first that is fresh under v2, which is
+/// worker N + 1 − j (counted from one) for S = N.
+fn owner(draft: &Draft<'_>, stage: Stage) -> MicroBatch {
+    let (n, s) = (draft.plan.micro_batches, draft.plan.stages);
+    let freshest = Rule::CyclicV2.delays(Timeline::Workers, n, s);
+    let fresh = |i: &MicroBatch| freshest.delay(i.index(), stage.index()) == 0;
+    draft.order.micro_batches().find(fresh).unwrap_or_else(|| draft.last())
+}
+
+/// A cyclic worker's ring is numbered like its micro-batch.
+fn ring(worker: MicroBatch) -> RingId {
+    RingId::new(worker.index())
+}
+
+fn place(worker: MicroBatch) -> Place {
+    Place { ring: ring(worker), place: 0 }
+}

@@ -1,0 +1,41 @@
+//! Every kind of plan can be lowered, and what comes out has the promised sizes.
+
+mod support;
+
+use roundelay_codegen::lower;
+use roundelay_schedule::{Kind, Order, Placement, Rule, States, Subject};
+use support::{plan, plans, program};
+
+#[test]
+fn every_plan_lowers() {
+    for (n, s) in [(1, 1), (1, 2), (2, 2), (3, 3), (4, 4), (3, 2), (2, 3), (4, 3), (5, 2)]
+    {
+        for plan in plans(n, s) {
+            let program = program(s as usize, 32, 4 * n);
+            let lowered = lower(&program, &plan);
+            assert!(lowered.is_ok(), "{plan:?}: {lowered:?}");
+        }
+    }
+}
+
+#[test]
+fn concurrent_activation_rows_are_n_minus_j_plus_one() {
+    for n in 2..=8 {
+        let cyclic = plan(
+            Rule::CyclicV2,
+            Placement::Concurrent,
+            Order::Cyclic,
+            States::Replicated,
+            n,
+            n,
+        );
+        let schedule = lower(&program(n as usize, 1, n), &cyclic).unwrap();
+        for (_, buffer) in schedule.buffers.iter() {
+            if let Subject::Activation(stage) = buffer.subject {
+                let stage = roundelay_schedule::Id::index(stage) as u32;
+                assert_eq!(buffer.slots, n - stage, "N = {n}, stage {stage}");
+            }
+        }
+        assert!(schedule.buffers.values().any(|b| b.subject.kind() == Kind::Boundary));
+    }
+}
