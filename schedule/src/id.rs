@@ -1,6 +1,6 @@
 //! Typed handles: a row of one table, printed exactly as the schedule file spells it.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::{fmt, marker::PhantomData, str::FromStr};
 
 /// A row of one [`Table`]; prints as the file spells it (`b7`).
@@ -93,12 +93,10 @@ define_ids! {
 }
 
 /// A list that only its own handle can index; it does not deref to a slice, which would
-/// bring untyped indices back.
-#[derive(Clone, PartialEq, Serialize, Deserialize)]
-#[serde(transparent)]
+/// bring untyped indices back. In files it is a map from handles, in order, to rows.
+#[derive(Clone, PartialEq)]
 pub struct Table<I, T> {
     rows: Vec<T>,
-    #[serde(skip)]
     id: PhantomData<fn(I) -> I>,
 }
 
@@ -141,6 +139,43 @@ impl<I: Id, T> Table<I, T> {
     /// All rows, in order.
     pub fn values(&self) -> impl DoubleEndedIterator<Item = &T> + ExactSizeIterator {
         self.rows.iter()
+    }
+}
+
+impl<I: Id, T: Serialize> Serialize for Table<I, T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.iter().map(|(id, row)| (id.to_string(), row)))
+    }
+}
+
+impl<'de, I: Id, T: Deserialize<'de>> Deserialize<'de> for Table<I, T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Rows(Table::new()))
+    }
+}
+
+struct Rows<I, T>(Table<I, T>);
+
+impl<'de, I: Id, T: Deserialize<'de>> de::Visitor<'de> for Rows<I, T> {
+    type Value = Table<I, T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rows from `{}0:` on", I::PREFIX)
+    }
+
+    fn visit_map<A: de::MapAccess<'de>>(
+        mut self,
+        mut map: A,
+    ) -> Result<Self::Value, A::Error> {
+        while let Some(key) = map.next_key::<String>()? {
+            let expected = I::new(self.0.len()).to_string();
+            if key != expected {
+                let message = format!("expected the handle {expected}, found `{key}`");
+                return Err(de::Error::custom(message));
+            }
+            self.0.push(map.next_value()?);
+        }
+        Ok(self.0)
     }
 }
 

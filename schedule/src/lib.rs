@@ -8,6 +8,7 @@
 mod action;
 mod buffer;
 mod check;
+mod file;
 mod id;
 mod job;
 mod plan;
@@ -22,6 +23,7 @@ mod unit;
 pub use action::{Action, Collective, Content, Queue, Spot, Task, Wait, Work};
 pub use buffer::{Axis, Buffer, Group, Kind, Place, Rest, Ring, Row, Slice, Subject};
 pub use check::{Checked, Facts};
+pub use file::{FileError, FileErrors, Lines, read, seal, write};
 pub use id::{
     ActionId, AxisId, BufferId, DeviceId, GroupId, Id, InputId, LinkId, MicroBatch,
     PoolId, RingId, RoutineId, Stage, Table, ValueId,

@@ -1,0 +1,330 @@
+//! One action as one line, both ways.
+
+use super::cursor::{Cursor, Slip, slip};
+use crate::{
+    Action, ActionId, Collective, Content, Id, MicroBatch, Pass, Place, Routine,
+    RoutineId, Row, Spot, Stage, Sum, Table, Wait, Work,
+};
+use std::fmt::{Display, Write as _};
+
+const LINE: &str = "a line reads `a0 lag 0 feed r0.0 i0 b0.0 after a1-1`";
+const LAUNCH: &str = "a launch reads `F s0 i0 launch r0.0 lane 0 k0 (b0.0 b1.0)`";
+const TASK: &str =
+    "a launch names its task, `F s0 i0`; `?` leaves pass and stage to the routine";
+const TRANSFER: &str =
+    "a transfer reads `transfer x0 r0.0 b0.0 -> r1.0 b1.0 parameter(s0)`";
+const COLLECTIVE: &str =
+    "a collective reads `all_reduce x0 g0 b0.0 -> b0.0 gradient(s0, [[i0, i1]])`";
+const HOST: &str = "feed and report read `feed r0.0 i0 b0.0`";
+const CONTENT: &str = "contents are parameter(s0), optimizer(s0), gradient(s0, [[i0, i1]]), \
+                       value(v0, i0), value_gradient(v0, i0)";
+const WAITS: &str = "waits read `after a0, a7-1`; `-1` means one period earlier";
+
+/// Writes the line of an action, with its end.
+pub(super) fn write(
+    out: &mut String,
+    id: ActionId,
+    action: &Action,
+    routines: &Table<RoutineId, Routine>,
+) {
+    let Action { lag, reach, after, work } = action;
+    let start = out.len();
+    put(out, id);
+    pad(out, start + 7);
+    put(out, format_args!("lag {lag}"));
+    pad(out, start + 14);
+    if *reach > 0 {
+        put(out, format_args!("reach {reach} "));
+    }
+    if let Some((routine, micro_batch)) = work.routine() {
+        match routines.get(routine) {
+            Some(Routine { pass, stage, .. }) => put(out, format_args!("{pass} {stage}")),
+            None => put(out, "?"),
+        }
+        if let Some(micro_batch) = micro_batch {
+            put(out, format_args!(" {micro_batch}"));
+        }
+    }
+    pad(out, start + 25);
+    write_work(out, work);
+    for (k, Wait { action, distance }) in after.iter().enumerate() {
+        put(out, if k == 0 { "  after " } else { ", " });
+        put(out, action);
+        if *distance > 0 {
+            put(out, format_args!("-{distance}"));
+        }
+    }
+    out.push('\n');
+}
+
+fn put(out: &mut String, piece: impl Display) {
+    write!(out, "{piece}").expect("writing to a string cannot fail");
+}
+
+/// Fills up with blanks, at least one.
+fn pad(out: &mut String, column: usize) {
+    out.extend(std::iter::repeat_n(' ', column.saturating_sub(out.len()).max(1)));
+}
+
+fn write_work(out: &mut String, work: &Work) {
+    match work {
+        Work::Launch { at, lane, routine, micro_batch: _, rows } => {
+            put(out, format_args!("launch {at} lane {lane} {routine} ("));
+            for (k, row) in rows.iter().enumerate() {
+                put(out, if k > 0 { " " } else { "" });
+                put(out, row);
+            }
+            out.push(')');
+        }
+        Work::Transfer { link, from, to, content } => {
+            let [Spot { at, row }, Spot { at: to, row: target }] = [from, to];
+            put(out, format_args!("transfer {link} {at} {row} -> {to} {target} "));
+            write_content(out, content);
+        }
+        Work::Collective { link, kind, group, from, to, content } => {
+            let kind = collective_name(*kind);
+            put(out, format_args!("{kind} {link} {group} {from} -> {to} "));
+            write_content(out, content);
+        }
+        Work::Feed { at, micro_batch, row } => {
+            put(out, format_args!("feed {at} {micro_batch} {row}"));
+        }
+        Work::Report { at, micro_batch, row } => {
+            put(out, format_args!("report {at} {micro_batch} {row}"));
+        }
+    }
+}
+
+fn collective_name(kind: Collective) -> &'static str {
+    match kind {
+        Collective::AllReduce => "all_reduce",
+        Collective::ReduceScatter => "reduce_scatter",
+        Collective::AllGather => "all_gather",
+    }
+}
+
+fn write_content(out: &mut String, content: &Content) {
+    match content {
+        Content::Parameter(stage) => put(out, format_args!("parameter({stage})")),
+        Content::Optimizer(stage) => put(out, format_args!("optimizer({stage})")),
+        Content::Gradient(stage, Sum(lists)) => {
+            put(out, format_args!("gradient({stage}, "));
+            write_list(out, lists, |out, list| write_list(out, list, put));
+            out.push(')');
+        }
+        Content::Value(value, i) => put(out, format_args!("value({value}, {i})")),
+        Content::ValueGradient(value, i) => {
+            put(out, format_args!("value_gradient({value}, {i})"));
+        }
+    }
+}
+
+fn write_list<'a, T>(
+    out: &mut String,
+    items: &'a [T],
+    write: impl Fn(&mut String, &'a T),
+) {
+    out.push('[');
+    for (k, item) in items.iter().enumerate() {
+        put(out, if k > 0 { ", " } else { "" });
+        write(out, item);
+    }
+    out.push(']');
+}
+
+/// What a line says.
+pub(super) struct Read {
+    pub(super) action: Action,
+    /// The number of the action as it stands there.
+    pub(super) number: usize,
+    /// The mistake, when another number should stand there.
+    pub(super) misnumbered: Option<Slip>,
+}
+
+/// Reads the line of the action that should have number `expected`.
+pub(super) fn read(
+    text: &str,
+    expected: usize,
+    routines: &Table<RoutineId, Routine>,
+) -> Result<Read, Slip> {
+    let mut cursor = Cursor::new(text);
+    let at = cursor.at();
+    let number = cursor.handle::<ActionId>(LINE)?.index();
+    let misnumbered = (number != expected).then(|| {
+        let message = format!("expected a{expected}, found a{number}");
+        slip(at, message, "actions are numbered without gaps, from a0")
+    });
+    cursor.keyword("lag", LINE)?;
+    let lag = cursor.number(LINE)?;
+    let reach = match cursor.peek() {
+        "reach" => {
+            cursor.word();
+            cursor.number(LINE)?
+        }
+        _ => 0,
+    };
+    let work = read_work(&mut cursor, routines)?;
+    let after = read_waits(&mut cursor)?;
+    cursor.end(WAITS)?;
+    Ok(Read { action: Action { lag, reach, after, work }, number, misnumbered })
+}
+
+fn read_work(
+    cursor: &mut Cursor<'_>,
+    routines: &Table<RoutineId, Routine>,
+) -> Result<Work, Slip> {
+    let at = cursor.at();
+    if cursor.takes("?") {
+        return read_launch(cursor, None, routines);
+    }
+    let word = cursor.word();
+    match word {
+        "F" => read_launch(cursor, Some(Pass::Forward), routines),
+        "B" => read_launch(cursor, Some(Pass::Backward), routines),
+        "C" => read_launch(cursor, Some(Pass::Combine), routines),
+        "U" => read_launch(cursor, Some(Pass::Update), routines),
+        "transfer" => read_transfer(cursor),
+        "all_reduce" => read_collective(cursor, Collective::AllReduce),
+        "reduce_scatter" => read_collective(cursor, Collective::ReduceScatter),
+        "all_gather" => read_collective(cursor, Collective::AllGather),
+        "feed" => read_host(cursor).map(|(at, micro_batch, row)| Work::Feed {
+            at,
+            micro_batch,
+            row,
+        }),
+        "report" => read_host(cursor).map(|(at, micro_batch, row)| Work::Report {
+            at,
+            micro_batch,
+            row,
+        }),
+        "launch" => Err(slip(at, "expected a task before `launch`", TASK)),
+        _ => {
+            let known = "known are launch (after its task), transfer, all_reduce, \
+                         reduce_scatter, all_gather, feed, report";
+            Err(slip(at, format!("unknown action `{word}`"), known))
+        }
+    }
+}
+
+fn read_launch(
+    cursor: &mut Cursor<'_>,
+    pass: Option<Pass>,
+    routines: &Table<RoutineId, Routine>,
+) -> Result<Work, Slip> {
+    let task_at = cursor.at();
+    let task = match pass {
+        Some(pass) => Some((pass, cursor.handle::<Stage>(TASK)?)),
+        None => None,
+    };
+    let micro_batch = match cursor.peek() {
+        "launch" => None,
+        _ => Some(cursor.handle::<MicroBatch>(TASK)?),
+    };
+    cursor.keyword("launch", LAUNCH)?;
+    let at = cursor.handle::<Place>(LAUNCH)?;
+    cursor.keyword("lane", LAUNCH)?;
+    let lane = cursor.number(LAUNCH)?;
+    let routine = cursor.handle::<RoutineId>(LAUNCH)?;
+    let rows = read_rows(cursor)?;
+    if let (Some((pass, stage)), Some(known)) = (task, routines.get(routine))
+        && (pass, stage) != (known.pass, known.stage)
+    {
+        let own = format!("{} {}", known.pass, known.stage);
+        let message = format!("{routine} is {own}, not {pass} {stage}");
+        return Err(slip(task_at, message, format!("write `{own}`, or `?`")));
+    }
+    Ok(Work::Launch { at, lane, routine, micro_batch, rows })
+}
+
+fn read_rows(cursor: &mut Cursor<'_>) -> Result<Vec<Row>, Slip> {
+    cursor.mark("(", LAUNCH)?;
+    let mut rows = Vec::new();
+    while !cursor.takes(")") {
+        rows.push(cursor.handle(LAUNCH)?);
+    }
+    Ok(rows)
+}
+
+fn read_transfer(cursor: &mut Cursor<'_>) -> Result<Work, Slip> {
+    let link = cursor.handle(TRANSFER)?;
+    let from = Spot { at: cursor.handle(TRANSFER)?, row: cursor.handle(TRANSFER)? };
+    cursor.mark("->", TRANSFER)?;
+    let to = Spot { at: cursor.handle(TRANSFER)?, row: cursor.handle(TRANSFER)? };
+    Ok(Work::Transfer { link, from, to, content: read_content(cursor)? })
+}
+
+fn read_collective(cursor: &mut Cursor<'_>, kind: Collective) -> Result<Work, Slip> {
+    let link = cursor.handle(COLLECTIVE)?;
+    let group = cursor.handle(COLLECTIVE)?;
+    let from = cursor.handle(COLLECTIVE)?;
+    cursor.mark("->", COLLECTIVE)?;
+    let to = cursor.handle(COLLECTIVE)?;
+    Ok(Work::Collective { link, kind, group, from, to, content: read_content(cursor)? })
+}
+
+fn read_host(cursor: &mut Cursor<'_>) -> Result<(Place, MicroBatch, Row), Slip> {
+    Ok((cursor.handle(HOST)?, cursor.handle(HOST)?, cursor.handle(HOST)?))
+}
+
+fn read_content(cursor: &mut Cursor<'_>) -> Result<Content, Slip> {
+    let at = cursor.at();
+    let word = cursor.word();
+    cursor.mark("(", CONTENT)?;
+    let content = match word {
+        "parameter" => Content::Parameter(cursor.handle(CONTENT)?),
+        "optimizer" => Content::Optimizer(cursor.handle(CONTENT)?),
+        "gradient" => {
+            let stage = cursor.handle(CONTENT)?;
+            cursor.mark(",", CONTENT)?;
+            let list = |cursor: &mut Cursor<'_>| {
+                read_list(cursor, |cursor| cursor.handle::<MicroBatch>(CONTENT))
+            };
+            Content::Gradient(stage, Sum(read_list(cursor, list)?))
+        }
+        "value" => {
+            let value = cursor.handle(CONTENT)?;
+            cursor.mark(",", CONTENT)?;
+            Content::Value(value, cursor.handle(CONTENT)?)
+        }
+        "value_gradient" => {
+            let value = cursor.handle(CONTENT)?;
+            cursor.mark(",", CONTENT)?;
+            Content::ValueGradient(value, cursor.handle(CONTENT)?)
+        }
+        _ => return Err(slip(at, format!("unknown content `{word}`"), CONTENT)),
+    };
+    cursor.mark(")", CONTENT)?;
+    Ok(content)
+}
+
+/// `[item, item]`, perhaps empty.
+fn read_list<T>(
+    cursor: &mut Cursor<'_>,
+    item: impl Fn(&mut Cursor<'_>) -> Result<T, Slip>,
+) -> Result<Vec<T>, Slip> {
+    cursor.mark("[", CONTENT)?;
+    let mut items = Vec::new();
+    while !cursor.takes("]") {
+        if !items.is_empty() {
+            cursor.mark(",", CONTENT)?;
+        }
+        items.push(item(cursor)?);
+    }
+    Ok(items)
+}
+
+fn read_waits(cursor: &mut Cursor<'_>) -> Result<Vec<Wait>, Slip> {
+    let mut waits = Vec::new();
+    if cursor.peek() != "after" {
+        return Ok(waits);
+    }
+    cursor.word();
+    loop {
+        let action = cursor.handle(WAITS)?;
+        let distance = if cursor.takes("-") { cursor.number(WAITS)? } else { 0 };
+        waits.push(Wait { action, distance });
+        if !cursor.takes(",") {
+            return Ok(waits);
+        }
+    }
+}
