@@ -1,0 +1,55 @@
+//! No kernel allocates, after a first call of the same size.
+#![allow(unsafe_code, reason = "an allocator counts what passes through it")]
+
+mod common;
+
+use common::{
+    Array, Body, CONTEXT, run_at,
+    sample::{Draw, contents, sample},
+};
+use roundelay_kernels::{Context, Kernel, NAMES};
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+struct Counting;
+
+static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: every request is passed on to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::SeqCst);
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+#[test]
+fn a_second_run_allocates_nothing() {
+    for (place, name) in NAMES.iter().enumerate() {
+        for threads in [1, 2] {
+            let draw = &mut Draw::new(place as u64);
+            let call = sample(name, draw);
+            let mut arrays = contents::<f32>(&call, draw);
+            let kernel = Kernel::parse(&call).unwrap();
+            let pointers: Vec<*mut u8> = arrays.iter_mut().map(Array::pointer).collect();
+            let context = Context { threads, ..CONTEXT };
+            run_at::<f32>(&kernel, &pointers, Body::Fast, &context);
+            let before = ALLOCATIONS.load(Ordering::SeqCst);
+            for _ in 0..3 {
+                run_at::<f32>(&kernel, &pointers, Body::Fast, &context);
+            }
+            let after = ALLOCATIONS.load(Ordering::SeqCst);
+            assert_eq!(before, after, "{name} with {threads} threads");
+        }
+    }
+}

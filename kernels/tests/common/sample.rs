@@ -1,0 +1,181 @@
+//! One well-formed random call of every kernel, with contents.
+
+use super::{Array, Build, call};
+use roundelay_kernels::{Kernel, Real, random::Stream};
+use roundelay_schedule::{Attribute, Call, Element};
+
+/// Draws small numbers one after another.
+pub(crate) struct Draw {
+    stream: Stream,
+    next: u64,
+}
+
+impl Draw {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { stream: Stream::new(seed, &[]), next: 0 }
+    }
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.next += 1;
+        self.stream.below(self.next, bound)
+    }
+    pub(crate) fn extent(&mut self) -> u64 {
+        match self.below(4) {
+            0 => 1 + self.below(4),
+            1 => 8 * (1 + self.below(6)),
+            _ => 1 + self.below(70),
+        }
+    }
+    pub(crate) fn flag(&mut self) -> bool {
+        self.below(2) == 1
+    }
+    pub(crate) fn normal(&mut self) -> f64 {
+        self.next += 1;
+        self.stream.normal(self.next)
+    }
+    pub(crate) fn normals<R: Real>(&mut self, length: usize) -> Vec<R> {
+        (0..length).map(|_| R::of(self.normal())).collect()
+    }
+}
+
+/// A random call of this kernel.
+pub(crate) fn sample(name: &str, draw: &mut Draw) -> Call {
+    let accumulate = draw.flag();
+    let plain = call(name);
+    let adding = plain.clone().flag("accumulate", accumulate);
+    let (batch, m, n) = (1 + draw.below(3), draw.extent(), draw.extent());
+    let array: &[u64] = &[batch, m, n];
+    match name {
+        "matmul" => sample_matmul(adding, draw),
+        "add" => {
+            let shapes: [&[u64]; 3] = [array, &[m, n], &[n]];
+            plain.real(array).real(shapes[draw.below(3) as usize]).real(array)
+        }
+        "add_rows" => plain.real(&[n]).real(array),
+        "accumulate" | "copy" | "relu" | "gelu" | "softmax" => plain.reals(&[array; 2]),
+        "sum_rows" => adding.real(array).real(&[m, n][draw.below(2) as usize..]),
+        "multiply" => adding.reals(&[array, &[m, n], array]),
+        "multiply_sum_rows" => adding.reals(&[array, array, &[n]]),
+        "scale" => adding.number("factor", draw.normal()).reals(&[array; 2]),
+        "relu_backward" | "gelu_backward" | "softmax_backward" => {
+            adding.reals(&[array; 3])
+        }
+        "dropout" => plain.number("rate", 0.3).integer("operator", 5).reals(&[array; 2]),
+        "dropout_backward" => {
+            adding.number("rate", 0.3).integer("operator", 5).reals(&[array; 2])
+        }
+        "layer_norm" => {
+            plain.reals(&[array, &[n], &[n], array, &[batch, m], &[batch, m]])
+        }
+        "layer_norm_backward" => {
+            adding.reals(&[array, &[n], &[batch, m], &[batch * m], array, array])
+        }
+        "layer_norm_parameters" => {
+            adding.reals(&[array, &[batch, m], &[batch, m], array, &[n], &[n]])
+        }
+        "embedding" => plain.integers(&[batch, m]).real(&[17, n]).real(array),
+        "embedding_backward" => adding.integers(&[batch, m]).real(array).real(&[17, n]),
+        "attention" | "attention_backward" => sample_attention(plain, accumulate, draw),
+        "cross_entropy" => {
+            plain.real(array).integers(&[batch, m]).reals(&[&[batch, m], &[1]])
+        }
+        "cross_entropy_backward" => {
+            adding.real(array).integers(&[batch, m]).reals(&[&[batch, m], array])
+        }
+        "mse" => plain.reals(&[array, array, &[1]]),
+        "mse_backward" => {
+            adding.integer("sign", if draw.flag() { 1 } else { -1 }).reals(&[array; 3])
+        }
+        "sgd" | "adamw" => sample_optimizer(plain, m * n, draw),
+        other => panic!("no sample of kernel {other}"),
+    }
+}
+
+fn sample_matmul(call: Call, draw: &mut Draw) -> Call {
+    let [m, n, k] = [(); 3].map(|()| draw.extent() * (1 + draw.below(3)));
+    let (transpose_a, transpose_b) = (draw.flag(), draw.flag());
+    call.flag("transpose_a", transpose_a)
+        .flag("transpose_b", transpose_b)
+        .real(&if transpose_a { [k, m] } else { [m, k] })
+        .real(&if transpose_b { [n, k] } else { [k, n] })
+        .real(&[m, n])
+}
+
+fn sample_attention(call: Call, accumulate: bool, draw: &mut Draw) -> Call {
+    let (batch, heads, sequence) = (1 + draw.below(2), 1 + draw.below(3), draw.extent());
+    let width = heads * (1 + draw.below(20));
+    let array: &[u64] = &[batch, sequence, width];
+    let lse: &[u64] = &[batch, heads, sequence];
+    let call = call.integer("heads", heads as i64).flag("causal", draw.flag());
+    match call.kernel.as_str() {
+        "attention" => call.reals(&[array, array, array, array, lse, &[sequence; 2]]),
+        _ => call
+            .flag("accumulate", accumulate)
+            .reals(&[array, array, array, array, lse, array])
+            .reals(&[array, array, array, &[2, sequence, sequence]]),
+    }
+}
+
+fn sample_optimizer(call: Call, count: u64, draw: &mut Draw) -> Call {
+    let third = (count / 3) as i64;
+    let spared = Attribute::Integers(vec![0, third / 2, third, 2 * third]);
+    let array: &[u64] = &[count];
+    let call = call
+        .number("weight_decay", 0.1)
+        .number("clip", if draw.flag() { 0.0 } else { 0.5 })
+        .integer("micro_batches", 1 + draw.below(4) as i64)
+        .with("spared", spared);
+    match (call.kernel.as_str(), draw.flag()) {
+        ("sgd", false) => call.number("momentum", 0.0).reals(&[array; 3]),
+        ("sgd", true) => {
+            call.number("momentum", 0.9).flag("nesterov", draw.flag()).reals(&[array; 4])
+        }
+        _ => call
+            .number("beta1", 0.9)
+            .number("beta2", 0.99)
+            .number("epsilon", 1e-8)
+            .reals(&[array; 5]),
+    }
+}
+
+/// Contents for every operand: normal numbers, tokens and classes in range, and squares that
+/// are not negative.
+pub(crate) fn contents<R: Real>(call: &Call, draw: &mut Draw) -> Vec<Array<R>> {
+    let extent = |operand: usize, axis: usize| {
+        let shape = &call.operands[operand].shape;
+        if axis == 0 { shape[0] } else { shape[shape.len() - 1] }
+    };
+    let bound = match call.kernel.as_str() {
+        "embedding" => extent(1, 0),
+        "embedding_backward" => extent(2, 0),
+        "cross_entropy" | "cross_entropy_backward" => extent(0, 1),
+        _ => 1,
+    };
+    let operands = call.operands.iter().enumerate();
+    let fill = operands.map(|(index, operand)| {
+        let length = operand.elements().expect("the sample is small") as usize;
+        match operand.element {
+            Element::I32 => {
+                Array::Integer((0..length).map(|_| draw.below(bound) as i32).collect())
+            }
+            Element::Real if call.kernel == "adamw" && index == 4 => {
+                Array::Real((0..length).map(|_| R::of(draw.normal().powi(2))).collect())
+            }
+            Element::Real => Array::Real(draw.normals(length)),
+        }
+    });
+    fill.collect()
+}
+
+/// The operands whose contents mean something after the call.
+pub(crate) fn results(call: &Call) -> Vec<usize> {
+    let kernel = Kernel::parse(call).expect("the call is well formed");
+    let scratch = match call.kernel.as_str() {
+        "attention" | "attention_backward" => Some(call.operands.len() - 1),
+        _ => None,
+    };
+    let written = |index: &usize| {
+        kernel.accesses()[*index] != roundelay_schedule::Access::Read
+            && Some(*index) != scratch
+    };
+    (0..call.operands.len()).filter(written).collect()
+}

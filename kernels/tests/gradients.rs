@@ -1,0 +1,215 @@
+//! Every backward kernel against central differences of its forward kernel, in f64.
+
+mod common;
+
+use common::{Array, Build, call, evaluate, sample::Draw};
+use roundelay_schedule::Call;
+
+/// Largest allowed error, relative to the largest derivative.
+const TOLERANCE: f64 = 1e-6;
+
+/// d f / d x by central differences.
+fn differences(x: &[f64], f: impl Fn(&[f64]) -> f64) -> Vec<f64> {
+    let slope = |i: usize| {
+        let width = 1e-5;
+        let at = |shift: f64| {
+            let mut moved = x.to_vec();
+            moved[i] += shift;
+            f(&moved)
+        };
+        (at(width) - at(-width)) / (2.0 * width)
+    };
+    (0..x.len()).map(slope).collect()
+}
+
+fn assert_close(found: &[f64], expected: &[f64], what: &str) {
+    assert_eq!(found.len(), expected.len());
+    let scale = expected.iter().fold(1e-3f64, |most, value| most.max(value.abs()));
+    for (i, (found, expected)) in found.iter().zip(expected).enumerate() {
+        let error = (found - expected).abs() / scale;
+        assert!(error <= TOLERANCE, "{what}[{i}]: {found} for {expected}");
+    }
+}
+
+fn dot(left: &[f64], right: &[f64]) -> f64 {
+    left.iter().zip(right).map(|(left, right)| left * right).sum()
+}
+
+/// A forward call with its inputs; `output` is the operand whose weighted sum is the loss.
+struct Forward {
+    call: Call,
+    arrays: Vec<Array<f64>>,
+    output: usize,
+    weights: Vec<f64>,
+}
+
+impl Forward {
+    fn new(call: Call, output: usize, draw: &mut Draw) -> Self {
+        let arrays: Vec<Array<f64>> = common::sample::contents(&call, draw);
+        let weights = draw.normals(arrays[output].values().len());
+        Self { call, arrays, output, weights }
+    }
+    fn run(&self) -> Vec<Array<f64>> {
+        evaluate(&self.call, self.arrays.clone())
+    }
+    fn slopes(&self, input: usize) -> Vec<f64> {
+        differences(self.arrays[input].values(), |x| {
+            let mut arrays = self.arrays.clone();
+            arrays[input] = Array::Real(x.to_vec());
+            dot(evaluate(&self.call, arrays)[self.output].values(), &self.weights)
+        })
+    }
+    fn weights(&self) -> Array<f64> {
+        Array::Real(self.weights.clone())
+    }
+}
+
+fn unwritten(length: usize) -> Array<f64> {
+    Array::Real(vec![f64::NAN; length])
+}
+
+#[test]
+fn activations() {
+    let shape: &[u64] = &[3, 5];
+    for (name, kept) in [("relu", 1), ("gelu", 0), ("softmax", 1)] {
+        let forward = Forward::new(
+            call(name).reals(&[shape; 2]),
+            1,
+            &mut Draw::new(name.len() as u64),
+        );
+        let backward = call(&format!("{name}_backward")).reals(&[shape; 3]);
+        let inputs = vec![forward.run()[kept].clone(), forward.weights(), unwritten(15)];
+        let found = evaluate(&backward, inputs);
+        assert_close(found[2].values(), &forward.slopes(0), name);
+    }
+}
+
+#[test]
+fn dropout() {
+    let shape: &[u64] = &[4, 50];
+    let build =
+        |name| call(name).number("rate", 0.4).integer("operator", 2).reals(&[shape; 2]);
+    let forward = Forward::new(build("dropout"), 1, &mut Draw::new(4));
+    let found =
+        evaluate(&build("dropout_backward"), vec![forward.weights(), unwritten(200)]);
+    assert_close(found[1].values(), &forward.slopes(0), "dropout");
+}
+
+#[test]
+fn layer_norm() {
+    let (x, row, rows): (&[u64], &[u64], &[u64]) = (&[4, 6], &[6], &[4]);
+    let call_forward = call("layer_norm").reals(&[x, row, row, x, rows, rows]);
+    let forward = Forward::new(call_forward, 3, &mut Draw::new(5));
+    let after = forward.run();
+    let kept = |index: usize| after[index].clone();
+
+    let backward = call("layer_norm_backward").reals(&[x, row, rows, rows, x, x]);
+    let inputs =
+        vec![kept(0), kept(1), kept(4), kept(5), forward.weights(), unwritten(24)];
+    let found = evaluate(&backward, inputs);
+    assert_close(found[5].values(), &forward.slopes(0), "dx");
+
+    let parameters = call("layer_norm_parameters").reals(&[x, rows, rows, x, row, row]);
+    let inputs =
+        vec![kept(0), kept(4), kept(5), forward.weights(), unwritten(6), unwritten(6)];
+    let found = evaluate(&parameters, inputs);
+    assert_close(found[4].values(), &forward.slopes(1), "dgain");
+    assert_close(found[5].values(), &forward.slopes(2), "dbias");
+}
+
+#[test]
+fn embedding() {
+    let tokens = call("embedding").integers(&[7]).reals(&[&[4, 3], &[7, 3]]);
+    let forward = Forward::new(tokens, 2, &mut Draw::new(6));
+    let backward = call("embedding_backward").integers(&[7]).reals(&[&[7, 3], &[4, 3]]);
+    let inputs = vec![forward.arrays[0].clone(), forward.weights(), unwritten(12)];
+    let found = evaluate(&backward, inputs);
+    assert_close(found[2].values(), &forward.slopes(1), "dtable");
+}
+
+#[test]
+fn attention() {
+    for causal in [false, true] {
+        let (x, lse): (&[u64], &[u64]) = (&[2, 5, 6], &[2, 3, 5]);
+        let build =
+            |name| call(name).integer("heads", 3).flag("causal", causal).reals(&[x; 4]);
+        let call_forward = build("attention").reals(&[lse, &[5, 5]]);
+        let forward = Forward::new(call_forward, 3, &mut Draw::new(7));
+        let after = forward.run();
+        let backward = build("attention_backward").reals(&[lse, x, x, x, x, &[2, 5, 5]]);
+        let mut inputs = after[..5].to_vec();
+        inputs.extend([
+            forward.weights(),
+            unwritten(60),
+            unwritten(60),
+            unwritten(60),
+            unwritten(50),
+        ]);
+        let found = evaluate(&backward, inputs);
+        for (input, name) in ["dq", "dk", "dv"].into_iter().enumerate() {
+            assert_close(found[6 + input].values(), &forward.slopes(input), name);
+        }
+    }
+}
+
+#[test]
+fn losses() {
+    let entropy = call("cross_entropy").real(&[4, 5]).integers(&[4]);
+    let mut forward = Forward::new(entropy.reals(&[&[4], &[1]]), 3, &mut Draw::new(8));
+    forward.weights = vec![1.0];
+    let after = forward.run();
+    let backward = call("cross_entropy_backward").real(&[4, 5]).integers(&[4]);
+    let inputs =
+        vec![after[0].clone(), after[1].clone(), after[2].clone(), unwritten(20)];
+    let found = evaluate(&backward.reals(&[&[4], &[4, 5]]), inputs);
+    assert_close(found[3].values(), &forward.slopes(0), "dlogits");
+
+    let mse = call("mse").reals(&[&[4, 5], &[4, 5], &[1]]);
+    let mut forward = Forward::new(mse, 2, &mut Draw::new(9));
+    forward.weights = vec![1.0];
+    let shape: &[u64] = &[20];
+    for (input, sign) in [(0, 1), (1, -1)] {
+        let backward = call("mse_backward").integer("sign", sign).reals(&[shape; 3]);
+        let inputs =
+            vec![forward.arrays[0].clone(), forward.arrays[1].clone(), unwritten(20)];
+        let found = evaluate(&backward, inputs);
+        assert_close(found[2].values(), &forward.slopes(input), "mse");
+    }
+}
+
+#[test]
+fn products_and_sums_are_their_own_transposes() {
+    let draw = &mut Draw::new(10);
+    let forward =
+        Forward::new(call("matmul").reals(&[&[4, 3], &[3, 5], &[4, 5]]), 2, draw);
+    let (a, b) = (forward.arrays[0].clone(), forward.arrays[1].clone());
+    let to_a =
+        call("matmul").flag("transpose_b", true).reals(&[&[4, 5], &[3, 5], &[4, 3]]);
+    let found = evaluate(&to_a, vec![forward.weights(), b, unwritten(12)]);
+    assert_close(found[2].values(), &forward.slopes(0), "da");
+    let to_b =
+        call("matmul").flag("transpose_a", true).reals(&[&[4, 3], &[4, 5], &[3, 5]]);
+    let found = evaluate(&to_b, vec![a, forward.weights(), unwritten(15)]);
+    assert_close(found[2].values(), &forward.slopes(1), "db");
+
+    let forward = Forward::new(call("add").reals(&[&[4, 3], &[3], &[4, 3]]), 2, draw);
+    let found = evaluate(
+        &call("sum_rows").reals(&[&[4, 3], &[3]]),
+        vec![forward.weights(), unwritten(3)],
+    );
+    assert_close(found[1].values(), &forward.slopes(1), "db of a sum");
+
+    let forward =
+        Forward::new(call("multiply").reals(&[&[4, 3], &[3], &[4, 3]]), 2, draw);
+    let (a, b) = (forward.arrays[0].clone(), forward.arrays[1].clone());
+    let found = evaluate(
+        &call("multiply_sum_rows").reals(&[&[4, 3], &[4, 3], &[3]]),
+        vec![a, forward.weights(), unwritten(3)],
+    );
+    assert_close(found[2].values(), &forward.slopes(1), "db of a product");
+    let found = evaluate(
+        &call("multiply").reals(&[&[4, 3], &[3], &[4, 3]]),
+        vec![forward.weights(), b, unwritten(12)],
+    );
+    assert_close(found[2].values(), &forward.slopes(0), "da of a product");
+}

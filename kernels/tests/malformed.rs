@@ -1,0 +1,154 @@
+//! `parse` refuses every call that does not follow the table, and never panics.
+
+mod common;
+
+use common::{
+    Build, call,
+    sample::{Draw, sample},
+};
+use roundelay_kernels::{Kernel, NAMES};
+use roundelay_schedule::{
+    Access, Attribute, Bytes, Call, Element, Float, Flops, Footprint,
+};
+
+fn refused(call: &Call, expected: &str) {
+    let mistake = Kernel::parse(call).expect_err(expected);
+    assert!(mistake.contains(expected), "{mistake:?} does not say {expected:?}");
+    assert!(!mistake.ends_with('.'), "{mistake:?} ends with a full stop");
+}
+
+#[test]
+fn every_sample_is_well_formed() {
+    for name in NAMES {
+        for seed in 0..50 {
+            let call = sample(name, &mut Draw::new(seed));
+            let kernel = Kernel::parse(&call).unwrap();
+            assert_eq!(kernel.accesses().len(), call.operands.len());
+            assert_eq!(kernel.sizes(Float::F32).count(), call.operands.len());
+        }
+    }
+}
+
+#[test]
+fn a_call_with_one_mistake_is_refused() {
+    for name in NAMES {
+        for seed in 0..20 {
+            let good = sample(name, &mut Draw::new(seed));
+            for (place, _) in good.operands.iter().enumerate() {
+                let mutate = |change: &dyn Fn(&mut Call)| {
+                    let mut bad = good.clone();
+                    change(&mut bad);
+                    bad
+                };
+                refused(&mutate(&|bad| bad.operands.truncate(place)), "is missing");
+                refused(&mutate(&|bad| bad.operands[place].shape.push(0)), "zero");
+                let huge = |bad: &mut Call| bad.operands[place].shape.push(1 << 60);
+                refused(
+                    &mutate(&|bad| {
+                        huge(bad);
+                        huge(bad);
+                    }),
+                    "any memory",
+                );
+                let far =
+                    |bad: &mut Call| bad.operands[place].offset = Bytes(u64::MAX - 3);
+                refused(&mutate(&far), "any memory");
+                let other = |bad: &mut Call| {
+                    let element = &mut bad.operands[place].element;
+                    *element = match element {
+                        Element::Real => Element::I32,
+                        Element::I32 => Element::Real,
+                    };
+                };
+                refused(&mutate(&other), "must be");
+            }
+            refused(&good.clone().real(&[1]), "operands, but has");
+            refused(
+                &good.clone().flag("acumulate", true),
+                "has no attribute `acumulate`",
+            );
+            for attribute in good.attributes.keys() {
+                let text = good.clone().with(attribute, Attribute::Integers(vec![3]));
+                refused(&text, &format!("attribute `{attribute}` must be"));
+                let mut lacking = good.clone();
+                lacking.attributes.remove(attribute);
+                let optional = [
+                    "accumulate",
+                    "causal",
+                    "nesterov",
+                    "spared",
+                    "transpose_a",
+                    "transpose_b",
+                ];
+                if !optional.contains(&attribute.as_str()) {
+                    refused(&lacking, &format!("attribute `{attribute}` is missing"));
+                }
+            }
+        }
+    }
+}
+
+/// Growing one operand alone breaks every kernel, but where it only says how many rows there
+/// are.
+#[test]
+fn a_shape_that_does_not_fit_is_refused() {
+    for name in NAMES {
+        for seed in 0..20 {
+            let good = sample(name, &mut Draw::new(seed));
+            for place in 0..good.operands.len() {
+                let rows_are_free = [
+                    ("add_rows", 1),
+                    ("sum_rows", 0),
+                    ("embedding", 1),
+                    ("embedding_backward", 2),
+                ];
+                let fits = rows_are_free.contains(&(name, place));
+                let mut bad = good.clone();
+                bad.operands[place].shape[0] += 1009;
+                assert_eq!(Kernel::parse(&bad).is_ok(), fits, "{name} operand {place}");
+            }
+        }
+    }
+}
+
+#[test]
+fn mistakes_come_with_the_nearest_name() {
+    refused(&call("matmull"), "unknown kernel `matmull`; nearest is `matmul`");
+    let scaled = call("scale").number("factor", 2.0).real(&[3]).real(&[3]);
+    refused(&scaled.flag("acumulate", true), "nearest is `accumulate`");
+}
+
+#[test]
+fn values_out_of_range_are_refused() {
+    let dropout = |rate: f64| {
+        call("dropout").integer("operator", 1).number("rate", rate).real(&[3]).real(&[3])
+    };
+    assert!(Kernel::parse(&dropout(0.0)).is_ok());
+    for rate in [-0.1, 1.0, f64::NAN, f64::INFINITY] {
+        refused(&dropout(rate), "in 0 .. 1");
+    }
+    let x: &[u64] = &[2, 4, 6];
+    let attention = call("attention").reals(&[x, x, x, x, &[2, 4, 4], &[4, 4]]);
+    refused(&attention.clone().integer("heads", 4), "no multiple of 4 heads");
+    refused(&attention.integer("heads", 0), "at least 1");
+    let mse = call("mse_backward").integer("sign", 2).real(&[3]).real(&[3]).real(&[3]);
+    refused(&mse, "1 or -1");
+    let sgd = sample("sgd", &mut Draw::new(1));
+    for spared in [vec![1], vec![3, 1], vec![-1, 2], vec![0, 4, 3, 5]] {
+        let bad = sgd.clone().with("spared", Attribute::Integers(spared));
+        refused(&bad, "ascending pairs");
+    }
+}
+
+#[test]
+fn footprint_counts_arithmetic_and_traffic() {
+    let product = call("matmul").reals(&[&[6, 4], &[4, 5], &[6, 5]]);
+    let written = Kernel::parse(&product).unwrap();
+    assert_eq!(written.accesses(), [Access::Read, Access::Read, Access::Write]);
+    let expected =
+        Footprint { flops: Flops(2 * 6 * 5 * 4), bytes: Bytes(4 * (24 + 20 + 30)) };
+    assert_eq!(written.footprint(Float::F32), expected);
+    let added = Kernel::parse(&product.flag("accumulate", true)).unwrap();
+    assert_eq!(added.accesses()[2], Access::Update);
+    assert_eq!(added.footprint(Float::F64).bytes, Bytes(8 * (24 + 20 + 2 * 30)));
+}

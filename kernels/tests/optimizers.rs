@@ -1,0 +1,151 @@
+//! SGD and AdamW over several steps against the formulas of PyTorch's documentation, written
+//! for one element in f64.
+
+mod common;
+
+use common::{Array, Body, Build, CONTEXT, call, run, sample::Draw};
+use roundelay_kernels::Context;
+use roundelay_schedule::{Attribute, Call};
+
+const COUNT: usize = 37;
+const STEPS: u64 = 5;
+const MICRO_BATCHES: f64 = 4.0;
+const DECAY: f64 = 0.1;
+/// Elements 10 to 19 do not decay.
+const SPARED: std::ops::Range<usize> = 10..20;
+
+fn rate(step: u64) -> f64 {
+    0.1 / (1.0 + step as f64)
+}
+
+fn with_common(kernel: &str, clip: f64) -> Call {
+    call(kernel)
+        .number("weight_decay", DECAY)
+        .number("clip", clip)
+        .integer("micro_batches", MICRO_BATCHES as i64)
+        .with("spared", Attribute::Integers(vec![10, 20]))
+}
+
+/// The parameters after all steps, updated in place, and the gradient sums of every step.
+fn trained(call: &Call, body: Body) -> (Vec<f64>, Vec<Vec<f64>>, Vec<f64>) {
+    let draw = &mut Draw::new(3);
+    let start: Vec<f64> = draw.normals(COUNT);
+    let gradients: Vec<Vec<f64>> = (0..STEPS).map(|_| draw.normals(COUNT)).collect();
+    let states = call.operands.len() - 3;
+    let mut arrays = vec![Array::Real(vec![0.0; COUNT]); 3 + states];
+    arrays[2] = Array::Real(start.clone());
+    for (step, gradient) in gradients.iter().enumerate() {
+        arrays[0] = Array::Real(gradient.clone());
+        arrays[1] = arrays[2].clone();
+        let step = step as u64;
+        let context = Context { step, rate: rate(step), ..CONTEXT };
+        run(call, &mut arrays, body, &context);
+    }
+    (start, gradients, arrays[2].values().to_vec())
+}
+
+/// Element `i` of the clipped mean gradient.
+fn mean_gradient(sum: &[f64], clip: f64, i: usize) -> f64 {
+    let norm = sum.iter().map(|g| (g / MICRO_BATCHES).powi(2)).sum::<f64>().sqrt();
+    let cut = if clip > 0.0 { (clip / (norm + 1e-6)).min(1.0) } else { 1.0 };
+    sum[i] / MICRO_BATCHES * cut
+}
+
+fn decay(i: usize) -> f64 {
+    if SPARED.contains(&i) { 0.0 } else { DECAY }
+}
+
+fn assert_trained(call: &Call, expected: impl Fn(f64, &[Vec<f64>], usize) -> f64) {
+    for body in [Body::Fast, Body::Plain] {
+        let (start, gradients, found) = trained(call, body);
+        for i in 0..COUNT {
+            let expected = expected(start[i], &gradients, i);
+            assert!(
+                (found[i] - expected).abs() < 1e-12,
+                "{i}: {} for {expected}",
+                found[i]
+            );
+        }
+    }
+}
+
+fn vectors(call: Call, count: usize) -> Call {
+    (0..count).fold(call, |call, _| call.real(&[COUNT as u64]))
+}
+
+#[test]
+fn sgd_without_momentum() {
+    let call = vectors(with_common("sgd", 0.0).number("momentum", 0.0), 3);
+    assert_trained(&call, |start, gradients, i| {
+        let steps = gradients.iter().enumerate();
+        steps.fold(start, |p, (step, sum)| {
+            p - rate(step as u64) * (mean_gradient(sum, 0.0, i) + decay(i) * p)
+        })
+    });
+}
+
+#[test]
+fn sgd_with_momentum_and_nesterov() {
+    for (nesterov, clip) in [(false, 0.0), (true, 0.0), (true, 0.3)] {
+        let call = with_common("sgd", clip).number("momentum", 0.9);
+        let call = vectors(call.flag("nesterov", nesterov), 4);
+        assert_trained(&call, |start, gradients, i| {
+            let (mut p, mut buffer) = (start, None);
+            for (step, sum) in gradients.iter().enumerate() {
+                let g = mean_gradient(sum, clip, i) + decay(i) * p;
+                let next = buffer.map_or(g, |buffer: f64| 0.9 * buffer + g);
+                buffer = Some(next);
+                p -= rate(step as u64) * if nesterov { g + 0.9 * next } else { next };
+            }
+            p
+        });
+    }
+}
+
+#[test]
+fn adamw() {
+    for clip in [0.0, 0.3] {
+        let call = with_common("adamw", clip).number("beta1", 0.9).number("beta2", 0.99);
+        let call = vectors(call.number("epsilon", 1e-8), 5);
+        assert_trained(&call, |start, gradients, i| {
+            let (mut p, mut mean, mut square) = (start, 0.0, 0.0);
+            for (step, sum) in gradients.iter().enumerate() {
+                let g = mean_gradient(sum, clip, i);
+                let count = step as i32 + 1;
+                p *= 1.0 - rate(step as u64) * decay(i);
+                mean = 0.9 * mean + 0.1 * g;
+                square = 0.99 * square + 0.01 * g * g;
+                let mean_hat = mean / (1.0 - 0.9f64.powi(count));
+                let square_hat: f64 = square / (1.0 - 0.99f64.powi(count));
+                p -= rate(step as u64) * mean_hat / (square_hat.sqrt() + 1e-8);
+            }
+            p
+        });
+    }
+}
+
+#[test]
+fn in_place_equals_next_version() {
+    let call = vectors(with_common("sgd", 0.0).number("momentum", 0.9), 4);
+    let kernel = roundelay_kernels::Kernel::parse(&call).unwrap();
+    let mut arrays = common::sample::contents::<f32>(&call, &mut Draw::new(1));
+    let mut separate = arrays.clone();
+    run(&call, &mut separate, Body::Fast, &CONTEXT);
+    let [gradient, parameter, _, momentum] = arrays.each_mut_pointer();
+    let pointers = [gradient, parameter, parameter, momentum];
+    common::run_at::<f32>(&kernel, &pointers, Body::Fast, &CONTEXT);
+    assert_eq!(arrays[1], separate[2]);
+    assert_eq!(arrays[3], separate[3]);
+}
+
+/// The addresses of four arrays.
+trait Pointers {
+    fn each_mut_pointer(&mut self) -> [*mut u8; 4];
+}
+
+impl Pointers for Vec<Array<f32>> {
+    fn each_mut_pointer(&mut self) -> [*mut u8; 4] {
+        let mut arrays = self.iter_mut().map(Array::pointer);
+        [(); 4].map(|()| arrays.next().expect("there are four"))
+    }
+}
