@@ -9,6 +9,7 @@ mod accumulate;
 mod assemble;
 mod backward;
 mod call;
+mod cost;
 mod derivative;
 mod error;
 mod flow;
@@ -18,6 +19,7 @@ mod layout;
 mod memory;
 mod update;
 
+pub use cost::{NodeCost, node_costs};
 pub use error::StageError;
 pub use update::{UpdateForm, update};
 
@@ -104,6 +106,7 @@ pub fn stages(
 ) -> Result<Stages, StageError> {
     let graph = Graph::new(model, examples)?;
     let flow = Flow::new(&graph, cuts)?;
+    cost::admit(&graph, dtype)?;
     let layout = Layout::new(&graph, &flow, dtype, padding);
     let code = |stage| StageCode {
         forward: forward::forward(&layout, stage),

@@ -170,8 +170,10 @@ fn linear(site: &Site<'_>) -> Derivative {
 /// y = softmax(q kᵀ / √(n / heads)) v; backward recomputes the weights from the log-sum-exp.
 fn attention(site: &Site<'_>, heads: u64, causal: bool) -> Derivative {
     let [query, key, value] = site.operands();
-    let extent = |axis: usize| query.shape.get(axis).copied().unwrap_or(1);
-    let (examples, length) = (extent(0), extent(1));
+    let extent =
+        |from_last| query.shape.iter().rev().nth(from_last).copied().unwrap_or(1);
+    let (width, length) = (extent(0), extent(1));
+    let examples = query.elements() / width.saturating_mul(length).max(1);
     let lse = site.auxiliary(0, &[examples, heads, length]);
     let attributed = |step: Step| {
         let heads = i64::try_from(heads).unwrap_or(i64::MAX);

@@ -41,6 +41,7 @@ impl<'a> Graph<'a> {
             return Err(StageError::NoLoss);
         };
         graph.loss = loss;
+        graph.views_fit()?;
         graph.weigh_loss()?;
         Ok(graph)
     }
@@ -105,6 +106,21 @@ impl<'a> Graph<'a> {
     /// ∂loss/∂result of a term of the loss.
     pub(crate) fn weight(&self, id: NodeId) -> Option<f64> {
         self.weights[id.index()]
+    }
+
+    fn views_fit(&self) -> Result<(), StageError> {
+        let views = self.model.nodes.iter();
+        let mut views = views.filter(|(_, node)| node.operation == Operation::Reshape);
+        let misfit = views.find(|(id, node)| {
+            self.elements(Source::Node(*id)) != self.elements(node.operands[0])
+        });
+        match misfit {
+            None => Ok(()),
+            Some((_, node)) => Err(StageError::Malformed {
+                node: node.name.clone(),
+                problem: "a reshape changes the number of elements".to_owned(),
+            }),
+        }
     }
 
     /// Carries ∂loss/∂loss = 1 down through sums and factors to the terms of the loss.

@@ -3,7 +3,7 @@
 
 use super::{
     CrossingValue, Differentiated,
-    call::{Step, Tensor, Term},
+    call::Tensor,
     derivative::{Derivative, derivative},
     flow::{Crossing, Flow},
     graph::Graph,
@@ -51,8 +51,11 @@ impl<'a> Layout<'a> {
         for (_, count) in elements.iter_mut() {
             *count = align_up((*count).max(1), padding.max(1));
         }
-        let kept = |index| kept(graph, flow, dtype, Stage::new(index));
-        let activations = (0..flow.count()).map(kept).collect();
+        let activation = |index| {
+            let kept = kept(graph, flow, dtype, Stage::new(index)).into_iter();
+            Packing::sequence(kept.map(|(_, tensor, size)| (tensor, size)))
+        };
+        let activations = (0..flow.count()).map(activation).collect();
         Self { graph, flow, dtype, elements, offsets, activations }
     }
 
@@ -166,35 +169,42 @@ impl<'a> Layout<'a> {
 
 /// What a stage's forward keeps for its backward: what the backward calls of its nodes read, was
 /// made by them, and does not cross (a value that crosses has a row that both passes see). In the
-/// order in which forward makes it.
-fn kept(graph: &Graph<'_>, flow: &Flow, dtype: Float, stage: Stage) -> Packing {
+/// order in which forward makes it, with the node that makes it.
+pub(crate) fn kept(
+    graph: &Graph<'_>,
+    flow: &Flow,
+    dtype: Float,
+    stage: Stage,
+) -> Vec<(NodeId, Tensor, Bytes)> {
+    let nodes = flow.computed(graph, stage);
     let derivatives: Vec<(NodeId, Derivative)> =
-        flow.computed(graph, stage).map(|node| (node, derivative(graph, node))).collect();
+        nodes.map(|node| (node, derivative(graph, node))).collect();
     let backward = derivatives.iter().flat_map(|(_, both)| &both.backward);
     let read: BTreeSet<Tensor> =
         backward.flat_map(|step| &step.terms).map(|term| term.tensor).collect();
-    let keeps = |node: &NodeId, term: &&Term| {
-        let own = match term.tensor {
-            Tensor::Source(source) => source == Source::Node(*node),
-            Tensor::Auxiliary(..) => true,
-            _ => false,
-        };
-        own && read.contains(&term.tensor)
-            && flow
-                .value(*node)
-                .is_none_or(|_| matches!(term.tensor, Tensor::Auxiliary(..)))
+    let made_here = |node: NodeId, tensor| match tensor {
+        Tensor::Source(source) => {
+            source == Source::Node(node) && flow.value(node).is_none()
+        }
+        Tensor::Auxiliary(..) => true,
+        Tensor::Scratch(..)
+        | Tensor::Detour(..)
+        | Tensor::Gradient(_)
+        | Tensor::Contribution(_)
+        | Tensor::Parameters(_)
+        | Tensor::Gradients(_) => false,
     };
-    let mut tensors: Vec<(Tensor, Bytes)> = Vec::new();
+    let mut seen = BTreeSet::new();
+    let mut kept = Vec::new();
     for (node, both) in &derivatives {
-        let terms = both.forward.iter().flat_map(|step: &Step| &step.terms);
-        for term in terms.filter(|term| keeps(node, term)) {
-            if tensors.iter().all(|(tensor, _)| *tensor != term.tensor) {
-                let size = Bytes(term.elements()) * dtype.size();
-                tensors.push((term.tensor, size));
+        for term in both.forward.iter().flat_map(|step| &step.terms) {
+            let keeps = made_here(*node, term.tensor) && read.contains(&term.tensor);
+            if keeps && seen.insert(term.tensor) {
+                kept.push((*node, term.tensor, Bytes(term.elements()) * dtype.size()));
             }
         }
     }
-    Packing::sequence(tensors)
+    kept
 }
 
 fn align_up(number: u64, alignment: u64) -> u64 {

@@ -1,0 +1,103 @@
+//! What every node of a model costs on its own, for whoever chooses cut points.
+
+use super::{
+    StageError,
+    accumulate::Accumulation,
+    call::{Step, Term},
+    derivative::{Derivative, derivative},
+    flow::Flow,
+    graph::Graph,
+    layout::kept,
+};
+use roundelay_dsl::{Model, NodeId, Source};
+use roundelay_kernels::Kernel;
+use roundelay_schedule::{Bytes, Float, Footprint, Id, Operand, Stage};
+use std::collections::BTreeSet;
+
+/// What one node adds to the stage that has it, for one micro-batch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeCost {
+    /// Every forward call; none for views and for nodes that the loss does not need.
+    pub forward: Vec<Footprint>,
+    /// Every backward call, as the uncut model makes them for its first micro-batch.
+    pub backward: Vec<Footprint>,
+    /// Elements of the parameters that it is the first to use.
+    pub parameters: u64,
+    /// What it makes that the backward pass of the uncut model reads.
+    pub kept: Bytes,
+    /// Size of its result: what crosses a cut, and comes back as gradient.
+    pub output: Bytes,
+}
+
+/// The cost of every node, in the model's order, for micro-batches of `examples`.
+///
+/// # Errors
+/// A malformed model, a loss without a gradient kernel.
+pub fn node_costs(
+    model: &Model,
+    examples: u64,
+    dtype: Float,
+) -> Result<Vec<NodeCost>, StageError> {
+    let graph = Graph::new(model, examples)?;
+    let flow = Flow::new(&graph, &[])?;
+    let mut costs = vec![NodeCost::default(); model.nodes.len()];
+    let mut seen = BTreeSet::new();
+    for node in graph.computed() {
+        let elements = graph.elements(Source::Node(node));
+        costs[node.index()] = NodeCost {
+            forward: footprints(&graph, node, &derivative(&graph, node).forward, dtype)?,
+            backward: vec![],
+            parameters: first_uses(&graph, node, &mut seen),
+            kept: Bytes(0),
+            output: Bytes(elements) * dtype.size(),
+        };
+    }
+    let mut gradients = Accumulation::new(BTreeSet::new(), seen);
+    for node in graph.computed().rev() {
+        let steps = gradients.lay(node, derivative(&graph, node).backward);
+        costs[node.index()].backward = footprints(&graph, node, &steps, dtype)?;
+    }
+    for (node, _, size) in kept(&graph, &flow, dtype, Stage::new(0)) {
+        costs[node.index()].kept += size;
+    }
+    Ok(costs)
+}
+
+/// Asks the kernel catalogue whether it takes every call of the model.
+pub(crate) fn admit(graph: &Graph<'_>, dtype: Float) -> Result<(), StageError> {
+    graph.computed().try_for_each(|node| {
+        let Derivative { forward, backward } = derivative(graph, node);
+        footprints(graph, node, &forward, dtype)?;
+        footprints(graph, node, &backward, dtype).map(drop)
+    })
+}
+
+fn first_uses(graph: &Graph<'_>, node: NodeId, seen: &mut BTreeSet<Source>) -> u64 {
+    let operands = graph.model.nodes[node].operands.iter();
+    let parameters = operands
+        .map(|operand| graph.root(*operand))
+        .filter(|source| matches!(source, Source::Parameter(_)));
+    let fresh = parameters.filter(|source| seen.insert(*source));
+    fresh.map(|source| graph.elements(source)).sum()
+}
+
+fn footprints(
+    graph: &Graph<'_>,
+    node: NodeId,
+    steps: &[Step],
+    dtype: Float,
+) -> Result<Vec<Footprint>, StageError> {
+    let nowhere = |term: &Term| Operand {
+        argument: 0,
+        offset: Bytes(0),
+        element: term.element,
+        shape: term.shape.clone(),
+    };
+    let one = |step: &Step| {
+        let kernel = Kernel::parse(&step.placed(nowhere));
+        kernel.map(|kernel| kernel.footprint(dtype)).map_err(|problem| {
+            StageError::Malformed { node: graph.model.nodes[node].name.clone(), problem }
+        })
+    };
+    steps.iter().map(one).collect()
+}

@@ -1,0 +1,230 @@
+//! Every operation's backward against central differences in f64, through the routines of
+//! stages, with the plain kernels.
+
+mod stage_support;
+
+use roundelay_codegen::{StageError, Stages, stages};
+use roundelay_dsl::{Extent, Model, Operation, Source};
+use roundelay_schedule::{Float, Role};
+use stage_support::{
+    build::{Build, fixed, nodes, per_example},
+    machine::{Machine, context},
+};
+
+const EXAMPLES: u64 = 2;
+const STEP: f64 = 1e-5;
+const TOLERANCE: f64 = 1e-6;
+
+/// The loss at perturbed parameters.
+fn loss_at(stages: &Stages, (index, element): (usize, u64), delta: f64) -> f64 {
+    let mut machine = Machine::new::<f64>(stages, 0);
+    let parameter = &stages.parameters[index];
+    let place = parameter.offset + element;
+    let old = machine.get::<f64>(parameter.stage, Role::Parameter, place);
+    machine.set::<f64>(parameter.stage, place, old + delta);
+    machine.feed::<f64>(11);
+    machine.forward::<f64>(&context(3, 0));
+    machine.loss::<f64>()
+}
+
+/// Compares every element of every parameter's gradient with a difference of losses.
+fn hold_gradients(name: &str, stages: &Stages) {
+    let mut machine = Machine::new::<f64>(stages, 0);
+    machine.feed::<f64>(11);
+    machine.forward::<f64>(&context(3, 0));
+    machine.backward::<f64>(&context(3, 0));
+    assert!(!stages.parameters.is_empty(), "{name}");
+    for (index, parameter) in stages.parameters.iter().enumerate() {
+        for element in 0..parameter.elements() {
+            let place = parameter.offset + element;
+            let found = machine.get::<f64>(parameter.stage, Role::Gradient, place);
+            let [above, below] =
+                [STEP, -STEP].map(|delta| loss_at(stages, (index, element), delta));
+            let expected = (above - below) / (2.0 * STEP);
+            assert!(
+                (found - expected).abs() <= TOLERANCE,
+                "{name}: {}[{element}]: {found} but differences say {expected}",
+                parameter.name
+            );
+        }
+    }
+}
+
+/// Uncut, at every single cut, and with a stage per node, where parameters allow it.
+fn hold(name: &str, model: &Model) {
+    let end = nodes(model);
+    let single = (1..end).map(|cut| vec![cut]);
+    let cuts = [vec![], (1..end).collect()].into_iter().chain(single);
+    for cuts in cuts {
+        match stages(model, &cuts, EXAMPLES, Float::F64, 16) {
+            Ok(stages) => hold_gradients(&format!("{name} at {cuts:?}"), &stages),
+            Err(StageError::Shared { .. }) if !cuts.is_empty() => {}
+            Err(error) => panic!("{name} at {cuts:?}: {error}"),
+        }
+    }
+}
+
+fn extents(shape: &[u64]) -> Vec<Extent> {
+    shape.iter().map(|size| fixed(*size)).collect()
+}
+
+/// An operation over parameters of the given shapes, each made a node by a factor first so
+/// that its gradient crosses cuts too.
+fn hold_operation(operation: Operation, operands: &[&[u64]], result: &[u64]) {
+    let mut build = Build::default();
+    let factor = Operation::Scale { factor: 1.25 };
+    let scaled = |build: &mut Build, shape: &&[u64]| {
+        let parameter = build.parameter(shape);
+        build.node(factor, &[parameter], &extents(shape))
+    };
+    let made: Vec<Source> = operands.iter().map(|s| scaled(&mut build, s)).collect();
+    let y = build.node(operation, &made, &extents(result));
+    hold(&format!("{operation:?}"), &build.mean_squared_error(y, &extents(result)));
+    let mut build = Build::default();
+    let plain: Vec<Source> = operands.iter().map(|s| build.parameter(s)).collect();
+    let y = build.node(operation, &plain, &extents(result));
+    let model = build.mean_squared_error(y, &extents(result));
+    hold(&format!("{operation:?} of parameters"), &model);
+}
+
+#[test]
+fn elementwise_operations() {
+    let shape: &[u64] = &[2, 3, 4];
+    for operation in [
+        Operation::Relu,
+        Operation::Gelu,
+        Operation::Softmax,
+        Operation::Dropout { rate: 0.4 },
+        Operation::Scale { factor: -0.7 },
+    ] {
+        hold_operation(operation, &[shape], shape);
+    }
+    hold_operation(Operation::Reshape, &[shape], &[4, 6]);
+}
+
+#[test]
+fn binary_operations_with_and_without_repetition() {
+    let shape: &[u64] = &[2, 3, 4];
+    for operation in [Operation::Add, Operation::Multiply] {
+        for repeated in [shape, &[3, 4], &[4], &[]] {
+            hold_operation(operation, &[shape, repeated], shape);
+        }
+    }
+}
+
+#[test]
+fn linear_with_and_without_bias() {
+    hold_operation(Operation::Linear, &[&[2, 3, 4], &[5, 4]], &[2, 3, 5]);
+    hold_operation(Operation::Linear, &[&[2, 3, 4], &[5, 4], &[5]], &[2, 3, 5]);
+    hold_operation(Operation::Linear, &[&[4], &[5, 4], &[5]], &[5]);
+}
+
+#[test]
+fn attention_with_and_without_mask() {
+    for (heads, causal) in [(1, false), (2, false), (2, true), (4, true)] {
+        let shape: &[u64] = &[2, 3, 4];
+        let operation = Operation::Attention { heads, causal };
+        hold_operation(operation, &[shape; 3], shape);
+    }
+}
+
+#[test]
+fn layer_norm_over_the_last_extent() {
+    hold_operation(Operation::LayerNorm, &[&[2, 3, 4], &[4], &[4]], &[2, 3, 4]);
+}
+
+#[test]
+fn embedding_adds_rows_of_equal_tokens() {
+    let mut build = Build::default();
+    let tokens = build.tokens("tokens", &[per_example(1), fixed(5)], 4);
+    let table = build.parameter(&[4, 3]);
+    let shape = [per_example(1), fixed(5), fixed(3)];
+    let y = build.node(Operation::Embedding, &[tokens, table], &shape);
+    hold("embedding", &build.mean_squared_error(y, &shape));
+}
+
+fn losses(build: &mut Build) -> [Source; 3] {
+    let logits = build.parameter(&[3, 5]);
+    let classes = build.tokens("classes", &[fixed(3)], 5);
+    let loss = build.node(Operation::CrossEntropy, &[logits, classes], &[]);
+    let [a, b] = [(); 2].map(|()| build.parameter(&[3, 2]));
+    let both = build.node(Operation::MeanSquaredError, &[a, b], &[]);
+    [loss, both, logits]
+}
+
+#[test]
+fn losses_alone_and_as_weighted_sums() {
+    let mut build = Build::default();
+    let [entropy, _, _] = losses(&mut build);
+    hold("cross entropy", &build.end(entropy));
+    let mut build = Build::default();
+    let [_, both, _] = losses(&mut build);
+    hold("mse of two parameters", &build.end(both));
+    let mut build = Build::default();
+    let [entropy, both, _] = losses(&mut build);
+    let scaled = build.node(Operation::Scale { factor: 0.3 }, &[both], &[]);
+    let sum = build.node(Operation::Add, &[entropy, scaled], &[]);
+    let view = build.node(Operation::Reshape, &[sum], &[fixed(1)]);
+    let twice = build.node(Operation::Scale { factor: 2.0 }, &[view], &[fixed(1)]);
+    hold("a weighted sum of losses", &build.end(twice));
+}
+
+#[test]
+fn operands_that_are_one_value() {
+    let shape: &[u64] = &[2, 3, 4];
+    let attention = Operation::Attention { heads: 2, causal: true };
+    let cases = [
+        (Operation::Add, 2),
+        (Operation::Multiply, 2),
+        (attention, 3),
+        (Operation::MeanSquaredError, 2),
+    ];
+    for (operation, count) in cases {
+        let mut build = Build::default();
+        let parameter = build.parameter(shape);
+        let x = build.node(Operation::Gelu, &[parameter], &extents(shape));
+        if operation == Operation::MeanSquaredError {
+            let loss = build.node(operation, &[x, parameter], &[]);
+            hold("a value against its own source", &build.end(loss));
+            continue;
+        }
+        let y = build.node(operation, &vec![x; count], &extents(shape));
+        let y = build.node(Operation::Add, &[y, x], &extents(shape));
+        let name = format!("{operation:?} of one value");
+        hold(&name, &build.mean_squared_error(y, &extents(shape)));
+    }
+}
+
+#[test]
+fn some_operands_are_fresh_and_some_are_not() {
+    let shape: &[u64] = &[2, 3, 4];
+    let mut build = Build::default();
+    let [q, k, gain] = [shape, shape, &[4]].map(|shape| build.parameter(shape));
+    let value = build.input("value", &extents(shape));
+    let attention = Operation::Attention { heads: 2, causal: false };
+    let y = build.node(attention, &[q, k, value], &extents(shape));
+    let z = build.node(attention, &[y, q, y], &extents(shape));
+    let offset = build.input("offset", &extents(&[4]));
+    let normal = build.node(Operation::LayerNorm, &[z, gain, offset], &extents(shape));
+    let more = build.node(Operation::Multiply, &[normal, gain], &extents(shape));
+    let again = build.node(Operation::LayerNorm, &[more, gain, gain], &extents(shape));
+    hold("mixed contributions", &build.mean_squared_error(again, &extents(shape)));
+}
+
+#[test]
+fn a_tied_weight_and_a_skip_over_two_cuts() {
+    let rows = [per_example(1), fixed(4)];
+    let mut build = Build::default();
+    let x = build.input("x", &rows);
+    let [tied, bias, last] =
+        [&[4, 4][..], &[4], &[4, 4]].map(|shape| build.parameter(shape));
+    let a = build.node(Operation::Linear, &[x, tied, bias], &rows);
+    let b = build.node(Operation::Gelu, &[a], &rows);
+    let c = build.node(Operation::Linear, &[b, tied], &rows);
+    let d = build.node(Operation::Linear, &[c, last], &rows);
+    let skip = build.node(Operation::Add, &[d, a], &rows);
+    let flat = build.node(Operation::Reshape, &[skip], &[per_example(4)]);
+    let unused = build.node(Operation::Relu, &[flat], &[per_example(4)]);
+    assert_ne!(unused, flat);
+    hold("tied, skip, unused", &build.mean_squared_error(flat, &[per_example(4)]));
+}
