@@ -1,0 +1,155 @@
+//! House rules as a test: file and function length, module comments, crate edges, banned words.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+const FILE_LINES: usize = 600;
+const FUNCTION_LINES: usize = 70;
+
+/// Which crates of the workspace each crate may use; what is not listed it must not know.
+const EDGES: [(&str, &[&str]); 7] = [
+    ("schedule", &[]),
+    ("kernels", &["schedule"]),
+    ("dsl", &["schedule"]),
+    ("codegen", &["dsl", "kernels", "schedule"]),
+    ("planner", &["codegen", "dsl", "kernels", "schedule"]),
+    ("runtime", &["kernels", "schedule"]),
+    (".", &["codegen", "dsl", "kernels", "planner", "runtime", "schedule"]),
+];
+
+/// Words that do not belong into sources, with what to do instead.
+const BANNED: [(&str, &str); 5] = [
+    (concat!("todo", "!("), "finish it or refuse it with a reason"),
+    (concat!("unimplemented", "!("), "finish it or refuse it with a reason"),
+    (concat!("dbg", "!("), "remove it"),
+    (concat!("#[ig", "nore"), "a test runs or does not exist"),
+    (concat!("#![allow", "("), "allow at the spot, with a reason"),
+];
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    let entries = fs::read_dir(folder).expect("the folder is there");
+    let mut paths: Vec<PathBuf> =
+        entries.map(|entry| entry.expect("readable").path()).collect();
+    paths.sort();
+    for path in paths {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("");
+        if path.is_dir() && name != "target" && !name.starts_with('.') {
+            sources(&path, found);
+        } else if name.ends_with(".rs") {
+            found.push(path);
+        }
+    }
+}
+
+fn all() -> BTreeMap<PathBuf, String> {
+    let mut found = Vec::new();
+    sources(&root(), &mut found);
+    let read = |path: PathBuf| {
+        let text = fs::read_to_string(&path).expect("sources are text");
+        (path, text)
+    };
+    found.into_iter().map(read).collect()
+}
+
+#[test]
+fn every_file_says_what_it_is_for_and_stays_short() {
+    let mut wrong = Vec::new();
+    for (path, text) in all() {
+        if !text.starts_with("//!") {
+            wrong.push(format!(
+                "{}: open with `//!` and what the file is for",
+                path.display()
+            ));
+        }
+        let lines = text.lines().count();
+        if lines > FILE_LINES {
+            wrong.push(format!("{}: {lines} lines want a seam", path.display()));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Line and length of each function, from its `fn` line to the closing line of the same
+/// indentation.
+fn functions(text: &str) -> Vec<(usize, usize)> {
+    let lines: Vec<&str> = text.lines().collect();
+    let indentation = |line: &str| line.len() - line.trim_start().len();
+    let starts = |line: &str| {
+        let words: Vec<&str> = line.trim_start().split(' ').take(5).collect();
+        words.contains(&"fn") && !line.trim_start().starts_with("//")
+    };
+    let mut found = Vec::new();
+    for (number, line) in lines.iter().enumerate().filter(|(_, line)| starts(line)) {
+        let closes = |other: &&str| {
+            indentation(other) == indentation(line) && other.trim_start().starts_with('}')
+        };
+        if let Some(length) = lines[number..].iter().position(closes) {
+            found.push((number + 1, length + 1));
+        }
+    }
+    found
+}
+
+#[test]
+fn functions_stay_short() {
+    let mut wrong = Vec::new();
+    for (path, text) in all() {
+        for (line, length) in functions(&text) {
+            if length > FUNCTION_LINES {
+                wrong.push(format!(
+                    "{}:{line}: a function of {length} lines",
+                    path.display()
+                ));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_length_rule_sees_long_functions() {
+    let long = format!("fn f() {{\n{}}}\n", "    a();\n".repeat(80));
+    assert_eq!(functions(&long), [(1, 82)]);
+    assert_eq!(functions("    pub(crate) fn g() {\n    }\n"), [(1, 2)]);
+}
+
+#[test]
+fn no_banned_words() {
+    let mut wrong = Vec::new();
+    for (path, text) in all() {
+        for (number, line) in text.lines().enumerate() {
+            for (word, instead) in BANNED.iter().filter(|(word, _)| line.contains(word)) {
+                let place = format!("{}:{}", path.display(), number + 1);
+                wrong.push(format!("{place}: `{word}`: {instead}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn crates_use_only_what_they_may_know() {
+    for (name, allowed) in EDGES {
+        let manifest = root().join(name).join("Cargo.toml");
+        let text = fs::read_to_string(&manifest).expect("every crate has a manifest");
+        let dependencies = text
+            .split("\n[dependencies]")
+            .nth(1)
+            .and_then(|rest| rest.split("\n[").next())
+            .expect("every crate lists its dependencies");
+        let used =
+            dependencies.lines().filter_map(|line| line.strip_prefix("roundelay-"));
+        for line in used {
+            let end = line.find(['.', ' ', '=']).unwrap_or(line.len());
+            let other = &line[..end];
+            assert!(allowed.contains(&other), "{name} must not know {other}");
+        }
+    }
+}
