@@ -2,8 +2,13 @@
 //!
 //! This crate must not know: the language, how a schedule was found or lowered.
 
+mod code;
+mod cpu;
 mod feed;
+mod memory;
 mod state;
 
+pub use code::CodeError;
+pub use cpu::{Cpu, CpuError, CpuOptions, Fill, Loss, Measured, Timing, Touched};
 pub use feed::Feed;
 pub use state::{State, StateError, Tensor};

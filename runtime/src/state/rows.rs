@@ -45,7 +45,7 @@ pub(crate) fn carried(schedule: &Schedule, step: u64) -> Vec<CarriedRow> {
 fn rows_of<'a>(
     schedule: &'a Schedule,
     buffer: &'a Buffer,
-    ages: &'a [Vec<u32>],
+    ages: &'a [Vec<Option<u32>>],
     step: u64,
 ) -> impl Iterator<Item = (DeviceId, u64, u32)> + 'a {
     let period = i64::try_from(step).unwrap_or(i64::MAX);
@@ -57,7 +57,7 @@ fn rows_of<'a>(
     };
     ages.iter().enumerate().flat_map(move |(place, slots)| {
         let slots = slots.iter().enumerate();
-        slots.map(move |(slot, age)| one(place, slot, *age))
+        slots.filter_map(move |(slot, age)| Some(one(place, slot, (*age)?)))
     })
 }
 

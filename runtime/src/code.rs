@@ -1,0 +1,106 @@
+//! Routines whose kernel calls are parsed once, to be run many times.
+#![expect(unsafe_code, reason = "kernels take the addresses of their operands")]
+
+use crate::memory::{Arguments, Claim};
+use roundelay_kernels::{Context, Kernel};
+use roundelay_schedule::{Call, Float, Routine, RoutineId, Schedule, Table};
+
+/// A kernel call that could not be parsed; a checked schedule has none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("call {call} of routine {routine} ({kernel}): {message}")]
+pub struct CodeError {
+    /// The routine.
+    pub routine: RoutineId,
+    /// Index into its calls.
+    pub call: usize,
+    /// Name of the kernel.
+    pub kernel: String,
+    /// What is wrong.
+    pub message: String,
+}
+
+/// A parsed routine.
+pub(crate) struct Code {
+    dtype: Float,
+    calls: Vec<(Kernel, Vec<Operand>)>,
+    widest: usize,
+}
+
+/// Where an operand lies.
+struct Operand {
+    argument: usize,
+    offset: u64,
+    size: u64,
+}
+
+impl Code {
+    /// Parses all routines of a schedule.
+    pub(crate) fn parse(
+        schedule: &Schedule,
+    ) -> Result<Table<RoutineId, Code>, CodeError> {
+        let dtype = schedule.job.dtype;
+        let routines = schedule.routines.iter();
+        routines.map(|(id, routine)| Self::routine(id, routine, dtype)).collect()
+    }
+
+    fn routine(
+        id: RoutineId,
+        routine: &Routine,
+        dtype: Float,
+    ) -> Result<Self, CodeError> {
+        let parse = |(call, source): (usize, &Call)| {
+            let kernel = Kernel::parse(source).map_err(|message| CodeError {
+                routine: id,
+                call,
+                kernel: source.kernel.clone(),
+                message,
+            })?;
+            let operands = source.operands.iter().zip(kernel.sizes(dtype));
+            let operands = operands.map(|(operand, size)| Operand {
+                argument: operand.argument as usize,
+                offset: operand.offset.0,
+                size: size.0,
+            });
+            let operands = operands.collect();
+            Ok((kernel, operands))
+        };
+        let calls = routine.calls.iter().enumerate().map(parse);
+        let calls: Vec<(Kernel, Vec<Operand>)> = calls.collect::<Result<_, _>>()?;
+        let widest = calls.iter().map(|(_, operands)| operands.len()).max().unwrap_or(0);
+        Ok(Self { dtype, calls, widest })
+    }
+
+    /// The largest number of operands of one call.
+    pub(crate) fn widest(&self) -> usize {
+        self.widest
+    }
+
+    /// Runs all calls in order on claimed arguments; `operands` is scratch with room for the
+    /// widest call.
+    ///
+    /// # Panics
+    /// When an operand does not lie inside its argument.
+    pub(crate) fn run(
+        &self,
+        _: &mut Claim,
+        arguments: &Arguments,
+        operands: &mut Vec<*mut u8>,
+        context: &Context,
+    ) {
+        for (kernel, places) in &self.calls {
+            operands.clear();
+            operands.extend(places.iter().map(|operand| {
+                arguments.address(operand.argument, operand.offset, operand.size)
+            }));
+            // SAFETY: `address` has checked that the operands, of the sizes that the kernel
+            // gives, lie inside claimed arguments; rows and offsets are aligned to elements, and
+            // only operands that the catalogue allows share memory, as the checker says.
+            unsafe {
+                match self.dtype {
+                    Float::F32 => kernel.run::<f32>(operands, context),
+                    Float::F64 => kernel.run::<f64>(operands, context),
+                }
+            }
+        }
+    }
+}

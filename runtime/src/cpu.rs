@@ -1,0 +1,327 @@
+//! The CPU machine: a thread per queue, an arena per device, transfers by copying.
+//!
+//! The driver writes commands into bounded rings, one per queue thread. A queue completes its
+//! commands in order, so "done" is one counter per thread, and a mark is a queue with a number.
+//! Everything is allocated when the machine is made; a replay allocates nothing.
+#![expect(unsafe_code, reason = "that the machine is at rest is known here")]
+
+mod arena;
+mod collective;
+mod command;
+mod counter;
+mod error;
+mod execute;
+mod jitter;
+mod meter;
+mod queues;
+mod serve;
+mod session;
+
+pub use arena::Touched;
+pub use error::CpuError;
+pub(crate) use execute::number_of;
+pub use jitter::Timing;
+pub use meter::Measured;
+
+use crate::{
+    code::Code,
+    feed::Feed,
+    memory::Claim,
+    state::{State, rows},
+};
+use arena::Arenas;
+use collective::Members;
+use command::Mark;
+use counter::Parking;
+use meter::Meter;
+use queues::Queues;
+use roundelay_schedule::{
+    Checked, DeviceId, GroupId, Kind, Marks, RoutineId, Segment, Table, replay,
+};
+use serve::Lane;
+use session::{Driver, Session};
+use std::{
+    collections::BTreeMap,
+    mem,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+/// Commands under way per queue thread.
+const CAPACITY: u64 = 256;
+
+/// Losses that wait for the driver without more memory.
+const LOSSES: usize = 4096;
+
+/// How a machine is set up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CpuOptions {
+    /// What arenas hold before the first use.
+    pub fill: Fill,
+    /// How time is treated.
+    pub timing: Timing,
+    /// A replay in which nothing is completed for so long is given up.
+    pub deadline: Duration,
+}
+
+/// What arenas hold before the first use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fill {
+    /// Zeros.
+    Zero,
+    /// A pattern that is not a number, so that reads of what was not written are seen in the
+    /// results, and [`Cpu::touched`] tells what was used.
+    Poison,
+}
+
+impl Default for CpuOptions {
+    fn default() -> Self {
+        let deadline = Duration::from_secs(600);
+        Self { fill: Fill::Zero, timing: Timing::Natural, deadline }
+    }
+}
+
+/// The loss of one micro-batch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Loss {
+    /// The training step.
+    pub step: u64,
+    /// The micro-batch, counted over all coordinates.
+    pub micro_batch: u64,
+    /// Its loss.
+    pub loss: f64,
+}
+
+/// The CPU as a set of devices that replay one schedule.
+pub struct Cpu {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    driver: Driver,
+    marks: Marks<Mark>,
+    fill: Fill,
+    step: u64,
+    origin: u64,
+    first: u64,
+}
+
+/// What the driver and all queue threads share.
+struct Shared {
+    schedule: Checked,
+    code: Table<RoutineId, Code>,
+    coordinates: Vec<Vec<u32>>,
+    members: Table<GroupId, Members>,
+    queues: Queues,
+    lanes: Vec<Lane>,
+    parking: Parking,
+    arenas: Arenas,
+    meter: Meter,
+    feed: Mutex<Box<dyn Feed>>,
+    losses: Mutex<Vec<Loss>>,
+    failure: Mutex<Option<CpuError>>,
+}
+
+impl Cpu {
+    /// Allocates arenas and starts a thread per queue. Nothing is loaded yet.
+    ///
+    /// # Errors
+    /// When a kernel call is malformed or a thread cannot be started.
+    pub fn new(
+        schedule: &Checked,
+        feed: Box<dyn Feed>,
+        options: CpuOptions,
+    ) -> Result<Self, CpuError> {
+        let waits = schedule.actions.values().map(|action| action.after.len()).max();
+        let shared = Arc::new(Shared::new(schedule, feed, waits.unwrap_or(0))?);
+        let mut cpu = Self {
+            driver: Driver::new(
+                shared.queues.len(),
+                waits.unwrap_or(0),
+                options.deadline,
+            ),
+            marks: Marks::new(schedule),
+            threads: Vec::new(),
+            fill: options.fill,
+            step: 0,
+            origin: 0,
+            first: 0,
+            shared,
+        };
+        for thread in 0..cpu.shared.queues.threads() {
+            let handle = start(&cpu.shared, thread, options.timing)?;
+            cpu.threads.push(handle);
+        }
+        Ok(cpu)
+    }
+
+    /// The schedule that is replayed.
+    pub fn schedule(&self) -> &Checked {
+        &self.shared.schedule
+    }
+
+    /// T: the next training step.
+    pub fn step(&self) -> u64 {
+        self.step
+    }
+
+    /// Fills every carried row; the next step is the state's. What is measured starts anew.
+    ///
+    /// # Errors
+    /// When the state is of another model or lacks a version that the rule reads, or when a
+    /// replay failed before.
+    pub fn load(&mut self, state: &State) -> Result<(), CpuError> {
+        let fill = self.fill;
+        let (Shared { arenas, schedule, .. }, mut claim) = self.at_rest()?;
+        if fill == Fill::Poison {
+            arenas.poison(&mut claim);
+        }
+        rows::load(schedule, state, |device, start, bytes| {
+            let range = start..start + bytes.len() as u64;
+            arenas.of(device).write(&mut claim, range).copy_from_slice(bytes);
+        })?;
+        (self.step, self.origin) = (state.step, state.origin);
+        self.first = state.step;
+        self.shared.meter.reset();
+        Ok(())
+    }
+
+    /// The training state, in global terms.
+    ///
+    /// # Errors
+    /// When a replay failed before.
+    pub fn save(&mut self) -> Result<State, CpuError> {
+        let (step, origin) = (self.step, self.origin);
+        let (Shared { arenas, schedule, .. }, claim) = self.at_rest()?;
+        let read = |device, bytes| arenas.of(device).read(&claim, bytes);
+        Ok(rows::save(schedule, step, origin, read))
+    }
+
+    /// Runs the training steps from here to `end` and comes to rest. The listener gets every loss
+    /// on the calling thread, micro-batches of one step not necessarily in order. Apart from the
+    /// first use of a kernel by a thread, nothing is allocated while it runs.
+    ///
+    /// # Errors
+    /// When an action failed or nothing moves any more; the machine cannot be used afterwards.
+    pub fn replay(
+        &mut self,
+        end: u64,
+        listener: &mut dyn FnMut(Loss),
+    ) -> Result<(), CpuError> {
+        let segment = Segment { first: self.step, end: end.max(self.step) };
+        let Shared { parking, queues, schedule, .. } = self.shared.as_ref();
+        parking.register(queues.threads());
+        self.driver.start();
+        let mut session =
+            Session { shared: &self.shared, driver: &mut self.driver, listener };
+        replay(schedule, segment, &mut session, &mut self.marks)?;
+        self.step = segment.end;
+        Ok(())
+    }
+
+    /// What was counted since the state was loaded.
+    pub fn measured(&self) -> Measured {
+        let Shared { meter, schedule, arenas, .. } = self.shared.as_ref();
+        meter.read(schedule, self.step - self.first, arenas.sizes())
+    }
+
+    /// What was really used of each kind of memory, since the state was loaded; needs
+    /// [`Fill::Poison`]. Carried rows count as a whole.
+    ///
+    /// # Errors
+    /// When a replay failed before.
+    pub fn touched(&mut self) -> Result<BTreeMap<(DeviceId, Kind), Touched>, CpuError> {
+        let (shared, claim) = self.at_rest()?;
+        Ok(shared.arenas.touched(&claim, &shared.schedule))
+    }
+
+    /// The arenas, which no thread touches now: every command issued is done when `replay`
+    /// returns without error, and only `replay` issues, which `&mut self` excludes.
+    fn at_rest(&mut self) -> Result<(&Shared, Claim), CpuError> {
+        if self.shared.parking.is_stopped() {
+            return Err(self.shared.failure());
+        }
+        // SAFETY: see above.
+        Ok((&self.shared, unsafe { Claim::new() }))
+    }
+}
+
+impl Drop for Cpu {
+    /// Threads end after the action that they are in; one that is stuck there is left behind.
+    fn drop(&mut self) {
+        self.shared.parking.stop();
+        let start = Instant::now();
+        let patience = self.driver.patience();
+        while self.threads.iter().any(|thread| !thread.is_finished()) {
+            if start.elapsed() > patience {
+                return;
+            }
+            self.shared.parking.stop();
+            thread::sleep(Duration::from_micros(100));
+        }
+    }
+}
+
+fn start(
+    shared: &Arc<Shared>,
+    thread: usize,
+    timing: Timing,
+) -> Result<JoinHandle<()>, CpuError> {
+    let own = Arc::clone(shared);
+    let (queue, _) = shared.queues.home(thread);
+    let queue = queues::describe(shared.queues.queue(queue));
+    let builder = thread::Builder::new().name(queue.clone());
+    let handle = builder.spawn(move || serve::serve(&own, thread, timing));
+    handle.map_err(|error| CpuError::Thread { queue, message: error.to_string() })
+}
+
+impl Shared {
+    fn new(
+        schedule: &Checked,
+        feed: Box<dyn Feed>,
+        waits: usize,
+    ) -> Result<Self, CpuError> {
+        let queues = Queues::new(schedule);
+        let parking = Parking::new(queues.threads() + 1);
+        let lane = |_| Lane::new(&parking, CAPACITY, waits);
+        let members = |group| collective::members(schedule, group);
+        Ok(Self {
+            code: Code::parse(schedule)?,
+            coordinates: schedule.coordinates(),
+            members: schedule.groups.values().map(members).collect(),
+            lanes: (0..queues.threads()).map(lane).collect(),
+            parking,
+            queues,
+            arenas: Arenas::new(schedule),
+            meter: Meter::new(schedule),
+            feed: Mutex::new(feed),
+            losses: Mutex::new(Vec::with_capacity(LOSSES)),
+            failure: Mutex::new(None),
+            schedule: schedule.clone(),
+        })
+    }
+
+    /// Stops everything; the first reason is kept.
+    fn fail(&self, error: CpuError) {
+        lock(&self.failure).get_or_insert(error);
+        self.parking.stop();
+    }
+
+    /// Why everything stopped.
+    fn failure(&self) -> CpuError {
+        let failure = lock(&self.failure);
+        failure.clone().expect("only a failure stops the threads of a living machine")
+    }
+
+    fn report(&self, loss: Loss) {
+        lock(&self.losses).push(loss);
+    }
+
+    /// Exchanges the collected losses for an empty list.
+    fn take_losses(&self, empty: &mut Vec<Loss>) {
+        mem::swap(&mut *lock(&self.losses), empty);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,51 @@
+//! Why a replay stopped.
+
+use crate::{code::CodeError, state::StateError};
+use roundelay_schedule::ActionId;
+use std::time::Duration;
+
+/// Why the CPU machine could not go on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CpuError {
+    /// A kernel call of the schedule is malformed.
+    #[error(transparent)]
+    Code(#[from] CodeError),
+    /// The state does not fit the schedule.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// A thread could not be started.
+    #[error("cannot start a thread for {queue}: {message}")]
+    Thread {
+        /// The queue in words.
+        queue: String,
+        /// What the system says.
+        message: String,
+    },
+    /// An action failed.
+    #[error("{action} in period {period} on {queue} failed: {message}")]
+    Failed {
+        /// The line.
+        action: ActionId,
+        /// The period.
+        period: i64,
+        /// The queue in words.
+        queue: String,
+        /// What went wrong.
+        message: String,
+    },
+    /// Nothing was completed for too long.
+    #[error(
+        "nothing was completed for {patience:?}; the oldest unfinished action is {action} \
+         in period {period} on {queue}"
+    )]
+    Stuck {
+        /// The line.
+        action: ActionId,
+        /// The period.
+        period: i64,
+        /// The queue in words.
+        queue: String,
+        /// The deadline.
+        patience: Duration,
+    },
+}

@@ -1,0 +1,213 @@
+//! What one instance of an action does.
+
+use super::{Loss, Shared, arena::Span, lock};
+use crate::memory::{Arguments, Claim};
+use roundelay_kernels::{Context, Mode};
+use roundelay_schedule::{
+    Action, Float, Id, InputId, LinkId, MicroBatch, Pass, Place, Row, Slice, Spot,
+    Subject, Work,
+};
+use std::time::Instant;
+
+/// One instance that executes.
+#[derive(Clone, Copy)]
+pub(super) struct Turn<'a> {
+    pub(super) action: &'a Action,
+    pub(super) period: i64,
+    /// The step that it serves; −1 for moves of what the run starts from.
+    pub(super) step: i64,
+    /// Number of the coordinate, for actions that are not joint.
+    pub(super) coordinate: usize,
+}
+
+/// What one thread executes actions with; sized once.
+pub(super) struct Executor<'a> {
+    pub(super) shared: &'a Shared,
+    arguments: Arguments,
+    operands: Vec<*mut u8>,
+}
+
+impl<'a> Executor<'a> {
+    /// Room for every routine of the schedule.
+    pub(super) fn new(shared: &'a Shared) -> Self {
+        let arguments =
+            shared.schedule.routines.values().map(|r| r.arguments.len()).max();
+        let operands = shared.code.values().map(crate::code::Code::widest).max();
+        Self {
+            shared,
+            arguments: Arguments::new(arguments.unwrap_or(0)),
+            operands: Vec::with_capacity(operands.unwrap_or(0)),
+        }
+    }
+
+    /// Does what the action says, within a claim on its touches.
+    pub(super) fn execute(&mut self, turn: Turn<'_>, mut claim: Claim) {
+        match &turn.action.work {
+            Work::Launch { .. } => self.launch(turn, &mut claim),
+            Work::Transfer { link, from, to, .. } => {
+                self.transfer(turn, &mut claim, *link, *from, *to);
+            }
+            Work::Collective { .. } => self.collective(turn, &mut claim),
+            Work::Feed { at, micro_batch, row } => {
+                self.feed(turn, &mut claim, *at, *micro_batch, *row);
+            }
+            Work::Report { at, micro_batch, row } => {
+                self.report(turn, &claim, *at, *micro_batch, *row);
+            }
+        }
+    }
+
+    fn launch(&mut self, turn: Turn<'_>, claim: &mut Claim) {
+        let Work::Launch { at, routine, micro_batch, rows, .. } = &turn.action.work
+        else {
+            unreachable!("the caller matched a launch")
+        };
+        let Shared { schedule, arenas, code, meter, .. } = self.shared;
+        let coordinate = &self.shared.coordinates[turn.coordinate];
+        self.arguments.clear();
+        for row in rows {
+            let span = Span::of(schedule, *at, *row, turn.period, coordinate);
+            self.arguments.push(claim, arenas.of(span.device), span.bytes);
+        }
+        let device = schedule.rings[at.ring].device(at.place, turn.period);
+        let context = Context {
+            step: step(turn),
+            micro_batch: self.global(turn.coordinate, *micro_batch),
+            seed: schedule.job.seed,
+            mode: Mode::Training,
+            rate: self.rate(turn, schedule.routines[*routine].pass),
+            slice_offset: slice_offset(self.shared, rows, coordinate),
+            threads: schedule.target.devices[device].threads.max(1) as usize,
+        };
+        let start = Instant::now();
+        code[*routine].run(claim, &self.arguments, &mut self.operands, &context);
+        meter.launched(*routine, start.elapsed());
+    }
+
+    fn rate(&self, turn: Turn<'_>, pass: Pass) -> f64 {
+        match pass {
+            Pass::Update => self.shared.schedule.job.optimizer.rate.at(step(turn)),
+            Pass::Forward | Pass::Backward | Pass::Combine => 0.0,
+        }
+    }
+
+    /// The number of a micro-batch over all coordinates; zero for passes that serve them all.
+    fn global(&self, coordinate: usize, micro_batch: Option<MicroBatch>) -> u64 {
+        let cell = u64::from(self.shared.schedule.cell_micro_batches());
+        micro_batch.map_or(0, |own| coordinate as u64 * cell + own.index() as u64)
+    }
+
+    fn transfer(
+        &mut self,
+        turn: Turn<'_>,
+        claim: &mut Claim,
+        link: LinkId,
+        from: Spot,
+        to: Spot,
+    ) {
+        let Shared { schedule, coordinates, meter, .. } = self.shared;
+        let coordinate = &coordinates[turn.coordinate];
+        let span =
+            |spot: Spot| Span::of(schedule, spot.at, spot.row, turn.period, coordinate);
+        let (from, to) = (span(from), span(to));
+        let bytes = from.len().min(to.len());
+        if from.device != to.device {
+            meter.message();
+            meter.moved(link, from.device, bytes);
+        }
+        self.copy(claim, &from.part(0..bytes), &to);
+    }
+
+    /// Copies a range to the start of another.
+    pub(super) fn copy(&self, claim: &mut Claim, from: &Span, to: &Span) {
+        let arenas = &self.shared.arenas;
+        let target = arenas.of(to.device);
+        arenas.of(from.device).copy(claim, from.bytes.clone(), target, to.bytes.start);
+    }
+
+    fn feed(
+        &mut self,
+        turn: Turn<'_>,
+        claim: &mut Claim,
+        at: Place,
+        micro_batch: MicroBatch,
+        row: Row,
+    ) {
+        let Shared { schedule, arenas, coordinates, .. } = self.shared;
+        let id = input(schedule.buffers[row.buffer].subject);
+        let input = &schedule.job.inputs[id];
+        let element = input.element.size(schedule.job.dtype);
+        let size = input.shape.iter().product::<u64>() * element;
+        let mut feed = lock(&self.shared.feed);
+        for (number, coordinate) in coordinates.iter().enumerate() {
+            let span = Span::of(schedule, at, row, turn.period, coordinate).part(0..size);
+            let bytes = arenas.of(span.device).write(claim, span.bytes);
+            feed.fill(id, step(turn), self.global(number, Some(micro_batch)), bytes);
+        }
+    }
+
+    fn report(
+        &mut self,
+        turn: Turn<'_>,
+        claim: &Claim,
+        at: Place,
+        micro_batch: MicroBatch,
+        row: Row,
+    ) {
+        let Shared { schedule, arenas, coordinates, .. } = self.shared;
+        let size = schedule.job.dtype.size();
+        for (number, coordinate) in coordinates.iter().enumerate() {
+            let span = Span::of(schedule, at, row, turn.period, coordinate).part(0..size);
+            let bytes = arenas.of(span.device).read(claim, span.bytes);
+            self.shared.report(Loss {
+                step: step(turn),
+                micro_batch: self.global(number, Some(micro_batch)),
+                loss: number_of(schedule.job.dtype, bytes),
+            });
+        }
+    }
+}
+
+/// One number in native byte order, widened.
+pub(crate) fn number_of(dtype: Float, bytes: &[u8]) -> f64 {
+    let wrong = "a number has the size of its type";
+    match dtype {
+        Float::F32 => f64::from(f32::from_ne_bytes(bytes.try_into().expect(wrong))),
+        Float::F64 => f64::from_ne_bytes(bytes.try_into().expect(wrong)),
+    }
+}
+
+fn step(turn: Turn<'_>) -> u64 {
+    u64::try_from(turn.step).expect("only moves serve a step before the first")
+}
+
+fn input(subject: Subject) -> InputId {
+    match subject {
+        Subject::Input(input) => input,
+        Subject::Parameter(..)
+        | Subject::Gradient(..)
+        | Subject::Optimizer(..)
+        | Subject::Activation(_)
+        | Subject::Value(_)
+        | Subject::ValueGradient(_)
+        | Subject::Metric
+        | Subject::Workspace => unreachable!("a checked feed writes an input's row"),
+    }
+}
+
+/// First element, in the stage's flat array, of the shard that a launch works on.
+fn slice_offset(shared: &Shared, rows: &[Row], coordinate: &[u32]) -> u64 {
+    let schedule = &shared.schedule;
+    let subjects = rows.iter().map(|row| schedule.buffers[row.buffer].subject);
+    let shards = subjects.filter_map(|subject| match subject {
+        Subject::Parameter(stage, Slice::Shard(axis))
+        | Subject::Gradient(stage, Slice::Shard(axis))
+        | Subject::Optimizer(stage, Slice::Shard(axis)) => {
+            let part =
+                schedule.job.elements[stage] / u64::from(schedule.axes[axis].extent);
+            Some(part * u64::from(coordinate[axis.index()]))
+        }
+        _ => None,
+    });
+    shards.max().unwrap_or(0)
+}

@@ -1,0 +1,105 @@
+//! What a machine counts while it runs.
+
+use roundelay_schedule::{
+    Bytes, Checked, DeviceId, Id, LinkId, Nanos, RoutineId, Schedule,
+};
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::Duration,
+};
+
+/// What a replay did, from its start; comparable with `Facts` per training step.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Measured {
+    /// Training steps done.
+    pub steps: u64,
+    /// Bytes allocated per device of the target.
+    pub arenas: BTreeMap<DeviceId, Bytes>,
+    /// Bytes that crossed each link level, summed over senders.
+    pub link_bytes: BTreeMap<LinkId, Bytes>,
+    /// Bytes that each device sent.
+    pub sent: BTreeMap<DeviceId, Bytes>,
+    /// Transfers between devices, and collectives.
+    pub messages: u64,
+    /// Launches of each routine, and the time they took together.
+    pub routines: BTreeMap<RoutineId, (u64, Nanos)>,
+}
+
+impl Measured {
+    /// Time of all launches together.
+    pub fn kernel_time(&self) -> Nanos {
+        self.routines.values().map(|(_, time)| *time).sum()
+    }
+}
+
+/// The counters behind [`Measured`].
+pub(super) struct Meter {
+    links: Box<[AtomicU64]>,
+    sent: Box<[AtomicU64]>,
+    messages: AtomicU64,
+    launches: Box<[(AtomicU64, AtomicU64)]>,
+}
+
+impl Meter {
+    /// Zeros.
+    pub(super) fn new(schedule: &Schedule) -> Self {
+        let zeros = |count| (0..count).map(|_| AtomicU64::new(0)).collect();
+        let pair = |_| (AtomicU64::new(0), AtomicU64::new(0));
+        Self {
+            links: zeros(schedule.target.links.len()),
+            sent: zeros(schedule.target.devices.len()),
+            messages: AtomicU64::new(0),
+            launches: (0..schedule.routines.len()).map(pair).collect(),
+        }
+    }
+
+    /// A routine ran.
+    pub(super) fn launched(&self, routine: RoutineId, time: Duration) {
+        let (count, nanos) = &self.launches[routine.index()];
+        count.fetch_add(1, Relaxed);
+        nanos.fetch_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Relaxed);
+    }
+
+    /// Bytes crossed a link.
+    pub(super) fn moved(&self, link: LinkId, sender: DeviceId, bytes: u64) {
+        self.links[link.index()].fetch_add(bytes, Relaxed);
+        self.sent[sender.index()].fetch_add(bytes, Relaxed);
+    }
+
+    /// A message was sent.
+    pub(super) fn message(&self) {
+        self.messages.fetch_add(1, Relaxed);
+    }
+
+    /// Back to zero.
+    pub(super) fn reset(&self) {
+        let launches = self.launches.iter().flat_map(|(count, nanos)| [count, nanos]);
+        let bytes = self.links.iter().chain(&self.sent).chain([&self.messages]);
+        bytes.chain(launches).for_each(|counter| counter.store(0, Relaxed));
+    }
+
+    /// All counters.
+    pub(super) fn read(
+        &self,
+        schedule: &Checked,
+        steps: u64,
+        arenas: BTreeMap<DeviceId, Bytes>,
+    ) -> Measured {
+        let bytes = |counter: &AtomicU64| Bytes(counter.load(Relaxed));
+        let launched = |id: RoutineId| {
+            let (count, nanos) = &self.launches[id.index()];
+            (id, (count.load(Relaxed), Nanos(nanos.load(Relaxed))))
+        };
+        let sent = |id: &DeviceId| (*id, bytes(&self.sent[id.index()]));
+        let links = schedule.target.links.ids();
+        Measured {
+            steps,
+            link_bytes: links.map(|id| (id, bytes(&self.links[id.index()]))).collect(),
+            sent: arenas.keys().map(sent).collect(),
+            messages: self.messages.load(Relaxed),
+            routines: schedule.routines.ids().map(launched).collect(),
+            arenas,
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! One replay seen from the thread that drives it: issues commands, hands losses on, and notices
+//! when nothing moves any more.
+
+use super::{
+    CpuError, LOSSES, Loss, Shared,
+    command::{Command, Mark},
+    counter::Waited,
+    queues,
+};
+use roundelay_schedule::{Issue, Machine};
+use std::time::{Duration, Instant};
+
+/// How long the driver sleeps before it looks after losses again.
+const TICK: Duration = Duration::from_millis(20);
+
+/// What the driver knows, from one replay to the next.
+pub(super) struct Driver {
+    issued: Vec<u64>,
+    waits: Vec<Mark>,
+    losses: Vec<Loss>,
+    patience: Duration,
+    progress: (u64, Instant),
+}
+
+impl Driver {
+    /// Nothing issued yet; `waits` is the most that one action has.
+    pub(super) fn new(queues: usize, waits: usize, patience: Duration) -> Self {
+        Self {
+            issued: vec![0; queues],
+            waits: Vec::with_capacity(waits),
+            losses: Vec::with_capacity(LOSSES),
+            patience,
+            progress: (0, Instant::now()),
+        }
+    }
+
+    /// The clock of a new replay.
+    pub(super) fn start(&mut self) {
+        self.progress = (0, Instant::now());
+    }
+
+    /// The deadline.
+    pub(super) fn patience(&self) -> Duration {
+        self.patience
+    }
+}
+
+/// The CPU as a machine, during one replay.
+pub(super) struct Session<'a> {
+    pub(super) shared: &'a Shared,
+    pub(super) driver: &'a mut Driver,
+    pub(super) listener: &'a mut dyn FnMut(Loss),
+}
+
+impl Machine for Session<'_> {
+    type Mark = Mark;
+    type Error = CpuError;
+
+    fn issue(&mut self, issued: Issue<'_>, after: &[Mark]) -> Result<Mark, CpuError> {
+        let physical = self.shared.schedule.queue(issued.action, issued.period);
+        let queue = self.shared.queues.number(physical);
+        let number = self.driver.issued[queue] + 1;
+        self.gather(queue, after);
+        for thread in self.shared.queues.threads_of(queue) {
+            let lane = &self.shared.lanes[thread];
+            self.wait(thread, (number).saturating_sub(lane.commands.capacity()))?;
+            let command = Command {
+                action: issued.id,
+                period: issued.period,
+                instance: issued.instance,
+            };
+            lane.commands.write(number, &command, &self.driver.waits);
+            lane.issued.publish(number, &self.shared.parking);
+        }
+        self.driver.issued[queue] = number;
+        self.hand_on();
+        Ok(Mark { queue, sequence: number })
+    }
+
+    fn rest(&mut self) -> Result<(), CpuError> {
+        for queue in 0..self.shared.queues.len() {
+            for thread in self.shared.queues.threads_of(queue) {
+                self.wait(thread, self.driver.issued[queue])?;
+            }
+        }
+        self.hand_on();
+        Ok(())
+    }
+}
+
+impl Session<'_> {
+    /// Of several waits on one queue the last is enough; its own queue is in order anyway.
+    fn gather(&mut self, queue: usize, after: &[Mark]) {
+        let waits = &mut self.driver.waits;
+        waits.clear();
+        for mark in after.iter().filter(|mark| mark.queue != queue) {
+            match waits.iter_mut().find(|known| known.queue == mark.queue) {
+                Some(known) => known.sequence = known.sequence.max(mark.sequence),
+                None => waits.push(*mark),
+            }
+        }
+    }
+
+    /// Waits until a thread has completed `target` commands.
+    fn wait(&mut self, thread: usize, target: u64) -> Result<(), CpuError> {
+        let shared = self.shared;
+        let place = shared.queues.threads();
+        loop {
+            let done = &shared.lanes[thread].done;
+            match done.wait_for(target, &shared.parking, place, TICK) {
+                Waited::Reached => return self.failed(),
+                Waited::Stopped | Waited::Late => self.failed()?,
+            }
+            self.hand_on();
+            self.check_progress()?;
+        }
+    }
+
+    fn failed(&self) -> Result<(), CpuError> {
+        if self.shared.parking.is_stopped() {
+            return Err(self.shared.failure());
+        }
+        Ok(())
+    }
+
+    /// Passes losses to the listener; two lists change places, so that nobody waits.
+    fn hand_on(&mut self) {
+        self.shared.take_losses(&mut self.driver.losses);
+        for loss in self.driver.losses.drain(..) {
+            (self.listener)(loss);
+        }
+    }
+
+    fn check_progress(&mut self) -> Result<(), CpuError> {
+        let done = self.shared.lanes.iter().map(|lane| lane.done.value()).sum();
+        let (before, since) = self.driver.progress;
+        if done != before {
+            self.driver.progress = (done, Instant::now());
+        } else if since.elapsed() > self.driver.patience {
+            self.shared.fail(self.stuck());
+        }
+        self.failed()
+    }
+
+    /// Names what stands at the head of its queue for longest.
+    fn stuck(&self) -> CpuError {
+        let shared = self.shared;
+        let head = |thread: usize| {
+            let lane = &shared.lanes[thread];
+            let next = lane.done.value() + 1;
+            let waiting = next <= lane.issued.value();
+            let command = waiting.then(|| lane.commands.read(next))?;
+            Some((command.period, command.action, shared.queues.home(thread).0))
+        };
+        let oldest = (0..shared.lanes.len()).filter_map(head).min();
+        let (period, action, queue) =
+            oldest.expect("a driver only waits for commands that are under way");
+        let queue = queues::describe(shared.queues.queue(queue));
+        CpuError::Stuck { action, period, queue, patience: self.driver.patience }
+    }
+}
