@@ -7,8 +7,9 @@ use roundelay_codegen::{StageError, Stages, stages};
 use roundelay_dsl::{Extent, Model, Operation, Source};
 use roundelay_schedule::{Float, Role};
 use stage_support::{
-    build::{Build, fixed, nodes, per_example},
+    build::{Build, Numbers, fixed, nodes, per_example},
     machine::{Machine, context},
+    random::random_model,
 };
 
 const EXAMPLES: u64 = 2;
@@ -227,4 +228,12 @@ fn a_tied_weight_and_a_skip_over_two_cuts() {
     let unused = build.node(Operation::Relu, &[flat], &[per_example(4)]);
     assert_ne!(unused, flat);
     hold("tied, skip, unused", &build.mean_squared_error(flat, &[per_example(4)]));
+}
+
+#[test]
+fn random_models() {
+    for seed in 0..12 {
+        let model = random_model(&mut Numbers(seed), 5);
+        hold(&format!("random model {seed}"), &model);
+    }
 }

@@ -1,11 +1,15 @@
 //! What can be wrong with a model or its cuts before any routine is made.
 
-use std::fmt;
+use thiserror::Error;
 
 /// Why a model cannot be cut into stages as asked.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum StageError {
     /// Cut points are not ascending node numbers inside the model.
+    #[error(
+        "cuts {cuts:?} are not ascending node numbers between 1 and {}",
+        nodes.saturating_sub(1)
+    )]
     Cuts {
         /// The cut points.
         cuts: Vec<u32>,
@@ -13,10 +17,13 @@ pub enum StageError {
         nodes: usize,
     },
     /// A micro-batch without examples.
+    #[error("a micro-batch has no examples")]
     NoExamples,
     /// The model has no loss.
+    #[error("the model has no loss")]
     NoLoss,
     /// A node contradicts the rules of the graph.
+    #[error("`{node}`: {problem}")]
     Malformed {
         /// The node's name.
         node: String,
@@ -24,6 +31,7 @@ pub enum StageError {
         problem: String,
     },
     /// The loss is not a sum of scaled losses, so no kernel gives its gradient.
+    #[error("`{node}`: {problem}")]
     Loss {
         /// The node at fault.
         node: String,
@@ -31,6 +39,11 @@ pub enum StageError {
         problem: String,
     },
     /// One parameter is used by two stages.
+    #[error(
+        "stages {} and {} both use parameter `{parameter}`; weights tied across stages are \
+         not supported: cut so that one stage has all its uses",
+        stages[0], stages[1]
+    )]
     Shared {
         /// The parameter's name.
         parameter: String,
@@ -38,29 +51,3 @@ pub enum StageError {
         stages: [usize; 2],
     },
 }
-
-impl fmt::Display for StageError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            StageError::Cuts { cuts, nodes } => write!(
-                f,
-                "cuts {cuts:?} are not ascending node numbers between 1 and {}",
-                nodes.saturating_sub(1)
-            ),
-            StageError::NoExamples => f.write_str("a micro-batch has no examples"),
-            StageError::NoLoss => f.write_str("the model has no loss"),
-            StageError::Malformed { node, problem }
-            | StageError::Loss { node, problem } => {
-                write!(f, "`{node}`: {problem}")
-            }
-            StageError::Shared { parameter, stages: [first, second] } => write!(
-                f,
-                "stages {first} and {second} both use parameter `{parameter}`; weights \
-                 tied across stages are not supported: cut so that one stage has all its \
-                 uses"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for StageError {}

@@ -74,3 +74,48 @@ fn lowest_gap(placed: &[(Life, Bytes)], life: Life) -> Bytes {
     }
     lowest
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use roundelay_dsl::NodeId;
+    use roundelay_schedule::Id;
+
+    fn lives() -> impl Strategy<Value = Vec<Life>> {
+        let life = (1u64..1000, 0usize..20, 0usize..6);
+        let number =
+            |(index, (size, first, length)): (usize, (u64, usize, usize))| Life {
+                tensor: Tensor::Scratch(NodeId::new(index), 0),
+                size: Bytes(size),
+                first,
+                last: first + length,
+            };
+        let lives = proptest::collection::vec(life, 0..30);
+        lives.prop_map(move |rows| rows.into_iter().enumerate().map(number).collect())
+    }
+
+    proptest! {
+        #[test]
+        fn tensors_that_live_together_are_apart(lives in lives()) {
+            let packing = Packing::by_liveness(lives.clone());
+            let range = |life: &Life| {
+                let start = packing.offsets[&life.tensor];
+                (start, start + life.size)
+            };
+            for life in &lives {
+                let (start, end) = range(life);
+                prop_assert!(start.0.is_multiple_of(ALIGNMENT) && end <= packing.size);
+                for other in lives.iter().filter(|other| other.tensor < life.tensor) {
+                    let (first, last) = range(other);
+                    let apart = end <= first || last <= start;
+                    let strangers = other.last < life.first || life.last < other.first;
+                    prop_assert!(apart || strangers, "{life:?} and {other:?}");
+                }
+            }
+            let mut reversed = lives;
+            reversed.reverse();
+            prop_assert_eq!(Packing::by_liveness(reversed).offsets, packing.offsets);
+        }
+    }
+}

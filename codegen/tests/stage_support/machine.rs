@@ -71,6 +71,13 @@ impl<'a> Machine<'a> {
         read::<R>(&self.rows[&key(stage, role)], element)
     }
 
+    /// Sets a whole flat row.
+    pub(crate) fn put<R: Real>(&mut self, stage: Stage, role: Role, values: &[R]) {
+        let mut flat = row(Bytes(values.len() as u64) * self.dtype.size(), POISON);
+        (0..).zip(values).for_each(|(k, value)| write::<R>(&mut flat, k, *value));
+        self.rows.insert(key(stage, role), flat);
+    }
+
     /// Draws the inputs of one micro-batch.
     pub(crate) fn feed<R: Real>(&mut self, seed: u64) {
         let mut numbers = Numbers(seed);
@@ -222,7 +229,7 @@ impl<'a> Machine<'a> {
             self.bind(routine, argument);
         }
         for call in &routine.calls {
-            let kernel = Kernel::parse(call).unwrap();
+            let kernel = Kernel::parse(call).expect("stages admits calls");
             self.hold(routine, call, &kernel);
             let pointers: Vec<*mut u8> = call
                 .operands

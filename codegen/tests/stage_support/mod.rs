@@ -4,3 +4,4 @@
 
 pub(crate) mod build;
 pub(crate) mod machine;
+pub(crate) mod random;
