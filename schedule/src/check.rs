@@ -39,6 +39,11 @@ impl Checked {
     pub fn facts(&self) -> &Facts {
         &self.facts
     }
+    /// Tests of machines make their own small schedules.
+    #[cfg(test)]
+    pub(crate) fn unproven_for_tests(schedule: Schedule) -> Self {
+        Self { schedule, facts: Facts::default() }
+    }
     /// The schedule, to change and check again.
     pub fn into_inner(self) -> Schedule {
         self.schedule

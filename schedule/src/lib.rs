@@ -8,6 +8,7 @@
 mod action;
 mod buffer;
 mod check;
+mod clock;
 mod file;
 mod id;
 mod job;
@@ -18,11 +19,13 @@ mod rule;
 mod schedule;
 mod segment;
 mod target;
+mod timeline;
 mod unit;
 
 pub use action::{Action, Collective, Content, Queue, Spot, Task, Wait, Work};
 pub use buffer::{Axis, Buffer, Group, Kind, Place, Rest, Ring, Row, Slice, Subject};
 pub use check::{Checked, Facts};
+pub use clock::{Clock, Entry, simulate};
 pub use file::{FileError, FileErrors, Lines, read, seal, write};
 pub use id::{
     ActionId, AxisId, BufferId, DeviceId, GroupId, Id, InputId, LinkId, MicroBatch,
@@ -41,4 +44,5 @@ pub use rule::{Delays, Exactness, Rule, Timeline};
 pub use schedule::{FORMAT, PhysicalQueue, Schedule, Touch};
 pub use segment::{Instance, Segment};
 pub use target::{Device, Domain, Link, Pool, Target};
+pub use timeline::{Simulation, enough_steps, grid};
 pub use unit::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Nanos};

@@ -1,0 +1,217 @@
+//! The machine that only counts time, in exact integer nanoseconds.
+//!
+//! What takes how long:
+//!
+//! - A launch takes its routine's predicted time. A device runs one launch at a time, in list
+//!   order: its lanes share it, so several lanes on one device save no time.
+//! - A transfer between devices takes the link's latency plus bytes / bandwidth, and holds the
+//!   sender's outgoing and the receiver's incoming port all that time. Within one device it
+//!   takes bytes / the device's bandwidth, and no port.
+//! - A collective of n members takes the time of a ring, with S the bytes of the whole array:
+//!   2(n − 1)(α + ⌈S/n⌉/β) for an all-reduce, (n − 1)(α + ⌈S/n⌉/β) for a reduce-scatter or an
+//!   all-gather (Thakur, Rabenseifner, Gropp 2005). It holds both ports of every member.
+//! - Feeds and reports take no time.
+//!
+//! An instance starts when everything before it in its queue, everything that it waits for, and
+//! its device or ports are done; devices and ports are taken in list order. A skipped instance
+//! takes no time and holds nothing: its mark is the latest of its waits and of its queue. One
+//! cell is simulated: the coordinates of the axes are symmetric, but collectives count all
+//! their members.
+
+use crate::{
+    Action, ActionId, Bytes, BytesPerSecond, Checked, Collective, DeviceId, Group,
+    GroupId, Instance, Issue, LinkId, Machine, Marks, Nanos, PhysicalQueue, Place, Row,
+    Schedule, Segment, Simulation, Spot, Table, Work, replay,
+};
+use std::{collections::BTreeMap, convert::Infallible};
+
+/// One instance that executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The line.
+    pub action: ActionId,
+    /// The period.
+    pub period: i64,
+    /// The training step that it serves.
+    pub step: i64,
+    /// Where it queued.
+    pub queue: PhysicalQueue,
+    /// When it started.
+    pub start: Nanos,
+    /// When it was done.
+    pub end: Nanos,
+}
+
+/// The machine that only counts time; its mark is the time at which an instance is done.
+#[derive(Debug)]
+pub struct Clock<'a> {
+    schedule: &'a Schedule,
+    queues: BTreeMap<PhysicalQueue, Nanos>,
+    devices: Table<DeviceId, Use>,
+    entries: Vec<Entry>,
+}
+
+/// Until when a device computes, sends and receives.
+#[derive(Clone, Copy, Debug, Default)]
+struct Use {
+    compute: Nanos,
+    outgoing: Nanos,
+    incoming: Nanos,
+}
+
+/// Runs the training steps 0 .. `steps` on a [`Clock`].
+pub fn simulate(schedule: &Checked, steps: u64) -> Simulation<'_> {
+    let mut clock = Clock::new(schedule);
+    let mut marks = Marks::new(schedule);
+    let segment = Segment { first: 0, end: steps };
+    match replay(schedule, segment, &mut clock, &mut marks) {
+        Ok(()) => Simulation::new(schedule, steps, clock.entries),
+        Err(never) => match never {},
+    }
+}
+
+impl Machine for Clock<'_> {
+    type Mark = Nanos;
+    type Error = Infallible;
+
+    fn issue(&mut self, issued: Issue<'_>, after: &[Nanos]) -> Result<Nanos, Infallible> {
+        let Issue { id, action, period, instance } = issued;
+        let queue = self.schedule.queue(action, period);
+        let last = self.queues.get(&queue).copied().unwrap_or_default();
+        let ready = after.iter().copied().fold(last, Nanos::max);
+        let end = match instance {
+            Instance::Skip => ready,
+            Instance::Execute(step) => {
+                let (start, end) = self.execute(action, period, ready);
+                self.entries.push(Entry { action: id, period, step, queue, start, end });
+                end
+            }
+        };
+        self.queues.insert(queue, end);
+        Ok(end)
+    }
+
+    fn rest(&mut self) -> Result<(), Infallible> {
+        Ok(())
+    }
+}
+
+impl<'a> Clock<'a> {
+    /// A clock at time zero with everything idle.
+    pub fn new(schedule: &'a Checked) -> Self {
+        let schedule: &Schedule = schedule;
+        let devices = schedule.target.devices.ids().map(|_| Use::default()).collect();
+        Self { schedule, queues: BTreeMap::new(), devices, entries: Vec::new() }
+    }
+
+    /// What executed, in the order of issue.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// Start and end of an instance that is ready.
+    fn execute(&mut self, action: &Action, period: i64, ready: Nanos) -> (Nanos, Nanos) {
+        match &action.work {
+            Work::Launch { at, routine, .. } => {
+                let device = self.device(*at, period);
+                let start = ready.max(self.devices[device].compute);
+                let end = start + self.schedule.routines[*routine].predicted;
+                self.devices[device].compute = end;
+                (start, end)
+            }
+            Work::Transfer { link, from, to, .. } => {
+                self.transfer(*link, *from, *to, period, ready)
+            }
+            Work::Collective { link, kind, group, from, to, .. } => {
+                let whole = self.size(*from).max(self.size(*to));
+                let time = self.ring_time(*link, *kind, *group, whole);
+                let members = self.members(*group, period);
+                self.hold(&members, &members, ready, time)
+            }
+            Work::Feed { .. } | Work::Report { .. } => (ready, ready),
+        }
+    }
+
+    fn transfer(
+        &mut self,
+        link: LinkId,
+        from: Spot,
+        to: Spot,
+        period: i64,
+        ready: Nanos,
+    ) -> (Nanos, Nanos) {
+        let [sender, receiver] = [from, to].map(|spot| self.device(spot.at, period));
+        let bytes = self.size(from.row);
+        if sender == receiver {
+            let rate = self.schedule.target.devices[sender].bandwidth;
+            return (ready, ready + bytes.at(rate));
+        }
+        let (latency, rate) = self.link(link);
+        self.hold(&[sender], &[receiver], ready, latency + bytes.at(rate))
+    }
+
+    /// Start and end of a message of all `senders` to all `receivers`.
+    fn hold(
+        &mut self,
+        senders: &[DeviceId],
+        receivers: &[DeviceId],
+        ready: Nanos,
+        time: Nanos,
+    ) -> (Nanos, Nanos) {
+        let outgoing = senders.iter().map(|device| self.devices[*device].outgoing);
+        let incoming = receivers.iter().map(|device| self.devices[*device].incoming);
+        let start = outgoing.chain(incoming).fold(ready, Nanos::max);
+        let end = start + time;
+        for device in senders {
+            self.devices[*device].outgoing = end;
+        }
+        for device in receivers {
+            self.devices[*device].incoming = end;
+        }
+        (start, end)
+    }
+
+    fn ring_time(
+        &self,
+        link: LinkId,
+        kind: Collective,
+        group: GroupId,
+        whole: Bytes,
+    ) -> Nanos {
+        let members = self.member_count(group);
+        let rounds = match kind {
+            Collective::AllReduce => 2 * (members - 1),
+            Collective::ReduceScatter | Collective::AllGather => members - 1,
+        };
+        let (latency, rate) = self.link(link);
+        (latency + Bytes(whole.0.div_ceil(members)).at(rate)) * rounds
+    }
+
+    /// Number of members at all coordinates; at least one.
+    fn member_count(&self, group: GroupId) -> u64 {
+        let Group { places, axes } = &self.schedule.groups[group];
+        let folded = axes.iter().map(|axis| u64::from(self.schedule.axes[*axis].extent));
+        (places.len() as u64 * folded.product::<u64>()).max(1)
+    }
+
+    fn members(&self, group: GroupId, period: i64) -> Vec<DeviceId> {
+        let places = self.schedule.groups[group].places.iter();
+        places.map(|place| self.device(*place, period)).collect()
+    }
+
+    fn device(&self, place: Place, period: i64) -> DeviceId {
+        self.schedule.rings[place.ring].device(place.place, period)
+    }
+
+    fn size(&self, row: Row) -> Bytes {
+        self.schedule.buffers[row.buffer].size
+    }
+
+    fn link(&self, link: LinkId) -> (Nanos, BytesPerSecond) {
+        let link = &self.schedule.target.links[link];
+        (link.latency, link.bandwidth)
+    }
+}
+
+#[cfg(test)]
+mod tests;

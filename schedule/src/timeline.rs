@@ -1,0 +1,180 @@
+//! What a simulated run says about time: step time, idle share, where time goes.
+
+mod grid;
+
+pub use grid::grid;
+
+use crate::{DeviceId, Entry, LinkId, Nanos, Pass, PhysicalQueue, Schedule, Task, Work};
+use std::{collections::BTreeMap, ops::Range};
+
+/// The longest pattern of turning rings that a steady state is averaged over, in steps.
+const CYCLE_MAX: u64 = 128;
+
+/// What a [`Clock`](crate::Clock) saw.
+#[derive(Clone, Debug)]
+pub struct Simulation<'a> {
+    schedule: &'a Schedule,
+    steps: u64,
+    entries: Vec<Entry>,
+    /// End of the last update of each training step.
+    ends: Vec<Nanos>,
+}
+
+/// A span of the steady state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Window {
+    time: Range<Nanos>,
+    steps: u64,
+}
+
+/// Number of training steps to simulate so that the steady state is seen over a whole pattern
+/// of the turning rings, where that takes at most 128 steps.
+pub fn enough_steps(schedule: &Schedule) -> u64 {
+    (2 * cycle(schedule)).max(8) + drain(schedule)
+}
+
+/// Steps after which every ring stands as before: lcm of L / gcd(L, turn), at most
+/// [`CYCLE_MAX`].
+fn cycle(schedule: &Schedule) -> u64 {
+    let lengths = schedule.rings.values().map(|ring| {
+        let length = ring.devices.len().max(1) as u64;
+        length / gcd(length, u64::from(ring.turn))
+    });
+    lengths.fold(1, |all, own| (all / gcd(all, own) * own).min(CYCLE_MAX))
+}
+
+/// Steps at the end of a run that do not overlap with as many later ones as the others do.
+fn drain(schedule: &Schedule) -> u64 {
+    u64::from(schedule.span().0) + 1
+}
+
+fn gcd(one: u64, other: u64) -> u64 {
+    if other == 0 { one } else { gcd(other, one % other) }
+}
+
+impl<'a> Simulation<'a> {
+    pub(crate) fn new(schedule: &'a Schedule, steps: u64, entries: Vec<Entry>) -> Self {
+        let mut run = Self { schedule, steps, entries, ends: Vec::new() };
+        run.ends = run.step_ends();
+        run
+    }
+
+    /// The schedule that ran.
+    pub fn schedule(&self) -> &'a Schedule {
+        self.schedule
+    }
+
+    /// All instances that executed, in order of issue.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// The end of everything.
+    pub fn makespan(&self) -> Nanos {
+        self.entries.iter().map(|entry| entry.end).max().unwrap_or_default()
+    }
+
+    /// Time per training step in the steady state, rounded down.
+    ///
+    /// It is the time between the last updates of two steps that lie k apart, over k. The later
+    /// one is the last whose successors ran as far as in the steady state; k is the largest
+    /// multiple of the rings' pattern that leaves the first half of the run out, or that half
+    /// when the pattern is longer. A run too short for this gives its makespan per step.
+    /// [`enough_steps`] says how many steps it takes.
+    pub fn step_time(&self) -> Nanos {
+        let Window { time, steps } = self.window();
+        Nanos((time.end - time.start).0 / steps.max(1))
+    }
+
+    /// The span over which step time and idle share are taken.
+    pub fn steady(&self) -> Range<Nanos> {
+        self.window().time
+    }
+
+    /// Share of the steady state in which the devices that launch anything do nothing, from 0
+    /// to 1.
+    pub fn bubble(&self) -> f64 {
+        let busy = self.busy();
+        let Range { start, end } = self.steady();
+        let all = (end - start).0 as f64 * busy.len() as f64;
+        let used = busy.values().copied().sum::<Nanos>().0 as f64;
+        if all > 0.0 { 1.0 - used / all } else { 0.0 }
+    }
+
+    /// Time per device spent in launches in the steady state.
+    pub fn busy(&self) -> BTreeMap<DeviceId, Nanos> {
+        let window = self.steady();
+        let mut busy = BTreeMap::new();
+        for entry in &self.entries {
+            if let PhysicalQueue::Lane(device, _) = entry.queue {
+                *busy.entry(device).or_default() += overlap(entry, &window);
+            }
+        }
+        busy
+    }
+
+    /// Time per link level spent in transfers and collectives in the steady state, summed over
+    /// messages; those within one device are left out.
+    pub fn communication(&self) -> BTreeMap<LinkId, Nanos> {
+        let window = self.steady();
+        let mut taken = BTreeMap::new();
+        for entry in &self.entries {
+            if let Some(link) = self.link(entry) {
+                *taken.entry(link).or_default() += overlap(entry, &window);
+            }
+        }
+        taken
+    }
+
+    /// The task of an entry, when it is a launch.
+    pub fn task(&self, entry: &Entry) -> Option<Task> {
+        self.schedule.task(&self.schedule.actions[entry.action])
+    }
+
+    fn link(&self, entry: &Entry) -> Option<LinkId> {
+        let device = |at: crate::Place| {
+            self.schedule.rings[at.ring].device(at.place, entry.period)
+        };
+        match &self.schedule.actions[entry.action].work {
+            Work::Transfer { link, from, to, .. } => {
+                (device(from.at) != device(to.at)).then_some(*link)
+            }
+            Work::Collective { link, .. } => Some(*link),
+            Work::Launch { .. } | Work::Feed { .. } | Work::Report { .. } => None,
+        }
+    }
+
+    /// Per step the end of its last update; of its last action when nothing is updated.
+    fn step_ends(&self) -> Vec<Nanos> {
+        let updates = |entry: &Entry| {
+            self.task(entry).is_some_and(|task| task.pass == Pass::Update)
+        };
+        let any = self.entries.iter().any(updates);
+        let mut ends = vec![Nanos(0); usize::try_from(self.steps).unwrap_or(0)];
+        for entry in self.entries.iter().filter(|entry| !any || updates(entry)) {
+            let step = usize::try_from(entry.step).ok();
+            if let Some(end) = step.and_then(|step| ends.get_mut(step)) {
+                *end = entry.end.max(*end);
+            }
+        }
+        ends
+    }
+
+    fn window(&self) -> Window {
+        let whole = Window { time: Nanos(0)..self.makespan(), steps: self.steps };
+        let Some(last) = self.steps.checked_sub(1 + drain(self.schedule)) else {
+            return whole;
+        };
+        if last == 0 {
+            return whole;
+        }
+        let (half, cycle) = (last.div_ceil(2), cycle(self.schedule));
+        let steps = if cycle <= half { half / cycle * cycle } else { half };
+        let end = |step: u64| self.ends[usize::try_from(step).unwrap_or(0)];
+        Window { time: end(last - steps)..end(last), steps }
+    }
+}
+
+fn overlap(entry: &Entry, window: &Range<Nanos>) -> Nanos {
+    entry.end.min(window.end) - entry.start.max(window.start)
+}

@@ -1,0 +1,245 @@
+//! A simulated run as a text grid: a row per lane, a column per unit of time.
+//!
+//! ```text
+//!       0   1   2   3   4   5
+//! d0 i0 F0  F1  F2  B2  B1  B0
+//! d1 i1 B1' B0' F0  F1  F2  B2
+//! ```
+
+use crate::{
+    DeviceId, Entry, MicroBatch, Nanos, PhysicalQueue, Schedule, Simulation, Stage, Task,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    ops::Range,
+};
+
+/// Widest line, in characters.
+const WIDTH: usize = 200;
+/// Most training steps behind that are marked.
+const MARKS_MAX: i64 = 3;
+
+/// The launches between two points of time.
+///
+/// A row is a lane of a device, a column a unit of time: the greatest common divisor of all
+/// starts and durations when that fits in 200 columns, otherwise as little more as fits, and
+/// each column shows what filled most of it. A cell `1F2` is the forward pass of micro-batch 1
+/// through stage 2; what is the same in every cell of each row stands in front of the row
+/// instead. Each `'` means one training step behind the newest that has begun.
+pub fn grid(simulation: &Simulation<'_>, from: Nanos, to: Nanos) -> String {
+    let launches = launches(simulation, from..to);
+    let notation = Notation::of(&launches);
+    let rows = rows(&launches);
+    let labels: Vec<String> = rows
+        .iter()
+        .map(|(lane, cells)| notation.label(simulation.schedule(), *lane, cells))
+        .collect();
+    let head = labels.iter().map(String::len).max().unwrap_or(0) + 1;
+    let width = launches.iter().map(|launch| notation.cell(launch).len()).max();
+    let scale = Scale::fit(&launches, from..to, head, width.unwrap_or(0) + 1);
+    let mut out = " ".repeat(head) + &scale.ruler() + "\n";
+    for (label, (_, cells)) in labels.iter().zip(&rows) {
+        let line = format!("{label:head$}{}", scale.line(cells, notation));
+        out += line.trim_end();
+        out.push('\n');
+    }
+    out + &legend(simulation, &scale, notation)
+}
+
+/// A launch that takes time.
+#[derive(Clone, Copy, Debug)]
+struct Launch {
+    task: Task,
+    lane: (DeviceId, u32),
+    start: Nanos,
+    end: Nanos,
+    /// Training steps behind the newest that has begun.
+    behind: i64,
+}
+
+/// What cells say of a task besides its pass.
+#[derive(Clone, Copy, Debug)]
+struct Notation {
+    micro_batch: bool,
+    stage: bool,
+}
+
+fn launches(simulation: &Simulation<'_>, span: Range<Nanos>) -> Vec<Launch> {
+    let newest = newest(simulation);
+    let launch = |entry: &Entry| {
+        let PhysicalQueue::Lane(device, lane) = entry.queue else { return None };
+        let task = simulation.task(entry)?;
+        let &Entry { start, end, step, .. } = entry;
+        let begun = newest.partition_point(|(time, _)| *time <= start);
+        let behind = newest[..begun].last().map_or(0, |(_, newest)| newest - step);
+        let seen = start < end && start < span.end && end > span.start;
+        seen.then_some(Launch { task, lane: (device, lane), start, end, behind })
+    };
+    simulation.entries().iter().filter_map(launch).collect()
+}
+
+/// When each training step began: by time, the newest step until then.
+fn newest(simulation: &Simulation<'_>) -> Vec<(Nanos, i64)> {
+    let lanes = simulation.entries().iter().filter(|entry| {
+        matches!(entry.queue, PhysicalQueue::Lane(..)) && entry.start < entry.end
+    });
+    let mut starts: Vec<(Nanos, i64)> =
+        lanes.map(|entry| (entry.start, entry.step)).collect();
+    starts.sort_unstable();
+    let mut newest = i64::MIN;
+    for (_, step) in &mut starts {
+        newest = newest.max(*step);
+        *step = newest;
+    }
+    starts
+}
+
+fn rows(launches: &[Launch]) -> BTreeMap<(DeviceId, u32), Vec<Launch>> {
+    let mut rows: BTreeMap<_, Vec<Launch>> = BTreeMap::new();
+    for launch in launches {
+        rows.entry(launch.lane).or_default().push(*launch);
+    }
+    rows
+}
+
+fn stages(cells: &[Launch]) -> BTreeSet<Stage> {
+    cells.iter().map(|launch| launch.task.stage).collect()
+}
+
+fn micro_batches(cells: &[Launch]) -> BTreeSet<MicroBatch> {
+    cells.iter().filter_map(|launch| launch.task.micro_batch).collect()
+}
+
+impl Notation {
+    fn of(launches: &[Launch]) -> Self {
+        let rows = rows(launches);
+        Self {
+            micro_batch: rows.values().any(|cells| micro_batches(cells).len() > 1),
+            stage: rows.values().any(|cells| stages(cells).len() > 1),
+        }
+    }
+
+    fn cell(self, launch: &Launch) -> String {
+        let Task { pass, stage, micro_batch } = launch.task;
+        let number = |shown: bool, handle: Option<usize>| {
+            handle.filter(|_| shown).map_or_else(String::new, |index| index.to_string())
+        };
+        let before = number(self.micro_batch, micro_batch.map(crate::Id::index));
+        let after = number(self.stage, Some(crate::Id::index(stage)));
+        let behind = usize::try_from(launch.behind.clamp(0, MARKS_MAX)).unwrap_or(0);
+        format!("{before}{pass}{after}{}", "'".repeat(behind))
+    }
+
+    fn label(
+        self,
+        schedule: &Schedule,
+        (device, lane): (DeviceId, u32),
+        cells: &[Launch],
+    ) -> String {
+        let rings = schedule.rings.values();
+        let lanes = rings
+            .filter(|ring| ring.devices.contains(&device))
+            .map(|ring| ring.lanes)
+            .max();
+        let mut label = device.to_string();
+        if lanes.is_some_and(|lanes| lanes > 1) {
+            label += &format!(".{lane}");
+        }
+        if !self.stage {
+            label.extend(stages(cells).first().map(|stage| format!(" {stage}")));
+        }
+        if !self.micro_batch {
+            label.extend(micro_batches(cells).first().map(|i| format!(" {i}")));
+        }
+        label
+    }
+}
+
+/// How time becomes columns.
+#[derive(Clone, Debug)]
+struct Scale {
+    from: Nanos,
+    unit: Nanos,
+    columns: usize,
+    width: usize,
+}
+
+impl Scale {
+    fn fit(launches: &[Launch], span: Range<Nanos>, head: usize, width: usize) -> Self {
+        let exact = launches.iter().fold(0, |unit, launch| {
+            let start = launch.start.0.abs_diff(span.start.0);
+            super::gcd(super::gcd(unit, start), (launch.end - launch.start).0)
+        });
+        let length = (span.end - span.start).0;
+        let most = (WIDTH.saturating_sub(head) / width).max(1) as u64;
+        let unit = exact.max(length.div_ceil(most)).max(1);
+        let columns = usize::try_from(length.div_ceil(unit)).unwrap_or(0);
+        Self { from: span.start, unit: Nanos(unit), columns, width }
+    }
+
+    /// Numbers of the columns, as many as have room.
+    fn ruler(&self) -> String {
+        let digits = self.columns.saturating_sub(1).to_string().len();
+        let stride = (digits + 1).div_ceil(self.width);
+        let mut ruler = String::new();
+        for column in (0..self.columns).step_by(stride) {
+            let room = self.width * stride.min(self.columns - column);
+            let number = column.to_string();
+            let number = if number.len() <= room { number } else { String::new() };
+            write!(ruler, "{number:room$}").expect("writing to a string cannot fail");
+        }
+        ruler.trim_end().to_owned()
+    }
+
+    fn line(&self, cells: &[Launch], notation: Notation) -> String {
+        let mut filled: Vec<Option<(Nanos, usize)>> = vec![None; self.columns];
+        for (index, launch) in cells.iter().enumerate() {
+            for column in self.columns_of(launch) {
+                let time = self.time_in(column, launch);
+                if filled[column].is_none_or(|(most, _)| most < time) {
+                    filled[column] = Some((time, index));
+                }
+            }
+        }
+        let mut line = String::new();
+        let mut before = None;
+        for owner in filled.iter().map(|filled| filled.map(|(_, index)| index)) {
+            let cell = match owner {
+                None => ".".to_owned(),
+                Some(_) if owner == before => "-".repeat(self.width - 1),
+                Some(index) => notation.cell(&cells[index]),
+            };
+            let width = self.width;
+            write!(line, "{cell:width$}").expect("writing to a string cannot fail");
+            before = owner;
+        }
+        line
+    }
+
+    fn columns_of(&self, launch: &Launch) -> Range<usize> {
+        let column = |time: Nanos| usize::try_from(time.0 / self.unit.0).unwrap_or(0);
+        let first = column(launch.start - self.from);
+        let last = column(launch.end - self.from - Nanos(1));
+        first.min(self.columns)..(last + 1).min(self.columns)
+    }
+
+    fn time_in(&self, column: usize, launch: &Launch) -> Nanos {
+        let start = self.from + self.unit * column as u64;
+        launch.end.min(start + self.unit) - launch.start.max(start)
+    }
+}
+
+fn legend(simulation: &Simulation<'_>, scale: &Scale, notation: Notation) -> String {
+    let before = if notation.micro_batch { "micro-batch " } else { "" };
+    let after = if notation.stage { " stage" } else { "" };
+    let (unit, from) = (scale.unit, scale.from);
+    let (makespan, step) = (simulation.makespan(), simulation.step_time());
+    let idle = 100.0 * simulation.bubble();
+    format!(
+        "column {unit} from {from}; cell {before}pass{after}: F forward, B backward, \
+         C combine, U update\n\
+         ' a training step behind, - goes on, . idle\n\
+         makespan {makespan}, step {step}, idle {idle:.1} %\n"
+    )
+}
