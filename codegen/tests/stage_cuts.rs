@@ -1,5 +1,6 @@
 //! Cuts, shards and the form of the update change no bit of losses, gradients and parameters.
 
+#[allow(dead_code, reason = "each test file uses its part")]
 mod stage_support;
 
 use roundelay_codegen::{StageError, Stages, UpdateForm, stages};

@@ -1,6 +1,7 @@
 //! Every operation's backward against central differences in f64, through the routines of
 //! stages, with the plain kernels.
 
+#[allow(dead_code, reason = "each test file uses its part")]
 mod stage_support;
 
 use roundelay_codegen::{StageError, Stages, stages};

@@ -1,5 +1,6 @@
 //! What the routines of stages declare: arguments, accesses, sizes, errors, costs.
 
+#[allow(dead_code, reason = "each test file uses its part")]
 mod stage_support;
 
 use roundelay_codegen::{

@@ -1,6 +1,5 @@
 //! A machine with a row of plain memory for every argument. What a routine writes is poisoned
 //! before, so a read of what it has not written shows as NaN.
-#![allow(unsafe_code, reason = "kernels take addresses")]
 
 use super::build::Numbers;
 use roundelay_codegen::{StageCode, Stages, UpdateForm, update};
@@ -64,7 +63,7 @@ impl<'a> Machine<'a> {
     /// Sets one element of a stage's flat parameters.
     pub(crate) fn set<R: Real>(&mut self, stage: Stage, element: u64, value: f64) {
         let row = self.row_mut(stage, Role::Parameter);
-        write::<R>(row, element, R::of(value));
+        store::<R>(row, element, R::of(value));
     }
     /// One element of a flat row.
     pub(crate) fn get<R: Real>(&self, stage: Stage, role: Role, element: u64) -> R {
@@ -74,7 +73,7 @@ impl<'a> Machine<'a> {
     /// Sets a whole flat row.
     pub(crate) fn put<R: Real>(&mut self, stage: Stage, role: Role, values: &[R]) {
         let mut flat = row(Bytes(values.len() as u64) * self.dtype.size(), POISON);
-        (0..).zip(values).for_each(|(k, value)| write::<R>(&mut flat, k, *value));
+        (0..).zip(values).for_each(|(k, value)| store::<R>(&mut flat, k, *value));
         self.rows.insert(key(stage, role), flat);
     }
 
@@ -87,12 +86,9 @@ impl<'a> Machine<'a> {
             let mut fed = row(size, POISON);
             for k in 0..elements {
                 match input.element {
-                    Element::Real => write::<R>(&mut fed, k, R::of(numbers.real())),
+                    Element::Real => store::<R>(&mut fed, k, R::of(numbers.real())),
                     Element::I32 => {
-                        let token = numbers.below(input.bound) as i32;
-                        let start = fed.as_mut_ptr().cast::<i32>();
-                        // SAFETY: the row was made for `elements` numbers.
-                        unsafe { start.add(k as usize).write(token) };
+                        store::<i32>(&mut fed, k, numbers.below(input.bound) as i32);
                     }
                 }
             }
@@ -224,6 +220,7 @@ impl<'a> Machine<'a> {
     }
 
     /// Runs a routine, as strictly as its signature reads.
+    #[allow(unsafe_code, reason = "kernels take addresses")]
     pub(crate) fn launch<R: Real>(&mut self, routine: &Routine, context: &Context) {
         for argument in &routine.arguments {
             self.bind(routine, argument);
@@ -327,14 +324,16 @@ fn row(size: Bytes, word: u64) -> Row {
     vec![word; size.0.div_ceil(8) as usize]
 }
 
+#[allow(unsafe_code, reason = "rows hold any element type")]
 fn read<R: Real>(row: &Row, element: u64) -> R {
     assert!((element + 1) * R::DTYPE.size() <= row.len() as u64 * 8);
     // SAFETY: the element lies inside the row.
     unsafe { row.as_ptr().cast::<R>().add(element as usize).read() }
 }
 
-fn write<R: Real>(row: &mut Row, element: u64, value: R) {
-    assert!((element + 1) * R::DTYPE.size() <= row.len() as u64 * 8);
+#[allow(unsafe_code, reason = "rows hold any element type")]
+fn store<T: Copy>(row: &mut Row, element: u64, value: T) {
+    assert!((element + 1) * size_of::<T>() as u64 <= row.len() as u64 * 8);
     // SAFETY: the element lies inside the row.
-    unsafe { row.as_mut_ptr().cast::<R>().add(element as usize).write(value) };
+    unsafe { row.as_mut_ptr().cast::<T>().add(element as usize).write(value) };
 }

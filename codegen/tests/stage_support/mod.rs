@@ -1,6 +1,5 @@
 //! What the tests of stages share: a builder of small models, and a machine with plain memory
 //! that runs routines by the plain kernels.
-#![allow(dead_code, reason = "each test file uses its part")]
 
 pub(crate) mod build;
 pub(crate) mod machine;
