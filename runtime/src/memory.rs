@@ -86,6 +86,20 @@ impl Memory {
         unsafe { slice::from_raw_parts_mut(self.at(&range), length) }
     }
 
+    /// All bytes, for the one owner.
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        let all = 0..self.len();
+        // SAFETY: as in `write`; `&mut self` excludes everybody else.
+        unsafe { slice::from_raw_parts_mut(self.at(&all), self.bytes) }
+    }
+
+    /// All bytes as real numbers, for the one owner.
+    pub(crate) fn numbers_of<R: Real>(&mut self) -> &mut [R] {
+        let (all, count) = (0..self.len(), self.bytes / size_of::<R>());
+        // SAFETY: as in `numbers_mut`; blocks start aligned, `&mut self` excludes everybody else.
+        unsafe { slice::from_raw_parts_mut(self.at(&all).cast(), count) }
+    }
+
     /// A range of real numbers, to read.
     pub(crate) fn numbers<'a, R: Real>(
         &'a self,
@@ -142,6 +156,11 @@ impl Arguments {
     /// Adds a claimed range.
     pub(crate) fn push(&mut self, _: &mut Claim, memory: &Memory, range: Range<u64>) {
         self.0.push((memory.at(&range), range.end - range.start));
+    }
+
+    /// Adds bytes that the caller keeps borrowed until the routine has run.
+    pub(crate) fn push_bytes(&mut self, _: &mut Claim, bytes: &mut [u8]) {
+        self.0.push((bytes.as_mut_ptr(), bytes.len() as u64));
     }
 
     /// The address of byte `offset` of an argument that is at least `size` bytes long.

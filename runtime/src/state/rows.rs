@@ -1,7 +1,9 @@
 //! Where a schedule keeps the training state at rest, and the way there and back.
 
 use super::{State, StateError, Tensor};
-use roundelay_schedule::{Buffer, DeviceId, Job, Rest, Schedule, Slice, Stage, Subject};
+use roundelay_schedule::{
+    Buffer, DeviceId, Id, Job, Rest, Schedule, Slice, Stage, Subject,
+};
 use std::{
     collections::{BTreeMap, btree_map::Entry},
     ops::Range,
@@ -83,7 +85,7 @@ pub(crate) fn elements(
     Some(match slice {
         Slice::Whole => 0..all,
         Slice::Shard(axis) => {
-            let index = roundelay_schedule::Id::index(axis);
+            let index = axis.index();
             let part = all / u64::from(schedule.axes[axis].extent);
             let start = part * u64::from(coordinate[index]);
             start..start + part
@@ -139,7 +141,7 @@ pub(crate) fn save<'a>(
             flat[part.clone()].copy_from_slice(bytes);
         }
     }
-    unflatten(&schedule.job, step, origin, &flats)
+    unflatten(schedule, step, origin, &flats)
 }
 
 /// One flat array of the state.
@@ -184,19 +186,21 @@ fn arrays(job: &Job, row: &CarriedRow) -> Vec<Array> {
     }
 }
 
-/// Cuts flat arrays into parameters; versions above T − origin are copies and are left out.
+/// Cuts flat arrays into parameters, with the versions that the rule still reads.
 pub(crate) fn unflatten(
-    job: &Job,
+    schedule: &Schedule,
     step: u64,
     origin: u64,
     flats: &BTreeMap<Array, Vec<u8>>,
 ) -> State {
+    let Schedule { job, plan, .. } = schedule;
     let size = job.dtype.size();
     let tensors = job.parameters.iter().map(|parameter| {
         let start = (parameter.offset * size) as usize;
         let part = start..start + (parameter.elements() * size) as usize;
         let cut = |key| flats.get(&key).map(|flat| flat[part.clone()].to_vec());
-        let ages = 0..=u32::try_from(step - origin).unwrap_or(u32::MAX);
+        let staleness = plan.delays.staleness(parameter.stage.index());
+        let ages = 0..=staleness.min(u32::try_from(step - origin).unwrap_or(u32::MAX));
         let versions: Vec<Vec<u8>> =
             ages.map_while(|age| cut(Array::Parameter(parameter.stage, age))).collect();
         assert!(!versions.is_empty(), "every stage keeps its newest parameters at rest");

@@ -1,0 +1,87 @@
+//! Held-out loss: the forward pass alone, with the newest parameters and without masks.
+
+use crate::{
+    code::CodeError,
+    feed::Feed,
+    memory::Memory,
+    plain::Plain,
+    state::{State, StateError},
+};
+use roundelay_kernels::{Context, Mode};
+use roundelay_schedule::{Access, Checked, Id, Job, Pass, Role, RoutineId};
+use std::thread;
+
+/// Evaluates states of one job; memory is allocated once.
+pub struct Evaluator {
+    job: Job,
+    plain: Plain,
+    forward: Vec<RoutineId>,
+    parameters: Vec<Memory>,
+    threads: usize,
+}
+
+impl Evaluator {
+    /// An evaluator with the forward routines of a schedule.
+    ///
+    /// # Errors
+    /// When a kernel call is malformed.
+    pub fn new(schedule: &Checked) -> Result<Self, CodeError> {
+        let job = schedule.job.clone();
+        let plain = Plain::new(schedule, &[Pass::Forward], &[Role::Parameter])?;
+        let any = [Access::Read, Access::Write, Access::Update];
+        let forward = job.elements.ids().map(|stage| {
+            let found = plain.find(Pass::Forward, stage, &any);
+            found.expect("every stage has a forward pass")
+        });
+        let size = job.dtype.size();
+        Ok(Self {
+            forward: forward.collect(),
+            parameters: job.elements.values().map(|n| Memory::new(n * size)).collect(),
+            plain,
+            threads: thread::available_parallelism().map_or(1, usize::from),
+            job,
+        })
+    }
+
+    /// Mean loss of θ_T over micro-batches 0 .. `micro_batches` of a feed.
+    ///
+    /// # Errors
+    /// When the state is of another model.
+    pub fn loss(
+        &mut self,
+        state: &State,
+        feed: &mut dyn Feed,
+        micro_batches: u64,
+    ) -> Result<f64, StateError> {
+        state.fits(&self.job)?;
+        for stage in self.job.elements.ids() {
+            let flat = state.parameters(&self.job, stage, 0)?;
+            self.parameters[stage.index()].bytes_mut().copy_from_slice(&flat);
+        }
+        let mut sum = 0.0;
+        for micro_batch in 0..micro_batches {
+            sum += self.one(feed, state.step, micro_batch);
+        }
+        Ok(sum / micro_batches as f64)
+    }
+
+    fn one(&mut self, feed: &mut dyn Feed, step: u64, micro_batch: u64) -> f64 {
+        let context = Context {
+            step,
+            micro_batch,
+            seed: self.job.seed,
+            mode: Mode::Evaluation,
+            rate: 0.0,
+            slice_offset: 0,
+            threads: self.threads,
+        };
+        self.plain.feed(&self.job, |input, bytes| {
+            feed.fill(input, step, micro_batch, bytes);
+        });
+        for (routine, parameters) in self.forward.iter().zip(&mut self.parameters) {
+            let bound = &mut [(Role::Parameter, parameters.bytes_mut())];
+            self.plain.run(*routine, &context, bound);
+        }
+        self.plain.loss(&self.job)
+    }
+}

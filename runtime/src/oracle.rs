@@ -1,0 +1,151 @@
+//! The training rule as the plain recursion that it is: one thread, one micro-batch after
+//! another, no actions, no queues, no arenas.
+//!
+//! For t, for i = 1..N: forward and backward through all stages with θ̂^j = θ^j_{t−τ(i,j)}; sum in
+//! the plan's tree; θ^j_{t+1} = optimizer(θ^j_t, 1/N Σ g^j_i). Whatever a machine replays must
+//! equal this bit for bit.
+
+mod stage;
+
+use crate::{
+    code::CodeError,
+    feed::Feed,
+    plain::Plain,
+    state::{State, StateError, rows},
+};
+use roundelay_kernels::{Context, Mode};
+use roundelay_schedule::{Checked, Id, Pass, Role};
+use stage::{OracleStage, Sums};
+use std::collections::BTreeMap;
+
+/// What an oracle is made of: the schedule's job, plan and routines, but none of its actions.
+pub struct Oracle {
+    schedule: Checked,
+    plain: Plain,
+    stages: Vec<OracleStage>,
+    step: u64,
+    origin: u64,
+}
+
+/// Why there is no oracle for a schedule and a state.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OracleError {
+    /// A kernel call is malformed.
+    #[error(transparent)]
+    Code(#[from] CodeError),
+    /// The state does not fit.
+    #[error(transparent)]
+    State(#[from] StateError),
+}
+
+/// Roles whose memory the oracle keeps per stage.
+const KEPT: [Role; 4] =
+    [Role::Parameter, Role::NextParameter, Role::Gradient, Role::Optimizer];
+
+impl Oracle {
+    /// An oracle at the state's step.
+    ///
+    /// # Errors
+    /// When the state is of another model or lacks a version that the rule reads.
+    pub fn new(schedule: &Checked, state: &State) -> Result<Self, OracleError> {
+        state.fits(&schedule.job)?;
+        let passes = [Pass::Forward, Pass::Backward, Pass::Update];
+        let plain = Plain::new(schedule, &passes, &KEPT)?;
+        let stage = |stage| OracleStage::new(schedule, &plain, state, stage);
+        let stages = schedule.job.elements.ids().map(stage).collect::<Result<_, _>>()?;
+        let (step, origin) = (state.step, state.origin);
+        Ok(Self { schedule: schedule.clone(), plain, stages, step, origin })
+    }
+
+    /// T: the next training step.
+    pub fn step(&self) -> u64 {
+        self.step
+    }
+
+    /// Does one training step; returns the losses of its micro-batches in order.
+    pub fn advance(&mut self, feed: &mut dyn Feed) -> Vec<f64> {
+        let cell = self.schedule.cell_micro_batches() as usize;
+        let coordinates = self.schedule.coordinates().len();
+        let mut losses = Vec::with_capacity(cell * coordinates);
+        for coordinate in 0..coordinates {
+            let sums = if coordinate == 0 { Sums::Empty } else { Sums::Begun };
+            for own in 0..cell {
+                let i = coordinate * cell + own;
+                losses.push(self.forward(feed, i));
+                self.backward(i, own);
+            }
+            let dtype = self.schedule.job.dtype;
+            self.stages.iter_mut().for_each(|stage| stage.join(dtype, sums));
+        }
+        self.update();
+        self.step += 1;
+        losses
+    }
+
+    /// The training state, in global terms.
+    pub fn state(&mut self) -> State {
+        let mut flats = BTreeMap::new();
+        for stage in &mut self.stages {
+            stage.save(&self.schedule.job, &mut flats);
+        }
+        rows::unflatten(&self.schedule, self.step, self.origin, &flats)
+    }
+
+    fn forward(&mut self, feed: &mut dyn Feed, i: usize) -> f64 {
+        let context = self.context(i as u64);
+        let step = self.step;
+        self.plain.feed(&self.schedule.job, |input, bytes| {
+            feed.fill(input, step, i as u64, bytes);
+        });
+        for stage in self.schedule.job.elements.ids() {
+            let age = self.age(i, stage.index());
+            let own = &mut self.stages[stage.index()];
+            let routine = own.routines.forward;
+            let bound = &mut [(Role::Parameter, own.version(age))];
+            self.plain.run(routine, &context, bound);
+        }
+        self.plain.loss(&self.schedule.job)
+    }
+
+    fn backward(&mut self, i: usize, own: usize) {
+        let context = self.context(i as u64);
+        for stage in self.schedule.job.elements.ids().rev() {
+            let age = self.age(i, stage.index());
+            let dtype = self.schedule.job.dtype;
+            self.stages[stage.index()].backward(
+                &mut self.plain,
+                &context,
+                (own, age),
+                dtype,
+            );
+        }
+    }
+
+    /// T − v for the version that micro-batch i reads: τ, but no further back than the origin.
+    fn age(&self, i: usize, stage: usize) -> usize {
+        let delay = u64::from(self.schedule.plan.delays.delay(i, stage));
+        delay.min(self.step - self.origin) as usize
+    }
+
+    fn update(&mut self) {
+        let context = Context {
+            rate: self.schedule.job.optimizer.rate.at(self.step),
+            ..self.context(0)
+        };
+        for stage in &mut self.stages {
+            stage.update(&mut self.plain, &self.schedule.job, &context);
+        }
+    }
+
+    fn context(&self, micro_batch: u64) -> Context {
+        Context {
+            step: self.step,
+            micro_batch,
+            seed: self.schedule.job.seed,
+            mode: Mode::Training,
+            rate: 0.0,
+            slice_offset: 0,
+            threads: 1,
+        }
+    }
+}

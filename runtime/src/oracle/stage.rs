@@ -1,0 +1,268 @@
+//! One stage of the oracle: its versions, its optimizer state, its gradient sum.
+
+use super::OracleError;
+use crate::{
+    memory::Memory,
+    plain::Plain,
+    state::{State, rows::Array},
+};
+use roundelay_kernels::{Context, Real};
+use roundelay_schedule::{
+    Access, Checked, Float, Id, Job, MicroBatch, Pass, Role, RoutineId, Slice, Stage,
+    Subject,
+};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    mem,
+};
+
+/// A stage's state, and its gradients summed in the plan's tree.
+pub(super) struct OracleStage {
+    stage: Stage,
+    pub(super) routines: Routines,
+    /// Equal shards that update one by one.
+    parts: u64,
+    /// θ_t, θ_{t−1}, …
+    versions: VecDeque<Memory>,
+    /// Most versions that are kept.
+    depth: usize,
+    /// Shard by shard, in each shard array by array.
+    optimizer: Memory,
+    /// Which list of the tree a micro-batch of the cell belongs to, and whether it begins it.
+    places: Vec<(usize, Access)>,
+    /// Sums of the lists.
+    lists: Vec<Memory>,
+    /// Sum of all lists over all coordinates.
+    total: Memory,
+    /// The gradient of one micro-batch, where it is not added by the backward pass itself.
+    single: Memory,
+}
+
+/// What a stage runs.
+pub(super) struct Routines {
+    pub(super) forward: RoutineId,
+    first: RoutineId,
+    next: Option<RoutineId>,
+    update: RoutineId,
+}
+
+/// Whether a sum over coordinates holds something.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sums {
+    /// Nothing yet.
+    Empty,
+    /// The sum of earlier coordinates.
+    Begun,
+}
+
+impl OracleStage {
+    /// The stage at rest, as the state has it.
+    pub(super) fn new(
+        schedule: &Checked,
+        plain: &Plain,
+        state: &State,
+        stage: Stage,
+    ) -> Result<Self, OracleError> {
+        let job = &schedule.job;
+        let bytes = job.elements[stage] * job.dtype.size();
+        let staleness = schedule.plan.delays.staleness(stage.index());
+        let kept = u64::from(staleness).min(state.step - state.origin) as u32;
+        let version = |age| -> Result<Memory, OracleError> {
+            Ok(filled(&state.parameters(job, stage, age)?))
+        };
+        let places = places(schedule, stage);
+        let lists = places.iter().map(|(list, _)| list + 1).max().unwrap_or(0);
+        let mut own = Self {
+            stage,
+            routines: Routines::find(plain, stage),
+            parts: parts(schedule, stage),
+            versions: (0..=kept).map(version).collect::<Result<_, _>>()?,
+            depth: staleness as usize + 1,
+            optimizer: Memory::new(bytes * job.optimizer.method.states()),
+            places,
+            lists: (0..lists).map(|_| Memory::new(bytes)).collect(),
+            total: Memory::new(bytes),
+            single: Memory::new(bytes),
+        };
+        for array in 0..job.optimizer.method.states() as usize {
+            let flat = state.optimizer(job, stage, array)?;
+            own.optimizer_parts(job, array, |part, shard| {
+                part.copy_from_slice(&flat[shard]);
+            });
+        }
+        Ok(own)
+    }
+
+    /// θ of this age.
+    pub(super) fn version(&mut self, age: usize) -> &mut [u8] {
+        self.versions[age].bytes_mut()
+    }
+
+    /// The backward pass of micro-batch `own` of the cell with θ of `age`.
+    pub(super) fn backward(
+        &mut self,
+        plain: &mut Plain,
+        context: &Context,
+        (own, age): (usize, usize),
+        dtype: Float,
+    ) {
+        let (list, access) = self.places[own];
+        let begins = access == Access::Write;
+        let routine = if begins { Some(self.routines.first) } else { self.routines.next };
+        let target = match routine {
+            Some(_) => &mut self.lists[list],
+            None => &mut self.single,
+        };
+        let theta = self.versions[age].bytes_mut();
+        let bound = &mut [(Role::Parameter, theta), (Role::Gradient, target.bytes_mut())];
+        plain.run(routine.unwrap_or(self.routines.first), context, bound);
+        if routine.is_none() {
+            add(dtype, &mut self.single, &mut self.lists[list]);
+        }
+    }
+
+    /// Joins the lists of one coordinate, from left to right, and adds them to the total.
+    pub(super) fn join(&mut self, dtype: Float, sums: Sums) {
+        let (first, others) =
+            self.lists.split_first_mut().expect("a cell has a micro-batch");
+        others.iter_mut().for_each(|list| add(dtype, list, first));
+        match sums {
+            Sums::Empty => self.total.bytes_mut().copy_from_slice(first.bytes_mut()),
+            Sums::Begun => add(dtype, first, &mut self.total),
+        }
+    }
+
+    /// θ_{t+1} from θ_t, the total and the optimizer's state, shard by shard.
+    pub(super) fn update(&mut self, plain: &mut Plain, job: &Job, context: &Context) {
+        let mut next = match self.versions.len() > self.depth {
+            true => self.versions.pop_back().expect("there are more than enough"),
+            false => Memory::new(self.total.len()),
+        };
+        let newest = self.versions.front_mut().expect("there is a newest version");
+        next.bytes_mut().copy_from_slice(newest.bytes_mut());
+        let routine = self.routines.update;
+        let in_place = plain.access(routine, Role::NextParameter).is_none();
+        let elements = job.elements[self.stage] / self.parts;
+        for part in 0..self.parts {
+            let context = Context { slice_offset: part * elements, ..*context };
+            let shard = |memory| shard(memory, part, self.parts);
+            let (mut old, mut new) = (shard(newest), shard(&mut next));
+            if in_place {
+                mem::swap(&mut old, &mut new);
+            }
+            let bound = &mut [
+                (Role::Parameter, old),
+                (Role::NextParameter, new),
+                (Role::Gradient, shard(&mut self.total)),
+                (Role::Optimizer, shard(&mut self.optimizer)),
+            ];
+            plain.run(routine, &context, bound);
+        }
+        self.versions.push_front(next);
+    }
+
+    /// All arrays, flat.
+    pub(super) fn save(&mut self, job: &Job, flats: &mut BTreeMap<Array, Vec<u8>>) {
+        for (age, version) in (0..).zip(self.versions.iter_mut().take(self.depth)) {
+            let key = Array::Parameter(self.stage, age);
+            flats.insert(key, version.bytes_mut().to_vec());
+        }
+        for array in 0..job.optimizer.method.states() as usize {
+            let mut flat = vec![0; self.total.len() as usize];
+            self.optimizer_parts(job, array, |part, shard| {
+                flat[shard].copy_from_slice(part);
+            });
+            flats.insert(Array::Optimizer(self.stage, array, 0), flat);
+        }
+    }
+
+    /// Visits an array of the optimizer's state shard by shard: the shard's bytes, and where
+    /// they belong in the flat array.
+    fn optimizer_parts(
+        &mut self,
+        job: &Job,
+        array: usize,
+        mut visit: impl FnMut(&mut [u8], std::ops::Range<usize>),
+    ) {
+        let states = job.optimizer.method.states() as usize;
+        let size = (self.total.len() / self.parts) as usize;
+        for part in 0..self.parts as usize {
+            let start = (part * states + array) * size;
+            let bytes = &mut self.optimizer.bytes_mut()[start..start + size];
+            visit(bytes, part * size..(part + 1) * size);
+        }
+    }
+}
+
+impl Routines {
+    fn find(plain: &Plain, stage: Stage) -> Self {
+        let any = [Access::Read, Access::Write, Access::Update];
+        let find = |pass, gradient: &[Access]| {
+            plain.find(pass, stage, gradient).expect("every stage has every pass")
+        };
+        Self {
+            forward: find(Pass::Forward, &any),
+            first: find(Pass::Backward, &[Access::Write]),
+            next: plain.find(Pass::Backward, stage, &[Access::Update]),
+            update: find(Pass::Update, &any),
+        }
+    }
+}
+
+/// For each micro-batch of the cell: its list in the plan's tree, and what it does to its sum.
+fn places(schedule: &Checked, stage: Stage) -> Vec<(usize, Access)> {
+    let (plan, cell) = (&schedule.plan, schedule.cell_micro_batches());
+    let number = u32::try_from(stage.index()).expect("stages are few");
+    let ring = plan.placement.ring(plan.rule, plan.micro_batches, plan.stages, number);
+    let sum = plan.reduction.sum(cell, ring);
+    let place = |own: MicroBatch| {
+        let lists = sum.0.iter().enumerate();
+        let mut found = lists.filter_map(|(list, members)| {
+            let index = members.iter().position(|member| *member == own)?;
+            Some((list, if index == 0 { Access::Write } else { Access::Update }))
+        });
+        found.next().expect("a tree holds every micro-batch")
+    };
+    (0..cell as usize).map(|own| place(MicroBatch::new(own))).collect()
+}
+
+/// In how many shards a stage is updated.
+fn parts(schedule: &Checked, stage: Stage) -> u64 {
+    let subjects = schedule.buffers.values().map(|buffer| buffer.subject);
+    let axes = subjects.filter_map(|subject| match subject {
+        Subject::Parameter(own, Slice::Shard(axis))
+        | Subject::Gradient(own, Slice::Shard(axis))
+        | Subject::Optimizer(own, Slice::Shard(axis))
+            if own == stage =>
+        {
+            Some(u64::from(schedule.axes[axis].extent))
+        }
+        _ => None,
+    });
+    axes.max().unwrap_or(1)
+}
+
+fn filled(bytes: &[u8]) -> Memory {
+    let mut memory = Memory::new(bytes.len() as u64);
+    memory.bytes_mut().copy_from_slice(bytes);
+    memory
+}
+
+fn shard(memory: &mut Memory, part: u64, parts: u64) -> &mut [u8] {
+    let size = (memory.len() / parts) as usize;
+    let start = part as usize * size;
+    &mut memory.bytes_mut()[start..start + size]
+}
+
+/// `to += from`, element by element.
+fn add(dtype: Float, from: &mut Memory, to: &mut Memory) {
+    match dtype {
+        Float::F32 => add_numbers::<f32>(from, to),
+        Float::F64 => add_numbers::<f64>(from, to),
+    }
+}
+
+fn add_numbers<R: Real>(from: &mut Memory, to: &mut Memory) {
+    let numbers = to.numbers_of::<R>();
+    numbers.iter_mut().zip(from.numbers_of::<R>()).for_each(|(sum, more)| *sum += *more);
+}

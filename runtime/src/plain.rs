@@ -1,0 +1,139 @@
+//! Stages as plain functions: routines on memory of their own, one block per role, one call after
+//! another. No slots, places or queues.
+#![expect(unsafe_code, reason = "blocks of one owner are claimed here")]
+
+use crate::{
+    code::{Code, CodeError},
+    memory::{Arguments, Claim, Memory},
+};
+use roundelay_kernels::Context;
+use roundelay_schedule::{
+    Access, Argument, InputId, Job, Pass, Role, Routine, RoutineId, Schedule, Stage,
+    Table,
+};
+use std::collections::BTreeMap;
+
+/// All routines of a schedule that serve certain passes, and the memory that they share.
+pub(crate) struct Plain {
+    routines: Table<RoutineId, Routine>,
+    code: Table<RoutineId, Code>,
+    blocks: BTreeMap<Key, Memory>,
+    arguments: Arguments,
+    operands: Vec<*mut u8>,
+}
+
+/// A block: what has the same key is the same thing, whichever routine names it.
+type Key = (Role, Option<Stage>);
+
+impl Plain {
+    /// Blocks for everything that routines of `passes` work on, but not for `bound` roles.
+    pub(crate) fn new(
+        schedule: &Schedule,
+        passes: &[Pass],
+        bound: &[Role],
+    ) -> Result<Self, CodeError> {
+        let code = Code::parse(schedule)?;
+        let mut sizes: BTreeMap<Key, u64> = BTreeMap::new();
+        let served = |routine: &&Routine| passes.contains(&routine.pass);
+        for routine in schedule.routines.values().filter(served) {
+            for argument in routine.arguments.iter().filter(|a| !bound.contains(&a.role))
+            {
+                let size = sizes.entry(key(argument.role, routine.stage)).or_default();
+                *size = argument.size.0.max(*size);
+            }
+        }
+        let widest = schedule.routines.values().map(|r| r.arguments.len()).max();
+        let operands = code.values().map(Code::widest).max();
+        Ok(Self {
+            routines: schedule.routines.clone(),
+            code,
+            blocks: sizes
+                .into_iter()
+                .map(|(key, size)| (key, Memory::new(size)))
+                .collect(),
+            arguments: Arguments::new(widest.unwrap_or(0)),
+            operands: Vec::with_capacity(operands.unwrap_or(0)),
+        })
+    }
+
+    /// The first routine of a pass of a stage whose gradient is accessed in one of these ways.
+    pub(crate) fn find(
+        &self,
+        pass: Pass,
+        stage: Stage,
+        gradient: &[Access],
+    ) -> Option<RoutineId> {
+        let fits = |argument: &Argument| {
+            argument.role != Role::Gradient || gradient.contains(&argument.access)
+        };
+        let found = self.routines.iter().find(|(_, routine)| {
+            (routine.pass, routine.stage) == (pass, stage)
+                && routine.arguments.iter().all(fits)
+        });
+        found.map(|(id, _)| id)
+    }
+
+    /// What a routine does with an argument of a role, if it has one.
+    pub(crate) fn access(&self, routine: RoutineId, role: Role) -> Option<Access> {
+        let arguments = &self.routines[routine].arguments;
+        arguments.iter().find(|argument| argument.role == role).map(|a| a.access)
+    }
+
+    /// Fills every input that a stage reads.
+    pub(crate) fn feed(&mut self, job: &Job, mut fill: impl FnMut(InputId, &mut [u8])) {
+        for (id, input) in job.inputs.iter() {
+            let size =
+                input.shape.iter().product::<u64>() * input.element.size(job.dtype);
+            if let Some(block) = self.blocks.get_mut(&(Role::Input(id), None)) {
+                fill(id, &mut block.bytes_mut()[..size as usize]);
+            }
+        }
+    }
+
+    /// The loss that the last stage left.
+    pub(crate) fn loss(&mut self, job: &Job) -> f64 {
+        let block = self.blocks.get_mut(&(Role::Metric, None));
+        let block = block.expect("the forward pass of the last stage writes a loss");
+        crate::cpu::number_of(job.dtype, &block.bytes_mut()[..job.dtype.size() as usize])
+    }
+
+    /// Runs a routine; `bound` roles are found in these bytes instead of a block.
+    pub(crate) fn run(
+        &mut self,
+        routine: RoutineId,
+        context: &Context,
+        bound: &mut [(Role, &mut [u8])],
+    ) {
+        let Routine { stage, arguments, .. } = &self.routines[routine];
+        // SAFETY: blocks belong to `self` and bound bytes are borrowed, both exclusively; roles
+        // have a block each and stand once among a routine's arguments.
+        let mut claim = unsafe { Claim::new() };
+        self.arguments.clear();
+        for argument in arguments {
+            match bound.iter_mut().find(|(role, _)| *role == argument.role) {
+                Some((_, bytes)) => self.arguments.push_bytes(&mut claim, bytes),
+                None => {
+                    let block = &self.blocks[&key(argument.role, *stage)];
+                    self.arguments.push(&mut claim, block, 0..block.len());
+                }
+            }
+        }
+        self.code[routine].run(&mut claim, &self.arguments, &mut self.operands, context);
+    }
+}
+
+fn key(role: Role, stage: Stage) -> Key {
+    match role {
+        Role::Parameter
+        | Role::NextParameter
+        | Role::Gradient
+        | Role::Received
+        | Role::Optimizer
+        | Role::Activation => (role, Some(stage)),
+        Role::Value(_)
+        | Role::ValueGradient(_)
+        | Role::Input(_)
+        | Role::Metric
+        | Role::Workspace => (role, None),
+    }
+}
