@@ -2,17 +2,27 @@
 //!
 //! This crate must not know: the language, how a schedule was found or lowered.
 
+mod checkpoint;
 mod code;
 mod cpu;
+mod data;
+mod digest;
 mod evaluate;
 mod feed;
+mod initial;
 mod memory;
 mod oracle;
 mod plain;
+#[cfg(test)]
+mod scratch;
 mod state;
 
+pub use checkpoint::{
+    Checkpoint, CheckpointError, Checkpoints, Latest, Resumed, Resumption, Run,
+};
 pub use code::CodeError;
 pub use cpu::{Cpu, CpuError, CpuOptions, Fill, Loss, Measured, Timing, Touched};
+pub use data::{DataError, Dataset, HeldOut};
 pub use evaluate::Evaluator;
 pub use feed::Feed;
 pub use oracle::{Oracle, OracleError};

@@ -1,0 +1,107 @@
+//! Checkpoints: the training state at rest, as safetensors files in a folder of their own.
+//!
+//! A file is written under another name, brought to disk, then renamed, so that at every instant
+//! the newest whole checkpoint is there. A run that stops anywhere goes on from it bit for bit.
+
+mod error;
+mod folder;
+mod format;
+mod resume;
+mod run;
+
+pub use error::CheckpointError;
+pub use resume::{Resumed, Resumption};
+pub use run::Run;
+
+use crate::State;
+use std::path::{Path, PathBuf};
+
+/// How many checkpoints a folder keeps.
+const KEPT: usize = 2;
+
+/// A checkpoint that was read and is whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// Where it lies.
+    pub path: PathBuf,
+    /// The run that wrote it.
+    pub run: Run,
+    /// Everything that training carries.
+    pub state: State,
+}
+
+/// The newest whole checkpoint of a folder.
+#[derive(Debug)]
+pub struct Latest {
+    /// None when there is none.
+    pub checkpoint: Option<Checkpoint>,
+    /// What lies there besides: unfinished, damaged and foreign files.
+    pub ignored: Vec<CheckpointError>,
+}
+
+/// A folder that a run writes checkpoints to.
+#[derive(Clone, Debug)]
+pub struct Checkpoints {
+    folder: PathBuf,
+    run: Run,
+}
+
+impl Checkpoints {
+    /// The folder of a run that starts anew; makes it.
+    ///
+    /// # Errors
+    /// When it cannot be made, or holds checkpoints.
+    pub fn start(folder: &Path, run: Run) -> Result<Self, CheckpointError> {
+        let checkpoints = Self::open(folder, run)?;
+        match folder::list(folder)?.checkpoints.last_key_value() {
+            Some((step, _)) => {
+                let (folder, step) = (folder.to_path_buf(), *step);
+                Err(CheckpointError::Occupied { folder, step })
+            }
+            None => Ok(checkpoints),
+        }
+    }
+
+    /// The folder of a run that goes on; makes it when it is not there.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn open(folder: &Path, run: Run) -> Result<Self, CheckpointError> {
+        folder::make(folder)?;
+        Ok(Self { folder: folder.to_path_buf(), run })
+    }
+
+    /// Writes a checkpoint, then removes all but the two newest up to this step and what earlier
+    /// writes left unfinished. It is on disk when this returns.
+    ///
+    /// # Errors
+    /// When it cannot be written; then what was there before is untouched.
+    pub fn save(&self, state: &State) -> Result<PathBuf, CheckpointError> {
+        let bytes = format::encode(&self.run, state);
+        let path = folder::write(&self.folder, state.step, &bytes)?;
+        folder::prune(&self.folder, state.step, KEPT)?;
+        Ok(path)
+    }
+}
+
+impl Latest {
+    /// Looks through a folder; one that is not there has no checkpoint.
+    ///
+    /// # Errors
+    /// When the folder cannot be read.
+    pub fn of(folder: &Path) -> Result<Self, CheckpointError> {
+        let folder::Listing { checkpoints, mut ignored } = folder::list(folder)?;
+        for path in checkpoints.values().rev() {
+            match format::read(path) {
+                Ok(checkpoint) => {
+                    return Ok(Self { checkpoint: Some(checkpoint), ignored });
+                }
+                Err(error) => ignored.push(error),
+            }
+        }
+        Ok(Self { checkpoint: None, ignored })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,79 @@
+//! What can be wrong with checkpoints.
+
+use crate::StateError;
+use std::{fmt::Write, io, path::PathBuf};
+use thiserror::Error;
+
+/// Why a checkpoint cannot be written or read. Every message ends with what would repair it.
+#[derive(Debug, Error)]
+pub enum CheckpointError {
+    /// The system refused to read.
+    #[error("cannot read `{}`: {source}; check that it exists and may be read", path.display())]
+    Read {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The system refused to write. Earlier checkpoints are whole.
+    #[error(
+        "cannot write `{}`: {source}; earlier checkpoints are whole; check space and permissions, \
+         or name another folder",
+        path.display()
+    )]
+    Write {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// A file that is cut short or changed.
+    #[error(
+        "`{}` is not a whole checkpoint: {reason}; an earlier one takes its place, or remove it",
+        path.display()
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What does not hold.
+        reason: String,
+    },
+    /// A file that a write left behind which did not come to its end.
+    #[error("`{}` was not finished; the next checkpoint removes it", path.display())]
+    Unfinished {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Something else in the folder.
+    #[error("`{}` is no checkpoint; give checkpoints a folder of their own", path.display())]
+    Foreign {
+        /// The file or folder.
+        path: PathBuf,
+    },
+    /// A new run in a folder that holds checkpoints.
+    #[error(
+        "`{}` holds checkpoints, up to step {step}; go on with --resume, or name another folder",
+        folder.display()
+    )]
+    Occupied {
+        /// The folder.
+        folder: PathBuf,
+        /// The largest step.
+        step: u64,
+    },
+    /// A checkpoint of another model.
+    #[error("`{}` is of another model than the schedule:{}", path.display(), listed(mistakes))]
+    Mismatch {
+        /// The file.
+        path: PathBuf,
+        /// Everything that does not fit.
+        mistakes: Vec<StateError>,
+    },
+}
+
+fn listed(mistakes: &[StateError]) -> String {
+    mistakes.iter().fold(String::new(), |mut list, mistake| {
+        write!(list, "\n  {mistake}").expect("a string takes all text");
+        list
+    })
+}

@@ -1,0 +1,121 @@
+//! A folder of checkpoints: names, atomic writes, and what may be removed.
+
+use super::CheckpointError;
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+const PREFIX: &str = "step-";
+const SUFFIX: &str = ".safetensors";
+const UNFINISHED: &str = ".safetensors.unfinished";
+
+/// What lies in a folder.
+#[derive(Debug, Default)]
+pub(super) struct Listing {
+    /// Files with the name of a checkpoint, by step.
+    pub(super) checkpoints: BTreeMap<u64, PathBuf>,
+    /// All else.
+    pub(super) ignored: Vec<CheckpointError>,
+}
+
+/// Lists a folder, in order of names; one that is not there is empty.
+pub(super) fn list(folder: &Path) -> Result<Listing, CheckpointError> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Ok(Listing::default());
+        }
+        entries => entries.and_then(Iterator::collect::<io::Result<Vec<_>>>),
+    };
+    let unreadable = |source| CheckpointError::Read { path: folder.into(), source };
+    let mut paths: Vec<PathBuf> =
+        entries.map_err(unreadable)?.iter().map(fs::DirEntry::path).collect();
+    paths.sort();
+    let mut listing = Listing::default();
+    for path in paths {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        match step(name) {
+            Some(step) if path.is_file() => {
+                listing.checkpoints.insert(step, path);
+            }
+            _ if name.ends_with(UNFINISHED) => {
+                listing.ignored.push(CheckpointError::Unfinished { path });
+            }
+            _ => listing.ignored.push(CheckpointError::Foreign { path }),
+        }
+    }
+    Ok(listing)
+}
+
+/// The step in the name of a checkpoint; names that this program does not write have none.
+fn step(name: &str) -> Option<u64> {
+    let step = name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?.parse().ok()?;
+    (name == file_name(step, SUFFIX)).then_some(step)
+}
+
+fn file_name(step: u64, suffix: &str) -> String {
+    format!("{PREFIX}{step:012}{suffix}")
+}
+
+/// Makes the folder.
+pub(super) fn make(folder: &Path) -> Result<(), CheckpointError> {
+    let failed = |source| CheckpointError::Write { path: folder.into(), source };
+    fs::create_dir_all(folder).map_err(failed)
+}
+
+/// Writes the checkpoint of a step: under another name, brought to disk, renamed, and the new
+/// name brought to disk.
+pub(super) fn write(
+    folder: &Path,
+    step: u64,
+    bytes: &[u8],
+) -> Result<PathBuf, CheckpointError> {
+    let unfinished = folder.join(file_name(step, UNFINISHED));
+    let path = folder.join(file_name(step, SUFFIX));
+    let written = File::create(&unfinished).and_then(|mut file| {
+        file.write_all(bytes)?;
+        file.sync_all()
+    });
+    let done = written
+        .and_then(|()| fs::rename(&unfinished, &path))
+        .and_then(|()| bring_to_disk(folder));
+    match done {
+        Ok(()) => Ok(path),
+        Err(source) => {
+            // The write failed already; that its remains stay is said by the next listing.
+            let _ = fs::remove_file(&unfinished);
+            Err(CheckpointError::Write { path, source })
+        }
+    }
+}
+
+/// Names reach the disk with their folder; systems that cannot open folders do so on their own.
+fn bring_to_disk(folder: &Path) -> io::Result<()> {
+    if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
+}
+
+/// Removes what unfinished writes left, and of the checkpoints up to `step` all but the newest
+/// `kept`. Later ones are of a run that was left behind; they stay.
+pub(super) fn prune(
+    folder: &Path,
+    step: u64,
+    kept: usize,
+) -> Result<(), CheckpointError> {
+    let Listing { checkpoints, ignored } = list(folder)?;
+    let old = checkpoints.range(..=step).rev().skip(kept).map(|(_, path)| path);
+    let unfinished = ignored.iter().filter_map(|error| match error {
+        CheckpointError::Unfinished { path } => Some(path),
+        CheckpointError::Read { .. }
+        | CheckpointError::Write { .. }
+        | CheckpointError::Damaged { .. }
+        | CheckpointError::Foreign { .. }
+        | CheckpointError::Occupied { .. }
+        | CheckpointError::Mismatch { .. } => None,
+    });
+    old.chain(unfinished).try_for_each(|path| {
+        fs::remove_file(path)
+            .map_err(|source| CheckpointError::Write { path: path.clone(), source })
+    })
+}

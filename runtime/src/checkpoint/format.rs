@@ -1,0 +1,261 @@
+//! A checkpoint as bytes: one safetensors file.
+//!
+//! Tensors are `name` for θ_T, `name@-1` for θ_{T−1} and so on, `name#mean` for optimizer state.
+//! The metadata has one entry, `roundelay`: a JSON object of names and texts with the step, the
+//! origin, the number of examples taken, the [`Run`], and a digest of all that stands in the file.
+
+use super::{Checkpoint, CheckpointError, Run};
+use crate::{State, Tensor, digest::Digest};
+use roundelay_schedule::Float;
+use safetensors::{
+    Dtype,
+    tensor::{Metadata, TensorInfo, TensorView},
+};
+use std::{
+    borrow::Cow,
+    collections::BTreeMap,
+    fs::File,
+    io::{self, Read},
+    path::Path,
+};
+
+/// The version of this format.
+const FORMAT: &str = "1";
+
+/// The one key of the file's metadata.
+const KEY: &str = "roundelay";
+
+/// The longest header that is read, in bytes.
+const HEADER: u64 = 64 << 20;
+
+/// Bytes of the header's length.
+const LENGTH: u64 = 8;
+
+/// The file's bytes.
+pub(super) fn encode(run: &Run, state: &State) -> Vec<u8> {
+    let dtype = match state.dtype {
+        Float::F32 => Dtype::F32,
+        Float::F64 => Dtype::F64,
+    };
+    let arrays = arrays(run, state);
+    let views: BTreeMap<&String, TensorView<'_>> = arrays
+        .iter()
+        .map(|(name, (shape, bytes))| {
+            let view = TensorView::new(dtype, shape.clone(), bytes);
+            (name, view.expect("a state's arrays are as long as their shapes say"))
+        })
+        .collect();
+    let mut entries = run.entries.clone();
+    let position = state.step.saturating_mul(run.entry("batch").parse().unwrap_or(0));
+    entries.extend(
+        [
+            ("format", FORMAT.to_string()),
+            ("step", state.step.to_string()),
+            ("origin", state.origin.to_string()),
+            ("position", position.to_string()),
+        ]
+        .map(|(name, value)| (name.to_string(), value)),
+    );
+    let parts =
+        views.iter().map(|(name, view)| (*name, dtype, view.shape(), view.data()));
+    let digest = digest(&entries, parts);
+    entries.insert("digest".to_string(), digest);
+    let metadata = std::iter::once((KEY.to_string(), json(&entries))).collect();
+    safetensors::serialize(views, Some(metadata))
+        .expect("a model's header is shorter than the format's limit")
+}
+
+/// All arrays under their names in the file, little-endian.
+fn arrays<'a>(
+    run: &Run,
+    state: &'a State,
+) -> BTreeMap<String, (Vec<usize>, Cow<'a, [u8]>)> {
+    let mut arrays = BTreeMap::new();
+    for (name, tensor) in &state.tensors {
+        let shape: Vec<usize> = tensor.shape.iter().map(|n| *n as usize).collect();
+        let versions = (0u32..).zip(&tensor.versions).map(|(age, array)| match age {
+            0 => (name.clone(), array),
+            _ => (format!("{name}@-{age}"), array),
+        });
+        let states = run.entry("states").split_whitespace().zip(&tensor.optimizer);
+        let states = states.map(|(state, array)| (format!("{name}#{state}"), array));
+        arrays.extend(versions.chain(states).map(|(name, array)| {
+            (name, (shape.clone(), little_endian(array, state.dtype)))
+        }));
+    }
+    arrays
+}
+
+/// Native to little-endian and back.
+fn little_endian(bytes: &[u8], dtype: Float) -> Cow<'_, [u8]> {
+    if cfg!(target_endian = "little") {
+        return Cow::Borrowed(bytes);
+    }
+    let numbers = bytes.chunks_exact(dtype.size() as usize);
+    Cow::Owned(numbers.flat_map(|number| number.iter().rev().copied()).collect())
+}
+
+fn json(entries: &BTreeMap<String, String>) -> String {
+    serde_json::to_string(entries).expect("texts under texts are JSON")
+}
+
+fn digest<'a>(
+    entries: &BTreeMap<String, String>,
+    tensors: impl Iterator<Item = (&'a String, Dtype, &'a [usize], &'a [u8])>,
+) -> String {
+    let mut digest = Digest::new();
+    digest.add(json(entries).as_bytes());
+    for (name, dtype, shape, bytes) in tensors {
+        digest.add(name.as_bytes());
+        digest.add(format!("{dtype:?}{shape:?}").as_bytes());
+        digest.add(bytes);
+    }
+    format!("{:016x}", digest.value())
+}
+
+/// Reads a file and proves it whole.
+///
+/// # Errors
+/// [`CheckpointError::Read`] and [`CheckpointError::Damaged`].
+pub(super) fn read(path: &Path) -> Result<Checkpoint, CheckpointError> {
+    let path = path.to_path_buf();
+    let whole = File::open(&path).and_then(|file| {
+        let length = file.metadata()?.len();
+        whole(file, length)
+    });
+    match whole {
+        Ok(Ok((run, state))) => Ok(Checkpoint { path, run, state }),
+        Ok(Err(reason)) => Err(CheckpointError::Damaged { path, reason }),
+        Err(source) => Err(CheckpointError::Read { path, source }),
+    }
+}
+
+/// What a file of `length` bytes holds; the inner error is the file's fault. Nothing is allocated
+/// that the file is not long enough for.
+pub(super) fn whole(
+    file: impl Read,
+    length: u64,
+) -> io::Result<Result<(Run, State), String>> {
+    let parts = parts(file, length)?;
+    Ok(parts.and_then(|(header, data)| decode(&header, &data)))
+}
+
+type Parts = (Metadata, Vec<u8>);
+
+/// Header and data.
+fn parts(mut file: impl Read, length: u64) -> io::Result<Result<Parts, String>> {
+    let cut = || Ok(Err("it ends too early".to_string()));
+    if length < LENGTH {
+        return cut();
+    }
+    let mut size = [0; LENGTH as usize];
+    file.read_exact(&mut size)?;
+    let size = u64::from_le_bytes(size);
+    if size > HEADER || size > length - LENGTH {
+        return cut();
+    }
+    let mut header = vec![0; size as usize];
+    file.read_exact(&mut header)?;
+    let header: Metadata = match serde_json::from_slice(&header) {
+        Ok(header) => header,
+        Err(error) => return Ok(Err(format!("its header does not read ({error})"))),
+    };
+    if header.data_len() as u64 != length - LENGTH - size {
+        return cut();
+    }
+    let mut data = vec![0; header.data_len()];
+    file.read_exact(&mut data)?;
+    Ok(Ok((header, data)))
+}
+
+fn decode(header: &Metadata, data: &[u8]) -> Result<(Run, State), String> {
+    let text = header.metadata().as_ref().and_then(|all| all.get(KEY));
+    let text = text.ok_or("its header does not come from this program")?;
+    let mut entries: BTreeMap<String, String> =
+        serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let written = entries.remove("digest").ok_or("it has no digest")?;
+    let infos = infos(header);
+    let tensors = infos
+        .iter()
+        .map(|(name, info)| (name, info.dtype, info.shape.as_slice(), slice(info, data)));
+    if written != digest(&entries, tensors) {
+        return Err("its digest differs from its contents".to_string());
+    }
+    let mut take = |name: &str| entries.remove(name).unwrap_or_default();
+    let [format, step, origin, _] =
+        ["format", "step", "origin", "position"].map(&mut take);
+    if format != FORMAT {
+        return Err(format!("it has format {format:?}, this program reads {FORMAT:?}"));
+    }
+    let number = |text: &str| text.parse().map_err(|_| format!("{text:?} is no step"));
+    let (step, origin) = (number(&step)?, number(&origin)?);
+    let run = Run { entries };
+    let (dtype, tensors) = tensors_of(&run, &infos, data)?;
+    match origin <= step {
+        true => Ok((run, State { dtype, step, origin, tensors })),
+        false => Err("it begins after its own step".to_string()),
+    }
+}
+
+/// Tensors by name.
+fn infos(header: &Metadata) -> BTreeMap<String, &TensorInfo> {
+    let names = header.offset_keys().into_iter();
+    names.filter_map(|name| header.info(&name).map(|info| (name, info))).collect()
+}
+
+fn slice<'a>(info: &TensorInfo, data: &'a [u8]) -> &'a [u8] {
+    &data[info.data_offsets.0..info.data_offsets.1]
+}
+
+/// Puts the arrays of every parameter together.
+fn tensors_of(
+    run: &Run,
+    infos: &BTreeMap<String, &TensorInfo>,
+    data: &[u8],
+) -> Result<(Float, BTreeMap<String, Tensor>), String> {
+    let dtypes: Vec<_> = infos.values().map(|info| info.dtype).collect();
+    let dtype = match dtypes.first() {
+        Some(Dtype::F32) => Float::F32,
+        Some(Dtype::F64) => Float::F64,
+        other => return Err(format!("it holds no training state ({other:?})")),
+    };
+    if dtypes.windows(2).any(|pair| pair[0] != pair[1]) {
+        return Err("its tensors are of several types".to_string());
+    }
+    let array = |name: &str| {
+        let info = infos.get(name)?;
+        Some((&info.shape, little_endian(slice(info, data), dtype).into_owned()))
+    };
+    let mut tensors = BTreeMap::new();
+    let mut used = 0;
+    for name in infos.keys().filter(|name| !name.contains(['@', '#'])) {
+        let newest = array(name).into_iter();
+        let older = (1u32..).map_while(|age| array(&format!("{name}@-{age}")));
+        let states = run.entry("states").split_whitespace();
+        let states = states.map(|state| array(&format!("{name}#{state}")));
+        let optimizer = states.collect::<Option<_>>();
+        let tensor = optimizer
+            .and_then(|optimizer| together(newest.chain(older).collect(), optimizer))
+            .ok_or_else(|| format!("the arrays of `{name}` do not belong together"))?;
+        used += tensor.versions.len() + tensor.optimizer.len();
+        tensors.insert(name.clone(), tensor);
+    }
+    match used == infos.len() {
+        true => Ok((dtype, tensors)),
+        false => Err("it holds arrays that belong to no parameter".to_string()),
+    }
+}
+
+type Arrays<'a> = Vec<(&'a Vec<usize>, Vec<u8>)>;
+
+/// One parameter, if all its arrays have one shape.
+fn together(versions: Arrays<'_>, optimizer: Arrays<'_>) -> Option<Tensor> {
+    let shape = versions.first().map(|(shape, _)| *shape)?;
+    let one = versions.iter().chain(&optimizer).all(|(other, _)| *other == shape);
+    let bytes = |arrays: Arrays<'_>| arrays.into_iter().map(|(_, bytes)| bytes).collect();
+    one.then(|| Tensor {
+        shape: shape.iter().map(|extent| *extent as u64).collect(),
+        versions: bytes(versions),
+        optimizer: bytes(optimizer),
+    })
+}

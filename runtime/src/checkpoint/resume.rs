@@ -1,0 +1,120 @@
+//! How a run goes on from a checkpoint.
+
+use super::{Checkpoint, CheckpointError, Latest, Run, run};
+use crate::{State, StateError, Tensor};
+use roundelay_schedule::{Id, Job, Parameter, Schedule};
+use std::path::Path;
+
+/// How a run goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Resumed {
+    /// As if it had never stopped, bit for bit.
+    Exactly,
+    /// From the newest parameters θ_T alone: older versions are taken equal to them. The optimizer
+    /// state stays, unless the optimizer is another one; then it is zero.
+    FromParameters {
+        /// What keeps it from going on exactly, as a sentence without full stop.
+        reason: String,
+    },
+    /// From the start: there was no checkpoint.
+    FromStart,
+}
+
+/// What a run goes on with.
+#[derive(Debug)]
+pub struct Resumption {
+    /// The state to start from.
+    pub state: State,
+    /// How it relates to the earlier run.
+    pub resumed: Resumed,
+    /// Unfinished, damaged and foreign files of the folder.
+    pub ignored: Vec<CheckpointError>,
+}
+
+impl Resumption {
+    /// Goes on from the newest whole checkpoint of a folder, or starts anew.
+    ///
+    /// # Errors
+    /// When the folder cannot be read, or its newest checkpoint is of another model.
+    pub fn of(
+        folder: &Path,
+        schedule: &Schedule,
+        run: &Run,
+    ) -> Result<Self, CheckpointError> {
+        let found = Latest::of(folder)?;
+        let (state, resumed) = match found.checkpoint {
+            Some(checkpoint) => checkpoint.resume(schedule, run)?,
+            None => (State::initial(&schedule.job), Resumed::FromStart),
+        };
+        Ok(Self { state, resumed, ignored: found.ignored })
+    }
+}
+
+impl Checkpoint {
+    /// The state from which a schedule's run goes on.
+    ///
+    /// # Errors
+    /// [`CheckpointError::Mismatch`] with everything in which the model differs.
+    pub fn resume(
+        self,
+        schedule: &Schedule,
+        run: &Run,
+    ) -> Result<(State, Resumed), CheckpointError> {
+        let mistakes = mistakes(&self.state, &schedule.job);
+        if !mistakes.is_empty() {
+            return Err(CheckpointError::Mismatch { path: self.path, mistakes });
+        }
+        let mut differences = run.differences(&self.run);
+        differences.extend(forgotten(&self.state, schedule));
+        let mut state = self.state;
+        if differences.is_empty() {
+            return Ok((state, Resumed::Exactly));
+        }
+        state.restart();
+        if run.entry("states") != self.run.entry("states") {
+            forget_optimizer(&mut state, run::states(&schedule.job).len());
+        }
+        Ok((state, Resumed::FromParameters { reason: differences.join("; ") }))
+    }
+}
+
+/// Everything in which the parameters are others than the job's.
+fn mistakes(state: &State, job: &Job) -> Vec<StateError> {
+    let (found, expected) = (state.dtype, job.dtype);
+    let element = (found != expected).then_some(StateError::Element { found, expected });
+    let shapes = job.parameters.iter().filter_map(|parameter| {
+        let name = parameter.name.clone();
+        match state.tensors.get(&name) {
+            None => Some(StateError::Missing { name }),
+            Some(tensor) if tensor.shape != parameter.shape => {
+                let (found, expected) = (tensor.shape.clone(), parameter.shape.clone());
+                Some(StateError::Shape { name, found, expected })
+            }
+            Some(_) => None,
+        }
+    });
+    let known = |name: &str| job.parameters.iter().any(|p| p.name == name);
+    let unknown = state.tensors.keys().filter(|name| !known(name));
+    let unknown = unknown.map(|name| StateError::Unknown { name: name.clone() });
+    element.into_iter().chain(shapes).chain(unknown).collect()
+}
+
+/// An older version that the schedule reads and the checkpoint does not hold.
+fn forgotten(state: &State, schedule: &Schedule) -> Option<String> {
+    let age = |parameter: &Parameter| {
+        let staleness = schedule.plan.delays.staleness(parameter.stage.index());
+        u64::from(staleness).min(state.step - state.origin)
+    };
+    let held = |parameter: &Parameter| state.tensors[&parameter.name].versions.len();
+    let short = |parameter: &&Parameter| held(parameter) as u64 <= age(parameter);
+    schedule.job.parameters.iter().find(short).map(|parameter| {
+        let (age, name) = (age(parameter), &parameter.name);
+        format!("the checkpoint does not hold `{name}` of {age} updates before")
+    })
+}
+
+fn forget_optimizer(state: &mut State, arrays: usize) {
+    for Tensor { versions, optimizer, shape: _ } in state.tensors.values_mut() {
+        *optimizer = vec![vec![0; versions[0].len()]; arrays];
+    }
+}

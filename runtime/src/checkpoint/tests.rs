@@ -1,0 +1,339 @@
+//! Checkpoints come back as they were written, whatever happens to their folder.
+
+mod damage;
+
+use super::*;
+use crate::{Dataset, StateError, scratch::Scratch};
+use roundelay_kernels::random::Stream;
+use roundelay_schedule::{
+    Data, Float, Id, Initial, Job, Method, Order, Parameter, Placement, Plan, Reduction,
+    Rule, Schedule, Stage, States, Table, Timeline,
+};
+use std::fs;
+
+/// A schedule of two stages with a parameter each; it does nothing.
+fn schedule(rule: Rule) -> Schedule {
+    let parameter = |name: &str, stage, shape: &[u64]| Parameter {
+        name: name.into(),
+        stage: Stage::new(stage),
+        offset: 0,
+        shape: shape.to_vec(),
+        initial: Initial::Normal(1.0),
+        decay: true,
+    };
+    let mut job = crate::data::tests::job(Data::Synthetic, &[]);
+    job.optimizer.method = Method::Adamw { beta1: 0.9, beta2: 0.99, epsilon: 1e-8 };
+    job.parameters =
+        vec![parameter("first.weight", 0, &[2, 3]), parameter("last.bias", 1, &[5])];
+    job.elements = [6, 5].into_iter().collect();
+    let plan = Plan {
+        rule,
+        placement: Placement::Data,
+        order: Order::Cyclic,
+        replicas: 1,
+        stages: 2,
+        cuts: vec![1],
+        micro_batches: 2,
+        states: States::Replicated,
+        reduction: Reduction::Sequential,
+        delays: rule.delays(Timeline::Workers, 2, 2),
+        devices: Vec::new(),
+    };
+    Schedule {
+        fingerprint: "0123456789abcdef".into(),
+        target: Default::default(),
+        plan,
+        job,
+        axes: Table::new(),
+        rings: Table::new(),
+        groups: Table::new(),
+        routines: Table::new(),
+        buffers: Table::new(),
+        actions: Table::new(),
+    }
+}
+
+fn run(schedule: &Schedule) -> Run {
+    Run::new(schedule, &Dataset::open(&schedule.job, None).unwrap())
+}
+
+/// A state at rest with random contents and the versions that the schedule reads.
+fn state(schedule: &Schedule, step: u64) -> State {
+    let mut state = State::initial(&schedule.job);
+    state.step = step;
+    let mut index = 0;
+    let stream = Stream::new(step, &[]);
+    for parameter in &schedule.job.parameters {
+        let tensor = state.tensors.get_mut(&parameter.name).unwrap();
+        let staleness = schedule.plan.delays.staleness(parameter.stage.index());
+        let versions = 1 + u64::from(staleness).min(step);
+        tensor.versions.resize(versions as usize, tensor.versions[0].clone());
+        for byte in tensor.versions.iter_mut().chain(&mut tensor.optimizer).flatten() {
+            *byte = stream.below(index, 256) as u8;
+            index += 1;
+        }
+    }
+    state
+}
+
+fn names(folder: &Scratch) -> Vec<String> {
+    let entries = fs::read_dir(folder.path()).unwrap();
+    let name = |entry: std::io::Result<fs::DirEntry>| {
+        entry.unwrap().file_name().into_string().unwrap()
+    };
+    let mut names: Vec<String> = entries.map(name).collect();
+    names.sort();
+    names
+}
+
+fn newest(folder: &Scratch) -> State {
+    Latest::of(folder.path()).unwrap().checkpoint.unwrap().state
+}
+
+#[test]
+fn a_state_comes_back_bit_for_bit() {
+    for (rule, dtype) in [
+        (Rule::CyclicV2, Float::F32),
+        (Rule::CyclicV1, Float::F64),
+        (Rule::Sync, Float::F32),
+    ] {
+        let folder = Scratch::new(&format!("checkpoint-{rule}"));
+        let mut schedule = schedule(rule);
+        schedule.job.dtype = dtype;
+        let checkpoints = Checkpoints::start(folder.path(), run(&schedule)).unwrap();
+        for step in [0, 1, 7] {
+            let state = state(&schedule, step);
+            let path = checkpoints.save(&state).unwrap();
+            assert_eq!(newest(&folder), state);
+            let bytes = fs::read(&path).unwrap();
+            checkpoints.save(&state).unwrap();
+            assert_eq!(fs::read(&path).unwrap(), bytes, "one state has one file");
+            let found =
+                Resumption::of(folder.path(), &schedule, &run(&schedule)).unwrap();
+            assert_eq!((found.state, found.resumed), (state, Resumed::Exactly));
+            assert!(found.ignored.is_empty());
+        }
+    }
+}
+
+#[test]
+fn any_reader_of_safetensors_finds_the_names() {
+    let schedule = schedule(Rule::CyclicV2);
+    let bytes = format::encode(&run(&schedule), &state(&schedule, 3));
+    let file = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+    let mut names = file.names();
+    names.sort_unstable();
+    let expected = [
+        "first.weight",
+        "first.weight#mean",
+        "first.weight#square",
+        "first.weight@-1",
+        "last.bias",
+        "last.bias#mean",
+        "last.bias#square",
+    ];
+    assert_eq!(names, expected, "stage 1 of two is always fresh");
+    assert_eq!(file.tensor("first.weight@-1").unwrap().shape(), [2, 3]);
+    let (_, header) = safetensors::SafeTensors::read_metadata(&bytes).unwrap();
+    let text = &header.metadata().as_ref().unwrap()["roundelay"];
+    let wanted = [
+        r#""step":"3""#,
+        r#""position":"12""#,
+        r#""rule":"cyclic_v2""#,
+        r#""micro_batches":"2""#,
+        r#""seed":"7""#,
+        r#""fingerprint":"0123456789abcdef""#,
+    ];
+    assert!(wanted.iter().all(|entry| text.contains(entry)), "{text}");
+}
+
+#[test]
+fn the_two_newest_are_kept() {
+    let folder = Scratch::new("checkpoint-kept");
+    let schedule = schedule(Rule::CyclicV2);
+    let checkpoints = Checkpoints::start(folder.path(), run(&schedule)).unwrap();
+    for step in [5, 10, 15] {
+        checkpoints.save(&state(&schedule, step)).unwrap();
+    }
+    let expected = ["step-000000000010.safetensors", "step-000000000015.safetensors"];
+    assert_eq!(names(&folder), expected);
+    checkpoints.save(&state(&schedule, 12)).unwrap();
+    assert_eq!(names(&folder).len(), 3, "what lies ahead is left alone");
+    assert!(names(&folder).contains(&expected[1].to_string()));
+}
+
+#[test]
+fn a_new_run_does_not_take_the_folder_of_another() {
+    let folder = Scratch::new("checkpoint-occupied");
+    let schedule = schedule(Rule::Sync);
+    let checkpoints =
+        Checkpoints::start(&folder.path().join("a/b"), run(&schedule)).unwrap();
+    checkpoints.save(&state(&schedule, 4)).unwrap();
+    let error =
+        Checkpoints::start(&folder.path().join("a/b"), run(&schedule)).unwrap_err();
+    assert!(matches!(error, CheckpointError::Occupied { step: 4, .. }), "{error}");
+    assert!(Checkpoints::open(&folder.path().join("a/b"), run(&schedule)).is_ok());
+}
+
+#[test]
+fn a_write_cut_at_any_byte_loses_nothing() {
+    let folder = Scratch::new("checkpoint-cut");
+    let schedule = schedule(Rule::CyclicV2);
+    let checkpoints = Checkpoints::start(folder.path(), run(&schedule)).unwrap();
+    checkpoints.save(&state(&schedule, 1)).unwrap();
+    let next = format::encode(&run(&schedule), &state(&schedule, 2));
+    let unfinished = "step-000000000002.safetensors.unfinished";
+    for length in (0..=next.len()).step_by(37) {
+        folder.write(unfinished, &next[..length]);
+        let found = Latest::of(folder.path()).unwrap();
+        assert_eq!(found.checkpoint.unwrap().state, state(&schedule, 1));
+        let [CheckpointError::Unfinished { path }] = found.ignored.as_slice() else {
+            panic!("{:?}", found.ignored)
+        };
+        assert!(path.ends_with(unfinished));
+    }
+    checkpoints.save(&state(&schedule, 2)).unwrap();
+    assert_eq!(newest(&folder), state(&schedule, 2));
+    assert!(!names(&folder).contains(&unfinished.to_string()));
+}
+
+#[test]
+fn damaged_and_foreign_files_are_passed_over() {
+    let folder = Scratch::new("checkpoint-foreign");
+    let schedule = schedule(Rule::CyclicV2);
+    let checkpoints = Checkpoints::start(folder.path(), run(&schedule)).unwrap();
+    checkpoints.save(&state(&schedule, 1)).unwrap();
+    let whole = format::encode(&run(&schedule), &state(&schedule, 9));
+    folder.write("step-000000000009.safetensors", &whole[..whole.len() - 1]);
+    folder.write("step-000000000008.safetensors", b"");
+    folder.write("step-8.safetensors", &whole);
+    folder.write("model.safetensors", &whole);
+    folder.write("step-000000000010.safetensors/inside", &whole);
+    let found = Latest::of(folder.path()).unwrap();
+    assert_eq!(found.checkpoint.unwrap().state, state(&schedule, 1));
+    let count = |damaged: bool| {
+        let is = |e: &&CheckpointError| {
+            matches!(e, CheckpointError::Damaged { .. }) == damaged
+        };
+        found.ignored.iter().filter(is).count()
+    };
+    assert_eq!((count(true), count(false)), (2, 3), "{:?}", found.ignored);
+}
+
+#[test]
+fn a_folder_without_checkpoints_starts_anew() {
+    let folder = Scratch::new("checkpoint-none");
+    let schedule = schedule(Rule::Sync);
+    let missing = folder.path().join("missing");
+    let found = Resumption::of(&missing, &schedule, &run(&schedule)).unwrap();
+    assert_eq!(found.state, State::initial(&schedule.job));
+    assert_eq!(found.resumed, Resumed::FromStart);
+    folder.write("file", b"");
+    assert!(Latest::of(&folder.path().join("file")).is_err());
+    assert!(Checkpoints::start(&folder.path().join("file"), run(&schedule)).is_err());
+}
+
+#[test]
+fn what_cannot_be_written_is_said_and_leaves_the_last_one() {
+    let folder = Scratch::new("checkpoint-refused");
+    let schedule = schedule(Rule::Sync);
+    let checkpoints = Checkpoints::start(folder.path(), run(&schedule)).unwrap();
+    checkpoints.save(&state(&schedule, 1)).unwrap();
+    folder.write("step-000000000002.safetensors/in-the-way", b"");
+    let error = checkpoints.save(&state(&schedule, 2)).unwrap_err();
+    assert!(matches!(error, CheckpointError::Write { .. }), "{error}");
+    assert_eq!(newest(&folder), state(&schedule, 1));
+}
+
+fn resume(from: &Schedule, to: &Schedule, step: u64) -> (State, Resumed) {
+    let (path, run_before) = (PathBuf::from("file"), run(from));
+    let checkpoint = Checkpoint { path, run: run_before, state: state(from, step) };
+    checkpoint.resume(to, &run(to)).unwrap()
+}
+
+#[test]
+fn another_placement_with_the_same_rule_goes_on_exactly() {
+    let from = schedule(Rule::CyclicV2);
+    let mut to = from.clone();
+    to.plan.placement = Placement::Pipeline;
+    to.fingerprint = "other cluster".into();
+    assert_eq!(resume(&from, &to, 3), (state(&from, 3), Resumed::Exactly));
+}
+
+#[test]
+fn another_run_starts_from_the_parameters_and_says_why() {
+    let from = schedule(Rule::CyclicV2);
+    type Change = fn(&mut Schedule);
+    let changes: [(&str, Change); 5] = [
+        ("rule was cyclic_v2 and is sync", |to| to.plan.rule = Rule::Sync),
+        ("micro_batches was 2 and is 4", |to| to.plan.micro_batches = 4),
+        ("seed was 7 and is 8", |to| to.job.seed = 8),
+        ("batch was 4 and is 8", |to| to.job.batch = 8),
+        ("optimizer was", |to| to.job.optimizer.weight_decay = 0.5),
+    ];
+    for (expected, change) in changes {
+        let mut to = from.clone();
+        change(&mut to);
+        let (found, resumed) = resume(&from, &to, 3);
+        let Resumed::FromParameters { reason } = resumed else { panic!("{expected}") };
+        assert!(reason.contains(expected), "{reason}");
+        let mut wanted = state(&from, 3);
+        wanted.restart();
+        assert_eq!((found.origin, &found), (3, &wanted));
+        assert_eq!(found.fits(&to.job), Ok(()));
+    }
+}
+
+#[test]
+fn another_optimizer_starts_from_zero() {
+    let from = schedule(Rule::Sync);
+    let mut to = from.clone();
+    to.job.optimizer.method = Method::Sgd { momentum: 0.9, nesterov: false };
+    let (found, _) = resume(&from, &to, 3);
+    assert_eq!(found.fits(&to.job), Ok(()));
+    assert!(found.tensors.values().all(|t| t.optimizer.concat().iter().all(|b| *b == 0)));
+    assert_eq!(
+        found.tensors["last.bias"].versions,
+        state(&from, 3).tensors["last.bias"].versions
+    );
+}
+
+#[test]
+fn a_rule_that_reads_further_back_says_so() {
+    let from = schedule(Rule::CyclicV2);
+    let mut to = from.clone();
+    to.plan.delays = Rule::CyclicV1.delays(Timeline::FlushFree, 2, 2);
+    let (_, resumed) = resume(&from, &to, 3);
+    let Resumed::FromParameters { reason } = resumed else { panic!("{resumed:?}") };
+    assert!(reason.contains("`last.bias` of 1 updates before"), "{reason}");
+    let (_, resumed) = resume(&from, &to, 0);
+    assert_eq!(resumed, Resumed::Exactly, "before the first update there is one version");
+}
+
+#[test]
+fn all_mistakes_of_another_model_are_listed() {
+    let from = schedule(Rule::Sync);
+    let mut to = from.clone();
+    let Job { parameters, dtype, .. } = &mut to.job;
+    *dtype = Float::F64;
+    parameters[0].shape = vec![3, 2];
+    parameters[1].name = "last.offset".into();
+    let checkpoint =
+        Checkpoint { path: "file".into(), run: run(&from), state: state(&from, 3) };
+    let error = checkpoint.resume(&to, &run(&to)).unwrap_err();
+    let text = error.to_string();
+    let CheckpointError::Mismatch { mistakes, .. } = error else { panic!("{text}") };
+    let shape = StateError::Shape {
+        name: "first.weight".into(),
+        found: vec![2, 3],
+        expected: vec![3, 2],
+    };
+    let expected = [
+        StateError::Element { found: Float::F32, expected: Float::F64 },
+        shape,
+        StateError::Missing { name: "last.offset".into() },
+        StateError::Unknown { name: "last.bias".into() },
+    ];
+    assert_eq!(mistakes, expected);
+    assert!(mistakes.iter().all(|mistake| text.contains(&mistake.to_string())), "{text}");
+}

@@ -1,0 +1,191 @@
+//! Where examples come from: text, token files, or numbers drawn from the seed.
+//!
+//! Example e of step t depends on the data, the seed, t and e alone. Micro-batch i of a step
+//! holds its examples i·b .. (i + 1)·b, so runs of every plan see the same examples.
+
+mod corpus;
+mod entropy;
+mod error;
+mod glob;
+mod inputs;
+mod synthetic;
+mod windows;
+
+use crate::{Feed, digest::Digest};
+use corpus::Corpus;
+pub use error::DataError;
+use roundelay_schedule::{Data, Element, Id, InputId, Job};
+use std::path::Path;
+use synthetic::Synthetic;
+use windows::Windows;
+
+/// The data of a job, read and checked.
+#[derive(Clone, Debug)]
+pub struct Dataset {
+    source: Source,
+    rows: Vec<usize>,
+    batch: u64,
+}
+
+/// Fixed examples that training never sees, the same for every plan. As a [`Feed`] it takes
+/// micro-batches 0 .. [`HeldOut::micro_batches`]; the step means nothing.
+#[derive(Clone, Debug)]
+pub struct HeldOut {
+    data: Dataset,
+    /// Windows there are to choose from.
+    windows: u64,
+    /// Examples looked at.
+    examples: u64,
+}
+
+#[derive(Clone, Debug)]
+enum Source {
+    Windows(Windows),
+    Synthetic(Synthetic),
+}
+
+/// Which example.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Example {
+    /// One of a training step's batch.
+    Training { step: u64, index: u64 },
+    /// One that is held out.
+    HeldOut { index: u64 },
+}
+
+impl Dataset {
+    /// Reads and checks the data of a job. `root` takes the place of the root that the job
+    /// names.
+    ///
+    /// # Errors
+    /// Files that are missing, unreadable, too large or too short; tokens above the bound of
+    /// an input; inputs that the source cannot serve.
+    pub fn open(job: &Job, root: Option<&Path>) -> Result<Self, DataError> {
+        let source = match &job.data {
+            Data::Text { root: own, globs } => {
+                let corpus = Corpus::text(root.unwrap_or(Path::new(own)), globs)?;
+                Source::Windows(Windows::new(corpus, job, "text")?)
+            }
+            Data::Tokens { root: own, file, width } => {
+                let root = root.unwrap_or(Path::new(own));
+                let corpus = Corpus::tokens(root, file, *width)?;
+                Source::Windows(Windows::new(corpus, job, "tokens")?)
+            }
+            Data::Synthetic => Source::Synthetic(Synthetic::new(job)?),
+        };
+        let row = |element: Element, shape: &[u64]| {
+            shape.iter().skip(1).product::<u64>() * element.size(job.dtype)
+        };
+        let rows = job.inputs.values().map(|i| row(i.element, &i.shape) as usize);
+        Ok(Self { source, rows: rows.collect(), batch: u64::from(job.batch).max(1) })
+    }
+
+    /// Examples of one micro-batch, b.
+    pub fn examples(&self) -> u64 {
+        match &self.source {
+            Source::Windows(windows) => windows.examples(),
+            Source::Synthetic(synthetic) => synthetic.examples(),
+        }
+    }
+
+    /// About `limit` held-out examples, evenly spread over the held-out part: whole batches, so
+    /// that they do not depend on N, and at least one; where a corpus is too short for a
+    /// batch, some windows count twice.
+    ///
+    /// # Errors
+    /// When the held-out part is shorter than one window.
+    pub fn held_out(&self, limit: u64) -> Result<HeldOut, DataError> {
+        let windows = match &self.source {
+            Source::Windows(windows) => windows.held_out()?,
+            Source::Synthetic(_) => limit.max(self.batch),
+        };
+        let batches = (windows.min(limit) / self.batch).max(1);
+        Ok(HeldOut { data: self.clone(), windows, examples: batches * self.batch })
+    }
+
+    /// Entropy of the held-out part under a bigram model of the training part, in nats per
+    /// token: (c(a, b) + d(a) p(b)) / (c(a) + d(a)) for c(a) pairs that begin with a, d(a) of
+    /// them different, and add-one shares p(b) (Witten and Bell 1991). None for drawn data and
+    /// vocabularies above 2048.
+    pub fn bigram_entropy(&self) -> Option<f64> {
+        match &self.source {
+            Source::Windows(windows) => {
+                entropy::bigram(windows.corpus(), windows.bound())
+            }
+            Source::Synthetic(_) => None,
+        }
+    }
+
+    /// Tokens of the training part and of the held-out part; none for drawn data.
+    pub fn tokens(&self) -> Option<(u64, u64)> {
+        match &self.source {
+            Source::Windows(windows) => {
+                let [training, held_out] =
+                    [windows.corpus().training(), windows.corpus().held_out()];
+                Some((training.end - training.start, held_out.end - held_out.start))
+            }
+            Source::Synthetic(_) => None,
+        }
+    }
+
+    /// A number that tells contents apart; a resumed run compares it.
+    pub fn digest(&self) -> u64 {
+        let mut digest = Digest::new();
+        match &self.source {
+            Source::Windows(windows) => digest.add(windows.corpus().bytes()),
+            Source::Synthetic(_) => digest.add(b"synthetic"),
+        }
+        digest.value()
+    }
+
+    fn fill_rows(
+        &mut self,
+        input: InputId,
+        micro_batch: u64,
+        bytes: &mut [u8],
+        example: impl Fn(u64) -> Example,
+    ) {
+        let examples = self.examples();
+        let row = self.rows[input.index()];
+        assert_eq!(
+            Some(bytes.len() as u64),
+            examples.checked_mul(row as u64),
+            "a feed fills the whole input of one micro-batch"
+        );
+        if row == 0 {
+            return;
+        }
+        for (e, row) in (micro_batch * examples..).zip(bytes.chunks_exact_mut(row)) {
+            match &mut self.source {
+                Source::Windows(windows) => windows.fill(input, example(e), row),
+                Source::Synthetic(synthetic) => synthetic.fill(input, example(e), row),
+            }
+        }
+    }
+}
+
+impl Feed for Dataset {
+    fn fill(&mut self, input: InputId, t: u64, micro_batch: u64, bytes: &mut [u8]) {
+        let example = |index| Example::Training { step: t, index };
+        self.fill_rows(input, micro_batch, bytes, example);
+    }
+}
+
+impl HeldOut {
+    /// Micro-batches to look at.
+    pub fn micro_batches(&self) -> u64 {
+        (self.examples / self.data.examples()).max(1)
+    }
+}
+
+impl Feed for HeldOut {
+    fn fill(&mut self, input: InputId, _: u64, micro_batch: u64, bytes: &mut [u8]) {
+        let (windows, examples) = (u128::from(self.windows), u128::from(self.examples));
+        let spread = |e: u64| (u128::from(e) * windows / examples) as u64 % self.windows;
+        let example = |e| Example::HeldOut { index: spread(e) };
+        self.data.fill_rows(input, micro_batch, bytes, example);
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

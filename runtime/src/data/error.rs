@@ -1,0 +1,134 @@
+//! What can be wrong with data: files, patterns, tokens, and inputs that a source cannot serve.
+
+use std::{io, path::PathBuf};
+use thiserror::Error;
+
+/// Why a job's data cannot be used. Every message ends with what would repair it.
+#[derive(Debug, Error)]
+pub enum DataError {
+    /// A pattern that means nothing.
+    #[error("file pattern `{pattern}`: {reason}; write a path with `*`, `?` or `**`")]
+    BadPattern {
+        /// The pattern.
+        pattern: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// A pattern without a file.
+    #[error(
+        "no file matches `{pattern}` under `{}`; patterns start at the folder of the program, \
+         another folder is given with --data DIR (folders `target` and `.name` must be named)",
+        root.display()
+    )]
+    NoMatch {
+        /// The pattern.
+        pattern: String,
+        /// Where the search began.
+        root: PathBuf,
+    },
+    /// A file or folder that cannot be read.
+    #[error("cannot read `{}` for `{pattern}`: {source}; check that it exists and may be read", path.display())]
+    Unreadable {
+        /// The file or folder.
+        path: PathBuf,
+        /// The pattern or file name of the program.
+        pattern: String,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// A pattern that leads through too many folder entries.
+    #[error(
+        "`{pattern}` leads through more than {limit} entries of folders; name the folders that \
+         hold the data"
+    )]
+    TooManyEntries {
+        /// The pattern.
+        pattern: String,
+        /// The declared limit.
+        limit: u64,
+    },
+    /// More bytes than the declared limit.
+    #[error(
+        "`{pattern}` holds at least {found} bytes, the limit is {limit}; take fewer or smaller \
+         files"
+    )]
+    TooLarge {
+        /// The pattern or file name.
+        pattern: String,
+        /// Bytes seen so far.
+        found: u64,
+        /// The declared limit.
+        limit: u64,
+    },
+    /// Less than one window.
+    #[error(
+        "the {part} part of `{pattern}` has {found} tokens, one window needs {needed}; add data \
+         or shorten the sequence"
+    )]
+    TooShort {
+        /// `training` or `held-out`.
+        part: &'static str,
+        /// The patterns or the file name.
+        pattern: String,
+        /// Tokens found.
+        found: u64,
+        /// Tokens of one window.
+        needed: u64,
+    },
+    /// A file that ends within a token.
+    #[error(
+        "`{}` has {bytes} bytes, not a multiple of {width}; the file is cut or its tokens have \
+         another width",
+        path.display()
+    )]
+    Torn {
+        /// The file.
+        path: PathBuf,
+        /// Its length.
+        bytes: u64,
+        /// Bytes of one token.
+        width: u64,
+    },
+    /// A token that the model has no row for.
+    #[error(
+        "`{}`, byte {offset}: token {token} is not below {bound}, the bound of input `{input}`; \
+         enlarge the vocabulary or take other files",
+        path.display()
+    )]
+    OutOfBound {
+        /// The file.
+        path: PathBuf,
+        /// Byte offset in the file.
+        offset: u64,
+        /// The token.
+        token: u64,
+        /// The bound.
+        bound: u64,
+        /// The input whose bound it is.
+        input: String,
+    },
+    /// Inputs that the source cannot serve.
+    #[error(
+        "data `{data}` serves two i32 inputs of one shape [examples, sequence], `tokens` and \
+         `targets`; this model has {found}; use `synthetic` or change the inputs"
+    )]
+    Inputs {
+        /// The source's name in the language.
+        data: &'static str,
+        /// The model's inputs, spelled out.
+        found: String,
+    },
+    /// An input of a shape that synthetic data do not make.
+    #[error(
+        "input `{input}` has shape {shape:?}; synthetic data need inputs whose first extent is the \
+         number of examples, the same for all, with at most {limit} elements per example"
+    )]
+    Shape {
+        /// The input.
+        input: String,
+        /// Its extents for one micro-batch.
+        shape: Vec<u64>,
+        /// The declared limit.
+        limit: u64,
+    },
+}

@@ -1,0 +1,106 @@
+//! θ_0: what a run starts from.
+
+use crate::{State, Tensor};
+use roundelay_kernels::random::Stream;
+use roundelay_schedule::{Float, Initial, Job, Parameter};
+
+/// Labels the streams of initial parameters; the letters of the name follow.
+const INITIAL: u64 = u64::from_le_bytes(*b"initial\0");
+
+impl State {
+    /// θ_0 of a job, with optimizer state zero. Every number depends on the seed, the global name
+    /// of its parameter and its place in it alone, so all plans start equal; it is drawn in
+    /// 64 bits and rounded to the job's type.
+    pub fn initial(job: &Job) -> Self {
+        let tensor = |parameter: &Parameter| {
+            let parameters = draw(job.seed, parameter, job.dtype);
+            let zero = vec![0; parameters.len()];
+            let optimizer = vec![zero; job.optimizer.method.states() as usize];
+            let shape = parameter.shape.clone();
+            Tensor { shape, versions: vec![parameters], optimizer }
+        };
+        let tensors = job.parameters.iter().map(|p| (p.name.clone(), tensor(p)));
+        State { dtype: job.dtype, step: 0, origin: 0, tensors: tensors.collect() }
+    }
+}
+
+fn draw(seed: u64, parameter: &Parameter, dtype: Float) -> Vec<u8> {
+    let letters = parameter.name.bytes().map(u64::from);
+    let labels: Vec<u64> = std::iter::once(INITIAL).chain(letters).collect();
+    let stream = Stream::new(seed, &labels);
+    let number = |index| match parameter.initial {
+        Initial::Constant(value) => value,
+        Initial::Normal(deviation) => deviation * stream.normal(index),
+        Initial::Uniform(bound) => bound * (2.0 * stream.uniform(index) - 1.0),
+    };
+    let numbers = (0..parameter.elements()).map(number);
+    match dtype {
+        Float::F32 => numbers.flat_map(|x| (x as f32).to_ne_bytes()).collect(),
+        Float::F64 => numbers.flat_map(f64::to_ne_bytes).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::tests::job;
+    use roundelay_schedule::{Data, Id, Method, Stage};
+
+    fn parameter(name: &str, stage: usize, initial: Initial) -> Parameter {
+        let stage = Stage::new(stage);
+        let (name, shape) = (name.to_string(), vec![100, 50]);
+        Parameter { name, stage, offset: 0, shape, initial, decay: true }
+    }
+
+    fn numbers(state: &State, name: &str) -> Vec<f64> {
+        let (words, _) = state.tensors[name].versions[0].as_chunks::<8>();
+        words.iter().map(|word| f64::from_ne_bytes(*word)).collect()
+    }
+
+    fn wide(parameters: Vec<Parameter>) -> Job {
+        Job { parameters, dtype: Float::F64, ..job(Data::Synthetic, &[]) }
+    }
+
+    #[test]
+    fn numbers_have_the_spread_that_is_asked_for() {
+        let state = State::initial(&wide(vec![
+            parameter("normal", 0, Initial::Normal(0.02)),
+            parameter("uniform", 0, Initial::Uniform(0.5)),
+            parameter("gain", 0, Initial::Constant(1.0)),
+        ]));
+        let square = |name| {
+            let numbers = numbers(&state, name);
+            numbers.iter().map(|x| x * x).sum::<f64>() / numbers.len() as f64
+        };
+        assert!((square("normal") / 4e-4 - 1.0).abs() < 0.1);
+        assert!((square("uniform") * 12.0 - 1.0).abs() < 0.1);
+        assert!(numbers(&state, "uniform").iter().all(|x| (-0.5..0.5).contains(x)));
+        assert_eq!(numbers(&state, "gain"), [1.0; 5000]);
+    }
+
+    #[test]
+    fn cutting_the_model_otherwise_changes_nothing() {
+        let normal = Initial::Normal(1.0);
+        let one = wide(vec![parameter("a", 0, normal), parameter("b", 1, normal)]);
+        let mut other = one.clone();
+        other.parameters = vec![parameter("b", 0, normal), parameter("a", 3, normal)];
+        assert_eq!(State::initial(&one), State::initial(&other));
+        let state = State::initial(&one);
+        assert_ne!(numbers(&state, "a"), numbers(&state, "b"));
+        let seeded = State::initial(&Job { seed: 8, ..one.clone() });
+        assert_ne!(numbers(&state, "a"), numbers(&seeded, "a"));
+        let narrow = State::initial(&Job { dtype: Float::F32, ..one });
+        let (words, _) = narrow.tensors["a"].versions[0].as_chunks::<4>();
+        let rounded = numbers(&state, "a").into_iter().map(|x| x as f32);
+        assert!(words.iter().map(|word| f32::from_ne_bytes(*word)).eq(rounded));
+    }
+
+    #[test]
+    fn optimizer_state_is_zero_and_the_state_fits() {
+        let mut job = wide(vec![parameter("a", 0, Initial::Normal(1.0))]);
+        job.optimizer.method = Method::Adamw { beta1: 0.9, beta2: 0.99, epsilon: 1e-8 };
+        let state = State::initial(&job);
+        assert_eq!(state.fits(&job), Ok(()));
+        assert_eq!(state.tensors["a"].optimizer, vec![vec![0; 40_000]; 2]);
+    }
+}
