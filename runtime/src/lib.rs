@@ -16,6 +16,7 @@ mod plain;
 #[cfg(test)]
 mod scratch;
 mod state;
+mod train;
 
 pub use checkpoint::{
     Checkpoint, CheckpointError, Checkpoints, Latest, Resumed, Resumption, Run,
@@ -27,3 +28,6 @@ pub use evaluate::Evaluator;
 pub use feed::Feed;
 pub use oracle::{Oracle, OracleError};
 pub use state::{State, StateError, Tensor};
+pub use train::{
+    Checkpointing, Evaluating, Observer, Progress, Report, Rests, TrainError, Trainer,
+};

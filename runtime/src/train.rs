@@ -1,0 +1,278 @@
+//! The training loop: replays segments, and evaluates and saves at the rests between them.
+//!
+//! Where a run rests does not change its numbers.
+
+mod losses;
+
+use crate::{
+    CheckpointError, Checkpoints, Cpu, CpuError, Evaluator, HeldOut, Measured, State,
+    StateError, code::CodeError,
+};
+use losses::StepLosses;
+use roundelay_schedule::Evaluation;
+use std::{
+    ops::ControlFlow,
+    time::{Duration, Instant},
+};
+
+/// A machine on its way through a training run.
+pub struct Trainer {
+    cpu: Cpu,
+    evaluator: Evaluator,
+    rests: Rests,
+}
+
+/// When a run rests, and what is done then; at the end of a run everything is done once more.
+#[derive(Debug)]
+pub struct Rests {
+    /// Held-out data.
+    pub evaluate: Evaluating,
+    /// Checkpoints.
+    pub checkpoint: Checkpointing,
+}
+
+/// When held-out data is looked at.
+#[derive(Debug)]
+pub enum Evaluating {
+    /// Never.
+    Never,
+    /// After every so many training steps, and at the end.
+    Every {
+        /// How many.
+        steps: u64,
+        /// What is looked at.
+        held_out: Box<HeldOut>,
+    },
+    /// At the end.
+    AtEnd {
+        /// What is looked at.
+        held_out: Box<HeldOut>,
+    },
+}
+
+/// When checkpoints are written.
+#[derive(Debug)]
+pub enum Checkpointing {
+    /// Never.
+    Never,
+    /// After every so many training steps, and at the end.
+    Every {
+        /// How many.
+        steps: u64,
+        /// Where.
+        checkpoints: Checkpoints,
+    },
+}
+
+/// A training step that is done.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Progress {
+    /// The step, counted from zero.
+    pub step: u64,
+    /// Mean loss of its micro-batches.
+    pub loss: f64,
+    /// Examples trained per second since the run began, without evaluation and saving.
+    pub samples_per_second: f64,
+    /// Time since the run began.
+    pub elapsed: Duration,
+}
+
+/// Who watches a run; called on the thread that runs it.
+pub trait Observer {
+    /// A training step is done. Steps come in order.
+    fn step(&mut self, progress: &Progress);
+    /// The held-out loss of θ_`step`.
+    fn evaluated(&mut self, step: u64, loss: f64);
+    /// The run rests; to break ends it here.
+    fn rested(&mut self, state: &State) -> ControlFlow<()>;
+}
+
+/// What a run did.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Report {
+    /// First training step.
+    pub first: u64,
+    /// One past the last.
+    pub end: u64,
+    /// Mean loss of every step.
+    pub losses: Vec<f64>,
+    /// Held-out losses, each with the number of updates done.
+    pub evaluations: Vec<(u64, f64)>,
+    /// Time of all replays, without evaluation and saving.
+    pub replayed: Duration,
+    /// What the machine counted.
+    pub measured: Measured,
+}
+
+/// Why a run stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum TrainError {
+    /// The machine could not go on.
+    #[error(transparent)]
+    Machine(#[from] CpuError),
+    /// A checkpoint could not be written.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// A kernel call of the schedule is malformed.
+    #[error(transparent)]
+    Code(#[from] CodeError),
+    /// The state does not fit.
+    #[error(transparent)]
+    State(#[from] StateError),
+}
+
+impl Rests {
+    /// Evaluation as the job says, no checkpoints.
+    pub fn of(evaluation: Evaluation, held_out: HeldOut) -> Self {
+        let held_out = Box::new(held_out);
+        let evaluate = match evaluation {
+            Evaluation::Never => Evaluating::Never,
+            Evaluation::Every(steps) => Evaluating::Every { steps, held_out },
+        };
+        Self { evaluate, checkpoint: Checkpointing::Never }
+    }
+
+    /// The first rest after `step`.
+    fn after(&self, step: u64, end: u64) -> u64 {
+        let evaluate = match self.evaluate {
+            Evaluating::Every { steps, .. } => steps,
+            Evaluating::Never | Evaluating::AtEnd { .. } => 0,
+        };
+        let checkpoint = match self.checkpoint {
+            Checkpointing::Every { steps, .. } => steps,
+            Checkpointing::Never => 0,
+        };
+        let next = |every: u64| match every {
+            0 => end,
+            _ => (step / every + 1).saturating_mul(every),
+        };
+        next(evaluate).min(next(checkpoint)).min(end)
+    }
+}
+
+/// Whether something is done before step `step`, every so many steps and at the end.
+fn is_due(step: u64, every: u64, end: u64) -> bool {
+    step == end || every > 0 && step.is_multiple_of(every)
+}
+
+impl Trainer {
+    /// A run on a machine that is loaded.
+    ///
+    /// # Errors
+    /// When a kernel call is malformed.
+    pub fn new(cpu: Cpu, rests: Rests) -> Result<Self, TrainError> {
+        let evaluator = Evaluator::new(cpu.schedule())?;
+        Ok(Self { cpu, evaluator, rests })
+    }
+
+    /// Trains up to step `end`, or until the observer breaks.
+    ///
+    /// # Errors
+    /// When the machine cannot go on or a checkpoint cannot be written.
+    pub fn run(
+        &mut self,
+        end: u64,
+        observer: &mut dyn Observer,
+    ) -> Result<Report, TrainError> {
+        let first = self.cpu.step();
+        let mut course = Course {
+            start: Instant::now(),
+            idle: Duration::ZERO,
+            batch: u64::from(self.cpu.schedule().job.batch),
+            first,
+            losses: Vec::with_capacity(end.saturating_sub(first) as usize),
+        };
+        let mut evaluations = Vec::new();
+        let mut gathered = StepLosses::new(self.cpu.schedule(), first);
+        while self.cpu.step() < end {
+            let rest = self.rests.after(self.cpu.step(), end);
+            self.cpu.replay(rest, &mut |loss| {
+                gathered.add(loss, |step, mean| course.step(step, mean, observer));
+            })?;
+            let pause = Instant::now();
+            let flow = self.rest(end, &mut evaluations, observer)?;
+            course.idle += pause.elapsed();
+            if flow.is_break() {
+                break;
+            }
+        }
+        Ok(Report {
+            first,
+            end: self.cpu.step(),
+            replayed: course.start.elapsed() - course.idle,
+            losses: course.losses,
+            evaluations,
+            measured: self.cpu.measured(),
+        })
+    }
+
+    /// The machine, to look at what it used.
+    pub fn machine(&mut self) -> &mut Cpu {
+        &mut self.cpu
+    }
+
+    fn rest(
+        &mut self,
+        end: u64,
+        evaluations: &mut Vec<(u64, f64)>,
+        observer: &mut dyn Observer,
+    ) -> Result<ControlFlow<()>, TrainError> {
+        let state = self.cpu.save()?;
+        if let Checkpointing::Every { steps, checkpoints } = &self.rests.checkpoint
+            && is_due(state.step, *steps, end)
+        {
+            checkpoints.save(&state)?;
+        }
+        if let Some(loss) = self.evaluate(&state, end)? {
+            evaluations.push((state.step, loss));
+            observer.evaluated(state.step, loss);
+        }
+        Ok(observer.rested(&state))
+    }
+
+    /// The held-out loss, when it is due.
+    fn evaluate(&mut self, state: &State, end: u64) -> Result<Option<f64>, TrainError> {
+        let (every, held_out) = match &mut self.rests.evaluate {
+            Evaluating::Never => return Ok(None),
+            Evaluating::Every { steps, held_out } => (*steps, held_out),
+            Evaluating::AtEnd { held_out } => (0, held_out),
+        };
+        if !is_due(state.step, every, end) {
+            return Ok(None);
+        }
+        let micro_batches = held_out.micro_batches();
+        Ok(Some(self.evaluator.loss(state, held_out.as_mut(), micro_batches)?))
+    }
+}
+
+/// The clock and the losses of one run.
+struct Course {
+    start: Instant,
+    idle: Duration,
+    batch: u64,
+    first: u64,
+    losses: Vec<f64>,
+}
+
+impl Course {
+    fn step(&mut self, step: u64, loss: f64, observer: &mut dyn Observer) {
+        self.losses.push(loss);
+        let elapsed = self.start.elapsed();
+        let samples = (step + 1 - self.first) * self.batch;
+        let seconds = (elapsed - self.idle).as_secs_f64().max(f64::MIN_POSITIVE);
+        let samples_per_second = samples as f64 / seconds;
+        observer.step(&Progress { step, loss, samples_per_second, elapsed });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn something_is_due_every_so_many_steps_and_at_the_end() {
+        let due: Vec<u64> = (1..=7).filter(|step| is_due(*step, 3, 7)).collect();
+        assert_eq!(due, [3, 6, 7]);
+        assert!(!is_due(4, 0, 7));
+    }
+}
