@@ -85,7 +85,7 @@ fn launch(
     routine: RoutineId,
     state: &StageRows,
 ) {
-    let Slot { pass, stage, micro_batch: i, lag } = slot;
+    let Slot { pass, stage, micro_batch: i, lag, .. } = slot;
     let site = draft.sites.site(stage, i, lag);
     let home = site.at.ring;
     let sizes = draft.routines[routine].arguments.clone();

@@ -29,12 +29,16 @@ pub(crate) struct Draft<'a> {
     named: BTreeMap<(RingId, Subject, u32), BufferId>,
 }
 
-/// A place in the list of one period: beside a compute slot, then in order of creation.
+/// A place in the list of one period. The list is in order of time if all passes take equal time:
+/// what a pass made possible stands where the pass ends, so that no queue is blocked by
+/// something that comes later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
-    pub(crate) slot: u32,
-    pub(crate) side: Side,
-    pub(crate) sequence: u32,
+    time: u64,
+    /// What ends at a time stands above what starts; starts are in order of slots.
+    start: Option<u32>,
+    side: Side,
+    sequence: u32,
 }
 
 /// Where an action stands beside a compute slot.
@@ -181,13 +185,19 @@ impl<'a> Draft<'a> {
         id
     }
 
-    /// A place right beside a slot, behind all that stands there already.
+    /// A place beside a slot, behind all that stands there already.
     pub(crate) fn key(&self, slot: u32, side: Side) -> Key {
-        Key {
-            slot,
-            side,
-            sequence: u32::try_from(self.actions.len()).unwrap_or(u32::MAX),
-        }
+        let found = self.order.slot(slot);
+        let (time, start) = match side {
+            Side::Before | Side::At => (found.start, Some(slot)),
+            Side::After => (found.end, None),
+        };
+        self.behind(Key { time, start, side, sequence: 0 })
+    }
+
+    /// The same place, behind all that stands there already.
+    pub(crate) fn behind(&self, key: Key) -> Key {
+        Key { sequence: u32::try_from(self.actions.len()).unwrap_or(u32::MAX), ..key }
     }
 
     /// Adds an action.
@@ -206,10 +216,21 @@ impl<'a> Draft<'a> {
         self.actions.push(DraftAction { key, lag, reach, work });
     }
 
-    /// Right after a pass: the key, the period in which the pass of step 0 stands.
-    pub(crate) fn after(&self, pass: Pass, stage: Stage, i: MicroBatch) -> Moment {
+    /// Beside a pass of step 0.
+    pub(crate) fn beside(
+        &self,
+        pass: Pass,
+        stage: Stage,
+        i: MicroBatch,
+        side: Side,
+    ) -> Moment {
         let (slot, found) = self.order.find(pass, stage, i);
-        Moment { period: i64::from(found.lag), key: self.key(slot, Side::After) }
+        Moment { period: i64::from(found.lag), key: self.key(slot, side) }
+    }
+
+    /// Right after a pass of step 0.
+    pub(crate) fn after(&self, pass: Pass, stage: Stage, i: MicroBatch) -> Moment {
+        self.beside(pass, stage, i, Side::After)
     }
 
     /// Bytes of a whole flat array of a stage's parameters.

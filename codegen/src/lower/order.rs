@@ -9,6 +9,10 @@ pub(crate) struct Slot {
     pub(crate) stage: Stage,
     pub(crate) micro_batch: MicroBatch,
     pub(crate) lag: u32,
+    /// When it starts in its period if passes take equal time, in units of the order.
+    pub(crate) start: u64,
+    /// When it ends; beyond the period for what runs into the next one.
+    pub(crate) end: u64,
 }
 
 /// The slots of one period; each (pass, stage, micro-batch) stands once.
@@ -57,6 +61,11 @@ impl Slots {
     pub(crate) fn find(&self, pass: Pass, stage: Stage, i: MicroBatch) -> (u32, Slot) {
         let number = self.index[self.cell(pass, stage, i)];
         (number, self.slots[number as usize])
+    }
+
+    /// A slot by its number.
+    pub(crate) fn slot(&self, number: u32) -> Slot {
+        self.slots[number as usize]
     }
 
     /// All slots in list order, with their number.
@@ -114,14 +123,14 @@ impl Size {
     fn staggered(self) -> Vec<Slot> {
         let (stages, parts) = (u64::from(self.stages), u64::from(self.micro_batches));
         let start = |i, step| 2 * stages * u64::from(i) + parts * step;
-        self.timed(start).modulo(2 * stages * parts)
+        self.timed(start).modulo(2 * stages * parts, parts)
     }
 
     /// A micro-batch enters every two slots and never waits; stage j alternates forward and
     /// backward.
     fn flush_free(self) -> Vec<Slot> {
         let start = |i, step| 2 * u64::from(i) + step;
-        self.timed(start).modulo(2 * u64::from(self.micro_batches))
+        self.timed(start).modulo(2 * u64::from(self.micro_batches), 1)
     }
 
     /// `start(i, step)` for step 0 .. 2S: forward of stage `step`, then backward of stage
@@ -145,8 +154,8 @@ impl Size {
             (0..self.stages).map(|stage| self.device_queue(stage)).collect();
         queues.iter_mut().for_each(|queue| queue.reverse());
         let mut done = vec![[0u32; 2]; self.stages as usize];
-        let mut slots = Vec::new();
-        while queues.iter().any(|queue| !queue.is_empty()) {
+        let mut passes = Vec::new();
+        for start in 0.. {
             let before = done.clone();
             for stage in 0..self.stages {
                 let Some((pass, i)) = queues[stage as usize].last().copied() else {
@@ -155,11 +164,14 @@ impl Size {
                 if self.ready(&before, pass, stage, i) {
                     queues[stage as usize].pop();
                     done[stage as usize][usize::from(pass == Pass::Backward)] += 1;
-                    slots.push(slot(pass, stage, i, 0));
+                    passes.push(Timed { start, pass, stage, micro_batch: i });
                 }
             }
+            if queues.iter().all(Vec::is_empty) {
+                break;
+            }
         }
-        slots
+        passes.lag_free()
     }
 
     fn device_queue(self, stage: u32) -> Vec<(Pass, u32)> {
@@ -185,28 +197,29 @@ impl Size {
 
 trait Sorted {
     fn lag_free(self) -> Vec<Slot>;
-    fn modulo(self, period: u64) -> Vec<Slot>;
+    fn modulo(self, period: u64, duration: u64) -> Vec<Slot>;
 }
 
 impl Sorted for Vec<Timed> {
     fn lag_free(self) -> Vec<Slot> {
-        self.modulo(u64::MAX)
+        self.modulo(u64::MAX, 1)
     }
 
     /// Sorts by the time within the period. At one time a backward pass stands first: it frees
     /// what a forward pass takes.
-    fn modulo(mut self, period: u64) -> Vec<Slot> {
+    fn modulo(mut self, period: u64, duration: u64) -> Vec<Slot> {
         let forward = |timed: &Timed| timed.pass == Pass::Forward;
         self.sort_by_key(|timed| {
             (timed.start % period, forward(timed), timed.micro_batch)
         });
-        let lag = |timed: &Timed| u32::try_from(timed.start / period).unwrap_or(u32::MAX);
-        self.iter().map(|t| slot(t.pass, t.stage, t.micro_batch, lag(t))).collect()
+        let slot = |timed: &Timed| Slot {
+            pass: timed.pass,
+            stage: Stage::new(timed.stage as usize),
+            micro_batch: MicroBatch::new(timed.micro_batch as usize),
+            lag: u32::try_from(timed.start / period).unwrap_or(u32::MAX),
+            start: timed.start % period,
+            end: timed.start % period + duration,
+        };
+        self.iter().map(slot).collect()
     }
-}
-
-fn slot(pass: Pass, stage: u32, micro_batch: u32, lag: u32) -> Slot {
-    let (stage, micro_batch) =
-        (Stage::new(stage as usize), MicroBatch::new(micro_batch as usize));
-    Slot { pass, stage, micro_batch, lag }
 }

@@ -8,7 +8,7 @@
 use super::{Addition, StageRows, UpdateRows, version};
 use crate::lower::{
     LowerError,
-    draft::{Draft, Hold, Key, Moment, Side, Slotting},
+    draft::{Draft, Hold, Moment, Side, Slotting},
 };
 use roundelay_schedule::{
     BufferId, Content, Id, MicroBatch, Pass, Place, RingId, Rule, Slice, Stage, Subject,
@@ -81,7 +81,7 @@ pub(super) fn carry(
     (from, to): ((Place, Hold), (Place, Hold)),
     content: Content,
 ) -> Result<Moment, LowerError> {
-    let key = draft.key(moment.key.slot, moment.key.side);
+    let key = draft.behind(moment.key);
     let lag = u32::try_from(moment.period).expect("no version moves before it is made");
     let work = draft.transfer(from, to, content)?;
     draft.push_reaching(key, lag, reach, work);
@@ -138,9 +138,10 @@ fn send_sum(
     Ok(())
 }
 
-/// One use of a version: the moment is that of the pass itself, for version 0.
+/// One use of a version by a pass, when it starts and when it is over, for version 0.
 struct User {
-    moment: Moment,
+    starts: Moment,
+    ends: Moment,
     pass: Pass,
     worker: MicroBatch,
 }
@@ -167,8 +168,7 @@ pub(super) fn handoff(
         }
         let hold = version(holder.1, draft.delay(stage, user.worker));
         rows.parameter.insert((user.pass, user.worker), hold);
-        left =
-            Moment { key: Key { side: Side::After, ..user.moment.key }, ..user.moment };
+        left = user.ends;
     }
     Ok(rows)
 }
@@ -192,15 +192,17 @@ fn residence(
 /// Who uses version 0 of a stage, in order of time.
 fn users(draft: &Draft<'_>, stage: Stage) -> Vec<User> {
     let of = |pass, worker| {
-        let (slot, found) = draft.order.find(pass, stage, worker);
-        let period = i64::from(found.lag) + i64::from(draft.delay(stage, worker));
-        let key = Key { slot, side: Side::At, sequence: 0 };
-        User { moment: Moment { period, key }, pass, worker }
+        let beside = |side| {
+            let mut moment = draft.beside(pass, stage, worker, side);
+            moment.period += i64::from(draft.delay(stage, worker));
+            moment
+        };
+        User { starts: beside(Side::At), ends: beside(Side::After), pass, worker }
     };
     let all = draft.order.micro_batches();
     let mut users: Vec<User> =
         all.flat_map(|i| [of(Pass::Forward, i), of(Pass::Backward, i)]).collect();
-    users.sort_by_key(|user| user.moment);
+    users.sort_by_key(|user| user.starts);
     users
 }
 
