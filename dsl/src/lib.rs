@@ -1,10 +1,43 @@
 //! The language: text to a resolved [`Program`].
 //!
+//! [`parse`] reads a file and what it imports; [`format`] writes it in its canonical form;
+//! [`ModelBuilder`] makes a model from Rust with the same operators.
+//!
 //! This crate must not know: cost, order of execution, memory, kernels.
 
+mod builder;
+mod diagnostic;
+mod display;
+mod fingerprint;
+mod format;
+mod graph;
+mod import;
+pub mod limit;
+mod near;
+mod operators;
+mod parse;
 mod program;
+mod quantity;
+mod report;
+mod resolve;
+mod signature;
+mod source;
+mod syntax;
+mod token;
+mod value;
 
+pub use builder::ModelBuilder;
+pub use diagnostic::{Code, Diagnostic, Diagnostics, Mistake, Place, Severity};
+pub use fingerprint::fingerprint;
+pub use format::format;
+pub use import::{Disk, Files, NoFiles};
+pub use operators::{OPERATORS, Operator};
 pub use program::{
     Choice, Extent, Model, ModelInput, ModelInputId, ModelParameter, Node, NodeId,
     Numbers, Objective, Operation, ParameterId, Program, Search, Source, Train,
 };
+pub use quantity::{Dimension, Quantity};
+pub use resolve::parse;
+pub use signature::{Fallback, Formal};
+pub use source::{SourceFile, Span};
+pub use value::{Tensor, Value};

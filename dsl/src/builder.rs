@@ -1,0 +1,167 @@
+//! Models and programs made from Rust, with the operators of the language.
+
+use crate::{
+    Code, Extent, Mistake, Model, Program, Search, Tensor, Train, Value,
+    graph::Graph,
+    near,
+    operators::{self, OPERATORS, operator},
+};
+use roundelay_schedule::{Element, Initial};
+
+/// A model under construction.
+///
+/// ```
+/// use roundelay_dsl::{Extent, ModelBuilder, Program};
+/// use roundelay_schedule::Element;
+///
+/// let mut model = ModelBuilder::new("mlp");
+/// let x = model.input("x", Element::Real, &[Extent::batch(), Extent::fixed(8)])?;
+/// let y = model.input("y", Element::Real, &[Extent::batch(), Extent::fixed(1)])?;
+/// let hidden = model.call("linear", vec![x.into(), 16.into()])?;
+/// let hidden = model.call("relu", vec![hidden.into()])?;
+/// let output = model.call("linear", vec![hidden.into(), 1.into()])?;
+/// let loss = model.call("mse", vec![output.into(), y.into()])?;
+/// let program = Program::new(model.loss(&loss)?);
+///
+/// let names: Vec<&str> = program.model.parameters.values().map(|p| p.name.as_str()).collect();
+/// assert_eq!(names, ["linear.weight", "linear.bias", "linear_1.weight", "linear_1.bias"]);
+/// # Ok::<(), roundelay_dsl::Mistake>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct ModelBuilder {
+    graph: Graph,
+    names: Vec<String>,
+}
+
+impl ModelBuilder {
+    /// An empty model.
+    pub fn new(name: &str) -> Self {
+        Self { graph: Graph::new(name), names: Vec::new() }
+    }
+
+    /// An input; its first extent counts examples, the others are fixed.
+    ///
+    /// # Errors
+    /// When the shape is another, or the name is taken.
+    pub fn input(
+        &mut self,
+        name: &str,
+        element: Element,
+        shape: &[Extent],
+    ) -> Result<Tensor, Mistake> {
+        if self.names.iter().any(|known| known == name) {
+            return Err(crate::report::duplicate("input", name));
+        }
+        self.names.push(name.to_owned());
+        self.graph.input(name, element, shape.to_vec())
+    }
+
+    /// A parameter; `name` is made unique at the present path.
+    ///
+    /// # Errors
+    /// When a declared limit is exceeded.
+    pub fn parameter(
+        &mut self,
+        name: &str,
+        shape: &[u64],
+        initial: Initial,
+    ) -> Result<Tensor, Mistake> {
+        if shape.contains(&0) {
+            return Err(Mistake::new(Code::Value, "an extent is at least 1"));
+        }
+        let role = self.graph.claim(name);
+        self.graph.parameter(&role, shape.to_vec(), initial)
+    }
+
+    /// An operator of [`OPERATORS`] with arguments by position.
+    ///
+    /// # Errors
+    /// When there is no such operator, or the arguments do not fit it.
+    pub fn call(&mut self, name: &str, arguments: Vec<Value>) -> Result<Tensor, Mistake> {
+        self.call_named(
+            name,
+            name,
+            arguments.into_iter().map(|value| (None, value)).collect(),
+        )
+    }
+
+    /// An operator under the name `wanted`, with arguments by position or by name.
+    ///
+    /// # Errors
+    /// When there is no such operator, or the arguments do not fit it.
+    pub fn call_named(
+        &mut self,
+        wanted: &str,
+        name: &str,
+        arguments: Vec<(Option<&str>, Value)>,
+    ) -> Result<Tensor, Mistake> {
+        let Some(operator) = operator(name) else {
+            let mistake =
+                Mistake::new(Code::UnknownName, format!("unknown operator `{name}`"));
+            let hint = near::hint(name, OPERATORS.iter().map(|known| known.name));
+            return Err(hint.into_iter().fold(mistake, Mistake::hint));
+        };
+        let applied = operator.apply(wanted, arguments, &mut self.graph);
+        tensor(applied.map_err(|misfit| misfit.mistake))
+    }
+
+    /// a + b, where one has the shape of the other or of its trailing extents.
+    ///
+    /// # Errors
+    /// When the shapes do not fit.
+    pub fn add(&mut self, a: &Tensor, b: &Tensor) -> Result<Tensor, Mistake> {
+        tensor(operators::add(&mut self.graph, a, b))
+    }
+
+    /// a · b element by element, where one has the shape of the other or of its trailing extents.
+    ///
+    /// # Errors
+    /// When the shapes do not fit.
+    pub fn multiply(&mut self, a: &Tensor, b: &Tensor) -> Result<Tensor, Mistake> {
+        tensor(operators::multiply(&mut self.graph, a, b))
+    }
+
+    /// factor · x.
+    ///
+    /// # Errors
+    /// When x is not real or the factor is not finite.
+    pub fn scale(&mut self, x: &Tensor, factor: f64) -> Result<Tensor, Mistake> {
+        tensor(operators::scale(&mut self.graph, x, factor))
+    }
+
+    /// Builds under a name, which comes before the names of what is built; it is made unique.
+    pub fn within<T>(&mut self, name: &str, body: impl FnOnce(&mut Self) -> T) -> T {
+        let name = self.graph.claim(name);
+        self.graph.descend(name);
+        let result = body(self);
+        self.graph.ascend();
+        result
+    }
+
+    /// The model that minimises `loss`, without what the loss does not need.
+    ///
+    /// # Errors
+    /// When the loss is no single number, or depends on no parameter.
+    pub fn loss(self, loss: &Tensor) -> Result<Model, Mistake> {
+        self.graph.finish(loss).map(|(model, _)| model)
+    }
+}
+
+/// Operators return tensors; this keeps the promise where types cannot.
+fn tensor(result: Result<Value, Mistake>) -> Result<Tensor, Mistake> {
+    match result? {
+        Value::Tensor(tensor) => Ok(tensor),
+        other => {
+            let message = format!("expected a tensor, found {}", other.kind());
+            Err(Mistake::new(Code::Type, message))
+        }
+    }
+}
+
+impl Program {
+    /// A model on one plain device, trained as programs are that say nothing else.
+    pub fn new(model: Model) -> Self {
+        let target = crate::resolve::plain();
+        Self { model, target, train: Train::default(), search: Search::default() }
+    }
+}

@@ -1,0 +1,74 @@
+//! A model as text: one line per input, parameter and operation.
+
+use crate::{Model, Operation, Source, value::spelled};
+use roundelay_schedule::{Element, Initial};
+use std::fmt;
+
+impl fmt::Display for Model {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Model { name, inputs, parameters, nodes, loss } = self;
+        writeln!(f, "model {name}")?;
+        for (id, input) in inputs.iter() {
+            let element = match input.element {
+                Element::Real => "real",
+                Element::I32 => "i32",
+            };
+            let shape = spelled(&input.shape);
+            writeln!(f, "{id} {}: {element}{shape} below {}", input.name, input.bound)?;
+        }
+        for (id, parameter) in parameters.iter() {
+            let initial = initial(parameter.initial);
+            let decay = if parameter.decay { " decayed" } else { "" };
+            let shape = &parameter.shape;
+            writeln!(f, "{id} {}: {shape:?} = {initial}{decay}", parameter.name)?;
+        }
+        for (id, node) in nodes.iter() {
+            let operands: Vec<String> =
+                node.operands.iter().map(Source::to_string).collect();
+            let [operands, shape] = [operands.join(", "), spelled(&node.shape)];
+            writeln!(f, "{id} {}: {shape} = {}({operands})", node.name, node.operation)?;
+        }
+        loss.iter().try_for_each(|loss| writeln!(f, "loss {loss}"))
+    }
+}
+
+fn initial(initial: Initial) -> String {
+    match initial {
+        Initial::Constant(value) => format!("constant({value})"),
+        Initial::Normal(deviation) => format!("normal({deviation})"),
+        Initial::Uniform(bound) => format!("uniform({bound})"),
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::Node(id) => write!(f, "{id}"),
+            Source::Parameter(id) => write!(f, "{id}"),
+            Source::Input(id) => write!(f, "{id}"),
+        }
+    }
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Operation::Embedding => f.write_str("embedding"),
+            Operation::Linear => f.write_str("linear"),
+            Operation::Attention { heads, causal } => {
+                write!(f, "attention[heads = {heads}, causal = {causal}]")
+            }
+            Operation::LayerNorm => f.write_str("layer_norm"),
+            Operation::Relu => f.write_str("relu"),
+            Operation::Gelu => f.write_str("gelu"),
+            Operation::Softmax => f.write_str("softmax"),
+            Operation::Dropout { rate } => write!(f, "dropout[rate = {rate}]"),
+            Operation::Add => f.write_str("add"),
+            Operation::Multiply => f.write_str("multiply"),
+            Operation::Scale { factor } => write!(f, "scale[factor = {factor}]"),
+            Operation::Reshape => f.write_str("reshape"),
+            Operation::CrossEntropy => f.write_str("cross_entropy"),
+            Operation::MeanSquaredError => f.write_str("mse"),
+        }
+    }
+}

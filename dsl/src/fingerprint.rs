@@ -1,0 +1,69 @@
+//! A stable hash of model and cluster.
+
+use crate::Program;
+use roundelay_schedule::Target;
+use std::fmt::Write;
+
+/// Sixteen hexadecimal digits that change with the model or the cluster, and with nothing else:
+/// FNV-1a of their text.
+pub fn fingerprint(program: &Program) -> String {
+    let mut hash = Hash(0xcbf2_9ce4_8422_2325);
+    let text = format_args!("{}{}", program.model, Shown(&program.target)).to_string();
+    hash.add(text.as_bytes());
+    format!("{:016x}", hash.0)
+}
+
+/// FNV-1a, 64 bits (Fowler, Noll, Vo).
+struct Hash(u64);
+
+impl Hash {
+    fn add(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+}
+
+/// A cluster as text: one line per pool, device, link and domain.
+struct Shown<'a>(&'a Target);
+
+impl std::fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Target { name, pools, devices, links, domains } = self.0;
+        writeln!(f, "cluster {name}")?;
+        for (id, pool) in pools.iter() {
+            writeln!(f, "{id} {} {}", pool.name, pool.capacity.0)?;
+        }
+        for (id, device) in devices.iter() {
+            let mut line = format!("{id} {} {}", device.name, device.pool);
+            for amount in [device.memory.0, device.compute.0, device.bandwidth.0] {
+                write!(line, " {amount}")?;
+            }
+            writeln!(f, "{line} {} {}", device.threads, device.overhead.0)?;
+        }
+        for (id, link) in links.iter() {
+            writeln!(f, "{id} {} {} {}", link.name, link.bandwidth.0, link.latency.0)?;
+        }
+        for domain in domains {
+            writeln!(f, "{} {:?}", domain.link, domain.devices)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hash_is_fnv_1a() {
+        let hashed = |text: &str| {
+            let mut hash = Hash(0xcbf2_9ce4_8422_2325);
+            hash.add(text.as_bytes());
+            hash.0
+        };
+        assert_eq!(hashed(""), 0xcbf2_9ce4_8422_2325);
+        assert_eq!(hashed("a"), 0xaf63_dc4c_8601_ec8c);
+        assert_eq!(hashed("foobar"), 0x8594_4171_f739_67e8);
+    }
+}

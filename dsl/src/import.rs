@@ -1,0 +1,211 @@
+//! Imports: which files a program is made of.
+
+use crate::{
+    Code, Mistake, SourceFile, Span, limit, parse, report::Report, syntax, syntax::Item,
+};
+use std::{collections::BTreeMap, fs, io::Read};
+
+/// Where imported files come from.
+pub trait Files {
+    /// The text at a path, which is relative to where the main file's path is relative to.
+    ///
+    /// # Errors
+    /// Why there is none, as a sentence without full stop.
+    fn read(&self, path: &str) -> Result<String, String>;
+}
+
+/// Files of the file system.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Disk;
+
+/// No files at all; embedded ones are always there.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoFiles;
+
+impl Files for Disk {
+    fn read(&self, path: &str) -> Result<String, String> {
+        let file = fs::File::open(path).map_err(|error| error.to_string())?;
+        let mut bytes = Vec::new();
+        let bound = limit::FILE_BYTES as u64 + 1;
+        file.take(bound).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+        String::from_utf8(bytes).map_err(|_| "it is not UTF-8 text".to_owned())
+    }
+}
+
+impl Files for NoFiles {
+    fn read(&self, _: &str) -> Result<String, String> {
+        Err("there are no files here".to_owned())
+    }
+}
+
+impl Files for BTreeMap<String, String> {
+    fn read(&self, path: &str) -> Result<String, String> {
+        self.get(path).cloned().ok_or_else(|| "no such file".to_owned())
+    }
+}
+
+/// Files that are part of the compiler.
+const EMBEDDED: [(&str, &str); 3] = [
+    ("roundelay:devices/a100.rdl", include_str!("../devices/a100.rdl")),
+    ("roundelay:devices/core.rdl", include_str!("../devices/core.rdl")),
+    ("roundelay:devices/h200.rdl", include_str!("../devices/h200.rdl")),
+];
+
+/// The embedded file at a path.
+pub(crate) fn embedded(path: &str) -> Option<&'static str> {
+    EMBEDDED.iter().find(|(name, _)| *name == path).map(|(_, text)| *text)
+}
+
+/// Loads a file and all it imports; a file comes once, in the order in which it is first named.
+/// The main file is number 0.
+pub(crate) fn load(
+    main: &SourceFile,
+    files: &dyn Files,
+    report: &mut Report,
+) -> Vec<syntax::File> {
+    let mut loader = Loader { files, report, trees: Vec::new(), chains: Vec::new() };
+    loader.add(main.clone(), Vec::new());
+    let mut next = 0;
+    while next < loader.trees.len() {
+        for import in loader.imports(next) {
+            loader.import(next, &import);
+        }
+        next += 1;
+    }
+    loader.trees
+}
+
+/// Trees of the files so far; of each the numbers of the files that lead to it, main file first.
+struct Loader<'a> {
+    files: &'a dyn Files,
+    report: &'a mut Report,
+    trees: Vec<syntax::File>,
+    chains: Vec<Vec<usize>>,
+}
+
+impl Loader<'_> {
+    fn imports(&self, tree: usize) -> Vec<syntax::Name> {
+        let import = |item: &Item| match item {
+            Item::Import(path) => Some(path.clone()),
+            Item::Model(_)
+            | Item::Block(_)
+            | Item::Device(_)
+            | Item::Link(_)
+            | Item::Cluster(_)
+            | Item::Train(_)
+            | Item::Plan(_) => None,
+        };
+        self.trees[tree].items.iter().filter_map(import).collect()
+    }
+
+    fn import(&mut self, from: usize, import: &syntax::Name) {
+        let folder = self.report.file(crate::source::count(from)).folder();
+        let path = join(folder, &import.text);
+        let mut chain = self.chains[from].clone();
+        chain.push(from);
+        if let Some(known) = (0..self.trees.len()).find(|tree| self.path(*tree) == path) {
+            if chain.contains(&known) {
+                let mistake = cycle(
+                    &path,
+                    &chain.iter().map(|t| self.path(*t)).collect::<Vec<_>>(),
+                );
+                self.report.error(import.span, mistake);
+            }
+            return;
+        }
+        match self.read(&path) {
+            Ok(text) => self.add(SourceFile { path, text }, chain),
+            Err(mistake) => {
+                self.report.error(import.span, mistake);
+            }
+        }
+    }
+
+    fn path(&self, tree: usize) -> &str {
+        &self.report.file(crate::source::count(tree)).path
+    }
+
+    fn read(&self, path: &str) -> Result<String, Mistake> {
+        let refuse = |why: &str| {
+            Mistake::new(Code::Import, format!("cannot import `{path}`: {why}"))
+        };
+        if self.trees.len() >= limit::FILES {
+            let message = format!("a program has at most {} files", limit::FILES);
+            return Err(Mistake::new(Code::Limit, message));
+        }
+        if path.starts_with("roundelay:") {
+            let known = EMBEDDED.iter().map(|(name, _)| *name);
+            let missing = refuse("there is no such embedded file");
+            let hint = crate::near::hint(path, known).unwrap_or_default();
+            return embedded(path).map(str::to_owned).ok_or_else(|| missing.hint(hint));
+        }
+        self.files.read(path).map_err(|why| {
+            refuse(&why).hint("paths are relative to the file that names them")
+        })
+    }
+
+    fn add(&mut self, file: SourceFile, chain: Vec<usize>) {
+        self.chains.push(chain);
+        if file.text.len() > limit::FILE_BYTES {
+            let message = format!("the file is larger than {} bytes", limit::FILE_BYTES);
+            let number = self.report.add_file(SourceFile::new(file.path, ""));
+            let span = Span { file: number, ..Span::default() };
+            self.report.error(span, Mistake::new(Code::Limit, message));
+            return self.trees.push(syntax::File::default());
+        }
+        let number = crate::source::count(self.trees.len());
+        let (tree, mistakes) = parse::file(&file.text, number);
+        self.report.add_file(file);
+        for mistake in mistakes {
+            let labels = mistake.label.clone().into_iter().collect();
+            self.report.error_with(mistake.span, mistake.mistake(), labels);
+        }
+        self.trees.push(tree);
+    }
+}
+
+fn cycle(path: &str, chain: &[&str]) -> Mistake {
+    let begin = chain.iter().position(|file| *file == path).unwrap_or(0);
+    let message = format!("import cycle: {} → {path}", chain[begin..].join(" → "));
+    Mistake::new(Code::Import, message).hint("move what both files need to a third one")
+}
+
+/// The path as seen from a folder, without `.` and without `..` where that can be.
+fn join(folder: &str, path: &str) -> String {
+    if path.starts_with('/') || path.starts_with("roundelay:") {
+        return path.to_owned();
+    }
+    let mut parts: Vec<&str> = Vec::new();
+    for part in folder.split('/').chain(path.split('/')) {
+        match (part, parts.last()) {
+            (".", _) => {}
+            ("", _) if !parts.is_empty() || !folder.starts_with('/') => {}
+            ("..", Some(last)) if !["..", ""].contains(last) => {
+                parts.pop();
+            }
+            _ => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_relative_to_the_importing_file() {
+        let cases = [
+            ("", "a.rdl", "a.rdl"),
+            ("x", "./a.rdl", "x/a.rdl"),
+            ("x/y", "../a.rdl", "x/a.rdl"),
+            ("", "../a.rdl", "../a.rdl"),
+            ("/x", "../../a.rdl", "/../a.rdl"),
+            ("/x", "/a.rdl", "/a.rdl"),
+            ("roundelay:devices", "core.rdl", "roundelay:devices/core.rdl"),
+        ];
+        for (folder, path, expected) in cases {
+            assert_eq!(join(folder, path), expected, "{folder} {path}");
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! Declared limits: what the language accepts at most, so that no input hangs or exhausts memory.
+
+/// Bytes of one file.
+pub const FILE_BYTES: usize = 4 << 20;
+/// Files of one program.
+pub const FILES: usize = 64;
+/// Depth of nested brackets, bodies and calls of blocks.
+pub const DEPTH: u8 = 48;
+/// Diagnostics that are kept of one program.
+pub const DIAGNOSTICS: usize = 100;
+/// Depth of nested calls, bodies and expressions while repeats and blocks are expanded.
+pub const CALLS: u32 = 100;
+/// Bytes of a name.
+pub const NAME_BYTES: usize = 64;
+/// Bytes of a text in quotes.
+pub const TEXT_BYTES: usize = 4096;
+/// Expressions that are worked through when repeats and blocks are expanded.
+pub const STEPS: u64 = 200_000;
+/// Nodes of a model.
+pub const NODES: usize = 100_000;
+/// Parameters of a model.
+pub const PARAMETERS: usize = 100_000;
+/// Extents of a shape.
+pub const RANK: usize = 8;
+/// Elements of one parameter, or of one result for a whole batch.
+pub const ELEMENTS: u64 = 1 << 40;
+/// Multiplications of one operation for a whole batch.
+pub const WORK: u64 = 1 << 60;
+/// Devices of a cluster.
+pub const DEVICES: u64 = 1 << 16;

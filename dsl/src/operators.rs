@@ -1,0 +1,68 @@
+//! The operators: one table, one place per operator.
+//!
+//! An operator declares its name and arguments, and builds nodes and parameters of the graph. To
+//! add one, write it in a file of this folder and name it in [`OPERATORS`].
+
+mod attention;
+mod elementwise;
+mod infix;
+mod linear;
+mod lookup;
+mod loss;
+mod normal;
+
+use crate::{
+    Mistake, Value,
+    graph::Graph,
+    signature::{Arguments, Formal, Misfit},
+};
+
+pub(crate) use infix::{add, multiply, negate, scale, subtract};
+
+/// An operator of the language.
+#[derive(Clone, Copy, Debug)]
+pub struct Operator {
+    /// Its name.
+    pub name: &'static str,
+    /// What it computes, with shapes.
+    pub summary: &'static str,
+    /// Its arguments, in order.
+    pub formals: &'static [Formal],
+    /// Adds its nodes and parameters at the present path of the graph.
+    build: fn(&Arguments, &mut Graph) -> Result<Value, Mistake>,
+}
+
+/// All operators.
+pub const OPERATORS: [&Operator; 12] = [
+    &lookup::EMBEDDING,
+    &lookup::POSITIONS,
+    &linear::LINEAR,
+    &attention::ATTENTION,
+    &normal::LAYER_NORM,
+    &elementwise::RELU,
+    &elementwise::GELU,
+    &elementwise::SOFTMAX,
+    &elementwise::DROPOUT,
+    &elementwise::RESHAPE,
+    &loss::CROSS_ENTROPY,
+    &loss::MSE,
+];
+
+/// The operator of a name.
+pub(crate) fn operator(name: &str) -> Option<&'static Operator> {
+    OPERATORS.into_iter().find(|operator| operator.name == name)
+}
+
+impl Operator {
+    /// Applies the operator under `name`, which is made unique at the present level.
+    pub(crate) fn apply(
+        &'static self,
+        name: &str,
+        given: Vec<(Option<&str>, Value)>,
+        graph: &mut Graph,
+    ) -> Result<Value, Misfit> {
+        let arguments = Arguments::bind(self.name, self.formals, given)?;
+        let built = graph.within(name, |graph| (self.build)(&arguments, graph));
+        built.map_err(|mistake| Misfit { given: None, mistake })
+    }
+}

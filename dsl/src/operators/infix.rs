@@ -1,0 +1,90 @@
+//! `+`, `-`, `*` and `/` on tensors.
+
+use crate::{Code, Mistake, Operation, Tensor, Value, graph::Graph, value::spelled};
+use roundelay_schedule::Element;
+
+/// a + b, where one has the shape of the other or of its trailing extents.
+pub(crate) fn add(graph: &mut Graph, a: &Tensor, b: &Tensor) -> Result<Value, Mistake> {
+    let (large, small) = ordered(a, b, "+")?;
+    let node = |graph: &mut Graph| {
+        graph.node("", Operation::Add, &[large, small], large.shape.clone())
+    };
+    graph.within("add", node).map(Value::Tensor)
+}
+
+/// a − b = a + (−1) · b.
+pub(crate) fn subtract(
+    graph: &mut Graph,
+    a: &Tensor,
+    b: &Tensor,
+) -> Result<Value, Mistake> {
+    ordered(a, b, "-")?;
+    match negate(graph, b)? {
+        Value::Tensor(negative) => add(graph, a, &negative),
+        _ => unreachable!("the negative of a tensor is a tensor"),
+    }
+}
+
+/// a · b element by element, where one has the shape of the other or of its trailing extents.
+pub(crate) fn multiply(
+    graph: &mut Graph,
+    a: &Tensor,
+    b: &Tensor,
+) -> Result<Value, Mistake> {
+    let (large, small) = ordered(a, b, "*")?;
+    let node = |graph: &mut Graph| {
+        graph.node("", Operation::Multiply, &[large, small], large.shape.clone())
+    };
+    graph.within("multiply", node).map(Value::Tensor)
+}
+
+/// factor · x.
+pub(crate) fn scale(
+    graph: &mut Graph,
+    x: &Tensor,
+    factor: f64,
+) -> Result<Value, Mistake> {
+    real(x, "*")?;
+    if !factor.is_finite() {
+        return Err(Mistake::new(Code::Value, "division by zero"));
+    }
+    let operation = Operation::Scale { factor };
+    let node = |graph: &mut Graph| graph.node("", operation, &[x], x.shape.clone());
+    graph.within("scale", node).map(Value::Tensor)
+}
+
+/// −x.
+pub(crate) fn negate(graph: &mut Graph, x: &Tensor) -> Result<Value, Mistake> {
+    scale(graph, x, -1.0)
+}
+
+fn real(x: &Tensor, sign: &str) -> Result<(), Mistake> {
+    match x.element {
+        Element::Real => Ok(()),
+        Element::I32 => {
+            let message =
+                format!("`{sign}` needs real numbers, found whole numbers (i32)");
+            Err(Mistake::new(Code::Type, message).hint("embed whole numbers first"))
+        }
+    }
+}
+
+/// The operand that gives the shape, then the one that has the same or repeats.
+fn ordered<'a>(
+    a: &'a Tensor,
+    b: &'a Tensor,
+    sign: &str,
+) -> Result<(&'a Tensor, &'a Tensor), Mistake> {
+    real(a, sign)?;
+    real(b, sign)?;
+    if a.shape.ends_with(&b.shape) {
+        return Ok((a, b));
+    }
+    if b.shape.ends_with(&a.shape) {
+        return Ok((b, a));
+    }
+    let [a, b] = [a, b].map(|tensor| spelled(&tensor.shape));
+    let message = format!("`{sign}` does not fit the shapes {a} and {b}");
+    let hint = "one shape must be the other or its trailing extents";
+    Err(Mistake::new(Code::Shape, message).hint(hint))
+}

@@ -1,0 +1,134 @@
+//! The parser's errors: where reading stopped, and what could have stood there.
+
+use super::stream::Tokens;
+use crate::{
+    Code, Mistake, Span, limit, near,
+    token::{Kind, Token, UNITS},
+};
+use nom::{
+    Err, IResult,
+    error::{ErrorKind, ParseError},
+};
+
+/// What a production returns.
+pub(crate) type Parsed<'a, T> = IResult<Tokens<'a>, T, SyntaxError>;
+
+/// A place where the text leaves the grammar.
+#[derive(Clone, Debug)]
+pub(crate) struct SyntaxError {
+    /// The token that does not fit.
+    pub(crate) span: Span,
+    /// How it is described.
+    found: String,
+    /// What could have stood there instead.
+    expected: Vec<String>,
+    /// Set when more is to be said than found and expected.
+    special: Option<Box<Mistake>>,
+    /// An earlier place that explains it.
+    pub(crate) label: Option<(Span, String)>,
+}
+
+/// The next token does not fit: `what` was expected.
+pub(crate) fn refuse<T>(input: Tokens<'_>, what: impl Into<String>) -> Parsed<'_, T> {
+    Err(Err::Error(SyntaxError::expected(input, what)))
+}
+
+impl SyntaxError {
+    /// The next token does not fit: `what` was expected.
+    pub(crate) fn expected(input: Tokens<'_>, what: impl Into<String>) -> Self {
+        Self {
+            span: input.span(),
+            found: describe(input.peek()),
+            expected: vec![what.into()],
+            special: stray_unit(input).map(Box::new),
+            label: None,
+        }
+    }
+
+    /// The declared depth is reached.
+    pub(crate) fn too_deep(input: Tokens<'_>) -> Self {
+        let message = format!("nested more than {} levels deep", limit::DEPTH);
+        let mistake =
+            Mistake::new(Code::Limit, message).hint("give the inner part a name");
+        Self { special: Some(Box::new(mistake)), ..Self::expected(input, "") }
+    }
+
+    /// The declared length of a name or text is exceeded.
+    pub(crate) fn too_long(input: Tokens<'_>, most: usize) -> Self {
+        let mistake = Mistake::new(Code::Limit, format!("longer than {most} bytes"));
+        Self { special: Some(Box::new(mistake)), ..Self::expected(input, "") }
+    }
+
+    /// With an earlier place that explains it.
+    pub(crate) fn label(mut self, span: Span, text: &str) -> Self {
+        self.label = Some((span, text.to_owned()));
+        self
+    }
+
+    /// What is reported.
+    pub(crate) fn mistake(&self) -> Mistake {
+        if let Some(special) = &self.special {
+            return (**special).clone();
+        }
+        let Self { found, .. } = self;
+        let message = format!("expected {}, found {found}", listed(&self.expected));
+        Mistake::new(Code::Syntax, message)
+    }
+}
+
+impl<'a> ParseError<Tokens<'a>> for SyntaxError {
+    fn from_error_kind(input: Tokens<'a>, _: ErrorKind) -> Self {
+        Self::expected(input, "something else")
+    }
+    fn append(_: Tokens<'a>, _: ErrorKind, other: Self) -> Self {
+        other
+    }
+    fn or(mut self, other: Self) -> Self {
+        if self.span.start != other.span.start {
+            return if self.span.start > other.span.start { self } else { other };
+        }
+        for what in other.expected {
+            if !self.expected.contains(&what) {
+                self.expected.push(what);
+            }
+        }
+        self
+    }
+}
+
+/// A word after a number that looks like a unit, but is none.
+fn stray_unit(input: Tokens<'_>) -> Option<Mistake> {
+    let Token { kind, text, .. } = input.peek();
+    if kind != Kind::Name || !input.after_number() {
+        return None;
+    }
+    let alike = UNITS.into_iter().filter(|unit| unit.eq_ignore_ascii_case(text));
+    let known: Vec<&str> = alike.collect();
+    let hint = match known[..] {
+        [] => near::hint(text, UNITS).filter(|_| text.len() > 1)?,
+        [one, ..] => format!("did you mean `{one}`?"),
+    };
+    Some(Mistake::new(Code::Unit, format!("unknown unit `{text}`")).hint(hint))
+}
+
+fn describe(token: Token<'_>) -> String {
+    let short: String = token.text.chars().take(40).collect();
+    match token.kind {
+        Kind::Name | Kind::Word | Kind::Symbol => format!("`{short}`"),
+        Kind::Number => format!("number `{short}`"),
+        Kind::Unit => format!("unit `{short}`"),
+        Kind::Text => format!("text {short}"),
+        Kind::Newline | Kind::Comment => "end of line".to_owned(),
+        Kind::Stray if short == "\"" => "a text without closing quote".to_owned(),
+        Kind::Stray => format!("stray character `{}`", short.escape_default()),
+        Kind::End => "end of file".to_owned(),
+    }
+}
+
+fn listed(expected: &[String]) -> String {
+    match expected {
+        [] => "something else".to_owned(),
+        [one] => one.clone(),
+        [head @ .., last] => format!("{} or {last}", head.join(", ")),
+    }
+}

@@ -1,0 +1,151 @@
+//! Items of a file: imports, models, blocks, devices, links, clusters, training and plan.
+
+use super::{
+    body::{attempt, body},
+    entry::entries,
+    error::{Parsed, refuse},
+    expression::{expression, quoted},
+    statement::statements,
+    stream::{Tokens, keyword, name, symbol},
+};
+use crate::{
+    syntax::{Block, Cluster, Component, Expression, Group, Item, Model, Name, Section},
+    token::Kind,
+};
+use nom::{
+    Parser,
+    branch::alt,
+    combinator::{cut, map, opt, verify},
+    multi::{separated_list0, separated_list1},
+    sequence::{delimited, pair, preceded, terminated},
+};
+
+/// One item.
+pub(crate) fn item(input: Tokens<'_>) -> Parsed<'_, Item> {
+    let next = input.peek();
+    match (next.kind, next.text) {
+        (Kind::Name, "import") => import(input),
+        (Kind::Name, "model") => model(input),
+        (Kind::Name, "block") => block(input),
+        (Kind::Name, "device") => map(component("device"), Item::Device).parse(input),
+        (Kind::Name, "link") => map(component("link"), Item::Link).parse(input),
+        (Kind::Name, "cluster") => cluster(input),
+        (Kind::Name, "train") => map(section("train"), Item::Train).parse(input),
+        (Kind::Name, "plan") => map(section("plan"), Item::Plan).parse(input),
+        _ => refuse(input, "import, model, block, device, link, cluster, train or plan"),
+    }
+}
+
+/// `import "devices.rdl"`.
+fn import(input: Tokens<'_>) -> Parsed<'_, Item> {
+    map(preceded(keyword("import"), cut(quoted)), Item::Import).parse(input)
+}
+
+/// `model NAME { … }`.
+fn model(input: Tokens<'_>) -> Parsed<'_, Item> {
+    map(preceded(keyword("model"), cut(pair(name, statements))), |(name, body)| {
+        Item::Model(Model { name, body })
+    })
+    .parse(input)
+}
+
+/// `block NAME(a, b) { … }`.
+fn block(input: Tokens<'_>) -> Parsed<'_, Item> {
+    let names = separated_list0(symbol(","), name);
+    let formals = delimited(symbol("("), names, symbol(")"));
+    let parts = (name, formals, statements);
+    map(preceded(keyword("block"), cut(parts)), |(name, formals, body)| {
+        Item::Block(Block { name, formals, body })
+    })
+    .parse(input)
+}
+
+/// `device NAME { … }`, `link NAME { … }`.
+fn component<'a>(word: &'static str) -> impl FnMut(Tokens<'a>) -> Parsed<'a, Component> {
+    move |input| {
+        map(preceded(keyword(word), cut(pair(name, entries))), |(name, entries)| {
+            Component { name, entries }
+        })
+        .parse(input)
+    }
+}
+
+/// `train { … }`, `plan { … }`.
+fn section<'a>(word: &'static str) -> impl FnMut(Tokens<'a>) -> Parsed<'a, Section> {
+    move |input| {
+        map(pair(keyword(word), cut(entries)), |(span, entries)| Section {
+            span,
+            entries,
+        })
+        .parse(input)
+    }
+}
+
+/// A line of a cluster.
+enum ClusterLine {
+    Tier(Name, Group),
+    Whole(Group),
+}
+
+/// `cluster NAME { node = 8 x a100 joined by nvlink, 64 x node joined by infiniband }`.
+fn cluster(input: Tokens<'_>) -> Parsed<'_, Item> {
+    let (rest, (name, lines)) =
+        preceded(keyword("cluster"), cut(pair(name, body(cluster_line)))).parse(input)?;
+    let mut cluster = Cluster { name, tiers: Vec::new(), group: None };
+    for line in lines {
+        match line {
+            ClusterLine::Tier(name, group) => cluster.tiers.push((name, group)),
+            ClusterLine::Whole(group) => cluster.group = Some(group),
+        }
+    }
+    Ok((rest, Item::Cluster(cluster)))
+}
+
+/// `NAME = group`, or the last line, `group`.
+fn cluster_line(input: Tokens<'_>) -> Parsed<'_, ClusterLine> {
+    let tier = pair(terminated(name, symbol("=")), cut(group));
+    let (rest, line) = alt((
+        map(tier, |(name, group)| ClusterLine::Tier(name, group)),
+        map(group, ClusterLine::Whole),
+    ))
+    .parse(input)?;
+    let more = !super::stream::separators(rest).at("}");
+    match (&line, more) {
+        (ClusterLine::Whole(_), true) if super::statement::ended(rest).is_ok() => {
+            refuse(super::stream::separators(rest), "`}` after the whole cluster")
+        }
+        _ => Ok((rest, line)),
+    }
+}
+
+/// `4 x core + 2 x big joined by bus sharing 8 GB`.
+fn group(input: Tokens<'_>) -> Parsed<'_, Group> {
+    let joined = opt(preceded(keyword("joined"), cut(preceded(keyword("by"), name))));
+    let sharing = opt(preceded(keyword("sharing"), cut(expression)));
+    let members = separated_list1(symbol("+"), member);
+    map((members, joined, sharing), |(members, link, sharing)| Group {
+        members,
+        link,
+        sharing,
+    })
+    .parse(input)
+}
+
+/// `4 x core`.
+fn member(input: Tokens<'_>) -> Parsed<'_, (Expression, Name)> {
+    let whole = |token: &Name| token.text.bytes().all(|b| b.is_ascii_digit());
+    let number =
+        verify(super::stream::spelled(Kind::Number, "a number of members"), whole);
+    let count = map(number, |Name { text, span }| Expression {
+        kind: crate::syntax::ExpressionKind::Number(text, None),
+        span,
+    });
+    pair(count, preceded(cut(keyword("x")), cut(name))).parse(input)
+}
+
+/// One item and the end of its line.
+pub(crate) fn whole_item(
+    input: Tokens<'_>,
+) -> Result<(Tokens<'_>, Item), super::error::SyntaxError> {
+    attempt(input, item)
+}

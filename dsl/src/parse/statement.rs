@@ -1,0 +1,115 @@
+//! Statements of models and blocks, one function per production.
+
+use super::{
+    body::body,
+    error::{Parsed, SyntaxError, refuse},
+    expression::{call_or_name, counter, expression, shape},
+    stream::{Tokens, keyword, name, symbol},
+};
+use crate::{
+    syntax::{Statement, StatementKind},
+    token::Kind,
+};
+use nom::{
+    Parser,
+    combinator::{cut, map, opt},
+    sequence::{pair, preceded, terminated},
+};
+
+/// `{ statement … }`.
+pub(crate) fn statements(input: Tokens<'_>) -> Parsed<'_, Vec<Statement>> {
+    body(statement)(input)
+}
+
+/// One statement. A keyword that `=` follows is a binding like any other.
+fn statement(input: Tokens<'_>) -> Parsed<'_, Statement> {
+    let [next, second] = [input.peek(), input.peek_second()];
+    let binds = second.kind == Kind::Symbol && second.text == "=";
+    let production = match (next.kind, next.text) {
+        (Kind::Name, _) if binds => binding,
+        (Kind::Name, "input") => input_statement,
+        (Kind::Name, "param") => parameter,
+        (Kind::Name, "repeat") => repeat,
+        (Kind::Name, "loss") => loss,
+        (Kind::Name, "metric") => metric,
+        (Kind::Name, "return") => return_statement,
+        (Kind::Name, "head") => head,
+        (Kind::Name, _) => unfinished,
+        _ => return refuse(input, "a statement"),
+    };
+    let (rest, kind) = production(input)?;
+    Ok((rest, Statement { kind, span: input.span() }))
+}
+
+/// A name that begins no statement.
+fn unfinished(input: Tokens<'_>) -> Parsed<'_, StatementKind> {
+    refuse(input.advance(), format!("`=` after `{}`", input.peek().text))
+}
+
+/// `x = linear(x, 4)`.
+fn binding(input: Tokens<'_>) -> Parsed<'_, StatementKind> {
+    map(pair(terminated(name, symbol("=")), cut(expression)), |(name, value)| {
+        StatementKind::Bind(name, value)
+    })
+    .parse(input)
+}
+
+/// `input tokens: i32[batch, seq]`.
+fn input_statement(input: Tokens<'_>) -> Parsed<'_, StatementKind> {
+    let typed = (terminated(name, symbol(":")), name, shape);
+    map(preceded(keyword("input"), cut(typed)), |(name, element, (shape, _))| {
+        StatementKind::Input(name, element, shape)
+    })
+    .parse(input)
+}
+
+/// `param scale: [width] = ones()`.
+fn parameter(input: Tokens<'_>) -> Parsed<'_, StatementKind> {
+    let initial = opt(preceded(symbol("="), cut(call_or_name)));
+    let typed = (terminated(name, symbol(":")), shape, initial);
+    map(preceded(keyword("param"), cut(typed)), |(name, (shape, _), initial)| {
+        StatementKind::Parameter(name, shape, initial)
+    })
+    .parse(input)
+}
+
+/// `repeat 4 as layer { … }`.
+fn repeat(input: Tokens<'_>) -> Parsed<'_, StatementKind> {
+    let parts = (expression, counter, statements);
+    map(preceded(keyword("repeat"), cut(parts)), |(times, counter, body)| {
+        StatementKind::Repeat(times, counter, body)
+    })
+    .parse(input)
+}
+
+/// `loss cross_entropy(x, targets)`.
+fn loss(input: Tokens<'_>) -> Parsed<'_, StatementKind> {
+    map(preceded(keyword("loss"), cut(expression)), StatementKind::Loss).parse(input)
+}
+
+/// `metric accuracy(x, targets)`.
+fn metric(input: Tokens<'_>) -> Parsed<'_, StatementKind> {
+    map(preceded(keyword("metric"), cut(expression)), |_| StatementKind::Metric)
+        .parse(input)
+}
+
+/// `return x`.
+fn return_statement(input: Tokens<'_>) -> Parsed<'_, StatementKind> {
+    map(preceded(keyword("return"), cut(expression)), StatementKind::Return).parse(input)
+}
+
+/// `head after x { … }`.
+fn head(input: Tokens<'_>) -> Parsed<'_, StatementKind> {
+    let parts = (keyword("after"), expression, statements);
+    map(preceded(keyword("head"), cut(parts)), |_| StatementKind::Head).parse(input)
+}
+
+/// What must follow a statement or entry.
+pub(crate) fn ended(input: Tokens<'_>) -> Result<(), SyntaxError> {
+    let next = input.peek();
+    let ends = matches!(next.kind, Kind::Newline | Kind::End);
+    match ends || input.at(",") || input.at("}") {
+        true => Ok(()),
+        false => Err(SyntaxError::expected(input, "a new line or `,`")),
+    }
+}

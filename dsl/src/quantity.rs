@@ -1,0 +1,136 @@
+//! Numbers with a unit.
+
+use crate::{Code, Mistake, near, token::UNITS};
+
+/// What a quantity measures, with the unit in which it is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dimension {
+    /// Bytes.
+    Memory,
+    /// Bytes per second, one way.
+    ByteRate,
+    /// Floating-point operations per second.
+    FlopRate,
+    /// Nanoseconds.
+    Time,
+}
+
+/// A whole number of bytes, bytes per second, operations per second, or nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quantity {
+    /// What it measures.
+    pub dimension: Dimension,
+    /// How much.
+    pub amount: u64,
+}
+
+impl Dimension {
+    /// How messages name it, with an example.
+    pub(crate) fn example(self) -> &'static str {
+        match self {
+            Dimension::Memory => "a size such as `2 GB`",
+            Dimension::ByteRate => "a data rate such as `8 GB/s`",
+            Dimension::FlopRate => "an arithmetic rate such as `40 GFLOP/s`",
+            Dimension::Time => "a time such as `2 us`",
+        }
+    }
+}
+
+/// `2.5 us` as a quantity: digits with a unit of the closed list, rounded to whole counts.
+pub(crate) fn quantity(digits: &str, unit: &str) -> Result<Quantity, Mistake> {
+    let Some((dimension, scale, divisor)) = scale(unit) else {
+        let mistake = Mistake::new(Code::Unit, format!("unknown unit `{unit}`"));
+        let hint = near::hint(unit, UNITS);
+        return Err(hint.into_iter().fold(mistake, Mistake::hint));
+    };
+    let exact = digits.parse::<u64>().ok().and_then(|whole| whole.checked_mul(scale));
+    let amount = match exact {
+        Some(amount) => Some(amount / divisor),
+        None => rounded(digits.parse::<f64>().ok(), scale, divisor),
+    };
+    let amount = amount.ok_or_else(|| {
+        Mistake::new(Code::Value, format!("`{digits} {unit}` is too large"))
+    })?;
+    Ok(Quantity { dimension, amount })
+}
+
+fn rounded(value: Option<f64>, scale: u64, divisor: u64) -> Option<u64> {
+    let amount = value? * scale as f64 / divisor as f64;
+    (amount < 1e18).then_some(amount.round() as u64)
+}
+
+/// Dimension, and how many counts one unit is, as a fraction: a bit is an eighth of a byte.
+fn scale(unit: &str) -> Option<(Dimension, u64, u64)> {
+    let (amount, dimension) = match unit.strip_suffix("/s") {
+        Some(amount) if amount.ends_with("FLOP") => (amount, Dimension::FlopRate),
+        Some(amount) => (amount, Dimension::ByteRate),
+        None => (unit, Dimension::Memory),
+    };
+    if let (Dimension::Memory, Some(nanos)) = (dimension, nanos(unit)) {
+        return Some((Dimension::Time, nanos, 1));
+    }
+    let prefix = match dimension {
+        Dimension::FlopRate => amount.strip_suffix("FLOP")?,
+        _ => amount.strip_suffix(['B', 'b'])?,
+    };
+    let divisor = if amount.ends_with('b') { 8 } else { 1 };
+    Some((dimension, prefixed(prefix)?, divisor))
+}
+
+fn nanos(unit: &str) -> Option<u64> {
+    Some(match unit {
+        "ns" => 1,
+        "us" => 1_000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        "min" => 60_000_000_000,
+        "h" => 3_600_000_000_000,
+        _ => return None,
+    })
+}
+
+fn prefixed(prefix: &str) -> Option<u64> {
+    Some(match prefix {
+        "" => 1,
+        "k" => 1_000,
+        "M" => 1_000_000,
+        "G" => 1_000_000_000,
+        "T" => 1_000_000_000_000,
+        "P" => 1_000_000_000_000_000,
+        "Ki" => 1 << 10,
+        "Mi" => 1 << 20,
+        "Gi" => 1 << 30,
+        "Ti" => 1 << 40,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_scale_as_they_are_defined() {
+        let cases = [
+            ("2", "GB", Dimension::Memory, 2_000_000_000),
+            ("2", "GiB", Dimension::Memory, 2 << 30),
+            ("200", "Gb/s", Dimension::ByteRate, 25_000_000_000),
+            ("4.8", "TB/s", Dimension::ByteRate, 4_800_000_000_000),
+            ("2.5", "us", Dimension::Time, 2_500),
+            ("40", "GFLOP/s", Dimension::FlopRate, 40_000_000_000),
+            ("1", "b", Dimension::Memory, 0),
+        ];
+        for (digits, unit, dimension, amount) in cases {
+            let found = quantity(digits, unit);
+            assert_eq!(found, Ok(Quantity { dimension, amount }), "{digits} {unit}");
+        }
+    }
+
+    #[test]
+    fn every_unit_of_the_list_is_known_and_nothing_overflows() {
+        for unit in UNITS {
+            assert!(quantity("1", unit).is_ok(), "{unit}");
+            assert!(quantity("1e30", unit).is_err(), "{unit}");
+        }
+    }
+}

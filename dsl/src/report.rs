@@ -1,0 +1,123 @@
+//! Everything found while a program is read, and the files it was found in.
+
+use crate::{
+    Code, Diagnostic, Diagnostics, Mistake, Place, Severity, SourceFile, Span, limit,
+};
+
+/// Proof that a mistake was reported; whoever holds it says nothing more about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reported(());
+
+/// A result whose mistakes are reported already.
+pub(crate) type Known<T> = Result<T, Reported>;
+
+/// Findings of one program.
+#[derive(Default)]
+pub(crate) struct Report {
+    files: Vec<SourceFile>,
+    findings: Vec<Finding>,
+    errors: usize,
+}
+
+#[derive(PartialEq)]
+struct Finding {
+    severity: Severity,
+    span: Span,
+    mistake: Mistake,
+    labels: Vec<(Span, String)>,
+}
+
+impl Report {
+    /// Adds a file and returns its number.
+    pub(crate) fn add_file(&mut self, file: SourceFile) -> u32 {
+        self.files.push(file);
+        crate::source::count(self.files.len() - 1)
+    }
+
+    /// A file that was added.
+    pub(crate) fn file(&self, number: u32) -> &SourceFile {
+        &self.files[number as usize]
+    }
+
+    /// Keeps a mistake.
+    pub(crate) fn error(&mut self, span: Span, mistake: Mistake) -> Reported {
+        self.error_with(span, mistake, Vec::new())
+    }
+
+    /// Keeps a mistake together with other places that matter.
+    pub(crate) fn error_with(
+        &mut self,
+        span: Span,
+        mistake: Mistake,
+        labels: Vec<(Span, String)>,
+    ) -> Reported {
+        self.errors += 1;
+        self.keep(Finding { severity: Severity::Error, span, mistake, labels });
+        Reported(())
+    }
+
+    /// Keeps a warning.
+    pub(crate) fn warning(&mut self, span: Span, mistake: Mistake) {
+        let severity = Severity::Warning;
+        self.keep(Finding { severity, span, mistake, labels: Vec::new() });
+    }
+
+    /// The proof that something was reported earlier.
+    pub(crate) fn earlier(&self) -> Reported {
+        assert!(self.errors > 0, "only a reported mistake is passed on");
+        Reported(())
+    }
+
+    /// Mistakes so far, kept or not.
+    pub(crate) fn errors(&self) -> usize {
+        self.errors
+    }
+
+    /// Expanded bodies repeat their mistakes; each is kept once.
+    fn keep(&mut self, finding: Finding) {
+        let room = self.findings.len() < limit::DIAGNOSTICS;
+        let first = finding.severity == Severity::Error && self.errors == 1;
+        if (room || first) && !self.findings.contains(&finding) {
+            self.findings.push(finding);
+        }
+    }
+
+    /// The value with all warnings, or all diagnostics.
+    pub(crate) fn finish<T>(
+        mut self,
+        value: Known<T>,
+    ) -> Result<(T, Vec<Diagnostic>), Diagnostics> {
+        self.findings.sort_by_key(|finding| finding.span);
+        let all = self.findings.iter().map(|finding| self.shown(finding)).collect();
+        match value {
+            Ok(value) if self.errors == 0 => Ok((value, all)),
+            _ => Err(Diagnostics::new(all)),
+        }
+    }
+
+    fn shown(&self, finding: &Finding) -> Diagnostic {
+        let place = |span: Span| Place::new(self.file(span.file), span);
+        let Finding { severity, span, mistake, labels } = finding;
+        Diagnostic {
+            code: mistake.code,
+            severity: *severity,
+            place: Box::new(place(*span)),
+            message: mistake.message.clone(),
+            hints: mistake.hints.clone(),
+            labels: labels
+                .iter()
+                .map(|(span, text)| (place(*span), text.clone()))
+                .collect(),
+        }
+    }
+}
+
+/// A second definition of one name.
+pub(crate) fn duplicate(what: &str, name: &str) -> Mistake {
+    Mistake::new(Code::Duplicate, format!("{what} `{name}` is defined twice"))
+}
+
+/// A part of the language that is not delivered yet.
+pub(crate) fn not_yet(what: impl std::fmt::Display) -> Mistake {
+    Mistake::new(Code::NotYet, format!("{what} is not supported yet"))
+}

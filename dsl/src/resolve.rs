@@ -1,0 +1,85 @@
+//! Syntax to a [`Program`]: every name a handle, every shape and unit checked, repeats and blocks
+//! expanded.
+
+mod cluster;
+mod constant;
+mod definitions;
+mod evaluate;
+mod model;
+mod optimizer;
+mod plan;
+mod scope;
+mod settings;
+mod train;
+
+use crate::{
+    Code, Diagnostic, Diagnostics, Files, Mistake, Model, Program, Search, SourceFile,
+    Span, Train, import, limit,
+    report::{Known, Report},
+};
+pub(crate) use cluster::plain;
+use definitions::Definitions;
+
+/// Reads a program: the file and all it imports.
+///
+/// Returns the program with warnings about what has no effect.
+///
+/// # Errors
+/// All mistakes, in source order.
+///
+/// ```
+/// let text = "
+///     model line {
+///         input x: real[batch, 4]
+///         input y: real[batch, 1]
+///         loss mse(linear(x, 1), y)
+///     }";
+/// let source = roundelay_dsl::SourceFile::new("line.rdl", text);
+/// let (program, warnings) = roundelay_dsl::parse(&source, &roundelay_dsl::NoFiles)?;
+/// assert_eq!(program.model.parameters.len(), 2);
+/// assert!(warnings.is_empty());
+/// # Ok::<(), roundelay_dsl::Diagnostics>(())
+/// ```
+pub fn parse(
+    source: &SourceFile,
+    files: &dyn Files,
+) -> Result<(Program, Vec<Diagnostic>), Diagnostics> {
+    let mut report = Report::default();
+    let trees = import::load(source, files, &mut report);
+    let definitions = Definitions::collect(&trees, &mut report);
+    let program = program(&definitions, &mut report);
+    report.finish(program)
+}
+
+fn program(definitions: &Definitions<'_>, report: &mut Report) -> Known<Program> {
+    let model = model::resolve(definitions, report);
+    let target = cluster::resolve(definitions, report);
+    let train = train::resolve(definitions, report);
+    let search = plan::resolve(definitions, report);
+    let (mut model, place) = model?;
+    let (train, no_decay) = train?;
+    optimizer::spare(&mut model, &no_decay, report);
+    train::fit_data(&train, &mut model, place, report);
+    bound_results(&model, &train, place, report);
+    let search: Search = search?;
+    plan::fit_cuts(definitions, &search, &model, report);
+    Ok(Program { model, target: target?, train, search })
+}
+
+/// Results of a whole batch stay within the declared limit.
+fn bound_results(model: &Model, train: &Train, place: Span, report: &mut Report) {
+    let batch = u64::from(train.batch);
+    for node in model.nodes.values() {
+        let elements =
+            node.shape.iter().try_fold(1u64, |all, e| all.checked_mul(e.at(batch)));
+        if elements.is_none_or(|elements| elements > limit::ELEMENTS) {
+            let message = format!(
+                "`{}` has more than {} elements for {batch} examples",
+                node.name,
+                limit::ELEMENTS
+            );
+            report.error(place, Mistake::new(Code::Limit, message));
+            return;
+        }
+    }
+}

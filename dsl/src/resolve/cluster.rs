@@ -1,0 +1,282 @@
+//! Clusters: nested groups of devices to the devices, pools and domains of a [`Target`].
+
+use super::{
+    constant::constant,
+    definitions::{Definitions, beginning},
+    settings::{Settings, quantity},
+};
+use crate::{
+    Code, Dimension, Mistake, Span, Value, import, limit, near, parse,
+    report::{Known, Report},
+    syntax::{Cluster, Component, Expression, File, Group, Item, Name},
+};
+use roundelay_schedule::{
+    Bytes, BytesPerSecond, Device, Domain, FlopsPerSecond, Link, LinkId, Nanos, Pool,
+    PoolId, Target,
+};
+use std::collections::BTreeMap;
+
+/// The cluster that is trained on; one plain device when the program describes none.
+pub(super) fn resolve(
+    definitions: &Definitions<'_>,
+    report: &mut Report,
+) -> Known<Target> {
+    check_components(definitions, report);
+    match definitions.cluster().map_err(|m| report.error(beginning(), m))? {
+        Some(cluster) => expand(definitions, cluster, report),
+        None => Ok(plain()),
+    }
+}
+
+/// One plain device, `core`.
+pub(crate) fn plain() -> Target {
+    let text = import::embedded("roundelay:devices/core.rdl").unwrap_or_default();
+    let (File { items }, _) = parse::file(text, 0);
+    let mut report = Report::default();
+    let core = items.iter().find_map(|item| match item {
+        Item::Device(device) => device_of(device, &mut report).ok(),
+        Item::Import(_)
+        | Item::Model(_)
+        | Item::Block(_)
+        | Item::Link(_)
+        | Item::Cluster(_)
+        | Item::Train(_)
+        | Item::Plan(_) => None,
+    });
+    let core = core.expect("the embedded file describes one device");
+    let mut target = Target { name: "core".into(), ..Target::default() };
+    let pool = Pool { name: "core".into(), capacity: core.memory };
+    let pool = target.pools.push(pool);
+    target.devices.push(Device { pool, ..core });
+    target
+}
+
+/// Every device and link is checked, used or not.
+fn check_components(definitions: &Definitions<'_>, report: &mut Report) {
+    for device in definitions.devices.values() {
+        let _: Known<Device> = device_of(device, report);
+    }
+    for link in definitions.links.values() {
+        let _: Known<Link> = link_of(link, report);
+    }
+}
+
+/// `device NAME { memory …, compute …, bandwidth …, threads …, overhead … }`; its pool is set later.
+fn device_of(component: &Component, report: &mut Report) -> Known<Device> {
+    const KEYS: [&str; 5] = ["memory", "compute", "bandwidth", "threads", "overhead"];
+    let Component { name, entries } = component;
+    let settings = Settings::new("device", entries, &KEYS, report);
+    let memory = settings.required("memory", Dimension::Memory, name, report);
+    let compute = settings.required("compute", Dimension::FlopRate, name, report);
+    let bandwidth = settings.required("bandwidth", Dimension::ByteRate, name, report);
+    let threads = settings.whole("threads", 1, 1 << 10, report);
+    let overhead = settings.quantity("overhead", Dimension::Time, report);
+    Ok(Device {
+        name: name.text.clone(),
+        pool: roundelay_schedule::Id::new(0),
+        memory: Bytes(memory?),
+        compute: FlopsPerSecond(compute?),
+        bandwidth: BytesPerSecond(bandwidth?),
+        threads: threads?.and_then(|threads| u32::try_from(threads).ok()).unwrap_or(1),
+        overhead: Nanos(overhead?.unwrap_or(0)),
+    })
+}
+
+/// `link NAME { bandwidth …, latency … }`.
+fn link_of(component: &Component, report: &mut Report) -> Known<Link> {
+    let Component { name, entries } = component;
+    let settings = Settings::new("link", entries, &["bandwidth", "latency"], report);
+    let bandwidth = settings.required("bandwidth", Dimension::ByteRate, name, report);
+    let latency = settings.required("latency", Dimension::Time, name, report);
+    Ok(Link {
+        name: name.text.clone(),
+        bandwidth: BytesPerSecond(bandwidth?),
+        latency: Nanos(latency?),
+    })
+}
+
+fn expand(
+    definitions: &Definitions<'_>,
+    cluster: &Cluster,
+    report: &mut Report,
+) -> Known<Target> {
+    let errors = report.errors();
+    let mut tiers: BTreeMap<&str, &Group> = BTreeMap::new();
+    for (name, group) in &cluster.tiers {
+        if definitions.devices.contains_key(name.text.as_str()) {
+            let message = format!("`{}` is a device already", name.text);
+            report.error(name.span, Mistake::new(Code::Duplicate, message));
+        }
+        if tiers.insert(&name.text, group).is_some() {
+            report.error(name.span, crate::report::duplicate("tier", &name.text));
+        }
+    }
+    let Some(whole) = &cluster.group else {
+        let message = format!("cluster `{}` names no devices", cluster.name.text);
+        let mistake = Mistake::new(Code::Missing, message);
+        let hint = "end it with a group such as `4 x core joined by bus`";
+        return Err(report.error(cluster.name.span, mistake.hint(hint)));
+    };
+    let mut expansion = Expansion::new(definitions, tiers, report);
+    expansion.target.name = cluster.name.text.clone();
+    expansion.group(&cluster.name.text, whole, None, 0)?;
+    let target = expansion.target;
+    match report.errors() > errors {
+        true => Err(report.earlier()),
+        false => Ok(target),
+    }
+}
+
+/// A cluster that grows device by device.
+struct Expansion<'a> {
+    definitions: &'a Definitions<'a>,
+    tiers: BTreeMap<&'a str, &'a Group>,
+    report: &'a mut Report,
+    target: Target,
+    links: BTreeMap<&'a str, LinkId>,
+    numbers: BTreeMap<&'a str, u32>,
+}
+
+impl<'a> Expansion<'a> {
+    fn new(
+        definitions: &'a Definitions<'a>,
+        tiers: BTreeMap<&'a str, &'a Group>,
+        report: &'a mut Report,
+    ) -> Self {
+        let target = Target::default();
+        let links = BTreeMap::new();
+        let numbers = BTreeMap::new();
+        Self { definitions, tiers, report, target, links, numbers }
+    }
+
+    /// All devices of a group, in order; then the domain that joins them.
+    fn group(
+        &mut self,
+        name: &str,
+        group: &'a Group,
+        pool: Option<PoolId>,
+        depth: usize,
+    ) -> Known<()> {
+        let shared = match &group.sharing {
+            None => pool,
+            Some(sharing) => Some(self.pool(name, sharing, pool)?),
+        };
+        let first = self.count();
+        for (count, member) in &group.members {
+            let times = self.times(count)?;
+            for _ in 0..times {
+                self.member(member, shared, depth)?;
+            }
+        }
+        if let Some(link) = &group.link {
+            let link = self.link(link)?;
+            let devices = first..self.count();
+            self.target.domains.push(Domain { link, devices });
+        }
+        Ok(())
+    }
+
+    fn count(&self) -> u32 {
+        crate::source::count(self.target.devices.len())
+    }
+
+    /// `sharing 8 GB`.
+    fn pool(
+        &mut self,
+        name: &str,
+        sharing: &Expression,
+        outer: Option<PoolId>,
+    ) -> Known<PoolId> {
+        if outer.is_some() {
+            let message = "the group around this one shares its memory already";
+            let mistake = Mistake::new(Code::Duplicate, message);
+            return Err(self.report.error(sharing.span, mistake));
+        }
+        let capacity = Bytes(quantity(sharing, Dimension::Memory, self.report)?);
+        Ok(self.target.pools.push(Pool { name: name.to_owned(), capacity }))
+    }
+
+    fn times(&mut self, count: &Expression) -> Known<u64> {
+        let value = constant(count, self.report)?;
+        match value {
+            Value::Integer(times @ 1..) => Ok(times.unsigned_abs()),
+            _ => {
+                let mistake = Mistake::new(Code::Value, "a group has at least 1 member");
+                Err(self.report.error(count.span, mistake))
+            }
+        }
+    }
+
+    /// A device, or a tier that stands above; tiers nest as deep as there are tiers.
+    fn member(
+        &mut self,
+        name: &'a Name,
+        pool: Option<PoolId>,
+        depth: usize,
+    ) -> Known<()> {
+        if let Some(tier) = self.tiers.get(name.text.as_str()).copied() {
+            if depth >= self.tiers.len().min(usize::from(limit::DEPTH)) {
+                let message = format!("tier `{}` holds itself", name.text);
+                return self.fail(name.span, Mistake::new(Code::Value, message));
+            }
+            return self.group(&name.text, tier, pool, depth + 1);
+        }
+        let Some(component) = self.definitions.devices.get(name.text.as_str()) else {
+            let message = format!("unknown device or tier `{}`", name.text);
+            let mistake = Mistake::new(Code::UnknownName, message);
+            let devices = self.definitions.devices.keys().chain(self.tiers.keys());
+            let hint = near::hint(&name.text, devices.copied());
+            let mistake = hint.into_iter().fold(mistake, Mistake::hint);
+            return self.fail(
+                name.span,
+                mistake.hint("write `device NAME { … }`, or import it"),
+            );
+        };
+        self.device(component, name, pool)
+    }
+
+    fn device(
+        &mut self,
+        component: &'a Component,
+        name: &Name,
+        pool: Option<PoolId>,
+    ) -> Known<()> {
+        if u64::from(self.count()) >= limit::DEVICES {
+            let message = format!("a cluster has at most {} devices", limit::DEVICES);
+            return self.fail(name.span, Mistake::new(Code::Limit, message));
+        }
+        let device = device_of(component, self.report)?;
+        let number = self.numbers.entry(&component.name.text).or_default();
+        let label = format!("{}.{number}", component.name.text);
+        *number += 1;
+        let own = Pool { name: label.clone(), capacity: device.memory };
+        let pool = pool.unwrap_or_else(|| self.target.pools.push(own));
+        let capacity = self.target.pools[pool].capacity;
+        let memory = device.memory.min(capacity);
+        self.target.devices.push(Device { name: label, pool, memory, ..device });
+        Ok(())
+    }
+
+    fn link(&mut self, name: &'a Name) -> Known<LinkId> {
+        if let Some(id) = self.links.get(name.text.as_str()) {
+            return Ok(*id);
+        }
+        let Some(component) = self.definitions.links.get(name.text.as_str()) else {
+            let mistake =
+                Mistake::new(Code::UnknownName, format!("unknown link `{}`", name.text));
+            let known = self.definitions.links.keys().copied();
+            let hint = near::hint(&name.text, known);
+            let mistake = hint.into_iter().fold(mistake, Mistake::hint);
+            return self
+                .fail(name.span, mistake.hint("write `link NAME { … }`, or import it"));
+        };
+        let link = link_of(component, self.report)?;
+        let id = self.target.links.push(link);
+        self.links.insert(&name.text, id);
+        Ok(id)
+    }
+
+    fn fail<T>(&mut self, span: Span, mistake: Mistake) -> Known<T> {
+        Err(self.report.error(span, mistake))
+    }
+}

@@ -1,0 +1,174 @@
+//! Expressions without tensors and names: settings of devices, training and plan.
+
+use crate::{
+    Code, Mistake, Span, Value,
+    quantity::quantity,
+    report::{Known, Report},
+    signature::{Arguments, Fallback, Formal, optional, required},
+    syntax::{Argument, Expression, ExpressionKind, Name},
+    value::{arithmetic, negative},
+};
+use roundelay_schedule::Rate;
+
+/// What a constant expression is worth.
+pub(super) fn constant(expression: &Expression, report: &mut Report) -> Known<Value> {
+    let span = expression.span;
+    match &expression.kind {
+        ExpressionKind::Number(digits, unit) => {
+            number(digits, unit.as_deref()).map_err(|m| report.error(span, m))
+        }
+        ExpressionKind::Text(text) => Ok(Value::Text(text.clone())),
+        ExpressionKind::Shape(items) => list(items, report),
+        ExpressionKind::Negative(inner) => {
+            let value = constant(inner, report)?;
+            negative(&value).map_err(|mistake| report.error(span, mistake))
+        }
+        ExpressionKind::Chain(first, others) => {
+            let mut value = constant(first, report)?;
+            for (operator, other) in others {
+                let other = constant(other, report)?;
+                value = arithmetic(*operator, &value, &other)
+                    .map_err(|mistake| report.error(span, mistake))?;
+            }
+            Ok(value)
+        }
+        ExpressionKind::Call(name, arguments) => rate(name, arguments, span, report),
+        ExpressionKind::Name(name) => truth(name, span, report),
+        ExpressionKind::Index(..) => {
+            Err(report.error(span, Mistake::new(Code::Type, "expected a constant")))
+        }
+    }
+}
+
+/// `4`, `0.5`, `2 GB`.
+pub(super) fn number(digits: &str, unit: Option<&str>) -> Result<Value, Mistake> {
+    if let Some(unit) = unit {
+        return quantity(digits, unit).map(Value::Quantity);
+    }
+    if let Ok(whole) = digits.parse::<i64>() {
+        return Ok(Value::Integer(whole));
+    }
+    let whole = digits.bytes().all(|byte| byte.is_ascii_digit());
+    match digits.parse::<f64>() {
+        Ok(real) if real.is_finite() && !whole => Ok(Value::Real(real)),
+        _ => {
+            Err(Mistake::new(Code::Value, format!("the number `{digits}` is too large")))
+        }
+    }
+}
+
+fn list(items: &[Expression], report: &mut Report) -> Known<Value> {
+    let values: Vec<Known<Value>> =
+        items.iter().map(|item| constant(item, report)).collect();
+    values.into_iter().collect::<Known<_>>().map(Value::List)
+}
+
+fn truth(name: &str, span: Span, report: &mut Report) -> Known<Value> {
+    match name {
+        "true" => Ok(Value::Truth(true)),
+        "false" => Ok(Value::Truth(false)),
+        _ => {
+            let message = format!("expected a constant, found the name `{name}`");
+            Err(report.error(span, Mistake::new(Code::UnknownName, message)))
+        }
+    }
+}
+
+const STEP: &[Formal] = &[required("lr"), required("factor"), required("every")];
+const COSINE: &[Formal] =
+    &[required("lr"), required("steps"), optional("last", Fallback::Number(0.0))];
+const WARMUP: &[Formal] = &[required("steps"), required("rate")];
+
+/// `step(lr, factor, every)`, `cosine(lr, steps, last)`, `warmup(steps, rate)`.
+fn rate(
+    name: &Name,
+    given: &[Argument],
+    span: Span,
+    report: &mut Report,
+) -> Known<Value> {
+    let (callee, formals) = match name.text.as_str() {
+        "step" => ("step", STEP),
+        "cosine" => ("cosine", COSINE),
+        "warmup" => ("warmup", WARMUP),
+        other => {
+            let mistake =
+                Mistake::new(Code::UnknownName, format!("unknown rate `{other}`"));
+            let hint = crate::near::hint(other, ["step", "cosine", "warmup"]);
+            let mistake = hint.into_iter().fold(mistake, Mistake::hint);
+            return Err(report.error(name.span, mistake));
+        }
+    };
+    let arguments = bind(callee, formals, given, span, report)?;
+    let made = match callee {
+        "step" => step(&arguments),
+        "cosine" => cosine(&arguments),
+        _ => warmup(&arguments),
+    };
+    made.map(Value::Rate).map_err(|m| report.error(place(&m, formals, given, span), m))
+}
+
+fn step(arguments: &Arguments) -> Result<Rate, Mistake> {
+    let initial = arguments.real_in("lr", 0.0, f64::MAX)?;
+    let factor = arguments.real_in("factor", 0.0, f64::MAX)?;
+    Ok(Rate::Step { initial, factor, every: arguments.size("every")? })
+}
+
+fn cosine(arguments: &Arguments) -> Result<Rate, Mistake> {
+    let initial = arguments.real_in("lr", 0.0, f64::MAX)?;
+    let last = arguments.real_in("last", 0.0, f64::MAX)?;
+    Ok(Rate::Cosine { initial, steps: arguments.size("steps")?, last })
+}
+
+fn warmup(arguments: &Arguments) -> Result<Rate, Mistake> {
+    let after = Box::new(learning_rate(arguments, "rate")?);
+    Ok(Rate::Warmup { steps: arguments.whole("steps")?, after })
+}
+
+/// An argument that is a number or a rate.
+pub(super) fn learning_rate(
+    arguments: &Arguments,
+    name: &'static str,
+) -> Result<Rate, Mistake> {
+    match arguments.value(name) {
+        Value::Rate(rate) => Ok(rate),
+        _ => arguments.real_in(name, 0.0, f64::MAX).map(Rate::Constant),
+    }
+}
+
+/// Binds the constant arguments of a call.
+pub(super) fn bind(
+    callee: &'static str,
+    formals: &'static [Formal],
+    given: &[Argument],
+    span: Span,
+    report: &mut Report,
+) -> Known<Arguments> {
+    let values: Vec<Known<Value>> =
+        given.iter().map(|argument| constant(&argument.value, report)).collect();
+    let values = values.into_iter().collect::<Known<Vec<Value>>>()?;
+    let pairs = given.iter().map(name_of).zip(values).collect();
+    Arguments::bind(callee, formals, pairs).map_err(|misfit| {
+        let place = misfit.given.map_or(span, |index| given[index].value.span);
+        report.error(place, misfit.mistake)
+    })
+}
+
+/// The name that an argument is given by.
+pub(super) fn name_of(argument: &Argument) -> Option<&str> {
+    argument.name.as_ref().map(|name| name.text.as_str())
+}
+
+/// The place of the argument that a mistake names, else the whole call.
+pub(super) fn place(
+    mistake: &Mistake,
+    formals: &[Formal],
+    given: &[Argument],
+    span: Span,
+) -> Span {
+    let Some(wanted) = mistake.argument else { return span };
+    let position = formals.iter().position(|formal| formal.name == wanted);
+    let named = given.iter().find(|argument| name_of(argument) == Some(wanted));
+    let placed = position.and_then(|index| given.get(index));
+    let placed = placed.filter(|argument| argument.name.is_none());
+    named.or(placed).map_or(span, |argument| argument.value.span)
+}

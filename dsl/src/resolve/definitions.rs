@@ -1,0 +1,146 @@
+//! What all files of a program define, by name, and which of it the program is about.
+
+use crate::{
+    Code, Mistake, Span,
+    operators::operator,
+    report::{Report, duplicate},
+    syntax::{Block, Cluster, Component, File, Item, Model, Name, Section},
+};
+use std::collections::BTreeMap;
+
+/// Definitions of all files.
+#[derive(Default)]
+pub(super) struct Definitions<'a> {
+    /// Blocks, by name.
+    pub(super) blocks: BTreeMap<&'a str, &'a Block>,
+    /// Devices, by name.
+    pub(super) devices: BTreeMap<&'a str, &'a Component>,
+    /// Links, by name.
+    pub(super) links: BTreeMap<&'a str, &'a Component>,
+    /// Models, with the number of their file.
+    models: Vec<(usize, &'a Model)>,
+    /// Clusters, with the number of their file.
+    clusters: Vec<(usize, &'a Cluster)>,
+    /// Training sections, with the number of their file.
+    trains: Vec<(usize, &'a Section)>,
+    /// Plan sections, with the number of their file.
+    plans: Vec<(usize, &'a Section)>,
+}
+
+impl<'a> Definitions<'a> {
+    /// Collects what the files define.
+    pub(super) fn collect(files: &'a [File], report: &mut Report) -> Self {
+        let mut all = Self::default();
+        for (number, file) in files.iter().enumerate() {
+            file.items.iter().for_each(|item| all.add(number, item, report));
+        }
+        for (what, sections) in [("train", &all.trains), ("plan", &all.plans)] {
+            refuse_second(what, sections, report);
+        }
+        all
+    }
+
+    fn add(&mut self, file: usize, item: &'a Item, report: &mut Report) {
+        match item {
+            Item::Import(_) => {}
+            Item::Model(model) => self.models.push((file, model)),
+            Item::Cluster(cluster) => self.clusters.push((file, cluster)),
+            Item::Train(section) => self.trains.push((file, section)),
+            Item::Plan(section) => self.plans.push((file, section)),
+            Item::Device(device) => {
+                define("device", &device.name, device, &mut self.devices, report, |d| {
+                    &d.name
+                });
+            }
+            Item::Link(link) => {
+                define("link", &link.name, link, &mut self.links, report, |l| &l.name);
+            }
+            Item::Block(block) => {
+                if operator(&block.name.text).is_some() {
+                    let message = format!("`{}` is an operator", block.name.text);
+                    let mistake = Mistake::new(Code::Duplicate, message);
+                    report.error(
+                        block.name.span,
+                        mistake.hint("give the block another name"),
+                    );
+                }
+                define("block", &block.name, block, &mut self.blocks, report, |b| {
+                    &b.name
+                });
+            }
+        }
+    }
+
+    /// The model that is trained: the last of the main file, else the only one.
+    pub(super) fn model(&self) -> Result<&'a Model, Mistake> {
+        let hint = "write `model NAME { … }`, or import a file that has one";
+        chosen("model", &self.models)?
+            .ok_or_else(|| Mistake::new(Code::Missing, "there is no model").hint(hint))
+    }
+
+    /// The cluster that is trained on, chosen likewise.
+    pub(super) fn cluster(&self) -> Result<Option<&'a Cluster>, Mistake> {
+        chosen("cluster", &self.clusters)
+    }
+
+    /// How to train, chosen likewise; with the number of the file that says it.
+    pub(super) fn train(&self) -> Result<Option<&'a Section>, Mistake> {
+        chosen("train section", &self.trains)
+    }
+
+    /// What may be planned: only the main file decides.
+    pub(super) fn plan(&self) -> Option<&'a Section> {
+        let main = self.plans.iter().find(|(file, _)| *file == 0);
+        main.map(|(_, section)| *section)
+    }
+}
+
+fn define<'a, T>(
+    what: &str,
+    name: &'a Name,
+    item: &'a T,
+    known: &mut BTreeMap<&'a str, &'a T>,
+    report: &mut Report,
+    name_of: fn(&T) -> &Name,
+) {
+    match known.get(name.text.as_str()) {
+        None => _ = known.insert(&name.text, item),
+        Some(first) => {
+            let labels = vec![(name_of(first).span, "first defined here".to_owned())];
+            report.error_with(name.span, duplicate(what, &name.text), labels);
+        }
+    }
+}
+
+fn refuse_second(what: &str, sections: &[(usize, &Section)], report: &mut Report) {
+    for pair in sections.windows(2) {
+        let [(file, first), (other, second)] = pair else { continue };
+        if file == other {
+            let message = format!("a file has one `{what}` section, found a second");
+            let labels = vec![(first.span, "the first is here".to_owned())];
+            report.error_with(
+                second.span,
+                Mistake::new(Code::Duplicate, message),
+                labels,
+            );
+        }
+    }
+}
+
+fn chosen<'a, T>(what: &str, all: &[(usize, &'a T)]) -> Result<Option<&'a T>, Mistake> {
+    let main = all.iter().rev().find(|(file, _)| *file == 0);
+    match (main, all) {
+        (Some((_, item)), _) | (None, [(_, item)]) => Ok(Some(item)),
+        (None, []) => Ok(None),
+        (None, several) => {
+            let message = format!("the imported files have {} {what}s", several.len());
+            let hint = "import only one of them, or write it in the main file";
+            Err(Mistake::new(Code::Duplicate, message).hint(hint))
+        }
+    }
+}
+
+/// Where mistakes about the whole program are shown.
+pub(super) fn beginning() -> Span {
+    Span::default()
+}

@@ -1,0 +1,305 @@
+//! Expressions of models and blocks.
+
+use super::{
+    constant::{name_of, number, place},
+    definitions::Definitions,
+    scope::Scope,
+};
+use crate::{
+    Code, Mistake, Span, Tensor, Value,
+    graph::Graph,
+    limit, near,
+    operators::{self, OPERATORS, Operator, operator},
+    report::{Known, Report, not_yet},
+    syntax::{Argument, Expression, ExpressionKind, Name, Operator as Sign},
+    value::{arithmetic, negative},
+};
+
+/// Works through expressions and bodies, and builds the graph.
+pub(super) struct Evaluator<'a> {
+    /// All definitions.
+    pub(super) definitions: &'a Definitions<'a>,
+    /// Findings.
+    pub(super) report: &'a mut Report,
+    /// The model so far.
+    pub(super) graph: Graph,
+    /// Names in sight.
+    pub(super) scope: Scope,
+    /// Where inputs, parameters and nodes were written.
+    pub(super) origins: [Vec<Span>; 3],
+    /// The loss, once it is stated, and where.
+    pub(super) loss: Option<(Tensor, Span)>,
+    depth: u32,
+    steps: u64,
+}
+
+impl<'a> Evaluator<'a> {
+    /// An evaluator for one model.
+    pub(super) fn new(
+        name: &str,
+        definitions: &'a Definitions<'a>,
+        report: &'a mut Report,
+    ) -> Self {
+        Self {
+            definitions,
+            report,
+            graph: Graph::new(name),
+            scope: Scope::new(),
+            origins: [const { Vec::new() }; 3],
+            loss: None,
+            depth: 0,
+            steps: 0,
+        }
+    }
+
+    /// Reports a mistake.
+    pub(super) fn fail<T>(&mut self, span: Span, mistake: Mistake) -> Known<T> {
+        Err(self.report.error(span, mistake))
+    }
+
+    /// Counts work, so that no program takes forever.
+    pub(super) fn charge(&mut self, span: Span, steps: usize) -> Known<()> {
+        self.steps = self.steps.saturating_add(steps as u64);
+        if self.steps <= limit::STEPS {
+            return Ok(());
+        }
+        let message =
+            format!("expanding the model takes more than {} steps", limit::STEPS);
+        self.fail(span, Mistake::new(Code::Limit, message))
+    }
+
+    /// Does something one level deeper.
+    pub(super) fn deeper<T>(
+        &mut self,
+        span: Span,
+        body: impl FnOnce(&mut Self) -> Known<T>,
+    ) -> Known<T> {
+        if self.depth >= limit::CALLS {
+            let message =
+                format!("calls and expressions nest more than {} deep", limit::CALLS);
+            let mistake = Mistake::new(Code::Limit, message);
+            return self.fail(span, mistake.hint("a block cannot call itself"));
+        }
+        self.depth += 1;
+        let result = body(self);
+        self.depth -= 1;
+        result
+    }
+
+    /// The value of an expression.
+    pub(super) fn expression(&mut self, expression: &Expression) -> Known<Value> {
+        let span = expression.span;
+        self.charge(span, 1)?;
+        self.deeper(span, |this| match &expression.kind {
+            ExpressionKind::Number(digits, unit) => number(digits, unit.as_deref())
+                .or_else(|mistake| this.fail(span, mistake)),
+            ExpressionKind::Text(text) => Ok(Value::Text(text.clone())),
+            ExpressionKind::Name(name) => this.name(name, span),
+            ExpressionKind::Shape(items) => this.list(items),
+            ExpressionKind::Call(name, arguments) => {
+                this.call(name, arguments, span, None)
+            }
+            ExpressionKind::Index(base, index) => this.index(base, index, span),
+            ExpressionKind::Negative(inner) => this.negative(inner, span),
+            ExpressionKind::Chain(first, others) => this.chain(first, others, span),
+        })
+    }
+
+    fn name(&mut self, name: &str, span: Span) -> Known<Value> {
+        if let Some(binding) = self.scope.get(name) {
+            let value = binding.value.clone();
+            if let Some(Value::List(items)) = &value {
+                self.charge(span, items.len())?;
+            }
+            return value.ok_or_else(|| self.report.earlier());
+        }
+        match name {
+            "batch" => Ok(Value::Examples(1)),
+            "true" => Ok(Value::Truth(true)),
+            "false" => Ok(Value::Truth(false)),
+            _ => {
+                let mistake =
+                    Mistake::new(Code::UnknownName, format!("unknown name `{name}`"));
+                let known = self.scope.names().chain(["batch"]);
+                let mistake =
+                    near::hint(name, known).into_iter().fold(mistake, Mistake::hint);
+                self.fail(span, mistake)
+            }
+        }
+    }
+
+    fn list(&mut self, items: &[Expression]) -> Known<Value> {
+        let mut values = Vec::new();
+        for item in items {
+            match self.expression(item)? {
+                Value::List(_) => {
+                    let mistake = Mistake::new(Code::Type, "a list cannot hold a list");
+                    return self.fail(item.span, mistake);
+                }
+                value => values.push(value),
+            }
+        }
+        Ok(Value::List(values))
+    }
+
+    fn index(&mut self, base: &Expression, at: &Expression, span: Span) -> Known<Value> {
+        let (base, at) = (self.expression(base), self.expression(at));
+        match (base?, at?) {
+            (Value::List(items), Value::Integer(at)) => {
+                let item = usize::try_from(at).ok().and_then(|at| items.get(at).cloned());
+                let message =
+                    format!("index {at} is outside of a list of {}", items.len());
+                item.map_or_else(
+                    || self.fail(span, Mistake::new(Code::Value, message)),
+                    Ok,
+                )
+            }
+            (Value::Tensor(_), _) => self.fail(span, not_yet("indexing a tensor")),
+            (base, _) => {
+                let message =
+                    format!("expected a list before `[`, found {}", base.kind());
+                self.fail(span, Mistake::new(Code::Type, message))
+            }
+        }
+    }
+
+    fn negative(&mut self, inner: &Expression, span: Span) -> Known<Value> {
+        let value = self.expression(inner)?;
+        let result = match &value {
+            Value::Tensor(tensor) => operators::negate(&mut self.graph, tensor),
+            other => negative(other),
+        };
+        self.built(result, span)
+    }
+
+    fn chain(
+        &mut self,
+        first: &Expression,
+        others: &[(Sign, Expression)],
+        span: Span,
+    ) -> Known<Value> {
+        let first_value = self.expression(first);
+        let values: Vec<(Sign, Known<Value>)> =
+            others.iter().map(|(sign, other)| (*sign, self.expression(other))).collect();
+        let mut value = first_value?;
+        for (sign, other) in values {
+            let result = combined(&mut self.graph, sign, &value, &other?);
+            value = self.built(result, span)?;
+        }
+        Ok(value)
+    }
+
+    /// `name(arguments)`: a block or an operator, under the wanted name, else under its own.
+    pub(super) fn call(
+        &mut self,
+        name: &Name,
+        given: &[Argument],
+        span: Span,
+        wanted: Option<&str>,
+    ) -> Known<Value> {
+        let values: Vec<Known<Value>> =
+            given.iter().map(|argument| self.expression(&argument.value)).collect();
+        let values = values.into_iter().collect::<Known<Vec<Value>>>();
+        let wanted = wanted.unwrap_or(&name.text);
+        if let Some(block) = self.definitions.blocks.get(name.text.as_str()) {
+            return self
+                .deeper(span, |this| this.block(block, given, values?, span, wanted));
+        }
+        match operator(&name.text) {
+            Some(operator) => self.operator(operator, given, values?, span, wanted),
+            None => self.unknown_call(name),
+        }
+    }
+
+    fn operator(
+        &mut self,
+        operator: &'static Operator,
+        given: &[Argument],
+        values: Vec<Value>,
+        span: Span,
+        wanted: &str,
+    ) -> Known<Value> {
+        let pairs = given.iter().map(name_of).zip(values).collect();
+        let result = operator.apply(wanted, pairs, &mut self.graph);
+        match result {
+            Ok(value) => self.built(Ok(value), span),
+            Err(misfit) => {
+                let at = match misfit.given {
+                    Some(index) => given[index].value.span,
+                    None => place(&misfit.mistake, operator.formals, given, span),
+                };
+                self.fail(at, misfit.mistake)
+            }
+        }
+    }
+
+    fn unknown_call(&mut self, name: &Name) -> Known<Value> {
+        let message = format!("unknown operator or block `{}`", name.text);
+        let blocks = self.definitions.blocks.keys().copied();
+        let known = OPERATORS.iter().map(|operator| operator.name).chain(blocks);
+        let mistake = Mistake::new(Code::UnknownName, message);
+        let hint = near::hint(&name.text, known);
+        self.fail(name.span, hint.into_iter().fold(mistake, Mistake::hint))
+    }
+
+    /// Notes where new rows of the graph were written.
+    pub(super) fn built<T>(
+        &mut self,
+        result: Result<T, Mistake>,
+        span: Span,
+    ) -> Known<T> {
+        for (origins, size) in self.origins.iter_mut().zip(self.graph.sizes()) {
+            origins.resize(size, span);
+        }
+        result.or_else(|mistake| self.fail(span, mistake))
+    }
+}
+
+/// `a SIGN b`, with tensors among them or not.
+fn combined(
+    graph: &mut Graph,
+    sign: Sign,
+    one: &Value,
+    other: &Value,
+) -> Result<Value, Mistake> {
+    match (one, other) {
+        (Value::Tensor(a), Value::Tensor(b)) => match sign {
+            Sign::Add => operators::add(graph, a, b),
+            Sign::Subtract => operators::subtract(graph, a, b),
+            Sign::Multiply => operators::multiply(graph, a, b),
+            Sign::Divide => Err(not_yet("dividing by a tensor")),
+        },
+        (Value::Tensor(_), number)
+            if sign == Sign::Divide && number.real() == Some(0.0) =>
+        {
+            Err(Mistake::new(Code::Value, "division by zero"))
+        }
+        (Value::Tensor(tensor), number) => scaled(graph, sign, tensor, number),
+        (_, Value::Tensor(_)) if sign == Sign::Divide => {
+            Err(not_yet("dividing by a tensor"))
+        }
+        (number, Value::Tensor(tensor)) => scaled(graph, sign, tensor, number),
+        _ => arithmetic(sign, one, other),
+    }
+}
+
+/// `tensor * number`, `tensor / number`.
+fn scaled(
+    graph: &mut Graph,
+    sign: Sign,
+    tensor: &Tensor,
+    number: &Value,
+) -> Result<Value, Mistake> {
+    let Some(factor) = number.real() else {
+        let message = format!("`{sign}` does not fit a tensor and {}", number.kind());
+        return Err(Mistake::new(Code::Type, message));
+    };
+    match sign {
+        Sign::Multiply => operators::scale(graph, tensor, factor),
+        Sign::Divide => operators::scale(graph, tensor, 1.0 / factor),
+        Sign::Add | Sign::Subtract => {
+            let hint = "add a parameter: `param shift: [] = constant(…)`";
+            Err(not_yet("adding a number to a tensor").hint(hint))
+        }
+    }
+}

@@ -1,0 +1,399 @@
+//! Statements of models and blocks: what they bind and add to the graph.
+
+use super::{
+    definitions::{Definitions, beginning},
+    evaluate::Evaluator,
+    scope::{Binding, Scope},
+};
+use crate::{
+    Code, Extent, Mistake, Model, Source, Span, Tensor, Value,
+    report::{Known, Report, not_yet},
+    signature::{assign, missing},
+    syntax::{
+        Argument, Block, Expression, ExpressionKind, Name, Statement, StatementKind,
+    },
+    value::spelled,
+};
+use roundelay_schedule::{Element, Id, Initial};
+use std::collections::BTreeMap;
+
+/// Where a statement stands; inputs, losses and returns are not welcome everywhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Home {
+    Model,
+    Block,
+    Repeat,
+}
+
+/// The model that is trained, and where its name stands.
+pub(super) fn resolve(
+    definitions: &Definitions<'_>,
+    report: &mut Report,
+) -> Known<(Model, Span)> {
+    let model = definitions.model().map_err(|m| report.error(beginning(), m))?;
+    let place = model.name.span;
+    let mut evaluator = Evaluator::new(&model.name.text, definitions, report);
+    evaluator.body(&model.body, Home::Model);
+    let Evaluator { report, graph, origins, loss, .. } = evaluator;
+    if report.errors() > 0 {
+        return Err(report.earlier());
+    }
+    let Some((loss, span)) = loss else {
+        let mistake = Mistake::new(Code::Missing, "the model has no loss");
+        let hint = "end it with `loss cross_entropy(…)` or `loss mse(…)`";
+        return Err(report.error(place, mistake.hint(hint)));
+    };
+    let (model, unused) = graph.finish(&loss).map_err(|m| report.error(span, m))?;
+    unused.iter().for_each(|source| warn_unused(*source, &origins, report));
+    Ok((model, place))
+}
+
+fn warn_unused(source: Source, origins: &[Vec<Span>; 3], report: &mut Report) {
+    let (kind, index, what) = match source {
+        Source::Input(id) => (0, id.index(), "this input"),
+        Source::Parameter(id) => (1, id.index(), "a parameter made here"),
+        Source::Node(id) => (2, id.index(), "what is computed here"),
+    };
+    let message = format!("{what} does not reach the loss and is left out");
+    report.warning(origins[kind][index], Mistake::new(Code::Unused, message));
+}
+
+impl Evaluator<'_> {
+    /// Statements one after another; the returned value, when one is.
+    fn body(&mut self, statements: &[Statement], home: Home) -> Option<Known<Value>> {
+        let mut assigned: BTreeMap<&str, usize> = BTreeMap::new();
+        for statement in statements {
+            if let StatementKind::Bind(name, _) = &statement.kind {
+                *assigned.entry(&name.text).or_default() += 1;
+            }
+        }
+        for (index, statement) in statements.iter().enumerate() {
+            if let StatementKind::Return(value) = &statement.kind {
+                return Some(self.returned(
+                    value,
+                    statement.span,
+                    home,
+                    &statements[index + 1..],
+                ));
+            }
+            let single = |name: &str| assigned.get(name) == Some(&1);
+            // A mistake is reported where it is found; the next statement is read all the same.
+            let _: Known<()> = self.statement(statement, home, single);
+        }
+        None
+    }
+
+    fn statement(
+        &mut self,
+        statement: &Statement,
+        home: Home,
+        single: impl Fn(&str) -> bool,
+    ) -> Known<()> {
+        self.charge(statement.span, 1)?;
+        match &statement.kind {
+            StatementKind::Bind(name, value) => {
+                self.bind(name, value, single(&name.text))
+            }
+            StatementKind::Input(name, element, shape) => {
+                self.input(name, element, shape, home)
+            }
+            StatementKind::Parameter(name, shape, initial) => {
+                self.parameter(name, shape, initial.as_ref())
+            }
+            StatementKind::Repeat(times, counter, body) => self
+                .deeper(statement.span, |this| {
+                    this.repeat(times, counter.as_ref(), body)
+                }),
+            StatementKind::Loss(value) => self.state_loss(value, statement.span, home),
+            StatementKind::Metric => self.fail(statement.span, not_yet("`metric`")),
+            StatementKind::Head => self
+                .fail(statement.span, not_yet("`head after`, which is for local rules,")),
+            StatementKind::Return(_) => unreachable!("bodies end at their return"),
+        }
+    }
+
+    /// `name = value`. A name that is bound once names the operator that it is bound to.
+    fn bind(&mut self, name: &Name, value: &Expression, single: bool) -> Known<()> {
+        let fresh = single && self.scope.get(&name.text).is_none();
+        let result = match &value.kind {
+            ExpressionKind::Call(callee, given) if fresh => self
+                .charge(value.span, 1)
+                .and_then(|()| self.call(callee, given, value.span, Some(&name.text))),
+            _ => self.expression(value),
+        };
+        let kept = match (&result, self.scope.outer(&name.text)) {
+            (Ok(new), Some(Binding { value: Some(old), span })) => {
+                changed_shape(&name.text, old, new).map(|mistake| (mistake, *span))
+            }
+            _ => None,
+        };
+        let value_span = value.span;
+        let value = match kept {
+            Some((mistake, first)) => {
+                let labels = vec![(first, "bound here".to_owned())];
+                Err(self.report.error_with(value_span, mistake, labels))
+            }
+            None => result,
+        };
+        let binding = Binding { value: value.clone().ok(), span: name.span };
+        self.scope.bind(&name.text, binding);
+        value.map(|_| ())
+    }
+
+    /// `input name: element[shape]`.
+    fn input(
+        &mut self,
+        name: &Name,
+        element: &Name,
+        shape: &[Expression],
+        home: Home,
+    ) -> Known<()> {
+        if home != Home::Model {
+            let mistake = Mistake::new(Code::Syntax, "`input` belongs into a model");
+            return self.fail(name.span, mistake);
+        }
+        let known = self.scope.get(&name.text).is_some();
+        let shape = self.shape(shape);
+        let element = self.element(element);
+        if known {
+            let mistake = crate::report::duplicate("the name", &name.text);
+            return self.fail(name.span, mistake);
+        }
+        let tensor = match (element, shape) {
+            (Ok(element), Ok(shape)) => self.graph.input(&name.text, element, shape),
+            (Err(reported), _) | (_, Err(reported)) => {
+                let binding = Binding { value: None, span: name.span };
+                self.scope.bind(&name.text, binding);
+                return Err(reported);
+            }
+        };
+        let tensor = self.built(tensor, name.span);
+        let value = tensor.map(Value::Tensor);
+        let binding = Binding { value: value.clone().ok(), span: name.span };
+        self.scope.bind(&name.text, binding);
+        value.map(|_| ())
+    }
+
+    fn element(&mut self, element: &Name) -> Known<Element> {
+        match element.text.as_str() {
+            "i32" => Ok(Element::I32),
+            "real" | "f32" => Ok(Element::Real),
+            other => {
+                let message = format!("unknown element type `{other}`");
+                let hint = "write i32 for tokens and classes, real for real numbers";
+                let mistake = Mistake::new(Code::UnknownName, message).hint(hint);
+                self.fail(element.span, mistake)
+            }
+        }
+    }
+
+    fn shape(&mut self, items: &[Expression]) -> Known<Vec<Extent>> {
+        let mut shape = Vec::new();
+        let mut wrong = None;
+        for item in items {
+            let value = self.expression(item);
+            let extent = value.and_then(|value| {
+                value.extent().or_else(|mistake| self.fail(item.span, mistake))
+            });
+            match extent {
+                Ok(extent) => shape.push(extent),
+                Err(reported) => wrong = Some(reported),
+            }
+        }
+        wrong.map_or(Ok(shape), Err)
+    }
+
+    /// `param name: [shape] = initial`.
+    fn parameter(
+        &mut self,
+        name: &Name,
+        shape: &[Expression],
+        initial: Option<&Expression>,
+    ) -> Known<()> {
+        let extents = self.shape(shape);
+        let initial = match initial {
+            Some(initial) => super::optimizer::initial(initial, self.report),
+            None => Ok(Initial::Normal(0.02)),
+        };
+        let made = match (extents, initial) {
+            (Ok(extents), Ok(initial)) => self.new_parameter(name, &extents, initial),
+            (Err(reported), _) | (_, Err(reported)) => Err(reported),
+        };
+        let binding =
+            Binding { value: made.clone().ok().map(Value::Tensor), span: name.span };
+        self.scope.bind(&name.text, binding);
+        made.map(|_| ())
+    }
+
+    fn new_parameter(
+        &mut self,
+        name: &Name,
+        extents: &[Extent],
+        initial: Initial,
+    ) -> Known<Tensor> {
+        if extents.iter().any(|extent| extent.per_example) {
+            let message = format!(
+                "a parameter cannot depend on `batch`, found the shape {}",
+                spelled(extents)
+            );
+            return self.fail(name.span, Mistake::new(Code::Shape, message));
+        }
+        let shape = extents.iter().map(|extent| extent.size).collect();
+        let role = self.graph.claim(&name.text);
+        let made = self.graph.parameter(&role, shape, initial);
+        self.built(made, name.span)
+    }
+
+    /// `repeat times as counter { … }`; stops after the first pass with a mistake.
+    fn repeat(
+        &mut self,
+        times: &Expression,
+        counter: Option<&Name>,
+        body: &[Statement],
+    ) -> Known<()> {
+        let count = self.times(times)?;
+        let base = self.graph.claim(counter.map_or("repeat", |name| &name.text));
+        let before = self.report.errors();
+        for pass in 0..count {
+            self.charge(times.span, 1)?;
+            self.scope.push();
+            if let Some(name) = counter {
+                let value = Some(Value::Integer(pass));
+                self.scope.bind_here(&name.text, Binding { value, span: name.span });
+            }
+            self.graph.descend(format!("{base}.{pass}"));
+            self.body(body, Home::Repeat);
+            self.graph.ascend();
+            self.scope.pop();
+            if self.report.errors() > before {
+                return Err(self.report.earlier());
+            }
+        }
+        Ok(())
+    }
+
+    fn times(&mut self, times: &Expression) -> Known<i64> {
+        match self.expression(times)? {
+            Value::Integer(count) if count >= 0 => Ok(count),
+            other => {
+                let found = match other {
+                    Value::Integer(count) => count.to_string(),
+                    _ => other.kind().to_owned(),
+                };
+                let message = format!("expected a number of repeats, found {found}");
+                self.fail(times.span, Mistake::new(Code::Type, message))
+            }
+        }
+    }
+
+    /// `loss value`.
+    fn state_loss(&mut self, value: &Expression, span: Span, home: Home) -> Known<()> {
+        if home != Home::Model {
+            return self
+                .fail(span, Mistake::new(Code::Syntax, "`loss` belongs into a model"));
+        }
+        if let Some((_, first)) = self.loss {
+            let mistake = Mistake::new(Code::Duplicate, "the model has a loss already");
+            let mistake = mistake.hint("add them: `loss a + b`");
+            let labels = vec![(first, "the first is here".to_owned())];
+            return Err(self.report.error_with(span, mistake, labels));
+        }
+        match self.expression(value)? {
+            Value::Tensor(tensor) => self.loss = Some((tensor, value.span)),
+            other => {
+                let message =
+                    format!("expected a tensor as loss, found {}", other.kind());
+                return self.fail(value.span, Mistake::new(Code::Type, message));
+            }
+        }
+        Ok(())
+    }
+
+    fn returned(
+        &mut self,
+        value: &Expression,
+        span: Span,
+        home: Home,
+        after: &[Statement],
+    ) -> Known<Value> {
+        if home != Home::Block {
+            let mistake =
+                Mistake::new(Code::Syntax, "`return` belongs at the end of a block");
+            return self.fail(span, mistake);
+        }
+        if let Some(statement) = after.first() {
+            let mistake = Mistake::new(Code::Unused, "nothing can follow `return`");
+            self.report.error(statement.span, mistake);
+        }
+        self.expression(value)
+    }
+
+    /// `name(arguments)` for a block: its body with its arguments alone in sight.
+    pub(super) fn block(
+        &mut self,
+        block: &Block,
+        given: &[Argument],
+        values: Vec<Value>,
+        span: Span,
+        wanted: &str,
+    ) -> Known<Value> {
+        let scope = self.block_scope(block, given, values, span)?;
+        let outside = std::mem::replace(&mut self.scope, scope);
+        let name = self.graph.claim(wanted);
+        self.graph.descend(name);
+        let returned = self.body(&block.body, Home::Block);
+        self.graph.ascend();
+        self.scope = outside;
+        returned.unwrap_or_else(|| {
+            let message = format!("block `{}` returns nothing", block.name.text);
+            let mistake = Mistake::new(Code::Missing, message);
+            self.fail(block.name.span, mistake.hint("end it with `return …`"))
+        })
+    }
+
+    fn block_scope(
+        &mut self,
+        block: &Block,
+        given: &[Argument],
+        values: Vec<Value>,
+        span: Span,
+    ) -> Known<Scope> {
+        let callee = &block.name.text;
+        let formals: Vec<&str> =
+            block.formals.iter().map(|formal| formal.text.as_str()).collect();
+        let names: Vec<Option<&str>> =
+            given.iter().map(super::constant::name_of).collect();
+        let taken = assign(callee, &formals, &names).or_else(|misfit| {
+            let place = misfit.given.map_or(span, |index| given[index].value.span);
+            self.fail(place, misfit.mistake)
+        })?;
+        let mut scope = Scope::new();
+        for (formal, slot) in block.formals.iter().zip(taken) {
+            let Some(index) = slot else {
+                return self.fail(span, missing(callee, &formal.text, &formals));
+            };
+            let value = Some(values[index].clone());
+            scope.bind_here(&formal.text, Binding { value, span: formal.span });
+        }
+        Ok(scope)
+    }
+}
+
+/// Inside a repeat a name from outside keeps its shape, so that every pass fits.
+fn changed_shape(name: &str, old: &Value, new: &Value) -> Option<Mistake> {
+    let fits = match (old, new) {
+        (Value::Tensor(old), Value::Tensor(new)) => {
+            old.shape == new.shape && old.element == new.element
+        }
+        (Value::Integer(_) | Value::Real(_), Value::Integer(_) | Value::Real(_)) => true,
+        _ => old.kind() == new.kind(),
+    };
+    let shown = |value: &Value| match value {
+        Value::Tensor(tensor) => spelled(&tensor.shape),
+        other => other.kind().to_owned(),
+    };
+    let [old, new] = [old, new].map(shown);
+    let message = format!("`{name}` must keep its shape in a repeat: {old}, found {new}");
+    let hint = "bind the result to another name";
+    (!fits).then(|| Mistake::new(Code::Shape, message).hint(hint))
+}

@@ -1,0 +1,221 @@
+//! Optimizers, initialisers, and which parameters weight decay spares.
+
+use super::constant::{bind, learning_rate, place};
+use crate::{
+    Code, Mistake, Model, Span, near,
+    report::{Known, Report},
+    signature::{Arguments, Fallback, Formal, optional, required},
+    syntax::{Argument, Expression, ExpressionKind, Name},
+};
+use roundelay_schedule::{Initial, Method, Optimizer, Rate};
+
+/// Patterns of parameter names that weight decay spares, and where they stand.
+#[derive(Default)]
+pub(super) struct NoDecay {
+    patterns: Vec<String>,
+    span: Span,
+}
+
+/// What is used when the program names no optimizer: AdamW with PyTorch's constants.
+pub(super) fn usual() -> Optimizer {
+    Optimizer {
+        method: Method::Adamw { beta1: 0.9, beta2: 0.999, epsilon: 1e-8 },
+        rate: Rate::Constant(1e-3),
+        weight_decay: 0.01,
+        clip: 0.0,
+    }
+}
+
+const SGD: &[Formal] = &[
+    required("lr"),
+    optional("momentum", Fallback::Number(0.0)),
+    optional("nesterov", Fallback::Truth(false)),
+    optional("weight_decay", Fallback::Number(0.0)),
+    optional("clip", Fallback::Number(0.0)),
+    optional("no_decay", Fallback::Empty),
+];
+
+const ADAMW: &[Formal] = &[
+    required("lr"),
+    optional("beta1", Fallback::Number(0.9)),
+    optional("beta2", Fallback::Number(0.999)),
+    optional("epsilon", Fallback::Number(1e-8)),
+    optional("weight_decay", Fallback::Number(0.01)),
+    optional("clip", Fallback::Number(0.0)),
+    optional("no_decay", Fallback::Empty),
+];
+
+/// `sgd(lr, momentum, nesterov, weight_decay, clip, no_decay)`,
+/// `adamw(lr, beta1, beta2, epsilon, weight_decay, clip, no_decay)`.
+pub(super) fn optimizer(
+    expression: &Expression,
+    report: &mut Report,
+) -> Known<(Optimizer, NoDecay)> {
+    let (name, given) = called(expression, "an optimizer such as `adamw(1e-3)`", report)?;
+    let (callee, formals) = match name.text.as_str() {
+        "sgd" => ("sgd", SGD),
+        "adamw" => ("adamw", ADAMW),
+        other => {
+            let known = ["sgd", "adamw"];
+            let what = "optimizer";
+            return Err(super::settings::unknown_word(
+                what, other, &known, name.span, report,
+            ));
+        }
+    };
+    let span = expression.span;
+    let arguments = bind(callee, formals, given, span, report)?;
+    let method = if callee == "sgd" { sgd(&arguments) } else { adamw(&arguments) };
+    let made = method.and_then(|method| common(method, &arguments));
+    let (optimizer, patterns) =
+        made.map_err(|m| report.error(place(&m, formals, given, span), m))?;
+    Ok((optimizer, NoDecay { patterns, span }))
+}
+
+fn common(
+    method: Method,
+    arguments: &Arguments,
+) -> Result<(Optimizer, Vec<String>), Mistake> {
+    let optimizer = Optimizer {
+        method,
+        rate: learning_rate(arguments, "lr")?,
+        weight_decay: arguments.real_in("weight_decay", 0.0, f64::MAX)?,
+        clip: arguments.real_in("clip", 0.0, f64::MAX)?,
+    };
+    Ok((optimizer, arguments.texts("no_decay")?))
+}
+
+fn sgd(arguments: &Arguments) -> Result<Method, Mistake> {
+    let momentum = arguments.share("momentum")?;
+    let nesterov = arguments.truth("nesterov")?;
+    if nesterov && momentum == 0.0 {
+        let mistake = Mistake::new(Code::Value, "`nesterov` needs a momentum");
+        return Err(mistake.hint("write `momentum = 0.9`").argument("nesterov"));
+    }
+    Ok(Method::Sgd { momentum, nesterov })
+}
+
+fn adamw(arguments: &Arguments) -> Result<Method, Mistake> {
+    let [beta1, beta2] = [arguments.share("beta1")?, arguments.share("beta2")?];
+    let epsilon = arguments.real_in("epsilon", 0.0, f64::MAX)?;
+    Ok(Method::Adamw { beta1, beta2, epsilon })
+}
+
+const NOTHING: &[Formal] = &[];
+const VALUE: &[Formal] = &[required("value")];
+const STD: &[Formal] = &[required("std")];
+const BOUND: &[Formal] = &[required("bound")];
+
+/// `zeros()`, `ones()`, `constant(value)`, `normal(std)`, `uniform(bound)`.
+pub(super) fn initial(expression: &Expression, report: &mut Report) -> Known<Initial> {
+    let (name, given) =
+        called(expression, "an initialiser such as `normal(0.02)`", report)?;
+    let (callee, formals) = match name.text.as_str() {
+        "zeros" => ("zeros", NOTHING),
+        "ones" => ("ones", NOTHING),
+        "constant" => ("constant", VALUE),
+        "normal" => ("normal", STD),
+        "uniform" => ("uniform", BOUND),
+        other => {
+            let known = ["zeros", "ones", "constant", "normal", "uniform"];
+            let what = "initialiser";
+            return Err(super::settings::unknown_word(
+                what, other, &known, name.span, report,
+            ));
+        }
+    };
+    let span = expression.span;
+    let arguments = bind(callee, formals, given, span, report)?;
+    let initial = match callee {
+        "zeros" => Ok(Initial::Constant(0.0)),
+        "ones" => Ok(Initial::Constant(1.0)),
+        "constant" => {
+            arguments.real_in("value", f64::MIN, f64::MAX).map(Initial::Constant)
+        }
+        "normal" => arguments.real_in("std", 0.0, f64::MAX).map(Initial::Normal),
+        _ => arguments.real_in("bound", 0.0, f64::MAX).map(Initial::Uniform),
+    };
+    initial.map_err(|m| report.error(place(&m, formals, given, span), m))
+}
+
+/// The name and arguments of a call; a name alone is a call without arguments.
+pub(super) fn called<'a>(
+    expression: &'a Expression,
+    expected: &str,
+    report: &mut Report,
+) -> Known<(Name, &'a [Argument])> {
+    match &expression.kind {
+        ExpressionKind::Call(name, given) => Ok((name.clone(), given)),
+        ExpressionKind::Name(text) => {
+            Ok((Name { text: text.clone(), span: expression.span }, &[]))
+        }
+        ExpressionKind::Number(..)
+        | ExpressionKind::Text(_)
+        | ExpressionKind::Shape(_)
+        | ExpressionKind::Index(..)
+        | ExpressionKind::Negative(_)
+        | ExpressionKind::Chain(..) => {
+            let mistake = Mistake::new(Code::Type, format!("expected {expected}"));
+            Err(report.error(expression.span, mistake))
+        }
+    }
+}
+
+/// Spares the parameters that patterns name.
+pub(super) fn spare(model: &mut Model, no_decay: &NoDecay, report: &mut Report) {
+    for pattern in &no_decay.patterns {
+        let mut found = false;
+        for (_, parameter) in model.parameters.iter_mut() {
+            if matches(pattern, &parameter.name) {
+                parameter.decay = false;
+                found = true;
+            }
+        }
+        if !found {
+            let mistake = Mistake::new(
+                Code::UnknownName,
+                format!("no parameter matches `{pattern}`"),
+            );
+            let known =
+                model.parameters.values().map(|parameter| parameter.name.as_str());
+            let hint = near::hint(pattern, known);
+            let mistake = hint.into_iter().fold(mistake, Mistake::hint);
+            report.error(no_decay.span, mistake.hint("`*` stands for any text"));
+        }
+    }
+}
+
+/// Whether a name fits a pattern in which `*` stands for any text.
+fn matches(pattern: &str, name: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = name.strip_prefix(first) else { return false };
+    let Some(last) = parts.next_back() else { return rest.is_empty() };
+    for part in parts {
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    rest.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::matches;
+
+    #[test]
+    fn a_star_stands_for_any_text() {
+        let cases = [
+            ("positions.table", "positions.table", true),
+            ("*.table", "positions.table", true),
+            ("layer.*.weight", "layer.3.linear.weight", true),
+            ("layer.*.weight", "layer.3.linear.bias", false),
+            ("a*a", "a", false),
+            ("*", "", true),
+        ];
+        for (pattern, name, expected) in cases {
+            assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
+        }
+    }
+}

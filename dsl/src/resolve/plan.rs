@@ -1,0 +1,384 @@
+//! The `plan` section: objective, exactness, and the values that each decision may take.
+
+use super::{
+    definitions::Definitions,
+    optimizer::called,
+    settings::{Settings, no_entries, quantity, single, unknown_word, whole},
+};
+use crate::{
+    Code, Diagnostic, Dimension, Mistake, Model, Numbers, Objective, Search, SourceFile,
+    Value, parse,
+    report::{Known, Report, not_yet},
+    syntax::{Choice, Entry, Expression, ExpressionKind, Setting},
+};
+use roundelay_schedule::{Bytes, Exactness, Order, Placement, Rule, States};
+
+/// Keys that are read.
+const KEYS: [&str; 11] = [
+    "minimize",
+    "exactness",
+    "memory",
+    "devices",
+    "rule",
+    "placement",
+    "order",
+    "states",
+    "stages",
+    "micro_batches",
+    "cuts",
+];
+
+/// Keys of the language that have one value so far.
+const LATER: [(&str, &str); 8] = [
+    ("replicas", "1"),
+    ("recompute", "none"),
+    ("overdecompose", "1"),
+    ("sequence", "none"),
+    ("units", "1"),
+    ("heads", "none"),
+    ("overlap", "none"),
+    ("cost", "none"),
+];
+
+/// Entries of `tensor { … }`.
+const TENSOR: [&str; 3] = ["rows", "columns", "depth"];
+
+/// What the planner may choose.
+pub(super) fn resolve(
+    definitions: &Definitions<'_>,
+    report: &mut Report,
+) -> Known<Search> {
+    let mut search = Search::default();
+    let Some(section) = definitions.plan() else { return Ok(search) };
+    let settings = Settings::new("plan", &section.entries, &all_keys(), report);
+    let entries = all_keys().into_iter().filter_map(|key| settings.get(key));
+    let results: Vec<Known<()>> =
+        entries.map(|entry| apply(&mut search, entry, report)).collect();
+    results.into_iter().collect::<Known<()>>().map(|()| search)
+}
+
+fn all_keys() -> Vec<&'static str> {
+    let later = LATER.iter().map(|(key, _)| *key);
+    KEYS.into_iter().chain(later).chain(["tensor", "stage"]).collect()
+}
+
+impl Search {
+    /// Sets one decision as `key value`, `key=value` or `key<=value` says it, in the syntax of a
+    /// `plan` section; `tensor.rows=1` names an inner key.
+    ///
+    /// # Errors
+    /// What is wrong with the text; the search is unchanged then.
+    ///
+    /// ```
+    /// let mut search = roundelay_dsl::Search::default();
+    /// search.set("stages=2 | 4")?;
+    /// search.set("memory<=1 GB")?;
+    /// assert!(search.stages.allows(4) && !search.stages.allows(3));
+    /// # Ok::<(), roundelay_dsl::Diagnostic>(())
+    /// ```
+    pub fn set(&mut self, text: &str) -> Result<(), Diagnostic> {
+        let mut report = Report::default();
+        let text = as_entry(text);
+        report.add_file(SourceFile::new("--set", text.as_str()));
+        let mut changed = self.clone();
+        let result = match parse::entry(&text) {
+            Err(mistake) => Err(report.error(mistake.span, mistake.mistake())),
+            Ok(entry) => set_entry(&mut changed, &entry, &mut report),
+        };
+        match report.finish(result) {
+            Ok(_) => {
+                *self = changed;
+                Ok(())
+            }
+            Err(diagnostics) => Err(diagnostics.first().clone()),
+        }
+    }
+}
+
+fn set_entry(search: &mut Search, entry: &Entry, report: &mut Report) -> Known<()> {
+    let entries = std::slice::from_ref(entry);
+    let settings = Settings::new("plan", entries, &all_keys(), report);
+    match settings.get(&entry.key.text) {
+        Some(entry) => apply(search, entry, report),
+        None => Err(report.earlier()),
+    }
+}
+
+/// `key=value` as `key value`, and `outer.inner=value` as `outer { inner value }`.
+fn as_entry(text: &str) -> String {
+    let Some(sign) = text.find(['=', '<', '>']) else { return text.to_owned() };
+    let (key, value) = text.split_at(sign);
+    let value =
+        value.strip_prefix('=').map_or(value.to_owned(), |value| format!(" {value}"));
+    match key.split_once('.') {
+        Some((outer, inner)) => format!("{outer} {{ {inner}{value} }}"),
+        None => format!("{key}{value}"),
+    }
+}
+
+fn apply(search: &mut Search, entry: &Entry, report: &mut Report) -> Known<()> {
+    match entry.key.text.as_str() {
+        "minimize" => search.objective = objective(entry, report)?,
+        "exactness" => search.exactness = Some(exactness(entry, report)?),
+        "memory" => search.memory = Some(memory(entry, report)?),
+        "devices" => search.devices = numbers(entry, report)?,
+        "stages" => search.stages = numbers(entry, report)?,
+        "micro_batches" => search.micro_batches = numbers(entry, report)?,
+        "rule" => search.rule = choice(entry, report, rule)?,
+        "placement" => {
+            search.placement = choice(entry, report, |value, report| {
+                word(value, "placement", Placement::ALL, report)
+            })?;
+        }
+        "order" => {
+            search.order = choice(entry, report, |value, report| {
+                word(value, "order", Order::ALL, report)
+            })?;
+        }
+        "states" => {
+            search.states = choice(entry, report, |value, report| {
+                word(value, "states", States::ALL, report)
+            })?;
+        }
+        "cuts" => search.cuts = Some(cuts(entry, report)?),
+        "tensor" => tensor(entry, report)?,
+        "stage" => return Err(report.error(entry.key.span, not_yet("`stage`"))),
+        other => later(other, entry, report)?,
+    }
+    Ok(())
+}
+
+/// `minimize step_time`.
+fn objective(entry: &Entry, report: &mut Report) -> Known<Objective> {
+    let (name, _) = called(single(entry, report)?, "what to minimize", report)?;
+    match name.text.as_str() {
+        "step_time" => Ok(Objective::StepTime),
+        "memory" => Ok(Objective::Memory),
+        "devices" => Ok(Objective::Devices),
+        "cost" | "time_to_result" => {
+            let mistake = not_yet(format_args!("minimize {}", name.text));
+            Err(report
+                .error(name.span, mistake.hint("minimize step_time, memory or devices")))
+        }
+        other => {
+            let known = ["step_time", "memory", "devices"];
+            Err(unknown_word("objective", other, &known, name.span, report))
+        }
+    }
+}
+
+/// `exactness delayed`.
+fn exactness(entry: &Entry, report: &mut Report) -> Known<Exactness> {
+    const ALL: [Exactness; 5] = [
+        Exactness::Exact,
+        Exactness::Reordered,
+        Exactness::Delayed,
+        Exactness::Truncated,
+        Exactness::Local,
+    ];
+    word(single(entry, report)?, "exactness", &ALL, report)
+}
+
+/// `memory <= 1 GB`.
+fn memory(entry: &Entry, report: &mut Report) -> Known<Bytes> {
+    no_entries(entry, report)?;
+    let value = match &entry.value {
+        Setting::AtMost(value) => value,
+        Setting::Nothing | Setting::OneOf(_) | Setting::AtLeast(_) => {
+            let mistake = Mistake::new(Code::Type, "`memory` takes an upper bound");
+            return Err(
+                report.error(entry.key.span, mistake.hint("write `memory <= 1 GB`"))
+            );
+        }
+    };
+    quantity(value, Dimension::Memory, report).map(Bytes)
+}
+
+const MOST: u64 = 1 << 20;
+
+/// `stages 1 .. 4 | 8`, `stages <= 8`, `stages >= 2`.
+fn numbers(entry: &Entry, report: &mut Report) -> Known<Numbers> {
+    no_entries(entry, report)?;
+    let number = |value, report: &mut Report| whole(value, 1, MOST, report);
+    let ranges = match &entry.value {
+        Setting::Nothing => return Err(report.error(entry.key.span, no_value(entry))),
+        Setting::AtMost(value) => vec![(1, number(value, report)?)],
+        Setting::AtLeast(value) => vec![(number(value, report)?, u64::MAX)],
+        Setting::OneOf(choices) => {
+            choices.iter().map(|choice| range(choice, report)).collect::<Known<_>>()?
+        }
+    };
+    Ok(Numbers::Ranges(ranges))
+}
+
+fn range(choice: &Choice, report: &mut Report) -> Known<(u64, u64)> {
+    let least = whole(&choice.first, 1, MOST, report)?;
+    let Some(last) = &choice.last else { return Ok((least, least)) };
+    let most = whole(last, 1, MOST, report)?;
+    if least > most {
+        let message = format!("the range {least} .. {most} is empty");
+        let span = choice.first.span.to(last.span);
+        return Err(report.error(span, Mistake::new(Code::Value, message)));
+    }
+    Ok((least, most))
+}
+
+fn no_value(entry: &Entry) -> Mistake {
+    Mistake::new(Code::Missing, format!("`{}` needs a value", entry.key.text))
+}
+
+/// `a | b`, each read by `value`.
+fn choice<T>(
+    entry: &Entry,
+    report: &mut Report,
+    value: impl Fn(&Expression, &mut Report) -> Known<T>,
+) -> Known<crate::Choice<T>> {
+    no_entries(entry, report)?;
+    let choices = match &entry.value {
+        Setting::OneOf(choices) => choices,
+        Setting::Nothing | Setting::AtMost(_) | Setting::AtLeast(_) => {
+            let mistake = no_value(entry).hint("alternatives are separated by `|`");
+            return Err(report.error(entry.key.span, mistake));
+        }
+    };
+    let mut values = Vec::new();
+    for choice in choices {
+        if let Some(last) = &choice.last {
+            let message = format!("`{}` takes no range", entry.key.text);
+            return Err(report.error(last.span, Mistake::new(Code::Type, message)));
+        }
+        values.push(value(&choice.first, report)?);
+    }
+    Ok(crate::Choice::OneOf(values))
+}
+
+/// One of some words.
+fn word<T: Copy + std::fmt::Display>(
+    value: &Expression,
+    what: &str,
+    all: &[T],
+    report: &mut Report,
+) -> Known<T> {
+    let (name, given) = called(value, &format!("a name of {what}"), report)?;
+    let names: Vec<String> = all.iter().map(T::to_string).collect();
+    let found = names.iter().position(|known| *known == name.text && given.is_empty());
+    found.map(|index| all[index]).ok_or_else(|| {
+        let known: Vec<&str> = names.iter().map(String::as_str).collect();
+        unknown_word(what, &name.text, &known, name.span, report)
+    })
+}
+
+/// `sync`, `cyclic_v1`, `cyclic_v2`, `cyclic(slack = 1)`.
+fn rule(value: &Expression, report: &mut Report) -> Known<Rule> {
+    let (name, given) = called(value, "a rule such as `sync`", report)?;
+    match (name.text.as_str(), given) {
+        ("local", _) => {
+            let mistake = not_yet("`local`").hint("use sync or a cyclic rule");
+            Err(report.error(name.span, mistake))
+        }
+        ("cyclic", [slack])
+            if super::constant::name_of(slack).is_none_or(|n| n == "slack") =>
+        {
+            let slack = whole(&slack.value, 0, MOST, report)?;
+            Ok(Rule::CyclicSlack(u32::try_from(slack).unwrap_or(u32::MAX)))
+        }
+        ("cyclic", _) => {
+            let mistake = Mistake::new(Code::Missing, "`cyclic` needs a slack");
+            Err(report.error(value.span, mistake.hint("write `cyclic(slack = 1)`")))
+        }
+        _ => word(value, "rule", &[Rule::Sync, Rule::CyclicV1, Rule::CyclicV2], report),
+    }
+}
+
+/// `cuts [3, 9]`.
+fn cuts(entry: &Entry, report: &mut Report) -> Known<Vec<u32>> {
+    let value = single(entry, report)?;
+    let ExpressionKind::Shape(items) = &value.kind else {
+        let mistake = Mistake::new(Code::Type, "expected node numbers such as `[3, 9]`");
+        return Err(report.error(value.span, mistake));
+    };
+    let mut cuts: Vec<u32> = Vec::new();
+    for item in items {
+        let cut = whole(item, 1, u64::from(u32::MAX), report)?;
+        let cut = u32::try_from(cut).unwrap_or(u32::MAX);
+        if cuts.last().is_some_and(|last| *last >= cut) {
+            let mistake = Mistake::new(Code::Value, "cuts must ascend");
+            return Err(report.error(item.span, mistake));
+        }
+        cuts.push(cut);
+    }
+    Ok(cuts)
+}
+
+/// `tensor { rows 1, columns 1, depth 1 }`.
+fn tensor(entry: &Entry, report: &mut Report) -> Known<()> {
+    if !matches!(entry.value, Setting::Nothing) {
+        let mistake = Mistake::new(Code::Type, "`tensor` takes rows, columns and depth");
+        let hint = "write `tensor { rows 1, columns 1 }`";
+        return Err(report.error(entry.key.span, mistake.hint(hint)));
+    }
+    let inner = Settings::new("tensor", &entry.entries, &TENSOR, report);
+    let mut found = TENSOR.into_iter().filter_map(|key| Some((key, inner.get(key)?)));
+    found.try_for_each(|(key, entry)| only("1", key, entry, report))
+}
+
+/// A key whose decision has one value so far.
+fn later(key: &str, entry: &Entry, report: &mut Report) -> Known<()> {
+    let value = LATER.iter().find(|(known, _)| *known == key).map_or("none", |(_, v)| v);
+    only(value, key, entry, report)
+}
+
+/// Accepts an entry that allows the one value that there is; warns when it allows others too.
+fn only(value: &str, key: &str, entry: &Entry, report: &mut Report) -> Known<()> {
+    no_entries(entry, report)?;
+    let span = entry.key.span;
+    let hint = format!("only `{key} {value}` is searched");
+    let allowed = match &entry.value {
+        Setting::OneOf(choices) => {
+            choices.iter().any(|choice| holds(choice, value, report))
+        }
+        Setting::AtMost(most) => whole(most, 1, MOST, report).is_ok() && value == "1",
+        Setting::AtLeast(least) => whole(least, 1, MOST, report)? == 1 && value == "1",
+        Setting::Nothing => false,
+    };
+    let pinned = matches!(&entry.value, Setting::OneOf(choices) if choices.len() == 1);
+    match (allowed, pinned) {
+        (true, true) => Ok(()),
+        (true, false) => {
+            report.warning(span, not_yet(format_args!("searching `{key}`")).hint(hint));
+            Ok(())
+        }
+        (false, _) => {
+            Err(report.error(span, not_yet(format_args!("`{key}`")).hint(hint)))
+        }
+    }
+}
+
+fn holds(choice: &Choice, value: &str, report: &mut Report) -> bool {
+    match (&choice.first.kind, &choice.last) {
+        (ExpressionKind::Name(name), None) => name == value,
+        (ExpressionKind::Number(digits, None), None) => digits == value,
+        (ExpressionKind::Number(digits, None), Some(last)) => {
+            digits == value
+                && super::constant::constant(last, report) != Ok(Value::Integer(0))
+        }
+        _ => false,
+    }
+}
+
+/// Pinned cuts lie inside the model.
+pub(super) fn fit_cuts(
+    definitions: &Definitions<'_>,
+    search: &Search,
+    model: &Model,
+    report: &mut Report,
+) {
+    let (Some(cuts), Some(section)) = (&search.cuts, definitions.plan()) else { return };
+    let nodes = model.nodes.len();
+    if cuts.last().is_some_and(|last| *last as usize >= nodes) {
+        let entry = section.entries.iter().find(|entry| entry.key.text == "cuts");
+        let span = entry.map_or(section.span, |entry| entry.key.span);
+        let message = format!("a cut lies behind the model's {nodes} operations");
+        report.error(span, Mistake::new(Code::Value, message));
+    }
+}

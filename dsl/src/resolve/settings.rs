@@ -1,0 +1,177 @@
+//! Entries of a section: which keys there are, and what they are set to.
+
+use super::constant::constant;
+use crate::{
+    Code, Dimension, Mistake, Quantity, Span, Value, near,
+    report::{Known, Report, duplicate},
+    syntax::{Choice, Entry, Expression, Name, Setting},
+};
+use std::collections::BTreeMap;
+
+/// Entries with known keys, each at most once.
+pub(super) struct Settings<'a> {
+    owner: &'a str,
+    entries: BTreeMap<&'a str, &'a Entry>,
+}
+
+impl<'a> Settings<'a> {
+    /// Takes entries in; reports unknown keys and second entries.
+    pub(super) fn new(
+        owner: &'a str,
+        entries: &'a [Entry],
+        known: &[&str],
+        report: &mut Report,
+    ) -> Self {
+        let mut all: BTreeMap<&str, &Entry> = BTreeMap::new();
+        for entry in entries {
+            let key = entry.key.text.as_str();
+            if !known.contains(&key) {
+                report.error(entry.key.span, unknown_key(owner, key, known));
+            } else if let Some(first) = all.get(key) {
+                let labels = vec![(first.key.span, "first set here".to_owned())];
+                report.error_with(entry.key.span, duplicate("key", key), labels);
+            } else {
+                all.insert(key, entry);
+            }
+        }
+        Self { owner, entries: all }
+    }
+
+    /// The entry of a key.
+    pub(super) fn get(&self, key: &str) -> Option<&'a Entry> {
+        self.entries.get(key).copied()
+    }
+
+    /// The quantity of a key that must be there.
+    pub(super) fn required(
+        &self,
+        key: &str,
+        dimension: Dimension,
+        place: &Name,
+        report: &mut Report,
+    ) -> Known<u64> {
+        match self.quantity(key, dimension, report)? {
+            Some(amount) => Ok(amount),
+            None => {
+                let message = format!("{} `{}` needs `{key}`", self.owner, place.text);
+                let hint = format!("write `{key}` with {}", dimension.example());
+                let mistake = Mistake::new(Code::Missing, message).hint(hint);
+                Err(report.error(place.span, mistake))
+            }
+        }
+    }
+
+    /// The quantity of a key.
+    pub(super) fn quantity(
+        &self,
+        key: &str,
+        dimension: Dimension,
+        report: &mut Report,
+    ) -> Known<Option<u64>> {
+        let Some(entry) = self.get(key) else { return Ok(None) };
+        let expression = single(entry, report)?;
+        let amount = quantity(expression, dimension, report)?;
+        if amount == 0 && dimension != Dimension::Time {
+            let message = format!("`{key}` must be more than zero");
+            return Err(report.error(expression.span, Mistake::new(Code::Value, message)));
+        }
+        Ok(Some(amount))
+    }
+
+    /// The whole number of a key, in a range.
+    pub(super) fn whole(
+        &self,
+        key: &str,
+        least: u64,
+        most: u64,
+        report: &mut Report,
+    ) -> Known<Option<u64>> {
+        let Some(entry) = self.get(key) else { return Ok(None) };
+        let expression = single(entry, report)?;
+        whole(expression, least, most, report).map(Some)
+    }
+}
+
+fn unknown_key(owner: &str, key: &str, known: &[&str]) -> Mistake {
+    let mistake =
+        Mistake::new(Code::UnknownKey, format!("unknown key `{key}` in {owner}"));
+    near::hint(key, known.iter().copied()).into_iter().fold(mistake, Mistake::hint)
+}
+
+/// The one value of an entry that takes neither alternatives nor entries.
+pub(super) fn single<'a>(entry: &'a Entry, report: &mut Report) -> Known<&'a Expression> {
+    no_entries(entry, report)?;
+    if let Setting::OneOf(choices) = &entry.value
+        && let [Choice { first, last: None }] = &choices[..]
+    {
+        return Ok(first);
+    }
+    let message = format!("`{}` takes exactly one value", entry.key.text);
+    Err(report.error(entry.key.span, Mistake::new(Code::Type, message)))
+}
+
+/// Refuses entries in braces.
+pub(super) fn no_entries(entry: &Entry, report: &mut Report) -> Known<()> {
+    match entry.entries.first() {
+        None => Ok(()),
+        Some(inner) => {
+            let message = format!("`{}` takes no entries in braces", entry.key.text);
+            Err(report.error(inner.key.span, Mistake::new(Code::UnknownKey, message)))
+        }
+    }
+}
+
+/// A number with a unit of one dimension.
+pub(super) fn quantity(
+    expression: &Expression,
+    dimension: Dimension,
+    report: &mut Report,
+) -> Known<u64> {
+    let expected = dimension.example();
+    match constant(expression, report)? {
+        Value::Quantity(Quantity { dimension: found, amount }) if found == dimension => {
+            Ok(amount)
+        }
+        other => {
+            let message = format!("expected {expected}, found {}", other.kind());
+            Err(report.error(expression.span, Mistake::new(Code::Unit, message)))
+        }
+    }
+}
+
+/// A whole number in a range.
+pub(super) fn whole(
+    expression: &Expression,
+    least: u64,
+    most: u64,
+    report: &mut Report,
+) -> Known<u64> {
+    let value = constant(expression, report)?;
+    let number = match value {
+        Value::Integer(number) => u64::try_from(number).ok(),
+        _ => None,
+    };
+    let fits = number.filter(|number| (least..=most).contains(number));
+    fits.ok_or_else(|| {
+        let found = match value {
+            Value::Integer(number) => number.to_string(),
+            other => other.kind().to_owned(),
+        };
+        let message =
+            format!("expected a whole number from {least} to {most}, found {found}");
+        report.error(expression.span, Mistake::new(Code::Value, message))
+    })
+}
+
+/// A word that none of the known ones is.
+pub(super) fn unknown_word(
+    what: &str,
+    found: &str,
+    known: &[&str],
+    span: Span,
+    report: &mut Report,
+) -> crate::report::Reported {
+    let mistake = Mistake::new(Code::UnknownName, format!("unknown {what} `{found}`"));
+    let hint = near::hint(found, known.iter().copied());
+    report.error(span, hint.into_iter().fold(mistake, Mistake::hint))
+}

@@ -1,0 +1,266 @@
+//! Arguments of calls: which there are, which one is meant, and what it must be.
+
+use crate::{Code, Extent, Mistake, Tensor, Value, near, value::spelled};
+use roundelay_schedule::Element;
+
+/// An argument that a callee knows.
+#[derive(Clone, Copy, Debug)]
+pub struct Formal {
+    /// Its name.
+    pub name: &'static str,
+    /// Its value when it is left out; without one it must be given.
+    pub default: Option<Fallback>,
+}
+
+/// The value of an argument that is left out.
+#[derive(Clone, Copy, Debug)]
+pub enum Fallback {
+    /// A number.
+    Number(f64),
+    /// A truth value.
+    Truth(bool),
+    /// An empty list.
+    Empty,
+}
+
+/// An argument that must be given.
+pub(crate) const fn required(name: &'static str) -> Formal {
+    Formal { name, default: None }
+}
+
+/// An argument that may be left out.
+pub(crate) const fn optional(name: &'static str, default: Fallback) -> Formal {
+    Formal { name, default: Some(default) }
+}
+
+/// Why arguments do not fit: which one, when one is at fault, and what is wrong.
+pub(crate) struct Misfit {
+    /// Index among the given arguments.
+    pub(crate) given: Option<usize>,
+    /// What is wrong.
+    pub(crate) mistake: Mistake,
+}
+
+/// Which given argument each formal takes: names first, then positions from the left.
+pub(crate) fn assign(
+    callee: &str,
+    formals: &[&str],
+    given: &[Option<&str>],
+) -> Result<Vec<Option<usize>>, Misfit> {
+    let mut taken: Vec<Option<usize>> = vec![None; formals.len()];
+    for (index, name) in given.iter().enumerate() {
+        let misfit = |mistake| Misfit { given: Some(index), mistake };
+        let slot = match name {
+            Some(name) => formals
+                .iter()
+                .position(|formal| formal == name)
+                .ok_or_else(|| misfit(unknown_argument(callee, name, formals)))?,
+            None => index,
+        };
+        match taken.get_mut(slot) {
+            None => return Err(misfit(too_many(callee, formals.len(), given.len()))),
+            Some(Some(_)) => return Err(misfit(given_twice(callee, formals[slot]))),
+            Some(free) => *free = Some(index),
+        }
+    }
+    Ok(taken)
+}
+
+fn unknown_argument(callee: &str, name: &str, formals: &[&str]) -> Mistake {
+    let message = format!("`{callee}` has no argument `{name}`");
+    let mistake = Mistake::new(Code::UnknownName, message);
+    near::hint(name, formals.iter().copied()).into_iter().fold(mistake, Mistake::hint)
+}
+
+fn too_many(callee: &str, known: usize, given: usize) -> Mistake {
+    let message = format!("`{callee}` takes {known} arguments, found {given}");
+    Mistake::new(Code::Type, message)
+}
+
+fn given_twice(callee: &str, name: &str) -> Mistake {
+    let message = format!("argument `{name}` of `{callee}` is given twice");
+    Mistake::new(Code::Duplicate, message)
+}
+
+/// An argument that must be given is not.
+pub(crate) fn missing(callee: &str, name: &str, formals: &[&str]) -> Mistake {
+    let message = format!("`{callee}` needs the argument `{name}`");
+    let hint = format!("write `{callee}({})`", formals.join(", "));
+    Mistake::new(Code::Missing, message).hint(hint)
+}
+
+/// The arguments of one call, by name.
+#[derive(Clone, Debug)]
+pub(crate) struct Arguments {
+    callee: &'static str,
+    formals: &'static [Formal],
+    values: Vec<Option<Value>>,
+}
+
+impl Arguments {
+    /// Gives each formal its value.
+    pub(crate) fn bind(
+        callee: &'static str,
+        formals: &'static [Formal],
+        given: Vec<(Option<&str>, Value)>,
+    ) -> Result<Self, Misfit> {
+        let known: Vec<&str> = formals.iter().map(|formal| formal.name).collect();
+        let names: Vec<Option<&str>> = given.iter().map(|(name, _)| *name).collect();
+        let taken = assign(callee, &known, &names)?;
+        for (formal, slot) in formals.iter().zip(&taken) {
+            if slot.is_none() && formal.default.is_none() {
+                let mistake = missing(callee, formal.name, &known);
+                return Err(Misfit { given: None, mistake });
+            }
+        }
+        let value = |slot: &Option<usize>| slot.map(|index| given[index].1.clone());
+        Ok(Self { callee, formals, values: taken.iter().map(value).collect() })
+    }
+
+    /// The value of an argument.
+    pub(crate) fn value(&self, name: &'static str) -> Value {
+        let index = self.formals.iter().position(|formal| formal.name == name);
+        let index = index.expect("operators ask for arguments that they declare");
+        match (&self.values[index], self.formals[index].default) {
+            (Some(value), _) => value.clone(),
+            (None, Some(Fallback::Number(number))) => Value::Real(number),
+            (None, Some(Fallback::Truth(truth))) => Value::Truth(truth),
+            (None, Some(Fallback::Empty)) => Value::List(Vec::new()),
+            (None, None) => unreachable!("arguments without default are given"),
+        }
+    }
+
+    fn wrong(&self, name: &'static str, expected: &str, found: &str) -> Mistake {
+        let Self { callee, .. } = self;
+        let message = format!("`{name}` of `{callee}` must be {expected}, found {found}");
+        Mistake::new(Code::Type, message).argument(name)
+    }
+
+    /// A tensor of real numbers.
+    pub(crate) fn real_tensor(&self, name: &'static str) -> Result<Tensor, Mistake> {
+        let tensor = self.tensor(name, "a tensor of real numbers")?;
+        match tensor.element {
+            Element::Real => Ok(tensor),
+            Element::I32 => {
+                Err(self.wrong(name, "a tensor of real numbers", "whole numbers (i32)"))
+            }
+        }
+    }
+
+    /// A tensor of whole numbers.
+    pub(crate) fn integer_tensor(&self, name: &'static str) -> Result<Tensor, Mistake> {
+        let tensor = self.tensor(name, "an i32 input")?;
+        match tensor.element {
+            Element::I32 => Ok(tensor),
+            Element::Real => Err(self.wrong(name, "an i32 input", "real numbers")),
+        }
+    }
+
+    fn tensor(&self, name: &'static str, expected: &str) -> Result<Tensor, Mistake> {
+        match self.value(name) {
+            Value::Tensor(tensor) => Ok(tensor),
+            other => Err(self.wrong(name, expected, other.kind())),
+        }
+    }
+
+    /// A whole number of at least one, within the limits of extents.
+    pub(crate) fn size(&self, name: &'static str) -> Result<u64, Mistake> {
+        let whole = "a whole number of at least 1";
+        let value = self.value(name);
+        match (&value, value.extent()) {
+            (Value::Integer(_), Ok(extent)) => Ok(extent.size),
+            (Value::Integer(number), Err(mistake)) if *number > 0 => {
+                Err(mistake.argument(name))
+            }
+            (Value::Integer(number), _) => {
+                Err(self.wrong(name, whole, &number.to_string()))
+            }
+            (other, _) => Err(self.wrong(name, whole, other.kind())),
+        }
+    }
+
+    /// A whole number of at least zero.
+    pub(crate) fn whole(&self, name: &'static str) -> Result<u64, Mistake> {
+        let value = self.value(name);
+        match value {
+            Value::Integer(number) => u64::try_from(number)
+                .map_err(|_| self.wrong(name, "at least 0", &number.to_string())),
+            Value::Real(number) if number >= 0.0 && number.fract() == 0.0 => {
+                Ok(number as u64)
+            }
+            other => Err(self.wrong(name, "a whole number", other.kind())),
+        }
+    }
+
+    /// A real number in a closed range.
+    pub(crate) fn real_in(
+        &self,
+        name: &'static str,
+        least: f64,
+        most: f64,
+    ) -> Result<f64, Mistake> {
+        let value = self.value(name);
+        let number =
+            value.real().ok_or_else(|| self.wrong(name, "a number", value.kind()))?;
+        let fits = (least..=most).contains(&number);
+        let expected = match most {
+            f64::MAX => format!("at least {least}"),
+            _ => format!("from {least} to {most}"),
+        };
+        let wrong = || self.wrong(name, &expected, &number.to_string());
+        fits.then_some(number).ok_or_else(|| Mistake { code: Code::Value, ..wrong() })
+    }
+
+    /// A real number of at least zero and below one.
+    pub(crate) fn share(&self, name: &'static str) -> Result<f64, Mistake> {
+        let number = self.real_in(name, 0.0, 1.0)?;
+        let wrong = || self.wrong(name, "at least 0 and below 1", "1");
+        let valid = number < 1.0;
+        valid.then_some(number).ok_or_else(|| Mistake { code: Code::Value, ..wrong() })
+    }
+
+    /// `true` or `false`.
+    pub(crate) fn truth(&self, name: &'static str) -> Result<bool, Mistake> {
+        match self.value(name) {
+            Value::Truth(truth) => Ok(truth),
+            other => Err(self.wrong(name, "`true` or `false`", other.kind())),
+        }
+    }
+
+    /// A shape in brackets.
+    pub(crate) fn shape(&self, name: &'static str) -> Result<Vec<Extent>, Mistake> {
+        match self.value(name) {
+            Value::List(items) => shape(&items).map_err(|m| m.argument(name)),
+            other => Err(self.wrong(name, "a shape such as `[batch, 8]`", other.kind())),
+        }
+    }
+
+    /// Texts in brackets.
+    pub(crate) fn texts(&self, name: &'static str) -> Result<Vec<String>, Mistake> {
+        let wrong = |found: &Value| self.wrong(name, "texts in brackets", found.kind());
+        match self.value(name) {
+            Value::List(items) => items
+                .into_iter()
+                .map(|item| match item {
+                    Value::Text(text) => Ok(text),
+                    other => Err(wrong(&other)),
+                })
+                .collect(),
+            other => Err(wrong(&other)),
+        }
+    }
+}
+
+/// The extents of a list.
+pub(crate) fn shape(items: &[Value]) -> Result<Vec<Extent>, Mistake> {
+    items.iter().map(Value::extent).collect()
+}
+
+/// Two shapes that should fit do not.
+pub(crate) fn unfit_shapes(what: &str, expected: &[Extent], found: &[Extent]) -> Mistake {
+    let [expected, found] = [expected, found].map(spelled);
+    Mistake::new(
+        Code::Shape,
+        format!("{what} must have the shape {expected}, found {found}"),
+    )
+}

@@ -1,0 +1,241 @@
+//! Text to tokens: names, numbers, units right after numbers, strings, symbols, line ends.
+
+use nom::{
+    IResult, Parser,
+    branch::alt,
+    bytes::complete::{tag, take, take_while, take_while1},
+    character::complete::{char, digit1, one_of},
+    combinator::{opt, recognize},
+    sequence::{pair, preceded},
+};
+
+/// Items that begin a file's line; after a mistake, reading goes on at the next of them.
+pub(crate) const ITEMS: [&str; 8] =
+    ["import", "model", "block", "device", "link", "cluster", "train", "plan"];
+
+/// Units, from a closed list; a unit is one only right after a number.
+pub(crate) const UNITS: [&str; 40] = [
+    "B", "kB", "MB", "GB", "TB", "KiB", "MiB", "GiB", "TiB", "b", "kb", "Mb", "Gb", "Tb",
+    "B/s", "kB/s", "MB/s", "GB/s", "TB/s", "KiB/s", "MiB/s", "GiB/s", "TiB/s", "b/s",
+    "kb/s", "Mb/s", "Gb/s", "Tb/s", "FLOP/s", "kFLOP/s", "MFLOP/s", "GFLOP/s", "TFLOP/s",
+    "PFLOP/s", "ns", "us", "ms", "s", "min", "h",
+];
+
+/// What a token is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// `layer_norm`.
+    Name,
+    /// `4`, `0.1`, `1e-3`.
+    Number,
+    /// `GB/s`, right after a number.
+    Unit,
+    /// Digits that run into letters, `1f1b`; a name of a value, never of a binding.
+    Word,
+    /// `"a.rdl"`.
+    Text,
+    /// `{`, `<=`.
+    Symbol,
+    /// The end of a line, outside of ( ) and [ ].
+    Newline,
+    /// `# …` up to the end of the line.
+    Comment,
+    /// A character that begins nothing.
+    Stray,
+    /// The end of the file.
+    End,
+}
+
+/// A piece of text with its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Token<'a> {
+    /// What it is.
+    pub(crate) kind: Kind,
+    /// How it is written.
+    pub(crate) text: &'a str,
+    /// First byte.
+    pub(crate) start: u32,
+    /// Whether it is the first of its line.
+    pub(crate) leads: bool,
+}
+
+/// Bracket depth, line start and whether a number stood before, as far as text was read.
+struct Lexer<'a> {
+    text: &'a str,
+    brackets: u32,
+    tokens: Vec<Token<'a>>,
+    leads: bool,
+}
+
+/// All tokens of a text, comments and line ends included, with an end behind the last. Line ends
+/// inside ( ) and [ ] are left out; a brace or the begin of an item closes forgotten brackets.
+pub(crate) fn tokens(text: &str) -> Vec<Token<'_>> {
+    let mut lexer = Lexer { text, brackets: 0, tokens: Vec::new(), leads: true };
+    let mut rest = text.strip_prefix('\u{feff}').unwrap_or(text);
+    loop {
+        rest = rest.trim_start_matches([' ', '\t', '\r']);
+        let Ok((after, (kind, token))) = token(rest, lexer.after_number()) else { break };
+        lexer.push(kind, token, after);
+        rest = after;
+    }
+    lexer.add(Kind::End, "", rest);
+    lexer.tokens
+}
+
+impl<'a> Lexer<'a> {
+    fn after_number(&self) -> bool {
+        self.tokens.last().is_some_and(|token| token.kind == Kind::Number && !self.leads)
+    }
+
+    fn push(&mut self, kind: Kind, text: &'a str, after: &'a str) {
+        match (kind, text) {
+            (Kind::Symbol, "(" | "[") => self.brackets += 1,
+            (Kind::Symbol, ")" | "]") => self.brackets = self.brackets.saturating_sub(1),
+            (Kind::Symbol, "{" | "}") => self.brackets = 0,
+            (Kind::Newline, _) if starts_item(after) => self.brackets = 0,
+            _ => {}
+        }
+        let hidden = kind == Kind::Newline && self.brackets > 0;
+        if !hidden {
+            self.add(kind, text, after);
+        }
+        self.leads = kind == Kind::Newline;
+    }
+
+    fn add(&mut self, kind: Kind, text: &'a str, after: &'a str) {
+        let start = crate::source::count(self.text.len() - after.len() - text.len());
+        self.tokens.push(Token { kind, text, start, leads: self.leads });
+    }
+}
+
+/// Whether a line begins with `model NAME`, `train {`, `import "…`.
+fn starts_item(line: &str) -> bool {
+    let Ok((rest, word)) = name(line.trim_start_matches([' ', '\t', '\r'])) else {
+        return false;
+    };
+    let next = rest.trim_start_matches([' ', '\t']).chars().next();
+    let opens = |c: char| c == '{' || c == '"' || (c.is_alphabetic() && rest != line);
+    ITEMS.contains(&word) && next.is_some_and(opens)
+}
+
+type Lexed<'a> = IResult<&'a str, (Kind, &'a str)>;
+
+fn token(input: &str, after_number: bool) -> Lexed<'_> {
+    if let (true, Ok(found)) = (after_number, unit(input)) {
+        return Ok(found);
+    }
+    alt((
+        of(Kind::Comment, recognize(preceded(char('#'), take_while(|c| c != '\n')))),
+        of(Kind::Newline, recognize(char('\n'))),
+        number,
+        of(Kind::Name, name),
+        of(Kind::Text, recognize((char('"'), take_while(in_text), char('"')))),
+        of(Kind::Symbol, alt((tag("<="), tag(">="), tag("..")))),
+        of(Kind::Symbol, recognize(one_of("{}()[],:=+-*/|"))),
+        of(Kind::Stray, take(1usize)),
+    ))
+    .parse(input)
+}
+
+fn of<'a>(
+    kind: Kind,
+    mut parser: impl Parser<&'a str, Output = &'a str, Error = nom::error::Error<&'a str>>,
+) -> impl FnMut(&'a str) -> Lexed<'a> {
+    move |input| parser.parse(input).map(|(rest, text)| (rest, (kind, text)))
+}
+
+/// `layer_norm`.
+fn name(input: &str) -> IResult<&str, &str> {
+    let begins = take_while1(|c: char| c.is_ascii_alphabetic() || c == '_');
+    recognize(pair(begins, take_while(in_word))).parse(input)
+}
+
+/// `4`, `0.1`, `1e-3`, `2` of `2GB`; digits that run into other letters are a word.
+fn number(input: &str) -> Lexed<'_> {
+    let fraction = preceded(char('.'), digit1);
+    let exponent = (one_of("eE"), opt(one_of("+-")), digit1);
+    let mut literal = recognize((digit1, opt(fraction), opt(exponent)));
+    let (rest, text): (&str, &str) = literal.parse(input)?;
+    if !rest.starts_with(in_word) || unit(rest).is_ok() {
+        return Ok((rest, (Kind::Number, text)));
+    }
+    of(Kind::Word, take_while1(in_word)).parse(input)
+}
+
+/// `GB/s`: the longest unit of the list that ends where the word ends.
+fn unit(input: &str) -> Lexed<'_> {
+    let (rest, word) = take_while1(in_word).parse(input)?;
+    let per_second = rest.starts_with("/s") && !rest[2..].starts_with(in_word);
+    let long = &input[..word.len() + if per_second { 2 } else { 0 }];
+    let found = [long, word].into_iter().find(|text| UNITS.contains(text));
+    match found {
+        Some(text) => Ok((&input[text.len()..], (Kind::Unit, text))),
+        None => Err(nom::Err::Error(nom::error::Error::new(
+            input,
+            nom::error::ErrorKind::Tag,
+        ))),
+    }
+}
+
+fn in_word(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
+}
+
+fn in_text(c: char) -> bool {
+    c != '"' && c != '\n'
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kinds(text: &str) -> Vec<(Kind, &str)> {
+        tokens(text).into_iter().map(|token| (token.kind, token.text)).collect()
+    }
+
+    #[test]
+    fn a_unit_is_one_only_after_a_number() {
+        use Kind::{End, Name, Number, Symbol, Unit};
+        assert_eq!(
+            kinds("s 2 GB/s 3s 4 b2"),
+            [
+                (Name, "s"),
+                (Number, "2"),
+                (Unit, "GB/s"),
+                (Number, "3"),
+                (Unit, "s"),
+                (Number, "4"),
+                (Name, "b2"),
+                (End, "")
+            ]
+        );
+        assert_eq!(
+            kinds("2 s/s")[..4],
+            [(Number, "2"), (Unit, "s"), (Symbol, "/"), (Name, "s")]
+        );
+    }
+
+    #[test]
+    fn numbers_end_before_ranges_and_words_keep_their_digits() {
+        use Kind::{End, Number, Symbol, Word};
+        let range = [(Number, "0"), (Symbol, ".."), (Number, "1"), (End, "")];
+        assert_eq!(kinds("0..1"), range);
+        assert_eq!(kinds("1f1b"), [(Word, "1f1b"), (End, "")]);
+        assert_eq!(kinds("1e-3"), [(Number, "1e-3"), (End, "")]);
+    }
+
+    #[test]
+    fn line_ends_inside_brackets_are_left_out() {
+        let newlines =
+            |text| kinds(text).iter().filter(|(kind, _)| *kind == Kind::Newline).count();
+        assert_eq!(newlines("f(a,\n b)\n[1,\n2]\n"), 2);
+        assert_eq!(newlines("f(a,\n\nmodel x {\n"), 2);
+    }
+
+    #[test]
+    fn every_byte_is_in_a_token_or_is_space() {
+        let text = "a = \"x\ny§ 1.2.3 ..= {";
+        let spelled: String = tokens(text).iter().map(|token| token.text).collect();
+        assert_eq!(spelled, text.replace(' ', ""));
+    }
+}

@@ -1,0 +1,378 @@
+//! Whole programs: what the design's examples and small variations of them mean.
+
+use roundelay_dsl::{
+    Choice, Diagnostics, Disk, Files, Model, NoFiles, Numbers, Objective, Operation,
+    Program, Search, Source, SourceFile, fingerprint, format, parse,
+};
+use roundelay_schedule::{
+    Bytes, Data, Evaluation, Exactness, Id, Initial, Method, Nanos, Rate, Rule,
+};
+use std::{collections::BTreeMap, path::Path};
+
+fn example(name: &str) -> SourceFile {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples").join(name);
+    let text = std::fs::read_to_string(&path).expect("the example is there");
+    SourceFile::new(format!("examples/{name}"), text)
+}
+
+fn quickstart() -> Program {
+    let (program, warnings) =
+        parse(&example("quickstart.rdl"), &Disk).expect("it is right");
+    assert!(warnings.is_empty(), "{warnings:?}");
+    program
+}
+
+fn resolve(text: &str) -> Result<Program, Diagnostics> {
+    parse(&SourceFile::new("test.rdl", text), &NoFiles).map(|(program, _)| program)
+}
+
+/// A model with `body` between its inputs x and y, both [batch, 8], and a loss on z.
+fn model(body: &str) -> Model {
+    let text = format!(
+        "model m {{
+            input x: real[batch, 8]
+            input y: real[batch, 8]
+            {body}
+            loss mse(z, y)
+        }}"
+    );
+    resolve(&text).unwrap_or_else(|wrong| panic!("{wrong}")).model
+}
+
+fn parameters(model: &Model) -> Vec<&str> {
+    model.parameters.values().map(|parameter| parameter.name.as_str()).collect()
+}
+
+#[test]
+fn the_quickstart_is_a_gpt_of_four_layers() {
+    let Program { model, target, train, search } = quickstart();
+    let names = parameters(&model);
+    assert_eq!(names[..2], ["embedding.table", "positions.table"]);
+    assert!(names.contains(&"layer.3.attention.query.weight"), "{names:?}");
+    assert!(names.contains(&"layer.0.linear_1.weight"), "{names:?}");
+    assert!(names.contains(&"layer.0.layer_norm.gain"), "{names:?}");
+    assert_eq!(names.len(), 2 + 4 * (4 + 8 + 4) + 4);
+    let elements: u64 =
+        model.parameters.values().map(|p| p.shape.iter().product::<u64>()).sum();
+    let layer = 4 * (128 * 128 + 128) + 4 * 128 + (128 * 512 + 512) + (512 * 128 + 128);
+    assert_eq!(elements, 256 * 128 + 128 * 128 + 4 * layer + 2 * 128 + 128 * 256 + 256);
+    assert!(model.inputs.values().all(|input| input.bound == 256));
+    assert_eq!(model.loss, model.nodes.ids().next_back());
+
+    assert_eq!((target.devices.len(), target.pools.len()), (4, 1));
+    assert!(target.pools.values().all(|pool| pool.capacity == Bytes(8_000_000_000)));
+    assert_eq!(target.domains.len(), 1);
+    assert_eq!(target.domains[0].devices, 0..4);
+    assert!(target.links.values().all(|link| link.latency == Nanos(2_000)));
+
+    let globs = ["../*.md", "../**/*.rs"].map(str::to_owned).to_vec();
+    assert_eq!(train.data, Data::Text { root: "examples".into(), globs });
+    assert_eq!((train.batch, train.steps, train.seed), (32, 200, 7));
+    assert_eq!(train.evaluate, Evaluation::Every(50));
+    let cosine = Rate::Cosine { initial: 1e-3, steps: 200, last: 0.0 };
+    let rate = Rate::Warmup { steps: 20, after: Box::new(cosine) };
+    assert_eq!((train.optimizer.rate, train.optimizer.weight_decay), (rate, 0.1));
+
+    assert_eq!(search.objective, Objective::StepTime);
+    assert_eq!(search.exactness, Some(Exactness::Delayed));
+    assert_eq!(search.rule, Choice::OneOf(vec![Rule::Sync, Rule::CyclicV2]));
+    assert_eq!(search.memory, Some(Bytes(1_000_000_000)));
+    assert_eq!(search.stages, Numbers::Open);
+}
+
+#[test]
+fn operands_stand_above_their_users_and_biases_do_not_decay() {
+    let model = quickstart().model;
+    for (id, node) in model.nodes.iter() {
+        for operand in &node.operands {
+            if let Source::Node(above) = operand {
+                assert!(*above < id, "{} reads {above}", node.name);
+            }
+        }
+    }
+    for parameter in model.parameters.values() {
+        let spared =
+            parameter.name.ends_with(".bias") || parameter.name.ends_with(".gain");
+        assert_eq!(parameter.decay, !spared, "{}", parameter.name);
+    }
+}
+
+#[test]
+fn parameters_start_as_in_pytorch() {
+    let model = quickstart().model;
+    let initial = |name: &str| {
+        let found = model.parameters.values().find(|parameter| parameter.name == name);
+        found.expect("the name is right").initial
+    };
+    let uniform = |inputs: f64| Initial::Uniform(1.0 / inputs.sqrt());
+    assert_eq!(initial("layer.1.attention.key.bias"), uniform(128.0));
+    assert_eq!(initial("layer.1.linear.weight"), uniform(128.0));
+    assert_eq!(initial("layer.1.linear_1.weight"), uniform(512.0));
+    assert_eq!(initial("embedding.table"), Initial::Normal(0.02));
+    assert_eq!(initial("layer_norm.gain"), Initial::Constant(1.0));
+    assert_eq!(initial("layer_norm.bias"), Initial::Constant(0.0));
+}
+
+const SELENE: &str = r#"# 512 GPUs, nested links; the planner alone uses it
+import "gpt3.rdl"
+import "roundelay:devices/a100.rdl"
+link nvlink     { bandwidth 300 GB/s, latency 2.5 us }
+link infiniband { bandwidth 25 GB/s, latency 5 us }
+cluster selene { node = 8 x a100 joined by nvlink, 64 x node joined by infiniband }
+plan {
+    minimize  step_time
+    rule      sync
+    tensor    { rows <= 8, columns 1 }
+    stages    8 | 16 | 32
+    recompute selective | none
+}
+"#;
+
+#[test]
+fn nested_clusters_give_domains_from_the_inside_out() {
+    let gpt3 = "model gpt3 {
+        input tokens: i32[batch, 2048]
+        input targets: i32[batch, 2048]
+        x = embedding(tokens, 51200, 12288)
+        repeat 2 { x = x + attention(layer_norm(x), 96, causal = true) }
+        loss cross_entropy(linear(x, 51200), targets)
+    }";
+    let files = BTreeMap::from([("a/gpt3.rdl".to_owned(), gpt3.to_owned())]);
+    let (program, warnings) =
+        parse(&SourceFile::new("a/selene.rdl", SELENE), &files).expect("it is right");
+    let target = &program.target;
+    assert_eq!(
+        (target.devices.len(), target.pools.len(), target.domains.len()),
+        (512, 512, 65)
+    );
+    assert_eq!(target.domains[0].devices, 0..8);
+    assert_eq!(target.domains[64].devices, 0..512);
+    let link = |a, b| {
+        let id = target.link_between(Id::new(a), Id::new(b)).expect("they are joined");
+        target.links[id].name.as_str()
+    };
+    assert_eq!(
+        (link(0, 7), link(7, 8), link(0, 511)),
+        ("nvlink", "infiniband", "infiniband")
+    );
+    assert_eq!(program.search.stages, Numbers::Ranges(vec![(8, 8), (16, 16), (32, 32)]));
+    let said: Vec<&str> = warnings.iter().map(|w| w.message.as_str()).collect();
+    let expected = [
+        "searching `rows` is not supported yet",
+        "searching `recompute` is not supported yet",
+    ];
+    assert_eq!(said, expected);
+}
+
+#[test]
+fn bindings_name_operators_unless_they_are_bound_again() {
+    let names = |body| {
+        parameters(&model(body)).into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        names("inner = linear(x, 8, bias = false), z = relu(inner)"),
+        ["inner.weight"]
+    );
+    assert_eq!(
+        names("h = linear(x, 4, bias = false), h = linear(h, 8, bias = false), z = h"),
+        ["linear.weight", "linear_1.weight"]
+    );
+    assert_eq!(
+        names(
+            "h = x\nrepeat 2 { h = h + linear(h, 8, bias = false) }\nrepeat 1 as i { h = linear(h, 8, bias = false) }\nz = h"
+        ),
+        ["repeat.0.linear.weight", "repeat.1.linear.weight", "i.0.linear.weight"]
+    );
+}
+
+#[test]
+fn blocks_see_their_arguments_alone_and_name_what_they_make() {
+    let text = "block mlp(x, width, factor) {
+            inner = linear(x, width * factor, bias = false)
+            return linear(gelu(inner), width, bias = false)
+        }
+        model m {
+            input x: real[batch, 8], input y: real[batch, 8]
+            first = mlp(x, 8, factor = 4)
+            loss mse(mlp(first, 8, 2), y)
+        }";
+    let program = resolve(text).unwrap_or_else(|wrong| panic!("{wrong}"));
+    let expected = [
+        "first.inner.weight",
+        "first.linear.weight",
+        "mlp.inner.weight",
+        "mlp.linear.weight",
+    ];
+    assert_eq!(parameters(&program.model), expected);
+    let shapes: Vec<_> =
+        program.model.parameters.values().map(|p| p.shape.clone()).collect();
+    assert_eq!(shapes, [[32, 8], [8, 32], [16, 8], [8, 16]]);
+}
+
+#[test]
+fn infix_operators_work_on_tensors_and_numbers() {
+    let z = model("param gain: [8] = ones(), z = (x * gain - x / 2) * -3");
+    let operations: Vec<Operation> =
+        z.nodes.values().map(|node| node.operation).collect();
+    let expected = [
+        Operation::Multiply,
+        Operation::Scale { factor: 0.5 },
+        Operation::Scale { factor: -1.0 },
+        Operation::Add,
+        Operation::Scale { factor: -3.0 },
+        Operation::MeanSquaredError,
+    ];
+    assert_eq!(operations, expected);
+    assert_eq!(parameters(&z), ["gain"]);
+}
+
+#[test]
+fn what_the_loss_does_not_need_is_left_out_with_a_warning() {
+    let text = "model m {
+        input x: real[batch, 8], input y: real[batch, 8], input unused: i32[batch]
+        dead = linear(x, 100)
+        loss mse(linear(x, 8), y)
+        late = relu(x)
+    }";
+    let source = SourceFile::new("test.rdl", text);
+    let (program, warnings) = parse(&source, &NoFiles).expect("it is right");
+    assert_eq!((program.model.nodes.len(), program.model.inputs.len()), (2, 2));
+    let lines: Vec<u32> = warnings.iter().map(|warning| warning.place.line).collect();
+    assert_eq!(lines, [2, 3, 3, 5], "{warnings:?}");
+}
+
+#[test]
+fn weight_decay_spares_what_patterns_name() {
+    let text = "model m {
+            input x: real[batch, 8], input y: real[batch, 8]
+            h = linear(x, 8)
+            loss mse(linear(h, 8), y)
+        }
+        train { optimizer sgd(0.1, momentum = 0.9, nesterov = true, no_decay = [\"h.*\"]) }";
+    let program = resolve(text).unwrap_or_else(|wrong| panic!("{wrong}"));
+    let decayed: Vec<bool> = program.model.parameters.values().map(|p| p.decay).collect();
+    assert_eq!(decayed, [false, false, true, false]);
+    assert_eq!(
+        program.train.optimizer.method,
+        Method::Sgd { momentum: 0.9, nesterov: true }
+    );
+}
+
+#[test]
+fn a_program_without_cluster_has_one_plain_device() {
+    let program =
+        resolve("model m { input x: real[batch, 8], loss mse(linear(x, 8), x) }");
+    let target = program.unwrap_or_else(|wrong| panic!("{wrong}")).target;
+    assert_eq!((target.devices.len(), target.domains.len()), (1, 0));
+}
+
+#[test]
+fn a_search_is_set_from_the_command_line() {
+    let mut search = Search::default();
+    let settings = [
+        "rule=cyclic(slack=2) | sync",
+        "stages = 2..4 | 8",
+        "memory<=1 GB",
+        "order=1f1b",
+        "tensor.rows=1",
+    ];
+    for setting in settings {
+        search.set(setting).unwrap_or_else(|wrong| panic!("{wrong}"));
+    }
+    assert_eq!(search.rule, Choice::OneOf(vec![Rule::CyclicSlack(2), Rule::Sync]));
+    assert_eq!(search.stages, Numbers::Ranges(vec![(2, 4), (8, 8)]));
+    let before = search.clone();
+    for (wrong, message) in [
+        ("ruel=sync", "unknown key `ruel` in plan"),
+        ("rule=sink", "unknown rule `sink`"),
+        ("tensor.rows=2", "`rows` is not supported yet"),
+        ("stages=", "`stages` needs a value"),
+        ("", "expected a name, found end of file"),
+        ("stages=4, rule=sync", "expected the end, found `,`"),
+        ("rule=(", "expected a value, found end of file"),
+    ] {
+        let diagnostic = search.set(wrong).expect_err(wrong);
+        assert_eq!(diagnostic.message, message, "{wrong}");
+    }
+    assert_eq!(search, before);
+}
+
+#[test]
+fn the_fingerprint_changes_with_model_and_cluster_alone() {
+    let text = example("quickstart.rdl").text;
+    let of = |text: &str| {
+        fingerprint(&resolve(text).unwrap_or_else(|wrong| panic!("{wrong}")))
+    };
+    let print = of(&text);
+    assert_eq!(print.len(), 16);
+    assert_eq!(of(&text.replace("steps     200", "steps     300")), print);
+    assert_eq!(of(&text.replace("seed      7", "seed 8 # comment")), print);
+    assert_ne!(of(&text.replace("repeat 4", "repeat 3")), print);
+    assert_ne!(of(&text.replace("latency 2 us", "latency 3 us")), print);
+}
+
+#[test]
+fn the_examples_are_in_canonical_form() {
+    for text in [example("quickstart.rdl").text, SELENE.to_owned()] {
+        assert_eq!(format(&text).unwrap_or_else(|wrong| panic!("{wrong}")), text);
+    }
+}
+
+#[test]
+fn formatting_keeps_comments_and_meaning() {
+    let text = "
+#about
+model   m{ # it
+  input x:real [batch,8]
+      input longer :real[ batch , 8 ]
+
+
+  # deep
+  z=linear( x,8 ,bias=true)  *  - 2 - -1*x   #end
+  loss mse(z,
+# inside
+longer)
+}
+plan{ rule sync|cyclic( slack=1 ),stages 1 ..4
+cuts [ 1 ] }
+";
+    let expected = "\
+# about
+model m {    # it
+    input x:      real[batch, 8]
+    input longer: real[batch, 8]
+
+    # deep
+    z = linear(x, 8, bias = true) * -2 - -1 * x    # end
+    loss mse(z,
+        # inside
+        longer)
+}
+plan { rule sync | cyclic(slack = 1), stages 1 .. 4
+    cuts [1] }
+";
+    let once = format(text).unwrap_or_else(|wrong| panic!("{wrong}"));
+    assert_eq!(once, expected);
+    assert_eq!(format(&once).expect("it was right before"), once);
+    let [before, after] = [text, &once].map(resolve);
+    assert_eq!(before, after);
+}
+
+#[test]
+fn imports_follow_paths_and_refuse_cycles() {
+    let model = "model m { input x: real[batch, 8], loss mse(linear(x, 8), x) }";
+    let files = BTreeMap::from([
+        ("b/m.rdl".to_owned(), format!("import \"../c.rdl\"\n{model}")),
+        ("c.rdl".to_owned(), "import \"b/m.rdl\"\nimport \"missing.rdl\"\n".to_owned()),
+    ]);
+    assert!(files.read("b/m.rdl").is_ok());
+    let source = SourceFile::new("a/main.rdl", "import \"../b/m.rdl\"");
+    let wrong = parse(&source, &files).expect_err("there is a cycle");
+    let said: Vec<(&str, &str)> =
+        wrong.iter().map(|d| (d.place.file.as_str(), d.message.as_str())).collect();
+    let expected = [
+        ("c.rdl", "import cycle: b/m.rdl → c.rdl → b/m.rdl"),
+        ("c.rdl", "cannot import `missing.rdl`: no such file"),
+    ];
+    assert_eq!(said, expected);
+}

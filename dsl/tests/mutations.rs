@@ -1,0 +1,183 @@
+//! Damaged programs: whatever the text, reading it ends with a program or with diagnostics, and
+//! formatting what is right changes no meaning.
+
+use roundelay_dsl::{NoFiles, SourceFile, format, parse};
+
+const SEEDS: [&str; 3] = [
+    include_str!("../../examples/quickstart.rdl"),
+    r#"import "roundelay:devices/a100.rdl"
+link nvlink     { bandwidth 300 GB/s, latency 2.5 us }
+link infiniband { bandwidth 25 GB/s, latency 5 us }
+cluster selene { node = 8 x a100 joined by nvlink, 64 x node joined by infiniband }
+plan {
+    minimize  step_time
+    tensor    { rows <= 8, columns 1 }
+    stages    8 | 16 .. 32
+    recompute selective | none
+}
+model m { input x: real[batch, 2], loss mse(linear(x, 2), x) }
+"#,
+    r#"block mlp(x, width, rate) {
+    inner = dropout(relu(linear(x, 4 * width)), rate)
+    return linear(inner, width, bias = false)
+}
+model m {
+    shape = [batch, 8]    # a list
+    input x: real[batch, 2, 4]
+    input y: real[batch, 8]
+    param gain: [8] = uniform(bound = 0.5)
+    z = reshape(x, [shape[0], shape[1]])
+    repeat 3 as i { z = z + mlp(z * gain, 8, rate = 0.1 * i) }
+    loss mse(-z / 2, y) + 0.5 * mse(softmax(z), y)
+}
+train { data synthetic, optimizer sgd(step(0.1, 0.5, 10), momentum = 0.9, no_decay = ["mlp.*"]) }
+plan  { cuts [1, 2], rule cyclic(slack = 1) | sync, devices >= 2 }
+"#,
+];
+
+const SCRAPS: [&str; 36] = [
+    "{",
+    "}",
+    "(",
+    ")",
+    "[",
+    "]",
+    ",",
+    "\n",
+    "=",
+    "+",
+    "-",
+    "*",
+    "/",
+    "|",
+    "..",
+    "<=",
+    ":",
+    "repeat 9999999999 {",
+    "x",
+    "batch",
+    "4",
+    "1e308",
+    "99999999999999999999",
+    "0",
+    "GB",
+    "us",
+    "\"",
+    "# ",
+    "model",
+    "train",
+    "linear(",
+    "as",
+    "§",
+    "\u{0}",
+    "return x",
+    "sharing",
+];
+
+/// A small generator of numbers (xorshift64*), so that every failure can be repeated.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        let mixed = self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33;
+        usize::try_from(mixed).expect("31 bits fit") % bound
+    }
+}
+
+/// Words, symbols and spaces of a text, which together are the text.
+fn pieces(text: &str) -> Vec<String> {
+    let mut pieces: Vec<String> = Vec::new();
+    let mut word = false;
+    for c in text.chars() {
+        let continues = word && (c.is_alphanumeric() || c == '_');
+        word = c.is_alphanumeric() || c == '_';
+        match pieces.last_mut().filter(|_| continues) {
+            Some(last) => last.push(c),
+            None => pieces.push(c.to_string()),
+        }
+    }
+    pieces
+}
+
+fn damaged(seed: &[String], random: &mut Random) -> String {
+    let mut pieces = seed.to_vec();
+    for _ in 0..=random.below(3) {
+        let [at, other] = [random.below(pieces.len()), random.below(pieces.len())];
+        match random.below(5) {
+            0 => _ = pieces.remove(at),
+            1 => pieces.insert(other, pieces[at].clone()),
+            2 => pieces.swap(at, other),
+            3 => pieces.insert(at, format!(" {} ", SCRAPS[random.below(SCRAPS.len())])),
+            _ => pieces[at] = SCRAPS[random.below(SCRAPS.len())].to_owned(),
+        }
+    }
+    pieces.concat()
+}
+
+#[test]
+fn no_damaged_program_panics_or_hangs() {
+    let seeds = SEEDS.map(pieces);
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let mut accepted = 0;
+    for round in 0..20_000 {
+        let text = damaged(&seeds[round % seeds.len()], &mut random);
+        match parse(&SourceFile::new("x.rdl", text.as_str()), &NoFiles) {
+            Ok(_) => accepted += 1,
+            Err(wrong) => assert!(wrong.iter().all(|d| !d.message.is_empty()), "{text}"),
+        }
+    }
+    assert!(accepted > 100, "some damage is harmless: {accepted}");
+}
+
+#[test]
+fn formatting_is_idempotent_and_keeps_meaning() {
+    let seeds = SEEDS.map(pieces);
+    let mut random = Random(0x1234_5678_9abc_def1);
+    for round in 0..3_000 {
+        let text = match round < SEEDS.len() {
+            true => SEEDS[round].to_owned(),
+            false => damaged(&seeds[round % seeds.len()], &mut random),
+        };
+        let Ok(once) = format(&text) else { continue };
+        let twice =
+            format(&once).unwrap_or_else(|wrong| panic!("{text}\n{once}\n{wrong}"));
+        assert_eq!(once, twice, "from\n{text}");
+        let [before, after] = [&text, &once].map(|text| {
+            parse(&SourceFile::new("x.rdl", text.as_str()), &NoFiles)
+                .map(|(p, _)| p)
+                .map_err(|d| d.iter().map(|d| d.message.clone()).collect::<Vec<_>>())
+        });
+        assert_eq!(before, after, "from\n{text}\nto\n{once}");
+    }
+}
+
+#[test]
+fn deep_and_long_texts_end() {
+    let deep = |open: &str, close: &str| {
+        format!("model m {{ x = {}1{} }}", open.repeat(100_000), close.repeat(100_000))
+    };
+    let repeats = "repeat 1000 { ".repeat(30);
+    let texts = [
+        deep("(", ")"),
+        deep("[", "]"),
+        deep("relu(", ")"),
+        deep("-", ""),
+        format!("model m {{ x = {}1 }}", "1 + ".repeat(100_000)),
+        format!("model m {{ {repeats} y = 1 {} }}", "}".repeat(30)),
+        format!("plan {}", "{ x ".repeat(100_000)),
+        "block f(x) { return f(f(x)) } model m { y = f(1) }".to_owned(),
+        "model m { y = [1, 1], repeat 1000 { y = [y, y] } }".to_owned(),
+        "link l { bandwidth 1 B/s, latency 1 s } device d { memory 1 B, compute 1 FLOP/s, bandwidth 1 B/s }
+         cluster c { a = 9999 x d joined by l, b = 9999 x a joined by l, 9999 x b }".to_owned(),
+        "cluster c { a = 2 x b, b = 2 x a, 2 x a }".to_owned(),
+        "{".repeat(100_000),
+        "a".repeat(100_000),
+    ];
+    for text in texts {
+        let start: String = text.chars().take(60).collect();
+        assert!(parse(&SourceFile::new("x.rdl", text), &NoFiles).is_err(), "{start}");
+    }
+}
