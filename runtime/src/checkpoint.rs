@@ -6,12 +6,12 @@
 mod error;
 mod folder;
 mod format;
+mod provenance;
 mod resume;
-mod run;
 
 pub use error::CheckpointError;
+pub use provenance::Provenance;
 pub use resume::{Resumed, Resumption};
-pub use run::Run;
 
 use crate::State;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ pub struct Checkpoint {
     /// Where it lies.
     pub path: PathBuf,
     /// The run that wrote it.
-    pub run: Run,
+    pub provenance: Provenance,
     /// Everything that training carries.
     pub state: State,
 }
@@ -43,7 +43,7 @@ pub struct Latest {
 #[derive(Clone, Debug)]
 pub struct Checkpoints {
     folder: PathBuf,
-    run: Run,
+    provenance: Provenance,
 }
 
 impl Checkpoints {
@@ -51,8 +51,8 @@ impl Checkpoints {
     ///
     /// # Errors
     /// When it cannot be made, or holds checkpoints.
-    pub fn start(folder: &Path, run: Run) -> Result<Self, CheckpointError> {
-        let checkpoints = Self::open(folder, run)?;
+    pub fn start(folder: &Path, provenance: Provenance) -> Result<Self, CheckpointError> {
+        let checkpoints = Self::open(folder, provenance)?;
         match folder::list(folder)?.checkpoints.last_key_value() {
             Some((step, _)) => {
                 let (folder, step) = (folder.to_path_buf(), *step);
@@ -66,9 +66,9 @@ impl Checkpoints {
     ///
     /// # Errors
     /// When it cannot be made.
-    pub fn open(folder: &Path, run: Run) -> Result<Self, CheckpointError> {
+    pub fn open(folder: &Path, provenance: Provenance) -> Result<Self, CheckpointError> {
         folder::make(folder)?;
-        Ok(Self { folder: folder.to_path_buf(), run })
+        Ok(Self { folder: folder.to_path_buf(), provenance })
     }
 
     /// Writes a checkpoint, then removes all but the two newest up to this step and what earlier
@@ -77,7 +77,7 @@ impl Checkpoints {
     /// # Errors
     /// When it cannot be written; then what was there before is untouched.
     pub fn save(&self, state: &State) -> Result<PathBuf, CheckpointError> {
-        let bytes = format::encode(&self.run, state);
+        let bytes = format::encode(&self.provenance, state);
         let path = folder::write(&self.folder, state.step, &bytes)?;
         folder::prune(&self.folder, state.step, KEPT)?;
         Ok(path)

@@ -172,6 +172,9 @@ impl Feed for Dataset {
 }
 
 impl HeldOut {
+    /// How many examples are looked at when nothing else is said.
+    pub const EXAMPLES: u64 = 64;
+
     /// Micro-batches to look at.
     pub fn micro_batches(&self) -> u64 {
         (self.examples / self.data.examples()).max(1)

@@ -19,7 +19,7 @@ mod state;
 mod train;
 
 pub use checkpoint::{
-    Checkpoint, CheckpointError, Checkpoints, Latest, Resumed, Resumption, Run,
+    Checkpoint, CheckpointError, Checkpoints, Latest, Provenance, Resumed, Resumption,
 };
 pub use code::CodeError;
 pub use cpu::{Cpu, CpuError, CpuOptions, Fill, Loss, Measured, Timing, Touched};

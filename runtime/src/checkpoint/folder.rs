@@ -59,10 +59,13 @@ fn file_name(step: u64, suffix: &str) -> String {
     format!("{PREFIX}{step:012}{suffix}")
 }
 
-/// Makes the folder.
+/// Makes the folder, on disk before anything lies in it.
 pub(super) fn make(folder: &Path) -> Result<(), CheckpointError> {
-    let failed = |source| CheckpointError::Write { path: folder.into(), source };
-    fs::create_dir_all(folder).map_err(failed)
+    let parents = || folder.ancestors().skip(1).filter(|p| !p.as_os_str().is_empty());
+    let known = parents().position(Path::is_dir).unwrap_or(0);
+    fs::create_dir_all(folder)
+        .and_then(|()| parents().take(known + 1).try_for_each(bring_to_disk))
+        .map_err(|source| CheckpointError::Write { path: folder.into(), source })
 }
 
 /// Writes the checkpoint of a step: under another name, brought to disk, renamed, and the new

@@ -2,9 +2,9 @@
 //!
 //! Tensors are `name` for θ_T, `name@-1` for θ_{T−1} and so on, `name#mean` for optimizer state.
 //! The metadata has one entry, `roundelay`: a JSON object of names and texts with the step, the
-//! origin, the number of examples taken, the [`Run`], and a digest of all that stands in the file.
+//! origin, the number of examples taken, the [`Provenance`], and a digest of all that stands in the file.
 
-use super::{Checkpoint, CheckpointError, Run};
+use super::{Checkpoint, CheckpointError, Provenance};
 use crate::{State, Tensor, digest::Digest};
 use roundelay_schedule::Float;
 use safetensors::{
@@ -32,12 +32,12 @@ const HEADER: u64 = 64 << 20;
 const LENGTH: u64 = 8;
 
 /// The file's bytes.
-pub(super) fn encode(run: &Run, state: &State) -> Vec<u8> {
+pub(super) fn encode(provenance: &Provenance, state: &State) -> Vec<u8> {
     let dtype = match state.dtype {
         Float::F32 => Dtype::F32,
         Float::F64 => Dtype::F64,
     };
-    let arrays = arrays(run, state);
+    let arrays = arrays(provenance, state);
     let views: BTreeMap<&String, TensorView<'_>> = arrays
         .iter()
         .map(|(name, (shape, bytes))| {
@@ -45,17 +45,7 @@ pub(super) fn encode(run: &Run, state: &State) -> Vec<u8> {
             (name, view.expect("a state's arrays are as long as their shapes say"))
         })
         .collect();
-    let mut entries = run.entries.clone();
-    let position = state.step.saturating_mul(run.entry("batch").parse().unwrap_or(0));
-    entries.extend(
-        [
-            ("format", FORMAT.to_string()),
-            ("step", state.step.to_string()),
-            ("origin", state.origin.to_string()),
-            ("position", position.to_string()),
-        ]
-        .map(|(name, value)| (name.to_string(), value)),
-    );
+    let mut entries = entries(provenance, state);
     let parts =
         views.iter().map(|(name, view)| (*name, dtype, view.shape(), view.data()));
     let digest = digest(&entries, parts);
@@ -65,9 +55,21 @@ pub(super) fn encode(run: &Run, state: &State) -> Vec<u8> {
         .expect("a model's header is shorter than the format's limit")
 }
 
+/// All entries of the metadata but the digest.
+fn entries(provenance: &Provenance, state: &State) -> BTreeMap<String, String> {
+    let batch = provenance.entry("batch").parse().unwrap_or(0);
+    let mut entries = provenance.entries.clone();
+    let mut add = |name: &str, value| entries.insert(name.to_string(), value);
+    add("format", FORMAT.to_string());
+    add("step", state.step.to_string());
+    add("origin", state.origin.to_string());
+    add("position", state.step.saturating_mul(batch).to_string());
+    entries
+}
+
 /// All arrays under their names in the file, little-endian.
 fn arrays<'a>(
-    run: &Run,
+    provenance: &Provenance,
     state: &'a State,
 ) -> BTreeMap<String, (Vec<usize>, Cow<'a, [u8]>)> {
     let mut arrays = BTreeMap::new();
@@ -77,7 +79,7 @@ fn arrays<'a>(
             0 => (name.clone(), array),
             _ => (format!("{name}@-{age}"), array),
         });
-        let states = run.entry("states").split_whitespace().zip(&tensor.optimizer);
+        let states = provenance.entry("states").split_whitespace().zip(&tensor.optimizer);
         let states = states.map(|(state, array)| (format!("{name}#{state}"), array));
         arrays.extend(versions.chain(states).map(|(name, array)| {
             (name, (shape.clone(), little_endian(array, state.dtype)))
@@ -124,7 +126,7 @@ pub(super) fn read(path: &Path) -> Result<Checkpoint, CheckpointError> {
         whole(file, length)
     });
     match whole {
-        Ok(Ok((run, state))) => Ok(Checkpoint { path, run, state }),
+        Ok(Ok((provenance, state))) => Ok(Checkpoint { path, provenance, state }),
         Ok(Err(reason)) => Err(CheckpointError::Damaged { path, reason }),
         Err(source) => Err(CheckpointError::Read { path, source }),
     }
@@ -135,7 +137,7 @@ pub(super) fn read(path: &Path) -> Result<Checkpoint, CheckpointError> {
 pub(super) fn whole(
     file: impl Read,
     length: u64,
-) -> io::Result<Result<(Run, State), String>> {
+) -> io::Result<Result<(Provenance, State), String>> {
     let parts = parts(file, length)?;
     Ok(parts.and_then(|(header, data)| decode(&header, &data)))
 }
@@ -168,7 +170,7 @@ fn parts(mut file: impl Read, length: u64) -> io::Result<Result<Parts, String>> 
     Ok(Ok((header, data)))
 }
 
-fn decode(header: &Metadata, data: &[u8]) -> Result<(Run, State), String> {
+fn decode(header: &Metadata, data: &[u8]) -> Result<(Provenance, State), String> {
     let text = header.metadata().as_ref().and_then(|all| all.get(KEY));
     let text = text.ok_or("its header does not come from this program")?;
     let mut entries: BTreeMap<String, String> =
@@ -189,10 +191,10 @@ fn decode(header: &Metadata, data: &[u8]) -> Result<(Run, State), String> {
     }
     let number = |text: &str| text.parse().map_err(|_| format!("{text:?} is no step"));
     let (step, origin) = (number(&step)?, number(&origin)?);
-    let run = Run { entries };
-    let (dtype, tensors) = tensors_of(&run, &infos, data)?;
+    let provenance = Provenance { entries };
+    let (dtype, tensors) = tensors_of(&provenance, &infos, data)?;
     match origin <= step {
-        true => Ok((run, State { dtype, step, origin, tensors })),
+        true => Ok((provenance, State { dtype, step, origin, tensors })),
         false => Err("it begins after its own step".to_string()),
     }
 }
@@ -209,7 +211,7 @@ fn slice<'a>(info: &TensorInfo, data: &'a [u8]) -> &'a [u8] {
 
 /// Puts the arrays of every parameter together.
 fn tensors_of(
-    run: &Run,
+    provenance: &Provenance,
     infos: &BTreeMap<String, &TensorInfo>,
     data: &[u8],
 ) -> Result<(Float, BTreeMap<String, Tensor>), String> {
@@ -231,7 +233,7 @@ fn tensors_of(
     for name in infos.keys().filter(|name| !name.contains(['@', '#'])) {
         let newest = array(name).into_iter();
         let older = (1u32..).map_while(|age| array(&format!("{name}@-{age}")));
-        let states = run.entry("states").split_whitespace();
+        let states = provenance.entry("states").split_whitespace();
         let states = states.map(|state| array(&format!("{name}#{state}")));
         let optimizer = states.collect::<Option<_>>();
         let tensor = optimizer

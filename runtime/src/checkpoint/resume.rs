@@ -1,6 +1,6 @@
 //! How a run goes on from a checkpoint.
 
-use super::{Checkpoint, CheckpointError, Latest, Run, run};
+use super::{Checkpoint, CheckpointError, Latest, Provenance, provenance::states};
 use crate::{State, StateError, Tensor};
 use roundelay_schedule::{Id, Job, Parameter, Schedule};
 use std::path::Path;
@@ -10,6 +10,11 @@ use std::path::Path;
 pub enum Resumed {
     /// As if it had never stopped, bit for bit.
     Exactly,
+    /// With the whole state, but under a plan whose numbers are not the same bit for bit.
+    WithOtherBits {
+        /// In what the plan differs, as a sentence without full stop.
+        reason: &'static str,
+    },
     /// From the newest parameters θ_T alone: older versions are taken equal to them. The optimizer
     /// state stays, unless the optimizer is another one; then it is zero.
     FromParameters {
@@ -19,6 +24,10 @@ pub enum Resumed {
     /// From the start: there was no checkpoint.
     FromStart,
 }
+
+const OTHER_BITS: Resumed = Resumed::WithOtherBits {
+    reason: "the plan cuts the model elsewhere or sums gradients in another order",
+};
 
 /// What a run goes on with.
 #[derive(Debug)]
@@ -39,11 +48,11 @@ impl Resumption {
     pub fn of(
         folder: &Path,
         schedule: &Schedule,
-        run: &Run,
+        provenance: &Provenance,
     ) -> Result<Self, CheckpointError> {
         let found = Latest::of(folder)?;
         let (state, resumed) = match found.checkpoint {
-            Some(checkpoint) => checkpoint.resume(schedule, run)?,
+            Some(checkpoint) => checkpoint.resume(schedule, provenance)?,
             None => (State::initial(&schedule.job), Resumed::FromStart),
         };
         Ok(Self { state, resumed, ignored: found.ignored })
@@ -58,21 +67,24 @@ impl Checkpoint {
     pub fn resume(
         self,
         schedule: &Schedule,
-        run: &Run,
+        provenance: &Provenance,
     ) -> Result<(State, Resumed), CheckpointError> {
         let mistakes = mistakes(&self.state, &schedule.job);
         if !mistakes.is_empty() {
             return Err(CheckpointError::Mismatch { path: self.path, mistakes });
         }
-        let mut differences = run.differences(&self.run);
+        let earlier = &self.provenance;
+        let other = |name| provenance.entry(name) != earlier.entry(name);
+        let mut differences = provenance.differences(earlier);
         differences.extend(forgotten(&self.state, schedule));
         let mut state = self.state;
         if differences.is_empty() {
-            return Ok((state, Resumed::Exactly));
+            let exactly = !other("arithmetic");
+            return Ok((state, if exactly { Resumed::Exactly } else { OTHER_BITS }));
         }
         state.restart();
-        if run.entry("states") != self.run.entry("states") {
-            forget_optimizer(&mut state, run::states(&schedule.job).len());
+        if other("states") {
+            forget_optimizer(&mut state, states(&schedule.job).len());
         }
         Ok((state, Resumed::FromParameters { reason: differences.join("; ") }))
     }

@@ -2,7 +2,7 @@
 //!
 //! Wildcards pass over names that begin with a dot and over folders called `target`; a pattern
 //! that names them finds them. `**` does not follow symbolic links, so no loop of links can
-//! hold it; a link to a file is a file.
+//! hold it; a link to a file is a file. Names that are not UTF-8 match nothing.
 
 use super::DataError;
 use std::{
@@ -219,6 +219,7 @@ fn spread(wild: &[char], reached: &mut [bool]) {
 mod tests {
     use super::*;
     use crate::scratch::Scratch;
+    use roundelay_kernels::random::Stream;
 
     fn names(folder: &Scratch, patterns: &[&str]) -> Vec<String> {
         let patterns: Vec<_> = patterns.iter().map(ToString::to_string).collect();
@@ -241,6 +242,35 @@ mod tests {
         for (wild, name, expected) in cases {
             let letters: Vec<char> = wild.chars().collect();
             assert_eq!(matches(&letters, name), expected, "{wild} against {name}");
+        }
+    }
+
+    /// The meaning of a pattern, in exponential time.
+    fn means(wild: &[char], name: &[char]) -> bool {
+        match (wild.split_first(), name.split_first()) {
+            (None, _) => name.is_empty(),
+            (Some(('*', rest)), None) => means(rest, name),
+            (Some(('*', rest)), Some((_, after))) => {
+                means(rest, name) || means(wild, after)
+            }
+            (Some(_), None) => false,
+            (Some((sign, rest)), Some((letter, after))) => {
+                (*sign == '?' || sign == letter) && means(rest, after)
+            }
+        }
+    }
+
+    #[test]
+    fn matching_agrees_with_its_meaning() {
+        for round in 0..20_000 {
+            let chance = Stream::new(round, &[]);
+            let draw = |first: u64, letters: &[char]| -> Vec<char> {
+                let letter = |k| letters[chance.below(k, letters.len() as u64) as usize];
+                (first + 1..=first + chance.below(first, 8)).map(letter).collect()
+            };
+            let (wild, name) = (draw(0, &['a', 'b', '*', '?']), draw(100, &['a', 'b']));
+            let text: String = name.iter().collect();
+            assert_eq!(matches(&wild, &text), means(&wild, &name), "{wild:?} {text}");
         }
     }
 

@@ -1,11 +1,11 @@
 //! Damaged bytes are found out, whatever the damage.
 
 use super::{run, schedule, state};
-use crate::{Run, State, checkpoint::format};
+use crate::{Provenance, State, checkpoint::format};
 use roundelay_kernels::random::Stream;
 use roundelay_schedule::Rule;
 
-fn read(bytes: &[u8]) -> Result<(Run, State), String> {
+fn read(bytes: &[u8]) -> Result<(Provenance, State), String> {
     format::whole(bytes, bytes.len() as u64).unwrap()
 }
 

@@ -1,21 +1,21 @@
 //! What a checkpoint says about the run that wrote it.
 
-use crate::Dataset;
-use roundelay_schedule::{Job, Method, Schedule};
+use crate::{Dataset, digest::Digest};
+use roundelay_schedule::{Id, Job, Method, Parameter, Plan, Schedule};
 use std::collections::BTreeMap;
 
-/// The entries on which the bits of a run depend, besides the model.
+/// The entries on which the numbers of a run depend, besides the model.
 const DECISIVE: [&str; 6] =
     ["rule", "micro_batches", "batch", "seed", "optimizer", "data"];
 
 /// What tells one run from another, as names and values. The fingerprint of model and cluster is
 /// kept for the reader's eyes; a run goes on under another plan or on another cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Run {
+pub struct Provenance {
     pub(super) entries: BTreeMap<String, String>,
 }
 
-impl Run {
+impl Provenance {
     /// The run of a schedule on its data.
     pub fn new(schedule: &Schedule, data: &Dataset) -> Self {
         let job = &schedule.job;
@@ -29,6 +29,7 @@ impl Run {
             ("seed", job.seed.to_string()),
             ("optimizer", optimizer),
             ("states", states(job).join(" ")),
+            ("arithmetic", arithmetic(job, &schedule.plan)),
             ("data", format!("{:016x}", data.digest())),
             ("fingerprint", schedule.fingerprint.clone()),
         ];
@@ -40,8 +41,8 @@ impl Run {
         self.entries.get(name).map_or("", String::as_str)
     }
 
-    /// What was otherwise in an earlier run, so that bits cannot go on.
-    pub(super) fn differences(&self, earlier: &Run) -> Vec<String> {
+    /// What was otherwise in an earlier run, so that this one is another run.
+    pub(super) fn differences(&self, earlier: &Provenance) -> Vec<String> {
         let differs = |name: &&str| self.entry(name) != earlier.entry(name);
         let spell = |name| {
             format!("{name} was {} and is {}", earlier.entry(name), self.entry(name))
@@ -57,4 +58,25 @@ pub(super) fn states(job: &Job) -> &'static [&'static str] {
         Method::Sgd { .. } => &["momentum"],
         Method::Adamw { .. } => &["mean", "square"],
     }
+}
+
+/// A digest of what each parameter's update is made of: the delays of its micro-batches, the tree
+/// in which they are summed, and with whom it shares a clipped norm. Plans with one digest train
+/// to the same bits.
+fn arithmetic(job: &Job, plan: &Plan) -> String {
+    let mut parameters: Vec<&Parameter> = job.parameters.iter().collect();
+    parameters.sort_by(|one, other| one.name.cmp(&other.name));
+    let mut digest = Digest::new();
+    for parameter in &parameters {
+        let stage = parameter.stage;
+        let micro_batches = 0..plan.delays.size().0;
+        let delays = micro_batches.map(|i| plan.delays.delay(i, stage.index()));
+        let sum = plan.sum(u32::try_from(stage.index()).unwrap_or(u32::MAX));
+        let clipped = job.optimizer.clip != 0.0;
+        let norm = parameters.iter().find(|other| clipped && other.stage == stage);
+        let norm = norm.map_or("", |first| first.name.as_str());
+        digest.add(parameter.name.as_bytes());
+        digest.add(format!("{:?} {sum:?} {norm}", delays.collect::<Vec<_>>()).as_bytes());
+    }
+    format!("{:016x}", digest.value())
 }
