@@ -75,15 +75,10 @@ pub(super) fn split<'a>(text: &'a str, mistakes: &mut Mistakes) -> Option<Parts<
         match line.bare() {
             "actions" => {
                 let parts = assemble(text, line, start, whole.len(), hash);
-                parts.refuse_gap(start, mistakes);
-                return Some(parts);
+                return parts.ends_with_hash(start, mistakes).then_some(parts);
             }
-            bare if k > 0 && is_hash(bare) => {
-                let earlier = hash.replace((start, whole.len(), line));
-                if earlier.is_some() {
-                    let hint = "delete one of them, then run `roundelay check --seal`";
-                    mistakes.add(line.number, 1, "a second hash line", hint);
-                }
+            bare if k > 0 && is_hash(bare) && hash.is_none() => {
+                hash = Some((start, whole.len(), line));
             }
             _ => {}
         }
@@ -140,15 +135,17 @@ fn is_hash(bare: &str) -> bool {
 }
 
 impl Parts<'_> {
-    /// Between hash and actions nothing stands: it would be no part of the header.
-    fn refuse_gap(&self, actions: usize, mistakes: &mut Mistakes) {
-        let Some(hash) = self.hash else { return };
+    /// Whether nothing stands between the hash and the actions; a mistake if something does.
+    fn ends_with_hash(&self, actions: usize, mistakes: &mut Mistakes) -> bool {
+        let Some(hash) = self.hash else { return true };
         let gap = actions - (self.head.len() + self.hash_length);
         let between = Block { first: hash.number + 1, text: &self.tail[..gap] };
-        if let Some(line) = between.lines().find(|line| !line.bare().is_empty()) {
-            let hint = "the hash line stands right above the line `actions`";
+        let stray = between.lines().find(|line| !line.bare().is_empty());
+        if let Some(line) = stray {
+            let hint = "one hash line stands right above the line `actions`";
             mistakes.add(line.number, 1, "the header ends with the hash line", hint);
         }
+        stray.is_none()
     }
 
     /// Compares the hash line with the content.
