@@ -1,7 +1,48 @@
 //! The checker: turns a [`Schedule`] into [`Checked`], a proof that carries facts.
+//!
+//! 1. Structure: handles in range, signatures of routines, sizes within memory, links that exist.
+//! 2. Tasks: every pass and every update exactly once.
+//! 3. Order: conflicting touches of the same memory are ordered by happens-before.
+//! 4. Contents: every row holds what its reader expects, over whole chains of segments.
+//! 5. Collectives of groups that share two devices are ordered.
+//!
+//! Each rule relies on those before it being told, not on their being kept: all violations are
+//! collected, but 2 to 5 are looked at only when the structure is sound.
 
-use crate::{Bytes, DeviceId, Kind, LinkId, PoolId, Schedule};
-use std::{collections::BTreeMap, ops::Deref};
+mod action;
+mod clock;
+mod contents;
+mod facts;
+mod faults;
+mod header;
+mod held;
+mod launch;
+mod layout;
+mod limit;
+mod links;
+mod live;
+mod memory;
+mod moves;
+mod order;
+mod queues;
+mod ranges;
+mod routine;
+mod sums;
+mod tasks;
+mod touches;
+mod values;
+mod violation;
+
+pub use facts::Facts;
+pub use faults::Violations;
+pub use held::Held;
+pub use violation::{Culprit, Duty, Violation};
+
+use crate::{Catalogue, Schedule};
+use faults::Faults;
+use layout::Layout;
+use std::ops::Deref;
+use values::Flows;
 
 /// A schedule that cannot deadlock, race, read what was not written, use a wrong weight version,
 /// lose a gradient, or exceed memory. Machines accept nothing else.
@@ -11,27 +52,46 @@ pub struct Checked {
     facts: Facts,
 }
 
-/// What the checker learned.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Facts {
-    /// Per device: bytes of each kind, all slots.
-    pub kinds: BTreeMap<(DeviceId, Kind), Bytes>,
-    /// Per device and kind: the most bytes that hold something needed at one time, in list order.
-    pub live_peak: BTreeMap<(DeviceId, Kind), Bytes>,
-    /// Per device: the most bytes of all kinds together that hold something needed at one time.
-    pub device_live_peak: BTreeMap<DeviceId, Bytes>,
-    /// Per device: bytes of its arena.
-    pub device_arena: BTreeMap<DeviceId, Bytes>,
-    /// Per pool: bytes of the arenas of its devices.
-    pub pool_arena: BTreeMap<PoolId, Bytes>,
-    /// Bytes that cross each link level in one training step, summed over senders and coordinates.
-    pub link_bytes: BTreeMap<LinkId, Bytes>,
-    /// Bytes that each device sends in one training step.
-    pub sent: BTreeMap<DeviceId, Bytes>,
-    /// Messages in one training step: transfers between devices, and collectives.
-    pub messages: u64,
-    /// Largest number of sequential communication slots between two compute slots.
-    pub comm_rounds: u32,
+/// Checks a schedule by all rules.
+///
+/// # Errors
+/// All violations, in list order.
+pub fn check(
+    schedule: Schedule,
+    catalogue: &dyn Catalogue,
+) -> Result<Checked, Violations> {
+    let mut faults = Faults::default();
+    structure(&schedule, catalogue, &mut faults)?;
+    let layout = Layout::new(&schedule, &mut faults);
+    faults.stop()?;
+    tasks::check(&schedule, &mut faults);
+    let flows = Flows::new(&schedule, &mut faults);
+    let comm_rounds = order::check(&schedule, &layout, &mut faults);
+    contents::check(&schedule, &layout, &flows, &mut faults);
+    faults.stop()?;
+    let facts = facts::gather(&schedule, &layout, comm_rounds);
+    Ok(Checked { schedule, facts })
+}
+
+/// Rule 1, from the tables that others rely on to those that rely on them.
+fn structure(
+    schedule: &Schedule,
+    catalogue: &dyn Catalogue,
+    faults: &mut Faults,
+) -> Result<(), Violations> {
+    header::check(schedule, faults);
+    memory::rings(schedule, faults);
+    faults.stop()?;
+    header::coordinates(schedule, faults);
+    memory::groups(schedule, faults);
+    memory::buffers(schedule, faults);
+    routine::check(schedule, catalogue, faults);
+    faults.stop()?;
+    memory::capacity(schedule, faults);
+    action::check(schedule, faults);
+    faults.stop()?;
+    links::check(schedule, faults);
+    faults.stop()
 }
 
 impl Checked {

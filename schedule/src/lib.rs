@@ -24,7 +24,7 @@ mod unit;
 
 pub use action::{Action, Collective, Content, Queue, Spot, Task, Wait, Work};
 pub use buffer::{Axis, Buffer, Group, Kind, Place, Rest, Ring, Row, Slice, Subject};
-pub use check::{Checked, Facts};
+pub use check::{Checked, Culprit, Duty, Facts, Held, Violation, Violations, check};
 pub use clock::{Clock, Entry, simulate};
 pub use file::{FileError, FileErrors, Lines, read, seal, write};
 pub use id::{

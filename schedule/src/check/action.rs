@@ -1,0 +1,360 @@
+//! Rule 1 for actions: handles in range, rows that fit what they are bound to, waits that point
+//! back.
+
+use super::{Culprit, faults::Faults, limit};
+use crate::{
+    Access, Action, ActionId, Argument, Buffer, Collective, Content, GroupId, Id,
+    MicroBatch, Pass, Place, Role, Routine, RoutineId, Row, Schedule, Slice, Spot, Stage,
+    Subject, Wait, Work,
+};
+use std::collections::BTreeSet;
+
+/// Checks every action on its own; needs all tables sound.
+pub(super) fn check(schedule: &Schedule, faults: &mut Faults) {
+    for (id, action) in schedule.actions.iter() {
+        Line { schedule, id, faults }.check(action);
+    }
+    marks(schedule, faults);
+}
+
+/// Marks of all waits fit the memory of a machine.
+fn marks(schedule: &Schedule, faults: &mut Faults) {
+    let waits = schedule.actions.values().flat_map(|action| &action.after);
+    let depth = 1 + u64::from(waits.map(|wait| wait.distance).max().unwrap_or(0));
+    let marks = depth * schedule.actions.len() as u64;
+    faults.require(marks < limit::CELLS * 8, Culprit::Header("actions"), || {
+        format!("{depth} periods of {} actions wait at once", schedule.actions.len())
+    });
+}
+
+struct Line<'a> {
+    schedule: &'a Schedule,
+    id: ActionId,
+    faults: &'a mut Faults,
+}
+
+impl Line<'_> {
+    fn require(&mut self, holds: bool, problem: impl FnOnce() -> String) {
+        self.faults.require(holds, Culprit::Action(self.id), problem);
+    }
+
+    fn check(&mut self, action: &Action) {
+        self.timing(action);
+        match &action.work {
+            Work::Launch { at, lane, routine, micro_batch, rows } => {
+                self.lane(*at, *lane);
+                self.launch(*at, *routine, *micro_batch, rows);
+            }
+            Work::Transfer { link, from, to, content } => {
+                self.content(content);
+                self.link(*link);
+                let (source, target) = (self.spot(*from), self.spot(*to));
+                if let (Some(source), Some(target)) = (source, target) {
+                    self.transfer(source, target, content);
+                }
+            }
+            Work::Collective { link, kind, group, from, to, content } => {
+                self.content(content);
+                self.link(*link);
+                self.collective(*kind, *group, [*from, *to], content);
+            }
+            Work::Feed { at, micro_batch, row } => {
+                self.micro_batch(*micro_batch);
+                let buffer = self.spot(Spot { at: *at, row: *row });
+                let fits = buffer.is_none_or(|b| matches!(b.subject, Subject::Input(_)));
+                self.require(fits, || format!("feeds {row}, which holds no input"));
+            }
+            Work::Report { at, micro_batch, row } => {
+                self.micro_batch(*micro_batch);
+                let buffer = self.spot(Spot { at: *at, row: *row });
+                let fits = buffer.is_none_or(|b| b.subject == Subject::Metric);
+                self.require(fits, || format!("reports {row}, which holds no loss"));
+            }
+        }
+    }
+
+    fn timing(&mut self, action: &Action) {
+        let farthest = action.after.iter().map(|wait| wait.distance).max().unwrap_or(0);
+        for periods in [action.lag, action.reach, farthest] {
+            self.require(u64::from(periods) < limit::PERIODS, || {
+                format!("spans {periods} periods; fewer than {} do", limit::PERIODS)
+            });
+        }
+        let moves = match &action.work {
+            Work::Transfer { content, .. } | Work::Collective { content, .. } => {
+                matches!(content, Content::Parameter(_))
+            }
+            Work::Launch { .. } | Work::Feed { .. } | Work::Report { .. } => false,
+        };
+        self.require(action.reach == 0 || moves, || {
+            "has a reach; only moves of parameters serve later steps".into()
+        });
+        let (own, lines) = (self.id, self.schedule.actions.len());
+        for Wait { action, distance } in &action.after {
+            self.require(action.index() < lines, || {
+                format!("waits for {action}, which does not exist")
+            });
+            self.require(*distance > 0 || *action < own, || {
+                format!("waits for {action}, which does not stand above; add a distance")
+            });
+        }
+    }
+
+    fn place(&mut self, at: Place) -> bool {
+        let ring = self.schedule.rings.get(at.ring);
+        let inside = ring.is_some_and(|ring| (at.place as usize) < ring.devices.len());
+        self.require(inside, || format!("is at {at}, which does not exist"));
+        inside
+    }
+
+    fn lane(&mut self, at: Place, lane: u32) {
+        if self.place(at) {
+            let lanes = self.schedule.rings[at.ring].lanes;
+            self.require(lane < lanes, || {
+                format!("takes lane {lane} of {lanes} on {at}")
+            });
+        }
+    }
+
+    fn link(&mut self, link: crate::LinkId) {
+        let known = self.schedule.target.links.get(link).is_some();
+        self.require(known, || format!("goes over {link}, which does not exist"));
+    }
+
+    fn micro_batch(&mut self, i: MicroBatch) {
+        let all = self.schedule.cell_micro_batches() as usize;
+        self.require(i.index() < all, || format!("is for {i}, but a cell takes {all}"));
+    }
+
+    fn stage(&mut self, stage: Stage) {
+        let stages = self.schedule.job.elements.len();
+        self.require(stage.index() < stages, || format!("moves {stage} of {stages}"));
+    }
+
+    fn content(&mut self, content: &Content) {
+        match content {
+            Content::Parameter(stage) | Content::Optimizer(stage) => self.stage(*stage),
+            Content::Gradient(stage, sum) => {
+                self.stage(*stage);
+                let all: Vec<_> = sum.0.iter().flatten().copied().collect();
+                let most = self.schedule.plan.micro_batches as usize;
+                let distinct: BTreeSet<_> = all.iter().collect();
+                let known = all.iter().all(|i| i.index() < most);
+                let filled =
+                    !sum.0.is_empty() && sum.0.iter().all(|list| !list.is_empty());
+                self.require(distinct.len() == all.len() && known && filled, || {
+                    "carries a sum that is empty, repeats, or exceeds the micro-batches"
+                        .into()
+                });
+            }
+            Content::Value(_, i) | Content::ValueGradient(_, i) => self.micro_batch(*i),
+        }
+    }
+
+    fn row(&mut self, row: Row) -> Option<&'static str> {
+        let Some(buffer) = self.schedule.buffers.get(row.buffer) else {
+            return Some("names a buffer that does not exist");
+        };
+        (row.place >= buffer.slots)
+            .then_some("names a slot that its buffer does not have")
+    }
+}
+
+impl<'a> Line<'a> {
+    /// The buffer of a row on a device, if both are sound.
+    fn spot(&mut self, Spot { at, row }: Spot) -> Option<&'a Buffer> {
+        let schedule = self.schedule;
+        if let Some(problem) = self.row(row) {
+            self.require(false, || format!("{problem}: {row}"));
+            return None;
+        }
+        if !self.place(at) {
+            return None;
+        }
+        let buffer = &schedule.buffers[row.buffer];
+        self.require(buffer.home == at.ring, || {
+            format!("touches {row} on {at}, but its home is {}", buffer.home)
+        });
+        (buffer.home == at.ring).then_some(buffer)
+    }
+
+    fn launch(
+        &mut self,
+        at: Place,
+        routine: RoutineId,
+        micro_batch: Option<MicroBatch>,
+        rows: &[Row],
+    ) {
+        let schedule = self.schedule;
+        let Some(called) = schedule.routines.get(routine) else {
+            return self
+                .require(false, || format!("runs {routine}, which does not exist"));
+        };
+        if let Some(i) = micro_batch {
+            self.micro_batch(i);
+        }
+        let single = match called.pass {
+            Pass::Forward | Pass::Backward => micro_batch.is_some(),
+            Pass::Update => micro_batch.is_none(),
+            Pass::Combine => true,
+        };
+        self.require(single, || {
+            format!("pass {} needs a micro-batch, or must not have one", called.pass)
+        });
+        let arguments = &called.arguments;
+        self.require(arguments.len() == rows.len(), || {
+            format!("binds {} rows to {} arguments", rows.len(), arguments.len())
+        });
+        let mut slices = BTreeSet::new();
+        for (argument, row) in arguments.iter().zip(rows) {
+            if let Some(buffer) = self.spot(Spot { at, row: *row }) {
+                self.argument(called, argument, *row, buffer);
+                slices.extend(slice(buffer.subject));
+            }
+        }
+        self.slices(called.pass, &slices);
+    }
+
+    fn argument(
+        &mut self,
+        routine: &Routine,
+        argument: &Argument,
+        row: Row,
+        buffer: &Buffer,
+    ) {
+        let Argument { role, access: _, size } = argument;
+        self.require(buffer.subject.fits(*role, routine.stage), || {
+            let (stage, subject) = (routine.stage, buffer.subject);
+            format!("binds {row} with {subject:?} to the {role:?} of {stage}")
+        });
+        self.require(*size <= buffer.size, || {
+            format!("binds {row} of {} bytes where {} are touched", buffer.size.0, size.0)
+        });
+        let whole = self.whole(buffer.subject, routine.pass);
+        self.require(whole.is_none_or(|whole| size.0 >= whole), || {
+            format!("touches {} bytes of {row}, not all that it holds", size.0)
+        });
+    }
+
+    /// Bytes of what is stepped or added as a whole.
+    fn whole(&self, subject: Subject, pass: Pass) -> Option<u64> {
+        let elements = match (subject, pass) {
+            (Subject::Parameter(stage, _), Pass::Update)
+            | (Subject::Gradient(stage, _), _) => self.schedule.job.elements[stage],
+            _ => return None,
+        };
+        let parts = match slice(subject) {
+            Some(Slice::Shard(axis)) => u64::from(self.schedule.axes[axis].extent),
+            Some(Slice::Whole) | None => 1,
+        };
+        Some(elements * self.schedule.job.dtype.size() / parts)
+    }
+
+    /// Passes over micro-batches see whole arrays; the others one slice of all.
+    fn slices(&mut self, pass: Pass, slices: &BTreeSet<Slice>) {
+        let consistent = match pass {
+            Pass::Forward | Pass::Backward => {
+                slices.iter().all(|slice| *slice == Slice::Whole)
+            }
+            Pass::Combine | Pass::Update => slices.len() <= 1,
+        };
+        self.require(consistent, || {
+            format!("pass {pass} binds the slices {slices:?}; gather or scatter first")
+        });
+    }
+
+    fn transfer(&mut self, source: &Buffer, target: &Buffer, content: &Content) {
+        let carries = source.subject == target.subject && holds(source.subject, content);
+        self.require(carries, || {
+            let (from, to) = (source.subject, target.subject);
+            format!("moves {content:?} from {from:?} to {to:?}; all must be the same")
+        });
+        self.require(source.size == target.size, || {
+            format!("moves {} bytes to {}", source.size.0, target.size.0)
+        });
+    }
+
+    fn collective(
+        &mut self,
+        kind: Collective,
+        group: GroupId,
+        [from, to]: [Row; 2],
+        content: &Content,
+    ) {
+        let schedule = self.schedule;
+        let Some(members) = schedule.groups.get(group) else {
+            return self
+                .require(false, || format!("is of {group}, which does not exist"));
+        };
+        let at = members.places[0];
+        let source = self.spot(Spot { at, row: from });
+        let target = self.spot(Spot { at, row: to });
+        let (Some(source), Some(target)) = (source, target) else { return };
+        let fits = holds(source.subject, content) && holds(target.subject, content);
+        self.require(fits, || {
+            format!("moves {content:?} between rows that hold something else")
+        });
+        let gradient = matches!(content, Content::Gradient(..));
+        let parameter = matches!(content, Content::Parameter(_));
+        let moves = match kind {
+            Collective::AllReduce | Collective::ReduceScatter => gradient,
+            Collective::AllGather => gradient || parameter,
+        };
+        self.require(moves, || format!("{kind:?} of {content:?} has no meaning"));
+        let ends = [source, target].map(|buffer| (slice(buffer.subject), buffer.size.0));
+        let shaped = match kind {
+            Collective::AllReduce => ends[0] == ends[1],
+            Collective::ReduceScatter => self.sharded(group, ends[0], ends[1]),
+            Collective::AllGather => self.sharded(group, ends[1], ends[0]),
+        };
+        self.require(shaped, || {
+            format!("{kind:?} from {from} to {to}: slices and sizes must fit {group}")
+        });
+    }
+
+    /// Whether the members of a group hold the parts of a whole, in order.
+    fn sharded(
+        &self,
+        group: GroupId,
+        whole: (Option<Slice>, u64),
+        part: (Option<Slice>, u64),
+    ) -> bool {
+        let (Some(Slice::Whole), Some(Slice::Shard(axis))) = (whole.0, part.0) else {
+            return false;
+        };
+        let members = &self.schedule.groups[group];
+        let extent = u64::from(self.schedule.axes[axis].extent);
+        members.places.len() == 1 && members.axes == [axis] && whole.1 == part.1 * extent
+    }
+}
+
+fn slice(subject: Subject) -> Option<Slice> {
+    match subject {
+        Subject::Parameter(_, slice)
+        | Subject::Gradient(_, slice)
+        | Subject::Optimizer(_, slice) => Some(slice),
+        _ => None,
+    }
+}
+
+/// Whether a buffer of this subject can hold what a move carries.
+fn holds(subject: Subject, content: &Content) -> bool {
+    match (subject, content) {
+        (Subject::Parameter(own, _), Content::Parameter(stage))
+        | (Subject::Optimizer(own, _), Content::Optimizer(stage))
+        | (Subject::Gradient(own, _), Content::Gradient(stage, _)) => own == *stage,
+        (Subject::Value(own), Content::Value(value, _))
+        | (Subject::ValueGradient(own), Content::ValueGradient(value, _)) => {
+            own == *value
+        }
+        _ => false,
+    }
+}
+
+/// Whether a role is the gradient of a value that a backward pass adds to.
+pub(super) fn contributes(argument: &Argument) -> Option<crate::ValueId> {
+    match (argument.role, argument.access) {
+        (Role::ValueGradient(value), Access::Write | Access::Update) => Some(value),
+        _ => None,
+    }
+}

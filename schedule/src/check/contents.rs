@@ -1,0 +1,331 @@
+//! Rule 4: what every cell holds, followed in list order over whole segments.
+//!
+//! Once conflicting touches are ordered, every execution equals the one in list order. Segments
+//! of 1, 2, … steps start from what rests declare and must leave just that behind, drained, so
+//! every chain of segments is covered. From the period on in which all lines execute, what a
+//! line writes is a function of its step, or of a chain of updates of the same step, and every
+//! cell that is written is written again within `recurrence` periods: after 2 · lag +
+//! recurrence periods the state only turns, and longer segments bring nothing new.
+
+use super::{
+    Culprit, Violation,
+    faults::Faults,
+    held::Held,
+    layout::{Layout, Turned},
+    limit,
+    sums::{SumId, Sums, Tree},
+    values::Flows,
+};
+use crate::{
+    Action, ActionId, Content, Id, Instance, Place, Rest, Row, Schedule, Segment, Stage,
+    Subject, Work,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a cell holds and who wrote it.
+type Cell = (Held<SumId>, Option<ActionId>);
+
+/// Checks contents over all segments; needs a sound structure.
+pub(super) fn check(
+    schedule: &Schedule,
+    layout: &Layout,
+    flows: &Flows,
+    faults: &mut Faults,
+) {
+    kept(schedule, faults);
+    let (lag, reach) = schedule.span();
+    let longest = 2 * u64::from(lag) + layout.recurrence + layout.symmetry + 1;
+    let lagged = schedule.actions.values().filter(|action| action.lag > 0).count() as u64;
+    let periods = longest + u64::from(reach);
+    let one = periods * schedule.actions.len() as u64 + longest * u64::from(lag) * lagged;
+    let clones = longest.saturating_mul(layout.cells() as u64);
+    let cost = one.saturating_add(clones).saturating_mul(layout.symmetry);
+    let small = cost <= limit::INSTANCES;
+    faults.require(small, Culprit::Header("actions"), || {
+        format!("{periods} periods with {lag} of lag are too many to follow")
+    });
+    if small {
+        let mut run = Run::new(schedule, layout, flows);
+        for first in 0..layout.symmetry {
+            run.segments(first, longest, faults);
+        }
+    }
+}
+
+/// The newest version of all that is trained is kept between segments.
+fn kept(schedule: &Schedule, faults: &mut Faults) {
+    let mut newest = BTreeSet::new();
+    for buffer in schedule.buffers.values() {
+        let Rest::Carried(ages) = &buffer.rest else { continue };
+        if ages.iter().flatten().any(|age| *age == Some(0)) {
+            newest.extend(
+                version(buffer.subject, 0).map(|held| held.seen_from(0, |()| ())),
+            );
+        }
+    }
+    let stateful = schedule.job.optimizer.method.states() > 0;
+    for (stage, _) in schedule.job.elements.iter().filter(|(_, elements)| **elements > 0)
+    {
+        if !newest.contains(&Held::Parameter(stage, 0)) {
+            faults.push(Violation::Lost { needed: Held::Parameter(stage, 0) });
+        }
+        if stateful && !newest.contains(&Held::Optimizer(stage, 0)) {
+            faults.push(Violation::Lost { needed: Held::Optimizer(stage, 0) });
+        }
+    }
+}
+
+/// What a carried buffer holds at a version.
+fn version<S>(subject: Subject, step: i64) -> Option<Held<S>> {
+    match subject {
+        Subject::Parameter(stage, _) => Some(Held::Parameter(stage, step)),
+        Subject::Optimizer(stage, _) => Some(Held::Optimizer(stage, step)),
+        _ => None,
+    }
+}
+
+/// The symbolic machine.
+pub(super) struct Run<'a> {
+    pub(super) schedule: &'a Schedule,
+    pub(super) layout: &'a Layout,
+    pub(super) flows: &'a Flows,
+    pub(super) turned: Turned<'a>,
+    pub(super) sums: Sums,
+    /// The plan's sum of each stage.
+    trees: Vec<Option<std::rc::Rc<Tree>>>,
+    /// The sum that a move of gradients carries.
+    carried: BTreeMap<ActionId, SumId>,
+    cells: Vec<Cell>,
+    reported: BTreeSet<(Option<ActionId>, usize)>,
+}
+
+/// One executed instance.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Step {
+    /// The line.
+    pub(super) action: ActionId,
+    /// The step that it serves.
+    pub(super) t: i64,
+}
+
+impl<'a> Run<'a> {
+    fn new(schedule: &'a Schedule, layout: &'a Layout, flows: &'a Flows) -> Self {
+        let mut sums = Sums::default();
+        let trees = trees(schedule, &mut sums);
+        let carried = carried(schedule, &mut sums);
+        let turned = Turned::new(schedule, layout, 0);
+        let (cells, reported) = (Vec::new(), BTreeSet::new());
+        Self { schedule, layout, flows, turned, sums, trees, carried, cells, reported }
+    }
+
+    /// Runs the segments [first, first + 1), [first, first + 2), … up to a length.
+    fn segments(&mut self, first: u64, longest: u64, faults: &mut Faults) {
+        let schedule = self.schedule;
+        let endless = Segment { first, end: u64::MAX };
+        let mut beside = Vec::new();
+        self.begin(first);
+        let start = Segment { first, end: first + 1 }.periods(schedule).start;
+        for period in start..(first + longest) as i64 {
+            self.period(endless, period, faults);
+            let end = u64::try_from(period + 1).unwrap_or(0);
+            if end > first {
+                beside.clone_from(&self.cells);
+                self.drain(Segment { first, end }, faults);
+                std::mem::swap(&mut beside, &mut self.cells);
+            }
+        }
+    }
+
+    fn begin(&mut self, first: u64) {
+        self.cells.clear();
+        self.cells.resize(self.layout.cells(), (Held::Nothing, None));
+        for (cell, _, held) in self.rests(first as i64) {
+            self.cells[cell] = (held, None);
+        }
+    }
+
+    /// What carried rows hold between segments, before step `t`.
+    fn rests(&mut self, t: i64) -> Vec<(usize, (Place, Row), Held<SumId>)> {
+        self.turned.turn_to(t);
+        let mut all = Vec::new();
+        for (id, buffer) in self.schedule.buffers.iter() {
+            let Rest::Carried(ages) = &buffer.rest else { continue };
+            for (place, slots) in (0..).zip(ages) {
+                for (slot, age) in (0..).zip(slots) {
+                    let spot = (
+                        Place { ring: buffer.home, place },
+                        Row { buffer: id, place: slot },
+                    );
+                    let held =
+                        age.and_then(|age| version(buffer.subject, t - i64::from(age)));
+                    all.extend(
+                        held.map(|held| (self.turned.cell(spot.0, spot.1), spot, held)),
+                    );
+                }
+            }
+        }
+        all
+    }
+
+    fn period(&mut self, segment: Segment, period: i64, faults: &mut Faults) {
+        self.turned.turn_to(period);
+        for (id, action) in self.schedule.actions.iter() {
+            if let Instance::Execute(t) = segment.instance(action, period) {
+                self.execute(Step { action: id, t }, action, faults);
+            }
+        }
+    }
+
+    /// The periods after the last step, and the rest after them.
+    fn drain(&mut self, segment: Segment, faults: &mut Faults) {
+        let last = segment.periods(self.schedule).end;
+        for period in segment.end as i64..last {
+            self.period(segment, period, faults);
+        }
+        let end = segment.end as i64;
+        for (cell, (at, row), expected) in self.rests(end) {
+            let (found, writer) = self.cells[cell];
+            if found != expected && self.reported.insert((None, cell)) {
+                let steps = segment.end - segment.first;
+                let [expected, found] =
+                    [expected, found].map(|held| self.spelled(held, end));
+                faults.push(Violation::Rest { at, row, expected, found, writer, steps });
+            }
+        }
+    }
+
+    fn execute(&mut self, step: Step, action: &Action, faults: &mut Faults) {
+        match &action.work {
+            Work::Launch { at, routine, micro_batch, rows, .. } => {
+                let (schedule, i) = (self.schedule, *micro_batch);
+                let launch = super::launch::Launch {
+                    step,
+                    at: *at,
+                    routine: &schedule.routines[*routine],
+                    i,
+                    rows,
+                };
+                self.launch(launch, faults);
+            }
+            Work::Transfer { from, to, content, .. } => {
+                self.transfer(step, *from, *to, content, faults);
+            }
+            Work::Collective { kind, group, from, to, content, .. } => {
+                self.collective(step, (*kind, *group), [*from, *to], content, faults);
+            }
+            Work::Feed { at, micro_batch, row } => {
+                if let Subject::Input(input) = self.schedule.buffers[row.buffer].subject {
+                    self.write(step, *at, *row, Held::Input(input, *micro_batch, step.t));
+                }
+            }
+            Work::Report { at, micro_batch, row } => {
+                let expected = Held::Metric(*micro_batch, step.t);
+                self.expect(step, (*at, *row), 0, expected, faults);
+            }
+        }
+    }
+
+    /// What a row holds.
+    pub(super) fn read(&self, at: Place, row: Row) -> Held<SumId> {
+        self.cells[self.turned.cell(at, row)].0
+    }
+
+    /// A row now holds something, and what shared its addresses is gone.
+    pub(super) fn write(&mut self, step: Step, at: Place, row: Row, held: Held<SumId>) {
+        let cell = self.turned.cell(at, row);
+        self.cells[cell] = (held, Some(step.action));
+        for other in self.layout.shared(cell) {
+            self.cells[*other as usize] = (Held::Nothing, Some(step.action));
+        }
+    }
+
+    /// A row must hold something; `touch` numbers the touches of an action.
+    pub(super) fn expect(
+        &mut self,
+        step: Step,
+        spot: (Place, Row),
+        touch: usize,
+        expected: Held<SumId>,
+        faults: &mut Faults,
+    ) {
+        if self.read(spot.0, spot.1) != expected {
+            self.refuse(step, spot, touch, expected, faults);
+        }
+    }
+
+    /// Reports, once per touch, that a row holds something else.
+    pub(super) fn refuse(
+        &mut self,
+        step: Step,
+        (at, row): (Place, Row),
+        touch: usize,
+        expected: Held<SumId>,
+        faults: &mut Faults,
+    ) {
+        if self.reported.insert((Some(step.action), touch)) {
+            let (found, writer) = self.cells[self.turned.cell(at, row)];
+            let [expected, found] =
+                [expected, found].map(|held| self.spelled(held, step.t));
+            let action = step.action;
+            faults.push(Violation::Content { action, at, row, expected, found, writer });
+        }
+    }
+
+    /// Reports a sum that is not on the way to the plan's.
+    pub(super) fn misplan(
+        &mut self,
+        step: Step,
+        stage: Stage,
+        made: Option<SumId>,
+        faults: &mut Faults,
+    ) {
+        let Some(tree) = self.tree(stage) else { return };
+        if self.reported.insert((Some(step.action), usize::MAX)) {
+            faults.push(Violation::Tree {
+                action: step.action,
+                stage,
+                made: made.map(|sum| self.sums.spell(sum)),
+                plan: self.sums.spell(tree.whole),
+            });
+        }
+    }
+
+    /// The plan's sum of a stage; plans with a micro-batch have one.
+    pub(super) fn tree(&self, stage: Stage) -> Option<std::rc::Rc<Tree>> {
+        self.trees[stage.index()].clone()
+    }
+
+    /// The sum that a move of gradients carries.
+    pub(super) fn sum_of(&self, action: ActionId) -> Option<SumId> {
+        self.carried.get(&action).copied()
+    }
+
+    fn spelled(&self, held: Held<SumId>, origin: i64) -> Held {
+        held.seen_from(origin, |sum| self.sums.spell(sum))
+    }
+}
+
+fn trees(schedule: &Schedule, sums: &mut Sums) -> Vec<Option<std::rc::Rc<Tree>>> {
+    let mut known: BTreeMap<_, std::rc::Rc<Tree>> = BTreeMap::new();
+    let mut all = Vec::new();
+    for stage in 0..schedule.plan.stages {
+        let sum = schedule.plan.sum(stage);
+        if let Some(tree) = known.get(&sum) {
+            all.push(Some(tree.clone()));
+            continue;
+        }
+        let tree = Tree::new(sums, &sum).map(std::rc::Rc::new);
+        known.extend(tree.clone().map(|tree| (sum, tree)));
+        all.push(tree);
+    }
+    all
+}
+
+fn carried(schedule: &Schedule, sums: &mut Sums) -> BTreeMap<ActionId, SumId> {
+    let moves = schedule.actions.iter().filter_map(|(id, action)| match &action.work {
+        Work::Transfer { content: Content::Gradient(_, sum), .. }
+        | Work::Collective { content: Content::Gradient(_, sum), .. } => Some((id, sum)),
+        _ => None,
+    });
+    moves.filter_map(|(id, sum)| Some((id, sums.of(sum)?))).collect()
+}

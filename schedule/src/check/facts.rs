@@ -1,0 +1,152 @@
+//! What the checker learned: memory, messages, bytes.
+
+use super::{
+    layout::Layout,
+    links,
+    live::{self, Peaks},
+    memory,
+};
+use crate::{
+    Bytes, Collective, DeviceId, GroupId, Kind, LinkId, Place, PoolId, Row, Schedule,
+    Spot, Work,
+};
+use std::collections::BTreeMap;
+
+/// What the checker learned. Devices are those of the cell, at coordinate zero.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Facts {
+    /// Per device: bytes of each kind, all slots.
+    pub kinds: BTreeMap<(DeviceId, Kind), Bytes>,
+    /// Per device and kind: the most bytes that hold something needed at one time, in list order.
+    pub live_peak: BTreeMap<(DeviceId, Kind), Bytes>,
+    /// Per device: the most bytes of all kinds together that hold something needed at one time.
+    pub device_live_peak: BTreeMap<DeviceId, Bytes>,
+    /// Per device: bytes of its arena.
+    pub device_arena: BTreeMap<DeviceId, Bytes>,
+    /// Per pool: bytes of the arenas of its devices, at all coordinates.
+    pub pool_arena: BTreeMap<PoolId, Bytes>,
+    /// Bytes that cross each link level in one training step, summed over senders and coordinates.
+    pub link_bytes: BTreeMap<LinkId, Bytes>,
+    /// Bytes that each device sends in one training step; the mean over periods where it turns.
+    pub sent: BTreeMap<DeviceId, Bytes>,
+    /// Messages in one training step: transfers between devices, and collectives.
+    pub messages: u64,
+    /// Largest number of sequential communication slots between two compute slots.
+    pub comm_rounds: u32,
+}
+
+/// Gathers the facts of a sound schedule.
+pub(super) fn gather(schedule: &Schedule, layout: &Layout, comm_rounds: u32) -> Facts {
+    let mut facts = Facts { comm_rounds, ..Facts::default() };
+    memory(schedule, &mut facts);
+    let Peaks { kinds, devices } = live::peaks(schedule, layout);
+    facts.live_peak = kinds;
+    facts.device_live_peak = devices;
+    let mut traffic = Traffic { schedule, facts: &mut facts, places: BTreeMap::new() };
+    traffic.count();
+    facts
+}
+
+fn memory(schedule: &Schedule, facts: &mut Facts) {
+    for buffer in schedule.buffers.values() {
+        for device in &schedule.rings[buffer.home].devices {
+            let kind = (*device, buffer.subject.kind());
+            *facts.kinds.entry(kind).or_default() += buffer.total();
+        }
+    }
+    let coordinates = schedule.coordinates();
+    for (device, (arena, _)) in memory::arenas(schedule) {
+        facts.device_arena.insert(device, arena);
+        for coordinate in &coordinates {
+            let real = schedule.device_at(device, coordinate);
+            let pool = schedule.target.devices[real].pool;
+            *facts.pool_arena.entry(pool).or_default() += arena;
+        }
+    }
+}
+
+struct Traffic<'a> {
+    schedule: &'a Schedule,
+    facts: &'a mut Facts,
+    /// Bytes that leave each place in one period.
+    places: BTreeMap<Place, Bytes>,
+}
+
+impl Traffic<'_> {
+    fn count(&mut self) {
+        for action in self.schedule.actions.values() {
+            match &action.work {
+                Work::Transfer { link, from, to, .. } => self.transfer(*link, *from, *to),
+                Work::Collective { link, kind, group, from, to, .. } => {
+                    self.collective(*link, *kind, *group, [*from, *to]);
+                }
+                Work::Launch { .. } | Work::Feed { .. } | Work::Report { .. } => {}
+            }
+        }
+        self.spread();
+    }
+
+    fn transfer(&mut self, link: LinkId, from: Spot, to: Spot) {
+        let device = |at: Place| self.schedule.rings[at.ring].device(at.place, 0);
+        if device(from.at) == device(to.at) {
+            return;
+        }
+        let coordinates = self.schedule.coordinates().len() as u64;
+        let size = self.schedule.buffers[from.row.buffer].size;
+        *self.facts.link_bytes.entry(link).or_default() += size * coordinates;
+        *self.places.entry(from.at).or_default() += size;
+        self.facts.messages += coordinates;
+    }
+
+    /// In a ring every member sends (n − 1)/n of the whole once, for an all-reduce twice.
+    fn collective(
+        &mut self,
+        link: LinkId,
+        kind: Collective,
+        group: GroupId,
+        rows: [Row; 2],
+    ) {
+        let schedule = self.schedule;
+        let members = &schedule.groups[group];
+        let instances = links::others(schedule, members).len() as u64;
+        let copies = schedule.coordinates().len() as u64 / instances;
+        let count = copies * members.places.len() as u64;
+        let whole = rows.map(|row| schedule.buffers[row.buffer].size);
+        let turns = match kind {
+            Collective::AllReduce => 2,
+            Collective::ReduceScatter | Collective::AllGather => 1,
+        };
+        let total = whole[0].max(whole[1]) * (turns * (count - 1));
+        if count > 1 {
+            *self.facts.link_bytes.entry(link).or_default() += total * instances;
+            self.facts.messages += instances;
+        }
+        for at in &members.places {
+            let share = Bytes(total.0.div_ceil(count));
+            *self.places.entry(*at).or_default() += share;
+        }
+    }
+
+    /// The devices of a ring take its places in turn.
+    fn spread(&mut self) {
+        for (id, ring) in self.schedule.rings.iter() {
+            let length = ring.devices.len();
+            let mut visited = 1;
+            while !(visited * ring.turn as usize).is_multiple_of(length) {
+                visited += 1;
+            }
+            for (index, device) in ring.devices.iter().enumerate() {
+                let places =
+                    (0..visited).map(|p| (index + p * ring.turn as usize) % length);
+                let bytes: Bytes = places
+                    .filter_map(|place| {
+                        self.places.get(&Place { ring: id, place: place as u32 })
+                    })
+                    .copied()
+                    .sum();
+                let mean = Bytes(bytes.0.div_ceil(visited as u64));
+                *self.facts.sent.entry(*device).or_default() += mean;
+            }
+        }
+    }
+}

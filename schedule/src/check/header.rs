@@ -1,0 +1,203 @@
+//! Rule 1 for the header: target, plan, job and axes agree with each other and stay below the
+//! declared limits.
+
+use super::{Culprit, faults::Faults, limit};
+use crate::{DeviceId, Evaluation, Id, Plan, Reduction, Rule, Schedule, Stage};
+
+/// Checks what needs no other table. After it the derived numbers of the plan do not overflow.
+pub(super) fn check(schedule: &Schedule, faults: &mut Faults) {
+    target(schedule, faults);
+    plan(schedule, faults);
+    if faults.is_empty() {
+        delays(schedule, faults);
+        job(schedule, faults);
+        parameters(schedule, faults);
+    }
+    axes(schedule, faults);
+}
+
+fn target(schedule: &Schedule, faults: &mut Faults) {
+    let culprit = Culprit::Header("target");
+    let target = &schedule.target;
+    let devices = target.devices.len();
+    faults.require(devices as u64 <= limit::DEVICES, culprit, || {
+        format!("{devices} devices; at most {} are possible", limit::DEVICES)
+    });
+    for (id, device) in target.devices.iter() {
+        faults.require(target.pools.get(device.pool).is_some(), culprit, || {
+            format!("{id} names the pool {}; name one that is listed", device.pool)
+        });
+    }
+    let domains = target.domains.len();
+    faults.require(domains <= limit::DOMAINS, culprit, || {
+        format!("{domains} domains; at most {} do", limit::DOMAINS)
+    });
+    for domain in &target.domains {
+        faults.require(target.links.get(domain.link).is_some(), culprit, || {
+            format!("a domain names the link {}; name one that is listed", domain.link)
+        });
+        faults.require(domain.devices.end as usize <= devices, culprit, || {
+            format!("a domain ends at device {}, past the last", domain.devices.end)
+        });
+    }
+}
+
+fn plan(schedule: &Schedule, faults: &mut Faults) {
+    let culprit = Culprit::Header("plan");
+    let Plan { micro_batches, stages, cuts, replicas, .. } = &schedule.plan;
+    let tasks = u64::from(*micro_batches) * u64::from(*stages);
+    faults.require((1..=limit::TASKS).contains(&tasks), culprit, || {
+        format!(
+            "{micro_batches} micro-batches of {stages} stages; both are at least 1, and \
+             their product is at most {}",
+            limit::TASKS
+        )
+    });
+    faults.require(*micro_batches <= limit::MICRO_BATCHES, culprit, || {
+        format!("{micro_batches} micro-batches; at most {} do", limit::MICRO_BATCHES)
+    });
+    faults.require(*replicas >= 1, culprit, || "replicas must be at least 1".into());
+    let ascending = cuts.windows(2).all(|pair| pair[0] < pair[1]);
+    faults.require(
+        cuts.len() as u64 + 1 == u64::from(*stages) && ascending,
+        culprit,
+        || format!("{stages} stages need one ascending cut less, found {cuts:?}"),
+    );
+    for device in &schedule.plan.devices {
+        faults.require(schedule.target.devices.get(*device).is_some(), culprit, || {
+            format!("names the device {device}; name one of the target")
+        });
+    }
+    let slack = match schedule.plan.rule {
+        Rule::CyclicSlack(slack) => slack,
+        Rule::Sync | Rule::CyclicV1 | Rule::CyclicV2 => 0,
+    };
+    faults.require(slack <= limit::SLACK, culprit, || {
+        format!("slack is {slack}; at most {} is possible", limit::SLACK)
+    });
+}
+
+fn delays(schedule: &Schedule, faults: &mut Faults) {
+    let Plan { micro_batches, stages, rule, placement, delays, reduction, .. } =
+        &schedule.plan;
+    let rings = (0..*stages)
+        .map(|stage| u64::from(placement.ring(*rule, *micro_batches, *stages, stage)));
+    let devices: u64 = rings.sum();
+    let few = devices <= limit::DEVICES || *reduction == Reduction::Sequential;
+    faults.require(few, Culprit::Header("plan"), || {
+        format!("takes {devices} devices; at most {} do", limit::DEVICES)
+    });
+    let expected = rule.delays(placement.timeline(), *micro_batches, *stages);
+    faults.require(*delays == expected, Culprit::Header("plan"), || {
+        format!("the delays are not those of {rule} for {placement}; write {expected:?}")
+    });
+}
+
+fn job(schedule: &Schedule, faults: &mut Faults) {
+    let culprit = Culprit::Header("job");
+    let (job, plan) = (&schedule.job, &schedule.plan);
+    let stages = job.elements.len();
+    faults.require(stages as u64 == u64::from(plan.stages), culprit, || {
+        format!("has elements of {stages} stages, but the plan has {}", plan.stages)
+    });
+    let whole = job.batch > 0 && job.batch.is_multiple_of(plan.micro_batches);
+    faults.require(whole, culprit, || {
+        format!(
+            "batch {} is no multiple of {} micro-batches",
+            job.batch, plan.micro_batches
+        )
+    });
+    faults.require(job.evaluate != Evaluation::Every(0), culprit, || {
+        "evaluates every 0 steps; write never or a larger number".into()
+    });
+    let width = job.dtype.size() * job.optimizer.method.states().max(1);
+    for (stage, elements) in job.elements.iter() {
+        let bytes = elements.checked_mul(width);
+        faults.require(bytes.is_some_and(|b| b < limit::BYTES), culprit, || {
+            format!("{stage} has {elements} elements; they must stay below 2^48 bytes")
+        });
+    }
+    let examples = u64::from(job.batch / plan.micro_batches);
+    for (id, input) in job.inputs.iter() {
+        let elements = input
+            .shape
+            .iter()
+            .try_fold(8u64, |product, &extent| product.checked_mul(extent));
+        faults.require(elements.is_some_and(|e| e < limit::BYTES), culprit, || {
+            format!("input {id} has the shape {:?}; it is too large", input.shape)
+        });
+        faults.require(input.shape.first() == Some(&examples), culprit, || {
+            format!("input {id} must bring {examples} examples, found {:?}", input.shape)
+        });
+    }
+}
+
+fn parameters(schedule: &Schedule, faults: &mut Faults) {
+    let culprit = Culprit::Header("job");
+    let mut end = (Stage::new(0), 0u64);
+    for parameter in &schedule.job.parameters {
+        let name = &parameter.name;
+        let size = (parameter.shape.iter())
+            .try_fold(1u64, |product, &extent| product.checked_mul(extent));
+        let last = size.and_then(|size| parameter.offset.checked_add(size));
+        let room = schedule.job.elements.get(parameter.stage);
+        let inside = matches!((last, room), (Some(last), Some(room)) if last <= *room);
+        faults.require(inside, culprit, || {
+            format!("parameter {name} does not lie inside the elements of its stage")
+        });
+        faults.require((parameter.stage, parameter.offset) >= end, culprit, || {
+            format!("parameter {name} must come after those of smaller stage or offset")
+        });
+        end = (parameter.stage, last.unwrap_or(parameter.offset));
+    }
+}
+
+fn axes(schedule: &Schedule, faults: &mut Faults) {
+    let folded = schedule.axes.values().try_fold(1u64, |all, axis| {
+        let all = all.checked_mul(u64::from(axis.extent))?;
+        (1..=limit::DEVICES).contains(&all).then_some(all)
+    });
+    let culprit = Culprit::Header("axes");
+    let Some(folded) = folded else {
+        let most = limit::DEVICES;
+        let problem = || format!("extents are at least 1, and at most {most} together");
+        return faults.require(false, culprit, problem);
+    };
+    let micro_batches = u64::from(schedule.plan.micro_batches);
+    faults.require(micro_batches.is_multiple_of(folded), culprit, || {
+        format!("{micro_batches} micro-batches do not spread over {folded} coordinates")
+    });
+    let fresh = folded == 1 || schedule.plan.delays.max() == 0;
+    faults.require(fresh, culprit, || {
+        "workers with delays are no axis: list them as devices of the cell".into()
+    });
+}
+
+/// Every device of the cell exists at every coordinate, and no two are the same there.
+pub(super) fn coordinates(schedule: &Schedule, faults: &mut Faults) {
+    let devices = schedule.target.devices.len() as u64;
+    let mut taken = vec![false; schedule.target.devices.len()];
+    let mut cell: Vec<DeviceId> =
+        schedule.rings.values().flat_map(|ring| ring.devices.iter().copied()).collect();
+    cell.sort_unstable();
+    cell.dedup();
+    let culprit = Culprit::Header("axes");
+    let farthest: u64 = (schedule.axes.values())
+        .map(|axis| u64::from(axis.extent - 1) * u64::from(axis.stride))
+        .sum();
+    let last = cell.last().map_or(0, |device| device.index() as u64);
+    if last + farthest >= devices {
+        return faults.require(false, culprit, || {
+            format!("device {} does not exist; use smaller strides", last + farthest)
+        });
+    }
+    for coordinate in schedule.coordinates() {
+        for device in &cell {
+            let real = schedule.device_at(*device, &coordinate);
+            let free = !std::mem::replace(&mut taken[real.index()], true);
+            faults.require(free, culprit, || {
+                format!("{real} stands for two devices of the cell; change the strides")
+            });
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! What a row of memory holds, as far as the checker follows it.
+
+use crate::{InputId, MicroBatch, Stage, Sum, ValueId};
+use std::fmt;
+
+/// What a row holds. Steps and versions count from the step t of the action that is spoken of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Held<S = Sum> {
+    /// Nothing that may be read.
+    Nothing,
+    /// θ of a stage: the version.
+    Parameter(Stage, i64),
+    /// Optimizer state of a stage before the update of a step.
+    Optimizer(Stage, i64),
+    /// A gradient sum of a stage in a step.
+    Gradient(Stage, i64, S),
+    /// What a stage keeps for the backward pass of a micro-batch in a step.
+    Activation(Stage, MicroBatch, i64),
+    /// A value of a micro-batch in a step.
+    Value(ValueId, MicroBatch, i64),
+    /// The gradient of such a value, with the contributions of so many stages.
+    ValueGradient(ValueId, MicroBatch, i64, u32),
+    /// An input of a micro-batch in a step.
+    Input(InputId, MicroBatch, i64),
+    /// The loss of a micro-batch in a step.
+    Metric(MicroBatch, i64),
+}
+
+impl<S> Held<S> {
+    /// The same with steps counted from `origin`, and the sum as `spell` writes it.
+    pub(super) fn seen_from<T>(self, origin: i64, spell: impl FnOnce(S) -> T) -> Held<T> {
+        match self {
+            Held::Nothing => Held::Nothing,
+            Held::Parameter(stage, t) => Held::Parameter(stage, t - origin),
+            Held::Optimizer(stage, t) => Held::Optimizer(stage, t - origin),
+            Held::Gradient(stage, t, sum) => {
+                Held::Gradient(stage, t - origin, spell(sum))
+            }
+            Held::Activation(stage, i, t) => Held::Activation(stage, i, t - origin),
+            Held::Value(value, i, t) => Held::Value(value, i, t - origin),
+            Held::ValueGradient(value, i, t, count) => {
+                Held::ValueGradient(value, i, t - origin, count)
+            }
+            Held::Input(input, i, t) => Held::Input(input, i, t - origin),
+            Held::Metric(i, t) => Held::Metric(i, t - origin),
+        }
+    }
+}
+
+struct Step(i64);
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0 => f.write_str("t"),
+            ahead @ 1.. => write!(f, "t+{ahead}"),
+            behind => write!(f, "t−{}", behind.unsigned_abs()),
+        }
+    }
+}
+
+impl fmt::Display for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Held::Nothing => f.write_str("nothing"),
+            Held::Parameter(stage, t) => write!(f, "θ({stage}, {})", Step(*t)),
+            Held::Optimizer(stage, t) => write!(f, "optimizer({stage}, {})", Step(*t)),
+            Held::Gradient(stage, t, sum) => {
+                write!(f, "gradient({stage}, {}, {})", Step(*t), Spelled(sum))
+            }
+            Held::Activation(stage, i, t) => {
+                write!(f, "activation({stage}, {i}, {})", Step(*t))
+            }
+            Held::Value(value, i, t) => write!(f, "value({value}, {i}, {})", Step(*t)),
+            Held::ValueGradient(value, i, t, count) => {
+                let stages = if *count == 1 { "stage" } else { "stages" };
+                write!(f, "gradient({value}, {i}, {}, from {count} {stages})", Step(*t))
+            }
+            Held::Input(input, i, t) => write!(f, "input({input}, {i}, {})", Step(*t)),
+            Held::Metric(i, t) => write!(f, "loss({i}, {})", Step(*t)),
+        }
+    }
+}
+
+/// A sum in messages: `i0+i1 + (i2+i3)`.
+pub(super) struct Spelled<'a>(pub(super) &'a Sum);
+
+impl fmt::Display for Spelled<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (position, list) in self.0.0.iter().enumerate() {
+            let plain = position == 0 || list.len() == 1;
+            f.write_str(if position == 0 { "" } else { " + " })?;
+            f.write_str(if plain { "" } else { "(" })?;
+            for (place, i) in list.iter().enumerate() {
+                write!(f, "{}{i}", if place == 0 { "" } else { "+" })?;
+            }
+            f.write_str(if plain { "" } else { ")" })?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,195 @@
+//! Rule 4 for launches: what the arguments of a routine must hold, and what they hold after.
+
+use super::{
+    contents::{Run, Step},
+    faults::Faults,
+    held::Held,
+    sums::SumId,
+};
+use crate::{Access, Id, MicroBatch, Pass, Place, Role, Routine, Row, ValueId};
+
+/// A launch that executes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Launch<'a> {
+    pub(super) step: Step,
+    pub(super) at: Place,
+    pub(super) routine: &'a Routine,
+    pub(super) i: Option<MicroBatch>,
+    pub(super) rows: &'a [Row],
+}
+
+impl Run<'_> {
+    /// Reads of all arguments, then their writes.
+    pub(super) fn launch(&mut self, launch: Launch<'_>, faults: &mut Faults) {
+        let gathered = self.gather(launch, faults);
+        for (number, argument) in launch.routine.arguments.iter().enumerate() {
+            let added =
+                argument.role == Role::Gradient && launch.routine.pass != Pass::Update;
+            if argument.access != Access::Write
+                && !added
+                && argument.role != Role::Received
+            {
+                if let Some(expected) = self.expected(launch, argument.role) {
+                    let spot = (launch.at, launch.rows[number]);
+                    self.expect(launch.step, spot, number, expected, faults);
+                }
+            }
+        }
+        for (number, argument) in launch.routine.arguments.iter().enumerate() {
+            if argument.access != Access::Read {
+                let held = self.made(launch, argument.role, argument.access, gathered);
+                self.write(launch.step, launch.at, launch.rows[number], held);
+            }
+        }
+    }
+
+    /// What an argument that is read must hold; nothing is expected of scratch memory.
+    fn expected(&self, launch: Launch<'_>, role: Role) -> Option<Held<SumId>> {
+        let (t, stage) = (launch.step.t, launch.routine.stage);
+        let i = launch.i.unwrap_or(MicroBatch::new(0));
+        match role {
+            Role::Parameter => {
+                let delay = match launch.i {
+                    Some(i) => self.schedule.plan.delays.delay(i.index(), stage.index()),
+                    None => 0,
+                };
+                Some(Held::Parameter(stage, t - i64::from(delay)))
+            }
+            Role::Optimizer => Some(Held::Optimizer(stage, t)),
+            Role::Gradient => {
+                self.tree(stage).map(|tree| Held::Gradient(stage, t, tree.whole))
+            }
+            Role::Activation => Some(Held::Activation(stage, i, t)),
+            Role::Value(value) => Some(Held::Value(value, i, t)),
+            Role::ValueGradient(value) => {
+                Some(Held::ValueGradient(value, i, t, self.flows.before(value, stage)))
+            }
+            Role::Input(input) => Some(Held::Input(input, i, t)),
+            Role::Metric => Some(Held::Metric(i, t)),
+            Role::NextParameter | Role::Received | Role::Workspace => None,
+        }
+    }
+
+    /// What an argument that is written holds after.
+    fn made(
+        &self,
+        launch: Launch<'_>,
+        role: Role,
+        access: Access,
+        gathered: Held<SumId>,
+    ) -> Held<SumId> {
+        let (t, stage, pass) = (launch.step.t, launch.routine.stage, launch.routine.pass);
+        let i = launch.i.unwrap_or(MicroBatch::new(0));
+        match role {
+            Role::Parameter | Role::NextParameter => Held::Parameter(stage, t + 1),
+            Role::Optimizer => Held::Optimizer(stage, t + 1),
+            Role::Gradient if pass == Pass::Update => Held::Nothing,
+            Role::Gradient => gathered,
+            Role::Activation if access == Access::Update => Held::Nothing,
+            Role::Activation => Held::Activation(stage, i, t),
+            Role::Value(value) => Held::Value(value, i, t),
+            Role::ValueGradient(value) => self.contributed(launch, value, i),
+            Role::Metric => Held::Metric(i, t),
+            Role::Received | Role::Input(_) | Role::Workspace => Held::Nothing,
+        }
+    }
+
+    fn contributed(
+        &self,
+        launch: Launch<'_>,
+        value: ValueId,
+        i: MicroBatch,
+    ) -> Held<SumId> {
+        let (t, stage) = (launch.step.t, launch.routine.stage);
+        match self.flows.makes(stage, value) {
+            true => Held::Nothing,
+            false => {
+                Held::ValueGradient(value, i, t, self.flows.before(value, stage) + 1)
+            }
+        }
+    }
+
+    /// The gradient sum that a backward pass or a combination makes.
+    fn gather(&mut self, launch: Launch<'_>, faults: &mut Faults) -> Held<SumId> {
+        let (t, stage) = (launch.step.t, launch.routine.stage);
+        let Some(tree) = self.tree(stage) else { return Held::Nothing };
+        let made = match (launch.routine.pass, launch.i) {
+            (Pass::Forward | Pass::Update, _) | (Pass::Backward, None) => {
+                return Held::Nothing;
+            }
+            (Pass::Backward, Some(i)) => self.accumulate(launch, i, faults),
+            (Pass::Combine, _) => self.combine(launch, faults),
+        };
+        let planned = launch.i.map_or(tree.whole, |i| tree.with(i));
+        match made {
+            Ok(Some(sum)) if tree.has(sum) => Held::Gradient(stage, t, sum),
+            Ok(sum) => {
+                self.misplan(launch.step, stage, sum, faults);
+                Held::Gradient(stage, t, planned)
+            }
+            Err(Refused) => Held::Gradient(stage, t, planned),
+        }
+    }
+
+    fn accumulate(
+        &mut self,
+        launch: Launch<'_>,
+        i: MicroBatch,
+        faults: &mut Faults,
+    ) -> Result<Option<SumId>, Refused> {
+        let arguments = &launch.routine.arguments;
+        let own = arguments.iter().position(|argument| argument.role == Role::Gradient);
+        let Some(own) = own else { return Err(Refused) };
+        match arguments[own].access {
+            Access::Write => Ok(Some(self.sums.first(i))),
+            Access::Read | Access::Update => {
+                let before = self.partial(launch, own, Some(i), faults)?;
+                Ok(Some(self.sums.add(before, i)))
+            }
+        }
+    }
+
+    fn combine(
+        &mut self,
+        launch: Launch<'_>,
+        faults: &mut Faults,
+    ) -> Result<Option<SumId>, Refused> {
+        let position = |role: Role| {
+            launch.routine.arguments.iter().position(|argument| argument.role == role)
+        };
+        let (Some(received), Some(own)) =
+            (position(Role::Received), position(Role::Gradient))
+        else {
+            return Err(Refused);
+        };
+        let received = self.partial(launch, received, None, faults)?;
+        let own = self.partial(launch, own, None, faults)?;
+        Ok(self.sums.join(received, own))
+    }
+
+    /// The gradient sum that an argument holds, of the right stage and step.
+    fn partial(
+        &mut self,
+        launch: Launch<'_>,
+        argument: usize,
+        i: Option<MicroBatch>,
+        faults: &mut Faults,
+    ) -> Result<SumId, Refused> {
+        let (t, stage) = (launch.step.t, launch.routine.stage);
+        let spot = (launch.at, launch.rows[argument]);
+        match self.read(spot.0, spot.1) {
+            Held::Gradient(own, step, sum) if own == stage && step == t => Ok(sum),
+            _ => {
+                let tree = self.tree(stage).ok_or(Refused)?;
+                let sum = i.map_or(tree.whole, |i| tree.before(i));
+                let expected = Held::Gradient(stage, t, sum);
+                self.refuse(launch.step, spot, argument, expected, faults);
+                Err(Refused)
+            }
+        }
+    }
+}
+
+/// Something was reported, so what follows from it is not.
+#[derive(Clone, Copy, Debug)]
+struct Refused;

@@ -1,0 +1,33 @@
+//! Declared limits: beyond them a schedule is refused, so that no file makes the checker or a
+//! machine allocate without bound.
+
+/// Micro-batches of one training step.
+pub(super) const MICRO_BATCHES: u32 = 1 << 12;
+/// Micro-batches times stages.
+pub(super) const TASKS: u64 = 1 << 20;
+/// Periods: lag, reach, wait distance, and until rings and slots are back where they were.
+pub(super) const PERIODS: u64 = 1 << 12;
+/// Devices of a target, and coordinates of all axes together.
+pub(super) const DEVICES: u64 = 1 << 16;
+/// Lanes of a device.
+pub(super) const LANES: u32 = 1 << 10;
+/// Slots of one buffer.
+pub(super) const SLOTS: u32 = 1 << 16;
+/// Values that cross stage boundaries.
+pub(super) const VALUES: usize = 1 << 20;
+/// One past the largest address, and bytes of anything.
+pub(super) const BYTES: u64 = 1 << 48;
+/// Slots of all buffers on all devices of the cell, and pairs of them that share addresses.
+pub(super) const CELLS: u64 = 1 << 22;
+/// Instances of actions that the checker follows, and marks that a machine keeps.
+pub(super) const INSTANCES: u64 = 1 << 27;
+/// Slack of a cyclic rule.
+pub(super) const SLACK: u32 = 1 << 16;
+/// Violations that are kept; more are counted.
+pub(super) const KEPT: usize = 50;
+/// Queues of the cell.
+pub(super) const QUEUES: usize = 1 << 12;
+/// Entries of all vector clocks that are open at once.
+pub(super) const CLOCKS: usize = 1 << 27;
+/// Domains of a target.
+pub(super) const DOMAINS: usize = 1 << 17;

@@ -1,0 +1,161 @@
+//! Rule 1 for links: every move goes over the level that joins its devices, in every period and
+//! at every coordinate.
+
+use super::{Culprit, faults::Faults, limit};
+use crate::{
+    ActionId, DeviceId, Group, GroupId, Id, LinkId, Place, Ring, Schedule, Work,
+};
+use std::collections::BTreeSet;
+
+/// Checks the link of every move; needs sound actions.
+pub(super) fn check(schedule: &Schedule, faults: &mut Faults) {
+    let mut links =
+        Links { schedule, known: BTreeSet::new(), groups: BTreeSet::new(), work: 0 };
+    for (id, action) in schedule.actions.iter() {
+        match &action.work {
+            Work::Transfer { link, from, to, .. } => {
+                links.transfer(id, *link, [from.at, to.at], faults);
+            }
+            Work::Collective { link, group, .. } => {
+                links.collective(id, *link, *group, faults);
+            }
+            Work::Launch { .. } | Work::Feed { .. } | Work::Report { .. } => {}
+        }
+        if links.work > limit::INSTANCES {
+            return faults.require(false, Culprit::Action(id), || {
+                "too many devices take turns in moves; use fewer coordinates".into()
+            });
+        }
+    }
+}
+
+struct Links<'a> {
+    schedule: &'a Schedule,
+    /// Moves that were found right.
+    known: BTreeSet<(LinkId, [Place; 2])>,
+    groups: BTreeSet<(LinkId, GroupId)>,
+    work: u64,
+}
+
+impl Links<'_> {
+    fn transfer(
+        &mut self,
+        id: ActionId,
+        link: LinkId,
+        ends: [Place; 2],
+        faults: &mut Faults,
+    ) {
+        if !self.known.insert((link, ends)) {
+            return;
+        }
+        let schedule = self.schedule;
+        let rings = ends.map(|end| &schedule.rings[end.ring]);
+        let coordinates = schedule.coordinates();
+        let looked = coordinates.len() * schedule.target.domains.len().max(1);
+        for period in 0..common_cycle(rings) {
+            let pair =
+                [0, 1].map(|e: usize| rings[e].device(ends[e].place, period as i64));
+            self.work += looked as u64;
+            if pair[0] == pair[1] || self.work > limit::INSTANCES {
+                continue;
+            }
+            for coordinate in &coordinates {
+                let real = pair.map(|device| schedule.device_at(device, coordinate));
+                let right = schedule.target.link_between(real[0], real[1]);
+                if right != Some(link) {
+                    self.known.remove(&(link, ends));
+                    return refuse(id, link, right, real, faults);
+                }
+            }
+        }
+    }
+
+    fn collective(
+        &mut self,
+        id: ActionId,
+        link: LinkId,
+        group: GroupId,
+        faults: &mut Faults,
+    ) {
+        if !self.groups.insert((link, group)) {
+            return;
+        }
+        let schedule = self.schedule;
+        let members = &schedule.groups[group];
+        let ring = &schedule.rings[members.places[0].ring];
+        let looked = members.places.len() + schedule.target.domains.len();
+        for period in 0..common_cycle([ring, ring]) {
+            for coordinate in others(schedule, members) {
+                self.work += looked as u64;
+                let ends = ends(schedule, members, period as i64, &coordinate);
+                let right = schedule.target.link_between(ends[0], ends[1]);
+                if ends[0] != ends[1] && right != Some(link) {
+                    self.groups.remove(&(link, group));
+                    return refuse(id, link, right, ends, faults);
+                }
+            }
+        }
+    }
+}
+
+fn refuse(
+    id: ActionId,
+    link: LinkId,
+    right: Option<LinkId>,
+    [one, other]: [DeviceId; 2],
+    faults: &mut Faults,
+) {
+    faults.require(false, Culprit::Action(id), || match right {
+        Some(right) => {
+            format!("goes over {link}, but {one} and {other} are joined by {right}")
+        }
+        None => format!("goes from {one} to {other}, which no link joins"),
+    });
+}
+
+/// Periods after which both rings are back where they were.
+fn common_cycle([one, other]: [&Ring; 2]) -> u64 {
+    let cycle = |ring: &Ring| {
+        let length = ring.devices.len() as u64;
+        length / divisor(length, u64::from(ring.turn))
+    };
+    let (one, other) = (cycle(one), cycle(other));
+    one / divisor(one, other) * other
+}
+
+fn divisor(one: u64, other: u64) -> u64 {
+    if other == 0 { one } else { divisor(other, one % other) }
+}
+
+/// The coordinates at which instances of a group's collectives run: zero along its own axes.
+pub(super) fn others(schedule: &Schedule, group: &Group) -> Vec<Vec<u32>> {
+    let zero = |coordinate: &Vec<u32>| {
+        group.axes.iter().all(|axis| coordinate[axis.index()] == 0)
+    };
+    let mut all = schedule.coordinates();
+    all.retain(zero);
+    all
+}
+
+/// The first and the last device of a group.
+fn ends(
+    schedule: &Schedule,
+    group: &Group,
+    period: i64,
+    coordinate: &[u32],
+) -> [DeviceId; 2] {
+    let far: Vec<u32> = (schedule.axes.iter())
+        .map(|(id, axis)| match group.axes.contains(&id) {
+            true => axis.extent - 1,
+            false => coordinate[id.index()],
+        })
+        .collect();
+    let devices =
+        || group.places.iter().map(|at| schedule.rings[at.ring].device(at.place, period));
+    let (least, most) = (devices().min(), devices().max());
+    let zero = DeviceId::new(0);
+    [
+        schedule.device_at(least.unwrap_or(zero), coordinate),
+        schedule.device_at(most.unwrap_or(zero), &far),
+    ]
+}

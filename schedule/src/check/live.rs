@@ -1,0 +1,174 @@
+//! The most memory that holds something needed at one time, in list order, in steady state.
+//!
+//! A row is live from its write to the last read of what was written, ends included; carried
+//! rows always. No life is longer than `recurrence` periods, so the middle one of
+//! 2 · recurrence + 1 periods sees them all.
+
+use super::{
+    layout::{Layout, Turned},
+    touches,
+};
+use crate::{Access, Bytes, DeviceId, Kind, Rest, Schedule};
+use std::collections::BTreeMap;
+
+/// Largest live bytes.
+#[derive(Debug, Default)]
+pub(super) struct Peaks {
+    /// Per device and kind.
+    pub(super) kinds: BTreeMap<(DeviceId, Kind), Bytes>,
+    /// Per device.
+    pub(super) devices: BTreeMap<DeviceId, Bytes>,
+}
+
+/// Life of a cell: first and last instant.
+type Life = Option<(u64, u64)>;
+
+struct Lives<'a> {
+    schedule: &'a Schedule,
+    layout: &'a Layout,
+    /// The instants of the middle period: first, and one past the last.
+    window: (u64, u64),
+    open: Vec<Life>,
+    /// Per device: instant, bytes that begin, bytes that end, kind.
+    events: BTreeMap<DeviceId, Vec<(u64, u64, u64, Kind)>>,
+}
+
+/// Finds the peaks of a sound schedule.
+pub(super) fn peaks(schedule: &Schedule, layout: &Layout) -> Peaks {
+    let lines = schedule.actions.len() as u64;
+    let middle = layout.recurrence;
+    let mut lives = Lives {
+        schedule,
+        layout,
+        window: (middle * lines, (middle + 1) * lines),
+        open: vec![None; layout.cells()],
+        events: BTreeMap::new(),
+    };
+    let mut turned = Turned::new(schedule, layout, 0);
+    for period in 0..=2 * middle {
+        turned.turn_to(period as i64);
+        for (now, action) in (period * lines..).zip(schedule.actions.values()) {
+            touches::each(schedule, &action.work, |touch| {
+                lives.touch(turned.cell(touch.at, touch.row), touch.access, now);
+            });
+        }
+    }
+    for cell in 0..layout.cells() {
+        lives.close(cell);
+    }
+    lives.sweep()
+}
+
+impl Lives<'_> {
+    fn touch(&mut self, cell: usize, access: Access, now: u64) {
+        match access {
+            Access::Read | Access::Update => {
+                if let Some((_, last)) = &mut self.open[cell] {
+                    *last = now;
+                }
+            }
+            Access::Write => {}
+        }
+        match access {
+            Access::Write | Access::Update => {
+                self.close(cell);
+                self.open[cell] = Some((now, now));
+            }
+            Access::Read => {}
+        }
+    }
+
+    fn close(&mut self, cell: usize) {
+        let Some((start, last)) = self.open[cell].take() else { return };
+        let (start, end) = (start.max(self.window.0), (last + 1).min(self.window.1));
+        let id = self.layout.buffer(cell);
+        let buffer = &self.schedule.buffers[id];
+        if start >= end || buffer.rest != Rest::Transient {
+            return;
+        }
+        let index = (cell - self.layout.cells_of(id).start) / buffer.slots as usize;
+        let device = self.schedule.rings[buffer.home].devices[index];
+        let (kind, size) = (buffer.subject.kind(), buffer.size.0);
+        let events = self.events.entry(device).or_default();
+        events.push((start, size, 0, kind));
+        events.push((end, 0, size, kind));
+    }
+
+    fn sweep(mut self) -> Peaks {
+        let mut peaks = Peaks::default();
+        let carried = carried(self.schedule);
+        for ring in self.schedule.rings.values() {
+            for device in &ring.devices {
+                let mut events = self.events.remove(device).unwrap_or_default();
+                events
+                    .sort_unstable_by_key(|(at, begins, ends, _)| (*at, *begins, *ends));
+                peaks.device(*device, &carried, &events);
+            }
+        }
+        for ring in self.schedule.rings.values().filter(|ring| ring.turn > 0) {
+            peaks.share(&ring.devices, ring.turn as usize);
+        }
+        peaks
+    }
+}
+
+fn carried(schedule: &Schedule) -> BTreeMap<(DeviceId, Kind), u64> {
+    let mut all = BTreeMap::new();
+    for buffer in schedule.buffers.values().filter(|b| b.rest != Rest::Transient) {
+        for device in &schedule.rings[buffer.home].devices {
+            *all.entry((*device, buffer.subject.kind())).or_default() += buffer.total().0;
+        }
+    }
+    all
+}
+
+impl Peaks {
+    fn device(
+        &mut self,
+        device: DeviceId,
+        carried: &BTreeMap<(DeviceId, Kind), u64>,
+        events: &[(u64, u64, u64, Kind)],
+    ) {
+        let mut live = [0; Kind::ALL.len()];
+        for (place, kind) in Kind::ALL.iter().enumerate() {
+            live[place] = carried.get(&(device, *kind)).copied().unwrap_or(0);
+            self.note(device, *kind, live[place]);
+        }
+        let mut all: u64 = live.iter().sum();
+        let mut most = all;
+        for (_, begins, ends, kind) in events {
+            let place = Kind::ALL.iter().position(|own| own == kind).unwrap_or(0);
+            live[place] = live[place] + begins - ends;
+            all = all + begins - ends;
+            most = most.max(all);
+            self.note(device, *kind, live[place]);
+        }
+        let peak = self.devices.entry(device).or_default();
+        *peak = (*peak).max(Bytes(most));
+    }
+
+    fn note(&mut self, device: DeviceId, kind: Kind, bytes: u64) {
+        if bytes > 0 {
+            let peak = self.kinds.entry((device, kind)).or_default();
+            *peak = (*peak).max(Bytes(bytes));
+        }
+    }
+
+    /// Devices that take the same places in turn have the same peaks.
+    fn share(&mut self, devices: &[DeviceId], turn: usize) {
+        let length = devices.len();
+        let orbit =
+            |start: usize| (0..length).map(move |p| devices[(start + p * turn) % length]);
+        for start in 0..length {
+            let most = orbit(start).filter_map(|d| self.devices.get(&d)).max().copied();
+            self.devices.extend(most.map(|most| (devices[start], most)));
+            for kind in Kind::ALL {
+                let most = orbit(start)
+                    .filter_map(|d| self.kinds.get(&(d, kind)))
+                    .max()
+                    .copied();
+                self.kinds.extend(most.map(|most| ((devices[start], kind), most)));
+            }
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Rule 4 for transfers and collectives.
+
+use super::{
+    contents::{Run, Step},
+    faults::Faults,
+    held::Held,
+    sums::SumId,
+};
+use crate::{Collective, Content, Group, GroupId, Place, Row, Schedule, Spot, Stage};
+
+impl Run<'_> {
+    /// The source holds the content, then the destination does.
+    pub(super) fn transfer(
+        &mut self,
+        step: Step,
+        from: Spot,
+        to: Spot,
+        content: &Content,
+        faults: &mut Faults,
+    ) {
+        let held = self.moved(step, (from.at, from.row), 0, content, faults);
+        self.write(step, to.at, to.row, held);
+    }
+
+    /// What leaves a row: what the content says, with the contributions it has so far.
+    fn moved(
+        &mut self,
+        step: Step,
+        spot: (Place, Row),
+        touch: usize,
+        content: &Content,
+        faults: &mut Faults,
+    ) -> Held<SumId> {
+        let (t, found) = (step.t, self.read(spot.0, spot.1));
+        let expected = match content {
+            Content::Parameter(stage) => Held::Parameter(*stage, t),
+            Content::Optimizer(stage) => Held::Optimizer(*stage, t),
+            Content::Gradient(stage, _) => match self.sum_of(step.action) {
+                Some(sum) => Held::Gradient(*stage, t, sum),
+                None => Held::Nothing,
+            },
+            Content::Value(value, i) => Held::Value(*value, *i, t),
+            Content::ValueGradient(value, i) => match found {
+                Held::ValueGradient(own, other, served, _)
+                    if (own, other, served) == (*value, *i, t) =>
+                {
+                    found
+                }
+                _ => Held::ValueGradient(*value, *i, t, self.flows.all(*value)),
+            },
+        };
+        self.expect(step, spot, touch, expected, faults);
+        expected
+    }
+
+    /// All members give, then all members get.
+    pub(super) fn collective(
+        &mut self,
+        step: Step,
+        (kind, group): (Collective, GroupId),
+        [from, to]: [Row; 2],
+        content: &Content,
+        faults: &mut Faults,
+    ) {
+        let schedule = self.schedule;
+        let places = &schedule.groups[group].places;
+        let held = match (kind, content) {
+            (
+                Collective::AllReduce | Collective::ReduceScatter,
+                Content::Gradient(stage, _),
+            ) => self.reduced(step, *stage, &schedule.groups[group], from, faults),
+            _ => {
+                let mut held = Held::Nothing;
+                for (touch, at) in places.iter().enumerate() {
+                    held = self.moved(step, (*at, from), touch, content, faults);
+                }
+                held
+            }
+        };
+        for at in places {
+            self.write(step, *at, to, held);
+        }
+    }
+
+    /// The sum of what all members hold, in group order.
+    fn reduced(
+        &mut self,
+        step: Step,
+        stage: Stage,
+        group: &Group,
+        from: Row,
+        faults: &mut Faults,
+    ) -> Held<SumId> {
+        let Some(tree) = self.tree(stage) else { return Held::Nothing };
+        let carried = self.sum_of(step.action).unwrap_or(tree.whole);
+        let planned = Held::Gradient(stage, step.t, tree.whole);
+        let mut own = Vec::new();
+        for (touch, at) in group.places.iter().enumerate() {
+            match self.read(*at, from) {
+                Held::Gradient(found, t, sum) if (found, t) == (stage, step.t) => {
+                    own.push(sum)
+                }
+                _ => {
+                    let expected = Held::Gradient(stage, step.t, carried);
+                    self.refuse(step, (*at, from), touch, expected, faults);
+                    return planned;
+                }
+            }
+        }
+        let total = self.total(group, &own);
+        match total {
+            Some(sum) if tree.has(sum) => {
+                let named = sum == carried || own.iter().all(|own| *own == carried);
+                if !named {
+                    let expected = Held::Gradient(stage, step.t, carried);
+                    self.refuse(step, (group.places[0], from), 0, expected, faults);
+                }
+                Held::Gradient(stage, step.t, sum)
+            }
+            _ => {
+                self.misplan(step, stage, total, faults);
+                planned
+            }
+        }
+    }
+
+    fn total(&mut self, group: &Group, own: &[SumId]) -> Option<SumId> {
+        let mut all = None;
+        for shift in shifts(self.schedule, group) {
+            for sum in own {
+                let sum = self.sums.shifted(*sum, shift);
+                all = Some(self.sums.append(all, sum)?);
+            }
+        }
+        all
+    }
+}
+
+/// How many micro-batches each coordinate of a group's axes lies behind the first one's.
+fn shifts(schedule: &Schedule, group: &Group) -> Vec<usize> {
+    let mut all = vec![0];
+    let mut stride = schedule.cell_micro_batches() as usize;
+    let mut strides = Vec::new();
+    for (id, axis) in schedule.axes.iter().rev() {
+        if group.axes.contains(&id) {
+            strides.push((stride, axis.extent as usize));
+        }
+        stride *= axis.extent as usize;
+    }
+    for (stride, extent) in strides.into_iter().rev() {
+        let along = |head: &usize| {
+            let head = *head;
+            (0..extent).map(move |place| head + place * stride)
+        };
+        all = all.iter().flat_map(along).collect();
+    }
+    all
+}

@@ -1,0 +1,256 @@
+//! Rules 3 and 5: any two touches of the same memory, one not a read, are ordered by
+//! happens-before; so are collectives of groups that share two devices.
+//!
+//! Happens-before is made of queues and waits. Skipped instances keep both, so it is the same in
+//! every period, and what holds in enough unrolled periods holds in all. A cell is touched again
+//! by the same line within `recurrence` periods, and cells that share addresses do so alike
+//! after `symmetry` periods: every pair of touches that follow each other on one address has its
+//! like in the first `recurrence + symmetry` periods. Pairs further apart are ordered through
+//! those between them.
+
+use super::{
+    Culprit, Violation,
+    clock::{Clocks, Mark, Stamp},
+    faults::Faults,
+    layout::{Layout, Turned},
+    limit,
+    queues::{self, Queues},
+    touches,
+};
+use crate::{Access, Action, ActionId, GroupId, Id, Schedule, Table, Touch, Work};
+use std::collections::BTreeSet;
+
+/// Checks the order, and returns the longest chain of communication between two launches.
+pub(super) fn check(schedule: &Schedule, layout: &Layout, faults: &mut Faults) -> u32 {
+    let periods = layout.recurrence + layout.symmetry + 1;
+    let instances = periods.saturating_mul(schedule.actions.len() as u64);
+    let queues = Queues::new(schedule);
+    let small = instances <= limit::INSTANCES && queues.len() <= limit::QUEUES;
+    faults.require(small, Culprit::Header("actions"), || {
+        format!("{periods} periods in {} queues are too many to follow", queues.len())
+    });
+    if !small {
+        return 0;
+    }
+    let mut order = Order::new(schedule, layout, queues, periods);
+    let mut turned = Turned::new(schedule, layout, 0);
+    for period in 0..periods {
+        turned.turn_to(period as i64);
+        order.longest = 0;
+        for (id, action) in schedule.actions.iter() {
+            order.instance(id, action, period, &turned, faults);
+            if order.clocks.size() > limit::CLOCKS {
+                faults.require(false, Culprit::Action(id), || {
+                    "too many waits are open at once; wait for nearer actions".into()
+                });
+                return 0;
+            }
+        }
+    }
+    order.longest
+}
+
+/// Depth in launches, then in communication since the deepest launch.
+type Depth = (u32, u32);
+
+/// A touch that later ones are compared with; number 0 when there was none.
+#[derive(Clone, Copy, Debug)]
+struct Touched {
+    stamp: Stamp,
+    action: ActionId,
+    period: u64,
+}
+
+struct Order<'a> {
+    schedule: &'a Schedule,
+    layout: &'a Layout,
+    queues: Queues,
+    clocks: Clocks,
+    /// Marks and depths of the last periods, by period modulo `kept`, then action.
+    marks: Vec<Option<(Mark, Depth)>>,
+    kept: u64,
+    waiters: Vec<u32>,
+    heads: Vec<Depth>,
+    longest: u32,
+    written: Vec<Option<Touched>>,
+    readers: Vec<Vec<Touched>>,
+    crossing: Table<GroupId, Vec<GroupId>>,
+    collectives: Vec<Option<Touched>>,
+    own: Vec<(Touch, usize)>,
+    reported: BTreeSet<(ActionId, ActionId, u64)>,
+}
+
+impl<'a> Order<'a> {
+    fn new(
+        schedule: &'a Schedule,
+        layout: &'a Layout,
+        queues: Queues,
+        periods: u64,
+    ) -> Self {
+        let lines = schedule.actions.len();
+        let waits = || schedule.actions.values().flat_map(|action| &action.after);
+        let farthest = waits().map(|wait| u64::from(wait.distance)).max().unwrap_or(0);
+        let kept = 1 + farthest.min(periods);
+        let mut waiters = vec![0; lines];
+        for wait in waits() {
+            waiters[wait.action.index()] += u32::from(u64::from(wait.distance) < periods);
+        }
+        Self {
+            schedule,
+            layout,
+            clocks: Clocks::new(queues.len()),
+            marks: vec![None; lines * kept as usize],
+            kept,
+            waiters,
+            heads: vec![(0, 0); queues.len()],
+            longest: 0,
+            queues,
+            written: vec![None; layout.cells()],
+            readers: vec![Vec::new(); layout.cells()],
+            crossing: queues::crossing(schedule),
+            collectives: vec![None; schedule.groups.len()],
+            own: Vec::new(),
+            reported: BTreeSet::new(),
+        }
+    }
+
+    fn slot(&self, action: ActionId, period: u64) -> usize {
+        (period % self.kept) as usize * self.waiters.len() + action.index()
+    }
+
+    fn instance(
+        &mut self,
+        id: ActionId,
+        action: &Action,
+        period: u64,
+        turned: &Turned<'_>,
+        faults: &mut Faults,
+    ) {
+        let queue = self.queues.of(action, turned);
+        let mut depth = self.heads[queue as usize];
+        for wait in &action.after {
+            let Some(before) = period.checked_sub(u64::from(wait.distance)) else {
+                continue;
+            };
+            let slot = self.slot(wait.action, before);
+            if let Some((mark, reached)) = &mut self.marks[slot] {
+                self.clocks.wait(queue, mark);
+                depth = depth.max(*reached);
+            }
+        }
+        depth = self.deepen(action, depth);
+        self.heads[queue as usize] = depth;
+        let me = Touched { stamp: self.clocks.next(queue), action: id, period };
+        self.touch(action, me, turned, faults);
+        if let Work::Collective { group, .. } = &action.work {
+            self.cross(*group, me, faults);
+        }
+        let slot = self.slot(id, period);
+        let mark = self.clocks.issue(queue, self.waiters[id.index()]);
+        self.marks[slot] = Some((mark, depth));
+    }
+
+    fn deepen(&mut self, action: &Action, (launches, moves): Depth) -> Depth {
+        match action.work {
+            Work::Launch { .. } => (launches + 1, 0),
+            Work::Transfer { .. } | Work::Collective { .. } => {
+                self.longest = self.longest.max(moves + 1);
+                (launches, moves + 1)
+            }
+            Work::Feed { .. } | Work::Report { .. } => (launches, moves),
+        }
+    }
+
+    fn touch(
+        &mut self,
+        action: &Action,
+        me: Touched,
+        turned: &Turned<'_>,
+        faults: &mut Faults,
+    ) {
+        let mut own = std::mem::take(&mut self.own);
+        own.clear();
+        touches::each(self.schedule, &action.work, |touch| {
+            own.push((touch, turned.cell(touch.at, touch.row)));
+        });
+        for (touch, cell) in &own {
+            self.compare(*touch, *cell, me, faults);
+            for other in self.layout.shared(*cell) {
+                self.compare(*touch, *other as usize, me, faults);
+            }
+            self.record(*touch, *cell, me);
+        }
+        self.own = own;
+    }
+
+    fn compare(&mut self, touch: Touch, cell: usize, me: Touched, faults: &mut Faults) {
+        let open = |earlier: &&Touched| {
+            earlier.stamp == me.stamp || !self.clocks.done(me.stamp.queue, earlier.stamp)
+        };
+        let writer = self.written[cell].as_ref().filter(open).copied();
+        let reader = match touch.access {
+            Access::Read => None,
+            Access::Write | Access::Update => {
+                self.readers[cell].iter().find(open).copied()
+            }
+        };
+        for earlier in writer.iter().chain(&reader) {
+            let distance = me.period - earlier.period;
+            if self.reported.insert((me.action, earlier.action, distance)) {
+                faults.push(self.clash(touch, cell, me, *earlier));
+            }
+        }
+    }
+
+    fn clash(
+        &self,
+        touch: Touch,
+        cell: usize,
+        me: Touched,
+        earlier: Touched,
+    ) -> Violation {
+        let Touch { at, row, access } = touch;
+        let (action, buffer) = (me.action, self.layout.buffer(cell));
+        if earlier.stamp == me.stamp {
+            return Violation::Alias { action, at, row, other: buffer };
+        }
+        let distance = (me.period - earlier.period) as u32;
+        let earlier = earlier.action;
+        Violation::Race { action, at, row, access, earlier, distance, buffer }
+    }
+
+    fn record(&mut self, touch: Touch, cell: usize, me: Touched) {
+        let readers = &mut self.readers[cell];
+        match touch.access {
+            Access::Write | Access::Update => {
+                readers.clear();
+                self.written[cell] = Some(me);
+            }
+            Access::Read => {
+                let same = |reader: &&mut Touched| reader.stamp.queue == me.stamp.queue;
+                match readers.iter_mut().find(same) {
+                    Some(reader) => *reader = me,
+                    None => readers.push(me),
+                }
+            }
+        }
+    }
+
+    fn cross(&mut self, group: GroupId, me: Touched, faults: &mut Faults) {
+        for other in &self.crossing[group] {
+            let Some(earlier) = self.collectives[other.index()] else { continue };
+            let distance = me.period - earlier.period;
+            let key = (me.action, earlier.action, distance);
+            if !self.clocks.done(me.stamp.queue, earlier.stamp)
+                && self.reported.insert(key)
+            {
+                faults.push(Violation::Crossing {
+                    action: me.action,
+                    earlier: earlier.action,
+                    distance: distance as u32,
+                });
+            }
+        }
+        self.collectives[group.index()] = Some(me);
+    }
+}

@@ -1,0 +1,300 @@
+//! Rule 1 for routines: calls that the catalogue accepts, operands inside their arguments, and
+//! accesses that keep what the arguments declare.
+
+use super::{Culprit, faults::Faults, limit, ranges::Ranges};
+use crate::{
+    Access, Argument, Attribute, Call, Catalogue, Element, Id, Operand, Pass, Role,
+    Routine, RoutineId, Schedule,
+};
+use std::{collections::BTreeSet, ops::Range};
+
+/// Checks all routines; needs a sound job.
+pub(super) fn check(schedule: &Schedule, catalogue: &dyn Catalogue, faults: &mut Faults) {
+    for (id, routine) in schedule.routines.iter() {
+        let before = faults.total();
+        signature(schedule, id, routine, faults);
+        if faults.total() == before {
+            demands(schedule, id, routine, faults);
+            Body::new(schedule, id, routine).check(catalogue, faults);
+        }
+    }
+}
+
+fn signature(schedule: &Schedule, id: RoutineId, routine: &Routine, faults: &mut Faults) {
+    let culprit = Culprit::Routine(id);
+    let stages = schedule.job.elements.len();
+    faults.require(routine.stage.index() < stages, culprit, || {
+        format!("belongs to {}, but there are {stages} stages", routine.stage)
+    });
+    let mut roles = BTreeSet::new();
+    for Argument { role, access, size } in &routine.arguments {
+        let known = match role {
+            Role::Value(value) | Role::ValueGradient(value) => {
+                value.index() < limit::VALUES
+            }
+            Role::Input(input) => schedule.job.inputs.get(*input).is_some(),
+            _ => true,
+        };
+        faults.require(known && size.0 < limit::BYTES, culprit, || {
+            format!("binds {role:?} of {} bytes; no such thing exists", size.0)
+        });
+        faults.require(allowed(routine.pass, *role, *access), culprit, || {
+            format!("pass {} must not {access:?} a {role:?}", routine.pass)
+        });
+        let fresh = roles.insert(*role) || *role == Role::Workspace;
+        faults.require(fresh, culprit, || {
+            format!("binds {role:?} twice; bind it once and let calls share it")
+        });
+    }
+}
+
+/// What a pass may do with an argument.
+fn allowed(pass: Pass, role: Role, access: Access) -> bool {
+    use Access::{Read, Update, Write};
+    match (pass, role) {
+        (_, Role::Workspace) => access != Read,
+        (Pass::Forward, Role::Parameter | Role::Input(_)) => access == Read,
+        (Pass::Forward, Role::Activation | Role::Metric) => access == Write,
+        (Pass::Forward, Role::Value(_)) => access != Update,
+        (Pass::Backward, Role::Parameter | Role::Value(_) | Role::Input(_)) => {
+            access == Read
+        }
+        (Pass::Backward, Role::Activation) => access != Write,
+        (Pass::Backward, Role::Gradient) => access != Read,
+        (Pass::Backward, Role::ValueGradient(_)) => true,
+        (Pass::Combine, Role::Gradient) => access == Update,
+        (Pass::Combine, Role::Received) => access == Read,
+        (Pass::Update, Role::Parameter | Role::Gradient) => access != Write,
+        (Pass::Update, Role::NextParameter) => access == Write,
+        (Pass::Update, Role::Optimizer) => access == Update,
+        (Pass::Forward | Pass::Backward | Pass::Combine | Pass::Update, _) => false,
+    }
+}
+
+/// What a pass must bind.
+fn demands(schedule: &Schedule, id: RoutineId, routine: &Routine, faults: &mut Faults) {
+    let access = |role: Role| {
+        let mut all = routine.arguments.iter();
+        all.find(|argument| argument.role == role).map(|argument| argument.access)
+    };
+    let mut demand = |holds: bool, problem: &str| {
+        faults.require(holds, Culprit::Routine(id), || problem.to_owned());
+    };
+    let trained = schedule.job.elements[routine.stage] > 0;
+    match routine.pass {
+        Pass::Forward => {}
+        Pass::Backward => {
+            let gathers = access(Role::Gradient).is_some();
+            demand(gathers || !trained, "must write or update the gradient of its stage");
+        }
+        Pass::Combine => {
+            let both = [Role::Gradient, Role::Received].map(access);
+            demand(
+                both.iter().all(Option::is_some),
+                "must bind received and own gradient",
+            );
+        }
+        Pass::Update => {
+            let forms = (access(Role::Parameter), access(Role::NextParameter));
+            let stepped =
+                [(Some(Access::Update), None), (Some(Access::Read), Some(Access::Write))];
+            demand(
+                stepped.contains(&forms),
+                "must update parameters, or read them and write the next",
+            );
+            demand(access(Role::Gradient).is_some(), "must read the gradient");
+            let stateful = schedule.job.optimizer.method.states() > 0;
+            demand(
+                access(Role::Optimizer).is_some() == stateful,
+                "must update the optimizer state, if the method has any",
+            );
+        }
+    }
+}
+
+/// One routine while its calls are walked through.
+struct Body<'a> {
+    schedule: &'a Schedule,
+    id: RoutineId,
+    routine: &'a Routine,
+    written: Vec<Ranges>,
+    updated: Vec<Ranges>,
+}
+
+impl<'a> Body<'a> {
+    fn new(schedule: &'a Schedule, id: RoutineId, routine: &'a Routine) -> Self {
+        let none = vec![Ranges::default(); routine.arguments.len()];
+        Self { schedule, id, routine, written: none.clone(), updated: none }
+    }
+
+    fn check(&mut self, catalogue: &dyn Catalogue, faults: &mut Faults) {
+        let routine = self.routine;
+        for (number, call) in routine.calls.iter().enumerate() {
+            if let Err(problem) = self.call(call, catalogue) {
+                faults.require(false, Culprit::Routine(self.id), || {
+                    format!("call {number} of {}: {problem}", call.kernel)
+                });
+            }
+        }
+        for (argument, declared) in routine.arguments.iter().enumerate() {
+            if let Err(problem) = self.coverage(argument, declared) {
+                faults.require(false, Culprit::Routine(self.id), || problem);
+            }
+        }
+    }
+
+    fn call(&mut self, call: &Call, catalogue: &dyn Catalogue) -> Result<(), String> {
+        let accesses = catalogue.accesses(call)?;
+        if accesses.len() != call.operands.len() {
+            return Err(format!("needs {} operands", accesses.len()));
+        }
+        let steps = matches!(call.kernel.as_str(), "sgd" | "adamw");
+        if steps {
+            self.divisor(call)?;
+        }
+        let mut ranges = Vec::with_capacity(accesses.len());
+        for operand in &call.operands {
+            ranges.push(self.range(operand)?);
+        }
+        self.distinct(call, &accesses, &ranges, steps)?;
+        // Reads of a call come before its writes.
+        for wanted in [Access::Read, Access::Update, Access::Write] {
+            for (index, range) in ranges.iter().enumerate() {
+                if accesses[index] == wanted {
+                    let argument = call.operands[index].argument as usize;
+                    self.touch(argument, range, wanted, steps)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Optimizers take means over the whole batch.
+    fn divisor(&self, call: &Call) -> Result<(), String> {
+        let micro_batches = self.schedule.plan.micro_batches;
+        let expected = Attribute::Integer(i64::from(micro_batches));
+        match call.attributes.get("micro_batches") {
+            Some(found) if *found == expected => Ok(()),
+            _ => Err(format!(
+                "divides by another number than {micro_batches} micro-batches"
+            )),
+        }
+    }
+
+    /// The bytes of an operand inside its argument.
+    fn range(&self, operand: &Operand) -> Result<Range<u64>, String> {
+        let Operand { argument, offset, element, shape: _ } = operand;
+        let declared = self.routine.arguments.get(*argument as usize);
+        let declared =
+            declared.ok_or_else(|| format!("there is no argument {argument}"))?;
+        let whole = match declared.role {
+            Role::Input(input) => self.schedule.job.inputs[input].element == *element,
+            _ => true,
+        };
+        let width = element.size(self.schedule.job.dtype);
+        let size = operand.elements().and_then(|elements| elements.checked_mul(width));
+        let end = size.and_then(|size| size.checked_add(offset.0));
+        match end {
+            Some(end) if end <= declared.size.0 && whole && offset.0 % width == 0 => {
+                Ok(offset.0..end)
+            }
+            _ => Err(format!(
+                "an operand does not lie inside argument {argument} of {} bytes, aligned and \
+                 of its element type",
+                declared.size.0
+            )),
+        }
+    }
+
+    /// What is written overlaps no other operand, but for an optimizer's parameter and next.
+    fn distinct(
+        &self,
+        call: &Call,
+        accesses: &[Access],
+        ranges: &[Range<u64>],
+        steps: bool,
+    ) -> Result<(), String> {
+        for (one, first) in ranges.iter().enumerate() {
+            for (other, second) in ranges.iter().enumerate().skip(one + 1) {
+                let same = call.operands[one].argument == call.operands[other].argument
+                    && first.start.max(second.start) < first.end.min(second.end);
+                let read = [one, other].iter().all(|o| accesses[*o] == Access::Read);
+                let in_place = steps && (one, other) == (1, 2) && first == second;
+                if same && !read && !in_place {
+                    return Err(format!(
+                        "operands {one} and {other} overlap, and one is written"
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn touch(
+        &mut self,
+        argument: usize,
+        range: &Range<u64>,
+        access: Access,
+        steps: bool,
+    ) -> Result<(), String> {
+        let Argument { role, access: declared, size: _ } =
+            self.routine.arguments[argument];
+        let gathers = matches!(role, Role::Gradient | Role::ValueGradient(_));
+        let defined = self.written[argument].covers(range);
+        let fresh = role == Role::Workspace || declared == Access::Write;
+        match (declared, access) {
+            (Access::Read, Access::Write | Access::Update) => {
+                return Err(format!("writes argument {argument}, which is only read"));
+            }
+            (_, Access::Read | Access::Update) if fresh && !defined => {
+                return Err(format!("reads argument {argument} before it is written"));
+            }
+            (Access::Update, Access::Write) if gathers => {
+                return Err(format!("overwrites argument {argument}, which adds up"));
+            }
+            (Access::Write, Access::Write)
+                if gathers && self.written[argument].meets(range) =>
+            {
+                return Err(format!("overwrites argument {argument}, written before"));
+            }
+            _ => {}
+        }
+        let in_place = steps && declared == Access::Update;
+        match access {
+            Access::Read => {}
+            Access::Write if in_place => self.updated[argument].add(range.clone()),
+            Access::Write => self.written[argument].add(range.clone()),
+            Access::Update => self.updated[argument].add(range.clone()),
+        }
+        Ok(())
+    }
+
+    /// Gradients and new parameters reach every parameter of the stage.
+    fn coverage(&self, argument: usize, declared: &Argument) -> Result<(), String> {
+        let reached = match (self.routine.pass, declared.role, declared.access) {
+            (Pass::Backward | Pass::Combine, Role::Gradient, Access::Write)
+            | (Pass::Update, Role::NextParameter, _) => &self.written[argument],
+            (Pass::Backward | Pass::Combine, Role::Gradient, _)
+            | (Pass::Update, Role::Parameter, Access::Update) => &self.updated[argument],
+            _ => return Ok(()),
+        };
+        let job = &self.schedule.job;
+        let real = Element::Real.size(job.dtype);
+        let whole = job.elements[self.routine.stage] * real;
+        if declared.size.0 < whole && self.routine.pass != Pass::Backward {
+            let all = reached.covers(&(0..declared.size.0));
+            return if all { Ok(()) } else { Err(missed(argument, "its shard")) };
+        }
+        for parameter in job.parameters_of(self.routine.stage) {
+            let start = parameter.offset * real;
+            if !reached.covers(&(start..start + parameter.elements() * real)) {
+                return Err(missed(argument, &parameter.name));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn missed(argument: usize, part: &str) -> String {
+    format!("argument {argument} never gets {part}; add the call that makes it")
+}
