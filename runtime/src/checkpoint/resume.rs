@@ -3,7 +3,7 @@
 use super::{Checkpoint, CheckpointError, Latest, Provenance, provenance::states};
 use crate::{State, StateError, Tensor};
 use roundelay_schedule::{Id, Job, Parameter, Schedule};
-use std::path::Path;
+use std::{collections::BTreeSet, path::Path};
 
 /// How a run goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,8 +105,8 @@ fn mistakes(state: &State, job: &Job) -> Vec<StateError> {
             Some(_) => None,
         }
     });
-    let known = |name: &str| job.parameters.iter().any(|p| p.name == name);
-    let unknown = state.tensors.keys().filter(|name| !known(name));
+    let known: BTreeSet<&String> = job.parameters.iter().map(|p| &p.name).collect();
+    let unknown = state.tensors.keys().filter(|name| !known.contains(name));
     let unknown = unknown.map(|name| StateError::Unknown { name: name.clone() });
     element.into_iter().chain(shapes).chain(unknown).collect()
 }

@@ -1,0 +1,132 @@
+//! What a run goes on with, and what it says about it.
+
+use super::{run, schedule, state};
+use crate::{Checkpoint, CheckpointError, Resumed, State, StateError};
+use roundelay_schedule::{
+    Float, Id, Job, Method, Placement, Reduction, Rule, Schedule, Stage, Timeline,
+};
+use std::path::PathBuf;
+
+fn resume(from: &Schedule, to: &Schedule, step: u64) -> (State, Resumed) {
+    let (path, run_before) = (PathBuf::from("file"), run(from));
+    let checkpoint =
+        Checkpoint { path, provenance: run_before, state: state(from, step) };
+    checkpoint.resume(to, &run(to)).unwrap()
+}
+
+#[test]
+fn another_placement_with_the_same_rule_goes_on_exactly() {
+    let from = schedule(Rule::CyclicV2);
+    let mut to = from.clone();
+    to.plan.placement = Placement::Pipeline;
+    to.fingerprint = "other cluster".into();
+    assert_eq!(resume(&from, &to, 3), (state(&from, 3), Resumed::Exactly));
+}
+
+#[test]
+fn another_order_of_sums_is_said() {
+    let from = schedule(Rule::CyclicV2);
+    let mut to = from.clone();
+    to.plan.placement = Placement::Shared;
+    to.plan.reduction = Reduction::ByDevice;
+    let (found, resumed) = resume(&from, &to, 3);
+    assert_eq!(found, state(&from, 3));
+    assert!(matches!(resumed, Resumed::WithOtherBits { .. }), "{resumed:?}");
+}
+
+#[test]
+fn another_cut_changes_bits_where_delays_or_norms_change() {
+    let cut_elsewhere = |rule, clip| {
+        let mut from = schedule(rule);
+        from.job.optimizer.clip = clip;
+        let mut to = from.clone();
+        to.job.parameters[1].stage = Stage::new(0);
+        to.job.elements = [11, 0].into_iter().collect();
+        resume(&from, &to, 0).1 == Resumed::Exactly
+    };
+    assert!(cut_elsewhere(Rule::Sync, 0.0));
+    assert!(!cut_elsewhere(Rule::Sync, 1.0));
+    assert!(!cut_elsewhere(Rule::CyclicV2, 0.0));
+}
+
+#[test]
+fn another_run_starts_from_the_parameters_and_says_why() {
+    let from = schedule(Rule::CyclicV2);
+    type Change = fn(&mut Schedule);
+    let changes: [(&str, Change); 5] = [
+        ("rule was cyclic_v2 and is sync", |to| to.plan.rule = Rule::Sync),
+        ("micro_batches was 2 and is 4", |to| to.plan.micro_batches = 4),
+        ("seed was 7 and is 8", |to| to.job.seed = 8),
+        ("batch was 4 and is 8", |to| to.job.batch = 8),
+        ("optimizer was", |to| to.job.optimizer.weight_decay = 0.5),
+    ];
+    for (expected, change) in changes {
+        let mut to = from.clone();
+        change(&mut to);
+        let (found, resumed) = resume(&from, &to, 3);
+        let Resumed::FromParameters { reason } = resumed else { panic!("{expected}") };
+        assert!(reason.contains(expected), "{reason}");
+        let mut wanted = state(&from, 3);
+        wanted.restart();
+        assert_eq!((found.origin, &found), (3, &wanted));
+        assert_eq!(found.fits(&to.job), Ok(()));
+    }
+}
+
+#[test]
+fn another_optimizer_starts_from_zero() {
+    let from = schedule(Rule::Sync);
+    let mut to = from.clone();
+    to.job.optimizer.method = Method::Sgd { momentum: 0.9, nesterov: false };
+    let (found, _) = resume(&from, &to, 3);
+    assert_eq!(found.fits(&to.job), Ok(()));
+    assert!(found.tensors.values().all(|t| t.optimizer.concat().iter().all(|b| *b == 0)));
+    assert_eq!(
+        found.tensors["last.bias"].versions,
+        state(&from, 3).tensors["last.bias"].versions
+    );
+}
+
+#[test]
+fn a_rule_that_reads_further_back_says_so() {
+    let from = schedule(Rule::CyclicV2);
+    let mut to = from.clone();
+    to.plan.delays = Rule::CyclicV1.delays(Timeline::FlushFree, 2, 2);
+    let (_, resumed) = resume(&from, &to, 3);
+    let Resumed::FromParameters { reason } = resumed else { panic!("{resumed:?}") };
+    assert!(reason.contains("`last.bias` of 1 updates before"), "{reason}");
+    let (_, resumed) = resume(&from, &to, 0);
+    let kept = matches!(resumed, Resumed::WithOtherBits { .. });
+    assert!(kept, "before the first update there is one version: {resumed:?}");
+}
+
+#[test]
+fn all_mistakes_of_another_model_are_listed() {
+    let from = schedule(Rule::Sync);
+    let mut to = from.clone();
+    let Job { parameters, dtype, .. } = &mut to.job;
+    *dtype = Float::F64;
+    parameters[0].shape = vec![3, 2];
+    parameters[1].name = "last.offset".into();
+    let checkpoint = Checkpoint {
+        path: "file".into(),
+        provenance: run(&from),
+        state: state(&from, 3),
+    };
+    let error = checkpoint.resume(&to, &run(&to)).unwrap_err();
+    let text = error.to_string();
+    let CheckpointError::Mismatch { mistakes, .. } = error else { panic!("{text}") };
+    let shape = StateError::Shape {
+        name: "first.weight".into(),
+        found: vec![2, 3],
+        expected: vec![3, 2],
+    };
+    let expected = [
+        StateError::Element { found: Float::F32, expected: Float::F64 },
+        shape,
+        StateError::Missing { name: "last.offset".into() },
+        StateError::Unknown { name: "last.bias".into() },
+    ];
+    assert_eq!(mistakes, expected);
+    assert!(mistakes.iter().all(|mistake| text.contains(&mistake.to_string())), "{text}");
+}

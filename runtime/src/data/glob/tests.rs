@@ -1,0 +1,119 @@
+//! Patterns find what they mean, nothing else, and end.
+
+use super::*;
+use crate::scratch::Scratch;
+use roundelay_kernels::random::Stream;
+
+fn names(folder: &Scratch, patterns: &[&str]) -> Vec<String> {
+    let patterns: Vec<_> = patterns.iter().map(ToString::to_string).collect();
+    find(folder.path(), &patterns).unwrap().into_keys().collect()
+}
+
+#[test]
+fn wildcards_match_names() {
+    let cases = [
+        ("*", "", true),
+        ("a*b*c", "aXbYbZc", true),
+        ("a*b*c", "abcd", false),
+        ("?", "é", true),
+        ("?", "", false),
+        ("*.rs", "main.rs", true),
+        ("*.rs", "main.rsx", false),
+        ("**", "abc", true),
+        ("plain", "plain", true),
+    ];
+    for (wild, name, expected) in cases {
+        let letters: Vec<char> = wild.chars().collect();
+        assert_eq!(matches(&letters, name), expected, "{wild} against {name}");
+    }
+}
+
+/// The meaning of a pattern, in exponential time.
+fn means(wild: &[char], name: &[char]) -> bool {
+    match (wild.split_first(), name.split_first()) {
+        (None, _) => name.is_empty(),
+        (Some(('*', rest)), None) => means(rest, name),
+        (Some(('*', rest)), Some((_, after))) => means(rest, name) || means(wild, after),
+        (Some(_), None) => false,
+        (Some((sign, rest)), Some((letter, after))) => {
+            (*sign == '?' || sign == letter) && means(rest, after)
+        }
+    }
+}
+
+#[test]
+fn matching_agrees_with_its_meaning() {
+    for round in 0..20_000 {
+        let chance = Stream::new(round, &[]);
+        let draw = |first: u64, letters: &[char]| -> Vec<char> {
+            let letter = |k| letters[chance.below(k, letters.len() as u64) as usize];
+            (first + 1..=first + chance.below(first, 8)).map(letter).collect()
+        };
+        let (wild, name) = (draw(0, &['a', 'b', '*', '?']), draw(100, &['a', 'b']));
+        let text: String = name.iter().collect();
+        assert_eq!(matches(&wild, &text), means(&wild, &name), "{wild:?} {text}");
+    }
+}
+
+#[test]
+fn many_stars_take_no_exponential_time() {
+    let wild: Vec<char> = "*a".repeat(200).chars().collect();
+    assert!(!matches(&wild, &"a".repeat(199)));
+    assert!(matches(&wild, &"ab".repeat(250)[..499]));
+}
+
+#[test]
+fn folders_are_crossed_in_order_of_paths() {
+    let folder = Scratch::new("glob");
+    for file in ["b.md", "a.md", "a/x.md", "a/deep/y.md", "a.txt", "a-b/z.md"] {
+        folder.write(file, b"x");
+    }
+    assert_eq!(
+        names(&folder, &["**/*.md"]),
+        ["a-b/z.md", "a.md", "a/deep/y.md", "a/x.md", "b.md"]
+    );
+    assert_eq!(names(&folder, &["a/**"]), ["a/deep/y.md", "a/x.md"]);
+    assert_eq!(names(&folder, &["?/*/*.md"]), ["a/deep/y.md"]);
+    assert_eq!(names(&folder, &["*.md", "a/../a.*"]), ["a.md", "a/../a.txt", "b.md"]);
+    assert_eq!(names(&folder, &["./a.txt", "**/**/**/a.txt"]), ["a.txt"]);
+}
+
+#[test]
+fn build_products_and_dot_folders_must_be_named() {
+    let folder = Scratch::new("glob-hidden");
+    for file in ["target/t.md", "a/target/t.md", ".git/g.md", ".h.md", "k.md"] {
+        folder.write(file, b"x");
+    }
+    assert_eq!(names(&folder, &["**/*.md"]), ["k.md"]);
+    assert_eq!(names(&folder, &["target/*.md"]), ["target/t.md"]);
+    assert_eq!(names(&folder, &[".*/*.md", ".*.md"]), [".git/g.md", ".h.md"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn links_to_files_are_files_and_loops_end() {
+    let folder = Scratch::new("glob-links");
+    folder.write("a/x.md", b"x");
+    for (from, to) in [("..", "a/up"), ("a/x.md", "y.md"), ("nowhere", "dangling.md")] {
+        std::os::unix::fs::symlink(from, folder.path().join(to)).unwrap();
+    }
+    std::os::unix::fs::symlink("self.md", folder.path().join("self.md")).unwrap();
+    assert_eq!(names(&folder, &["**/*.md"]), ["a/x.md"], "y.md is a/x.md");
+    assert_eq!(names(&folder, &["y.md"]), ["y.md"]);
+    assert_eq!(names(&folder, &["*/*/*/*.md"]), ["a/up/a/x.md"]);
+}
+
+#[test]
+fn what_cannot_match_is_said() {
+    let folder = Scratch::new("glob-bad");
+    folder.write("a.md", b"x");
+    for pattern in ["", "/", "./", "a**b", "**b/x", "a\0b"] {
+        let error = find(folder.path(), &[pattern.to_string()]).unwrap_err();
+        assert!(matches!(error, DataError::BadPattern { .. }), "{pattern:?}: {error}");
+    }
+    for pattern in ["*.rs", "nowhere/*", "a.md/*", "**/*.rs"] {
+        let error = find(folder.path(), &["*.md".into(), pattern.into()]).unwrap_err();
+        assert!(matches!(error, DataError::NoMatch { .. }), "{pattern}: {error}");
+        assert!(error.to_string().contains(pattern), "{error}");
+    }
+}

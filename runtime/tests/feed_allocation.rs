@@ -1,0 +1,100 @@
+//! No feed allocates: examples are written while a schedule is replayed.
+
+use roundelay_runtime::{Dataset, Feed};
+use roundelay_schedule::{
+    Data, Element, Evaluation, Float, Input, Job, Method, Optimizer, Rate, Table,
+};
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+struct Counting;
+
+static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+
+#[expect(unsafe_code, reason = "an allocator counts what passes through it")]
+// SAFETY: every request is passed on to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::SeqCst);
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn input(name: &str, element: Element, shape: &[u64]) -> Input {
+    Input { name: name.into(), element, shape: shape.to_vec(), bound: 256 }
+}
+
+fn job(data: Data, inputs: Vec<Input>) -> Job {
+    Job {
+        model: "none".into(),
+        data,
+        batch: 4,
+        seed: 7,
+        steps: 1,
+        dtype: Float::F32,
+        optimizer: Optimizer {
+            method: Method::Sgd { momentum: 0.0, nesterov: false },
+            rate: Rate::Constant(0.1),
+            weight_decay: 0.0,
+            clip: 0.0,
+        },
+        evaluate: Evaluation::Never,
+        inputs: inputs.into_iter().collect(),
+        parameters: Vec::new(),
+        elements: Table::new(),
+    }
+}
+
+fn allocations(feed: &mut impl Feed, job: &Job) -> usize {
+    let mut bytes = [0; 4 * 4 * 8];
+    let before = ALLOCATIONS.load(Ordering::SeqCst);
+    for t in 0..10 {
+        for (id, input) in job.inputs.iter() {
+            let length = 4 * input.shape.iter().product::<u64>() as usize;
+            feed.fill(id, t, 0, &mut bytes[..length]);
+        }
+    }
+    ALLOCATIONS.load(Ordering::SeqCst) - before
+}
+
+#[test]
+fn no_source_allocates_while_it_feeds() {
+    let root = env!("CARGO_MANIFEST_DIR").to_string();
+    let text = Data::Text { root, globs: vec!["src/**/*.rs".into()] };
+    let tokens =
+        ["tokens", "targets"].map(|name| input(name, Element::I32, &[4, 8])).to_vec();
+    let features = vec![
+        input("x", Element::Real, &[4, 8]),
+        input("token", Element::I32, &[4, 3]),
+        input("targets", Element::I32, &[4]),
+    ];
+    let jobs = [
+        job(
+            Data::Tokens {
+                root: env!("CARGO_MANIFEST_DIR").into(),
+                file: "src/data.rs".into(),
+                width: roundelay_schedule::TokenWidth::U8,
+            },
+            tokens.clone(),
+        ),
+        job(text, tokens.clone()),
+        job(Data::Synthetic, tokens),
+        job(Data::Synthetic, features),
+    ];
+    for job in jobs {
+        let mut training = Dataset::open(&job, None).unwrap();
+        let mut held_out = training.held_out(8).unwrap();
+        assert_eq!(allocations(&mut training, &job), 0, "{:?}", job.data);
+        assert_eq!(allocations(&mut held_out, &job), 0, "{:?}", job.data);
+    }
+}
