@@ -333,6 +333,56 @@ fn a_place_of_a_turning_ring_is_another_device_in_each_period() {
     assert_eq!(queues, [(lane(0), 0), (lane(1), 0), (lane(0), 30)]);
 }
 
+#[test]
+fn the_step_time_is_the_mean_over_a_turn_of_the_rings() {
+    // The sender is d1 in odd periods; in even ones the move stays within d0.
+    let mut s = schedule(2, 1);
+    let devices = vec![DeviceId::new(0), DeviceId::new(1)];
+    let ring = s.rings.push(Ring { devices, turn: 1, lanes: 1 });
+    let u = routine(&mut s, Pass::Update, 0, 0);
+    let mut work = transfer(0, 0);
+    if let Work::Transfer { from, .. } = &mut work {
+        from.at = place(ring.index());
+    }
+    let sent = push(&mut s, work, &[(ActionId::new(1), 1)]);
+    push(&mut s, launch(0, 0, u, 0), &[(sent, 0)]);
+    let steps = enough_steps(&s);
+    let checked = Checked::unproven_for_tests(s);
+    for steps in steps..steps + 4 {
+        assert_eq!(simulate(&checked, steps).step_time(), Nanos((50 + 507) / 2));
+    }
+}
+
+#[test]
+fn a_run_of_no_steps_takes_no_time() {
+    let checked = Checked::unproven_for_tests(pipeline(2, [1000, 2000]));
+    let run = simulate(&checked, 0);
+    assert_eq!((run.makespan(), run.step_time()), (Nanos(0), Nanos(0)));
+    assert_eq!(run.bubble(), 0.0);
+    assert!(grid(&run, Nanos(0), Nanos(0)).contains("makespan 0 ns"));
+}
+
+#[test]
+fn a_link_without_bandwidth_never_ends_and_is_still_shown() {
+    let mut s = pipeline(2, [1000, 2000]);
+    s.target.links[LinkId::new(0)].bandwidth = BytesPerSecond(0);
+    let checked = Checked::unproven_for_tests(s);
+    let run = simulate(&checked, 4);
+    assert_eq!(run.makespan(), Nanos(u64::MAX));
+    let text = grid(&run, Nanos(0), run.makespan());
+    assert!(text.lines().all(|line| line.chars().count() <= 200), "{text}");
+}
+
+#[test]
+fn no_window_of_a_grid_is_too_wide() {
+    let checked = Checked::unproven_for_tests(pipeline(3, [1009, 2003]));
+    let run = simulate(&checked, 3);
+    for (from, to) in (0..40).flat_map(|k| [(k * 700, k * 1500), (k, k + 1)]) {
+        let text = grid(&run, Nanos(from), Nanos(to));
+        assert!(text.lines().all(|line| line.chars().count() <= 200), "{text}");
+    }
+}
+
 /// N workers that carry a micro-batch through N stages each, staggered by two units.
 fn cyclic(n: usize) -> Schedule {
     let mut s = schedule(n, 1);

@@ -23,10 +23,11 @@ const MARKS_MAX: i64 = 3;
 /// The launches between two points of time.
 ///
 /// A row is a lane of a device, a column a unit of time: the greatest common divisor of all
-/// starts and durations when that fits in 200 columns, otherwise as little more as fits, and
-/// each column shows what filled most of it. A cell `1F2` is the forward pass of micro-batch 1
-/// through stage 2; what is the same in every cell of each row stands in front of the row
-/// instead. Each `'` means one training step behind the newest that has begun.
+/// durations when that fits in 200 columns, otherwise as little more as fits. A launch fills
+/// the columns of which it takes at least half, and the one of which it takes most; where two
+/// meet, the one that takes more of the column is shown. A cell `1F2` is the forward pass of
+/// micro-batch 1 through stage 2; what is the same in every cell of each row stands in front of
+/// the row instead. Each `'` means one training step behind the newest that has begun.
 pub fn grid(simulation: &Simulation<'_>, from: Nanos, to: Nanos) -> String {
     let launches = launches(simulation, from..to);
     let notation = Notation::of(&launches);
@@ -167,10 +168,8 @@ struct Scale {
 
 impl Scale {
     fn fit(launches: &[Launch], span: Range<Nanos>, head: usize, width: usize) -> Self {
-        let exact = launches.iter().fold(0, |unit, launch| {
-            let start = launch.start.0.abs_diff(span.start.0);
-            super::gcd(super::gcd(unit, start), (launch.end - launch.start).0)
-        });
+        let durations = launches.iter().map(|launch| (launch.end - launch.start).0);
+        let exact = durations.fold(0, super::gcd);
         let length = (span.end - span.start).0;
         let most = (WIDTH.saturating_sub(head) / width).max(1) as u64;
         let unit = exact.max(length.div_ceil(most)).max(1);
@@ -217,11 +216,15 @@ impl Scale {
         line
     }
 
-    fn columns_of(&self, launch: &Launch) -> Range<usize> {
+    fn columns_of(&self, launch: &Launch) -> impl Iterator<Item = usize> {
         let column = |time: Nanos| usize::try_from(time.0 / self.unit.0).unwrap_or(0);
         let first = column(launch.start - self.from);
         let last = column(launch.end - self.from - Nanos(1));
-        first.min(self.columns)..(last + 1).min(self.columns)
+        let touched = first.min(self.columns)..(last + 1).min(self.columns);
+        let time = |column: usize| self.time_in(column, launch);
+        let main = touched.clone().rev().max_by_key(|column| time(*column));
+        touched
+            .filter(move |&column| main == Some(column) || time(column) * 2 >= self.unit)
     }
 
     fn time_in(&self, column: usize, launch: &Launch) -> Nanos {
@@ -236,10 +239,13 @@ fn legend(simulation: &Simulation<'_>, scale: &Scale, notation: Notation) -> Str
     let (unit, from) = (scale.unit, scale.from);
     let (makespan, step) = (simulation.makespan(), simulation.step_time());
     let idle = 100.0 * simulation.bubble();
+    let cells = simulation.schedule().coordinates().len();
+    let cells =
+        if cells > 1 { format!(", one of {cells} equal cells") } else { String::new() };
     format!(
         "column {unit} from {from}; cell {before}pass{after}: F forward, B backward, \
          C combine, U update\n\
          ' a training step behind, - goes on, . idle\n\
-         makespan {makespan}, step {step}, idle {idle:.1} %\n"
+         makespan {makespan}, step {step}, idle {idle:.1} %{cells}\n"
     )
 }
