@@ -44,7 +44,7 @@ pub fn lower(program: &Program, plan: &Plan) -> Result<Schedule, LowerError> {
         states.push(state::lay_out(&mut draft, stage)?);
     }
     compute::add(&mut draft, &states)?;
-    Ok(finish(draft, String::from("0000000000000000")))
+    Ok(finish(draft, roundelay_dsl::fingerprint(program)))
 }
 
 fn fits(program: &Program, plan: &Plan) -> Result<(), LowerError> {

@@ -123,7 +123,9 @@ impl Size {
     fn staggered(self) -> Vec<Slot> {
         let (stages, parts) = (u64::from(self.stages), u64::from(self.micro_batches));
         let start = |i, step| 2 * stages * u64::from(i) + parts * step;
-        self.timed(start).modulo(2 * stages * parts, parts)
+        // Where workers follow each other faster than a pass takes, what a pass makes possible
+        // stands above the same pass of the next worker, which needs it.
+        self.timed(start).modulo(2 * stages * parts, parts.min(2 * stages))
     }
 
     /// A micro-batch enters every two slots and never waits; stage j alternates forward and

@@ -138,12 +138,14 @@ fn send_sum(
     Ok(())
 }
 
-/// One use of a version by a pass, when it starts and when it is over, for version 0.
-struct User {
-    starts: Moment,
-    ends: Moment,
-    pass: Pass,
+/// A stay of version 0 with one worker, over one or more uses in a row.
+struct Stay {
     worker: MicroBatch,
+    passes: Vec<Pass>,
+    /// Right before its first use.
+    needs: Moment,
+    /// Right after its last use.
+    ends: Moment,
 }
 
 pub(super) fn handoff(
@@ -154,56 +156,67 @@ pub(super) fn handoff(
     let staleness = draft.plan.delays.staleness(stage.index());
     let kept = draft.state_buffer(ring(owner), Subject::Parameter, stage, 1 + staleness);
     let mut rows = gradients(draft, stage, owner, kept)?;
-    let mut holder = (owner, kept);
-    let mut left = created(draft, stage);
-    for user in users(draft, stage) {
-        if user.worker != holder.0 {
-            let next = (user.worker, residence(draft, stage, owner, kept, &user));
-            if user.worker != owner {
-                let hold = |(i, buffer)| (place(i), version(buffer, 0));
-                let ends = (hold(holder), hold(next));
-                carry(draft, left, staleness, ends, Content::Parameter(stage))?;
-            }
-            holder = next;
+    let (mut holder, mut left) = ((owner, kept), created(draft, stage));
+    for stay in stays(draft, stage) {
+        let next = (stay.worker, residence(draft, stage, (owner, kept), &stay));
+        if next.1 != kept {
+            let mut freed = stay.ends;
+            freed.period -= 1;
+            let moment = left.max(freed).min(stay.needs);
+            let hold = |(i, buffer)| (place(i), version(buffer, 0));
+            let ends = (hold(holder), hold(next));
+            carry(draft, moment, staleness, ends, Content::Parameter(stage))?;
         }
-        let hold = version(holder.1, draft.delay(stage, user.worker));
-        rows.parameter.insert((user.pass, user.worker), hold);
-        left = user.ends;
+        for pass in &stay.passes {
+            let hold = version(next.1, draft.delay(stage, stay.worker));
+            rows.parameter.insert((*pass, stay.worker), hold);
+        }
+        (holder, left) = (next, stay.ends);
     }
     Ok(rows)
 }
 
-/// Where a user holds the stage: the owner has it anyway.
+/// Where a worker holds the stage during a stay: the owner has it anyway.
 fn residence(
     draft: &mut Draft<'_>,
     stage: Stage,
-    owner: MicroBatch,
-    kept: BufferId,
-    user: &User,
+    (owner, kept): (MicroBatch, BufferId),
+    stay: &Stay,
 ) -> BufferId {
-    if user.worker == owner {
+    if stay.worker == owner {
         return kept;
     }
-    let which = 1 + u32::from(user.pass == Pass::Backward);
+    let which = 1 + u32::from(stay.passes[0] == Pass::Backward);
     let (subject, size) = (Subject::Parameter(stage, Slice::Whole), draft.flat(stage));
-    draft.buffer(ring(user.worker), subject, which, size, Slotting::PerStep(1))
+    draft.buffer(ring(stay.worker), subject, which, size, Slotting::PerStep(1))
 }
 
 /// Who uses version 0 of a stage, in order of time.
-fn users(draft: &Draft<'_>, stage: Stage) -> Vec<User> {
+fn stays(draft: &Draft<'_>, stage: Stage) -> Vec<Stay> {
     let of = |pass, worker| {
         let beside = |side| {
             let mut moment = draft.beside(pass, stage, worker, side);
             moment.period += i64::from(draft.delay(stage, worker));
             moment
         };
-        User { starts: beside(Side::At), ends: beside(Side::After), pass, worker }
+        let (needs, ends) = (beside(Side::Before), beside(Side::After));
+        Stay { worker, passes: vec![pass], needs, ends }
     };
     let all = draft.order.micro_batches();
-    let mut users: Vec<User> =
+    let mut uses: Vec<Stay> =
         all.flat_map(|i| [of(Pass::Forward, i), of(Pass::Backward, i)]).collect();
-    users.sort_by_key(|user| user.starts);
-    users
+    uses.sort_by_key(|stay| stay.needs);
+    let mut stays: Vec<Stay> = Vec::new();
+    for next in uses {
+        match stays.last_mut().filter(|last| last.worker == next.worker) {
+            Some(last) => {
+                last.passes.extend(next.passes);
+                last.ends = next.ends;
+            }
+            None => stays.push(next),
+        }
+    }
+    stays
 }
 
 /// The worker that keeps a stage's optimizer state: the first that is fresh under v2, which is
