@@ -2,11 +2,13 @@
 
 use crate::{
     Context, Real,
+    fast::activation as fast,
     kernel::Define,
     operand::Operands,
     plain::activation as plain,
     signature::{Signature, product},
     store::Store,
+    team::{for_each_part, rows_per_part},
 };
 use roundelay_schedule::Access;
 
@@ -43,6 +45,9 @@ impl Define for Relu {
     fn flops(&self) -> u64 {
         product([self.count])
     }
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
+        fast::relu(operands.read(), operands.write());
+    }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         plain::relu(operands.read(), operands.write());
     }
@@ -55,6 +60,10 @@ impl Define for ReluBackward {
     }
     fn flops(&self) -> u64 {
         product([self.count])
+    }
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
+        let (y, dy) = (operands.read(), operands.read());
+        fast::relu_backward(y, dy, operands.write(), self.store);
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         let (y, dy) = (operands.read(), operands.read());
@@ -69,6 +78,13 @@ impl Define for Gelu {
     fn flops(&self) -> u64 {
         product([12, self.count])
     }
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+        let (x, y) = (operands.read(), operands.write());
+        let share = rows_per_part(context.threads, self.count, 12);
+        for_each_part(x.chunks(share).zip(y.chunks_mut(share)), |(x, y)| {
+            fast::gelu(x, y);
+        });
+    }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         plain::gelu(operands.read(), operands.write());
     }
@@ -81,6 +97,14 @@ impl Define for GeluBackward {
     }
     fn flops(&self) -> u64 {
         product([24, self.count])
+    }
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+        let (x, dy, dx) = (operands.read(), operands.read(), operands.write());
+        let share = rows_per_part(context.threads, self.count, 24);
+        let parts = x.chunks(share).zip(dy.chunks(share)).zip(dx.chunks_mut(share));
+        for_each_part(parts, |((x, dy), dx)| {
+            fast::gelu_backward(x, dy, dx, self.store);
+        });
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         let (x, dy) = (operands.read(), operands.read());

@@ -2,11 +2,14 @@
 
 use crate::{
     Context, Real,
+    fast::attention as fast,
     kernel::Define,
     operand::Operands,
     plain::attention as plain,
+    product::Buffers,
     signature::{Signature, product},
     store::Store,
+    team::{for_each_part, rows_per_part},
 };
 use roundelay_schedule::Access;
 use std::ops::Range;
@@ -25,7 +28,7 @@ pub(crate) struct Heads {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Head {
     first: usize,
-    width: usize,
+    pub(crate) width: usize,
     depth: usize,
     statistics: usize,
 }
@@ -53,6 +56,16 @@ impl Heads {
         let grid = self.sequence.checked_mul(self.sequence);
         grid.and_then(|grid| grid.checked_mul(grids))
             .ok_or_else(|| "a grid of scores is larger than any memory".to_owned())
+    }
+    /// Elements of that many grids of scores.
+    fn grid(&self, grids: usize) -> usize {
+        grids * self.sequence * self.sequence
+    }
+    /// The extents with their examples cut into parts, and the examples of one part.
+    fn part(&self, threads: usize, flops: u64) -> (Self, usize) {
+        let cost = flops / self.batch as u64;
+        let cost = usize::try_from(cost).unwrap_or(usize::MAX);
+        (self.clone(), rows_per_part(threads, self.batch, cost))
     }
     /// Pairs of query and key, over all heads.
     fn pairs(&self) -> u64 {
@@ -119,6 +132,22 @@ impl Define for Attention {
         let pair = 4 * self.heads.depth() as u64 + 12;
         self.heads.pairs().saturating_mul(pair)
     }
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+        let [q, k, v] = [(); 3].map(|()| operands.read());
+        let [o, lse, scratch] = [(); 3].map(|()| operands.write());
+        let (heads, examples) = self.heads.part(context.threads, self.flops());
+        let share = examples * heads.sequence * heads.width;
+        let inputs = q.chunks(share).zip(k.chunks(share)).zip(v.chunks(share));
+        let statistics = lse.chunks_mut(examples * heads.heads * heads.sequence);
+        let outputs = o.chunks_mut(share).zip(statistics);
+        let parts = inputs.zip(outputs).zip(scratches(scratch));
+        for_each_part(parts, |((((q, k), v), (o, lse)), scratch)| {
+            let heads = Heads { batch: q.len() / heads.sequence / heads.width, ..heads };
+            with_scratch(scratch, heads.grid(1), |scratch, buffers| {
+                fast::attention(&heads, [q, k, v], [o, lse, scratch], buffers);
+            });
+        });
+    }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         let inputs = [(); 3].map(|()| operands.read());
         let [o, lse, scratch] = [(); 3].map(|()| operands.write());
@@ -143,10 +172,58 @@ impl Define for AttentionBackward {
         let pair = 10 * self.heads.depth() as u64 + 12;
         self.heads.pairs().saturating_mul(pair)
     }
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+        let [q, k, v, o, lse, dout] = [(); 6].map(|()| operands.read());
+        let [dq, dk, dv, scratch] = [(); 4].map(|()| operands.write());
+        let (heads, examples) = self.heads.part(context.threads, self.flops());
+        let share = examples * heads.sequence * heads.width;
+        let statistics = lse.chunks(examples * heads.heads * heads.sequence);
+        let kept = q.chunks(share).zip(k.chunks(share)).zip(v.chunks(share));
+        let outer = o.chunks(share).zip(statistics).zip(dout.chunks(share));
+        let outputs =
+            dq.chunks_mut(share).zip(dk.chunks_mut(share)).zip(dv.chunks_mut(share));
+        let parts = kept.zip(outer).zip(outputs).zip(scratches(scratch));
+        for_each_part(
+            parts,
+            |(((((q, k), v), ((o, lse), dout)), ((dq, dk), dv)), scratch)| {
+                let heads =
+                    Heads { batch: q.len() / heads.sequence / heads.width, ..heads };
+                let (inputs, outputs) = ([q, k, v, o, lse, dout], [dq, dk, dv]);
+                with_scratch(scratch, heads.grid(2), |scratch, buffers| {
+                    let store = self.store;
+                    fast::attention_backward(
+                        &heads, inputs, outputs, scratch, store, buffers,
+                    );
+                });
+            },
+        );
+    }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         let inputs = [(); 6].map(|()| operands.read());
         let outputs = [(); 3].map(|()| operands.write());
         let scratch = operands.write();
         plain::attention_backward(&self.heads, inputs, outputs, scratch, self.store);
     }
+}
+
+/// The launch's scratch memory for the first part; the others use their threads'.
+fn scratches<R>(scratch: &mut [R]) -> impl ExactSizeIterator<Item = Option<&mut [R]>> {
+    let mut first = Some(scratch);
+    (0..usize::MAX).map(move |_| first.take())
+}
+
+fn with_scratch<R: Real>(
+    given: Option<&mut [R]>,
+    length: usize,
+    work: impl FnOnce(&mut [R], &mut Buffers<R>),
+) {
+    R::with_buffers(|buffers| match given {
+        Some(scratch) => work(scratch, buffers),
+        None => {
+            let mut own = std::mem::take(&mut buffers.scratch);
+            own.resize(own.len().max(length), R::ZERO);
+            work(&mut own[..length], buffers);
+            buffers.scratch = own;
+        }
+    });
 }

@@ -2,6 +2,7 @@
 
 use crate::{
     Context, Mode, Real,
+    fast::dropout as fast,
     kernel::Define,
     operand::Operands,
     plain,
@@ -30,6 +31,8 @@ pub(crate) struct DropoutBackward {
 pub(crate) struct Mask {
     stream: Stream,
     rate: f64,
+    /// Elements whose upper 53 bits are below go: uniform < rate, in whole numbers.
+    limit: u64,
 }
 
 impl Mask {
@@ -39,12 +42,13 @@ impl Mask {
             Mode::Training => dropout.rate,
             Mode::Evaluation => 0.0,
         };
-        Self { stream: Stream::new(context.seed, &labels), rate }
+        let limit = (rate * (1u64 << 53) as f64).ceil() as u64;
+        Self { stream: Stream::new(context.seed, &labels), rate, limit }
     }
     /// Whether the element stays.
     #[inline(always)]
     pub(crate) fn keeps(&self, index: u64) -> bool {
-        self.stream.uniform(index) >= self.rate
+        self.stream.bits(index) >> 11 >= self.limit
     }
     /// What elements that stay are multiplied by, so that the mean stays too.
     pub(crate) fn scale(&self) -> f64 {
@@ -74,6 +78,10 @@ impl Define for Dropout {
     fn flops(&self) -> u64 {
         product([8, self.count])
     }
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+        let (x, y) = (operands.read(), operands.write());
+        fast::apply(x, y, &Mask::new(self, context), Store::Write);
+    }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let (x, y) = (operands.read(), operands.write());
         plain::dropout::apply(x, y, &Mask::new(self, context), Store::Write);
@@ -90,6 +98,10 @@ impl Define for DropoutBackward {
     }
     fn flops(&self) -> u64 {
         self.forward.flops()
+    }
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+        let (dy, dx) = (operands.read(), operands.write());
+        fast::apply(dy, dx, &Mask::new(&self.forward, context), self.store);
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let (dy, dx) = (operands.read(), operands.write());

@@ -2,6 +2,7 @@
 
 use crate::{
     Context, Real,
+    fast::elementwise as fast,
     kernel::Define,
     operand::Operands,
     plain::elementwise as plain,
@@ -71,6 +72,10 @@ impl Define for Add {
     fn flops(&self) -> u64 {
         product([self.count])
     }
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
+        let (a, b) = (operands.read(), operands.read());
+        fast::add(a, b, operands.write());
+    }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         let (a, b) = (operands.read(), operands.read());
         plain::add(a, b, operands.write());
@@ -86,6 +91,9 @@ impl Define for AddRows {
     fn flops(&self) -> u64 {
         product([self.count])
     }
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
+        fast::add_rows(operands.read(), operands.write());
+    }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         plain::add_rows(operands.read(), operands.write());
     }
@@ -99,6 +107,9 @@ impl Define for Accumulate {
     }
     fn flops(&self) -> u64 {
         product([self.count])
+    }
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
+        fast::accumulate(operands.read(), operands.write());
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         plain::accumulate(operands.read(), operands.write());
@@ -129,6 +140,9 @@ impl Define for SumRows {
     fn flops(&self) -> u64 {
         product([self.count])
     }
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
+        fast::sum_rows(operands.read(), operands.write(), self.store);
+    }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         plain::sum_rows(operands.read(), operands.write(), self.store);
     }
@@ -144,6 +158,10 @@ impl Define for Multiply {
     }
     fn flops(&self) -> u64 {
         product([self.count])
+    }
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
+        let (a, b) = (operands.read(), operands.read());
+        fast::multiply(a, b, operands.write(), self.store);
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         let (a, b) = (operands.read(), operands.read());
@@ -162,6 +180,10 @@ impl Define for MultiplySumRows {
     fn flops(&self) -> u64 {
         product([2, self.count])
     }
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
+        let (a, b) = (operands.read(), operands.read());
+        fast::multiply_sum_rows(a, b, operands.write(), self.store);
+    }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         let (a, b) = (operands.read(), operands.read());
         plain::multiply_sum_rows(a, b, operands.write(), self.store);
@@ -178,6 +200,10 @@ impl Define for Scale {
     }
     fn flops(&self) -> u64 {
         product([self.count])
+    }
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
+        let factor = R::of(self.factor);
+        fast::scale(operands.read(), operands.write(), factor, self.store);
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         let factor = R::of(self.factor);

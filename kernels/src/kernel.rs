@@ -18,7 +18,7 @@ pub(crate) trait Define: Sized {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String>;
     /// Arithmetic from the shapes alone; an exponential or error function counts as eight.
     fn flops(&self) -> u64;
-    /// What runs.
+    /// What runs; the plain body unless something is faster.
     fn fast<R: Real>(&self, operands: Operands<'_, R>, context: &Context) {
         self.plain(operands, context);
     }
@@ -163,8 +163,7 @@ impl Kernel {
     #[allow(unsafe_code, reason = "operands arrive as addresses inside an arena")]
     pub unsafe fn run<R: Real>(&self, operands: &[*mut u8], context: &Context) {
         // SAFETY: the same promise.
-        let operands = unsafe { Operands::new(&self.slots, operands) };
-        self.operation.fast::<R>(operands, context);
+        unsafe { R::launch(self, Body::Fast, operands, context) }
     }
 
     /// Runs the plain reference.
@@ -177,10 +176,57 @@ impl Kernel {
     #[allow(unsafe_code, reason = "operands arrive as addresses inside an arena")]
     pub unsafe fn run_plain<R: Real>(&self, operands: &[*mut u8], context: &Context) {
         // SAFETY: the same promise.
-        let operands = unsafe { Operands::new(&self.slots, operands) };
-        self.operation.plain::<R>(operands, context);
+        unsafe { R::launch(self, Body::Plain, operands, context) }
     }
 }
+
+/// Which body of a kernel runs.
+#[derive(Clone, Copy, Debug)]
+pub enum Body {
+    /// Vectorised.
+    Fast,
+    /// The reference.
+    Plain,
+}
+
+/// The bodies of all kernels in one element type: compiled here, not in every crate that runs
+/// them.
+#[allow(unsafe_code, reason = "operands arrive as addresses inside an arena")]
+pub trait Launch {
+    /// Runs one body.
+    ///
+    /// # Safety
+    /// As [`Kernel::run`].
+    unsafe fn launch(
+        kernel: &Kernel,
+        body: Body,
+        operands: &[*mut u8],
+        context: &Context,
+    );
+}
+
+macro_rules! implement_launch {
+    ($($type:ty),*) => {$(
+        #[allow(unsafe_code, reason = "operands arrive as addresses inside an arena")]
+        impl Launch for $type {
+            unsafe fn launch(
+                kernel: &Kernel,
+                body: Body,
+                operands: &[*mut u8],
+                context: &Context,
+            ) {
+                // SAFETY: the same promise.
+                let operands = unsafe { Operands::new(&kernel.slots, operands) };
+                match body {
+                    Body::Fast => kernel.operation.fast::<$type>(operands, context),
+                    Body::Plain => kernel.operation.plain::<$type>(operands, context),
+                }
+            }
+        }
+    )*};
+}
+
+implement_launch!(f32, f64);
 
 /// All kernels of this crate, as the checker asks for them.
 #[derive(Clone, Copy, Debug, Default)]

@@ -2,11 +2,13 @@
 
 use crate::{
     Context, Real,
+    fast::loss as fast,
     kernel::Define,
     operand::Operands,
     plain::loss as plain,
     signature::{Signature, product},
     store::Store,
+    team::{for_each_part, rows_per_part},
 };
 use roundelay_schedule::Access;
 
@@ -49,6 +51,18 @@ impl Define for CrossEntropy {
     fn flops(&self) -> u64 {
         product([11, self.rows, self.classes])
     }
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+        let (logits, targets) = (operands.read(), operands.integers());
+        let (lse, loss) = (operands.write(), operands.write());
+        let rows = rows_per_part(context.threads, self.rows, 11 * self.classes);
+        let parts = logits.chunks(rows * self.classes).zip(lse.chunks_mut(rows));
+        for_each_part(parts, |(logits, lse)| fast::log_sums(logits, lse));
+        let rows = logits.chunks(self.classes).zip(targets).zip(&*lse);
+        let each = rows.map(|((row, target), lse)| {
+            (*lse - row[class_of(*target, self.classes)]).widen()
+        });
+        loss[0] = R::of(each.sum::<f64>() / self.rows as f64);
+    }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         let (logits, targets) = (operands.read(), operands.integers());
         let (lse, loss) = (operands.write(), operands.write());
@@ -67,6 +81,18 @@ impl Define for CrossEntropyBackward {
     fn flops(&self) -> u64 {
         product([11, self.rows, self.classes])
     }
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+        let (logits, targets) = (operands.read(), operands.integers());
+        let (lse, dlogits) = (operands.read(), operands.write());
+        let rows = rows_per_part(context.threads, self.rows, 11 * self.classes);
+        let share = rows * self.classes;
+        let values = logits.chunks(share).zip(dlogits.chunks_mut(share));
+        let parts = values.zip(targets.chunks(rows).zip(lse.chunks(rows)));
+        let mean = R::of(1.0 / self.rows as f64);
+        for_each_part(parts, |((logits, dlogits), (targets, lse))| {
+            fast::cross_entropy_backward(logits, targets, lse, dlogits, mean, self.store);
+        });
+    }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         let (logits, targets) = (operands.read(), operands.integers());
         let (lse, dlogits) = (operands.read(), operands.write());
@@ -83,6 +109,11 @@ impl Define for Mse {
     }
     fn flops(&self) -> u64 {
         product([3, self.count])
+    }
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
+        let (a, b) = (operands.read(), operands.read());
+        let total = fast::square_distance(a, b);
+        operands.write()[0] = total / R::of(self.count as f64);
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         let (a, b) = (operands.read(), operands.read());
@@ -101,6 +132,10 @@ impl Define for MseBackward {
     }
     fn flops(&self) -> u64 {
         product([2, self.count])
+    }
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
+        let (a, b) = (operands.read(), operands.read());
+        fast::mse_backward(a, b, operands.write(), R::of(self.factor), self.store);
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         let (a, b) = (operands.read(), operands.read());

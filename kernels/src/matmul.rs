@@ -5,8 +5,10 @@ use crate::{
     kernel::Define,
     operand::Operands,
     plain,
+    product::{Extents, Target, View, multiply},
     signature::{Signature, product},
     store::Store,
+    team::{for_each_part, rows_per_part},
 };
 use roundelay_schedule::Access;
 
@@ -62,6 +64,20 @@ impl Define for Matmul {
     }
     fn flops(&self) -> u64 {
         product([2, self.m, self.n, self.k])
+    }
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+        let (a, b, out) = (operands.read(), operands.read(), operands.write());
+        let (rows, columns) = (self.a_strides(), self.b_strides());
+        let a = View { data: a, row: rows.row, column: rows.column };
+        let b = View { data: b, row: columns.row, column: columns.column };
+        let share = rows_per_part(context.threads, self.m, 2 * self.n * self.k);
+        for_each_part(out.chunks_mut(share * self.n).enumerate(), |(part, out)| {
+            let rows = out.len() / self.n;
+            let extents = Extents { rows, columns: self.n, depth: self.k };
+            let out = &mut Target { data: out, row: self.n };
+            let a = a.from(part * share, 0);
+            R::with_buffers(|buffers| multiply(extents, a, b, out, self.store, buffers));
+        });
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         let (a, b) = (operands.read(), operands.read());

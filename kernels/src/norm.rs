@@ -2,11 +2,13 @@
 
 use crate::{
     Context, Real,
+    fast::norm as fast,
     kernel::Define,
     operand::Operands,
     plain::norm as plain,
     signature::{Signature, product},
     store::Store,
+    team::{for_each_part, rows_per_part},
 };
 use roundelay_schedule::Access;
 
@@ -60,6 +62,14 @@ impl Define for Softmax {
     fn flops(&self) -> u64 {
         product([12, self.rows, self.columns])
     }
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+        let (x, y) = (operands.read(), operands.write());
+        let rows = rows_per_part(context.threads, self.rows, 12 * self.columns);
+        let share = rows * self.columns;
+        for_each_part(x.chunks(share).zip(y.chunks_mut(share)), |(x, y)| {
+            fast::softmax(x, y, self.columns);
+        });
+    }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         plain::softmax(operands.read(), operands.write(), self.columns);
     }
@@ -75,6 +85,10 @@ impl Define for SoftmaxBackward {
     }
     fn flops(&self) -> u64 {
         product([4, self.rows, self.columns])
+    }
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
+        let (y, dy) = (operands.read(), operands.read());
+        fast::softmax_backward(y, dy, operands.write(), self.columns, self.store);
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         let (y, dy) = (operands.read(), operands.read());
@@ -94,6 +108,17 @@ impl Define for LayerNorm {
     }
     fn flops(&self) -> u64 {
         product([8, self.rows, self.columns])
+    }
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+        let (x, gain, bias) = (operands.read(), operands.read(), operands.read());
+        let (y, mean, rstd) = (operands.write(), operands.write(), operands.write());
+        let rows = rows_per_part(context.threads, self.rows, 8 * self.columns);
+        let share = rows * self.columns;
+        let statistics = mean.chunks_mut(rows).zip(rstd.chunks_mut(rows));
+        let parts = x.chunks(share).zip(y.chunks_mut(share)).zip(statistics);
+        for_each_part(parts, |((x, y), (mean, rstd))| {
+            fast::layer_norm(x, gain, bias, y, mean, rstd);
+        });
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         let (x, gain, bias) = (operands.read(), operands.read(), operands.read());
@@ -116,6 +141,17 @@ impl Define for LayerNormBackward {
     fn flops(&self) -> u64 {
         product([12, self.rows, self.columns])
     }
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+        let [x, gain, mean, rstd, dy] = [(); 5].map(|()| operands.read());
+        let rows = rows_per_part(context.threads, self.rows, 12 * self.columns);
+        let share = rows * self.columns;
+        let statistics = mean.chunks(rows).zip(rstd.chunks(rows));
+        let values = x.chunks(share).zip(dy.chunks(share));
+        let parts = values.zip(statistics).zip(operands.write().chunks_mut(share));
+        for_each_part(parts, |(((x, dy), (mean, rstd)), dx)| {
+            fast::layer_norm_backward([x, gain, mean, rstd, dy], dx, self.store);
+        });
+    }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         let inputs = [(); 5].map(|()| operands.read());
         plain::layer_norm_backward(inputs, operands.write(), self.store);
@@ -135,6 +171,11 @@ impl Define for LayerNormParameters {
     }
     fn flops(&self) -> u64 {
         product([5, self.rows, self.columns])
+    }
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
+        let inputs = [(); 4].map(|()| operands.read());
+        let (dgain, dbias) = (operands.write(), operands.write());
+        fast::layer_norm_parameters(inputs, dgain, dbias, self.store);
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         let inputs = [(); 4].map(|()| operands.read());

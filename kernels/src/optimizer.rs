@@ -5,6 +5,7 @@
 
 use crate::{
     Context, Real,
+    fast::optimizer as fast,
     kernel::Define,
     operand::{Current, Operands},
     plain::optimizer as plain,
@@ -80,13 +81,20 @@ impl Common {
 
     /// What the gradient sum is multiplied by: its mean, cut to norm `clip`, as
     /// `torch.nn.utils.clip_grad_norm_`.
-    fn scale<R: Real>(&self, gradient: &[R]) -> R {
+    fn scale<R: Real>(&self, gradient: &[R], norm: fn(&[R], f64) -> f64) -> R {
         let share = 1.0 / self.micro_batches;
         if self.clip == 0.0 {
             return R::of(share);
         }
-        let norm = plain::norm(gradient, share);
+        let norm = norm(gradient, share);
         R::of(share * (self.clip / (norm + 1e-6)).min(1.0))
+    }
+
+    fn decay(&self, decay: Decay) -> f64 {
+        match decay {
+            Decay::Applied => self.weight_decay,
+            Decay::Spared => 0.0,
+        }
     }
 
     /// The ranges of a slice that starts at `offset`, in order, and whether they decay.
@@ -129,6 +137,17 @@ fn carry_over<R: Real>(current: &Current<'_, R>, next: &mut [R], range: Range<us
     }
 }
 
+impl Sgd {
+    fn step<R: Real>(&self, scale: R, context: &Context) -> SgdStep<R> {
+        SgdStep {
+            scale,
+            momentum: R::of(self.momentum),
+            nesterov: self.nesterov,
+            rate: R::of(context.rate),
+        }
+    }
+}
+
 impl Define for Sgd {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
         let common = Common::parse(call)?;
@@ -144,22 +163,32 @@ impl Define for Sgd {
     fn flops(&self) -> u64 {
         product([7, self.count])
     }
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+        let gradient = operands.read();
+        let (current, next) = operands.current_and_next();
+        let mut momentum = (self.momentum != 0.0).then(|| operands.write());
+        let step = self.step(self.common.scale(gradient, fast::norm), context);
+        for (range, decay) in self.common.ranges(context.slice_offset, self.count) {
+            carry_over(&current, next, range.clone());
+            let decay = R::of(self.common.decay(decay));
+            let (gradient, next) = (&gradient[range.clone()], &mut next[range.clone()]);
+            match &mut momentum {
+                None => fast::sgd(&step, gradient, next, decay),
+                Some(momentum) => {
+                    let momentum = &mut momentum[range];
+                    fast::sgd_with_momentum(&step, gradient, next, momentum, decay);
+                }
+            }
+        }
+    }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let gradient = operands.read();
         let (current, next) = operands.current_and_next();
         let mut momentum = (self.momentum != 0.0).then(|| operands.write());
-        let step = SgdStep {
-            scale: self.common.scale(gradient),
-            momentum: R::of(self.momentum),
-            nesterov: self.nesterov,
-            rate: R::of(context.rate),
-        };
+        let step = self.step(self.common.scale(gradient, plain::norm), context);
         for (range, decay) in self.common.ranges(context.slice_offset, self.count) {
             carry_over(&current, next, range.clone());
-            let decay = match decay {
-                Decay::Applied => R::of(self.common.weight_decay),
-                Decay::Spared => R::ZERO,
-            };
+            let decay = R::of(self.common.decay(decay));
             for i in range {
                 let momentum = momentum.as_mut().map(|momentum| &mut momentum[i]);
                 plain::sgd(&step, gradient[i], &mut next[i], momentum, decay);
@@ -169,11 +198,11 @@ impl Define for Sgd {
 }
 
 impl Adamw {
-    fn step<R: Real>(&self, gradient: &[R], context: &Context) -> AdamwStep<R> {
+    fn step<R: Real>(&self, scale: R, context: &Context) -> AdamwStep<R> {
         let updates = context.step as f64 + 1.0;
         let [mean, square] = self.betas.map(|beta| 1.0 - libm::pow(beta, updates));
         AdamwStep {
-            scale: self.common.scale(gradient),
+            scale,
             mean_share: R::of(1.0 - self.betas[0]),
             beta2: R::of(self.betas[1]),
             square_share: R::of(1.0 - self.betas[1]),
@@ -198,17 +227,27 @@ impl Define for Adamw {
     fn flops(&self) -> u64 {
         product([14, self.count])
     }
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+        let gradient = operands.read();
+        let (current, next) = operands.current_and_next();
+        let (mean, square) = (operands.write(), operands.write());
+        let step = self.step(self.common.scale(gradient, fast::norm), context);
+        for (range, decay) in self.common.ranges(context.slice_offset, self.count) {
+            carry_over(&current, next, range.clone());
+            let shrink = R::of(1.0 - context.rate * self.common.decay(decay));
+            let (gradient, next) = (&gradient[range.clone()], &mut next[range.clone()]);
+            let (mean, square) = (&mut mean[range.clone()], &mut square[range]);
+            fast::adamw(&step, gradient, next, mean, square, shrink);
+        }
+    }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let gradient = operands.read();
         let (current, next) = operands.current_and_next();
         let (mean, square) = (operands.write(), operands.write());
-        let step = self.step(gradient, context);
+        let step = self.step(self.common.scale(gradient, plain::norm), context);
         for (range, decay) in self.common.ranges(context.slice_offset, self.count) {
             carry_over(&current, next, range.clone());
-            let shrink = match decay {
-                Decay::Applied => R::of(1.0 - context.rate * self.common.weight_decay),
-                Decay::Spared => R::ONE,
-            };
+            let shrink = R::of(1.0 - context.rate * self.common.decay(decay));
             for i in range {
                 let states = [&mut mean[i], &mut square[i]];
                 plain::adamw(&step, gradient[i], &mut next[i], states, shrink);

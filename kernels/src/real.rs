@@ -1,13 +1,20 @@
 //! The element types that kernels compute in.
 
+use crate::{
+    function,
+    kernel::Launch,
+    line::{Lanes, Line},
+    product::Buffers,
+};
 use roundelay_schedule::Float;
-use std::{fmt, iter, ops};
+use std::{cell::RefCell, fmt, iter, ops};
 
 /// A real element type: f32, or f64 for tests.
 ///
 /// Elementary functions are those of `libm`, so that a result does not depend on the system.
 pub trait Real:
-    Copy
+    Launch
+    + Copy
     + Default
     + PartialOrd
     + Send
@@ -32,6 +39,8 @@ pub trait Real:
     const ONE: Self;
     /// −∞.
     const NEGATIVE_INFINITY: Self;
+    /// 64 bytes of numbers.
+    type Line: Lanes<Self>;
 
     /// The nearest value.
     fn of(value: f64) -> Self;
@@ -39,6 +48,8 @@ pub trait Real:
     fn widen(self) -> f64;
     /// The greater of two numbers.
     fn greater(self, other: Self) -> Self;
+    /// self · b + c, rounded once.
+    fn fused(self, b: Self, c: Self) -> Self;
     /// √x.
     fn sqrt(self) -> Self;
     /// e^x.
@@ -47,15 +58,23 @@ pub trait Real:
     fn ln(self) -> Self;
     /// The error function.
     fn erf(self) -> Self;
+    /// e^x that vectorises in f32, there within 3e-7 of its value.
+    fn quick_exp(self) -> Self;
+    /// Distribution Φ(x) and density φ(x) of the standard normal, in f32 within 1e-6 of their
+    /// values.
+    fn normal(self) -> (Self, Self);
+    /// Lends this thread's packing buffers; not to be nested.
+    fn with_buffers<T>(work: impl FnOnce(&mut Buffers<Self>) -> T) -> T;
 }
 
 macro_rules! implement_real {
-    ($type:ident, $exp:path, $ln:path, $erf:path) => {
+    ($type:ident, $lanes:literal, $exp:path, $ln:path, $erf:path) => {
         impl Real for $type {
             const DTYPE: Float = implement_real!(dtype $type);
             const ZERO: Self = 0.0;
             const ONE: Self = 1.0;
             const NEGATIVE_INFINITY: Self = $type::NEG_INFINITY;
+            type Line = Line<$type, $lanes>;
 
             #[inline(always)]
             fn of(value: f64) -> Self {
@@ -70,6 +89,10 @@ macro_rules! implement_real {
                 if self > other { self } else { other }
             }
             #[inline(always)]
+            fn fused(self, b: Self, c: Self) -> Self {
+                self.mul_add(b, c)
+            }
+            #[inline(always)]
             fn sqrt(self) -> Self {
                 $type::sqrt(self)
             }
@@ -82,8 +105,27 @@ macro_rules! implement_real {
             fn erf(self) -> Self {
                 $erf(self)
             }
+            #[inline(always)]
+            fn quick_exp(self) -> Self {
+                implement_real!(quick_exp $type, self)
+            }
+            #[inline(always)]
+            fn normal(self) -> (Self, Self) {
+                implement_real!(normal $type, self)
+            }
+            fn with_buffers<T>(work: impl FnOnce(&mut Buffers<Self>) -> T) -> T {
+                thread_local! {
+                    static BUFFERS: RefCell<Buffers<$type>> =
+                        const { RefCell::new(Buffers::new()) };
+                }
+                BUFFERS.with_borrow_mut(work)
+            }
         }
     };
+    (quick_exp f32, $x:expr) => { function::exp($x) };
+    (quick_exp f64, $x:expr) => { libm::exp($x) };
+    (normal f32, $x:expr) => { function::normal($x) };
+    (normal f64, $x:expr) => { function::wide_normal($x) };
     (dtype f32) => {
         Float::F32
     };
@@ -92,5 +134,5 @@ macro_rules! implement_real {
     };
 }
 
-implement_real!(f32, libm::expf, libm::logf, libm::erff);
-implement_real!(f64, libm::exp, libm::log, libm::erf);
+implement_real!(f32, 16, libm::expf, libm::logf, libm::erff);
+implement_real!(f64, 8, libm::exp, libm::log, libm::erf);

@@ -20,6 +20,14 @@ impl Store {
             Store::Add => Access::Update,
         }
     }
+    /// Prepares an output that is summed into.
+    #[inline(always)]
+    pub(crate) fn clear<R: Real>(self, out: &mut [R]) {
+        match self {
+            Store::Write => out.fill(R::ZERO),
+            Store::Add => {}
+        }
+    }
     /// Stores one value.
     #[inline(always)]
     pub(crate) fn put<R: Real>(self, place: &mut R, value: R) {

@@ -12,6 +12,7 @@ pub(crate) fn norm<R: Real>(gradient: &[R], share: f64) -> f64 {
 }
 
 /// One element of SGD: g += decay · p; b = β b + g; p −= rate · (g + β b, b or g).
+#[inline(always)]
 pub(crate) fn sgd<R: Real>(
     step: &SgdStep<R>,
     gradient: R,
@@ -36,6 +37,7 @@ pub(crate) fn sgd<R: Real>(
 /// One element of AdamW (Loshchilov and Hutter 2019): p *= 1 − rate · decay;
 /// m += (1 − β₁)(g − m); s = β₂ s + (1 − β₂) g²; p −= rate/c₁ · m / (√s/√c₂ + ε), where
 /// c = 1 − β^(t + 1).
+#[inline(always)]
 pub(crate) fn adamw<R: Real>(
     step: &AdamwStep<R>,
     gradient: R,

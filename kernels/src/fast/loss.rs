@@ -1,0 +1,55 @@
+//! Vectorised losses, row by row.
+
+use crate::{
+    loss::class_of,
+    simd::vectorize,
+    store::Store,
+    sum::{greatest, sums},
+};
+
+vectorize! {
+    /// lse of every row.
+    pub(crate) fn log_sums<R>(logits: &[R], lse: &mut [R]) {
+        let columns = logits.len() / lse.len();
+        for (row, lse) in logits.chunks(columns).zip(lse) {
+            let most = greatest(row);
+            let [total] = sums([row], |[x]| [(x - most).quick_exp()]);
+            *lse = most + total.ln();
+        }
+    }
+}
+
+vectorize! {
+    /// dlogits = (exp(logits − lse) − one-hot) · share.
+    pub(crate) fn cross_entropy_backward<R>(
+        logits: &[R], targets: &[i32], lse: &[R], dlogits: &mut [R], share: R, store: Store,
+    ) {
+        let columns = logits.len() / targets.len();
+        let rows = logits.chunks(columns).zip(dlogits.chunks_mut(columns));
+        for ((x, out), (lse, target)) in rows.zip(lse.iter().zip(targets)) {
+            for (x, out) in x.iter().zip(&mut *out) {
+                store.put(out, (*x - *lse).quick_exp() * share);
+            }
+            out[class_of(*target, columns)] -= share;
+        }
+    }
+}
+
+vectorize! {
+    /// Σ (a − b)².
+    pub(crate) fn square_distance<R>(a: &[R], b: &[R]) -> R {
+        let [total] = sums([a, b], |[a, b]| [(a - b) * (a - b)]);
+        total
+    }
+}
+
+vectorize! {
+    /// da = factor · (a − b).
+    pub(crate) fn mse_backward<R>(
+        a: &[R], b: &[R], da: &mut [R], factor: R, store: Store,
+    ) {
+        for ((a, b), da) in a.iter().zip(b).zip(da) {
+            store.put(da, factor * (*a - *b));
+        }
+    }
+}

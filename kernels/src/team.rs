@@ -1,0 +1,219 @@
+//! The threads of one device: a kernel's rows are cut into parts, one per thread.
+//!
+//! A thread that asks for help owns its helpers; they live as long as it does. Handing out
+//! work allocates nothing once they exist, and every row is computed as if it were alone, so
+//! results do not depend on their number.
+#![allow(unsafe_code, reason = "helpers borrow work that outlives their use of it")]
+
+use std::{
+    any::Any,
+    cell::RefCell,
+    iter,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
+    thread::{self, JoinHandle, Thread},
+};
+
+/// Most threads of a device that a kernel makes use of.
+const MOST_PARTS: usize = 64;
+/// Less arithmetic than this is not worth another thread.
+const GRAIN: usize = 1 << 17;
+/// How often a waiting thread looks before it sleeps.
+const LOOKS: u32 = 2000;
+
+/// How many of `rows` rows one part takes, when each costs `cost` operations.
+pub(crate) fn rows_per_part(threads: usize, rows: usize, cost: usize) -> usize {
+    let worthwhile = rows.saturating_mul(cost) / GRAIN;
+    rows.div_ceil(threads.min(worthwhile).clamp(1, MOST_PARTS)).max(1)
+}
+
+/// Works on every part, each on its own thread. There are at most 64.
+pub(crate) fn for_each_part<P: Send>(
+    mut parts: impl ExactSizeIterator<Item = P>,
+    work: impl Fn(P) + Sync,
+) {
+    let count = parts.len();
+    if count == 1 {
+        return parts.next().into_iter().for_each(work);
+    }
+    let slots = [const { Mutex::new(None) }; MOST_PARTS];
+    assert!(count <= MOST_PARTS, "rows are cut into at most {MOST_PARTS} parts");
+    for (slot, part) in slots.iter().zip(parts) {
+        *lock(slot) = Some(part);
+    }
+    TEAM.with_borrow_mut(|team| {
+        team.run(count, &|index| {
+            let part = lock(&slots[index]).take();
+            work(part.expect("every part is taken once"));
+        });
+    });
+}
+
+thread_local! {
+    static TEAM: RefCell<Team> = const { RefCell::new(Team { helpers: Vec::new() }) };
+}
+
+/// The helpers of one thread.
+struct Team {
+    helpers: Vec<Helper>,
+}
+
+struct Helper {
+    desk: Arc<Desk>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Where an owner leaves work for one helper.
+struct Desk {
+    state: AtomicU32,
+    task: Mutex<Option<Task>>,
+    failure: Mutex<Option<Box<dyn Any + Send>>>,
+    owner: Thread,
+}
+
+type Work<'a> = dyn Fn(usize) + Sync + 'a;
+
+#[derive(Clone, Copy)]
+struct Task {
+    work: &'static Work<'static>,
+    index: usize,
+}
+
+/// Nothing to do; what was done is done.
+const IDLE: u32 = 0;
+/// A task lies on the desk.
+const BUSY: u32 = 1;
+/// The owner is gone.
+const CLOSED: u32 = 2;
+
+impl Team {
+    /// Calls `work` with 0 .. `count`, each on another thread, and returns when all are done.
+    fn run(&mut self, count: usize, work: &Work<'_>) {
+        while self.helpers.len() + 1 < count {
+            self.helpers.push(Helper::new());
+        }
+        // SAFETY: no helper keeps the reference after it went idle, and this function does
+        // not return before all of them did: its own share cannot unwind past the wait.
+        let borrowed =
+            unsafe { std::mem::transmute::<&Work<'_>, &'static Work<'static>>(work) };
+        let helpers = &self.helpers[..count - 1];
+        for (helper, index) in iter::zip(helpers, 1..) {
+            helper.start(Task { work: borrowed, index });
+        }
+        let own = catch_unwind(AssertUnwindSafe(|| work(0)));
+        helpers.iter().for_each(Helper::wait);
+        let failed = helpers.iter().find_map(|helper| lock(&helper.desk.failure).take());
+        if let Some(panic) = own.err().or(failed) {
+            resume_unwind(panic);
+        }
+    }
+}
+
+impl Helper {
+    fn new() -> Self {
+        let desk = Arc::new(Desk {
+            state: AtomicU32::new(IDLE),
+            task: Mutex::new(None),
+            failure: Mutex::new(None),
+            owner: thread::current(),
+        });
+        let its = Arc::clone(&desk);
+        Self { desk, thread: Some(thread::spawn(move || its.serve())) }
+    }
+
+    fn start(&self, task: Task) {
+        *lock(&self.desk.task) = Some(task);
+        self.change(BUSY);
+    }
+
+    fn change(&self, state: u32) {
+        self.desk.state.store(state, Ordering::Release);
+        if let Some(thread) = &self.thread {
+            thread.thread().unpark();
+        }
+    }
+
+    fn wait(&self) {
+        self.desk.wait_while(BUSY);
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        self.change(CLOSED);
+        if let Some(thread) = self.thread.take() {
+            // A helper catches what its work throws, so joining cannot fail.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Desk {
+    fn serve(&self) {
+        while self.wait_while(IDLE) != CLOSED {
+            let task = lock(&self.task).take().expect("a busy desk has a task");
+            let done = catch_unwind(AssertUnwindSafe(|| (task.work)(task.index)));
+            *lock(&self.failure) = done.err();
+            self.state.store(IDLE, Ordering::Release);
+            self.owner.unpark();
+        }
+    }
+
+    /// Looks a while, then sleeps, until the state is another one.
+    fn wait_while(&self, state: u32) -> u32 {
+        let mut looks = 0;
+        loop {
+            let now = self.state.load(Ordering::Acquire);
+            if now != state {
+                return now;
+            }
+            looks += 1;
+            if looks < LOOKS {
+                std::hint::spin_loop();
+            } else {
+                thread::park();
+            }
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_part_is_done_once_and_seen_afterwards() {
+        for threads in [1, 2, 3, 7] {
+            for round in 0..50u64 {
+                let mut values = vec![0u64; 100];
+                for_each_part(values.chunks_mut(100usize.div_ceil(threads)), |part| {
+                    part.iter_mut().for_each(|value| *value += round);
+                });
+                assert!(values.iter().all(|value| *value == round));
+            }
+        }
+    }
+
+    #[test]
+    fn a_failure_reaches_the_owner_and_the_team_lives_on() {
+        let failing = || {
+            for_each_part([0, 1, 2].into_iter(), |part| assert!(part != 2, "part two"));
+        };
+        assert!(catch_unwind(failing).is_err());
+        for_each_part([0, 1, 2].into_iter(), |part| assert!(part < 3));
+    }
+
+    #[test]
+    fn small_work_is_not_cut() {
+        assert_eq!(rows_per_part(4, 100, 10), 100);
+        assert_eq!(rows_per_part(4, 100, 1 << 20), 25);
+        assert_eq!(rows_per_part(0, 0, 0), 1);
+    }
+}
