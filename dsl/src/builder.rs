@@ -96,10 +96,8 @@ impl ModelBuilder {
         arguments: Vec<(Option<&str>, Value)>,
     ) -> Result<Tensor, Mistake> {
         let Some(operator) = operator(name) else {
-            let mistake =
-                Mistake::new(Code::UnknownName, format!("unknown operator `{name}`"));
-            let hint = near::hint(name, OPERATORS.iter().map(|known| known.name));
-            return Err(hint.into_iter().fold(mistake, Mistake::hint));
+            let known = OPERATORS.iter().map(|known| known.name);
+            return Err(near::unknown("operator", name, known));
         };
         let applied = operator.apply(wanted, arguments, &mut self.graph);
         tensor(applied.map_err(|misfit| misfit.mistake))

@@ -19,7 +19,7 @@ const STEP: usize = 4;
 /// All mistakes against the grammar; names are not looked at.
 ///
 /// ```
-/// let text = "train{\nbatch 32\n steps   200   # short\n}";
+/// let text = "train{batch 32\n steps   200   # short\n}";
 /// let expected = "train {\n    batch 32\n    steps 200    # short\n}\n";
 /// assert_eq!(roundelay_dsl::format(text)?, expected);
 /// # Ok::<(), roundelay_dsl::Diagnostics>(())
@@ -103,22 +103,48 @@ fn lines(tokens: &[Token<'_>]) -> Vec<Line> {
     lines
 }
 
-/// Tokens line by line; an empty list for an empty line.
+/// Tokens line by line; an empty list for an empty line. A body over several lines has its
+/// braces at the end of the first line and at the begin of the last.
 fn rows<'a>(tokens: &[Token<'a>]) -> Vec<Vec<Token<'a>>> {
+    let tall = tall_braces(tokens);
     let mut rows: Vec<Vec<Token<'_>>> = vec![Vec::new()];
-    for token in tokens {
+    let mut broken = false;
+    for (index, token) in tokens.iter().enumerate() {
         let last = rows.last_mut().expect("there is a first row");
+        let closes = tall[index] && token.text == "}";
+        let begins = token.leads || closes || (broken && token.kind != Kind::Comment);
         match token.kind {
             Kind::End => {}
             Kind::Newline => rows.push(Vec::new()),
-            _ if token.leads && !last.is_empty() => rows.push(vec![*token]),
+            _ if begins && !last.is_empty() => rows.push(vec![*token]),
             _ => last.push(*token),
         }
+        broken = tall[index] && token.text == "{";
     }
     if rows.last().is_some_and(Vec::is_empty) {
         rows.pop();
     }
     rows
+}
+
+/// For every token, whether it is a brace whose body goes over several lines.
+fn tall_braces(tokens: &[Token<'_>]) -> Vec<bool> {
+    let mut tall = vec![false; tokens.len()];
+    let mut open: Vec<(usize, usize)> = Vec::new();
+    let mut line = 0;
+    for (index, token) in tokens.iter().enumerate() {
+        line += usize::from(token.leads);
+        match (token.kind, token.text) {
+            (Kind::Symbol, "{") => open.push((index, line)),
+            (Kind::Symbol, "}") => {
+                if let Some((begin, _)) = open.pop().filter(|(_, first)| *first < line) {
+                    [tall[begin], tall[index]] = [true, true];
+                }
+            }
+            _ => {}
+        }
+    }
+    tall
 }
 
 /// Brackets open at the end of a row: such rows are indented once more.

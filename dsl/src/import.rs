@@ -103,22 +103,21 @@ impl Loader<'_> {
         let path = join(folder, &import.text);
         let mut chain = self.chains[from].clone();
         chain.push(from);
-        if let Some(known) = (0..self.trees.len()).find(|tree| self.path(*tree) == path) {
-            if chain.contains(&known) {
-                let mistake = cycle(
-                    &path,
-                    &chain.iter().map(|t| self.path(*t)).collect::<Vec<_>>(),
-                );
-                self.report.error(import.span, mistake);
+        let known = (0..self.trees.len()).find(|tree| self.path(*tree) == path);
+        let mistake = match known {
+            Some(known) if chain.contains(&known) => {
+                let chain: Vec<&str> =
+                    chain.iter().map(|tree| self.path(*tree)).collect();
+                cycle(&path, &chain)
             }
-            return;
-        }
-        match self.read(&path) {
-            Ok(text) => self.add(SourceFile { path, text }, chain),
-            Err(mistake) => {
-                self.report.error(import.span, mistake);
-            }
-        }
+            Some(_) => return,
+            None => match self.read(&path) {
+                Ok(text) => return self.add(SourceFile { path, text }, chain),
+                Err(mistake) => mistake,
+            },
+        };
+        self.report.error(import.span, mistake);
+        self.trees[from].broken += 1;
     }
 
     fn path(&self, tree: usize) -> &str {
@@ -135,9 +134,8 @@ impl Loader<'_> {
         }
         if path.starts_with("roundelay:") {
             let known = EMBEDDED.iter().map(|(name, _)| *name);
-            let missing = refuse("there is no such embedded file");
-            let hint = crate::near::hint(path, known).unwrap_or_default();
-            return embedded(path).map(str::to_owned).ok_or_else(|| missing.hint(hint));
+            let missing = refuse("there is no such embedded file").near(path, known);
+            return embedded(path).map(str::to_owned).ok_or(missing);
         }
         self.files.read(path).map_err(|why| {
             refuse(&why).hint("paths are relative to the file that names them")
@@ -151,7 +149,9 @@ impl Loader<'_> {
             let number = self.report.add_file(SourceFile::new(file.path, ""));
             let span = Span { file: number, ..Span::default() };
             self.report.error(span, Mistake::new(Code::Limit, message));
-            return self.trees.push(syntax::File::default());
+            return self
+                .trees
+                .push(syntax::File { broken: 1, ..syntax::File::default() });
         }
         let number = crate::source::count(self.trees.len());
         let (tree, mistakes) = parse::file(&file.text, number);

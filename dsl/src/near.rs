@@ -1,5 +1,7 @@
 //! The known name that is nearest to an unknown one.
 
+use crate::{Code, Mistake};
+
 /// A hint that names the nearest of the known names, or all of them when none is near.
 pub(crate) fn hint<'a>(
     found: &str,
@@ -10,6 +12,27 @@ pub(crate) fn hint<'a>(
         Some(name) => Some(format!("did you mean `{name}`?")),
         None if known.is_empty() || known.len() > 24 => None,
         None => Some(format!("known are {}", known.join(", "))),
+    }
+}
+
+/// A name that nothing defines, with a hint.
+pub(crate) fn unknown<'a>(
+    what: &str,
+    found: &str,
+    known: impl IntoIterator<Item = &'a str>,
+) -> Mistake {
+    let mistake = Mistake::new(Code::UnknownName, format!("unknown {what} `{found}`"));
+    mistake.near(found, known)
+}
+
+impl Mistake {
+    /// With a hint that names what is nearest to what was found.
+    pub(crate) fn near<'a>(
+        self,
+        found: &str,
+        known: impl IntoIterator<Item = &'a str>,
+    ) -> Self {
+        hint(found, known).into_iter().fold(self, Mistake::hint)
     }
 }
 

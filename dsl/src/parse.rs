@@ -31,6 +31,7 @@ pub(crate) fn file(text: &str, number: u32) -> (File, Vec<SyntaxError>) {
             }
             Err(mistake) => {
                 input.report(mistake);
+                file.broken += 1;
                 skip_item(input)
             }
         };

@@ -39,9 +39,7 @@ impl Dimension {
 /// `2.5 us` as a quantity: digits with a unit of the closed list, rounded to whole counts.
 pub(crate) fn quantity(digits: &str, unit: &str) -> Result<Quantity, Mistake> {
     let Some((dimension, scale, divisor)) = scale(unit) else {
-        let mistake = Mistake::new(Code::Unit, format!("unknown unit `{unit}`"));
-        let hint = near::hint(unit, UNITS);
-        return Err(hint.into_iter().fold(mistake, Mistake::hint));
+        return Err(Mistake { code: Code::Unit, ..near::unknown("unit", unit, UNITS) });
     };
     let exact = digits.parse::<u64>().ok().and_then(|whole| whole.checked_mul(scale));
     let amount = match exact {

@@ -1,6 +1,6 @@
 //! Arguments of calls: which there are, which one is meant, and what it must be.
 
-use crate::{Code, Extent, Mistake, Tensor, Value, near, value::spelled};
+use crate::{Code, Extent, Mistake, Tensor, Value, value::spelled};
 use roundelay_schedule::Element;
 
 /// An argument that a callee knows.
@@ -69,7 +69,7 @@ pub(crate) fn assign(
 fn unknown_argument(callee: &str, name: &str, formals: &[&str]) -> Mistake {
     let message = format!("`{callee}` has no argument `{name}`");
     let mistake = Mistake::new(Code::UnknownName, message);
-    near::hint(name, formals.iter().copied()).into_iter().fold(mistake, Mistake::hint)
+    mistake.near(name, formals.iter().copied())
 }
 
 fn too_many(callee: &str, known: usize, given: usize) -> Mistake {

@@ -7,6 +7,8 @@ use crate::Span;
 pub(crate) struct File {
     /// Its items, in order.
     pub(crate) items: Vec<Item>,
+    /// Items with mistakes that are reported already, and that could not be kept.
+    pub(crate) broken: usize,
 }
 
 /// `NAME`.
@@ -84,8 +86,19 @@ pub(crate) struct Cluster {
     pub(crate) name: Name,
     /// Named groups, each of devices and of tiers above it.
     pub(crate) tiers: Vec<(Name, Group)>,
-    /// The whole; none when the text lacked it, which is reported already.
-    pub(crate) group: Option<Group>,
+    /// All of it.
+    pub(crate) whole: Whole,
+}
+
+/// The last line of a cluster.
+#[derive(Clone, Debug)]
+pub(crate) enum Whole {
+    /// The group of all devices.
+    Group(Group),
+    /// There is none.
+    Missing,
+    /// A line has a mistake that is reported already.
+    Broken,
 }
 
 /// `4 x core + 2 x big joined by bus sharing 8 GB`.
@@ -127,6 +140,8 @@ pub(crate) enum StatementKind {
     Return(Expression),
     /// `head after expr { … }`.
     Head,
+    /// A statement with a mistake that is reported already, and the name that it would have bound.
+    Broken(Name),
 }
 
 /// `key value { entries }`.
@@ -151,6 +166,8 @@ pub(crate) enum Setting {
     AtMost(Expression),
     /// `>= expr`.
     AtLeast(Expression),
+    /// Something with a mistake that is reported already.
+    Broken,
 }
 
 /// `expr` or `expr .. expr`.

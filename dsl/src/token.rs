@@ -1,4 +1,4 @@
-//! Text to tokens: names, numbers, units right after numbers, strings, symbols, line ends.
+//! Text to tokens: names, numbers, units right after numbers, texts, symbols, line ends.
 
 use nom::{
     IResult, Parser,
@@ -59,63 +59,71 @@ pub(crate) struct Token<'a> {
     pub(crate) leads: bool,
 }
 
-/// Bracket depth, line start and whether a number stood before, as far as text was read.
-struct Lexer<'a> {
-    text: &'a str,
-    brackets: u32,
-    tokens: Vec<Token<'a>>,
-    leads: bool,
-}
-
-/// All tokens of a text, comments and line ends included, with an end behind the last. Line ends
-/// inside ( ) and [ ] are left out; a brace or the begin of an item closes forgotten brackets.
+/// All tokens of a text, comments and visible line ends included, with an end behind the last.
 pub(crate) fn tokens(text: &str) -> Vec<Token<'_>> {
-    let mut lexer = Lexer { text, brackets: 0, tokens: Vec::new(), leads: true };
+    let mut tokens: Vec<Token<'_>> = Vec::new();
     let mut rest = text.strip_prefix('\u{feff}').unwrap_or(text);
     loop {
         rest = rest.trim_start_matches([' ', '\t', '\r']);
-        let Ok((after, (kind, token))) = token(rest, lexer.after_number()) else { break };
-        lexer.push(kind, token, after);
+        let last = tokens.last().map(|token| token.kind);
+        let leads = matches!(last, None | Some(Kind::Newline));
+        let start = crate::source::count(text.len() - rest.len());
+        let Ok((after, (kind, text))) = token(rest, last == Some(Kind::Number)) else {
+            tokens.push(Token { kind: Kind::End, text: "", start, leads });
+            return visible(tokens);
+        };
+        tokens.push(Token { kind, text, start, leads });
         rest = after;
     }
-    lexer.add(Kind::End, "", rest);
-    lexer.tokens
 }
 
-impl<'a> Lexer<'a> {
-    fn after_number(&self) -> bool {
-        self.tokens.last().is_some_and(|token| token.kind == Kind::Number && !self.leads)
-    }
-
-    fn push(&mut self, kind: Kind, text: &'a str, after: &'a str) {
-        match (kind, text) {
-            (Kind::Symbol, "(" | "[") => self.brackets += 1,
-            (Kind::Symbol, ")" | "]") => self.brackets = self.brackets.saturating_sub(1),
-            (Kind::Symbol, "{" | "}") => self.brackets = 0,
-            (Kind::Newline, _) if starts_item(after) => self.brackets = 0,
+/// Without the line ends inside ( ) and [ ]. A bracket that a brace, the begin of an item or the
+/// end leaves open hides nothing, so that a forgotten bracket spoils its own line only.
+fn visible(tokens: Vec<Token<'_>>) -> Vec<Token<'_>> {
+    let closed = closed_brackets(&tokens);
+    let mut depth = 0u32;
+    let mut kept = Vec::with_capacity(tokens.len());
+    for (token, closed) in tokens.into_iter().zip(closed) {
+        match token.text {
+            "(" | "[" if closed => depth += 1,
+            ")" | "]" if closed => depth -= 1,
             _ => {}
         }
-        let hidden = kind == Kind::Newline && self.brackets > 0;
-        if !hidden {
-            self.add(kind, text, after);
+        if token.kind != Kind::Newline || depth == 0 {
+            kept.push(token);
         }
-        self.leads = kind == Kind::Newline;
     }
-
-    fn add(&mut self, kind: Kind, text: &'a str, after: &'a str) {
-        let start = crate::source::count(self.text.len() - after.len() - text.len());
-        self.tokens.push(Token { kind, text, start, leads: self.leads });
-    }
+    kept
 }
 
-/// Whether a line begins with `model NAME`, `train {`, `import "…`.
-fn starts_item(line: &str) -> bool {
-    let Ok((rest, word)) = name(line.trim_start_matches([' ', '\t', '\r'])) else {
-        return false;
-    };
-    let next = rest.trim_start_matches([' ', '\t']).chars().next();
-    let opens = |c: char| c == '{' || c == '"' || (c.is_alphabetic() && rest != line);
-    ITEMS.contains(&word) && next.is_some_and(opens)
+/// For every token, whether it is a bracket that has its counterpart.
+fn closed_brackets(tokens: &[Token<'_>]) -> Vec<bool> {
+    let mut closed = vec![false; tokens.len()];
+    let mut open = Vec::new();
+    for (index, token) in tokens.iter().enumerate() {
+        match (token.kind, token.text) {
+            (Kind::Symbol, "(" | "[") => open.push(index),
+            (Kind::Symbol, ")" | "]") => {
+                if let Some(begin) = open.pop() {
+                    [closed[begin], closed[index]] = [true, true];
+                }
+            }
+            (Kind::Symbol, "{" | "}") => open.clear(),
+            (Kind::Name, _)
+                if tokens.get(index + 1).is_some_and(|n| begins_item(token, n)) =>
+            {
+                open.clear();
+            }
+            _ => {}
+        }
+    }
+    closed
+}
+
+/// Whether an item such as `model NAME` or `train {` begins at a token, at the begin of a line.
+pub(crate) fn begins_item(token: &Token<'_>, next: &Token<'_>) -> bool {
+    let opens = matches!(next.kind, Kind::Name | Kind::Text) || next.text == "{";
+    token.leads && token.kind == Kind::Name && ITEMS.contains(&token.text) && opens
 }
 
 type Lexed<'a> = IResult<&'a str, (Kind, &'a str)>;
@@ -229,7 +237,8 @@ mod tests {
         let newlines =
             |text| kinds(text).iter().filter(|(kind, _)| *kind == Kind::Newline).count();
         assert_eq!(newlines("f(a,\n b)\n[1,\n2]\n"), 2);
-        assert_eq!(newlines("f(a,\n\nmodel x {\n"), 2);
+        assert_eq!(newlines("f(a,\n\nmodel x {\n"), 3);
+        assert_eq!(newlines("{ y = f(a\n z = g(\nb)\n}"), 2);
     }
 
     #[test]

@@ -348,8 +348,10 @@ model m {    # it
         # inside
         longer)
 }
-plan { rule sync | cyclic(slack = 1), stages 1 .. 4
-    cuts [1] }
+plan {
+    rule sync | cyclic(slack = 1), stages 1 .. 4
+    cuts [1]
+}
 ";
     let once = format(text).unwrap_or_else(|wrong| panic!("{wrong}"));
     assert_eq!(once, expected);

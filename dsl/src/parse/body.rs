@@ -9,13 +9,15 @@ use super::{
 use crate::{Span, token::Kind};
 use nom::Err;
 
-/// `{ part SEP part … }`. Mistakes inside parts are kept, and the next part is read.
+/// `{ part SEP part … }`. Mistakes inside parts are kept, and the next part is read; `broken`
+/// tells what a part with a mistake would have defined.
 pub(crate) fn body<'a, T>(
     part: fn(Tokens<'a>) -> Parsed<'a, T>,
+    broken: fn(Tokens<'a>) -> Option<T>,
 ) -> impl FnMut(Tokens<'a>) -> Parsed<'a, Vec<T>> {
     nested(move |input| {
         let (rest, opened) = symbol("{")(input)?;
-        Ok(parts(rest, opened, part))
+        Ok(parts(rest, opened, part, broken))
     })
 }
 
@@ -23,6 +25,7 @@ fn parts<'a, T>(
     mut input: Tokens<'a>,
     opened: Span,
     part: fn(Tokens<'a>) -> Parsed<'a, T>,
+    broken: fn(Tokens<'a>) -> Option<T>,
 ) -> (Tokens<'a>, Vec<T>) {
     let mut found = Vec::new();
     loop {
@@ -42,7 +45,8 @@ fn parts<'a, T>(
             }
             Err(mistake) => {
                 input.report(mistake);
-                skip_line(input)
+                found.extend(broken(input));
+                skip_part(input)
             }
         };
     }
@@ -60,20 +64,22 @@ pub(crate) fn attempt<'a, T>(
     }
 }
 
-/// From a part with a mistake to the end of its line, or to the brace that closes the body; bodies
-/// inside the part are passed over.
-fn skip_line(mut input: Tokens<'_>) -> Tokens<'_> {
-    let mut depth = 0u32;
+/// From a part with a mistake to the comma or line end behind it, or to the brace that closes the
+/// body; brackets and bodies inside the part are passed over.
+fn skip_part(mut input: Tokens<'_>) -> Tokens<'_> {
+    let [mut braces, mut brackets] = [0u32; 2];
     loop {
         let next = input.peek();
-        let outside = depth == 0;
+        let outside = braces == 0;
         match (next.kind, next.text) {
             (Kind::End, _) => return input,
-            (Kind::Newline, _) if outside => return input,
-            (Kind::Symbol, "}") if outside => return input,
+            (Kind::Newline, _) | (Kind::Symbol, "}") if outside => return input,
+            (Kind::Symbol, ",") if outside && brackets == 0 => return input,
             _ if input.at_item() => return input,
-            (Kind::Symbol, "{") => depth += 1,
-            (Kind::Symbol, "}") => depth -= 1,
+            (Kind::Symbol, "{") => braces += 1,
+            (Kind::Symbol, "}") => braces -= 1,
+            (Kind::Symbol, "(" | "[") => brackets += 1,
+            (Kind::Symbol, ")" | "]") => brackets = brackets.saturating_sub(1),
             _ => {}
         }
         input = input.advance();

@@ -20,7 +20,13 @@ use nom::{
 
 /// `{ entry … }`.
 pub(crate) fn entries(input: Tokens<'_>) -> Parsed<'_, Vec<Entry>> {
-    body(entry)(input)
+    body(entry, broken)(input)
+}
+
+/// The key that an entry with a mistake would have set.
+fn broken(input: Tokens<'_>) -> Option<Entry> {
+    let (_, key) = name(input).ok()?;
+    Some(Entry { key, value: Setting::Broken, entries: Vec::new() })
 }
 
 /// `key`, `key value`, `key <= value`, `key value { entries }`.

@@ -9,7 +9,9 @@ use super::{
     stream::{Tokens, keyword, name, symbol},
 };
 use crate::{
-    syntax::{Block, Cluster, Component, Expression, Group, Item, Model, Name, Section},
+    syntax::{
+        Block, Cluster, Component, Expression, Group, Item, Model, Name, Section, Whole,
+    },
     token::Kind,
 };
 use nom::{
@@ -85,17 +87,22 @@ fn section<'a>(word: &'static str) -> impl FnMut(Tokens<'a>) -> Parsed<'a, Secti
 enum ClusterLine {
     Tier(Name, Group),
     Whole(Group),
+    Broken,
 }
 
 /// `cluster NAME { node = 8 x a100 joined by nvlink, 64 x node joined by infiniband }`.
 fn cluster(input: Tokens<'_>) -> Parsed<'_, Item> {
-    let (rest, (name, lines)) =
-        preceded(keyword("cluster"), cut(pair(name, body(cluster_line)))).parse(input)?;
-    let mut cluster = Cluster { name, tiers: Vec::new(), group: None };
+    let (rest, (name, lines)) = preceded(
+        keyword("cluster"),
+        cut(pair(name, body(cluster_line, |_| Some(ClusterLine::Broken)))),
+    )
+    .parse(input)?;
+    let mut cluster = Cluster { name, tiers: Vec::new(), whole: Whole::Missing };
     for line in lines {
         match line {
             ClusterLine::Tier(name, group) => cluster.tiers.push((name, group)),
-            ClusterLine::Whole(group) => cluster.group = Some(group),
+            ClusterLine::Whole(group) => cluster.whole = Whole::Group(group),
+            ClusterLine::Broken => cluster.whole = Whole::Broken,
         }
     }
     Ok((rest, Item::Cluster(cluster)))

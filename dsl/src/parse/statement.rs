@@ -18,7 +18,7 @@ use nom::{
 
 /// `{ statement … }`.
 pub(crate) fn statements(input: Tokens<'_>) -> Parsed<'_, Vec<Statement>> {
-    body(statement)(input)
+    body(statement, broken)(input)
 }
 
 /// One statement. A keyword that `=` follows is a binding like any other.
@@ -39,6 +39,17 @@ fn statement(input: Tokens<'_>) -> Parsed<'_, Statement> {
     };
     let (rest, kind) = production(input)?;
     Ok((rest, Statement { kind, span: input.span() }))
+}
+
+/// The name that a statement with a mistake would have bound: `x = …`, `input x…`.
+fn broken(input: Tokens<'_>) -> Option<Statement> {
+    let bound = match (input.peek().text, input.peek_second().text) {
+        (_, "=") => input,
+        ("input" | "param", _) => input.advance(),
+        _ => return None,
+    };
+    let (_, name) = name(bound).ok()?;
+    Some(Statement { kind: StatementKind::Broken(name), span: input.span() })
 }
 
 /// A name that begins no statement.
@@ -108,7 +119,7 @@ fn head(input: Tokens<'_>) -> Parsed<'_, StatementKind> {
 pub(crate) fn ended(input: Tokens<'_>) -> Result<(), SyntaxError> {
     let next = input.peek();
     let ends = matches!(next.kind, Kind::Newline | Kind::End);
-    match ends || input.at(",") || input.at("}") {
+    match ends || input.at(",") || input.at("}") || input.at_item() {
         true => Ok(()),
         false => Err(SyntaxError::expected(input, "a new line or `,`")),
     }

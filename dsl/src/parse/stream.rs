@@ -4,7 +4,7 @@ use super::error::{Parsed, SyntaxError, refuse};
 use crate::{
     Span, limit,
     syntax::Name,
-    token::{Kind, Token},
+    token::{Kind, Token, begins_item},
 };
 use nom::{Err, Input, Needed};
 use std::{cell::RefCell, iter, slice};
@@ -77,10 +77,7 @@ impl<'a> Tokens<'a> {
 
     /// Whether an item such as `model NAME` or `train {` begins here, at the begin of a line.
     pub(crate) fn at_item(&self) -> bool {
-        let [next, second] = [self.peek(), self.peek_second()];
-        let opens = matches!(second.kind, Kind::Name | Kind::Text) || second.text == "{";
-        let keyword = next.kind == Kind::Name && crate::token::ITEMS.contains(&next.text);
-        next.leads && keyword && opens
+        begins_item(&self.peek(), &self.peek_second())
     }
 }
 

@@ -8,7 +8,7 @@ use super::{
 use crate::{
     Code, Dimension, Mistake, Span, Value, import, limit, near, parse,
     report::{Known, Report},
-    syntax::{Cluster, Component, Expression, File, Group, Item, Name},
+    syntax::{Cluster, Component, Expression, File, Group, Item, Name, Whole},
 };
 use roundelay_schedule::{
     Bytes, BytesPerSecond, Device, Domain, FlopsPerSecond, Link, LinkId, Nanos, Pool,
@@ -31,7 +31,7 @@ pub(super) fn resolve(
 /// One plain device, `core`.
 pub(crate) fn plain() -> Target {
     let text = import::embedded("roundelay:devices/core.rdl").unwrap_or_default();
-    let (File { items }, _) = parse::file(text, 0);
+    let (File { items, .. }, _) = parse::file(text, 0);
     let mut report = Report::default();
     let core = items.iter().find_map(|item| match item {
         Item::Device(device) => device_of(device, &mut report).ok(),
@@ -111,11 +111,15 @@ fn expand(
             report.error(name.span, crate::report::duplicate("tier", &name.text));
         }
     }
-    let Some(whole) = &cluster.group else {
-        let message = format!("cluster `{}` names no devices", cluster.name.text);
-        let mistake = Mistake::new(Code::Missing, message);
-        let hint = "end it with a group such as `4 x core joined by bus`";
-        return Err(report.error(cluster.name.span, mistake.hint(hint)));
+    let whole = match &cluster.whole {
+        Whole::Group(whole) => whole,
+        Whole::Broken => return Err(report.earlier()),
+        Whole::Missing => {
+            let message = format!("cluster `{}` names no devices", cluster.name.text);
+            let mistake = Mistake::new(Code::Missing, message);
+            let hint = "end it with a group such as `4 x core joined by bus`";
+            return Err(report.error(cluster.name.span, mistake.hint(hint)));
+        }
     };
     let mut expansion = Expansion::new(definitions, tiers, report);
     expansion.target.name = cluster.name.text.clone();
@@ -222,15 +226,7 @@ impl<'a> Expansion<'a> {
             return self.group(&name.text, tier, pool, depth + 1);
         }
         let Some(component) = self.definitions.devices.get(name.text.as_str()) else {
-            let message = format!("unknown device or tier `{}`", name.text);
-            let mistake = Mistake::new(Code::UnknownName, message);
-            let devices = self.definitions.devices.keys().chain(self.tiers.keys());
-            let hint = near::hint(&name.text, devices.copied());
-            let mistake = hint.into_iter().fold(mistake, Mistake::hint);
-            return self.fail(
-                name.span,
-                mistake.hint("write `device NAME { … }`, or import it"),
-            );
+            return self.unknown_member(name);
         };
         self.device(component, name, pool)
     }
@@ -262,18 +258,26 @@ impl<'a> Expansion<'a> {
             return Ok(*id);
         }
         let Some(component) = self.definitions.links.get(name.text.as_str()) else {
-            let mistake =
-                Mistake::new(Code::UnknownName, format!("unknown link `{}`", name.text));
-            let known = self.definitions.links.keys().copied();
-            let hint = near::hint(&name.text, known);
-            let mistake = hint.into_iter().fold(mistake, Mistake::hint);
-            return self
-                .fail(name.span, mistake.hint("write `link NAME { … }`, or import it"));
+            return self.unknown_link(name);
         };
         let link = link_of(component, self.report)?;
         let id = self.target.links.push(link);
         self.links.insert(&name.text, id);
         Ok(id)
+    }
+
+    fn unknown_member<T>(&mut self, name: &Name) -> Known<T> {
+        self.definitions.only_if_whole(self.report)?;
+        let known = self.definitions.devices.keys().chain(self.tiers.keys()).copied();
+        let mistake = near::unknown("device or tier", &name.text, known);
+        self.fail(name.span, mistake.hint("write `device NAME { … }`, or import it"))
+    }
+
+    fn unknown_link<T>(&mut self, name: &Name) -> Known<T> {
+        self.definitions.only_if_whole(self.report)?;
+        let known = self.definitions.links.keys().copied();
+        let mistake = near::unknown("link", &name.text, known);
+        self.fail(name.span, mistake.hint("write `link NAME { … }`, or import it"))
     }
 
     fn fail<T>(&mut self, span: Span, mistake: Mistake) -> Known<T> {

@@ -1,7 +1,7 @@
 //! Expressions without tensors and names: settings of devices, training and plan.
 
 use crate::{
-    Code, Mistake, Span, Value,
+    Code, Mistake, Span, Value, near,
     quantity::quantity,
     report::{Known, Report},
     signature::{Arguments, Fallback, Formal, optional, required},
@@ -91,10 +91,7 @@ fn rate(
         "cosine" => ("cosine", COSINE),
         "warmup" => ("warmup", WARMUP),
         other => {
-            let mistake =
-                Mistake::new(Code::UnknownName, format!("unknown rate `{other}`"));
-            let hint = crate::near::hint(other, ["step", "cosine", "warmup"]);
-            let mistake = hint.into_iter().fold(mistake, Mistake::hint);
+            let mistake = near::unknown("rate", other, ["step", "cosine", "warmup"]);
             return Err(report.error(name.span, mistake));
         }
     };
@@ -148,7 +145,7 @@ pub(super) fn bind(
     let values = values.into_iter().collect::<Known<Vec<Value>>>()?;
     let pairs = given.iter().map(name_of).zip(values).collect();
     Arguments::bind(callee, formals, pairs).map_err(|misfit| {
-        let place = misfit.given.map_or(span, |index| given[index].value.span);
+        let place = misfit.given.map_or(span, |index| place_of(&given[index]));
         report.error(place, misfit.mistake)
     })
 }
@@ -156,6 +153,11 @@ pub(super) fn bind(
 /// The name that an argument is given by.
 pub(super) fn name_of(argument: &Argument) -> Option<&str> {
     argument.name.as_ref().map(|name| name.text.as_str())
+}
+
+/// Where an argument stands: at its name, when it has one.
+pub(super) fn place_of(argument: &Argument) -> Span {
+    argument.name.as_ref().map_or(argument.value.span, |name| name.span)
 }
 
 /// The place of the argument that a mistake names, else the whole call.

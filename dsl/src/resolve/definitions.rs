@@ -3,7 +3,7 @@
 use crate::{
     Code, Mistake, Span,
     operators::operator,
-    report::{Report, duplicate},
+    report::{Known, Report, duplicate},
     syntax::{Block, Cluster, Component, File, Item, Model, Name, Section},
 };
 use std::collections::BTreeMap;
@@ -17,6 +17,8 @@ pub(super) struct Definitions<'a> {
     pub(super) devices: BTreeMap<&'a str, &'a Component>,
     /// Links, by name.
     pub(super) links: BTreeMap<&'a str, &'a Component>,
+    /// Items that could not be read.
+    broken: usize,
     /// Models, with the number of their file.
     models: Vec<(usize, &'a Model)>,
     /// Clusters, with the number of their file.
@@ -32,10 +34,12 @@ impl<'a> Definitions<'a> {
     pub(super) fn collect(files: &'a [File], report: &mut Report) -> Self {
         let mut all = Self::default();
         for (number, file) in files.iter().enumerate() {
+            all.broken += file.broken;
             file.items.iter().for_each(|item| all.add(number, item, report));
         }
-        for (what, sections) in [("train", &all.trains), ("plan", &all.plans)] {
+        for (what, sections) in [("train", &mut all.trains), ("plan", &mut all.plans)] {
             refuse_second(what, sections, report);
+            sections.dedup_by_key(|(file, _)| *file);
         }
         all
     }
@@ -57,12 +61,8 @@ impl<'a> Definitions<'a> {
             }
             Item::Block(block) => {
                 if operator(&block.name.text).is_some() {
-                    let message = format!("`{}` is an operator", block.name.text);
-                    let mistake = Mistake::new(Code::Duplicate, message);
-                    report.error(
-                        block.name.span,
-                        mistake.hint("give the block another name"),
-                    );
+                    report.error(block.name.span, hides_operator(&block.name.text));
+                    return;
                 }
                 define("block", &block.name, block, &mut self.blocks, report, |b| {
                     &b.name
@@ -71,11 +71,21 @@ impl<'a> Definitions<'a> {
         }
     }
 
+    /// Passes when every item could be read; else what is missing may be in a broken one.
+    pub(super) fn only_if_whole(&self, report: &Report) -> Known<()> {
+        if self.broken == 0 { Ok(()) } else { Err(report.earlier()) }
+    }
+
     /// The model that is trained: the last of the main file, else the only one.
-    pub(super) fn model(&self) -> Result<&'a Model, Mistake> {
+    pub(super) fn model(&self, report: &mut Report) -> Known<&'a Model> {
+        let model = chosen("model", &self.models);
+        if let Some(model) = model.map_err(|m| report.error(beginning(), m))? {
+            return Ok(model);
+        }
+        self.only_if_whole(report)?;
+        let mistake = Mistake::new(Code::Missing, "there is no model");
         let hint = "write `model NAME { … }`, or import a file that has one";
-        chosen("model", &self.models)?
-            .ok_or_else(|| Mistake::new(Code::Missing, "there is no model").hint(hint))
+        Err(report.error(beginning(), mistake.hint(hint)))
     }
 
     /// The cluster that is trained on, chosen likewise.
@@ -110,6 +120,11 @@ fn define<'a, T>(
             report.error_with(name.span, duplicate(what, &name.text), labels);
         }
     }
+}
+
+fn hides_operator(name: &str) -> Mistake {
+    let mistake = Mistake::new(Code::Duplicate, format!("`{name}` is an operator"));
+    mistake.hint("give the block another name")
 }
 
 fn refuse_second(what: &str, sections: &[(usize, &Section)], report: &mut Report) {

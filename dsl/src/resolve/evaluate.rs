@@ -1,7 +1,7 @@
 //! Expressions of models and blocks.
 
 use super::{
-    constant::{name_of, number, place},
+    constant::{name_of, number, place, place_of},
     definitions::Definitions,
     scope::Scope,
 };
@@ -31,6 +31,7 @@ pub(super) struct Evaluator<'a> {
     pub(super) loss: Option<(Tensor, Span)>,
     depth: u32,
     steps: u64,
+    stopped: bool,
 }
 
 impl<'a> Evaluator<'a> {
@@ -49,6 +50,7 @@ impl<'a> Evaluator<'a> {
             loss: None,
             depth: 0,
             steps: 0,
+            stopped: false,
         }
     }
 
@@ -65,7 +67,7 @@ impl<'a> Evaluator<'a> {
         }
         let message =
             format!("expanding the model takes more than {} steps", limit::STEPS);
-        self.fail(span, Mistake::new(Code::Limit, message))
+        self.stop(span, Mistake::new(Code::Limit, message))
     }
 
     /// Does something one level deeper.
@@ -78,12 +80,22 @@ impl<'a> Evaluator<'a> {
             let message =
                 format!("calls and expressions nest more than {} deep", limit::CALLS);
             let mistake = Mistake::new(Code::Limit, message);
-            return self.fail(span, mistake.hint("a block cannot call itself"));
+            return self.stop(span, mistake.hint("a block cannot call itself"));
         }
         self.depth += 1;
         let result = body(self);
         self.depth -= 1;
         result
+    }
+
+    /// A limit is reached: says so once, and from then on every step fails.
+    fn stop<T>(&mut self, span: Span, mistake: Mistake) -> Known<T> {
+        if !self.stopped {
+            self.stopped = true;
+            self.steps = u64::MAX;
+            return self.fail(span, mistake);
+        }
+        Err(self.report.earlier())
     }
 
     /// The value of an expression.
@@ -118,11 +130,8 @@ impl<'a> Evaluator<'a> {
             "true" => Ok(Value::Truth(true)),
             "false" => Ok(Value::Truth(false)),
             _ => {
-                let mistake =
-                    Mistake::new(Code::UnknownName, format!("unknown name `{name}`"));
                 let known = self.scope.names().chain(["batch"]);
-                let mistake =
-                    near::hint(name, known).into_iter().fold(mistake, Mistake::hint);
+                let mistake = near::unknown("name", name, known);
                 self.fail(span, mistake)
             }
         }
@@ -225,7 +234,7 @@ impl<'a> Evaluator<'a> {
             Ok(value) => self.built(Ok(value), span),
             Err(misfit) => {
                 let at = match misfit.given {
-                    Some(index) => given[index].value.span,
+                    Some(index) => place_of(&given[index]),
                     None => place(&misfit.mistake, operator.formals, given, span),
                 };
                 self.fail(at, misfit.mistake)
@@ -234,12 +243,11 @@ impl<'a> Evaluator<'a> {
     }
 
     fn unknown_call(&mut self, name: &Name) -> Known<Value> {
-        let message = format!("unknown operator or block `{}`", name.text);
+        self.definitions.only_if_whole(self.report)?;
         let blocks = self.definitions.blocks.keys().copied();
         let known = OPERATORS.iter().map(|operator| operator.name).chain(blocks);
-        let mistake = Mistake::new(Code::UnknownName, message);
-        let hint = near::hint(&name.text, known);
-        self.fail(name.span, hint.into_iter().fold(mistake, Mistake::hint))
+        let mistake = near::unknown("operator or block", &name.text, known);
+        self.fail(name.span, mistake)
     }
 
     /// Notes where new rows of the graph were written.

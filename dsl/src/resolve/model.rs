@@ -1,7 +1,7 @@
 //! Statements of models and blocks: what they bind and add to the graph.
 
 use super::{
-    definitions::{Definitions, beginning},
+    definitions::Definitions,
     evaluate::Evaluator,
     scope::{Binding, Scope},
 };
@@ -30,7 +30,7 @@ pub(super) fn resolve(
     definitions: &Definitions<'_>,
     report: &mut Report,
 ) -> Known<(Model, Span)> {
-    let model = definitions.model().map_err(|m| report.error(beginning(), m))?;
+    let model = definitions.model(report)?;
     let place = model.name.span;
     let mut evaluator = Evaluator::new(&model.name.text, definitions, report);
     evaluator.body(&model.body, Home::Model);
@@ -105,6 +105,10 @@ impl Evaluator<'_> {
                     this.repeat(times, counter.as_ref(), body)
                 }),
             StatementKind::Loss(value) => self.state_loss(value, statement.span, home),
+            StatementKind::Broken(name) => {
+                self.scope.bind(&name.text, Binding { value: None, span: name.span });
+                Err(self.report.earlier())
+            }
             StatementKind::Metric => self.fail(statement.span, not_yet("`metric`")),
             StatementKind::Head => self
                 .fail(statement.span, not_yet("`head after`, which is for local rules,")),
@@ -364,7 +368,9 @@ impl Evaluator<'_> {
         let names: Vec<Option<&str>> =
             given.iter().map(super::constant::name_of).collect();
         let taken = assign(callee, &formals, &names).or_else(|misfit| {
-            let place = misfit.given.map_or(span, |index| given[index].value.span);
+            let place = misfit
+                .given
+                .map_or(span, |index| super::constant::place_of(&given[index]));
             self.fail(place, misfit.mistake)
         })?;
         let mut scope = Scope::new();

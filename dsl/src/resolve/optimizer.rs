@@ -2,7 +2,7 @@
 
 use super::constant::{bind, learning_rate, place};
 use crate::{
-    Code, Mistake, Model, Span, near,
+    Code, Mistake, Model, Span,
     report::{Known, Report},
     signature::{Arguments, Fallback, Formal, optional, required},
     syntax::{Argument, Expression, ExpressionKind, Name},
@@ -178,8 +178,7 @@ pub(super) fn spare(model: &mut Model, no_decay: &NoDecay, report: &mut Report) 
             );
             let known =
                 model.parameters.values().map(|parameter| parameter.name.as_str());
-            let hint = near::hint(pattern, known);
-            let mistake = hint.into_iter().fold(mistake, Mistake::hint);
+            let mistake = mistake.near(pattern, known);
             report.error(no_decay.span, mistake.hint("`*` stands for any text"));
         }
     }

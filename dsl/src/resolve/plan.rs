@@ -184,7 +184,7 @@ fn memory(entry: &Entry, report: &mut Report) -> Known<Bytes> {
     no_entries(entry, report)?;
     let value = match &entry.value {
         Setting::AtMost(value) => value,
-        Setting::Nothing | Setting::OneOf(_) | Setting::AtLeast(_) => {
+        Setting::Nothing | Setting::OneOf(_) | Setting::AtLeast(_) | Setting::Broken => {
             let mistake = Mistake::new(Code::Type, "`memory` takes an upper bound");
             return Err(
                 report.error(entry.key.span, mistake.hint("write `memory <= 1 GB`"))
@@ -201,7 +201,9 @@ fn numbers(entry: &Entry, report: &mut Report) -> Known<Numbers> {
     no_entries(entry, report)?;
     let number = |value, report: &mut Report| whole(value, 1, MOST, report);
     let ranges = match &entry.value {
-        Setting::Nothing => return Err(report.error(entry.key.span, no_value(entry))),
+        Setting::Nothing | Setting::Broken => {
+            return Err(report.error(entry.key.span, no_value(entry)));
+        }
         Setting::AtMost(value) => vec![(1, number(value, report)?)],
         Setting::AtLeast(value) => vec![(number(value, report)?, u64::MAX)],
         Setting::OneOf(choices) => {
@@ -236,7 +238,7 @@ fn choice<T>(
     no_entries(entry, report)?;
     let choices = match &entry.value {
         Setting::OneOf(choices) => choices,
-        Setting::Nothing | Setting::AtMost(_) | Setting::AtLeast(_) => {
+        Setting::Nothing | Setting::AtMost(_) | Setting::AtLeast(_) | Setting::Broken => {
             let mistake = no_value(entry).hint("alternatives are separated by `|`");
             return Err(report.error(entry.key.span, mistake));
         }
@@ -339,7 +341,7 @@ fn only(value: &str, key: &str, entry: &Entry, report: &mut Report) -> Known<()>
         }
         Setting::AtMost(most) => whole(most, 1, MOST, report).is_ok() && value == "1",
         Setting::AtLeast(least) => whole(least, 1, MOST, report)? == 1 && value == "1",
-        Setting::Nothing => false,
+        Setting::Nothing | Setting::Broken => false,
     };
     let pinned = matches!(&entry.value, Setting::OneOf(choices) if choices.len() == 1);
     match (allowed, pinned) {

@@ -6,16 +6,18 @@ use crate::{
     report::{Known, Report, duplicate},
     syntax::{Choice, Entry, Expression, Name, Setting},
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Entries with known keys, each at most once.
 pub(super) struct Settings<'a> {
     owner: &'a str,
     entries: BTreeMap<&'a str, &'a Entry>,
+    broken: BTreeSet<&'a str>,
 }
 
 impl<'a> Settings<'a> {
-    /// Takes entries in; reports unknown keys and second entries.
+    /// Takes entries in; reports unknown keys and second entries. Broken entries count as absent,
+    /// but nobody misses them.
     pub(super) fn new(
         owner: &'a str,
         entries: &'a [Entry],
@@ -23,9 +25,12 @@ impl<'a> Settings<'a> {
         report: &mut Report,
     ) -> Self {
         let mut all: BTreeMap<&str, &Entry> = BTreeMap::new();
+        let mut broken = BTreeSet::new();
         for entry in entries {
             let key = entry.key.text.as_str();
-            if !known.contains(&key) {
+            if matches!(entry.value, Setting::Broken) {
+                broken.insert(key);
+            } else if !known.contains(&key) {
                 report.error(entry.key.span, unknown_key(owner, key, known));
             } else if let Some(first) = all.get(key) {
                 let labels = vec![(first.key.span, "first set here".to_owned())];
@@ -34,7 +39,7 @@ impl<'a> Settings<'a> {
                 all.insert(key, entry);
             }
         }
-        Self { owner, entries: all }
+        Self { owner, entries: all, broken }
     }
 
     /// The entry of a key.
@@ -52,6 +57,7 @@ impl<'a> Settings<'a> {
     ) -> Known<u64> {
         match self.quantity(key, dimension, report)? {
             Some(amount) => Ok(amount),
+            None if self.broken.contains(key) => Err(report.earlier()),
             None => {
                 let message = format!("{} `{}` needs `{key}`", self.owner, place.text);
                 let hint = format!("write `{key}` with {}", dimension.example());
@@ -95,7 +101,7 @@ impl<'a> Settings<'a> {
 fn unknown_key(owner: &str, key: &str, known: &[&str]) -> Mistake {
     let mistake =
         Mistake::new(Code::UnknownKey, format!("unknown key `{key}` in {owner}"));
-    near::hint(key, known.iter().copied()).into_iter().fold(mistake, Mistake::hint)
+    mistake.near(key, known.iter().copied())
 }
 
 /// The one value of an entry that takes neither alternatives nor entries.
@@ -171,7 +177,5 @@ pub(super) fn unknown_word(
     span: Span,
     report: &mut Report,
 ) -> crate::report::Reported {
-    let mistake = Mistake::new(Code::UnknownName, format!("unknown {what} `{found}`"));
-    let hint = near::hint(found, known.iter().copied());
-    report.error(span, hint.into_iter().fold(mistake, Mistake::hint))
+    report.error(span, near::unknown(what, found, known.iter().copied()))
 }

@@ -144,7 +144,7 @@ fn evaluate(entry: &Entry, report: &mut Report) -> Known<Evaluation> {
     match (&entry.value, every) {
         (Setting::Nothing, Some(every)) => Ok(Evaluation::Every(every)),
         (Setting::Nothing | Setting::OneOf(_) | Setting::AtMost(_), _)
-        | (Setting::AtLeast(_), _) => {
+        | (Setting::AtLeast(_) | Setting::Broken, _) => {
             let mistake =
                 Mistake::new(Code::Missing, "`evaluate` needs `every` in braces");
             let hint = "write `evaluate { every 50 }`";
