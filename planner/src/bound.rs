@@ -1,0 +1,184 @@
+//! Admissible lower bounds: no legal schedule of a plan is faster or smaller.
+
+use crate::load::StageLoad;
+use roundelay_schedule::{Bytes, Kind, Nanos, Order, Placement, Plan, Rule, States};
+
+/// Lower bounds of one plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bound {
+    /// Of the busiest device: the work that the placement puts there.
+    pub work: Nanos,
+    /// Of the longest chain of dependences, per training step that it spans.
+    pub path: Nanos,
+    /// Of the fullest device: what it must hold at one time.
+    pub memory: Bytes,
+    /// The kind that takes most of it.
+    pub kind: Kind,
+}
+
+impl Bound {
+    /// The bounds of a plan whose stages take `loads` on the fastest device of the cluster.
+    pub fn new(plan: &Plan, loads: &[StageLoad]) -> Self {
+        let (memory, kind) = memory(plan, loads);
+        Self { work: work(plan, loads), path: path(plan, loads), memory, kind }
+    }
+
+    /// Of the time of one training step.
+    pub fn step_time(&self) -> Nanos {
+        self.work.max(self.path)
+    }
+}
+
+/// Law: the busiest device does at least its share of all forward and backward passes. Lanes of
+/// one device share its arithmetic.
+fn work(plan: &Plan, loads: &[StageLoad]) -> Nanos {
+    let n = u64::from(plan.micro_batches);
+    let all: Nanos = loads.iter().map(StageLoad::pass).sum();
+    let ring = |stage: u32| -> u64 {
+        match plan.rule {
+            Rule::Sync => n,
+            Rule::CyclicV1 | Rule::CyclicV2 | Rule::CyclicSlack(_) => {
+                let Plan { placement, rule, micro_batches, stages, .. } = *plan;
+                u64::from(placement.ring(rule, micro_batches, stages, stage))
+            }
+        }
+    };
+    match plan.placement {
+        Placement::Accumulate | Placement::Concurrent => all * n,
+        Placement::Data => all,
+        Placement::Pipeline => largest(loads, |load| load.pass() * n),
+        Placement::Shared => (0..)
+            .zip(loads)
+            .map(|(stage, load)| Nanos((load.pass() * n).0 / ring(stage).max(1)))
+            .max()
+            .unwrap_or_default(),
+    }
+}
+
+/// Law: a micro-batch i that sees θ^j of step t − τ is followed, after its forward and backward
+/// through stages j..S, by the update that micro-batch i of step t + 1 + τ sees. So 1 + τ(i, j)
+/// training steps take at least Σ_{k ≥ j} (f_k + b_k).
+fn path(plan: &Plan, loads: &[StageLoad]) -> Nanos {
+    let mut rest = Nanos(0);
+    let mut longest = Nanos(0);
+    for (stage, load) in loads.iter().enumerate().rev() {
+        rest += load.pass();
+        let freshest =
+            (0..plan.micro_batches as usize).map(|i| plan.delays.delay(i, stage)).min();
+        let steps = 1 + u64::from(freshest.unwrap_or(0));
+        longest = longest.max(Nanos(rest.0 / steps));
+    }
+    longest
+}
+
+/// Law: at rest a device holds its parameters and optimizer state, and when a micro-batch turns
+/// from forward to backward, what its forward kept on that device.
+fn memory(plan: &Plan, loads: &[StageLoad]) -> (Bytes, Kind) {
+    let n = u64::from(plan.micro_batches);
+    let all = loads.iter().fold(Held::default(), |sum, load| sum + Held::all(load));
+    let fullest = |held: fn(&StageLoad) -> Held, activations: u64| {
+        let each = loads.iter().map(|load| held(load).keeping(activations));
+        each.max_by_key(Held::total).unwrap_or_default()
+    };
+    let held = match (plan.placement, plan.states) {
+        (Placement::Accumulate | Placement::Concurrent, _)
+        | (Placement::Data, States::Replicated) => all.keeping(lanes(plan)),
+        (Placement::Data, States::Zero1 | States::Zero2) => {
+            Held { optimizer: all.optimizer / n, ..all }
+        }
+        (Placement::Data, States::Zero3) => {
+            let (parameter, optimizer) = (all.parameter / n, all.optimizer / n);
+            Held { parameter, optimizer, ..all }
+        }
+        (Placement::Data, States::Handoff) => Held { parameter: 0, optimizer: 0, ..all },
+        (Placement::Shared, _) => {
+            fullest(|load| Held { optimizer: 0, ..Held::all(load) }, 1)
+        }
+        (Placement::Pipeline, _) => fullest(Held::all, lanes(plan)),
+    };
+    (Bytes(held.total()), held.kind())
+}
+
+/// Bytes that a device is sure to hold at one time.
+#[derive(Clone, Copy, Debug, Default)]
+struct Held {
+    parameter: u64,
+    optimizer: u64,
+    activation: u64,
+}
+
+impl Held {
+    fn all(load: &StageLoad) -> Self {
+        Self {
+            parameter: load.parameters.0,
+            optimizer: load.optimizer.0,
+            activation: load.activation.0,
+        }
+    }
+    fn keeping(self, micro_batches: u64) -> Self {
+        Self { activation: self.activation * micro_batches, ..self }
+    }
+    fn total(&self) -> u64 {
+        self.parameter + self.optimizer + self.activation
+    }
+    fn kind(&self) -> Kind {
+        let kinds = [
+            (self.parameter, Kind::Parameter),
+            (self.optimizer, Kind::Optimizer),
+            (self.activation, Kind::Activation),
+        ];
+        kinds.into_iter().max().map_or(Kind::Parameter, |(_, kind)| kind)
+    }
+}
+
+impl std::ops::Add for Held {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self {
+            parameter: self.parameter + other.parameter,
+            optimizer: self.optimizer + other.optimizer,
+            activation: self.activation + other.activation,
+        }
+    }
+}
+
+/// Micro-batches whose activations a device is sure to keep at one time.
+fn lanes(plan: &Plan) -> u64 {
+    match (plan.placement, plan.order) {
+        (Placement::Concurrent, Order::Parallel)
+        | (Placement::Pipeline, Order::Gpipe) => u64::from(plan.micro_batches),
+        _ => 1,
+    }
+}
+
+fn largest<T: Ord + Default>(loads: &[StageLoad], part: impl Fn(&StageLoad) -> T) -> T {
+    loads.iter().map(part).max().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+
+    #[test]
+    fn delays_divide_the_path_and_devices_divide_the_work() {
+        let load = StageLoad {
+            forward: Nanos(1),
+            backward: Nanos(2),
+            parameters: Bytes(8),
+            optimizer: Bytes(16),
+            activation: Bytes(4),
+        };
+        let loads = vec![load; 4];
+        let bound = |rule, placement, order| {
+            Bound::new(&sample::plan(rule, placement, order, 4, 4), &loads)
+        };
+        let sync = bound(Rule::Sync, Placement::Pipeline, Order::Gpipe);
+        assert_eq!((sync.work, sync.path), (Nanos(12), Nanos(12)));
+        assert_eq!(sync.memory, Bytes(8 + 16 + 4 * 4));
+        let lazy = bound(Rule::CyclicV1, Placement::Data, Order::Cyclic);
+        assert_eq!((lazy.work, lazy.path), (Nanos(12), Nanos(6)));
+        let shared = bound(Rule::CyclicV2, Placement::Shared, Order::Cyclic);
+        assert_eq!((shared.work, shared.path), (Nanos(12), Nanos(12)));
+    }
+}

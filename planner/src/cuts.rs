@@ -1,0 +1,277 @@
+//! Cut points: the exact dynamic program over the node list.
+
+use roundelay_dsl::{Model, Node, NodeId, Source};
+use roundelay_schedule::{Bytes, Float, Id, Nanos};
+use std::fmt;
+
+/// A model's node list as the cutter sees it. Positions run from 0 to the number of nodes; a
+/// cut at position p puts node p first in a new stage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chain {
+    /// Forward plus backward of one micro-batch, per node.
+    pub times: Vec<Nanos>,
+    /// Bytes of the values that one micro-batch carries over the boundary in front of each node.
+    pub crossing: Vec<Bytes>,
+    /// Positions between two users of one parameter, with that parameter's name.
+    pub ties: Vec<Tie>,
+}
+
+/// Users of one parameter, which must stay in one stage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tie {
+    /// The parameter.
+    pub parameter: String,
+    /// Its first user.
+    pub first: usize,
+    /// Its last user.
+    pub last: usize,
+}
+
+/// A model cannot be cut into that many stages.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Uncuttable {
+    /// Stages asked for.
+    pub stages: u32,
+    /// The most stages that are possible.
+    pub most: u32,
+    /// Parameters that tie stages together, in order of name.
+    pub tied: Vec<String>,
+}
+
+impl Chain {
+    /// The chain of a model whose nodes take `times` for a micro-batch of `examples`.
+    pub fn new(model: &Model, times: Vec<Nanos>, examples: u64, dtype: Float) -> Self {
+        assert_eq!(times.len(), model.nodes.len(), "every node has a time");
+        let last_use = last_uses(model);
+        let crosses = |(id, node): (NodeId, &Node), at: usize| match id.index() < at
+            && last_use[id.index()] >= at
+        {
+            true => bytes(node, examples, dtype),
+            false => Bytes(0),
+        };
+        let crossing = |at| model.nodes.iter().map(|row| crosses(row, at)).sum();
+        Self {
+            times,
+            crossing: (0..model.nodes.len()).map(crossing).collect(),
+            ties: ties(model),
+        }
+    }
+
+    /// The tie that a cut at a position would break.
+    pub fn tie_at(&self, position: usize) -> Option<&Tie> {
+        self.ties.iter().find(|tie| tie.first < position && position <= tie.last)
+    }
+
+    /// Forward plus backward of the nodes `first..end`.
+    pub fn time(&self, first: usize, end: usize) -> Nanos {
+        self.times[first..end].iter().copied().sum()
+    }
+
+    /// Forward plus backward of each stage between cuts.
+    pub fn stage_times(&self, cuts: &[u32]) -> Vec<Nanos> {
+        let starts = std::iter::once(0).chain(cuts.iter().map(|cut| *cut as usize));
+        let ends = cuts.iter().map(|cut| *cut as usize).chain([self.times.len()]);
+        starts.zip(ends).map(|(first, end)| self.time(first, end)).collect()
+    }
+
+    /// Positions where a stage may start or the model ends, ascending.
+    fn positions(&self) -> Vec<usize> {
+        let inner = (1..self.times.len()).filter(|at| self.tie_at(*at).is_none());
+        std::iter::once(0).chain(inner).chain([self.times.len()]).collect()
+    }
+}
+
+/// Cuts a chain into `stages` contiguous stages: the largest stage time is minimal, then the sum
+/// of crossing bytes, then the cuts come first in lexicographic order.
+///
+/// Two passes make this exact: the first finds the least largest stage time M; the second
+/// minimises the bytes, which add up, over all cuts whose stages stay within M.
+///
+/// # Errors
+/// When ties or the number of nodes leave fewer than `stages` stages.
+pub fn cut(chain: &Chain, stages: u32) -> Result<Vec<u32>, Uncuttable> {
+    let positions = chain.positions();
+    let most = u32::try_from(positions.len() - 1).unwrap_or(u32::MAX);
+    if stages == 0 || stages > most {
+        let mut tied: Vec<String> =
+            chain.ties.iter().map(|tie| tie.parameter.clone()).collect();
+        tied.sort();
+        return Err(Uncuttable { stages, most, tied });
+    }
+    let elapsed: Vec<Nanos> = positions.iter().map(|at| chain.time(0, *at)).collect();
+    let limit = least_largest(&elapsed, stages as usize);
+    let crossing: Vec<Bytes> = positions
+        .iter()
+        .map(|at| chain.crossing.get(*at).copied().unwrap_or_default())
+        .collect();
+    let chosen = least_crossing(&elapsed, &crossing, stages as usize, limit);
+    Ok(chosen
+        .into_iter()
+        .map(|index| u32::try_from(positions[index]).unwrap_or(u32::MAX))
+        .collect())
+}
+
+/// The least possible largest stage time; `elapsed[p]` is the time of everything before p.
+fn least_largest(elapsed: &[Nanos], stages: usize) -> Nanos {
+    let mut best = elapsed.to_vec();
+    for _ in 1..stages {
+        let shorter = best.clone();
+        for end in 1..elapsed.len() {
+            best[end] = Nanos(u64::MAX);
+            for start in (1..end).rev() {
+                let last = elapsed[end] - elapsed[start];
+                if last >= best[end] {
+                    break;
+                }
+                best[end] = best[end].min(shorter[start].max(last));
+            }
+        }
+        best[0] = Nanos(u64::MAX);
+    }
+    best[elapsed.len() - 1]
+}
+
+/// Indices of the cuts with the least sum of crossing bytes, all stages within `limit`.
+fn least_crossing(
+    elapsed: &[Nanos],
+    crossing: &[Bytes],
+    stages: usize,
+    limit: Nanos,
+) -> Vec<usize> {
+    let end = elapsed.len() - 1;
+    let within = |start: usize, next: usize| elapsed[next] - elapsed[start] <= limit;
+    let never = Bytes(u64::MAX);
+    let mut least = vec![vec![never; end + 1]; stages + 1];
+    for start in (0..end).filter(|start| within(*start, end)) {
+        least[1][start] = Bytes(0);
+    }
+    for left in 2..=stages {
+        for start in 0..end {
+            let nexts = (start + 1..end).take_while(|next| within(start, *next));
+            let sums = nexts.map(|next| crossing[next] + least[left - 1][next]);
+            least[left][start] = sums.min().unwrap_or(never);
+        }
+    }
+    let mut cuts: Vec<usize> = Vec::new();
+    for left in (2..=stages).rev() {
+        let start = cuts.last().copied().unwrap_or(0);
+        let next = (start + 1..end)
+            .find(|next| {
+                within(start, *next)
+                    && crossing[*next] + least[left - 1][*next] == least[left][start]
+            })
+            .expect("the first pass found cuts within the limit");
+        cuts.push(next);
+    }
+    cuts
+}
+
+fn bytes(node: &Node, examples: u64, dtype: Float) -> Bytes {
+    let extents = node.shape.iter().map(|extent| extent.at(examples));
+    Bytes(extents.fold(dtype.size(), u64::saturating_mul))
+}
+
+fn last_uses(model: &Model) -> Vec<usize> {
+    let mut last = vec![0; model.nodes.len()];
+    for (user, node) in model.nodes.iter() {
+        for operand in &node.operands {
+            if let Source::Node(made) = operand {
+                last[made.index()] = user.index();
+            }
+        }
+    }
+    last
+}
+
+fn ties(model: &Model) -> Vec<Tie> {
+    let users = |parameter| {
+        let reads = move |(id, node): (NodeId, &Node)| {
+            node.operands.contains(&Source::Parameter(parameter)).then(|| id.index())
+        };
+        model.nodes.iter().filter_map(reads)
+    };
+    let tie = |parameter| {
+        let (first, last) = (users(parameter).next()?, users(parameter).next_back()?);
+        let parameter = model.parameters[parameter].name.clone();
+        (first < last).then_some(Tie { parameter, first, last })
+    };
+    model.parameters.ids().filter_map(tie).collect()
+}
+
+impl fmt::Display for Uncuttable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { stages, most, tied } = self;
+        write!(f, "{stages} stages, but the model has at most {most}")?;
+        match tied.as_slice() {
+            [] => Ok(()),
+            names => {
+                write!(f, ", because nodes that share {} stay together", names.join(", "))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::Random;
+
+    /// Every way to cut, by the definition.
+    fn brute_force(chain: &Chain, stages: u32) -> Option<Vec<u32>> {
+        let n = u32::try_from(chain.times.len()).unwrap();
+        let mut all: Vec<Vec<u32>> = vec![Vec::new()];
+        for _ in 1..stages {
+            let longer = |head: &Vec<u32>| {
+                let from = head.last().map_or(1, |cut| cut + 1);
+                let head = head.clone();
+                (from..n).map(move |cut| head.iter().copied().chain([cut]).collect())
+            };
+            all = all.iter().flat_map(longer).collect();
+        }
+        let legal = |cuts: &Vec<u32>| {
+            cuts.iter().all(|cut| chain.tie_at(*cut as usize).is_none())
+        };
+        let largest = |cuts: &Vec<u32>| chain.stage_times(cuts).into_iter().max();
+        let bytes = |cuts: &Vec<u32>| -> Bytes {
+            cuts.iter().map(|cut| chain.crossing[*cut as usize]).sum()
+        };
+        let legal = all.into_iter().filter(legal);
+        legal.min_by_key(|cuts| (largest(cuts), bytes(cuts), cuts.clone()))
+    }
+
+    #[test]
+    fn cuts_equal_the_best_of_all_cuts() {
+        let mut random = Random::new(5);
+        for round in 0..600 {
+            let nodes = 1 + random.below(9);
+            let mut draw = |bound| (0..nodes).map(|_| random.below(bound)).collect();
+            let (times, crossing): (Vec<u64>, Vec<u64>) = (draw(6), draw(3));
+            let first = random.below(nodes) as usize;
+            let last = first + random.below(nodes - first as u64) as usize;
+            let tie = Tie { parameter: "shared".into(), first, last };
+            let chain = Chain {
+                times: times.into_iter().map(Nanos).collect(),
+                crossing: crossing.into_iter().map(Bytes).collect(),
+                ties: if round % 2 == 0 { vec![tie] } else { Vec::new() },
+            };
+            let stages = 1 + u32::try_from(random.below(5)).unwrap();
+            assert_eq!(
+                cut(&chain, stages).ok(),
+                brute_force(&chain, stages),
+                "{chain:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_tie_is_named_when_it_forbids_the_stages() {
+        let chain = Chain {
+            times: vec![Nanos(1); 4],
+            crossing: vec![Bytes(4); 4],
+            ties: vec![Tie { parameter: "table".into(), first: 0, last: 2 }],
+        };
+        assert_eq!(cut(&chain, 2), Ok(vec![3]));
+        let refused = cut(&chain, 3).unwrap_err().to_string();
+        assert!(refused.contains("at most 2") && refused.contains("table"), "{refused}");
+    }
+}

@@ -1,0 +1,31 @@
+//! A plan's decisions by name, the same names in table, JSON, plan file and language.
+
+use roundelay_schedule::Plan;
+
+/// Name and value of every decision of a plan, in the order of the search.
+pub fn decisions(plan: &Plan) -> Vec<(&'static str, String)> {
+    let cuts: Vec<String> = plan.cuts.iter().map(u32::to_string).collect();
+    vec![
+        ("rule", plan.rule.to_string()),
+        ("placement", plan.placement.to_string()),
+        ("order", plan.order.to_string()),
+        ("states", plan.states.to_string()),
+        ("replicas", plan.replicas.to_string()),
+        ("micro_batches", plan.micro_batches.to_string()),
+        ("stages", plan.stages.to_string()),
+        ("cuts", format!("[{}]", cuts.join(", "))),
+    ]
+}
+
+/// The decisions that two plans take differently: name, value of the first, value of the second.
+pub fn differences(one: &Plan, other: &Plan) -> Vec<(&'static str, String, String)> {
+    let pairs = decisions(one).into_iter().zip(decisions(other));
+    let differing = pairs.filter(|(one, other)| one != other);
+    differing.map(|((name, one), (_, other))| (name, one, other)).collect()
+}
+
+/// A plan in a few words.
+pub fn summary(plan: &Plan) -> String {
+    let Plan { rule, placement, order, states, micro_batches, stages, .. } = plan;
+    format!("{rule} {placement} {order} {states}, N = {micro_batches}, S = {stages}")
+}

@@ -1,0 +1,77 @@
+//! Lowers, prices, checks and clocks one plan: the only place that asks the later phases.
+
+use crate::{
+    candidate::{Candidate, PoolUse},
+    cost, memory,
+    search::Open,
+    space::Reason,
+};
+use roundelay_codegen::lower;
+use roundelay_dsl::Program;
+use roundelay_kernels::Kernels;
+use roundelay_schedule::{
+    Bytes, Checked, DeviceId, Kind, Violations, check, enough_steps, simulate,
+};
+use std::collections::BTreeMap;
+
+/// The plan with its costs: what is shown was lowered, checked and clocked.
+///
+/// # Errors
+/// Why it is no plan after all.
+pub(crate) fn evaluate(program: &Program, open: &Open) -> Result<Candidate, Reason> {
+    let mut schedule = lower(program, &open.plan).map_err(refused)?;
+    cost::price(&mut schedule).map_err(refused)?;
+    memory::fits(program, &schedule).map_err(Reason::Memory)?;
+    let violated = |violations: Violations| {
+        refused(format!("the checker finds: {}", violations.first()))
+    };
+    let checked = check(schedule, &Kernels).map_err(violated)?;
+    Ok(candidate(open, &checked))
+}
+
+fn refused(error: impl std::fmt::Display) -> Reason {
+    Reason::Refused(error.to_string())
+}
+
+fn candidate(open: &Open, checked: &Checked) -> Candidate {
+    let run = simulate(checked, enough_steps(checked));
+    let cells = memory::cells(checked);
+    let fullest = cells.values().max_by_key(|cell| checked.arena(**cell)).copied();
+    let facts = checked.facts();
+    let sent: Bytes = facts.sent.values().copied().sum();
+    Candidate {
+        plan: open.plan.clone(),
+        batch: checked.job.batch,
+        step_time: run.step_time(),
+        device_peak: fullest.map(|cell| checked.arena(cell)).unwrap_or_default(),
+        memory: fullest.map(|cell| kinds(checked, cell)).unwrap_or_default(),
+        pools: pools(checked, &cells),
+        comm_bytes_per_device: Bytes(sent.0.div_ceil(cells.len().max(1) as u64)),
+        comm_rounds: facts.comm_rounds,
+        bubble: run.bubble(),
+        bound: open.bound,
+        number: open.number,
+    }
+}
+
+fn kinds(checked: &Checked, cell: DeviceId) -> BTreeMap<Kind, Bytes> {
+    let bytes = |kind| (kind, checked.bytes_of(cell, kind));
+    Kind::ALL.into_iter().map(bytes).filter(|(_, bytes)| bytes.0 > 0).collect()
+}
+
+/// What the devices of each pool take together; a device that repeats one of the cell takes as
+/// much.
+fn pools(
+    checked: &Checked,
+    cells: &BTreeMap<DeviceId, DeviceId>,
+) -> BTreeMap<String, PoolUse> {
+    let live_peak = &checked.facts().device_live_peak;
+    let mut pools: BTreeMap<String, PoolUse> = BTreeMap::new();
+    for (device, cell) in cells {
+        let pool = checked.target.devices[*device].pool;
+        let used = pools.entry(checked.target.pools[pool].name.clone()).or_default();
+        used.live_peak += live_peak.get(cell).copied().unwrap_or_default();
+        used.arena += checked.arena(*cell);
+    }
+    pools
+}

@@ -1,0 +1,214 @@
+//! Families: the decisions without a number, and the laws that say which of them go together.
+
+use roundelay_schedule::{Optimizer, Order, Placement, Plan, Reduction, Rule, States};
+use std::fmt;
+
+/// All decisions without a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Family {
+    /// Which version each (stage, micro-batch) uses.
+    pub rule: Rule,
+    /// How tasks meet devices.
+    pub placement: Placement,
+    /// In which order each device takes its tasks.
+    pub order: Order,
+    /// Who holds parameters, gradients and optimizer state.
+    pub states: States,
+}
+
+/// Why decisions without a number are not a plan together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Clash {
+    /// The order belongs to another rule or placement.
+    WrongOrder {
+        /// What was asked for.
+        order: Order,
+        /// The order, or the first of the orders, that belongs here.
+        fits: Order,
+    },
+    /// Sharded or travelling states without workers.
+    StatesNeedWorkers(States),
+    /// ZeRO's collectives under a cyclic rule, where workers never meet.
+    ShardsNeedSync(States),
+    /// Hand-over under sync, where all workers want a stage at the same time.
+    HandoffNeedsCyclic,
+    /// Clipping with sharded states.
+    ClipNeedsWholeGradient(States),
+}
+
+impl Family {
+    /// Every combination of the values, rule by rule.
+    pub fn all(
+        rules: &[Rule],
+        placements: &[Placement],
+        orders: &[Order],
+        states: &[States],
+    ) -> Vec<Family> {
+        let mut all = Vec::new();
+        for &rule in rules {
+            for &placement in placements {
+                for &order in orders {
+                    let with = |&states| Family { rule, placement, order, states };
+                    all.extend(states.iter().map(with));
+                }
+            }
+        }
+        all
+    }
+
+    /// Whether these decisions are a plan together, whatever the numbers.
+    ///
+    /// # Errors
+    /// The first law that they break.
+    pub fn check(self, optimizer: &Optimizer) -> Result<(), Clash> {
+        let lawful = orders(self.rule, self.placement);
+        if !lawful.contains(&self.order) {
+            return Err(Clash::WrongOrder { order: self.order, fits: lawful[0] });
+        }
+        self.check_states(optimizer)
+    }
+
+    fn check_states(self, optimizer: &Optimizer) -> Result<(), Clash> {
+        let sync = self.rule == Rule::Sync;
+        let data = self.placement == Placement::Data;
+        match self.states {
+            States::Replicated => Ok(()),
+            States::Zero1 | States::Zero2 | States::Zero3 | States::Handoff if !data => {
+                Err(Clash::StatesNeedWorkers(self.states))
+            }
+            States::Handoff if sync => Err(Clash::HandoffNeedsCyclic),
+            States::Zero1 | States::Zero2 | States::Zero3 if !sync => {
+                Err(Clash::ShardsNeedSync(self.states))
+            }
+            States::Zero1 | States::Zero2 | States::Zero3 | States::Handoff
+                if optimizer.clip > 0.0 =>
+            {
+                Err(Clash::ClipNeedsWholeGradient(self.states))
+            }
+            States::Zero1 | States::Zero2 | States::Zero3 | States::Handoff => Ok(()),
+        }
+    }
+
+    /// The tree in which this family sums gradients.
+    pub fn reduction(self) -> Reduction {
+        match (self.placement, self.rule) {
+            (Placement::Shared, rule) if rule != Rule::Sync => Reduction::ByDevice,
+            _ => Reduction::Sequential,
+        }
+    }
+}
+
+/// The orders of a rule in a placement.
+pub(crate) fn orders(rule: Rule, placement: Placement) -> &'static [Order] {
+    match (placement, rule == Rule::Sync) {
+        (Placement::Accumulate, _) => &[Order::Sequential],
+        (Placement::Concurrent | Placement::Data | Placement::Shared, true) => {
+            &[Order::Parallel]
+        }
+        (Placement::Pipeline, true) => &[Order::Gpipe, Order::OneForwardOneBackward],
+        (
+            Placement::Concurrent
+            | Placement::Data
+            | Placement::Shared
+            | Placement::Pipeline,
+            false,
+        ) => &[Order::Cyclic],
+    }
+}
+
+impl From<&Plan> for Family {
+    fn from(plan: &Plan) -> Self {
+        let Plan { rule, placement, order, states, .. } = *plan;
+        Self { rule, placement, order, states }
+    }
+}
+
+impl fmt::Display for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rule, placement, order, states } = self;
+        write!(f, "{rule} {placement} {order} {states}")
+    }
+}
+
+impl fmt::Display for Clash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Clash::WrongOrder { order, fits } => write!(
+                f,
+                "order {order} does not belong to this rule and placement: use {fits}"
+            ),
+            Clash::StatesNeedWorkers(states) => {
+                write!(f, "states {states} are spread over the workers of placement data")
+            }
+            Clash::ShardsNeedSync(states) => write!(
+                f,
+                "states {states} need all workers at one time, which a cyclic rule never \
+                 has: use handoff"
+            ),
+            Clash::HandoffNeedsCyclic => write!(
+                f,
+                "under sync all workers want a stage at one time, so it cannot be handed \
+                 over: use zero3"
+            ),
+            Clash::ClipNeedsWholeGradient(states) => write!(
+                f,
+                "clipping needs a stage's whole gradient on one device, which states {states} \
+                 split up"
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+
+    #[test]
+    fn each_law_refuses_what_it_names_and_nothing_else() {
+        let rules = [Rule::Sync, Rule::CyclicV2];
+        let families = Family::all(&rules, Placement::ALL, Order::ALL, States::ALL);
+        let plain = sample::optimizer(0.0);
+        let lawful: Vec<_> = families
+            .iter()
+            .filter(|family| family.check(&plain).is_ok())
+            .map(Family::to_string)
+            .collect();
+        assert_eq!(
+            lawful,
+            [
+                "sync accumulate sequential replicated",
+                "sync concurrent parallel replicated",
+                "sync data parallel replicated",
+                "sync data parallel zero1",
+                "sync data parallel zero2",
+                "sync data parallel zero3",
+                "sync shared parallel replicated",
+                "sync pipeline gpipe replicated",
+                "sync pipeline 1f1b replicated",
+                "cyclic_v2 accumulate sequential replicated",
+                "cyclic_v2 concurrent cyclic replicated",
+                "cyclic_v2 data cyclic replicated",
+                "cyclic_v2 data cyclic handoff",
+                "cyclic_v2 shared cyclic replicated",
+                "cyclic_v2 pipeline cyclic replicated",
+            ]
+        );
+    }
+
+    #[test]
+    fn clipping_refuses_exactly_the_states_that_are_spread() {
+        let clip = sample::optimizer(1.0);
+        let refused = |states| {
+            let rule =
+                if states == States::Handoff { Rule::CyclicV2 } else { Rule::Sync };
+            let order = orders(rule, Placement::Data)[0];
+            Family { rule, placement: Placement::Data, order, states }
+                .check(&clip)
+                .is_err()
+        };
+        let refused: Vec<_> =
+            States::ALL.iter().copied().filter(|states| refused(*states)).collect();
+        assert_eq!(refused, States::ALL[1..]);
+    }
+}

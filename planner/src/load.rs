@@ -1,0 +1,95 @@
+//! What each stage of a cut model takes: exact times and sizes of its routines, before any
+//! schedule exists.
+
+use crate::{
+    cost::{self, Unpriced},
+    cuts::Chain,
+};
+use roundelay_codegen::{NodeCost, StageCode, StageError, node_costs, stages};
+use roundelay_dsl::Program;
+use roundelay_schedule::{Argument, Bytes, Device, Nanos, Role, Routine, Stage};
+
+/// What one stage takes for one micro-batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StageLoad {
+    /// Forward pass.
+    pub forward: Nanos,
+    /// Backward pass, the faster of the one that writes the gradient and the one that adds.
+    pub backward: Nanos,
+    /// Parameters.
+    pub parameters: Bytes,
+    /// Optimizer state.
+    pub optimizer: Bytes,
+    /// What forward keeps for backward.
+    pub activation: Bytes,
+}
+
+impl StageLoad {
+    /// Forward and backward of one micro-batch.
+    pub fn pass(&self) -> Nanos {
+        self.forward + self.backward
+    }
+}
+
+/// Why a program's stages cannot be costed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LoadError {
+    /// The model cannot be cut or differentiated like this.
+    #[error(transparent)]
+    Stage(#[from] StageError),
+    /// A kernel is unknown.
+    #[error(transparent)]
+    Unpriced(#[from] Unpriced),
+}
+
+/// The stages of a program between cuts, for micro-batches of `examples`, on a device.
+///
+/// # Errors
+/// When the model cannot be cut or differentiated like this.
+pub(crate) fn load(
+    program: &Program,
+    cuts: &[u32],
+    examples: u32,
+    device: &Device,
+) -> Result<Vec<StageLoad>, LoadError> {
+    let dtype = program.train.dtype;
+    let code = stages(&program.model, cuts, u64::from(examples), dtype, 1)?;
+    let copies = program.train.optimizer.method.states();
+    let row = |(stage, row): (Stage, &StageCode)| {
+        let time = |routine: &Routine| -> Result<Nanos, Unpriced> {
+            Ok(cost::total(&cost::footprints(&routine.calls, dtype)?, device))
+        };
+        let parameters = Bytes(code.elements[stage] * dtype.size());
+        Ok(StageLoad {
+            forward: time(&row.forward)?,
+            backward: time(&row.backward_first)?.min(time(&row.backward_next)?),
+            parameters,
+            optimizer: parameters * copies,
+            activation: activation(&row.forward),
+        })
+    };
+    code.stages.iter().map(row).collect()
+}
+
+fn activation(forward: &Routine) -> Bytes {
+    let kept = |argument: &&Argument| argument.role == Role::Activation;
+    forward.arguments.iter().filter(kept).map(|argument| argument.size).sum()
+}
+
+/// The node list of a program for micro-batches of `examples`.
+///
+/// # Errors
+/// When the model cannot be differentiated.
+pub(crate) fn chain(
+    program: &Program,
+    examples: u32,
+    device: &Device,
+) -> Result<Chain, StageError> {
+    let (model, dtype) = (&program.model, program.train.dtype);
+    let examples = u64::from(examples);
+    let costs = node_costs(model, examples, dtype)?;
+    let time = |cost: &NodeCost| {
+        cost::total(&cost.forward, device) + cost::total(&cost.backward, device)
+    };
+    Ok(Chain::new(model, costs.iter().map(time).collect(), examples, dtype))
+}

@@ -1,0 +1,161 @@
+//! plan.yaml: every decision of one plan, written down and read back against a program.
+
+use crate::{
+    cuts::Chain,
+    family::Family,
+    space::{check_cuts, check_delay, check_sizes},
+};
+use roundelay_dsl::Program;
+use roundelay_schedule::{DeviceId, Nanos, Plan};
+use std::{collections::BTreeSet, fmt};
+
+/// What is wrong with a plan file: all mistakes, by line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct PlanMistakes(pub Vec<PlanMistake>);
+
+/// One mistake in a plan file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanMistake {
+    /// Line, counted from one.
+    pub line: usize,
+    /// What is wrong, as a sentence without full stop.
+    pub message: String,
+}
+
+/// A plan as YAML.
+pub fn write_plan(plan: &Plan) -> String {
+    serde_saphyr::to_string(plan).expect("a plan is made of numbers, names and lists")
+}
+
+/// Reads a plan and checks it against a program.
+///
+/// # Errors
+/// The place where the text is no plan; or every decision that does not go with the program.
+pub fn read_plan(text: &str, program: &Program) -> Result<Plan, PlanMistakes> {
+    let plan: Plan = serde_saphyr::from_str(text).map_err(|error| {
+        let line = error.location().map_or(1, |location| location.line());
+        let line = usize::try_from(line).unwrap_or(1);
+        let message = error.without_snippet().to_string();
+        PlanMistakes(vec![PlanMistake { line, message }])
+    })?;
+    let mistakes: Vec<PlanMistake> = check_plan(&plan, program)
+        .into_iter()
+        .map(|(key, message)| PlanMistake { line: line_of(text, key), message })
+        .collect();
+    if mistakes.is_empty() { Ok(plan) } else { Err(PlanMistakes(mistakes)) }
+}
+
+/// Every decision that does not go with the program: its name and what is wrong.
+pub fn check_plan(plan: &Plan, program: &Program) -> Vec<(&'static str, String)> {
+    let family = Family::from(plan);
+    let (n, s) = (plan.micro_batches, plan.stages);
+    let mut mistakes = Vec::new();
+    if let Err(clash) = family.check(&program.train.optimizer) {
+        mistakes.push(("placement", clash.to_string()));
+    }
+    if plan.replicas != 1 {
+        let message = format!("{} replicas are not known, only 1", plan.replicas);
+        mistakes.push(("replicas", message));
+    }
+    let sizes =
+        check_sizes(program, family, n, s).and_then(|()| check_delay(family, n, s));
+    if let Err(reason) = sizes {
+        mistakes.push(("micro_batches", reason.to_string()));
+        return mistakes;
+    }
+    let dtype = program.train.dtype;
+    let none = vec![Nanos(0); program.model.nodes.len()];
+    let chain =
+        Chain::new(&program.model, none, u64::from(program.train.batch / n), dtype);
+    if let Err(reason) = check_cuts(&chain, &plan.cuts, s) {
+        mistakes.push(("cuts", reason.to_string()));
+    }
+    if plan.delays != plan.rule.delays(plan.placement.timeline(), n, s) {
+        let message = format!("the delays are not those of {}", plan.rule);
+        mistakes.push(("delays", message));
+    }
+    if plan.reduction != family.reduction() {
+        let message = format!("this placement sums {}", family.reduction());
+        mistakes.push(("reduction", message));
+    }
+    mistakes.extend(check_devices(plan, program).map(|message| ("devices", message)));
+    mistakes
+}
+
+fn check_devices(plan: &Plan, program: &Program) -> Option<String> {
+    let Plan { placement, rule, micro_batches, stages, .. } = *plan;
+    if micro_batches.checked_mul(stages).is_none() {
+        return Some("no cluster has so many devices".to_owned());
+    }
+    let needed = placement.devices(rule, micro_batches, stages);
+    let distinct: BTreeSet<&DeviceId> = plan.devices.iter().collect();
+    let unknown =
+        plan.devices.iter().find(|id| program.target.devices.get(**id).is_none());
+    if let Some(device) = unknown {
+        let count = program.target.devices.len();
+        return Some(format!("there is no device {device}, the cluster has {count}"));
+    }
+    let found = plan.devices.len();
+    if found != needed as usize {
+        return Some(format!("the placement takes {needed} devices, here are {found}"));
+    }
+    (distinct.len() < found).then(|| "a device stands twice".to_owned())
+}
+
+/// The line of a key at the start of a line; the first line when it stands nowhere.
+fn line_of(text: &str, key: &str) -> usize {
+    let is_key = |line: &str| {
+        line.strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with(':'))
+    };
+    text.lines().position(is_key).map_or(1, |index| index + 1)
+}
+
+impl fmt::Display for PlanMistakes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, PlanMistake { line, message }) in self.0.iter().enumerate() {
+            let end = if index + 1 < self.0.len() { "\n" } else { "" };
+            write!(f, "line {line}: {message}{end}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+    use roundelay_schedule::{Order, Placement, Rule};
+
+    fn plan() -> Plan {
+        sample::plan(Rule::CyclicV2, Placement::Shared, Order::Cyclic, 2, 2)
+    }
+
+    #[test]
+    fn a_plan_reads_back_as_written() {
+        let program = sample::program(4, 8);
+        assert_eq!(read_plan(&write_plan(&plan()), &program), Ok(plan()));
+    }
+
+    #[test]
+    fn every_wrong_decision_is_reported_with_its_line() {
+        let program = sample::program(4, 8);
+        let text = write_plan(&plan());
+        let line = |key: &str| line_of(&text, key);
+        let wrong = |from: &str, to: &str| {
+            assert!(text.contains(from), "{from} stands in\n{text}");
+            let PlanMistakes(mistakes) =
+                read_plan(&text.replacen(from, to, 1), &program).unwrap_err();
+            mistakes.into_iter().map(|mistake| mistake.line).collect::<Vec<_>>()
+        };
+        assert_eq!(wrong("cyclic_v2", "cyclic_v1"), [line("delays")]);
+        assert_eq!(wrong("rule: ", "rule: x"), [line("rule")]);
+        assert_eq!(wrong("by_device", "sequential"), [line("reduction")]);
+        assert_eq!(
+            wrong("micro_batches: 2", "micro_batches: 3"),
+            [line("micro_batches")]
+        );
+        assert_eq!(wrong("d1", "d9"), [line("devices")]);
+        assert_eq!(wrong("d1", "d0"), [line("devices")]);
+        assert_eq!(wrong("replicas: 1", "replicas: 2"), [line("replicas")]);
+    }
+}

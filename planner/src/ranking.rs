@@ -1,0 +1,238 @@
+//! The planner's answer: ranked plans, the best of each weaker class, and what was searched.
+
+use crate::{
+    bound::Bound,
+    candidate::{Candidate, Score},
+    cost,
+    evaluate::evaluate,
+    load::{self, StageLoad},
+    memory,
+    search::{Aim, Found, Open, search},
+    space::{Excluded, Reason, Sizes, Space},
+};
+use roundelay_dsl::{Objective, Program};
+use roundelay_schedule::{Device, Exactness, Plan};
+use std::{
+    collections::BTreeMap,
+    num::NonZeroUsize,
+    thread,
+    time::{Duration, Instant},
+};
+
+/// How far to search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// How many plans to rank.
+    pub top: usize,
+    /// How many plans of one class of exactness to lower and clock at most.
+    pub clocked_max: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { top: 10, clocked_max: 1_000 }
+    }
+}
+
+/// What the planner found.
+#[derive(Clone, Debug)]
+pub struct Ranking {
+    /// What is minimised.
+    pub objective: Objective,
+    /// The weakest class that the program allows.
+    pub allowed: Exactness,
+    /// The best plans of the allowed classes, best first.
+    pub plans: Vec<Candidate>,
+    /// The best plan of each weaker class, from strict to weak.
+    pub weaker: Vec<Weaker>,
+    /// What was searched.
+    pub space: Space,
+    /// Plans whose cost was computed, if only by its bounds.
+    pub candidates: usize,
+    /// Of these, plans that were bounded away before they were lowered.
+    pub pruned: usize,
+    /// Of these, plans that were lowered and clocked.
+    pub clocked: usize,
+    /// Whether no allowed plan of the space can be better than the first.
+    pub optimal: bool,
+    /// (best − least open bound) / best of the objective, at least zero.
+    pub gap: f64,
+    /// How long it took.
+    pub elapsed: Duration,
+}
+
+/// The best plan of a class that the program does not allow.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Weaker {
+    /// The class.
+    pub exactness: Exactness,
+    /// Its best plan.
+    pub candidate: Candidate,
+    /// The line that would allow it.
+    pub line: String,
+}
+
+impl Ranking {
+    /// The objective's name in the language.
+    pub fn objective_name(&self) -> &'static str {
+        match self.objective {
+            Objective::StepTime => "step_time",
+            Objective::Memory => "memory",
+            Objective::Devices => "devices",
+        }
+    }
+
+    /// The best allowed plan.
+    pub fn best(&self) -> &Plan {
+        &self.plans[0].plan
+    }
+}
+
+/// Searches the whole space of a program; `plans` may come out empty.
+pub(crate) fn survey(program: &Program, options: &Options) -> Ranking {
+    let started = Instant::now();
+    let allowed = program.search.exactness.unwrap_or(Exactness::Reordered);
+    let mut pool = Pool::new(program);
+    let mut ranking = Ranking {
+        objective: program.search.objective,
+        allowed,
+        plans: Vec::new(),
+        weaker: Vec::new(),
+        candidates: 0,
+        pruned: pool.small,
+        clocked: 0,
+        optimal: false,
+        gap: 0.0,
+        elapsed: Duration::ZERO,
+        space: std::mem::take(&mut pool.space),
+    };
+    ranking.candidates = ranking.pruned;
+    let (mine, others): (Classes, Classes) =
+        pool.classes.into_iter().partition(|(class, _)| *class <= allowed);
+    let mine = mine.into_values().flatten().collect();
+    let found = ranking.look(program, mine, aim(program, options, options.top));
+    ranking.settle(found);
+    for (exactness, plans) in others {
+        let found = ranking.look(program, plans, aim(program, options, 1));
+        let line = format!("plan {{ exactness {exactness} }}");
+        let weaker = |candidate| Weaker { exactness, candidate, line };
+        ranking.weaker.extend(found.best.into_iter().next().map(weaker));
+    }
+    ranking.elapsed = started.elapsed();
+    ranking
+}
+
+fn aim(program: &Program, options: &Options, keep: usize) -> Aim {
+    Aim {
+        objective: program.search.objective,
+        keep: keep.max(1),
+        clocked_max: options.clocked_max,
+        threads: thread::available_parallelism().map_or(1, NonZeroUsize::get),
+    }
+}
+
+impl Ranking {
+    /// Searches some plans and counts what was done with them.
+    fn look(&mut self, program: &Program, plans: Vec<Open>, aim: Aim) -> Found {
+        self.candidates += plans.len();
+        let found = search(plans, aim, &|open: &Open| evaluate(program, open));
+        self.pruned += found.pruned;
+        self.clocked += found.clocked;
+        let refused = found.refused.iter();
+        self.space.excluded.extend(refused.map(|(plan, reason)| excluded(plan, reason)));
+        found
+    }
+
+    fn settle(&mut self, found: Found) {
+        let best = found.best.first().map(|best| best.score(self.objective));
+        self.gap = gap(best, found.open);
+        self.optimal =
+            found.open.is_none_or(|open| best.is_some_and(|best| best <= open));
+        self.plans = found.best;
+    }
+}
+
+/// (best − bound) / best of the first number of two scores.
+fn gap(best: Option<Score>, open: Option<Score>) -> f64 {
+    match (best, open) {
+        (Some([best, ..]), Some([open, ..])) if open < best => {
+            (best - open) as f64 / best as f64
+        }
+        _ => 0.0,
+    }
+}
+
+fn excluded(plan: &Plan, reason: &Reason) -> Excluded {
+    let Plan { micro_batches, stages, .. } = *plan;
+    let sizes = Sizes::One { micro_batches, stages };
+    Excluded { family: plan.into(), sizes, reason: reason.clone() }
+}
+
+/// Plans by class of exactness.
+type Classes = BTreeMap<Exactness, Vec<Open>>;
+
+/// The plans of a space with their bounds.
+struct Pool {
+    space: Space,
+    classes: Classes,
+    /// Plans whose bound shows that they cannot fit.
+    small: usize,
+}
+
+impl Pool {
+    fn new(program: &Program) -> Self {
+        let devices: Vec<&Device> = program.target.devices.values().collect();
+        let Some(device) = cost::ideal(&devices) else {
+            return Self { space: Space::default(), classes: Classes::new(), small: 0 };
+        };
+        let chain = |examples| {
+            load::chain(program, examples, &device)
+                .map_err(|error| Reason::Refused(error.to_string()))
+        };
+        let mut pool =
+            Self { space: Space::new(program, chain), classes: Classes::new(), small: 0 };
+        let mut loads = Loads { program, device: &device, known: BTreeMap::new() };
+        for (number, plan) in pool.space.plans.clone().into_iter().enumerate() {
+            if let Err(reason) = pool.add(program, number, &plan, &mut loads) {
+                pool.space.excluded.push(excluded(&plan, &reason));
+            }
+        }
+        pool
+    }
+
+    fn add(
+        &mut self,
+        program: &Program,
+        number: usize,
+        plan: &Plan,
+        loads: &mut Loads<'_>,
+    ) -> Result<(), Reason> {
+        let bound = Bound::new(plan, loads.of(plan)?);
+        if let Err(shortfall) = memory::may_fit(program, plan, &bound) {
+            self.small += 1;
+            return Err(Reason::Memory(shortfall));
+        }
+        let open = Open { plan: plan.clone(), bound, number };
+        self.classes.entry(plan.exactness()).or_default().push(open);
+        Ok(())
+    }
+}
+
+/// Loads of the stages, once per number of micro-batches and cuts.
+struct Loads<'a> {
+    program: &'a Program,
+    device: &'a Device,
+    known: BTreeMap<(u32, Vec<u32>), Result<Vec<StageLoad>, Reason>>,
+}
+
+impl Loads<'_> {
+    fn of(&mut self, plan: &Plan) -> Result<&[StageLoad], Reason> {
+        let key = (plan.micro_batches, plan.cuts.clone());
+        let examples = self.program.train.batch / plan.micro_batches;
+        let loads = self.known.entry(key).or_insert_with(|| {
+            load::load(self.program, &plan.cuts, examples, self.device)
+                .map_err(|error| Reason::Refused(error.to_string()))
+        });
+        loads.as_deref().map_err(Clone::clone)
+    }
+}

@@ -1,0 +1,267 @@
+//! Small programs, plans and numbers for the tests of this crate.
+
+use crate::{
+    bound::Bound, candidate::Candidate, family::Family, ranking::Ranking, space::Space,
+    values::first_devices,
+};
+use roundelay_dsl::{
+    Extent, Model, ModelInput, ModelInputId, ModelParameter, Node, NodeId, Objective,
+    Operation, Program, Search, Source, Train,
+};
+use roundelay_schedule::{
+    Bytes, BytesPerSecond, Data, Device, Domain, Element, Evaluation, Exactness, Float,
+    FlopsPerSecond, Id, Initial, Kind, Link, Method, Nanos, Optimizer, Order, Placement,
+    Plan, Pool, Rate, Rule, States, Table, Target,
+};
+use std::{collections::BTreeMap, time::Duration};
+
+/// A seeded generator: splitmix64.
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (z ^ (z >> 31)) % bound
+    }
+}
+
+pub(crate) fn optimizer(clip: f64) -> Optimizer {
+    Optimizer {
+        method: Method::Adamw { beta1: 0.9, beta2: 0.999, epsilon: 1e-8 },
+        rate: Rate::Constant(1e-3),
+        weight_decay: 0.0,
+        clip,
+    }
+}
+
+pub(crate) fn device() -> Device {
+    Device {
+        name: "core".into(),
+        pool: Id::new(0),
+        memory: Bytes(1_000_000),
+        compute: FlopsPerSecond(1_000_000_000),
+        bandwidth: BytesPerSecond(1_000_000_000),
+        threads: 1,
+        overhead: Nanos(1_000),
+    }
+}
+
+/// Equal devices that share one memory and are joined by one link.
+pub(crate) fn target(devices: usize) -> Target {
+    let mut links = Table::new();
+    let (bandwidth, latency) = (BytesPerSecond(1_000_000_000), Nanos(2_000));
+    let link = links.push(Link { name: "bus".into(), bandwidth, latency });
+    let capacity = Bytes(4_000_000);
+    let numbered = |number| Device { name: format!("core{number}"), ..device() };
+    Target {
+        name: "bench".into(),
+        pools: [Pool { name: "shared".into(), capacity }].into_iter().collect(),
+        devices: (0..devices).map(numbered).collect(),
+        links,
+        domains: vec![Domain { link, devices: 0..u32::try_from(devices).unwrap() }],
+    }
+}
+
+/// Four layers of width 16 with a rectifier between, mean squared error at the end.
+pub(crate) fn model() -> Model {
+    let per_example = |size| vec![Extent { size: 1, per_example: true }, one(size)];
+    let mut model = Model { name: "mlp".into(), ..Model::default() };
+    let input = |name: &str| ModelInput {
+        name: name.into(),
+        element: Element::Real,
+        shape: per_example(16),
+        bound: 0,
+    };
+    let x: ModelInputId = model.inputs.push(input("x"));
+    let y = model.inputs.push(input("y"));
+    let mut last = Source::Input(x);
+    for layer in 0..4 {
+        let weight = model.parameters.push(ModelParameter {
+            name: format!("layer.{layer}.weight"),
+            shape: vec![16, 16],
+            initial: Initial::Normal(0.1),
+            decay: true,
+        });
+        let operands = vec![last, Source::Parameter(weight)];
+        last = push(&mut model, Operation::Linear, operands, per_example(16));
+        last = push(&mut model, Operation::Relu, vec![last], per_example(16));
+    }
+    let operands = vec![last, Source::Input(y)];
+    push(&mut model, Operation::MeanSquaredError, operands, Vec::new());
+    model.loss = model.nodes.ids().last();
+    model
+}
+
+/// A byte-level transformer: embedding, positions, layers of attention and a feed-forward block,
+/// cross entropy. With `tied` the head reads the embedding's table.
+pub(crate) fn gpt(layers: u64, sequence: u64, width: u64, tied: bool) -> Model {
+    let vocabulary = 256;
+    let tokens = |name: &str| ModelInput {
+        name: name.into(),
+        element: Element::I32,
+        shape: vec![Extent { size: 1, per_example: true }, one(sequence)],
+        bound: vocabulary,
+    };
+    let mut model = Model { name: "gpt".into(), ..Model::default() };
+    let input = model.inputs.push(tokens("tokens"));
+    let targets = model.inputs.push(tokens("targets"));
+    let shape =
+        |last| vec![Extent { size: 1, per_example: true }, one(sequence), one(last)];
+    let table = parameter(&mut model, "table", &[vocabulary, width]);
+    let operands = vec![Source::Input(input), table];
+    let mut x = push(&mut model, Operation::Embedding, operands, shape(width));
+    let positions = parameter(&mut model, "positions", &[sequence, width]);
+    x = push(&mut model, Operation::Add, vec![x, positions], shape(width));
+    let linear = |model: &mut Model, name: &str, x, m, n| {
+        let weight = parameter(model, name, &[n, m]);
+        push(model, Operation::Linear, vec![x, weight], shape(n))
+    };
+    let norm = |model: &mut Model, name: &str, x| {
+        let gain = parameter(model, &format!("{name}.gain"), &[width]);
+        let bias = parameter(model, &format!("{name}.bias"), &[width]);
+        push(model, Operation::LayerNorm, vec![x, gain, bias], shape(width))
+    };
+    for layer in 0..layers {
+        let name = |part: &str| format!("layer.{layer}.{part}");
+        let h = norm(&mut model, &name("norm"), x);
+        let [q, k, v] = ["query", "key", "value"]
+            .map(|part| linear(&mut model, &name(part), h, width, width));
+        let attention = Operation::Attention { heads: 4, causal: true };
+        let mixed = push(&mut model, attention, vec![q, k, v], shape(width));
+        let out = linear(&mut model, &name("out"), mixed, width, width);
+        x = push(&mut model, Operation::Add, vec![x, out], shape(width));
+        let h = norm(&mut model, &name("norm2"), x);
+        let wide = linear(&mut model, &name("wide"), h, width, 4 * width);
+        let bent = push(&mut model, Operation::Gelu, vec![wide], shape(4 * width));
+        let narrow = linear(&mut model, &name("narrow"), bent, 4 * width, width);
+        x = push(&mut model, Operation::Add, vec![x, narrow], shape(width));
+    }
+    let h = norm(&mut model, "last", x);
+    let logits = if tied {
+        push(&mut model, Operation::Linear, vec![h, table], shape(vocabulary))
+    } else {
+        linear(&mut model, "head", h, width, vocabulary)
+    };
+    let operands = vec![logits, Source::Input(targets)];
+    push(&mut model, Operation::CrossEntropy, operands, Vec::new());
+    model.loss = model.nodes.ids().last();
+    model
+}
+
+fn parameter(model: &mut Model, name: &str, shape: &[u64]) -> Source {
+    Source::Parameter(model.parameters.push(ModelParameter {
+        name: name.into(),
+        shape: shape.to_vec(),
+        initial: Initial::Normal(0.1),
+        decay: true,
+    }))
+}
+
+fn one(size: u64) -> Extent {
+    Extent { size, per_example: false }
+}
+
+fn push(
+    model: &mut Model,
+    operation: Operation,
+    operands: Vec<Source>,
+    shape: Vec<Extent>,
+) -> Source {
+    let name = format!("node.{}", model.nodes.len());
+    let id: NodeId = model.nodes.push(Node { name, operation, operands, shape });
+    Source::Node(id)
+}
+
+pub(crate) fn program(devices: usize, batch: u32) -> Program {
+    Program {
+        model: model(),
+        target: target(devices),
+        train: Train {
+            data: Data::Synthetic,
+            batch,
+            seed: 1,
+            steps: 10,
+            dtype: Float::F32,
+            optimizer: optimizer(0.0),
+            evaluate: Evaluation::Never,
+        },
+        search: Search::default(),
+    }
+}
+
+/// A plan with evenly spread cuts of a model of nine nodes.
+pub(crate) fn plan(
+    rule: Rule,
+    placement: Placement,
+    order: Order,
+    n: u32,
+    s: u32,
+) -> Plan {
+    let family = Family { rule, placement, order, states: States::Replicated };
+    Plan {
+        rule,
+        placement,
+        order,
+        replicas: 1,
+        stages: s,
+        cuts: (1..s).map(|stage| 2 * stage).collect(),
+        micro_batches: n,
+        states: family.states,
+        reduction: family.reduction(),
+        delays: rule.delays(placement.timeline(), n, s),
+        devices: first_devices(placement.devices(rule, n, s)),
+    }
+}
+
+pub(crate) fn plan_on(devices: u32) -> Plan {
+    Plan {
+        devices: first_devices(devices),
+        ..plan(Rule::Sync, Placement::Accumulate, Order::Sequential, 1, 1)
+    }
+}
+
+/// A candidate with a given time.
+pub(crate) fn candidate(plan: &Plan, step_time: Nanos, number: usize) -> Candidate {
+    Candidate {
+        plan: plan.clone(),
+        batch: 8,
+        step_time,
+        device_peak: Bytes(1_500),
+        memory: BTreeMap::new(),
+        pools: BTreeMap::new(),
+        comm_bytes_per_device: Bytes(0),
+        comm_rounds: 0,
+        bubble: 0.25,
+        bound: bound(Nanos(750)),
+        number,
+    }
+}
+
+/// A bound with a given time.
+pub(crate) fn bound(time: Nanos) -> Bound {
+    Bound { work: time, path: Nanos(0), memory: Bytes(0), kind: Kind::Parameter }
+}
+
+/// A ranking without plans.
+pub(crate) fn ranking() -> Ranking {
+    Ranking {
+        objective: Objective::StepTime,
+        allowed: Exactness::Reordered,
+        plans: Vec::new(),
+        weaker: Vec::new(),
+        space: Space::default(),
+        candidates: 12,
+        pruned: 9,
+        clocked: 3,
+        optimal: true,
+        gap: 0.0,
+        elapsed: Duration::ZERO,
+    }
+}

@@ -1,0 +1,434 @@
+//! The search space as data: every plan to try, and every combination that is no plan, with the
+//! reason.
+
+use crate::{
+    cuts::{Chain, Uncuttable, cut},
+    family::{Clash, Family},
+    values::{Values, first_devices},
+};
+use roundelay_dsl::{Choice, Program};
+use roundelay_schedule::{Bytes, DeviceId, Kind, Order, Placement, Plan, Rule};
+use std::{collections::BTreeMap, fmt};
+
+/// What is searched.
+#[derive(Clone, Debug, Default)]
+pub struct Space {
+    /// Name and values of every decision, in the order of the search.
+    pub decisions: Vec<(&'static str, Vec<String>)>,
+    /// Number of combinations of these values.
+    pub combinations: u64,
+    /// Plans to try, in the order of the search.
+    pub plans: Vec<Plan>,
+    /// Combinations that are no plan to try.
+    pub excluded: Vec<Excluded>,
+}
+
+/// Combinations that are no plan to try.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Excluded {
+    /// The decisions without a number.
+    pub family: Family,
+    /// The numbers.
+    pub sizes: Sizes,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// The numbers of an exclusion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Sizes {
+    /// All that are tried.
+    All,
+    /// These.
+    One {
+        /// N.
+        micro_batches: u32,
+        /// S.
+        stages: u32,
+    },
+}
+
+/// Why a combination is no plan to try.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reason {
+    /// Decisions that do not go together.
+    Clash(Clash),
+    /// N does not divide the batch.
+    Indivisible {
+        /// Examples of one training step.
+        batch: u32,
+    },
+    /// The placement spreads over workers, and there is one.
+    OneWorker,
+    /// The cluster has fewer devices than the plan takes.
+    TooFewDevices {
+        /// What it takes.
+        needed: u32,
+        /// What there is.
+        available: u32,
+    },
+    /// The program allows another number of devices.
+    DevicesNotAllowed {
+        /// What it takes.
+        needed: u32,
+    },
+    /// One update of delay does not suffice without a flush.
+    DelayTooShort {
+        /// The least N.
+        least: u32,
+    },
+    /// The model has no such cuts.
+    Uncuttable(Uncuttable),
+    /// The pinned cuts are no cuts of this model.
+    WrongCuts(String),
+    /// Another plan of the space is the same or never worse; which, and why.
+    Equal(String),
+    /// A device or pool is too small.
+    Memory(Shortfall),
+    /// The compiler refuses it.
+    Refused(String),
+}
+
+/// How much memory is missing, at the place where most is missing.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Shortfall {
+    /// What is missing.
+    pub missing: Bytes,
+    /// What the plan takes there, at least.
+    pub needed: Bytes,
+    /// What there is.
+    pub capacity: Bytes,
+    /// Where.
+    pub place: Shortage,
+    /// The kind that takes most there.
+    pub kind: Kind,
+}
+
+/// Where memory is missing.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Shortage {
+    /// On a device.
+    Device(DeviceId, String),
+    /// In a pool that devices share; its name.
+    Pool(String),
+}
+
+impl Space {
+    /// Enumerates rule × placement × order × states, then N, then S; the cuts follow from the
+    /// chain of the micro-batch size. `chain` gives the node list for a number of examples, or
+    /// why there is none.
+    pub fn new(program: &Program, chain: impl Fn(u32) -> Result<Chain, Reason>) -> Self {
+        let values = Values::new(program);
+        let families = Family::all(
+            &values.rules,
+            &values.placements,
+            &values.orders,
+            &values.states,
+        );
+        let sizes: Vec<(u32, u32)> = values
+            .micro_batches
+            .iter()
+            .flat_map(|n| values.stages(*n).into_iter().map(|s| (*n, s)))
+            .collect();
+        let mut filler = Filler {
+            program,
+            values: &values,
+            cutter: Cutter {
+                program,
+                chain,
+                chains: BTreeMap::new(),
+                known: BTreeMap::new(),
+            },
+            plans: Vec::new(),
+            excluded: Vec::new(),
+        };
+        for family in &families {
+            filler.fill(*family, &sizes);
+        }
+        let Filler { plans, excluded, .. } = filler;
+        let combinations = (families.len() * sizes.len()) as u64;
+        Self { decisions: values.described(), combinations, plans, excluded }
+    }
+}
+
+/// Walks through the combinations and sorts them into plans and exclusions.
+struct Filler<'a, C> {
+    program: &'a Program,
+    values: &'a Values,
+    cutter: Cutter<'a, C>,
+    plans: Vec<Plan>,
+    excluded: Vec<Excluded>,
+}
+
+impl<C: Fn(u32) -> Result<Chain, Reason>> Filler<'_, C> {
+    fn fill(&mut self, family: Family, sizes: &[(u32, u32)]) {
+        if let Err(clash) = family.check(&self.program.train.optimizer) {
+            if self.is_asked_for(clash) {
+                let reason = Reason::Clash(clash);
+                self.excluded.push(Excluded { family, sizes: Sizes::All, reason });
+            }
+            return;
+        }
+        for (micro_batches, stages) in sizes.iter().copied() {
+            match self.plan(family, micro_batches, stages) {
+                Ok(plan) => self.plans.push(plan),
+                Err(reason) => {
+                    let sizes = Sizes::One { micro_batches, stages };
+                    self.excluded.push(Excluded { family, sizes, reason });
+                }
+            }
+        }
+    }
+
+    /// Whether somebody may wonder about a clash: orders and states that are left open follow
+    /// rule and placement without a word.
+    fn is_asked_for(&self, clash: Clash) -> bool {
+        let search = &self.program.search;
+        match clash {
+            Clash::WrongOrder { .. } => search.order != Choice::Open,
+            Clash::StatesNeedWorkers(_)
+            | Clash::ShardsNeedSync(_)
+            | Clash::HandoffNeedsCyclic => search.states != Choice::Open,
+            Clash::ClipNeedsWholeGradient(_) => true,
+        }
+    }
+
+    fn plan(&mut self, family: Family, n: u32, s: u32) -> Result<Plan, Reason> {
+        let Family { rule, placement, order, states } = family;
+        check_sizes(self.program, family, n, s)?;
+        let cuts = self.cutter.cuts(n, s)?;
+        check_delay(family, n, s)?;
+        check_devices(self.program, family, n, s)?;
+        if let Some(equal) = equal(self.values, family, n, s) {
+            return Err(Reason::Equal(equal));
+        }
+        Ok(Plan {
+            rule,
+            placement,
+            order,
+            replicas: 1,
+            stages: s,
+            cuts,
+            micro_batches: n,
+            states,
+            reduction: family.reduction(),
+            delays: rule.delays(placement.timeline(), n, s),
+            devices: first_devices(placement.devices(rule, n, s)),
+        })
+    }
+}
+
+/// Whether the numbers make sense for a family in this program; cheap checks first, so that no
+/// number is too large for the later ones.
+///
+/// # Errors
+/// The first thing that does not go.
+pub(crate) fn check_sizes(
+    program: &Program,
+    family: Family,
+    n: u32,
+    s: u32,
+) -> Result<(), Reason> {
+    let batch = program.train.batch;
+    if n == 0 || !batch.is_multiple_of(n) {
+        return Err(Reason::Indivisible { batch });
+    }
+    let nodes = u32::try_from(program.model.nodes.len()).unwrap_or(u32::MAX);
+    if s == 0 || s > nodes {
+        let tied = Vec::new();
+        return Err(Reason::Uncuttable(Uncuttable { stages: s, most: nodes, tied }));
+    }
+    if family.placement == Placement::Data && n == 1 {
+        return Err(Reason::OneWorker);
+    }
+    Ok(())
+}
+
+/// Whether the delay of a rule is long enough for its placement.
+///
+/// # Errors
+/// The least N for which it is.
+pub(crate) fn check_delay(family: Family, n: u32, s: u32) -> Result<(), Reason> {
+    if family.placement == Placement::Pipeline
+        && family.rule == Rule::CyclicV1
+        && n + 1 < s
+    {
+        return Err(Reason::DelayTooShort { least: s - 1 });
+    }
+    Ok(())
+}
+
+/// Whether the cluster and the program have the devices that a family takes.
+fn check_devices(
+    program: &Program,
+    family: Family,
+    n: u32,
+    s: u32,
+) -> Result<(), Reason> {
+    let available = u32::try_from(program.target.devices.len()).unwrap_or(u32::MAX);
+    let needed = match n.checked_mul(s) {
+        Some(_) => family.placement.devices(family.rule, n, s),
+        None => u32::MAX,
+    };
+    if needed > available {
+        return Err(Reason::TooFewDevices { needed, available });
+    }
+    if !program.search.devices.allows(u64::from(needed)) {
+        return Err(Reason::DevicesNotAllowed { needed });
+    }
+    Ok(())
+}
+
+/// The plan of the space that makes this one superfluous: the same, or never worse.
+fn equal(values: &Values, family: Family, n: u32, s: u32) -> Option<String> {
+    same_rule(values, family, n, s).or_else(|| same_placement(values, family, n, s))
+}
+
+/// A stricter rule with the same versions, or one that is no slower.
+fn same_rule(values: &Values, family: Family, n: u32, s: u32) -> Option<String> {
+    let delays = |rule: Rule| rule.delays(family.placement.timeline(), n, s);
+    if family.rule != Rule::Sync && delays(family.rule).max() == 0 {
+        return Some("no version lags behind, so this is rule sync".into());
+    }
+    let same_map = |rule: &&Rule| delays(**rule) == delays(family.rule);
+    let mut earlier = values.rules.iter().take_while(|rule| **rule != family.rule);
+    if let Some(rule) = earlier.find(same_map) {
+        return Some(format!("{rule} has the same version map"));
+    }
+    let accumulates = family.placement == Placement::Accumulate;
+    let delayed = family.rule != Rule::Sync && values.rules.contains(&Rule::Sync);
+    (accumulates && delayed)
+        .then(|| "a delay saves nothing where nothing overlaps: sync is no worse".into())
+}
+
+/// A simpler placement, order or cut that does the same.
+fn same_placement(values: &Values, family: Family, n: u32, s: u32) -> Option<String> {
+    let tried = |placement, order| {
+        values.placements.contains(&placement) && values.orders.contains(&order)
+    };
+    let Family { rule, placement, order, .. } = family;
+    let sync = rule == Rule::Sync;
+    let one_device = placement.devices(rule, n, s) == 1;
+    let simple = placement == Placement::Accumulate;
+    let one_by_one = n == 1 || (sync && placement != Placement::Concurrent);
+    if one_device
+        && !simple
+        && one_by_one
+        && tried(Placement::Accumulate, Order::Sequential)
+    {
+        return Some("accumulate is no worse on one device".into());
+    }
+    if sync && one_device && values.stages(n).first().is_some_and(|least| *least < s) {
+        return Some("on one device cuts move nothing: fewer stages are the same".into());
+    }
+    if sync && placement == Placement::Shared {
+        if s == 1 && tried(Placement::Data, Order::Parallel) {
+            return Some("data is the same with one stage".into());
+        }
+        if n == 1 && tried(Placement::Pipeline, Order::Gpipe) {
+            return Some("pipeline is the same with one micro-batch".into());
+        }
+    }
+    let late = order == Order::OneForwardOneBackward && n == 1;
+    (late && tried(Placement::Pipeline, Order::Gpipe))
+        .then(|| "gpipe is the same with one micro-batch".into())
+}
+
+/// Finds cuts, once per pair of N and S.
+struct Cutter<'a, C> {
+    program: &'a Program,
+    chain: C,
+    chains: BTreeMap<u32, Result<Chain, Reason>>,
+    known: BTreeMap<(u32, u32), Result<Vec<u32>, Reason>>,
+}
+
+impl<C: Fn(u32) -> Result<Chain, Reason>> Cutter<'_, C> {
+    fn cuts(&mut self, n: u32, s: u32) -> Result<Vec<u32>, Reason> {
+        if let Some(known) = self.known.get(&(n, s)) {
+            return known.clone();
+        }
+        let examples = self.program.train.batch / n;
+        let chain = self.chains.entry(n).or_insert_with(|| (self.chain)(examples));
+        let find = |chain: &Chain| match &self.program.search.cuts {
+            Some(cuts) => check_cuts(chain, cuts, s).map(|()| cuts.clone()),
+            None => cut(chain, s).map_err(Reason::Uncuttable),
+        };
+        let found = chain.as_ref().map_err(Clone::clone).and_then(find);
+        self.known.insert((n, s), found.clone());
+        found
+    }
+}
+
+/// Whether `cuts` cut a chain into `stages` stages.
+///
+/// # Errors
+/// What is wrong with them.
+pub(crate) fn check_cuts(chain: &Chain, cuts: &[u32], stages: u32) -> Result<(), Reason> {
+    let nodes = chain.times.len();
+    let wrong = |text: String| Err(Reason::WrongCuts(text));
+    if cuts.len() + 1 != stages as usize {
+        return wrong(format!("{} cuts make {} stages", cuts.len(), cuts.len() + 1));
+    }
+    if !cuts.is_sorted_by(|one, next| one < next) {
+        return wrong("cuts must ascend".into());
+    }
+    for cut in cuts.iter().map(|cut| *cut as usize) {
+        if cut == 0 || cut >= nodes {
+            return wrong(format!("cut {cut} is not between 1 and {}", nodes - 1));
+        }
+        if let Some(tie) = chain.tie_at(cut) {
+            let name = &tie.parameter;
+            return wrong(format!("cut {cut} parts nodes that share {name}"));
+        }
+    }
+    Ok(())
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::Clash(clash) => write!(f, "{clash}"),
+            Reason::Indivisible { batch } => {
+                write!(
+                    f,
+                    "the batch of {batch} does not divide into micro-batches of one size"
+                )
+            }
+            Reason::OneWorker => {
+                write!(
+                    f,
+                    "placement data needs at least two workers, that is, micro-batches"
+                )
+            }
+            Reason::TooFewDevices { needed, available } => {
+                write!(f, "it needs {needed} devices, the cluster has {available}")
+            }
+            Reason::DevicesNotAllowed { needed } => {
+                write!(f, "it takes {needed} devices, which the program does not allow")
+            }
+            Reason::DelayTooShort { least } => write!(
+                f,
+                "one update of delay needs at least {least} micro-batches in this pipeline"
+            ),
+            Reason::Uncuttable(uncuttable) => write!(f, "{uncuttable}"),
+            Reason::WrongCuts(text) | Reason::Equal(text) | Reason::Refused(text) => {
+                f.write_str(text)
+            }
+            Reason::Memory(shortfall) => write!(f, "{shortfall}"),
+        }
+    }
+}
+
+impl fmt::Display for Shortfall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { missing, needed, capacity, place, kind } = self;
+        let place = match place {
+            Shortage::Device(_, name) => format!("device {name}"),
+            Shortage::Pool(name) => format!("memory {name}"),
+        };
+        write!(
+            f,
+            "{place} needs {needed} of {capacity}: {missing} are missing, most is {kind}"
+        )
+    }
+}

@@ -1,0 +1,198 @@
+//! The human answer: ranked plans, weaker classes with the line that would allow them, remarks.
+
+use crate::{candidate::Candidate, ranking::Ranking};
+use roundelay_dsl::Program;
+use roundelay_schedule::{Placement, PoolId, Rule};
+use std::collections::BTreeSet;
+
+const HEADER: [&str; 14] = [
+    "rank",
+    "rule",
+    "placement",
+    "order",
+    "N",
+    "S",
+    "states",
+    "devices",
+    "step time",
+    "samples/s",
+    "peak memory",
+    "staleness",
+    "stale",
+    "bubble",
+];
+
+/// Columns of numbers and quantities, which end at the right.
+const RIGHT: [usize; 10] = [0, 4, 5, 7, 8, 9, 10, 11, 12, 13];
+
+/// The whole answer as text; every line ends with a newline.
+pub fn table(ranking: &Ranking, program: &Program) -> String {
+    let rows: Vec<[String; 14]> = (1..)
+        .zip(&ranking.plans)
+        .map(|(rank, candidate): (usize, _)| row(&rank.to_string(), candidate))
+        .collect();
+    let weaker: Vec<[String; 14]> =
+        ranking.weaker.iter().map(|weaker| row("-", &weaker.candidate)).collect();
+    let header = HEADER.map(str::to_owned);
+    let widths = widths(std::iter::once(&header).chain(&rows).chain(&weaker));
+    let mut text = line(&header, &widths);
+    for row in &rows {
+        text += &line(row, &widths);
+    }
+    text += &searched(ranking);
+    if !weaker.is_empty() {
+        text += "\nBest plans of weaker exactness, and the line that would allow them:\n";
+    }
+    for (weaker, row) in ranking.weaker.iter().zip(&weaker) {
+        text += &line(row, &widths);
+        text += &format!("      {}\n", weaker.line);
+    }
+    for (index, remark) in remarks(ranking, program).into_iter().enumerate() {
+        text += if index == 0 { "\n" } else { "" };
+        text += &format!("note: {remark}\n");
+    }
+    text
+}
+
+fn row(rank: &str, candidate: &Candidate) -> [String; 14] {
+    let plan = &candidate.plan;
+    [
+        rank.to_owned(),
+        plan.rule.to_string(),
+        plan.placement.to_string(),
+        plan.order.to_string(),
+        plan.micro_batches.to_string(),
+        plan.stages.to_string(),
+        plan.states.to_string(),
+        plan.devices.len().to_string(),
+        candidate.step_time.to_string(),
+        format!("{:.1}", candidate.samples_per_s()),
+        candidate.device_peak.to_string(),
+        candidate.staleness().to_string(),
+        percent(candidate.stale_share()),
+        percent(candidate.bubble),
+    ]
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}
+
+fn widths<'a>(rows: impl Iterator<Item = &'a [String; 14]>) -> [usize; 14] {
+    rows.fold([0; 14], |widest, row| {
+        std::array::from_fn(|column| widest[column].max(row[column].chars().count()))
+    })
+}
+
+fn line(row: &[String; 14], widths: &[usize; 14]) -> String {
+    let cell = |column: usize| match RIGHT.contains(&column) {
+        true => format!("{:>width$}", row[column], width = widths[column]),
+        false => format!("{:<width$}", row[column], width = widths[column]),
+    };
+    let cells: Vec<String> = (0..row.len()).map(cell).collect();
+    format!("{}\n", cells.join("  ").trim_end())
+}
+
+/// What was tried, and how sure the first rank is.
+fn searched(ranking: &Ranking) -> String {
+    let Ranking { candidates, pruned, clocked, gap, .. } = ranking;
+    let verdict = match ranking.optimal {
+        true => "the first is the best of the space".to_owned(),
+        false => format!("the best of the space may be {:.1} % better", gap * 100.0),
+    };
+    format!("{candidates} plans: {clocked} clocked, {pruned} bounded away; {verdict}\n")
+}
+
+/// What a reader should know before believing the table.
+pub fn remarks(ranking: &Ranking, program: &Program) -> Vec<String> {
+    let shown = || {
+        let weaker = ranking.weaker.iter().map(|weaker| &weaker.candidate);
+        ranking.plans.iter().chain(weaker)
+    };
+    let cyclic = |placement| {
+        shown().any(|candidate| {
+            candidate.plan.placement == placement && candidate.plan.rule != Rule::Sync
+        })
+    };
+    let mut remarks = Vec::new();
+    if cyclic(Placement::Concurrent) {
+        remarks.push(
+            "accumulate needs less memory than concurrent cyclic micro-batches, and no delay"
+                .to_owned(),
+        );
+    }
+    if cyclic(Placement::Data) {
+        remarks.push(
+            "in placement data the cyclic rule does not lower a device's activation peak, \
+             only that of all devices together"
+                .to_owned(),
+        );
+    }
+    if shown().any(|candidate| candidate.plan.placement == Placement::Concurrent) {
+        remarks.push("on one device no placement saves time".to_owned());
+    }
+    if shown().any(|candidate| candidate.staleness() > 1) {
+        remarks.push(
+            "a flush-free pipeline with N < S - 1 lags more than one update behind"
+                .to_owned(),
+        );
+    }
+    if shown().any(|candidate| is_virtual(candidate, program)) {
+        remarks.push(
+            "devices that share a memory are taken as separate processors: where they are \
+             virtual, times are predictions, memory and numbers are real"
+                .to_owned(),
+        );
+    }
+    remarks
+}
+
+/// Whether two devices of a plan allocate from one pool.
+fn is_virtual(candidate: &Candidate, program: &Program) -> bool {
+    let devices = &candidate.plan.devices;
+    let pools: BTreeSet<PoolId> =
+        devices.iter().map(|device| program.target.devices[*device].pool).collect();
+    pools.len() < devices.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ranking::Weaker, sample};
+    use roundelay_schedule::{Exactness, Nanos, Order};
+
+    #[test]
+    fn the_table_is_aligned_and_says_what_would_allow_more() {
+        let sync = sample::plan(
+            Rule::Sync,
+            Placement::Pipeline,
+            Order::OneForwardOneBackward,
+            8,
+            4,
+        );
+        let cyclic = sample::plan(Rule::CyclicV2, Placement::Data, Order::Cyclic, 4, 4);
+        let mut ranking = sample::ranking();
+        let single = sample::candidate(&sample::plan_on(1), Nanos(31_000_000), 1);
+        ranking.plans = vec![sample::candidate(&sync, Nanos(1_250_000), 0), single];
+        ranking.weaker = vec![Weaker {
+            exactness: Exactness::Delayed,
+            candidate: sample::candidate(&cyclic, Nanos(1_000_000), 2),
+            line: "plan { exactness delayed }".into(),
+        }];
+        let text = table(&ranking, &sample::program(4, 8));
+        let expected = "\
+rank  rule       placement   order       N  S  states      devices  step time  samples/s  peak memory  staleness  stale  bubble
+   1  sync       pipeline    1f1b        8  4  replicated        4    1.25 ms     6400.0      1.50 kB          0    0 %    25 %
+   2  sync       accumulate  sequential  1  1  replicated        1   31.00 ms      258.1      1.50 kB          0    0 %    25 %
+12 plans: 3 clocked, 9 bounded away; the first is the best of the space
+
+Best plans of weaker exactness, and the line that would allow them:
+   -  cyclic_v2  data        cyclic      4  4  replicated        4    1.00 ms     8000.0      1.50 kB          1   38 %    25 %
+      plan { exactness delayed }
+
+note: in placement data the cyclic rule does not lower a device's activation peak, only that of all devices together
+note: devices that share a memory are taken as separate processors: where they are virtual, times are predictions, memory and numbers are real
+";
+        assert_eq!(text, expected);
+    }
+}

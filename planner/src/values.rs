@@ -1,0 +1,217 @@
+//! The values that each decision is tried with, in order.
+
+use roundelay_dsl::{Choice, Numbers, Program, Search};
+use roundelay_schedule::{Id, Order, Placement, Rule, States};
+
+/// Divisors of the batch up to this number are tried even when they are no power of two.
+const SMALL: u64 = 16;
+/// Micro-batches tried per device, at most.
+const MICRO_BATCHES_PER_DEVICE: u64 = 4;
+/// Ranges with more values than this are thinned out to their ends and powers of two.
+const RANGE_VALUES: usize = 16;
+/// Longer ranges are not even listed.
+const LONG_RANGE: u64 = 4096;
+
+/// What is tried for every decision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Values {
+    /// Rules.
+    pub rules: Vec<Rule>,
+    /// Placements.
+    pub placements: Vec<Placement>,
+    /// Orders.
+    pub orders: Vec<Order>,
+    /// State placements.
+    pub states: Vec<States>,
+    /// Numbers of micro-batches.
+    pub micro_batches: Vec<u32>,
+    stages: Stages,
+}
+
+/// Numbers of stages, which may depend on N when they are left open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Stages {
+    Open { devices: u64, nodes: u64 },
+    Listed(Vec<u32>),
+}
+
+impl Values {
+    /// What to try for a program. Open decisions take every value that is known; open numbers
+    /// take powers of two, small divisors and the number of devices.
+    pub(crate) fn new(program: &Program) -> Self {
+        let Search {
+            rule, placement, order, states, stages, micro_batches, cuts, ..
+        } = &program.search;
+        let devices = usable_devices(program);
+        let nodes = program.model.nodes.len() as u64;
+        let stages = match (cuts, stages) {
+            (Some(cuts), _) => Stages::Listed(vec![number(cuts.len() as u64 + 1)]),
+            (None, Numbers::Open) => Stages::Open { devices, nodes },
+            (None, Numbers::Ranges(ranges)) => {
+                Stages::Listed(thinned(listed(ranges, nodes.max(1))))
+            }
+        };
+        Self {
+            rules: one_of(rule, &known_rules()),
+            placements: one_of(placement, Placement::ALL),
+            orders: one_of(order, Order::ALL),
+            states: one_of(states, States::ALL),
+            micro_batches: micro_batch_counts(
+                micro_batches,
+                u64::from(program.train.batch),
+                devices,
+            ),
+            stages,
+        }
+    }
+
+    /// Numbers of stages to try with N micro-batches.
+    pub(crate) fn stages(&self, micro_batches: u32) -> Vec<u32> {
+        match &self.stages {
+            Stages::Listed(values) => values.clone(),
+            Stages::Open { devices, nodes } => {
+                let n = u64::from(micro_batches);
+                let most = n.max(*devices).min(*nodes);
+                let powers = powers_of_two(most);
+                let special =
+                    [n, *devices].into_iter().filter(|s| (1..=most).contains(s));
+                sorted(powers.chain(special))
+            }
+        }
+    }
+
+    /// Every number of stages that is tried with some N.
+    pub(crate) fn all_stages(&self) -> Vec<u32> {
+        let each = self.micro_batches.iter().flat_map(|n| self.stages(*n));
+        sorted(each.map(u64::from))
+    }
+
+    /// Name and values of every decision, as text, in the order of the search.
+    pub(crate) fn described(&self) -> Vec<(&'static str, Vec<String>)> {
+        vec![
+            ("rule", shown(&self.rules)),
+            ("placement", shown(&self.placements)),
+            ("order", shown(&self.orders)),
+            ("states", shown(&self.states)),
+            ("replicas", shown(&[1])),
+            ("micro_batches", shown(&self.micro_batches)),
+            ("stages", shown(&self.all_stages())),
+        ]
+    }
+}
+
+/// The rules that are tried when the program leaves them open.
+fn known_rules() -> [Rule; 4] {
+    [Rule::Sync, Rule::CyclicV2, Rule::CyclicV1, Rule::CyclicSlack(1)]
+}
+
+/// The largest number of devices that a plan may take.
+pub(crate) fn usable_devices(program: &Program) -> u64 {
+    let all = program.target.devices.len() as u64;
+    let allowed = (1..=all).rev().find(|count| program.search.devices.allows(*count));
+    allowed.unwrap_or(all)
+}
+
+fn one_of<T: Clone + PartialEq>(choice: &Choice<T>, known: &[T]) -> Vec<T> {
+    let mut values: Vec<T> = Vec::new();
+    let listed = match choice {
+        Choice::Open => known,
+        Choice::OneOf(listed) => listed,
+    };
+    for value in listed {
+        if !values.contains(value) {
+            values.push(value.clone());
+        }
+    }
+    values
+}
+
+fn micro_batch_counts(wanted: &Numbers, batch: u64, devices: u64) -> Vec<u32> {
+    let divides = |n: &u64| batch.is_multiple_of(*n);
+    match wanted {
+        Numbers::Open => {
+            let most = devices.saturating_mul(MICRO_BATCHES_PER_DEVICE).min(batch).max(1);
+            let small = 1..=devices.min(SMALL);
+            let tried = powers_of_two(most).chain(small).chain([devices]);
+            sorted(tried.filter(|n| (1..=most).contains(n)).filter(divides))
+        }
+        Numbers::Ranges(ranges) => {
+            let all = listed(ranges, batch.max(1));
+            let dividing: Vec<u32> =
+                all.iter().copied().filter(|n| divides(&u64::from(*n))).collect();
+            if dividing.is_empty() { thinned(all) } else { thinned(dividing) }
+        }
+    }
+}
+
+/// The numbers of the ranges up to `most`; ranges that lie above keep their least number, so
+/// that the reason why it is no plan can be told. Of a very long range only its ends and its
+/// powers of two.
+fn listed(ranges: &[(u64, u64)], most: u64) -> Vec<u32> {
+    let each = ranges.iter().flat_map(|(least, end)| {
+        let least = (*least).max(1);
+        let end = (*end).min(most).max(least);
+        let whole = if end - least <= LONG_RANGE { least..=end } else { end..=end };
+        let powers = powers_of_two(end).filter(move |value| *value >= least);
+        whole.chain([least]).chain(powers)
+    });
+    sorted(each)
+}
+
+fn thinned(values: Vec<u32>) -> Vec<u32> {
+    let ends = [values.first().copied(), values.last().copied()];
+    match values.len() > RANGE_VALUES {
+        true => values
+            .into_iter()
+            .filter(|value| value.is_power_of_two() || ends.contains(&Some(*value)))
+            .collect(),
+        false => values,
+    }
+}
+
+fn powers_of_two(most: u64) -> impl Iterator<Item = u64> {
+    (0..u64::BITS - 1).map(|power| 1 << power).take_while(move |value| *value <= most)
+}
+
+fn sorted(values: impl Iterator<Item = u64>) -> Vec<u32> {
+    let unique: std::collections::BTreeSet<u64> = values.collect();
+    unique.into_iter().map(number).collect()
+}
+
+fn number(value: u64) -> u32 {
+    u32::try_from(value).unwrap_or(u32::MAX)
+}
+
+fn shown<T: ToString>(values: &[T]) -> Vec<String> {
+    values.iter().map(T::to_string).collect()
+}
+
+/// The first `count` devices of the cluster.
+pub(crate) fn first_devices(count: u32) -> Vec<roundelay_schedule::DeviceId> {
+    (0..count as usize).map(Id::new).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+
+    #[test]
+    fn open_numbers_are_powers_of_two_small_divisors_and_the_devices() {
+        let program = sample::program(6, 96);
+        let values = Values::new(&program);
+        assert_eq!(values.micro_batches, [1, 2, 3, 4, 6, 8, 16]);
+        assert_eq!(values.stages(4), [1, 2, 4, 6]);
+        assert_eq!(values.stages(8), [1, 2, 4, 6, 8]);
+    }
+
+    #[test]
+    fn a_range_keeps_what_divides_and_never_becomes_empty() {
+        let mut program = sample::program(4, 32);
+        program.search.micro_batches = Numbers::Ranges(vec![(3, 20)]);
+        assert_eq!(Values::new(&program).micro_batches, [4, 8, 16]);
+        program.search.micro_batches =
+            Numbers::Ranges(vec![(3, 3), (u64::MAX, u64::MAX)]);
+        assert_eq!(Values::new(&program).micro_batches, [3, u32::MAX]);
+    }
+}
