@@ -136,6 +136,27 @@ impl ModelBuilder {
         result
     }
 
+    /// Applies `body` to x `times` times, pass k under the name `name.k`, as `repeat` does.
+    ///
+    /// # Errors
+    /// What `body` returns.
+    pub fn repeat(
+        &mut self,
+        name: &str,
+        times: usize,
+        mut x: Tensor,
+        mut body: impl FnMut(&mut Self, &Tensor) -> Result<Tensor, Mistake>,
+    ) -> Result<Tensor, Mistake> {
+        let base = self.graph.claim(name);
+        for pass in 0..times {
+            self.graph.descend(format!("{base}.{pass}"));
+            let result = body(self, &x);
+            self.graph.ascend();
+            x = result?;
+        }
+        Ok(x)
+    }
+
     /// The model that minimises `loss`, without what the loss does not need.
     ///
     /// # Errors

@@ -71,7 +71,7 @@ pub struct Place {
     pub column: u32,
     /// Marked characters, at least one.
     pub length: u32,
-    /// The line itself.
+    /// The line itself, or the begin of a very long one.
     pub text: String,
 }
 
@@ -92,15 +92,19 @@ pub struct Mistake {
     pub argument: Option<&'static str>,
 }
 
+/// Characters of a line that are shown.
+const LONGEST: usize = 200;
+
 impl Place {
     /// The range in its file; a range over several lines is cut at the end of the first.
     pub(crate) fn new(file: &SourceFile, span: Span) -> Self {
         let (line, column) = file.position(span.start);
         let (last_line, last_column) = file.position(span.end);
-        let text = file.line(line).to_owned();
+        let text: String = file.line(line).chars().take(LONGEST).collect();
         let rest = (count(text.chars().count()) + 1).saturating_sub(column);
         let wide = if last_line == line { last_column - column } else { rest };
-        Self { file: file.path.clone(), line, column, length: wide.max(1), text }
+        let length = wide.min(rest).max(1);
+        Self { file: file.path.clone(), line, column, length, text }
     }
 }
 
@@ -177,6 +181,9 @@ impl fmt::Display for Place {
         let lead: String = text.chars().take(*column as usize - 1).map(under).collect();
         let arrow = "^".repeat(*length as usize);
         writeln!(f, "{margin}--> {file}:{line}:{column}")?;
+        if *column as usize > LONGEST {
+            return Ok(());
+        }
         writeln!(f, "{number} | {text}")?;
         writeln!(f, "{margin} | {lead}{arrow}")
     }

@@ -6,7 +6,8 @@
 //! inputs, and the parts of one-line devices and links stand in columns, and so do comments.
 
 use crate::{
-    Diagnostic, Diagnostics, Place, Severity, SourceFile, parse,
+    Diagnostics, SourceFile, Span, import, limit, parse,
+    report::Report,
     token::{Kind, Token, tokens},
 };
 
@@ -37,16 +38,16 @@ pub fn format(text: &str) -> Result<String, Diagnostics> {
 }
 
 fn check(text: &str) -> Result<(), Diagnostics> {
-    let file = SourceFile::new("program", text);
-    let (_, mistakes) = parse::file(text, 0);
-    let shown = |mistake: &parse::SyntaxError| {
-        let place = Box::new(Place::new(&file, mistake.span));
-        let crate::Mistake { code, message, hints, .. } = mistake.mistake();
-        let severity = Severity::Error;
-        Diagnostic { code, severity, place, message, hints, labels: Vec::new() }
-    };
-    let all: Vec<Diagnostic> = mistakes.iter().map(shown).collect();
-    if all.is_empty() { Ok(()) } else { Err(Diagnostics::new(all)) }
+    let mut report = Report::default();
+    report.add_file(SourceFile::new("program", text));
+    if text.len() > limit::FILE_BYTES {
+        report.error(Span::default(), import::too_large());
+        return report.finish(Ok(())).map(|_| ());
+    }
+    for mistake in parse::file(text, 0).1 {
+        report.syntax_error(&mistake);
+    }
+    report.finish(Ok(())).map(|_| ())
 }
 
 /// What a line is, for columns: lines of one kind that follow each other are aligned.

@@ -87,11 +87,11 @@ impl Graph {
         element: Element,
         shape: Vec<Extent>,
     ) -> Result<Tensor, Mistake> {
-        bounded(&shape)?;
         let (first, others) = shape.split_first().ok_or_else(no_examples)?;
         if *first != Extent::batch() || others.iter().any(|extent| extent.per_example) {
             return Err(no_examples());
         }
+        bounded(&shape)?;
         let input =
             ModelInput { name: name.to_owned(), element, shape: shape.clone(), bound: 0 };
         let source = Source::Input(self.model.inputs.push(input));
@@ -162,23 +162,30 @@ impl Graph {
             return Err(Mistake::new(Code::Shape, message).hint(hint));
         }
         let needed = needed(&self.model, last);
-        if !needed.iter().any(|source| matches!(source, Source::Parameter(_))) {
+        let reads = |kind: fn(&Source) -> bool| needed.iter().any(kind);
+        if !reads(|source| matches!(source, Source::Parameter(_))) {
             let message =
                 "the loss depends on no parameter, so there is nothing to train";
+            return Err(Mistake::new(Code::Value, message));
+        }
+        if !reads(|source| matches!(source, Source::Input(_))) {
+            let message =
+                "the loss depends on no input, so there is nothing to learn from";
             return Err(Mistake::new(Code::Value, message));
         }
         Ok(trimmed(self.model, &needed))
     }
 }
 
-/// Rank and number of elements are within the limits; examples count as one.
+/// Number of elements, within the limits; examples count as one. They lie one behind the other,
+/// so that what is computed for an example does not depend on the others of its micro-batch.
 pub(crate) fn bounded(shape: &[Extent]) -> Result<u64, Mistake> {
     if shape.len() > limit::RANK {
         let message = format!("a shape has at most {} extents", limit::RANK);
         return Err(Mistake::new(Code::Limit, message));
     }
-    if shape.iter().filter(|extent| extent.per_example).count() > 1 {
-        let message = "at most one extent of a shape may be a multiple of `batch`";
+    if shape.iter().skip(1).any(|extent| extent.per_example) {
+        let message = "only the first extent of a shape may be a multiple of `batch`";
         return Err(Mistake::new(Code::Shape, message));
     }
     let product = shape.iter().try_fold(1u64, |all, extent| all.checked_mul(extent.size));

@@ -24,10 +24,17 @@ pub struct NoFiles;
 
 impl Files for Disk {
     fn read(&self, path: &str) -> Result<String, String> {
-        let file = fs::File::open(path).map_err(|error| error.to_string())?;
+        let said = |error: std::io::Error| error.to_string();
+        if !fs::metadata(path).map_err(said)?.is_file() {
+            return Err("it is not a file".to_owned());
+        }
         let mut bytes = Vec::new();
         let bound = limit::FILE_BYTES as u64 + 1;
-        file.take(bound).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+        let file = fs::File::open(path).map_err(said)?;
+        file.take(bound).read_to_end(&mut bytes).map_err(said)?;
+        if bytes.len() > limit::FILE_BYTES {
+            return Err(format!("it is larger than {} bytes", limit::FILE_BYTES));
+        }
         String::from_utf8(bytes).map_err(|_| "it is not UTF-8 text".to_owned())
     }
 }
@@ -145,10 +152,9 @@ impl Loader<'_> {
     fn add(&mut self, file: SourceFile, chain: Vec<usize>) {
         self.chains.push(chain);
         if file.text.len() > limit::FILE_BYTES {
-            let message = format!("the file is larger than {} bytes", limit::FILE_BYTES);
             let number = self.report.add_file(SourceFile::new(file.path, ""));
             let span = Span { file: number, ..Span::default() };
-            self.report.error(span, Mistake::new(Code::Limit, message));
+            self.report.error(span, too_large());
             return self
                 .trees
                 .push(syntax::File { broken: 1, ..syntax::File::default() });
@@ -157,11 +163,16 @@ impl Loader<'_> {
         let (tree, mistakes) = parse::file(&file.text, number);
         self.report.add_file(file);
         for mistake in mistakes {
-            let labels = mistake.label.clone().into_iter().collect();
-            self.report.error_with(mistake.span, mistake.mistake(), labels);
+            self.report.syntax_error(&mistake);
         }
         self.trees.push(tree);
     }
+}
+
+/// The declared size of a file is exceeded.
+pub(crate) fn too_large() -> Mistake {
+    let message = format!("the file is larger than {} bytes", limit::FILE_BYTES);
+    Mistake::new(Code::Limit, message)
 }
 
 fn cycle(path: &str, chain: &[&str]) -> Mistake {

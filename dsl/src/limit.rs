@@ -26,5 +26,7 @@ pub const RANK: usize = 8;
 pub const ELEMENTS: u64 = 1 << 40;
 /// Multiplications of one operation for a whole batch.
 pub const WORK: u64 = 1 << 60;
+/// Patterns of parameters that weight decay spares.
+pub const PATTERNS: usize = 64;
 /// Devices of a cluster.
 pub const DEVICES: u64 = 1 << 16;

@@ -2,12 +2,15 @@
 
 use crate::{Code, Mistake};
 
+/// Known names that are compared.
+const MOST: usize = 500;
+
 /// A hint that names the nearest of the known names, or all of them when none is near.
 pub(crate) fn hint<'a>(
     found: &str,
     known: impl IntoIterator<Item = &'a str>,
 ) -> Option<String> {
-    let known: Vec<&str> = known.into_iter().collect();
+    let known: Vec<&str> = known.into_iter().take(MOST).collect();
     match nearest(found, &known) {
         Some(name) => Some(format!("did you mean `{name}`?")),
         None if known.is_empty() || known.len() > 24 => None,

@@ -2,6 +2,7 @@
 
 use crate::{
     Code, Diagnostic, Diagnostics, Mistake, Place, Severity, SourceFile, Span, limit,
+    parse::SyntaxError,
 };
 
 /// Proof that a mistake was reported; whoever holds it says nothing more about it.
@@ -56,6 +57,12 @@ impl Report {
         Reported(())
     }
 
+    /// Keeps a mistake of the parser.
+    pub(crate) fn syntax_error(&mut self, mistake: &SyntaxError) -> Reported {
+        let labels = mistake.label.clone().into_iter().collect();
+        self.error_with(mistake.span, mistake.mistake(), labels)
+    }
+
     /// Keeps a warning.
     pub(crate) fn warning(&mut self, span: Span, mistake: Mistake) {
         let severity = Severity::Warning;
@@ -71,6 +78,11 @@ impl Report {
     /// Mistakes so far, kept or not.
     pub(crate) fn errors(&self) -> usize {
         self.errors
+    }
+
+    /// Whether more mistakes would not be kept; what is left need not be looked at.
+    pub(crate) fn is_full(&self) -> bool {
+        self.errors > limit::DIAGNOSTICS
     }
 
     /// Expanded bodies repeat their mistakes; each is kept once.

@@ -1,11 +1,12 @@
 //! Whole programs: what the design's examples and small variations of them mean.
 
 use roundelay_dsl::{
-    Choice, Diagnostics, Disk, Files, Model, NoFiles, Numbers, Objective, Operation,
-    Program, Search, Source, SourceFile, fingerprint, format, parse,
+    Choice, Diagnostics, Disk, Extent, Files, Mistake, Model, ModelBuilder, NoFiles,
+    Numbers, Objective, Operation, Program, Search, Source, SourceFile, fingerprint,
+    format, parse,
 };
 use roundelay_schedule::{
-    Bytes, Data, Evaluation, Exactness, Id, Initial, Method, Nanos, Rate, Rule,
+    Bytes, Data, Element, Evaluation, Exactness, Id, Initial, Method, Nanos, Rate, Rule,
 };
 use std::{collections::BTreeMap, path::Path};
 
@@ -377,4 +378,77 @@ fn imports_follow_paths_and_refuse_cycles() {
         ("c.rdl", "cannot import `missing.rdl`: no such file"),
     ];
     assert_eq!(said, expected);
+}
+
+#[test]
+fn a_model_built_from_rust_is_the_model_of_the_text() {
+    let text = "model gpt {
+        input tokens: i32[batch, 4]
+        input targets: i32[batch, 4]
+        x = embedding(tokens, 16, 8) + positions(4, 8)
+        repeat 2 as layer { x = x + 0.5 * attention(layer_norm(x), 2, causal = true) }
+        head = linear(x, 16, bias = false)
+        loss cross_entropy(head, targets)
+    }";
+    let build = || {
+        let mut gpt = ModelBuilder::new("gpt");
+        let shape = [Extent::batch(), Extent::fixed(4)];
+        let tokens = gpt.input("tokens", Element::I32, &shape)?;
+        let targets = gpt.input("targets", Element::I32, &shape)?;
+        let embedded = gpt.call("embedding", vec![tokens.into(), 16.into(), 8.into()])?;
+        let positions = gpt.call("positions", vec![4.into(), 8.into()])?;
+        let mut x = gpt.add(&embedded, &positions)?;
+        x = gpt.repeat("layer", 2, x, |gpt, x| {
+            let normal = gpt.call("layer_norm", vec![x.into()])?;
+            let arguments = vec![
+                (None, normal.into()),
+                (None, 2.into()),
+                (Some("causal"), true.into()),
+            ];
+            let mixed = gpt.call_named("attention", "attention", arguments)?;
+            let half = gpt.scale(&mixed, 0.5)?;
+            gpt.add(x, &half)
+        })?;
+        let arguments =
+            vec![(None, (&x).into()), (None, 16.into()), (Some("bias"), false.into())];
+        let head = gpt.call_named("head", "linear", arguments)?;
+        let loss = gpt.call("cross_entropy", vec![head.into(), targets.into()])?;
+        gpt.loss(&loss)
+    };
+    let built: Result<Model, Mistake> = build();
+    let parsed = resolve(text).unwrap_or_else(|wrong| panic!("{wrong}")).model;
+    assert_eq!(built, Ok(parsed));
+}
+
+#[test]
+fn a_builder_names_the_argument_at_fault() {
+    let mut model = ModelBuilder::new("m");
+    let shape = [Extent::batch(), Extent::fixed(6)];
+    let x = model.input("x", Element::Real, &shape).expect("it is right");
+    let mistake =
+        model.call("linear", vec![(&x).into(), 2.5.into()]).expect_err("not whole");
+    assert_eq!(mistake.argument, Some("width"));
+    assert_eq!(
+        model.call("lineer", vec![]).expect_err("no such").hints,
+        ["did you mean `linear`?"]
+    );
+    assert!(model.input("x", Element::Real, &shape).is_err());
+    assert!(model.input("y", Element::Real, &[Extent::fixed(6)]).is_err());
+}
+
+#[test]
+fn a_model_prints_one_line_per_row() {
+    let text = "model m { input x: real[batch, 2], h = linear(x, 2), loss mse(dropout(h, 0.5), x) }";
+    let expected = "\
+model m
+n0 x: real[batch, 2] below 0
+w0 h.weight: [2, 2] = uniform(0.7071067811865475) decayed
+w1 h.bias: [2] = uniform(0.7071067811865475)
+o0 h: [batch, 2] = linear(n0, w0, w1)
+o1 dropout: [batch, 2] = dropout[rate = 0.5](o0)
+o2 mse: [] = mse(o1, n0)
+loss o2
+";
+    let program = resolve(text).unwrap_or_else(|wrong| panic!("{wrong}"));
+    assert_eq!(program.model.to_string(), expected);
 }

@@ -181,3 +181,37 @@ fn deep_and_long_texts_end() {
         assert!(parse(&SourceFile::new("x.rdl", text), &NoFiles).is_err(), "{start}");
     }
 }
+
+#[test]
+fn large_texts_end() {
+    let parts = [
+        "(",
+        "x = (\n",
+        "1 + ",
+        "x\n",
+        "x = 1\n",
+        "\u{0}",
+        "\"",
+        "linear(x, 8), ",
+        "plan { rule sync }\n",
+        "import \"a\"\n",
+        "device d { memory 1 GB }\n",
+        "}\n",
+        "stepz 4\n",
+        "a 1,",
+        "input x: real[batch, 8]\n",
+    ];
+    for part in parts {
+        for head in ["", "model m {\n", "train {\n"] {
+            let text = format!("{head}{}", part.repeat(100_000 / part.len()));
+            assert!(
+                parse(&SourceFile::new("x.rdl", text), &NoFiles).is_err(),
+                "{head}{part}"
+            );
+        }
+    }
+    let too_large =
+        SourceFile::new("x.rdl", " ".repeat(roundelay_dsl::limit::FILE_BYTES + 1));
+    assert!(parse(&too_large, &NoFiles).is_err());
+    assert!(format(&too_large.text).is_err());
+}

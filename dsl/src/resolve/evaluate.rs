@@ -62,7 +62,12 @@ impl<'a> Evaluator<'a> {
     /// Counts work, so that no program takes forever.
     pub(super) fn charge(&mut self, span: Span, steps: usize) -> Known<()> {
         self.steps = self.steps.saturating_add(steps as u64);
-        if self.steps <= limit::STEPS {
+        self.foresee(span, 0)
+    }
+
+    /// Refuses work that would exceed the limit, before any of it is done.
+    pub(super) fn foresee(&mut self, span: Span, steps: u64) -> Known<()> {
+        if self.steps.saturating_add(steps) <= limit::STEPS {
             return Ok(());
         }
         let message =

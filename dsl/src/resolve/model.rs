@@ -68,6 +68,9 @@ impl Evaluator<'_> {
             }
         }
         for (index, statement) in statements.iter().enumerate() {
+            if self.report.is_full() {
+                break;
+            }
             if let StatementKind::Return(value) = &statement.kind {
                 return Some(self.returned(
                     value,
@@ -256,6 +259,8 @@ impl Evaluator<'_> {
         body: &[Statement],
     ) -> Known<()> {
         let count = self.times(times)?;
+        let work = count.unsigned_abs().saturating_mul(body.len() as u64 + 1);
+        self.foresee(times.span, work)?;
         let base = self.graph.claim(counter.map_or("repeat", |name| &name.text));
         let before = self.report.errors();
         for pass in 0..count {

@@ -2,7 +2,7 @@
 
 use super::constant::{bind, learning_rate, place};
 use crate::{
-    Code, Mistake, Model, Span,
+    Code, Mistake, Model, Span, limit,
     report::{Known, Report},
     signature::{Arguments, Fallback, Formal, optional, required},
     syntax::{Argument, Expression, ExpressionKind, Name},
@@ -82,7 +82,12 @@ fn common(
         weight_decay: arguments.real_in("weight_decay", 0.0, f64::MAX)?,
         clip: arguments.real_in("clip", 0.0, f64::MAX)?,
     };
-    Ok((optimizer, arguments.texts("no_decay")?))
+    let patterns = arguments.texts("no_decay")?;
+    if patterns.len() > limit::PATTERNS {
+        let message = format!("at most {} patterns can be given", limit::PATTERNS);
+        return Err(Mistake::new(Code::Limit, message).argument("no_decay"));
+    }
+    Ok((optimizer, patterns))
 }
 
 fn sgd(arguments: &Arguments) -> Result<Method, Mistake> {

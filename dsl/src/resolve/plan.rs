@@ -82,7 +82,7 @@ impl Search {
         report.add_file(SourceFile::new("--set", text.as_str()));
         let mut changed = self.clone();
         let result = match parse::entry(&text) {
-            Err(mistake) => Err(report.error(mistake.span, mistake.mistake())),
+            Err(mistake) => Err(report.syntax_error(&mistake)),
             Ok(entry) => set_entry(&mut changed, &entry, &mut report),
         };
         match report.finish(result) {

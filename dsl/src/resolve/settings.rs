@@ -27,6 +27,9 @@ impl<'a> Settings<'a> {
         let mut all: BTreeMap<&str, &Entry> = BTreeMap::new();
         let mut broken = BTreeSet::new();
         for entry in entries {
+            if report.is_full() {
+                break;
+            }
             let key = entry.key.text.as_str();
             if matches!(entry.value, Setting::Broken) {
                 broken.insert(key);
