@@ -1,1 +1,68 @@
 //! Roundelay: a compiler for parallel training.
+//!
+//! Describe a model and a cluster in a small language; the planner searches synchronous and
+//! cyclic ways to train the one on the other, says why, and the answer becomes a schedule that is
+//! proven safe and replayed on devices.
+//!
+//! ```
+//! use roundelay::{Search, SourceFile};
+//!
+//! let source = SourceFile::new("line.rdl", r#"
+//!     model line {
+//!         input x: real[batch, 4]
+//!         input y: real[batch, 1]
+//!         loss mse(linear(x, 1), y)
+//!     }
+//!     train { data synthetic, batch 8, optimizer sgd(lr = 0.1), steps 3 }
+//! "#);
+//! let program = roundelay::parse(&source)?;
+//! let ranking = roundelay::plan(&program, &Search::default())?;
+//! let schedule = roundelay::compile(&program, ranking.best())?;
+//! let mut losses = Vec::new();
+//! roundelay::run(&schedule, &roundelay::RunOptions::default(), |event| {
+//!     if let roundelay::RunEvent::Step { loss, .. } = event {
+//!         losses.push(loss);
+//!     }
+//! })?;
+//! assert!(losses.len() == 3 && losses[2] < losses[0]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! This crate must not know: any algorithm; it joins the phases.
+
+mod compile;
+mod machine;
+mod run;
+
+pub use compile::{CompileError, compile};
+pub use machine::machine;
+pub use run::{Folder, Keep, Outcome, RunError, RunEvent, RunOptions, evaluate, run};
+
+pub use roundelay_dsl::{
+    Diagnostic, Diagnostics, Disk, Program, SourceFile, fingerprint, format,
+};
+pub use roundelay_planner::{
+    Options as Search, Ranking, Refusal, explain, plan, read_plan, table, write_plan,
+};
+pub use roundelay_schedule::{
+    Checked, FileErrors, Plan, Schedule, Timeline, check, grid, read, seal, simulate,
+    write,
+};
+
+/// The crates behind the façade.
+pub mod parts {
+    pub use roundelay_codegen as codegen;
+    pub use roundelay_dsl as dsl;
+    pub use roundelay_kernels as kernels;
+    pub use roundelay_planner as planner;
+    pub use roundelay_runtime as runtime;
+    pub use roundelay_schedule as schedule;
+}
+
+/// Parses and resolves a program, with imports from the file system; warnings are dropped.
+///
+/// # Errors
+/// Every mistake of the program.
+pub fn parse(source: &SourceFile) -> Result<Program, Diagnostics> {
+    roundelay_dsl::parse(source, &Disk).map(|(program, _)| program)
+}

@@ -1,0 +1,93 @@
+//! The commands; each is a thin call of the library and prints what comes back.
+//!
+//! JSON goes to standard output; text and tables too unless `--json` is given; progress and
+//! diagnostics go to standard error. Exit codes: 0 done, 1 the input was refused or nothing
+//! fits, 2 usage, 3 the run failed, 130 interrupted (by the
+//! signal itself: checkpoints are whole at every instant).
+
+mod args;
+mod check;
+mod compile;
+mod devices;
+mod evaluate;
+mod failure;
+mod fmt;
+mod load;
+mod plan;
+mod run;
+mod simulate;
+
+pub(crate) use args::Cli;
+
+use args::Command;
+use failure::Failure;
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+};
+
+/// Runs a command and says how it ended.
+pub(crate) fn main(cli: Cli) -> ExitCode {
+    let json = wants_json(&cli.command);
+    let done = match &cli.command {
+        Command::Plan(args) => plan::plan(args),
+        Command::Compile(args) => compile::compile(args),
+        Command::Check(args) => check::check(args),
+        Command::Run(args) => run::run(args),
+        Command::Evaluate(args) => evaluate::evaluate(args),
+        Command::Simulate(args) => simulate::simulate(args),
+        Command::Show(args) => simulate::show(args),
+        Command::Fmt(args) => fmt::fmt(args),
+        Command::Devices(args) => devices::devices(args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.tell(json),
+    }
+}
+
+fn wants_json(command: &Command) -> bool {
+    match command {
+        Command::Plan(args) => args.json,
+        Command::Compile(args) => args.json,
+        Command::Check(args) => args.json,
+        Command::Run(args) => args.json,
+        Command::Evaluate(args) => args.json,
+        Command::Simulate(args) => args.json,
+        Command::Devices(args) => args.json,
+        Command::Show(_) | Command::Fmt(_) => false,
+    }
+}
+
+/// Prints to standard output; a reader that has gone away ends the command quietly.
+fn print(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::output(&error))
+        }
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// Prints one JSON document, or one line of many.
+fn print_json(document: &impl serde::Serialize, form: Form) -> Result<(), Failure> {
+    let text = match form {
+        Form::Document => serde_json::to_string_pretty(document),
+        Form::Line => serde_json::to_string(document),
+    };
+    let text = text.map_err(|error| Failure::output(&error.into()))?;
+    print(&format!("{text}\n"))
+}
+
+/// How JSON is laid out.
+#[derive(Clone, Copy)]
+enum Form {
+    Document,
+    Line,
+}
+
+/// Prints to standard error.
+fn note(text: &str) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}

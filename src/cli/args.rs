@@ -1,0 +1,207 @@
+//! The command line as types.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// A compiler for parallel training.
+#[derive(Debug, Parser)]
+#[command(name = "roundelay", version, about, max_term_width = 100)]
+pub(crate) struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// One command.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Rank the ways to train a program's model on its cluster.
+    Plan(PlanArgs),
+    /// Plan, lower, check, and write a schedule file.
+    Compile(CompileArgs),
+    /// Verify a schedule file and print its facts.
+    Check(CheckArgs),
+    /// Train, from a program or a schedule file.
+    Run(RunArgs),
+    /// Held-out loss of a checkpoint.
+    Evaluate(EvaluateArgs),
+    /// Replay a schedule file on the clock.
+    Simulate(SimulateArgs),
+    /// Show a schedule file's timeline.
+    Show(ShowArgs),
+    /// Format a program file.
+    Fmt(FmtArgs),
+    /// Say what this machine has, as a cluster file.
+    Devices(DevicesArgs),
+}
+
+/// A program, with decisions that override it.
+#[derive(Debug, Args)]
+pub(crate) struct ProgramArgs {
+    /// The program file.
+    pub(crate) file: PathBuf,
+    /// Pin, bound or open one decision, as in the `plan` block (`--set "rule = sync"`).
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+}
+
+/// Options of `plan`.
+#[derive(Debug, Args)]
+pub(crate) struct PlanArgs {
+    /// What to plan.
+    #[command(flatten)]
+    pub(crate) program: ProgramArgs,
+    /// How many plans to show.
+    #[arg(long, default_value_t = 10)]
+    pub(crate) top: usize,
+    /// Say what binds, and why the first plan is first.
+    #[arg(long)]
+    pub(crate) explain: bool,
+    /// Write the best plan.
+    #[arg(short, value_name = "PLAN.YAML")]
+    pub(crate) output: Option<PathBuf>,
+    /// One JSON document on standard output.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Options of `compile`.
+#[derive(Debug, Args)]
+pub(crate) struct CompileArgs {
+    /// What to compile.
+    #[command(flatten)]
+    pub(crate) program: ProgramArgs,
+    /// Use this plan instead of the best one.
+    #[arg(long, value_name = "PLAN.YAML")]
+    pub(crate) plan: Option<PathBuf>,
+    /// Where the schedule goes.
+    #[arg(short, value_name = "FILE.SCHEDULE")]
+    pub(crate) output: PathBuf,
+    /// One JSON document on standard output.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Options of `check`.
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// The schedule file.
+    pub(crate) file: PathBuf,
+    /// Accept a hand edit: check it, then write its new content hash.
+    #[arg(long)]
+    pub(crate) seal: bool,
+    /// One JSON document on standard output.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Options of `run`.
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// A program, or a schedule file.
+    #[command(flatten)]
+    pub(crate) program: ProgramArgs,
+    /// Where to run.
+    #[arg(long, value_enum, default_value_t = DeviceChoice::Auto)]
+    pub(crate) device: DeviceChoice,
+    /// Stop after this many training steps, instead of the program's number.
+    #[arg(long)]
+    pub(crate) steps: Option<u64>,
+    /// Take the data from this folder instead of the program's.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    /// Write checkpoints here.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) checkpoint: Option<PathBuf>,
+    /// Training steps between checkpoints.
+    #[arg(long, default_value_t = 50, requires = "checkpoint")]
+    pub(crate) checkpoint_every: u64,
+    /// Go on from the newest checkpoint.
+    #[arg(long, requires = "checkpoint")]
+    pub(crate) resume: bool,
+    /// JSON lines on standard output.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Where to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DeviceChoice {
+    /// The best there is.
+    Auto,
+    /// CPU threads.
+    Cpu,
+    /// NVIDIA GPUs.
+    Cuda,
+}
+
+/// Options of `evaluate`.
+#[derive(Debug, Args)]
+pub(crate) struct EvaluateArgs {
+    /// A program, or a schedule file.
+    #[command(flatten)]
+    pub(crate) program: ProgramArgs,
+    /// The folder with checkpoints.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) checkpoint: PathBuf,
+    /// Take the data from this folder instead of the program's.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    /// One JSON document on standard output.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Options of `simulate`.
+#[derive(Debug, Args)]
+pub(crate) struct SimulateArgs {
+    /// The schedule file.
+    pub(crate) file: PathBuf,
+    /// Training steps to replay.
+    #[arg(long, default_value_t = 8)]
+    pub(crate) steps: u64,
+    /// One JSON document on standard output.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Options of `show`.
+#[derive(Debug, Args)]
+pub(crate) struct ShowArgs {
+    /// The schedule file.
+    pub(crate) file: PathBuf,
+    /// In which form.
+    #[arg(long = "as", value_enum, default_value_t = ShowForm::Grid)]
+    pub(crate) form: ShowForm,
+    /// Training steps to replay.
+    #[arg(long, default_value_t = 3)]
+    pub(crate) steps: u64,
+}
+
+/// Forms of a timeline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ShowForm {
+    /// Text, a row per device lane.
+    Grid,
+}
+
+/// Options of `fmt`.
+#[derive(Debug, Args)]
+pub(crate) struct FmtArgs {
+    /// The program file.
+    pub(crate) file: PathBuf,
+    /// Change nothing; exit with 1 when the file is not formatted.
+    #[arg(long)]
+    pub(crate) check: bool,
+}
+
+/// Options of `devices`.
+#[derive(Debug, Args)]
+pub(crate) struct DevicesArgs {
+    /// Write a cluster file.
+    #[arg(short, value_name = "CLUSTER.RDL")]
+    pub(crate) output: Option<PathBuf>,
+    /// One JSON document on standard output.
+    #[arg(long)]
+    pub(crate) json: bool,
+}

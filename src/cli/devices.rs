@@ -1,0 +1,23 @@
+//! `devices`: what this machine has, as a cluster file.
+
+use super::{Form, args::DevicesArgs, failure::Failure, load, print, print_json};
+use serde::Serialize;
+
+#[derive(Serialize)]
+struct Document {
+    format: u32,
+    cluster: String,
+    missing: Vec<String>,
+}
+
+pub(super) fn devices(args: &DevicesArgs) -> Result<(), Failure> {
+    let cluster = roundelay::machine();
+    if let Some(path) = &args.output {
+        load::write(path, &cluster)?;
+    }
+    if args.json {
+        let missing = vec!["cuda: this build has no CUDA machine".to_owned()];
+        return print_json(&Document { format: 1, cluster, missing }, Form::Document);
+    }
+    print(&cluster)
+}

@@ -1,0 +1,225 @@
+//! How a command fails: what is said, in which form, and the exit code.
+
+use super::{Form, note, print_json};
+use roundelay::{
+    CompileError, Diagnostic, Diagnostics, FileErrors, Refusal, RunError,
+    parts::{dsl::Severity, planner::PlanMistakes, schedule::Violations},
+};
+use serde::Serialize;
+use std::{fmt, io, path::Path, process::ExitCode};
+
+/// Why a command did not do its work.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    kind: Kind,
+    text: String,
+    problems: Vec<Problem>,
+}
+
+/// What failed; gives the exit code.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    /// The input is refused, or nothing fits.
+    Refused,
+    /// The run failed.
+    Run,
+}
+
+/// One thing that is wrong, as `--json` prints it.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Problem {
+    code: String,
+    severity: &'static str,
+    file: String,
+    line: u64,
+    column: u64,
+    message: String,
+    hint: String,
+}
+
+#[derive(Serialize)]
+struct Problems<'a> {
+    format: u32,
+    diagnostics: &'a [Problem],
+}
+
+impl Failure {
+    /// Says what went wrong and returns the exit code.
+    pub(crate) fn tell(&self, json: bool) -> ExitCode {
+        note(self.text.trim_end());
+        if json && !self.problems.is_empty() {
+            let document = Problems { format: 1, diagnostics: &self.problems };
+            let _ = print_json(&document, Form::Document);
+        }
+        match self.kind {
+            Kind::Refused => ExitCode::from(1),
+            Kind::Run => ExitCode::from(3),
+        }
+    }
+
+    /// A file that cannot be read or written.
+    pub(crate) fn file(path: &Path, error: &io::Error) -> Self {
+        Self::refused("file", path, format!("cannot use `{}`: {error}", path.display()))
+    }
+
+    /// An input that is refused for one reason.
+    pub(crate) fn refused(code: &str, path: &Path, message: String) -> Self {
+        let problem = Problem::new(code, path, 0, message.clone());
+        Self {
+            kind: Kind::Refused,
+            text: format!("error: {message}"),
+            problems: vec![problem],
+        }
+    }
+
+    /// Standard output that cannot be written.
+    pub(crate) fn output(error: &io::Error) -> Self {
+        let text = format!("error: cannot print: {error}");
+        Self { kind: Kind::Run, text, problems: Vec::new() }
+    }
+
+    /// A program that is refused.
+    pub(crate) fn program(diagnostics: &Diagnostics) -> Self {
+        let problems = diagnostics.iter().map(Problem::from).collect();
+        Self { kind: Kind::Refused, text: diagnostics.to_string(), problems }
+    }
+
+    /// A program text that is refused; the text did not know its file's name.
+    pub(crate) fn unnamed_program(path: &Path, diagnostics: &Diagnostics) -> Self {
+        let of = |diagnostic: &Diagnostic| {
+            let file = path.display().to_string();
+            Problem { file, ..Problem::from(diagnostic) }
+        };
+        Self::listed(diagnostics.iter().map(of).collect())
+    }
+
+    /// A `--set` that is refused.
+    pub(crate) fn setting(diagnostic: &Diagnostic) -> Self {
+        let problems = vec![Problem::from(diagnostic)];
+        Self { kind: Kind::Refused, text: diagnostic.to_string(), problems }
+    }
+
+    /// No plan fits.
+    pub(crate) fn no_plan(path: &Path, refusal: &Refusal) -> Self {
+        let mut problem = Problem::new("no_plan", path, 0, refusal.binding.clone());
+        problem.hint = refusal.repairs.join("; ");
+        let text = format!("error: {refusal}");
+        Self { kind: Kind::Refused, text, problems: vec![problem] }
+    }
+
+    /// A plan file that is refused.
+    pub(crate) fn plan_file(path: &Path, mistakes: &PlanMistakes) -> Self {
+        let of = |m: &roundelay::parts::planner::PlanMistake| {
+            Problem::new("plan", path, m.line as u64, m.message.clone())
+        };
+        Self::listed(mistakes.0.iter().map(of).collect())
+    }
+
+    /// A schedule file that is refused.
+    pub(crate) fn schedule_file(path: &Path, errors: &FileErrors) -> Self {
+        let of = |error: &roundelay::parts::schedule::FileError| {
+            let mut problem =
+                Problem::new("schedule", path, error.line as u64, error.message.clone());
+            problem.column = error.column as u64;
+            problem.hint.clone_from(&error.hint);
+            problem
+        };
+        Self::listed(errors.iter().map(of).collect())
+    }
+
+    /// A schedule that breaks a rule; `line` finds the lines of actions.
+    pub(crate) fn violations(
+        path: &Path,
+        violations: &Violations,
+        line: impl Fn(roundelay::parts::schedule::ActionId) -> Option<usize>,
+    ) -> Self {
+        let of = |violation: &roundelay::parts::schedule::Violation| {
+            let found = violation.action().and_then(&line).unwrap_or(0);
+            Problem::new("check", path, found as u64, violation.to_string())
+        };
+        Self::listed(violations.iter().map(of).collect())
+    }
+
+    /// A plan that does not become a schedule.
+    pub(crate) fn compile(path: &Path, error: &CompileError) -> Self {
+        match error {
+            CompileError::Check(violations) => {
+                Self::violations(path, violations, |_| None)
+            }
+            CompileError::Lower(_) | CompileError::Price(_) => {
+                Self::refused("compile", path, error.to_string())
+            }
+        }
+    }
+
+    /// A run that failed.
+    pub(crate) fn run(path: &Path, error: &RunError) -> Self {
+        let kind = if error.is_input() { Kind::Refused } else { Kind::Run };
+        let message = describe(error);
+        let problem = Problem::new("run", path, 0, message.clone());
+        Self { kind, text: format!("error: {message}"), problems: vec![problem] }
+    }
+
+    fn listed(problems: Vec<Problem>) -> Self {
+        let text = problems.iter().map(Problem::to_string).collect::<Vec<_>>().join("\n");
+        Self { kind: Kind::Refused, text, problems }
+    }
+}
+
+/// An error with all its causes.
+fn describe(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        let inner_text = inner.to_string();
+        if !text.contains(&inner_text) {
+            text = format!("{text}: {inner_text}");
+        }
+        cause = inner.source();
+    }
+    text
+}
+
+impl Problem {
+    fn new(code: &str, path: &Path, line: u64, message: String) -> Self {
+        Self {
+            code: code.to_owned(),
+            severity: "error",
+            file: path.display().to_string(),
+            line,
+            column: 0,
+            message,
+            hint: String::new(),
+        }
+    }
+}
+
+impl From<&Diagnostic> for Problem {
+    fn from(diagnostic: &Diagnostic) -> Self {
+        let severity = match diagnostic.severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        };
+        Self {
+            code: diagnostic.code.to_string(),
+            severity,
+            file: diagnostic.place.file.clone(),
+            line: u64::from(diagnostic.place.line),
+            column: u64::from(diagnostic.place.column),
+            message: diagnostic.message.clone(),
+            hint: diagnostic.hints.join("; "),
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.severity, self.message)?;
+        match (self.line, self.column) {
+            (0, _) => write!(f, "\n --> {}", self.file)?,
+            (line, 0) => write!(f, "\n --> {}:{line}", self.file)?,
+            (line, column) => write!(f, "\n --> {}:{line}:{column}", self.file)?,
+        }
+        if self.hint.is_empty() { Ok(()) } else { write!(f, "\n  hint: {}", self.hint) }
+    }
+}

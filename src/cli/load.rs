@@ -1,0 +1,84 @@
+//! Reading programs, plans and schedules from files.
+
+use super::{args::ProgramArgs, failure::Failure, note};
+use roundelay::{
+    Checked, Program, SourceFile,
+    parts::{
+        dsl,
+        kernels::Kernels,
+        schedule::{self, Data, Lines},
+    },
+};
+use std::{
+    fs,
+    io::Read,
+    path::{Path, PathBuf},
+};
+
+/// Files above this size are refused.
+const BYTES: u64 = 256 << 20;
+
+/// A text file.
+pub(super) fn text(path: &Path) -> Result<String, Failure> {
+    let file = fs::File::open(path).map_err(|error| Failure::file(path, &error))?;
+    let mut text = String::new();
+    let read = file.take(BYTES + 1).read_to_string(&mut text);
+    read.map_err(|error| Failure::file(path, &error))?;
+    if text.len() as u64 > BYTES {
+        let message = format!("`{}` is larger than {} MiB", path.display(), BYTES >> 20);
+        return Err(Failure::refused("limit", path, message));
+    }
+    Ok(text)
+}
+
+/// A program with its `--set` decisions; warnings are printed.
+pub(super) fn program(args: &ProgramArgs) -> Result<Program, Failure> {
+    let source = SourceFile::new(args.file.display().to_string(), text(&args.file)?);
+    let parsed = dsl::parse(&source, &dsl::Disk);
+    let (mut program, warnings) = parsed.map_err(|refused| Failure::program(&refused))?;
+    for warning in warnings {
+        note(&warning.to_string());
+    }
+    for setting in &args.set {
+        program.search.set(setting).map_err(|refused| Failure::setting(&refused))?;
+    }
+    Ok(program)
+}
+
+/// A checked schedule; its data paths are relative to its own folder.
+pub(super) fn schedule(path: &Path) -> Result<Checked, Failure> {
+    let text = text(path)?;
+    let read = schedule::read(&text);
+    let mut read = read.map_err(|errors| Failure::schedule_file(path, &errors))?;
+    let folder = path.parent().unwrap_or(Path::new(""));
+    if let Data::Text { root, .. } | Data::Tokens { root, .. } = &mut read.job.data {
+        *root = folder.join(&root).display().to_string();
+    }
+    let lines = Lines::of(&text);
+    schedule::check(read, &Kernels)
+        .map_err(|wrong| Failure::violations(path, &wrong, |action| lines.line(action)))
+}
+
+/// Whether a path names a program; anything else is read as a schedule.
+pub(super) fn is_program(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "rdl")
+}
+
+/// The path of a program's data as seen from the folder that a schedule file lies in.
+pub(super) fn relative(root: &str, folder: &Path) -> String {
+    let absolute =
+        |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let (from, to) = (absolute(folder), absolute(Path::new(root)));
+    let shared =
+        from.components().zip(to.components()).take_while(|(a, b)| a == b).count();
+    let up = from.components().skip(shared).map(|_| "..");
+    let down = to.components().skip(shared);
+    let path: PathBuf =
+        up.map(PathBuf::from).chain(down.map(|c| PathBuf::from(c.as_os_str()))).collect();
+    path.display().to_string()
+}
+
+/// Writes a text file.
+pub(super) fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    fs::write(path, text).map_err(|error| Failure::file(path, &error))
+}

@@ -1,0 +1,278 @@
+//! `run`: train, with progress, and compare prediction with measurement at the end.
+
+use super::{
+    Form,
+    args::{DeviceChoice, RunArgs},
+    failure::Failure,
+    load, note, print, print_json,
+};
+use indicatif::{ProgressBar, ProgressStyle};
+use roundelay::{
+    Checked, Folder, Keep, Outcome, RunEvent, RunOptions, Search,
+    parts::{
+        planner,
+        runtime::{Measured, Resumed},
+        schedule::{self, Kind},
+    },
+};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
+    choose_device(args)?;
+    let schedule = prepare(args)?;
+    let options =
+        RunOptions { steps: args.steps, data: args.data.clone(), keep: keep(args) };
+    let mut teller = Teller::new(args.json);
+    let outcome = roundelay::run(&schedule, &options, |event| teller.tell(event))
+        .map_err(|error| Failure::run(&args.program.file, &error))?;
+    teller.bar.finish_and_clear();
+    teller.printed?;
+    tell_end(&schedule, &outcome, args.json)
+}
+
+fn choose_device(args: &RunArgs) -> Result<(), Failure> {
+    match args.device {
+        DeviceChoice::Auto | DeviceChoice::Cpu => Ok(()),
+        DeviceChoice::Cuda => {
+            let message = "this build has no CUDA machine; use `--device cpu`".to_owned();
+            Err(Failure::refused("device", &args.program.file, message))
+        }
+    }
+}
+
+/// Plans and compiles a program, or reads a schedule.
+fn prepare(args: &RunArgs) -> Result<Checked, Failure> {
+    let file = &args.program.file;
+    if !load::is_program(file) {
+        return match args.program.set.is_empty() {
+            true => load::schedule(file),
+            false => {
+                let message =
+                    "`--set` needs a program; a schedule has every decision made";
+                Err(Failure::refused("usage", file, message.to_owned()))
+            }
+        };
+    }
+    let program = load::program(&args.program)?;
+    let ranking = roundelay::plan(&program, &Search::default())
+        .map_err(|refusal| Failure::no_plan(file, &refusal))?;
+    if args.json {
+        print_json(&Line::Plan(&planner::document(&ranking)), Form::Line)?;
+    } else {
+        print(&roundelay::table(&ranking, &program))?;
+    }
+    roundelay::compile(&program, ranking.best())
+        .map_err(|error| Failure::compile(file, &error))
+}
+
+fn keep(args: &RunArgs) -> Keep {
+    let folder = args
+        .checkpoint
+        .as_ref()
+        .map(|path| Folder { path: path.clone(), every: args.checkpoint_every });
+    match folder {
+        None => Keep::Nothing,
+        Some(folder) if args.resume => Keep::Resume(folder),
+        Some(folder) => Keep::Start(folder),
+    }
+}
+
+/// One JSON line.
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "lowercase")]
+enum Line<'a> {
+    Plan(&'a planner::Document),
+    Begin { resumed: String, first: u64, end: u64, bigram_entropy: Option<f64> },
+    Step { step: u64, loss: f64, samples_per_s: f64, elapsed_s: f64 },
+    Evaluate { step: u64, loss: f64, metrics: BTreeMap<String, f64> },
+    End { steps: u64, predicted: Figures, measured: Figures },
+}
+
+#[derive(Serialize)]
+struct Figures {
+    pools: BTreeMap<String, Pool>,
+    step_time_s: f64,
+    transfers: u64,
+    bytes: u64,
+}
+
+#[derive(Default, Serialize)]
+struct Pool {
+    arena_bytes: u64,
+    activation_peak_bytes: u64,
+}
+
+/// Prints events as they come.
+struct Teller {
+    json: bool,
+    bar: ProgressBar,
+    printed: Result<(), Failure>,
+}
+
+impl Teller {
+    fn new(json: bool) -> Self {
+        let bar = if json { ProgressBar::hidden() } else { ProgressBar::new(0) };
+        let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        Self { json, bar, printed: Ok(()) }
+    }
+
+    fn tell(&mut self, event: RunEvent) {
+        let told = if self.json { tell_line(event) } else { self.tell_human(event) };
+        if self.printed.is_ok() {
+            self.printed = told;
+        }
+    }
+
+    fn tell_human(&self, event: RunEvent) -> Result<(), Failure> {
+        match event {
+            RunEvent::Begin { tokens, bigram_entropy, resumed, ignored, first, end } => {
+                ignored.iter().for_each(|file| note(&format!("warning: {file}")));
+                self.bar.set_length(end.max(first));
+                self.bar.set_position(first);
+                print(&begun(tokens, bigram_entropy, &resumed, first))
+            }
+            RunEvent::Step { step, loss, samples_per_second, elapsed: _ } => {
+                self.bar.set_position(step + 1);
+                self.bar.set_message(format!(
+                    "loss {loss:.4}, {samples_per_second:.1} samples/s"
+                ));
+                Ok(())
+            }
+            RunEvent::Evaluate { step, loss } => self
+                .bar
+                .suspend(|| print(&format!("step {step}: held-out loss {loss:.4}\n"))),
+        }
+    }
+}
+
+fn tell_line(event: RunEvent) -> Result<(), Failure> {
+    let line = match event {
+        RunEvent::Begin { tokens: _, bigram_entropy, resumed, ignored, first, end } => {
+            ignored.iter().for_each(|file| note(&format!("warning: {file}")));
+            Line::Begin { resumed: how(&resumed), first, end, bigram_entropy }
+        }
+        RunEvent::Step { step, loss, samples_per_second, elapsed } => Line::Step {
+            step,
+            loss,
+            samples_per_s: samples_per_second,
+            elapsed_s: elapsed.as_secs_f64(),
+        },
+        RunEvent::Evaluate { step, loss } => {
+            Line::Evaluate { step, loss, metrics: BTreeMap::new() }
+        }
+    };
+    print_json(&line, Form::Line)
+}
+
+fn begun(
+    tokens: Option<(u64, u64)>,
+    bigram_entropy: Option<f64>,
+    resumed: &Resumed,
+    first: u64,
+) -> String {
+    let mut text = String::new();
+    if let Some((training, held_out)) = tokens {
+        text += &format!("data: {training} tokens to train on, {held_out} held out");
+        if let Some(entropy) = bigram_entropy {
+            text += &format!("; held-out bigram entropy {entropy:.4}");
+        }
+        text += "\n";
+    }
+    if *resumed != Resumed::FromStart {
+        text += &format!("step {first}: {}\n", how(resumed));
+    }
+    text
+}
+
+fn how(resumed: &Resumed) -> String {
+    match resumed {
+        Resumed::Exactly => "goes on exactly".to_owned(),
+        Resumed::WithOtherBits { reason } => format!("goes on with other bits: {reason}"),
+        Resumed::FromParameters { reason } => {
+            format!("goes on from the newest parameters alone: {reason}")
+        }
+        Resumed::FromStart => "starts anew".to_owned(),
+    }
+}
+
+fn tell_end(schedule: &Checked, outcome: &Outcome, json: bool) -> Result<(), Failure> {
+    let report = &outcome.report;
+    let steps = report.end.saturating_sub(report.first);
+    let (predicted, measured) = (predicted(schedule), measured(schedule, outcome));
+    if json {
+        return print_json(&Line::End { steps, predicted, measured }, Form::Line);
+    }
+    let row = |name: &str, f: &Figures| {
+        let arena: u64 = f.pools.values().map(|pool| pool.arena_bytes).sum();
+        let activations: u64 = f.pools.values().map(|p| p.activation_peak_bytes).sum();
+        format!(
+            "{name:<10} {:>12} {:>12} {:>14} {:>10} {:>12}\n",
+            schedule::Nanos((f.step_time_s * 1e9) as u64),
+            schedule::Bytes(arena),
+            schedule::Bytes(activations),
+            f.transfers,
+            schedule::Bytes(f.bytes),
+        )
+    };
+    let last = report
+        .losses
+        .last()
+        .map_or(String::new(), |loss| format!(", last loss {loss:.4}"));
+    print(&format!(
+        "{steps} steps{last}\n{:<10} {:>12} {:>12} {:>14} {:>10} {:>12}\n{}{}",
+        "",
+        "step time",
+        "arenas",
+        "activations",
+        "messages",
+        "bytes",
+        row("predicted", &predicted),
+        row("measured", &measured),
+    ))
+}
+
+fn predicted(schedule: &Checked) -> Figures {
+    let facts = schedule.facts();
+    let steps = schedule::enough_steps(schedule);
+    let mut pools = BTreeMap::<String, Pool>::new();
+    for (device, arena) in &facts.device_arena {
+        let kind = facts.kinds.get(&(*device, Kind::Activation));
+        for coordinate in schedule.coordinates() {
+            let own = pool_name(schedule, schedule.device_at(*device, &coordinate));
+            let pool = pools.entry(own).or_default();
+            pool.arena_bytes += arena.0;
+            pool.activation_peak_bytes += kind.map_or(0, |bytes| bytes.0);
+        }
+    }
+    Figures {
+        pools,
+        step_time_s: roundelay::simulate(schedule, steps).step_time().0 as f64 / 1e9,
+        transfers: facts.messages,
+        bytes: facts.link_bytes.values().map(|bytes| bytes.0).sum(),
+    }
+}
+
+fn measured(schedule: &Checked, outcome: &Outcome) -> Figures {
+    let Measured { steps, arenas, link_bytes, messages, .. } = &outcome.report.measured;
+    let each = |count: u64| count.checked_div(*steps).unwrap_or(0);
+    let mut pools = BTreeMap::<String, Pool>::new();
+    for (device, arena) in arenas {
+        let pool = pools.entry(pool_name(schedule, *device)).or_default();
+        pool.arena_bytes += arena.0;
+        let touched = outcome.touched.get(&(*device, Kind::Activation));
+        pool.activation_peak_bytes += touched.map_or(0, |touched| touched.span.0);
+    }
+    Figures {
+        pools,
+        step_time_s: outcome.report.replayed.as_secs_f64() / (*steps).max(1) as f64,
+        transfers: each(*messages),
+        bytes: each(link_bytes.values().map(|bytes| bytes.0).sum()),
+    }
+}
+
+fn pool_name(schedule: &Checked, device: schedule::DeviceId) -> String {
+    let target = &schedule.target;
+    target.pools[target.devices[device].pool].name.clone()
+}

@@ -1,0 +1,55 @@
+//! `simulate` and `show`: a schedule on the clock.
+
+use super::{
+    Form,
+    args::{ShowArgs, ShowForm, SimulateArgs},
+    failure::Failure,
+    load, print, print_json,
+};
+use roundelay::parts::schedule::Nanos;
+use serde::Serialize;
+
+#[derive(Serialize)]
+struct Document {
+    format: u32,
+    steps: u64,
+    step_time_s: f64,
+    makespan_s: f64,
+    bubble: f64,
+    samples_per_s: f64,
+}
+
+pub(super) fn simulate(args: &SimulateArgs) -> Result<(), Failure> {
+    let schedule = load::schedule(&args.file)?;
+    let timeline = roundelay::simulate(&schedule, args.steps.max(1));
+    let seconds = |nanos: u64| nanos as f64 / 1e9;
+    let step_time = timeline.step_time();
+    let document = Document {
+        format: 1,
+        steps: args.steps.max(1),
+        step_time_s: seconds(step_time.0),
+        makespan_s: seconds(timeline.makespan().0),
+        bubble: timeline.bubble(),
+        samples_per_s: f64::from(schedule.job.batch) / seconds(step_time.0),
+    };
+    if args.json {
+        return print_json(&document, Form::Document);
+    }
+    print(&format!(
+        "predicted: {step_time} a step, {:.1} samples/s, bubble {:.1} %; {} steps take {}\n",
+        document.samples_per_s,
+        100.0 * document.bubble,
+        document.steps,
+        timeline.makespan()
+    ))
+}
+
+pub(super) fn show(args: &ShowArgs) -> Result<(), Failure> {
+    let schedule = load::schedule(&args.file)?;
+    let timeline = roundelay::simulate(&schedule, args.steps.max(1));
+    match args.form {
+        ShowForm::Grid => {
+            print(&roundelay::grid(&timeline, Nanos(0), timeline.makespan()))
+        }
+    }
+}

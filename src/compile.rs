@@ -1,0 +1,32 @@
+//! From a program and a plan to a checked schedule.
+
+use roundelay_codegen::LowerError;
+use roundelay_dsl::Program;
+use roundelay_kernels::Kernels;
+use roundelay_planner::Unpriced;
+use roundelay_schedule::{Checked, Plan, Violations, check};
+use thiserror::Error;
+
+/// Why a plan does not become a schedule.
+#[derive(Debug, Error)]
+pub enum CompileError {
+    /// The plan does not fit the program.
+    #[error(transparent)]
+    Lower(#[from] LowerError),
+    /// A kernel without a price.
+    #[error(transparent)]
+    Price(#[from] Unpriced),
+    /// The schedule breaks a rule: memory too small, or a fault of the compiler.
+    #[error("{0}")]
+    Check(Violations),
+}
+
+/// Lowers a plan, prices its routines, and proves the schedule.
+///
+/// # Errors
+/// When the plan does not fit the program or its devices' memory.
+pub fn compile(program: &Program, plan: &Plan) -> Result<Checked, CompileError> {
+    let mut schedule = roundelay_codegen::lower(program, plan)?;
+    roundelay_planner::price(&mut schedule)?;
+    check(schedule, &Kernels).map_err(CompileError::Check)
+}

@@ -1,0 +1,234 @@
+//! Running a checked schedule: data, state, machine, training loop.
+
+use roundelay_runtime::{
+    CheckpointError, Checkpointing, Checkpoints, CodeError, Cpu, CpuError, CpuOptions,
+    DataError, Dataset, Evaluating, Evaluator, Fill, HeldOut, Latest, Observer, Progress,
+    Provenance, Report, Rests, Resumed, Resumption, State, StateError, Touched,
+    TrainError, Trainer,
+};
+use roundelay_schedule::{Checked, DeviceId, Evaluation, Kind};
+use std::{
+    collections::BTreeMap,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+use thiserror::Error;
+
+/// How to run a schedule.
+#[derive(Clone, Debug, Default)]
+pub struct RunOptions {
+    /// Stop after this many training steps instead of the job's number.
+    pub steps: Option<u64>,
+    /// Take the data from this folder instead of the job's.
+    pub data: Option<PathBuf>,
+    /// What is kept on disk.
+    pub keep: Keep,
+}
+
+/// What a run keeps on disk.
+#[derive(Clone, Debug, Default)]
+pub enum Keep {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// Checkpoints of a run that starts anew.
+    Start(Folder),
+    /// Checkpoints of a run that goes on from the newest one.
+    Resume(Folder),
+}
+
+/// A folder of checkpoints.
+#[derive(Clone, Debug)]
+pub struct Folder {
+    /// Where.
+    pub path: PathBuf,
+    /// Training steps between checkpoints; the end of the run is always kept.
+    pub every: u64,
+}
+
+/// What happens during a run, in order.
+#[derive(Clone, Debug)]
+pub enum RunEvent {
+    /// The data is read and the state is there.
+    Begin {
+        /// Tokens of the training part and of the held-out part, unless data is drawn.
+        tokens: Option<(u64, u64)>,
+        /// Held-out bigram entropy in nats per token, for small vocabularies.
+        bigram_entropy: Option<f64>,
+        /// How the run relates to an earlier one.
+        resumed: Resumed,
+        /// What lies in the folder of checkpoints besides.
+        ignored: Vec<String>,
+        /// First training step.
+        first: u64,
+        /// One past the last.
+        end: u64,
+    },
+    /// A training step is done.
+    Step {
+        /// Which, counted from zero.
+        step: u64,
+        /// Mean loss of its micro-batches.
+        loss: f64,
+        /// Examples per second since the run began.
+        samples_per_second: f64,
+        /// Time since the run began.
+        elapsed: Duration,
+    },
+    /// Held-out data was looked at.
+    Evaluate {
+        /// Updates done.
+        step: u64,
+        /// Held-out loss.
+        loss: f64,
+    },
+}
+
+/// What a run did and what it used.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Losses, times and counts.
+    pub report: Report,
+    /// Bytes that were really used, by device and kind of memory: arenas start poisoned, and
+    /// are scanned at the end.
+    pub touched: BTreeMap<(DeviceId, Kind), Touched>,
+}
+
+/// Why a run did not happen, or stopped.
+#[derive(Debug, Error)]
+pub enum RunError {
+    /// The data cannot be used.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// A checkpoint cannot be read or written.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// The folder has no whole checkpoint.
+    #[error("`{0}` holds no whole checkpoint")]
+    NoCheckpoint(PathBuf),
+    /// The schedule's kernels cannot be called.
+    #[error(transparent)]
+    Code(#[from] CodeError),
+    /// A state that is not the schedule's.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// The machine failed.
+    #[error(transparent)]
+    Machine(#[from] CpuError),
+    /// The training loop failed.
+    #[error(transparent)]
+    Train(#[from] TrainError),
+}
+
+impl RunError {
+    /// Whether what was given is at fault, not the run.
+    pub fn is_input(&self) -> bool {
+        match self {
+            RunError::Data(_)
+            | RunError::Checkpoint(_)
+            | RunError::NoCheckpoint(_)
+            | RunError::Code(_)
+            | RunError::State(_) => true,
+            RunError::Machine(_) | RunError::Train(_) => false,
+        }
+    }
+}
+
+/// Replays a schedule on CPU devices.
+///
+/// # Errors
+/// Unusable data or checkpoints, before anything is trained; a machine that fails.
+pub fn run(
+    schedule: &Checked,
+    options: &RunOptions,
+    mut listener: impl FnMut(RunEvent),
+) -> Result<Outcome, RunError> {
+    let data = Dataset::open(&schedule.job, options.data.as_deref())?;
+    let provenance = Provenance::new(schedule, &data);
+    let (start, checkpoint) = begin(schedule, provenance, &options.keep)?;
+    let end = options.steps.unwrap_or(schedule.job.steps);
+    listener(RunEvent::Begin {
+        tokens: data.tokens(),
+        bigram_entropy: data.bigram_entropy(),
+        resumed: start.resumed,
+        ignored: start.ignored.iter().map(ToString::to_string).collect(),
+        first: start.state.step,
+        end,
+    });
+    let evaluate = evaluating(schedule.job.evaluate, &data)?;
+    let set_up = CpuOptions { fill: Fill::Poison, ..CpuOptions::default() };
+    let mut cpu = Cpu::new(schedule, Box::new(data), set_up)?;
+    cpu.load(&start.state)?;
+    let mut trainer = Trainer::new(cpu, Rests { evaluate, checkpoint })?;
+    let report = trainer.run(end, &mut Listening(&mut listener))?;
+    Ok(Outcome { report, touched: trainer.machine().touched()? })
+}
+
+/// Held-out loss of the newest checkpoint in a folder, and the number of updates it has seen.
+///
+/// # Errors
+/// Unusable data, no checkpoint, or one of another model.
+pub fn evaluate(
+    schedule: &Checked,
+    folder: &Path,
+    data: Option<&Path>,
+) -> Result<(u64, f64), RunError> {
+    let data = Dataset::open(&schedule.job, data)?;
+    let found = Latest::of(folder)?.checkpoint;
+    let found = found.ok_or_else(|| RunError::NoCheckpoint(folder.to_owned()))?;
+    let (state, _) = found.resume(schedule, &Provenance::new(schedule, &data))?;
+    let mut held_out = data.held_out(HeldOut::EXAMPLES)?;
+    let micro_batches = held_out.micro_batches();
+    let loss = Evaluator::new(schedule)?.loss(&state, &mut held_out, micro_batches)?;
+    Ok((state.step, loss))
+}
+
+fn begin(
+    schedule: &Checked,
+    provenance: Provenance,
+    keep: &Keep,
+) -> Result<(Resumption, Checkpointing), RunError> {
+    let state = State::initial(&schedule.job);
+    let fresh = Resumption { state, resumed: Resumed::FromStart, ignored: Vec::new() };
+    let every = |folder: &Folder, checkpoints| Checkpointing::Every {
+        steps: folder.every,
+        checkpoints,
+    };
+    Ok(match keep {
+        Keep::Nothing => (fresh, Checkpointing::Never),
+        Keep::Start(folder) => {
+            (fresh, every(folder, Checkpoints::start(&folder.path, provenance)?))
+        }
+        Keep::Resume(folder) => {
+            let found = Resumption::of(&folder.path, schedule, &provenance)?;
+            (found, every(folder, Checkpoints::open(&folder.path, provenance)?))
+        }
+    })
+}
+
+fn evaluating(evaluation: Evaluation, data: &Dataset) -> Result<Evaluating, RunError> {
+    Ok(match evaluation {
+        Evaluation::Never => Evaluating::Never,
+        Evaluation::Every(steps) => {
+            let held_out = Box::new(data.held_out(HeldOut::EXAMPLES)?);
+            Evaluating::Every { steps, held_out }
+        }
+    })
+}
+
+/// Turns what the training loop says into events.
+struct Listening<'a, F>(&'a mut F);
+
+impl<F: FnMut(RunEvent)> Observer for Listening<'_, F> {
+    fn step(&mut self, progress: &Progress) {
+        let Progress { step, loss, samples_per_second, elapsed } = *progress;
+        (self.0)(RunEvent::Step { step, loss, samples_per_second, elapsed });
+    }
+    fn evaluated(&mut self, step: u64, loss: f64) {
+        (self.0)(RunEvent::Evaluate { step, loss });
+    }
+    fn rested(&mut self, _: &State) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+}
