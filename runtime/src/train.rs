@@ -9,7 +9,7 @@ use crate::{
     StateError, code::CodeError,
 };
 use losses::StepLosses;
-use roundelay_schedule::Evaluation;
+use roundelay_schedule::{Evaluation, Nanos, enough_steps, simulate};
 use std::{
     ops::ControlFlow,
     time::{Duration, Instant},
@@ -102,6 +102,8 @@ pub struct Report {
     pub replayed: Duration,
     /// What the machine counted.
     pub measured: Measured,
+    /// Time of one training step as the schedule's routines and links predict it.
+    pub predicted: Nanos,
 }
 
 /// Why a run stopped.
@@ -196,6 +198,7 @@ impl Trainer {
                 break;
             }
         }
+        let schedule = self.cpu.schedule();
         Ok(Report {
             first,
             end: self.cpu.step(),
@@ -203,6 +206,7 @@ impl Trainer {
             losses: course.losses,
             evaluations,
             measured: self.cpu.measured(),
+            predicted: simulate(schedule, enough_steps(schedule)).step_time(),
         })
     }
 

@@ -76,25 +76,30 @@ impl Arenas {
         claim: &Claim,
         schedule: &Schedule,
     ) -> BTreeMap<(DeviceId, Kind), Touched> {
-        let mut spans: BTreeMap<(DeviceId, Kind), (u64, Range<u64>)> = BTreeMap::new();
+        let mut ranges: BTreeMap<(DeviceId, Kind), Vec<Range<u64>>> = BTreeMap::new();
         for buffer in schedule.buffers.values() {
             for device in homes(schedule, buffer) {
                 let arena = self.of(device);
-                let Some((count, span)) = scan(arena.read(claim, 0..arena.len()), buffer)
-                else {
-                    continue;
-                };
+                let found = scan(arena.read(claim, 0..arena.len()), buffer);
                 let key = (device, buffer.subject.kind());
-                let known = spans.entry(key).or_insert((0, span.clone()));
-                known.0 += count;
-                known.1 = known.1.start.min(span.start)..known.1.end.max(span.end);
+                ranges.entry(key).or_default().extend(found);
             }
         }
-        let touched = |(count, span): (u64, Range<u64>)| Touched {
-            count: Bytes(count),
-            span: Bytes(span.end - span.start),
-        };
-        spans.into_iter().map(|(key, extent)| (key, touched(extent))).collect()
+        ranges.into_iter().map(|(key, ranges)| (key, Touched::of(ranges))).collect()
+    }
+}
+
+impl Touched {
+    /// Ranges may overlap: buffers whose lives are disjoint share memory.
+    fn of(mut ranges: Vec<Range<u64>>) -> Self {
+        ranges.sort_by_key(|range| range.start);
+        let (mut count, mut end) = (0, 0);
+        for range in &ranges {
+            count += range.end.saturating_sub(range.start.max(end));
+            end = end.max(range.end);
+        }
+        let start = ranges.first().map_or(end, |range| range.start);
+        Self { count: Bytes(count), span: Bytes(end - start) }
     }
 }
 
@@ -136,21 +141,24 @@ fn homes(schedule: &Schedule, buffer: &Buffer) -> Vec<DeviceId> {
     schedule.coordinates().iter().flat_map(at).collect()
 }
 
-/// How many bytes of a buffer are not poisoned, and from where to where; none when all are.
-fn scan(arena: &[u8], buffer: &Buffer) -> Option<(u64, Range<u64>)> {
+/// The ranges of a buffer that are not poisoned, in order.
+fn scan(arena: &[u8], buffer: &Buffer) -> Vec<Range<u64>> {
     let start = buffer.offset.0;
     let all = start..start + buffer.total().0;
     if matches!(buffer.rest, Rest::Carried(_)) {
-        return Some((all.end - all.start, all));
+        return vec![all];
     }
+    let mut found: Vec<Range<u64>> = Vec::new();
     let grains = arena[all.start as usize..all.end as usize].chunks(GRAIN);
-    let used =
-        grains.enumerate().filter(|(_, grain)| !grain.iter().all(|b| *b == POISON));
-    let places = used.map(|(index, grain)| {
-        let first = start + (index * GRAIN) as u64;
-        (grain.len() as u64, first..first + grain.len() as u64)
-    });
-    places.reduce(|(count, span), (more, last)| (count + more, span.start..last.end))
+    for (first, grain) in (all.start..).step_by(GRAIN).zip(grains) {
+        let end = first + grain.len() as u64;
+        match found.last_mut() {
+            _ if grain.iter().all(|byte| *byte == POISON) => {}
+            Some(last) if last.end == first => last.end = end,
+            _ => found.push(first..end),
+        }
+    }
+    found
 }
 
 #[cfg(test)]
@@ -170,10 +178,22 @@ mod tests {
             rest: Rest::Transient,
         };
         let mut arena = [POISON; 32];
-        assert_eq!(scan(&arena, &buffer), None);
+        assert_eq!(scan(&arena, &buffer), []);
         arena[0] = 0;
         arena[13] = 1;
+        arena[19] = 2;
         arena[23] = 2;
-        assert_eq!(scan(&arena, &buffer), Some((8, 12..24)));
+        let all = Range { start: 12, end: 24 };
+        assert_eq!(scan(&arena, &buffer), [all]);
+        arena[13] = POISON;
+        arena[9] = 0;
+        assert_eq!(scan(&arena, &buffer), [8..12, 16..24]);
+    }
+
+    #[test]
+    fn memory_that_buffers_share_counts_once() {
+        let touched = Touched::of(vec![8..12, 16..24, 4..10, 20..22]);
+        assert_eq!(touched, Touched { count: Bytes(16), span: Bytes(20) });
+        assert_eq!(Touched::of(Vec::new()), Touched::default());
     }
 }

@@ -1,0 +1,75 @@
+//! Nothing hangs: what fails or stops moving ends the replay with the place where it did.
+
+#[allow(dead_code, reason = "each test file uses its part")]
+mod support;
+
+use roundelay_runtime::{Cpu, CpuError, CpuOptions, Feed, State};
+use roundelay_schedule::{Checked, InputId, Order, Placement, Rule, States, Work};
+use std::{thread, time::Duration};
+use support::{Examples, models::mlp, plans::plan, runs::compile};
+
+/// Examples that do something else at step 2.
+struct Broken {
+    examples: Examples,
+    at_step_2: fn(),
+}
+
+impl Feed for Broken {
+    fn fill(&mut self, input: InputId, t: u64, micro_batch: u64, bytes: &mut [u8]) {
+        if t == 2 {
+            (self.at_step_2)();
+        }
+        self.examples.fill(input, t, micro_batch, bytes);
+    }
+}
+
+fn schedule() -> Checked {
+    let layered = mlp();
+    let kind = (Rule::CyclicV2, Placement::Data, Order::Cyclic, States::Replicated);
+    compile(&layered, &plan(&layered, kind, (3, 3)), 12)
+}
+
+fn broken(schedule: &Checked, at_step_2: fn(), deadline: Duration) -> Cpu {
+    let examples = Examples::of(&schedule.job);
+    let options = CpuOptions { deadline, ..CpuOptions::default() };
+    let feed = Box::new(Broken { examples, at_step_2 });
+    let mut cpu = Cpu::new(schedule, feed, options).expect("threads start");
+    cpu.load(&State::initial(&schedule.job)).expect("a new state fits");
+    cpu
+}
+
+#[test]
+fn a_panic_ends_the_replay_with_action_and_period() {
+    let schedule = schedule();
+    let mut cpu = broken(&schedule, || panic!("no data"), Duration::from_secs(60));
+    let error = cpu.replay(6, &mut |_| {}).unwrap_err();
+    let CpuError::Failed { action, period, queue, message } = &error else {
+        panic!("{error}")
+    };
+    let line = &schedule.actions[*action];
+    assert!(matches!(line.work, Work::Feed { .. }), "{error}");
+    assert_eq!(period - i64::from(line.lag), 2);
+    assert_eq!((queue.as_str(), message.as_str()), ("the host", "no data"));
+    assert_eq!(cpu.replay(7, &mut |_| {}), Err(error.clone()));
+    assert_eq!(cpu.save(), Err(error));
+}
+
+#[test]
+fn what_stops_moving_is_named_when_the_deadline_is_over() {
+    let schedule = schedule();
+    let slow = || thread::sleep(Duration::from_secs(2));
+    let mut cpu = broken(&schedule, slow, Duration::from_millis(100));
+    let error = cpu.replay(6, &mut |_| {}).unwrap_err();
+    let CpuError::Stuck { action, period, queue, .. } = &error else { panic!("{error}") };
+    let line = &schedule.actions[*action];
+    assert!(matches!(line.work, Work::Feed { .. }), "{error}");
+    assert_eq!((period - i64::from(line.lag), queue.as_str()), (2, "the host"));
+}
+
+#[test]
+fn a_machine_can_be_dropped_at_any_time() {
+    let schedule = schedule();
+    drop(broken(&schedule, || {}, Duration::from_secs(60)));
+    let mut cpu = broken(&schedule, || {}, Duration::from_secs(60));
+    cpu.replay(1, &mut |_| {}).unwrap();
+}

@@ -1,0 +1,108 @@
+//! Training goes on from a state at rest as if it had never stopped, also under another plan.
+
+#[allow(dead_code, reason = "each test file uses its part")]
+mod support;
+
+use roundelay_runtime::{Oracle, State, StateError, Timing};
+use roundelay_schedule::{Float, Method, Order, Placement, Plan, Rule, States};
+use support::{
+    Examples,
+    models::{Layered, gpt, mlp},
+    plans::{plan, plans},
+    runs::{
+        Outcome, compile, compile_changed, machine, recursion, recursion_from, replayed,
+    },
+};
+
+fn cyclic(layered: &Layered, placement: Placement) -> Plan {
+    let kind = (Rule::CyclicV2, placement, Order::Cyclic, States::Replicated);
+    plan(layered, kind, (3, 3))
+}
+
+#[test]
+fn another_placement_of_the_same_rule_goes_on_bit_for_bit() {
+    let layered = gpt();
+    let data = compile(&layered, &cyclic(&layered, Placement::Data), 12);
+    let pipeline = compile(&layered, &cyclic(&layered, Placement::Pipeline), 12);
+    let whole = recursion(&data, 6);
+    let half = replayed(&mut machine(&data, Timing::Natural), &[3]);
+    let mut cpu = machine(&pipeline, Timing::Natural);
+    cpu.load(&half.state).unwrap();
+    let rest = replayed(&mut cpu, &[6]);
+    assert_eq!(rest.losses, whole.losses[3..]);
+    assert_eq!(rest.state, whole.state);
+}
+
+#[test]
+fn another_cut_of_the_model_goes_on_from_the_newest_parameters() {
+    let layered = mlp();
+    let mut other = cyclic(&layered, Placement::Pipeline);
+    let first = compile(&layered, &other, 12);
+    other.cuts[1] += 1;
+    let second = compile(&layered, &other, 12);
+    let mut state: State = replayed(&mut machine(&first, Timing::Natural), &[3]).state;
+    state.restart();
+    let mut cpu = machine(&second, Timing::Natural);
+    cpu.load(&state).unwrap();
+    let found: Outcome = replayed(&mut cpu, &[4, 7]);
+    assert_eq!(found, recursion_from(&second, &state, 7));
+    assert_eq!(found.state.origin, 3);
+}
+
+#[test]
+fn versions_that_the_rule_reads_must_be_there() {
+    let layered = mlp();
+    let lazy = plan(
+        &layered,
+        (Rule::CyclicV1, Placement::Concurrent, Order::Cyclic, States::Replicated),
+        (2, 2),
+    );
+    let fresh = plan(
+        &layered,
+        (Rule::Sync, Placement::Concurrent, Order::Parallel, States::Replicated),
+        (2, 2),
+    );
+    let (lazy, fresh) = (compile(&layered, &lazy, 12), compile(&layered, &fresh, 12));
+    let state = replayed(&mut machine(&fresh, Timing::Natural), &[2]).state;
+    let error = Oracle::new(&lazy, &state).map(|_| ()).unwrap_err();
+    assert!(error.to_string().contains("version 1 of"), "{error}");
+    assert!(machine(&lazy, Timing::Natural).load(&state).is_err());
+    let mut other = State::initial(&lazy.job);
+    other.tensors.pop_last();
+    assert!(matches!(other.fits(&lazy.job), Err(StateError::Missing { .. })));
+}
+
+#[test]
+fn doubles_and_other_optimizers_train_like_the_recursion() {
+    let layered = mlp();
+    for plan in
+        plans(&layered, (2, 2)).into_iter().filter(|p| p.states == States::Replicated)
+    {
+        let schedule = compile_changed(&layered, &plan, 12, |train| {
+            train.dtype = Float::F64;
+            train.optimizer.method = Method::Sgd { momentum: 0.9, nesterov: true };
+            train.optimizer.clip = 0.05;
+        });
+        let found = replayed(&mut machine(&schedule, Timing::Natural), &[2, 5]);
+        assert_eq!(found, recursion(&schedule, 5), "{plan:?}");
+        let plain = compile_changed(&layered, &plan, 12, |train| {
+            train.optimizer.method = Method::Sgd { momentum: 0.0, nesterov: false };
+        });
+        let found = replayed(&mut machine(&plain, Timing::Natural), &[4]);
+        assert_eq!(found, recursion(&plain, 4), "{plan:?}");
+    }
+}
+
+#[test]
+fn training_lowers_the_loss_of_what_is_seen_again() {
+    let layered = mlp();
+    let schedule = compile(&layered, &cyclic(&layered, Placement::Shared), 12);
+    let mut evaluator = roundelay_runtime::Evaluator::new(&schedule).unwrap();
+    let mut feed = Examples::of(&schedule.job);
+    let mut cpu = machine(&schedule, Timing::Natural);
+    let mut loss = |state: &State| evaluator.loss(state, &mut feed, 3).unwrap();
+    let before = loss(&cpu.save().unwrap());
+    cpu.replay(60, &mut |_| {}).unwrap();
+    let after = loss(&cpu.save().unwrap());
+    assert!(after < before, "{before} to {after}");
+}

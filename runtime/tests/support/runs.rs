@@ -1,0 +1,75 @@
+//! Replays, and what they are compared with.
+
+use super::{Examples, models};
+use roundelay_codegen::lower;
+use roundelay_dsl::Train;
+use roundelay_kernels::Kernels;
+use roundelay_runtime::{Cpu, CpuOptions, Fill, Oracle, State, Timing};
+use roundelay_schedule::{Checked, Plan, check};
+
+/// Losses of every step as bits, micro-batches in order, and the state at the end.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Outcome {
+    pub(crate) losses: Vec<Vec<u64>>,
+    pub(crate) state: State,
+}
+
+/// Lowers and checks a plan for a model, `batch` examples a step.
+pub(crate) fn compile(layered: &models::Layered, plan: &Plan, batch: u32) -> Checked {
+    compile_changed(layered, plan, batch, |_| {})
+}
+
+/// Like [`compile`], after a change to how the model is trained.
+pub(crate) fn compile_changed(
+    layered: &models::Layered,
+    plan: &Plan,
+    batch: u32,
+    change: impl FnOnce(&mut Train),
+) -> Checked {
+    let devices = plan.devices.len() as u32;
+    let mut program = models::program(layered.model.clone(), devices, batch);
+    change(&mut program.train);
+    let schedule =
+        lower(&program, plan).unwrap_or_else(|error| panic!("{plan:?}: {error}"));
+    check(schedule, &Kernels).unwrap_or_else(|faults| panic!("{plan:?}: {faults:?}"))
+}
+
+/// The oracle's training steps up to `end`, from the start.
+pub(crate) fn recursion(schedule: &Checked, end: u64) -> Outcome {
+    recursion_from(schedule, &State::initial(&schedule.job), end)
+}
+
+/// The oracle's training steps up to `end`, from a state.
+pub(crate) fn recursion_from(schedule: &Checked, state: &State, end: u64) -> Outcome {
+    let mut feed = Examples::of(&schedule.job);
+    let mut oracle = Oracle::new(schedule, state).expect("the state fits");
+    let step = |_| oracle.advance(&mut feed).iter().map(|loss| loss.to_bits()).collect();
+    let losses = (state.step..end).map(step).collect();
+    Outcome { losses, state: oracle.state() }
+}
+
+/// A machine at rest before step 0.
+pub(crate) fn machine(schedule: &Checked, timing: Timing) -> Cpu {
+    let options = CpuOptions { fill: Fill::Poison, timing, ..CpuOptions::default() };
+    let feed = Box::new(Examples::of(&schedule.job));
+    let mut cpu = Cpu::new(schedule, feed, options).expect("threads start");
+    cpu.load(&State::initial(&schedule.job)).expect("a new state fits");
+    cpu
+}
+
+/// A replay from where the machine is that rests before each step of `rests`; the last is the
+/// end.
+pub(crate) fn replayed(cpu: &mut Cpu, rests: &[u64]) -> Outcome {
+    let n = cpu.schedule().plan.micro_batches as usize;
+    let first = cpu.step();
+    let steps = (rests.last().expect("a replay ends") - first) as usize;
+    let mut losses = vec![vec![u64::MAX; n]; steps];
+    for rest in rests {
+        cpu.replay(*rest, &mut |loss| {
+            losses[(loss.step - first) as usize][loss.micro_batch as usize] =
+                loss.loss.to_bits();
+        })
+        .expect("nothing fails");
+    }
+    Outcome { losses, state: cpu.save().expect("the machine rests") }
+}
