@@ -71,6 +71,10 @@ impl<R: Real> Buffers<R> {
     pub(crate) const fn new() -> Self {
         Self { panels: Vec::new(), rows: Vec::new(), scratch: Vec::new() }
     }
+    fn reserve(&mut self) {
+        self.panels.resize(DEPTH * LINES, R::Line::splat(R::ZERO));
+        self.rows.resize(DEPTH * MOST_ROWS, R::ZERO);
+    }
 }
 
 /// out = a · b, or out += a · b.
@@ -82,8 +86,7 @@ pub(crate) fn multiply<R: Real>(
     store: Store,
     buffers: &mut Buffers<R>,
 ) {
-    buffers.panels.resize(DEPTH * LINES, R::Line::splat(R::ZERO));
-    buffers.rows.resize(DEPTH * MOST_ROWS, R::ZERO);
+    buffers.reserve();
     match level() {
         #[cfg(target_arch = "x86_64")]
         Level::Avx512 => multiply_blocks::<R, 8, 2>(extents, a, b, out, store, buffers),
@@ -218,17 +221,11 @@ fn multiply_tiles<R: Real, const M: usize, const L: usize>(
     out: &mut Target<'_, R>,
 ) {
     let a = a.from(row, 0);
-    let rows: [&[R]; M] = match a.column {
-        1 => std::array::from_fn(|i| &a.data[i * a.row..][..block.depth]),
+    let a = match a.column {
+        1 => a,
         _ => {
-            let packed = &mut packed[..M * block.depth];
-            for p in 0..block.depth {
-                for i in 0..M {
-                    packed[i * block.depth + p] = a.data[i * a.row + p * a.column];
-                }
-            }
-            let packed = &*packed;
-            std::array::from_fn(|i| &packed[i * block.depth..][..block.depth])
+            pack_columns_of_a::<R, M>(a, block.depth, packed);
+            View { data: packed, row: 1, column: M }
         }
     };
     let width = L * R::Line::COUNT;
@@ -238,7 +235,21 @@ fn multiply_tiles<R: Real, const M: usize, const L: usize>(
         let columns = width.min(block.columns - first);
         let start = row * out.row + block.first + first;
         let part = Target { data: &mut out.data[start..], row: out.row };
-        tile::<R, M, L>(rows, panel, part, columns, block.store);
+        tile::<R, M, L>(a, panel, part, columns, block.store);
+    }
+}
+
+/// Packs M rows of a, which is stored by columns: M elements for each column.
+#[inline(always)]
+fn pack_columns_of_a<R: Real, const M: usize>(
+    a: View<'_, R>,
+    depth: usize,
+    packed: &mut [R],
+) {
+    assert_eq!(a.row, 1, "a is stored by rows or by columns");
+    let (packed, _) = packed.as_chunks_mut::<M>();
+    for (p, packed) in packed[..depth].iter_mut().enumerate() {
+        packed.copy_from_slice(&a.data[p * a.column..][..M]);
     }
 }
 
@@ -246,13 +257,14 @@ fn multiply_tiles<R: Real, const M: usize, const L: usize>(
 #[inline(always)]
 #[allow(unsafe_code, reason = "a bounds check per factor would halve the speed")]
 fn tile<R: Real, const M: usize, const L: usize>(
-    rows: [&[R]; M],
+    a: View<'_, R>,
     panel: &[[R::Line; L]],
     out: Target<'_, R>,
     columns: usize,
     store: Store,
 ) {
-    assert!(rows.iter().all(|row| row.len() == panel.len()), "rows span the depth");
+    let last = (M - 1) * a.row + panel.len().saturating_sub(1) * a.column;
+    assert!(last < a.data.len(), "a has an element for every row and line");
     let part = |i: usize, l: usize| {
         let [begin, end] = [l, l + 1].map(|l| (l * R::Line::COUNT).min(columns));
         i * out.row + begin..i * out.row + end
@@ -266,9 +278,9 @@ fn tile<R: Real, const M: usize, const L: usize>(
         }
     }
     for (p, lines) in panel.iter().enumerate() {
-        for (row, sums) in rows.iter().zip(&mut sums) {
-            // SAFETY: p counts the panel's lines, and each row has as many elements.
-            let factor = unsafe { *row.get_unchecked(p) };
+        for (i, sums) in sums.iter_mut().enumerate() {
+            // SAFETY: i < M and p < panel.len(), so this is at most `last`, which is inside.
+            let factor = unsafe { *a.data.get_unchecked(i * a.row + p * a.column) };
             for (sum, line) in sums.iter_mut().zip(lines) {
                 *sum = sum.fused(factor, line);
             }
@@ -278,5 +290,56 @@ fn tile<R: Real, const M: usize, const L: usize>(
         for (l, sum) in sums.iter().enumerate() {
             sum.store(&mut out.data[part(i, l)]);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Stream;
+
+    fn product<const M: usize, const L: usize>(
+        extents: Extents,
+        a: View<'_, f32>,
+        b: View<'_, f32>,
+    ) -> Vec<u32> {
+        let mut buffers = Buffers::new();
+        buffers.reserve();
+        let mut out = vec![0.5; extents.rows * extents.columns];
+        let target = &mut Target { data: &mut out, row: extents.columns };
+        multiply_blocks::<f32, M, L>(extents, a, b, target, Store::Add, &mut buffers);
+        out.into_iter().map(f32::to_bits).collect()
+    }
+
+    #[test]
+    fn the_tile_does_not_change_a_bit() {
+        let stream = Stream::new(3, &[]);
+        let fill = |length: usize| -> Vec<f32> {
+            (0..length as u64).map(|index| stream.normal(index) as f32).collect()
+        };
+        for (rows, columns, depth) in [(1, 1, 1), (13, 17, 300), (9, 300, 31)] {
+            let extents = Extents { rows, columns, depth };
+            let (a, b) = (fill(rows * depth), fill(depth * columns));
+            let by_rows = View { data: a.as_slice(), row: depth, column: 1 };
+            let by_columns = View { data: a.as_slice(), row: 1, column: rows };
+            let b = View { data: b.as_slice(), row: columns, column: 1 };
+            for a in [by_rows, by_columns] {
+                let expected = product::<1, 1>(extents, a, b);
+                assert_eq!(expected, product::<4, 1>(extents, a, b));
+                assert_eq!(expected, product::<6, 1>(extents, a, b));
+                assert_eq!(expected, product::<8, 2>(extents, a, b));
+            }
+        }
+    }
+
+    #[test]
+    fn an_element_is_one_chain() {
+        let (a, b) = ([1e8f32, 1.0, -1e8, 3.0], [1.0f32, 1.0, 1.0, 0.5]);
+        let extents = Extents { rows: 1, columns: 1, depth: 4 };
+        let a_view = View { data: &a, row: 4, column: 1 };
+        let found =
+            product::<6, 1>(extents, a_view, View { data: &b, row: 1, column: 1 });
+        let chain = a.iter().zip(&b).fold(0.5f32, |sum, (a, b)| a.mul_add(*b, sum));
+        assert_eq!(found, [chain.to_bits()]);
     }
 }

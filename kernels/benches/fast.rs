@@ -1,0 +1,95 @@
+//! Time of every plain kernel over the time of its fast one, one thread, on operands of a
+//! small GPT: `cargo bench -p roundelay-kernels --bench fast`.
+#![allow(unsafe_code, reason = "kernels take addresses")]
+#![allow(clippy::print_stdout, reason = "a benchmark prints its table")]
+
+#[path = "../tests/common/mod.rs"]
+mod common;
+
+use common::{
+    Array, Body, Build, CONTEXT, call, run_at,
+    sample::{Draw, contents, sample},
+};
+use roundelay_kernels::{Kernel, NAMES};
+use roundelay_schedule::{Call, Float};
+use std::time::Instant;
+
+/// The kernel at 1024 rows of 128 (512 for activations, 256 classes), or a random call.
+fn typical(name: &str) -> Call {
+    let (rows, wide, row, count): (&[u64], &[u64], &[u64], &[u64]) =
+        (&[1024, 128], &[1024, 512], &[128], &[1024]);
+    let (x, lse): (&[u64], &[u64]) = (&[8, 128, 128], &[8, 4, 128]);
+    match name {
+        "matmul" => call(name).reals(&[rows, &[128, 128], rows]),
+        "add" | "multiply" => call(name).reals(&[rows; 3]),
+        "add_rows" => call(name).reals(&[&[512], wide]),
+        "accumulate" | "copy" | "softmax" => call(name).reals(&[rows; 2]),
+        "sum_rows" => call(name).reals(&[wide, &[512]]),
+        "multiply_sum_rows" => call(name).reals(&[rows, rows, row]),
+        "scale" => call(name).number("factor", 2.0).reals(&[rows; 2]),
+        "relu" | "gelu" => call(name).reals(&[wide; 2]),
+        "relu_backward" | "gelu_backward" | "softmax_backward" => {
+            call(name).reals(&[wide; 3])
+        }
+        "dropout" | "dropout_backward" => {
+            call(name).number("rate", 0.1).integer("operator", 1).reals(&[rows; 2])
+        }
+        "layer_norm" => call(name).reals(&[rows, row, row, rows, count, count]),
+        "layer_norm_backward" => call(name).reals(&[rows, row, count, count, rows, rows]),
+        "layer_norm_parameters" => {
+            call(name).reals(&[rows, count, count, rows, row, row])
+        }
+        "embedding" => call(name).integers(count).reals(&[&[256, 128], rows]),
+        "embedding_backward" => call(name).integers(count).reals(&[rows, &[256, 128]]),
+        "attention" => call(name).integer("heads", 4).flag("causal", true).reals(&[
+            x,
+            x,
+            x,
+            x,
+            lse,
+            &[128, 128],
+        ]),
+        "attention_backward" => call(name)
+            .integer("heads", 4)
+            .flag("causal", true)
+            .reals(&[x, x, x, x, lse, x, x, x, x, &[2, 128, 128]]),
+        "cross_entropy" => {
+            call(name).real(&[1024, 256]).integers(count).reals(&[count, &[1]])
+        }
+        "cross_entropy_backward" => {
+            call(name).real(&[1024, 256]).integers(count).reals(&[count, &[1024, 256]])
+        }
+        "mse" => call(name).reals(&[rows, rows, &[1]]),
+        "mse_backward" => call(name).integer("sign", 1).reals(&[rows; 3]),
+        other => {
+            let mut call = sample(other, &mut Draw::new(1));
+            call.operands.iter_mut().for_each(|operand| operand.shape = vec![200_000]);
+            call
+        }
+    }
+}
+
+/// Least seconds of several repeats.
+fn seconds(repeats: u32, work: impl Fn()) -> f64 {
+    let time = || {
+        let start = Instant::now();
+        work();
+        start.elapsed().as_secs_f64()
+    };
+    (0..repeats).map(|_| time()).fold(f64::INFINITY, f64::min)
+}
+
+fn main() {
+    println!("{:>24} {:>8} {:>10} {:>8}", "kernel", "ratio", "fast us", "GB/s");
+    for name in NAMES {
+        let call = typical(name);
+        let mut arrays = contents::<f32>(&call, &mut Draw::new(1));
+        let kernel = Kernel::parse(&call).expect("the call is well formed");
+        let pointers: Vec<*mut u8> = arrays.iter_mut().map(Array::pointer).collect();
+        let run = |body| run_at::<f32>(&kernel, &pointers, body, &CONTEXT);
+        let (fast, plain) =
+            (seconds(100, || run(Body::Fast)), seconds(5, || run(Body::Plain)));
+        let rate = kernel.footprint(Float::F32).bytes.0 as f64 / fast / 1e9;
+        println!("{name:>24} {:>8.1} {:>10.1} {rate:>8.1}", plain / fast, fast * 1e6);
+    }
+}
