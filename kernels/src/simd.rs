@@ -19,6 +19,10 @@ pub(crate) enum Level {
 /// The best instruction set of this processor.
 #[inline]
 pub(crate) fn level() -> Level {
+    #[cfg(test)]
+    if PORTABLE.get() {
+        return Level::Portable;
+    }
     #[cfg(target_arch = "x86_64")]
     {
         if is_x86_feature_detected!("avx512f")
@@ -33,6 +37,12 @@ pub(crate) fn level() -> Level {
         }
     }
     Level::Portable
+}
+
+#[cfg(test)]
+thread_local! {
+    /// Whether this thread does without special instructions.
+    pub(crate) static PORTABLE: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
 /// Defines a function that is compiled once per [`Level`]. What it calls must be

@@ -34,20 +34,19 @@ fn fold<R: Real, const K: usize, const S: usize>(
     term: impl Fn([R; K]) -> [R; S],
     combine: impl Fn(R, R) -> R,
 ) -> [R; S] {
-    let count = inputs[0].len();
-    let inputs = inputs.map(|input| &input[..count]);
+    let count = inputs.iter().map(|input| input.len()).min().unwrap_or(0);
+    let chunks = inputs.map(|input| input.as_chunks::<LANES>().0);
     let mut lanes = [[start; LANES]; S];
-    let whole = count / LANES * LANES;
-    for first in (0..whole).step_by(LANES) {
-        let chunks = inputs.map(|input| &input[first..][..LANES]);
+    for c in 0..count / LANES {
+        let chunks: [&[R; LANES]; K] = std::array::from_fn(|k| &chunks[k][c]);
         for lane in 0..LANES {
-            let terms = term(chunks.map(|chunk| chunk[lane]));
+            let terms = term(std::array::from_fn(|k| chunks[k][lane]));
             for (lanes, term) in lanes.iter_mut().zip(terms) {
                 lanes[lane] = combine(lanes[lane], term);
             }
         }
     }
-    for (lane, i) in (whole..count).enumerate() {
+    for (lane, i) in (count / LANES * LANES..count).enumerate() {
         let terms = term(inputs.map(|input| input[i]));
         for (lanes, term) in lanes.iter_mut().zip(terms) {
             lanes[lane] = combine(lanes[lane], term);

@@ -7,3 +7,52 @@ pub(crate) mod elementwise;
 pub(crate) mod loss;
 pub(crate) mod norm;
 pub(crate) mod optimizer;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        product::{Buffers, Extents, Target, View, multiply},
+        random::Stream,
+        simd::PORTABLE,
+        store::Store,
+    };
+
+    /// The same work with the best instructions of this processor and without.
+    fn assert_same_bits(work: impl Fn(&[f32], &mut [f32])) {
+        let stream = Stream::new(1, &[]);
+        let x: Vec<f32> = (0..20 * 37).map(|i| 3.0 * stream.normal(i) as f32).collect();
+        let run = |portable: bool| -> Vec<u32> {
+            let mut y = vec![0.25; x.len()];
+            PORTABLE.set(portable);
+            work(&x, &mut y);
+            PORTABLE.set(false);
+            y.into_iter().map(f32::to_bits).collect()
+        };
+        assert_eq!(run(false), run(true));
+    }
+
+    #[test]
+    fn instruction_sets_do_not_change_a_bit() {
+        assert_same_bits(activation::gelu);
+        assert_same_bits(|x, y| activation::gelu_backward(x, x, y, Store::Add));
+        assert_same_bits(|x, y| norm::softmax(x, y, 37));
+        assert_same_bits(|x, y| norm::softmax_backward(x, x, y, 37, Store::Add));
+        assert_same_bits(|x, y| {
+            let (mean, rstd) = (&mut [0.0; 20], &mut [0.0; 20]);
+            norm::layer_norm(x, &x[..37], &x[37..74], y, mean, rstd);
+        });
+        assert_same_bits(|x, y| {
+            let inputs = [x, &x[..37], &x[..20], &x[20..40], x];
+            norm::layer_norm_backward(inputs, y, Store::Write);
+        });
+        assert_same_bits(|x, y| loss::log_sums(x, &mut y[..20]));
+        assert_same_bits(|x, y| {
+            let view = View { data: x, row: 37, column: 1 };
+            let extents = Extents { rows: 20, columns: 20, depth: 37 };
+            let out = &mut Target { data: y, row: 37 };
+            let buffers = &mut Buffers::new();
+            multiply(extents, view, view.transposed(), out, Store::Add, buffers);
+        });
+    }
+}
