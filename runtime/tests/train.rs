@@ -1,0 +1,118 @@
+//! The training loop: rests for evaluation and checkpoints change no number, and a run goes on
+//! from a checkpoint as if it had never stopped.
+
+#[allow(dead_code, reason = "each test file uses its part")]
+mod support;
+
+use roundelay_runtime::{
+    Checkpointing, Checkpoints, Cpu, CpuOptions, Dataset, Evaluating, Evaluator, HeldOut,
+    Observer, Oracle, Progress, Provenance, Rests, Resumed, Resumption, State, Trainer,
+};
+use roundelay_schedule::{Checked, Order, Placement, Rule, States};
+use std::{env, fs, ops::ControlFlow, path::PathBuf, process};
+use support::{models::gpt, plans::plan, runs::compile};
+
+const STEPS: u64 = 6;
+
+/// Writes down what it is told, and ends the run when it rests before step `last`.
+#[derive(Default)]
+struct Witness {
+    steps: Vec<(u64, u64)>,
+    evaluated: Vec<(u64, u64)>,
+    rested: Vec<u64>,
+    last: u64,
+}
+
+impl Observer for Witness {
+    fn step(&mut self, progress: &Progress) {
+        assert!(progress.samples_per_second > 0.0);
+        self.steps.push((progress.step, progress.loss.to_bits()));
+    }
+    fn evaluated(&mut self, step: u64, loss: f64) {
+        self.evaluated.push((step, loss.to_bits()));
+    }
+    fn rested(&mut self, state: &State) -> ControlFlow<()> {
+        self.rested.push(state.step);
+        if state.step == self.last {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    }
+}
+
+fn schedule() -> Checked {
+    let layered = gpt();
+    let kind = (Rule::CyclicV2, Placement::Pipeline, Order::Cyclic, States::Replicated);
+    compile(&layered, &plan(&layered, kind, (3, 3)), 12)
+}
+
+fn data(schedule: &Checked) -> (Dataset, HeldOut) {
+    let data = Dataset::open(&schedule.job, None).expect("drawn data is always there");
+    let held_out = data.held_out(24).expect("drawn data is always there");
+    (data, held_out)
+}
+
+fn trainer(schedule: &Checked, state: &State, checkpoint: Checkpointing) -> Trainer {
+    let (data, held_out) = data(schedule);
+    let mut cpu =
+        Cpu::new(schedule, Box::new(data), CpuOptions::default()).expect("threads start");
+    cpu.load(state).expect("the state fits");
+    let evaluate = Evaluating::Every { steps: 2, held_out: Box::new(held_out) };
+    Trainer::new(cpu, Rests { evaluate, checkpoint }).expect("kernels are well formed")
+}
+
+/// Step losses and held-out losses of the plain recursion.
+fn expected(schedule: &Checked) -> [Vec<(u64, u64)>; 2] {
+    let (mut data, mut held_out) = data(schedule);
+    let mut oracle =
+        Oracle::new(schedule, &State::initial(&schedule.job)).expect("a new state fits");
+    let mut evaluator = Evaluator::new(schedule).expect("kernels are well formed");
+    let [mut steps, mut evaluations] = [Vec::new(), Vec::new()];
+    for step in 0..STEPS {
+        let losses = oracle.advance(&mut data);
+        let mean = losses.iter().sum::<f64>() / losses.len() as f64;
+        steps.push((step, mean.to_bits()));
+        if (step + 1) % 2 == 0 {
+            let count = held_out.micro_batches();
+            let loss = evaluator.loss(&oracle.state(), &mut held_out, count);
+            evaluations.push((step + 1, loss.expect("its own state fits").to_bits()));
+        }
+    }
+    [steps, evaluations]
+}
+
+fn folder(name: &str) -> PathBuf {
+    env::temp_dir().join(format!("roundelay-{name}-{}", process::id()))
+}
+
+#[test]
+fn evaluation_and_checkpoints_between_segments_change_nothing() {
+    let schedule = schedule();
+    let folder = folder("train");
+    let run = Provenance::new(&schedule, &data(&schedule).0);
+    let checkpoints = Checkpoints::start(&folder, run.clone()).unwrap();
+    let checkpoint = Checkpointing::Every { steps: 3, checkpoints };
+    let state = State::initial(&schedule.job);
+    let mut witness = Witness { last: 4, ..Witness::default() };
+    let first = trainer(&schedule, &state, checkpoint).run(STEPS, &mut witness).unwrap();
+    assert_eq!((first.first, first.end, first.losses.len()), (0, 4, 4));
+    assert_eq!(witness.rested, [2, 3, 4]);
+
+    let resumption = Resumption::of(&folder, &schedule, &run).unwrap();
+    assert_eq!((resumption.state.step, &resumption.resumed), (3, &Resumed::Exactly));
+    let mut rest = Witness { last: u64::MAX, ..Witness::default() };
+    let mut second = trainer(&schedule, &resumption.state, Checkpointing::Never);
+    let report = second.run(STEPS, &mut rest).unwrap();
+    fs::remove_dir_all(&folder).unwrap();
+
+    let [steps, evaluations] = expected(&schedule);
+    assert_eq!(witness.steps, steps[..4]);
+    assert_eq!(rest.steps, steps[3..]);
+    assert_eq!(witness.evaluated, evaluations[..2]);
+    assert_eq!(rest.evaluated, evaluations[1..]);
+    assert_eq!(report.measured.steps, 3);
+    assert!(
+        report.predicted.0 > 0 || schedule.routines.values().all(|r| r.predicted.0 == 0)
+    );
+}
