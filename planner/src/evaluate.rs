@@ -3,8 +3,8 @@
 use crate::{
     candidate::{Candidate, PoolUse},
     cost, memory,
+    reason::Reason,
     search::Open,
-    space::Reason,
 };
 use roundelay_codegen::lower;
 use roundelay_dsl::Program;

@@ -20,6 +20,7 @@ mod load;
 mod memory;
 mod plan_file;
 mod ranking;
+mod reason;
 mod refusal;
 #[cfg(test)]
 mod sample;
@@ -40,8 +41,9 @@ pub use family::{Clash, Family};
 pub use json::{Document, document};
 pub use plan_file::{PlanMistake, PlanMistakes, check_plan, read_plan, write_plan};
 pub use ranking::{Options, Ranking, Weaker};
+pub use reason::{Reason, Shortage, Shortfall};
 pub use refusal::Refusal;
-pub use space::{Excluded, Reason, Shortage, Shortfall, Sizes, Space};
+pub use space::{Excluded, Sizes, Space};
 pub use table::{remarks, table};
 
 use roundelay_dsl::Program;

@@ -2,7 +2,7 @@
 
 use crate::{
     bound::Bound,
-    space::{Shortage, Shortfall},
+    reason::{Shortage, Shortfall},
 };
 use roundelay_dsl::Program;
 use roundelay_schedule::{Bytes, Device, DeviceId, Kind, Plan, PoolId, Schedule};

@@ -7,8 +7,9 @@ use crate::{
     evaluate::evaluate,
     load::{self, StageLoad},
     memory,
+    reason::Reason,
     search::{Aim, Found, Open, search},
-    space::{Excluded, Reason, Sizes, Space},
+    space::{Excluded, Sizes, Space},
 };
 use roundelay_dsl::{Objective, Program};
 use roundelay_schedule::{Device, Exactness, Plan};
@@ -30,7 +31,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { top: 10, clocked_max: 1_000 }
+        Self { top: 10, clocked_max: 250 }
     }
 }
 

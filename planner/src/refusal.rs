@@ -7,7 +7,8 @@ use crate::{
     family::Clash,
     memory,
     ranking::{Options, Ranking, survey},
-    space::{Excluded, Reason, Sizes},
+    reason::Reason,
+    space::{Excluded, Sizes},
 };
 use roundelay_dsl::{Choice, Numbers, Objective, Program, Search};
 use roundelay_schedule::Bytes;

@@ -7,7 +7,7 @@
 use crate::{
     bound::Bound,
     candidate::{Candidate, Score, score},
-    space::Reason,
+    reason::Reason,
 };
 use roundelay_dsl::Objective;
 use roundelay_schedule::Plan;

@@ -4,11 +4,12 @@
 use crate::{
     cuts::{Chain, Uncuttable, cut},
     family::{Clash, Family},
+    reason::Reason,
     values::{Values, first_devices},
 };
 use roundelay_dsl::{Choice, Program};
-use roundelay_schedule::{Bytes, DeviceId, Kind, Order, Placement, Plan, Rule};
-use std::{collections::BTreeMap, fmt};
+use roundelay_schedule::{Order, Placement, Plan, Rule};
+use std::collections::BTreeMap;
 
 /// What is searched.
 #[derive(Clone, Debug, Default)]
@@ -46,71 +47,6 @@ pub enum Sizes {
         /// S.
         stages: u32,
     },
-}
-
-/// Why a combination is no plan to try.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Reason {
-    /// Decisions that do not go together.
-    Clash(Clash),
-    /// N does not divide the batch.
-    Indivisible {
-        /// Examples of one training step.
-        batch: u32,
-    },
-    /// The placement spreads over workers, and there is one.
-    OneWorker,
-    /// The cluster has fewer devices than the plan takes.
-    TooFewDevices {
-        /// What it takes.
-        needed: u32,
-        /// What there is.
-        available: u32,
-    },
-    /// The program allows another number of devices.
-    DevicesNotAllowed {
-        /// What it takes.
-        needed: u32,
-    },
-    /// One update of delay does not suffice without a flush.
-    DelayTooShort {
-        /// The least N.
-        least: u32,
-    },
-    /// The model has no such cuts.
-    Uncuttable(Uncuttable),
-    /// The pinned cuts are no cuts of this model.
-    WrongCuts(String),
-    /// Another plan of the space is the same or never worse; which, and why.
-    Equal(String),
-    /// A device or pool is too small.
-    Memory(Shortfall),
-    /// The compiler refuses it.
-    Refused(String),
-}
-
-/// How much memory is missing, at the place where most is missing.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Shortfall {
-    /// What is missing.
-    pub missing: Bytes,
-    /// What the plan takes there, at least.
-    pub needed: Bytes,
-    /// What there is.
-    pub capacity: Bytes,
-    /// Where.
-    pub place: Shortage,
-    /// The kind that takes most there.
-    pub kind: Kind,
-}
-
-/// Where memory is missing.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Shortage {
-    /// On a device.
-    Device(DeviceId, String),
-    /// In a pool that devices share; its name.
-    Pool(String),
 }
 
 impl Space {
@@ -382,53 +318,4 @@ pub(crate) fn check_cuts(chain: &Chain, cuts: &[u32], stages: u32) -> Result<(),
         }
     }
     Ok(())
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Reason::Clash(clash) => write!(f, "{clash}"),
-            Reason::Indivisible { batch } => {
-                write!(
-                    f,
-                    "the batch of {batch} does not divide into micro-batches of one size"
-                )
-            }
-            Reason::OneWorker => {
-                write!(
-                    f,
-                    "placement data needs at least two workers, that is, micro-batches"
-                )
-            }
-            Reason::TooFewDevices { needed, available } => {
-                write!(f, "it needs {needed} devices, the cluster has {available}")
-            }
-            Reason::DevicesNotAllowed { needed } => {
-                write!(f, "it takes {needed} devices, which the program does not allow")
-            }
-            Reason::DelayTooShort { least } => write!(
-                f,
-                "one update of delay needs at least {least} micro-batches in this pipeline"
-            ),
-            Reason::Uncuttable(uncuttable) => write!(f, "{uncuttable}"),
-            Reason::WrongCuts(text) | Reason::Equal(text) | Reason::Refused(text) => {
-                f.write_str(text)
-            }
-            Reason::Memory(shortfall) => write!(f, "{shortfall}"),
-        }
-    }
-}
-
-impl fmt::Display for Shortfall {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { missing, needed, capacity, place, kind } = self;
-        let place = match place {
-            Shortage::Device(_, name) => format!("device {name}"),
-            Shortage::Pool(name) => format!("memory {name}"),
-        };
-        write!(
-            f,
-            "{place} needs {needed} of {capacity}: {missing} are missing, most is {kind}"
-        )
-    }
 }

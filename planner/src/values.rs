@@ -11,6 +11,9 @@ const MICRO_BATCHES_PER_DEVICE: u64 = 4;
 const RANGE_VALUES: usize = 16;
 /// Longer ranges are not even listed.
 const LONG_RANGE: u64 = 4096;
+/// Numbers of stages that are left open keep N · S at or below this: more passes in one period
+/// are tried only when the program asks for them.
+const OPEN_PASSES: u64 = 8192;
 
 /// What is tried for every decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,7 +74,8 @@ impl Values {
             Stages::Listed(values) => values.clone(),
             Stages::Open { devices, nodes } => {
                 let n = u64::from(micro_batches);
-                let most = n.max(*devices).min(*nodes);
+                let passes = (OPEN_PASSES / n.max(1)).max(1);
+                let most = n.max(*devices).min(*nodes).min(passes);
                 let powers = powers_of_two(most);
                 let special =
                     [n, *devices].into_iter().filter(|s| (1..=most).contains(s));
