@@ -334,7 +334,7 @@ model   m{ # it
 # inside
 longer)
 }
-plan{ rule sync|cyclic( slack=1 ),stages 1 ..4
+plan{ rule sync|cyclic( slack=1 ),stages 1 ..4,
 cuts [ 1 ] }
 ";
     let expected = "\

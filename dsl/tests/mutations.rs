@@ -215,3 +215,18 @@ fn large_texts_end() {
     assert!(parse(&too_large, &NoFiles).is_err());
     assert!(format(&too_large.text).is_err());
 }
+
+#[test]
+fn long_lines_are_formatted_in_the_end() {
+    for part in [
+        "a = b[0], ",
+        "repeat 1 { y = -1 }, ",
+        "# x\n",
+        "y = [1, 2] # x\n",
+        "z = f(\n1), ",
+    ] {
+        let text = format!("model m {{ {} }}", part.repeat(300_000 / part.len()));
+        let once = format(&text).unwrap_or_else(|wrong| panic!("{wrong}"));
+        assert_eq!(format(&once).as_ref(), Ok(&once), "{part}");
+    }
+}
