@@ -8,17 +8,31 @@ use roundelay_dsl::{
 use roundelay_schedule::{
     Bytes, Data, Element, Evaluation, Exactness, Id, Initial, Method, Nanos, Rate, Rule,
 };
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
 
-fn example(name: &str) -> SourceFile {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples").join(name);
-    let text = std::fs::read_to_string(&path).expect("the example is there");
-    SourceFile::new(format!("examples/{name}"), text)
+/// The design's first program, as a file of the folder `examples`.
+fn first_program() -> SourceFile {
+    SourceFile::new("examples/quickstart.rdl", include_str!("programs/quickstart.rdl"))
+}
+
+/// The programs of the folder `examples`.
+fn examples() -> Vec<SourceFile> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
+    let entries = fs::read_dir(folder).expect("the folder is there");
+    let paths = entries.map(|entry| entry.expect("it can be read").path());
+    let programs = paths.filter(|path| path.extension().is_some_and(|e| e == "rdl"));
+    let text = |path: &PathBuf| fs::read_to_string(path).expect("it can be read");
+    programs
+        .map(|path| SourceFile::new(path.display().to_string(), text(&path)))
+        .collect()
 }
 
 fn quickstart() -> Program {
-    let (program, warnings) =
-        parse(&example("quickstart.rdl"), &Disk).expect("it is right");
+    let (program, warnings) = parse(&first_program(), &Disk).expect("it is right");
     assert!(warnings.is_empty(), "{warnings:?}");
     program
 }
@@ -135,7 +149,10 @@ fn nested_clusters_give_domains_from_the_inside_out() {
         input tokens: i32[batch, 2048]
         input targets: i32[batch, 2048]
         x = embedding(tokens, 51200, 12288)
-        repeat 2 { x = x + attention(layer_norm(x), 96, causal = true) }
+        repeat 96 {
+            x = x + attention(layer_norm(x), 96, causal = true)
+            x = x + linear(gelu(linear(layer_norm(x), 4 * 12288)), 12288)
+        }
         loss cross_entropy(linear(x, 51200), targets)
     }";
     let files = BTreeMap::from([("a/gpt3.rdl".to_owned(), gpt3.to_owned())]);
@@ -300,7 +317,7 @@ fn a_search_is_set_from_the_command_line() {
 
 #[test]
 fn the_fingerprint_changes_with_model_and_cluster_alone() {
-    let text = example("quickstart.rdl").text;
+    let text = first_program().text;
     let of = |text: &str| {
         fingerprint(&resolve(text).unwrap_or_else(|wrong| panic!("{wrong}")))
     };
@@ -313,9 +330,19 @@ fn the_fingerprint_changes_with_model_and_cluster_alone() {
 }
 
 #[test]
-fn the_examples_are_in_canonical_form() {
-    for text in [example("quickstart.rdl").text, SELENE.to_owned()] {
+fn the_design_programs_are_in_canonical_form() {
+    for text in [first_program().text, SELENE.to_owned()] {
         assert_eq!(format(&text).unwrap_or_else(|wrong| panic!("{wrong}")), text);
+    }
+}
+
+#[test]
+fn every_example_is_right_and_in_canonical_form() {
+    for example in examples() {
+        let (_, warnings) =
+            parse(&example, &Disk).unwrap_or_else(|wrong| panic!("{wrong}"));
+        assert!(warnings.is_empty(), "{warnings:?}");
+        assert_eq!(format(&example.text).as_ref(), Ok(&example.text), "{}", example.path);
     }
 }
 
@@ -451,4 +478,23 @@ loss o2
 ";
     let program = resolve(text).unwrap_or_else(|wrong| panic!("{wrong}"));
     assert_eq!(program.model.to_string(), expected);
+}
+
+#[test]
+fn programs_may_nest_as_deep_as_the_limits_allow() {
+    let [open, close] = ["relu(".repeat(30), ")".repeat(30)];
+    let nested = model(&format!("z = {open}linear(x, 8){close}"));
+    assert_eq!(nested.nodes.len(), 32);
+    let repeats = "repeat 1 { ".repeat(20);
+    let text = format!("z = x\n{repeats} z = z + linear(z, 8) {}", "}".repeat(20));
+    let path = "repeat.0.".repeat(20);
+    assert_eq!(parameters(&model(&text))[0], format!("{path}linear.weight"));
+    let blocks: String =
+        (1..20).map(|k| format!("block b{k}(x) {{ return b{}(x) }}\n", k - 1)).collect();
+    let text = format!(
+        "block b0(x) {{ return linear(x, 8) }}\n{blocks}
+        model m {{ input x: real[batch, 8], loss mse(b19(x), x) }}"
+    );
+    let program = resolve(&text).unwrap_or_else(|wrong| panic!("{wrong}"));
+    assert_eq!(parameters(&program.model).len(), 2);
 }

@@ -4,7 +4,7 @@
 use roundelay_dsl::{NoFiles, SourceFile, format, parse};
 
 const SEEDS: [&str; 3] = [
-    include_str!("../../examples/quickstart.rdl"),
+    include_str!("programs/quickstart.rdl"),
     r#"import "roundelay:devices/a100.rdl"
 link nvlink     { bandwidth 300 GB/s, latency 2.5 us }
 link infiniband { bandwidth 25 GB/s, latency 5 us }
