@@ -86,7 +86,14 @@ fn functions(text: &str) -> Vec<(usize, usize)> {
         words.contains(&"fn") && !line.trim_start().starts_with("//")
     };
     let mut found = Vec::new();
+    let has_body = |number: usize| {
+        let ends = lines[number..].iter().find(|line| line.contains(['{', ';']));
+        ends.is_some_and(|line| line.contains('{'))
+    };
     for (number, line) in lines.iter().enumerate().filter(|(_, line)| starts(line)) {
+        if !has_body(number) {
+            continue;
+        }
         let closes = |other: &&str| {
             indentation(other) == indentation(line) && other.trim_start().starts_with('}')
         };
@@ -118,6 +125,7 @@ fn the_length_rule_sees_long_functions() {
     let long = format!("fn f() {{\n{}}}\n", "    a();\n".repeat(80));
     assert_eq!(functions(&long), [(1, 82)]);
     assert_eq!(functions("    pub(crate) fn g() {\n    }\n"), [(1, 2)]);
+    assert_eq!(functions("    fn declared(\n    );\n}\n"), []);
 }
 
 #[test]

@@ -40,7 +40,9 @@ pub(super) fn replicated(
     Ok(rows)
 }
 
-/// Sends each version from its owner along the fresh workers, then along the stale ones.
+/// Sends each version from its owner along the fresh workers, then along the stale ones. A worker
+/// passes it on after its own first use: that is early enough, and neighbours then send one after
+/// another, not all at once after the update.
 fn spread(
     draft: &mut Draft<'_>,
     stage: Stage,
@@ -55,13 +57,17 @@ fn spread(
         for reader in
             readers.filter(|i| draft.delay(stage, *i) == delay).collect::<Vec<_>>()
         {
-            let mut freed = draft.after(Pass::Backward, stage, reader);
-            freed.period += i64::from(delay) - 1;
-            let moment = ready.max(freed);
+            let shifted = |pass, worker, periods| {
+                let mut moment = draft.after(pass, stage, worker);
+                moment.period += i64::from(periods);
+                moment
+            };
+            let freed = shifted(Pass::Backward, reader, delay - 1);
+            let used = shifted(Pass::Forward, reader, delay);
             let hold = |i: MicroBatch| (place(i), version(copies[i.index()], 0));
             let content = Content::Parameter(stage);
-            ready = carry(draft, moment, 0, (hold(source), hold(reader)), content)?;
-            source = reader;
+            carry(draft, ready.max(freed), 0, (hold(source), hold(reader)), content)?;
+            (source, ready) = (reader, used);
         }
     }
     Ok(())

@@ -1,8 +1,7 @@
 //! The golden tables of cyclic data parallelism (arXiv 2403.08837), on compiled schedules that
 //! ran on the clock with one time step per pass. Tables count from one, as in the paper.
 
-mod support;
-
+use crate::support::{plan, program};
 use roundelay_codegen::lower;
 use roundelay_kernels::Kernels;
 use roundelay_schedule::{
@@ -10,7 +9,6 @@ use roundelay_schedule::{
     Placement, Rule, States, Task, Work, check, simulate,
 };
 use std::collections::{BTreeMap, BTreeSet};
-use support::{plan, program};
 
 /// One time step, long against the nanosecond that a message is rounded up to.
 const STEP: u64 = 1_000_000;

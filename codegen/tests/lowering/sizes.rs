@@ -1,10 +1,8 @@
 //! Every kind of plan can be lowered, and what comes out has the promised sizes.
 
-mod support;
-
+use crate::support::{plan, plans, program};
 use roundelay_codegen::lower;
 use roundelay_schedule::{Kind, Order, Placement, Rule, States, Subject};
-use support::{plan, plans, program};
 
 #[test]
 fn every_plan_lowers() {

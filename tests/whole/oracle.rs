@@ -1,0 +1,100 @@
+//! Every rule, placement and states replays bit for bit like the plain recursion, wherever a run
+//! is cut and however long its actions take.
+
+use crate::support::{compiled, gpt, kinds, mlp, plan};
+use roundelay::{
+    Checked, Program,
+    parts::runtime::{
+        Cpu, CpuOptions, Dataset, Evaluator, Fill, HeldOut, Oracle, State, Timing,
+    },
+};
+
+const STEPS: u64 = 6;
+
+/// Losses by step and micro-batch, and the state after the last step.
+#[derive(PartialEq)]
+struct Outcome {
+    losses: Vec<Vec<f64>>,
+    state: State,
+}
+
+fn recursion(schedule: &Checked, data: &Dataset, state: &State) -> Outcome {
+    let mut oracle = Oracle::new(schedule, state).unwrap();
+    let losses = (0..STEPS).map(|_| oracle.advance(&mut data.clone())).collect();
+    Outcome { losses, state: oracle.state() }
+}
+
+/// Replays with rests before the given steps, and looks at held-out data at every rest.
+fn replay(schedule: &Checked, data: &Dataset, state: &State, rests: &[u64]) -> Outcome {
+    let seed = rests.len() as u64;
+    let timing = if rests.len() > 1 { Timing::Jittered(seed) } else { Timing::Natural };
+    let options = CpuOptions { fill: Fill::Poison, timing, ..CpuOptions::default() };
+    let mut cpu = Cpu::new(schedule, Box::new(data.clone()), options).unwrap();
+    cpu.load(state).unwrap();
+    let mut evaluator = Evaluator::new(schedule).unwrap();
+    let mut held_out = data.held_out(HeldOut::EXAMPLES.min(8)).unwrap();
+    let micro_batches = schedule.plan.micro_batches as usize;
+    let mut losses = vec![vec![0.0; micro_batches]; STEPS as usize];
+    for end in rests {
+        cpu.replay(*end, &mut |loss| {
+            losses[loss.step as usize][loss.micro_batch as usize] = loss.loss;
+        })
+        .unwrap();
+        let (state, count) = (cpu.save().unwrap(), held_out.micro_batches());
+        assert!(evaluator.loss(&state, &mut held_out, count).unwrap().is_finite());
+    }
+    Outcome { losses, state: cpu.save().unwrap() }
+}
+
+fn compare(program: &Program, n: u32, s: u32) {
+    for kind in kinds(n, s) {
+        let schedule = compiled(program, &plan(program, kind, n, s));
+        let data = Dataset::open(&schedule.job, None).unwrap();
+        let state = State::initial(&schedule.job);
+        let expected = recursion(&schedule, &data, &state);
+        for rests in [[STEPS].as_slice(), &[1, 2, 3, 4, 5, STEPS], &[2, 5, STEPS]] {
+            let found = replay(&schedule, &data, &state, rests);
+            let name = format!("{kind:?}, N = {n}, S = {s}, rests {rests:?}");
+            assert_eq!(found.losses, expected.losses, "losses of {name}");
+            assert!(found.state == expected.state, "state of {name}");
+        }
+    }
+}
+
+#[test]
+fn multilayer_perceptrons_replay_like_the_recursion() {
+    for n in 1..=4 {
+        compare(&mlp(6, 2 * n), n, n);
+    }
+}
+
+#[test]
+fn language_models_replay_like_the_recursion() {
+    for n in 1..=4 {
+        compare(&gpt(2, n), n, n);
+    }
+}
+
+#[test]
+fn other_numbers_of_stages_replay_like_the_recursion() {
+    for (n, s) in [(3, 2), (2, 3), (5, 2), (2, 5)] {
+        compare(&mlp(6, 2 * n), n, s);
+    }
+    for (n, s) in [(4, 3), (3, 4)] {
+        compare(&gpt(2, n), n, s);
+    }
+}
+
+#[test]
+fn cuts_change_no_bit_of_synchronous_training() {
+    for program in [mlp(6, 4), gpt(2, 4)] {
+        let outcome = |s| {
+            let kind = kinds(2, s)[0];
+            let schedule = compiled(&program, &plan(&program, kind, 2, s));
+            let data = Dataset::open(&schedule.job, None).unwrap();
+            recursion(&schedule, &data, &State::initial(&schedule.job))
+        };
+        let whole = outcome(1);
+        assert!((2..=5).all(|s| outcome(s) == whole));
+    }
+}
