@@ -132,6 +132,9 @@ impl Define for Attention {
         let pair = 4 * self.heads.depth() as u64 + 12;
         self.heads.pairs().saturating_mul(pair)
     }
+    fn scratch(&self) -> usize {
+        self.heads.grid(1)
+    }
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let [q, k, v] = [(); 3].map(|()| operands.read());
         let [o, lse, scratch] = [(); 3].map(|()| operands.write());
@@ -171,6 +174,9 @@ impl Define for AttentionBackward {
     fn flops(&self) -> u64 {
         let pair = 10 * self.heads.depth() as u64 + 12;
         self.heads.pairs().saturating_mul(pair)
+    }
+    fn scratch(&self) -> usize {
+        self.heads.grid(2)
     }
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let [q, k, v, o, lse, dout] = [(); 6].map(|()| operands.read());
@@ -220,8 +226,8 @@ fn with_scratch<R: Real>(
     R::with_buffers(|buffers| match given {
         Some(scratch) => work(scratch, buffers),
         None => {
+            buffers.reserve(length);
             let mut own = std::mem::take(&mut buffers.scratch);
-            own.resize(own.len().max(length), R::ZERO);
             work(&mut own[..length], buffers);
             buffers.scratch = own;
         }

@@ -7,6 +7,7 @@ use crate::{
     operand::{Operands, Slot},
     optimizer,
     signature::Signature,
+    team::{MOST_PARTS, for_each_part},
 };
 use roundelay_schedule::{
     Access, Bytes, Call, Catalogue, Element, Float, Flops, Footprint,
@@ -18,6 +19,10 @@ pub(crate) trait Define: Sized {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String>;
     /// Arithmetic from the shapes alone; an exponential or error function counts as eight.
     fn flops(&self) -> u64;
+    /// Elements of scratch memory that every helping thread needs of its own.
+    fn scratch(&self) -> usize {
+        0
+    }
     /// What runs; the plain body unless something is faster.
     fn fast<R: Real>(&self, operands: Operands<'_, R>, context: &Context) {
         self.plain(operands, context);
@@ -47,6 +52,11 @@ macro_rules! define_operations {
             fn flops(&self) -> u64 {
                 match self {
                     $(Self::$variant(definition) => definition.flops(),)*
+                }
+            }
+            fn scratch(&self) -> usize {
+                match self {
+                    $(Self::$variant(definition) => definition.scratch(),)*
                 }
             }
             fn fast<R: Real>(&self, operands: Operands<'_, R>, context: &Context) {
@@ -151,7 +161,17 @@ impl Kernel {
         }
     }
 
-    /// Runs the fast kernel. Allocates nothing, after a first call of this size by this thread.
+    /// Starts the helpers of the calling thread and allocates what [`Kernel::run`] will need on
+    /// all of them.
+    pub fn prepare<R: Real>(&self, threads: usize) {
+        let scratch = self.operation.scratch();
+        for_each_part(0..threads.clamp(1, MOST_PARTS), |_| {
+            R::with_buffers(|buffers| buffers.reserve(scratch));
+        });
+    }
+
+    /// Runs the fast kernel. Allocates nothing where [`Kernel::prepare`] was called, or after a
+    /// first run, by the same thread.
     ///
     /// # Panics
     /// When the number of operands is wrong, or a token or class is out of range.

@@ -71,7 +71,10 @@ impl<R: Real> Buffers<R> {
     pub(crate) const fn new() -> Self {
         Self { panels: Vec::new(), rows: Vec::new(), scratch: Vec::new() }
     }
-    fn reserve(&mut self) {
+    /// Grows to what a product needs, and to `scratch` elements of scratch memory.
+    pub(crate) fn reserve(&mut self, scratch: usize) {
+        let scratch = scratch.max(self.scratch.len());
+        self.scratch.resize(scratch, R::ZERO);
         self.panels.resize(DEPTH * LINES, R::Line::splat(R::ZERO));
         self.rows.resize(DEPTH * MOST_ROWS, R::ZERO);
     }
@@ -86,7 +89,7 @@ pub(crate) fn multiply<R: Real>(
     store: Store,
     buffers: &mut Buffers<R>,
 ) {
-    buffers.reserve();
+    buffers.reserve(0);
     match level() {
         #[cfg(target_arch = "x86_64")]
         Level::Avx512 => multiply_blocks::<R, 8, 2>(extents, a, b, out, store, buffers),
@@ -304,7 +307,7 @@ mod tests {
         b: View<'_, f32>,
     ) -> Vec<u32> {
         let mut buffers = Buffers::new();
-        buffers.reserve();
+        buffers.reserve(0);
         let mut out = vec![0.5; extents.rows * extents.columns];
         let target = &mut Target { data: &mut out, row: extents.columns };
         multiply_blocks::<f32, M, L>(extents, a, b, target, Store::Add, &mut buffers);

@@ -18,7 +18,7 @@ use std::{
 };
 
 /// Most threads of a device that a kernel makes use of.
-const MOST_PARTS: usize = 64;
+pub(crate) const MOST_PARTS: usize = 64;
 /// Less arithmetic than this is not worth another thread.
 const GRAIN: usize = 1 << 17;
 /// How often a waiting thread looks before it sleeps.

@@ -1,13 +1,14 @@
-//! No kernel allocates, after a first call of the same size.
+//! No kernel allocates once it is prepared.
 #![allow(unsafe_code, reason = "an allocator counts what passes through it")]
 
 mod common;
 
 use common::{
     Array, Body, CONTEXT, run_at,
-    sample::{Draw, contents, sample},
+    sample::{Draw, contents, large, sample},
 };
 use roundelay_kernels::{Context, Kernel, NAMES};
+use roundelay_schedule::Call;
 use std::{
     alloc::{GlobalAlloc, Layout, System},
     sync::atomic::{AtomicUsize, Ordering},
@@ -33,23 +34,27 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
+fn assert_no_allocation(call: &Call, threads: usize, draw: &mut Draw) {
+    let mut arrays = contents::<f32>(call, draw);
+    let kernel = Kernel::parse(call).expect("the call is well formed");
+    let pointers: Vec<*mut u8> = arrays.iter_mut().map(Array::pointer).collect();
+    let context = Context { threads, ..CONTEXT };
+    kernel.prepare::<f32>(threads);
+    let before = ALLOCATIONS.load(Ordering::SeqCst);
+    for _ in 0..3 {
+        run_at::<f32>(&kernel, &pointers, Body::Fast, &context);
+    }
+    let after = ALLOCATIONS.load(Ordering::SeqCst);
+    assert_eq!(before, after, "{} with {threads} threads", call.kernel);
+}
+
 #[test]
-fn a_second_run_allocates_nothing() {
+fn a_prepared_kernel_allocates_nothing() {
     for (place, name) in NAMES.iter().enumerate() {
-        for threads in [1, 2] {
+        for threads in [1, 2, 3] {
             let draw = &mut Draw::new(place as u64);
-            let call = sample(name, draw);
-            let mut arrays = contents::<f32>(&call, draw);
-            let kernel = Kernel::parse(&call).unwrap();
-            let pointers: Vec<*mut u8> = arrays.iter_mut().map(Array::pointer).collect();
-            let context = Context { threads, ..CONTEXT };
-            run_at::<f32>(&kernel, &pointers, Body::Fast, &context);
-            let before = ALLOCATIONS.load(Ordering::SeqCst);
-            for _ in 0..3 {
-                run_at::<f32>(&kernel, &pointers, Body::Fast, &context);
-            }
-            let after = ALLOCATIONS.load(Ordering::SeqCst);
-            assert_eq!(before, after, "{name} with {threads} threads");
+            assert_no_allocation(&sample(name, draw), threads, draw);
+            assert_no_allocation(&large(name, draw), threads, draw);
         }
     }
 }

@@ -5,25 +5,10 @@ mod common;
 
 use common::{
     Array, Body, Build, CONTEXT, call, run, run_at,
-    sample::{Draw, contents, results, sample},
+    sample::{Draw, contents, large, results, sample},
 };
 use roundelay_kernels::{Context, Kernel, NAMES, Real};
 use roundelay_schedule::{Attribute, Call};
-
-/// Calls that are large enough to be split over threads.
-fn large(name: &str, draw: &mut Draw) -> Call {
-    let (rows, columns): (&[u64], &[u64]) = (&[300, 130], &[130]);
-    match name {
-        "matmul" => call(name).reals(&[&[700, 130], &[130, 150], &[700, 150]]),
-        "gelu" => call(name).real(&[300, 500]).real(&[300, 500]),
-        "layer_norm" => call(name).reals(&[rows, columns, columns, rows, &[300], &[300]]),
-        "attention" => {
-            let x: &[u64] = &[2, 150, 64];
-            call(name).integer("heads", 2).reals(&[x, x, x, x, &[2, 2, 150], &[150, 150]])
-        }
-        _ => sample(name, draw),
-    }
-}
 
 fn bits<R: Real>(call: &Call, arrays: &[Array<R>]) -> Vec<Vec<u64>> {
     let values = |index: usize| arrays[index].values().iter();

@@ -90,6 +90,31 @@ pub(crate) fn sample(name: &str, draw: &mut Draw) -> Call {
     }
 }
 
+/// Calls that are large enough to be split over threads.
+pub(crate) fn large(name: &str, draw: &mut Draw) -> Call {
+    let (rows, columns, count): (&[u64], &[u64], &[u64]) = (&[300, 130], &[130], &[300]);
+    let (x, lse): (&[u64], &[u64]) = (&[2, 150, 64], &[2, 2, 150]);
+    let heads = call(name).integer("heads", 2).flag("causal", true);
+    match name {
+        "matmul" => call(name).reals(&[&[700, 130], &[130, 150], &[700, 150]]),
+        "gelu" => call(name).real(&[300, 500]).real(&[300, 500]),
+        "gelu_backward" => call(name).reals(&[rows; 3]),
+        "layer_norm" => call(name).reals(&[rows, columns, columns, rows, count, count]),
+        "layer_norm_backward" => {
+            call(name).reals(&[rows, columns, count, count, rows, rows])
+        }
+        "cross_entropy" => call(name).real(rows).integers(count).reals(&[count, &[1]]),
+        "cross_entropy_backward" => {
+            call(name).real(rows).integers(count).reals(&[count, rows])
+        }
+        "attention" => heads.reals(&[x, x, x, x, lse, &[150, 150]]),
+        "attention_backward" => {
+            heads.reals(&[x, x, x, x, lse, x, x, x, x, &[2, 150, 150]])
+        }
+        _ => sample(name, draw),
+    }
+}
+
 fn sample_matmul(call: Call, draw: &mut Draw) -> Call {
     let [m, n, k] = [(); 3].map(|()| draw.extent() * (1 + draw.below(3)));
     let (transpose_a, transpose_b) = (draw.flag(), draw.flag());
