@@ -49,7 +49,7 @@ pub fn lower(program: &Program, plan: &Plan) -> Result<Schedule, LowerError> {
 
 fn fits(program: &Program, plan: &Plan) -> Result<(), LowerError> {
     let (n, s) = (plan.micro_batches, plan.stages);
-    if n == 0 || program.train.batch % n != 0 {
+    if n == 0 || !program.train.batch.is_multiple_of(n) {
         return Err(LowerError::Batch { batch: program.train.batch, micro_batches: n });
     }
     let ascending = plan.cuts.windows(2).all(|pair| pair[0] < pair[1]);
