@@ -1,6 +1,6 @@
 //! The language: text to a resolved [`Program`].
 //!
-//! [`parse`] reads a file and what it imports; [`format`] writes it in its canonical form;
+//! [`parse`] reads a file and what it imports; [`format()`] writes it in its canonical form;
 //! [`ModelBuilder`] makes a model from Rust with the same operators.
 //!
 //! This crate must not know: cost, order of execution, memory, kernels.

@@ -176,7 +176,7 @@ pub enum Operation {
     },
     /// The same elements in another shape.
     Reshape,
-    /// logits (.., v), targets (..) i32 → mean of −log softmax(logits)[target], shape ().
+    /// logits (.., v), targets (..) i32 → mean of −log softmax(logits) at the target, shape ().
     CrossEntropy,
     /// a, b of one shape → mean of (a − b)², shape ().
     MeanSquaredError,
