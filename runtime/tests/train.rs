@@ -112,7 +112,4 @@ fn evaluation_and_checkpoints_between_segments_change_nothing() {
     assert_eq!(witness.evaluated, evaluations[..2]);
     assert_eq!(rest.evaluated, evaluations[1..]);
     assert_eq!(report.measured.steps, 3);
-    assert!(
-        report.predicted.0 > 0 || schedule.routines.values().all(|r| r.predicted.0 == 0)
-    );
 }

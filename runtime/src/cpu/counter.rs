@@ -10,14 +10,18 @@ use std::{
     time::Duration,
 };
 
-/// How often a waiting thread looks again before it sleeps; there may be many more threads than
-/// cores.
-const LOOKS: usize = 64;
+/// How often a waiting thread looks again before it sleeps: some ten microseconds, about what a
+/// wake-up takes, when every thread has a core.
+const LOOKS_ALONE: usize = 2048;
+
+/// How often it looks when there are more threads than cores, so that another one needs this core.
+const LOOKS_CROWDED: usize = 64;
 
 /// Sleeping places of a fixed number of threads, and the word to stop.
 pub(super) struct Parking {
     threads: Box<[Mutex<Option<Thread>>]>,
     stopped: AtomicBool,
+    looks: usize,
 }
 
 /// A number that only grows; one thread publishes it, any thread of a [`Parking`] waits for it.
@@ -38,10 +42,12 @@ pub(super) enum Waited {
 }
 
 impl Parking {
-    /// Room for `threads` threads.
+    /// Room for `threads` threads, one of which, the driver, sleeps most of the time.
     pub(super) fn new(threads: usize) -> Self {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let looks = if threads <= cores + 1 { LOOKS_ALONE } else { LOOKS_CROWDED };
         let threads = (0..threads).map(|_| Mutex::new(None)).collect();
-        Self { threads, stopped: AtomicBool::new(false) }
+        Self { threads, stopped: AtomicBool::new(false), looks }
     }
 
     /// Makes the calling thread the one that sleeps at `place`; before its first wait.
@@ -116,7 +122,7 @@ impl Counter {
         place: usize,
         patience: Duration,
     ) -> Waited {
-        for _ in 0..LOOKS {
+        for _ in 0..parking.looks {
             if self.value() >= target {
                 return Waited::Reached;
             }
