@@ -4,6 +4,9 @@ use crate::{cuts::Uncuttable, family::Clash};
 use roundelay_schedule::{Bytes, DeviceId, Kind};
 use std::fmt;
 
+/// The most micro-batches times stages in one period.
+pub(crate) const PASSES_MAX: u64 = 1 << 18;
+
 /// Why a combination is no plan to try.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reason {
@@ -13,6 +16,11 @@ pub enum Reason {
     Indivisible {
         /// Examples of one training step.
         batch: u32,
+    },
+    /// One period would hold too many passes to be worth a schedule.
+    TooLong {
+        /// N · S.
+        passes: u64,
     },
     /// The placement spreads over workers, and there is one.
     OneWorker,
@@ -79,6 +87,10 @@ impl fmt::Display for Reason {
                     "the batch of {batch} does not divide into micro-batches of one size"
                 )
             }
+            Reason::TooLong { passes } => write!(
+                f,
+                "N · S = {passes} passes in one period, at most {PASSES_MAX} are planned"
+            ),
             Reason::OneWorker => {
                 write!(
                     f,

@@ -14,6 +14,9 @@ use roundelay_dsl::{Choice, Numbers, Objective, Program, Search};
 use roundelay_schedule::Bytes;
 use std::fmt;
 
+/// Larger clusters are not tried as a repair.
+const DEVICES_MAX: u32 = 1024;
+
 /// Why no plan of the space fits, and what would make one fit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Refusal {
@@ -92,6 +95,7 @@ fn depth(excluded: &Excluded) -> (u32, u64) {
         Reason::Refused(_) => (3, 0),
         Reason::WrongCuts(_) | Reason::Uncuttable(_) => (4, 0),
         Reason::Indivisible { .. } => (5, 0),
+        Reason::TooLong { passes } => (5, *passes),
         Reason::OneWorker => (6, 0),
         Reason::Clash(Clash::ClipNeedsWholeGradient(_)) => (7, 0),
         Reason::Clash(_) => (7, 1),
@@ -104,9 +108,10 @@ fn constraint(reason: &Reason) -> &'static str {
     match reason {
         Reason::Memory(_) => "memory",
         Reason::TooFewDevices { .. } | Reason::DevicesNotAllowed { .. } => "devices",
-        Reason::DelayTooShort { .. } | Reason::Indivisible { .. } | Reason::OneWorker => {
-            "micro_batches"
-        }
+        Reason::DelayTooShort { .. }
+        | Reason::Indivisible { .. }
+        | Reason::TooLong { .. }
+        | Reason::OneWorker => "micro_batches",
         Reason::WrongCuts(_) => "cuts",
         Reason::Uncuttable(_) => "stages",
         Reason::Clash(_) => "decisions that do not go together",
@@ -194,7 +199,8 @@ fn more_devices(program: &Program, ranking: &Ranking) -> Option<(String, Program
         Reason::TooFewDevices { needed, .. } => Some(needed),
         _ => None,
     };
-    let needed = ranking.space.excluded.iter().filter_map(needed).min()?;
+    let needed = ranking.space.excluded.iter().filter_map(needed).min();
+    let needed = needed.filter(|needed| *needed <= DEVICES_MAX)?;
     let mut relaxed = program.clone();
     let target = &mut relaxed.target;
     let last = target.devices.values().last()?.clone();

@@ -4,7 +4,7 @@
 use crate::{
     cuts::{Chain, Uncuttable, cut},
     family::{Clash, Family},
-    reason::Reason,
+    reason::{PASSES_MAX, Reason},
     values::{Values, first_devices},
 };
 use roundelay_dsl::{Choice, Program};
@@ -174,6 +174,10 @@ pub(crate) fn check_sizes(
         let tied = Vec::new();
         return Err(Reason::Uncuttable(Uncuttable { stages: s, most: nodes, tied }));
     }
+    let passes = u64::from(n) * u64::from(s);
+    if passes > PASSES_MAX {
+        return Err(Reason::TooLong { passes });
+    }
     if family.placement == Placement::Data && n == 1 {
         return Err(Reason::OneWorker);
     }
@@ -202,10 +206,7 @@ fn check_devices(
     s: u32,
 ) -> Result<(), Reason> {
     let available = u32::try_from(program.target.devices.len()).unwrap_or(u32::MAX);
-    let needed = match n.checked_mul(s) {
-        Some(_) => family.placement.devices(family.rule, n, s),
-        None => u32::MAX,
-    };
+    let needed = family.placement.devices(family.rule, n, s);
     if needed > available {
         return Err(Reason::TooFewDevices { needed, available });
     }

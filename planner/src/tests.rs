@@ -160,6 +160,14 @@ fn an_indivisible_batch_is_refused_with_one_that_divides() {
 }
 
 #[test]
+fn a_period_without_end_is_refused_at_once() {
+    let mut program = sample::program(2, 4_000_000);
+    program.search.micro_batches = Numbers::Ranges(vec![(4_000_000, 4_000_000)]);
+    let refused = refusal(&program);
+    assert!(refused.binding.contains("N · S = 4000000"), "{refused}");
+}
+
+#[test]
 fn a_rule_beyond_the_allowed_exactness_is_refused_with_the_line() {
     let mut program = sample::program(2, 8);
     program.search.rule = Choice::OneOf(vec![Rule::CyclicV2]);
