@@ -8,12 +8,13 @@ mod workers;
 
 use super::{
     LowerError,
-    draft::{Draft, DraftWork, Hold, Instance, Key, Side},
+    draft::{Draft, DraftWork, Hold, Instance, Key, Side, Slotting},
     site::Site,
 };
 use crate::{UpdateForm, update};
 use roundelay_schedule::{
-    BufferId, MicroBatch, Pass, Placement, Role, RoutineId, Rule, Stage, States,
+    BufferId, Id, MicroBatch, Pass, Placement, RingId, Role, RoutineId, Rule, Stage,
+    States, Subject,
 };
 use std::collections::BTreeMap;
 
@@ -78,9 +79,8 @@ impl Draft<'_> {
     /// How a version follows another on a buffer: in place when there is one slot.
     fn update_form(&self, parameter: BufferId) -> UpdateForm {
         match self.buffers[parameter].slots {
-            super::draft::Slotting::PerStep(1) => UpdateForm::InPlace,
-            super::draft::Slotting::PerStep(_)
-            | super::draft::Slotting::PerMicroBatch => UpdateForm::Next,
+            Slotting::PerStep(1) => UpdateForm::InPlace,
+            Slotting::PerStep(_) | Slotting::PerMicroBatch => UpdateForm::Next,
         }
     }
 
@@ -124,15 +124,9 @@ impl Draft<'_> {
     }
 
     /// The optimizer state's buffer of a stage, if the optimizer keeps any.
-    pub(crate) fn optimizer(
-        &mut self,
-        home: roundelay_schedule::RingId,
-        stage: Stage,
-    ) -> Option<BufferId> {
+    pub(crate) fn optimizer(&mut self, home: RingId, stage: Stage) -> Option<BufferId> {
         let keeps = self.job.optimizer.method.states() > 0;
-        keeps.then(|| {
-            self.state_buffer(home, roundelay_schedule::Subject::Optimizer, stage, 1)
-        })
+        keeps.then(|| self.state_buffer(home, Subject::Optimizer, stage, 1))
     }
 
     /// Right after a stage's last backward pass: the key and the lag.
@@ -143,7 +137,6 @@ impl Draft<'_> {
 
     /// Updates that the parameters of a pass lag behind.
     pub(crate) fn delay(&self, stage: Stage, i: MicroBatch) -> i32 {
-        use roundelay_schedule::Id;
         let delay = self.plan.delays.delay(i.index(), stage.index());
         i32::try_from(delay).expect("a delay is a small number")
     }

@@ -14,8 +14,8 @@ use crate::lower::{
     site::group_of,
 };
 use roundelay_schedule::{
-    AxisId, BufferId, Collective, Content, GroupId, Id, LinkId, MicroBatch, Pass, RingId,
-    Slice, Stage, States, Subject, Sum,
+    AxisId, BufferId, Bytes, Collective, Content, GroupId, Id, LinkId, MicroBatch, Pass,
+    RingId, Slice, Stage, States, Subject, Sum,
 };
 
 /// One stage on the axis.
@@ -69,7 +69,7 @@ impl Workers {
         let (stage, axis) = (self.stage, AxisId::new(0));
         let parts = u64::from(draft.sites.axes[axis].extent);
         let shard = |draft: &mut Draft<'_>, subject: Subject, copies: u64| {
-            let size = roundelay_schedule::Bytes(draft.flat(stage).0 / parts * copies);
+            let size = Bytes(draft.flat(stage).0 / parts * copies);
             draft.buffer(self.ring, subject, 0, size, Slotting::PerStep(1))
         };
         let part = Slice::Shard(axis);
