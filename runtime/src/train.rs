@@ -215,6 +215,7 @@ impl Trainer {
         &mut self.cpu
     }
 
+    /// A checkpoint comes last: whoever goes on from it has been told all that came before.
     fn rest(
         &mut self,
         end: u64,
@@ -222,14 +223,14 @@ impl Trainer {
         observer: &mut dyn Observer,
     ) -> Result<ControlFlow<()>, TrainError> {
         let state = self.cpu.save()?;
+        if let Some(loss) = self.evaluate(&state, end)? {
+            evaluations.push((state.step, loss));
+            observer.evaluated(state.step, loss);
+        }
         if let Checkpointing::Every { steps, checkpoints } = &self.rests.checkpoint
             && is_due(state.step, *steps, end)
         {
             checkpoints.save(&state)?;
-        }
-        if let Some(loss) = self.evaluate(&state, end)? {
-            evaluations.push((state.step, loss));
-            observer.evaluated(state.step, loss);
         }
         Ok(observer.rested(&state))
     }

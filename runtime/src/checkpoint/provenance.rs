@@ -1,7 +1,7 @@
 //! What a checkpoint says about the run that wrote it.
 
 use crate::{Dataset, digest::Digest};
-use roundelay_schedule::{Id, Job, Method, Parameter, Plan, Schedule};
+use roundelay_schedule::{Id, Job, Method, Parameter, Schedule};
 use std::collections::BTreeMap;
 
 /// The entries on which the numbers of a run depend, besides the model.
@@ -29,7 +29,7 @@ impl Provenance {
             ("seed", job.seed.to_string()),
             ("optimizer", optimizer),
             ("states", states(job).join(" ")),
-            ("arithmetic", arithmetic(job, &schedule.plan)),
+            ("arithmetic", arithmetic(schedule)),
             ("data", format!("{:016x}", data.digest())),
             ("fingerprint", schedule.fingerprint.clone()),
         ];
@@ -61,12 +61,15 @@ pub(super) fn states(job: &Job) -> &'static [&'static str] {
 }
 
 /// A digest of what each parameter's update is made of: the delays of its micro-batches, the tree
-/// in which they are summed, and with whom it shares a clipped norm. Plans with one digest train
-/// to the same bits.
-fn arithmetic(job: &Job, plan: &Plan) -> String {
+/// in which they are summed, over how many coordinates, and with whom it shares a clipped norm.
+/// Coordinates count because a kernel goes on with the sum that it finds, term by term, while a
+/// collective adds whole gradients. Plans with one digest train to the same bits.
+fn arithmetic(schedule: &Schedule) -> String {
+    let Schedule { job, plan, .. } = schedule;
     let mut parameters: Vec<&Parameter> = job.parameters.iter().collect();
     parameters.sort_by(|one, other| one.name.cmp(&other.name));
     let mut digest = Digest::new();
+    digest.add(format!("{}", schedule.coordinates().len()).as_bytes());
     for parameter in &parameters {
         let stage = parameter.stage;
         let micro_batches = 0..plan.delays.size().0;
