@@ -38,7 +38,8 @@ fn candidate(open: &Open, checked: &Checked) -> Candidate {
     let cells = memory::cells(checked);
     let fullest = cells.values().max_by_key(|cell| checked.arena(**cell)).copied();
     let facts = checked.facts();
-    let sent: Bytes = facts.sent.values().copied().sum();
+    let sent: Bytes =
+        cells.values().filter_map(|cell| facts.sent.get(cell)).copied().sum();
     Candidate {
         plan: open.plan.clone(),
         batch: checked.job.batch,

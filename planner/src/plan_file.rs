@@ -24,7 +24,9 @@ pub struct PlanMistake {
 
 /// A plan as YAML.
 pub fn write_plan(plan: &Plan) -> String {
-    serde_saphyr::to_string(plan).expect("a plan is made of numbers, names and lists")
+    let text = serde_saphyr::to_string(plan);
+    let text = text.expect("a plan is made of numbers, names and lists");
+    format!("{}\n", text.trim_end())
 }
 
 /// Reads a plan and checks it against a program.
