@@ -28,7 +28,7 @@ use std::{
 
 /// Runs a command and says how it ended.
 pub(crate) fn main(cli: Cli) -> ExitCode {
-    let json = wants_json(&cli.command);
+    let form = json_form(&cli.command);
     let done = match &cli.command {
         Command::Plan(args) => plan::plan(args),
         Command::Compile(args) => compile::compile(args),
@@ -42,21 +42,23 @@ pub(crate) fn main(cli: Cli) -> ExitCode {
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.tell(json),
+        Err(failure) => failure.tell(form),
     }
 }
 
-fn wants_json(command: &Command) -> bool {
-    match command {
-        Command::Plan(args) => args.json,
-        Command::Compile(args) => args.json,
-        Command::Check(args) => args.json,
-        Command::Run(args) => args.json,
-        Command::Evaluate(args) => args.json,
-        Command::Simulate(args) => args.json,
-        Command::Devices(args) => args.json,
-        Command::Show(_) | Command::Fmt(_) => false,
-    }
+/// How a command prints JSON, when it is asked to.
+fn json_form(command: &Command) -> Option<Form> {
+    let (json, form) = match command {
+        Command::Plan(args) => (args.json, Form::Document),
+        Command::Compile(args) => (args.json, Form::Document),
+        Command::Check(args) => (args.json, Form::Document),
+        Command::Run(args) => (args.json, Form::Line),
+        Command::Evaluate(args) => (args.json, Form::Document),
+        Command::Simulate(args) => (args.json, Form::Document),
+        Command::Devices(args) => (args.json, Form::Document),
+        Command::Show(_) | Command::Fmt(_) => return None,
+    };
+    json.then_some(form)
 }
 
 /// Prints to standard output; a reader that has gone away ends the command quietly.
@@ -79,6 +81,9 @@ fn print_json(document: &impl serde::Serialize, form: Form) -> Result<(), Failur
     let text = text.map_err(|error| Failure::output(&error.into()))?;
     print(&format!("{text}\n"))
 }
+
+/// Version of every document and line.
+const FORMAT: u32 = 1;
 
 /// How JSON is laid out.
 #[derive(Clone, Copy)]

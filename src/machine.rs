@@ -20,7 +20,7 @@ pub fn machine() -> String {
         "device core {{ memory {} MB, compute 40 GFLOP/s, bandwidth 10 GB/s }}",
         memory / cores as u64
     );
-    let _ = writeln!(text, "link bus {{ bandwidth 8 GB/s, latency 2 us }}");
+    let _ = writeln!(text, "link   bus  {{ bandwidth 8 GB/s, latency 2 us }}");
     let sharing = format!("joined by bus sharing {memory} MB");
     let _ = writeln!(text, "cluster machine {{ {cores} x core {sharing} }}");
     text

@@ -1,6 +1,6 @@
 //! The command line as types.
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 use std::path::PathBuf;
 
 /// A compiler for parallel training.
@@ -114,7 +114,8 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) checkpoint: Option<PathBuf>,
     /// Training steps between checkpoints.
-    #[arg(long, default_value_t = 50, requires = "checkpoint")]
+    #[arg(long, default_value_t = 50, requires = "checkpoint",
+          value_parser = value_parser!(u64).range(1..))]
     pub(crate) checkpoint_every: u64,
     /// Go on from the newest checkpoint.
     #[arg(long, requires = "checkpoint")]
@@ -158,7 +159,7 @@ pub(crate) struct SimulateArgs {
     /// The schedule file.
     pub(crate) file: PathBuf,
     /// Training steps to replay.
-    #[arg(long, default_value_t = 8)]
+    #[arg(long, default_value_t = 8, value_parser = value_parser!(u64).range(1..))]
     pub(crate) steps: u64,
     /// One JSON document on standard output.
     #[arg(long)]
@@ -174,7 +175,7 @@ pub(crate) struct ShowArgs {
     #[arg(long = "as", value_enum, default_value_t = ShowForm::Grid)]
     pub(crate) form: ShowForm,
     /// Training steps to replay.
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, default_value_t = 3, value_parser = value_parser!(u64).range(1..))]
     pub(crate) steps: u64,
 }
 

@@ -1,6 +1,6 @@
 //! `check`: verify a schedule file, print its facts, seal a hand edit.
 
-use super::{Form, args::CheckArgs, failure::Failure, load, print, print_json};
+use super::{FORMAT, Form, args::CheckArgs, failure::Failure, load, print, print_json};
 use roundelay::{
     Checked,
     parts::{
@@ -75,7 +75,7 @@ fn facts(schedule: &Checked) -> Document {
     };
     let name = |device: &schedule::DeviceId| target.devices[*device].name.clone();
     Document {
-        format: 1,
+        format: FORMAT,
         fingerprint: schedule.fingerprint.clone(),
         actions: schedule.actions.len(),
         devices: facts.device_arena.keys().map(|d| (name(d), memory(d))).collect(),

@@ -1,22 +1,20 @@
 //! `compile`: from a program to a schedule file.
 
 use super::{args::CompileArgs, check::tell_facts, failure::Failure, load};
-use roundelay::{Plan, Program, Search, parts::schedule::Data};
+use roundelay::{Checked, Plan, Program, Search, parts::schedule::Data};
 use std::path::Path;
 
 pub(super) fn compile(args: &CompileArgs) -> Result<(), Failure> {
     let file = &args.program.file;
     let mut program = load::program(&args.program)?;
-    let plan = match &args.plan {
-        Some(path) => read_plan(path, &program)?,
-        None => best(file, &program)?,
-    };
     let folder = args.output.parent().unwrap_or(Path::new(""));
     if let Data::Text { root, .. } | Data::Tokens { root, .. } = &mut program.train.data {
         *root = load::relative(root, folder);
     }
-    let schedule = roundelay::compile(&program, &plan)
-        .map_err(|error| Failure::compile(file, &error))?;
+    let schedule = match &args.plan {
+        Some(path) => lowered(file, &program, &read_plan(path, &program)?)?,
+        None => best(file, &program)?,
+    };
     load::write(&args.output, &roundelay::write(&schedule))?;
     tell_facts(&schedule, args.json)
 }
@@ -26,9 +24,18 @@ fn read_plan(path: &Path, program: &Program) -> Result<Plan, Failure> {
     roundelay::read_plan(&text, program).map_err(|wrong| Failure::plan_file(path, &wrong))
 }
 
-/// The plan that `plan` ranks first.
-pub(super) fn best(file: &Path, program: &Program) -> Result<Plan, Failure> {
+/// The schedule of the plan that `plan` ranks first.
+pub(super) fn best(file: &Path, program: &Program) -> Result<Checked, Failure> {
     let ranking = roundelay::plan(program, &Search { top: 1, ..Search::default() });
     let ranking = ranking.map_err(|refusal| Failure::no_plan(file, &refusal))?;
-    Ok(ranking.best().clone())
+    lowered(file, program, ranking.best())
+}
+
+/// The schedule of a plan.
+pub(super) fn lowered(
+    file: &Path,
+    program: &Program,
+    plan: &Plan,
+) -> Result<Checked, Failure> {
+    roundelay::compile(program, plan).map_err(|error| Failure::compile(file, &error))
 }

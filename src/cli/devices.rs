@@ -1,6 +1,6 @@
 //! `devices`: what this machine has, as a cluster file.
 
-use super::{Form, args::DevicesArgs, failure::Failure, load, print, print_json};
+use super::{FORMAT, Form, args::DevicesArgs, failure::Failure, load, print, print_json};
 use serde::Serialize;
 
 #[derive(Serialize)]
@@ -17,7 +17,10 @@ pub(super) fn devices(args: &DevicesArgs) -> Result<(), Failure> {
     }
     if args.json {
         let missing = vec!["cuda: this build has no CUDA machine".to_owned()];
-        return print_json(&Document { format: 1, cluster, missing }, Form::Document);
+        return print_json(
+            &Document { format: FORMAT, cluster, missing },
+            Form::Document,
+        );
     }
     print(&cluster)
 }

@@ -1,6 +1,6 @@
 //! How a command fails: what is said, in which form, and the exit code.
 
-use super::{Form, note, print_json};
+use super::{FORMAT, Form, note, print_json};
 use roundelay::{
     CompileError, Diagnostic, Diagnostics, FileErrors, Refusal, RunError,
     parts::{dsl::Severity, planner::PlanMistakes, schedule::Violations},
@@ -21,6 +21,8 @@ pub(crate) struct Failure {
 enum Kind {
     /// The input is refused, or nothing fits.
     Refused,
+    /// The arguments do not go together.
+    Usage,
     /// The run failed.
     Run,
 }
@@ -45,14 +47,15 @@ struct Problems<'a> {
 
 impl Failure {
     /// Says what went wrong and returns the exit code.
-    pub(crate) fn tell(&self, json: bool) -> ExitCode {
+    pub(crate) fn tell(&self, json: Option<Form>) -> ExitCode {
         note(self.text.trim_end());
-        if json && !self.problems.is_empty() {
-            let document = Problems { format: 1, diagnostics: &self.problems };
-            let _ = print_json(&document, Form::Document);
+        if let Some(form) = json {
+            let document = Problems { format: FORMAT, diagnostics: &self.problems };
+            let _ = print_json(&document, form);
         }
         match self.kind {
             Kind::Refused => ExitCode::from(1),
+            Kind::Usage => ExitCode::from(2),
             Kind::Run => ExitCode::from(3),
         }
     }
@@ -60,6 +63,12 @@ impl Failure {
     /// A file that cannot be read or written.
     pub(crate) fn file(path: &Path, error: &io::Error) -> Self {
         Self::refused("file", path, format!("cannot use `{}`: {error}", path.display()))
+    }
+
+    /// Arguments that do not go together.
+    pub(crate) fn usage(path: &Path, message: &str) -> Self {
+        let refused = Self::refused("usage", path, message.to_owned());
+        Self { kind: Kind::Usage, ..refused }
     }
 
     /// An input that is refused for one reason.

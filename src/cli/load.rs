@@ -59,9 +59,24 @@ pub(super) fn schedule(path: &Path) -> Result<Checked, Failure> {
         .map_err(|wrong| Failure::violations(path, &wrong, |action| lines.line(action)))
 }
 
-/// Whether a path names a program; anything else is read as a schedule.
-pub(super) fn is_program(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == "rdl")
+/// What can be trained.
+pub(super) enum Input {
+    /// A program, to be planned.
+    Program(Box<Program>),
+    /// A schedule, which has every decision made.
+    Schedule(Box<Checked>),
+}
+
+/// A program by its extension; anything else is read as a schedule.
+pub(super) fn input(args: &ProgramArgs) -> Result<Input, Failure> {
+    if args.file.extension().is_some_and(|extension| extension == "rdl") {
+        return program(args).map(|program| Input::Program(Box::new(program)));
+    }
+    if !args.set.is_empty() {
+        let message = "`--set` needs a program; a schedule has every decision made";
+        return Err(Failure::usage(&args.file, message));
+    }
+    schedule(&args.file).map(|schedule| Input::Schedule(Box::new(schedule)))
 }
 
 /// The path of a program's data as seen from the folder that a schedule file lies in.

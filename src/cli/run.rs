@@ -1,10 +1,12 @@
 //! `run`: train, with progress, and compare prediction with measurement at the end.
 
 use super::{
-    Form,
+    FORMAT, Form,
     args::{DeviceChoice, RunArgs},
+    compile,
     failure::Failure,
-    load, note, print, print_json,
+    load::{self, Input},
+    note, print, print_json,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use roundelay::{
@@ -44,26 +46,19 @@ fn choose_device(args: &RunArgs) -> Result<(), Failure> {
 /// Plans and compiles a program, or reads a schedule.
 fn prepare(args: &RunArgs) -> Result<Checked, Failure> {
     let file = &args.program.file;
-    if !load::is_program(file) {
-        return match args.program.set.is_empty() {
-            true => load::schedule(file),
-            false => {
-                let message =
-                    "`--set` needs a program; a schedule has every decision made";
-                Err(Failure::refused("usage", file, message.to_owned()))
-            }
-        };
-    }
-    let program = load::program(&args.program)?;
+    let program = match load::input(&args.program)? {
+        Input::Program(program) => program,
+        Input::Schedule(schedule) => return Ok(*schedule),
+    };
     let ranking = roundelay::plan(&program, &Search::default())
         .map_err(|refusal| Failure::no_plan(file, &refusal))?;
     if args.json {
-        print_json(&Line::Plan(&planner::document(&ranking)), Form::Line)?;
+        let plan = &planner::document(&ranking);
+        print_json(&PlanLine { event: "plan", plan }, Form::Line)?;
     } else {
         print(&roundelay::table(&ranking, &program))?;
     }
-    roundelay::compile(&program, ranking.best())
-        .map_err(|error| Failure::compile(file, &error))
+    compile::lowered(file, &program, ranking.best())
 }
 
 fn keep(args: &RunArgs) -> Keep {
@@ -78,11 +73,25 @@ fn keep(args: &RunArgs) -> Keep {
     }
 }
 
-/// One JSON line.
+/// The JSON line of the search.
+#[derive(Serialize)]
+struct PlanLine<'a> {
+    event: &'static str,
+    #[serde(flatten)]
+    plan: &'a planner::Document,
+}
+
+/// Any other JSON line.
+#[derive(Serialize)]
+struct Line {
+    format: u32,
+    #[serde(flatten)]
+    event: Event,
+}
+
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
-enum Line<'a> {
-    Plan(&'a planner::Document),
+enum Event {
     Begin { resumed: String, first: u64, end: u64, bigram_entropy: Option<f64> },
     Step { step: u64, loss: f64, samples_per_s: f64, elapsed_s: f64 },
     Evaluate { step: u64, loss: f64, metrics: BTreeMap<String, f64> },
@@ -148,22 +157,25 @@ impl Teller {
 }
 
 fn tell_line(event: RunEvent) -> Result<(), Failure> {
-    let line = match event {
+    print_line(match event {
         RunEvent::Begin { tokens: _, bigram_entropy, resumed, ignored, first, end } => {
             ignored.iter().for_each(|file| note(&format!("warning: {file}")));
-            Line::Begin { resumed: how(&resumed), first, end, bigram_entropy }
+            Event::Begin { resumed: how(&resumed), first, end, bigram_entropy }
         }
-        RunEvent::Step { step, loss, samples_per_second, elapsed } => Line::Step {
+        RunEvent::Step { step, loss, samples_per_second, elapsed } => Event::Step {
             step,
             loss,
             samples_per_s: samples_per_second,
             elapsed_s: elapsed.as_secs_f64(),
         },
         RunEvent::Evaluate { step, loss } => {
-            Line::Evaluate { step, loss, metrics: BTreeMap::new() }
+            Event::Evaluate { step, loss, metrics: BTreeMap::new() }
         }
-    };
-    print_json(&line, Form::Line)
+    })
+}
+
+fn print_line(event: Event) -> Result<(), Failure> {
+    print_json(&Line { format: FORMAT, event }, Form::Line)
 }
 
 fn begun(
@@ -202,7 +214,7 @@ fn tell_end(schedule: &Checked, outcome: &Outcome, json: bool) -> Result<(), Fai
     let steps = report.end.saturating_sub(report.first);
     let (predicted, measured) = (predicted(schedule), measured(schedule, outcome));
     if json {
-        return print_json(&Line::End { steps, predicted, measured }, Form::Line);
+        return print_line(Event::End { steps, predicted, measured });
     }
     let row = |name: &str, f: &Figures| {
         let arena: u64 = f.pools.values().map(|pool| pool.arena_bytes).sum();

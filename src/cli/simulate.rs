@@ -1,7 +1,7 @@
 //! `simulate` and `show`: a schedule on the clock.
 
 use super::{
-    Form,
+    FORMAT, Form,
     args::{ShowArgs, ShowForm, SimulateArgs},
     failure::Failure,
     load, print, print_json,
@@ -21,12 +21,12 @@ struct Document {
 
 pub(super) fn simulate(args: &SimulateArgs) -> Result<(), Failure> {
     let schedule = load::schedule(&args.file)?;
-    let timeline = roundelay::simulate(&schedule, args.steps.max(1));
+    let timeline = roundelay::simulate(&schedule, args.steps);
     let seconds = |nanos: u64| nanos as f64 / 1e9;
     let step_time = timeline.step_time();
     let document = Document {
-        format: 1,
-        steps: args.steps.max(1),
+        format: FORMAT,
+        steps: args.steps,
         step_time_s: seconds(step_time.0),
         makespan_s: seconds(timeline.makespan().0),
         bubble: timeline.bubble(),
@@ -46,7 +46,7 @@ pub(super) fn simulate(args: &SimulateArgs) -> Result<(), Failure> {
 
 pub(super) fn show(args: &ShowArgs) -> Result<(), Failure> {
     let schedule = load::schedule(&args.file)?;
-    let timeline = roundelay::simulate(&schedule, args.steps.max(1));
+    let timeline = roundelay::simulate(&schedule, args.steps);
     match args.form {
         ShowForm::Grid => {
             print(&roundelay::grid(&timeline, Nanos(0), timeline.makespan()))

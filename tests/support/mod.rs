@@ -1,0 +1,100 @@
+//! What the tests of the binary share: calling it, scratch folders, and JSON Schema.
+
+pub(crate) mod schema;
+
+use serde_json::Value;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{self, Command},
+};
+
+/// An empty folder of its own for one test; it is gone when the test is done.
+pub(crate) struct Scratch(PathBuf);
+
+impl Scratch {
+    pub(crate) fn new(name: &str) -> Self {
+        let folder = format!("roundelay-{name}-{}", process::id());
+        let path = std::env::temp_dir().join(folder);
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).expect("the temporary folder can be written");
+        Self(path)
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// Writes a file into the folder, with the folders above it.
+    pub(crate) fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.path(name);
+        let folder = path.parent().expect("a path in the scratch folder has a parent");
+        fs::create_dir_all(folder).expect("the scratch folder can be written");
+        fs::write(&path, text).expect("the scratch folder can be written");
+        path
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The binary, with arguments that are separated by blanks; paths come as further arguments.
+pub(crate) fn roundelay(words: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_roundelay"));
+    command.args(words.split_whitespace());
+    command
+}
+
+/// How a command ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+/// Runs a command to its end.
+pub(crate) fn ended(command: &mut Command) -> Ended {
+    let output = command.output().expect("the binary starts");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("output is UTF-8");
+    Ended {
+        code: output.status.code().expect("no signal ends it"),
+        out: text(output.stdout),
+        err: text(output.stderr),
+    }
+}
+
+/// Standard output of a command that must succeed.
+pub(crate) fn printed(command: &mut Command) -> String {
+    let ended = ended(command);
+    assert_eq!(ended.code, 0, "{command:?}: {}", ended.err);
+    ended.out
+}
+
+/// The JSON document of a command that must succeed, held to its schema.
+pub(crate) fn document(command: &mut Command, schema: &str) -> Value {
+    let document = json(&printed(command.arg("--json")));
+    schema::hold(schema, &document);
+    document
+}
+
+/// The JSON lines of a text, each held to the schema of `run`.
+pub(crate) fn lines(text: &str) -> Vec<Value> {
+    let lines: Vec<Value> = text.lines().map(json).collect();
+    for line in &lines {
+        schema::hold("run", line);
+    }
+    lines
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+/// The repository.
+pub(crate) fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
