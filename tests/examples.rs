@@ -1,0 +1,162 @@
+//! Every example parses, is formatted, plans as its name says, is proven, and trains within the
+//! memory that was predicted.
+
+use roundelay::{
+    Checked, Disk, Program, Search, SourceFile,
+    parts::{
+        dsl, planner,
+        runtime::{Cpu, CpuOptions, Dataset, Fill, State},
+        schedule::{Kind, Placement, Rule, States},
+    },
+};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// What each file's plan must be; a new example says it here.
+const PLACED: [(&str, Placement, Rule, States); 6] = [
+    ("accumulate", Placement::Accumulate, Rule::Sync, States::Replicated),
+    ("concurrent", Placement::Concurrent, Rule::CyclicV2, States::Replicated),
+    ("data-handoff", Placement::Data, Rule::CyclicV2, States::Handoff),
+    ("data-zero3", Placement::Data, Rule::Sync, States::Zero3),
+    ("pipeline", Placement::Pipeline, Rule::CyclicV2, States::Replicated),
+    ("shared", Placement::Shared, Rule::CyclicV2, States::Replicated),
+];
+
+/// Training steps after which the rings of these plans have come round: they turn by at most four
+/// places.
+const ROUND: u64 = 4;
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("examples")
+}
+
+fn text(path: &Path) -> String {
+    fs::read_to_string(path).expect("examples are text")
+}
+
+/// All programs under a folder of the examples.
+fn programs(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).expect("the folder is there");
+    let paths = entries.map(|entry| entry.expect("readable").path());
+    let mut paths: Vec<PathBuf> =
+        paths.filter(|path| path.extension().is_some_and(|e| e == "rdl")).collect();
+    paths.sort();
+    paths
+}
+
+fn name(path: &Path) -> &str {
+    path.file_stem().and_then(|stem| stem.to_str()).expect("examples have plain names")
+}
+
+/// The program of an example; a warning is a mistake.
+fn parsed(path: &Path) -> Program {
+    let source = SourceFile::new(path.display().to_string(), text(path));
+    let (program, warnings) =
+        dsl::parse(&source, &Disk).unwrap_or_else(|refused| panic!("{refused}"));
+    assert!(warnings.is_empty(), "{}: {warnings:?}", path.display());
+    program
+}
+
+fn compiled(path: &Path) -> Checked {
+    let program = parsed(path);
+    let ranking = roundelay::plan(&program, &Search::default())
+        .unwrap_or_else(|refusal| panic!("{}: {refusal}", path.display()));
+    roundelay::compile(&program, ranking.best())
+        .unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// A machine that has trained for some steps from the example's own data, over poisoned memory.
+fn trained(schedule: &Checked, steps: u64) -> (Cpu, Vec<f64>) {
+    let data = Dataset::open(&schedule.job, None).expect("examples have data");
+    let options = CpuOptions { fill: Fill::Poison, ..CpuOptions::default() };
+    let mut cpu = Cpu::new(schedule, Box::new(data), options).expect("it can be built");
+    cpu.load(&State::initial(&schedule.job)).expect("a new state fits");
+    let mut losses = Vec::new();
+    cpu.replay(steps, &mut |loss| losses.push(loss.loss)).expect("nothing fails");
+    (cpu, losses)
+}
+
+#[test]
+fn examples_are_formatted_and_open_with_their_name() {
+    for path in [programs(&folder()), programs(&folder().join("models"))].concat() {
+        let text = text(&path);
+        let formatted =
+            roundelay::format(&text).unwrap_or_else(|wrong| panic!("{wrong}"));
+        assert_eq!(text, formatted, "run `roundelay fmt {}`", path.display());
+        let own = path.strip_prefix(folder().parent().unwrap()).unwrap();
+        assert!(
+            text.starts_with(&format!("# {} : ", own.display())),
+            "{}",
+            own.display()
+        );
+    }
+}
+
+#[test]
+fn every_placement_has_an_example_and_its_plan_is_what_the_name_says() {
+    let others =
+        programs(&folder()).into_iter().filter(|path| name(path) != "quickstart");
+    let names: Vec<String> = others.map(|path| name(&path).to_owned()).collect();
+    assert_eq!(names, PLACED.map(|(name, ..)| name));
+    for placement in Placement::ALL {
+        assert!(PLACED.iter().any(|(_, placed, ..)| placed == placement), "{placement}");
+    }
+    for (name, placement, rule, states) in PLACED {
+        let plan = compiled(&folder().join(format!("{name}.rdl"))).plan.clone();
+        assert_eq!((plan.placement, plan.rule, plan.states), (placement, rule, states));
+    }
+}
+
+#[test]
+fn the_documents_of_a_plan_are_those_of_its_schedule() {
+    for path in programs(&folder()) {
+        let ranking = roundelay::plan(&parsed(&path), &Search::default()).unwrap();
+        let row = &planner::document(&ranking).plans[0];
+        let schedule = compiled(&path);
+        let read = roundelay::read(&roundelay::write(&schedule)).expect("it reads back");
+        assert_eq!(read, *schedule, "{}", path.display());
+        let steps = roundelay::parts::schedule::enough_steps(&schedule);
+        let step_time = roundelay::simulate(&schedule, steps).step_time();
+        assert_eq!(row.step_time_s, step_time.0 as f64 / 1e9, "{}", path.display());
+        let arenas = schedule.facts().device_arena.values();
+        assert_eq!(Some(row.device_peak_bytes), arenas.map(|bytes| bytes.0).max());
+    }
+}
+
+#[test]
+fn examples_train_in_exactly_the_memory_that_was_predicted() {
+    for path in programs(&folder()) {
+        let schedule = compiled(&path);
+        let (mut cpu, losses) = trained(&schedule, ROUND);
+        assert!(losses.iter().all(|loss| loss.is_finite()), "{}", path.display());
+        let steps = u64::from(schedule.plan.micro_batches) * ROUND;
+        assert_eq!(losses.len() as u64, steps, "{}", path.display());
+        hold_memory(&schedule, &mut cpu, &path);
+    }
+}
+
+/// Arenas are as large as predicted to the byte, no kind of memory takes more, and activations
+/// take all that they were given, within 2 %.
+fn hold_memory(schedule: &Checked, cpu: &mut Cpu, path: &Path) {
+    let (facts, arenas) = (schedule.facts(), cpu.measured().arenas);
+    let touched = cpu.touched().expect("the replay ended well");
+    for coordinate in schedule.coordinates() {
+        for (cell, predicted) in &facts.device_arena {
+            let device = schedule.device_at(*cell, &coordinate);
+            assert_eq!(arenas[&device], *predicted, "{} {device}", path.display());
+            for kind in Kind::ALL {
+                let declared =
+                    facts.kinds.get(&(*cell, kind)).copied().unwrap_or_default();
+                let used = touched.get(&(device, kind)).copied().unwrap_or_default();
+                let which = format!("{} {device} {kind}: {used:?}", path.display());
+                assert!(used.count <= declared, "{which} of {declared}");
+                if kind == Kind::Activation {
+                    let share = used.span.0 as f64 / declared.0 as f64;
+                    assert!((0.98..=1.0).contains(&share), "{which} of {declared}");
+                }
+            }
+        }
+    }
+}
