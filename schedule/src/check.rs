@@ -26,6 +26,7 @@ mod moves;
 mod order;
 mod queues;
 mod ranges;
+mod rounds;
 mod routine;
 mod sums;
 mod tasks;
@@ -66,10 +67,10 @@ pub fn check(
     faults.stop()?;
     tasks::check(&schedule, &mut faults);
     let flows = Flows::new(&schedule, &mut faults);
-    let comm_rounds = order::check(&schedule, &layout, &mut faults);
+    order::check(&schedule, &layout, &mut faults);
     contents::check(&schedule, &layout, &flows, &mut faults);
     faults.stop()?;
-    let facts = facts::gather(&schedule, &layout, comm_rounds);
+    let facts = facts::gather(&schedule, &layout);
     Ok(Checked { schedule, facts })
 }
 

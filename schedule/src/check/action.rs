@@ -74,10 +74,9 @@ impl Line<'_> {
     }
 
     fn timing(&mut self, action: &Action) {
-        let farthest = action.after.iter().map(|wait| wait.distance).max().unwrap_or(0);
-        for periods in [action.lag, action.reach, farthest] {
-            self.require(u64::from(periods) < limit::PERIODS, || {
-                format!("spans {periods} periods; fewer than {} do", limit::PERIODS)
+        for periods in [action.lag, action.reach] {
+            self.require(u64::from(periods) < limit::LAG, || {
+                format!("has a lag or reach of {periods}; fewer than {} do", limit::LAG)
             });
         }
         let moves = match &action.work {
@@ -93,6 +92,9 @@ impl Line<'_> {
         for Wait { action, distance } in &action.after {
             self.require(action.index() < lines, || {
                 format!("waits for {action}, which does not exist")
+            });
+            self.require(u64::from(*distance) < limit::PERIODS, || {
+                format!("waits over {distance} periods; fewer than {} do", limit::PERIODS)
             });
             self.require(*distance > 0 || *action < own, || {
                 format!("waits for {action}, which does not stand above; add a distance")

@@ -97,6 +97,8 @@ pub(super) struct Run<'a> {
     carried: BTreeMap<ActionId, SumId>,
     cells: Vec<Cell>,
     reported: BTreeSet<(Option<ActionId>, usize)>,
+    /// The lines that still execute after the last step of a segment.
+    lagged: Vec<ActionId>,
 }
 
 /// One executed instance.
@@ -113,9 +115,19 @@ impl<'a> Run<'a> {
         let mut sums = Sums::default();
         let trees = trees(schedule, &mut sums);
         let carried = carried(schedule, &mut sums);
-        let turned = Turned::new(schedule, layout, 0);
-        let (cells, reported) = (Vec::new(), BTreeSet::new());
-        Self { schedule, layout, flows, turned, sums, trees, carried, cells, reported }
+        let lines = schedule.actions.iter().filter(|(_, action)| action.lag > 0);
+        Self {
+            schedule,
+            layout,
+            flows,
+            turned: Turned::new(schedule, layout, 0),
+            sums,
+            trees,
+            carried,
+            cells: Vec::new(),
+            reported: BTreeSet::new(),
+            lagged: lines.map(|(id, _)| id).collect(),
+        }
     }
 
     /// Runs the segments [first, first + 1), [first, first + 2), … up to a length.
@@ -179,9 +191,17 @@ impl<'a> Run<'a> {
     /// The periods after the last step, and the rest after them.
     fn drain(&mut self, segment: Segment, faults: &mut Faults) {
         let last = segment.periods(self.schedule).end;
+        let lagged = std::mem::take(&mut self.lagged);
         for period in segment.end as i64..last {
-            self.period(segment, period, faults);
+            self.turned.turn_to(period);
+            for id in &lagged {
+                let action = &self.schedule.actions[*id];
+                if let Instance::Execute(t) = segment.instance(action, period) {
+                    self.execute(Step { action: *id, t }, action, faults);
+                }
+            }
         }
+        self.lagged = lagged;
         let end = segment.end as i64;
         for (cell, (at, row), expected) in self.rests(end) {
             let (found, writer) = self.cells[cell];

@@ -4,7 +4,7 @@ use super::{
     layout::Layout,
     links,
     live::{self, Peaks},
-    memory,
+    memory, rounds,
 };
 use crate::{
     Bytes, Collective, DeviceId, GroupId, Kind, LinkId, Place, PoolId, Row, Schedule,
@@ -36,7 +36,8 @@ pub struct Facts {
 }
 
 /// Gathers the facts of a sound schedule.
-pub(super) fn gather(schedule: &Schedule, layout: &Layout, comm_rounds: u32) -> Facts {
+pub(super) fn gather(schedule: &Schedule, layout: &Layout) -> Facts {
+    let comm_rounds = rounds::count(schedule, layout);
     let mut facts = Facts { comm_rounds, ..Facts::default() };
     memory(schedule, &mut facts);
     let Peaks { kinds, devices } = live::peaks(schedule, layout);

@@ -22,17 +22,16 @@ impl Run<'_> {
     /// Reads of all arguments, then their writes.
     pub(super) fn launch(&mut self, launch: Launch<'_>, faults: &mut Faults) {
         let gathered = self.gather(launch, faults);
+        let added = launch.routine.pass != Pass::Update;
         for (number, argument) in launch.routine.arguments.iter().enumerate() {
-            let added =
-                argument.role == Role::Gradient && launch.routine.pass != Pass::Update;
-            if argument.access != Access::Write
-                && !added
-                && argument.role != Role::Received
+            if argument.access == Access::Write
+                || added && argument.role == Role::Gradient
             {
-                if let Some(expected) = self.expected(launch, argument.role) {
-                    let spot = (launch.at, launch.rows[number]);
-                    self.expect(launch.step, spot, number, expected, faults);
-                }
+                continue;
+            }
+            if let Some(expected) = self.expected(launch, argument.role) {
+                let spot = (launch.at, launch.rows[number]);
+                self.expect(launch.step, spot, number, expected, faults);
             }
         }
         for (number, argument) in launch.routine.arguments.iter().enumerate() {

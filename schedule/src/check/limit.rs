@@ -5,8 +5,10 @@
 pub(super) const MICRO_BATCHES: u32 = 1 << 12;
 /// Micro-batches times stages.
 pub(super) const TASKS: u64 = 1 << 20;
-/// Periods: lag, reach, wait distance, and until rings and slots are back where they were.
+/// Periods until rings and slots are back where they were, and of wait distances.
 pub(super) const PERIODS: u64 = 1 << 12;
+/// Lag and reach.
+pub(super) const LAG: u64 = 1 << 8;
 /// Devices of a target, and coordinates of all axes together.
 pub(super) const DEVICES: u64 = 1 << 16;
 /// Lanes of a device.
@@ -18,9 +20,9 @@ pub(super) const VALUES: usize = 1 << 20;
 /// One past the largest address, and bytes of anything.
 pub(super) const BYTES: u64 = 1 << 48;
 /// Slots of all buffers on all devices of the cell, and pairs of them that share addresses.
-pub(super) const CELLS: u64 = 1 << 22;
+pub(super) const CELLS: u64 = 1 << 21;
 /// Instances of actions that the checker follows, and marks that a machine keeps.
-pub(super) const INSTANCES: u64 = 1 << 27;
+pub(super) const INSTANCES: u64 = 1 << 25;
 /// Slack of a cyclic rule.
 pub(super) const SLACK: u32 = 1 << 16;
 /// Violations that are kept; more are counted.

@@ -61,20 +61,13 @@ pub(super) fn peaks(schedule: &Schedule, layout: &Layout) -> Peaks {
 
 impl Lives<'_> {
     fn touch(&mut self, cell: usize, access: Access, now: u64) {
-        match access {
-            Access::Read | Access::Update => {
-                if let Some((_, last)) = &mut self.open[cell] {
-                    *last = now;
-                }
-            }
-            Access::Write => {}
-        }
-        match access {
-            Access::Write | Access::Update => {
+        match (access, &mut self.open[cell]) {
+            (Access::Read | Access::Update, Some((_, last))) => *last = now,
+            (Access::Read, None) => {}
+            (Access::Write | Access::Update, _) => {
                 self.close(cell);
                 self.open[cell] = Some((now, now));
             }
-            Access::Read => {}
         }
     }
 
@@ -159,15 +152,13 @@ impl Peaks {
         let length = devices.len();
         let orbit =
             |start: usize| (0..length).map(move |p| devices[(start + p * turn) % length]);
-        for start in 0..length {
+        for (start, device) in devices.iter().enumerate() {
             let most = orbit(start).filter_map(|d| self.devices.get(&d)).max().copied();
-            self.devices.extend(most.map(|most| (devices[start], most)));
+            self.devices.extend(most.map(|most| (*device, most)));
             for kind in Kind::ALL {
-                let most = orbit(start)
-                    .filter_map(|d| self.kinds.get(&(d, kind)))
-                    .max()
-                    .copied();
-                self.kinds.extend(most.map(|most| ((devices[start], kind), most)));
+                let peaks = orbit(start).filter_map(|d| self.kinds.get(&(d, kind)));
+                let most = peaks.max().copied();
+                self.kinds.extend(most.map(|most| ((*device, kind), most)));
             }
         }
     }

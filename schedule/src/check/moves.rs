@@ -98,7 +98,7 @@ impl Run<'_> {
         for (touch, at) in group.places.iter().enumerate() {
             match self.read(*at, from) {
                 Held::Gradient(found, t, sum) if (found, t) == (stage, step.t) => {
-                    own.push(sum)
+                    own.push(sum);
                 }
                 _ => {
                     let expected = Held::Gradient(stage, step.t, carried);

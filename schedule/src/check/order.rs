@@ -20,9 +20,9 @@ use super::{
 use crate::{Access, Action, ActionId, GroupId, Id, Schedule, Table, Touch, Work};
 use std::collections::BTreeSet;
 
-/// Checks the order, and returns the longest chain of communication between two launches.
-pub(super) fn check(schedule: &Schedule, layout: &Layout, faults: &mut Faults) -> u32 {
-    let periods = layout.recurrence + layout.symmetry + 1;
+/// Checks the order of all touches and collectives; needs a sound structure.
+pub(super) fn check(schedule: &Schedule, layout: &Layout, faults: &mut Faults) {
+    let periods = layout.recurrence + layout.symmetry;
     let instances = periods.saturating_mul(schedule.actions.len() as u64);
     let queues = Queues::new(schedule);
     let small = instances <= limit::INSTANCES && queues.len() <= limit::QUEUES;
@@ -30,28 +30,23 @@ pub(super) fn check(schedule: &Schedule, layout: &Layout, faults: &mut Faults) -
         format!("{periods} periods in {} queues are too many to follow", queues.len())
     });
     if !small {
-        return 0;
+        return;
     }
     let mut order = Order::new(schedule, layout, queues, periods);
     let mut turned = Turned::new(schedule, layout, 0);
     for period in 0..periods {
         turned.turn_to(period as i64);
-        order.longest = 0;
         for (id, action) in schedule.actions.iter() {
             order.instance(id, action, period, &turned, faults);
             if order.clocks.size() > limit::CLOCKS {
                 faults.require(false, Culprit::Action(id), || {
                     "too many waits are open at once; wait for nearer actions".into()
                 });
-                return 0;
+                return;
             }
         }
     }
-    order.longest
 }
-
-/// Depth in launches, then in communication since the deepest launch.
-type Depth = (u32, u32);
 
 /// A touch that later ones are compared with; number 0 when there was none.
 #[derive(Clone, Copy, Debug)]
@@ -66,12 +61,10 @@ struct Order<'a> {
     layout: &'a Layout,
     queues: Queues,
     clocks: Clocks,
-    /// Marks and depths of the last periods, by period modulo `kept`, then action.
-    marks: Vec<Option<(Mark, Depth)>>,
+    /// Marks of the last periods, by period modulo `kept`, then action.
+    marks: Vec<Option<Mark>>,
     kept: u64,
     waiters: Vec<u32>,
-    heads: Vec<Depth>,
-    longest: u32,
     written: Vec<Option<Touched>>,
     readers: Vec<Vec<Touched>>,
     crossing: Table<GroupId, Vec<GroupId>>,
@@ -102,8 +95,6 @@ impl<'a> Order<'a> {
             marks: vec![None; lines * kept as usize],
             kept,
             waiters,
-            heads: vec![(0, 0); queues.len()],
-            longest: 0,
             queues,
             written: vec![None; layout.cells()],
             readers: vec![Vec::new(); layout.cells()],
@@ -127,19 +118,15 @@ impl<'a> Order<'a> {
         faults: &mut Faults,
     ) {
         let queue = self.queues.of(action, turned);
-        let mut depth = self.heads[queue as usize];
         for wait in &action.after {
             let Some(before) = period.checked_sub(u64::from(wait.distance)) else {
                 continue;
             };
             let slot = self.slot(wait.action, before);
-            if let Some((mark, reached)) = &mut self.marks[slot] {
+            if let Some(mark) = &mut self.marks[slot] {
                 self.clocks.wait(queue, mark);
-                depth = depth.max(*reached);
             }
         }
-        depth = self.deepen(action, depth);
-        self.heads[queue as usize] = depth;
         let me = Touched { stamp: self.clocks.next(queue), action: id, period };
         self.touch(action, me, turned, faults);
         if let Work::Collective { group, .. } = &action.work {
@@ -147,18 +134,7 @@ impl<'a> Order<'a> {
         }
         let slot = self.slot(id, period);
         let mark = self.clocks.issue(queue, self.waiters[id.index()]);
-        self.marks[slot] = Some((mark, depth));
-    }
-
-    fn deepen(&mut self, action: &Action, (launches, moves): Depth) -> Depth {
-        match action.work {
-            Work::Launch { .. } => (launches + 1, 0),
-            Work::Transfer { .. } | Work::Collective { .. } => {
-                self.longest = self.longest.max(moves + 1);
-                (launches, moves + 1)
-            }
-            Work::Feed { .. } | Work::Report { .. } => (launches, moves),
-        }
+        self.marks[slot] = Some(mark);
     }
 
     fn touch(

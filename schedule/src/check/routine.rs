@@ -3,8 +3,8 @@
 
 use super::{Culprit, faults::Faults, limit, ranges::Ranges};
 use crate::{
-    Access, Argument, Attribute, Call, Catalogue, Element, Id, Operand, Pass, Role,
-    Routine, RoutineId, Schedule,
+    Access, Argument, Attribute, Call, Catalogue, Element, Id, Method, Operand,
+    Optimizer, Pass, Role, Routine, RoutineId, Schedule,
 };
 use std::{collections::BTreeSet, ops::Range};
 
@@ -150,7 +150,7 @@ impl<'a> Body<'a> {
         }
         let steps = matches!(call.kernel.as_str(), "sgd" | "adamw");
         if steps {
-            self.divisor(call)?;
+            self.constants(call)?;
         }
         let mut ranges = Vec::with_capacity(accesses.len());
         for operand in &call.operands {
@@ -169,16 +169,42 @@ impl<'a> Body<'a> {
         Ok(())
     }
 
-    /// Optimizers take means over the whole batch.
-    fn divisor(&self, call: &Call) -> Result<(), String> {
-        let micro_batches = self.schedule.plan.micro_batches;
-        let expected = Attribute::Integer(i64::from(micro_batches));
-        match call.attributes.get("micro_batches") {
-            Some(found) if *found == expected => Ok(()),
-            _ => Err(format!(
-                "divides by another number than {micro_batches} micro-batches"
-            )),
+    /// An optimizer's constants are those of the job; gradients are means over the whole batch.
+    fn constants(&self, call: &Call) -> Result<(), String> {
+        let Optimizer { method, rate: _, weight_decay, clip } =
+            &self.schedule.job.optimizer;
+        let micro_batches = f64::from(self.schedule.plan.micro_batches);
+        let mut expected = vec![
+            ("weight_decay", *weight_decay),
+            ("clip", *clip),
+            ("micro_batches", micro_batches),
+        ];
+        let kernel = match method {
+            Method::Sgd { momentum, nesterov } => {
+                expected.extend([
+                    ("momentum", *momentum),
+                    ("nesterov", f64::from(*nesterov)),
+                ]);
+                "sgd"
+            }
+            Method::Adamw { beta1, beta2, epsilon } => {
+                expected.extend([
+                    ("beta1", *beta1),
+                    ("beta2", *beta2),
+                    ("epsilon", *epsilon),
+                ]);
+                "adamw"
+            }
+        };
+        if call.kernel != kernel {
+            return Err(format!("the job's optimizer is {kernel}"));
         }
+        for (name, value) in expected {
+            if call.attributes.get(name).and_then(number) != Some(value) {
+                return Err(format!("`{name}` must be {value}, as the job says"));
+            }
+        }
+        Ok(())
     }
 
     /// The bytes of an operand inside its argument.
@@ -297,4 +323,14 @@ impl<'a> Body<'a> {
 
 fn missed(argument: usize, part: &str) -> String {
     format!("argument {argument} never gets {part}; add the call that makes it")
+}
+
+/// The value of a constant; flags count as 0 and 1.
+fn number(attribute: &Attribute) -> Option<f64> {
+    match attribute {
+        Attribute::Flag(flag) => Some(f64::from(*flag)),
+        Attribute::Integer(value) => Some(*value as f64),
+        Attribute::Real(value) => Some(*value),
+        Attribute::Integers(_) => None,
+    }
 }

@@ -15,9 +15,9 @@ pub(super) struct Flow {
 #[derive(Debug)]
 pub(super) struct Flows(BTreeMap<ValueId, Flow>);
 
-fn launches<'a>(
-    schedule: &'a Schedule,
-) -> impl Iterator<Item = (ActionId, &'a Routine, &'a Argument)> {
+fn launches(
+    schedule: &Schedule,
+) -> impl Iterator<Item = (ActionId, &Routine, &Argument)> {
     schedule.actions.iter().flat_map(|(id, action)| {
         let called =
             action.work.routine().map(|(routine, _)| &schedule.routines[routine]);
