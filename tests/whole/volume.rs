@@ -145,6 +145,24 @@ fn devices_of_pools_are_half_of_the_square() {
 }
 
 #[test]
+fn rounds_stay_few_where_a_ring_all_reduce_takes_fourteen() {
+    let rounds = |n, rule, placement, states| {
+        let order = if rule == Rule::Sync { Order::Parallel } else { Order::Cyclic };
+        schedule(rule, placement, order, states, n).facts().comm_rounds
+    };
+    for (placement, states) in [
+        (Placement::Data, States::Replicated),
+        (Placement::Data, States::Handoff),
+        (Placement::Shared, States::Replicated),
+        (Placement::Pipeline, States::Replicated),
+    ] {
+        let of = |n| rounds(n, Rule::CyclicV2, placement, states);
+        let found: Vec<u32> = (2..=8).map(of).collect();
+        assert!(found.iter().all(|count| *count <= 3), "{placement} {states}: {found:?}");
+    }
+}
+
+#[test]
 fn boundaries_are_counted_by_kind() {
     let schedule =
         schedule(Rule::Sync, Placement::Pipeline, Order::Gpipe, States::Replicated, 3);
