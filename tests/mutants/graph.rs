@@ -83,9 +83,9 @@ impl Graph {
         let mut enter = |ready: &mut BinaryHeap<_>, node: u32| {
             ready.push(Reverse((rank[node as usize], random.bits() as u32, node)));
         };
-        for node in 0..self.nodes.len() {
-            if open[node] == 0 {
-                enter(&mut ready, node as u32);
+        for (node, before) in (0..).zip(&self.before) {
+            if before.is_empty() {
+                enter(&mut ready, node);
             }
         }
         while let Some(Reverse((_, _, node))) = ready.pop() {

@@ -404,7 +404,16 @@ fn move_away(schedule: &mut Schedule, random: &mut Random) -> Option<Fault> {
     let place = random.below(order.len() + 1);
     order.insert(place, line);
     arrange(schedule, &order);
-    Some(Fault::of(schedule, ActionId::new(place)))
+    Some(passing(schedule, ActionId::new(place)))
+}
+
+/// Lines that were ordered through another line may be what a report about it names.
+fn passing(schedule: &Schedule, line: ActionId) -> Fault {
+    let queue = schedule.actions[line].queue();
+    let followers = schedule.actions.iter().filter(|(_, action)| {
+        action.queue() == queue || action.after.iter().any(|wait| wait.action == line)
+    });
+    followers.fold(Fault::of(schedule, line), |fault, (id, _)| fault.through(id))
 }
 
 fn twice(schedule: &mut Schedule, random: &mut Random) -> Option<Fault> {

@@ -18,13 +18,16 @@ const POISON: u64 = u64::MAX;
 pub(crate) struct Machine<'a> {
     schedule: &'a Schedule,
     coordinates: Vec<Vec<u32>>,
-    code: Vec<Vec<(Kernel, Vec<(usize, usize)>)>>,
+    code: Vec<Vec<Call>>,
     /// By device of the target; whole words, so that numbers are aligned.
     arenas: Vec<Vec<u64>>,
     feed: Examples,
     /// Bits of the loss by step and micro-batch.
     pub(crate) losses: BTreeMap<(i64, usize), u64>,
 }
+
+/// A kernel, and argument and first byte of each operand.
+type Call = (Kernel, Vec<(usize, usize)>);
 
 /// Bytes of one device.
 #[derive(Clone)]
@@ -43,7 +46,7 @@ impl Span {
 impl<'a> Machine<'a> {
     pub(crate) fn new(schedule: &'a Schedule) -> Self {
         assert_eq!(schedule.job.dtype, Float::F32, "the mutated programs compute in f32");
-        let parse = |call: &_| {
+        let parse = |call: &roundelay_schedule::Call| {
             let kernel = Kernel::parse(call).expect("a checked call is well formed");
             let operands = call.operands.iter();
             let places = operands.map(|o| (o.argument as usize, o.offset.0 as usize));
