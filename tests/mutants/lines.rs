@@ -8,7 +8,7 @@ use roundelay_schedule::{
     Action, ActionId, Collective, Content, GroupId, Id, MicroBatch, Place, RoutineId,
     Row, Schedule, Stage, Sum, Table, Wait, Work,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// All of them, by name.
 pub(crate) const LINES: &[(&str, Change)] = &[
@@ -407,13 +407,28 @@ fn move_away(schedule: &mut Schedule, random: &mut Random) -> Option<Fault> {
     Some(passing(schedule, ActionId::new(place)))
 }
 
-/// Lines that were ordered through another line may be what a report about it names.
+/// Lines that were ordered through another line, perhaps through others in between, may be what a
+/// report about it names.
 fn passing(schedule: &Schedule, line: ActionId) -> Fault {
-    let queue = schedule.actions[line].queue();
-    let followers = schedule.actions.iter().filter(|(_, action)| {
-        action.queue() == queue || action.after.iter().any(|wait| wait.action == line)
-    });
-    followers.fold(Fault::of(schedule, line), |fault, (id, _)| fault.through(id))
+    let mut behind = BTreeSet::from([line]);
+    loop {
+        let follows = |action: &Action| {
+            behind.iter().any(|before| {
+                action.queue() == schedule.actions[*before].queue()
+                    || action.after.iter().any(|wait| wait.action == *before)
+            })
+        };
+        let actions = schedule.actions.iter();
+        let more: Vec<ActionId> = actions
+            .filter(|(id, action)| !behind.contains(id) && follows(action))
+            .map(|(id, _)| id)
+            .collect();
+        if more.is_empty() {
+            break;
+        }
+        behind.extend(more);
+    }
+    behind.into_iter().fold(Fault::of(schedule, line), |fault, id| fault.through(id))
 }
 
 fn twice(schedule: &mut Schedule, random: &mut Random) -> Option<Fault> {

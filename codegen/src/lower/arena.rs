@@ -1,7 +1,9 @@
 //! Offsets: every device's arena, segmented by kind. All devices of a ring share one layout.
 //!
 //! Buffers of parameters and gradients that live for a part of the period share addresses when
-//! their lives do not meet: that is what the sharded states are for. Other kinds keep their own
+//! their lives do not meet: that is what the sharded states are for. A life is counted a time step
+//! longer than it is, so that a value can arrive while the one before it still leaves; else the
+//! messages of one step would wait for each other in a chain. Other kinds keep their own
 //! addresses, so that lanes never wait for each other's scratch memory.
 
 use super::rows::{Life, Lives};
@@ -33,6 +35,7 @@ pub(crate) fn lay_out(
     position: impl Fn(&Life) -> (i64, i64),
     period: i64,
 ) {
+    let step = period / (2 * i64::from(schedule.plan.stages));
     let rings: Vec<RingId> = schedule.rings.ids().collect();
     for ring in rings {
         let mut start = Bytes(0);
@@ -43,7 +46,7 @@ pub(crate) fn lay_out(
             own.sort_by_key(|id| (std::cmp::Reverse(schedule.buffers[*id].total()), *id));
             let arcs = own.iter().map(|id| {
                 let row = &schedule.buffers[*id];
-                part_time(row).then(|| arc(lives, *id, &position)).flatten()
+                part_time(row).then(|| arc(lives, *id, &position, step)).flatten()
             });
             let arcs: Vec<Option<Arc>> = arcs.collect();
             start = pack(schedule, &own, &arcs, start, period);
@@ -60,10 +63,11 @@ fn arc(
     lives: &Lives,
     id: BufferId,
     position: impl Fn(&Life) -> (i64, i64),
+    step: i64,
 ) -> Option<Arc> {
     let life = lives.get(&id)?.get(&None)?;
     let (first, last) = position(life);
-    Some(Arc { first, last })
+    Some(Arc { first, last: last + step })
 }
 
 /// First fit, largest first; returns the end of the segment.

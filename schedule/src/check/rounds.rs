@@ -1,8 +1,9 @@
 //! Sequential communication slots between two compute slots, along happens-before.
 //!
-//! Let every launch take one slot and every move none, each as early as order allows. Then a
-//! chain of moves from the slot of one launch to that of another may spread over the slots in
-//! between; the rounds are the most that any one slot must take.
+//! Let every launch take one slot and every move none, each as early as order allows, but no
+//! launch before one that is listed above it: list order is order of time. Then a chain of moves
+//! from the slot of one launch to that of another may spread over the slots in between; the
+//! rounds are the most that any one slot must take.
 
 use super::{
     layout::{Layout, Turned},
@@ -25,6 +26,7 @@ pub(super) fn count(schedule: &Schedule, layout: &Layout) -> u32 {
         marks: vec![(0, 0); lines * kept],
         lines,
         kept,
+        latest: 0,
         most: 0,
     };
     let mut turned = Turned::new(schedule, layout, 0);
@@ -51,6 +53,7 @@ struct Rounds {
     marks: Vec<Depth>,
     lines: usize,
     kept: usize,
+    latest: u32,
     most: u32,
 }
 
@@ -70,7 +73,8 @@ impl Rounds {
         let deepest = awaited().fold(before, Depth::max);
         match action.work {
             Work::Launch { .. } => {
-                let slot = deepest.0 + 1;
+                let slot = self.latest.max(deepest.0 + 1);
+                self.latest = slot;
                 let share = |(from, moves): Depth| moves.div_ceil(slot - from);
                 let most = awaited().map(share).max().unwrap_or(0);
                 self.most = self.most.max(most);
