@@ -23,6 +23,7 @@ mod links;
 mod live;
 mod memory;
 mod moves;
+mod needs;
 mod order;
 mod queues;
 mod ranges;

@@ -102,6 +102,7 @@ impl Truth {
         t: usize,
     ) -> Result<(), String> {
         for row in carried(schedule, t as i64) {
+            machine.write(row.device, row.start..row.end).fill(0);
             for part in row.parts(schedule, &self.states[t])? {
                 machine.write(row.device, part.bytes).copy_from_slice(&part.right);
             }
@@ -147,6 +148,7 @@ struct Carried {
     name: String,
     device: usize,
     start: usize,
+    end: usize,
     subject: Subject,
     age: u32,
     elements: Range<u64>,
@@ -163,10 +165,12 @@ fn carried(schedule: &Schedule, t: i64) -> Vec<Carried> {
                     let Some(age) = *age else { continue };
                     let device = schedule.device_at(ring.device(place, t), &coordinate);
                     let offset = u64::from(buffer.slot(slot, t)) * buffer.size.0;
+                    let start = (buffer.offset.0 + offset) as usize;
                     rows.push(Carried {
                         name: format!("{id}.{slot} on {device}"),
                         device: device.index(),
-                        start: (buffer.offset.0 + offset) as usize,
+                        start,
+                        end: start + buffer.size.0 as usize,
                         subject: buffer.subject,
                         age,
                         elements: elements(schedule, buffer, &coordinate),

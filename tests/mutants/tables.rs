@@ -6,8 +6,9 @@ use crate::{
     random::Random,
 };
 use roundelay_schedule::{
-    Access, Argument, AxisId, Buffer, BufferId, Bytes, DeviceId, GroupId, Id, Pass,
-    Place, Plan, Reduction, Rest, RingId, RoutineId, Schedule, Slice, Stage, Subject,
+    Access, Argument, Attribute, AxisId, Buffer, BufferId, Bytes, DeviceId, GroupId, Id,
+    Pass, Place, Plan, Reduction, Rest, RingId, RoutineId, Schedule, Slice, Stage,
+    Subject,
 };
 
 /// All of them, by name.
@@ -38,6 +39,14 @@ pub(crate) const TABLES: &[(&str, Change)] = &[
     ("delay", delay),
     ("reduction", reduction),
     ("plan numbers", plan_numbers),
+];
+
+/// Mutations of what routines compute, which is theirs to say: the oracle runs the same.
+pub(crate) const CALLS: &[(&str, Change)] = &[
+    ("call dropped", call_dropped),
+    ("calls exchanged", calls_exchanged),
+    ("call accumulates", call_accumulates),
+    ("call operand", call_operand),
 ];
 
 fn buffer(
@@ -300,6 +309,47 @@ fn routine_pass(schedule: &mut Schedule, random: &mut Random) -> Option<Fault> {
     let (id, fault) = routine(schedule, random)?;
     let passes = [Pass::Forward, Pass::Backward, Pass::Combine, Pass::Update];
     schedule.routines[id].pass = random.pick(&passes)?;
+    Some(fault)
+}
+
+fn call_dropped(schedule: &mut Schedule, random: &mut Random) -> Option<Fault> {
+    let (id, fault) = routine(schedule, random)?;
+    let calls = &mut schedule.routines[id].calls;
+    let call = random.below(calls.len());
+    (!calls.is_empty()).then(|| calls.remove(call))?;
+    Some(fault)
+}
+
+fn calls_exchanged(schedule: &mut Schedule, random: &mut Random) -> Option<Fault> {
+    let (id, fault) = routine(schedule, random)?;
+    let calls = &mut schedule.routines[id].calls;
+    let [one, other] = [0; 2].map(|_| random.below(calls.len()));
+    (one < calls.len()).then(|| calls.swap(one, other))?;
+    Some(fault)
+}
+
+fn call_operand(schedule: &mut Schedule, random: &mut Random) -> Option<Fault> {
+    let (id, fault) = routine(schedule, random)?;
+    let routine = &mut schedule.routines[id];
+    let call = random.below(routine.calls.len());
+    let operands = &mut routine.calls.get_mut(call)?.operands;
+    let place = random.below(operands.len());
+    let operand = operands.get_mut(place)?;
+    match random.below(2) {
+        0 => operand.argument = random.below(routine.arguments.len()) as u32,
+        _ => shifted(&mut operand.offset, random)?,
+    }
+    Some(fault)
+}
+
+fn call_accumulates(schedule: &mut Schedule, random: &mut Random) -> Option<Fault> {
+    let (id, fault) = routine(schedule, random)?;
+    let calls = schedule.routines[id].calls.iter_mut();
+    let flags = calls.filter_map(|call| call.attributes.get_mut("accumulate"));
+    let mut flags: Vec<&mut Attribute> = flags.collect();
+    let place = random.below(flags.len());
+    let Attribute::Flag(flag) = flags.get_mut(place)? else { return None };
+    *flag = !*flag;
     Some(fault)
 }
 

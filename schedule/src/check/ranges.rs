@@ -20,6 +20,11 @@ impl Ranges {
         self.0.splice(first..last, [merged]);
     }
 
+    /// The ranges, in order.
+    pub(super) fn iter(&self) -> std::slice::Iter<'_, Range<u64>> {
+        self.0.iter()
+    }
+
     /// Whether every byte of `range` is inside.
     pub(super) fn covers(&self, range: &Range<u64>) -> bool {
         let next = self.0.partition_point(|own| own.end < range.end);

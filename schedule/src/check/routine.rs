@@ -1,7 +1,7 @@
 //! Rule 1 for routines: calls that the catalogue accepts, operands inside their arguments, and
 //! accesses that keep what the arguments declare.
 
-use super::{Culprit, faults::Faults, limit, ranges::Ranges};
+use super::{Culprit, faults::Faults, limit, needs::Needs, ranges::Ranges};
 use crate::{
     Access, Argument, Attribute, Call, Catalogue, Element, Id, Method, Operand,
     Optimizer, Pass, Role, Routine, RoutineId, Schedule,
@@ -10,13 +10,19 @@ use std::{collections::BTreeSet, ops::Range};
 
 /// Checks all routines; needs a sound job.
 pub(super) fn check(schedule: &Schedule, catalogue: &dyn Catalogue, faults: &mut Faults) {
+    let mut needs = Needs::default();
     for (id, routine) in schedule.routines.iter() {
         let before = faults.total();
         signature(schedule, id, routine, faults);
         if faults.total() == before {
             demands(schedule, id, routine, faults);
-            Body::new(schedule, id, routine).check(catalogue, faults);
+            let mut body = Body::new(schedule, id, routine);
+            body.check(catalogue, faults);
+            body.tell(&mut needs);
         }
+    }
+    if faults.is_empty() {
+        needs.check(schedule, faults);
     }
 }
 
@@ -119,12 +125,30 @@ struct Body<'a> {
     routine: &'a Routine,
     written: Vec<Ranges>,
     updated: Vec<Ranges>,
+    /// Read before the routine wrote it.
+    needed: Vec<Ranges>,
 }
 
 impl<'a> Body<'a> {
     fn new(schedule: &'a Schedule, id: RoutineId, routine: &'a Routine) -> Self {
         let none = vec![Ranges::default(); routine.arguments.len()];
-        Self { schedule, id, routine, written: none.clone(), updated: none }
+        let [written, updated, needed] = [none.clone(), none.clone(), none];
+        Self { schedule, id, routine, written, updated, needed }
+    }
+
+    fn tell(&self, needs: &mut Needs) {
+        for (number, Argument { role, access, size: _ }) in
+            self.routine.arguments.iter().enumerate()
+        {
+            match access {
+                Access::Write => {
+                    needs.makes(self.schedule, self.id, *role, &self.written[number]);
+                }
+                Access::Read | Access::Update => {
+                    needs.reads(self.schedule, self.id, *role, &self.needed[number]);
+                }
+            }
+        }
     }
 
     fn check(&mut self, catalogue: &dyn Catalogue, faults: &mut Faults) {
@@ -284,6 +308,9 @@ impl<'a> Body<'a> {
                 return Err(format!("overwrites argument {argument}, written before"));
             }
             _ => {}
+        }
+        if access != Access::Write && !defined {
+            self.needed[argument].add(range.clone());
         }
         let in_place = steps && declared == Access::Update;
         match access {

@@ -1,0 +1,115 @@
+//! Rule 1 across routines: who reads a part of an array finds it written by whoever makes the
+//! array.
+
+use super::{Culprit, faults::Faults, ranges::Ranges};
+use crate::{Element, Pass, Role, RoutineId, Schedule, Stage};
+use std::{collections::BTreeMap, ops::Range};
+
+/// An array that one routine makes and others read.
+type Array = (Role, Option<Stage>);
+
+/// Which bytes of arrays are read, and which are written by each maker.
+#[derive(Debug, Default)]
+pub(super) struct Needs {
+    read: BTreeMap<Array, Vec<(Range<u64>, RoutineId)>>,
+    makers: Vec<(Array, RoutineId, Ranges)>,
+}
+
+/// The array that an argument of this role is; none when its coverage is checked elsewhere.
+fn array(role: Role, stage: Stage) -> Option<Array> {
+    match role {
+        Role::Activation | Role::Parameter => Some((role, Some(stage))),
+        Role::Value(_) | Role::ValueGradient(_) | Role::Input(_) | Role::Metric => {
+            Some((role, None))
+        }
+        Role::NextParameter
+        | Role::Gradient
+        | Role::Received
+        | Role::Optimizer
+        | Role::Workspace => None,
+    }
+}
+
+impl Needs {
+    /// A routine reads bytes that it has not written.
+    pub(super) fn reads(
+        &mut self,
+        schedule: &Schedule,
+        id: RoutineId,
+        role: Role,
+        bytes: &Ranges,
+    ) {
+        let routine = &schedule.routines[id];
+        let whole = matches!(routine.pass, Pass::Forward | Pass::Backward);
+        if let Some(array) = array(role, routine.stage).filter(|_| whole) {
+            let all = bytes.iter().map(|range| (range.clone(), id));
+            self.read.entry(array).or_default().extend(all);
+        }
+    }
+
+    /// A routine makes an array.
+    pub(super) fn makes(
+        &mut self,
+        schedule: &Schedule,
+        id: RoutineId,
+        role: Role,
+        bytes: &Ranges,
+    ) {
+        if let Some(array) = array(role, schedule.routines[id].stage) {
+            self.makers.push((array, id, bytes.clone()));
+        }
+    }
+
+    /// Every maker writes all that is read; parameters and inputs come from outside.
+    pub(super) fn check(&self, schedule: &Schedule, faults: &mut Faults) {
+        let loss = 0..Element::Real.size(schedule.job.dtype);
+        for (array, maker, written) in &self.makers {
+            let whole = array.0 != Role::Metric || written.covers(&loss);
+            faults.require(whole, Culprit::Routine(*maker), || {
+                "never writes the loss: add the call that makes it".into()
+            });
+            let read = self.read.get(array).into_iter().flatten();
+            let missed = read.filter(|(range, _)| !written.covers(range));
+            for (range, reader) in missed.take(1) {
+                faults.require(false, Culprit::Routine(*maker), || {
+                    format!(
+                        "never writes all of bytes {} to {} of its {:?}, which {reader} \
+                         reads: add the call that makes them",
+                        range.start, range.end, array.0
+                    )
+                });
+            }
+        }
+        for (array, reads) in &self.read {
+            let Some(given) = given(schedule, *array) else { continue };
+            let missed = reads.iter().filter(|(range, _)| !given.covers(range));
+            for (range, reader) in missed.take(1) {
+                faults.require(false, Culprit::Routine(*reader), || {
+                    format!(
+                        "reads bytes {} to {} of its {:?}, which nothing fills: read what \
+                         the job declares",
+                        range.start, range.end, array.0
+                    )
+                });
+            }
+        }
+    }
+}
+
+/// The bytes of an array that comes from outside.
+fn given(schedule: &Schedule, (role, stage): Array) -> Option<Ranges> {
+    let job = &schedule.job;
+    let mut ranges = Ranges::default();
+    match (role, stage) {
+        (Role::Parameter, Some(stage)) => {
+            ranges.add(0..job.elements[stage] * Element::Real.size(job.dtype));
+        }
+        (Role::Input(input), _) => {
+            let input = &job.inputs[input];
+            let elements: u64 = input.shape.iter().product();
+            ranges.add(0..elements * input.element.size(job.dtype));
+        }
+        _ => return None,
+    }
+    Some(ranges)
+}
