@@ -1,0 +1,45 @@
+//! Losses, whose gradient is a constant weight times their own.
+
+use super::{Derivative, Site};
+use crate::stage::call::{Step, call};
+
+/// y = mean of −log softmax(logits)[target].
+pub(super) fn cross_entropy(site: &Site<'_>) -> Derivative {
+    let [logits, targets] = site.operands();
+    let lse = site.auxiliary(0, &[targets.elements()]);
+    let inputs = [logits, targets.flat(), lse];
+    let mut forward = call("cross_entropy", inputs.clone());
+    forward.terms.push(site.result().flat());
+    let backward = || call("cross_entropy_backward", inputs.clone());
+    Derivative { forward: vec![forward], backward: weighted(site, 0, backward()) }
+}
+
+/// y = mean of (a − b)²; da = 2 (a − b) / n, db = −da.
+pub(super) fn mean_squared_error(site: &Site<'_>) -> Derivative {
+    let [a, b] = site.operands();
+    let loss = site.result().flat();
+    let towards = |operand, sign| {
+        let step = call("mse_backward", [a.clone(), b.clone()]);
+        weighted(site, operand, step.integer("sign", sign))
+    };
+    let backward = [towards(0, 1), towards(1, -1)].concat();
+    Derivative { forward: vec![call("mse", [a, b, loss])], backward }
+}
+
+/// The gradient of a term of the loss, times its constant weight in the loss. `step` lacks
+/// only its last operand, the contribution.
+fn weighted(site: &Site<'_>, operand: usize, mut step: Step) -> Vec<Step> {
+    let Some(contribution) = site.contribution(operand) else { return vec![] };
+    match site.graph.weight(site.node) {
+        Some(1.0) => {
+            step.terms.push(contribution);
+            vec![step]
+        }
+        weight => {
+            let plain = site.scratch(0, &contribution.shape);
+            step.terms.push(plain.clone());
+            let scaled = call("scale", [plain, contribution]);
+            vec![step, scaled.real("factor", weight.unwrap_or(0.0))]
+        }
+    }
+}
