@@ -12,7 +12,7 @@ use roundelay::{
     Checked, Program, Search, SourceFile,
     parts::{
         runtime::{Cpu, CpuOptions, Loss},
-        schedule::Float,
+        schedule::{Float, Treatment},
     },
 };
 
@@ -117,7 +117,11 @@ fn another_decay_would_be_seen() {
         let mut stronger = case.program();
         stronger.train.optimizer.weight_decay *= 1.01;
         let mut wider = case.program();
-        wider.model.parameters.iter_mut().for_each(|(_, p)| p.decay = true);
+        wider
+            .model
+            .parameters
+            .iter_mut()
+            .for_each(|(_, p)| p.treatment = Treatment::Decayed);
         for program in [stronger, wider] {
             assert!(error(&case, &program) > 1e-7, "{}", case.name);
         }

@@ -1,7 +1,7 @@
 //! A model as text: one line per input, parameter and operation.
 
 use crate::{Model, Operation, Source, value::spelled};
-use roundelay_schedule::{Element, Initial};
+use roundelay_schedule::{Element, Initial, Treatment};
 use std::fmt;
 
 impl fmt::Display for Model {
@@ -18,9 +18,9 @@ impl fmt::Display for Model {
         }
         for (id, parameter) in parameters.iter() {
             let initial = initial(parameter.initial);
-            let decay = if parameter.decay { " decayed" } else { "" };
+            let treatment = treatment(parameter.treatment);
             let shape = &parameter.shape;
-            writeln!(f, "{id} {}: {shape:?} = {initial}{decay}", parameter.name)?;
+            writeln!(f, "{id} {}: {shape:?} = {initial}{treatment}", parameter.name)?;
         }
         for (id, node) in nodes.iter() {
             let operands: Vec<String> =
@@ -29,6 +29,14 @@ impl fmt::Display for Model {
             writeln!(f, "{id} {}: {shape} = {}({operands})", node.name, node.operation)?;
         }
         loss.iter().try_for_each(|loss| writeln!(f, "loss {loss}"))
+    }
+}
+
+fn treatment(treatment: Treatment) -> String {
+    match treatment {
+        Treatment::Decayed => " decayed".to_owned(),
+        Treatment::Spared => String::new(),
+        Treatment::Averaged { momentum } => format!(" averaged({momentum})"),
     }
 }
 

@@ -4,7 +4,7 @@ use crate::{
     Code, Extent, Mistake, Model, ModelInput, ModelParameter, Node, NodeId, Operation,
     Source, Tensor, limit, value::too_many_elements,
 };
-use roundelay_schedule::{Element, Initial, Table};
+use roundelay_schedule::{Element, Initial, Table, Treatment};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A model under construction.
@@ -105,6 +105,22 @@ impl Graph {
         shape: Vec<u64>,
         initial: Initial,
     ) -> Result<Tensor, Mistake> {
+        // Biases, gains and other vectors are spared from weight decay.
+        let treatment = match shape.len() {
+            0 | 1 => Treatment::Spared,
+            _ => Treatment::Decayed,
+        };
+        self.treated(role, shape, initial, treatment)
+    }
+
+    /// A parameter in its `role` at the present path that updates treat in a way of its own.
+    pub(crate) fn treated(
+        &mut self,
+        role: &str,
+        shape: Vec<u64>,
+        initial: Initial,
+        treatment: Treatment,
+    ) -> Result<Tensor, Mistake> {
         let extents: Vec<Extent> = shape.iter().copied().map(Extent::fixed).collect();
         bounded(&extents)?;
         if self.model.parameters.len() >= limit::PARAMETERS {
@@ -112,11 +128,29 @@ impl Graph {
             return Err(Mistake::new(Code::Limit, message));
         }
         let name = self.path_to(role);
-        // Biases, gains and other vectors are spared from weight decay.
-        let decay = shape.len() > 1;
-        let parameter = ModelParameter { name, shape, initial, decay };
+        self.one_momentum(treatment)?;
+        let parameter = ModelParameter { name, shape, initial, treatment };
         let source = Source::Parameter(self.model.parameters.push(parameter));
         Ok(Tensor { source, element: Element::Real, shape: extents })
+    }
+
+    /// The running averages of a model have one momentum: an update knows no more.
+    fn one_momentum(&self, treatment: Treatment) -> Result<(), Mistake> {
+        let averages = self.model.parameters.values();
+        let mut averages =
+            averages.filter_map(|p| Some((&p.name, p.treatment.momentum()?)));
+        let (Some(momentum), Some((name, first))) =
+            (treatment.momentum(), averages.next())
+        else {
+            return Ok(());
+        };
+        if momentum == first {
+            return Ok(());
+        }
+        let message =
+            format!("the momentum is {momentum}, but that of `{name}` is {first}");
+        let hint = "give all running averages of a model the same momentum";
+        Err(Mistake::new(Code::Value, message).hint(hint).argument("momentum"))
     }
 
     /// A node at the present path; its last name is `role`, or the path's when that is empty.

@@ -2,7 +2,7 @@
 
 use roundelay_schedule::{
     Bytes, Data, Element, Evaluation, Exactness, Float, Id, Initial, Optimizer, Order,
-    Placement, Rule, States, Table, Target,
+    Placement, Rule, States, Table, Target, Treatment,
 };
 use std::fmt;
 
@@ -93,8 +93,8 @@ pub struct ModelParameter {
     pub shape: Vec<u64>,
     /// How θ_0 is drawn.
     pub initial: Initial,
-    /// Whether weight decay applies.
-    pub decay: bool,
+    /// What an update does with it.
+    pub treatment: Treatment,
 }
 
 /// One operation; it has one result.

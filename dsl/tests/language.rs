@@ -7,6 +7,7 @@ use roundelay_dsl::{
 };
 use roundelay_schedule::{
     Bytes, Data, Element, Evaluation, Exactness, Id, Initial, Method, Nanos, Rate, Rule,
+    Treatment,
 };
 use std::{
     collections::BTreeMap,
@@ -108,7 +109,8 @@ fn operands_stand_above_their_users_and_biases_do_not_decay() {
     for parameter in model.parameters.values() {
         let spared =
             parameter.name.ends_with(".bias") || parameter.name.ends_with(".gain");
-        assert_eq!(parameter.decay, !spared, "{}", parameter.name);
+        let decayed = parameter.treatment == Treatment::Decayed;
+        assert_eq!(decayed, !spared, "{}", parameter.name);
     }
 }
 
@@ -268,7 +270,8 @@ fn weight_decay_spares_what_patterns_name() {
         }
         train { optimizer sgd(0.1, momentum = 0.9, nesterov = true, no_decay = [\"h.*\"]) }";
     let program = resolve(text).unwrap_or_else(|wrong| panic!("{wrong}"));
-    let decayed: Vec<bool> = program.model.parameters.values().map(|p| p.decay).collect();
+    let treatments = program.model.parameters.values().map(|p| p.treatment);
+    let decayed: Vec<bool> = treatments.map(|t| t == Treatment::Decayed).collect();
     assert_eq!(decayed, [false, false, true, false]);
     assert_eq!(
         program.train.optimizer.method,

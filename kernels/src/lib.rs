@@ -39,11 +39,11 @@
 //! | `cross_entropy_backward` | logits r, targets i32 r, lse r, dlogits w/u | gradient of the mean; `accumulate` |
 //! | `mse` | a r, b r, loss (1) w | mean of (a − b)² |
 //! | `mse_backward` | a r, b r, da w/u | `sign` (integer 1 or −1; −1 gives db), `accumulate` |
-//! | `sgd` | gradient r, parameter r, next w, momentum u (absent when `momentum` is 0) | `momentum`, `nesterov`, `weight_decay`, `clip`, `micro_batches`, `spared` (integers: begin, end, begin, end, … of elements without decay, in the stage's flat parameters) |
-//! | `adamw` | gradient r, parameter r, next w, mean u, square u | `beta1`, `beta2`, `epsilon`, `weight_decay`, `clip`, `micro_batches`, `spared` |
+//! | `sgd` | gradient r, parameter r, next w, momentum u (absent when `momentum` is 0) | `momentum`, `nesterov`, `weight_decay`, `clip`, `micro_batches`, `spared` (integers: begin, end, begin, end, … of elements without decay, in the stage's flat parameters), `averaged` (ranges as `spared`: next = (1 − momentum) · parameter + momentum · mean, nothing else), `average_momentum` (that momentum; only with `averaged`) |
+//! | `adamw` | gradient r, parameter r, next w, mean u, square u | `beta1`, `beta2`, `epsilon`, `weight_decay`, `clip`, `micro_batches`, `spared`, `averaged`, `average_momentum` |
 //!
 //! `parameter` and `next` of an optimizer may be the same memory; nothing else may overlap.
-//! Flags are false and `spared` is empty when absent; every other attribute must be given.
+//! Flags are false, `spared` and `averaged` are empty when absent; every other attribute must be given.
 //! Extents count by their products: a reshape without a copy is a view of the same operand.
 
 mod activation;

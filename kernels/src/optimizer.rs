@@ -3,6 +3,8 @@
 //! Every element is updated on its own, so the result does not depend on how the flat
 //! parameters are cut into slices (but for the norm of `clip`, which is the operand's).
 
+mod treatment;
+
 use crate::{
     Context, Real,
     fast::optimizer as fast,
@@ -11,8 +13,11 @@ use crate::{
     plain::optimizer as plain,
     signature::{Signature, product},
 };
-use roundelay_schedule::Access;
+pub(crate) use treatment::AverageStep;
+
+use roundelay_schedule::{Access, Treatment};
 use std::ops::Range;
+use treatment::Common;
 
 /// Stochastic gradient descent with momentum, as `torch.optim.SGD`.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,15 +37,6 @@ pub(crate) struct Adamw {
     common: Common,
 }
 
-/// What both have.
-#[derive(Clone, Debug, PartialEq)]
-struct Common {
-    weight_decay: f64,
-    clip: f64,
-    micro_batches: f64,
-    spared: Vec<(u64, u64)>,
-}
-
 /// One step of SGD, in the element type.
 pub(crate) struct SgdStep<R> {
     pub(crate) scale: R,
@@ -58,63 +54,6 @@ pub(crate) struct AdamwStep<R> {
     pub(crate) root_correction: R,
     pub(crate) epsilon: R,
     pub(crate) rate: R,
-}
-
-/// Whether weights of a range shrink.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Decay {
-    Applied,
-    Spared,
-}
-
-impl Common {
-    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
-        let not_negative = |value: f64| value >= 0.0;
-        Ok(Self {
-            weight_decay: call.real("weight_decay", "at least 0", not_negative)?,
-            clip: call.real("clip", "at least 0", not_negative)?,
-            micro_batches: call.integer("micro_batches", "at least 1", |n| n >= 1)?
-                as f64,
-            spared: call.ranges("spared")?,
-        })
-    }
-
-    /// What the gradient sum is multiplied by: its mean, cut to norm `clip`, as
-    /// `torch.nn.utils.clip_grad_norm_`.
-    fn scale<R: Real>(&self, gradient: &[R], norm: fn(&[R], f64) -> f64) -> R {
-        let share = 1.0 / self.micro_batches;
-        if self.clip == 0.0 {
-            return R::of(share);
-        }
-        let norm = norm(gradient, share);
-        R::of(share * (self.clip / (norm + 1e-6)).min(1.0))
-    }
-
-    fn decay(&self, decay: Decay) -> f64 {
-        match decay {
-            Decay::Applied => self.weight_decay,
-            Decay::Spared => 0.0,
-        }
-    }
-
-    /// The ranges of a slice that starts at `offset`, in order, and whether they decay.
-    fn ranges(
-        &self,
-        offset: u64,
-        length: usize,
-    ) -> impl Iterator<Item = (Range<usize>, Decay)> {
-        let end = offset.saturating_add(length as u64);
-        let local = move |at: u64| (at.clamp(offset, end) - offset) as usize;
-        let mut done = 0;
-        let spared =
-            self.spared.iter().map(move |(begin, end)| local(*begin)..local(*end));
-        let last = length..length;
-        spared.chain([last]).flat_map(move |spared| {
-            let before = done..spared.start;
-            done = spared.end;
-            [(before, Decay::Applied), (spared, Decay::Spared)]
-        })
-    }
 }
 
 fn counted(call: &mut Signature<'_>, states: &[&'static str]) -> Result<usize, String> {
@@ -167,10 +106,21 @@ impl Define for Sgd {
         let gradient = operands.read();
         let (current, next) = operands.current_and_next();
         let mut momentum = (self.momentum != 0.0).then(|| operands.write());
-        let step = self.step(self.common.scale(gradient, fast::norm), context);
-        for (range, decay) in self.common.ranges(context.slice_offset, self.count) {
+        let step = self.step(
+            self.common.scale(gradient, context.slice_offset, fast::squares),
+            context,
+        );
+        for (range, treatment) in self.common.ranges(context.slice_offset, self.count) {
             carry_over(&current, next, range.clone());
-            let decay = R::of(self.common.decay(decay));
+            let decay = match treatment {
+                Treatment::Decayed => R::of(self.common.weight_decay),
+                Treatment::Spared => R::ZERO,
+                Treatment::Averaged { momentum } => {
+                    let step = self.common.average(momentum);
+                    fast::average(&step, &gradient[range.clone()], &mut next[range]);
+                    continue;
+                }
+            };
             let (gradient, next) = (&gradient[range.clone()], &mut next[range.clone()]);
             match &mut momentum {
                 None => fast::sgd(&step, gradient, next, decay),
@@ -185,10 +135,21 @@ impl Define for Sgd {
         let gradient = operands.read();
         let (current, next) = operands.current_and_next();
         let mut momentum = (self.momentum != 0.0).then(|| operands.write());
-        let step = self.step(self.common.scale(gradient, plain::norm), context);
-        for (range, decay) in self.common.ranges(context.slice_offset, self.count) {
+        let step = self.step(
+            self.common.scale(gradient, context.slice_offset, plain::squares),
+            context,
+        );
+        for (range, treatment) in self.common.ranges(context.slice_offset, self.count) {
             carry_over(&current, next, range.clone());
-            let decay = R::of(self.common.decay(decay));
+            let decay = match treatment {
+                Treatment::Decayed => R::of(self.common.weight_decay),
+                Treatment::Spared => R::ZERO,
+                Treatment::Averaged { momentum } => {
+                    let step = self.common.average(momentum);
+                    plain::average_all(&step, &gradient[range.clone()], &mut next[range]);
+                    continue;
+                }
+            };
             for i in range {
                 let momentum = momentum.as_mut().map(|momentum| &mut momentum[i]);
                 plain::sgd(&step, gradient[i], &mut next[i], momentum, decay);
@@ -231,10 +192,23 @@ impl Define for Adamw {
         let gradient = operands.read();
         let (current, next) = operands.current_and_next();
         let (mean, square) = (operands.write(), operands.write());
-        let step = self.step(self.common.scale(gradient, fast::norm), context);
-        for (range, decay) in self.common.ranges(context.slice_offset, self.count) {
+        let step = self.step(
+            self.common.scale(gradient, context.slice_offset, fast::squares),
+            context,
+        );
+        for (range, treatment) in self.common.ranges(context.slice_offset, self.count) {
             carry_over(&current, next, range.clone());
-            let shrink = R::of(1.0 - context.rate * self.common.decay(decay));
+            let shrink = match treatment {
+                Treatment::Decayed => {
+                    R::of(1.0 - context.rate * self.common.weight_decay)
+                }
+                Treatment::Spared => R::ONE,
+                Treatment::Averaged { momentum } => {
+                    let step = self.common.average(momentum);
+                    fast::average(&step, &gradient[range.clone()], &mut next[range]);
+                    continue;
+                }
+            };
             let (gradient, next) = (&gradient[range.clone()], &mut next[range.clone()]);
             let (mean, square) = (&mut mean[range.clone()], &mut square[range]);
             fast::adamw(&step, gradient, next, mean, square, shrink);
@@ -244,10 +218,23 @@ impl Define for Adamw {
         let gradient = operands.read();
         let (current, next) = operands.current_and_next();
         let (mean, square) = (operands.write(), operands.write());
-        let step = self.step(self.common.scale(gradient, plain::norm), context);
-        for (range, decay) in self.common.ranges(context.slice_offset, self.count) {
+        let step = self.step(
+            self.common.scale(gradient, context.slice_offset, plain::squares),
+            context,
+        );
+        for (range, treatment) in self.common.ranges(context.slice_offset, self.count) {
             carry_over(&current, next, range.clone());
-            let shrink = R::of(1.0 - context.rate * self.common.decay(decay));
+            let shrink = match treatment {
+                Treatment::Decayed => {
+                    R::of(1.0 - context.rate * self.common.weight_decay)
+                }
+                Treatment::Spared => R::ONE,
+                Treatment::Averaged { momentum } => {
+                    let step = self.common.average(momentum);
+                    plain::average_all(&step, &gradient[range.clone()], &mut next[range]);
+                    continue;
+                }
+            };
             for i in range {
                 let states = [&mut mean[i], &mut square[i]];
                 plain::adamw(&step, gradient[i], &mut next[i], states, shrink);

@@ -87,6 +87,8 @@ fn slices_do_not_change_a_bit() {
             .number("clip", 0.0)
             .integer("micro_batches", 3)
             .with("spared", spared.clone())
+            .with("averaged", Attribute::Integers(vec![9, 12, 80, 90]))
+            .number("average_momentum", 0.1)
             .number("beta1", 0.9)
             .number("beta2", 0.99)
             .number("epsilon", 1e-8)

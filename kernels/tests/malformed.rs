@@ -74,6 +74,7 @@ fn a_call_with_one_mistake_is_refused() {
                 lacking.attributes.remove(attribute);
                 let optional = [
                     "accumulate",
+                    "averaged",
                     "causal",
                     "nesterov",
                     "spared",
@@ -138,6 +139,14 @@ fn values_out_of_range_are_refused() {
         let bad = sgd.clone().with("spared", Attribute::Integers(spared));
         refused(&bad, "ascending pairs");
     }
+    let both = |averaged: Vec<i64>| {
+        let call = sgd.clone().with("spared", Attribute::Integers(vec![0, 4]));
+        call.with("averaged", Attribute::Integers(averaged))
+    };
+    let momentum = |momentum: f64| both(vec![4, 6]).number("average_momentum", momentum);
+    assert!(Kernel::parse(&momentum(1.0)).is_ok());
+    refused(&momentum(1.5), "from 0 to 1");
+    refused(&both(vec![3, 6]).number("average_momentum", 0.1), "overlap");
 }
 
 #[test]

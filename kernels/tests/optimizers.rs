@@ -13,6 +13,9 @@ const MICRO_BATCHES: f64 = 4.0;
 const DECAY: f64 = 0.1;
 /// Elements 10 to 19 do not decay.
 const SPARED: std::ops::Range<usize> = 10..20;
+/// Elements 20 to 24 and 30 to 32 are running averages.
+const AVERAGED: [std::ops::Range<usize>; 2] = [20..25, 30..33];
+const AVERAGE_MOMENTUM: f64 = 0.2;
 
 fn rate(step: u64) -> f64 {
     0.1 / (1.0 + step as f64)
@@ -24,6 +27,8 @@ fn with_common(kernel: &str, clip: f64) -> Call {
         .number("clip", clip)
         .integer("micro_batches", MICRO_BATCHES as i64)
         .with("spared", Attribute::Integers(vec![10, 20]))
+        .with("averaged", Attribute::Integers(vec![20, 25, 30, 33]))
+        .number("average_momentum", AVERAGE_MOMENTUM)
 }
 
 /// The parameters after all steps, updated in place, and the gradient sums of every step.
@@ -44,9 +49,14 @@ fn trained(call: &Call, body: Body) -> (Vec<f64>, Vec<Vec<f64>>, Vec<f64>) {
     (start, gradients, arrays[2].values().to_vec())
 }
 
-/// Element `i` of the clipped mean gradient.
+fn is_average(i: usize) -> bool {
+    AVERAGED.iter().any(|range| range.contains(&i))
+}
+
+/// Element `i` of the clipped mean gradient; averages are no part of its norm.
 fn mean_gradient(sum: &[f64], clip: f64, i: usize) -> f64 {
-    let norm = sum.iter().map(|g| (g / MICRO_BATCHES).powi(2)).sum::<f64>().sqrt();
+    let trained = (0..COUNT).filter(|i| !is_average(*i));
+    let norm = trained.map(|i| (sum[i] / MICRO_BATCHES).powi(2)).sum::<f64>().sqrt();
     let cut = if clip > 0.0 { (clip / (norm + 1e-6)).min(1.0) } else { 1.0 };
     sum[i] / MICRO_BATCHES * cut
 }
@@ -59,7 +69,10 @@ fn assert_trained(call: &Call, expected: impl Fn(f64, &[Vec<f64>], usize) -> f64
     for body in [Body::Fast, Body::Plain] {
         let (start, gradients, found) = trained(call, body);
         for i in 0..COUNT {
-            let expected = expected(start[i], &gradients, i);
+            let expected = match is_average(i) {
+                true => averaged(start[i], &gradients, i),
+                false => expected(start[i], &gradients, i),
+            };
             assert!(
                 (found[i] - expected).abs() < 1e-12,
                 "{i}: {} for {expected}",
@@ -67,6 +80,13 @@ fn assert_trained(call: &Call, expected: impl Fn(f64, &[Vec<f64>], usize) -> f64
             );
         }
     }
+}
+
+/// next = (1 − momentum) θ + momentum · mean, whatever the rate, the decay and the norm.
+fn averaged(start: f64, gradients: &[Vec<f64>], i: usize) -> f64 {
+    gradients.iter().fold(start, |p, sum| {
+        (1.0 - AVERAGE_MOMENTUM) * p + AVERAGE_MOMENTUM * sum[i] / MICRO_BATCHES
+    })
 }
 
 fn vectors(call: Call, count: usize) -> Call {
@@ -121,6 +141,26 @@ fn adamw() {
             }
             p
         });
+    }
+}
+
+#[test]
+fn averages_leave_the_states_alone() {
+    let sgd = with_common("sgd", 0.5).number("momentum", 0.9);
+    let adamw = with_common("adamw", 0.5).number("beta1", 0.9).number("beta2", 0.99);
+    for call in [vectors(sgd, 4), vectors(adamw.number("epsilon", 1e-8), 5)] {
+        for body in [Body::Fast, Body::Plain] {
+            let before = common::sample::contents::<f32>(&call, &mut Draw::new(8));
+            let mut after = before.clone();
+            run(&call, &mut after, body, &CONTEXT);
+            for (before, after) in before.iter().zip(&after).skip(3) {
+                for i in 0..COUNT {
+                    let kept =
+                        before.values()[i].to_bits() == after.values()[i].to_bits();
+                    assert_eq!(kept, is_average(i), "{} state {i}", call.kernel);
+                }
+            }
+        }
     }
 }
 

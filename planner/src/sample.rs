@@ -11,7 +11,7 @@ use roundelay_dsl::{
 use roundelay_schedule::{
     Bytes, BytesPerSecond, Data, Device, Domain, Element, Evaluation, Exactness, Float,
     FlopsPerSecond, Id, Initial, Kind, Link, Method, Nanos, Optimizer, Order, Placement,
-    Plan, Pool, Rate, Rule, States, Table, Target,
+    Plan, Pool, Rate, Rule, States, Table, Target, Treatment,
 };
 use std::{collections::BTreeMap, time::Duration};
 
@@ -87,7 +87,7 @@ pub(crate) fn model() -> Model {
             name: format!("layer.{layer}.weight"),
             shape: vec![16, 16],
             initial: Initial::Normal(0.1),
-            decay: true,
+            treatment: Treatment::Decayed,
         });
         let operands = vec![last, Source::Parameter(weight)];
         last = push(&mut model, Operation::Linear, operands, per_example(16));
@@ -160,7 +160,7 @@ fn parameter(model: &mut Model, name: &str, shape: &[u64]) -> Source {
         name: name.into(),
         shape: shape.to_vec(),
         initial: Initial::Normal(0.1),
-        decay: true,
+        treatment: Treatment::Decayed,
     }))
 }
 

@@ -44,12 +44,19 @@ fn draw(seed: u64, parameter: &Parameter, dtype: Float) -> Vec<u8> {
 mod tests {
     use super::*;
     use crate::data::tests::job;
-    use roundelay_schedule::{Data, Id, Method, Stage};
+    use roundelay_schedule::{Data, Id, Method, Stage, Treatment};
 
     fn parameter(name: &str, stage: usize, initial: Initial) -> Parameter {
         let stage = Stage::new(stage);
         let (name, shape) = (name.to_string(), vec![100, 50]);
-        Parameter { name, stage, offset: 0, shape, initial, decay: true }
+        Parameter {
+            name,
+            stage,
+            offset: 0,
+            shape,
+            initial,
+            treatment: Treatment::Decayed,
+        }
     }
 
     fn numbers(state: &State, name: &str) -> Vec<f64> {

@@ -141,7 +141,7 @@ pub struct Optimizer {
     pub method: Method,
     /// Learning rate as a function of the update count.
     pub rate: Rate,
-    /// Decay of parameters towards zero; parameters with `decay: false` are spared.
+    /// Decay of parameters towards zero; applies to parameters that are [`Treatment::Decayed`].
     pub weight_decay: f64,
     /// Largest Euclidean norm of one stage's gradient; zero for no limit.
     pub clip: f64,
@@ -250,8 +250,25 @@ pub struct Parameter {
     pub shape: Vec<u64>,
     /// How θ_0 is drawn; depends on the seed and the name alone.
     pub initial: Initial,
-    /// Whether weight decay applies.
-    pub decay: bool,
+    /// What an update does with it.
+    pub treatment: Treatment,
+}
+
+/// What an update does with a parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub enum Treatment {
+    /// It is trained, and weight decay applies.
+    Decayed,
+    /// It is trained without weight decay.
+    Spared,
+    /// It is a running average of what stands in its gradient, a statistic of every
+    /// micro-batch: next = (1 − momentum) · θ + momentum · mean over micro-batches. It has no
+    /// part in decay, clipping, or the optimizer's states.
+    Averaged {
+        /// Share of the newest mean, in [0, 1]; one for the whole job.
+        momentum: f64,
+    },
 }
 
 /// How θ_0 is drawn.
@@ -270,6 +287,39 @@ impl Parameter {
     /// Number of elements.
     pub fn elements(&self) -> u64 {
         self.shape.iter().product()
+    }
+}
+
+impl Treatment {
+    /// Elements of parameters whose treatment is `chosen`, as begin, end, begin, end, … of
+    /// ascending ranges in the stage's flat array. `parameters` are those of one stage, in order
+    /// of offset; ranges that only padding parts are one.
+    pub fn ranges<'a>(
+        parameters: impl Iterator<Item = &'a Parameter>,
+        chosen: impl Fn(Treatment) -> bool,
+    ) -> Vec<i64> {
+        let mut ranges: Vec<i64> = Vec::new();
+        let mut adjoins = false;
+        for parameter in parameters {
+            let end = parameter.offset.saturating_add(parameter.elements());
+            let [begin, end] =
+                [parameter.offset, end].map(|e| i64::try_from(e).unwrap_or(i64::MAX));
+            match (chosen(parameter.treatment), ranges.last_mut()) {
+                (true, Some(last)) if adjoins => *last = end,
+                (true, _) => ranges.extend([begin, end]),
+                (false, _) => {}
+            }
+            adjoins = chosen(parameter.treatment);
+        }
+        ranges
+    }
+
+    /// The momentum of an average.
+    pub fn momentum(self) -> Option<f64> {
+        match self {
+            Treatment::Decayed | Treatment::Spared => None,
+            Treatment::Averaged { momentum } => Some(momentum),
+        }
     }
 }
 

@@ -33,7 +33,7 @@ pub use id::{
 };
 pub use job::{
     Data, Element, Evaluation, Float, Initial, Input, Job, Method, Optimizer, Parameter,
-    Rate, TokenWidth,
+    Rate, TokenWidth, Treatment,
 };
 pub use plan::{Order, Placement, Plan, Reduction, States, Sum};
 pub use replay::{Issue, Machine, Marks, replay};

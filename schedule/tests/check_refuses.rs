@@ -4,7 +4,7 @@ mod tiny;
 
 use roundelay_schedule::{
     Access, Action, Bytes, Collective, Content, Culprit, Held, Id, Rest, Schedule, Sum,
-    Violation, Violations, Work, check,
+    Treatment, Violation, Violations, Work, check,
 };
 use tiny::{
     Builder, Letters, accumulate, action, at, delayed, id, pipeline, reduced, row,
@@ -53,6 +53,27 @@ fn a_dropped_wait_is_a_race() {
         )),
         "{found}"
     );
+}
+
+#[test]
+fn running_averages_have_one_momentum_that_is_a_share() {
+    let averaged = |momenta: [f64; 2]| {
+        refused(pipeline(), |s| {
+            for (parameter, momentum) in s.job.parameters.iter_mut().zip(momenta) {
+                parameter.treatment = Treatment::Averaged { momentum };
+            }
+        })
+        .to_string()
+    };
+    let two = averaged([0.1, 0.2]);
+    assert!(
+        two.contains("weight.1 averages with momentum 0.2, weight.0 with 0.1"),
+        "{two}"
+    );
+    for momentum in [-0.1, 1.5, f64::NAN] {
+        let found = averaged([momentum; 2]);
+        assert!(found.contains("it lies from 0 to 1"), "{found}");
+    }
 }
 
 #[test]

@@ -136,7 +136,7 @@ impl<'a> Layout<'a> {
                 offset: self.offsets[id],
                 shape: parameter.shape.clone(),
                 initial: parameter.initial,
-                decay: parameter.decay,
+                treatment: parameter.treatment,
             }
         };
         self.flow.parameters.iter().map(parameter).collect()

@@ -3,7 +3,7 @@
 use super::{Stages, assemble::name};
 use roundelay_schedule::{
     Access, Argument, Attribute, Bytes, Call, Element, Float, Method, Nanos, Operand,
-    Optimizer, Pass, Role, Routine, Stage,
+    Optimizer, Pass, Role, Routine, Stage, Treatment,
 };
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub enum UpdateForm {
 
 /// The update of `stage` with the gradient sum of `micro_batches`, by a whole array or, with
 /// `parts` > 1, by one of as many equal shards. Optimizer state is `Method::states` consecutive
-/// flat arrays of the same length. `spared` ranges count in the stage's whole array.
+/// flat arrays of the same length. Ranges of parameters count in the stage's whole array.
 ///
 /// With `parts` > 1 the norm for `clip` would be that of a shard; whoever asks for shards must
 /// have refused clipping.
@@ -61,7 +61,7 @@ pub fn update(
     let whole = [gradient, 0, next].map(|argument| operand(argument, Bytes(0)));
     let state = (0..states).map(|number| operand(gradient + 1, size * number));
     let (kernel, mut attributes) = rule(optimizer, micro_batches);
-    attributes.insert("spared".to_owned(), spared(stages, stage));
+    attributes.extend(treatments(stages, stage));
     let call = Call {
         kernel: kernel.to_owned(),
         attributes,
@@ -104,22 +104,18 @@ fn rule(
     (kernel, named.collect())
 }
 
-/// Elements without decay, as begin and end of ranges; ranges that only padding parts are one.
-fn spared(stages: &Stages, stage: Stage) -> Attribute {
-    let own = stages.parameters.iter().filter(|parameter| parameter.stage == stage);
-    let mut ranges: Vec<i64> = Vec::new();
-    let mut adjoins = false;
-    for parameter in own {
-        if !parameter.decay {
-            let end = parameter.offset.saturating_add(parameter.elements());
-            let [begin, end] =
-                [parameter.offset, end].map(|e| i64::try_from(e).unwrap_or(i64::MAX));
-            match ranges.last_mut().filter(|_| adjoins) {
-                Some(last) => *last = end,
-                None => ranges.extend([begin, end]),
-            }
-        }
-        adjoins = !parameter.decay;
-    }
-    Attribute::Integers(ranges)
+/// The ranges that are no ordinary weights: without decay, and running averages.
+fn treatments(stages: &Stages, stage: Stage) -> BTreeMap<String, Attribute> {
+    let own = || stages.parameters.iter().filter(|parameter| parameter.stage == stage);
+    let spared = Treatment::ranges(own(), |treatment| treatment == Treatment::Spared);
+    let averaged = Treatment::ranges(own(), |t| t.momentum().is_some());
+    let momentum = own().find_map(|parameter| parameter.treatment.momentum());
+    let spared = ("spared".to_owned(), Attribute::Integers(spared));
+    let averages = momentum.map(|momentum| {
+        [
+            ("averaged".to_owned(), Attribute::Integers(averaged)),
+            ("average_momentum".to_owned(), Attribute::Real(momentum)),
+        ]
+    });
+    averages.into_iter().flatten().chain([spared]).collect()
 }

@@ -7,7 +7,7 @@ use roundelay_dsl::{
 use roundelay_schedule::{
     Bytes, BytesPerSecond, Data, Device, DeviceId, Domain, Element, Evaluation, Float,
     FlopsPerSecond, Id, Initial, Link, Method, Nanos, Optimizer, Order, Placement, Plan,
-    Pool, Rate, Reduction, Rule, States, Target,
+    Pool, Rate, Reduction, Rule, States, Target, Treatment,
 };
 
 /// `layers` square layers of one width and a mean squared error: equal stages but for the loss.
@@ -38,7 +38,7 @@ fn model(layers: usize, width: u64) -> Model {
             name: format!("layer.{layer}.weight"),
             shape: vec![width, width],
             initial: Initial::Uniform(0.25),
-            decay: true,
+            treatment: Treatment::Decayed,
         });
         let operands = vec![value, Source::Parameter(weight)];
         let name = format!("layer.{layer}");

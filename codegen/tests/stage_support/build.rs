@@ -3,7 +3,7 @@
 use roundelay_dsl::{
     Extent, Model, ModelInput, ModelParameter, Node, NodeId, Operation, Source,
 };
-use roundelay_schedule::{Element, Initial};
+use roundelay_schedule::{Element, Initial, Treatment};
 
 /// An extent that does not depend on the micro-batch.
 pub(crate) fn fixed(size: u64) -> Extent {
@@ -45,7 +45,10 @@ impl Build {
             name: format!("p{number}"),
             shape: shape.to_vec(),
             initial: Initial::Normal(0.5),
-            decay: !number.is_multiple_of(3),
+            treatment: match number.is_multiple_of(3) {
+                true => Treatment::Spared,
+                false => Treatment::Decayed,
+            },
         }))
     }
     pub(crate) fn node(

@@ -7,7 +7,7 @@ use crate::{
     signature::{Arguments, Fallback, Formal, optional, required},
     syntax::{Argument, Expression, ExpressionKind, Name},
 };
-use roundelay_schedule::{Initial, Method, Optimizer, Rate};
+use roundelay_schedule::{Initial, Method, Optimizer, Rate, Treatment};
 
 /// Patterns of parameter names that weight decay spares, and where they stand.
 #[derive(Default)]
@@ -172,8 +172,10 @@ pub(super) fn spare(model: &mut Model, no_decay: &NoDecay, report: &mut Report) 
         let mut found = false;
         for (_, parameter) in model.parameters.iter_mut() {
             if matches(pattern, &parameter.name) {
-                parameter.decay = false;
                 found = true;
+                if parameter.treatment == Treatment::Decayed {
+                    parameter.treatment = Treatment::Spared;
+                }
             }
         }
         if !found {

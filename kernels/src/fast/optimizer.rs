@@ -1,7 +1,7 @@
 //! Vectorised optimizers: the plain element functions over whole ranges.
 
 use crate::{
-    optimizer::{AdamwStep, SgdStep},
+    optimizer::{AdamwStep, AverageStep, SgdStep},
     plain::optimizer as plain,
     simd::vectorize,
 };
@@ -9,8 +9,8 @@ use crate::{
 const LANES: usize = 16;
 
 vectorize! {
-    /// ‖gradient · share‖; sums in f64, in sixteen lanes.
-    pub(crate) fn norm<R>(gradient: &[R], share: f64) -> f64 {
+    /// ‖gradient · share‖²; sums in f64, in sixteen lanes.
+    pub(crate) fn squares<R>(gradient: &[R], share: f64) -> f64 {
         let mut lanes = [0.0f64; LANES];
         for chunk in gradient.chunks(LANES) {
             for (lane, gradient) in lanes.iter_mut().zip(chunk) {
@@ -18,7 +18,16 @@ vectorize! {
                 *lane += mean * mean;
             }
         }
-        lanes.iter().sum::<f64>().sqrt()
+        lanes.iter().sum::<f64>()
+    }
+}
+
+vectorize! {
+    /// Running averages.
+    pub(crate) fn average<R>(step: &AverageStep<R>, sums: &[R], next: &mut [R]) {
+        for (sum, next) in sums.iter().zip(next) {
+            plain::average(step, *sum, next);
+        }
     }
 }
 

@@ -2,13 +2,26 @@
 
 use crate::{
     Real,
-    optimizer::{AdamwStep, SgdStep},
+    optimizer::{AdamwStep, AverageStep, SgdStep},
 };
 
-/// ‖gradient‖ of the mean gradient; sums in f64.
-pub(crate) fn norm<R: Real>(gradient: &[R], share: f64) -> f64 {
+/// ‖gradient‖² of the mean gradient; sums in f64.
+pub(crate) fn squares<R: Real>(gradient: &[R], share: f64) -> f64 {
     let squares = gradient.iter().map(|g| (g.widen() * share) * (g.widen() * share));
-    squares.sum::<f64>().sqrt()
+    squares.sum()
+}
+
+/// One element of a running average: p = (1 − momentum) p + momentum · mean.
+#[inline(always)]
+pub(crate) fn average<R: Real>(step: &AverageStep<R>, sum: R, parameter: &mut R) {
+    *parameter = step.keep * *parameter + step.momentum * (sum * step.share);
+}
+
+/// Running averages one after another.
+pub(crate) fn average_all<R: Real>(step: &AverageStep<R>, sums: &[R], next: &mut [R]) {
+    for (sum, next) in sums.iter().zip(next) {
+        average(step, *sum, next);
+    }
 }
 
 /// One element of SGD: g += decay · p; b = β b + g; p −= rate · (g + β b, b or g).

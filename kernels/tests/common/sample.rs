@@ -149,6 +149,15 @@ fn sample_optimizer(call: Call, count: u64, draw: &mut Draw) -> Call {
         .number("clip", if draw.flag() { 0.0 } else { 0.5 })
         .integer("micro_batches", 1 + draw.below(4) as i64)
         .with("spared", spared);
+    let call = match draw.flag() {
+        true => call
+            .with(
+                "averaged",
+                Attribute::Integers(vec![third, third, 2 * third, count as i64]),
+            )
+            .number("average_momentum", 0.1),
+        false => call,
+    };
     match (call.kernel.as_str(), draw.flag()) {
         ("sgd", false) => call.number("momentum", 0.0).reals(&[array; 3]),
         ("sgd", true) => {

@@ -8,7 +8,7 @@ use crate::{Dataset, scratch::Scratch};
 use roundelay_kernels::random::Stream;
 use roundelay_schedule::{
     Data, Float, Id, Initial, Method, Order, Parameter, Placement, Plan, Reduction, Rule,
-    Schedule, Stage, States, Table, Timeline,
+    Schedule, Stage, States, Table, Timeline, Treatment,
 };
 use std::fs;
 
@@ -20,7 +20,7 @@ fn schedule(rule: Rule) -> Schedule {
         offset: 0,
         shape: shape.to_vec(),
         initial: Initial::Normal(1.0),
-        decay: true,
+        treatment: Treatment::Decayed,
     };
     let mut job = crate::data::tests::job(Data::Synthetic, &[]);
     job.optimizer.method = Method::Adamw { beta1: 0.9, beta2: 0.99, epsilon: 1e-8 };

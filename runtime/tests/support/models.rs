@@ -7,6 +7,7 @@ use roundelay_dsl::{
 use roundelay_schedule::{
     Bytes, BytesPerSecond, Data, Device, Domain, Element, Evaluation, Float,
     FlopsPerSecond, Initial, Link, Method, Nanos, Optimizer, Pool, Rate, Target,
+    Treatment,
 };
 
 const WIDTH: u64 = 16;
@@ -48,10 +49,14 @@ impl Build {
         let (name, shape) = (name.to_owned(), shape.to_vec());
         Source::Input(self.model.inputs.push(ModelInput { name, element, shape, bound }))
     }
-    fn parameter(&mut self, name: &str, shape: &[u64], decay: bool) -> Source {
+    fn parameter(&mut self, name: &str, shape: &[u64]) -> Source {
         let (name, shape) = (name.to_owned(), shape.to_vec());
         let initial = Initial::Normal(0.2);
-        let parameter = ModelParameter { name, shape, initial, decay };
+        let treatment = match shape.len() {
+            1 => Treatment::Spared,
+            _ => Treatment::Decayed,
+        };
+        let parameter = ModelParameter { name, shape, initial, treatment };
         Source::Parameter(self.model.parameters.push(parameter))
     }
     fn node(
@@ -69,13 +74,13 @@ impl Build {
     }
     fn linear(&mut self, name: &str, x: Source, shape: &[Extent], from: u64) -> Source {
         let to = shape.last().map_or(1, |extent| extent.size);
-        let weight = self.parameter(&format!("{name}.weight"), &[to, from], true);
-        let bias = self.parameter(&format!("{name}.bias"), &[to], false);
+        let weight = self.parameter(&format!("{name}.weight"), &[to, from]);
+        let bias = self.parameter(&format!("{name}.bias"), &[to]);
         self.node(Operation::Linear, &[x, weight, bias], shape)
     }
     fn layer_norm(&mut self, name: &str, x: Source, shape: &[Extent]) -> Source {
-        let gain = self.parameter(&format!("{name}.gain"), &[WIDTH], false);
-        let bias = self.parameter(&format!("{name}.bias"), &[WIDTH], false);
+        let gain = self.parameter(&format!("{name}.gain"), &[WIDTH]);
+        let bias = self.parameter(&format!("{name}.bias"), &[WIDTH]);
         self.node(Operation::LayerNorm, &[x, gain, bias], shape)
     }
     fn end(mut self, loss: Source) -> Layered {
@@ -116,8 +121,8 @@ pub(crate) fn gpt() -> Layered {
     let shape = [batch(), fixed(SEQUENCE), fixed(WIDTH)];
     let tokens = build.input("tokens", &shape[..2], Element::I32);
     let targets = build.input("targets", &shape[..2], Element::I32);
-    let table = build.parameter("embedding.table", &[VOCABULARY, WIDTH], true);
-    let positions = build.parameter("positions", &[SEQUENCE, WIDTH], true);
+    let table = build.parameter("embedding.table", &[VOCABULARY, WIDTH]);
+    let positions = build.parameter("positions", &[SEQUENCE, WIDTH]);
     build.start_layer();
     let x = build.node(Operation::Embedding, &[tokens, table], &shape);
     let early = build.node(Operation::Add, &[x, positions], &shape);

@@ -150,6 +150,27 @@ fn parameters(schedule: &Schedule, faults: &mut Faults) {
         });
         end = (parameter.stage, last.unwrap_or(parameter.offset));
     }
+    averages(schedule, faults);
+}
+
+/// Running averages have one momentum, which is a share.
+fn averages(schedule: &Schedule, faults: &mut Faults) {
+    let culprit = Culprit::Header("job");
+    let parameters = schedule.job.parameters.iter();
+    let averaged = parameters.filter_map(|p| Some((&p.name, p.treatment.momentum()?)));
+    let mut first = None;
+    for (name, momentum) in averaged {
+        faults.require((0.0..=1.0).contains(&momentum), culprit, || {
+            format!("{name} averages with momentum {momentum}; it lies from 0 to 1")
+        });
+        let (other, one) = *first.get_or_insert((name, momentum));
+        faults.require(momentum == one, culprit, || {
+            format!(
+                "{name} averages with momentum {momentum}, {other} with {one}; all running \
+                 averages of a job have one"
+            )
+        });
+    }
 }
 
 fn axes(schedule: &Schedule, faults: &mut Faults) {

@@ -4,7 +4,7 @@
 use super::{Culprit, faults::Faults, limit, needs::Needs, ranges::Ranges};
 use crate::{
     Access, Argument, Attribute, Call, Catalogue, Element, Id, Method, Operand,
-    Optimizer, Pass, Role, Routine, RoutineId, Schedule,
+    Optimizer, Pass, Role, Routine, RoutineId, Schedule, Treatment,
 };
 use std::{collections::BTreeSet, ops::Range};
 
@@ -226,6 +226,27 @@ impl<'a> Body<'a> {
         for (name, value) in expected {
             if call.attributes.get(name).and_then(number) != Some(value) {
                 return Err(format!("`{name}` must be {value}, as the job says"));
+            }
+        }
+        self.treatments(call)
+    }
+
+    /// Which parameters decay, which do not, and which are averages, is what the job says.
+    fn treatments(&self, call: &Call) -> Result<(), String> {
+        let own = || self.schedule.job.parameters_of(self.routine.stage);
+        let averages = own().find_map(|parameter| parameter.treatment.momentum());
+        if call.attributes.get("average_momentum").and_then(number) != averages {
+            return Err("`average_momentum` must be that of the job's averages".into());
+        }
+        let spared = Treatment::ranges(own(), |one| one == Treatment::Spared);
+        let averaged = Treatment::ranges(own(), |one| one.momentum().is_some());
+        for (name, expected) in [("spared", spared), ("averaged", averaged)] {
+            let found = match call.attributes.get(name) {
+                Some(Attribute::Integers(ranges)) => ranges.as_slice(),
+                _ => &[],
+            };
+            if found != expected {
+                return Err(format!("`{name}` must be {expected:?}, as the job says"));
             }
         }
         Ok(())

@@ -6,7 +6,7 @@ use roundelay_schedule::{
     FlopsPerSecond, Group, Id, Initial, Input, Job, Link, Method, Nanos, Operand,
     Optimizer, Order, Parameter, Pass, Place, Placement, Plan, Pool, Rate, Reduction,
     Rest, Ring, Role, Routine, Row, Rule, Schedule, Slice, Spot, States, Subject, Sum,
-    Target, Timeline, Wait, Work,
+    Target, Timeline, Treatment, Wait, Work,
 };
 use std::collections::BTreeMap;
 
@@ -103,7 +103,7 @@ fn job() -> Job {
         offset: 0,
         shape: vec![4, 4],
         initial,
-        decay: true,
+        treatment: Treatment::Decayed,
     };
     Job {
         model: "tiny".to_owned(),

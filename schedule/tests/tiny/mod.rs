@@ -9,7 +9,7 @@ use roundelay_schedule::{
     FlopsPerSecond, Group, Id, Initial, Input, Job, Link, Method, MicroBatch, Nanos,
     Operand, Optimizer, Order, Parameter, Pass, Place, Placement, Plan, Pool, Rate,
     Reduction, Rest, Ring, Role, Routine, RoutineId, Row, Rule, Schedule, Slice, Spot,
-    States, Subject, Sum, Table, Target, Timeline, Wait, Work,
+    States, Subject, Sum, Table, Target, Timeline, Treatment, Wait, Work,
 };
 use std::collections::BTreeMap;
 
@@ -102,7 +102,7 @@ fn job(n: u32, s: u32) -> Job {
         offset: 0,
         shape: vec![16],
         initial: Initial::Constant(0.0),
-        decay: true,
+        treatment: Treatment::Decayed,
     };
     let input = Input {
         name: "x".to_owned(),

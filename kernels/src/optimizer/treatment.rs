@@ -1,0 +1,119 @@
+//! Which elements of a stage's flat parameters an optimizer treats in which way.
+
+use crate::{Real, signature::Signature};
+use roundelay_schedule::Treatment;
+use std::ops::Range;
+
+/// What both optimizers have besides their rule.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Common {
+    pub(crate) weight_decay: f64,
+    clip: f64,
+    micro_batches: f64,
+    /// Begin, end and treatment where it is not `Decayed`; ascending, disjoint.
+    exceptions: Vec<(u64, u64, Treatment)>,
+}
+
+/// The update of elements that are averages: p = keep · p + momentum · (sum · share).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AverageStep<R> {
+    pub(crate) keep: R,
+    pub(crate) momentum: R,
+    pub(crate) share: R,
+}
+
+impl Common {
+    pub(crate) fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+        let not_negative = |value: f64| value >= 0.0;
+        Ok(Self {
+            weight_decay: call.real("weight_decay", "at least 0", not_negative)?,
+            clip: call.real("clip", "at least 0", not_negative)?,
+            micro_batches: call.integer("micro_batches", "at least 1", |n| n >= 1)?
+                as f64,
+            exceptions: exceptions(call)?,
+        })
+    }
+
+    /// What the gradient sum of a slice that starts at `offset` is multiplied by: its mean,
+    /// cut to norm `clip`, as `torch.nn.utils.clip_grad_norm_`; averages are no gradients.
+    pub(crate) fn scale<R: Real>(
+        &self,
+        gradient: &[R],
+        offset: u64,
+        squares: fn(&[R], f64) -> f64,
+    ) -> R {
+        let share = 1.0 / self.micro_batches;
+        if self.clip == 0.0 {
+            return R::of(share);
+        }
+        let trained = self.trained(offset, gradient.len());
+        let total: f64 = trained.map(|range| squares(&gradient[range], share)).sum();
+        R::of(share * (self.clip / (total.sqrt() + 1e-6)).min(1.0))
+    }
+
+    pub(crate) fn average<R: Real>(&self, momentum: f64) -> AverageStep<R> {
+        AverageStep {
+            keep: R::of(1.0 - momentum),
+            momentum: R::of(momentum),
+            share: R::of(1.0 / self.micro_batches),
+        }
+    }
+
+    /// The ranges of a slice that starts at `offset`, in order, and how they are treated.
+    pub(crate) fn ranges(
+        &self,
+        offset: u64,
+        length: usize,
+    ) -> impl Iterator<Item = (Range<usize>, Treatment)> {
+        let local = local(offset, length);
+        let mut done = 0;
+        let exceptions = self.exceptions.iter();
+        let exceptions = exceptions
+            .map(move |(begin, end, treatment)| (local(*begin)..local(*end), *treatment));
+        let last = (length..length, Treatment::Decayed);
+        exceptions.chain([last]).flat_map(move |(range, treatment)| {
+            let before = done..range.start;
+            done = range.end;
+            [(before, Treatment::Decayed), (range, treatment)]
+        })
+    }
+
+    /// What lies between the averages of a slice, in order.
+    fn trained(&self, offset: u64, length: usize) -> impl Iterator<Item = Range<usize>> {
+        let local = local(offset, length);
+        let mut done = 0;
+        let averages = self.exceptions.iter();
+        let averages = averages.filter(|(.., treatment)| treatment.momentum().is_some());
+        let averages = averages.map(move |(begin, end, _)| local(*begin)..local(*end));
+        averages.chain(std::iter::once(length..length)).map(move |average| {
+            let before = done..average.start;
+            done = average.end;
+            before
+        })
+    }
+}
+
+/// Where an element of the flat parameters lies in a slice, cut to the slice.
+fn local(offset: u64, length: usize) -> impl Fn(u64) -> usize + Copy {
+    let end = offset.saturating_add(length as u64);
+    move |at| (at.clamp(offset, end) - offset) as usize
+}
+
+fn exceptions(call: &mut Signature<'_>) -> Result<Vec<(u64, u64, Treatment)>, String> {
+    let spared = call.ranges("spared")?;
+    let averaged = call.ranges("averaged")?;
+    let treated = |ranges: Vec<(u64, u64)>, treatment| {
+        ranges.into_iter().map(move |(begin, end)| (begin, end, treatment))
+    };
+    let mut all: Vec<_> = treated(spared, Treatment::Spared).collect();
+    if !averaged.is_empty() {
+        let share = |value: f64| (0.0..=1.0).contains(&value);
+        let momentum = call.real("average_momentum", "from 0 to 1", share)?;
+        all.extend(treated(averaged, Treatment::Averaged { momentum }));
+        all.sort_by_key(|(begin, end, _)| (*begin, *end));
+    }
+    match all.windows(2).all(|pair| pair[0].1 <= pair[1].0) {
+        true => Ok(all),
+        false => Err("attributes `spared` and `averaged` overlap".to_owned()),
+    }
+}
