@@ -6,6 +6,7 @@ use crate::{
     norm,
     operand::{Operands, Slot},
     optimizer,
+    product::lend_lines,
     signature::Signature,
     team::{MOST_PARTS, for_each_part},
 };
@@ -21,6 +22,10 @@ pub(crate) trait Define: Sized {
     fn flops(&self) -> u64;
     /// Elements of scratch memory that every helping thread needs of its own.
     fn scratch(&self) -> usize {
+        0
+    }
+    /// Lines that a matrix takes which is packed once and shared by all threads.
+    fn packed<R: Real>(&self) -> usize {
         0
     }
     /// What runs; the plain body unless something is faster.
@@ -57,6 +62,11 @@ macro_rules! define_operations {
             fn scratch(&self) -> usize {
                 match self {
                     $(Self::$variant(definition) => definition.scratch(),)*
+                }
+            }
+            fn packed<R: Real>(&self) -> usize {
+                match self {
+                    $(Self::$variant(definition) => definition.packed::<R>(),)*
                 }
             }
             fn fast<R: Real>(&self, operands: Operands<'_, R>, context: &Context) {
@@ -168,6 +178,7 @@ impl Kernel {
         for_each_part(0..threads.clamp(1, MOST_PARTS), |_| {
             R::with_buffers(|buffers| buffers.reserve(scratch));
         });
+        lend_lines::<R, _>(self.operation.packed::<R>(), |_| ());
     }
 
     /// Runs the fast kernel. Allocates nothing where [`Kernel::prepare`] was called, or after a

@@ -8,7 +8,7 @@ use crate::Real;
 pub struct Line<R, const N: usize>(pub(crate) [R; N]);
 
 /// What kernels do with a line, lane by lane.
-pub trait Lanes<R>: Copy + Send + 'static {
+pub trait Lanes<R>: Copy + Send + Sync + 'static {
     /// Numbers in a line.
     const COUNT: usize;
     /// Every lane has this value.

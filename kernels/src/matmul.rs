@@ -5,7 +5,9 @@ use crate::{
     kernel::Define,
     operand::Operands,
     plain,
-    product::{Extents, Target, View, multiply},
+    product::{
+        Extents, Target, View, lend_lines, multiply, multiply_packed, pack, packed_lines,
+    },
     signature::{Signature, product},
     store::Store,
     team::{for_each_part, rows_per_part},
@@ -22,6 +24,9 @@ pub(crate) struct Matmul {
     transpose_b: bool,
     store: Store,
 }
+
+/// Most lines of b that are packed at once, for all threads: 8 MiB.
+const MOST_SHARED: usize = 1 << 17;
 
 /// Elements between neighbours of a matrix.
 #[derive(Clone, Copy, Debug)]
@@ -65,19 +70,41 @@ impl Define for Matmul {
     fn flops(&self) -> u64 {
         product([2, self.m, self.n, self.k])
     }
+    /// Whole, unless it is larger than the threads' share of a cache.
+    fn packed<R: Real>(&self) -> usize {
+        match packed_lines::<R>(self.k, self.n) {
+            count if count <= MOST_SHARED => count,
+            _ => 0,
+        }
+    }
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let (a, b, out) = (operands.read(), operands.read(), operands.write());
         let (rows, columns) = (self.a_strides(), self.b_strides());
         let a = View { data: a, row: rows.row, column: rows.column };
         let b = View { data: b, row: columns.row, column: columns.column };
         let share = rows_per_part(context.threads, self.m, 2 * self.n * self.k);
-        for_each_part(out.chunks_mut(share * self.n).enumerate(), |(part, out)| {
-            let rows = out.len() / self.n;
-            let extents = Extents { rows, columns: self.n, depth: self.k };
-            let out = &mut Target { data: out, row: self.n };
-            let a = a.from(part * share, 0);
-            R::with_buffers(|buffers| multiply(extents, a, b, out, self.store, buffers));
-        });
+        let parts = out.chunks_mut(share * self.n).enumerate();
+        match self.packed::<R>() {
+            count if share < self.m && count > 0 => lend_lines::<R, _>(count, |lines| {
+                let b = pack(b, self.k, self.n, context.threads, lines);
+                for_each_part(parts, |(part, out)| {
+                    let (rows, a) = (out.len() / self.n, a.from(part * share, 0));
+                    let out = &mut Target { data: out, row: self.n };
+                    R::with_buffers(|buffers| {
+                        multiply_packed(rows, a, b, out, self.store, buffers);
+                    });
+                });
+            }),
+            _ => for_each_part(parts, |(part, out)| {
+                let rows = out.len() / self.n;
+                let extents = Extents { rows, columns: self.n, depth: self.k };
+                let out = &mut Target { data: out, row: self.n };
+                let a = a.from(part * share, 0);
+                R::with_buffers(|buffers| {
+                    multiply(extents, a, b, out, self.store, buffers);
+                });
+            }),
+        }
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         let (a, b) = (operands.read(), operands.read());

@@ -10,12 +10,18 @@
 //! rows: out is cut into blocks of columns and depth whose part of b fits in the second cache
 //! level once it is packed into panels of one tile's width.
 
+mod packing;
+mod tile;
+
 use crate::{
     Real,
     line::Lanes,
     simd::{Level, level, vectorize},
     store::Store,
+    team::{for_each_part, rows_per_part},
 };
+use packing::pack_block;
+use tile::multiply_rows;
 
 /// A matrix to read: element (i, j) stands at i · `row` + j · `column`.
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +51,10 @@ const DEPTH: usize = 256;
 const LINES: usize = 16;
 /// Rows of the largest tile.
 const MOST_ROWS: usize = 8;
+/// Lines of the widest panel.
+const MOST_LINES: usize = 2;
+/// What packing an element costs, in operations of a product.
+const PACKING: usize = 16;
 
 impl<'a, R> View<'a, R> {
     /// The part that starts at (row, column).
@@ -65,11 +75,18 @@ pub struct Buffers<R: Real> {
     rows: Vec<R>,
     /// For grids of scores, when threads share a launch.
     pub(crate) scratch: Vec<R>,
+    /// For a whole packed matrix; lent with [`lend_lines`].
+    shared: Vec<R::Line>,
 }
 
 impl<R: Real> Buffers<R> {
     pub(crate) const fn new() -> Self {
-        Self { panels: Vec::new(), rows: Vec::new(), scratch: Vec::new() }
+        Self {
+            panels: Vec::new(),
+            rows: Vec::new(),
+            scratch: Vec::new(),
+            shared: Vec::new(),
+        }
     }
     /// Grows to what a product needs, and to `scratch` elements of scratch memory.
     pub(crate) fn reserve(&mut self, scratch: usize) {
@@ -77,6 +94,83 @@ impl<R: Real> Buffers<R> {
         self.scratch.resize(scratch, R::ZERO);
         self.panels.resize(DEPTH * LINES, R::Line::splat(R::ZERO));
         self.rows.resize(DEPTH * MOST_ROWS, R::ZERO);
+    }
+}
+
+/// Lends the calling thread at least `count` lines for [`pack`]. Unlike `with_buffers` this may
+/// go on while its helpers multiply. The memory only grows, so a kernel that calls this once in
+/// `prepare` allocates nothing later.
+pub(crate) fn lend_lines<R: Real, T>(
+    count: usize,
+    work: impl FnOnce(&mut [R::Line]) -> T,
+) -> T {
+    let mut lines = R::with_buffers(|buffers| std::mem::take(&mut buffers.shared));
+    lines.resize(count.max(lines.len()), R::Line::splat(R::ZERO));
+    let result = work(&mut lines[..count]);
+    R::with_buffers(|buffers| buffers.shared = lines);
+    result
+}
+
+/// A whole matrix b, packed once for many products: see [`pack`] and [`multiply_packed`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Panels<'a, R: Real> {
+    lines: &'a [R::Line],
+    depth: usize,
+    columns: usize,
+}
+
+/// Lines that [`pack`] fills.
+#[inline(always)]
+pub(crate) fn packed_lines<R: Real>(depth: usize, columns: usize) -> usize {
+    depth * columns.div_ceil(R::Line::COUNT).next_multiple_of(MOST_LINES)
+}
+
+/// Packs b (`depth`, `columns`) into `lines`, of which there are [`packed_lines`], on at most
+/// `threads` threads. Any number of threads may share the result, and a product with it has
+/// the bits of [`multiply`].
+pub(crate) fn pack<'a, R: Real>(
+    b: View<'_, R>,
+    depth: usize,
+    columns: usize,
+    threads: usize,
+    lines: &'a mut [R::Line],
+) -> Panels<'a, R> {
+    let count = blocks::<R>(depth, columns, Store::Write).count();
+    let share = rows_per_part(threads, count, PACKING * depth * columns / count);
+    let mut rest = &mut *lines;
+    let parts = (0..count).step_by(share).map(|first| {
+        let own = || blocks::<R>(depth, columns, Store::Write).skip(first).take(share);
+        let length = own().map(|block| block.lines::<R>()).sum();
+        (own(), rest.split_off_mut(..length).expect("blocks fill the lines"))
+    });
+    for_each_part(parts, |(blocks, lines)| match level() {
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => pack_blocks::<R, 2>(b, blocks, lines),
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2 => pack_blocks::<R, 1>(b, blocks, lines),
+        Level::Portable => pack_blocks::<R, 1>(b, blocks, lines),
+    });
+    Panels { lines, depth, columns }
+}
+
+/// out = a · b, or out += a · b, for the first `rows` rows of a.
+pub(crate) fn multiply_packed<R: Real>(
+    rows: usize,
+    a: View<'_, R>,
+    b: Panels<'_, R>,
+    out: &mut Target<'_, R>,
+    store: Store,
+    buffers: &mut Buffers<R>,
+) {
+    buffers.reserve(0);
+    match level() {
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => multiply_panels::<R, 8, 2>(rows, a, b, out, store, buffers),
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2 => multiply_panels::<R, 6, 1>(rows, a, b, out, store, buffers),
+        Level::Portable => {
+            multiply_panels::<R, 4, 1>(rows, a, b, out, store, buffers);
+        }
     }
 }
 
@@ -102,6 +196,40 @@ pub(crate) fn multiply<R: Real>(
 }
 
 vectorize! {
+    fn pack_blocks<R, const L: usize>(
+        b: View<'_, R>,
+        blocks: impl Iterator<Item = Block>,
+        lines: &mut [R::Line],
+    ) {
+        let mut start = 0;
+        for block in blocks {
+            let lines = &mut lines[start..];
+            pack_block::<R, L>(b.from(block.top, block.first), block, lines);
+            start += block.lines::<R>();
+        }
+    }
+}
+
+vectorize! {
+    fn multiply_panels<R, const M: usize, const L: usize>(
+        rows: usize,
+        a: View<'_, R>,
+        b: Panels<'_, R>,
+        out: &mut Target<'_, R>,
+        store: Store,
+        buffers: &mut Buffers<R>,
+    ) {
+        let mut start = 0;
+        for block in blocks::<R>(b.depth, b.columns, store) {
+            let panels = &b.lines[start..];
+            start += block.lines::<R>();
+            let a = a.from(0, block.top);
+            multiply_rows::<R, M, L>(block, rows, a, panels, &mut buffers.rows, out);
+        }
+    }
+}
+
+vectorize! {
     fn multiply_blocks<R, const M: usize, const L: usize>(
         extents: Extents,
         a: View<'_, R>,
@@ -110,21 +238,32 @@ vectorize! {
         store: Store,
         buffers: &mut Buffers<R>,
     ) {
-        let width = LINES * R::Line::COUNT;
-        for first in (0..extents.columns).step_by(width) {
-            let columns = width.min(extents.columns - first);
-            for top in (0..extents.depth).step_by(DEPTH) {
-                let depth = DEPTH.min(extents.depth - top);
-                let store = if top == 0 { store } else { Store::Add };
-                let panels = &mut buffers.panels;
-                pack::<R, L>(b.from(top, first), depth, columns, panels);
-                let block = Block { columns, depth, first, store };
-                let rows = &mut buffers.rows;
-                let a = a.from(0, top);
-                multiply_rows::<R, M, L>(block, extents.rows, a, panels, rows, out);
-            }
+        for block in blocks::<R>(extents.depth, extents.columns, store) {
+            let panels = &mut buffers.panels;
+            pack_block::<R, L>(b.from(block.top, block.first), block, panels);
+            let (a, packed) = (a.from(0, block.top), &mut buffers.rows);
+            multiply_rows::<R, M, L>(block, extents.rows, a, panels, packed, out);
         }
     }
+}
+
+/// All blocks of b; `store` is for those that start at its first row.
+#[inline(always)]
+fn blocks<R: Real>(
+    depth: usize,
+    columns: usize,
+    store: Store,
+) -> impl Iterator<Item = Block> {
+    let width = LINES * R::Line::COUNT;
+    (0..columns).step_by(width).flat_map(move |first| {
+        (0..depth).step_by(DEPTH).map(move |top| Block {
+            columns: width.min(columns - first),
+            depth: DEPTH.min(depth - top),
+            first,
+            top,
+            store: if top == 0 { store } else { Store::Add },
+        })
+    })
 }
 
 /// One block of columns and depth.
@@ -133,166 +272,15 @@ struct Block {
     columns: usize,
     depth: usize,
     first: usize,
+    top: usize,
     store: Store,
 }
 
-/// Packs `depth` rows of b into panels: L lines for each row, then the next row.
-#[inline(always)]
-fn pack<R: Real, const L: usize>(
-    b: View<'_, R>,
-    depth: usize,
-    columns: usize,
-    panels: &mut [R::Line],
-) {
-    let width = L * R::Line::COUNT;
-    let panels = panels.chunks_exact_mut(depth * L);
-    for (first, panel) in (0..columns).step_by(width).zip(panels) {
-        let (panel, _) = panel.as_chunks_mut::<L>();
-        let columns = width.min(columns - first);
-        match b.column {
-            1 => pack_rows(b.from(0, first), columns, panel),
-            _ => pack_columns(b.from(0, first), columns, panel),
-        }
-    }
-}
-
-#[inline(always)]
-fn pack_rows<R: Real, const L: usize>(
-    b: View<'_, R>,
-    columns: usize,
-    panel: &mut [[R::Line; L]],
-) {
-    for (p, lines) in panel.iter_mut().enumerate() {
-        let row = &b.data[p * b.row..][..columns];
-        for (l, line) in lines.iter_mut().enumerate() {
-            let start = (l * R::Line::COUNT).min(columns);
-            *line = R::Line::load(&row[start..]);
-        }
-    }
-}
-
-#[inline(always)]
-fn pack_columns<R: Real, const L: usize>(
-    b: View<'_, R>,
-    columns: usize,
-    panel: &mut [[R::Line; L]],
-) {
-    let depth = panel.len();
-    panel.fill([R::Line::splat(R::ZERO); L]);
-    for j in 0..columns {
-        let (l, lane) = (j / R::Line::COUNT, j % R::Line::COUNT);
-        let column = &b.data[j * b.column..];
-        for p in 0..depth {
-            panel[p][l].set(lane, column[p * b.row]);
-        }
-    }
-}
-
-/// All rows of one block, M at a time, then those that are left.
-#[inline(always)]
-fn multiply_rows<R: Real, const M: usize, const L: usize>(
-    block: Block,
-    count: usize,
-    a: View<'_, R>,
-    panels: &[R::Line],
-    packed: &mut [R],
-    out: &mut Target<'_, R>,
-) {
-    let mut row = 0;
-    while row + M <= count {
-        multiply_tiles::<R, M, L>(block, row, a, panels, packed, out);
-        row += M;
-    }
-    while row + 4 <= count {
-        multiply_tiles::<R, 4, L>(block, row, a, panels, packed, out);
-        row += 4;
-    }
-    while row < count {
-        multiply_tiles::<R, 1, L>(block, row, a, panels, packed, out);
-        row += 1;
-    }
-}
-
-/// M rows of one block.
-#[inline(always)]
-fn multiply_tiles<R: Real, const M: usize, const L: usize>(
-    block: Block,
-    row: usize,
-    a: View<'_, R>,
-    panels: &[R::Line],
-    packed: &mut [R],
-    out: &mut Target<'_, R>,
-) {
-    let a = a.from(row, 0);
-    let a = match a.column {
-        1 => a,
-        _ => {
-            pack_columns_of_a::<R, M>(a, block.depth, packed);
-            View { data: packed, row: 1, column: M }
-        }
-    };
-    let width = L * R::Line::COUNT;
-    let panels = panels.chunks_exact(block.depth * L);
-    for (first, panel) in (0..block.columns).step_by(width).zip(panels) {
-        let (panel, _) = panel.as_chunks::<L>();
-        let columns = width.min(block.columns - first);
-        let start = row * out.row + block.first + first;
-        let part = Target { data: &mut out.data[start..], row: out.row };
-        tile::<R, M, L>(a, panel, part, columns, block.store);
-    }
-}
-
-/// Packs M rows of a, which is stored by columns: M elements for each column.
-#[inline(always)]
-fn pack_columns_of_a<R: Real, const M: usize>(
-    a: View<'_, R>,
-    depth: usize,
-    packed: &mut [R],
-) {
-    assert_eq!(a.row, 1, "a is stored by rows or by columns");
-    let (packed, _) = packed.as_chunks_mut::<M>();
-    for (p, packed) in packed[..depth].iter_mut().enumerate() {
-        packed.copy_from_slice(&a.data[p * a.column..][..M]);
-    }
-}
-
-/// The tile of M rows and L lines that stays in registers over the whole depth.
-#[inline(always)]
-#[allow(unsafe_code, reason = "a bounds check per factor would halve the speed")]
-fn tile<R: Real, const M: usize, const L: usize>(
-    a: View<'_, R>,
-    panel: &[[R::Line; L]],
-    out: Target<'_, R>,
-    columns: usize,
-    store: Store,
-) {
-    let last = (M - 1) * a.row + panel.len().saturating_sub(1) * a.column;
-    assert!(last < a.data.len(), "a has an element for every row and line");
-    let part = |i: usize, l: usize| {
-        let [begin, end] = [l, l + 1].map(|l| (l * R::Line::COUNT).min(columns));
-        i * out.row + begin..i * out.row + end
-    };
-    let mut sums = [[R::Line::splat(R::ZERO); L]; M];
-    if store == Store::Add {
-        for (i, sums) in sums.iter_mut().enumerate() {
-            for (l, sum) in sums.iter_mut().enumerate() {
-                *sum = R::Line::load(&out.data[part(i, l)]);
-            }
-        }
-    }
-    for (p, lines) in panel.iter().enumerate() {
-        for (i, sums) in sums.iter_mut().enumerate() {
-            // SAFETY: i < M and p < panel.len(), so this is at most `last`, which is inside.
-            let factor = unsafe { *a.data.get_unchecked(i * a.row + p * a.column) };
-            for (sum, line) in sums.iter_mut().zip(lines) {
-                *sum = sum.fused(factor, line);
-            }
-        }
-    }
-    for (i, sums) in sums.iter().enumerate() {
-        for (l, sum) in sums.iter().enumerate() {
-            sum.store(&mut out.data[part(i, l)]);
-        }
+impl Block {
+    /// Lines that it takes once packed.
+    #[inline(always)]
+    fn lines<R: Real>(&self) -> usize {
+        packed_lines::<R>(self.depth, self.columns)
     }
 }
 
@@ -314,13 +302,35 @@ mod tests {
         out.into_iter().map(f32::to_bits).collect()
     }
 
+    fn packed_product<const M: usize, const L: usize>(
+        extents: Extents,
+        a: View<'_, f32>,
+        b: View<'_, f32>,
+    ) -> Vec<u32> {
+        let Extents { rows, columns, depth } = extents;
+        let count = packed_lines::<f32>(depth, columns);
+        let mut buffers = Buffers::new();
+        buffers.reserve(0);
+        let mut out = vec![0.5; rows * columns];
+        let target = &mut Target { data: &mut out, row: columns };
+        lend_lines::<f32, _>(count, |lines| {
+            let blocks = blocks::<f32>(depth, columns, Store::Write);
+            pack_blocks::<f32, L>(b, blocks, lines);
+            let b = Panels { lines, depth, columns };
+            multiply_panels::<f32, M, L>(rows, a, b, target, Store::Add, &mut buffers);
+        });
+        out.into_iter().map(f32::to_bits).collect()
+    }
+
     #[test]
     fn the_tile_does_not_change_a_bit() {
         let stream = Stream::new(3, &[]);
         let fill = |length: usize| -> Vec<f32> {
             (0..length as u64).map(|index| stream.normal(index) as f32).collect()
         };
-        for (rows, columns, depth) in [(1, 1, 1), (13, 17, 300), (9, 300, 31)] {
+        for (rows, columns, depth) in
+            [(1, 1, 1), (13, 17, 300), (9, 300, 31), (7, 281, 520)]
+        {
             let extents = Extents { rows, columns, depth };
             let (a, b) = (fill(rows * depth), fill(depth * columns));
             let by_rows = View { data: a.as_slice(), row: depth, column: 1 };
@@ -331,6 +341,8 @@ mod tests {
                 assert_eq!(expected, product::<4, 1>(extents, a, b));
                 assert_eq!(expected, product::<6, 1>(extents, a, b));
                 assert_eq!(expected, product::<8, 2>(extents, a, b));
+                assert_eq!(expected, packed_product::<6, 1>(extents, a, b));
+                assert_eq!(expected, packed_product::<8, 2>(extents, a, b));
             }
         }
     }

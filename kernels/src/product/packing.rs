@@ -1,0 +1,70 @@
+//! Packing: the order in which a tile reads its factors, laid out in memory.
+
+use super::{Block, View};
+use crate::{Real, line::Lanes};
+
+/// Packs one block of b, which starts at its view's, into panels: L lines for each row, then
+/// the next row.
+#[inline(always)]
+pub(super) fn pack_block<R: Real, const L: usize>(
+    b: View<'_, R>,
+    Block { columns, depth, .. }: Block,
+    panels: &mut [R::Line],
+) {
+    let width = L * R::Line::COUNT;
+    let panels = panels.chunks_exact_mut(depth * L);
+    for (first, panel) in (0..columns).step_by(width).zip(panels) {
+        let (panel, _) = panel.as_chunks_mut::<L>();
+        let columns = width.min(columns - first);
+        match b.column {
+            1 => pack_rows(b.from(0, first), columns, panel),
+            _ => pack_columns(b.from(0, first), columns, panel),
+        }
+    }
+}
+
+#[inline(always)]
+fn pack_rows<R: Real, const L: usize>(
+    b: View<'_, R>,
+    columns: usize,
+    panel: &mut [[R::Line; L]],
+) {
+    for (p, lines) in panel.iter_mut().enumerate() {
+        let row = &b.data[p * b.row..][..columns];
+        for (l, line) in lines.iter_mut().enumerate() {
+            let start = (l * R::Line::COUNT).min(columns);
+            *line = R::Line::load(&row[start..]);
+        }
+    }
+}
+
+#[inline(always)]
+fn pack_columns<R: Real, const L: usize>(
+    b: View<'_, R>,
+    columns: usize,
+    panel: &mut [[R::Line; L]],
+) {
+    let depth = panel.len();
+    panel.fill([R::Line::splat(R::ZERO); L]);
+    for j in 0..columns {
+        let (l, lane) = (j / R::Line::COUNT, j % R::Line::COUNT);
+        let column = &b.data[j * b.column..];
+        for p in 0..depth {
+            panel[p][l].set(lane, column[p * b.row]);
+        }
+    }
+}
+
+/// Packs M rows of a, which is stored by columns: M elements for each column.
+#[inline(always)]
+pub(super) fn pack_columns_of_a<R: Real, const M: usize>(
+    a: View<'_, R>,
+    depth: usize,
+    packed: &mut [R],
+) {
+    assert_eq!(a.row, 1, "a is stored by rows or by columns");
+    let (packed, _) = packed.as_chunks_mut::<M>();
+    for (p, packed) in packed[..depth].iter_mut().enumerate() {
+        packed.copy_from_slice(&a.data[p * a.column..][..M]);
+    }
+}
