@@ -44,6 +44,7 @@ pub use roundelay_dsl::{
 pub use roundelay_planner::{
     Options as Search, Ranking, Refusal, explain, plan, read_plan, table, write_plan,
 };
+pub use roundelay_runtime::Measures;
 pub use roundelay_schedule::{
     Checked, FileErrors, Plan, Schedule, Timeline, check, grid, read, seal, simulate,
     write,

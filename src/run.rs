@@ -2,8 +2,8 @@
 
 use roundelay_runtime::{
     CheckpointError, Checkpointing, Checkpoints, CodeError, Cpu, CpuError, CpuOptions,
-    DataError, Dataset, Evaluating, Evaluator, Fill, HeldOut, Latest, Observer, Progress,
-    Provenance, Report, Rests, Resumed, Resumption, State, StateError, Touched,
+    DataError, Dataset, Evaluating, Evaluator, Fill, HeldOut, Latest, Measures, Observer,
+    Progress, Provenance, Report, Rests, Resumed, Resumption, State, StateError, Touched,
     TrainError, Trainer,
 };
 use roundelay_schedule::{Checked, DeviceId, Evaluation, Kind};
@@ -82,6 +82,8 @@ pub enum RunEvent {
         step: u64,
         /// Held-out loss.
         loss: f64,
+        /// Held-out metrics, by name.
+        metrics: BTreeMap<String, f64>,
     },
 }
 
@@ -165,7 +167,7 @@ pub fn run(
     Ok(Outcome { report, touched: trainer.machine().touched()? })
 }
 
-/// Held-out loss of the newest checkpoint in a folder, and the number of updates it has seen.
+/// Held-out loss and metrics of the newest checkpoint in a folder, and the number of updates it has seen.
 ///
 /// # Errors
 /// Unusable data, no checkpoint, or one of another model.
@@ -173,15 +175,15 @@ pub fn evaluate(
     schedule: &Checked,
     folder: &Path,
     data: Option<&Path>,
-) -> Result<(u64, f64), RunError> {
+) -> Result<(u64, Measures), RunError> {
     let data = Dataset::open(&schedule.job, data)?;
     let found = Latest::of(folder)?.checkpoint;
     let found = found.ok_or_else(|| RunError::NoCheckpoint(folder.to_owned()))?;
     let (state, _) = found.resume(schedule, &Provenance::new(schedule, &data))?;
     let mut held_out = data.held_out(HeldOut::EXAMPLES)?;
     let micro_batches = held_out.micro_batches();
-    let loss = Evaluator::new(schedule)?.loss(&state, &mut held_out, micro_batches)?;
-    Ok((state.step, loss))
+    let mut evaluator = Evaluator::new(schedule)?;
+    Ok((state.step, evaluator.measure(&state, &mut held_out, micro_batches)?))
 }
 
 fn begin(
@@ -225,8 +227,9 @@ impl<F: FnMut(RunEvent)> Observer for Listening<'_, F> {
         let Progress { step, loss, samples_per_second, elapsed } = *progress;
         (self.0)(RunEvent::Step { step, loss, samples_per_second, elapsed });
     }
-    fn evaluated(&mut self, step: u64, loss: f64) {
-        (self.0)(RunEvent::Evaluate { step, loss });
+    fn evaluated(&mut self, step: u64, measures: &Measures) {
+        let Measures { loss, metrics } = measures.clone();
+        (self.0)(RunEvent::Evaluate { step, loss, metrics });
     }
     fn rested(&mut self, _: &State) -> ControlFlow<()> {
         ControlFlow::Continue(())

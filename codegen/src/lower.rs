@@ -20,7 +20,8 @@ use crate::{Stages, stages};
 use draft::{Draft, DraftAction, DraftWork, Hold, Key};
 use roundelay_dsl::Program;
 use roundelay_schedule::{
-    Action, Buffer, BufferId, Bytes, Job, Plan, Row, Schedule, Spot, Stage, Table, Work,
+    Action, Buffer, BufferId, Bytes, Job, Metric, Plan, Row, Schedule, Spot, Stage,
+    Table, Work,
 };
 use rows::{Lives, Turns};
 use state::StageRows;
@@ -54,7 +55,7 @@ fn fits(program: &Program, plan: &Plan) -> Result<(), LowerError> {
     }
     let ascending = plan.cuts.windows(2).all(|pair| pair[0] < pair[1]);
     let inside =
-        |cut: &u32| (1..program.model.nodes.len() as u64).contains(&u64::from(*cut));
+        |cut: &u32| (1..program.model.cuttable() as u64).contains(&u64::from(*cut));
     if s == 0
         || plan.cuts.len() as u64 + 1 != u64::from(s)
         || !ascending
@@ -86,9 +87,14 @@ fn job(program: &Program, code: &Stages) -> Job {
         optimizer: train.optimizer.clone(),
         evaluate: train.evaluate,
         inputs: code.inputs.clone(),
+        metrics: program.model.metrics.iter().map(metric).collect(),
         parameters: code.parameters.clone(),
         elements: code.elements.clone(),
     }
+}
+
+fn metric(metric: &roundelay_dsl::Metric) -> Metric {
+    Metric { name: metric.name.clone(), reading: metric.reading }
 }
 
 /// Numbers everything: slots, actions, what is carried, offsets, waits.

@@ -65,9 +65,11 @@ pub struct CrossingValue {
 /// Whether a gradient is taken with respect to a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Differentiated {
-    /// Some parameter stands above it; its gradient crosses every cut that it crosses.
-    Yes,
-    /// No parameter stands above it, or its gradient is a constant known at compile time.
+    /// Some parameter stands above it; its gradient comes back over every cut from this stage,
+    /// the last that adds to it. Behind it only metrics read the value.
+    From(Stage),
+    /// No parameter stands above it, its gradient is a constant known at compile time, or only
+    /// metrics read it in later stages.
     No,
 }
 

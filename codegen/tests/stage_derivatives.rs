@@ -8,7 +8,7 @@ use roundelay_codegen::{StageError, Stages, stages};
 use roundelay_dsl::{Extent, Model, Operation, Source};
 use roundelay_schedule::{Float, Role};
 use stage_support::{
-    build::{Build, Numbers, fixed, nodes, per_example},
+    build::{Build, Numbers, fixed, per_example},
     machine::{Machine, context},
     random::random_model,
 };
@@ -54,7 +54,7 @@ fn hold_gradients(name: &str, stages: &Stages) {
 
 /// Uncut, at every single cut, and with a stage per node, where parameters allow it.
 fn hold(name: &str, model: &Model) {
-    let end = nodes(model);
+    let end = model.cuttable() as u32;
     let single = (1..end).map(|cut| vec![cut]);
     let cuts = [vec![], (1..end).collect()].into_iter().chain(single);
     for cuts in cuts {

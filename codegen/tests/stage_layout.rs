@@ -56,8 +56,9 @@ fn a_value_has_arguments_only_where_it_is_read() {
         (v.producer.index(), v.last.index(), v.size, v.gradient)
     };
     let size = Bytes(3 * 4 * 4);
-    let expected = [(0, 3), (0, 1), (1, 2), (2, 3)]
-        .map(|(producer, last)| (producer, last, size, Differentiated::Yes));
+    let expected = [(0, 3), (0, 1), (1, 2), (2, 3)].map(|(producer, last)| {
+        (producer, last, size, Differentiated::From(Stage::new(last)))
+    });
     assert_eq!(values.into_iter().map(places).collect::<Vec<_>>(), expected);
     let value = Role::Value(ValueId::new(0));
     let gradient = Role::ValueGradient(ValueId::new(0));
@@ -114,7 +115,7 @@ fn values_without_a_parameter_above_have_no_gradient() {
     let model = build.mean_squared_error(y, &ROWS);
     let stages = cut(&model, &[1, 2]).expect("no parameter is shared");
     let gradients: Vec<_> = stages.values.values().map(|value| value.gradient).collect();
-    assert_eq!(gradients, [Differentiated::No, Differentiated::Yes]);
+    assert_eq!(gradients, [Differentiated::No, Differentiated::From(Stage::new(2))]);
     let without = Role::ValueGradient(ValueId::new(0));
     for code in stages.stages.values() {
         assert_eq!(access(&code.backward_first, without), None);

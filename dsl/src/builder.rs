@@ -1,10 +1,10 @@
 //! Models and programs made from Rust, with the operators of the language.
 
 use crate::{
-    Code, Extent, Mistake, Model, Program, Search, Tensor, Train, Value,
+    Code, Extent, Measure, Mistake, Model, Program, Search, Tensor, Train, Value,
     graph::Graph,
     near,
-    operators::{self, OPERATORS, operator},
+    operators::{self, METRICS, OPERATORS, metric, operator},
 };
 use roundelay_schedule::{Element, Initial};
 
@@ -31,12 +31,13 @@ use roundelay_schedule::{Element, Initial};
 pub struct ModelBuilder {
     graph: Graph,
     names: Vec<String>,
+    metrics: Vec<Measure>,
 }
 
 impl ModelBuilder {
     /// An empty model.
     pub fn new(name: &str) -> Self {
-        Self { graph: Graph::new(name), names: Vec::new() }
+        Self { graph: Graph::new(name), names: Vec::new(), metrics: Vec::new() }
     }
 
     /// An input; its first extent counts examples, the others are fixed.
@@ -103,6 +104,30 @@ impl ModelBuilder {
         tensor(applied.map_err(|misfit| misfit.mistake))
     }
 
+    /// Measures a metric of [`METRICS`] besides the loss, under the name `wanted`, which is made
+    /// unique among metrics.
+    ///
+    /// # Errors
+    /// When there is no such metric, or the arguments do not fit it.
+    pub fn metric(
+        &mut self,
+        wanted: &str,
+        name: &str,
+        arguments: Vec<Value>,
+    ) -> Result<(), Mistake> {
+        let Some(metric) = metric(name) else {
+            let known = METRICS.iter().map(|known| known.name);
+            return Err(near::unknown("metric", name, known));
+        };
+        let arguments = arguments.into_iter().map(|value| (None, value)).collect();
+        let applied = metric.measure(wanted, arguments, &mut self.graph);
+        match applied.map_err(|misfit| misfit.mistake)? {
+            Value::Metric(measure) => self.metrics.push(measure),
+            other => unreachable!("metrics measure, they do not make {}", other.kind()),
+        }
+        Ok(())
+    }
+
     /// a + b, where one has the shape of the other or of its trailing extents.
     ///
     /// # Errors
@@ -157,12 +182,14 @@ impl ModelBuilder {
         Ok(x)
     }
 
-    /// The model that minimises `loss`, without what the loss does not need.
+    /// The model that minimises `loss` and measures the metrics, without what neither needs.
     ///
     /// # Errors
-    /// When the loss is no single number, or depends on no parameter.
+    /// When the loss is no single number, or depends on no parameter, or a metric needs a
+    /// parameter or an input that the loss does not.
     pub fn loss(self, loss: &Tensor) -> Result<Model, Mistake> {
-        self.graph.finish(loss).map(|(model, _)| model)
+        self.metrics.iter().try_for_each(|metric| self.graph.admits(loss, metric))?;
+        self.graph.finish(loss, &self.metrics).map(|(model, _)| model)
     }
 }
 

@@ -1,12 +1,12 @@
 //! A model as text: one line per input, parameter and operation.
 
-use crate::{Model, Operation, Source, value::spelled};
-use roundelay_schedule::{Element, Initial, Treatment};
+use crate::{Metric, Model, Operation, Source, value::spelled};
+use roundelay_schedule::{Element, Initial, Reading, Treatment};
 use std::fmt;
 
 impl fmt::Display for Model {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Model { name, inputs, parameters, nodes, loss } = self;
+        let Model { name, inputs, parameters, nodes, loss, metrics } = self;
         writeln!(f, "model {name}")?;
         for (id, input) in inputs.iter() {
             let element = match input.element {
@@ -28,7 +28,14 @@ impl fmt::Display for Model {
             let [operands, shape] = [operands.join(", "), spelled(&node.shape)];
             writeln!(f, "{id} {}: {shape} = {}({operands})", node.name, node.operation)?;
         }
-        loss.iter().try_for_each(|loss| writeln!(f, "loss {loss}"))
+        loss.iter().try_for_each(|loss| writeln!(f, "loss {loss}"))?;
+        metrics.iter().try_for_each(|Metric { name, node, reading }| {
+            let reading = match reading {
+                Reading::Mean => "mean",
+                Reading::Exponential => "exponential",
+            };
+            writeln!(f, "metric {name} {node} {reading}")
+        })
     }
 }
 
@@ -77,6 +84,7 @@ impl fmt::Display for Operation {
             Operation::Reshape => f.write_str("reshape"),
             Operation::CrossEntropy => f.write_str("cross_entropy"),
             Operation::MeanSquaredError => f.write_str("mse"),
+            Operation::Accuracy => f.write_str("accuracy"),
         }
     }
 }

@@ -1,11 +1,11 @@
 //! A model under construction: nodes and parameters, with names made of the path to them.
 
 use crate::{
-    Code, Extent, Mistake, Model, ModelInput, ModelParameter, Node, NodeId, Operation,
-    Source, Tensor, limit, value::too_many_elements,
+    Code, Extent, Measure, Mistake, Model, ModelInput, ModelParameter, Node, Operation,
+    Source, Tensor, finish, limit, value::too_many_elements,
 };
-use roundelay_schedule::{Element, Initial, Table, Treatment};
-use std::collections::{BTreeMap, BTreeSet};
+use roundelay_schedule::{Element, Initial, Treatment};
+use std::collections::BTreeMap;
 
 /// A model under construction.
 #[derive(Clone, Debug)]
@@ -14,11 +14,35 @@ pub(crate) struct Graph {
     path: Vec<Level>,
 }
 
-/// One step of the path; the names taken at it, with the number that comes next for each.
+/// One step of the path; the names taken at it. Metrics have names of their own, so that they
+/// change no name of a parameter.
 #[derive(Clone, Debug, Default)]
 struct Level {
     name: String,
-    taken: BTreeMap<String, u32>,
+    taken: Names,
+    measured: Names,
+}
+
+/// Names that are taken, with the number that comes next for each.
+#[derive(Clone, Debug, Default)]
+struct Names(BTreeMap<String, u32>);
+
+impl Names {
+    /// The wanted name, or one with a number behind.
+    fn claim(&mut self, wanted: &str) -> String {
+        let Some(next) = self.0.get(wanted).copied() else {
+            self.0.insert(wanted.to_owned(), 1);
+            return wanted.to_owned();
+        };
+        let mut number = next;
+        while self.0.contains_key(&format!("{wanted}_{number}")) {
+            number += 1;
+        }
+        let name = format!("{wanted}_{number}");
+        self.0.insert(wanted.to_owned(), number + 1);
+        self.0.insert(name.clone(), 1);
+        name
+    }
 }
 
 impl Graph {
@@ -30,19 +54,11 @@ impl Graph {
 
     /// A name that is not taken at the present level: the wanted one, or with a number behind.
     pub(crate) fn claim(&mut self, wanted: &str) -> String {
-        let level = self.path.last_mut().expect("the outermost level stays");
-        let Some(next) = level.taken.get(wanted).copied() else {
-            level.taken.insert(wanted.to_owned(), 1);
-            return wanted.to_owned();
-        };
-        let mut number = next;
-        while level.taken.contains_key(&format!("{wanted}_{number}")) {
-            number += 1;
-        }
-        let name = format!("{wanted}_{number}");
-        level.taken.insert(wanted.to_owned(), number + 1);
-        level.taken.insert(name.clone(), 1);
-        name
+        self.level().taken.claim(wanted)
+    }
+
+    fn level(&mut self) -> &mut Level {
+        self.path.last_mut().expect("the outermost level stays")
     }
 
     /// One level down, under a name that was claimed.
@@ -67,6 +83,24 @@ impl Graph {
         let result = body(self);
         self.ascend();
         result
+    }
+
+    /// Builds a metric one level down, under a name that no other metric of this level has.
+    pub(crate) fn measuring<T>(
+        &mut self,
+        wanted: &str,
+        body: impl FnOnce(&mut Self) -> T,
+    ) -> T {
+        let name = self.level().measured.claim(wanted);
+        self.descend(name);
+        let result = body(self);
+        self.ascend();
+        result
+    }
+
+    /// The present path.
+    pub(crate) fn place(&self) -> String {
+        self.path_to("")
     }
 
     /// Numbers of inputs, parameters and nodes so far.
@@ -181,33 +215,23 @@ impl Graph {
         }
     }
 
-    /// The model whose last node is the loss, without what the loss does not need, and
-    /// what was left out.
-    pub(crate) fn finish(self, loss: &Tensor) -> Result<(Model, Vec<Source>), Mistake> {
-        let Source::Node(last) = loss.source else {
-            let message = "expected the result of an operation as loss";
-            return Err(Mistake::new(Code::Type, message));
-        };
-        if !loss.shape.is_empty() {
-            let found = crate::value::spelled(&loss.shape);
-            let message =
-                format!("expected a single number as loss, found the shape {found}");
-            let hint = "end with `cross_entropy` or `mse`";
-            return Err(Mistake::new(Code::Shape, message).hint(hint));
-        }
-        let needed = needed(&self.model, last);
-        let reads = |kind: fn(&Source) -> bool| needed.iter().any(kind);
-        if !reads(|source| matches!(source, Source::Parameter(_))) {
-            let message =
-                "the loss depends on no parameter, so there is nothing to train";
-            return Err(Mistake::new(Code::Value, message));
-        }
-        if !reads(|source| matches!(source, Source::Input(_))) {
-            let message =
-                "the loss depends on no input, so there is nothing to learn from";
-            return Err(Mistake::new(Code::Value, message));
-        }
-        Ok(trimmed(self.model, &needed))
+    /// Whether a metric measures what the loss trains.
+    ///
+    /// # Errors
+    /// When it needs a parameter or an input that the loss does not: nothing would train the one,
+    /// and another input would change what is drawn for the others.
+    pub(crate) fn admits(&self, loss: &Tensor, metric: &Measure) -> Result<(), Mistake> {
+        finish::admits(&self.model, loss, metric)
+    }
+
+    /// The model that minimises the loss and measures the metrics, without what neither needs,
+    /// and what was left out.
+    pub(crate) fn finish(
+        self,
+        loss: &Tensor,
+        metrics: &[Measure],
+    ) -> Result<(Model, Vec<Source>), Mistake> {
+        finish::finish(self.model, loss, metrics)
     }
 }
 
@@ -229,58 +253,4 @@ pub(crate) fn bounded(shape: &[Extent]) -> Result<u64, Mistake> {
 fn no_examples() -> Mistake {
     let message = "the first extent of an input must be `batch`, and no other";
     Mistake::new(Code::Shape, message).hint("write `input x: real[batch, 8]`")
-}
-
-/// Everything from which the node is computed; operands stand above their users.
-fn needed(model: &Model, last: NodeId) -> BTreeSet<Source> {
-    let mut needed = BTreeSet::from([Source::Node(last)]);
-    for (id, node) in model.nodes.iter().rev() {
-        if needed.contains(&Source::Node(id)) {
-            needed.extend(node.operands.iter().copied());
-        }
-    }
-    needed
-}
-
-fn trimmed(model: Model, needed: &BTreeSet<Source>) -> (Model, Vec<Source>) {
-    let mut unused = Vec::new();
-    let mut places = BTreeMap::new();
-    let mut small = Model { name: model.name.clone(), ..Model::default() };
-    for (id, input) in model.inputs.iter() {
-        let source = Source::Input(id);
-        match keep(source, needed, input, &mut small.inputs) {
-            Some(id) => _ = places.insert(source, Source::Input(id)),
-            None => unused.push(source),
-        }
-    }
-    for (id, parameter) in model.parameters.iter() {
-        let source = Source::Parameter(id);
-        match keep(source, needed, parameter, &mut small.parameters) {
-            Some(id) => _ = places.insert(source, Source::Parameter(id)),
-            None => unused.push(source),
-        }
-    }
-    for (id, node) in model.nodes.iter() {
-        let source = Source::Node(id);
-        let Some(new) = keep(source, needed, node, &mut small.nodes) else {
-            unused.push(source);
-            continue;
-        };
-        places.insert(source, Source::Node(new));
-        small.nodes[new]
-            .operands
-            .iter_mut()
-            .for_each(|operand| *operand = places[operand]);
-        small.loss = Some(new);
-    }
-    (small, unused)
-}
-
-fn keep<I: roundelay_schedule::Id, T: Clone>(
-    source: Source,
-    needed: &BTreeSet<Source>,
-    row: &T,
-    table: &mut Table<I, T>,
-) -> Option<I> {
-    needed.contains(&source).then(|| table.push(row.clone()))
 }

@@ -9,6 +9,7 @@ mod builder;
 mod diagnostic;
 mod display;
 mod fingerprint;
+mod finish;
 mod format;
 mod graph;
 mod import;
@@ -31,13 +32,13 @@ pub use diagnostic::{Code, Diagnostic, Diagnostics, Mistake, Place, Severity};
 pub use fingerprint::fingerprint;
 pub use format::format;
 pub use import::{Disk, Files, NoFiles};
-pub use operators::{OPERATORS, Operator};
+pub use operators::{METRICS, OPERATORS, Operator};
 pub use program::{
-    Choice, Extent, Model, ModelInput, ModelInputId, ModelParameter, Node, NodeId,
-    Numbers, Objective, Operation, ParameterId, Program, Search, Source, Train,
+    Choice, Extent, Metric, Model, ModelInput, ModelInputId, ModelParameter, Node,
+    NodeId, Numbers, Objective, Operation, ParameterId, Program, Search, Source, Train,
 };
 pub use quantity::{Dimension, Quantity};
 pub use resolve::parse;
 pub use signature::{Fallback, Formal};
 pub use source::{SourceFile, Span};
-pub use value::{Tensor, Value};
+pub use value::{Measure, Tensor, Value};

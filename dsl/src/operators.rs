@@ -9,6 +9,7 @@ mod infix;
 mod linear;
 mod lookup;
 mod loss;
+mod metric;
 mod normal;
 
 use crate::{
@@ -17,7 +18,10 @@ use crate::{
     signature::{Arguments, Formal, Misfit},
 };
 
+pub use metric::METRICS;
+
 pub(crate) use infix::{add, multiply, negate, scale, subtract};
+pub(crate) use metric::{metric, spelled as spelled_metrics};
 
 /// An operator of the language.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +67,18 @@ impl Operator {
     ) -> Result<Value, Misfit> {
         let arguments = Arguments::bind(self.name, self.formals, given)?;
         let built = graph.within(name, |graph| (self.build)(&arguments, graph));
+        built.map_err(|mistake| Misfit { given: None, mistake })
+    }
+
+    /// Applies a metric under `name`, which is made unique among the metrics of the present level.
+    pub(crate) fn measure(
+        &'static self,
+        name: &str,
+        given: Vec<(Option<&str>, Value)>,
+        graph: &mut Graph,
+    ) -> Result<Value, Misfit> {
+        let arguments = Arguments::bind(self.name, self.formals, given)?;
+        let built = graph.measuring(name, |graph| (self.build)(&arguments, graph));
         built.map_err(|mistake| Misfit { given: None, mistake })
     }
 }

@@ -2,7 +2,7 @@
 
 use roundelay_schedule::{
     Bytes, Data, Element, Evaluation, Exactness, Float, Id, Initial, Optimizer, Order,
-    Placement, Rule, States, Table, Target, Treatment,
+    Placement, Reading, Rule, States, Table, Target, Treatment,
 };
 use std::fmt;
 
@@ -67,8 +67,29 @@ pub struct Model {
     pub parameters: Table<ParameterId, ModelParameter>,
     /// Operations, in topological order.
     pub nodes: Table<NodeId, Node>,
-    /// The node whose single number is minimised; it is the last.
+    /// The node whose single number is minimised; behind it stands what only metrics need.
     pub loss: Option<NodeId>,
+    /// What is measured besides the loss.
+    pub metrics: Vec<Metric>,
+}
+
+/// Something that is measured besides the loss. No gradient flows from it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Metric {
+    /// Name, unlike those of the others.
+    pub name: String,
+    /// The node whose single number it is.
+    pub node: NodeId,
+    /// What is said about the numbers of many micro-batches.
+    pub reading: Reading,
+}
+
+impl Model {
+    /// Number of nodes up to the loss. Stages start at these; what stands behind them belongs to
+    /// the last stage.
+    pub fn cuttable(&self) -> usize {
+        self.loss.map_or(self.nodes.len(), |loss| loss.index() + 1)
+    }
 }
 
 /// An input of the model.
@@ -180,6 +201,9 @@ pub enum Operation {
     CrossEntropy,
     /// a, b of one shape → mean of (a − b)², shape ().
     MeanSquaredError,
+    /// logits (.., v), targets (..) i32 → share of rows whose largest logit, the first of equals,
+    /// is the target, shape (). It has no gradient.
+    Accuracy,
 }
 
 /// How the model is trained.

@@ -135,7 +135,7 @@ pub(crate) enum StatementKind {
     /// `loss expr`.
     Loss(Expression),
     /// `metric expr`.
-    Metric,
+    Metric(Expression),
     /// `return expr`.
     Return(Expression),
     /// `head after expr { … }`.

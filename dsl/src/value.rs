@@ -3,7 +3,7 @@
 use crate::{
     Code, Dimension, Extent, Mistake, Quantity, Source, limit, syntax::Operator,
 };
-use roundelay_schedule::{Element, Rate};
+use roundelay_schedule::{Element, Rate, Reading};
 use std::fmt;
 
 /// What an expression is worth.
@@ -27,6 +27,19 @@ pub enum Value {
     Rate(Rate),
     /// What a node computes, a parameter, or an input.
     Tensor(Tensor),
+    /// What `metric` takes.
+    Metric(Measure),
+}
+
+/// A number of every micro-batch, and what is said about many of them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measure {
+    /// The path of bindings to it.
+    pub name: String,
+    /// The number.
+    pub tensor: Tensor,
+    /// What is said about many.
+    pub reading: Reading,
 }
 
 /// Something that operators read.
@@ -69,6 +82,7 @@ impl Value {
             Value::List(_) => "a list",
             Value::Rate(_) => "a learning rate",
             Value::Tensor(_) => "a tensor",
+            Value::Metric(_) => "a metric",
         }
     }
 
@@ -83,7 +97,8 @@ impl Value {
             | Value::Text(_)
             | Value::List(_)
             | Value::Rate(_)
-            | Value::Tensor(_) => None,
+            | Value::Tensor(_)
+            | Value::Metric(_) => None,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use crate::{
     Context, Real, activation, attention, dropout, elementwise, embedding, loss, matmul,
+    metric,
     nearest::nearest,
     norm,
     operand::{Operands, Slot},
@@ -112,6 +113,7 @@ define_operations! {
     "cross_entropy_backward" => CrossEntropyBackward(loss::CrossEntropyBackward);
     "mse" => Mse(loss::Mse);
     "mse_backward" => MseBackward(loss::MseBackward);
+    "accuracy" => Accuracy(metric::Accuracy);
     "sgd" => Sgd(optimizer::Sgd);
     "adamw" => Adamw(optimizer::Adamw);
 }

@@ -39,6 +39,7 @@
 //! | `cross_entropy_backward` | logits r, targets i32 r, lse r, dlogits w/u | gradient of the mean; `accumulate` |
 //! | `mse` | a r, b r, loss (1) w | mean of (a − b)² |
 //! | `mse_backward` | a r, b r, da w/u | `sign` (integer 1 or −1; −1 gives db), `accumulate` |
+//! | `accuracy` | logits (m, v) r, targets i32 (m) r, share (1) w | share of rows whose largest logit, the first of equals, is the target |
 //! | `sgd` | gradient r, parameter r, next w, momentum u (absent when `momentum` is 0) | `momentum`, `nesterov`, `weight_decay`, `clip`, `micro_batches`, `spared` (integers: begin, end, begin, end, … of elements without decay, in the stage's flat parameters), `averaged` (ranges as `spared`: next = (1 − momentum) · parameter + momentum · mean, nothing else), `average_momentum` (that momentum; only with `averaged`) |
 //! | `adamw` | gradient r, parameter r, next w, mean u, square u | `beta1`, `beta2`, `epsilon`, `weight_decay`, `clip`, `micro_batches`, `spared`, `averaged`, `average_momentum` |
 //!
@@ -58,6 +59,7 @@ mod kernel;
 mod line;
 mod loss;
 mod matmul;
+mod metric;
 mod nearest;
 mod norm;
 mod operand;

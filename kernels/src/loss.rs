@@ -143,7 +143,10 @@ impl Define for MseBackward {
     }
 }
 
-fn logits_and_targets(call: &mut Signature<'_>) -> Result<(usize, usize), String> {
+/// The next two operands, (m, v) and i32 (m): m and v.
+pub(crate) fn logits_and_targets(
+    call: &mut Signature<'_>,
+) -> Result<(usize, usize), String> {
     let (rows, classes) = call.matrix("logits", Access::Read)?;
     let targets = call.integers("targets")?;
     match targets == rows {

@@ -39,9 +39,20 @@ pub struct Uncuttable {
 }
 
 impl Chain {
-    /// The chain of a model whose nodes take `times` for a micro-batch of `examples`.
-    pub fn new(model: &Model, times: Vec<Nanos>, examples: u64, dtype: Float) -> Self {
+    /// The chain of a model whose nodes take `times` for a micro-batch of `examples`. What stands
+    /// behind the loss counts as part of it.
+    pub fn new(
+        model: &Model,
+        mut times: Vec<Nanos>,
+        examples: u64,
+        dtype: Float,
+    ) -> Self {
         assert_eq!(times.len(), model.nodes.len(), "every node has a time");
+        let end = model.cuttable();
+        let behind: Nanos = times.drain(end..).sum();
+        if let Some(loss) = times.last_mut() {
+            *loss += behind;
+        }
         let last_use = last_uses(model);
         let crosses = |(id, node): (NodeId, &Node), at: usize| match id.index() < at
             && last_use[id.index()] >= at
@@ -50,11 +61,7 @@ impl Chain {
             false => Bytes(0),
         };
         let crossing = |at| model.nodes.iter().map(|row| crosses(row, at)).sum();
-        Self {
-            times,
-            crossing: (0..model.nodes.len()).map(crossing).collect(),
-            ties: ties(model),
-        }
+        Self { times, crossing: (0..end).map(crossing).collect(), ties: ties(model) }
     }
 
     /// The tie that a cut at a position would break.
@@ -172,11 +179,12 @@ fn bytes(node: &Node, examples: u64, dtype: Float) -> Bytes {
 }
 
 fn last_uses(model: &Model) -> Vec<usize> {
+    let end = model.cuttable().saturating_sub(1);
     let mut last = vec![0; model.nodes.len()];
     for (user, node) in model.nodes.iter() {
         for operand in &node.operands {
             if let Source::Node(made) = operand {
-                last[made.index()] = user.index();
+                last[made.index()] = user.index().min(end);
             }
         }
     }
@@ -184,9 +192,11 @@ fn last_uses(model: &Model) -> Vec<usize> {
 }
 
 fn ties(model: &Model) -> Vec<Tie> {
+    let end = model.cuttable().saturating_sub(1);
     let users = |parameter| {
         let reads = move |(id, node): (NodeId, &Node)| {
-            node.operands.contains(&Source::Parameter(parameter)).then(|| id.index())
+            let reads = node.operands.contains(&Source::Parameter(parameter));
+            reads.then(|| id.index().min(end))
         };
         model.nodes.iter().filter_map(reads)
     };

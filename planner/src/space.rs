@@ -169,7 +169,7 @@ pub(crate) fn check_sizes(
     if n == 0 || !batch.is_multiple_of(n) {
         return Err(Reason::Indivisible { batch });
     }
-    let nodes = u32::try_from(program.model.nodes.len()).unwrap_or(u32::MAX);
+    let nodes = u32::try_from(program.model.cuttable()).unwrap_or(u32::MAX);
     if s == 0 || s > nodes {
         let tied = Vec::new();
         return Err(Reason::Uncuttable(Uncuttable { stages: s, most: nodes, tied }));

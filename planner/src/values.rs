@@ -46,7 +46,7 @@ impl Values {
             rule, placement, order, states, stages, micro_batches, cuts, ..
         } = &program.search;
         let devices = usable_devices(program);
-        let nodes = program.model.nodes.len() as u64;
+        let nodes = program.model.cuttable() as u64;
         let stages = match (cuts, stages) {
             (Some(cuts), _) => Stages::Listed(vec![number(cuts.len() as u64 + 1)]),
             (None, Numbers::Open) => Stages::Open { devices, nodes },

@@ -1,4 +1,5 @@
-//! Held-out loss: the forward pass alone, with the newest parameters and without masks.
+//! Held-out loss and metrics: the forward pass alone, with the newest parameters and without
+//! masks.
 
 use crate::{
     code::CodeError,
@@ -8,8 +9,8 @@ use crate::{
     state::{State, StateError},
 };
 use roundelay_kernels::{Context, Mode};
-use roundelay_schedule::{Access, Checked, Id, Job, Pass, Role, RoutineId};
-use std::thread;
+use roundelay_schedule::{Access, Checked, Id, Job, Metric, Pass, Role, RoutineId};
+use std::{collections::BTreeMap, thread};
 
 /// Evaluates states of one job; memory is allocated once.
 pub struct Evaluator {
@@ -18,6 +19,15 @@ pub struct Evaluator {
     forward: Vec<RoutineId>,
     parameters: Vec<Memory>,
     threads: usize,
+}
+
+/// What is measured on held-out data.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measures {
+    /// Mean loss over micro-batches.
+    pub loss: f64,
+    /// The readings of all metrics, by name.
+    pub metrics: BTreeMap<String, f64>,
 }
 
 impl Evaluator {
@@ -43,29 +53,40 @@ impl Evaluator {
         })
     }
 
-    /// Mean loss of θ_T over micro-batches 0 .. `micro_batches` of a feed.
+    /// Loss and metrics of θ_T over micro-batches 0 .. `micro_batches` of a feed.
     ///
     /// # Errors
     /// When the state is of another model.
-    pub fn loss(
+    pub fn measure(
         &mut self,
         state: &State,
         feed: &mut dyn Feed,
         micro_batches: u64,
-    ) -> Result<f64, StateError> {
+    ) -> Result<Measures, StateError> {
         state.fits(&self.job)?;
         for stage in self.job.elements.ids() {
             let flat = state.parameters(&self.job, stage, 0)?;
             self.parameters[stage.index()].bytes_mut().copy_from_slice(&flat);
         }
-        let mut sum = 0.0;
+        let mut sums = vec![0.0; 1 + self.job.metrics.len()];
         for micro_batch in 0..micro_batches {
-            sum += self.one(feed, state.step, micro_batch);
+            self.forward(feed, state.step, micro_batch);
+            let numbers = self.plain.measured(&self.job);
+            sums.iter_mut().zip(numbers).for_each(|(sum, number)| *sum += number);
         }
-        Ok(sum / micro_batches as f64)
+        let means = sums.into_iter().map(|sum| sum / micro_batches as f64);
+        Ok(self.readings(means.collect()))
     }
 
-    fn one(&mut self, feed: &mut dyn Feed, step: u64, micro_batch: u64) -> f64 {
+    fn readings(&self, means: Vec<f64>) -> Measures {
+        let metrics = self.job.metrics.iter().zip(&means[1..]);
+        let reading = |(metric, mean): (&Metric, &f64)| {
+            (metric.name.clone(), metric.reading.of(*mean))
+        };
+        Measures { loss: means[0], metrics: metrics.map(reading).collect() }
+    }
+
+    fn forward(&mut self, feed: &mut dyn Feed, step: u64, micro_batch: u64) {
         let context = Context {
             step,
             micro_batch,
@@ -82,6 +103,5 @@ impl Evaluator {
             let bound = &mut [(Role::Parameter, parameters.bytes_mut())];
             self.plain.run(*routine, &context, bound);
         }
-        self.plain.loss(&self.job)
     }
 }

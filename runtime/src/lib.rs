@@ -24,7 +24,7 @@ pub use checkpoint::{
 pub use code::CodeError;
 pub use cpu::{Cpu, CpuError, CpuOptions, Fill, Loss, Measured, Timing, Touched};
 pub use data::{DataError, Dataset, HeldOut};
-pub use evaluate::Evaluator;
+pub use evaluate::{Evaluator, Measures};
 pub use feed::Feed;
 pub use oracle::{Oracle, OracleError};
 pub use state::{State, StateError, Tensor};

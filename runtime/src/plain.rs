@@ -90,11 +90,18 @@ impl Plain {
         }
     }
 
-    /// The loss that the last stage left.
-    pub(crate) fn loss(&mut self, job: &Job) -> f64 {
+    /// The numbers that the last stage left: the loss, then one for each metric.
+    pub(crate) fn measured(&mut self, job: &Job) -> impl Iterator<Item = f64> {
         let block = self.blocks.get_mut(&(Role::Metric, None));
         let block = block.expect("the forward pass of the last stage writes a loss");
-        crate::cpu::number_of(job.dtype, &block.bytes_mut()[..job.dtype.size() as usize])
+        let (dtype, size) = (job.dtype, job.dtype.size() as usize);
+        let bytes = &block.bytes_mut()[..job.measured().0 as usize];
+        bytes.chunks_exact(size).map(move |number| crate::cpu::number_of(dtype, number))
+    }
+
+    /// The loss that the last stage left.
+    pub(crate) fn loss(&mut self, job: &Job) -> f64 {
+        self.measured(job).next().expect("the loss comes first")
     }
 
     /// Runs a routine; `bound` roles are found in these bytes instead of a block.

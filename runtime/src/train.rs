@@ -5,8 +5,8 @@
 mod losses;
 
 use crate::{
-    CheckpointError, Checkpoints, Cpu, CpuError, Evaluator, HeldOut, Measured, State,
-    StateError, code::CodeError,
+    CheckpointError, Checkpoints, Cpu, CpuError, Evaluator, HeldOut, Measured, Measures,
+    State, StateError, code::CodeError,
 };
 use losses::StepLosses;
 use roundelay_schedule::{Evaluation, Nanos, enough_steps, simulate};
@@ -81,8 +81,8 @@ pub struct Progress {
 pub trait Observer {
     /// A training step is done. Steps come in order.
     fn step(&mut self, progress: &Progress);
-    /// The held-out loss of θ_`step`.
-    fn evaluated(&mut self, step: u64, loss: f64);
+    /// Held-out loss and metrics of θ_`step`.
+    fn evaluated(&mut self, step: u64, measures: &Measures);
     /// The run rests; to break ends it here.
     fn rested(&mut self, state: &State) -> ControlFlow<()>;
 }
@@ -96,8 +96,8 @@ pub struct Report {
     pub end: u64,
     /// Mean loss of every step.
     pub losses: Vec<f64>,
-    /// Held-out losses, each with the number of updates done.
-    pub evaluations: Vec<(u64, f64)>,
+    /// Held-out losses and metrics, each with the number of updates done.
+    pub evaluations: Vec<(u64, Measures)>,
     /// Time of all replays, without evaluation and saving.
     pub replayed: Duration,
     /// What the machine counted.
@@ -219,13 +219,13 @@ impl Trainer {
     fn rest(
         &mut self,
         end: u64,
-        evaluations: &mut Vec<(u64, f64)>,
+        evaluations: &mut Vec<(u64, Measures)>,
         observer: &mut dyn Observer,
     ) -> Result<ControlFlow<()>, TrainError> {
         let state = self.cpu.save()?;
-        if let Some(loss) = self.evaluate(&state, end)? {
-            evaluations.push((state.step, loss));
-            observer.evaluated(state.step, loss);
+        if let Some(measures) = self.evaluate(&state, end)? {
+            observer.evaluated(state.step, &measures);
+            evaluations.push((state.step, measures));
         }
         if let Checkpointing::Every { steps, checkpoints } = &self.rests.checkpoint
             && is_due(state.step, *steps, end)
@@ -235,8 +235,12 @@ impl Trainer {
         Ok(observer.rested(&state))
     }
 
-    /// The held-out loss, when it is due.
-    fn evaluate(&mut self, state: &State, end: u64) -> Result<Option<f64>, TrainError> {
+    /// Held-out loss and metrics, when they are due.
+    fn evaluate(
+        &mut self,
+        state: &State,
+        end: u64,
+    ) -> Result<Option<Measures>, TrainError> {
         let (every, held_out) = match &mut self.rests.evaluate {
             Evaluating::Never => return Ok(None),
             Evaluating::Every { steps, held_out } => (*steps, held_out),
@@ -246,7 +250,7 @@ impl Trainer {
             return Ok(None);
         }
         let micro_batches = held_out.micro_batches();
-        Ok(Some(self.evaluator.loss(state, held_out.as_mut(), micro_batches)?))
+        Ok(Some(self.evaluator.measure(state, held_out.as_mut(), micro_batches)?))
     }
 }
 

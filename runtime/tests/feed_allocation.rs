@@ -50,6 +50,7 @@ fn job(data: Data, inputs: Vec<Input>) -> Job {
         },
         evaluate: Evaluation::Never,
         inputs: inputs.into_iter().collect(),
+        metrics: Vec::new(),
         parameters: Vec::new(),
         elements: Table::new(),
     }

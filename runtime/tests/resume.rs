@@ -100,7 +100,7 @@ fn training_lowers_the_loss_of_what_is_seen_again() {
     let mut evaluator = roundelay_runtime::Evaluator::new(&schedule).unwrap();
     let mut feed = Examples::of(&schedule.job);
     let mut cpu = machine(&schedule, Timing::Natural);
-    let mut loss = |state: &State| evaluator.loss(state, &mut feed, 3).unwrap();
+    let mut loss = |state: &State| evaluator.measure(state, &mut feed, 3).unwrap().loss;
     let before = loss(&cpu.save().unwrap());
     cpu.replay(60, &mut |_| {}).unwrap();
     let after = loss(&cpu.save().unwrap());

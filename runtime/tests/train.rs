@@ -6,7 +6,8 @@ mod support;
 
 use roundelay_runtime::{
     Checkpointing, Checkpoints, Cpu, CpuOptions, Dataset, Evaluating, Evaluator, HeldOut,
-    Observer, Oracle, Progress, Provenance, Rests, Resumed, Resumption, State, Trainer,
+    Measures, Observer, Oracle, Progress, Provenance, Rests, Resumed, Resumption, State,
+    Trainer,
 };
 use roundelay_schedule::{Checked, Order, Placement, Rule, States};
 use std::{env, fs, ops::ControlFlow, path::PathBuf, process};
@@ -28,8 +29,8 @@ impl Observer for Witness {
         assert!(progress.samples_per_second > 0.0);
         self.steps.push((progress.step, progress.loss.to_bits()));
     }
-    fn evaluated(&mut self, step: u64, loss: f64) {
-        self.evaluated.push((step, loss.to_bits()));
+    fn evaluated(&mut self, step: u64, measures: &Measures) {
+        self.evaluated.push((step, measures.loss.to_bits()));
     }
     fn rested(&mut self, state: &State) -> ControlFlow<()> {
         self.rested.push(state.step);
@@ -75,8 +76,9 @@ fn expected(schedule: &Checked) -> [Vec<(u64, u64)>; 2] {
         steps.push((step, mean.to_bits()));
         if (step + 1) % 2 == 0 {
             let count = held_out.micro_batches();
-            let loss = evaluator.loss(&oracle.state(), &mut held_out, count);
-            evaluations.push((step + 1, loss.expect("its own state fits").to_bits()));
+            let found = evaluator.measure(&oracle.state(), &mut held_out, count);
+            evaluations
+                .push((step + 1, found.expect("its own state fits").loss.to_bits()));
         }
     }
     [steps, evaluations]

@@ -1,7 +1,7 @@
 //! What is trained: data, seed, optimizer, rates, evaluation; all that a run needs besides the
 //! actions.
 
-use crate::{Id, InputId, Stage, Table};
+use crate::{Id, InputId, Metric, Stage, Table};
 use serde::{Deserialize, Serialize};
 
 /// The training job of a schedule.
@@ -26,6 +26,9 @@ pub struct Job {
     pub evaluate: Evaluation,
     /// What a micro-batch brings, in the model's order.
     pub inputs: Table<InputId, Input>,
+    /// What every micro-batch measures besides its loss, in the order of its numbers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub metrics: Vec<Metric>,
     /// All parameters, by stage, then offset.
     pub parameters: Vec<Parameter>,
     /// Number of elements of each stage's flat parameters, padding included.

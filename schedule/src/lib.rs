@@ -12,6 +12,7 @@ mod clock;
 mod file;
 mod id;
 mod job;
+mod metric;
 mod plan;
 mod replay;
 mod routine;
@@ -35,6 +36,7 @@ pub use job::{
     Data, Element, Evaluation, Float, Initial, Input, Job, Method, Optimizer, Parameter,
     Rate, TokenWidth, Treatment,
 };
+pub use metric::{Metric, Reading};
 pub use plan::{Order, Placement, Plan, Reduction, States, Sum};
 pub use replay::{Issue, Machine, Marks, replay};
 pub use routine::{

@@ -77,7 +77,7 @@ pub enum Role {
     ValueGradient(ValueId),
     /// An input of the model.
     Input(InputId),
-    /// The loss of a micro-batch, one number.
+    /// What a micro-batch measures: its loss, then one number for each metric of the job.
     Metric,
     /// Scratch memory; its contents mean nothing outside the routine.
     Workspace,

@@ -1,8 +1,10 @@
-//! `evaluate`: held-out loss of a checkpoint.
+//! `evaluate`: held-out loss and metrics of a checkpoint.
 
 use super::{
     FORMAT, Form, args::EvaluateArgs, compile, failure::Failure, load, print, print_json,
+    run,
 };
+use roundelay::Measures;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -22,10 +24,11 @@ pub(super) fn evaluate(args: &EvaluateArgs) -> Result<(), Failure> {
     };
     let evaluated =
         roundelay::evaluate(&schedule, &args.checkpoint, args.data.as_deref());
-    let (step, loss) = evaluated.map_err(|error| Failure::run(file, &error))?;
+    let (step, measures) = evaluated.map_err(|error| Failure::run(file, &error))?;
     if args.json {
-        let document = Document { format: FORMAT, step, loss, metrics: BTreeMap::new() };
+        let Measures { loss, metrics } = measures;
+        let document = Document { format: FORMAT, step, loss, metrics };
         return print_json(&document, Form::Document);
     }
-    print(&format!("step {step}: held-out loss {loss:.4}\n"))
+    print(&run::held_out(step, &measures))
 }

@@ -10,7 +10,7 @@ use super::{
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use roundelay::{
-    Checked, Folder, Keep, Outcome, RunEvent, RunOptions, Search,
+    Checked, Folder, Keep, Measures, Outcome, RunEvent, RunOptions, Search,
     parts::{
         planner,
         runtime::{Measured, Resumed},
@@ -71,6 +71,14 @@ fn keep(args: &RunArgs) -> Keep {
         Some(folder) if args.resume => Keep::Resume(folder),
         Some(folder) => Keep::Start(folder),
     }
+}
+
+/// What held-out data says, in one line.
+pub(super) fn held_out(step: u64, measures: &Measures) -> String {
+    let Measures { loss, metrics } = measures;
+    let metrics: String =
+        metrics.iter().map(|(name, value)| format!(", {name} {value:.4}")).collect();
+    format!("step {step}: held-out loss {loss:.4}{metrics}\n")
 }
 
 /// The JSON line of the search.
@@ -149,9 +157,10 @@ impl Teller {
                 ));
                 Ok(())
             }
-            RunEvent::Evaluate { step, loss } => self
-                .bar
-                .suspend(|| print(&format!("step {step}: held-out loss {loss:.4}\n"))),
+            RunEvent::Evaluate { step, loss, metrics } => {
+                let line = held_out(step, &Measures { loss, metrics });
+                self.bar.suspend(|| print(&line))
+            }
         }
     }
 }
@@ -168,8 +177,8 @@ fn tell_line(event: RunEvent) -> Result<(), Failure> {
             samples_per_s: samples_per_second,
             elapsed_s: elapsed.as_secs_f64(),
         },
-        RunEvent::Evaluate { step, loss } => {
-            Event::Evaluate { step, loss, metrics: BTreeMap::new() }
+        RunEvent::Evaluate { step, loss, metrics } => {
+            Event::Evaluate { step, loss, metrics }
         }
     })
 }

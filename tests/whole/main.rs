@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps nothing")]
 
 mod memory;
+mod metrics;
 mod oracle;
 mod support;
 mod volume;

@@ -41,7 +41,8 @@ fn replay(schedule: &Checked, data: &Dataset, state: &State, rests: &[u64]) -> O
         })
         .unwrap();
         let (state, count) = (cpu.save().unwrap(), held_out.micro_batches());
-        assert!(evaluator.loss(&state, &mut held_out, count).unwrap().is_finite());
+        let measures = evaluator.measure(&state, &mut held_out, count).unwrap();
+        assert!(measures.loss.is_finite());
     }
     Outcome { losses, state: cpu.save().unwrap() }
 }

@@ -47,7 +47,7 @@ pub(crate) fn gpt(layers: u32, batch: u32) -> Program {
 }
 
 /// Six steps of AdamW whose rate drops after three.
-fn job(batch: u32) -> String {
+pub(crate) fn job(batch: u32) -> String {
     format!(
         "device core {{ memory 1 GB, compute 1 GFLOP/s, bandwidth 1 GB/s }}
         link bus {{ bandwidth 1 GB/s, latency 1 us }}
@@ -75,7 +75,7 @@ pub(crate) fn plan(
     n: u32,
     s: u32,
 ) -> Plan {
-    let nodes = program.model.nodes.len() as u32;
+    let nodes = program.model.cuttable() as u32;
     let pools = placement == Placement::Shared && rule != Rule::Sync;
     Plan {
         rule,

@@ -152,8 +152,7 @@ fn report(draft: &mut Draft<'_>, number: u32, slot: Slot, routine: RoutineId) {
         return;
     }
     let at = draft.sites.site(stage, micro_batch, lag).at;
-    let row =
-        hold(draft, at.ring, Subject::Metric, Bytes(draft.job.dtype.size()), micro_batch);
+    let row = hold(draft, at.ring, Subject::Metric, draft.job.measured(), micro_batch);
     let key = draft.key(number, Side::After);
     draft.push(key, lag, DraftWork::Report { at, micro_batch, row });
 }
@@ -197,7 +196,8 @@ fn send_gradients(
     };
     for (value, size, gradient) in crossing(draft, before) {
         let (from, to) = (draft.sites.ring(slot.stage, i), draft.sites.ring(before, i));
-        if from == to || gradient == Differentiated::No {
+        let comes = matches!(gradient, Differentiated::From(last) if last >= slot.stage);
+        if from == to || !comes {
             continue;
         }
         let content = Content::ValueGradient(value, i);

@@ -126,7 +126,8 @@ impl Term {
             | Tensor::Detour(..)
             | Tensor::Gradient(_)
             | Tensor::Parameters(_)
-            | Tensor::Gradients(_) => None,
+            | Tensor::Gradients(_)
+            | Tensor::Metric(_) => None,
         }
     }
 }

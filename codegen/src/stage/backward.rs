@@ -6,7 +6,6 @@ use super::{
     call::{Step, Tensor, Term, call},
     derivative::derivative,
     flow::Flow,
-    graph::Graph,
     layout::Layout,
 };
 use roundelay_dsl::Source;
@@ -29,7 +28,7 @@ pub(crate) enum Sum {
 /// before, so the order of additions does not depend on the cuts.
 pub(crate) fn backward(layout: &Layout<'_>, stage: Stage, sum: Sum) -> Routine {
     let Layout { graph, flow, .. } = layout;
-    let mut gradients = begin(graph, flow, stage, sum);
+    let mut gradients = begin(flow, stage, sum);
     let mut steps: Vec<Step> = Vec::new();
     for node in flow.computed(graph, stage).rev() {
         steps.extend(gradients.lay(node, derivative(graph, node).backward));
@@ -46,7 +45,7 @@ pub(crate) fn backward(layout: &Layout<'_>, stage: Stage, sum: Sum) -> Routine {
         Role::ValueGradient(value) => {
             let crossing = &flow.crossing[value.index()];
             let added = gradients.added(Source::Node(crossing.node));
-            match (crossing.producer == stage, crossing.last == stage) {
+            match (crossing.producer == stage, crossing.returns == Some(stage)) {
                 (true, _) if !added => Access::Read,
                 (false, true) => Access::Write,
                 (true, _) | (false, false) => Access::Update,
@@ -71,20 +70,18 @@ pub(crate) fn backward(layout: &Layout<'_>, stage: Stage, sum: Sum) -> Routine {
 }
 
 /// Gradient sums as a stage's backward finds them: with what later stages added.
-fn begin(graph: &Graph<'_>, flow: &Flow, stage: Stage, sum: Sum) -> Accumulation {
+fn begin(flow: &Flow, stage: Stage, sum: Sum) -> Accumulation {
     let parameters = flow.parameters.iter().filter(|(_, user)| *user == stage);
     let parameters: BTreeSet<Source> =
         parameters.map(|(id, _)| Source::Parameter(*id)).collect();
     let crossing = flow.crossing.iter();
-    let later = crossing.clone().filter(|row| row.last > stage);
-    let mut written: BTreeSet<Source> = later
-        .map(|row| Source::Node(row.node))
-        .filter(|source| graph.has_gradient(*source))
-        .collect();
+    let later = crossing.clone().filter(|row| row.returns > Some(stage));
+    let mut written: BTreeSet<Source> = later.map(|row| Source::Node(row.node)).collect();
     if sum == Sum::Next {
         written.extend(&parameters);
     }
-    let fixed = crossing.map(|row| Source::Node(row.node)).chain(parameters);
+    let returning = crossing.filter(|row| row.returns.is_some());
+    let fixed = returning.map(|row| Source::Node(row.node)).chain(parameters);
     Accumulation::new(written, fixed.collect())
 }
 

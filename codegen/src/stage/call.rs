@@ -21,6 +21,8 @@ pub(crate) enum Tensor {
     Parameters(u64),
     /// The same range of its flat gradient.
     Gradients(u64),
+    /// The place of this metric's number behind the loss.
+    Metric(u32),
     /// One contribution to such a sum; accumulation turns it into `Gradient` or `Detour`.
     Contribution(Source),
 }

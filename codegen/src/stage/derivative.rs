@@ -38,14 +38,23 @@ pub(crate) fn arity(operation: Operation) -> (usize, usize) {
         | Operation::Add
         | Operation::Multiply
         | Operation::CrossEntropy
-        | Operation::MeanSquaredError => (2, 2),
+        | Operation::MeanSquaredError
+        | Operation::Accuracy => (2, 2),
         Operation::Linear => (2, 3),
         Operation::Attention { .. } | Operation::LayerNorm => (3, 3),
     }
 }
 
-/// The calls of one node.
+/// The calls of one node. What only metrics need adds to no gradient.
 pub(crate) fn derivative(graph: &Graph<'_>, node: NodeId) -> Derivative {
+    let both = calls(graph, node);
+    match graph.differentiates(node) {
+        true => both,
+        false => Derivative { backward: vec![], ..both },
+    }
+}
+
+fn calls(graph: &Graph<'_>, node: NodeId) -> Derivative {
     let site = Site { graph, node };
     match graph.model.nodes[node].operation {
         Operation::Embedding => linear::embedding(&site),
@@ -64,6 +73,7 @@ pub(crate) fn derivative(graph: &Graph<'_>, node: NodeId) -> Derivative {
         Operation::Reshape => Derivative { forward: vec![], backward: vec![] },
         Operation::CrossEntropy => loss::cross_entropy(&site),
         Operation::MeanSquaredError => loss::mean_squared_error(&site),
+        Operation::Accuracy => loss::accuracy(&site),
     }
 }
 

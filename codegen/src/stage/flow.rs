@@ -23,17 +23,20 @@ pub(crate) struct Crossing {
     pub(crate) producer: Stage,
     /// The last stage that reads it.
     pub(crate) last: Stage,
+    /// The last stage that adds to its gradient, if the gradient crosses too.
+    pub(crate) returns: Option<Stage>,
 }
 
 impl Flow {
     /// Cuts the graph.
     pub(crate) fn new(graph: &Graph<'_>, cuts: &[u32]) -> Result<Self, StageError> {
-        let nodes = graph.model.nodes.len();
+        let nodes = graph.model.cuttable();
         let inner = cuts.iter().map(|cut| *cut as usize);
         let bounds: Vec<usize> = [0].into_iter().chain(inner).chain([nodes]).collect();
         if !bounds.is_sorted_by(|low, high| low < high) {
             return Err(StageError::Cuts { cuts: cuts.to_vec(), nodes });
         }
+        let bounds = ending(bounds, graph.model.nodes.len());
         let mut flow = Self {
             bounds,
             crossing: vec![],
@@ -64,6 +67,14 @@ impl Flow {
     pub(crate) fn value(&self, node: NodeId) -> Option<ValueId> {
         self.handles.get(&node).copied()
     }
+    /// The handle of a node's result, if its gradient crosses.
+    pub(crate) fn gradient(&self, node: NodeId) -> Option<ValueId> {
+        self.value(node).filter(|value| self.crossing[value.index()].returns.is_some())
+    }
+    /// The last stage, which has the loss and all metrics.
+    pub(crate) fn end(&self) -> Stage {
+        Stage::new(self.count() - 1)
+    }
     /// Nodes of a stage that have kernels, in topological order.
     pub(crate) fn computed<'a>(
         &self,
@@ -76,17 +87,23 @@ impl Flow {
 
     fn find_crossing(&self, graph: &Graph<'_>) -> Vec<Crossing> {
         let mut last = BTreeMap::new();
+        let mut adds = BTreeMap::new();
         for user in graph.computed() {
             for operand in &graph.model.nodes[user].operands {
                 if let Source::Node(node) = graph.root(*operand) {
                     last.insert(node, self.stage(user));
+                    if graph.differentiates(user) {
+                        adds.insert(node, self.stage(user));
+                    }
                 }
             }
         }
-        let crossing = last.into_iter().map(|(node, last)| Crossing {
-            node,
-            producer: self.stage(node),
-            last,
+        last.extend(graph.metrics.iter().map(|node| (*node, self.end())));
+        let crossing = last.into_iter().map(|(node, last)| {
+            let producer = self.stage(node);
+            let adds = adds.get(&node).copied().filter(|stage| *stage > producer);
+            let returns = adds.filter(|_| graph.has_gradient(Source::Node(node)));
+            Crossing { node, producer, last, returns }
         });
         crossing.filter(|row| row.producer < row.last).collect()
     }
@@ -115,4 +132,11 @@ impl Flow {
         }
         Ok(order)
     }
+}
+
+/// The last stage has all that stands behind the loss.
+fn ending(mut bounds: Vec<usize>, nodes: usize) -> Vec<usize> {
+    bounds.pop();
+    bounds.push(nodes);
+    bounds
 }

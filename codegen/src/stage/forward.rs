@@ -2,18 +2,22 @@
 
 use super::{
     assemble::{assemble, name},
-    call::Step,
+    call::{Step, Tensor, Term, call},
     derivative::derivative,
     layout::Layout,
 };
+use roundelay_dsl::{NodeId, Source};
 use roundelay_schedule::{Access, Id, Pass, Role, Routine, Stage};
 
-/// Computes a stage's nodes in topological order; values that cross are made in place.
+/// Computes a stage's nodes in topological order; values that cross are made in place. Metrics
+/// come last, so that one number may be the loss, a term of it, and several metrics.
 pub(crate) fn forward(layout: &Layout<'_>, stage: Stage) -> Routine {
     let Layout { graph, flow, .. } = layout;
     let nodes = flow.computed(graph, stage);
+    let made = nodes.flat_map(|node| derivative(graph, node).forward);
+    let measured = (0..).zip(&graph.metrics).filter(|_| stage == flow.end());
     let steps: Vec<Step> =
-        nodes.flat_map(|node| derivative(graph, node).forward).collect();
+        made.chain(measured.map(|(number, node)| measure(number, *node))).collect();
     let access = |role| match role {
         Role::Value(value) if flow.crossing[value.index()].producer == stage => {
             Access::Write
@@ -30,4 +34,10 @@ pub(crate) fn forward(layout: &Layout<'_>, stage: Stage) -> Routine {
     };
     let pass = (Pass::Forward, stage);
     assemble(layout, name(Pass::Forward, stage), pass, &steps, &[], access)
+}
+
+/// A metric's number goes to its place behind the loss.
+fn measure(number: u32, node: NodeId) -> Step {
+    let made = Term::real(Tensor::Source(Source::Node(node)), &[1]);
+    call("copy", [made, Term::real(Tensor::Metric(number), &[1])])
 }

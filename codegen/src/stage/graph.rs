@@ -1,8 +1,8 @@
-//! What holds of a model however it is cut: which nodes the loss needs, which values have a
-//! gradient, and what constant gradient the terms of the loss have.
+//! What holds of a model however it is cut: which nodes loss and metrics need, which values have
+//! a gradient, and what constant gradient the terms of the loss have.
 
 use super::{StageError, call::elements, derivative::arity};
-use roundelay_dsl::{Model, Node, NodeId, Operation, Source};
+use roundelay_dsl::{Metric, Model, Node, NodeId, Operation, Source};
 use roundelay_schedule::{Element, Id};
 use std::collections::BTreeSet;
 
@@ -14,7 +14,10 @@ pub(crate) struct Graph<'a> {
     pub(crate) examples: u64,
     /// The node whose result is the loss; no reshape.
     pub(crate) loss: NodeId,
+    /// The nodes whose results are the metrics; no reshapes.
+    pub(crate) metrics: Vec<NodeId>,
     needed: Vec<bool>,
+    measured: Vec<bool>,
     trained: Vec<bool>,
     weights: Vec<Option<f64>>,
 }
@@ -33,7 +36,9 @@ impl<'a> Graph<'a> {
             model,
             examples,
             loss: end,
-            needed: needed(model, end),
+            metrics: vec![],
+            needed: needed(model, [end]),
+            measured: vec![],
             trained: trained(model),
             weights: vec![None; model.nodes.len()],
         };
@@ -41,6 +46,9 @@ impl<'a> Graph<'a> {
             return Err(StageError::NoLoss);
         };
         graph.loss = loss;
+        graph.metrics =
+            model.metrics.iter().map(|m| graph.measure(m)).collect::<Result<_, _>>()?;
+        graph.measured = needed(model, graph.metrics.iter().copied());
         graph.views_fit()?;
         graph.weigh_loss()?;
         Ok(graph)
@@ -59,10 +67,10 @@ impl<'a> Graph<'a> {
         source
     }
 
-    /// Nodes that have kernels: needed by the loss, no views; in topological order.
+    /// Nodes that have kernels: needed by the loss or a metric, no views; in topological order.
     pub(crate) fn computed(&self) -> impl DoubleEndedIterator<Item = NodeId> + '_ {
         let computed = |id: &NodeId| {
-            self.needed[id.index()]
+            (self.needed[id.index()] || self.measured[id.index()])
                 && self.model.nodes[*id].operation != Operation::Reshape
         };
         self.model.nodes.ids().filter(computed)
@@ -91,6 +99,11 @@ impl<'a> Graph<'a> {
         }
     }
 
+    /// Whether the loss depends on a node.
+    pub(crate) fn differentiates(&self, id: NodeId) -> bool {
+        self.needed[id.index()]
+    }
+
     /// Whether a gradient sum is kept for a source that is no reshape.
     pub(crate) fn has_gradient(&self, source: Source) -> bool {
         match source {
@@ -106,6 +119,21 @@ impl<'a> Graph<'a> {
     /// ∂loss/∂result of a term of the loss.
     pub(crate) fn weight(&self, id: NodeId) -> Option<f64> {
         self.weights[id.index()]
+    }
+
+    /// The node that makes a metric's number.
+    fn measure(&self, metric: &Metric) -> Result<NodeId, StageError> {
+        let known = self.model.nodes.get(metric.node).is_some();
+        let root = known.then(|| self.root(Source::Node(metric.node)));
+        match root {
+            Some(Source::Node(root)) if self.elements(Source::Node(root)) == 1 => {
+                Ok(root)
+            }
+            _ => Err(StageError::Malformed {
+                node: metric.name.clone(),
+                problem: "a metric is no single number that a node makes".to_owned(),
+            }),
+        }
     }
 
     fn views_fit(&self) -> Result<(), StageError> {
@@ -169,7 +197,11 @@ impl<'a> Graph<'a> {
         for (_, node) in nodes.filter(|(id, _)| self.has_gradient(Source::Node(*id))) {
             let loss = |id: NodeId| {
                 let operation = self.model.nodes[id].operation;
-                let ends = [Operation::CrossEntropy, Operation::MeanSquaredError];
+                let ends = [
+                    Operation::CrossEntropy,
+                    Operation::MeanSquaredError,
+                    Operation::Accuracy,
+                ];
                 self.weights[id.index()].is_some() || ends.contains(&operation)
             };
             for operand in &node.operands {
@@ -194,10 +226,10 @@ fn wrong_loss(node: &Node, problem: &str) -> StageError {
     StageError::Loss { node: node.name.clone(), problem: problem.to_owned() }
 }
 
-/// Nodes that the loss depends on.
-fn needed(model: &Model, loss: NodeId) -> Vec<bool> {
+/// Nodes that some of these depend on, and these.
+fn needed(model: &Model, ends: impl IntoIterator<Item = NodeId>) -> Vec<bool> {
     let mut needed = vec![false; model.nodes.len()];
-    needed[loss.index()] = true;
+    ends.into_iter().for_each(|end| needed[end.index()] = true);
     for (id, node) in model.nodes.iter().rev() {
         if needed[id.index()] {
             for operand in &node.operands {

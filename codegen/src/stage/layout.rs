@@ -82,13 +82,18 @@ impl<'a> Layout<'a> {
                 Some((Role::Gradient, self.parameter_offset(id)))
             }
             Tensor::Gradient(Source::Node(node)) => {
-                value(node).and_then(|value| start(Role::ValueGradient(value)))
+                let crosses = self.flow.gradient(node);
+                crosses.and_then(|value| start(Role::ValueGradient(value)))
             }
             Tensor::Parameters(from) => {
                 Some((Role::Parameter, Bytes(from) * self.dtype.size()))
             }
             Tensor::Gradients(from) => {
                 Some((Role::Gradient, Bytes(from) * self.dtype.size()))
+            }
+            Tensor::Metric(number) => {
+                let place = 1 + u64::from(number);
+                Some((Role::Metric, Bytes(place) * self.dtype.size()))
             }
             Tensor::Gradient(Source::Input(_))
             | Tensor::Contribution(_)
@@ -114,7 +119,7 @@ impl<'a> Layout<'a> {
                 let element = self.graph.element(source);
                 Bytes(self.graph.elements(source)) * element.size(self.dtype)
             }
-            Role::Metric => real(1),
+            Role::Metric => real(1 + self.graph.metrics.len() as u64),
             Role::Optimizer | Role::Workspace => Bytes(0),
         }
     }
@@ -149,10 +154,7 @@ impl<'a> Layout<'a> {
             producer: row.producer,
             last: row.last,
             size: self.size(Role::Value(ValueId::new(index)), row.producer),
-            gradient: match self.graph.has_gradient(Source::Node(row.node)) {
-                true => Differentiated::Yes,
-                false => Differentiated::No,
-            },
+            gradient: row.returns.map_or(Differentiated::No, Differentiated::From),
         };
         self.flow.crossing.iter().enumerate().map(value).collect()
     }
@@ -192,7 +194,8 @@ pub(crate) fn kept(
         | Tensor::Gradient(_)
         | Tensor::Contribution(_)
         | Tensor::Parameters(_)
-        | Tensor::Gradients(_) => false,
+        | Tensor::Gradients(_)
+        | Tensor::Metric(_) => false,
     };
     let mut seen = BTreeSet::new();
     let mut kept = Vec::new();

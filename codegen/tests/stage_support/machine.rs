@@ -23,9 +23,10 @@ pub(crate) struct Machine<'a> {
 }
 
 /// What a training run leaves behind.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Trace {
     pub(crate) losses: Vec<u64>,
+    pub(crate) metrics: Vec<u64>,
     pub(crate) gradients: BTreeMap<String, Vec<u64>>,
     pub(crate) parameters: BTreeMap<String, Vec<u64>>,
 }
@@ -101,6 +102,16 @@ impl<'a> Machine<'a> {
         self.get::<R>(Stage::new(0), Role::Metric, 0)
     }
 
+    /// The bits of the metrics of the micro-batch that went forward last.
+    fn metrics<R: Real>(&self) -> Vec<u64> {
+        let last = self.stages.stages.values().next_back().expect("there are stages");
+        let arguments = last.forward.arguments.iter();
+        let mut sizes = arguments.filter(|a| a.role == Role::Metric).map(|a| a.size);
+        let numbers = sizes.next().map_or(0, |size| size.0 / self.dtype.size());
+        let number = |k| self.get::<R>(Stage::new(0), Role::Metric, k);
+        (1..numbers).map(|k| number(k).widen().to_bits()).collect()
+    }
+
     /// All stages forward.
     pub(crate) fn forward<R: Real>(&mut self, context: &Context) {
         let stages = self.stages;
@@ -122,20 +133,21 @@ impl<'a> Machine<'a> {
 
     /// Trains, and says every bit of what came out.
     pub(crate) fn train<R: Real>(&mut self, run: &Run<'_>) -> Trace {
-        let mut losses = Vec::new();
+        let (mut losses, mut metrics) = (Vec::new(), Vec::new());
         for step in 0..run.steps {
             for micro_batch in 0..u64::from(run.micro_batches) {
                 let context = context(step, micro_batch);
                 self.feed::<R>(step * 1000 + micro_batch);
                 self.forward::<R>(&context);
                 losses.push(self.loss::<R>().widen().to_bits());
+                metrics.extend(self.metrics::<R>());
                 self.backward::<R>(&context);
             }
             self.update::<R>(run, &context(step, 0));
         }
         let [gradients, parameters] =
             [Role::Gradient, Role::Parameter].map(|role| self.named::<R>(role));
-        Trace { losses, gradients, parameters }
+        Trace { losses, metrics, gradients, parameters }
     }
 
     /// Updates all stages, shard by shard.

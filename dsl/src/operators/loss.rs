@@ -2,7 +2,7 @@
 
 use super::{Operator, linear::last_extent};
 use crate::{
-    Mistake, Operation, Value,
+    Mistake, Operation, Tensor, Value,
     graph::Graph,
     signature::{Arguments, required, unfit_shapes},
 };
@@ -24,6 +24,16 @@ pub(super) const MSE: Operator = Operator {
 };
 
 fn cross_entropy(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
+    let [logits, targets] = classified(arguments, graph)?;
+    let operands = [&logits, &targets];
+    graph.node("", Operation::CrossEntropy, &operands, Vec::new()).map(Value::Tensor)
+}
+
+/// `logits` (.., v) and `targets` (..), which are below v.
+pub(super) fn classified(
+    arguments: &Arguments,
+    graph: &mut Graph,
+) -> Result<[Tensor; 2], Mistake> {
     let logits = arguments.real_tensor("logits")?;
     let targets = arguments.integer_tensor("targets")?;
     let (classes, rows) = last_extent(&logits).map_err(|m| m.argument("logits"))?;
@@ -31,8 +41,7 @@ fn cross_entropy(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mist
         return Err(unfit_shapes("`targets`", rows, &targets.shape).argument("targets"));
     }
     graph.demand_below(&targets, classes);
-    let operands = [&logits, &targets];
-    graph.node("", Operation::CrossEntropy, &operands, Vec::new()).map(Value::Tensor)
+    Ok([logits, targets])
 }
 
 fn mse(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {

@@ -100,8 +100,7 @@ fn loss(input: Tokens<'_>) -> Parsed<'_, StatementKind> {
 
 /// `metric accuracy(x, targets)`.
 fn metric(input: Tokens<'_>) -> Parsed<'_, StatementKind> {
-    map(preceded(keyword("metric"), cut(expression)), |_| StatementKind::Metric)
-        .parse(input)
+    map(preceded(keyword("metric"), cut(expression)), StatementKind::Metric).parse(input)
 }
 
 /// `return x`.

@@ -6,14 +6,23 @@ use super::{
     scope::Scope,
 };
 use crate::{
-    Code, Mistake, Span, Tensor, Value,
+    Code, Measure, Mistake, Span, Tensor, Value,
     graph::Graph,
     limit, near,
-    operators::{self, OPERATORS, Operator, operator},
+    operators::{self, METRICS, OPERATORS, Operator, metric, operator},
     report::{Known, Report, not_yet},
+    signature::Misfit,
     syntax::{Argument, Expression, ExpressionKind, Name, Operator as Sign},
     value::{arithmetic, negative},
 };
+
+/// How an operator or a metric is applied under a name.
+type Apply = fn(
+    &'static Operator,
+    &str,
+    Vec<(Option<&str>, Value)>,
+    &mut Graph,
+) -> Result<Value, Misfit>;
 
 /// Works through expressions and bodies, and builds the graph.
 pub(super) struct Evaluator<'a> {
@@ -29,6 +38,8 @@ pub(super) struct Evaluator<'a> {
     pub(super) origins: [Vec<Span>; 3],
     /// The loss, once it is stated, and where.
     pub(super) loss: Option<(Tensor, Span)>,
+    /// The metrics so far, and where each is stated.
+    pub(super) metrics: Vec<(Measure, Span)>,
     depth: u32,
     steps: u64,
     stopped: bool,
@@ -48,6 +59,7 @@ impl<'a> Evaluator<'a> {
             scope: Scope::new(),
             origins: [const { Vec::new() }; 3],
             loss: None,
+            metrics: Vec::new(),
             depth: 0,
             steps: 0,
             stopped: false,
@@ -219,23 +231,14 @@ impl<'a> Evaluator<'a> {
             return self
                 .deeper(span, |this| this.block(block, given, values?, span, wanted));
         }
-        match operator(&name.text) {
-            Some(operator) => self.operator(operator, given, values?, span, wanted),
-            None => self.unknown_call(name),
-        }
-    }
-
-    fn operator(
-        &mut self,
-        operator: &'static Operator,
-        given: &[Argument],
-        values: Vec<Value>,
-        span: Span,
-        wanted: &str,
-    ) -> Known<Value> {
-        let pairs = given.iter().map(name_of).zip(values).collect();
-        let result = operator.apply(wanted, pairs, &mut self.graph);
-        match result {
+        let (operator, apply): (_, Apply) =
+            match (operator(&name.text), metric(&name.text)) {
+                (Some(operator), _) => (operator, Operator::apply),
+                (None, Some(metric)) => (metric, Operator::measure),
+                (None, None) => return self.unknown_call(name),
+            };
+        let pairs = given.iter().map(name_of).zip(values?).collect();
+        match apply(operator, wanted, pairs, &mut self.graph) {
             Ok(value) => self.built(Ok(value), span),
             Err(misfit) => {
                 let at = match misfit.given {
@@ -250,7 +253,8 @@ impl<'a> Evaluator<'a> {
     fn unknown_call(&mut self, name: &Name) -> Known<Value> {
         self.definitions.only_if_whole(self.report)?;
         let blocks = self.definitions.blocks.keys().copied();
-        let known = OPERATORS.iter().map(|operator| operator.name).chain(blocks);
+        let operators = OPERATORS.iter().chain(&METRICS).map(|operator| operator.name);
+        let known = operators.chain(blocks);
         let mistake = near::unknown("operator or block", &name.text, known);
         self.fail(name.span, mistake)
     }

@@ -6,7 +6,8 @@ use super::{
     scope::{Binding, Scope},
 };
 use crate::{
-    Code, Extent, Mistake, Model, Source, Span, Tensor, Value,
+    Code, Extent, Measure, Mistake, Model, Source, Span, Tensor, Value,
+    operators::spelled_metrics,
     report::{Known, Report, not_yet},
     signature::{assign, missing},
     syntax::{
@@ -34,7 +35,7 @@ pub(super) fn resolve(
     let place = model.name.span;
     let mut evaluator = Evaluator::new(&model.name.text, definitions, report);
     evaluator.body(&model.body, Home::Model);
-    let Evaluator { report, graph, origins, loss, .. } = evaluator;
+    let Evaluator { report, graph, origins, loss, metrics, .. } = evaluator;
     if report.errors() > 0 {
         return Err(report.earlier());
     }
@@ -43,7 +44,12 @@ pub(super) fn resolve(
         let hint = "end it with `loss cross_entropy(…)` or `loss mse(…)`";
         return Err(report.error(place, mistake.hint(hint)));
     };
-    let (model, unused) = graph.finish(&loss).map_err(|m| report.error(span, m))?;
+    for (metric, place) in &metrics {
+        graph.admits(&loss, metric).map_err(|m| report.error(*place, m))?;
+    }
+    let metrics: Vec<Measure> = metrics.into_iter().map(|(metric, _)| metric).collect();
+    let finished = graph.finish(&loss, &metrics);
+    let (model, unused) = finished.map_err(|m| report.error(span, m))?;
     unused.iter().for_each(|source| warn_unused(*source, &origins, report));
     Ok((model, place))
 }
@@ -112,7 +118,9 @@ impl Evaluator<'_> {
                 self.scope.bind(&name.text, Binding { value: None, span: name.span });
                 Err(self.report.earlier())
             }
-            StatementKind::Metric => self.fail(statement.span, not_yet("`metric`")),
+            StatementKind::Metric(value) => {
+                self.state_metric(value, statement.span, home)
+            }
             StatementKind::Head => self
                 .fail(statement.span, not_yet("`head after`, which is for local rules,")),
             StatementKind::Return(_) => unreachable!("bodies end at their return"),
@@ -312,9 +320,39 @@ impl Evaluator<'_> {
             other => {
                 let message =
                     format!("expected a tensor as loss, found {}", other.kind());
-                return self.fail(value.span, Mistake::new(Code::Type, message));
+                let mistake = Mistake::new(Code::Type, message);
+                let hint = "a metric has no gradient; minimise `cross_entropy` or `mse`";
+                let metric = matches!(other, Value::Metric(_));
+                let mistake = if metric { mistake.hint(hint) } else { mistake };
+                return self.fail(value.span, mistake);
             }
         }
+        Ok(())
+    }
+
+    /// `metric value`.
+    fn state_metric(&mut self, value: &Expression, span: Span, home: Home) -> Known<()> {
+        if home != Home::Model {
+            let mistake = Mistake::new(Code::Syntax, "`metric` belongs into a model");
+            return self.fail(span, mistake);
+        }
+        let metric = match self.expression(value)? {
+            Value::Metric(metric) => metric,
+            other => {
+                let message = format!("expected a metric, found {}", other.kind());
+                let hint = format!("metrics are {}", spelled_metrics());
+                let mistake = Mistake::new(Code::Type, message).hint(hint);
+                return self.fail(value.span, mistake);
+            }
+        };
+        let earlier = self.metrics.iter().find(|(known, _)| known.name == metric.name);
+        if let Some((_, first)) = earlier {
+            let message = format!("`{}` is a metric already", metric.name);
+            let labels = vec![(*first, "the first is here".to_owned())];
+            let mistake = Mistake::new(Code::Duplicate, message);
+            return Err(self.report.error_with(span, mistake, labels));
+        }
+        self.metrics.push((metric, value.span));
         Ok(())
     }
 

@@ -7,5 +7,6 @@ pub(crate) mod elementwise;
 pub(crate) mod embedding;
 pub(crate) mod loss;
 pub(crate) mod matmul;
+pub(crate) mod metric;
 pub(crate) mod norm;
 pub(crate) mod optimizer;

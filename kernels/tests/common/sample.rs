@@ -81,6 +81,7 @@ pub(crate) fn sample(name: &str, draw: &mut Draw) -> Call {
         "cross_entropy_backward" => {
             adding.real(array).integers(&[batch, m]).reals(&[&[batch, m], array])
         }
+        "accuracy" => plain.real(array).integers(&[batch, m]).real(&[1]),
         "mse" => plain.reals(&[array, array, &[1]]),
         "mse_backward" => {
             adding.integer("sign", if draw.flag() { 1 } else { -1 }).reals(&[array; 3])
@@ -181,7 +182,7 @@ pub(crate) fn contents<R: Real>(call: &Call, draw: &mut Draw) -> Vec<Array<R>> {
     let bound = match call.kernel.as_str() {
         "embedding" => extent(1, 0),
         "embedding_backward" => extent(2, 0),
-        "cross_entropy" | "cross_entropy_backward" => extent(0, 1),
+        "cross_entropy" | "cross_entropy_backward" | "accuracy" => extent(0, 1),
         _ => 1,
     };
     let operands = call.operands.iter().enumerate();

@@ -24,6 +24,7 @@ pub(crate) fn job(data: Data, inputs: &[Input]) -> Job {
         },
         evaluate: Evaluation::Never,
         inputs: inputs.iter().cloned().collect(),
+        metrics: Vec::new(),
         parameters: Vec::new(),
         elements: Table::new(),
     }

@@ -3,6 +3,7 @@
 
 use super::{Culprit, faults::Faults, limit};
 use crate::{DeviceId, Evaluation, Id, Plan, Reduction, Rule, Schedule, Stage};
+use std::collections::BTreeSet;
 
 /// Checks what needs no other table. After it the derived numbers of the plan do not overflow.
 pub(super) fn check(schedule: &Schedule, faults: &mut Faults) {
@@ -11,6 +12,7 @@ pub(super) fn check(schedule: &Schedule, faults: &mut Faults) {
     if faults.is_empty() {
         delays(schedule, faults);
         job(schedule, faults);
+        metrics(schedule, faults);
         parameters(schedule, faults);
     }
     axes(schedule, faults);
@@ -128,6 +130,15 @@ fn job(schedule: &Schedule, faults: &mut Faults) {
         });
         faults.require(input.shape.first() == Some(&examples), culprit, || {
             format!("input {id} must bring {examples} examples, found {:?}", input.shape)
+        });
+    }
+}
+
+fn metrics(schedule: &Schedule, faults: &mut Faults) {
+    let mut names = BTreeSet::new();
+    for metric in &schedule.job.metrics {
+        faults.require(names.insert(&metric.name), Culprit::Header("job"), || {
+            format!("two metrics are called `{}`; give each a name", metric.name)
         });
     }
 }

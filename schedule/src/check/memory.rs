@@ -168,7 +168,7 @@ fn needed(schedule: &Schedule, subject: Subject) -> Option<(u64, Slice)> {
             let elements: u64 = input.shape.iter().product();
             Some((elements * input.element.size(job.dtype), Slice::Whole))
         }
-        Subject::Metric => Some((real, Slice::Whole)),
+        Subject::Metric => Some((job.measured().0, Slice::Whole)),
         Subject::Activation(_)
         | Subject::Value(_)
         | Subject::ValueGradient(_)

@@ -62,11 +62,12 @@ impl Needs {
 
     /// Every maker writes all that is read; parameters and inputs come from outside.
     pub(super) fn check(&self, schedule: &Schedule, faults: &mut Faults) {
-        let loss = 0..Element::Real.size(schedule.job.dtype);
+        let measured = 0..schedule.job.measured().0;
         for (array, maker, written) in &self.makers {
-            let whole = array.0 != Role::Metric || written.covers(&loss);
+            let whole = array.0 != Role::Metric || written.covers(&measured);
             faults.require(whole, Culprit::Routine(*maker), || {
-                "never writes the loss: add the call that makes it".into()
+                "never writes the loss and every metric: add the calls that make them"
+                    .into()
             });
             let read = self.read.get(array).into_iter().flatten();
             let missed = read.filter(|(range, _)| !written.covers(range));

@@ -82,6 +82,7 @@ fn job() -> Job {
         },
         evaluate: Evaluation::Never,
         inputs: Table::new(),
+        metrics: Vec::new(),
         parameters: vec![],
         elements: Table::new(),
     }

@@ -127,6 +127,7 @@ fn job() -> Job {
         }]
         .into_iter()
         .collect(),
+        metrics: Vec::new(),
         parameters: vec![
             parameter("layer.0.weight", Initial::Normal(0.02)),
             parameter("layer.0.bias", Initial::Constant(-0.0)),

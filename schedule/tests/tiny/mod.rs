@@ -125,6 +125,7 @@ fn job(n: u32, s: u32) -> Job {
         },
         evaluate: Evaluation::Never,
         inputs: [input].into_iter().collect(),
+        metrics: Vec::new(),
         parameters: (0..s as usize).map(parameter).collect(),
         elements: (0..s).map(|_| 16).collect(),
     }

@@ -1,4 +1,4 @@
-//! Losses, whose gradient is a constant weight times their own.
+//! Losses, whose gradient is a constant weight times their own, and what is measured like them.
 
 use super::{Derivative, Site};
 use crate::stage::call::{Step, call};
@@ -24,6 +24,13 @@ pub(super) fn mean_squared_error(site: &Site<'_>) -> Derivative {
     };
     let backward = [towards(0, 1), towards(1, -1)].concat();
     Derivative { forward: vec![call("mse", [a, b, loss])], backward }
+}
+
+/// y = share of rows whose largest logit is the target; it has no gradient.
+pub(super) fn accuracy(site: &Site<'_>) -> Derivative {
+    let [logits, targets] = site.operands();
+    let forward = call("accuracy", [logits, targets.flat(), site.result().flat()]);
+    Derivative { forward: vec![forward], backward: vec![] }
 }
 
 /// The gradient of a term of the loss, times its constant weight in the loss. `step` lacks

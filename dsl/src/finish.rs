@@ -1,0 +1,163 @@
+//! From a graph under construction to a model: what the loss needs, then what only metrics need.
+
+use crate::{
+    Code, Measure, Metric, Mistake, Model, Node, NodeId, Operation, Source, Tensor,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Whether a metric needs no other parameters and inputs than the loss.
+pub(crate) fn admits(
+    model: &Model,
+    loss: &Tensor,
+    metric: &Measure,
+) -> Result<(), Mistake> {
+    let trained = needed(model, [loss.source]);
+    for source in needed(model, [metric.tensor.source]).difference(&trained) {
+        let (what, name) = match source {
+            Source::Node(_) => continue,
+            Source::Parameter(id) => ("parameter", &model.parameters[*id].name),
+            Source::Input(id) => ("input", &model.inputs[*id].name),
+        };
+        let message = format!("the metric needs the {what} `{name}`, the loss does not");
+        let hint = "measure what the loss is computed from";
+        return Err(Mistake::new(Code::Value, message).hint(hint));
+    }
+    Ok(())
+}
+
+/// The model that minimises `loss` and measures `metrics`, and what neither needs.
+pub(crate) fn finish(
+    model: Model,
+    loss: &Tensor,
+    metrics: &[Measure],
+) -> Result<(Model, Vec<Source>), Mistake> {
+    let Source::Node(last) = loss.source else {
+        let message = "expected the result of an operation as loss";
+        return Err(Mistake::new(Code::Type, message));
+    };
+    if !loss.shape.is_empty() {
+        let found = crate::value::spelled(&loss.shape);
+        let message =
+            format!("expected a single number as loss, found the shape {found}");
+        let hint = "end with `cross_entropy` or `mse`";
+        return Err(Mistake::new(Code::Shape, message).hint(hint));
+    }
+    let trained = needed(&model, [Source::Node(last)]);
+    let reads = |kind: fn(&Source) -> bool| trained.iter().any(kind);
+    if !reads(|source| matches!(source, Source::Parameter(_))) {
+        let message = "the loss depends on no parameter, so there is nothing to train";
+        return Err(Mistake::new(Code::Value, message));
+    }
+    if !reads(|source| matches!(source, Source::Input(_))) {
+        let message = "the loss depends on no input, so there is nothing to learn from";
+        return Err(Mistake::new(Code::Value, message));
+    }
+    let measured = needed(&model, metrics.iter().map(|metric| metric.tensor.source));
+    let mut small = Trimmed::new(model, trained);
+    small.nodes_behind(&measured);
+    Ok(small.finish(metrics))
+}
+
+/// Everything from which these are computed, and these; operands stand above their users.
+fn needed(model: &Model, ends: impl IntoIterator<Item = Source>) -> BTreeSet<Source> {
+    let mut needed: BTreeSet<Source> = ends.into_iter().collect();
+    for (id, node) in model.nodes.iter().rev() {
+        if needed.contains(&Source::Node(id)) {
+            needed.extend(node.operands.iter().copied());
+        }
+    }
+    needed
+}
+
+/// A model without what is not needed, and where the rest of the large one went.
+struct Trimmed {
+    large: Model,
+    small: Model,
+    places: BTreeMap<Source, Source>,
+}
+
+impl Trimmed {
+    /// What the loss needs, in its order; the loss is the last node.
+    fn new(large: Model, trained: BTreeSet<Source>) -> Self {
+        let small = Model { name: large.name.clone(), ..Model::default() };
+        let mut this = Self { large, small, places: BTreeMap::new() };
+        for source in &trained {
+            match source {
+                Source::Input(id) => {
+                    let row = this.large.inputs[*id].clone();
+                    let new = this.small.inputs.push(row);
+                    this.place(*source, Source::Input(new));
+                }
+                Source::Parameter(id) => {
+                    let row = this.large.parameters[*id].clone();
+                    let new = this.small.parameters.push(row);
+                    this.place(*source, Source::Parameter(new));
+                }
+                Source::Node(_) => {}
+            }
+        }
+        for id in nodes(&trained) {
+            let node = this.moved(id);
+            let new = this.small.nodes.push(node);
+            this.place(Source::Node(id), Source::Node(new));
+            this.small.loss = Some(new);
+        }
+        this
+    }
+
+    /// What only metrics need goes behind the loss; what is computed already is not again.
+    fn nodes_behind(&mut self, measured: &BTreeSet<Source>) {
+        for id in nodes(measured) {
+            if self.places.contains_key(&Source::Node(id)) {
+                continue;
+            }
+            let node = self.moved(id);
+            let known = self.small.nodes.iter().find(|(_, known)| same(known, &node));
+            let new = match known.map(|(known, _)| known) {
+                Some(known) => known,
+                None => self.small.nodes.push(node),
+            };
+            self.place(Source::Node(id), Source::Node(new));
+        }
+    }
+
+    fn place(&mut self, old: Source, new: Source) {
+        self.places.insert(old, new);
+    }
+
+    /// A node with its operands where they are now.
+    fn moved(&self, id: NodeId) -> Node {
+        let mut node = self.large.nodes[id].clone();
+        node.operands.iter_mut().for_each(|operand| *operand = self.places[operand]);
+        node
+    }
+
+    fn finish(mut self, metrics: &[Measure]) -> (Model, Vec<Source>) {
+        for Measure { name, tensor, reading } in metrics {
+            if let Source::Node(node) = self.places[&tensor.source] {
+                let (name, reading) = (name.clone(), *reading);
+                self.small.metrics.push(Metric { name, node, reading });
+            }
+        }
+        let inputs = self.large.inputs.ids().map(Source::Input);
+        let parameters = self.large.parameters.ids().map(Source::Parameter);
+        let all =
+            inputs.chain(parameters).chain(self.large.nodes.ids().map(Source::Node));
+        let unused = all.filter(|source| !self.places.contains_key(source)).collect();
+        (self.small, unused)
+    }
+}
+
+/// The nodes among these, in topological order.
+fn nodes(sources: &BTreeSet<Source>) -> impl Iterator<Item = NodeId> {
+    sources.iter().filter_map(|source| match source {
+        Source::Node(id) => Some(*id),
+        Source::Parameter(_) | Source::Input(_) => None,
+    })
+}
+
+/// Whether two nodes make the same; every dropout draws a mask of its own.
+fn same(one: &Node, other: &Node) -> bool {
+    let draws = matches!(one.operation, Operation::Dropout { .. });
+    !draws && one.operation == other.operation && one.operands == other.operands
+}

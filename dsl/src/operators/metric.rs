@@ -1,0 +1,66 @@
+//! Metrics: what is measured besides the loss, as a mean over all rows of a micro-batch and a
+//! reading of the mean over many.
+//!
+//! They stand in a table of their own, because only `metric` takes them, and because their names
+//! must move no name of a parameter: a loss is the same with and without them.
+
+use super::{Operator, loss::classified};
+use crate::{
+    Measure, Mistake, Operation, Value,
+    graph::Graph,
+    signature::{Arguments, required},
+};
+use roundelay_schedule::Reading;
+
+/// All metrics.
+pub const METRICS: [&Operator; 2] = [&ACCURACY, &PERPLEXITY];
+
+/// logits (.., v), targets (..) i32 → share of rows whose largest logit is the target's.
+const ACCURACY: Operator = Operator {
+    name: "accuracy",
+    summary: "logits (.., v), targets (..) i32 → share of rows whose largest logit is the target's",
+    formals: &[required("logits"), required("targets")],
+    build: accuracy,
+};
+
+/// logits (.., v), targets (..) i32 → exp of the mean of −log softmax(logits)[target].
+const PERPLEXITY: Operator = Operator {
+    name: "perplexity",
+    summary: "logits (.., v), targets (..) i32 → exp of the mean of −log softmax(logits)[target]",
+    formals: &[required("logits"), required("targets")],
+    build: perplexity,
+};
+
+fn accuracy(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
+    measure(arguments, graph, Operation::Accuracy, Reading::Mean)
+}
+
+/// The loss makes the same number where its operands are the same; then it is computed once.
+fn perplexity(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
+    measure(arguments, graph, Operation::CrossEntropy, Reading::Exponential)
+}
+
+fn measure(
+    arguments: &Arguments,
+    graph: &mut Graph,
+    operation: Operation,
+    reading: Reading,
+) -> Result<Value, Mistake> {
+    let [logits, targets] = classified(arguments, graph)?;
+    let tensor = graph.node("", operation, &[&logits, &targets], Vec::new())?;
+    Ok(Value::Metric(Measure { name: graph.place(), tensor, reading }))
+}
+
+/// The metric of a name.
+pub(crate) fn metric(name: &str) -> Option<&'static Operator> {
+    METRICS.into_iter().find(|metric| metric.name == name)
+}
+
+/// How every metric is written, for hints.
+pub(crate) fn spelled() -> String {
+    let one = |metric: &&Operator| {
+        let formals: Vec<&str> = metric.formals.iter().map(|f| f.name).collect();
+        format!("`{}({})`", metric.name, formals.join(", "))
+    };
+    METRICS.iter().map(one).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,166 @@
+//! Metrics of a model: what they are called, what they share, and that they change nothing else.
+
+use roundelay_dsl::{
+    Extent, Model, ModelBuilder, NoFiles, Operation, Source, SourceFile, Value, parse,
+};
+use roundelay_schedule::{Element, Id, Reading};
+
+/// A classifier with metrics, and what is said about it; `before` and `after` stand around the
+/// loss.
+fn classifier(before: &str, after: &str) -> (Model, usize) {
+    let text = format!(
+        "model m {{
+            input x: real[batch, 8]
+            input y: i32[batch]
+            hidden = relu(linear(x, 8))
+            {before}
+            logits = linear(hidden, 8)
+            loss cross_entropy(logits, y)
+            {after}
+        }}"
+    );
+    let parsed = parse(&SourceFile::new("test.rdl", text), &NoFiles);
+    let (program, warnings) = parsed.unwrap_or_else(|wrong| panic!("{wrong}"));
+    (program.model, warnings.len())
+}
+
+/// Name, reading and operation of every metric.
+fn metrics(model: &Model) -> Vec<(&str, Reading, Operation)> {
+    let metric = |metric: &'_ roundelay_dsl::Metric| {
+        (metric.reading, model.nodes[metric.node].operation)
+    };
+    let rows = model.metrics.iter();
+    rows.map(|row| (row.name.as_str(), metric(row).0, metric(row).1)).collect()
+}
+
+#[test]
+fn metrics_are_called_as_they_are_bound_or_like_their_operator() {
+    let (model, warnings) = classifier(
+        "metric accuracy(hidden, y)
+         accuracy = accuracy(hidden, y)
+         early = perplexity(hidden, y)
+         metric early",
+        "metric accuracy(logits, y)
+         metric accuracy",
+    );
+    let names: Vec<&str> = model.metrics.iter().map(|m| m.name.as_str()).collect();
+    assert_eq!(names, ["accuracy", "early", "accuracy_2", "accuracy_1"]);
+    assert_eq!(warnings, 0);
+}
+
+#[test]
+fn perplexity_reads_the_loss_wherever_it_stands() {
+    for (before, after) in [
+        ("", "metric perplexity(logits, y)\nmetric perplexity(hidden, y)"),
+        ("metric perplexity(hidden, y)", "metric perplexity(logits, y)"),
+    ] {
+        let (model, warnings) = classifier(before, after);
+        let of = |operation| {
+            model.nodes.values().filter(|node| node.operation == operation).count()
+        };
+        assert_eq!(of(Operation::CrossEntropy), 2, "{model}");
+        let loss = model.loss.expect("it has a loss");
+        assert_eq!(model.metrics.iter().filter(|m| m.node == loss).count(), 1);
+        let expected = (Reading::Exponential, Operation::CrossEntropy);
+        assert!(metrics(&model).iter().all(|(_, r, o)| (*r, *o) == expected));
+        assert_eq!(warnings, 0);
+    }
+}
+
+#[test]
+fn what_only_metrics_need_stands_behind_the_loss() {
+    let measured =
+        "metric accuracy(relu(hidden), y)\ntop = accuracy(hidden, y)\nmetric top";
+    let (plain, _) = classifier("", "");
+    let (model, warnings) = classifier(measured, "metric accuracy(logits, y)");
+    assert_eq!(model.loss, plain.loss);
+    assert_eq!(model.cuttable(), plain.nodes.len());
+    assert_eq!((model.inputs, model.parameters), (plain.inputs, plain.parameters));
+    let same = model.nodes.iter().zip(plain.nodes.values());
+    assert!(same.map(|((_, node), known)| (node, known)).all(|(node, k)| node == k));
+    let behind = model.nodes.values().skip(plain.nodes.len());
+    let operations: Vec<Operation> = behind.map(|node| node.operation).collect();
+    let accuracy = Operation::Accuracy;
+    assert_eq!(operations, [Operation::Relu, accuracy, accuracy, accuracy]);
+    assert_eq!(warnings, 0);
+}
+
+#[test]
+fn names_of_metrics_move_no_name_of_a_parameter() {
+    let text = |metric: &str| {
+        format!(
+            "model m {{
+                input x: real[batch, 8]
+                input y: i32[batch]
+                {metric}
+                accuracy = linear(x, 8)
+                loss cross_entropy(accuracy, y)
+            }}"
+        )
+    };
+    let names = |text: String| -> Vec<String> {
+        let parsed = parse(&SourceFile::new("test.rdl", text), &NoFiles);
+        let (program, _) = parsed.unwrap_or_else(|wrong| panic!("{wrong}"));
+        program.model.parameters.values().map(|p| p.name.clone()).collect()
+    };
+    assert_eq!(names(text("metric accuracy(x, y)")), names(text("")));
+}
+
+#[test]
+fn a_metric_that_is_not_stated_is_left_out_with_a_warning() {
+    let (model, warnings) = classifier("top = accuracy(hidden, y)", "");
+    assert!(model.metrics.is_empty());
+    assert_eq!(warnings, 1);
+}
+
+#[test]
+fn the_fingerprint_knows_metrics() {
+    let (plain, _) = classifier("", "");
+    let (model, _) = classifier("", "metric perplexity(logits, y)");
+    assert_eq!(model.to_string(), format!("{plain}metric perplexity o3 exponential\n"));
+}
+
+#[test]
+fn models_from_rust_measure_too() {
+    let build = || {
+        let mut model = ModelBuilder::new("m");
+        let shape = [Extent::batch(), Extent::fixed(8)];
+        let x = model.input("x", Element::Real, &shape).unwrap();
+        let y = model.input("y", Element::I32, &shape[..1]).unwrap();
+        let logits = model.call("linear", vec![x.into(), 4.into()]).unwrap();
+        (model, logits, y)
+    };
+    let (mut model, logits, y) = build();
+    let arguments = || -> Vec<Value> { vec![(&logits).into(), (&y).into()] };
+    let loss = model.call("cross_entropy", arguments()).unwrap();
+    let unknown = model.metric("top", "acuracy", arguments()).unwrap_err();
+    assert!(unknown.hints.iter().any(|hint| hint.contains("`accuracy`")), "{unknown:?}");
+    model.metric("top", "accuracy", arguments()).unwrap();
+    model.metric("top", "perplexity", arguments()).unwrap();
+    let model = model.loss(&loss).unwrap();
+    let expected = [
+        ("top", Reading::Mean, Operation::Accuracy),
+        ("top_1", Reading::Exponential, Operation::CrossEntropy),
+    ];
+    assert_eq!(metrics(&model), expected);
+
+    let (mut model, logits, y) = build();
+    let other = model.call("relu", vec![(&logits).into()]).unwrap();
+    let other = model.call("linear", vec![other.into(), 4.into()]).unwrap();
+    let loss = model.call("cross_entropy", vec![(&logits).into(), (&y).into()]).unwrap();
+    model.metric("top", "accuracy", vec![other.into(), y.into()]).unwrap();
+    let refused = model.loss(&loss).unwrap_err();
+    assert!(refused.message.contains("`linear_1.weight`"), "{refused:?}");
+}
+
+#[test]
+fn operands_of_metrics_stand_above_them() {
+    let (model, _) = classifier("metric accuracy(relu(hidden), y)", "");
+    for (id, node) in model.nodes.iter() {
+        let above = |source: &Source| match source {
+            Source::Node(operand) => operand.index() < id.index(),
+            Source::Parameter(_) | Source::Input(_) => true,
+        };
+        assert!(node.operands.iter().all(above));
+    }
+}
