@@ -3,6 +3,7 @@
 
 mod cluster;
 mod constant;
+mod data;
 mod definitions;
 mod evaluate;
 mod model;
@@ -59,7 +60,7 @@ fn program(definitions: &Definitions<'_>, report: &mut Report) -> Known<Program>
     let (mut model, place) = model?;
     let (train, no_decay) = train?;
     optimizer::spare(&mut model, &no_decay, report);
-    train::fit_data(&train, &mut model, place, report);
+    data::fit(&train, &model, place, report);
     bound_results(&model, &train, place, report);
     let search: Search = search?;
     plan::fit_cuts(definitions, &search, &model, report);

@@ -192,6 +192,27 @@ impl Arguments {
         }
     }
 
+    /// A whole number from `least` to `most`.
+    pub(crate) fn whole_in(
+        &self,
+        name: &'static str,
+        (least, most): (u64, u64),
+    ) -> Result<u64, Mistake> {
+        let number = self.whole(name)?;
+        let expected = format!("from {least} to {most}");
+        let wrong = || self.wrong(name, &expected, &number.to_string());
+        let fits = (least..=most).contains(&number);
+        fits.then_some(number).ok_or_else(|| Mistake { code: Code::Value, ..wrong() })
+    }
+
+    /// A text in quotes.
+    pub(crate) fn text(&self, name: &'static str) -> Result<String, Mistake> {
+        match self.value(name) {
+            Value::Text(text) => Ok(text),
+            other => Err(self.wrong(name, "a text in quotes", other.kind())),
+        }
+    }
+
     /// A real number in a closed range.
     pub(crate) fn real_in(
         &self,

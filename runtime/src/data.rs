@@ -1,4 +1,4 @@
-//! Where examples come from: text, token files, or numbers drawn from the seed.
+//! Where examples come from: text, token files, images, or numbers drawn from the seed.
 //!
 //! Example e of step t depends on the data, the seed, t and e alone. Micro-batch i of a step
 //! holds its examples i·b .. (i + 1)·b, so runs of every plan see the same examples.
@@ -7,14 +7,19 @@ mod corpus;
 mod entropy;
 mod error;
 mod glob;
+mod images;
 mod inputs;
+mod pictures;
+mod shapes;
 mod synthetic;
 mod windows;
 
 use crate::{Feed, digest::Digest};
 use corpus::Corpus;
 pub use error::DataError;
+use images::Images;
 use roundelay_schedule::{Data, Element, Id, InputId, Job};
+use shapes::Shapes;
 use std::path::Path;
 use synthetic::Synthetic;
 use windows::Windows;
@@ -32,7 +37,7 @@ pub struct Dataset {
 #[derive(Clone, Debug)]
 pub struct HeldOut {
     data: Dataset,
-    /// Windows there are to choose from.
+    /// Windows or images there are to choose from.
     windows: u64,
     /// Examples looked at.
     examples: u64,
@@ -41,6 +46,8 @@ pub struct HeldOut {
 #[derive(Clone, Debug)]
 enum Source {
     Windows(Windows),
+    Images(Images),
+    Shapes(Shapes),
     Synthetic(Synthetic),
 }
 
@@ -71,6 +78,17 @@ impl Dataset {
                 let corpus = Corpus::tokens(root, file, *width)?;
                 Source::Windows(Windows::new(corpus, job, "tokens")?)
             }
+            Data::Cifar10 { root: own, folder, augment } => {
+                let folder = root.unwrap_or(Path::new(own)).join(folder);
+                Source::Images(Images::cifar10(&folder, *augment, job)?)
+            }
+            Data::Images { root: own, folder } => {
+                let folder = root.unwrap_or(Path::new(own)).join(folder);
+                Source::Images(Images::folder(&folder, job)?)
+            }
+            Data::Shapes { classes, size, seed } => {
+                Source::Shapes(Shapes::new(*classes, *size, *seed, job)?)
+            }
             Data::Synthetic => Source::Synthetic(Synthetic::new(job)?),
         };
         let row = |element: Element, shape: &[u64]| {
@@ -84,6 +102,8 @@ impl Dataset {
     pub fn examples(&self) -> u64 {
         match &self.source {
             Source::Windows(windows) => windows.examples(),
+            Source::Images(images) => images.examples(),
+            Source::Shapes(shapes) => shapes.examples(),
             Source::Synthetic(synthetic) => synthetic.examples(),
         }
     }
@@ -93,11 +113,12 @@ impl Dataset {
     /// batch, some windows count twice.
     ///
     /// # Errors
-    /// When the held-out part is shorter than one window.
+    /// When the held-out part is shorter than one window, or has no image.
     pub fn held_out(&self, limit: u64) -> Result<HeldOut, DataError> {
         let windows = match &self.source {
             Source::Windows(windows) => windows.held_out()?,
-            Source::Synthetic(_) => limit.max(self.batch),
+            Source::Images(images) => images.held_out()?,
+            Source::Shapes(_) | Source::Synthetic(_) => limit.max(self.batch),
         };
         let batches = (windows.min(limit) / self.batch).max(1);
         Ok(HeldOut { data: self.clone(), windows, examples: batches * self.batch })
@@ -112,7 +133,7 @@ impl Dataset {
             Source::Windows(windows) => {
                 entropy::bigram(windows.corpus(), windows.bound())
             }
-            Source::Synthetic(_) => None,
+            Source::Images(_) | Source::Shapes(_) | Source::Synthetic(_) => None,
         }
     }
 
@@ -124,7 +145,7 @@ impl Dataset {
                     [windows.corpus().training(), windows.corpus().held_out()];
                 Some((training.end - training.start, held_out.end - held_out.start))
             }
-            Source::Synthetic(_) => None,
+            Source::Images(_) | Source::Shapes(_) | Source::Synthetic(_) => None,
         }
     }
 
@@ -133,6 +154,15 @@ impl Dataset {
         let mut digest = Digest::new();
         match &self.source {
             Source::Windows(windows) => digest.add(windows.corpus().bytes()),
+            Source::Images(images) => {
+                let (pixels, classes) = images.stock().contents();
+                digest.add(pixels);
+                classes.iter().for_each(|class| digest.add(&class.to_le_bytes()));
+            }
+            Source::Shapes(shapes) => {
+                digest.add(b"shapes");
+                shapes.key().iter().for_each(|key| digest.add(&key.to_le_bytes()));
+            }
             Source::Synthetic(_) => digest.add(b"synthetic"),
         }
         digest.value()
@@ -158,6 +188,8 @@ impl Dataset {
         for (e, row) in (micro_batch * examples..).zip(bytes.chunks_exact_mut(row)) {
             match &mut self.source {
                 Source::Windows(windows) => windows.fill(input, example(e), row),
+                Source::Images(images) => images.fill(input, example(e), row),
+                Source::Shapes(shapes) => shapes.fill(input, example(e), row),
                 Source::Synthetic(synthetic) => synthetic.fill(input, example(e), row),
             }
         }

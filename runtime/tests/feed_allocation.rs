@@ -2,10 +2,12 @@
 
 use roundelay_runtime::{Dataset, Feed};
 use roundelay_schedule::{
-    Data, Element, Evaluation, Float, Input, Job, Method, Optimizer, Rate, Table,
+    Augmentation, Data, Element, Evaluation, Float, Input, Job, Method, Optimizer, Rate,
+    Table,
 };
 use std::{
     alloc::{GlobalAlloc, Layout, System},
+    env, fs, process,
     sync::atomic::{AtomicUsize, Ordering},
 };
 
@@ -57,7 +59,7 @@ fn job(data: Data, inputs: Vec<Input>) -> Job {
 }
 
 fn allocations(feed: &mut impl Feed, job: &Job) -> usize {
-    let mut bytes = [0; 4 * 4 * 8];
+    let mut bytes = [0; 4 * 4 * 3 * 32 * 32];
     let before = ALLOCATIONS.load(Ordering::SeqCst);
     for t in 0..10 {
         for (id, input) in job.inputs.iter() {
@@ -66,6 +68,18 @@ fn allocations(feed: &mut impl Feed, job: &Job) -> usize {
         }
     }
     ALLOCATIONS.load(Ordering::SeqCst) - before
+}
+
+/// CIFAR-10 with one black image per file, in a folder of its own.
+fn cifar() -> Data {
+    let folder = env::temp_dir().join(format!("roundelay-feed-{}", process::id()));
+    fs::create_dir_all(&folder).expect("temporary files can be written");
+    let training = (1..=5).map(|k| format!("data_batch_{k}.bin"));
+    for file in training.chain(["test_batch.bin".to_owned()]) {
+        fs::write(folder.join(file), [0; 3073]).expect("the folder is there");
+    }
+    let (root, folder) = (String::new(), folder.display().to_string());
+    Data::Cifar10 { root, folder, augment: Augmentation::Shift }
 }
 
 #[test]
@@ -79,7 +93,14 @@ fn no_source_allocates_while_it_feeds() {
         input("token", Element::I32, &[4, 3]),
         input("targets", Element::I32, &[4]),
     ];
+    let images = vec![
+        input("images", Element::Real, &[4, 32, 32, 3]),
+        input("targets", Element::I32, &[4]),
+    ];
+    let shapes = Data::Shapes { classes: 10, size: 32, seed: 1 };
     let jobs = [
+        job(shapes, images.clone()),
+        job(cifar(), images),
         job(
             Data::Tokens {
                 root: env!("CARGO_MANIFEST_DIR").into(),
@@ -97,5 +118,8 @@ fn no_source_allocates_while_it_feeds() {
         let mut held_out = training.held_out(8).unwrap();
         assert_eq!(allocations(&mut training, &job), 0, "{:?}", job.data);
         assert_eq!(allocations(&mut held_out, &job), 0, "{:?}", job.data);
+        if let Data::Cifar10 { folder, .. } = &job.data {
+            fs::remove_dir_all(folder).unwrap();
+        }
     }
 }

@@ -110,8 +110,60 @@ pub enum Data {
         /// Width of one number.
         width: TokenWidth,
     },
+    /// CIFAR-10 in its binary form: five files of records to train on, one that is held out.
+    /// Inputs are `images` of shape [examples, 32, 32, 3] and `targets`, the class.
+    Cifar10 {
+        /// Folder from which `folder` starts.
+        root: String,
+        /// Where `data_batch_1.bin` .. `data_batch_5.bin` and `test_batch.bin` lie.
+        folder: String,
+        /// What is done to training images.
+        augment: Augmentation,
+    },
+    /// PNG and JPEG files, one folder per class; every tenth file of a class is held out. Inputs
+    /// are `images` of shape [examples, height, width, 3] and `targets`, the class.
+    Images {
+        /// Folder from which `folder` starts.
+        root: String,
+        /// Where the folders of the classes lie.
+        folder: String,
+    },
+    /// Geometric figures drawn by code; held-out figures are drawn from a stream of their own.
+    /// Inputs are `images` of shape [examples, size, size, 3] and `targets`, the class.
+    Shapes {
+        /// Number of classes.
+        classes: u64,
+        /// Height and width in pixels.
+        size: u64,
+        /// Key of the figures; which of them a training step sees also depends on the job's seed.
+        seed: u64,
+    },
     /// Numbers drawn from the seed, with a rule in them that can be learned.
     Synthetic,
+}
+
+impl Data {
+    /// The folder from which paths start; none where nothing is read.
+    pub fn root_mut(&mut self) -> Option<&mut String> {
+        match self {
+            Data::Text { root, .. }
+            | Data::Tokens { root, .. }
+            | Data::Cifar10 { root, .. }
+            | Data::Images { root, .. } => Some(root),
+            Data::Shapes { .. } | Data::Synthetic => None,
+        }
+    }
+}
+
+/// What is done to training images, anew for every example of every step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Augmentation {
+    /// Nothing.
+    None,
+    /// A shift by up to four pixels each way, black where nothing is, and half of the time a
+    /// mirror image.
+    Shift,
 }
 
 /// Width of the numbers in a token file.

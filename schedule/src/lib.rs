@@ -33,8 +33,8 @@ pub use id::{
     PoolId, RingId, RoutineId, Stage, Table, ValueId,
 };
 pub use job::{
-    Data, Element, Evaluation, Float, Initial, Input, Job, Method, Optimizer, Parameter,
-    Rate, TokenWidth, Treatment,
+    Augmentation, Data, Element, Evaluation, Float, Initial, Input, Job, Method,
+    Optimizer, Parameter, Rate, TokenWidth, Treatment,
 };
 pub use metric::{Metric, Reading};
 pub use plan::{Order, Placement, Plan, Reduction, States, Sum};

@@ -3,8 +3,8 @@
 mod sample;
 
 use roundelay_schedule::{
-    ActionId, Data, Evaluation, Float, Id, Lines, Method, Rate, Schedule, TokenWidth,
-    read, seal, write,
+    ActionId, Augmentation, Data, Evaluation, Float, Id, Lines, Method, Rate, Schedule,
+    TokenWidth, read, seal, write,
 };
 
 fn returns(schedule: &Schedule) {
@@ -25,6 +25,18 @@ fn every_variant_returns() {
             width: TokenWidth::U16,
         },
         Data::Text { root: String::new(), globs: vec![] },
+        Data::Cifar10 {
+            root: "a b".to_owned(),
+            folder: "../cifar".to_owned(),
+            augment: Augmentation::Shift,
+        },
+        Data::Cifar10 {
+            root: String::new(),
+            folder: String::new(),
+            augment: Augmentation::None,
+        },
+        Data::Images { root: ".".to_owned(), folder: "x: y".to_owned() },
+        Data::Shapes { classes: 10, size: 32, seed: u64::MAX },
     ] {
         let mut schedule = sample::schedule();
         schedule.job.data = data;

@@ -1,14 +1,14 @@
 //! `compile`: from a program to a schedule file.
 
 use super::{args::CompileArgs, check::tell_facts, failure::Failure, load};
-use roundelay::{Checked, Plan, Program, Search, parts::schedule::Data};
+use roundelay::{Checked, Plan, Program, Search};
 use std::path::Path;
 
 pub(super) fn compile(args: &CompileArgs) -> Result<(), Failure> {
     let file = &args.program.file;
     let mut program = load::program(&args.program)?;
     let folder = args.output.parent().unwrap_or(Path::new(""));
-    if let Data::Text { root, .. } | Data::Tokens { root, .. } = &mut program.train.data {
+    if let Some(root) = program.train.data.root_mut() {
         *root = load::relative(root, folder);
     }
     let schedule = match &args.plan {

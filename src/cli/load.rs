@@ -6,7 +6,7 @@ use roundelay::{
     parts::{
         dsl,
         kernels::Kernels,
-        schedule::{self, Data, Lines},
+        schedule::{self, Lines},
     },
 };
 use std::{
@@ -51,8 +51,8 @@ pub(super) fn schedule(path: &Path) -> Result<Checked, Failure> {
     let read = schedule::read(&text);
     let mut read = read.map_err(|errors| Failure::schedule_file(path, &errors))?;
     let folder = path.parent().unwrap_or(Path::new(""));
-    if let Data::Text { root, .. } | Data::Tokens { root, .. } = &mut read.job.data {
-        *root = folder.join(&root).display().to_string();
+    if let Some(root) = read.job.data.root_mut() {
+        *root = folder.join(&*root).display().to_string();
     }
     let lines = Lines::of(&text);
     schedule::check(read, &Kernels)

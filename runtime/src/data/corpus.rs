@@ -131,7 +131,7 @@ impl Corpus {
 }
 
 /// Appends a regular file, but at most `room` bytes of it.
-fn read(path: &Path, room: u64, bytes: &mut Vec<u8>) -> io::Result<()> {
+pub(super) fn read(path: &Path, room: u64, bytes: &mut Vec<u8>) -> io::Result<()> {
     if !path.metadata()?.is_file() {
         return Err(io::Error::other("it is not a regular file"));
     }

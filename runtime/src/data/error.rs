@@ -1,6 +1,6 @@
 //! What can be wrong with data: files, patterns, tokens, and inputs that a source cannot serve.
 
-use std::{io, path::PathBuf};
+use std::{io, ops::RangeInclusive, path::PathBuf};
 use thiserror::Error;
 
 /// Why a job's data cannot be used. Every message ends with what would repair it.
@@ -117,6 +117,106 @@ pub enum DataError {
         data: &'static str,
         /// The model's inputs, spelled out.
         found: String,
+    },
+    /// Inputs that a source of images cannot serve.
+    #[error(
+        "data `{data}` serves `images: real[examples, height, width, 3]` and `targets: \
+         i32[examples]`; this model has {found}; change the inputs"
+    )]
+    ImageInputs {
+        /// The source's name in the language.
+        data: &'static str,
+        /// The model's inputs, spelled out.
+        found: String,
+    },
+    /// A model for images of another size.
+    #[error(
+        "images of `{data}` have {needed:?} pixels, the model takes {found:?}; change the input \
+         `images`"
+    )]
+    ImageSize {
+        /// The source's name in the language.
+        data: &'static str,
+        /// Height and width that the source has.
+        needed: [u64; 2],
+        /// Height and width that the model takes.
+        found: [u64; 2],
+    },
+    /// More classes than the model tells apart.
+    #[error(
+        "the data have {classes} classes, but `targets` must be below {bound}; give the model an \
+         output for each class"
+    )]
+    Classes {
+        /// Classes of the data.
+        classes: u64,
+        /// The bound of the input.
+        bound: u64,
+    },
+    /// A part without images.
+    #[error(
+        "`{folder}` has no {part} images; it needs one folder per class, and every tenth file of a \
+         class is held out"
+    )]
+    NoImages {
+        /// `training` or `held-out`.
+        part: &'static str,
+        /// The folder.
+        folder: String,
+    },
+    /// A file that cannot be read as an image.
+    #[error("cannot read the image `{}`: {reason}; repair or remove it", path.display())]
+    Image {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A file that is not made of records.
+    #[error(
+        "`{}` has {bytes} bytes, not one or more records of {record}; take the binary version of \
+         CIFAR-10",
+        path.display()
+    )]
+    Records {
+        /// The file.
+        path: PathBuf,
+        /// Its length.
+        bytes: u64,
+        /// Bytes of one record.
+        record: u64,
+    },
+    /// A record of a class that does not exist.
+    #[error(
+        "`{}`, record {index}: class {class} is not below {classes}; take the binary version of \
+         CIFAR-10",
+        path.display()
+    )]
+    Class {
+        /// The file.
+        path: PathBuf,
+        /// The record, counted from zero.
+        index: u64,
+        /// Its class.
+        class: u8,
+        /// The number of classes.
+        classes: u8,
+    },
+    /// Figures that are not drawn.
+    #[error(
+        "shapes of {classes} classes and size {size} are not drawn; there are from {} to {} classes \
+         and sizes from {} to {}",
+        classes_drawn.start(), classes_drawn.end(), sizes.start(), sizes.end()
+    )]
+    Shapes {
+        /// Classes asked for.
+        classes: u64,
+        /// Size asked for.
+        size: u64,
+        /// Classes that there can be.
+        classes_drawn: RangeInclusive<u64>,
+        /// Sizes that there can be.
+        sizes: RangeInclusive<u64>,
     },
     /// An input of a shape that synthetic data do not make.
     #[error(

@@ -65,7 +65,8 @@ pub(super) fn bound(input: &Input) -> u64 {
     if input.bound == 0 { I32 } else { input.bound.min(I32) }
 }
 
-fn spell(inputs: &Table<InputId, Input>) -> String {
+/// The inputs of a model, for messages.
+pub(super) fn spell(inputs: &Table<InputId, Input>) -> String {
     let one = |input: &Input| {
         let element = match input.element {
             Element::Real => "real",

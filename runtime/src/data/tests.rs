@@ -104,14 +104,25 @@ fn examples_do_not_depend_on_the_split() {
         let x = input("x", Element::Real, &[b, 5], 0);
         vec![x, input("y", Element::I32, &[b, 5], 3)]
     };
-    let sources = [(tokens, pairs), (Data::Synthetic, pairs), (Data::Synthetic, mixed)];
+    let pictures: fn(u64) -> Vec<Input> = |b| {
+        let x = input("images", Element::Real, &[b, 16, 16, 3], 0);
+        vec![x, input("targets", Element::I32, &[b], 3)]
+    };
+    let shapes = Data::Shapes { classes: 3, size: 16, seed: 1 };
+    let sources = [
+        (tokens, pairs),
+        (Data::Synthetic, pairs),
+        (Data::Synthetic, mixed),
+        (shapes, pictures),
+    ];
     for (data, inputs) in sources {
         let all = |b: u64, input: usize| {
             let mut data = Dataset::open(&job(data.clone(), &inputs(b)), None).unwrap();
-            let step = numbers(&mut data, input, 3, 0..4 / b, 5 * b as usize);
+            let count = inputs(b)[input].shape.iter().product::<u64>() as usize;
+            let step = numbers(&mut data, input, 3, 0..4 / b, count);
             let mut held_out = data.held_out(12).unwrap();
             let micro_batches = held_out.micro_batches();
-            let seen = numbers(&mut held_out, input, 0, 0..micro_batches, 5 * b as usize);
+            let seen = numbers(&mut held_out, input, 0, 0..micro_batches, count);
             (step, seen)
         };
         for input in 0..2 {

@@ -1,0 +1,86 @@
+//! Image files in one folder per class; classes count in order of the folders' names.
+
+use super::{
+    decode,
+    resize::fitted,
+    stock::{Norms, Stock},
+};
+use crate::data::DataError;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Every so many files of a class one is held out.
+const HELD_OUT: usize = 10;
+
+/// The most files of all classes.
+const FILES: usize = 1 << 22;
+
+/// Means and standard deviations of ImageNet's channels, as they are usually given.
+const NORMS: Norms = [(0.485, 0.229), (0.456, 0.224), (0.406, 0.225)];
+
+/// All images below a folder at the size of the model's input: the shorter side is scaled to it,
+/// what stands out on both ends of the longer one is cut off. The tenth, twentieth, … file of
+/// each class, by name, are held out. Names that begin with a dot are passed over.
+pub(super) fn read(folder: &Path, extent: [u64; 2]) -> Result<Stock, DataError> {
+    let (training, held_out) = files(folder)?;
+    let mut stock = Stock::new(folder.display().to_string(), extent, NORMS);
+    stock.reserve((training.len() + held_out.len()) as u64)?;
+    add(&mut stock, training, extent)?;
+    stock.end_training();
+    add(&mut stock, held_out, extent)?;
+    Ok(stock)
+}
+
+/// A file and its class.
+type Labelled = (PathBuf, u32);
+
+fn add(
+    stock: &mut Stock,
+    files: Vec<Labelled>,
+    [height, width]: [u64; 2],
+) -> Result<(), DataError> {
+    for (path, class) in files {
+        let image = decode::file(&path)?;
+        let extent = [height as usize, width as usize];
+        stock.push(class, |pixels| pixels.extend(fitted(&image, extent)));
+    }
+    Ok(())
+}
+
+/// The files to train on, and those that are held out.
+fn files(folder: &Path) -> Result<(Vec<Labelled>, Vec<Labelled>), DataError> {
+    let (mut training, mut held_out) = (Vec::new(), Vec::new());
+    let classes = entries(folder, folder)?.into_iter().filter(|path| path.is_dir());
+    for (class, of_class) in (0..).zip(classes) {
+        for (index, path) in entries(&of_class, folder)?.into_iter().enumerate() {
+            let is_held_out = index % HELD_OUT == HELD_OUT - 1;
+            let part = if is_held_out { &mut held_out } else { &mut training };
+            part.push((path, class));
+        }
+    }
+    Ok((training, held_out))
+}
+
+/// What a folder holds, by name, without hidden entries.
+fn entries(path: &Path, folder: &Path) -> Result<Vec<PathBuf>, DataError> {
+    let unreadable = |source| {
+        let pattern = folder.display().to_string();
+        DataError::Unreadable { path: path.to_owned(), pattern, source }
+    };
+    let mut found = Vec::new();
+    for entry in fs::read_dir(path).map_err(unreadable)? {
+        let entry = entry.map_err(unreadable)?;
+        if entry.file_name().to_string_lossy().starts_with('.') {
+            continue;
+        }
+        found.push(entry.path());
+        if found.len() > FILES {
+            let pattern = path.display().to_string();
+            return Err(DataError::TooManyEntries { pattern, limit: FILES as u64 });
+        }
+    }
+    found.sort();
+    Ok(found)
+}
