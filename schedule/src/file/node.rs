@@ -88,6 +88,14 @@ fn text(value: impl fmt::Display) -> Result<Node, fmt::Error> {
     Ok(Node::Text(value.to_string()))
 }
 
+macro_rules! scalars {
+    ($($name:ident $type:ty)*) => {$(
+        fn $name(self, value: $type) -> Result<Node, fmt::Error> {
+            text(value)
+        }
+    )*};
+}
+
 impl Serializer for Builder {
     type Ok = Node;
     type Error = fmt::Error;
@@ -99,32 +107,16 @@ impl Serializer for Builder {
     type SerializeStruct = Parts;
     type SerializeStructVariant = Parts;
 
-    fn serialize_bool(self, value: bool) -> Result<Node, fmt::Error> {
-        text(value)
-    }
-    fn serialize_i8(self, value: i8) -> Result<Node, fmt::Error> {
-        text(value)
-    }
-    fn serialize_i16(self, value: i16) -> Result<Node, fmt::Error> {
-        text(value)
-    }
-    fn serialize_i32(self, value: i32) -> Result<Node, fmt::Error> {
-        text(value)
-    }
-    fn serialize_i64(self, value: i64) -> Result<Node, fmt::Error> {
-        text(value)
-    }
-    fn serialize_u8(self, value: u8) -> Result<Node, fmt::Error> {
-        text(value)
-    }
-    fn serialize_u16(self, value: u16) -> Result<Node, fmt::Error> {
-        text(value)
-    }
-    fn serialize_u32(self, value: u32) -> Result<Node, fmt::Error> {
-        text(value)
-    }
-    fn serialize_u64(self, value: u64) -> Result<Node, fmt::Error> {
-        text(value)
+    scalars! {
+        serialize_bool bool
+        serialize_i8 i8
+        serialize_i16 i16
+        serialize_i32 i32
+        serialize_i64 i64
+        serialize_u8 u8
+        serialize_u16 u16
+        serialize_u32 u32
+        serialize_u64 u64
     }
     fn serialize_f32(self, value: f32) -> Result<Node, fmt::Error> {
         text(real(f64::from(value)))
