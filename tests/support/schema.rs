@@ -1,9 +1,11 @@
 //! A validator for the part of JSON Schema that the schemas in `docs/` use; a keyword that it does
 //! not know is refused, so that no schema promises what nobody checks.
 
-use super::root;
 use serde_json::Value;
-use std::fs;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 /// Keywords that say something about values.
 const CHECKED: [&str; 12] = [
@@ -25,11 +27,23 @@ const SILENT: [&str; 4] = ["$defs", "$schema", "description", "title"];
 
 /// Asserts that a document keeps `docs/NAME.schema.json`.
 pub(crate) fn hold(name: &str, document: &Value) {
-    let path = root().join("docs").join(format!("{name}.schema.json"));
-    let text = fs::read_to_string(&path).expect("every document has a schema");
-    let schema: Value = serde_json::from_str(&text).expect("a schema is JSON");
-    let mistakes = Validator { root: &schema }.mistakes(&schema, document, name);
+    let mistakes = mistakes(name, document);
     assert!(mistakes.is_empty(), "{}\n{document:#}", mistakes.join("\n"));
+}
+
+/// Everything that a document breaks of `docs/NAME.schema.json`.
+pub(crate) fn mistakes(name: &str, document: &Value) -> Vec<String> {
+    let text = fs::read_to_string(path(name)).expect("every document has a schema");
+    let schema: Value = serde_json::from_str(&text).expect("a schema is JSON");
+    Validator { root: &schema }.mistakes(&schema, document, name)
+}
+
+/// The schemas stand beside the workspace's crates, or in the root package itself.
+fn path(name: &str) -> PathBuf {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let file = format!("docs/{name}.schema.json");
+    let own = package.join(&file);
+    if own.exists() { own } else { package.join("..").join(file) }
 }
 
 struct Validator<'a> {
