@@ -2,6 +2,14 @@
 //! says or with mistakes that have a place, soon, and within bounded memory.
 #![expect(unsafe_code, reason = "an allocator that counts is an unsafe trait")]
 
+#[path = "support/damage.rs"]
+mod damage;
+#[allow(dead_code, reason = "other tests want other numbers")]
+#[path = "support/random.rs"]
+mod random;
+
+use damage::{Damage, pieces};
+use random::Random;
 use roundelay::{SourceFile, check, format, parse, read, seal, write};
 use roundelay_kernels::Kernels;
 use std::{
@@ -59,22 +67,6 @@ fn peak(work: impl FnOnce()) -> i64 {
     HELD.get().1 - before
 }
 
-/// xorshift64* (Vigna 2016).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        let high = self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33;
-        usize::try_from(high).expect("31 bits fit") % bound.max(1)
-    }
-    fn pick<'a>(&mut self, list: &[&'a str]) -> &'a str {
-        list[self.below(list.len())]
-    }
-}
-
 const PROGRAM: &str = "\
 model m {
     input x: real[batch, 4]
@@ -130,42 +122,7 @@ const SCRAPS: [&str; 24] = [
     "hash x\n",
 ];
 
-/// Words, numbers and signs of a text.
-fn pieces(text: &str) -> Vec<String> {
-    let kind = |c: char| (c.is_alphabetic() || c == '_', c.is_ascii_digit(), c == ' ');
-    let mut pieces: Vec<String> = Vec::new();
-    for c in text.chars() {
-        let continues = |last: &&mut String| {
-            let before = last.chars().next_back().map(kind);
-            before == Some(kind(c)) && kind(c) != (false, false, false)
-        };
-        match pieces.last_mut().filter(continues) {
-            Some(last) => last.push(c),
-            None => pieces.push(c.to_string()),
-        }
-    }
-    pieces
-}
-
-fn damaged(original: &[String], random: &mut Random) -> String {
-    let mut pieces = original.to_vec();
-    for _ in 0..=random.below(3) {
-        let [at, other] = [0; 2].map(|_| random.below(pieces.len()));
-        match random.below(7) {
-            0 => drop(pieces.remove(at)),
-            1 => pieces.insert(other, pieces[at].clone()),
-            2 => pieces.swap(at, other),
-            3 => pieces.insert(at, random.pick(&SCRAPS).to_owned()),
-            4 => pieces.truncate(at + 1),
-            _ => {
-                let is_number = |p: &String| p.starts_with(|c: char| c.is_ascii_digit());
-                let next = pieces[at..].iter().position(is_number).unwrap_or(0);
-                pieces[at + next] = random.pick(&NUMBERS).to_owned();
-            }
-        }
-    }
-    pieces.concat()
-}
+const DAMAGE: Damage<'_> = Damage { scraps: &SCRAPS, numbers: &NUMBERS };
 
 /// Looks at the text of a program as everyone would; whether it is one.
 fn look_at_program(text: &str) -> bool {
@@ -211,10 +168,10 @@ fn look_at_schedule(text: &str) -> bool {
 fn damaged_programs_end_soon_and_small() {
     assert!(look_at_program(PROGRAM));
     let original = pieces(PROGRAM);
-    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let mut random = Random::new(1);
     let mut accepted = 0;
     for _ in 0..TEXTS {
-        let text = damaged(&original, &mut random);
+        let text = DAMAGE.to(&original, &mut random);
         let held = peak(|| accepted += usize::from(look_at_program(&text)));
         assert!(held <= MEMORY, "{held} bytes for\n{text}");
     }
@@ -235,10 +192,10 @@ fn damaged_schedules_end_soon_and_small() {
     let original = schedule();
     assert!(look_at_schedule(&original));
     let original = pieces(&original);
-    let mut random = Random(0x1234_5678_9abc_def1);
+    let mut random = Random::new(2);
     let mut accepted = 0;
     for round in 0..TEXTS {
-        let mut text = damaged(&original, &mut random);
+        let mut text = DAMAGE.to(&original, &mut random);
         if round % 2 == 0 {
             text = seal(&text).unwrap_or(text);
         }

@@ -1,24 +1,15 @@
 //! Whatever is done to the text of a schedule, reading it ends in a schedule or in mistakes
 //! with places, never in a panic.
 
+#[allow(dead_code, reason = "other tests want other numbers")]
+#[path = "../../tests/support/random.rs"]
+mod random;
 mod sample;
 
+use random::Random;
 use roundelay_schedule::{FileErrors, read, seal, write};
 
 const MUTANTS: usize = 20_000;
-
-/// xorshift64* (Vigna 2016).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        let high = self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33;
-        usize::try_from(high).expect("31 bits fit") % bound.max(1)
-    }
-}
 
 const HUGE: [&str; 6] =
     ["4294967295", "4294967296", "18446744073709551616", "-1", "1e999", "999999999999"];
@@ -101,7 +92,7 @@ fn original() -> String {
 }
 
 fn mutants(original: &str, seed: u64) -> impl Iterator<Item = String> {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     (0..MUTANTS / 2).map(move |_| {
         let first = mutated(original, &mut random);
         (0..random.below(3)).fold(first, |text, _| mutated(&text, &mut random))

@@ -8,6 +8,10 @@ mod judge;
 mod lines;
 mod machine;
 mod mutant;
+#[path = "../support/plans.rs"]
+mod plans;
+#[allow(dead_code, reason = "other tests want other numbers")]
+#[path = "../support/random.rs"]
 mod random;
 mod tables;
 

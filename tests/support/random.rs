@@ -1,4 +1,5 @@
-//! Numbers that look random and follow from a seed.
+//! Numbers that look random and follow from a seed; the tests of several crates
+//! share them.
 
 /// xorshift64* (Vigna 2016).
 pub(crate) struct Random(u64);
@@ -20,6 +21,11 @@ impl Random {
     /// Below `bound`; zero when there is nothing below.
     pub(crate) fn below(&mut self, bound: usize) -> usize {
         (self.bits() >> 33) as usize % bound.max(1)
+    }
+
+    /// Uniform in [−1, 1).
+    pub(crate) fn real(&mut self) -> f64 {
+        (self.bits() >> 11) as f64 / (1u64 << 52) as f64 - 1.0
     }
 
     /// One of a list; none of an empty one.
