@@ -1,6 +1,6 @@
 //! Families: the decisions without a number, and the laws that say which of them go together.
 
-use roundelay_schedule::{Optimizer, Order, Placement, Plan, Reduction, Rule, States};
+use roundelay_schedule::{Optimizer, Order, Placement, Plan, Rule, States};
 use std::fmt;
 
 /// All decisions without a number.
@@ -86,14 +86,6 @@ impl Family {
                 Err(Clash::ClipNeedsWholeGradient(self.states))
             }
             States::Zero1 | States::Zero2 | States::Zero3 | States::Handoff => Ok(()),
-        }
-    }
-
-    /// The tree in which this family sums gradients.
-    pub fn reduction(self) -> Reduction {
-        match (self.placement, self.rule) {
-            (Placement::Shared, rule) if rule != Rule::Sync => Reduction::ByDevice,
-            _ => Reduction::Sequential,
         }
     }
 }

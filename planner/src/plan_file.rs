@@ -76,8 +76,9 @@ pub fn check_plan(plan: &Plan, program: &Program) -> Vec<(&'static str, String)>
         let message = format!("the delays are not those of {}", plan.rule);
         mistakes.push(("delays", message));
     }
-    if plan.reduction != family.reduction() {
-        let message = format!("this placement sums {}", family.reduction());
+    let reduction = plan.placement.reduction(plan.rule);
+    if plan.reduction != reduction {
+        let message = format!("this placement sums {reduction}");
         mistakes.push(("reduction", message));
     }
     mistakes.extend(check_devices(plan, program).map(|message| ("devices", message)));

@@ -1,9 +1,6 @@
 //! Small programs, plans and numbers for the tests of this crate.
 
-use crate::{
-    bound::Bound, candidate::Candidate, family::Family, ranking::Ranking, space::Space,
-    values::first_devices,
-};
+use crate::{bound::Bound, candidate::Candidate, ranking::Ranking, space::Space};
 use roundelay_dsl::{
     Extent, Model, ModelInput, ModelInputId, ModelParameter, Node, NodeId, Objective,
     Operation, Program, Search, Source, Train,
@@ -204,25 +201,13 @@ pub(crate) fn plan(
     n: u32,
     s: u32,
 ) -> Plan {
-    let family = Family { rule, placement, order, states: States::Replicated };
-    Plan {
-        rule,
-        placement,
-        order,
-        replicas: 1,
-        stages: s,
-        cuts: (1..s).map(|stage| 2 * stage).collect(),
-        micro_batches: n,
-        states: family.states,
-        reduction: family.reduction(),
-        delays: rule.delays(placement.timeline(), n, s),
-        devices: first_devices(placement.devices(rule, n, s)),
-    }
+    let cuts = (1..s).map(|stage| 2 * stage).collect();
+    Plan::new(rule, placement, order, States::Replicated, n, cuts)
 }
 
 pub(crate) fn plan_on(devices: u32) -> Plan {
     Plan {
-        devices: first_devices(devices),
+        devices: (0..devices as usize).map(Id::new).collect(),
         ..plan(Rule::Sync, Placement::Accumulate, Order::Sequential, 1, 1)
     }
 }

@@ -5,7 +5,7 @@ use crate::{
     cuts::{Chain, Uncuttable, cut},
     family::{Clash, Family},
     reason::{PASSES_MAX, Reason},
-    values::{Values, first_devices},
+    values::Values,
 };
 use roundelay_dsl::{Choice, Program};
 use roundelay_schedule::{Order, Placement, Plan, Rule};
@@ -138,19 +138,7 @@ impl<C: Fn(u32) -> Result<Chain, Reason>> Filler<'_, C> {
         if let Some(equal) = equal(self.values, family, n, s) {
             return Err(Reason::Equal(equal));
         }
-        Ok(Plan {
-            rule,
-            placement,
-            order,
-            replicas: 1,
-            stages: s,
-            cuts,
-            micro_batches: n,
-            states,
-            reduction: family.reduction(),
-            delays: rule.delays(placement.timeline(), n, s),
-            devices: first_devices(placement.devices(rule, n, s)),
-        })
+        Ok(Plan::new(rule, placement, order, states, n, cuts))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The values that each decision is tried with, in order.
 
 use roundelay_dsl::{Choice, Numbers, Program, Search};
-use roundelay_schedule::{Id, Order, Placement, Rule, States};
+use roundelay_schedule::{Order, Placement, Rule, States};
 
 /// Divisors of the batch up to this number are tried even when they are no power of two.
 const SMALL: u64 = 16;
@@ -188,11 +188,6 @@ fn number(value: u64) -> u32 {
 
 fn shown<T: ToString>(values: &[T]) -> Vec<String> {
     values.iter().map(T::to_string).collect()
-}
-
-/// The first `count` devices of the cluster.
-pub(crate) fn first_devices(count: u32) -> Vec<roundelay_schedule::DeviceId> {
-    (0..count as usize).map(Id::new).collect()
 }
 
 #[cfg(test)]

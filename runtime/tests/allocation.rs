@@ -12,8 +12,7 @@ use std::{
 };
 use support::{
     models::gpt,
-    plans::plan,
-    runs::{compile, machine},
+    runs::{compile, machine, plan},
 };
 
 struct Counting;
@@ -38,7 +37,7 @@ unsafe impl GlobalAlloc for Counting {
 
 #[test]
 fn a_replay_allocates_nothing_after_its_first_steps() {
-    let layered = gpt();
+    let program = gpt(2, 12);
     let whole = States::Replicated;
     for kind in [
         (Rule::Sync, Placement::Accumulate, Order::Sequential, whole),
@@ -46,7 +45,7 @@ fn a_replay_allocates_nothing_after_its_first_steps() {
         (Rule::CyclicV2, Placement::Shared, Order::Cyclic, whole),
         (Rule::CyclicV2, Placement::Pipeline, Order::Cyclic, whole),
     ] {
-        let schedule = compile(&layered, &plan(&layered, kind, (3, 3)), 12);
+        let schedule = compile(&program, &plan(&program, kind, (3, 3)));
         let mut cpu = machine(&schedule, Timing::Natural);
         cpu.replay(8, &mut |_| {}).unwrap();
         let before = ALLOCATIONS.load(SeqCst);

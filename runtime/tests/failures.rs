@@ -6,7 +6,11 @@ mod support;
 use roundelay_runtime::{Cpu, CpuError, CpuOptions, Feed, State};
 use roundelay_schedule::{Checked, InputId, Order, Placement, Rule, States, Work};
 use std::{thread, time::Duration};
-use support::{Examples, models::mlp, plans::plan, runs::compile};
+use support::{
+    Examples,
+    models::mlp,
+    runs::{compile, plan},
+};
 
 /// Examples that do something else at step 2.
 struct Broken {
@@ -24,9 +28,9 @@ impl Feed for Broken {
 }
 
 fn schedule() -> Checked {
-    let layered = mlp();
+    let program = mlp(4, 12);
     let kind = (Rule::CyclicV2, Placement::Data, Order::Cyclic, States::Replicated);
-    compile(&layered, &plan(&layered, kind, (3, 3)), 12)
+    compile(&program, &plan(&program, kind, (3, 3)))
 }
 
 fn broken(schedule: &Checked, at_step_2: fn(), deadline: Duration) -> Cpu {

@@ -11,8 +11,7 @@ use roundelay_schedule::{
 use std::collections::BTreeMap;
 use support::{
     models::mlp,
-    plans::{plan, plans},
-    runs::{compile, machine},
+    runs::{all_plans, compile, machine, plan},
 };
 
 const N: u32 = 4;
@@ -27,9 +26,9 @@ fn measured(cpu: &mut Cpu, steps: u64) -> Measured {
 }
 
 fn compiled() -> impl Iterator<Item = Checked> {
-    let layered = mlp();
-    let plans = plans(&layered, (N, N));
-    plans.into_iter().map(move |plan| compile(&layered, &plan, 16))
+    let program = mlp(4, 16);
+    let plans = all_plans(&program, (N, N));
+    plans.into_iter().map(move |plan| compile(&program, &plan))
 }
 
 #[test]
@@ -85,7 +84,7 @@ fn activations(schedule: &Checked, weight: impl Fn(u64) -> u64) -> u64 {
 #[test]
 fn workers_of_one_device_keep_n_minus_j_stages_under_a_cyclic_rule_and_one_when_in_turn()
 {
-    let layered = mlp();
+    let program = mlp(4, 16 * N);
     let all = |_| u64::from(N);
     let fewer = |stage| u64::from(N) - stage;
     let one = |_| 1;
@@ -96,7 +95,7 @@ fn workers_of_one_device_keep_n_minus_j_stages_under_a_cyclic_rule_and_one_when_
     ];
     for ((rule, placement, order), weight) in cases {
         let kind = (rule, placement, order, States::Replicated);
-        let schedule = compile(&layered, &plan(&layered, kind, (N, N)), 16 * N);
+        let schedule = compile(&program, &plan(&program, kind, (N, N)));
         let mut cpu = machine(&schedule, Timing::Natural);
         measured(&mut cpu, ROUND);
         let touched = cpu.touched().unwrap()[&(DeviceId::new(0), Kind::Activation)];

@@ -3,27 +3,27 @@
 #[allow(dead_code, reason = "each test file uses its part")]
 mod support;
 
+use roundelay_dsl::Program;
 use roundelay_runtime::{Oracle, State, StateError, Timing};
 use roundelay_schedule::{Float, Method, Order, Placement, Plan, Rule, States};
 use support::{
     Examples,
-    models::{Layered, gpt, mlp},
-    plans::{plan, plans},
+    models::{gpt, mlp},
     runs::{
-        Outcome, compile, compile_changed, machine, recursion, recursion_from, replayed,
+        Outcome, all_plans, compile, machine, plan, recursion, recursion_from, replayed,
     },
 };
 
-fn cyclic(layered: &Layered, placement: Placement) -> Plan {
+fn cyclic(program: &Program, placement: Placement) -> Plan {
     let kind = (Rule::CyclicV2, placement, Order::Cyclic, States::Replicated);
-    plan(layered, kind, (3, 3))
+    plan(program, kind, (3, 3))
 }
 
 #[test]
 fn another_placement_of_the_same_rule_goes_on_bit_for_bit() {
-    let layered = gpt();
-    let data = compile(&layered, &cyclic(&layered, Placement::Data), 12);
-    let pipeline = compile(&layered, &cyclic(&layered, Placement::Pipeline), 12);
+    let program = gpt(2, 12);
+    let data = compile(&program, &cyclic(&program, Placement::Data));
+    let pipeline = compile(&program, &cyclic(&program, Placement::Pipeline));
     let whole = recursion(&data, 6);
     let half = replayed(&mut machine(&data, Timing::Natural), &[3]);
     let mut cpu = machine(&pipeline, Timing::Natural);
@@ -35,11 +35,11 @@ fn another_placement_of_the_same_rule_goes_on_bit_for_bit() {
 
 #[test]
 fn another_cut_of_the_model_goes_on_from_the_newest_parameters() {
-    let layered = mlp();
-    let mut other = cyclic(&layered, Placement::Pipeline);
-    let first = compile(&layered, &other, 12);
+    let program = mlp(4, 12);
+    let mut other = cyclic(&program, Placement::Pipeline);
+    let first = compile(&program, &other);
     other.cuts[1] += 1;
-    let second = compile(&layered, &other, 12);
+    let second = compile(&program, &other);
     let mut state: State = replayed(&mut machine(&first, Timing::Natural), &[3]).state;
     state.restart();
     let mut cpu = machine(&second, Timing::Natural);
@@ -51,18 +51,18 @@ fn another_cut_of_the_model_goes_on_from_the_newest_parameters() {
 
 #[test]
 fn versions_that_the_rule_reads_must_be_there() {
-    let layered = mlp();
+    let program = mlp(4, 12);
     let lazy = plan(
-        &layered,
+        &program,
         (Rule::CyclicV1, Placement::Concurrent, Order::Cyclic, States::Replicated),
         (2, 2),
     );
     let fresh = plan(
-        &layered,
+        &program,
         (Rule::Sync, Placement::Concurrent, Order::Parallel, States::Replicated),
         (2, 2),
     );
-    let (lazy, fresh) = (compile(&layered, &lazy, 12), compile(&layered, &fresh, 12));
+    let (lazy, fresh) = (compile(&program, &lazy), compile(&program, &fresh));
     let state = replayed(&mut machine(&fresh, Timing::Natural), &[2]).state;
     let error = Oracle::new(&lazy, &state).map(|_| ()).unwrap_err();
     assert!(error.to_string().contains("version 1 of"), "{error}");
@@ -74,29 +74,27 @@ fn versions_that_the_rule_reads_must_be_there() {
 
 #[test]
 fn doubles_and_other_optimizers_train_like_the_recursion() {
-    let layered = mlp();
-    for plan in
-        plans(&layered, (2, 2)).into_iter().filter(|p| p.states == States::Replicated)
-    {
-        let schedule = compile_changed(&layered, &plan, 12, |train| {
-            train.dtype = Float::F64;
-            train.optimizer.method = Method::Sgd { momentum: 0.9, nesterov: true };
-            train.optimizer.clip = 0.05;
-        });
+    let mut doubles = mlp(4, 12);
+    doubles.train.dtype = Float::F64;
+    doubles.train.optimizer.method = Method::Sgd { momentum: 0.9, nesterov: true };
+    doubles.train.optimizer.clip = 0.05;
+    let mut plain = mlp(4, 12);
+    plain.train.optimizer.method = Method::Sgd { momentum: 0.0, nesterov: false };
+    let plans = all_plans(&plain, (2, 2));
+    for plan in plans.into_iter().filter(|plan| plan.states == States::Replicated) {
+        let schedule = compile(&doubles, &plan);
         let found = replayed(&mut machine(&schedule, Timing::Natural), &[2, 5]);
         assert_eq!(found, recursion(&schedule, 5), "{plan:?}");
-        let plain = compile_changed(&layered, &plan, 12, |train| {
-            train.optimizer.method = Method::Sgd { momentum: 0.0, nesterov: false };
-        });
-        let found = replayed(&mut machine(&plain, Timing::Natural), &[4]);
-        assert_eq!(found, recursion(&plain, 4), "{plan:?}");
+        let schedule = compile(&plain, &plan);
+        let found = replayed(&mut machine(&schedule, Timing::Natural), &[4]);
+        assert_eq!(found, recursion(&schedule, 4), "{plan:?}");
     }
 }
 
 #[test]
 fn training_lowers_the_loss_of_what_is_seen_again() {
-    let layered = mlp();
-    let schedule = compile(&layered, &cyclic(&layered, Placement::Shared), 12);
+    let program = mlp(4, 12);
+    let schedule = compile(&program, &cyclic(&program, Placement::Shared));
     let mut evaluator = roundelay_runtime::Evaluator::new(&schedule).unwrap();
     let mut feed = Examples::of(&schedule.job);
     let mut cpu = machine(&schedule, Timing::Natural);

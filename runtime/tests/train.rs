@@ -11,7 +11,10 @@ use roundelay_runtime::{
 };
 use roundelay_schedule::{Checked, Order, Placement, Rule, States};
 use std::{env, fs, ops::ControlFlow, path::PathBuf, process};
-use support::{models::gpt, plans::plan, runs::compile};
+use support::{
+    models::gpt,
+    runs::{compile, plan},
+};
 
 const STEPS: u64 = 6;
 
@@ -43,9 +46,9 @@ impl Observer for Witness {
 }
 
 fn schedule() -> Checked {
-    let layered = gpt();
+    let program = gpt(2, 12);
     let kind = (Rule::CyclicV2, Placement::Pipeline, Order::Cyclic, States::Replicated);
-    compile(&layered, &plan(&layered, kind, (3, 3)), 12)
+    compile(&program, &plan(&program, kind, (3, 3)))
 }
 
 fn data(schedule: &Checked) -> (Dataset, HeldOut) {

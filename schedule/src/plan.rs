@@ -148,6 +148,24 @@ impl Placement {
         }
     }
 
+    /// The tree in which it sums gradients: device by device where rings of devices turn.
+    pub fn reduction(self, rule: Rule) -> Reduction {
+        match (self, rule) {
+            (
+                Placement::Shared,
+                Rule::CyclicV1 | Rule::CyclicV2 | Rule::CyclicSlack(_),
+            ) => Reduction::ByDevice,
+            (Placement::Shared, Rule::Sync)
+            | (
+                Placement::Accumulate
+                | Placement::Concurrent
+                | Placement::Data
+                | Placement::Pipeline,
+                _,
+            ) => Reduction::Sequential,
+        }
+    }
+
     /// How many devices a plan takes.
     pub fn devices(self, rule: Rule, micro_batches: u32, stages: u32) -> u32 {
         match (self, rule) {
@@ -163,6 +181,34 @@ impl Placement {
 }
 
 impl Plan {
+    /// The plan that these decisions make on the first devices of a cluster; what follows from
+    /// them is filled in. The stages start at the first node and at `cuts`.
+    pub fn new(
+        rule: Rule,
+        placement: Placement,
+        order: Order,
+        states: States,
+        micro_batches: u32,
+        cuts: Vec<u32>,
+    ) -> Self {
+        let stages = u32::try_from(cuts.len() + 1).expect("cuts are 32-bit node numbers");
+        Self {
+            rule,
+            placement,
+            order,
+            replicas: 1,
+            stages,
+            cuts,
+            micro_batches,
+            states,
+            reduction: placement.reduction(rule),
+            delays: rule.delays(placement.timeline(), micro_batches, stages),
+            devices: (0..placement.devices(rule, micro_batches, stages) as usize)
+                .map(crate::Id::new)
+                .collect(),
+        }
+    }
+
     /// The class of the gradients that this plan takes.
     pub fn exactness(&self) -> Exactness {
         let tree = match self.reduction {

@@ -1,10 +1,11 @@
 //! The schedules that are mutated: every rule, placement and way of keeping states, each lowered
 //! with as few waits as it needs.
 
+use crate::plans::{kinds, plan};
 use roundelay::{Schedule, SourceFile};
 use roundelay_codegen::lower;
 use roundelay_dsl::{Operation, Program};
-use roundelay_schedule::{DeviceId, Id, Order, Placement, Plan, Reduction, Rule, States};
+use roundelay_schedule::{Id, Rule};
 
 /// Three layers, a skip over two cuts, and dropout: a mask tells a wrong step or micro-batch.
 const PROGRAM: &str = "
@@ -39,8 +40,10 @@ pub(crate) fn cases() -> Vec<Case> {
         roundelay::parse(&SourceFile::new("layers.rdl", PROGRAM)).expect("a program");
     let mut cases = Vec::new();
     for (n, s) in [(3, 3), (2, 3), (3, 2)] {
-        for kind in kinds(n, s) {
-            let plan = plan(&program, kind, (n, s));
+        // A second slack shows no fault that the first hides.
+        let kinds = kinds(n, s).into_iter().filter(|kind| kind.0 != Rule::CyclicSlack(2));
+        for kind in kinds {
+            let plan = plan(kind, n, cuts(&program, s));
             let schedule = lower(&program, &plan).expect("every plan can be lowered");
             cases.push(Case { name: format!("{kind:?} of N, S = {n}, {s}"), schedule });
         }
@@ -48,54 +51,10 @@ pub(crate) fn cases() -> Vec<Case> {
     cases
 }
 
-type Kind = (Rule, Placement, Order, States);
-
-fn kinds(n: u32, s: u32) -> Vec<Kind> {
-    use Placement::{Accumulate, Concurrent, Data, Pipeline, Shared};
-    let whole = States::Replicated;
-    let mut kinds = vec![
-        (Rule::Sync, Accumulate, Order::Sequential, whole),
-        (Rule::Sync, Concurrent, Order::Parallel, whole),
-        (Rule::Sync, Shared, Order::Parallel, whole),
-        (Rule::Sync, Pipeline, Order::Gpipe, whole),
-        (Rule::Sync, Pipeline, Order::OneForwardOneBackward, whole),
-    ];
-    for states in [whole, States::Zero1, States::Zero2, States::Zero3] {
-        kinds.push((Rule::Sync, Data, Order::Parallel, states));
-    }
-    for rule in [Rule::CyclicV1, Rule::CyclicV2, Rule::CyclicSlack(1)] {
-        kinds.push((rule, Accumulate, Order::Sequential, whole));
-        for placement in [Concurrent, Data, Shared] {
-            kinds.push((rule, placement, Order::Cyclic, whole));
-        }
-        kinds.push((rule, Data, Order::Cyclic, States::Handoff));
-        if rule != Rule::CyclicV1 || n + 1 >= s {
-            kinds.push((rule, Pipeline, Order::Cyclic, whole));
-        }
-    }
-    kinds
-}
-
-fn plan(
-    program: &Program,
-    (rule, placement, order, states): Kind,
-    (n, s): (u32, u32),
-) -> Plan {
-    let rings = placement == Placement::Shared && rule != Rule::Sync;
+/// Stages that start at linear layers.
+fn cuts(program: &Program, s: u32) -> Vec<u32> {
     let linear = program.model.nodes.iter();
     let linear = linear.filter(|(_, node)| node.operation == Operation::Linear);
     let starts = linear.map(|(id, _)| id.index() as u32);
-    Plan {
-        rule,
-        placement,
-        order,
-        replicas: 1,
-        stages: s,
-        cuts: starts.skip(1).take(s as usize - 1).collect(),
-        micro_batches: n,
-        states,
-        reduction: if rings { Reduction::ByDevice } else { Reduction::Sequential },
-        delays: rule.delays(placement.timeline(), n, s),
-        devices: (0..placement.devices(rule, n, s) as usize).map(DeviceId::new).collect(),
-    }
+    starts.skip(1).take(s as usize - 1).collect()
 }

@@ -3,6 +3,10 @@
 
 mod memory;
 mod metrics;
+#[path = "../support/models.rs"]
+mod models;
 mod oracle;
+#[path = "../support/plans.rs"]
+mod plans;
 mod support;
 mod volume;

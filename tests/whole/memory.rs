@@ -1,6 +1,10 @@
 //! Memory as the machine uses it: arenas are poisoned, and what was written is looked for.
 
-use crate::support::{compiled, kinds, mlp, plan, program};
+use crate::{
+    models::{mlp, program},
+    plans::kinds,
+    support::{compiled, plan},
+};
 use roundelay::{
     Checked,
     parts::{

@@ -1,7 +1,11 @@
 //! Metrics leave every bit of training as it was, whichever stage they read from, and say the same
 //! at every cut.
 
-use crate::support::{compiled, job, kinds, plan, program};
+use crate::{
+    models::{job, program},
+    plans::kinds,
+    support::{compiled, plan},
+};
 use roundelay::{
     Checked, Measures, Plan, Program,
     parts::runtime::{Cpu, CpuOptions, Dataset, Evaluator, Fill, HeldOut, Oracle, State},

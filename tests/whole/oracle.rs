@@ -1,7 +1,11 @@
 //! Every rule, placement and states replays bit for bit like the plain recursion, wherever a run
 //! is cut and however long its actions take.
 
-use crate::support::{compiled, gpt, kinds, mlp, plan};
+use crate::{
+    models::{gpt, mlp},
+    plans::kinds,
+    support::{compiled, plan},
+};
 use roundelay::{
     Checked, Program,
     parts::runtime::{

@@ -1,7 +1,10 @@
 //! Bytes that the machine counts equal the closed forms of cyclic data parallelism
 //! (arXiv 2403.08837), written with the real stage sizes P_j.
 
-use crate::support::{compiled, mlp, plan};
+use crate::{
+    models::mlp,
+    support::{compiled, plan},
+};
 use roundelay::{
     Checked,
     parts::{

@@ -27,8 +27,8 @@ struct Event {
 
 /// Compiles S = N stages with one time step per pass and messages that take none.
 fn compiled(rule: Rule, placement: Placement, states: States, n: u32) -> Checked {
-    let plan = plan(rule, placement, Order::Cyclic, states, n, n);
-    let mut schedule = lower(&program(n as usize, 64, n), &plan).unwrap();
+    let plan = plan((rule, placement, Order::Cyclic, states), n, n);
+    let mut schedule = lower(&program(n, n), &plan).unwrap();
     for (_, routine) in schedule.routines.iter_mut() {
         routine.predicted = match routine.pass {
             Pass::Forward | Pass::Backward => Nanos(STEP),
@@ -37,6 +37,7 @@ fn compiled(rule: Rule, placement: Placement, states: States, n: u32) -> Checked
     }
     for (_, link) in schedule.target.links.iter_mut() {
         link.bandwidth = BytesPerSecond(u64::MAX);
+        link.latency = Nanos(0);
     }
     check(schedule, &Kernels).unwrap_or_else(|wrong| panic!("{wrong}"))
 }

@@ -2,5 +2,10 @@
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps nothing")]
 
 mod golden;
+#[allow(dead_code, reason = "other tests use the other models")]
+#[path = "../../../tests/support/models.rs"]
+mod models;
+#[path = "../../../tests/support/plans.rs"]
+mod plans;
 mod sizes;
 mod support;

@@ -1,6 +1,6 @@
 //! Every kind of plan can be lowered, and what comes out has the promised sizes.
 
-use crate::support::{plan, plans, program};
+use crate::support::{kinds, plan, program};
 use roundelay_codegen::lower;
 use roundelay_schedule::{Kind, Order, Placement, Rule, States, Subject};
 
@@ -8,10 +8,10 @@ use roundelay_schedule::{Kind, Order, Placement, Rule, States, Subject};
 fn every_plan_lowers() {
     for (n, s) in [(1, 1), (1, 2), (2, 2), (3, 3), (4, 4), (3, 2), (2, 3), (4, 3), (5, 2)]
     {
-        for plan in plans(n, s) {
-            let program = program(s as usize, 32, 4 * n);
-            let lowered = lower(&program, &plan);
-            assert!(lowered.is_ok(), "{plan:?}: {lowered:?}");
+        let program = program(s, 4 * n);
+        for kind in kinds(n, s) {
+            let lowered = lower(&program, &plan(kind, n, s));
+            assert!(lowered.is_ok(), "{kind:?}: {lowered:?}");
         }
     }
 }
@@ -19,15 +19,9 @@ fn every_plan_lowers() {
 #[test]
 fn concurrent_activation_rows_are_n_minus_j_plus_one() {
     for n in 2..=8 {
-        let cyclic = plan(
-            Rule::CyclicV2,
-            Placement::Concurrent,
-            Order::Cyclic,
-            States::Replicated,
-            n,
-            n,
-        );
-        let schedule = lower(&program(n as usize, 1, n), &cyclic).unwrap();
+        let kind =
+            (Rule::CyclicV2, Placement::Concurrent, Order::Cyclic, States::Replicated);
+        let schedule = lower(&program(n, n), &plan(kind, n, n)).unwrap();
         for (_, buffer) in schedule.buffers.iter() {
             if let Subject::Activation(stage) = buffer.subject {
                 let stage = roundelay_schedule::Id::index(stage) as u32;

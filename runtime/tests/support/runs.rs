@@ -1,8 +1,12 @@
 //! Replays, and what they are compared with.
 
-use super::{Examples, models};
+use super::{
+    Examples,
+    models::even_cuts,
+    plans::{self, Kind, kinds},
+};
 use roundelay_codegen::lower;
-use roundelay_dsl::Train;
+use roundelay_dsl::Program;
 use roundelay_kernels::Kernels;
 use roundelay_runtime::{Cpu, CpuOptions, Fill, Oracle, State, Timing};
 use roundelay_schedule::{Checked, Plan, check};
@@ -14,23 +18,20 @@ pub(crate) struct Outcome {
     pub(crate) state: State,
 }
 
-/// Lowers and checks a plan for a model, `batch` examples a step.
-pub(crate) fn compile(layered: &models::Layered, plan: &Plan, batch: u32) -> Checked {
-    compile_changed(layered, plan, batch, |_| {})
+/// A plan with cuts that split the nodes evenly.
+pub(crate) fn plan(program: &Program, kind: Kind, (n, s): (u32, u32)) -> Plan {
+    plans::plan(kind, n, even_cuts(program, s))
 }
 
-/// Like [`compile`], after a change to how the model is trained.
-pub(crate) fn compile_changed(
-    layered: &models::Layered,
-    plan: &Plan,
-    batch: u32,
-    change: impl FnOnce(&mut Train),
-) -> Checked {
-    let devices = plan.devices.len() as u32;
-    let mut program = models::program(layered.model.clone(), devices, batch);
-    change(&mut program.train);
+/// A plan of every kind.
+pub(crate) fn all_plans(program: &Program, (n, s): (u32, u32)) -> Vec<Plan> {
+    kinds(n, s).into_iter().map(|kind| plan(program, kind, (n, s))).collect()
+}
+
+/// Lowers and checks a plan.
+pub(crate) fn compile(program: &Program, plan: &Plan) -> Checked {
     let schedule =
-        lower(&program, plan).unwrap_or_else(|error| panic!("{plan:?}: {error}"));
+        lower(program, plan).unwrap_or_else(|error| panic!("{plan:?}: {error}"));
     check(schedule, &Kernels).unwrap_or_else(|faults| panic!("{plan:?}: {faults:?}"))
 }
 

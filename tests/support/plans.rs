@@ -1,0 +1,50 @@
+//! Every kind of plan for N micro-batches and S stages; the tests of several crates share it.
+
+use roundelay_schedule::{Order, Placement, Plan, Rule, States};
+
+/// The decisions without a number.
+pub(crate) type Kind = (Rule, Placement, Order, States);
+
+/// A plan of a kind whose stages start at the first node and at `cuts`.
+pub(crate) fn plan(
+    (rule, placement, order, states): Kind,
+    n: u32,
+    cuts: Vec<u32>,
+) -> Plan {
+    Plan::new(rule, placement, order, states, n, cuts)
+}
+
+/// Every rule × placement × order × states that can be lowered for N and S.
+pub(crate) fn kinds(n: u32, s: u32) -> Vec<Kind> {
+    let cyclic =
+        [Rule::CyclicV1, Rule::CyclicV2, Rule::CyclicSlack(1), Rule::CyclicSlack(2)];
+    let cyclic = cyclic.into_iter().flat_map(|rule| cyclic_kinds(rule, n, s));
+    synchronous_kinds().into_iter().chain(cyclic).collect()
+}
+
+fn synchronous_kinds() -> Vec<Kind> {
+    use {Order as O, Placement as P, States as T};
+    let kind = |placement, order, states| (Rule::Sync, placement, order, states);
+    let sharded = [T::Replicated, T::Zero1, T::Zero2, T::Zero3];
+    let mut kinds = vec![
+        kind(P::Accumulate, O::Sequential, T::Replicated),
+        kind(P::Concurrent, O::Parallel, T::Replicated),
+        kind(P::Shared, O::Parallel, T::Replicated),
+        kind(P::Pipeline, O::Gpipe, T::Replicated),
+        kind(P::Pipeline, O::OneForwardOneBackward, T::Replicated),
+    ];
+    kinds.extend(sharded.map(|states| kind(P::Data, O::Parallel, states)));
+    kinds
+}
+
+fn cyclic_kinds(rule: Rule, n: u32, s: u32) -> Vec<Kind> {
+    use {Order as O, Placement as P, States as T};
+    let mut kinds = vec![(rule, P::Accumulate, O::Sequential, T::Replicated)];
+    let placements = [P::Concurrent, P::Data, P::Shared];
+    kinds.extend(placements.map(|placement| (rule, placement, O::Cyclic, T::Replicated)));
+    kinds.push((rule, P::Data, O::Cyclic, T::Handoff));
+    if rule != Rule::CyclicV1 || n + 1 >= s {
+        kinds.push((rule, P::Pipeline, O::Cyclic, T::Replicated));
+    }
+    kinds
+}
