@@ -5,7 +5,7 @@
 mod stage_support;
 
 use roundelay_codegen::{StageError, Stages, stages};
-use roundelay_dsl::{Extent, Model, Operation, Source};
+use roundelay_dsl::{Extent, Model, Operation, Source, Window};
 use roundelay_schedule::{Float, Role};
 use stage_support::{
     build::{Build, Numbers, fixed, per_example},
@@ -95,6 +95,7 @@ fn elementwise_operations() {
     for operation in [
         Operation::Relu,
         Operation::Gelu,
+        Operation::Silu,
         Operation::Softmax,
         Operation::Dropout { rate: 0.4 },
         Operation::Scale { factor: -0.7 },
@@ -121,12 +122,48 @@ fn linear_with_and_without_bias() {
     hold_operation(Operation::Linear, &[&[4], &[5, 4], &[5]], &[5]);
 }
 
+/// Attention whose positions see all others, as many heads of keys as of queries.
+fn open_attention(heads: u64, causal: bool) -> Operation {
+    Operation::Attention { heads, key_heads: heads, causal, window: Window::Open }
+}
+
 #[test]
 fn attention_with_and_without_mask() {
     for (heads, causal) in [(1, false), (2, false), (2, true), (4, true)] {
         let shape: &[u64] = &[2, 3, 4];
-        let operation = Operation::Attention { heads, causal };
-        hold_operation(operation, &[shape; 3], shape);
+        hold_operation(open_attention(heads, causal), &[shape; 3], shape);
+    }
+}
+
+#[test]
+fn attention_with_shared_key_heads_and_windows() {
+    for (heads, key_heads, causal, window) in [
+        (4, 2, false, Window::Open),
+        (4, 1, true, Window::Nearest(2)),
+        (2, 1, false, Window::Nearest(1)),
+        (2, 2, false, Window::Nearest(2)),
+    ] {
+        let shape: &[u64] = &[2, 4, 4];
+        let keys: &[u64] = &[2, 4, 4 / heads * key_heads];
+        let operation = Operation::Attention { heads, key_heads, causal, window };
+        hold_operation(operation, &[shape, keys, keys], shape);
+    }
+}
+
+#[test]
+fn rotary_positions() {
+    for (heads, base) in [(1, 10_000.0), (2, 7.0)] {
+        let shape: &[u64] = &[2, 3, 8];
+        hold_operation(Operation::Rotary { heads, base }, &[shape], shape);
+    }
+}
+
+#[test]
+fn a_class_token_in_front_and_one_row_alone() {
+    let shape: &[u64] = &[2, 3, 4];
+    hold_operation(Operation::ClassToken, &[shape, &[4]], &[2, 4, 4]);
+    for index in 0..3 {
+        hold_operation(Operation::Select { index }, &[shape], &[2, 4]);
     }
 }
 
@@ -174,7 +211,7 @@ fn losses_alone_and_as_weighted_sums() {
 #[test]
 fn operands_that_are_one_value() {
     let shape: &[u64] = &[2, 3, 4];
-    let attention = Operation::Attention { heads: 2, causal: true };
+    let attention = open_attention(2, true);
     let cases = [
         (Operation::Add, 2),
         (Operation::Multiply, 2),
@@ -203,7 +240,7 @@ fn some_operands_are_fresh_and_some_are_not() {
     let mut build = Build::default();
     let [q, k, gain] = [shape, shape, &[4]].map(|shape| build.parameter(shape));
     let value = build.input("value", &extents(shape));
-    let attention = Operation::Attention { heads: 2, causal: false };
+    let attention = open_attention(2, false);
     let y = build.node(attention, &[q, k, value], &extents(shape));
     let z = build.node(attention, &[y, q, y], &extents(shape));
     let offset = build.input("offset", &extents(&[4]));
@@ -229,6 +266,25 @@ fn a_tied_weight_and_a_skip_over_two_cuts() {
     let unused = build.node(Operation::Relu, &[flat], &[per_example(4)]);
     assert_ne!(unused, flat);
     hold("tied, skip, unused", &build.mean_squared_error(flat, &[per_example(4)]));
+}
+
+/// The table of an embedding that is also the matrix of the last affine map, and a factor.
+#[test]
+fn a_tied_head() {
+    let mut build = Build::default();
+    let tokens = build.tokens("tokens", &[per_example(1), fixed(3)], 5);
+    let table = build.parameter(&[5, 4]);
+    let shape = [per_example(1), fixed(3), fixed(4)];
+    let x = build.node(Operation::Embedding, &[tokens, table], &shape);
+    let y = build.node(Operation::Gelu, &[x], &shape);
+    let logits = [per_example(1), fixed(3), fixed(5)];
+    let z = build.node(Operation::Linear, &[y, table], &logits);
+    let classes = build.tokens("classes", &[per_example(1), fixed(3)], 5);
+    let loss = build.node(Operation::CrossEntropy, &[z, classes], &[]);
+    let model = build.end(loss);
+    hold("a tied head", &model);
+    let tied = StageError::Shared { parameter: "p0".into(), stages: [0, 1] };
+    assert_eq!(stages(&model, &[2], EXAMPLES, Float::F64, 16), Err(tied));
 }
 
 #[test]

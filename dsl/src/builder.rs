@@ -98,7 +98,8 @@ impl ModelBuilder {
     ) -> Result<Tensor, Mistake> {
         let Some(operator) = operator(name) else {
             let known = OPERATORS.iter().map(|known| known.name);
-            return Err(near::unknown("operator", name, known));
+            let unknown = || near::unknown("operator", name, known);
+            return Err(operators::absent(name).unwrap_or_else(unknown));
         };
         let applied = operator.apply(wanted, arguments, &mut self.graph);
         tensor(applied.map_err(|misfit| misfit.mistake))

@@ -1,6 +1,6 @@
 //! A model as text: one line per input, parameter and operation.
 
-use crate::{Metric, Model, Operation, Source, value::spelled};
+use crate::{Metric, Model, Operation, Source, Window, value::spelled};
 use roundelay_schedule::{Element, Initial, Reading, Treatment};
 use std::fmt;
 
@@ -70,12 +70,24 @@ impl fmt::Display for Operation {
         match self {
             Operation::Embedding => f.write_str("embedding"),
             Operation::Linear => f.write_str("linear"),
-            Operation::Attention { heads, causal } => {
-                write!(f, "attention[heads = {heads}, causal = {causal}]")
+            Operation::Attention { heads, key_heads, causal, window } => {
+                write!(f, "attention[heads = {heads}, key_heads = {key_heads}, ")?;
+                match window {
+                    Window::Open => write!(f, "causal = {causal}]"),
+                    Window::Nearest(count) => {
+                        write!(f, "causal = {causal}, window = {count}]")
+                    }
+                }
             }
+            Operation::Rotary { heads, base } => {
+                write!(f, "rotary[heads = {heads}, base = {base}]")
+            }
+            Operation::ClassToken => f.write_str("class_token"),
+            Operation::Select { index } => write!(f, "select[index = {index}]"),
             Operation::LayerNorm => f.write_str("layer_norm"),
             Operation::Relu => f.write_str("relu"),
             Operation::Gelu => f.write_str("gelu"),
+            Operation::Silu => f.write_str("silu"),
             Operation::Softmax => f.write_str("softmax"),
             Operation::Dropout { rate } => write!(f, "dropout[rate = {rate}]"),
             Operation::Add => f.write_str("add"),

@@ -36,6 +36,7 @@ pub use operators::{METRICS, OPERATORS, Operator};
 pub use program::{
     Choice, Extent, Metric, Model, ModelInput, ModelInputId, ModelParameter, Node,
     NodeId, Numbers, Objective, Operation, ParameterId, Program, Search, Source, Train,
+    Window,
 };
 pub use quantity::{Dimension, Quantity};
 pub use resolve::parse;

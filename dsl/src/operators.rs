@@ -3,14 +3,17 @@
 //! An operator declares its name and arguments, and builds nodes and parameters of the graph. To
 //! add one, write it in a file of this folder and name it in [`OPERATORS`].
 
+mod absent;
 mod attention;
 mod elementwise;
+mod gated;
 mod infix;
 mod linear;
 mod lookup;
 mod loss;
 mod metric;
 mod normal;
+mod rows;
 
 use crate::{
     Mistake, Value,
@@ -20,6 +23,7 @@ use crate::{
 
 pub use metric::METRICS;
 
+pub(crate) use absent::absent;
 pub(crate) use infix::{add, multiply, negate, scale, subtract};
 pub(crate) use metric::{metric, spelled as spelled_metrics};
 
@@ -37,14 +41,18 @@ pub struct Operator {
 }
 
 /// All operators.
-pub const OPERATORS: [&Operator; 12] = [
+pub const OPERATORS: [&Operator; 16] = [
     &lookup::EMBEDDING,
     &lookup::POSITIONS,
     &linear::LINEAR,
     &attention::ATTENTION,
+    &gated::GATED,
+    &rows::CLASS_TOKEN,
+    &rows::SELECT,
     &normal::LAYER_NORM,
     &elementwise::RELU,
     &elementwise::GELU,
+    &elementwise::SILU,
     &elementwise::SOFTMAX,
     &elementwise::DROPOUT,
     &elementwise::RESHAPE,

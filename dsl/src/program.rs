@@ -166,12 +166,32 @@ pub enum Operation {
     Embedding,
     /// x (.., m), weight (n, m), and perhaps bias (n) → x · weightᵀ + bias (.., n).
     Linear,
-    /// query, key, value (b, s, n) → softmax(q kᵀ / √(n / heads)) v per head (b, s, n).
+    /// query (b, s, n), key and value (b, s, n · key_heads / heads) → softmax(q kᵀ / √(n / heads)) v
+    /// per head (b, s, n).
     Attention {
         /// Number of heads; divides n.
         heads: u64,
+        /// Number of heads of key and value, each read by as many heads; divides `heads`.
+        key_heads: u64,
         /// Whether position s sees only positions ≤ s.
         causal: bool,
+        /// How far a position sees.
+        window: Window,
+    },
+    /// x (b, s, n) → the same with pairs (i, i + d/2) of every head of depth d = n / heads turned by
+    /// the angle position · base^(−2i/d).
+    Rotary {
+        /// Number of heads; divides n into even depths.
+        heads: u64,
+        /// Base of the angles.
+        base: f64,
+    },
+    /// x (b, s, n), token (n) → (b, s + 1, n) with the token as first row of every example.
+    ClassToken,
+    /// x (b, s, n) → row `index` of every example (b, n).
+    Select {
+        /// The row.
+        index: u64,
     },
     /// x (.., n), gain (n), bias (n) → normalised over n with ε = 1e-5.
     LayerNorm,
@@ -179,6 +199,8 @@ pub enum Operation {
     Relu,
     /// x Φ(x) with the exact normal distribution.
     Gelu,
+    /// x / (1 + exp(−x)).
+    Silu,
     /// Over the last extent.
     Softmax,
     /// Zero with probability `rate`, else x / (1 − rate); only in training.
@@ -204,6 +226,15 @@ pub enum Operation {
     /// logits (.., v), targets (..) i32 → share of rows whose largest logit, the first of equals,
     /// is the target, shape (). It has no gradient.
     Accuracy,
+}
+
+/// How far a position of a sequence sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Window {
+    /// To the ends.
+    Open,
+    /// Positions less than this many away, its own among them.
+    Nearest(u64),
 }
 
 /// How the model is trained.

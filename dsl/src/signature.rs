@@ -21,6 +21,8 @@ pub enum Fallback {
     Truth(bool),
     /// An empty list.
     Empty,
+    /// None: the callee asks whether it is given.
+    Absent,
 }
 
 /// An argument that must be given.
@@ -126,8 +128,18 @@ impl Arguments {
             (None, Some(Fallback::Number(number))) => Value::Real(number),
             (None, Some(Fallback::Truth(truth))) => Value::Truth(truth),
             (None, Some(Fallback::Empty)) => Value::List(Vec::new()),
+            (None, Some(Fallback::Absent)) => {
+                unreachable!("an operator asks whether `{name}` is given")
+            }
             (None, None) => unreachable!("arguments without default are given"),
         }
+    }
+
+    /// The value of an argument, when it is given.
+    pub(crate) fn given(&self, name: &'static str) -> Option<Value> {
+        let index = self.formals.iter().position(|formal| formal.name == name);
+        let index = index.expect("operators ask for arguments that they declare");
+        self.values[index].clone()
     }
 
     fn wrong(&self, name: &'static str, expected: &str, found: &str) -> Mistake {

@@ -27,8 +27,8 @@ fn typical(name: &str) -> Call {
         "sum_rows" => call(name).reals(&[wide, &[512]]),
         "multiply_sum_rows" => call(name).reals(&[rows, rows, row]),
         "scale" => call(name).number("factor", 2.0).reals(&[rows; 2]),
-        "relu" | "gelu" => call(name).reals(&[wide; 2]),
-        "relu_backward" | "gelu_backward" | "softmax_backward" => {
+        "relu" | "gelu" | "silu" => call(name).reals(&[wide; 2]),
+        "relu_backward" | "gelu_backward" | "silu_backward" | "softmax_backward" => {
             call(name).reals(&[wide; 3])
         }
         "dropout" | "dropout_backward" => {
@@ -41,18 +41,15 @@ fn typical(name: &str) -> Call {
         }
         "embedding" => call(name).integers(count).reals(&[&[256, 128], rows]),
         "embedding_backward" => call(name).integers(count).reals(&[rows, &[256, 128]]),
-        "attention" => call(name).integer("heads", 4).flag("causal", true).reals(&[
-            x,
-            x,
-            x,
-            x,
-            lse,
-            &[128, 128],
-        ]),
-        "attention_backward" => call(name)
-            .integer("heads", 4)
-            .flag("causal", true)
-            .reals(&[x, x, x, x, lse, x, x, x, x, &[2, 128, 128]]),
+        "attention" | "attention_backward" => {
+            let call = call(name).integer("heads", 4).integer("key_heads", 4);
+            let call = call.flag("causal", true).reals(&[x, x, x, x, lse]);
+            if name == "attention" { call } else { call.reals(&[x, x, x, x]) }
+        }
+        "rotary" => call(name).integer("heads", 4).number("base", 1e4).reals(&[x, x]),
+        "slice" => call(name).integer("first", 0).reals(&[x, &[8, 64, 128]]),
+        "slice_backward" => call(name).integer("first", 0).reals(&[&[8, 64, 128], x]),
+        "prepend" => call(name).reals(&[x, row, &[8, 129, 128]]),
         "cross_entropy" => {
             call(name).real(&[1024, 256]).integers(count).reals(&[count, &[1]])
         }

@@ -38,6 +38,19 @@ pub(crate) struct GeluBackward {
     store: Store,
 }
 
+/// y = x / (1 + exp(−x)).
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Silu {
+    count: usize,
+}
+
+/// dx = dy · σ(x) (1 + x (1 − σ(x))), σ(x) = 1 / (1 + exp(−x)).
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct SiluBackward {
+    count: usize,
+    store: Store,
+}
+
 impl Define for Relu {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
         Ok(Self { count: forward(call)? })
@@ -109,6 +122,47 @@ impl Define for GeluBackward {
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         let (x, dy) = (operands.read(), operands.read());
         plain::gelu_backward(x, dy, operands.write(), self.store);
+    }
+}
+
+impl Define for Silu {
+    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+        Ok(Self { count: forward(call)? })
+    }
+    fn flops(&self) -> u64 {
+        product([11, self.count])
+    }
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+        let (x, y) = (operands.read(), operands.write());
+        let share = rows_per_part(context.threads, self.count, 11);
+        for_each_part(x.chunks(share).zip(y.chunks_mut(share)), |(x, y)| {
+            fast::silu(x, y);
+        });
+    }
+    fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
+        plain::silu(operands.read(), operands.write());
+    }
+}
+
+impl Define for SiluBackward {
+    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+        let (count, store) = backward(call, "x")?;
+        Ok(Self { count, store })
+    }
+    fn flops(&self) -> u64 {
+        product([15, self.count])
+    }
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+        let (x, dy, dx) = (operands.read(), operands.read(), operands.write());
+        let share = rows_per_part(context.threads, self.count, 15);
+        let parts = x.chunks(share).zip(dy.chunks(share)).zip(dx.chunks_mut(share));
+        for_each_part(parts, |((x, dy), dx)| {
+            fast::silu_backward(x, dy, dx, self.store);
+        });
+    }
+    fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
+        let (x, dy) = (operands.read(), operands.read());
+        plain::silu_backward(x, dy, operands.write(), self.store);
     }
 }
 

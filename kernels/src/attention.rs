@@ -1,109 +1,127 @@
-//! Scaled dot-product attention, head by head.
+//! Scaled dot-product attention, head by head, without the matrix of scores.
 
 use crate::{
     Context, Real,
     fast::attention as fast,
     kernel::Define,
-    operand::Operands,
+    operand::{Operands, Shared},
     plain::attention as plain,
-    product::Buffers,
     signature::{Signature, product},
     store::Store,
-    team::{for_each_part, rows_per_part},
+    team::for_each_item,
 };
 use roundelay_schedule::Access;
 use std::ops::Range;
 
-/// The extents of q, k, v (batch, sequence, heads · depth), and which keys a query sees.
+/// The extents of q (batch, sequence, heads · depth) and of k and v (batch, sequence, key heads ·
+/// depth), and which keys a query sees.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Heads {
     pub(crate) batch: usize,
     pub(crate) sequence: usize,
-    pub(crate) width: usize,
     pub(crate) heads: usize,
-    pub(crate) causal: bool,
+    pub(crate) key_heads: usize,
+    pub(crate) depth: usize,
+    causal: bool,
+    /// Positions less than this many away are seen.
+    reach: usize,
 }
 
-/// One head of one example: where its rows stand.
+/// Where the rows of one head of one example stand.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Head {
+pub(crate) struct Rows {
     first: usize,
-    pub(crate) width: usize,
+    pub(crate) stride: usize,
     depth: usize,
-    statistics: usize,
 }
 
 impl Heads {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
-        let heads = call.integer("heads", "at least 1", |heads| heads >= 1)? as usize;
+        let positive = |number: i64| number >= 1;
+        let heads = call.integer("heads", "at least 1", positive)? as usize;
+        let key_heads = call.integer("key_heads", "at least 1", positive)? as usize;
         let causal = call.flag("causal")?;
-        let [batch, sequence, width] = call.sequence("q")?;
+        let window = call.optional_integer("window", "at least 1", positive)?;
+        let [batch, sequence, width] = call.sequence("q", Access::Read)?;
         if width % heads != 0 {
             return Err(format!("a width of {width} is no multiple of {heads} heads"));
         }
-        let shape = (batch * sequence, width);
-        call.shaped("k", Access::Read, shape)?;
-        call.shaped("v", Access::Read, shape)?;
-        Ok(Self { batch, sequence, width, heads, causal })
+        if !heads.is_multiple_of(key_heads) {
+            return Err(format!(
+                "{heads} heads are no multiple of {key_heads} key heads"
+            ));
+        }
+        let depth = width / heads;
+        let reach = window.map_or(usize::MAX, |window| window as usize);
+        let heads = Self { batch, sequence, heads, key_heads, depth, causal, reach };
+        call.shaped("k", Access::Read, heads.key_shape())?;
+        call.shaped("v", Access::Read, heads.key_shape())?;
+        Ok(heads)
     }
     fn shape(&self) -> (usize, usize) {
-        (self.batch * self.sequence, self.width)
+        (self.batch * self.sequence, self.heads * self.depth)
+    }
+    fn key_shape(&self) -> (usize, usize) {
+        (self.batch * self.sequence, self.key_heads * self.depth)
     }
     fn statistics(&self) -> usize {
         self.batch * self.heads * self.sequence
     }
-    fn scratch(&self, grids: usize) -> Result<usize, String> {
-        let grid = self.sequence.checked_mul(self.sequence);
-        grid.and_then(|grid| grid.checked_mul(grids))
-            .ok_or_else(|| "a grid of scores is larger than any memory".to_owned())
-    }
-    /// Elements of that many grids of scores.
-    fn grid(&self, grids: usize) -> usize {
-        grids * self.sequence * self.sequence
-    }
-    /// The extents with their examples cut into parts, and the examples of one part.
-    fn part(&self, threads: usize, flops: u64) -> (Self, usize) {
-        let cost = flops / self.batch as u64;
-        let cost = usize::try_from(cost).unwrap_or(usize::MAX);
-        (self.clone(), rows_per_part(threads, self.batch, cost))
-    }
-    /// Pairs of query and key, over all heads.
+    /// Pairs of a query and a key that it sees, over all heads.
     fn pairs(&self) -> u64 {
-        product([self.batch, self.heads, self.sequence, self.sequence])
-    }
-    /// The width of one head.
-    pub(crate) fn depth(&self) -> usize {
-        self.width / self.heads
+        let (size, near) = (self.sequence, self.reach.min(self.sequence));
+        let before = product([near, near + 1]) / 2 + product([size - near, near]);
+        let seen = match self.causal {
+            true => before,
+            false => 2 * before - size as u64,
+        };
+        seen.saturating_mul(product([self.batch, self.heads]))
     }
     /// 1/√depth.
     pub(crate) fn scale(&self) -> f64 {
-        1.0 / (self.depth() as f64).sqrt()
+        1.0 / (self.depth as f64).sqrt()
     }
-    /// How many keys, from the first on, query `i` sees.
-    pub(crate) fn visible(&self, i: usize) -> usize {
-        if self.causal { i + 1 } else { self.sequence }
+    /// The keys that query `i` sees; neither end ever falls from one query to the next.
+    pub(crate) fn visible(&self, i: usize) -> Range<usize> {
+        let end = match self.causal {
+            true => i + 1,
+            false => i.saturating_add(self.reach).min(self.sequence),
+        };
+        (i + 1).saturating_sub(self.reach)..end
     }
-    /// All heads of all examples.
-    pub(crate) fn each(&self) -> impl Iterator<Item = Head> + '_ {
-        (0..self.batch * self.heads).map(|index| Head {
-            first: index / self.heads * self.sequence * self.width
-                + index % self.heads * self.depth(),
-            width: self.width,
-            depth: self.depth(),
-            statistics: index * self.sequence,
-        })
+    /// Heads that read one key head.
+    pub(crate) fn group(&self) -> usize {
+        self.heads / self.key_heads
+    }
+    /// The rows of a head in q, o and their gradients.
+    pub(crate) fn queries(&self, example: usize, head: usize) -> Rows {
+        self.rows(example, head, self.heads)
+    }
+    /// The rows of a key head in k, v and their gradients.
+    pub(crate) fn keys(&self, example: usize, key_head: usize) -> Rows {
+        self.rows(example, key_head, self.key_heads)
+    }
+    fn rows(&self, example: usize, head: usize, heads: usize) -> Rows {
+        let stride = heads * self.depth;
+        let first = example * self.sequence * stride + head * self.depth;
+        Rows { first, stride, depth: self.depth }
+    }
+    /// Where lse of the first position stands.
+    pub(crate) fn statistic(&self, example: usize, head: usize) -> usize {
+        (example * self.heads + head) * self.sequence
     }
 }
 
-impl Head {
-    /// The elements of position `i`.
-    pub(crate) fn row(&self, i: usize) -> Range<usize> {
-        let start = self.first + i * self.width;
-        start..start + self.depth
+impl Rows {
+    /// Elements of a row.
+    pub(crate) fn depth(&self) -> usize {
+        self.depth
     }
-    /// Where lse of position `i` stands.
-    pub(crate) fn statistic(&self, i: usize) -> usize {
-        self.statistics + i
+    /// The elements of position `i`.
+    #[inline(always)]
+    pub(crate) fn row(&self, i: usize) -> Range<usize> {
+        let start = self.first + i * self.stride;
+        start..start + self.depth
     }
 }
 
@@ -125,36 +143,27 @@ impl Define for Attention {
         let heads = Heads::parse(call)?;
         call.shaped("o", Access::Write, heads.shape())?;
         call.vector("lse", Access::Write, heads.statistics())?;
-        call.vector("scratch", Access::Write, heads.scratch(1)?)?;
         Ok(Self { heads })
     }
     fn flops(&self) -> u64 {
-        let pair = 4 * self.heads.depth() as u64 + 12;
+        let pair = 4 * self.heads.depth as u64 + 12;
         self.heads.pairs().saturating_mul(pair)
     }
     fn scratch(&self) -> usize {
-        self.heads.grid(1)
+        fast::forward_scratch(&self.heads)
     }
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
-        let [q, k, v] = [(); 3].map(|()| operands.read());
-        let [o, lse, scratch] = [(); 3].map(|()| operands.write());
-        let (heads, examples) = self.heads.part(context.threads, self.flops());
-        let share = examples * heads.sequence * heads.width;
-        let inputs = q.chunks(share).zip(k.chunks(share)).zip(v.chunks(share));
-        let statistics = lse.chunks_mut(examples * heads.heads * heads.sequence);
-        let outputs = o.chunks_mut(share).zip(statistics);
-        let parts = inputs.zip(outputs).zip(scratches(scratch));
-        for_each_part(parts, |((((q, k), v), (o, lse)), scratch)| {
-            let heads = Heads { batch: q.len() / heads.sequence / heads.width, ..heads };
-            with_scratch(scratch, heads.grid(1), |scratch, buffers| {
-                fast::attention(&heads, [q, k, v], [o, lse, scratch], buffers);
-            });
+        let inputs = [(); 3].map(|()| operands.read());
+        let [o, lse] = [(); 2].map(|()| Shared::new(operands.write()));
+        let (heads, items) = (&self.heads, fast::forward_items(&self.heads));
+        for_each_item(context.threads, items, self.flops(), |item| {
+            fast::attention(heads, item, inputs, [&o, &lse]);
         });
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         let inputs = [(); 3].map(|()| operands.read());
-        let [o, lse, scratch] = [(); 3].map(|()| operands.write());
-        plain::attention(&self.heads, inputs, o, lse, scratch);
+        let [o, lse] = [(); 2].map(|()| operands.write());
+        plain::attention(&self.heads, inputs, o, lse);
     }
 }
 
@@ -165,71 +174,55 @@ impl Define for AttentionBackward {
         call.shaped("o", Access::Read, heads.shape())?;
         call.vector("lse", Access::Read, heads.statistics())?;
         call.shaped("do", Access::Read, heads.shape())?;
-        for name in ["dq", "dk", "dv"] {
-            call.shaped(name, store.access(), heads.shape())?;
-        }
-        call.vector("scratch", Access::Write, heads.scratch(2)?)?;
+        call.shaped("dq", store.access(), heads.shape())?;
+        call.shaped("dk", store.access(), heads.key_shape())?;
+        call.shaped("dv", store.access(), heads.key_shape())?;
         Ok(Self { heads, store })
     }
     fn flops(&self) -> u64 {
-        let pair = 10 * self.heads.depth() as u64 + 12;
+        let pair = 10 * self.heads.depth as u64 + 12;
         self.heads.pairs().saturating_mul(pair)
     }
     fn scratch(&self) -> usize {
-        self.heads.grid(2)
+        fast::backward_scratch(&self.heads)
     }
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
-        let [q, k, v, o, lse, dout] = [(); 6].map(|()| operands.read());
-        let [dq, dk, dv, scratch] = [(); 4].map(|()| operands.write());
-        let (heads, examples) = self.heads.part(context.threads, self.flops());
-        let share = examples * heads.sequence * heads.width;
-        let statistics = lse.chunks(examples * heads.heads * heads.sequence);
-        let kept = q.chunks(share).zip(k.chunks(share)).zip(v.chunks(share));
-        let outer = o.chunks(share).zip(statistics).zip(dout.chunks(share));
-        let outputs =
-            dq.chunks_mut(share).zip(dk.chunks_mut(share)).zip(dv.chunks_mut(share));
-        let parts = kept.zip(outer).zip(outputs).zip(scratches(scratch));
-        for_each_part(
-            parts,
-            |(((((q, k), v), ((o, lse), dout)), ((dq, dk), dv)), scratch)| {
-                let heads =
-                    Heads { batch: q.len() / heads.sequence / heads.width, ..heads };
-                let (inputs, outputs) = ([q, k, v, o, lse, dout], [dq, dk, dv]);
-                with_scratch(scratch, heads.grid(2), |scratch, buffers| {
-                    let store = self.store;
-                    fast::attention_backward(
-                        &heads, inputs, outputs, scratch, store, buffers,
-                    );
-                });
-            },
-        );
+        let inputs = [(); 6].map(|()| operands.read());
+        let outputs = [(); 3].map(|()| Shared::new(operands.write()));
+        let (heads, store) = (&self.heads, self.store);
+        let items = heads.batch * heads.key_heads;
+        for_each_item(context.threads, items, self.flops(), |item| {
+            fast::attention_backward(heads, item, inputs, &outputs, store);
+        });
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         let inputs = [(); 6].map(|()| operands.read());
         let outputs = [(); 3].map(|()| operands.write());
-        let scratch = operands.write();
-        plain::attention_backward(&self.heads, inputs, outputs, scratch, self.store);
+        plain::attention_backward(&self.heads, inputs, outputs, self.store);
     }
 }
 
-/// The launch's scratch memory for the first part; the others use their threads'.
-fn scratches<R>(scratch: &mut [R]) -> impl ExactSizeIterator<Item = Option<&mut [R]>> {
-    let mut first = Some(scratch);
-    (0..usize::MAX).map(move |_| first.take())
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn with_scratch<R: Real>(
-    given: Option<&mut [R]>,
-    length: usize,
-    work: impl FnOnce(&mut [R], &mut Buffers<R>),
-) {
-    R::with_buffers(|buffers| match given {
-        Some(scratch) => work(scratch, buffers),
-        None => {
-            buffers.reserve(length);
-            let mut own = std::mem::take(&mut buffers.scratch);
-            work(&mut own[..length], buffers);
-            buffers.scratch = own;
+    #[test]
+    fn pairs_are_what_queries_see() {
+        for (sequence, reach) in
+            [(1, 1), (7, 1), (7, 3), (7, 7), (7, 90), (9, usize::MAX)]
+        {
+            for causal in [false, true] {
+                let (heads, key_heads, depth) = (4, 2, 8);
+                let heads =
+                    Heads { batch: 3, sequence, heads, key_heads, depth, causal, reach };
+                let seen: usize = (0..sequence).map(|i| heads.visible(i).len()).sum();
+                assert_eq!(heads.pairs(), (3 * 4 * seen) as u64, "{heads:?}");
+                for i in 0..sequence {
+                    let sees = |j: &usize| (!causal || *j <= i) && i.abs_diff(*j) < reach;
+                    let expected: Vec<usize> = (0..sequence).filter(sees).collect();
+                    assert_eq!(heads.visible(i).collect::<Vec<_>>(), expected);
+                }
+            }
         }
-    });
+    }
 }

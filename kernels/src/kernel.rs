@@ -8,6 +8,7 @@ use crate::{
     operand::{Operands, Slot},
     optimizer,
     product::lend_lines,
+    rotary, rows,
     signature::Signature,
     team::{MOST_PARTS, for_each_part},
 };
@@ -98,6 +99,8 @@ define_operations! {
     "relu_backward" => ReluBackward(activation::ReluBackward);
     "gelu" => Gelu(activation::Gelu);
     "gelu_backward" => GeluBackward(activation::GeluBackward);
+    "silu" => Silu(activation::Silu);
+    "silu_backward" => SiluBackward(activation::SiluBackward);
     "softmax" => Softmax(norm::Softmax);
     "softmax_backward" => SoftmaxBackward(norm::SoftmaxBackward);
     "dropout" => Dropout(dropout::Dropout);
@@ -109,6 +112,10 @@ define_operations! {
     "embedding_backward" => EmbeddingBackward(embedding::EmbeddingBackward);
     "attention" => Attention(attention::Attention);
     "attention_backward" => AttentionBackward(attention::AttentionBackward);
+    "rotary" => Rotary(rotary::Rotary);
+    "slice" => Slice(rows::Slice);
+    "slice_backward" => SliceBackward(rows::SliceBackward);
+    "prepend" => Prepend(rows::Prepend);
     "cross_entropy" => CrossEntropy(loss::CrossEntropy);
     "cross_entropy_backward" => CrossEntropyBackward(loss::CrossEntropyBackward);
     "mse" => Mse(loss::Mse);

@@ -24,6 +24,8 @@
 //! | `relu_backward` | y r, dy r, dx w/u | `accumulate` |
 //! | `gelu` | x r, y w | |
 //! | `gelu_backward` | x r, dy r, dx w/u | `accumulate` |
+//! | `silu` | x r, y w | |
+//! | `silu_backward` | x r, dy r, dx w/u | `accumulate` |
 //! | `softmax` | x (m, n) r, y (m, n) w | |
 //! | `softmax_backward` | y r, dy r, dx w/u | `accumulate` |
 //! | `dropout` | x r, y w | `rate` (real), `operator` (integer): copies outside training |
@@ -33,8 +35,12 @@
 //! | `layer_norm_parameters` | x r, mean r, rstd r, dy r, dgain (n) w/u, dbias (n) w/u | `accumulate` |
 //! | `embedding` | tokens i32 (m) r, table (v, n) r, y (m, n) w | |
 //! | `embedding_backward` | tokens i32 (m) r, dy (m, n) r, dtable (v, n) w/u | `accumulate` |
-//! | `attention` | q, k, v (b, s, n) r, o (b, s, n) w, lse (b, heads, s) w, scratch (s, s) w | `heads` (integer), `causal` (flag) |
-//! | `attention_backward` | q, k, v, o, lse, do r, dq, dk, dv w/u, scratch (2, s, s) w | `heads`, `causal`, `accumulate` |
+//! | `attention` | q (b, s, n) r, k, v (b, s, m) r, o (b, s, n) w, lse (b, heads, s) w | `heads`, `key_heads` (integers; n = heads · d, m = key_heads · d), `causal` (flag), `window` (integer, may be absent: positions less than this many away are seen) |
+//! | `attention_backward` | q, k, v, o, lse, do r, dq, dk, dv w/u | `heads`, `key_heads`, `causal`, `window`, `accumulate` |
+//! | `rotary` | x (b, s, n) r, y w/u | `heads` (integer), `base` (real), `inverse` (flag: turns back), `accumulate` |
+//! | `slice` | x (b, s, n) r, out (b, t, n) w/u | rows `first` (integer) .. `first` + t; `accumulate` |
+//! | `slice_backward` | dy (b, t, n) r, dx (b, s, n) w/u | `first`, `accumulate` |
+//! | `prepend` | x (b, s, n) r, row (n) r, y (b, s + 1, n) w | |
 //! | `cross_entropy` | logits (m, v) r, targets i32 (m) r, lse (m) w, loss (1) w | loss = mean |
 //! | `cross_entropy_backward` | logits r, targets i32 r, lse r, dlogits w/u | gradient of the mean; `accumulate` |
 //! | `mse` | a r, b r, loss (1) w | mean of (a − b)² |
@@ -44,10 +50,12 @@
 //! | `adamw` | gradient r, parameter r, next w, mean u, square u | `beta1`, `beta2`, `epsilon`, `weight_decay`, `clip`, `micro_batches`, `spared`, `averaged`, `average_momentum` |
 //!
 //! `parameter` and `next` of an optimizer may be the same memory; nothing else may overlap.
-//! Flags are false, `spared` and `averaged` are empty when absent; every other attribute must be given.
+//! Flags are false, `spared` and `averaged` are empty and `window` is without bound when absent;
+//! every other attribute must be given.
 //! Extents count by their products: a reshape without a copy is a view of the same operand.
 
 mod activation;
+mod angle;
 mod attention;
 mod context;
 mod dropout;
@@ -68,6 +76,8 @@ mod plain;
 mod product;
 pub mod random;
 mod real;
+mod rotary;
+mod rows;
 mod signature;
 mod simd;
 mod store;

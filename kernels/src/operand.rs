@@ -3,7 +3,7 @@
 
 use crate::Real;
 use roundelay_schedule::{Access, Element};
-use std::{marker::PhantomData, slice};
+use std::{marker::PhantomData, ops::Range, slice};
 
 /// What is known of an operand before its address.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +29,39 @@ pub(crate) enum Current<'a, R> {
     InPlace,
     /// Elsewhere.
     Separate(&'a [R]),
+}
+
+/// An output that several threads write, each its own ranges.
+pub(crate) struct Shared<'a, R> {
+    first: *mut R,
+    length: usize,
+    memory: PhantomData<&'a mut [R]>,
+}
+
+// SAFETY: whoever takes a part promises that nobody else has one that overlaps.
+unsafe impl<R: Send> Sync for Shared<'_, R> {}
+
+impl<'a, R> Shared<'a, R> {
+    /// All of an output.
+    pub(crate) fn new(output: &'a mut [R]) -> Self {
+        let (first, length) = (output.as_mut_ptr(), output.len());
+        Self { first, length, memory: PhantomData }
+    }
+
+    /// A range of it.
+    ///
+    /// # Safety
+    /// No other part that overlaps is in use meanwhile.
+    #[inline(always)]
+    #[allow(clippy::mut_from_ref, reason = "parts are disjoint, as the caller promises")]
+    pub(crate) unsafe fn part(&self, range: Range<usize>) -> &mut [R] {
+        assert!(
+            range.start <= range.end && range.end <= self.length,
+            "a part lies inside of its output"
+        );
+        // SAFETY: the range is inside of the slice that `new` borrowed, and used alone.
+        unsafe { slice::from_raw_parts_mut(self.first.add(range.start), range.len()) }
+    }
 }
 
 impl<'a, R: Real> Operands<'a, R> {

@@ -112,8 +112,12 @@ impl<'a> Signature<'a> {
     }
 
     /// The next operand as (b, s, n): n is the last extent, s the one before.
-    pub(crate) fn sequence(&mut self, name: &'static str) -> Result<[usize; 3], String> {
-        let index = self.take(name, Element::Real, Access::Read)?;
+    pub(crate) fn sequence(
+        &mut self,
+        name: &'static str,
+        access: Access,
+    ) -> Result<[usize; 3], String> {
+        let index = self.take(name, Element::Real, access)?;
         match self.shape(index).as_slice() {
             [.., sequence, width] => {
                 Ok([self.slots[index].length / sequence / width, *sequence, *width])
@@ -175,6 +179,19 @@ impl<'a> Signature<'a> {
             Some(Attribute::Flag(_) | Attribute::Real(_) | Attribute::Integers(_)) => {
                 Err(format!("attribute `{name}` must be a whole number"))
             }
+        }
+    }
+
+    /// Like [`Self::integer`], for an attribute that may be absent.
+    pub(crate) fn optional_integer(
+        &mut self,
+        name: &'static str,
+        rule: &str,
+        valid: impl Fn(i64) -> bool,
+    ) -> Result<Option<i64>, String> {
+        match self.attribute(name) {
+            None => Ok(None),
+            Some(_) => self.integer(name, rule, valid).map(Some),
         }
     }
 

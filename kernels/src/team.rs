@@ -12,7 +12,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicU32, AtomicUsize, Ordering},
     },
     thread::{self, JoinHandle, Thread},
 };
@@ -49,6 +49,27 @@ pub(crate) fn for_each_part<P: Send>(
             let part = lock(&slots[index]).take();
             work(part.expect("every part is taken once"));
         });
+    });
+}
+
+/// Works on items 0 .. `count`, whose arithmetic is `cost` together, each on the thread that is
+/// free first: what an item does must not depend on who does it.
+pub(crate) fn for_each_item(
+    threads: usize,
+    count: usize,
+    cost: u64,
+    work: impl Fn(usize) + Sync,
+) {
+    let cost = usize::try_from(cost).unwrap_or(usize::MAX) / count.max(1);
+    let share = rows_per_part(threads, count, cost);
+    let next = AtomicUsize::new(0);
+    for_each_part(0..count.div_ceil(share), |_| {
+        loop {
+            match next.fetch_add(1, Ordering::Relaxed) {
+                item if item < count => work(item),
+                _ => break,
+            }
+        }
     });
 }
 
@@ -197,6 +218,20 @@ mod tests {
                     part.iter_mut().for_each(|value| *value += round);
                 });
                 assert!(values.iter().all(|value| *value == round));
+            }
+        }
+    }
+
+    #[test]
+    fn every_item_is_done_once() {
+        for (threads, count) in [(1, 5), (3, 100), (4, 2), (2, 1)] {
+            let done = [const { AtomicU32::new(0) }; 100];
+            for_each_item(threads, count, u64::MAX, |item| {
+                done[item].fetch_add(1, Ordering::Relaxed);
+            });
+            let expected = |item| u32::from(item < count);
+            for (item, done) in done.iter().enumerate() {
+                assert_eq!(done.load(Ordering::Relaxed), expected(item), "{item}");
             }
         }
     }

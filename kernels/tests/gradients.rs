@@ -71,7 +71,7 @@ fn unwritten(length: usize) -> Array<f64> {
 #[test]
 fn activations() {
     let shape: &[u64] = &[3, 5];
-    for (name, kept) in [("relu", 1), ("gelu", 0), ("softmax", 1)] {
+    for (name, kept) in [("relu", 1), ("gelu", 0), ("silu", 0), ("softmax", 1)] {
         let forward = Forward::new(
             call(name).reals(&[shape; 2]),
             1,
@@ -129,27 +129,62 @@ fn embedding() {
 
 #[test]
 fn attention() {
-    for causal in [false, true] {
-        let (x, lse): (&[u64], &[u64]) = (&[2, 5, 6], &[2, 3, 5]);
-        let build =
-            |name| call(name).integer("heads", 3).flag("causal", causal).reals(&[x; 4]);
-        let call_forward = build("attention").reals(&[lse, &[5, 5]]);
-        let forward = Forward::new(call_forward, 3, &mut Draw::new(7));
-        let after = forward.run();
-        let backward = build("attention_backward").reals(&[lse, x, x, x, x, &[2, 5, 5]]);
-        let mut inputs = after[..5].to_vec();
+    for (key_heads, causal, window) in
+        [(4, false, 9), (4, true, 9), (2, true, 9), (1, true, 2), (2, false, 2)]
+    {
+        let (x, lse): (&[u64], &[u64]) = (&[2, 5, 8], &[2, 4, 5]);
+        let keys: &[u64] = &[2, 5, 2 * key_heads];
+        let build = |name| {
+            let call = call(name).integer("heads", 4).integer("window", window);
+            let call = call.integer("key_heads", key_heads as i64);
+            call.flag("causal", causal).reals(&[x, keys, keys, x, lse])
+        };
+        let forward = Forward::new(build("attention"), 3, &mut Draw::new(7));
+        let backward = build("attention_backward").reals(&[x, x, keys, keys]);
+        let mut inputs = forward.run();
+        let unwritten = |shape: &[u64]| unwritten(shape.iter().product::<u64>() as usize);
         inputs.extend([
             forward.weights(),
-            unwritten(60),
-            unwritten(60),
-            unwritten(60),
-            unwritten(50),
+            unwritten(x),
+            unwritten(keys),
+            unwritten(keys),
         ]);
         let found = evaluate(&backward, inputs);
         for (input, name) in ["dq", "dk", "dv"].into_iter().enumerate() {
             assert_close(found[6 + input].values(), &forward.slopes(input), name);
         }
     }
+}
+
+#[test]
+fn rotary() {
+    let shape: &[u64] = &[2, 3, 8];
+    let build = |inverse| {
+        let call = call("rotary").integer("heads", 2).number("base", 50.0);
+        call.flag("inverse", inverse).reals(&[shape; 2])
+    };
+    let forward = Forward::new(build(false), 1, &mut Draw::new(10));
+    let found = evaluate(&build(true), vec![forward.weights(), unwritten(48)]);
+    assert_close(found[1].values(), &forward.slopes(0), "dx");
+    let lengths = |values: &[f64]| -> Vec<f64> {
+        values.chunks(8).map(|row| dot(row, row)).collect()
+    };
+    let turned = forward.run();
+    assert_close(
+        &lengths(turned[1].values()),
+        &lengths(turned[0].values()),
+        "turning keeps lengths",
+    );
+}
+
+#[test]
+fn slice() {
+    let (x, part): (&[u64], &[u64]) = (&[2, 5, 3], &[2, 2, 3]);
+    let forward = call("slice").integer("first", 2).reals(&[x, part]);
+    let forward = Forward::new(forward, 1, &mut Draw::new(11));
+    let backward = call("slice_backward").integer("first", 2).reals(&[part, x]);
+    let found = evaluate(&backward, vec![forward.weights(), unwritten(30)]);
+    assert_close(found[1].values(), &forward.slopes(0), "dx");
 }
 
 #[test]

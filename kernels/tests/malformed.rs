@@ -77,9 +77,11 @@ fn a_call_with_one_mistake_is_refused() {
                     "averaged",
                     "causal",
                     "nesterov",
+                    "inverse",
                     "spared",
                     "transpose_a",
                     "transpose_b",
+                    "window",
                 ];
                 if !optional.contains(&attribute.as_str()) {
                     refused(&lacking, &format!("attribute `{attribute}` is missing"));
@@ -129,9 +131,18 @@ fn values_out_of_range_are_refused() {
         refused(&dropout(rate), "in 0 .. 1");
     }
     let x: &[u64] = &[2, 4, 6];
-    let attention = call("attention").reals(&[x, x, x, x, &[2, 4, 4], &[4, 4]]);
+    let attention = call("attention").reals(&[x, x, x, x, &[2, 4, 4]]);
+    let attention = attention.integer("heads", 2).integer("key_heads", 2);
     refused(&attention.clone().integer("heads", 4), "no multiple of 4 heads");
-    refused(&attention.integer("heads", 0), "at least 1");
+    refused(&attention.clone().integer("heads", 3), "no multiple of 2 key heads");
+    refused(&attention.clone().integer("heads", 0), "at least 1");
+    refused(&attention.integer("window", 0), "at least 1");
+    let rotary = call("rotary").number("base", 100.0).reals(&[x, x]);
+    refused(&rotary.clone().integer("heads", 2), "no pairs for 2 heads");
+    refused(&rotary.integer("heads", 1).number("base", 0.0), "at least 1");
+    let slice = call("slice").reals(&[x, &[2, 2, 6]]);
+    refused(&slice.clone().integer("first", 3), "are no (4, 6)");
+    refused(&slice.integer("first", -1), "at least 0");
     let mse = call("mse_backward").integer("sign", 2).real(&[3]).real(&[3]).real(&[3]);
     refused(&mse, "1 or -1");
     let sgd = sample("sgd", &mut Draw::new(1));

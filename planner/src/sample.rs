@@ -3,7 +3,7 @@
 use crate::{bound::Bound, candidate::Candidate, ranking::Ranking, space::Space};
 use roundelay_dsl::{
     Extent, Model, ModelInput, ModelInputId, ModelParameter, Node, NodeId, Objective,
-    Operation, Program, Search, Source, Train,
+    Operation, Program, Search, Source, Train, Window,
 };
 use roundelay_schedule::{
     Bytes, BytesPerSecond, Data, Device, Domain, Element, Evaluation, Exactness, Float,
@@ -130,7 +130,12 @@ pub(crate) fn gpt(layers: u64, sequence: u64, width: u64, tied: bool) -> Model {
         let h = norm(&mut model, &name("norm"), x);
         let [q, k, v] = ["query", "key", "value"]
             .map(|part| linear(&mut model, &name(part), h, width, width));
-        let attention = Operation::Attention { heads: 4, causal: true };
+        let attention = Operation::Attention {
+            heads: 4,
+            key_heads: 4,
+            causal: true,
+            window: Window::Open,
+        };
         let mixed = push(&mut model, attention, vec![q, k, v], shape(width));
         let out = linear(&mut model, &name("out"), mixed, width, width);
         x = push(&mut model, Operation::Add, vec![x, out], shape(width));

@@ -8,6 +8,7 @@ mod elementwise;
 mod linear;
 mod loss;
 mod norm;
+mod rows;
 
 use super::{
     call::{Step, Tensor, Term, call},
@@ -30,6 +31,9 @@ pub(crate) fn arity(operation: Operation) -> (usize, usize) {
     match operation {
         Operation::Relu
         | Operation::Gelu
+        | Operation::Silu
+        | Operation::Rotary { .. }
+        | Operation::Select { .. }
         | Operation::Softmax
         | Operation::Dropout { .. }
         | Operation::Scale { .. }
@@ -37,6 +41,7 @@ pub(crate) fn arity(operation: Operation) -> (usize, usize) {
         Operation::Embedding
         | Operation::Add
         | Operation::Multiply
+        | Operation::ClassToken
         | Operation::CrossEntropy
         | Operation::MeanSquaredError
         | Operation::Accuracy => (2, 2),
@@ -59,12 +64,16 @@ fn calls(graph: &Graph<'_>, node: NodeId) -> Derivative {
     match graph.model.nodes[node].operation {
         Operation::Embedding => linear::embedding(&site),
         Operation::Linear => linear::linear(&site),
-        Operation::Attention { heads, causal } => {
-            attention::attention(&site, heads, causal)
+        Operation::Attention { heads, key_heads, causal, window } => {
+            attention::attention(&site, (heads, key_heads), causal, window)
         }
+        Operation::Rotary { heads, base } => attention::rotary(&site, heads, base),
+        Operation::ClassToken => rows::class_token(&site),
+        Operation::Select { index } => rows::select(&site, index),
         Operation::LayerNorm => norm::layer_norm(&site),
         Operation::Relu => elementwise::relu(&site),
         Operation::Gelu => elementwise::gelu(&site),
+        Operation::Silu => elementwise::silu(&site),
         Operation::Softmax => norm::softmax(&site),
         Operation::Dropout { rate } => elementwise::dropout(&site, rate),
         Operation::Add => elementwise::add(&site),

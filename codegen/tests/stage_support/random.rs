@@ -1,7 +1,7 @@
 //! Random models over one shape of values, with ties, views and skips.
 
 use super::build::{Build, Numbers, fixed, per_example};
-use roundelay_dsl::{Extent, Model, Operation, Source};
+use roundelay_dsl::{Extent, Model, Operation, Source, Window};
 
 const WIDTH: u64 = 4;
 
@@ -74,7 +74,7 @@ fn operation(
         0 => parameter(build, numbers, &[WIDTH]),
         _ => numbers.pick(values),
     };
-    let (operation, operands) = match numbers.below(10) {
+    let (operation, operands) = match numbers.below(12) {
         0 => (Operation::Gelu, vec![x]),
         1 => (Operation::Relu, vec![x]),
         2 => (Operation::Softmax, vec![x]),
@@ -83,6 +83,8 @@ fn operation(
         5 => (Operation::Multiply, vec![x, other]),
         6 | 7 => (Operation::Add, vec![x, other]),
         8 => return attention(build, numbers, values, x),
+        9 => (Operation::Silu, vec![x]),
+        10 => return turned(build, x),
         _ => return weighted(build, numbers, x),
     };
     build.node(operation, &operands, &rows())
@@ -98,7 +100,22 @@ fn attention(
     let shape = [per_example(1), fixed(2), fixed(WIDTH)];
     let operands = [x, recent(numbers, values), recent(numbers, values)];
     let views = operands.map(|x| build.node(Operation::Reshape, &[x], &shape));
-    let operation = Operation::Attention { heads: 2, causal: numbers.below(2) == 0 };
+    let window = numbers.pick(&[Window::Open, Window::Nearest(1)]);
+    let operation = Operation::Attention {
+        heads: 2,
+        key_heads: 2,
+        causal: numbers.below(2) == 0,
+        window,
+    };
     let y = build.node(operation, &views, &shape);
+    build.node(Operation::Reshape, &[y], &rows())
+}
+
+/// Rotary positions over pairs of rows, through views.
+fn turned(build: &mut Build, x: Source) -> Source {
+    let shape = [per_example(1), fixed(2), fixed(WIDTH)];
+    let view = build.node(Operation::Reshape, &[x], &shape);
+    let operation = Operation::Rotary { heads: 2, base: 100.0 };
+    let y = build.node(operation, &[view], &shape);
     build.node(Operation::Reshape, &[y], &rows())
 }

@@ -24,6 +24,14 @@ pub(super) const GELU: Operator = Operator {
     build: |arguments, graph| same_shape(Operation::Gelu, arguments, graph),
 };
 
+/// x / (1 + exp(−x)) (arXiv 1606.08415).
+pub(super) const SILU: Operator = Operator {
+    name: "silu",
+    summary: "x / (1 + exp(−x))",
+    formals: &[required("x")],
+    build: |arguments, graph| same_shape(Operation::Silu, arguments, graph),
+};
+
 /// Over the last extent.
 pub(super) const SOFTMAX: Operator = Operator {
     name: "softmax",

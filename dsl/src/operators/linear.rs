@@ -5,27 +5,49 @@ use crate::{
     Code, Extent, Mistake, Operation, Tensor, Value,
     graph::{Graph, bounded},
     limit,
-    signature::{Arguments, Fallback, optional, required},
+    signature::{Arguments, Fallback, missing, optional, required},
     value::spelled,
 };
 use roundelay_schedule::Initial;
 
 /// x (.., m) → (.., n) = x · weightᵀ + bias; parameters `weight` (n, m) and `bias` (n), both
-/// uniform(1/√m), as PyTorch's `nn.Linear`.
+/// uniform(1/√m), as PyTorch's `nn.Linear`. A given weight ties this map to its other users.
 pub(super) const LINEAR: Operator = Operator {
     name: "linear",
-    summary: "x (.., m) → (.., width) = x · weightᵀ + bias",
-    formals: &[required("x"), required("width"), optional("bias", Fallback::Truth(true))],
+    summary: "x (.., m) → (.., width) = x · weightᵀ + bias; with `weight`: a parameter \
+              (width, m) that others use too",
+    formals: &[
+        required("x"),
+        optional("width", Fallback::Absent),
+        optional("bias", Fallback::Truth(true)),
+        optional("weight", Fallback::Absent),
+    ],
     build,
 };
 
 fn build(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
-    let (x, width) = (arguments.real_tensor("x")?, arguments.size("width")?);
-    let bias = match arguments.truth("bias")? {
-        true => Bias::With,
-        false => Bias::Without,
+    let x = arguments.real_tensor("x")?;
+    let bias = Bias::of(arguments)?;
+    let weight = match (arguments.given("width"), arguments.given("weight")) {
+        (Some(Value::Tensor(_)), None) => {
+            let mistake = arguments.size("width").err().unwrap_or_else(no_width);
+            return Err(mistake.hint("name a parameter to share it: `weight = …`"));
+        }
+        (Some(_), None) => Weight::Own(arguments.size("width")?),
+        (None, Some(_)) => {
+            Weight::Given(matrix(&arguments.real_tensor("weight")?, "weight")?)
+        }
+        (None, None) => return Err(no_width()),
+        (Some(_), Some(_)) => {
+            let message = "the width follows from `weight`";
+            return Err(Mistake::new(Code::Duplicate, message).argument("width"));
+        }
     };
-    linear(graph, &x, width, bias).map(Value::Tensor)
+    affine(graph, &x, weight, bias).map(Value::Tensor)
+}
+
+fn no_width() -> Mistake {
+    missing("linear", "width", &["x", "width"])
 }
 
 /// Whether a vector is added.
@@ -37,21 +59,88 @@ pub(super) enum Bias {
     Without,
 }
 
-/// An affine map at the present path.
+impl Bias {
+    /// The argument `bias`.
+    pub(super) fn of(arguments: &Arguments) -> Result<Self, Mistake> {
+        Ok(match arguments.truth("bias")? {
+            true => Bias::With,
+            false => Bias::Without,
+        })
+    }
+}
+
+/// Whose the matrix of an affine map is.
+enum Weight {
+    /// A new parameter with as many rows.
+    Own(u64),
+    /// A tensor that others may use too, with its extents.
+    Given(Matrix),
+}
+
+/// A tensor of two fixed extents.
+pub(super) struct Matrix {
+    /// The tensor.
+    pub(super) tensor: Tensor,
+    /// Its extents.
+    pub(super) extents: (u64, u64),
+}
+
+/// The argument `name` as a matrix.
+pub(super) fn matrix(tensor: &Tensor, name: &'static str) -> Result<Matrix, Mistake> {
+    match tensor.shape[..] {
+        [rows, columns] if !rows.per_example && !columns.per_example => {
+            let extents = (rows.size, columns.size);
+            Ok(Matrix { tensor: tensor.clone(), extents })
+        }
+        _ => {
+            let found = spelled(&tensor.shape);
+            let message = format!("expected a matrix of fixed extents, found {found}");
+            let hint = "share a parameter: `param table: [256, 128]`";
+            Err(Mistake::new(Code::Shape, message).hint(hint).argument(name))
+        }
+    }
+}
+
+/// An affine map with parameters of its own at the present path.
 pub(super) fn linear(
     graph: &mut Graph,
     x: &Tensor,
     width: u64,
     bias: Bias,
 ) -> Result<Tensor, Mistake> {
+    affine(graph, x, Weight::Own(width), bias)
+}
+
+fn affine(
+    graph: &mut Graph,
+    x: &Tensor,
+    weight: Weight,
+    bias: Bias,
+) -> Result<Tensor, Mistake> {
     let (from, leading) = last_extent(x)?;
+    let width = match &weight {
+        Weight::Own(width) => *width,
+        Weight::Given(Matrix { extents: (width, columns), .. }) if *columns == from => {
+            *width
+        }
+        Weight::Given(Matrix { extents: (width, columns), .. }) => {
+            let message = format!(
+                "a weight [{width}, {columns}] does not fit rows of {from}: its columns \
+                 must be as many"
+            );
+            return Err(Mistake::new(Code::Shape, message).argument("weight"));
+        }
+    };
     let rows = bounded(leading)?;
     let work = rows.checked_mul(from).and_then(|work| work.checked_mul(width));
     if work.is_none_or(|work| work > limit::WORK) {
         return Err(Mistake::new(Code::Limit, "the matrix product is too large"));
     }
     let initial = Initial::Uniform(1.0 / (from as f64).sqrt());
-    let weight = graph.parameter("weight", vec![width, from], initial)?;
+    let weight = match weight {
+        Weight::Own(_) => graph.parameter("weight", vec![width, from], initial)?,
+        Weight::Given(matrix) => matrix.tensor,
+    };
     let mut operands = vec![x.clone(), weight];
     if bias == Bias::With {
         operands.push(graph.parameter("bias", vec![width], initial)?);

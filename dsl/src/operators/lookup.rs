@@ -1,21 +1,31 @@
 //! Tables that are looked up: embeddings of tokens, and of positions.
 
-use super::Operator;
+use super::{
+    Operator,
+    linear::{Matrix, matrix},
+};
 use crate::{
-    Extent, Mistake, Operation, Value,
+    Code, Extent, Mistake, Operation, Value,
     graph::Graph,
-    signature::{Arguments, required},
+    signature::{Arguments, Fallback, missing, optional, required},
 };
 use roundelay_schedule::Initial;
 
 /// Standard deviation of new tables, as in GPT-2.
 const DEVIATION: f64 = 0.02;
 
-/// tokens (..) i32 → (.., width); parameter `table` (vocab, width), normal(0.02).
+/// tokens (..) i32 → (.., width); parameter `table` (vocab, width), normal(0.02), unless a table
+/// that others use too is given.
 pub(super) const EMBEDDING: Operator = Operator {
     name: "embedding",
-    summary: "tokens (..) i32 → (.., width), rows of a table (vocab, width)",
-    formals: &[required("tokens"), required("vocab"), required("width")],
+    summary: "tokens (..) i32 → (.., width), rows of a table (vocab, width); \
+              `embedding(tokens, table)`: rows of a parameter that others use too",
+    formals: &[
+        required("tokens"),
+        optional("vocab", Fallback::Absent),
+        optional("width", Fallback::Absent),
+        optional("table", Fallback::Absent),
+    ],
     build: embedding,
 };
 
@@ -29,13 +39,42 @@ pub(super) const POSITIONS: Operator = Operator {
 
 fn embedding(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
     let tokens = arguments.integer_tensor("tokens")?;
-    let [vocab, width] = [arguments.size("vocab")?, arguments.size("width")?];
-    let table =
-        graph.parameter("table", vec![vocab, width], Initial::Normal(DEVIATION))?;
+    let Matrix { tensor: table, extents: (vocab, width) } = table(arguments, graph)?;
     graph.demand_below(&tokens, vocab);
     let mut shape = tokens.shape.clone();
     shape.push(Extent::fixed(width));
     graph.node("", Operation::Embedding, &[&tokens, &table], shape).map(Value::Tensor)
+}
+
+/// The table that is given, by name or as second argument, else a new one.
+fn table(arguments: &Arguments, graph: &mut Graph) -> Result<Matrix, Mistake> {
+    let name = match (arguments.given("table"), arguments.given("vocab")) {
+        (Some(_), None) => "table",
+        (None, Some(Value::Tensor(_))) => "vocab",
+        (Some(_), Some(_)) => return Err(extents_follow("vocab")),
+        (None, _) => return new_table(arguments, graph),
+    };
+    match arguments.given("width") {
+        None => matrix(&arguments.real_tensor(name)?, name),
+        Some(_) => Err(extents_follow("width")),
+    }
+}
+
+fn extents_follow(name: &'static str) -> Mistake {
+    let message = format!("`{name}` follows from the table");
+    Mistake::new(Code::Duplicate, message).argument(name)
+}
+
+fn new_table(arguments: &Arguments, graph: &mut Graph) -> Result<Matrix, Mistake> {
+    for name in ["vocab", "width"] {
+        if arguments.given(name).is_none() {
+            return Err(missing("embedding", name, &["tokens", "vocab", "width"]));
+        }
+    }
+    let extents = (arguments.size("vocab")?, arguments.size("width")?);
+    let initial = Initial::Normal(DEVIATION);
+    let tensor = graph.parameter("table", vec![extents.0, extents.1], initial)?;
+    Ok(Matrix { tensor, extents })
 }
 
 fn positions(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {

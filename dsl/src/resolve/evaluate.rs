@@ -253,9 +253,10 @@ impl<'a> Evaluator<'a> {
     fn unknown_call(&mut self, name: &Name) -> Known<Value> {
         self.definitions.only_if_whole(self.report)?;
         let blocks = self.definitions.blocks.keys().copied();
-        let operators = OPERATORS.iter().chain(&METRICS).map(|operator| operator.name);
-        let known = operators.chain(blocks);
-        let mistake = near::unknown("operator or block", &name.text, known);
+        let all = OPERATORS.iter().chain(&METRICS).map(|operator| operator.name);
+        let known = all.chain(blocks);
+        let mistake = operators::absent(&name.text)
+            .unwrap_or_else(|| near::unknown("operator or block", &name.text, known));
         self.fail(name.span, mistake)
     }
 

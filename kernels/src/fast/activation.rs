@@ -1,6 +1,6 @@
 //! Vectorised activations.
 
-use crate::{simd::vectorize, store::Store};
+use crate::{Real, simd::vectorize, store::Store};
 
 vectorize! {
     /// y = max(x, 0).
@@ -38,4 +38,30 @@ vectorize! {
             store.put(dx, *dy * x.fused(density, distribution));
         }
     }
+}
+
+vectorize! {
+    /// y = x · σ(x).
+    pub(crate) fn silu<R>(x: &[R], y: &mut [R]) {
+        for (x, y) in x.iter().zip(y) {
+            *y = *x * sigmoid(*x);
+        }
+    }
+}
+
+vectorize! {
+    /// dx = dy · σ(x) (1 + x (1 − σ(x))).
+    pub(crate) fn silu_backward<R>(x: &[R], dy: &[R], dx: &mut [R], store: Store) {
+        for ((x, dy), dx) in x.iter().zip(dy).zip(dx) {
+            let open = sigmoid(*x);
+            let slope = x.fused(R::ONE - open, R::ONE);
+            store.put(dx, *dy * open * slope);
+        }
+    }
+}
+
+/// σ(x) = 1 / (1 + exp(−x)).
+#[inline(always)]
+fn sigmoid<R: Real>(x: R) -> R {
+    R::ONE / (R::ONE + (-x).quick_exp())
 }

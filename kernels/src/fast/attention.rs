@@ -1,188 +1,99 @@
-//! Attention by blocks of queries: packed products over strided heads, and vectorised rows.
+//! Attention by blocks of queries and keys (Dao et al. 2022): packed products over strided heads,
+//! and an online softmax. Nothing larger than a block of scores is ever made.
 //!
-//! A block of queries meets only the keys up to its last visible one; beyond that nothing is
-//! computed, and what a block computes too much is set to zero.
+//! Blocks stand on a fixed grid, and every output is summed over blocks in ascending order by
+//! one thread. So results depend neither on the number of threads nor on who takes which item.
+
+mod backward;
+mod forward;
+
+pub(crate) use backward::{attention_backward, backward_scratch};
+pub(crate) use forward::{attention, forward_items, forward_scratch};
 
 use crate::{
     Real,
-    attention::{Head, Heads},
-    product::{Buffers, Extents, Target, View, multiply},
+    attention::{Heads, Rows},
+    product::{Buffers, Target, View},
     simd::vectorize,
-    store::Store,
-    sum::{dot, greatest, sums},
 };
 use std::ops::Range;
 
 /// Queries of one block.
-const BLOCK: usize = 48;
+const QUERIES: usize = 48;
+/// Keys of one block.
+const KEYS: usize = 128;
+/// Elements between rows of a block that is stored by columns: no multiple of a page's parts, so
+/// that rows do not meet in one set of the cache.
+const COLUMN: usize = KEYS + 16;
 
-/// All heads of some examples.
-pub(crate) fn attention<R: Real>(
-    heads: &Heads,
-    inputs: [&[R]; 3],
-    [o, lse, scores]: [&mut [R]; 3],
-    buffers: &mut Buffers<R>,
-) {
-    for head in heads.each() {
-        for block in blocks(heads) {
-            let outputs = [&mut *o, &mut *lse, &mut *scores];
-            forward_block(heads, head, block, inputs, outputs, buffers);
-        }
-    }
+/// Blocks of `size` in `range`, the last one perhaps shorter.
+fn blocks(range: Range<usize>, size: usize) -> impl Iterator<Item = Range<usize>> {
+    let end = range.end;
+    range.step_by(size).map(move |start| start..(start + size).min(end))
 }
 
-fn blocks(heads: &Heads) -> impl Iterator<Item = Range<usize>> + use<> {
+/// The blocks of keys, on their grid, that meet `seen`.
+fn key_blocks(heads: &Heads, seen: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+    let first = seen.start / KEYS * KEYS;
     let sequence = heads.sequence;
-    (0..sequence).step_by(BLOCK).map(move |start| start..(start + BLOCK).min(sequence))
+    let starts = (first..seen.end).step_by(KEYS);
+    starts.map(move |start| start..(start + KEYS).min(sequence))
 }
 
-fn forward_block<R: Real>(
-    heads: &Heads,
-    head: Head,
-    block: Range<usize>,
-    [q, k, v]: [&[R]; 3],
-    [o, lse, scores]: [&mut [R]; 3],
-    buffers: &mut Buffers<R>,
-) {
-    let (size, depth) = (heads.sequence, heads.depth());
-    let (rows, seen) = (block.len(), heads.visible(block.end - 1));
-    let scores = &mut scores[block.start * size..block.end * size];
-    let extents = Extents { rows, columns: seen, depth };
-    let (queries, keys) = (head.view(q, block.start), head.view(k, 0).transposed());
-    let out = &mut Target { data: scores, row: size };
-    multiply(extents, queries, keys, out, Store::Write, buffers);
-    let lse = &mut lse[head.statistic(block.start)..][..rows];
-    normalize(heads, block.start, seen, scores, lse);
-    let extents = Extents { rows, columns: depth, depth: seen };
-    let weights = View { data: &*scores, row: size, column: 1 };
-    let out = &mut head.target(o, block.start);
-    multiply(extents, weights, head.view(v, 0), out, Store::Write, buffers);
+/// Keys that some query of a block sees.
+fn seen(heads: &Heads, queries: &Range<usize>) -> Range<usize> {
+    heads.visible(queries.start).start..heads.visible(queries.end - 1).end
 }
 
-vectorize! {
-    /// Scores to weights, row by row from query `first` on.
-    fn normalize<R>(
-        heads: &Heads, first: usize, seen: usize, scores: &mut [R], lse: &mut [R],
-    ) {
-        let scale = R::of(heads.scale());
-        let rows = scores.chunks_mut(heads.sequence).zip(lse);
-        for ((row, lse), query) in rows.zip(first..) {
-            let (row, hidden) = row[..seen].split_at_mut(heads.visible(query).min(seen));
-            hidden.fill(R::ZERO);
-            let most = greatest(row) * scale;
-            for score in &mut *row {
-                *score = score.fused(scale, -most).quick_exp();
-            }
-            let [total] = sums([&*row], |x| x);
-            *lse = most + total.ln();
-            let share = R::ONE / total;
-            for weight in row {
-                *weight *= share;
-            }
-        }
-    }
+/// The part of a range that lies within another; empty, at one of its ends, when they do not
+/// meet.
+fn common(range: &Range<usize>, within: &Range<usize>) -> Range<usize> {
+    let start = range.start.clamp(within.start, within.end);
+    start..range.end.clamp(start, within.end)
 }
 
-/// The gradients of all heads of some examples.
-pub(crate) fn attention_backward<R: Real>(
-    heads: &Heads,
-    inputs: [&[R]; 6],
-    [dq, dk, dv]: [&mut [R]; 3],
-    scratch: &mut [R],
-    store: Store,
-    buffers: &mut Buffers<R>,
-) {
-    let [q, k, _, _, _, dout] = inputs;
-    let (size, depth) = (heads.sequence, heads.depth());
-    let (weights, slopes) = scratch.split_at_mut(size * size);
-    for head in heads.each() {
-        for block in blocks(heads) {
-            backward_block(heads, head, &block, inputs, weights, slopes, buffers);
-            let seen = heads.visible(block.end - 1);
-            let extents = Extents { rows: block.len(), columns: depth, depth: seen };
-            let slopes = View { data: slopes, row: size, column: 1 }.from(block.start, 0);
-            let out = &mut head.target(dq, block.start);
-            multiply(extents, slopes, head.view(k, 0), out, store, buffers);
-        }
-        for block in blocks(heads) {
-            let first = if heads.causal { block.start } else { 0 };
-            let extents =
-                Extents { rows: block.len(), columns: depth, depth: size - first };
-            let sides = [(&*slopes, q, &mut *dk), (&*weights, dout, &mut *dv)];
-            for (grid, rows, out) in sides {
-                let grid = View { data: grid, row: 1, column: size };
-                let grid = grid.from(block.start, first);
-                let out = &mut head.target(out, block.start);
-                multiply(extents, grid, head.view(rows, first), out, store, buffers);
-            }
-        }
-    }
+/// Takes `length` elements off the front of scratch memory.
+fn take<'a, R>(scratch: &mut &'a mut [R], length: usize) -> &'a mut [R] {
+    let (taken, rest) = std::mem::take(scratch).split_at_mut(length);
+    *scratch = rest;
+    taken
 }
 
-/// Weights and slopes of one block of queries.
-fn backward_block<R: Real>(
-    heads: &Heads,
-    head: Head,
-    block: &Range<usize>,
-    [q, k, v, o, lse, dout]: [&[R]; 6],
-    weights: &mut [R],
-    slopes: &mut [R],
-    buffers: &mut Buffers<R>,
-) {
-    let size = heads.sequence;
-    let seen = heads.visible(block.end - 1);
-    let extents = Extents { rows: block.len(), columns: seen, depth: heads.depth() };
-    let weights = &mut weights[block.start * size..block.end * size];
-    let slopes = &mut slopes[block.start * size..block.end * size];
-    for (left, right, grid) in [(q, k, &mut *weights), (dout, v, &mut *slopes)] {
-        let right = head.view(right, 0).transposed();
-        let out = &mut Target { data: grid, row: size };
-        multiply(
-            extents,
-            head.view(left, block.start),
-            right,
-            out,
-            Store::Write,
-            buffers,
-        );
-    }
-    differentiate(heads, head, block.start, seen, [o, dout, lse], weights, slopes);
+/// Lends this thread's scratch memory beside its packing buffers.
+fn with_scratch<R: Real>(length: usize, work: impl FnOnce(&mut [R], &mut Buffers<R>)) {
+    R::with_buffers(|buffers| {
+        buffers.reserve(length);
+        let mut own = std::mem::take(&mut buffers.scratch);
+        work(&mut own[..length], buffers);
+        buffers.scratch = own;
+    });
 }
 
-vectorize! {
-    /// Scores to weights P, and dP to slopes P · (dP − do · o) / √d, row by row.
-    fn differentiate<R>(
-        heads: &Heads, head: Head, first: usize, seen: usize, inputs: [&[R]; 3],
-        weights: &mut [R], slopes: &mut [R],
-    ) {
-        let [o, dout, lse] = inputs;
-        let scale = R::of(heads.scale());
-        let rows = weights.chunks_mut(heads.sequence).zip(slopes.chunks_mut(heads.sequence));
-        for ((weights, slopes), query) in rows.zip(first..) {
-            let visible = heads.visible(query).min(seen);
-            let (weights, hidden) = weights[..seen].split_at_mut(visible);
-            hidden.fill(R::ZERO);
-            let (slopes, hidden) = slopes[..seen].split_at_mut(visible);
-            hidden.fill(R::ZERO);
-            let inner = dot(&dout[head.row(query)], &o[head.row(query)]);
-            let lse = lse[head.statistic(query)];
-            for (weight, slope) in weights.iter_mut().zip(slopes) {
-                *weight = weight.fused(scale, -lse).quick_exp();
-                *slope = *weight * (*slope - inner) * scale;
-            }
-        }
-    }
-}
-
-impl Head {
+impl Rows {
     /// The rows from `first` on, to read.
     fn view<'a, R>(&self, data: &'a [R], first: usize) -> View<'a, R> {
-        let row = self.row(first);
-        View { data: &data[row.start..], row: self.width, column: 1 }
+        View { data: &data[self.row(first).start..], row: self.stride, column: 1 }
     }
-    /// The rows from `first` on, to write.
-    fn target<'a, R>(&self, data: &'a mut [R], first: usize) -> Target<'a, R> {
-        let row = self.row(first);
-        Target { data: &mut data[row.start..], row: self.width }
+}
+
+/// A block by rows, to read.
+fn block<R>(data: &[R], row: usize) -> View<'_, R> {
+    View { data, row, column: 1 }
+}
+
+/// A block by rows, to write.
+fn target<R>(data: &mut [R], row: usize) -> Target<'_, R> {
+    Target { data, row }
+}
+
+vectorize! {
+    /// Rows `range` of `data` by columns: element c of the k-th of them at c · `COLUMN` + k.
+    fn transpose<R>(rows: Rows, data: &[R], range: &Range<usize>, columns: &mut [R]) {
+        for (k, i) in range.clone().enumerate() {
+            let places = columns[k..].iter_mut().step_by(COLUMN);
+            for (place, value) in places.zip(&data[rows.row(i)]) {
+                *place = *value;
+            }
+        }
     }
 }

@@ -7,6 +7,7 @@ pub(crate) mod elementwise;
 pub(crate) mod loss;
 pub(crate) mod norm;
 pub(crate) mod optimizer;
+pub(crate) mod rotary;
 
 #[cfg(test)]
 mod tests {
@@ -36,6 +37,8 @@ mod tests {
     fn instruction_sets_do_not_change_a_bit() {
         assert_same_bits(activation::gelu);
         assert_same_bits(|x, y| activation::gelu_backward(x, x, y, Store::Add));
+        assert_same_bits(activation::silu);
+        assert_same_bits(|x, y| activation::silu_backward(x, x, y, Store::Add));
         assert_same_bits(|x, y| norm::softmax(x, y, 37));
         assert_same_bits(|x, y| norm::softmax_backward(x, x, y, 37, Store::Add));
         assert_same_bits(|x, y| {
@@ -49,10 +52,11 @@ mod tests {
         assert_same_bits(|x, y| loss::log_sums(x, &mut y[..20]));
         assert_same_bits(|x, y| {
             let view = View { data: x, row: 37, column: 1 };
+            let turned = View { data: x, row: 1, column: 37 };
             let extents = Extents { rows: 20, columns: 20, depth: 37 };
             let out = &mut Target { data: y, row: 37 };
             let buffers = &mut Buffers::new();
-            multiply(extents, view, view.transposed(), out, Store::Add, buffers);
+            multiply(extents, view, turned, out, Store::Add, buffers);
         });
     }
 }

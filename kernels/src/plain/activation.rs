@@ -32,6 +32,25 @@ pub(crate) fn gelu_backward<R: Real>(x: &[R], dy: &[R], dx: &mut [R], store: Sto
     }
 }
 
+/// y = x · σ(x), σ(x) = 1 / (1 + exp(−x)).
+pub(crate) fn silu<R: Real>(x: &[R], y: &mut [R]) {
+    for (x, y) in x.iter().zip(y) {
+        *y = *x * sigmoid(*x);
+    }
+}
+
+/// dx = dy · σ(x) (1 + x (1 − σ(x))).
+pub(crate) fn silu_backward<R: Real>(x: &[R], dy: &[R], dx: &mut [R], store: Store) {
+    for ((x, dy), dx) in x.iter().zip(dy).zip(dx) {
+        let open = sigmoid(*x);
+        store.put(dx, *dy * open * (R::ONE + *x * (R::ONE - open)));
+    }
+}
+
+fn sigmoid<R: Real>(x: R) -> R {
+    R::ONE / (R::ONE + (-x).exp())
+}
+
 fn normal_distribution<R: Real>(x: R) -> R {
     R::of(0.5) * (R::ONE + (x * R::of(FRAC_1_SQRT_2)).erf())
 }

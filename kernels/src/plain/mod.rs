@@ -10,3 +10,5 @@ pub(crate) mod matmul;
 pub(crate) mod metric;
 pub(crate) mod norm;
 pub(crate) mod optimizer;
+pub(crate) mod rotary;
+pub(crate) mod rows;

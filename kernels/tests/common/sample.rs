@@ -51,12 +51,14 @@ pub(crate) fn sample(name: &str, draw: &mut Draw) -> Call {
             plain.real(array).real(shapes[draw.below(3) as usize]).real(array)
         }
         "add_rows" => plain.real(&[n]).real(array),
-        "accumulate" | "copy" | "relu" | "gelu" | "softmax" => plain.reals(&[array; 2]),
+        "accumulate" | "copy" | "relu" | "gelu" | "silu" | "softmax" => {
+            plain.reals(&[array; 2])
+        }
         "sum_rows" => adding.real(array).real(&[m, n][draw.below(2) as usize..]),
         "multiply" => adding.reals(&[array, &[m, n], array]),
         "multiply_sum_rows" => adding.reals(&[array, array, &[n]]),
         "scale" => adding.number("factor", draw.normal()).reals(&[array; 2]),
-        "relu_backward" | "gelu_backward" | "softmax_backward" => {
+        "relu_backward" | "gelu_backward" | "silu_backward" | "softmax_backward" => {
             adding.reals(&[array; 3])
         }
         "dropout" => plain.number("rate", 0.3).integer("operator", 5).reals(&[array; 2]),
@@ -75,6 +77,19 @@ pub(crate) fn sample(name: &str, draw: &mut Draw) -> Call {
         "embedding" => plain.integers(&[batch, m]).real(&[17, n]).real(array),
         "embedding_backward" => adding.integers(&[batch, m]).real(array).real(&[17, n]),
         "attention" | "attention_backward" => sample_attention(plain, accumulate, draw),
+        "rotary" => {
+            let (heads, pairs) = (1 + draw.below(3), 1 + draw.below(40));
+            let shape: &[u64] = &[batch, m, 2 * heads * pairs];
+            let call = adding.integer("heads", heads as i64).number("base", 500.0);
+            call.flag("inverse", draw.flag()).reals(&[shape; 2])
+        }
+        "slice" => sample_slice(adding, draw, [batch, m, n]),
+        "slice_backward" => {
+            let mut call = sample_slice(adding, draw, [batch, m, n]);
+            call.operands.swap(0, 1);
+            call
+        }
+        "prepend" => plain.reals(&[array, &[n], &[batch, m + 1, n]]),
         "cross_entropy" => {
             plain.real(array).integers(&[batch, m]).reals(&[&[batch, m], &[1]])
         }
@@ -95,11 +110,16 @@ pub(crate) fn sample(name: &str, draw: &mut Draw) -> Call {
 pub(crate) fn large(name: &str, draw: &mut Draw) -> Call {
     let (rows, columns, count): (&[u64], &[u64], &[u64]) = (&[300, 130], &[130], &[300]);
     let (x, lse): (&[u64], &[u64]) = (&[2, 150, 64], &[2, 2, 150]);
-    let heads = call(name).integer("heads", 2).flag("causal", true);
+    let heads = call(name).integer("heads", 2).integer("key_heads", 2);
+    let heads = heads.flag("causal", true);
     match name {
         "matmul" => call(name).reals(&[&[700, 130], &[130, 150], &[700, 150]]),
-        "gelu" => call(name).real(&[300, 500]).real(&[300, 500]),
-        "gelu_backward" => call(name).reals(&[rows; 3]),
+        "gelu" | "silu" => call(name).real(&[300, 500]).real(&[300, 500]),
+        "rotary" => {
+            let call = call(name).integer("heads", 5).number("base", 1e4);
+            call.reals(&[&[2, 150, 130], rows])
+        }
+        "gelu_backward" | "silu_backward" => call(name).reals(&[rows; 3]),
         "layer_norm" => call(name).reals(&[rows, columns, columns, rows, count, count]),
         "layer_norm_backward" => {
             call(name).reals(&[rows, columns, count, count, rows, rows])
@@ -108,10 +128,8 @@ pub(crate) fn large(name: &str, draw: &mut Draw) -> Call {
         "cross_entropy_backward" => {
             call(name).real(rows).integers(count).reals(&[count, rows])
         }
-        "attention" => heads.reals(&[x, x, x, x, lse, &[150, 150]]),
-        "attention_backward" => {
-            heads.reals(&[x, x, x, x, lse, x, x, x, x, &[2, 150, 150]])
-        }
+        "attention" => heads.reals(&[x, x, x, x, lse]),
+        "attention_backward" => heads.reals(&[x, x, x, x, lse, x, x, x, x]),
         _ => sample(name, draw),
     }
 }
@@ -126,18 +144,34 @@ fn sample_matmul(call: Call, draw: &mut Draw) -> Call {
         .real(&[m, n])
 }
 
+/// Some neighbouring rows.
+fn sample_slice(call: Call, draw: &mut Draw, [batch, m, n]: [u64; 3]) -> Call {
+    let first = draw.below(m);
+    let count = 1 + draw.below(m - first);
+    call.integer("first", first as i64).reals(&[&[batch, m, n], &[batch, count, n]])
+}
+
+/// Sequences that end inside of a block, or take several; windows and shared key heads.
 fn sample_attention(call: Call, accumulate: bool, draw: &mut Draw) -> Call {
-    let (batch, heads, sequence) = (1 + draw.below(2), 1 + draw.below(3), draw.extent());
-    let width = heads * (1 + draw.below(20));
-    let array: &[u64] = &[batch, sequence, width];
+    let (batch, key_heads, group) =
+        (1 + draw.below(2), 1 + draw.below(3), 1 + draw.below(2));
+    let sequence = draw.extent() * (1 + draw.below(5));
+    let (heads, depth) = (key_heads * group, 1 + draw.below(20));
+    let array: &[u64] = &[batch, sequence, heads * depth];
+    let keys: &[u64] = &[batch, sequence, key_heads * depth];
     let lse: &[u64] = &[batch, heads, sequence];
-    let call = call.integer("heads", heads as i64).flag("causal", draw.flag());
+    let mut call = call
+        .integer("heads", heads as i64)
+        .integer("key_heads", key_heads as i64)
+        .flag("causal", draw.flag());
+    if draw.flag() {
+        call = call.integer("window", 1 + draw.below(2 * sequence) as i64);
+    }
     match call.kernel.as_str() {
-        "attention" => call.reals(&[array, array, array, array, lse, &[sequence; 2]]),
+        "attention" => call.reals(&[array, keys, keys, array, lse]),
         _ => call
             .flag("accumulate", accumulate)
-            .reals(&[array, array, array, array, lse, array])
-            .reals(&[array, array, array, &[2, sequence, sequence]]),
+            .reals(&[array, keys, keys, array, lse, array, array, keys, keys]),
     }
 }
 
@@ -204,13 +238,7 @@ pub(crate) fn contents<R: Real>(call: &Call, draw: &mut Draw) -> Vec<Array<R>> {
 /// The operands whose contents mean something after the call.
 pub(crate) fn results(call: &Call) -> Vec<usize> {
     let kernel = Kernel::parse(call).expect("the call is well formed");
-    let scratch = match call.kernel.as_str() {
-        "attention" | "attention_backward" => Some(call.operands.len() - 1),
-        _ => None,
-    };
-    let written = |index: &usize| {
-        kernel.accesses()[*index] != roundelay_schedule::Access::Read
-            && Some(*index) != scratch
-    };
+    let written =
+        |index: &usize| kernel.accesses()[*index] != roundelay_schedule::Access::Read;
     (0..call.operands.len()).filter(written).collect()
 }

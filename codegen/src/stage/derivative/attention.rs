@@ -1,11 +1,17 @@
-//! Attention per head.
+//! Attention per head, and positions.
 
 use super::{Derivative, Site};
 use crate::stage::call::{Step, call};
+use roundelay_dsl::Window;
 use roundelay_schedule::Attribute;
 
 /// y = softmax(q kᵀ / √(n / heads)) v; backward recomputes the weights from the log-sum-exp.
-pub(super) fn attention(site: &Site<'_>, heads: u64, causal: bool) -> Derivative {
+pub(super) fn attention(
+    site: &Site<'_>,
+    (heads, key_heads): (u64, u64),
+    causal: bool,
+    window: Window,
+) -> Derivative {
     let [query, key, value] = site.operands();
     let extent =
         |from_last| query.shape.iter().rev().nth(from_last).copied().unwrap_or(1);
@@ -13,21 +19,37 @@ pub(super) fn attention(site: &Site<'_>, heads: u64, causal: bool) -> Derivative
     let examples = query.elements() / width.saturating_mul(length).max(1);
     let lse = site.auxiliary(0, &[examples, heads, length]);
     let attributed = |step: Step| {
-        let heads = i64::try_from(heads).unwrap_or(i64::MAX);
-        step.integer("heads", heads).with("causal", Attribute::Flag(causal))
+        let step = step.integer("heads", whole(heads));
+        let step = step.integer("key_heads", whole(key_heads));
+        let step = step.with("causal", Attribute::Flag(causal));
+        match window {
+            Window::Open => step,
+            Window::Nearest(count) => step.integer("window", whole(count)),
+        }
     };
     let inputs = [query.clone(), key, value, site.result(), lse];
-    let mut forward = call("attention", inputs.clone());
-    forward.terms.push(site.scratch(0, &[length, length]));
+    let forward = call("attention", inputs.clone());
     let mut backward = call("attention_backward", inputs);
     let results =
         (0..3).map(|operand| site.contribution_or_scratch(operand as usize, operand));
     backward.terms.push(site.gradient());
     backward.terms.extend(results);
-    backward.terms.push(site.scratch(3, &[2, length, length]));
     let any = (0..3).any(|operand| site.wanted(operand));
     Derivative {
         forward: vec![attributed(forward)],
         backward: any.then(|| attributed(backward)).into_iter().collect(),
     }
+}
+
+/// y = pairs of x turned by their positions; dx = pairs of dy turned back.
+pub(super) fn rotary(site: &Site<'_>, heads: u64, base: f64) -> Derivative {
+    let turned = |step: Step| step.integer("heads", whole(heads)).real("base", base);
+    let back = |dx| turned(call("rotary", [site.gradient(), dx])).flag("inverse");
+    let forward = turned(call("rotary", [site.operand(0), site.result()]));
+    Derivative { forward: vec![forward], backward: site.each([(0, &back)]) }
+}
+
+/// As an attribute; what does not fit is refused by every kernel.
+fn whole(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
 }

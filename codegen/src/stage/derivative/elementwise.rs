@@ -15,6 +15,12 @@ pub(super) fn gelu(site: &Site<'_>) -> Derivative {
     site.unary(forward, "gelu_backward", site.operand(0))
 }
 
+/// y = x σ(x); dx = dy σ(x) (1 + x (1 − σ(x))).
+pub(super) fn silu(site: &Site<'_>) -> Derivative {
+    let forward = call("silu", [site.operand(0), site.result()]);
+    site.unary(forward, "silu_backward", site.operand(0))
+}
+
 /// y = mask x / (1 − rate). The mask follows from the node's number in the whole model, so it
 /// does not depend on cuts.
 pub(super) fn dropout(site: &Site<'_>, rate: f64) -> Derivative {

@@ -1,0 +1,32 @@
+//! Rows of sequences (b, s, n): one more in front, one alone.
+
+use super::{Derivative, Site};
+use crate::stage::call::{Term, call};
+
+/// y = the token, then x, in every example; dx = the later rows of dy, dtoken = the sum of its
+/// first ones.
+pub(super) fn class_token(site: &Site<'_>) -> Derivative {
+    let [x, token] = site.operands();
+    let (dy, width) = (site.gradient(), token.elements());
+    let examples = dy.elements().saturating_sub(x.elements()) / width.max(1);
+    let later = |dx| call("slice", [dy.clone(), dx]).integer("first", 1);
+    let mut backward = site.each([(0, &later)]);
+    if let Some(dtoken) = site.contribution(1) {
+        let first = site.scratch(0, &[examples, width]);
+        backward.push(call("slice", [dy.clone(), first.clone()]).integer("first", 0));
+        backward.push(call("sum_rows", [first, dtoken.flat()]));
+    }
+    Derivative {
+        forward: vec![call("prepend", [x, token.flat(), site.result()])],
+        backward,
+    }
+}
+
+/// y = row `index` of every example; dx = dy there, zero elsewhere.
+pub(super) fn select(site: &Site<'_>, index: u64) -> Derivative {
+    let first = i64::try_from(index).unwrap_or(i64::MAX);
+    let back =
+        |dx: Term| call("slice_backward", [site.gradient(), dx]).integer("first", first);
+    let forward = call("slice", [site.operand(0), site.result()]).integer("first", first);
+    Derivative { forward: vec![forward], backward: site.each([(0, &back)]) }
+}

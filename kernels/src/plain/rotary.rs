@@ -1,0 +1,18 @@
+//! Plain rotary positions.
+
+use crate::{Real, rotary::Rotary, store::Store};
+
+/// (y_i, y_{i + d/2}) = (x_i cos a − x_{i + d/2} sin a, x_{i + d/2} cos a + x_i sin a).
+pub(crate) fn rotary<R: Real>(rotary: &Rotary, x: &[R], y: &mut [R], store: Store) {
+    let half = rotary.depth / 2;
+    let heads = x.chunks(rotary.depth).zip(y.chunks_mut(rotary.depth)).enumerate();
+    for (index, (x, y)) in heads {
+        let position = index / rotary.heads % rotary.sequence;
+        for i in 0..half {
+            let (sine, cosine) = libm::sincos(position as f64 * rotary.speed(i));
+            let (sine, cosine) = (R::of(sine), R::of(cosine));
+            store.put(&mut y[i], x[i] * cosine - x[i + half] * sine);
+            store.put(&mut y[i + half], x[i + half] * cosine + x[i] * sine);
+        }
+    }
+}

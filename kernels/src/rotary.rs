@@ -1,0 +1,71 @@
+//! `rotary`: pairs of every head turned by their position (Su et al. 2021).
+
+use crate::{
+    Context, Real,
+    fast::rotary as fast,
+    kernel::Define,
+    operand::Operands,
+    plain::rotary as plain,
+    signature::{Signature, product},
+    store::Store,
+    team::{for_each_part, rows_per_part},
+};
+use roundelay_schedule::Access;
+
+/// y (batch, sequence, heads · depth): pair (i, i + depth/2) of x turned by the angle
+/// position · base^(−2i/depth), backwards in the inverse.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Rotary {
+    rows: usize,
+    pub(crate) sequence: usize,
+    pub(crate) heads: usize,
+    pub(crate) depth: usize,
+    base: f64,
+    inverse: bool,
+    store: Store,
+}
+
+impl Rotary {
+    /// Radians per position of pair `i`; negative in the inverse.
+    pub(crate) fn speed(&self, i: usize) -> f64 {
+        let speed = libm::pow(self.base, -2.0 * i as f64 / self.depth as f64);
+        if self.inverse { -speed } else { speed }
+    }
+    /// Elements of a row.
+    pub(crate) fn width(&self) -> usize {
+        self.heads * self.depth
+    }
+}
+
+impl Define for Rotary {
+    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+        let store = call.store()?;
+        let heads = call.integer("heads", "at least 1", |heads| heads >= 1)? as usize;
+        let base = call.real("base", "at least 1", |base| base >= 1.0)?;
+        let inverse = call.flag("inverse")?;
+        let [batch, sequence, width] = call.sequence("x", Access::Read)?;
+        if !width.is_multiple_of(2 * heads) {
+            return Err(format!("a width of {width} has no pairs for {heads} heads"));
+        }
+        call.shaped("y", store.access(), (batch * sequence, width))?;
+        let (rows, depth) = (batch * sequence, width / heads);
+        Ok(Self { rows, sequence, heads, depth, base, inverse, store })
+    }
+    fn flops(&self) -> u64 {
+        let angles = product([8, self.rows, self.depth]);
+        product([3, self.rows, self.width()]).saturating_add(angles)
+    }
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+        let (x, y) = (operands.read(), operands.write());
+        let cost = 3 * self.width() + 8 * self.depth;
+        let share = rows_per_part(context.threads, self.rows, cost);
+        let chunk = share * self.width();
+        let parts = x.chunks(chunk).zip(y.chunks_mut(chunk)).enumerate();
+        for_each_part(parts, |(part, (x, y))| {
+            fast::rotary(self, part * share, x, y, self.store);
+        });
+    }
+    fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
+        plain::rotary(self, operands.read(), operands.write(), self.store);
+    }
+}

@@ -1,0 +1,111 @@
+//! `slice`, `slice_backward`, `prepend`: rows of sequences (batch, s, n), copied.
+
+use crate::{
+    Context, Real, kernel::Define, operand::Operands, plain::rows as plain,
+    signature::Signature, store::Store,
+};
+use roundelay_schedule::Access;
+
+/// Some neighbouring rows of every sequence.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Window {
+    /// Elements before the window.
+    pub(crate) start: usize,
+    /// Elements of the window.
+    pub(crate) length: usize,
+    /// Elements of a whole sequence.
+    pub(crate) whole: usize,
+}
+
+impl Window {
+    /// `rows` rows of `columns`, over all sequences, cut from sequences (batch, s, n).
+    fn new(
+        call: &mut Signature<'_>,
+        (rows, columns): (usize, usize),
+        [batch, sequence, width]: [usize; 3],
+    ) -> Result<Self, String> {
+        let first = call.integer("first", "at least 0", |first| first >= 0)?;
+        let fits = rows.is_multiple_of(batch) && columns == width;
+        let count = rows / batch;
+        let first = usize::try_from(first).unwrap_or(usize::MAX);
+        match first.checked_add(count) {
+            Some(end) if fits && end <= sequence => Ok(Self {
+                start: first * width,
+                length: count * width,
+                whole: sequence * width,
+            }),
+            _ => Err(format!(
+                "rows {first} .. of ({batch}, {sequence}, {width}) are no ({rows}, \
+                 {columns})"
+            )),
+        }
+    }
+}
+
+/// out (batch, t, n) = rows `first` .. `first` + t of x (batch, s, n).
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Slice {
+    window: Window,
+    store: Store,
+}
+
+/// dx (batch, s, n) = dy (batch, t, n) in rows `first` .. `first` + t, zero elsewhere.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct SliceBackward {
+    window: Window,
+    store: Store,
+}
+
+/// y (batch, s + 1, n) = row (n), then x (batch, s, n).
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Prepend {
+    /// Elements of a sequence of x.
+    length: usize,
+}
+
+impl Define for Slice {
+    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+        let store = call.store()?;
+        let whole = call.sequence("x", Access::Read)?;
+        let part = call.matrix("out", store.access())?;
+        Ok(Self { window: Window::new(call, part, whole)?, store })
+    }
+    fn flops(&self) -> u64 {
+        0
+    }
+    fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
+        plain::slice(&self.window, operands.read(), operands.write(), self.store);
+    }
+}
+
+impl Define for SliceBackward {
+    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+        let store = call.store()?;
+        let part = call.matrix("dy", Access::Read)?;
+        let whole = call.sequence("dx", store.access())?;
+        Ok(Self { window: Window::new(call, part, whole)?, store })
+    }
+    fn flops(&self) -> u64 {
+        0
+    }
+    fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
+        let (dy, dx) = (operands.read(), operands.write());
+        plain::slice_backward(&self.window, dy, dx, self.store);
+    }
+}
+
+impl Define for Prepend {
+    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+        let [batch, sequence, width] = call.sequence("x", Access::Read)?;
+        call.vector("row", Access::Read, width)?;
+        call.shaped("y", Access::Write, (batch * (sequence + 1), width))?;
+        Ok(Self { length: sequence * width })
+    }
+    fn flops(&self) -> u64 {
+        0
+    }
+    fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
+        let (x, row) = (operands.read(), operands.read());
+        plain::prepend(self.length, x, row, operands.write());
+    }
+}
