@@ -173,6 +173,33 @@ fn layer_norm_over_the_last_extent() {
 }
 
 #[test]
+fn convolution_with_strides_paddings_and_groups() {
+    let x: &[u64] = &[2, 5, 4, 4];
+    for (weight, stride, padding, groups, height, width) in [
+        ([2, 3, 3, 4], 1, 1, 1, 5, 4),
+        ([4, 3, 2, 2], 2, 1, 2, 3, 3),
+        ([4, 3, 3, 1], 1, 0, 4, 3, 2),
+        ([3, 1, 1, 4], 2, 0, 1, 3, 2),
+    ] {
+        let operation = Operation::Conv2d { stride, padding, groups };
+        let y = [2, height, width, weight[0]];
+        hold_operation(operation, &[x, &weight], &y);
+        hold_operation(operation, &[x, &weight, &weight[..1]], &y);
+    }
+}
+
+#[test]
+fn pooling_of_windows_and_images() {
+    let x: &[u64] = &[2, 5, 4, 3];
+    for (size, stride, padding, height, width) in [(2, 2, 0, 2, 2), (3, 2, 1, 3, 2)] {
+        let result = &[2, height, width, 3];
+        hold_operation(Operation::MaxPool { size, stride, padding }, &[x], result);
+        hold_operation(Operation::AvgPool { size, stride, padding }, &[x], result);
+    }
+    hold_operation(Operation::GlobalPool, &[x], &[2, 3]);
+}
+
+#[test]
 fn embedding_adds_rows_of_equal_tokens() {
     let mut build = Build::default();
     let tokens = build.tokens("tokens", &[per_example(1), fixed(5)], 4);

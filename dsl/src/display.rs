@@ -85,6 +85,19 @@ impl fmt::Display for Operation {
             Operation::ClassToken => f.write_str("class_token"),
             Operation::Select { index } => write!(f, "select[index = {index}]"),
             Operation::LayerNorm => f.write_str("layer_norm"),
+            Operation::Conv2d { stride, padding, groups } => write!(
+                f,
+                "conv2d[stride = {stride}, padding = {padding}, groups = {groups}]"
+            ),
+            Operation::MaxPool { size, stride, padding } => write!(
+                f,
+                "max_pool[size = {size}, stride = {stride}, padding = {padding}]"
+            ),
+            Operation::AvgPool { size, stride, padding } => write!(
+                f,
+                "avg_pool[size = {size}, stride = {stride}, padding = {padding}]"
+            ),
+            Operation::GlobalPool => f.write_str("global_pool"),
             Operation::Relu => f.write_str("relu"),
             Operation::Gelu => f.write_str("gelu"),
             Operation::Silu => f.write_str("silu"),

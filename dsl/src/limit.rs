@@ -26,6 +26,8 @@ pub const RANK: usize = 8;
 pub const ELEMENTS: u64 = 1 << 40;
 /// Multiplications of one operation for a whole batch.
 pub const WORK: u64 = 1 << 60;
+/// Pixels of a window, of a stride and of padding.
+pub const PIXELS: u64 = 1 << 20;
 /// Patterns of parameters that weight decay spares.
 pub const PATTERNS: usize = 64;
 /// Devices of a cluster.

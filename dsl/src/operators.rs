@@ -14,6 +14,7 @@ mod loss;
 mod metric;
 mod normal;
 mod rows;
+mod vision;
 
 use crate::{
     Mistake, Value,
@@ -41,7 +42,7 @@ pub struct Operator {
 }
 
 /// All operators.
-pub const OPERATORS: [&Operator; 16] = [
+pub const OPERATORS: [&Operator; 21] = [
     &lookup::EMBEDDING,
     &lookup::POSITIONS,
     &linear::LINEAR,
@@ -50,6 +51,11 @@ pub const OPERATORS: [&Operator; 16] = [
     &rows::CLASS_TOKEN,
     &rows::SELECT,
     &normal::LAYER_NORM,
+    &vision::CONV2D,
+    &vision::PATCHES,
+    &vision::MAX_POOL,
+    &vision::AVG_POOL,
+    &vision::GLOBAL_POOL,
     &elementwise::RELU,
     &elementwise::GELU,
     &elementwise::SILU,

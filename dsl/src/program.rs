@@ -195,6 +195,36 @@ pub enum Operation {
     },
     /// x (.., n), gain (n), bias (n) → normalised over n with ε = 1e-5.
     LayerNorm,
+    /// x (b, h, w, c), weight (n, kh, kw, c / groups), and perhaps bias (n) → (b, h', w', n),
+    /// where h' = (h + 2 padding − kh) / stride + 1, rounded down.
+    Conv2d {
+        /// Pixels from one place of the window to the next.
+        stride: u64,
+        /// Zeros around the image.
+        padding: u64,
+        /// Parts of the channels that have filters of their own; divides c and n.
+        groups: u64,
+    },
+    /// x (b, h, w, c) → greatest of every window (b, h', w', c); padding is never the greatest.
+    MaxPool {
+        /// Height and width of the window.
+        size: u64,
+        /// Pixels from one place of the window to the next.
+        stride: u64,
+        /// Pixels around the image; at most half of `size`.
+        padding: u64,
+    },
+    /// x (b, h, w, c) → mean of every window (b, h', w', c); padding counts as zeros.
+    AvgPool {
+        /// Height and width of the window.
+        size: u64,
+        /// Pixels from one place of the window to the next.
+        stride: u64,
+        /// Zeros around the image; at most half of `size`.
+        padding: u64,
+    },
+    /// x (b, h, w, c) → mean over h and w (b, c).
+    GlobalPool,
     /// max(x, 0).
     Relu,
     /// x Φ(x) with the exact normal distribution.

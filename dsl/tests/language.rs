@@ -247,6 +247,52 @@ fn infix_operators_work_on_tensors_and_numbers() {
 }
 
 #[test]
+fn images_shrink_as_windows_move_over_them() {
+    let text = "model m {
+        input x: real[batch, 32, 30, 3], input y: real[batch, 8]
+        stem = conv2d(x, 16)
+        h = conv2d(stem, 24, stride = 2, groups = 2, bias = false)
+        deep = conv2d(h, 8, kernel = 1)
+        h = max_pool(deep, 3, stride = 2, padding = 1)
+        h = avg_pool(h, 2)
+        z = patches(x, 2, 8)
+        loss mse(global_pool(h), y) + mse(global_pool(reshape(z, [batch, 16, 15, 8])), y)
+    }";
+    let program = resolve(text).unwrap_or_else(|wrong| panic!("{wrong}"));
+    let all = program.model.nodes.values().map(|node| (node.operation, &node.shape));
+    let images: Vec<Vec<u64>> = all
+        .filter(|(operation, _)| {
+            matches!(
+                operation,
+                Operation::Conv2d { .. }
+                    | Operation::MaxPool { .. }
+                    | Operation::AvgPool { .. }
+                    | Operation::GlobalPool
+            )
+        })
+        .map(|(_, shape)| shape[1..].iter().map(|extent| extent.size).collect())
+        .collect();
+    let expected: [&[u64]; 8] = [
+        &[32, 30, 16],
+        &[16, 15, 24],
+        &[16, 15, 8],
+        &[8, 8, 8],
+        &[4, 4, 8],
+        &[16, 15, 8],
+        &[8],
+        &[8],
+    ];
+    assert_eq!(images, expected);
+    let first = program.model.parameters.values().next().expect("there is one");
+    assert_eq!(
+        (first.name.as_str(), &first.shape[..]),
+        ("stem.weight", &[16, 3, 3, 3][..])
+    );
+    assert_eq!(first.initial, Initial::Uniform(1.0 / 27f64.sqrt()));
+    assert!(parameters(&program.model).contains(&"z.weight"));
+}
+
+#[test]
 fn what_the_loss_does_not_need_is_left_out_with_a_warning() {
     let text = "model m {
         input x: real[batch, 8], input y: real[batch, 8], input unused: i32[batch]

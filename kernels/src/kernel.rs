@@ -1,12 +1,12 @@
 //! A parsed call, and the table of all kernels.
 
 use crate::{
-    Context, Real, activation, attention, dropout, elementwise, embedding, loss, matmul,
-    metric,
+    Context, Real, activation, attention, convolution, dropout, elementwise, embedding,
+    loss, matmul, metric,
     nearest::nearest,
     norm,
     operand::{Operands, Slot},
-    optimizer,
+    optimizer, pool,
     product::lend_lines,
     rotary, rows,
     signature::Signature,
@@ -116,6 +116,15 @@ define_operations! {
     "slice" => Slice(rows::Slice);
     "slice_backward" => SliceBackward(rows::SliceBackward);
     "prepend" => Prepend(rows::Prepend);
+    "conv2d" => Conv2d(convolution::Conv2d);
+    "conv2d_backward" => Conv2dBackward(convolution::Conv2dBackward);
+    "conv2d_weights" => Conv2dWeights(convolution::Conv2dWeights);
+    "max_pool" => MaxPool(pool::MaxPool);
+    "max_pool_backward" => MaxPoolBackward(pool::MaxPoolBackward);
+    "avg_pool" => AvgPool(pool::AvgPool);
+    "avg_pool_backward" => AvgPoolBackward(pool::AvgPoolBackward);
+    "global_pool" => GlobalPool(pool::GlobalPool);
+    "global_pool_backward" => GlobalPoolBackward(pool::GlobalPoolBackward);
     "cross_entropy" => CrossEntropy(loss::CrossEntropy);
     "cross_entropy_backward" => CrossEntropyBackward(loss::CrossEntropyBackward);
     "mse" => Mse(loss::Mse);

@@ -41,6 +41,15 @@
 //! | `slice` | x (b, s, n) r, out (b, t, n) w/u | rows `first` (integer) .. `first` + t; `accumulate` |
 //! | `slice_backward` | dy (b, t, n) r, dx (b, s, n) w/u | `first`, `accumulate` |
 //! | `prepend` | x (b, s, n) r, row (n) r, y (b, s + 1, n) w | |
+//! | `conv2d` | x (b, h, w, c) r, weight (n, kh, kw, c / groups) r, y (b, h', w', n) w | `stride`, `padding`, `groups` (integers); h' = (h + 2 padding − kh) / stride + 1, rounded down |
+//! | `conv2d_backward` | dy r, weight r, dx w/u | `stride`, `padding`, `groups`, `accumulate` |
+//! | `conv2d_weights` | x r, dy r, dweight w/u | `stride`, `padding`, `groups`, `accumulate` |
+//! | `max_pool` | x (b, h, w, c) r, y (b, h', w', c) w | `size`, `stride`, `padding` (integers, padding ≤ size / 2); padding is never the greatest |
+//! | `max_pool_backward` | x r, dy r, dx w/u | `size`, `stride`, `padding`, `accumulate`; of equals the first takes dy |
+//! | `avg_pool` | x (b, h, w, c) r, y (b, h', w', c) w | `size`, `stride`, `padding`; padding counts as zeros |
+//! | `avg_pool_backward` | dy r, dx w/u | `size`, `stride`, `padding`, `accumulate` |
+//! | `global_pool` | x (b, h, w, c) r, y (b, c) w | mean over h and w |
+//! | `global_pool_backward` | dy (b, c) r, dx (b, h, w, c) w/u | `accumulate` |
 //! | `cross_entropy` | logits (m, v) r, targets i32 (m) r, lse (m) w, loss (1) w | loss = mean |
 //! | `cross_entropy_backward` | logits r, targets i32 r, lse r, dlogits w/u | gradient of the mean; `accumulate` |
 //! | `mse` | a r, b r, loss (1) w | mean of (a − b)² |
@@ -58,6 +67,7 @@ mod activation;
 mod angle;
 mod attention;
 mod context;
+mod convolution;
 mod dropout;
 mod elementwise;
 mod embedding;
@@ -73,6 +83,7 @@ mod norm;
 mod operand;
 mod optimizer;
 mod plain;
+mod pool;
 mod product;
 pub mod random;
 mod real;
@@ -83,6 +94,7 @@ mod simd;
 mod store;
 mod sum;
 mod team;
+mod window;
 
 pub use context::{Context, Mode};
 pub use kernel::{Kernel, Kernels, NAMES};

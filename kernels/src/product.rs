@@ -63,6 +63,11 @@ impl<'a, R> View<'a, R> {
         let start = row * self.row + column * self.column;
         Self { data: &self.data[start..], ..self }
     }
+    /// Rows as columns.
+    #[inline(always)]
+    pub(crate) fn transposed(self) -> Self {
+        Self { row: self.column, column: self.row, ..self }
+    }
 }
 
 /// Memory of one thread that only grows.

@@ -126,6 +126,22 @@ impl<'a> Signature<'a> {
         }
     }
 
+    /// The next operand as (b, h, w, c): the last three extents, and what the others multiply to.
+    pub(crate) fn images(
+        &mut self,
+        name: &'static str,
+        access: Access,
+    ) -> Result<[usize; 4], String> {
+        let index = self.take(name, Element::Real, access)?;
+        match self.shape(index).as_slice() {
+            [.., height, width, channels] => {
+                let images = self.slots[index].length / height / width / channels;
+                Ok([images, *height, *width, *channels])
+            }
+            _ => Err(format!("operand `{name}` needs at least three extents")),
+        }
+    }
+
     /// Whether attribute `name` is true; absent means false.
     pub(crate) fn flag(&mut self, name: &'static str) -> Result<bool, String> {
         match self.attribute(name) {

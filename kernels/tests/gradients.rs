@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Array, Build, call, evaluate, sample::Draw};
+use common::{Array, Body, Build, CONTEXT, call, evaluate, run, sample::Draw};
 use roundelay_schedule::Call;
 
 /// Largest allowed error, relative to the largest derivative.
@@ -185,6 +185,62 @@ fn slice() {
     let backward = call("slice_backward").integer("first", 2).reals(&[part, x]);
     let found = evaluate(&backward, vec![forward.weights(), unwritten(30)]);
     assert_close(found[1].values(), &forward.slopes(0), "dx");
+}
+
+#[test]
+fn convolution() {
+    let (x, weight, y): (&[u64], &[u64], &[u64]) =
+        (&[2, 5, 4, 4], &[6, 3, 2, 2], &[2, 3, 3, 6]);
+    let build =
+        |name| call(name).integer("stride", 2).integer("padding", 1).integer("groups", 2);
+    let conv = build("conv2d").reals(&[x, weight, y]);
+    let forward = Forward::new(conv, 2, &mut Draw::new(12));
+    let (input, weights) = (forward.arrays[0].clone(), forward.arrays[1].clone());
+    let backward = build("conv2d_backward").reals(&[y, weight, x]);
+    let found = evaluate(&backward, vec![forward.weights(), weights, unwritten(160)]);
+    assert_close(found[2].values(), &forward.slopes(0), "dx");
+    let backward = build("conv2d_weights").reals(&[x, y, weight]);
+    let found = evaluate(&backward, vec![input, forward.weights(), unwritten(72)]);
+    assert_close(found[2].values(), &forward.slopes(1), "dweight");
+}
+
+#[test]
+fn pooling() {
+    let (x, y): (&[u64], &[u64]) = (&[2, 5, 4, 3], &[2, 3, 2, 3]);
+    let build =
+        |name| call(name).integer("size", 3).integer("stride", 2).integer("padding", 1);
+    let max = build("max_pool").reals(&[x, y]);
+    let forward = Forward::new(max, 1, &mut Draw::new(13));
+    let inputs = vec![forward.arrays[0].clone(), forward.weights(), unwritten(120)];
+    let found = evaluate(&build("max_pool_backward").reals(&[x, y, x]), inputs);
+    assert_close(found[2].values(), &forward.slopes(0), "max");
+    let average = build("avg_pool").reals(&[x, y]);
+    let forward = Forward::new(average, 1, &mut Draw::new(14));
+    let inputs = vec![forward.weights(), unwritten(120)];
+    let found = evaluate(&build("avg_pool_backward").reals(&[y, x]), inputs);
+    assert_close(found[1].values(), &forward.slopes(0), "average");
+    let global = call("global_pool").reals(&[x, &[2, 3]]);
+    let forward = Forward::new(global, 1, &mut Draw::new(15));
+    let inputs = vec![forward.weights(), unwritten(120)];
+    let found = evaluate(&call("global_pool_backward").reals(&[&[2, 3], x]), inputs);
+    assert_close(found[1].values(), &forward.slopes(0), "global");
+}
+
+#[test]
+fn the_first_of_equals_takes_the_gradient() {
+    let (x, y): (&[u64], &[u64]) = (&[1, 2, 2, 17], &[1, 1, 1, 17]);
+    let call = call("max_pool_backward")
+        .integer("size", 2)
+        .integer("stride", 2)
+        .integer("padding", 0)
+        .reals(&[x, y, x]);
+    let inputs = || vec![Array::Real(vec![1.0; 68]), Array::Real(vec![3.0; 17])];
+    let expected: Vec<f64> = [vec![3.0; 17], vec![0.0; 51]].concat();
+    for body in [Body::Fast, Body::Plain] {
+        let mut arrays = [inputs(), vec![unwritten(68)]].concat();
+        run(&call, &mut arrays, body, &CONTEXT);
+        assert_eq!(arrays[2].values(), expected);
+    }
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod linear;
 mod loss;
 mod norm;
 mod rows;
+mod vision;
 
 use super::{
     call::{Step, Tensor, Term, call},
@@ -37,7 +38,10 @@ pub(crate) fn arity(operation: Operation) -> (usize, usize) {
         | Operation::Softmax
         | Operation::Dropout { .. }
         | Operation::Scale { .. }
-        | Operation::Reshape => (1, 1),
+        | Operation::Reshape
+        | Operation::MaxPool { .. }
+        | Operation::AvgPool { .. }
+        | Operation::GlobalPool => (1, 1),
         Operation::Embedding
         | Operation::Add
         | Operation::Multiply
@@ -45,7 +49,7 @@ pub(crate) fn arity(operation: Operation) -> (usize, usize) {
         | Operation::CrossEntropy
         | Operation::MeanSquaredError
         | Operation::Accuracy => (2, 2),
-        Operation::Linear => (2, 3),
+        Operation::Linear | Operation::Conv2d { .. } => (2, 3),
         Operation::Attention { .. } | Operation::LayerNorm => (3, 3),
     }
 }
@@ -71,6 +75,16 @@ fn calls(graph: &Graph<'_>, node: NodeId) -> Derivative {
         Operation::ClassToken => rows::class_token(&site),
         Operation::Select { index } => rows::select(&site, index),
         Operation::LayerNorm => norm::layer_norm(&site),
+        Operation::Conv2d { stride, padding, groups } => {
+            vision::conv2d(&site, stride, padding, groups)
+        }
+        Operation::MaxPool { size, stride, padding } => {
+            vision::max_pool(&site, size, stride, padding)
+        }
+        Operation::AvgPool { size, stride, padding } => {
+            vision::avg_pool(&site, size, stride, padding)
+        }
+        Operation::GlobalPool => vision::global_pool(&site),
         Operation::Relu => elementwise::relu(&site),
         Operation::Gelu => elementwise::gelu(&site),
         Operation::Silu => elementwise::silu(&site),

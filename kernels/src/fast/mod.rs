@@ -2,11 +2,13 @@
 
 pub(crate) mod activation;
 pub(crate) mod attention;
+pub(crate) mod convolution;
 pub(crate) mod dropout;
 pub(crate) mod elementwise;
 pub(crate) mod loss;
 pub(crate) mod norm;
 pub(crate) mod optimizer;
+pub(crate) mod pool;
 pub(crate) mod rotary;
 
 #[cfg(test)]

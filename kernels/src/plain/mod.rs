@@ -2,6 +2,7 @@
 
 pub(crate) mod activation;
 pub(crate) mod attention;
+pub(crate) mod convolution;
 pub(crate) mod dropout;
 pub(crate) mod elementwise;
 pub(crate) mod embedding;
@@ -10,5 +11,6 @@ pub(crate) mod matmul;
 pub(crate) mod metric;
 pub(crate) mod norm;
 pub(crate) mod optimizer;
+pub(crate) mod pool;
 pub(crate) mod rotary;
 pub(crate) mod rows;

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "every test file uses another part")]
 #![allow(unsafe_code, reason = "a kernel is run on addresses")]
 
+pub(crate) mod images;
 pub(crate) mod sample;
 
 use roundelay_kernels::{Context, Kernel, Mode, Real};

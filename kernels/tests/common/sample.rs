@@ -1,6 +1,6 @@
 //! One well-formed random call of every kernel, with contents.
 
-use super::{Array, Build, call};
+use super::{Array, Build, call, images};
 use roundelay_kernels::{Kernel, Real, random::Stream};
 use roundelay_schedule::{Attribute, Call, Element};
 
@@ -102,7 +102,7 @@ pub(crate) fn sample(name: &str, draw: &mut Draw) -> Call {
             adding.integer("sign", if draw.flag() { 1 } else { -1 }).reals(&[array; 3])
         }
         "sgd" | "adamw" => sample_optimizer(plain, m * n, draw),
-        other => panic!("no sample of kernel {other}"),
+        _ => images::sample(plain, accumulate, draw),
     }
 }
 
@@ -124,6 +124,7 @@ pub(crate) fn large(name: &str, draw: &mut Draw) -> Call {
         "layer_norm_backward" => {
             call(name).reals(&[rows, columns, count, count, rows, rows])
         }
+        "conv2d" | "conv2d_backward" | "conv2d_weights" => images::large(call(name)),
         "cross_entropy" => call(name).real(rows).integers(count).reals(&[count, &[1]]),
         "cross_entropy_backward" => {
             call(name).real(rows).integers(count).reals(&[count, rows])
