@@ -36,7 +36,9 @@ mod run;
 
 pub use compile::{CompileError, compile};
 pub use machine::machine;
-pub use run::{Folder, Keep, Outcome, RunError, RunEvent, RunOptions, evaluate, run};
+pub use run::{
+    Folder, Keep, Learned, Outcome, RunError, RunEvent, RunOptions, evaluate, run,
+};
 
 pub use roundelay_dsl::{
     Diagnostic, Diagnostics, Disk, Program, SourceFile, fingerprint, format,
@@ -44,7 +46,9 @@ pub use roundelay_dsl::{
 pub use roundelay_planner::{
     Options as Search, Ranking, Refusal, explain, plan, read_plan, table, write_plan,
 };
-pub use roundelay_runtime::Measures;
+pub use roundelay_runtime::{
+    Measures, State, Weights, WeightsError, WeightsFile, WeightsMistake,
+};
 pub use roundelay_schedule::{
     Checked, FileErrors, Plan, Schedule, Timeline, check, grid, read, seal, simulate,
     write,

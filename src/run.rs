@@ -4,7 +4,7 @@ use roundelay_runtime::{
     CheckpointError, Checkpointing, Checkpoints, CodeError, Cpu, CpuError, CpuOptions,
     DataError, Dataset, Evaluating, Evaluator, Fill, HeldOut, Latest, Measures, Observer,
     Progress, Provenance, Report, Rests, Resumed, Resumption, State, StateError, Touched,
-    TrainError, Trainer,
+    TrainError, Trainer, Weights, WeightsError, WeightsFile,
 };
 use roundelay_schedule::{Checked, DeviceId, Evaluation, Kind};
 use std::{
@@ -24,6 +24,10 @@ pub struct RunOptions {
     pub data: Option<PathBuf>,
     /// What is kept on disk.
     pub keep: Keep,
+    /// Start from the parameters of this safetensors file instead of drawn ones.
+    pub weights: Option<PathBuf>,
+    /// Write the last parameters to this safetensors file.
+    pub save: Option<PathBuf>,
 }
 
 /// What a run keeps on disk.
@@ -45,6 +49,15 @@ pub struct Folder {
     pub path: PathBuf,
     /// Training steps between checkpoints; the end of the run is always kept.
     pub every: u64,
+}
+
+/// Where parameters lie that were trained.
+#[derive(Clone, Debug)]
+pub enum Learned {
+    /// A folder of checkpoints, of which the newest counts.
+    Checkpoint(PathBuf),
+    /// A safetensors file under global parameter names.
+    Weights(PathBuf),
 }
 
 /// What happens during a run, in order.
@@ -109,6 +122,14 @@ pub enum RunError {
     /// The folder has no whole checkpoint.
     #[error("`{0}` holds no whole checkpoint")]
     NoCheckpoint(PathBuf),
+    /// Weights cannot be read or written.
+    #[error(transparent)]
+    Weights(#[from] WeightsError),
+    /// Two starts at once.
+    #[error(
+        "a run that resumes has the weights of its checkpoint; leave `{0}` away, or start anew"
+    )]
+    TwoStarts(PathBuf),
     /// The schedule's kernels cannot be called.
     #[error(transparent)]
     Code(#[from] CodeError),
@@ -130,6 +151,8 @@ impl RunError {
             RunError::Data(_)
             | RunError::Checkpoint(_)
             | RunError::NoCheckpoint(_)
+            | RunError::Weights(_)
+            | RunError::TwoStarts(_)
             | RunError::Code(_)
             | RunError::State(_) => true,
             RunError::Machine(_) | RunError::Train(_) => false,
@@ -140,7 +163,7 @@ impl RunError {
 /// Replays a schedule on CPU devices.
 ///
 /// # Errors
-/// Unusable data or checkpoints, before anything is trained; a machine that fails.
+/// Unusable data, checkpoints or weights, before anything is trained; a machine that fails.
 pub fn run(
     schedule: &Checked,
     options: &RunOptions,
@@ -148,7 +171,8 @@ pub fn run(
 ) -> Result<Outcome, RunError> {
     let data = Dataset::open(&schedule.job, options.data.as_deref())?;
     let provenance = Provenance::new(schedule, &data);
-    let (start, checkpoint) = begin(schedule, provenance, &options.keep)?;
+    let save = options.save.as_deref().map(WeightsFile::new).transpose()?;
+    let (start, checkpoint) = begin(schedule, provenance, options)?;
     let end = options.steps.unwrap_or(schedule.job.steps);
     listener(RunEvent::Begin {
         tokens: data.tokens(),
@@ -164,22 +188,31 @@ pub fn run(
     cpu.load(&start.state)?;
     let mut trainer = Trainer::new(cpu, Rests { evaluate, checkpoint })?;
     let report = trainer.run(end, &mut Listening(&mut listener))?;
+    if let Some(save) = save {
+        save.write(&trainer.machine().save()?)?;
+    }
     Ok(Outcome { report, touched: trainer.machine().touched()? })
 }
 
-/// Held-out loss and metrics of the newest checkpoint in a folder, and the number of updates it has seen.
+/// Held-out loss and metrics of what was learned, and the number of updates that a checkpoint
+/// has seen; weights do not say.
 ///
 /// # Errors
-/// Unusable data, no checkpoint, or one of another model.
+/// Unusable data, no checkpoint or weights, or those of another model.
 pub fn evaluate(
     schedule: &Checked,
-    folder: &Path,
+    learned: &Learned,
     data: Option<&Path>,
 ) -> Result<(u64, Measures), RunError> {
     let data = Dataset::open(&schedule.job, data)?;
-    let found = Latest::of(folder)?.checkpoint;
-    let found = found.ok_or_else(|| RunError::NoCheckpoint(folder.to_owned()))?;
-    let (state, _) = found.resume(schedule, &Provenance::new(schedule, &data))?;
+    let state = match learned {
+        Learned::Checkpoint(folder) => {
+            let found = Latest::of(folder)?.checkpoint;
+            let found = found.ok_or_else(|| RunError::NoCheckpoint(folder.to_owned()))?;
+            found.resume(schedule, &Provenance::new(schedule, &data))?.0
+        }
+        Learned::Weights(file) => Weights::read(file)?.state(&schedule.job)?,
+    };
     let mut held_out = data.held_out(HeldOut::EXAMPLES)?;
     let micro_batches = held_out.micro_batches();
     let mut evaluator = Evaluator::new(schedule)?;
@@ -189,20 +222,26 @@ pub fn evaluate(
 fn begin(
     schedule: &Checked,
     provenance: Provenance,
-    keep: &Keep,
+    options: &RunOptions,
 ) -> Result<(Resumption, Checkpointing), RunError> {
-    let state = State::initial(&schedule.job);
-    let fresh = Resumption { state, resumed: Resumed::FromStart, ignored: Vec::new() };
+    let (state, resumed) = match &options.weights {
+        None => (State::initial(&schedule.job), Resumed::FromStart),
+        Some(file) => (Weights::read(file)?.state(&schedule.job)?, Resumed::FromWeights),
+    };
+    let fresh = Resumption { state, resumed, ignored: Vec::new() };
     let every = |folder: &Folder, checkpoints| Checkpointing::Every {
         steps: folder.every,
         checkpoints,
     };
-    Ok(match keep {
+    Ok(match &options.keep {
         Keep::Nothing => (fresh, Checkpointing::Never),
         Keep::Start(folder) => {
             (fresh, every(folder, Checkpoints::start(&folder.path, provenance)?))
         }
         Keep::Resume(folder) => {
+            if let Some(file) = &options.weights {
+                return Err(RunError::TwoStarts(file.clone()));
+            }
             let found = Resumption::of(&folder.path, schedule, &provenance)?;
             (found, every(folder, Checkpoints::open(&folder.path, provenance)?))
         }

@@ -98,4 +98,5 @@ mod window;
 
 pub use context::{Context, Mode};
 pub use kernel::{Kernel, Kernels, NAMES};
+pub use nearest::nearest;
 pub use real::Real;

@@ -1,7 +1,7 @@
 //! "Did you mean": the known name with the least edit distance.
 
-/// A hint that names the nearest of `known`, or nothing when all are far.
-pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
+/// A hint that names the nearest of `known` (`; nearest is …`), or nothing when all are far.
+pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
     let farthest = (name.chars().count() / 2).max(2);
     known
         .map(|candidate| (edit_distance(name, candidate), candidate))

@@ -5,7 +5,7 @@
 
 mod error;
 mod folder;
-mod format;
+pub(crate) mod format;
 mod provenance;
 mod resume;
 
@@ -104,4 +104,4 @@ impl Latest {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,9 +1,10 @@
-//! Runs checked schedules: machines, the oracle, data, checkpoints, the training loop.
+//! Runs checked schedules: machines, the oracle, data, checkpoints, weights, the training loop.
 //!
 //! This crate must not know: the language, how a schedule was found or lowered.
 
 mod checkpoint;
 mod code;
+mod container;
 mod cpu;
 mod data;
 mod digest;
@@ -17,6 +18,7 @@ mod plain;
 mod scratch;
 mod state;
 mod train;
+mod weights;
 
 pub use checkpoint::{
     Checkpoint, CheckpointError, Checkpoints, Latest, Provenance, Resumed, Resumption,
@@ -31,3 +33,4 @@ pub use state::{State, StateError, Tensor};
 pub use train::{
     Checkpointing, Evaluating, Observer, Progress, Report, Rests, TrainError, Trainer,
 };
+pub use weights::{Weights, WeightsError, WeightsFile, WeightsMistake};

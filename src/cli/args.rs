@@ -23,7 +23,7 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// Train, from a program or a schedule file.
     Run(RunArgs),
-    /// Held-out loss of a checkpoint.
+    /// Held-out loss and metrics of a checkpoint or of weights.
     Evaluate(EvaluateArgs),
     /// Replay a schedule file on the clock.
     Simulate(SimulateArgs),
@@ -120,6 +120,12 @@ pub(crate) struct RunArgs {
     /// Go on from the newest checkpoint.
     #[arg(long, requires = "checkpoint")]
     pub(crate) resume: bool,
+    /// Start from the parameters of this safetensors file, instead of drawn ones.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) weights: Option<PathBuf>,
+    /// Write the last parameters to this safetensors file, under their global names.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) save: Option<PathBuf>,
     /// JSON lines on standard output.
     #[arg(long)]
     pub(crate) json: bool,
@@ -142,15 +148,27 @@ pub(crate) struct EvaluateArgs {
     /// A program, or a schedule file.
     #[command(flatten)]
     pub(crate) program: ProgramArgs,
-    /// The folder with checkpoints.
-    #[arg(long, value_name = "DIR")]
-    pub(crate) checkpoint: PathBuf,
+    /// What was learned.
+    #[command(flatten)]
+    pub(crate) learned: LearnedArgs,
     /// Take the data from this folder instead of the program's.
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
     /// One JSON document on standard output.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Where parameters lie that were trained.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct LearnedArgs {
+    /// The folder with checkpoints; the newest one counts.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) checkpoint: Option<PathBuf>,
+    /// A safetensors file with the parameters under their global names.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) weights: Option<PathBuf>,
 }
 
 /// Options of `simulate`.

@@ -1,17 +1,20 @@
-//! `evaluate`: held-out loss and metrics of a checkpoint.
+//! `evaluate`: held-out loss and metrics of a checkpoint or of weights.
 
 use super::{
-    FORMAT, Form, args::EvaluateArgs, compile, failure::Failure, load, print, print_json,
-    run,
+    FORMAT, Form,
+    args::{EvaluateArgs, LearnedArgs},
+    compile,
+    failure::Failure,
+    load, print, print_json, run,
 };
-use roundelay::Measures;
+use roundelay::{Learned, Measures};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
 #[derive(Serialize)]
 struct Document {
     format: u32,
-    step: u64,
+    step: Option<u64>,
     loss: f64,
     metrics: BTreeMap<String, f64>,
 }
@@ -22,13 +25,26 @@ pub(super) fn evaluate(args: &EvaluateArgs) -> Result<(), Failure> {
         load::Input::Program(program) => compile::best(file, &program)?,
         load::Input::Schedule(schedule) => *schedule,
     };
-    let evaluated =
-        roundelay::evaluate(&schedule, &args.checkpoint, args.data.as_deref());
+    let learned = learned(&args.learned);
+    let evaluated = roundelay::evaluate(&schedule, &learned, args.data.as_deref());
     let (step, measures) = evaluated.map_err(|error| Failure::run(file, &error))?;
     if args.json {
         let Measures { loss, metrics } = measures;
+        let step = matches!(learned, Learned::Checkpoint(_)).then_some(step);
         let document = Document { format: FORMAT, step, loss, metrics };
         return print_json(&document, Form::Document);
     }
-    print(&run::held_out(step, &measures))
+    let of = match learned {
+        Learned::Checkpoint(_) => format!("step {step}"),
+        Learned::Weights(file) => file.display().to_string(),
+    };
+    print(&format!("{of}: {}\n", run::held_out(&measures)))
+}
+
+fn learned(args: &LearnedArgs) -> Learned {
+    match (&args.checkpoint, &args.weights) {
+        (Some(folder), _) => Learned::Checkpoint(folder.clone()),
+        (None, Some(file)) => Learned::Weights(file.clone()),
+        (None, None) => unreachable!("the arguments must name one of the two"),
+    }
 }

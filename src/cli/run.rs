@@ -22,15 +22,22 @@ use std::collections::BTreeMap;
 
 pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
     choose_device(args)?;
+    choose_start(args)?;
     let schedule = prepare(args)?;
-    let options =
-        RunOptions { steps: args.steps, data: args.data.clone(), keep: keep(args) };
+    let options = RunOptions {
+        steps: args.steps,
+        data: args.data.clone(),
+        keep: keep(args),
+        weights: args.weights.clone(),
+        save: args.save.clone(),
+    };
     let mut teller = Teller::new(args.json);
     let outcome = roundelay::run(&schedule, &options, |event| teller.tell(event))
         .map_err(|error| Failure::run(&args.program.file, &error))?;
     teller.bar.finish_and_clear();
     teller.printed?;
-    tell_end(&schedule, &outcome, args.json)
+    tell_end(&schedule, &outcome, args.json)?;
+    tell_saved(args)
 }
 
 fn choose_device(args: &RunArgs) -> Result<(), Failure> {
@@ -40,6 +47,22 @@ fn choose_device(args: &RunArgs) -> Result<(), Failure> {
             let message = "this build has no CUDA machine; use `--device cpu`".to_owned();
             Err(Failure::refused("device", &args.program.file, message))
         }
+    }
+}
+
+fn choose_start(args: &RunArgs) -> Result<(), Failure> {
+    if args.resume && args.weights.is_some() {
+        let message = "`--resume` goes on with the weights of the newest checkpoint, \
+                       `--weights` starts with others; leave one of the two away";
+        return Err(Failure::usage(&args.program.file, message));
+    }
+    Ok(())
+}
+
+fn tell_saved(args: &RunArgs) -> Result<(), Failure> {
+    match &args.save {
+        Some(file) if !args.json => print(&format!("weights in `{}`\n", file.display())),
+        Some(_) | None => Ok(()),
     }
 }
 
@@ -73,12 +96,12 @@ fn keep(args: &RunArgs) -> Keep {
     }
 }
 
-/// What held-out data says, in one line.
-pub(super) fn held_out(step: u64, measures: &Measures) -> String {
+/// What held-out data says.
+pub(super) fn held_out(measures: &Measures) -> String {
     let Measures { loss, metrics } = measures;
     let metrics: String =
         metrics.iter().map(|(name, value)| format!(", {name} {value:.4}")).collect();
-    format!("step {step}: held-out loss {loss:.4}{metrics}\n")
+    format!("held-out loss {loss:.4}{metrics}")
 }
 
 /// The JSON line of the search.
@@ -158,8 +181,8 @@ impl Teller {
                 Ok(())
             }
             RunEvent::Evaluate { step, loss, metrics } => {
-                let line = held_out(step, &Measures { loss, metrics });
-                self.bar.suspend(|| print(&line))
+                let said = held_out(&Measures { loss, metrics });
+                self.bar.suspend(|| print(&format!("step {step}: {said}\n")))
             }
         }
     }
@@ -215,6 +238,7 @@ fn how(resumed: &Resumed) -> String {
             format!("goes on from the newest parameters alone: {reason}")
         }
         Resumed::FromStart => "starts anew".to_owned(),
+        Resumed::FromWeights => "starts from the weights of a file".to_owned(),
     }
 }
 

@@ -10,3 +10,4 @@ mod oracle;
 mod plans;
 mod support;
 mod volume;
+mod weights;

@@ -1,10 +1,10 @@
 //! A folder of checkpoints: names, atomic writes, and what may be removed.
 
 use super::CheckpointError;
+use crate::container::{bring_to_disk, write_whole};
 use std::{
     collections::BTreeMap,
-    fs::{self, File},
-    io::{self, Write},
+    fs, io,
     path::{Path, PathBuf},
 };
 
@@ -77,26 +77,10 @@ pub(super) fn write(
 ) -> Result<PathBuf, CheckpointError> {
     let unfinished = folder.join(file_name(step, UNFINISHED));
     let path = folder.join(file_name(step, SUFFIX));
-    let written = File::create(&unfinished).and_then(|mut file| {
-        file.write_all(bytes)?;
-        file.sync_all()
-    });
-    let done = written
-        .and_then(|()| fs::rename(&unfinished, &path))
-        .and_then(|()| bring_to_disk(folder));
-    match done {
+    match write_whole(&path, &unfinished, bytes) {
         Ok(()) => Ok(path),
-        Err(source) => {
-            // The write failed already; that its remains stay is said by the next listing.
-            let _ = fs::remove_file(&unfinished);
-            Err(CheckpointError::Write { path, source })
-        }
+        Err(source) => Err(CheckpointError::Write { path, source }),
     }
-}
-
-/// Names reach the disk with their folder; systems that cannot open folders do so on their own.
-fn bring_to_disk(folder: &Path) -> io::Result<()> {
-    if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
 }
 
 /// Removes what unfinished writes left, and of the checkpoints up to `step` all but the newest

@@ -5,12 +5,13 @@
 //! origin, the number of examples taken, the [`Provenance`], and a digest of all that stands in the file.
 
 use super::{Checkpoint, CheckpointError, Provenance};
-use crate::{State, Tensor, digest::Digest};
-use roundelay_schedule::Float;
-use safetensors::{
-    Dtype,
-    tensor::{Metadata, TensorInfo, TensorView},
+use crate::{
+    State, Tensor,
+    container::{Array, Container, element, little_endian},
+    digest::Digest,
 };
+use roundelay_schedule::Float;
+use safetensors::{Dtype, tensor::TensorView};
 use std::{
     borrow::Cow,
     collections::BTreeMap,
@@ -23,20 +24,11 @@ use std::{
 const FORMAT: &str = "1";
 
 /// The one key of the file's metadata.
-const KEY: &str = "roundelay";
-
-/// The longest header that is read, in bytes.
-const HEADER: u64 = 64 << 20;
-
-/// Bytes of the header's length.
-const LENGTH: u64 = 8;
+pub(crate) const KEY: &str = "roundelay";
 
 /// The file's bytes.
 pub(super) fn encode(provenance: &Provenance, state: &State) -> Vec<u8> {
-    let dtype = match state.dtype {
-        Float::F32 => Dtype::F32,
-        Float::F64 => Dtype::F64,
-    };
+    let dtype = element(state.dtype);
     let arrays = arrays(provenance, state);
     let views: BTreeMap<&String, TensorView<'_>> = arrays
         .iter()
@@ -88,15 +80,6 @@ fn arrays<'a>(
     arrays
 }
 
-/// Native to little-endian and back.
-fn little_endian(bytes: &[u8], dtype: Float) -> Cow<'_, [u8]> {
-    if cfg!(target_endian = "little") {
-        return Cow::Borrowed(bytes);
-    }
-    let numbers = bytes.chunks_exact(dtype.size() as usize);
-    Cow::Owned(numbers.flat_map(|number| number.iter().rev().copied()).collect())
-}
-
 fn json(entries: &BTreeMap<String, String>) -> String {
     serde_json::to_string(entries).expect("texts under texts are JSON")
 }
@@ -138,49 +121,19 @@ pub(super) fn whole(
     file: impl Read,
     length: u64,
 ) -> io::Result<Result<(Provenance, State), String>> {
-    let parts = parts(file, length)?;
-    Ok(parts.and_then(|(header, data)| decode(&header, &data)))
+    let container = Container::read(file, length)?;
+    Ok(container.and_then(|container| decode(&container)))
 }
 
-type Parts = (Metadata, Vec<u8>);
-
-/// Header and data.
-fn parts(mut file: impl Read, length: u64) -> io::Result<Result<Parts, String>> {
-    let cut = || Ok(Err("it ends too early".to_string()));
-    if length < LENGTH {
-        return cut();
-    }
-    let mut size = [0; LENGTH as usize];
-    file.read_exact(&mut size)?;
-    let size = u64::from_le_bytes(size);
-    if size > HEADER || size > length - LENGTH {
-        return cut();
-    }
-    let mut header = vec![0; size as usize];
-    file.read_exact(&mut header)?;
-    let header: Metadata = match serde_json::from_slice(&header) {
-        Ok(header) => header,
-        Err(error) => return Ok(Err(format!("its header does not read ({error})"))),
-    };
-    if header.data_len() as u64 != length - LENGTH - size {
-        return cut();
-    }
-    let mut data = vec![0; header.data_len()];
-    file.read_exact(&mut data)?;
-    Ok(Ok((header, data)))
-}
-
-fn decode(header: &Metadata, data: &[u8]) -> Result<(Provenance, State), String> {
-    let text = header.metadata().as_ref().and_then(|all| all.get(KEY));
-    let text = text.ok_or("its header does not come from this program")?;
+fn decode(container: &Container) -> Result<(Provenance, State), String> {
+    let text =
+        container.entry(KEY).ok_or("its header does not come from this program")?;
     let mut entries: BTreeMap<String, String> =
         serde_json::from_str(text).map_err(|error| error.to_string())?;
     let written = entries.remove("digest").ok_or("it has no digest")?;
-    let infos = infos(header);
-    let tensors = infos
-        .iter()
-        .map(|(name, info)| (name, info.dtype, info.shape.as_slice(), slice(info, data)));
-    if written != digest(&entries, tensors) {
+    let arrays = container.arrays();
+    let parts = arrays.iter().map(|(name, a)| (name, a.dtype, a.shape, a.bytes));
+    if written != digest(&entries, parts) {
         return Err("its digest differs from its contents".to_string());
     }
     let mut take = |name: &str| entries.remove(name).unwrap_or_default();
@@ -192,30 +145,19 @@ fn decode(header: &Metadata, data: &[u8]) -> Result<(Provenance, State), String>
     let number = |text: &str| text.parse().map_err(|_| format!("{text:?} is no step"));
     let (step, origin) = (number(&step)?, number(&origin)?);
     let provenance = Provenance { entries };
-    let (dtype, tensors) = tensors_of(&provenance, &infos, data)?;
+    let (dtype, tensors) = tensors_of(&provenance, &arrays)?;
     match origin <= step {
         true => Ok((provenance, State { dtype, step, origin, tensors })),
         false => Err("it begins after its own step".to_string()),
     }
 }
 
-/// Tensors by name.
-fn infos(header: &Metadata) -> BTreeMap<String, &TensorInfo> {
-    let names = header.offset_keys().into_iter();
-    names.filter_map(|name| header.info(&name).map(|info| (name, info))).collect()
-}
-
-fn slice<'a>(info: &TensorInfo, data: &'a [u8]) -> &'a [u8] {
-    &data[info.data_offsets.0..info.data_offsets.1]
-}
-
 /// Puts the arrays of every parameter together.
 fn tensors_of(
     provenance: &Provenance,
-    infos: &BTreeMap<String, &TensorInfo>,
-    data: &[u8],
+    arrays: &BTreeMap<String, Array<'_>>,
 ) -> Result<(Float, BTreeMap<String, Tensor>), String> {
-    let dtypes: Vec<_> = infos.values().map(|info| info.dtype).collect();
+    let dtypes: Vec<_> = arrays.values().map(|array| array.dtype).collect();
     let dtype = match dtypes.first() {
         Some(Dtype::F32) => Float::F32,
         Some(Dtype::F64) => Float::F64,
@@ -225,12 +167,12 @@ fn tensors_of(
         return Err("its tensors are of several types".to_string());
     }
     let array = |name: &str| {
-        let info = infos.get(name)?;
-        Some((&info.shape, little_endian(slice(info, data), dtype).into_owned()))
+        let Array { shape, bytes, .. } = *arrays.get(name)?;
+        Some((shape, little_endian(bytes, dtype).into_owned()))
     };
     let mut tensors = BTreeMap::new();
     let mut used = 0;
-    for name in infos.keys().filter(|name| !name.contains(['@', '#'])) {
+    for name in arrays.keys().filter(|name| !name.contains(['@', '#'])) {
         let newest = array(name).into_iter();
         let older = (1u32..).map_while(|age| array(&format!("{name}@-{age}")));
         let states = provenance.entry("states").split_whitespace();
@@ -242,13 +184,13 @@ fn tensors_of(
         used += tensor.versions.len() + tensor.optimizer.len();
         tensors.insert(name.clone(), tensor);
     }
-    match used == infos.len() {
+    match used == arrays.len() {
         true => Ok((dtype, tensors)),
         false => Err("it holds arrays that belong to no parameter".to_string()),
     }
 }
 
-type Arrays<'a> = Vec<(&'a Vec<usize>, Vec<u8>)>;
+type Arrays<'a> = Vec<(&'a [usize], Vec<u8>)>;
 
 /// One parameter, if all its arrays have one shape.
 fn together(versions: Arrays<'_>, optimizer: Arrays<'_>) -> Option<Tensor> {

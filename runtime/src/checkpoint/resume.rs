@@ -23,6 +23,8 @@ pub enum Resumed {
     },
     /// From the start: there was no checkpoint.
     FromStart,
+    /// From the start, with parameters of a file instead of drawn ones.
+    FromWeights,
 }
 
 const OTHER_BITS: Resumed = Resumed::WithOtherBits {

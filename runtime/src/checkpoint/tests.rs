@@ -7,8 +7,8 @@ use super::*;
 use crate::{Dataset, scratch::Scratch};
 use roundelay_kernels::random::Stream;
 use roundelay_schedule::{
-    Data, Float, Id, Initial, Method, Order, Parameter, Placement, Plan, Reduction, Rule,
-    Schedule, Stage, States, Table, Timeline, Treatment,
+    Data, Float, Id, Initial, Job, Method, Order, Parameter, Placement, Plan, Reduction,
+    Rule, Schedule, Stage, States, Table, Timeline, Treatment,
 };
 use std::fs;
 
@@ -27,6 +27,15 @@ fn schedule(rule: Rule) -> Schedule {
     job.parameters =
         vec![parameter("first.weight", 0, &[2, 3]), parameter("last.bias", 1, &[5])];
     job.elements = [6, 5].into_iter().collect();
+    of(rule, job)
+}
+
+/// A schedule of a job that does nothing.
+pub(crate) fn scheduled(job: Job) -> Schedule {
+    of(Rule::Sync, job)
+}
+
+fn of(rule: Rule, job: Job) -> Schedule {
     let plan = Plan {
         rule,
         placement: Placement::Data,

@@ -1,0 +1,189 @@
+//! Weights in and out: parameters alone, as one safetensors file under their global names.
+//!
+//! What is read may hold other element types than the job's; what is written has the job's. A file
+//! is written under another name, brought to disk, then renamed.
+
+mod convert;
+mod error;
+
+pub use error::{WeightsError, WeightsMistake};
+
+use crate::{
+    State,
+    checkpoint::format,
+    container::{Array, Container, element, little_endian, write_whole},
+};
+use roundelay_kernels::nearest;
+use roundelay_schedule::{Job, Parameter};
+use safetensors::tensor::TensorView;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs::{self, File},
+    path::{Path, PathBuf},
+};
+
+/// A file of weights that was read.
+#[derive(Clone, Debug)]
+pub struct Weights {
+    path: PathBuf,
+    container: Container,
+}
+
+impl Weights {
+    /// Reads a safetensors file. Of a checkpoint only the newest parameters count.
+    ///
+    /// # Errors
+    /// [`WeightsError::Read`] and [`WeightsError::Damaged`].
+    pub fn read(path: &Path) -> Result<Self, WeightsError> {
+        let path = path.to_path_buf();
+        let found = File::open(&path).and_then(|file| {
+            let length = file.metadata()?.len();
+            Container::read(file, length)
+        });
+        match found {
+            Ok(Ok(container)) => Ok(Self { path, container }),
+            Ok(Err(reason)) => Err(WeightsError::Damaged { path, reason }),
+            Err(source) => Err(WeightsError::Read { path, source }),
+        }
+    }
+
+    /// The state of a new run of a job that starts from these parameters: before step 0, with
+    /// optimizer state zero.
+    ///
+    /// # Errors
+    /// [`WeightsError::Mismatch`] with everything that does not fit.
+    pub fn state(&self, job: &Job) -> Result<State, WeightsError> {
+        let arrays = self.arrays();
+        let mut state = State::initial(job);
+        let mut mistakes = strangers(&arrays, job);
+        for parameter in &job.parameters {
+            match numbers(&arrays, job, parameter) {
+                Ok(numbers) => {
+                    let tensor = state.tensors.get_mut(&parameter.name);
+                    let tensor = tensor.expect("a state has every parameter of its job");
+                    tensor.versions = vec![numbers];
+                }
+                Err(mistake) => mistakes.push(mistake),
+            }
+        }
+        match mistakes.is_empty() {
+            true => Ok(state),
+            false => Err(WeightsError::Mismatch { path: self.path.clone(), mistakes }),
+        }
+    }
+
+    /// What should be parameters: of a checkpoint not older versions and optimizer state.
+    fn arrays(&self) -> Arrays<'_> {
+        let checkpoint = self.container.entry(format::KEY).is_some();
+        let mut arrays = self.container.arrays();
+        arrays.retain(|name, _| !checkpoint || !name.contains(['@', '#']));
+        arrays
+    }
+}
+
+type Arrays<'a> = BTreeMap<String, Array<'a>>;
+
+/// Arrays that the job has no parameter for.
+fn strangers(arrays: &Arrays<'_>, job: &Job) -> Vec<WeightsMistake> {
+    let known: BTreeSet<&str> = job.parameters.iter().map(|p| p.name.as_str()).collect();
+    let stranger = |name: &String| {
+        let hint = nearest(name, known.iter().copied());
+        WeightsMistake::Unknown { name: name.clone(), hint }
+    };
+    let unknown = arrays.keys().filter(|name| !known.contains(name.as_str()));
+    unknown.map(stranger).collect()
+}
+
+/// A parameter's numbers in the job's type.
+fn numbers(
+    arrays: &Arrays<'_>,
+    job: &Job,
+    parameter: &Parameter,
+) -> Result<Vec<u8>, WeightsMistake> {
+    let name = parameter.name.clone();
+    let Some(Array { dtype, shape, bytes }) = arrays.get(&name).copied() else {
+        let hint = nearest(&name, arrays.keys().map(String::as_str));
+        return Err(WeightsMistake::Missing { name, hint });
+    };
+    let found: Vec<u64> = shape.iter().map(|extent| *extent as u64).collect();
+    if found != parameter.shape {
+        let expected = parameter.shape.clone();
+        return Err(WeightsMistake::Shape { name, found, expected });
+    }
+    match convert::numbers(dtype, bytes, job.dtype) {
+        Some(Ok(numbers)) => Ok(numbers),
+        Some(Err(place)) => Err(WeightsMistake::Range { name, place }),
+        None => {
+            let found = format!("{dtype:?}").to_lowercase();
+            Err(WeightsMistake::Element { name, found })
+        }
+    }
+}
+
+/// A file that weights will be written to at the end of a run.
+#[derive(Clone, Debug)]
+pub struct WeightsFile {
+    path: PathBuf,
+}
+
+impl WeightsFile {
+    /// Proves that the file can be written, so that a run does not train for nothing. What is
+    /// there stays until [`WeightsFile::write`].
+    ///
+    /// # Errors
+    /// [`WeightsError::Write`].
+    pub fn new(path: &Path) -> Result<Self, WeightsError> {
+        let (path, trial) = (path.to_path_buf(), unfinished(path));
+        let tried = match path.is_dir() {
+            true => Err(std::io::ErrorKind::IsADirectory.into()),
+            false => File::create(&trial).and_then(|_| fs::remove_file(&trial)),
+        };
+        match tried {
+            Ok(()) => Ok(Self { path }),
+            Err(source) => Err(WeightsError::Write { path, source }),
+        }
+    }
+
+    /// Writes θ_T of a state, in its element type. The file is on disk when this returns.
+    ///
+    /// # Errors
+    /// [`WeightsError::Write`]; then what was there before is untouched.
+    pub fn write(&self, state: &State) -> Result<(), WeightsError> {
+        write_whole(&self.path, &unfinished(&self.path), &encode(state))
+            .map_err(|source| WeightsError::Write { path: self.path.clone(), source })
+    }
+
+    /// Where it lies.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+fn unfinished(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".unfinished");
+    name.into()
+}
+
+/// The file's bytes. The one entry of its metadata is what other programs ask for: that numbers
+/// lie as PyTorch has them.
+fn encode(state: &State) -> Vec<u8> {
+    let dtype = element(state.dtype);
+    let arrays: BTreeMap<&String, (Vec<usize>, _)> = (state.tensors.iter())
+        .map(|(name, tensor)| {
+            let shape = tensor.shape.iter().map(|extent| *extent as usize).collect();
+            let newest = little_endian(&tensor.versions[0], state.dtype);
+            (name, (shape, newest))
+        })
+        .collect();
+    let views = arrays.iter().map(|(name, (shape, bytes))| {
+        let view = TensorView::new(dtype, shape.clone(), bytes);
+        (name, view.expect("a state's arrays are as long as their shapes say"))
+    });
+    let metadata = std::iter::once(("format".to_string(), "pt".to_string())).collect();
+    safetensors::serialize(views, Some(metadata))
+        .expect("a model's header is shorter than the format's limit")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,44 @@
+//! Numbers of a file in the element type of a job.
+
+use half::{bf16, f16};
+use roundelay_schedule::Float;
+use safetensors::Dtype;
+
+/// Little-endian numbers of a file as native ones of `to`, each the nearest. None when the file's
+/// type is no real one; else the place of the first number that is finite in the file, but not
+/// in `to`.
+pub(super) fn numbers(
+    from: Dtype,
+    bytes: &[u8],
+    to: Float,
+) -> Option<Result<Vec<u8>, usize>> {
+    Some(match from {
+        Dtype::F64 => rounded(values(bytes, f64::from_le_bytes), to),
+        Dtype::F32 => rounded(values(bytes, |b| f32::from_le_bytes(b).into()), to),
+        Dtype::BF16 => rounded(values(bytes, |b| bf16::from_le_bytes(b).to_f64()), to),
+        Dtype::F16 => rounded(values(bytes, |b| f16::from_le_bytes(b).to_f64()), to),
+        _ => return None,
+    })
+}
+
+fn values<const N: usize>(
+    bytes: &[u8],
+    value: impl Fn([u8; N]) -> f64,
+) -> impl Iterator<Item = f64> {
+    let (numbers, _) = bytes.as_chunks::<N>();
+    numbers.iter().map(move |number| value(*number))
+}
+
+/// Every value to the nearest number of a type.
+fn rounded(values: impl Iterator<Item = f64>, to: Float) -> Result<Vec<u8>, usize> {
+    let mut all = Vec::new();
+    for (place, value) in values.enumerate() {
+        let narrow = value as f32;
+        match to {
+            Float::F64 => all.extend(value.to_ne_bytes()),
+            Float::F32 if value.is_finite() && !narrow.is_finite() => return Err(place),
+            Float::F32 => all.extend(narrow.to_ne_bytes()),
+        }
+    }
+    Ok(all)
+}

@@ -1,0 +1,100 @@
+//! What can be wrong with files of weights.
+
+use std::{fmt::Write, io, path::PathBuf};
+use thiserror::Error;
+
+/// Why weights cannot be read or written.
+#[derive(Debug, Error)]
+pub enum WeightsError {
+    /// The system refused to read.
+    #[error("cannot read `{}`: {source}; check that it exists and may be read", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The system refused to write.
+    #[error(
+        "cannot write `{}`: {source}; check space and permissions, or name another file",
+        path.display()
+    )]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// A file that is cut short or changed.
+    #[error("`{}` is no whole safetensors file: {reason}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What does not hold.
+        reason: String,
+    },
+    /// Weights of another model.
+    #[error("`{}` does not fit the model:{}", path.display(), listed(mistakes))]
+    Mismatch {
+        /// The file.
+        path: PathBuf,
+        /// Everything that does not fit.
+        mistakes: Vec<WeightsMistake>,
+    },
+}
+
+/// One thing that does not fit.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum WeightsMistake {
+    /// A parameter is not there.
+    #[error("`{name}` is missing{hint}")]
+    Missing {
+        /// Global name.
+        name: String,
+        /// The nearest name of the file, or nothing.
+        hint: String,
+    },
+    /// An array is there that the model has no parameter for.
+    #[error("`{name}` is no parameter of the model{hint}")]
+    Unknown {
+        /// Name in the file.
+        name: String,
+        /// The nearest parameter, or nothing.
+        hint: String,
+    },
+    /// A shape is another one.
+    #[error("`{name}` has shape {found:?} in the file, the model wants {expected:?}")]
+    Shape {
+        /// Global name.
+        name: String,
+        /// In the file.
+        found: Vec<u64>,
+        /// In the model.
+        expected: Vec<u64>,
+    },
+    /// An element type that is not read.
+    #[error("`{name}` holds {found} numbers; f32, f64, bf16 and f16 are read")]
+    Element {
+        /// Global name.
+        name: String,
+        /// In the file.
+        found: String,
+    },
+    /// A number that the job's type does not have.
+    #[error(
+        "number {place} of `{name}` is too large for f32; set `dtype` to f64 or clip it"
+    )]
+    Range {
+        /// Global name.
+        name: String,
+        /// Its place in the array.
+        place: usize,
+    },
+}
+
+fn listed(mistakes: &[WeightsMistake]) -> String {
+    mistakes.iter().fold(String::new(), |mut list, mistake| {
+        write!(list, "\n  {mistake}").expect("a string takes all text");
+        list
+    })
+}

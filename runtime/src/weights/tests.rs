@@ -1,0 +1,223 @@
+//! Weights come back as they were written, from every element type, and every mistake is named.
+
+use super::*;
+use crate::{
+    Dataset, Provenance, checkpoint::Checkpoints, data::tests::job, scratch::Scratch,
+};
+use half::{bf16, f16};
+use roundelay_kernels::random::Stream;
+use roundelay_schedule::{Data, Float, Id, Initial, Method, Stage, Treatment};
+use safetensors::Dtype;
+
+/// A job of two parameters.
+fn trained(dtype: Float) -> Job {
+    let parameter = |name: &str, shape: &[u64]| Parameter {
+        name: name.into(),
+        stage: Stage::new(0),
+        offset: 0,
+        shape: shape.to_vec(),
+        initial: Initial::Normal(1.0),
+        treatment: Treatment::Decayed,
+    };
+    let mut job = job(Data::Synthetic, &[]);
+    job.dtype = dtype;
+    job.optimizer.method = Method::Adamw { beta1: 0.9, beta2: 0.99, epsilon: 1e-8 };
+    job.parameters = vec![
+        parameter("layer.query.weight", &[2, 3]),
+        parameter("layer.query.bias", &[3]),
+    ];
+    job
+}
+
+/// An array of a file: name, type, shape, bytes.
+type Row<'a> = (&'a str, Dtype, &'a [usize], Vec<u8>);
+
+fn file(rows: &[Row<'_>]) -> Vec<u8> {
+    let view = |(name, dtype, shape, bytes): &'_ Row<'_>| {
+        ((*name).to_owned(), *dtype, shape.to_vec(), bytes.clone())
+    };
+    let rows: Vec<_> = rows.iter().map(view).collect();
+    let views = rows.iter().map(|(name, dtype, shape, bytes)| {
+        (name, TensorView::new(*dtype, shape.clone(), bytes).unwrap())
+    });
+    safetensors::serialize(views, None).unwrap()
+}
+
+fn numbers(count: usize) -> Vec<f64> {
+    let stream = Stream::new(3, &[]);
+    (0..count as u64).map(|k| 2.0 * stream.normal(k)).collect()
+}
+
+/// Numbers in a type, and what they are worth in it.
+fn stored(dtype: Dtype, values: &[f64]) -> (Vec<u8>, Vec<f64>) {
+    let one = |value: &f64| match dtype {
+        Dtype::F64 => (value.to_le_bytes().to_vec(), *value),
+        Dtype::F32 => ((*value as f32).to_le_bytes().to_vec(), f64::from(*value as f32)),
+        Dtype::BF16 => {
+            let value = bf16::from_f64(*value);
+            (value.to_le_bytes().to_vec(), value.to_f64())
+        }
+        _ => {
+            let value = f16::from_f64(*value);
+            (value.to_le_bytes().to_vec(), value.to_f64())
+        }
+    };
+    let (bytes, worth): (Vec<_>, Vec<_>) = values.iter().map(one).unzip();
+    (bytes.concat(), worth)
+}
+
+fn read(scratch: &Scratch, bytes: &[u8], job: &Job) -> Result<State, WeightsError> {
+    scratch.write("weights.safetensors", bytes);
+    Weights::read(&scratch.path().join("weights.safetensors"))?.state(job)
+}
+
+/// Everything that does not fit, in words.
+fn mistakes(scratch: &Scratch, rows: &[Row<'_>]) -> Vec<String> {
+    match read(scratch, &file(rows), &trained(Float::F32)) {
+        Err(WeightsError::Mismatch { mistakes, .. }) => {
+            mistakes.iter().map(ToString::to_string).collect()
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_is_written_comes_back() {
+    let scratch = Scratch::new("weights-back");
+    let path = scratch.path().join("kept.safetensors");
+    for dtype in [Float::F32, Float::F64] {
+        let job = trained(dtype);
+        let drawn = State::initial(&Job { seed: 99, ..job.clone() });
+        let older = |tensor: &mut crate::Tensor| tensor.versions.push(vec![1; 4]);
+        let mut trained = State { step: 7, origin: 2, ..drawn.clone() };
+        trained.tensors.values_mut().for_each(older);
+        let target = WeightsFile::new(&path).unwrap();
+        assert!(!path.with_extension("safetensors.unfinished").exists());
+        target.write(&trained).unwrap();
+        assert_eq!(Weights::read(&path).unwrap().state(&job).unwrap(), drawn);
+    }
+}
+
+#[test]
+fn every_real_type_is_read_as_the_nearest_number() {
+    let scratch = Scratch::new("weights-types");
+    let (weight, bias) = (numbers(6), vec![0.0, -1.5, 3.0]);
+    for from in [Dtype::F64, Dtype::F32, Dtype::BF16, Dtype::F16] {
+        let [(weight, worth), (bias, _)] = [&weight, &bias].map(|v| stored(from, v));
+        let rows = [
+            ("layer.query.weight", from, &[2, 3][..], weight),
+            ("layer.query.bias", from, &[3], bias),
+        ];
+        let narrow = read(&scratch, &file(&rows), &trained(Float::F32)).unwrap();
+        let expected: Vec<u8> =
+            worth.iter().flat_map(|x| (*x as f32).to_ne_bytes()).collect();
+        assert_eq!(narrow.tensors["layer.query.weight"].versions, [expected], "{from:?}");
+        let wide = read(&scratch, &file(&rows), &trained(Float::F64)).unwrap();
+        let expected: Vec<u8> = worth.iter().flat_map(|x| x.to_ne_bytes()).collect();
+        assert_eq!(wide.tensors["layer.query.weight"].versions, [expected], "{from:?}");
+        assert_eq!((wide.step, wide.origin), (0, 0));
+        let zero = vec![vec![0; 48]; 2];
+        assert_eq!(wide.tensors["layer.query.weight"].optimizer, zero);
+    }
+}
+
+#[test]
+fn every_mistake_is_named_with_the_nearest_name() {
+    let scratch = Scratch::new("weights-mistakes");
+    let f32s = |count: usize| vec![0; 4 * count];
+    let found = mistakes(
+        &scratch,
+        &[
+            ("layer.qery.weight", Dtype::F32, &[2, 3], f32s(6)),
+            ("layer.query.bias", Dtype::F32, &[4], f32s(4)),
+            ("something.else.altogether", Dtype::F32, &[1], f32s(1)),
+        ],
+    );
+    assert_eq!(
+        found,
+        [
+            "`layer.qery.weight` is no parameter of the model; nearest is `layer.query.weight`",
+            "`something.else.altogether` is no parameter of the model",
+            "`layer.query.weight` is missing; nearest is `layer.qery.weight`",
+            "`layer.query.bias` has shape [4] in the file, the model wants [3]",
+        ]
+    );
+    let huge = [1.0, 1e300, 2.0].into_iter().flat_map(f64::to_le_bytes).collect();
+    let found = mistakes(
+        &scratch,
+        &[
+            ("layer.query.weight", Dtype::I64, &[2, 3], vec![0; 48]),
+            ("layer.query.bias", Dtype::F64, &[3], huge),
+        ],
+    );
+    assert_eq!(
+        found,
+        [
+            "`layer.query.weight` holds i64 numbers; f32, f64, bf16 and f16 are read",
+            "number 1 of `layer.query.bias` is too large for f32; set `dtype` to f64 or \
+             clip it",
+        ]
+    );
+    assert_eq!(mistakes(&scratch, &[]).len(), 2);
+}
+
+#[test]
+fn damaged_files_are_found_out_and_never_panic() {
+    let scratch = Scratch::new("weights-damage");
+    let job = trained(Float::F32);
+    let whole = encode(&State::initial(&job));
+    assert_eq!(read(&scratch, &whole, &job).unwrap(), State::initial(&job));
+    for length in 0..whole.len() {
+        let cut = read(&scratch, &whole[..length], &job);
+        assert!(matches!(cut, Err(WeightsError::Damaged { .. })), "{length}: {cut:?}");
+    }
+    let header = 8 + u64::from_le_bytes(whole[..8].try_into().unwrap()) as usize;
+    for bit in 0..8 * header {
+        let mut flipped = whole.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        // A letter of a name, or of the metadata, may have become another one.
+        if let Err(error) = read(&scratch, &flipped, &job) {
+            assert!(!error.to_string().is_empty());
+        }
+    }
+    let error = Weights::read(&scratch.path().join("nowhere")).unwrap_err();
+    assert!(matches!(error, WeightsError::Read { .. }));
+}
+
+#[test]
+fn the_newest_parameters_of_a_checkpoint_are_weights_too() {
+    let scratch = Scratch::new("weights-checkpoint");
+    let job = trained(Float::F32);
+    let schedule = crate::checkpoint::tests::scheduled(job.clone());
+    let data = Dataset::open(&job, None).unwrap();
+    let folder = scratch.path().join("kept");
+    let checkpoints =
+        Checkpoints::start(&folder, Provenance::new(&schedule, &data)).unwrap();
+    let mut state = State::initial(&Job { seed: 5, ..job.clone() });
+    let expected = state.clone();
+    for tensor in state.tensors.values_mut() {
+        tensor.versions.push(tensor.versions[0].clone());
+    }
+    state.step = 3;
+    let path = checkpoints.save(&state).unwrap();
+    assert_eq!(Weights::read(&path).unwrap().state(&job).unwrap(), expected);
+}
+
+#[test]
+fn what_cannot_be_written_is_said_before_and_harms_nothing() {
+    let scratch = Scratch::new("weights-unwritable");
+    let missing = scratch.path().join("nowhere/kept.safetensors");
+    assert!(matches!(WeightsFile::new(&missing), Err(WeightsError::Write { .. })));
+    assert!(matches!(WeightsFile::new(scratch.path()), Err(WeightsError::Write { .. })));
+    let path = scratch.path().join("kept.safetensors");
+    scratch.write("kept.safetensors", b"earlier");
+    let target = WeightsFile::new(&path).unwrap();
+    // A folder in the way of the unfinished file.
+    fs::create_dir(unfinished(&path)).unwrap();
+    let state = State::initial(&trained(Float::F32));
+    assert!(target.write(&state).is_err());
+    assert_eq!(fs::read(&path).unwrap(), b"earlier");
+    fs::remove_dir(unfinished(&path)).unwrap();
+    target.write(&state).unwrap();
+    assert!(fs::read(&path).unwrap().len() > 100 && !unfinished(&path).exists());
+}
