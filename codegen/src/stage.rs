@@ -7,6 +7,7 @@
 
 mod accumulate;
 mod assemble;
+mod average;
 mod backward;
 mod call;
 mod cost;

@@ -6,7 +6,7 @@ mod stage_support;
 
 use roundelay_codegen::{StageError, Stages, stages};
 use roundelay_dsl::{Extent, Model, Operation, Source, Window};
-use roundelay_schedule::{Float, Role};
+use roundelay_schedule::{Float, Id, Parameter, Role, Stage, Treatment};
 use stage_support::{
     build::{Build, Numbers, fixed, per_example},
     machine::{Machine, context},
@@ -36,7 +36,9 @@ fn hold_gradients(name: &str, stages: &Stages) {
     machine.forward::<f64>(&context(3, 0));
     machine.backward::<f64>(&context(3, 0));
     assert!(!stages.parameters.is_empty(), "{name}");
-    for (index, parameter) in stages.parameters.iter().enumerate() {
+    let trained = |parameter: &Parameter| parameter.treatment.momentum().is_none();
+    let parameters = stages.parameters.iter().enumerate();
+    for (index, parameter) in parameters.filter(|(_, parameter)| trained(parameter)) {
         for element in 0..parameter.elements() {
             let place = parameter.offset + element;
             let found = machine.get::<f64>(parameter.stage, Role::Gradient, place);
@@ -197,6 +199,104 @@ fn pooling_of_windows_and_images() {
         hold_operation(Operation::AvgPool { size, stride, padding }, &[x], result);
     }
     hold_operation(Operation::GlobalPool, &[x], &[2, 3]);
+}
+
+#[test]
+fn norms_over_groups_and_root_mean_square() {
+    for groups in [1, 2, 4] {
+        let operation = Operation::GroupNorm { groups };
+        for x in [&[2, 3, 4][..], &[2, 2, 2, 4]] {
+            hold_operation(operation, &[x, &[4], &[4]], x);
+        }
+    }
+    let wide: &[u64] = &[3, 6];
+    hold_operation(Operation::GroupNorm { groups: 2 }, &[wide, &[6], &[6]], wide);
+    hold_operation(Operation::RmsNorm, &[&[2, 3, 4], &[4]], &[2, 3, 4]);
+}
+
+/// Batch normalisation of a value with running statistics, and perhaps relu and a skip.
+fn batch_normalised(tail: &[Operation]) -> Model {
+    let shape: &[u64] = &[2, 3, 4];
+    let mut build = Build::default();
+    let made: Vec<Source> =
+        [shape, &[4], &[4]].iter().map(|shape| build.parameter(shape)).collect();
+    let x = build.node(Operation::Scale { factor: 1.5 }, &[made[0]], &extents(shape));
+    let skip = build.node(Operation::Gelu, &[made[0]], &extents(shape));
+    let [mean, variance] = [(); 2].map(|()| build.average(&[4]));
+    let operands = [x, made[1], made[2], mean, variance];
+    let mut y = build.node(Operation::BatchNorm, &operands, &extents(shape));
+    for operation in tail {
+        let operands = [y, skip];
+        let count = if *operation == Operation::Add { 2 } else { 1 };
+        y = build.node(*operation, &operands[..count], &extents(shape));
+    }
+    build.mean_squared_error(y, &extents(shape))
+}
+
+#[test]
+fn norm_over_a_batch() {
+    hold("batch_norm", &batch_normalised(&[]));
+    hold("batch_norm, relu", &batch_normalised(&[Operation::Relu]));
+    let tail = [Operation::Add, Operation::Relu];
+    hold("batch_norm, residual, relu", &batch_normalised(&tail));
+}
+
+#[test]
+fn running_statistics_gather_mean_and_unbiased_variance() {
+    let stages = stages(&batch_normalised(&[]), &[], EXAMPLES, Float::F64, 16)
+        .expect("an uncut model has no ties");
+    let mut machine = Machine::new::<f64>(&stages, 0);
+    let find = |kind: usize| &stages.parameters[kind];
+    let x = find(0);
+    let values: Vec<f64> = (0..x.elements())
+        .map(|k| 1.5 * machine.get::<f64>(x.stage, Role::Parameter, x.offset + k))
+        .collect();
+    for micro_batch in 0..3 {
+        machine.feed::<f64>(micro_batch);
+        machine.forward::<f64>(&context(0, micro_batch));
+        machine.backward::<f64>(&context(0, micro_batch));
+    }
+    for channel in 0..4 {
+        let rows = values.iter().skip(channel).step_by(4);
+        let mean = rows.clone().sum::<f64>() / 6.0;
+        let variance = rows.map(|x| (x - mean).powi(2)).sum::<f64>() / 5.0;
+        for (parameter, expected) in [(find(3), mean), (find(4), variance)] {
+            let place = parameter.offset + channel as u64;
+            let sum = machine.get::<f64>(Stage::new(0), Role::Gradient, place);
+            assert!((sum - 3.0 * expected).abs() < 1e-12, "{}: {sum}", parameter.name);
+        }
+    }
+}
+
+#[test]
+fn averages_are_operands_of_batch_norm_alone() {
+    let refused = |model: &Model| {
+        stages(model, &[], EXAMPLES, Float::F64, 16).expect_err("it is wrong").to_string()
+    };
+    let shape = [per_example(1), fixed(4)];
+    let mut build = Build::default();
+    let x = build.input("x", &shape);
+    let weight = build.average(&[4, 4]);
+    let y = build.node(Operation::Linear, &[x, weight], &shape);
+    let message = refused(&build.mean_squared_error(y, &shape));
+    assert!(message.contains("operands 3 and 4 of batch normalisation"), "{message}");
+    let mut two = batch_normalised(&[]);
+    let other = Treatment::Averaged { momentum: 0.2 };
+    two.parameters.iter_mut().for_each(|(_, parameter)| match parameter.treatment {
+        Treatment::Averaged { .. } if parameter.name == "p4" => {
+            parameter.treatment = other;
+        }
+        _ => {}
+    });
+    assert!(refused(&two).contains("one momentum"));
+    let mut build = Build::default();
+    let x = build.input("x", &[fixed(1), fixed(4)]);
+    let [gain, bias] = [(); 2].map(|()| build.parameter(&[4]));
+    let [mean, variance] = [(); 2].map(|()| build.average(&[4]));
+    let operands = [x, gain, bias, mean, variance];
+    let y = build.node(Operation::BatchNorm, &operands, &[fixed(1), fixed(4)]);
+    let message = refused(&build.mean_squared_error(y, &[fixed(1), fixed(4)]));
+    assert!(message.contains("more examples per micro-batch"), "{message}");
 }
 
 #[test]

@@ -98,6 +98,9 @@ impl fmt::Display for Operation {
                 "avg_pool[size = {size}, stride = {stride}, padding = {padding}]"
             ),
             Operation::GlobalPool => f.write_str("global_pool"),
+            Operation::BatchNorm => f.write_str("batch_norm"),
+            Operation::GroupNorm { groups } => write!(f, "group_norm[groups = {groups}]"),
+            Operation::RmsNorm => f.write_str("rms_norm"),
             Operation::Relu => f.write_str("relu"),
             Operation::Gelu => f.write_str("gelu"),
             Operation::Silu => f.write_str("silu"),

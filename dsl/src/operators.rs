@@ -42,7 +42,7 @@ pub struct Operator {
 }
 
 /// All operators.
-pub const OPERATORS: [&Operator; 21] = [
+pub const OPERATORS: [&Operator; 24] = [
     &lookup::EMBEDDING,
     &lookup::POSITIONS,
     &linear::LINEAR,
@@ -56,6 +56,9 @@ pub const OPERATORS: [&Operator; 21] = [
     &vision::MAX_POOL,
     &vision::AVG_POOL,
     &vision::GLOBAL_POOL,
+    &normal::BATCH_NORM,
+    &normal::GROUP_NORM,
+    &normal::RMS_NORM,
     &elementwise::RELU,
     &elementwise::GELU,
     &elementwise::SILU,

@@ -225,6 +225,18 @@ pub enum Operation {
     },
     /// x (b, h, w, c) → mean over h and w (b, c).
     GlobalPool,
+    /// x (.., n), gain (n), bias (n), running mean (n), running variance (n) → normalised over
+    /// all extents but the last with ε = 1e-5; outside training by the running statistics,
+    /// which are [`Treatment::Averaged`].
+    BatchNorm,
+    /// x (b, .., n), gain (n), bias (n) → normalised per example over all positions and the
+    /// n / groups channels of a group, with ε = 1e-5.
+    GroupNorm {
+        /// Number of groups; divides n.
+        groups: u64,
+    },
+    /// x (.., n), gain (n) → x / √(mean of x² over n + 1e-5) · gain.
+    RmsNorm,
     /// max(x, 0).
     Relu,
     /// x Φ(x) with the exact normal distribution.

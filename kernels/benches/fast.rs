@@ -7,7 +7,7 @@
 mod common;
 
 use common::{
-    Array, Body, Build, CONTEXT, call, run_at,
+    Array, Body, Build, CONTEXT, call, norms, run_at,
     sample::{Draw, contents, sample},
 };
 use roundelay_kernels::{Kernel, NAMES};
@@ -39,6 +39,12 @@ fn typical(name: &str) -> Call {
         "layer_norm_parameters" => {
             call(name).reals(&[rows, count, count, rows, row, row])
         }
+        "batch_norm"
+        | "batch_norm_backward"
+        | "group_norm"
+        | "group_norm_backward"
+        | "rms_norm"
+        | "rms_norm_backward" => norms::large(call(name)),
         "embedding" => call(name).integers(count).reals(&[&[256, 128], rows]),
         "embedding_backward" => call(name).integers(count).reals(&[rows, &[256, 128]]),
         "attention" | "attention_backward" => {

@@ -1,14 +1,14 @@
 //! A parsed call, and the table of all kernels.
 
 use crate::{
-    Context, Real, activation, attention, convolution, dropout, elementwise, embedding,
-    loss, matmul, metric,
+    Context, Real, activation, attention, batch_norm, convolution, dropout, elementwise,
+    embedding, group_norm, loss, matmul, metric,
     nearest::nearest,
     norm,
     operand::{Operands, Slot},
     optimizer, pool,
     product::lend_lines,
-    rotary, rows,
+    rms_norm, rotary, rows,
     signature::Signature,
     team::{MOST_PARTS, for_each_part},
 };
@@ -108,6 +108,12 @@ define_operations! {
     "layer_norm" => LayerNorm(norm::LayerNorm);
     "layer_norm_backward" => LayerNormBackward(norm::LayerNormBackward);
     "layer_norm_parameters" => LayerNormParameters(norm::LayerNormParameters);
+    "batch_norm" => BatchNorm(batch_norm::BatchNorm);
+    "batch_norm_backward" => BatchNormBackward(batch_norm::BatchNormBackward);
+    "group_norm" => GroupNorm(group_norm::GroupNorm);
+    "group_norm_backward" => GroupNormBackward(group_norm::GroupNormBackward);
+    "rms_norm" => RmsNorm(rms_norm::RmsNorm);
+    "rms_norm_backward" => RmsNormBackward(rms_norm::RmsNormBackward);
     "embedding" => Embedding(embedding::Embedding);
     "embedding_backward" => EmbeddingBackward(embedding::EmbeddingBackward);
     "attention" => Attention(attention::Attention);

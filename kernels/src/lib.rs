@@ -33,6 +33,12 @@
 //! | `layer_norm` | x (m, n) r, gain (n) r, bias (n) r, y (m, n) w, mean (m) w, rstd (m) w | ε = 1e-5 |
 //! | `layer_norm_backward` | x r, gain r, mean r, rstd r, dy r, dx w/u | `accumulate` |
 //! | `layer_norm_parameters` | x r, mean r, rstd r, dy r, dgain (n) w/u, dbias (n) w/u | `accumulate` |
+//! | `batch_norm` | x (m, n) r, gain (n) r, bias (n) r, running_mean (n) r, running_variance (n) r, residual (m, n) r (present when `residual`), y (m, n) w, mean (n) w, variance (n) w | `relu`: y = max(·, 0); `residual` (needs `relu`): added before; m ≥ 2; outside training mean and variance are the running ones |
+//! | `batch_norm_backward` | x r, gain r, mean r, variance r, y r (present when `relu`), dy r, dx w/u, dgain (n) w/u, dbias (n) w/u, dresidual w/u (present when `residual`) | `relu`, `residual`, `accumulate` |
+//! | `group_norm` | x (b, s, n) r, gain (n) r, bias (n) r, y w, mean (b, groups) w, rstd (b, groups) w | `groups` (integer): divides n |
+//! | `group_norm_backward` | x r, gain r, mean r, rstd r, dy r, dx w/u, dgain (n) w/u, dbias (n) w/u | `groups`, `accumulate` |
+//! | `rms_norm` | x (m, n) r, gain (n) r, y (m, n) w, rstd (m) w | ε = 1e-5 |
+//! | `rms_norm_backward` | x r, gain r, rstd r, dy r, dx w/u, dgain (n) w/u | `accumulate` |
 //! | `embedding` | tokens i32 (m) r, table (v, n) r, y (m, n) w | |
 //! | `embedding_backward` | tokens i32 (m) r, dy (m, n) r, dtable (v, n) w/u | `accumulate` |
 //! | `attention` | q (b, s, n) r, k, v (b, s, m) r, o (b, s, n) w, lse (b, heads, s) w | `heads`, `key_heads` (integers; n = heads · d, m = key_heads · d), `causal` (flag), `window` (integer, may be absent: positions less than this many away are seen) |
@@ -66,6 +72,7 @@
 mod activation;
 mod angle;
 mod attention;
+mod batch_norm;
 mod context;
 mod convolution;
 mod dropout;
@@ -73,6 +80,7 @@ mod elementwise;
 mod embedding;
 mod fast;
 mod function;
+mod group_norm;
 mod kernel;
 mod line;
 mod loss;
@@ -87,8 +95,10 @@ mod pool;
 mod product;
 pub mod random;
 mod real;
+mod rms_norm;
 mod rotary;
 mod rows;
+mod segments;
 mod signature;
 mod simd;
 mod store;

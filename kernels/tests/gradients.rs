@@ -117,6 +117,84 @@ fn layer_norm() {
     assert_close(found[5].values(), &forward.slopes(2), "dbias");
 }
 
+/// A forward norm and what its backward kernel reads and makes: the gradients of operands 0, 1
+/// and, where there are three, 2.
+fn hold_norm(forward: &Forward, backward: Call, kept: Vec<Array<f64>>) {
+    let read = kept.len();
+    let lengths = backward.operands[read..].iter();
+    let lengths = lengths.map(|operand| operand.elements().unwrap_or(0) as usize);
+    let inputs = kept.into_iter().chain(lengths.map(unwritten)).collect();
+    let found = evaluate(&backward, inputs);
+    for (input, found) in found[read..].iter().enumerate() {
+        let name = format!("{} operand {input}", backward.kernel);
+        assert_close(found.values(), &forward.slopes(input), &name);
+    }
+}
+
+#[test]
+fn batch_norm() {
+    let (x, row): (&[u64], &[u64]) = (&[2, 4, 3], &[3]);
+    for tail in [&[][..], &["relu"], &["relu", "residual"]] {
+        let build =
+            |name| tail.iter().fold(call(name), |call, tail| call.flag(tail, true));
+        let residual = tail.contains(&"residual");
+        // The residual counts as the third gradient: the bias stands in its place before.
+        let added = &[x][..usize::from(residual)];
+        let call_forward = build("batch_norm").reals(&[x, row, row, row, row]);
+        let call_forward = call_forward.reals(added).reals(&[x, row, row]);
+        let y = 5 + added.len();
+        let forward = Forward::new(call_forward, y, &mut Draw::new(31));
+        let after = forward.run();
+        let kept = |index: usize| after[index].clone();
+        let mut inputs = vec![kept(0), kept(1), kept(y + 1), kept(y + 2)];
+        let mut backward = build("batch_norm_backward").reals(&[x, row, row, row]);
+        if !tail.is_empty() {
+            inputs.push(kept(y));
+            backward = backward.real(x);
+        }
+        inputs.push(forward.weights());
+        backward = backward.reals(&[x, x, row, row]).reals(added);
+        let read = inputs.len();
+        let lengths = [24, 3, 3, 24];
+        inputs.extend(lengths[..3 + added.len()].iter().map(|length| unwritten(*length)));
+        let found = evaluate(&backward, inputs);
+        for (made, input) in [0, 1, 2, 5].into_iter().enumerate().take(3 + added.len()) {
+            let name = format!("{tail:?}: operand {input}");
+            assert_close(found[read + made].values(), &forward.slopes(input), &name);
+        }
+    }
+}
+
+#[test]
+fn group_norm() {
+    let (x, row): (&[u64], &[u64]) = (&[2, 4, 6], &[6]);
+    for groups in [1, 2, 6] {
+        let statistics: &[u64] = &[2, groups];
+        let build = |name| call(name).integer("groups", groups as i64);
+        let forward =
+            build("group_norm").reals(&[x, row, row, x, statistics, statistics]);
+        let forward = Forward::new(forward, 3, &mut Draw::new(32));
+        let after = forward.run();
+        let backward = build("group_norm_backward")
+            .reals(&[x, row, statistics, statistics, x, x, row, row]);
+        let kept = [0, 1, 4, 5].map(|index| after[index].clone());
+        let inputs = kept.into_iter().chain([forward.weights()]).collect();
+        hold_norm(&forward, backward, inputs);
+    }
+}
+
+#[test]
+fn rms_norm() {
+    let (x, row, rows): (&[u64], &[u64], &[u64]) = (&[4, 6], &[6], &[4]);
+    let forward = call("rms_norm").reals(&[x, row, x, rows]);
+    let forward = Forward::new(forward, 2, &mut Draw::new(33));
+    let after = forward.run();
+    let backward = call("rms_norm_backward").reals(&[x, row, rows, x, x, row]);
+    let kept = [0, 1, 3].map(|index| after[index].clone());
+    let inputs = kept.into_iter().chain([forward.weights()]).collect();
+    hold_norm(&forward, backward, inputs);
+}
+
 #[test]
 fn embedding() {
     let tokens = call("embedding").integers(&[7]).reals(&[&[4, 3], &[7, 3]]);

@@ -78,6 +78,8 @@ fn a_call_with_one_mistake_is_refused() {
                     "causal",
                     "nesterov",
                     "inverse",
+                    "relu",
+                    "residual",
                     "spared",
                     "transpose_a",
                     "transpose_b",

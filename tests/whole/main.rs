@@ -1,6 +1,7 @@
 //! Whole schedules against the plain recursion, closed forms and the memory of the machine.
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps nothing")]
 
+mod averages;
 mod memory;
 mod metrics;
 #[path = "../support/models.rs"]

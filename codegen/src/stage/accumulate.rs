@@ -70,7 +70,7 @@ impl Accumulation {
     }
 
     /// One kernel has one `accumulate` for all that it writes; contributions that need the
-    /// other one take a detour through scratch.
+    /// other one take a detour through scratch. Nothing stands where what nobody wants goes.
     fn settle(&mut self, node: NodeId, step: Step) -> Vec<Step> {
         let contributions = step.terms.iter().filter_map(Term::contribution);
         let again: Vec<bool> = contributions.map(|s| !self.written.insert(s)).collect();
@@ -79,7 +79,9 @@ impl Accumulation {
         }
         let distinct = step.terms.iter().filter_map(Term::contribution);
         let distinct = distinct.collect::<BTreeSet<_>>().len() == again.len();
-        match again.iter().all(|again| *again) && distinct && !again.is_empty() {
+        let unwanted = |term: &Term| matches!(term.tensor, Tensor::Unwanted(..));
+        let adds = again.iter().all(|again| *again) && !again.is_empty();
+        match adds && distinct && !step.terms.iter().any(unwanted) {
             true => vec![self.located(step.flag("accumulate"))],
             false => self.detoured(node, step, &again),
         }
@@ -123,6 +125,7 @@ impl Term {
             Tensor::Source(_)
             | Tensor::Auxiliary(..)
             | Tensor::Scratch(..)
+            | Tensor::Unwanted(..)
             | Tensor::Detour(..)
             | Tensor::Gradient(_)
             | Tensor::Parameters(_)

@@ -13,6 +13,8 @@ pub(crate) enum Tensor {
     Auxiliary(NodeId, u32),
     /// Scratch of one node's calls in one pass.
     Scratch(NodeId, u32),
+    /// What a kernel makes besides its contributions though nobody wants it.
+    Unwanted(NodeId, u32),
     /// A contribution on its way to a gradient that has others already.
     Detour(NodeId, u32),
     /// The gradient sum of a node's result or a parameter.

@@ -46,11 +46,15 @@ pub(crate) fn arity(operation: Operation) -> (usize, usize) {
         | Operation::Add
         | Operation::Multiply
         | Operation::ClassToken
+        | Operation::RmsNorm
         | Operation::CrossEntropy
         | Operation::MeanSquaredError
         | Operation::Accuracy => (2, 2),
         Operation::Linear | Operation::Conv2d { .. } => (2, 3),
-        Operation::Attention { .. } | Operation::LayerNorm => (3, 3),
+        Operation::Attention { .. }
+        | Operation::LayerNorm
+        | Operation::GroupNorm { .. } => (3, 3),
+        Operation::BatchNorm => (5, 5),
     }
 }
 
@@ -85,6 +89,9 @@ fn calls(graph: &Graph<'_>, node: NodeId) -> Derivative {
             vision::avg_pool(&site, size, stride, padding)
         }
         Operation::GlobalPool => vision::global_pool(&site),
+        Operation::BatchNorm => norm::batch_norm(&site),
+        Operation::GroupNorm { groups } => norm::group_norm(&site, groups),
+        Operation::RmsNorm => norm::rms_norm(&site),
         Operation::Relu => elementwise::relu(&site),
         Operation::Gelu => elementwise::gelu(&site),
         Operation::Silu => elementwise::silu(&site),
@@ -144,9 +151,10 @@ impl Site<'_> {
         let tensor = Tensor::Contribution(source);
         self.graph.has_gradient(source).then_some(Term { tensor, ..term })
     }
-    /// A contribution, or scratch of the same shape for a kernel that makes it in any case.
+    /// A contribution, or memory of the same shape for a kernel that makes it in any case.
     fn contribution_or_scratch(&self, operand: usize, number: u32) -> Term {
-        let unused = || self.scratch(number, &self.operand(operand).shape);
+        let shape = || self.operand(operand).shape;
+        let unused = || Term::real(Tensor::Unwanted(self.node, number), &shape());
         self.contribution(operand).unwrap_or_else(unused)
     }
     fn wanted(&self, operand: usize) -> bool {

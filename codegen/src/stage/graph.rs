@@ -30,6 +30,7 @@ impl<'a> Graph<'a> {
             return Err(StageError::NoExamples);
         }
         model.nodes.iter().try_for_each(|(id, node)| sound(model, id, node))?;
+        super::average::check(model)?;
         let end = model.loss.filter(|loss| model.nodes.get(*loss).is_some());
         let end = end.ok_or(StageError::NoLoss)?;
         let mut graph = Self {

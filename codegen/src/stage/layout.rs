@@ -98,6 +98,7 @@ impl<'a> Layout<'a> {
             Tensor::Gradient(Source::Input(_))
             | Tensor::Contribution(_)
             | Tensor::Scratch(..)
+            | Tensor::Unwanted(..)
             | Tensor::Detour(..) => None,
         }
     }
@@ -190,6 +191,7 @@ pub(crate) fn kept(
         }
         Tensor::Auxiliary(..) => true,
         Tensor::Scratch(..)
+        | Tensor::Unwanted(..)
         | Tensor::Detour(..)
         | Tensor::Gradient(_)
         | Tensor::Contribution(_)

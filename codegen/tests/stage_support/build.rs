@@ -51,6 +51,15 @@ impl Build {
             },
         }))
     }
+    /// A running average.
+    pub(crate) fn average(&mut self, shape: &[u64]) -> Source {
+        let source = self.parameter(shape);
+        if let Source::Parameter(id) = source {
+            let treatment = Treatment::Averaged { momentum: 0.1 };
+            self.model.parameters[id].treatment = treatment;
+        }
+        source
+    }
     pub(crate) fn node(
         &mut self,
         operation: Operation,

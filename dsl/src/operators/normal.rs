@@ -2,11 +2,12 @@
 
 use super::{Operator, linear::last_extent};
 use crate::{
-    Mistake, Operation, Value,
+    Code, Extent, Mistake, Operation, Tensor, Value,
     graph::Graph,
-    signature::{Arguments, required},
+    signature::{Arguments, Fallback, optional, required},
+    value::spelled,
 };
-use roundelay_schedule::Initial;
+use roundelay_schedule::{Initial, Treatment};
 
 /// x (.., n) → normalised over n with ε = 1e-5; parameters `gain` (n) of ones and `bias` (n) of
 /// zeros (arXiv 1607.06450).
@@ -14,14 +15,97 @@ pub(super) const LAYER_NORM: Operator = Operator {
     name: "layer_norm",
     summary: "x (.., n) → normalised over n, times a trained gain, plus a trained bias",
     formals: &[required("x")],
-    build,
+    build: layer_norm,
 };
 
-fn build(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
+/// x (.., n) → every channel normalised over all other extents of a micro-batch, outside
+/// training by running averages; parameters `gain`, `bias`, and `running_mean` of zeros and
+/// `running_variance` of ones, which average what the micro-batches of every step show
+/// (arXiv 1502.03167).
+pub(super) const BATCH_NORM: Operator = Operator {
+    name: "batch_norm",
+    summary: "x (.., n) → every channel normalised over a micro-batch, times a trained \
+              gain, plus a trained bias; in evaluation by running averages",
+    formals: &[required("x"), optional("momentum", Fallback::Number(0.1))],
+    build: batch_norm,
+};
+
+/// x (b, .., n) → normalised per example over all positions and the channels of one group;
+/// parameters `gain` and `bias` (arXiv 1803.08494).
+pub(super) const GROUP_NORM: Operator = Operator {
+    name: "group_norm",
+    summary: "x (batch, .., n) → normalised per example and group of channels, times a \
+              trained gain, plus a trained bias",
+    formals: &[required("x"), required("groups")],
+    build: group_norm,
+};
+
+/// x (.., n) → x over its root mean square; parameter `gain` (arXiv 1910.07467).
+pub(super) const RMS_NORM: Operator = Operator {
+    name: "rms_norm",
+    summary: "x (.., n) → x / √(mean of x² over n), times a trained gain",
+    formals: &[required("x")],
+    build: rms_norm,
+};
+
+/// n of (.., n), with `gain` of ones and `bias` of zeros.
+fn affine(x: &Tensor, graph: &mut Graph) -> Result<(u64, [Tensor; 2]), Mistake> {
+    let (width, _) = last_extent(x)?;
+    let gain = graph.parameter("gain", vec![width], Initial::Constant(1.0))?;
+    let bias = graph.parameter("bias", vec![width], Initial::Constant(0.0))?;
+    Ok((width, [gain, bias]))
+}
+
+fn layer_norm(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
+    let x = arguments.real_tensor("x")?;
+    let (_, [gain, bias]) = affine(&x, graph)?;
+    let shape = x.shape.clone();
+    graph.node("", Operation::LayerNorm, &[&x, &gain, &bias], shape).map(Value::Tensor)
+}
+
+fn batch_norm(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
+    let x = arguments.real_tensor("x")?;
+    let momentum = arguments.real_in("momentum", 0.0, 1.0)?;
+    let (_, leading) = last_extent(&x)?;
+    if leading.iter().all(|extent| *extent == Extent::fixed(1)) {
+        let found = spelled(&x.shape);
+        let message = format!("{found} has one value per channel, which has no variance");
+        let hint = "normalise a tensor that starts with `batch`";
+        return Err(Mistake::new(Code::Shape, message).hint(hint).argument("x"));
+    }
+    let (width, [gain, bias]) = affine(&x, graph)?;
+    let mut running = |role, start| {
+        let initial = Initial::Constant(start);
+        graph.treated(role, vec![width], initial, Treatment::Averaged { momentum })
+    };
+    let mean = running("running_mean", 0.0)?;
+    let variance = running("running_variance", 1.0)?;
+    let operands = [&x, &gain, &bias, &mean, &variance];
+    graph.node("", Operation::BatchNorm, &operands, x.shape.clone()).map(Value::Tensor)
+}
+
+fn group_norm(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
+    let x = arguments.real_tensor("x")?;
+    let groups = arguments.size("groups")?;
+    let (width, leading) = last_extent(&x)?;
+    if leading.is_empty() {
+        let found = spelled(&x.shape);
+        let message = format!("expected a tensor (batch, .., n), found {found}");
+        return Err(Mistake::new(Code::Shape, message).argument("x"));
+    }
+    if !width.is_multiple_of(groups) {
+        let message = format!("{groups} groups do not divide {width} channels");
+        let hint = "the number of channels must be a multiple of the number of groups";
+        return Err(Mistake::new(Code::Shape, message).hint(hint).argument("groups"));
+    }
+    let (_, [gain, bias]) = affine(&x, graph)?;
+    let operation = Operation::GroupNorm { groups };
+    graph.node("", operation, &[&x, &gain, &bias], x.shape.clone()).map(Value::Tensor)
+}
+
+fn rms_norm(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
     let x = arguments.real_tensor("x")?;
     let (width, _) = last_extent(&x)?;
     let gain = graph.parameter("gain", vec![width], Initial::Constant(1.0))?;
-    let bias = graph.parameter("bias", vec![width], Initial::Constant(0.0))?;
-    let shape = x.shape.clone();
-    graph.node("", Operation::LayerNorm, &[&x, &gain, &bias], shape).map(Value::Tensor)
+    graph.node("", Operation::RmsNorm, &[&x, &gain], x.shape.clone()).map(Value::Tensor)
 }

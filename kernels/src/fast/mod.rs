@@ -2,13 +2,16 @@
 
 pub(crate) mod activation;
 pub(crate) mod attention;
+pub(crate) mod batch_norm;
 pub(crate) mod convolution;
 pub(crate) mod dropout;
 pub(crate) mod elementwise;
+pub(crate) mod group_norm;
 pub(crate) mod loss;
 pub(crate) mod norm;
 pub(crate) mod optimizer;
 pub(crate) mod pool;
+pub(crate) mod rms_norm;
 pub(crate) mod rotary;
 
 #[cfg(test)]
@@ -51,6 +54,12 @@ mod tests {
             let inputs = [x, &x[..37], &x[..20], &x[20..40], x];
             norm::layer_norm_backward(inputs, y, Store::Write);
         });
+        assert_same_bits(|x, y| batch_norm::moments(x, &mut y[..4 * 37]));
+        assert_same_bits(|x, y| {
+            batch_norm::normalise(x, [&x[..37], &x[37..74], &x[74..111]], y);
+        });
+        assert_same_bits(|x, y| batch_norm::open_sums([x; 3], &x[..37], &mut y[..74]));
+        assert_same_bits(|x, y| rms_norm::rms_norm(x, &x[..37], y, &mut [0.0; 20]));
         assert_same_bits(|x, y| loss::log_sums(x, &mut y[..20]));
         assert_same_bits(|x, y| {
             let view = View { data: x, row: 37, column: 1 };

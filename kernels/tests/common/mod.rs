@@ -3,6 +3,7 @@
 #![allow(unsafe_code, reason = "a kernel is run on addresses")]
 
 pub(crate) mod images;
+pub(crate) mod norms;
 pub(crate) mod sample;
 
 use roundelay_kernels::{Context, Kernel, Mode, Real};

@@ -1,6 +1,6 @@
 //! One well-formed random call of every kernel, with contents.
 
-use super::{Array, Build, call, images};
+use super::{Array, Build, call, images, norms};
 use roundelay_kernels::{Kernel, Real, random::Stream};
 use roundelay_schedule::{Attribute, Call, Element};
 
@@ -65,15 +65,6 @@ pub(crate) fn sample(name: &str, draw: &mut Draw) -> Call {
         "dropout_backward" => {
             adding.number("rate", 0.3).integer("operator", 5).reals(&[array; 2])
         }
-        "layer_norm" => {
-            plain.reals(&[array, &[n], &[n], array, &[batch, m], &[batch, m]])
-        }
-        "layer_norm_backward" => {
-            adding.reals(&[array, &[n], &[batch, m], &[batch * m], array, array])
-        }
-        "layer_norm_parameters" => {
-            adding.reals(&[array, &[batch, m], &[batch, m], array, &[n], &[n]])
-        }
         "embedding" => plain.integers(&[batch, m]).real(&[17, n]).real(array),
         "embedding_backward" => adding.integers(&[batch, m]).real(array).real(&[17, n]),
         "attention" | "attention_backward" => sample_attention(plain, accumulate, draw),
@@ -102,6 +93,7 @@ pub(crate) fn sample(name: &str, draw: &mut Draw) -> Call {
             adding.integer("sign", if draw.flag() { 1 } else { -1 }).reals(&[array; 3])
         }
         "sgd" | "adamw" => sample_optimizer(plain, m * n, draw),
+        _ if name.contains("_norm") => norms::sample(plain, accumulate, draw),
         _ => images::sample(plain, accumulate, draw),
     }
 }
@@ -125,6 +117,12 @@ pub(crate) fn large(name: &str, draw: &mut Draw) -> Call {
             call(name).reals(&[rows, columns, count, count, rows, rows])
         }
         "conv2d" | "conv2d_backward" | "conv2d_weights" => images::large(call(name)),
+        "batch_norm"
+        | "batch_norm_backward"
+        | "group_norm"
+        | "group_norm_backward"
+        | "rms_norm"
+        | "rms_norm_backward" => norms::large(call(name)),
         "cross_entropy" => call(name).real(rows).integers(count).reals(&[count, &[1]]),
         "cross_entropy_backward" => {
             call(name).real(rows).integers(count).reals(&[count, rows])
@@ -227,13 +225,19 @@ pub(crate) fn contents<R: Real>(call: &Call, draw: &mut Draw) -> Vec<Array<R>> {
             Element::I32 => {
                 Array::Integer((0..length).map(|_| draw.below(bound) as i32).collect())
             }
-            Element::Real if call.kernel == "adamw" && index == 4 => {
+            Element::Real if is_square(&call.kernel, index) => {
                 Array::Real((0..length).map(|_| R::of(draw.normal().powi(2))).collect())
             }
             Element::Real => Array::Real(draw.normals(length)),
         }
     });
     fill.collect()
+}
+
+/// Whether an operand is a mean of squares.
+fn is_square(kernel: &str, operand: usize) -> bool {
+    let squares = [("adamw", 4), ("batch_norm", 4), ("batch_norm_backward", 3)];
+    squares.contains(&(kernel, operand))
 }
 
 /// The operands whose contents mean something after the call.

@@ -1,7 +1,7 @@
 //! Normalisation over an extent.
 
 use super::{Derivative, Site};
-use crate::stage::call::{Term, call};
+use crate::stage::call::{Step, Term, call};
 
 /// y = (x − mean) / σ · gain + bias over the last extent.
 pub(super) fn layer_norm(site: &Site<'_>) -> Derivative {
@@ -26,6 +26,74 @@ pub(super) fn layer_norm(site: &Site<'_>) -> Derivative {
     Derivative {
         forward: vec![call("layer_norm", [x, gain, bias, y, mean, rstd])],
         backward,
+    }
+}
+
+/// y = (x − mean) / √(variance + ε) · gain + bias over all extents but the last. What adds up in
+/// the gradients of the running statistics is the micro-batch's mean and unbiased variance.
+pub(super) fn batch_norm(site: &Site<'_>) -> Derivative {
+    let [x, gain, bias, running_mean, running_variance] = site.operands();
+    let (x, y, dy) = (x.matrix(), site.result().matrix(), site.gradient().matrix());
+    let (rows, columns) = (x.shape[0], x.shape[1]);
+    let [mean, variance] = [0, 1].map(|number| site.auxiliary(number, &[columns]));
+    let statistics = [mean.clone(), variance.clone()];
+    let [running_mean, running_variance] =
+        [running_mean, running_variance].map(Term::flat);
+    let [dx, dgain, dbias] =
+        [0, 1, 2].map(|operand| site.contribution_or_scratch(operand as usize, operand));
+    let terms = [x.clone(), gain.clone(), mean, variance, dy, dx.matrix(), dgain, dbias];
+    let [mean, variance] = statistics.clone();
+    let unbiased = rows as f64 / (rows as f64 - 1.0);
+    let averages = site.each([
+        (3, &|sum: Term| call("copy", [mean.clone(), sum.flat()])),
+        (4, &|sum: Term| {
+            call("scale", [variance.clone(), sum.flat()]).real("factor", unbiased)
+        }),
+    ]);
+    let [mean, variance] = statistics;
+    let forward = [x, gain, bias, running_mean, running_variance, y, mean, variance];
+    let backward = call("batch_norm_backward", terms);
+    Derivative {
+        forward: vec![call("batch_norm", forward)],
+        backward: [backward].into_iter().chain(averages).collect(),
+    }
+}
+
+/// y = (x − mean) · rstd · gain + bias per example and group of channels.
+pub(super) fn group_norm(site: &Site<'_>, groups: u64) -> Derivative {
+    let [x, gain, bias] = site.operands();
+    let examples = x.shape.first().copied().unwrap_or(1);
+    let cubic = |term: Term| {
+        let columns = term.shape.last().copied().unwrap_or(1);
+        let positions = term.elements() / examples.saturating_mul(columns).max(1);
+        Term { shape: vec![examples, positions, columns], ..term }
+    };
+    let [x, y, dy] = [x, site.result(), site.gradient()].map(cubic);
+    let [mean, rstd] = [0, 1].map(|number| site.auxiliary(number, &[examples, groups]));
+    let grouped =
+        |step: Step| step.integer("groups", i64::try_from(groups).unwrap_or(i64::MAX));
+    let [dx, dgain, dbias] =
+        [0, 1, 2].map(|operand| site.contribution_or_scratch(operand as usize, operand));
+    let kept = [x.clone(), gain.clone(), mean.clone(), rstd.clone()];
+    let mut backward = call("group_norm_backward", kept);
+    backward.terms.extend([dy, cubic(dx), dgain.flat(), dbias.flat()]);
+    Derivative {
+        forward: vec![grouped(call("group_norm", [x, gain, bias, y, mean, rstd]))],
+        backward: vec![grouped(backward)],
+    }
+}
+
+/// y = x · rstd · gain over the last extent.
+pub(super) fn rms_norm(site: &Site<'_>) -> Derivative {
+    let [x, gain] = site.operands();
+    let (x, y, dy) = (x.matrix(), site.result().matrix(), site.gradient().matrix());
+    let rstd = site.auxiliary(0, &[x.shape[0]]);
+    let [dx, dgain] =
+        [0, 1].map(|operand| site.contribution_or_scratch(operand as usize, operand));
+    let terms = [x.clone(), gain.clone(), rstd.clone(), dy, dx.matrix(), dgain.flat()];
+    Derivative {
+        forward: vec![call("rms_norm", [x, gain, y, rstd])],
+        backward: vec![call("rms_norm_backward", terms)],
     }
 }
 

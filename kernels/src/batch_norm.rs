@@ -1,0 +1,334 @@
+//! Batch normalisation: statistics of every channel over all rows of a micro-batch.
+
+use crate::{
+    Context, Mode, Real,
+    fast::batch_norm as fast,
+    kernel::Define,
+    operand::Operands,
+    plain::batch_norm as plain,
+    segments::{Segments, join_rows, with_scratch},
+    signature::{Signature, product},
+    store::Store,
+    team::{for_each_part, rows_per_part},
+};
+use roundelay_schedule::Access;
+
+/// y = x̂ · gain + bias, and what the attributes put after it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct BatchNorm {
+    rows: usize,
+    columns: usize,
+    tail: Tail,
+}
+
+/// The gradients of x, gain, bias and the residual.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct BatchNormBackward {
+    rows: usize,
+    columns: usize,
+    tail: Tail,
+    store: Store,
+}
+
+/// What follows in the same kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tail {
+    /// Nothing.
+    None,
+    /// max(·, 0).
+    Relu,
+    /// max(· + residual, 0).
+    Residual,
+}
+
+/// Operations per element, for the split over threads.
+const COST: usize = 8;
+
+impl Tail {
+    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+        match (call.flag("relu")?, call.flag("residual")?) {
+            (false, false) => Ok(Tail::None),
+            (true, false) => Ok(Tail::Relu),
+            (true, true) => Ok(Tail::Residual),
+            (false, true) => Err("`residual` needs `relu`".to_owned()),
+        }
+    }
+}
+
+fn columns_of_many_rows(call: &mut Signature<'_>) -> Result<(usize, usize), String> {
+    let (rows, columns) = call.matrix("x", Access::Read)?;
+    match rows {
+        0 | 1 => {
+            Err("has one value per channel, but a variance needs two at least: take \
+                      more examples per micro-batch"
+                .to_owned())
+        }
+        _ => Ok((rows, columns)),
+    }
+}
+
+impl Define for BatchNorm {
+    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+        let tail = Tail::parse(call)?;
+        let (rows, columns) = columns_of_many_rows(call)?;
+        for name in ["gain", "bias", "running_mean", "running_variance"] {
+            call.vector(name, Access::Read, columns)?;
+        }
+        if tail == Tail::Residual {
+            call.shaped("residual", Access::Read, (rows, columns))?;
+        }
+        call.shaped("y", Access::Write, (rows, columns))?;
+        call.vector("mean", Access::Write, columns)?;
+        call.vector("variance", Access::Write, columns)?;
+        Ok(Self { rows, columns, tail })
+    }
+    fn flops(&self) -> u64 {
+        product([8, self.rows, self.columns])
+    }
+    fn scratch(&self) -> usize {
+        (4 * Segments::new(self.rows, COST * self.columns).count + 1) * self.columns
+    }
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+        let [x, gain, bias, running_mean, running_variance] =
+            [(); 5].map(|()| operands.read());
+        let residual = self.residual(&mut operands, x);
+        let [y, mean, variance] = [(); 3].map(|()| operands.write());
+        with_scratch(self.scratch(), |scratch| {
+            let (factor, partial) = scratch.split_at_mut(self.columns);
+            match context.mode {
+                Mode::Training => self.moments(context, x, partial, [mean, variance]),
+                Mode::Evaluation => {
+                    mean.copy_from_slice(running_mean);
+                    variance.copy_from_slice(running_variance);
+                }
+            }
+            fast::factors(gain, variance, factor);
+            let rows = rows_per_part(context.threads, self.rows, COST * self.columns);
+            let share = rows * self.columns;
+            let parts = x.chunks(share).zip(residual.chunks(share));
+            let channels = [&*mean, &*factor, bias];
+            for_each_part(
+                parts.zip(y.chunks_mut(share)),
+                |((x, residual), y)| match self.tail {
+                    Tail::None => fast::normalise(x, channels, y),
+                    Tail::Relu => fast::normalise_relu(x, channels, y),
+                    Tail::Residual => {
+                        fast::normalise_residual([x, residual], channels, y);
+                    }
+                },
+            );
+        });
+    }
+    fn plain<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+        let [x, gain, bias, running_mean, running_variance] =
+            [(); 5].map(|()| operands.read());
+        let residual = self.residual(&mut operands, x);
+        let [y, mean, variance] = [(); 3].map(|()| operands.write());
+        match context.mode {
+            Mode::Training => plain::moments(x, mean, variance),
+            Mode::Evaluation => {
+                mean.copy_from_slice(running_mean);
+                variance.copy_from_slice(running_variance);
+            }
+        }
+        plain::normalise(x, [gain, bias, mean, variance], y);
+        match self.tail {
+            Tail::None => {}
+            Tail::Relu => y.iter_mut().for_each(|y| *y = y.greater(R::ZERO)),
+            Tail::Residual => {
+                for (y, residual) in y.iter_mut().zip(residual) {
+                    *y = (*y + *residual).greater(R::ZERO);
+                }
+            }
+        }
+    }
+}
+
+impl BatchNorm {
+    /// What is added at the end; anything of the right length where nothing is.
+    fn residual<'a, R: Real>(
+        &self,
+        operands: &mut Operands<'a, R>,
+        x: &'a [R],
+    ) -> &'a [R] {
+        match self.tail {
+            Tail::None | Tail::Relu => x,
+            Tail::Residual => operands.read(),
+        }
+    }
+
+    /// Mean and variance of every channel, joined from segments; four numbers of every
+    /// channel for each segment in `partial`.
+    fn moments<R: Real>(
+        &self,
+        context: &Context,
+        x: &[R],
+        partial: &mut [R],
+        [mean, variance]: [&mut [R]; 2],
+    ) {
+        let columns = self.columns;
+        let segments = Segments::new(self.rows, COST * columns);
+        let size = segments.rows * columns;
+        let each = segments.per_part(context.threads);
+        let parts = x.chunks(each * size).zip(partial.chunks_mut(4 * each * columns));
+        for_each_part(parts, |(x, partial)| {
+            for (x, partial) in x.chunks(size).zip(partial.chunks_mut(4 * columns)) {
+                fast::moments(x, partial);
+            }
+        });
+        let counts = x.chunks(size).map(|x| x.len() / columns);
+        fast::join_moments(counts.zip(partial.chunks(4 * columns)), mean, variance);
+    }
+}
+
+impl Define for BatchNormBackward {
+    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+        let (tail, store) = (Tail::parse(call)?, call.store()?);
+        let (rows, columns) = columns_of_many_rows(call)?;
+        for name in ["gain", "mean", "variance"] {
+            call.vector(name, Access::Read, columns)?;
+        }
+        if tail != Tail::None {
+            call.shaped("y", Access::Read, (rows, columns))?;
+        }
+        call.shaped("dy", Access::Read, (rows, columns))?;
+        call.shaped("dx", store.access(), (rows, columns))?;
+        call.vector("dgain", store.access(), columns)?;
+        call.vector("dbias", store.access(), columns)?;
+        if tail == Tail::Residual {
+            call.shaped("dresidual", store.access(), (rows, columns))?;
+        }
+        Ok(Self { rows, columns, tail, store })
+    }
+    fn flops(&self) -> u64 {
+        product([11, self.rows, self.columns])
+    }
+    fn scratch(&self) -> usize {
+        (2 * Segments::new(self.rows, COST * self.columns).count + 3) * self.columns
+    }
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+        let [x, gain, mean, variance] = [(); 4].map(|()| operands.read());
+        let (y, dy) = self.result_and_gradient(&mut operands);
+        let [dx, dgain, dbias] = [(); 3].map(|()| operands.write());
+        with_scratch(self.scratch(), |scratch| {
+            let (channels, partial) = scratch.split_at_mut(3 * self.columns);
+            self.sums(context, [x, y, dy], mean, partial);
+            let (first, _) = partial.split_at_mut(2 * self.columns);
+            let (along, total) = first.split_at(self.columns);
+            let sums = [gain, variance, along, total];
+            fast::channel_factors(self.rows, sums, channels);
+            fast::add_parameters([along, variance], dgain, self.store);
+            for (sum, total) in dbias.iter_mut().zip(total) {
+                self.store.put(sum, *total);
+            }
+            let channels = Channels::new(mean, channels);
+            self.spread(context, [x, y, dy], channels, dx, &mut operands);
+        });
+    }
+    fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
+        let [x, gain, mean, variance] = [(); 4].map(|()| operands.read());
+        let (y, dy) = self.result_and_gradient(&mut operands);
+        let [dx, dgain, dbias] = [(); 3].map(|()| operands.write());
+        let open = |i: usize| self.tail == Tail::None || y[i] > R::ZERO;
+        let dy_at = |i: usize| if open(i) { dy[i] } else { R::ZERO };
+        let kept = [x, gain, mean, variance];
+        plain::backward(kept, dy_at, [dx, dgain, dbias], self.store);
+        if self.tail == Tail::Residual {
+            for (i, dresidual) in operands.write().iter_mut().enumerate() {
+                self.store.put(dresidual, dy_at(i));
+            }
+        }
+    }
+}
+
+/// What the gradient of x needs of every channel:
+/// dx = scale · (dy − shift − (x − mean) · slope).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Channels<'a, R> {
+    pub(crate) mean: &'a [R],
+    pub(crate) scale: &'a [R],
+    pub(crate) shift: &'a [R],
+    pub(crate) slope: &'a [R],
+}
+
+impl<'a, R> Channels<'a, R> {
+    fn new(mean: &'a [R], factors: &'a [R]) -> Self {
+        let (scale, others) = factors.split_at(mean.len());
+        let (shift, slope) = others.split_at(mean.len());
+        Self { mean, scale, shift, slope }
+    }
+}
+
+impl BatchNormBackward {
+    /// y and dy; y is dy where no kernel after the norm made another one.
+    fn result_and_gradient<'a, R: Real>(
+        &self,
+        operands: &mut Operands<'a, R>,
+    ) -> (&'a [R], &'a [R]) {
+        let first = operands.read();
+        match self.tail {
+            Tail::None => (first, first),
+            Tail::Relu | Tail::Residual => (first, operands.read()),
+        }
+    }
+
+    /// Σ dy · (x − mean) and Σ dy of every channel, in the first two rows of `partial`.
+    fn sums<R: Real>(
+        &self,
+        context: &Context,
+        [x, y, dy]: [&[R]; 3],
+        mean: &[R],
+        partial: &mut [R],
+    ) {
+        let columns = self.columns;
+        let segments = Segments::new(self.rows, COST * columns);
+        let size = segments.rows * columns;
+        let each = segments.per_part(context.threads);
+        let share = each * size;
+        let inputs = x.chunks(share).zip(y.chunks(share)).zip(dy.chunks(share));
+        let parts = inputs.zip(partial.chunks_mut(2 * each * columns));
+        for_each_part(parts, |(((x, y), dy), partial)| {
+            let inputs = x.chunks(size).zip(y.chunks(size)).zip(dy.chunks(size));
+            for (((x, y), dy), partial) in inputs.zip(partial.chunks_mut(2 * columns)) {
+                match self.tail {
+                    Tail::None => fast::sums([x, dy], mean, partial),
+                    Tail::Relu | Tail::Residual => {
+                        fast::open_sums([x, y, dy], mean, partial);
+                    }
+                }
+            }
+        });
+        join_rows(partial, 2 * columns);
+    }
+
+    /// dx, and the gradient of the residual.
+    fn spread<R: Real>(
+        &self,
+        context: &Context,
+        [x, y, dy]: [&[R]; 3],
+        channels: Channels<'_, R>,
+        dx: &mut [R],
+        operands: &mut Operands<'_, R>,
+    ) {
+        let store = self.store;
+        let rows = rows_per_part(context.threads, self.rows, COST * self.columns);
+        let share = rows * self.columns;
+        let inputs = x.chunks(share).zip(y.chunks(share)).zip(dy.chunks(share));
+        let parts = inputs.zip(dx.chunks_mut(share));
+        match self.tail {
+            Tail::None => for_each_part(parts, |(((x, _), dy), dx)| {
+                fast::spread([x, dy], channels, dx, store);
+            }),
+            Tail::Relu => for_each_part(parts, |(((x, y), dy), dx)| {
+                fast::open_spread([x, y, dy], channels, dx, store);
+            }),
+            Tail::Residual => {
+                let parts = parts.zip(operands.write().chunks_mut(share));
+                for_each_part(parts, |((((x, y), dy), dx), dresidual)| {
+                    fast::open_spread([x, y, dy], channels, dx, store);
+                    fast::open(y, dy, dresidual, store);
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! Vectorised batch normalisation: along rows, all channels at once.
+
+use crate::{
+    Real, batch_norm::Channels, norm::EPSILON, segments::add_rows, simd::vectorize,
+    store::Store,
+};
+
+/// Elements after which sums start anew, so that they stay short.
+const BLOCK: usize = 8192;
+
+vectorize! {
+    /// Mean and Σ (x − mean)² of every channel, in the first two of the four rows of `partial`.
+    ///
+    /// One pass: a block is summed around the mean of those before it, and joined by the rule
+    /// of Chan, Golub and LeVeque (1979). Only the first block is read twice.
+    pub(crate) fn moments<R>(x: &[R], partial: &mut [R]) {
+        let columns = partial.len() / 4;
+        let (mean, rest) = partial.split_at_mut(columns);
+        let (squares, rest) = rest.split_at_mut(columns);
+        let (sum, square) = rest.split_at_mut(columns);
+        let block = (BLOCK / columns).max(4) * columns;
+        mean.copy_from_slice(&x[..columns]);
+        squares.fill(R::ZERO);
+        let first = &x[..block.min(x.len())];
+        sum_around(first, mean, sum, square);
+        let share = R::ONE / R::of((first.len() / columns) as f64);
+        for (mean, sum) in mean.iter_mut().zip(&*sum) {
+            *mean += *sum * share;
+        }
+        let mut before = 0.0;
+        for x in x.chunks(block) {
+            sum_around(x, mean, sum, square);
+            let count = (x.len() / columns) as f64;
+            let own = R::of(1.0 / count);
+            let weights = weights(before, count);
+            let both = mean.iter_mut().zip(&mut *squares);
+            for ((mean, squares), (sum, square)) in both.zip(sum.iter().zip(&*square)) {
+                let delta = *sum * own;
+                let inside = *square - *sum * delta;
+                [*mean, *squares] = joined([*mean, *squares], [delta, inside], weights);
+            }
+            before += count;
+        }
+    }
+}
+
+/// Σ (x − center) and Σ (x − center)² of every channel.
+#[inline(always)]
+fn sum_around<R: Real>(x: &[R], center: &[R], sum: &mut [R], square: &mut [R]) {
+    sum.fill(R::ZERO);
+    square.fill(R::ZERO);
+    add_rows([x], [center], sum, square, |[x], [center]| {
+        let delta = x - center;
+        [delta, delta * delta]
+    });
+}
+
+/// What joins `count` values to the ones before: their share, and the weight of δ².
+#[inline(always)]
+fn weights<R: Real>(before: f64, count: f64) -> [R; 2] {
+    let share = count / (before + count);
+    [R::of(share), R::of(before * share)]
+}
+
+/// Mean and squares with those of more values, whose mean lies `delta` from the mean.
+#[inline(always)]
+fn joined<R: Real>(
+    [mean, squares]: [R; 2],
+    [delta, inside]: [R; 2],
+    [share, weight]: [R; 2],
+) -> [R; 2] {
+    [delta.fused(share, mean), (delta * delta).fused(weight, squares + inside)]
+}
+
+/// Mean and variance of all segments, each with its number of rows, in order.
+pub(crate) fn join_moments<'a, R: Real>(
+    segments: impl Iterator<Item = (usize, &'a [R])>,
+    mean: &mut [R],
+    variance: &mut [R],
+) {
+    let columns = mean.len();
+    mean.fill(R::ZERO);
+    variance.fill(R::ZERO);
+    let mut before = 0.0;
+    for (count, partial) in segments {
+        let (means, squares) = partial[..2 * columns].split_at(columns);
+        let weights = weights(before, count as f64);
+        let both = mean.iter_mut().zip(&mut *variance);
+        for ((mean, all), (other, inside)) in both.zip(means.iter().zip(squares)) {
+            [*mean, *all] = joined([*mean, *all], [*other - *mean, *inside], weights);
+        }
+        before += count as f64;
+    }
+    let share = R::of(1.0 / before);
+    variance.iter_mut().for_each(|variance| *variance *= share);
+}
+
+/// factor = gain / √(variance + ε).
+pub(crate) fn factors<R: Real>(gain: &[R], variance: &[R], factor: &mut [R]) {
+    for ((gain, variance), factor) in gain.iter().zip(variance).zip(factor) {
+        *factor = *gain * (R::ONE / (*variance + R::of(EPSILON)).sqrt());
+    }
+}
+
+vectorize! {
+    /// y = (x − mean) · factor + bias.
+    pub(crate) fn normalise<R>(x: &[R], channels: [&[R]; 3], y: &mut [R]) {
+        let columns = channels[0].len();
+        for (x, y) in x.chunks(columns).zip(y.chunks_mut(columns)) {
+            each([x], channels, y, |[x], channels| normal(x, channels));
+        }
+    }
+}
+
+vectorize! {
+    /// y = max((x − mean) · factor + bias, 0).
+    pub(crate) fn normalise_relu<R>(x: &[R], channels: [&[R]; 3], y: &mut [R]) {
+        let columns = channels[0].len();
+        for (x, y) in x.chunks(columns).zip(y.chunks_mut(columns)) {
+            each([x], channels, y, |[x], channels| normal(x, channels).greater(R::ZERO));
+        }
+    }
+}
+
+vectorize! {
+    /// y = max((x − mean) · factor + bias + residual, 0).
+    pub(crate) fn normalise_residual<R>(
+        inputs: [&[R]; 2], channels: [&[R]; 3], y: &mut [R],
+    ) {
+        let columns = channels[0].len();
+        let [x, residual] = inputs.map(|input| input.chunks(columns));
+        for ((x, residual), y) in x.zip(residual).zip(y.chunks_mut(columns)) {
+            each([x, residual], channels, y, |[x, residual], channels| {
+                (normal(x, channels) + residual).greater(R::ZERO)
+            });
+        }
+    }
+}
+
+#[inline(always)]
+fn normal<R: Real>(x: R, [mean, factor, bias]: [R; 3]) -> R {
+    (x - mean).fused(factor, bias)
+}
+
+/// One row, element by element.
+#[inline(always)]
+fn each<R: Real, const K: usize, const P: usize>(
+    inputs: [&[R]; K],
+    channels: [&[R]; P],
+    out: &mut [R],
+    make: impl Fn([R; K], [R; P]) -> R,
+) {
+    let columns = out.len();
+    let inputs = inputs.map(|input| &input[..columns]);
+    let channels = channels.map(|channel| &channel[..columns]);
+    for (j, out) in out.iter_mut().enumerate() {
+        *out = make(inputs.map(|input| input[j]), channels.map(|channel| channel[j]));
+    }
+}
+
+vectorize! {
+    /// Σ dy · (x − mean) and Σ dy of every channel.
+    pub(crate) fn sums<R>(inputs: [&[R]; 2], mean: &[R], partial: &mut [R]) {
+        partial.fill(R::ZERO);
+        let (along, total) = partial.split_at_mut(mean.len());
+        add_rows(inputs, [mean], along, total, |[x, dy], [mean]| [dy * (x - mean), dy]);
+    }
+}
+
+vectorize! {
+    /// The same of dy where y > 0.
+    pub(crate) fn open_sums<R>(inputs: [&[R]; 3], mean: &[R], partial: &mut [R]) {
+        partial.fill(R::ZERO);
+        let (along, total) = partial.split_at_mut(mean.len());
+        add_rows(inputs, [mean], along, total, |[x, y, dy], [mean]| {
+            let dy = masked(y, dy);
+            [dy * (x - mean), dy]
+        });
+    }
+}
+
+#[inline(always)]
+fn masked<R: Real>(y: R, dy: R) -> R {
+    if y > R::ZERO { dy } else { R::ZERO }
+}
+
+/// Scale, shift and slope of [`Channels`], one row of `factors` each.
+pub(crate) fn channel_factors<R: Real>(
+    rows: usize,
+    [gain, variance, along, total]: [&[R]; 4],
+    factors: &mut [R],
+) {
+    let columns = gain.len();
+    let share = R::of(1.0 / rows as f64);
+    let (scale, others) = factors.split_at_mut(columns);
+    let (shift, slope) = others.split_at_mut(columns);
+    for j in 0..columns {
+        let rstd = R::ONE / (variance[j] + R::of(EPSILON)).sqrt();
+        scale[j] = gain[j] * rstd;
+        shift[j] = total[j] * share;
+        slope[j] = along[j] * rstd * rstd * share;
+    }
+}
+
+/// dgain = Σ dy · (x − mean) / √(variance + ε).
+pub(crate) fn add_parameters<R: Real>(
+    [along, variance]: [&[R]; 2],
+    dgain: &mut [R],
+    store: Store,
+) {
+    for ((along, variance), dgain) in along.iter().zip(variance).zip(dgain) {
+        let rstd = R::ONE / (*variance + R::of(EPSILON)).sqrt();
+        store.put(dgain, *along * rstd);
+    }
+}
+
+vectorize! {
+    /// dx = scale · (dy − shift − (x − mean) · slope).
+    pub(crate) fn spread<R>(
+        inputs: [&[R]; 2], channels: Channels<'_, R>, dx: &mut [R], store: Store,
+    ) {
+        let [x, dy] = inputs;
+        let Channels { mean, scale, shift, slope } = channels;
+        let columns = mean.len();
+        let rows = x.chunks(columns).zip(dy.chunks(columns));
+        for ((x, dy), dx) in rows.zip(dx.chunks_mut(columns)) {
+            add_each([x, dy], [mean, scale, shift, slope], dx, store, |[x, dy], channel| {
+                back(x, dy, channel)
+            });
+        }
+    }
+}
+
+vectorize! {
+    /// The same of dy where y > 0.
+    pub(crate) fn open_spread<R>(
+        inputs: [&[R]; 3], channels: Channels<'_, R>, dx: &mut [R], store: Store,
+    ) {
+        let [x, y, dy] = inputs;
+        let Channels { mean, scale, shift, slope } = channels;
+        let columns = mean.len();
+        let rows = x.chunks(columns).zip(y.chunks(columns)).zip(dy.chunks(columns));
+        for (((x, y), dy), dx) in rows.zip(dx.chunks_mut(columns)) {
+            let channels = [mean, scale, shift, slope];
+            add_each([x, y, dy], channels, dx, store, |[x, y, dy], channel| {
+                back(x, masked(y, dy), channel)
+            });
+        }
+    }
+}
+
+vectorize! {
+    /// dy where y > 0.
+    pub(crate) fn open<R>(y: &[R], dy: &[R], out: &mut [R], store: Store) {
+        for ((y, dy), out) in y.iter().zip(dy).zip(out) {
+            store.put(out, masked(*y, *dy));
+        }
+    }
+}
+
+#[inline(always)]
+fn back<R: Real>(x: R, dy: R, [mean, scale, shift, slope]: [R; 4]) -> R {
+    scale * (mean - x).fused(slope, dy - shift)
+}
+
+/// One row, element by element, stored or added.
+#[inline(always)]
+pub(crate) fn add_each<R: Real, const K: usize, const P: usize>(
+    inputs: [&[R]; K],
+    channels: [&[R]; P],
+    out: &mut [R],
+    store: Store,
+    make: impl Fn([R; K], [R; P]) -> R,
+) {
+    let columns = out.len();
+    let inputs = inputs.map(|input| &input[..columns]);
+    let channels = channels.map(|channel| &channel[..columns]);
+    match store {
+        Store::Write => {
+            for (j, out) in out.iter_mut().enumerate() {
+                *out = make(inputs.map(|x| x[j]), channels.map(|x| x[j]));
+            }
+        }
+        Store::Add => {
+            for (j, out) in out.iter_mut().enumerate() {
+                *out += make(inputs.map(|x| x[j]), channels.map(|x| x[j]));
+            }
+        }
+    }
+}

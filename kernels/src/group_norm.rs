@@ -1,0 +1,177 @@
+//! Group normalisation: every example on its own, over all positions and the channels of one
+//! group.
+
+use crate::{
+    Context, Real,
+    fast::group_norm as fast,
+    kernel::Define,
+    operand::Operands,
+    plain::group_norm as plain,
+    segments::{Segments, join_rows, with_scratch},
+    signature::{Signature, product},
+    store::Store,
+    team::{for_each_part, rows_per_part},
+};
+use roundelay_schedule::Access;
+
+/// y = x̂ · gain + bias.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct GroupNorm {
+    extents: Groups,
+}
+
+/// The gradients of x, gain and bias.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct GroupNormBackward {
+    extents: Groups,
+    store: Store,
+}
+
+/// x is (examples, positions, columns); a group has `width` columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Groups {
+    pub(crate) examples: usize,
+    pub(crate) positions: usize,
+    pub(crate) columns: usize,
+    pub(crate) width: usize,
+}
+
+/// Operations per element, for the split over threads.
+const COST: usize = 8;
+
+impl Groups {
+    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+        let groups = call.integer("groups", "at least 1", |groups| groups >= 1)? as usize;
+        let [examples, positions, columns] = call.sequence("x", Access::Read)?;
+        match columns.is_multiple_of(groups) {
+            true => Ok(Self { examples, positions, columns, width: columns / groups }),
+            false => {
+                Err(format!("{columns} channels are no multiple of {groups} groups"))
+            }
+        }
+    }
+    /// Numbers of statistics.
+    fn statistics(self) -> usize {
+        self.examples * self.groups()
+    }
+    fn groups(self) -> usize {
+        self.columns / self.width
+    }
+    /// Elements of an example.
+    fn size(self) -> usize {
+        self.positions * self.columns
+    }
+    fn matrix(self) -> (usize, usize) {
+        (self.examples * self.positions, self.columns)
+    }
+    fn work(self, operations: usize) -> u64 {
+        product([operations, self.examples, self.positions, self.columns])
+    }
+}
+
+impl Define for GroupNorm {
+    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+        let extents = Groups::parse(call)?;
+        call.vector("gain", Access::Read, extents.columns)?;
+        call.vector("bias", Access::Read, extents.columns)?;
+        call.shaped("y", Access::Write, extents.matrix())?;
+        call.vector("mean", Access::Write, extents.statistics())?;
+        call.vector("rstd", Access::Write, extents.statistics())?;
+        Ok(Self { extents })
+    }
+    fn flops(&self) -> u64 {
+        self.extents.work(8)
+    }
+    fn scratch(&self) -> usize {
+        4 * self.extents.columns
+    }
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+        let [x, gain, bias] = [(); 3].map(|()| operands.read());
+        let [y, mean, rstd] = [(); 3].map(|()| operands.write());
+        let (size, groups) = (self.extents.size(), self.extents.groups());
+        let each = rows_per_part(context.threads, self.extents.examples, COST * size);
+        let statistics =
+            mean.chunks_mut(each * groups).zip(rstd.chunks_mut(each * groups));
+        let parts = x.chunks(each * size).zip(y.chunks_mut(each * size)).zip(statistics);
+        for_each_part(parts, |((x, y), (mean, rstd))| {
+            with_scratch(self.scratch(), |scratch| {
+                let statistics = mean.chunks_mut(groups).zip(rstd.chunks_mut(groups));
+                let examples = x.chunks(size).zip(y.chunks_mut(size)).zip(statistics);
+                for ((x, y), (mean, rstd)) in examples {
+                    fast::example([x, gain, bias], y, mean, rstd, scratch);
+                }
+            });
+        });
+    }
+    fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
+        let [x, gain, bias] = [(); 3].map(|()| operands.read());
+        let [y, mean, rstd] = [(); 3].map(|()| operands.write());
+        plain::group_norm(self.extents, [x, gain, bias], [y, mean, rstd]);
+    }
+}
+
+impl Define for GroupNormBackward {
+    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+        let store = call.store()?;
+        let extents = Groups::parse(call)?;
+        call.vector("gain", Access::Read, extents.columns)?;
+        call.vector("mean", Access::Read, extents.statistics())?;
+        call.vector("rstd", Access::Read, extents.statistics())?;
+        call.shaped("dy", Access::Read, extents.matrix())?;
+        call.shaped("dx", store.access(), extents.matrix())?;
+        call.vector("dgain", store.access(), extents.columns)?;
+        call.vector("dbias", store.access(), extents.columns)?;
+        Ok(Self { extents, store })
+    }
+    fn flops(&self) -> u64 {
+        self.extents.work(14)
+    }
+    fn scratch(&self) -> usize {
+        self.segments().count * fast::BACKWARD_ROWS * self.extents.columns
+    }
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+        let [x, gain, mean, rstd, dy] = [(); 5].map(|()| operands.read());
+        let [dx, dgain, dbias] = [(); 3].map(|()| operands.write());
+        let Groups { columns, .. } = self.extents;
+        let (size, groups) = (self.extents.size(), self.extents.groups());
+        let segments = self.segments();
+        let each = segments.per_part(context.threads) * segments.rows;
+        let row = fast::BACKWARD_ROWS * columns;
+        with_scratch(self.scratch(), |scratch| {
+            let statistics = mean.chunks(each * groups).zip(rstd.chunks(each * groups));
+            let inputs = x.chunks(each * size).zip(dy.chunks(each * size));
+            let outputs = dx
+                .chunks_mut(each * size)
+                .zip(scratch.chunks_mut(segments.per_part(context.threads) * row));
+            let parts = inputs.zip(statistics).zip(outputs);
+            for_each_part(parts, |(((x, dy), (mean, rstd)), (dx, scratch))| {
+                let (size, groups) = (segments.rows * size, segments.rows * groups);
+                let statistics = mean.chunks(groups).zip(rstd.chunks(groups));
+                let inputs = x.chunks(size).zip(dy.chunks(size)).zip(statistics);
+                let outputs = dx.chunks_mut(size).zip(scratch.chunks_mut(row));
+                for (((x, dy), (mean, rstd)), (dx, scratch)) in inputs.zip(outputs) {
+                    let inputs = [x, gain, mean, rstd, dy];
+                    fast::backward(self.extents, inputs, dx, scratch, self.store);
+                }
+            });
+            join_rows(scratch, row);
+            let sums = scratch[..2 * columns].chunks(columns);
+            for (sums, out) in sums.zip([dgain, dbias]) {
+                for (sum, out) in sums.iter().zip(out) {
+                    self.store.put(out, *sum);
+                }
+            }
+        });
+    }
+    fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
+        let inputs = [(); 5].map(|()| operands.read());
+        let outputs = [(); 3].map(|()| operands.write());
+        plain::group_norm_backward(self.extents, inputs, outputs, self.store);
+    }
+}
+
+impl GroupNormBackward {
+    fn segments(&self) -> Segments {
+        Segments::new(self.extents.examples, COST * self.extents.size())
+    }
+}

@@ -1,0 +1,64 @@
+//! Plain batch normalisation, channel by channel (Ioffe and Szegedy, arXiv 1502.03167).
+
+use crate::{Real, norm::EPSILON, store::Store};
+
+/// The channels' values, one row after another.
+fn channel<R: Real>(
+    x: &[R],
+    j: usize,
+    columns: usize,
+) -> impl Iterator<Item = R> + Clone {
+    x.iter().skip(j).step_by(columns).copied()
+}
+
+/// mean = Σ x / m, variance = Σ (x − mean)² / m.
+pub(crate) fn moments<R: Real>(x: &[R], mean: &mut [R], variance: &mut [R]) {
+    let columns = mean.len();
+    let count = R::of((x.len() / columns) as f64);
+    for j in 0..columns {
+        let values = channel(x, j, columns);
+        let center = values.clone().sum::<R>() / count;
+        let squares = values.map(|x| (x - center) * (x - center));
+        (mean[j], variance[j]) = (center, squares.sum::<R>() / count);
+    }
+}
+
+/// y = (x − mean) / √(variance + ε) · gain + bias.
+pub(crate) fn normalise<R: Real>(
+    x: &[R],
+    [gain, bias, mean, variance]: [&[R]; 4],
+    y: &mut [R],
+) {
+    let columns = gain.len();
+    for (i, y) in y.iter_mut().enumerate() {
+        let j = i % columns;
+        let rstd = R::ONE / (variance[j] + R::of(EPSILON)).sqrt();
+        *y = (x[i] - mean[j]) * rstd * gain[j] + bias[j];
+    }
+}
+
+/// dbias = Σ dy, dgain = Σ dy · x̂, dx = gain · rstd · (dy − dbias / m − x̂ · dgain / m), where
+/// x̂ = (x − mean) · rstd.
+pub(crate) fn backward<R: Real>(
+    [x, gain, mean, variance]: [&[R]; 4],
+    dy: impl Fn(usize) -> R,
+    [dx, dgain, dbias]: [&mut [R]; 3],
+    store: Store,
+) {
+    let columns = gain.len();
+    let rows = x.len() / columns;
+    let count = R::of(rows as f64);
+    for j in 0..columns {
+        let rstd = R::ONE / (variance[j] + R::of(EPSILON)).sqrt();
+        let at = |i: usize| i * columns + j;
+        let normal = |i: usize| (x[at(i)] - mean[j]) * rstd;
+        let total = (0..rows).map(|i| dy(at(i))).sum::<R>();
+        let along = (0..rows).map(|i| dy(at(i)) * normal(i)).sum::<R>();
+        store.put(&mut dgain[j], along);
+        store.put(&mut dbias[j], total);
+        for i in 0..rows {
+            let rest = dy(at(i)) - total / count - normal(i) * (along / count);
+            store.put(&mut dx[at(i)], gain[j] * rstd * rest);
+        }
+    }
+}

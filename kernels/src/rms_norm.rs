@@ -1,0 +1,108 @@
+//! Normalisation of every row by its root mean square.
+
+use crate::{
+    Context, Real,
+    fast::rms_norm as fast,
+    kernel::Define,
+    operand::Operands,
+    plain::rms_norm as plain,
+    segments::{Segments, join_rows, with_scratch},
+    signature::{Signature, product},
+    store::Store,
+    team::{for_each_part, rows_per_part},
+};
+use roundelay_schedule::Access;
+
+/// y = x · rstd · gain.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct RmsNorm {
+    rows: usize,
+    columns: usize,
+}
+
+/// The gradients of x and gain.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct RmsNormBackward {
+    rows: usize,
+    columns: usize,
+    store: Store,
+}
+
+/// Operations per element, for the split over threads.
+const COST: usize = 8;
+
+impl Define for RmsNorm {
+    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+        let (rows, columns) = call.matrix("x", Access::Read)?;
+        call.vector("gain", Access::Read, columns)?;
+        call.shaped("y", Access::Write, (rows, columns))?;
+        call.vector("rstd", Access::Write, rows)?;
+        Ok(Self { rows, columns })
+    }
+    fn flops(&self) -> u64 {
+        product([4, self.rows, self.columns])
+    }
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+        let (x, gain) = (operands.read(), operands.read());
+        let (y, rstd) = (operands.write(), operands.write());
+        let rows = rows_per_part(context.threads, self.rows, COST * self.columns);
+        let share = rows * self.columns;
+        let parts = x.chunks(share).zip(y.chunks_mut(share)).zip(rstd.chunks_mut(rows));
+        for_each_part(parts, |((x, y), rstd)| fast::rms_norm(x, gain, y, rstd));
+    }
+    fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
+        let (x, gain) = (operands.read(), operands.read());
+        let (y, rstd) = (operands.write(), operands.write());
+        plain::rms_norm(x, gain, y, rstd);
+    }
+}
+
+impl Define for RmsNormBackward {
+    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+        let store = call.store()?;
+        let (rows, columns) = call.matrix("x", Access::Read)?;
+        call.vector("gain", Access::Read, columns)?;
+        call.vector("rstd", Access::Read, rows)?;
+        call.shaped("dy", Access::Read, (rows, columns))?;
+        call.shaped("dx", store.access(), (rows, columns))?;
+        call.vector("dgain", store.access(), columns)?;
+        Ok(Self { rows, columns, store })
+    }
+    fn flops(&self) -> u64 {
+        product([10, self.rows, self.columns])
+    }
+    fn scratch(&self) -> usize {
+        Segments::new(self.rows, COST * self.columns).count * self.columns
+    }
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+        let [x, gain, rstd, dy] = [(); 4].map(|()| operands.read());
+        let (dx, dgain) = (operands.write(), operands.write());
+        let (columns, store) = (self.columns, self.store);
+        let segments = Segments::new(self.rows, COST * columns);
+        let each = segments.per_part(context.threads);
+        let (rows, size) = (segments.rows, segments.rows * columns);
+        with_scratch(self.scratch(), |scratch| {
+            let values = x.chunks(each * size).zip(dy.chunks(each * size));
+            let inputs = values.zip(rstd.chunks(each * rows));
+            let outputs =
+                dx.chunks_mut(each * size).zip(scratch.chunks_mut(each * columns));
+            for_each_part(inputs.zip(outputs), |(((x, dy), rstd), (dx, sums))| {
+                let values = x.chunks(size).zip(dy.chunks(size)).zip(rstd.chunks(rows));
+                let outputs = dx.chunks_mut(size).zip(sums.chunks_mut(columns));
+                for (((x, dy), rstd), (dx, sums)) in values.zip(outputs) {
+                    sums.fill(R::ZERO);
+                    fast::rms_norm_backward([x, gain, rstd, dy], dx, sums, store);
+                }
+            });
+            join_rows(scratch, columns);
+            for (sum, dgain) in scratch.iter().zip(dgain) {
+                store.put(dgain, *sum);
+            }
+        });
+    }
+    fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
+        let inputs = [(); 4].map(|()| operands.read());
+        let (dx, dgain) = (operands.write(), operands.write());
+        plain::rms_norm_backward(inputs, dx, dgain, self.store);
+    }
+}

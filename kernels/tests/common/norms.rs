@@ -1,0 +1,115 @@
+//! Calls of normalisations.
+
+use super::{Build, sample::Draw};
+use roundelay_schedule::Call;
+
+/// A random call.
+pub(crate) fn sample(call: Call, accumulate: bool, draw: &mut Draw) -> Call {
+    let (batch, m, n) = (1 + draw.below(3), draw.extent(), draw.extent());
+    let array: &[u64] = &[batch, m, n];
+    match call.kernel.as_str() {
+        "batch_norm" | "batch_norm_backward" => {
+            sample_batch_norm(call, accumulate, [1 + batch, m, n], draw)
+        }
+        "group_norm" | "group_norm_backward" => {
+            sample_group_norm(call, accumulate, [batch, m], draw)
+        }
+        "layer_norm" => call.reals(&[array, &[n], &[n], array, &[batch, m], &[batch, m]]),
+        "layer_norm_backward" => call.flag("accumulate", accumulate).reals(&[
+            array,
+            &[n],
+            &[batch, m],
+            &[batch * m],
+            array,
+            array,
+        ]),
+        "layer_norm_parameters" => call.flag("accumulate", accumulate).reals(&[
+            array,
+            &[batch, m],
+            &[batch, m],
+            array,
+            &[n],
+            &[n],
+        ]),
+        "rms_norm" => call.reals(&[array, &[n], array, &[batch, m]]),
+        "rms_norm_backward" => call.flag("accumulate", accumulate).reals(&[
+            array,
+            &[n],
+            &[batch, m],
+            array,
+            array,
+            &[n],
+        ]),
+        other => panic!("{other} is no such norm"),
+    }
+}
+
+/// A call that is large enough to be split over threads.
+pub(crate) fn large(call: Call) -> Call {
+    let (rows, columns, count): (&[u64], &[u64], &[u64]) = (&[300, 130], &[130], &[300]);
+    let (x, channels, statistics): (&[u64], &[u64], &[u64]) =
+        (&[9, 31, 128], &[128], &[9, 4]);
+    match call.kernel.as_str() {
+        "batch_norm" => call
+            .reals(&[rows, columns, columns, columns, columns])
+            .reals(&[rows, columns, columns]),
+        "batch_norm_backward" => call
+            .flag("relu", true)
+            .flag("residual", true)
+            .reals(&[rows, columns, columns, columns, rows, rows])
+            .reals(&[rows, columns, columns, rows]),
+        "group_norm" => call
+            .integer("groups", 4)
+            .reals(&[x, channels, channels, x, statistics, statistics]),
+        "group_norm_backward" => call
+            .integer("groups", 4)
+            .reals(&[x, channels, statistics, statistics])
+            .reals(&[x, x, channels, channels]),
+        "rms_norm" => call.reals(&[rows, columns, rows, count]),
+        _ => call.reals(&[rows, columns, count, rows, rows, columns]),
+    }
+}
+
+fn sample_batch_norm(
+    call: Call,
+    accumulate: bool,
+    shape: [u64; 3],
+    draw: &mut Draw,
+) -> Call {
+    let (relu, residual) = (draw.flag(), draw.flag());
+    let call = call.flag("relu", relu).flag("residual", relu && residual);
+    let (array, row): (&[u64], &[u64]) = (&shape, &shape[2..]);
+    let some = |wanted: bool| if wanted { 1 } else { 0 };
+    let [masked, added] = [relu, relu && residual].map(some);
+    match call.kernel.as_str() {
+        "batch_norm" => call
+            .reals(&[array, row, row, row, row])
+            .reals(&[array][..added])
+            .reals(&[array, row, row]),
+        _ => call
+            .flag("accumulate", accumulate)
+            .reals(&[array, row, row, row])
+            .reals(&[array][..masked])
+            .reals(&[array, array, row, row])
+            .reals(&[array][..added]),
+    }
+}
+
+fn sample_group_norm(
+    call: Call,
+    accumulate: bool,
+    [batch, positions]: [u64; 2],
+    draw: &mut Draw,
+) -> Call {
+    let (groups, width) = (1 + draw.below(5), 1 + draw.below(20));
+    let columns = groups * width;
+    let array: &[u64] = &[batch, positions, columns];
+    let (row, statistics): (&[u64], &[u64]) = (&[columns], &[batch, groups]);
+    let call = call.integer("groups", groups as i64);
+    match call.kernel.as_str() {
+        "group_norm" => call.reals(&[array, row, row, array, statistics, statistics]),
+        _ => call
+            .flag("accumulate", accumulate)
+            .reals(&[array, row, statistics, statistics, array, array, row, row]),
+    }
+}
