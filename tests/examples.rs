@@ -24,6 +24,9 @@ const PLACED: [(&str, Placement, Rule, States); 6] = [
     ("shared", Placement::Shared, Rule::CyclicV2, States::Replicated),
 ];
 
+/// Models of published sizes, with their parameters: they are planned, and too large to train here.
+const PUBLISHED: [(&str, u64); 2] = [("gpt2", 124_439_808), ("vit", 86_567_656)];
+
 /// Training steps after which the rings of these plans have come round: they turn by at most four
 /// places.
 const ROUND: u64 = 4;
@@ -44,6 +47,13 @@ fn programs(folder: &Path) -> Vec<PathBuf> {
         paths.filter(|path| path.extension().is_some_and(|e| e == "rdl")).collect();
     paths.sort();
     paths
+}
+
+/// The programs that are small enough to train in a test.
+fn small() -> Vec<PathBuf> {
+    let is_small =
+        |path: &PathBuf| PUBLISHED.iter().all(|(large, _)| name(path) != *large);
+    programs(&folder()).into_iter().filter(is_small).collect()
 }
 
 fn name(path: &Path) -> &str {
@@ -96,8 +106,7 @@ fn examples_are_formatted_and_open_with_their_name() {
 
 #[test]
 fn every_placement_has_an_example_and_its_plan_is_what_the_name_says() {
-    let others =
-        programs(&folder()).into_iter().filter(|path| name(path) != "quickstart");
+    let others = small().into_iter().filter(|path| name(path) != "quickstart");
     let names: Vec<String> = others.map(|path| name(&path).to_owned()).collect();
     assert_eq!(names, PLACED.map(|(name, ..)| name));
     for placement in Placement::ALL {
@@ -110,8 +119,22 @@ fn every_placement_has_an_example_and_its_plan_is_what_the_name_says() {
 }
 
 #[test]
+fn published_models_have_their_parameters_and_are_planned() {
+    for (name, expected) in PUBLISHED {
+        let program = parsed(&folder().join(format!("{name}.rdl")));
+        let elements = |row: &dsl::ModelParameter| row.shape.iter().product::<u64>();
+        let parameters: u64 = program.model.parameters.values().map(elements).sum();
+        assert_eq!(parameters, expected, "{name}");
+        let ranking = roundelay::plan(&program, &Search::default())
+            .unwrap_or_else(|refusal| panic!("{name}: {refusal}"));
+        let text = planner::explain(&ranking);
+        assert_eq!(text.contains("cuts: "), name != "vit", "{text}");
+    }
+}
+
+#[test]
 fn the_documents_of_a_plan_are_those_of_its_schedule() {
-    for path in programs(&folder()) {
+    for path in small() {
         let ranking = roundelay::plan(&parsed(&path), &Search::default()).unwrap();
         let row = &planner::document(&ranking).plans[0];
         let schedule = compiled(&path);
@@ -127,7 +150,7 @@ fn the_documents_of_a_plan_are_those_of_its_schedule() {
 
 #[test]
 fn examples_train_in_exactly_the_memory_that_was_predicted() {
-    for path in programs(&folder()) {
+    for path in small() {
         let schedule = compiled(&path);
         let (mut cpu, losses) = trained(&schedule, ROUND);
         assert!(losses.iter().all(|loss| loss.is_finite()), "{}", path.display());

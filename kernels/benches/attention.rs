@@ -25,7 +25,9 @@ const SHAPES: [(u64, u64, i64, i64, u64, i64); 6] = [
 ];
 
 /// Both calls of causal attention.
-fn calls((batch, sequence, heads, key_heads, depth, window): (u64, u64, i64, i64, u64, i64)) -> [Call; 2] {
+fn calls(
+    (batch, sequence, heads, key_heads, depth, window): (u64, u64, i64, i64, u64, i64),
+) -> [Call; 2] {
     let x: &[u64] = &[batch, sequence, heads as u64 * depth];
     let keys: &[u64] = &[batch, sequence, key_heads as u64 * depth];
     let lse: &[u64] = &[batch, heads as u64, sequence];

@@ -1,6 +1,6 @@
 //! Cut points: the exact dynamic program over the node list.
 
-use roundelay_dsl::{Model, Node, NodeId, Source};
+use roundelay_dsl::{Model, Node, NodeId, Operation, Source};
 use roundelay_schedule::{Bytes, Float, Id, Nanos};
 use std::fmt;
 
@@ -82,7 +82,7 @@ impl Chain {
     }
 
     /// Positions where a stage may start or the model ends, ascending.
-    fn positions(&self) -> Vec<usize> {
+    pub(crate) fn positions(&self) -> Vec<usize> {
         let inner = (1..self.times.len()).filter(|at| self.tie_at(*at).is_none());
         std::iter::once(0).chain(inner).chain([self.times.len()]).collect()
     }
@@ -191,12 +191,25 @@ fn last_uses(model: &Model) -> Vec<usize> {
     last
 }
 
+/// The source whose memory this is: reshapes are views.
+fn root(model: &Model, mut source: Source) -> Source {
+    while let Source::Node(id) = source {
+        let node = &model.nodes[id];
+        match (node.operation, node.operands.first()) {
+            (Operation::Reshape, Some(below)) => source = *below,
+            _ => break,
+        }
+    }
+    source
+}
+
 fn ties(model: &Model) -> Vec<Tie> {
     let end = model.cuttable().saturating_sub(1);
     let users = |parameter| {
         let reads = move |(id, node): (NodeId, &Node)| {
-            let reads = node.operands.contains(&Source::Parameter(parameter));
-            reads.then(|| id.index().min(end))
+            let is_it =
+                |operand: &Source| root(model, *operand) == Source::Parameter(parameter);
+            node.operands.iter().any(is_it).then(|| id.index().min(end))
         };
         model.nodes.iter().filter_map(reads)
     };
@@ -224,7 +237,7 @@ impl fmt::Display for Uncuttable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::Random;
+    use crate::sample::{self, Random};
 
     /// Every way to cut, by the definition.
     fn brute_force(chain: &Chain, stages: u32) -> Option<Vec<u32>> {
@@ -283,5 +296,24 @@ mod tests {
         assert_eq!(cut(&chain, 2), Ok(vec![3]));
         let refused = cut(&chain, 3).unwrap_err().to_string();
         assert!(refused.contains("at most 2") && refused.contains("table"), "{refused}");
+    }
+
+    #[test]
+    fn views_of_a_parameter_are_its_users_too() {
+        let mut model = sample::gpt(1, 8, 16, false);
+        let table = model.nodes[NodeId::new(0)].operands[1];
+        let view = Node {
+            name: "view".into(),
+            operation: Operation::Reshape,
+            operands: vec![table],
+            shape: Vec::new(),
+        };
+        let view = Source::Node(model.nodes.push(view));
+        let mut user = model.nodes[NodeId::new(1)].clone();
+        user.operands[1] = view;
+        let user = model.nodes.push(user);
+        model.loss = Some(user);
+        let found = ties(&model);
+        assert_eq!((found.len(), found[0].first, found[0].last), (1, 0, user.index()));
     }
 }

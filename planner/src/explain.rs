@@ -19,7 +19,13 @@ pub fn explain(ranking: &Ranking) -> String {
             text += &format!("   {reason}\n");
         }
     }
-    text
+    text + &cuts(ranking)
+}
+
+/// What limits the cut points, when parameters with several users do.
+fn cuts(ranking: &Ranking) -> String {
+    let tied = ranking.space.tied.iter();
+    tied.map(|tied| format!("cuts: {tied}\n")).collect()
 }
 
 /// Which bound is closest to the clocked time, and what is left.
@@ -68,7 +74,7 @@ fn runner_up(candidate: &Candidate, rank: usize, next: &Candidate) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample;
+    use crate::{sample, tied::Tied};
     use roundelay_schedule::{Nanos, Order, Placement, Rule};
 
     #[test]
@@ -77,7 +83,11 @@ mod tests {
         let candidate = |n, time| sample::candidate(&plan(n), Nanos(time), 0);
         let mut ranking = sample::ranking();
         ranking.plans = vec![candidate(4, 1_000), candidate(8, 1_500)];
+        assert!(!explain(&ranking).contains("cuts:"));
+        let shared = ["wte", "embedding", "head"].map(str::to_owned);
+        ranking.space.tied = Some(Tied { parameters: vec![shared], most: 2, nodes: 9 });
         let text = explain(&ranking);
+        assert!(text.contains("cuts: `embedding` to `head` share"), "{text}");
         assert!(text.contains("take 750 ns of 1.00 us (75 %)"), "{text}");
         assert!(text.contains("rank 2 has micro_batches 8: time +50.0 %"), "{text}");
     }

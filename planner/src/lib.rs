@@ -29,6 +29,7 @@ mod space;
 mod table;
 #[cfg(test)]
 mod tests;
+mod tied;
 mod values;
 
 pub use bound::Bound;
@@ -45,6 +46,7 @@ pub use reason::{Reason, Shortage, Shortfall};
 pub use refusal::Refusal;
 pub use space::{Excluded, Sizes, Space};
 pub use table::{remarks, table};
+pub use tied::Tied;
 
 use roundelay_dsl::Program;
 

@@ -5,6 +5,7 @@ use crate::{
     cuts::{Chain, Uncuttable, cut},
     family::{Clash, Family},
     reason::{PASSES_MAX, Reason},
+    tied::Tied,
     values::Values,
 };
 use roundelay_dsl::{Choice, Program};
@@ -22,6 +23,8 @@ pub struct Space {
     pub plans: Vec<Plan>,
     /// Combinations that are no plan to try.
     pub excluded: Vec<Excluded>,
+    /// What parameters with several users leave of the cut points.
+    pub tied: Option<Tied>,
 }
 
 /// Combinations that are no plan to try.
@@ -81,9 +84,11 @@ impl Space {
         for family in &families {
             filler.fill(*family, &sizes);
         }
-        let Filler { plans, excluded, .. } = filler;
+        let Filler { plans, excluded, cutter, .. } = filler;
+        let mut chains = cutter.chains.values().filter_map(|chain| chain.as_ref().ok());
+        let tied = chains.next().and_then(|chain| Tied::new(&program.model, chain));
         let combinations = (families.len() * sizes.len()) as u64;
-        Self { decisions: values.described(), combinations, plans, excluded }
+        Self { decisions: values.described(), combinations, plans, excluded, tied }
     }
 }
 

@@ -47,6 +47,19 @@ const ABSENT: &[(&[&str], &str)] = &[
         "recurrence over positions is not supported; `attention(x, heads, causal = true)` \
          sees what came before",
     ),
+    (
+        &["conv", "conv1d", "conv3d", "depthwise_conv"],
+        "`conv2d(x, filters)` convolves images; other extents are not supported",
+    ),
+    (
+        &["adaptive_avg_pool", "adaptive_avg_pool2d", "mean_pool"],
+        "write `global_pool(x)` for one mean per channel",
+    ),
+    (
+        &["max_pool2d", "avg_pool2d", "max_pool1d", "avg_pool1d"],
+        "there are `max_pool(x, size)` and `avg_pool(x, size)`",
+    ),
+    (&["patch_embedding", "patchify"], "write `patches(x, size, width)`"),
     (&["swish"], "write `silu(x)`"),
     (
         &["sigmoid", "tanh", "elu", "leaky_relu", "selu", "mish"],
