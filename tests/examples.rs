@@ -25,7 +25,8 @@ const PLACED: [(&str, Placement, Rule, States); 6] = [
 ];
 
 /// Models of published sizes, with their parameters: they are planned, and too large to train here.
-const PUBLISHED: [(&str, u64); 2] = [("gpt2", 124_439_808), ("vit", 86_567_656)];
+const PUBLISHED: [(&str, u64); 3] =
+    [("gpt2", 124_439_808), ("llama-small", 134_515_008), ("vit", 86_567_656)];
 
 /// Training steps after which the rings of these plans have come round: they turn by at most four
 /// places.
