@@ -14,6 +14,7 @@ mod failure;
 mod fmt;
 mod load;
 mod plan;
+mod profile;
 mod run;
 mod simulate;
 
@@ -39,6 +40,7 @@ pub(crate) fn main(cli: Cli) -> ExitCode {
         Command::Show(args) => simulate::show(args),
         Command::Fmt(args) => fmt::fmt(args),
         Command::Devices(args) => devices::devices(args),
+        Command::Profile(args) => profile::profile(args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -56,6 +58,7 @@ fn json_form(command: &Command) -> Option<Form> {
         Command::Evaluate(args) => (args.json, Form::Document),
         Command::Simulate(args) => (args.json, Form::Document),
         Command::Devices(args) => (args.json, Form::Document),
+        Command::Profile(args) => (args.json, Form::Document),
         Command::Show(_) | Command::Fmt(_) => return None,
     };
     json.then_some(form)

@@ -27,6 +27,6 @@ pub enum CompileError {
 /// When the plan does not fit the program or its devices' memory.
 pub fn compile(program: &Program, plan: &Plan) -> Result<Checked, CompileError> {
     let mut schedule = roundelay_codegen::lower(program, plan)?;
-    roundelay_planner::price(&mut schedule)?;
+    roundelay_planner::price(&mut schedule, program)?;
     check(schedule, &Kernels).map_err(CompileError::Check)
 }

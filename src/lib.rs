@@ -32,10 +32,12 @@
 
 mod compile;
 mod machine;
+mod profile;
 mod run;
 
 pub use compile::{CompileError, compile};
 pub use machine::machine;
+pub use profile::{Measuring, ProfileError, ProfileOptions, profile};
 pub use run::{
     Folder, Keep, Learned, Outcome, RunError, RunEvent, RunOptions, evaluate, run,
 };
@@ -50,8 +52,8 @@ pub use roundelay_runtime::{
     Measures, State, Weights, WeightsError, WeightsFile, WeightsMistake,
 };
 pub use roundelay_schedule::{
-    Checked, FileErrors, Plan, Schedule, Timeline, check, grid, read, seal, simulate,
-    write,
+    Checked, FileErrors, Plan, Profile, Schedule, Timeline, check, grid, read, seal,
+    simulate, write, write_profile,
 };
 
 /// The crates behind the façade.

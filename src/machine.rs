@@ -33,7 +33,8 @@ fn memory_megabytes() -> Option<u64> {
     Some(kilobytes * 1024 / 1_000_000)
 }
 
-fn processor() -> String {
+/// Name of this machine's processor.
+pub(crate) fn processor() -> String {
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let line = text.lines().find(|line| line.starts_with("model name"));
     let name = line.and_then(|line| line.split(':').nth(1));

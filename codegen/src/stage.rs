@@ -109,7 +109,7 @@ pub fn stages(
 ) -> Result<Stages, StageError> {
     let graph = Graph::new(model, examples)?;
     let flow = Flow::new(&graph, cuts)?;
-    cost::admit(&graph, dtype)?;
+    cost::admit(&graph)?;
     let layout = Layout::new(&graph, &flow, dtype, padding);
     let code = |stage| StageCode {
         forward: forward::forward(&layout, stage),

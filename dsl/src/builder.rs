@@ -7,6 +7,7 @@ use crate::{
     operators::{self, METRICS, OPERATORS, metric, operator},
 };
 use roundelay_schedule::{Element, Initial};
+use std::collections::BTreeMap;
 
 /// A model under construction.
 ///
@@ -209,6 +210,7 @@ impl Program {
     /// A model on one plain device, trained as programs are that say nothing else.
     pub fn new(model: Model) -> Self {
         let target = crate::resolve::plain();
-        Self { model, target, train: Train::default(), search: Search::default() }
+        let (train, search) = (Train::default(), Search::default());
+        Self { model, target, train, search, profiles: BTreeMap::new() }
     }
 }

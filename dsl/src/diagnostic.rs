@@ -37,6 +37,8 @@ pub enum Code {
     Missing,
     /// A file that cannot be imported.
     Import,
+    /// A table of measured times that cannot be used.
+    Table,
     /// Part of the language, but not delivered yet.
     NotYet,
     /// Something that has no effect.
@@ -212,6 +214,7 @@ impl fmt::Display for Code {
             Code::Value => "value",
             Code::Missing => "missing",
             Code::Import => "import",
+            Code::Table => "table",
             Code::NotYet => "not-yet",
             Code::Unused => "unused",
         })

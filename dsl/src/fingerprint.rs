@@ -1,15 +1,21 @@
 //! A stable hash of model and cluster.
 
 use crate::Program;
-use roundelay_schedule::Target;
-use std::fmt::Write;
+use roundelay_schedule::{Profile, Target};
+use std::{collections::BTreeMap, fmt::Write, sync::Arc};
 
-/// Sixteen hexadecimal digits that change with the model or the cluster, and with nothing else:
-/// FNV-1a of their text.
+/// Sixteen hexadecimal digits that change with the model, the cluster or the tables of measured
+/// times, and with nothing else: FNV-1a of their text.
 pub fn fingerprint(program: &Program) -> String {
     let mut hash = Hash(0xcbf2_9ce4_8422_2325);
     let text = format_args!("{}{}", program.model, Shown(&program.target)).to_string();
     hash.add(text.as_bytes());
+    let mut digests: BTreeMap<*const Profile, String> = BTreeMap::new();
+    for (device, profile) in &program.profiles {
+        let table = digests.entry(Arc::as_ptr(profile));
+        let digest = table.or_insert_with(|| profile.digest());
+        hash.add(format!("{device} measured {digest}\n").as_bytes());
+    }
     format!("{:016x}", hash.0)
 }
 
@@ -24,12 +30,13 @@ impl Hash {
     }
 }
 
-/// A cluster as text: one line per pool, device, link and domain.
+/// A cluster as text: one line per pool, device, link and domain. What the host takes comes from
+/// the tables.
 struct Shown<'a>(&'a Target);
 
 impl std::fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Target { name, pools, devices, links, domains } = self.0;
+        let Target { name, pools, devices, links, domains, host: _ } = self.0;
         writeln!(f, "cluster {name}")?;
         for (id, pool) in pools.iter() {
             writeln!(f, "{id} {} {}", pool.name, pool.capacity.0)?;

@@ -182,7 +182,7 @@ fn cycle(path: &str, chain: &[&str]) -> Mistake {
 }
 
 /// The path as seen from a folder, without `.` and without `..` where that can be.
-fn join(folder: &str, path: &str) -> String {
+pub(crate) fn join(folder: &str, path: &str) -> String {
     if path.starts_with('/') || path.starts_with("roundelay:") {
         return path.to_owned();
     }

@@ -39,7 +39,7 @@ pub use program::{
     Window,
 };
 pub use quantity::{Dimension, Quantity};
-pub use resolve::parse;
+pub use resolve::{Tables, parse, parse_with};
 pub use signature::{Fallback, Formal};
 pub use source::{SourceFile, Span};
 pub use value::{Measure, Tensor, Value};

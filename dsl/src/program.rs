@@ -1,10 +1,10 @@
 //! The resolved program: no text except for display, every name a handle, every shape checked.
 
 use roundelay_schedule::{
-    Bytes, Data, Element, Evaluation, Exactness, Float, Id, Initial, Optimizer, Order,
-    Placement, Reading, Rule, States, Table, Target, Treatment,
+    Bytes, Data, DeviceId, Element, Evaluation, Exactness, Float, Id, Initial, Optimizer,
+    Order, Placement, Profile, Reading, Rule, States, Table, Target, Treatment,
 };
-use std::fmt;
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 macro_rules! define_ids {
     ($($(#[$doc:meta])* $name:ident $prefix:literal;)*) => {$(
@@ -54,6 +54,8 @@ pub struct Program {
     pub train: Train,
     /// What the planner may choose.
     pub search: Search,
+    /// Measured times of the devices that name a table.
+    pub profiles: BTreeMap<DeviceId, Arc<Profile>>,
 }
 
 /// A model graph.

@@ -6,6 +6,7 @@ mod constant;
 mod data;
 mod definitions;
 mod evaluate;
+mod measured;
 mod model;
 mod optimizer;
 mod plan;
@@ -20,6 +21,8 @@ use crate::{
 };
 pub(crate) use cluster::plain;
 use definitions::Definitions;
+use measured::Shelf;
+pub use measured::Tables;
 
 /// Reads a program: the file and all it imports.
 ///
@@ -45,26 +48,46 @@ pub fn parse(
     source: &SourceFile,
     files: &dyn Files,
 ) -> Result<(Program, Vec<Diagnostic>), Diagnostics> {
+    parse_with(source, files, Tables::Read)
+}
+
+/// Reads a program like [`parse`], with or without the tables that its devices and links name.
+/// Links without their table move 8 GB/s after 2 µs.
+///
+/// # Errors
+/// All mistakes, in source order.
+pub fn parse_with(
+    source: &SourceFile,
+    files: &dyn Files,
+    tables: Tables,
+) -> Result<(Program, Vec<Diagnostic>), Diagnostics> {
     let mut report = Report::default();
     let trees = import::load(source, files, &mut report);
     let definitions = Definitions::collect(&trees, &mut report);
-    let program = program(&definitions, &mut report);
+    let mut shelf = Shelf::new(files, tables);
+    let program = program(&definitions, &mut shelf, &mut report);
     report.finish(program)
 }
 
-fn program(definitions: &Definitions<'_>, report: &mut Report) -> Known<Program> {
+fn program(
+    definitions: &Definitions<'_>,
+    shelf: &mut Shelf<'_>,
+    report: &mut Report,
+) -> Known<Program> {
     let model = model::resolve(definitions, report);
-    let target = cluster::resolve(definitions, report);
+    let target = cluster::resolve(definitions, shelf, report);
     let train = train::resolve(definitions, report);
     let search = plan::resolve(definitions, report);
     let (mut model, place) = model?;
     let (train, no_decay) = train?;
     optimizer::spare(&mut model, &no_decay, report);
+    shelf.check_dtype(&train, report);
     data::fit(&train, &model, place, report);
     bound_results(&model, &train, place, report);
     let search: Search = search?;
     plan::fit_cuts(definitions, &search, &model, report);
-    Ok(Program { model, target: target?, train, search })
+    let (target, profiles) = target?;
+    Ok(Program { model, target, train, search, profiles })
 }
 
 /// Results of a whole batch stay within the declared limit.

@@ -1,6 +1,6 @@
 //! A plan with its costs, and the order in which an objective puts plans.
 
-use crate::bound::Bound;
+use crate::{bound::Bound, measured::Origins};
 use roundelay_dsl::Objective;
 use roundelay_schedule::{Bytes, Exactness, Kind, Nanos, Plan};
 use std::collections::BTreeMap;
@@ -27,6 +27,8 @@ pub struct Candidate {
     pub comm_rounds: u32,
     /// Share of the devices' time in which no kernel runs, in the steady state.
     pub bubble: f64,
+    /// Where the times of its kernel calls come from.
+    pub origins: Origins,
     /// Lower bounds of time and memory.
     pub bound: Bound,
     /// Place in the order of the search.

@@ -1,14 +1,21 @@
-//! Time of kernel calls: a roofline.
+//! Time of kernel calls: the table of measured times where a device has one, else a roofline.
 //!
-//! Law: a call takes max(FLOPs / compute, bytes / bandwidth) + overhead, each quotient rounded
-//! up to whole nanoseconds. A routine takes the sum of its calls. So more FLOPs, more bytes or
-//! more calls never take less time, a faster device never takes more, and times of routines add.
+//! Law of the roofline: a call takes max(FLOPs / compute, bytes / bandwidth) + overhead, each
+//! quotient rounded up to whole nanoseconds. A routine takes the sum of its calls, and on a device
+//! with a table what a launch takes besides. So more FLOPs, more bytes or more calls never take
+//! less time, a faster device never takes more, and times of routines add.
 
+use crate::measured::{Measured, Origin, Origins};
+use roundelay_dsl::Program;
 use roundelay_kernels::Kernel;
 use roundelay_schedule::{
-    Call, Device, DeviceId, Float, Footprint, Nanos, Place, RoutineId, Schedule, Work,
+    Call, Device, DeviceId, Float, Footprint, Input, Job, Nanos, Place, Profile,
+    RoutineId, Schedule, Work, feed_text,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 /// A kernel call that the catalogue does not know.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -27,45 +34,179 @@ pub fn roofline(footprint: Footprint, device: &Device) -> Nanos {
     arithmetic.max(traffic) + device.overhead
 }
 
-/// What a sequence of calls costs, one footprint per call.
-///
-/// # Errors
-/// When the catalogue does not know a call.
-pub(crate) fn footprints(
-    calls: &[Call],
+/// A call as the cost model sees it.
+#[derive(Clone, Debug)]
+pub(crate) struct Priced {
+    footprint: Footprint,
+    /// The call as tables spell it; empty where no device has one.
+    text: String,
+}
+
+/// What calls take on the devices of a program.
+#[derive(Debug)]
+pub(crate) struct Costs {
     dtype: Float,
-) -> Result<Vec<Footprint>, Unpriced> {
-    let footprint = |call: &Call| {
-        let unpriced = |message| Unpriced { kernel: call.kernel.clone(), message };
-        Ok(Kernel::parse(call).map_err(unpriced)?.footprint(dtype))
-    };
-    calls.iter().map(footprint).collect()
+    models: Vec<Model>,
+    /// The model of every device.
+    of: BTreeMap<DeviceId, usize>,
 }
 
-/// Time of a sequence of calls on a device.
-pub(crate) fn total(calls: &[Footprint], device: &Device) -> Nanos {
-    calls.iter().map(|footprint| roofline(*footprint, device)).sum()
+/// One kind of device.
+#[derive(Debug)]
+struct Model {
+    device: Device,
+    measured: Option<Measured>,
 }
 
-/// Fills in the predicted time of every routine: that on the slowest device that launches it.
+impl Costs {
+    /// The devices of a program; those of one kind once.
+    pub(crate) fn new(program: &Program) -> Self {
+        let mut kinds: BTreeMap<_, usize> = BTreeMap::new();
+        let mut costs =
+            Self { dtype: program.train.dtype, models: Vec::new(), of: BTreeMap::new() };
+        for (id, device) in program.target.devices.iter() {
+            let profile = program.profiles.get(&id);
+            let key = (
+                device.compute,
+                device.bandwidth,
+                device.overhead,
+                profile.map(Arc::as_ptr),
+            );
+            let number = *kinds.entry(key).or_insert_with(|| {
+                costs.models.push(Model::new(device, profile.map(Arc::as_ref)));
+                costs.models.len() - 1
+            });
+            costs.of.insert(id, number);
+        }
+        costs
+    }
+
+    /// Calls ready to be priced.
+    ///
+    /// # Errors
+    /// When the catalogue does not know a call.
+    pub(crate) fn priced(&self, calls: &[Call]) -> Result<Vec<Priced>, Unpriced> {
+        let measured = self.models.iter().any(|model| model.measured.is_some());
+        let one = |call: &Call| {
+            let unpriced = |message| Unpriced { kernel: call.kernel.clone(), message };
+            let footprint = Kernel::parse(call).map_err(unpriced)?.footprint(self.dtype);
+            let text = if measured { call.text() } else { String::new() };
+            Ok(Priced { footprint, text })
+        };
+        calls.iter().map(one).collect()
+    }
+
+    /// No device takes less for these calls in one launch, however many others are busy.
+    pub(crate) fn floor(&self, calls: &[Priced]) -> Nanos {
+        let least = |model: &Model| model.least(calls) + model.launch();
+        self.models.iter().map(least).min().unwrap_or_default()
+    }
+
+    /// No device takes less for these calls as a part of a launch.
+    pub(crate) fn part(&self, calls: &[Priced]) -> Nanos {
+        let least = self.models.iter().map(|model| model.least(calls));
+        least.min().unwrap_or_default()
+    }
+
+    /// What filling each input takes, where feeds were measured; nothing elsewhere.
+    fn feeds(&self, job: &Job, busy: u32) -> Vec<Nanos> {
+        let tables = self.models.iter().filter_map(|model| model.measured.as_ref());
+        let table = tables.max_by_key(|table| table.launch);
+        let Some(table) = table else { return Vec::new() };
+        let time = |input: &Input| {
+            let bytes =
+                input.shape.iter().product::<u64>() * input.element.size(job.dtype);
+            let found = table.time(&feed_text(input), Nanos(bytes), busy);
+            found.map_or(Nanos(0), |(time, _)| time)
+        };
+        job.inputs.values().map(time).collect()
+    }
+
+    /// One launch of these calls on the slowest of some devices, while `busy` devices compute.
+    fn slowest(
+        &self,
+        devices: &BTreeSet<DeviceId>,
+        calls: &[Priced],
+        busy: u32,
+    ) -> (Nanos, Origins) {
+        let kinds: BTreeSet<usize> =
+            devices.iter().filter_map(|device| self.of.get(device).copied()).collect();
+        let times = kinds.into_iter().map(|kind| self.models[kind].launched(calls, busy));
+        times.max_by_key(|(time, _)| *time).unwrap_or_default()
+    }
+}
+
+impl Model {
+    fn new(device: &Device, profile: Option<&Profile>) -> Self {
+        let measured = profile.map(|profile| Measured::new(profile, device));
+        Self { device: device.clone(), measured }
+    }
+
+    fn launch(&self) -> Nanos {
+        self.measured.as_ref().map_or(Nanos(0), |measured| measured.launch)
+    }
+
+    fn time(&self, call: &Priced, busy: u32) -> (Nanos, Origin) {
+        let roofline = roofline(call.footprint, &self.device);
+        let measured = self.measured.as_ref();
+        let measured =
+            measured.and_then(|measured| measured.time(&call.text, roofline, busy));
+        measured.unwrap_or((roofline, Origin::Guessed))
+    }
+
+    /// Time of calls, each with the number of busy devices that makes it least.
+    fn least(&self, calls: &[Priced]) -> Nanos {
+        let least = |call: &Priced| {
+            let levels = self.measured.iter().flat_map(Measured::levels);
+            let times = levels.map(|busy| self.time(call, busy).0);
+            times.min().unwrap_or_else(|| self.time(call, 1).0)
+        };
+        calls.iter().map(least).sum()
+    }
+
+    fn launched(&self, calls: &[Priced], busy: u32) -> (Nanos, Origins) {
+        let mut origins = Origins::default();
+        let mut sum = self.launch();
+        for call in calls {
+            let (time, origin) = self.time(call, busy);
+            origins.count(origin);
+            sum += time;
+        }
+        (sum, origins)
+    }
+}
+
+/// Fills in the predicted time of every routine: that on the slowest device that launches it,
+/// while all devices of the plan compute.
 ///
 /// # Errors
 /// When the catalogue does not know a call.
-pub fn price(schedule: &mut Schedule) -> Result<(), Unpriced> {
+pub fn price(schedule: &mut Schedule, program: &Program) -> Result<Origins, Unpriced> {
+    price_with(schedule, &Costs::new(program))
+}
+
+/// Prices a schedule like [`price`]; says where the times of the calls of all launched routines
+/// come from.
+pub(crate) fn price_with(
+    schedule: &mut Schedule,
+    costs: &Costs,
+) -> Result<Origins, Unpriced> {
     let places = launch_places(schedule);
-    let dtype = schedule.job.dtype;
+    let busy = u32::try_from(schedule.plan.devices.len()).unwrap_or(u32::MAX);
+    let mut all = Origins::default();
     let mut predicted = Vec::with_capacity(schedule.routines.len());
     for (id, routine) in schedule.routines.iter() {
-        let calls = footprints(&routine.calls, dtype)?;
+        let calls = costs.priced(&routine.calls)?;
         let devices = places.get(&id).map(|places| devices_of(schedule, places));
-        let times = devices.into_iter().flatten();
-        let times = times.map(|device| total(&calls, &schedule.target.devices[device]));
-        predicted.push(times.max().unwrap_or_default());
+        let (time, origins) = costs.slowest(&devices.unwrap_or_default(), &calls, busy);
+        all += origins;
+        predicted.push(time);
     }
     for ((_, routine), time) in schedule.routines.iter_mut().zip(predicted) {
         routine.predicted = time;
     }
-    Ok(())
+    schedule.target.host.feeds = costs.feeds(&schedule.job, busy);
+    Ok(all)
 }
 
 fn launch_places(schedule: &Schedule) -> BTreeMap<RoutineId, BTreeSet<Place>> {
@@ -90,93 +231,5 @@ fn devices_of(schedule: &Schedule, places: &BTreeSet<Place>) -> BTreeSet<DeviceI
     cell.flat_map(at_all).collect()
 }
 
-/// The device that is at least as fast as every device of a cluster in every respect.
-pub(crate) fn ideal(devices: &[&Device]) -> Option<Device> {
-    let first = (*devices.first()?).clone();
-    Some(devices.iter().fold(first, |best, device| Device {
-        compute: best.compute.max(device.compute),
-        bandwidth: best.bandwidth.max(device.bandwidth),
-        overhead: best.overhead.min(device.overhead),
-        memory: best.memory.max(device.memory),
-        ..best
-    }))
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::sample::{self, Random, device};
-    use roundelay_codegen::lower;
-    use roundelay_dsl::Program;
-    use roundelay_schedule::{
-        Bytes, BytesPerSecond, Flops, FlopsPerSecond, Id, Order, Pass, Placement, Rule,
-    };
-
-    #[test]
-    fn the_roofline_is_the_slower_of_arithmetic_and_traffic() {
-        let device = Device {
-            compute: FlopsPerSecond(1_000_000_000),
-            bandwidth: BytesPerSecond(500_000_000),
-            overhead: Nanos(7),
-            ..device()
-        };
-        let time = |flops, bytes| {
-            roofline(Footprint { flops: Flops(flops), bytes: Bytes(bytes) }, &device)
-        };
-        assert_eq!(time(100, 10), Nanos(107));
-        assert_eq!(time(10, 100), Nanos(207));
-        assert_eq!(time(0, 0), Nanos(7));
-    }
-
-    #[test]
-    fn a_routine_takes_as_long_as_on_the_slowest_device_that_launches_it() {
-        let mut program = sample::program(2, 4);
-        let plan = sample::plan(Rule::CyclicV2, Placement::Data, Order::Cyclic, 2, 2);
-        let priced = |program: &Program| {
-            let mut schedule = lower(program, &plan).unwrap();
-            price(&mut schedule).unwrap();
-            schedule
-        };
-        let even = priced(&program);
-        let slow = &mut program.target.devices[DeviceId::new(1)];
-        slow.compute = FlopsPerSecond(slow.compute.0 / 3);
-        let slow = slow.clone();
-        let uneven = priced(&program);
-        for (before, after) in even.routines.values().zip(uneven.routines.values()) {
-            let calls = footprints(&after.calls, Float::F32).unwrap();
-            assert!(before.predicted > Nanos(0) && before.predicted <= after.predicted);
-            if matches!(after.pass, Pass::Forward | Pass::Backward) {
-                assert!(after.predicted <= total(&calls, &slow));
-            }
-        }
-        let forward = uneven.routines.values().find(|row| row.pass == Pass::Forward);
-        let forward = forward.unwrap();
-        let calls = footprints(&forward.calls, Float::F32).unwrap();
-        assert_eq!(forward.predicted, total(&calls, &slow));
-    }
-
-    #[test]
-    fn more_work_never_takes_less_and_calls_add() {
-        let mut random = Random::new(3);
-        for _ in 0..500 {
-            let mut draw = || random.below(1_000_000);
-            let device = Device {
-                compute: FlopsPerSecond(1 + draw()),
-                bandwidth: BytesPerSecond(1 + draw()),
-                overhead: Nanos(draw()),
-                ..device()
-            };
-            let small = Footprint { flops: Flops(draw()), bytes: Bytes(draw()) };
-            let large = Footprint {
-                flops: small.flops + Flops(draw()),
-                bytes: small.bytes + Bytes(draw()),
-            };
-            assert!(roofline(small, &device) <= roofline(large, &device));
-            let slower = Device { compute: FlopsPerSecond(1), ..device.clone() };
-            let best = ideal(&[&slower, &device]).unwrap();
-            assert!(roofline(small, &best) <= roofline(small, &device));
-            let both = total(&[small, large], &device);
-            assert_eq!(both, roofline(small, &device) + roofline(large, &device));
-        }
-    }
-}
+mod tests;

@@ -2,7 +2,9 @@
 
 use crate::{
     candidate::{Candidate, PoolUse},
-    cost, memory,
+    cost::{self, Costs},
+    measured::Origins,
+    memory,
     reason::Reason,
     search::Open,
 };
@@ -18,22 +20,26 @@ use std::collections::BTreeMap;
 ///
 /// # Errors
 /// Why it is no plan after all.
-pub(crate) fn evaluate(program: &Program, open: &Open) -> Result<Candidate, Reason> {
+pub(crate) fn evaluate(
+    program: &Program,
+    costs: &Costs,
+    open: &Open,
+) -> Result<Candidate, Reason> {
     let mut schedule = lower(program, &open.plan).map_err(refused)?;
-    cost::price(&mut schedule).map_err(refused)?;
+    let origins = cost::price_with(&mut schedule, costs).map_err(refused)?;
     memory::fits(program, &schedule).map_err(Reason::Memory)?;
     let violated = |violations: Violations| {
         refused(format!("the checker finds: {}", violations.first()))
     };
     let checked = check(schedule, &Kernels).map_err(violated)?;
-    Ok(candidate(open, &checked))
+    Ok(candidate(open, &checked, origins))
 }
 
 fn refused(error: impl std::fmt::Display) -> Reason {
     Reason::Refused(error.to_string())
 }
 
-fn candidate(open: &Open, checked: &Checked) -> Candidate {
+fn candidate(open: &Open, checked: &Checked, origins: Origins) -> Candidate {
     let run = simulate(checked, enough_steps(checked));
     let cells = memory::cells(checked);
     let fullest = cells.values().max_by_key(|cell| checked.arena(**cell)).copied();
@@ -50,6 +56,7 @@ fn candidate(open: &Open, checked: &Checked) -> Candidate {
         comm_bytes_per_device: Bytes(sent.0.div_ceil(cells.len().max(1) as u64)),
         comm_rounds: facts.comm_rounds,
         bubble: run.bubble(),
+        origins,
         bound: open.bound,
         number: open.number,
     }

@@ -13,7 +13,7 @@ pub fn explain(ranking: &Ranking) -> String {
     let nexts = ranking.plans.iter().skip(1).map(Some).chain([None]);
     for (rank, (candidate, next)) in (1..).zip(ranking.plans.iter().zip(nexts)) {
         text += &format!("{rank}. {}\n", summary(&candidate.plan));
-        let mut reasons = vec![time(candidate), memory(candidate)];
+        let mut reasons = vec![time(candidate), memory(candidate), times(candidate)];
         reasons.extend(next.map(|next| runner_up(candidate, rank + 1, next)));
         for reason in reasons {
             text += &format!("   {reason}\n");
@@ -55,6 +55,11 @@ fn memory(candidate: &Candidate) -> String {
         candidate.device_peak,
         parts.join(", ")
     )
+}
+
+/// Where the times of its kernel calls come from.
+fn times(candidate: &Candidate) -> String {
+    format!("times: {}", candidate.origins)
 }
 
 fn runner_up(candidate: &Candidate, rank: usize, next: &Candidate) -> String {

@@ -2,6 +2,7 @@
 
 use crate::{
     candidate::{Candidate, seconds},
+    measured::Origins,
     ranking::Ranking,
 };
 use roundelay_schedule::{Exactness, Kind, Order, Placement, Rule, States};
@@ -100,8 +101,21 @@ pub struct PlanRow {
     pub staleness: u32,
     /// Share of (stage, micro-batch) that is not fresh.
     pub stale_share: f64,
+    /// Where the times of its kernel calls come from.
+    pub calls: Calls,
     /// No legal schedule of this plan has a shorter step.
     pub lower_bound_s: f64,
+}
+
+/// Number of kernel calls of the plan's routines by where their times come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Calls {
+    /// As the table of the device says.
+    pub measured: usize,
+    /// Scaled from measured calls of the same kernel.
+    pub scaled: usize,
+    /// By the roofline.
+    pub guessed: usize,
 }
 
 /// Degrees of tensor parallelism.
@@ -165,6 +179,7 @@ pub fn document(ranking: &Ranking) -> Document {
 
 fn plan_row(rank: usize, candidate: &Candidate) -> PlanRow {
     let plan = &candidate.plan;
+    let Origins { measured, scaled, guessed } = candidate.origins;
     let pool = |(name, used): (&String, &crate::candidate::PoolUse)| {
         let (live_peak_bytes, arena_bytes) = (used.live_peak.0, used.arena.0);
         (name.clone(), Pool { live_peak_bytes, arena_bytes })
@@ -193,6 +208,7 @@ fn plan_row(rank: usize, candidate: &Candidate) -> PlanRow {
         bubble: candidate.bubble,
         staleness: candidate.staleness(),
         stale_share: candidate.stale_share(),
+        calls: Calls { measured, scaled, guessed },
         lower_bound_s: seconds(candidate.bound.step_time()),
     }
 }

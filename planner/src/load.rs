@@ -2,12 +2,12 @@
 //! schedule exists.
 
 use crate::{
-    cost::{self, Unpriced},
+    cost::{Costs, Unpriced},
     cuts::Chain,
 };
 use roundelay_codegen::{NodeCost, StageCode, StageError, node_costs, stages};
 use roundelay_dsl::Program;
-use roundelay_schedule::{Argument, Bytes, Device, Nanos, Role, Routine, Stage};
+use roundelay_schedule::{Argument, Bytes, Nanos, Role, Routine, Stage};
 
 /// What one stage takes for one micro-batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub(crate) enum LoadError {
     Unpriced(#[from] Unpriced),
 }
 
-/// The stages of a program between cuts, for micro-batches of `examples`, on a device.
+/// The stages of a program between cuts, for micro-batches of `examples`; no device is faster.
 ///
 /// # Errors
 /// When the model cannot be cut or differentiated like this.
@@ -50,14 +50,14 @@ pub(crate) fn load(
     program: &Program,
     cuts: &[u32],
     examples: u32,
-    device: &Device,
+    costs: &Costs,
 ) -> Result<Vec<StageLoad>, LoadError> {
     let dtype = program.train.dtype;
     let code = stages(&program.model, cuts, u64::from(examples), dtype, 1)?;
     let copies = program.train.optimizer.method.states();
     let row = |(stage, row): (Stage, &StageCode)| {
         let time = |routine: &Routine| -> Result<Nanos, Unpriced> {
-            Ok(cost::total(&cost::footprints(&routine.calls, dtype)?, device))
+            Ok(costs.floor(&costs.priced(&routine.calls)?))
         };
         let parameters = Bytes(code.elements[stage] * dtype.size());
         Ok(StageLoad {
@@ -79,17 +79,19 @@ fn activation(forward: &Routine) -> Bytes {
 /// The node list of a program for micro-batches of `examples`.
 ///
 /// # Errors
-/// When the model cannot be differentiated.
+/// When the model cannot be differentiated, or a kernel is unknown.
 pub(crate) fn chain(
     program: &Program,
     examples: u32,
-    device: &Device,
-) -> Result<Chain, StageError> {
+    costs: &Costs,
+) -> Result<Chain, LoadError> {
     let (model, dtype) = (&program.model, program.train.dtype);
     let examples = u64::from(examples);
-    let costs = node_costs(model, examples, dtype)?;
-    let time = |cost: &NodeCost| {
-        cost::total(&cost.forward, device) + cost::total(&cost.backward, device)
+    let nodes = node_costs(model, examples, dtype)?;
+    let time = |node: &NodeCost| -> Result<Nanos, Unpriced> {
+        let calls = [&node.forward[..], &node.backward[..]].concat();
+        Ok(costs.part(&costs.priced(&calls)?))
     };
-    Ok(Chain::new(model, costs.iter().map(time).collect(), examples, dtype))
+    let times = nodes.iter().map(time).collect::<Result<_, _>>()?;
+    Ok(Chain::new(model, times, examples, dtype))
 }

@@ -3,7 +3,7 @@
 use crate::{
     bound::Bound,
     candidate::{Candidate, Score},
-    cost,
+    cost::Costs,
     evaluate::evaluate,
     load::{self, StageLoad},
     memory,
@@ -12,7 +12,7 @@ use crate::{
     space::{Excluded, Sizes, Space},
 };
 use roundelay_dsl::{Objective, Program};
-use roundelay_schedule::{Device, Exactness, Plan};
+use roundelay_schedule::{Exactness, Plan};
 use std::{
     collections::BTreeMap,
     num::NonZeroUsize,
@@ -93,7 +93,8 @@ impl Ranking {
 pub(crate) fn survey(program: &Program, options: &Options) -> Ranking {
     let started = Instant::now();
     let allowed = program.search.exactness.unwrap_or(Exactness::Reordered);
-    let mut pool = Pool::new(program);
+    let costs = Costs::new(program);
+    let mut pool = Pool::new(program, &costs);
     let mut ranking = Ranking {
         objective: program.search.objective,
         allowed,
@@ -111,10 +112,10 @@ pub(crate) fn survey(program: &Program, options: &Options) -> Ranking {
     let (mine, others): (Classes, Classes) =
         pool.classes.into_iter().partition(|(class, _)| *class <= allowed);
     let mine = mine.into_values().flatten().collect();
-    let found = ranking.look(program, mine, aim(program, options, options.top));
+    let found = ranking.look(program, &costs, mine, aim(program, options, options.top));
     ranking.settle(found);
     for (exactness, plans) in others {
-        let found = ranking.look(program, plans, aim(program, options, 1));
+        let found = ranking.look(program, &costs, plans, aim(program, options, 1));
         let line = format!("plan {{ exactness {exactness} }}");
         let weaker = |candidate| Weaker { exactness, candidate, line };
         ranking.weaker.extend(found.best.into_iter().next().map(weaker));
@@ -134,9 +135,15 @@ fn aim(program: &Program, options: &Options, keep: usize) -> Aim {
 
 impl Ranking {
     /// Searches some plans and counts what was done with them.
-    fn look(&mut self, program: &Program, plans: Vec<Open>, aim: Aim) -> Found {
+    fn look(
+        &mut self,
+        program: &Program,
+        costs: &Costs,
+        plans: Vec<Open>,
+        aim: Aim,
+    ) -> Found {
         self.candidates += plans.len();
-        let found = search(plans, aim, &|open: &Open| evaluate(program, open));
+        let found = search(plans, aim, &|open: &Open| evaluate(program, costs, open));
         self.pruned += found.pruned;
         self.clocked += found.clocked;
         let refused = found.refused.iter();
@@ -181,18 +188,17 @@ struct Pool {
 }
 
 impl Pool {
-    fn new(program: &Program) -> Self {
-        let devices: Vec<&Device> = program.target.devices.values().collect();
-        let Some(device) = cost::ideal(&devices) else {
+    fn new(program: &Program, costs: &Costs) -> Self {
+        if program.target.devices.is_empty() {
             return Self { space: Space::default(), classes: Classes::new(), small: 0 };
-        };
+        }
         let chain = |examples| {
-            load::chain(program, examples, &device)
+            load::chain(program, examples, costs)
                 .map_err(|error| Reason::Refused(error.to_string()))
         };
         let mut pool =
             Self { space: Space::new(program, chain), classes: Classes::new(), small: 0 };
-        let mut loads = Loads { program, device: &device, known: BTreeMap::new() };
+        let mut loads = Loads { program, costs, known: BTreeMap::new() };
         for (number, plan) in pool.space.plans.clone().into_iter().enumerate() {
             if let Err(reason) = pool.add(program, number, &plan, &mut loads) {
                 pool.space.excluded.push(excluded(&plan, &reason));
@@ -222,7 +228,7 @@ impl Pool {
 /// Loads of the stages, once per number of micro-batches and cuts.
 struct Loads<'a> {
     program: &'a Program,
-    device: &'a Device,
+    costs: &'a Costs,
     known: BTreeMap<(u32, Vec<u32>), Result<Vec<StageLoad>, Reason>>,
 }
 
@@ -231,7 +237,7 @@ impl Loads<'_> {
         let key = (plan.micro_batches, plan.cuts.clone());
         let examples = self.program.train.batch / plan.micro_batches;
         let loads = self.known.entry(key).or_insert_with(|| {
-            load::load(self.program, &plan.cuts, examples, self.device)
+            load::load(self.program, &plan.cuts, examples, self.costs)
                 .map_err(|error| Reason::Refused(error.to_string()))
         });
         loads.as_deref().map_err(Clone::clone)

@@ -203,10 +203,12 @@ fn more_devices(program: &Program, ranking: &Ranking) -> Option<(String, Program
     let needed = needed.filter(|needed| *needed <= DEVICES_MAX)?;
     let mut relaxed = program.clone();
     let target = &mut relaxed.target;
-    let last = target.devices.values().last()?.clone();
+    let (id, last) = target.devices.iter().last()?;
+    let (last, profile) = (last.clone(), relaxed.profiles.get(&id).cloned());
     let available = u32::try_from(target.devices.len()).ok()?;
     while target.devices.len() < needed as usize {
-        target.devices.push(last.clone());
+        let id = target.devices.push(last.clone());
+        relaxed.profiles.extend(profile.clone().map(|profile| (id, profile)));
     }
     let outermost = target.domains.last_mut();
     if let Some(domain) = outermost.filter(|domain| domain.devices.end == available) {

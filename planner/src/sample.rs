@@ -1,14 +1,17 @@
 //! Small programs, plans and numbers for the tests of this crate.
 
-use crate::{bound::Bound, candidate::Candidate, ranking::Ranking, space::Space};
+use crate::{
+    bound::Bound, candidate::Candidate, measured::Origins, ranking::Ranking, space::Space,
+};
 use roundelay_dsl::{
     Extent, Model, ModelInput, ModelInputId, ModelParameter, Node, NodeId, Objective,
     Operation, Program, Search, Source, Train, Window,
 };
 use roundelay_schedule::{
-    Bytes, BytesPerSecond, Data, Device, Domain, Element, Evaluation, Exactness, Float,
-    FlopsPerSecond, Id, Initial, Kind, Link, Method, Nanos, Optimizer, Order, Placement,
-    Plan, Pool, Rate, Rule, States, Table, Target, Treatment,
+    Bytes, BytesPerSecond, CallTime, Copies, Data, Device, Domain, Element, Evaluation,
+    Exactness, Float, FlopsPerSecond, Host, Id, Initial, Kind, Link, Method, Nanos,
+    Optimizer, Order, PROFILE_FORMAT, Placement, Plan, Pool, Profile, Rate, Rule, States,
+    Table, Target, Treatment,
 };
 use std::{collections::BTreeMap, time::Duration};
 
@@ -63,6 +66,7 @@ pub(crate) fn target(devices: usize) -> Target {
         devices: (0..devices).map(numbered).collect(),
         links,
         domains: vec![Domain { link, devices: 0..u32::try_from(devices).unwrap() }],
+        host: Host::default(),
     }
 }
 
@@ -195,6 +199,28 @@ pub(crate) fn program(devices: usize, batch: u32) -> Program {
             evaluate: Evaluation::Never,
         },
         search: Search::default(),
+        profiles: BTreeMap::new(),
+    }
+}
+
+/// A table of some rows.
+pub(crate) fn profile(calls: Vec<CallTime>) -> Profile {
+    let copies = Copies {
+        latency: Nanos(0),
+        bandwidth: BytesPerSecond(1_000_000_000),
+        residual: 0.0,
+        points: Vec::new(),
+    };
+    Profile {
+        format: PROFILE_FORMAT,
+        processor: "sample".into(),
+        threads: 1,
+        dtype: Float::F32,
+        launch: Nanos(0),
+        wake: Nanos(0),
+        copies,
+        rows: calls.len(),
+        calls,
     }
 }
 
@@ -229,6 +255,7 @@ pub(crate) fn candidate(plan: &Plan, step_time: Nanos, number: usize) -> Candida
         comm_bytes_per_device: Bytes(0),
         comm_rounds: 0,
         bubble: 0.25,
+        origins: Origins::default(),
         bound: bound(Nanos(750)),
         number,
     }

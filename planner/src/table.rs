@@ -144,6 +144,9 @@ pub fn remarks(ranking: &Ranking, program: &Program) -> Vec<String> {
                 .to_owned(),
         );
     }
+    if let Some(first) = shown().next().filter(|_| !program.profiles.is_empty()) {
+        remarks.push(format!("times of the first plan: {}", first.origins));
+    }
     remarks
 }
 

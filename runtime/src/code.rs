@@ -82,10 +82,25 @@ impl Code {
     /// When an operand does not lie inside its argument.
     pub(crate) fn run(
         &self,
+        claim: &mut Claim,
+        arguments: &Arguments,
+        operands: &mut Vec<*mut u8>,
+        context: &Context,
+    ) {
+        self.run_each(claim, arguments, operands, context, || ());
+    }
+
+    /// Runs all calls like [`Code::run`], and says when each is done.
+    ///
+    /// # Panics
+    /// When an operand does not lie inside its argument.
+    pub(crate) fn run_each(
+        &self,
         _: &mut Claim,
         arguments: &Arguments,
         operands: &mut Vec<*mut u8>,
         context: &Context,
+        mut done: impl FnMut(),
     ) {
         for (kernel, places) in &self.calls {
             operands.clear();
@@ -101,6 +116,7 @@ impl Code {
                     Float::F64 => kernel.run::<f64>(operands, context),
                 }
             }
+            done();
         }
     }
 }

@@ -14,6 +14,7 @@ mod execute;
 mod jitter;
 mod meter;
 mod queues;
+mod record;
 mod serve;
 mod session;
 
@@ -22,6 +23,7 @@ pub use error::CpuError;
 pub(crate) use execute::number_of;
 pub use jitter::Timing;
 pub use meter::Measured;
+pub use record::{Ran, Record, Recording};
 
 use crate::{
     code::Code,
@@ -35,6 +37,7 @@ use command::Mark;
 use counter::Parking;
 use meter::Meter;
 use queues::Queues;
+use record::Recorder;
 use roundelay_schedule::{
     Checked, DeviceId, GroupId, Kind, Marks, RoutineId, Segment, Table, replay,
 };
@@ -63,6 +66,8 @@ pub struct CpuOptions {
     pub timing: Timing,
     /// A replay in which nothing is completed for so long is given up.
     pub deadline: Duration,
+    /// Whether times are kept, for [`Cpu::record`].
+    pub recording: Recording,
 }
 
 /// What arenas hold before the first use.
@@ -78,7 +83,8 @@ pub enum Fill {
 impl Default for CpuOptions {
     fn default() -> Self {
         let deadline = Duration::from_secs(600);
-        Self { fill: Fill::Zero, timing: Timing::Natural, deadline }
+        let (fill, timing) = (Fill::Zero, Timing::Natural);
+        Self { fill, timing, deadline, recording: Recording::Off }
     }
 }
 
@@ -116,6 +122,7 @@ struct Shared {
     parking: Parking,
     arenas: Arenas,
     meter: Meter,
+    recorder: Option<Recorder>,
     feed: Mutex<Box<dyn Feed>>,
     losses: Mutex<Vec<Loss>>,
     failure: Mutex<Option<CpuError>>,
@@ -132,7 +139,7 @@ impl Cpu {
         options: CpuOptions,
     ) -> Result<Self, CpuError> {
         let waits = schedule.actions.values().map(|action| action.after.len()).max();
-        let shared = Arc::new(Shared::new(schedule, feed, waits.unwrap_or(0))?);
+        let shared = Arc::new(Shared::new(schedule, feed, options.recording)?);
         let mut cpu = Self {
             driver: Driver::new(
                 shared.queues.len(),
@@ -224,6 +231,12 @@ impl Cpu {
         meter.read(schedule, self.step - self.first, arenas.sizes())
     }
 
+    /// When everything ran since the last record was taken; empty unless
+    /// [`CpuOptions::recording`] is on.
+    pub fn record(&mut self) -> Record {
+        self.shared.recorder.as_ref().map(Recorder::take).unwrap_or_default()
+    }
+
     /// What was really used of each kind of memory, since the state was loaded; needs
     /// [`Fill::Poison`]. Carried rows count as a whole.
     ///
@@ -278,11 +291,12 @@ impl Shared {
     fn new(
         schedule: &Checked,
         feed: Box<dyn Feed>,
-        waits: usize,
+        recording: Recording,
     ) -> Result<Self, CpuError> {
+        let waits = schedule.actions.values().map(|action| action.after.len()).max();
         let queues = Queues::new(schedule);
         let parking = Parking::new(queues.threads() + 1);
-        let lane = |_| Lane::new(&parking, CAPACITY, waits);
+        let lane = |_| Lane::new(&parking, CAPACITY, waits.unwrap_or(0));
         let members = |group| collective::members(schedule, group);
         Ok(Self {
             code: Code::parse(schedule)?,
@@ -290,6 +304,7 @@ impl Shared {
             members: schedule.groups.values().map(members).collect(),
             lanes: (0..queues.threads()).map(lane).collect(),
             parking,
+            recorder: Recorder::new(recording, queues.threads()),
             queues,
             arenas: Arenas::new(schedule),
             meter: Meter::new(schedule),

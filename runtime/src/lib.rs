@@ -14,6 +14,7 @@ mod initial;
 mod memory;
 mod oracle;
 mod plain;
+mod profile;
 #[cfg(test)]
 mod scratch;
 mod state;
@@ -24,11 +25,15 @@ pub use checkpoint::{
     Checkpoint, CheckpointError, Checkpoints, Latest, Provenance, Resumed, Resumption,
 };
 pub use code::CodeError;
-pub use cpu::{Cpu, CpuError, CpuOptions, Fill, Loss, Measured, Timing, Touched};
+pub use cpu::{
+    Cpu, CpuError, CpuOptions, Fill, Loss, Measured, Ran, Record, Recording, Timing,
+    Touched,
+};
 pub use data::{DataError, Dataset, HeldOut};
 pub use evaluate::{Evaluator, Measures};
 pub use feed::Feed;
 pub use oracle::{Oracle, OracleError};
+pub use profile::{Collection, Sample, Settling, copies, sample};
 pub use state::{State, StateError, Tensor};
 pub use train::{
     Checkpointing, Evaluating, Observer, Progress, Report, Rests, TrainError, Trainer,

@@ -10,7 +10,9 @@
 //! - A collective of n members takes the time of a ring, with S the bytes of the whole array:
 //!   2(n − 1)(α + ⌈S/n⌉/β) for an all-reduce, (n − 1)(α + ⌈S/n⌉/β) for a reduce-scatter or an
 //!   all-gather (Thakur, Rabenseifner, Gropp 2005). It holds both ports of every member.
-//! - Feeds and reports take no time.
+//! - A feed takes what the target's host says for its input, once per coordinate; nothing unless
+//!   it was measured. Reports take no time.
+//! - What waits for another queue longer than for its own goes on a wake-up of the host later.
 //!
 //! An instance starts when everything before it in its queue, everything that it waits for, and
 //! its device or ports are done; devices and ports are taken in list order. A skipped instance
@@ -20,8 +22,8 @@
 
 use crate::{
     Action, ActionId, Bytes, BytesPerSecond, Checked, Collective, DeviceId, Group,
-    GroupId, Instance, Issue, LinkId, Machine, Marks, Nanos, PhysicalQueue, Place, Row,
-    Schedule, Segment, Simulation, Spot, Table, Work, replay,
+    GroupId, Id, Instance, Issue, LinkId, Machine, Marks, Nanos, PhysicalQueue, Place,
+    Row, Schedule, Segment, Simulation, Spot, Subject, Table, Work, replay,
 };
 use std::{collections::BTreeMap, convert::Infallible};
 
@@ -78,10 +80,12 @@ impl Machine for Clock<'_> {
         let Issue { id, action, period, instance } = issued;
         let queue = self.schedule.queue(action, period);
         let last = self.queues.get(&queue).copied().unwrap_or_default();
-        let ready = after.iter().copied().fold(last, Nanos::max);
+        let needed = after.iter().copied().max().unwrap_or_default();
         let end = match instance {
-            Instance::Skip => ready,
+            Instance::Skip => last.max(needed),
             Instance::Execute(step) => {
+                let wake = self.schedule.target.host.wake;
+                let ready = if needed > last { needed + wake } else { last };
                 let (start, end) = self.execute(action, period, ready);
                 self.entries.push(Entry { action: id, period, step, queue, start, end });
                 end
@@ -128,8 +132,17 @@ impl<'a> Clock<'a> {
                 let members = self.members(*group, period);
                 self.hold(&members, &members, ready, time)
             }
-            Work::Feed { .. } | Work::Report { .. } => (ready, ready),
+            Work::Feed { row, .. } => (ready, ready + self.feed_time(*row)),
+            Work::Report { .. } => (ready, ready),
         }
+    }
+
+    /// Time to fill an input at every coordinate.
+    fn feed_time(&self, row: Row) -> Nanos {
+        let subject = self.schedule.buffers[row.buffer].subject;
+        let Subject::Input(input) = subject else { return Nanos(0) };
+        let each = self.schedule.target.host.feeds.get(input.index());
+        each.copied().unwrap_or_default() * self.schedule.coordinates().len() as u64
     }
 
     fn transfer(

@@ -14,6 +14,7 @@ mod id;
 mod job;
 mod metric;
 mod plan;
+mod profile;
 mod replay;
 mod routine;
 mod rule;
@@ -38,6 +39,10 @@ pub use job::{
 };
 pub use metric::{Metric, Reading};
 pub use plan::{Order, Placement, Plan, Reduction, States, Sum};
+pub use profile::{
+    CallTime, Copies, CopyTime, PROFILE_FORMAT, Profile, ProfileError, ProfileErrors,
+    feed_text, kernel_of, read_profile, write_profile,
+};
 pub use replay::{Issue, Machine, Marks, replay};
 pub use routine::{
     Access, Argument, Attribute, Call, Catalogue, Footprint, Operand, Pass, Role, Routine,
@@ -45,6 +50,6 @@ pub use routine::{
 pub use rule::{Delays, Exactness, Rule, Timeline};
 pub use schedule::{FORMAT, PhysicalQueue, Schedule, Touch};
 pub use segment::{Instance, Segment};
-pub use target::{Device, Domain, Link, Pool, Target};
+pub use target::{Device, Domain, Host, Link, Pool, Target};
 pub use timeline::{Simulation, enough_steps, grid};
 pub use unit::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Nanos};

@@ -20,6 +20,27 @@ pub struct Target {
     pub links: Table<LinkId, Link>,
     /// Nested groups of devices, innermost first; the first that holds two devices joins them.
     pub domains: Vec<Domain>,
+    /// What the machine takes besides kernels and copies.
+    #[serde(default, skip_serializing_if = "Host::is_free")]
+    pub host: Host,
+}
+
+/// What a machine takes besides kernels and copies; nothing unless it was measured.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Host {
+    /// From the end of what a queue waits for on another queue until it goes on.
+    pub wake: Nanos,
+    /// What filling each input of one micro-batch takes, in the order of the inputs.
+    #[serde(default)]
+    pub feeds: Vec<Nanos>,
+}
+
+impl Host {
+    /// Whether it takes nothing.
+    pub fn is_free(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// A memory that one or more devices allocate from.

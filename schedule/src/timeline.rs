@@ -59,6 +59,19 @@ impl<'a> Simulation<'a> {
         run
     }
 
+    /// What a machine really did from step `first` on, for `steps` steps; `entries` in the order
+    /// in which they started.
+    pub fn of_replay(
+        schedule: &'a Schedule,
+        first: u64,
+        steps: u64,
+        entries: Vec<Entry>,
+    ) -> Self {
+        let first = i64::try_from(first).unwrap_or(i64::MAX);
+        let shifted = |entry: Entry| Entry { step: entry.step - first, ..entry };
+        Self::new(schedule, steps, entries.into_iter().map(shifted).collect())
+    }
+
     /// The schedule that ran.
     pub fn schedule(&self) -> &'a Schedule {
         self.schedule

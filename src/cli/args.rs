@@ -33,6 +33,8 @@ pub(crate) enum Command {
     Fmt(FmtArgs),
     /// Say what this machine has, as a cluster file.
     Devices(DevicesArgs),
+    /// Measure kernels and copies for the cost model.
+    Profile(ProfileArgs),
 }
 
 /// A program, with decisions that override it.
@@ -212,6 +214,29 @@ pub(crate) struct FmtArgs {
     /// Change nothing; exit with 1 when the file is not formatted.
     #[arg(long)]
     pub(crate) check: bool,
+}
+
+/// Options of `profile`.
+#[derive(Debug, Args)]
+pub(crate) struct ProfileArgs {
+    /// Whose plans are measured.
+    #[command(flatten)]
+    pub(crate) program: ProgramArgs,
+    /// Measure the best so many plans.
+    #[arg(long, default_value_t = 10)]
+    pub(crate) top: usize,
+    /// Seconds after which a plan whose times have not settled is given up.
+    #[arg(long, default_value_t = 20, value_parser = value_parser!(u64).range(1..))]
+    pub(crate) patience: u64,
+    /// Take the data from this folder instead of the program's.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    /// Where the table goes.
+    #[arg(short, value_name = "TABLE.YAML")]
+    pub(crate) output: PathBuf,
+    /// One JSON document on standard output.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Options of `devices`.

@@ -2,7 +2,7 @@
 
 use super::{FORMAT, Form, note, print_json};
 use roundelay::{
-    CompileError, Diagnostic, Diagnostics, FileErrors, Refusal, RunError,
+    CompileError, Diagnostic, Diagnostics, FileErrors, ProfileError, Refusal, RunError,
     parts::{dsl::Severity, planner::PlanMistakes, schedule::Violations},
 };
 use serde::Serialize;
@@ -157,6 +157,21 @@ impl Failure {
             }
             CompileError::Lower(_) | CompileError::Price(_) => {
                 Self::refused("compile", path, error.to_string())
+            }
+        }
+    }
+
+    /// A program that cannot be measured.
+    pub(crate) fn profile(path: &Path, error: &ProfileError) -> Self {
+        match error {
+            ProfileError::NoPlan(refusal) => Self::no_plan(path, refusal),
+            ProfileError::Compile(error) => Self::compile(path, error),
+            ProfileError::Threads { .. } | ProfileError::Run(_) => {
+                let run = matches!(error, ProfileError::Run(run) if !run.is_input());
+                let kind = if run { Kind::Run } else { Kind::Refused };
+                let message = describe(error);
+                let problem = Problem::new("profile", path, 0, message.clone());
+                Self { kind, text: format!("error: {message}"), problems: vec![problem] }
             }
         }
     }

@@ -33,8 +33,16 @@ pub(super) fn text(path: &Path) -> Result<String, Failure> {
 
 /// A program with its `--set` decisions; warnings are printed.
 pub(super) fn program(args: &ProgramArgs) -> Result<Program, Failure> {
+    program_with(args, dsl::Tables::Read)
+}
+
+/// A program like [`program`], with or without the tables that it names.
+pub(super) fn program_with(
+    args: &ProgramArgs,
+    tables: dsl::Tables,
+) -> Result<Program, Failure> {
     let source = SourceFile::new(args.file.display().to_string(), text(&args.file)?);
-    let parsed = dsl::parse(&source, &dsl::Disk);
+    let parsed = dsl::parse_with(&source, &dsl::Disk, tables);
     let (mut program, warnings) = parsed.map_err(|refused| Failure::program(&refused))?;
     for warning in warnings {
         note(&warning.to_string());

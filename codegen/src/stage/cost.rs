@@ -11,16 +11,17 @@ use super::{
 };
 use roundelay_dsl::{Model, NodeId, Source};
 use roundelay_kernels::Kernel;
-use roundelay_schedule::{Bytes, Float, Footprint, Id, Operand, Stage};
+use roundelay_schedule::{Bytes, Call, Float, Id, Operand, Stage};
 use std::collections::BTreeSet;
 
 /// What one node adds to the stage that has it, for one micro-batch.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeCost {
-    /// Every forward call; none for views and for nodes that the loss does not need.
-    pub forward: Vec<Footprint>,
+    /// Every forward call, without places; none for views and for nodes that the loss does not
+    /// need.
+    pub forward: Vec<Call>,
     /// Every backward call, as the uncut model makes them for its first micro-batch.
-    pub backward: Vec<Footprint>,
+    pub backward: Vec<Call>,
     /// Elements of the parameters that it is the first to use.
     pub parameters: u64,
     /// What it makes that the backward pass of the uncut model reads.
@@ -45,7 +46,7 @@ pub fn node_costs(
     for node in graph.computed() {
         let elements = graph.elements(Source::Node(node));
         costs[node.index()] = NodeCost {
-            forward: footprints(&graph, node, &derivative(&graph, node).forward, dtype)?,
+            forward: calls(&graph, node, &derivative(&graph, node).forward)?,
             backward: vec![],
             parameters: first_uses(&graph, node, &mut seen),
             kept: Bytes(0),
@@ -55,7 +56,7 @@ pub fn node_costs(
     let mut gradients = Accumulation::new(BTreeSet::new(), seen);
     for node in graph.computed().rev() {
         let steps = gradients.lay(node, derivative(&graph, node).backward);
-        costs[node.index()].backward = footprints(&graph, node, &steps, dtype)?;
+        costs[node.index()].backward = calls(&graph, node, &steps)?;
     }
     for (node, _, size) in kept(&graph, &flow, dtype, Stage::new(0)) {
         costs[node.index()].kept += size;
@@ -64,11 +65,11 @@ pub fn node_costs(
 }
 
 /// Asks the kernel catalogue whether it takes every call of the model.
-pub(crate) fn admit(graph: &Graph<'_>, dtype: Float) -> Result<(), StageError> {
+pub(crate) fn admit(graph: &Graph<'_>) -> Result<(), StageError> {
     graph.computed().try_for_each(|node| {
         let Derivative { forward, backward } = derivative(graph, node);
-        footprints(graph, node, &forward, dtype)?;
-        footprints(graph, node, &backward, dtype).map(drop)
+        calls(graph, node, &forward)?;
+        calls(graph, node, &backward).map(drop)
     })
 }
 
@@ -81,12 +82,12 @@ fn first_uses(graph: &Graph<'_>, node: NodeId, seen: &mut BTreeSet<Source>) -> u
     fresh.map(|source| graph.elements(source)).sum()
 }
 
-fn footprints(
+/// The calls of some steps of a node, if the catalogue takes them.
+fn calls(
     graph: &Graph<'_>,
     node: NodeId,
     steps: &[Step],
-    dtype: Float,
-) -> Result<Vec<Footprint>, StageError> {
+) -> Result<Vec<Call>, StageError> {
     let nowhere = |term: &Term| Operand {
         argument: 0,
         offset: Bytes(0),
@@ -94,10 +95,14 @@ fn footprints(
         shape: term.shape.clone(),
     };
     let one = |step: &Step| {
-        let kernel = Kernel::parse(&step.placed(nowhere));
-        kernel.map(|kernel| kernel.footprint(dtype)).map_err(|problem| {
-            StageError::Malformed { node: graph.model.nodes[node].name.clone(), problem }
-        })
+        let call = step.placed(nowhere);
+        match Kernel::parse(&call) {
+            Ok(_) => Ok(call),
+            Err(problem) => {
+                let node = graph.model.nodes[node].name.clone();
+                Err(StageError::Malformed { node, problem })
+            }
+        }
     };
     steps.iter().map(one).collect()
 }

@@ -3,28 +3,33 @@
 use super::{
     constant::constant,
     definitions::{Definitions, beginning},
+    measured::{Shelf, Tables},
     settings::{Settings, quantity},
 };
 use crate::{
-    Code, Dimension, Mistake, Span, Value, import, limit, near, parse,
+    Code, Dimension, Mistake, NoFiles, Span, Value, import, limit, near, parse,
     report::{Known, Report},
-    syntax::{Cluster, Component, Expression, File, Group, Item, Name, Whole},
+    syntax::{Cluster, Component, Entry, Expression, File, Group, Item, Name, Whole},
 };
 use roundelay_schedule::{
-    Bytes, BytesPerSecond, Device, Domain, FlopsPerSecond, Link, LinkId, Nanos, Pool,
-    PoolId, Target,
+    Bytes, BytesPerSecond, Device, DeviceId, Domain, FlopsPerSecond, Id, Link, LinkId,
+    Nanos, Pool, PoolId, Profile, Target,
 };
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
+
+/// Tables of the devices that name one.
+type Profiles = BTreeMap<DeviceId, Arc<Profile>>;
 
 /// The cluster that is trained on; one plain device when the program describes none.
 pub(super) fn resolve(
     definitions: &Definitions<'_>,
+    shelf: &mut Shelf<'_>,
     report: &mut Report,
-) -> Known<Target> {
-    check_components(definitions, report);
+) -> Known<(Target, Profiles)> {
+    check_components(definitions, shelf, report);
     match definitions.cluster().map_err(|m| report.error(beginning(), m))? {
-        Some(cluster) => expand(definitions, cluster, report),
-        None => Ok(plain()),
+        Some(cluster) => expand(definitions, cluster, shelf, report),
+        None => Ok((plain(), Profiles::new())),
     }
 }
 
@@ -34,7 +39,10 @@ pub(crate) fn plain() -> Target {
     let (File { items, .. }, _) = parse::file(text, 0);
     let mut report = Report::default();
     let core = items.iter().find_map(|item| match item {
-        Item::Device(device) => device_of(device, &mut report).ok(),
+        Item::Device(device) => {
+            let mut shelf = Shelf::new(&NoFiles, Tables::Leave);
+            device_of(device, &mut shelf, &mut report).ok().map(|(device, _)| device)
+        }
         Item::Import(_)
         | Item::Model(_)
         | Item::Block(_)
@@ -52,18 +60,28 @@ pub(crate) fn plain() -> Target {
 }
 
 /// Every device and link is checked, used or not.
-fn check_components(definitions: &Definitions<'_>, report: &mut Report) {
+fn check_components(
+    definitions: &Definitions<'_>,
+    shelf: &mut Shelf<'_>,
+    report: &mut Report,
+) {
     for device in definitions.devices.values() {
-        let _: Known<Device> = device_of(device, report);
+        let _: Known<_> = device_of(device, shelf, report);
     }
     for link in definitions.links.values() {
-        let _: Known<Link> = link_of(link, report);
+        let _: Known<Link> = link_of(link, shelf, report);
     }
 }
 
-/// `device NAME { memory …, compute …, bandwidth …, threads …, overhead … }`; its pool is set later.
-fn device_of(component: &Component, report: &mut Report) -> Known<Device> {
-    const KEYS: [&str; 5] = ["memory", "compute", "bandwidth", "threads", "overhead"];
+/// `device NAME { memory …, compute …, bandwidth …, threads …, overhead …, measured "…" }`, and
+/// its table; its pool is set later.
+fn device_of(
+    component: &Component,
+    shelf: &mut Shelf<'_>,
+    report: &mut Report,
+) -> Known<(Device, Option<Arc<Profile>>)> {
+    const KEYS: [&str; 6] =
+        ["memory", "compute", "bandwidth", "threads", "overhead", "measured"];
     let Component { name, entries } = component;
     let settings = Settings::new("device", entries, &KEYS, report);
     let memory = settings.required("memory", Dimension::Memory, name, report);
@@ -71,21 +89,35 @@ fn device_of(component: &Component, report: &mut Report) -> Known<Device> {
     let bandwidth = settings.required("bandwidth", Dimension::ByteRate, name, report);
     let threads = settings.whole("threads", 1, 1 << 10, report);
     let overhead = settings.quantity("overhead", Dimension::Time, report);
-    Ok(Device {
+    let profile = shelf.profile(settings.get("measured"), report);
+    let device = Device {
         name: name.text.clone(),
-        pool: roundelay_schedule::Id::new(0),
+        pool: Id::new(0),
         memory: Bytes(memory?),
         compute: FlopsPerSecond(compute?),
         bandwidth: BytesPerSecond(bandwidth?),
         threads: threads?.and_then(|threads| u32::try_from(threads).ok()).unwrap_or(1),
         overhead: Nanos(overhead?.unwrap_or(0)),
-    })
+    };
+    let profile = profile?;
+    if let Some(profile) = &profile {
+        shelf.check_threads(profile, device.threads, name, report)?;
+    }
+    Ok((device, profile))
 }
 
-/// `link NAME { bandwidth …, latency … }`.
-fn link_of(component: &Component, report: &mut Report) -> Known<Link> {
+/// `link NAME { bandwidth …, latency … }` or `link NAME { measured "…" }`.
+fn link_of(
+    component: &Component,
+    shelf: &mut Shelf<'_>,
+    report: &mut Report,
+) -> Known<Link> {
+    const KEYS: [&str; 3] = ["bandwidth", "latency", "measured"];
     let Component { name, entries } = component;
-    let settings = Settings::new("link", entries, &["bandwidth", "latency"], report);
+    let settings = Settings::new("link", entries, &KEYS, report);
+    if let Some(entry) = settings.get("measured") {
+        return measured_link(&settings, entry, name, shelf, report);
+    }
     let bandwidth = settings.required("bandwidth", Dimension::ByteRate, name, report);
     let latency = settings.required("latency", Dimension::Time, name, report);
     Ok(Link {
@@ -95,11 +127,35 @@ fn link_of(component: &Component, report: &mut Report) -> Known<Link> {
     })
 }
 
+/// A link whose rate and latency are those of a table.
+fn measured_link(
+    settings: &Settings<'_>,
+    entry: &Entry,
+    name: &Name,
+    shelf: &mut Shelf<'_>,
+    report: &mut Report,
+) -> Known<Link> {
+    let profile = shelf.profile(Some(entry), report);
+    for key in ["bandwidth", "latency"] {
+        if let Some(given) = settings.get(key) {
+            let message = format!("`{key}` comes from the table");
+            let mistake = Mistake::new(Code::Duplicate, message);
+            let hint = format!("delete `{key}` or `measured`");
+            return Err(report.error(given.key.span, mistake.hint(hint)));
+        }
+    }
+    let nominal = (BytesPerSecond(8_000_000_000), Nanos(2_000));
+    let of = |profile: Arc<Profile>| (profile.copies.bandwidth, profile.copies.latency);
+    let (bandwidth, latency) = profile?.map_or(nominal, of);
+    Ok(Link { name: name.text.clone(), bandwidth, latency })
+}
+
 fn expand(
     definitions: &Definitions<'_>,
     cluster: &Cluster,
+    shelf: &mut Shelf<'_>,
     report: &mut Report,
-) -> Known<Target> {
+) -> Known<(Target, Profiles)> {
     let errors = report.errors();
     let mut tiers: BTreeMap<&str, &Group> = BTreeMap::new();
     for (name, group) in &cluster.tiers {
@@ -121,36 +177,45 @@ fn expand(
             return Err(report.error(cluster.name.span, mistake.hint(hint)));
         }
     };
-    let mut expansion = Expansion::new(definitions, tiers, report);
+    let mut expansion = Expansion::new(definitions, tiers, shelf, report);
     expansion.target.name = cluster.name.text.clone();
     expansion.group(&cluster.name.text, whole, None, 0)?;
-    let target = expansion.target;
+    let Expansion { target, profiles, .. } = expansion;
     match report.errors() > errors {
         true => Err(report.earlier()),
-        false => Ok(target),
+        false => Ok((target, profiles)),
     }
 }
 
 /// A cluster that grows device by device.
-struct Expansion<'a> {
+struct Expansion<'a, 's> {
     definitions: &'a Definitions<'a>,
     tiers: BTreeMap<&'a str, &'a Group>,
+    shelf: &'a mut Shelf<'s>,
     report: &'a mut Report,
     target: Target,
+    profiles: Profiles,
     links: BTreeMap<&'a str, LinkId>,
     numbers: BTreeMap<&'a str, u32>,
 }
 
-impl<'a> Expansion<'a> {
+impl<'a, 's> Expansion<'a, 's> {
     fn new(
         definitions: &'a Definitions<'a>,
         tiers: BTreeMap<&'a str, &'a Group>,
+        shelf: &'a mut Shelf<'s>,
         report: &'a mut Report,
     ) -> Self {
-        let target = Target::default();
-        let links = BTreeMap::new();
-        let numbers = BTreeMap::new();
-        Self { definitions, tiers, report, target, links, numbers }
+        Self {
+            definitions,
+            tiers,
+            shelf,
+            report,
+            target: Target::default(),
+            profiles: Profiles::new(),
+            links: BTreeMap::new(),
+            numbers: BTreeMap::new(),
+        }
     }
 
     /// All devices of a group, in order; then the domain that joins them.
@@ -241,7 +306,7 @@ impl<'a> Expansion<'a> {
             let message = format!("a cluster has at most {} devices", limit::DEVICES);
             return self.fail(name.span, Mistake::new(Code::Limit, message));
         }
-        let device = device_of(component, self.report)?;
+        let (device, profile) = device_of(component, self.shelf, self.report)?;
         let number = self.numbers.entry(&component.name.text).or_default();
         let label = format!("{}.{number}", component.name.text);
         *number += 1;
@@ -249,7 +314,12 @@ impl<'a> Expansion<'a> {
         let pool = pool.unwrap_or_else(|| self.target.pools.push(own));
         let capacity = self.target.pools[pool].capacity;
         let memory = device.memory.min(capacity);
-        self.target.devices.push(Device { name: label, pool, memory, ..device });
+        let id = self.target.devices.push(Device { name: label, pool, memory, ..device });
+        if let Some(profile) = profile {
+            let host = &mut self.target.host;
+            host.wake = host.wake.max(profile.wake);
+            self.profiles.insert(id, profile);
+        }
         Ok(())
     }
 
@@ -260,7 +330,7 @@ impl<'a> Expansion<'a> {
         let Some(component) = self.definitions.links.get(name.text.as_str()) else {
             return self.unknown_link(name);
         };
-        let link = link_of(component, self.report)?;
+        let link = link_of(component, self.shelf, self.report)?;
         let id = self.target.links.push(link);
         self.links.insert(&name.text, id);
         Ok(id)

@@ -1,10 +1,13 @@
 //! What one instance of an action does.
 
-use super::{Loss, Shared, arena::Span, lock};
-use crate::memory::{Arguments, Claim};
+use super::{Loss, Shared, arena::Span, lock, record::Recorder};
+use crate::{
+    code::Code,
+    memory::{Arguments, Claim},
+};
 use roundelay_kernels::{Context, Mode};
 use roundelay_schedule::{
-    Action, Float, Id, InputId, LinkId, MicroBatch, Pass, Place, Row, Slice, Spot,
+    Action, Float, Id, InputId, LinkId, MicroBatch, Nanos, Pass, Place, Row, Slice, Spot,
     Subject, Work,
 };
 use std::time::Instant;
@@ -25,6 +28,8 @@ pub(super) struct Executor<'a> {
     pub(super) shared: &'a Shared,
     arguments: Arguments,
     operands: Vec<*mut u8>,
+    /// Times of the calls of the last launch, when the machine records.
+    pub(super) times: Vec<Nanos>,
 }
 
 impl<'a> Executor<'a> {
@@ -32,11 +37,12 @@ impl<'a> Executor<'a> {
     pub(super) fn new(shared: &'a Shared) -> Self {
         let arguments =
             shared.schedule.routines.values().map(|r| r.arguments.len()).max();
-        let operands = shared.code.values().map(crate::code::Code::widest).max();
+        let operands = shared.code.values().map(Code::widest).max();
         Self {
             shared,
             arguments: Arguments::new(arguments.unwrap_or(0)),
             operands: Vec::with_capacity(operands.unwrap_or(0)),
+            times: Vec::new(),
         }
     }
 
@@ -80,8 +86,30 @@ impl<'a> Executor<'a> {
             threads: schedule.target.devices[device].threads.max(1) as usize,
         };
         let start = Instant::now();
-        code[*routine].run(claim, &self.arguments, &mut self.operands, &context);
+        match &self.shared.recorder {
+            None => {
+                code[*routine].run(claim, &self.arguments, &mut self.operands, &context);
+            }
+            Some(recorder) => self.timed(recorder, claim, &code[*routine], &context),
+        }
         meter.launched(*routine, start.elapsed());
+    }
+
+    /// Runs a routine and keeps the time of each call.
+    fn timed(
+        &mut self,
+        recorder: &Recorder,
+        claim: &mut Claim,
+        code: &Code,
+        context: &Context,
+    ) {
+        let Self { arguments, operands, times, .. } = self;
+        let mut last = recorder.now();
+        code.run_each(claim, arguments, operands, context, || {
+            let now = recorder.now();
+            times.push(now - last);
+            last = now;
+        });
     }
 
     fn rate(&self, turn: Turn<'_>, pass: Pass) -> f64 {

@@ -8,9 +8,10 @@ use super::{
     execute::{Executor, Turn},
     jitter::{Jitter, Timing},
     queues,
+    record::Recorder,
 };
 use crate::memory::Claim;
-use roundelay_schedule::Instance;
+use roundelay_schedule::{Entry, Instance, Work};
 use std::{
     any::Any,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -86,13 +87,26 @@ fn run(
     let action = &shared.schedule.actions[command.action];
     let (_, coordinate) = shared.queues.home(thread);
     let turn = Turn { action, period: command.period, step, coordinate };
+    let recorder = shared.recorder.as_ref();
+    let launches = matches!(action.work, Work::Launch { .. });
+    let _permit = recorder.filter(|_| launches).map(Recorder::permit);
+    let start = recorder.map(Recorder::now);
+    executor.times.clear();
     // SAFETY: `await_all` has seen every wait of this instance done, all earlier instances of
     // this queue are done because one thread takes them in order, and this one is marked done
     // only after the claim ends. A `Checked` schedule says that this order separates all
     // conflicting touches, and `execute` passes only what `Schedule::touches` lists.
     let claim = unsafe { Claim::new() };
     let execute = AssertUnwindSafe(|| executor.execute(turn, claim));
-    catch_unwind(execute).map_err(|panic| message(panic.as_ref()))
+    catch_unwind(execute).map_err(|panic| message(panic.as_ref()))?;
+    if let Some((recorder, start)) = recorder.zip(start) {
+        let (queue, _) = shared.queues.home(thread);
+        let (queue, end) = (shared.queues.queue(queue), recorder.now());
+        let Command { action, period, .. } = command;
+        let entry = Entry { action, period, step, queue, start, end };
+        recorder.keep(thread, entry, coordinate, &executor.times);
+    }
+    Ok(())
 }
 
 fn failure(

@@ -47,6 +47,7 @@ fn target(devices: usize) -> Target {
         devices: (0..devices).map(device).collect(),
         links: [link].into_iter().collect(),
         domains: vec![Domain { link: LinkId::new(0), devices: 0..16 }],
+        host: crate::Host::default(),
     }
 }
 

@@ -76,6 +76,7 @@ fn target() -> Target {
         .into_iter()
         .collect(),
         domains: vec![Domain { link: id(0), devices: 0..4 }],
+        host: roundelay_schedule::Host { wake: Nanos(40), feeds: vec![Nanos(3)] },
     }
 }
 

@@ -1,0 +1,163 @@
+//! The laws of the cost model, with and without tables.
+
+use super::*;
+use crate::sample::{self, Random, device};
+use roundelay_codegen::lower;
+use roundelay_schedule::{
+    Bytes, BytesPerSecond, CallTime, Flops, FlopsPerSecond, Id, Order, Pass, Placement,
+    Rule,
+};
+
+#[test]
+fn the_roofline_is_the_slower_of_arithmetic_and_traffic() {
+    let device = Device {
+        compute: FlopsPerSecond(1_000_000_000),
+        bandwidth: BytesPerSecond(500_000_000),
+        overhead: Nanos(7),
+        ..device()
+    };
+    let time = |flops, bytes| {
+        roofline(Footprint { flops: Flops(flops), bytes: Bytes(bytes) }, &device)
+    };
+    assert_eq!(time(100, 10), Nanos(107));
+    assert_eq!(time(10, 100), Nanos(207));
+    assert_eq!(time(0, 0), Nanos(7));
+}
+
+fn priced(program: &Program) -> Schedule {
+    let plan = sample::plan(Rule::CyclicV2, Placement::Data, Order::Cyclic, 2, 2);
+    let mut schedule = lower(program, &plan).unwrap();
+    price(&mut schedule, program).unwrap();
+    schedule
+}
+
+#[test]
+fn a_routine_takes_as_long_as_on_the_slowest_device_that_launches_it() {
+    let mut program = sample::program(2, 4);
+    let even = priced(&program);
+    let slow = &mut program.target.devices[DeviceId::new(1)];
+    slow.compute = FlopsPerSecond(slow.compute.0 / 3);
+    let slow = slow.clone();
+    let uneven = priced(&program);
+    let costs = Costs::new(&program);
+    let total = |calls: &[Call]| -> Nanos {
+        let calls = costs.priced(calls).unwrap();
+        calls.iter().map(|call| roofline(call.footprint, &slow)).sum()
+    };
+    for (before, after) in even.routines.values().zip(uneven.routines.values()) {
+        assert!(before.predicted > Nanos(0) && before.predicted <= after.predicted);
+        if matches!(after.pass, Pass::Forward | Pass::Backward) {
+            assert!(after.predicted <= total(&after.calls));
+        }
+    }
+    let forward = uneven.routines.values().find(|row| row.pass == Pass::Forward);
+    let forward = forward.unwrap();
+    assert_eq!(forward.predicted, total(&forward.calls));
+}
+
+#[test]
+fn more_work_never_takes_less_and_a_faster_device_never_takes_more() {
+    let mut random = Random::new(3);
+    for _ in 0..500 {
+        let mut draw = || random.below(1_000_000);
+        let device = Device {
+            compute: FlopsPerSecond(1 + draw()),
+            bandwidth: BytesPerSecond(1 + draw()),
+            overhead: Nanos(draw()),
+            ..device()
+        };
+        let small = Footprint { flops: Flops(draw()), bytes: Bytes(draw()) };
+        let large = Footprint {
+            flops: small.flops + Flops(draw()),
+            bytes: small.bytes + Bytes(draw()),
+        };
+        assert!(roofline(small, &device) <= roofline(large, &device));
+        let slower = Device { compute: FlopsPerSecond(1), ..device.clone() };
+        assert!(roofline(small, &device) <= roofline(small, &slower));
+    }
+}
+
+/// Rows for a share of the calls of some routines, drawn at random.
+fn rows(random: &mut Random, schedule: &Schedule, busy: u32) -> Vec<CallTime> {
+    let calls = schedule.routines.values().flat_map(|routine| &routine.calls);
+    let texts: BTreeMap<String, &Call> = calls.map(|call| (call.text(), call)).collect();
+    let mut rows = Vec::new();
+    for (text, call) in texts {
+        if random.below(3) > 0 {
+            let footprint = Kernel::parse(call).unwrap().footprint(Float::F32);
+            rows.push(CallTime {
+                busy,
+                nanos: Nanos(1 + random.below(100_000)),
+                samples: 1,
+                spread: 0.0,
+                flops: footprint.flops,
+                bytes: footprint.bytes,
+                call: text,
+            });
+        }
+    }
+    rows
+}
+
+/// A program whose devices have a table of some of the calls of a schedule.
+pub(crate) fn measured(random: &mut Random, devices: usize) -> Program {
+    let mut program = sample::program(devices, 8);
+    let schedule = priced(&program);
+    let mut all = rows(random, &schedule, 1);
+    all.extend(rows(random, &schedule, 2));
+    let profile = Arc::new(sample::profile(all));
+    let ids: Vec<DeviceId> = program.target.devices.ids().collect();
+    program.profiles = ids.into_iter().map(|id| (id, Arc::clone(&profile))).collect();
+    program
+}
+
+#[test]
+fn no_device_is_below_the_floor() {
+    let mut random = Random::new(23);
+    for round in 0..40 {
+        let mut program = measured(&mut random, 2);
+        if round % 2 == 0 {
+            program.profiles.remove(&DeviceId::new(1));
+        }
+        let costs = Costs::new(&program);
+        let schedule = priced(&program);
+        for routine in schedule.routines.values() {
+            let calls = costs.priced(&routine.calls).unwrap();
+            for busy in 1..4 {
+                for device in [0, 1].map(DeviceId::new) {
+                    let (time, _) = costs.slowest(&[device].into(), &calls, busy);
+                    assert!(costs.floor(&calls) <= time);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_schedule_says_where_its_times_come_from() {
+    let mut program = sample::program(2, 4);
+    let plan = sample::plan(Rule::CyclicV2, Placement::Data, Order::Cyclic, 2, 2);
+    let mut schedule = lower(&program, &plan).unwrap();
+    let guessed = price(&mut schedule, &program).unwrap();
+    assert_eq!((guessed.measured, guessed.scaled), (0, 0));
+    let calls: usize = schedule.routines.values().map(|row| row.calls.len()).sum();
+    assert!(guessed.guessed > 0 && guessed.guessed <= calls);
+    let footprint = Footprint { flops: Flops(1), bytes: Bytes(1) };
+    let row = |call: &Call| CallTime {
+        busy: 2,
+        nanos: Nanos(5),
+        samples: 1,
+        spread: 0.0,
+        flops: footprint.flops,
+        bytes: footprint.bytes,
+        call: call.text(),
+    };
+    let one = schedule.routines.values().find(|row| row.pass == Pass::Forward).unwrap();
+    let profile = Arc::new(sample::profile(vec![row(&one.calls[0])]));
+    for id in [0, 1].map(DeviceId::new) {
+        program.profiles.insert(id, Arc::clone(&profile));
+    }
+    let told = price(&mut schedule, &program).unwrap();
+    assert!(told.measured > 0 && told.guessed > 0, "{told}");
+    assert_eq!(told.measured + told.scaled + told.guessed, guessed.guessed);
+}

@@ -1,0 +1,139 @@
+//! Measures what kernel calls, launches, waits and copies take, where they stand.
+//!
+//! A call is timed in a replay of a whole schedule: behind the calls that stand before it, on the
+//! memory that the schedule gives it, while the other devices do what they do. Law of a row: per
+//! place (a call of a routine) the median over all steps, devices and coordinates; per text the
+//! mean of these medians, weighted by how often a step launches the routine. So the times of a
+//! routine's calls add up to what the routine takes as a rule.
+
+mod copies;
+mod sample;
+
+pub use copies::copies;
+pub use sample::{Sample, Settling, sample};
+
+use crate::code::CodeError;
+use roundelay_kernels::Kernel;
+use roundelay_schedule::{
+    Call, CallTime, Copies, Float, Footprint, Nanos, PROFILE_FORMAT, Profile, RoutineId,
+    Schedule,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Times of the calls of several schedules.
+#[derive(Clone, Debug, Default)]
+pub struct Collection {
+    calls: BTreeMap<(String, u32), Mean>,
+    launches: Vec<Nanos>,
+    wakes: Vec<Nanos>,
+}
+
+/// A weighted mean over places.
+#[derive(Clone, Debug, Default)]
+struct Mean {
+    footprint: Footprint,
+    nanos: f64,
+    spread: f64,
+    weight: f64,
+    samples: u64,
+}
+
+impl Collection {
+    /// Whether every call of a schedule was timed with so many busy devices.
+    pub fn knows(&self, schedule: &Schedule, busy: u32) -> bool {
+        let calls = schedule.routines.values().flat_map(|routine| &routine.calls);
+        let texts: BTreeSet<String> = calls.map(Call::text).collect();
+        texts.into_iter().all(|text| self.calls.contains_key(&(text, busy)))
+    }
+
+    /// Takes in what a schedule's replay showed.
+    ///
+    /// # Errors
+    /// When a kernel call is malformed.
+    pub fn add(&mut self, schedule: &Schedule, sample: &Sample) -> Result<(), CodeError> {
+        self.launches.extend(&sample.launches);
+        self.wakes.extend(&sample.wakes);
+        for ((routine, index), times) in &sample.calls {
+            let call = &schedule.routines[*routine].calls[*index];
+            let footprint = footprint(*routine, *index, call, schedule.job.dtype)?;
+            let [lower, median, upper] = quartiles(times);
+            let weight = times.len() as f64;
+            let mean = self.calls.entry((call.text(), sample.busy)).or_default();
+            mean.footprint = footprint;
+            mean.nanos += weight * median.0 as f64;
+            mean.spread += weight * (upper - lower).0 as f64 / median.0.max(1) as f64;
+            mean.weight += weight;
+            mean.samples += times.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// The table of everything that was taken in.
+    pub fn profile(
+        &self,
+        processor: &str,
+        threads: u32,
+        dtype: Float,
+        copies: Copies,
+    ) -> Profile {
+        let row = |((call, busy), mean): (&(String, u32), &Mean)| CallTime {
+            busy: *busy,
+            nanos: Nanos((mean.nanos / mean.weight).round().max(1.0) as u64),
+            samples: mean.samples,
+            spread: (mean.spread / mean.weight * 1e4).round() / 1e4,
+            flops: mean.footprint.flops,
+            bytes: mean.footprint.bytes,
+            call: call.clone(),
+        };
+        let calls: Vec<CallTime> = self.calls.iter().map(row).collect();
+        Profile {
+            format: PROFILE_FORMAT,
+            processor: processor.to_owned(),
+            threads,
+            dtype,
+            launch: quartiles(&self.launches)[1],
+            wake: quartiles(&self.wakes)[1],
+            copies,
+            rows: calls.len(),
+            calls,
+        }
+    }
+}
+
+fn footprint(
+    routine: RoutineId,
+    index: usize,
+    call: &Call,
+    dtype: Float,
+) -> Result<Footprint, CodeError> {
+    let kernel = Kernel::parse(call).map_err(|message| CodeError {
+        routine,
+        call: index,
+        kernel: call.kernel.clone(),
+        message,
+    })?;
+    Ok(kernel.footprint(dtype))
+}
+
+/// The times that a quarter, half and three quarters of all do not exceed; zero without any.
+pub(crate) fn quartiles(times: &[Nanos]) -> [Nanos; 3] {
+    let mut sorted = times.to_vec();
+    sorted.sort();
+    [1, 2, 3].map(|quarter| {
+        let last = sorted.len().saturating_sub(1);
+        sorted.get(last * quarter / 4).copied().unwrap_or_default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quartiles_stand_in_the_sorted_list() {
+        let times: Vec<Nanos> = [5, 1, 4, 2, 3].map(Nanos).into();
+        assert_eq!(quartiles(&times), [Nanos(2), Nanos(3), Nanos(4)]);
+        assert_eq!(quartiles(&[Nanos(7)]), [Nanos(7); 3]);
+        assert_eq!(quartiles(&[]), [Nanos(0); 3]);
+    }
+}

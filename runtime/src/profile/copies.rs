@@ -1,0 +1,113 @@
+//! Copies between two threads' memory at several sizes, and the line that fits them.
+
+use super::quartiles;
+use roundelay_schedule::{Bytes, BytesPerSecond, Copies, CopyTime, Nanos};
+use std::{
+    sync::{Barrier, Mutex, PoisonError},
+    thread,
+    time::Instant,
+};
+
+/// Sizes that are measured.
+const SIZES: [u64; 7] =
+    [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20];
+/// Copies of each size.
+const REPETITIONS: usize = 25;
+
+/// Measures copies of what another thread has just written, as transfers find it.
+pub fn copies() -> Copies {
+    let point = |bytes| CopyTime { bytes: Bytes(bytes), nanos: median_of(bytes) };
+    fit(SIZES.map(point).into())
+}
+
+fn median_of(bytes: u64) -> Nanos {
+    let written = Mutex::new(vec![0u8; bytes as usize]);
+    let mut target = vec![0u8; bytes as usize];
+    let barrier = Barrier::new(2);
+    let times: Vec<Nanos> = thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 0..REPETITIONS {
+                let mut written = written.lock().unwrap_or_else(PoisonError::into_inner);
+                written.fill(round as u8);
+                drop(written);
+                barrier.wait();
+                barrier.wait();
+            }
+        });
+        let round = |_| {
+            barrier.wait();
+            let written = written.lock().unwrap_or_else(PoisonError::into_inner);
+            let start = Instant::now();
+            target.copy_from_slice(&written);
+            let time = start.elapsed().as_nanos();
+            drop(written);
+            barrier.wait();
+            Nanos(u64::try_from(time).unwrap_or(u64::MAX).max(1))
+        };
+        (0..REPETITIONS).map(round).collect()
+    });
+    std::hint::black_box(&target);
+    quartiles(&times)[1]
+}
+
+/// The line latency + bytes / bandwidth through some copies, by the law of [`Copies`]: linear
+/// least squares with weights 1 / time². A negative latency is replaced by zero.
+fn fit(points: Vec<CopyTime>) -> Copies {
+    let pairs: Vec<(f64, f64)> = points
+        .iter()
+        .map(|point| {
+            let time = point.nanos.0.max(1) as f64;
+            (1.0 / time, point.bytes.0 as f64 / time)
+        })
+        .collect();
+    let sum = |term: fn(f64, f64) -> f64| -> f64 {
+        pairs.iter().map(|(a, b)| term(*a, *b)).sum()
+    };
+    let (aa, ab, bb) = (sum(|a, _| a * a), sum(|a, b| a * b), sum(|_, b| b * b));
+    let (a, b) = (sum(|a, _| a), sum(|_, b| b));
+    let determinant = aa * bb - ab * ab;
+    let latency = ((a * bb - b * ab) / determinant).max(0.0);
+    let latency = if latency.is_finite() { latency } else { 0.0 };
+    let slope = ((b - latency * ab) / bb).max(1e-6);
+    let error = |(a, b): &(f64, f64)| (latency * a + slope * b - 1.0).powi(2);
+    let mean = pairs.iter().map(error).sum::<f64>() / pairs.len().max(1) as f64;
+    Copies {
+        latency: Nanos(latency.round() as u64),
+        bandwidth: BytesPerSecond((1e9 / slope).round() as u64),
+        residual: (mean.sqrt() * 1e4).round() / 1e4,
+        points,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn points(time: impl Fn(u64) -> u64) -> Vec<CopyTime> {
+        let point = |bytes| CopyTime { bytes: Bytes(bytes), nanos: Nanos(time(bytes)) };
+        SIZES.map(point).into()
+    }
+
+    #[test]
+    fn a_line_is_found_without_residual() {
+        let copies = fit(points(|bytes| 3_000 + bytes / 4));
+        assert_eq!(copies.latency, Nanos(3_000));
+        assert_eq!(copies.bandwidth, BytesPerSecond(4_000_000_000));
+        assert_eq!(copies.residual, 0.0);
+    }
+
+    #[test]
+    fn no_latency_is_negative_and_what_does_not_fit_is_said() {
+        let copies = fit(points(|bytes| bytes * bytes / 40_000 + 1));
+        assert_eq!(copies.latency, Nanos(0));
+        assert!(copies.residual > 0.1, "{copies:?}");
+    }
+
+    #[test]
+    fn every_size_is_measured() {
+        let copies = copies();
+        assert!(copies.bandwidth.0 > 0 && copies.residual.is_finite());
+        let sizes: Vec<u64> = copies.points.iter().map(|point| point.bytes.0).collect();
+        assert_eq!(sizes, SIZES);
+    }
+}

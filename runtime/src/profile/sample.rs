@@ -1,0 +1,173 @@
+//! Replays a schedule until the times of its calls have settled.
+
+use super::quartiles;
+use crate::{Cpu, CpuError, CpuOptions, Feed, Ran, Record, Recording, State};
+use roundelay_schedule::{
+    ActionId, Checked, Nanos, PhysicalQueue, RoutineId, Schedule, Simulation, Work,
+};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+/// Training steps between two looks at the times.
+const ROUND: u64 = 8;
+/// Rounds that must agree.
+const AGREEING: usize = 3;
+
+/// When the times of a schedule have settled: the sum over all calls of their medians lay
+/// within `agreement` of itself in three looks in a row, or `patience` is over. The first
+/// eight steps never count.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Settling {
+    /// Largest minus smallest of three sums, over the smallest.
+    pub agreement: f64,
+    /// When it is given up.
+    pub patience: Duration,
+}
+
+/// What a replay showed.
+#[derive(Clone, Debug, Default)]
+pub struct Sample {
+    /// Devices that computed at one time.
+    pub busy: u32,
+    /// Times of every call of every routine.
+    pub calls: BTreeMap<(RoutineId, usize), Vec<Nanos>>,
+    /// What launches took besides their calls, where they waited for nothing.
+    pub launches: Vec<Nanos>,
+    /// How long queues needed to go on after what they waited for was done.
+    pub wakes: Vec<Nanos>,
+    /// Time per training step in the steady state of each round.
+    pub steps: Vec<Nanos>,
+    /// Whether the times settled before patience was over.
+    pub settled: bool,
+}
+
+/// Replays a schedule from its initial state, at most `launches` launches at one time.
+///
+/// # Errors
+/// When the machine cannot run it.
+pub fn sample(
+    schedule: &Checked,
+    feed: Box<dyn Feed>,
+    launches: usize,
+    settling: Settling,
+) -> Result<Sample, CpuError> {
+    let recording = Recording::On { launches };
+    let mut cpu =
+        Cpu::new(schedule, feed, CpuOptions { recording, ..CpuOptions::default() })?;
+    cpu.load(&State::initial(&schedule.job))?;
+    cpu.replay(ROUND, &mut |_| ())?;
+    drop(cpu.record());
+    let mut sample = Sample::new(schedule, launches);
+    let mut sums = Vec::new();
+    let start = Instant::now();
+    while start.elapsed() < settling.patience && !sample.settled {
+        let first = cpu.step();
+        cpu.replay(first + ROUND, &mut |_| ())?;
+        sample.take(schedule, first, cpu.record());
+        sums.push(sample.sum().0);
+        let last = sums.rchunks(AGREEING).next().unwrap_or_default();
+        let (least, most) = (last.iter().min(), last.iter().max());
+        sample.settled = last.len() == AGREEING
+            && least.zip(most).is_some_and(|(least, most)| {
+                (most - least) as f64 <= settling.agreement * *least as f64
+            });
+    }
+    Ok(sample)
+}
+
+impl Sample {
+    fn new(schedule: &Schedule, launches: usize) -> Self {
+        let busy = schedule.plan.devices.len().min(launches.max(1));
+        Self { busy: u32::try_from(busy).unwrap_or(u32::MAX), ..Self::default() }
+    }
+
+    /// Median over rounds of the time of a training step.
+    pub fn step_time(&self) -> Nanos {
+        quartiles(&self.steps)[1]
+    }
+
+    /// Training steps that were looked at.
+    pub fn training_steps(&self) -> u64 {
+        self.steps.len() as u64 * ROUND
+    }
+
+    /// What the calls of one round take together, each its median.
+    fn sum(&self) -> Nanos {
+        let whole =
+            |times: &Vec<Nanos>| Nanos(quartiles(times)[1].0 * times.len() as u64);
+        let launches: u64 = self.calls.values().map(|times| times.len() as u64).sum();
+        let sum: Nanos = self.calls.values().map(whole).sum();
+        Nanos(sum.0 / launches.max(1))
+    }
+
+    /// Takes in a round.
+    fn take(&mut self, schedule: &Checked, first: u64, record: Record) {
+        let Record { ran, times } = record;
+        for ran in &ran {
+            if let Work::Launch { routine, .. } = schedule.actions[ran.entry.action].work
+            {
+                for (index, time) in times[ran.calls.clone()].iter().enumerate() {
+                    self.calls.entry((routine, index)).or_default().push(*time);
+                }
+            }
+        }
+        self.gaps(schedule, &ran, &times);
+        let cell = ran.into_iter().filter(|ran| ran.coordinate == 0);
+        let entries = cell.map(|ran| ran.entry).collect();
+        let round = Simulation::of_replay(schedule, first, ROUND, entries);
+        self.steps.push(round.step_time());
+    }
+
+    /// What stands between the end of what an instance needs and its own start.
+    fn gaps(&mut self, schedule: &Schedule, ran: &[Ran], times: &[Nanos]) {
+        let ends = Ends::new(ran);
+        let mut queues: BTreeMap<(PhysicalQueue, usize), Nanos> = BTreeMap::new();
+        for ran in ran {
+            let entry = &ran.entry;
+            let queue = (entry.queue, ran.coordinate);
+            let before = queues.insert(queue, entry.end);
+            let Some(before) = before else { continue };
+            let needed = ends.needed(schedule, ran);
+            if needed > before {
+                self.wakes.push(entry.start - needed);
+            } else if let PhysicalQueue::Lane(..) = entry.queue {
+                let calls: Nanos = times[ran.calls.clone()].iter().copied().sum();
+                self.launches.push(entry.end - before - calls);
+            }
+        }
+    }
+}
+
+/// When instances ended, by action, period and coordinate.
+struct Ends(BTreeMap<(ActionId, i64), Vec<(usize, Nanos)>>);
+
+impl Ends {
+    fn new(ran: &[Ran]) -> Self {
+        let mut ends: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for ran in ran {
+            let key = (ran.entry.action, ran.entry.period);
+            ends.entry(key).or_default().push((ran.coordinate, ran.entry.end));
+        }
+        Self(ends)
+    }
+
+    /// When the last of what an instance waits for ended: at its own coordinate, or at the only
+    /// one there is, or at all for what all coordinates do together.
+    fn needed(&self, schedule: &Schedule, ran: &Ran) -> Nanos {
+        let joint =
+            matches!(ran.entry.queue, PhysicalQueue::Group(_) | PhysicalQueue::Host);
+        let waits = schedule.actions[ran.entry.action].after.iter();
+        let sources = waits.filter_map(|wait| {
+            self.0.get(&(wait.action, ran.entry.period - i64::from(wait.distance)))
+        });
+        let last = |source: &Vec<(usize, Nanos)>| {
+            let own = |(coordinate, _): &&(usize, Nanos)| {
+                joint || source.len() == 1 || *coordinate == ran.coordinate
+            };
+            source.iter().filter(own).map(|(_, end)| *end).max()
+        };
+        sources.filter_map(last).max().unwrap_or_default()
+    }
+}

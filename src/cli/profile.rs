@@ -1,0 +1,44 @@
+//! `profile`: measures the plans of a program and writes a table.
+
+use super::{Form, args::ProfileArgs, failure::Failure, load, note, print, print_json};
+use roundelay::{
+    Measuring, ProfileOptions,
+    parts::{dsl::Tables, planner, runtime::Settling},
+};
+use std::time::Duration;
+
+pub(super) fn profile(args: &ProfileArgs) -> Result<(), Failure> {
+    let program = load::program_with(&args.program, Tables::Leave)?;
+    let usual = ProfileOptions::default();
+    let patience = Duration::from_secs(args.patience);
+    let options = ProfileOptions {
+        top: args.top.max(1),
+        settling: Settling { patience, ..usual.settling },
+        data: args.data.clone(),
+    };
+    let found = roundelay::profile(&program, &options, tell)
+        .map_err(|error| Failure::profile(&args.program.file, &error))?;
+    load::write(&args.output, &roundelay::write_profile(&found))?;
+    if args.json {
+        return print_json(&found, Form::Document);
+    }
+    print(&format!(
+        "{} calls measured on {}; launch {}, wake {}, copies {} + bytes / {} (residual {:.1} %)\n",
+        found.rows,
+        found.processor,
+        found.launch,
+        found.wake,
+        found.copies.latency,
+        found.copies.bandwidth,
+        100.0 * found.copies.residual,
+    ))
+}
+
+fn tell(told: &Measuring) {
+    let Measuring { candidate, busy, step_time, steps, settled } = told;
+    let verdict = if *settled { "settled" } else { "given up" };
+    note(&format!(
+        "{}: {step_time} a step, {busy} busy, {verdict} after {steps} steps",
+        planner::summary(&candidate.plan)
+    ));
+}

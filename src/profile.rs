@@ -1,0 +1,160 @@
+//! Measuring: the plans that would be shown are replayed, and become a table of times.
+
+use crate::{CompileError, RunError, compile, machine};
+use roundelay_dsl::Program;
+use roundelay_planner::{Candidate, Options, Refusal, plan};
+use roundelay_runtime::{Collection, Dataset, Settling, copies, sample};
+use roundelay_schedule::{Checked, Host, Nanos, Profile};
+use std::{num::NonZeroUsize, path::PathBuf, sync::Arc, thread, time::Duration};
+use thiserror::Error;
+
+/// Measured plans may rank others first; after so many rounds the table is taken as it is.
+const ROUNDS: usize = 3;
+
+/// How times are measured.
+#[derive(Clone, Debug)]
+pub struct ProfileOptions {
+    /// How many of the best plans.
+    pub top: usize,
+    /// When the times of one plan have settled.
+    pub settling: Settling,
+    /// Take the data from this folder instead of the job's.
+    pub data: Option<PathBuf>,
+}
+
+impl Default for ProfileOptions {
+    fn default() -> Self {
+        let settling = Settling { agreement: 0.01, patience: Duration::from_secs(20) };
+        Self { top: 10, settling, data: None }
+    }
+}
+
+/// A plan that was measured.
+#[derive(Clone, Debug)]
+pub struct Measuring {
+    /// The plan.
+    pub candidate: Candidate,
+    /// Devices that computed at one time.
+    pub busy: u32,
+    /// Median over rounds of the time of a training step while calls were timed.
+    pub step_time: Nanos,
+    /// Training steps.
+    pub steps: u64,
+    /// Whether its times settled.
+    pub settled: bool,
+}
+
+/// Why nothing was measured.
+#[derive(Debug, Error)]
+pub enum ProfileError {
+    /// The program has no plan.
+    #[error(transparent)]
+    NoPlan(#[from] Refusal),
+    /// A plan does not become a schedule.
+    #[error(transparent)]
+    Compile(#[from] CompileError),
+    /// One table is for one number of threads.
+    #[error(
+        "device `{one}` has {threads} threads, `{other}` has {others}: a table is for one number \
+         of threads, so measure them one by one"
+    )]
+    Threads {
+        /// A device.
+        one: String,
+        /// Its threads.
+        threads: u32,
+        /// Another device.
+        other: String,
+        /// Its threads.
+        others: u32,
+    },
+    /// Unusable data, or a machine that fails.
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
+/// Measures the best plans of a program on this machine; tables that the program names do not
+/// count. With the times of the first plans others may come first, so the best plans by the new
+/// table are measured too, up to three rounds.
+///
+/// # Errors
+/// No plan; devices with different numbers of threads; unusable data; a machine that fails.
+pub fn profile(
+    program: &Program,
+    options: &ProfileOptions,
+    mut listener: impl FnMut(&Measuring),
+) -> Result<Profile, ProfileError> {
+    let threads = threads(program)?;
+    let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let launches = (processors / threads.max(1) as usize).max(1);
+    let copies = copies();
+    let mut collection = Collection::default();
+    let mut program = program.clone();
+    program.profiles.clear();
+    program.target.host = Host::default();
+    let mut table = None;
+    for _ in 0..ROUNDS {
+        let ranking =
+            plan(&program, &Options { top: options.top, ..Options::default() })?;
+        let mut anew = false;
+        for candidate in ranking.plans {
+            let schedule = compile(&program, &candidate.plan)?;
+            if let Some(told) =
+                measure(&schedule, candidate, launches, options, &mut collection)?
+            {
+                anew = true;
+                listener(&told);
+            }
+        }
+        if !anew {
+            break;
+        }
+        let dtype = program.train.dtype;
+        let found =
+            collection.profile(&machine::processor(), threads, dtype, copies.clone());
+        let shared = Arc::new(found.clone());
+        program.target.host.wake = found.wake;
+        let ids = program.target.devices.ids();
+        program.profiles = ids.map(|id| (id, Arc::clone(&shared))).collect();
+        table = Some(found);
+    }
+    Ok(table.expect("the first round measures at least the best plan"))
+}
+
+/// Measures one plan, unless all its calls are known.
+fn measure(
+    schedule: &Checked,
+    candidate: Candidate,
+    launches: usize,
+    options: &ProfileOptions,
+    collection: &mut Collection,
+) -> Result<Option<Measuring>, ProfileError> {
+    let devices = candidate.plan.devices.len().min(launches);
+    let busy = u32::try_from(devices).unwrap_or(u32::MAX);
+    if collection.knows(schedule, busy) {
+        return Ok(None);
+    }
+    let data = Dataset::open(&schedule.job, options.data.as_deref());
+    let data = Box::new(data.map_err(RunError::from)?);
+    let sample =
+        sample(schedule, data, launches, options.settling).map_err(RunError::from)?;
+    collection.add(schedule, &sample).map_err(RunError::from)?;
+    let (step_time, steps) = (sample.step_time(), sample.training_steps());
+    let settled = sample.settled;
+    Ok(Some(Measuring { candidate, busy, step_time, steps, settled }))
+}
+
+/// The number of threads that all devices have.
+fn threads(program: &Program) -> Result<u32, ProfileError> {
+    let mut devices = program.target.devices.values();
+    let Some(first) = devices.next() else { return Ok(1) };
+    match devices.find(|device| device.threads != first.threads) {
+        None => Ok(first.threads),
+        Some(other) => Err(ProfileError::Threads {
+            one: first.name.clone(),
+            threads: first.threads,
+            other: other.name.clone(),
+            others: other.threads,
+        }),
+    }
+}
