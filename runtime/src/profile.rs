@@ -15,8 +15,8 @@ pub use sample::{Sample, Settling, sample};
 use crate::code::CodeError;
 use roundelay_kernels::Kernel;
 use roundelay_schedule::{
-    Call, CallTime, Copies, Float, Footprint, Nanos, PROFILE_FORMAT, Profile, RoutineId,
-    Schedule,
+    Bytes, Call, CallTime, Copies, Float, Footprint, Nanos, PROFILE_FORMAT, Profile,
+    RoutineId, Schedule, feed_text,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -56,16 +56,22 @@ impl Collection {
         for ((routine, index), times) in &sample.calls {
             let call = &schedule.routines[*routine].calls[*index];
             let footprint = footprint(*routine, *index, call, schedule.job.dtype)?;
-            let [lower, median, upper] = quartiles(times);
-            let weight = times.len() as f64;
-            let mean = self.calls.entry((call.text(), sample.busy)).or_default();
-            mean.footprint = footprint;
-            mean.nanos += weight * median.0 as f64;
-            mean.spread += weight * (upper - lower).0 as f64 / median.0.max(1) as f64;
-            mean.weight += weight;
-            mean.samples += times.len() as u64;
+            self.row(call.text(), sample.busy, footprint).take(times);
+        }
+        for (input, times) in &sample.feeds {
+            let input = &schedule.job.inputs[*input];
+            let size = input.element.size(schedule.job.dtype);
+            let bytes = Bytes(input.shape.iter().product::<u64>() * size);
+            let footprint = Footprint { bytes, ..Footprint::default() };
+            self.row(feed_text(input), sample.busy, footprint).take(times);
         }
         Ok(())
+    }
+
+    fn row(&mut self, text: String, busy: u32, footprint: Footprint) -> &mut Mean {
+        let mean = self.calls.entry((text, busy)).or_default();
+        mean.footprint = footprint;
+        mean
     }
 
     /// The table of everything that was taken in.
@@ -97,6 +103,18 @@ impl Collection {
             rows: calls.len(),
             calls,
         }
+    }
+}
+
+impl Mean {
+    /// One more place.
+    fn take(&mut self, times: &[Nanos]) {
+        let [lower, median, upper] = quartiles(times);
+        let weight = times.len() as f64;
+        self.nanos += weight * median.0 as f64;
+        self.spread += weight * (upper - lower).0 as f64 / median.0.max(1) as f64;
+        self.weight += weight;
+        self.samples += times.len() as u64;
     }
 }
 

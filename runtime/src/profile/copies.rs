@@ -1,53 +1,40 @@
-//! Copies between two threads' memory at several sizes, and the line that fits them.
+//! Copies from one block of memory to another at several sizes, and the line that fits them.
 
 use super::quartiles;
 use roundelay_schedule::{Bytes, BytesPerSecond, Copies, CopyTime, Nanos};
-use std::{
-    sync::{Barrier, Mutex, PoisonError},
-    thread,
-    time::Instant,
-};
+use std::{hint::black_box, time::Instant};
 
 /// Sizes that are measured.
 const SIZES: [u64; 7] =
-    [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20];
-/// Copies of each size.
-const REPETITIONS: usize = 25;
+    [1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20];
+/// Bytes of each block.
+const BLOCK: usize = 24 << 20;
+/// Copies of each size at most.
+const REPETITIONS: usize = 63;
 
-/// Measures copies of what another thread has just written, as transfers find it.
+/// Measures copies that walk through two blocks of 24 MiB, so that neither end lies in the
+/// caches of the thread that copies, as with what another device has made.
 pub fn copies() -> Copies {
-    let point = |bytes| CopyTime { bytes: Bytes(bytes), nanos: median_of(bytes) };
+    let source = vec![1u8; BLOCK];
+    let mut target = vec![2u8; BLOCK];
+    let point = |bytes| {
+        let nanos = median(&source, &mut target, bytes as usize);
+        CopyTime { bytes: Bytes(bytes), nanos }
+    };
     fit(SIZES.map(point).into())
 }
 
-fn median_of(bytes: u64) -> Nanos {
-    let written = Mutex::new(vec![0u8; bytes as usize]);
-    let mut target = vec![0u8; bytes as usize];
-    let barrier = Barrier::new(2);
-    let times: Vec<Nanos> = thread::scope(|scope| {
-        scope.spawn(|| {
-            for round in 0..REPETITIONS {
-                let mut written = written.lock().unwrap_or_else(PoisonError::into_inner);
-                written.fill(round as u8);
-                drop(written);
-                barrier.wait();
-                barrier.wait();
-            }
-        });
-        let round = |_| {
-            barrier.wait();
-            let written = written.lock().unwrap_or_else(PoisonError::into_inner);
-            let start = Instant::now();
-            target.copy_from_slice(&written);
-            let time = start.elapsed().as_nanos();
-            drop(written);
-            barrier.wait();
-            Nanos(u64::try_from(time).unwrap_or(u64::MAX).max(1))
-        };
-        (0..REPETITIONS).map(round).collect()
-    });
-    std::hint::black_box(&target);
-    quartiles(&times)[1]
+fn median(source: &[u8], target: &mut [u8], bytes: usize) -> Nanos {
+    let stride = (BLOCK / REPETITIONS).max(bytes);
+    let copy = |(from, to): (&[u8], &mut [u8])| {
+        let start = Instant::now();
+        to[..bytes].copy_from_slice(&from[..bytes]);
+        let time = start.elapsed().as_nanos();
+        black_box(to);
+        Nanos(u64::try_from(time).unwrap_or(u64::MAX).max(1))
+    };
+    let parts = source.chunks_exact(stride).zip(target.chunks_exact_mut(stride));
+    quartiles(&parts.map(copy).collect::<Vec<_>>())[1]
 }
 
 /// The line latency + bytes / bandwidth through some copies, by the law of [`Copies`]: linear

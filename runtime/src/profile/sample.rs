@@ -3,7 +3,8 @@
 use super::quartiles;
 use crate::{Cpu, CpuError, CpuOptions, Feed, Ran, Record, Recording, State};
 use roundelay_schedule::{
-    ActionId, Checked, Nanos, PhysicalQueue, RoutineId, Schedule, Simulation, Work,
+    ActionId, Checked, InputId, Nanos, PhysicalQueue, RoutineId, Schedule, Simulation,
+    Subject, Work,
 };
 use std::{
     collections::BTreeMap,
@@ -35,6 +36,8 @@ pub struct Sample {
     pub calls: BTreeMap<(RoutineId, usize), Vec<Nanos>>,
     /// What launches took besides their calls, where they waited for nothing.
     pub launches: Vec<Nanos>,
+    /// Times to fill every input at one coordinate.
+    pub feeds: BTreeMap<InputId, Vec<Nanos>>,
     /// How long queues needed to go on after what they waited for was done.
     pub wakes: Vec<Nanos>,
     /// Time per training step in the steady state of each round.
@@ -105,14 +108,7 @@ impl Sample {
     /// Takes in a round.
     fn take(&mut self, schedule: &Checked, first: u64, record: Record) {
         let Record { ran, times } = record;
-        for ran in &ran {
-            if let Work::Launch { routine, .. } = schedule.actions[ran.entry.action].work
-            {
-                for (index, time) in times[ran.calls.clone()].iter().enumerate() {
-                    self.calls.entry((routine, index)).or_default().push(*time);
-                }
-            }
-        }
+        ran.iter().for_each(|ran| self.instance(schedule, ran, &times));
         self.gaps(schedule, &ran, &times);
         let cell = ran.into_iter().filter(|ran| ran.coordinate == 0);
         let entries = cell.map(|ran| ran.entry).collect();
@@ -120,9 +116,30 @@ impl Sample {
         self.steps.push(round.step_time());
     }
 
-    /// What stands between the end of what an instance needs and its own start.
+    /// Takes in what one instance did.
+    fn instance(&mut self, schedule: &Checked, ran: &Ran, times: &[Nanos]) {
+        match &schedule.actions[ran.entry.action].work {
+            Work::Launch { routine, .. } => {
+                for (index, time) in times[ran.calls.clone()].iter().enumerate() {
+                    self.calls.entry((*routine, index)).or_default().push(*time);
+                }
+            }
+            Work::Feed { row, .. } => {
+                if let Subject::Input(input) = schedule.buffers[row.buffer].subject {
+                    let copies = schedule.coordinates().len().max(1) as u64;
+                    let time = Nanos((ran.entry.end - ran.entry.start).0 / copies);
+                    self.feeds.entry(input).or_default().push(time);
+                }
+            }
+            Work::Transfer { .. } | Work::Collective { .. } | Work::Report { .. } => {}
+        }
+    }
+
+    /// What stands between the end of what an instance needs and its own start; what a launch
+    /// takes anyway is no part of waking up.
     fn gaps(&mut self, schedule: &Schedule, ran: &[Ran], times: &[Nanos]) {
         let ends = Ends::new(ran);
+        let mut resumed = Vec::new();
         let mut queues: BTreeMap<(PhysicalQueue, usize), Nanos> = BTreeMap::new();
         for ran in ran {
             let entry = &ran.entry;
@@ -130,13 +147,20 @@ impl Sample {
             let before = queues.insert(queue, entry.end);
             let Some(before) = before else { continue };
             let needed = ends.needed(schedule, ran);
-            if needed > before {
-                self.wakes.push(entry.start - needed);
-            } else if let PhysicalQueue::Lane(..) = entry.queue {
-                let calls: Nanos = times[ran.calls.clone()].iter().copied().sum();
-                self.launches.push(entry.end - before - calls);
+            let calls: Nanos = times[ran.calls.clone()].iter().copied().sum();
+            match (entry.queue, needed > before) {
+                (PhysicalQueue::Lane(..), true) => {
+                    resumed.push(entry.end - needed - calls)
+                }
+                (PhysicalQueue::Lane(..), false) => {
+                    self.launches.push(entry.end - before - calls);
+                }
+                (_, true) => self.wakes.push(entry.start - needed),
+                (_, false) => {}
             }
         }
+        let launch = quartiles(&self.launches)[1];
+        self.wakes.extend(resumed.into_iter().map(|time| time - launch));
     }
 }
 
