@@ -232,4 +232,4 @@ fn devices_of(schedule: &Schedule, places: &BTreeSet<Place>) -> BTreeSet<DeviceI
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

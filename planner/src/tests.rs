@@ -1,11 +1,11 @@
 //! The planner as a whole: bounds, determinism, refusals, and what is honest to say.
 
 use crate::{
-    Candidate, Options, Ranking, Refusal, document, explain, plan, ranking::survey,
-    sample, table,
+    Candidate, Options, Ranking, Refusal, cost::tests::measured, document, explain, plan,
+    ranking::survey, sample, sample::Random, table,
 };
 use roundelay_dsl::{Choice, Numbers, Objective, Program};
-use roundelay_schedule::{Bytes, Exactness, Placement, Rule, States};
+use roundelay_schedule::{Bytes, Exactness, Nanos, Placement, Rule, States};
 
 /// Every plan of the space, clocked.
 fn everything() -> Options {
@@ -31,8 +31,17 @@ fn refusal(program: &Program) -> Refusal {
 
 #[test]
 fn no_plan_beats_its_bounds() {
-    for (devices, batch) in [(1, 2), (3, 6), (4, 4)] {
-        let ranking = all(&delayed(devices, batch));
+    let mut random = Random::new(41);
+    let guessed = [(1, 2), (3, 6), (4, 4)];
+    let guessed = guessed.map(|(devices, batch)| delayed(devices, batch));
+    let measured = [2, 4].map(|devices| {
+        let mut program = measured(&mut random, devices);
+        program.search.exactness = Some(Exactness::Delayed);
+        program.target.host.wake = Nanos(500);
+        program
+    });
+    for program in guessed.iter().chain(&measured) {
+        let ranking = all(program);
         for candidate in &ranking.plans {
             let Candidate { bound, step_time, device_peak, plan, .. } = candidate;
             assert!(bound.step_time() <= *step_time, "{bound:?} {step_time} {plan:?}");

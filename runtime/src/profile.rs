@@ -39,9 +39,12 @@ struct Mean {
 }
 
 impl Collection {
-    /// Whether every call of a schedule was timed with so many busy devices.
+    /// Whether every call that a schedule launches was timed with so many busy devices.
     pub fn knows(&self, schedule: &Schedule, busy: u32) -> bool {
-        let calls = schedule.routines.values().flat_map(|routine| &routine.calls);
+        let actions = schedule.actions.values();
+        let launched: BTreeSet<RoutineId> =
+            actions.filter_map(|action| Some(action.work.routine()?.0)).collect();
+        let calls = launched.into_iter().flat_map(|id| &schedule.routines[id].calls);
         let texts: BTreeSet<String> = calls.map(Call::text).collect();
         texts.into_iter().all(|text| self.calls.contains_key(&(text, busy)))
     }

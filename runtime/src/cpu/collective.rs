@@ -141,7 +141,9 @@ impl Exchange<'_> {
             for member in 0..count {
                 let to = self.span(member, self.to).part(part.clone());
                 self.count(from.device, to.device, to.len());
-                executor.copy(claim, &from, &to);
+                if from != to {
+                    executor.copy(claim, &from, &to);
+                }
             }
         }
     }

@@ -210,6 +210,23 @@ fn steps_of_a_flushed_pipeline_follow_each_other() {
 }
 
 #[test]
+fn what_waits_for_another_queue_goes_on_a_wake_up_later() {
+    let mut s = pipeline(1, [1000, 2000]);
+    s.target.host.wake = Nanos(40);
+    let expected = [
+        (0, 1000),
+        (1040, 1547),
+        (1587, 2587),
+        (2587, 4587),
+        (4627, 5134),
+        (5174, 7174),
+        (4587, 4597),
+        (7174, 7184),
+    ];
+    assert_eq!(times(s, 1), expected);
+}
+
+#[test]
 fn lanes_of_a_device_share_it() {
     let mut s = schedule(1, 2);
     let f = routine(&mut s, Pass::Forward, 0, 30);
