@@ -20,7 +20,7 @@ train {
     data synthetic, batch 8, steps 6, seed 3
     optimizer sgd(lr = 0.1)
 }
-plan { rule sync, placement data | accumulate, micro_batches 2, stages 1 }
+plan { rule sync, placement data | accumulate, states replicated, micro_batches 2, stages 1 }
 "#;
 
 fn measured(scratch: &Scratch) -> std::path::PathBuf {
