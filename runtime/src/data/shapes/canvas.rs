@@ -1,24 +1,30 @@
 //! One figure on its background: what is drawn where, in which colour. Colours are from about
-//! −2 to 2, with a mean of about zero.
+//! −2 to 2.
 
 use super::figure::Class;
 use crate::data::pictures::Colour;
 use roundelay_kernels::random::Stream;
 
 /// The radius of a figure, as shares of the canvas.
-const RADIUS: (f32, f32) = (0.26, 0.42);
+const RADIUS: (f32, f32) = (0.27, 0.42);
 
 /// The least width of an outline in pixels of a canvas of 32, and as a share of the radius.
-const STROKE: (f32, f32) = (1.5 / 32.0, 0.14);
+const STROKE: (f32, f32) = (1.75 / 32.0, 0.14);
 
-/// How far figure and background differ at least in one channel.
-const CONTRAST: (f32, f32) = (0.8, 1.4);
+/// The largest turn to either side, in radians.
+const TURN: f32 = 0.5;
+
+/// The background's middle, in every channel.
+const BACKGROUND: (f32, f32) = (-0.9, 0.3);
+
+/// How much lighter a figure is, in every channel.
+const CONTRAST: (f32, f32) = (0.5, 1.4);
 
 /// The largest change of the background from its middle to its edge.
 const SHADE: f32 = 0.3;
 
 /// The largest noise, up or down.
-const NOISE: f32 = 0.4;
+const NOISE: f32 = 0.2;
 
 /// A canvas; every number of it is a function of the stream.
 #[derive(Clone, Copy, Debug)]
@@ -45,10 +51,8 @@ mod place {
     pub(super) const RADIUS: u64 = 1;
     pub(super) const CENTRE: u64 = 2;
     pub(super) const TURN: u64 = 4;
-    pub(super) const CHANNEL: u64 = 5;
-    pub(super) const CONTRAST: u64 = 6;
-    pub(super) const NOISE: u64 = 7;
-    pub(super) const COLOUR: u64 = 8;
+    pub(super) const NOISE: u64 = 5;
+    pub(super) const CONTRAST: u64 = 8;
     pub(super) const BACKGROUND: u64 = 11;
     pub(super) const SLOPES: u64 = 14;
     pub(super) const PIXELS: u64 = 32;
@@ -59,9 +63,9 @@ fn between(chance: &Stream, index: u64, (least, most): (f32, f32)) -> f32 {
     least + (most - least) * chance.uniform(index) as f32
 }
 
-/// Three numbers of a stream from −1 to 1.
-fn colour(chance: &Stream, index: u64) -> Colour {
-    [0, 1, 2].map(|channel| between(chance, index + channel, (-1.0, 1.0)))
+/// Three numbers of a stream between two others.
+fn colour(chance: &Stream, index: u64, range: (f32, f32)) -> Colour {
+    [0, 1, 2].map(|channel| between(chance, index + channel, range))
 }
 
 impl Canvas {
@@ -70,9 +74,10 @@ impl Canvas {
         let extent = size as f32;
         let radius = extent * between(&chance, place::RADIUS, RADIUS);
         let within = (radius, extent - radius);
-        let angle = std::f32::consts::TAU * between(&chance, place::TURN, (0.0, 1.0));
-        let background = colour(&chance, place::BACKGROUND);
-        let slope = |k| colour(&chance, place::SLOPES + k).map(|change| SHADE * change);
+        let angle = between(&chance, place::TURN, (-TURN, TURN));
+        let background = colour(&chance, place::BACKGROUND, BACKGROUND);
+        let contrast = colour(&chance, place::CONTRAST, CONTRAST);
+        let slope = |k| colour(&chance, place::SLOPES + k, (-SHADE, SHADE));
         Self {
             size,
             chance,
@@ -81,7 +86,7 @@ impl Canvas {
             radius,
             stroke: (STROKE.0 * extent / radius).max(STROKE.1),
             turn: [libm::cosf(angle), libm::sinf(angle)],
-            colour: foreground(&chance, background),
+            colour: std::array::from_fn(|k| background[k] + contrast[k]),
             background,
             slopes: [slope(0), slope(3)],
             noise: between(&chance, place::NOISE, (0.0, NOISE)),
@@ -113,16 +118,6 @@ impl Canvas {
         let to_edge = figure.distance(cosine * x + sine * y, cosine * y - sine * x);
         (0.5 - self.radius * style.distance(to_edge, self.stroke)).clamp(0.0, 1.0)
     }
-}
-
-/// A colour that differs from the background in one channel at least.
-fn foreground(chance: &Stream, background: Colour) -> Colour {
-    let mut colour = colour(chance, place::COLOUR);
-    let channel = chance.below(place::CHANNEL, 3) as usize;
-    let contrast = between(chance, place::CONTRAST, CONTRAST);
-    let behind = background[channel];
-    colour[channel] = behind - contrast.copysign(behind);
-    colour
 }
 
 #[cfg(test)]

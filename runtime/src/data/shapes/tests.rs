@@ -131,7 +131,7 @@ fn classes_occur_equally_and_numbers_are_of_a_good_size() {
     let values: Vec<f32> = (0..200).flat_map(|k| image(&shapes, training(k))).collect();
     let mean = values.iter().sum::<f32>() / values.len() as f32;
     let square = values.iter().map(|x| x * x).sum::<f32>() / values.len() as f32;
-    assert!(mean.abs() < 0.1 && (0.2..1.0).contains(&square), "{mean} {square}");
+    assert!(mean.abs() < 0.3 && (0.1..1.0).contains(&square), "{mean} {square}");
     assert!(values.iter().all(|x| x.abs() < 3.0));
 }
 
