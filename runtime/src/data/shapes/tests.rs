@@ -95,7 +95,7 @@ fn a_linear_model_of_the_pixels_stays_below_sixty_percent() {
     };
     let (seen, new) = (share(training), share(held_out));
     assert!(seen > 0.6, "it learns its own examples by heart: {seen}");
-    assert!(new < 0.6, "and others hardly better than by chance: {new}");
+    assert!(new < 0.6, "but not what makes the classes: {new}");
 }
 
 #[test]
