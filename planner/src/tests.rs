@@ -34,8 +34,9 @@ fn no_plan_beats_its_bounds() {
     let mut random = Random::new(41);
     let guessed = [(1, 2), (3, 6), (4, 4)];
     let guessed = guessed.map(|(devices, batch)| delayed(devices, batch));
-    let measured = [2, 4].map(|devices| {
+    let measured = [2, 3].map(|devices| {
         let mut program = measured(&mut random, devices);
+        program.train.batch = 2;
         program.search.exactness = Some(Exactness::Delayed);
         program.target.host.wake = Nanos(500);
         program
