@@ -15,6 +15,7 @@ mod derivative;
 mod error;
 mod flow;
 mod forward;
+mod fuse;
 mod graph;
 mod layout;
 mod memory;

@@ -188,8 +188,13 @@ fn costs_of_nodes_add_up_to_the_uncut_routines() {
     let calls = |routine: &Routine| {
         routine.calls.iter().map(roundelay_schedule::Call::text).collect::<Vec<_>>()
     };
-    let forward = costs.iter().flat_map(|cost| &cost.forward);
-    let forward: Vec<_> = forward.map(roundelay_schedule::Call::text).collect();
+    let mut forward = Vec::new();
+    for cost in &costs {
+        for inner in cost.contained.iter().map(roundelay_schedule::Call::text) {
+            assert_eq!(forward.pop(), Some(inner), "it was counted just before");
+        }
+        forward.extend(cost.forward.iter().map(roundelay_schedule::Call::text));
+    }
     assert_eq!(forward, calls(&code.forward));
     let backward = costs.iter().rev().flat_map(|cost| &cost.backward);
     let backward: Vec<_> = backward.map(roundelay_schedule::Call::text).collect();

@@ -21,6 +21,10 @@ fn typical(name: &str) -> Call {
     let (x, lse): (&[u64], &[u64]) = (&[8, 128, 128], &[8, 4, 128]);
     match name {
         "matmul" => call(name).reals(&[rows, &[128, 128], rows]),
+        "affine" | "affine_relu" => call(name).reals(&[rows, &[512, 128], &[512], wide]),
+        "affine_gelu" | "affine_add" => {
+            call(name).reals(&[rows, &[512, 128], &[512], wide, wide])
+        }
         "add" | "multiply" => call(name).reals(&[rows; 3]),
         "add_rows" => call(name).reals(&[&[512], wide]),
         "accumulate" | "copy" | "softmax" => call(name).reals(&[rows; 2]),

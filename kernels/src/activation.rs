@@ -58,8 +58,12 @@ impl Define for Relu {
     fn flops(&self) -> u64 {
         product([self.count])
     }
-    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
-        fast::relu(operands.read(), operands.write());
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+        let (x, y) = (operands.read(), operands.write());
+        let share = rows_per_part(context.threads, self.count, 4);
+        for_each_part(x.chunks(share).zip(y.chunks_mut(share)), |(x, y)| {
+            fast::relu(x, y);
+        });
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         plain::relu(operands.read(), operands.write());
@@ -74,9 +78,13 @@ impl Define for ReluBackward {
     fn flops(&self) -> u64 {
         product([self.count])
     }
-    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
-        let (y, dy) = (operands.read(), operands.read());
-        fast::relu_backward(y, dy, operands.write(), self.store);
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+        let (y, dy, dx) = (operands.read(), operands.read(), operands.write());
+        let share = rows_per_part(context.threads, self.count, 4);
+        let parts = y.chunks(share).zip(dy.chunks(share)).zip(dx.chunks_mut(share));
+        for_each_part(parts, |((y, dy), dx)| {
+            fast::relu_backward(y, dy, dx, self.store);
+        });
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         let (y, dy) = (operands.read(), operands.read());

@@ -8,8 +8,26 @@ use crate::{
     plain::elementwise as plain,
     signature::{Signature, product},
     store::Store,
+    team::{columns_per_part, for_each_part, rows_per_part},
 };
 use roundelay_schedule::Access;
+
+/// What an element costs, in operations: it comes from memory and goes there.
+const ELEMENT: usize = 4;
+
+/// Elements of one part of `count`, whole repetitions of a second operand of `length`.
+fn share(threads: usize, count: usize, length: usize) -> usize {
+    let unit = if length == count { 1 } else { length };
+    rows_per_part(threads, count / unit, ELEMENT * unit) * unit
+}
+
+/// The elements of an operand that belong to a part of `count`: its own, or all that repeat.
+fn repeated<R>(operand: &[R], count: usize, first: usize, length: usize) -> &[R] {
+    match operand.len() == count {
+        true => &operand[first..first + length],
+        false => operand,
+    }
+}
 
 /// out = a + b, where b repeats.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,7 +49,9 @@ pub(crate) struct Accumulate {
 
 /// out = x.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Copy;
+pub(crate) struct Copy {
+    count: usize,
+}
 
 /// out_j = Σ_i x_ij.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,9 +92,13 @@ impl Define for Add {
     fn flops(&self) -> u64 {
         product([self.count])
     }
-    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
-        let (a, b) = (operands.read(), operands.read());
-        fast::add(a, b, operands.write());
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+        let (a, b, out) = (operands.read(), operands.read(), operands.write());
+        let share = share(context.threads, self.count, b.len());
+        let parts = a.chunks(share).zip(out.chunks_mut(share)).enumerate();
+        for_each_part(parts, |(part, (a, out))| {
+            fast::add(a, repeated(b, self.count, part * share, a.len()), out);
+        });
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         let (a, b) = (operands.read(), operands.read());
@@ -91,8 +115,10 @@ impl Define for AddRows {
     fn flops(&self) -> u64 {
         product([self.count])
     }
-    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
-        fast::add_rows(operands.read(), operands.write());
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+        let (bias, x) = (operands.read(), operands.write());
+        let share = share(context.threads, self.count, bias.len());
+        for_each_part(x.chunks_mut(share), |x| fast::add_rows(bias, x));
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         plain::add_rows(operands.read(), operands.write());
@@ -108,8 +134,11 @@ impl Define for Accumulate {
     fn flops(&self) -> u64 {
         product([self.count])
     }
-    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
-        fast::accumulate(operands.read(), operands.write());
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+        let (x, out) = (operands.read(), operands.write());
+        let share = share(context.threads, self.count, self.count);
+        let parts = x.chunks(share).zip(out.chunks_mut(share));
+        for_each_part(parts, |(x, out)| fast::accumulate(x, out));
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         plain::accumulate(operands.read(), operands.write());
@@ -120,10 +149,16 @@ impl Define for Copy {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
         let count = call.any("x", Access::Read)?;
         call.vector("out", Access::Write, count)?;
-        Ok(Self)
+        Ok(Self { count })
     }
     fn flops(&self) -> u64 {
         0
+    }
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+        let (x, out) = (operands.read(), operands.write());
+        let share = share(context.threads, self.count, self.count);
+        let parts = x.chunks(share).zip(out.chunks_mut(share));
+        for_each_part(parts, |(x, out)| plain::copy(x, out));
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         plain::copy(operands.read(), operands.write());
@@ -140,8 +175,13 @@ impl Define for SumRows {
     fn flops(&self) -> u64 {
         product([self.count])
     }
-    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
-        fast::sum_rows(operands.read(), operands.write(), self.store);
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+        let (x, out) = (operands.read(), operands.write());
+        let columns = out.len();
+        let share = columns_per_part(context.threads, columns, self.count / columns);
+        for_each_part(out.chunks_mut(share).enumerate(), |(part, out)| {
+            fast::sum_rows(x, columns, part * share, out, self.store);
+        });
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         plain::sum_rows(operands.read(), operands.write(), self.store);
@@ -159,9 +199,14 @@ impl Define for Multiply {
     fn flops(&self) -> u64 {
         product([self.count])
     }
-    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
-        let (a, b) = (operands.read(), operands.read());
-        fast::multiply(a, b, operands.write(), self.store);
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+        let (a, b, out) = (operands.read(), operands.read(), operands.write());
+        let share = share(context.threads, self.count, b.len());
+        let parts = a.chunks(share).zip(out.chunks_mut(share)).enumerate();
+        for_each_part(parts, |(part, (a, out))| {
+            let b = repeated(b, self.count, part * share, a.len());
+            fast::multiply(a, b, out, self.store);
+        });
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         let (a, b) = (operands.read(), operands.read());
@@ -201,9 +246,12 @@ impl Define for Scale {
     fn flops(&self) -> u64 {
         product([self.count])
     }
-    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let factor = R::of(self.factor);
-        fast::scale(operands.read(), operands.write(), factor, self.store);
+        let (x, out) = (operands.read(), operands.write());
+        let share = share(context.threads, self.count, self.count);
+        let parts = x.chunks(share).zip(out.chunks_mut(share));
+        for_each_part(parts, |(x, out)| fast::scale(x, out, factor, self.store));
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         let factor = R::of(self.factor);

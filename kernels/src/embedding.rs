@@ -7,6 +7,7 @@ use crate::{
     plain::embedding as plain,
     signature::{Signature, product},
     store::Store,
+    team::{for_each_part, rows_per_part},
 };
 use roundelay_schedule::Access;
 use std::ops::Range;
@@ -55,9 +56,44 @@ impl Define for EmbeddingBackward {
     fn flops(&self) -> u64 {
         product([self.tokens, self.columns])
     }
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+        let (tokens, dy) = (operands.integers(), operands.read());
+        let dtable = operands.write();
+        let rows = dtable.len() / self.columns;
+        let share = rows_per_part(context.threads, rows, 4 * self.columns);
+        let parts = dtable.chunks_mut(share * self.columns).enumerate();
+        for_each_part(parts, |(part, dtable)| {
+            let own = part * share..rows.min((part + 1) * share);
+            self.gather(tokens, dy, own, rows, dtable);
+        });
+    }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         let (tokens, dy) = (operands.integers(), operands.read());
         plain::embedding_backward(tokens, dy, operands.write(), self.columns, self.store);
+    }
+}
+
+impl EmbeddingBackward {
+    /// The gradients of a table's `own` rows.
+    fn gather<R: Real>(
+        &self,
+        tokens: &[i32],
+        dy: &[R],
+        own: Range<usize>,
+        rows: usize,
+        dtable: &mut [R],
+    ) {
+        self.store.clear(dtable);
+        let first = own.start * self.columns;
+        for (token, dy) in tokens.iter().zip(dy.chunks(self.columns)) {
+            let row = row_of(*token, rows, self.columns);
+            if own.contains(&(row.start / self.columns)) {
+                let target = &mut dtable[row.start - first..row.end - first];
+                for (target, dy) in target.iter_mut().zip(dy) {
+                    *target += *dy;
+                }
+            }
+        }
     }
 }
 

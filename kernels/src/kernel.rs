@@ -1,8 +1,8 @@
 //! A parsed call, and the table of all kernels.
 
 use crate::{
-    Context, Real, activation, attention, batch_norm, convolution, dropout, elementwise,
-    embedding, group_norm, loss, matmul, metric,
+    Context, Real, activation, affine, attention, batch_norm, convolution, dropout,
+    elementwise, embedding, group_norm, loss, matmul, metric,
     nearest::nearest,
     norm,
     operand::{Operands, Slot},
@@ -87,6 +87,10 @@ macro_rules! define_operations {
 
 define_operations! {
     "matmul" => Matmul(matmul::Matmul);
+    "affine" => Affine(affine::Affine);
+    "affine_relu" => AffineRelu(affine::AffineRelu);
+    "affine_gelu" => AffineGelu(affine::AffineGelu);
+    "affine_add" => AffineAdd(affine::AffineAdd);
     "add" => Add(elementwise::Add);
     "add_rows" => AddRows(elementwise::AddRows);
     "accumulate" => Accumulate(elementwise::Accumulate);

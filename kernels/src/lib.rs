@@ -12,6 +12,10 @@
 //! | kernel | operands | attributes |
 //! | --- | --- | --- |
 //! | `matmul` | a (m, k) r, b (k, n) r, out (m, n) w/u | `transpose_a`, `transpose_b`: the operand is stored (k, m) or (n, k); `accumulate` |
+//! | `affine` | x (m, k) r, weight (n, k) r, bias (n) r, y (m, n) w | y = x Wᵀ + bias |
+//! | `affine_relu` | x, weight, bias, y (m, n) w | y = max(x Wᵀ + bias, 0) |
+//! | `affine_gelu` | x, weight, bias, z (m, n) w, y (m, n) w | z = x Wᵀ + bias, y = GELU(z) |
+//! | `affine_add` | x, weight, bias, a (m, n) r, y (m, n) w | y = a + (x Wᵀ + bias) |
 //! | `add` | a r, b~ r, out w | |
 //! | `add_rows` | bias (n) r, x (m, n) u | x += bias in every row |
 //! | `accumulate` | x r, out u | out += x |
@@ -70,6 +74,7 @@
 //! Extents count by their products: a reshape without a copy is a view of the same operand.
 
 mod activation;
+mod affine;
 mod angle;
 mod attention;
 mod batch_norm;

@@ -6,7 +6,8 @@ use crate::{
     operand::Operands,
     plain,
     product::{
-        Extents, Target, View, lend_lines, multiply, multiply_packed, pack, packed_lines,
+        Extents, Finished, Target, View, lend_lines, multiply_packed_then, multiply_then,
+        pack, packed_lines,
     },
     signature::{Signature, product},
     store::Store,
@@ -36,6 +37,54 @@ pub(crate) struct Strides {
 }
 
 impl Matmul {
+    /// x (m, k) · weightᵀ (n, k).
+    pub(crate) fn affine([m, n, k]: [usize; 3]) -> Self {
+        Self { m, n, k, transpose_a: false, transpose_b: true, store: Store::Write }
+    }
+    /// Multiplies part by part; `finishes` takes the rows of one part and says what finishes
+    /// each.
+    pub(crate) fn run<R: Real, F, I>(
+        &self,
+        a: &[R],
+        b: &[R],
+        out: &mut [R],
+        threads: usize,
+        finishes: impl FnOnce(usize) -> I,
+    ) where
+        F: FnMut(Finished, &mut Target<'_, R>) + Send,
+        I: ExactSizeIterator<Item = F>,
+    {
+        let (rows, columns) = (self.a_strides(), self.b_strides());
+        let a = View { data: a, row: rows.row, column: rows.column };
+        let b = View { data: b, row: columns.row, column: columns.column };
+        let share = rows_per_part(threads, self.m, 2 * self.n * self.k);
+        let parts = out.chunks_mut(share * self.n).zip(finishes(share)).enumerate();
+        match self.packed::<R>() {
+            count if share < self.m && count > 0 => lend_lines::<R, _>(count, |lines| {
+                let b = pack(b, self.k, self.n, threads, lines);
+                for_each_part(parts, |(index, (out, mut finish))| {
+                    let rows = out.len() / self.n;
+                    let a = a.from(index * share, 0);
+                    let out = &mut Target { data: out, row: self.n };
+                    R::with_buffers(|buffers| {
+                        let finish = &mut finish;
+                        multiply_packed_then(
+                            rows, a, b, out, self.store, buffers, finish,
+                        );
+                    });
+                });
+            }),
+            _ => for_each_part(parts, |(index, (out, mut finish))| {
+                let rows = out.len() / self.n;
+                let extents = Extents { rows, columns: self.n, depth: self.k };
+                let a = a.from(index * share, 0);
+                let out = &mut Target { data: out, row: self.n };
+                R::with_buffers(|buffers| {
+                    multiply_then(extents, a, b, out, self.store, buffers, &mut finish);
+                });
+            }),
+        }
+    }
     /// Strides of a as (m, k).
     pub(crate) fn a_strides(&self) -> Strides {
         match self.transpose_a {
@@ -79,32 +128,10 @@ impl Define for Matmul {
     }
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let (a, b, out) = (operands.read(), operands.read(), operands.write());
-        let (rows, columns) = (self.a_strides(), self.b_strides());
-        let a = View { data: a, row: rows.row, column: rows.column };
-        let b = View { data: b, row: columns.row, column: columns.column };
-        let share = rows_per_part(context.threads, self.m, 2 * self.n * self.k);
-        let parts = out.chunks_mut(share * self.n).enumerate();
-        match self.packed::<R>() {
-            count if share < self.m && count > 0 => lend_lines::<R, _>(count, |lines| {
-                let b = pack(b, self.k, self.n, context.threads, lines);
-                for_each_part(parts, |(part, out)| {
-                    let (rows, a) = (out.len() / self.n, a.from(part * share, 0));
-                    let out = &mut Target { data: out, row: self.n };
-                    R::with_buffers(|buffers| {
-                        multiply_packed(rows, a, b, out, self.store, buffers);
-                    });
-                });
-            }),
-            _ => for_each_part(parts, |(part, out)| {
-                let rows = out.len() / self.n;
-                let extents = Extents { rows, columns: self.n, depth: self.k };
-                let out = &mut Target { data: out, row: self.n };
-                let a = a.from(part * share, 0);
-                R::with_buffers(|buffers| {
-                    multiply(extents, a, b, out, self.store, buffers);
-                });
-            }),
-        }
+        let nothing = |_: Finished, _: &mut Target<'_, R>| ();
+        self.run(a, b, out, context.threads, |rows| {
+            std::iter::repeat_n(nothing, self.m.div_ceil(rows))
+        });
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         let (a, b) = (operands.read(), operands.read());

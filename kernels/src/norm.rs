@@ -8,7 +8,7 @@ use crate::{
     plain::norm as plain,
     signature::{Signature, product},
     store::Store,
-    team::{for_each_part, rows_per_part},
+    team::{columns_per_part, for_each_part, rows_per_part},
 };
 use roundelay_schedule::Access;
 
@@ -86,9 +86,14 @@ impl Define for SoftmaxBackward {
     fn flops(&self) -> u64 {
         product([4, self.rows, self.columns])
     }
-    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
-        let (y, dy) = (operands.read(), operands.read());
-        fast::softmax_backward(y, dy, operands.write(), self.columns, self.store);
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+        let (y, dy, dx) = (operands.read(), operands.read(), operands.write());
+        let rows = rows_per_part(context.threads, self.rows, 4 * self.columns);
+        let share = rows * self.columns;
+        let parts = y.chunks(share).zip(dy.chunks(share)).zip(dx.chunks_mut(share));
+        for_each_part(parts, |((y, dy), dx)| {
+            fast::softmax_backward(y, dy, dx, self.columns, self.store);
+        });
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         let (y, dy) = (operands.read(), operands.read());
@@ -172,10 +177,22 @@ impl Define for LayerNormParameters {
     fn flops(&self) -> u64 {
         product([5, self.rows, self.columns])
     }
-    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let inputs = [(); 4].map(|()| operands.read());
         let (dgain, dbias) = (operands.write(), operands.write());
-        fast::layer_norm_parameters(inputs, dgain, dbias, self.store);
+        let share = columns_per_part(context.threads, self.columns, 2 * self.rows);
+        let parts = dgain.chunks_mut(share).zip(dbias.chunks_mut(share)).enumerate();
+        for_each_part(parts, |(part, (dgain, dbias))| {
+            let columns = self.columns;
+            fast::layer_norm_parameters(
+                inputs,
+                columns,
+                part * share,
+                dgain,
+                dbias,
+                self.store,
+            );
+        });
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         let inputs = [(); 4].map(|()| operands.read());

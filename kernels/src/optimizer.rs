@@ -12,11 +12,11 @@ use crate::{
     operand::{Current, Operands},
     plain::optimizer as plain,
     signature::{Signature, product},
+    team::{for_each_part, rows_per_part},
 };
 pub(crate) use treatment::AverageStep;
 
 use roundelay_schedule::{Access, Treatment};
-use std::ops::Range;
 use treatment::Common;
 
 /// Stochastic gradient descent with momentum, as `torch.optim.SGD`.
@@ -66,12 +66,15 @@ fn counted(call: &mut Signature<'_>, states: &[&'static str]) -> Result<usize, S
     Ok(count)
 }
 
-/// Puts the current parameters where the next ones are made.
-fn carry_over<R: Real>(current: &Current<'_, R>, next: &mut [R], range: Range<usize>) {
+/// What an operation on an element costs, which comes from memory and goes there.
+const TRAFFIC: usize = 2;
+
+/// Puts the current parameters from `first` on where the next ones are made.
+fn carry_over<R: Real>(current: &Current<'_, R>, first: usize, next: &mut [R]) {
     match current {
         Current::InPlace => {}
         Current::Separate(parameter) => {
-            next[range.clone()].copy_from_slice(&parameter[range]);
+            next.copy_from_slice(&parameter[first..first + next.len()]);
         }
     }
 }
@@ -83,6 +86,36 @@ impl Sgd {
             momentum: R::of(self.momentum),
             nesterov: self.nesterov,
             rate: R::of(context.rate),
+        }
+    }
+
+    /// Updates a slice that starts at `offset`.
+    fn update<R: Real>(
+        &self,
+        step: &SgdStep<R>,
+        offset: u64,
+        gradient: &[R],
+        next: &mut [R],
+        mut momentum: Option<&mut [R]>,
+    ) {
+        for (range, treatment) in self.common.ranges(offset, gradient.len()) {
+            let decay = match treatment {
+                Treatment::Decayed => R::of(self.common.weight_decay),
+                Treatment::Spared => R::ZERO,
+                Treatment::Averaged { momentum } => {
+                    let step = self.common.average(momentum);
+                    fast::average(&step, &gradient[range.clone()], &mut next[range]);
+                    continue;
+                }
+            };
+            let (gradient, next) = (&gradient[range.clone()], &mut next[range.clone()]);
+            match &mut momentum {
+                None => fast::sgd(step, gradient, next, decay),
+                Some(momentum) => {
+                    let momentum = &mut momentum[range];
+                    fast::sgd_with_momentum(step, gradient, next, momentum, decay);
+                }
+            }
         }
     }
 }
@@ -105,31 +138,20 @@ impl Define for Sgd {
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let gradient = operands.read();
         let (current, next) = operands.current_and_next();
-        let mut momentum = (self.momentum != 0.0).then(|| operands.write());
-        let step = self.step(
-            self.common.scale(gradient, context.slice_offset, fast::squares),
-            context,
-        );
-        for (range, treatment) in self.common.ranges(context.slice_offset, self.count) {
-            carry_over(&current, next, range.clone());
-            let decay = match treatment {
-                Treatment::Decayed => R::of(self.common.weight_decay),
-                Treatment::Spared => R::ZERO,
-                Treatment::Averaged { momentum } => {
-                    let step = self.common.average(momentum);
-                    fast::average(&step, &gradient[range.clone()], &mut next[range]);
-                    continue;
-                }
-            };
-            let (gradient, next) = (&gradient[range.clone()], &mut next[range.clone()]);
-            match &mut momentum {
-                None => fast::sgd(&step, gradient, next, decay),
-                Some(momentum) => {
-                    let momentum = &mut momentum[range];
-                    fast::sgd_with_momentum(&step, gradient, next, momentum, decay);
-                }
-            }
-        }
+        let momentum = (self.momentum != 0.0).then(|| operands.write());
+        let scale = self.common.scale(gradient, context.slice_offset, fast::squares);
+        let step = self.step(scale, context);
+        let share = rows_per_part(context.threads, self.count, 7 * TRAFFIC);
+        let mut momentum = momentum.map(|momentum| momentum.chunks_mut(share));
+        let parts = gradient.chunks(share).zip(next.chunks_mut(share)).enumerate();
+        let parts = parts.map(|(part, arrays)| {
+            (part * share, arrays, momentum.as_mut().and_then(Iterator::next))
+        });
+        for_each_part(parts, |(first, (gradient, next), momentum)| {
+            carry_over(&current, first, next);
+            let offset = context.slice_offset + first as u64;
+            self.update(&step, offset, gradient, next, momentum);
+        });
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let gradient = operands.read();
@@ -139,8 +161,8 @@ impl Define for Sgd {
             self.common.scale(gradient, context.slice_offset, plain::squares),
             context,
         );
+        carry_over(&current, 0, next);
         for (range, treatment) in self.common.ranges(context.slice_offset, self.count) {
-            carry_over(&current, next, range.clone());
             let decay = match treatment {
                 Treatment::Decayed => R::of(self.common.weight_decay),
                 Treatment::Spared => R::ZERO,
@@ -172,6 +194,32 @@ impl Adamw {
             rate: R::of(context.rate / mean),
         }
     }
+
+    /// Updates a slice that starts at `offset`.
+    fn update<R: Real>(
+        &self,
+        step: &AdamwStep<R>,
+        offset: u64,
+        gradient: &[R],
+        next: &mut [R],
+        [mean, square]: [&mut [R]; 2],
+        rate: f64,
+    ) {
+        for (range, treatment) in self.common.ranges(offset, gradient.len()) {
+            let shrink = match treatment {
+                Treatment::Decayed => R::of(1.0 - rate * self.common.weight_decay),
+                Treatment::Spared => R::ONE,
+                Treatment::Averaged { momentum } => {
+                    let step = self.common.average(momentum);
+                    fast::average(&step, &gradient[range.clone()], &mut next[range]);
+                    continue;
+                }
+            };
+            let (gradient, next) = (&gradient[range.clone()], &mut next[range.clone()]);
+            let (mean, square) = (&mut mean[range.clone()], &mut square[range]);
+            fast::adamw(step, gradient, next, mean, square, shrink);
+        }
+    }
 }
 
 impl Define for Adamw {
@@ -192,27 +240,16 @@ impl Define for Adamw {
         let gradient = operands.read();
         let (current, next) = operands.current_and_next();
         let (mean, square) = (operands.write(), operands.write());
-        let step = self.step(
-            self.common.scale(gradient, context.slice_offset, fast::squares),
-            context,
-        );
-        for (range, treatment) in self.common.ranges(context.slice_offset, self.count) {
-            carry_over(&current, next, range.clone());
-            let shrink = match treatment {
-                Treatment::Decayed => {
-                    R::of(1.0 - context.rate * self.common.weight_decay)
-                }
-                Treatment::Spared => R::ONE,
-                Treatment::Averaged { momentum } => {
-                    let step = self.common.average(momentum);
-                    fast::average(&step, &gradient[range.clone()], &mut next[range]);
-                    continue;
-                }
-            };
-            let (gradient, next) = (&gradient[range.clone()], &mut next[range.clone()]);
-            let (mean, square) = (&mut mean[range.clone()], &mut square[range]);
-            fast::adamw(&step, gradient, next, mean, square, shrink);
-        }
+        let scale = self.common.scale(gradient, context.slice_offset, fast::squares);
+        let step = self.step(scale, context);
+        let share = rows_per_part(context.threads, self.count, 14 * TRAFFIC);
+        let states = mean.chunks_mut(share).zip(square.chunks_mut(share));
+        let parts = gradient.chunks(share).zip(next.chunks_mut(share)).zip(states);
+        for_each_part(parts.enumerate(), |(part, ((gradient, next), (mean, square)))| {
+            carry_over(&current, part * share, next);
+            let offset = context.slice_offset + (part * share) as u64;
+            self.update(&step, offset, gradient, next, [mean, square], context.rate);
+        });
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let gradient = operands.read();
@@ -222,8 +259,8 @@ impl Define for Adamw {
             self.common.scale(gradient, context.slice_offset, plain::squares),
             context,
         );
+        carry_over(&current, 0, next);
         for (range, treatment) in self.common.ranges(context.slice_offset, self.count) {
-            carry_over(&current, next, range.clone());
             let shrink = match treatment {
                 Treatment::Decayed => {
                     R::of(1.0 - context.rate * self.common.weight_decay)

@@ -16,11 +16,12 @@ mod tile;
 use crate::{
     Real,
     line::Lanes,
-    simd::{Level, level, vectorize},
+    simd::vectorize_tiles,
     store::Store,
     team::{for_each_part, rows_per_part},
 };
 use packing::pack_block;
+use std::ops::Range;
 use tile::multiply_rows;
 
 /// A matrix to read: element (i, j) stands at i · `row` + j · `column`.
@@ -51,6 +52,8 @@ const DEPTH: usize = 256;
 const LINES: usize = 16;
 /// Rows of the largest tile.
 const MOST_ROWS: usize = 8;
+/// Tiles that are packed together from an a that is stored by columns.
+const STRIP: usize = 8;
 /// Lines of the widest panel.
 const MOST_LINES: usize = 2;
 /// What packing an element costs, in operations of a product.
@@ -94,7 +97,7 @@ impl<R: Real> Buffers<R> {
         let scratch = scratch.max(self.scratch.len());
         self.scratch.resize(scratch, R::ZERO);
         self.panels.resize(DEPTH * LINES, R::Line::splat(R::ZERO));
-        self.rows.resize(DEPTH * MOST_ROWS, R::ZERO);
+        self.rows.resize(DEPTH * STRIP * MOST_ROWS, R::ZERO);
     }
 }
 
@@ -112,7 +115,7 @@ pub(crate) fn lend_lines<R: Real, T>(
     result
 }
 
-/// A whole matrix b, packed once for many products: see [`pack`] and [`multiply_packed`].
+/// A whole matrix b, packed once for many products: see [`pack`] and [`multiply_packed_then`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Panels<'a, R: Real> {
     lines: &'a [R::Line],
@@ -144,35 +147,33 @@ pub(crate) fn pack<'a, R: Real>(
         let length = own().map(|block| block.lines::<R>()).sum();
         (own(), rest.split_off_mut(..length).expect("blocks fill the lines"))
     });
-    for_each_part(parts, |(blocks, lines)| match level() {
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx512 => pack_blocks::<R, 2>(b, blocks, lines),
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx2 => pack_blocks::<R, 1>(b, blocks, lines),
-        Level::Portable => pack_blocks::<R, 1>(b, blocks, lines),
-    });
+    for_each_part(parts, |(blocks, lines)| pack_some(b, blocks, lines));
     Panels { lines, depth, columns }
 }
 
-/// out = a · b, or out += a · b, for the first `rows` rows of a.
-pub(crate) fn multiply_packed<R: Real>(
+/// Part of a product whose sums are whole: these rows and columns of what is multiplied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Finished {
+    pub(crate) rows: Range<usize>,
+    pub(crate) columns: Range<usize>,
+}
+
+/// What is done with a part of a product while it is still in the nearest cache: a bias, an
+/// activation, a residual. It is called once for every part.
+pub(crate) type Finish<'f, R> = dyn FnMut(Finished, &mut Target<'_, R>) + 'f;
+
+/// out = a · b, or out += a · b, for the first `rows` rows of a; then `finish`.
+pub(crate) fn multiply_packed_then<R: Real>(
     rows: usize,
     a: View<'_, R>,
     b: Panels<'_, R>,
     out: &mut Target<'_, R>,
     store: Store,
     buffers: &mut Buffers<R>,
+    finish: &mut Finish<'_, R>,
 ) {
     buffers.reserve(0);
-    match level() {
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx512 => multiply_panels::<R, 8, 2>(rows, a, b, out, store, buffers),
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx2 => multiply_panels::<R, 6, 1>(rows, a, b, out, store, buffers),
-        Level::Portable => {
-            multiply_panels::<R, 4, 1>(rows, a, b, out, store, buffers);
-        }
-    }
+    multiply_shared(rows, a, b, out, store, buffers, finish);
 }
 
 /// out = a · b, or out += a · b.
@@ -184,67 +185,106 @@ pub(crate) fn multiply<R: Real>(
     store: Store,
     buffers: &mut Buffers<R>,
 ) {
-    buffers.reserve(0);
-    match level() {
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx512 => multiply_blocks::<R, 8, 2>(extents, a, b, out, store, buffers),
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx2 => multiply_blocks::<R, 6, 1>(extents, a, b, out, store, buffers),
-        Level::Portable => {
-            multiply_blocks::<R, 4, 1>(extents, a, b, out, store, buffers);
-        }
-    }
+    multiply_then(extents, a, b, out, store, buffers, &mut |_, _| ());
 }
 
-vectorize! {
-    fn pack_blocks<R, const L: usize>(
+/// As [`multiply`], then `finish`.
+pub(crate) fn multiply_then<R: Real>(
+    extents: Extents,
+    a: View<'_, R>,
+    b: View<'_, R>,
+    out: &mut Target<'_, R>,
+    store: Store,
+    buffers: &mut Buffers<R>,
+    finish: &mut Finish<'_, R>,
+) {
+    buffers.reserve(0);
+    multiply_alone(extents, a, b, out, store, buffers, finish);
+}
+
+vectorize_tiles! {
+    fn pack_some<R>(
         b: View<'_, R>,
         blocks: impl Iterator<Item = Block>,
         lines: &mut [R::Line],
-    ) {
-        let mut start = 0;
-        for block in blocks {
-            let lines = &mut lines[start..];
-            pack_block::<R, L>(b.from(block.top, block.first), block, lines);
-            start += block.lines::<R>();
-        }
-    }
+    ) = pack_blocks;
 }
 
-vectorize! {
-    fn multiply_panels<R, const M: usize, const L: usize>(
+vectorize_tiles! {
+    fn multiply_shared<R>(
         rows: usize,
         a: View<'_, R>,
         b: Panels<'_, R>,
         out: &mut Target<'_, R>,
         store: Store,
         buffers: &mut Buffers<R>,
-    ) {
-        let mut start = 0;
-        for block in blocks::<R>(b.depth, b.columns, store) {
-            let panels = &b.lines[start..];
-            start += block.lines::<R>();
-            let a = a.from(0, block.top);
-            multiply_rows::<R, M, L>(block, rows, a, panels, &mut buffers.rows, out);
-        }
-    }
+        finish: &mut Finish<'_, R>,
+    ) = multiply_panels;
 }
 
-vectorize! {
-    fn multiply_blocks<R, const M: usize, const L: usize>(
+vectorize_tiles! {
+    fn multiply_alone<R>(
         extents: Extents,
         a: View<'_, R>,
         b: View<'_, R>,
         out: &mut Target<'_, R>,
         store: Store,
         buffers: &mut Buffers<R>,
-    ) {
-        for block in blocks::<R>(extents.depth, extents.columns, store) {
-            let panels = &mut buffers.panels;
-            pack_block::<R, L>(b.from(block.top, block.first), block, panels);
-            let (a, packed) = (a.from(0, block.top), &mut buffers.rows);
-            multiply_rows::<R, M, L>(block, extents.rows, a, panels, packed, out);
-        }
+        finish: &mut Finish<'_, R>,
+    ) = multiply_blocks;
+}
+
+#[inline(always)]
+fn pack_blocks<R: Real, const M: usize, const L: usize>(
+    b: View<'_, R>,
+    blocks: impl Iterator<Item = Block>,
+    lines: &mut [R::Line],
+) {
+    let mut start = 0;
+    for block in blocks {
+        let lines = &mut lines[start..];
+        pack_block::<R, L>(b.from(block.top, block.first), block, lines);
+        start += block.lines::<R>();
+    }
+}
+
+#[inline(always)]
+fn multiply_panels<R: Real, const M: usize, const L: usize>(
+    rows: usize,
+    a: View<'_, R>,
+    b: Panels<'_, R>,
+    out: &mut Target<'_, R>,
+    store: Store,
+    buffers: &mut Buffers<R>,
+    finish: &mut Finish<'_, R>,
+) {
+    let mut start = 0;
+    for block in blocks::<R>(b.depth, b.columns, store) {
+        let panels = &b.lines[start..];
+        start += block.lines::<R>();
+        let finish = block.ends(b.depth).then_some(&mut *finish);
+        let (a, packed) = (a.from(0, block.top), &mut buffers.rows);
+        multiply_rows::<R, M, L>(block, rows, a, panels, packed, out, finish);
+    }
+}
+
+#[inline(always)]
+fn multiply_blocks<R: Real, const M: usize, const L: usize>(
+    extents: Extents,
+    a: View<'_, R>,
+    b: View<'_, R>,
+    out: &mut Target<'_, R>,
+    store: Store,
+    buffers: &mut Buffers<R>,
+    finish: &mut Finish<'_, R>,
+) {
+    let Extents { rows, columns, depth } = extents;
+    for block in blocks::<R>(depth, columns, store) {
+        let panels = &mut buffers.panels;
+        pack_block::<R, L>(b.from(block.top, block.first), block, panels);
+        let finish = block.ends(depth).then_some(&mut *finish);
+        let (a, packed) = (a.from(0, block.top), &mut buffers.rows);
+        multiply_rows::<R, M, L>(block, rows, a, panels, packed, out, finish);
     }
 }
 
@@ -278,6 +318,11 @@ struct Block {
 }
 
 impl Block {
+    /// Whether sums over `depth` rows of b are whole after it.
+    #[inline(always)]
+    fn ends(&self, depth: usize) -> bool {
+        self.top + self.depth == depth
+    }
     /// Lines that it takes once packed.
     #[inline(always)]
     fn lines<R: Real>(&self) -> usize {
@@ -299,7 +344,8 @@ mod tests {
         buffers.reserve(0);
         let mut out = vec![0.5; extents.rows * extents.columns];
         let target = &mut Target { data: &mut out, row: extents.columns };
-        multiply_blocks::<f32, M, L>(extents, a, b, target, Store::Add, &mut buffers);
+        let (buffers, finish) = (&mut buffers, &mut |_, _: &mut Target<'_, f32>| ());
+        multiply_blocks::<f32, M, L>(extents, a, b, target, Store::Add, buffers, finish);
         out.into_iter().map(f32::to_bits).collect()
     }
 
@@ -316,9 +362,10 @@ mod tests {
         let target = &mut Target { data: &mut out, row: columns };
         lend_lines::<f32, _>(count, |lines| {
             let blocks = blocks::<f32>(depth, columns, Store::Write);
-            pack_blocks::<f32, L>(b, blocks, lines);
+            pack_blocks::<f32, M, L>(b, blocks, lines);
             let b = Panels { lines, depth, columns };
-            multiply_panels::<f32, M, L>(rows, a, b, target, Store::Add, &mut buffers);
+            let (buffers, finish) = (&mut buffers, &mut |_, _: &mut Target<'_, f32>| ());
+            multiply_panels::<f32, M, L>(rows, a, b, target, Store::Add, buffers, finish);
         });
         out.into_iter().map(f32::to_bits).collect()
     }
@@ -330,7 +377,7 @@ mod tests {
             (0..length as u64).map(|index| stream.normal(index) as f32).collect()
         };
         for (rows, columns, depth) in
-            [(1, 1, 1), (13, 17, 300), (9, 300, 31), (7, 281, 520)]
+            [(1, 1, 1), (13, 17, 300), (59, 300, 31), (7, 281, 520)]
         {
             let extents = Extents { rows, columns, depth };
             let (a, b) = (fill(rows * depth), fill(depth * columns));
@@ -345,6 +392,27 @@ mod tests {
                 assert_eq!(expected, packed_product::<6, 1>(extents, a, b));
                 assert_eq!(expected, packed_product::<8, 2>(extents, a, b));
             }
+        }
+    }
+
+    #[test]
+    fn every_part_is_finished_once() {
+        for (rows, columns, depth) in [(1, 1, 1), (13, 17, 300), (53, 300, 31)] {
+            let (a, b) = (vec![1.0f32; rows * depth], vec![1.0f32; depth * columns]);
+            let a = View { data: a.as_slice(), row: depth, column: 1 };
+            let b = View { data: b.as_slice(), row: columns, column: 1 };
+            let mut out = vec![0.0; rows * columns];
+            let target = &mut Target { data: &mut out, row: columns };
+            let mut halve = |part: Finished, out: &mut Target<'_, f32>| {
+                for row in part.rows {
+                    let row = &mut out.data[row * out.row..][part.columns.clone()];
+                    row.iter_mut().for_each(|sum| *sum *= 0.5);
+                }
+            };
+            let extents = Extents { rows, columns, depth };
+            let mut buffers = Buffers::new();
+            multiply_then(extents, a, b, target, Store::Write, &mut buffers, &mut halve);
+            assert!(out.iter().all(|sum| *sum == 0.5 * depth as f32));
         }
     }
 

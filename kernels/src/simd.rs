@@ -97,3 +97,45 @@ macro_rules! vectorize {
     };
 }
 pub(crate) use vectorize;
+
+/// Defines a function that calls another one, `inline(always)` and generic in the rows M and
+/// lines L of a register tile, compiled once per [`Level`] with the tile that suits it.
+macro_rules! vectorize_tiles {
+    (
+        $(#[$meta:meta])*
+        $visibility:vis fn $name:ident<$real:ident>(
+            $($argument:ident: $type:ty),* $(,)?
+        ) = $body:ident;
+    ) => {
+        $(#[$meta])*
+        #[allow(unsafe_code, reason = "instruction sets are checked before use")]
+        $visibility fn $name<$real: $crate::Real>($($argument: $type),*) {
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")]
+            fn avx512<$real: $crate::Real>($($argument: $type),*) {
+                $body::<$real, 8, 2>($($argument),*);
+            }
+
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,fma")]
+            fn avx2<$real: $crate::Real>($($argument: $type),*) {
+                $body::<$real, 6, 1>($($argument),*);
+            }
+
+            match $crate::simd::level() {
+                #[cfg(target_arch = "x86_64")]
+                $crate::simd::Level::Avx512 => {
+                    // SAFETY: `level` has seen the features.
+                    unsafe { avx512::<$real>($($argument),*) }
+                }
+                #[cfg(target_arch = "x86_64")]
+                $crate::simd::Level::Avx2 => {
+                    // SAFETY: `level` has seen the features.
+                    unsafe { avx2::<$real>($($argument),*) }
+                }
+                $crate::simd::Level::Portable => $body::<$real, 4, 1>($($argument),*),
+            }
+        }
+    };
+}
+pub(crate) use vectorize_tiles;

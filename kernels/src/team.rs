@@ -30,6 +30,20 @@ pub(crate) fn rows_per_part(threads: usize, rows: usize, cost: usize) -> usize {
     rows.div_ceil(threads.min(worthwhile).clamp(1, MOST_PARTS)).max(1)
 }
 
+/// How many of `columns` columns of `rows` rows one part takes: whole cache lines, so that no
+/// two threads write the same one.
+pub(crate) fn columns_per_part(threads: usize, columns: usize, rows: usize) -> usize {
+    const LINE: usize = 16;
+    /// A column's element comes from memory.
+    const ELEMENT: usize = 4;
+    rows_per_part(threads, columns, ELEMENT * rows).next_multiple_of(LINE)
+}
+
+/// The parts of `rows` rows, so many each, by number.
+pub(crate) fn parts(rows: usize, each: usize) -> std::ops::Range<usize> {
+    0..rows.div_ceil(each)
+}
+
 /// Works on every part, each on its own thread. There are at most 64.
 pub(crate) fn for_each_part<P: Send>(
     mut parts: impl ExactSizeIterator<Item = P>,

@@ -90,7 +90,9 @@ pub(crate) fn chain(
     let nodes = node_costs(model, examples, dtype)?;
     let time = |node: &NodeCost| -> Result<Nanos, Unpriced> {
         let calls = [&node.forward[..], &node.backward[..]].concat();
-        Ok(costs.part(&costs.priced(&calls)?))
+        let all = costs.part(&costs.priced(&calls)?);
+        let contained = costs.part(&costs.priced(&node.contained)?);
+        Ok(Nanos(all.0.saturating_sub(contained.0)))
     };
     let times = nodes.iter().map(time).collect::<Result<_, _>>()?;
     Ok(Chain::new(model, times, examples, dtype))

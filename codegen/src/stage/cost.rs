@@ -3,9 +3,10 @@
 use super::{
     StageError,
     accumulate::Accumulation,
-    call::{Step, Term},
+    call::{Step, Tensor, Term},
     derivative::{Derivative, derivative},
     flow::Flow,
+    fuse::fuse_nodes,
     graph::Graph,
     layout::kept,
 };
@@ -20,6 +21,9 @@ pub struct NodeCost {
     /// Every forward call, without places; none for views and for nodes that the loss does not
     /// need.
     pub forward: Vec<Call>,
+    /// The call of an earlier node, counted there, that the first of these calls does as well
+    /// where no cut parts the two: what the node adds is the difference.
+    pub contained: Vec<Call>,
     /// Every backward call, as the uncut model makes them for its first micro-batch.
     pub backward: Vec<Call>,
     /// Elements of the parameters that it is the first to use.
@@ -46,7 +50,8 @@ pub fn node_costs(
     for node in graph.computed() {
         let elements = graph.elements(Source::Node(node));
         costs[node.index()] = NodeCost {
-            forward: calls(&graph, node, &derivative(&graph, node).forward)?,
+            forward: vec![],
+            contained: vec![],
             backward: vec![],
             parameters: first_uses(&graph, node, &mut seen),
             kept: Bytes(0),
@@ -58,8 +63,23 @@ pub fn node_costs(
         let steps = gradients.lay(node, derivative(&graph, node).backward);
         costs[node.index()].backward = calls(&graph, node, &steps)?;
     }
-    for (node, _, size) in kept(&graph, &flow, dtype, Stage::new(0)) {
-        costs[node.index()].kept += size;
+    let kept = kept(&graph, &flow, dtype, Stage::new(0));
+    for (node, _, size) in &kept {
+        costs[node.index()].kept += *size;
+    }
+    let kept: BTreeSet<Tensor> = kept.into_iter().map(|(_, tensor, _)| tensor).collect();
+    let forward = graph.computed().flat_map(|node| {
+        let steps = derivative(&graph, node).forward;
+        steps.into_iter().map(move |step| (node, step))
+    });
+    for made in fuse_nodes(forward.collect(), |tensor| kept.contains(&tensor)) {
+        let cost = |node, step| calls(&graph, node, &[step]);
+        if let Some((node, step)) = made.contains {
+            let inner = cost(node, step)?;
+            costs[node.index()].forward.extend(inner.iter().cloned());
+            costs[made.node.index()].contained.extend(inner);
+        }
+        costs[made.node.index()].forward.extend(cost(made.node, made.step)?);
     }
     Ok(costs)
 }

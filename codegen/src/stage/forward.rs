@@ -4,6 +4,7 @@ use super::{
     assemble::{assemble, name},
     call::{Step, Tensor, Term, call},
     derivative::derivative,
+    fuse::fuse,
     layout::Layout,
 };
 use roundelay_dsl::{NodeId, Source};
@@ -18,6 +19,7 @@ pub(crate) fn forward(layout: &Layout<'_>, stage: Stage) -> Routine {
     let measured = (0..).zip(&graph.metrics).filter(|_| stage == flow.end());
     let steps: Vec<Step> =
         made.chain(measured.map(|(number, node)| measure(number, *node))).collect();
+    let steps = fuse(steps, |tensor| layout.home(tensor, stage).is_some());
     let access = |role| match role {
         Role::Value(value) if flow.crossing[value.index()].producer == stage => {
             Access::Write

@@ -33,12 +33,26 @@ vectorize! {
     }
 }
 
+/// Rows that are added in one pass over the sums.
+const TOGETHER: usize = 4;
+
 vectorize! {
-    /// out_j = Σ_i x_ij.
-    pub(crate) fn sum_rows<R>(x: &[R], out: &mut [R], store: Store) {
+    /// out_j = Σ_i x_ij for the columns from `first` on.
+    pub(crate) fn sum_rows<R>(
+        x: &[R], columns: usize, first: usize, out: &mut [R], store: Store,
+    ) {
         store.clear(out);
-        for x in x.chunks(out.len()) {
-            for (x, out) in x.iter().zip(&mut *out) {
+        let mut groups = x.chunks_exact(columns * TOGETHER);
+        for group in &mut groups {
+            let row = |row: usize| &group[row * columns + first..][..out.len()];
+            let [a, b, c, d] = [row(0), row(1), row(2), row(3)];
+            let rows = a.iter().zip(b).zip(c.iter().zip(d));
+            for (((a, b), (c, d)), out) in rows.zip(&mut *out) {
+                *out = *out + *a + *b + *c + *d;
+            }
+        }
+        for row in groups.remainder().chunks(columns) {
+            for (x, out) in row[first..].iter().zip(&mut *out) {
                 *out += *x;
             }
         }

@@ -1,6 +1,7 @@
 //! The fast bodies: vectorised loops and packed products, file by file beside the plain ones.
 
 pub(crate) mod activation;
+pub(crate) mod affine;
 pub(crate) mod attention;
 pub(crate) mod batch_norm;
 pub(crate) mod convolution;

@@ -86,19 +86,19 @@ vectorize! {
 }
 
 vectorize! {
-    /// dgain = Σ dy · x̂, dbias = Σ dy, in order of rows.
+    /// dgain = Σ dy · x̂, dbias = Σ dy, in order of rows, for the columns from `first` on.
     pub(crate) fn layer_norm_parameters<R>(
-        inputs: [&[R]; 4], dgain: &mut [R], dbias: &mut [R], store: Store,
+        inputs: [&[R]; 4], columns: usize, first: usize, dgain: &mut [R], dbias: &mut [R],
+        store: Store,
     ) {
         let [x, mean, rstd, dy] = inputs;
-        let columns = dgain.len();
         store.clear(dgain);
         store.clear(dbias);
         let rows = x.chunks(columns).zip(dy.chunks(columns));
         for ((x, dy), (mean, rstd)) in rows.zip(mean.iter().zip(rstd)) {
             let (center, factor) = (*mean, *rstd);
             let sums = dgain.iter_mut().zip(&mut *dbias);
-            for ((x, dy), (dgain, dbias)) in x.iter().zip(dy).zip(sums) {
+            for ((x, dy), (dgain, dbias)) in x[first..].iter().zip(&dy[first..]).zip(sums) {
                 *dgain = dy.fused((*x - center) * factor, *dgain);
                 *dbias += *dy;
             }

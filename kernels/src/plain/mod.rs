@@ -1,6 +1,7 @@
 //! The plain references: each formula written down once, one loop per sum, no cleverness.
 
 pub(crate) mod activation;
+pub(crate) mod affine;
 pub(crate) mod attention;
 pub(crate) mod batch_norm;
 pub(crate) mod convolution;

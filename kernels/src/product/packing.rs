@@ -55,16 +55,24 @@ fn pack_columns<R: Real, const L: usize>(
     }
 }
 
-/// Packs M rows of a, which is stored by columns: M elements for each column.
+/// Packs `rows` rows of a, which is stored by columns, for tiles of M rows: tile by tile M
+/// elements for each column, then the rows that are left in the same way.
 #[inline(always)]
 pub(super) fn pack_columns_of_a<R: Real, const M: usize>(
     a: View<'_, R>,
+    rows: usize,
     depth: usize,
     packed: &mut [R],
 ) {
     assert_eq!(a.row, 1, "a is stored by rows or by columns");
-    let (packed, _) = packed.as_chunks_mut::<M>();
-    for (p, packed) in packed[..depth].iter_mut().enumerate() {
-        packed.copy_from_slice(&a.data[p * a.column..][..M]);
+    let (tiles, left) = (rows / M, rows % M);
+    let (whole, rest) = packed.split_at_mut(tiles * M * depth);
+    for p in 0..depth {
+        let column = &a.data[p * a.column..][..rows];
+        let (column, end) = column.as_chunks::<M>();
+        for (tile, elements) in column.iter().enumerate() {
+            whole[(tile * depth + p) * M..][..M].copy_from_slice(elements);
+        }
+        rest[p * left..][..left].copy_from_slice(end);
     }
 }

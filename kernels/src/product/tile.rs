@@ -1,9 +1,10 @@
 //! Register tiles: a block of b against all rows of a.
 
-use super::{Block, Target, View, packing::pack_columns_of_a};
+use super::{Block, Finish, Finished, STRIP, Target, View, packing::pack_columns_of_a};
 use crate::{Real, line::Lanes, store::Store};
+use std::ops::Range;
 
-/// All rows of one block, M at a time, then those that are left.
+/// All rows of one block, a strip of tiles after another.
 #[inline(always)]
 pub(super) fn multiply_rows<R: Real, const M: usize, const L: usize>(
     block: Block,
@@ -12,19 +13,88 @@ pub(super) fn multiply_rows<R: Real, const M: usize, const L: usize>(
     panels: &[R::Line],
     packed: &mut [R],
     out: &mut Target<'_, R>,
+    mut finish: Option<&mut Finish<'_, R>>,
+) {
+    for first in (0..count).step_by(STRIP * M) {
+        let rows = first..count.min(first + STRIP * M);
+        let a = a.from(first, 0);
+        let strip = match a.column {
+            1 => Strip { a, depth: block.depth, packed: Packed::Nowhere },
+            _ => {
+                pack_columns_of_a::<R, M>(a, rows.len(), block.depth, packed);
+                let a = View { data: &*packed, row: 1, column: M };
+                let whole = rows.len() / M * M;
+                let left = rows.len() - whole;
+                Strip { a, depth: block.depth, packed: Packed::Tiles { whole, left } }
+            }
+        };
+        multiply_strip::<R, M, L>(block, &rows, strip, panels, out);
+        if let Some(finish) = &mut finish {
+            let columns = block.first..block.first + block.columns;
+            finish(Finished { rows, columns }, out);
+        }
+    }
+}
+
+/// Rows of a that are multiplied one tile after another.
+#[derive(Clone, Copy)]
+struct Strip<'a, R> {
+    a: View<'a, R>,
+    depth: usize,
+    packed: Packed,
+}
+
+/// How the tiles of a strip lie.
+#[derive(Clone, Copy)]
+enum Packed {
+    /// They are read where a stands.
+    Nowhere,
+    /// As [`pack_columns_of_a`] says: `whole` rows in tiles, then `left` rows.
+    Tiles { whole: usize, left: usize },
+}
+
+impl<'a, R: Real> Strip<'a, R> {
+    /// The factors of the tile that starts at a row of the strip.
+    #[inline(always)]
+    fn tile(&self, row: usize) -> View<'a, R> {
+        match self.packed {
+            Packed::Nowhere => self.a.from(row, 0),
+            Packed::Tiles { whole, .. } if row < whole => {
+                View { data: &self.a.data[row * self.depth..], ..self.a }
+            }
+            Packed::Tiles { whole, left } => View {
+                data: &self.a.data[whole * self.depth + row - whole..],
+                row: 1,
+                column: left,
+            },
+        }
+    }
+}
+
+/// One strip: M rows at a time, then those that are left.
+#[inline(always)]
+fn multiply_strip<R: Real, const M: usize, const L: usize>(
+    block: Block,
+    rows: &Range<usize>,
+    strip: Strip<'_, R>,
+    panels: &[R::Line],
+    out: &mut Target<'_, R>,
 ) {
     let mut row = 0;
-    while row + M <= count {
-        multiply_tiles::<R, M, L>(block, row, a, panels, packed, out);
+    while row + M <= rows.len() {
+        multiply_tiles::<R, M, L>(block, rows.start + row, strip.tile(row), panels, out);
         row += M;
     }
-    while row + 4 <= count {
-        multiply_tiles::<R, 4, L>(block, row, a, panels, packed, out);
+    while row + 4 <= rows.len() {
+        multiply_tiles::<R, 4, L>(block, rows.start + row, strip.tile(row), panels, out);
         row += 4;
     }
-    while row < count {
-        multiply_tiles::<R, 1, L>(block, row, a, panels, packed, out);
-        row += 1;
+    while row + 2 <= rows.len() {
+        multiply_tiles::<R, 2, L>(block, rows.start + row, strip.tile(row), panels, out);
+        row += 2;
+    }
+    if row < rows.len() {
+        multiply_tiles::<R, 1, L>(block, rows.start + row, strip.tile(row), panels, out);
     }
 }
 
@@ -35,17 +105,8 @@ fn multiply_tiles<R: Real, const M: usize, const L: usize>(
     row: usize,
     a: View<'_, R>,
     panels: &[R::Line],
-    packed: &mut [R],
     out: &mut Target<'_, R>,
 ) {
-    let a = a.from(row, 0);
-    let a = match a.column {
-        1 => a,
-        _ => {
-            pack_columns_of_a::<R, M>(a, block.depth, packed);
-            View { data: packed, row: 1, column: M }
-        }
-    };
     let width = L * R::Line::COUNT;
     let panels = panels.chunks_exact(block.depth * L);
     for (first, panel) in (0..block.columns).step_by(width).zip(panels) {

@@ -46,6 +46,9 @@ pub(crate) fn sample(name: &str, draw: &mut Draw) -> Call {
     let array: &[u64] = &[batch, m, n];
     match name {
         "matmul" => sample_matmul(adding, draw),
+        "affine" | "affine_relu" | "affine_gelu" | "affine_add" => {
+            sample_affine(plain, [m, n, draw.extent()])
+        }
         "add" => {
             let shapes: [&[u64]; 3] = [array, &[m, n], &[n]];
             plain.real(array).real(shapes[draw.below(3) as usize]).real(array)
@@ -106,6 +109,9 @@ pub(crate) fn large(name: &str, draw: &mut Draw) -> Call {
     let heads = heads.flag("causal", true);
     match name {
         "matmul" => call(name).reals(&[&[700, 130], &[130, 150], &[700, 150]]),
+        "affine" | "affine_relu" | "affine_gelu" | "affine_add" => {
+            sample_affine(call(name), [700, 150, 130])
+        }
         "gelu" | "silu" => call(name).real(&[300, 500]).real(&[300, 500]),
         "rotary" => {
             let call = call(name).integer("heads", 5).number("base", 1e4);
@@ -141,6 +147,14 @@ fn sample_matmul(call: Call, draw: &mut Draw) -> Call {
         .real(&if transpose_a { [k, m] } else { [m, k] })
         .real(&if transpose_b { [n, k] } else { [k, n] })
         .real(&[m, n])
+}
+
+fn sample_affine(call: Call, [m, n, k]: [u64; 3]) -> Call {
+    let (inputs, y): ([&[u64]; 3], &[u64]) = ([&[m, k], &[n, k], &[n]], &[m, n]);
+    match call.kernel.as_str() {
+        "affine" | "affine_relu" => call.reals(&inputs).real(y),
+        _ => call.reals(&inputs).reals(&[y; 2]),
+    }
 }
 
 /// Some neighbouring rows.

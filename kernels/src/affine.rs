@@ -1,0 +1,153 @@
+//! Affine maps y = x Wᵀ + bias together with what follows them: one pass over memory instead of
+//! two or three, and the bits of the kernels one by one.
+
+use crate::{
+    Context, Real,
+    fast::affine as fast,
+    kernel::Define,
+    matmul::Matmul,
+    operand::Operands,
+    plain::affine as plain,
+    product::Target,
+    signature::{Signature, product},
+    team::parts,
+};
+use roundelay_schedule::Access;
+
+/// y = x Wᵀ + bias.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Affine(Matmul);
+
+/// y = max(x Wᵀ + bias, 0).
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct AffineRelu(Matmul);
+
+/// z = x Wᵀ + bias, y = z · Φ(z).
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct AffineGelu(Matmul);
+
+/// y = a + (x Wᵀ + bias).
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct AffineAdd(Matmul);
+
+/// x, weight and bias.
+fn inputs(call: &mut Signature<'_>) -> Result<Matmul, String> {
+    let (m, k) = call.matrix("x", Access::Read)?;
+    let (n, depth) = call.matrix("weight", Access::Read)?;
+    if depth != k {
+        return Err(format!("`x` has inner extent {k}, but `weight` has {depth}"));
+    }
+    call.vector("bias", Access::Read, n)?;
+    Ok(Matmul::affine([m, n, k]))
+}
+
+/// Arithmetic of the product and of `each` operations on every element of the result.
+fn flops(affine: &Matmul, each: usize) -> u64 {
+    let Matmul { m, n, k, .. } = *affine;
+    product([2, m, n, k]).saturating_add(product([each, m, n]))
+}
+
+impl Define for Affine {
+    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+        let map = inputs(call)?;
+        call.shaped("y", Access::Write, (map.m, map.n))?;
+        Ok(Self(map))
+    }
+    fn flops(&self) -> u64 {
+        flops(&self.0, 1)
+    }
+    fn packed<R: Real>(&self) -> usize {
+        self.0.packed::<R>()
+    }
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+        let [x, weight, bias] = [(); 3].map(|()| operands.read());
+        self.0.run(x, weight, operands.write(), context.threads, |rows| {
+            parts(self.0.m, rows)
+                .map(|_| move |part, y: &mut Target<'_, R>| fast::add_bias(bias, part, y))
+        });
+    }
+    fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
+        let inputs = [(); 3].map(|()| operands.read());
+        plain::affine(&self.0, inputs, operands.write());
+    }
+}
+
+impl Define for AffineRelu {
+    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+        Affine::parse(call).map(|Affine(map)| Self(map))
+    }
+    fn flops(&self) -> u64 {
+        flops(&self.0, 2)
+    }
+    fn packed<R: Real>(&self) -> usize {
+        self.0.packed::<R>()
+    }
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+        let [x, weight, bias] = [(); 3].map(|()| operands.read());
+        self.0.run(x, weight, operands.write(), context.threads, |rows| {
+            parts(self.0.m, rows).map(|_| {
+                move |part, y: &mut Target<'_, R>| fast::add_bias_relu(bias, part, y)
+            })
+        });
+    }
+    fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
+        let inputs = [(); 3].map(|()| operands.read());
+        plain::affine_relu(&self.0, inputs, operands.write());
+    }
+}
+
+impl Define for AffineGelu {
+    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+        let map = inputs(call)?;
+        call.shaped("z", Access::Write, (map.m, map.n))?;
+        call.shaped("y", Access::Write, (map.m, map.n))?;
+        Ok(Self(map))
+    }
+    fn flops(&self) -> u64 {
+        flops(&self.0, 10)
+    }
+    fn packed<R: Real>(&self) -> usize {
+        self.0.packed::<R>()
+    }
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+        let [x, weight, bias] = [(); 3].map(|()| operands.read());
+        let (z, y) = (operands.write(), operands.write());
+        self.0.run(x, weight, z, context.threads, |rows| {
+            y.chunks_mut(rows * self.0.n).map(|y| {
+                move |part, z: &mut Target<'_, R>| fast::add_bias_gelu(bias, part, z, y)
+            })
+        });
+    }
+    fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
+        let inputs = [(); 3].map(|()| operands.read());
+        plain::affine_gelu(&self.0, inputs, operands.write(), operands.write());
+    }
+}
+
+impl Define for AffineAdd {
+    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+        let map = inputs(call)?;
+        call.shaped("a", Access::Read, (map.m, map.n))?;
+        call.shaped("y", Access::Write, (map.m, map.n))?;
+        Ok(Self(map))
+    }
+    fn flops(&self) -> u64 {
+        flops(&self.0, 2)
+    }
+    fn packed<R: Real>(&self) -> usize {
+        self.0.packed::<R>()
+    }
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+        let [x, weight, bias, a] = [(); 4].map(|()| operands.read());
+        self.0.run(x, weight, operands.write(), context.threads, |rows| {
+            a.chunks(rows * self.0.n).map(|a| {
+                move |part, y: &mut Target<'_, R>| fast::add_bias_and(a, bias, part, y)
+            })
+        });
+    }
+    fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
+        let inputs = [(); 3].map(|()| operands.read());
+        let a = operands.read();
+        plain::affine_add(&self.0, inputs, a, operands.write());
+    }
+}
