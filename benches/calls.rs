@@ -48,7 +48,7 @@ fn compiled(file: &str) -> Result<Checked, Box<dyn Error>> {
 /// A cache line of memory.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
-struct Line([f32; 16]);
+struct Line(#[expect(dead_code, reason = "kernels read it by its address")] [f32; 16]);
 
 /// Memory of a routine's arguments. Small positive numbers are sound for every kernel; what
 /// holds whole numbers is zero, a valid token.
