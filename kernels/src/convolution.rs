@@ -108,9 +108,12 @@ impl Define for Conv2d {
     fn scratch(&self) -> usize {
         fast::scratch(&self.geometry, fast::Pass::Forward)
     }
+    fn packed<R: Real>(&self) -> usize {
+        fast::packed::<R>(&self.geometry, fast::Pass::Forward)
+    }
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
-        let (x, weight) = (operands.read(), operands.read());
-        fast::forward(&self.geometry, x, weight, operands.write(), context.threads);
+        let inputs = [operands.read(), operands.read()];
+        fast::forward(&self.geometry, inputs, operands.write(), context.threads);
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         let (x, weight) = (operands.read(), operands.read());
@@ -133,6 +136,9 @@ impl Define for Conv2dBackward {
     }
     fn scratch(&self) -> usize {
         fast::scratch(&self.geometry, fast::Pass::Backward)
+    }
+    fn packed<R: Real>(&self) -> usize {
+        fast::packed::<R>(&self.geometry, fast::Pass::Backward)
     }
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let inputs = [operands.read(), operands.read()];
@@ -160,6 +166,9 @@ impl Define for Conv2dWeights {
     }
     fn scratch(&self) -> usize {
         fast::scratch(&self.geometry, fast::Pass::Weights)
+    }
+    fn packed<R: Real>(&self) -> usize {
+        fast::packed::<R>(&self.geometry, fast::Pass::Weights)
     }
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let inputs = [operands.read(), operands.read()];

@@ -129,6 +129,37 @@ pub(crate) fn packed_lines<R: Real>(depth: usize, columns: usize) -> usize {
     depth * columns.div_ceil(R::Line::COUNT).next_multiple_of(MOST_LINES)
 }
 
+/// Where [`pack`] puts line `line` of row `row`.
+#[inline(always)]
+pub(crate) fn packed_place<R: Real>(
+    depth: usize,
+    columns: usize,
+    row: usize,
+    line: usize,
+) -> usize {
+    let wide = match level() {
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => 2,
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2 => 1,
+        Level::Portable => 1,
+    };
+    let (block, line) = (line / LINES, line % LINES);
+    let (top, row) = (row / DEPTH * DEPTH, row % DEPTH);
+    let columns = columns - block * LINES * R::Line::COUNT;
+    let lines = columns.div_ceil(R::Line::COUNT).min(LINES);
+    let start = block * depth * LINES + top * lines.next_multiple_of(MOST_LINES);
+    let panel = line / wide * wide * DEPTH.min(depth - top);
+    start + panel + row * wide + line % wide
+}
+
+impl<'a, R: Real> Panels<'a, R> {
+    /// A matrix whose lines were written where [`packed_place`] says.
+    pub(crate) fn new(lines: &'a [R::Line], depth: usize, columns: usize) -> Self {
+        Self { lines, depth, columns }
+    }
+}
+
 /// Packs b (`depth`, `columns`) into `lines`, of which there are [`packed_lines`], on at most
 /// `threads` threads. Any number of threads may share the result, and a product with it has
 /// the bits of [`multiply`].
@@ -413,6 +444,23 @@ mod tests {
             let mut buffers = Buffers::new();
             multiply_then(extents, a, b, target, Store::Write, &mut buffers, &mut halve);
             assert!(out.iter().all(|sum| *sum == 0.5 * depth as f32));
+        }
+    }
+
+    #[test]
+    fn places_are_those_of_packing() {
+        for (depth, columns) in [(1, 1), (7, 33), (300, 290), (520, 600)] {
+            let values: Vec<f32> = (0..depth * columns).map(|at| at as f32).collect();
+            let b = View { data: values.as_slice(), row: columns, column: 1 };
+            lend_lines::<f32, _>(packed_lines::<f32>(depth, columns), |lines| {
+                let lines = pack(b, depth, columns, 1, lines).lines;
+                for (row, values) in values.chunks(columns).enumerate() {
+                    for (line, values) in values.chunks(16).enumerate() {
+                        let place = packed_place::<f32>(depth, columns, row, line);
+                        assert_eq!(lines[place].0[..values.len()], *values);
+                    }
+                }
+            });
         }
     }
 

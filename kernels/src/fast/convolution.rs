@@ -3,13 +3,10 @@
 mod columns;
 mod depthwise;
 mod patches;
+mod winograd;
 
 use crate::{
-    Real,
-    convolution::Geometry,
-    product::Buffers,
-    store::Store,
-    team::{for_each_part, rows_per_part},
+    Real, convolution::Geometry, product::Buffers, store::Store, team::rows_per_part,
 };
 
 /// What is computed.
@@ -28,6 +25,8 @@ pub(crate) enum Pass {
 enum Method {
     /// One filter per channel: a loop over taps, all channels at once.
     Depthwise,
+    /// Products per tile of results.
+    Winograd,
     /// Products with strips of patches.
     Columns,
 }
@@ -35,6 +34,7 @@ enum Method {
 fn method(shape: &Geometry) -> Method {
     match (shape.group_channels(), shape.group_filters()) {
         (1, 1) => Method::Depthwise,
+        _ if winograd::fits(shape) => Method::Winograd,
         _ => Method::Columns,
     }
 }
@@ -43,7 +43,17 @@ fn method(shape: &Geometry) -> Method {
 pub(crate) fn scratch(shape: &Geometry, pass: Pass) -> usize {
     match method(shape) {
         Method::Depthwise => depthwise::scratch(shape),
-        Method::Columns => columns::scratch(shape, pass),
+        Method::Winograd => winograd::scratch(shape, pass),
+        Method::Columns => columns::scratch(shape),
+    }
+}
+
+/// Lines that all threads share.
+pub(crate) fn packed<R: Real>(shape: &Geometry, pass: Pass) -> usize {
+    match method(shape) {
+        Method::Depthwise => 0,
+        Method::Winograd => winograd::packed::<R>(shape, pass),
+        Method::Columns => columns::packed::<R>(shape, pass),
     }
 }
 
@@ -62,74 +72,45 @@ fn cost(shape: &Geometry, count: usize) -> usize {
 /// y = x ∗ weight.
 pub(crate) fn forward<R: Real>(
     shape: &Geometry,
-    x: &[R],
-    weight: &[R],
+    [x, weight]: [&[R]; 2],
     y: &mut [R],
     threads: usize,
 ) {
-    let length = scratch(shape, Pass::Forward);
-    let count = shape.batch * shape.window.places();
-    let share = rows_per_part(threads, count, cost(shape, count));
-    let parts = y.chunks_mut(share * shape.filters).enumerate();
-    for_each_part(parts, |(part, y)| {
-        let first = part * share;
-        with_scratch(length, |scratch, buffers| match method(shape) {
-            Method::Depthwise => {
-                depthwise::forward(shape, x, weight, y, first, scratch);
-            }
-            Method::Columns => {
-                columns::forward(shape, first, [x, weight], y, scratch, buffers);
-            }
-        });
-    });
+    match method(shape) {
+        Method::Depthwise => depthwise::forward(shape, [x, weight], y, threads),
+        Method::Winograd => winograd::forward(shape, [x, weight], y, threads),
+        Method::Columns => columns::forward(shape, [x, weight], y, threads),
+    }
 }
 
 /// dx from dy and the weights.
 pub(crate) fn backward<R: Real>(
     shape: &Geometry,
-    [dy, weight]: [&[R]; 2],
+    inputs: [&[R]; 2],
     dx: &mut [R],
     store: Store,
     threads: usize,
 ) {
-    let length = scratch(shape, Pass::Backward);
-    let images = images(shape, threads);
-    let parts = dx.chunks_mut(images * shape.image());
-    let parts = dy.chunks(images * shape.result()).zip(parts);
-    for_each_part(parts, |(dy, dx)| {
-        with_scratch(length, |scratch, buffers| match method(shape) {
-            Method::Depthwise => {
-                depthwise::backward(shape, dy, weight, dx, store, scratch);
-            }
-            Method::Columns => {
-                columns::backward(shape, [dy, weight], dx, store, scratch, buffers);
-            }
-        });
-    });
+    match method(shape) {
+        Method::Depthwise => depthwise::backward(shape, inputs, dx, store, threads),
+        Method::Winograd => winograd::backward(shape, inputs, dx, store, threads),
+        Method::Columns => columns::backward(shape, inputs, dx, store, threads),
+    }
 }
 
 /// dweight from x and dy.
 pub(crate) fn weights<R: Real>(
     shape: &Geometry,
-    [x, dy]: [&[R]; 2],
+    inputs: [&[R]; 2],
     dweight: &mut [R],
     store: Store,
     threads: usize,
 ) {
-    let length = scratch(shape, Pass::Weights);
-    let share = rows_per_part(threads, shape.filters, cost(shape, shape.filters));
-    let parts = dweight.chunks_mut(share * shape.depth()).enumerate();
-    for_each_part(parts, |(part, dweight)| {
-        let first = part * share;
-        with_scratch(length, |scratch, buffers| match method(shape) {
-            Method::Depthwise => {
-                depthwise::weights(shape, [x, dy], dweight, first, store, scratch);
-            }
-            Method::Columns => {
-                columns::weights(shape, first, [x, dy], dweight, store, scratch, buffers);
-            }
-        });
-    });
+    match method(shape) {
+        Method::Depthwise => depthwise::weights(shape, inputs, dweight, store, threads),
+        Method::Winograd => winograd::weights(shape, inputs, dweight, store, threads),
+        Method::Columns => columns::weights(shape, inputs, dweight, store, threads),
+    }
 }
 
 /// Lends this thread's scratch memory beside its packing buffers.

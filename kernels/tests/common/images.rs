@@ -56,9 +56,10 @@ fn sample_window(call: Call, draw: &mut Draw) -> (Call, [u64; 2], [u64; 2], [u64
 fn sample_convolution(call: Call, accumulate: bool, draw: &mut Draw) -> Call {
     let batch = 1 + draw.below(3);
     let (call, [high, wide], [h, w], [rows, columns]) = sample_window(call, draw);
-    let (groups, depth, each) = match draw.below(4) {
+    let (groups, depth, each) = match draw.below(5) {
         0 => (1 + draw.below(40), 1, 1),
         1 => (2 + draw.below(2), 1 + draw.below(5), 1 + draw.below(5)),
+        2 | 3 => (1, 16 + draw.below(40), 16 + draw.below(40)),
         _ => (1, 1 + draw.below(24), 1 + draw.below(40)),
     };
     let (channels, filters) = (groups * depth, groups * each);

@@ -1,7 +1,14 @@
 //! One filter per channel: taps outside, lines of channels inside.
 
+use super::{cost, images, with_scratch};
 use crate::{
-    convolution::Geometry, line::Lanes, simd::vectorize, store::Store, window::Window,
+    Real,
+    convolution::Geometry,
+    line::Lanes,
+    simd::vectorize,
+    store::Store,
+    team::{for_each_part, rows_per_part},
+    window::Window,
 };
 
 /// Elements of the weights, tap by tap.
@@ -16,9 +23,60 @@ fn taps(window: &Window) -> impl Iterator<Item = (usize, [usize; 2])> + use<> {
     (0..high).flat_map(move |u| (0..wide).map(move |v| (u * wide + v, [u, v])))
 }
 
+/// y, places split over threads.
+pub(super) fn forward<R: Real>(
+    shape: &Geometry,
+    [x, weight]: [&[R]; 2],
+    y: &mut [R],
+    threads: usize,
+) {
+    let rows = shape.batch * shape.window.places();
+    let share = rows_per_part(threads, rows, cost(shape, rows));
+    for_each_part(y.chunks_mut(share * shape.filters).enumerate(), |(part, y)| {
+        with_scratch(scratch(shape), |scratch, _| {
+            results(shape, x, weight, y, part * share, scratch);
+        });
+    });
+}
+
+/// dx, images split over threads.
+pub(super) fn backward<R: Real>(
+    shape: &Geometry,
+    [dy, weight]: [&[R]; 2],
+    dx: &mut [R],
+    store: Store,
+    threads: usize,
+) {
+    let share = images(shape, threads);
+    let parts = dx.chunks_mut(share * shape.image());
+    let parts = dy.chunks(share * shape.result()).zip(parts);
+    for_each_part(parts, |(dy, dx)| {
+        with_scratch(scratch(shape), |scratch, _| {
+            pixels(shape, dy, weight, dx, store, scratch);
+        });
+    });
+}
+
+/// dweight, channels split over threads.
+pub(super) fn weights<R: Real>(
+    shape: &Geometry,
+    inputs: [&[R]; 2],
+    dweight: &mut [R],
+    store: Store,
+    threads: usize,
+) {
+    let share = rows_per_part(threads, shape.filters, cost(shape, shape.filters));
+    let parts = dweight.chunks_mut(share * shape.depth()).enumerate();
+    for_each_part(parts, |(part, dweight)| {
+        with_scratch(scratch(shape), |scratch, _| {
+            filters(shape, inputs, dweight, part * share, store, scratch);
+        });
+    });
+}
+
 vectorize! {
     /// The result at places from `first` on.
-    pub(super) fn forward<R>(
+    fn results<R>(
         shape: &Geometry, x: &[R], weight: &[R], y: &mut [R], first: usize,
         scratch: &mut [R],
     ) {
@@ -52,7 +110,7 @@ vectorize! {
 
 vectorize! {
     /// The gradient of some images.
-    pub(super) fn backward<R>(
+    fn pixels<R>(
         shape: &Geometry, dy: &[R], weight: &[R], dx: &mut [R], store: Store,
         scratch: &mut [R],
     ) {
@@ -89,7 +147,7 @@ vectorize! {
 
 vectorize! {
     /// The gradient of the weights of channels from `first` on.
-    pub(super) fn weights<R>(
+    fn filters<R>(
         shape: &Geometry, inputs: [&[R]; 2], dweight: &mut [R], first: usize,
         store: Store, scratch: &mut [R],
     ) {

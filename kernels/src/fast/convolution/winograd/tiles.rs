@@ -1,0 +1,156 @@
+//! Tiles of images, transformed: the rows of 36 matrices, and back.
+
+use super::transform::{EDGE, POSITIONS, TILE, both, image, result, result_gradient};
+use crate::{line::Lanes, simd::vectorize, store::Store};
+use std::ops::Range;
+
+/// Images (height, width, channels) cut into tiles.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tiling {
+    /// Height and width of the images that tiles are cut from.
+    pub(super) image: [usize; 2],
+    /// Height and width of the results, which tiles cover.
+    pub(super) result: [usize; 2],
+    /// Zeros around the images.
+    pub(super) padding: usize,
+}
+
+/// One tile: its image, and its first row and column in the result.
+#[derive(Clone, Copy)]
+struct Tile {
+    image: usize,
+    first: [usize; 2],
+}
+
+impl Tiling {
+    /// Tiles of one image.
+    pub(super) fn count(&self) -> usize {
+        self.result.iter().map(|extent| extent.div_ceil(TILE)).product()
+    }
+    #[inline(always)]
+    fn tile(&self, index: usize) -> Tile {
+        let (image, tile) = (index / self.count(), index % self.count());
+        let columns = self.result[1].div_ceil(TILE);
+        Tile { image, first: [tile / columns * TILE, tile % columns * TILE] }
+    }
+    /// Rows or columns of what a tile sees that lie on the image.
+    #[inline(always)]
+    fn seen(&self, axis: usize, first: usize) -> Range<usize> {
+        let end = (self.image[axis] + self.padding).saturating_sub(first).min(EDGE);
+        self.padding.saturating_sub(first).min(end)..end
+    }
+    /// Rows or columns of a tile that lie on the result.
+    #[inline(always)]
+    fn covered(&self, axis: usize, first: usize) -> usize {
+        TILE.min(self.result[axis] - first)
+    }
+}
+
+vectorize! {
+    /// Bᵀ d B of `tiles`: element (tile, channel) of matrix p stands at p · `matrix` +
+    /// tile · `channels` + channel.
+    pub(super) fn images<R>(
+        tiling: &Tiling, tiles: Range<usize>, x: &[R], channels: usize, out: &mut [R],
+        matrix: usize,
+    ) {
+        let [height, width] = tiling.image;
+        for (row, index) in tiles.enumerate() {
+            let Tile { image: number, first } = tiling.tile(index);
+            let [rows, columns] = [0, 1].map(|axis| tiling.seen(axis, first[axis]));
+            let inside = rows.len() == EDGE && columns.len() == EDGE;
+            for start in (0..channels).step_by(R::Line::COUNT) {
+                let lanes = R::Line::COUNT.min(channels - start);
+                let pixel = |i: usize, j: usize| {
+                    let (i, j) = (first[0] + i - tiling.padding, first[1] + j - tiling.padding);
+                    ((number * height + i) * width + j) * channels + start
+                };
+                let out = &mut out[row * channels + start..];
+                if inside && lanes == R::Line::COUNT {
+                    let get = |i, j| R::Line::load(&x[pixel(i, j)..][..R::Line::COUNT]);
+                    both::<R, EDGE, EDGE>(image::<R>, get, |i, j, value| {
+                        let at = (i * EDGE + j) * matrix;
+                        value.store(&mut out[at..at + R::Line::COUNT]);
+                    });
+                    continue;
+                }
+                let mut seen = [[R::Line::splat(R::ZERO); EDGE]; EDGE];
+                for i in rows.clone() {
+                    for j in columns.clone() {
+                        seen[i][j] = R::Line::load(&x[pixel(i, j)..][..lanes]);
+                    }
+                }
+                both::<R, EDGE, EDGE>(image::<R>, |i, j| seen[i][j], |i, j, value| {
+                    value.store(&mut out[(i * EDGE + j) * matrix..][..lanes]);
+                });
+            }
+        }
+    }
+}
+
+vectorize! {
+    /// Aᵀ m A of `tiles`: channels from `first` on of the results that they cover.
+    pub(super) fn results<R>(
+        tiling: &Tiling, tiles: Range<usize>, m: &[R], y: &mut [R], block: [Range<usize>; 1],
+        channels: usize, store: Store, matrix: usize,
+    ) {
+        let [height, width] = tiling.result;
+        let [block] = block;
+        for (row, index) in tiles.enumerate() {
+            let Tile { image, first } = tiling.tile(index);
+            let [rows, columns] = [0, 1].map(|axis| tiling.covered(axis, first[axis]));
+            for start in (0..block.len()).step_by(R::Line::COUNT) {
+                let lanes = R::Line::COUNT.min(block.len() - start);
+                let m = &m[row * block.len() + start..];
+                let get = |i: usize, j: usize| {
+                    R::Line::load(&m[(i * EDGE + j) * matrix..][..lanes])
+                };
+                both::<R, EDGE, TILE>(result::<R>, get, |i, j, value| {
+                    if i < rows && j < columns {
+                        let pixel = (image * height + first[0] + i) * width + first[1] + j;
+                        let y = &mut y[pixel * channels + block.start + start..][..lanes];
+                        match store {
+                            Store::Write => value.store(y),
+                            Store::Add => {
+                                R::Line::load(y).zip(value, |y, value| y + value).store(y);
+                            }
+                        }
+                    }
+                });
+            }
+        }
+    }
+}
+
+vectorize! {
+    /// A dy Aᵀ of `tiles`, filters of one block: laid out as by [`images`].
+    pub(super) fn result_gradients<R>(
+        tiling: &Tiling, tiles: Range<usize>, dy: &[R], block: [Range<usize>; 1],
+        channels: usize, out: &mut [R], matrix: usize,
+    ) {
+        let [height, width] = tiling.result;
+        let [block] = block;
+        for (row, index) in tiles.enumerate() {
+            let Tile { image, first } = tiling.tile(index);
+            let [rows, columns] = [0, 1].map(|axis| tiling.covered(axis, first[axis]));
+            for start in (0..block.len()).step_by(R::Line::COUNT) {
+                let lanes = R::Line::COUNT.min(block.len() - start);
+                let get = |i: usize, j: usize| {
+                    if i >= rows || j >= columns {
+                        return R::Line::splat(R::ZERO);
+                    }
+                    let pixel = (image * height + first[0] + i) * width + first[1] + j;
+                    R::Line::load(&dy[pixel * channels + block.start + start..][..lanes])
+                };
+                let out = &mut out[row * block.len() + start..];
+                both::<R, TILE, EDGE>(result_gradient::<R>, get, |i, j, value| {
+                    value.store(&mut out[(i * EDGE + j) * matrix..][..lanes]);
+                });
+            }
+        }
+    }
+}
+
+/// Elements of the matrices of `tiles` rows and `columns` columns.
+pub(super) fn matrices(tiles: usize, columns: usize) -> usize {
+    POSITIONS * tiles * columns
+}
