@@ -16,7 +16,7 @@ mod tile;
 use crate::{
     Real,
     line::Lanes,
-    simd::vectorize_tiles,
+    simd::{Level, level, vectorize_tiles},
     store::Store,
     team::{for_each_part, rows_per_part},
 };
@@ -205,6 +205,18 @@ pub(crate) fn multiply_packed_then<R: Real>(
 ) {
     buffers.reserve(0);
     multiply_shared(rows, a, b, out, store, buffers, finish);
+}
+
+/// As [`multiply_packed_then`] with nothing to do after it.
+pub(crate) fn multiply_packed<R: Real>(
+    rows: usize,
+    a: View<'_, R>,
+    b: Panels<'_, R>,
+    out: &mut Target<'_, R>,
+    store: Store,
+    buffers: &mut Buffers<R>,
+) {
+    multiply_packed_then(rows, a, b, out, store, buffers, &mut |_, _| ());
 }
 
 /// out = a · b, or out += a · b.

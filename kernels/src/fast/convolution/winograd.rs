@@ -202,8 +202,8 @@ impl<R: Real> Part<'_, R> {
                 multiply_packed(rows, a, b, out, Store::Write, buffers);
             }
             let block = [self.block.clone()];
-            let matrix = STRIP * columns;
-            results(&tiling, tiles, products, y, block, channels, self.store, matrix);
+            let extents = [channels, STRIP * columns];
+            results(&tiling, tiles, products, y, block, self.store, extents);
         }
     }
 }

@@ -91,8 +91,9 @@ vectorize! {
     /// Aᵀ m A of `tiles`: channels from `first` on of the results that they cover.
     pub(super) fn results<R>(
         tiling: &Tiling, tiles: Range<usize>, m: &[R], y: &mut [R], block: [Range<usize>; 1],
-        channels: usize, store: Store, matrix: usize,
+        store: Store, extents: [usize; 2],
     ) {
+        let [channels, matrix] = extents;
         let [height, width] = tiling.result;
         let [block] = block;
         for (row, index) in tiles.enumerate() {
