@@ -2,8 +2,8 @@
 //!
 //! JSON goes to standard output; text and tables too unless `--json` is given; progress and
 //! diagnostics go to standard error. Exit codes: 0 done, 1 the input was refused or nothing
-//! fits, 2 usage, 3 the run failed, 130 interrupted (by the
-//! signal itself: checkpoints are whole at every instant).
+//! fits, 2 usage, 3 the run failed, 130 interrupted (a run comes to
+//! rest at the first Ctrl-C; all else ends by the signal itself).
 
 mod args;
 mod check;

@@ -49,7 +49,7 @@ pub use roundelay_planner::{
     Options as Search, Ranking, Refusal, explain, plan, read_plan, table, write_plan,
 };
 pub use roundelay_runtime::{
-    Measures, State, Weights, WeightsError, WeightsFile, WeightsMistake,
+    Interrupt, Measures, State, Weights, WeightsError, WeightsFile, WeightsMistake,
 };
 pub use roundelay_schedule::{
     Checked, FileErrors, Plan, Profile, Schedule, Timeline, check, grid, read, seal,

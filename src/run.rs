@@ -2,9 +2,9 @@
 
 use roundelay_runtime::{
     CheckpointError, Checkpointing, Checkpoints, CodeError, Cpu, CpuError, CpuOptions,
-    DataError, Dataset, Evaluating, Evaluator, Fill, HeldOut, Latest, Measures, Observer,
-    Progress, Provenance, Report, Rests, Resumed, Resumption, State, StateError, Touched,
-    TrainError, Trainer, Weights, WeightsError, WeightsFile,
+    DataError, Dataset, Evaluating, Evaluator, Fill, HeldOut, Interrupt, Latest,
+    Measures, Observer, Progress, Provenance, Report, Rests, Resumed, Resumption, State,
+    StateError, Touched, TrainError, Trainer, Weights, WeightsError, WeightsFile,
 };
 use roundelay_schedule::{Checked, DeviceId, Evaluation, Kind};
 use std::{
@@ -28,6 +28,8 @@ pub struct RunOptions {
     pub weights: Option<PathBuf>,
     /// Write the last parameters to this safetensors file.
     pub save: Option<PathBuf>,
+    /// Ends the run early, at rest and with all that it keeps, when it is raised.
+    pub interrupt: Interrupt,
 }
 
 /// What a run keeps on disk.
@@ -186,7 +188,8 @@ pub fn run(
     let set_up = CpuOptions { fill: Fill::Poison, ..CpuOptions::default() };
     let mut cpu = Cpu::new(schedule, Box::new(data), set_up)?;
     cpu.load(&start.state)?;
-    let mut trainer = Trainer::new(cpu, Rests { evaluate, checkpoint })?;
+    let trainer = Trainer::new(cpu, Rests { evaluate, checkpoint })?;
+    let mut trainer = trainer.interruptible(options.interrupt.clone());
     let report = trainer.run(end, &mut Listening(&mut listener))?;
     if let Some(save) = save {
         save.write(&trainer.machine().save()?)?;

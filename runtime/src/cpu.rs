@@ -54,6 +54,9 @@ use std::{
 /// Commands under way per queue thread.
 const CAPACITY: u64 = 256;
 
+/// Periods under way besides those that the lags of a schedule keep open.
+const AHEAD: usize = 2;
+
 /// Losses that wait for the driver without more memory.
 const LOSSES: usize = 4096;
 
@@ -144,6 +147,7 @@ impl Cpu {
             driver: Driver::new(
                 shared.queues.len(),
                 waits.unwrap_or(0),
+                schedule.span().0 as usize + AHEAD,
                 options.deadline,
             ),
             marks: Marks::new(schedule),
@@ -214,14 +218,28 @@ impl Cpu {
         end: u64,
         listener: &mut dyn FnMut(Loss),
     ) -> Result<(), CpuError> {
+        self.replay_while(end, listener, &mut || true)
+    }
+
+    /// Like [`Cpu::replay`], but comes to rest early once `goes_on` says no: after the steps that
+    /// were begun, and at least one. It is asked before every period; where it says no changes
+    /// no number.
+    ///
+    /// # Errors
+    /// As [`Cpu::replay`].
+    pub fn replay_while(
+        &mut self,
+        end: u64,
+        listener: &mut dyn FnMut(Loss),
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<(), CpuError> {
         let segment = Segment { first: self.step, end: end.max(self.step) };
         let Shared { parking, queues, schedule, .. } = self.shared.as_ref();
         parking.register(queues.threads());
         self.driver.start();
         let mut session =
-            Session { shared: &self.shared, driver: &mut self.driver, listener };
-        replay(schedule, segment, &mut session, &mut self.marks)?;
-        self.step = segment.end;
+            Session { shared: &self.shared, driver: &mut self.driver, listener, goes_on };
+        self.step = replay(schedule, segment, &mut session, &mut self.marks)?.end;
         Ok(())
     }
 

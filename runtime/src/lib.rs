@@ -11,6 +11,7 @@ mod digest;
 mod evaluate;
 mod feed;
 mod initial;
+mod interrupt;
 mod memory;
 mod oracle;
 mod plain;
@@ -32,6 +33,7 @@ pub use cpu::{
 pub use data::{DataError, Dataset, HeldOut};
 pub use evaluate::{Evaluator, Measures};
 pub use feed::Feed;
+pub use interrupt::Interrupt;
 pub use oracle::{Oracle, OracleError};
 pub use profile::{Collection, Sample, Settling, copies, sample};
 pub use state::{State, StateError, Tensor};

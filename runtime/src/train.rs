@@ -5,8 +5,8 @@
 mod losses;
 
 use crate::{
-    CheckpointError, Checkpoints, Cpu, CpuError, Evaluator, HeldOut, Measured, Measures,
-    State, StateError, code::CodeError,
+    CheckpointError, Checkpoints, Cpu, CpuError, Evaluator, HeldOut, Interrupt, Measured,
+    Measures, State, StateError, code::CodeError,
 };
 use losses::StepLosses;
 use roundelay_schedule::{Evaluation, Nanos, enough_steps, simulate};
@@ -20,6 +20,7 @@ pub struct Trainer {
     cpu: Cpu,
     evaluator: Evaluator,
     rests: Rests,
+    interrupt: Interrupt,
 }
 
 /// When a run rests, and what is done then; at the end of a run everything is done once more.
@@ -164,10 +165,16 @@ impl Trainer {
     /// When a kernel call is malformed.
     pub fn new(cpu: Cpu, rests: Rests) -> Result<Self, TrainError> {
         let evaluator = Evaluator::new(cpu.schedule())?;
-        Ok(Self { cpu, evaluator, rests })
+        Ok(Self { cpu, evaluator, rests, interrupt: Interrupt::default() })
     }
 
-    /// Trains up to step `end`, or until the observer breaks.
+    /// A run that ends early, at rest, when another thread wishes so.
+    pub fn interruptible(self, interrupt: Interrupt) -> Self {
+        Self { interrupt, ..self }
+    }
+
+    /// Trains up to step `end`, or until the observer breaks or another thread wishes; then
+    /// the last step is kept where checkpoints are.
     ///
     /// # Errors
     /// When the machine cannot go on or a checkpoint cannot be written.
@@ -186,17 +193,25 @@ impl Trainer {
         };
         let mut evaluations = Vec::new();
         let mut gathered = StepLosses::new(self.cpu.schedule(), first);
-        while self.cpu.step() < end {
+        let interrupt = self.interrupt.clone();
+        while self.cpu.step() < end && !interrupt.is_raised() {
             let rest = self.rests.after(self.cpu.step(), end);
-            self.cpu.replay(rest, &mut |loss| {
+            let mut listen = |loss| {
                 gathered.add(loss, |step, mean| course.step(step, mean, observer));
-            })?;
+            };
+            let mut goes_on = || !interrupt.is_raised();
+            self.cpu.replay_while(rest, &mut listen, &mut goes_on)?;
             let pause = Instant::now();
             let flow = self.rest(end, &mut evaluations, observer)?;
             course.idle += pause.elapsed();
             if flow.is_break() {
                 break;
             }
+        }
+        if interrupt.is_raised() {
+            let pause = Instant::now();
+            self.keep_last(first, end)?;
+            course.idle += pause.elapsed();
         }
         let schedule = self.cpu.schedule();
         Ok(Report {
@@ -233,6 +248,18 @@ impl Trainer {
             checkpoints.save(&state)?;
         }
         Ok(observer.rested(&state))
+    }
+
+    /// A checkpoint of where an interrupted run rests, unless there is one.
+    fn keep_last(&mut self, first: u64, end: u64) -> Result<(), TrainError> {
+        let step = self.cpu.step();
+        if let Checkpointing::Every { steps, checkpoints } = &self.rests.checkpoint
+            && step > first
+            && !is_due(step, *steps, end)
+        {
+            checkpoints.save(&self.cpu.save()?)?;
+        }
+        Ok(())
     }
 
     /// Held-out loss and metrics, when they are due.

@@ -67,7 +67,7 @@ pub fn simulate(schedule: &Checked, steps: u64) -> Simulation<'_> {
     let mut marks = Marks::new(schedule);
     let segment = Segment { first: 0, end: steps };
     match replay(schedule, segment, &mut clock, &mut marks) {
-        Ok(()) => Simulation::new(schedule, steps, clock.entries),
+        Ok(_) => Simulation::new(schedule, steps, clock.entries),
         Err(never) => match never {},
     }
 }

@@ -1,6 +1,7 @@
 //! The one loop that drives every machine.
 
 use crate::{Action, ActionId, Checked, Id, Instance, Segment};
+use std::ops::ControlFlow;
 
 /// Something that can take the actions of a schedule, in order.
 pub trait Machine {
@@ -20,6 +21,15 @@ pub trait Machine {
         issued: Issue<'_>,
         after: &[Self::Mark],
     ) -> Result<Self::Mark, Self::Error>;
+
+    /// A period begins: whether the segment goes on as planned, or ends as soon as what was issued
+    /// allows.
+    ///
+    /// # Errors
+    /// When the machine can go no further.
+    fn begin(&mut self) -> Result<ControlFlow<()>, Self::Error> {
+        Ok(ControlFlow::Continue(()))
+    }
 
     /// Waits until everything issued is done.
     ///
@@ -80,18 +90,27 @@ impl<M: Copy> Marks<M> {
     }
 }
 
-/// Runs one segment and comes to rest. Allocates nothing.
+/// Runs one segment, or as much of it as the machine wants, and comes to rest; returns what was
+/// run. Allocates nothing.
 ///
 /// # Errors
 /// Whatever the machine says.
 pub fn replay<M: Machine>(
     schedule: &Checked,
-    segment: Segment,
+    mut segment: Segment,
     machine: &mut M,
     marks: &mut Marks<M::Mark>,
-) -> Result<(), M::Error> {
+) -> Result<Segment, M::Error> {
     marks.rows.fill(None);
-    for period in segment.periods(schedule) {
+    let mut periods = segment.periods(schedule);
+    while let Some(period) = periods.next() {
+        if machine.begin()?.is_break() {
+            segment = segment.cut(period);
+            periods.end = segment.periods(schedule).end;
+            if periods.end <= period {
+                break;
+            }
+        }
         for (id, action) in schedule.actions.iter() {
             marks.gather(action, period);
             let instance = segment.instance(action, period);
@@ -101,5 +120,6 @@ pub fn replay<M: Machine>(
             marks.rows[row] = Some(mark);
         }
     }
-    machine.rest()
+    machine.rest()?;
+    Ok(segment)
 }

@@ -38,6 +38,14 @@ impl Segment {
         }
     }
 
+    /// The segment that ends as early as possible when `period` is the next to be issued, but
+    /// not without a step: what executed before serves steps up to `period` − 1, so that all of
+    /// it would have executed in the shorter segment, and nothing else.
+    pub fn cut(self, period: i64) -> Self {
+        let begun = u64::try_from(period).unwrap_or(0).max(self.first + 1);
+        Self { end: self.end.min(begun), ..self }
+    }
+
     /// What the instance of `action` in `period` does.
     pub fn instance(self, action: &Action, period: i64) -> Instance {
         let t = period - i64::from(action.lag);

@@ -25,7 +25,12 @@ enum Kind {
     Usage,
     /// The run failed.
     Run,
+    /// The run was ended by Ctrl-C.
+    Interrupted,
 }
+
+/// The exit code of a command that Ctrl-C ended.
+pub(crate) const INTERRUPTED: u8 = 130;
 
 /// One thing that is wrong, as `--json` prints it.
 #[derive(Clone, Debug, Serialize)]
@@ -49,7 +54,7 @@ impl Failure {
     /// Says what went wrong and returns the exit code.
     pub(crate) fn tell(&self, json: Option<Form>) -> ExitCode {
         note(self.text.trim_end());
-        if let Some(form) = json {
+        if let Some(form) = json.filter(|_| !self.problems.is_empty()) {
             let document = Problems { format: FORMAT, diagnostics: &self.problems };
             let _ = print_json(&document, form);
         }
@@ -57,6 +62,7 @@ impl Failure {
             Kind::Refused => ExitCode::from(1),
             Kind::Usage => ExitCode::from(2),
             Kind::Run => ExitCode::from(3),
+            Kind::Interrupted => ExitCode::from(INTERRUPTED),
         }
     }
 
@@ -85,6 +91,11 @@ impl Failure {
     pub(crate) fn output(error: &io::Error) -> Self {
         let text = format!("error: cannot print: {error}");
         Self { kind: Kind::Run, text, problems: Vec::new() }
+    }
+
+    /// A run that was interrupted and is at rest.
+    pub(crate) fn interrupted(text: &str) -> Self {
+        Self { kind: Kind::Interrupted, text: text.to_owned(), problems: Vec::new() }
     }
 
     /// A program that is refused.

@@ -4,13 +4,13 @@ use super::{
     FORMAT, Form,
     args::{DeviceChoice, RunArgs},
     compile,
-    failure::Failure,
+    failure::{Failure, INTERRUPTED},
     load::{self, Input},
     note, print, print_json,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use roundelay::{
-    Checked, Folder, Keep, Measures, Outcome, RunEvent, RunOptions, Search,
+    Checked, Folder, Interrupt, Keep, Measures, Outcome, RunEvent, RunOptions, Search,
     parts::{
         planner,
         runtime::{Measured, Resumed},
@@ -18,7 +18,7 @@ use roundelay::{
     },
 };
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::Path, process};
 
 pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
     choose_device(args)?;
@@ -30,6 +30,7 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
         keep: keep(args),
         weights: args.weights.clone(),
         save: args.save.clone(),
+        interrupt: interrupt(&args.program.file)?,
     };
     let mut teller = Teller::new(args.json);
     let outcome = roundelay::run(&schedule, &options, |event| teller.tell(event))
@@ -37,7 +38,43 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
     teller.bar.finish_and_clear();
     teller.printed?;
     tell_end(&schedule, &outcome, args.json)?;
-    tell_saved(args)
+    tell_saved(args)?;
+    let end = args.steps.unwrap_or(schedule.job.steps);
+    match options.interrupt.is_raised() && outcome.report.end < end {
+        true => Err(Failure::interrupted(&stopped(args, &outcome))),
+        false => Ok(()),
+    }
+}
+
+/// The first Ctrl-C ends a run after the steps that were begun, the second one at once. Before
+/// the run, while the planner works, nothing is lost, and the signal does what it always does.
+fn interrupt(file: &Path) -> Result<Interrupt, Failure> {
+    let interrupt = Interrupt::default();
+    let raised = interrupt.clone();
+    let handler = move || {
+        if raised.raise() {
+            process::exit(INTERRUPTED.into());
+        }
+        note("interrupted: finishes the steps that were begun; again to end now");
+    };
+    match ctrlc::set_handler(handler) {
+        Ok(()) => Ok(interrupt),
+        Err(error) => {
+            let message = format!("cannot listen for Ctrl-C: {error}");
+            Err(Failure::refused("signal", file, message))
+        }
+    }
+}
+
+/// Where an interrupted run stands, and how it goes on.
+fn stopped(args: &RunArgs, outcome: &Outcome) -> String {
+    let kept = match &args.checkpoint {
+        Some(folder) => {
+            format!("go on with `--checkpoint {} --resume`", folder.display())
+        }
+        None => "no checkpoint was kept; `--checkpoint` keeps them".to_owned(),
+    };
+    format!("interrupted before step {}; {kept}", outcome.report.end)
 }
 
 fn choose_device(args: &RunArgs) -> Result<(), Failure> {

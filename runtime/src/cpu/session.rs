@@ -8,7 +8,10 @@ use super::{
     queues,
 };
 use roundelay_schedule::{Issue, Machine};
-use std::time::{Duration, Instant};
+use std::{
+    ops::ControlFlow,
+    time::{Duration, Instant},
+};
 
 /// How long the driver sleeps before it looks after losses again.
 const TICK: Duration = Duration::from_millis(20);
@@ -16,6 +19,8 @@ const TICK: Duration = Duration::from_millis(20);
 /// What the driver knows, from one replay to the next.
 pub(super) struct Driver {
     issued: Vec<u64>,
+    begun: Vec<Vec<u64>>,
+    period: usize,
     waits: Vec<Mark>,
     losses: Vec<Loss>,
     patience: Duration,
@@ -23,10 +28,18 @@ pub(super) struct Driver {
 }
 
 impl Driver {
-    /// Nothing issued yet; `waits` is the most that one action has.
-    pub(super) fn new(queues: usize, waits: usize, patience: Duration) -> Self {
+    /// Nothing issued yet; `waits` is the most that one action has, `ahead` the number of periods
+    /// that may be under way.
+    pub(super) fn new(
+        queues: usize,
+        waits: usize,
+        ahead: usize,
+        patience: Duration,
+    ) -> Self {
         Self {
             issued: vec![0; queues],
+            begun: vec![vec![0; queues]; ahead],
+            period: 0,
             waits: Vec::with_capacity(waits),
             losses: Vec::with_capacity(LOSSES),
             patience,
@@ -50,6 +63,7 @@ pub(super) struct Session<'a> {
     pub(super) shared: &'a Shared,
     pub(super) driver: &'a mut Driver,
     pub(super) listener: &'a mut dyn FnMut(Loss),
+    pub(super) goes_on: &'a mut dyn FnMut() -> bool,
 }
 
 impl Machine for Session<'_> {
@@ -75,6 +89,24 @@ impl Machine for Session<'_> {
         self.driver.issued[queue] = number;
         self.hand_on();
         Ok(Mark { queue, sequence: number })
+    }
+
+    /// Waits for the periods that began long ago, so that a replay that is to stop does not first
+    /// finish all that queues have room for.
+    fn begin(&mut self) -> Result<ControlFlow<()>, CpuError> {
+        let row = self.driver.period % self.driver.begun.len();
+        for queue in 0..self.shared.queues.len() {
+            let target = self.driver.begun[row][queue];
+            for thread in self.shared.queues.threads_of(queue) {
+                self.wait(thread, target)?;
+            }
+            self.driver.begun[row][queue] = self.driver.issued[queue];
+        }
+        self.driver.period += 1;
+        match (self.goes_on)() {
+            true => Ok(ControlFlow::Continue(())),
+            false => Ok(ControlFlow::Break(())),
+        }
     }
 
     fn rest(&mut self) -> Result<(), CpuError> {

@@ -1,0 +1,130 @@
+//! Ctrl-C ends a run cleanly: whole checkpoint, all that was promised on standard output, the exit
+//! code of an interruption, and a way to go on to the same bits.
+#![cfg(unix)]
+
+#[allow(dead_code, reason = "each test file uses its part")]
+mod support;
+
+use serde_json::Value;
+use std::{
+    io::{BufRead, BufReader, Read},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+use support::{Scratch, lines, printed, roundelay};
+
+/// A run that would take hours.
+const PROGRAM: &str = r#"
+model ladder {
+    input x: real[batch, 16]
+    input y: real[batch, 16]
+    h = x
+    repeat 4 as rung {
+        h = h + dropout(relu(linear(layer_norm(h), 16)), 0.1)
+    }
+    loss mse(linear(h, 16), y)
+}
+device core { memory 1 GB, compute 10 GFLOP/s, bandwidth 10 GB/s }
+link bus { bandwidth 8 GB/s, latency 2 us }
+cluster two { 2 x core joined by bus }
+train {
+    data synthetic, batch 16, steps 1000000, seed 5
+    optimizer adamw(lr = 1e-3)
+}
+plan { exactness delayed, rule cyclic_v2, placement pipeline, micro_batches 2, stages 2 }
+"#;
+
+fn compiled(scratch: &Scratch) -> PathBuf {
+    let source = scratch.file("ladder.rdl", PROGRAM);
+    let schedule = scratch.path("ladder.schedule");
+    printed(roundelay("compile").arg(source).arg("-o").arg(&schedule));
+    schedule
+}
+
+fn interrupt(child: &Child) {
+    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(sent.expect("`kill` can be called").success());
+}
+
+/// How an interrupted run ended.
+struct Stopped {
+    code: Option<i32>,
+    lines: Vec<Value>,
+    err: String,
+}
+
+/// Interrupts a run after some steps, `times` times.
+fn stopped(command: &mut Command, times: usize) -> Stopped {
+    let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the binary starts");
+    let mut out = BufReader::new(child.stdout.take().expect("it is piped"));
+    let mut text = String::new();
+    while text.matches("\"event\":\"step\"").count() < 5 {
+        let read = out.read_line(&mut text).expect("output is UTF-8");
+        assert!(read > 0, "it ended on its own: {text}");
+    }
+    (0..times).for_each(|_| interrupt(&child));
+    out.read_to_string(&mut text).expect("output is UTF-8");
+    let mut err = String::new();
+    let mut from = child.stderr.take().expect("it is piped");
+    from.read_to_string(&mut err).expect("messages are UTF-8");
+    let code = child.wait().expect("it ends").code();
+    Stopped { code, lines: lines(&text), err }
+}
+
+fn losses(lines: &[Value]) -> Vec<Value> {
+    let steps = lines.iter().filter(|line| line["event"] == "step");
+    steps.map(|line| line["loss"].clone()).collect()
+}
+
+fn train(schedule: &Path, kept: &Path) -> Command {
+    let mut command = roundelay("run --json --checkpoint-every 1000000 --checkpoint");
+    command.arg(kept).arg(schedule);
+    command
+}
+
+#[test]
+fn an_interrupted_run_keeps_what_it_did_and_goes_on_to_the_same_bits() {
+    let scratch = Scratch::new("interrupt");
+    let (schedule, kept) = (compiled(&scratch), scratch.path("kept"));
+    let first = stopped(&mut train(&schedule, &kept), 1);
+    assert_eq!(first.code, Some(130), "{}", first.err);
+    let done = losses(&first.lines).len() as u64;
+    let end = first.lines.last().expect("there are lines");
+    assert_eq!((&end["event"], &end["steps"]), (&"end".into(), &done.into()));
+    let resume = format!("--checkpoint {} --resume", kept.display());
+    assert!(first.err.contains(&resume), "{}", first.err);
+
+    let until = (done + 5).to_string();
+    let mut again = train(&schedule, &kept);
+    let second = lines(&printed(again.args(["--resume", "--steps", &until])));
+    assert_eq!(second[0]["resumed"], "goes on exactly");
+    assert_eq!(second[0]["first"], done);
+    let mut whole = train(&schedule, &scratch.path("whole"));
+    let whole = losses(&lines(&printed(whole.args(["--steps", &until]))));
+    assert!([losses(&first.lines), losses(&second)].concat() == whole);
+}
+
+#[test]
+fn an_interrupted_run_without_checkpoints_says_so_and_saves_weights() {
+    let scratch = Scratch::new("interrupt-save");
+    let (schedule, saved) = (compiled(&scratch), scratch.path("kept.safetensors"));
+    let mut run = roundelay("run --json --save");
+    let found = stopped(run.arg(&saved).arg(&schedule), 1);
+    assert_eq!(found.code, Some(130), "{}", found.err);
+    assert!(found.err.contains("no checkpoint was kept"), "{}", found.err);
+    let done = losses(&found.lines).len();
+    let mut again = roundelay("run --json --save");
+    let other = scratch.path("whole.safetensors");
+    printed(again.arg(&other).args(["--steps", &done.to_string()]).arg(&schedule));
+    let bytes = |path: &Path| std::fs::read(path).expect("it was saved");
+    assert!(bytes(&saved) == bytes(&other), "weights after {done} steps");
+}
+
+#[test]
+fn a_second_interruption_ends_the_run_at_once() {
+    let scratch = Scratch::new("interrupt-twice");
+    let (schedule, kept) = (compiled(&scratch), scratch.path("kept"));
+    let found = stopped(&mut train(&schedule, &kept), 2);
+    assert_eq!(found.code, Some(130), "{}", found.err);
+}
