@@ -150,7 +150,7 @@ impl Sample {
             let calls: Nanos = times[ran.calls.clone()].iter().copied().sum();
             match (entry.queue, needed > before) {
                 (PhysicalQueue::Lane(..), true) => {
-                    resumed.push(entry.end - needed - calls)
+                    resumed.push(entry.end - needed - calls);
                 }
                 (PhysicalQueue::Lane(..), false) => {
                     self.launches.push(entry.end - before - calls);
