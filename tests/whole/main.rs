@@ -6,6 +6,7 @@ mod memory;
 mod metrics;
 #[path = "../support/models.rs"]
 mod models;
+mod networks;
 mod oracle;
 #[path = "../support/plans.rs"]
 mod plans;

@@ -3,6 +3,7 @@
 
 use crate::{
     models::{gpt, mlp},
+    networks,
     plans::kinds,
     support::{compiled, plan},
 };
@@ -51,13 +52,16 @@ fn replay(schedule: &Checked, data: &Dataset, state: &State, rests: &[u64]) -> O
     Outcome { losses, state: cpu.save().unwrap() }
 }
 
-fn compare(program: &Program, n: u32, s: u32) {
+/// Rests at which a replay is cut: none, all, some.
+const RESTS: [&[u64]; 3] = [&[STEPS], &[1, 2, 3, 4, 5, STEPS], &[2, 5, STEPS]];
+
+fn compare(program: &Program, n: u32, s: u32, rests: &[&[u64]]) {
     for kind in kinds(n, s) {
         let schedule = compiled(program, &plan(program, kind, n, s));
         let data = Dataset::open(&schedule.job, None).unwrap();
         let state = State::initial(&schedule.job);
         let expected = recursion(&schedule, &data, &state);
-        for rests in [[STEPS].as_slice(), &[1, 2, 3, 4, 5, STEPS], &[2, 5, STEPS]] {
+        for rests in rests {
             let found = replay(&schedule, &data, &state, rests);
             let name = format!("{kind:?}, N = {n}, S = {s}, rests {rests:?}");
             assert_eq!(found.losses, expected.losses, "losses of {name}");
@@ -69,24 +73,59 @@ fn compare(program: &Program, n: u32, s: u32) {
 #[test]
 fn multilayer_perceptrons_replay_like_the_recursion() {
     for n in 1..=4 {
-        compare(&mlp(6, 2 * n), n, n);
+        compare(&mlp(6, 2 * n), n, n, &RESTS);
     }
 }
 
 #[test]
 fn language_models_replay_like_the_recursion() {
     for n in 1..=4 {
-        compare(&gpt(2, n), n, n);
+        compare(&gpt(2, n), n, n, &RESTS);
     }
 }
 
 #[test]
 fn other_numbers_of_stages_replay_like_the_recursion() {
     for (n, s) in [(3, 2), (2, 3), (5, 2), (2, 5)] {
-        compare(&mlp(6, 2 * n), n, s);
+        compare(&mlp(6, 2 * n), n, s, &RESTS);
     }
     for (n, s) in [(4, 3), (3, 4)] {
-        compare(&gpt(2, n), n, s);
+        compare(&gpt(2, n), n, s, &RESTS);
+    }
+}
+
+/// Two rests and uneven delays: what every rest does, the small models above show.
+fn network_compares(network: impl Fn(u32) -> Program) {
+    for n in 1..=4 {
+        compare(&network(2 * n), n, n, &RESTS[2..]);
+    }
+}
+
+#[test]
+fn residual_networks_replay_like_the_recursion() {
+    network_compares(networks::resnet);
+}
+
+#[test]
+fn grouped_convolutions_and_windows_replay_like_the_recursion() {
+    network_compares(networks::hybrid);
+}
+
+#[test]
+fn vision_transformers_replay_like_the_recursion() {
+    network_compares(networks::vit);
+}
+
+#[test]
+fn llamas_replay_like_the_recursion() {
+    network_compares(networks::llama);
+}
+
+#[test]
+fn a_gpt2_replays_like_the_recursion() {
+    network_compares(networks::untied_gpt2);
+    for n in 1..=4 {
+        compare(&networks::gpt2(n), n, 1, &RESTS[2..]);
     }
 }
 
