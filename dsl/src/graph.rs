@@ -2,7 +2,7 @@
 
 use crate::{
     Code, Extent, Measure, Mistake, Model, ModelInput, ModelParameter, Node, Operation,
-    Source, Tensor, finish, limit, value::too_many_elements,
+    ParameterId, Source, Tensor, finish, limit, value::too_many_elements,
 };
 use roundelay_schedule::{Element, Initial, Treatment};
 use std::collections::BTreeMap;
@@ -12,6 +12,8 @@ use std::collections::BTreeMap;
 pub(crate) struct Graph {
     model: Model,
     path: Vec<Level>,
+    /// The first running average.
+    average: Option<ParameterId>,
 }
 
 /// One step of the path; the names taken at it. Metrics have names of their own, so that they
@@ -49,7 +51,7 @@ impl Graph {
     /// An empty model.
     pub(crate) fn new(name: &str) -> Self {
         let model = Model { name: name.to_owned(), ..Model::default() };
-        Self { model, path: vec![Level::default()] }
+        Self { model, path: vec![Level::default()], average: None }
     }
 
     /// A name that is not taken at the present level: the wanted one, or with a number behind.
@@ -164,18 +166,20 @@ impl Graph {
         let name = self.path_to(role);
         self.one_momentum(treatment)?;
         let parameter = ModelParameter { name, shape, initial, treatment };
-        let source = Source::Parameter(self.model.parameters.push(parameter));
+        let parameter = self.model.parameters.push(parameter);
+        if treatment.momentum().is_some() {
+            self.average.get_or_insert(parameter);
+        }
+        let source = Source::Parameter(parameter);
         Ok(Tensor { source, element: Element::Real, shape: extents })
     }
 
     /// The running averages of a model have one momentum: an update knows no more.
     fn one_momentum(&self, treatment: Treatment) -> Result<(), Mistake> {
-        let averages = self.model.parameters.values();
-        let mut averages =
-            averages.filter_map(|p| Some((&p.name, p.treatment.momentum()?)));
-        let (Some(momentum), Some((name, first))) =
-            (treatment.momentum(), averages.next())
-        else {
+        let first = self.average.map(|average| &self.model.parameters[average]);
+        let first =
+            first.and_then(|first| Some((&first.name, first.treatment.momentum()?)));
+        let (Some(momentum), Some((name, first))) = (treatment.momentum(), first) else {
             return Ok(());
         };
         if momentum == first {
