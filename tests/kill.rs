@@ -18,7 +18,6 @@ use support::{Scratch, lines, printed, roundelay};
 const KILLS: u32 = 10;
 
 /// Four stages of one block each, cut by hand, so that workers and pipeline sum alike.
-/// Blocks that are cut by hand, so that workers and pipeline sum alike.
 const PROGRAM: &str = r#"
 model ladder {
     input x: real[batch, 16]

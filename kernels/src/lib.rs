@@ -100,6 +100,7 @@ mod pool;
 mod product;
 pub mod random;
 mod real;
+mod registers;
 mod rms_norm;
 mod rotary;
 mod rows;

@@ -17,6 +17,8 @@ pub trait Lanes<R>: Copy + Send + Sync + 'static {
     fn load(values: &[R]) -> Self;
     /// Copies the first lanes out.
     fn store(&self, values: &mut [R]);
+    /// One lane.
+    fn get(&self, lane: usize) -> R;
     /// Changes one lane.
     fn set(&mut self, lane: usize, value: R);
     /// self + a · b in every lane, rounded once.
@@ -51,6 +53,10 @@ impl<R: Real, const N: usize> Lanes<R> for Line<R, N> {
             Some(all) => *all = self.0,
             None => values.copy_from_slice(&self.0[..values.len()]),
         }
+    }
+    #[inline(always)]
+    fn get(&self, lane: usize) -> R {
+        self.0[lane]
     }
     #[inline(always)]
     fn set(&mut self, lane: usize, value: R) {

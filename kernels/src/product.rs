@@ -16,7 +16,7 @@ mod tile;
 use crate::{
     Real,
     line::Lanes,
-    simd::{Level, level, vectorize_tiles},
+    simd::{Level, level, with_tile},
     store::Store,
     team::{for_each_part, rows_per_part},
 };
@@ -36,6 +36,14 @@ pub(crate) struct View<'a, R> {
 pub(crate) struct Target<'a, R> {
     pub(crate) data: &'a mut [R],
     pub(crate) row: usize,
+}
+
+impl<R> Target<'_, R> {
+    /// The part that starts at (row, column).
+    #[inline(always)]
+    fn from(&mut self, row: usize, column: usize) -> Target<'_, R> {
+        Target { data: &mut self.data[row * self.row + column..], row: self.row }
+    }
 }
 
 /// Extents of one product.
@@ -115,6 +123,19 @@ pub(crate) fn lend_lines<R: Real, T>(
     result
 }
 
+/// Lends this thread's scratch memory beside its packing buffers.
+pub(crate) fn with_scratch<R: Real>(
+    length: usize,
+    work: impl FnOnce(&mut [R], &mut Buffers<R>),
+) {
+    R::with_buffers(|buffers| {
+        buffers.reserve(length);
+        let mut own = std::mem::take(&mut buffers.scratch);
+        work(&mut own[..length], buffers);
+        buffers.scratch = own;
+    });
+}
+
 /// A whole matrix b, packed once for many products: see [`pack`] and [`multiply_packed_then`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Panels<'a, R: Real> {
@@ -178,7 +199,9 @@ pub(crate) fn pack<'a, R: Real>(
         let length = own().map(|block| block.lines::<R>()).sum();
         (own(), rest.split_off_mut(..length).expect("blocks fill the lines"))
     });
-    for_each_part(parts, |(blocks, lines)| pack_some(b, blocks, lines));
+    for_each_part(parts, |(blocks, lines)| {
+        with_tile!(pack_blocks::<R>(b, blocks, lines))
+    });
     Panels { lines, depth, columns }
 }
 
@@ -204,7 +227,7 @@ pub(crate) fn multiply_packed_then<R: Real>(
     finish: &mut Finish<'_, R>,
 ) {
     buffers.reserve(0);
-    multiply_shared(rows, a, b, out, store, buffers, finish);
+    with_tile!(multiply_panels::<R>(rows, a, b, out, store, buffers, finish));
 }
 
 /// As [`multiply_packed_then`] with nothing to do after it.
@@ -242,42 +265,9 @@ pub(crate) fn multiply_then<R: Real>(
     finish: &mut Finish<'_, R>,
 ) {
     buffers.reserve(0);
-    multiply_alone(extents, a, b, out, store, buffers, finish);
+    with_tile!(multiply_blocks::<R>(extents, a, b, out, store, buffers, finish));
 }
 
-vectorize_tiles! {
-    fn pack_some<R>(
-        b: View<'_, R>,
-        blocks: impl Iterator<Item = Block>,
-        lines: &mut [R::Line],
-    ) = pack_blocks;
-}
-
-vectorize_tiles! {
-    fn multiply_shared<R>(
-        rows: usize,
-        a: View<'_, R>,
-        b: Panels<'_, R>,
-        out: &mut Target<'_, R>,
-        store: Store,
-        buffers: &mut Buffers<R>,
-        finish: &mut Finish<'_, R>,
-    ) = multiply_panels;
-}
-
-vectorize_tiles! {
-    fn multiply_alone<R>(
-        extents: Extents,
-        a: View<'_, R>,
-        b: View<'_, R>,
-        out: &mut Target<'_, R>,
-        store: Store,
-        buffers: &mut Buffers<R>,
-        finish: &mut Finish<'_, R>,
-    ) = multiply_blocks;
-}
-
-#[inline(always)]
 fn pack_blocks<R: Real, const M: usize, const L: usize>(
     b: View<'_, R>,
     blocks: impl Iterator<Item = Block>,
@@ -291,7 +281,6 @@ fn pack_blocks<R: Real, const M: usize, const L: usize>(
     }
 }
 
-#[inline(always)]
 fn multiply_panels<R: Real, const M: usize, const L: usize>(
     rows: usize,
     a: View<'_, R>,
@@ -311,7 +300,6 @@ fn multiply_panels<R: Real, const M: usize, const L: usize>(
     }
 }
 
-#[inline(always)]
 fn multiply_blocks<R: Real, const M: usize, const L: usize>(
     extents: Extents,
     a: View<'_, R>,
@@ -332,7 +320,6 @@ fn multiply_blocks<R: Real, const M: usize, const L: usize>(
 }
 
 /// All blocks of b; `store` is for those that start at its first row.
-#[inline(always)]
 fn blocks<R: Real>(
     depth: usize,
     columns: usize,

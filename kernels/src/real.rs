@@ -5,6 +5,7 @@ use crate::{
     kernel::Launch,
     line::{Lanes, Line},
     product::Buffers,
+    registers::Registers,
 };
 use roundelay_schedule::Float;
 use std::{cell::RefCell, fmt, iter, ops};
@@ -40,7 +41,13 @@ pub trait Real:
     /// −∞.
     const NEGATIVE_INFINITY: Self;
     /// 64 bytes of numbers.
-    type Line: Lanes<Self>;
+    type Line: Lanes<Self> + Registers<Self>;
+    /// A line in 512-bit registers.
+    #[cfg(target_arch = "x86_64")]
+    type Wide: Registers<Self>;
+    /// A line in 256-bit registers.
+    #[cfg(target_arch = "x86_64")]
+    type Half: Registers<Self>;
 
     /// The nearest value.
     fn of(value: f64) -> Self;
@@ -68,13 +75,20 @@ pub trait Real:
 }
 
 macro_rules! implement_real {
-    ($type:ident, $lanes:literal, $exp:path, $ln:path, $erf:path) => {
+    (
+        $type:ident, $lanes:literal, $wide:ident, $half:ident,
+        $exp:path, $ln:path, $erf:path
+    ) => {
         impl Real for $type {
             const DTYPE: Float = implement_real!(dtype $type);
             const ZERO: Self = 0.0;
             const ONE: Self = 1.0;
             const NEGATIVE_INFINITY: Self = $type::NEG_INFINITY;
             type Line = Line<$type, $lanes>;
+            #[cfg(target_arch = "x86_64")]
+            type Wide = [std::arch::x86_64::$wide; 1];
+            #[cfg(target_arch = "x86_64")]
+            type Half = [std::arch::x86_64::$half; 2];
 
             #[inline(always)]
             fn of(value: f64) -> Self {
@@ -134,5 +148,5 @@ macro_rules! implement_real {
     };
 }
 
-implement_real!(f32, 16, libm::expf, libm::logf, libm::erff);
-implement_real!(f64, 8, libm::exp, libm::log, libm::erf);
+implement_real!(f32, 16, __m512, __m256, libm::expf, libm::logf, libm::erff);
+implement_real!(f64, 8, __m512d, __m256d, libm::exp, libm::log, libm::erf);

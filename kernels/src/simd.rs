@@ -3,6 +3,8 @@
 //! Loops are written so that the compiler vectorises them, with fused multiply-add and a fixed
 //! number of lanes; so every instruction set gives the same bits.
 
+use std::sync::OnceLock;
+
 /// Instruction sets that functions are compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Level {
@@ -19,10 +21,15 @@ pub(crate) enum Level {
 /// The best instruction set of this processor.
 #[inline]
 pub(crate) fn level() -> Level {
+    static LEVEL: OnceLock<Level> = OnceLock::new();
     #[cfg(test)]
     if PORTABLE.get() {
         return Level::Portable;
     }
+    *LEVEL.get_or_init(detect)
+}
+
+fn detect() -> Level {
     #[cfg(target_arch = "x86_64")]
     {
         if is_x86_feature_detected!("avx512f")
@@ -98,44 +105,17 @@ macro_rules! vectorize {
 }
 pub(crate) use vectorize;
 
-/// Defines a function that calls another one, `inline(always)` and generic in the rows M and
-/// lines L of a register tile, compiled once per [`Level`] with the tile that suits it.
-macro_rules! vectorize_tiles {
-    (
-        $(#[$meta:meta])*
-        $visibility:vis fn $name:ident<$real:ident>(
-            $($argument:ident: $type:ty),* $(,)?
-        ) = $body:ident;
-    ) => {
-        $(#[$meta])*
-        #[allow(unsafe_code, reason = "instruction sets are checked before use")]
-        $visibility fn $name<$real: $crate::Real>($($argument: $type),*) {
+/// Calls a function that is generic in the rows M and lines L of a register tile with those that
+/// suit this processor.
+macro_rules! with_tile {
+    ($body:ident::<$real:ident>($($argument:expr),* $(,)?)) => {
+        match $crate::simd::level() {
             #[cfg(target_arch = "x86_64")]
-            #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")]
-            fn avx512<$real: $crate::Real>($($argument: $type),*) {
-                $body::<$real, 8, 2>($($argument),*);
-            }
-
+            $crate::simd::Level::Avx512 => $body::<$real, 8, 2>($($argument),*),
             #[cfg(target_arch = "x86_64")]
-            #[target_feature(enable = "avx2,fma")]
-            fn avx2<$real: $crate::Real>($($argument: $type),*) {
-                $body::<$real, 6, 1>($($argument),*);
-            }
-
-            match $crate::simd::level() {
-                #[cfg(target_arch = "x86_64")]
-                $crate::simd::Level::Avx512 => {
-                    // SAFETY: `level` has seen the features.
-                    unsafe { avx512::<$real>($($argument),*) }
-                }
-                #[cfg(target_arch = "x86_64")]
-                $crate::simd::Level::Avx2 => {
-                    // SAFETY: `level` has seen the features.
-                    unsafe { avx2::<$real>($($argument),*) }
-                }
-                $crate::simd::Level::Portable => $body::<$real, 4, 1>($($argument),*),
-            }
+            $crate::simd::Level::Avx2 => $body::<$real, 6, 1>($($argument),*),
+            $crate::simd::Level::Portable => $body::<$real, 4, 1>($($argument),*),
         }
     };
 }
-pub(crate) use vectorize_tiles;
+pub(crate) use with_tile;

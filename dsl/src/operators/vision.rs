@@ -175,12 +175,17 @@ fn conv2d(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
     let stride = step(arguments, "stride", 1)?;
     let padding = whole_or(arguments, "padding", kernel / 2)?;
     let groups = step(arguments, "groups", 1)?;
-    let bias = match arguments.truth("bias")? {
-        true => Bias::With,
-        false => Bias::Without,
-    };
-    let operation = Operation::Conv2d { stride, padding, groups };
-    convolution(graph, "", &x, operation, [filters, kernel], bias).map(Value::Tensor)
+    let window = Window { kernel, stride, padding };
+    let bias = Bias::of(arguments)?;
+    convolution(graph, "", &x, window, [filters, groups], bias).map(Value::Tensor)
+}
+
+/// How a square of `kernel` pixels moves over images.
+#[derive(Clone, Copy)]
+struct Window {
+    kernel: u64,
+    stride: u64,
+    padding: u64,
 }
 
 /// A convolution at the present path.
@@ -188,13 +193,10 @@ fn convolution(
     graph: &mut Graph,
     role: &str,
     x: &Tensor,
-    operation: Operation,
-    [filters, kernel]: [u64; 2],
+    Window { kernel, stride, padding }: Window,
+    [filters, groups]: [u64; 2],
     bias: Bias,
 ) -> Result<Tensor, Mistake> {
-    let Operation::Conv2d { stride, padding, groups } = operation else {
-        unreachable!("a convolution is built from its own operation")
-    };
     let images = images(x)?;
     divides(groups, images.channels, "channels", "x")?;
     divides(groups, filters, "filters", "filters")?;
@@ -213,6 +215,7 @@ fn convolution(
     if bias == Bias::With {
         operands.push(graph.parameter("bias", vec![filters], initial)?);
     }
+    let operation = Operation::Conv2d { stride, padding, groups };
     graph.node(role, operation, &operands.iter().collect::<Vec<_>>(), shape)
 }
 
@@ -241,9 +244,8 @@ fn patches(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
         let hint = "height and width must be multiples of `size`";
         return Err(Mistake::new(Code::Shape, message).hint(hint).argument("size"));
     }
-    let operation = Operation::Conv2d { stride: size, padding: 0, groups: 1 };
-    let extents = [width, size];
-    let map = convolution(graph, "map", &x, operation, extents, Bias::With)?;
+    let window = Window { kernel: size, stride: size, padding: 0 };
+    let map = convolution(graph, "map", &x, window, [width, 1], Bias::With)?;
     let tokens = (height / size) * (wide / size);
     let shape = vec![map.shape[0], tokens.into(), width.into()];
     graph.node("", Operation::Reshape, &[&map], shape).map(Value::Tensor)

@@ -11,9 +11,8 @@ pub(crate) use backward::{attention_backward, backward_scratch};
 pub(crate) use forward::{attention, forward_items, forward_scratch};
 
 use crate::{
-    Real,
     attention::{Heads, Rows},
-    product::{Buffers, Target, View},
+    product::{Target, View, with_scratch},
     simd::vectorize,
 };
 use std::ops::Range;
@@ -57,16 +56,6 @@ fn take<'a, R>(scratch: &mut &'a mut [R], length: usize) -> &'a mut [R] {
     let (taken, rest) = std::mem::take(scratch).split_at_mut(length);
     *scratch = rest;
     taken
-}
-
-/// Lends this thread's scratch memory beside its packing buffers.
-fn with_scratch<R: Real>(length: usize, work: impl FnOnce(&mut [R], &mut Buffers<R>)) {
-    R::with_buffers(|buffers| {
-        buffers.reserve(length);
-        let mut own = std::mem::take(&mut buffers.scratch);
-        work(&mut own[..length], buffers);
-        buffers.scratch = own;
-    });
 }
 
 impl Rows {

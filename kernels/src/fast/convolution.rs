@@ -6,7 +6,7 @@ mod patches;
 mod winograd;
 
 use crate::{
-    Real, convolution::Geometry, product::Buffers, store::Store, team::rows_per_part,
+    Real, convolution::Geometry, product::with_scratch, store::Store, team::rows_per_part,
 };
 
 /// What is computed.
@@ -111,14 +111,4 @@ pub(crate) fn weights<R: Real>(
         Method::Winograd => winograd::weights(shape, inputs, dweight, store, threads),
         Method::Columns => columns::weights(shape, inputs, dweight, store, threads),
     }
-}
-
-/// Lends this thread's scratch memory beside its packing buffers.
-fn with_scratch<R: Real>(length: usize, work: impl FnOnce(&mut [R], &mut Buffers<R>)) {
-    R::with_buffers(|buffers| {
-        buffers.reserve(length);
-        let mut own = std::mem::take(&mut buffers.scratch);
-        work(&mut own[..length], buffers);
-        buffers.scratch = own;
-    });
 }

@@ -1,11 +1,16 @@
 //! Register tiles: a block of b against all rows of a.
 
 use super::{Block, Finish, Finished, STRIP, Target, View, packing::pack_columns_of_a};
-use crate::{Real, line::Lanes, store::Store};
+use crate::{
+    Real,
+    line::Lanes,
+    registers::Registers,
+    simd::{Level, level},
+    store::Store,
+};
 use std::ops::Range;
 
 /// All rows of one block, a strip of tiles after another.
-#[inline(always)]
 pub(super) fn multiply_rows<R: Real, const M: usize, const L: usize>(
     block: Block,
     count: usize,
@@ -71,8 +76,7 @@ impl<'a, R: Real> Strip<'a, R> {
     }
 }
 
-/// One strip: M rows at a time, then those that are left.
-#[inline(always)]
+/// One strip, panel by panel: a panel stays in the nearest cache while the rows pass by.
 fn multiply_strip<R: Real, const M: usize, const L: usize>(
     block: Block,
     rows: &Range<usize>,
@@ -80,48 +84,121 @@ fn multiply_strip<R: Real, const M: usize, const L: usize>(
     panels: &[R::Line],
     out: &mut Target<'_, R>,
 ) {
-    let mut row = 0;
-    while row + M <= rows.len() {
-        multiply_tiles::<R, M, L>(block, rows.start + row, strip.tile(row), panels, out);
-        row += M;
-    }
-    while row + 4 <= rows.len() {
-        multiply_tiles::<R, 4, L>(block, rows.start + row, strip.tile(row), panels, out);
-        row += 4;
-    }
-    while row + 2 <= rows.len() {
-        multiply_tiles::<R, 2, L>(block, rows.start + row, strip.tile(row), panels, out);
-        row += 2;
-    }
-    if row < rows.len() {
-        multiply_tiles::<R, 1, L>(block, rows.start + row, strip.tile(row), panels, out);
-    }
-}
-
-/// M rows of one block.
-#[inline(always)]
-fn multiply_tiles<R: Real, const M: usize, const L: usize>(
-    block: Block,
-    row: usize,
-    a: View<'_, R>,
-    panels: &[R::Line],
-    out: &mut Target<'_, R>,
-) {
     let width = L * R::Line::COUNT;
     let panels = panels.chunks_exact(block.depth * L);
     for (first, panel) in (0..block.columns).step_by(width).zip(panels) {
         let (panel, _) = panel.as_chunks::<L>();
-        let columns = width.min(block.columns - first);
-        let start = row * out.row + block.first + first;
-        let part = Target { data: &mut out.data[start..], row: out.row };
-        tile::<R, M, L>(a, panel, part, columns, block.store);
+        let columns = block.first + first..block.first + block.columns.min(first + width);
+        multiply_panel::<R, M, L>(block.store, rows, strip, panel, columns, out);
     }
 }
 
-/// The tile of M rows and L lines that stays in registers over the whole depth.
+/// One panel: M rows at a time, then those that are left.
+fn multiply_panel<R: Real, const M: usize, const L: usize>(
+    store: Store,
+    rows: &Range<usize>,
+    strip: Strip<'_, R>,
+    panel: &[[R::Line; L]],
+    columns: Range<usize>,
+    out: &mut Target<'_, R>,
+) {
+    let mut row = 0;
+    while row + M <= rows.len() {
+        tile::<R, M, L>(
+            strip.tile(row),
+            panel,
+            out.from(rows.start + row, columns.start),
+            columns.len(),
+            store,
+        );
+        row += M;
+    }
+    while row + 4 <= rows.len() {
+        tile::<R, 4, L>(
+            strip.tile(row),
+            panel,
+            out.from(rows.start + row, columns.start),
+            columns.len(),
+            store,
+        );
+        row += 4;
+    }
+    while row + 2 <= rows.len() {
+        tile::<R, 2, L>(
+            strip.tile(row),
+            panel,
+            out.from(rows.start + row, columns.start),
+            columns.len(),
+            store,
+        );
+        row += 2;
+    }
+    if row < rows.len() {
+        tile::<R, 1, L>(
+            strip.tile(row),
+            panel,
+            out.from(rows.start + row, columns.start),
+            columns.len(),
+            store,
+        );
+    }
+}
+
+/// The tile of M rows and L lines.
+#[allow(unsafe_code, reason = "instruction sets are checked before use")]
+fn tile<R: Real, const M: usize, const L: usize>(
+    a: View<'_, R>,
+    panel: &[[R::Line; L]],
+    out: Target<'_, R>,
+    columns: usize,
+    store: Store,
+) {
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")]
+    fn avx512<R: Real, const M: usize, const L: usize>(
+        a: View<'_, R>,
+        panel: &[[R::Line; L]],
+        out: Target<'_, R>,
+        columns: usize,
+        store: Store,
+    ) {
+        // SAFETY: this function has the instructions of these registers.
+        unsafe { sweep::<R, R::Wide, M, L>(a, panel, out, columns, store) }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,fma")]
+    fn avx2<R: Real, const M: usize, const L: usize>(
+        a: View<'_, R>,
+        panel: &[[R::Line; L]],
+        out: Target<'_, R>,
+        columns: usize,
+        store: Store,
+    ) {
+        // SAFETY: this function has the instructions of these registers.
+        unsafe { sweep::<R, R::Half, M, L>(a, panel, out, columns, store) }
+    }
+
+    // SAFETY: `level` has seen the features; a line as it stands needs none.
+    unsafe {
+        match level() {
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => avx512::<R, M, L>(a, panel, out, columns, store),
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => avx2::<R, M, L>(a, panel, out, columns, store),
+            Level::Portable => sweep::<R, R::Line, M, L>(a, panel, out, columns, store),
+        }
+    }
+}
+
+/// A tile whose sums stay in registers over the whole depth.
+///
+/// # Safety
+///
+/// The processor has the instruction set of the registers V.
 #[inline(always)]
 #[allow(unsafe_code, reason = "a bounds check per factor would halve the speed")]
-fn tile<R: Real, const M: usize, const L: usize>(
+unsafe fn sweep<R: Real, V: Registers<R>, const M: usize, const L: usize>(
     a: View<'_, R>,
     panel: &[[R::Line; L]],
     out: Target<'_, R>,
@@ -134,26 +211,29 @@ fn tile<R: Real, const M: usize, const L: usize>(
         let [begin, end] = [l, l + 1].map(|l| (l * R::Line::COUNT).min(columns));
         i * out.row + begin..i * out.row + end
     };
-    let mut sums = [[R::Line::splat(R::ZERO); L]; M];
-    if store == Store::Add {
-        for (i, sums) in sums.iter_mut().enumerate() {
-            for (l, sum) in sums.iter_mut().enumerate() {
-                *sum = R::Line::load(&out.data[part(i, l)]);
+    // SAFETY: the caller's word for the registers; i < M and p < panel.len(), so a factor stands
+    // at most at `last`.
+    unsafe {
+        let mut sums = [[V::from_line(&R::Line::splat(R::ZERO)); L]; M];
+        if store == Store::Add {
+            for (i, sums) in sums.iter_mut().enumerate() {
+                for (l, sum) in sums.iter_mut().enumerate() {
+                    *sum = V::from_line(&R::Line::load(&out.data[part(i, l)]));
+                }
             }
         }
-    }
-    for (p, lines) in panel.iter().enumerate() {
-        for (i, sums) in sums.iter_mut().enumerate() {
-            // SAFETY: i < M and p < panel.len(), so this is at most `last`, which is inside.
-            let factor = unsafe { *a.data.get_unchecked(i * a.row + p * a.column) };
-            for (sum, line) in sums.iter_mut().zip(lines) {
-                *sum = sum.fused(factor, line);
+        for (p, lines) in panel.iter().enumerate() {
+            for (i, sums) in sums.iter_mut().enumerate() {
+                let factor = *a.data.get_unchecked(i * a.row + p * a.column);
+                for (sum, line) in sums.iter_mut().zip(lines) {
+                    *sum = sum.plus_product(factor, line);
+                }
             }
         }
-    }
-    for (i, sums) in sums.iter().enumerate() {
-        for (l, sum) in sums.iter().enumerate() {
-            sum.store(&mut out.data[part(i, l)]);
+        for (i, sums) in sums.iter().enumerate() {
+            for (l, sum) in sums.iter().enumerate() {
+                sum.into_line().store(&mut out.data[part(i, l)]);
+            }
         }
     }
 }

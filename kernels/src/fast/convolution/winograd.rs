@@ -14,13 +14,13 @@ use crate::{
     Real,
     convolution::Geometry,
     line::Lanes,
-    product::{Buffers, Panels, Target, View, lend_lines, multiply_packed, packed_lines},
+    product::{Buffers, Panels, Target, View, lend_lines, multiply_packed},
     store::Store,
     team::{for_each_part, rows_per_part},
 };
-use filters::{Turn, filters};
+use filters::{Turn, filters, packed_stride};
 use std::ops::Range;
-use tiles::{Tiling, images, matrices, results};
+use tiles::{Tiling, images, matrices, results, stride};
 use transform::{EDGE, POSITIONS, TAPS, TILE};
 pub(super) use weights::weights;
 
@@ -66,11 +66,11 @@ impl Turn {
     }
     fn scratch(self, shape: &Geometry) -> usize {
         let [depth, columns] = self.extents(shape);
-        matrices(STRIP, depth + most_columns(depth, columns))
+        matrices(STRIP, depth) + matrices(STRIP, most_columns(depth, columns))
     }
     fn packed<R: Real>(self, shape: &Geometry) -> usize {
         let [depth, columns] = self.extents(shape);
-        POSITIONS * packed_lines::<R>(depth, columns_of_block::<R>(depth, columns))
+        POSITIONS * packed_stride::<R>(depth, columns_of_block::<R>(depth, columns))
     }
 }
 
@@ -153,7 +153,7 @@ fn transform_filters<R: Real>(
     threads: usize,
 ) {
     let [depth, _] = turn.extents(shape);
-    let matrix = packed_lines::<R>(depth, block.len());
+    let matrix = packed_stride::<R>(depth, block.len());
     let cost = 20 * depth * block.len();
     let share = rows_per_part(threads, EDGE, cost);
     let lines = &mut lines[..POSITIONS * matrix];
@@ -184,25 +184,25 @@ impl<R: Real> Part<'_, R> {
     ) {
         let [depth, channels] = self.turn.extents(shape);
         let (tiling, columns) = (self.turn.tiling(shape), self.block.len());
-        let matrix = packed_lines::<R>(depth, columns);
+        let matrix = packed_stride::<R>(depth, columns);
         let count = x.len() / (tiling.image[0] * tiling.image[1] * depth);
         let (seen, products) = scratch.split_at_mut(matrices(STRIP, depth));
         for tiles in strips(0..count * tiling.count()) {
             let rows = tiles.len();
-            images(&tiling, tiles.clone(), x, depth, seen, STRIP * depth);
+            images(&tiling, tiles.clone(), x, depth, seen, stride(STRIP, depth));
             for position in 0..POSITIONS {
                 let a = View {
-                    data: &seen[position * STRIP * depth..],
+                    data: &seen[position * stride(STRIP, depth)..],
                     row: depth,
                     column: 1,
                 };
                 let b = Panels::new(&self.lines[position * matrix..], depth, columns);
-                let data = &mut products[position * STRIP * columns..];
+                let data = &mut products[position * stride(STRIP, columns)..];
                 let out = &mut Target { data, row: columns };
                 multiply_packed(rows, a, b, out, Store::Write, buffers);
             }
             let block = [self.block.clone()];
-            let extents = [channels, STRIP * columns];
+            let extents = [channels, stride(STRIP, columns)];
             results(&tiling, tiles, products, y, block, self.store, extents);
         }
     }

@@ -1,6 +1,6 @@
 //! Filters, transformed into packed matrices, and their gradients back.
 
-use super::transform::{EDGE, TAPS, both, filter, filter_gradient};
+use super::transform::{EDGE, Filter, FilterGradient, TAPS, both};
 use crate::{
     Real,
     convolution::Geometry,
@@ -29,6 +29,20 @@ impl Turn {
     }
 }
 
+/// Lines from one packed matrix to the next: like [`stride`], for whole lines.
+///
+/// [`stride`]: super::tiles::stride
+#[inline(always)]
+pub(super) fn packed_stride<R: Real>(depth: usize, columns: usize) -> usize {
+    packed_lines::<R>(depth, columns) + 2
+}
+
+/// The taps of some filters at some channels: lane f of line (c, tap) is filter f.
+type Taps<R> = [[<R as Real>::Line; TAPS * TAPS]; CHANNELS];
+
+/// Channels whose taps are gathered together, while their lines are in the cache.
+const CHANNELS: usize = 16;
+
 vectorize! {
     /// G g Gᵀ: rows `axis` of the positions, `columns` of the matrices, packed.
     pub(super) fn filters<R>(
@@ -37,62 +51,69 @@ vectorize! {
     ) {
         let [depth, _] = turn.extents(shape);
         let [columns] = columns;
-        let matrix = packed_lines::<R>(depth, columns.len());
-        let count = columns.len().div_ceil(R::Line::COUNT);
-        for line in 0..count {
+        let matrix = packed_stride::<R>(depth, columns.len());
+        let mut taps = [[R::Line::splat(R::ZERO); TAPS * TAPS]; CHANNELS];
+        let mut transformed = [[R::Line::splat(R::ZERO); EDGE]; EDGE];
+        for line in 0..columns.len().div_ceil(R::Line::COUNT) {
             let first = columns.start + line * R::Line::COUNT;
             let lanes = R::Line::COUNT.min(columns.end - first);
-            for row in 0..depth {
-                let taps = match turn {
-                    Turn::Forward => gathered(shape, weight, first, row, lanes),
-                    Turn::Backward => turned(shape, weight, first, row, lanes),
-                };
-                let place = packed_place::<R>(depth, columns.len(), row, line);
-                both::<R, TAPS, EDGE>(filter::<R>, |u, v| taps[u][v], |i, j, value| {
-                    if axis.contains(&i) {
-                        lines[((i - axis.start) * EDGE + j) * matrix + place] = value;
+            for top in (0..depth).step_by(CHANNELS) {
+                let rows = CHANNELS.min(depth - top);
+                match turn {
+                    Turn::Forward => gather(shape, weight, [first, lanes], [top, rows], &mut taps),
+                    Turn::Backward => turned(shape, weight, [first, lanes], [top, rows], &mut taps),
+                }
+                for (row, taps) in taps[..rows].iter().enumerate() {
+                    let (square, _) = taps.as_chunks::<TAPS>();
+                    let Some(square) = square.first_chunk::<TAPS>() else { continue };
+                    both::<Filter, R, TAPS, EDGE>(square, &mut transformed);
+                    let place = packed_place::<R>(depth, columns.len(), top + row, line);
+                    let rows = &transformed[axis.clone()];
+                    for (at, value) in rows.as_flattened().iter().enumerate() {
+                        lines[at * matrix + place] = *value;
                     }
-                });
+                }
             }
         }
     }
 }
 
-/// The taps of one channel in some filters.
+/// The taps of some channels in some filters.
 #[inline(always)]
-fn gathered<R: Real>(
+fn gather<R: Real>(
     shape: &Geometry,
     weight: &[R],
-    first: usize,
-    channel: usize,
-    lanes: usize,
-) -> [[R::Line; TAPS]; TAPS] {
-    let mut taps = [[R::Line::splat(R::ZERO); TAPS]; TAPS];
+    [first, lanes]: [usize; 2],
+    [top, rows]: [usize; 2],
+    taps: &mut Taps<R>,
+) {
     for lane in 0..lanes {
-        let weight = &weight[(first + lane) * shape.depth() + channel..];
-        for (tap, line) in taps.as_flattened_mut().iter_mut().enumerate() {
-            line.set(lane, weight[tap * shape.channels]);
+        let filter = &weight[(first + lane) * shape.depth()..][..shape.depth()];
+        for (tap, channels) in filter.chunks_exact(shape.channels).enumerate() {
+            for (taps, value) in taps.iter_mut().zip(&channels[top..top + rows]) {
+                taps[tap].set(lane, *value);
+            }
         }
     }
-    taps
 }
 
-/// The taps of some channels in one filter, turned by half a turn.
+/// The taps of some channels in some filters, turned by half a turn, with the parts of filters
+/// and channels exchanged.
 #[inline(always)]
 fn turned<R: Real>(
     shape: &Geometry,
     weight: &[R],
-    first: usize,
-    filter: usize,
-    lanes: usize,
-) -> [[R::Line; TAPS]; TAPS] {
-    let weight = &weight[filter * shape.depth() + first..];
-    std::array::from_fn(|u| {
-        std::array::from_fn(|v| {
-            let tap = TAPS * TAPS - 1 - (u * TAPS + v);
-            R::Line::load(&weight[tap * shape.channels..][..lanes])
-        })
-    })
+    [first, lanes]: [usize; 2],
+    [top, rows]: [usize; 2],
+    taps: &mut Taps<R>,
+) {
+    for (row, taps) in taps[..rows].iter_mut().enumerate() {
+        let filter = &weight[(top + row) * shape.depth()..][..shape.depth()];
+        let channels = filter.chunks_exact(shape.channels).rev();
+        for (line, channels) in taps.iter_mut().zip(channels) {
+            *line = R::Line::load(&channels[first..first + lanes]);
+        }
+    }
 }
 
 vectorize! {
@@ -102,17 +123,20 @@ vectorize! {
         channels: usize, m: &[R], out: &mut [R::Line], matrix: usize,
     ) {
         let wide = channels.div_ceil(R::Line::COUNT);
+        let mut sums = [[R::Line::splat(R::ZERO); EDGE]; EDGE];
+        let mut taps = [[R::Line::splat(R::ZERO); TAPS]; TAPS];
         for (row, out) in out.chunks_exact_mut(TAPS * TAPS * wide).enumerate() {
             for line in 0..wide {
                 let start = line * R::Line::COUNT;
                 let lanes = R::Line::COUNT.min(channels - start);
                 let m = &m[row * channels + start..];
-                let get = |i: usize, j: usize| {
-                    R::Line::load(&m[(i * EDGE + j) * matrix..][..lanes])
-                };
-                both::<R, EDGE, TAPS>(filter_gradient::<R>, get, |u, v, value| {
-                    out[(u * TAPS + v) * wide + line] = value;
-                });
+                for (at, line) in sums.as_flattened_mut().iter_mut().enumerate() {
+                    *line = R::Line::load(&m[at * matrix..][..lanes]);
+                }
+                both::<FilterGradient, R, EDGE, TAPS>(&sums, &mut taps);
+                for (tap, value) in taps.as_flattened().iter().enumerate() {
+                    out[tap * wide + line] = *value;
+                }
             }
         }
     }

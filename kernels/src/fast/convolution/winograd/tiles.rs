@@ -1,6 +1,6 @@
 //! Tiles of images, transformed: the rows of 36 matrices, and back.
 
-use super::transform::{EDGE, POSITIONS, TILE, both, image, result, result_gradient};
+use super::transform::{EDGE, Image, POSITIONS, ResultGradient, Results, TILE, both};
 use crate::{line::Lanes, simd::vectorize, store::Store};
 use std::ops::Range;
 
@@ -54,34 +54,30 @@ vectorize! {
         matrix: usize,
     ) {
         let [height, width] = tiling.image;
+        let mut seen = [[R::Line::splat(R::ZERO); EDGE]; EDGE];
+        let mut transformed = seen;
         for (row, index) in tiles.enumerate() {
             let Tile { image: number, first } = tiling.tile(index);
             let [rows, columns] = [0, 1].map(|axis| tiling.seen(axis, first[axis]));
-            let inside = rows.len() == EDGE && columns.len() == EDGE;
             for start in (0..channels).step_by(R::Line::COUNT) {
                 let lanes = R::Line::COUNT.min(channels - start);
                 let pixel = |i: usize, j: usize| {
                     let (i, j) = (first[0] + i - tiling.padding, first[1] + j - tiling.padding);
                     ((number * height + i) * width + j) * channels + start
                 };
-                let out = &mut out[row * channels + start..];
-                if inside && lanes == R::Line::COUNT {
-                    let get = |i, j| R::Line::load(&x[pixel(i, j)..][..R::Line::COUNT]);
-                    both::<R, EDGE, EDGE>(image::<R>, get, |i, j, value| {
-                        let at = (i * EDGE + j) * matrix;
-                        value.store(&mut out[at..at + R::Line::COUNT]);
-                    });
-                    continue;
+                if rows.len() < EDGE || columns.len() < EDGE {
+                    seen.as_flattened_mut().fill(R::Line::splat(R::ZERO));
                 }
-                let mut seen = [[R::Line::splat(R::ZERO); EDGE]; EDGE];
                 for i in rows.clone() {
                     for j in columns.clone() {
                         seen[i][j] = R::Line::load(&x[pixel(i, j)..][..lanes]);
                     }
                 }
-                both::<R, EDGE, EDGE>(image::<R>, |i, j| seen[i][j], |i, j, value| {
-                    value.store(&mut out[(i * EDGE + j) * matrix..][..lanes]);
-                });
+                both::<Image, R, EDGE, EDGE>(&seen, &mut transformed);
+                let out = &mut out[row * channels + start..];
+                for (at, value) in transformed.as_flattened().iter().enumerate() {
+                    value.store(&mut out[at * matrix..][..lanes]);
+                }
             }
         }
     }
@@ -96,27 +92,30 @@ vectorize! {
         let [channels, matrix] = extents;
         let [height, width] = tiling.result;
         let [block] = block;
+        let mut products = [[R::Line::splat(R::ZERO); EDGE]; EDGE];
+        let mut sums = [[R::Line::splat(R::ZERO); TILE]; TILE];
         for (row, index) in tiles.enumerate() {
             let Tile { image, first } = tiling.tile(index);
             let [rows, columns] = [0, 1].map(|axis| tiling.covered(axis, first[axis]));
             for start in (0..block.len()).step_by(R::Line::COUNT) {
                 let lanes = R::Line::COUNT.min(block.len() - start);
                 let m = &m[row * block.len() + start..];
-                let get = |i: usize, j: usize| {
-                    R::Line::load(&m[(i * EDGE + j) * matrix..][..lanes])
-                };
-                both::<R, EDGE, TILE>(result::<R>, get, |i, j, value| {
-                    if i < rows && j < columns {
+                for (at, line) in products.as_flattened_mut().iter_mut().enumerate() {
+                    *line = R::Line::load(&m[at * matrix..][..lanes]);
+                }
+                both::<Results, R, EDGE, TILE>(&products, &mut sums);
+                for (i, sums) in sums[..rows].iter().enumerate() {
+                    for (j, sum) in sums[..columns].iter().enumerate() {
                         let pixel = (image * height + first[0] + i) * width + first[1] + j;
                         let y = &mut y[pixel * channels + block.start + start..][..lanes];
                         match store {
-                            Store::Write => value.store(y),
+                            Store::Write => sum.store(y),
                             Store::Add => {
-                                R::Line::load(y).zip(value, |y, value| y + value).store(y);
+                                R::Line::load(y).zip(*sum, |y, sum| y + sum).store(y);
                             }
                         }
                     }
-                });
+                }
             }
         }
     }
@@ -130,28 +129,40 @@ vectorize! {
     ) {
         let [height, width] = tiling.result;
         let [block] = block;
+        let mut given = [[R::Line::splat(R::ZERO); TILE]; TILE];
+        let mut transformed = [[R::Line::splat(R::ZERO); EDGE]; EDGE];
         for (row, index) in tiles.enumerate() {
             let Tile { image, first } = tiling.tile(index);
             let [rows, columns] = [0, 1].map(|axis| tiling.covered(axis, first[axis]));
             for start in (0..block.len()).step_by(R::Line::COUNT) {
                 let lanes = R::Line::COUNT.min(block.len() - start);
-                let get = |i: usize, j: usize| {
-                    if i >= rows || j >= columns {
-                        return R::Line::splat(R::ZERO);
+                if rows < TILE || columns < TILE {
+                    given.as_flattened_mut().fill(R::Line::splat(R::ZERO));
+                }
+                for (i, given) in given[..rows].iter_mut().enumerate() {
+                    for (j, line) in given[..columns].iter_mut().enumerate() {
+                        let pixel = (image * height + first[0] + i) * width + first[1] + j;
+                        let at = pixel * channels + block.start + start;
+                        *line = R::Line::load(&dy[at..][..lanes]);
                     }
-                    let pixel = (image * height + first[0] + i) * width + first[1] + j;
-                    R::Line::load(&dy[pixel * channels + block.start + start..][..lanes])
-                };
+                }
+                both::<ResultGradient, R, TILE, EDGE>(&given, &mut transformed);
                 let out = &mut out[row * block.len() + start..];
-                both::<R, TILE, EDGE>(result_gradient::<R>, get, |i, j, value| {
-                    value.store(&mut out[(i * EDGE + j) * matrix..][..lanes]);
-                });
+                for (at, value) in transformed.as_flattened().iter().enumerate() {
+                    value.store(&mut out[at * matrix..][..lanes]);
+                }
             }
         }
     }
 }
 
-/// Elements of the matrices of `tiles` rows and `columns` columns.
-pub(super) fn matrices(tiles: usize, columns: usize) -> usize {
-    POSITIONS * tiles * columns
+/// Elements from one matrix of `rows` and `columns` to the next. A transform touches all of them
+/// at the same place, which a stride of whole pages would put into the same cache set.
+pub(super) fn stride(rows: usize, columns: usize) -> usize {
+    rows * columns + 16
+}
+
+/// Elements of all matrices of `rows` and `columns`.
+pub(super) fn matrices(rows: usize, columns: usize) -> usize {
+    POSITIONS * stride(rows, columns)
 }

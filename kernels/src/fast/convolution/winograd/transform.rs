@@ -14,114 +14,134 @@ pub(super) const POSITIONS: usize = EDGE * EDGE;
 /// Rows and columns of a filter.
 pub(super) const TAPS: usize = 3;
 
-#[inline(always)]
-fn sum<R: Real>(a: R::Line, b: R::Line) -> R::Line {
-    a.zip(b, |a, b| a + b)
+/// A linear map along one axis.
+pub(super) trait Transform<const I: usize, const O: usize> {
+    /// The map of one lane.
+    fn apply<R: Real>(input: [R; I]) -> [R; O];
 }
-#[inline(always)]
-fn difference<R: Real>(a: R::Line, b: R::Line) -> R::Line {
-    a.zip(b, |a, b| a - b)
-}
-#[inline(always)]
-fn scaled<R: Real>(factor: f64, a: R::Line) -> R::Line {
-    let factor = R::of(factor);
-    a.zip(a, |a, _| a * factor)
-}
+
 /// a + factor · b.
 #[inline(always)]
-fn plus<R: Real>(a: R::Line, factor: f64, b: R::Line) -> R::Line {
-    a.fused(R::of(factor), &b)
+fn plus<R: Real>(a: R, factor: f64, b: R) -> R {
+    R::of(factor).fused(b, a)
 }
 
 /// Bᵀ d.
-#[inline(always)]
-pub(super) fn image<R: Real>(d: [R::Line; EDGE]) -> [R::Line; EDGE] {
-    let (even, odd) = (plus::<R>(d[4], -4.0, d[2]), plus::<R>(d[3], -4.0, d[1]));
-    let (near, far) = (difference::<R>(d[4], d[2]), difference::<R>(d[3], d[1]));
-    [
-        plus::<R>(plus::<R>(d[4], -5.0, d[2]), 4.0, d[0]),
-        sum::<R>(even, odd),
-        difference::<R>(even, odd),
-        plus::<R>(near, 2.0, far),
-        plus::<R>(near, -2.0, far),
-        plus::<R>(plus::<R>(d[5], -5.0, d[3]), 4.0, d[1]),
-    ]
+pub(super) struct Image;
+
+impl Transform<EDGE, EDGE> for Image {
+    #[inline(always)]
+    fn apply<R: Real>(d: [R; EDGE]) -> [R; EDGE] {
+        let (even, odd) = (plus(d[4], -4.0, d[2]), plus(d[3], -4.0, d[1]));
+        let (near, far) = (d[4] - d[2], d[3] - d[1]);
+        [
+            plus(plus(d[4], -5.0, d[2]), 4.0, d[0]),
+            even + odd,
+            even - odd,
+            plus(near, 2.0, far),
+            plus(near, -2.0, far),
+            plus(plus(d[5], -5.0, d[3]), 4.0, d[1]),
+        ]
+    }
 }
 
 /// G g.
-#[inline(always)]
-pub(super) fn filter<R: Real>(g: [R::Line; TAPS]) -> [R::Line; EDGE] {
-    let near = scaled::<R>(-1.0 / 6.0, sum::<R>(g[0], g[2]));
-    let far = scaled::<R>(1.0 / 24.0, plus::<R>(g[0], 4.0, g[2]));
-    [
-        scaled::<R>(0.25, g[0]),
-        plus::<R>(near, -1.0 / 6.0, g[1]),
-        plus::<R>(near, 1.0 / 6.0, g[1]),
-        plus::<R>(far, 1.0 / 12.0, g[1]),
-        plus::<R>(far, -1.0 / 12.0, g[1]),
-        g[2],
-    ]
+pub(super) struct Filter;
+
+impl Transform<TAPS, EDGE> for Filter {
+    #[inline(always)]
+    fn apply<R: Real>(g: [R; TAPS]) -> [R; EDGE] {
+        let near = R::of(-1.0 / 6.0) * (g[0] + g[2]);
+        let far = R::of(1.0 / 24.0) * plus(g[0], 4.0, g[2]);
+        [
+            R::of(0.25) * g[0],
+            plus(near, -1.0 / 6.0, g[1]),
+            plus(near, 1.0 / 6.0, g[1]),
+            plus(far, 1.0 / 12.0, g[1]),
+            plus(far, -1.0 / 12.0, g[1]),
+            g[2],
+        ]
+    }
 }
 
 /// Aᵀ m.
-#[inline(always)]
-pub(super) fn result<R: Real>(m: [R::Line; EDGE]) -> [R::Line; TILE] {
-    let (near, far) = (sum::<R>(m[1], m[2]), sum::<R>(m[3], m[4]));
-    let (low, high) = (difference::<R>(m[1], m[2]), difference::<R>(m[3], m[4]));
-    [
-        sum::<R>(sum::<R>(m[0], near), far),
-        plus::<R>(low, 2.0, high),
-        plus::<R>(near, 4.0, far),
-        plus::<R>(sum::<R>(low, m[5]), 8.0, high),
-    ]
+pub(super) struct Results;
+
+impl Transform<EDGE, TILE> for Results {
+    #[inline(always)]
+    fn apply<R: Real>(m: [R; EDGE]) -> [R; TILE] {
+        let (near, far) = (m[1] + m[2], m[3] + m[4]);
+        let (low, high) = (m[1] - m[2], m[3] - m[4]);
+        [
+            m[0] + near + far,
+            plus(low, 2.0, high),
+            plus(near, 4.0, far),
+            plus(low + m[5], 8.0, high),
+        ]
+    }
 }
 
 /// A dy.
-#[inline(always)]
-pub(super) fn result_gradient<R: Real>(dy: [R::Line; TILE]) -> [R::Line; EDGE] {
-    let (even, odd) = (sum::<R>(dy[0], dy[2]), sum::<R>(dy[1], dy[3]));
-    let low = plus::<R>(dy[0], 4.0, dy[2]);
-    let high = plus::<R>(dy[1], 4.0, dy[3]);
-    [
-        dy[0],
-        sum::<R>(even, odd),
-        difference::<R>(even, odd),
-        plus::<R>(low, 2.0, high),
-        plus::<R>(low, -2.0, high),
-        dy[3],
-    ]
+pub(super) struct ResultGradient;
+
+impl Transform<TILE, EDGE> for ResultGradient {
+    #[inline(always)]
+    fn apply<R: Real>(dy: [R; TILE]) -> [R; EDGE] {
+        let (even, odd) = (dy[0] + dy[2], dy[1] + dy[3]);
+        let (low, high) = (plus(dy[0], 4.0, dy[2]), plus(dy[1], 4.0, dy[3]));
+        [
+            dy[0],
+            even + odd,
+            even - odd,
+            plus(low, 2.0, high),
+            plus(low, -2.0, high),
+            dy[3],
+        ]
+    }
 }
 
 /// Gᵀ m.
-#[inline(always)]
-pub(super) fn filter_gradient<R: Real>(m: [R::Line; EDGE]) -> [R::Line; TAPS] {
-    let (near, far) = (sum::<R>(m[1], m[2]), sum::<R>(m[3], m[4]));
-    let low = scaled::<R>(1.0 / 6.0, difference::<R>(m[2], m[1]));
-    let first = plus::<R>(scaled::<R>(0.25, m[0]), -1.0 / 6.0, near);
-    [
-        plus::<R>(first, 1.0 / 24.0, far),
-        plus::<R>(low, 1.0 / 12.0, difference::<R>(m[3], m[4])),
-        plus::<R>(m[5], 1.0 / 6.0, difference::<R>(far, near)),
-    ]
+pub(super) struct FilterGradient;
+
+impl Transform<EDGE, TAPS> for FilterGradient {
+    #[inline(always)]
+    fn apply<R: Real>(m: [R; EDGE]) -> [R; TAPS] {
+        let (near, far) = (m[1] + m[2], m[3] + m[4]);
+        let low = R::of(1.0 / 6.0) * (m[2] - m[1]);
+        let first = plus(R::of(0.25) * m[0], -1.0 / 6.0, near);
+        [
+            plus(first, 1.0 / 24.0, far),
+            plus(low, 1.0 / 12.0, m[3] - m[4]),
+            plus(m[5], 1.0 / 6.0, far - near),
+        ]
+    }
 }
 
-/// A transform along both axes, from what `get` reads at (row, column) to what `put` takes.
+/// Lines of one tile, by row and column.
+pub(super) type Square<R, const N: usize> = [[<R as Real>::Line; N]; N];
+
+/// A transform along both axes. Lanes are the innermost loop, which the compiler vectorises as
+/// it stands; maps of whole lines it takes apart.
 #[inline(always)]
-pub(super) fn both<R: Real, const I: usize, const O: usize>(
-    transform: impl Fn([R::Line; I]) -> [R::Line; O],
-    get: impl Fn(usize, usize) -> R::Line,
-    mut put: impl FnMut(usize, usize, R::Line),
+pub(super) fn both<T: Transform<I, O>, R: Real, const I: usize, const O: usize>(
+    input: &Square<R, I>,
+    output: &mut Square<R, O>,
 ) {
     let mut half = [[R::Line::splat(R::ZERO); I]; O];
     for j in 0..I {
-        let column = transform(std::array::from_fn(|i| get(i, j)));
-        for (row, value) in half.iter_mut().zip(column) {
-            row[j] = value;
+        for lane in 0..R::Line::COUNT {
+            let column = T::apply(std::array::from_fn(|i| input[i][j].get(lane)));
+            for (row, value) in half.iter_mut().zip(column) {
+                row[j].set(lane, value);
+            }
         }
     }
-    for (i, row) in half.into_iter().enumerate() {
-        for (j, value) in transform(row).into_iter().enumerate() {
-            put(i, j, value);
+    for (half, output) in half.iter().zip(output) {
+        for lane in 0..R::Line::COUNT {
+            let row = T::apply(std::array::from_fn(|j| half[j].get(lane)));
+            for (line, value) in output.iter_mut().zip(row) {
+                line.set(lane, value);
+            }
         }
     }
 }
@@ -130,34 +150,32 @@ pub(super) fn both<R: Real, const I: usize, const O: usize>(
 mod tests {
     use super::*;
 
-    type Line = <f64 as Real>::Line;
-
-    fn lines<const N: usize>(seed: f64) -> [Line; N] {
-        std::array::from_fn(|i| Line::splat((seed + i as f64 * 1.7).sin()))
+    fn numbers<const N: usize>(seed: f64) -> [f64; N] {
+        std::array::from_fn(|i| (seed + i as f64 * 1.7).sin())
     }
-    fn dot<const N: usize>(a: [Line; N], b: [Line; N]) -> f64 {
-        a.iter().zip(&b).map(|(a, b)| a.0[0] * b.0[0]).sum()
+    fn dot<const N: usize>(a: [f64; N], b: [f64; N]) -> f64 {
+        a.iter().zip(&b).map(|(a, b)| a * b).sum()
     }
 
     #[test]
     fn products_of_transforms_are_correlations() {
-        let (d, g): ([Line; EDGE], [Line; TAPS]) = (lines(1.0), lines(2.0));
-        let (image, filter) = (image::<f64>(d), filter::<f64>(g));
-        let product = std::array::from_fn(|i| image[i].zip(filter[i], |a, b| a * b));
-        for (i, y) in result::<f64>(product).into_iter().enumerate() {
-            let expected: f64 = (0..TAPS).map(|u| d[i + u].0[0] * g[u].0[0]).sum();
-            assert!((y.0[0] - expected).abs() < 1e-13);
+        let (d, g): ([f64; EDGE], [f64; TAPS]) = (numbers(1.0), numbers(2.0));
+        let (image, filter) = (Image::apply(d), Filter::apply(g));
+        let product = std::array::from_fn(|i| image[i] * filter[i]);
+        for (i, y) in Results::apply(product).into_iter().enumerate() {
+            let expected: f64 = (0..TAPS).map(|u| d[i + u] * g[u]).sum();
+            assert!((y - expected).abs() < 1e-13);
         }
     }
 
     #[test]
     fn gradients_are_transposes() {
-        let (m, g, dy) = (lines(3.0), lines(4.0), lines(5.0));
+        let (m, g, dy) = (numbers(3.0), numbers(4.0), numbers(5.0));
         let [forward, back] =
-            [dot(filter::<f64>(g), m), dot(g, filter_gradient::<f64>(m))];
+            [dot(Filter::apply(g), m), dot(g, FilterGradient::apply(m))];
         assert!((forward - back).abs() < 1e-13);
         let [forward, back] =
-            [dot(result::<f64>(m), dy), dot(m, result_gradient::<f64>(dy))];
+            [dot(Results::apply(m), dy), dot(m, ResultGradient::apply(dy))];
         assert!((forward - back).abs() < 1e-13);
     }
 }

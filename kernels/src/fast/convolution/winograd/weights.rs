@@ -5,7 +5,7 @@ use super::{
     BLOCK, STRIP,
     filters::{Turn, gradients},
     strips,
-    tiles::{images, matrices, result_gradients},
+    tiles::{images, matrices, result_gradients, stride},
     transform::{POSITIONS, TAPS},
 };
 use crate::{
@@ -58,7 +58,8 @@ fn lines_of_filter<R: Real>(shape: &Geometry) -> usize {
 /// Elements of memory that every thread needs of its own.
 pub(super) fn scratch(shape: &Geometry) -> usize {
     let Units { filters, .. } = units(shape);
-    matrices(STRIP, shape.channels + filters) + matrices(filters, shape.channels)
+    let seen = matrices(STRIP, shape.channels) + matrices(STRIP, filters);
+    seen + matrices(filters, shape.channels)
 }
 
 /// Lines that all threads share.
@@ -116,21 +117,21 @@ impl Unit<'_> {
         let mut store = Store::Write;
         for tiles in strips(tiles.clone()) {
             let extents = Extents { rows, columns: channels, depth: tiles.len() };
-            images(&tiling, tiles.clone(), x, channels, seen, STRIP * channels);
+            images(&tiling, tiles.clone(), x, channels, seen, stride(STRIP, channels));
             let block = [filters.clone()];
-            let matrix = STRIP * rows;
+            let matrix = stride(STRIP, rows);
             result_gradients(&tiling, tiles, dy, block, shape.filters, given, matrix);
             for position in 0..POSITIONS {
                 let a = View { data: &given[position * matrix..], row: 1, column: rows };
-                let seen = &seen[position * STRIP * channels..];
+                let seen = &seen[position * stride(STRIP, channels)..];
                 let b = View { data: seen, row: channels, column: 1 };
-                let data = &mut sums[position * rows * channels..];
+                let data = &mut sums[position * stride(rows, channels)..];
                 let out = &mut Target { data, row: channels };
                 multiply(extents, a, b, out, store, buffers);
             }
             store = Store::Add;
         }
-        gradients(channels, sums, lines, rows * channels);
+        gradients(channels, sums, lines, stride(rows, channels));
     }
 }
 
