@@ -188,7 +188,8 @@ pub fn run(
     let set_up = CpuOptions { fill: Fill::Poison, ..CpuOptions::default() };
     let mut cpu = Cpu::new(schedule, Box::new(data), set_up)?;
     cpu.load(&start.state)?;
-    let trainer = Trainer::new(cpu, Rests { evaluate, checkpoint })?;
+    drop(start.state);
+    let trainer = Trainer::new(cpu, Rests { evaluate, checkpoint });
     let mut trainer = trainer.interruptible(options.interrupt.clone());
     let report = trainer.run(end, &mut Listening(&mut listener))?;
     if let Some(save) = save {
@@ -273,7 +274,7 @@ impl<F: FnMut(RunEvent)> Observer for Listening<'_, F> {
         let Measures { loss, metrics } = measures.clone();
         (self.0)(RunEvent::Evaluate { step, loss, metrics });
     }
-    fn rested(&mut self, _: &State) -> ControlFlow<()> {
+    fn rested(&mut self, _: u64) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
 }

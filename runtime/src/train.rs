@@ -18,7 +18,8 @@ use std::{
 /// A machine on its way through a training run.
 pub struct Trainer {
     cpu: Cpu,
-    evaluator: Evaluator,
+    /// Made when it is first needed, for it has memory of its own.
+    evaluator: Option<Evaluator>,
     rests: Rests,
     interrupt: Interrupt,
 }
@@ -84,8 +85,8 @@ pub trait Observer {
     fn step(&mut self, progress: &Progress);
     /// Held-out loss and metrics of θ_`step`.
     fn evaluated(&mut self, step: u64, measures: &Measures);
-    /// The run rests; to break ends it here.
-    fn rested(&mut self, state: &State) -> ControlFlow<()>;
+    /// The run rests before step `step`; to break ends it here.
+    fn rested(&mut self, step: u64) -> ControlFlow<()>;
 }
 
 /// What a run did.
@@ -151,6 +152,23 @@ impl Rests {
         };
         next(evaluate).min(next(checkpoint)).min(end)
     }
+
+    /// Whether held-out data is looked at before step `step`.
+    fn evaluates(&self, step: u64, end: u64) -> bool {
+        match self.evaluate {
+            Evaluating::Never => false,
+            Evaluating::Every { steps, .. } => is_due(step, steps, end),
+            Evaluating::AtEnd { .. } => is_due(step, 0, end),
+        }
+    }
+
+    /// Whether a checkpoint is written before step `step`.
+    fn saves(&self, step: u64, end: u64) -> bool {
+        match self.checkpoint {
+            Checkpointing::Never => false,
+            Checkpointing::Every { steps, .. } => is_due(step, steps, end),
+        }
+    }
 }
 
 /// Whether something is done before step `step`, every so many steps and at the end.
@@ -160,12 +178,8 @@ fn is_due(step: u64, every: u64, end: u64) -> bool {
 
 impl Trainer {
     /// A run on a machine that is loaded.
-    ///
-    /// # Errors
-    /// When a kernel call is malformed.
-    pub fn new(cpu: Cpu, rests: Rests) -> Result<Self, TrainError> {
-        let evaluator = Evaluator::new(cpu.schedule())?;
-        Ok(Self { cpu, evaluator, rests, interrupt: Interrupt::default() })
+    pub fn new(cpu: Cpu, rests: Rests) -> Self {
+        Self { cpu, evaluator: None, rests, interrupt: Interrupt::default() }
     }
 
     /// A run that ends early, at rest, when another thread wishes so.
@@ -237,25 +251,28 @@ impl Trainer {
         evaluations: &mut Vec<(u64, Measures)>,
         observer: &mut dyn Observer,
     ) -> Result<ControlFlow<()>, TrainError> {
-        let state = self.cpu.save()?;
-        if let Some(measures) = self.evaluate(&state, end)? {
-            observer.evaluated(state.step, &measures);
-            evaluations.push((state.step, measures));
+        let step = self.cpu.step();
+        if self.rests.evaluates(step, end) || self.rests.saves(step, end) {
+            let state = self.cpu.save()?;
+            if let Some(measures) = self.evaluate(&state, end)? {
+                observer.evaluated(step, &measures);
+                evaluations.push((step, measures));
+            }
+            if let Checkpointing::Every { checkpoints, .. } = &self.rests.checkpoint
+                && self.rests.saves(step, end)
+            {
+                checkpoints.save(&state)?;
+            }
         }
-        if let Checkpointing::Every { steps, checkpoints } = &self.rests.checkpoint
-            && is_due(state.step, *steps, end)
-        {
-            checkpoints.save(&state)?;
-        }
-        Ok(observer.rested(&state))
+        Ok(observer.rested(step))
     }
 
     /// A checkpoint of where an interrupted run rests, unless there is one.
     fn keep_last(&mut self, first: u64, end: u64) -> Result<(), TrainError> {
         let step = self.cpu.step();
-        if let Checkpointing::Every { steps, checkpoints } = &self.rests.checkpoint
+        if let Checkpointing::Every { checkpoints, .. } = &self.rests.checkpoint
             && step > first
-            && !is_due(step, *steps, end)
+            && !self.rests.saves(step, end)
         {
             checkpoints.save(&self.cpu.save()?)?;
         }
@@ -268,16 +285,21 @@ impl Trainer {
         state: &State,
         end: u64,
     ) -> Result<Option<Measures>, TrainError> {
-        let (every, held_out) = match &mut self.rests.evaluate {
-            Evaluating::Never => return Ok(None),
-            Evaluating::Every { steps, held_out } => (*steps, held_out),
-            Evaluating::AtEnd { held_out } => (0, held_out),
+        let due = self.rests.evaluates(state.step, end);
+        let held_out = match &mut self.rests.evaluate {
+            Evaluating::Every { held_out, .. } | Evaluating::AtEnd { held_out } if due => {
+                held_out
+            }
+            Evaluating::Never | Evaluating::Every { .. } | Evaluating::AtEnd { .. } => {
+                return Ok(None);
+            }
         };
-        if !is_due(state.step, every, end) {
-            return Ok(None);
-        }
+        let evaluator = match &mut self.evaluator {
+            Some(evaluator) => evaluator,
+            none => none.insert(Evaluator::new(self.cpu.schedule())?),
+        };
         let micro_batches = held_out.micro_batches();
-        Ok(Some(self.evaluator.measure(state, held_out.as_mut(), micro_batches)?))
+        Ok(Some(evaluator.measure(state, held_out.as_mut(), micro_batches)?))
     }
 }
 
