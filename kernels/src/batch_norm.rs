@@ -6,7 +6,8 @@ use crate::{
     kernel::Define,
     operand::Operands,
     plain::batch_norm as plain,
-    segments::{Segments, join_rows, with_scratch},
+    product::with_scratch,
+    segments::{Segments, join_rows},
     signature::{Signature, product},
     store::Store,
     team::{for_each_part, rows_per_part},
@@ -93,7 +94,7 @@ impl Define for BatchNorm {
             [(); 5].map(|()| operands.read());
         let residual = self.residual(&mut operands, x);
         let [y, mean, variance] = [(); 3].map(|()| operands.write());
-        with_scratch(self.scratch(), |scratch| {
+        with_scratch(self.scratch(), |scratch, _| {
             let (factor, partial) = scratch.split_at_mut(self.columns);
             match context.mode {
                 Mode::Training => self.moments(context, x, partial, [mean, variance]),
@@ -210,7 +211,7 @@ impl Define for BatchNormBackward {
         let [x, gain, mean, variance] = [(); 4].map(|()| operands.read());
         let (y, dy) = self.result_and_gradient(&mut operands);
         let [dx, dgain, dbias] = [(); 3].map(|()| operands.write());
-        with_scratch(self.scratch(), |scratch| {
+        with_scratch(self.scratch(), |scratch, _| {
             let (channels, partial) = scratch.split_at_mut(3 * self.columns);
             self.sums(context, [x, y, dy], mean, partial);
             let (first, _) = partial.split_at_mut(2 * self.columns);

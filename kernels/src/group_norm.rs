@@ -7,7 +7,8 @@ use crate::{
     kernel::Define,
     operand::Operands,
     plain::group_norm as plain,
-    segments::{Segments, join_rows, with_scratch},
+    product::with_scratch,
+    segments::{Segments, join_rows},
     signature::{Signature, product},
     store::Store,
     team::{for_each_part, rows_per_part},
@@ -94,7 +95,7 @@ impl Define for GroupNorm {
             mean.chunks_mut(each * groups).zip(rstd.chunks_mut(each * groups));
         let parts = x.chunks(each * size).zip(y.chunks_mut(each * size)).zip(statistics);
         for_each_part(parts, |((x, y), (mean, rstd))| {
-            with_scratch(self.scratch(), |scratch| {
+            with_scratch(self.scratch(), |scratch, _| {
                 let statistics = mean.chunks_mut(groups).zip(rstd.chunks_mut(groups));
                 let examples = x.chunks(size).zip(y.chunks_mut(size)).zip(statistics);
                 for ((x, y), (mean, rstd)) in examples {
@@ -137,7 +138,7 @@ impl Define for GroupNormBackward {
         let segments = self.segments();
         let each = segments.per_part(context.threads) * segments.rows;
         let row = fast::BACKWARD_ROWS * columns;
-        with_scratch(self.scratch(), |scratch| {
+        with_scratch(self.scratch(), |scratch, _| {
             let statistics = mean.chunks(each * groups).zip(rstd.chunks(each * groups));
             let inputs = x.chunks(each * size).zip(dy.chunks(each * size));
             let outputs = dx

@@ -6,7 +6,8 @@ use crate::{
     kernel::Define,
     operand::Operands,
     plain::rms_norm as plain,
-    segments::{Segments, join_rows, with_scratch},
+    product::with_scratch,
+    segments::{Segments, join_rows},
     signature::{Signature, product},
     store::Store,
     team::{for_each_part, rows_per_part},
@@ -81,7 +82,7 @@ impl Define for RmsNormBackward {
         let segments = Segments::new(self.rows, COST * columns);
         let each = segments.per_part(context.threads);
         let (rows, size) = (segments.rows, segments.rows * columns);
-        with_scratch(self.scratch(), |scratch| {
+        with_scratch(self.scratch(), |scratch, _| {
             let values = x.chunks(each * size).zip(dy.chunks(each * size));
             let inputs = values.zip(rstd.chunks(each * rows));
             let outputs =

@@ -28,16 +28,6 @@ impl Segments {
     }
 }
 
-/// Lends scratch memory of this thread; not to be nested.
-pub(crate) fn with_scratch<R: Real>(length: usize, work: impl FnOnce(&mut [R])) {
-    let mut scratch = R::with_buffers(|buffers| {
-        buffers.reserve(length);
-        std::mem::take(&mut buffers.scratch)
-    });
-    work(&mut scratch[..length]);
-    R::with_buffers(|buffers| buffers.scratch = scratch);
-}
-
 /// first_j += Σ_i term(inputs_ij)₀ and second_j likewise with term₁, over rows i, in groups of
 /// four rows. `fixed` has one number for every column.
 #[inline(always)]
@@ -56,8 +46,12 @@ pub(crate) fn add_rows<R: Real, const K: usize, const P: usize>(
     for top in (0..rows / 4 * 4).step_by(4) {
         let four: [[&[R]; K]; 4] = std::array::from_fn(|r| row(top + r));
         for j in 0..columns {
-            let [a, b, c, d] =
-                four.map(|row| term(row.map(|row| row[j]), fixed.map(|fixed| fixed[j])));
+            let fixed = column(fixed, j);
+            let mut terms = [[R::ZERO; 2]; 4];
+            for (terms, row) in terms.iter_mut().zip(four) {
+                *terms = term(column(row, j), fixed);
+            }
+            let [a, b, c, d] = terms;
             first[j] += (a[0] + b[0]) + (c[0] + d[0]);
             second[j] += (a[1] + b[1]) + (c[1] + d[1]);
         }
@@ -65,11 +59,21 @@ pub(crate) fn add_rows<R: Real, const K: usize, const P: usize>(
     for i in rows / 4 * 4..rows {
         let row = row(i);
         for j in 0..columns {
-            let [a, b] = term(row.map(|row| row[j]), fixed.map(|fixed| fixed[j]));
+            let [a, b] = term(column(row, j), column(fixed, j));
             first[j] += a;
             second[j] += b;
         }
     }
+}
+
+/// Number j of every row. A loop, because closures in hot loops are not always inlined.
+#[inline(always)]
+fn column<R: Real, const K: usize>(rows: [&[R]; K], j: usize) -> [R; K] {
+    let mut numbers = [R::ZERO; K];
+    for (number, row) in numbers.iter_mut().zip(rows) {
+        *number = row[j];
+    }
+    numbers
 }
 
 /// first_j = Σ over all rows of `rows` (·, columns), in order: the rows after the first are

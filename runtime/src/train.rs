@@ -287,7 +287,9 @@ impl Trainer {
     ) -> Result<Option<Measures>, TrainError> {
         let due = self.rests.evaluates(state.step, end);
         let held_out = match &mut self.rests.evaluate {
-            Evaluating::Every { held_out, .. } | Evaluating::AtEnd { held_out } if due => {
+            Evaluating::Every { held_out, .. } | Evaluating::AtEnd { held_out }
+                if due =>
+            {
                 held_out
             }
             Evaluating::Never | Evaluating::Every { .. } | Evaluating::AtEnd { .. } => {

@@ -37,11 +37,7 @@ impl Observer for Witness {
     }
     fn rested(&mut self, step: u64) -> ControlFlow<()> {
         self.rested.push(step);
-        if step == self.last {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
-        }
+        if step == self.last { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Tiles of images, transformed: the rows of 36 matrices, and back.
 
 use super::transform::{EDGE, Image, POSITIONS, ResultGradient, Results, TILE, both};
-use crate::{line::Lanes, simd::vectorize, store::Store};
+use crate::{Real, line::Lanes, simd::vectorize, store::Store};
 use std::ops::Range;
 
 /// Images (height, width, channels) cut into tiles.
@@ -70,7 +70,7 @@ vectorize! {
                 }
                 for i in rows.clone() {
                     for j in columns.clone() {
-                        seen[i][j] = R::Line::load(&x[pixel(i, j)..][..lanes]);
+                        seen[i][j] = load_line::<R>(x, pixel(i, j), lanes);
                     }
                 }
                 both::<Image, R, EDGE, EDGE>(&seen, &mut transformed);
@@ -101,7 +101,7 @@ vectorize! {
                 let lanes = R::Line::COUNT.min(block.len() - start);
                 let m = &m[row * block.len() + start..];
                 for (at, line) in products.as_flattened_mut().iter_mut().enumerate() {
-                    *line = R::Line::load(&m[at * matrix..][..lanes]);
+                    *line = load_line::<R>(m, at * matrix, lanes);
                 }
                 both::<Results, R, EDGE, TILE>(&products, &mut sums);
                 for (i, sums) in sums[..rows].iter().enumerate() {
@@ -143,7 +143,7 @@ vectorize! {
                     for (j, line) in given[..columns].iter_mut().enumerate() {
                         let pixel = (image * height + first[0] + i) * width + first[1] + j;
                         let at = pixel * channels + block.start + start;
-                        *line = R::Line::load(&dy[at..][..lanes]);
+                        *line = load_line::<R>(dy, at, lanes);
                     }
                 }
                 both::<ResultGradient, R, TILE, EDGE>(&given, &mut transformed);
@@ -153,6 +153,17 @@ vectorize! {
                 }
             }
         }
+    }
+}
+
+/// A line, or the first `lanes` of one, from `at` on. Apart, because the copy of a line is one
+/// move only where its length is known.
+#[inline(always)]
+fn load_line<R: Real>(values: &[R], at: usize, lanes: usize) -> R::Line {
+    if lanes == R::Line::COUNT {
+        R::Line::load(&values[at..at + R::Line::COUNT])
+    } else {
+        R::Line::load(&values[at..at + lanes])
     }
 }
 
