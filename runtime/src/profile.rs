@@ -2,9 +2,9 @@
 //!
 //! A call is timed in a replay of a whole schedule: behind the calls that stand before it, on the
 //! memory that the schedule gives it, while the other devices do what they do. Law of a row: per
-//! place (a call of a routine) the median over all steps, devices and coordinates; per text the
-//! mean of these medians, weighted by how often a step launches the routine. So the times of a
-//! routine's calls add up to what the routine takes as a rule.
+//! place (a call of a routine) the [`usual`] time over all steps, devices and coordinates; per
+//! text the mean of these, weighted by how often a step launches the routine. So the times of a
+//! routine's calls add up to what the routine takes.
 
 mod copies;
 mod sample;
@@ -100,8 +100,8 @@ impl Collection {
             processor: processor.to_owned(),
             threads,
             dtype,
-            launch: quartiles(&self.launches)[1],
-            wake: quartiles(&self.wakes)[1],
+            launch: usual(&self.launches),
+            wake: usual(&self.wakes),
             copies,
             rows: calls.len(),
             calls,
@@ -114,7 +114,7 @@ impl Mean {
     fn take(&mut self, times: &[Nanos]) {
         let [lower, median, upper] = quartiles(times);
         let weight = times.len() as f64;
-        self.nanos += weight * median.0 as f64;
+        self.nanos += weight * usual(times).0 as f64;
         self.spread += weight * (upper - lower).0 as f64 / median.0.max(1) as f64;
         self.weight += weight;
         self.samples += times.len() as u64;
@@ -134,6 +134,18 @@ fn footprint(
         message,
     })?;
     Ok(kernel.footprint(dtype))
+}
+
+/// The mean of times, where all beyond a fence count as the fence, three times the distance of
+/// the quartiles above the upper one; zero without any.
+///
+/// Means add up as a step's calls do, where medians of skewed times fall short of their sum; the
+/// fence keeps an interruption from being taken for a property of a kernel.
+pub(crate) fn usual(times: &[Nanos]) -> Nanos {
+    let [lower, _, upper] = quartiles(times);
+    let fence = upper + Nanos(3 * (upper - lower).0);
+    let sum: Nanos = times.iter().map(|time| *time.min(&fence)).sum();
+    Nanos(sum.0 / times.len().max(1) as u64)
 }
 
 /// The times that a quarter, half and three quarters of all do not exceed; zero without any.
@@ -156,5 +168,17 @@ mod tests {
         assert_eq!(quartiles(&times), [Nanos(2), Nanos(3), Nanos(4)]);
         assert_eq!(quartiles(&[Nanos(7)]), [Nanos(7); 3]);
         assert_eq!(quartiles(&[]), [Nanos(0); 3]);
+    }
+
+    #[test]
+    fn usual_times_add_up_but_for_interruptions() {
+        let times =
+            |list: &[u64]| -> Vec<Nanos> { list.iter().copied().map(Nanos).collect() };
+        assert_eq!(usual(&times(&[10, 10, 20, 20, 40])), Nanos(20));
+        assert_eq!(
+            usual(&times(&[10, 12, 12, 14, 1_000_000])),
+            Nanos((10 + 12 + 12 + 14 + 20) / 5)
+        );
+        assert_eq!(usual(&[]), Nanos(0));
     }
 }

@@ -60,7 +60,7 @@ pub struct Copies {
 pub struct CopyTime {
     /// Its size.
     pub bytes: Bytes,
-    /// Its median time.
+    /// Its usual time.
     pub nanos: Nanos,
 }
 
@@ -70,7 +70,7 @@ pub struct CopyTime {
 pub struct CallTime {
     /// Devices that computed at the time.
     pub busy: u32,
-    /// Mean over the places in routines where the call stands of its median time there.
+    /// Mean over the places in routines where the call stands of its usual time there.
     pub nanos: Nanos,
     /// Number of times it was timed.
     pub samples: u64,

@@ -1,6 +1,6 @@
 //! Replays a schedule until the times of its calls have settled.
 
-use super::quartiles;
+use super::{quartiles, usual};
 use crate::{Cpu, CpuError, CpuOptions, Feed, Ran, Record, Recording, State};
 use roundelay_schedule::{
     ActionId, Checked, InputId, Nanos, PhysicalQueue, RoutineId, Schedule, Simulation,
@@ -16,7 +16,7 @@ const ROUND: u64 = 8;
 /// Rounds that must agree.
 const AGREEING: usize = 3;
 
-/// When the times of a schedule have settled: the sum over all calls of their medians lay
+/// When the times of a schedule have settled: the sum over all calls of their usual times lay
 /// within `agreement` of itself in three looks in a row, or `patience` is over. The first
 /// eight steps never count.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -96,10 +96,9 @@ impl Sample {
         self.steps.len() as u64 * ROUND
     }
 
-    /// What the calls of one round take together, each its median.
+    /// What the calls of one launch take together, each its usual time, in the mean.
     fn sum(&self) -> Nanos {
-        let whole =
-            |times: &Vec<Nanos>| Nanos(quartiles(times)[1].0 * times.len() as u64);
+        let whole = |times: &Vec<Nanos>| Nanos(usual(times).0 * times.len() as u64);
         let launches: u64 = self.calls.values().map(|times| times.len() as u64).sum();
         let sum: Nanos = self.calls.values().map(whole).sum();
         Nanos(sum.0 / launches.max(1))
@@ -159,7 +158,7 @@ impl Sample {
                 (_, false) => {}
             }
         }
-        let launch = quartiles(&self.launches)[1];
+        let launch = usual(&self.launches);
         self.wakes.extend(resumed.into_iter().map(|time| time - launch));
     }
 }
