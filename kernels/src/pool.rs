@@ -41,6 +41,25 @@ impl Pool {
             )),
         }
     }
+    /// A forward call: images `x`, results `y`.
+    fn forward(call: &mut Signature<'_>) -> Result<Self, String> {
+        let pool = Self::parse(call, "x", Access::Read)?;
+        call.shaped("y", Access::Write, pool.places())?;
+        Ok(pool)
+    }
+    /// Pools some images on each thread.
+    fn each_part<R: Real>(
+        &self,
+        x: &[R],
+        y: &mut [R],
+        context: &Context,
+        pool: impl Fn(&Self, &[R], &mut [R]) + Sync,
+    ) {
+        let images = self.parts(context.threads);
+        let parts = y.chunks_mut(images * self.result());
+        let parts = x.chunks(images * self.image()).zip(parts);
+        for_each_part(parts, |(x, y)| pool(self, x, y));
+    }
     /// The result as (places, channels); saturates, which no operand fits.
     fn places(&self) -> (usize, usize) {
         let rows = product([self.batch, self.window.output[0], self.window.output[1]]);
@@ -58,7 +77,7 @@ impl Pool {
         let places = product([self.batch, self.window.places(), self.channels]);
         places.saturating_mul(self.window.taps() as u64)
     }
-    /// Images of one thread, and the extents with that many or fewer.
+    /// Images of one thread.
     fn parts(&self, threads: usize) -> usize {
         let cost = usize::try_from(self.flops()).unwrap_or(usize::MAX) / self.batch;
         rows_per_part(threads, self.batch, cost)
@@ -118,19 +137,14 @@ pub(crate) struct GlobalPoolBackward {
 
 impl Define for MaxPool {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
-        let pool = Pool::parse(call, "x", Access::Read)?;
-        call.shaped("y", Access::Write, pool.places())?;
-        Ok(Self { pool })
+        Pool::forward(call).map(|pool| Self { pool })
     }
     fn flops(&self) -> u64 {
         self.pool.flops()
     }
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let (x, y) = (operands.read(), operands.write());
-        let (pool, images) = (&self.pool, self.pool.parts(context.threads));
-        let parts = y.chunks_mut(images * pool.result());
-        let parts = x.chunks(images * pool.image()).zip(parts);
-        for_each_part(parts, |(x, y)| fast::max_pool(pool, x, y));
+        self.pool.each_part(x, y, context, fast::max_pool);
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         plain::max_pool(&self.pool, operands.read(), operands.write());
@@ -166,19 +180,14 @@ impl Define for MaxPoolBackward {
 
 impl Define for AvgPool {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
-        let pool = Pool::parse(call, "x", Access::Read)?;
-        call.shaped("y", Access::Write, pool.places())?;
-        Ok(Self { pool })
+        Pool::forward(call).map(|pool| Self { pool })
     }
     fn flops(&self) -> u64 {
         self.pool.flops()
     }
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let (x, y) = (operands.read(), operands.write());
-        let (pool, images) = (&self.pool, self.pool.parts(context.threads));
-        let parts = y.chunks_mut(images * pool.result());
-        let parts = x.chunks(images * pool.image()).zip(parts);
-        for_each_part(parts, |(x, y)| fast::avg_pool(pool, x, y));
+        self.pool.each_part(x, y, context, fast::avg_pool);
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         plain::avg_pool(&self.pool, operands.read(), operands.write());
