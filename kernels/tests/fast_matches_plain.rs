@@ -3,7 +3,7 @@
 mod common;
 
 use common::{
-    Array, Body, Build, CONTEXT, run,
+    Array, Body, Build, CONTEXT, call, run,
     sample::{Draw, contents, results, sample},
 };
 use roundelay_kernels::{Context, Mode, NAMES, Real};
@@ -54,6 +54,27 @@ fn every_kernel_in_both_types() {
             compare::<f32>(name, seed, &context, 2e-5);
             compare::<f64>(name, seed, &context, 1e-12);
         }
+    }
+}
+
+/// More channels times filters than one block of transformed filters has elements.
+#[test]
+fn convolutions_of_several_blocks() {
+    let (image, result): (&[u64], &[u64]) = (&[2, 6, 6, 250], &[2, 6, 6, 280]);
+    let weight: &[u64] = &[280, 3, 3, 250];
+    let build =
+        |name| call(name).integer("stride", 1).integer("padding", 1).integer("groups", 1);
+    let calls = [
+        build("conv2d").reals(&[image, weight, result]),
+        build("conv2d_backward").reals(&[result, weight, image]),
+        build("conv2d_weights").reals(&[image, result, weight]),
+    ];
+    for call in calls {
+        let start = contents::<f32>(&call, &mut Draw::new(7));
+        let (mut fast, mut plain) = (start.clone(), start);
+        run(&call, &mut fast, Body::Fast, &CONTEXT);
+        run(&call, &mut plain, Body::Plain, &CONTEXT);
+        assert_same(&call, &fast, &plain, 2e-5);
     }
 }
 
