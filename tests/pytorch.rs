@@ -94,13 +94,17 @@ fn convolutions_learn_as_in_pytorch() {
     agrees(&HYBRID);
 }
 
-/// In 64 bits: the last layers normalise over four numbers, which amplifies the rounding of 32.
+/// The last layers normalise over four numbers, which amplifies rounding: PyTorch's own 32 bits
+/// are off by 3.1e-3 here.
 #[test]
 fn batches_are_normalised_per_micro_batch() {
-    let program = RESNET.program();
-    assert_eq!(compiled(&program).cell_micro_batches(), 2);
-    let error = error(&RESNET, &program);
-    assert!(error <= 1e-9, "off by {error:e}");
+    for (dtype, tolerance) in [(Float::F64, 1e-9), (Float::F32, 1e-2)] {
+        let mut program = RESNET.program();
+        program.train.dtype = dtype;
+        assert_eq!(compiled(&program).cell_micro_batches(), 2);
+        let error = error(&RESNET, &program);
+        assert!(error <= tolerance, "{dtype:?}: off by {error:e}");
+    }
 }
 
 /// PyTorch averages the statistics of one micro-batch after another, a training step here those
