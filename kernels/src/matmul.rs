@@ -6,8 +6,7 @@ use crate::{
     operand::Operands,
     plain,
     product::{
-        Extents, Finished, Target, View, lend_lines, multiply_packed_then, multiply_then,
-        pack, packed_lines,
+        Factor, Finished, Target, View, lend_lines, multiply_then, pack, packed_lines,
     },
     signature::{Signature, product},
     store::Store,
@@ -59,30 +58,20 @@ impl Matmul {
         let b = View { data: b, row: columns.row, column: columns.column };
         let share = rows_per_part(threads, self.m, 2 * self.n * self.k);
         let parts = out.chunks_mut(share * self.n).zip(finishes(share)).enumerate();
-        match self.packed::<R>() {
-            count if share < self.m && count > 0 => lend_lines::<R, _>(count, |lines| {
-                let b = pack(b, self.k, self.n, threads, lines);
-                for_each_part(parts, |(index, (out, mut finish))| {
-                    let rows = out.len() / self.n;
-                    let a = a.from(index * share, 0);
-                    let out = &mut Target { data: out, row: self.n };
-                    R::with_buffers(|buffers| {
-                        let finish = &mut finish;
-                        multiply_packed_then(
-                            rows, a, b, out, self.store, buffers, finish,
-                        );
-                    });
-                });
-            }),
-            _ => for_each_part(parts, |(index, (out, mut finish))| {
-                let rows = out.len() / self.n;
-                let extents = Extents { rows, columns: self.n, depth: self.k };
-                let a = a.from(index * share, 0);
+        let multiply = |b: Factor<'_, R>| {
+            for_each_part(parts, |(index, (out, mut finish))| {
+                let (rows, a) = (out.len() / self.n, a.from(index * share, 0));
                 let out = &mut Target { data: out, row: self.n };
                 R::with_buffers(|buffers| {
-                    multiply_then(extents, a, b, out, self.store, buffers, &mut finish);
+                    multiply_then(rows, a, b, out, self.store, buffers, &mut finish);
                 });
+            });
+        };
+        match self.packed::<R>() {
+            count if share < self.m && count > 0 => lend_lines::<R, _>(count, |lines| {
+                multiply(pack(b, self.k, self.n, threads, lines).factor());
             }),
+            _ => multiply(b.factor(self.k, self.n)),
         }
     }
     /// Strides of a as (m, k).

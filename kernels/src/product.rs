@@ -46,14 +46,6 @@ impl<R> Target<'_, R> {
     }
 }
 
-/// Extents of one product.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Extents {
-    pub(crate) rows: usize,
-    pub(crate) columns: usize,
-    pub(crate) depth: usize,
-}
-
 /// Depth of one block.
 const DEPTH: usize = 256;
 /// Lines per row of one block of b: with `DEPTH`, 256 KiB.
@@ -78,6 +70,14 @@ impl<'a, R> View<'a, R> {
     #[inline(always)]
     pub(crate) fn transposed(self) -> Self {
         Self { row: self.column, column: self.row, ..self }
+    }
+    /// Its first rows and columns, to multiply with.
+    #[inline(always)]
+    pub(crate) fn factor(self, depth: usize, columns: usize) -> Factor<'a, R>
+    where
+        R: Real,
+    {
+        Factor::Plain { view: self, depth, columns }
     }
 }
 
@@ -136,12 +136,31 @@ pub(crate) fn with_scratch<R: Real>(
     });
 }
 
-/// A whole matrix b, packed once for many products: see [`pack`] and [`multiply_packed_then`].
-#[derive(Clone, Copy, Debug)]
+/// A whole matrix b, packed once for many products: see [`pack`].
+#[derive(Clone, Copy)]
 pub(crate) struct Panels<'a, R: Real> {
     lines: &'a [R::Line],
     depth: usize,
     columns: usize,
+}
+
+/// The matrix b of a product. How it is given changes no bit.
+#[derive(Clone, Copy)]
+pub(crate) enum Factor<'a, R: Real> {
+    /// As it stands; every block is packed when it is met.
+    Plain { view: View<'a, R>, depth: usize, columns: usize },
+    /// Packed before.
+    Packed(Panels<'a, R>),
+}
+
+impl<R: Real> Factor<'_, R> {
+    /// Rows and columns.
+    fn extents(&self) -> [usize; 2] {
+        match *self {
+            Factor::Plain { depth, columns, .. } => [depth, columns],
+            Factor::Packed(Panels { depth, columns, .. }) => [depth, columns],
+        }
+    }
 }
 
 /// Lines that [`pack`] fills.
@@ -179,11 +198,15 @@ impl<'a, R: Real> Panels<'a, R> {
     pub(crate) fn new(lines: &'a [R::Line], depth: usize, columns: usize) -> Self {
         Self { lines, depth, columns }
     }
+    /// To multiply with.
+    pub(crate) fn factor(self) -> Factor<'a, R> {
+        Factor::Packed(self)
+    }
 }
 
 /// Packs b (`depth`, `columns`) into `lines`, of which there are [`packed_lines`], on at most
 /// `threads` threads. Any number of threads may share the result, and a product with it has
-/// the bits of [`multiply`].
+/// the bits of one with b.
 pub(crate) fn pack<'a, R: Real>(
     b: View<'_, R>,
     depth: usize,
@@ -216,56 +239,30 @@ pub(crate) struct Finished {
 /// activation, a residual. It is called once for every part.
 pub(crate) type Finish<'f, R> = dyn FnMut(Finished, &mut Target<'_, R>) + 'f;
 
-/// out = a · b, or out += a · b, for the first `rows` rows of a; then `finish`.
-pub(crate) fn multiply_packed_then<R: Real>(
-    rows: usize,
-    a: View<'_, R>,
-    b: Panels<'_, R>,
-    out: &mut Target<'_, R>,
-    store: Store,
-    buffers: &mut Buffers<R>,
-    finish: &mut Finish<'_, R>,
-) {
-    buffers.reserve(0);
-    with_tile!(multiply_panels::<R>(rows, a, b, out, store, buffers, finish));
-}
-
-/// As [`multiply_packed_then`] with nothing to do after it.
-pub(crate) fn multiply_packed<R: Real>(
-    rows: usize,
-    a: View<'_, R>,
-    b: Panels<'_, R>,
-    out: &mut Target<'_, R>,
-    store: Store,
-    buffers: &mut Buffers<R>,
-) {
-    multiply_packed_then(rows, a, b, out, store, buffers, &mut |_, _| ());
-}
-
-/// out = a · b, or out += a · b.
+/// out = a · b, or out += a · b, for the first `rows` rows of a.
 pub(crate) fn multiply<R: Real>(
-    extents: Extents,
+    rows: usize,
     a: View<'_, R>,
-    b: View<'_, R>,
+    b: Factor<'_, R>,
     out: &mut Target<'_, R>,
     store: Store,
     buffers: &mut Buffers<R>,
 ) {
-    multiply_then(extents, a, b, out, store, buffers, &mut |_, _| ());
+    multiply_then(rows, a, b, out, store, buffers, &mut |_, _| ());
 }
 
 /// As [`multiply`], then `finish`.
 pub(crate) fn multiply_then<R: Real>(
-    extents: Extents,
+    rows: usize,
     a: View<'_, R>,
-    b: View<'_, R>,
+    b: Factor<'_, R>,
     out: &mut Target<'_, R>,
     store: Store,
     buffers: &mut Buffers<R>,
     finish: &mut Finish<'_, R>,
 ) {
     buffers.reserve(0);
-    with_tile!(multiply_blocks::<R>(extents, a, b, out, store, buffers, finish));
+    with_tile!(multiply_blocks::<R>(rows, a, b, out, store, buffers, finish));
 }
 
 fn pack_blocks<R: Real, const M: usize, const L: usize>(
@@ -281,38 +278,27 @@ fn pack_blocks<R: Real, const M: usize, const L: usize>(
     }
 }
 
-fn multiply_panels<R: Real, const M: usize, const L: usize>(
+fn multiply_blocks<R: Real, const M: usize, const L: usize>(
     rows: usize,
     a: View<'_, R>,
-    b: Panels<'_, R>,
+    b: Factor<'_, R>,
     out: &mut Target<'_, R>,
     store: Store,
     buffers: &mut Buffers<R>,
     finish: &mut Finish<'_, R>,
 ) {
+    let [depth, columns] = b.extents();
     let mut start = 0;
-    for block in blocks::<R>(b.depth, b.columns, store) {
-        let panels = &b.lines[start..];
-        start += block.lines::<R>();
-        let finish = block.ends(b.depth).then_some(&mut *finish);
-        let (a, packed) = (a.from(0, block.top), &mut buffers.rows);
-        multiply_rows::<R, M, L>(block, rows, a, panels, packed, out, finish);
-    }
-}
-
-fn multiply_blocks<R: Real, const M: usize, const L: usize>(
-    extents: Extents,
-    a: View<'_, R>,
-    b: View<'_, R>,
-    out: &mut Target<'_, R>,
-    store: Store,
-    buffers: &mut Buffers<R>,
-    finish: &mut Finish<'_, R>,
-) {
-    let Extents { rows, columns, depth } = extents;
     for block in blocks::<R>(depth, columns, store) {
-        let panels = &mut buffers.panels;
-        pack_block::<R, L>(b.from(block.top, block.first), block, panels);
+        let panels = match b {
+            Factor::Plain { view, .. } => {
+                let view = view.from(block.top, block.first);
+                pack_block::<R, L>(view, block, &mut buffers.panels);
+                &buffers.panels
+            }
+            Factor::Packed(panels) => &panels.lines[start..],
+        };
+        start += block.lines::<R>();
         let finish = block.ends(depth).then_some(&mut *finish);
         let (a, packed) = (a.from(0, block.top), &mut buffers.rows);
         multiply_rows::<R, M, L>(block, rows, a, panels, packed, out, finish);
@@ -366,38 +352,30 @@ mod tests {
     use crate::random::Stream;
 
     fn product<const M: usize, const L: usize>(
-        extents: Extents,
+        [rows, columns]: [usize; 2],
         a: View<'_, f32>,
-        b: View<'_, f32>,
+        b: Factor<'_, f32>,
     ) -> Vec<u32> {
-        let mut buffers = Buffers::new();
-        buffers.reserve(0);
-        let mut out = vec![0.5; extents.rows * extents.columns];
-        let target = &mut Target { data: &mut out, row: extents.columns };
-        let (buffers, finish) = (&mut buffers, &mut |_, _: &mut Target<'_, f32>| ());
-        multiply_blocks::<f32, M, L>(extents, a, b, target, Store::Add, buffers, finish);
-        out.into_iter().map(f32::to_bits).collect()
-    }
-
-    fn packed_product<const M: usize, const L: usize>(
-        extents: Extents,
-        a: View<'_, f32>,
-        b: View<'_, f32>,
-    ) -> Vec<u32> {
-        let Extents { rows, columns, depth } = extents;
-        let count = packed_lines::<f32>(depth, columns);
         let mut buffers = Buffers::new();
         buffers.reserve(0);
         let mut out = vec![0.5; rows * columns];
         let target = &mut Target { data: &mut out, row: columns };
-        lend_lines::<f32, _>(count, |lines| {
+        let (buffers, finish) = (&mut buffers, &mut |_, _: &mut Target<'_, f32>| ());
+        multiply_blocks::<f32, M, L>(rows, a, b, target, Store::Add, buffers, finish);
+        out.into_iter().map(f32::to_bits).collect()
+    }
+
+    fn packed_product<const M: usize, const L: usize>(
+        [rows, columns, depth]: [usize; 3],
+        a: View<'_, f32>,
+        b: View<'_, f32>,
+    ) -> Vec<u32> {
+        lend_lines::<f32, _>(packed_lines::<f32>(depth, columns), |lines| {
             let blocks = blocks::<f32>(depth, columns, Store::Write);
             pack_blocks::<f32, M, L>(b, blocks, lines);
-            let b = Panels { lines, depth, columns };
-            let (buffers, finish) = (&mut buffers, &mut |_, _: &mut Target<'_, f32>| ());
-            multiply_panels::<f32, M, L>(rows, a, b, target, Store::Add, buffers, finish);
-        });
-        out.into_iter().map(f32::to_bits).collect()
+            let b = Panels::new(lines, depth, columns).factor();
+            product::<M, L>([rows, columns], a, b)
+        })
     }
 
     #[test]
@@ -409,16 +387,17 @@ mod tests {
         for (rows, columns, depth) in
             [(1, 1, 1), (13, 17, 300), (59, 300, 31), (7, 281, 520)]
         {
-            let extents = Extents { rows, columns, depth };
+            let (extents, size) = ([rows, columns, depth], [rows, columns]);
             let (a, b) = (fill(rows * depth), fill(depth * columns));
             let by_rows = View { data: a.as_slice(), row: depth, column: 1 };
             let by_columns = View { data: a.as_slice(), row: 1, column: rows };
             let b = View { data: b.as_slice(), row: columns, column: 1 };
+            let factor = b.factor(depth, columns);
             for a in [by_rows, by_columns] {
-                let expected = product::<1, 1>(extents, a, b);
-                assert_eq!(expected, product::<4, 1>(extents, a, b));
-                assert_eq!(expected, product::<6, 1>(extents, a, b));
-                assert_eq!(expected, product::<8, 2>(extents, a, b));
+                let expected = product::<1, 1>(size, a, factor);
+                assert_eq!(expected, product::<4, 1>(size, a, factor));
+                assert_eq!(expected, product::<6, 1>(size, a, factor));
+                assert_eq!(expected, product::<8, 2>(size, a, factor));
                 assert_eq!(expected, packed_product::<6, 1>(extents, a, b));
                 assert_eq!(expected, packed_product::<8, 2>(extents, a, b));
             }
@@ -439,9 +418,8 @@ mod tests {
                     row.iter_mut().for_each(|sum| *sum *= 0.5);
                 }
             };
-            let extents = Extents { rows, columns, depth };
-            let mut buffers = Buffers::new();
-            multiply_then(extents, a, b, target, Store::Write, &mut buffers, &mut halve);
+            let (b, mut buffers) = (b.factor(depth, columns), Buffers::new());
+            multiply_then(rows, a, b, target, Store::Write, &mut buffers, &mut halve);
             assert!(out.iter().all(|sum| *sum == 0.5 * depth as f32));
         }
     }
@@ -466,10 +444,9 @@ mod tests {
     #[test]
     fn an_element_is_one_chain() {
         let (a, b) = ([1e8f32, 1.0, -1e8, 3.0], [1.0f32, 1.0, 1.0, 0.5]);
-        let extents = Extents { rows: 1, columns: 1, depth: 4 };
         let a_view = View { data: &a, row: 4, column: 1 };
-        let found =
-            product::<6, 1>(extents, a_view, View { data: &b, row: 1, column: 1 });
+        let b_view = View { data: &b, row: 1, column: 1 };
+        let found = product::<6, 1>([1, 1], a_view, b_view.factor(4, 1));
         let chain = a.iter().zip(&b).fold(0.5f32, |sum, (a, b)| a.mul_add(*b, sum));
         assert_eq!(found, [chain.to_bits()]);
     }

@@ -19,7 +19,7 @@ pub(crate) mod rotary;
 mod tests {
     use super::*;
     use crate::{
-        product::{Buffers, Extents, Target, View, multiply},
+        product::{Buffers, Target, View, multiply},
         random::Stream,
         simd::PORTABLE,
         store::Store,
@@ -64,11 +64,10 @@ mod tests {
         assert_same_bits(|x, y| loss::log_sums(x, &mut y[..20]));
         assert_same_bits(|x, y| {
             let view = View { data: x, row: 37, column: 1 };
-            let turned = View { data: x, row: 1, column: 37 };
-            let extents = Extents { rows: 20, columns: 20, depth: 37 };
+            let turned = View { data: x, row: 1, column: 37 }.factor(37, 20);
             let out = &mut Target { data: y, row: 37 };
             let buffers = &mut Buffers::new();
-            multiply(extents, view, turned, out, Store::Add, buffers);
+            multiply(20, view, turned, out, Store::Add, buffers);
         });
     }
 }

@@ -89,104 +89,73 @@ fn multiply_strip<R: Real, const M: usize, const L: usize>(
     for (first, panel) in (0..block.columns).step_by(width).zip(panels) {
         let (panel, _) = panel.as_chunks::<L>();
         let columns = block.first + first..block.first + block.columns.min(first + width);
-        multiply_panel::<R, M, L>(block.store, rows, strip, panel, columns, out);
+        let part = Part { rows, strip, panel, columns, store: block.store };
+        let row = part.multiply::<M>(0, out);
+        let row = part.multiply::<4>(row, out);
+        let row = part.multiply::<2>(row, out);
+        part.multiply::<1>(row, out);
     }
 }
 
-/// One panel: M rows at a time, then those that are left.
-fn multiply_panel<R: Real, const M: usize, const L: usize>(
-    store: Store,
-    rows: &Range<usize>,
-    strip: Strip<'_, R>,
-    panel: &[[R::Line; L]],
+/// What is made of one strip and one panel.
+struct Part<'p, R: Real, const L: usize> {
+    rows: &'p Range<usize>,
+    strip: Strip<'p, R>,
+    panel: &'p [[R::Line; L]],
     columns: Range<usize>,
-    out: &mut Target<'_, R>,
-) {
-    let mut row = 0;
-    while row + M <= rows.len() {
-        tile::<R, M, L>(
-            strip.tile(row),
-            panel,
-            out.from(rows.start + row, columns.start),
-            columns.len(),
-            store,
-        );
-        row += M;
-    }
-    while row + 4 <= rows.len() {
-        tile::<R, 4, L>(
-            strip.tile(row),
-            panel,
-            out.from(rows.start + row, columns.start),
-            columns.len(),
-            store,
-        );
-        row += 4;
-    }
-    while row + 2 <= rows.len() {
-        tile::<R, 2, L>(
-            strip.tile(row),
-            panel,
-            out.from(rows.start + row, columns.start),
-            columns.len(),
-            store,
-        );
-        row += 2;
-    }
-    if row < rows.len() {
-        tile::<R, 1, L>(
-            strip.tile(row),
-            panel,
-            out.from(rows.start + row, columns.start),
-            columns.len(),
-            store,
-        );
+    store: Store,
+}
+
+impl<R: Real, const L: usize> Part<'_, R, L> {
+    /// M rows at a time, from `row` on; then the first row that is left.
+    fn multiply<const M: usize>(&self, mut row: usize, out: &mut Target<'_, R>) -> usize {
+        while row + M <= self.rows.len() {
+            multiply_tile::<R, M, L>(Tile {
+                a: self.strip.tile(row),
+                panel: self.panel,
+                out: out.from(self.rows.start + row, self.columns.start),
+                columns: self.columns.len(),
+                store: self.store,
+            });
+            row += M;
+        }
+        row
     }
 }
 
-/// The tile of M rows and L lines.
-#[allow(unsafe_code, reason = "instruction sets are checked before use")]
-fn tile<R: Real, const M: usize, const L: usize>(
-    a: View<'_, R>,
-    panel: &[[R::Line; L]],
-    out: Target<'_, R>,
+/// A tile of M rows and L lines: what is multiplied, and where the sums stand.
+struct Tile<'t, R: Real, const L: usize> {
+    a: View<'t, R>,
+    panel: &'t [[R::Line; L]],
+    out: Target<'t, R>,
     columns: usize,
     store: Store,
-) {
+}
+
+#[allow(unsafe_code, reason = "instruction sets are checked before use")]
+fn multiply_tile<R: Real, const M: usize, const L: usize>(tile: Tile<'_, R, L>) {
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")]
-    fn avx512<R: Real, const M: usize, const L: usize>(
-        a: View<'_, R>,
-        panel: &[[R::Line; L]],
-        out: Target<'_, R>,
-        columns: usize,
-        store: Store,
-    ) {
+    fn avx512<R: Real, const M: usize, const L: usize>(tile: Tile<'_, R, L>) {
         // SAFETY: this function has the instructions of these registers.
-        unsafe { sweep::<R, R::Wide, M, L>(a, panel, out, columns, store) }
+        unsafe { sweep::<R, R::Wide, M, L>(tile) }
     }
 
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,fma")]
-    fn avx2<R: Real, const M: usize, const L: usize>(
-        a: View<'_, R>,
-        panel: &[[R::Line; L]],
-        out: Target<'_, R>,
-        columns: usize,
-        store: Store,
-    ) {
+    fn avx2<R: Real, const M: usize, const L: usize>(tile: Tile<'_, R, L>) {
         // SAFETY: this function has the instructions of these registers.
-        unsafe { sweep::<R, R::Half, M, L>(a, panel, out, columns, store) }
+        unsafe { sweep::<R, R::Half, M, L>(tile) }
     }
 
     // SAFETY: `level` has seen the features; a line as it stands needs none.
     unsafe {
         match level() {
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => avx512::<R, M, L>(a, panel, out, columns, store),
+            Level::Avx512 => avx512::<R, M, L>(tile),
             #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => avx2::<R, M, L>(a, panel, out, columns, store),
-            Level::Portable => sweep::<R, R::Line, M, L>(a, panel, out, columns, store),
+            Level::Avx2 => avx2::<R, M, L>(tile),
+            Level::Portable => sweep::<R, R::Line, M, L>(tile),
         }
     }
 }
@@ -199,11 +168,7 @@ fn tile<R: Real, const M: usize, const L: usize>(
 #[inline(always)]
 #[allow(unsafe_code, reason = "a bounds check per factor would halve the speed")]
 unsafe fn sweep<R: Real, V: Registers<R>, const M: usize, const L: usize>(
-    a: View<'_, R>,
-    panel: &[[R::Line; L]],
-    out: Target<'_, R>,
-    columns: usize,
-    store: Store,
+    Tile { a, panel, out, columns, store }: Tile<'_, R, L>,
 ) {
     let last = (M - 1) * a.row + panel.len().saturating_sub(1) * a.column;
     assert!(last < a.data.len(), "a has an element for every row and line");

@@ -8,7 +8,7 @@ use crate::{
     Real,
     attention::{Heads, Rows},
     operand::Shared,
-    product::{Buffers, Extents, View, multiply},
+    product::{Buffers, View, multiply},
     simd::vectorize,
     store::Store,
     sum::dot,
@@ -109,29 +109,28 @@ fn meet<R: Real>(
     let [q, k, _, _, _, dout] = inputs;
     let (depth, from) = (heads.depth, met.start - first);
     let rows = |data| site.queries.view(data, queries.start);
-    let scores = Extents { rows: queries.len(), columns: met.len(), depth };
     let sides = [
         (rows(q), &*own.key_columns, &mut *own.weights),
         (rows(dout), &*own.value_columns, &mut *own.slopes),
     ];
     for (left, columns, grid) in sides {
-        let columns = block(&columns[from..], COLUMN);
+        let columns = block(&columns[from..], COLUMN).factor(depth, met.len());
         let grid = &mut target(grid, KEYS);
-        multiply(scores, left, columns, grid, Store::Write, buffers);
+        multiply(queries.len(), left, columns, grid, Store::Write, buffers);
     }
     differentiate(heads, site, (queries.start, &met), inputs, own);
-    let sums = Extents { rows: met.len(), columns: depth, depth: queries.len() };
     let sides =
         [(&*own.slopes, q, &mut *own.dkeys), (&*own.weights, dout, &mut *own.dvalues)];
     for (grid, right, sum) in sides {
         let grid = View { data: grid, row: 1, column: KEYS };
         let sum = &mut target(&mut sum[from * depth..], depth);
-        multiply(sums, grid, rows(right), sum, Store::Add, buffers);
+        let right = rows(right).factor(queries.len(), depth);
+        multiply(met.len(), grid, right, sum, Store::Add, buffers);
     }
-    let extents = Extents { rows: queries.len(), columns: depth, depth: met.len() };
     let (slopes, keys) = (block(own.slopes, KEYS), site.keys.view(k, met.start));
+    let keys = keys.factor(met.len(), depth);
     let out = &mut target(own.dqueries, depth);
-    multiply(extents, slopes, keys, out, Store::Write, buffers);
+    multiply(queries.len(), slopes, keys, out, Store::Write, buffers);
     let store = match heads.visible(queries.start).start >= first {
         true => store,
         false => Store::Add,

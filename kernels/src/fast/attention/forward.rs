@@ -8,7 +8,7 @@ use crate::{
     Real,
     attention::Heads,
     operand::Shared,
-    product::{Buffers, Extents, multiply},
+    product::{Buffers, multiply},
     simd::vectorize,
     store::Store,
     sum::{greatest, sums},
@@ -106,13 +106,14 @@ fn meet<R: Real>(
     };
     let rows = heads.queries(example, head).view(q, queries.start);
     let columns = block(&columns[met.start - keys.start..], COLUMN);
-    let extents = Extents { rows: queries.len(), columns: met.len(), depth: heads.depth };
-    multiply(extents, rows, columns, &mut target(scores, KEYS), Store::Write, buffers);
+    let columns = columns.factor(heads.depth, met.len());
+    let grid = &mut target(scores, KEYS);
+    multiply(queries.len(), rows, columns, grid, Store::Write, buffers);
     soften(heads, queries.start, &met, scores, &mut running, store);
     let values = heads.keys(example, head / heads.group()).view(v, met.start);
-    let extents = Extents { rows: queries.len(), columns: heads.depth, depth: met.len() };
+    let values = values.factor(met.len(), heads.depth);
     let out = &mut target(running.out, heads.depth);
-    multiply(extents, block(scores, KEYS), values, out, store, buffers);
+    multiply(queries.len(), block(scores, KEYS), values, out, store, buffers);
 }
 
 vectorize! {

@@ -4,10 +4,7 @@ use super::{Pass, cost, images, patches, with_scratch};
 use crate::{
     Real,
     convolution::Geometry,
-    product::{
-        Buffers, Extents, Panels, Target, View, lend_lines, multiply, multiply_packed,
-        pack, packed_lines,
-    },
+    product::{Buffers, Panels, Target, View, lend_lines, multiply, pack, packed_lines},
     simd::vectorize,
     store::Store,
     team::{for_each_part, rows_per_part},
@@ -148,13 +145,13 @@ fn results<R: Real>(
     buffers: &mut Buffers<R>,
 ) {
     for group in 0..shape.groups {
-        let weight = panels::<R>(shape, Pass::Forward, group, lines);
+        let weight = panels::<R>(shape, Pass::Forward, group, lines).factor();
         for rows in strips(y.len() / shape.filters, strip(shape)) {
             let places = first + rows.start..first + rows.end;
             let patches = patches(shape, group, places, x, scratch);
             let start = rows.start * shape.filters + group * shape.group_filters();
             let out = &mut Target { data: &mut y[start..], row: shape.filters };
-            multiply_packed(rows.len(), patches, weight, out, Store::Write, buffers);
+            multiply(rows.len(), patches, weight, out, Store::Write, buffers);
         }
     }
 }
@@ -200,18 +197,18 @@ fn pixels<R: Real>(
         store.clear(dx);
     }
     for group in 0..shape.groups {
-        let weight = panels::<R>(shape, Pass::Backward, group, lines);
+        let weight = panels::<R>(shape, Pass::Backward, group, lines).factor();
         for rows in strips(dy.len() / shape.filters, strip(shape)) {
             let dy = View { data: dy, row: shape.filters, column: 1 };
             let dy = dy.from(rows.start, group * filters);
             if in_place {
                 let start = rows.start * shape.channels + group * depth;
                 let out = &mut Target { data: &mut dx[start..], row: shape.channels };
-                multiply_packed(rows.len(), dy, weight, out, store, buffers);
+                multiply(rows.len(), dy, weight, out, store, buffers);
                 continue;
             }
             let out = &mut Target { data: &mut *scratch, row: depth };
-            multiply_packed(rows.len(), dy, weight, out, Store::Write, buffers);
+            multiply(rows.len(), dy, weight, out, Store::Write, buffers);
             scatter(shape, group, rows, scratch, dx);
         }
     }
@@ -250,13 +247,13 @@ fn filters<R: Real>(
         let rows = first.max(group * filters)..end.min((group + 1) * filters);
         let part = &mut dweight[(rows.start - first) * columns..];
         for (at, places) in strips(dy.len() / shape.filters, strip(shape)).enumerate() {
-            let extents = Extents { rows: rows.len(), columns, depth: places.len() };
+            let depth = places.len();
             let dy = View { data: dy, row: shape.filters, column: 1 };
             let dy = dy.from(places.start, rows.start).transposed();
             let patches = patches(shape, group, places, x, scratch);
             let out = &mut Target { data: &mut *part, row: columns };
             let store = if at == 0 { store } else { Store::Add };
-            multiply(extents, dy, patches, out, store, buffers);
+            multiply(rows.len(), dy, patches.factor(depth, columns), out, store, buffers);
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::{
     Real,
     convolution::Geometry,
     line::Lanes,
-    product::{Buffers, Panels, Target, View, lend_lines, multiply_packed},
+    product::{Buffers, Panels, Target, View, lend_lines, multiply},
     store::Store,
     team::{for_each_part, rows_per_part},
 };
@@ -199,7 +199,7 @@ impl<R: Real> Part<'_, R> {
                 let b = Panels::new(&self.lines[position * matrix..], depth, columns);
                 let data = &mut products[position * stride(STRIP, columns)..];
                 let out = &mut Target { data, row: columns };
-                multiply_packed(rows, a, b, out, Store::Write, buffers);
+                multiply(rows, a, b.factor(), out, Store::Write, buffers);
             }
             let block = [self.block.clone()];
             let extents = [channels, stride(STRIP, columns)];

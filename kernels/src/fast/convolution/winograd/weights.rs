@@ -12,7 +12,7 @@ use crate::{
     Real,
     convolution::Geometry,
     line::Lanes,
-    product::{Buffers, Extents, Target, View, lend_lines, multiply},
+    product::{Buffers, Target, View, lend_lines, multiply},
     store::Store,
     team::{for_each_part, rows_per_part},
 };
@@ -116,7 +116,7 @@ impl Unit<'_> {
         let (given, sums) = rest.split_at_mut(matrices(STRIP, rows));
         let mut store = Store::Write;
         for tiles in strips(tiles.clone()) {
-            let extents = Extents { rows, columns: channels, depth: tiles.len() };
+            let depth = tiles.len();
             images(&tiling, tiles.clone(), x, channels, seen, stride(STRIP, channels));
             let block = [filters.clone()];
             let matrix = stride(STRIP, rows);
@@ -127,7 +127,7 @@ impl Unit<'_> {
                 let b = View { data: seen, row: channels, column: 1 };
                 let data = &mut sums[position * stride(rows, channels)..];
                 let out = &mut Target { data, row: channels };
-                multiply(extents, a, b, out, store, buffers);
+                multiply(rows, a, b.factor(depth, channels), out, store, buffers);
             }
             store = Store::Add;
         }
