@@ -223,7 +223,7 @@ pub(crate) fn pack<'a, R: Real>(
         (own(), rest.split_off_mut(..length).expect("blocks fill the lines"))
     });
     for_each_part(parts, |(blocks, lines)| {
-        with_tile!(pack_blocks::<R>(b, blocks, lines))
+        with_tile!(pack_blocks::<R>(b, blocks, lines));
     });
     Panels { lines, depth, columns }
 }
