@@ -22,12 +22,13 @@ pub(crate) struct BatchNorm {
     tail: Tail,
 }
 
-/// The gradients of x, gain, bias and the residual.
+/// The gradients of x, gain and bias.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct BatchNormBackward {
     rows: usize,
     columns: usize,
-    tail: Tail,
+    /// Whether dy is that of max(·, 0) of the norm, and counts where it is open.
+    relu: bool,
     store: Store,
 }
 
@@ -38,8 +39,10 @@ enum Tail {
     None,
     /// max(·, 0).
     Relu,
+    /// · + residual.
+    Add,
     /// max(· + residual, 0).
-    Residual,
+    AddRelu,
 }
 
 /// Operations per element, for the split over threads.
@@ -50,8 +53,23 @@ impl Tail {
         match (call.flag("relu")?, call.flag("residual")?) {
             (false, false) => Ok(Tail::None),
             (true, false) => Ok(Tail::Relu),
-            (true, true) => Ok(Tail::Residual),
-            (false, true) => Err("`residual` needs `relu`".to_owned()),
+            (false, true) => Ok(Tail::Add),
+            (true, true) => Ok(Tail::AddRelu),
+        }
+    }
+    /// Whether a residual is an operand.
+    fn adds(self) -> bool {
+        match self {
+            Tail::None | Tail::Relu => false,
+            Tail::Add | Tail::AddRelu => true,
+        }
+    }
+    /// Operations per element.
+    fn flops(self) -> usize {
+        match self {
+            Tail::None => 0,
+            Tail::Relu | Tail::Add => 1,
+            Tail::AddRelu => 2,
         }
     }
 }
@@ -75,7 +93,7 @@ impl Define for BatchNorm {
         for name in ["gain", "bias", "running_mean", "running_variance"] {
             call.vector(name, Access::Read, columns)?;
         }
-        if tail == Tail::Residual {
+        if tail.adds() {
             call.shaped("residual", Access::Read, (rows, columns))?;
         }
         call.shaped("y", Access::Write, (rows, columns))?;
@@ -84,7 +102,7 @@ impl Define for BatchNorm {
         Ok(Self { rows, columns, tail })
     }
     fn flops(&self) -> u64 {
-        product([8, self.rows, self.columns])
+        product([8 + self.tail.flops(), self.rows, self.columns])
     }
     fn scratch(&self) -> usize {
         (4 * Segments::new(self.rows, COST * self.columns).count + 1) * self.columns
@@ -113,8 +131,9 @@ impl Define for BatchNorm {
                 |((x, residual), y)| match self.tail {
                     Tail::None => fast::normalise(x, channels, y),
                     Tail::Relu => fast::normalise_relu(x, channels, y),
-                    Tail::Residual => {
-                        fast::normalise_residual([x, residual], channels, y);
+                    Tail::Add => fast::normalise_add([x, residual], channels, y),
+                    Tail::AddRelu => {
+                        fast::normalise_add_relu([x, residual], channels, y);
                     }
                 },
             );
@@ -133,14 +152,13 @@ impl Define for BatchNorm {
             }
         }
         plain::normalise(x, [gain, bias, mean, variance], y);
-        match self.tail {
-            Tail::None => {}
-            Tail::Relu => y.iter_mut().for_each(|y| *y = y.greater(R::ZERO)),
-            Tail::Residual => {
-                for (y, residual) in y.iter_mut().zip(residual) {
-                    *y = (*y + *residual).greater(R::ZERO);
-                }
-            }
+        for (y, residual) in y.iter_mut().zip(residual) {
+            *y = match self.tail {
+                Tail::None => *y,
+                Tail::Relu => y.greater(R::ZERO),
+                Tail::Add => *y + *residual,
+                Tail::AddRelu => (*y + *residual).greater(R::ZERO),
+            };
         }
     }
 }
@@ -152,9 +170,9 @@ impl BatchNorm {
         operands: &mut Operands<'a, R>,
         x: &'a [R],
     ) -> &'a [R] {
-        match self.tail {
-            Tail::None | Tail::Relu => x,
-            Tail::Residual => operands.read(),
+        match self.tail.adds() {
+            false => x,
+            true => operands.read(),
         }
     }
 
@@ -184,25 +202,22 @@ impl BatchNorm {
 
 impl Define for BatchNormBackward {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
-        let (tail, store) = (Tail::parse(call)?, call.store()?);
+        let (relu, store) = (call.flag("relu")?, call.store()?);
         let (rows, columns) = columns_of_many_rows(call)?;
         for name in ["gain", "mean", "variance"] {
             call.vector(name, Access::Read, columns)?;
         }
-        if tail != Tail::None {
+        if relu {
             call.shaped("y", Access::Read, (rows, columns))?;
         }
         call.shaped("dy", Access::Read, (rows, columns))?;
         call.shaped("dx", store.access(), (rows, columns))?;
         call.vector("dgain", store.access(), columns)?;
         call.vector("dbias", store.access(), columns)?;
-        if tail == Tail::Residual {
-            call.shaped("dresidual", store.access(), (rows, columns))?;
-        }
-        Ok(Self { rows, columns, tail, store })
+        Ok(Self { rows, columns, relu, store })
     }
     fn flops(&self) -> u64 {
-        product([11, self.rows, self.columns])
+        product([11 + usize::from(self.relu), self.rows, self.columns])
     }
     fn scratch(&self) -> usize {
         (2 * Segments::new(self.rows, COST * self.columns).count + 3) * self.columns
@@ -223,22 +238,17 @@ impl Define for BatchNormBackward {
                 self.store.put(sum, *total);
             }
             let channels = Channels::new(mean, channels);
-            self.spread(context, [x, y, dy], channels, dx, &mut operands);
+            self.spread(context, [x, y, dy], channels, dx);
         });
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         let [x, gain, mean, variance] = [(); 4].map(|()| operands.read());
         let (y, dy) = self.result_and_gradient(&mut operands);
         let [dx, dgain, dbias] = [(); 3].map(|()| operands.write());
-        let open = |i: usize| self.tail == Tail::None || y[i] > R::ZERO;
+        let open = |i: usize| !self.relu || y[i] > R::ZERO;
         let dy_at = |i: usize| if open(i) { dy[i] } else { R::ZERO };
         let kept = [x, gain, mean, variance];
         plain::backward(kept, dy_at, [dx, dgain, dbias], self.store);
-        if self.tail == Tail::Residual {
-            for (i, dresidual) in operands.write().iter_mut().enumerate() {
-                self.store.put(dresidual, dy_at(i));
-            }
-        }
     }
 }
 
@@ -267,9 +277,9 @@ impl BatchNormBackward {
         operands: &mut Operands<'a, R>,
     ) -> (&'a [R], &'a [R]) {
         let first = operands.read();
-        match self.tail {
-            Tail::None => (first, first),
-            Tail::Relu | Tail::Residual => (first, operands.read()),
+        match self.relu {
+            false => (first, first),
+            true => (first, operands.read()),
         }
     }
 
@@ -291,45 +301,31 @@ impl BatchNormBackward {
         for_each_part(parts, |(((x, y), dy), partial)| {
             let inputs = x.chunks(size).zip(y.chunks(size)).zip(dy.chunks(size));
             for (((x, y), dy), partial) in inputs.zip(partial.chunks_mut(2 * columns)) {
-                match self.tail {
-                    Tail::None => fast::sums([x, dy], mean, partial),
-                    Tail::Relu | Tail::Residual => {
-                        fast::open_sums([x, y, dy], mean, partial);
-                    }
+                match self.relu {
+                    false => fast::sums([x, dy], mean, partial),
+                    true => fast::open_sums([x, y, dy], mean, partial),
                 }
             }
         });
         join_rows(partial, 2 * columns);
     }
 
-    /// dx, and the gradient of the residual.
+    /// dx.
     fn spread<R: Real>(
         &self,
         context: &Context,
         [x, y, dy]: [&[R]; 3],
         channels: Channels<'_, R>,
         dx: &mut [R],
-        operands: &mut Operands<'_, R>,
     ) {
         let store = self.store;
         let rows = rows_per_part(context.threads, self.rows, COST * self.columns);
         let share = rows * self.columns;
         let inputs = x.chunks(share).zip(y.chunks(share)).zip(dy.chunks(share));
         let parts = inputs.zip(dx.chunks_mut(share));
-        match self.tail {
-            Tail::None => for_each_part(parts, |(((x, _), dy), dx)| {
-                fast::spread([x, dy], channels, dx, store);
-            }),
-            Tail::Relu => for_each_part(parts, |(((x, y), dy), dx)| {
-                fast::open_spread([x, y, dy], channels, dx, store);
-            }),
-            Tail::Residual => {
-                let parts = parts.zip(operands.write().chunks_mut(share));
-                for_each_part(parts, |((((x, y), dy), dx), dresidual)| {
-                    fast::open_spread([x, y, dy], channels, dx, store);
-                    fast::open(y, dy, dresidual, store);
-                });
-            }
-        }
+        for_each_part(parts, |(((x, y), dy), dx)| match self.relu {
+            false => fast::spread([x, dy], channels, dx, store),
+            true => fast::open_spread([x, y, dy], channels, dx, store),
+        });
     }
 }

@@ -37,8 +37,8 @@
 //! | `layer_norm` | x (m, n) r, gain (n) r, bias (n) r, y (m, n) w, mean (m) w, rstd (m) w | ε = 1e-5 |
 //! | `layer_norm_backward` | x r, gain r, mean r, rstd r, dy r, dx w/u | `accumulate` |
 //! | `layer_norm_parameters` | x r, mean r, rstd r, dy r, dgain (n) w/u, dbias (n) w/u | `accumulate` |
-//! | `batch_norm` | x (m, n) r, gain (n) r, bias (n) r, running_mean (n) r, running_variance (n) r, residual (m, n) r (present when `residual`), y (m, n) w, mean (n) w, variance (n) w | `relu`: y = max(·, 0); `residual` (needs `relu`): added before; m ≥ 2; outside training mean and variance are the running ones |
-//! | `batch_norm_backward` | x r, gain r, mean r, variance r, y r (present when `relu`), dy r, dx w/u, dgain (n) w/u, dbias (n) w/u, dresidual w/u (present when `residual`) | `relu`, `residual`, `accumulate` |
+//! | `batch_norm` | x (m, n) r, gain (n) r, bias (n) r, running_mean (n) r, running_variance (n) r, residual (m, n) r (present when `residual`), y (m, n) w, mean (n) w, variance (n) w | `residual`: added at the end; `relu`: y = max(·, 0) of that; m ≥ 2; outside training mean and variance are the running ones |
+//! | `batch_norm_backward` | x r, gain r, mean r, variance r, y r (present when `relu`), dy r, dx w/u, dgain (n) w/u, dbias (n) w/u | `relu`: dy counts where y > 0; `accumulate` |
 //! | `group_norm` | x (b, s, n) r, gain (n) r, bias (n) r, y w, mean (b, groups) w, rstd (b, groups) w | `groups` (integer): divides n |
 //! | `group_norm_backward` | x r, gain r, mean r, rstd r, dy r, dx w/u, dgain (n) w/u, dbias (n) w/u | `groups`, `accumulate` |
 //! | `rms_norm` | x (m, n) r, gain (n) r, y (m, n) w, rstd (m) w | ε = 1e-5 |

@@ -60,22 +60,48 @@ fn one_value_has_no_variance() {
     assert!(mistake.contains("more examples per micro-batch"), "{mistake}");
 }
 
-/// y = max(batch_norm(x) + residual, 0) in one kernel and in three, forward and back.
+/// What follows a norm in the same kernel.
+#[derive(Clone, Copy, Debug)]
+struct Tail {
+    residual: bool,
+    relu: bool,
+}
+
+const TAILS: [Tail; 4] = [
+    Tail { residual: false, relu: false },
+    Tail { residual: false, relu: true },
+    Tail { residual: true, relu: false },
+    Tail { residual: true, relu: true },
+];
+
+/// y = max(batch_norm(x) + residual, 0), or a part of it, in one kernel and in up to three;
+/// and back, where two kernels may be one.
 #[test]
 fn fused_batch_norm_is_the_sequence_of_its_parts() {
     for (rows, columns) in [(2, 3), (700, 70), (40_000, 8)] {
-        for residual in [false, true] {
+        for tail in TAILS {
             for body in BODIES {
-                let apart = Apart::run(rows, columns, residual, body);
-                let fused = fused(&apart, rows, columns, residual, body);
+                let apart = Apart::run(rows, columns, tail, body);
+                let fused = fused(&apart, rows, columns, tail, body);
+                assert_eq!(fused.len(), apart.made.len());
                 for (index, (fused, apart)) in fused.iter().zip(&apart.made).enumerate() {
                     let same = fused.values().iter().zip(apart.values());
-                    let same = same.map(|(a, b)| a.to_bits() == b.to_bits());
-                    assert!(same.into_iter().all(|same| same), "{body:?} result {index}");
+                    let mut same = same.map(|(a, b)| a.to_bits() == b.to_bits());
+                    assert!(same.all(|same| same), "{tail:?} {body:?} result {index}");
                 }
             }
         }
     }
+}
+
+/// What a kernel without attributes makes of arrays that are as long as its result.
+fn apply(name: &str, inputs: &[&Array<f32>], body: Body) -> Array<f32> {
+    let mut arrays: Vec<_> = inputs.iter().copied().cloned().collect();
+    let length = inputs[0].values().len();
+    arrays.push(zeros(length));
+    let call = arrays.iter().fold(call(name), |call, _| call.real(&[length as u64]));
+    run(&call, &mut arrays, body, &CONTEXT);
+    arrays.remove(inputs.len())
 }
 
 /// The operations one after another, with what goes in and what comes out.
@@ -85,37 +111,38 @@ struct Apart {
     bias: Array<f32>,
     residual: Array<f32>,
     dy: Array<f32>,
-    /// y, mean, variance, dx, dgain, dbias, dresidual.
+    /// y, mean, variance, dx, dgain, dbias.
     made: Vec<Array<f32>>,
 }
 
 impl Apart {
-    fn run(rows: u64, columns: u64, residual: bool, body: Body) -> Self {
+    fn run(rows: u64, columns: u64, tail: Tail, body: Body) -> Self {
         let draw = &mut Draw::new(rows);
         let (size, width) = ((rows * columns) as usize, columns as usize);
-        let [x, added, dy] = [(); 3].map(|()| Array::Real(draw.normals(size)));
+        let [x, residual, dy] = [(); 3].map(|()| Array::Real(draw.normals(size)));
         let [gain, bias] = [(); 2].map(|()| Array::Real(draw.normals(width)));
         let (array, row): (&[u64], &[u64]) = (&[rows, columns], &[columns]);
         let given = [x.clone(), gain.clone(), bias.clone()];
         let mut norm: Vec<_> = given.into_iter().chain([width; 2].map(zeros)).collect();
         norm.extend([size, width, width].map(zeros));
         run(&batch_norm(rows, columns), &mut norm, body, &CONTEXT);
-        let mut sum = vec![norm[5].clone(), added.clone(), zeros(size)];
-        run(&call("add").reals(&[array; 3]), &mut sum, body, &CONTEXT);
-        let before = if residual { sum[2].clone() } else { norm[5].clone() };
-        let mut y = vec![before, zeros(size)];
-        run(&call("relu").reals(&[array; 2]), &mut y, body, &CONTEXT);
-        let mut open = vec![y[1].clone(), dy.clone(), zeros(size)];
-        run(&call("relu_backward").reals(&[array; 3]), &mut open, body, &CONTEXT);
+        let [mut y, mean, variance] = [5, 6, 7].map(|index: usize| norm[index].clone());
+        if tail.residual {
+            y = apply("add", &[&y, &residual], body);
+        }
+        let mut open = dy.clone();
+        if tail.relu {
+            y = apply("relu", &[&y], body);
+            open = apply("relu_backward", &[&y, &dy], body);
+        }
         let back = call("batch_norm_backward")
             .reals(&[array, row, row, row, array, array, row, row]);
-        let mut parts = vec![x.clone(), gain.clone(), norm[6].clone(), norm[7].clone()];
-        parts.push(open[2].clone());
+        let mut parts = vec![x.clone(), gain.clone(), mean.clone(), variance.clone()];
+        parts.push(open);
         parts.extend([size, width, width].map(zeros));
         run(&back, &mut parts, body, &CONTEXT);
-        let made = [&y[1], &norm[6], &norm[7], &parts[5], &parts[6], &parts[7], &open[2]];
-        let made = made.map(Clone::clone).to_vec();
-        Self { x, gain, bias, residual: added, dy, made }
+        let made = [y, mean, variance].into_iter().chain(parts.split_off(5));
+        Self { x, gain, bias, residual, dy, made: made.collect() }
     }
 }
 
@@ -123,27 +150,33 @@ fn fused(
     apart: &Apart,
     rows: u64,
     columns: u64,
-    residual: bool,
+    tail: Tail,
     body: Body,
 ) -> Vec<Array<f32>> {
     let (size, width) = ((rows * columns) as usize, columns as usize);
     let (array, row): (&[u64], &[u64]) = (&[rows, columns], &[columns]);
-    let build = |name| call(name).flag("relu", true).flag("residual", residual);
-    let extra = &[array][..usize::from(residual)];
-    let forward = build("batch_norm").reals(&[array, row, row, row, row]);
-    let forward = forward.reals(extra).reals(&[array, row, row]);
+    let one = [array];
+    let some = |wanted: bool| &one[..usize::from(wanted)];
+    let forward = call("batch_norm").flag("relu", tail.relu);
+    let forward = forward.flag("residual", tail.residual);
+    let forward = forward.reals(&[array, row, row, row, row]);
+    let forward = forward.reals(some(tail.residual)).reals(&[array, row, row]);
     let mut arrays = vec![apart.x.clone(), apart.gain.clone(), apart.bias.clone()];
     arrays.extend([width; 2].map(zeros));
-    arrays.extend(residual.then(|| apart.residual.clone()));
+    arrays.extend(tail.residual.then(|| apart.residual.clone()));
+    let read = arrays.len();
     arrays.extend([size, width, width].map(zeros));
     run(&forward, &mut arrays, body, &CONTEXT);
-    let made = arrays[5 + extra.len()..].to_vec();
-    let backward = build("batch_norm_backward").reals(&[array, row, row, row, array]);
-    let backward = backward.reals(&[array, array, row, row]).reals(extra);
+    let made = arrays.split_off(read);
+    let backward = call("batch_norm_backward").flag("relu", tail.relu);
+    let backward = backward.reals(&[array, row, row, row]).reals(some(tail.relu));
+    let backward = backward.reals(&[array, array, row, row]);
     let mut arrays = vec![apart.x.clone(), apart.gain.clone()];
-    arrays.extend([made[1].clone(), made[2].clone(), made[0].clone(), apart.dy.clone()]);
+    arrays.extend([made[1].clone(), made[2].clone()]);
+    arrays.extend(tail.relu.then(|| made[0].clone()));
+    arrays.push(apart.dy.clone());
+    let read = arrays.len();
     arrays.extend([size, width, width].map(zeros));
-    arrays.extend(residual.then(|| zeros(size)));
     run(&backward, &mut arrays, body, &CONTEXT);
-    made.into_iter().chain(arrays.split_off(6)).collect()
+    made.into_iter().chain(arrays.split_off(read)).collect()
 }

@@ -123,8 +123,23 @@ vectorize! {
 }
 
 vectorize! {
+    /// y = (x − mean) · factor + bias + residual.
+    pub(crate) fn normalise_add<R>(
+        inputs: [&[R]; 2], channels: [&[R]; 3], y: &mut [R],
+    ) {
+        let columns = channels[0].len();
+        let [x, residual] = inputs.map(|input| input.chunks(columns));
+        for ((x, residual), y) in x.zip(residual).zip(y.chunks_mut(columns)) {
+            each([x, residual], channels, y, |[x, residual], channels| {
+                normal(x, channels) + residual
+            });
+        }
+    }
+}
+
+vectorize! {
     /// y = max((x − mean) · factor + bias + residual, 0).
-    pub(crate) fn normalise_residual<R>(
+    pub(crate) fn normalise_add_relu<R>(
         inputs: [&[R]; 2], channels: [&[R]; 3], y: &mut [R],
     ) {
         let columns = channels[0].len();
@@ -245,15 +260,6 @@ vectorize! {
             add_each([x, y, dy], channels, dx, store, |[x, y, dy], channel| {
                 back(x, masked(y, dy), channel)
             });
-        }
-    }
-}
-
-vectorize! {
-    /// dy where y > 0.
-    pub(crate) fn open<R>(y: &[R], dy: &[R], out: &mut [R], store: Store) {
-        for ((y, dy), out) in y.iter().zip(dy).zip(out) {
-            store.put(out, masked(*y, *dy));
         }
     }
 }

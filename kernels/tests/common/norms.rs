@@ -55,9 +55,8 @@ pub(crate) fn large(call: Call) -> Call {
             .reals(&[rows, columns, columns]),
         "batch_norm_backward" => call
             .flag("relu", true)
-            .flag("residual", true)
             .reals(&[rows, columns, columns, columns, rows, rows])
-            .reals(&[rows, columns, columns, rows]),
+            .reals(&[rows, columns, columns]),
         "group_norm" => call
             .integer("groups", 4)
             .reals(&[x, channels, channels, x, statistics, statistics]),
@@ -76,22 +75,22 @@ fn sample_batch_norm(
     shape: [u64; 3],
     draw: &mut Draw,
 ) -> Call {
-    let (relu, residual) = (draw.flag(), draw.flag());
-    let call = call.flag("relu", relu).flag("residual", relu && residual);
     let (array, row): (&[u64], &[u64]) = (&shape, &shape[2..]);
-    let some = |wanted: bool| if wanted { 1 } else { 0 };
-    let [masked, added] = [relu, relu && residual].map(some);
+    let (relu, residual) = (draw.flag(), draw.flag());
+    let one = [array];
+    let some = |wanted: bool| &one[..usize::from(wanted)];
+    let call = call.flag("relu", relu);
     match call.kernel.as_str() {
         "batch_norm" => call
+            .flag("residual", residual)
             .reals(&[array, row, row, row, row])
-            .reals(&[array][..added])
+            .reals(some(residual))
             .reals(&[array, row, row]),
         _ => call
             .flag("accumulate", accumulate)
             .reals(&[array, row, row, row])
-            .reals(&[array][..masked])
-            .reals(&[array, array, row, row])
-            .reals(&[array][..added]),
+            .reals(some(relu))
+            .reals(&[array, array, row, row]),
     }
 }
 
