@@ -78,7 +78,7 @@ const TAILS: [Tail; 4] = [
 /// and back, where two kernels may be one.
 #[test]
 fn fused_batch_norm_is_the_sequence_of_its_parts() {
-    for (rows, columns) in [(2, 3), (700, 70), (40_000, 8)] {
+    for (rows, columns) in [(2, 3), (700, 70), (6, 9000), (40_000, 8)] {
         for tail in TAILS {
             for body in BODIES {
                 let apart = Apart::run(rows, columns, tail, body);

@@ -8,6 +8,9 @@ use crate::{
 /// Elements after which sums start anew, so that they stay short.
 const BLOCK: usize = 8192;
 
+/// Elements of the gradient that are masked at once: they stay in the nearest cache.
+const OPENED: usize = 8192;
+
 vectorize! {
     /// Mean and Σ (x − mean)² of every channel, in the first two of the four rows of `partial`.
     ///
@@ -187,16 +190,44 @@ vectorize! {
     pub(crate) fn open_sums<R>(inputs: [&[R]; 3], mean: &[R], partial: &mut [R]) {
         partial.fill(R::ZERO);
         let (along, total) = partial.split_at_mut(mean.len());
-        add_rows(inputs, [mean], along, total, |[x, y, dy], [mean]| {
-            let dy = masked(y, dy);
-            [dy * (x - mean), dy]
-        });
+        // Rows are summed in groups of four, none of which may go into two blocks.
+        let block = open_block(mean.len(), 4);
+        if block == 0 {
+            return add_rows(inputs, [mean], along, total, |[x, y, dy], [mean]| {
+                let dy = masked(y, dy);
+                [dy * (x - mean), dy]
+            });
+        }
+        let mut opened = [R::ZERO; OPENED];
+        let [x, y, dy] = inputs.map(|input| input.chunks(block));
+        for ((x, y), dy) in x.zip(y).zip(dy) {
+            let dy = open(y, dy, &mut opened);
+            add_rows([x, dy], [mean], along, total, |[x, dy], [mean]| [dy * (x - mean), dy]);
+        }
     }
 }
 
 #[inline(always)]
 fn masked<R: Real>(y: R, dy: R) -> R {
     if y > R::ZERO { dy } else { R::ZERO }
+}
+
+/// Elements of as many whole groups of rows as are masked at once; zero where rows are so wide
+/// that not one group is.
+#[inline(always)]
+fn open_block(columns: usize, group: usize) -> usize {
+    OPENED / (columns * group) * (columns * group)
+}
+
+/// dy where y > 0, in `opened`. Masks in loops that read several rows, or numbers of channels,
+/// take a multiple of the time.
+#[inline(always)]
+fn open<'a, R: Real>(y: &[R], dy: &[R], opened: &'a mut [R; OPENED]) -> &'a [R] {
+    let opened = &mut opened[..y.len()];
+    for ((y, dy), opened) in y.iter().zip(dy).zip(&mut *opened) {
+        *opened = masked(*y, *dy);
+    }
+    opened
 }
 
 /// Scale, shift and slope of [`Channels`], one row of `factors` each.
@@ -234,15 +265,7 @@ vectorize! {
     pub(crate) fn spread<R>(
         inputs: [&[R]; 2], channels: Channels<'_, R>, dx: &mut [R], store: Store,
     ) {
-        let [x, dy] = inputs;
-        let Channels { mean, scale, shift, slope } = channels;
-        let columns = mean.len();
-        let rows = x.chunks(columns).zip(dy.chunks(columns));
-        for ((x, dy), dx) in rows.zip(dx.chunks_mut(columns)) {
-            add_each([x, dy], [mean, scale, shift, slope], dx, store, |[x, dy], channel| {
-                back(x, dy, channel)
-            });
-        }
+        spread_rows(inputs, channels, dx, store);
     }
 }
 
@@ -251,16 +274,38 @@ vectorize! {
     pub(crate) fn open_spread<R>(
         inputs: [&[R]; 3], channels: Channels<'_, R>, dx: &mut [R], store: Store,
     ) {
-        let [x, y, dy] = inputs;
         let Channels { mean, scale, shift, slope } = channels;
-        let columns = mean.len();
-        let rows = x.chunks(columns).zip(y.chunks(columns)).zip(dy.chunks(columns));
-        for (((x, y), dy), dx) in rows.zip(dx.chunks_mut(columns)) {
-            let channels = [mean, scale, shift, slope];
-            add_each([x, y, dy], channels, dx, store, |[x, y, dy], channel| {
-                back(x, masked(y, dy), channel)
-            });
+        let block = open_block(mean.len(), 1);
+        let length = block.max(mean.len());
+        let mut opened = [R::ZERO; OPENED];
+        let [x, y, dy] = inputs.map(|input| input.chunks(length));
+        for (((x, y), dy), dx) in x.zip(y).zip(dy).zip(dx.chunks_mut(length)) {
+            if block == 0 {
+                let channels = [mean, scale, shift, slope];
+                add_each([x, y, dy], channels, dx, store, |[x, y, dy], channel| {
+                    back(x, masked(y, dy), channel)
+                });
+            } else {
+                spread_rows([x, open(y, dy, &mut opened)], channels, dx, store);
+            }
         }
+    }
+}
+
+#[inline(always)]
+fn spread_rows<R: Real>(
+    [x, dy]: [&[R]; 2],
+    channels: Channels<'_, R>,
+    dx: &mut [R],
+    store: Store,
+) {
+    let Channels { mean, scale, shift, slope } = channels;
+    let columns = mean.len();
+    let rows = x.chunks(columns).zip(dy.chunks(columns));
+    for ((x, dy), dx) in rows.zip(dx.chunks_mut(columns)) {
+        add_each([x, dy], [mean, scale, shift, slope], dx, store, |[x, dy], channel| {
+            back(x, dy, channel)
+        });
     }
 }
 
