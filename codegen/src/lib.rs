@@ -7,6 +7,6 @@ mod stage;
 
 pub use lower::{LowerError, lower};
 pub use stage::{
-    CrossingValue, Differentiated, NodeCost, StageCode, StageError, Stages, UpdateForm,
-    node_costs, stages, update,
+    CrossingValue, Differentiated, NodeCost, PassCost, StageCode, StageError, Stages,
+    UpdateForm, node_costs, stages, update,
 };

@@ -21,7 +21,7 @@ mod layout;
 mod memory;
 mod update;
 
-pub use cost::{NodeCost, node_costs};
+pub use cost::{NodeCost, PassCost, node_costs};
 pub use error::StageError;
 pub use update::{UpdateForm, update};
 

@@ -245,6 +245,7 @@ fn batch_normalised(tail: &[Operation]) -> Model {
 fn norm_over_a_batch() {
     hold("batch_norm", &batch_normalised(&[]));
     hold("batch_norm, relu", &batch_normalised(&[Operation::Relu]));
+    hold("batch_norm, residual", &batch_normalised(&[Operation::Add]));
     let tail = [Operation::Add, Operation::Relu];
     hold("batch_norm, residual, relu", &batch_normalised(&tail));
 }

@@ -1,11 +1,9 @@
-//! What the routines of stages declare: arguments, accesses, sizes, errors, costs.
+//! What the routines of stages declare: arguments, accesses, sizes, errors.
 
 #[allow(dead_code, reason = "each test file uses its part")]
 mod stage_support;
 
-use roundelay_codegen::{
-    Differentiated, StageError, Stages, UpdateForm, node_costs, stages, update,
-};
+use roundelay_codegen::{Differentiated, StageError, Stages, UpdateForm, stages, update};
 use roundelay_dsl::{Extent, Model, NodeId, Operation, Source};
 use roundelay_schedule::{
     Access, Attribute, Bytes, Float, Id, Method, Optimizer, Rate, Role, Routine, Stage,
@@ -176,34 +174,6 @@ fn workspace_is_never_overwritten_while_it_is_needed() {
             }
         }
     }
-}
-
-#[test]
-fn costs_of_nodes_add_up_to_the_uncut_routines() {
-    let model = random_model(&mut Numbers(21), 12);
-    let costs = node_costs(&model, 3, Float::F32).expect("the model is sound");
-    let stages = cut(&model, &[]).expect("an uncut model has no ties");
-    let stage = Stage::new(0);
-    let code = &stages.stages[stage];
-    let calls = |routine: &Routine| {
-        routine.calls.iter().map(roundelay_schedule::Call::text).collect::<Vec<_>>()
-    };
-    let mut forward = Vec::new();
-    for cost in &costs {
-        for inner in cost.contained.iter().map(roundelay_schedule::Call::text) {
-            assert_eq!(forward.pop(), Some(inner), "it was counted just before");
-        }
-        forward.extend(cost.forward.iter().map(roundelay_schedule::Call::text));
-    }
-    assert_eq!(forward, calls(&code.forward));
-    let backward = costs.iter().rev().flat_map(|cost| &cost.backward);
-    let backward: Vec<_> = backward.map(roundelay_schedule::Call::text).collect();
-    let mut expected = calls(&code.backward_first);
-    let zeros = expected.len() - backward.len();
-    assert_eq!(backward, expected.split_off(zeros));
-    let parameters: u64 = costs.iter().map(|cost| cost.parameters).sum();
-    let sizes = stages.parameters.iter().map(|parameter| parameter.elements());
-    assert_eq!(parameters, sizes.sum::<u64>());
 }
 
 #[test]

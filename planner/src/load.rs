@@ -89,9 +89,11 @@ pub(crate) fn chain(
     let examples = u64::from(examples);
     let nodes = node_costs(model, examples, dtype)?;
     let time = |node: &NodeCost| -> Result<Nanos, Unpriced> {
-        let calls = [&node.forward[..], &node.backward[..]].concat();
+        let [forward, backward] = [&node.forward, &node.backward];
+        let calls = [&forward.calls[..], &backward.calls].concat();
+        let contained = [&forward.contained[..], &backward.contained].concat();
         let all = costs.part(&costs.priced(&calls)?);
-        let contained = costs.part(&costs.priced(&node.contained)?);
+        let contained = costs.part(&costs.priced(&contained)?);
         Ok(Nanos(all.0.saturating_sub(contained.0)))
     };
     let times = nodes.iter().map(time).collect::<Result<_, _>>()?;

@@ -6,6 +6,7 @@ use super::{
     call::{Step, Tensor, Term, call},
     derivative::derivative,
     flow::Flow,
+    fuse::fuse,
     layout::Layout,
 };
 use roundelay_dsl::Source;
@@ -36,6 +37,7 @@ pub(crate) fn backward(layout: &Layout<'_>, stage: Stage, sum: Sum) -> Routine {
     if sum == Sum::First {
         steps.splice(0..0, zeros(layout, stage, &gradients));
     }
+    let steps = fuse(steps, |tensor| layout.home(tensor, stage).is_some());
     let parameters = match sum {
         Sum::First => Access::Write,
         Sum::Next => Access::Update,

@@ -3,12 +3,12 @@
 use super::{
     StageError,
     accumulate::Accumulation,
-    call::{Step, Tensor, Term},
+    call::{Step, Term},
     derivative::{Derivative, derivative},
     flow::Flow,
     fuse::fuse_nodes,
     graph::Graph,
-    layout::kept,
+    layout::{Layout, kept},
 };
 use roundelay_dsl::{Model, NodeId, Source};
 use roundelay_kernels::Kernel;
@@ -18,20 +18,26 @@ use std::collections::BTreeSet;
 /// What one node adds to the stage that has it, for one micro-batch.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeCost {
-    /// Every forward call, without places; none for views and for nodes that the loss does not
-    /// need.
-    pub forward: Vec<Call>,
-    /// The call of an earlier node, counted there, that the first of these calls does as well
-    /// where no cut parts the two: what the node adds is the difference.
-    pub contained: Vec<Call>,
-    /// Every backward call, as the uncut model makes them for its first micro-batch.
-    pub backward: Vec<Call>,
+    /// Its forward calls.
+    pub forward: PassCost,
+    /// Its backward calls, as the uncut model makes them for its first micro-batch.
+    pub backward: PassCost,
     /// Elements of the parameters that it is the first to use.
     pub parameters: u64,
     /// What it makes that the backward pass of the uncut model reads.
     pub kept: Bytes,
     /// Size of its result: what crosses a cut, and comes back as gradient.
     pub output: Bytes,
+}
+
+/// What one node adds to one pass: the calls without what is contained in them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PassCost {
+    /// Every call, without places; none for views and for nodes that the loss does not need.
+    pub calls: Vec<Call>,
+    /// The call of a neighbouring node, counted there, that the first of these calls does as
+    /// well where no cut parts the two.
+    pub contained: Vec<Call>,
 }
 
 /// The cost of every node, in the model's order, for micro-batches of `examples`.
@@ -45,43 +51,51 @@ pub fn node_costs(
 ) -> Result<Vec<NodeCost>, StageError> {
     let graph = Graph::new(model, examples)?;
     let flow = Flow::new(&graph, &[])?;
+    let layout = Layout::new(&graph, &flow, dtype, 1);
     let mut costs = vec![NodeCost::default(); model.nodes.len()];
     let mut seen = BTreeSet::new();
     for node in graph.computed() {
         let elements = graph.elements(Source::Node(node));
-        costs[node.index()] = NodeCost {
-            forward: vec![],
-            contained: vec![],
-            backward: vec![],
-            parameters: first_uses(&graph, node, &mut seen),
-            kept: Bytes(0),
-            output: Bytes(elements) * dtype.size(),
-        };
+        let cost = &mut costs[node.index()];
+        cost.parameters = first_uses(&graph, node, &mut seen);
+        cost.output = Bytes(elements) * dtype.size();
     }
-    let mut gradients = Accumulation::new(BTreeSet::new(), seen);
-    for node in graph.computed().rev() {
-        let steps = gradients.lay(node, derivative(&graph, node).backward);
-        costs[node.index()].backward = calls(&graph, node, &steps)?;
+    for (node, _, size) in kept(&graph, &flow, dtype, Stage::new(0)) {
+        costs[node.index()].kept += size;
     }
-    let kept = kept(&graph, &flow, dtype, Stage::new(0));
-    for (node, _, size) in &kept {
-        costs[node.index()].kept += *size;
-    }
-    let kept: BTreeSet<Tensor> = kept.into_iter().map(|(_, tensor, _)| tensor).collect();
     let forward = graph.computed().flat_map(|node| {
         let steps = derivative(&graph, node).forward;
         steps.into_iter().map(move |step| (node, step))
     });
-    for made in fuse_nodes(forward.collect(), |tensor| kept.contains(&tensor)) {
-        let cost = |node, step| calls(&graph, node, &[step]);
-        if let Some((node, step)) = made.contains {
-            let inner = cost(node, step)?;
-            costs[node.index()].forward.extend(inner.iter().cloned());
-            costs[made.node.index()].contained.extend(inner);
-        }
-        costs[made.node.index()].forward.extend(cost(made.node, made.step)?);
-    }
+    add_pass(&layout, &mut costs, forward.collect(), |cost| &mut cost.forward)?;
+    let mut gradients = Accumulation::new(BTreeSet::new(), seen);
+    let backward = graph.computed().rev().flat_map(|node| {
+        let steps = gradients.lay(node, derivative(&graph, node).backward);
+        steps.into_iter().map(move |step| (node, step))
+    });
+    add_pass(&layout, &mut costs, backward.collect(), |cost| &mut cost.backward)?;
     Ok(costs)
+}
+
+/// Fuses the calls of a pass of the uncut model, and adds each to the cost of its node.
+fn add_pass(
+    layout: &Layout<'_>,
+    costs: &mut [NodeCost],
+    steps: Vec<(NodeId, Step)>,
+    pass: fn(&mut NodeCost) -> &mut PassCost,
+) -> Result<(), StageError> {
+    let kept = |tensor| layout.home(tensor, Stage::new(0)).is_some();
+    for made in fuse_nodes(steps, kept) {
+        let mut inner = vec![];
+        for (node, step) in made.contains.into_iter().chain([(made.node, made.step)]) {
+            let own = calls(layout.graph, node, &[step])?;
+            let cost = pass(&mut costs[node.index()]);
+            cost.contained.append(&mut inner);
+            cost.calls.extend(own.iter().cloned());
+            inner = own;
+        }
+    }
+    Ok(())
 }
 
 /// Asks the kernel catalogue whether it takes every call of the model.

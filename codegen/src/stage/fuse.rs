@@ -3,7 +3,8 @@
 //! Every rule replaces two calls by one that computes the same bits: what fused kernels compute
 //! is defined as the kernels one by one. Nothing is kept that was not kept before; a tensor that
 //! only went from the one call to the other is not made any more. Rules repeat until none fits,
-//! so a product grows into an affine map, and that into one with an activation.
+//! so a product grows into an affine map, and that into one with an activation, and a batch norm
+//! into one with the residual that is added to it and the activation of their sum.
 
 use super::call::{Step, Tensor, Term, call};
 use roundelay_schedule::Attribute;
@@ -19,12 +20,18 @@ struct Rule {
     fused: Fused,
 }
 
-/// All rewrites of a forward pass.
-const RULES: [Rule; 4] = [
+/// All rewrites.
+const RULES: [Rule; 7] = [
     Rule { kernels: ["matmul", "add_rows"], fused: affine },
     Rule { kernels: ["affine", "relu"], fused: affine_relu },
     Rule { kernels: ["affine", "gelu"], fused: affine_gelu },
     Rule { kernels: ["affine", "add"], fused: affine_add },
+    Rule { kernels: ["batch_norm", "relu"], fused: batch_norm_relu },
+    Rule { kernels: ["batch_norm", "add"], fused: batch_norm_add },
+    Rule {
+        kernels: ["relu_backward", "batch_norm_backward"],
+        fused: relu_batch_norm_backward,
+    },
 ];
 
 /// A call of a pass, and the node that it completes.
@@ -34,8 +41,8 @@ pub(crate) struct Made<N> {
     pub(crate) node: N,
     /// The call.
     pub(crate) step: Step,
-    /// The call of an earlier node that it does as well.
-    pub(crate) contains: Option<(N, Step)>,
+    /// The calls of nodes before it that it does as well, each with those before.
+    pub(crate) contains: Vec<(N, Step)>,
 }
 
 /// Fuses what can be fused of a pass. `kept` says of a tensor that it outlives the pass.
@@ -53,7 +60,7 @@ pub(crate) fn fuse_nodes<N: Copy + PartialEq>(
     let mut fused: Vec<Made<N>> = Vec::new();
     let mut rest = steps.into_iter();
     while let Some((node, step)) = rest.next() {
-        let mut made = Made { node, step, contains: None };
+        let mut made = Made { node, step, contains: vec![] };
         while let Some(before) = fused.pop() {
             let later = rest.as_slice().iter().map(|(_, step)| step);
             let private = |tensor| {
@@ -64,10 +71,10 @@ pub(crate) fn fuse_nodes<N: Copy + PartialEq>(
                 fused.push(before);
                 break;
             };
-            let contains = match before.node == made.node {
-                true => before.contains,
-                false => Some((before.node, before.step)),
-            };
+            let mut contains = before.contains;
+            if before.node != made.node {
+                contains.push((before.node, before.step));
+            }
             made = Made { node: made.node, step, contains };
         }
         fused.push(made);
@@ -120,18 +127,73 @@ fn affine_gelu(map: &Step, gelu: &Step, _: &dyn Fn(Tensor) -> bool) -> Option<St
 
 /// t = x Wᵀ + bias, y = a + t or t + a, where t is not needed again.
 fn affine_add(map: &Step, sum: &Step, private: &dyn Fn(Tensor) -> bool) -> Option<Step> {
-    let ([x, weight, bias, t], [left, right, y]) = (&map.terms[..], &sum.terms[..])
+    let [x, weight, bias, t] = &map.terms[..] else { return None };
+    let [a, y] = added(sum, t)?;
+    let [x, weight, bias] = [x, weight, bias].map(Term::clone);
+    private(t.tensor).then(|| call("affine_add", [x, weight, bias, a, y]))
+}
+
+/// t = batch_norm(x), perhaps with a residual, y = max(t, 0), where t is not needed again.
+fn batch_norm_relu(
+    norm: &Step,
+    relu: &Step,
+    private: &dyn Fn(Tensor) -> bool,
+) -> Option<Step> {
+    let ([read @ .., t, mean, variance], [from, y]) = (&norm.terms[..], &relu.terms[..])
     else {
         return None;
     };
-    let a = match [left.tensor == t.tensor, right.tensor == t.tensor] {
-        [false, true] => alike(left, t)?,
-        [true, false] => alike(right, t)?,
+    let open = !norm.attributes.contains_key("relu");
+    let fits = open && t.tensor == from.tensor && private(t.tensor);
+    let made = [alike(y, t)?, mean.clone(), variance.clone()];
+    let terms = read.iter().cloned().chain(made).collect();
+    fits.then(|| Step { terms, ..norm.clone() }.flag("relu"))
+}
+
+/// t = batch_norm(x), y = a + t or t + a, where t is not needed again.
+fn batch_norm_add(
+    norm: &Step,
+    sum: &Step,
+    private: &dyn Fn(Tensor) -> bool,
+) -> Option<Step> {
+    let [read @ .., t, mean, variance] = &norm.terms[..] else { return None };
+    let bare =
+        ["relu", "residual"].iter().all(|tail| !norm.attributes.contains_key(*tail));
+    let [a, y] = added(sum, t)?;
+    let made = [a, y, mean.clone(), variance.clone()];
+    let terms = read.iter().cloned().chain(made).collect();
+    let fits = bare && private(t.tensor);
+    fits.then(|| Step { terms, ..norm.clone() }.flag("residual"))
+}
+
+/// dt = dy where y > 0, and the gradients of a batch norm from dt, which is not needed again.
+fn relu_batch_norm_backward(
+    relu: &Step,
+    norm: &Step,
+    private: &dyn Fn(Tensor) -> bool,
+) -> Option<Step> {
+    let ([y, dy, dt], [x, gain, mean, variance, from, made @ ..]) =
+        (&relu.terms[..], &norm.terms[..])
+    else {
+        return None;
+    };
+    let alone = relu.attributes.is_empty() && !norm.attributes.contains_key("relu");
+    let fits = alone && dt.tensor == from.tensor && private(dt.tensor);
+    let [x, gain, mean, variance] = [x, gain, mean, variance].map(Term::clone);
+    let read = [x, gain, mean, variance, alike(y, from)?, alike(dy, from)?];
+    let terms = read.into_iter().chain(made.iter().cloned()).collect();
+    fits.then(|| Step { terms, ..norm.clone() }.flag("relu"))
+}
+
+/// The other addend and the result of a sum of two, in the shape of the one addend.
+fn added(sum: &Step, addend: &Term) -> Option<[Term; 2]> {
+    let [left, right, y] = &sum.terms[..] else { return None };
+    let other = match [left, right].map(|term| term.tensor == addend.tensor) {
+        [false, true] => left,
+        [true, false] => right,
         [true, true] | [false, false] => return None,
     };
-    let y = alike(y, t)?;
-    let [x, weight, bias] = [x, weight, bias].map(Term::clone);
-    private(t.tensor).then(|| call("affine_add", [x, weight, bias, a, y]))
+    Some([alike(other, addend)?, alike(y, addend)?])
 }
 
 /// A term in the shape of another one of as many elements.
@@ -141,81 +203,4 @@ fn alike(term: &Term, other: &Term) -> Option<Term> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use roundelay_dsl::{NodeId, Source};
-    use roundelay_schedule::Id;
-
-    fn node(number: usize, shape: &[u64]) -> Term {
-        Term::real(Tensor::Source(Source::Node(NodeId::new(number))), shape)
-    }
-
-    /// y = x Wᵀ + bias as two calls: nodes 0, 1, 2 and 3.
-    fn linear() -> Vec<Step> {
-        let product = [node(0, &[6, 4]), node(1, &[5, 4]), node(3, &[6, 5])];
-        vec![
-            call("matmul", product).flag("transpose_b"),
-            call("add_rows", [node(2, &[5]), node(3, &[6, 5])]),
-        ]
-    }
-
-    fn kernels(steps: &[Step]) -> Vec<&'static str> {
-        steps.iter().map(|step| step.kernel).collect()
-    }
-
-    fn wide(number: usize) -> Term {
-        node(number, &[2, 3, 5])
-    }
-
-    #[test]
-    fn chains_of_neighbours_become_one_call() {
-        let cases = [
-            (call("relu", [wide(3), wide(4)]), "affine_relu", vec![0, 1, 2, 4]),
-            (call("gelu", [wide(3), wide(4)]), "affine_gelu", vec![0, 1, 2, 3, 4]),
-            (call("add", [wide(9), wide(3), wide(4)]), "affine_add", vec![0, 1, 2, 9, 4]),
-            (call("add", [wide(3), wide(9), wide(4)]), "affine_add", vec![0, 1, 2, 9, 4]),
-        ];
-        for (last, name, nodes) in cases {
-            let steps = linear().into_iter().chain([last]).collect();
-            let fused = fuse(steps, |_| false);
-            assert_eq!(kernels(&fused), [name]);
-            let tensors: Vec<Tensor> = fused[0].terms.iter().map(|t| t.tensor).collect();
-            let expected: Vec<Tensor> =
-                nodes.into_iter().map(|number| wide(number).tensor).collect();
-            assert_eq!(tensors, expected);
-        }
-    }
-
-    #[test]
-    fn what_is_needed_again_is_still_made() {
-        let t = wide(3).tensor;
-        for last in
-            [call("relu", [wide(3), wide(4)]), call("add", [wide(9), wide(3), wide(4)])]
-        {
-            let name = last.kernel;
-            let steps: Vec<Step> = linear().into_iter().chain([last]).collect();
-            let kept = fuse(steps.clone(), |tensor| tensor == t);
-            assert_eq!(kernels(&kept), ["affine", name]);
-            let reader = call("gelu", [wide(3), wide(5)]);
-            let read = fuse([steps, vec![reader]].concat(), |_| false);
-            assert_eq!(kernels(&read), ["affine", name, "gelu"]);
-        }
-    }
-
-    #[test]
-    fn what_does_not_fit_is_left_alone() {
-        let twice = call("add", [wide(3), wide(3), wide(4)]);
-        let double: &[u64] = &[2, 6, 5];
-        let repeated = call("add", [node(9, double), node(3, &[6, 5]), node(4, double)]);
-        for last in [twice, repeated] {
-            let steps = linear().into_iter().chain([last]).collect();
-            assert_eq!(kernels(&fuse(steps, |_| false)), ["affine", "add"]);
-        }
-        let mut plain = linear();
-        plain[0].attributes.clear();
-        assert_eq!(kernels(&fuse(plain, |_| false)), ["matmul", "add_rows"]);
-        let mut elsewhere = linear();
-        elsewhere[1].terms[1] = wide(7);
-        assert_eq!(kernels(&fuse(elsewhere, |_| false)), ["matmul", "add_rows"]);
-    }
-}
+mod tests;

@@ -1,0 +1,203 @@
+//! Which neighbours become one call, and which stay two.
+
+use super::*;
+use roundelay_dsl::{NodeId, Source};
+use roundelay_schedule::Id;
+use std::collections::BTreeMap;
+
+fn node(number: usize, shape: &[u64]) -> Term {
+    Term::real(Tensor::Source(Source::Node(NodeId::new(number))), shape)
+}
+
+/// y = x Wᵀ + bias as two calls: nodes 0, 1, 2 and 3.
+fn linear() -> Vec<Step> {
+    let product = [node(0, &[6, 4]), node(1, &[5, 4]), node(3, &[6, 5])];
+    vec![
+        call("matmul", product).flag("transpose_b"),
+        call("add_rows", [node(2, &[5]), node(3, &[6, 5])]),
+    ]
+}
+
+fn kernels(steps: &[Step]) -> Vec<&'static str> {
+    steps.iter().map(|step| step.kernel).collect()
+}
+
+fn wide(number: usize) -> Term {
+    node(number, &[2, 3, 5])
+}
+
+#[test]
+fn chains_of_neighbours_become_one_call() {
+    let cases = [
+        (call("relu", [wide(3), wide(4)]), "affine_relu", vec![0, 1, 2, 4]),
+        (call("gelu", [wide(3), wide(4)]), "affine_gelu", vec![0, 1, 2, 3, 4]),
+        (call("add", [wide(9), wide(3), wide(4)]), "affine_add", vec![0, 1, 2, 9, 4]),
+        (call("add", [wide(3), wide(9), wide(4)]), "affine_add", vec![0, 1, 2, 9, 4]),
+    ];
+    for (last, name, nodes) in cases {
+        let steps = linear().into_iter().chain([last]).collect();
+        let fused = fuse(steps, |_| false);
+        assert_eq!(kernels(&fused), [name]);
+        let tensors: Vec<Tensor> = fused[0].terms.iter().map(|t| t.tensor).collect();
+        let expected: Vec<Tensor> =
+            nodes.into_iter().map(|number| wide(number).tensor).collect();
+        assert_eq!(tensors, expected);
+    }
+}
+
+fn row(number: usize) -> Term {
+    node(number, &[5])
+}
+
+/// t = batch_norm(x): x is node 0, t node 3; nodes from 10 on are numbers of channels.
+fn norm() -> Step {
+    let t = node(3, &[6, 5]);
+    let rows = [10, 11, 12, 13].map(row);
+    let terms = [vec![node(0, &[6, 5])], rows.into(), vec![t, row(14), row(15)]];
+    Step { terms: terms.concat(), ..call("batch_norm", []) }
+}
+
+fn numbers(step: &Step) -> Vec<Tensor> {
+    step.terms.iter().map(|term| term.tensor).collect()
+}
+
+fn flagged(names: &[&str]) -> BTreeMap<String, Attribute> {
+    names.iter().map(|name| ((*name).to_owned(), Attribute::Flag(true))).collect()
+}
+
+#[test]
+fn a_batch_norm_takes_in_what_follows() {
+    let relu = |from| call("relu", [wide(from), wide(4)]);
+    let add = |left, right, y| call("add", [wide(left), wide(right), wide(y)]);
+    let alone: &[usize] = &[0, 10, 11, 12, 13, 4, 14, 15];
+    let both: &[usize] = &[0, 10, 11, 12, 13, 9, 4, 14, 15];
+    let cases = [
+        (vec![relu(3)], alone, flagged(&["relu"])),
+        (vec![add(9, 3, 4)], both, flagged(&["residual"])),
+        (vec![add(3, 9, 4)], both, flagged(&["residual"])),
+        (vec![add(3, 9, 5), relu(5)], both, flagged(&["residual", "relu"])),
+    ];
+    for (last, terms, attributes) in cases {
+        let steps = [vec![norm()], last].concat();
+        let fused = fuse(steps, |_| false);
+        assert_eq!(kernels(&fused), ["batch_norm"]);
+        assert_eq!(fused[0].attributes, attributes);
+        let expected: Vec<Tensor> = terms.iter().map(|n| wide(*n).tensor).collect();
+        assert_eq!(numbers(&fused[0]), expected);
+        let shapes = fused[0].terms.iter().map(|term| term.shape.clone());
+        assert!(shapes.into_iter().all(|shape| shape == [6, 5] || shape == [5]));
+    }
+}
+
+#[test]
+fn a_batch_norm_leaves_what_does_not_fit() {
+    let t = wide(3).tensor;
+    let double: &[u64] = &[2, 6, 5];
+    let cases = [
+        vec![call("add", [wide(3), wide(3), wide(4)])],
+        vec![call("add", [node(9, double), node(3, &[6, 5]), node(4, double)])],
+        vec![call("relu", [wide(3), wide(4)]), call("gelu", [wide(3), wide(5)])],
+        vec![call("add", [wide(3), wide(9), wide(4)]), call("gelu", [wide(3), wide(5)])],
+        vec![call("relu", [wide(8), wide(4)])],
+    ];
+    for last in cases {
+        let steps = [vec![norm()], last].concat();
+        assert_eq!(fuse(steps.clone(), |_| false), steps);
+    }
+    for last in
+        [call("relu", [wide(3), wide(4)]), call("add", [wide(3), wide(9), wide(4)])]
+    {
+        let steps = vec![norm(), last];
+        assert_eq!(fuse(steps.clone(), |tensor| tensor == t), steps);
+    }
+    let relu = call("relu", [wide(3), wide(4)]);
+    let add = call("add", [wide(4), wide(9), wide(5)]);
+    let fused = fuse(vec![norm(), relu, add], |_| false);
+    assert_eq!(kernels(&fused), ["batch_norm", "add"]);
+}
+
+/// dt from y and dy, nodes 1 to 3; the gradients of a norm from dt, nodes 0, 11 to 15.
+fn opened() -> [Step; 2] {
+    let rows = [11, 12, 13].map(row);
+    let array = |number| node(number, &[6, 5]);
+    let made = vec![array(3), array(4), row(14), row(15)];
+    let terms = [vec![array(0)], rows.into(), made].concat();
+    let relu = call("relu_backward", [wide(1), wide(2), wide(3)]);
+    [relu, Step { terms, ..call("batch_norm_backward", []) }]
+}
+
+#[test]
+fn the_gradient_of_a_batch_norm_takes_in_that_of_its_activation() {
+    let [relu, norm] = opened();
+    let expected = [0, 11, 12, 13, 1, 2, 4, 14, 15].map(|n| wide(n).tensor);
+    for attributes in [flagged(&[]), flagged(&["accumulate"])] {
+        let norm = Step { attributes: attributes.clone(), ..norm.clone() };
+        let fused = fuse(vec![relu.clone(), norm], |_| false);
+        assert_eq!(kernels(&fused), ["batch_norm_backward"]);
+        assert_eq!(numbers(&fused[0]), expected);
+        assert_eq!(fused[0].terms[4].shape, [6, 5]);
+        let flags = [attributes, flagged(&["relu"])].into_iter().flatten().collect();
+        assert_eq!(fused[0].attributes, flags);
+    }
+}
+
+#[test]
+fn a_gradient_with_other_parts_stays() {
+    let [relu, norm] = opened();
+    let steps = vec![relu.clone(), norm.clone()];
+    assert_eq!(fuse(steps.clone(), |tensor| tensor == wide(3).tensor), steps);
+    let steps = vec![relu.clone().flag("accumulate"), norm.clone()];
+    assert_eq!(fuse(steps.clone(), |_| false), steps);
+    let other = call("copy", [wide(3), wide(9)]);
+    let steps = vec![relu.clone(), norm.clone(), other];
+    assert_eq!(fuse(steps.clone(), |_| false), steps);
+    let elsewhere = call("relu_backward", [wide(1), wide(2), wide(7)]);
+    let steps = vec![elsewhere, norm];
+    assert_eq!(fuse(steps.clone(), |_| false), steps);
+}
+
+/// A node that takes in two others in turn contains the first, and that with the second.
+#[test]
+fn a_chain_says_what_each_node_adds() {
+    let add = call("add", [wide(3), wide(9), wide(5)]);
+    let relu = call("relu", [wide(5), wide(4)]);
+    let steps = vec![(0, norm()), (1, add.clone()), (2, relu)];
+    let made = fuse_nodes(steps, |_| false);
+    let [one] = &made[..] else { panic!("{made:?}") };
+    let two = fuse(vec![norm(), add], |_| false).remove(0);
+    assert_eq!(one.contains, [(0, norm()), (1, two)]);
+    assert_eq!(one.node, 2);
+}
+
+#[test]
+fn what_is_needed_again_is_still_made() {
+    let t = wide(3).tensor;
+    for last in
+        [call("relu", [wide(3), wide(4)]), call("add", [wide(9), wide(3), wide(4)])]
+    {
+        let name = last.kernel;
+        let steps: Vec<Step> = linear().into_iter().chain([last]).collect();
+        let kept = fuse(steps.clone(), |tensor| tensor == t);
+        assert_eq!(kernels(&kept), ["affine", name]);
+        let reader = call("gelu", [wide(3), wide(5)]);
+        let read = fuse([steps, vec![reader]].concat(), |_| false);
+        assert_eq!(kernels(&read), ["affine", name, "gelu"]);
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_left_alone() {
+    let twice = call("add", [wide(3), wide(3), wide(4)]);
+    let double: &[u64] = &[2, 6, 5];
+    let repeated = call("add", [node(9, double), node(3, &[6, 5]), node(4, double)]);
+    for last in [twice, repeated] {
+        let steps = linear().into_iter().chain([last]).collect();
+        assert_eq!(kernels(&fuse(steps, |_| false)), ["affine", "add"]);
+    }
+    let mut plain = linear();
+    plain[0].attributes.clear();
+    assert_eq!(kernels(&fuse(plain, |_| false)), ["matmul", "add_rows"]);
+    let mut elsewhere = linear();
+    elsewhere[1].terms[1] = wide(7);
+    assert_eq!(kernels(&fuse(elsewhere, |_| false)), ["matmul", "add_rows"]);
+}

@@ -1,0 +1,131 @@
+//! Which calls stages launch where one kernel does what neighbouring nodes say, and that the
+//! costs of nodes add up to these calls.
+
+#[allow(dead_code, reason = "each test file uses its part")]
+mod stage_support;
+
+use roundelay_codegen::{PassCost, StageCode, Stages, node_costs, stages};
+use roundelay_dsl::{Extent, Model, Operation, Source};
+use roundelay_schedule::{Attribute, Call, Float, Id, Role, Routine, Stage};
+use stage_support::{
+    build::{Build, Numbers, nodes},
+    random::random_model,
+};
+
+const EXAMPLES: u64 = 3;
+const ROWS: [Extent; 2] =
+    [Extent { size: 1, per_example: true }, Extent { size: 4, per_example: false }];
+
+/// batch_norm(linear(x)).
+fn normal(build: &mut Build, x: Source) -> Source {
+    let weight = build.parameter(&[4, 4]);
+    let h = build.node(Operation::Linear, &[x, weight], &ROWS);
+    let [gain, bias] = [(); 2].map(|()| build.parameter(&[4]));
+    let [mean, variance] = [(); 2].map(|()| build.average(&[4]));
+    build.node(Operation::BatchNorm, &[h, gain, bias, mean, variance], &ROWS)
+}
+
+/// r = relu(normal(x)), y = relu(normal(r) + r): nodes 0, 1 and 2, 3 to 6, the loss.
+fn residual() -> Model {
+    let mut build = Build::default();
+    let x = build.input("x", &ROWS);
+    let n = normal(&mut build, x);
+    let r = build.node(Operation::Relu, &[n], &ROWS);
+    let n = normal(&mut build, r);
+    let sum = build.node(Operation::Add, &[n, r], &ROWS);
+    let y = build.node(Operation::Relu, &[sum], &ROWS);
+    build.mean_squared_error(y, &ROWS)
+}
+
+fn cut(model: &Model, cuts: &[u32]) -> Stages {
+    stages(model, cuts, EXAMPLES, Float::F32, 16).expect("no parameter is shared")
+}
+
+/// The kernels of a routine, each with the flags that are set.
+fn kernels(routine: &Routine) -> Vec<String> {
+    let name = |call: &Call| {
+        let set = call.attributes.iter().filter(|(_, a)| **a == Attribute::Flag(true));
+        set.fold(call.kernel.clone(), |name, (flag, _)| format!("{name} {flag}"))
+    };
+    routine.calls.iter().map(name).collect()
+}
+
+#[test]
+fn batch_norms_take_in_residuals_and_activations() {
+    let stages = cut(&residual(), &[]);
+    let StageCode { forward, backward_first, .. } = &stages.stages[Stage::new(0)];
+    let made = ["batch_norm relu", "matmul transpose_b", "batch_norm relu residual"];
+    let expected = [&["matmul transpose_b"], &made[..], &["mse"]].concat();
+    assert_eq!(kernels(forward), expected);
+    // All that is made is read again: nothing is left to workspace.
+    assert!(forward.arguments.iter().all(|argument| argument.role != Role::Workspace));
+    let backward = kernels(backward_first);
+    let norms = backward.iter().filter(|name| name.contains("norm"));
+    let norms: Vec<&String> = norms.collect();
+    // The gradient of the sum is that of the residual too: it is made.
+    assert_eq!(norms, ["batch_norm_backward", "batch_norm_backward relu"]);
+    let opened = backward.iter().filter(|name| *name == "relu_backward");
+    assert_eq!(opened.count(), 1);
+}
+
+#[test]
+fn a_cut_parts_what_would_be_one_call() {
+    let stages = cut(&residual(), &[2, 5, 6]);
+    let code = |stage| &stages.stages[Stage::new(stage)];
+    let forward: Vec<String> = (0..4).flat_map(|at| kernels(&code(at).forward)).collect();
+    let parts = ["matmul transpose_b", "batch_norm", "relu", "matmul transpose_b"];
+    let expected = [&parts[..], &["batch_norm", "add", "relu", "mse"]].concat();
+    assert_eq!(forward, expected);
+    let backward = [0, 1].map(|at| kernels(&code(at).backward_next));
+    assert!(!backward.iter().flatten().any(|name| name == "batch_norm_backward relu"));
+}
+
+/// The calls of a pass, of which the costs of its nodes are parts.
+fn launched<'a>(costs: impl Iterator<Item = &'a PassCost>) -> Vec<String> {
+    let mut launched = Vec::new();
+    for cost in costs {
+        for inner in cost.contained.iter().map(Call::text) {
+            assert_eq!(launched.pop(), Some(inner), "it was counted just before");
+        }
+        launched.extend(cost.calls.iter().map(Call::text));
+    }
+    launched
+}
+
+#[test]
+fn costs_of_nodes_add_up_to_the_uncut_routines() {
+    let random = (20..40).map(|seed| random_model(&mut Numbers(seed), 12));
+    for model in random.chain([residual()]) {
+        let costs = node_costs(&model, EXAMPLES, Float::F32).expect("the model is sound");
+        let stages = cut(&model, &[]);
+        let code = &stages.stages[Stage::new(0)];
+        let calls =
+            |routine: &Routine| routine.calls.iter().map(Call::text).collect::<Vec<_>>();
+        let forward = launched(costs.iter().map(|cost| &cost.forward));
+        assert_eq!(forward, calls(&code.forward));
+        let backward = launched(costs.iter().rev().map(|cost| &cost.backward));
+        let mut expected = calls(&code.backward_first);
+        let zeros = expected.len() - backward.len();
+        assert_eq!(backward, expected.split_off(zeros));
+        let parameters: u64 = costs.iter().map(|cost| cost.parameters).sum();
+        let sizes = stages.parameters.iter().map(|parameter| parameter.elements());
+        assert_eq!(parameters, sizes.sum::<u64>());
+    }
+}
+
+/// Every node of a chain that became one call costs something, in both passes.
+#[test]
+fn a_chain_is_counted_at_each_of_its_nodes() {
+    let model = residual();
+    let costs = node_costs(&model, EXAMPLES, Float::F32).expect("the model is sound");
+    let counts = |pass: fn(&PassCost) -> usize| {
+        costs.iter().map(|cost| [pass(&cost.forward), pass(&cost.backward)]).collect()
+    };
+    let calls: Vec<[usize; 2]> = counts(|cost| cost.calls.len());
+    let contained: Vec<[usize; 2]> = counts(|cost| cost.contained.len());
+    assert_eq!(nodes(&model), 8);
+    let expected = [[1, 1], [1, 3], [1, 1], [1, 2], [1, 3], [1, 1], [1, 1], [1, 1]];
+    assert_eq!(calls, expected);
+    let expected = [[0, 0], [0, 1], [1, 0], [0, 0], [0, 0], [1, 0], [1, 0], [0, 0]];
+    assert_eq!(contained, expected);
+}
