@@ -52,8 +52,8 @@ pub use roundelay_runtime::{
     Interrupt, Measures, State, Weights, WeightsError, WeightsFile, WeightsMistake,
 };
 pub use roundelay_schedule::{
-    Checked, FileErrors, Plan, Profile, Schedule, Timeline, check, grid, read, seal,
-    simulate, write, write_profile,
+    Checked, FileErrors, Plan, Profile, Schedule, Timeline, Trace, check, grid, read,
+    seal, simulate, trace, write, write_profile,
 };
 
 /// The crates behind the façade.

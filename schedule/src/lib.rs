@@ -51,5 +51,5 @@ pub use rule::{Delays, Exactness, Rule, Timeline};
 pub use schedule::{FORMAT, PhysicalQueue, Schedule, Touch};
 pub use segment::{Instance, Segment};
 pub use target::{Device, Domain, Host, Link, Pool, Target};
-pub use timeline::{Simulation, enough_steps, grid};
+pub use timeline::{Simulation, Trace, enough_steps, grid, trace};
 pub use unit::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Nanos};

@@ -1,8 +1,11 @@
 //! What a simulated run says about time: step time, idle share, where time goes.
 
 mod grid;
+mod memory;
+mod trace;
 
 pub use grid::grid;
+pub use trace::{Trace, trace};
 
 use crate::{DeviceId, Entry, LinkId, Nanos, Pass, PhysicalQueue, Schedule, Task, Work};
 use std::{collections::BTreeMap, ops::Range};

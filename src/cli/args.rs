@@ -204,6 +204,8 @@ pub(crate) struct ShowArgs {
 pub(crate) enum ShowForm {
     /// Text, a row per device lane.
     Grid,
+    /// A Chrome trace in JSON, for Perfetto: a track per queue, arrows, live memory.
+    Trace,
 }
 
 /// Options of `fmt`.

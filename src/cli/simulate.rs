@@ -51,5 +51,6 @@ pub(super) fn show(args: &ShowArgs) -> Result<(), Failure> {
         ShowForm::Grid => {
             print(&roundelay::grid(&timeline, Nanos(0), timeline.makespan()))
         }
+        ShowForm::Trace => print_json(&roundelay::trace(&timeline), Form::Document),
     }
 }

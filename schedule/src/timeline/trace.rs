@@ -1,0 +1,208 @@
+//! A simulated run as a Chrome trace, which Perfetto and `chrome://tracing` open: a process per
+//! device with a track per queue, an arrow for every wait across queues, and a counter of live
+//! memory.
+
+use super::memory::live;
+use crate::{
+    ActionId, Bytes, Collective, Entry, Id, Kind, Nanos, PhysicalQueue, Simulation, Work,
+};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A trace; serialised as JSON it is the file. Times are microseconds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Trace {
+    display_time_unit: &'static str,
+    trace_events: Vec<Event>,
+}
+
+/// One event of the format.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "ph")]
+enum Event {
+    /// The name of a process or of a track.
+    #[serde(rename = "M")]
+    Name { name: &'static str, pid: usize, tid: usize, args: Name },
+    /// Something that takes time.
+    #[serde(rename = "X")]
+    Span {
+        name: String,
+        cat: &'static str,
+        pid: usize,
+        tid: usize,
+        ts: f64,
+        dur: f64,
+        args: Details,
+    },
+    /// Where an arrow begins.
+    #[serde(rename = "s")]
+    Departure {
+        name: &'static str,
+        cat: &'static str,
+        id: usize,
+        pid: usize,
+        tid: usize,
+        ts: f64,
+    },
+    /// Where it ends: at the span that begins there.
+    #[serde(rename = "f")]
+    Arrival {
+        name: &'static str,
+        cat: &'static str,
+        id: usize,
+        pid: usize,
+        tid: usize,
+        ts: f64,
+        bp: &'static str,
+    },
+    /// Numbers that hold from now on.
+    #[serde(rename = "C")]
+    Counter { name: &'static str, pid: usize, ts: f64, args: BTreeMap<String, u64> },
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Name {
+    name: String,
+}
+
+/// What a span says of itself.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Details {
+    action: String,
+    step: i64,
+    period: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    micro_batch: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes: Option<u64>,
+}
+
+/// The trace of a run. What takes no time is left out.
+pub fn trace(simulation: &Simulation<'_>) -> Trace {
+    let mut trace_events = names(simulation);
+    trace_events.extend(spans(simulation).map(|entry| span(simulation, entry)));
+    trace_events.extend(arrows(simulation));
+    trace_events.extend(counters(simulation));
+    Trace { display_time_unit: "ms", trace_events }
+}
+
+fn spans<'a>(simulation: &'a Simulation<'_>) -> impl Iterator<Item = &'a Entry> {
+    simulation.entries().iter().filter(|entry| entry.start < entry.end)
+}
+
+fn microseconds(time: Nanos) -> f64 {
+    time.0 as f64 / 1e3
+}
+
+/// Process and track of a queue. Devices count from one; collectives and the host, which no
+/// device owns, share process zero.
+fn track(simulation: &Simulation<'_>, queue: PhysicalQueue) -> [usize; 2] {
+    match queue {
+        PhysicalQueue::Lane(device, lane) => [device.index() + 1, lane as usize],
+        PhysicalQueue::Arrival(device) => {
+            let lanes = simulation.schedule().rings.values().map(|ring| ring.lanes);
+            [device.index() + 1, lanes.max().unwrap_or(1) as usize]
+        }
+        PhysicalQueue::Host => [0, 0],
+        PhysicalQueue::Group(group) => [0, group.index() + 1],
+    }
+}
+
+fn names(simulation: &Simulation<'_>) -> Vec<Event> {
+    let queues: BTreeSet<PhysicalQueue> =
+        spans(simulation).map(|entry| entry.queue).collect();
+    let name = |queue: &PhysicalQueue| match queue {
+        PhysicalQueue::Lane(device, lane) => (device.to_string(), format!("lane {lane}")),
+        PhysicalQueue::Arrival(device) => (device.to_string(), "arrivals".to_owned()),
+        PhysicalQueue::Host => ("shared".to_owned(), "host".to_owned()),
+        PhysicalQueue::Group(group) => ("shared".to_owned(), format!("group {group}")),
+    };
+    let both = queues.iter().flat_map(|queue| {
+        let ([pid, tid], (process, thread)) = (track(simulation, *queue), name(queue));
+        [
+            Event::Name { name: "process_name", pid, tid, args: Name { name: process } },
+            Event::Name { name: "thread_name", pid, tid, args: Name { name: thread } },
+        ]
+    });
+    both.collect()
+}
+
+fn span(simulation: &Simulation<'_>, entry: &Entry) -> Event {
+    let schedule = simulation.schedule();
+    let size = |row: crate::Row| Some(schedule.buffers[row.buffer].size.0);
+    let (name, cat, micro_batch, bytes) = match &schedule.actions[entry.action].work {
+        Work::Launch { routine, micro_batch, .. } => {
+            (schedule.routines[*routine].name.clone(), "launch", *micro_batch, None)
+        }
+        Work::Transfer { from, .. } => {
+            ("transfer".to_owned(), "message", None, size(from.row))
+        }
+        Work::Collective { kind, from, to, .. } => {
+            (collective(*kind).to_owned(), "message", None, size(*from).max(size(*to)))
+        }
+        Work::Feed { micro_batch, row, .. } => {
+            ("feed".to_owned(), "host", Some(*micro_batch), size(*row))
+        }
+        Work::Report { micro_batch, row, .. } => {
+            ("report".to_owned(), "host", Some(*micro_batch), size(*row))
+        }
+    };
+    let [pid, tid] = track(simulation, entry.queue);
+    let &Entry { action, step, period, start, end, .. } = entry;
+    let micro_batch = micro_batch.map(|micro_batch| micro_batch.to_string());
+    let args = Details { action: action.to_string(), step, period, micro_batch, bytes };
+    let (ts, dur) = (microseconds(start), microseconds(end - start));
+    Event::Span { name, cat, pid, tid, ts, dur, args }
+}
+
+fn collective(kind: Collective) -> &'static str {
+    match kind {
+        Collective::AllReduce => "all-reduce",
+        Collective::ReduceScatter => "reduce-scatter",
+        Collective::AllGather => "all-gather",
+    }
+}
+
+/// An arrow from the end of what is waited for to the start of what waits in another queue.
+fn arrows(simulation: &Simulation<'_>) -> Vec<Event> {
+    let key = |entry: &Entry| (entry.action, entry.period);
+    let sources: BTreeMap<(ActionId, i64), &Entry> =
+        spans(simulation).map(|entry| (key(entry), entry)).collect();
+    let pairs = spans(simulation).flat_map(|entry| {
+        let waits = simulation.schedule().actions[entry.action].after.iter();
+        let source = |wait: &crate::Wait| {
+            let period = entry.period - i64::from(wait.distance);
+            sources.get(&(wait.action, period)).map(|source| (*source, entry))
+        };
+        waits.filter_map(source).collect::<Vec<_>>()
+    });
+    let crossing = pairs.filter(|(source, entry)| source.queue != entry.queue);
+    crossing.enumerate().flat_map(|(id, pair)| arrow(simulation, id, pair)).collect()
+}
+
+fn arrow(
+    simulation: &Simulation<'_>,
+    id: usize,
+    (source, entry): (&Entry, &Entry),
+) -> [Event; 2] {
+    let (name, cat) = ("wait", "wait");
+    let [pid, tid] = track(simulation, source.queue);
+    // The last nanosecond of the span: its end may belong to the next one already.
+    let ts = microseconds(source.end - Nanos(1));
+    let departure = Event::Departure { name, cat, id, pid, tid, ts };
+    let ([pid, tid], ts) = (track(simulation, entry.queue), microseconds(entry.start));
+    [departure, Event::Arrival { name, cat, id, pid, tid, ts, bp: "e" }]
+}
+
+fn counters(simulation: &Simulation<'_>) -> impl Iterator<Item = Event> {
+    let counter = |pid: usize, (time, live): (Nanos, BTreeMap<Kind, Bytes>)| {
+        let args = live.into_iter().map(|(kind, bytes)| (kind.to_string(), bytes.0));
+        let (name, ts) = ("live bytes", microseconds(time));
+        Event::Counter { name, pid, ts, args: args.collect() }
+    };
+    let devices = live(simulation).into_iter();
+    devices.flat_map(move |(device, rows)| {
+        rows.into_iter().map(move |row| counter(device.index() + 1, row))
+    })
+}
