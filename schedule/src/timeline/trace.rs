@@ -37,23 +37,12 @@ enum Event {
     },
     /// Where an arrow begins.
     #[serde(rename = "s")]
-    Departure {
-        name: &'static str,
-        cat: &'static str,
-        id: usize,
-        pid: usize,
-        tid: usize,
-        ts: f64,
-    },
+    Departure(Tip),
     /// Where it ends: at the span that begins there.
     #[serde(rename = "f")]
     Arrival {
-        name: &'static str,
-        cat: &'static str,
-        id: usize,
-        pid: usize,
-        tid: usize,
-        ts: f64,
+        #[serde(flatten)]
+        tip: Tip,
         bp: &'static str,
     },
     /// Numbers that hold from now on.
@@ -64,6 +53,17 @@ enum Event {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct Name {
     name: String,
+}
+
+/// One end of an arrow.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Tip {
+    name: &'static str,
+    cat: &'static str,
+    id: usize,
+    pid: usize,
+    tid: usize,
+    ts: f64,
 }
 
 /// What a span says of itself.
@@ -186,13 +186,14 @@ fn arrow(
     id: usize,
     (source, entry): (&Entry, &Entry),
 ) -> [Event; 2] {
-    let (name, cat) = ("wait", "wait");
-    let [pid, tid] = track(simulation, source.queue);
+    let tip = |queue: PhysicalQueue, time: Nanos| {
+        let [pid, tid] = track(simulation, queue);
+        Tip { name: "wait", cat: "wait", id, pid, tid, ts: microseconds(time) }
+    };
     // The last nanosecond of the span: its end may belong to the next one already.
-    let ts = microseconds(source.end - Nanos(1));
-    let departure = Event::Departure { name, cat, id, pid, tid, ts };
-    let ([pid, tid], ts) = (track(simulation, entry.queue), microseconds(entry.start));
-    [departure, Event::Arrival { name, cat, id, pid, tid, ts, bp: "e" }]
+    let departure = tip(source.queue, source.end - Nanos(1));
+    let arrival = Event::Arrival { tip: tip(entry.queue, entry.start), bp: "e" };
+    [Event::Departure(departure), arrival]
 }
 
 fn counters(simulation: &Simulation<'_>) -> impl Iterator<Item = Event> {

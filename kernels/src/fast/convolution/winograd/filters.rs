@@ -1,6 +1,6 @@
 //! Filters, transformed into packed matrices, and their gradients back.
 
-use super::transform::{EDGE, Filter, FilterGradient, TAPS, both};
+use super::transform::{EDGE, Filter, FilterGradient, Square, TAPS, both};
 use crate::{
     Real,
     convolution::Geometry,
@@ -38,7 +38,7 @@ pub(super) fn packed_stride<R: Real>(depth: usize, columns: usize) -> usize {
 }
 
 /// The taps of some filters at some channels: lane f of line (c, tap) is filter f.
-type Taps<R> = [[<R as Real>::Line; TAPS * TAPS]; CHANNELS];
+type Taps<R> = [Square<R, TAPS>; CHANNELS];
 
 /// Channels whose taps are gathered together, while their lines are in the cache.
 const CHANNELS: usize = 16;
@@ -52,7 +52,7 @@ vectorize! {
         let [depth, _] = turn.extents(shape);
         let [columns] = columns;
         let matrix = packed_stride::<R>(depth, columns.len());
-        let mut taps = [[R::Line::splat(R::ZERO); TAPS * TAPS]; CHANNELS];
+        let mut taps = [[[R::Line::splat(R::ZERO); TAPS]; TAPS]; CHANNELS];
         let mut transformed = [[R::Line::splat(R::ZERO); EDGE]; EDGE];
         for line in 0..columns.len().div_ceil(R::Line::COUNT) {
             let first = columns.start + line * R::Line::COUNT;
@@ -64,9 +64,7 @@ vectorize! {
                     Turn::Backward => turned(shape, weight, [first, lanes], [top, rows], &mut taps),
                 }
                 for (row, taps) in taps[..rows].iter().enumerate() {
-                    let (square, _) = taps.as_chunks::<TAPS>();
-                    let Some(square) = square.first_chunk::<TAPS>() else { continue };
-                    both::<Filter, R, TAPS, EDGE>(square, &mut transformed);
+                    both::<Filter, R, TAPS, EDGE>(taps, &mut transformed);
                     let place = packed_place::<R>(depth, columns.len(), top + row, line);
                     let rows = &transformed[axis.clone()];
                     for (at, value) in rows.as_flattened().iter().enumerate() {
@@ -91,7 +89,7 @@ fn gather<R: Real>(
         let filter = &weight[(first + lane) * shape.depth()..][..shape.depth()];
         for (tap, channels) in filter.chunks_exact(shape.channels).enumerate() {
             for (taps, value) in taps.iter_mut().zip(&channels[top..top + rows]) {
-                taps[tap].set(lane, *value);
+                taps.as_flattened_mut()[tap].set(lane, *value);
             }
         }
     }
@@ -110,7 +108,7 @@ fn turned<R: Real>(
     for (row, taps) in taps[..rows].iter_mut().enumerate() {
         let filter = &weight[(top + row) * shape.depth()..][..shape.depth()];
         let channels = filter.chunks_exact(shape.channels).rev();
-        for (line, channels) in taps.iter_mut().zip(channels) {
+        for (line, channels) in taps.as_flattened_mut().iter_mut().zip(channels) {
             *line = R::Line::load(&channels[first..first + lanes]);
         }
     }
