@@ -7,6 +7,6 @@ mod stage;
 
 pub use lower::{LowerError, lower};
 pub use stage::{
-    CrossingValue, Differentiated, NodeCost, PassCost, StageCode, StageError, Stages,
-    UpdateForm, node_costs, stages, update,
+    BackwardCode, BackwardForm, CrossingValue, Differentiated, NodeCost, PassCost,
+    StageCode, StageError, Stages, UpdateForm, node_costs, stages, stages_in, update,
 };

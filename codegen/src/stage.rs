@@ -17,6 +17,7 @@ mod flow;
 mod forward;
 mod fuse;
 mod graph;
+mod halves;
 mod layout;
 mod memory;
 mod update;
@@ -80,14 +81,70 @@ pub enum Differentiated {
 pub struct StageCode {
     /// Forward pass of one micro-batch.
     pub forward: Routine,
-    /// Backward pass of the first micro-batch of a sum: writes the gradient, all of it.
-    pub backward_first: Routine,
-    /// Backward pass of a later micro-batch: adds to the gradient.
-    pub backward_next: Routine,
+    /// Its backward pass.
+    pub backward: BackwardCode,
     /// Adds another device's gradient sum to the own one.
     pub combine: Routine,
     /// The model's nodes that the stage computes.
     pub nodes: Range<usize>,
+}
+
+/// Whether the backward pass of a stage is one pass or two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum BackwardForm {
+    /// One: B.
+    Whole,
+    /// Two: I, then any time later W.
+    Split,
+}
+
+/// The backward routines of a stage. Of each that makes parameter gradients there are two: for
+/// the first micro-batch of a sum, which writes the gradient, all of it, and for later ones,
+/// which add to it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum BackwardCode {
+    /// B.
+    Whole {
+        /// B of the first micro-batch.
+        first: Routine,
+        /// B of a later one.
+        next: Routine,
+    },
+    /// I and W.
+    Split {
+        /// I: gradients of values.
+        input: Routine,
+        /// W of the first micro-batch: gradients of parameters.
+        weight_first: Routine,
+        /// W of a later one.
+        weight_next: Routine,
+    },
+}
+
+impl BackwardCode {
+    /// All its routines.
+    pub fn routines(&self) -> Vec<&Routine> {
+        match self {
+            BackwardCode::Whole { first, next } => vec![first, next],
+            BackwardCode::Split { input, weight_first, weight_next } => {
+                vec![input, weight_first, weight_next]
+            }
+        }
+    }
+    /// What the first micro-batch of a sum runs, in order.
+    pub fn first(&self) -> Vec<&Routine> {
+        match self {
+            BackwardCode::Whole { first, .. } => vec![first],
+            BackwardCode::Split { input, weight_first, .. } => vec![input, weight_first],
+        }
+    }
+    /// What a later micro-batch runs, in order.
+    pub fn next(&self) -> Vec<&Routine> {
+        match self {
+            BackwardCode::Whole { next, .. } => vec![next],
+            BackwardCode::Split { input, weight_next, .. } => vec![input, weight_next],
+        }
+    }
 }
 
 /// Cuts a model into stages and derives the routines of each, for micro-batches of `examples`.
@@ -108,14 +165,27 @@ pub fn stages(
     dtype: Float,
     padding: u64,
 ) -> Result<Stages, StageError> {
+    stages_in(model, cuts, examples, (dtype, padding), |_| BackwardForm::Whole)
+}
+
+/// As [`stages`], with the backward pass of each stage in a form.
+///
+/// # Errors
+/// As [`stages`].
+pub fn stages_in(
+    model: &Model,
+    cuts: &[u32],
+    examples: u64,
+    (dtype, padding): (Float, u64),
+    form: impl Fn(Stage) -> BackwardForm,
+) -> Result<Stages, StageError> {
     let graph = Graph::new(model, examples)?;
     let flow = Flow::new(&graph, cuts)?;
     cost::admit(&graph)?;
-    let layout = Layout::new(&graph, &flow, dtype, padding);
+    let layout = Layout::new(&graph, &flow, dtype, padding, form);
     let code = |stage| StageCode {
         forward: forward::forward(&layout, stage),
-        backward_first: backward::backward(&layout, stage, backward::Sum::First),
-        backward_next: backward::backward(&layout, stage, backward::Sum::Next),
+        backward: backward_code(&layout, stage),
         combine: backward::combine(&layout, stage),
         nodes: flow.nodes(stage),
     };
@@ -127,6 +197,21 @@ pub fn stages(
         parameters: layout.parameters(),
         elements: layout.elements.clone(),
     })
+}
+
+fn backward_code(layout: &Layout<'_>, stage: Stage) -> BackwardCode {
+    let (first, next) = (backward::Sum::First, backward::Sum::Next);
+    match layout.backward(stage) {
+        layout::Backward::Whole => BackwardCode::Whole {
+            first: backward::backward(layout, stage, first),
+            next: backward::backward(layout, stage, next),
+        },
+        layout::Backward::Split(halves) => BackwardCode::Split {
+            input: backward::input_gradient(layout, stage, halves),
+            weight_first: backward::weight_gradient(layout, stage, halves, first),
+            weight_next: backward::weight_gradient(layout, stage, halves, next),
+        },
+    }
 }
 
 fn inputs(graph: &Graph<'_>) -> Table<InputId, Input> {

@@ -3,6 +3,8 @@
 
 #[path = "stage_derivatives/coverage.rs"]
 mod coverage;
+#[path = "stage_derivatives/halves.rs"]
+mod halves;
 #[allow(dead_code, reason = "each test file uses its part")]
 mod stage_support;
 
@@ -66,7 +68,12 @@ fn hold(name: &str, model: &Model) {
     let cuts = [vec![], (1..end).collect()].into_iter().chain(single);
     for cuts in cuts {
         match stages(model, &cuts, EXAMPLES, Float::F64, 16) {
-            Ok(stages) => hold_gradients(&format!("{name} at {cuts:?}"), &stages),
+            Ok(stages) => {
+                let name = format!("{name} at {cuts:?}");
+                hold_gradients(&name, &stages);
+                halves::hold::<f64>(&name, model, &cuts, EXAMPLES);
+                halves::hold::<f32>(&name, model, &cuts, EXAMPLES);
+            }
             Err(StageError::Shared { .. }) if !cuts.is_empty() => {}
             Err(error) => panic!("{name} at {cuts:?}: {error}"),
         }

@@ -53,13 +53,13 @@ fn kernels(routine: &Routine) -> Vec<String> {
 #[test]
 fn batch_norms_take_in_residuals_and_activations() {
     let stages = cut(&residual(), &[]);
-    let StageCode { forward, backward_first, .. } = &stages.stages[Stage::new(0)];
+    let StageCode { forward, backward, .. } = &stages.stages[Stage::new(0)];
     let made = ["batch_norm relu", "matmul transpose_b", "batch_norm relu residual"];
     let expected = [&["matmul transpose_b"], &made[..], &["mse"]].concat();
     assert_eq!(kernels(forward), expected);
     // All that is made is read again: nothing is left to workspace.
     assert!(forward.arguments.iter().all(|argument| argument.role != Role::Workspace));
-    let backward = kernels(backward_first);
+    let backward = kernels(backward.first()[0]);
     let norms = backward.iter().filter(|name| name.contains("norm"));
     let norms: Vec<&String> = norms.collect();
     // The gradient of the sum is that of the residual too: it is made.
@@ -76,7 +76,7 @@ fn a_cut_parts_what_would_be_one_call() {
     let parts = ["matmul transpose_b", "batch_norm", "relu", "matmul transpose_b"];
     let expected = [&parts[..], &["batch_norm", "add", "relu", "mse"]].concat();
     assert_eq!(forward, expected);
-    let backward = [0, 1].map(|at| kernels(&code(at).backward_next));
+    let backward = [0, 1].map(|at| kernels(code(at).backward.next()[0]));
     assert!(!backward.iter().flatten().any(|name| name == "batch_norm_backward relu"));
 }
 
@@ -104,7 +104,7 @@ fn costs_of_nodes_add_up_to_the_uncut_routines() {
         let forward = launched(costs.iter().map(|cost| &cost.forward));
         assert_eq!(forward, calls(&code.forward));
         let backward = launched(costs.iter().rev().map(|cost| &cost.backward));
-        let mut expected = calls(&code.backward_first);
+        let mut expected = calls(code.backward.first()[0]);
         let zeros = expected.len() - backward.len();
         assert_eq!(backward, expected.split_off(zeros));
         let parameters: u64 = costs.iter().map(|cost| cost.parameters).sum();

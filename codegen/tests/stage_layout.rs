@@ -64,7 +64,7 @@ fn a_value_has_arguments_only_where_it_is_read() {
     let found = [0, 1, 2, 3].map(|index| {
         (
             access(&code(index).forward, value),
-            access(&code(index).backward_first, gradient),
+            access(code(index).backward.first()[0], gradient),
         )
     });
     let expected = [
@@ -75,17 +75,17 @@ fn a_value_has_arguments_only_where_it_is_read() {
     ];
     assert_eq!(found, expected);
     let passed_on = Role::ValueGradient(ValueId::new(2));
-    assert_eq!(access(&code(1).backward_next, passed_on), Some(Access::Read));
+    assert_eq!(access(code(1).backward.next()[0], passed_on), Some(Access::Read));
 }
 
 #[test]
 fn the_first_backward_writes_the_gradient_and_later_ones_add() {
     let stages = cut(&skipping(), &[2, 4]).expect("no parameter is shared");
     for (stage, code) in stages.stages.iter() {
-        assert_eq!(access(&code.backward_first, Role::Gradient), Some(Access::Write));
-        assert_eq!(access(&code.backward_next, Role::Gradient), Some(Access::Update));
+        assert_eq!(access(code.backward.first()[0], Role::Gradient), Some(Access::Write));
+        assert_eq!(access(code.backward.next()[0], Role::Gradient), Some(Access::Update));
         let number = stage.index();
-        let names = [&code.forward, &code.backward_first, &code.backward_next]
+        let names = [&code.forward, code.backward.first()[0], code.backward.next()[0]]
             .map(|routine| routine.name.clone());
         assert_eq!(
             names,
@@ -95,7 +95,7 @@ fn the_first_backward_writes_the_gradient_and_later_ones_add() {
             let kept = routine.arguments.iter().find(|a| a.role == Role::Activation);
             kept.map(|argument| argument.size)
         };
-        assert_eq!(bytes(&code.forward), bytes(&code.backward_next));
+        assert_eq!(bytes(&code.forward), bytes(code.backward.next()[0]));
     }
     assert_eq!(
         access(&stages.stages[Stage::new(2)].forward, Role::Metric),
@@ -116,11 +116,11 @@ fn values_without_a_parameter_above_have_no_gradient() {
     assert_eq!(gradients, [Differentiated::No, Differentiated::From(Stage::new(2))]);
     let without = Role::ValueGradient(ValueId::new(0));
     for code in stages.stages.values() {
-        assert_eq!(access(&code.backward_first, without), None);
+        assert_eq!(access(code.backward.first()[0], without), None);
     }
     let idle = &stages.stages[Stage::new(0)];
     assert_eq!(stages.elements[Stage::new(0)], 16);
-    assert_eq!(idle.backward_first.calls.len(), 1, "zeros for the padding");
+    assert_eq!(idle.backward.first()[0].calls.len(), 1, "zeros for the padding");
 }
 
 #[test]
@@ -169,8 +169,8 @@ fn workspace_is_never_overwritten_while_it_is_needed() {
             let Ok(stages) = cut(&model, &cuts) else { continue };
             for code in stages.stages.values() {
                 hold_workspace(&code.forward);
-                hold_workspace(&code.backward_first);
-                hold_workspace(&code.backward_next);
+                hold_workspace(code.backward.first()[0]);
+                hold_workspace(code.backward.next()[0]);
             }
         }
     }

@@ -142,7 +142,7 @@ fn a_gradient_comes_from_the_last_stage_that_adds_to_it() {
         (Role::Value(ValueId::new(0)), Role::ValueGradient(ValueId::new(0)));
     let found = [0, 1, 2].map(|index| {
         let code = &stages.stages[Stage::new(index)];
-        (access(&code.forward, value), access(&code.backward_first, gradient))
+        (access(&code.forward, value), access(code.backward.first()[0], gradient))
     });
     let expected = [
         (Some(Access::Write), Some(Access::Read)),
@@ -159,7 +159,7 @@ fn a_value_that_only_a_metric_takes_along_has_no_gradient_to_send() {
     assert_eq!(first.gradient, Differentiated::No);
     let gradient = Role::ValueGradient(ValueId::new(0));
     for code in stages.stages.values() {
-        assert_eq!(access(&code.backward_first, gradient), None);
+        assert_eq!(access(code.backward.first()[0], gradient), None);
     }
 }
 

@@ -14,7 +14,8 @@ use roundelay_schedule::{Argument, Bytes, Nanos, Role, Routine, Stage};
 pub struct StageLoad {
     /// Forward pass.
     pub forward: Nanos,
-    /// Backward pass, the faster of the one that writes the gradient and the one that adds.
+    /// Backward pass, whole or both halves; the faster of the one that writes the gradient and
+    /// the one that adds.
     pub backward: Nanos,
     /// Parameters.
     pub parameters: Bytes,
@@ -59,10 +60,13 @@ pub(crate) fn load(
         let time = |routine: &Routine| -> Result<Nanos, Unpriced> {
             Ok(costs.floor(&costs.priced(&routine.calls)?))
         };
+        let all = |routines: Vec<&Routine>| -> Result<Nanos, Unpriced> {
+            routines.into_iter().map(time).sum()
+        };
         let parameters = Bytes(code.elements[stage] * dtype.size());
         Ok(StageLoad {
             forward: time(&row.forward)?,
-            backward: time(&row.backward_first)?.min(time(&row.backward_next)?),
+            backward: all(row.backward.first())?.min(all(row.backward.next())?),
             parameters,
             optimizer: parameters * copies,
             activation: activation(&row.forward),
@@ -72,7 +76,8 @@ pub(crate) fn load(
 }
 
 fn activation(forward: &Routine) -> Bytes {
-    let kept = |argument: &&Argument| argument.role == Role::Activation;
+    let kept =
+        |argument: &&Argument| matches!(argument.role, Role::Activation | Role::Retained);
     forward.arguments.iter().filter(kept).map(|argument| argument.size).sum()
 }
 

@@ -49,7 +49,13 @@ impl Oracle {
     /// When the state is of another model or lacks a version that the rule reads.
     pub fn new(schedule: &Checked, state: &State) -> Result<Self, OracleError> {
         state.fits(&schedule.job)?;
-        let passes = [Pass::Forward, Pass::Backward, Pass::Update];
+        let passes = [
+            Pass::Forward,
+            Pass::Backward,
+            Pass::InputGradient,
+            Pass::WeightGradient,
+            Pass::Update,
+        ];
         let plain = Plain::new(schedule, &passes, &KEPT)?;
         let stage = |stage| OracleStage::new(schedule, &plain, state, stage);
         let stages = schedule.job.elements.ids().map(stage).collect::<Result<_, _>>()?;

@@ -136,7 +136,9 @@ fn key(role: Role, stage: Stage) -> Key {
         | Role::Gradient
         | Role::Received
         | Role::Optimizer
-        | Role::Activation => (role, Some(stage)),
+        | Role::Activation
+        | Role::Retained
+        | Role::Adjoint => (role, Some(stage)),
         Role::Value(_)
         | Role::ValueGradient(_)
         | Role::Input(_)

@@ -100,8 +100,12 @@ pub enum Subject {
     Gradient(Stage, Slice),
     /// Flat optimizer state of a stage.
     Optimizer(Stage, Slice),
-    /// What a stage's forward keeps for its backward.
+    /// What a stage's forward keeps for its backward, or for its input gradient alone.
     Activation(Stage),
+    /// What a stage's forward keeps until its weight gradient.
+    Retained(Stage),
+    /// What a stage's input gradient keeps for its weight gradient.
+    Adjoint(Stage),
     /// A value that crosses a stage boundary.
     Value(ValueId),
     /// The gradient of such a value.
@@ -182,7 +186,9 @@ impl Subject {
             Subject::Parameter(..) => Kind::Parameter,
             Subject::Gradient(..) => Kind::Gradient,
             Subject::Optimizer(..) => Kind::Optimizer,
-            Subject::Activation(_) => Kind::Activation,
+            Subject::Activation(_) | Subject::Retained(_) | Subject::Adjoint(_) => {
+                Kind::Activation
+            }
             Subject::Value(_) | Subject::ValueGradient(_) => Kind::Boundary,
             Subject::Input(_) => Kind::Input,
             Subject::Metric => Kind::Metric,
@@ -196,7 +202,9 @@ impl Subject {
             (Subject::Parameter(own, _), Role::Parameter | Role::NextParameter)
             | (Subject::Gradient(own, _), Role::Gradient | Role::Received)
             | (Subject::Optimizer(own, _), Role::Optimizer)
-            | (Subject::Activation(own), Role::Activation) => own == stage,
+            | (Subject::Activation(own), Role::Activation)
+            | (Subject::Retained(own), Role::Retained)
+            | (Subject::Adjoint(own), Role::Adjoint) => own == stage,
             (Subject::Value(own), Role::Value(value))
             | (Subject::ValueGradient(own), Role::ValueGradient(value)) => own == value,
             (Subject::Input(own), Role::Input(input)) => own == input,

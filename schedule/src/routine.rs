@@ -35,6 +35,12 @@ pub enum Pass {
     Forward,
     /// Whole backward.
     Backward,
+    /// Half of a backward pass: gradients of values, for the stage itself and earlier ones.
+    #[serde(rename = "input_gradient")]
+    InputGradient,
+    /// The other half, any time later: adds to the gradients of parameters.
+    #[serde(rename = "weight_gradient")]
+    WeightGradient,
     /// Adds a partial sum of gradients that another device made: received + own.
     Combine,
     /// θ_t, gradient and optimizer state to θ_{t+1}.
@@ -69,8 +75,12 @@ pub enum Role {
     Received,
     /// Flat optimizer state of the stage.
     Optimizer,
-    /// What the stage's forward keeps for its backward.
+    /// What the stage's forward keeps for its backward, or for its input gradient alone.
     Activation,
+    /// What the stage's forward keeps until its weight gradient.
+    Retained,
+    /// What the stage's input gradient keeps for its weight gradient.
+    Adjoint,
     /// A value that crosses a stage boundary.
     Value(ValueId),
     /// The gradient of such a value.
@@ -168,6 +178,8 @@ impl fmt::Display for Pass {
         f.pad(match self {
             Pass::Forward => "F",
             Pass::Backward => "B",
+            Pass::InputGradient => "I",
+            Pass::WeightGradient => "W",
             Pass::Combine => "C",
             Pass::Update => "U",
         })

@@ -175,7 +175,11 @@ impl<'a> Machine<'a> {
         let step = u64::try_from(step).expect("launches serve steps of the run");
         let rate = match schedule.routines[routine].pass {
             Pass::Update => schedule.job.optimizer.rate.at(step),
-            Pass::Forward | Pass::Backward | Pass::Combine => 0.0,
+            Pass::Forward
+            | Pass::Backward
+            | Pass::InputGradient
+            | Pass::WeightGradient
+            | Pass::Combine => 0.0,
         };
         let context = Context {
             step,

@@ -7,17 +7,18 @@ use super::{
     order::Slot,
     state::{Addition, StageRows},
 };
-use crate::Differentiated;
+use crate::{BackwardCode, Differentiated};
 use roundelay_schedule::{
     Bytes, Content, Id, InputId, MicroBatch, Pass, Place, RingId, Role, Routine,
     RoutineId, Stage, Subject, Table, ValueId,
 };
+use std::collections::BTreeMap;
 
 /// The routines of one stage, as the schedule numbers them.
 struct Passes {
     forward: RoutineId,
-    backward_first: RoutineId,
-    backward_next: RoutineId,
+    /// Per pass that makes gradients: for the first micro-batch of a sum, and for later ones.
+    backward: BTreeMap<Pass, [RoutineId; 2]>,
 }
 
 /// Adds all passes, given where each stage finds its state.
@@ -35,7 +36,10 @@ pub(crate) fn add(
         report(draft, number, slot, routine);
         match slot.pass {
             Pass::Forward => send_values(draft, slot)?,
-            Pass::Backward => send_gradients(draft, number, slot)?,
+            Pass::Backward | Pass::InputGradient => {
+                send_gradients(draft, number, slot)?;
+            }
+            Pass::WeightGradient => {}
             Pass::Combine | Pass::Update => {
                 unreachable!("the order lists compute passes only")
             }
@@ -47,18 +51,25 @@ pub(crate) fn add(
 fn number(draft: &mut Draft<'_>, stage: Stage) -> Passes {
     let code = &draft.code.stages[stage];
     let mut push = |routine: &Routine| draft.routines.push(routine.clone());
-    Passes {
-        forward: push(&code.forward),
-        backward_first: push(&code.backward_first),
-        backward_next: push(&code.backward_next),
-    }
+    let forward = push(&code.forward);
+    let backward = match &code.backward {
+        BackwardCode::Whole { first, next } => {
+            [(Pass::Backward, [first, next].map(push))].into()
+        }
+        BackwardCode::Split { input, weight_first, weight_next } => {
+            let input = push(input);
+            let weight = [weight_first, weight_next].map(push);
+            [(Pass::InputGradient, [input; 2]), (Pass::WeightGradient, weight)].into()
+        }
+    };
+    Passes { forward, backward }
 }
 
 fn routine_of(passes: &Passes, state: &StageRows, slot: Slot) -> RoutineId {
     match (slot.pass, state.gradient[&slot.micro_batch].1) {
         (Pass::Forward, _) => passes.forward,
-        (_, Addition::First) => passes.backward_first,
-        (_, Addition::Next) => passes.backward_next,
+        (pass, Addition::First) => passes.backward[&pass][0],
+        (pass, Addition::Next) => passes.backward[&pass][1],
     }
 }
 
@@ -95,6 +106,8 @@ fn launch(
             Role::Parameter => state.parameter[&(pass, i)],
             Role::Gradient => state.gradient[&i].0,
             Role::Activation => value(Subject::Activation(stage)),
+            Role::Retained => value(Subject::Retained(stage)),
+            Role::Adjoint => value(Subject::Adjoint(stage)),
             Role::Value(id) => value(Subject::Value(id)),
             Role::ValueGradient(id) => value(Subject::ValueGradient(id)),
             Role::Input(id) => value(Subject::Input(id)),
@@ -122,9 +135,10 @@ fn feed(draft: &mut Draft<'_>, number: u32, slot: Slot, forward: RoutineId) {
     }
     let Slot { stage, micro_batch, lag, .. } = slot;
     let at = draft.sites.site(stage, micro_batch, lag).at;
-    let backward = draft.code.stages[stage].backward_next.arguments.iter();
+    let backward = draft.code.stages[stage].backward.next();
     let mut roles = roles(draft, forward);
-    roles.extend(backward.map(|argument| argument.role));
+    let later = backward.iter().flat_map(|routine| &routine.arguments);
+    roles.extend(later.map(|argument| argument.role));
     let mut inputs: Vec<InputId> = roles
         .into_iter()
         .filter_map(|role| if let Role::Input(id) = role { Some(id) } else { None })

@@ -1,6 +1,9 @@
 //! Gradient sums: the first contribution writes, later ones add, in the order of the calls.
 
-use super::call::{Step, Tensor, Term, call};
+use super::{
+    call::{Step, Tensor, Term, call},
+    halves::with_aside,
+};
 use roundelay_dsl::{NodeId, Source};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,6 +12,7 @@ pub(crate) struct Accumulation {
     written: BTreeSet<Source>,
     added: BTreeSet<Source>,
     fixed: BTreeSet<Source>,
+    kept: BTreeSet<NodeId>,
     holders: BTreeMap<Source, Source>,
     detours: u32,
 }
@@ -21,6 +25,7 @@ impl Accumulation {
             written,
             added: BTreeSet::new(),
             fixed,
+            kept: BTreeSet::new(),
             holders: BTreeMap::new(),
             detours: 0,
         }
@@ -33,13 +38,25 @@ impl Accumulation {
         let terms = steps.iter().flat_map(|step| &step.terms);
         self.added.extend(terms.filter_map(Term::contribution));
         let mut laid = Vec::new();
-        for (index, step) in steps.into_iter().enumerate() {
+        for (index, (step, aside)) in with_aside(steps).enumerate() {
             match index == last && self.hands_over(node, &step) {
                 true => {}
-                false => laid.extend(self.settle(node, step)),
+                false => laid.extend(self.settle(node, step, aside)),
             }
         }
         laid
+    }
+
+    /// Keeps the gradient of a node, which is whole by now, as it is: its memory is not handed
+    /// over. Returns where it is kept, and whether it must be copied there, since it stands in a
+    /// place of its own.
+    pub(crate) fn keep(&mut self, node: NodeId) -> (Tensor, bool) {
+        let holder = self.holder(Source::Node(node));
+        if self.fixed.contains(&holder) {
+            return (Tensor::Adjoint(node), true);
+        }
+        self.kept.insert(node);
+        (Tensor::Gradient(holder), false)
     }
 
     /// Whether a contribution to this sum was laid down.
@@ -57,7 +74,9 @@ impl Accumulation {
         let Tensor::Contribution(target) = to.tensor else { return false };
         let free = |source| !self.fixed.contains(&source);
         let fresh = !self.written.contains(&target);
+        let kept = self.kept.contains(&node);
         let hands = step.kernel == "copy" && *from == own && free(own) && free(target);
+        let hands = hands && !kept;
         if hands && fresh {
             self.written.insert(target);
             self.holders.insert(target, self.holder(own));
@@ -70,8 +89,9 @@ impl Accumulation {
     }
 
     /// One kernel has one `accumulate` for all that it writes; contributions that need the
-    /// other one take a detour through scratch. Nothing stands where what nobody wants goes.
-    fn settle(&mut self, node: NodeId, step: Step) -> Vec<Step> {
+    /// other one take a detour through scratch. Nothing stands where what nobody wants goes, and
+    /// what is made aside is whole before it is added, whoever adds it.
+    fn settle(&mut self, node: NodeId, step: Step, aside: bool) -> Vec<Step> {
         let contributions = step.terms.iter().filter_map(Term::contribution);
         let again: Vec<bool> = contributions.map(|s| !self.written.insert(s)).collect();
         if step.kernel == "copy" && again == [true] {
@@ -79,9 +99,10 @@ impl Accumulation {
         }
         let distinct = step.terms.iter().filter_map(Term::contribution);
         let distinct = distinct.collect::<BTreeSet<_>>().len() == again.len();
-        let unwanted = |term: &Term| matches!(term.tensor, Tensor::Unwanted(..));
+        let unwanted =
+            |term: &Term| matches!(term.tensor, Tensor::Unwanted(..) | Tensor::Aside(..));
         let adds = again.iter().all(|again| *again) && !again.is_empty();
-        match adds && distinct && !step.terms.iter().any(unwanted) {
+        match adds && distinct && !aside && !step.terms.iter().any(unwanted) {
             true => vec![self.located(step.flag("accumulate"))],
             false => self.detoured(node, step, &again),
         }
@@ -126,6 +147,8 @@ impl Term {
             | Tensor::Auxiliary(..)
             | Tensor::Scratch(..)
             | Tensor::Unwanted(..)
+            | Tensor::Aside(..)
+            | Tensor::Adjoint(_)
             | Tensor::Detour(..)
             | Tensor::Gradient(_)
             | Tensor::Parameters(_)

@@ -1,4 +1,5 @@
-//! The backward routines of a stage, and the routine that joins two gradient sums.
+//! The backward routines of a stage, whole and in halves, and the routine that joins two gradient
+//! sums.
 
 use super::{
     accumulate::Accumulation,
@@ -7,9 +8,10 @@ use super::{
     derivative::derivative,
     flow::Flow,
     fuse::fuse,
+    halves::Halves,
     layout::Layout,
 };
-use roundelay_dsl::Source;
+use roundelay_dsl::{NodeId, Source};
 use roundelay_schedule::{
     Access, Argument, Call, Element, Id, Nanos, Operand, Pass, Role, Routine, Stage,
 };
@@ -37,42 +39,91 @@ pub(crate) fn backward(layout: &Layout<'_>, stage: Stage, sum: Sum) -> Routine {
     if sum == Sum::First {
         steps.splice(0..0, zeros(layout, stage, &gradients));
     }
-    let steps = fuse(steps, |tensor| layout.home(tensor, stage).is_some());
-    let parameters = match sum {
-        Sum::First => Access::Write,
-        Sum::Next => Access::Update,
-    };
-    let access = |role| match role {
-        Role::Gradient => parameters,
-        Role::ValueGradient(value) => {
-            let crossing = &flow.crossing[value.index()];
-            let added = gradients.added(Source::Node(crossing.node));
-            match (crossing.producer == stage, crossing.returns == Some(stage)) {
-                (true, _) if !added => Access::Read,
-                (false, true) => Access::Write,
-                (true, _) | (false, false) => Access::Update,
+    Half { layout, stage, pass: Pass::Backward, sum }
+        .routine(steps, |node| gradients.added(Source::Node(node)))
+}
+
+/// I: makes the gradients of the values that cross into a stage, and what W reads.
+pub(crate) fn input_gradient(
+    layout: &Layout<'_>,
+    stage: Stage,
+    halves: &Halves,
+) -> Routine {
+    let half = Half { layout, stage, pass: Pass::InputGradient, sum: Sum::First };
+    half.routine(halves.input.clone(), |node| halves.added.contains(&node))
+}
+
+/// W: adds to the gradient of a stage's parameters.
+pub(crate) fn weight_gradient(
+    layout: &Layout<'_>,
+    stage: Stage,
+    halves: &Halves,
+    sum: Sum,
+) -> Routine {
+    let mut gradients = begin(layout.flow, stage, sum);
+    let nodes = halves.weight.iter();
+    let laid = nodes.flat_map(|(node, steps)| gradients.lay(*node, steps.clone()));
+    let mut steps: Vec<Step> = laid.collect();
+    if sum == Sum::First {
+        steps.splice(0..0, zeros(layout, stage, &gradients));
+    }
+    Half { layout, stage, pass: Pass::WeightGradient, sum }.routine(steps, |_| false)
+}
+
+/// A routine that makes gradients.
+struct Half<'a> {
+    layout: &'a Layout<'a>,
+    stage: Stage,
+    pass: Pass,
+    sum: Sum,
+}
+
+impl Half<'_> {
+    /// The routine of these calls; `added` says to which values' gradients they add.
+    fn routine(self, steps: Vec<Step>, added: impl Fn(NodeId) -> bool) -> Routine {
+        let Self { layout, stage, pass, sum } = self;
+        let steps = fuse(steps, |tensor| layout.home(tensor, stage).is_some());
+        let access = |role| match role {
+            Role::Gradient => match sum {
+                Sum::First => Access::Write,
+                Sum::Next => Access::Update,
+            },
+            Role::ValueGradient(value) => {
+                let crossing = &layout.flow.crossing[value.index()];
+                match (crossing.producer == stage, crossing.returns == Some(stage)) {
+                    (true, _) if !added(crossing.node) => Access::Read,
+                    (false, true) => Access::Write,
+                    (true, _) | (false, false) => Access::Update,
+                }
             }
-        }
-        Role::Workspace => Access::Write,
-        Role::Parameter
-        | Role::NextParameter
-        | Role::Received
-        | Role::Optimizer
-        | Role::Activation
-        | Role::Value(_)
-        | Role::Input(_)
-        | Role::Metric => Access::Read,
-    };
-    let plus = match sum {
-        Sum::First => "",
-        Sum::Next => "+",
-    };
-    let name = name(Pass::Backward, stage) + plus;
-    assemble(layout, name, (Pass::Backward, stage), &steps, &[Role::Gradient], access)
+            Role::Adjoint if pass == Pass::InputGradient => Access::Write,
+            Role::Workspace => Access::Write,
+            Role::Parameter
+            | Role::NextParameter
+            | Role::Received
+            | Role::Optimizer
+            | Role::Activation
+            | Role::Retained
+            | Role::Adjoint
+            | Role::Value(_)
+            | Role::Input(_)
+            | Role::Metric => Access::Read,
+        };
+        let plus = match sum {
+            Sum::First => "",
+            Sum::Next => "+",
+        };
+        let sums = [Role::Gradient];
+        let always: &[Role] = match pass {
+            Pass::InputGradient => &[],
+            _ => &sums,
+        };
+        assemble(layout, name(pass, stage) + plus, (pass, stage), &steps, always, access)
+    }
 }
 
 /// Gradient sums as a stage's backward finds them: with what later stages added.
-fn begin(flow: &Flow, stage: Stage, sum: Sum) -> Accumulation {
+pub(crate) fn begin(flow: &Flow, stage: Stage, sum: Sum) -> Accumulation {
     let parameters = flow.parameters.iter().filter(|(_, user)| *user == stage);
     let parameters: BTreeSet<Source> =
         parameters.map(|(id, _)| Source::Parameter(*id)).collect();

@@ -15,6 +15,12 @@ pub(crate) enum Tensor {
     Scratch(NodeId, u32),
     /// What a kernel makes besides its contributions though nobody wants it.
     Unwanted(NodeId, u32),
+    /// A small parameter gradient that the first half of a backward pass makes, until the second
+    /// adds it.
+    Aside(NodeId, u32),
+    /// The whole gradient of a node's result, kept for the second half of a backward pass apart
+    /// from the row in which it crosses stages.
+    Adjoint(NodeId),
     /// A contribution on its way to a gradient that has others already.
     Detour(NodeId, u32),
     /// The gradient sum of a node's result or a parameter.

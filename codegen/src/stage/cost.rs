@@ -1,7 +1,7 @@
 //! What every node of a model costs on its own, for whoever chooses cut points.
 
 use super::{
-    StageError,
+    BackwardForm, StageError,
     accumulate::Accumulation,
     call::{Step, Term},
     derivative::{Derivative, derivative},
@@ -51,7 +51,7 @@ pub fn node_costs(
 ) -> Result<Vec<NodeCost>, StageError> {
     let graph = Graph::new(model, examples)?;
     let flow = Flow::new(&graph, &[])?;
-    let layout = Layout::new(&graph, &flow, dtype, 1);
+    let layout = Layout::new(&graph, &flow, dtype, 1, |_| BackwardForm::Whole);
     let mut costs = vec![NodeCost::default(); model.nodes.len()];
     let mut seen = BTreeSet::new();
     for node in graph.computed() {

@@ -24,12 +24,15 @@ pub(crate) fn forward(layout: &Layout<'_>, stage: Stage) -> Routine {
         Role::Value(value) if flow.crossing[value.index()].producer == stage => {
             Access::Write
         }
-        Role::Activation | Role::Metric | Role::Workspace => Access::Write,
+        Role::Activation | Role::Retained | Role::Metric | Role::Workspace => {
+            Access::Write
+        }
         Role::Parameter
         | Role::NextParameter
         | Role::Gradient
         | Role::Received
         | Role::Optimizer
+        | Role::Adjoint
         | Role::Value(_)
         | Role::ValueGradient(_)
         | Role::Input(_) => Access::Read,

@@ -1,12 +1,14 @@
 //! Where everything lies that outlives one routine: parameters in each stage's flat array, kept
-//! tensors in its activation, values that cross in rows of their own.
+//! tensors in its activation, values that cross in rows of their own. A stage whose backward
+//! pass is in two halves keeps apart what the second half reads.
 
 use super::{
-    CrossingValue, Differentiated,
+    BackwardForm, CrossingValue, Differentiated,
     call::Tensor,
     derivative::{Derivative, derivative},
     flow::{Crossing, Flow},
     graph::Graph,
+    halves::Halves,
     memory::Packing,
 };
 use roundelay_dsl::{NodeId, ParameterId, Source};
@@ -29,7 +31,26 @@ pub(crate) struct Layout<'a> {
     /// Elements of each stage's flat parameters.
     pub(crate) elements: Table<Stage, u64>,
     offsets: BTreeMap<ParameterId, u64>,
-    activations: Table<Stage, Packing>,
+    kept: Table<Stage, Kept>,
+}
+
+/// What a stage keeps from pass to pass.
+struct Kept {
+    /// Until B or I.
+    activation: Packing,
+    /// Until W.
+    retained: Packing,
+    /// From I to W.
+    adjoint: Packing,
+    backward: Backward,
+}
+
+/// The backward pass of a stage.
+pub(crate) enum Backward {
+    /// In one piece.
+    Whole,
+    /// In two.
+    Split(Halves),
 }
 
 impl<'a> Layout<'a> {
@@ -39,6 +60,7 @@ impl<'a> Layout<'a> {
         flow: &'a Flow,
         dtype: Float,
         padding: u64,
+        form: impl Fn(Stage) -> BackwardForm,
     ) -> Self {
         let mut elements: Table<Stage, u64> = (0..flow.count()).map(|_| 0).collect();
         let mut offsets = BTreeMap::new();
@@ -51,12 +73,21 @@ impl<'a> Layout<'a> {
         for (_, count) in elements.iter_mut() {
             *count = align_up((*count).max(1), padding.max(1));
         }
-        let activation = |index| {
-            let kept = kept(graph, flow, dtype, Stage::new(index)).into_iter();
-            Packing::sequence(kept.map(|(_, tensor, size)| (tensor, size)))
+        let keep = |index| {
+            let stage = Stage::new(index);
+            let backward = match form(stage) {
+                BackwardForm::Whole => Backward::Whole,
+                BackwardForm::Split => Backward::Split(Halves::new(graph, flow, stage)),
+            };
+            Kept::new(kept(graph, flow, dtype, stage), backward, dtype)
         };
-        let activations = (0..flow.count()).map(activation).collect();
-        Self { graph, flow, dtype, elements, offsets, activations }
+        let kept = (0..flow.count()).map(keep).collect();
+        Self { graph, flow, dtype, elements, offsets, kept }
+    }
+
+    /// The backward pass of a stage.
+    pub(crate) fn backward(&self, stage: Stage) -> &Backward {
+        &self.kept[stage].backward
     }
 
     /// Where a tensor lies in the routines of a stage; nowhere when workspace is its home.
@@ -75,16 +106,18 @@ impl<'a> Layout<'a> {
             }
             Tensor::Source(Source::Node(node)) => match value(node) {
                 Some(value) => start(Role::Value(value)),
-                None => self.kept(tensor, stage),
+                None => self.kept[stage].home(tensor),
             },
-            Tensor::Auxiliary(..) => self.kept(tensor, stage),
+            Tensor::Auxiliary(..) | Tensor::Aside(..) | Tensor::Adjoint(_) => {
+                self.kept[stage].home(tensor)
+            }
             Tensor::Gradient(Source::Parameter(id)) => {
                 Some((Role::Gradient, self.parameter_offset(id)))
             }
-            Tensor::Gradient(Source::Node(node)) => {
-                let crosses = self.flow.gradient(node);
-                crosses.and_then(|value| start(Role::ValueGradient(value)))
-            }
+            Tensor::Gradient(Source::Node(node)) => match self.flow.gradient(node) {
+                Some(value) => start(Role::ValueGradient(value)),
+                None => self.kept[stage].home(tensor),
+            },
             Tensor::Parameters(from) => {
                 Some((Role::Parameter, Bytes(from) * self.dtype.size()))
             }
@@ -110,7 +143,9 @@ impl<'a> Layout<'a> {
             Role::Parameter | Role::NextParameter | Role::Gradient | Role::Received => {
                 real(self.elements[stage])
             }
-            Role::Activation => self.activations[stage].size,
+            Role::Activation => self.kept[stage].activation.size,
+            Role::Retained => self.kept[stage].retained.size,
+            Role::Adjoint => self.kept[stage].adjoint.size,
             Role::Value(value) | Role::ValueGradient(value) => {
                 let node = self.flow.crossing[value.index()].node;
                 real(self.graph.elements(Source::Node(node)))
@@ -163,10 +198,37 @@ impl<'a> Layout<'a> {
     fn parameter_offset(&self, parameter: ParameterId) -> Bytes {
         Bytes(self.offsets[&parameter]) * self.dtype.size()
     }
+}
 
-    fn kept(&self, tensor: Tensor, stage: Stage) -> Option<(Role, Bytes)> {
-        let offset = self.activations[stage].offsets.get(&tensor)?;
-        Some((Role::Activation, *offset))
+impl Kept {
+    fn new(kept: Vec<(NodeId, Tensor, Bytes)>, backward: Backward, dtype: Float) -> Self {
+        let (late, adjoint) = match &backward {
+            Backward::Whole => (BTreeSet::new(), vec![]),
+            Backward::Split(halves) => {
+                let size = |(tensor, elements): &(Tensor, u64)| {
+                    (*tensor, Bytes(*elements) * dtype.size())
+                };
+                let adjoint = halves.adjoint.iter().map(size).collect();
+                (halves.read_by_weight(), adjoint)
+            }
+        };
+        let all = kept.into_iter().map(|(_, tensor, size)| (tensor, size));
+        let (retained, activation): (Vec<_>, Vec<_>) =
+            all.partition(|(tensor, _)| late.contains(tensor));
+        let [activation, retained, adjoint] =
+            [activation, retained, adjoint].map(Packing::sequence);
+        Self { activation, retained, adjoint, backward }
+    }
+
+    fn home(&self, tensor: Tensor) -> Option<(Role, Bytes)> {
+        let places = [
+            (Role::Activation, &self.activation),
+            (Role::Retained, &self.retained),
+            (Role::Adjoint, &self.adjoint),
+        ];
+        places.into_iter().find_map(|(role, packing)| {
+            packing.offsets.get(&tensor).map(|offset| (role, *offset))
+        })
     }
 }
 
@@ -192,6 +254,8 @@ pub(crate) fn kept(
         Tensor::Auxiliary(..) => true,
         Tensor::Scratch(..)
         | Tensor::Unwanted(..)
+        | Tensor::Aside(..)
+        | Tensor::Adjoint(_)
         | Tensor::Detour(..)
         | Tensor::Gradient(_)
         | Tensor::Contribution(_)

@@ -32,6 +32,7 @@ fn compiled(rule: Rule, placement: Placement, states: States, n: u32) -> Checked
     for (_, routine) in schedule.routines.iter_mut() {
         routine.predicted = match routine.pass {
             Pass::Forward | Pass::Backward => Nanos(STEP),
+            Pass::InputGradient | Pass::WeightGradient => Nanos(STEP / 2),
             Pass::Combine | Pass::Update => Nanos(0),
         };
     }

@@ -122,12 +122,10 @@ impl<'a> Machine<'a> {
     /// All stages backward.
     pub(crate) fn backward<R: Real>(&mut self, context: &Context) {
         let stages = self.stages;
-        for StageCode { backward_first, backward_next, .. } in
-            stages.stages.values().rev()
-        {
+        for StageCode { backward, .. } in stages.stages.values().rev() {
             let first = context.micro_batch == 0;
-            let routine = if first { backward_first } else { backward_next };
-            self.launch::<R>(routine, context);
+            let routines = if first { backward.first() } else { backward.next() };
+            routines.iter().for_each(|routine| self.launch::<R>(routine, context));
         }
     }
 
@@ -323,7 +321,9 @@ fn key(stage: Stage, role: Role) -> (Stage, Role) {
         | Role::Gradient
         | Role::Received
         | Role::Optimizer
-        | Role::Activation => (stage, role),
+        | Role::Activation
+        | Role::Retained
+        | Role::Adjoint => (stage, role),
         Role::Value(_)
         | Role::ValueGradient(_)
         | Role::Input(_)

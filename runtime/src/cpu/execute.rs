@@ -115,7 +115,11 @@ impl<'a> Executor<'a> {
     fn rate(&self, turn: Turn<'_>, pass: Pass) -> f64 {
         match pass {
             Pass::Update => self.shared.schedule.job.optimizer.rate.at(step(turn)),
-            Pass::Forward | Pass::Backward | Pass::Combine => 0.0,
+            Pass::Forward
+            | Pass::Backward
+            | Pass::InputGradient
+            | Pass::WeightGradient
+            | Pass::Combine => 0.0,
         }
     }
 
@@ -216,6 +220,8 @@ fn input(subject: Subject) -> InputId {
         | Subject::Gradient(..)
         | Subject::Optimizer(..)
         | Subject::Activation(_)
+        | Subject::Retained(_)
+        | Subject::Adjoint(_)
         | Subject::Value(_)
         | Subject::ValueGradient(_)
         | Subject::Metric

@@ -41,7 +41,11 @@ pub(super) struct OracleStage {
 /// What a stage runs.
 pub(super) struct Routines {
     pub(super) forward: RoutineId,
+    /// I, where the backward pass stands in halves.
+    input: Option<RoutineId>,
+    /// B or W, of the first micro-batch of a sum.
     first: RoutineId,
+    /// B or W, of later ones.
     next: Option<RoutineId>,
     update: RoutineId,
 }
@@ -114,6 +118,9 @@ impl OracleStage {
             None => &mut self.single,
         };
         let theta = self.versions[age].bytes_mut();
+        if let Some(input) = self.routines.input {
+            plain.run(input, context, &mut [(Role::Parameter, &mut *theta)]);
+        }
         let bound = &mut [(Role::Parameter, theta), (Role::Gradient, target.bytes_mut())];
         plain.run(routine.unwrap_or(self.routines.first), context, bound);
         if routine.is_none() {
@@ -200,10 +207,13 @@ impl Routines {
         let find = |pass, gradient: &[Access]| {
             plain.find(pass, stage, gradient).expect("every stage has every pass")
         };
+        let input = plain.find(Pass::InputGradient, stage, &any);
+        let sums = if input.is_some() { Pass::WeightGradient } else { Pass::Backward };
         Self {
             forward: find(Pass::Forward, &any),
-            first: find(Pass::Backward, &[Access::Write]),
-            next: plain.find(Pass::Backward, stage, &[Access::Update]),
+            input,
+            first: find(sums, &[Access::Write]),
+            next: plain.find(sums, stage, &[Access::Update]),
             update: find(Pass::Update, &any),
         }
     }

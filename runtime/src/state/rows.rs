@@ -75,6 +75,8 @@ pub(crate) fn elements(
         | Subject::Gradient(stage, slice)
         | Subject::Optimizer(stage, slice) => (stage, slice),
         Subject::Activation(_)
+        | Subject::Retained(_)
+        | Subject::Adjoint(_)
         | Subject::Value(_)
         | Subject::ValueGradient(_)
         | Subject::Input(_)
@@ -178,6 +180,8 @@ fn arrays(job: &Job, row: &CarriedRow) -> Vec<Array> {
         }
         Subject::Gradient(..)
         | Subject::Activation(_)
+        | Subject::Retained(_)
+        | Subject::Adjoint(_)
         | Subject::Value(_)
         | Subject::ValueGradient(_)
         | Subject::Input(_)

@@ -196,7 +196,10 @@ impl<'a> Line<'a> {
             self.micro_batch(i);
         }
         let single = match called.pass {
-            Pass::Forward | Pass::Backward => micro_batch.is_some(),
+            Pass::Forward
+            | Pass::Backward
+            | Pass::InputGradient
+            | Pass::WeightGradient => micro_batch.is_some(),
             Pass::Update => micro_batch.is_none(),
             Pass::Combine => true,
         };
@@ -255,9 +258,10 @@ impl<'a> Line<'a> {
     /// Passes over micro-batches see whole arrays; the others one slice of all.
     fn slices(&mut self, pass: Pass, slices: &BTreeSet<Slice>) {
         let consistent = match pass {
-            Pass::Forward | Pass::Backward => {
-                slices.iter().all(|slice| *slice == Slice::Whole)
-            }
+            Pass::Forward
+            | Pass::Backward
+            | Pass::InputGradient
+            | Pass::WeightGradient => slices.iter().all(|slice| *slice == Slice::Whole),
             Pass::Combine | Pass::Update => slices.len() <= 1,
         };
         self.require(consistent, || {

@@ -16,6 +16,10 @@ pub enum Held<S = Sum> {
     Gradient(Stage, i64, S),
     /// What a stage keeps for the backward pass of a micro-batch in a step.
     Activation(Stage, MicroBatch, i64),
+    /// What a stage keeps for the weight gradient of a micro-batch in a step.
+    Retained(Stage, MicroBatch, i64),
+    /// What the input gradient of a micro-batch keeps for its weight gradient.
+    Adjoint(Stage, MicroBatch, i64),
     /// A value of a micro-batch in a step.
     Value(ValueId, MicroBatch, i64),
     /// The gradient of such a value, with the contributions of so many stages.
@@ -37,6 +41,8 @@ impl<S> Held<S> {
                 Held::Gradient(stage, t - origin, spell(sum))
             }
             Held::Activation(stage, i, t) => Held::Activation(stage, i, t - origin),
+            Held::Retained(stage, i, t) => Held::Retained(stage, i, t - origin),
+            Held::Adjoint(stage, i, t) => Held::Adjoint(stage, i, t - origin),
             Held::Value(value, i, t) => Held::Value(value, i, t - origin),
             Held::ValueGradient(value, i, t, count) => {
                 Held::ValueGradient(value, i, t - origin, count)
@@ -70,6 +76,12 @@ impl fmt::Display for Held {
             }
             Held::Activation(stage, i, t) => {
                 write!(f, "activation({stage}, {i}, {})", Step(*t))
+            }
+            Held::Retained(stage, i, t) => {
+                write!(f, "retained({stage}, {i}, {})", Step(*t))
+            }
+            Held::Adjoint(stage, i, t) => {
+                write!(f, "adjoint({stage}, {i}, {})", Step(*t))
             }
             Held::Value(value, i, t) => write!(f, "value({value}, {i}, {})", Step(*t)),
             Held::ValueGradient(value, i, t, count) => {

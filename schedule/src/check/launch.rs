@@ -59,6 +59,8 @@ impl Run<'_> {
                 self.tree(stage).map(|tree| Held::Gradient(stage, t, tree.whole))
             }
             Role::Activation => Some(Held::Activation(stage, i, t)),
+            Role::Retained => Some(Held::Retained(stage, i, t)),
+            Role::Adjoint => Some(Held::Adjoint(stage, i, t)),
             Role::Value(value) => Some(Held::Value(value, i, t)),
             Role::ValueGradient(value) => {
                 Some(Held::ValueGradient(value, i, t, self.flows.before(value, stage)))
@@ -86,6 +88,8 @@ impl Run<'_> {
             Role::Gradient => gathered,
             Role::Activation if access == Access::Update => Held::Nothing,
             Role::Activation => Held::Activation(stage, i, t),
+            Role::Retained => Held::Retained(stage, i, t),
+            Role::Adjoint => Held::Adjoint(stage, i, t),
             Role::Value(value) => Held::Value(value, i, t),
             Role::ValueGradient(value) => self.contributed(launch, value, i),
             Role::Metric => Held::Metric(i, t),
@@ -113,10 +117,11 @@ impl Run<'_> {
         let (t, stage) = (launch.step.t, launch.routine.stage);
         let Some(tree) = self.tree(stage) else { return Held::Nothing };
         let made = match (launch.routine.pass, launch.i) {
-            (Pass::Forward | Pass::Update, _) | (Pass::Backward, None) => {
-                return Held::Nothing;
+            (Pass::Forward | Pass::InputGradient | Pass::Update, _)
+            | (Pass::Backward | Pass::WeightGradient, None) => return Held::Nothing,
+            (Pass::Backward | Pass::WeightGradient, Some(i)) => {
+                self.accumulate(launch, i, faults)
             }
-            (Pass::Backward, Some(i)) => self.accumulate(launch, i, faults),
             (Pass::Combine, _) => self.combine(launch, faults),
         };
         let planned = launch.i.map_or(tree.whole, |i| tree.with(i));

@@ -137,7 +137,9 @@ fn subject(schedule: &Schedule, id: BufferId, buffer: &Buffer, faults: &mut Faul
             };
             axis && stage.index() < stages
         }
-        Subject::Activation(stage) => stage.index() < stages,
+        Subject::Activation(stage)
+        | Subject::Retained(stage)
+        | Subject::Adjoint(stage) => stage.index() < stages,
         Subject::Value(value) | Subject::ValueGradient(value) => {
             value.index() < limit::VALUES
         }
@@ -170,6 +172,8 @@ fn needed(schedule: &Schedule, subject: Subject) -> Option<(u64, Slice)> {
         }
         Subject::Metric => Some((job.measured().0, Slice::Whole)),
         Subject::Activation(_)
+        | Subject::Retained(_)
+        | Subject::Adjoint(_)
         | Subject::Value(_)
         | Subject::ValueGradient(_)
         | Subject::Workspace => None,

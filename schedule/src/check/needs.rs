@@ -18,7 +18,9 @@ pub(super) struct Needs {
 /// The array that an argument of this role is; none when its coverage is checked elsewhere.
 fn array(role: Role, stage: Stage) -> Option<Array> {
     match role {
-        Role::Activation | Role::Parameter => Some((role, Some(stage))),
+        Role::Activation | Role::Retained | Role::Adjoint | Role::Parameter => {
+            Some((role, Some(stage)))
+        }
         Role::Value(_) | Role::ValueGradient(_) | Role::Input(_) | Role::Metric => {
             Some((role, None))
         }
@@ -40,7 +42,13 @@ impl Needs {
         bytes: &Ranges,
     ) {
         let routine = &schedule.routines[id];
-        let whole = matches!(routine.pass, Pass::Forward | Pass::Backward);
+        let whole = match routine.pass {
+            Pass::Forward
+            | Pass::Backward
+            | Pass::InputGradient
+            | Pass::WeightGradient => true,
+            Pass::Combine | Pass::Update => false,
+        };
         if let Some(array) = array(role, routine.stage).filter(|_| whole) {
             let all = bytes.iter().map(|range| (range.clone(), id));
             self.read.entry(array).or_default().extend(all);

@@ -60,20 +60,34 @@ fn allowed(pass: Pass, role: Role, access: Access) -> bool {
     match (pass, role) {
         (_, Role::Workspace) => access != Read,
         (Pass::Forward, Role::Parameter | Role::Input(_)) => access == Read,
-        (Pass::Forward, Role::Activation | Role::Metric) => access == Write,
-        (Pass::Forward, Role::Value(_)) => access != Update,
-        (Pass::Backward, Role::Parameter | Role::Value(_) | Role::Input(_)) => {
-            access == Read
+        (Pass::Forward, Role::Activation | Role::Retained | Role::Metric) => {
+            access == Write
         }
-        (Pass::Backward, Role::Activation) => access != Write,
-        (Pass::Backward, Role::Gradient) => access != Read,
-        (Pass::Backward, Role::ValueGradient(_)) => true,
+        (Pass::Forward, Role::Value(_)) => access != Update,
+        (
+            Pass::Backward | Pass::InputGradient | Pass::WeightGradient,
+            Role::Parameter | Role::Value(_) | Role::Input(_),
+        ) => access == Read,
+        (Pass::Backward | Pass::InputGradient, Role::Activation) => access != Write,
+        (Pass::Backward | Pass::InputGradient, Role::ValueGradient(_)) => true,
+        (Pass::Backward | Pass::WeightGradient, Role::Gradient) => access != Read,
+        (Pass::InputGradient | Pass::WeightGradient, Role::Retained) => access == Read,
+        (Pass::InputGradient, Role::Adjoint) => access == Write,
+        (Pass::WeightGradient, Role::Adjoint) => access == Read,
         (Pass::Combine, Role::Gradient) => access == Update,
         (Pass::Combine, Role::Received) => access == Read,
         (Pass::Update, Role::Parameter | Role::Gradient) => access != Write,
         (Pass::Update, Role::NextParameter) => access == Write,
         (Pass::Update, Role::Optimizer) => access == Update,
-        (Pass::Forward | Pass::Backward | Pass::Combine | Pass::Update, _) => false,
+        (
+            Pass::Forward
+            | Pass::Backward
+            | Pass::InputGradient
+            | Pass::WeightGradient
+            | Pass::Combine
+            | Pass::Update,
+            _,
+        ) => false,
     }
 }
 
@@ -88,8 +102,8 @@ fn demands(schedule: &Schedule, id: RoutineId, routine: &Routine, faults: &mut F
     };
     let trained = schedule.job.elements[routine.stage] > 0;
     match routine.pass {
-        Pass::Forward => {}
-        Pass::Backward => {
+        Pass::Forward | Pass::InputGradient => {}
+        Pass::Backward | Pass::WeightGradient => {
             let gathers = access(Role::Gradient).is_some();
             demand(gathers || !trained, "must write or update the gradient of its stage");
         }
@@ -346,16 +360,25 @@ impl<'a> Body<'a> {
     /// Gradients and new parameters reach every parameter of the stage.
     fn coverage(&self, argument: usize, declared: &Argument) -> Result<(), String> {
         let reached = match (self.routine.pass, declared.role, declared.access) {
-            (Pass::Backward | Pass::Combine, Role::Gradient, Access::Write)
+            (
+                Pass::Backward | Pass::WeightGradient | Pass::Combine,
+                Role::Gradient,
+                Access::Write,
+            )
             | (Pass::Update, Role::NextParameter, _) => &self.written[argument],
-            (Pass::Backward | Pass::Combine, Role::Gradient, _)
+            (
+                Pass::Backward | Pass::WeightGradient | Pass::Combine,
+                Role::Gradient,
+                _,
+            )
             | (Pass::Update, Role::Parameter, Access::Update) => &self.updated[argument],
             _ => return Ok(()),
         };
         let job = &self.schedule.job;
         let real = Element::Real.size(job.dtype);
         let whole = job.elements[self.routine.stage] * real;
-        if declared.size.0 < whole && self.routine.pass != Pass::Backward {
+        let sums = matches!(self.routine.pass, Pass::Backward | Pass::WeightGradient);
+        if declared.size.0 < whole && !sums {
             let all = reached.covers(&(0..declared.size.0));
             return if all { Ok(()) } else { Err(missed(argument, "its shard")) };
         }

@@ -1,7 +1,8 @@
-//! Rule 2: what must be done in a training step is done by exactly one line.
+//! Rule 2: what must be done in a training step is done by exactly one line. Gradients come
+//! from one whole backward pass, or from its two halves: for all micro-batches of a stage alike.
 
 use super::{Duty, Violation, faults::Faults};
-use crate::{ActionId, Id, MicroBatch, Pass, Role, Schedule, Task, Work};
+use crate::{ActionId, Id, MicroBatch, Pass, Role, Schedule, Stage, Task, Work};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Checks passes, updates and reports; needs sound actions.
@@ -13,11 +14,52 @@ pub(super) fn check(schedule: &Schedule, faults: &mut Faults) {
             faults.push(Violation::Repeated { action, first, duty });
         }
     }
-    for duty in demanded(schedule) {
+    let forms = forms(schedule, faults);
+    for duty in demanded(schedule, &forms) {
         if !done.contains_key(&duty) {
             faults.push(Violation::Missing { duty });
         }
     }
+}
+
+/// How a stage takes its gradients.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// B.
+    Whole,
+    /// I and W.
+    Halves,
+}
+
+impl Form {
+    fn of(pass: Pass) -> Option<Self> {
+        match pass {
+            Pass::Backward => Some(Form::Whole),
+            Pass::InputGradient | Pass::WeightGradient => Some(Form::Halves),
+            Pass::Forward | Pass::Combine | Pass::Update => None,
+        }
+    }
+    fn passes(self) -> &'static [Pass] {
+        match self {
+            Form::Whole => &[Pass::Forward, Pass::Backward],
+            Form::Halves => &[Pass::Forward, Pass::InputGradient, Pass::WeightGradient],
+        }
+    }
+}
+
+/// The form of each stage that has one, by its first line; lines of the other form are faults.
+fn forms(schedule: &Schedule, faults: &mut Faults) -> BTreeMap<Stage, Form> {
+    let mut firsts: BTreeMap<Stage, (ActionId, Task, Form)> = BTreeMap::new();
+    for (action, line) in schedule.actions.iter() {
+        let Some(task) = schedule.task(line) else { continue };
+        let Some(form) = Form::of(task.pass) else { continue };
+        let known = *firsts.entry(task.stage).or_insert((action, task, form));
+        if known.2 != form {
+            let (first, other, _) = known;
+            faults.push(Violation::Mixed { action, task, first, other });
+        }
+    }
+    firsts.into_iter().map(|(stage, (_, _, form))| (stage, form)).collect()
 }
 
 fn duties(schedule: &Schedule) -> impl Iterator<Item = (ActionId, Duty)> {
@@ -31,15 +73,15 @@ fn duties(schedule: &Schedule) -> impl Iterator<Item = (ActionId, Duty)> {
     })
 }
 
-fn demanded(schedule: &Schedule) -> BTreeSet<Duty> {
+fn demanded(schedule: &Schedule, forms: &BTreeMap<Stage, Form>) -> BTreeSet<Duty> {
     let micro_batches =
         || (0..schedule.cell_micro_batches() as usize).map(MicroBatch::new);
     let task = |pass, stage, micro_batch| Duty::Task(Task { pass, stage, micro_batch });
     let mut all: BTreeSet<Duty> = measured(schedule).map(Duty::Report).collect();
     for stage in schedule.job.stages() {
+        let form = forms.get(&stage).copied().unwrap_or(Form::Whole);
         for i in micro_batches() {
-            all.insert(task(Pass::Forward, stage, Some(i)));
-            all.insert(task(Pass::Backward, stage, Some(i)));
+            all.extend(form.passes().iter().map(|pass| task(*pass, stage, Some(i))));
         }
         if schedule.job.elements[stage] > 0 {
             all.insert(task(Pass::Update, stage, None));

@@ -42,6 +42,17 @@ pub enum Violation {
         /// What.
         duty: Duty,
     },
+    /// A stage takes whole backward passes and halves of them.
+    Mixed {
+        /// The later line.
+        action: ActionId,
+        /// Its task.
+        task: Task,
+        /// The earlier line.
+        first: ActionId,
+        /// Its task.
+        other: Task,
+    },
     /// One action writes memory that it also touches as something else.
     Alias {
         /// The line.
@@ -167,6 +178,7 @@ impl Violation {
             | Violation::Missing { .. }
             | Violation::Lost { .. } => None,
             Violation::Repeated { action, .. }
+            | Violation::Mixed { action, .. }
             | Violation::Alias { action, .. }
             | Violation::Race { action, .. }
             | Violation::Crossing { action, .. }
@@ -195,6 +207,13 @@ impl fmt::Display for Violation {
             Violation::Repeated { action, first, duty } => {
                 write!(f, "{action} does {duty}, which {first} does already: remove one")
             }
+            Violation::Mixed { action, task, first, other } => write!(
+                f,
+                "{action} does {}, but {first} does {}: a stage takes either B or both I and \
+                 W of every micro-batch",
+                Duty::Task(*task),
+                Duty::Task(*other)
+            ),
             Violation::Alias { action, at, row, other } => write!(
                 f,
                 "{action} writes {row} on {at}, which lies over {other} that it also \

@@ -181,6 +181,8 @@ fn read_work(
     match word {
         "F" => read_launch(cursor, Some(Pass::Forward), routines),
         "B" => read_launch(cursor, Some(Pass::Backward), routines),
+        "I" => read_launch(cursor, Some(Pass::InputGradient), routines),
+        "W" => read_launch(cursor, Some(Pass::WeightGradient), routines),
         "C" => read_launch(cursor, Some(Pass::Combine), routines),
         "U" => read_launch(cursor, Some(Pass::Update), routines),
         "transfer" => read_transfer(cursor),

@@ -7,7 +7,8 @@
 //! ```
 
 use crate::{
-    DeviceId, Entry, MicroBatch, Nanos, PhysicalQueue, Schedule, Simulation, Stage, Task,
+    DeviceId, Entry, MicroBatch, Nanos, Pass, PhysicalQueue, Schedule, Simulation, Stage,
+    Task,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -233,6 +234,27 @@ impl Scale {
     }
 }
 
+/// What the letters of the passes mean; backward passes stand whole or in halves.
+fn passes(simulation: &Simulation<'_>) -> String {
+    let backward = [
+        (Pass::Backward, "B backward"),
+        (Pass::InputGradient, "I input gradient"),
+        (Pass::WeightGradient, "W weight gradient"),
+    ];
+    let run = |pass| {
+        let mut routines = simulation.schedule().routines.values();
+        routines.any(|routine| routine.pass == pass)
+    };
+    let names = backward.into_iter().filter(|(pass, _)| run(*pass));
+    let backward = names.map(|(_, name)| name);
+    let all: Vec<&str> = ["F forward"]
+        .into_iter()
+        .chain(backward)
+        .chain(["C combine", "U update"])
+        .collect();
+    all.join(", ")
+}
+
 fn legend(simulation: &Simulation<'_>, scale: &Scale, notation: Notation) -> String {
     let before = if notation.micro_batch { "micro-batch " } else { "" };
     let after = if notation.stage { " stage" } else { "" };
@@ -242,9 +264,9 @@ fn legend(simulation: &Simulation<'_>, scale: &Scale, notation: Notation) -> Str
     let cells = simulation.schedule().coordinates().len();
     let cells =
         if cells > 1 { format!(", one of {cells} equal cells") } else { String::new() };
+    let passes = passes(simulation);
     format!(
-        "column {unit} from {from}; cell {before}pass{after}: F forward, B backward, \
-         C combine, U update\n\
+        "column {unit} from {from}; cell {before}pass{after}: {passes}\n\
          ' a training step behind, - goes on, . idle\n\
          makespan {makespan}, step {step}, idle {idle:.1} %{cells}\n"
     )

@@ -1,0 +1,155 @@
+//! A backward pass in two halves (arXiv 2401.10241): I makes the gradients of values, W adds to
+//! the gradients of parameters, any time later.
+//!
+//! W has the products that make gradients of matrices and filters, the sums of their biases, and
+//! look-ups. All other parameter gradients are small and made by the way: I makes them, keeps
+//! them, and W only adds them. So the gradient sum of a stage has one author. What W reads of I
+//! is the adjoint: gradients of values that its products take, and those small gradients.
+//!
+//! Bits are those of the whole backward pass: each half makes the same calls in the same order,
+//! and [`made_aside`] says, for both forms, which parameter gradients never add up inside the
+//! kernel that makes them.
+
+use super::{
+    accumulate::Accumulation,
+    backward::{Sum, begin},
+    call::{Step, Tensor, Term, call},
+    derivative::derivative,
+    flow::Flow,
+    graph::Graph,
+};
+use roundelay_dsl::{NodeId, Source};
+use roundelay_schedule::Stage;
+use std::collections::BTreeSet;
+
+/// The two halves, before anything has an address.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Halves {
+    /// The calls of I.
+    pub(crate) input: Vec<Step>,
+    /// The calls of W, node by node; parameters are contributed to.
+    pub(crate) weight: Vec<(NodeId, Vec<Step>)>,
+    /// What I keeps for W, in the order in which I makes it, with its number of elements.
+    pub(crate) adjoint: Vec<(Tensor, u64)>,
+    /// The nodes to whose gradients I adds.
+    pub(crate) added: BTreeSet<NodeId>,
+}
+
+impl Halves {
+    /// The halves of a stage's backward pass.
+    pub(crate) fn new(graph: &Graph<'_>, flow: &Flow, stage: Stage) -> Self {
+        let mut halves = Self::default();
+        let mut sums = begin(flow, stage, Sum::First);
+        for node in flow.computed(graph, stage).rev() {
+            let Parted { input, weight } = part(node, derivative(graph, node).backward);
+            let weight = halves.keep(&mut sums, node, &input, weight);
+            halves.input.extend(sums.lay(node, input));
+            if !weight.is_empty() {
+                halves.weight.push((node, weight));
+            }
+        }
+        let nodes = graph.computed();
+        halves.added = nodes.filter(|node| sums.added(Source::Node(*node))).collect();
+        halves
+    }
+
+    /// The tensors that W reads.
+    pub(crate) fn read_by_weight(&self) -> BTreeSet<Tensor> {
+        let steps = self.weight.iter().flat_map(|(_, steps)| steps);
+        steps.flat_map(|step| &step.terms).map(|term| term.tensor).collect()
+    }
+
+    /// Puts what a node's W reads into the adjoint: the gradient of the node, whole by now, in
+    /// the place where it lies, or copied where it lies in a row that crosses stages.
+    fn keep(
+        &mut self,
+        sums: &mut Accumulation,
+        node: NodeId,
+        input: &[Step],
+        mut weight: Vec<Step>,
+    ) -> Vec<Step> {
+        let own = Tensor::Gradient(Source::Node(node));
+        let mut terms = weight.iter_mut().flat_map(|step| &mut step.terms);
+        if let Some(read) = terms.find(|term| term.tensor == own).cloned() {
+            let (place, copied) = sums.keep(node);
+            if copied {
+                let from = read.clone().flat();
+                let to = Term { tensor: place, ..from.clone() };
+                self.input.extend(sums.lay(node, vec![call("copy", [from, to])]));
+            }
+            self.adjoint.push((place, read.elements()));
+            for term in weight.iter_mut().flat_map(|step| &mut step.terms) {
+                if term.tensor == own {
+                    term.tensor = place;
+                }
+            }
+        }
+        let made = input.iter().flat_map(|step| &step.terms);
+        let small = made.filter(|term| matches!(term.tensor, Tensor::Aside(..)));
+        self.adjoint.extend(small.map(|term| (term.tensor, term.elements())));
+        weight
+    }
+}
+
+/// A node's backward calls, each in its half.
+struct Parted {
+    input: Vec<Step>,
+    weight: Vec<Step>,
+}
+
+fn part(node: NodeId, steps: Vec<Step>) -> Parted {
+    let mut parted = Parted { input: Vec::new(), weight: Vec::new() };
+    let mut number = 0;
+    for (mut step, aside) in with_aside(steps) {
+        if !aside {
+            let half = match parameters(&step) {
+                true => &mut parted.weight,
+                false => &mut parted.input,
+            };
+            half.push(step);
+            continue;
+        }
+        for term in step.terms.iter_mut().filter(|term| is_parameter(term)) {
+            let kept = Term { tensor: Tensor::Aside(node, number), ..term.clone() };
+            number += 1;
+            let target = std::mem::replace(term, kept.clone());
+            parted.weight.push(call("copy", [kept.flat(), target.flat()]));
+        }
+        parted.input.push(step);
+    }
+    parted
+}
+
+/// The backward calls of one node, each with whether it makes parameter gradients by the way.
+pub(crate) fn with_aside(steps: Vec<Step>) -> impl Iterator<Item = (Step, bool)> {
+    let heavy = steps.iter().any(is_heavy);
+    steps.into_iter().map(move |step| {
+        let aside = made_aside(&step, heavy);
+        (step, aside)
+    })
+}
+
+/// Whether a call makes parameter gradients by the way; `heavy` says that a call of its node is a
+/// product or a look-up, whose inputs W has at hand.
+fn made_aside(step: &Step, heavy: bool) -> bool {
+    let alone = !step.terms.iter().any(is_value);
+    parameters(step) && !(heavy && alone)
+}
+
+/// Products and look-ups: what W is for.
+fn is_heavy(step: &Step) -> bool {
+    let kernels = ["matmul", "conv2d_weights", "embedding_backward"];
+    kernels.contains(&step.kernel) && parameters(step)
+}
+
+fn parameters(step: &Step) -> bool {
+    step.terms.iter().any(is_parameter)
+}
+
+fn is_parameter(term: &Term) -> bool {
+    matches!(term.tensor, Tensor::Contribution(Source::Parameter(_)))
+}
+
+fn is_value(term: &Term) -> bool {
+    matches!(term.tensor, Tensor::Contribution(Source::Node(_)))
+}
