@@ -5,6 +5,8 @@
 mod lower;
 mod stage;
 
+#[doc(hidden)]
+pub use lower::lower_halved;
 pub use lower::{LowerError, lower};
 pub use stage::{
     BackwardCode, BackwardForm, CrossingValue, Differentiated, NodeCost, PassCost,

@@ -16,7 +16,7 @@ mod waits;
 
 pub use error::LowerError;
 
-use crate::{Stages, stages};
+use crate::{Stages, stages_in};
 use draft::{Draft, DraftAction, DraftWork, Hold, Key};
 use roundelay_dsl::Program;
 use roundelay_schedule::{
@@ -34,12 +34,37 @@ use state::StageRows;
 pub fn lower(program: &Program, plan: &Plan) -> Result<Schedule, LowerError> {
     fits(program, plan)?;
     let sites = site::Sites::new(plan);
+    let order = order::Slots::new(plan, sites.micro_batches);
+    lower_in(program, plan, &sites, order)
+}
+
+/// Lowers a plan with each backward pass in two halves, one right after the other, whatever its
+/// order says: what tests compare with whole passes.
+///
+/// # Errors
+/// As [`lower`].
+#[doc(hidden)]
+pub fn lower_halved(program: &Program, plan: &Plan) -> Result<Schedule, LowerError> {
+    fits(program, plan)?;
+    let sites = site::Sites::new(plan);
+    let order = order::Slots::new(plan, sites.micro_batches).halved();
+    lower_in(program, plan, &sites, order)
+}
+
+fn lower_in(
+    program: &Program,
+    plan: &Plan,
+    sites: &site::Sites,
+    order: order::Slots,
+) -> Result<Schedule, LowerError> {
     let workers = u64::from(plan.micro_batches / sites.micro_batches);
     let examples = u64::from(program.train.batch / plan.micro_batches);
     let dtype = program.train.dtype;
-    let code = stages(&program.model, &plan.cuts, examples, dtype, 16 * workers)?;
+    let layout = (dtype, 16 * workers);
+    let form = |stage| order.form(stage);
+    let code = stages_in(&program.model, &plan.cuts, examples, layout, form)?;
     let job = job(program, &code);
-    let mut draft = Draft::new(plan, &program.target, &job, &code);
+    let mut draft = Draft::new(plan, &program.target, &job, &code, order);
     let mut states = Table::<Stage, StageRows>::new();
     for stage in draft.order.stages() {
         states.push(state::lay_out(&mut draft, stage)?);

@@ -146,9 +146,9 @@ impl<'a> Draft<'a> {
         target: &'a Target,
         job: &'a Job,
         code: &'a Stages,
+        order: Slots,
     ) -> Self {
         let sites = Sites::new(plan);
-        let order = Slots::new(plan, sites.micro_batches);
         Self {
             plan,
             target,
@@ -231,6 +231,11 @@ impl<'a> Draft<'a> {
     /// Right after a pass of step 0.
     pub(crate) fn after(&self, pass: Pass, stage: Stage, i: MicroBatch) -> Moment {
         self.beside(pass, stage, i, Side::After)
+    }
+
+    /// Right after the last pass of a micro-batch of step 0 through a stage.
+    pub(crate) fn released(&self, stage: Stage, i: MicroBatch) -> Moment {
+        self.after(self.order.closing(stage), stage, i)
     }
 
     /// Bytes of a whole flat array of a stage's parameters.

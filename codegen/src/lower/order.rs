@@ -1,6 +1,8 @@
 //! The compute tasks of one period, in an order in which they could run one by one.
 
+use crate::BackwardForm;
 use roundelay_schedule::{Id, MicroBatch, Order, Pass, Placement, Plan, Stage};
+use std::collections::BTreeMap;
 
 /// One pass of one stage on one micro-batch, and how many periods after its step it stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,13 +17,24 @@ pub(crate) struct Slot {
     pub(crate) end: u64,
 }
 
-/// The slots of one period; each (pass, stage, micro-batch) stands once.
+/// The slots of one period; each pass of a (stage, micro-batch) stands once: F and B or, for all
+/// micro-batches of a stage alike, F, I and W.
 #[derive(Clone, Debug)]
 pub(crate) struct Slots {
     slots: Vec<Slot>,
     stages: usize,
     micro_batches: usize,
-    index: Vec<u32>,
+    index: BTreeMap<(Pass, Stage, MicroBatch), u32>,
+}
+
+/// The passes of one micro-batch through a stage, in order.
+pub(crate) fn passes(form: BackwardForm) -> &'static [Pass] {
+    match form {
+        BackwardForm::Whole => &[Pass::Forward, Pass::Backward],
+        BackwardForm::Split => {
+            &[Pass::Forward, Pass::InputGradient, Pass::WeightGradient]
+        }
+    }
 }
 
 impl Slots {
@@ -41,25 +54,49 @@ impl Slots {
 
     fn index(slots: Vec<Slot>, size: Size) -> Self {
         let (stages, micro_batches) = (size.stages as usize, size.micro_batches as usize);
-        assert_eq!(slots.len(), 2 * stages * micro_batches, "each pass stands once");
-        let mut order = Self { slots, stages, micro_batches, index: Vec::new() };
-        let mut index = vec![u32::MAX; order.slots.len()];
-        for (number, slot) in (0..).zip(&order.slots) {
-            index[order.cell(slot.pass, slot.stage, slot.micro_batch)] = number;
+        let key = |slot: &Slot| (slot.pass, slot.stage, slot.micro_batch);
+        let index: BTreeMap<_, u32> = slots.iter().map(key).zip(0..).collect();
+        assert_eq!(index.len(), slots.len(), "no pass stands twice");
+        let order = Self { slots, stages, micro_batches, index };
+        for (stage, i) in
+            order.stages().flat_map(|j| order.micro_batches().map(move |i| (j, i)))
+        {
+            let stands = |pass: &Pass| order.index.contains_key(&(*pass, stage, i));
+            let all = order.passes(stage).iter().all(stands);
+            assert!(all, "each pass of {stage} on {i} stands once");
         }
-        assert!(index.iter().all(|number| *number != u32::MAX), "no pass stands twice");
-        order.index = index;
+        let each = order.stages().map(|stage| order.passes(stage).len() * micro_batches);
+        assert_eq!(order.slots.len(), each.sum(), "no other pass stands there");
         order
     }
 
-    fn cell(&self, pass: Pass, stage: Stage, micro_batch: MicroBatch) -> usize {
-        let half = usize::from(pass != Pass::Forward) * self.stages * self.micro_batches;
-        half + stage.index() * self.micro_batches + micro_batch.index()
+    /// Whether a stage's backward passes stand in the list whole or in halves.
+    pub(crate) fn form(&self, stage: Stage) -> BackwardForm {
+        let key = (Pass::WeightGradient, stage, MicroBatch::new(0));
+        match self.index.contains_key(&key) {
+            true => BackwardForm::Split,
+            false => BackwardForm::Whole,
+        }
+    }
+
+    /// The passes of one micro-batch through a stage, in order.
+    pub(crate) fn passes(&self, stage: Stage) -> &'static [Pass] {
+        passes(self.form(stage))
+    }
+
+    /// The pass that follows forward: gradients go on to earlier stages after it.
+    pub(crate) fn turn(&self, stage: Stage) -> Pass {
+        self.passes(stage)[1]
+    }
+
+    /// The last pass of one micro-batch through a stage: its parameter gradients are made.
+    pub(crate) fn closing(&self, stage: Stage) -> Pass {
+        *self.passes(stage).last().expect("a stage has passes")
     }
 
     /// Where a pass stands in the list, and its slot.
     pub(crate) fn find(&self, pass: Pass, stage: Stage, i: MicroBatch) -> (u32, Slot) {
-        let number = self.index[self.cell(pass, stage, i)];
+        let number = self.index[&(pass, stage, i)];
         (number, self.slots[number as usize])
     }
 
@@ -71,6 +108,21 @@ impl Slots {
     /// All slots in list order, with their number.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, Slot)> {
         (0..).zip(self.slots.iter().copied())
+    }
+
+    /// The same order with each backward pass in halves, one right after the other.
+    pub(crate) fn halved(&self) -> Self {
+        let slots = self.slots.iter().flat_map(|slot| {
+            let passes: &[Pass] = match slot.pass {
+                Pass::Backward => &passes(BackwardForm::Split)[1..],
+                _ => std::slice::from_ref(&slot.pass),
+            };
+            passes.iter().map(|pass| Slot { pass: *pass, ..*slot })
+        });
+        let (stages, micro_batches) = [self.stages, self.micro_batches]
+            .map(|count| u32::try_from(count).expect("it was one before"))
+            .into();
+        Self::index(slots.collect(), Size { stages, micro_batches })
     }
 
     /// All micro-batches of the cell.

@@ -129,9 +129,10 @@ impl Draft<'_> {
         keeps.then(|| self.state_buffer(home, Subject::Optimizer, stage, 1))
     }
 
-    /// Right after a stage's last backward pass: the key and the lag.
+    /// Right after a stage's last pass that makes its gradient: the key and the lag.
     pub(crate) fn after_last(&self, stage: Stage) -> (Key, u32) {
-        let (slot, found) = self.order.find(Pass::Backward, stage, self.last());
+        let (slot, found) =
+            self.order.find(self.order.closing(stage), stage, self.last());
         (self.key(slot, Side::After), found.lag)
     }
 

@@ -47,8 +47,10 @@ pub(super) fn lay_out(
     let only = MicroBatch::new(ONLY);
     let mut rows = StageRows::default();
     rows.gradient.insert(only, (version(gradient, 0), Addition::First));
-    for (pass, buffer) in [Pass::Forward, Pass::Backward].into_iter().zip(parameter) {
-        rows.parameter.insert((pass, only), version(buffer, 0));
+    let [forward, backward] = parameter;
+    for pass in draft.order.passes(stage) {
+        let buffer = if *pass == Pass::Forward { forward } else { backward };
+        rows.parameter.insert((*pass, only), version(buffer, 0));
     }
     Ok(rows)
 }
@@ -120,7 +122,8 @@ impl Workers {
     /// Whole parameters for the forward and for the backward pass.
     fn gather(&self, draft: &mut Draft<'_>, shard: BufferId) -> [BufferId; 2] {
         let once = draft.plan.states != States::Zero3;
-        let passes = [(Pass::Forward, 0), (Pass::Backward, u32::from(!once))];
+        let turn = draft.order.turn(self.stage);
+        let passes = [(Pass::Forward, 0), (turn, u32::from(!once))];
         passes.map(|(pass, which)| {
             let whole = Subject::Parameter(self.stage, Slice::Whole);
             let size = draft.flat(self.stage);

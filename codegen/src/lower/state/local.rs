@@ -2,7 +2,7 @@
 
 use super::{Addition, StageRows, UpdateRows, version};
 use crate::lower::draft::Draft;
-use roundelay_schedule::{Id, Pass, Stage, Subject};
+use roundelay_schedule::{Id, Stage, Subject};
 
 pub(super) fn lay_out(draft: &mut Draft<'_>, stage: Stage) -> StageRows {
     let ring = draft.sites.ring(stage, draft.last());
@@ -14,8 +14,8 @@ pub(super) fn lay_out(draft: &mut Draft<'_>, stage: Stage) -> StageRows {
     for i in draft.order.micro_batches() {
         let addition = if i.index() == 0 { Addition::First } else { Addition::Next };
         rows.gradient.insert(i, (version(gradient, 0), addition));
-        for pass in [Pass::Forward, Pass::Backward] {
-            rows.parameter.insert((pass, i), version(parameter, draft.delay(stage, i)));
+        for pass in draft.order.passes(stage) {
+            rows.parameter.insert((*pass, i), version(parameter, draft.delay(stage, i)));
         }
     }
     let (key, lag) = draft.after_last(stage);

@@ -40,8 +40,8 @@ pub(super) fn lay_out(
         let first = (i.index() as i64) < length;
         let addition = if first { Addition::First } else { Addition::Next };
         rows.gradient.insert(i, (version(gradient, 0), addition));
-        for pass in [Pass::Forward, Pass::Backward] {
-            rows.parameter.insert((pass, i), version(parameter, draft.delay(stage, i)));
+        for pass in draft.order.passes(stage) {
+            rows.parameter.insert((*pass, i), version(parameter, draft.delay(stage, i)));
         }
     }
     pool.combine(draft, gradient)?;
@@ -83,10 +83,10 @@ impl Pool {
         )
     }
 
-    /// Right after the backward pass of micro-batch number m.
+    /// Right after the last pass of micro-batch number m.
     fn released(&self, draft: &Draft<'_>, number: i64) -> Moment {
         let (step, i) = self.split(number);
-        let mut moment = draft.after(Pass::Backward, self.stage, i);
+        let mut moment = draft.released(self.stage, i);
         moment.period += step;
         moment
     }
@@ -118,7 +118,8 @@ impl Pool {
 
     fn add(&self, draft: &mut Draft<'_>, number: i64, own: BufferId, received: BufferId) {
         let (_, i) = self.split(number);
-        let (slot, found) = draft.order.find(Pass::Backward, self.stage, i);
+        let (slot, found) =
+            draft.order.find(draft.order.closing(self.stage), self.stage, i);
         let site = draft.sites.site(self.stage, i, found.lag);
         let known = draft.routines.iter().find(|(_, routine)| {
             routine.pass == Pass::Combine && routine.stage == self.stage

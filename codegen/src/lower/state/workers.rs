@@ -31,9 +31,9 @@ pub(super) fn replicated(
         .collect();
     let mut rows = gradients(draft, stage, owner, copies[owner.index()])?;
     for i in draft.order.micro_batches() {
-        for pass in [Pass::Forward, Pass::Backward] {
+        for pass in draft.order.passes(stage) {
             let hold = version(copies[i.index()], draft.delay(stage, i));
-            rows.parameter.insert((pass, i), hold);
+            rows.parameter.insert((*pass, i), hold);
         }
     }
     spread(draft, stage, owner, &copies)?;
@@ -57,13 +57,12 @@ fn spread(
         for reader in
             readers.filter(|i| draft.delay(stage, *i) == delay).collect::<Vec<_>>()
         {
-            let shifted = |pass, worker, periods| {
-                let mut moment = draft.after(pass, stage, worker);
+            let shifted = |mut moment: Moment, periods| {
                 moment.period += i64::from(periods);
                 moment
             };
-            let freed = shifted(Pass::Backward, reader, delay - 1);
-            let used = shifted(Pass::Forward, reader, delay);
+            let freed = shifted(draft.released(stage, reader), delay - 1);
+            let used = shifted(draft.after(Pass::Forward, stage, reader), delay);
             let hold = |i: MicroBatch| (place(i), version(copies[i.index()], 0));
             let content = Content::Parameter(stage);
             carry(draft, ready.max(freed), 0, (hold(source), hold(reader)), content)?;
@@ -137,7 +136,7 @@ fn send_sum(
     (taker, to): (MicroBatch, BufferId),
     sum: &[MicroBatch],
 ) -> Result<(), LowerError> {
-    let moment = draft.after(Pass::Backward, stage, giver);
+    let moment = draft.released(stage, giver);
     let ends = ((place(giver), version(from, 0)), (place(taker), version(to, 0)));
     let content = Content::Gradient(stage, Sum(vec![sum.to_vec()]));
     carry(draft, moment, 0, ends, content)?;
@@ -192,7 +191,7 @@ fn residence(
     if stay.worker == owner {
         return kept;
     }
-    let which = 1 + u32::from(stay.passes[0] == Pass::Backward);
+    let which = 1 + u32::from(stay.passes[0] != Pass::Forward);
     let (subject, size) = (Subject::Parameter(stage, Slice::Whole), draft.flat(stage));
     draft.buffer(ring(stay.worker), subject, which, size, Slotting::PerStep(1))
 }
@@ -209,8 +208,11 @@ fn stays(draft: &Draft<'_>, stage: Stage) -> Vec<Stay> {
         Stay { worker, passes: vec![pass], needs, ends }
     };
     let all = draft.order.micro_batches();
-    let mut uses: Vec<Stay> =
-        all.flat_map(|i| [of(Pass::Forward, i), of(Pass::Backward, i)]).collect();
+    let passes = draft.order.passes(stage).iter();
+    let mut uses: Vec<Stay> = all
+        .flat_map(|i| passes.clone().map(move |pass| (*pass, i)))
+        .map(|(pass, i)| of(pass, i))
+        .collect();
     uses.sort_by_key(|stay| stay.needs);
     let mut stays: Vec<Stay> = Vec::new();
     for next in uses {
