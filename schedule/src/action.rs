@@ -143,8 +143,8 @@ pub enum Queue {
     Arrival(Place),
     /// A group's collectives.
     Group(GroupId),
-    /// The host.
-    Host,
+    /// What the host brings to the device at a place, and takes from it.
+    Host(Place),
 }
 
 impl Action {
@@ -154,7 +154,7 @@ impl Action {
             Work::Launch { at, lane, .. } => Queue::Lane(*at, *lane),
             Work::Transfer { to, .. } => Queue::Arrival(to.at),
             Work::Collective { group, .. } => Queue::Group(*group),
-            Work::Feed { .. } | Work::Report { .. } => Queue::Host,
+            Work::Feed { at, .. } | Work::Report { at, .. } => Queue::Host(*at),
         }
     }
 }

@@ -119,7 +119,7 @@ impl Schedule {
             Queue::Lane(place, lane) => PhysicalQueue::Lane(device(place), lane),
             Queue::Arrival(place) => PhysicalQueue::Arrival(device(place)),
             Queue::Group(group) => PhysicalQueue::Group(group),
-            Queue::Host => PhysicalQueue::Host,
+            Queue::Host(place) => PhysicalQueue::Host(device(place)),
         }
     }
 
@@ -161,6 +161,6 @@ pub enum PhysicalQueue {
     Arrival(DeviceId),
     /// A group's collectives.
     Group(GroupId),
-    /// The host.
-    Host,
+    /// What the host brings to a device, and takes from it.
+    Host(DeviceId),
 }

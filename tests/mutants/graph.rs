@@ -195,6 +195,6 @@ impl Build<'_> {
 fn is_joint(queue: PhysicalQueue) -> bool {
     match queue {
         PhysicalQueue::Lane(..) | PhysicalQueue::Arrival(_) => false,
-        PhysicalQueue::Group(_) | PhysicalQueue::Host => true,
+        PhysicalQueue::Group(_) | PhysicalQueue::Host(_) => true,
     }
 }

@@ -77,7 +77,7 @@ impl Queues {
 fn is_joint(queue: PhysicalQueue) -> bool {
     match queue {
         PhysicalQueue::Lane(..) | PhysicalQueue::Arrival(_) => false,
-        PhysicalQueue::Group(_) | PhysicalQueue::Host => true,
+        PhysicalQueue::Group(_) | PhysicalQueue::Host(_) => true,
     }
 }
 
@@ -87,6 +87,6 @@ pub(super) fn describe(queue: PhysicalQueue) -> String {
         PhysicalQueue::Lane(device, lane) => format!("lane {lane} of {device}"),
         PhysicalQueue::Arrival(device) => format!("arrivals at {device}"),
         PhysicalQueue::Group(group) => format!("collectives of {group}"),
-        PhysicalQueue::Host => "the host".to_string(),
+        PhysicalQueue::Host(device) => format!("the host for {device}"),
     }
 }

@@ -180,7 +180,7 @@ impl Ends {
     /// one there is, or at all for what all coordinates do together.
     fn needed(&self, schedule: &Schedule, ran: &Ran) -> Nanos {
         let joint =
-            matches!(ran.entry.queue, PhysicalQueue::Group(_) | PhysicalQueue::Host);
+            matches!(ran.entry.queue, PhysicalQueue::Group(_) | PhysicalQueue::Host(_));
         let waits = schedule.actions[ran.entry.action].after.iter();
         let sources = waits.filter_map(|wait| {
             self.0.get(&(wait.action, ran.entry.period - i64::from(wait.distance)))

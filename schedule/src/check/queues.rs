@@ -26,7 +26,9 @@ impl Queues {
                     all.extend(devices(schedule, place).map(PhysicalQueue::Arrival));
                 }
                 Queue::Group(group) => drop(all.insert(PhysicalQueue::Group(group))),
-                Queue::Host => drop(all.insert(PhysicalQueue::Host)),
+                Queue::Host(place) => {
+                    all.extend(devices(schedule, place).map(PhysicalQueue::Host));
+                }
             }
         }
         Self(all.into_iter().zip(0..).collect())
@@ -43,7 +45,7 @@ impl Queues {
             Queue::Lane(place, lane) => PhysicalQueue::Lane(turned.device(place), lane),
             Queue::Arrival(place) => PhysicalQueue::Arrival(turned.device(place)),
             Queue::Group(group) => PhysicalQueue::Group(group),
-            Queue::Host => PhysicalQueue::Host,
+            Queue::Host(place) => PhysicalQueue::Host(turned.device(place)),
         }]
     }
 }

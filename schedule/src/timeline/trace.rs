@@ -104,8 +104,10 @@ fn track(simulation: &Simulation<'_>, queue: PhysicalQueue) -> [usize; 2] {
             let lanes = simulation.schedule().rings.values().map(|ring| ring.lanes);
             [device.index() + 1, lanes.max().unwrap_or(1) as usize]
         }
-        PhysicalQueue::Host => [0, 0],
-        PhysicalQueue::Group(group) => [0, group.index() + 1],
+        PhysicalQueue::Host(device) => [0, device.index()],
+        PhysicalQueue::Group(group) => {
+            [0, simulation.schedule().target.devices.len() + group.index()]
+        }
     }
 }
 
@@ -115,7 +117,9 @@ fn names(simulation: &Simulation<'_>) -> Vec<Event> {
     let name = |queue: &PhysicalQueue| match queue {
         PhysicalQueue::Lane(device, lane) => (device.to_string(), format!("lane {lane}")),
         PhysicalQueue::Arrival(device) => (device.to_string(), "arrivals".to_owned()),
-        PhysicalQueue::Host => ("shared".to_owned(), "host".to_owned()),
+        PhysicalQueue::Host(device) => {
+            ("shared".to_owned(), format!("host for {device}"))
+        }
         PhysicalQueue::Group(group) => ("shared".to_owned(), format!("group {group}")),
     };
     let both = queues.iter().flat_map(|queue| {
