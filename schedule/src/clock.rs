@@ -14,17 +14,21 @@
 //!   it was measured. Reports take no time.
 //! - What waits for another queue longer than for its own goes on a wake-up of the host later.
 //!
-//! An instance starts when everything before it in its queue, everything that it waits for, and
-//! its device or ports are done; devices and ports are taken in list order. A skipped instance
+//! An instance starts when everything before it in its queue and everything that it waits for is
+//! done, and its device or ports are free. Devices are taken in list order; ports by whatever
+//! is ready, as long as nothing above in the list is in the way. A skipped instance
 //! takes no time and holds nothing: its mark is the latest of its waits and of its queue. One
 //! cell is simulated: the coordinates of the axes are symmetric, but collectives count all
 //! their members.
+
+mod port;
 
 use crate::{
     Action, ActionId, Bytes, BytesPerSecond, Checked, Collective, DeviceId, Group,
     GroupId, Id, Instance, Issue, LinkId, Machine, Marks, Nanos, PhysicalQueue, Place,
     Row, Schedule, Segment, Simulation, Spot, Subject, Table, Work, replay,
 };
+use port::Ports;
 use std::{collections::BTreeMap, convert::Infallible};
 
 /// One instance that executed.
@@ -49,16 +53,10 @@ pub struct Entry {
 pub struct Clock<'a> {
     schedule: &'a Schedule,
     queues: BTreeMap<PhysicalQueue, Nanos>,
-    devices: Table<DeviceId, Use>,
+    /// Until when each device computes.
+    devices: Table<DeviceId, Nanos>,
+    ports: Ports,
     entries: Vec<Entry>,
-}
-
-/// Until when a device computes, sends and receives.
-#[derive(Clone, Copy, Debug, Default)]
-struct Use {
-    compute: Nanos,
-    outgoing: Nanos,
-    incoming: Nanos,
 }
 
 /// Runs the training steps 0 .. `steps` on a [`Clock`].
@@ -104,8 +102,9 @@ impl<'a> Clock<'a> {
     /// A clock at time zero with everything idle.
     pub fn new(schedule: &'a Checked) -> Self {
         let schedule: &Schedule = schedule;
-        let devices = schedule.target.devices.ids().map(|_| Use::default()).collect();
-        Self { schedule, queues: BTreeMap::new(), devices, entries: Vec::new() }
+        let devices = schedule.target.devices.ids().map(|_| Nanos(0)).collect();
+        let ports = Ports::new(schedule.target.devices.len());
+        Self { schedule, queues: BTreeMap::new(), devices, ports, entries: Vec::new() }
     }
 
     /// What executed, in the order of issue.
@@ -118,9 +117,9 @@ impl<'a> Clock<'a> {
         match &action.work {
             Work::Launch { at, routine, .. } => {
                 let device = self.device(*at, period);
-                let start = ready.max(self.devices[device].compute);
+                let start = ready.max(self.devices[device]);
                 let end = start + self.schedule.routines[*routine].predicted;
-                self.devices[device].compute = end;
+                self.devices[device] = end;
                 (start, end)
             }
             Work::Transfer { link, from, to, .. } => {
@@ -171,17 +170,8 @@ impl<'a> Clock<'a> {
         ready: Nanos,
         time: Nanos,
     ) -> (Nanos, Nanos) {
-        let outgoing = senders.iter().map(|device| self.devices[*device].outgoing);
-        let incoming = receivers.iter().map(|device| self.devices[*device].incoming);
-        let start = outgoing.chain(incoming).fold(ready, Nanos::max);
-        let end = start + time;
-        for device in senders {
-            self.devices[*device].outgoing = end;
-        }
-        for device in receivers {
-            self.devices[*device].incoming = end;
-        }
-        (start, end)
+        let start = self.ports.take(senders, receivers, ready, time);
+        (start, start + time)
     }
 
     fn ring_time(

@@ -58,12 +58,14 @@ fn plan() -> Plan {
         order: Order::Gpipe,
         replicas: 1,
         stages: 1,
+        chunks: 1,
         cuts: vec![],
         micro_batches: 1,
         states: States::Replicated,
         reduction: Reduction::Sequential,
         delays: Rule::Sync.delays(Timeline::Workers, 1, 1),
         devices: vec![],
+        lists: vec![],
     }
 }
 
