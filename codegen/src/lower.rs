@@ -4,6 +4,7 @@
 //! slots; what is carried; offsets; waits.
 
 mod arena;
+mod arrivals;
 mod compute;
 mod draft;
 mod error;
@@ -15,13 +16,15 @@ mod state;
 mod waits;
 
 pub use error::LowerError;
+pub use order::device_lists;
 
 use crate::{Stages, stages_in};
 use draft::{Draft, DraftAction, DraftWork, Hold, Key};
+use order::descending;
 use roundelay_dsl::Program;
 use roundelay_schedule::{
-    Action, Buffer, BufferId, Bytes, Job, Metric, Plan, Row, Schedule, Spot, Stage,
-    Table, Work,
+    Action, Buffer, BufferId, Bytes, Job, Metric, Order, Placement, Plan, Row, Schedule,
+    Spot, Stage, Table, Work, list_faults,
 };
 use rows::{Lives, Turns};
 use state::StageRows;
@@ -34,7 +37,7 @@ use state::StageRows;
 pub fn lower(program: &Program, plan: &Plan) -> Result<Schedule, LowerError> {
     fits(program, plan)?;
     let sites = site::Sites::new(plan);
-    let order = order::Slots::new(plan, sites.micro_batches);
+    let order = order::Slots::new(plan, sites.micro_batches)?;
     lower_in(program, plan, &sites, order)
 }
 
@@ -47,7 +50,7 @@ pub fn lower(program: &Program, plan: &Plan) -> Result<Schedule, LowerError> {
 pub fn lower_halved(program: &Program, plan: &Plan) -> Result<Schedule, LowerError> {
     fits(program, plan)?;
     let sites = site::Sites::new(plan);
-    let order = order::Slots::new(plan, sites.micro_batches).halved();
+    let order = order::Slots::new(plan, sites.micro_batches)?.halved();
     lower_in(program, plan, &sites, order)
 }
 
@@ -91,13 +94,33 @@ fn fits(program: &Program, plan: &Plan) -> Result<(), LowerError> {
     if plan.delays != plan.rule.delays(plan.placement.timeline(), n, s) {
         return Err(LowerError::Delays(plan.rule));
     }
-    let wanted = plan.placement.devices(plan.rule, n, s);
+    let wanted = plan.needed_devices();
+    orders(plan)?;
     let known =
         plan.devices.iter().all(|device| program.target.devices.get(*device).is_some());
     if plan.devices.len() as u64 != u64::from(wanted) || !known {
         return Err(LowerError::Devices { wanted, found: plan.devices.len() });
     }
     Ok(())
+}
+
+/// A pipeline's order is defined for its numbers, and its lists are whole.
+fn orders(plan: &Plan) -> Result<(), LowerError> {
+    if plan.placement != Placement::Pipeline || plan.order == Order::Cyclic {
+        return Ok(());
+    }
+    let Plan { order, chunks, stages, micro_batches, .. } = *plan;
+    order.fits(chunks, stages, micro_batches).map_err(LowerError::Order)?;
+    if order != Order::Listed {
+        return Ok(());
+    }
+    match list_faults(&plan.lists, stages, micro_batches).into_iter().next() {
+        Some(fault) => Err(LowerError::Lists(fault)),
+        None => match descending(&plan.lists) {
+            Some(listed) => Err(LowerError::Descending(listed)),
+            None => Ok(()),
+        },
+    }
 }
 
 fn job(program: &Program, code: &Stages) -> Job {

@@ -76,7 +76,7 @@ pub fn check_plan(plan: &Plan, program: &Program) -> Vec<(&'static str, String)>
         let message = format!("the delays are not those of {}", plan.rule);
         mistakes.push(("delays", message));
     }
-    let reduction = plan.placement.reduction(plan.rule);
+    let reduction = plan.placement.reduction(plan.rule, plan.order);
     if plan.reduction != reduction {
         let message = format!("this placement sums {reduction}");
         mistakes.push(("reduction", message));
@@ -86,8 +86,7 @@ pub fn check_plan(plan: &Plan, program: &Program) -> Vec<(&'static str, String)>
 }
 
 fn check_devices(plan: &Plan, program: &Program) -> Option<String> {
-    let Plan { placement, rule, micro_batches, stages, .. } = *plan;
-    let needed = placement.devices(rule, micro_batches, stages);
+    let needed = plan.needed_devices();
     let distinct: BTreeSet<&DeviceId> = plan.devices.iter().collect();
     let unknown =
         plan.devices.iter().find(|id| program.target.devices.get(**id).is_none());

@@ -199,7 +199,7 @@ fn check_devices(
     s: u32,
 ) -> Result<(), Reason> {
     let available = u32::try_from(program.target.devices.len()).unwrap_or(u32::MAX);
-    let needed = family.placement.devices(family.rule, n, s);
+    let needed = family.placement.devices(family.rule, n, s, s);
     if needed > available {
         return Err(Reason::TooFewDevices { needed, available });
     }
@@ -238,7 +238,7 @@ fn same_placement(values: &Values, family: Family, n: u32, s: u32) -> Option<Str
     };
     let Family { rule, placement, order, .. } = family;
     let sync = rule == Rule::Sync;
-    let one_device = placement.devices(rule, n, s) == 1;
+    let one_device = placement.devices(rule, n, s, s) == 1;
     let simple = placement == Placement::Accumulate;
     let one_by_one = n == 1 || (sync && placement != Placement::Concurrent);
     if one_device

@@ -12,7 +12,9 @@ mod clock;
 mod file;
 mod id;
 mod job;
+mod list;
 mod metric;
+mod order;
 mod plan;
 mod profile;
 mod replay;
@@ -37,8 +39,12 @@ pub use job::{
     Augmentation, Data, Element, Evaluation, Float, Initial, Input, Job, Method,
     Optimizer, Parameter, Rate, TokenWidth, Treatment,
 };
+pub use list::{
+    DeviceList, ListFault, Listed, PassTime, Stuck, list_faults, pass_length, pass_times,
+};
 pub use metric::{Metric, Reading};
-pub use plan::{Order, Placement, Plan, Reduction, States, Sum};
+pub use order::{Fold, Misfit, Order};
+pub use plan::{Placement, Plan, Reduction, States, Sum};
 pub use profile::{
     CallTime, Copies, CopyTime, PROFILE_FORMAT, Profile, ProfileError, ProfileErrors,
     feed_text, kernel_of, read_profile, write_profile,

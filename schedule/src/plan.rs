@@ -1,6 +1,8 @@
 //! Every decision about how a model is trained on a cluster, as plain data.
 
-use crate::{Delays, DeviceId, Exactness, MicroBatch, Rule, Timeline};
+use crate::{
+    Delays, DeviceId, DeviceList, Exactness, Fold, MicroBatch, Order, Rule, Timeline,
+};
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 
@@ -18,6 +20,8 @@ pub struct Plan {
     pub replicas: u32,
     /// Number of stages, S.
     pub stages: u32,
+    /// Stages on one device of a pipeline, v.
+    pub chunks: u32,
     /// S − 1 ascending node numbers: stage j starts at node `cuts[j − 1]`.
     pub cuts: Vec<u32>,
     /// Micro-batches of one training step, N.
@@ -30,6 +34,9 @@ pub struct Plan {
     pub delays: Delays,
     /// The devices in use, in the order in which the placement counts them.
     pub devices: Vec<DeviceId>,
+    /// What each device does, for the order `listed`; else empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lists: Vec<DeviceList>,
 }
 
 /// How tasks meet devices.
@@ -48,25 +55,6 @@ pub enum Placement {
     Shared,
     /// A device per stage.
     Pipeline,
-}
-
-/// In which order each device takes its tasks.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum Order {
-    /// One micro-batch after another, forward then backward.
-    Sequential,
-    /// All workers in step: forward of all stages, then backward.
-    Parallel,
-    /// Micro-batches start evenly spread over the period; also flush-free pipelines.
-    Cyclic,
-    /// All forward passes of a device, then all backward passes.
-    Gpipe,
-    /// Warm-up, then one forward and one backward in turn.
-    #[serde(rename = "1f1b")]
-    OneForwardOneBackward,
 }
 
 /// Who holds parameters, gradients and optimizer state.
@@ -98,30 +86,15 @@ pub enum Reduction {
     /// In a ring of L devices: device by device (micro-batches i, i + L, …) from left to right,
     /// then the devices' sums in the order of the micro-batch that each took last.
     ByDevice,
+    /// Of two pipelines in opposite directions: the micro-batches that go down from left to
+    /// right, then the sum of those that go up.
+    ByDirection,
 }
 
 /// A sum of micro-batch gradients: inner lists from left to right, then the lists from left to
 /// right. Floating-point addition does not associate, so the shape matters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Sum(pub Vec<Vec<MicroBatch>>);
-
-impl Reduction {
-    /// The whole sum over `micro_batches` N for a stage whose ring has `ring` L places.
-    pub fn sum(self, micro_batches: u32, ring: u32) -> Sum {
-        let all = || (0..micro_batches as usize).map(crate::Id::new);
-        match self {
-            Reduction::Sequential => Sum(vec![all().collect()]),
-            Reduction::ByDevice => {
-                let first = micro_batches.saturating_sub(ring);
-                let place = |i: MicroBatch| crate::Id::index(i) % ring as usize;
-                let group = |last: u32| -> Vec<MicroBatch> {
-                    all().filter(|i| place(*i) == (last % ring) as usize).collect()
-                };
-                Sum((first..micro_batches).map(group).collect())
-            }
-        }
-    }
-}
 
 impl Placement {
     /// Ring length of a stage (counted from zero): how many devices turn under it. A cyclic
@@ -148,13 +121,17 @@ impl Placement {
         }
     }
 
-    /// The tree in which it sums gradients: device by device where rings of devices turn.
-    pub fn reduction(self, rule: Rule) -> Reduction {
+    /// The tree in which it sums gradients: device by device where rings of devices turn, by
+    /// direction where pipelines meet.
+    pub fn reduction(self, rule: Rule, order: Order) -> Reduction {
         match (self, rule) {
             (
                 Placement::Shared,
                 Rule::CyclicV1 | Rule::CyclicV2 | Rule::CyclicSlack(_),
             ) => Reduction::ByDevice,
+            (Placement::Pipeline, _) if order.fold() == Fold::Mirror => {
+                Reduction::ByDirection
+            }
             (Placement::Shared, Rule::Sync)
             | (
                 Placement::Accumulate
@@ -166,8 +143,14 @@ impl Placement {
         }
     }
 
-    /// How many devices a plan takes.
-    pub fn devices(self, rule: Rule, micro_batches: u32, stages: u32) -> u32 {
+    /// How many devices a plan takes whose pipeline, if it is one, has `pipeline` devices.
+    pub fn devices(
+        self,
+        rule: Rule,
+        micro_batches: u32,
+        stages: u32,
+        pipeline: u32,
+    ) -> u32 {
         match (self, rule) {
             (Placement::Accumulate | Placement::Concurrent, _) => 1,
             (Placement::Data, _) => micro_batches,
@@ -175,7 +158,7 @@ impl Placement {
             (Placement::Shared, _) => (0..stages)
                 .map(|stage| self.ring(rule, micro_batches, stages, stage))
                 .sum(),
-            (Placement::Pipeline, _) => stages,
+            (Placement::Pipeline, _) => pipeline,
         }
     }
 }
@@ -192,20 +175,72 @@ impl Plan {
         cuts: Vec<u32>,
     ) -> Self {
         let stages = u32::try_from(cuts.len() + 1).expect("cuts are 32-bit node numbers");
-        Self {
+        let plan = Self {
             rule,
             placement,
             order,
             replicas: 1,
             stages,
+            chunks: 1,
             cuts,
             micro_batches,
             states,
-            reduction: placement.reduction(rule),
+            reduction: placement.reduction(rule, order),
             delays: rule.delays(placement.timeline(), micro_batches, stages),
-            devices: (0..placement.devices(rule, micro_batches, stages) as usize)
-                .map(crate::Id::new)
-                .collect(),
+            devices: Vec::new(),
+            lists: Vec::new(),
+        };
+        plan.placed()
+    }
+
+    /// The same plan with `chunks` stages on each device of its pipeline.
+    #[must_use]
+    pub fn with_chunks(self, chunks: u32) -> Self {
+        Self { chunks, ..self }.placed()
+    }
+
+    /// The same plan with a list of passes for each device of its pipeline.
+    #[must_use]
+    pub fn with_lists(self, lists: Vec<DeviceList>) -> Self {
+        Self { lists, ..self }.placed()
+    }
+
+    fn placed(mut self) -> Self {
+        self.devices = (0..self.needed_devices() as usize).map(crate::Id::new).collect();
+        self
+    }
+
+    /// How many devices the plan takes.
+    pub fn needed_devices(&self) -> u32 {
+        let Self { placement, rule, micro_batches, stages, .. } = *self;
+        placement.devices(rule, micro_batches, stages, self.pipeline_devices())
+    }
+
+    /// Devices of a pipeline, p.
+    pub fn pipeline_devices(&self) -> u32 {
+        match self.order.fold() {
+            Fold::Lists => u32::try_from(self.lists.len()).unwrap_or(u32::MAX),
+            Fold::Loop | Fold::Snake | Fold::Mirror => self.stages / self.chunks.max(1),
+        }
+    }
+
+    /// Which of the p devices of its pipeline has a stage; under [`Fold::Mirror`] the one for
+    /// micro-batches that go down. None when no list names the stage.
+    pub fn seat(&self, stage: u32) -> Option<u32> {
+        let p = self.pipeline_devices().max(1);
+        let (chunk, rank) = (stage / p, stage % p);
+        match self.order.fold() {
+            Fold::Loop | Fold::Mirror => Some(rank),
+            Fold::Snake if chunk.is_multiple_of(2) => Some(rank),
+            Fold::Snake => Some(p - 1 - rank),
+            Fold::Lists => {
+                let names = |list: &DeviceList| {
+                    list.iter()
+                        .any(|listed| crate::Id::index(listed.stage) == stage as usize)
+                };
+                let found = self.lists.iter().position(names)?;
+                u32::try_from(found).ok()
+            }
         }
     }
 
@@ -213,7 +248,7 @@ impl Plan {
     pub fn exactness(&self) -> Exactness {
         let tree = match self.reduction {
             Reduction::Sequential => Exactness::Exact,
-            Reduction::ByDevice => Exactness::Reordered,
+            Reduction::ByDevice | Reduction::ByDirection => Exactness::Reordered,
         };
         let rule =
             if self.delays.max() == 0 { Exactness::Exact } else { self.rule.exactness() };
@@ -222,9 +257,43 @@ impl Plan {
 
     /// The sum in which `stage` (counted from zero) adds its gradients.
     pub fn sum(&self, stage: u32) -> Sum {
-        let ring = self.placement.ring(self.rule, self.micro_batches, self.stages, stage);
-        self.reduction.sum(self.micro_batches, ring)
+        self.sum_of(stage, self.micro_batches)
     }
+
+    /// The same for the `n` micro-batches that one cell takes itself.
+    pub fn sum_of(&self, stage: u32, n: u32) -> Sum {
+        match self.reduction {
+            Reduction::Sequential => Sum::from_left(0..n),
+            Reduction::ByDevice => {
+                Sum::by_device(n, self.placement.ring(self.rule, n, self.stages, stage))
+            }
+            Reduction::ByDirection => {
+                let up = |i: &u32| self.order.goes_up(*i, self.pipeline_devices(), n);
+                let (up, down): (Vec<u32>, Vec<u32>) = (0..n).partition(up);
+                Sum([down, up].map(listed).into())
+            }
+        }
+    }
+}
+
+impl Sum {
+    /// One list, from left to right.
+    pub fn from_left(micro_batches: impl Iterator<Item = u32>) -> Self {
+        Self(vec![listed(micro_batches)])
+    }
+
+    /// In a ring of `ring` devices: see [`Reduction::ByDevice`].
+    fn by_device(micro_batches: u32, ring: u32) -> Self {
+        let first = micro_batches.saturating_sub(ring);
+        let group = |last: u32| {
+            listed((0..micro_batches).filter(move |i| i % ring == last % ring))
+        };
+        Self((first..micro_batches).map(group).collect())
+    }
+}
+
+fn listed(micro_batches: impl IntoIterator<Item = u32>) -> Vec<MicroBatch> {
+    micro_batches.into_iter().map(|i| crate::Id::new(i as usize)).collect()
 }
 
 macro_rules! spelled {
@@ -261,10 +330,16 @@ spelled! {
     }
     Order, "order" {
         Sequential "sequential", Parallel "parallel", Cyclic "cyclic", Gpipe "gpipe",
-        OneForwardOneBackward "1f1b",
+        OneForwardOneBackward "1f1b", Eager "eager_1f1b", Interleaved "interleaved",
+        BreadthFirst "breadth_first", ZeroBubbleH1 "zb_h1", ZeroBubbleH2 "zb_h2",
+        ZeroBubbleV "zb_v", HalfV "v_half", MinimalV "v_min", Chimera "chimera",
+        DualPipe "dualpipe", Listed "listed",
     }
     States, "states" {
         Replicated "replicated", Zero1 "zero1", Zero2 "zero2", Zero3 "zero3", Handoff "handoff",
     }
-    Reduction, "reduction" { Sequential "sequential", ByDevice "by_device", }
+    Reduction, "reduction" {
+        Sequential "sequential", ByDevice "by_device",
+        ByDirection "by_direction",
+    }
 }

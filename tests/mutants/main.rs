@@ -8,6 +8,7 @@ mod judge;
 mod lines;
 mod machine;
 mod mutant;
+#[allow(dead_code, reason = "other tests use the other plans")]
 #[path = "../support/plans.rs"]
 mod plans;
 #[allow(dead_code, reason = "other tests want other numbers")]

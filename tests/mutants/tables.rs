@@ -373,7 +373,8 @@ fn delay(schedule: &mut Schedule, random: &mut Random) -> Option<Fault> {
 fn reduction(schedule: &mut Schedule, _: &mut Random) -> Option<Fault> {
     schedule.plan.reduction = match schedule.plan.reduction {
         Reduction::Sequential => Reduction::ByDevice,
-        Reduction::ByDevice => Reduction::Sequential,
+        Reduction::ByDevice => Reduction::ByDirection,
+        Reduction::ByDirection => Reduction::Sequential,
     };
     Some(Fault::default())
 }

@@ -22,6 +22,23 @@ pub(crate) fn kinds(n: u32, s: u32) -> Vec<Kind> {
     synchronous_kinds().into_iter().chain(cyclic).collect()
 }
 
+/// A synchronous pipeline in every order that is defined for N and the stages between `cuts`.
+pub(crate) fn pipelines(n: u32, cuts: &[u32]) -> Vec<Plan> {
+    let stages = cuts.len() as u32 + 1;
+    let named = Order::ALL
+        .iter()
+        .copied()
+        .filter(|order| order.is_of_pipelines() && *order != Order::Listed);
+    let sizes = named.flat_map(|order| [1, 2, 3].map(|chunks| (order, chunks)));
+    let lawful = sizes.filter(|(order, chunks)| order.fits(*chunks, stages, n).is_ok());
+    let states = States::Replicated;
+    let plan = |(order, chunks)| {
+        Plan::new(Rule::Sync, Placement::Pipeline, order, states, n, cuts.to_vec())
+            .with_chunks(chunks)
+    };
+    lawful.map(plan).collect()
+}
+
 fn synchronous_kinds() -> Vec<Kind> {
     use {Order as O, Placement as P, States as T};
     let kind = |placement, order, states| (Rule::Sync, placement, order, states);

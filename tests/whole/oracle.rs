@@ -4,15 +4,16 @@
 use crate::{
     models::{gpt, mlp},
     networks,
-    plans::kinds,
+    plans::{kinds, pipelines},
     support::{compiled, plan},
 };
 use roundelay::{
-    Checked, Program,
+    Checked, Plan, Program,
     parts::runtime::{
         Cpu, CpuOptions, Dataset, Evaluator, Fill, HeldOut, Oracle, State, Timing,
     },
 };
+use roundelay_schedule::{Order, Placement, Rule, States};
 
 const STEPS: u64 = 6;
 
@@ -57,17 +58,56 @@ const RESTS: [&[u64]; 3] = [&[STEPS], &[1, 2, 3, 4, 5, STEPS], &[2, 5, STEPS]];
 
 fn compare(program: &Program, n: u32, s: u32, rests: &[&[u64]]) {
     for kind in kinds(n, s) {
-        let schedule = compiled(program, &plan(program, kind, n, s));
-        let data = Dataset::open(&schedule.job, None).unwrap();
-        let state = State::initial(&schedule.job);
-        let expected = recursion(&schedule, &data, &state);
-        for rests in rests {
-            let found = replay(&schedule, &data, &state, rests);
-            let name = format!("{kind:?}, N = {n}, S = {s}, rests {rests:?}");
-            assert_eq!(found.losses, expected.losses, "losses of {name}");
-            assert!(found.state == expected.state, "state of {name}");
-        }
+        compare_one(program, &plan(program, kind, n, s), rests);
     }
+}
+
+fn compare_one(program: &Program, plan: &Plan, rests: &[&[u64]]) {
+    let schedule = compiled(program, plan);
+    let data = Dataset::open(&schedule.job, None).unwrap();
+    let state = State::initial(&schedule.job);
+    let expected = recursion(&schedule, &data, &state);
+    for rests in rests {
+        let found = replay(&schedule, &data, &state, rests);
+        assert_eq!(found.losses, expected.losses, "losses, rests {rests:?}: {plan:?}");
+        assert!(found.state == expected.state, "state, rests {rests:?}: {plan:?}");
+    }
+}
+
+/// Looped, folded and opposite pipelines, split backward passes, odd and even numbers.
+#[test]
+fn pipeline_orders_replay_like_the_recursion() {
+    for (n, s) in [(1, 2), (4, 2), (5, 4), (8, 4), (6, 6)] {
+        let program = mlp(6, n);
+        let plans = pipelines(n, &plan(&program, kinds(n, s)[0], n, s).cuts);
+        assert!(plans.len() >= 7, "N = {n}, S = {s}: {} plans", plans.len());
+        plans.iter().for_each(|plan| compare_one(&program, plan, &RESTS[2..]));
+    }
+    let program = gpt(2, 8);
+    for plan in pipelines(8, &plan(&program, kinds(8, 4)[0], 8, 4).cuts) {
+        compare_one(&program, &plan, &RESTS[2..]);
+    }
+}
+
+/// What somebody wrote down: uneven devices, whole and split backward passes side by side.
+#[test]
+fn listed_orders_replay_like_the_recursion() {
+    let program = mlp(6, 6);
+    let cuts = plan(&program, kinds(3, 4)[0], 3, 4).cuts;
+    let lists = [
+        "0F0 0F1 2F0 2B0 0F2 2F1 2B1 0I0 2F2 2B2 0I1 0W0 0I2 0W1 0W2",
+        "1F0 1F1 3F0 3B0 1B0 1F2 3F1 3B1 1B1 3F2 3B2 1B2",
+    ];
+    let list = |text: &str| text.split(' ').map(|cell| cell.parse().unwrap()).collect();
+    let plan = Plan::new(
+        Rule::Sync,
+        Placement::Pipeline,
+        Order::Listed,
+        States::Replicated,
+        3,
+        cuts,
+    );
+    compare_one(&program, &plan.with_lists(lists.map(list).into()), &RESTS);
 }
 
 #[test]

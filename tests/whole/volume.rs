@@ -141,7 +141,7 @@ fn shared_devices_send_half_of_the_state_and_all_boundaries() {
 #[test]
 fn devices_of_pools_are_half_of_the_square() {
     for n in 2..=8u32 {
-        let devices = |rule: Rule| Placement::Shared.devices(rule, n, n);
+        let devices = |rule: Rule| Placement::Shared.devices(rule, n, n, n);
         assert_eq!(devices(Rule::CyclicV2), n * (n + 1) / 2);
         assert_eq!(devices(Rule::Sync), n * n);
     }

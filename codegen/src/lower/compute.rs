@@ -3,6 +3,7 @@
 
 use super::{
     LowerError,
+    arrivals::{self, Arrival},
     draft::{Draft, DraftWork, Hold, Instance, Side, Slotting},
     order::Slot,
     state::{Addition, StageRows},
@@ -45,6 +46,7 @@ pub(crate) fn add(
             }
         }
     }
+    arrivals::order(draft);
     Ok(())
 }
 
@@ -85,7 +87,14 @@ fn hold(
     size: Bytes,
     i: MicroBatch,
 ) -> Hold {
-    let buffer = draft.buffer(home, subject, 0, size, Slotting::PerMicroBatch);
+    let which = match subject {
+        Subject::Value(value) | Subject::ValueGradient(value) => {
+            let row = &draft.code.values[value];
+            draft.sites.lane_of(home, i, (row.producer, row.last))
+        }
+        _ => 0,
+    };
+    let buffer = draft.buffer(home, subject, which, size, Slotting::PerMicroBatch);
     Hold { buffer, instance: Instance::MicroBatch(i) }
 }
 
@@ -184,11 +193,12 @@ fn send_values(draft: &mut Draft<'_>, slot: Slot) -> Result<(), LowerError> {
     let i = slot.micro_batch;
     let next = Stage::new(slot.stage.index() + 1);
     for (value, size, _) in crossing(draft, slot.stage) {
-        let (from, to) = (draft.sites.ring(slot.stage, i), draft.sites.ring(next, i));
+        let at = |stage| draft.sites.site(stage, i, slot.lag).at;
+        let (from, to) = (at(slot.stage), at(next));
         if from == to {
             continue;
         }
-        let late = draft.sites.length(from) > 1 || draft.sites.length(to) > 1;
+        let late = draft.sites.turns(from.ring) || draft.sites.turns(to.ring);
         let (pass_stage, side) =
             if late { (next, Side::Before) } else { (slot.stage, Side::After) };
         let (number, found) = draft.order.find(Pass::Forward, pass_stage, i);
@@ -209,7 +219,8 @@ fn send_gradients(
         return Ok(());
     };
     for (value, size, gradient) in crossing(draft, before) {
-        let (from, to) = (draft.sites.ring(slot.stage, i), draft.sites.ring(before, i));
+        let at = |stage| draft.sites.site(stage, i, slot.lag).at;
+        let (from, to) = (at(slot.stage), at(before));
         let comes = matches!(gradient, Differentiated::From(last) if last >= slot.stage);
         if from == to || !comes {
             continue;
@@ -238,9 +249,14 @@ fn send(
         let at = draft.sites.site(stage, i, lag).at;
         (at, hold(draft, at.ring, subject, size, i))
     };
-    let (from, to) = (end(from), end(to));
+    let (giver, taker) = (end(from), end(to));
     let key = draft.key(number, side);
-    let work = draft.transfer(from, to, content)?;
+    let work = draft.transfer(giver, taker, content)?;
+    if side == Side::After && draft.plan.order.is_of_pipelines() {
+        let pass = if from < to { Pass::Forward } else { draft.order.turn(to) };
+        let (needed, _) = draft.order.find(pass, to, i);
+        draft.arrivals.push(Arrival { action: draft.actions.len(), needed });
+    }
     draft.push(key, lag, work);
     Ok(())
 }

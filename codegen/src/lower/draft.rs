@@ -3,6 +3,7 @@
 
 use super::{
     LowerError,
+    arrivals::Arrival,
     order::Slots,
     site::{Site, Sites},
 };
@@ -26,6 +27,8 @@ pub(crate) struct Draft<'a> {
     pub(crate) groups: Table<GroupId, Group>,
     pub(crate) buffers: Table<BufferId, DraftBuffer>,
     pub(crate) actions: Vec<DraftAction>,
+    /// The messages of a pipeline that come as soon as they can.
+    pub(crate) arrivals: Vec<Arrival>,
     named: BTreeMap<(RingId, Subject, u32), BufferId>,
 }
 
@@ -39,6 +42,8 @@ pub(crate) struct Key {
     start: Option<u32>,
     side: Side,
     sequence: u32,
+    /// How far behind the action that has the same place otherwise.
+    shift: u32,
 }
 
 /// Where an action stands beside a compute slot.
@@ -140,6 +145,13 @@ pub(crate) enum Slotting {
     PerStep(u32),
 }
 
+impl Key {
+    /// Right behind the action at this place.
+    pub(crate) fn behind(self) -> Self {
+        Self { shift: self.shift + 1, ..self }
+    }
+}
+
 impl<'a> Draft<'a> {
     pub(crate) fn new(
         plan: &'a Plan,
@@ -160,6 +172,7 @@ impl<'a> Draft<'a> {
             groups: Table::new(),
             buffers: Table::new(),
             actions: Vec::new(),
+            arrivals: Vec::new(),
             named: BTreeMap::new(),
         }
     }
@@ -192,7 +205,7 @@ impl<'a> Draft<'a> {
             Side::Before | Side::At => (found.start, Some(slot)),
             Side::After => (found.end, None),
         };
-        self.behind(Key { time, start, side, sequence: 0 })
+        self.behind(Key { time, start, side, sequence: 0, shift: 0 })
     }
 
     /// The same place, behind all that stands there already.
@@ -255,7 +268,7 @@ impl<'a> Draft<'a> {
         to: (Place, Hold),
         content: Content,
     ) -> Result<DraftWork, LowerError> {
-        let link = self.sites.link(self.target, from.0.ring, to.0.ring)?;
+        let link = self.sites.link(self.target, from.0, to.0)?;
         Ok(DraftWork::Transfer { link, from, to, content })
     }
 

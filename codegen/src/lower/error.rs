@@ -1,7 +1,9 @@
 //! Why a plan cannot be lowered.
 
 use crate::StageError;
-use roundelay_schedule::{DeviceId, Placement, Rule, States};
+use roundelay_schedule::{
+    DeviceId, ListFault, Listed, Misfit, Placement, Rule, States, Stuck,
+};
 use thiserror::Error;
 
 /// Why a plan cannot be lowered.
@@ -37,6 +39,21 @@ pub enum LowerError {
         /// What the plan names.
         found: usize,
     },
+    /// An order that is not defined for the plan's numbers.
+    #[error("{0}")]
+    Order(Misfit),
+    /// Lists that are no training step.
+    #[error("the lists are no training step: {0}")]
+    Lists(ListFault),
+    /// A list that takes the gradients of a stage in another order than that of their sum.
+    #[error(
+        "the list has {0} behind a later micro-batch of its stage, but gradients are summed \
+         in ascending order: list backward passes of a stage in the order of micro-batches"
+    )]
+    Descending(Listed),
+    /// Devices that wait for each other.
+    #[error("the order cannot come to its end: {0}")]
+    Stuck(Stuck),
     /// States that the placement cannot have.
     #[error("states {states} are not possible with placement {placement} under {rule}")]
     States {

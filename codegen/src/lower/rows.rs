@@ -1,14 +1,15 @@
 //! Slots: how many each buffer needs, and which one each action touches.
 
 use super::draft::{Draft, DraftAction, DraftWork, Hold, Instance, Moment, Slotting};
-use roundelay_schedule::{BufferId, MicroBatch, Row, Table};
+use roundelay_schedule::{BufferId, Kind, MicroBatch, Row, Table};
 use std::collections::BTreeMap;
 
 /// How the values of one buffer take turns in its slots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Turns {
-    /// Micro-batches with a value of their own; none when values are numbered by step.
-    micro_batches: Vec<MicroBatch>,
+    /// Micro-batches with a value of their own, stream by stream; streams are on different
+    /// devices. None when values are numbered by step.
+    streams: Vec<Vec<MicroBatch>>,
     /// V.
     pub(crate) slots: u32,
     /// Slots per period.
@@ -69,26 +70,37 @@ pub(crate) fn lives(actions: &[DraftAction]) -> Lives {
 /// before stands above the next one's first: in list order nothing then waits for it.
 pub(crate) fn turns(draft: &Draft<'_>, lives: &Lives) -> Table<BufferId, Turns> {
     let of = |(id, row): (BufferId, &super::draft::DraftBuffer)| match row.slots {
-        Slotting::PerStep(slots) => {
-            Turns { micro_batches: Vec::new(), slots, turn: 1 % slots }
-        }
+        Slotting::PerStep(slots) => Turns { streams: Vec::new(), slots, turn: 1 % slots },
         Slotting::PerMicroBatch => {
-            let micro_batches = draft.sites.visitors(row.home);
-            if draft.sites.length(row.home) > 1 {
-                return Turns { micro_batches, slots: 1, turn: 0 };
+            let streams = draft.sites.visitors(row.home);
+            if draft.sites.turns(row.home) {
+                return Turns { streams, slots: 1, turn: 0 };
             }
-            let count = i64::try_from(micro_batches.len()).unwrap_or(i64::MAX);
-            let slots = fewest(&lives[&id], &micro_batches);
+            let count = i64::try_from(streams[0].len()).unwrap_or(i64::MAX);
+            let slots = streams.iter().map(|stream| fewest(&lives[&id], stream));
+            let slots = slots.max().expect("a ring has a stream");
+            let slots = slots + u32::from(overlaps(draft, row));
             let turn = count.rem_euclid(i64::from(slots));
-            Turns { micro_batches, slots, turn: u32::try_from(turn).unwrap_or(0) }
+            Turns { streams, slots, turn: u32::try_from(turn).unwrap_or(0) }
         }
     };
     draft.buffers.iter().map(of).collect()
 }
 
-fn fewest(lives: &BTreeMap<Option<MicroBatch>, Life>, visitors: &[MicroBatch]) -> u32 {
-    let count = visitors.len();
-    let life = |number: usize| lives[&Some(visitors[number % count])];
+/// Messages of a pipeline get a slot more than list order needs, so that one is on its way while
+/// a pass still reads the one before.
+fn overlaps(draft: &Draft<'_>, row: &super::draft::DraftBuffer) -> bool {
+    row.subject.kind() == Kind::Boundary && draft.plan.order.is_of_pipelines()
+}
+
+/// All streams of a ring are equally long, so that their slots turn alike.
+fn fewest(lives: &BTreeMap<Option<MicroBatch>, Life>, stream: &[MicroBatch]) -> u32 {
+    let count = stream.len();
+    let known = stream.iter().all(|i| lives.contains_key(&Some(*i)));
+    if !known {
+        return 1;
+    }
+    let life = |number: usize| lives[&Some(stream[number % count])];
     let free = |slots: usize| {
         (0..count).all(|number| {
             let later = (number + slots) / count;
@@ -107,9 +119,12 @@ impl Turns {
         let number = match hold.instance {
             Instance::Step(offset) => i64::from(offset) - i64::from(lag),
             Instance::MicroBatch(i) => {
-                let known = self.micro_batches.iter().position(|visitor| *visitor == i);
-                let own = known.expect("only visitors have values here") as i64;
-                own - i64::from(lag) * self.micro_batches.len() as i64
+                let stream = |stream: &Vec<MicroBatch>| {
+                    let own = stream.iter().position(|visitor| *visitor == i)?;
+                    Some(own as i64 - i64::from(lag) * stream.len() as i64)
+                };
+                let number = self.streams.iter().find_map(stream);
+                number.expect("only visitors have values here")
             }
         };
         let place = if self.turn == 0 && self.slots == 1 { 0 } else { number };

@@ -2,8 +2,8 @@
 
 use super::LowerError;
 use roundelay_schedule::{
-    Axis, AxisId, DeviceId, Group, GroupId, Id, LinkId, MicroBatch, Place, Placement,
-    Plan, Ring, RingId, Rule, Stage, Table, Target,
+    Axis, AxisId, DeviceId, Fold, Group, GroupId, Id, LinkId, MicroBatch, Place,
+    Placement, Plan, Ring, RingId, Rule, Stage, Table, Target,
 };
 
 /// The devices of one cell.
@@ -12,6 +12,10 @@ pub(crate) struct Sites {
     pub(crate) axes: Table<AxisId, Axis>,
     pub(crate) rings: Table<RingId, Ring>,
     shape: Shape,
+    /// The ring of each stage, where it depends on the stage.
+    seats: Vec<usize>,
+    /// The micro-batches that go up, where that makes a difference.
+    up: Vec<bool>,
     /// Micro-batches that the cell takes itself.
     pub(crate) micro_batches: u32,
 }
@@ -25,8 +29,11 @@ enum Shape {
     Lanes,
     /// A ring per micro-batch.
     PerWorker,
-    /// A ring per stage.
+    /// A ring for some stages each.
     PerStage,
+    /// A ring of two devices for some stages each: one for micro-batches that go down the
+    /// stages' devices, one for those that go up.
+    Mirrored,
 }
 
 /// A device and lane.
@@ -50,21 +57,53 @@ impl Sites {
             Placement::Shared if sync => Self::lines(plan, Shape::PerStage, plan.stages)
                 .along_workers(plan, plan.stages),
             Placement::Shared => Self::pools(plan),
-            Placement::Pipeline => Self::lines(plan, Shape::PerStage, plan.stages),
+            Placement::Pipeline if plan.order.fold() == Fold::Mirror => {
+                Self::mirrored(plan)
+            }
+            Placement::Pipeline => {
+                Self::lines(plan, Shape::PerStage, plan.pipeline_devices())
+            }
         }
+    }
+
+    fn cell(plan: &Plan, shape: Shape, rings: Table<RingId, Ring>) -> Self {
+        let seat = |stage| match plan.placement {
+            Placement::Pipeline => {
+                plan.seat(stage).expect("a plan that fits seats every stage")
+            }
+            _ => stage,
+        };
+        let seats = (0..plan.stages).map(|stage| seat(stage) as usize).collect();
+        let micro_batches = plan.micro_batches;
+        Self { axes: Table::new(), rings, shape, seats, up: Vec::new(), micro_batches }
     }
 
     fn single(plan: &Plan, shape: Shape, lanes: u32) -> Self {
         let ring = Ring { devices: vec![plan.devices[0]], turn: 0, lanes };
-        let rings = [ring].into_iter().collect();
-        Self { axes: Table::new(), rings, shape, micro_batches: plan.micro_batches }
+        Self::cell(plan, shape, [ring].into_iter().collect())
     }
 
     fn lines(plan: &Plan, shape: Shape, count: u32) -> Self {
         let devices = plan.devices.iter().take(count as usize);
-        let rings =
-            devices.map(|d| Ring { devices: vec![*d], turn: 0, lanes: 1 }).collect();
-        Self { axes: Table::new(), rings, shape, micro_batches: plan.micro_batches }
+        let rings = devices.map(|d| Ring { devices: vec![*d], turn: 0, lanes: 1 });
+        Self::cell(plan, shape, rings.collect())
+    }
+
+    /// A ring for each pair of devices that stand opposite to each other: whoever has a stage on
+    /// the way down, the other one has it on the way up.
+    fn mirrored(plan: &Plan) -> Self {
+        let devices = &plan.devices;
+        let (first, second) = devices.split_at(devices.len() / 2);
+        let pairs = first.iter().zip(second.iter().rev());
+        let ring = |(one, other): (&DeviceId, &DeviceId)| Ring {
+            devices: vec![*one, *other],
+            turn: 0,
+            lanes: 1,
+        };
+        let cell = Self::cell(plan, Shape::Mirrored, pairs.map(ring).collect());
+        let (p, n) = (plan.pipeline_devices(), plan.micro_batches);
+        let up = (0..n).map(|i| plan.order.goes_up(i, p, n)).collect();
+        Self { up, ..cell }
     }
 
     /// A ring of devices per stage that turns by N: micro-batch number m = tN + i uses device
@@ -78,9 +117,7 @@ impl Sites {
             rest = others;
             Ring { devices: devices.to_vec(), turn: plan.micro_batches, lanes: 1 }
         };
-        let rings = (0..plan.stages).map(pool).collect();
-        let micro_batches = plan.micro_batches;
-        Self { axes: Table::new(), rings, shape: Shape::PerStage, micro_batches }
+        Self::cell(plan, Shape::PerStage, (0..plan.stages).map(pool).collect())
     }
 
     /// Folds N equal workers, `stride` devices apart, into an axis.
@@ -97,7 +134,8 @@ impl Sites {
             Shape::One => (0, 0),
             Shape::Lanes => (0, micro_batch.index()),
             Shape::PerWorker => (micro_batch.index(), 0),
-            Shape::PerStage => (stage.index(), 0),
+            Shape::PerStage => (self.seats[stage.index()], 0),
+            Shape::Mirrored => return self.mirror_site(stage, micro_batch),
         };
         let ring = RingId::new(ring);
         let number =
@@ -107,36 +145,77 @@ impl Sites {
         Site { at, lane: u32::try_from(lane).unwrap_or(0) }
     }
 
+    fn mirror_site(&self, stage: Stage, micro_batch: MicroBatch) -> Site {
+        let last = 2 * self.rings.len() - 1;
+        let seat = self.seats[stage.index()];
+        let device = if self.up[micro_batch.index()] { last - seat } else { seat };
+        let ring = RingId::new(device.min(last - device));
+        let place = u32::from(device >= self.rings.len());
+        Site { at: Place { ring, place }, lane: 0 }
+    }
+
     /// The ring on which a stage handles a micro-batch.
     pub(crate) fn ring(&self, stage: Stage, micro_batch: MicroBatch) -> RingId {
         self.site(stage, micro_batch, 0).at.ring
     }
 
-    /// Number of devices that turn under a stage.
+    /// Number of devices of a ring.
     pub(crate) fn length(&self, ring: RingId) -> u32 {
         u32::try_from(self.rings[ring].devices.len()).unwrap_or(u32::MAX)
     }
 
-    /// The micro-batches that a ring sees when it handles a stage.
-    pub(crate) fn visitors(&self, ring: RingId) -> Vec<MicroBatch> {
+    /// Whether several devices turn under the stages of a ring.
+    pub(crate) fn turns(&self, ring: RingId) -> bool {
+        self.shape != Shape::Mirrored && self.length(ring) > 1
+    }
+
+    /// The micro-batches that a ring sees when it handles a stage, in the streams of those that
+    /// one of its devices sees.
+    pub(crate) fn visitors(&self, ring: RingId) -> Vec<Vec<MicroBatch>> {
         let all = (0..self.micro_batches as usize).map(MicroBatch::new);
         match self.shape {
-            Shape::PerWorker => all.filter(|i| i.index() == ring.index()).collect(),
-            Shape::One | Shape::Lanes | Shape::PerStage => all.collect(),
+            Shape::PerWorker => vec![all.filter(|i| i.index() == ring.index()).collect()],
+            Shape::One | Shape::Lanes | Shape::PerStage => vec![all.collect()],
+            Shape::Mirrored => {
+                let (up, down) = all.partition(|i| self.up[i.index()]);
+                vec![down, up]
+            }
         }
     }
 
-    /// The link level between two rings, the same for every pair of their devices.
+    /// Which of the streams that pass a ring a micro-batch belongs to, for a value that goes from
+    /// one stage to another: where both are on one ring, the streams are in each other's way.
+    pub(crate) fn lane_of(
+        &self,
+        ring: RingId,
+        i: MicroBatch,
+        (first, last): (Stage, Stage),
+    ) -> u32 {
+        let own = |stage: &usize| {
+            let seat = self.seats[*stage];
+            seat.min((2 * self.rings.len() - 1).saturating_sub(seat)) == ring.index()
+        };
+        let meets = self.shape == Shape::Mirrored
+            && (first.index()..=last.index()).filter(own).count() > 1;
+        u32::from(meets && self.up[i.index()])
+    }
+
+    /// The link level between two places; where rings turn, that between every pair of their
+    /// devices.
     pub(crate) fn link(
         &self,
         target: &Target,
-        from: RingId,
-        to: RingId,
+        from: Place,
+        to: Place,
     ) -> Result<LinkId, LowerError> {
-        let sources = self.rings[from].devices.iter();
-        let pairs =
-            sources.flat_map(|one| self.rings[to].devices.iter().map(|two| (*one, *two)));
-        common_link(target, pairs.filter(|(one, two)| one != two || (from == to)))
+        if !self.turns(from.ring) && !self.turns(to.ring) {
+            let device = |at: Place| self.rings[at.ring].devices[at.place as usize];
+            return common_link(target, [(device(from), device(to))].into_iter());
+        }
+        let sources = self.rings[from.ring].devices.iter();
+        let pairs = sources
+            .flat_map(|one| self.rings[to.ring].devices.iter().map(|two| (*one, *two)));
+        common_link(target, pairs)
     }
 
     /// All workers of the axis at one place, and the link level that joins them.

@@ -3,6 +3,7 @@
 
 mod axis;
 mod local;
+mod mirror;
 mod pool;
 mod workers;
 
@@ -13,8 +14,8 @@ use super::{
 };
 use crate::{UpdateForm, update};
 use roundelay_schedule::{
-    BufferId, Id, MicroBatch, Pass, Placement, RingId, Role, RoutineId, Rule, Stage,
-    States, Subject,
+    BufferId, Fold, Id, MicroBatch, Pass, Placement, RingId, Role, RoutineId, Rule,
+    Stage, States, Subject,
 };
 use std::collections::BTreeMap;
 
@@ -54,6 +55,9 @@ pub(crate) fn lay_out(
         (_, _, states) if states != States::Replicated => Err(unsupported(draft)),
         (Placement::Shared, Rule::Sync, _) => axis::lay_out(draft, stage),
         (Placement::Shared, _, _) => pool::lay_out(draft, stage),
+        (Placement::Pipeline, _, _) if plan.order.fold() == Fold::Mirror => {
+            mirror::lay_out(draft, stage)
+        }
         (Placement::Accumulate | Placement::Concurrent | Placement::Pipeline, _, _) => {
             Ok(local::lay_out(draft, stage))
         }

@@ -5,6 +5,8 @@ mod golden;
 #[allow(dead_code, reason = "other tests use the other models")]
 #[path = "../../../tests/support/models.rs"]
 mod models;
+mod orders;
+#[allow(dead_code, reason = "other tests use the other plans")]
 #[path = "../../../tests/support/plans.rs"]
 mod plans;
 mod sizes;

@@ -42,12 +42,14 @@ fn of(rule: Rule, job: Job) -> Schedule {
         order: Order::Cyclic,
         replicas: 1,
         stages: 2,
+        chunks: 1,
         cuts: vec![1],
         micro_batches: 2,
         states: States::Replicated,
         reduction: Reduction::Sequential,
         delays: rule.delays(Timeline::Workers, 2, 2),
         devices: Vec::new(),
+        lists: Vec::new(),
     };
     Schedule {
         fingerprint: "0123456789abcdef".into(),

@@ -223,8 +223,7 @@ impl Routines {
 fn places(schedule: &Checked, stage: Stage) -> Vec<(usize, Access)> {
     let (plan, cell) = (&schedule.plan, schedule.cell_micro_batches());
     let number = u32::try_from(stage.index()).expect("stages are few");
-    let ring = plan.placement.ring(plan.rule, plan.micro_batches, plan.stages, number);
-    let sum = plan.reduction.sum(cell, ring);
+    let sum = plan.sum_of(number, cell);
     let place = |own: MicroBatch| {
         let lists = sum.0.iter().enumerate();
         let mut found = lists.filter_map(|(list, members)| {

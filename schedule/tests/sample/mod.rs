@@ -3,7 +3,7 @@
 use roundelay_schedule::{
     Access, Action, ActionId, Argument, Attribute, Axis, Buffer, Bytes, BytesPerSecond,
     Call, Collective, Content, Data, Device, Domain, Element, Evaluation, Float,
-    FlopsPerSecond, Group, Id, Initial, Input, Job, Link, Method, Nanos, Operand,
+    FlopsPerSecond, Group, Id, Initial, Input, Job, Link, Listed, Method, Nanos, Operand,
     Optimizer, Order, Parameter, Pass, Place, Placement, Plan, Pool, Rate, Reduction,
     Rest, Ring, Role, Routine, Row, Rule, Schedule, Slice, Spot, States, Subject, Sum,
     Target, Timeline, Treatment, Wait, Work,
@@ -87,12 +87,14 @@ fn plan() -> Plan {
         order: Order::OneForwardOneBackward,
         replicas: 2,
         stages: 2,
+        chunks: 1,
         cuts: vec![5],
         micro_batches: 4,
         states: States::Handoff,
         reduction: Reduction::ByDevice,
         delays: Rule::CyclicSlack(1).delays(Timeline::Workers, 4, 2),
         devices: vec![id(0), id(1)],
+        lists: vec![vec![Listed::new(Pass::Forward, 1, 3)], Vec::new()],
     }
 }
 

@@ -1,0 +1,141 @@
+//! The list of each device of a pipeline, one builder per order.
+//!
+//! | order | source |
+//! | --- | --- |
+//! | `gpipe` | arXiv 1811.06965 |
+//! | `1f1b` | PipeDream-Flush, arXiv 2006.09503; DAPPLE, arXiv 2007.01045 |
+//! | `eager_1f1b` | arXiv 2211.05322 |
+//! | `interleaved` | arXiv 2104.04473 |
+//! | `breadth_first` | arXiv 2211.05953 |
+//! | `zb_h1`, `zb_h2` | arXiv 2401.10241 |
+//! | `zb_v`, `v_half`, `v_min` | arXiv 2405.15362; see [`super::vee`] |
+//! | `chimera`, `dualpipe` | arXiv 2107.06925, 2412.19437; see [`super::mirror`] |
+//!
+//! Rank r of p devices counts from zero; m micro-batches; v chunks. Every stage takes its
+//! micro-batches in ascending order, so that gradients are summed from left to right.
+
+use super::{mirror, vee};
+use roundelay_schedule::{DeviceList, Listed, Order, Pass, Plan};
+use std::collections::BTreeMap;
+
+/// The numbers of a pipeline.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pipeline {
+    /// p.
+    pub(super) devices: u32,
+    /// v.
+    pub(super) chunks: u32,
+    /// m.
+    pub(super) micro_batches: u32,
+}
+
+/// What each device of a pipeline does, in order; the plan's numbers fit its order.
+pub fn device_lists(plan: &Plan) -> Vec<DeviceList> {
+    let pipeline = Pipeline {
+        devices: plan.stages / plan.chunks,
+        chunks: plan.chunks,
+        micro_batches: plan.micro_batches,
+    };
+    let each =
+        |list: &dyn Fn(u32) -> DeviceList| (0..pipeline.devices).map(list).collect();
+    match plan.order {
+        Order::Gpipe | Order::BreadthFirst => each(&|r| pipeline.breadth_first(r)),
+        Order::OneForwardOneBackward => each(&|r| pipeline.one_by_one(r, 1)),
+        Order::Eager => each(&|r| pipeline.one_by_one(r, 2)),
+        Order::Interleaved => each(&|r| pipeline.interleaved(r)),
+        Order::ZeroBubbleH1 => each(&|r| pipeline.zero_bubble(r, 1)),
+        Order::ZeroBubbleH2 => each(&|r| pipeline.zero_bubble(r, 2)),
+        Order::ZeroBubbleV => each(&|r| vee::zero_bubble(pipeline, r)),
+        Order::HalfV => vee::half(pipeline),
+        Order::MinimalV => vee::minimal(pipeline),
+        Order::Chimera => mirror::chimera(pipeline),
+        Order::DualPipe => each(&|r| mirror::dual_pipe(pipeline, r)),
+        Order::Listed => plan.lists.clone(),
+        Order::Sequential | Order::Parallel | Order::Cyclic => {
+            unreachable!("these orders are no pipelines with a flush")
+        }
+    }
+}
+
+impl Pipeline {
+    fn breadth_first(self, rank: u32) -> DeviceList {
+        let forward = (0..self.chunks).map(|chunk| (Pass::Forward, chunk));
+        let backward = (0..self.chunks).rev().map(|chunk| (Pass::Backward, chunk));
+        let all = |(pass, chunk)| {
+            let stage = chunk * self.devices + rank;
+            (0..self.micro_batches).map(move |i| Listed::new(pass, stage, i))
+        };
+        forward.chain(backward).flat_map(all).collect()
+    }
+
+    /// Warm-up of `depth` micro-batches per device below, at most; then one forward and one
+    /// backward pass in turn.
+    fn one_by_one(self, rank: u32, depth: u32) -> DeviceList {
+        let below = self.devices - rank - 1;
+        let forward = |i| Listed::new(Pass::Forward, rank, i);
+        let backward = |i| Listed::new(Pass::Backward, rank, i);
+        alternate(self.micro_batches, depth * below, forward, backward)
+    }
+
+    fn interleaved(self, rank: u32) -> DeviceList {
+        let Self { devices, chunks, micro_batches } = self;
+        let round = devices * chunks;
+        let unit = |pass, u: u32, chunk: u32| {
+            let micro_batch = u / round * devices + u % devices;
+            Listed::new(pass, chunk * devices + rank, micro_batch)
+        };
+        let chunk = |u: u32| u % round / devices;
+        let warm = match micro_batches == devices {
+            true => micro_batches * chunks,
+            false => 2 * (devices - rank - 1) + (chunks - 1) * devices,
+        };
+        let forward = |u| unit(Pass::Forward, u, chunk(u));
+        let backward = |u| unit(Pass::Backward, u, chunks - 1 - chunk(u));
+        alternate(micro_batches * chunks, warm, forward, backward)
+    }
+
+    /// Weight gradients fill what the warm-up left open; `depth` 1 keeps p micro-batches on each
+    /// device, 2 keeps 2p − 1.
+    fn zero_bubble(self, rank: u32, depth: u32) -> DeviceList {
+        let delay = depth * (self.devices - 1);
+        let row = |x: u32| {
+            let passes = [
+                (Pass::Forward, 0),
+                (Pass::InputGradient, delay - depth * rank),
+                (Pass::WeightGradient, delay),
+            ];
+            passes.into_iter().filter_map(move |(pass, late)| {
+                let micro_batch = x.checked_sub(late)?;
+                (micro_batch < self.micro_batches)
+                    .then(|| Listed::new(pass, rank, micro_batch))
+            })
+        };
+        (0..self.micro_batches + delay).flat_map(row).collect()
+    }
+}
+
+/// `warm` forward units, then forward and backward in turn, then the backward units that are
+/// left.
+fn alternate(
+    units: u32,
+    warm: u32,
+    forward: impl Fn(u32) -> Listed,
+    backward: impl Fn(u32) -> Listed,
+) -> DeviceList {
+    let warm = warm.min(units);
+    let turns = (warm..units).flat_map(|u| [forward(u), backward(u - warm)]);
+    let first = (0..warm).map(&forward);
+    let last = (units - warm..units).map(&backward);
+    first.chain(turns).chain(last).collect()
+}
+
+/// The first pass that adds a gradient behind one of a later micro-batch of its stage.
+pub(crate) fn descending(lists: &[DeviceList]) -> Option<Listed> {
+    let mut last = BTreeMap::new();
+    let adds =
+        |listed: &&Listed| matches!(listed.pass, Pass::Backward | Pass::WeightGradient);
+    lists.iter().flatten().filter(adds).copied().find(|listed| {
+        let before = last.insert(listed.stage, listed.micro_batch);
+        before > Some(listed.micro_batch)
+    })
+}

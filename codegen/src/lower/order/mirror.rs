@@ -1,0 +1,139 @@
+//! Two pipelines in opposite directions over the same devices: Chimera (arXiv 2107.06925) and
+//! DualPipe (arXiv 2412.19437). Stage j is on device j for micro-batches that go down, and on
+//! device p − 1 − j for those that go up.
+
+use super::lists::Pipeline;
+use roundelay_schedule::{DeviceList, Listed, Order, Pass};
+use std::collections::VecDeque;
+
+/// Units of p micro-batches, half down and half up, two slots apart; in slots of equal length no
+/// two passes meet on a device. A unit begins 2p slots after the one before.
+pub(super) fn chimera(pipeline: Pipeline) -> Vec<DeviceList> {
+    let Pipeline { devices: p, micro_batches, .. } = pipeline;
+    let mut timed: Vec<Vec<(u32, Listed)>> = vec![Vec::new(); p as usize];
+    for i in 0..micro_batches {
+        let up = Order::Chimera.goes_up(i, p, micro_batches);
+        let start = i / p * 2 * p + 2 * (i % p - if up { p / 2 } else { 0 });
+        for stage in 0..p {
+            let rank = if up { p - 1 - stage } else { stage };
+            let passes = [
+                (start + stage, Pass::Forward),
+                (start + 2 * p - 1 - stage, Pass::Backward),
+            ];
+            let listed = passes.map(|(time, pass)| (time, Listed::new(pass, stage, i)));
+            timed[rank as usize].extend(listed);
+        }
+    }
+    let sorted = |mut list: Vec<(u32, Listed)>| {
+        list.sort_by_key(|(time, _)| *time);
+        list.into_iter().map(|(_, listed)| listed).collect()
+    };
+    timed.into_iter().map(sorted).collect()
+}
+
+/// The eight phases of DualPipe on one device. Pairs that a device may overlap stand one after
+/// the other, and a whole backward pass is its two halves.
+pub(super) fn dual_pipe(pipeline: Pipeline, rank: u32) -> DeviceList {
+    let (p, half) = (pipeline.devices, pipeline.devices / 2);
+    let inner = rank.min(p - 1 - rank);
+    let each = pipeline.micro_batches / 2;
+    let mut list = DualList::new(pipeline, rank);
+    let outer = half - inner - 1;
+    list.forward(0, 2 * outer);
+    for _ in 0..=inner {
+        list.forward(0, 1);
+        list.forward(1, 1);
+    }
+    for _ in 0..outer {
+        list.input(1);
+        list.weight();
+        list.forward(1, 1);
+    }
+    for _ in 0..each + inner + 1 - p {
+        list.forward(0, 1);
+        list.whole(1);
+        list.forward(1, 1);
+        list.whole(0);
+    }
+    for _ in 0..outer {
+        list.whole(1);
+        list.forward(1, 1);
+        list.whole(0);
+    }
+    for turn in 0..=inner {
+        for direction in [1, 0] {
+            let late = 2 * turn + u32::from(direction == 0) > inner;
+            if late { list.input(direction) } else { list.whole(direction) }
+        }
+    }
+    for _ in 0..outer {
+        list.weight();
+        list.input(0);
+    }
+    while list.weight() {}
+    list.listed
+}
+
+/// A list of a device in two pipelines while it grows; direction 0 is the one whose first stages
+/// are near.
+struct DualList {
+    rank: u32,
+    devices: u32,
+    /// First micro-batch of each direction.
+    first: [u32; 2],
+    forwards: [u32; 2],
+    inputs: [u32; 2],
+    weights: VecDeque<Listed>,
+    listed: DeviceList,
+}
+
+impl DualList {
+    fn new(pipeline: Pipeline, rank: u32) -> Self {
+        let Pipeline { devices, micro_batches, .. } = pipeline;
+        let (down, up) = (0, micro_batches / 2);
+        let first = if rank < devices / 2 { [down, up] } else { [up, down] };
+        Self {
+            rank,
+            devices,
+            first,
+            forwards: [0; 2],
+            inputs: [0; 2],
+            weights: VecDeque::new(),
+            listed: Vec::new(),
+        }
+    }
+
+    /// The stage of this device for a direction.
+    fn stage(&self, direction: usize) -> u32 {
+        if self.first[direction] == 0 { self.rank } else { self.devices - 1 - self.rank }
+    }
+
+    fn forward(&mut self, direction: usize, count: u32) {
+        for _ in 0..count {
+            let i = self.first[direction] + self.forwards[direction];
+            self.forwards[direction] += 1;
+            self.listed.push(Listed::new(Pass::Forward, self.stage(direction), i));
+        }
+    }
+
+    fn input(&mut self, direction: usize) {
+        let i = self.first[direction] + self.inputs[direction];
+        self.inputs[direction] += 1;
+        let stage = self.stage(direction);
+        self.listed.push(Listed::new(Pass::InputGradient, stage, i));
+        self.weights.push_back(Listed::new(Pass::WeightGradient, stage, i));
+    }
+
+    /// The oldest weight gradient that is left, if one is.
+    fn weight(&mut self) -> bool {
+        self.listed.extend(self.weights.front());
+        self.weights.pop_front().is_some()
+    }
+
+    /// A whole backward pass; older weight gradients wait for the end.
+    fn whole(&mut self, direction: usize) {
+        self.input(direction);
+        let weight = self.weights.pop_back().expect("the input gradient left one");
+        self.listed.push(weight);
+    }
+}

@@ -1,0 +1,91 @@
+//! Orders in which a micro-batch never waits on its way up and down the stages: each is one start
+//! time per pass, modulo the period.
+
+use super::Slot;
+use roundelay_schedule::{Id, MicroBatch, Pass, Stage};
+
+#[derive(Clone, Copy)]
+pub(super) struct Size {
+    pub(super) stages: u32,
+    pub(super) micro_batches: u32,
+}
+
+/// A pass with the time at which it starts; the list is sorted by it.
+struct Timed {
+    start: u64,
+    pass: Pass,
+    stage: u32,
+    micro_batch: u32,
+}
+
+impl Size {
+    pub(super) fn sequential(self) -> Vec<Slot> {
+        let turn = 2 * u64::from(self.stages);
+        self.timed(|i, step| turn * u64::from(i) + step).lag_free()
+    }
+
+    pub(super) fn parallel(self) -> Vec<Slot> {
+        self.timed(|_, step| step).lag_free()
+    }
+
+    /// Worker i starts 2S/N slots after worker i − 1 and goes up and down the stages without
+    /// rest (`facts` of arXiv 2403.08837: F = 2Nt + 2(i−1) + (j−1), B = 2Nt + 2(i−1) + 2N − j
+    /// for S = N). Times count N-th parts of a slot, so that 2S/N is whole.
+    pub(super) fn staggered(self) -> Vec<Slot> {
+        let (stages, parts) = (u64::from(self.stages), u64::from(self.micro_batches));
+        let start = |i, step| 2 * stages * u64::from(i) + parts * step;
+        // Where workers follow each other faster than a pass takes, what a pass makes possible
+        // stands above the same pass of the next worker, which needs it.
+        self.timed(start).modulo(2 * stages * parts, parts.min(2 * stages))
+    }
+
+    /// A micro-batch enters every two slots and never waits; stage j alternates forward and
+    /// backward.
+    pub(super) fn flush_free(self) -> Vec<Slot> {
+        let start = |i, step| 2 * u64::from(i) + step;
+        self.timed(start).modulo(2 * u64::from(self.micro_batches), 1)
+    }
+
+    /// `start(i, step)` for step 0 .. 2S: forward of stage `step`, then backward of stage
+    /// 2S − 1 − `step`.
+    fn timed(self, start: impl Fn(u32, u64) -> u64) -> Vec<Timed> {
+        let of = |i: u32, step: u32| {
+            let (pass, stage) = match step < self.stages {
+                true => (Pass::Forward, step),
+                false => (Pass::Backward, 2 * self.stages - 1 - step),
+            };
+            Timed { start: start(i, u64::from(step)), pass, stage, micro_batch: i }
+        };
+        let steps = 0..2 * self.stages;
+        steps.flat_map(|step| (0..self.micro_batches).map(move |i| of(i, step))).collect()
+    }
+}
+
+trait Sorted {
+    fn lag_free(self) -> Vec<Slot>;
+    fn modulo(self, period: u64, duration: u64) -> Vec<Slot>;
+}
+
+impl Sorted for Vec<Timed> {
+    fn lag_free(self) -> Vec<Slot> {
+        self.modulo(u64::MAX, 1)
+    }
+
+    /// Sorts by the time within the period. At one time a backward pass stands first: it frees
+    /// what a forward pass takes.
+    fn modulo(mut self, period: u64, duration: u64) -> Vec<Slot> {
+        let forward = |timed: &Timed| timed.pass == Pass::Forward;
+        self.sort_by_key(|timed| {
+            (timed.start % period, forward(timed), timed.micro_batch)
+        });
+        let slot = |timed: &Timed| Slot {
+            pass: timed.pass,
+            stage: Stage::new(timed.stage as usize),
+            micro_batch: MicroBatch::new(timed.micro_batch as usize),
+            lag: u32::try_from(timed.start / period).unwrap_or(u32::MAX),
+            start: timed.start % period,
+            end: timed.start % period + duration,
+        };
+        self.iter().map(slot).collect()
+    }
+}

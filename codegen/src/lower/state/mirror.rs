@@ -1,0 +1,88 @@
+//! Two pipelines in opposite directions: two devices hold a stage. The one that takes the last
+//! micro-batch gets the other's sum, updates, and gives the new version back before its first
+//! use.
+
+use super::{Addition, StageRows, UpdateRows, version, workers::carry};
+use crate::lower::{
+    LowerError,
+    draft::{Draft, Moment, Side, Slotting},
+};
+use roundelay_schedule::{
+    BufferId, Content, MicroBatch, Pass, Role, Slice, Stage, Subject, Sum,
+};
+
+pub(super) fn lay_out(
+    draft: &mut Draft<'_>,
+    stage: Stage,
+) -> Result<StageRows, LowerError> {
+    let ring = draft.sites.ring(stage, draft.last());
+    let parameter = draft.state_buffer(ring, Subject::Parameter, stage, 1);
+    let gradient = draft.state_buffer(ring, Subject::Gradient, stage, 1);
+    let optimizer = draft.optimizer(ring, stage);
+    let streams = draft.sites.visitors(ring);
+    let mut rows = StageRows::default();
+    for stream in &streams {
+        for (number, i) in stream.iter().enumerate() {
+            let addition = if number == 0 { Addition::First } else { Addition::Next };
+            rows.gradient.insert(*i, (version(gradient, 0), addition));
+            for pass in draft.order.passes(stage) {
+                rows.parameter.insert((*pass, *i), version(parameter, 0));
+            }
+        }
+    }
+    let [other, own] = [&streams[0], &streams[1]].map(Vec::as_slice);
+    give_back(draft, stage, parameter, other)?;
+    let summed = join(draft, stage, gradient, [other, own])?;
+    let site = draft.sites.site(stage, draft.last(), 0);
+    let bound = UpdateRows { parameter, gradient, optimizer, parts: 1 };
+    let key = draft.behind(summed.key);
+    draft.push_update(stage, site, (key, 0), &bound);
+    Ok(rows)
+}
+
+/// The other device's copy is of the version before until its first micro-batch comes.
+fn give_back(
+    draft: &mut Draft<'_>,
+    stage: Stage,
+    parameter: BufferId,
+    other: &[MicroBatch],
+) -> Result<(), LowerError> {
+    let moment = draft.beside(Pass::Forward, stage, other[0], Side::Before);
+    let at = |i| (draft.sites.site(stage, i, 0).at, version(parameter, 0));
+    let ends = (at(draft.last()), at(other[0]));
+    carry(draft, moment, 0, ends, Content::Parameter(stage))?;
+    Ok(())
+}
+
+/// Sends the other device's sum and adds it to the own one; tells when it is there.
+fn join(
+    draft: &mut Draft<'_>,
+    stage: Stage,
+    gradient: BufferId,
+    [other, own]: [&[MicroBatch]; 2],
+) -> Result<Moment, LowerError> {
+    let ring = draft.sites.ring(stage, draft.last());
+    let subject = Subject::Gradient(stage, Slice::Whole);
+    let received =
+        draft.buffer(ring, subject, 1, draft.flat(stage), Slotting::PerStep(1));
+    let done = |draft: &Draft<'_>, stream: &[MicroBatch]| {
+        let each = stream.iter().map(|i| draft.released(stage, *i));
+        each.max().expect("each direction has micro-batches")
+    };
+    let sent = done(draft, other);
+    let place = |i| draft.sites.site(stage, i, 0).at;
+    let from = (place(other[0]), version(gradient, 0));
+    let to = (place(own[0]), version(received, 0));
+    let content = Content::Gradient(stage, Sum(vec![other.to_vec()]));
+    let arrived = carry(draft, sent, 0, (from, to), content)?;
+    let moment = arrived.max(done(draft, own));
+    let routine = draft.routines.push(draft.code.stages[stage].combine.clone());
+    let site = draft.sites.site(stage, own[0], 0);
+    let rows = draft.bind(site, routine, |role| match role {
+        Role::Received => version(received, 0),
+        _ => version(gradient, 0),
+    });
+    let key = draft.behind(moment.key);
+    draft.push_launch(site, (key, 0), routine, None, rows);
+    Ok(Moment { key, ..moment })
+}

@@ -1,0 +1,186 @@
+//! When each pass starts if the devices take their lists in order, or who waits for ever.
+
+use super::{DeviceList, Listed};
+use crate::{Id, Pass};
+use std::fmt;
+
+/// What each pass takes, in units of a forward pass: a backward pass takes twice a forward pass, and
+/// each of its halves as much as a forward pass.
+pub fn pass_length(pass: Pass) -> u64 {
+    match pass {
+        Pass::Backward => 2,
+        Pass::Forward | Pass::InputGradient | Pass::WeightGradient => 1,
+        Pass::Combine | Pass::Update => 0,
+    }
+}
+
+/// A pass and when it runs, in units of a forward pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PassTime {
+    /// The pass.
+    pub listed: Listed,
+    /// When it starts.
+    pub start: u64,
+    /// When it is done.
+    pub end: u64,
+}
+
+/// Lists that cannot go on: each of these devices waits for a pass that never comes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stuck {
+    /// Device, place in its list, the pass there, and a pass that it waits for.
+    pub devices: Vec<(usize, usize, Listed, Listed)>,
+}
+
+/// When every pass starts if a device takes the next pass of its list as soon as what it needs is
+/// done, and messages take no time.
+///
+/// # Errors
+/// When no order of the devices lets all of them come to their ends.
+pub fn pass_times(lists: &[DeviceList], stages: u32) -> Result<Vec<PassTime>, Stuck> {
+    let mut run = Run::new(lists, stages);
+    let mut ready: Vec<usize> = (0..lists.len()).rev().collect();
+    while let Some(device) = ready.pop() {
+        while let Some(listed) = run.step(device) {
+            ready.extend(run.waiting.take(listed));
+        }
+    }
+    match run.stuck() {
+        devices if devices.is_empty() => Ok(run.times),
+        devices => Err(Stuck { devices }),
+    }
+}
+
+/// The devices on their way through their lists.
+struct Run<'a> {
+    lists: &'a [DeviceList],
+    stages: usize,
+    place: Vec<usize>,
+    free: Vec<u64>,
+    ends: Passes<Option<u64>>,
+    split: Vec<bool>,
+    waiting: Waiting,
+    times: Vec<PassTime>,
+}
+
+/// Who waits for a pass.
+struct Waiting(Passes<Vec<usize>>);
+
+/// One value for each pass of a pipeline.
+struct Passes<T> {
+    values: Vec<T>,
+    micro_batches: usize,
+}
+
+impl<T: Clone + Default> Passes<T> {
+    fn new(stages: usize, micro_batches: usize) -> Self {
+        Self { values: vec![T::default(); 4 * stages * micro_batches], micro_batches }
+    }
+
+    fn at(&mut self, listed: Listed) -> &mut T {
+        let kind = match listed.pass {
+            Pass::Forward => 0,
+            Pass::Backward => 1,
+            Pass::InputGradient => 2,
+            Pass::WeightGradient | Pass::Combine | Pass::Update => 3,
+        };
+        let row = 4 * listed.stage.index() + kind;
+        &mut self.values[row * self.micro_batches + listed.micro_batch.index()]
+    }
+}
+
+impl Waiting {
+    fn take(&mut self, listed: Listed) -> Vec<usize> {
+        std::mem::take(self.0.at(listed))
+    }
+}
+
+impl<'a> Run<'a> {
+    fn new(lists: &'a [DeviceList], stages: u32) -> Self {
+        let stages = stages as usize;
+        let all = || lists.iter().flatten();
+        let micro_batches = all().map(|l| l.micro_batch.index() + 1).max().unwrap_or(0);
+        let mut split = vec![false; stages];
+        for listed in all().filter(|listed| listed.pass == Pass::InputGradient) {
+            split[listed.stage.index()] = true;
+        }
+        Self {
+            lists,
+            stages,
+            place: vec![0; lists.len()],
+            free: vec![0; lists.len()],
+            ends: Passes::new(stages, micro_batches),
+            split,
+            waiting: Waiting(Passes::new(stages, micro_batches)),
+            times: Vec::new(),
+        }
+    }
+
+    /// Starts the next pass of a device, if all that it needs has a time.
+    fn step(&mut self, device: usize) -> Option<Listed> {
+        let listed = *self.lists[device].get(self.place[device])?;
+        let mut start = self.free[device];
+        for need in needs(listed, self.stages, &self.split).into_iter().flatten() {
+            match *self.ends.at(need) {
+                Some(end) => start = start.max(end),
+                None => {
+                    self.waiting.0.at(need).push(device);
+                    return None;
+                }
+            }
+        }
+        let end = start + pass_length(listed.pass);
+        self.place[device] += 1;
+        self.free[device] = end;
+        *self.ends.at(listed) = Some(end);
+        self.times.push(PassTime { listed, start, end });
+        Some(listed)
+    }
+
+    fn stuck(&mut self) -> Vec<(usize, usize, Listed, Listed)> {
+        let mut found = Vec::new();
+        for (device, list) in self.lists.iter().enumerate() {
+            let place = self.place[device];
+            let Some(listed) = list.get(place).copied() else { continue };
+            let needs = needs(listed, self.stages, &self.split);
+            let missing =
+                needs.into_iter().flatten().find(|need| self.ends.at(*need).is_none());
+            found.extend(missing.map(|missing| (device, place, listed, missing)));
+        }
+        found
+    }
+}
+
+/// The passes that must be done before.
+fn needs(listed: Listed, stages: usize, split: &[bool]) -> [Option<Listed>; 2] {
+    let stage = listed.stage.index();
+    let beside =
+        |pass, stage: usize| Some(Listed { pass, stage: Id::new(stage), ..listed });
+    let gradient = |stage: usize| match split[stage] {
+        true => Pass::InputGradient,
+        false => Pass::Backward,
+    };
+    let behind = (stage + 1 < stages).then(|| beside(gradient(stage + 1), stage + 1));
+    match listed.pass {
+        Pass::Forward => {
+            [stage.checked_sub(1).and_then(|above| beside(Pass::Forward, above)), None]
+        }
+        Pass::Backward | Pass::InputGradient => {
+            [beside(Pass::Forward, stage), behind.flatten()]
+        }
+        Pass::WeightGradient => [beside(Pass::InputGradient, stage), None],
+        Pass::Combine | Pass::Update => [None, None],
+    }
+}
+
+impl fmt::Display for Stuck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let one = |(device, place, listed, missing): &(usize, usize, Listed, Listed)| {
+            format!(
+                "device {device} stops at its pass {place}, {listed}, which needs {missing}"
+            )
+        };
+        let all: Vec<String> = self.devices.iter().map(one).collect();
+        f.write_str(&all.join("; "))
+    }
+}

@@ -1,0 +1,217 @@
+//! Orders in time: which of them exist, which device of a pipeline has which stage under them,
+//! and for which numbers they are defined.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// In which order each device takes its tasks.
+///
+/// Pipelines count p devices, v chunks (stages on one device), N micro-batches. The sources of
+/// the pipeline orders stand beside their builders, in the lowering.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Order {
+    /// One micro-batch after another, forward then backward.
+    Sequential,
+    /// All workers in step: forward of all stages, then backward.
+    Parallel,
+    /// Micro-batches start evenly spread over the period; also flush-free pipelines.
+    Cyclic,
+    /// All forward passes of a device, then all backward passes.
+    Gpipe,
+    /// Warm-up, then one forward and one backward in turn.
+    #[serde(rename = "1f1b")]
+    OneForwardOneBackward,
+    /// The same with twice the warm-up, so that messages hide behind passes.
+    #[serde(rename = "eager_1f1b")]
+    Eager,
+    /// One forward, one backward over v chunks, p micro-batches of a chunk after another.
+    Interleaved,
+    /// All micro-batches of a chunk, chunk by chunk.
+    BreadthFirst,
+    /// Zero bubble, with the memory of 1F1B.
+    #[serde(rename = "zb_h1")]
+    ZeroBubbleH1,
+    /// Zero bubble, with twice the memory.
+    #[serde(rename = "zb_h2")]
+    ZeroBubbleH2,
+    /// Zero bubble over two chunks that go down and up the devices.
+    #[serde(rename = "zb_v")]
+    ZeroBubbleV,
+    /// The same with about half of the activations of 1F1B.
+    #[serde(rename = "v_half")]
+    HalfV,
+    /// The same with about a third.
+    #[serde(rename = "v_min")]
+    MinimalV,
+    /// Two pipelines in opposite directions.
+    Chimera,
+    /// Two pipelines in opposite directions with split backward passes.
+    #[serde(rename = "dualpipe")]
+    DualPipe,
+    /// What the plan's own lists say.
+    Listed,
+}
+
+/// Which device of a pipeline has which stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fold {
+    /// Chunk after chunk in the same direction: stage j on device j mod p.
+    Loop,
+    /// Chunk 0 down the devices, chunk 1 up, chunk 2 down, and so on.
+    Snake,
+    /// Every stage on two devices: stage j on device j for micro-batches that go down, on device
+    /// p − 1 − j for those that go up.
+    Mirror,
+    /// The device whose list names the stage.
+    Lists,
+}
+
+/// Numbers for which an order is not defined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Misfit {
+    /// The order takes this many chunks per device.
+    Chunks(u32),
+    /// The order takes at least two chunks per device.
+    FewChunks,
+    /// S is no multiple of the chunks.
+    UnevenChunks,
+    /// N must be a multiple of this.
+    MicroBatches(u32),
+    /// N must be at least this.
+    FewMicroBatches(u32),
+    /// The number of devices must be even.
+    OddDevices,
+}
+
+impl Order {
+    /// Which device has which stage.
+    pub fn fold(self) -> Fold {
+        match self {
+            Order::ZeroBubbleV | Order::HalfV | Order::MinimalV => Fold::Snake,
+            Order::Chimera | Order::DualPipe => Fold::Mirror,
+            Order::Listed => Fold::Lists,
+            Order::Sequential
+            | Order::Parallel
+            | Order::Cyclic
+            | Order::Gpipe
+            | Order::OneForwardOneBackward
+            | Order::Eager
+            | Order::Interleaved
+            | Order::BreadthFirst
+            | Order::ZeroBubbleH1
+            | Order::ZeroBubbleH2 => Fold::Loop,
+        }
+    }
+
+    /// Whether the order is one of a pipeline with a flush.
+    pub fn is_of_pipelines(self) -> bool {
+        !matches!(self, Order::Sequential | Order::Parallel | Order::Cyclic)
+    }
+
+    /// Whether it takes the gradients of values before those of parameters.
+    pub fn splits_backward(self) -> bool {
+        match self {
+            Order::ZeroBubbleH1
+            | Order::ZeroBubbleH2
+            | Order::ZeroBubbleV
+            | Order::HalfV
+            | Order::MinimalV
+            | Order::DualPipe => true,
+            Order::Sequential
+            | Order::Parallel
+            | Order::Cyclic
+            | Order::Gpipe
+            | Order::OneForwardOneBackward
+            | Order::Eager
+            | Order::Interleaved
+            | Order::BreadthFirst
+            | Order::Chimera
+            | Order::Listed => false,
+        }
+    }
+
+    /// Whether the order is defined for v chunks, S stages and N micro-batches, all at least 1.
+    ///
+    /// # Errors
+    /// What would have to be otherwise.
+    pub fn fits(
+        self,
+        chunks: u32,
+        stages: u32,
+        micro_batches: u32,
+    ) -> Result<(), Misfit> {
+        let devices = stages / chunks.max(1);
+        if self == Order::Listed {
+            return Ok(());
+        }
+        if chunks == 0 || !stages.is_multiple_of(chunks) {
+            return Err(Misfit::UnevenChunks);
+        }
+        match self {
+            Order::Interleaved | Order::BreadthFirst if chunks < 2 => {
+                return Err(Misfit::FewChunks);
+            }
+            Order::ZeroBubbleV | Order::HalfV | Order::MinimalV if chunks != 2 => {
+                return Err(Misfit::Chunks(2));
+            }
+            Order::Interleaved | Order::BreadthFirst => {}
+            Order::ZeroBubbleV | Order::HalfV | Order::MinimalV => {}
+            _ if chunks != 1 => return Err(Misfit::Chunks(1)),
+            _ => {}
+        }
+        match self {
+            Order::Interleaved if !micro_batches.is_multiple_of(devices) => {
+                Err(Misfit::MicroBatches(devices))
+            }
+            Order::Chimera | Order::DualPipe if !devices.is_multiple_of(2) => {
+                Err(Misfit::OddDevices)
+            }
+            Order::Chimera if !micro_batches.is_multiple_of(devices) => {
+                Err(Misfit::MicroBatches(devices))
+            }
+            Order::DualPipe if micro_batches < 2 * devices => {
+                Err(Misfit::FewMicroBatches(2 * devices))
+            }
+            Order::DualPipe if !micro_batches.is_multiple_of(2) => {
+                Err(Misfit::MicroBatches(2))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a micro-batch goes up the devices, under [`Fold::Mirror`].
+    pub fn goes_up(self, micro_batch: u32, devices: u32, micro_batches: u32) -> bool {
+        match self {
+            Order::Chimera => micro_batch % devices >= devices / 2,
+            Order::DualPipe => micro_batch >= micro_batches / 2,
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for Misfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Misfit::Chunks(1) => write!(f, "this order has one stage on a device"),
+            Misfit::Chunks(count) => {
+                write!(f, "this order has {count} chunks on a device")
+            }
+            Misfit::FewChunks => {
+                write!(f, "this order needs at least two chunks on a device")
+            }
+            Misfit::UnevenChunks => {
+                write!(f, "the number of stages must be a multiple of the chunks")
+            }
+            Misfit::MicroBatches(count) => {
+                write!(f, "this order needs a multiple of {count} micro-batches")
+            }
+            Misfit::FewMicroBatches(count) => {
+                write!(f, "this order needs at least {count} micro-batches")
+            }
+            Misfit::OddDevices => write!(f, "this order needs an even number of devices"),
+        }
+    }
+}
