@@ -31,10 +31,11 @@ fn typical(name: &str) -> Call {
         "sum_rows" => call(name).reals(&[wide, &[512]]),
         "multiply_sum_rows" => call(name).reals(&[rows, rows, row]),
         "scale" => call(name).number("factor", 2.0).reals(&[rows; 2]),
-        "relu" | "gelu" | "silu" => call(name).reals(&[wide; 2]),
-        "relu_backward" | "gelu_backward" | "silu_backward" | "softmax_backward" => {
-            call(name).reals(&[wide; 3])
-        }
+        "relu" | "gelu" | "gelu_tanh" | "silu" => call(name).reals(&[wide; 2]),
+        "relu_backward" | "gelu_backward" | "gelu_tanh_backward" | "silu_backward"
+        | "softmax_backward" => call(name).reals(&[wide; 3]),
+        "soft_cap" => call(name).number("cap", 30.0).reals(&[wide; 2]),
+        "soft_cap_backward" => call(name).number("cap", 30.0).reals(&[wide; 3]),
         "dropout" | "dropout_backward" => {
             call(name).number("rate", 0.1).integer("operator", 1).reals(&[rows; 2])
         }
@@ -60,10 +61,10 @@ fn typical(name: &str) -> Call {
         "slice" => call(name).integer("first", 0).reals(&[x, &[8, 64, 128]]),
         "slice_backward" => call(name).integer("first", 0).reals(&[&[8, 64, 128], x]),
         "prepend" => call(name).reals(&[x, row, &[8, 129, 128]]),
-        "cross_entropy" => {
+        "cross_entropy" | "masked_cross_entropy" => {
             call(name).real(&[1024, 256]).integers(count).reals(&[count, &[1]])
         }
-        "cross_entropy_backward" => {
+        "cross_entropy_backward" | "masked_cross_entropy_backward" => {
             call(name).real(&[1024, 256]).integers(count).reals(&[count, &[1024, 256]])
         }
         "mse" => call(name).reals(&[rows, rows, &[1]]),

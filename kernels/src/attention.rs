@@ -25,6 +25,10 @@ pub(crate) struct Heads {
     causal: bool,
     /// Positions less than this many away are seen.
     reach: usize,
+    /// Factor of q kᵀ.
+    scale: f64,
+    /// Scores become cap · tanh(score / cap).
+    cap: Option<f64>,
 }
 
 /// Where the rows of one head of one example stand.
@@ -42,6 +46,8 @@ impl Heads {
         let key_heads = call.integer("key_heads", "at least 1", positive)? as usize;
         let causal = call.flag("causal")?;
         let window = call.optional_integer("window", "at least 1", positive)?;
+        let scale = call.optional_real("scale", "above 0", |scale| scale > 0.0)?;
+        let cap = call.optional_real("cap", "above 0", |cap| cap > 0.0)?;
         let [batch, sequence, width] = call.sequence("q", Access::Read)?;
         if width % heads != 0 {
             return Err(format!("a width of {width} is no multiple of {heads} heads"));
@@ -53,7 +59,9 @@ impl Heads {
         }
         let depth = width / heads;
         let reach = window.map_or(usize::MAX, |window| window as usize);
-        let heads = Self { batch, sequence, heads, key_heads, depth, causal, reach };
+        let scale = scale.unwrap_or(1.0 / (depth as f64).sqrt());
+        let heads =
+            Self { batch, sequence, heads, key_heads, depth, causal, reach, scale, cap };
         call.shaped("k", Access::Read, heads.key_shape())?;
         call.shaped("v", Access::Read, heads.key_shape())?;
         Ok(heads)
@@ -77,9 +85,17 @@ impl Heads {
         };
         seen.saturating_mul(product([self.batch, self.heads]))
     }
-    /// 1/√depth.
+    /// Factor of q kᵀ; 1/√depth unless the call says otherwise.
     pub(crate) fn scale(&self) -> f64 {
-        1.0 / (self.depth as f64).sqrt()
+        self.scale
+    }
+    /// What scores approach and never exceed, where they are capped.
+    pub(crate) fn cap(&self) -> Option<f64> {
+        self.cap
+    }
+    /// Operations per score besides the products.
+    fn bend(&self) -> u64 {
+        if self.cap.is_some() { 12 + 13 } else { 12 }
     }
     /// The keys that query `i` sees; neither end ever falls from one query to the next.
     pub(crate) fn visible(&self, i: usize) -> Range<usize> {
@@ -146,7 +162,7 @@ impl Define for Attention {
         Ok(Self { heads })
     }
     fn flops(&self) -> u64 {
-        let pair = 4 * self.heads.depth as u64 + 12;
+        let pair = 4 * self.heads.depth as u64 + self.heads.bend();
         self.heads.pairs().saturating_mul(pair)
     }
     fn scratch(&self) -> usize {
@@ -180,7 +196,7 @@ impl Define for AttentionBackward {
         Ok(Self { heads, store })
     }
     fn flops(&self) -> u64 {
-        let pair = 10 * self.heads.depth as u64 + 12;
+        let pair = 10 * self.heads.depth as u64 + self.heads.bend();
         self.heads.pairs().saturating_mul(pair)
     }
     fn scratch(&self) -> usize {
@@ -213,8 +229,18 @@ mod tests {
         {
             for causal in [false, true] {
                 let (heads, key_heads, depth) = (4, 2, 8);
-                let heads =
-                    Heads { batch: 3, sequence, heads, key_heads, depth, causal, reach };
+                let (batch, scale, cap) = (3, 1.0, None);
+                let heads = Heads {
+                    batch,
+                    sequence,
+                    heads,
+                    key_heads,
+                    depth,
+                    causal,
+                    reach,
+                    scale,
+                    cap,
+                };
                 let seen: usize = (0..sequence).map(|i| heads.visible(i).len()).sum();
                 assert_eq!(heads.pairs(), (3 * 4 * seen) as u64, "{heads:?}");
                 for i in 0..sequence {

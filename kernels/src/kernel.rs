@@ -2,7 +2,7 @@
 
 use crate::{
     Context, Real, activation, affine, attention, batch_norm, convolution, dropout,
-    elementwise, embedding, group_norm, loss, matmul, metric,
+    elementwise, embedding, group_norm, loss, masked, matmul, metric,
     nearest::nearest,
     norm,
     operand::{Operands, Slot},
@@ -10,6 +10,7 @@ use crate::{
     product::lend_lines,
     rms_norm, rotary, rows,
     signature::Signature,
+    tanh,
     team::{MOST_PARTS, for_each_part},
 };
 use roundelay_schedule::{
@@ -105,6 +106,10 @@ define_operations! {
     "gelu_backward" => GeluBackward(activation::GeluBackward);
     "silu" => Silu(activation::Silu);
     "silu_backward" => SiluBackward(activation::SiluBackward);
+    "gelu_tanh" => GeluTanh(tanh::GeluTanh);
+    "gelu_tanh_backward" => GeluTanhBackward(tanh::GeluTanhBackward);
+    "soft_cap" => SoftCap(tanh::SoftCap);
+    "soft_cap_backward" => SoftCapBackward(tanh::SoftCapBackward);
     "softmax" => Softmax(norm::Softmax);
     "softmax_backward" => SoftmaxBackward(norm::SoftmaxBackward);
     "dropout" => Dropout(dropout::Dropout);
@@ -137,6 +142,9 @@ define_operations! {
     "global_pool_backward" => GlobalPoolBackward(pool::GlobalPoolBackward);
     "cross_entropy" => CrossEntropy(loss::CrossEntropy);
     "cross_entropy_backward" => CrossEntropyBackward(loss::CrossEntropyBackward);
+    "masked_cross_entropy" => MaskedCrossEntropy(masked::MaskedCrossEntropy);
+    "masked_cross_entropy_backward" =>
+        MaskedCrossEntropyBackward(masked::MaskedCrossEntropyBackward);
     "mse" => Mse(loss::Mse);
     "mse_backward" => MseBackward(loss::MseBackward);
     "accuracy" => Accuracy(metric::Accuracy);

@@ -30,24 +30,28 @@
 //! | `gelu_backward` | x r, dy r, dx w/u | `accumulate` |
 //! | `silu` | x r, y w | |
 //! | `silu_backward` | x r, dy r, dx w/u | `accumulate` |
+//! | `gelu_tanh` | x r, y w | GELU by a hyperbolic tangent |
+//! | `gelu_tanh_backward` | x r, dy r, dx w/u | `accumulate` |
+//! | `soft_cap` | x r, y w | `cap` (real, above 0): y = cap · tanh(x / cap) |
+//! | `soft_cap_backward` | y r, dy r, dx w/u | `cap`, `accumulate` |
 //! | `softmax` | x (m, n) r, y (m, n) w | |
 //! | `softmax_backward` | y r, dy r, dx w/u | `accumulate` |
 //! | `dropout` | x r, y w | `rate` (real), `operator` (integer): copies outside training |
 //! | `dropout_backward` | dy r, dx w/u | `rate`, `operator`, `accumulate` |
-//! | `layer_norm` | x (m, n) r, gain (n) r, bias (n) r, y (m, n) w, mean (m) w, rstd (m) w | ε = 1e-5 |
+//! | `layer_norm` | x (m, n) r, gain (n) r, bias (n) r, y (m, n) w, mean (m) w, rstd (m) w | `epsilon` (real, may be absent: 1e-5) |
 //! | `layer_norm_backward` | x r, gain r, mean r, rstd r, dy r, dx w/u | `accumulate` |
 //! | `layer_norm_parameters` | x r, mean r, rstd r, dy r, dgain (n) w/u, dbias (n) w/u | `accumulate` |
 //! | `batch_norm` | x (m, n) r, gain (n) r, bias (n) r, running_mean (n) r, running_variance (n) r, residual (m, n) r (present when `residual`), y (m, n) w, mean (n) w, variance (n) w | `residual`: added at the end; `relu`: y = max(·, 0) of that; m ≥ 2; outside training mean and variance are the running ones |
 //! | `batch_norm_backward` | x r, gain r, mean r, variance r, y r (present when `relu`), dy r, dx w/u, dgain (n) w/u, dbias (n) w/u | `relu`: dy counts where y > 0; `accumulate` |
 //! | `group_norm` | x (b, s, n) r, gain (n) r, bias (n) r, y w, mean (b, groups) w, rstd (b, groups) w | `groups` (integer): divides n |
 //! | `group_norm_backward` | x r, gain r, mean r, rstd r, dy r, dx w/u, dgain (n) w/u, dbias (n) w/u | `groups`, `accumulate` |
-//! | `rms_norm` | x (m, n) r, gain (n) r, y (m, n) w, rstd (m) w | ε = 1e-5 |
+//! | `rms_norm` | x (m, n) r, gain (n) r, y (m, n) w, rstd (m) w | `epsilon` (real, may be absent: 1e-5) |
 //! | `rms_norm_backward` | x r, gain r, rstd r, dy r, dx w/u, dgain (n) w/u | `accumulate` |
 //! | `embedding` | tokens i32 (m) r, table (v, n) r, y (m, n) w | |
 //! | `embedding_backward` | tokens i32 (m) r, dy (m, n) r, dtable (v, n) w/u | `accumulate` |
-//! | `attention` | q (b, s, n) r, k, v (b, s, m) r, o (b, s, n) w, lse (b, heads, s) w | `heads`, `key_heads` (integers; n = heads · d, m = key_heads · d), `causal` (flag), `window` (integer, may be absent: positions less than this many away are seen) |
-//! | `attention_backward` | q, k, v, o, lse, do r, dq, dk, dv w/u | `heads`, `key_heads`, `causal`, `window`, `accumulate` |
-//! | `rotary` | x (b, s, n) r, y w/u | `heads` (integer), `base` (real), `inverse` (flag: turns back), `accumulate` |
+//! | `attention` | q (b, s, n) r, k, v (b, s, m) r, o (b, s, n) w, lse (b, heads, s) w | `heads`, `key_heads` (integers; n = heads · d, m = key_heads · d), `causal` (flag), `window` (integer, may be absent: positions less than this many away are seen), `scale` (real, may be absent: 1/√d, the factor of q kᵀ), `cap` (real, may be absent: scores become cap · tanh(score / cap)) |
+//! | `attention_backward` | q, k, v, o, lse, do r, dq, dk, dv w/u | `heads`, `key_heads`, `causal`, `window`, `scale`, `cap`, `accumulate` |
+//! | `rotary` | x (b, s, n) r, y w/u | `heads` (integer), `base` (real), `turned` (even integer, may be absent: the leading elements of a head that turn), `inverse` (flag: turns back), `accumulate` |
 //! | `slice` | x (b, s, n) r, out (b, t, n) w/u | rows `first` (integer) .. `first` + t; `accumulate` |
 //! | `slice_backward` | dy (b, t, n) r, dx (b, s, n) w/u | `first`, `accumulate` |
 //! | `prepend` | x (b, s, n) r, row (n) r, y (b, s + 1, n) w | |
@@ -62,6 +66,8 @@
 //! | `global_pool_backward` | dy (b, c) r, dx (b, h, w, c) w/u | `accumulate` |
 //! | `cross_entropy` | logits (m, v) r, targets i32 (m) r, lse (m) w, loss (1) w | loss = mean |
 //! | `cross_entropy_backward` | logits r, targets i32 r, lse r, dlogits w/u | gradient of the mean; `accumulate` |
+//! | `masked_cross_entropy` | logits (m, v) r, targets i32 (m) r, lse (m) w, loss (1) w | loss = mean over the rows whose target is below v; zero without any |
+//! | `masked_cross_entropy_backward` | logits r, targets i32 r, lse r, dlogits w/u | gradient of the same; `accumulate` |
 //! | `mse` | a r, b r, loss (1) w | mean of (a − b)² |
 //! | `mse_backward` | a r, b r, da w/u | `sign` (integer 1 or −1; −1 gives db), `accumulate` |
 //! | `accuracy` | logits (m, v) r, targets i32 (m) r, share (1) w | share of rows whose largest logit, the first of equals, is the target |
@@ -70,7 +76,7 @@
 //!
 //! `parameter` and `next` of an optimizer may be the same memory; nothing else may overlap.
 //! Flags are false, `spared` and `averaged` are empty and `window` is without bound when absent;
-//! every other attribute must be given.
+//! every other attribute must be given unless its row says otherwise.
 //! Extents count by their products: a reshape without a copy is a view of the same operand.
 
 mod activation;
@@ -89,6 +95,7 @@ mod group_norm;
 mod kernel;
 mod line;
 mod loss;
+mod masked;
 mod matmul;
 mod metric;
 mod nearest;
@@ -109,6 +116,7 @@ mod signature;
 mod simd;
 mod store;
 mod sum;
+mod tanh;
 mod team;
 mod window;
 

@@ -12,8 +12,14 @@ use crate::{
 };
 use roundelay_schedule::Access;
 
-/// Added to a variance before its root.
+/// Added to a variance before its root, unless a call says otherwise.
 pub(crate) const EPSILON: f64 = 1e-5;
+
+/// What a call adds to a variance, or to a mean of squares, before its root.
+pub(crate) fn epsilon(call: &mut Signature<'_>) -> Result<f64, String> {
+    let given = call.optional_real("epsilon", "above 0", |epsilon| epsilon > 0.0)?;
+    Ok(given.unwrap_or(EPSILON))
+}
 
 /// y = softmax of every row of x.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,6 +41,7 @@ pub(crate) struct SoftmaxBackward {
 pub(crate) struct LayerNorm {
     rows: usize,
     columns: usize,
+    epsilon: f64,
 }
 
 /// The gradient of x.
@@ -103,13 +110,14 @@ impl Define for SoftmaxBackward {
 
 impl Define for LayerNorm {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+        let epsilon = epsilon(call)?;
         let (rows, columns) = call.matrix("x", Access::Read)?;
         call.vector("gain", Access::Read, columns)?;
         call.vector("bias", Access::Read, columns)?;
         call.shaped("y", Access::Write, (rows, columns))?;
         call.vector("mean", Access::Write, rows)?;
         call.vector("rstd", Access::Write, rows)?;
-        Ok(Self { rows, columns })
+        Ok(Self { rows, columns, epsilon })
     }
     fn flops(&self) -> u64 {
         product([8, self.rows, self.columns])
@@ -122,13 +130,13 @@ impl Define for LayerNorm {
         let statistics = mean.chunks_mut(rows).zip(rstd.chunks_mut(rows));
         let parts = x.chunks(share).zip(y.chunks_mut(share)).zip(statistics);
         for_each_part(parts, |((x, y), (mean, rstd))| {
-            fast::layer_norm(x, gain, bias, y, mean, rstd);
+            fast::layer_norm(x, gain, bias, y, mean, rstd, self.epsilon);
         });
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         let (x, gain, bias) = (operands.read(), operands.read(), operands.read());
         let (y, mean, rstd) = (operands.write(), operands.write(), operands.write());
-        plain::layer_norm(x, gain, bias, y, mean, rstd);
+        plain::layer_norm([x, gain, bias], y, mean, rstd, self.epsilon);
     }
 }
 

@@ -65,8 +65,12 @@ pub trait Real:
     fn ln(self) -> Self;
     /// The error function.
     fn erf(self) -> Self;
+    /// The hyperbolic tangent.
+    fn tanh(self) -> Self;
     /// e^x that vectorises in f32, there within 3e-7 of its value.
     fn quick_exp(self) -> Self;
+    /// tanh x that vectorises in f32, there within 3e-7 of its value.
+    fn quick_tanh(self) -> Self;
     /// Distribution Φ(x) and density φ(x) of the standard normal, in f32 within 1e-6 of their
     /// values.
     fn normal(self) -> (Self, Self);
@@ -77,7 +81,7 @@ pub trait Real:
 macro_rules! implement_real {
     (
         $type:ident, $lanes:literal, $wide:ident, $half:ident,
-        $exp:path, $ln:path, $erf:path
+        $exp:path, $ln:path, $erf:path, $tanh:path
     ) => {
         impl Real for $type {
             const DTYPE: Float = implement_real!(dtype $type);
@@ -119,9 +123,16 @@ macro_rules! implement_real {
             fn erf(self) -> Self {
                 $erf(self)
             }
+            fn tanh(self) -> Self {
+                $tanh(self)
+            }
             #[inline(always)]
             fn quick_exp(self) -> Self {
                 implement_real!(quick_exp $type, self)
+            }
+            #[inline(always)]
+            fn quick_tanh(self) -> Self {
+                implement_real!(quick_tanh $type, self)
             }
             #[inline(always)]
             fn normal(self) -> (Self, Self) {
@@ -138,6 +149,8 @@ macro_rules! implement_real {
     };
     (quick_exp f32, $x:expr) => { function::exp($x) };
     (quick_exp f64, $x:expr) => { libm::exp($x) };
+    (quick_tanh f32, $x:expr) => { function::tanh($x) };
+    (quick_tanh f64, $x:expr) => { libm::tanh($x) };
     (normal f32, $x:expr) => { function::normal($x) };
     (normal f64, $x:expr) => { function::wide_normal($x) };
     (dtype f32) => {
@@ -148,5 +161,5 @@ macro_rules! implement_real {
     };
 }
 
-implement_real!(f32, 16, __m512, __m256, libm::expf, libm::logf, libm::erff);
-implement_real!(f64, 8, __m512d, __m256d, libm::exp, libm::log, libm::erf);
+implement_real!(f32, 16, __m512, __m256, libm::expf, libm::logf, libm::erff, libm::tanhf);
+implement_real!(f64, 8, __m512d, __m256d, libm::exp, libm::log, libm::erf, libm::tanh);

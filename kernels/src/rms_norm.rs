@@ -4,6 +4,7 @@ use crate::{
     Context, Real,
     fast::rms_norm as fast,
     kernel::Define,
+    norm::epsilon,
     operand::Operands,
     plain::rms_norm as plain,
     product::with_scratch,
@@ -19,6 +20,7 @@ use roundelay_schedule::Access;
 pub(crate) struct RmsNorm {
     rows: usize,
     columns: usize,
+    epsilon: f64,
 }
 
 /// The gradients of x and gain.
@@ -34,11 +36,12 @@ const COST: usize = 8;
 
 impl Define for RmsNorm {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+        let epsilon = epsilon(call)?;
         let (rows, columns) = call.matrix("x", Access::Read)?;
         call.vector("gain", Access::Read, columns)?;
         call.shaped("y", Access::Write, (rows, columns))?;
         call.vector("rstd", Access::Write, rows)?;
-        Ok(Self { rows, columns })
+        Ok(Self { rows, columns, epsilon })
     }
     fn flops(&self) -> u64 {
         product([4, self.rows, self.columns])
@@ -49,12 +52,14 @@ impl Define for RmsNorm {
         let rows = rows_per_part(context.threads, self.rows, COST * self.columns);
         let share = rows * self.columns;
         let parts = x.chunks(share).zip(y.chunks_mut(share)).zip(rstd.chunks_mut(rows));
-        for_each_part(parts, |((x, y), rstd)| fast::rms_norm(x, gain, y, rstd));
+        for_each_part(parts, |((x, y), rstd)| {
+            fast::rms_norm(x, gain, y, rstd, self.epsilon);
+        });
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         let (x, gain) = (operands.read(), operands.read());
         let (y, rstd) = (operands.write(), operands.write());
-        plain::rms_norm(x, gain, y, rstd);
+        plain::rms_norm(x, gain, y, rstd, self.epsilon);
     }
 }
 

@@ -12,14 +12,16 @@ use crate::{
 };
 use roundelay_schedule::Access;
 
-/// y (batch, sequence, heads · depth): pair (i, i + depth/2) of x turned by the angle
-/// position · base^(−2i/depth), backwards in the inverse.
+/// y (batch, sequence, heads · depth): of the first `turned` elements of every head, pair
+/// (i, i + turned/2) of x turned by the angle position · base^(−2i/turned), backwards in the
+/// inverse; the others as they are.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Rotary {
     rows: usize,
     pub(crate) sequence: usize,
     pub(crate) heads: usize,
     pub(crate) depth: usize,
+    pub(crate) turned: usize,
     base: f64,
     inverse: bool,
     store: Store,
@@ -28,7 +30,7 @@ pub(crate) struct Rotary {
 impl Rotary {
     /// Radians per position of pair `i`; negative in the inverse.
     pub(crate) fn speed(&self, i: usize) -> f64 {
-        let speed = libm::pow(self.base, -2.0 * i as f64 / self.depth as f64);
+        let speed = libm::pow(self.base, -2.0 * i as f64 / self.turned as f64);
         if self.inverse { -speed } else { speed }
     }
     /// Elements of a row.
@@ -43,21 +45,25 @@ impl Define for Rotary {
         let heads = call.integer("heads", "at least 1", |heads| heads >= 1)? as usize;
         let base = call.real("base", "at least 1", |base| base >= 1.0)?;
         let inverse = call.flag("inverse")?;
+        let turned =
+            call.optional_integer("turned", "at least 2", |turned| turned >= 2)?;
         let [batch, sequence, width] = call.sequence("x", Access::Read)?;
-        if !width.is_multiple_of(2 * heads) {
+        let whole = width.is_multiple_of(heads);
+        let turned = turned.map_or(width / heads, |turned| turned as usize);
+        if !whole || turned > width / heads || !turned.is_multiple_of(2) {
             return Err(format!("a width of {width} has no pairs for {heads} heads"));
         }
         call.shaped("y", store.access(), (batch * sequence, width))?;
         let (rows, depth) = (batch * sequence, width / heads);
-        Ok(Self { rows, sequence, heads, depth, base, inverse, store })
+        Ok(Self { rows, sequence, heads, depth, turned, base, inverse, store })
     }
     fn flops(&self) -> u64 {
-        let angles = product([8, self.rows, self.depth]);
+        let angles = product([8, self.rows, self.turned]);
         product([3, self.rows, self.width()]).saturating_add(angles)
     }
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let (x, y) = (operands.read(), operands.write());
-        let cost = 3 * self.width() + 8 * self.depth;
+        let cost = 3 * self.width() + 8 * self.turned;
         let share = rows_per_part(context.threads, self.rows, cost);
         let chunk = share * self.width();
         let parts = x.chunks(chunk).zip(y.chunks_mut(chunk)).enumerate();

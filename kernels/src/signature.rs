@@ -179,6 +179,19 @@ impl<'a> Signature<'a> {
         }
     }
 
+    /// Like [`Self::real`], for an attribute that may be absent.
+    pub(crate) fn optional_real(
+        &mut self,
+        name: &'static str,
+        rule: &str,
+        valid: impl Fn(f64) -> bool,
+    ) -> Result<Option<f64>, String> {
+        match self.attribute(name) {
+            None => Ok(None),
+            Some(_) => self.real(name, rule, valid).map(Some),
+        }
+    }
+
     /// A whole attribute that satisfies `valid`, which `rule` says in words.
     pub(crate) fn integer(
         &mut self,

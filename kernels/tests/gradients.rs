@@ -71,7 +71,9 @@ fn unwritten(length: usize) -> Array<f64> {
 #[test]
 fn activations() {
     let shape: &[u64] = &[3, 5];
-    for (name, kept) in [("relu", 1), ("gelu", 0), ("silu", 0), ("softmax", 1)] {
+    for (name, kept) in
+        [("relu", 1), ("gelu", 0), ("gelu_tanh", 0), ("silu", 0), ("softmax", 1)]
+    {
         let forward = Forward::new(
             call(name).reals(&[shape; 2]),
             1,
@@ -98,7 +100,8 @@ fn dropout() {
 #[test]
 fn layer_norm() {
     let (x, row, rows): (&[u64], &[u64], &[u64]) = (&[4, 6], &[6], &[4]);
-    let call_forward = call("layer_norm").reals(&[x, row, row, x, rows, rows]);
+    let call_forward = call("layer_norm").number("epsilon", 0.5);
+    let call_forward = call_forward.reals(&[x, row, row, x, rows, rows]);
     let forward = Forward::new(call_forward, 3, &mut Draw::new(5));
     let after = forward.run();
     let kept = |index: usize| after[index].clone();
@@ -170,7 +173,7 @@ fn group_norm() {
 #[test]
 fn rms_norm() {
     let (x, row, rows): (&[u64], &[u64], &[u64]) = (&[4, 6], &[6], &[4]);
-    let forward = call("rms_norm").reals(&[x, row, x, rows]);
+    let forward = call("rms_norm").number("epsilon", 0.5).reals(&[x, row, x, rows]);
     let forward = Forward::new(forward, 2, &mut Draw::new(33));
     let after = forward.run();
     let backward = call("rms_norm_backward").reals(&[x, row, rows, x, x, row]);
@@ -191,14 +194,19 @@ fn embedding() {
 
 #[test]
 fn attention() {
-    for (key_heads, causal, window) in
-        [(4, false, 9), (4, true, 9), (2, true, 9), (1, true, 2), (2, false, 2)]
-    {
+    for (key_heads, causal, window, scale, cap) in [
+        (4, false, 9, 1.0, 100.0),
+        (4, true, 9, 0.7, 0.5),
+        (2, true, 9, 2.0, 2.0),
+        (1, true, 2, 0.7, 1.0),
+        (2, false, 2, 1.5, 0.3),
+    ] {
         let (x, lse): (&[u64], &[u64]) = (&[2, 5, 8], &[2, 4, 5]);
         let keys: &[u64] = &[2, 5, 2 * key_heads];
         let build = |name| {
             let call = call(name).integer("heads", 4).integer("window", window);
             let call = call.integer("key_heads", key_heads as i64);
+            let call = call.number("scale", scale).number("cap", cap);
             call.flag("causal", causal).reals(&[x, keys, keys, x, lse])
         };
         let forward = Forward::new(build("attention"), 3, &mut Draw::new(7));
@@ -219,10 +227,32 @@ fn attention() {
 }
 
 #[test]
+fn soft_cap() {
+    let shape: &[u64] = &[3, 5];
+    for cap in [0.5, 3.0] {
+        let build = |name| call(name).number("cap", cap);
+        let forward = build("soft_cap").reals(&[shape; 2]);
+        let forward = Forward::new(forward, 1, &mut Draw::new(14));
+        let y = forward.run()[1].clone();
+        assert!(y.values().iter().all(|y| y.abs() < cap));
+        let inputs = vec![y, forward.weights(), unwritten(15)];
+        let found = evaluate(&build("soft_cap_backward").reals(&[shape; 3]), inputs);
+        assert_close(found[2].values(), &forward.slopes(0), "soft_cap");
+    }
+}
+
+#[test]
 fn rotary() {
+    for turned in [4, 2] {
+        hold_rotary(turned);
+    }
+}
+
+fn hold_rotary(turned: i64) {
     let shape: &[u64] = &[2, 3, 8];
     let build = |inverse| {
         let call = call("rotary").integer("heads", 2).number("base", 50.0);
+        let call = call.integer("turned", turned);
         call.flag("inverse", inverse).reals(&[shape; 2])
     };
     let forward = Forward::new(build(false), 1, &mut Draw::new(10));
@@ -231,12 +261,12 @@ fn rotary() {
     let lengths = |values: &[f64]| -> Vec<f64> {
         values.chunks(8).map(|row| dot(row, row)).collect()
     };
-    let turned = forward.run();
-    assert_close(
-        &lengths(turned[1].values()),
-        &lengths(turned[0].values()),
-        "turning keeps lengths",
-    );
+    let after = forward.run();
+    let [x, y] = [0, 1].map(|index| after[index].values());
+    assert_close(&lengths(y), &lengths(x), "turning keeps lengths");
+    for (x, y) in x.chunks(4).zip(y.chunks(4)) {
+        assert_eq!(x[turned as usize..], y[turned as usize..]);
+    }
 }
 
 #[test]
@@ -327,6 +357,33 @@ fn losses() {
             vec![forward.arrays[0].clone(), forward.arrays[1].clone(), unwritten(20)];
         let found = evaluate(&backward, inputs);
         assert_close(found[2].values(), &forward.slopes(input), "mse");
+    }
+}
+
+/// Rows whose target is the number of classes do not count; without others nothing is learned.
+#[test]
+fn masked_losses() {
+    for targets in [[3, 5, 0, 5], [1, 2, 3, 4], [5; 4]] {
+        let build = |name| call(name).real(&[4, 5]).integers(&[4]);
+        let forward = build("masked_cross_entropy").reals(&[&[4], &[1]]);
+        let mut forward = Forward::new(forward, 3, &mut Draw::new(8));
+        (forward.arrays[1], forward.weights) =
+            (Array::Integer(targets.to_vec()), vec![1.0]);
+        let after = forward.run();
+        let logits = after[0].values().chunks(5);
+        let rows = targets.iter().zip(logits).filter(|(target, _)| **target < 5);
+        let losses: Vec<f64> = rows
+            .map(|(target, row)| {
+                row.iter().map(|x| x.exp()).sum::<f64>().ln() - row[*target as usize]
+            })
+            .collect();
+        let expected = losses.iter().sum::<f64>() / losses.len().max(1) as f64;
+        assert!((after[3].values()[0] - expected).abs() < 1e-12, "{targets:?}");
+        let backward = build("masked_cross_entropy_backward").reals(&[&[4], &[4, 5]]);
+        let inputs =
+            vec![after[0].clone(), after[1].clone(), after[2].clone(), unwritten(20)];
+        let found = evaluate(&backward, inputs);
+        assert_close(found[3].values(), &forward.slopes(0), "dlogits");
     }
 }
 

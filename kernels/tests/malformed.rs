@@ -80,12 +80,19 @@ fn a_call_with_one_mistake_is_refused() {
                     "inverse",
                     "relu",
                     "residual",
+                    "scale",
                     "spared",
                     "transpose_a",
                     "transpose_b",
+                    "turned",
                     "window",
                 ];
-                if !optional.contains(&attribute.as_str()) {
+                let optional_here = match attribute.as_str() {
+                    "cap" => name.starts_with("attention"),
+                    "epsilon" => name.contains("_norm"),
+                    other => optional.contains(&other),
+                };
+                if !optional_here {
                     refused(&lacking, &format!("attribute `{attribute}` is missing"));
                 }
             }
@@ -138,10 +145,19 @@ fn values_out_of_range_are_refused() {
     refused(&attention.clone().integer("heads", 4), "no multiple of 4 heads");
     refused(&attention.clone().integer("heads", 3), "no multiple of 2 key heads");
     refused(&attention.clone().integer("heads", 0), "at least 1");
-    refused(&attention.integer("window", 0), "at least 1");
+    refused(&attention.clone().integer("window", 0), "at least 1");
+    refused(&attention.clone().number("scale", 0.0), "above 0");
+    refused(&attention.number("cap", -1.0), "above 0");
     let rotary = call("rotary").number("base", 100.0).reals(&[x, x]);
     refused(&rotary.clone().integer("heads", 2), "no pairs for 2 heads");
-    refused(&rotary.integer("heads", 1).number("base", 0.0), "at least 1");
+    let rotary = rotary.integer("heads", 1);
+    refused(&rotary.clone().number("base", 0.0), "at least 1");
+    for turned in [3, 8] {
+        refused(&rotary.clone().integer("turned", turned), "no pairs for 1 heads");
+    }
+    refused(&rotary.integer("turned", 0), "at least 2");
+    let norm = call("rms_norm").reals(&[x, &[6], x, &[8]]);
+    refused(&norm.number("epsilon", 0.0), "above 0");
     let slice = call("slice").reals(&[x, &[2, 2, 6]]);
     refused(&slice.clone().integer("first", 3), "are no (4, 6)");
     refused(&slice.integer("first", -1), "at least 0");

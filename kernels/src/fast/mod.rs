@@ -9,11 +9,13 @@ pub(crate) mod dropout;
 pub(crate) mod elementwise;
 pub(crate) mod group_norm;
 pub(crate) mod loss;
+pub(crate) mod masked;
 pub(crate) mod norm;
 pub(crate) mod optimizer;
 pub(crate) mod pool;
 pub(crate) mod rms_norm;
 pub(crate) mod rotary;
+pub(crate) mod tanh;
 
 #[cfg(test)]
 mod tests {
@@ -43,13 +45,17 @@ mod tests {
     fn instruction_sets_do_not_change_a_bit() {
         assert_same_bits(activation::gelu);
         assert_same_bits(|x, y| activation::gelu_backward(x, x, y, Store::Add));
+        assert_same_bits(tanh::gelu_tanh);
+        assert_same_bits(|x, y| tanh::gelu_tanh_backward(x, x, y, Store::Add));
+        assert_same_bits(|x, y| tanh::soft_cap(x, y, 1.5));
+        assert_same_bits(|x, y| tanh::soft_cap_backward(x, x, y, 1.5, Store::Add));
         assert_same_bits(activation::silu);
         assert_same_bits(|x, y| activation::silu_backward(x, x, y, Store::Add));
         assert_same_bits(|x, y| norm::softmax(x, y, 37));
         assert_same_bits(|x, y| norm::softmax_backward(x, x, y, 37, Store::Add));
         assert_same_bits(|x, y| {
             let (mean, rstd) = (&mut [0.0; 20], &mut [0.0; 20]);
-            norm::layer_norm(x, &x[..37], &x[37..74], y, mean, rstd);
+            norm::layer_norm(x, &x[..37], &x[37..74], y, mean, rstd, 1e-5);
         });
         assert_same_bits(|x, y| {
             let inputs = [x, &x[..37], &x[..20], &x[20..40], x];
@@ -60,7 +66,7 @@ mod tests {
             batch_norm::normalise(x, [&x[..37], &x[37..74], &x[74..111]], y);
         });
         assert_same_bits(|x, y| batch_norm::open_sums([x; 3], &x[..37], &mut y[..74]));
-        assert_same_bits(|x, y| rms_norm::rms_norm(x, &x[..37], y, &mut [0.0; 20]));
+        assert_same_bits(|x, y| rms_norm::rms_norm(x, &x[..37], y, &mut [0.0; 20], 1e-5));
         assert_same_bits(|x, y| loss::log_sums(x, &mut y[..20]));
         assert_same_bits(|x, y| {
             let view = View { data: x, row: 37, column: 1 };

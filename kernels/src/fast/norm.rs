@@ -1,7 +1,6 @@
 //! Vectorised softmax and layer normalisation, row by row.
 
 use crate::{
-    norm::EPSILON,
     simd::vectorize,
     store::Store,
     sum::{dot, greatest, sums},
@@ -43,6 +42,7 @@ vectorize! {
     /// y = (x − mean) · rstd · gain + bias.
     pub(crate) fn layer_norm<R>(
         x: &[R], gain: &[R], bias: &[R], y: &mut [R], mean: &mut [R], rstd: &mut [R],
+        epsilon: f64,
     ) {
         let columns = gain.len();
         let share = R::ONE / R::of(columns as f64);
@@ -51,7 +51,7 @@ vectorize! {
             let [total] = sums([x], |x| x);
             let center = total * share;
             let [spread] = sums([x], |[x]| [(x - center) * (x - center)]);
-            let factor = R::ONE / (spread * share + R::of(EPSILON)).sqrt();
+            let factor = R::ONE / (spread * share + R::of(epsilon)).sqrt();
             (*mean, *rstd) = (center, factor);
             for (((x, y), gain), bias) in x.iter().zip(y).zip(gain).zip(bias) {
                 *y = ((*x - center) * factor).fused(*gain, *bias);

@@ -1,16 +1,18 @@
 //! Vectorised root mean square normalisation, row by row.
 
-use crate::{norm::EPSILON, simd::vectorize, store::Store, sum::sums};
+use crate::{simd::vectorize, store::Store, sum::sums};
 
 vectorize! {
     /// y = x · rstd · gain.
-    pub(crate) fn rms_norm<R>(x: &[R], gain: &[R], y: &mut [R], rstd: &mut [R]) {
+    pub(crate) fn rms_norm<R>(
+        x: &[R], gain: &[R], y: &mut [R], rstd: &mut [R], epsilon: f64,
+    ) {
         let columns = gain.len();
         let share = R::ONE / R::of(columns as f64);
         let rows = x.chunks(columns).zip(y.chunks_mut(columns));
         for ((x, y), rstd) in rows.zip(rstd) {
             let [square] = sums([x], |[x]| [x * x]);
-            *rstd = R::ONE / (square * share + R::of(EPSILON)).sqrt();
+            *rstd = R::ONE / (square * share + R::of(epsilon)).sqrt();
             let factor = *rstd;
             for ((x, y), gain) in x.iter().zip(y).zip(gain) {
                 *y = *x * factor * *gain;

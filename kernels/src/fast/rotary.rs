@@ -16,7 +16,7 @@ pub(crate) fn rotary<R: Real>(
     y: &mut [R],
     store: Store,
 ) {
-    let half = rotary.depth / 2;
+    let half = rotary.turned / 2;
     for start in (0..half).step_by(PAIRS) {
         let count = PAIRS.min(half - start);
         let mut speeds = [0.0; PAIRS];
@@ -33,7 +33,7 @@ vectorize! {
         rotary: &Rotary, place: (usize, usize), speeds: &[f64], data: (&[R], &mut [R]),
         store: Store,
     ) {
-        let (((first, start), (x, y)), half) = ((place, data), rotary.depth / 2);
+        let (((first, start), (x, y)), half) = ((place, data), rotary.turned / 2);
         let width = rotary.width();
         for (row, (x, y)) in x.chunks(width).zip(y.chunks_mut(width)).enumerate() {
             let position = ((first + row) % rotary.sequence) as f64;
@@ -43,6 +43,11 @@ vectorize! {
                 (*cosine, *sine) = (R::of(c), R::of(s));
             }
             for (x, y) in x.chunks(rotary.depth).zip(y.chunks_mut(rotary.depth)) {
+                let ((x, still_x), (y, still_y)) =
+                    (x.split_at(rotary.turned), y.split_at_mut(rotary.turned));
+                if start == 0 {
+                    still_x.iter().zip(still_y).for_each(|(x, y)| store.put(y, *x));
+                }
                 let ((x, later_x), (y, later_y)) = (x.split_at(half), y.split_at_mut(half));
                 let [x, later_x] = [x, later_x].map(|x| &x[start..]);
                 let [y, later_y] = [y, later_y].map(|y| &mut y[start..]);

@@ -2,7 +2,7 @@
 
 use crate::{Real, attention::Heads, store::Store};
 
-/// P = softmax(q kᵀ / √d) over the visible keys, o = P v, lse = ln of the row's sum.
+/// P = softmax of the scores q kᵀ · scale, perhaps capped, over the visible keys, o = P v, lse = ln of the row's sum.
 pub(crate) fn attention<R: Real>(
     heads: &Heads,
     [q, k, v]: [&[R]; 3],
@@ -15,7 +15,7 @@ pub(crate) fn attention<R: Real>(
         let lse = &mut lse[heads.statistic(example, head)..];
         for i in 0..heads.sequence {
             let query = &q[queries.row(i)];
-            let score = |j: usize| dot(query, &k[keys.row(j)]) * R::of(heads.scale());
+            let score = |j: usize| score(heads, dot(query, &k[keys.row(j)]));
             let visible = || heads.visible(i);
             let most =
                 visible().map(score).fold(R::NEGATIVE_INFINITY, |m, x| m.greater(x));
@@ -30,8 +30,9 @@ pub(crate) fn attention<R: Real>(
     }
 }
 
-/// With P from lse, dP = do vᵀ and dS = P · (dP − rowsum(do · o)): dq = dS k / √d,
-/// dk = dSᵀ q / √d, dv = Pᵀ do (Dao et al. 2022, appendix B), summed over queries, head by head.
+/// With P from lse, dP = do vᵀ and dS = P · (dP − rowsum(do · o)), times 1 − (score / cap)² where
+/// scores are capped: dq = scale dS k, dk = scale dSᵀ q, dv = Pᵀ do (Dao et al. 2022, appendix B),
+/// summed over queries, head by head.
 pub(crate) fn attention_backward<R: Real>(
     heads: &Heads,
     [q, k, v, o, lse, dout]: [&[R]; 6],
@@ -50,13 +51,32 @@ pub(crate) fn attention_backward<R: Real>(
             let inner = dot(slope, out);
             for j in heads.visible(i) {
                 let (key, value) = (&k[keys.row(j)], &v[keys.row(j)]);
-                let weight = (dot(query, key) * R::of(heads.scale()) - lse[i]).exp();
+                let score = score(heads, dot(query, key));
+                let weight = (score - lse[i]).exp();
                 let change = weight * (dot(slope, value) - inner) * R::of(heads.scale());
+                let change = change * steepness(heads, score);
                 add(&mut dq[queries.row(i)], change, key);
                 add(&mut dk[keys.row(j)], change, query);
                 add(&mut dv[keys.row(j)], weight, slope);
             }
         }
+    }
+}
+
+/// The score of a product q · k: scaled, perhaps capped.
+fn score<R: Real>(heads: &Heads, product: R) -> R {
+    let score = product * R::of(heads.scale());
+    match heads.cap().map(R::of) {
+        Some(cap) => cap * (score / cap).tanh(),
+        None => score,
+    }
+}
+
+/// The slope of a score by the scaled product.
+fn steepness<R: Real>(heads: &Heads, score: R) -> R {
+    match heads.cap().map(R::of) {
+        Some(cap) => R::ONE - score / cap * (score / cap),
+        None => R::ONE,
     }
 }
 

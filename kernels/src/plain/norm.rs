@@ -1,6 +1,6 @@
 //! Plain softmax and layer normalisation.
 
-use crate::{Real, norm::EPSILON, store::Store};
+use crate::{Real, store::Store};
 
 /// y_ij = exp(x_ij) / Σ_k exp(x_ik), with the row's maximum taken off.
 pub(crate) fn softmax<R: Real>(x: &[R], y: &mut [R], columns: usize) {
@@ -32,12 +32,11 @@ pub(crate) fn softmax_backward<R: Real>(
 
 /// y = (x − mean) · rstd · gain + bias per row, rstd = 1/√(variance + ε).
 pub(crate) fn layer_norm<R: Real>(
-    x: &[R],
-    gain: &[R],
-    bias: &[R],
+    [x, gain, bias]: [&[R]; 3],
     y: &mut [R],
     mean: &mut [R],
     rstd: &mut [R],
+    epsilon: f64,
 ) {
     let columns = gain.len();
     let count = R::of(columns as f64);
@@ -45,7 +44,7 @@ pub(crate) fn layer_norm<R: Real>(
         let center = x.iter().copied().sum::<R>() / count;
         let spread = x.iter().map(|x| (*x - center) * (*x - center)).sum::<R>() / count;
         mean[i] = center;
-        rstd[i] = R::ONE / (spread + R::of(EPSILON)).sqrt();
+        rstd[i] = R::ONE / (spread + R::of(epsilon)).sqrt();
         for (j, y) in y.iter_mut().enumerate() {
             *y = (x[j] - mean[i]) * rstd[i] * gain[j] + bias[j];
         }

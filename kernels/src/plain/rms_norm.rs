@@ -1,14 +1,20 @@
 //! Plain root mean square normalisation (Zhang and Sennrich, arXiv 1910.07467).
 
-use crate::{Real, norm::EPSILON, store::Store};
+use crate::{Real, store::Store};
 
 /// y = x · rstd · gain per row, rstd = 1/√(avg(x²) + ε).
-pub(crate) fn rms_norm<R: Real>(x: &[R], gain: &[R], y: &mut [R], rstd: &mut [R]) {
+pub(crate) fn rms_norm<R: Real>(
+    x: &[R],
+    gain: &[R],
+    y: &mut [R],
+    rstd: &mut [R],
+    epsilon: f64,
+) {
     let columns = gain.len();
     let count = R::of(columns as f64);
     for (i, (x, y)) in x.chunks(columns).zip(y.chunks_mut(columns)).enumerate() {
         let square = x.iter().map(|x| *x * *x).sum::<R>() / count;
-        rstd[i] = R::ONE / (square + R::of(EPSILON)).sqrt();
+        rstd[i] = R::ONE / (square + R::of(epsilon)).sqrt();
         for (j, y) in y.iter_mut().enumerate() {
             *y = x[j] * rstd[i] * gain[j];
         }

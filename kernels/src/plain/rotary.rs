@@ -2,9 +2,10 @@
 
 use crate::{Real, rotary::Rotary, store::Store};
 
-/// (y_i, y_{i + d/2}) = (x_i cos a − x_{i + d/2} sin a, x_{i + d/2} cos a + x_i sin a).
+/// (y_i, y_{i + t/2}) = (x_i cos a − x_{i + t/2} sin a, x_{i + t/2} cos a + x_i sin a) for the first
+/// t elements of a head, y = x for the others.
 pub(crate) fn rotary<R: Real>(rotary: &Rotary, x: &[R], y: &mut [R], store: Store) {
-    let half = rotary.depth / 2;
+    let half = rotary.turned / 2;
     let heads = x.chunks(rotary.depth).zip(y.chunks_mut(rotary.depth)).enumerate();
     for (index, (x, y)) in heads {
         let position = index / rotary.heads % rotary.sequence;
@@ -13,6 +14,9 @@ pub(crate) fn rotary<R: Real>(rotary: &Rotary, x: &[R], y: &mut [R], store: Stor
             let (sine, cosine) = (R::of(sine), R::of(cosine));
             store.put(&mut y[i], x[i] * cosine - x[i + half] * sine);
             store.put(&mut y[i + half], x[i + half] * cosine + x[i] * sine);
+        }
+        for (x, y) in x.iter().zip(y).skip(rotary.turned) {
+            store.put(y, *x);
         }
     }
 }

@@ -14,7 +14,11 @@ pub(crate) fn sample(call: Call, accumulate: bool, draw: &mut Draw) -> Call {
         "group_norm" | "group_norm_backward" => {
             sample_group_norm(call, accumulate, [batch, m], draw)
         }
-        "layer_norm" => call.reals(&[array, &[n], &[n], array, &[batch, m], &[batch, m]]),
+        "layer_norm" => {
+            let statistics: &[u64] = &[batch, m];
+            let terms = [array, &[n], &[n], array, statistics, statistics];
+            epsilon(call, draw).reals(&terms)
+        }
         "layer_norm_backward" => call.flag("accumulate", accumulate).reals(&[
             array,
             &[n],
@@ -31,7 +35,7 @@ pub(crate) fn sample(call: Call, accumulate: bool, draw: &mut Draw) -> Call {
             &[n],
             &[n],
         ]),
-        "rms_norm" => call.reals(&[array, &[n], array, &[batch, m]]),
+        "rms_norm" => epsilon(call, draw).reals(&[array, &[n], array, &[batch, m]]),
         "rms_norm_backward" => call.flag("accumulate", accumulate).reals(&[
             array,
             &[n],
@@ -42,6 +46,11 @@ pub(crate) fn sample(call: Call, accumulate: bool, draw: &mut Draw) -> Call {
         ]),
         other => panic!("{other} is no such norm"),
     }
+}
+
+/// Some calls say what is added before the root.
+fn epsilon(call: Call, draw: &mut Draw) -> Call {
+    if draw.flag() { call.number("epsilon", 0.25) } else { call }
 }
 
 /// A call that is large enough to be split over threads.

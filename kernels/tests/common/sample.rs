@@ -54,16 +54,17 @@ pub(crate) fn sample(name: &str, draw: &mut Draw) -> Call {
             plain.real(array).real(shapes[draw.below(3) as usize]).real(array)
         }
         "add_rows" => plain.real(&[n]).real(array),
-        "accumulate" | "copy" | "relu" | "gelu" | "silu" | "softmax" => {
+        "accumulate" | "copy" | "relu" | "gelu" | "gelu_tanh" | "silu" | "softmax" => {
             plain.reals(&[array; 2])
         }
         "sum_rows" => adding.real(array).real(&[m, n][draw.below(2) as usize..]),
         "multiply" => adding.reals(&[array, &[m, n], array]),
         "multiply_sum_rows" => adding.reals(&[array, array, &[n]]),
         "scale" => adding.number("factor", draw.normal()).reals(&[array; 2]),
-        "relu_backward" | "gelu_backward" | "silu_backward" | "softmax_backward" => {
-            adding.reals(&[array; 3])
-        }
+        "relu_backward" | "gelu_backward" | "gelu_tanh_backward" | "silu_backward"
+        | "softmax_backward" => adding.reals(&[array; 3]),
+        "soft_cap" => plain.number("cap", 1.5).reals(&[array; 2]),
+        "soft_cap_backward" => adding.number("cap", 1.5).reals(&[array; 3]),
         "dropout" => plain.number("rate", 0.3).integer("operator", 5).reals(&[array; 2]),
         "dropout_backward" => {
             adding.number("rate", 0.3).integer("operator", 5).reals(&[array; 2])
@@ -73,8 +74,14 @@ pub(crate) fn sample(name: &str, draw: &mut Draw) -> Call {
         "attention" | "attention_backward" => sample_attention(plain, accumulate, draw),
         "rotary" => {
             let (heads, pairs) = (1 + draw.below(3), 1 + draw.below(40));
-            let shape: &[u64] = &[batch, m, 2 * heads * pairs];
+            let still = draw.flag().then(|| draw.below(5));
+            let depth = 2 * pairs + still.unwrap_or(0);
+            let shape: &[u64] = &[batch, m, heads * depth];
             let call = adding.integer("heads", heads as i64).number("base", 500.0);
+            let call = match still {
+                Some(_) => call.integer("turned", 2 * pairs as i64),
+                None => call,
+            };
             call.flag("inverse", draw.flag()).reals(&[shape; 2])
         }
         "slice" => sample_slice(adding, draw, [batch, m, n]),
@@ -84,10 +91,10 @@ pub(crate) fn sample(name: &str, draw: &mut Draw) -> Call {
             call
         }
         "prepend" => plain.reals(&[array, &[n], &[batch, m + 1, n]]),
-        "cross_entropy" => {
+        "cross_entropy" | "masked_cross_entropy" => {
             plain.real(array).integers(&[batch, m]).reals(&[&[batch, m], &[1]])
         }
-        "cross_entropy_backward" => {
+        "cross_entropy_backward" | "masked_cross_entropy_backward" => {
             adding.real(array).integers(&[batch, m]).reals(&[&[batch, m], array])
         }
         "accuracy" => plain.real(array).integers(&[batch, m]).real(&[1]),
@@ -105,6 +112,7 @@ pub(crate) fn sample(name: &str, draw: &mut Draw) -> Call {
 pub(crate) fn large(name: &str, draw: &mut Draw) -> Call {
     let (rows, columns, count): (&[u64], &[u64], &[u64]) = (&[300, 130], &[130], &[300]);
     let (x, lse): (&[u64], &[u64]) = (&[2, 150, 64], &[2, 2, 150]);
+    let wide: &[u64] = &[300, 500];
     let heads = call(name).integer("heads", 2).integer("key_heads", 2);
     let heads = heads.flag("causal", true);
     match name {
@@ -112,12 +120,16 @@ pub(crate) fn large(name: &str, draw: &mut Draw) -> Call {
         "affine" | "affine_relu" | "affine_gelu" | "affine_add" => {
             sample_affine(call(name), [700, 150, 130])
         }
-        "gelu" | "silu" => call(name).real(&[300, 500]).real(&[300, 500]),
+        "gelu" | "gelu_tanh" | "silu" => call(name).reals(&[wide; 2]),
+        "soft_cap" => call(name).number("cap", 2.0).reals(&[wide; 2]),
+        "soft_cap_backward" => call(name).number("cap", 2.0).reals(&[rows; 3]),
         "rotary" => {
             let call = call(name).integer("heads", 5).number("base", 1e4);
             call.reals(&[&[2, 150, 130], rows])
         }
-        "gelu_backward" | "silu_backward" => call(name).reals(&[rows; 3]),
+        "gelu_backward" | "gelu_tanh_backward" | "silu_backward" => {
+            call(name).reals(&[rows; 3])
+        }
         "layer_norm" => call(name).reals(&[rows, columns, columns, rows, count, count]),
         "layer_norm_backward" => {
             call(name).reals(&[rows, columns, count, count, rows, rows])
@@ -129,8 +141,10 @@ pub(crate) fn large(name: &str, draw: &mut Draw) -> Call {
         | "group_norm_backward"
         | "rms_norm"
         | "rms_norm_backward" => norms::large(call(name)),
-        "cross_entropy" => call(name).real(rows).integers(count).reals(&[count, &[1]]),
-        "cross_entropy_backward" => {
+        "cross_entropy" | "masked_cross_entropy" => {
+            call(name).real(rows).integers(count).reals(&[count, &[1]])
+        }
+        "cross_entropy_backward" | "masked_cross_entropy_backward" => {
             call(name).real(rows).integers(count).reals(&[count, rows])
         }
         "attention" => heads.reals(&[x, x, x, x, lse]),
@@ -179,6 +193,12 @@ fn sample_attention(call: Call, accumulate: bool, draw: &mut Draw) -> Call {
         .flag("causal", draw.flag());
     if draw.flag() {
         call = call.integer("window", 1 + draw.below(2 * sequence) as i64);
+    }
+    if draw.below(3) == 0 {
+        call = call.number("scale", 0.3);
+    }
+    if draw.below(3) == 0 {
+        call = call.number("cap", 1.5);
     }
     match call.kernel.as_str() {
         "attention" => call.reals(&[array, keys, keys, array, lse]),
@@ -230,6 +250,7 @@ pub(crate) fn contents<R: Real>(call: &Call, draw: &mut Draw) -> Vec<Array<R>> {
         "embedding" => extent(1, 0),
         "embedding_backward" => extent(2, 0),
         "cross_entropy" | "cross_entropy_backward" | "accuracy" => extent(0, 1),
+        "masked_cross_entropy" | "masked_cross_entropy_backward" => extent(0, 1) + 1,
         _ => 1,
     };
     let operands = call.operands.iter().enumerate();

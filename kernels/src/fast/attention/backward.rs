@@ -139,7 +139,8 @@ fn meet<R: Real>(
 }
 
 vectorize! {
-    /// Scores to weights P, and dP to slopes P · (dP − do · o) / √d, row by row.
+    /// Products to weights P, and dP to slopes P · (dP − do · o) · scale, times 1 − (score / cap)²
+    /// where scores are capped, row by row.
     fn differentiate<R>(
         heads: &Heads, site: Site, place: (usize, &Range<usize>), inputs: [&[R]; 6],
         own: &mut Blocks<'_, R>,
@@ -159,9 +160,19 @@ vectorize! {
             let row = site.queries.row(query);
             let inner = dot(&dout[row.clone()], &o[row]);
             let lse = lse[site.statistic + query];
+            let Some(cap) = heads.cap() else {
+                for (weight, slope) in weights.iter_mut().zip(slopes) {
+                    *weight = weight.fused(scale, -lse).quick_exp();
+                    *slope = *weight * (*slope - inner) * scale;
+                }
+                continue;
+            };
+            let (cap, share) = (R::of(cap), R::of(heads.scale() / cap));
             for (weight, slope) in weights.iter_mut().zip(slopes) {
-                *weight = weight.fused(scale, -lse).quick_exp();
-                *slope = *weight * (*slope - inner) * scale;
+                let bent = (*weight * share).quick_tanh();
+                *weight = bent.fused(cap, -lse).quick_exp();
+                let steep = (-bent).fused(bent, R::ONE) * scale;
+                *slope = *weight * (*slope - inner) * steep;
             }
         }
     }

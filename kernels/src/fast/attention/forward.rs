@@ -123,7 +123,11 @@ vectorize! {
         heads: &Heads, first: usize, met: &Range<usize>, scores: &mut [R],
         running: &mut Running<'_, R>, store: Store,
     ) {
-        let scale = R::of(heads.scale());
+        let cap = heads.cap().map(R::of);
+        let (share, scale) = match heads.cap() {
+            Some(cap) => (R::of(heads.scale() / cap), R::ONE),
+            None => (R::ONE, R::of(heads.scale())),
+        };
         let rows = scores.chunks_mut(KEYS).zip(running.out.chunks_mut(heads.depth));
         let states = running.greatest.iter_mut().zip(running.total.iter_mut());
         for (((row, out), (most, total)), query) in rows.zip(states).zip(first..) {
@@ -134,6 +138,11 @@ vectorize! {
             after.fill(R::ZERO);
             if row.is_empty() {
                 continue;
+            }
+            if let Some(cap) = cap {
+                for score in &mut *row {
+                    *score = cap * (*score * share).quick_tanh();
+                }
             }
             let new = most.greater(greatest(row) * scale);
             let factor = (*most - new).quick_exp();

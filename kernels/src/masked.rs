@@ -1,0 +1,105 @@
+//! `masked_cross_entropy` and its gradient: rows whose target is no class do not count.
+
+use crate::{
+    Context, Real,
+    fast::{loss::log_sums, masked as fast},
+    kernel::Define,
+    loss::{class_of, logits_and_targets},
+    operand::Operands,
+    plain::masked as plain,
+    signature::{Signature, product},
+    store::Store,
+    team::{for_each_part, rows_per_part},
+};
+use roundelay_schedule::Access;
+
+/// loss = mean of lse − logit of the target over the rows that count; zero without any.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct MaskedCrossEntropy {
+    rows: usize,
+    classes: usize,
+}
+
+/// dlogits = (softmax − one-hot) / count in the rows that count, zero in the others.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct MaskedCrossEntropyBackward {
+    rows: usize,
+    classes: usize,
+    store: Store,
+}
+
+/// The class of a row that counts; the number of classes itself stands for none.
+#[inline(always)]
+pub(crate) fn counted(target: i32, classes: usize) -> Option<usize> {
+    (target as usize != classes).then(|| class_of(target, classes))
+}
+
+/// One over the number of rows that count; zero without any.
+pub(crate) fn share<R: Real>(targets: &[i32], classes: usize) -> R {
+    let count =
+        targets.iter().filter(|target| counted(**target, classes).is_some()).count();
+    if count == 0 { R::ZERO } else { R::of(1.0 / count as f64) }
+}
+
+impl Define for MaskedCrossEntropy {
+    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+        let (rows, classes) = logits_and_targets(call)?;
+        call.vector("lse", Access::Write, rows)?;
+        call.vector("loss", Access::Write, 1)?;
+        Ok(Self { rows, classes })
+    }
+    fn flops(&self) -> u64 {
+        product([11, self.rows, self.classes])
+    }
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+        let (logits, targets) = (operands.read(), operands.integers());
+        let (lse, loss) = (operands.write(), operands.write());
+        let rows = rows_per_part(context.threads, self.rows, 11 * self.classes);
+        let parts = logits.chunks(rows * self.classes).zip(lse.chunks_mut(rows));
+        for_each_part(parts, |(logits, lse)| log_sums(logits, lse));
+        let rows = logits.chunks(self.classes).zip(targets).zip(&*lse);
+        let each = rows.filter_map(|((row, target), lse)| {
+            counted(*target, self.classes).map(|class| (*lse - row[class]).widen())
+        });
+        let share: R = share(targets, self.classes);
+        loss[0] = R::of(each.sum::<f64>() * share.widen());
+    }
+    fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
+        let (logits, targets) = (operands.read(), operands.integers());
+        let (lse, loss) = (operands.write(), operands.write());
+        plain::masked_cross_entropy(logits, targets, lse, &mut loss[0]);
+    }
+}
+
+impl Define for MaskedCrossEntropyBackward {
+    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+        let store = call.store()?;
+        let (rows, classes) = logits_and_targets(call)?;
+        call.vector("lse", Access::Read, rows)?;
+        call.shaped("dlogits", store.access(), (rows, classes))?;
+        Ok(Self { rows, classes, store })
+    }
+    fn flops(&self) -> u64 {
+        product([11, self.rows, self.classes])
+    }
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+        let (logits, targets) = (operands.read(), operands.integers());
+        let (lse, dlogits) = (operands.read(), operands.write());
+        let rows = rows_per_part(context.threads, self.rows, 11 * self.classes);
+        let size = rows * self.classes;
+        let values = logits.chunks(size).zip(dlogits.chunks_mut(size));
+        let parts = values.zip(targets.chunks(rows).zip(lse.chunks(rows)));
+        let share: R = share(targets, self.classes);
+        for_each_part(parts, |((logits, dlogits), (targets, lse))| {
+            let store = self.store;
+            fast::masked_cross_entropy_backward(
+                logits, targets, lse, dlogits, share, store,
+            );
+        });
+    }
+    fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
+        let (logits, targets) = (operands.read(), operands.integers());
+        let (lse, dlogits) = (operands.read(), operands.write());
+        plain::masked_cross_entropy_backward(logits, targets, lse, dlogits, self.store);
+    }
+}
