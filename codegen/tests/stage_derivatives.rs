@@ -9,7 +9,7 @@ mod halves;
 mod stage_support;
 
 use roundelay_codegen::{StageError, Stages, stages};
-use roundelay_dsl::{Extent, Model, Operation, Source, Window};
+use roundelay_dsl::{Cap, Extent, Model, Operation, Scale, Source, Window};
 use roundelay_schedule::{Float, Id, Parameter, Role, Stage, Treatment};
 use stage_support::{
     build::{Build, Numbers, fixed, per_example},
@@ -109,7 +109,10 @@ fn elementwise_operations() {
     for operation in [
         Operation::Relu,
         Operation::Gelu,
+        Operation::GeluTanh,
         Operation::Silu,
+        Operation::SoftCap { cap: 0.8 },
+        Operation::SoftCap { cap: 30.0 },
         Operation::Softmax,
         Operation::Dropout { rate: 0.4 },
         Operation::Dropout { rate: 0.1 },
@@ -139,7 +142,14 @@ fn linear_with_and_without_bias() {
 
 /// Attention whose positions see all others, as many heads of keys as of queries.
 fn open_attention(heads: u64, causal: bool) -> Operation {
-    Operation::Attention { heads, key_heads: heads, causal, window: Window::Open }
+    Operation::Attention {
+        heads,
+        key_heads: heads,
+        causal,
+        window: Window::Open,
+        scale: Scale::Depth,
+        cap: Cap::Open,
+    }
 }
 
 #[test]
@@ -160,16 +170,33 @@ fn attention_with_shared_key_heads_and_windows() {
     ] {
         let shape: &[u64] = &[2, 4, 4];
         let keys: &[u64] = &[2, 4, 4 / heads * key_heads];
-        let operation = Operation::Attention { heads, key_heads, causal, window };
+        let (scale, cap) = (Scale::Depth, Cap::Open);
+        let operation =
+            Operation::Attention { heads, key_heads, causal, window, scale, cap };
+        hold_operation(operation, &[shape, keys, keys], shape);
+    }
+}
+
+#[test]
+fn attention_with_scaled_and_capped_scores() {
+    for (scale, cap) in [
+        (Scale::Factor(0.7), Cap::Open),
+        (Scale::Depth, Cap::At(0.5)),
+        (Scale::Factor(2.0), Cap::At(3.0)),
+    ] {
+        let (heads, key_heads, causal, window) = (4, 2, true, Window::Open);
+        let (shape, keys): (&[u64], &[u64]) = (&[2, 3, 8], &[2, 3, 4]);
+        let operation =
+            Operation::Attention { heads, key_heads, causal, window, scale, cap };
         hold_operation(operation, &[shape, keys, keys], shape);
     }
 }
 
 #[test]
 fn rotary_positions() {
-    for (heads, base) in [(1, 10_000.0), (2, 7.0)] {
+    for (heads, base, turned) in [(1, 10_000.0, 8), (2, 7.0, 4), (2, 7.0, 2)] {
         let shape: &[u64] = &[2, 3, 8];
-        hold_operation(Operation::Rotary { heads, base }, &[shape], shape);
+        hold_operation(Operation::Rotary { heads, base, turned }, &[shape], shape);
     }
 }
 
@@ -180,11 +207,17 @@ fn a_class_token_in_front_and_one_row_alone() {
     for index in 0..3 {
         hold_operation(Operation::Select { index }, &[shape], &[2, 4]);
     }
+    for first in 0..2 {
+        hold_operation(Operation::Rows { first }, &[&[4, 3]], &[2, 3]);
+    }
 }
 
 #[test]
 fn layer_norm_over_the_last_extent() {
-    hold_operation(Operation::LayerNorm, &[&[2, 3, 4], &[4], &[4]], &[2, 3, 4]);
+    for epsilon in [1e-5, 0.3] {
+        let operation = Operation::LayerNorm { epsilon };
+        hold_operation(operation, &[&[2, 3, 4], &[4], &[4]], &[2, 3, 4]);
+    }
 }
 
 #[test]
@@ -226,7 +259,10 @@ fn norms_over_groups_and_root_mean_square() {
     }
     let wide: &[u64] = &[3, 6];
     hold_operation(Operation::GroupNorm { groups: 2 }, &[wide, &[6], &[6]], wide);
-    hold_operation(Operation::RmsNorm, &[&[2, 3, 4], &[4]], &[2, 3, 4]);
+    for epsilon in [1e-5, 0.3] {
+        let operation = Operation::RmsNorm { epsilon };
+        hold_operation(operation, &[&[2, 3, 4], &[4]], &[2, 3, 4]);
+    }
 }
 
 /// Batch normalisation of a value with running statistics, and perhaps relu and a skip.
@@ -351,6 +387,19 @@ fn losses_alone_and_as_weighted_sums() {
     hold("a weighted sum of losses", &build.end(twice));
 }
 
+/// Targets below six of which five are classes: some rows do not count.
+#[test]
+fn a_masked_loss_alone_and_as_weighted_sum() {
+    for weight in [1.0, 0.3] {
+        let mut build = Build::default();
+        let logits = build.parameter(&[7, 5]);
+        let classes = build.tokens("classes", &[fixed(7)], 6);
+        let loss = build.node(Operation::MaskedCrossEntropy, &[logits, classes], &[]);
+        let scaled = build.node(Operation::Scale { factor: weight }, &[loss], &[]);
+        hold("masked cross entropy", &build.end(scaled));
+    }
+}
+
 #[test]
 fn operands_that_are_one_value() {
     let shape: &[u64] = &[2, 3, 4];
@@ -387,9 +436,10 @@ fn some_operands_are_fresh_and_some_are_not() {
     let y = build.node(attention, &[q, k, value], &extents(shape));
     let z = build.node(attention, &[y, q, y], &extents(shape));
     let offset = build.input("offset", &extents(&[4]));
-    let normal = build.node(Operation::LayerNorm, &[z, gain, offset], &extents(shape));
+    let norm = Operation::LayerNorm { epsilon: 1e-5 };
+    let normal = build.node(norm, &[z, gain, offset], &extents(shape));
     let more = build.node(Operation::Multiply, &[normal, gain], &extents(shape));
-    let again = build.node(Operation::LayerNorm, &[more, gain, gain], &extents(shape));
+    let again = build.node(norm, &[more, gain, gain], &extents(shape));
     hold("mixed contributions", &build.mean_squared_error(again, &extents(shape)));
 }
 
@@ -446,6 +496,7 @@ fn every_operation_and_attribute_is_held() {
         linear_with_and_without_bias,
         attention_with_and_without_mask,
         attention_with_shared_key_heads_and_windows,
+        attention_with_scaled_and_capped_scores,
         rotary_positions,
         a_class_token_in_front_and_one_row_alone,
         layer_norm_over_the_last_extent,
@@ -455,5 +506,6 @@ fn every_operation_and_attribute_is_held() {
         norm_over_a_batch,
         embedding_adds_rows_of_equal_tokens,
         losses_alone_and_as_weighted_sums,
+        a_masked_loss_alone_and_as_weighted_sum,
     ]);
 }

@@ -1,6 +1,6 @@
 //! A model as text: one line per input, parameter and operation.
 
-use crate::{Metric, Model, Operation, Source, Window, value::spelled};
+use crate::{Cap, Metric, Model, Operation, Scale, Source, Window, value::spelled};
 use roundelay_schedule::{Element, Initial, Reading, Treatment};
 use std::fmt;
 
@@ -70,21 +70,29 @@ impl fmt::Display for Operation {
         match self {
             Operation::Embedding => f.write_str("embedding"),
             Operation::Linear => f.write_str("linear"),
-            Operation::Attention { heads, key_heads, causal, window } => {
+            Operation::Attention { heads, key_heads, causal, window, scale, cap } => {
                 write!(f, "attention[heads = {heads}, key_heads = {key_heads}, ")?;
-                match window {
-                    Window::Open => write!(f, "causal = {causal}]"),
-                    Window::Nearest(count) => {
-                        write!(f, "causal = {causal}, window = {count}]")
-                    }
+                write!(f, "causal = {causal}")?;
+                if let Window::Nearest(count) = window {
+                    write!(f, ", window = {count}")?;
                 }
+                if let Scale::Factor(factor) = scale {
+                    write!(f, ", scale = {factor}")?;
+                }
+                if let Cap::At(cap) = cap {
+                    write!(f, ", cap = {cap}")?;
+                }
+                f.write_str("]")
             }
-            Operation::Rotary { heads, base } => {
-                write!(f, "rotary[heads = {heads}, base = {base}]")
+            Operation::Rotary { heads, base, turned } => {
+                write!(f, "rotary[heads = {heads}, base = {base}, turned = {turned}]")
             }
             Operation::ClassToken => f.write_str("class_token"),
             Operation::Select { index } => write!(f, "select[index = {index}]"),
-            Operation::LayerNorm => f.write_str("layer_norm"),
+            Operation::Rows { first } => write!(f, "rows[first = {first}]"),
+            Operation::LayerNorm { epsilon } => {
+                write!(f, "layer_norm[epsilon = {epsilon}]")
+            }
             Operation::Conv2d { stride, padding, groups } => write!(
                 f,
                 "conv2d[stride = {stride}, padding = {padding}, groups = {groups}]"
@@ -100,9 +108,11 @@ impl fmt::Display for Operation {
             Operation::GlobalPool => f.write_str("global_pool"),
             Operation::BatchNorm => f.write_str("batch_norm"),
             Operation::GroupNorm { groups } => write!(f, "group_norm[groups = {groups}]"),
-            Operation::RmsNorm => f.write_str("rms_norm"),
+            Operation::RmsNorm { epsilon } => write!(f, "rms_norm[epsilon = {epsilon}]"),
             Operation::Relu => f.write_str("relu"),
             Operation::Gelu => f.write_str("gelu"),
+            Operation::GeluTanh => f.write_str("gelu_tanh"),
+            Operation::SoftCap { cap } => write!(f, "soft_cap[cap = {cap}]"),
             Operation::Silu => f.write_str("silu"),
             Operation::Softmax => f.write_str("softmax"),
             Operation::Dropout { rate } => write!(f, "dropout[rate = {rate}]"),
@@ -111,6 +121,7 @@ impl fmt::Display for Operation {
             Operation::Scale { factor } => write!(f, "scale[factor = {factor}]"),
             Operation::Reshape => f.write_str("reshape"),
             Operation::CrossEntropy => f.write_str("cross_entropy"),
+            Operation::MaskedCrossEntropy => f.write_str("masked_cross_entropy"),
             Operation::MeanSquaredError => f.write_str("mse"),
             Operation::Accuracy => f.write_str("accuracy"),
         }

@@ -34,9 +34,9 @@ pub use format::format;
 pub use import::{Disk, Files, NoFiles};
 pub use operators::{METRICS, OPERATORS, Operator};
 pub use program::{
-    Choice, Extent, Metric, Model, ModelInput, ModelInputId, ModelParameter, Node,
-    NodeId, Numbers, Objective, Operation, ParameterId, Program, Search, Source, Train,
-    Window,
+    Cap, Choice, Extent, Metric, Model, ModelInput, ModelInputId, ModelParameter, Node,
+    NodeId, Numbers, Objective, Operation, ParameterId, Program, Scale, Search, Source,
+    Train, Window,
 };
 pub use quantity::{Dimension, Quantity};
 pub use resolve::{Tables, parse, parse_with};

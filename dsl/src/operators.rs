@@ -42,7 +42,7 @@ pub struct Operator {
 }
 
 /// All operators.
-pub const OPERATORS: [&Operator; 24] = [
+pub const OPERATORS: [&Operator; 27] = [
     &lookup::EMBEDDING,
     &lookup::POSITIONS,
     &linear::LINEAR,
@@ -61,7 +61,10 @@ pub const OPERATORS: [&Operator; 24] = [
     &normal::RMS_NORM,
     &elementwise::RELU,
     &elementwise::GELU,
+    &elementwise::GELU_TANH,
     &elementwise::SILU,
+    &elementwise::TANH,
+    &elementwise::SOFT_CAP,
     &elementwise::SOFTMAX,
     &elementwise::DROPOUT,
     &elementwise::RESHAPE,

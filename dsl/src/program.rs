@@ -168,8 +168,8 @@ pub enum Operation {
     Embedding,
     /// x (.., m), weight (n, m), and perhaps bias (n) → x · weightᵀ + bias (.., n).
     Linear,
-    /// query (b, s, n), key and value (b, s, n · key_heads / heads) → softmax(q kᵀ / √(n / heads)) v
-    /// per head (b, s, n).
+    /// query (b, s, n), key and value (b, s, n · key_heads / heads) → softmax(scale · q kᵀ) v
+    /// per head (b, s, n), perhaps with capped scores.
     Attention {
         /// Number of heads; divides n.
         heads: u64,
@@ -179,14 +179,20 @@ pub enum Operation {
         causal: bool,
         /// How far a position sees.
         window: Window,
+        /// Factor of q kᵀ.
+        scale: Scale,
+        /// What bounds the scores.
+        cap: Cap,
     },
-    /// x (b, s, n) → the same with pairs (i, i + d/2) of every head of depth d = n / heads turned by
-    /// the angle position · base^(−2i/d).
+    /// x (b, s, n) → the same with pairs (i, i + t/2) of the first t elements of every head turned by
+    /// the angle position · base^(−2i/t).
     Rotary {
-        /// Number of heads; divides n into even depths.
+        /// Number of heads; divides n.
         heads: u64,
         /// Base of the angles.
         base: f64,
+        /// Elements of a head that turn, t; even, at most n / heads.
+        turned: u64,
     },
     /// x (b, s, n), token (n) → (b, s + 1, n) with the token as first row of every example.
     ClassToken,
@@ -195,8 +201,16 @@ pub enum Operation {
         /// The row.
         index: u64,
     },
-    /// x (.., n), gain (n), bias (n) → normalised over n with ε = 1e-5.
-    LayerNorm,
+    /// table (s, n) → rows `first` .. `first` + t (t, n).
+    Rows {
+        /// The first row.
+        first: u64,
+    },
+    /// x (.., n), gain (n), bias (n) → normalised over n.
+    LayerNorm {
+        /// ε, added to the variance.
+        epsilon: f64,
+    },
     /// x (b, h, w, c), weight (n, kh, kw, c / groups), and perhaps bias (n) → (b, h', w', n),
     /// where h' = (h + 2 padding − kh) / stride + 1, rounded down.
     Conv2d {
@@ -237,14 +251,24 @@ pub enum Operation {
         /// Number of groups; divides n.
         groups: u64,
     },
-    /// x (.., n), gain (n) → x / √(mean of x² over n + 1e-5) · gain.
-    RmsNorm,
+    /// x (.., n), gain (n) → x / √(mean of x² over n + ε) · gain.
+    RmsNorm {
+        /// ε.
+        epsilon: f64,
+    },
     /// max(x, 0).
     Relu,
     /// x Φ(x) with the exact normal distribution.
     Gelu,
+    /// x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2, which is close to [`Operation::Gelu`].
+    GeluTanh,
     /// x / (1 + exp(−x)).
     Silu,
+    /// cap · tanh(x / cap).
+    SoftCap {
+        /// What is approached and never exceeded; above zero.
+        cap: f64,
+    },
     /// Over the last extent.
     Softmax,
     /// Zero with probability `rate`, else x / (1 − rate); only in training.
@@ -265,6 +289,9 @@ pub enum Operation {
     Reshape,
     /// logits (.., v), targets (..) i32 → mean of −log softmax(logits) at the target, shape ().
     CrossEntropy,
+    /// logits (.., v), targets (..) i32 up to v → mean of −log softmax(logits) at the target over the
+    /// rows whose target is below v, zero without any, shape ().
+    MaskedCrossEntropy,
     /// a, b of one shape → mean of (a − b)², shape ().
     MeanSquaredError,
     /// logits (.., v), targets (..) i32 → share of rows whose largest logit, the first of equals,
@@ -279,6 +306,24 @@ pub enum Window {
     Open,
     /// Positions less than this many away, its own among them.
     Nearest(u64),
+}
+
+/// The factor of q kᵀ in attention.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Scale {
+    /// 1/√d with the depth d of a head.
+    Depth,
+    /// This number, above zero.
+    Factor(f64),
+}
+
+/// What bounds the scores of attention.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Cap {
+    /// Nothing.
+    Open,
+    /// Scores become cap · tanh(score / cap); above zero.
+    At(f64),
 }
 
 /// How the model is trained.

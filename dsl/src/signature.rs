@@ -244,6 +244,14 @@ impl Arguments {
         fits.then_some(number).ok_or_else(|| Mistake { code: Code::Value, ..wrong() })
     }
 
+    /// A finite real number above zero.
+    pub(crate) fn above_zero(&self, name: &'static str) -> Result<f64, Mistake> {
+        let number = self.real_in(name, 0.0, f64::MAX)?;
+        let wrong = || self.wrong(name, "a number above 0", "0");
+        let valid = number > 0.0;
+        valid.then_some(number).ok_or_else(|| Mistake { code: Code::Value, ..wrong() })
+    }
+
     /// A real number of at least zero and below one.
     pub(crate) fn share(&self, name: &'static str) -> Result<f64, Mistake> {
         let number = self.real_in(name, 0.0, 1.0)?;

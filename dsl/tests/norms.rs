@@ -41,8 +41,11 @@ fn patterns_and_defaults_leave_averages_alone() {
 fn every_norm_keeps_the_shape_of_its_operand() {
     let body = "loss mse(batch_norm(x) + group_norm(x, 3), rms_norm(x))";
     let model = model(body);
-    let norms =
-        [Operation::BatchNorm, Operation::GroupNorm { groups: 3 }, Operation::RmsNorm];
+    let norms = [
+        Operation::BatchNorm,
+        Operation::GroupNorm { groups: 3 },
+        Operation::RmsNorm { epsilon: 1e-5 },
+    ];
     let nodes: Vec<_> =
         model.nodes.values().filter(|n| norms.contains(&n.operation)).collect();
     assert_eq!(nodes.len(), 3);

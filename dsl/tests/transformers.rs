@@ -1,6 +1,8 @@
 //! Operators of Llama, GPT-2 and ViT: what they are made of, and how their parameters are called.
 
-use roundelay_dsl::{Model, NoFiles, Operation, Source, SourceFile, Window, parse};
+use roundelay_dsl::{
+    Cap, Model, NoFiles, Operation, Scale, Source, SourceFile, Window, parse,
+};
 use roundelay_schedule::Initial;
 
 fn model(body: &str) -> Model {
@@ -45,8 +47,10 @@ fn attention_with_everything() {
         key_heads: 2,
         causal: true,
         window: Window::Nearest(3),
+        scale: Scale::Depth,
+        cap: Cap::Open,
     };
-    let rotary = |heads| Operation::Rotary { heads, base: 500.0 };
+    let rotary = |heads| Operation::Rotary { heads, base: 500.0, turned: 2 };
     let linear = Operation::Linear;
     let expected = [
         linear,
@@ -71,11 +75,13 @@ fn attention_that_says_nothing_is_as_it_always_was() {
         key_heads: 3,
         causal: false,
         window: Window::Open,
+        scale: Scale::Depth,
+        cap: Cap::Open,
     };
     assert_eq!(operations(&model)[3], open);
     assert_eq!(parameters(&model).len(), 8);
     let turned = sequences("z = attention(x, 3, rotary = true)");
-    let rotary = Operation::Rotary { heads: 3, base: 10_000.0 };
+    let rotary = Operation::Rotary { heads: 3, base: 10_000.0, turned: 4 };
     assert_eq!(operations(&turned)[1], rotary);
 }
 
@@ -149,4 +155,108 @@ fn a_bias_stays_its_own_beside_a_shared_weight() {
     );
     let expected: [(&str, &[u64]); 2] = [("w", &[12, 12]), ("h.bias", &[12])];
     assert_eq!(parameters(&model), expected);
+}
+
+#[test]
+fn attention_of_gemma_and_its_like() {
+    let model = sequences(
+        "z = attention(x, 3, true, 1, rotary = 7, bias = false, head_width = 8, turned = 6,
+            head_norm = 1e-6, scale = 0.25, cap = 50, output_bias = true, deviation = 0.01,
+            output_deviation = 0.002)",
+    );
+    let expected: [(&str, &[u64]); 7] = [
+        ("z.query.weight", &[24, 12]),
+        ("z.query.norm.gain", &[8]),
+        ("z.key.weight", &[8, 12]),
+        ("z.key.norm.gain", &[8]),
+        ("z.value.weight", &[8, 12]),
+        ("z.output.weight", &[12, 24]),
+        ("z.output.bias", &[12]),
+    ];
+    assert_eq!(parameters(&model), expected);
+    let initials: Vec<Initial> =
+        model.parameters.values().map(|row| row.initial).collect();
+    let (drawn, gain) = (Initial::Normal(0.01), Initial::Constant(1.0));
+    let zero = Initial::Constant(0.0);
+    let last = Initial::Normal(0.002);
+    assert_eq!(initials, [drawn, gain, drawn, gain, drawn, last, zero]);
+    let rotary = |heads| Operation::Rotary { heads, base: 7.0, turned: 6 };
+    let norm = Operation::RmsNorm { epsilon: 1e-6 };
+    let attention = Operation::Attention {
+        heads: 3,
+        key_heads: 1,
+        causal: true,
+        window: Window::Open,
+        scale: Scale::Factor(0.25),
+        cap: Cap::At(50.0),
+    };
+    let [map, view] = [Operation::Linear, Operation::Reshape];
+    let queries = [map, view, norm, view, rotary(3)];
+    let keys = [map, view, norm, view, rotary(1)];
+    let rest = [map, attention, map, Operation::MeanSquaredError];
+    assert_eq!(operations(&model), [&queries[..], &keys, &rest].concat());
+}
+
+#[test]
+fn gates_norms_and_caps_say_what_they_are() {
+    let model = sequences(
+        "h = gated(layer_norm(x, 1e-12), 32, activation = \"gelu_tanh\", bias = true)
+         z = soft_cap(tanh(rms_norm(h, epsilon = 1e-6)), 30)",
+    );
+    let operations = operations(&model);
+    for expected in [
+        Operation::LayerNorm { epsilon: 1e-12 },
+        Operation::RmsNorm { epsilon: 1e-6 },
+        Operation::GeluTanh,
+        Operation::SoftCap { cap: 1.0 },
+        Operation::SoftCap { cap: 30.0 },
+    ] {
+        assert!(operations.contains(&expected), "{expected:?}");
+    }
+    assert!(parameters(&model).contains(&("h.gate.bias", &[32])));
+}
+
+#[test]
+fn positions_are_rows_of_a_longer_table() {
+    let model = sequences("z = x + positions(6, 12, rows = 10, first = 2)");
+    let table: (&str, &[u64]) = ("positions.table", &[10, 12]);
+    assert_eq!(parameters(&model), [table]);
+    assert_eq!(operations(&model)[0], Operation::Rows { first: 2 });
+    let whole = sequences("z = x + positions(6, 12, rows = 6)");
+    assert_eq!(operations(&whole)[0], Operation::Add);
+}
+
+#[test]
+fn a_masked_loss_has_one_target_more_than_classes() {
+    let model = model(
+        "input x: real[batch, 6, 12]
+         input targets: i32[batch, 6]
+         loss cross_entropy(linear(x, 5), targets, masked = true)",
+    );
+    assert_eq!(operations(&model)[1], Operation::MaskedCrossEntropy);
+    assert_eq!(model.inputs.values().map(|input| input.bound).max(), Some(6));
+}
+
+#[test]
+fn arguments_that_do_not_go_together_are_refused() {
+    for (body, expected) in [
+        ("attention(x, 3, turned = 2)", "nothing turns without `rotary`"),
+        ("attention(x, 3, rotary = true, turned = 3)", "a head has 3"),
+        ("attention(x, 3, rotary = true, turned = 6)", "from 2 to 4"),
+        ("attention(x, 3, cap = 0)", "above 0"),
+        ("attention(x, 3, scale = -1)", "at least 0"),
+        ("attention(x, 3, head_norm = 0)", "above 0"),
+        ("attention(x, 5)", "5 heads do not divide the width 12"),
+        ("gated(x, 8, activation = \"swish\")", "unknown activation \"swish\""),
+        ("x + positions(6, 12, rows = 7, first = 2)", "not in a table of 7"),
+        ("x + positions(6, 12, first = 2)", "not in a table of 6"),
+        ("layer_norm(x, epsilon = 0)", "above 0"),
+        ("gelu_new(x)", "there is no operator `gelu_new`"),
+    ] {
+        let text =
+            format!("model m {{ input x: real[batch, 6, 12]\n loss mse({body}, x) }}");
+        let source = SourceFile::new("test.rdl", text.as_str());
+        let refused = parse(&source, &NoFiles).expect_err(body).to_string();
+        assert!(refused.contains(expected), "{body}: {refused}");
+    }
 }

@@ -4,8 +4,8 @@ use crate::{
     bound::Bound, candidate::Candidate, measured::Origins, ranking::Ranking, space::Space,
 };
 use roundelay_dsl::{
-    Extent, Model, ModelInput, ModelInputId, ModelParameter, Node, NodeId, Objective,
-    Operation, Program, Search, Source, Train, Window,
+    Cap, Extent, Model, ModelInput, ModelInputId, ModelParameter, Node, NodeId,
+    Objective, Operation, Program, Scale, Search, Source, Train, Window,
 };
 use roundelay_schedule::{
     Bytes, BytesPerSecond, CallTime, Copies, Data, Device, Domain, Element, Evaluation,
@@ -127,7 +127,8 @@ pub(crate) fn gpt(layers: u64, sequence: u64, width: u64, tied: bool) -> Model {
     let norm = |model: &mut Model, name: &str, x| {
         let gain = parameter(model, &format!("{name}.gain"), &[width]);
         let bias = parameter(model, &format!("{name}.bias"), &[width]);
-        push(model, Operation::LayerNorm, vec![x, gain, bias], shape(width))
+        let norm = Operation::LayerNorm { epsilon: 1e-5 };
+        push(model, norm, vec![x, gain, bias], shape(width))
     };
     for layer in 0..layers {
         let name = |part: &str| format!("layer.{layer}.{part}");
@@ -139,6 +140,8 @@ pub(crate) fn gpt(layers: u64, sequence: u64, width: u64, tied: bool) -> Model {
             key_heads: 4,
             causal: true,
             window: Window::Open,
+            scale: Scale::Depth,
+            cap: Cap::Open,
         };
         let mixed = push(&mut model, attention, vec![q, k, v], shape(width));
         let out = linear(&mut model, &name("out"), mixed, width, width);

@@ -32,9 +32,12 @@ pub(crate) fn arity(operation: Operation) -> (usize, usize) {
     match operation {
         Operation::Relu
         | Operation::Gelu
+        | Operation::GeluTanh
+        | Operation::SoftCap { .. }
         | Operation::Silu
         | Operation::Rotary { .. }
         | Operation::Select { .. }
+        | Operation::Rows { .. }
         | Operation::Softmax
         | Operation::Dropout { .. }
         | Operation::Scale { .. }
@@ -46,13 +49,14 @@ pub(crate) fn arity(operation: Operation) -> (usize, usize) {
         | Operation::Add
         | Operation::Multiply
         | Operation::ClassToken
-        | Operation::RmsNorm
+        | Operation::RmsNorm { .. }
         | Operation::CrossEntropy
+        | Operation::MaskedCrossEntropy
         | Operation::MeanSquaredError
         | Operation::Accuracy => (2, 2),
         Operation::Linear | Operation::Conv2d { .. } => (2, 3),
         Operation::Attention { .. }
-        | Operation::LayerNorm
+        | Operation::LayerNorm { .. }
         | Operation::GroupNorm { .. } => (3, 3),
         Operation::BatchNorm => (5, 5),
     }
@@ -72,13 +76,17 @@ fn calls(graph: &Graph<'_>, node: NodeId) -> Derivative {
     match graph.model.nodes[node].operation {
         Operation::Embedding => linear::embedding(&site),
         Operation::Linear => linear::linear(&site),
-        Operation::Attention { heads, key_heads, causal, window } => {
-            attention::attention(&site, (heads, key_heads), causal, window)
+        Operation::Attention { heads, key_heads, causal, window, scale, cap } => {
+            let scores = attention::Scores { causal, window, scale, cap };
+            attention::attention(&site, (heads, key_heads), scores)
         }
-        Operation::Rotary { heads, base } => attention::rotary(&site, heads, base),
+        Operation::Rotary { heads, base, turned } => {
+            attention::rotary(&site, heads, base, turned)
+        }
         Operation::ClassToken => rows::class_token(&site),
         Operation::Select { index } => rows::select(&site, index),
-        Operation::LayerNorm => norm::layer_norm(&site),
+        Operation::Rows { first } => rows::rows(&site, first),
+        Operation::LayerNorm { epsilon } => norm::layer_norm(&site, epsilon),
         Operation::Conv2d { stride, padding, groups } => {
             vision::conv2d(&site, stride, padding, groups)
         }
@@ -91,9 +99,11 @@ fn calls(graph: &Graph<'_>, node: NodeId) -> Derivative {
         Operation::GlobalPool => vision::global_pool(&site),
         Operation::BatchNorm => norm::batch_norm(&site),
         Operation::GroupNorm { groups } => norm::group_norm(&site, groups),
-        Operation::RmsNorm => norm::rms_norm(&site),
+        Operation::RmsNorm { epsilon } => norm::rms_norm(&site, epsilon),
         Operation::Relu => elementwise::relu(&site),
         Operation::Gelu => elementwise::gelu(&site),
+        Operation::GeluTanh => elementwise::gelu_tanh(&site),
+        Operation::SoftCap { cap } => elementwise::soft_cap(&site, cap),
         Operation::Silu => elementwise::silu(&site),
         Operation::Softmax => norm::softmax(&site),
         Operation::Dropout { rate } => elementwise::dropout(&site, rate),
@@ -102,6 +112,7 @@ fn calls(graph: &Graph<'_>, node: NodeId) -> Derivative {
         Operation::Scale { factor } => elementwise::scale(&site, factor),
         Operation::Reshape => Derivative { forward: vec![], backward: vec![] },
         Operation::CrossEntropy => loss::cross_entropy(&site),
+        Operation::MaskedCrossEntropy => loss::masked_cross_entropy(&site),
         Operation::MeanSquaredError => loss::mean_squared_error(&site),
         Operation::Accuracy => loss::accuracy(&site),
     }

@@ -165,7 +165,9 @@ impl<'a> Graph<'a> {
             let passed = match node.operation {
                 Operation::Add | Operation::Reshape => weight,
                 Operation::Scale { factor } => weight * factor,
-                Operation::CrossEntropy | Operation::MeanSquaredError => continue,
+                Operation::CrossEntropy
+                | Operation::MaskedCrossEntropy
+                | Operation::MeanSquaredError => continue,
                 _ => return Err(wrong_loss(node, NOT_A_LOSS)),
             };
             for operand in node.operands.clone() {
@@ -200,6 +202,7 @@ impl<'a> Graph<'a> {
                 let operation = self.model.nodes[id].operation;
                 let ends = [
                     Operation::CrossEntropy,
+                    Operation::MaskedCrossEntropy,
                     Operation::MeanSquaredError,
                     Operation::Accuracy,
                 ];

@@ -1,7 +1,7 @@
 //! Random models over one shape of values, with ties, views and skips.
 
 use super::build::{Build, Numbers, fixed, per_example};
-use roundelay_dsl::{Extent, Model, Operation, Source, Window};
+use roundelay_dsl::{Cap, Extent, Model, Operation, Scale, Source, Window};
 
 const WIDTH: u64 = 4;
 
@@ -106,6 +106,8 @@ fn attention(
         key_heads: 2,
         causal: numbers.below(2) == 0,
         window,
+        scale: Scale::Depth,
+        cap: Cap::Open,
     };
     let y = build.node(operation, &views, &shape);
     build.node(Operation::Reshape, &[y], &rows())
@@ -115,7 +117,7 @@ fn attention(
 fn turned(build: &mut Build, x: Source) -> Source {
     let shape = [per_example(1), fixed(2), fixed(WIDTH)];
     let view = build.node(Operation::Reshape, &[x], &shape);
-    let operation = Operation::Rotary { heads: 2, base: 100.0 };
+    let operation = Operation::Rotary { heads: 2, base: 100.0, turned: WIDTH / 2 };
     let y = build.node(operation, &[view], &shape);
     build.node(Operation::Reshape, &[y], &rows())
 }

@@ -11,6 +11,7 @@ const ABSENT: &[(&[&str], &str)] = &[
     (
         &["swiglu", "glu", "geglu", "mlp", "ffn", "feed_forward"],
         "`gated(x, hidden)` is the block of Llama, \
+         `gated(x, hidden, activation = \"gelu_tanh\")` that of Gemma, \
          `linear(gelu(linear(x, 4 * width)), width)` that of GPT-2",
     ),
     (
@@ -61,9 +62,11 @@ const ABSENT: &[(&[&str], &str)] = &[
     ),
     (&["patch_embedding", "patchify"], "write `patches(x, size, width)`"),
     (&["swish"], "write `silu(x)`"),
+    (&["gelu_new", "gelu_fast", "gelu_pytorch_tanh"], "write `gelu_tanh(x)`"),
+    (&["softcap", "logit_softcapping"], "write `soft_cap(x, 30)`"),
     (
-        &["sigmoid", "tanh", "elu", "leaky_relu", "selu", "mish"],
-        "there are `relu`, `gelu` and `silu`",
+        &["sigmoid", "elu", "leaky_relu", "selu", "mish"],
+        "there are `relu`, `gelu`, `gelu_tanh`, `silu` and `tanh`",
     ),
     (&["dense", "fc", "fully_connected", "matmul", "mm"], "write `linear(x, width)`"),
     (&["flatten", "view", "unsqueeze", "squeeze"], "write `reshape(x, [batch, …])`"),

@@ -1,14 +1,16 @@
 //! Multi-head self-attention (arXiv 1706.03762), made of four affine maps and the core; with
-//! rotary positions (arXiv 2104.09864), key heads that several heads share (arXiv 2305.13245)
-//! and a sliding window (arXiv 2004.05150).
+//! rotary positions (arXiv 2104.09864), key heads that several heads share (arXiv 2305.13245),
+//! a sliding window (arXiv 2004.05150), norms of queries and keys (arXiv 2302.05442) and capped
+//! scores (arXiv 2408.00118).
 
 use super::{
     Operator,
-    linear::{Bias, linear},
+    linear::{Affine, Bias, Drawn},
+    normal::root_mean_square,
     rows::sequence,
 };
 use crate::{
-    Code, Mistake, Operation, Tensor, Value, Window,
+    Cap, Code, Extent, Mistake, Operation, Scale, Tensor, Value, Window,
     graph::Graph,
     limit,
     signature::{Arguments, Fallback, optional, required},
@@ -22,7 +24,12 @@ pub(super) const ATTENTION: Operator = Operator {
     name: "attention",
     summary: "x (batch, s, n) → (batch, s, n), softmax(q kᵀ / √(n / heads)) v per head; \
               `key_heads`: fewer heads of key and value; `window`: how many positions one \
-              sees; `rotary`: base of the angles, 10000",
+              sees; `rotary`: base of the angles, 10000; `head_width`: instead of n / heads; \
+              `turned`: the leading elements of a head that turn; `head_norm`: ε of an RMS norm \
+              of every head's query and key; `scale`: instead of 1 / √head_width; `cap`: scores \
+              become cap · tanh(score / cap); `output_bias`: instead of `bias` in the last map; \
+              `deviation`: weights are drawn from normal(deviation), biases are zero; \
+              `output_deviation`: instead of `deviation` in the last map",
     formals: &[
         required("x"),
         required("heads"),
@@ -31,6 +38,14 @@ pub(super) const ATTENTION: Operator = Operator {
         optional("window", Fallback::Absent),
         optional("rotary", Fallback::Absent),
         optional("bias", Fallback::Truth(true)),
+        optional("head_width", Fallback::Absent),
+        optional("turned", Fallback::Absent),
+        optional("head_norm", Fallback::Absent),
+        optional("scale", Fallback::Absent),
+        optional("cap", Fallback::Absent),
+        optional("output_bias", Fallback::Absent),
+        optional("deviation", Fallback::Absent),
+        optional("output_deviation", Fallback::Absent),
     ],
     build,
 };
@@ -40,8 +55,26 @@ pub(super) const ATTENTION: Operator = Operator {
 enum Rotary {
     /// They are not.
     Without,
-    /// By angles of this base.
-    Base(f64),
+    /// By angles of this base, so many leading elements of every head.
+    Turned { base: f64, elements: u64 },
+}
+
+/// Whether queries and keys of every head are normalised.
+#[derive(Clone, Copy, Debug)]
+enum HeadNorm {
+    /// They are not.
+    Without,
+    /// By their root mean square, with this ε.
+    RootMeanSquare(f64),
+}
+
+/// What becomes of an affine map's result before it is a query or a key.
+#[derive(Clone, Copy, Debug)]
+struct Prepared {
+    /// Elements of a head.
+    depth: u64,
+    rotary: Rotary,
+    norm: HeadNorm,
 }
 
 fn build(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
@@ -49,25 +82,65 @@ fn build(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
     let heads = arguments.size("heads")?;
     let key_heads = key_heads(arguments, heads)?;
     let (causal, window) = (arguments.truth("causal")?, window(arguments)?);
-    let rotary = rotary(arguments)?;
-    let bias = Bias::of(arguments)?;
-    let width = checked_width(&x, heads)?;
-    let depth = width / heads;
-    even(rotary, depth)?;
-    let affine = |graph: &mut Graph, heads| linear(graph, &x, heads * depth, bias);
-    let turned = |graph: &mut Graph, heads| {
-        let y = affine(graph, heads)?;
-        let Rotary::Base(base) = rotary else { return Ok(y) };
-        let operation = Operation::Rotary { heads, base };
-        graph.node("rotary", operation, &[&y], y.shape.clone())
+    let (scale, cap) = (scale(arguments)?, cap(arguments)?);
+    let (bias, drawn) = (Bias::of(arguments)?, Drawn::of(arguments)?);
+    let (width, depth) = widths(&x, arguments, heads)?;
+    let rotary = rotary(arguments, depth)?;
+    let prepared = Prepared { depth, rotary, norm: head_norm(arguments)? };
+    let affine = |graph: &mut Graph, heads| {
+        Affine { width: heads * depth, bias, drawn }.build(graph, &x)
     };
-    let query = graph.within("query", |graph| turned(graph, heads))?;
-    let key = graph.within("key", |graph| turned(graph, key_heads))?;
+    let query = graph.within("query", |graph| {
+        let query = affine(graph, heads)?;
+        prepared.build(graph, query, heads)
+    })?;
+    let key = graph.within("key", |graph| {
+        let key = affine(graph, key_heads)?;
+        prepared.build(graph, key, key_heads)
+    })?;
     let value = graph.within("value", |graph| affine(graph, key_heads))?;
-    let operation = Operation::Attention { heads, key_heads, causal, window };
-    let core = graph.node("", operation, &[&query, &key, &value], x.shape.clone())?;
-    let output = graph.within("output", |graph| linear(graph, &core, width, bias));
-    output.map(Value::Tensor)
+    let operation = Operation::Attention { heads, key_heads, causal, window, scale, cap };
+    let core = graph.node("", operation, &[&query, &key, &value], query.shape.clone())?;
+    let bias = match arguments.given("output_bias") {
+        Some(_) => Bias::from(arguments.truth("output_bias")?),
+        None => bias,
+    };
+    let drawn = match arguments.given("output_deviation") {
+        Some(_) => Drawn::Normal(arguments.real_in("output_deviation", 0.0, f64::MAX)?),
+        None => drawn,
+    };
+    let output = Affine { width, bias, drawn };
+    graph.within("output", |graph| output.build(graph, &core)).map(Value::Tensor)
+}
+
+impl Prepared {
+    /// A query or a key (b, s, heads · depth): normalised, then turned.
+    fn build(self, graph: &mut Graph, y: Tensor, heads: u64) -> Result<Tensor, Mistake> {
+        let y = match self.norm {
+            HeadNorm::Without => y,
+            HeadNorm::RootMeanSquare(epsilon) => self.normalised(graph, &y, epsilon)?,
+        };
+        let Rotary::Turned { base, elements } = self.rotary else { return Ok(y) };
+        let operation = Operation::Rotary { heads, base, turned: elements };
+        graph.node("rotary", operation, &[&y], y.shape.clone())
+    }
+
+    /// Every head over its own root mean square; all heads share one gain.
+    fn normalised(
+        self,
+        graph: &mut Graph,
+        y: &Tensor,
+        epsilon: f64,
+    ) -> Result<Tensor, Mistake> {
+        let (length, width) = sequence(y)?;
+        let heads = [length, width / self.depth, self.depth].map(Extent::fixed);
+        let heads = [&y.shape[..1], &heads].concat();
+        graph.within("norm", |graph| {
+            let split = graph.node("heads", Operation::Reshape, &[y], heads)?;
+            let normal = root_mean_square(graph, &split, epsilon)?;
+            graph.node("joined", Operation::Reshape, &[&normal], y.shape.clone())
+        })
+    }
 }
 
 /// Heads of key and value; as many as there are heads unless the program says otherwise.
@@ -93,37 +166,65 @@ fn window(arguments: &Arguments) -> Result<Window, Mistake> {
     }
 }
 
-fn rotary(arguments: &Arguments) -> Result<Rotary, Mistake> {
-    match arguments.given("rotary") {
-        None | Some(Value::Truth(false)) => Ok(Rotary::Without),
-        Some(Value::Truth(true)) => Ok(Rotary::Base(BASE)),
-        Some(_) => arguments.real_in("rotary", 1.0, f64::MAX).map(Rotary::Base),
-    }
-}
-
-/// Rotary positions turn pairs, so a head has an even depth.
-fn even(rotary: Rotary, depth: u64) -> Result<(), Mistake> {
-    match rotary {
-        Rotary::Base(_) if !depth.is_multiple_of(2) => {
-            let message = format!("rotary positions turn pairs, but a head has {depth}");
-            let hint = "the width must be an even multiple of the number of heads";
-            Err(Mistake::new(Code::Shape, message).hint(hint).argument("rotary"))
+fn rotary(arguments: &Arguments, depth: u64) -> Result<Rotary, Mistake> {
+    let base = match arguments.given("rotary") {
+        None | Some(Value::Truth(false)) if arguments.given("turned").is_some() => {
+            let mistake = Mistake::new(Code::Missing, "nothing turns without `rotary`");
+            return Err(mistake.hint("write `rotary = 10000`").argument("turned"));
         }
-        Rotary::Base(_) | Rotary::Without => Ok(()),
+        None | Some(Value::Truth(false)) => return Ok(Rotary::Without),
+        Some(Value::Truth(true)) => BASE,
+        Some(_) => arguments.real_in("rotary", 1.0, f64::MAX)?,
+    };
+    let elements = match arguments.given("turned") {
+        Some(_) => arguments.whole_in("turned", (2, depth))?,
+        None => depth,
+    };
+    if elements.is_multiple_of(2) {
+        return Ok(Rotary::Turned { base, elements });
+    }
+    let message = format!("rotary positions turn pairs, but a head has {elements}");
+    let hint = "the width must be an even multiple of the number of heads";
+    Err(Mistake::new(Code::Shape, message).hint(hint).argument("rotary"))
+}
+
+fn head_norm(arguments: &Arguments) -> Result<HeadNorm, Mistake> {
+    match arguments.given("head_norm") {
+        None => Ok(HeadNorm::Without),
+        Some(_) => arguments.above_zero("head_norm").map(HeadNorm::RootMeanSquare),
     }
 }
 
-/// The width n of (batch, s, n), which the heads divide.
-fn checked_width(x: &Tensor, heads: u64) -> Result<u64, Mistake> {
-    let (sequence, width) = sequence(x)?;
-    if !width.is_multiple_of(heads) {
-        let message = format!("{heads} heads do not divide the width {width}");
-        let hint = "the width must be a multiple of the number of heads";
-        return Err(Mistake::new(Code::Shape, message).hint(hint).argument("heads"));
+fn scale(arguments: &Arguments) -> Result<Scale, Mistake> {
+    match arguments.given("scale") {
+        None => Ok(Scale::Depth),
+        Some(_) => arguments.above_zero("scale").map(Scale::Factor),
     }
+}
+
+fn cap(arguments: &Arguments) -> Result<Cap, Mistake> {
+    match arguments.given("cap") {
+        None => Ok(Cap::Open),
+        Some(_) => arguments.above_zero("cap").map(Cap::At),
+    }
+}
+
+/// The width n of (batch, s, n), and that of a head.
+fn widths(x: &Tensor, arguments: &Arguments, heads: u64) -> Result<(u64, u64), Mistake> {
+    let (sequence, width) = sequence(x)?;
+    let depth = match arguments.given("head_width") {
+        Some(_) => arguments.size("head_width")?,
+        None if width.is_multiple_of(heads) => width / heads,
+        None => {
+            let message = format!("{heads} heads do not divide the width {width}");
+            let hint = "the width must be a multiple of the number of heads";
+            return Err(Mistake::new(Code::Shape, message).hint(hint).argument("heads"));
+        }
+    };
+    let inner = heads.checked_mul(depth).filter(|inner| *inner <= limit::ELEMENTS);
     let scores = sequence.checked_mul(sequence);
-    match scores.and_then(|scores| scores.checked_mul(width)) {
-        Some(work) if work <= limit::WORK && sequence <= 1 << 20 => Ok(width),
+    match scores.zip(inner).and_then(|(scores, inner)| scores.checked_mul(inner)) {
+        Some(work) if work <= limit::WORK && sequence <= 1 << 20 => Ok((width, depth)),
         _ => Err(Mistake::new(Code::Limit, "the sequence is too long").argument("x")),
     }
 }

@@ -24,6 +24,32 @@ pub(super) const GELU: Operator = Operator {
     build: |arguments, graph| same_shape(Operation::Gelu, arguments, graph),
 };
 
+/// x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2 (arXiv 1606.08415).
+pub(super) const GELU_TANH: Operator = Operator {
+    name: "gelu_tanh",
+    summary: "x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2, the GELU of GPT-2 and Gemma",
+    formals: &[required("x")],
+    build: |arguments, graph| same_shape(Operation::GeluTanh, arguments, graph),
+};
+
+/// (exp(x) − exp(−x)) / (exp(x) + exp(−x)).
+pub(super) const TANH: Operator = Operator {
+    name: "tanh",
+    summary: "the hyperbolic tangent",
+    formals: &[required("x")],
+    build: |arguments, graph| {
+        same_shape(Operation::SoftCap { cap: 1.0 }, arguments, graph)
+    },
+};
+
+/// cap · tanh(x / cap) (Gemma 2, arXiv 2408.00118).
+pub(super) const SOFT_CAP: Operator = Operator {
+    name: "soft_cap",
+    summary: "cap · tanh(x / cap), which never exceeds cap",
+    formals: &[required("x"), required("cap")],
+    build: soft_cap,
+};
+
 /// x / (1 + exp(−x)) (arXiv 1606.08415).
 pub(super) const SILU: Operator = Operator {
     name: "silu",
@@ -63,6 +89,11 @@ fn same_shape(
 ) -> Result<Value, Mistake> {
     let x = arguments.real_tensor("x")?;
     graph.node("", operation, &[&x], x.shape.clone()).map(Value::Tensor)
+}
+
+fn soft_cap(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
+    let cap = arguments.above_zero("cap")?;
+    same_shape(Operation::SoftCap { cap }, arguments, graph)
 }
 
 fn softmax(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {

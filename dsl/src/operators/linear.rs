@@ -11,23 +11,25 @@ use crate::{
 use roundelay_schedule::Initial;
 
 /// x (.., m) → (.., n) = x · weightᵀ + bias; parameters `weight` (n, m) and `bias` (n), both
-/// uniform(1/√m), as PyTorch's `nn.Linear`. A given weight ties this map to its other users.
+/// uniform(1/√m), as PyTorch's `nn.Linear`, unless a deviation is given. A given weight ties this map to its other users.
 pub(super) const LINEAR: Operator = Operator {
     name: "linear",
     summary: "x (.., m) → (.., width) = x · weightᵀ + bias; with `weight`: a parameter \
-              (width, m) that others use too",
+              (width, m) that others use too; `deviation`: the weight is drawn from \
+              normal(deviation), the bias is zero",
     formals: &[
         required("x"),
         optional("width", Fallback::Absent),
         optional("bias", Fallback::Truth(true)),
         optional("weight", Fallback::Absent),
+        optional("deviation", Fallback::Absent),
     ],
     build,
 };
 
 fn build(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
     let x = arguments.real_tensor("x")?;
-    let bias = Bias::of(arguments)?;
+    let (bias, drawn) = (Bias::of(arguments)?, Drawn::of(arguments)?);
     let weight = match (arguments.given("width"), arguments.given("weight")) {
         (Some(Value::Tensor(_)), None) => {
             let mistake = arguments.size("width").err().unwrap_or_else(no_width);
@@ -43,7 +45,7 @@ fn build(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
             return Err(Mistake::new(Code::Duplicate, message).argument("width"));
         }
     };
-    affine(graph, &x, weight, bias).map(Value::Tensor)
+    affine(graph, &x, weight, bias, drawn).map(Value::Tensor)
 }
 
 fn no_width() -> Mistake {
@@ -62,10 +64,42 @@ pub(super) enum Bias {
 impl Bias {
     /// The argument `bias`.
     pub(super) fn of(arguments: &Arguments) -> Result<Self, Mistake> {
-        Ok(match arguments.truth("bias")? {
-            true => Bias::With,
-            false => Bias::Without,
-        })
+        arguments.truth("bias").map(Bias::from)
+    }
+}
+
+impl From<bool> for Bias {
+    fn from(with: bool) -> Self {
+        if with { Bias::With } else { Bias::Without }
+    }
+}
+
+/// How a new affine map is drawn.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Drawn {
+    /// uniform(1/√m) from the number m of its inputs, as PyTorch's `nn.Linear`.
+    Uniform,
+    /// normal of this deviation, the bias zero, as GPT-2 and most models after it.
+    Normal(f64),
+}
+
+impl Drawn {
+    /// The argument `deviation`.
+    pub(super) fn of(arguments: &Arguments) -> Result<Self, Mistake> {
+        match arguments.given("deviation") {
+            None => Ok(Drawn::Uniform),
+            Some(_) => arguments.real_in("deviation", 0.0, f64::MAX).map(Drawn::Normal),
+        }
+    }
+
+    /// How weight and bias of a map of so many inputs are drawn.
+    pub(super) fn initials(self, inputs: u64) -> [Initial; 2] {
+        match self {
+            Drawn::Uniform => [Initial::Uniform(1.0 / (inputs as f64).sqrt()); 2],
+            Drawn::Normal(deviation) => {
+                [Initial::Normal(deviation), Initial::Constant(0.0)]
+            }
+        }
     }
 }
 
@@ -101,14 +135,19 @@ pub(super) fn matrix(tensor: &Tensor, name: &'static str) -> Result<Matrix, Mist
     }
 }
 
-/// An affine map with parameters of its own at the present path.
-pub(super) fn linear(
-    graph: &mut Graph,
-    x: &Tensor,
-    width: u64,
-    bias: Bias,
-) -> Result<Tensor, Mistake> {
-    affine(graph, x, Weight::Own(width), bias)
+/// An affine map to `width` with parameters of its own.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Affine {
+    pub(super) width: u64,
+    pub(super) bias: Bias,
+    pub(super) drawn: Drawn,
+}
+
+impl Affine {
+    /// Maps the last extent of x, with parameters at the present path.
+    pub(super) fn build(self, graph: &mut Graph, x: &Tensor) -> Result<Tensor, Mistake> {
+        affine(graph, x, Weight::Own(self.width), self.bias, self.drawn)
+    }
 }
 
 fn affine(
@@ -116,6 +155,7 @@ fn affine(
     x: &Tensor,
     weight: Weight,
     bias: Bias,
+    drawn: Drawn,
 ) -> Result<Tensor, Mistake> {
     let (from, leading) = last_extent(x)?;
     let width = match &weight {
@@ -136,14 +176,14 @@ fn affine(
     if work.is_none_or(|work| work > limit::WORK) {
         return Err(Mistake::new(Code::Limit, "the matrix product is too large"));
     }
-    let initial = Initial::Uniform(1.0 / (from as f64).sqrt());
+    let [for_weight, for_bias] = drawn.initials(from);
     let weight = match weight {
-        Weight::Own(_) => graph.parameter("weight", vec![width, from], initial)?,
+        Weight::Own(_) => graph.parameter("weight", vec![width, from], for_weight)?,
         Weight::Given(matrix) => matrix.tensor,
     };
     let mut operands = vec![x.clone(), weight];
     if bias == Bias::With {
-        operands.push(graph.parameter("bias", vec![width], initial)?);
+        operands.push(graph.parameter("bias", vec![width], for_bias)?);
     }
     let mut shape = leading.to_vec();
     shape.push(Extent::fixed(width));

@@ -19,21 +19,31 @@ const DEVIATION: f64 = 0.02;
 pub(super) const EMBEDDING: Operator = Operator {
     name: "embedding",
     summary: "tokens (..) i32 → (.., width), rows of a table (vocab, width); \
-              `embedding(tokens, table)`: rows of a parameter that others use too",
+              `embedding(tokens, table)`: rows of a parameter that others use too; \
+              `deviation`: of the table, 0.02",
     formals: &[
         required("tokens"),
         optional("vocab", Fallback::Absent),
         optional("width", Fallback::Absent),
         optional("table", Fallback::Absent),
+        optional("deviation", Fallback::Number(DEVIATION)),
     ],
     build: embedding,
 };
 
-/// → (seq, width), a parameter `table`, normal(0.02); add it to (batch, seq, width).
+/// → (seq, width), a parameter `table`, normal(0.02), or rows `first` .. `first` + seq of one with
+/// more rows; add it to (batch, seq, width).
 pub(super) const POSITIONS: Operator = Operator {
     name: "positions",
-    summary: "→ (seq, width), a trained table to add to (batch, seq, width)",
-    formals: &[required("seq"), required("width")],
+    summary: "→ (seq, width), a trained table to add to (batch, seq, width); with `rows`: \
+              the rows from `first` on of a longer table",
+    formals: &[
+        required("seq"),
+        required("width"),
+        optional("rows", Fallback::Absent),
+        optional("first", Fallback::Absent),
+        optional("deviation", Fallback::Number(DEVIATION)),
+    ],
     build: positions,
 };
 
@@ -72,12 +82,28 @@ fn new_table(arguments: &Arguments, graph: &mut Graph) -> Result<Matrix, Mistake
         }
     }
     let extents = (arguments.size("vocab")?, arguments.size("width")?);
-    let initial = Initial::Normal(DEVIATION);
+    let initial = Initial::Normal(arguments.real_in("deviation", 0.0, f64::MAX)?);
     let tensor = graph.parameter("table", vec![extents.0, extents.1], initial)?;
     Ok(Matrix { tensor, extents })
 }
 
 fn positions(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
-    let shape = vec![arguments.size("seq")?, arguments.size("width")?];
-    graph.parameter("table", shape, Initial::Normal(DEVIATION)).map(Value::Tensor)
+    let (seq, width) = (arguments.size("seq")?, arguments.size("width")?);
+    let given = |name| arguments.given(name).is_some();
+    let rows = if given("rows") { arguments.size("rows")? } else { seq };
+    let first = if given("first") { arguments.whole("first")? } else { 0 };
+    if first.checked_add(seq).is_none_or(|end| end > rows) {
+        let message =
+            format!("{seq} rows from row {first} on are not in a table of {rows}");
+        let hint = "rows count from zero; `rows` says how many the table has";
+        let at = if given("rows") { "rows" } else { "first" };
+        return Err(Mistake::new(Code::Value, message).hint(hint).argument(at));
+    }
+    let initial = Initial::Normal(arguments.real_in("deviation", 0.0, f64::MAX)?);
+    let table = graph.parameter("table", vec![rows, width], initial)?;
+    if rows == seq {
+        return Ok(Value::Tensor(table));
+    }
+    let shape = [seq, width].map(Extent::fixed).to_vec();
+    graph.node("", Operation::Rows { first }, &[&table], shape).map(Value::Tensor)
 }

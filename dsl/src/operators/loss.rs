@@ -4,14 +4,19 @@ use super::{Operator, linear::last_extent};
 use crate::{
     Mistake, Operation, Tensor, Value,
     graph::Graph,
-    signature::{Arguments, required, unfit_shapes},
+    signature::{Arguments, Fallback, optional, required, unfit_shapes},
 };
 
 /// logits (.., v), targets (..) i32 → mean of −log softmax(logits)[target].
 pub(super) const CROSS_ENTROPY: Operator = Operator {
     name: "cross_entropy",
-    summary: "logits (.., v), targets (..) i32 → mean of −log softmax(logits)[target]",
-    formals: &[required("logits"), required("targets")],
+    summary: "logits (.., v), targets (..) i32 → mean of −log softmax(logits)[target]; \
+              `masked = true`: over the rows whose target is not v",
+    formals: &[
+        required("logits"),
+        required("targets"),
+        optional("masked", Fallback::Truth(false)),
+    ],
     build: cross_entropy,
 };
 
@@ -24,9 +29,12 @@ pub(super) const MSE: Operator = Operator {
 };
 
 fn cross_entropy(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
-    let [logits, targets] = classified(arguments, graph)?;
-    let operands = [&logits, &targets];
-    graph.node("", Operation::CrossEntropy, &operands, Vec::new()).map(Value::Tensor)
+    let (operation, more) = match arguments.truth("masked")? {
+        true => (Operation::MaskedCrossEntropy, 1),
+        false => (Operation::CrossEntropy, 0),
+    };
+    let [logits, targets] = targeted(arguments, graph, more)?;
+    graph.node("", operation, &[&logits, &targets], Vec::new()).map(Value::Tensor)
 }
 
 /// `logits` (.., v) and `targets` (..), which are below v.
@@ -34,13 +42,22 @@ pub(super) fn classified(
     arguments: &Arguments,
     graph: &mut Graph,
 ) -> Result<[Tensor; 2], Mistake> {
+    targeted(arguments, graph, 0)
+}
+
+/// `logits` (.., v) and `targets` (..), which are below v + `more`.
+fn targeted(
+    arguments: &Arguments,
+    graph: &mut Graph,
+    more: u64,
+) -> Result<[Tensor; 2], Mistake> {
     let logits = arguments.real_tensor("logits")?;
     let targets = arguments.integer_tensor("targets")?;
     let (classes, rows) = last_extent(&logits).map_err(|m| m.argument("logits"))?;
     if rows != targets.shape {
         return Err(unfit_shapes("`targets`", rows, &targets.shape).argument("targets"));
     }
-    graph.demand_below(&targets, classes);
+    graph.demand_below(&targets, classes + more);
     Ok([logits, targets])
 }
 

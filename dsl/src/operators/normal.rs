@@ -4,17 +4,20 @@ use super::{Operator, linear::last_extent};
 use crate::{
     Code, Extent, Mistake, Operation, Tensor, Value,
     graph::Graph,
-    signature::{Arguments, Fallback, optional, required},
+    signature::{Arguments, Fallback, Formal, optional, required},
     value::spelled,
 };
 use roundelay_schedule::{Initial, Treatment};
 
-/// x (.., n) → normalised over n with ε = 1e-5; parameters `gain` (n) of ones and `bias` (n) of
+/// ε of a norm that says no other.
+const EPSILON: Formal = optional("epsilon", Fallback::Number(1e-5));
+
+/// x (.., n) → normalised over n; parameters `gain` (n) of ones and `bias` (n) of
 /// zeros (arXiv 1607.06450).
 pub(super) const LAYER_NORM: Operator = Operator {
     name: "layer_norm",
     summary: "x (.., n) → normalised over n, times a trained gain, plus a trained bias",
-    formals: &[required("x")],
+    formals: &[required("x"), EPSILON],
     build: layer_norm,
 };
 
@@ -44,7 +47,7 @@ pub(super) const GROUP_NORM: Operator = Operator {
 pub(super) const RMS_NORM: Operator = Operator {
     name: "rms_norm",
     summary: "x (.., n) → x / √(mean of x² over n), times a trained gain",
-    formals: &[required("x")],
+    formals: &[required("x"), EPSILON],
     build: rms_norm,
 };
 
@@ -59,8 +62,8 @@ fn affine(x: &Tensor, graph: &mut Graph) -> Result<(u64, [Tensor; 2]), Mistake> 
 fn layer_norm(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
     let x = arguments.real_tensor("x")?;
     let (_, [gain, bias]) = affine(&x, graph)?;
-    let shape = x.shape.clone();
-    graph.node("", Operation::LayerNorm, &[&x, &gain, &bias], shape).map(Value::Tensor)
+    let operation = Operation::LayerNorm { epsilon: epsilon(arguments)? };
+    graph.node("", operation, &[&x, &gain, &bias], x.shape.clone()).map(Value::Tensor)
 }
 
 fn batch_norm(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
@@ -105,7 +108,21 @@ fn group_norm(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake
 
 fn rms_norm(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
     let x = arguments.real_tensor("x")?;
-    let (width, _) = last_extent(&x)?;
+    root_mean_square(graph, &x, epsilon(arguments)?).map(Value::Tensor)
+}
+
+/// x over its root mean square, times a gain at the present path.
+pub(super) fn root_mean_square(
+    graph: &mut Graph,
+    x: &Tensor,
+    epsilon: f64,
+) -> Result<Tensor, Mistake> {
+    let (width, _) = last_extent(x)?;
     let gain = graph.parameter("gain", vec![width], Initial::Constant(1.0))?;
-    graph.node("", Operation::RmsNorm, &[&x, &gain], x.shape.clone()).map(Value::Tensor)
+    graph.node("", Operation::RmsNorm { epsilon }, &[x, &gain], x.shape.clone())
+}
+
+/// The argument `epsilon`.
+fn epsilon(arguments: &Arguments) -> Result<f64, Mistake> {
+    arguments.above_zero("epsilon")
 }

@@ -1,6 +1,9 @@
 //! Convolution and pooling of images (batch, height, width, channels).
 
-use super::{Operator, linear::Bias};
+use super::{
+    Operator,
+    linear::{Bias, Drawn},
+};
 use crate::{
     Code, Extent, Mistake, Operation, Tensor, Value,
     graph::{Graph, bounded},
@@ -8,7 +11,6 @@ use crate::{
     signature::{Arguments, Fallback, optional, required},
     value::spelled,
 };
-use roundelay_schedule::Initial;
 
 /// Parameters `weight` (filters, kernel, kernel, channels / groups) and `bias` (filters), both
 /// uniform(1/√(kernel² · channels / groups)), as PyTorch's `nn.Conv2d`.
@@ -32,8 +34,14 @@ pub(super) const CONV2D: Operator = Operator {
 pub(super) const PATCHES: Operator = Operator {
     name: "patches",
     summary: "x (batch, height, width, channels) → (batch, tokens, width), an affine map of \
-              every square of size pixels",
-    formals: &[required("x"), required("size"), required("width")],
+              every square of size pixels; `deviation`: its weight is drawn from \
+              normal(deviation), its bias is zero",
+    formals: &[
+        required("x"),
+        required("size"),
+        required("width"),
+        optional("deviation", Fallback::Absent),
+    ],
     build: patches,
 };
 
@@ -176,8 +184,8 @@ fn conv2d(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
     let padding = whole_or(arguments, "padding", kernel / 2)?;
     let groups = step(arguments, "groups", 1)?;
     let window = Window { kernel, stride, padding };
-    let bias = Bias::of(arguments)?;
-    convolution(graph, "", &x, window, [filters, groups], bias).map(Value::Tensor)
+    let how = (Bias::of(arguments)?, Drawn::Uniform);
+    convolution(graph, "", &x, window, [filters, groups], how).map(Value::Tensor)
 }
 
 /// How a square of `kernel` pixels moves over images.
@@ -195,7 +203,7 @@ fn convolution(
     x: &Tensor,
     Window { kernel, stride, padding }: Window,
     [filters, groups]: [u64; 2],
-    bias: Bias,
+    (bias, drawn): (Bias, Drawn),
 ) -> Result<Tensor, Mistake> {
     let images = images(x)?;
     divides(groups, images.channels, "channels", "x")?;
@@ -209,11 +217,11 @@ fn convolution(
     else {
         return Err(Mistake::new(Code::Limit, "the convolution is too large"));
     };
-    let initial = Initial::Uniform(1.0 / (fan_in as f64).sqrt());
+    let [for_weight, for_bias] = drawn.initials(fan_in);
     let weight = [&[filters][..], &depth].concat();
-    let mut operands = vec![x.clone(), graph.parameter("weight", weight, initial)?];
+    let mut operands = vec![x.clone(), graph.parameter("weight", weight, for_weight)?];
     if bias == Bias::With {
-        operands.push(graph.parameter("bias", vec![filters], initial)?);
+        operands.push(graph.parameter("bias", vec![filters], for_bias)?);
     }
     let operation = Operation::Conv2d { stride, padding, groups };
     graph.node(role, operation, &operands.iter().collect::<Vec<_>>(), shape)
@@ -245,7 +253,8 @@ fn patches(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
         return Err(Mistake::new(Code::Shape, message).hint(hint).argument("size"));
     }
     let window = Window { kernel: size, stride: size, padding: 0 };
-    let map = convolution(graph, "map", &x, window, [width, 1], Bias::With)?;
+    let how = (Bias::With, Drawn::of(arguments)?);
+    let map = convolution(graph, "map", &x, window, [width, 1], how)?;
     let tokens = (height / size) * (wide / size);
     let shape = vec![map.shape[0], tokens.into(), width.into()];
     graph.node("", Operation::Reshape, &[&map], shape).map(Value::Tensor)

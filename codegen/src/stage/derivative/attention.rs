@@ -2,15 +2,23 @@
 
 use super::{Derivative, Site};
 use crate::stage::call::{Step, call};
-use roundelay_dsl::Window;
+use roundelay_dsl::{Cap, Scale, Window};
 use roundelay_schedule::Attribute;
 
-/// y = softmax(q kᵀ / √(n / heads)) v; backward recomputes the weights from the log-sum-exp.
+/// Which scores there are, and what becomes of them before the softmax.
+#[derive(Clone, Copy)]
+pub(super) struct Scores {
+    pub(super) causal: bool,
+    pub(super) window: Window,
+    pub(super) scale: Scale,
+    pub(super) cap: Cap,
+}
+
+/// y = softmax(scale · q kᵀ) v, perhaps with capped scores; backward recomputes the weights from the log-sum-exp.
 pub(super) fn attention(
     site: &Site<'_>,
     (heads, key_heads): (u64, u64),
-    causal: bool,
-    window: Window,
+    Scores { causal, window, scale, cap }: Scores,
 ) -> Derivative {
     let [query, key, value] = site.operands();
     let extent =
@@ -22,9 +30,17 @@ pub(super) fn attention(
         let step = step.integer("heads", whole(heads));
         let step = step.integer("key_heads", whole(key_heads));
         let step = step.with("causal", Attribute::Flag(causal));
-        match window {
+        let step = match window {
             Window::Open => step,
             Window::Nearest(count) => step.integer("window", whole(count)),
+        };
+        let step = match scale {
+            Scale::Depth => step,
+            Scale::Factor(factor) => step.real("scale", factor),
+        };
+        match cap {
+            Cap::Open => step,
+            Cap::At(cap) => step.real("cap", cap),
         }
     };
     let inputs = [query.clone(), key, value, site.result(), lse];
@@ -42,10 +58,17 @@ pub(super) fn attention(
 }
 
 /// y = pairs of x turned by their positions; dx = pairs of dy turned back.
-pub(super) fn rotary(site: &Site<'_>, heads: u64, base: f64) -> Derivative {
-    let turned = |step: Step| step.integer("heads", whole(heads)).real("base", base);
-    let back = |dx| turned(call("rotary", [site.gradient(), dx])).flag("inverse");
-    let forward = turned(call("rotary", [site.operand(0), site.result()]));
+pub(super) fn rotary(site: &Site<'_>, heads: u64, base: f64, turned: u64) -> Derivative {
+    let width = site.shape().last().copied().unwrap_or(1);
+    let attributed = |step: Step| {
+        let step = step.integer("heads", whole(heads)).real("base", base);
+        match turned.saturating_mul(heads) == width {
+            true => step,
+            false => step.integer("turned", whole(turned)),
+        }
+    };
+    let back = |dx| attributed(call("rotary", [site.gradient(), dx])).flag("inverse");
+    let forward = attributed(call("rotary", [site.operand(0), site.result()]));
     Derivative { forward: vec![forward], backward: site.each([(0, &back)]) }
 }
 

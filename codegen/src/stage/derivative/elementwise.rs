@@ -15,6 +15,23 @@ pub(super) fn gelu(site: &Site<'_>) -> Derivative {
     site.unary(forward, "gelu_backward", site.operand(0))
 }
 
+/// y = x σ(2u); dx = dy (σ(2u) + x σ(2u) (1 − σ(2u)) 2u'), u = √(2/π) (x + 0.044715 x³).
+pub(super) fn gelu_tanh(site: &Site<'_>) -> Derivative {
+    let forward = call("gelu_tanh", [site.operand(0), site.result()]);
+    site.unary(forward, "gelu_tanh_backward", site.operand(0))
+}
+
+/// y = cap · tanh(x / cap); dx = dy (1 − (y / cap)²).
+pub(super) fn soft_cap(site: &Site<'_>, cap: f64) -> Derivative {
+    let capped = |step: Step| step.real("cap", cap);
+    let back =
+        |dx| capped(call("soft_cap_backward", [site.result(), site.gradient(), dx]));
+    Derivative {
+        forward: vec![capped(call("soft_cap", [site.operand(0), site.result()]))],
+        backward: site.each([(0, &back)]),
+    }
+}
+
 /// y = x σ(x); dx = dy σ(x) (1 + x (1 − σ(x))).
 pub(super) fn silu(site: &Site<'_>) -> Derivative {
     let forward = call("silu", [site.operand(0), site.result()]);

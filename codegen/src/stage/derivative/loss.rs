@@ -5,13 +5,22 @@ use crate::stage::call::{Step, call};
 
 /// y = mean of −log softmax(logits)[target].
 pub(super) fn cross_entropy(site: &Site<'_>) -> Derivative {
+    entropy(site, ["cross_entropy", "cross_entropy_backward"])
+}
+
+/// y = mean of −log softmax(logits)[target] over the rows whose target is a class.
+pub(super) fn masked_cross_entropy(site: &Site<'_>) -> Derivative {
+    entropy(site, ["masked_cross_entropy", "masked_cross_entropy_backward"])
+}
+
+fn entropy(site: &Site<'_>, [forward, backward]: [&'static str; 2]) -> Derivative {
     let [logits, targets] = site.operands();
     let lse = site.auxiliary(0, &[targets.elements()]);
     let inputs = [logits, targets.flat(), lse];
-    let mut forward = call("cross_entropy", inputs.clone());
+    let mut forward = call(forward, inputs.clone());
     forward.terms.push(site.result().flat());
-    let backward = || call("cross_entropy_backward", inputs.clone());
-    Derivative { forward: vec![forward], backward: weighted(site, 0, backward()) }
+    let backward = weighted(site, 0, call(backward, inputs));
+    Derivative { forward: vec![forward], backward }
 }
 
 /// y = mean of (a − b)²; da = 2 (a − b) / n, db = −da.

@@ -3,8 +3,16 @@
 use super::{Derivative, Site};
 use crate::stage::call::{Step, Term, call};
 
+/// ε of kernels whose calls say no other.
+const USUAL: f64 = 1e-5;
+
+/// The call with its ε.
+fn with_epsilon(step: Step, epsilon: f64) -> Step {
+    if epsilon == USUAL { step } else { step.real("epsilon", epsilon) }
+}
+
 /// y = (x − mean) / σ · gain + bias over the last extent.
-pub(super) fn layer_norm(site: &Site<'_>) -> Derivative {
+pub(super) fn layer_norm(site: &Site<'_>, epsilon: f64) -> Derivative {
     let [x, gain, bias] = site.operands();
     let (x, y, dy) = (x.matrix(), site.result().matrix(), site.gradient().matrix());
     let rows = x.shape[0];
@@ -23,10 +31,8 @@ pub(super) fn layer_norm(site: &Site<'_>) -> Derivative {
         let terms = [x.clone(), mean, rstd, dy.clone(), dgain, dbias];
         backward.push(call("layer_norm_parameters", terms));
     }
-    Derivative {
-        forward: vec![call("layer_norm", [x, gain, bias, y, mean, rstd])],
-        backward,
-    }
+    let forward = call("layer_norm", [x, gain, bias, y, mean, rstd]);
+    Derivative { forward: vec![with_epsilon(forward, epsilon)], backward }
 }
 
 /// y = (x − mean) / √(variance + ε) · gain + bias over all extents but the last. What adds up in
@@ -84,7 +90,7 @@ pub(super) fn group_norm(site: &Site<'_>, groups: u64) -> Derivative {
 }
 
 /// y = x · rstd · gain over the last extent.
-pub(super) fn rms_norm(site: &Site<'_>) -> Derivative {
+pub(super) fn rms_norm(site: &Site<'_>, epsilon: f64) -> Derivative {
     let [x, gain] = site.operands();
     let (x, y, dy) = (x.matrix(), site.result().matrix(), site.gradient().matrix());
     let rstd = site.auxiliary(0, &[x.shape[0]]);
@@ -92,7 +98,7 @@ pub(super) fn rms_norm(site: &Site<'_>) -> Derivative {
         [0, 1].map(|operand| site.contribution_or_scratch(operand as usize, operand));
     let terms = [x.clone(), gain.clone(), rstd.clone(), dy, dx.matrix(), dgain.flat()];
     Derivative {
-        forward: vec![call("rms_norm", [x, gain, y, rstd])],
+        forward: vec![with_epsilon(call("rms_norm", [x, gain, y, rstd]), epsilon)],
         backward: vec![call("rms_norm_backward", terms)],
     }
 }

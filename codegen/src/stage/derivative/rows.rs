@@ -1,7 +1,7 @@
-//! Rows of sequences (b, s, n): one more in front, one alone.
+//! Rows of sequences (b, s, n) and tables: one more in front, one alone, some of them.
 
 use super::{Derivative, Site};
-use crate::stage::call::{Term, call};
+use crate::stage::call::{Step, Term, call};
 
 /// y = the token, then x, in every example; dx = the later rows of dy, dtoken = the sum of its
 /// first ones.
@@ -28,5 +28,14 @@ pub(super) fn select(site: &Site<'_>, index: u64) -> Derivative {
     let back =
         |dx: Term| call("slice_backward", [site.gradient(), dx]).integer("first", first);
     let forward = call("slice", [site.operand(0), site.result()]).integer("first", first);
+    Derivative { forward: vec![forward], backward: site.each([(0, &back)]) }
+}
+
+/// y = rows `first` .. of a table; dtable = dy there, zero elsewhere.
+pub(super) fn rows(site: &Site<'_>, first: u64) -> Derivative {
+    let first = i64::try_from(first).unwrap_or(i64::MAX);
+    let cut = |step: Step| step.integer("first", first);
+    let back = |dtable: Term| cut(call("slice_backward", [site.gradient(), dtable]));
+    let forward = cut(call("slice", [site.operand(0), site.result()]));
     Derivative { forward: vec![forward], backward: site.each([(0, &back)]) }
 }
