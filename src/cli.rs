@@ -12,6 +12,7 @@ mod devices;
 mod evaluate;
 mod failure;
 mod fmt;
+mod import;
 mod load;
 mod plan;
 mod profile;
@@ -39,6 +40,7 @@ pub(crate) fn main(cli: Cli) -> ExitCode {
         Command::Simulate(args) => simulate::simulate(args),
         Command::Show(args) => simulate::show(args),
         Command::Fmt(args) => fmt::fmt(args),
+        Command::Import(args) => import::import(args),
         Command::Devices(args) => devices::devices(args),
         Command::Profile(args) => profile::profile(args),
     };
@@ -58,6 +60,7 @@ fn json_form(command: &Command) -> Option<Form> {
         Command::Evaluate(args) => (args.json, Form::Document),
         Command::Simulate(args) => (args.json, Form::Document),
         Command::Devices(args) => (args.json, Form::Document),
+        Command::Import(args) => (args.json, Form::Document),
         Command::Profile(args) => (args.json, Form::Document),
         Command::Show(_) | Command::Fmt(_) => return None,
     };

@@ -31,11 +31,13 @@
 //! This crate must not know: any algorithm; it joins the phases.
 
 mod compile;
+mod import;
 mod machine;
 mod profile;
 mod run;
 
 pub use compile::{CompileError, compile};
+pub use import::{ImportOptions, Imported, families, import};
 pub use machine::machine;
 pub use profile::{Measuring, ProfileError, ProfileOptions, profile};
 pub use run::{

@@ -99,7 +99,7 @@ const LONGEST: usize = 200;
 
 impl Place {
     /// The range in its file; a range over several lines is cut at the end of the first.
-    pub(crate) fn new(file: &SourceFile, span: Span) -> Self {
+    pub fn new(file: &SourceFile, span: Span) -> Self {
         let (line, column) = file.position(span.start);
         let (last_line, last_column) = file.position(span.end);
         let text: String = file.line(line).chars().take(LONGEST).collect();
@@ -112,7 +112,7 @@ impl Place {
 
 impl Diagnostics {
     /// All of them, unless there are none.
-    pub(crate) fn new(all: Vec<Diagnostic>) -> Self {
+    pub fn new(all: Vec<Diagnostic>) -> Self {
         assert!(!all.is_empty(), "a refusal names at least one mistake");
         Self(all)
     }

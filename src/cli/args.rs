@@ -31,6 +31,8 @@ pub(crate) enum Command {
     Show(ShowArgs),
     /// Format a program file.
     Fmt(FmtArgs),
+    /// Write a program for the model of a Hugging Face configuration.
+    Import(ImportArgs),
     /// Say what this machine has, as a cluster file.
     Devices(DevicesArgs),
     /// Measure kernels and copies for the cost model.
@@ -216,6 +218,28 @@ pub(crate) struct FmtArgs {
     /// Change nothing; exit with 1 when the file is not formatted.
     #[arg(long)]
     pub(crate) check: bool,
+}
+
+/// Options of `import`.
+#[derive(Debug, Args)]
+pub(crate) struct ImportArgs {
+    /// The `config.json` of a model.
+    pub(crate) file: PathBuf,
+    /// Positions of a sequence; by default those of the model, at most 2048.
+    #[arg(long, value_name = "POSITIONS", value_parser = value_parser!(u64).range(1..))]
+    pub(crate) seq: Option<u64>,
+    /// Examples of a training step; by default one for every device of the cluster.
+    #[arg(long, value_name = "EXAMPLES", value_parser = value_parser!(u32).range(1..))]
+    pub(crate) batch: Option<u32>,
+    /// Leave out an unknown field, because it changes nothing in training.
+    #[arg(long, value_name = "FIELD")]
+    pub(crate) ignore: Vec<String>,
+    /// Where the program goes.
+    #[arg(short, value_name = "FILE.RDL")]
+    pub(crate) output: PathBuf,
+    /// One JSON document on standard output.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Options of `profile`.

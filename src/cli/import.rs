@@ -1,0 +1,52 @@
+//! `import`: a program for the model of a Hugging Face configuration.
+
+use super::{
+    FORMAT, Form,
+    args::ImportArgs,
+    failure::{Failure, Problem},
+    load, note, print, print_json,
+};
+use roundelay::{ImportOptions, Imported, SourceFile};
+use serde::Serialize;
+
+#[derive(Serialize)]
+struct Document {
+    format: u32,
+    family: &'static str,
+    parameters: u64,
+    output: String,
+    warnings: Vec<Problem>,
+}
+
+pub(super) fn import(args: &ImportArgs) -> Result<(), Failure> {
+    let path = args.file.display().to_string();
+    let source = SourceFile::new(path, load::text(&args.file)?);
+    let options = ImportOptions {
+        sequence: args.seq,
+        batch: args.batch,
+        ignored: args.ignore.clone(),
+    };
+    let imported = roundelay::import(&source, &options);
+    let imported = imported.map_err(|refused| Failure::program(&refused))?;
+    for warning in &imported.warnings {
+        note(&warning.to_string());
+    }
+    load::write(&args.output, &imported.text)?;
+    tell(args, &imported)
+}
+
+fn tell(args: &ImportArgs, imported: &Imported) -> Result<(), Failure> {
+    let Imported { family, parameters, warnings, .. } = imported;
+    let output = args.output.display().to_string();
+    if args.json {
+        let document = Document {
+            format: FORMAT,
+            family,
+            parameters: *parameters,
+            output,
+            warnings: warnings.iter().map(Problem::from).collect(),
+        };
+        return print_json(&document, Form::Document);
+    }
+    print(&format!("{family}: {parameters} parameters, written to {output}\n"))
+}

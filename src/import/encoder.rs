@@ -1,0 +1,272 @@
+//! BERT and ViT: encoders, whose positions see all others. Defaults are those of transformers'
+//! configuration classes.
+
+use super::{
+    activation::activation,
+    call::{Call, number},
+    decoder::{Positions, Sizes, sequence},
+    family::{attention_dropout, head},
+    fields::Fields,
+    layer::{Branches, Feed, Layer, Norm, USUAL, dropped},
+    model::Model,
+    options::ImportOptions,
+    pattern::Kind,
+};
+use roundelay_dsl::Code;
+use serde_json::{Value, json};
+
+/// What both encoders say about their layers.
+struct Encoder {
+    sizes: Sizes,
+    epsilon: f64,
+    deviation: f64,
+    layer: Layer,
+    dropout: f64,
+}
+
+impl Encoder {
+    /// `bias` of queries, keys and values; `vocabulary` where there is one.
+    fn new(
+        fields: &mut Fields<'_>,
+        (bias, vocabulary): (bool, u64),
+        (branches, dropout): (Branches, f64),
+    ) -> Self {
+        let width = fields.size_or("hidden_size", 768);
+        let heads = fields.size_or("num_attention_heads", 12);
+        let sizes = Sizes {
+            layers: fields.layers("num_hidden_layers", 12),
+            width,
+            heads,
+            key_heads: heads,
+            head_width: Sizes::even(width, heads),
+            hidden: fields.size_or("intermediate_size", 3072),
+            vocabulary,
+        };
+        sizes.check(fields, ["num_attention_heads", "num_attention_heads"]);
+        let epsilon = fields.above_zero("layer_norm_eps", 1e-12);
+        let deviation = fields.above_zero("initializer_range", 0.02);
+        attention_dropout(fields, "attention_probs_dropout_prob", dropout);
+        let dropout = fields.rate("hidden_dropout_prob", dropout);
+        let attention = Call::new("attention").then("heads");
+        let attention = match bias {
+            true => attention,
+            false => attention.with("bias", "false").with("output_bias", "true"),
+        };
+        let layer = Layer {
+            attention: attention.with("deviation", "deviation"),
+            feed: Feed::Plain {
+                up: map("hidden"),
+                activation: activation(fields, "hidden_act", "gelu"),
+                down: map("width"),
+            },
+            norm: Norm::new("layer_norm", epsilon),
+            branches,
+            dropout,
+        };
+        Self { sizes, epsilon, deviation, layer, dropout }
+    }
+
+    fn model(
+        self,
+        name: &'static str,
+        first: Vec<(&'static str, String)>,
+        [before, after, notes]: [Vec<String>; 3],
+    ) -> Model {
+        let Sizes { width, heads, hidden, layers, .. } = self.sizes;
+        let sizes = [("width", width), ("heads", heads), ("hidden", hidden)];
+        let sizes = sizes.into_iter().map(|(name, value)| (name, value.to_string()));
+        let epsilon = (self.epsilon != USUAL).then(|| ("epsilon", number(self.epsilon)));
+        let deviation = ("deviation", number(self.deviation));
+        let names = first.into_iter().chain(sizes).chain(epsilon).chain([deviation]);
+        let kind = Kind { window: None, rotary: None };
+        let kinds = vec![kind; layers as usize];
+        let names = names.collect();
+        Model { name, names, before, layer: self.layer, kinds, after, notes }
+    }
+}
+
+/// An affine map to a width.
+fn map(width: &str) -> Call {
+    Call::new("linear").then(width).with("deviation", "deviation")
+}
+
+/// What BERT is trained on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Task {
+    MaskedTokens,
+    SequenceClasses,
+    TokenClasses,
+}
+
+/// arXiv 1810.04805.
+pub(super) fn bert(fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
+    let tasks = [
+        ("BertForMaskedLM", Task::MaskedTokens),
+        ("BertForSequenceClassification", Task::SequenceClasses),
+        ("BertForTokenClassification", Task::TokenClasses),
+    ];
+    let task = head(fields, &tasks, &["BertModel"]);
+    let vocabulary = fields.size_or("vocab_size", 30522);
+    let kinds = fields.size_or("type_vocab_size", 2);
+    let why = "positions are a trained table";
+    fields.only("position_embedding_type", &json!("absolute"), why);
+    let encoder = Encoder::new(fields, (true, vocabulary), (Branches::NormsAfter, 0.1));
+    let most = fields.size_or("max_position_embeddings", 512);
+    let most_named = ("max_position_embeddings", most);
+    let length = sequence(fields, options, most_named, Positions::Trained);
+    for pooler in POOLER {
+        fields.value(pooler);
+    }
+    let norm = &encoder.layer.norm;
+    let rows = (most != length).then_some(most);
+    let positions = Call::new("positions").then("width").maybe("rows", rows);
+    let positions = positions.with("deviation", "deviation").of("seq");
+    let shared = fields.truth_or("tie_word_embeddings", true);
+    let is_masked = task == Task::MaskedTokens;
+    let table = match shared && is_masked {
+        true => "table",
+        false => "vocab, width, deviation = deviation",
+    };
+    let tokens = format!("embedding(tokens, {table})");
+    let types = format!("embedding(types, {kinds}, width, deviation = deviation)");
+    let x = norm.of(&format!("{tokens} + {types} + {positions}"));
+    let mut before = vec![
+        "input tokens: i32[batch, seq]".to_owned(),
+        "input types: i32[batch, seq]".to_owned(),
+    ];
+    let mut names = vec![("seq", length.to_string()), ("vocab", vocabulary.to_string())];
+    before.push(match task {
+        Task::SequenceClasses => "input targets: i32[batch]".to_owned(),
+        Task::MaskedTokens | Task::TokenClasses => {
+            "input targets: i32[batch, seq]".to_owned()
+        }
+    });
+    if shared && is_masked {
+        let drawn = number(encoder.deviation);
+        before.push(format!("param table: [vocab, width] = normal({drawn})"));
+    }
+    before.push(format!("x = {}", dropped(&x, encoder.dropout)));
+    let rate = fields.open_real("classifier_dropout", None).unwrap_or(encoder.dropout);
+    let (after, notes) = match task {
+        Task::MaskedTokens => (masked_head(norm, shared), masked_notes(shared)),
+        Task::SequenceClasses | Task::TokenClasses => {
+            names.push(("classes", classes(fields).to_string()));
+            (class_head(task, rate), Vec::new())
+        }
+    };
+    encoder.model("bert", names, [before, after, notes])
+}
+
+/// Fields of a pooler in multilingual releases, which the class does not read.
+const POOLER: [&str; 6] = [
+    "directionality",
+    "pooler_fc_size",
+    "pooler_num_attention_heads",
+    "pooler_num_fc_layers",
+    "pooler_size_per_head",
+    "pooler_type",
+];
+
+/// A map, an activation and a norm before the table.
+fn masked_head(norm: &Norm, shared: bool) -> Vec<String> {
+    let x = norm.of(&format!("gelu({})", map("width").of("x")));
+    let logits = Call::new("linear");
+    let logits = match shared {
+        true => logits.with("weight", "table"),
+        false => logits.then("vocab"),
+    };
+    let logits = logits.with("deviation", "deviation").of(&x);
+    vec![
+        format!("logits = {logits}"),
+        "loss cross_entropy(logits, targets, masked = true)".to_owned(),
+    ]
+}
+
+fn masked_notes(shared: bool) -> Vec<String> {
+    let mut notes = vec![
+        "Trained on masked tokens: the head is that of BertForMaskedLM, there is no pooler. A \
+         target of `vocab` stands for a token that was not masked and does not count; the data \
+         must bring tokens with masks in them, types of 0 and 1, and such targets."
+            .to_owned(),
+    ];
+    if shared {
+        notes.push(super::decoder::TIED.to_owned());
+    }
+    notes
+}
+
+/// Classes of what a first token's pooled row, or every row, stands for.
+fn class_head(task: Task, rate: f64) -> Vec<String> {
+    let x = match task {
+        Task::SequenceClasses => format!("tanh({})", map("width").of("select(x, 0)")),
+        Task::MaskedTokens | Task::TokenClasses => "x".to_owned(),
+    };
+    let logits = map("classes").of(&dropped(&x, rate));
+    vec![
+        format!("logits = {logits}"),
+        "loss cross_entropy(logits, targets)".to_owned(),
+        "metric accuracy(logits, targets)".to_owned(),
+    ]
+}
+
+/// The number of classes: `num_labels`, or as many as `id2label` names, or two.
+fn classes(fields: &mut Fields<'_>) -> u64 {
+    if fields.has("num_labels") {
+        return fields.size("num_labels");
+    }
+    match fields.value("id2label") {
+        None => 2,
+        Some(Value::Object(names)) if !names.is_empty() => names.len() as u64,
+        Some(_) => {
+            let message = "`id2label` must be an object with a name for every class";
+            fields.refuse("id2label", Code::Type, message.to_owned(), "");
+            1
+        }
+    }
+}
+
+/// arXiv 2010.11929.
+pub(super) fn vit(fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
+    head(fields, &[("ViTForImageClassification", ())], &["ViTModel"]);
+    let bias = fields.truth_or("qkv_bias", true);
+    let encoder = Encoder::new(fields, (bias, 1), (Branches::NormsBefore, 0.0));
+    let image = fields.size_or("image_size", 224);
+    let patch = fields.size_or("patch_size", 16);
+    let channels = fields.size_or("num_channels", 3);
+    for other_heads in ["encoder_stride", "pooler_act", "pooler_output_size"] {
+        fields.value(other_heads);
+    }
+    if fields.is_clean() && !image.is_multiple_of(patch) {
+        let message = format!("patches of {patch} pixels do not cover images of {image}");
+        fields.refuse("patch_size", Code::Value, message, "");
+    }
+    if options.sequence.is_some() {
+        let message = "`--seq` is for tokens; images have as many patches as fit";
+        fields.refuse("image_size", Code::Value, message.to_owned(), "");
+    }
+    let side = image / patch;
+    let names = vec![
+        ("image", image.to_string()),
+        ("patch", patch.to_string()),
+        ("positions", format!("1 + {side} * {side}")),
+        ("classes", classes(fields).to_string()),
+    ];
+    let patches = Call::new("patches").then("patch").then("width");
+    let patches = patches.with("deviation", "deviation").of("images");
+    let x = format!(
+        "class_token({patches}) + positions(positions, width, deviation = deviation)"
+    );
+    let before = vec![
+        format!("input images: real[batch, image, image, {channels}]"),
+        "input targets: i32[batch]".to_owned(),
+        format!("x = {}", dropped(&x, encoder.dropout)),
+    ];
+    let last = encoder.layer.norm.of("x");
+    let logits = map("classes").of(&format!("select({last}, 0)"));
+    let after = vec![
+        format!("logits = {logits}"),
+        "loss cross_entropy(logits, targets)".to_owned(),
+        "metric accuracy(logits, targets)".to_owned(),
+    ];
+    encoder.model("vit", names, [before, after, Vec::new()])
+}

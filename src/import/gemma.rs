@@ -1,0 +1,235 @@
+//! Gemma 1 to 3, text: decoders with scaled embeddings, heads of their own width, and gated
+//! blocks. Defaults are those of transformers' configuration classes.
+
+use super::{
+    activation::gate,
+    call::{Call, number},
+    decoder::{Decoder, Embedding, Head, Positions, Sizes, Table, sequence},
+    family::{attention_dropout, causal_head},
+    fields::Fields,
+    layer::{Branches, Feed, Layer, Norm},
+    model::Model,
+    options::ImportOptions,
+    pattern::Kind,
+    rotary::{Bases, base, kinds, local_base},
+};
+use serde_json::json;
+
+/// What a family has where its configuration says nothing.
+struct Defaults {
+    name: &'static str,
+    layers: u64,
+    width: u64,
+    heads: u64,
+    key_heads: u64,
+    hidden: u64,
+    vocabulary: u64,
+    positions: u64,
+    base: f64,
+}
+
+const GEMMA: Defaults = Defaults {
+    name: "gemma",
+    layers: 28,
+    width: 3072,
+    heads: 16,
+    key_heads: 16,
+    hidden: 24576,
+    vocabulary: 256_000,
+    positions: 8192,
+    base: 10_000.0,
+};
+
+const GEMMA2: Defaults = Defaults {
+    name: "gemma2",
+    layers: 26,
+    width: 2304,
+    heads: 8,
+    key_heads: 4,
+    hidden: 9216,
+    ..GEMMA
+};
+
+const GEMMA3: Defaults = Defaults {
+    name: "gemma3",
+    vocabulary: 262_208,
+    positions: 131_072,
+    base: 1e6,
+    ..GEMMA2
+};
+
+/// Elements of a head.
+const HEAD_WIDTH: u64 = 256;
+
+const GAINS: &str = "Norms multiply by a gain that starts at one. The published weights of this \
+                     family hold gain − 1, which trains in the same way; add one to them.";
+
+/// What the generations have in common.
+struct Reading {
+    sizes: Sizes,
+    sequence: u64,
+    epsilon: f64,
+    deviation: f64,
+    base: f64,
+    attention: Call,
+}
+
+impl Reading {
+    fn new(
+        fields: &mut Fields<'_>,
+        options: &ImportOptions,
+        defaults: &Defaults,
+    ) -> Self {
+        let width = fields.size_or("hidden_size", defaults.width);
+        let heads = fields.size_or("num_attention_heads", defaults.heads);
+        let key_heads = fields.size_or("num_key_value_heads", defaults.key_heads);
+        let sizes = Sizes {
+            layers: fields.layers("num_hidden_layers", defaults.layers),
+            width,
+            heads,
+            key_heads,
+            head_width: fields.size_or("head_dim", HEAD_WIDTH),
+            hidden: fields.size_or("intermediate_size", defaults.hidden),
+            vocabulary: fields.size_or("vocab_size", defaults.vocabulary),
+        };
+        sizes.check(fields, ["num_attention_heads", "num_key_value_heads"]);
+        let most = fields.size_or("max_position_embeddings", defaults.positions);
+        let most = ("max_position_embeddings", most);
+        attention_dropout(fields, "attention_dropout", 0.0);
+        fields.only(
+            "use_bidirectional_attention",
+            &json!(false),
+            "text is read in one direction",
+        );
+        let bias = fields.truth_or("attention_bias", false);
+        Self {
+            sizes,
+            sequence: sequence(fields, options, most, Positions::Angles),
+            epsilon: fields.above_zero("rms_norm_eps", 1e-6),
+            deviation: fields.above_zero("initializer_range", 0.02),
+            base: base(fields, "rope_theta", defaults.base),
+            attention: sizes.attention().maybe("bias", (!bias).then_some("false")),
+        }
+    }
+
+    /// Attention with the factor and the cap of its scores.
+    fn scored(&mut self, fields: &mut Fields<'_>, default_cap: Option<f64>) {
+        let scalar = fields.above_zero("query_pre_attn_scalar", HEAD_WIDTH as f64);
+        let usual = scalar == self.sizes.head_width as f64;
+        let scale = (!usual).then(|| number(1.0 / scalar.sqrt()));
+        let cap = fields.open_real("attn_logit_softcapping", default_cap);
+        let attention = self.attention.clone().maybe("scale", scale);
+        self.attention = attention.maybe("cap", cap.map(number));
+    }
+
+    fn model(
+        self,
+        fields: &mut Fields<'_>,
+        name: &'static str,
+        (activation, branches): (&str, Branches),
+        (kinds, cap): (Vec<Kind>, Option<f64>),
+    ) -> Model {
+        let Self { sizes, sequence, epsilon, deviation, base, attention } = self;
+        let norm = Norm::new("rms_norm", epsilon);
+        let gated = Call::new("gated").then("hidden");
+        let gated = gated.with("activation", format!("\"{activation}\""));
+        let layer = Layer {
+            attention,
+            feed: Feed::Gated(gated.with("deviation", "deviation")),
+            norm: norm.clone(),
+            branches,
+            dropout: 0.0,
+        };
+        let factor = (sizes.width as f64).sqrt();
+        let one_base = kinds.iter().all(|kind| kind.rotary == kinds[0].rotary);
+        let decoder = Decoder {
+            name,
+            sequence,
+            sizes,
+            deviation,
+            epsilon,
+            base: one_base.then_some(base),
+            embedding: Embedding { factor, ..Embedding::plain(sizes.width) },
+            layer,
+            kinds,
+            last_norm: Some(norm),
+            head: Head { table: Table::of(fields, true), cap },
+            notes: vec![GAINS.to_owned()],
+        };
+        decoder.model()
+    }
+}
+
+/// Layers with one base of the angles, called by its name.
+fn of_one_base(mut kinds: Vec<Kind>) -> Vec<Kind> {
+    kinds.iter_mut().for_each(|kind| kind.rotary = Some("base".to_owned()));
+    kinds
+}
+
+/// arXiv 2403.08295. Releases say `hidden_act: "gelu"` and mean its tangent form, which
+/// `hidden_activation` alone overrides.
+pub(super) fn gemma(fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
+    causal_head(fields, &["GemmaForCausalLM"], &["GemmaModel"]);
+    let reading = Reading::new(fields, options, &GEMMA);
+    let named = fields.text("hidden_act");
+    let activation = gate(fields, "hidden_activation", "gelu_tanh");
+    if let Some(named) = named.filter(|named| named == "gelu")
+        && activation == "gelu_tanh"
+    {
+        let message = format!(
+            "`hidden_act` is \"{named}\", but Gemma is trained with \"gelu_pytorch_tanh\"; \
+             `hidden_activation` says otherwise"
+        );
+        fields.warn("hidden_act", message);
+    }
+    let bases = Bases { full: reading.base, sliding: reading.base };
+    let kinds = kinds(fields, reading.sizes.layers, None, bases, |_| false);
+    let style = (activation, Branches::NormsBefore);
+    reading.model(fields, GEMMA.name, style, (of_one_base(kinds), None))
+}
+
+/// arXiv 2408.00118: every second layer has a window, scores and logits are capped.
+pub(super) fn gemma2(fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
+    causal_head(fields, &["Gemma2ForCausalLM"], &["Gemma2Model"]);
+    let mut reading = Reading::new(fields, options, &GEMMA2);
+    fields.value("hidden_act");
+    let activation = gate(fields, "hidden_activation", "gelu_tanh");
+    reading.scored(fields, Some(50.0));
+    let window = fields.open_size("sliding_window", Some(4096));
+    let cap = fields.open_real("final_logit_softcapping", Some(30.0));
+    let bases = Bases { full: reading.base, sliding: reading.base };
+    let even = |layer: u64| layer.is_multiple_of(2);
+    let kinds = kinds(fields, reading.sizes.layers, window, bases, even);
+    let style = (activation, Branches::NormsAround);
+    reading.model(fields, GEMMA2.name, style, (of_one_base(kinds), cap))
+}
+
+/// arXiv 2503.19786: of six layers the first five have a window and a base of their own, and
+/// every head's query and key has a norm.
+pub(super) fn gemma3(fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
+    causal_head(fields, &["Gemma3ForCausalLM"], &["Gemma3TextModel"]);
+    let mut reading = Reading::new(fields, options, &GEMMA3);
+    fields.value("hidden_act");
+    let activation = gate(fields, "hidden_activation", "gelu_tanh");
+    reading.scored(fields, None);
+    reading.attention =
+        reading.attention.clone().with("head_norm", number(reading.epsilon));
+    let window = fields.open_size("sliding_window", Some(4096));
+    let old = fields.open_size("sliding_window_pattern", None);
+    let new = fields.open_size("_sliding_window_pattern", None);
+    let pattern = new.or(old).unwrap_or(6);
+    let cap = fields.open_real("final_logit_softcapping", None);
+    let sliding = local_base(fields, 10_000.0);
+    let bases = Bases { full: reading.base, sliding };
+    let rule = |layer: u64| !(layer + 1).is_multiple_of(pattern);
+    let kinds = kinds(fields, reading.sizes.layers, window, bases, rule);
+    let kinds = if bases.full == sliding { of_one_base(kinds) } else { kinds };
+    let alike = kinds.iter().all(|kind| kind.rotary == kinds[0].rotary);
+    reading.base = match (alike, &kinds[0].window) {
+        (true, Some(_)) => sliding,
+        _ => reading.base,
+    };
+    let kinds = if alike { of_one_base(kinds) } else { kinds };
+    let style = (activation, Branches::NormsAround);
+    reading.model(fields, GEMMA3.name, style, (kinds, cap))
+}

@@ -1,0 +1,230 @@
+//! Llama, Mistral, Qwen2, Qwen3 and Phi-3: decoders with root-mean-square norms, rotary
+//! positions and gated blocks. Defaults are those of transformers' configuration classes.
+
+use super::{
+    activation::gate,
+    call::Call,
+    decoder::{Decoder, Embedding, Head, Positions, Sizes, Table, sequence},
+    family::{attention_dropout, causal_head},
+    fields::Fields,
+    gpt::turned,
+    layer::{Branches, Feed, Layer, Norm},
+    model::Model,
+    options::ImportOptions,
+    rotary::{Bases, base, kinds},
+};
+use serde_json::json;
+
+/// What a family has where its configuration says nothing.
+struct Defaults {
+    name: &'static str,
+    layers: u64,
+    width: u64,
+    heads: u64,
+    /// Heads of keys and values; none for as many as heads.
+    key_heads: Option<u64>,
+    /// Elements of a head; none for width / heads.
+    head_width: Option<u64>,
+    hidden: u64,
+    vocabulary: u64,
+    positions: u64,
+    epsilon: f64,
+}
+
+const LLAMA: Defaults = Defaults {
+    name: "llama",
+    layers: 32,
+    width: 4096,
+    heads: 32,
+    key_heads: None,
+    head_width: None,
+    hidden: 11008,
+    vocabulary: 32000,
+    positions: 2048,
+    epsilon: 1e-6,
+};
+
+const MISTRAL: Defaults = Defaults {
+    name: "mistral",
+    key_heads: Some(8),
+    hidden: 14336,
+    positions: 131_072,
+    ..LLAMA
+};
+
+const QWEN2: Defaults = Defaults {
+    name: "qwen2",
+    key_heads: Some(32),
+    hidden: 22016,
+    vocabulary: 151_936,
+    positions: 32768,
+    ..LLAMA
+};
+
+const QWEN3: Defaults = Defaults { name: "qwen3", head_width: Some(128), ..QWEN2 };
+
+const PHI3: Defaults = Defaults {
+    name: "phi3",
+    width: 3072,
+    hidden: 8192,
+    vocabulary: 32064,
+    positions: 4096,
+    epsilon: 1e-5,
+    ..LLAMA
+};
+
+/// What the families of this file have in common, and how their attention differs.
+struct Reading {
+    sizes: Sizes,
+    sequence: u64,
+    epsilon: f64,
+    deviation: f64,
+    base: f64,
+}
+
+impl Reading {
+    fn new(
+        fields: &mut Fields<'_>,
+        options: &ImportOptions,
+        defaults: &Defaults,
+    ) -> Self {
+        let width = fields.size_or("hidden_size", defaults.width);
+        let heads = fields.size_or("num_attention_heads", defaults.heads);
+        let key_heads = fields.open_size("num_key_value_heads", defaults.key_heads);
+        let head_width = fields.open_size("head_dim", defaults.head_width);
+        let sizes = Sizes {
+            layers: fields.layers("num_hidden_layers", defaults.layers),
+            width,
+            heads,
+            key_heads: key_heads.unwrap_or(heads),
+            head_width: head_width.unwrap_or(Sizes::even(width, heads)),
+            hidden: fields.size_or("intermediate_size", defaults.hidden),
+            vocabulary: fields.size_or("vocab_size", defaults.vocabulary),
+        };
+        sizes.check(fields, ["num_attention_heads", "num_key_value_heads"]);
+        let most = fields.size_or("max_position_embeddings", defaults.positions);
+        let most = ("max_position_embeddings", most);
+        attention_dropout(fields, "attention_dropout", 0.0);
+        Self {
+            sizes,
+            sequence: sequence(fields, options, most, Positions::Angles),
+            epsilon: fields.above_zero("rms_norm_eps", defaults.epsilon),
+            deviation: fields.above_zero("initializer_range", 0.02),
+            base: base(fields, "rope_theta", 10_000.0),
+        }
+    }
+
+    /// The model with this attention, the bias of the gated block, dropout at the branches' ends,
+    /// and what each layer sees.
+    fn model(
+        self,
+        fields: &mut Fields<'_>,
+        defaults: &Defaults,
+        (attention, bias, dropout): (Call, bool, f64),
+        (window, rule): (Option<u64>, &dyn Fn(u64) -> bool),
+    ) -> Model {
+        let Self { sizes, sequence, epsilon, deviation, base } = self;
+        let norm = Norm::new("rms_norm", epsilon);
+        let activation = gate(fields, "hidden_act", "silu");
+        let other = (activation != "silu").then(|| format!("\"{activation}\""));
+        let gated = Call::new("gated").then("hidden").maybe("activation", other);
+        let gated = gated.maybe("bias", bias.then_some("true"));
+        let layer = Layer {
+            attention,
+            feed: Feed::Gated(gated.with("deviation", "deviation")),
+            norm: norm.clone(),
+            branches: Branches::NormsBefore,
+            dropout,
+        };
+        let bases = Bases { full: base, sliding: base };
+        let mut kinds = kinds(fields, sizes.layers, window, bases, rule);
+        kinds.iter_mut().for_each(|kind| kind.rotary = Some("base".to_owned()));
+        let decoder = Decoder {
+            name: defaults.name,
+            sequence,
+            sizes,
+            deviation,
+            epsilon,
+            base: Some(base),
+            embedding: Embedding::plain(sizes.width),
+            layer,
+            kinds,
+            last_norm: Some(norm),
+            head: Head { table: Table::of(fields, false), cap: None },
+            notes: vec![],
+        };
+        decoder.model()
+    }
+}
+
+/// All layers see as much.
+const ALL: &dyn Fn(u64) -> bool = &|_| true;
+
+/// arXiv 2302.13971, 2307.09288, 2407.21783.
+pub(super) fn llama(fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
+    causal_head(fields, &["LlamaForCausalLM", "LLaMAForCausalLM"], &["LlamaModel"]);
+    let reading = Reading::new(fields, options, &LLAMA);
+    let bias = fields.truth_or("attention_bias", false);
+    let mlp_bias = fields.truth_or("mlp_bias", false);
+    let attention = reading.sizes.attention().maybe("bias", (!bias).then_some("false"));
+    reading.model(fields, &LLAMA, (attention, mlp_bias, 0.0), (None, ALL))
+}
+
+/// arXiv 2310.06825: every layer has the window.
+pub(super) fn mistral(fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
+    causal_head(fields, &["MistralForCausalLM"], &["MistralModel"]);
+    let reading = Reading::new(fields, options, &MISTRAL);
+    let window = fields.open_size("sliding_window", Some(4096));
+    let attention = reading.sizes.attention().with("bias", "false");
+    reading.model(fields, &MISTRAL, (attention, false, 0.0), (window, ALL))
+}
+
+/// The window of Qwen's later layers, and the first of them.
+fn late_window(fields: &mut Fields<'_>) -> (Option<u64>, u64) {
+    let used = fields.truth_or("use_sliding_window", false);
+    let window = fields.open_size("sliding_window", Some(4096));
+    let first = fields.whole_or("max_window_layers", 28);
+    (window.filter(|_| used), first)
+}
+
+/// arXiv 2407.10671: queries, keys and values have biases, the last map has none.
+pub(super) fn qwen2(fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
+    causal_head(fields, &["Qwen2ForCausalLM"], &["Qwen2Model"]);
+    let reading = Reading::new(fields, options, &QWEN2);
+    fields.only("use_mrope", &json!(false), "positions have one dimension");
+    let (window, first) = late_window(fields);
+    let attention = reading.sizes.attention().with("output_bias", "false");
+    let rule = move |layer| layer >= first;
+    reading.model(fields, &QWEN2, (attention, false, 0.0), (window, &rule))
+}
+
+/// arXiv 2505.09388: every head's query and key has a norm.
+pub(super) fn qwen3(fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
+    causal_head(fields, &["Qwen3ForCausalLM"], &["Qwen3Model"]);
+    let reading = Reading::new(fields, options, &QWEN3);
+    let bias = fields.truth_or("attention_bias", false);
+    let (window, first) = late_window(fields);
+    let attention = reading.sizes.attention().maybe("bias", (!bias).then_some("false"));
+    let attention = attention.with("head_norm", super::call::number(reading.epsilon));
+    let rule = move |layer| layer >= first;
+    reading.model(fields, &QWEN3, (attention, false, 0.0), (window, &rule))
+}
+
+/// arXiv 2404.14219: as Llama, with dropout behind each branch.
+pub(super) fn phi3(fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
+    causal_head(fields, &["Phi3ForCausalLM"], &["Phi3Model"]);
+    let reading = Reading::new(fields, options, &PHI3);
+    fields.value("original_max_position_embeddings");
+    // The class makes this dropout and applies it nowhere.
+    fields.value("embd_pdrop");
+    let why = "projections of Phi-3 have no biases";
+    for bias in ["attention_bias", "mlp_bias"] {
+        fields.only(bias, &json!(false), why);
+    }
+    let window = fields.open_size("sliding_window", None);
+    let dropout = fields.rate("resid_pdrop", 0.0);
+    let turned = turned(fields, "partial_rotary_factor", 1.0, reading.sizes.head_width);
+    let attention = reading.sizes.attention().maybe("turned", turned);
+    let attention = attention.with("bias", "false");
+    reading.model(fields, &PHI3, (attention, false, dropout), (window, ALL))
+}
