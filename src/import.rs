@@ -32,6 +32,7 @@ use fields::Fields;
 use model::Model;
 use program::Program;
 use roundelay_dsl::{Code, Diagnostic, Diagnostics, NoFiles, SourceFile, format, parse};
+use serde_json::Value;
 
 /// The names of the families that can be imported.
 pub fn families() -> impl Iterator<Item = &'static str> {
@@ -68,12 +69,10 @@ pub fn import(
 
 /// The family that `model_type` names, or what to say.
 fn family(fields: &mut Fields<'_>) -> Result<&'static Family, (String, String)> {
-    let Some(name) = fields.text("model_type") else {
-        let (_, families) = unknown::refusal("");
-        return Err((
-            "the field `model_type` is missing or no text".to_owned(),
-            families,
-        ));
+    let name = match fields.value("model_type") {
+        Some(Value::String(name)) => name,
+        Some(_) => return Err(unknown::untold("the field `model_type` must be a text")),
+        None => return Err(unknown::untold("the field `model_type` is missing")),
     };
     let known = FAMILIES.iter().find(|family| family.model_type == name);
     known.ok_or_else(|| unknown::refusal(&name))

@@ -32,6 +32,8 @@ pub(super) struct Decoder {
     pub(super) sizes: Sizes,
     /// Deviation of new matrices.
     pub(super) deviation: f64,
+    /// That of the last matrix of every branch, where it is another one.
+    pub(super) output_deviation: Option<f64>,
     pub(super) epsilon: f64,
     /// Base of the rotary angles where all layers have the same.
     pub(super) base: Option<f64>,
@@ -204,7 +206,8 @@ impl Decoder {
         let base = self.base.map(|base| ("base", number(base)));
         let epsilon = (self.epsilon != USUAL).then(|| ("epsilon", number(self.epsilon)));
         let deviation = ("deviation", number(self.deviation));
-        whole.chain(base).chain(epsilon).chain([deviation]).collect()
+        let output = self.output_deviation.map(|d| ("output_deviation", number(d)));
+        whole.chain(base).chain(epsilon).chain([deviation]).chain(output).collect()
     }
 
     /// The table's width as text.

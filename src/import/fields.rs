@@ -53,27 +53,30 @@ impl<'a> Fields<'a> {
 
     fn refuse_twice(&mut self) {
         let mut seen = BTreeSet::new();
-        let twice: Vec<String> = self
-            .fields
-            .iter()
-            .filter(|field| !seen.insert(field.name.as_str()))
-            .map(|field| field.name.clone())
+        let fields = self.fields.iter();
+        let twice: Vec<(String, Span)> = fields
+            .filter(|field| !seen.insert(&field.name))
+            .map(|field| (field.name.clone(), field.span))
             .collect();
-        for name in twice {
+        for (name, span) in twice {
             let message = format!("the field `{name}` stands there twice");
-            self.refuse(&name, Code::Duplicate, message, "keep one of them");
+            self.note(span, Code::Duplicate, message, "keep one of them");
         }
     }
 
     /// Where a field stands; the begin of the file where it does not.
     fn span(&self, name: &str) -> Span {
-        let field = self.fields.iter().rev().find(|field| field.name == name);
+        let field = self.fields.iter().find(|field| field.name == name);
         field.map_or(Span::default(), |field| field.span)
     }
 
     /// Notes a mistake.
     pub(super) fn refuse(&mut self, name: &str, code: Code, message: String, hint: &str) {
-        let mut wrong = diagnostic(self.source, code, self.span(name), message);
+        self.note(self.span(name), code, message, hint);
+    }
+
+    fn note(&mut self, span: Span, code: Code, message: String, hint: &str) {
+        let mut wrong = diagnostic(self.source, code, span, message);
         if !hint.is_empty() {
             wrong.hints.push(hint.to_owned());
         }

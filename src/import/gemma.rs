@@ -147,6 +147,7 @@ impl Reading {
             sequence,
             sizes,
             deviation,
+            output_deviation: None,
             epsilon,
             base: one_base.then_some(base),
             embedding: Embedding { factor, ..Embedding::plain(sizes.width) },

@@ -3,7 +3,7 @@
 
 use super::{
     activation::activation,
-    call::{Call, number},
+    call::Call,
     decoder::{Decoder, Embedding, Head, Positions, Sizes, Table, sequence},
     family::{attention_dropout, causal_head},
     fields::Fields,
@@ -55,12 +55,11 @@ pub(super) fn gpt2(fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
     let epsilon = fields.above_zero("layer_norm_epsilon", 1e-5);
     let deviation = fields.above_zero("initializer_range", 0.02);
     attention_dropout(fields, "attn_pdrop", 0.1);
-    let last = number(deviation / (2.0 * sizes.layers as f64).sqrt());
-    let attention = sizes.attention().with("output_deviation", &last);
+    let attention = sizes.attention().with("output_deviation", "output_deviation");
     let feed = Feed::Plain {
         up: map("hidden", "deviation"),
         activation: activation(fields, "activation_function", "gelu_tanh"),
-        down: map("width", &last),
+        down: map("width", "output_deviation"),
     };
     let norm = Norm::new("layer_norm", epsilon);
     let layer = Layer {
@@ -80,6 +79,7 @@ pub(super) fn gpt2(fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
         sequence: length,
         sizes,
         deviation,
+        output_deviation: Some(deviation / (2.0 * sizes.layers as f64).sqrt()),
         epsilon,
         base: None,
         embedding,
@@ -163,6 +163,7 @@ pub(super) fn opt(fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
         sequence: length,
         sizes,
         deviation,
+        output_deviation: None,
         epsilon: 1e-5,
         base: None,
         embedding,
@@ -228,6 +229,7 @@ pub(super) fn gpt_neox(fields: &mut Fields<'_>, options: &ImportOptions) -> Mode
         sequence: length,
         sizes,
         deviation,
+        output_deviation: None,
         epsilon,
         base: Some(base),
         embedding: Embedding { dropout, ..Embedding::plain(width) },

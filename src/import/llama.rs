@@ -144,6 +144,7 @@ impl Reading {
             sequence,
             sizes,
             deviation,
+            output_deviation: None,
             epsilon,
             base: Some(base),
             embedding: Embedding::plain(sizes.width),

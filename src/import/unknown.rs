@@ -104,10 +104,20 @@ const REFUSED: &[(&str, &[&str])] = &[
     ("it scales its branches and logits", &["granite", "minicpm"]),
 ];
 
+/// What is wrong with a configuration that names no family, and what to do.
+pub(super) fn untold(message: &str) -> (String, String) {
+    (message.to_owned(), imported())
+}
+
+/// The families that there are.
+fn imported() -> String {
+    let known = FAMILIES.map(|family| family.model_type).join(", ");
+    format!("these are imported: {known}")
+}
+
 /// Why a `model_type` is refused, and what to do.
 pub(super) fn refusal(model_type: &str) -> (String, String) {
-    let known = FAMILIES.map(|family| family.model_type).join(", ");
-    let families = format!("these are imported: {known}");
+    let families = imported();
     let reason = REFUSED.iter().find(|(_, types)| types.contains(&model_type));
     let near = roundelay_kernels::nearest(
         model_type,

@@ -1,0 +1,263 @@
+//! What cannot be imported is refused by name, with its place; what is different is said.
+
+use super::{accepted, edited, fixture, imported};
+use roundelay::{Diagnostics, ImportOptions};
+use serde_json::{Value, json};
+
+fn refused(text: &str) -> Diagnostics {
+    imported(text, &ImportOptions::default()).expect_err(text)
+}
+
+/// One mistake whose text, with its hints, has all of these.
+fn hold(text: &str, expected: &[&str]) {
+    let wrong = refused(text);
+    assert_eq!(wrong.iter().count(), 1, "{wrong}");
+    let said = wrong.to_string();
+    assert!(expected.iter().all(|part| said.contains(part)), "{said}: {expected:?}");
+}
+
+#[test]
+fn what_is_no_configuration_is_refused_with_its_place() {
+    for (text, place, expected) in [
+        ("{\n  \"n_layer\": 12,\n  oops\n}", (3, 3), "not JSON: key must be a string"),
+        ("{\"n_layer\": NaN}", (1, 13), "not JSON: expected value"),
+        ("{\"a\": [1, 2}", (1, 12), "not JSON"),
+        ("", (1, 1), "not JSON: EOF"),
+        ("[1, 2]", (1, 1), "not a configuration"),
+        ("12", (1, 2), "not a configuration"),
+        ("{} {}", (1, 4), "not JSON: trailing characters"),
+    ] {
+        let wrong = refused(text);
+        let first = wrong.first();
+        assert!(first.message.contains(expected), "{text}: {wrong}");
+        assert_eq!((first.place.line, first.place.column), place, "{text}: {wrong}");
+    }
+}
+
+#[test]
+fn families_that_are_not_there_are_named_with_the_reason() {
+    for (model_type, expected) in [
+        ("mixtral", "mixture of experts"),
+        ("qwen2_moe", "mixture of experts"),
+        ("qwen3_moe", "mixture of experts"),
+        ("deepseek_v3", "mixture of experts"),
+        ("t5", "one sequence"),
+        ("mamba", "recurrence"),
+        ("gemma3", "text_config"),
+        ("bloom", "ALiBi"),
+        ("gptj", "neighbours"),
+        ("lama", "unknown family `lama`; nearest is `llama`"),
+        ("", "these are imported: bert, gemma"),
+    ] {
+        let text = json!({ "model_type": model_type, "hidden_size": 64 }).to_string();
+        hold(&text, &[&format!("`{model_type}`"), expected, "gpt_neox"]);
+    }
+    hold("{\"hidden_size\": 8}", &["`model_type` is missing", "gpt2"]);
+    hold("{\"model_type\": 3}", &["the field `model_type` must be a text"]);
+}
+
+/// A release, a field, its value, and what is said about it.
+type Case = (&'static str, &'static str, Value, &'static str);
+
+/// Values of a wrong type, out of range, or that do not fit others.
+fn wrong_values() -> Vec<Case> {
+    vec![
+        ("llama-2-7b", "hidden_size", json!("4096"), "must be a whole number"),
+        ("llama-2-7b", "hidden_size", json!(4096.5), "must be a whole number"),
+        ("llama-2-7b", "hidden_size", json!(-1), "must be a whole number"),
+        ("llama-2-7b", "hidden_size", json!(1u64 << 40), "at most"),
+        ("llama-2-7b", "num_hidden_layers", json!(100_000), "at most 4096"),
+        (
+            "llama-2-7b",
+            "num_attention_heads",
+            json!(24),
+            "24 heads do not divide the width",
+        ),
+        ("llama-3-8b", "num_key_value_heads", json!(5), "5 key heads do not divide 32"),
+        (
+            "llama-2-7b",
+            "hidden_act",
+            json!("quick_gelu"),
+            "`quick_gelu` cannot be imported",
+        ),
+        ("llama-2-7b", "hidden_act", json!("tanh"), "a gate with the activation `tanh`"),
+        ("llama-2-7b", "rms_norm_eps", json!(0), "must be above 0"),
+        ("llama-2-7b", "rms_norm_eps", json!("x"), "must be a number"),
+        ("llama-2-7b", "attention_bias", json!(1), "must be true or false"),
+        ("llama-2-7b", "attention_dropout", json!(1.5), "below 1"),
+        ("llama-2-7b", "rope_scaling", json!({"factor": 2}), "`rope_type`"),
+        ("llama-2-7b", "num_local_experts", json!(8), "mixture of experts"),
+    ]
+}
+
+/// What no family can say.
+fn wrong_requests() -> Vec<Case> {
+    vec![
+        ("llama-2-7b", "n_routed_experts", json!(64), "mixture of experts"),
+        ("llama-2-7b", "num_experts", json!(64), "mixture of experts"),
+        ("llama-2-7b", "is_encoder_decoder", json!(true), "a second one"),
+        ("llama-2-7b", "pruned_heads", json!({"0": [1]}), "alike"),
+        ("llama-2-7b", "quantization_config", json!({"bits": 4}), "f32"),
+        ("llama-2-7b", "hiden_size", json!(8), "nearest is `hidden_size`"),
+        ("llama-2-7b", "hiden_size", json!(8), "--ignore hiden_size"),
+        (
+            "llama-2-7b",
+            "architectures",
+            json!(["LlamaForTokenClassification"]),
+            "LlamaForCausalLM",
+        ),
+        ("llama-2-7b", "architectures", json!(["A", "B"]), "several heads"),
+    ]
+}
+
+/// What one family cannot say.
+fn wrong_for_their_family() -> Vec<Case> {
+    vec![
+        ("gpt2", "scale_attn_by_inverse_layer_idx", json!(true), "same factor"),
+        ("gpt2", "add_cross_attention", json!(true), "a second one"),
+        ("opt-125m", "layerdrop", json!(0.1), "every layer is run"),
+        ("opt-125m", "layer_norm_elementwise_affine", json!(false), "gain"),
+        ("qwen2-0.5b", "layer_types", json!(["full_attention"]), "1 layers of 24"),
+        ("qwen3-0.6b", "head_dim", json!(0), "must be a whole number"),
+        ("gemma-3-1b", "use_bidirectional_attention", json!(true), "one direction"),
+        ("phi-3-mini-4k", "attention_bias", json!(true), "no biases"),
+        (
+            "bert-base-uncased",
+            "position_embedding_type",
+            json!("relative_key"),
+            "trained table",
+        ),
+        ("bert-base-uncased", "is_decoder", json!(true), "mask"),
+        (
+            "bert-base-uncased",
+            "architectures",
+            json!(["BertForPreTraining"]),
+            "BertForMaskedLM",
+        ),
+        ("vit-base-patch16-224", "patch_size", json!(15), "do not cover"),
+        ("vit-base-patch16-224", "id2label", json!([]), "must be an object"),
+    ]
+}
+
+#[test]
+fn fields_that_cannot_be_expressed_are_refused() {
+    let cases = [wrong_values(), wrong_requests(), wrong_for_their_family()].concat();
+    for (release, field, value, expected) in cases {
+        let text = edited(release, &[(field, value)]);
+        let wrong = refused(&text);
+        let said = wrong.to_string();
+        assert!(said.contains(expected), "{field}: {said}");
+        let line = wrong.first().place.line as usize;
+        let named = text.lines().nth(line - 1).expect("the line is there");
+        let shown = format!("`{field}`");
+        assert!(said.contains(&shown) || named.contains(field), "{field}: {said}");
+    }
+}
+
+#[test]
+fn rotary_shares_turn_pairs() {
+    for share in [0.02, 0.05, 1.5, -0.5] {
+        let text = edited("pythia-160m", &[("rotary_pct", json!(share))]);
+        hold(&text, &["`rotary_pct`", "turn pairs"]);
+    }
+}
+
+#[test]
+fn fields_that_say_nothing_are_accepted() {
+    let fields = [
+        ("num_experts", json!(0)),
+        ("is_encoder_decoder", json!(false)),
+        ("pruned_heads", json!({})),
+        ("temperature", json!(0.7)),
+        ("torch_dtype", json!("float16")),
+    ];
+    let text = accepted(&edited("llama-2-7b", &fields)).text;
+    assert_eq!(text, accepted(&fixture("llama-2-7b")).text);
+}
+
+#[test]
+fn all_mistakes_are_said_at_once_in_the_order_of_the_file() {
+    let text = "{\n\"model_type\": \"llama\",\n\"hidden_size\": 0,\n\"attention_bias\": 7,\n\
+                \"no_such_field\": 1,\n\"attention_bias\": true\n}";
+    let wrong = refused(text);
+    let lines: Vec<u32> = wrong.iter().map(|said| said.place.line).collect();
+    assert_eq!(lines, [3, 4, 5, 6], "{wrong}");
+}
+
+#[test]
+fn an_unknown_field_can_be_ignored_and_is_said_to_be() {
+    let text = edited("gpt2", &[("house_style", json!("x"))]);
+    let ignored = vec!["house_style".to_owned()];
+    let options = ImportOptions { ignored, ..ImportOptions::default() };
+    let done = imported(&text, &options).expect("it is asked for");
+    assert!(done.warnings.iter().any(|said| said.message.contains("house_style")));
+    assert!(done.text.contains("`house_style` is left out"));
+    let wrong = imported(&fixture("gpt2"), &options).expect_err("there is none");
+    assert!(wrong.to_string().contains("no field `house_style`"), "{wrong}");
+}
+
+/// What changes numbers but no shape is a warning at its field and a comment of the file.
+#[test]
+fn what_is_left_out_is_said_in_both_places() {
+    for (release, edits, expected) in [
+        ("gpt2", vec![], "`attn_pdrop` = 0.1 is left out"),
+        ("llama-3.2-1b", vec![], "rotary angles are not scaled (llama3)"),
+        ("gemma-2b", vec![], "`hidden_act` is \"gelu\""),
+        ("gpt2", vec![("architectures", json!(["GPT2Model"]))], "has no head"),
+    ] {
+        let done = accepted(&edited(release, &edits));
+        let said = done.warnings.iter().find(|said| said.message.contains(expected));
+        assert!(said.is_some_and(|said| said.place.line > 1), "{:?}", done.warnings);
+        let comments: String = done
+            .text
+            .lines()
+            .filter_map(|line| line.strip_prefix('#'))
+            .map(|line| format!("{} ", line.trim()))
+            .collect();
+        assert!(comments.contains(expected), "{comments}");
+    }
+    assert_eq!(accepted(&fixture("llama-2-7b")).warnings, []);
+}
+
+#[test]
+fn sequences_are_as_long_as_asked_for_and_as_the_table_has_rows() {
+    let of = |release: &str, sequence| {
+        let options = ImportOptions { sequence: Some(sequence), ..Default::default() };
+        imported(&fixture(release), &options)
+    };
+    let short = of("gpt2", 64).expect("it fits");
+    assert!(short.text.contains("seq = 64,"), "{}", short.text);
+    assert!(short.text.contains("rows = 1024"), "{}", short.text);
+    assert_eq!(short.parameters, 124_439_808);
+    let wrong = of("gpt2", 1025).expect_err("the table ends").to_string();
+    assert!(wrong.contains("`n_positions`, 1024"), "{wrong}");
+    let long = of("llama-2-7b", 8192).expect("angles have no end");
+    assert!(long.warnings.iter().any(|said| said.message.contains("longer than")));
+    assert!(
+        of("vit-base-patch16-224", 64)
+            .expect_err("no tokens")
+            .to_string()
+            .contains("--seq")
+    );
+    let batch = ImportOptions { batch: Some(96), ..Default::default() };
+    let text = imported(&fixture("gpt2"), &batch).expect("right").text;
+    assert!(text.contains("batch     96"), "{text}");
+}
+
+/// Windows and bases of layers that differ.
+#[test]
+fn layers_that_differ_take_what_they_differ_in() {
+    let gemma = accepted(&fixture("gemma-3-1b")).text;
+    for part in ["repeat 4 as group", "repeat 5 as sliding", "repeat 2 as sliding", "512"]
+    {
+        assert!(gemma.contains(part), "{part}: {gemma}");
+    }
+    let types: Vec<&str> = (0..24)
+        .map(|layer| if layer < 20 { "full_attention" } else { "sliding_attention" })
+        .collect();
+    let edits = [("layer_types", json!(types)), ("use_sliding_window", json!(true))];
+    let qwen = accepted(&edited("qwen2-0.5b", &edits)).text;
+    assert!(qwen.contains("repeat 20 as full") && qwen.contains("repeat 4 as sliding"));
+    let mistral = accepted(&fixture("mistral-7b-v0.1")).text;
+    assert!(mistral.contains("window = 4096") && !mistral.contains("block layer"));
+}

@@ -1,0 +1,124 @@
+//! Every family at a size that trains in a test.
+
+use super::fixture;
+use serde_json::{Map, Value, json};
+
+/// What every family's configuration is made smaller by.
+fn common() -> Vec<(&'static str, Value)> {
+    vec![
+        ("n_layer", json!(2)),
+        ("n_embd", json!(16)),
+        ("n_head", json!(4)),
+        ("n_positions", json!(10)),
+        ("n_ctx", json!(10)),
+        ("vocab_size", json!(19)),
+        ("num_hidden_layers", json!(2)),
+        ("hidden_size", json!(16)),
+        ("num_attention_heads", json!(4)),
+        ("num_key_value_heads", json!(2)),
+        ("head_dim", json!(6)),
+        ("intermediate_size", json!(24)),
+        ("ffn_dim", json!(24)),
+        ("max_position_embeddings", json!(10)),
+        ("sliding_window", json!(4)),
+        ("max_window_layers", json!(1)),
+        ("word_embed_proj_dim", json!(16)),
+        ("query_pre_attn_scalar", json!(9)),
+        ("image_size", json!(12)),
+        ("patch_size", json!(4)),
+        ("initializer_range", json!(0.3)),
+        ("init_std", json!(0.3)),
+        ("rms_norm_eps", json!(1e-4)),
+    ]
+}
+
+/// Names of the cases, the configuration that each starts from, and what it has besides.
+fn cases() -> Vec<(&'static str, &'static str, Vec<(&'static str, Value)>)> {
+    let head = |name: &str| ("architectures", json!([name]));
+    let labels = ("id2label", json!({"0": "a", "1": "b", "2": "c"}));
+    vec![
+        ("gpt2", "gpt2", vec![("scale_attn_weights", json!(false))]),
+        ("opt", "opt-125m", vec![]),
+        ("opt, norms after", "opt-350m", vec![("word_embed_proj_dim", json!(8))]),
+        ("opt, no biases", "opt-125m", vec![("enable_bias", json!(false))]),
+        ("gpt_neox", "pythia-160m", vec![("rotary_pct", json!(0.5))]),
+        (
+            "gpt_neox, dropout, one branch after another",
+            "pythia-160m",
+            vec![
+                ("rotary_pct", json!(1.0)),
+                ("hidden_dropout", json!(0.2)),
+                ("use_parallel_residual", json!(false)),
+            ],
+        ),
+        ("llama", "llama-2-7b", vec![]),
+        (
+            "llama, tied, biases",
+            "llama-3.2-1b",
+            vec![
+                ("attention_bias", json!(true)),
+                ("mlp_bias", json!(true)),
+                ("hidden_act", json!("gelu")),
+            ],
+        ),
+        ("mistral", "mistral-7b-v0.1", vec![]),
+        ("qwen2", "qwen2-0.5b", vec![]),
+        ("qwen2, late windows", "qwen2-0.5b", vec![("use_sliding_window", json!(true))]),
+        ("qwen3", "qwen3-0.6b", vec![]),
+        ("gemma", "gemma-2b", vec![]),
+        (
+            "gemma2",
+            "gemma-2-2b",
+            vec![
+                ("num_hidden_layers", json!(5)),
+                ("attn_logit_softcapping", json!(0.7)),
+                ("final_logit_softcapping", json!(1.5)),
+            ],
+        ),
+        (
+            "gemma3",
+            "gemma-3-1b",
+            vec![("num_hidden_layers", json!(8)), ("sliding_window_pattern", json!(3))],
+        ),
+        (
+            "phi3",
+            "phi-3-mini-4k",
+            vec![
+                ("resid_pdrop", json!(0.1)),
+                ("head_dim", json!(8)),
+                ("partial_rotary_factor", json!(0.5)),
+            ],
+        ),
+        ("bert", "bert-base-uncased", vec![]),
+        (
+            "bert, sequences",
+            "bert-base-uncased",
+            vec![head("BertForSequenceClassification"), labels.clone()],
+        ),
+        (
+            "bert, tokens",
+            "bert-base-uncased",
+            vec![head("BertForTokenClassification"), labels.clone()],
+        ),
+        ("vit", "vit-base-patch16-224", vec![labels, ("qkv_bias", json!(false))]),
+    ]
+}
+
+/// Names and texts of small configurations; only what a release says is made smaller.
+pub(crate) fn small() -> Vec<(&'static str, String)> {
+    let made = |(name, release, more): (_, &str, Vec<(&str, Value)>)| {
+        let value: Value = serde_json::from_str(&fixture(release)).expect("JSON");
+        let mut fields: Map<String, Value> =
+            value.as_object().expect("an object").clone();
+        for (field, value) in common() {
+            if fields.get(field).is_some_and(|old| !old.is_null()) {
+                fields.insert(field.to_owned(), value);
+            }
+        }
+        for (field, value) in more {
+            fields.insert(field.to_owned(), value);
+        }
+        (name, Value::Object(fields).to_string())
+    };
+    cases().into_iter().map(made).collect()
+}
