@@ -1,0 +1,135 @@
+//! Seconds to lower, check and clock pipelines of growing length, and to write and read their
+//! schedule files: `cargo bench --bench lowering`. Words after `--` are the micro-batches to try
+//! instead.
+//!
+//! The model is a chain of cheap nodes, a stage per node and a device per stage, in order 1F1B: S
+//! stages on N micro-batches make about 4 · S · N actions, half of them launches and half
+//! transfers. Every size is run in a process of its own, so that the peak of resident memory is
+//! that of one schedule; it counts lowering, checking and clocking, not the file.
+#![expect(clippy::print_stdout, reason = "a benchmark prints its table")]
+
+use roundelay::{
+    Checked, Plan, Program, SourceFile,
+    parts::{
+        codegen,
+        kernels::Kernels,
+        schedule::{Order, Placement, Rule, States},
+    },
+};
+use std::{
+    env,
+    error::Error,
+    fs,
+    process::Command,
+    time::{Duration, Instant},
+};
+
+/// Stages, and devices.
+const STAGES: u32 = 64;
+/// Micro-batches of each size; the last makes two million actions.
+const MICRO_BATCHES: [u32; 4] = [64, 512, 2048, 8192];
+/// Training steps on the clock.
+const STEPS: u64 = 2;
+/// In the environment of the process that runs one size.
+const ONE: &str = "ROUNDELAY_LOWERING_MICRO_BATCHES";
+
+/// A chain with a cheap node per stage, and the devices for it.
+fn program(micro_batches: u32) -> Result<Program, Box<dyn Error>> {
+    let text = format!(
+        "model chain {{
+            input x: real[batch, 2]
+            input y: real[batch, 2]
+            h = linear(x, 2)
+            repeat {} {{ h = linear(h, 2) }}
+            loss mse(h, y)
+        }}
+        device core {{ memory 8 GB, compute 40 GFLOP/s, bandwidth 10 GB/s }}
+        link bus {{ bandwidth 8 GB/s, latency 2 us }}
+        cluster all {{ {STAGES} x core joined by bus }}
+        train {{ data synthetic, batch {micro_batches}, optimizer sgd(lr = 0.1), steps 2 }}",
+        STAGES - 1,
+    );
+    Ok(roundelay::parse(&SourceFile::new("chain.rdl", text))?)
+}
+
+fn plan(program: &Program, micro_batches: u32) -> Plan {
+    let nodes = program.model.cuttable() as u32;
+    let cuts = (1..STAGES).map(|stage| stage * nodes / STAGES).collect();
+    let (rule, placement) = (Rule::Sync, Placement::Pipeline);
+    let (order, states) = (Order::OneForwardOneBackward, States::Replicated);
+    Plan::new(rule, placement, order, states, micro_batches, cuts)
+}
+
+/// What a phase made, and how long it took.
+fn timed<T>(phase: impl FnOnce() -> T) -> (T, Duration) {
+    let start = Instant::now();
+    let made = phase();
+    (made, start.elapsed())
+}
+
+/// The largest resident memory of this process so far, in MB, where the system tells it.
+fn peak() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kibibytes: u64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(kibibytes * 1024 / 1_000_000)
+}
+
+fn one(micro_batches: u32) -> Result<(), Box<dyn Error>> {
+    let program = program(micro_batches)?;
+    let plan = plan(&program, micro_batches);
+    let (schedule, lower) = timed(|| codegen::lower(&program, &plan));
+    let schedule = schedule?;
+    let actions = schedule.actions.len();
+    let (checked, check) = timed(|| roundelay::check(schedule, &Kernels));
+    let checked: Checked = checked?;
+    let (simulation, clock) = timed(|| roundelay::simulate(&checked, STEPS));
+    drop(simulation);
+    let peak = peak().map_or("?".to_owned(), |peak| peak.to_string());
+    let (text, write) = timed(|| roundelay::write(&checked));
+    let (read, reading) = timed(|| roundelay::read(&text));
+    assert!(read? == *checked, "a file reads back as what was written");
+    let both = (lower + check).as_secs_f64();
+    let [lower, check, clock, write, reading] =
+        [lower, check, clock, write, reading].map(|time| time.as_secs_f64());
+    println!(
+        "{micro_batches:>6} {actions:>9} {lower:>8.3} {check:>8.3} {both:>8.3} {clock:>8.3} \
+         {peak:>8} {:>12.0} {write:>8.3} {reading:>8.3} {:>8}",
+        actions as f64 / both,
+        text.len() / 1_000_000,
+    );
+    Ok(())
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    if let Ok(one_size) = env::var(ONE) {
+        return one(one_size.parse()?);
+    }
+    let wanted: Vec<u32> =
+        env::args().skip(1).filter_map(|word| word.parse().ok()).collect();
+    println!(
+        "1F1B over {STAGES} stages; seconds; the clock runs {STEPS} training steps; peak in MB"
+    );
+    println!(
+        "{:>6} {:>9} {:>8} {:>8} {:>8} {:>8} {:>8} {:>12} {:>8} {:>8} {:>8}",
+        "N",
+        "actions",
+        "lower",
+        "check",
+        "both",
+        "clock",
+        "peak",
+        "actions/s",
+        "write",
+        "read",
+        "file MB"
+    );
+    for micro_batches in if wanted.is_empty() { &MICRO_BATCHES[..] } else { &wanted } {
+        let mut process = Command::new(env::current_exe()?);
+        process.env(ONE, micro_batches.to_string());
+        if !process.status()?.success() {
+            return Err(format!("{micro_batches} micro-batches failed").into());
+        }
+    }
+    Ok(())
+}
