@@ -14,6 +14,7 @@ mod clock;
 mod contents;
 mod facts;
 mod faults;
+mod groups;
 mod header;
 mod held;
 mod launch;
@@ -25,13 +26,12 @@ mod memory;
 mod moves;
 mod needs;
 mod order;
-mod queues;
+
 mod ranges;
 mod rounds;
 mod routine;
 mod sums;
 mod tasks;
-mod touches;
 mod values;
 mod violation;
 

@@ -17,6 +17,7 @@ mod metric;
 mod order;
 mod plan;
 mod profile;
+mod queues;
 mod replay;
 mod routine;
 mod rule;
@@ -24,6 +25,7 @@ mod schedule;
 mod segment;
 mod target;
 mod timeline;
+mod turned;
 mod unit;
 
 pub use action::{Action, Collective, Content, Queue, Spot, Task, Wait, Work};
@@ -49,6 +51,7 @@ pub use profile::{
     CallTime, Copies, CopyTime, PROFILE_FORMAT, Profile, ProfileError, ProfileErrors,
     feed_text, kernel_of, read_profile, write_profile,
 };
+pub use queues::Queues;
 pub use replay::{Issue, Machine, Marks, replay};
 pub use routine::{
     Access, Argument, Attribute, Call, Catalogue, Footprint, Operand, Pass, Role, Routine,
@@ -58,4 +61,5 @@ pub use schedule::{FORMAT, PhysicalQueue, Schedule, Touch};
 pub use segment::{Instance, Segment};
 pub use target::{Device, Domain, Host, Link, Pool, Target};
 pub use timeline::{Simulation, Trace, enough_steps, grid, trace};
+pub use turned::{Cells, Turned};
 pub use unit::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Nanos};

@@ -49,37 +49,39 @@ pub struct Touch {
 impl Schedule {
     /// Every touch of an action, in argument order. At every coordinate of the axes the same.
     pub fn touches(&self, action: &Action) -> Vec<Touch> {
-        let touch = |at: Place, row: Row, access| Touch { at, row, access };
-        match &action.work {
+        let mut all = Vec::new();
+        self.each_touch(&action.work, |touch| all.push(touch));
+        all
+    }
+    /// Calls `visit` with every touch of an action, in argument order; a collective's members
+    /// stand in group order.
+    pub fn each_touch(&self, work: &Work, mut visit: impl FnMut(Touch)) {
+        let mut touch = |at: Place, row: Row, access| visit(Touch { at, row, access });
+        match work {
             Work::Launch { at, routine, rows, .. } => {
                 let arguments = &self.routines[*routine].arguments;
-                let pairs = rows.iter().zip(arguments);
-                pairs.map(|(row, argument)| touch(*at, *row, argument.access)).collect()
+                for (row, argument) in rows.iter().zip(arguments) {
+                    touch(*at, *row, argument.access);
+                }
             }
             Work::Transfer { from, to, .. } => {
-                vec![
-                    touch(from.at, from.row, Access::Read),
-                    touch(to.at, to.row, Access::Write),
-                ]
+                touch(from.at, from.row, Access::Read);
+                touch(to.at, to.row, Access::Write);
             }
             Work::Collective { group, from, to, .. } => {
-                let places = &self.groups[*group].places;
-                let both = |at: &Place| match from == to {
-                    true => vec![touch(*at, *to, Access::Update)],
-                    false => {
-                        vec![
-                            touch(*at, *from, Access::Read),
-                            touch(*at, *to, Access::Write),
-                        ]
+                for at in &self.groups[*group].places {
+                    if from == to {
+                        touch(*at, *to, Access::Update);
+                    } else {
+                        touch(*at, *from, Access::Read);
+                        touch(*at, *to, Access::Write);
                     }
-                };
-                places.iter().flat_map(both).collect()
+                }
             }
-            Work::Feed { at, row, .. } => vec![touch(*at, *row, Access::Write)],
-            Work::Report { at, row, .. } => vec![touch(*at, *row, Access::Read)],
+            Work::Feed { at, row, .. } => touch(*at, *row, Access::Write),
+            Work::Report { at, row, .. } => touch(*at, *row, Access::Read),
         }
     }
-
     /// The task of a launch.
     pub fn task(&self, action: &Action) -> Option<Task> {
         let (routine, micro_batch) = action.work.routine()?;

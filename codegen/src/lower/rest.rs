@@ -2,41 +2,41 @@
 //! is carried when a segment reads it before writing it.
 
 use roundelay_schedule::{
-    Access, BufferId, Instance, Pass, Rest, Schedule, Segment, Subject, Work,
+    Access, Action, BufferId, Cells, Instance, Pass, Rest, Schedule, Segment, Subject,
+    Touch, Turned, Work,
 };
-use std::collections::BTreeMap;
-
-/// A slot on a device of the buffer's home ring.
-type Cell = (BufferId, u32, u32);
+use std::collections::BTreeSet;
 
 /// Fills in `Buffer::rest` of parameters and optimizer state.
 pub(crate) fn fill(schedule: &mut Schedule) {
-    let rings = schedule.rings.values().map(|ring| ring.devices.len());
-    let slots = schedule.buffers.values().map(|buffer| buffer.slots as usize);
-    let turns = rings.chain(slots).max().unwrap_or(1) as u64;
+    let cells = Cells::new(schedule);
     let (lag, reach) = schedule.span();
-    let steps = turns + u64::from(lag) + u64::from(reach) + 2;
+    let steps = cells.recurrence(schedule) + u64::from(lag) + u64::from(reach) + 2;
     let before = Segment { first: 0, end: steps };
     let after = Segment { first: steps, end: 2 * steps };
-    let held = Versions::default().follow(schedule, before).held;
-    let needed = Versions::default().follow(schedule, after).read_first;
+    let uses = uses(schedule, &cells);
+    let held = Versions::new(&cells).follow(schedule, &cells, &uses, before).held;
+    let needed = Versions::new(&cells).follow(schedule, &cells, &uses, after).read_first;
     for cell in needed {
-        let version = held.get(&cell).copied();
         let version =
-            version.expect("what a segment reads was written in the one before");
-        carry(schedule, cell, steps, version);
+            held[cell].expect("what a segment reads was written in the one before");
+        carry(schedule, &cells, cell, steps, version);
     }
 }
 
-fn carry(schedule: &mut Schedule, (id, device, slot): Cell, step: u64, version: i64) {
+fn carry(schedule: &mut Schedule, cells: &Cells, cell: usize, step: u64, version: i64) {
     let step = i64::try_from(step).unwrap_or(i64::MAX);
+    let id = cells.buffer(cell);
+    let inside = cell - cells.of(id).start;
+    let slots = schedule.buffers[id].slots as usize;
+    let (device, slot) = (inside / slots, inside % slots);
     let ring = &schedule.rings[schedule.buffers[id].home];
     let devices = ring.devices.len();
     let device_place = unturned(device, ring.turn, step, devices);
     let buffer = &mut schedule.buffers[id];
-    let slot_place = unturned(slot, buffer.turn, step, buffer.slots as usize);
+    let slot_place = unturned(slot, buffer.turn, step, slots);
     if buffer.rest == Rest::Transient {
-        buffer.rest = Rest::Carried(vec![vec![None; buffer.slots as usize]; devices]);
+        buffer.rest = Rest::Carried(vec![vec![None; slots]; devices]);
     }
     let age = u32::try_from(step - version).expect("no version is newer than the step");
     if let Rest::Carried(ages) = &mut buffer.rest {
@@ -45,37 +45,71 @@ fn carry(schedule: &mut Schedule, (id, device, slot): Cell, step: u64, version: 
 }
 
 /// The place that turns into `index` in period `step`.
-fn unturned(index: u32, turn: u32, step: i64, length: usize) -> usize {
-    let place = i64::from(index) - i64::from(turn) * step;
+fn unturned(index: usize, turn: u32, step: i64, length: usize) -> usize {
+    let place = index as i64 - i64::from(turn) * step;
     usize::try_from(place.rem_euclid(length as i64)).unwrap_or(0)
 }
 
+/// A touch of parameters or optimizer state.
+struct Use<'a> {
+    action: &'a Action,
+    touch: Touch,
+}
+
+/// All such touches in list order. A read right after another one of the same row in the same
+/// steps says nothing new; thousands of passes read the same parameters.
+fn uses<'a>(schedule: &'a Schedule, cells: &Cells) -> Vec<Use<'a>> {
+    let mut uses: Vec<Use<'_>> = Vec::new();
+    let mut last: Vec<Option<usize>> = vec![None; cells.count()];
+    let rows = Turned::new(schedule, cells, 0);
+    let carries = |id: BufferId| {
+        let subject = schedule.buffers[id].subject;
+        matches!(subject, Subject::Parameter(..) | Subject::Optimizer(..))
+    };
+    for action in schedule.actions.values() {
+        schedule.each_touch(&action.work, |touch| {
+            if !carries(touch.row.buffer) {
+                return;
+            }
+            let last = &mut last[rows.cell(touch.at, touch.row)];
+            let said = |before: usize| {
+                let Use { action: other, touch: earlier } = &uses[before];
+                let steps = (other.lag, other.reach) == (action.lag, action.reach);
+                steps && [earlier.access, touch.access] == [Access::Read; 2]
+            };
+            if !last.is_some_and(said) {
+                *last = Some(uses.len());
+                uses.push(Use { action, touch });
+            }
+        });
+    }
+    uses
+}
+
 /// Versions of parameters and optimizer state, cell by cell.
-#[derive(Default)]
 struct Versions {
-    held: BTreeMap<Cell, i64>,
-    read_first: Vec<Cell>,
+    held: Vec<Option<i64>>,
+    read_first: BTreeSet<usize>,
 }
 
 impl Versions {
-    fn follow(mut self, schedule: &Schedule, segment: Segment) -> Self {
+    fn new(cells: &Cells) -> Self {
+        Self { held: vec![None; cells.count()], read_first: BTreeSet::new() }
+    }
+
+    fn follow(
+        mut self,
+        schedule: &Schedule,
+        cells: &Cells,
+        uses: &[Use<'_>],
+        segment: Segment,
+    ) -> Self {
+        let mut turned = Turned::new(schedule, cells, 0);
         for period in segment.periods(schedule) {
-            for (_, action) in schedule.actions.iter() {
-                let Instance::Execute(t) = segment.instance(action, period) else {
-                    continue;
-                };
-                for touch in schedule.touches(action) {
-                    let buffer = &schedule.buffers[touch.row.buffer];
-                    if !matches!(
-                        buffer.subject,
-                        Subject::Parameter(..) | Subject::Optimizer(..)
-                    ) {
-                        continue;
-                    }
-                    let device =
-                        schedule.rings[touch.at.ring].index(touch.at.place, period);
-                    let slot = buffer.slot(touch.row.place, period);
-                    let cell = (touch.row.buffer, device, slot);
+            turned.turn_to(period);
+            for Use { action, touch } in uses {
+                if let Instance::Execute(t) = segment.instance(action, period) {
+                    let cell = turned.cell(touch.at, touch.row);
                     self.touch(cell, touch.access, written(schedule, &action.work, t));
                 }
             }
@@ -83,13 +117,13 @@ impl Versions {
         self
     }
 
-    fn touch(&mut self, cell: Cell, access: Access, written: i64) {
-        if access != Access::Write && !self.held.contains_key(&cell) {
-            self.read_first.push(cell);
-            self.held.insert(cell, i64::MIN);
+    fn touch(&mut self, cell: usize, access: Access, written: i64) {
+        if access != Access::Write && self.held[cell].is_none() {
+            self.read_first.insert(cell);
+            self.held[cell] = Some(i64::MIN);
         }
         if access != Access::Read {
-            self.held.insert(cell, written);
+            self.held[cell] = Some(written);
         }
     }
 }

@@ -11,14 +11,14 @@ use super::{
     Culprit, Violation,
     faults::Faults,
     held::Held,
-    layout::{Layout, Turned},
+    layout::Layout,
     limit,
     sums::{SumId, Sums, Tree},
     values::Flows,
 };
 use crate::{
     Action, ActionId, Content, Id, Instance, Place, Rest, Row, Schedule, Segment, Stage,
-    Subject, Work,
+    Subject, Turned, Work,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,7 +38,7 @@ pub(super) fn check(
     let lagged = schedule.actions.values().filter(|action| action.lag > 0).count() as u64;
     let periods = longest + u64::from(reach);
     let one = periods * schedule.actions.len() as u64 + longest * u64::from(lag) * lagged;
-    let clones = longest.saturating_mul(layout.cells() as u64);
+    let clones = longest.saturating_mul(layout.count() as u64);
     let cost = one.saturating_add(clones).saturating_mul(layout.symmetry);
     let small = cost <= limit::INSTANCES;
     faults.require(small, Culprit::Header("actions"), || {
@@ -150,7 +150,7 @@ impl<'a> Run<'a> {
 
     fn begin(&mut self, first: u64) {
         self.cells.clear();
-        self.cells.resize(self.layout.cells(), (Held::Nothing, None));
+        self.cells.resize(self.layout.count(), (Held::Nothing, None));
         for (cell, _, held) in self.rests(first as i64) {
             self.cells[cell] = (held, None);
         }

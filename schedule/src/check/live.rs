@@ -4,11 +4,8 @@
 //! rows always. No life is longer than `recurrence` periods, so the middle one of
 //! 2 · recurrence + 1 periods sees them all.
 
-use super::{
-    layout::{Layout, Turned},
-    touches,
-};
-use crate::{Access, Bytes, DeviceId, Kind, Rest, Schedule};
+use super::layout::Layout;
+use crate::{Access, Bytes, DeviceId, Kind, Rest, Schedule, Turned};
 use std::collections::BTreeMap;
 
 /// Largest live bytes.
@@ -41,19 +38,17 @@ pub(super) fn peaks(schedule: &Schedule, layout: &Layout) -> Peaks {
         schedule,
         layout,
         window: (middle * lines, (middle + 1) * lines),
-        open: vec![None; layout.cells()],
+        open: vec![None; layout.count()],
         events: BTreeMap::new(),
     };
     let mut turned = Turned::new(schedule, layout, 0);
     for period in 0..=2 * middle {
         turned.turn_to(period as i64);
         for (now, action) in (period * lines..).zip(schedule.actions.values()) {
-            touches::each(schedule, &action.work, |touch| {
-                lives.touch(turned.cell(touch.at, touch.row), touch.access, now);
-            });
+            turned.each_cell(action, |access, cell| lives.touch(cell, access, now));
         }
     }
-    for cell in 0..layout.cells() {
+    for cell in 0..layout.count() {
         lives.close(cell);
     }
     lives.sweep()
@@ -79,7 +74,7 @@ impl Lives<'_> {
         if start >= end || buffer.rest != Rest::Transient {
             return;
         }
-        let index = (cell - self.layout.cells_of(id).start) / buffer.slots as usize;
+        let index = (cell - self.layout.of(id).start) / buffer.slots as usize;
         let device = self.schedule.rings[buffer.home].devices[index];
         let (kind, size) = (buffer.subject.kind(), buffer.size.0);
         let events = self.events.entry(device).or_default();

@@ -2,22 +2,23 @@
 //! happens-before; so are collectives of groups that share two devices.
 //!
 //! Happens-before is made of queues and waits. Skipped instances keep both, so it is the same in
-//! every period, and what holds in enough unrolled periods holds in all. A cell is touched again
-//! by the same line within `recurrence` periods, and cells that share addresses do so alike
-//! after `symmetry` periods: every pair of touches that follow each other on one address has its
-//! like in the first `recurrence + symmetry` periods. Pairs further apart are ordered through
-//! those between them.
+//! every period, and what holds in enough unrolled periods holds in all. A cell that is ever
+//! written is written again within `recurrence` periods, and cells that share addresses do so
+//! alike after `symmetry` periods: every pair of conflicting touches with no write between them
+//! has its like in the first `recurrence + symmetry` periods. Pairs further apart are ordered
+//! through the writes between them.
 
 use super::{
     Culprit, Violation,
     clock::{Clocks, Mark, Stamp},
     faults::Faults,
-    layout::{Layout, Turned},
+    groups,
+    layout::Layout,
     limit,
-    queues::{self, Queues},
-    touches,
 };
-use crate::{Access, Action, ActionId, GroupId, Id, Schedule, Table, Touch, Work};
+use crate::{
+    Access, Action, ActionId, GroupId, Id, Queues, Schedule, Table, Touch, Turned, Work,
+};
 use std::collections::BTreeSet;
 
 /// Checks the order of all touches and collectives; needs a sound structure.
@@ -96,9 +97,9 @@ impl<'a> Order<'a> {
             kept,
             waiters,
             queues,
-            written: vec![None; layout.cells()],
-            readers: vec![Vec::new(); layout.cells()],
-            crossing: queues::crossing(schedule),
+            written: vec![None; layout.count()],
+            readers: vec![Vec::new(); layout.count()],
+            crossing: groups::crossing(schedule),
             collectives: vec![None; schedule.groups.len()],
             own: Vec::new(),
             reported: BTreeSet::new(),
@@ -146,7 +147,7 @@ impl<'a> Order<'a> {
     ) {
         let mut own = std::mem::take(&mut self.own);
         own.clear();
-        touches::each(self.schedule, &action.work, |touch| {
+        self.schedule.each_touch(&action.work, |touch| {
             own.push((touch, turned.cell(touch.at, touch.row)));
         });
         for (touch, cell) in &own {

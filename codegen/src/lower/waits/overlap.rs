@@ -1,0 +1,85 @@
+//! Cells that share addresses.
+
+use roundelay_schedule::{Buffer, BufferId, Cells, Schedule};
+
+/// For each cell the others that share addresses with it.
+#[derive(Debug)]
+pub(super) struct Overlaps {
+    /// The part of `others` that belongs to each cell; empty when no cell shares any.
+    starts: Vec<u32>,
+    others: Vec<u32>,
+}
+
+impl Overlaps {
+    pub(super) fn new(schedule: &Schedule, cells: &Cells) -> Self {
+        let mut pairs = Vec::new();
+        for (one, other) in buffers(schedule) {
+            meet(schedule, cells, [one, other], &mut pairs);
+        }
+        if pairs.is_empty() {
+            return Self { starts: Vec::new(), others: Vec::new() };
+        }
+        pairs.sort_unstable();
+        let mut starts = vec![0; cells.count() + 1];
+        for (cell, _) in &pairs {
+            starts[*cell as usize + 1] += 1;
+        }
+        for cell in 0..cells.count() {
+            starts[cell + 1] += starts[cell];
+        }
+        Self { starts, others: pairs.into_iter().map(|(_, other)| other).collect() }
+    }
+
+    /// The cells that share addresses with a cell, itself left out.
+    pub(super) fn of(&self, cell: usize) -> &[u32] {
+        if self.starts.is_empty() {
+            return &[];
+        }
+        &self.others[self.starts[cell] as usize..self.starts[cell + 1] as usize]
+    }
+}
+
+/// Pairs of buffers of one ring that share addresses.
+fn buffers(schedule: &Schedule) -> Vec<(BufferId, BufferId)> {
+    let mut rows: Vec<_> = schedule.buffers.iter().collect();
+    rows.sort_by_key(|(id, buffer)| (buffer.home, buffer.offset, *id));
+    let mut pairs = Vec::new();
+    for (number, (id, buffer)) in rows.iter().enumerate() {
+        let end = buffer.offset + buffer.total();
+        let later = rows[number + 1..].iter();
+        let met = later.take_while(|(_, b)| b.home == buffer.home && b.offset < end);
+        pairs.extend(met.map(|(other, _)| (*id, *other)));
+    }
+    pairs
+}
+
+/// Adds the cells of two buffers that share addresses, on every device, both ways.
+fn meet(
+    schedule: &Schedule,
+    cells: &Cells,
+    pair: [BufferId; 2],
+    found: &mut Vec<(u32, u32)>,
+) {
+    let [one, other] = pair.map(|id| &schedule.buffers[id]);
+    let devices = schedule.rings[one.home].devices.len();
+    let [first, second] = pair.map(|id| cells.of(id).start);
+    for slot in 0..one.slots {
+        for beside in 0..other.slots {
+            let (own, its) = (range(one, slot), range(other, beside));
+            if own.0.max(its.0) >= own.1.min(its.1) {
+                continue;
+            }
+            for device in 0..devices {
+                let cell = first + device * one.slots as usize + slot as usize;
+                let shared = second + device * other.slots as usize + beside as usize;
+                let (cell, shared) = (cell as u32, shared as u32);
+                found.extend([(cell, shared), (shared, cell)]);
+            }
+        }
+    }
+}
+
+fn range(buffer: &Buffer, slot: u32) -> (u64, u64) {
+    let start = buffer.offset.0 + u64::from(slot) * buffer.size.0;
+    (start, start + buffer.size.0)
+}

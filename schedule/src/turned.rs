@@ -1,0 +1,233 @@
+//! Where rows lie in each period, as dense numbers: cells (one slot of one buffer on one device
+//! of the cell), and how far rings and buffers have turned.
+
+use crate::{Access, Action, Buffer, BufferId, DeviceId, Id, Place, Ring, Row, Schedule};
+use std::ops::Range;
+
+/// The cells of a schedule, numbered buffer by buffer, device by device, slot by slot.
+#[derive(Clone, Debug)]
+pub struct Cells {
+    /// First cell of each buffer, and the number of all cells.
+    bases: Vec<u32>,
+}
+
+/// How a ring of devices or of slots turns.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wheel {
+    pub(crate) length: u64,
+    turn: u64,
+}
+
+impl Wheel {
+    fn new(length: usize, turn: u32) -> Self {
+        let length = (length as u64).max(1);
+        Self { length, turn: u64::from(turn) % length }
+    }
+
+    /// The wheel of a ring of devices.
+    pub(crate) fn of_ring(ring: &Ring) -> Self {
+        Self::new(ring.devices.len(), ring.turn)
+    }
+
+    /// The wheel of a buffer's slots.
+    pub(crate) fn of_slots(buffer: &Buffer) -> Self {
+        Self::new(buffer.slots as usize, buffer.turn)
+    }
+
+    /// Periods after which it is back where it was.
+    pub(crate) fn cycle(self) -> u64 {
+        self.length / greatest_divisor(self.length, self.turn)
+    }
+
+    /// The index that a place means one period after it means `place`.
+    pub(crate) fn next(self, place: u64) -> u64 {
+        (place + self.turn) % self.length
+    }
+}
+
+fn greatest_divisor(one: u64, other: u64) -> u64 {
+    if other == 0 { one } else { greatest_divisor(other, one % other) }
+}
+
+/// The least common multiple of cycles, which are at most 2^16 · 2^12; saturates.
+pub(crate) fn least_multiple(one: u64, other: u64) -> u64 {
+    (one / greatest_divisor(one, other)).saturating_mul(other)
+}
+
+/// How the devices and the slots of a buffer turn.
+pub(crate) fn wheels(schedule: &Schedule, buffer: BufferId) -> (Wheel, Wheel) {
+    let buffer = &schedule.buffers[buffer];
+    (Wheel::of_ring(&schedule.rings[buffer.home]), Wheel::of_slots(buffer))
+}
+
+impl Cells {
+    /// Numbers all cells; every buffer's home must be a ring of the schedule.
+    pub fn new(schedule: &Schedule) -> Self {
+        let mut bases = vec![0];
+        for buffer in schedule.buffers.values() {
+            let devices = schedule.rings[buffer.home].devices.len() as u32;
+            bases.push(bases[bases.len() - 1] + devices * buffer.slots);
+        }
+        Self { bases }
+    }
+
+    /// Number of cells.
+    pub fn count(&self) -> usize {
+        self.bases[self.bases.len() - 1] as usize
+    }
+
+    /// The buffer that a cell belongs to.
+    pub fn buffer(&self, cell: usize) -> BufferId {
+        BufferId::new(self.bases.partition_point(|base| *base as usize <= cell) - 1)
+    }
+
+    /// The cells of a buffer.
+    pub fn of(&self, buffer: BufferId) -> Range<usize> {
+        self.bases[buffer.index()] as usize..self.bases[buffer.index() + 1] as usize
+    }
+
+    /// The cell that holds, one period later, what the place of this cell holds.
+    pub(crate) fn turned(&self, schedule: &Schedule, cell: usize) -> usize {
+        let buffer = self.buffer(cell);
+        self.next(wheels(schedule, buffer), self.of(buffer).start, cell)
+    }
+
+    fn next(&self, (ring, slots): (Wheel, Wheel), base: usize, cell: usize) -> usize {
+        let inside = (cell - base) as u64;
+        let device = ring.next(inside / slots.length);
+        base + (device * slots.length + slots.next(inside % slots.length)) as usize
+    }
+
+    /// The most periods between two writes of a cell that follow each other, over all cells that
+    /// are ever written; at least one.
+    ///
+    /// No value outlives it, and no touch conflicts with one further back unless a write stands
+    /// between them. A cell is written when it meets a place that some action writes, so the
+    /// gaps between such places along their way round count.
+    pub fn recurrence(&self, schedule: &Schedule) -> u64 {
+        let written = self.written(schedule);
+        let mut seen = vec![false; self.count()];
+        let mut most = 1;
+        for buffer in schedule.buffers.ids() {
+            let wheels = wheels(schedule, buffer);
+            let cells = self.of(buffer);
+            for start in cells.clone() {
+                if written[start] && !seen[start] {
+                    let next = |cell| self.next(wheels, cells.start, cell);
+                    most = widest_gap(start, next, &written, &mut seen).max(most);
+                }
+            }
+        }
+        most
+    }
+
+    /// The places that some action writes, as the cells that they are in period 0.
+    fn written(&self, schedule: &Schedule) -> Vec<bool> {
+        let mut written = vec![false; self.count()];
+        let start = Turned::new(schedule, self, 0);
+        for action in schedule.actions.values() {
+            schedule.each_touch(&action.work, |touch| {
+                if touch.access != Access::Read {
+                    written[start.cell(touch.at, touch.row)] = true;
+                }
+            });
+        }
+        written
+    }
+}
+
+/// The most steps from one marked place to the next on the way round from a marked one.
+fn widest_gap(
+    start: usize,
+    next: impl Fn(usize) -> usize,
+    marked: &[bool],
+    seen: &mut [bool],
+) -> u64 {
+    let (mut cell, mut gap, mut most) = (start, 0, 0);
+    loop {
+        cell = next(cell);
+        gap += 1;
+        if marked[cell] {
+            seen[cell] = true;
+            most = gap.max(most);
+            gap = 0;
+        }
+        if cell == start {
+            return most;
+        }
+    }
+}
+
+/// One period: how far every ring and buffer has turned.
+#[derive(Clone, Debug)]
+pub struct Turned<'a> {
+    schedule: &'a Schedule,
+    cells: &'a Cells,
+    rings: Vec<Position>,
+    buffers: Vec<Position>,
+}
+
+/// How far a wheel has turned.
+#[derive(Clone, Copy, Debug)]
+struct Position {
+    length: u32,
+    turned: u32,
+}
+
+impl Position {
+    /// The index that a place means. A place is below the length, so one subtraction will do.
+    fn index(self, place: u32) -> u32 {
+        let sum = place + self.turned;
+        if sum >= self.length { sum - self.length } else { sum }
+    }
+}
+
+impl<'a> Turned<'a> {
+    /// The positions in a period.
+    pub fn new(schedule: &'a Schedule, cells: &'a Cells, period: i64) -> Self {
+        let (rings, buffers) = (Vec::new(), Vec::new());
+        let mut turned = Self { schedule, cells, rings, buffers };
+        turned.turn_to(period);
+        turned
+    }
+
+    /// Goes to another period; allocates nothing the second time.
+    pub fn turn_to(&mut self, period: i64) {
+        let ring = |ring: &Ring| Position {
+            length: ring.devices.len() as u32,
+            turned: ring.index(0, period),
+        };
+        let slots = |buffer: &Buffer| Position {
+            length: buffer.slots,
+            turned: buffer.slot(0, period),
+        };
+        self.rings.clear();
+        self.rings.extend(self.schedule.rings.values().map(ring));
+        self.buffers.clear();
+        self.buffers.extend(self.schedule.buffers.values().map(slots));
+    }
+
+    /// The index of the device that a place means.
+    pub fn index(&self, at: Place) -> u32 {
+        self.rings[at.ring.index()].index(at.place)
+    }
+
+    /// The device that a place means, at coordinate zero.
+    pub fn device(&self, at: Place) -> DeviceId {
+        self.schedule.rings[at.ring].devices[self.index(at) as usize]
+    }
+
+    /// The cell that a row on a place means.
+    pub fn cell(&self, at: Place, row: Row) -> usize {
+        let slots = self.buffers[row.buffer.index()];
+        let base = self.cells.bases[row.buffer.index()];
+        (base + self.index(at) * slots.length + slots.index(row.place)) as usize
+    }
+
+    /// Calls `visit` with every touch of an action, in order, and the cell that it means.
+    pub fn each_cell(&self, action: &Action, mut visit: impl FnMut(Access, usize)) {
+        self.schedule.each_touch(&action.work, |touch| {
+            visit(touch.access, self.cell(touch.at, touch.row));
+        });
+    }
+}
