@@ -19,14 +19,14 @@ pub use error::LowerError;
 pub use order::device_lists;
 
 use crate::{Stages, stages_in};
-use draft::{Draft, DraftAction, DraftWork, Hold, Key};
+use draft::{Draft, DraftAction, DraftWork, Hold};
 use order::descending;
 use roundelay_dsl::Program;
 use roundelay_schedule::{
     Action, Buffer, BufferId, Bytes, Job, Metric, Order, Placement, Plan, Row, Schedule,
     Spot, Stage, Table, Work, list_faults,
 };
-use rows::{Lives, Turns};
+use rows::Rows;
 use state::StageRows;
 
 /// Lowers a plan: launches, transfers, collectives, buffers and waits.
@@ -147,84 +147,64 @@ fn metric(metric: &roundelay_dsl::Metric) -> Metric {
 
 /// Numbers everything: slots, actions, what is carried, offsets, waits.
 fn finish(mut draft: Draft<'_>, fingerprint: String) -> Schedule {
-    draft.actions.sort_by_key(|action| action.key);
-    let lives = rows::lives(&draft.actions);
-    let turns = rows::turns(&draft, &lives);
-    let actions = draft.actions.iter().map(|action| numbered(action, &turns)).collect();
+    draft.actions.sort_by_cached_key(|action| action.key);
+    let rows = Rows::new(&draft);
+    let actions = std::mem::take(&mut draft.actions);
     let mut schedule = Schedule {
         fingerprint,
         target: draft.target.clone(),
         plan: draft.plan.clone(),
         job: draft.job.clone(),
-        axes: draft.sites.axes.clone(),
-        rings: draft.sites.rings.clone(),
-        groups: draft.groups.clone(),
-        routines: draft.routines.clone(),
-        buffers: buffers(&draft, &turns),
-        actions,
+        buffers: buffers(&draft, &rows),
+        axes: draft.sites.axes,
+        rings: draft.sites.rings,
+        groups: draft.groups,
+        routines: draft.routines,
+        actions: actions.into_iter().map(|action| numbered(action, &rows)).collect(),
     };
     rest::fill(&mut schedule);
-    place(&mut schedule, &draft.actions, &lives);
+    arena::lay_out(&mut schedule, &rows);
     waits::derive(&mut schedule);
     schedule
 }
 
-fn buffers(draft: &Draft<'_>, turns: &Table<BufferId, Turns>) -> Table<BufferId, Buffer> {
+fn buffers(draft: &Draft<'_>, rows: &Rows) -> Table<BufferId, Buffer> {
     let of = |(id, row): (BufferId, &draft::DraftBuffer)| Buffer {
         home: row.home,
         subject: row.subject,
         offset: Bytes(0),
         size: row.size.align_up(64),
-        slots: turns[id].slots,
-        turn: turns[id].turn,
+        slots: rows.turns(id).slots,
+        turn: rows.turns(id).turn,
         rest: row.rest.clone(),
     };
     draft.buffers.iter().map(of).collect()
 }
 
-fn place(schedule: &mut Schedule, actions: &[DraftAction], lives: &Lives) {
-    let keys: Vec<Key> = actions.iter().map(|action| action.key).collect();
-    let period = i64::try_from(keys.len()).unwrap_or(i64::MAX);
-    let position = |moment: draft::Moment| {
-        let rank = keys.partition_point(|key| *key < moment.key);
-        moment.period * period + i64::try_from(rank).unwrap_or(i64::MAX)
-    };
-    let span = |life: &rows::Life| (position(life.first), position(life.last));
-    arena::lay_out(schedule, lives, span, period);
-}
-
-fn numbered(action: &DraftAction, turns: &Table<BufferId, Turns>) -> Action {
-    let row = |hold: &Hold| -> Row { turns[hold.buffer].row(*hold, action.lag) };
-    let work = match &action.work {
-        DraftWork::Launch { at, lane, routine, micro_batch, rows } => Work::Launch {
-            at: *at,
-            lane: *lane,
-            routine: *routine,
-            micro_batch: *micro_batch,
-            rows: rows.iter().map(row).collect(),
-        },
+fn numbered(action: DraftAction, rows: &Rows) -> Action {
+    let DraftAction { key: _, lag, reach, work } = action;
+    let row = |hold: Hold| -> Row { rows.row(hold, lag) };
+    let work = match work {
+        DraftWork::Launch { at, lane, routine, micro_batch, rows } => {
+            let rows = rows.into_iter().map(row).collect();
+            Work::Launch { at, lane, routine, micro_batch, rows }
+        }
         DraftWork::Transfer { link, from, to, content } => Work::Transfer {
-            link: *link,
-            from: Spot { at: from.0, row: row(&from.1) },
-            to: Spot { at: to.0, row: row(&to.1) },
-            content: content.clone(),
+            link,
+            from: Spot { at: from.0, row: row(from.1) },
+            to: Spot { at: to.0, row: row(to.1) },
+            content,
         },
         DraftWork::Collective { link, kind, group, from, to, content } => {
-            Work::Collective {
-                link: *link,
-                kind: *kind,
-                group: *group,
-                from: row(from),
-                to: row(to),
-                content: content.clone(),
-            }
+            let (from, to) = (row(from), row(to));
+            Work::Collective { link, kind, group, from, to, content }
         }
         DraftWork::Feed { at, micro_batch, row: hold } => {
-            Work::Feed { at: *at, micro_batch: *micro_batch, row: row(hold) }
+            Work::Feed { at, micro_batch, row: row(hold) }
         }
         DraftWork::Report { at, micro_batch, row: hold } => {
-            Work::Report { at: *at, micro_batch: *micro_batch, row: row(hold) }
+            Work::Report { at, micro_batch, row: row(hold) }
         }
     };
-    Action { lag: action.lag, reach: action.reach, after: Vec::new(), work }
+    Action { lag, reach, after: Vec::new(), work }
 }

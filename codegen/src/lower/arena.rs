@@ -6,7 +6,7 @@
 //! messages of one step would wait for each other in a chain. Other kinds keep their own
 //! addresses, so that lanes never wait for each other's scratch memory.
 
-use super::rows::{Life, Lives};
+use super::rows::Rows;
 use roundelay_schedule::{
     Buffer, BufferId, Bytes, Kind, Rest, RingId, Schedule, Subject,
 };
@@ -28,13 +28,9 @@ struct Placed {
     arc: Option<Arc>,
 }
 
-/// Assigns all offsets. `position` counts list positions, `period` is their number.
-pub(crate) fn lay_out(
-    schedule: &mut Schedule,
-    lives: &Lives,
-    position: impl Fn(&Life) -> (i64, i64),
-    period: i64,
-) {
+/// Assigns all offsets.
+pub(crate) fn lay_out(schedule: &mut Schedule, lives: &Rows) {
+    let period = i64::try_from(schedule.actions.len()).unwrap_or(i64::MAX);
     let step = period / (2 * i64::from(schedule.plan.stages));
     let rings: Vec<RingId> = schedule.rings.ids().collect();
     for ring in rings {
@@ -46,7 +42,7 @@ pub(crate) fn lay_out(
             own.sort_by_key(|id| (std::cmp::Reverse(schedule.buffers[*id].total()), *id));
             let arcs = own.iter().map(|id| {
                 let row = &schedule.buffers[*id];
-                part_time(row).then(|| arc(lives, *id, &position, step)).flatten()
+                part_time(row).then(|| arc(lives, *id, step)).flatten()
             });
             let arcs: Vec<Option<Arc>> = arcs.collect();
             start = pack(schedule, &own, &arcs, start, period);
@@ -59,15 +55,9 @@ fn part_time(buffer: &Buffer) -> bool {
     shares && buffer.slots == 1 && buffer.rest == Rest::Transient
 }
 
-fn arc(
-    lives: &Lives,
-    id: BufferId,
-    position: impl Fn(&Life) -> (i64, i64),
-    step: i64,
-) -> Option<Arc> {
-    let life = lives.get(&id)?.get(&None)?;
-    let (first, last) = position(life);
-    Some(Arc { first, last: last + step })
+fn arc(lives: &Rows, id: BufferId, step: i64) -> Option<Arc> {
+    let life = lives.life(id)?;
+    Some(Arc { first: life.first, last: life.last + step })
 }
 
 /// First fit, largest first; returns the end of the segment.

@@ -1,90 +1,189 @@
 //! Slots: how many each buffer needs, and which one each action touches.
 
-use super::draft::{Draft, DraftAction, DraftWork, Hold, Instance, Moment, Slotting};
-use roundelay_schedule::{BufferId, Kind, MicroBatch, Row, Table};
-use std::collections::BTreeMap;
+use super::draft::{Draft, DraftAction, DraftWork, Hold, Instance, Slotting};
+use roundelay_schedule::{BufferId, Id, Kind, MicroBatch, RingId, Row, Table};
+
+/// From the first touch of a value to the last, as places in the endless list of all periods'
+/// actions: place k of period p counts p · lines + k.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Life {
+    pub(crate) first: i64,
+    pub(crate) last: i64,
+}
+
+impl Life {
+    /// The life of a value that nobody touches.
+    const NONE: Self = Self { first: i64::MAX, last: i64::MIN };
+
+    fn extend(&mut self, place: i64) {
+        self.first = self.first.min(place);
+        self.last = self.last.max(place);
+    }
+}
+
+/// The micro-batches that a ring sees, numbered in the order of their stream. Streams are on
+/// different devices, and equally long, so that their slots turn alike.
+#[derive(Clone, Debug)]
+struct Visitors {
+    streams: usize,
+    /// Micro-batches of each stream.
+    count: u32,
+    /// The stream and the number of each micro-batch of the cell, if it comes by.
+    numbers: Vec<Option<(usize, u32)>>,
+}
+
+impl Visitors {
+    fn new(draft: &Draft<'_>, ring: RingId) -> Self {
+        let mut numbers = vec![None; draft.sites.micro_batches as usize];
+        let streams = draft.sites.visitors(ring);
+        for (stream, visitors) in streams.iter().enumerate() {
+            for (i, number) in visitors.iter().zip(0..) {
+                numbers[i.index()] = Some((stream, number));
+            }
+        }
+        let count = u32::try_from(streams[0].len()).expect("micro-batches are 32-bit");
+        Self { streams: streams.len(), count, numbers }
+    }
+
+    fn number(&self, i: MicroBatch) -> u32 {
+        self.find(i).1
+    }
+
+    fn find(&self, i: MicroBatch) -> (usize, u32) {
+        self.numbers[i.index()].expect("only visitors have values here")
+    }
+
+    /// Where the value of a micro-batch stands among those of all streams.
+    fn place(&self, i: MicroBatch) -> usize {
+        let (stream, number) = self.find(i);
+        stream * self.count as usize + number as usize
+    }
+}
 
 /// How the values of one buffer take turns in its slots.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Turns {
-    /// Micro-batches with a value of their own, stream by stream; streams are on different
-    /// devices. None when values are numbered by step.
-    streams: Vec<Vec<MicroBatch>>,
+    home: RingId,
     /// V.
     pub(crate) slots: u32,
     /// Slots per period.
     pub(crate) turn: u32,
 }
 
-/// From the first touch of a value to the last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Life {
-    pub(crate) first: Moment,
-    pub(crate) last: Moment,
+/// Where the values of all buffers live, and how long.
+pub(crate) struct Rows {
+    visitors: Table<RingId, Visitors>,
+    /// The values of step (or version) 0: one per visitor, stream by stream, or just one.
+    lives: Table<BufferId, Vec<Life>>,
+    turns: Table<BufferId, Turns>,
 }
 
-/// The lives of each buffer's values of step (or version) 0, one per micro-batch or just one.
-pub(crate) type Lives = BTreeMap<BufferId, BTreeMap<Option<MicroBatch>, Life>>;
-
-impl DraftAction {
-    /// Every row that it names.
-    pub(crate) fn holds(&self) -> Vec<Hold> {
-        match &self.work {
-            DraftWork::Launch { rows, .. } => rows.clone(),
-            DraftWork::Transfer { from, to, .. } => vec![from.1, to.1],
-            DraftWork::Collective { from, to, .. } => vec![*from, *to],
-            DraftWork::Feed { row, .. } | DraftWork::Report { row, .. } => vec![*row],
+impl DraftWork {
+    /// Calls `visit` with every row that it names.
+    fn each_hold(&self, mut visit: impl FnMut(Hold)) {
+        match self {
+            DraftWork::Launch { rows, .. } => rows.iter().copied().for_each(visit),
+            DraftWork::Transfer { from, to, .. } => {
+                visit(from.1);
+                visit(to.1);
+            }
+            DraftWork::Collective { from, to, .. } => {
+                visit(*from);
+                visit(*to);
+            }
+            DraftWork::Feed { row, .. } | DraftWork::Report { row, .. } => visit(*row),
         }
     }
+}
 
-    /// When it touches the value of step 0 that an instance names.
-    fn moment(&self, instance: Instance) -> Moment {
-        let offset = match instance {
-            Instance::MicroBatch(_) => 0,
-            Instance::Step(offset) => offset,
+impl Rows {
+    /// Follows all values of a draft whose actions are in list order.
+    pub(crate) fn new(draft: &Draft<'_>) -> Self {
+        let rings = draft.sites.rings.ids();
+        let visitors: Table<RingId, Visitors> =
+            rings.map(|ring| Visitors::new(draft, ring)).collect();
+        let lives = lives(draft, &visitors);
+        let period = i64::try_from(draft.actions.len()).unwrap_or(i64::MAX);
+        let turns = |(id, row): (BufferId, &super::draft::DraftBuffer)| {
+            let home = row.home;
+            let (slots, turn) = match row.slots {
+                Slotting::PerStep(slots) => (slots, 1 % slots),
+                Slotting::PerMicroBatch if draft.sites.turns(home) => (1, 0),
+                Slotting::PerMicroBatch => {
+                    let Visitors { count, .. } = visitors[home];
+                    let streams = lives[id].chunks(count as usize);
+                    let most = streams.map(|lives| fewest(lives, period)).max();
+                    let least = most.expect("a ring has a stream");
+                    let slots = least + u32::from(overlaps(draft, row));
+                    (slots, count % slots)
+                }
+            };
+            Turns { home, slots, turn }
         };
-        Moment { period: i64::from(self.lag) - i64::from(offset), key: self.key }
+        let turns = draft.buffers.iter().map(turns).collect();
+        Self { visitors, lives, turns }
     }
+
+    /// The slots of a buffer.
+    pub(crate) fn turns(&self, buffer: BufferId) -> Turns {
+        self.turns[buffer]
+    }
+
+    /// The life of the value of step 0 of a buffer with one value per step.
+    pub(crate) fn life(&self, buffer: BufferId) -> Option<Life> {
+        self.lives[buffer].first().copied().filter(|life| *life != Life::NONE)
+    }
+
+    /// The slot, in period 0, that an action of this lag means by an instance.
+    pub(crate) fn row(&self, hold: Hold, lag: u32) -> Row {
+        let Turns { home, slots, turn: _ } = self.turns[hold.buffer];
+        if slots == 1 {
+            return Row { buffer: hold.buffer, place: 0 };
+        }
+        let place = match hold.instance {
+            Instance::MicroBatch(i) if lag == 0 => self.visitors[home].number(i) % slots,
+            Instance::MicroBatch(i) => {
+                let visitors = &self.visitors[home];
+                let before = i64::from(lag) * i64::from(visitors.count);
+                turned(i64::from(visitors.number(i)) - before, slots)
+            }
+            Instance::Step(offset) => turned(i64::from(offset) - i64::from(lag), slots),
+        };
+        Row { buffer: hold.buffer, place }
+    }
+}
+
+fn turned(number: i64, slots: u32) -> u32 {
+    u32::try_from(number.rem_euclid(i64::from(slots))).unwrap_or(0)
 }
 
 /// First and last touch of every value.
-pub(crate) fn lives(actions: &[DraftAction]) -> Lives {
-    let mut lives = Lives::new();
-    for action in actions {
-        for hold in action.holds() {
-            let which = match hold.instance {
-                Instance::MicroBatch(i) => Some(i),
-                Instance::Step(_) => None,
-            };
-            let moment = action.moment(hold.instance);
-            let row = lives.entry(hold.buffer).or_default();
-            let life = row.entry(which).or_insert(Life { first: moment, last: moment });
-            life.first = life.first.min(moment);
-            life.last = life.last.max(moment);
+fn lives(
+    draft: &Draft<'_>,
+    visitors: &Table<RingId, Visitors>,
+) -> Table<BufferId, Vec<Life>> {
+    let values = draft.buffers.values().map(|buffer| match buffer.slots {
+        Slotting::PerMicroBatch => {
+            let Visitors { streams, count, .. } = visitors[buffer.home];
+            vec![Life::NONE; streams * count as usize]
         }
+        Slotting::PerStep(_) => vec![Life::NONE],
+    });
+    let mut lives: Table<BufferId, Vec<Life>> = values.collect();
+    let period = i64::try_from(draft.actions.len()).unwrap_or(i64::MAX);
+    for (DraftAction { lag, work, .. }, rank) in draft.actions.iter().zip(0..) {
+        work.each_hold(|hold| {
+            let (number, offset) = match hold.instance {
+                Instance::MicroBatch(i) => {
+                    (visitors[draft.buffers[hold.buffer].home].place(i), 0)
+                }
+                Instance::Step(offset) => (0, offset),
+            };
+            let place = (i64::from(*lag) - i64::from(offset)) * period + rank;
+            lives[hold.buffer][number].extend(place);
+        });
     }
     lives
-}
-
-/// The slots of every buffer. A slot is free for its next value once the last touch of the one
-/// before stands above the next one's first: in list order nothing then waits for it.
-pub(crate) fn turns(draft: &Draft<'_>, lives: &Lives) -> Table<BufferId, Turns> {
-    let of = |(id, row): (BufferId, &super::draft::DraftBuffer)| match row.slots {
-        Slotting::PerStep(slots) => Turns { streams: Vec::new(), slots, turn: 1 % slots },
-        Slotting::PerMicroBatch => {
-            let streams = draft.sites.visitors(row.home);
-            if draft.sites.turns(row.home) {
-                return Turns { streams, slots: 1, turn: 0 };
-            }
-            let count = i64::try_from(streams[0].len()).unwrap_or(i64::MAX);
-            let slots = streams.iter().map(|stream| fewest(&lives[&id], stream));
-            let slots = slots.max().expect("a ring has a stream");
-            let slots = slots + u32::from(overlaps(draft, row));
-            let turn = count.rem_euclid(i64::from(slots));
-            Turns { streams, slots, turn: u32::try_from(turn).unwrap_or(0) }
-        }
-    };
-    draft.buffers.iter().map(of).collect()
 }
 
 /// Messages of a pipeline get a slot more than list order needs, so that one is on its way while
@@ -93,42 +192,22 @@ fn overlaps(draft: &Draft<'_>, row: &super::draft::DraftBuffer) -> bool {
     row.subject.kind() == Kind::Boundary && draft.plan.order.is_of_pipelines()
 }
 
-/// All streams of a ring are equally long, so that their slots turn alike.
-fn fewest(lives: &BTreeMap<Option<MicroBatch>, Life>, stream: &[MicroBatch]) -> u32 {
-    let count = stream.len();
-    let known = stream.iter().all(|i| lives.contains_key(&Some(*i)));
-    if !known {
-        return 1;
-    }
-    let life = |number: usize| lives[&Some(stream[number % count])];
+/// The fewest slots of a buffer with a value per micro-batch. A slot is free for its next value
+/// once the last touch of the one before stands above the next one's first: in list order
+/// nothing then waits for it.
+fn fewest(lives: &[Life], period: i64) -> u32 {
+    let count = lives.len();
     let free = |slots: usize| {
-        (0..count).all(|number| {
-            let later = (number + slots) / count;
-            let mut next = life(number + slots).first;
-            next.period += i64::try_from(later).unwrap_or(i64::MAX);
-            life(number).last < next
-        })
+        let (later, ahead) = (slots / count, slots % count);
+        let shift = |turns: usize| i64::try_from(turns).unwrap_or(i64::MAX) * period;
+        let (near, far) = lives.split_at(ahead);
+        let follow = |lives: &[Life], next: &[Life], turns: usize| {
+            let mut pairs = lives.iter().zip(next);
+            pairs.all(|(life, next)| life.last < next.first.saturating_add(shift(turns)))
+        };
+        follow(&lives[..far.len()], far, later)
+            && follow(&lives[far.len()..], near, later + 1)
     };
     let slots = (1..).find(|slots| free(*slots)).expect("lives are finite");
     u32::try_from(slots).expect("a buffer has few slots")
-}
-
-impl Turns {
-    /// The slot, in period 0, that an action of this lag means by an instance.
-    pub(crate) fn row(&self, hold: Hold, lag: u32) -> Row {
-        let number = match hold.instance {
-            Instance::Step(offset) => i64::from(offset) - i64::from(lag),
-            Instance::MicroBatch(i) => {
-                let stream = |stream: &Vec<MicroBatch>| {
-                    let own = stream.iter().position(|visitor| *visitor == i)?;
-                    Some(own as i64 - i64::from(lag) * stream.len() as i64)
-                };
-                let number = self.streams.iter().find_map(stream);
-                number.expect("only visitors have values here")
-            }
-        };
-        let place = if self.turn == 0 && self.slots == 1 { 0 } else { number };
-        let place = place.rem_euclid(i64::from(self.slots));
-        Row { buffer: hold.buffer, place: u32::try_from(place).unwrap_or(0) }
-    }
 }
