@@ -16,13 +16,7 @@ use roundelay::{
         schedule::{Order, Placement, Rule, States},
     },
 };
-use std::{
-    env,
-    error::Error,
-    fs,
-    process::Command,
-    time::{Duration, Instant},
-};
+use std::{env, error::Error, fmt, fs, process::Command, time::Instant};
 
 /// Stages, and devices.
 const STAGES: u32 = 64;
@@ -60,11 +54,27 @@ fn plan(program: &Program, micro_batches: u32) -> Plan {
     Plan::new(rule, placement, order, states, micro_batches, cuts)
 }
 
+/// Seconds of a phase: on the wall, and of all processors together where the system tells them.
+#[derive(Clone, Copy)]
+struct Seconds {
+    wall: f64,
+    processors: f64,
+}
+
 /// What a phase made, and how long it took.
-fn timed<T>(phase: impl FnOnce() -> T) -> (T, Duration) {
-    let start = Instant::now();
+fn timed<T>(phase: impl FnOnce() -> T) -> (T, Seconds) {
+    let (start, before) = (Instant::now(), processors());
     let made = phase();
-    (made, start.elapsed())
+    let wall = start.elapsed().as_secs_f64();
+    (made, Seconds { wall, processors: processors() - before })
+}
+
+/// Seconds that this process took of all processors so far; Linux counts in hundredths.
+fn processors() -> f64 {
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let behind_name = stat.rsplit(')').next().unwrap_or_default();
+    let fields = behind_name.split_whitespace().skip(11).take(2);
+    fields.filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / 100.0
 }
 
 /// The largest resident memory of this process so far, in MB, where the system tells it.
@@ -89,16 +99,20 @@ fn one(micro_batches: u32) -> Result<(), Box<dyn Error>> {
     let (text, write) = timed(|| roundelay::write(&checked));
     let (read, reading) = timed(|| roundelay::read(&text));
     assert!(read? == *checked, "a file reads back as what was written");
-    let both = (lower + check).as_secs_f64();
-    let [lower, check, clock, write, reading] =
-        [lower, check, clock, write, reading].map(|time| time.as_secs_f64());
+    let both = lower.wall + check.wall;
     println!(
-        "{micro_batches:>6} {actions:>9} {lower:>8.3} {check:>8.3} {both:>8.3} {clock:>8.3} \
-         {peak:>8} {:>12.0} {write:>8.3} {reading:>8.3} {:>8}",
+        "{micro_batches:>6} {actions:>9} {lower} {check} {both:>8.3} {clock} {peak:>8} {:>10.0} \
+         {write} {reading} {:>8}",
         actions as f64 / both,
         text.len() / 1_000_000,
     );
     Ok(())
+}
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:>7.3} ({:>5.2})", self.wall, self.processors)
+    }
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -108,10 +122,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let wanted: Vec<u32> =
         env::args().skip(1).filter_map(|word| word.parse().ok()).collect();
     println!(
-        "1F1B over {STAGES} stages; seconds; the clock runs {STEPS} training steps; peak in MB"
+        "1F1B over {STAGES} stages; seconds (of processors); the clock runs {STEPS} steps; MB"
     );
     println!(
-        "{:>6} {:>9} {:>8} {:>8} {:>8} {:>8} {:>8} {:>12} {:>8} {:>8} {:>8}",
+        "{:>6} {:>9} {:>15} {:>15} {:>8} {:>15} {:>8} {:>10} {:>15} {:>15} {:>8}",
         "N",
         "actions",
         "lower",
@@ -122,7 +136,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         "actions/s",
         "write",
         "read",
-        "file MB"
+        "file"
     );
     for micro_batches in if wanted.is_empty() { &MICRO_BATCHES[..] } else { &wanted } {
         let mut process = Command::new(env::current_exe()?);

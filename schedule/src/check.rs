@@ -43,7 +43,7 @@ pub use violation::{Culprit, Duty, Violation};
 use crate::{Catalogue, Schedule};
 use faults::Faults;
 use layout::Layout;
-use std::ops::Deref;
+use std::{ops::Deref, panic, thread};
 use values::Flows;
 
 /// A schedule that cannot deadlock, race, read what was not written, use a wrong weight version,
@@ -68,11 +68,47 @@ pub fn check(
     faults.stop()?;
     tasks::check(&schedule, &mut faults);
     let flows = Flows::new(&schedule, &mut faults);
-    order::check(&schedule, &layout, &mut faults);
-    contents::check(&schedule, &layout, &flows, &mut faults);
+    let facts = execution(&schedule, &layout, &flows, &mut faults);
     faults.stop()?;
-    let facts = facts::gather(&schedule, &layout);
     Ok(Checked { schedule, facts })
+}
+
+/// From so many actions on a second thread is worth its start.
+const SIDE_BY_SIDE: usize = 1 << 14;
+
+/// Rules 3 to 5, and what is learned; order and contents side by side when there is much to do.
+/// What is found does not depend on that.
+fn execution(
+    schedule: &Schedule,
+    layout: &Layout,
+    flows: &Flows,
+    faults: &mut Faults,
+) -> Facts {
+    let order = || {
+        let mut faults = Faults::default();
+        order::check(schedule, layout, &mut faults);
+        faults
+    };
+    let rest = || {
+        let mut faults = Faults::default();
+        contents::check(schedule, layout, flows, &mut faults);
+        let sound = faults.is_empty();
+        let facts = sound.then(|| facts::gather(schedule, layout));
+        (faults, facts.unwrap_or_default())
+    };
+    let (unordered, (wrong, facts)) = if schedule.actions.len() < SIDE_BY_SIDE {
+        (order(), rest())
+    } else {
+        thread::scope(|scope| {
+            let order = scope.spawn(order);
+            let rest = rest();
+            let order = order.join();
+            (order.unwrap_or_else(|panic| panic::resume_unwind(panic)), rest)
+        })
+    };
+    faults.append(unordered);
+    faults.append(wrong);
+    facts
 }
 
 /// Rule 1, from the tables that others rely on to those that rely on them.

@@ -21,36 +21,39 @@ impl Life {
     }
 }
 
-/// The micro-batches that a ring sees, numbered in the order of their stream. Streams are on
-/// different devices, and equally long, so that their slots turn alike.
+/// The micro-batches that a ring sees, numbered in the order in which they come to a device.
 #[derive(Clone, Debug)]
 struct Visitors {
-    streams: usize,
-    /// Micro-batches of each stream.
+    /// How many come to one device.
     count: u32,
-    /// The stream and the number of each micro-batch of the cell, if it comes by.
-    numbers: Vec<Option<(usize, u32)>>,
+    /// Devices that see micro-batches of their own; equally many each, so that slots turn alike.
+    streams: u32,
+    /// Stream and number of each micro-batch of the cell, if it comes by.
+    numbers: Vec<Option<(u32, u32)>>,
 }
 
 impl Visitors {
     fn new(draft: &Draft<'_>, ring: RingId) -> Self {
+        let streams = [draft.sites.visitors(ring)];
         let mut numbers = vec![None; draft.sites.micro_batches as usize];
-        let streams = draft.sites.visitors(ring);
-        for (stream, visitors) in streams.iter().enumerate() {
-            for (i, number) in visitors.iter().zip(0..) {
+        for (stream, all) in (0..).zip(&streams) {
+            for (number, i) in (0..).zip(all) {
                 numbers[i.index()] = Some((stream, number));
             }
         }
-        let count = u32::try_from(streams[0].len()).expect("micro-batches are 32-bit");
-        Self { streams: streams.len(), count, numbers }
+        let count = streams.first().map_or(0, Vec::len);
+        Self { count: count as u32, streams: streams.len() as u32, numbers }
     }
 
     fn number(&self, i: MicroBatch) -> u32 {
-        self.find(i).1
+        self.numbers[i.index()].expect("only visitors have values here").1
     }
 
-    fn find(&self, i: MicroBatch) -> (usize, u32) {
-        self.numbers[i.index()].expect("only visitors have values here")
+    /// Where the life of a micro-batch's value stands: stream by stream.
+    fn place(&self, i: MicroBatch) -> u32 {
+        let (stream, number) =
+            self.numbers[i.index()].expect("only visitors have values here");
+        stream * self.count + number
     }
 
     /// Where the value of a micro-batch stands among those of all streams.
@@ -110,10 +113,10 @@ impl Rows {
                 Slotting::PerStep(slots) => (slots, 1 % slots),
                 Slotting::PerMicroBatch if draft.sites.turns(home) => (1, 0),
                 Slotting::PerMicroBatch => {
-                    let Visitors { count, .. } = visitors[home];
+                    let count = visitors[home].count;
                     let streams = lives[id].chunks(count as usize);
-                    let most = streams.map(|lives| fewest(lives, period)).max();
-                    let least = most.expect("a ring has a stream");
+                    let slots = streams.map(|lives| fewest(lives, period)).max();
+                    let least = slots.expect("a buffer is for some micro-batch");
                     let slots = least + u32::from(overlaps(draft, row));
                     (slots, count % slots)
                 }
@@ -164,8 +167,8 @@ fn lives(
 ) -> Table<BufferId, Vec<Life>> {
     let values = draft.buffers.values().map(|buffer| match buffer.slots {
         Slotting::PerMicroBatch => {
-            let Visitors { streams, count, .. } = visitors[buffer.home];
-            vec![Life::NONE; streams * count as usize]
+            let Visitors { count, streams, .. } = &visitors[buffer.home];
+            vec![Life::NONE; (count * streams) as usize]
         }
         Slotting::PerStep(_) => vec![Life::NONE],
     });
@@ -194,8 +197,11 @@ fn overlaps(draft: &Draft<'_>, row: &super::draft::DraftBuffer) -> bool {
 
 /// The fewest slots of a buffer with a value per micro-batch. A slot is free for its next value
 /// once the last touch of the one before stands above the next one's first: in list order
-/// nothing then waits for it.
+/// nothing then waits for it. One slot will do where a device never sees some of them.
 fn fewest(lives: &[Life], period: i64) -> u32 {
+    if lives.contains(&Life::NONE) {
+        return 1;
+    }
     let count = lives.len();
     let free = |slots: usize| {
         let (later, ahead) = (slots / count, slots % count);
@@ -203,7 +209,7 @@ fn fewest(lives: &[Life], period: i64) -> u32 {
         let (near, far) = lives.split_at(ahead);
         let follow = |lives: &[Life], next: &[Life], turns: usize| {
             let mut pairs = lives.iter().zip(next);
-            pairs.all(|(life, next)| life.last < next.first.saturating_add(shift(turns)))
+            pairs.all(|(life, next)| life.last < next.first + shift(turns))
         };
         follow(&lives[..far.len()], far, later)
             && follow(&lives[far.len()..], near, later + 1)

@@ -85,13 +85,12 @@ impl Clocks {
     pub(super) fn wait(&mut self, queue: u32, mark: &mut Mark) {
         if !self.done(queue, mark.stamp) {
             let own = self.own(queue);
-            let (own, other) = (self.row(own), self.row(mark.clock));
-            for offset in 0..self.queues {
-                let seen = self.rows[other.start + offset];
-                let known = &mut self.rows[own.start + offset];
-                *known = seen.max(*known);
+            let [own, other] = [own, mark.clock].map(|clock| self.row(clock).start);
+            let (own, other) = disjoint(&mut self.rows, own, other, self.queues);
+            for (known, seen) in own.iter_mut().zip(other) {
+                *known = (*known).max(*seen);
             }
-            let known = &mut self.rows[own.start + mark.stamp.queue as usize];
+            let known = &mut own[mark.stamp.queue as usize];
             *known = mark.stamp.number.max(*known);
         }
         mark.waiters -= 1;
@@ -127,5 +126,21 @@ impl Clocks {
     /// The instance that comes next in `queue`.
     pub(super) fn next(&self, queue: u32) -> Stamp {
         Stamp { queue, number: self.numbers[queue as usize] + 1 }
+    }
+}
+
+/// Two rows of one list: the first to change, the second to read. They are not the same.
+fn disjoint(
+    rows: &mut [u32],
+    own: usize,
+    other: usize,
+    width: usize,
+) -> (&mut [u32], &[u32]) {
+    if own < other {
+        let (low, high) = rows.split_at_mut(other);
+        (&mut low[own..own + width], &high[..width])
+    } else {
+        let (low, high) = rows.split_at_mut(own);
+        (&mut high[..width], &low[other..other + width])
     }
 }

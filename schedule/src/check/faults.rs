@@ -77,6 +77,13 @@ impl Faults {
         }
     }
 
+    /// Takes those that were found elsewhere.
+    pub(super) fn append(&mut self, later: Faults) {
+        self.total += later.total;
+        let room = Self::COLLECTED.saturating_sub(self.list.len());
+        self.list.extend(later.list.into_iter().take(room));
+    }
+
     /// How many were found so far.
     pub(super) fn total(&self) -> usize {
         self.total

@@ -3,20 +3,20 @@
 
 use super::{Duty, Violation, faults::Faults};
 use crate::{ActionId, Id, MicroBatch, Pass, Role, Schedule, Stage, Task, Work};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Checks passes, updates and reports; needs sound actions.
 pub(super) fn check(schedule: &Schedule, faults: &mut Faults) {
-    let mut done: BTreeMap<Duty, ActionId> = BTreeMap::new();
+    let mut done = Done::new(schedule);
     for (action, duty) in duties(schedule) {
-        let first = *done.entry(duty).or_insert(action);
+        let first = *done.by(duty).get_or_insert(action);
         if first != action {
             faults.push(Violation::Repeated { action, first, duty });
         }
     }
     let forms = forms(schedule, faults);
     for duty in demanded(schedule, &forms) {
-        if !done.contains_key(&duty) {
+        if done.by(duty).is_none() {
             faults.push(Violation::Missing { duty });
         }
     }
@@ -62,6 +62,37 @@ fn forms(schedule: &Schedule, faults: &mut Faults) -> BTreeMap<Stage, Form> {
     firsts.into_iter().map(|(stage, (_, _, form))| (stage, form)).collect()
 }
 
+/// The first line that does each duty: a row per pass and stage, and one for reports.
+struct Done {
+    lines: Vec<Option<ActionId>>,
+    stages: usize,
+    micro_batches: usize,
+}
+
+impl Done {
+    fn new(schedule: &Schedule) -> Self {
+        let stages = schedule.job.elements.len();
+        let micro_batches = schedule.cell_micro_batches() as usize;
+        Self { lines: Vec::new(), stages, micro_batches }
+    }
+
+    /// Who does a duty; what is not done for a micro-batch stands behind those that are.
+    fn by(&mut self, duty: Duty) -> &mut Option<ActionId> {
+        let (row, micro_batch) = match duty {
+            Duty::Report(i) => (0, Some(i)),
+            Duty::Task(Task { pass, stage, micro_batch }) => {
+                (1 + pass as usize * self.stages + stage.index(), micro_batch)
+            }
+        };
+        let width = self.micro_batches + 1;
+        let place = row * width + micro_batch.map_or(self.micro_batches, Id::index);
+        if place >= self.lines.len() {
+            self.lines.resize((row + 1) * width, None);
+        }
+        &mut self.lines[place]
+    }
+}
+
 fn duties(schedule: &Schedule) -> impl Iterator<Item = (ActionId, Duty)> {
     schedule.actions.iter().filter_map(|(id, action)| match &action.work {
         Work::Launch { .. } => {
@@ -73,20 +104,22 @@ fn duties(schedule: &Schedule) -> impl Iterator<Item = (ActionId, Duty)> {
     })
 }
 
-fn demanded(schedule: &Schedule, forms: &BTreeMap<Stage, Form>) -> BTreeSet<Duty> {
+fn demanded(schedule: &Schedule, forms: &BTreeMap<Stage, Form>) -> Vec<Duty> {
     let micro_batches =
         || (0..schedule.cell_micro_batches() as usize).map(MicroBatch::new);
     let task = |pass, stage, micro_batch| Duty::Task(Task { pass, stage, micro_batch });
-    let mut all: BTreeSet<Duty> = measured(schedule).map(Duty::Report).collect();
+    let mut all: Vec<Duty> = measured(schedule).map(Duty::Report).collect();
     for stage in schedule.job.stages() {
         let form = forms.get(&stage).copied().unwrap_or(Form::Whole);
         for i in micro_batches() {
             all.extend(form.passes().iter().map(|pass| task(*pass, stage, Some(i))));
         }
         if schedule.job.elements[stage] > 0 {
-            all.insert(task(Pass::Update, stage, None));
+            all.push(task(Pass::Update, stage, None));
         }
     }
+    all.sort_unstable();
+    all.dedup();
     all
 }
 

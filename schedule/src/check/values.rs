@@ -1,46 +1,75 @@
 //! Which stage makes a value and which stages add to its gradient, from last to first.
 
 use super::{Culprit, action::contributes, faults::Faults};
-use crate::{Access, ActionId, Argument, Pass, Role, Routine, Schedule, Stage, ValueId};
-use std::{cmp::Reverse, collections::BTreeMap, collections::BTreeSet};
+use crate::{
+    Access, ActionId, Argument, Id, Pass, Role, Routine, RoutineId, Schedule, Stage,
+    ValueId,
+};
 
 /// One value.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Flow {
     producer: Option<Stage>,
-    consumers: BTreeSet<Reverse<Stage>>,
+    /// From the last stage to the first.
+    consumers: Vec<Stage>,
 }
 
 /// All values.
-#[derive(Debug)]
-pub(super) struct Flows(BTreeMap<ValueId, Flow>);
+#[derive(Debug, Default)]
+pub(super) struct Flows(Vec<Flow>);
 
-fn launches(
-    schedule: &Schedule,
-) -> impl Iterator<Item = (ActionId, &Routine, &Argument)> {
-    schedule.actions.iter().flat_map(|(id, action)| {
-        let called =
-            action.work.routine().map(|(routine, _)| &schedule.routines[routine]);
-        called.into_iter().flat_map(move |routine| {
-            routine.arguments.iter().map(move |argument| (id, routine, argument))
-        })
+fn launches(schedule: &Schedule) -> impl Iterator<Item = (ActionId, RoutineId)> {
+    schedule.actions.iter().filter_map(|(id, action)| {
+        action.work.routine().map(|(routine, _)| (id, routine))
     })
+}
+
+/// Looks at the routine of every launch. What is right for one launch is right for all of the
+/// same routine; what is wrong is told for each.
+fn each_routine(
+    schedule: &Schedule,
+    faults: &mut Faults,
+    mut look: impl FnMut(ActionId, &Routine, &mut Faults),
+) {
+    let mut sound = vec![false; schedule.routines.len()];
+    for (id, routine) in launches(schedule) {
+        if !sound[routine.index()] {
+            let before = faults.total();
+            look(id, &schedule.routines[routine], faults);
+            sound[routine.index()] = faults.total() == before;
+        }
+    }
 }
 
 impl Flows {
     /// Derives all flows, and checks that every launch keeps to them.
     pub(super) fn new(schedule: &Schedule, faults: &mut Faults) -> Self {
-        let mut flows = Self(BTreeMap::new());
-        for (id, routine, argument) in launches(schedule) {
-            flows.produce(id, routine, argument, faults);
-        }
-        for (_, routine, argument) in launches(schedule) {
-            flows.consume(routine, argument);
-        }
-        for (id, routine, argument) in launches(schedule) {
-            flows.check(id, routine, argument, faults);
-        }
+        let mut flows = Self::default();
+        each_routine(schedule, faults, |id, routine, faults| {
+            for argument in &routine.arguments {
+                flows.produce(id, routine, argument, faults);
+            }
+        });
+        each_routine(schedule, faults, |_, routine, _| {
+            routine.arguments.iter().for_each(|one| flows.consume(routine, one));
+        });
+        each_routine(schedule, faults, |id, routine, faults| {
+            for argument in &routine.arguments {
+                flows.check(id, routine, argument, faults);
+            }
+        });
         flows
+    }
+
+    fn flow(&mut self, value: ValueId) -> &mut Flow {
+        if value.index() >= self.0.len() {
+            self.0.resize_with(value.index() + 1, Flow::default);
+        }
+        &mut self.0[value.index()]
+    }
+
+    fn get(&self, value: ValueId) -> Option<&Flow> {
+        self.0.get(value.index())
     }
 
     fn produce(
@@ -53,7 +82,7 @@ impl Flows {
         if let (Pass::Forward, Role::Value(value), Access::Write) =
             (routine.pass, argument.role, argument.access)
         {
-            let flow = self.0.entry(value).or_default();
+            let flow = self.flow(value);
             let producer = *flow.producer.get_or_insert(routine.stage);
             faults.require(producer == routine.stage, Culprit::Action(id), || {
                 format!("makes {value}, which {producer} makes already; read it instead")
@@ -63,9 +92,11 @@ impl Flows {
 
     fn consume(&mut self, routine: &Routine, argument: &Argument) {
         if let Some(value) = contributes(argument) {
-            let flow = self.0.entry(value).or_default();
-            if flow.producer != Some(routine.stage) {
-                flow.consumers.insert(Reverse(routine.stage));
+            let flow = self.flow(value);
+            let later = flow.consumers.partition_point(|stage| *stage > routine.stage);
+            let known = flow.consumers.get(later) == Some(&routine.stage);
+            if flow.producer != Some(routine.stage) && !known {
+                flow.consumers.insert(later, routine.stage);
             }
         }
     }
@@ -78,7 +109,7 @@ impl Flows {
         faults: &mut Faults,
     ) {
         let Role::ValueGradient(value) = argument.role else { return };
-        let flow = &self.0.get(&value);
+        let flow = self.get(value);
         let made = flow.is_some_and(|flow| flow.producer == Some(routine.stage));
         let fits = match argument.access {
             Access::Read => made,
@@ -96,21 +127,21 @@ impl Flows {
 
     /// How many stages contribute to the gradient of a value before `stage` does or reads it.
     pub(super) fn before(&self, value: ValueId, stage: Stage) -> u32 {
-        let Some(flow) = self.0.get(&value) else { return 0 };
+        let Some(flow) = self.get(value) else { return 0 };
         let count = match flow.producer == Some(stage) {
             true => flow.consumers.len(),
-            false => flow.consumers.range(..Reverse(stage)).count(),
+            false => flow.consumers.partition_point(|consumer| *consumer > stage),
         };
         count as u32
     }
 
     /// Whether a stage makes a value.
     pub(super) fn makes(&self, stage: Stage, value: ValueId) -> bool {
-        self.0.get(&value).is_some_and(|flow| flow.producer == Some(stage))
+        self.get(value).is_some_and(|flow| flow.producer == Some(stage))
     }
 
     /// How many stages contribute to the gradient of a value.
     pub(super) fn all(&self, value: ValueId) -> u32 {
-        self.0.get(&value).map_or(0, |flow| flow.consumers.len() as u32)
+        self.get(value).map_or(0, |flow| flow.consumers.len() as u32)
     }
 }
