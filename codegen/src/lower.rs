@@ -6,6 +6,7 @@
 mod arena;
 mod arrivals;
 mod compute;
+mod dense;
 mod draft;
 mod error;
 mod order;

@@ -4,14 +4,14 @@
 use super::{
     LowerError,
     arrivals::{self, Arrival},
-    draft::{Draft, DraftWork, Hold, Instance, Side, Slotting},
+    draft::{Crossing, Draft, DraftWork, Hold, Instance, Side, Slotting},
     order::Slot,
     state::{Addition, StageRows},
 };
 use crate::{BackwardCode, Differentiated};
 use roundelay_schedule::{
-    Bytes, Content, Id, InputId, MicroBatch, Pass, Place, RingId, Role, Routine,
-    RoutineId, Stage, Subject, Table, ValueId,
+    Argument, Bytes, Content, Id, InputId, MicroBatch, Pass, Place, RingId, Role,
+    Routine, RoutineId, Stage, Subject, Table,
 };
 use std::collections::BTreeMap;
 
@@ -29,10 +29,12 @@ pub(crate) fn add(
 ) -> Result<(), LowerError> {
     let passes: Table<Stage, Passes> =
         draft.order.stages().map(|s| number(draft, s)).collect();
+    let inputs: Table<Stage, Vec<InputId>> =
+        draft.order.stages().map(|stage| inputs(draft, stage)).collect();
     let slots: Vec<(u32, Slot)> = draft.order.iter().collect();
     for (number, slot) in slots {
         let routine = routine_of(&passes[slot.stage], &states[slot.stage], slot);
-        feed(draft, number, slot, routine);
+        feed(draft, number, slot, &inputs[slot.stage]);
         launch(draft, number, slot, routine, &states[slot.stage]);
         report(draft, number, slot, routine);
         match slot.pass {
@@ -75,10 +77,6 @@ fn routine_of(passes: &Passes, state: &StageRows, slot: Slot) -> RoutineId {
     }
 }
 
-fn roles(draft: &Draft<'_>, routine: RoutineId) -> Vec<Role> {
-    draft.routines[routine].arguments.iter().map(|argument| argument.role).collect()
-}
-
 /// A buffer with one value per micro-batch.
 fn hold(
     draft: &mut Draft<'_>,
@@ -108,10 +106,12 @@ fn launch(
     let Slot { pass, stage, micro_batch: i, lag, .. } = slot;
     let site = draft.sites.site(stage, i, lag);
     let home = site.at.ring;
-    let sizes = draft.routines[routine].arguments.clone();
-    let own = sizes.iter().map(|argument| {
-        let mut value = |subject| hold(draft, home, subject, argument.size, i);
-        let row = match argument.role {
+    let count = draft.routines[routine].arguments.len();
+    let mut rows = Vec::with_capacity(count);
+    for place in 0..count {
+        let Argument { role, size, access: _ } = draft.routines[routine].arguments[place];
+        let mut value = |subject| hold(draft, home, subject, size, i);
+        rows.push(match role {
             Role::Parameter => state.parameter[&(pass, i)],
             Role::Gradient => state.gradient[&i].0,
             Role::Activation => value(Subject::Activation(stage)),
@@ -121,40 +121,38 @@ fn launch(
             Role::ValueGradient(id) => value(Subject::ValueGradient(id)),
             Role::Input(id) => value(Subject::Input(id)),
             Role::Metric => value(Subject::Metric),
-            Role::Workspace => return None,
+            Role::Workspace => draft.workspace(home, site.lane, size),
             Role::NextParameter | Role::Received | Role::Optimizer => {
                 unreachable!("a pass on a micro-batch has no such argument")
             }
-        };
-        Some((argument.role, row))
-    });
-    let own: Vec<(Role, Hold)> = own.collect::<Vec<_>>().into_iter().flatten().collect();
-    let find = |role| own.iter().find(|(known, _)| *known == role).map(|(_, row)| *row);
-    let rows = draft.bind(site, routine, |role| {
-        find(role).expect("every role but scratch is bound above")
-    });
+        });
+    }
     let key = draft.key(number, Side::At);
     draft.push_launch(site, (key, lag), routine, Some(i), rows);
 }
 
-/// The host brings what the forward pass of a stage, or its backward pass, reads.
-fn feed(draft: &mut Draft<'_>, number: u32, slot: Slot, forward: RoutineId) {
+/// What the forward pass of a stage, or its backward pass, reads of the inputs.
+fn inputs(draft: &Draft<'_>, stage: Stage) -> Vec<InputId> {
+    let code = &draft.code.stages[stage];
+    let later = code.backward.next();
+    let routines = [&code.forward].into_iter().chain(later);
+    let arguments = routines.flat_map(|routine| &routine.arguments);
+    let mut inputs: Vec<InputId> = arguments
+        .filter_map(|one| if let Role::Input(id) = one.role { Some(id) } else { None })
+        .collect();
+    inputs.sort_unstable();
+    inputs.dedup();
+    inputs
+}
+
+/// The host brings a stage's inputs before its forward pass.
+fn feed(draft: &mut Draft<'_>, number: u32, slot: Slot, inputs: &[InputId]) {
     if slot.pass != Pass::Forward {
         return;
     }
     let Slot { stage, micro_batch, lag, .. } = slot;
     let at = draft.sites.site(stage, micro_batch, lag).at;
-    let backward = draft.code.stages[stage].backward.next();
-    let mut roles = roles(draft, forward);
-    let later = backward.iter().flat_map(|routine| &routine.arguments);
-    roles.extend(later.map(|argument| argument.role));
-    let mut inputs: Vec<InputId> = roles
-        .into_iter()
-        .filter_map(|role| if let Role::Input(id) = role { Some(id) } else { None })
-        .collect();
-    inputs.sort_unstable();
-    inputs.dedup();
-    for input in inputs {
+    for input in inputs.iter().copied() {
         let size = input_size(draft, input);
         let row = hold(draft, at.ring, Subject::Input(input), size, micro_batch);
         let key = draft.key(number, Side::Before);
@@ -180,19 +178,12 @@ fn report(draft: &mut Draft<'_>, number: u32, slot: Slot, routine: RoutineId) {
     draft.push(key, lag, DraftWork::Report { at, micro_batch, row });
 }
 
-/// The values that cross from a stage to the next one, in order.
-fn crossing(draft: &Draft<'_>, stage: Stage) -> Vec<(ValueId, Bytes, Differentiated)> {
-    let crosses =
-        draft.code.values.iter().filter(|(_, v)| v.producer <= stage && stage < v.last);
-    crosses.map(|(id, value)| (id, value.size, value.gradient)).collect()
-}
-
 /// Sends values on when the next stage is elsewhere. A device of a turning ring holds one
 /// micro-batch at a time: it takes the value right before its pass, when the last one is gone.
 fn send_values(draft: &mut Draft<'_>, slot: Slot) -> Result<(), LowerError> {
     let i = slot.micro_batch;
     let next = Stage::new(slot.stage.index() + 1);
-    for (value, size, _) in crossing(draft, slot.stage) {
+    for Crossing { value, size, .. } in draft.crossing(slot.stage).iter().copied() {
         let at = |stage| draft.sites.site(stage, i, slot.lag).at;
         let (from, to) = (at(slot.stage), at(next));
         if from == to {
@@ -218,7 +209,7 @@ fn send_gradients(
     let Some(before) = slot.stage.index().checked_sub(1).map(Stage::new) else {
         return Ok(());
     };
-    for (value, size, gradient) in crossing(draft, before) {
+    for Crossing { value, size, gradient } in draft.crossing(before).iter().copied() {
         let at = |stage| draft.sites.site(stage, i, slot.lag).at;
         let (from, to) = (at(slot.stage), at(before));
         let comes = matches!(gradient, Differentiated::From(last) if last >= slot.stage);

@@ -7,13 +7,13 @@ use super::{
     order::Slots,
     site::{Site, Sites},
 };
-use crate::Stages;
+use crate::{Differentiated, Stages};
 use roundelay_schedule::{
     BufferId, Bytes, Collective, Content, Group, GroupId, Id, Job, LinkId, MicroBatch,
     Pass, Place, Plan, Rest, RingId, Role, Routine, RoutineId, Slice, Stage, Subject,
-    Table, Target,
+    Table, Target, ValueId,
 };
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, rc::Rc};
 
 /// Everything that the passes of the lowering share.
 pub(crate) struct Draft<'a> {
@@ -29,7 +29,19 @@ pub(crate) struct Draft<'a> {
     pub(crate) actions: Vec<DraftAction>,
     /// The messages of a pipeline that come as soon as they can.
     pub(crate) arrivals: Vec<Arrival>,
-    named: BTreeMap<(RingId, Subject, u32), BufferId>,
+    /// What is on each ring, by subject and number.
+    named: Table<RingId, BTreeMap<(Subject, u32), BufferId>>,
+    /// The values that cross from each stage to the next one, in order.
+    crossing: Table<Stage, Rc<[Crossing]>>,
+    links: BTreeMap<(Place, Place), LinkId>,
+}
+
+/// A value that crosses from a stage to the next one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Crossing {
+    pub(crate) value: ValueId,
+    pub(crate) size: Bytes,
+    pub(crate) gradient: Differentiated,
 }
 
 /// A place in the list of one period. The list is in order of time if all passes take equal time:
@@ -161,6 +173,7 @@ impl<'a> Draft<'a> {
         order: Slots,
     ) -> Self {
         let sites = Sites::new(plan);
+        let named = sites.rings.ids().map(|_| BTreeMap::new()).collect();
         Self {
             plan,
             target,
@@ -173,7 +186,9 @@ impl<'a> Draft<'a> {
             buffers: Table::new(),
             actions: Vec::new(),
             arrivals: Vec::new(),
-            named: BTreeMap::new(),
+            named,
+            crossing: crossing(code),
+            links: BTreeMap::new(),
         }
     }
 
@@ -186,15 +201,15 @@ impl<'a> Draft<'a> {
         size: Bytes,
         slots: Slotting,
     ) -> BufferId {
-        let key = (home, subject, which);
-        if let Some(known) = self.named.get(&key) {
+        let key = (subject, which);
+        if let Some(known) = self.named[home].get(&key) {
             let row = &mut self.buffers[*known];
             row.size = row.size.max(size);
             return *known;
         }
         let rest = Rest::Transient;
         let id = self.buffers.push(DraftBuffer { home, subject, size, slots, rest });
-        self.named.insert(key, id);
+        self.named[home].insert(key, id);
         id
     }
 
@@ -261,14 +276,24 @@ impl<'a> Draft<'a> {
         MicroBatch::new(self.sites.micro_batches as usize - 1)
     }
 
+    /// The values that cross from a stage to the next one, in order.
+    pub(crate) fn crossing(&self, stage: Stage) -> Rc<[Crossing]> {
+        Rc::clone(&self.crossing[stage])
+    }
+
     /// A transfer, with the link level between its ends.
     pub(crate) fn transfer(
-        &self,
+        &mut self,
         from: (Place, Hold),
         to: (Place, Hold),
         content: Content,
     ) -> Result<DraftWork, LowerError> {
-        let link = self.sites.link(self.target, from.0, to.0)?;
+        let ends = (from.0, to.0);
+        let link = match self.links.get(&ends) {
+            Some(known) => *known,
+            None => self.sites.link(self.target, ends.0, ends.1)?,
+        };
+        self.links.insert(ends, link);
         Ok(DraftWork::Transfer { link, from, to, content })
     }
 
@@ -308,9 +333,21 @@ impl<'a> Draft<'a> {
     }
 
     /// Scratch memory of a lane, as large as its largest routine wants.
-    fn workspace(&mut self, home: RingId, lane: u32, size: Bytes) -> Hold {
+    pub(crate) fn workspace(&mut self, home: RingId, lane: u32, size: Bytes) -> Hold {
         let buffer =
             self.buffer(home, Subject::Workspace, lane, size, Slotting::PerStep(1));
         Hold { buffer, instance: Instance::Step(0) }
     }
+}
+
+fn crossing(code: &Stages) -> Table<Stage, Rc<[Crossing]>> {
+    let mut all: Table<Stage, Vec<Crossing>> =
+        code.stages.ids().map(|_| Vec::new()).collect();
+    for (value, row) in code.values.iter() {
+        let crossing = Crossing { value, size: row.size, gradient: row.gradient };
+        for stage in row.producer.index()..row.last.index() {
+            all[Stage::new(stage)].push(crossing);
+        }
+    }
+    all.values().map(|values| values.as_slice().into()).collect()
 }

@@ -34,7 +34,7 @@ struct Visitors {
 
 impl Visitors {
     fn new(draft: &Draft<'_>, ring: RingId) -> Self {
-        let streams = [draft.sites.visitors(ring)];
+        let streams = draft.sites.visitors(ring);
         let mut numbers = vec![None; draft.sites.micro_batches as usize];
         for (stream, all) in (0..).zip(&streams) {
             for (number, i) in (0..).zip(all) {
@@ -54,12 +54,6 @@ impl Visitors {
         let (stream, number) =
             self.numbers[i.index()].expect("only visitors have values here");
         stream * self.count + number
-    }
-
-    /// Where the value of a micro-batch stands among those of all streams.
-    fn place(&self, i: MicroBatch) -> usize {
-        let (stream, number) = self.find(i);
-        stream * self.count as usize + number as usize
     }
 }
 
@@ -183,7 +177,7 @@ fn lives(
                 Instance::Step(offset) => (0, offset),
             };
             let place = (i64::from(*lag) - i64::from(offset)) * period + rank;
-            lives[hold.buffer][number].extend(place);
+            lives[hold.buffer][number as usize].extend(place);
         });
     }
     lives

@@ -9,6 +9,7 @@ mod workers;
 
 use super::{
     LowerError,
+    dense::Dense,
     draft::{Draft, DraftWork, Hold, Instance, Key, Side, Slotting},
     site::Site,
 };
@@ -17,15 +18,14 @@ use roundelay_schedule::{
     BufferId, Fold, Id, MicroBatch, Pass, Placement, RingId, Role, RoutineId, Rule,
     Stage, States, Subject,
 };
-use std::collections::BTreeMap;
 
 /// Where the passes of one stage find its state.
 #[derive(Debug, Default)]
 pub(crate) struct StageRows {
     /// Parameters that a pass on a micro-batch reads.
-    pub(crate) parameter: BTreeMap<(Pass, MicroBatch), Hold>,
+    pub(crate) parameter: Dense<(Pass, MicroBatch), Hold>,
     /// Gradient sum that a micro-batch's backward adds to.
-    pub(crate) gradient: BTreeMap<MicroBatch, (Hold, Addition)>,
+    pub(crate) gradient: Dense<MicroBatch, (Hold, Addition)>,
 }
 
 /// What a micro-batch's gradient does to the sum.
