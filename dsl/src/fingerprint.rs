@@ -1,7 +1,7 @@
 //! A stable hash of model and cluster.
 
 use crate::Program;
-use roundelay_schedule::{Profile, Target};
+use roundelay_schedule::{Nanos, Profile, Target};
 use std::{collections::BTreeMap, fmt::Write, sync::Arc};
 
 /// Sixteen hexadecimal digits that change with the model, the cluster or the tables of measured
@@ -49,7 +49,11 @@ impl std::fmt::Display for Shown<'_> {
             writeln!(f, "{line} {} {}", device.threads, device.overhead.0)?;
         }
         for (id, link) in links.iter() {
-            writeln!(f, "{id} {} {} {}", link.name, link.bandwidth.0, link.latency.0)?;
+            write!(f, "{id} {} {} {}", link.name, link.bandwidth.0, link.latency.0)?;
+            if link.startup > Nanos(0) || !link.ways.is_empty() {
+                write!(f, " {} {:?}", link.startup.0, link.ways)?;
+            }
+            writeln!(f)?;
         }
         for domain in domains {
             writeln!(f, "{} {:?}", domain.link, domain.devices)?;

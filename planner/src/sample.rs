@@ -57,7 +57,7 @@ pub(crate) fn device() -> Device {
 pub(crate) fn target(devices: usize) -> Target {
     let mut links = Table::new();
     let (bandwidth, latency) = (BytesPerSecond(1_000_000_000), Nanos(2_000));
-    let link = links.push(Link { name: "bus".into(), bandwidth, latency });
+    let link = links.push(Link::plain("bus", bandwidth, latency));
     let capacity = Bytes(4_000_000);
     let numbered = |number| Device { name: format!("core{number}"), ..device() };
     Target {

@@ -4,12 +4,11 @@
 //!
 //! - A launch takes its routine's predicted time. A device runs one launch at a time, in list
 //!   order: its lanes share it, so several lanes on one device save no time.
-//! - A transfer between devices takes the link's latency plus bytes / bandwidth, and holds the
-//!   sender's outgoing and the receiver's incoming port all that time. Within one device it
+//! - A transfer between devices takes what its link says for the message (`link.rs`), and holds
+//!   the sender's outgoing and the receiver's incoming port all that time. Within one device it
 //!   takes bytes / the device's bandwidth, and no port.
-//! - A collective of n members takes the time of a ring, with S the bytes of the whole array:
-//!   2(n − 1)(α + ⌈S/n⌉/β) for an all-reduce, (n − 1)(α + ⌈S/n⌉/β) for a reduce-scatter or an
-//!   all-gather (Thakur, Rabenseifner, Gropp 2005). It holds both ports of every member.
+//! - A collective takes what the links that join its members say for it, a ring where they say
+//!   nothing else. It holds both ports of every member.
 //! - A feed takes what the target's host says for its input, once per coordinate; nothing unless
 //!   it was measured. Reports take no time.
 //! - What waits for another queue longer than for its own goes on a wake-up of the host later.
@@ -24,9 +23,9 @@
 mod port;
 
 use crate::{
-    Action, ActionId, Bytes, BytesPerSecond, Checked, Collective, DeviceId, Group,
-    GroupId, Id, Instance, Issue, LinkId, Machine, Marks, Nanos, PhysicalQueue, Place,
-    Row, Schedule, Segment, Simulation, Spot, Subject, Table, Work, replay,
+    Action, ActionId, Bytes, Checked, DeviceId, Group, GroupId, Id, Instance, Issue,
+    LinkId, Machine, Marks, Nanos, PhysicalQueue, Place, Row, Schedule, Segment,
+    Simulation, Span, Spot, Subject, Table, Work, replay,
 };
 use port::Ports;
 use std::{collections::BTreeMap, convert::Infallible};
@@ -57,6 +56,8 @@ pub struct Clock<'a> {
     devices: Table<DeviceId, Nanos>,
     ports: Ports,
     entries: Vec<Entry>,
+    /// Spans of groups over links that are not flat, by the turn of their ring.
+    spans: BTreeMap<(GroupId, u32), Span>,
 }
 
 /// Runs the training steps 0 .. `steps` on a [`Clock`].
@@ -104,7 +105,8 @@ impl<'a> Clock<'a> {
         let schedule: &Schedule = schedule;
         let devices = schedule.target.devices.ids().map(|_| Nanos(0)).collect();
         let ports = Ports::new(schedule.target.devices.len());
-        Self { schedule, queues: BTreeMap::new(), devices, ports, entries: Vec::new() }
+        let (queues, spans) = (BTreeMap::new(), BTreeMap::new());
+        Self { schedule, queues, devices, ports, entries: Vec::new(), spans }
     }
 
     /// What executed, in the order of issue.
@@ -127,7 +129,8 @@ impl<'a> Clock<'a> {
             }
             Work::Collective { link, kind, group, from, to, .. } => {
                 let whole = self.size(*from).max(self.size(*to));
-                let time = self.ring_time(*link, *kind, *group, whole);
+                let span = self.span(*link, *group, period);
+                let time = self.schedule.target.collective_time(&span, *kind, whole);
                 let members = self.members(*group, period);
                 self.hold(&members, &members, ready, time)
             }
@@ -158,8 +161,8 @@ impl<'a> Clock<'a> {
             let rate = self.schedule.target.devices[sender].bandwidth;
             return (ready, ready + bytes.at(rate));
         }
-        let (latency, rate) = self.link(link);
-        self.hold(&[sender], &[receiver], ready, latency + bytes.at(rate))
+        let time = self.schedule.target.links[link].transfer_time(bytes);
+        self.hold(&[sender], &[receiver], ready, time)
     }
 
     /// Start and end of a message of all `senders` to all `receivers`.
@@ -174,20 +177,22 @@ impl<'a> Clock<'a> {
         (start, start + time)
     }
 
-    fn ring_time(
-        &self,
-        link: LinkId,
-        kind: Collective,
-        group: GroupId,
-        whole: Bytes,
-    ) -> Nanos {
-        let members = self.member_count(group);
-        let rounds = match kind {
-            Collective::AllReduce => 2 * (members - 1),
-            Collective::ReduceScatter | Collective::AllGather => members - 1,
-        };
-        let (latency, rate) = self.link(link);
-        (latency + Bytes(whole.0.div_ceil(members)).at(rate)) * rounds
+    /// Which levels of links join all members of a group, at every coordinate of its axes.
+    fn span(&mut self, link: LinkId, group: GroupId, period: i64) -> Span {
+        if self.schedule.target.links[link].is_flat() {
+            return Span::flat(link, self.member_count(group));
+        }
+        let places = &self.schedule.groups[group].places;
+        let turned =
+            places.first().map(|at| self.schedule.rings[at.ring].index(0, period));
+        let known = (group, turned.unwrap_or_default());
+        if let Some(span) = self.spans.get(&known) {
+            return span.clone();
+        }
+        let devices = self.all_members(group, period);
+        let span = self.schedule.target.span(&devices, link);
+        self.spans.insert(known, span.clone());
+        span
     }
 
     /// Number of members at all coordinates; at least one.
@@ -195,6 +200,20 @@ impl<'a> Clock<'a> {
         let Group { places, axes } = &self.schedule.groups[group];
         let folded = axes.iter().map(|axis| u64::from(self.schedule.axes[*axis].extent));
         (places.len() as u64 * folded.product::<u64>()).max(1)
+    }
+
+    /// The members at every coordinate of the group's own axes.
+    fn all_members(&self, group: GroupId, period: i64) -> Vec<DeviceId> {
+        let axes = &self.schedule.groups[group].axes;
+        let along = |coordinate: &Vec<u32>| {
+            let rest = self.schedule.axes.ids().zip(coordinate);
+            rest.filter(|(axis, _)| !axes.contains(axis)).all(|(_, at)| *at == 0)
+        };
+        let mut coordinates = self.schedule.coordinates();
+        coordinates.retain(along);
+        let cell = self.members(group, period);
+        let pairs = coordinates.iter().flat_map(|c| cell.iter().map(move |d| (c, d)));
+        pairs.map(|(c, device)| self.schedule.device_at(*device, c)).collect()
     }
 
     fn members(&self, group: GroupId, period: i64) -> Vec<DeviceId> {
@@ -208,11 +227,6 @@ impl<'a> Clock<'a> {
 
     fn size(&self, row: Row) -> Bytes {
         self.schedule.buffers[row.buffer].size
-    }
-
-    fn link(&self, link: LinkId) -> (Nanos, BytesPerSecond) {
-        let link = &self.schedule.target.links[link];
-        (link.latency, link.bandwidth)
     }
 }
 

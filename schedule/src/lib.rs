@@ -12,6 +12,7 @@ mod clock;
 mod file;
 mod id;
 mod job;
+mod link;
 mod list;
 mod metric;
 mod order;
@@ -41,10 +42,7 @@ pub use job::{
     Augmentation, Data, Element, Evaluation, Float, Initial, Input, Job, Method,
     Optimizer, Parameter, Rate, TokenWidth, Treatment,
 };
-pub use list::{
-    DeviceList, ListFault, Listed, PassTime, Stuck, list_faults, pass_length, pass_times,
-};
-pub use metric::{Metric, Reading};
+bapub use metric::{Metric, Reading};
 pub use order::{Fold, Misfit, Order};
 pub use plan::{Placement, Plan, Reduction, States, Sum};
 pub use profile::{
@@ -59,7 +57,7 @@ pub use routine::{
 pub use rule::{Delays, Exactness, Rule, Timeline};
 pub use schedule::{FORMAT, PhysicalQueue, Schedule, Touch};
 pub use segment::{Instance, Segment};
-pub use target::{Device, Domain, Host, Link, Pool, Target};
+pub use target::{Device, Domain, Host, Pool, Target};
 pub use timeline::{Simulation, Trace, enough_steps, grid, trace};
 pub use turned::{Cells, Turned};
 pub use unit::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Nanos};

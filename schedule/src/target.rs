@@ -1,7 +1,7 @@
 //! What the machine offers: pools, devices, link levels, and which level joins two devices.
 
 use crate::{
-    Bytes, BytesPerSecond, DeviceId, FlopsPerSecond, LinkId, Nanos, PoolId, Table,
+    Bytes, BytesPerSecond, DeviceId, FlopsPerSecond, Link, LinkId, Nanos, PoolId, Table,
 };
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -71,18 +71,6 @@ pub struct Device {
     pub threads: u32,
     /// Launch overhead of one kernel call.
     pub overhead: Nanos,
-}
-
-/// A level of links; the rate is one way, per member.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Link {
-    /// Name in messages.
-    pub name: String,
-    /// Rate of one member, one way.
-    pub bandwidth: BytesPerSecond,
-    /// Time before the first byte arrives.
-    pub latency: Nanos,
 }
 
 /// Devices with consecutive numbers that one link level joins.

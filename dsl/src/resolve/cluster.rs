@@ -120,11 +120,7 @@ fn link_of(
     }
     let bandwidth = settings.required("bandwidth", Dimension::ByteRate, name, report);
     let latency = settings.required("latency", Dimension::Time, name, report);
-    Ok(Link {
-        name: name.text.clone(),
-        bandwidth: BytesPerSecond(bandwidth?),
-        latency: Nanos(latency?),
-    })
+    Ok(Link::plain(&name.text, BytesPerSecond(bandwidth?), Nanos(latency?)))
 }
 
 /// A link whose rate and latency are those of a table.
@@ -147,7 +143,7 @@ fn measured_link(
     let nominal = (BytesPerSecond(8_000_000_000), Nanos(2_000));
     let of = |profile: Arc<Profile>| (profile.copies.bandwidth, profile.copies.latency);
     let (bandwidth, latency) = profile?.map_or(nominal, of);
-    Ok(Link { name: name.text.clone(), bandwidth, latency })
+    Ok(Link::plain(&name.text, bandwidth, latency))
 }
 
 fn expand(

@@ -2,10 +2,11 @@
 
 use super::*;
 use crate::{
-    Axis, AxisId, Buffer, BufferId, Content, Data, Device, Domain, Evaluation, Float,
-    FlopsPerSecond, Id, Job, Link, Method, MicroBatch, Optimizer, Order, Pass, Placement,
-    Plan, Pool, Rate, Reduction, Rest, Ring, RingId, Routine, RoutineId, Rule, Stage,
-    States, Subject, Sum, Target, Timeline, Wait, enough_steps, grid,
+    Axis, AxisId, Buffer, BufferId, BytesPerSecond, Collective, Content, Data, Device,
+    Domain, Evaluation, Float, FlopsPerSecond, Id, Job, Link, Method, MicroBatch,
+    Optimizer, Order, Pass, Placement, Plan, Pool, Rate, Reduction, Rest, Ring, RingId,
+    Routine, RoutineId, Rule, Stage, States, Subject, Sum, Target, Timeline, Wait,
+    enough_steps, grid,
 };
 
 /// Devices d0, d1, … with ring r0, r1, … each and 1,000 B/us memory; link x0 with 100 B/us
@@ -38,7 +39,7 @@ fn target(devices: usize) -> Target {
         overhead: Nanos(0),
     };
     let bandwidth = BytesPerSecond(100_000_000);
-    let link = Link { name: "bus".to_owned(), bandwidth, latency: Nanos(7) };
+    let link = Link::plain("bus", bandwidth, Nanos(7));
     Target {
         name: "laptop".to_owned(),
         pools: [Pool { name: "all".to_owned(), capacity: Bytes(1 << 20) }]

@@ -3,10 +3,10 @@
 use roundelay_schedule::{
     Access, Action, ActionId, Argument, Attribute, Axis, Buffer, Bytes, BytesPerSecond,
     Call, Collective, Content, Data, Device, Domain, Element, Evaluation, Float,
-    FlopsPerSecond, Group, Id, Initial, Input, Job, Link, Listed, Method, Nanos, Operand,
-    Optimizer, Order, Parameter, Pass, Place, Placement, Plan, Pool, Rate, Reduction,
-    Rest, Ring, Role, Routine, Row, Rule, Schedule, Slice, Spot, States, Subject, Sum,
-    Target, Timeline, Treatment, Wait, Work,
+    FlopsPerSecond, Form, Group, Id, Initial, Input, Job, Link, Listed, Method, Nanos,
+    Operand, Optimizer, Order, Parameter, Pass, Place, Placement, Plan, Pool, Protocol,
+    Rate, Reduction, Rest, Ring, Role, Routine, Row, Rule, Schedule, Slice, Spot, States,
+    Subject, Sum, Target, Timeline, Treatment, Wait, Way, Work,
 };
 use std::collections::BTreeMap;
 
@@ -68,16 +68,21 @@ fn target() -> Target {
             .into_iter()
             .collect(),
         devices: ["core0", "1", "", "~"].map(device).into_iter().collect(),
-        links: [Link {
-            name: "bus\nline".to_owned(),
-            bandwidth: BytesPerSecond(8_000_000_000),
-            latency: Nanos(2_000),
-        }]
-        .into_iter()
-        .collect(),
+        links: [link()].into_iter().collect(),
         domains: vec![Domain { link: id(0), devices: 0..4 }],
         host: roundelay_schedule::Host { wake: Nanos(40), feeds: vec![Nanos(3)] },
     }
+}
+
+fn link() -> Link {
+    let protocol = |rate| Protocol { bandwidth: BytesPerSecond(rate), startup: Nanos(7) };
+    let ways = vec![
+        Way::Form(Form::Tree),
+        Way::Short(protocol(1_000)),
+        Way::Nvls(protocol(2_000)),
+    ];
+    let plain = Link::plain("bus\nline", BytesPerSecond(8_000_000_000), Nanos(2_000));
+    Link { startup: Nanos(50), ways, ..plain }
 }
 
 fn plan() -> Plan {

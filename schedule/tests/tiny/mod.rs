@@ -92,7 +92,7 @@ fn target(devices: u32) -> Target {
         });
     }
     let (bandwidth, latency) = (BytesPerSecond(1), Nanos(0));
-    let link = target.links.push(Link { name: "bus".to_owned(), bandwidth, latency });
+    let link = target.links.push(Link::plain("bus", bandwidth, latency));
     target.domains.push(Domain { link, devices: 0..devices });
     target
 }
