@@ -3,7 +3,7 @@
 use crate::{CompileError, RunError, compile, machine};
 use roundelay_dsl::Program;
 use roundelay_planner::{Candidate, Options, Refusal, plan};
-use roundelay_runtime::{Collection, Dataset, Settling, copies, sample};
+use roundelay_runtime::{Collection, Dataset, Settling, check_native, copies, sample};
 use roundelay_schedule::{Checked, Host, Nanos, Profile};
 use std::{num::NonZeroUsize, path::PathBuf, sync::Arc, thread, time::Duration};
 use thiserror::Error;
@@ -84,6 +84,7 @@ pub fn profile(
     options: &ProfileOptions,
     mut listener: impl FnMut(&Measuring),
 ) -> Result<Profile, ProfileError> {
+    check_native(program.train.dtype).map_err(RunError::from)?;
     let threads = threads(program)?;
     let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let launches = (processors / threads.max(1) as usize).max(1);

@@ -3,8 +3,9 @@
 use roundelay_runtime::{
     CheckpointError, Checkpointing, Checkpoints, CodeError, Cpu, CpuError, CpuOptions,
     DataError, Dataset, Evaluating, Evaluator, Fill, HeldOut, Interrupt, Latest,
-    Measures, Observer, Progress, Provenance, Report, Rests, Resumed, Resumption, State,
-    StateError, Touched, TrainError, Trainer, Weights, WeightsError, WeightsFile,
+    Measures, NotNative, Observer, Progress, Provenance, Report, Rests, Resumed,
+    Resumption, State, StateError, Touched, TrainError, Trainer, Weights, WeightsError,
+    WeightsFile, check_native,
 };
 use roundelay_schedule::{Checked, DeviceId, Evaluation, Kind};
 use std::{
@@ -132,6 +133,9 @@ pub enum RunError {
         "a run that resumes has the weights of its checkpoint; leave `{0}` away, or start anew"
     )]
     TwoStarts(PathBuf),
+    /// The machine does not compute in the job's type.
+    #[error(transparent)]
+    Element(#[from] NotNative),
     /// The schedule's kernels cannot be called.
     #[error(transparent)]
     Code(#[from] CodeError),
@@ -157,7 +161,7 @@ impl RunError {
             | RunError::TwoStarts(_)
             | RunError::Code(_)
             | RunError::State(_) => true,
-            RunError::Machine(_) | RunError::Train(_) => false,
+            RunError::Element(_) | RunError::Machine(_) | RunError::Train(_) => false,
         }
     }
 }
@@ -171,6 +175,7 @@ pub fn run(
     options: &RunOptions,
     mut listener: impl FnMut(RunEvent),
 ) -> Result<Outcome, RunError> {
+    check_native(schedule.job.dtype)?;
     let data = Dataset::open(&schedule.job, options.data.as_deref())?;
     let provenance = Provenance::new(schedule, &data);
     let save = options.save.as_deref().map(WeightsFile::new).transpose()?;
@@ -208,6 +213,7 @@ pub fn evaluate(
     learned: &Learned,
     data: Option<&Path>,
 ) -> Result<(u64, Measures), RunError> {
+    check_native(schedule.job.dtype)?;
     let data = Dataset::open(&schedule.job, data)?;
     let state = match learned {
         Learned::Checkpoint(folder) => {

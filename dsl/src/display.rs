@@ -11,6 +11,7 @@ impl fmt::Display for Model {
         for (id, input) in inputs.iter() {
             let element = match input.element {
                 Element::Real => "real",
+                Element::Wide => "wide",
                 Element::I32 => "i32",
             };
             let shape = spelled(&input.shape);

@@ -152,7 +152,7 @@ impl Arguments {
     pub(crate) fn real_tensor(&self, name: &'static str) -> Result<Tensor, Mistake> {
         let tensor = self.tensor(name, "a tensor of real numbers")?;
         match tensor.element {
-            Element::Real => Ok(tensor),
+            Element::Real | Element::Wide => Ok(tensor),
             Element::I32 => {
                 Err(self.wrong(name, "a tensor of real numbers", "whole numbers (i32)"))
             }
@@ -164,7 +164,9 @@ impl Arguments {
         let tensor = self.tensor(name, "an i32 input")?;
         match tensor.element {
             Element::I32 => Ok(tensor),
-            Element::Real => Err(self.wrong(name, "an i32 input", "real numbers")),
+            Element::Real | Element::Wide => {
+                Err(self.wrong(name, "an i32 input", "real numbers"))
+            }
         }
     }
 

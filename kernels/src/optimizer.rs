@@ -2,6 +2,9 @@
 //!
 //! Every element is updated on its own, so the result does not depend on how the flat
 //! parameters are cut into slices (but for the norm of `clip`, which is the operand's).
+//!
+//! With one more operand, `master`, it is those numbers that are stepped; the next parameters are
+//! what they round to.
 
 mod treatment;
 
@@ -23,6 +26,7 @@ use treatment::Common;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Sgd {
     count: usize,
+    master: Master,
     momentum: f64,
     nesterov: bool,
     common: Common,
@@ -32,6 +36,7 @@ pub(crate) struct Sgd {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Adamw {
     count: usize,
+    master: Master,
     betas: [f64; 2],
     epsilon: f64,
     common: Common,
@@ -56,14 +61,54 @@ pub(crate) struct AdamwStep<R> {
     pub(crate) rate: R,
 }
 
-fn counted(call: &mut Signature<'_>, states: &[&'static str]) -> Result<usize, String> {
+/// Whether an optimizer steps a copy of the parameters that is wider than they are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Master {
+    Absent,
+    Kept,
+}
+
+impl Master {
+    /// The copy, which the next parameters start from.
+    fn begin<'a, R: Real>(
+        self,
+        operands: &mut Operands<'a, R>,
+        current: Current<'a, R>,
+        next: &mut [R],
+    ) -> (Current<'a, R>, Option<&'a mut [R]>) {
+        match self {
+            Master::Absent => (current, None),
+            Master::Kept => {
+                let master = operands.write();
+                next.copy_from_slice(master);
+                (Current::InPlace, Some(master))
+            }
+        }
+    }
+}
+
+/// Keeps the stepped parameters.
+fn end<R: Real>(master: Option<&mut [R]>, next: &[R]) {
+    if let Some(master) = master {
+        master.copy_from_slice(next);
+    }
+}
+
+fn counted(
+    call: &mut Signature<'_>,
+    states: &[&'static str],
+) -> Result<(usize, Master), String> {
     let count = call.any("gradient", Access::Read)?;
     call.vector("parameter", Access::Read, count)?;
     call.vector("next", Access::Write, count)?;
     for state in states {
         call.vector(state, Access::Update, count)?;
     }
-    Ok(count)
+    let master = match call.optional_state("master", count)? {
+        true => Master::Kept,
+        false => Master::Absent,
+    };
+    Ok((count, master))
 }
 
 /// What an operation on an element costs, which comes from memory and goes there.
@@ -130,7 +175,8 @@ impl Define for Sgd {
             return Err("`nesterov` needs a `momentum`".to_owned());
         }
         let states: &[_] = if momentum == 0.0 { &[] } else { &["momentum"] };
-        Ok(Self { count: counted(call, states)?, momentum, nesterov, common })
+        let (count, master) = counted(call, states)?;
+        Ok(Self { count, master, momentum, nesterov, common })
     }
     fn flops(&self) -> u64 {
         product([7, self.count])
@@ -139,6 +185,7 @@ impl Define for Sgd {
         let gradient = operands.read();
         let (current, next) = operands.current_and_next();
         let momentum = (self.momentum != 0.0).then(|| operands.write());
+        let (current, master) = self.master.begin(&mut operands, current, next);
         let scale = self.common.scale(gradient, context.slice_offset, fast::squares);
         let step = self.step(scale, context);
         let share = rows_per_part(context.threads, self.count, 7 * TRAFFIC);
@@ -152,11 +199,13 @@ impl Define for Sgd {
             let offset = context.slice_offset + first as u64;
             self.update(&step, offset, gradient, next, momentum);
         });
+        end(master, next);
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let gradient = operands.read();
         let (current, next) = operands.current_and_next();
         let mut momentum = (self.momentum != 0.0).then(|| operands.write());
+        let (current, master) = self.master.begin(&mut operands, current, next);
         let step = self.step(
             self.common.scale(gradient, context.slice_offset, plain::squares),
             context,
@@ -177,6 +226,7 @@ impl Define for Sgd {
                 plain::sgd(&step, gradient[i], &mut next[i], momentum, decay);
             }
         }
+        end(master, next);
     }
 }
 
@@ -231,7 +281,8 @@ impl Define for Adamw {
             call.real("beta2", "at least 0 and below 1", below_one)?,
         ];
         let epsilon = call.real("epsilon", "above 0", |epsilon| epsilon > 0.0)?;
-        Ok(Self { count: counted(call, &["mean", "square"])?, betas, epsilon, common })
+        let (count, master) = counted(call, &["mean", "square"])?;
+        Ok(Self { count, master, betas, epsilon, common })
     }
     fn flops(&self) -> u64 {
         product([14, self.count])
@@ -240,6 +291,7 @@ impl Define for Adamw {
         let gradient = operands.read();
         let (current, next) = operands.current_and_next();
         let (mean, square) = (operands.write(), operands.write());
+        let (current, master) = self.master.begin(&mut operands, current, next);
         let scale = self.common.scale(gradient, context.slice_offset, fast::squares);
         let step = self.step(scale, context);
         let share = rows_per_part(context.threads, self.count, 14 * TRAFFIC);
@@ -250,11 +302,13 @@ impl Define for Adamw {
             let offset = context.slice_offset + (part * share) as u64;
             self.update(&step, offset, gradient, next, [mean, square], context.rate);
         });
+        end(master, next);
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let gradient = operands.read();
         let (current, next) = operands.current_and_next();
         let (mean, square) = (operands.write(), operands.write());
+        let (current, master) = self.master.begin(&mut operands, current, next);
         let step = self.step(
             self.common.scale(gradient, context.slice_offset, plain::squares),
             context,
@@ -277,5 +331,6 @@ impl Define for Adamw {
                 plain::adamw(&step, gradient[i], &mut next[i], states, shrink);
             }
         }
+        end(master, next);
     }
 }

@@ -1,4 +1,5 @@
 //! Reads a call: operands in order, attributes by name; every mistake becomes a sentence.
+//! An operand that is real may be wide: kernels read and write each operand in its own width.
 
 use crate::{nearest::nearest, operand::Slot, store::Store};
 use roundelay_schedule::{Access, Attribute, Call, Element};
@@ -248,6 +249,20 @@ impl<'a> Signature<'a> {
         Ok(numbers.chunks(2).map(|pair| (pair[0] as u64, pair[1] as u64)).collect())
     }
 
+    /// The next operand, where there is one of `length` elements; it is updated.
+    pub(crate) fn optional_state(
+        &mut self,
+        name: &'static str,
+        length: usize,
+    ) -> Result<bool, String> {
+        let next = self.call.operands.get(self.slots.len());
+        let given = next.and_then(|next| next.elements()) == Some(length as u64);
+        if given {
+            self.vector(name, Access::Update, length)?;
+        }
+        Ok(given)
+    }
+
     /// Refuses what was not asked for; gives what is known of the operands.
     pub(crate) fn finish(self) -> Result<Vec<Slot>, String> {
         let (taken, given) = (self.slots.len(), self.call.operands.len());
@@ -278,7 +293,12 @@ impl<'a> Signature<'a> {
         let Some(operand) = self.call.operands.get(index) else {
             return Err(format!("operand {index}, `{name}`, is missing"));
         };
-        if operand.element != element {
+        let fits = match (element, operand.element) {
+            (Element::Real | Element::Wide, Element::Real | Element::Wide) => true,
+            (Element::I32, found) => found == Element::I32,
+            (Element::Real | Element::Wide, Element::I32) => false,
+        };
+        if !fits {
             return Err(format!("operand `{name}` must be {}", described(element)));
         }
         let length = operand
@@ -289,7 +309,8 @@ impl<'a> Signature<'a> {
         if length == 0 {
             return Err(format!("operand `{name}` has an extent of zero"));
         }
-        self.slots.push(Slot { element, access, length: length as usize });
+        let (element, length) = (operand.element, length as usize);
+        self.slots.push(Slot { element, access, length });
         Ok(index)
     }
 
@@ -313,7 +334,7 @@ impl<'a> Signature<'a> {
 
 fn described(element: Element) -> &'static str {
     match element {
-        Element::Real => "real",
+        Element::Real | Element::Wide => "real",
         Element::I32 => "i32",
     }
 }

@@ -56,7 +56,7 @@ fn a_call_with_one_mistake_is_refused() {
                 let other = |bad: &mut Call| {
                     let element = &mut bad.operands[place].element;
                     *element = match element {
-                        Element::Real => Element::I32,
+                        Element::Real | Element::Wide => Element::I32,
                         Element::I32 => Element::Real,
                     };
                 };

@@ -55,7 +55,7 @@ pub(crate) fn load(
 ) -> Result<Vec<StageLoad>, LoadError> {
     let dtype = program.train.dtype;
     let code = stages(&program.model, cuts, u64::from(examples), dtype, 1)?;
-    let copies = program.train.optimizer.method.states();
+    let width = program.train.optimizer.arrays(dtype) * dtype.wide_size();
     let row = |(stage, row): (Stage, &StageCode)| {
         let time = |routine: &Routine| -> Result<Nanos, Unpriced> {
             Ok(costs.floor(&costs.priced(&routine.calls)?))
@@ -63,12 +63,11 @@ pub(crate) fn load(
         let all = |routines: Vec<&Routine>| -> Result<Nanos, Unpriced> {
             routines.into_iter().map(time).sum()
         };
-        let parameters = Bytes(code.elements[stage] * dtype.size());
         Ok(StageLoad {
             forward: time(&row.forward)?,
             backward: all(row.backward.first())?.min(all(row.backward.next())?),
-            parameters,
-            optimizer: parameters * copies,
+            parameters: Bytes(code.elements[stage] * dtype.size()),
+            optimizer: Bytes(code.elements[stage] * width),
             activation: activation(&row.forward),
         })
     };

@@ -1,27 +1,36 @@
 //! Routines whose kernel calls are parsed once, to be run many times.
 #![expect(unsafe_code, reason = "kernels take the addresses of their operands")]
 
-use crate::memory::{Arguments, Claim};
+use crate::{
+    memory::{Arguments, Claim},
+    native::{NotNative, check_native, native},
+};
 use roundelay_kernels::{Context, Kernel};
-use roundelay_schedule::{Call, Float, Routine, RoutineId, Schedule, Table};
+use roundelay_schedule::{Call, Float, Native, Routine, RoutineId, Schedule, Table};
 
-/// A kernel call that could not be parsed; a checked schedule has none.
+/// Why the routines of a schedule cannot run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("call {call} of routine {routine} ({kernel}): {message}")]
-pub struct CodeError {
-    /// The routine.
-    pub routine: RoutineId,
-    /// Index into its calls.
-    pub call: usize,
-    /// Name of the kernel.
-    pub kernel: String,
-    /// What is wrong.
-    pub message: String,
+pub enum CodeError {
+    /// A kernel call could not be parsed; a checked schedule has none.
+    #[error("call {call} of routine {routine} ({kernel}): {message}")]
+    Call {
+        /// The routine.
+        routine: RoutineId,
+        /// Index into its calls.
+        call: usize,
+        /// Name of the kernel.
+        kernel: String,
+        /// What is wrong.
+        message: String,
+    },
+    /// The CPU does not compute in the job's type.
+    #[error(transparent)]
+    Element(#[from] NotNative),
 }
 
 /// A parsed routine.
 pub(crate) struct Code {
-    dtype: Float,
+    dtype: Native,
     calls: Vec<(Kernel, Vec<Operand>)>,
     widest: usize,
 }
@@ -39,6 +48,7 @@ impl Code {
         schedule: &Schedule,
     ) -> Result<Table<RoutineId, Code>, CodeError> {
         let dtype = schedule.job.dtype;
+        check_native(dtype)?;
         let routines = schedule.routines.iter();
         routines.map(|(id, routine)| Self::routine(id, routine, dtype)).collect()
     }
@@ -49,7 +59,7 @@ impl Code {
         dtype: Float,
     ) -> Result<Self, CodeError> {
         let parse = |(call, source): (usize, &Call)| {
-            let kernel = Kernel::parse(source).map_err(|message| CodeError {
+            let kernel = Kernel::parse(source).map_err(|message| CodeError::Call {
                 routine: id,
                 call,
                 kernel: source.kernel.clone(),
@@ -65,9 +75,10 @@ impl Code {
             Ok((kernel, operands))
         };
         let calls = routine.calls.iter().enumerate().map(parse);
-        let calls: Vec<(Kernel, Vec<Operand>)> = calls.collect::<Result<_, _>>()?;
+        let calls: Vec<(Kernel, Vec<Operand>)> =
+            calls.collect::<Result<_, CodeError>>()?;
         let widest = calls.iter().map(|(_, operands)| operands.len()).max().unwrap_or(0);
-        Ok(Self { dtype, calls, widest })
+        Ok(Self { dtype: native(dtype), calls, widest })
     }
 
     /// The largest number of operands of one call.
@@ -112,8 +123,8 @@ impl Code {
             // only operands that the catalogue allows share memory, as the checker says.
             unsafe {
                 match self.dtype {
-                    Float::F32 => kernel.run::<f32>(operands, context),
-                    Float::F64 => kernel.run::<f64>(operands, context),
+                    Native::F32 => kernel.run::<f32>(operands, context),
+                    Native::F64 => kernel.run::<f64>(operands, context),
                 }
             }
             done();

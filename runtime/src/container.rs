@@ -1,7 +1,8 @@
 //! Safetensors files taken apart, whatever stands in them, and files that are whole at every
 //! instant.
 
-use roundelay_schedule::Float;
+use crate::native::native;
+use roundelay_schedule::{Float, Native};
 use safetensors::{Dtype, tensor::Metadata};
 use std::{
     borrow::Cow,
@@ -85,9 +86,9 @@ impl Container {
 
 /// The element type of a file for numbers of this type.
 pub(crate) fn element(dtype: Float) -> Dtype {
-    match dtype {
-        Float::F32 => Dtype::F32,
-        Float::F64 => Dtype::F64,
+    match native(dtype) {
+        Native::F32 => Dtype::F32,
+        Native::F64 => Dtype::F64,
     }
 }
 

@@ -1,8 +1,8 @@
 //! θ_0: what a run starts from.
 
-use crate::{State, Tensor};
+use crate::{State, Tensor, native::native};
 use roundelay_kernels::random::Stream;
-use roundelay_schedule::{Float, Initial, Job, Parameter};
+use roundelay_schedule::{Float, Initial, Job, Native, Parameter};
 
 /// Labels the streams of initial parameters; the letters of the name follow.
 const INITIAL: u64 = u64::from_le_bytes(*b"initial\0");
@@ -34,9 +34,9 @@ fn draw(seed: u64, parameter: &Parameter, dtype: Float) -> Vec<u8> {
         Initial::Uniform(bound) => bound * (2.0 * stream.uniform(index) - 1.0),
     };
     let numbers = (0..parameter.elements()).map(number);
-    match dtype {
-        Float::F32 => numbers.flat_map(|x| (x as f32).to_ne_bytes()).collect(),
-        Float::F64 => numbers.flat_map(f64::to_ne_bytes).collect(),
+    match native(dtype) {
+        Native::F32 => numbers.flat_map(|x| (x as f32).to_ne_bytes()).collect(),
+        Native::F64 => numbers.flat_map(f64::to_ne_bytes).collect(),
     }
 }
 

@@ -127,7 +127,7 @@ fn footprint(
     call: &Call,
     dtype: Float,
 ) -> Result<Footprint, CodeError> {
-    let kernel = Kernel::parse(call).map_err(|message| CodeError {
+    let kernel = Kernel::parse(call).map_err(|message| CodeError::Call {
         routine,
         call: index,
         kernel: call.kernel.clone(),

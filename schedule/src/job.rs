@@ -1,7 +1,7 @@
 //! What is trained: data, seed, optimizer, rates, evaluation; all that a run needs besides the
 //! actions.
 
-use crate::{Id, InputId, Metric, Stage, Table};
+use crate::{Element, Float, Id, InputId, Metric, Stage, Table};
 use serde::{Deserialize, Serialize};
 
 /// The training job of a schedule.
@@ -33,46 +33,6 @@ pub struct Job {
     pub parameters: Vec<Parameter>,
     /// Number of elements of each stage's flat parameters, padding included.
     pub elements: Table<Stage, u64>,
-}
-
-/// Element type of real numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Float {
-    /// 32 bits.
-    F32,
-    /// 64 bits; for tests.
-    F64,
-}
-
-impl Float {
-    /// Size of one element in bytes.
-    pub fn size(self) -> u64 {
-        match self {
-            Float::F32 => 4,
-            Float::F64 => 8,
-        }
-    }
-}
-
-/// Element type of an operand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Element {
-    /// The job's real type.
-    Real,
-    /// 32-bit integers: tokens, classes.
-    I32,
-}
-
-impl Element {
-    /// Size of one element in bytes.
-    pub fn size(self, dtype: Float) -> u64 {
-        match self {
-            Element::Real => dtype.size(),
-            Element::I32 => 4,
-        }
-    }
 }
 
 /// One input of the model, for one micro-batch.
@@ -267,6 +227,13 @@ pub enum Rate {
     },
 }
 
+impl Optimizer {
+    /// Arrays of optimizer state: those of the method, then a master copy in mixed precision.
+    pub fn arrays(&self, dtype: Float) -> u64 {
+        self.method.states() + dtype.masters()
+    }
+}
+
 impl Rate {
     /// The rate of the update that makes θ_{t+1} from θ_t.
     pub fn at(&self, t: u64) -> f64 {
@@ -379,6 +346,14 @@ impl Treatment {
 }
 
 impl Job {
+    /// Bytes of optimizer state per parameter.
+    pub fn optimizer_width(&self) -> u64 {
+        self.optimizer.arrays(self.dtype) * self.dtype.wide_size()
+    }
+    /// Bytes of a parameter gradient.
+    pub fn gradient_width(&self) -> u64 {
+        self.dtype.gradient().size(self.dtype)
+    }
     /// The parameters of one stage, in order of offset.
     pub fn parameters_of(&self, stage: Stage) -> impl Iterator<Item = &Parameter> {
         self.parameters.iter().filter(move |parameter| parameter.stage == stage)

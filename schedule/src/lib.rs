@@ -9,6 +9,7 @@ mod action;
 mod buffer;
 mod check;
 mod clock;
+mod element;
 mod file;
 mod id;
 mod job;
@@ -33,14 +34,15 @@ pub use action::{Action, Collective, Content, Queue, Spot, Task, Wait, Work};
 pub use buffer::{Axis, Buffer, Group, Kind, Place, Rest, Ring, Row, Slice, Subject};
 pub use check::{Checked, Culprit, Duty, Facts, Held, Violation, Violations, check};
 pub use clock::{Clock, Entry, simulate};
+pub use element::{Element, Float, GradientSums, Native, NoFloat};
 pub use file::{FileError, FileErrors, Lines, read, seal, write};
 pub use id::{
     ActionId, AxisId, BufferId, DeviceId, GroupId, Id, InputId, LinkId, MicroBatch,
     PoolId, RingId, RoutineId, Stage, Table, ValueId,
 };
 pub use job::{
-    Augmentation, Data, Element, Evaluation, Float, Initial, Input, Job, Method,
-    Optimizer, Parameter, Rate, TokenWidth, Treatment,
+    Augmentation, Data, Evaluation, Initial, Input, Job, Method, Optimizer, Parameter,
+    Rate, TokenWidth, Treatment,
 };
 bapub use metric::{Metric, Reading};
 pub use order::{Fold, Misfit, Order};

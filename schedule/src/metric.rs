@@ -36,7 +36,7 @@ impl Reading {
 impl Job {
     /// Size of what a micro-batch measures: its loss, then one number for each metric.
     pub fn measured(&self) -> Bytes {
-        Bytes((1 + self.metrics.len() as u64) * self.dtype.size())
+        Bytes((1 + self.metrics.len() as u64) * self.dtype.wide_size())
     }
 }
 

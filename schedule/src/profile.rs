@@ -112,6 +112,7 @@ pub fn feed_text(input: &Input) -> String {
 fn spelled(element: Element, shape: &[u64]) -> String {
     let element = match element {
         Element::Real => "real",
+        Element::Wide => "wide",
         Element::I32 => "i32",
     };
     let extents: Vec<String> = shape.iter().map(ToString::to_string).collect();

@@ -4,7 +4,7 @@ use roundelay::{
     Checked,
     parts::{
         runtime::{Feed, State, Tensor},
-        schedule::{Element, Float, Id, InputId, Job},
+        schedule::{Element, Float, Id, InputId, Job, Native},
     },
 };
 
@@ -50,9 +50,9 @@ fn fill(tensor: &mut Tensor, dtype: Float, value: impl Fn(u64) -> f64) {
 }
 
 fn write(dtype: Float, bytes: &mut [u8], value: f64) {
-    match dtype {
-        Float::F32 => bytes.copy_from_slice(&(value as f32).to_ne_bytes()),
-        Float::F64 => bytes.copy_from_slice(&value.to_ne_bytes()),
+    match dtype.native().expect("the CPU runs it") {
+        Native::F32 => bytes.copy_from_slice(&(value as f32).to_ne_bytes()),
+        Native::F64 => bytes.copy_from_slice(&value.to_ne_bytes()),
     }
 }
 
@@ -94,7 +94,7 @@ impl Feed for Examples {
         let size = element.size(self.dtype) as usize;
         for (place, bytes) in (first * length..).zip(bytes.chunks_exact_mut(size)) {
             match element {
-                Element::Real => {
+                Element::Real | Element::Wide => {
                     write(self.dtype, bytes, number(INPUTS + number_of_input, place));
                 }
                 Element::I32 => {

@@ -271,6 +271,16 @@ impl<'a> Draft<'a> {
         Bytes(self.job.elements[stage] * self.job.dtype.size())
     }
 
+    /// Bytes of a whole flat array of a stage's state.
+    pub(crate) fn state_size(&self, subject: Subject, stage: Stage) -> Bytes {
+        let width = match subject {
+            Subject::Optimizer(..) => self.job.optimizer_width(),
+            Subject::Gradient(..) => self.job.gradient_width(),
+            _ => self.job.dtype.size(),
+        };
+        Bytes(self.job.elements[stage] * width)
+    }
+
     /// The last micro-batch of the cell.
     pub(crate) fn last(&self) -> MicroBatch {
         MicroBatch::new(self.sites.micro_batches as usize - 1)
@@ -306,12 +316,7 @@ impl<'a> Draft<'a> {
         slots: u32,
     ) -> BufferId {
         let whole = subject(stage, Slice::Whole);
-        let copies = if matches!(whole, Subject::Optimizer(..)) {
-            self.job.optimizer.method.states()
-        } else {
-            1
-        };
-        let size = self.flat(stage) * copies;
+        let size = self.state_size(whole, stage);
         self.buffer(home, whole, 0, size, Slotting::PerStep(slots))
     }
 

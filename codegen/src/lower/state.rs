@@ -129,7 +129,7 @@ impl Draft<'_> {
 
     /// The optimizer state's buffer of a stage, if the optimizer keeps any.
     pub(crate) fn optimizer(&mut self, home: RingId, stage: Stage) -> Option<BufferId> {
-        let keeps = self.job.optimizer.method.states() > 0;
+        let keeps = self.job.optimizer_width() > 0;
         keeps.then(|| self.state_buffer(home, Subject::Optimizer, stage, 1))
     }
 

@@ -3,7 +3,7 @@
 
 use super::{
     call::{Step, Tensor, Term},
-    layout::Layout,
+    layout::{Layout, SIZE_ALIGNMENT},
     memory::{Life, Packing},
 };
 use roundelay_schedule::{
@@ -33,7 +33,7 @@ pub(crate) fn assemble(
         role: *role,
         access: access(*role),
         size: match role {
-            Role::Workspace => workspace.size,
+            Role::Workspace => workspace.size.align_up(SIZE_ALIGNMENT),
             role => layout.size(*role, stage),
         },
     });
@@ -41,7 +41,8 @@ pub(crate) fn assemble(
     let operand = |term: &Term| {
         let (role, offset) = home(term);
         let argument = numbers[&role];
-        Operand { argument, offset, element: term.element, shape: term.shape.clone() }
+        let element = layout.element(term);
+        Operand { argument, offset, element, shape: term.shape.clone() }
     };
     Routine {
         name,
@@ -62,10 +63,11 @@ fn workspace(layout: &Layout<'_>, stage: Stage, steps: &[Step]) -> Packing {
     let mut lives: BTreeMap<Tensor, Life> = BTreeMap::new();
     for (index, step) in steps.iter().enumerate() {
         let homeless = |term: &&Term| layout.home(term.tensor, stage).is_none();
-        for Term { tensor, element, shape } in step.terms.iter().filter(homeless) {
-            let size = Bytes(super::call::elements(shape)) * element.size(layout.dtype);
-            let fresh = Life { tensor: *tensor, size, first: index, last: index };
-            lives.entry(*tensor).or_insert(fresh).last = index;
+        for term in step.terms.iter().filter(homeless) {
+            let width = layout.element(term).size(layout.dtype);
+            let size = Bytes(term.elements()) * width;
+            let fresh = Life { tensor: term.tensor, size, first: index, last: index };
+            lives.entry(term.tensor).or_insert(fresh).last = index;
         }
     }
     Packing::by_liveness(lives.into_values().collect())

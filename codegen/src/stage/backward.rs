@@ -13,7 +13,7 @@ use super::{
 };
 use roundelay_dsl::{NodeId, Source};
 use roundelay_schedule::{
-    Access, Argument, Call, Element, Id, Nanos, Operand, Pass, Role, Routine, Stage,
+    Access, Argument, Call, Id, Nanos, Operand, Pass, Role, Routine, Stage,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -170,7 +170,7 @@ pub(crate) fn combine(layout: &Layout<'_>, stage: Stage) -> Routine {
     let operand = |argument| Operand {
         argument,
         offset: roundelay_schedule::Bytes(0),
-        element: Element::Real,
+        element: layout.dtype.gradient(),
         shape: vec![layout.elements[stage]],
     };
     let add = Call {

@@ -12,7 +12,7 @@ use super::{
 };
 use roundelay_dsl::{Model, NodeId, Source};
 use roundelay_kernels::Kernel;
-use roundelay_schedule::{Bytes, Call, Float, Id, Operand, Stage};
+use roundelay_schedule::{Bytes, Call, Element, Float, Id, Operand, Stage};
 use std::collections::BTreeSet;
 
 /// What one node adds to the stage that has it, for one micro-batch.
@@ -88,7 +88,7 @@ fn add_pass(
     for made in fuse_nodes(steps, kept) {
         let mut inner = vec![];
         for (node, step) in made.contains.into_iter().chain([(made.node, made.step)]) {
-            let own = calls(layout.graph, node, &[step])?;
+            let own = calls(layout.graph, node, &[step], |term| layout.element(term))?;
             let cost = pass(&mut costs[node.index()]);
             cost.contained.append(&mut inner);
             cost.calls.extend(own.iter().cloned());
@@ -102,8 +102,9 @@ fn add_pass(
 pub(crate) fn admit(graph: &Graph<'_>) -> Result<(), StageError> {
     graph.computed().try_for_each(|node| {
         let Derivative { forward, backward } = derivative(graph, node);
-        calls(graph, node, &forward)?;
-        calls(graph, node, &backward).map(drop)
+        let real = |term: &Term| term.element;
+        calls(graph, node, &forward, real)?;
+        calls(graph, node, &backward, real).map(drop)
     })
 }
 
@@ -121,11 +122,12 @@ fn calls(
     graph: &Graph<'_>,
     node: NodeId,
     steps: &[Step],
+    element: impl Fn(&Term) -> Element,
 ) -> Result<Vec<Call>, StageError> {
     let nowhere = |term: &Term| Operand {
         argument: 0,
         offset: Bytes(0),
-        element: term.element,
+        element: element(term),
         shape: term.shape.clone(),
     };
     let one = |step: &Step| {

@@ -4,7 +4,7 @@
 
 use super::{
     BackwardForm, CrossingValue, Differentiated,
-    call::Tensor,
+    call::{Tensor, Term},
     derivative::{Derivative, derivative},
     flow::{Crossing, Flow},
     graph::Graph,
@@ -13,12 +13,14 @@ use super::{
 };
 use roundelay_dsl::{NodeId, ParameterId, Source};
 use roundelay_schedule::{
-    Bytes, Float, Id, InputId, Parameter, Role, Stage, Table, ValueId,
+    Bytes, Element, Float, Id, InputId, Parameter, Role, Stage, Table, ValueId,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Every parameter starts at a multiple of this many elements, so that vectors load aligned.
 const PARAMETER_ALIGNMENT: u64 = 16;
+/// Arguments are a multiple of this many bytes, so that rows of 16 bits lie on those of 32.
+pub(crate) const SIZE_ALIGNMENT: u64 = 4;
 
 /// Homes of all tensors that are no scratch.
 pub(crate) struct Layout<'a> {
@@ -112,7 +114,7 @@ impl<'a> Layout<'a> {
                 self.kept[stage].home(tensor)
             }
             Tensor::Gradient(Source::Parameter(id)) => {
-                Some((Role::Gradient, self.parameter_offset(id)))
+                Some((Role::Gradient, self.sum(self.offsets[&id])))
             }
             Tensor::Gradient(Source::Node(node)) => match self.flow.gradient(node) {
                 Some(value) => start(Role::ValueGradient(value)),
@@ -121,12 +123,10 @@ impl<'a> Layout<'a> {
             Tensor::Parameters(from) => {
                 Some((Role::Parameter, Bytes(from) * self.dtype.size()))
             }
-            Tensor::Gradients(from) => {
-                Some((Role::Gradient, Bytes(from) * self.dtype.size()))
-            }
+            Tensor::Gradients(from) => Some((Role::Gradient, self.sum(from))),
             Tensor::Metric(number) => {
                 let place = 1 + u64::from(number);
-                Some((Role::Metric, Bytes(place) * self.dtype.size()))
+                Some((Role::Metric, Bytes(place) * self.dtype.wide_size()))
             }
             Tensor::Gradient(Source::Input(_))
             | Tensor::Contribution(_)
@@ -138,11 +138,11 @@ impl<'a> Layout<'a> {
 
     /// Bytes of an argument; workspace differs by routine and is not known here.
     pub(crate) fn size(&self, role: Role, stage: Stage) -> Bytes {
-        let real = |elements: u64| Bytes(elements) * self.dtype.size();
+        let aligned = |size: Bytes| size.align_up(SIZE_ALIGNMENT);
+        let real = |elements: u64| aligned(Bytes(elements) * self.dtype.size());
         match role {
-            Role::Parameter | Role::NextParameter | Role::Gradient | Role::Received => {
-                real(self.elements[stage])
-            }
+            Role::Parameter | Role::NextParameter => real(self.elements[stage]),
+            Role::Gradient | Role::Received => self.sum(self.elements[stage]),
             Role::Activation => self.kept[stage].activation.size,
             Role::Retained => self.kept[stage].retained.size,
             Role::Adjoint => self.kept[stage].adjoint.size,
@@ -155,7 +155,9 @@ impl<'a> Layout<'a> {
                 let element = self.graph.element(source);
                 Bytes(self.graph.elements(source)) * element.size(self.dtype)
             }
-            Role::Metric => real(1 + self.graph.metrics.len() as u64),
+            Role::Metric => {
+                Bytes(1 + self.graph.metrics.len() as u64) * self.dtype.wide_size()
+            }
             Role::Optimizer | Role::Workspace => Bytes(0),
         }
     }
@@ -195,6 +197,16 @@ impl<'a> Layout<'a> {
         self.flow.crossing.iter().enumerate().map(value).collect()
     }
 
+    /// The element that a term is kept in.
+    pub(crate) fn element(&self, term: &Term) -> Element {
+        element(self.graph, self.dtype, term)
+    }
+
+    /// Bytes of gradient sums of this many parameters.
+    fn sum(&self, elements: u64) -> Bytes {
+        Bytes(elements) * self.dtype.gradient().size(self.dtype)
+    }
+
     fn parameter_offset(&self, parameter: ParameterId) -> Bytes {
         Bytes(self.offsets[&parameter]) * self.dtype.size()
     }
@@ -206,7 +218,11 @@ impl Kept {
             Backward::Whole => (BTreeSet::new(), vec![]),
             Backward::Split(halves) => {
                 let size = |(tensor, elements): &(Tensor, u64)| {
-                    (*tensor, Bytes(*elements) * dtype.size())
+                    let element = match tensor {
+                        Tensor::Aside(..) => dtype.spelled(dtype.gradient()),
+                        _ => Element::Real,
+                    };
+                    (*tensor, Bytes(*elements) * element.size(dtype))
                 };
                 let adjoint = halves.adjoint.iter().map(size).collect();
                 (halves.read_by_weight(), adjoint)
@@ -216,7 +232,10 @@ impl Kept {
         let (retained, activation): (Vec<_>, Vec<_>) =
             all.partition(|(tensor, _)| late.contains(tensor));
         let [activation, retained, adjoint] =
-            [activation, retained, adjoint].map(Packing::sequence);
+            [activation, retained, adjoint].map(|kept: Vec<(Tensor, Bytes)>| {
+                let packing = Packing::sequence(kept);
+                Packing { size: packing.size.align_up(SIZE_ALIGNMENT), ..packing }
+            });
         Self { activation, retained, adjoint, backward }
     }
 
@@ -269,11 +288,33 @@ pub(crate) fn kept(
         for term in both.forward.iter().flat_map(|step| &step.terms) {
             let keeps = made_here(*node, term.tensor) && read.contains(&term.tensor);
             if keeps && seen.insert(term.tensor) {
-                kept.push((*node, term.tensor, Bytes(term.elements()) * dtype.size()));
+                let width = element(graph, dtype, term).size(dtype);
+                kept.push((*node, term.tensor, Bytes(term.elements()) * width));
             }
         }
     }
     kept
+}
+
+/// The element that a term is kept in: statistics, losses and metrics are wide, sums of
+/// parameter gradients what the training says.
+pub(crate) fn element(graph: &Graph<'_>, dtype: Float, term: &Term) -> Element {
+    let kept = match term.tensor {
+        Tensor::Auxiliary(..) | Tensor::Metric(_) => Element::Wide,
+        Tensor::Source(Source::Node(node)) if node == graph.loss => Element::Wide,
+        Tensor::Gradient(Source::Parameter(_))
+        | Tensor::Gradients(_)
+        | Tensor::Aside(..) => dtype.gradient(),
+        Tensor::Source(_)
+        | Tensor::Adjoint(_)
+        | Tensor::Gradient(Source::Node(_) | Source::Input(_))
+        | Tensor::Contribution(_)
+        | Tensor::Scratch(..)
+        | Tensor::Unwanted(..)
+        | Tensor::Detour(..)
+        | Tensor::Parameters(_) => term.element,
+    };
+    dtype.spelled(kept)
 }
 
 fn align_up(number: u64, alignment: u64) -> u64 {

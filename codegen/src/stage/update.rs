@@ -18,7 +18,7 @@ pub enum UpdateForm {
 
 /// The update of `stage` with the gradient sum of `micro_batches`, by a whole array or, with
 /// `parts` > 1, by one of as many equal shards. Optimizer state is `Method::states` consecutive
-/// flat arrays of the same length. Ranges of parameters count in the stage's whole array.
+/// flat arrays of the same length, and a master copy of the parameters in mixed precision. Ranges of parameters count in the stage's whole array.
 ///
 /// With `parts` > 1 the norm for `clip` would be that of a shard; whoever asks for shards must
 /// have refused clipping.
@@ -38,7 +38,8 @@ pub fn update(
     );
     let count = stages.elements[stage] / parts;
     let size = Bytes(count) * dtype.size();
-    let states = optimizer.method.states();
+    let sum = Bytes(count) * dtype.gradient().size(dtype);
+    let (wide, states) = (Bytes(count) * dtype.wide_size(), optimizer.arrays(dtype));
     let mut arguments = match form {
         UpdateForm::InPlace => vec![(Role::Parameter, Access::Update, size)],
         UpdateForm::Next => vec![
@@ -48,18 +49,20 @@ pub fn update(
     };
     let next = arguments.len() - 1;
     let gradient = arguments.len();
-    arguments.push((Role::Gradient, Access::Read, size));
+    arguments.push((Role::Gradient, Access::Read, sum));
     if states > 0 {
-        arguments.push((Role::Optimizer, Access::Update, size * states));
+        arguments.push((Role::Optimizer, Access::Update, wide * states));
     }
-    let operand = |argument: usize, offset| Operand {
+    let operand = |argument: usize, element, offset| Operand {
         argument: u32::try_from(argument).expect("an update has four arguments"),
         offset,
-        element: Element::Real,
+        element,
         shape: vec![count],
     };
-    let whole = [gradient, 0, next].map(|argument| operand(argument, Bytes(0)));
-    let state = (0..states).map(|number| operand(gradient + 1, size * number));
+    let whole = [(gradient, dtype.gradient()), (0, Element::Real), (next, Element::Real)];
+    let whole = whole.map(|(argument, element)| operand(argument, element, Bytes(0)));
+    let state = dtype.spelled(Element::Wide);
+    let state = (0..states).map(|number| operand(gradient + 1, state, wide * number));
     let (kernel, mut attributes) = rule(optimizer, micro_batches);
     attributes.extend(treatments(stages, stage));
     let call = Call {

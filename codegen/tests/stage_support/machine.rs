@@ -87,7 +87,9 @@ impl<'a> Machine<'a> {
             let mut fed = row(size, POISON);
             for k in 0..elements {
                 match input.element {
-                    Element::Real => store::<R>(&mut fed, k, R::of(numbers.real())),
+                    Element::Real | Element::Wide => {
+                        store::<R>(&mut fed, k, R::of(numbers.real()))
+                    }
                     Element::I32 => {
                         store::<i32>(&mut fed, k, numbers.below(input.bound) as i32);
                     }

@@ -60,7 +60,7 @@ pub(crate) fn negate(graph: &mut Graph, x: &Tensor) -> Result<Value, Mistake> {
 
 fn real(x: &Tensor, sign: &str) -> Result<(), Mistake> {
     match x.element {
-        Element::Real => Ok(()),
+        Element::Real | Element::Wide => Ok(()),
         Element::I32 => {
             let message =
                 format!("`{sign}` needs real numbers, found whole numbers (i32)");

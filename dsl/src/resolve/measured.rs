@@ -7,7 +7,7 @@ use crate::{
     source,
     syntax::{Entry, ExpressionKind, Name},
 };
-use roundelay_schedule::{Float, Profile, ProfileError, read_profile};
+use roundelay_schedule::{Profile, ProfileError, read_profile};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// What becomes of tables that a program names.
@@ -117,7 +117,7 @@ impl<'a> Shelf<'a> {
     pub(super) fn check_dtype(&self, train: &Train, report: &mut Report) {
         for table in self.known.values().flatten() {
             if table.profile.dtype != train.dtype {
-                let [measured, trained] = [table.profile.dtype, train.dtype].map(spelled);
+                let (measured, trained) = (table.profile.dtype, train.dtype);
                 let message = format!(
                     "the table was measured in {measured}, the training is in {trained}"
                 );
@@ -147,13 +147,6 @@ fn disagree(
     let mistake = Mistake::new(Code::Table, message)
         .hint("measure again with `roundelay profile`, or name another table");
     report.error_with(place, mistake, vec![(said, "as the table says".to_owned())])
-}
-
-fn spelled(dtype: Float) -> &'static str {
-    match dtype {
-        Float::F32 => "f32",
-        Float::F64 => "f64",
-    }
 }
 
 /// The range of a line, counted from one.

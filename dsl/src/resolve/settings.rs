@@ -110,6 +110,14 @@ fn unknown_key(owner: &str, key: &str, known: &[&str]) -> Mistake {
 /// The one value of an entry that takes neither alternatives nor entries.
 pub(super) fn single<'a>(entry: &'a Entry, report: &mut Report) -> Known<&'a Expression> {
     no_entries(entry, report)?;
+    only_value(entry, report)
+}
+
+/// The one value of an entry that may take entries in braces besides.
+pub(super) fn only_value<'a>(
+    entry: &'a Entry,
+    report: &mut Report,
+) -> Known<&'a Expression> {
     if let Setting::OneOf(choices) = &entry.value
         && let [Choice { first, last: None }] = &choices[..]
     {

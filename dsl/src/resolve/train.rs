@@ -4,14 +4,14 @@ use super::{
     data::data,
     definitions::{Definitions, beginning},
     optimizer::{self, NoDecay, called, optimizer},
-    settings::{Settings, no_entries, single, unknown_word},
+    settings::{Settings, only_value, single, unknown_word},
 };
 use crate::{
     Code, Mistake, Train,
     report::{Known, Report},
     syntax::{Entry, Name, Section, Setting},
 };
-use roundelay_schedule::{Data, Evaluation, Float};
+use roundelay_schedule::{Data, Evaluation, Float, GradientSums};
 
 const KEYS: [&str; 7] =
     ["data", "batch", "optimizer", "steps", "seed", "evaluate", "dtype"];
@@ -84,13 +84,35 @@ fn evaluate(entry: &Entry, report: &mut Report) -> Known<Evaluation> {
     }
 }
 
-/// `dtype f32`.
+/// `dtype f32`, `dtype bf16`, `dtype bf16 { gradients f32 }`.
 fn dtype(entry: &Entry, report: &mut Report) -> Known<Float> {
-    no_entries(entry, report)?;
-    let (Name { text, span }, _) = called(single(entry, report)?, "f32 or f64", report)?;
-    match text.as_str() {
-        "f32" => Ok(Float::F32),
-        "f64" => Ok(Float::F64),
-        other => Err(unknown_word("element type", other, &["f32", "f64"], span, report)),
+    let types = ["f32", "f64", "bf16", "f16"];
+    let chosen = only_value(entry, report)?;
+    let (Name { text, span }, _) = called(chosen, "f32, f64, bf16 or f16", report)?;
+    let inner = Settings::new("dtype", &entry.entries, &["gradients"], report);
+    let gradients = match inner.get("gradients") {
+        None => text.clone(),
+        Some(entry) => {
+            let (sums, _) = called(single(entry, report)?, "f32", report)?;
+            let known = ["f32", &text];
+            if !known.contains(&sums.text.as_str()) {
+                let what = "type of gradients";
+                return Err(unknown_word(what, &sums.text, &known, sums.span, report));
+            }
+            sums.text
+        }
+    };
+    let sums = if gradients == text { GradientSums::Same } else { GradientSums::F32 };
+    match (text.as_str(), sums) {
+        ("f32", _) => Ok(Float::F32),
+        ("f64", GradientSums::Same) => Ok(Float::F64),
+        ("f64", GradientSums::F32) => {
+            let message = "gradients of f64 are summed in f64";
+            let mistake = Mistake::new(Code::Value, message).hint("delete `gradients`");
+            Err(report.error(entry.key.span, mistake))
+        }
+        ("bf16", sums) => Ok(Float::Bf16(sums)),
+        ("f16", sums) => Ok(Float::F16(sums)),
+        (other, _) => Err(unknown_word("element type", other, &types, span, report)),
     }
 }

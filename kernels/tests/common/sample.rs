@@ -260,10 +260,10 @@ pub(crate) fn contents<R: Real>(call: &Call, draw: &mut Draw) -> Vec<Array<R>> {
             Element::I32 => {
                 Array::Integer((0..length).map(|_| draw.below(bound) as i32).collect())
             }
-            Element::Real if is_square(&call.kernel, index) => {
+            Element::Real | Element::Wide if is_square(&call.kernel, index) => {
                 Array::Real((0..length).map(|_| R::of(draw.normal().powi(2))).collect())
             }
-            Element::Real => Array::Real(draw.normals(length)),
+            Element::Real | Element::Wide => Array::Real(draw.normals(length)),
         }
     });
     fill.collect()

@@ -10,9 +10,10 @@ use super::{
     execute::{Executor, Turn},
 };
 use crate::memory::Claim;
+use crate::native::native;
 use roundelay_kernels::Real;
 use roundelay_schedule::{
-    AxisId, Collective, DeviceId, Float, Group, Id, LinkId, Place, Row, Schedule, Work,
+    AxisId, Collective, DeviceId, Group, Id, LinkId, Native, Place, Row, Schedule, Work,
 };
 use std::ops::Range;
 
@@ -97,9 +98,9 @@ impl Exchange<'_> {
     /// Every member's part becomes the sum over all members.
     fn reduce(&self, claim: &mut Claim) {
         for owner in 0..self.members.len() {
-            match self.shared.schedule.job.dtype {
-                Float::F32 => self.sum_part::<f32>(claim, owner),
-                Float::F64 => self.sum_part::<f64>(claim, owner),
+            match native(self.shared.schedule.job.dtype) {
+                Native::F32 => self.sum_part::<f32>(claim, owner),
+                Native::F64 => self.sum_part::<f64>(claim, owner),
             }
         }
     }

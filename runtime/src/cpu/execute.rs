@@ -4,11 +4,12 @@ use super::{Loss, Shared, arena::Span, lock, record::Recorder};
 use crate::{
     code::Code,
     memory::{Arguments, Claim},
+    native::native,
 };
 use roundelay_kernels::{Context, Mode};
 use roundelay_schedule::{
-    Action, Float, Id, InputId, LinkId, MicroBatch, Nanos, Pass, Place, Row, Slice, Spot,
-    Subject, Work,
+    Action, Float, Id, InputId, LinkId, MicroBatch, Nanos, Native, Pass, Place, Row,
+    Slice, Spot, Subject, Work,
 };
 use std::time::Instant;
 
@@ -203,9 +204,9 @@ impl<'a> Executor<'a> {
 /// One number in native byte order, widened.
 pub(crate) fn number_of(dtype: Float, bytes: &[u8]) -> f64 {
     let wrong = "a number has the size of its type";
-    match dtype {
-        Float::F32 => f64::from(f32::from_ne_bytes(bytes.try_into().expect(wrong))),
-        Float::F64 => f64::from_ne_bytes(bytes.try_into().expect(wrong)),
+    match native(dtype) {
+        Native::F32 => f64::from(f32::from_ne_bytes(bytes.try_into().expect(wrong))),
+        Native::F64 => f64::from_ne_bytes(bytes.try_into().expect(wrong)),
     }
 }
 

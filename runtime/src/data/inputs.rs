@@ -69,7 +69,7 @@ pub(super) fn bound(input: &Input) -> u64 {
 pub(super) fn spell(inputs: &Table<InputId, Input>) -> String {
     let one = |input: &Input| {
         let element = match input.element {
-            Element::Real => "real",
+            Element::Real | Element::Wide => "real",
             Element::I32 => "i32",
         };
         format!("`{}: {element}{:?}`", input.name, input.shape)

@@ -4,7 +4,8 @@ use super::{
     DataError,
     inputs::{bound, spell},
 };
-use roundelay_schedule::{Element, Float, Id, Input, InputId, Job};
+use crate::native::native;
+use roundelay_schedule::{Element, Float, Id, Input, InputId, Job, Native};
 
 /// Channels of an image: red, green, blue.
 pub(super) const CHANNELS: u64 = 3;
@@ -101,8 +102,8 @@ impl Pictures {
 
     /// Writes an image in the type of the job; `pixel` gives the colour at a row and a column.
     pub(super) fn write(&self, pixel: impl Fn(usize, usize) -> Colour, row: &mut [u8]) {
-        match self.dtype {
-            Float::F32 => self.put::<12>(row, |y, x| {
+        match native(self.dtype) {
+            Native::F32 => self.put::<12>(row, |y, x| {
                 let mut bytes = [0; 12];
                 let (places, _) = bytes.as_chunks_mut::<4>();
                 places
@@ -111,7 +112,7 @@ impl Pictures {
                     .for_each(|(p, v)| *p = v.to_ne_bytes());
                 bytes
             }),
-            Float::F64 => self.put::<24>(row, |y, x| {
+            Native::F64 => self.put::<24>(row, |y, x| {
                 let mut bytes = [0; 24];
                 let (places, _) = bytes.as_chunks_mut::<8>();
                 let wide = pixel(y, x).map(f64::from);

@@ -3,13 +3,14 @@
 use super::OracleError;
 use crate::{
     memory::Memory,
+    native::native,
     plain::Plain,
     state::{State, rows::Array},
 };
 use roundelay_kernels::{Context, Real};
 use roundelay_schedule::{
-    Access, Checked, Float, Id, Job, MicroBatch, Pass, Role, RoutineId, Slice, Stage,
-    Subject,
+    Access, Checked, Float, Id, Job, MicroBatch, Native, Pass, Role, RoutineId, Slice,
+    Stage, Subject,
 };
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -265,9 +266,9 @@ fn shard(memory: &mut Memory, part: u64, parts: u64) -> &mut [u8] {
 
 /// `to += from`, element by element.
 fn add(dtype: Float, from: &mut Memory, to: &mut Memory) {
-    match dtype {
-        Float::F32 => add_numbers::<f32>(from, to),
-        Float::F64 => add_numbers::<f64>(from, to),
+    match native(dtype) {
+        Native::F32 => add_numbers::<f32>(from, to),
+        Native::F64 => add_numbers::<f64>(from, to),
     }
 }
 

@@ -1,7 +1,8 @@
 //! Numbers of a file in the element type of a job.
 
+use crate::native::native;
 use half::{bf16, f16};
-use roundelay_schedule::Float;
+use roundelay_schedule::{Float, Native};
 use safetensors::Dtype;
 
 /// Little-endian numbers of a file as native ones of `to`, each the nearest. None when the file's
@@ -34,10 +35,10 @@ fn rounded(values: impl Iterator<Item = f64>, to: Float) -> Result<Vec<u8>, usiz
     let mut all = Vec::new();
     for (place, value) in values.enumerate() {
         let narrow = value as f32;
-        match to {
-            Float::F64 => all.extend(value.to_ne_bytes()),
-            Float::F32 if value.is_finite() && !narrow.is_finite() => return Err(place),
-            Float::F32 => all.extend(narrow.to_ne_bytes()),
+        match native(to) {
+            Native::F64 => all.extend(value.to_ne_bytes()),
+            Native::F32 if value.is_finite() && !narrow.is_finite() => return Err(place),
+            Native::F32 => all.extend(narrow.to_ne_bytes()),
         }
     }
     Ok(all)

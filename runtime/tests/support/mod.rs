@@ -11,7 +11,7 @@ pub(crate) mod runs;
 
 use random::Random;
 use roundelay_runtime::Feed;
-use roundelay_schedule::{Element, Float, Id, InputId, Job};
+use roundelay_schedule::{Element, Float, Id, InputId, Job, Native};
 
 /// Examples that follow from step, micro-batch and input alone.
 #[derive(Clone)]
@@ -38,15 +38,17 @@ impl Feed for Examples {
                     let token = (random.bits() % bound.max(1)) as i32;
                     number.copy_from_slice(&token.to_ne_bytes());
                 }
-                (Element::Real, dtype) => write(dtype, number, random.real()),
+                (Element::Real | Element::Wide, dtype) => {
+                    write(dtype, number, random.real())
+                }
             }
         }
     }
 }
 
 fn write(dtype: Float, bytes: &mut [u8], value: f64) {
-    match dtype {
-        Float::F32 => bytes.copy_from_slice(&(value as f32).to_ne_bytes()),
-        Float::F64 => bytes.copy_from_slice(&value.to_ne_bytes()),
+    match dtype.native().expect("the CPU runs it") {
+        Native::F32 => bytes.copy_from_slice(&(value as f32).to_ne_bytes()),
+        Native::F64 => bytes.copy_from_slice(&value.to_ne_bytes()),
     }
 }

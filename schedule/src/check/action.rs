@@ -243,16 +243,21 @@ impl<'a> Line<'a> {
 
     /// Bytes of what is stepped or added as a whole.
     fn whole(&self, subject: Subject, pass: Pass) -> Option<u64> {
-        let elements = match (subject, pass) {
-            (Subject::Parameter(stage, _), Pass::Update)
-            | (Subject::Gradient(stage, _), _) => self.schedule.job.elements[stage],
+        let job = &self.schedule.job;
+        let whole = match (subject, pass) {
+            (Subject::Parameter(stage, _), Pass::Update) => {
+                job.elements[stage] * job.dtype.size()
+            }
+            (Subject::Gradient(stage, _), _) => {
+                job.elements[stage] * job.gradient_width()
+            }
             _ => return None,
         };
         let parts = match slice(subject) {
             Some(Slice::Shard(axis)) => u64::from(self.schedule.axes[axis].extent),
             Some(Slice::Whole) | None => 1,
         };
-        Some(elements * self.schedule.job.dtype.size() / parts)
+        Some(whole / parts)
     }
 
     /// Passes over micro-batches see whole arrays; the others one slice of all.

@@ -63,7 +63,7 @@ fn kept(schedule: &Schedule, faults: &mut Faults) {
             );
         }
     }
-    let stateful = schedule.job.optimizer.method.states() > 0;
+    let stateful = schedule.job.optimizer_width() > 0;
     for (stage, _) in schedule.job.elements.iter().filter(|(_, elements)| **elements > 0)
     {
         if !newest.contains(&Held::Parameter(stage, 0)) {

@@ -112,7 +112,7 @@ fn job(schedule: &Schedule, faults: &mut Faults) {
     faults.require(job.evaluate != Evaluation::Every(0), culprit, || {
         "evaluates every 0 steps; write never or a larger number".into()
     });
-    let width = job.dtype.size() * job.optimizer.method.states().max(1);
+    let width = job.optimizer_width().max(job.gradient_width()).max(job.dtype.size());
     for (stage, elements) in job.elements.iter() {
         let bytes = elements.checked_mul(width);
         faults.require(bytes.is_some_and(|b| b < limit::BYTES), culprit, || {

@@ -159,11 +159,12 @@ fn needed(schedule: &Schedule, subject: Subject) -> Option<(u64, Slice)> {
     let job = &schedule.job;
     let real = job.dtype.size();
     match subject {
-        Subject::Parameter(stage, slice) | Subject::Gradient(stage, slice) => {
-            Some((job.elements[stage] * real, slice))
+        Subject::Parameter(stage, slice) => Some((job.elements[stage] * real, slice)),
+        Subject::Gradient(stage, slice) => {
+            Some((job.elements[stage] * job.gradient_width(), slice))
         }
         Subject::Optimizer(stage, slice) => {
-            Some((job.elements[stage] * real * job.optimizer.method.states(), slice))
+            Some((job.elements[stage] * job.optimizer_width(), slice))
         }
         Subject::Input(input) => {
             let input = &job.inputs[input];

@@ -123,7 +123,7 @@ fn demands(schedule: &Schedule, id: RoutineId, routine: &Routine, faults: &mut F
                 "must update parameters, or read them and write the next",
             );
             demand(access(Role::Gradient).is_some(), "must read the gradient");
-            let stateful = schedule.job.optimizer.method.states() > 0;
+            let stateful = schedule.job.optimizer_width() > 0;
             demand(
                 access(Role::Optimizer).is_some() == stateful,
                 "must update the optimizer state, if the method has any",
@@ -375,7 +375,10 @@ impl<'a> Body<'a> {
             _ => return Ok(()),
         };
         let job = &self.schedule.job;
-        let real = Element::Real.size(job.dtype);
+        let real = match declared.role {
+            Role::Gradient => job.gradient_width(),
+            _ => Element::Real.size(job.dtype),
+        };
         let whole = job.elements[self.routine.stage] * real;
         let sums = matches!(self.routine.pass, Pass::Backward | Pass::WeightGradient);
         if declared.size.0 < whole && !sums {

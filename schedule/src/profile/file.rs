@@ -24,7 +24,7 @@ pub fn write_profile(profile: &Profile) -> String {
         "format: {format}\nprocessor: {}\nthreads: {threads}\ndtype: {}\nlaunch: {}\n\
          wake: {}\ncopies:\n  latency: {}\n  bandwidth: {}\n  residual: {:?}\n  points:\n",
         quoted(processor),
-        dtype_name(*dtype),
+        dtype,
         launch.0,
         wake.0,
         copies.latency.0,
@@ -134,13 +134,6 @@ fn line_of(text: &str, key: &str) -> usize {
     text.lines().position(is_key).map_or(1, |index| index + 1)
 }
 
-fn dtype_name(dtype: crate::Float) -> &'static str {
-    match dtype {
-        crate::Float::F32 => "f32",
-        crate::Float::F64 => "f64",
-    }
-}
-
 /// A text in quotes; what is not plain ASCII becomes a question mark.
 fn quoted(text: &str) -> String {
     let plain = |c: char| if (' '..='~').contains(&c) { c } else { '?' };
@@ -219,7 +212,7 @@ mod tests {
         assert_eq!(lines("format: 1", "model: m"), [1]);
         assert_eq!(lines("threads: 1", "threads: 0"), [3]);
         assert_eq!(lines("threads: 1", "threads: one"), [3]);
-        assert_eq!(lines("dtype: f32", "dtype: f16"), [4]);
+        assert_eq!(lines("dtype: f32", "dtype: f8"), [4]);
         assert_eq!(lines("bandwidth: 8000000000", "bandwidth: 0"), [9]);
         assert_eq!(lines("rows: 3", "rows: 4"), [13]);
         assert_eq!(lines("busy: 2", "busy: 1"), [16]);

@@ -70,16 +70,15 @@ impl Workers {
     fn sharded(&self, draft: &mut Draft<'_>) -> [BufferId; 2] {
         let (stage, axis) = (self.stage, AxisId::new(0));
         let parts = u64::from(draft.sites.axes[axis].extent);
-        let shard = |draft: &mut Draft<'_>, subject: Subject, copies: u64| {
-            let size = Bytes(draft.flat(stage).0 / parts * copies);
+        let shard = |draft: &mut Draft<'_>, subject: Subject| {
+            let size = Bytes(draft.state_size(subject, stage).0 / parts);
             draft.buffer(self.ring, subject, 0, size, Slotting::PerStep(1))
         };
         let part = Slice::Shard(axis);
-        let parameter = shard(draft, Subject::Parameter(stage, part), 1);
-        let gradient = shard(draft, Subject::Gradient(stage, part), 1);
-        let states = draft.job.optimizer.method.states();
-        let optimizer =
-            (states > 0).then(|| shard(draft, Subject::Optimizer(stage, part), states));
+        let parameter = shard(draft, Subject::Parameter(stage, part));
+        let gradient = shard(draft, Subject::Gradient(stage, part));
+        let keeps = draft.job.optimizer_width() > 0;
+        let optimizer = keeps.then(|| shard(draft, Subject::Optimizer(stage, part)));
         let whole = self.gather(draft, parameter);
         let moment = self.reduction_moment(draft);
         self.reduce(draft, moment, Collective::ReduceScatter, gradient);

@@ -4,8 +4,9 @@
 
 use super::{DataError, Example, LIMIT, refuse, stream};
 use crate::data::inputs::bound;
+use crate::native::native;
 use roundelay_kernels::random::Stream;
-use roundelay_schedule::{Element, Float, Id, Input, InputId, Job};
+use roundelay_schedule::{Element, Float, Id, Input, InputId, Job, Native};
 
 const VALUE: u64 = u64::from_le_bytes(*b"syn-valu");
 const MEANING: u64 = u64::from_le_bytes(*b"syn-mean");
@@ -80,14 +81,14 @@ impl Teacher {
                 true => field.answer(self.response(k)),
                 false => field.draw(&chance, k as u64),
             };
-            match (field.element, self.dtype) {
+            match (field.element, native(self.dtype)) {
                 (Element::I32, _) => {
                     number.copy_from_slice(&(value as i32).to_ne_bytes());
                 }
-                (Element::Real, Float::F32) => {
+                (Element::Real | Element::Wide, Native::F32) => {
                     number.copy_from_slice(&(value as f32).to_ne_bytes());
                 }
-                (Element::Real, Float::F64) => {
+                (Element::Real | Element::Wide, Native::F64) => {
                     number.copy_from_slice(&value.to_ne_bytes());
                 }
             }
@@ -116,7 +117,7 @@ impl Teacher {
 impl Field {
     fn draw(&self, chance: &Stream, k: u64) -> f64 {
         match self.element {
-            Element::Real => chance.normal(k),
+            Element::Real | Element::Wide => chance.normal(k),
             Element::I32 => chance.below(k, self.bound) as f64,
         }
     }
@@ -125,7 +126,7 @@ impl Field {
     fn meaning(&self, seed: u64, k: u64, value: f64) -> f64 {
         let labels = [MEANING, self.id.index() as u64, k];
         match self.element {
-            Element::Real => value,
+            Element::Real | Element::Wide => value,
             Element::I32 => Stream::new(seed, &labels).normal(value as u64),
         }
     }
@@ -135,7 +136,7 @@ impl Field {
     fn answer(&self, response: f64) -> f64 {
         let classes = if self.bound == 1 << 31 { CLASSES } else { self.bound };
         match self.element {
-            Element::Real => libm::tanh(2.0 * response),
+            Element::Real | Element::Wide => libm::tanh(2.0 * response),
             Element::I32 => {
                 let below = 1.0 / (1.0 + libm::exp(-1.702 * response));
                 (below * classes as f64).floor().min((classes - 1) as f64)
