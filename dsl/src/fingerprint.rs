@@ -1,7 +1,7 @@
 //! A stable hash of model and cluster.
 
 use crate::Program;
-use roundelay_schedule::{Nanos, Profile, Target};
+use roundelay_schedule::{Bytes, Nanos, Profile, Target};
 use std::{collections::BTreeMap, fmt::Write, sync::Arc};
 
 /// Sixteen hexadecimal digits that change with the model, the cluster or the tables of measured
@@ -46,7 +46,11 @@ impl std::fmt::Display for Shown<'_> {
             for amount in [device.memory.0, device.compute.0, device.bandwidth.0] {
                 write!(line, " {amount}")?;
             }
-            writeln!(f, "{line} {} {}", device.threads, device.overhead.0)?;
+            write!(f, "{line} {} {}", device.threads, device.overhead.0)?;
+            if !device.products.is_ideal() || device.reserved > Bytes(0) {
+                write!(f, " {:?} {}", device.products, device.reserved.0)?;
+            }
+            writeln!(f)?;
         }
         for (id, link) in links.iter() {
             write!(f, "{id} {} {} {}", link.name, link.bandwidth.0, link.latency.0)?;

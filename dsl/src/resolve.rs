@@ -2,6 +2,7 @@
 //! expanded.
 
 mod cluster;
+mod component;
 mod constant;
 mod data;
 mod definitions;
@@ -75,8 +76,9 @@ fn program(
     report: &mut Report,
 ) -> Known<Program> {
     let model = model::resolve(definitions, report);
-    let target = cluster::resolve(definitions, shelf, report);
     let train = train::resolve(definitions, report);
+    let dtype = train.as_ref().map_or(Train::default().dtype, |(train, _)| train.dtype);
+    let target = cluster::resolve(definitions, dtype, shelf, report);
     let search = plan::resolve(definitions, report);
     let (mut model, place) = model?;
     let (train, no_decay) = train?;

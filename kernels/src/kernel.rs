@@ -12,9 +12,10 @@ use crate::{
     signature::Signature,
     tanh,
     team::{MOST_PARTS, for_each_part},
+    unit::unit_of,
 };
 use roundelay_schedule::{
-    Access, Bytes, Call, Catalogue, Element, Float, Flops, Footprint,
+    Access, Bytes, Call, Catalogue, Element, Float, Flops, Footprint, Unit,
 };
 
 /// One kernel: how its call is read, what it costs, and its two bodies.
@@ -158,6 +159,7 @@ pub struct Kernel {
     operation: Operation,
     slots: Vec<Slot>,
     accesses: Vec<Access>,
+    unit: Unit,
 }
 
 impl Kernel {
@@ -181,7 +183,7 @@ impl Kernel {
         let (operation, slots) =
             finished.map_err(|mistake| format!("kernel `{name}`: {mistake}"))?;
         let accesses = slots.iter().map(|slot| slot.access).collect();
-        Ok(Self { operation, slots, accesses })
+        Ok(Self { operation, slots, accesses, unit: unit_of(name) })
     }
 
     /// What is done with each operand.
@@ -204,6 +206,7 @@ impl Kernel {
         Footprint {
             flops: Flops(self.operation.flops()),
             bytes: self.slots.iter().map(traffic).sum(),
+            unit: self.unit,
         }
     }
 

@@ -118,9 +118,11 @@ mod store;
 mod sum;
 mod tanh;
 mod team;
+mod unit;
 mod window;
 
 pub use context::{Context, Mode};
 pub use kernel::{Kernel, Kernels, NAMES};
 pub use nearest::nearest;
 pub use real::Real;
+pub use unit::unit_of;

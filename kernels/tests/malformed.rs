@@ -8,7 +8,7 @@ use common::{
 };
 use roundelay_kernels::{Kernel, NAMES};
 use roundelay_schedule::{
-    Access, Attribute, Bytes, Call, Element, Float, Flops, Footprint,
+    Access, Attribute, Bytes, Call, Element, Float, Flops, Footprint, Unit,
 };
 
 fn refused(call: &Call, expected: &str) {
@@ -183,8 +183,11 @@ fn footprint_counts_arithmetic_and_traffic() {
     let product = call("matmul").reals(&[&[6, 4], &[4, 5], &[6, 5]]);
     let written = Kernel::parse(&product).unwrap();
     assert_eq!(written.accesses(), [Access::Read, Access::Read, Access::Write]);
-    let expected =
-        Footprint { flops: Flops(2 * 6 * 5 * 4), bytes: Bytes(4 * (24 + 20 + 30)) };
+    let expected = Footprint {
+        flops: Flops(2 * 6 * 5 * 4),
+        bytes: Bytes(4 * (24 + 20 + 30)),
+        unit: Unit::Product,
+    };
     assert_eq!(written.footprint(Float::F32), expected);
     let added = Kernel::parse(&product.flag("accumulate", true)).unwrap();
     assert_eq!(added.accesses()[2], Access::Update);

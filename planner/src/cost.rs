@@ -1,16 +1,18 @@
 //! Time of kernel calls: the table of measured times where a device has one, else a roofline.
 //!
 //! Law of the roofline: a call takes max(FLOPs / compute, bytes / bandwidth) + overhead, each
-//! quotient rounded up to whole nanoseconds. A routine takes the sum of its calls, and on a device
-//! with a table what a launch takes besides. So more FLOPs, more bytes or more calls never take
-//! less time, a faster device never takes more, and times of routines add.
+//! quotient rounded up to whole nanoseconds. Where a device says what small products lose, a
+//! product's arithmetic takes `ramp` more, so one that takes as long as `ramp` reaches half of the
+//! rate; attention has the share of `compute` that the device says. A routine takes the sum of its calls,
+//! and on a device with a table what a launch takes besides. So more FLOPs, more bytes or more
+//! calls never take less time, a faster device never takes more, and times of routines add.
 
 use crate::measured::{Measured, Origin, Origins};
 use roundelay_dsl::Program;
 use roundelay_kernels::Kernel;
 use roundelay_schedule::{
-    Call, Device, DeviceId, Float, Footprint, Input, Job, Nanos, Place, Profile,
-    RoutineId, Schedule, Work, feed_text,
+    Call, Device, DeviceId, Float, FlopsPerSecond, Footprint, Input, Job, Nanos, Place,
+    Products, Profile, RoutineId, Schedule, Unit, Work, feed_text,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,7 +31,16 @@ pub struct Unpriced {
 
 /// Time of one call on a device, by the law of this module.
 pub fn roofline(footprint: Footprint, device: &Device) -> Nanos {
-    let arithmetic = footprint.flops.at(device.compute);
+    let Products { ramp, attention } = device.products;
+    let arithmetic = match footprint.unit {
+        Unit::Vector => footprint.flops.at(device.compute),
+        Unit::Product => footprint.flops.at(device.compute) + ramp,
+        Unit::Attention => {
+            let share = u128::from(device.compute.0) * u128::from(attention) / 1000;
+            let rate = u64::try_from(share).unwrap_or(u64::MAX);
+            footprint.flops.at(FlopsPerSecond(rate)) + ramp
+        }
+    };
     let traffic = footprint.bytes.at(device.bandwidth);
     arithmetic.max(traffic) + device.overhead
 }
@@ -70,6 +81,7 @@ impl Costs {
                 device.compute,
                 device.bandwidth,
                 device.overhead,
+                device.products,
                 profile.map(Arc::as_ptr),
             );
             let number = *kinds.entry(key).or_insert_with(|| {

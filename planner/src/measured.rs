@@ -12,6 +12,7 @@
 //! 3. A call of a kernel that was never measured takes the roofline.
 
 use crate::cost::roofline;
+use roundelay_kernels::unit_of;
 use roundelay_schedule::{Device, Footprint, Nanos, Profile, kernel_of};
 use std::collections::BTreeMap;
 
@@ -64,7 +65,11 @@ impl Measured {
         for row in &profile.calls {
             let level = levels.entry(row.busy).or_default();
             level.rows.insert(row.call.clone(), row.nanos);
-            let footprint = Footprint { flops: row.flops, bytes: row.bytes };
+            let footprint = Footprint {
+                flops: row.flops,
+                bytes: row.bytes,
+                unit: unit_of(row.kernel()),
+            };
             let point = (roofline(footprint, device), row.nanos);
             level.curves.entry(row.kernel().to_owned()).or_default().0.push(point);
         }

@@ -50,6 +50,8 @@ pub(crate) fn device() -> Device {
         bandwidth: BytesPerSecond(1_000_000_000),
         threads: 1,
         overhead: Nanos(1_000),
+        products: roundelay_schedule::Products::default(),
+        reserved: Bytes(0),
     }
 }
 

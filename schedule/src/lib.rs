@@ -54,12 +54,13 @@ pub use profile::{
 pub use queues::Queues;
 pub use replay::{Issue, Machine, Marks, replay};
 pub use routine::{
-    Access, Argument, Attribute, Call, Catalogue, Footprint, Operand, Pass, Role, Routine,
+    Access, Argument, Attribute, Call, Catalogue, Footprint, Operand, Pass, Role,
+    Routine, Unit,
 };
 pub use rule::{Delays, Exactness, Rule, Timeline};
 pub use schedule::{FORMAT, PhysicalQueue, Schedule, Touch};
 pub use segment::{Instance, Segment};
-pub use target::{Device, Domain, Host, Pool, Target};
+pub use target::{Device, Domain, Host, Pool, Products, Target};
 pub use timeline::{Simulation, Trace, enough_steps, grid, trace};
 pub use turned::{Cells, Turned};
 pub use unit::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Nanos};

@@ -162,6 +162,20 @@ pub struct Footprint {
     pub flops: crate::Flops,
     /// Memory traffic: every operand once per access.
     pub bytes: Bytes,
+    /// What does the arithmetic.
+    pub unit: Unit,
+}
+
+/// What the arithmetic of a kernel runs on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Unit {
+    /// Element by element.
+    #[default]
+    Vector,
+    /// Products of matrices: linear maps, convolutions.
+    Product,
+    /// Products whose result stays on the chip: attention.
+    Attention,
 }
 
 /// The kernels that exist; implemented beside them, asked by the checker.

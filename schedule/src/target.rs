@@ -71,6 +71,41 @@ pub struct Device {
     pub threads: u32,
     /// Launch overhead of one kernel call.
     pub overhead: Nanos,
+    /// What products lose against `compute`.
+    #[serde(default, skip_serializing_if = "Products::is_ideal")]
+    pub products: Products,
+    /// What its memory holds besides schedules: context, communication buffers, slack. `memory`
+    /// is what is left.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    pub reserved: Bytes,
+}
+
+/// What products lose against the rate of large ones; nothing unless the device says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Products {
+    /// What each takes besides its arithmetic while it starts and ends; one whose arithmetic takes
+    /// this long reaches half of the rate.
+    pub ramp: Nanos,
+    /// Share of the rate that attention reaches, in thousandths.
+    pub attention: u32,
+}
+
+impl Default for Products {
+    fn default() -> Self {
+        Self { ramp: Nanos(0), attention: 1000 }
+    }
+}
+
+impl Products {
+    /// Whether products of any size reach the rate.
+    pub fn is_ideal(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+fn is_nothing(bytes: &Bytes) -> bool {
+    *bytes == Bytes(0)
 }
 
 /// Devices with consecutive numbers that one link level joins.

@@ -1,19 +1,19 @@
 //! Clusters: nested groups of devices to the devices, pools and domains of a [`Target`].
 
 use super::{
+    component::{device_of, link_of},
     constant::constant,
     definitions::{Definitions, beginning},
     measured::{Shelf, Tables},
-    settings::{Settings, quantity},
+    settings::quantity,
 };
 use crate::{
     Code, Dimension, Mistake, NoFiles, Span, Value, import, limit, near, parse,
     report::{Known, Report},
-    syntax::{Cluster, Component, Entry, Expression, File, Group, Item, Name, Whole},
+    syntax::{Cluster, Component, Expression, File, Group, Item, Name, Whole},
 };
 use roundelay_schedule::{
-    Bytes, BytesPerSecond, Device, DeviceId, Domain, FlopsPerSecond, Id, Link, LinkId,
-    Nanos, Pool, PoolId, Profile, Target,
+    Bytes, Device, DeviceId, Domain, Float, Link, LinkId, Pool, PoolId, Profile, Target,
 };
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -23,12 +23,13 @@ type Profiles = BTreeMap<DeviceId, Arc<Profile>>;
 /// The cluster that is trained on; one plain device when the program describes none.
 pub(super) fn resolve(
     definitions: &Definitions<'_>,
+    dtype: Float,
     shelf: &mut Shelf<'_>,
     report: &mut Report,
 ) -> Known<(Target, Profiles)> {
-    check_components(definitions, shelf, report);
+    check_components(definitions, dtype, shelf, report);
     match definitions.cluster().map_err(|m| report.error(beginning(), m))? {
-        Some(cluster) => expand(definitions, cluster, shelf, report),
+        Some(cluster) => expand(definitions, cluster, dtype, shelf, report),
         None => Ok((plain(), Profiles::new())),
     }
 }
@@ -41,7 +42,9 @@ pub(crate) fn plain() -> Target {
     let core = items.iter().find_map(|item| match item {
         Item::Device(device) => {
             let mut shelf = Shelf::new(&NoFiles, Tables::Leave);
-            device_of(device, &mut shelf, &mut report).ok().map(|(device, _)| device)
+            device_of(device, Float::F32, &mut shelf, &mut report)
+                .ok()
+                .map(|(device, _)| device)
         }
         Item::Import(_)
         | Item::Model(_)
@@ -62,93 +65,22 @@ pub(crate) fn plain() -> Target {
 /// Every device and link is checked, used or not.
 fn check_components(
     definitions: &Definitions<'_>,
+    dtype: Float,
     shelf: &mut Shelf<'_>,
     report: &mut Report,
 ) {
     for device in definitions.devices.values() {
-        let _: Known<_> = device_of(device, shelf, report);
+        let _: Known<_> = device_of(device, dtype, shelf, report);
     }
     for link in definitions.links.values() {
         let _: Known<Link> = link_of(link, shelf, report);
     }
 }
 
-/// `device NAME { memory …, compute …, bandwidth …, threads …, overhead …, measured "…" }`, and
-/// its table; its pool is set later.
-fn device_of(
-    component: &Component,
-    shelf: &mut Shelf<'_>,
-    report: &mut Report,
-) -> Known<(Device, Option<Arc<Profile>>)> {
-    const KEYS: [&str; 6] =
-        ["memory", "compute", "bandwidth", "threads", "overhead", "measured"];
-    let Component { name, entries } = component;
-    let settings = Settings::new("device", entries, &KEYS, report);
-    let memory = settings.required("memory", Dimension::Memory, name, report);
-    let compute = settings.required("compute", Dimension::FlopRate, name, report);
-    let bandwidth = settings.required("bandwidth", Dimension::ByteRate, name, report);
-    let threads = settings.whole("threads", 1, 1 << 10, report);
-    let overhead = settings.quantity("overhead", Dimension::Time, report);
-    let profile = shelf.profile(settings.get("measured"), report);
-    let device = Device {
-        name: name.text.clone(),
-        pool: Id::new(0),
-        memory: Bytes(memory?),
-        compute: FlopsPerSecond(compute?),
-        bandwidth: BytesPerSecond(bandwidth?),
-        threads: threads?.and_then(|threads| u32::try_from(threads).ok()).unwrap_or(1),
-        overhead: Nanos(overhead?.unwrap_or(0)),
-    };
-    let profile = profile?;
-    if let Some(profile) = &profile {
-        shelf.check_threads(profile, device.threads, name, report)?;
-    }
-    Ok((device, profile))
-}
-
-/// `link NAME { bandwidth …, latency … }` or `link NAME { measured "…" }`.
-fn link_of(
-    component: &Component,
-    shelf: &mut Shelf<'_>,
-    report: &mut Report,
-) -> Known<Link> {
-    const KEYS: [&str; 3] = ["bandwidth", "latency", "measured"];
-    let Component { name, entries } = component;
-    let settings = Settings::new("link", entries, &KEYS, report);
-    if let Some(entry) = settings.get("measured") {
-        return measured_link(&settings, entry, name, shelf, report);
-    }
-    let bandwidth = settings.required("bandwidth", Dimension::ByteRate, name, report);
-    let latency = settings.required("latency", Dimension::Time, name, report);
-    Ok(Link::plain(&name.text, BytesPerSecond(bandwidth?), Nanos(latency?)))
-}
-
-/// A link whose rate and latency are those of a table.
-fn measured_link(
-    settings: &Settings<'_>,
-    entry: &Entry,
-    name: &Name,
-    shelf: &mut Shelf<'_>,
-    report: &mut Report,
-) -> Known<Link> {
-    let profile = shelf.profile(Some(entry), report);
-    for key in ["bandwidth", "latency"] {
-        if let Some(given) = settings.get(key) {
-            let message = format!("`{key}` comes from the table");
-            let mistake = Mistake::new(Code::Duplicate, message);
-            let hint = format!("delete `{key}` or `measured`");
-            return Err(report.error(given.key.span, mistake.hint(hint)));
-        }
-    }
-    let nominal = (BytesPerSecond(8_000_000_000), Nanos(2_000));
-    let of = |profile: Arc<Profile>| (profile.copies.bandwidth, profile.copies.latency);
-    let (bandwidth, latency) = profile?.map_or(nominal, of);
-    Ok(Link::plain(&name.text, bandwidth, latency))
-}
-
 fn expand(
     definitions: &Definitions<'_>,
     cluster: &Cluster,
+    dtype: Float,
     shelf: &mut Shelf<'_>,
     report: &mut Report,
 ) -> Known<(Target, Profiles)> {
@@ -173,20 +105,42 @@ fn expand(
             return Err(report.error(cluster.name.span, mistake.hint(hint)));
         }
     };
-    let mut expansion = Expansion::new(definitions, tiers, shelf, report);
+    let mut expansion = Expansion::new(definitions, tiers, dtype, shelf, report);
     expansion.target.name = cluster.name.text.clone();
     expansion.group(&cluster.name.text, whole, None, 0)?;
     let Expansion { target, profiles, .. } = expansion;
+    if report.errors() == errors {
+        joined(cluster, &target, report)?;
+    }
     match report.errors() > errors {
         true => Err(report.earlier()),
         false => Ok((target, profiles)),
     }
 }
 
+/// Every two devices of a cluster are joined by a link at some level.
+fn joined(cluster: &Cluster, target: &Target, report: &mut Report) -> Known<()> {
+    let count = target.devices.len();
+    let whole = |domain: &Domain| {
+        domain.devices.start == 0 && domain.devices.end as usize == count
+    };
+    if count < 2 || target.domains.iter().any(whole) {
+        return Ok(());
+    }
+    let last = target.devices.values().next_back().map_or("", |device| &device.name);
+    let first = target.devices.values().next().map_or("", |device| &device.name);
+    let name = &cluster.name;
+    let message = format!("no link joins `{first}` and `{last}` of `{}`", name.text);
+    let hint = "end its last group with `joined by` and the name of a link";
+    let mistake = Mistake::new(Code::Missing, message).hint(hint);
+    Err(report.error(name.span, mistake))
+}
+
 /// A cluster that grows device by device.
 struct Expansion<'a, 's> {
     definitions: &'a Definitions<'a>,
     tiers: BTreeMap<&'a str, &'a Group>,
+    dtype: Float,
     shelf: &'a mut Shelf<'s>,
     report: &'a mut Report,
     target: Target,
@@ -199,12 +153,14 @@ impl<'a, 's> Expansion<'a, 's> {
     fn new(
         definitions: &'a Definitions<'a>,
         tiers: BTreeMap<&'a str, &'a Group>,
+        dtype: Float,
         shelf: &'a mut Shelf<'s>,
         report: &'a mut Report,
     ) -> Self {
         Self {
             definitions,
             tiers,
+            dtype,
             shelf,
             report,
             target: Target::default(),
@@ -302,7 +258,8 @@ impl<'a, 's> Expansion<'a, 's> {
             let message = format!("a cluster has at most {} devices", limit::DEVICES);
             return self.fail(name.span, Mistake::new(Code::Limit, message));
         }
-        let (device, profile) = device_of(component, self.shelf, self.report)?;
+        let (device, profile) =
+            device_of(component, self.dtype, self.shelf, self.report)?;
         let number = self.numbers.entry(&component.name.text).or_default();
         let label = format!("{}.{number}", component.name.text);
         *number += 1;

@@ -58,7 +58,21 @@ impl<'a> Settings<'a> {
         place: &Name,
         report: &mut Report,
     ) -> Known<u64> {
-        match self.quantity(key, dimension, report)? {
+        if let Some(entry) = self.get(key) {
+            no_entries(entry, report)?;
+        }
+        self.required_outer(key, dimension, place, report)
+    }
+
+    /// The quantity of a key that must be there, and may have entries in braces besides.
+    pub(super) fn required_outer(
+        &self,
+        key: &str,
+        dimension: Dimension,
+        place: &Name,
+        report: &mut Report,
+    ) -> Known<u64> {
+        match self.outer_quantity(key, dimension, report)? {
             Some(amount) => Ok(amount),
             None if self.broken.contains(key) => Err(report.earlier()),
             None => {
@@ -77,14 +91,43 @@ impl<'a> Settings<'a> {
         dimension: Dimension,
         report: &mut Report,
     ) -> Known<Option<u64>> {
+        if let Some(entry) = self.get(key) {
+            no_entries(entry, report)?;
+        }
+        self.outer_quantity(key, dimension, report)
+    }
+
+    fn outer_quantity(
+        &self,
+        key: &str,
+        dimension: Dimension,
+        report: &mut Report,
+    ) -> Known<Option<u64>> {
         let Some(entry) = self.get(key) else { return Ok(None) };
-        let expression = single(entry, report)?;
+        let expression = only_value(entry, report)?;
         let amount = quantity(expression, dimension, report)?;
         if amount == 0 && dimension != Dimension::Time {
             let message = format!("`{key}` must be more than zero");
             return Err(report.error(expression.span, Mistake::new(Code::Value, message)));
         }
         Ok(Some(amount))
+    }
+
+    /// The share of a key, above 0 and at most 1, in thousandths.
+    pub(super) fn share(&self, key: &str, report: &mut Report) -> Known<Option<u32>> {
+        let Some(entry) = self.get(key) else { return Ok(None) };
+        let expression = single(entry, report)?;
+        let share = match constant(expression, report)? {
+            Value::Integer(1) => 1.0,
+            Value::Real(share) => share,
+            _ => 0.0,
+        };
+        let thousandths = (share * 1000.0).round();
+        if (1.0..=1000.0).contains(&thousandths) {
+            return Ok(Some(thousandths as u32));
+        }
+        let message = format!("`{key}` is a share above 0 and at most 1, such as `0.8`");
+        Err(report.error(expression.span, Mistake::new(Code::Value, message)))
     }
 
     /// The whole number of a key, in a range.

@@ -5,7 +5,7 @@ use crate::sample::{self, Random, device};
 use roundelay_codegen::lower;
 use roundelay_schedule::{
     Bytes, BytesPerSecond, CallTime, Flops, FlopsPerSecond, Id, Order, Pass, Placement,
-    Rule,
+    Rule, Unit,
 };
 
 #[test]
@@ -16,12 +16,28 @@ fn the_roofline_is_the_slower_of_arithmetic_and_traffic() {
         overhead: Nanos(7),
         ..device()
     };
-    let time = |flops, bytes| {
-        roofline(Footprint { flops: Flops(flops), bytes: Bytes(bytes) }, &device)
-    };
+    let time = |flops, bytes| roofline(footprint(flops, bytes, Unit::Vector), &device);
     assert_eq!(time(100, 10), Nanos(107));
     assert_eq!(time(10, 100), Nanos(207));
     assert_eq!(time(0, 0), Nanos(7));
+}
+
+fn footprint(flops: u64, bytes: u64, unit: Unit) -> Footprint {
+    Footprint { flops: Flops(flops), bytes: Bytes(bytes), unit }
+}
+
+#[test]
+fn a_product_of_half_size_reaches_half_of_the_rate() {
+    let device = Device {
+        compute: FlopsPerSecond(1_000_000_000),
+        overhead: Nanos(0),
+        products: Products { ramp: Nanos(400), attention: 500 },
+        ..device()
+    };
+    let time = |flops, unit| roofline(footprint(flops, 0, unit), &device);
+    assert_eq!(time(400, Unit::Product), Nanos(800));
+    assert_eq!(time(400, Unit::Attention), Nanos(1600));
+    assert_eq!(time(400, Unit::Vector), Nanos(400));
 }
 
 fn priced(program: &Program) -> Schedule {
@@ -64,16 +80,19 @@ fn more_work_never_takes_less_and_a_faster_device_never_takes_more() {
             compute: FlopsPerSecond(1 + draw()),
             bandwidth: BytesPerSecond(1 + draw()),
             overhead: Nanos(draw()),
+            products: Products { ramp: Nanos(draw()), attention: 300 },
             ..device()
         };
-        let small = Footprint { flops: Flops(draw()), bytes: Bytes(draw()) };
-        let large = Footprint {
-            flops: small.flops + Flops(draw()),
-            bytes: small.bytes + Bytes(draw()),
-        };
-        assert!(roofline(small, &device) <= roofline(large, &device));
-        let slower = Device { compute: FlopsPerSecond(1), ..device.clone() };
-        assert!(roofline(small, &device) <= roofline(small, &slower));
+        for unit in [Unit::Vector, Unit::Product, Unit::Attention] {
+            let small = footprint(draw(), draw(), unit);
+            let flops = small.flops + Flops(draw());
+            let large = Footprint { flops, bytes: small.bytes + Bytes(draw()), unit };
+            assert!(roofline(small, &device) <= roofline(large, &device));
+            let slower = Device { compute: FlopsPerSecond(1), ..device.clone() };
+            assert!(roofline(small, &device) <= roofline(small, &slower));
+            let ideal = Device { products: Products::default(), ..device.clone() };
+            assert!(roofline(small, &ideal) <= roofline(small, &device));
+        }
     }
 }
 
@@ -142,7 +161,7 @@ fn a_schedule_says_where_its_times_come_from() {
     assert_eq!((guessed.measured, guessed.scaled), (0, 0));
     let calls: usize = schedule.routines.values().map(|row| row.calls.len()).sum();
     assert!(guessed.guessed > 0 && guessed.guessed <= calls);
-    let footprint = Footprint { flops: Flops(1), bytes: Bytes(1) };
+    let footprint = footprint(1, 1, Unit::Vector);
     let row = |call: &Call| CallTime {
         busy: 2,
         nanos: Nanos(5),

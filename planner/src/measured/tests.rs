@@ -18,7 +18,10 @@ fn row(call: &str, busy: u32, flops: u64, nanos: u64) -> CallTime {
 
 /// Roofline time of a call without traffic.
 fn x(flops: u64) -> Nanos {
-    roofline(Footprint { flops: Flops(flops), bytes: Bytes(0) }, &device())
+    roofline(
+        Footprint { flops: Flops(flops), bytes: Bytes(0), ..Footprint::default() },
+        &device(),
+    )
 }
 
 #[test]

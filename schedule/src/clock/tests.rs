@@ -37,6 +37,8 @@ fn target(devices: usize) -> Target {
         bandwidth: BytesPerSecond(1_000_000_000),
         threads: 1,
         overhead: Nanos(0),
+        products: crate::Products::default(),
+        reserved: Bytes(0),
     };
     let bandwidth = BytesPerSecond(100_000_000);
     let link = Link::plain("bus", bandwidth, Nanos(7));

@@ -61,6 +61,8 @@ fn target() -> Target {
         bandwidth: BytesPerSecond(10_000_000_000),
         threads: 1,
         overhead: Nanos(0),
+        products: roundelay_schedule::Products { ramp: Nanos(9), attention: 700 },
+        reserved: Bytes(5),
     };
     Target {
         name: "lap top: \"my\" \u{1F3B6} #1".to_owned(),

@@ -89,6 +89,8 @@ fn target(devices: u32) -> Target {
             bandwidth: BytesPerSecond(1),
             threads: 1,
             overhead: Nanos(0),
+            products: roundelay_schedule::Products::default(),
+            reserved: Bytes(0),
         });
     }
     let (bandwidth, latency) = (BytesPerSecond(1), Nanos(0));

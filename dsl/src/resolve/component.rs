@@ -1,0 +1,231 @@
+//! Devices and links: what they may write down, as the numbers that the cost model uses.
+//!
+//! A rate in braces says what of it can be reached: `compute 312 TFLOP/s { reach 0.8 }`. Devices
+//! and links keep the product.
+
+use super::{
+    measured::Shelf,
+    settings::{Settings, no_entries, unknown_word},
+};
+use crate::{
+    Code, Dimension, Mistake,
+    report::{Known, Report},
+    syntax::{Component, Entry, ExpressionKind, Name, Setting},
+};
+use roundelay_schedule::{
+    Bytes, BytesPerSecond, Device, Float, FlopsPerSecond, Form, Id, Link, Nanos,
+    Products, Profile, Protocol, Way,
+};
+use std::sync::Arc;
+
+/// The rates of arithmetic that a device may name besides its own.
+fn named_rate(dtype: Float) -> &'static str {
+    match dtype {
+        Float::F32 => "f32",
+        Float::F64 => "f64",
+        Float::Bf16(_) => "bf16",
+        Float::F16(_) => "f16",
+    }
+}
+
+/// `device NAME { memory …, compute …, bandwidth …, reserved …, threads …, overhead …,
+/// measured "…" }` for a training in `dtype`, and its table; its pool is set later.
+pub(super) fn device_of(
+    component: &Component,
+    dtype: Float,
+    shelf: &mut Shelf<'_>,
+    report: &mut Report,
+) -> Known<(Device, Option<Arc<Profile>>)> {
+    const KEYS: [&str; 7] =
+        ["memory", "compute", "bandwidth", "reserved", "threads", "overhead", "measured"];
+    let Component { name, entries } = component;
+    let settings = Settings::new("device", entries, &KEYS, report);
+    let memory = memory_of(&settings, name, report);
+    let compute = compute_of(&settings, name, dtype, report);
+    let bandwidth = rate_of(&settings, name, report);
+    let threads = settings.whole("threads", 1, 1 << 10, report);
+    let overhead = settings.quantity("overhead", Dimension::Time, report);
+    let profile = shelf.profile(settings.get("measured"), report);
+    let ((memory, reserved), (compute, products)) = (memory?, compute?);
+    let device = Device {
+        name: name.text.clone(),
+        pool: Id::new(0),
+        memory,
+        compute,
+        bandwidth: bandwidth?,
+        threads: threads?.and_then(|threads| u32::try_from(threads).ok()).unwrap_or(1),
+        overhead: Nanos(overhead?.unwrap_or(0)),
+        products,
+        reserved,
+    };
+    let profile = profile?;
+    if let Some(profile) = &profile {
+        shelf.check_threads(profile, device.threads, name, report)?;
+    }
+    Ok((device, profile))
+}
+
+/// What of its memory is left for schedules, and what is reserved.
+fn memory_of(
+    settings: &Settings<'_>,
+    name: &Name,
+    report: &mut Report,
+) -> Known<(Bytes, Bytes)> {
+    let memory = Bytes(settings.required("memory", Dimension::Memory, name, report)?);
+    let reserved = settings.quantity("reserved", Dimension::Memory, report)?;
+    let reserved = Bytes(reserved.unwrap_or(0));
+    match settings.get("reserved") {
+        Some(entry) if reserved >= memory => {
+            let message = format!("{reserved} of {memory} are reserved; nothing is left");
+            let hint = "`reserved` is the part of `memory` that schedules cannot use";
+            let mistake = Mistake::new(Code::Value, message).hint(hint);
+            Err(report.error(entry.key.span, mistake))
+        }
+        _ => Ok((memory - reserved, reserved)),
+    }
+}
+
+/// `compute 312 TFLOP/s { reach 0.8, ramp 4 us, attention 0.5, f32 19.5 TFLOP/s }`.
+fn compute_of(
+    settings: &Settings<'_>,
+    name: &Name,
+    dtype: Float,
+    report: &mut Report,
+) -> Known<(FlopsPerSecond, Products)> {
+    const KEYS: [&str; 7] = ["reach", "ramp", "attention", "f64", "f32", "bf16", "f16"];
+    let own = settings.required_outer("compute", Dimension::FlopRate, name, report)?;
+    let entries = settings.get("compute").map_or(&[][..], |entry| &entry.entries);
+    let inner = Settings::new("compute", entries, &KEYS, report);
+    for key in &KEYS[3..] {
+        inner.quantity(key, Dimension::FlopRate, report)?;
+    }
+    let named = inner.quantity(named_rate(dtype), Dimension::FlopRate, report)?;
+    let rate = reached(named.unwrap_or(own), &inner, report)?;
+    let ramp = inner.quantity("ramp", Dimension::Time, report)?.unwrap_or(0);
+    let attention = inner.share("attention", report)?;
+    let products = Products { ramp: Nanos(ramp), attention: attention.unwrap_or(1000) };
+    Ok((FlopsPerSecond(rate), products))
+}
+
+/// `bandwidth 2 TB/s { reach 0.9 }`.
+fn rate_of(
+    settings: &Settings<'_>,
+    name: &Name,
+    report: &mut Report,
+) -> Known<BytesPerSecond> {
+    let peak = settings.required_outer("bandwidth", Dimension::ByteRate, name, report)?;
+    let entries = settings.get("bandwidth").map_or(&[][..], |entry| &entry.entries);
+    let inner = Settings::new("bandwidth", entries, &["reach"], report);
+    reached(peak, &inner, report).map(BytesPerSecond)
+}
+
+/// The part of a rate that is reached, at least one.
+fn reached(peak: u64, inner: &Settings<'_>, report: &mut Report) -> Known<u64> {
+    let thousandths = u128::from(inner.share("reach", report)?.unwrap_or(1000));
+    let rate = u128::from(peak) * thousandths / 1000;
+    Ok(u64::try_from(rate).unwrap_or(u64::MAX).max(1))
+}
+
+/// `link NAME { bandwidth …, latency …, startup …, form …, short { … }, nvls { … } }` or
+/// `link NAME { measured "…" }`.
+pub(super) fn link_of(
+    component: &Component,
+    shelf: &mut Shelf<'_>,
+    report: &mut Report,
+) -> Known<Link> {
+    const KEYS: [&str; 7] =
+        ["bandwidth", "latency", "startup", "form", "short", "nvls", "measured"];
+    let Component { name, entries } = component;
+    let settings = Settings::new("link", entries, &KEYS, report);
+    if let Some(entry) = settings.get("measured") {
+        return measured_link(&settings, entry, name, shelf, report);
+    }
+    let bandwidth = rate_of(&settings, name, report);
+    let latency = settings.required("latency", Dimension::Time, name, report);
+    let startup = settings.quantity("startup", Dimension::Time, report);
+    let forms = forms_of(settings.get("form"), report);
+    let short = protocol_of(&settings, "short", name, report);
+    let nvls = protocol_of(&settings, "nvls", name, report);
+    let forms = forms?.into_iter().map(Way::Form);
+    let ways = forms.chain(short?.map(Way::Short)).chain(nvls?.map(Way::Nvls));
+    let plain = Link::plain(&name.text, bandwidth?, Nanos(latency?));
+    Ok(Link { startup: Nanos(startup?.unwrap_or(0)), ways: ways.collect(), ..plain })
+}
+
+/// `form rails | tree`.
+fn forms_of(entry: Option<&Entry>, report: &mut Report) -> Known<Vec<Form>> {
+    const FORMS: [(&str, Form); 4] = [
+        ("ring", Form::Ring),
+        ("rails", Form::Rails),
+        ("tree", Form::Tree),
+        ("nested", Form::Nested),
+    ];
+    let Some(entry) = entry else { return Ok(Vec::new()) };
+    no_entries(entry, report)?;
+    let Setting::OneOf(choices) = &entry.value else {
+        let mistake =
+            Mistake::new(Code::Type, "`form` takes names, such as `rails | tree`");
+        return Err(report.error(entry.key.span, mistake));
+    };
+    let mut forms = Vec::new();
+    for choice in choices {
+        let ExpressionKind::Name(text) = &choice.first.kind else {
+            let mistake = Mistake::new(Code::Type, "expected a form, such as `tree`");
+            return Err(report.error(choice.first.span, mistake));
+        };
+        let known = FORMS.map(|(name, _)| name);
+        let found = FORMS.iter().find(|(name, _)| name == text);
+        match (found, &choice.last) {
+            (Some((_, form)), None) => forms.push(*form),
+            _ => {
+                let span = choice.first.span;
+                return Err(unknown_word("form", text, &known, span, report));
+            }
+        }
+    }
+    Ok(forms)
+}
+
+/// `short { bandwidth …, startup … }`.
+fn protocol_of(
+    settings: &Settings<'_>,
+    key: &str,
+    name: &Name,
+    report: &mut Report,
+) -> Known<Option<Protocol>> {
+    let Some(entry) = settings.get(key) else { return Ok(None) };
+    if !matches!(entry.value, Setting::Nothing) {
+        let message = format!("`{key}` takes entries in braces");
+        let hint = format!("write `{key} {{ bandwidth 40 GB/s, startup 3 us }}`");
+        let mistake = Mistake::new(Code::Type, message).hint(hint);
+        return Err(report.error(entry.key.span, mistake));
+    }
+    let inner = Settings::new(key, &entry.entries, &["bandwidth", "startup"], report);
+    let bandwidth =
+        rate_of(&inner, &Name { text: name.text.clone(), span: entry.key.span }, report)?;
+    let startup = inner.quantity("startup", Dimension::Time, report)?;
+    Ok(Some(Protocol { bandwidth, startup: Nanos(startup.unwrap_or(0)) }))
+}
+
+/// A link whose rate and latency are those of a table.
+fn measured_link(
+    settings: &Settings<'_>,
+    entry: &Entry,
+    name: &Name,
+    shelf: &mut Shelf<'_>,
+    report: &mut Report,
+) -> Known<Link> {
+    let profile = shelf.profile(Some(entry), report);
+    for key in ["bandwidth", "latency", "startup"] {
+        if let Some(given) = settings.get(key) {
+            let message = format!("`{key}` comes from the table");
+            let mistake = Mistake::new(Code::Duplicate, message);
+            let hint = format!("delete `{key}` or `measured`");
+            return Err(report.error(given.key.span, mistake.hint(hint)));
+        }
+    }
+    let nominal = (BytesPerSecond(8_000_000_000), Nanos(2_000));
+    let of = |profile: Arc<Profile>| (profile.copies.bandwidth, profile.copies.latency);
+    let (bandwidth, latency) = profile?.map_or(nominal, of);
+    Ok(Link::plain(&name.text, bandwidth, latency))
+}
