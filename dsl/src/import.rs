@@ -52,10 +52,24 @@ impl Files for BTreeMap<String, String> {
 }
 
 /// Files that are part of the compiler.
-const EMBEDDED: [(&str, &str); 3] = [
+const EMBEDDED: [(&str, &str); 14] = [
+    ("roundelay:clusters/aws-p5en.rdl", include_str!("../clusters/aws-p5en.rdl")),
+    (
+        "roundelay:clusters/azure-nd-a100.rdl",
+        include_str!("../clusters/azure-nd-a100.rdl"),
+    ),
+    ("roundelay:clusters/dgx-a100.rdl", include_str!("../clusters/dgx-a100.rdl")),
+    ("roundelay:clusters/dgx-b200.rdl", include_str!("../clusters/dgx-b200.rdl")),
+    ("roundelay:clusters/dgx-h100.rdl", include_str!("../clusters/dgx-h100.rdl")),
+    ("roundelay:clusters/dgx1-v100.rdl", include_str!("../clusters/dgx1-v100.rdl")),
+    ("roundelay:devices/a100-40.rdl", include_str!("../devices/a100-40.rdl")),
+    ("roundelay:devices/a100-80.rdl", include_str!("../devices/a100-80.rdl")),
     ("roundelay:devices/a100.rdl", include_str!("../devices/a100.rdl")),
+    ("roundelay:devices/b200.rdl", include_str!("../devices/b200.rdl")),
     ("roundelay:devices/core.rdl", include_str!("../devices/core.rdl")),
+    ("roundelay:devices/h100.rdl", include_str!("../devices/h100.rdl")),
     ("roundelay:devices/h200.rdl", include_str!("../devices/h200.rdl")),
+    ("roundelay:devices/v100.rdl", include_str!("../devices/v100.rdl")),
 ];
 
 /// The embedded file at a path.

@@ -36,7 +36,7 @@ fn a_product_of_half_size_reaches_half_of_the_rate() {
     };
     let time = |flops, unit| roofline(footprint(flops, 0, unit), &device);
     assert_eq!(time(400, Unit::Product), Nanos(800));
-    assert_eq!(time(400, Unit::Attention), Nanos(1600));
+    assert_eq!(time(400, Unit::Attention), Nanos(1200));
     assert_eq!(time(400, Unit::Vector), Nanos(400));
 }
 

@@ -1,0 +1,114 @@
+//! Fitting few positive constants, and how good predictions are.
+
+use std::collections::BTreeMap;
+
+/// One measured time with its prediction, in the same unit.
+#[derive(Clone, Debug)]
+pub(crate) struct Pair {
+    /// Rows of a group are ranked against each other.
+    pub(crate) group: String,
+    pub(crate) measured: f64,
+    pub(crate) predicted: f64,
+}
+
+/// Factors of the search, from coarse to fine.
+const FACTORS: [f64; 7] = [2.0, 1.5, 1.2, 1.1, 1.05, 1.02, 1.01];
+
+/// Constants near `start` with the least loss: one after another is multiplied or divided while
+/// that helps. Deterministic.
+pub(crate) fn fit<const N: usize>(
+    start: [f64; N],
+    loss: impl Fn([f64; N]) -> f64,
+) -> [f64; N] {
+    let (mut best, mut least) = (start, loss(start));
+    for factor in FACTORS {
+        let mut better = true;
+        while better {
+            better = false;
+            for place in 0..N {
+                for step in [factor, 1.0 / factor] {
+                    let mut next = best;
+                    next[place] *= step;
+                    let found = loss(next);
+                    if found < least - 1e-9 {
+                        (best, least, better) = (next, found, true);
+                    }
+                }
+            }
+        }
+    }
+    best.map(rounded)
+}
+
+/// Three digits.
+pub(crate) fn rounded(value: f64) -> f64 {
+    if value == 0.0 {
+        return 0.0;
+    }
+    let scale = 10f64.powi(2 - value.abs().log10().floor() as i32);
+    (value * scale).round() / scale
+}
+
+/// Mean absolute logarithm of predicted / measured.
+pub(crate) fn loss(pairs: &[Pair]) -> f64 {
+    let each = pairs.iter().map(|pair| (pair.predicted / pair.measured).ln().abs());
+    each.sum::<f64>() / pairs.len().max(1) as f64
+}
+
+/// Relative errors of some pairs, as a row of a table.
+pub(crate) fn report(name: &str, pairs: &[Pair]) {
+    let errors: Vec<f64> =
+        pairs.iter().map(|pair| pair.predicted / pair.measured - 1.0).collect();
+    let count = errors.len().max(1) as f64;
+    let mean = errors.iter().map(|error| error.abs()).sum::<f64>() / count;
+    let bias = errors.iter().sum::<f64>() / count;
+    let rank = rank_correlation(pairs);
+    let (mean, bias) = (100.0 * mean, 100.0 * bias);
+    let rank = rank.map_or("-".to_owned(), |rank| format!("{rank:.2}"));
+    println!("| {name} | {} | {mean:.1} % | {bias:+.1} % | {rank} |", errors.len());
+}
+
+/// The head of tables of [`report`].
+pub(crate) fn head(title: &str) {
+    println!("\n## {title}\n");
+    println!("| rows | number | mean absolute error | bias | rank correlation |");
+    println!("| --- | ---: | ---: | ---: | ---: |");
+}
+
+/// Spearman's coefficient inside groups of at least three, mean over groups by their rows.
+fn rank_correlation(pairs: &[Pair]) -> Option<f64> {
+    let mut groups: BTreeMap<&str, Vec<&Pair>> = BTreeMap::new();
+    for pair in pairs {
+        groups.entry(&pair.group).or_default().push(pair);
+    }
+    groups.retain(|_, group| group.len() >= 3);
+    let rows: usize = groups.values().map(Vec::len).sum();
+    let one = |group: &Vec<&Pair>| {
+        let measured = ranks(group.iter().map(|pair| pair.measured).collect());
+        let predicted = ranks(group.iter().map(|pair| pair.predicted).collect());
+        correlation(&measured, &predicted) * group.len() as f64
+    };
+    (rows > 0).then(|| groups.values().map(one).sum::<f64>() / rows as f64)
+}
+
+/// Places in ascending order; equal values share the mean of theirs.
+fn ranks(values: Vec<f64>) -> Vec<f64> {
+    let rank = |value: &f64| {
+        let below = values.iter().filter(|other| *other < value).count() as f64;
+        let equal = values.iter().filter(|other| *other == value).count() as f64;
+        below + (equal - 1.0) / 2.0
+    };
+    values.iter().map(rank).collect()
+}
+
+/// Pearson's coefficient; one where nothing varies.
+fn correlation(one: &[f64], other: &[f64]) -> f64 {
+    let count = one.len() as f64;
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / count;
+    let (first, second) = (mean(one), mean(other));
+    let both = |a: &[f64], x: f64, b: &[f64], y: f64| -> f64 {
+        a.iter().zip(b).map(|(a, b)| (a - x) * (b - y)).sum()
+    };
+    let spread = both(one, first, one, first) * both(other, second, other, second);
+    if spread == 0.0 { 1.0 } else { both(one, first, other, second) / spread.sqrt() }
+}

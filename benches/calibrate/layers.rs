@@ -1,0 +1,144 @@
+//! Devices by the times of single layers: V100.
+//!
+//! The measured layers are Megatron's with all scores in memory and with dropout; the two
+//! dropouts of a layer's results are not priced. Rows that spread a layer over several devices are
+//! left out.
+
+use crate::{
+    data::{self, Row},
+    fit::{Pair, fit, head, loss, report},
+    record::Record,
+    work::{Scores, Shape, Work, time},
+};
+use roundelay::parts::schedule::{
+    Bytes, BytesPerSecond, Device, FlopsPerSecond, Id, Nanos, PoolId, Products,
+};
+use std::error::Error;
+
+/// What the data sheet says of a device.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sheet {
+    /// 16-bit FLOP/s of products.
+    pub(crate) peak: f64,
+    /// Bytes per second.
+    pub(crate) memory: f64,
+}
+
+/// What is reached: shares of both rates, the ramp of a product and the overhead of a call in
+/// nanoseconds, and the share of attention.
+pub(crate) type Reached = [f64; 5];
+
+/// Where the search starts.
+pub(crate) const START: Reached = [0.7, 0.8, 3e3, 5e3, 0.6];
+
+/// The device that a sheet and what is reached of it describe.
+pub(crate) fn device(sheet: Sheet, reached: Reached) -> Device {
+    let [compute, memory, ramp, overhead, attention] = reached;
+    let nanos = |value: f64| Nanos(value.max(0.0) as u64);
+    let attention = (attention * 1000.0).clamp(1.0, 1000.0) as u32;
+    Device {
+        name: "gpu".to_owned(),
+        pool: PoolId::new(0),
+        memory: Bytes(1),
+        compute: FlopsPerSecond((sheet.peak * compute.min(1.0)) as u64),
+        bandwidth: BytesPerSecond((sheet.memory * memory.min(1.0)) as u64),
+        threads: 1,
+        overhead: nanos(overhead),
+        products: Products { ramp: nanos(ramp), attention },
+        reserved: Bytes(0),
+    }
+}
+
+/// Keeps what a device reaches.
+pub(crate) fn keep(name: &str, reached: Reached, record: &mut Record) {
+    let [compute, memory, ramp, overhead, attention] = reached;
+    record.share(&format!("{name}.compute.reach"), compute.min(1.0));
+    record.share(&format!("{name}.bandwidth.reach"), memory.min(1.0));
+    record.time(&format!("{name}.ramp"), ramp);
+    record.time(&format!("{name}.overhead"), overhead);
+    record.share(&format!("{name}.attention"), attention.min(1.0));
+}
+
+/// One measured stage: forward and backward in nanoseconds.
+struct Stage {
+    model: String,
+    layers: f64,
+    work: Work,
+    times: [f64; 2],
+}
+
+fn stage(row: &Row) -> Result<Option<Stage>, Box<dyn Error>> {
+    let layer = row.whole("layers_in_stage") > 0 && row.text("model").contains("layer");
+    let embeds =
+        row.text("model").contains("embedding") || row.text("model").contains("logits");
+    if !layer || embeds || row.whole("tp") != 1 {
+        return Ok(None);
+    }
+    let shape = Shape {
+        layers: row.whole("layers_in_stage"),
+        hidden: row.whole("hidden"),
+        heads: row.whole("heads"),
+        sequence: row.whole("seq"),
+        vocabulary: 1024,
+        examples: row.whole("micro_batch"),
+    };
+    let milliseconds = |column: &str| row.number_or(column, 0.0) * 1e6;
+    let backward = milliseconds("bwd_ms") + milliseconds("bwd_weight_ms");
+    Ok(Some(Stage {
+        model: row.text("model").to_owned(),
+        layers: shape.layers as f64,
+        work: Work::of(shape, Scores::Memory)?,
+        times: [milliseconds("fwd_ms"), backward],
+    }))
+}
+
+fn pairs(device: &Device, stages: &[&Stage]) -> Vec<Pair> {
+    let one = |stage: &&Stage| {
+        let passes = [&stage.work.layer.forward, &stage.work.layer.backward];
+        let names = ["forward", "backward"];
+        let parts = [0, 1].map(|k: usize| Pair {
+            group: format!("{} {}", stage.model, names[k]),
+            measured: stage.times[k],
+            predicted: time(passes[k], device) * stage.layers,
+        });
+        parts.into_iter()
+    };
+    stages.iter().flat_map(one).collect()
+}
+
+/// Fits and judges V100 on layers, and judges A100-80 on stages later.
+pub(crate) fn calibrate(record: &mut Record) -> Result<(), Box<dyn Error>> {
+    let sheet = Sheet { peak: 125e12, memory: 900e9 };
+    let stages = stages("V100")?;
+    let of = |names: &[&str]| -> Vec<&Stage> {
+        let named = |stage: &&Stage| names.iter().any(|name| stage.model.contains(name));
+        stages.iter().filter(named).collect()
+    };
+    let seen = of(&["350M", "1_3B", "6_7B"]);
+    let held_out = of(&["2_6B", "13B"]);
+    let reached = fit(START, |x| loss(&pairs(&device(sheet, x), &seen)));
+    head("Layers on a V100");
+    let device = device(sheet, reached);
+    report("350M, 1.3B, 6.7B, fitted (Aceso)", &pairs(&device, &seen));
+    report("2.6B, 13B, held out (Aceso)", &pairs(&device, &held_out));
+    keep("v100", reached, record);
+    Ok(())
+}
+
+/// Judges a device by the stages of arXiv 2401.10241.
+pub(crate) fn judge_stages(device: &Device) -> Result<(), Box<dyn Error>> {
+    let stages = stages("A100")?;
+    let stages: Vec<&Stage> = stages.iter().collect();
+    report("stages of arXiv 2401.10241, held out", &pairs(device, &stages));
+    Ok(())
+}
+
+fn stages(gpu: &str) -> Result<Vec<Stage>, Box<dyn Error>> {
+    let mut all = Vec::new();
+    for row in
+        data::rows("layers.csv")?.iter().filter(|row| row.text("gpu").contains(gpu))
+    {
+        all.extend(stage(row)?);
+    }
+    Ok(all)
+}

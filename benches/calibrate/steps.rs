@@ -1,0 +1,269 @@
+//! Devices by the times of whole training steps: one device, or data parallelism alone.
+//!
+//! A step is m micro-batches of forward and backward passes, and an update. With `zero_stage` 3
+//! every layer gathers its parameters before each pass and scatters its gradient after it, beside
+//! the computation of a layer: the longer of both counts. Otherwise gradients are reduced once,
+//! beside the last backward pass: what lasts longer, and one layer's share, count. Full
+//! recomputation makes every forward pass of the layers twice.
+
+use crate::{
+    collectives::{span, target},
+    data::{self, Row},
+    fit::{Pair, fit, head, loss, report},
+    layers::{START, Sheet, device, judge_stages, keep},
+    record::Record,
+    work::{Scores, Shape, Work, time},
+};
+use roundelay::parts::{
+    dsl::{NoFiles, parse},
+    schedule::{Bytes, Collective, Device, Target},
+};
+use std::error::Error;
+
+/// A measured step in nanoseconds, and what it does.
+struct Step {
+    set: String,
+    shape: Shape,
+    work: Work,
+    devices: u64,
+    micro_batches: f64,
+    forwards: f64,
+    shards: Shards,
+    time: f64,
+    /// Model FLOPs, recomputation included, of one device.
+    flops: f64,
+}
+
+/// How states are spread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shards {
+    /// Parameters, gradients and states.
+    All,
+    /// States at most.
+    States,
+}
+
+fn step(row: &Row) -> Result<Option<Step>, Box<dyn Error>> {
+    let [layers, hidden, sequence] = ["layers", "hidden", "seq"].map(|c| row.whole(c));
+    let alone = ["tp", "pp", "cp"].iter().all(|column| row.whole(column) == 1);
+    let time = row.number_or("iter_time_s", 0.0) * 1e9;
+    let wanted = ["mpt_", "llmc", "nanogpt_", "vtrain_single"];
+    let known = wanted.iter().any(|set| row.set().starts_with(set));
+    let sound = !row.text("notes").contains("SUSPECT") && row.text("precision") != "fp8";
+    if !alone || !known || !sound || time == 0.0 {
+        return Ok(None);
+    }
+    let (devices, examples) = (row.whole("n_gpus"), row.whole("micro_batch"));
+    let (vocabulary, heads) = (row.whole("vocab"), row.whole("heads"));
+    let shape = Shape { layers, hidden, heads, sequence, vocabulary, examples };
+    let megatron = row.set() == "vtrain_single";
+    let scores = if megatron { Scores::Memory } else { Scores::Chip };
+    let batch = row.number_or("global_batch", 0.0);
+    let recomputes = row.text("recompute") == "full";
+    let forwards = if recomputes { 2.0 } else { 1.0 };
+    let parameters =
+        12.0 * (layers * hidden * hidden) as f64 + (hidden * vocabulary) as f64;
+    let pairs = (2 * layers * hidden * sequence) as f64;
+    let flops = (2.0 * parameters + 2.0 * pairs) * (2.0 + forwards);
+    Ok(Some(Step {
+        set: row.set().to_owned(),
+        shape,
+        work: Work::of(shape, scores)?,
+        devices,
+        micro_batches: batch / (devices * examples) as f64,
+        forwards,
+        shards: if row.whole("zero_stage") == 3 { Shards::All } else { Shards::States },
+        time,
+        flops: flops * batch * sequence as f64 / devices as f64,
+    }))
+}
+
+impl Step {
+    /// The model, as rows of one are ranked.
+    fn model(&self) -> (u64, u64) {
+        (self.shape.layers, self.shape.hidden)
+    }
+
+    /// Nanoseconds on a device over the links of a target.
+    fn predicted(&self, device: &Device, target: &Target) -> f64 {
+        let layers = self.shape.layers as f64;
+        let forward = time(&self.work.layer.forward, device);
+        let backward = time(&self.work.layer.backward, device);
+        let backward = backward + (self.forwards - 1.0) * forward;
+        let around = time(&self.work.around.forward, device)
+            + time(&self.work.around.backward, device);
+        let (weights, rest) = self.parameters();
+        let compute = layers * (forward + backward) + around;
+        let comm = |kind, bytes: f64| {
+            let span = span(self.devices);
+            target.collective_time(&span, kind, Bytes(bytes as u64)).0 as f64
+        };
+        if self.devices == 1 {
+            return self.micro_batches * compute + self.update(device, 1.0);
+        }
+        match self.shards {
+            Shards::All => {
+                let gather = comm(Collective::AllGather, 2.0 * weights);
+                let scatter = comm(Collective::ReduceScatter, 2.0 * weights);
+                let each = forward.max(gather) + backward.max(gather + scatter);
+                let outer = comm(Collective::AllGather, 2.0 * rest);
+                let micro_batch = layers * each + around.max(2.0 * outer) + gather;
+                self.micro_batches * micro_batch
+                    + self.update(device, self.devices as f64)
+            }
+            Shards::States => {
+                let whole = 2.0 * (layers * weights + rest);
+                let reduce = comm(Collective::AllReduce, whole);
+                let hidden = layers * backward;
+                let exposed = (reduce - hidden).max(reduce / layers);
+                self.micro_batches * compute + exposed + self.update(device, 1.0)
+            }
+        }
+    }
+
+    /// Parameters of one layer, and those around the layers.
+    fn parameters(&self) -> (f64, f64) {
+        let Shape { hidden, vocabulary, sequence, .. } = self.shape;
+        let layer = 12 * hidden * hidden + 13 * hidden;
+        (layer as f64, (hidden * (vocabulary + sequence)) as f64)
+    }
+
+    /// AdamW reads the gradient, writes the parameter, and updates three states of 4 bytes.
+    fn update(&self, device: &Device, shards: f64) -> f64 {
+        let (layer, rest) = self.parameters();
+        let all = self.shape.layers as f64 * layer + rest;
+        let bytes = (2.0 + 2.0 + 3.0 * 8.0) * all / shards;
+        Bytes(bytes as u64).at(device.bandwidth).0 as f64
+    }
+}
+
+fn pairs(device: &Device, target: &Target, steps: &[&Step]) -> Vec<Pair> {
+    let one = |step: &&Step| Pair {
+        group: format!("{} {:?} {}", step.set, step.model(), step.devices),
+        measured: step.time,
+        predicted: step.predicted(device, target),
+    };
+    steps.iter().map(one).collect()
+}
+
+/// What one rate of arithmetic, fitted on the same rows, predicts.
+fn null_model(seen: &[&Step], judged: &[&Step]) -> Vec<Pair> {
+    let per_flop = |step: &&Step| (step.time / step.flops).ln();
+    let mut rates: Vec<f64> = seen.iter().map(per_flop).collect();
+    rates.sort_by(f64::total_cmp);
+    let median = rates.get(rates.len() / 2).copied().unwrap_or_default().exp();
+    let one = |step: &&Step| Pair {
+        group: format!("{} {:?} {}", step.set, step.model(), step.devices),
+        measured: step.time,
+        predicted: step.flops * median,
+    };
+    judged.iter().map(one).collect()
+}
+
+/// The links of an embedded cluster.
+fn links(cluster: &str) -> Result<Target, Box<dyn Error>> {
+    let text = format!(
+        "import \"roundelay:clusters/{cluster}.rdl\"
+         model m {{ input x: real[batch, 1], loss mse(linear(x, 1), x) }}"
+    );
+    let source = roundelay::SourceFile::new("links.rdl".to_owned(), text);
+    let (program, _) = parse(&source, &NoFiles)?;
+    let [inner, outer] = [0, 1].map(|k| {
+        let links = program.target.links.values();
+        links.cloned().nth(k)
+    });
+    let missing = || format!("{cluster} has two levels of links");
+    Ok(target(inner.ok_or_else(missing)?, outer.ok_or_else(missing)?))
+}
+
+/// One device: where its rows come from.
+struct Subject {
+    name: &'static str,
+    set: &'static str,
+    gpu: &'static str,
+    cluster: &'static str,
+    sheet: Sheet,
+}
+
+const SUBJECTS: [Subject; 3] = [
+    Subject {
+        name: "a100_40",
+        set: "mpt_a100_40gb",
+        gpu: "A100-SXM-40GB",
+        cluster: "azure-nd-a100",
+        sheet: Sheet { peak: 312e12, memory: 1555e9 },
+    },
+    Subject {
+        name: "a100_80",
+        set: "mpt_a100_80gb",
+        gpu: "A100-SXM-80GB",
+        cluster: "dgx-a100",
+        sheet: Sheet { peak: 312e12, memory: 2039e9 },
+    },
+    Subject {
+        name: "h100",
+        set: "mpt_h100",
+        gpu: "H100-SXM-80GB",
+        cluster: "dgx-h100",
+        sheet: Sheet { peak: 989e12, memory: 3350e9 },
+    },
+];
+
+/// Fits and judges all devices of which steps were measured.
+pub(crate) fn calibrate(record: &mut Record) -> Result<(), Box<dyn Error>> {
+    let rows = data::rows("steps.csv")?;
+    for subject in SUBJECTS {
+        let mut steps = Vec::new();
+        for row in rows.iter().filter(|row| row.text("gpu") == subject.gpu) {
+            steps.extend(step(row)?);
+        }
+        one(&subject, &steps, record)?;
+    }
+    Ok(())
+}
+
+fn one(
+    subject: &Subject,
+    steps: &[Step],
+    record: &mut Record,
+) -> Result<(), Box<dyn Error>> {
+    let of =
+        |set: &'static str| steps.iter().filter(move |step| step.set.starts_with(set));
+    let mut models: Vec<(u64, u64)> = of(subject.set).map(Step::model).collect();
+    models.sort_unstable();
+    models.dedup();
+    let even = |step: &&Step| {
+        models.iter().position(|model| *model == step.model()).is_some_and(|k| k % 2 == 0)
+    };
+    let (seen, held_out): (Vec<&Step>, Vec<&Step>) = of(subject.set).partition(even);
+    let shapes = [(12, 1024), (24, 2048)];
+    let (launched, others): (Vec<&Step>, Vec<&Step>) =
+        of("vtrain").partition(|step| shapes.contains(&step.model()));
+    let target = links(subject.cluster)?;
+    let reached = fit(START, |x| {
+        let device = device(subject.sheet, x);
+        let [mpt, vtrain] =
+            [&seen, &launched].map(|rows| loss(&pairs(&device, &target, rows)));
+        mpt + vtrain
+    });
+    head(&format!("Training steps on {}", subject.gpu));
+    let device = device(subject.sheet, reached);
+    let table = |name: &str, rows: &[&Step], basis: &[&Step]| {
+        if !rows.is_empty() {
+            report(name, &pairs(&device, &target, rows));
+            report(&format!("{name}: null model"), &null_model(basis, rows));
+        }
+    };
+    table("MosaicML, fitted", &seen, &seen);
+    table("MosaicML, held-out models", &held_out, &seen);
+    table("vTrain, fitted shapes", &launched, &launched);
+    table("vTrain, held-out shapes", &others, &launched);
+    let rest = |step: &&Step| ["llmc", "nanogpt"].iter().any(|s| step.set.starts_with(s));
+    let rest: Vec<&Step> = steps.iter().filter(rest).collect();
+    table("llm.c and nanoGPT, held out", &rest, &seen);
+    if subject.name == "a100_80" {
+        judge_stages(&device)?;
+    }
+    keep(subject.name, reached, record);
+    Ok(())
+}

@@ -1,0 +1,162 @@
+//! What a GPT computes, as footprints of our own kernels: one layer, and what stands around the
+//! layers.
+//!
+//! A layer is the difference between models of three and of two layers. Our attention keeps its
+//! scores on the chip; where the measured one did not, its products, softmax and dropout stand
+//! apart, each reading and writing all b · a · s² scores, of pairs in both directions.
+
+use roundelay::{
+    SourceFile,
+    parts::{
+        codegen::{NodeCost, PassCost, node_costs},
+        kernels::Kernel,
+        planner::roofline,
+        schedule::{Bytes, Call, Device, Float, Flops, Footprint, GradientSums, Unit},
+    },
+};
+use std::{collections::BTreeMap, error::Error};
+
+/// The type that all rows train in; fp16 costs the same.
+const DTYPE: Float = Float::Bf16(GradientSums::Same);
+
+/// The shape of a model and of its micro-batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Shape {
+    pub(crate) layers: u64,
+    pub(crate) hidden: u64,
+    pub(crate) heads: u64,
+    pub(crate) sequence: u64,
+    pub(crate) vocabulary: u64,
+    pub(crate) examples: u64,
+}
+
+/// Where the scores of the measured attention are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scores {
+    /// On the chip, as ours.
+    Chip,
+    /// In memory.
+    Memory,
+}
+
+/// Footprints of some calls, with how often each is made.
+pub(crate) type Calls = BTreeMap<(u64, u64, Unit), i64>;
+
+/// Forward and backward calls.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Passes {
+    pub(crate) forward: Calls,
+    pub(crate) backward: Calls,
+}
+
+/// The calls of one layer, and of what stands around all layers.
+#[derive(Clone, Debug)]
+pub(crate) struct Work {
+    pub(crate) layer: Passes,
+    pub(crate) around: Passes,
+}
+
+/// Nanoseconds of some calls on a device.
+pub(crate) fn time(calls: &Calls, device: &Device) -> f64 {
+    let one = |(&(flops, bytes, unit), count): (&(u64, u64, Unit), &i64)| {
+        let footprint = Footprint { flops: Flops(flops), bytes: Bytes(bytes), unit };
+        roofline(footprint, device).0 as f64 * *count as f64
+    };
+    calls.iter().map(one).sum()
+}
+
+impl Work {
+    /// What a model of this shape computes.
+    ///
+    /// # Errors
+    /// When the program of the model is refused.
+    pub(crate) fn of(shape: Shape, scores: Scores) -> Result<Self, Box<dyn Error>> {
+        let [two, three] = [passes(shape, 2)?, passes(shape, 3)?];
+        let mut layer = minus(&three, &two, 1);
+        let around = minus(&two, &layer, 2);
+        if scores == Scores::Memory {
+            apart(&mut layer, shape);
+        }
+        Ok(Self { layer, around })
+    }
+}
+
+/// All calls of a model of so many layers.
+fn passes(shape: Shape, layers: u64) -> Result<Passes, Box<dyn Error>> {
+    let Shape { hidden, heads, sequence, vocabulary, examples, .. } = shape;
+    let text = format!(
+        "model gpt {{
+            input tokens: i32[batch, {sequence}]
+            input targets: i32[batch, {sequence}]
+            x = embedding(tokens, {vocabulary}, {hidden}) + positions({sequence}, {hidden})
+            repeat {layers} as layer {{
+                x = x + attention(layer_norm(x), {heads}, causal = true)
+                x = x + linear(gelu(linear(layer_norm(x), 4 * {hidden})), {hidden})
+            }}
+            loss cross_entropy(linear(layer_norm(x), {vocabulary}), targets)
+        }}
+        train {{ data synthetic, batch {examples} }}"
+    );
+    let source = SourceFile::new("gpt.rdl".to_owned(), text);
+    let program = roundelay::parse(&source)?;
+    let costs = node_costs(&program.model, examples, DTYPE)?;
+    Ok(Passes {
+        forward: calls(&costs, |cost| &cost.forward)?,
+        backward: calls(&costs, |cost| &cost.backward)?,
+    })
+}
+
+/// The calls of one pass; what another call contains is not made.
+fn calls(
+    costs: &[NodeCost],
+    pass: fn(&NodeCost) -> &PassCost,
+) -> Result<Calls, Box<dyn Error>> {
+    let mut all = Calls::new();
+    for cost in costs.iter().map(pass) {
+        for (call, count) in signed(&cost.calls, 1).chain(signed(&cost.contained, -1)) {
+            let Footprint { flops, bytes, unit } = Kernel::parse(call)?.footprint(DTYPE);
+            *all.entry((flops.0, bytes.0, unit)).or_default() += count;
+        }
+    }
+    Ok(all)
+}
+
+fn signed(calls: &[Call], count: i64) -> impl Iterator<Item = (&Call, i64)> {
+    calls.iter().map(move |call| (call, count))
+}
+
+/// One without so many of another.
+fn minus(one: &Passes, other: &Passes, times: i64) -> Passes {
+    let without = |one: &Calls, other: &Calls| {
+        let mut rest = one.clone();
+        for (call, count) in other {
+            *rest.entry(*call).or_default() -= times * count;
+        }
+        rest.retain(|_, count| *count != 0);
+        rest
+    };
+    Passes {
+        forward: without(&one.forward, &other.forward),
+        backward: without(&one.backward, &other.backward),
+    }
+}
+
+/// Attention as products, softmax and dropout that stand apart.
+fn apart(layer: &mut Passes, shape: Shape) {
+    let Shape { hidden, heads, sequence, examples, .. } = shape;
+    let rows = 2 * examples * sequence * hidden;
+    let scores = examples * heads * sequence * sequence;
+    let product = (2 * examples * sequence * sequence * hidden, 2 * scores + 2 * rows);
+    let product = (product.0, product.1, Unit::Product);
+    let softmax = (12 * scores, 4 * scores, Unit::Vector);
+    let dropout = (2 * scores, 5 * scores, Unit::Vector);
+    let backward = (4 * scores, 6 * scores, Unit::Vector);
+    let replaced = |pass: &mut Calls, made: &[((u64, u64, Unit), i64)]| {
+        pass.retain(|(_, _, unit), _| *unit != Unit::Attention);
+        for (call, count) in made {
+            *pass.entry(*call).or_default() += count;
+        }
+    };
+    replaced(&mut layer.forward, &[(product, 2), (softmax, 1), (dropout, 1)]);
+    replaced(&mut layer.backward, &[(product, 4), (backward, 1), (dropout, 1)]);
+}
