@@ -5,12 +5,15 @@
 //! the computation of a layer: the longer of both counts. Otherwise gradients are reduced once,
 //! beside the last backward pass: what lasts longer, and one layer's share, count. Full
 //! recomputation makes every forward pass of the layers twice.
+//!
+//! Only the A100-80 has rows of small models, which show what a call costs; what it reaches of its
+//! memory's rate, its ramp and its overhead hold for the others too.
 
 use crate::{
     collectives::{span, target},
     data::{self, Row},
     fit::{Pair, fit, head, loss, report},
-    layers::{START, Sheet, device, judge_stages, keep},
+    layers::{Reached, START, Sheet, device, judge_stages, keep},
     record::Record,
     work::{Scores, Shape, Work, time},
 };
@@ -187,18 +190,18 @@ struct Subject {
 
 const SUBJECTS: [Subject; 3] = [
     Subject {
-        name: "a100_40",
-        set: "mpt_a100_40gb",
-        gpu: "A100-SXM-40GB",
-        cluster: "azure-nd-a100",
-        sheet: Sheet { peak: 312e12, memory: 1555e9 },
-    },
-    Subject {
         name: "a100_80",
         set: "mpt_a100_80gb",
         gpu: "A100-SXM-80GB",
         cluster: "dgx-a100",
         sheet: Sheet { peak: 312e12, memory: 2039e9 },
+    },
+    Subject {
+        name: "a100_40",
+        set: "mpt_a100_40gb",
+        gpu: "A100-SXM-40GB",
+        cluster: "azure-nd-a100",
+        sheet: Sheet { peak: 312e12, memory: 1555e9 },
     },
     Subject {
         name: "h100",
@@ -212,12 +215,13 @@ const SUBJECTS: [Subject; 3] = [
 /// Fits and judges all devices of which steps were measured.
 pub(crate) fn calibrate(record: &mut Record) -> Result<(), Box<dyn Error>> {
     let rows = data::rows("steps.csv")?;
+    let mut known = None;
     for subject in SUBJECTS {
         let mut steps = Vec::new();
         for row in rows.iter().filter(|row| row.text("gpu") == subject.gpu) {
             steps.extend(step(row)?);
         }
-        one(&subject, &steps, record)?;
+        known = Some(one(&subject, &steps, known, record)?);
     }
     Ok(())
 }
@@ -225,8 +229,9 @@ pub(crate) fn calibrate(record: &mut Record) -> Result<(), Box<dyn Error>> {
 fn one(
     subject: &Subject,
     steps: &[Step],
+    known: Option<Reached>,
     record: &mut Record,
-) -> Result<(), Box<dyn Error>> {
+) -> Result<Reached, Box<dyn Error>> {
     let of =
         |set: &'static str| steps.iter().filter(move |step| step.set.starts_with(set));
     let mut models: Vec<(u64, u64)> = of(subject.set).map(Step::model).collect();
@@ -240,12 +245,20 @@ fn one(
     let (launched, others): (Vec<&Step>, Vec<&Step>) =
         of("vtrain").partition(|step| shapes.contains(&step.model()));
     let target = links(subject.cluster)?;
-    let reached = fit(START, |x| {
-        let device = device(subject.sheet, x);
+    let score = |reached: Reached| {
+        let device = device(subject.sheet, reached);
         let [mpt, vtrain] =
             [&seen, &launched].map(|rows| loss(&pairs(&device, &target, rows)));
         mpt + vtrain
-    });
+    };
+    // Large models alone do not show what a call or a byte costs.
+    let reached = match known {
+        None => fit(START, score),
+        Some([compute, memory, ramp, overhead, attention]) => {
+            let with = |[c, a]: [f64; 2]| [c, memory, ramp, overhead, a];
+            with(fit([compute, attention], |x| score(with(x))))
+        }
+    };
     head(&format!("Training steps on {}", subject.gpu));
     let device = device(subject.sheet, reached);
     let table = |name: &str, rows: &[&Step], basis: &[&Step]| {
@@ -265,5 +278,5 @@ fn one(
         judge_stages(&device)?;
     }
     keep(subject.name, reached, record);
-    Ok(())
+    Ok(reached)
 }
