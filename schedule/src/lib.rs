@@ -44,7 +44,11 @@ pub use job::{
     Augmentation, Data, Evaluation, Initial, Input, Job, Method, Optimizer, Parameter,
     Rate, TokenWidth, Treatment,
 };
-bapub use metric::{Metric, Reading};
+pub use link::{Form, Level, Link, Protocol, Span, Way};
+pub use list::{
+    DeviceList, ListFault, Listed, PassTime, Stuck, list_faults, pass_length, pass_times,
+};
+pub use metric::{Metric, Reading};
 pub use order::{Fold, Misfit, Order};
 pub use plan::{Placement, Plan, Reduction, States, Sum};
 pub use profile::{

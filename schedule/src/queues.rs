@@ -49,9 +49,7 @@ impl Queues {
     pub fn of(&self, action: &Action, turned: &Turned<'_>) -> u32 {
         let queue = action.queue();
         let index = match queue {
-            Queue::Lane(at, _) | Queue::Arrival(at) | Queue::Host(at) => {
-                turned.index(at)
-            }
+            Queue::Lane(at, _) | Queue::Arrival(at) | Queue::Host(at) => turned.index(at),
             Queue::Group(_) => 0,
         };
         self.numbers[self.key(queue, index as usize)]
