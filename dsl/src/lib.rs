@@ -14,6 +14,7 @@ mod format;
 mod graph;
 mod import;
 pub mod limit;
+mod lists;
 mod near;
 mod operators;
 mod parse;
@@ -32,6 +33,7 @@ pub use diagnostic::{Code, Diagnostic, Diagnostics, Mistake, Place, Severity};
 pub use fingerprint::fingerprint;
 pub use format::format;
 pub use import::{Disk, Files, NoFiles};
+pub use lists::{ListMistake, Lists, read_lists, write_lists};
 pub use operators::{METRICS, OPERATORS, Operator};
 pub use program::{
     Cap, Choice, Extent, Metric, Model, ModelInput, ModelInputId, ModelParameter, Node,

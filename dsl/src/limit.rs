@@ -30,5 +30,7 @@ pub const WORK: u64 = 1 << 60;
 pub const PIXELS: u64 = 1 << 20;
 /// Patterns of parameters that weight decay spares.
 pub const PATTERNS: usize = 64;
+/// Stages times micro-batches of a file of lists.
+pub const PASSES: u64 = 1 << 20;
 /// Devices of a cluster.
 pub const DEVICES: u64 = 1 << 16;

@@ -46,7 +46,8 @@ pub use job::{
 };
 pub use link::{Form, Level, Link, Protocol, Span, Way};
 pub use list::{
-    DeviceList, ListFault, Listed, PassTime, Stuck, list_faults, pass_length, pass_times,
+    DeviceList, ListFault, Listed, PassTime, Stuck, Unlisted, list_faults, lists_of,
+    pass_length, pass_times,
 };
 pub use metric::{Metric, Reading};
 pub use order::{Fold, Misfit, Order};

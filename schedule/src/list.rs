@@ -2,9 +2,11 @@
 //! pipeline schedules spell it: stage, pass, micro-batch, as in `3B5`.
 
 mod faults;
+mod of;
 mod times;
 
 pub use faults::{ListFault, list_faults};
+pub use of::{Unlisted, lists_of};
 pub use times::{PassTime, Stuck, pass_length, pass_times};
 
 use crate::{Id, MicroBatch, Pass, Stage};

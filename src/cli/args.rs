@@ -208,6 +208,8 @@ pub(crate) enum ShowForm {
     Grid,
     /// A Chrome trace in JSON, for Perfetto: a track per queue, arrows, live memory.
     Trace,
+    /// The passes of each device as comma-separated values, for PyTorch's pipelining.
+    Csv,
 }
 
 /// Options of `fmt`.

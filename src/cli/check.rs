@@ -1,5 +1,7 @@
 //! `check`: verify a schedule file, print its facts, seal a hand edit.
 
+mod lists;
+
 use super::{FORMAT, Form, args::CheckArgs, failure::Failure, load, print, print_json};
 use roundelay::{
     Checked,
@@ -12,6 +14,9 @@ use serde::Serialize;
 use std::{collections::BTreeMap, fmt::Write};
 
 pub(super) fn check(args: &CheckArgs) -> Result<(), Failure> {
+    if args.file.extension().is_some_and(|extension| extension == "csv") {
+        return lists::check(args);
+    }
     if args.seal {
         seal(args)?;
     }

@@ -3,7 +3,11 @@
 use super::{FORMAT, Form, note, print_json};
 use roundelay::{
     CompileError, Diagnostic, Diagnostics, FileErrors, ProfileError, Refusal, RunError,
-    parts::{dsl::Severity, planner::PlanMistakes, schedule::Violations},
+    parts::{
+        dsl::{ListMistake, Severity},
+        planner::PlanMistakes,
+        schedule::Violations,
+    },
 };
 use serde::Serialize;
 use std::{fmt, io, path::Path, process::ExitCode};
@@ -133,6 +137,18 @@ impl Failure {
             Problem::new("plan", path, m.line as u64, m.message.clone())
         };
         Self::listed(mistakes.0.iter().map(of).collect())
+    }
+
+    /// Lists that are no training step.
+    pub(crate) fn lists(path: &Path, mistakes: &[ListMistake]) -> Self {
+        let of = |mistake: &ListMistake| {
+            let line = mistake.line as u64;
+            let mut problem = Problem::new("lists", path, line, mistake.message.clone());
+            problem.column = mistake.column as u64;
+            problem.hint.clone_from(&mistake.hint);
+            problem
+        };
+        Self::listed(mistakes.iter().map(of).collect())
     }
 
     /// A schedule file that is refused.

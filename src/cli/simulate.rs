@@ -6,7 +6,10 @@ use super::{
     failure::Failure,
     load, print, print_json,
 };
-use roundelay::parts::schedule::Nanos;
+use roundelay::parts::{
+    dsl::write_lists,
+    schedule::{Nanos, lists_of},
+};
 use serde::Serialize;
 
 #[derive(Serialize)]
@@ -46,11 +49,16 @@ pub(super) fn simulate(args: &SimulateArgs) -> Result<(), Failure> {
 
 pub(super) fn show(args: &ShowArgs) -> Result<(), Failure> {
     let schedule = load::schedule(&args.file)?;
-    let timeline = roundelay::simulate(&schedule, args.steps);
+    let timeline = || roundelay::simulate(&schedule, args.steps);
     match args.form {
         ShowForm::Grid => {
+            let timeline = timeline();
             print(&roundelay::grid(&timeline, Nanos(0), timeline.makespan()))
         }
-        ShowForm::Trace => print_json(&roundelay::trace(&timeline), Form::Document),
+        ShowForm::Trace => print_json(&roundelay::trace(&timeline()), Form::Document),
+        ShowForm::Csv => match lists_of(&schedule) {
+            Ok(lists) => print(&write_lists(&lists)),
+            Err(why) => Err(Failure::refused("lists", &args.file, why.to_string())),
+        },
     }
 }

@@ -1,0 +1,229 @@
+//! Lists of passes for the devices of a pipeline, as comma-separated values: what PyTorch's
+//! pipelining calls `compute_only`. One line per device, one pass per cell (`0F3`, `7B1`, `2I0`,
+//! `2W0`), empty cells where a device rests. A pair that PyTorch may overlap,
+//! `(0F3;7B1)OVERLAP_F_B`, is its two passes, one after the other.
+
+use roundelay_schedule::{DeviceList, Id, Listed, list_faults};
+
+/// Lists that are one training step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lists {
+    /// Per device, in the order of the lines.
+    pub lists: Vec<DeviceList>,
+    /// S.
+    pub stages: u32,
+    /// N.
+    pub micro_batches: u32,
+}
+
+/// One mistake in a file of lists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListMistake {
+    /// Line, from one; the last one where something is missing.
+    pub line: usize,
+    /// Column in characters, from one.
+    pub column: usize,
+    /// Characters of the cell, at least one.
+    pub length: usize,
+    /// What is wrong; lower case, no full stop.
+    pub message: String,
+    /// What to do.
+    pub hint: String,
+}
+
+/// Passes of PyTorch's lowered schedules that say what Roundelay derives.
+const DERIVED: [&str; 10] = [
+    "SEND_F",
+    "RECV_F",
+    "SEND_B",
+    "RECV_B",
+    "WAIT_SEND_F",
+    "WAIT_SEND_B",
+    "UNSHARD",
+    "RESHARD",
+    "REDUCE_GRAD",
+    "WAIT_REDUCE_GRAD",
+];
+/// What ends a pair of passes.
+const PAIR: &str = "OVERLAP_F_B";
+
+/// Reads lists, and checks that they are one training step: every pass once, every stage on one
+/// device, and an order in which all devices come to their ends.
+///
+/// # Errors
+/// Every mistake, in the order of the file.
+///
+/// ```
+/// let lists = roundelay_dsl::read_lists("0F0,0F1,,0B0,0B1\n,1F0,1B0,1F1,1B1\n").unwrap();
+/// assert_eq!((lists.stages, lists.micro_batches, lists.lists[0].len()), (2, 2, 4));
+/// let mistakes = roundelay_dsl::read_lists("0F0,0B0\n1F0,1B0xyz").unwrap_err();
+/// assert_eq!((mistakes[0].line, mistakes[0].column), (2, 5));
+/// ```
+pub fn read_lists(text: &str) -> Result<Lists, Vec<ListMistake>> {
+    let mut mistakes = Vec::new();
+    let rows: Vec<Row> = text
+        .lines()
+        .enumerate()
+        .map(|(index, line)| Row::read(index + 1, line, &mut mistakes))
+        .collect();
+    if !mistakes.is_empty() {
+        return Err(mistakes);
+    }
+    let lists: Vec<DeviceList> = rows
+        .iter()
+        .map(|row| row.passes.iter().map(|(_, pass)| *pass).collect())
+        .collect();
+    let all = || lists.iter().flatten();
+    let most = |number: fn(&Listed) -> usize| all().map(number).max();
+    let (Some(stage), Some(micro_batch)) =
+        (most(|pass| pass.stage.index()), most(|pass| pass.micro_batch.index()))
+    else {
+        return Err(vec![Cell::at(1, 1, "").mistake(
+            "the file lists no pass",
+            "write one line per device, such as `0F0,0F1,0B0,0B1`",
+        )]);
+    };
+    let number = |last: usize| u32::try_from(last + 1).unwrap_or(u32::MAX);
+    let (stages, micro_batches) = (number(stage), number(micro_batch));
+    if u64::from(stages) * u64::from(micro_batches) > crate::limit::PASSES {
+        return Err(vec![Cell::at(1, 1, "").mistake(
+            &format!("{stages} stages and {micro_batches} micro-batches are too many"),
+            "look for a cell with a very large number",
+        )]);
+    }
+    let faults = list_faults(&lists, stages, micro_batches);
+    if faults.is_empty() {
+        return Ok(Lists { lists, stages, micro_batches });
+    }
+    let last = Cell::at(rows.len(), 1, "");
+    let mistake = |fault: roundelay_schedule::ListFault| {
+        let at = fault.place.map(|(device, place)| rows[device].passes[place].0.clone());
+        at.unwrap_or_else(|| last.clone()).mistake(&fault.message, &fault.hint)
+    };
+    let mut mistakes: Vec<ListMistake> = faults.into_iter().map(mistake).collect();
+    mistakes.sort_by_key(|mistake| (mistake.line, mistake.column));
+    Err(mistakes)
+}
+
+/// Lists as comma-separated values, one line per device.
+pub fn write_lists(lists: &[DeviceList]) -> String {
+    let line = |list: &DeviceList| {
+        let cells: Vec<String> = list.iter().map(Listed::to_string).collect();
+        format!("{}\n", cells.join(","))
+    };
+    lists.iter().map(line).collect()
+}
+
+/// A line of the file.
+struct Row {
+    passes: Vec<(Cell, Listed)>,
+}
+
+/// A cell and where it stands.
+#[derive(Clone)]
+struct Cell {
+    line: usize,
+    column: usize,
+    length: usize,
+}
+
+impl Cell {
+    fn at(line: usize, column: usize, text: &str) -> Self {
+        Self { line: line.max(1), column, length: text.chars().count().max(1) }
+    }
+
+    fn mistake(&self, message: &str, hint: &str) -> ListMistake {
+        let Self { line, column, length } = *self;
+        let (message, hint) = (message.to_owned(), hint.to_owned());
+        ListMistake { line, column, length, message, hint }
+    }
+}
+
+impl Row {
+    fn read(line: usize, text: &str, mistakes: &mut Vec<ListMistake>) -> Self {
+        let mut row = Self { passes: Vec::new() };
+        if text.trim().is_empty() {
+            let mistake = Cell::at(line, 1, text).mistake(
+                "an empty line is a device without passes",
+                "delete the line; every line is one device",
+            );
+            mistakes.push(mistake);
+            return row;
+        }
+        let mut column = 1;
+        for raw in text.split(',') {
+            let blank = raw.chars().take_while(|c| c.is_whitespace()).count();
+            let trimmed = raw.trim();
+            let cell = Cell::at(line, column + blank, trimmed);
+            column += raw.chars().count() + 1;
+            if trimmed.is_empty() {
+                continue;
+            }
+            match passes(trimmed) {
+                Ok(passes) => {
+                    row.passes
+                        .extend(passes.into_iter().map(|pass| (cell.clone(), pass)));
+                }
+                Err((message, hint)) => mistakes.push(cell.mistake(&message, hint)),
+            }
+        }
+        row
+    }
+}
+
+/// The passes of one cell.
+fn passes(cell: &str) -> Result<Vec<Listed>, (String, &'static str)> {
+    let one = |text: &str| {
+        text.parse::<Listed>().map_err(|message| (message, "write whole cells only"))
+    };
+    if let Some(pair) = cell.strip_suffix(PAIR) {
+        let inner = pair.strip_prefix('(').and_then(|pair| pair.strip_suffix(')'));
+        let parts = inner.and_then(|inner| inner.split_once(';'));
+        let (first, second) = parts.ok_or_else(|| {
+            let hint = "write a pair as `(0F3;7B1)OVERLAP_F_B`";
+            (format!("`{cell}` is no pair of passes"), hint)
+        })?;
+        return Ok(vec![one(first)?, one(second)?]);
+    }
+    let word = cell.trim_matches(|c: char| c.is_ascii_digit());
+    if DERIVED.contains(&word) {
+        let hint = "give the `compute_only` form: messages, gathers and sums are derived";
+        return Err((format!("`{cell}` is communication"), hint));
+    }
+    Ok(vec![one(cell)?])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_are_their_passes_and_blanks_are_nothing() {
+        let text = "0F0, ,0F1,(0B0;0B1)OVERLAP_F_B\r\n1F0,1B0,1F1,1B1";
+        let lists = read_lists(text).unwrap();
+        assert_eq!(write_lists(&lists.lists), "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
+    }
+
+    #[test]
+    fn each_mistake_has_its_place() {
+        for (text, line, column, told) in [
+            ("0F0,0B0xyz", 1, 5, "0B0xyz"),
+            ("0F0,0B0\n\n1F0,1B0", 2, 1, "empty line"),
+            ("0F0,0SEND_F0,0B0", 1, 5, "communication"),
+            ("0F0,0UNSHARD,0B0", 1, 5, "communication"),
+            ("# comment", 1, 1, "# comment"),
+            ("", 1, 1, "no pass"),
+            ("0B0,0F0", 1, 1, "stands above"),
+            ("0F0,0B0,0F1", 1, 1, "0B1 is missing"),
+            ("0F0,0F1,0B0,0B1\n0F0,1F0,1B0,1F1,1B1", 2, 1, "stage 0 is on device 0 too"),
+            ("0F4000000000,0B0", 1, 1, "4000000000"),
+        ] {
+            let mistakes = read_lists(text).unwrap_err();
+            let found = mistakes.iter().any(|mistake| {
+                (mistake.line, mistake.column) == (line, column)
+                    && mistake.message.contains(told)
+            });
+            assert!(found, "{text:?}: {mistakes:?}");
+        }
+    }
+}

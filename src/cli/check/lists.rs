@@ -1,0 +1,85 @@
+//! `check lists.csv`: whether lists of passes are a training step, and what it takes.
+
+use crate::cli::{
+    FORMAT, Form, args::CheckArgs, failure::Failure, load, print, print_json,
+};
+use roundelay::parts::{
+    dsl::{Lists, read_lists},
+    schedule::{DeviceList, Pass, pass_times},
+};
+use serde::Serialize;
+
+#[derive(Serialize)]
+struct Document {
+    format: u32,
+    devices: usize,
+    stages: u32,
+    micro_batches: u32,
+    passes: usize,
+    /// In units of a forward pass.
+    span: u64,
+    bubble: f64,
+    kept: Vec<usize>,
+}
+
+pub(super) fn check(args: &CheckArgs) -> Result<(), Failure> {
+    if args.seal {
+        return Err(Failure::usage(&args.file, "lists have no hash to seal"));
+    }
+    let text = load::text(&args.file)?;
+    let read = read_lists(&text);
+    let lists = read.map_err(|mistakes| Failure::lists(&args.file, &mistakes))?;
+    let document = document(&lists);
+    match args.json {
+        true => print_json(&document, Form::Document),
+        false => print(&table(&document)),
+    }
+}
+
+fn document(lists: &Lists) -> Document {
+    let Lists { lists, stages, micro_batches } = lists;
+    let times =
+        pass_times(lists, *stages).expect("lists that were read come to their ends");
+    let span = times.iter().map(|time| time.end).max().unwrap_or(0);
+    let busy: u64 = times.iter().map(|time| time.end - time.start).sum();
+    let whole = span * lists.len() as u64;
+    Document {
+        format: FORMAT,
+        devices: lists.len(),
+        stages: *stages,
+        micro_batches: *micro_batches,
+        passes: times.len(),
+        span,
+        bubble: (whole - busy) as f64 / whole.max(1) as f64,
+        kept: lists.iter().map(kept).collect(),
+    }
+}
+
+/// The most forward passes whose last backward pass is still to come.
+fn kept(list: &DeviceList) -> usize {
+    let (mut now, mut most) = (0usize, 0);
+    for listed in list {
+        match listed.pass {
+            Pass::Forward => now += 1,
+            Pass::Backward | Pass::WeightGradient => now -= 1,
+            Pass::InputGradient | Pass::Combine | Pass::Update => {}
+        }
+        most = most.max(now);
+    }
+    most
+}
+
+fn table(document: &Document) -> String {
+    let Document { devices, stages, micro_batches, passes, span, bubble, kept, .. } =
+        document;
+    let kept: Vec<String> = kept.iter().map(usize::to_string).collect();
+    format!(
+        "checked: {passes} passes of {stages} stages and {micro_batches} micro-batches on \
+         {devices} devices\n\
+         a step takes {span} if a forward pass takes 1, a backward pass 2, each half of one 1 \
+         ({:.1} % idle)\n\
+         kept at most: {} forward passes per device\n",
+        100.0 * bubble,
+        kept.join(", ")
+    )
+}
