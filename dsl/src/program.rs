@@ -1,8 +1,9 @@
 //! The resolved program: no text except for display, every name a handle, every shape checked.
 
 use roundelay_schedule::{
-    Bytes, Data, DeviceId, Element, Evaluation, Exactness, Float, Id, Initial, Optimizer,
-    Order, Placement, Profile, Reading, Rule, States, Table, Target, Treatment,
+    Bytes, Data, DeviceId, DeviceList, Element, Evaluation, Exactness, Float, Id,
+    Initial, Optimizer, Order, Placement, Profile, Reading, Rule, States, Table, Target,
+    Treatment,
 };
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -362,6 +363,8 @@ pub struct Search {
     pub placement: Choice<Placement>,
     /// Orders to try.
     pub order: Choice<Order>,
+    /// The lists of the order `listed`; empty where it is not tried.
+    pub lists: Vec<DeviceList>,
     /// State placements to try.
     pub states: Choice<States>,
     /// Numbers of stages to try.

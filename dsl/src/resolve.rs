@@ -10,6 +10,7 @@ mod evaluate;
 mod measured;
 mod model;
 mod optimizer;
+mod order;
 mod plan;
 mod scope;
 mod settings;
@@ -79,7 +80,7 @@ fn program(
     let train = train::resolve(definitions, report);
     let dtype = train.as_ref().map_or(Train::default().dtype, |(train, _)| train.dtype);
     let target = cluster::resolve(definitions, dtype, shelf, report);
-    let search = plan::resolve(definitions, report);
+    let search = plan::resolve(definitions, shelf.files(), report);
     let (mut model, place) = model?;
     let (train, no_decay) = train?;
     optimizer::spare(&mut model, &no_decay, report);

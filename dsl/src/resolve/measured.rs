@@ -42,6 +42,11 @@ impl<'a> Shelf<'a> {
         Self { files, tables, known: BTreeMap::new() }
     }
 
+    /// Where files are read.
+    pub(super) fn files(&self) -> &'a dyn Files {
+        self.files
+    }
+
     /// The table of an entry `measured`; none when there is no entry or tables are left alone.
     pub(super) fn profile(
         &mut self,

@@ -3,15 +3,16 @@
 use super::{
     definitions::Definitions,
     optimizer::called,
+    order,
     settings::{Settings, no_entries, quantity, single, unknown_word, whole},
 };
 use crate::{
-    Code, Diagnostic, Dimension, Mistake, Model, Numbers, Objective, Search, SourceFile,
-    Value, parse,
+    Code, Diagnostic, Dimension, Files, Mistake, Model, NoFiles, Numbers, Objective,
+    Search, SourceFile, Value, parse,
     report::{Known, Report, not_yet},
     syntax::{Choice, Entry, Expression, ExpressionKind, Setting},
 };
-use roundelay_schedule::{Bytes, Exactness, Order, Placement, Rule, States};
+use roundelay_schedule::{Bytes, Exactness, Placement, Rule, States};
 
 /// Keys that are read.
 const KEYS: [&str; 11] = [
@@ -46,6 +47,7 @@ const TENSOR: [&str; 3] = ["rows", "columns", "depth"];
 /// What the planner may choose.
 pub(super) fn resolve(
     definitions: &Definitions<'_>,
+    files: &dyn Files,
     report: &mut Report,
 ) -> Known<Search> {
     let mut search = Search::default();
@@ -53,7 +55,7 @@ pub(super) fn resolve(
     let settings = Settings::new("plan", &section.entries, &all_keys(), report);
     let entries = all_keys().into_iter().filter_map(|key| settings.get(key));
     let results: Vec<Known<()>> =
-        entries.map(|entry| apply(&mut search, entry, report)).collect();
+        entries.map(|entry| apply(&mut search, entry, files, report)).collect();
     results.into_iter().collect::<Known<()>>().map(|()| search)
 }
 
@@ -99,7 +101,7 @@ fn set_entry(search: &mut Search, entry: &Entry, report: &mut Report) -> Known<(
     let entries = std::slice::from_ref(entry);
     let settings = Settings::new("plan", entries, &all_keys(), report);
     match settings.get(&entry.key.text) {
-        Some(entry) => apply(search, entry, report),
+        Some(entry) => apply(search, entry, &NoFiles, report),
         None => Err(report.earlier()),
     }
 }
@@ -116,7 +118,12 @@ fn as_entry(text: &str) -> String {
     }
 }
 
-fn apply(search: &mut Search, entry: &Entry, report: &mut Report) -> Known<()> {
+fn apply(
+    search: &mut Search,
+    entry: &Entry,
+    files: &dyn Files,
+    report: &mut Report,
+) -> Known<()> {
     match entry.key.text.as_str() {
         "minimize" => search.objective = objective(entry, report)?,
         "exactness" => search.exactness = Some(exactness(entry, report)?),
@@ -130,11 +137,7 @@ fn apply(search: &mut Search, entry: &Entry, report: &mut Report) -> Known<()> {
                 word(value, "placement", Placement::ALL, report)
             })?;
         }
-        "order" => {
-            search.order = choice(entry, report, |value, report| {
-                word(value, "order", Order::ALL, report)
-            })?;
-        }
+        "order" => order::apply(search, entry, files, report)?,
         "states" => {
             search.states = choice(entry, report, |value, report| {
                 word(value, "states", States::ALL, report)
@@ -235,6 +238,15 @@ fn choice<T>(
     report: &mut Report,
     value: impl Fn(&Expression, &mut Report) -> Known<T>,
 ) -> Known<crate::Choice<T>> {
+    alternatives(entry, report, value).map(crate::Choice::OneOf)
+}
+
+/// The values of `a | b`.
+pub(super) fn alternatives<T>(
+    entry: &Entry,
+    report: &mut Report,
+    mut value: impl FnMut(&Expression, &mut Report) -> Known<T>,
+) -> Known<Vec<T>> {
     no_entries(entry, report)?;
     let choices = match &entry.value {
         Setting::OneOf(choices) => choices,
@@ -251,11 +263,11 @@ fn choice<T>(
         }
         values.push(value(&choice.first, report)?);
     }
-    Ok(crate::Choice::OneOf(values))
+    Ok(values)
 }
 
 /// One of some words.
-fn word<T: Copy + std::fmt::Display>(
+pub(super) fn word<T: Copy + std::fmt::Display>(
     value: &Expression,
     what: &str,
     all: &[T],

@@ -1,0 +1,97 @@
+//! `order 1f1b | listed("mine.csv")`: names of orders, and lists of passes that a file gives.
+
+use super::{
+    optimizer::called,
+    plan::{alternatives, word},
+};
+use crate::{
+    Choice, Code, Files, ListMistake, Lists, Mistake, Numbers, Search, SourceFile, Span,
+    import, read_lists,
+    report::{Known, Report},
+    source,
+    syntax::{Argument, Entry, Expression, ExpressionKind},
+};
+use roundelay_schedule::Order;
+
+/// Sets the orders to try. Lists also say how many stages and micro-batches there are, unless
+/// the program does.
+pub(super) fn apply(
+    search: &mut Search,
+    entry: &Entry,
+    files: &dyn Files,
+    report: &mut Report,
+) -> Known<()> {
+    let mut lists = None;
+    let orders = alternatives(entry, report, |value, report| {
+        let (order, read) = order(value, files, report)?;
+        lists = read.or(lists.take());
+        Ok(order)
+    })?;
+    search.order = Choice::OneOf(orders);
+    let Some(Lists { lists, stages, micro_batches }) = lists else { return Ok(()) };
+    search.lists = lists;
+    let one = |count: u32| Numbers::Ranges(vec![(u64::from(count), u64::from(count))]);
+    let alone = search.order == Choice::OneOf(vec![Order::Listed]);
+    for (numbers, count) in
+        [(&mut search.stages, stages), (&mut search.micro_batches, micro_batches)]
+    {
+        if alone && *numbers == Numbers::Open {
+            *numbers = one(count);
+        }
+    }
+    Ok(())
+}
+
+fn order(
+    value: &Expression,
+    files: &dyn Files,
+    report: &mut Report,
+) -> Known<(Order, Option<Lists>)> {
+    let (name, given) = called(value, "a name of order", report)?;
+    match (name.text.as_str(), given) {
+        ("listed", [file]) => Ok((Order::Listed, Some(read(file, files, report)?))),
+        ("listed", _) => {
+            let mistake = Mistake::new(Code::Missing, "`listed` needs a file of lists");
+            Err(report.error(value.span, mistake.hint("write `listed(\"mine.csv\")`")))
+        }
+        _ => Ok((word(value, "order", Order::ALL, report)?, None)),
+    }
+}
+
+fn read(argument: &Argument, files: &dyn Files, report: &mut Report) -> Known<Lists> {
+    let span = argument.value.span;
+    let ExpressionKind::Text(path) = &argument.value.kind else {
+        let mistake = Mistake::new(Code::Type, "expected a text in quotes");
+        return Err(report.error(span, mistake.hint("write `listed(\"mine.csv\")`")));
+    };
+    let path = import::join(report.file(span.file).folder(), path);
+    let text = files.read(&path).map_err(|why| {
+        let message = format!("cannot read the lists `{path}`: {why}");
+        let hint = "paths are relative to the file that names them; one line per device, \
+                    cells such as `0F3`";
+        report.error(span, Mistake::new(Code::Import, message).hint(hint))
+    })?;
+    let file = report.add_file(SourceFile::new(path, text.as_str()));
+    read_lists(&text).map_err(|mistakes| {
+        for mistake in mistakes {
+            let place = cell(report.file(file), file, &mistake);
+            let ListMistake { message, hint, .. } = mistake;
+            let mistake = Mistake::new(Code::Value, message).hint(hint);
+            report.error_with(place, mistake, vec![(span, "named here".to_owned())]);
+        }
+        report.earlier()
+    })
+}
+
+/// Where a cell stands in its file.
+fn cell(source: &SourceFile, file: u32, mistake: &ListMistake) -> Span {
+    let before = source.text.split_inclusive('\n').take(mistake.line.saturating_sub(1));
+    let line = source::count(before.map(str::len).sum());
+    let text = source.line(source::count(mistake.line));
+    let bytes = |characters: usize| -> u32 {
+        source::count(text.chars().take(characters).map(char::len_utf8).sum())
+    };
+    let start = bytes(mistake.column - 1);
+    let end = bytes(mistake.column - 1 + mistake.length);
+    Span { file, start: line + start, end: line + end }
+}
