@@ -3,11 +3,11 @@
 mod tiny;
 
 use roundelay_schedule::{Bytes, Id, Kind, Schedule, check};
-use tiny::{Letters, accumulate, delayed, pipeline, reduced, turning};
+use tiny::{Letters, accumulate, delayed, halves::halves, pipeline, reduced, turning};
 
 #[test]
 fn sound_schedules_pass() {
-    let sound: [Schedule; 9] = [
+    let sound: [Schedule; 12] = [
         accumulate(1),
         accumulate(2),
         accumulate(3),
@@ -17,6 +17,9 @@ fn sound_schedules_pass() {
         reduced(),
         turning(),
         pipeline(),
+        halves(1),
+        halves(2),
+        halves(3),
     ];
     for (number, schedule) in sound.into_iter().enumerate() {
         let checked = check(schedule, &Letters);

@@ -7,7 +7,9 @@ use roundelay_schedule::{
     Access, Action, Buffer, BufferId, Bytes, Content, Element, Id, Place, Placement,
     Reduction, Rest, RingId, Routine, Row, Rule, Schedule, Sum, Table, Work, check,
 };
-use tiny::{Letters, accumulate, delayed, id, pipeline, reduced, turning};
+use tiny::{
+    Letters, accumulate, delayed, halves::halves, id, pipeline, reduced, turning,
+};
 
 /// A small generator: the same numbers in every run.
 struct Numbers(u64);
@@ -182,7 +184,7 @@ fn row(row: &mut Row, n: &mut Numbers) {
 
 #[test]
 fn no_mutant_makes_the_checker_panic() {
-    let sound = [accumulate(2), delayed(2), reduced(), turning(), pipeline()];
+    let sound = [accumulate(2), delayed(2), reduced(), turning(), pipeline(), halves(2)];
     let mut numbers = Numbers(7);
     let mut refused = 0;
     for round in 0..2000 {

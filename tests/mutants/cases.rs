@@ -3,7 +3,7 @@
 
 use crate::plans::{kinds, plan};
 use roundelay::{Schedule, SourceFile};
-use roundelay_codegen::lower;
+use roundelay_codegen::{lower, lower_halved};
 use roundelay_dsl::{Operation, Program};
 use roundelay_schedule::{Id, Rule};
 
@@ -46,6 +46,11 @@ pub(crate) fn cases() -> Vec<Case> {
             let plan = plan(kind, n, cuts(&program, s));
             let schedule = lower(&program, &plan).expect("every plan can be lowered");
             cases.push(Case { name: format!("{kind:?} of N, S = {n}, {s}"), schedule });
+            if (n, s) == (3, 2) {
+                let name = format!("{kind:?} of N, S = {n}, {s} in halves");
+                let schedule = lower_halved(&program, &plan).expect("so can halves");
+                cases.push(Case { name, schedule });
+            }
         }
     }
     cases

@@ -307,7 +307,14 @@ fn routine_stage(schedule: &mut Schedule, random: &mut Random) -> Option<Fault> 
 
 fn routine_pass(schedule: &mut Schedule, random: &mut Random) -> Option<Fault> {
     let (id, fault) = routine(schedule, random)?;
-    let passes = [Pass::Forward, Pass::Backward, Pass::Combine, Pass::Update];
+    let passes = [
+        Pass::Forward,
+        Pass::Backward,
+        Pass::InputGradient,
+        Pass::WeightGradient,
+        Pass::Combine,
+        Pass::Update,
+    ];
     schedule.routines[id].pass = random.pick(&passes)?;
     Some(fault)
 }

@@ -15,23 +15,28 @@ use roundelay::{
 };
 use roundelay_schedule::{Order, Placement, Rule, States};
 
-const STEPS: u64 = 6;
+pub(crate) const STEPS: u64 = 6;
 
 /// Losses by step and micro-batch, and the state after the last step.
 #[derive(PartialEq)]
-struct Outcome {
+pub(crate) struct Outcome {
     losses: Vec<Vec<f64>>,
     state: State,
 }
 
-fn recursion(schedule: &Checked, data: &Dataset, state: &State) -> Outcome {
+pub(crate) fn recursion(schedule: &Checked, data: &Dataset, state: &State) -> Outcome {
     let mut oracle = Oracle::new(schedule, state).unwrap();
     let losses = (0..STEPS).map(|_| oracle.advance(&mut data.clone())).collect();
     Outcome { losses, state: oracle.state() }
 }
 
 /// Replays with rests before the given steps, and looks at held-out data at every rest.
-fn replay(schedule: &Checked, data: &Dataset, state: &State, rests: &[u64]) -> Outcome {
+pub(crate) fn replay(
+    schedule: &Checked,
+    data: &Dataset,
+    state: &State,
+    rests: &[u64],
+) -> Outcome {
     let seed = rests.len() as u64;
     let timing = if rests.len() > 1 { Timing::Jittered(seed) } else { Timing::Natural };
     let options = CpuOptions { fill: Fill::Poison, timing, ..CpuOptions::default() };

@@ -44,6 +44,8 @@ pub(crate) fn schedule() -> Schedule {
             routine(Pass::Forward),
             routine(Pass::Backward),
             routine(Pass::Update),
+            routine(Pass::InputGradient),
+            routine(Pass::WeightGradient),
         ]
         .into_iter()
         .collect(),
@@ -155,6 +157,8 @@ fn routine(pass: Pass) -> Routine {
         Role::Received,
         Role::Optimizer,
         Role::Activation,
+        Role::Retained,
+        Role::Adjoint,
         Role::Value(id(0)),
         Role::ValueGradient(id(0)),
         Role::Input(id(0)),
@@ -208,6 +212,8 @@ fn buffers() -> Vec<Buffer> {
         Subject::Input(id(0)),
         Subject::Metric,
         Subject::Workspace,
+        Subject::Retained(id(1)),
+        Subject::Adjoint(id(0)),
     ];
     let buffer = |(k, subject): (usize, Subject)| Buffer {
         home: id(k % 2),
@@ -265,6 +271,8 @@ fn actions() -> Vec<Action> {
         },
         action(launch(77, None, vec![row(99, u32::MAX)])),
         action(launch(78, Some(3), vec![])),
+        action(launch(3, Some(0), vec![row(9, 0)])),
+        action(launch(4, Some(2), vec![row(10, 1)])),
         Action { lag: 1, reach: 1, ..action(transfer(Content::Parameter(id(0)))) },
         action(transfer(Content::Optimizer(id(1)))),
         action(transfer(Content::Value(id(0), id(1)))),

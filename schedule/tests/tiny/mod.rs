@@ -3,6 +3,8 @@
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub(crate) mod halves;
+
 use roundelay_schedule::{
     Access, Action, ActionId, Argument, Axis, Buffer, Bytes, BytesPerSecond, Call,
     Catalogue, Collective, Content, Data, Device, Domain, Element, Evaluation, Float,
