@@ -10,5 +10,6 @@ pub use lower::lower_halved;
 pub use lower::{LowerError, device_lists, lower};
 pub use stage::{
     BackwardCode, BackwardForm, CrossingValue, Differentiated, NodeCost, PassCost,
-    StageCode, StageError, Stages, UpdateForm, node_costs, stages, stages_in, update,
+    StageCode, StageError, StageForm, Stages, UpdateForm, node_costs, stages, stages_in,
+    update,
 };

@@ -19,13 +19,13 @@ mod waits;
 pub use error::LowerError;
 pub use order::device_lists;
 
-use crate::{Stages, stages_in};
+use crate::{StageForm, Stages, stages_in};
 use draft::{Draft, DraftAction, DraftWork, Hold};
 use order::descending;
 use roundelay_dsl::Program;
 use roundelay_schedule::{
-    Action, Buffer, BufferId, Bytes, Job, Metric, Order, Placement, Plan, Row, Schedule,
-    Spot, Stage, Table, Work, list_faults,
+    Action, Buffer, BufferId, Bytes, Id, Job, Metric, Order, Placement, Plan, Row,
+    Schedule, Spot, Stage, Table, Work, list_faults,
 };
 use rows::Rows;
 use state::StageRows;
@@ -65,7 +65,10 @@ fn lower_in(
     let examples = u64::from(program.train.batch / plan.micro_batches);
     let dtype = program.train.dtype;
     let layout = (dtype, 16 * workers);
-    let form = |stage| order.form(stage);
+    let form = |stage: Stage| StageForm {
+        backward: order.form(stage),
+        recompute: plan.recompute[stage.index()],
+    };
     let code = stages_in(&program.model, &plan.cuts, examples, layout, form)?;
     let job = job(program, &code);
     let mut draft = Draft::new(plan, &program.target, &job, &code, order);
@@ -91,6 +94,9 @@ fn fits(program: &Program, plan: &Plan) -> Result<(), LowerError> {
         || !plan.cuts.iter().all(inside)
     {
         return Err(LowerError::Cuts { stages: s });
+    }
+    if plan.recompute.len() as u64 != u64::from(s) {
+        return Err(LowerError::Recompute { stages: s, found: plan.recompute.len() });
     }
     if plan.delays != plan.rule.delays(plan.placement.timeline(), n, s) {
         return Err(LowerError::Delays(plan.rule));

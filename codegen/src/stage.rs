@@ -6,6 +6,7 @@
 //! cuts, so cuts change no bit of any loss, gradient or update.
 
 mod accumulate;
+mod again;
 mod assemble;
 mod average;
 mod backward;
@@ -18,6 +19,8 @@ mod forward;
 mod fuse;
 mod graph;
 mod halves;
+mod keep;
+mod layers;
 mod layout;
 mod memory;
 mod update;
@@ -31,7 +34,8 @@ use graph::Graph;
 use layout::Layout;
 use roundelay_dsl::Model;
 use roundelay_schedule::{
-    Bytes, Float, Id, Input, InputId, Parameter, Routine, Stage, Table, ValueId,
+    Bytes, Float, Id, Input, InputId, Parameter, Recompute, Routine, Stage, Table,
+    ValueId,
 };
 use std::ops::Range;
 
@@ -96,6 +100,22 @@ pub enum BackwardForm {
     Whole,
     /// Two: I, then any time later W.
     Split,
+}
+
+/// How the routines of a stage are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct StageForm {
+    /// Its backward pass.
+    pub backward: BackwardForm,
+    /// What that computes again.
+    pub recompute: Recompute,
+}
+
+impl Default for StageForm {
+    /// One backward pass that finds all it reads.
+    fn default() -> Self {
+        Self { backward: BackwardForm::Whole, recompute: Recompute::None }
+    }
 }
 
 /// The backward routines of a stage. Of each that makes parameter gradients there are two: for
@@ -165,10 +185,10 @@ pub fn stages(
     dtype: Float,
     padding: u64,
 ) -> Result<Stages, StageError> {
-    stages_in(model, cuts, examples, (dtype, padding), |_| BackwardForm::Whole)
+    stages_in(model, cuts, examples, (dtype, padding), |_| StageForm::default())
 }
 
-/// As [`stages`], with the backward pass of each stage in a form.
+/// As [`stages`], with the routines of each stage in a form.
 ///
 /// # Errors
 /// As [`stages`].
@@ -177,7 +197,7 @@ pub fn stages_in(
     cuts: &[u32],
     examples: u64,
     (dtype, padding): (Float, u64),
-    form: impl Fn(Stage) -> BackwardForm,
+    form: impl Fn(Stage) -> StageForm,
 ) -> Result<Stages, StageError> {
     let graph = Graph::new(model, examples)?;
     let flow = Flow::new(&graph, cuts)?;

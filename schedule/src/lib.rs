@@ -51,7 +51,7 @@ pub use list::{
 };
 pub use metric::{Metric, Reading};
 pub use order::{Fold, Misfit, Order};
-pub use plan::{Placement, Plan, Reduction, States, Sum};
+pub use plan::{Placement, Plan, Recompute, Reduction, States, Sum};
 pub use profile::{
     CallTime, Copies, CopyTime, PROFILE_FORMAT, Profile, ProfileError, ProfileErrors,
     feed_text, kernel_of, read_profile, write_profile,

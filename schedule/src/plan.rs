@@ -28,6 +28,8 @@ pub struct Plan {
     pub micro_batches: u32,
     /// Who holds parameters, gradients and optimizer state.
     pub states: States,
+    /// Per stage, what its backward pass computes again instead of keeping it.
+    pub recompute: Vec<Recompute>,
     /// In which tree micro-batch gradients are summed.
     pub reduction: Reduction,
     /// The version map that `rule` gives for this placement.
@@ -73,6 +75,20 @@ pub enum States {
     Zero3,
     /// Cyclic point-to-point ZeRO: a stage travels from its user to its next user.
     Handoff,
+}
+
+/// What the backward pass of a stage computes again; it changes no bit.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Recompute {
+    /// Nothing: forward keeps all that backward reads.
+    None,
+    /// What is cheap: forward keeps results of products, convolutions and attention.
+    Selective,
+    /// Whole layers: forward keeps what goes into each.
+    Full,
 }
 
 /// In which tree the micro-batch gradients of a stage are summed.
@@ -185,6 +201,7 @@ impl Plan {
             cuts,
             micro_batches,
             states,
+            recompute: vec![Recompute::None; stages as usize],
             reduction: placement.reduction(rule, order),
             delays: rule.delays(placement.timeline(), micro_batches, stages),
             devices: Vec::new(),
@@ -242,6 +259,11 @@ impl Plan {
                 u32::try_from(found).ok()
             }
         }
+    }
+
+    /// The same plan that computes again as much in every stage.
+    pub fn recomputing(self, recompute: Recompute) -> Self {
+        Self { recompute: vec![recompute; self.stages as usize], ..self }
     }
 
     /// The class of the gradients that this plan takes.
@@ -338,6 +360,7 @@ spelled! {
     States, "states" {
         Replicated "replicated", Zero1 "zero1", Zero2 "zero2", Zero3 "zero3", Handoff "handoff",
     }
+    Recompute, "recompute" { None "none", Selective "selective", Full "full", }
     Reduction, "reduction" {
         Sequential "sequential", ByDevice "by_device",
         ByDirection "by_direction",

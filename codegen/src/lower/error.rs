@@ -26,6 +26,14 @@ pub enum LowerError {
         /// S.
         stages: u32,
     },
+    /// Not one value of `recompute` per stage.
+    #[error("the plan has {stages} stages, but {found} values of recompute")]
+    Recompute {
+        /// S.
+        stages: u32,
+        /// Values in the plan.
+        found: usize,
+    },
     /// A version map that is not the rule's.
     #[error("the delays of the plan are not those of {0}")]
     Delays(Rule),

@@ -149,6 +149,7 @@ impl Term {
             | Tensor::Unwanted(..)
             | Tensor::Aside(..)
             | Tensor::Adjoint(_)
+            | Tensor::Again(..)
             | Tensor::Detour(..)
             | Tensor::Gradient(_)
             | Tensor::Parameters(_)

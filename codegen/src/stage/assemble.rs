@@ -21,8 +21,8 @@ pub(crate) fn assemble(
     always: &[Role],
     access: impl Fn(Role) -> Access,
 ) -> Routine {
-    let workspace = workspace(layout, stage, steps);
-    let home = |term: &Term| match layout.home(term.tensor, stage) {
+    let workspace = workspace(layout, (pass, stage), steps);
+    let home = |term: &Term| match layout.home(term.tensor, (pass, stage)) {
         Some(home) => home,
         None => (Role::Workspace, workspace.offsets[&term.tensor]),
     };
@@ -59,10 +59,10 @@ pub(crate) fn name(pass: Pass, stage: Stage) -> String {
     format!("{pass}{}", stage.index())
 }
 
-fn workspace(layout: &Layout<'_>, stage: Stage, steps: &[Step]) -> Packing {
+fn workspace(layout: &Layout<'_>, at: (Pass, Stage), steps: &[Step]) -> Packing {
     let mut lives: BTreeMap<Tensor, Life> = BTreeMap::new();
     for (index, step) in steps.iter().enumerate() {
-        let homeless = |term: &&Term| layout.home(term.tensor, stage).is_none();
+        let homeless = |term: &&Term| layout.home(term.tensor, at).is_none();
         for term in step.terms.iter().filter(homeless) {
             let width = layout.element(term).size(layout.dtype);
             let size = Bytes(term.elements()) * width;

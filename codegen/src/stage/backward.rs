@@ -3,6 +3,7 @@
 
 use super::{
     accumulate::Accumulation,
+    again::Again,
     assemble::{assemble, name},
     call::{Step, Tensor, Term, call},
     derivative::derivative,
@@ -32,9 +33,12 @@ pub(crate) enum Sum {
 pub(crate) fn backward(layout: &Layout<'_>, stage: Stage, sum: Sum) -> Routine {
     let Layout { graph, flow, .. } = layout;
     let mut gradients = begin(flow, stage, sum);
+    let mut again = Again::new(graph, layout.keep(stage));
     let mut steps: Vec<Step> = Vec::new();
     for node in flow.computed(graph, stage).rev() {
-        steps.extend(gradients.lay(node, derivative(graph, node).backward));
+        let backward = derivative(graph, node).backward;
+        steps.extend(again.before(&backward));
+        steps.extend(gradients.lay(node, backward));
     }
     if sum == Sum::First {
         steps.splice(0..0, zeros(layout, stage, &gradients));
@@ -82,7 +86,7 @@ impl Half<'_> {
     /// The routine of these calls; `added` says to which values' gradients they add.
     fn routine(self, steps: Vec<Step>, added: impl Fn(NodeId) -> bool) -> Routine {
         let Self { layout, stage, pass, sum } = self;
-        let steps = fuse(steps, |tensor| layout.home(tensor, stage).is_some());
+        let steps = fuse(steps, |tensor| layout.home(tensor, (pass, stage)).is_some());
         let access = |role| match role {
             Role::Gradient => match sum {
                 Sum::First => Access::Write,

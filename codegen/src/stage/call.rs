@@ -21,6 +21,8 @@ pub(crate) enum Tensor {
     /// The whole gradient of a node's result, kept for the second half of a backward pass apart
     /// from the row in which it crosses stages.
     Adjoint(NodeId),
+    /// What forward calls made again in a backward pass make, though it is still there.
+    Again(NodeId, u32),
     /// A contribution on its way to a gradient that has others already.
     Detour(NodeId, u32),
     /// The gradient sum of a node's result or a parameter.

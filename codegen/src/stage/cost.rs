@@ -1,18 +1,18 @@
 //! What every node of a model costs on its own, for whoever chooses cut points.
 
 use super::{
-    BackwardForm, StageError,
+    StageError, StageForm,
     accumulate::Accumulation,
     call::{Step, Term},
     derivative::{Derivative, derivative},
     flow::Flow,
     fuse::fuse_nodes,
     graph::Graph,
-    layout::{Layout, kept},
+    layout::Layout,
 };
 use roundelay_dsl::{Model, NodeId, Source};
 use roundelay_kernels::Kernel;
-use roundelay_schedule::{Bytes, Call, Element, Float, Id, Operand, Stage};
+use roundelay_schedule::{Bytes, Call, Element, Float, Id, Operand, Pass, Stage};
 use std::collections::BTreeSet;
 
 /// What one node adds to the stage that has it, for one micro-batch.
@@ -51,7 +51,7 @@ pub fn node_costs(
 ) -> Result<Vec<NodeCost>, StageError> {
     let graph = Graph::new(model, examples)?;
     let flow = Flow::new(&graph, &[])?;
-    let layout = Layout::new(&graph, &flow, dtype, 1, |_| BackwardForm::Whole);
+    let layout = Layout::new(&graph, &flow, dtype, 1, |_| StageForm::default());
     let mut costs = vec![NodeCost::default(); model.nodes.len()];
     let mut seen = BTreeSet::new();
     for node in graph.computed() {
@@ -60,20 +60,22 @@ pub fn node_costs(
         cost.parameters = first_uses(&graph, node, &mut seen);
         cost.output = Bytes(elements) * dtype.size();
     }
-    for (node, _, size) in kept(&graph, &flow, dtype, Stage::new(0)) {
-        costs[node.index()].kept += size;
+    for (node, _, size) in &layout.keep(Stage::new(0)).tensors {
+        costs[node.index()].kept += *size;
     }
     let forward = graph.computed().flat_map(|node| {
         let steps = derivative(&graph, node).forward;
         steps.into_iter().map(move |step| (node, step))
     });
-    add_pass(&layout, &mut costs, forward.collect(), |cost| &mut cost.forward)?;
+    let pass: fn(&mut NodeCost) -> &mut PassCost = |cost| &mut cost.forward;
+    add_pass(&layout, &mut costs, forward.collect(), (Pass::Forward, pass))?;
     let mut gradients = Accumulation::new(BTreeSet::new(), seen);
     let backward = graph.computed().rev().flat_map(|node| {
         let steps = gradients.lay(node, derivative(&graph, node).backward);
         steps.into_iter().map(move |step| (node, step))
     });
-    add_pass(&layout, &mut costs, backward.collect(), |cost| &mut cost.backward)?;
+    let pass: fn(&mut NodeCost) -> &mut PassCost = |cost| &mut cost.backward;
+    add_pass(&layout, &mut costs, backward.collect(), (Pass::Backward, pass))?;
     Ok(costs)
 }
 
@@ -82,9 +84,9 @@ fn add_pass(
     layout: &Layout<'_>,
     costs: &mut [NodeCost],
     steps: Vec<(NodeId, Step)>,
-    pass: fn(&mut NodeCost) -> &mut PassCost,
+    (direction, pass): (Pass, fn(&mut NodeCost) -> &mut PassCost),
 ) -> Result<(), StageError> {
-    let kept = |tensor| layout.home(tensor, Stage::new(0)).is_some();
+    let kept = |tensor| layout.home(tensor, (direction, Stage::new(0))).is_some();
     for made in fuse_nodes(steps, kept) {
         let mut inner = vec![];
         for (node, step) in made.contains.into_iter().chain([(made.node, made.step)]) {

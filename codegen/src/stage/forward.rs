@@ -19,7 +19,8 @@ pub(crate) fn forward(layout: &Layout<'_>, stage: Stage) -> Routine {
     let measured = (0..).zip(&graph.metrics).filter(|_| stage == flow.end());
     let steps: Vec<Step> =
         made.chain(measured.map(|(number, node)| measure(number, *node))).collect();
-    let steps = fuse(steps, |tensor| layout.home(tensor, stage).is_some());
+    let pass = (Pass::Forward, stage);
+    let steps = fuse(steps, |tensor| layout.home(tensor, pass).is_some());
     let access = |role| match role {
         Role::Value(value) if flow.crossing[value.index()].producer == stage => {
             Access::Write
@@ -37,7 +38,6 @@ pub(crate) fn forward(layout: &Layout<'_>, stage: Stage) -> Routine {
         | Role::ValueGradient(_)
         | Role::Input(_) => Access::Read,
     };
-    let pass = (Pass::Forward, stage);
     assemble(layout, name(Pass::Forward, stage), pass, &steps, &[], access)
 }
 

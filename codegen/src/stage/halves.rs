@@ -6,17 +6,21 @@
 //! them, and W only adds them. So the gradient sum of a stage has one author. What W reads of I
 //! is the adjoint: gradients of values that its products take, and those small gradients.
 //!
+//! What is computed again is so in I, for both.
+//!
 //! Bits are those of the whole backward pass: each half makes the same calls in the same order,
 //! and [`made_aside`] says, for both forms, which parameter gradients never add up inside the
 //! kernel that makes them.
 
 use super::{
     accumulate::Accumulation,
+    again::Again,
     backward::{Sum, begin},
     call::{Step, Tensor, Term, call},
     derivative::derivative,
     flow::Flow,
     graph::Graph,
+    keep::Keep,
 };
 use roundelay_dsl::{NodeId, Source};
 use roundelay_schedule::Stage;
@@ -37,11 +41,14 @@ pub(crate) struct Halves {
 
 impl Halves {
     /// The halves of a stage's backward pass.
-    pub(crate) fn new(graph: &Graph<'_>, flow: &Flow, stage: Stage) -> Self {
+    pub(crate) fn new(graph: &Graph<'_>, flow: &Flow, stage: Stage, keep: &Keep) -> Self {
         let mut halves = Self::default();
         let mut sums = begin(flow, stage, Sum::First);
+        let mut again = Again::new(graph, keep);
         for node in flow.computed(graph, stage).rev() {
             let Parted { input, weight } = part(node, derivative(graph, node).backward);
+            halves.input.extend(again.before(input.iter().chain(&weight)));
+            halves.keep_again(keep, &weight);
             let weight = halves.keep(&mut sums, node, &input, weight);
             halves.input.extend(sums.lay(node, input));
             if !weight.is_empty() {
@@ -57,6 +64,16 @@ impl Halves {
     pub(crate) fn read_by_weight(&self) -> BTreeSet<Tensor> {
         let steps = self.weight.iter().flat_map(|(_, steps)| steps);
         steps.flat_map(|step| &step.terms).map(|term| term.tensor).collect()
+    }
+
+    /// What W reads and forward lost stays in the adjoint when I has made it again.
+    fn keep_again(&mut self, keep: &Keep, weight: &[Step]) {
+        for term in weight.iter().flat_map(|step| &step.terms) {
+            let known = self.adjoint.iter().any(|(tensor, _)| *tensor == term.tensor);
+            if keep.is_lost(term.tensor) && !known {
+                self.adjoint.push((term.tensor, term.elements()));
+            }
+        }
     }
 
     /// Puts what a node's W reads into the adjoint: the gradient of the node, whole by now, in

@@ -3,17 +3,17 @@
 //! pass is in two halves keeps apart what the second half reads.
 
 use super::{
-    BackwardForm, CrossingValue, Differentiated,
+    BackwardForm, CrossingValue, Differentiated, StageForm,
     call::{Tensor, Term},
-    derivative::{Derivative, derivative},
     flow::{Crossing, Flow},
     graph::Graph,
     halves::Halves,
+    keep::Keep,
     memory::Packing,
 };
-use roundelay_dsl::{NodeId, ParameterId, Source};
+use roundelay_dsl::{ParameterId, Source};
 use roundelay_schedule::{
-    Bytes, Element, Float, Id, InputId, Parameter, Role, Stage, Table, ValueId,
+    Bytes, Element, Float, Id, InputId, Parameter, Pass, Role, Stage, Table, ValueId,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,6 +44,7 @@ struct Kept {
     retained: Packing,
     /// From I to W.
     adjoint: Packing,
+    keep: Keep,
     backward: Backward,
 }
 
@@ -62,7 +63,7 @@ impl<'a> Layout<'a> {
         flow: &'a Flow,
         dtype: Float,
         padding: u64,
-        form: impl Fn(Stage) -> BackwardForm,
+        form: impl Fn(Stage) -> StageForm,
     ) -> Self {
         let mut elements: Table<Stage, u64> = (0..flow.count()).map(|_| 0).collect();
         let mut offsets = BTreeMap::new();
@@ -77,14 +78,23 @@ impl<'a> Layout<'a> {
         }
         let keep = |index| {
             let stage = Stage::new(index);
-            let backward = match form(stage) {
+            let StageForm { backward, recompute } = form(stage);
+            let keep = Keep::new(graph, flow, dtype, stage, recompute);
+            let backward = match backward {
                 BackwardForm::Whole => Backward::Whole,
-                BackwardForm::Split => Backward::Split(Halves::new(graph, flow, stage)),
+                BackwardForm::Split => {
+                    Backward::Split(Halves::new(graph, flow, stage, &keep))
+                }
             };
-            Kept::new(kept(graph, flow, dtype, stage), backward, dtype)
+            Kept::new(graph, keep, backward, dtype)
         };
         let kept = (0..flow.count()).map(keep).collect();
         Self { graph, flow, dtype, elements, offsets, kept }
+    }
+
+    /// What a stage keeps for its backward pass.
+    pub(crate) fn keep(&self, stage: Stage) -> &Keep {
+        &self.kept[stage].keep
     }
 
     /// The backward pass of a stage.
@@ -92,8 +102,14 @@ impl<'a> Layout<'a> {
         &self.kept[stage].backward
     }
 
-    /// Where a tensor lies in the routines of a stage; nowhere when workspace is its home.
-    pub(crate) fn home(&self, tensor: Tensor, stage: Stage) -> Option<(Role, Bytes)> {
+    /// Where a tensor lies in the routine of a pass of a stage; nowhere when workspace is its
+    /// home.
+    pub(crate) fn home(
+        &self,
+        tensor: Tensor,
+        (pass, stage): (Pass, Stage),
+    ) -> Option<(Role, Bytes)> {
+        let kept = || self.kept[stage].home(tensor, pass);
         let start = |role| Some((role, Bytes(0)));
         let value = |node| self.flow.value(node);
         match tensor {
@@ -108,17 +124,15 @@ impl<'a> Layout<'a> {
             }
             Tensor::Source(Source::Node(node)) => match value(node) {
                 Some(value) => start(Role::Value(value)),
-                None => self.kept[stage].home(tensor),
+                None => kept(),
             },
-            Tensor::Auxiliary(..) | Tensor::Aside(..) | Tensor::Adjoint(_) => {
-                self.kept[stage].home(tensor)
-            }
+            Tensor::Auxiliary(..) | Tensor::Aside(..) | Tensor::Adjoint(_) => kept(),
             Tensor::Gradient(Source::Parameter(id)) => {
                 Some((Role::Gradient, self.sum(self.offsets[&id])))
             }
             Tensor::Gradient(Source::Node(node)) => match self.flow.gradient(node) {
                 Some(value) => start(Role::ValueGradient(value)),
-                None => self.kept[stage].home(tensor),
+                None => kept(),
             },
             Tensor::Parameters(from) => {
                 Some((Role::Parameter, Bytes(from) * self.dtype.size()))
@@ -132,6 +146,7 @@ impl<'a> Layout<'a> {
             | Tensor::Contribution(_)
             | Tensor::Scratch(..)
             | Tensor::Unwanted(..)
+            | Tensor::Again(..)
             | Tensor::Detour(..) => None,
         }
     }
@@ -199,7 +214,7 @@ impl<'a> Layout<'a> {
 
     /// The element that a term is kept in.
     pub(crate) fn element(&self, term: &Term) -> Element {
-        element(self.graph, self.dtype, term)
+        element(self.graph, self.dtype, term.tensor, term.element)
     }
 
     /// Bytes of gradient sums of this many parameters.
@@ -213,22 +228,19 @@ impl<'a> Layout<'a> {
 }
 
 impl Kept {
-    fn new(kept: Vec<(NodeId, Tensor, Bytes)>, backward: Backward, dtype: Float) -> Self {
+    fn new(graph: &Graph<'_>, keep: Keep, backward: Backward, dtype: Float) -> Self {
         let (late, adjoint) = match &backward {
             Backward::Whole => (BTreeSet::new(), vec![]),
             Backward::Split(halves) => {
                 let size = |(tensor, elements): &(Tensor, u64)| {
-                    let element = match tensor {
-                        Tensor::Aside(..) => dtype.spelled(dtype.gradient()),
-                        _ => Element::Real,
-                    };
+                    let element = element(graph, dtype, *tensor, Element::Real);
                     (*tensor, Bytes(*elements) * element.size(dtype))
                 };
                 let adjoint = halves.adjoint.iter().map(size).collect();
                 (halves.read_by_weight(), adjoint)
             }
         };
-        let all = kept.into_iter().map(|(_, tensor, size)| (tensor, size));
+        let all = keep.tensors.iter().map(|(_, tensor, size)| (*tensor, *size));
         let (retained, activation): (Vec<_>, Vec<_>) =
             all.partition(|(tensor, _)| late.contains(tensor));
         let [activation, retained, adjoint] =
@@ -236,70 +248,32 @@ impl Kept {
                 let packing = Packing::sequence(kept);
                 Packing { size: packing.size.align_up(SIZE_ALIGNMENT), ..packing }
             });
-        Self { activation, retained, adjoint, backward }
+        Self { activation, retained, adjoint, keep, backward }
     }
 
-    fn home(&self, tensor: Tensor) -> Option<(Role, Bytes)> {
+    /// What forward loses may lie in the adjoint once it is made again.
+    fn home(&self, tensor: Tensor, pass: Pass) -> Option<(Role, Bytes)> {
         let places = [
             (Role::Activation, &self.activation),
             (Role::Retained, &self.retained),
             (Role::Adjoint, &self.adjoint),
         ];
-        places.into_iter().find_map(|(role, packing)| {
-            packing.offsets.get(&tensor).map(|offset| (role, *offset))
+        let seen = if pass == Pass::Forward { &places[..2] } else { &places };
+        seen.iter().find_map(|(role, packing)| {
+            packing.offsets.get(&tensor).map(|offset| (*role, *offset))
         })
     }
 }
 
-/// What a stage's forward keeps for its backward: what the backward calls of its nodes read, was
-/// made by them, and does not cross (a value that crosses has a row that both passes see). In the
-/// order in which forward makes it, with the node that makes it.
-pub(crate) fn kept(
+/// The element that a tensor is kept in: statistics, losses and metrics are wide, sums of
+/// parameter gradients what the training says, all others as their kernels say.
+pub(crate) fn element(
     graph: &Graph<'_>,
-    flow: &Flow,
     dtype: Float,
-    stage: Stage,
-) -> Vec<(NodeId, Tensor, Bytes)> {
-    let nodes = flow.computed(graph, stage);
-    let derivatives: Vec<(NodeId, Derivative)> =
-        nodes.map(|node| (node, derivative(graph, node))).collect();
-    let backward = derivatives.iter().flat_map(|(_, both)| &both.backward);
-    let read: BTreeSet<Tensor> =
-        backward.flat_map(|step| &step.terms).map(|term| term.tensor).collect();
-    let made_here = |node: NodeId, tensor| match tensor {
-        Tensor::Source(source) => {
-            source == Source::Node(node) && flow.value(node).is_none()
-        }
-        Tensor::Auxiliary(..) => true,
-        Tensor::Scratch(..)
-        | Tensor::Unwanted(..)
-        | Tensor::Aside(..)
-        | Tensor::Adjoint(_)
-        | Tensor::Detour(..)
-        | Tensor::Gradient(_)
-        | Tensor::Contribution(_)
-        | Tensor::Parameters(_)
-        | Tensor::Gradients(_)
-        | Tensor::Metric(_) => false,
-    };
-    let mut seen = BTreeSet::new();
-    let mut kept = Vec::new();
-    for (node, both) in &derivatives {
-        for term in both.forward.iter().flat_map(|step| &step.terms) {
-            let keeps = made_here(*node, term.tensor) && read.contains(&term.tensor);
-            if keeps && seen.insert(term.tensor) {
-                let width = element(graph, dtype, term).size(dtype);
-                kept.push((*node, term.tensor, Bytes(term.elements()) * width));
-            }
-        }
-    }
-    kept
-}
-
-/// The element that a term is kept in: statistics, losses and metrics are wide, sums of
-/// parameter gradients what the training says.
-pub(crate) fn element(graph: &Graph<'_>, dtype: Float, term: &Term) -> Element {
-    let kept = match term.tensor {
+    tensor: Tensor,
+    said: Element,
+) -> Element {
+    let kept = match tensor {
         Tensor::Auxiliary(..) | Tensor::Metric(_) => Element::Wide,
         Tensor::Source(Source::Node(node)) if node == graph.loss => Element::Wide,
         Tensor::Gradient(Source::Parameter(_))
@@ -307,12 +281,13 @@ pub(crate) fn element(graph: &Graph<'_>, dtype: Float, term: &Term) -> Element {
         | Tensor::Aside(..) => dtype.gradient(),
         Tensor::Source(_)
         | Tensor::Adjoint(_)
+        | Tensor::Again(..)
         | Tensor::Gradient(Source::Node(_) | Source::Input(_))
         | Tensor::Contribution(_)
         | Tensor::Scratch(..)
         | Tensor::Unwanted(..)
         | Tensor::Detour(..)
-        | Tensor::Parameters(_) => term.element,
+        | Tensor::Parameters(_) => said,
     };
     dtype.spelled(kept)
 }

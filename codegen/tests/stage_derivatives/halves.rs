@@ -1,11 +1,11 @@
-//! The two halves of a backward pass against the whole one: the same bits, for every model that
-//! the tests of derivatives hold.
+//! Backward passes in halves, and those that compute again what forward lost, against whole ones
+//! that find all they read: the same bits, for every model that the tests of derivatives hold.
 
 use crate::stage_support::machine::{Machine, context};
-use roundelay_codegen::{BackwardCode, BackwardForm, Stages, stages_in};
+use roundelay_codegen::{BackwardCode, BackwardForm, StageForm, Stages, stages_in};
 use roundelay_dsl::Model;
 use roundelay_kernels::Real;
-use roundelay_schedule::{Access, Id, Role, Routine, Stage};
+use roundelay_schedule::{Access, Id, Recompute, Role, Routine, Stage};
 
 /// Every bit of every gradient after three micro-batches.
 fn gradients<R: Real>(stages: &Stages) -> Vec<(String, Vec<u64>)> {
@@ -50,20 +50,23 @@ fn hold_roles(name: &str, stages: &Stages) {
     }
 }
 
-/// All stages in halves, and every other one.
+/// All stages in halves, and every other one; each with and without recomputation.
 pub(crate) fn hold<R: Real>(name: &str, model: &Model, cuts: &[u32], examples: u64) {
-    let form = |split: fn(usize) -> bool| {
+    let form = |split: fn(usize) -> bool, recompute| {
         let form = move |stage: Stage| match split(stage.index()) {
-            true => BackwardForm::Split,
-            false => BackwardForm::Whole,
+            true => StageForm { backward: BackwardForm::Split, recompute },
+            false => StageForm { backward: BackwardForm::Whole, recompute },
         };
         stages_in(model, cuts, examples, (R::DTYPE, 16), form).expect("it was cut before")
     };
-    let whole = gradients::<R>(&form(|_| false));
-    let splits: [fn(usize) -> bool; 3] = [|_| true, |j| j % 2 == 0, |j| j % 2 == 1];
+    let whole = gradients::<R>(&form(|_| false, Recompute::None));
+    let splits: [fn(usize) -> bool; 4] =
+        [|_| false, |_| true, |j| j % 2 == 0, |j| j % 2 == 1];
     for split in splits {
-        let stages = form(split);
-        hold_roles(name, &stages);
-        assert_eq!(gradients::<R>(&stages), whole, "{name}");
+        for recompute in Recompute::ALL {
+            let stages = form(split, *recompute);
+            hold_roles(name, &stages);
+            assert_eq!(gradients::<R>(&stages), whole, "{name}, recompute {recompute}");
+        }
     }
 }

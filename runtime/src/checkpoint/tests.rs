@@ -7,8 +7,8 @@ use super::*;
 use crate::{Dataset, scratch::Scratch};
 use roundelay_kernels::random::Stream;
 use roundelay_schedule::{
-    Data, Float, Id, Initial, Job, Method, Order, Parameter, Placement, Plan, Reduction,
-    Rule, Schedule, Stage, States, Table, Timeline, Treatment,
+    Data, Float, Id, Initial, Job, Method, Order, Parameter, Placement, Plan, Recompute,
+    Reduction, Rule, Schedule, Stage, States, Table, Timeline, Treatment,
 };
 use std::fs;
 
@@ -46,6 +46,7 @@ fn of(rule: Rule, job: Job) -> Schedule {
         cuts: vec![1],
         micro_batches: 2,
         states: States::Replicated,
+        recompute: vec![Recompute::None; 2],
         reduction: Reduction::Sequential,
         delays: rule.delays(Timeline::Workers, 2, 2),
         devices: Vec::new(),

@@ -46,7 +46,7 @@ fn target(schedule: &Schedule, faults: &mut Faults) {
 
 fn plan(schedule: &Schedule, faults: &mut Faults) {
     let culprit = Culprit::Header("plan");
-    let Plan { micro_batches, stages, cuts, replicas, .. } = &schedule.plan;
+    let Plan { micro_batches, stages, cuts, replicas, recompute, .. } = &schedule.plan;
     let tasks = u64::from(*micro_batches) * u64::from(*stages);
     faults.require((1..=limit::TASKS).contains(&tasks), culprit, || {
         format!(
@@ -59,6 +59,9 @@ fn plan(schedule: &Schedule, faults: &mut Faults) {
         format!("{micro_batches} micro-batches; at most {} do", limit::MICRO_BATCHES)
     });
     faults.require(*replicas >= 1, culprit, || "replicas must be at least 1".into());
+    faults.require(recompute.len() as u64 == u64::from(*stages), culprit, || {
+        format!("recompute has {} values for {stages} stages", recompute.len())
+    });
     let ascending = cuts.windows(2).all(|pair| pair[0] < pair[1]);
     faults.require(
         cuts.len() as u64 + 1 == u64::from(*stages) && ascending,

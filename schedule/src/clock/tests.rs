@@ -4,9 +4,9 @@ use super::*;
 use crate::{
     Axis, AxisId, Buffer, BufferId, BytesPerSecond, Collective, Content, Data, Device,
     Domain, Evaluation, Float, FlopsPerSecond, Id, Job, Link, Method, MicroBatch,
-    Optimizer, Order, Pass, Placement, Plan, Pool, Rate, Reduction, Rest, Ring, RingId,
-    Routine, RoutineId, Rule, Stage, States, Subject, Sum, Target, Timeline, Wait,
-    enough_steps, grid,
+    Optimizer, Order, Pass, Placement, Plan, Pool, Rate, Recompute, Reduction, Rest,
+    Ring, RingId, Routine, RoutineId, Rule, Stage, States, Subject, Sum, Target,
+    Timeline, Wait, enough_steps, grid,
 };
 
 /// Devices d0, d1, … with ring r0, r1, … each and 1,000 B/us memory; link x0 with 100 B/us
@@ -65,6 +65,7 @@ fn plan() -> Plan {
         cuts: vec![],
         micro_batches: 1,
         states: States::Replicated,
+        recompute: vec![Recompute::None],
         reduction: Reduction::Sequential,
         delays: Rule::Sync.delays(Timeline::Workers, 1, 1),
         devices: vec![],

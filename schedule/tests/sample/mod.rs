@@ -5,8 +5,8 @@ use roundelay_schedule::{
     Call, Collective, Content, Data, Device, Domain, Element, Evaluation, Float,
     FlopsPerSecond, Form, Group, Id, Initial, Input, Job, Link, Listed, Method, Nanos,
     Operand, Optimizer, Order, Parameter, Pass, Place, Placement, Plan, Pool, Protocol,
-    Rate, Reduction, Rest, Ring, Role, Routine, Row, Rule, Schedule, Slice, Spot, States,
-    Subject, Sum, Target, Timeline, Treatment, Wait, Way, Work,
+    Rate, Recompute, Reduction, Rest, Ring, Role, Routine, Row, Rule, Schedule, Slice,
+    Spot, States, Subject, Sum, Target, Timeline, Treatment, Wait, Way, Work,
 };
 use std::collections::BTreeMap;
 
@@ -100,6 +100,7 @@ fn plan() -> Plan {
         cuts: vec![5],
         micro_batches: 4,
         states: States::Handoff,
+        recompute: vec![Recompute::Selective, Recompute::Full],
         reduction: Reduction::ByDevice,
         delays: Rule::CyclicSlack(1).delays(Timeline::Workers, 4, 2),
         devices: vec![id(0), id(1)],

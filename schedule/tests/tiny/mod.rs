@@ -10,8 +10,8 @@ use roundelay_schedule::{
     Catalogue, Collective, Content, Data, Device, Domain, Element, Evaluation, Float,
     FlopsPerSecond, Group, Id, Initial, Input, Job, Link, Method, MicroBatch, Nanos,
     Operand, Optimizer, Order, Parameter, Pass, Place, Placement, Plan, Pool, Rate,
-    Reduction, Rest, Ring, Role, Routine, RoutineId, Row, Rule, Schedule, Slice, Spot,
-    States, Subject, Sum, Table, Target, Timeline, Treatment, Wait, Work,
+    Recompute, Reduction, Rest, Ring, Role, Routine, RoutineId, Row, Rule, Schedule,
+    Slice, Spot, States, Subject, Sum, Table, Target, Timeline, Treatment, Wait, Work,
 };
 use std::collections::BTreeMap;
 
@@ -63,6 +63,7 @@ pub(crate) fn empty(rule: Rule, n: u32, s: u32, devices: u32) -> Schedule {
             cuts: (1..s).collect(),
             micro_batches: n,
             states: States::Replicated,
+            recompute: vec![Recompute::None; s as usize],
             reduction: Reduction::Sequential,
             delays: rule.delays(Timeline::Workers, n, s),
             devices: vec![id(0)],

@@ -1,0 +1,86 @@
+//! What a backward pass computes again before it reads it: the forward calls that make it, once
+//! per pass, over the same operands, so with the same bits. Dropout draws its mask from the same
+//! seed; a norm's running statistics are no business of forward calls.
+
+use super::{
+    call::{Step, Tensor},
+    derivative::derivative,
+    graph::Graph,
+    keep::Keep,
+};
+use roundelay_dsl::{NodeId, Source};
+use roundelay_schedule::Element;
+use std::collections::BTreeSet;
+
+/// The forward calls that are made again while a backward pass is laid down.
+pub(crate) struct Again<'a> {
+    graph: &'a Graph<'a>,
+    keep: &'a Keep,
+    done: BTreeSet<NodeId>,
+}
+
+impl<'a> Again<'a> {
+    /// Nothing is made again yet.
+    pub(crate) fn new(graph: &'a Graph<'a>, keep: &'a Keep) -> Self {
+        Self { graph, keep, done: BTreeSet::new() }
+    }
+
+    /// The forward calls, in their order, that make what these calls read and is not there.
+    pub(crate) fn before<'s>(
+        &mut self,
+        steps: impl IntoIterator<Item = &'s Step>,
+    ) -> Vec<Step> {
+        let terms = steps.into_iter().flat_map(|step| &step.terms);
+        let read = terms.map(|term| term.tensor);
+        let mut open: Vec<NodeId> =
+            read.filter_map(|tensor| self.maker(tensor)).collect();
+        let mut nodes = BTreeSet::new();
+        while let Some(node) = open.pop() {
+            if self.done.insert(node) {
+                nodes.insert(node);
+                let forward = derivative(self.graph, node).forward;
+                let read = forward.iter().flat_map(|step| &step.terms);
+                open.extend(read.filter_map(|term| self.maker(term.tensor)));
+            }
+        }
+        nodes.into_iter().flat_map(|node| self.forward(node)).collect()
+    }
+
+    /// The node that makes a tensor that is not there.
+    fn maker(&self, tensor: Tensor) -> Option<NodeId> {
+        match tensor {
+            Tensor::Source(Source::Node(node)) | Tensor::Auxiliary(node, _) => {
+                self.keep.is_lost(tensor).then_some(node)
+            }
+            _ => None,
+        }
+    }
+
+    /// The forward calls of a node. What they make and is still there goes to scratch.
+    fn forward(&self, node: NodeId) -> Vec<Step> {
+        let mut steps = derivative(self.graph, node).forward;
+        let mut there: Vec<Tensor> = Vec::new();
+        for term in steps.iter_mut().flat_map(|step| &mut step.terms) {
+            let own = match term.tensor {
+                Tensor::Source(source) => source == Source::Node(node),
+                Tensor::Auxiliary(..) | Tensor::Scratch(..) | Tensor::Unwanted(..) => {
+                    true
+                }
+                _ => false,
+            };
+            if own && !self.keep.is_lost(term.tensor) {
+                let known = there.iter().position(|tensor| *tensor == term.tensor);
+                let number = known.unwrap_or_else(|| {
+                    there.push(term.tensor);
+                    there.len() - 1
+                });
+                let number = u32::try_from(number).expect("a node makes few tensors");
+                if matches!(term.tensor, Tensor::Auxiliary(..)) {
+                    term.element = Element::Wide;
+                }
+                term.tensor = Tensor::Again(node, number);
+            }
+        }
+        steps
+    }
+}
