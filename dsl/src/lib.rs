@@ -37,8 +37,8 @@ pub use lists::{ListMistake, Lists, read_lists, write_lists};
 pub use operators::{METRICS, OPERATORS, Operator};
 pub use program::{
     Cap, Choice, Extent, Metric, Model, ModelInput, ModelInputId, ModelParameter, Node,
-    NodeId, Numbers, Objective, Operation, ParameterId, Program, Scale, Search, Source,
-    Train, Window,
+    NodeId, Numbers, Objective, Operation, ParameterId, PinnedStages, Program, Scale,
+    Search, Source, Train, Window,
 };
 pub use quantity::{Dimension, Quantity};
 pub use resolve::{Tables, parse, parse_with};

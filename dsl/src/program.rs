@@ -2,8 +2,8 @@
 
 use roundelay_schedule::{
     Bytes, Data, DeviceId, DeviceList, Element, Evaluation, Exactness, Float, Id,
-    Initial, Optimizer, Order, Placement, Profile, Reading, Rule, States, Table, Target,
-    Treatment,
+    Initial, Optimizer, Order, Placement, Profile, Reading, Recompute, Rule, States,
+    Table, Target, Treatment,
 };
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -367,12 +367,27 @@ pub struct Search {
     pub lists: Vec<DeviceList>,
     /// State placements to try.
     pub states: Choice<States>,
+    /// What to try computing again in every stage.
+    pub recompute: Choice<Recompute>,
+    /// Stages that compute again as the program says, whatever the others do; later ones count.
+    pub pinned: Vec<PinnedStages>,
     /// Numbers of stages to try.
     pub stages: Numbers,
     /// Numbers of micro-batches to try.
     pub micro_batches: Numbers,
     /// Cut points to use, when they are pinned: the first node of every stage but the first.
     pub cuts: Option<Vec<u32>>,
+}
+
+/// Stages whose decisions the program pins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PinnedStages {
+    /// The first, counted from zero.
+    pub first: u32,
+    /// The last.
+    pub last: u32,
+    /// What they compute again.
+    pub recompute: Recompute,
 }
 
 /// What the planner minimises.

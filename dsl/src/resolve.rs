@@ -14,6 +14,7 @@ mod order;
 mod plan;
 mod scope;
 mod settings;
+mod stage;
 mod train;
 
 use crate::{

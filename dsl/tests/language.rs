@@ -2,12 +2,12 @@
 
 use roundelay_dsl::{
     Choice, Diagnostics, Disk, Extent, Files, Mistake, Model, ModelBuilder, NoFiles,
-    Numbers, Objective, Operation, Program, Search, Source, SourceFile, fingerprint,
-    format, parse,
+    Numbers, Objective, Operation, PinnedStages, Program, Search, Source, SourceFile,
+    fingerprint, format, parse,
 };
 use roundelay_schedule::{
-    Bytes, Data, Element, Evaluation, Exactness, Id, Initial, Method, Nanos, Rate, Rule,
-    Treatment,
+    Bytes, Data, Element, Evaluation, Exactness, Id, Initial, Method, Nanos, Rate,
+    Recompute, Rule, Treatment,
 };
 use std::{
     collections::BTreeMap,
@@ -178,11 +178,20 @@ fn nested_clusters_give_domains_from_the_inside_out() {
     );
     assert_eq!(program.search.stages, Numbers::Ranges(vec![(8, 8), (16, 16), (32, 32)]));
     let said: Vec<&str> = warnings.iter().map(|w| w.message.as_str()).collect();
-    let expected = [
-        "searching `rows` is not supported yet",
-        "searching `recompute` is not supported yet",
-    ];
-    assert_eq!(said, expected);
+    assert_eq!(said, ["searching `rows` is not supported yet"]);
+    let recompute = [Recompute::Selective, Recompute::None];
+    assert_eq!(program.search.recompute, Choice::OneOf(recompute.into()));
+}
+
+#[test]
+fn stages_are_pinned_one_entry_after_another() {
+    let mut search = Search::default();
+    search.set("recompute=selective | none").expect("it is right");
+    search.set("stage 0 .. 1 { recompute full }").expect("it is right");
+    search.set("stage 1 { recompute none }").expect("it is right");
+    let pin = |first, last, recompute| PinnedStages { first, last, recompute };
+    assert!(!search.recompute.allows(&Recompute::Full));
+    assert_eq!(search.pinned, [pin(0, 1, Recompute::Full), pin(1, 1, Recompute::None)]);
 }
 
 #[test]

@@ -12,10 +12,10 @@ use crate::{
     report::{Known, Report, not_yet},
     syntax::{Choice, Entry, Expression, ExpressionKind, Setting},
 };
-use roundelay_schedule::{Bytes, Exactness, Placement, Rule, States};
+use roundelay_schedule::{Bytes, Exactness, Placement, Recompute, Rule, States};
 
 /// Keys that are read.
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 12] = [
     "minimize",
     "exactness",
     "memory",
@@ -24,15 +24,15 @@ const KEYS: [&str; 11] = [
     "placement",
     "order",
     "states",
+    "recompute",
     "stages",
     "micro_batches",
     "cuts",
 ];
 
 /// Keys of the language that have one value so far.
-const LATER: [(&str, &str); 8] = [
+const LATER: [(&str, &str); 7] = [
     ("replicas", "1"),
-    ("recompute", "none"),
     ("overdecompose", "1"),
     ("sequence", "none"),
     ("units", "1"),
@@ -52,8 +52,11 @@ pub(super) fn resolve(
 ) -> Known<Search> {
     let mut search = Search::default();
     let Some(section) = definitions.plan() else { return Ok(search) };
-    let settings = Settings::new("plan", &section.entries, &all_keys(), report);
+    let (stages, others): (Vec<Entry>, Vec<Entry>) =
+        section.entries.iter().cloned().partition(|entry| entry.key.text == "stage");
+    let settings = Settings::new("plan", &others, &all_keys(), report);
     let entries = all_keys().into_iter().filter_map(|key| settings.get(key));
+    let entries = entries.chain(&stages);
     let results: Vec<Known<()>> =
         entries.map(|entry| apply(&mut search, entry, files, report)).collect();
     results.into_iter().collect::<Known<()>>().map(|()| search)
@@ -143,9 +146,14 @@ fn apply(
                 word(value, "states", States::ALL, report)
             })?;
         }
+        "recompute" => {
+            search.recompute = choice(entry, report, |value, report| {
+                word(value, "recompute", Recompute::ALL, report)
+            })?;
+        }
         "cuts" => search.cuts = Some(cuts(entry, report)?),
         "tensor" => tensor(entry, report)?,
-        "stage" => return Err(report.error(entry.key.span, not_yet("`stage`"))),
+        "stage" => search.pinned.push(super::stage::pinned(entry, report)?),
         other => later(other, entry, report)?,
     }
     Ok(())
@@ -197,7 +205,7 @@ fn memory(entry: &Entry, report: &mut Report) -> Known<Bytes> {
     quantity(value, Dimension::Memory, report).map(Bytes)
 }
 
-const MOST: u64 = 1 << 20;
+pub(super) const MOST: u64 = 1 << 20;
 
 /// `stages 1 .. 4 | 8`, `stages <= 8`, `stages >= 2`.
 fn numbers(entry: &Entry, report: &mut Report) -> Known<Numbers> {
@@ -210,22 +218,26 @@ fn numbers(entry: &Entry, report: &mut Report) -> Known<Numbers> {
         Setting::AtMost(value) => vec![(1, number(value, report)?)],
         Setting::AtLeast(value) => vec![(number(value, report)?, u64::MAX)],
         Setting::OneOf(choices) => {
-            choices.iter().map(|choice| range(choice, report)).collect::<Known<_>>()?
+            choices.iter().map(|choice| range(choice, 1, report)).collect::<Known<_>>()?
         }
     };
     Ok(Numbers::Ranges(ranges))
 }
 
-fn range(choice: &Choice, report: &mut Report) -> Known<(u64, u64)> {
-    let least = whole(&choice.first, 1, MOST, report)?;
-    let Some(last) = &choice.last else { return Ok((least, least)) };
-    let most = whole(last, 1, MOST, report)?;
-    if least > most {
-        let message = format!("the range {least} .. {most} is empty");
+pub(super) fn range(
+    choice: &Choice,
+    least: u64,
+    report: &mut Report,
+) -> Known<(u64, u64)> {
+    let first = whole(&choice.first, least, MOST, report)?;
+    let Some(last) = &choice.last else { return Ok((first, first)) };
+    let most = whole(last, least, MOST, report)?;
+    if first > most {
+        let message = format!("the range {first} .. {most} is empty");
         let span = choice.first.span.to(last.span);
         return Err(report.error(span, Mistake::new(Code::Value, message)));
     }
-    Ok((least, most))
+    Ok((first, most))
 }
 
 fn no_value(entry: &Entry) -> Mistake {
