@@ -1,6 +1,6 @@
 //! A plan's decisions by name, the same names in table, JSON, plan file and language.
 
-use roundelay_schedule::Plan;
+use roundelay_schedule::{Plan, Recompute};
 
 /// Name and value of every decision of a plan, in the order of the search.
 pub fn decisions(plan: &Plan) -> Vec<(&'static str, String)> {
@@ -10,6 +10,7 @@ pub fn decisions(plan: &Plan) -> Vec<(&'static str, String)> {
         ("placement", plan.placement.to_string()),
         ("order", plan.order.to_string()),
         ("states", plan.states.to_string()),
+        ("recompute", recompute(&plan.recompute)),
         ("replicas", plan.replicas.to_string()),
         ("micro_batches", plan.micro_batches.to_string()),
         ("stages", plan.stages.to_string()),
@@ -27,5 +28,20 @@ pub fn differences(one: &Plan, other: &Plan) -> Vec<(&'static str, String, Strin
 /// A plan in a few words.
 pub fn summary(plan: &Plan) -> String {
     let Plan { rule, placement, order, states, micro_batches, stages, .. } = plan;
-    format!("{rule} {placement} {order} {states}, N = {micro_batches}, S = {stages}")
+    let again = match recompute(&plan.recompute) {
+        none if none == Recompute::None.to_string() => String::new(),
+        other => format!(", recompute {other}"),
+    };
+    format!(
+        "{rule} {placement} {order} {states}, N = {micro_batches}, S = {stages}{again}"
+    )
+}
+
+/// What stages compute again: one word where all do the same, else one per stage.
+pub(crate) fn recompute(stages: &[Recompute]) -> String {
+    let words: Vec<String> = stages.iter().map(Recompute::to_string).collect();
+    match words.split_first() {
+        Some((first, rest)) if rest.iter().all(|word| word == first) => first.clone(),
+        _ => words.join(", "),
+    }
 }

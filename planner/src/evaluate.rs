@@ -3,16 +3,19 @@
 use crate::{
     candidate::{Candidate, PoolUse},
     cost::{self, Costs},
+    decisions::recompute,
     measured::Origins,
     memory,
     reason::Reason,
     search::Open,
+    space::recomputing,
+    values::Values,
 };
 use roundelay_codegen::lower;
-use roundelay_dsl::Program;
+use roundelay_dsl::{Objective, Program};
 use roundelay_kernels::Kernels;
 use roundelay_schedule::{
-    Bytes, Checked, DeviceId, Kind, Violations, check, enough_steps, simulate,
+    Bytes, Checked, DeviceId, Kind, Plan, Violations, check, enough_steps, simulate,
 };
 use std::collections::BTreeMap;
 
@@ -25,6 +28,7 @@ pub(crate) fn evaluate(
     costs: &Costs,
     open: &Open,
 ) -> Result<Candidate, Reason> {
+    needed(program, &open.plan)?;
     let mut schedule = lower(program, &open.plan).map_err(refused)?;
     let origins = cost::price_with(&mut schedule, costs).map_err(refused)?;
     memory::fits(program, &schedule).map_err(Reason::Memory)?;
@@ -33,6 +37,25 @@ pub(crate) fn evaluate(
     };
     let checked = check(schedule, &Kernels).map_err(violated)?;
     Ok(candidate(open, &checked, origins))
+}
+
+/// Whether a plan that computes again must do so: one that does less of it is no slower, so
+/// unless memory is what counts it is enough where it fits.
+fn needed(program: &Program, plan: &Plan) -> Result<(), Reason> {
+    if program.search.objective == Objective::Memory {
+        return Ok(());
+    }
+    let values = Values::new(program).recompute;
+    let all = recomputing(program, &values, plan);
+    for lighter in all.iter().take_while(|other| *other != plan) {
+        let fits =
+            lower(program, lighter).is_ok_and(|s| memory::fits(program, &s).is_ok());
+        if fits {
+            let less = recompute(&lighter.recompute);
+            return Err(Reason::Equal(format!("recompute {less} fits and does less")));
+        }
+    }
+    Ok(())
 }
 
 fn refused(error: impl std::fmt::Display) -> Reason {

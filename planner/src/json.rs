@@ -2,6 +2,7 @@
 
 use crate::{
     candidate::{Candidate, seconds},
+    decisions::recompute,
     measured::Origins,
     ranking::Ranking,
 };
@@ -77,8 +78,8 @@ pub struct PlanRow {
     pub states: States,
     /// Tensor parallelism.
     pub tensor: Tensor,
-    /// What is computed again for backward.
-    pub recompute: &'static str,
+    /// What is computed again for backward: one word for all stages, or one per stage.
+    pub recompute: String,
     /// Devices in use.
     pub devices: usize,
     /// Time of one training step in the steady state.
@@ -196,7 +197,7 @@ fn plan_row(rank: usize, candidate: &Candidate) -> PlanRow {
         micro_batches: plan.micro_batches,
         states: plan.states,
         tensor: Tensor { rows: 1, columns: 1, depth: 1 },
-        recompute: "none",
+        recompute: recompute(&plan.recompute),
         devices: plan.devices.len(),
         step_time_s: seconds(candidate.step_time),
         samples_per_s: candidate.samples_per_s(),

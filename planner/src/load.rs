@@ -5,9 +5,11 @@ use crate::{
     cost::{Costs, Unpriced},
     cuts::Chain,
 };
-use roundelay_codegen::{NodeCost, StageCode, StageError, node_costs, stages};
+use roundelay_codegen::{
+    NodeCost, StageCode, StageError, StageForm, node_costs, stages_in,
+};
 use roundelay_dsl::Program;
-use roundelay_schedule::{Argument, Bytes, Nanos, Role, Routine, Stage};
+use roundelay_schedule::{Argument, Bytes, Id, Nanos, Recompute, Role, Routine, Stage};
 
 /// What one stage takes for one micro-batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,18 +45,23 @@ pub(crate) enum LoadError {
     Unpriced(#[from] Unpriced),
 }
 
-/// The stages of a program between cuts, for micro-batches of `examples`; no device is faster.
+/// The stages of a program between cuts, each of which computes something again, for
+/// micro-batches of `examples`; no device is faster.
 ///
 /// # Errors
 /// When the model cannot be cut or differentiated like this.
 pub(crate) fn load(
     program: &Program,
-    cuts: &[u32],
+    (cuts, recompute): (&[u32], &[Recompute]),
     examples: u32,
     costs: &Costs,
 ) -> Result<Vec<StageLoad>, LoadError> {
     let dtype = program.train.dtype;
-    let code = stages(&program.model, cuts, u64::from(examples), dtype, 1)?;
+    let form = |stage: Stage| StageForm {
+        recompute: recompute[stage.index()],
+        ..StageForm::default()
+    };
+    let code = stages_in(&program.model, cuts, u64::from(examples), (dtype, 1), form)?;
     let width = program.train.optimizer.arrays(dtype) * dtype.wide_size();
     let row = |(stage, row): (Stage, &StageCode)| {
         let time = |routine: &Routine| -> Result<Nanos, Unpriced> {

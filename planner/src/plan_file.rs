@@ -72,6 +72,11 @@ pub fn check_plan(plan: &Plan, program: &Program) -> Vec<(&'static str, String)>
     if let Err(reason) = check_cuts(&chain, &plan.cuts, s) {
         mistakes.push(("cuts", reason.to_string()));
     }
+    if plan.recompute.len() != s as usize {
+        let found = plan.recompute.len();
+        mistakes
+            .push(("recompute", format!("{s} stages take as many values, not {found}")));
+    }
     if plan.delays != plan.rule.delays(plan.placement.timeline(), n, s) {
         let message = format!("the delays are not those of {}", plan.rule);
         mistakes.push(("delays", message));
@@ -155,6 +160,8 @@ mod tests {
         );
         assert_eq!(wrong("d1", "d9"), [line("devices")]);
         assert_eq!(wrong("d1", "d0"), [line("devices")]);
+        assert_eq!(wrong("[none, none]", "[none]"), [line("recompute")]);
+        assert_eq!(wrong("[none, none]", "[none, some]"), [line("recompute")]);
         assert_eq!(wrong("replicas: 1", "replicas: 2"), [line("replicas")]);
     }
 }

@@ -12,7 +12,7 @@ use crate::{
     space::{Excluded, Sizes, Space},
 };
 use roundelay_dsl::{Objective, Program};
-use roundelay_schedule::{Exactness, Plan};
+use roundelay_schedule::{Exactness, Plan, Recompute};
 use std::{
     collections::BTreeMap,
     num::NonZeroUsize,
@@ -225,19 +225,23 @@ impl Pool {
     }
 }
 
-/// Loads of the stages, once per number of micro-batches and cuts.
+/// Number of micro-batches, cuts, and what each stage computes again.
+type Cutting = (u32, Vec<u32>, Vec<Recompute>);
+
+/// Loads of the stages, once per cutting.
 struct Loads<'a> {
     program: &'a Program,
     costs: &'a Costs,
-    known: BTreeMap<(u32, Vec<u32>), Result<Vec<StageLoad>, Reason>>,
+    known: BTreeMap<Cutting, Result<Vec<StageLoad>, Reason>>,
 }
 
 impl Loads<'_> {
     fn of(&mut self, plan: &Plan) -> Result<&[StageLoad], Reason> {
-        let key = (plan.micro_batches, plan.cuts.clone());
+        let key = (plan.micro_batches, plan.cuts.clone(), plan.recompute.clone());
         let examples = self.program.train.batch / plan.micro_batches;
         let loads = self.known.entry(key).or_insert_with(|| {
-            load::load(self.program, &plan.cuts, examples, self.costs)
+            let stages = (&plan.cuts[..], &plan.recompute[..]);
+            load::load(self.program, stages, examples, self.costs)
                 .map_err(|error| Reason::Refused(error.to_string()))
         });
         loads.as_deref().map_err(Clone::clone)

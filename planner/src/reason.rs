@@ -49,6 +49,11 @@ pub enum Reason {
     Equal(String),
     /// A device or pool is too small.
     Memory(Shortfall),
+    /// A stage is pinned that the plan does not have.
+    NoStage {
+        /// The stage, counted from zero.
+        stage: u32,
+    },
     /// The compiler refuses it.
     Refused(String),
 }
@@ -108,6 +113,9 @@ impl fmt::Display for Reason {
                 "one update of delay needs at least {least} micro-batches in this pipeline"
             ),
             Reason::Uncuttable(uncuttable) => write!(f, "{uncuttable}"),
+            Reason::NoStage { stage } => {
+                write!(f, "the program pins stage {stage}, which is not there")
+            }
             Reason::WrongCuts(text) | Reason::Equal(text) | Reason::Refused(text) => {
                 f.write_str(text)
             }

@@ -93,7 +93,7 @@ fn depth(excluded: &Excluded) -> (u32, u64) {
         }
         Reason::DelayTooShort { least } => (2, u64::from(*least)),
         Reason::Refused(_) => (3, 0),
-        Reason::WrongCuts(_) | Reason::Uncuttable(_) => (4, 0),
+        Reason::WrongCuts(_) | Reason::Uncuttable(_) | Reason::NoStage { .. } => (4, 0),
         Reason::Indivisible { .. } => (5, 0),
         Reason::TooLong { passes } => (5, *passes),
         Reason::OneWorker => (6, 0),
@@ -113,7 +113,7 @@ fn constraint(reason: &Reason) -> &'static str {
         | Reason::TooLong { .. }
         | Reason::OneWorker => "micro_batches",
         Reason::WrongCuts(_) => "cuts",
-        Reason::Uncuttable(_) => "stages",
+        Reason::Uncuttable(_) | Reason::NoStage { .. } => "stages",
         Reason::Clash(_) => "decisions that do not go together",
         Reason::Refused(_) | Reason::Equal(_) => "the model",
     }

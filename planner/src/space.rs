@@ -9,7 +9,7 @@ use crate::{
     values::Values,
 };
 use roundelay_dsl::{Choice, Program};
-use roundelay_schedule::{Order, Placement, Plan, Rule};
+use roundelay_schedule::{Order, Placement, Plan, Recompute, Rule};
 use std::collections::BTreeMap;
 
 /// What is searched.
@@ -53,8 +53,9 @@ pub enum Sizes {
 }
 
 impl Space {
-    /// Enumerates rule × placement × order × states, then N, then S; the cuts follow from the
-    /// chain of the micro-batch size. `chain` gives the node list for a number of examples, or
+    /// Enumerates rule × placement × order × states, then N, then S, then what all stages
+    /// compute again that the program does not pin; the cuts follow from the chain of the
+    /// micro-batch size. `chain` gives the node list for a number of examples, or
     /// why there is none.
     pub fn new(program: &Program, chain: impl Fn(u32) -> Result<Chain, Reason>) -> Self {
         let values = Values::new(program);
@@ -87,7 +88,7 @@ impl Space {
         let Filler { plans, excluded, cutter, .. } = filler;
         let mut chains = cutter.chains.values().filter_map(|chain| chain.as_ref().ok());
         let tied = chains.next().and_then(|chain| Tied::new(&program.model, chain));
-        let combinations = (families.len() * sizes.len()) as u64;
+        let combinations = (families.len() * sizes.len() * values.recompute.len()) as u64;
         Self { decisions: values.described(), combinations, plans, excluded, tied }
     }
 }
@@ -112,7 +113,10 @@ impl<C: Fn(u32) -> Result<Chain, Reason>> Filler<'_, C> {
         }
         for (micro_batches, stages) in sizes.iter().copied() {
             match self.plan(family, micro_batches, stages) {
-                Ok(plan) => self.plans.push(plan),
+                Ok(plan) => {
+                    let plans = recomputing(self.program, &self.values.recompute, &plan);
+                    self.plans.extend(plans);
+                }
                 Err(reason) => {
                     let sizes = Sizes::One { micro_batches, stages };
                     self.excluded.push(Excluded { family, sizes, reason });
@@ -137,6 +141,10 @@ impl<C: Fn(u32) -> Result<Chain, Reason>> Filler<'_, C> {
     fn plan(&mut self, family: Family, n: u32, s: u32) -> Result<Plan, Reason> {
         let Family { rule, placement, order, states } = family;
         check_sizes(self.program, family, n, s)?;
+        let pins = self.program.search.pinned.iter().map(|pin| pin.last);
+        if let Some(stage) = pins.filter(|last| *last >= s).max() {
+            return Err(Reason::NoStage { stage });
+        }
         let cuts = self.cutter.cuts(n, s)?;
         check_delay(family, n, s)?;
         check_devices(self.program, family, n, s)?;
@@ -145,6 +153,26 @@ impl<C: Fn(u32) -> Result<Chain, Reason>> Filler<'_, C> {
         }
         Ok(Plan::new(rule, placement, order, states, n, cuts))
     }
+}
+
+/// A plan with each way to compute again, least first; each once.
+pub(crate) fn recomputing(
+    program: &Program,
+    values: &[Recompute],
+    plan: &Plan,
+) -> Vec<Plan> {
+    let mut plans: Vec<Plan> = Vec::new();
+    for recompute in values {
+        let mut next = plan.clone().recomputing(*recompute);
+        for pin in &program.search.pinned {
+            let stages = pin.first as usize..=pin.last as usize;
+            next.recompute[stages].fill(pin.recompute);
+        }
+        if !plans.contains(&next) {
+            plans.push(next);
+        }
+    }
+    plans
 }
 
 /// Whether the numbers make sense for a family in this program; cheap checks first, so that no

@@ -1,11 +1,11 @@
 //! The human answer: ranked plans, weaker classes with the line that would allow them, remarks.
 
-use crate::{candidate::Candidate, ranking::Ranking};
+use crate::{candidate::Candidate, decisions::recompute, ranking::Ranking};
 use roundelay_dsl::Program;
 use roundelay_schedule::{Placement, PoolId, Rule};
 use std::collections::BTreeSet;
 
-const HEADER: [&str; 14] = [
+const HEADER: [&str; 15] = [
     "rank",
     "rule",
     "placement",
@@ -13,6 +13,7 @@ const HEADER: [&str; 14] = [
     "N",
     "S",
     "states",
+    "recompute",
     "devices",
     "step time",
     "samples/s",
@@ -23,18 +24,25 @@ const HEADER: [&str; 14] = [
 ];
 
 /// Columns of numbers and quantities, which end at the right.
-const RIGHT: [usize; 10] = [0, 4, 5, 7, 8, 9, 10, 11, 12, 13];
+const RIGHT: [usize; 10] = [0, 4, 5, 8, 9, 10, 11, 12, 13, 14];
+
+/// A column that stands there only where plans differ in it.
+const RECOMPUTE: usize = 7;
 
 /// The whole answer as text; every line ends with a newline.
 pub fn table(ranking: &Ranking, program: &Program) -> String {
-    let rows: Vec<[String; 14]> = (1..)
+    let rows: Vec<[String; 15]> = (1..)
         .zip(&ranking.plans)
         .map(|(rank, candidate): (usize, _)| row(&rank.to_string(), candidate))
         .collect();
-    let weaker: Vec<[String; 14]> =
+    let weaker: Vec<[String; 15]> =
         ranking.weaker.iter().map(|weaker| row("-", &weaker.candidate)).collect();
     let header = HEADER.map(str::to_owned);
-    let widths = widths(std::iter::once(&header).chain(&rows).chain(&weaker));
+    let mut widths = widths(std::iter::once(&header).chain(&rows).chain(&weaker));
+    let mut all = rows.iter().chain(&weaker).map(|row| &row[RECOMPUTE]);
+    if all.next().is_none_or(|first| all.all(|other| other == first)) {
+        widths[RECOMPUTE] = 0;
+    }
     let mut text = line(&header, &widths);
     for row in &rows {
         text += &line(row, &widths);
@@ -54,7 +62,7 @@ pub fn table(ranking: &Ranking, program: &Program) -> String {
     text
 }
 
-fn row(rank: &str, candidate: &Candidate) -> [String; 14] {
+fn row(rank: &str, candidate: &Candidate) -> [String; 15] {
     let plan = &candidate.plan;
     [
         rank.to_owned(),
@@ -64,6 +72,7 @@ fn row(rank: &str, candidate: &Candidate) -> [String; 14] {
         plan.micro_batches.to_string(),
         plan.stages.to_string(),
         plan.states.to_string(),
+        recompute(&plan.recompute),
         plan.devices.len().to_string(),
         candidate.step_time.to_string(),
         format!("{:.1}", candidate.samples_per_s()),
@@ -78,18 +87,19 @@ fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
 
-fn widths<'a>(rows: impl Iterator<Item = &'a [String; 14]>) -> [usize; 14] {
-    rows.fold([0; 14], |widest, row| {
+fn widths<'a>(rows: impl Iterator<Item = &'a [String; 15]>) -> [usize; 15] {
+    rows.fold([0; 15], |widest, row| {
         std::array::from_fn(|column| widest[column].max(row[column].chars().count()))
     })
 }
 
-fn line(row: &[String; 14], widths: &[usize; 14]) -> String {
+fn line(row: &[String; 15], widths: &[usize; 15]) -> String {
     let cell = |column: usize| match RIGHT.contains(&column) {
         true => format!("{:>width$}", row[column], width = widths[column]),
         false => format!("{:<width$}", row[column], width = widths[column]),
     };
-    let cells: Vec<String> = (0..row.len()).map(cell).collect();
+    let shown = (0..row.len()).filter(|column| widths[*column] > 0);
+    let cells: Vec<String> = shown.map(cell).collect();
     format!("{}\n", cells.join("  ").trim_end())
 }
 
@@ -162,7 +172,7 @@ fn is_virtual(candidate: &Candidate, program: &Program) -> bool {
 mod tests {
     use super::*;
     use crate::{ranking::Weaker, sample};
-    use roundelay_schedule::{Exactness, Nanos, Order};
+    use roundelay_schedule::{Exactness, Nanos, Order, Recompute};
 
     #[test]
     fn the_table_is_aligned_and_says_what_would_allow_more() {
@@ -197,5 +207,26 @@ note: in placement data the cyclic rule does not lower a device's activation pea
 note: devices that share a memory are taken as separate processors: where they are virtual, times are predictions, memory and numbers are real
 ";
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn what_is_computed_again_stands_there_where_plans_differ() {
+        let plan = |recompute| {
+            sample::plan(Rule::Sync, Placement::Pipeline, Order::Gpipe, 8, 2)
+                .recomputing(recompute)
+        };
+        let mut mixed = plan(Recompute::Full);
+        mixed.recompute[1] = Recompute::None;
+        let mut ranking = sample::ranking();
+        let candidate = |plan: &_| sample::candidate(plan, Nanos(1_000), 0);
+        ranking.plans = vec![candidate(&plan(Recompute::None)), candidate(&mixed)];
+        let program = sample::program(4, 8);
+        let text = table(&ranking, &program);
+        let cells: Vec<&str> = text.lines().take(3).collect();
+        assert!(cells[0].contains("states      recompute   devices"), "{text}");
+        assert!(cells[1].contains("replicated  none        "), "{text}");
+        assert!(cells[2].contains("replicated  full, none  "), "{text}");
+        ranking.plans.pop();
+        assert!(!table(&ranking, &program).contains("recompute"));
     }
 }

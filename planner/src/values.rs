@@ -1,7 +1,7 @@
 //! The values that each decision is tried with, in order.
 
 use roundelay_dsl::{Choice, Numbers, Program, Search};
-use roundelay_schedule::{Order, Placement, Rule, States};
+use roundelay_schedule::{Order, Placement, Recompute, Rule, States};
 
 /// Divisors of the batch up to this number are tried even when they are no power of two.
 const SMALL: u64 = 16;
@@ -26,6 +26,8 @@ pub(crate) struct Values {
     pub orders: Vec<Order>,
     /// State placements.
     pub states: Vec<States>,
+    /// What all stages compute again that the program does not pin.
+    pub recompute: Vec<Recompute>,
     /// Numbers of micro-batches.
     pub micro_batches: Vec<u32>,
     stages: Stages,
@@ -43,7 +45,15 @@ impl Values {
     /// take powers of two, small divisors and the number of devices.
     pub(crate) fn new(program: &Program) -> Self {
         let Search {
-            rule, placement, order, states, stages, micro_batches, cuts, ..
+            rule,
+            placement,
+            order,
+            states,
+            recompute,
+            stages,
+            micro_batches,
+            cuts,
+            ..
         } = &program.search;
         let devices = usable_devices(program);
         let nodes = program.model.cuttable() as u64;
@@ -59,6 +69,7 @@ impl Values {
             placements: one_of(placement, Placement::ALL),
             orders: one_of(order, Order::ALL),
             states: one_of(states, States::ALL),
+            recompute: ascending(one_of(recompute, Recompute::ALL)),
             micro_batches: micro_batch_counts(
                 micro_batches,
                 u64::from(program.train.batch),
@@ -97,6 +108,7 @@ impl Values {
             ("placement", shown(&self.placements)),
             ("order", shown(&self.orders)),
             ("states", shown(&self.states)),
+            ("recompute", shown(&self.recompute)),
             ("replicas", shown(&[1])),
             ("micro_batches", shown(&self.micro_batches)),
             ("stages", shown(&self.all_stages())),
@@ -184,6 +196,11 @@ fn sorted(values: impl Iterator<Item = u64>) -> Vec<u32> {
 
 fn number(value: u64) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
+}
+
+fn ascending<T: Ord>(mut values: Vec<T>) -> Vec<T> {
+    values.sort_unstable();
+    values
 }
 
 fn shown<T: ToString>(values: &[T]) -> Vec<String> {
