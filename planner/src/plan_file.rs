@@ -160,8 +160,8 @@ mod tests {
         );
         assert_eq!(wrong("d1", "d9"), [line("devices")]);
         assert_eq!(wrong("d1", "d0"), [line("devices")]);
-        assert_eq!(wrong("[none, none]", "[none]"), [line("recompute")]);
-        assert_eq!(wrong("[none, none]", "[none, some]"), [line("recompute")]);
+        assert_eq!(wrong("- none\n- none", "- none"), [line("recompute")]);
+        assert_eq!(wrong("- none", "- some"), [line("recompute") + 1]);
         assert_eq!(wrong("replicas: 1", "replicas: 2"), [line("replicas")]);
     }
 }

@@ -3,8 +3,8 @@
 mod tiny;
 
 use roundelay_schedule::{
-    Action, Duty, Held, Id, MicroBatch, Pass, Schedule, Task, Violation, Violations,
-    Work, check,
+    Action, Duty, Held, Id, MicroBatch, Nanos, Pass, Schedule, Task, Violation,
+    Violations, Work, check, grid, simulate, trace,
 };
 use tiny::{
     Builder, Letters, action, at,
@@ -129,4 +129,17 @@ fn halves_do_only_what_is_theirs() {
     refuse(2, (Role::ValueGradient(id(0)), Access::Write));
     refuse(2, (Role::Activation, Access::Read));
     refuse(2, (Role::Adjoint, Access::Write));
+}
+
+#[test]
+fn halves_are_shown() {
+    let checked = check(halves(N as u32), &Letters).expect("it is sound");
+    let run = simulate(&checked, 2);
+    let text = grid(&run, Nanos(0), run.makespan());
+    let cells = "0F 0I 1F 1I 0W 1W U";
+    assert_eq!(text.matches(cells).count(), 2, "{text}");
+    let legend = "F forward, I input gradient, W weight gradient, C combine, U update";
+    assert!(text.contains(legend), "{text}");
+    let trace = format!("{:?}", trace(&run));
+    assert!(trace.contains("\"I0\"") && trace.contains("\"W0\""), "{trace}");
 }

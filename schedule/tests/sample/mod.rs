@@ -272,8 +272,6 @@ fn actions() -> Vec<Action> {
         },
         action(launch(77, None, vec![row(99, u32::MAX)])),
         action(launch(78, Some(3), vec![])),
-        action(launch(3, Some(0), vec![row(9, 0)])),
-        action(launch(4, Some(2), vec![row(10, 1)])),
         Action { lag: 1, reach: 1, ..action(transfer(Content::Parameter(id(0)))) },
         action(transfer(Content::Optimizer(id(1)))),
         action(transfer(Content::Value(id(0), id(1)))),
@@ -290,6 +288,8 @@ fn actions() -> Vec<Action> {
         )),
         action(collective(Collective::AllGather, Content::Parameter(id(1)))),
         action(Work::Report { at: place(1, 1), micro_batch: id(3), row: row(7, 0) }),
+        action(launch(3, Some(0), vec![row(9, 0)])),
+        action(launch(4, Some(2), vec![row(10, 1)])),
     ]
 }
 
