@@ -177,6 +177,11 @@ fn relaxations(program: &Program, ranking: &Ranking) -> Vec<(String, Program)> {
     dropped("states", search.states != Choice::Open, |search| {
         search.states = Choice::Open;
     });
+    let again = search.recompute != Choice::Open || !search.pinned.is_empty();
+    dropped("recompute", again, |search| {
+        search.recompute = Choice::Open;
+        search.pinned.clear();
+    });
     let staged = search.stages != Numbers::Open || search.cuts.is_some();
     dropped("stages", staged, |search| {
         search.stages = Numbers::Open;

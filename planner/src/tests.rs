@@ -1,5 +1,7 @@
 //! The planner as a whole: bounds, determinism, refusals, and what is honest to say.
 
+mod recompute;
+
 use crate::{
     Candidate, Options, Ranking, Refusal, cost::tests::measured, document, explain, plan,
     ranking::survey, sample, sample::Random, table,

@@ -1,0 +1,77 @@
+//! When plans compute again: only where less of it does not fit, or where memory is minimised.
+
+use super::{all, refusal};
+use crate::{Candidate, Options, plan, sample};
+use roundelay_dsl::{Choice, Numbers, Objective, PinnedStages, Program};
+use roundelay_schedule::{Bytes, Kind, Recompute};
+
+/// Six layers on one device, so that what layers keep is most of the memory.
+fn program() -> Program {
+    let mut program = sample::program(1, 4);
+    program.model = sample::gpt(6, 32, 16, false);
+    let roomy = Bytes(1 << 30);
+    program.target.devices.iter_mut().for_each(|(_, device)| device.memory = roomy);
+    program.target.pools.iter_mut().for_each(|(_, pool)| pool.capacity = roomy);
+    program
+}
+
+fn uniform(candidate: &Candidate) -> Recompute {
+    candidate.plan.recompute[0]
+}
+
+#[test]
+fn each_way_takes_less_memory_and_more_time_than_the_one_before() {
+    let mut program = program();
+    program.search.objective = Objective::Memory;
+    let plans = all(&program).plans;
+    let mut groups = 0;
+    for none in plans.iter().filter(|c| uniform(c) == Recompute::None) {
+        let of = |recompute| {
+            let wanted = none.plan.clone().recomputing(recompute);
+            plans.iter().find(|c| c.plan == wanted).expect("each way is clocked")
+        };
+        let all = [Recompute::None, Recompute::Selective, Recompute::Full].map(of);
+        let kept = |c: &Candidate| c.memory.get(&Kind::Activation).copied();
+        for pair in all.windows(2) {
+            assert!(kept(pair[1]) < kept(pair[0]), "{:?}", none.plan);
+            assert!(pair[0].step_time < pair[1].step_time, "{:?}", none.plan);
+        }
+        for candidate in all {
+            assert!(candidate.bound.step_time() <= candidate.step_time);
+            assert!(candidate.bound.memory <= candidate.device_peak);
+        }
+        groups += 1;
+    }
+    assert!(groups > 0 && plans.len() == 3 * groups, "{} of {groups}", plans.len());
+    assert_ne!(uniform(&plans[0]), Recompute::None);
+}
+
+#[test]
+fn what_fits_is_not_computed_again() {
+    let mut program = program();
+    let roomy = all(&program).plans;
+    assert!(roomy.iter().all(|c| uniform(c) == Recompute::None));
+    let least = roomy.iter().map(|c| c.device_peak).min().expect("plans fit");
+    program.search.memory = Some(least - Bytes(1));
+    let tight = plan(&program, &Options::default()).expect("something fits");
+    assert!(tight.plans.iter().all(|c| uniform(c) != Recompute::None));
+    assert!(tight.plans[0].step_time > roomy[0].step_time);
+    program.search.recompute = Choice::OneOf(vec![Recompute::None]);
+    let refused = refusal(&program).to_string();
+    assert!(refused.contains("leave `recompute` open"), "{refused}");
+}
+
+#[test]
+fn pinned_stages_do_as_the_program_says() {
+    let mut program = program();
+    program.search.stages = Numbers::Ranges(vec![(2, 2)]);
+    program.search.recompute = Choice::OneOf(vec![Recompute::None]);
+    let pin = |stage, recompute| PinnedStages { first: stage, last: stage, recompute };
+    program.search.pinned = vec![pin(0, Recompute::Full)];
+    let plans = all(&program).plans;
+    let pinned = [Recompute::Full, Recompute::None];
+    assert!(!plans.is_empty() && plans.iter().all(|c| c.plan.recompute == pinned));
+    program.search.pinned.push(pin(2, Recompute::Full));
+    let refused = refusal(&program).to_string();
+    assert!(refused.contains("pins stage 2, which is not there"), "{refused}");
+}
