@@ -9,10 +9,12 @@
 mod clocks;
 mod history;
 mod overlap;
+#[cfg(test)]
+mod tests;
 
 use clocks::Clocks;
 use history::{Earlier, Histories};
-use overlap::Overlaps;
+use overlap::{Overlaps, Part};
 use roundelay_schedule::{
     Access, Action, ActionId, Cells, Id, Queues, Schedule, Turned, Wait,
 };
@@ -83,7 +85,10 @@ impl Unrolled {
                 Access::Read => self.histories.read(*cell, me, &mut self.clocks),
                 Access::Write | Access::Update => {
                     for other in self.overlaps.of(*cell) {
-                        self.histories.clear(*other as usize, &mut self.clocks);
+                        // Who conflicts with what is gone conflicts with this write too.
+                        if other.part == Part::All {
+                            self.histories.clear(other.cell, &mut self.clocks);
+                        }
                     }
                     self.histories.write(*cell, me, &mut self.clocks);
                 }
@@ -97,11 +102,8 @@ impl Unrolled {
         self.conflicts.clear();
         for (access, cell) in &self.touches {
             self.histories.conflicts(*access, *cell, &mut self.conflicts);
-            if *access != Access::Read {
-                for other in self.overlaps.of(*cell) {
-                    let other = *other as usize;
-                    self.histories.conflicts(*access, other, &mut self.conflicts);
-                }
+            for other in self.overlaps.of(*cell) {
+                self.histories.conflicts(*access, other.cell, &mut self.conflicts);
             }
         }
         self.conflicts.sort_unstable_by_key(|earlier| Reverse(earlier.number));

@@ -7,7 +7,21 @@ use roundelay_schedule::{Buffer, BufferId, Cells, Schedule};
 pub(super) struct Overlaps {
     /// The part of `others` that belongs to each cell; empty when no cell shares any.
     starts: Vec<u32>,
-    others: Vec<u32>,
+    others: Vec<Shared>,
+}
+
+/// A cell that shares addresses with another one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shared {
+    pub(super) cell: usize,
+    pub(super) part: Part,
+}
+
+/// How much of a cell another one shares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Part {
+    All,
+    Some,
 }
 
 impl Overlaps {
@@ -21,17 +35,18 @@ impl Overlaps {
         }
         pairs.sort_unstable();
         let mut starts = vec![0; cells.count() + 1];
-        for (cell, _) in &pairs {
+        for (cell, ..) in &pairs {
             starts[*cell as usize + 1] += 1;
         }
         for cell in 0..cells.count() {
             starts[cell + 1] += starts[cell];
         }
-        Self { starts, others: pairs.into_iter().map(|(_, other)| other).collect() }
+        let others = pairs.into_iter().map(|(_, cell, part)| Shared { cell, part });
+        Self { starts, others: others.collect() }
     }
 
     /// The cells that share addresses with a cell, itself left out.
-    pub(super) fn of(&self, cell: usize) -> &[u32] {
+    pub(super) fn of(&self, cell: usize) -> &[Shared] {
         if self.starts.is_empty() {
             return &[];
         }
@@ -58,7 +73,7 @@ fn meet(
     schedule: &Schedule,
     cells: &Cells,
     pair: [BufferId; 2],
-    found: &mut Vec<(u32, u32)>,
+    found: &mut Vec<(u32, usize, Part)>,
 ) {
     let [one, other] = pair.map(|id| &schedule.buffers[id]);
     let devices = schedule.rings[one.home].devices.len();
@@ -72,11 +87,16 @@ fn meet(
             for device in 0..devices {
                 let cell = first + device * one.slots as usize + slot as usize;
                 let shared = second + device * other.slots as usize + beside as usize;
-                let (cell, shared) = (cell as u32, shared as u32);
-                found.extend([(cell, shared), (shared, cell)]);
+                found.push((cell as u32, shared, part(its, own)));
+                found.push((shared as u32, cell, part(own, its)));
             }
         }
     }
+}
+
+/// How much of a range another one that meets it shares.
+fn part(whole: (u64, u64), other: (u64, u64)) -> Part {
+    if other.0 <= whole.0 && whole.1 <= other.1 { Part::All } else { Part::Some }
 }
 
 fn range(buffer: &Buffer, slot: u32) -> (u64, u64) {
