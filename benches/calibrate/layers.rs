@@ -122,6 +122,7 @@ pub(crate) fn calibrate(record: &mut Record) -> Result<(), Box<dyn Error>> {
     report("350M, 1.3B, 6.7B, fitted (Aceso)", &pairs(&device, &seen));
     report("2.6B, 13B, held out (Aceso)", &pairs(&device, &held_out));
     keep("v100", reached, record);
+    record.forget("v100.attention");
     Ok(())
 }
 

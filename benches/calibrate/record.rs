@@ -23,6 +23,11 @@ impl Record {
         self.0.insert(key.to_owned(), format!("{share:.3}"));
     }
 
+    /// Leaves out a constant that no row depends on.
+    pub(crate) fn forget(&mut self, key: &str) {
+        self.0.remove(key);
+    }
+
     /// Writes `fitted.csv` and the embedded files.
     pub(crate) fn write(&self) -> Result<(), Box<dyn Error>> {
         let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
