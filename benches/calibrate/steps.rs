@@ -172,8 +172,8 @@ fn links(cluster: &str) -> Result<Target, Box<dyn Error>> {
     let source = roundelay::SourceFile::new("links.rdl".to_owned(), text);
     let (program, _) = parse(&source, &NoFiles)?;
     let [inner, outer] = [0, 1].map(|k| {
-        let links = program.target.links.values();
-        links.cloned().nth(k)
+        let mut links = program.target.links.values();
+        links.nth(k).cloned()
     });
     let missing = || format!("{cluster} has two levels of links");
     Ok(target(inner.ok_or_else(missing)?, outer.ok_or_else(missing)?))

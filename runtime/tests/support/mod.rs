@@ -39,7 +39,7 @@ impl Feed for Examples {
                     number.copy_from_slice(&token.to_ne_bytes());
                 }
                 (Element::Real | Element::Wide, dtype) => {
-                    write(dtype, number, random.real())
+                    write(dtype, number, random.real());
                 }
             }
         }
