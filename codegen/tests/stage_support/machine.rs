@@ -88,7 +88,7 @@ impl<'a> Machine<'a> {
             for k in 0..elements {
                 match input.element {
                     Element::Real | Element::Wide => {
-                        store::<R>(&mut fed, k, R::of(numbers.real()))
+                        store::<R>(&mut fed, k, R::of(numbers.real()));
                     }
                     Element::I32 => {
                         store::<i32>(&mut fed, k, numbers.below(input.bound) as i32);
