@@ -110,6 +110,15 @@ fn every_way_of_state_is_lowered_written_and_read_back() {
 }
 
 #[test]
+fn shards_are_whole_lines_whatever_the_number_of_parameters() {
+    let plan = ["sync", "data", "micro_batches 2, states zero1"];
+    for vocab in 33..41 {
+        let text = text("bf16", "adamw(lr = 1e-3)", plan);
+        compiled(text.replace("vocab = 33", &format!("vocab = {vocab}")));
+    }
+}
+
+#[test]
 fn the_cpu_refuses_before_anything_starts() {
     let schedule = compiled(text("bf16", "sgd(lr = 0.1)", ACCUMULATE));
     let mut events = 0;

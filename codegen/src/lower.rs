@@ -30,6 +30,9 @@ use roundelay_schedule::{
 use rows::Rows;
 use state::StageRows;
 
+/// Bytes of a line of memory.
+const LINE: u64 = 64;
+
 /// Lowers a plan: launches, transfers, collectives, buffers and waits.
 ///
 /// # Errors
@@ -64,7 +67,9 @@ fn lower_in(
     let workers = u64::from(plan.micro_batches / sites.micro_batches);
     let examples = u64::from(program.train.batch / plan.micro_batches);
     let dtype = program.train.dtype;
-    let layout = (dtype, 16 * workers);
+    // A part of any worker is whole lines of memory, in the narrowest type that it has.
+    let padding = LINE.div_ceil(dtype.size()).max(16) * workers;
+    let layout = (dtype, padding);
     let form = |stage: Stage| StageForm {
         backward: order.form(stage),
         recompute: plan.recompute[stage.index()],
