@@ -30,8 +30,7 @@ pub(crate) fn exp(x: f32) -> f32 {
 pub(crate) fn tanh(x: f32) -> f32 {
     let square = x * x;
     let mut sum = -5.704_988_7e-3_f32;
-    for coefficient in [2.063_908_9e-2, -5.373_971_6e-2, 1.333_144_2e-1, -3.333_328_2e-1]
-    {
+    for coefficient in [2.063_909e-2, -5.373_971_6e-2, 1.333_144_2e-1, -3.333_328e-1] {
         sum = sum.mul_add(square, coefficient);
     }
     let near = (sum * square).mul_add(x, x);

@@ -20,6 +20,7 @@ struct Encoder {
     sizes: Sizes,
     epsilon: f64,
     deviation: f64,
+    activation: &'static str,
     layer: Layer,
     dropout: f64,
 }
@@ -52,18 +53,15 @@ impl Encoder {
             true => attention,
             false => attention.with("bias", "false").with("output_bias", "true"),
         };
+        let activation = activation(fields, "hidden_act", "gelu");
         let layer = Layer {
             attention: attention.with("deviation", "deviation"),
-            feed: Feed::Plain {
-                up: map("hidden"),
-                activation: activation(fields, "hidden_act", "gelu"),
-                down: map("width"),
-            },
+            feed: Feed::Plain { up: map("hidden"), activation, down: map("width") },
             norm: Norm::new("layer_norm", epsilon),
             branches,
             dropout,
         };
-        Self { sizes, epsilon, deviation, layer, dropout }
+        Self { sizes, epsilon, deviation, activation, layer, dropout }
     }
 
     fn model(
@@ -148,7 +146,10 @@ pub(super) fn bert(fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
     before.push(format!("x = {}", dropped(&x, encoder.dropout)));
     let rate = fields.open_real("classifier_dropout", None).unwrap_or(encoder.dropout);
     let (after, notes) = match task {
-        Task::MaskedTokens => (masked_head(norm, shared), masked_notes(shared)),
+        Task::MaskedTokens => {
+            let head = masked_head(norm, encoder.activation, shared);
+            (head, masked_notes(shared))
+        }
         Task::SequenceClasses | Task::TokenClasses => {
             names.push(("classes", classes(fields).to_string()));
             (class_head(task, rate), Vec::new())
@@ -168,8 +169,8 @@ const POOLER: [&str; 6] = [
 ];
 
 /// A map, an activation and a norm before the table.
-fn masked_head(norm: &Norm, shared: bool) -> Vec<String> {
-    let x = norm.of(&format!("gelu({})", map("width").of("x")));
+fn masked_head(norm: &Norm, activation: &str, shared: bool) -> Vec<String> {
+    let x = norm.of(&format!("{activation}({})", map("width").of("x")));
     let logits = Call::new("linear");
     let logits = match shared {
         true => logits.with("weight", "table"),
@@ -254,7 +255,7 @@ pub(super) fn vit(fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
     let patches = Call::new("patches").then("patch").then("width");
     let patches = patches.with("deviation", "deviation").of("images");
     let x = format!(
-        "class_token({patches}) + positions(positions, width, deviation = deviation)"
+        "class_token({patches}, deviation = deviation) + positions(positions, width, deviation = deviation)"
     );
     let before = vec![
         format!("input images: real[batch, image, image, {channels}]"),

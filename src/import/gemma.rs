@@ -11,7 +11,7 @@ use super::{
     model::Model,
     options::ImportOptions,
     pattern::Kind,
-    rotary::{Bases, base, kinds, local_base},
+    rotary::{Bases, base, kinds, local_base, whole},
 };
 use serde_json::json;
 
@@ -102,6 +102,7 @@ impl Reading {
             "text is read in one direction",
         );
         let bias = fields.truth_or("attention_bias", false);
+        whole(fields);
         Self {
             sizes,
             sequence: sequence(fields, options, most, Positions::Angles),

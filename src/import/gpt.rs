@@ -11,6 +11,7 @@ use super::{
     model::Model,
     options::ImportOptions,
     pattern::Kind,
+    rotary,
 };
 use roundelay_dsl::Code;
 use serde_json::json;
@@ -197,12 +198,8 @@ pub(super) fn gpt_neox(fields: &mut Fields<'_>, options: &ImportOptions) -> Mode
     let most = fields.size_or("max_position_embeddings", 2048);
     let most = ("max_position_embeddings", most);
     let length = sequence(fields, options, most, Positions::Angles);
-    let base = super::rotary::base(fields, "rotary_emb_base", 10_000.0);
-    let base = if fields.has("rope_theta") {
-        super::rotary::base(fields, "rope_theta", base)
-    } else {
-        base
-    };
+    let base = fields.above_zero("rotary_emb_base", 10_000.0);
+    let base = rotary::base(fields, "rope_theta", base);
     attention_dropout(fields, "attention_dropout", 0.0);
     fields.value("classifier_dropout");
     let epsilon = fields.above_zero("layer_norm_eps", 1e-5);
@@ -249,7 +246,7 @@ pub(super) fn turned(
     default: f64,
     head_width: u64,
 ) -> Option<u64> {
-    let share = fields.real_or(name, default);
+    let share = rotary::share(fields, name, default);
     let elements = (head_width as f64 * share) as u64;
     if share == 1.0 || !fields.is_clean() {
         return None;

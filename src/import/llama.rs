@@ -11,7 +11,7 @@ use super::{
     layer::{Branches, Feed, Layer, Norm},
     model::Model,
     options::ImportOptions,
-    rotary::{Bases, base, kinds},
+    rotary::{Bases, base, kinds, whole},
 };
 use serde_json::json;
 
@@ -165,6 +165,7 @@ const ALL: &dyn Fn(u64) -> bool = &|_| true;
 pub(super) fn llama(fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
     causal_head(fields, &["LlamaForCausalLM", "LLaMAForCausalLM"], &["LlamaModel"]);
     let reading = Reading::new(fields, options, &LLAMA);
+    whole(fields);
     let bias = fields.truth_or("attention_bias", false);
     let mlp_bias = fields.truth_or("mlp_bias", false);
     let attention = reading.sizes.attention().maybe("bias", (!bias).then_some("false"));
@@ -175,6 +176,7 @@ pub(super) fn llama(fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
 pub(super) fn mistral(fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
     causal_head(fields, &["MistralForCausalLM"], &["MistralModel"]);
     let reading = Reading::new(fields, options, &MISTRAL);
+    whole(fields);
     let window = fields.open_size("sliding_window", Some(4096));
     let attention = reading.sizes.attention().with("bias", "false");
     reading.model(fields, &MISTRAL, (attention, false, 0.0), (window, ALL))
@@ -192,6 +194,7 @@ fn late_window(fields: &mut Fields<'_>) -> (Option<u64>, u64) {
 pub(super) fn qwen2(fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
     causal_head(fields, &["Qwen2ForCausalLM"], &["Qwen2Model"]);
     let reading = Reading::new(fields, options, &QWEN2);
+    whole(fields);
     fields.only("use_mrope", &json!(false), "positions have one dimension");
     let (window, first) = late_window(fields);
     let attention = reading.sizes.attention().with("output_bias", "false");
@@ -203,6 +206,7 @@ pub(super) fn qwen2(fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
 pub(super) fn qwen3(fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
     causal_head(fields, &["Qwen3ForCausalLM"], &["Qwen3Model"]);
     let reading = Reading::new(fields, options, &QWEN3);
+    whole(fields);
     let bias = fields.truth_or("attention_bias", false);
     let (window, first) = late_window(fields);
     let attention = reading.sizes.attention().maybe("bias", (!bias).then_some("false"));

@@ -13,64 +13,99 @@ pub(super) struct Bases {
     pub(super) sliding: f64,
 }
 
-/// One base for all layers, from `name` or `rope_parameters`; scaled angles are warned of.
+/// Base of the angles, from `name` or `rope_parameters`; of layers that see everything, where
+/// layers differ. Angles that are scaled are warned of.
 pub(super) fn base(fields: &mut Fields<'_>, name: &str, default: f64) -> f64 {
     let base = fields.above_zero(name, default);
-    let scaling = fields.value("rope_scaling");
-    scaled(fields, "rope_scaling", scaling);
-    match fields.value("rope_parameters") {
-        Some(parameters) => nested(fields, &parameters, base),
+    let base = match fields.value("rope_scaling") {
+        Some(scaling) => scaled(fields, "rope_scaling", &scaling, base),
         None => base,
-    }
+    };
+    let Some(parameters) = fields.value("rope_parameters") else { return base };
+    let own = parameters.get("full_attention").unwrap_or(&parameters);
+    scaled(fields, "rope_parameters", own, base)
 }
 
-/// The base of layers with a window, from `rope_local_base_freq` or `rope_parameters`.
+/// Base of layers with a window, from `rope_local_base_freq` or `rope_parameters`.
 pub(super) fn local_base(fields: &mut Fields<'_>, default: f64) -> f64 {
     let base = fields.above_zero("rope_local_base_freq", default);
     let parameters = fields.value("rope_parameters");
     match parameters.as_ref().and_then(|all| all.get("sliding_attention")) {
-        Some(parameters) => {
-            scaled(fields, "rope_parameters", Some(parameters.clone()));
-            theta(fields, parameters, base)
-        }
+        Some(parameters) => scaled(fields, "rope_parameters", parameters, base),
         None => base,
     }
 }
 
-/// The base within `rope_parameters`; for layers that see everything, where kinds differ.
-fn nested(fields: &mut Fields<'_>, parameters: &Value, base: f64) -> f64 {
-    let parameters = parameters.get("full_attention").unwrap_or(parameters);
-    scaled(fields, "rope_parameters", Some(parameters.clone()));
-    theta(fields, parameters, base)
+/// The share of every head that turns, from `name` or `rope_parameters`.
+pub(super) fn share(fields: &mut Fields<'_>, name: &str, default: f64) -> f64 {
+    let share = fields.real_or(name, default);
+    let parameters = fields.value("rope_parameters");
+    let nested = parameters.as_ref().and_then(|all| all.get(SHARE));
+    nested.and_then(Value::as_f64).unwrap_or(share)
 }
 
-fn theta(fields: &mut Fields<'_>, parameters: &Value, base: f64) -> f64 {
-    match parameters.get("rope_theta") {
-        None => base,
-        Some(value) => value.as_f64().filter(|base| *base > 0.0).unwrap_or_else(|| {
-            let message = format!("`rope_theta` must be a number above 0, found {value}");
-            fields.refuse("rope_parameters", Code::Type, message, "");
-            base
-        }),
+/// Holds families whose heads turn as a whole to that.
+pub(super) fn whole(fields: &mut Fields<'_>) {
+    if share(fields, SHARE, 1.0) != 1.0 {
+        let message = format!("`{SHARE}` is for families whose heads turn in part");
+        let name = if fields.has(SHARE) { SHARE } else { "rope_parameters" };
+        fields.refuse(name, Code::NotYet, message, "");
     }
 }
 
-/// Warns of angles that are scaled for long texts.
-fn scaled(fields: &mut Fields<'_>, name: &str, scaling: Option<Value>) {
-    let Some(scaling) = scaling else { return };
-    let kinds = ["rope_type", "type"].map(|key| scaling.get(key).and_then(Value::as_str));
-    match kinds.into_iter().flatten().next() {
-        Some("default") => {}
-        Some(kind) => fields.warn(
-            name,
-            format!(
-                "rotary angles are not scaled ({kind}): shapes, costs and parameters are the \
-                 same, the angles of long texts are not"
-            ),
-        ),
-        None => {
-            let message = format!("`{name}` must be an object with `rope_type`");
+/// The field of that share.
+const SHARE: &str = "partial_rotary_factor";
+
+/// Fields of scaled angles, besides base and share.
+const SCALING: [&str; 16] = [
+    "attention_factor",
+    "beta_fast",
+    "beta_slow",
+    "factor",
+    "high_freq_factor",
+    "long_factor",
+    "long_mscale",
+    "low_freq_factor",
+    "mscale",
+    "mscale_all_dim",
+    "original_max_position_embeddings",
+    "rope_type",
+    "short_factor",
+    "short_mscale",
+    "truncate",
+    "type",
+];
+
+/// The base within an object of rotary positions; warns of angles that are scaled for long texts.
+fn scaled(fields: &mut Fields<'_>, name: &str, rope: &Value, base: f64) -> f64 {
+    let kinds = ["rope_type", "type"].map(|key| rope.get(key).and_then(Value::as_str));
+    let kind = kinds.into_iter().flatten().next();
+    let (Some(entries), Some(kind)) = (rope.as_object(), kind) else {
+        let message = format!("`{name}` must be an object with `rope_type`");
+        fields.refuse(name, Code::Type, message, "");
+        return base;
+    };
+    let known =
+        |key: &str| SCALING.contains(&key) || [SHARE, "rope_theta"].contains(&key);
+    if let Some(unknown) = entries.keys().find(|key| !known(key)) {
+        let message = format!("unknown field `{unknown}` within `{name}`");
+        fields.refuse(name, Code::UnknownKey, message, "");
+    }
+    if kind != "default" {
+        let message = format!(
+            "rotary positions are not scaled ({kind}): shapes, costs and parameters are the \
+             same, the angles of long texts are not"
+        );
+        fields.warn(name, message);
+    }
+    match entries.get("rope_theta").map(Value::as_f64) {
+        None => base,
+        Some(Some(theta)) if theta > 0.0 => theta,
+        Some(_) => {
+            let message =
+                format!("`rope_theta` within `{name}` must be a number above 0");
             fields.refuse(name, Code::Type, message, "");
+            base
         }
     }
 }

@@ -162,6 +162,38 @@ fn rotary_shares_turn_pairs() {
     }
 }
 
+/// The newest releases of transformers put base, share and scaling into one object.
+#[test]
+fn rotary_parameters_are_read_from_their_object_too() {
+    let rope = |name: &str, value: Value| {
+        edited(name, &[("rope_theta", Value::Null), ("rope_parameters", value)])
+    };
+    let plain = json!({"rope_theta": 7.5, "rope_type": "default"});
+    let done = accepted(&rope("llama-3-8b", plain));
+    assert!(
+        done.text.contains("base = 7.5") && done.warnings.is_empty(),
+        "{}",
+        done.text
+    );
+    let partial = json!({"rope_type": "default", "partial_rotary_factor": 0.75});
+    let done = accepted(&rope("phi-3-mini-4k", partial.clone()));
+    assert!(done.text.contains("turned = 72"), "{}", done.text);
+    hold(&rope("llama-3-8b", partial), &["turn in part"]);
+    let two = json!({
+        "full_attention": {"rope_theta": 9.0, "rope_type": "linear", "factor": 8.0},
+        "sliding_attention": {"rope_theta": 3.0, "rope_type": "default"},
+    });
+    let done = accepted(&rope("gemma-3-1b", two));
+    assert!(
+        done.text.contains("512, 3)") && done.text.contains("seq, 9)"),
+        "{}",
+        done.text
+    );
+    assert!(done.warnings[0].message.contains("not scaled (linear)"));
+    let sections = json!({"rope_type": "default", "mrope_section": [16, 24, 24]});
+    hold(&rope("qwen2-0.5b", sections), &["`mrope_section` within `rope_parameters`"]);
+}
+
 #[test]
 fn fields_that_say_nothing_are_accepted() {
     let fields = [
@@ -201,7 +233,7 @@ fn an_unknown_field_can_be_ignored_and_is_said_to_be() {
 fn what_is_left_out_is_said_in_both_places() {
     for (release, edits, expected) in [
         ("gpt2", vec![], "`attn_pdrop` = 0.1 is left out"),
-        ("llama-3.2-1b", vec![], "rotary angles are not scaled (llama3)"),
+        ("llama-3.2-1b", vec![], "rotary positions are not scaled (llama3)"),
         ("gemma-2b", vec![], "`hidden_act` is \"gelu\""),
         ("gpt2", vec![("architectures", json!(["GPT2Model"]))], "has no head"),
     ] {

@@ -3,8 +3,11 @@
 use super::fixture;
 use serde_json::{Map, Value, json};
 
+/// Fields with their new values.
+type Edits = Vec<(&'static str, Value)>;
+
 /// What every family's configuration is made smaller by.
-fn common() -> Vec<(&'static str, Value)> {
+fn common() -> Edits {
     vec![
         ("n_layer", json!(2)),
         ("n_embd", json!(16)),
@@ -33,7 +36,7 @@ fn common() -> Vec<(&'static str, Value)> {
 }
 
 /// Names of the cases, the configuration that each starts from, and what it has besides.
-fn cases() -> Vec<(&'static str, &'static str, Vec<(&'static str, Value)>)> {
+fn cases() -> Vec<(&'static str, &'static str, Edits)> {
     let head = |name: &str| ("architectures", json!([name]));
     let labels = ("id2label", json!({"0": "a", "1": "b", "2": "c"}));
     vec![
@@ -106,7 +109,7 @@ fn cases() -> Vec<(&'static str, &'static str, Vec<(&'static str, Value)>)> {
 
 /// Names and texts of small configurations; only what a release says is made smaller.
 pub(crate) fn small() -> Vec<(&'static str, String)> {
-    let made = |(name, release, more): (_, &str, Vec<(&str, Value)>)| {
+    let made = |(name, release, more): (_, &str, Edits)| {
         let value: Value = serde_json::from_str(&fixture(release)).expect("JSON");
         let mut fields: Map<String, Value> =
             value.as_object().expect("an object").clone();

@@ -4,17 +4,18 @@ use super::Operator;
 use crate::{
     Code, Extent, Mistake, Operation, Tensor, Value,
     graph::Graph,
-    signature::{Arguments, required},
+    signature::{Arguments, Fallback, optional, required},
     value::spelled,
 };
 use roundelay_schedule::Initial;
 
-/// x (b, s, n) → (b, s + 1, n); parameter `token` (n), normal(0.02), is the first row of every
+/// x (b, s, n) → (b, s + 1, n); parameter `token` (n), normal(deviation), is the first row of every
 /// example (arXiv 2010.11929).
 pub(super) const CLASS_TOKEN: Operator = Operator {
     name: "class_token",
-    summary: "x (batch, s, n) → (batch, s + 1, n) with a trained row in front",
-    formals: &[required("x")],
+    summary: "x (batch, s, n) → (batch, s + 1, n) with a trained row in front, drawn \
+              from normal(deviation), 0.02",
+    formals: &[required("x"), optional("deviation", Fallback::Number(0.02))],
     build: class_token,
 };
 
@@ -29,7 +30,8 @@ pub(super) const SELECT: Operator = Operator {
 fn class_token(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
     let x = arguments.real_tensor("x")?;
     let (sequence, width) = sequence(&x)?;
-    let token = graph.parameter("token", vec![width], Initial::Normal(0.02))?;
+    let drawn = Initial::Normal(arguments.real_in("deviation", 0.0, f64::MAX)?);
+    let token = graph.parameter("token", vec![width], drawn)?;
     let longer = Extent::fixed(sequence.saturating_add(1));
     let shape = vec![x.shape[0], longer, Extent::fixed(width)];
     graph.node("", Operation::ClassToken, &[&x, &token], shape).map(Value::Tensor)
