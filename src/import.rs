@@ -31,7 +31,9 @@ use family::{FAMILIES, Family};
 use fields::Fields;
 use model::Model;
 use program::Program;
-use roundelay_dsl::{Code, Diagnostic, Diagnostics, NoFiles, SourceFile, format, parse};
+use roundelay_dsl::{
+    Code, Diagnostic, Diagnostics, NoFiles, SourceFile, Span, format, parse,
+};
 use serde_json::Value;
 
 /// The names of the families that can be imported.
@@ -86,20 +88,35 @@ fn written(
     model: &Model,
     warnings: Vec<Diagnostic>,
 ) -> Result<Imported, Diagnostics> {
-    let parameters = parameters(&model.text())?;
+    let restated = |wrong: Diagnostics| restated(source, &wrong);
+    let parameters = parameters(&model.text()).map_err(restated)?;
     let said = warnings.iter().map(|warning| warning.message.as_str()).collect();
     let (batch, path) = (options.batch, source.path.as_str());
     let program = Program { model, source: path, parameters, warnings: said, batch };
-    let text = format(&program.text())?;
-    parse(&SourceFile::new("imported.rdl", text.as_str()), &NoFiles)?;
+    let text = format(&program.text()).map_err(restated)?;
+    parse(&own(&text), &NoFiles).map_err(restated)?;
     Ok(Imported { text, family: family.model_type, parameters, warnings })
 }
 
 /// Numbers that a model trains.
 fn parameters(text: &str) -> Result<u64, Diagnostics> {
-    let source = SourceFile::new("imported.rdl", text);
-    let (program, _) = parse(&source, &NoFiles)?;
-    let elements =
-        program.model.parameters.values().map(|row| row.shape.iter().product::<u64>());
-    Ok(elements.sum())
+    let (program, _) = parse(&own(text), &NoFiles)?;
+    let rows = program.model.parameters.values();
+    Ok(rows.map(|row| row.shape.iter().product::<u64>()).sum())
+}
+
+fn own(text: &str) -> SourceFile {
+    SourceFile::new("imported.rdl", text)
+}
+
+/// What the language refuses of a model, said of the configuration that describes it.
+fn restated(source: &SourceFile, wrong: &Diagnostics) -> Diagnostics {
+    let restate = |said: &Diagnostic| {
+        let message = format!("the model cannot be built: {}", said.message);
+        let mut wrong = json::diagnostic(source, said.code, Span::default(), message);
+        wrong.hints.clone_from(&said.hints);
+        wrong.hints.push(format!("it would say `{}`", said.place.text.trim()));
+        wrong
+    };
+    Diagnostics::new(wrong.iter().map(restate).collect())
 }

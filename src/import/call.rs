@@ -44,7 +44,7 @@ impl Call {
 /// A real number as the language writes it.
 pub(super) fn number(value: f64) -> String {
     match value.abs() {
-        size if size != 0.0 && size < 1e-3 => format!("{value:e}"),
+        size if size != 0.0 && !(1e-3..1e16).contains(&size) => format!("{value:e}"),
         _ => format!("{value}"),
     }
 }
@@ -58,7 +58,7 @@ mod tests {
         let call = Call::new("attention").then("heads").with("causal", true);
         let call = call.maybe("cap", Some(50)).maybe("scale", None::<f64>);
         assert_eq!(call.of("x"), "attention(x, heads, causal = true, cap = 50)");
-        let spelled = [1e-5, 1e-12, 10_000.0, 0.02, 0.0, 5e5].map(number);
-        assert_eq!(spelled, ["1e-5", "1e-12", "10000", "0.02", "0", "500000"]);
+        let spelled = [1e-5, 1e-12, 10_000.0, 0.02, 0.0, 5e5, 1e300].map(number);
+        assert_eq!(spelled, ["1e-5", "1e-12", "10000", "0.02", "0", "500000", "1e300"]);
     }
 }

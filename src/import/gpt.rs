@@ -248,6 +248,9 @@ pub(super) fn turned(
 ) -> Option<u64> {
     let share = rotary::share(fields, name, default);
     let elements = (head_width as f64 * share) as u64;
+    if share == 1.0 {
+        rotary::pairs(fields, name, head_width);
+    }
     if share == 1.0 || !fields.is_clean() {
         return None;
     }

@@ -11,7 +11,7 @@ use super::{
     layer::{Branches, Feed, Layer, Norm},
     model::Model,
     options::ImportOptions,
-    rotary::{Bases, base, kinds, whole},
+    rotary::{Bases, base, kinds, pairs, whole},
 };
 use serde_json::json;
 
@@ -102,6 +102,7 @@ impl Reading {
             vocabulary: fields.size_or("vocab_size", defaults.vocabulary),
         };
         sizes.check(fields, ["num_attention_heads", "num_key_value_heads"]);
+        pairs(fields, "head_dim", sizes.head_width);
         let most = fields.size_or("max_position_embeddings", defaults.positions);
         let most = ("max_position_embeddings", most);
         attention_dropout(fields, "attention_dropout", 0.0);

@@ -44,6 +44,16 @@ pub(super) fn share(fields: &mut Fields<'_>, name: &str, default: f64) -> f64 {
     nested.and_then(Value::as_f64).unwrap_or(share)
 }
 
+/// Notes heads that have no pairs to turn.
+pub(super) fn pairs(fields: &mut Fields<'_>, name: &str, head_width: u64) {
+    if fields.is_clean() && !head_width.is_multiple_of(2) {
+        let message =
+            format!("a head of {head_width} has no pairs that rotary positions turn");
+        let hint = "the width of a head must be even";
+        fields.refuse(name, Code::Value, message, hint);
+    }
+}
+
 /// Holds families whose heads turn as a whole to that.
 pub(super) fn whole(fields: &mut Fields<'_>) {
     if share(fields, SHARE, 1.0) != 1.0 {

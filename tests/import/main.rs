@@ -3,6 +3,7 @@
 
 mod commands;
 mod counts;
+mod mutations;
 mod refusals;
 mod small;
 #[path = "../support/mod.rs"]
