@@ -24,8 +24,8 @@ use draft::{Draft, DraftAction, DraftWork, Hold};
 use order::descending;
 use roundelay_dsl::Program;
 use roundelay_schedule::{
-    Action, Buffer, BufferId, Bytes, Id, Job, Metric, Order, Placement, Plan, Row,
-    Schedule, Spot, Stage, Table, Work, list_faults,
+    Action, Buffer, BufferId, Bytes, DeviceId, Id, Job, Metric, Order, Placement, Plan,
+    Row, Rule, Schedule, Spot, Stage, States, Table, Work, list_faults,
 };
 use rows::Rows;
 use state::StageRows;
@@ -40,9 +40,8 @@ const LINE: u64 = 64;
 /// which decision.
 pub fn lower(program: &Program, plan: &Plan) -> Result<Schedule, LowerError> {
     fits(program, plan)?;
-    let sites = site::Sites::new(plan);
-    let order = order::Slots::new(plan, sites.micro_batches)?;
-    lower_in(program, plan, &sites, order)
+    let order = order::Slots::new(plan, plan.cell_micro_batches())?;
+    lower_in(program, plan, order)
 }
 
 /// Lowers a plan with each backward pass in two halves, one right after the other, whatever its
@@ -53,22 +52,19 @@ pub fn lower(program: &Program, plan: &Plan) -> Result<Schedule, LowerError> {
 #[doc(hidden)]
 pub fn lower_halved(program: &Program, plan: &Plan) -> Result<Schedule, LowerError> {
     fits(program, plan)?;
-    let sites = site::Sites::new(plan);
-    let order = order::Slots::new(plan, sites.micro_batches)?.halved();
-    lower_in(program, plan, &sites, order)
+    let order = order::Slots::new(plan, plan.cell_micro_batches())?.halved();
+    lower_in(program, plan, order)
 }
 
 fn lower_in(
     program: &Program,
     plan: &Plan,
-    sites: &site::Sites,
     order: order::Slots,
 ) -> Result<Schedule, LowerError> {
-    let workers = u64::from(plan.micro_batches / sites.micro_batches);
-    let examples = u64::from(program.train.batch / plan.micro_batches);
+    let examples = u64::from(program.train.batch / plan.all_micro_batches());
     let dtype = program.train.dtype;
-    // A part of any worker is whole lines of memory, in the narrowest type that it has.
-    let padding = LINE.div_ceil(dtype.size()).max(16) * workers;
+    // A part of any member is whole lines of memory, in the narrowest type that it has.
+    let padding = LINE.div_ceil(dtype.size()).max(16) * u64::from(plan.parts());
     let layout = (dtype, padding);
     let form = |stage: Stage| StageForm {
         backward: order.form(stage),
@@ -87,8 +83,9 @@ fn lower_in(
 
 fn fits(program: &Program, plan: &Plan) -> Result<(), LowerError> {
     let (n, s) = (plan.micro_batches, plan.stages);
-    if n == 0 || !program.train.batch.is_multiple_of(n) {
-        return Err(LowerError::Batch { batch: program.train.batch, micro_batches: n });
+    let micro_batches = plan.all_micro_batches();
+    if micro_batches == 0 || !program.train.batch.is_multiple_of(micro_batches) {
+        return Err(LowerError::Batch { batch: program.train.batch, micro_batches });
     }
     let ascending = plan.cuts.windows(2).all(|pair| pair[0] < pair[1]);
     let inside =
@@ -106,7 +103,8 @@ fn fits(program: &Program, plan: &Plan) -> Result<(), LowerError> {
     if plan.delays != plan.rule.delays(plan.placement.timeline(), n, s) {
         return Err(LowerError::Delays(plan.rule));
     }
-    let wanted = plan.needed_devices();
+    replicas_fit(plan)?;
+    let wanted = plan.device_count();
     orders(plan)?;
     let known =
         plan.devices.iter().all(|device| program.target.devices.get(*device).is_some());
@@ -133,6 +131,32 @@ fn orders(plan: &Plan) -> Result<(), LowerError> {
             None => Ok(()),
         },
     }
+}
+
+/// Replicas are equal cells side by side, and shards divide them.
+fn replicas_fit(plan: &Plan) -> Result<(), LowerError> {
+    let Plan { placement, rule, shards, states, reduction, .. } = *plan;
+    let alone = matches!(placement, Placement::Data | Placement::Shared);
+    if plan.replicas > 1 && alone && rule != Rule::Sync {
+        return Err(LowerError::Replicas { placement, rule });
+    }
+    let members = plan.members();
+    let split = states == States::Hsdp || shards == 1;
+    if shards == 0 || !members.is_multiple_of(shards) || !split {
+        return Err(LowerError::Shards { members, shards, states });
+    }
+    let expected = plan.own_reduction();
+    if reduction != expected {
+        return Err(LowerError::Reduction { found: reduction, expected });
+    }
+    let cell = (plan.device_count() / members.max(1)).max(1) as usize;
+    for (number, device) in plan.devices.iter().enumerate() {
+        let own = plan.devices[number % cell].index() + number / cell * cell;
+        if device.index() != own {
+            return Err(LowerError::Scattered(number, DeviceId::new(own)));
+        }
+    }
+    Ok(())
 }
 
 fn job(program: &Program, code: &Stages) -> Job {
@@ -175,7 +199,7 @@ fn finish(mut draft: Draft<'_>, fingerprint: String) -> Schedule {
         actions: actions.into_iter().map(|action| numbered(action, &rows)).collect(),
     };
     rest::fill(&mut schedule);
-    arena::lay_out(&mut schedule, &rows);
+    arena::lay_out(&mut schedule, &draft.buffers, &rows);
     waits::derive(&mut schedule);
     schedule
 }

@@ -373,8 +373,14 @@ pub struct Search {
     pub pinned: Vec<PinnedStages>,
     /// Numbers of stages to try.
     pub stages: Numbers,
-    /// Numbers of micro-batches to try.
+    /// Numbers of data replicas to try.
+    pub replicas: Numbers,
+    /// Numbers of replicas that split states among them to try, for `hsdp`.
+    pub shards: Numbers,
+    /// Numbers of micro-batches of one replica to try.
     pub micro_batches: Numbers,
+    /// Numbers of stages on one device of a pipeline to try.
+    pub chunks: Numbers,
     /// Cut points to use, when they are pinned: the first node of every stage but the first.
     pub cuts: Option<Vec<u32>>,
 }

@@ -71,32 +71,38 @@ fn path(plan: &Plan, loads: &[StageLoad]) -> Nanos {
     longest
 }
 
-/// Law: at rest a device holds its parameters and optimizer state, and when a micro-batch turns
-/// from forward to backward, what its forward kept on that device.
+/// Law: at rest a device holds its share of parameters and optimizer state, and when a
+/// micro-batch turns from forward to backward, what its forward kept on that device.
 fn memory(plan: &Plan, loads: &[StageLoad]) -> (Bytes, Kind) {
-    let n = u64::from(plan.micro_batches);
-    let all = loads.iter().fold(Held::default(), |sum, load| sum + Held::all(load));
-    let fullest = |held: fn(&StageLoad) -> Held, activations: u64| {
-        let each = loads.iter().map(|load| held(load).keeping(activations));
-        each.max_by_key(Held::total).unwrap_or_default()
-    };
-    let held = match (plan.placement, plan.states) {
-        (Placement::Accumulate | Placement::Concurrent, _)
-        | (Placement::Data, States::Replicated) => all.keeping(lanes(plan)),
-        (Placement::Data, States::Zero1 | States::Zero2) => {
-            Held { optimizer: all.optimizer / n, ..all }
+    let own = loads.iter().map(|load| share(plan, Held::all(load)));
+    let held = match plan.placement {
+        Placement::Accumulate | Placement::Concurrent | Placement::Data => {
+            own.fold(Held::default(), |sum, held| sum + held).keeping(lanes(plan))
         }
-        (Placement::Data, States::Zero3) => {
-            let (parameter, optimizer) = (all.parameter / n, all.optimizer / n);
-            Held { parameter, optimizer, ..all }
-        }
-        (Placement::Data, States::Handoff) => Held { parameter: 0, optimizer: 0, ..all },
-        (Placement::Shared, _) => {
-            fullest(|load| Held { optimizer: 0, ..Held::all(load) }, 1)
-        }
-        (Placement::Pipeline, _) => fullest(Held::all, lanes(plan)),
+        Placement::Shared | Placement::Pipeline => own
+            .map(|held| held.keeping(lanes(plan)))
+            .max_by_key(Held::total)
+            .unwrap_or_default(),
     };
     (Bytes(held.total()), held.kind())
+}
+
+/// What one device is sure to hold of a stage that it computes with. Under a cyclic rule the
+/// optimizer state of a ring or of workers is with one of them.
+fn share(plan: &Plan, all: Held) -> Held {
+    let parts = u64::from(plan.parts()).max(1);
+    match plan.states {
+        States::Replicated if plan.placement == Placement::Shared => {
+            Held { optimizer: 0, ..all }
+        }
+        States::Replicated => all,
+        States::Zero1 | States::Zero2 => Held { optimizer: all.optimizer / parts, ..all },
+        States::Zero3 | States::Hsdp => {
+            let (parameter, optimizer) = (all.parameter / parts, all.optimizer / parts);
+            Held { parameter, optimizer, ..all }
+        }
+        States::Handoff => Held { parameter: 0, optimizer: 0, ..all },
+    }
 }
 
 /// Bytes that a device is sure to hold at one time.

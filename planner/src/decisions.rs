@@ -1,5 +1,6 @@
 //! A plan's decisions by name, the same names in table, JSON, plan file and language.
 
+use crate::{family::Family, space::Counts};
 use roundelay_schedule::{Plan, Recompute};
 
 /// Name and value of every decision of a plan, in the order of the search.
@@ -12,8 +13,10 @@ pub fn decisions(plan: &Plan) -> Vec<(&'static str, String)> {
         ("states", plan.states.to_string()),
         ("recompute", recompute(&plan.recompute)),
         ("replicas", plan.replicas.to_string()),
+        ("shards", plan.shards.to_string()),
         ("micro_batches", plan.micro_batches.to_string()),
         ("stages", plan.stages.to_string()),
+        ("chunks", plan.chunks.to_string()),
         ("cuts", format!("[{}]", cuts.join(", "))),
     ]
 }
@@ -27,14 +30,11 @@ pub fn differences(one: &Plan, other: &Plan) -> Vec<(&'static str, String, Strin
 
 /// A plan in a few words.
 pub fn summary(plan: &Plan) -> String {
-    let Plan { rule, placement, order, states, micro_batches, stages, .. } = plan;
     let again = match recompute(&plan.recompute) {
         none if none == Recompute::None.to_string() => String::new(),
         other => format!(", recompute {other}"),
     };
-    format!(
-        "{rule} {placement} {order} {states}, N = {micro_batches}, S = {stages}{again}"
-    )
+    format!("{}, {}{again}", Family::from(plan), Counts::from(plan))
 }
 
 /// What stages compute again: one word where all do the same, else one per stage.

@@ -1,6 +1,6 @@
 //! Families: the decisions without a number, and the laws that say which of them go together.
 
-use roundelay_schedule::{Optimizer, Order, Placement, Plan, Rule, States};
+use roundelay_schedule::{Fold, Optimizer, Order, Placement, Plan, Rule, States};
 use std::fmt;
 
 /// All decisions without a number.
@@ -26,8 +26,12 @@ pub enum Clash {
         /// The order, or the first of the orders, that belongs here.
         fits: Order,
     },
-    /// Sharded or travelling states without workers.
-    StatesNeedWorkers(States),
+    /// Sharded states where nothing repeats a whole pass.
+    StatesNeedMembers(States),
+    /// Sharded states where two devices of a cell hold a stage.
+    StatesNeedOneHolder(States),
+    /// Travelling states without workers.
+    HandoffNeedsWorkers,
     /// ZeRO's collectives under a cyclic rule, where workers never meet.
     ShardsNeedSync(States),
     /// Hand-over under sync, where all workers want a stage at the same time.
@@ -71,24 +75,51 @@ impl Family {
     fn check_states(self, optimizer: &Optimizer) -> Result<(), Clash> {
         let sync = self.rule == Rule::Sync;
         let data = self.placement == Placement::Data;
-        match self.states {
-            States::Replicated => Ok(()),
-            States::Zero1 | States::Zero2 | States::Zero3 | States::Handoff if !data => {
-                Err(Clash::StatesNeedWorkers(self.states))
-            }
+        let splits = match self.placement {
+            Placement::Accumulate | Placement::Data | Placement::Pipeline => true,
+            Placement::Concurrent | Placement::Shared => false,
+        };
+        let lawful = match self.states {
+            States::Replicated => return Ok(()),
+            States::Handoff if !data => Err(Clash::HandoffNeedsWorkers),
             States::Handoff if sync => Err(Clash::HandoffNeedsCyclic),
-            States::Zero1 | States::Zero2 | States::Zero3 if !sync => {
-                Err(Clash::ShardsNeedSync(self.states))
+            States::Handoff => Ok(()),
+            _ if self.order.fold() == Fold::Mirror => {
+                Err(Clash::StatesNeedOneHolder(self.states))
             }
-            States::Zero1 | States::Zero2 | States::Zero3 | States::Handoff
-                if optimizer.clip > 0.0 =>
-            {
+            States::Zero1 | States::Zero2 | States::Zero3 | States::Hsdp => {
+                match (splits, sync) {
+                    (false, _) => Err(Clash::StatesNeedMembers(self.states)),
+                    (true, false) => Err(Clash::ShardsNeedSync(self.states)),
+                    (true, true) => Ok(()),
+                }
+            }
+        };
+        match lawful {
+            Ok(()) if optimizer.clip > 0.0 => {
                 Err(Clash::ClipNeedsWholeGradient(self.states))
             }
-            States::Zero1 | States::Zero2 | States::Zero3 | States::Handoff => Ok(()),
+            lawful => lawful,
         }
     }
 }
+
+/// The orders of a synchronous pipeline.
+const PIPELINES: &[Order] = &[
+    Order::Gpipe,
+    Order::OneForwardOneBackward,
+    Order::Eager,
+    Order::Interleaved,
+    Order::BreadthFirst,
+    Order::ZeroBubbleH1,
+    Order::ZeroBubbleH2,
+    Order::ZeroBubbleV,
+    Order::HalfV,
+    Order::MinimalV,
+    Order::Chimera,
+    Order::DualPipe,
+    Order::Listed,
+];
 
 /// The orders of a rule in a placement.
 pub(crate) fn orders(rule: Rule, placement: Placement) -> &'static [Order] {
@@ -97,7 +128,7 @@ pub(crate) fn orders(rule: Rule, placement: Placement) -> &'static [Order] {
         (Placement::Concurrent | Placement::Data | Placement::Shared, true) => {
             &[Order::Parallel]
         }
-        (Placement::Pipeline, true) => &[Order::Gpipe, Order::OneForwardOneBackward],
+        (Placement::Pipeline, true) => PIPELINES,
         (
             Placement::Concurrent
             | Placement::Data
@@ -129,8 +160,18 @@ impl fmt::Display for Clash {
                 f,
                 "order {order} does not belong to this rule and placement: use {fits}"
             ),
-            Clash::StatesNeedWorkers(states) => {
-                write!(f, "states {states} are spread over the workers of placement data")
+            Clash::StatesNeedMembers(states) => write!(
+                f,
+                "states {states} are split over replicas or workers, one pass at a time: \
+                 use placement accumulate, data or pipeline"
+            ),
+            Clash::StatesNeedOneHolder(states) => write!(
+                f,
+                "states {states} are split over replicas, and pipelines in opposite directions \
+                 have none"
+            ),
+            Clash::HandoffNeedsWorkers => {
+                f.write_str("states handoff travel along the workers of placement data")
             }
             Clash::ShardsNeedSync(states) => write!(
                 f,
@@ -170,14 +211,27 @@ mod tests {
             lawful,
             [
                 "sync accumulate sequential replicated",
+                "sync accumulate sequential zero1",
+                "sync accumulate sequential zero2",
+                "sync accumulate sequential zero3",
+                "sync accumulate sequential hsdp",
                 "sync concurrent parallel replicated",
                 "sync data parallel replicated",
                 "sync data parallel zero1",
                 "sync data parallel zero2",
                 "sync data parallel zero3",
+                "sync data parallel hsdp",
                 "sync shared parallel replicated",
                 "sync pipeline gpipe replicated",
+                "sync pipeline gpipe zero1",
+                "sync pipeline gpipe zero2",
+                "sync pipeline gpipe zero3",
+                "sync pipeline gpipe hsdp",
                 "sync pipeline 1f1b replicated",
+                "sync pipeline 1f1b zero1",
+                "sync pipeline 1f1b zero2",
+                "sync pipeline 1f1b zero3",
+                "sync pipeline 1f1b hsdp",
                 "cyclic_v2 accumulate sequential replicated",
                 "cyclic_v2 concurrent cyclic replicated",
                 "cyclic_v2 data cyclic replicated",

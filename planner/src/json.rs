@@ -68,6 +68,8 @@ pub struct PlanRow {
     pub order: Order,
     /// Data replicas of the cell.
     pub replicas: u32,
+    /// Replicas that split states among them under `hsdp`.
+    pub shards: u32,
     /// S.
     pub stages: u32,
     /// First node of every stage but the first.
@@ -192,6 +194,7 @@ fn plan_row(rank: usize, candidate: &Candidate) -> PlanRow {
         placement: plan.placement,
         order: plan.order,
         replicas: plan.replicas,
+        shards: plan.shards,
         stages: plan.stages,
         cuts: plan.cuts.clone(),
         micro_batches: plan.micro_batches,

@@ -3,10 +3,11 @@
 use crate::{
     cuts::Chain,
     family::Family,
-    space::{check_cuts, check_delay, check_sizes},
+    reason::Reason,
+    space::{Counts, check_cuts, check_delay, check_sizes},
 };
 use roundelay_dsl::Program;
-use roundelay_schedule::{DeviceId, Nanos, Plan};
+use roundelay_schedule::{DeviceId, Id, Nanos, Plan};
 use std::{collections::BTreeSet, fmt};
 
 /// What is wrong with a plan file: all mistakes, by line.
@@ -51,24 +52,21 @@ pub fn read_plan(text: &str, program: &Program) -> Result<Plan, PlanMistakes> {
 pub fn check_plan(plan: &Plan, program: &Program) -> Vec<(&'static str, String)> {
     let family = Family::from(plan);
     let (n, s) = (plan.micro_batches, plan.stages);
+    let counts = Counts::from(plan);
     let mut mistakes = Vec::new();
     if let Err(clash) = family.check(&program.train.optimizer) {
         mistakes.push(("placement", clash.to_string()));
     }
-    if plan.replicas != 1 {
-        let message = format!("{} replicas are not known, only 1", plan.replicas);
-        mistakes.push(("replicas", message));
-    }
     let sizes =
-        check_sizes(program, family, n, s).and_then(|()| check_delay(family, n, s));
+        check_sizes(program, family, counts).and_then(|()| check_delay(family, n, s));
     if let Err(reason) = sizes {
-        mistakes.push(("micro_batches", reason.to_string()));
+        mistakes.push((decision(&reason, plan), reason.to_string()));
         return mistakes;
     }
-    let dtype = program.train.dtype;
+    let (dtype, all) = (program.train.dtype, counts.all_micro_batches());
     let none = vec![Nanos(0); program.model.nodes.len()];
     let chain =
-        Chain::new(&program.model, none, u64::from(program.train.batch / n), dtype);
+        Chain::new(&program.model, none, u64::from(program.train.batch / all), dtype);
     if let Err(reason) = check_cuts(&chain, &plan.cuts, s) {
         mistakes.push(("cuts", reason.to_string()));
     }
@@ -81,17 +79,27 @@ pub fn check_plan(plan: &Plan, program: &Program) -> Vec<(&'static str, String)>
         let message = format!("the delays are not those of {}", plan.rule);
         mistakes.push(("delays", message));
     }
-    let reduction = plan.placement.reduction(plan.rule, plan.order);
+    let reduction = plan.own_reduction();
     if plan.reduction != reduction {
-        let message = format!("this placement sums {reduction}");
+        let message = format!("these replicas, placement and states sum {reduction}");
         mistakes.push(("reduction", message));
     }
     mistakes.extend(check_devices(plan, program).map(|message| ("devices", message)));
     mistakes
 }
 
+/// The decision that a reason about numbers speaks of first.
+fn decision(reason: &Reason, plan: &Plan) -> &'static str {
+    match reason {
+        Reason::UnevenShards { .. } => "shards",
+        Reason::OneReplica | Reason::ReplicasNeedSync => "replicas",
+        _ if plan.replicas != 1 => "replicas",
+        _ => "micro_batches",
+    }
+}
+
 fn check_devices(plan: &Plan, program: &Program) -> Option<String> {
-    let needed = plan.needed_devices();
+    let needed = plan.device_count();
     let distinct: BTreeSet<&DeviceId> = plan.devices.iter().collect();
     let unknown =
         plan.devices.iter().find(|id| program.target.devices.get(**id).is_none());
@@ -103,7 +111,16 @@ fn check_devices(plan: &Plan, program: &Program) -> Option<String> {
     if found != needed as usize {
         return Some(format!("the placement takes {needed} devices, here are {found}"));
     }
-    (distinct.len() < found).then(|| "a device stands twice".to_owned())
+    if distinct.len() < found {
+        return Some("a device stands twice".to_owned());
+    }
+    let cell = (needed / plan.members().max(1)).max(1) as usize;
+    let apart = plan.devices.iter().enumerate().find(|(number, device)| {
+        device.index() != plan.devices[number % cell].index() + number / cell * cell
+    });
+    apart.map(|(_, device)| {
+        format!("{device} is out of line: replicas lie side by side, {cell} devices each")
+    })
 }
 
 /// The line of a key at the start of a line; the first line when it stands nowhere.

@@ -171,8 +171,7 @@ fn gap(best: Option<Score>, open: Option<Score>) -> f64 {
 }
 
 fn excluded(plan: &Plan, reason: &Reason) -> Excluded {
-    let Plan { micro_batches, stages, .. } = *plan;
-    let sizes = Sizes::One { micro_batches, stages };
+    let sizes = Sizes::One(plan.into());
     Excluded { family: plan.into(), sizes, reason: reason.clone() }
 }
 
@@ -237,8 +236,9 @@ struct Loads<'a> {
 
 impl Loads<'_> {
     fn of(&mut self, plan: &Plan) -> Result<&[StageLoad], Reason> {
-        let key = (plan.micro_batches, plan.cuts.clone(), plan.recompute.clone());
-        let examples = self.program.train.batch / plan.micro_batches;
+        let all = plan.all_micro_batches();
+        let key = (all, plan.cuts.clone(), plan.recompute.clone());
+        let examples = self.program.train.batch / all;
         let loads = self.known.entry(key).or_insert_with(|| {
             let stages = (&plan.cuts[..], &plan.recompute[..]);
             load::load(self.program, stages, examples, self.costs)

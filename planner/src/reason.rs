@@ -1,7 +1,7 @@
 //! Why a combination of decisions is no plan, as data and as a sentence.
 
 use crate::{cuts::Uncuttable, family::Clash};
-use roundelay_schedule::{Bytes, DeviceId, Kind};
+use roundelay_schedule::{Bytes, DeviceId, Kind, Misfit};
 use std::fmt;
 
 /// The most micro-batches times stages in one period.
@@ -24,6 +24,19 @@ pub enum Reason {
     },
     /// The placement spreads over workers, and there is one.
     OneWorker,
+    /// Replicas of a placement whose workers never meet.
+    ReplicasNeedSync,
+    /// The order is not defined for these numbers.
+    Misfit(Misfit),
+    /// Replicas of two pipelines in opposite directions.
+    MirroredReplicas,
+    /// States that are split over replicas, and there is one.
+    OneReplica,
+    /// Groups that do not divide the replicas.
+    UnevenShards {
+        /// Replicas that hold the same stages.
+        members: u32,
+    },
     /// The cluster has fewer devices than the plan takes.
     TooFewDevices {
         /// What it takes.
@@ -101,6 +114,20 @@ impl fmt::Display for Reason {
                     f,
                     "placement data needs at least two workers, that is, micro-batches"
                 )
+            }
+            Reason::ReplicasNeedSync => f.write_str(
+                "workers of a cyclic rule never meet, so they have no replicas: use rule \
+                 sync, or placement pipeline",
+            ),
+            Reason::Misfit(misfit) => write!(f, "{misfit}"),
+            Reason::MirroredReplicas => {
+                f.write_str("two pipelines in opposite directions have no replicas")
+            }
+            Reason::OneReplica => {
+                f.write_str("with one replica nothing is split: use states replicated")
+            }
+            Reason::UnevenShards { members } => {
+                write!(f, "{members} replicas do not split into equal groups of shards")
             }
             Reason::TooFewDevices { needed, available } => {
                 write!(f, "it needs {needed} devices, the cluster has {available}")

@@ -70,15 +70,8 @@ fn binding(ranking: &Ranking) -> String {
         Some(Excluded { family, sizes: Sizes::All, reason }) => {
             format!("{}: {family}: {reason}", constraint(reason))
         }
-        Some(Excluded {
-            family,
-            sizes: Sizes::One { micro_batches, stages },
-            reason,
-        }) => {
-            format!(
-                "{}: {family}, N = {micro_batches}, S = {stages}: {reason}",
-                constraint(reason)
-            )
+        Some(Excluded { family, sizes: Sizes::One(counts), reason }) => {
+            format!("{}: {family}, {counts}: {reason}", constraint(reason))
         }
         None => "devices: the cluster has none".to_owned(),
     }
@@ -96,7 +89,12 @@ fn depth(excluded: &Excluded) -> (u32, u64) {
         Reason::WrongCuts(_) | Reason::Uncuttable(_) | Reason::NoStage { .. } => (4, 0),
         Reason::Indivisible { .. } => (5, 0),
         Reason::TooLong { passes } => (5, *passes),
-        Reason::OneWorker => (6, 0),
+        Reason::OneWorker
+        | Reason::OneReplica
+        | Reason::MirroredReplicas
+        | Reason::Misfit(_)
+        | Reason::ReplicasNeedSync
+        | Reason::UnevenShards { .. } => (6, 0),
         Reason::Clash(Clash::ClipNeedsWholeGradient(_)) => (7, 0),
         Reason::Clash(_) => (7, 1),
         Reason::Equal(_) => (8, 0),
@@ -112,6 +110,11 @@ fn constraint(reason: &Reason) -> &'static str {
         | Reason::Indivisible { .. }
         | Reason::TooLong { .. }
         | Reason::OneWorker => "micro_batches",
+        Reason::OneReplica | Reason::ReplicasNeedSync | Reason::MirroredReplicas => {
+            "replicas"
+        }
+        Reason::Misfit(_) => "order",
+        Reason::UnevenShards { .. } => "shards",
         Reason::WrongCuts(_) => "cuts",
         Reason::Uncuttable(_) | Reason::NoStage { .. } => "stages",
         Reason::Clash(_) => "decisions that do not go together",
@@ -190,6 +193,12 @@ fn relaxations(program: &Program, ranking: &Ranking) -> Vec<(String, Program)> {
     dropped("micro_batches", search.micro_batches != Numbers::Open, |search| {
         search.micro_batches = Numbers::Open;
     });
+    dropped("replicas", search.replicas != Numbers::Open, |search| {
+        search.replicas = Numbers::Open;
+    });
+    dropped("shards", search.shards != Numbers::Open, |search| {
+        search.shards = Numbers::Open;
+    });
     dropped("devices", search.devices != Numbers::Open, |search| {
         search.devices = Numbers::Open;
     });
@@ -225,8 +234,8 @@ fn more_devices(program: &Program, ranking: &Ranking) -> Option<(String, Program
 /// The next larger batch that the least number of micro-batches divides.
 fn another_batch(program: &Program, ranking: &Ranking) -> Option<(String, Program)> {
     let indivisible = |excluded: &Excluded| match (&excluded.reason, excluded.sizes) {
-        (Reason::Indivisible { .. }, Sizes::One { micro_batches, .. }) => {
-            Some(micro_batches)
+        (Reason::Indivisible { .. }, Sizes::One(counts)) => {
+            Some(counts.all_micro_batches())
         }
         _ => None,
     };

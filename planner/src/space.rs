@@ -9,8 +9,10 @@ use crate::{
     values::Values,
 };
 use roundelay_dsl::{Choice, Program};
-use roundelay_schedule::{Order, Placement, Plan, Recompute, Rule};
-use std::collections::BTreeMap;
+use roundelay_schedule::{
+    Fold, Misfit, Order, Placement, Plan, Recompute, Rule, States, list_faults,
+};
+use std::{collections::BTreeMap, fmt};
 
 /// What is searched.
 #[derive(Clone, Debug, Default)]
@@ -44,18 +46,77 @@ pub enum Sizes {
     /// All that are tried.
     All,
     /// These.
-    One {
-        /// N.
-        micro_batches: u32,
-        /// S.
-        stages: u32,
-    },
+    One(Counts),
+}
+
+/// The decisions that are numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Counts {
+    /// N.
+    pub micro_batches: u32,
+    /// S.
+    pub stages: u32,
+    /// Stages on one device of a pipeline.
+    pub chunks: u32,
+    /// R.
+    pub replicas: u32,
+    /// Replicas that split states among them.
+    pub shards: u32,
+}
+
+impl Counts {
+    /// Micro-batches of one training step.
+    pub(crate) fn all_micro_batches(self) -> u32 {
+        self.micro_batches.saturating_mul(self.replicas)
+    }
+
+    /// How many devices it takes in a family; a listed order has so many lists.
+    pub(crate) fn devices(self, family: Family, lists: usize) -> u32 {
+        let Self { micro_batches: n, stages: s, replicas, chunks, .. } = self;
+        let pipeline = match family.order {
+            Order::Listed => u32::try_from(lists).unwrap_or(u32::MAX),
+            _ => s / chunks.max(1),
+        };
+        family.placement.devices(family.rule, n, s, pipeline).saturating_mul(replicas)
+    }
+
+    /// Replicas or workers that hold the same stages.
+    pub(crate) fn members(self, family: Family) -> u32 {
+        match (family.placement, family.rule) {
+            (Placement::Data | Placement::Shared, Rule::Sync) => self.all_micro_batches(),
+            _ => self.replicas,
+        }
+    }
+}
+
+impl From<&Plan> for Counts {
+    fn from(plan: &Plan) -> Self {
+        let Plan { micro_batches, stages, chunks, replicas, shards, .. } = *plan;
+        Self { micro_batches, stages, chunks, replicas, shards }
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { micro_batches, stages, chunks, replicas, shards } = self;
+        write!(f, "N = {micro_batches}, S = {stages}")?;
+        if *chunks > 1 {
+            write!(f, ", v = {chunks}")?;
+        }
+        if *replicas > 1 {
+            write!(f, ", R = {replicas}")?;
+        }
+        if *shards > 1 {
+            write!(f, ", {shards} shards")?;
+        }
+        Ok(())
+    }
 }
 
 impl Space {
-    /// Enumerates rule × placement × order × states, then N, then S, then what all stages
-    /// compute again that the program does not pin; the cuts follow from the chain of the
-    /// micro-batch size. `chain` gives the node list for a number of examples, or
+    /// Enumerates rule × placement × order × states, then N, S, v, R and shards, then what all
+    /// stages compute again that the program does not pin; the cuts follow from the chain of
+    /// the micro-batch size. `chain` gives the node list for a number of examples, or
     /// why there is none.
     pub fn new(program: &Program, chain: impl Fn(u32) -> Result<Chain, Reason>) -> Self {
         let values = Values::new(program);
@@ -65,11 +126,6 @@ impl Space {
             &values.orders,
             &values.states,
         );
-        let sizes: Vec<(u32, u32)> = values
-            .micro_batches
-            .iter()
-            .flat_map(|n| values.stages(*n).into_iter().map(|s| (*n, s)))
-            .collect();
         let mut filler = Filler {
             program,
             values: &values,
@@ -81,14 +137,14 @@ impl Space {
             },
             plans: Vec::new(),
             excluded: Vec::new(),
+            combinations: 0,
         };
         for family in &families {
-            filler.fill(*family, &sizes);
+            filler.fill(*family);
         }
-        let Filler { plans, excluded, cutter, .. } = filler;
+        let Filler { plans, excluded, cutter, combinations, .. } = filler;
         let mut chains = cutter.chains.values().filter_map(|chain| chain.as_ref().ok());
         let tied = chains.next().and_then(|chain| Tied::new(&program.model, chain));
-        let combinations = (families.len() * sizes.len() * values.recompute.len()) as u64;
         Self { decisions: values.described(), combinations, plans, excluded, tied }
     }
 }
@@ -100,10 +156,13 @@ struct Filler<'a, C> {
     cutter: Cutter<'a, C>,
     plans: Vec<Plan>,
     excluded: Vec<Excluded>,
+    combinations: u64,
 }
 
 impl<C: Fn(u32) -> Result<Chain, Reason>> Filler<'_, C> {
-    fn fill(&mut self, family: Family, sizes: &[(u32, u32)]) {
+    fn fill(&mut self, family: Family) {
+        let counts = self.values.counts(family);
+        self.combinations += counts.len() as u64;
         if let Err(clash) = family.check(&self.program.train.optimizer) {
             if self.is_asked_for(clash) {
                 let reason = Reason::Clash(clash);
@@ -111,14 +170,14 @@ impl<C: Fn(u32) -> Result<Chain, Reason>> Filler<'_, C> {
             }
             return;
         }
-        for (micro_batches, stages) in sizes.iter().copied() {
-            match self.plan(family, micro_batches, stages) {
+        for counts in counts {
+            match self.plan(family, counts) {
                 Ok(plan) => {
                     let plans = recomputing(self.program, &self.values.recompute, &plan);
                     self.plans.extend(plans);
                 }
                 Err(reason) => {
-                    let sizes = Sizes::One { micro_batches, stages };
+                    let sizes = Sizes::One(counts);
                     self.excluded.push(Excluded { family, sizes, reason });
                 }
             }
@@ -131,27 +190,37 @@ impl<C: Fn(u32) -> Result<Chain, Reason>> Filler<'_, C> {
         let search = &self.program.search;
         match clash {
             Clash::WrongOrder { .. } => search.order != Choice::Open,
-            Clash::StatesNeedWorkers(_)
+            Clash::StatesNeedMembers(_)
+            | Clash::StatesNeedOneHolder(_)
+            | Clash::HandoffNeedsWorkers
             | Clash::ShardsNeedSync(_)
             | Clash::HandoffNeedsCyclic => search.states != Choice::Open,
             Clash::ClipNeedsWholeGradient(_) => true,
         }
     }
 
-    fn plan(&mut self, family: Family, n: u32, s: u32) -> Result<Plan, Reason> {
+    fn plan(&mut self, family: Family, counts: Counts) -> Result<Plan, Reason> {
         let Family { rule, placement, order, states } = family;
-        check_sizes(self.program, family, n, s)?;
+        let Counts { micro_batches: n, stages: s, chunks, replicas, shards } = counts;
+        check_sizes(self.program, family, counts)?;
         let pins = self.program.search.pinned.iter().map(|pin| pin.last);
         if let Some(stage) = pins.filter(|last| *last >= s).max() {
             return Err(Reason::NoStage { stage });
         }
-        let cuts = self.cutter.cuts(n, s)?;
+        let cuts = self.cutter.cuts(counts.all_micro_batches(), s)?;
         check_delay(family, n, s)?;
-        check_devices(self.program, family, n, s)?;
-        if let Some(equal) = equal(self.values, family, n, s) {
+        check_devices(self.program, family, counts)?;
+        if let Some(equal) = equal(self.values, family, counts) {
             return Err(Reason::Equal(equal));
         }
-        Ok(Plan::new(rule, placement, order, states, n, cuts))
+        let lists = match order {
+            Order::Listed => self.program.search.lists.clone(),
+            _ => Vec::new(),
+        };
+        Ok(Plan::new(rule, placement, order, states, n, cuts)
+            .with_chunks(chunks)
+            .with_lists(lists)
+            .replicated(replicas, shards))
     }
 }
 
@@ -183,11 +252,11 @@ pub(crate) fn recomputing(
 pub(crate) fn check_sizes(
     program: &Program,
     family: Family,
-    n: u32,
-    s: u32,
+    counts: Counts,
 ) -> Result<(), Reason> {
-    let batch = program.train.batch;
-    if n == 0 || !batch.is_multiple_of(n) {
+    let Counts { micro_batches: n, stages: s, .. } = counts;
+    let (batch, all) = (program.train.batch, counts.all_micro_batches());
+    if all == 0 || !batch.is_multiple_of(all) {
         return Err(Reason::Indivisible { batch });
     }
     let nodes = u32::try_from(program.model.cuttable()).unwrap_or(u32::MAX);
@@ -199,8 +268,49 @@ pub(crate) fn check_sizes(
     if passes > PASSES_MAX {
         return Err(Reason::TooLong { passes });
     }
-    if family.placement == Placement::Data && n == 1 {
+    if family.placement == Placement::Data && all == 1 {
         return Err(Reason::OneWorker);
+    }
+    check_order(program, family, counts)?;
+    check_replicas(family, counts)
+}
+
+/// Whether the order is defined for the numbers.
+fn check_order(program: &Program, family: Family, counts: Counts) -> Result<(), Reason> {
+    let Counts { micro_batches: n, stages: s, chunks, replicas, .. } = counts;
+    if family.placement != Placement::Pipeline {
+        return if chunks == 1 { Ok(()) } else { Err(Reason::Misfit(Misfit::Chunks(1))) };
+    }
+    if family.order == Order::Listed {
+        let faults = list_faults(&program.search.lists, s, n);
+        let first = faults.into_iter().next();
+        return first.map_or(Ok(()), |fault| Err(Reason::Refused(fault.to_string())));
+    }
+    family.order.fits(chunks, s, n).map_err(Reason::Misfit)?;
+    match (family.order.fold(), replicas) {
+        (Fold::Mirror, 2..) => Err(Reason::MirroredReplicas),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a family has so many replicas, and shards of them.
+fn check_replicas(family: Family, counts: Counts) -> Result<(), Reason> {
+    let members = counts.members(family);
+    let apart = matches!(family.placement, Placement::Data | Placement::Shared);
+    if counts.replicas > 1 && apart && family.rule != Rule::Sync {
+        return Err(Reason::ReplicasNeedSync);
+    }
+    match family.states {
+        States::Replicated | States::Handoff => {}
+        States::Zero1 | States::Zero2 | States::Zero3 | States::Hsdp => {
+            if members == 1 {
+                return Err(Reason::OneReplica);
+            }
+        }
+    }
+    let split = counts.shards == 1 || family.states == States::Hsdp;
+    if counts.shards == 0 || !members.is_multiple_of(counts.shards) || !split {
+        return Err(Reason::UnevenShards { members });
     }
     Ok(())
 }
@@ -223,11 +333,10 @@ pub(crate) fn check_delay(family: Family, n: u32, s: u32) -> Result<(), Reason> 
 fn check_devices(
     program: &Program,
     family: Family,
-    n: u32,
-    s: u32,
+    counts: Counts,
 ) -> Result<(), Reason> {
     let available = u32::try_from(program.target.devices.len()).unwrap_or(u32::MAX);
-    let needed = family.placement.devices(family.rule, n, s, s);
+    let needed = counts.devices(family, program.search.lists.len());
     if needed > available {
         return Err(Reason::TooFewDevices { needed, available });
     }
@@ -238,8 +347,42 @@ fn check_devices(
 }
 
 /// The plan of the space that makes this one superfluous: the same, or never worse.
-fn equal(values: &Values, family: Family, n: u32, s: u32) -> Option<String> {
-    same_rule(values, family, n, s).or_else(|| same_placement(values, family, n, s))
+fn equal(values: &Values, family: Family, counts: Counts) -> Option<String> {
+    let Counts { micro_batches: n, stages: s, .. } = counts;
+    same_rule(values, family, n, s)
+        .or_else(|| same_members(values, family, counts))
+        .or_else(|| same_placement(values, family, counts))
+}
+
+/// Workers instead of replicas, or states that split as much.
+fn same_members(values: &Values, family: Family, counts: Counts) -> Option<String> {
+    let Counts { micro_batches: n, replicas, shards, .. } = counts;
+    let Family { rule, placement, states, .. } = family;
+    let workers = |workers: u32| {
+        values.placements.contains(&Placement::Data)
+            && values.orders.contains(&Order::Parallel)
+            && values.micro_batches.contains(&workers)
+            && values.replicas(workers).contains(&1)
+    };
+    let all = counts.all_micro_batches();
+    let folds = matches!(placement, Placement::Data | Placement::Shared);
+    if replicas > 1 && folds && values.micro_batches.contains(&all) {
+        return Some(format!("{all} workers without replicas are the same"));
+    }
+    let alone = placement == Placement::Accumulate && rule == Rule::Sync;
+    if alone && n == 1 && replicas > 1 && workers(replicas) {
+        return Some(format!("data with {replicas} workers is the same"));
+    }
+    let tried = |states| values.states.contains(&states);
+    match (states, shards) {
+        (States::Hsdp, 1) if tried(States::Replicated) => {
+            Some("groups of one split nothing: replicated is no worse".into())
+        }
+        (States::Hsdp, _) if shards == counts.members(family) && tried(States::Zero3) => {
+            Some("one group of all replicas is zero3".into())
+        }
+        _ => None,
+    }
 }
 
 /// A stricter rule with the same versions, or one that is no slower.
@@ -260,13 +403,14 @@ fn same_rule(values: &Values, family: Family, n: u32, s: u32) -> Option<String> 
 }
 
 /// A simpler placement, order or cut that does the same.
-fn same_placement(values: &Values, family: Family, n: u32, s: u32) -> Option<String> {
+fn same_placement(values: &Values, family: Family, counts: Counts) -> Option<String> {
+    let Counts { micro_batches: n, stages: s, replicas, .. } = counts;
     let tried = |placement, order| {
         values.placements.contains(&placement) && values.orders.contains(&order)
     };
     let Family { rule, placement, order, .. } = family;
     let sync = rule == Rule::Sync;
-    let one_device = placement.devices(rule, n, s, s) == 1;
+    let one_device = counts.devices(family, values.lists) == replicas;
     let simple = placement == Placement::Accumulate;
     let one_by_one = n == 1 || (sync && placement != Placement::Concurrent);
     if one_device
@@ -276,7 +420,8 @@ fn same_placement(values: &Values, family: Family, n: u32, s: u32) -> Option<Str
     {
         return Some("accumulate is no worse on one device".into());
     }
-    if sync && one_device && values.stages(n).first().is_some_and(|least| *least < s) {
+    let fewer = values.stages(n).first().is_some_and(|least| *least < s);
+    if sync && one_device && replicas == 1 && fewer {
         return Some("on one device cuts move nothing: fewer stages are the same".into());
     }
     if sync && placement == Placement::Shared {
@@ -287,7 +432,11 @@ fn same_placement(values: &Values, family: Family, n: u32, s: u32) -> Option<Str
             return Some("pipeline is the same with one micro-batch".into());
         }
     }
-    let late = order == Order::OneForwardOneBackward && n == 1;
+    let late = n == 1
+        && order.is_of_pipelines()
+        && order.fold() == Fold::Loop
+        && order != Order::Gpipe
+        && counts.chunks == 1;
     (late && tried(Placement::Pipeline, Order::Gpipe))
         .then(|| "gpipe is the same with one micro-batch".into())
 }

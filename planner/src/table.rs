@@ -2,16 +2,18 @@
 
 use crate::{candidate::Candidate, decisions::recompute, ranking::Ranking};
 use roundelay_dsl::Program;
-use roundelay_schedule::{Placement, PoolId, Rule};
+use roundelay_schedule::{Placement, Plan, PoolId, Rule, States};
 use std::collections::BTreeSet;
 
-const HEADER: [&str; 15] = [
+const HEADER: [&str; 17] = [
     "rank",
     "rule",
     "placement",
     "order",
     "N",
     "S",
+    "v",
+    "R",
     "states",
     "recompute",
     "devices",
@@ -24,24 +26,25 @@ const HEADER: [&str; 15] = [
 ];
 
 /// Columns of numbers and quantities, which end at the right.
-const RIGHT: [usize; 10] = [0, 4, 5, 8, 9, 10, 11, 12, 13, 14];
+const RIGHT: [usize; 12] = [0, 4, 5, 6, 7, 10, 11, 12, 13, 14, 15, 16];
 
-/// A column that stands there only where plans differ in it.
-const RECOMPUTE: usize = 7;
+/// Columns that stand there only where a plan says something else than usual.
+const SOMETIMES: [(usize, &str); 3] = [(6, "1"), (7, "1"), (9, "none")];
 
 /// The whole answer as text; every line ends with a newline.
 pub fn table(ranking: &Ranking, program: &Program) -> String {
-    let rows: Vec<[String; 15]> = (1..)
+    let rows: Vec<[String; 17]> = (1..)
         .zip(&ranking.plans)
         .map(|(rank, candidate): (usize, _)| row(&rank.to_string(), candidate))
         .collect();
-    let weaker: Vec<[String; 15]> =
+    let weaker: Vec<[String; 17]> =
         ranking.weaker.iter().map(|weaker| row("-", &weaker.candidate)).collect();
     let header = HEADER.map(str::to_owned);
     let mut widths = widths(std::iter::once(&header).chain(&rows).chain(&weaker));
-    let mut all = rows.iter().chain(&weaker).map(|row| &row[RECOMPUTE]);
-    if all.next().is_none_or(|first| all.all(|other| other == first)) {
-        widths[RECOMPUTE] = 0;
+    for (column, usual) in SOMETIMES {
+        if rows.iter().chain(&weaker).all(|row| row[column] == usual) {
+            widths[column] = 0;
+        }
     }
     let mut text = line(&header, &widths);
     for row in &rows {
@@ -62,7 +65,7 @@ pub fn table(ranking: &Ranking, program: &Program) -> String {
     text
 }
 
-fn row(rank: &str, candidate: &Candidate) -> [String; 15] {
+fn row(rank: &str, candidate: &Candidate) -> [String; 17] {
     let plan = &candidate.plan;
     [
         rank.to_owned(),
@@ -71,7 +74,9 @@ fn row(rank: &str, candidate: &Candidate) -> [String; 15] {
         plan.order.to_string(),
         plan.micro_batches.to_string(),
         plan.stages.to_string(),
-        plan.states.to_string(),
+        plan.chunks.to_string(),
+        plan.replicas.to_string(),
+        states(plan),
         recompute(&plan.recompute),
         plan.devices.len().to_string(),
         candidate.step_time.to_string(),
@@ -83,17 +88,29 @@ fn row(rank: &str, candidate: &Candidate) -> [String; 15] {
     ]
 }
 
+/// Who holds the states; under `hsdp` also how many split them.
+fn states(plan: &Plan) -> String {
+    match plan.states {
+        States::Hsdp => format!("{}/{}", plan.states, plan.shards),
+        States::Replicated
+        | States::Zero1
+        | States::Zero2
+        | States::Zero3
+        | States::Handoff => plan.states.to_string(),
+    }
+}
+
 fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
 
-fn widths<'a>(rows: impl Iterator<Item = &'a [String; 15]>) -> [usize; 15] {
-    rows.fold([0; 15], |widest, row| {
+fn widths<'a>(rows: impl Iterator<Item = &'a [String; 17]>) -> [usize; 17] {
+    rows.fold([0; 17], |widest, row| {
         std::array::from_fn(|column| widest[column].max(row[column].chars().count()))
     })
 }
 
-fn line(row: &[String; 15], widths: &[usize; 15]) -> String {
+fn line(row: &[String; 17], widths: &[usize; 17]) -> String {
     let cell = |column: usize| match RIGHT.contains(&column) {
         true => format!("{:>width$}", row[column], width = widths[column]),
         false => format!("{:<width$}", row[column], width = widths[column]),
@@ -194,13 +211,13 @@ mod tests {
         }];
         let text = table(&ranking, &sample::program(4, 8));
         let expected = "\
-rank  rule       placement   order       N  S  states      devices  step time  samples/s  peak memory  staleness  stale  bubble
-   1  sync       pipeline    1f1b        8  4  replicated        4    1.25 ms     6400.0      1.50 kB          0    0 %    25 %
-   2  sync       accumulate  sequential  1  1  replicated        1   31.00 ms      258.1      1.50 kB          0    0 %    25 %
+rank  rule       placement   order       N  S  R  states      devices  step time  samples/s  peak memory  staleness  stale  bubble
+   1  sync       pipeline    1f1b        8  4  1  replicated        4    1.25 ms     6400.0      1.50 kB          0    0 %    25 %
+   2  sync       accumulate  sequential  1  1  1  replicated        1   31.00 ms      258.1      1.50 kB          0    0 %    25 %
 12 plans: 3 clocked, 9 bounded away; the first is the best of the space
 
 Best plans of weaker exactness, and the line that would allow them:
-   -  cyclic_v2  data        cyclic      4  4  replicated        4    1.00 ms     8000.0      1.50 kB          1   38 %    25 %
+   -  cyclic_v2  data        cyclic      4  4  1  replicated        4    1.00 ms     8000.0      1.50 kB          1   38 %    25 %
       plan { exactness delayed }
 
 note: in placement data the cyclic rule does not lower a device's activation peak, only that of all devices together

@@ -1,7 +1,8 @@
 //! The values that each decision is tried with, in order.
 
+use crate::{family::Family, space::Counts};
 use roundelay_dsl::{Choice, Numbers, Program, Search};
-use roundelay_schedule::{Order, Placement, Recompute, Rule, States};
+use roundelay_schedule::{Misfit, Order, Placement, Recompute, Rule, States};
 
 /// Divisors of the batch up to this number are tried even when they are no power of two.
 const SMALL: u64 = 16;
@@ -9,6 +10,8 @@ const SMALL: u64 = 16;
 const MICRO_BATCHES_PER_DEVICE: u64 = 4;
 /// Ranges with more values than this are thinned out to their ends and powers of two.
 const RANGE_VALUES: usize = 16;
+/// Stages on one device that are tried when they are left open.
+const OPEN_CHUNKS: [u32; 5] = [1, 2, 3, 4, 8];
 /// Longer ranges are not even listed.
 const LONG_RANGE: u64 = 4096;
 /// Numbers of stages that are left open keep N · S at or below this: more passes in one period
@@ -30,7 +33,27 @@ pub(crate) struct Values {
     pub recompute: Vec<Recompute>,
     /// Numbers of micro-batches.
     pub micro_batches: Vec<u32>,
+    /// Stages on one device of a pipeline; open where empty.
+    chunks: Vec<u32>,
+    /// Lists of the order `listed`.
+    pub lists: usize,
     stages: Stages,
+    replicas: Replicas,
+    shards: Numbers,
+    /// Devices that the innermost link levels join.
+    domains: Vec<u32>,
+}
+
+/// Numbers of replicas, which depend on N when they are left open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Replicas {
+    Open {
+        devices: u64,
+        batch: u64,
+        /// R · N stays at or below this, when N is open too.
+        micro_batches: u64,
+    },
+    Listed(Vec<u32>),
 }
 
 /// Numbers of stages, which may depend on N when they are left open.
@@ -51,8 +74,10 @@ impl Values {
             states,
             recompute,
             stages,
+            chunks,
             micro_batches,
             cuts,
+            shards,
             ..
         } = &program.search;
         let devices = usable_devices(program);
@@ -67,7 +92,7 @@ impl Values {
         Self {
             rules: one_of(rule, &known_rules()),
             placements: one_of(placement, Placement::ALL),
-            orders: one_of(order, Order::ALL),
+            orders: one_of(order, &known_orders(program)),
             states: one_of(states, States::ALL),
             recompute: ascending(one_of(recompute, Recompute::ALL)),
             micro_batches: micro_batch_counts(
@@ -75,8 +100,132 @@ impl Values {
                 u64::from(program.train.batch),
                 devices,
             ),
+            chunks: match chunks {
+                Numbers::Open => Vec::new(),
+                Numbers::Ranges(ranges) => thinned(listed(ranges, nodes.max(1))),
+            },
+            lists: program.search.lists.len(),
             stages,
+            replicas: Replicas::new(program, devices),
+            shards: shards.clone(),
+            domains: program
+                .target
+                .domains
+                .iter()
+                .map(|d| d.devices.len() as u32)
+                .collect(),
         }
+    }
+
+    /// Numbers of replicas to try with N micro-batches each.
+    pub(crate) fn replicas(&self, micro_batches: u32) -> Vec<u32> {
+        let n = u64::from(micro_batches).max(1);
+        match &self.replicas {
+            Replicas::Listed(values) => values.clone(),
+            Replicas::Open { devices, batch, micro_batches } => {
+                let divisors = (1..=(*devices).min(LONG_RANGE))
+                    .filter(|r| devices.is_multiple_of(*r));
+                let fits = |r: &u64| {
+                    let all = n.saturating_mul(*r);
+                    *r == 1
+                        || *r <= *devices
+                            && all <= *micro_batches
+                            && batch.is_multiple_of(all)
+                };
+                sorted(powers_of_two(*devices).chain(divisors).filter(fits))
+            }
+        }
+    }
+
+    /// Numbers of shards to try where so many devices hold the same stages, each with `cell`
+    /// devices of its own: open ones are those that fill a link level, and powers of two.
+    fn shards(&self, members: u32, cell: u32) -> Vec<u32> {
+        match &self.shards {
+            Numbers::Ranges(ranges) => thinned(listed(ranges, u64::from(members).max(1))),
+            Numbers::Open => {
+                let inside = |shards: &u64| {
+                    *shards > 1
+                        && *shards < u64::from(members)
+                        && u64::from(members).is_multiple_of(*shards)
+                };
+                let levels = self.domains.iter().map(|d| u64::from(d / cell.max(1)));
+                let powers = powers_of_two(u64::from(members));
+                sorted(levels.chain(powers).filter(inside))
+            }
+        }
+    }
+
+    /// All numbers to try in a family, in the order of the search.
+    pub(crate) fn counts(&self, family: Family) -> Vec<Counts> {
+        let mut all = Vec::new();
+        for &micro_batches in &self.micro_batches {
+            for stages in self.stages(micro_batches) {
+                for chunks in self.chunks(family, stages) {
+                    for replicas in self.replicas(micro_batches) {
+                        let counts =
+                            Counts { micro_batches, stages, chunks, replicas, shards: 1 };
+                        all.extend(self.split(family, counts));
+                    }
+                }
+            }
+        }
+        all
+    }
+
+    /// One number of shards, or all that are tried where states are split in groups.
+    fn split(&self, family: Family, one: Counts) -> Vec<Counts> {
+        if family.states != States::Hsdp {
+            return vec![one];
+        }
+        let members = one.members(family).max(1);
+        let cell = one.devices(family, self.lists) / members;
+        let shards = self.shards(members, cell).into_iter();
+        shards.map(|shards| Counts { shards, ..one }).collect()
+    }
+
+    /// Stages on one device to try; open ones are those for which the order is defined.
+    fn chunks(&self, family: Family, stages: u32) -> Vec<u32> {
+        if !self.chunks.is_empty() {
+            return self.chunks.clone();
+        }
+        if family.placement != Placement::Pipeline {
+            return vec![1];
+        }
+        let known = OPEN_CHUNKS.into_iter();
+        let open = known.filter(|v| stages.is_multiple_of(*v) && stages > *v);
+        let fits = |v: &u32| {
+            !matches!(
+                family.order.fits(*v, stages, 2 * stages),
+                Err(Misfit::Chunks(_) | Misfit::FewChunks)
+            )
+        };
+        let found: Vec<u32> = open.filter(fits).collect();
+        if found.is_empty() { vec![1] } else { found }
+    }
+
+    /// Every number of stages on one device that is tried in some family.
+    fn all_chunks(&self) -> Vec<u32> {
+        let families =
+            Family::all(&self.rules, &self.placements, &self.orders, &self.states);
+        let stages = self.all_stages();
+        let each = families.iter().flat_map(|family| {
+            stages.iter().flat_map(|stages| self.chunks(*family, *stages))
+        });
+        sorted(each.map(u64::from))
+    }
+
+    /// Every number of replicas that is tried with some N.
+    fn all_replicas(&self) -> Vec<u32> {
+        let each = self.micro_batches.iter().flat_map(|n| self.replicas(*n));
+        sorted(each.map(u64::from))
+    }
+
+    /// Every number of shards that is tried in some family; one where nothing is asked.
+    fn all_shards(&self) -> Vec<u32> {
+        let families =
+            Family::all(&self.rules, &self.placements, &self.orders, &self.states);
+        let each = families.into_iter().flat_map(|family| self.counts(family));
+        sorted(each.map(|counts| u64::from(counts.shards)))
     }
 
     /// Numbers of stages to try with N micro-batches.
@@ -109,11 +258,37 @@ impl Values {
             ("order", shown(&self.orders)),
             ("states", shown(&self.states)),
             ("recompute", shown(&self.recompute)),
-            ("replicas", shown(&[1])),
+            ("chunks", shown(&self.all_chunks())),
+            ("replicas", shown(&self.all_replicas())),
+            ("shards", shown(&self.all_shards())),
             ("micro_batches", shown(&self.micro_batches)),
             ("stages", shown(&self.all_stages())),
         ]
     }
+}
+
+impl Replicas {
+    fn new(program: &Program, devices: u64) -> Self {
+        let batch = u64::from(program.train.batch);
+        let micro_batches = match program.search.micro_batches {
+            Numbers::Open => devices.saturating_mul(MICRO_BATCHES_PER_DEVICE),
+            Numbers::Ranges(_) => u64::MAX,
+        };
+        match &program.search.replicas {
+            Numbers::Open => Self::Open { devices, batch, micro_batches },
+            Numbers::Ranges(ranges) => {
+                Self::Listed(thinned(listed(ranges, devices.max(1))))
+            }
+        }
+    }
+}
+
+/// The orders that are tried when the program leaves them open: all that there are, but lists
+/// only where there are some.
+fn known_orders(program: &Program) -> Vec<Order> {
+    let listed = !program.search.lists.is_empty();
+    let known = |order: &&Order| listed || **order != Order::Listed;
+    Order::ALL.iter().filter(known).copied().collect()
 }
 
 /// The rules that are tried when the program leaves them open.

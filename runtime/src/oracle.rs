@@ -1,11 +1,12 @@
 //! The training rule as the plain recursion that it is: one thread, one micro-batch after
 //! another, no actions, no queues, no arenas.
 //!
-//! For t, for i = 1..N: forward and backward through all stages with θ̂^j = θ^j_{t−τ(i,j)}; sum in
-//! the plan's tree; θ^j_{t+1} = optimizer(θ^j_t, 1/N Σ g^j_i). Whatever a machine replays must
-//! equal this bit for bit.
+//! For t, for i = 1..RN: forward and backward through all stages with θ̂^j = θ^j_{t−τ(i,j)}, τ the
+//! same for every replica; sum in the plan's tree; θ^j_{t+1} = optimizer(θ^j_t, 1/(RN) Σ g^j_i).
+//! Whatever a machine replays must equal this bit for bit.
 
 mod stage;
+mod tree;
 
 use crate::{
     code::CodeError,
@@ -15,7 +16,7 @@ use crate::{
 };
 use roundelay_kernels::{Context, Mode};
 use roundelay_schedule::{Checked, Id, Pass, Role};
-use stage::{OracleStage, Sums};
+use stage::OracleStage;
 use std::collections::BTreeMap;
 
 /// What an oracle is made of: the schedule's job, plan and routines, but none of its actions.
@@ -70,19 +71,14 @@ impl Oracle {
 
     /// Does one training step; returns the losses of its micro-batches in order.
     pub fn advance(&mut self, feed: &mut dyn Feed) -> Vec<f64> {
-        let cell = self.schedule.cell_micro_batches() as usize;
-        let coordinates = self.schedule.coordinates().len();
-        let mut losses = Vec::with_capacity(cell * coordinates);
-        for coordinate in 0..coordinates {
-            let sums = if coordinate == 0 { Sums::Empty } else { Sums::Begun };
-            for own in 0..cell {
-                let i = coordinate * cell + own;
-                losses.push(self.forward(feed, i));
-                self.backward(i, own);
-            }
-            let dtype = self.schedule.job.dtype;
-            self.stages.iter_mut().for_each(|stage| stage.join(dtype, sums));
+        let all = self.schedule.plan.all_micro_batches() as usize;
+        let mut losses = Vec::with_capacity(all);
+        for i in 0..all {
+            losses.push(self.forward(feed, i));
+            self.backward(i);
         }
+        let dtype = self.schedule.job.dtype;
+        self.stages.iter_mut().for_each(|stage| stage.join(dtype));
         self.update();
         self.step += 1;
         losses
@@ -113,7 +109,7 @@ impl Oracle {
         self.plain.loss(&self.schedule.job)
     }
 
-    fn backward(&mut self, i: usize, own: usize) {
+    fn backward(&mut self, i: usize) {
         let context = self.context(i as u64);
         for stage in self.schedule.job.elements.ids().rev() {
             let age = self.age(i, stage.index());
@@ -121,7 +117,7 @@ impl Oracle {
             self.stages[stage.index()].backward(
                 &mut self.plain,
                 &context,
-                (own, age),
+                (i, age),
                 dtype,
             );
         }
@@ -129,7 +125,8 @@ impl Oracle {
 
     /// T − v for the version that micro-batch i reads: τ, but no further back than the origin.
     fn age(&self, i: usize, stage: usize) -> usize {
-        let delay = u64::from(self.schedule.plan.delays.delay(i, stage));
+        let delays = &self.schedule.plan.delays;
+        let delay = u64::from(delays.delay(i % delays.size().0, stage));
         delay.min(self.step - self.origin) as usize
     }
 

@@ -25,6 +25,7 @@ mod routine;
 mod rule;
 mod schedule;
 mod segment;
+mod sum;
 mod target;
 mod timeline;
 mod turned;
@@ -51,7 +52,7 @@ pub use list::{
 };
 pub use metric::{Metric, Reading};
 pub use order::{Fold, Misfit, Order};
-pub use plan::{Placement, Plan, Recompute, Reduction, States, Sum};
+pub use plan::{Placement, Plan, Recompute, Reduction, States};
 pub use profile::{
     CallTime, Copies, CopyTime, PROFILE_FORMAT, Profile, ProfileError, ProfileErrors,
     feed_text, kernel_of, read_profile, write_profile,
@@ -65,6 +66,7 @@ pub use routine::{
 pub use rule::{Delays, Exactness, Rule, Timeline};
 pub use schedule::{FORMAT, PhysicalQueue, Schedule, Touch};
 pub use segment::{Instance, Segment};
+pub use sum::Sum;
 pub use target::{Device, Domain, Host, Pool, Products, Target};
 pub use timeline::{Simulation, Trace, enough_steps, grid, trace};
 pub use turned::{Cells, Turned};

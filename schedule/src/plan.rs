@@ -1,8 +1,6 @@
 //! Every decision about how a model is trained on a cluster, as plain data.
 
-use crate::{
-    Delays, DeviceId, DeviceList, Exactness, Fold, MicroBatch, Order, Rule, Timeline,
-};
+use crate::{Delays, DeviceId, DeviceList, Exactness, Fold, Order, Rule, Timeline};
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 
@@ -16,15 +14,18 @@ pub struct Plan {
     pub placement: Placement,
     /// In which order each device takes its tasks.
     pub order: Order,
-    /// Data replicas of the cell.
+    /// Data replicas of the cell, R; each takes micro-batches of its own.
     pub replicas: u32,
+    /// Replicas that split the states of a stage among them under `hsdp`; one otherwise.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub shards: u32,
     /// Number of stages, S.
     pub stages: u32,
     /// Stages on one device of a pipeline, v.
     pub chunks: u32,
     /// S − 1 ascending node numbers: stage j starts at node `cuts[j − 1]`.
     pub cuts: Vec<u32>,
-    /// Micro-batches of one training step, N.
+    /// Micro-batches that one replica takes in a training step, N.
     pub micro_batches: u32,
     /// Who holds parameters, gradients and optimizer state.
     pub states: States,
@@ -71,8 +72,10 @@ pub enum States {
     Zero1,
     /// Gradients too.
     Zero2,
-    /// Parameters too.
+    /// Parameters too: each pass of a stage gathers them, and drops them again.
     Zero3,
+    /// As `zero3` inside groups of `shards` replicas; the groups are replicas of each other.
+    Hsdp,
     /// Cyclic point-to-point ZeRO: a stage travels from its user to its next user.
     Handoff,
 }
@@ -100,17 +103,27 @@ pub enum Reduction {
     /// g_1 + g_2 + … + g_N, from left to right.
     Sequential,
     /// In a ring of L devices: device by device (micro-batches i, i + L, …) from left to right,
-    /// then the devices' sums in the order of the micro-batch that each took last.
+    /// then the devices' sums in the order of the micro-batch that each took last; then the
+    /// replicas.
     ByDevice,
+    /// Each replica's micro-batches from left to right, then the replicas' sums.
+    ByReplica,
+    /// The replicas' gradients of each micro-batch, then these sums from left to right.
+    ByMicroBatch,
+    /// In each group of `shards` replicas by micro-batch, then the groups' sums.
+    ByShard,
     /// Of two pipelines in opposite directions: the micro-batches that go down from left to
     /// right, then the sum of those that go up.
     ByDirection,
 }
 
-/// A sum of micro-batch gradients: inner lists from left to right, then the lists from left to
-/// right. Floating-point addition does not associate, so the shape matters.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Sum(pub Vec<Vec<MicroBatch>>);
+fn one() -> u32 {
+    1
+}
+
+fn is_one(number: &u32) -> bool {
+    *number == 1
+}
 
 impl Placement {
     /// Ring length of a stage (counted from zero): how many devices turn under it. A cyclic
@@ -137,29 +150,7 @@ impl Placement {
         }
     }
 
-    /// The tree in which it sums gradients: device by device where rings of devices turn, by
-    /// direction where pipelines meet.
-    pub fn reduction(self, rule: Rule, order: Order) -> Reduction {
-        match (self, rule) {
-            (
-                Placement::Shared,
-                Rule::CyclicV1 | Rule::CyclicV2 | Rule::CyclicSlack(_),
-            ) => Reduction::ByDevice,
-            (Placement::Pipeline, _) if order.fold() == Fold::Mirror => {
-                Reduction::ByDirection
-            }
-            (Placement::Shared, Rule::Sync)
-            | (
-                Placement::Accumulate
-                | Placement::Concurrent
-                | Placement::Data
-                | Placement::Pipeline,
-                _,
-            ) => Reduction::Sequential,
-        }
-    }
-
-    /// How many devices a plan takes whose pipeline, if it is one, has `pipeline` devices.
+    /// How many devices one cell takes whose pipeline, if it is one, has `pipeline` devices.
     pub fn devices(
         self,
         rule: Rule,
@@ -180,8 +171,8 @@ impl Placement {
 }
 
 impl Plan {
-    /// The plan that these decisions make on the first devices of a cluster; what follows from
-    /// them is filled in. The stages start at the first node and at `cuts`.
+    /// The plan of one cell that these decisions make on the first devices of a cluster; what
+    /// follows from them is filled in. The stages start at the first node and at `cuts`.
     pub fn new(
         rule: Rule,
         placement: Placement,
@@ -196,41 +187,111 @@ impl Plan {
             placement,
             order,
             replicas: 1,
+            shards: 1,
             stages,
             chunks: 1,
             cuts,
             micro_batches,
             states,
             recompute: vec![Recompute::None; stages as usize],
-            reduction: placement.reduction(rule, order),
+            reduction: Reduction::Sequential,
             delays: rule.delays(placement.timeline(), micro_batches, stages),
             devices: Vec::new(),
             lists: Vec::new(),
         };
-        plan.placed()
+        plan.replicated(1, 1)
     }
 
-    /// The same plan with `chunks` stages on each device of its pipeline.
+    /// The same with so many replicas of the cell side by side, whose states are split into so
+    /// many shards under `hsdp`.
+    #[must_use]
+    pub fn replicated(self, replicas: u32, shards: u32) -> Self {
+        Self { replicas, shards, ..self }.placed()
+    }
+
+    /// The same with `chunks` stages on each device of its pipeline.
     #[must_use]
     pub fn with_chunks(self, chunks: u32) -> Self {
         Self { chunks, ..self }.placed()
     }
 
-    /// The same plan with a list of passes for each device of its pipeline.
+    /// The same with a list of passes for each device of its pipeline.
     #[must_use]
     pub fn with_lists(self, lists: Vec<DeviceList>) -> Self {
         Self { lists, ..self }.placed()
     }
 
+    /// With what follows from replicas, chunks and lists.
     fn placed(mut self) -> Self {
-        self.devices = (0..self.needed_devices() as usize).map(crate::Id::new).collect();
+        self.reduction = self.own_reduction();
+        self.devices = (0..self.device_count() as usize).map(crate::Id::new).collect();
         self
     }
 
-    /// How many devices the plan takes.
-    pub fn needed_devices(&self) -> u32 {
+    /// How many devices it takes.
+    pub fn device_count(&self) -> u32 {
         let Self { placement, rule, micro_batches, stages, .. } = *self;
-        placement.devices(rule, micro_batches, stages, self.pipeline_devices())
+        let pipeline = self.pipeline_devices();
+        let cell = placement.devices(rule, micro_batches, stages, pipeline);
+        cell.saturating_mul(self.replicas)
+    }
+
+    /// Micro-batches of one training step, R · N. Replica r takes those from r · N on.
+    pub fn all_micro_batches(&self) -> u32 {
+        self.replicas.saturating_mul(self.micro_batches)
+    }
+
+    /// Micro-batches that the devices of one coordinate take: synchronous workers are
+    /// coordinates of an axis.
+    pub fn cell_micro_batches(&self) -> u32 {
+        match (self.placement, self.rule) {
+            (Placement::Data | Placement::Shared, Rule::Sync) => 1,
+            (
+                Placement::Accumulate
+                | Placement::Concurrent
+                | Placement::Data
+                | Placement::Shared
+                | Placement::Pipeline,
+                _,
+            ) => self.micro_batches,
+        }
+    }
+
+    /// Coordinates that hold the same stages: replicas, and synchronous workers of each.
+    pub fn members(&self) -> u32 {
+        self.all_micro_batches() / self.cell_micro_batches().max(1)
+    }
+
+    /// Into how many equal parts the states of a stage are split.
+    pub fn parts(&self) -> u32 {
+        match self.states {
+            States::Replicated | States::Handoff => 1,
+            States::Zero1 | States::Zero2 | States::Zero3 => self.members(),
+            States::Hsdp => self.shards,
+        }
+    }
+
+    /// The tree that goes with placement, states and replicas: a whole sum is kept by
+    /// `replicated` and `zero1`; the others give each micro-batch's gradient away at once.
+    pub fn own_reduction(&self) -> Reduction {
+        let turns = self.placement == Placement::Shared && self.rule != Rule::Sync;
+        let (members, cell) = (self.members(), self.cell_micro_batches());
+        let groups = match self.states {
+            States::Replicated | States::Handoff | States::Zero1 => members,
+            States::Zero2 | States::Zero3 => 1,
+            States::Hsdp => members / self.shards.max(1),
+        };
+        let mirrored =
+            self.placement == Placement::Pipeline && self.order.fold() == Fold::Mirror;
+        match (turns, members, cell) {
+            (false, 1, _) if mirrored => Reduction::ByDirection,
+            (true, ..) => Reduction::ByDevice,
+            (false, 1, _) => Reduction::Sequential,
+            (false, _, 1) if groups == 1 || groups == members => Reduction::Sequential,
+            (false, ..) if groups == 1 => Reduction::ByMicroBatch,
+            (false, ..) if self.states == States::Hsdp => Reduction::ByShard,
+            (false, ..) => Reduction::ByReplica,
+        }
     }
 
     /// Devices of a pipeline, p.
@@ -270,52 +331,16 @@ impl Plan {
     pub fn exactness(&self) -> Exactness {
         let tree = match self.reduction {
             Reduction::Sequential => Exactness::Exact,
-            Reduction::ByDevice | Reduction::ByDirection => Exactness::Reordered,
+            Reduction::ByDevice
+            | Reduction::ByReplica
+            | Reduction::ByMicroBatch
+            | Reduction::ByShard
+            | Reduction::ByDirection => Exactness::Reordered,
         };
         let rule =
             if self.delays.max() == 0 { Exactness::Exact } else { self.rule.exactness() };
         rule.max(tree)
     }
-
-    /// The sum in which `stage` (counted from zero) adds its gradients.
-    pub fn sum(&self, stage: u32) -> Sum {
-        self.sum_of(stage, self.micro_batches)
-    }
-
-    /// The same for the `n` micro-batches that one cell takes itself.
-    pub fn sum_of(&self, stage: u32, n: u32) -> Sum {
-        match self.reduction {
-            Reduction::Sequential => Sum::from_left(0..n),
-            Reduction::ByDevice => {
-                Sum::by_device(n, self.placement.ring(self.rule, n, self.stages, stage))
-            }
-            Reduction::ByDirection => {
-                let up = |i: &u32| self.order.goes_up(*i, self.pipeline_devices(), n);
-                let (up, down): (Vec<u32>, Vec<u32>) = (0..n).partition(up);
-                Sum([down, up].map(listed).into())
-            }
-        }
-    }
-}
-
-impl Sum {
-    /// One list, from left to right.
-    pub fn from_left(micro_batches: impl Iterator<Item = u32>) -> Self {
-        Self(vec![listed(micro_batches)])
-    }
-
-    /// In a ring of `ring` devices: see [`Reduction::ByDevice`].
-    fn by_device(micro_batches: u32, ring: u32) -> Self {
-        let first = micro_batches.saturating_sub(ring);
-        let group = |last: u32| {
-            listed((0..micro_batches).filter(move |i| i % ring == last % ring))
-        };
-        Self((first..micro_batches).map(group).collect())
-    }
-}
-
-fn listed(micro_batches: impl IntoIterator<Item = u32>) -> Vec<MicroBatch> {
-    micro_batches.into_iter().map(|i| crate::Id::new(i as usize)).collect()
 }
 
 macro_rules! spelled {
@@ -358,11 +383,12 @@ spelled! {
         DualPipe "dualpipe", Listed "listed",
     }
     States, "states" {
-        Replicated "replicated", Zero1 "zero1", Zero2 "zero2", Zero3 "zero3", Handoff "handoff",
+        Replicated "replicated", Zero1 "zero1", Zero2 "zero2", Zero3 "zero3", Hsdp "hsdp",
+        Handoff "handoff",
+    }
+    Reduction, "reduction" {
+        Sequential "sequential", ByDevice "by_device", ByReplica "by_replica",
+        ByMicroBatch "by_micro_batch", ByShard "by_shard", ByDirection "by_direction",
     }
     Recompute, "recompute" { None "none", Selective "selective", Full "full", }
-    Reduction, "reduction" {
-        Sequential "sequential", ByDevice "by_device",
-        ByDirection "by_direction",
-    }
 }

@@ -128,7 +128,7 @@ impl Schedule {
     /// Number of micro-batches that the cell takes itself; the axes multiply them.
     pub fn cell_micro_batches(&self) -> u32 {
         let folded: u32 = self.axes.values().map(|axis| axis.extent).product();
-        self.plan.micro_batches / folded.max(1)
+        self.plan.all_micro_batches() / folded.max(1)
     }
 
     /// The largest lag and the largest reach of any action.

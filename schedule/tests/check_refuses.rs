@@ -169,7 +169,7 @@ fn swapped_backward_passes_make_another_sum() {
         panic!("{found}");
     };
     assert_eq!(*line, action(7));
-    assert_eq!(*made, Sum(vec![vec![id(0), id(2)]]));
+    assert_eq!(*made, Sum::list([id(0), id(2)]));
 }
 
 #[test]

@@ -331,7 +331,7 @@ fn content_micro_batch(schedule: &mut Schedule, random: &mut Random) -> Option<F
 }
 
 fn content_sum(schedule: &mut Schedule, random: &mut Random) -> Option<Fault> {
-    let all = schedule.plan.micro_batches as usize;
+    let all = schedule.plan.all_micro_batches() as usize;
     let sums =
         |action: &Action| matches!(content(&action.work), Some(Content::Gradient(..)));
     let moves = those(schedule, sums);
@@ -341,15 +341,15 @@ fn content_sum(schedule: &mut Schedule, random: &mut Random) -> Option<Fault> {
         else {
             return None;
         };
-        let Content::Gradient(_, Sum(lists)) = content else { return None };
-        let list = random.below(lists.len());
+        let Content::Gradient(_, sum) = content else { return None };
+        let Sum::All(parts) = sum else { return None };
         match random.below(4) {
-            0 => drop(lists[list].pop()?),
-            1 => lists[list].push(MicroBatch::new(random.below(all))),
-            2 => lists[list].reverse(),
+            0 => drop(parts.pop()?),
+            1 => parts.push(Sum::One(MicroBatch::new(random.below(all)))),
+            2 => parts.reverse(),
             _ => {
-                let last = lists[list].pop()?;
-                lists.push(vec![last]);
+                let last = parts.pop()?;
+                parts.push(Sum::All(vec![last]));
             }
         }
         Some(())

@@ -380,8 +380,11 @@ fn delay(schedule: &mut Schedule, random: &mut Random) -> Option<Fault> {
 fn reduction(schedule: &mut Schedule, _: &mut Random) -> Option<Fault> {
     schedule.plan.reduction = match schedule.plan.reduction {
         Reduction::Sequential => Reduction::ByDevice,
-        Reduction::ByDevice => Reduction::ByDirection,
-        Reduction::ByDirection => Reduction::Sequential,
+        Reduction::ByDevice
+        | Reduction::ByReplica
+        | Reduction::ByMicroBatch
+        | Reduction::ByDirection
+        | Reduction::ByShard => Reduction::Sequential,
     };
     Some(Fault::default())
 }

@@ -11,6 +11,7 @@ mod networks;
 mod oracle;
 #[path = "../support/plans.rs"]
 mod plans;
+mod replicas;
 mod support;
 mod volume;
 mod weights;

@@ -20,8 +20,8 @@ pub(crate) const STEPS: u64 = 6;
 /// Losses by step and micro-batch, and the state after the last step.
 #[derive(PartialEq)]
 pub(crate) struct Outcome {
-    losses: Vec<Vec<f64>>,
-    state: State,
+    pub(crate) losses: Vec<Vec<f64>>,
+    pub(crate) state: State,
 }
 
 pub(crate) fn recursion(schedule: &Checked, data: &Dataset, state: &State) -> Outcome {
@@ -44,7 +44,7 @@ pub(crate) fn replay(
     cpu.load(state).unwrap();
     let mut evaluator = Evaluator::new(schedule).unwrap();
     let mut held_out = data.held_out(HeldOut::EXAMPLES.min(8)).unwrap();
-    let micro_batches = schedule.plan.micro_batches as usize;
+    let micro_batches = schedule.plan.all_micro_batches() as usize;
     let mut losses = vec![vec![0.0; micro_batches]; STEPS as usize];
     for end in rests {
         cpu.replay(*end, &mut |loss| {
@@ -59,7 +59,7 @@ pub(crate) fn replay(
 }
 
 /// Rests at which a replay is cut: none, all, some.
-const RESTS: [&[u64]; 3] = [&[STEPS], &[1, 2, 3, 4, 5, STEPS], &[2, 5, STEPS]];
+pub(crate) const RESTS: [&[u64]; 3] = [&[STEPS], &[1, 2, 3, 4, 5, STEPS], &[2, 5, STEPS]];
 
 fn compare(program: &Program, n: u32, s: u32, rests: &[&[u64]]) {
     for kind in kinds(n, s) {

@@ -1,37 +1,46 @@
 //! Offsets: every device's arena, segmented by kind. All devices of a ring share one layout.
 //!
-//! Buffers of parameters and gradients that live for a part of the period share addresses when
-//! their lives do not meet: that is what the sharded states are for. A life is counted a time step
-//! longer than it is, so that a value can arrive while the one before it still leaves; else the
-//! messages of one step would wait for each other in a chain. Other kinds keep their own
-//! addresses, so that lanes never wait for each other's scratch memory.
+//! Buffers of parameters and gradients that live for parts of the period share addresses when
+//! their lives do not meet: that is what the sharded states are for. Where the list itself says
+//! how long an address is taken ([`Slotting::InTurn`]), two units are enough. Any other life is
+//! counted a time step longer than it is, so that a value can arrive while the one before it
+//! still leaves; else the messages of one step would wait for each other in a chain. Other kinds
+//! keep their own addresses, so that lanes never wait for each other's scratch memory.
 
-use super::rows::Rows;
+use super::{
+    draft::{DraftBuffer, Slotting},
+    rows::{Life, Rows},
+};
 use roundelay_schedule::{
-    Buffer, BufferId, Bytes, Kind, Rest, RingId, Schedule, Subject,
+    Buffer, BufferId, Bytes, Kind, Rest, RingId, Schedule, Subject, Table,
 };
 
 /// Buffers start at multiples of this, the widest vector register and a cache line.
 const ALIGNMENT: u64 = 64;
 
-/// A part of the period, as list positions; it may wrap round.
-#[derive(Clone, Copy, Debug)]
-struct Arc {
-    first: i64,
-    last: i64,
-}
+/// Parts of the period, as first and last list positions, in ascending order.
+type Parts = Vec<(i64, i64)>;
 
 /// A buffer with an offset.
 struct Placed {
     offset: Bytes,
     end: Bytes,
-    arc: Option<Arc>,
+    /// None when it always lives.
+    parts: Option<Parts>,
 }
 
 /// Assigns all offsets.
-pub(crate) fn lay_out(schedule: &mut Schedule, lives: &Rows) {
+pub(crate) fn lay_out(
+    schedule: &mut Schedule,
+    drafts: &Table<BufferId, DraftBuffer>,
+    rows: &Rows,
+) {
     let period = i64::try_from(schedule.actions.len()).unwrap_or(i64::MAX);
     let step = period / (2 * i64::from(schedule.plan.stages));
+    let turn = |id: BufferId| match drafts[id].slots {
+        Slotting::InTurn(turn) => Some(turn),
+        Slotting::PerStep(_) | Slotting::PerMicroBatch => None,
+    };
     let rings: Vec<RingId> = schedule.rings.ids().collect();
     for ring in rings {
         let mut start = Bytes(0);
@@ -39,13 +48,18 @@ pub(crate) fn lay_out(schedule: &mut Schedule, lives: &Rows) {
             let own = schedule.buffers.iter();
             let own = own.filter(|(_, b)| b.home == ring && b.subject.kind() == kind);
             let mut own: Vec<BufferId> = own.map(|(id, _)| id).collect();
-            own.sort_by_key(|id| (std::cmp::Reverse(schedule.buffers[*id].total()), *id));
-            let arcs = own.iter().map(|id| {
-                let row = &schedule.buffers[*id];
-                part_time(row).then(|| arc(lives, *id, step)).flatten()
+            own.sort_by_key(|id| {
+                let size = schedule.buffers[*id].total();
+                (turn(*id).unwrap_or(0), std::cmp::Reverse(size), *id)
             });
-            let arcs: Vec<Option<Arc>> = arcs.collect();
-            start = pack(schedule, &own, &arcs, start, period);
+            let parts = own.iter().map(|id| {
+                let longer = if turn(*id).is_some() { 0 } else { step };
+                let mut lives = rows.lives(*id).peekable();
+                let shares = part_time(&schedule.buffers[*id]) && lives.peek().is_some();
+                shares.then(|| parts(lives.map(ends), longer, period))
+            });
+            let parts: Vec<Option<Parts>> = parts.collect();
+            start = pack(schedule, &own, parts, start);
         }
     }
 }
@@ -55,25 +69,42 @@ fn part_time(buffer: &Buffer) -> bool {
     shares && buffer.slots == 1 && buffer.rest == Rest::Transient
 }
 
-fn arc(lives: &Rows, id: BufferId, step: i64) -> Option<Arc> {
-    let life = lives.life(id)?;
-    Some(Arc { first: life.first, last: life.last + step })
+fn ends(life: Life) -> (i64, i64) {
+    (life.first, life.last)
 }
 
-/// First fit, largest first; returns the end of the segment.
+/// Lives as parts of one period; a life may wrap round it.
+fn parts(lives: impl Iterator<Item = (i64, i64)>, longer: i64, period: i64) -> Parts {
+    let mut parts = Parts::new();
+    for (first, last) in lives {
+        let last = last + longer;
+        if last - first + 1 >= period {
+            return vec![(0, period - 1)];
+        }
+        let start = first.rem_euclid(period);
+        let end = start + last - first;
+        parts.push((start, end.min(period - 1)));
+        if end >= period {
+            parts.push((0, end - period));
+        }
+    }
+    parts.sort_unstable();
+    parts
+}
+
+/// First fit in the given order; returns the end of the segment.
 fn pack(
     schedule: &mut Schedule,
     own: &[BufferId],
-    arcs: &[Option<Arc>],
+    parts: Vec<Option<Parts>>,
     start: Bytes,
-    period: i64,
 ) -> Bytes {
     let mut placed: Vec<Placed> = Vec::new();
-    for (id, arc) in own.iter().zip(arcs) {
+    for (id, parts) in own.iter().zip(parts) {
         let size = schedule.buffers[*id].total().align_up(ALIGNMENT);
         let mut taken: Vec<&Placed> = placed
             .iter()
-            .filter(|other| meet(arc.as_ref(), other.arc.as_ref(), period))
+            .filter(|other| meet(parts.as_ref(), other.parts.as_ref()))
             .collect();
         taken.sort_by_key(|other| (other.offset, other.end));
         let mut offset = start;
@@ -84,21 +115,26 @@ fn pack(
             offset = offset.max(other.end);
         }
         schedule.buffers[*id].offset = offset;
-        placed.push(Placed { offset, end: offset + size, arc: *arc });
+        placed.push(Placed { offset, end: offset + size, parts });
     }
     placed.iter().map(|other| other.end).max().unwrap_or(start)
 }
 
-/// Whether two lives meet in some period; a buffer without an arc always lives.
-fn meet(one: Option<&Arc>, other: Option<&Arc>, period: i64) -> bool {
+/// Whether two lives meet in some period; a buffer without parts always lives.
+fn meet(one: Option<&Parts>, other: Option<&Parts>) -> bool {
     let (Some(one), Some(other)) = (one, other) else { return true };
-    let long = |arc: &Arc| arc.last - arc.first + 1 >= period;
-    if long(one) || long(other) {
-        return true;
+    let (mut one, mut other) = (one.iter().peekable(), other.iter().peekable());
+    while let (Some((start, end)), Some((first, last))) = (one.peek(), other.peek()) {
+        if start <= last && first <= end {
+            return true;
+        }
+        if end < last {
+            one.next();
+        } else {
+            other.next();
+        }
     }
-    let ahead = (other.first - one.first).rem_euclid(period);
-    let behind = (one.first - other.first).rem_euclid(period);
-    ahead <= one.last - one.first || behind <= other.last - other.first
+    false
 }
 
 #[cfg(test)]
@@ -107,12 +143,21 @@ mod tests {
 
     #[test]
     fn lives_meet_round_the_end_of_the_period() {
-        let arc = |first, last| Arc { first, last };
-        let meets = |a: Arc, b: Arc| meet(Some(&a), Some(&b), 10);
+        let arc = |first, last| parts([(first, last)].into_iter(), 0, 10);
+        let meets = |a: Parts, b: Parts| meet(Some(&a), Some(&b));
         assert!(meets(arc(8, 12), arc(2, 3)));
         assert!(!meets(arc(8, 12), arc(3, 7)));
         assert!(meets(arc(0, 9), arc(3, 3)));
         assert!(meets(arc(13, 15), arc(4, 4)));
-        assert!(meet(None, Some(&arc(1, 1)), 10));
+        assert!(meet(None, Some(&arc(1, 1))));
+    }
+
+    #[test]
+    fn buffers_that_live_several_times_meet_when_any_two_lives_do() {
+        let of = |lives: &[(i64, i64)]| parts(lives.iter().copied(), 0, 20);
+        let even = of(&[(0, 3), (8, 11), (16, 19)]);
+        assert!(!meet(Some(&even), Some(&of(&[(4, 7), (12, 15)]))));
+        assert!(meet(Some(&even), Some(&of(&[(4, 7), (12, 16)]))));
+        assert!(meet(Some(&even), Some(&of(&[(15, 20)]))));
     }
 }

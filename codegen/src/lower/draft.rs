@@ -155,6 +155,9 @@ pub(crate) enum Slotting {
     PerMicroBatch,
     /// This many, one value per step.
     PerStep(u32),
+    /// One, which several values of a step take in turn. The list keeps their lives apart, and
+    /// says how long an address is taken; buffers of an equal number never live at one time.
+    InTurn(u32),
 }
 
 impl Key {

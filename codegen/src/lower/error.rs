@@ -2,7 +2,7 @@
 
 use crate::StageError;
 use roundelay_schedule::{
-    DeviceId, ListFault, Listed, Misfit, Placement, Rule, States, Stuck,
+    DeviceId, ListFault, Listed, Misfit, Placement, Reduction, Rule, States, Stuck,
 };
 use thiserror::Error;
 
@@ -72,6 +72,40 @@ pub enum LowerError {
         /// The states.
         states: States,
     },
+    /// Replicas of a cell whose workers never meet.
+    #[error(
+        "placement {placement} under {rule} has no replicas: its workers update at \
+         different times"
+    )]
+    Replicas {
+        /// The placement.
+        placement: Placement,
+        /// The rule.
+        rule: Rule,
+    },
+    /// Shards that do not divide the replicas, or that nothing asks for.
+    #[error(
+        "{members} replicas do not split into groups of {shards} shards under {states}"
+    )]
+    Shards {
+        /// Coordinates that hold the same stages.
+        members: u32,
+        /// What the plan says.
+        shards: u32,
+        /// The states.
+        states: States,
+    },
+    /// Replicas elsewhere than side by side.
+    #[error("replicas lie side by side: device {0} of the plan must be {1}")]
+    Scattered(usize, DeviceId),
+    /// A tree that no collectives of this plan make.
+    #[error("the plan sums {found}, its placement and states sum {expected}")]
+    Reduction {
+        /// The plan's.
+        found: Reduction,
+        /// What it should be.
+        expected: Reduction,
+    },
     /// Clipping by the norm of a gradient that no device has whole.
     #[error(
         "clipping needs a stage's whole gradient on one device, which states {0} splits up"
@@ -84,6 +118,8 @@ pub enum LowerError {
     #[error("the cluster has no link")]
     NoLinks,
     /// A ring whose devices are joined by different levels.
-    #[error("{0} and {1} are joined by another link level than the rest of their ring")]
+    #[error(
+        "{0} and {1} are joined by another link level than other devices that do the same"
+    )]
     MixedLinks(DeviceId, DeviceId),
 }

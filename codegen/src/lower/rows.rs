@@ -105,6 +105,7 @@ impl Rows {
             let home = row.home;
             let (slots, turn) = match row.slots {
                 Slotting::PerStep(slots) => (slots, 1 % slots),
+                Slotting::InTurn(_) => (1, 0),
                 Slotting::PerMicroBatch if draft.sites.turns(home) => (1, 0),
                 Slotting::PerMicroBatch => {
                     let count = visitors[home].count;
@@ -126,9 +127,9 @@ impl Rows {
         self.turns[buffer]
     }
 
-    /// The life of the value of step 0 of a buffer with one value per step.
-    pub(crate) fn life(&self, buffer: BufferId) -> Option<Life> {
-        self.lives[buffer].first().copied().filter(|life| *life != Life::NONE)
+    /// The lives of a buffer's values of step 0.
+    pub(crate) fn lives(&self, buffer: BufferId) -> impl Iterator<Item = Life> {
+        self.lives[buffer].iter().copied().filter(|life| *life != Life::NONE)
     }
 
     /// The slot, in period 0, that an action of this lag means by an instance.
@@ -160,7 +161,7 @@ fn lives(
     visitors: &Table<RingId, Visitors>,
 ) -> Table<BufferId, Vec<Life>> {
     let values = draft.buffers.values().map(|buffer| match buffer.slots {
-        Slotting::PerMicroBatch => {
+        Slotting::PerMicroBatch | Slotting::InTurn(_) => {
             let Visitors { count, streams, .. } = &visitors[buffer.home];
             vec![Life::NONE; (count * streams) as usize]
         }

@@ -3,7 +3,7 @@
 use super::LowerError;
 use roundelay_schedule::{
     Axis, AxisId, DeviceId, Fold, Group, GroupId, Id, LinkId, MicroBatch, Place,
-    Placement, Plan, Ring, RingId, Rule, Stage, Table, Target,
+    Placement, Plan, Ring, RingId, Rule, Stage, States, Table, Target,
 };
 
 /// The devices of one cell.
@@ -44,18 +44,15 @@ pub(crate) struct Site {
 }
 
 impl Sites {
-    /// The cell of a plan.
+    /// The cell of a plan, and what repeats it.
     pub(crate) fn new(plan: &Plan) -> Self {
         let sync = plan.rule == Rule::Sync;
-        match plan.placement {
+        let cell = match plan.placement {
             Placement::Accumulate => Self::single(plan, Shape::One, 1),
             Placement::Concurrent => Self::single(plan, Shape::Lanes, plan.micro_batches),
-            Placement::Data if sync => {
-                Self::single(plan, Shape::One, 1).along_workers(plan, 1)
-            }
+            Placement::Data if sync => Self::single(plan, Shape::One, 1),
             Placement::Data => Self::lines(plan, Shape::PerWorker, plan.micro_batches),
-            Placement::Shared if sync => Self::lines(plan, Shape::PerStage, plan.stages)
-                .along_workers(plan, plan.stages),
+            Placement::Shared if sync => Self::lines(plan, Shape::PerStage, plan.stages),
             Placement::Shared => Self::pools(plan),
             Placement::Pipeline if plan.order.fold() == Fold::Mirror => {
                 Self::mirrored(plan)
@@ -63,7 +60,8 @@ impl Sites {
             Placement::Pipeline => {
                 Self::lines(plan, Shape::PerStage, plan.pipeline_devices())
             }
-        }
+        };
+        Self { axes: axes(plan), micro_batches: plan.cell_micro_batches(), ..cell }
     }
 
     fn cell(plan: &Plan, shape: Shape, rings: Table<RingId, Ring>) -> Self {
@@ -118,14 +116,6 @@ impl Sites {
             Ring { devices: devices.to_vec(), turn: plan.micro_batches, lanes: 1 }
         };
         Self::cell(plan, Shape::PerStage, (0..plan.stages).map(pool).collect())
-    }
-
-    /// Folds N equal workers, `stride` devices apart, into an axis.
-    fn along_workers(mut self, plan: &Plan, stride: u32) -> Self {
-        let axis = Axis { name: "worker".to_owned(), extent: plan.micro_batches, stride };
-        self.axes.push(axis);
-        self.micro_batches = 1;
-        self
     }
 
     /// Where a stage handles a micro-batch in an action of this lag.
@@ -200,48 +190,85 @@ impl Sites {
         u32::from(meets && self.up[i.index()])
     }
 
-    /// The link level between two places; where rings turn, that between every pair of their
-    /// devices.
+    /// The link level between two places at every coordinate; where rings turn, that between
+    /// every pair of their devices.
     pub(crate) fn link(
         &self,
         target: &Target,
         from: Place,
         to: Place,
     ) -> Result<LinkId, LowerError> {
-        if !self.turns(from.ring) && !self.turns(to.ring) {
-            let device = |at: Place| self.rings[at.ring].devices[at.place as usize];
-            return common_link(target, [(device(from), device(to))].into_iter());
-        }
-        let sources = self.rings[from.ring].devices.iter();
-        let pairs = sources
-            .flat_map(|one| self.rings[to.ring].devices.iter().map(|two| (*one, *two)));
-        common_link(target, pairs)
+        let own = |at: Place| match self.turns(at.ring) {
+            true => self.rings[at.ring].devices.clone(),
+            false => vec![self.rings[at.ring].devices[at.place as usize]],
+        };
+        let (from, to) = (own(from), own(to));
+        let pairs = from.iter().flat_map(|one| to.iter().map(|two| (*one, *two)));
+        let at = |(one, two): (DeviceId, DeviceId)| {
+            let pair = move |shift| (shifted(one, shift), shifted(two, shift));
+            self.shifts(&[]).into_iter().map(pair).collect::<Vec<_>>()
+        };
+        common_link(target, pairs.flat_map(at))
     }
 
-    /// All workers of the axis at one place, and the link level that joins them.
-    pub(crate) fn workers(
+    /// All members along some axes at one place, and the link level that joins them wherever
+    /// the other axes are.
+    pub(crate) fn members(
         &self,
         target: &Target,
         ring: RingId,
+        axes: Vec<AxisId>,
     ) -> Result<(Group, LinkId), LowerError> {
-        let axes: Vec<AxisId> = self.axes.ids().collect();
         let device = self.rings[ring].devices[0];
-        let shifted = |c: u32| {
-            let stride: u32 = self.axes.values().map(|axis| axis.stride).sum();
-            DeviceId::new(device.index() + (stride * c) as usize)
+        let along = |id: &AxisId| {
+            let Axis { extent, stride, .. } = &self.axes[*id];
+            (extent - 1) as usize * *stride as usize
         };
-        let extent = self.axes.values().map(|axis| axis.extent).product::<u32>();
-        let pairs = (1..extent).map(|c| (shifted(0), shifted(c)));
-        let links = pairs.map(|(one, two)| joined(target, one, two));
-        let widest =
-            links.collect::<Result<Vec<_>, _>>()?.into_iter().max_by_key(|link| {
-                let level = target.domains.iter().position(|domain| domain.link == *link);
-                level.unwrap_or(0)
-            });
-        let link = widest.or_else(|| target.links.ids().next());
-        let places = vec![Place { ring, place: 0 }];
-        Ok((Group { places, axes }, link.ok_or(LowerError::NoLink(device, device))?))
+        let reach: usize = axes.iter().map(along).sum();
+        let ends = |shift| (shifted(device, shift), shifted(device, shift + reach));
+        let link = common_link(target, self.shifts(&axes).into_iter().map(ends))?;
+        Ok((Group { places: vec![Place { ring, place: 0 }], axes }, link))
     }
+
+    /// How far the devices of a coordinate lie behind those of the cell, for every coordinate
+    /// that is zero along `fixed`.
+    fn shifts(&self, fixed: &[AxisId]) -> Vec<usize> {
+        let mut all = vec![0];
+        for (_, axis) in self.axes.iter().filter(|(id, _)| !fixed.contains(id)) {
+            let along = |start: &usize| {
+                let start = *start;
+                (0..axis.extent).map(move |c| start + (axis.stride * c) as usize)
+            };
+            all = all.iter().flat_map(along).collect();
+        }
+        all
+    }
+}
+
+/// What repeats a cell: all that hold the same stages; under `hsdp` in two levels.
+fn axes(plan: &Plan) -> Table<AxisId, Axis> {
+    let members = plan.members();
+    let stride = plan.device_count() / members.max(1);
+    let axis =
+        |name: &str, extent, stride| Axis { name: name.to_owned(), extent, stride };
+    let folded = match plan.placement {
+        Placement::Data | Placement::Shared => plan.rule == Rule::Sync,
+        Placement::Accumulate | Placement::Concurrent | Placement::Pipeline => false,
+    };
+    let axes = match plan.states {
+        States::Hsdp => vec![
+            axis("replica", members / plan.shards, stride * plan.shards),
+            axis("shard", plan.shards, stride),
+        ],
+        _ if folded => vec![axis("worker", members, stride)],
+        _ if members > 1 => vec![axis("replica", members, stride)],
+        _ => Vec::new(),
+    };
+    axes.into_iter().collect()
+}
+
+fn shifted(device: DeviceId, by: usize) -> DeviceId {
+    DeviceId::new(device.index() + by)
 }
 
 fn joined(target: &Target, one: DeviceId, two: DeviceId) -> Result<LinkId, LowerError> {

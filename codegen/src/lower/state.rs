@@ -5,6 +5,7 @@ mod axis;
 mod local;
 mod mirror;
 mod pool;
+mod shards;
 mod workers;
 
 use super::{
@@ -47,21 +48,28 @@ pub(crate) fn lay_out(
     if sharded && draft.job.optimizer.clip > 0.0 {
         return Err(LowerError::ClippingNeedsWholeGradient(plan.states));
     }
-    match (plan.placement, plan.rule, plan.states) {
-        (Placement::Data, Rule::Sync, States::Handoff) => Err(unsupported(draft)),
-        (Placement::Data, Rule::Sync, _) => axis::lay_out(draft, stage),
-        (Placement::Data, _, States::Replicated) => workers::replicated(draft, stage),
-        (Placement::Data, _, States::Handoff) => workers::handoff(draft, stage),
-        (_, _, states) if states != States::Replicated => Err(unsupported(draft)),
-        (Placement::Shared, Rule::Sync, _) => axis::lay_out(draft, stage),
-        (Placement::Shared, _, _) => pool::lay_out(draft, stage),
-        (Placement::Pipeline, _, _) if plan.order.fold() == Fold::Mirror => {
-            mirror::lay_out(draft, stage)
+    let sync = plan.rule == Rule::Sync;
+    let mirrored =
+        plan.placement == Placement::Pipeline && plan.order.fold() == Fold::Mirror;
+    let splits = match plan.placement {
+        Placement::Accumulate | Placement::Data | Placement::Pipeline => sync,
+        Placement::Concurrent | Placement::Shared => false,
+    };
+    let folded = draft.sites.axes.len() > 0;
+    match (plan.placement, plan.states) {
+        (_, States::Replicated) if mirrored && !folded => mirror::lay_out(draft, stage),
+        _ if mirrored => Err(unsupported(draft)),
+        (Placement::Data, States::Handoff) if !sync => workers::handoff(draft, stage),
+        (_, States::Zero1 | States::Zero2 | States::Zero3 | States::Hsdp)
+            if splits && folded =>
+        {
+            shards::lay_out(draft, stage)
         }
-        (Placement::Accumulate | Placement::Concurrent | Placement::Pipeline, _, _) => {
-            Ok(local::lay_out(draft, stage))
-        }
-        (Placement::Data, _, _) => Err(unsupported(draft)),
+        (_, states) if states != States::Replicated => Err(unsupported(draft)),
+        (Placement::Data, _) if !sync => workers::replicated(draft, stage),
+        (Placement::Shared, _) if !sync => pool::lay_out(draft, stage),
+        _ if folded => axis::lay_out(draft, stage),
+        _ => Ok(local::lay_out(draft, stage)),
     }
 }
 
@@ -83,7 +91,7 @@ impl Draft<'_> {
     /// How a version follows another on a buffer: in place when there is one slot.
     fn update_form(&self, parameter: BufferId) -> UpdateForm {
         match self.buffers[parameter].slots {
-            Slotting::PerStep(1) => UpdateForm::InPlace,
+            Slotting::PerStep(1) | Slotting::InTurn(_) => UpdateForm::InPlace,
             Slotting::PerStep(_) | Slotting::PerMicroBatch => UpdateForm::Next,
         }
     }
@@ -98,7 +106,7 @@ impl Draft<'_> {
     ) {
         let form = self.update_form(rows.parameter);
         let (code, job) = (self.code, self.job);
-        let n = self.plan.micro_batches;
+        let n = self.plan.all_micro_batches();
         let routine = update(code, stage, &job.optimizer, n, job.dtype, form, rows.parts);
         let routine = self.routines.push(routine);
         let at =

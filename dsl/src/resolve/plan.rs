@@ -15,7 +15,7 @@ use crate::{
 use roundelay_schedule::{Bytes, Exactness, Placement, Recompute, Rule, States};
 
 /// Keys that are read.
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 15] = [
     "minimize",
     "exactness",
     "memory",
@@ -25,14 +25,16 @@ const KEYS: [&str; 12] = [
     "order",
     "states",
     "recompute",
+    "replicas",
+    "shards",
     "stages",
+    "chunks",
     "micro_batches",
     "cuts",
 ];
 
 /// Keys of the language that have one value so far.
-const LATER: [(&str, &str); 7] = [
-    ("replicas", "1"),
+const LATER: [(&str, &str); 6] = [
     ("overdecompose", "1"),
     ("sequence", "none"),
     ("units", "1"),
@@ -133,6 +135,9 @@ fn apply(
         "memory" => search.memory = Some(memory(entry, report)?),
         "devices" => search.devices = numbers(entry, report)?,
         "stages" => search.stages = numbers(entry, report)?,
+        "replicas" => search.replicas = numbers(entry, report)?,
+        "shards" => search.shards = numbers(entry, report)?,
+        "chunks" => search.chunks = numbers(entry, report)?,
         "micro_batches" => search.micro_batches = numbers(entry, report)?,
         "rule" => search.rule = choice(entry, report, rule)?,
         "placement" => {

@@ -24,7 +24,7 @@ impl Provenance {
         let entries = [
             ("model", job.model.clone()),
             ("rule", schedule.plan.rule.to_string()),
-            ("micro_batches", schedule.plan.micro_batches.to_string()),
+            ("micro_batches", schedule.plan.all_micro_batches().to_string()),
             ("batch", job.batch.to_string()),
             ("seed", job.seed.to_string()),
             ("optimizer", optimizer),
@@ -72,8 +72,9 @@ fn arithmetic(schedule: &Schedule) -> String {
     digest.add(format!("{}", schedule.coordinates().len()).as_bytes());
     for parameter in &parameters {
         let stage = parameter.stage;
-        let micro_batches = 0..plan.delays.size().0;
-        let delays = micro_batches.map(|i| plan.delays.delay(i, stage.index()));
+        let own = plan.delays.size().0;
+        let micro_batches = 0..plan.all_micro_batches() as usize;
+        let delays = micro_batches.map(|i| plan.delays.delay(i % own, stage.index()));
         let sum = plan.sum(u32::try_from(stage.index()).unwrap_or(u32::MAX));
         let clipped = job.optimizer.clip != 0.0;
         let norm = parameters.iter().find(|other| clipped && other.stage == stage);

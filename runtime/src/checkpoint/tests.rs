@@ -41,6 +41,7 @@ fn of(rule: Rule, job: Job) -> Schedule {
         placement: Placement::Data,
         order: Order::Cyclic,
         replicas: 1,
+        shards: 1,
         stages: 2,
         chunks: 1,
         cuts: vec![1],

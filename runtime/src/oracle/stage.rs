@@ -1,6 +1,6 @@
 //! One stage of the oracle: its versions, its optimizer state, its gradient sum.
 
-use super::OracleError;
+use super::{OracleError, tree::GradientTree};
 use crate::{
     memory::Memory,
     native::native,
@@ -9,8 +9,7 @@ use crate::{
 };
 use roundelay_kernels::{Context, Real};
 use roundelay_schedule::{
-    Access, Checked, Float, Id, Job, MicroBatch, Native, Pass, Role, RoutineId, Slice,
-    Stage, Subject,
+    Access, Checked, Float, Id, Job, Native, Pass, Role, RoutineId, Slice, Stage, Subject,
 };
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -29,11 +28,11 @@ pub(super) struct OracleStage {
     depth: usize,
     /// Shard by shard, in each shard array by array.
     optimizer: Memory,
-    /// Which list of the tree a micro-batch of the cell belongs to, and whether it begins it.
-    places: Vec<(usize, Access)>,
-    /// Sums of the lists.
-    lists: Vec<Memory>,
-    /// Sum of all lists over all coordinates.
+    /// How gradients become one sum.
+    tree: GradientTree,
+    /// Sums of the runs that the tree begins with.
+    runs: Vec<Memory>,
+    /// Sum of all micro-batches.
     total: Memory,
     /// The gradient of one micro-batch, where it is not added by the backward pass itself.
     single: Memory,
@@ -51,15 +50,6 @@ pub(super) struct Routines {
     update: RoutineId,
 }
 
-/// Whether a sum over coordinates holds something.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sums {
-    /// Nothing yet.
-    Empty,
-    /// The sum of earlier coordinates.
-    Begun,
-}
-
 impl OracleStage {
     /// The stage at rest, as the state has it.
     pub(super) fn new(
@@ -75,8 +65,11 @@ impl OracleStage {
         let version = |age| -> Result<Memory, OracleError> {
             Ok(filled(&state.parameters(job, stage, age)?))
         };
-        let places = places(schedule, stage);
-        let lists = places.iter().map(|(list, _)| list + 1).max().unwrap_or(0);
+        let number = u32::try_from(stage.index()).expect("stages are few");
+        let tree = GradientTree::new(
+            &schedule.plan.sum(number),
+            schedule.cell_micro_batches() as usize,
+        );
         let mut own = Self {
             stage,
             routines: Routines::find(plain, stage),
@@ -84,8 +77,8 @@ impl OracleStage {
             versions: (0..=kept).map(version).collect::<Result<_, _>>()?,
             depth: staleness as usize + 1,
             optimizer: Memory::new(bytes * job.optimizer.method.states()),
-            places,
-            lists: (0..lists).map(|_| Memory::new(bytes)).collect(),
+            runs: (0..tree.runs()).map(|_| Memory::new(bytes)).collect(),
+            tree,
             total: Memory::new(bytes),
             single: Memory::new(bytes),
         };
@@ -103,19 +96,19 @@ impl OracleStage {
         self.versions[age].bytes_mut()
     }
 
-    /// The backward pass of micro-batch `own` of the cell with θ of `age`.
+    /// The backward pass of micro-batch `i` with θ of `age`.
     pub(super) fn backward(
         &mut self,
         plain: &mut Plain,
         context: &Context,
-        (own, age): (usize, usize),
+        (i, age): (usize, usize),
         dtype: Float,
     ) {
-        let (list, access) = self.places[own];
+        let (run, access) = self.tree.place(i);
         let begins = access == Access::Write;
         let routine = if begins { Some(self.routines.first) } else { self.routines.next };
         let target = match routine {
-            Some(_) => &mut self.lists[list],
+            Some(_) => &mut self.runs[run],
             None => &mut self.single,
         };
         let theta = self.versions[age].bytes_mut();
@@ -125,19 +118,19 @@ impl OracleStage {
         let bound = &mut [(Role::Parameter, theta), (Role::Gradient, target.bytes_mut())];
         plain.run(routine.unwrap_or(self.routines.first), context, bound);
         if routine.is_none() {
-            add(dtype, &mut self.single, &mut self.lists[list]);
+            add(dtype, &mut self.single, &mut self.runs[run]);
         }
     }
 
-    /// Joins the lists of one coordinate, from left to right, and adds them to the total.
-    pub(super) fn join(&mut self, dtype: Float, sums: Sums) {
-        let (first, others) =
-            self.lists.split_first_mut().expect("a cell has a micro-batch");
-        others.iter_mut().for_each(|list| add(dtype, list, first));
-        match sums {
-            Sums::Empty => self.total.bytes_mut().copy_from_slice(first.bytes_mut()),
-            Sums::Begun => add(dtype, first, &mut self.total),
-        }
+    /// Adds the runs up, as the tree says.
+    pub(super) fn join(&mut self, dtype: Float) {
+        let runs = &mut self.runs;
+        let whole = self.tree.fold(&mut |to, from| {
+            let [to, from] =
+                runs.get_disjoint_mut([to, from]).expect("two runs are not the same");
+            add(dtype, from, to);
+        });
+        self.total.bytes_mut().copy_from_slice(self.runs[whole].bytes_mut());
     }
 
     /// θ_{t+1} from θ_t, the total and the optimizer's state, shard by shard.
@@ -218,22 +211,6 @@ impl Routines {
             update: find(Pass::Update, &any),
         }
     }
-}
-
-/// For each micro-batch of the cell: its list in the plan's tree, and what it does to its sum.
-fn places(schedule: &Checked, stage: Stage) -> Vec<(usize, Access)> {
-    let (plan, cell) = (&schedule.plan, schedule.cell_micro_batches());
-    let number = u32::try_from(stage.index()).expect("stages are few");
-    let sum = plan.sum_of(number, cell);
-    let place = |own: MicroBatch| {
-        let lists = sum.0.iter().enumerate();
-        let mut found = lists.filter_map(|(list, members)| {
-            let index = members.iter().position(|member| *member == own)?;
-            Some((list, if index == 0 { Access::Write } else { Access::Update }))
-        });
-        found.next().expect("a tree holds every micro-batch")
-    };
-    (0..cell as usize).map(|own| place(MicroBatch::new(own))).collect()
 }
 
 /// In how many shards a stage is updated.

@@ -20,7 +20,7 @@ impl StepLosses {
     /// Nothing yet; the first complete step will be `first`.
     pub(super) fn new(schedule: &Schedule, first: u64) -> Self {
         let (lag, _) = schedule.span();
-        let micro_batches = schedule.plan.micro_batches as usize;
+        let micro_batches = schedule.plan.all_micro_batches() as usize;
         Self::with(micro_batches, lag as usize + 1, first)
     }
 

@@ -138,12 +138,11 @@ impl Line<'_> {
             Content::Parameter(stage) | Content::Optimizer(stage) => self.stage(*stage),
             Content::Gradient(stage, sum) => {
                 self.stage(*stage);
-                let all: Vec<_> = sum.0.iter().flatten().copied().collect();
-                let most = self.schedule.plan.micro_batches as usize;
+                let all = sum.micro_batches();
+                let most = self.schedule.plan.all_micro_batches() as usize;
                 let distinct: BTreeSet<_> = all.iter().collect();
                 let known = all.iter().all(|i| i.index() < most);
-                let filled =
-                    !sum.0.is_empty() && sum.0.iter().all(|list| !list.is_empty());
+                let filled = !sum.has_gaps();
                 self.require(distinct.len() == all.len() && known && filled, || {
                     "carries a sum that is empty, repeats, or exceeds the micro-batches"
                         .into()

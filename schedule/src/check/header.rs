@@ -2,7 +2,7 @@
 //! declared limits.
 
 use super::{Culprit, faults::Faults, limit};
-use crate::{DeviceId, Evaluation, Id, Plan, Reduction, Rule, Schedule, Stage};
+use crate::{DeviceId, Evaluation, Id, Plan, Reduction, Rule, Schedule, Stage, States};
 use std::collections::BTreeSet;
 
 /// Checks what needs no other table. After it the derived numbers of the plan do not overflow.
@@ -46,7 +46,7 @@ fn target(schedule: &Schedule, faults: &mut Faults) {
 
 fn plan(schedule: &Schedule, faults: &mut Faults) {
     let culprit = Culprit::Header("plan");
-    let Plan { micro_batches, stages, cuts, replicas, recompute, .. } = &schedule.plan;
+    let Plan { micro_batches, stages, cuts, recompute, .. } = &schedule.plan;
     let tasks = u64::from(*micro_batches) * u64::from(*stages);
     faults.require((1..=limit::TASKS).contains(&tasks), culprit, || {
         format!(
@@ -58,7 +58,7 @@ fn plan(schedule: &Schedule, faults: &mut Faults) {
     faults.require(*micro_batches <= limit::MICRO_BATCHES, culprit, || {
         format!("{micro_batches} micro-batches; at most {} do", limit::MICRO_BATCHES)
     });
-    faults.require(*replicas >= 1, culprit, || "replicas must be at least 1".into());
+    replicas(&schedule.plan, faults);
     faults.require(recompute.len() as u64 == u64::from(*stages), culprit, || {
         format!("recompute has {} values for {stages} stages", recompute.len())
     });
@@ -79,6 +79,29 @@ fn plan(schedule: &Schedule, faults: &mut Faults) {
     };
     faults.require(slack <= limit::SLACK, culprit, || {
         format!("slack is {slack}; at most {} is possible", limit::SLACK)
+    });
+}
+
+/// Replicas exist, and shards divide those that share out the states of a stage.
+fn replicas(plan: &Plan, faults: &mut Faults) {
+    let culprit = Culprit::Header("plan");
+    let Plan { micro_batches, replicas, shards, states, .. } = plan;
+    faults.require(*replicas >= 1, culprit, || "replicas must be at least 1".into());
+    let all = u64::from(*micro_batches) * u64::from(*replicas);
+    faults.require(all <= limit::ALL_MICRO_BATCHES, culprit, || {
+        format!(
+            "{replicas} replicas take {all} micro-batches; at most {} are possible",
+            limit::ALL_MICRO_BATCHES
+        )
+    });
+    let split = *states == States::Hsdp;
+    faults.require(*shards == 1 || split, culprit, || {
+        format!("{shards} shards are for states hsdp, not for {states}")
+    });
+    let members = plan.members();
+    let even = *shards >= 1 && members.is_multiple_of(*shards);
+    faults.require(even, culprit, || {
+        format!("{members} replicas do not split into groups of {shards} shards")
     });
 }
 
@@ -105,12 +128,10 @@ fn job(schedule: &Schedule, faults: &mut Faults) {
     faults.require(stages as u64 == u64::from(plan.stages), culprit, || {
         format!("has elements of {stages} stages, but the plan has {}", plan.stages)
     });
-    let whole = job.batch > 0 && job.batch.is_multiple_of(plan.micro_batches);
+    let micro_batches = plan.all_micro_batches();
+    let whole = job.batch > 0 && job.batch.is_multiple_of(micro_batches);
     faults.require(whole, culprit, || {
-        format!(
-            "batch {} is no multiple of {} micro-batches",
-            job.batch, plan.micro_batches
-        )
+        format!("batch {} is no multiple of {micro_batches} micro-batches", job.batch)
     });
     faults.require(job.evaluate != Evaluation::Every(0), culprit, || {
         "evaluates every 0 steps; write never or a larger number".into()
@@ -122,7 +143,7 @@ fn job(schedule: &Schedule, faults: &mut Faults) {
             format!("{stage} has {elements} elements; they must stay below 2^48 bytes")
         });
     }
-    let examples = u64::from(job.batch / plan.micro_batches);
+    let examples = u64::from(job.batch / micro_batches.max(1));
     for (id, input) in job.inputs.iter() {
         let elements = input
             .shape
@@ -198,11 +219,16 @@ fn axes(schedule: &Schedule, faults: &mut Faults) {
         let problem = || format!("extents are at least 1, and at most {most} together");
         return faults.require(false, culprit, problem);
     };
-    let micro_batches = u64::from(schedule.plan.micro_batches);
+    let plan = &schedule.plan;
+    let micro_batches = u64::from(plan.all_micro_batches());
     faults.require(micro_batches.is_multiple_of(folded), culprit, || {
         format!("{micro_batches} micro-batches do not spread over {folded} coordinates")
     });
-    let fresh = folded == 1 || schedule.plan.delays.max() == 0;
+    let replicas = u64::from(plan.replicas.max(1));
+    faults.require(folded.is_multiple_of(replicas), culprit, || {
+        format!("{folded} coordinates are not {replicas} replicas of something")
+    });
+    let fresh = folded == replicas || plan.delays.max() == 0;
     faults.require(fresh, culprit, || {
         "workers with delays are no axis: list them as devices of the cell".into()
     });

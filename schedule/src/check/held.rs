@@ -99,15 +99,20 @@ pub(super) struct Spelled<'a>(pub(super) &'a Sum);
 
 impl fmt::Display for Spelled<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (position, list) in self.0.0.iter().enumerate() {
-            let plain = position == 0 || list.len() == 1;
-            f.write_str(if position == 0 { "" } else { " + " })?;
-            f.write_str(if plain { "" } else { "(" })?;
-            for (place, i) in list.iter().enumerate() {
-                write!(f, "{}{i}", if place == 0 { "" } else { "+" })?;
-            }
-            f.write_str(if plain { "" } else { ")" })?;
+        let Sum::All(parts) = self.0 else { return inner(self.0, f) };
+        let plain = parts.iter().all(|part| matches!(part, Sum::One(_)));
+        for (position, part) in parts.iter().enumerate() {
+            let sign = if plain { "+" } else { " + " };
+            f.write_str(if position == 0 { "" } else { sign })?;
+            inner(part, f)?;
         }
         Ok(())
+    }
+}
+
+fn inner(sum: &Sum, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match sum {
+        Sum::One(i) => write!(f, "{i}"),
+        Sum::All(_) => write!(f, "({})", Spelled(sum)),
     }
 }

@@ -168,7 +168,11 @@ impl Run<'_> {
         };
         let received = self.partial(launch, received, None, faults)?;
         let own = self.partial(launch, own, None, faults)?;
-        Ok(self.sums.join(received, own))
+        // a + b = b + a, bit for bit: the plan says which of the two it means.
+        let sums = [(received, own), (own, received)].map(|(a, b)| self.sums.join(a, b));
+        let tree = self.tree(launch.routine.stage);
+        let planned = tree.filter(|tree| tree.has(sums[1]) && !tree.has(sums[0]));
+        Ok(Some(sums[usize::from(planned.is_some())]))
     }
 
     /// The gradient sum that an argument holds, of the right stage and step.

@@ -1,8 +1,10 @@
 //! Declared limits: beyond them a schedule is refused, so that no file makes the checker or a
 //! machine allocate without bound.
 
-/// Micro-batches of one training step.
+/// Micro-batches that one replica takes in a training step.
 pub(super) const MICRO_BATCHES: u32 = 1 << 12;
+/// Micro-batches of one training step, over all replicas.
+pub(super) const ALL_MICRO_BATCHES: u64 = 1 << 18;
 /// Micro-batches times stages.
 pub(super) const TASKS: u64 = 1 << 20;
 /// Periods until rings and slots are back where they were, and of wait distances.

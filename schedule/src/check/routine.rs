@@ -211,7 +211,7 @@ impl<'a> Body<'a> {
     fn constants(&self, call: &Call) -> Result<(), String> {
         let Optimizer { method, rate: _, weight_decay, clip } =
             &self.schedule.job.optimizer;
-        let micro_batches = f64::from(self.schedule.plan.micro_batches);
+        let micro_batches = f64::from(self.schedule.plan.all_micro_batches());
         let mut expected = vec![
             ("weight_decay", *weight_decay),
             ("clip", *clip),

@@ -1,7 +1,7 @@
 //! Gradient sums, each kept once, so that two can be compared by number.
 //!
-//! (a + b) + c is the same sum whether it is written as one list or as lists of one; sums are
-//! kept in the form with the longest first list.
+//! A sum is a tree of additions: (a + b) + c is the same whether it is written as one list or as
+//! lists of one.
 
 use crate::{Id, MicroBatch, Sum};
 use std::collections::BTreeMap;
@@ -15,10 +15,8 @@ pub(super) struct SumId(u32);
 enum Node {
     /// The gradient of one micro-batch.
     First(MicroBatch),
-    /// A single list and one more micro-batch.
-    Push(SumId, MicroBatch),
-    /// A sum and a single list.
-    Join(SumId, SumId),
+    /// Two sums.
+    Add(SumId, SumId),
 }
 
 /// All sums seen so far.
@@ -42,10 +40,6 @@ impl Sums {
         self.nodes[sum.0 as usize]
     }
 
-    fn is_single(&self, sum: SumId) -> bool {
-        !matches!(self.node(sum), Node::Join(..))
-    }
-
     /// The gradient of one micro-batch.
     pub(super) fn first(&mut self, i: MicroBatch) -> SumId {
         self.intern(Node::First(i))
@@ -53,44 +47,35 @@ impl Sums {
 
     /// `sum` + the gradient of one more micro-batch.
     pub(super) fn add(&mut self, sum: SumId, i: MicroBatch) -> SumId {
-        if self.is_single(sum) {
-            return self.intern(Node::Push(sum, i));
-        }
         let last = self.first(i);
-        self.intern(Node::Join(sum, last))
+        self.join(sum, last)
     }
 
-    /// `sum` + (`list`), if the latter is no sum of sums.
-    pub(super) fn join(&mut self, sum: SumId, list: SumId) -> Option<SumId> {
-        match self.node(list) {
-            Node::First(i) => Some(self.add(sum, i)),
-            Node::Push(..) => Some(self.intern(Node::Join(sum, list))),
-            Node::Join(..) => None,
-        }
+    /// `sum` + `other`.
+    pub(super) fn join(&mut self, sum: SumId, other: SumId) -> SumId {
+        self.intern(Node::Add(sum, other))
     }
 
-    /// The sum of an empty one and `list`, else [`Sums::join`].
-    pub(super) fn append(&mut self, sum: Option<SumId>, list: SumId) -> Option<SumId> {
+    /// `other` alone when there is no sum yet, else [`Sums::join`].
+    pub(super) fn append(&mut self, sum: Option<SumId>, other: SumId) -> SumId {
         match sum {
-            None => Some(list),
-            Some(sum) => self.join(sum, list),
+            None => other,
+            Some(sum) => self.join(sum, other),
         }
     }
 
-    /// The number of a sum; none when it is empty.
+    /// The number of a sum; none when some part of it is empty.
     pub(super) fn of(&mut self, sum: &Sum) -> Option<SumId> {
-        let mut all = None;
-        for list in &sum.0 {
-            let list = list.iter().fold(None, |sum, i| Some(self.extend(sum, *i)))?;
-            all = self.append(all, list);
-        }
-        all
-    }
-
-    fn extend(&mut self, sum: Option<SumId>, i: MicroBatch) -> SumId {
         match sum {
-            None => self.first(i),
-            Some(sum) => self.add(sum, i),
+            Sum::One(i) => Some(self.first(*i)),
+            Sum::All(parts) => {
+                let mut all = None;
+                for part in parts {
+                    let part = self.of(part)?;
+                    all = Some(self.append(all, part));
+                }
+                all
+            }
         }
     }
 
@@ -99,43 +84,39 @@ impl Sums {
         if by == 0 {
             return sum;
         }
-        let mut moved = self.spell(sum);
-        for i in moved.0.iter_mut().flatten() {
-            *i = MicroBatch::new(i.index() + by);
+        let mut parts = Vec::new();
+        let mut rest = sum;
+        while let Node::Add(before, last) = self.node(rest) {
+            parts.push(last);
+            rest = before;
         }
-        self.of(&moved).unwrap_or(sum)
+        let mut moved = match self.node(rest) {
+            Node::First(i) => self.first(MicroBatch::new(i.index() + by)),
+            Node::Add(..) => unreachable!("the loop ends at the first gradient"),
+        };
+        for part in parts.into_iter().rev() {
+            let part = self.shifted(part, by);
+            moved = self.join(moved, part);
+        }
+        moved
     }
 
     /// The sum written out.
     pub(super) fn spell(&self, sum: SumId) -> Sum {
-        let (mut lists, mut rest) = (Vec::new(), Some(sum));
-        while let Some(sum) = rest {
-            let (list, before) = match self.node(sum) {
-                Node::Join(before, list) => (list, Some(before)),
-                Node::First(_) | Node::Push(..) => (sum, None),
-            };
-            lists.push(self.list(list));
+        let (mut parts, mut rest) = (Vec::new(), sum);
+        while let Node::Add(before, last) = self.node(rest) {
+            parts.push(self.spell_part(last));
             rest = before;
         }
-        lists.reverse();
-        Sum(lists)
+        parts.push(self.spell_part(rest));
+        parts.reverse();
+        Sum::All(parts)
     }
 
-    fn list(&self, mut sum: SumId) -> Vec<MicroBatch> {
-        let mut list = Vec::new();
-        loop {
-            match self.node(sum) {
-                Node::First(i) => {
-                    list.push(i);
-                    list.reverse();
-                    return list;
-                }
-                Node::Push(before, i) => {
-                    list.push(i);
-                    sum = before;
-                }
-                Node::Join(_, last) => sum = last,
-            }
+    fn spell_part(&self, sum: SumId) -> Sum {
+        match self.node(sum) {
+            Node::First(i) => Sum::One(i),
+            Node::Add(..) => self.spell(sum),
         }
     }
 }
@@ -151,23 +132,32 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// The tree of a sum; none when the sum is empty.
+    /// The tree of a sum; none when some part of it is empty.
     pub(super) fn new(sums: &mut Sums, sum: &Sum) -> Option<Self> {
-        let whole = sums.of(sum)?;
-        let (mut steps, mut parts, mut before) = (BTreeMap::new(), Vec::new(), None);
-        for list in &sum.0 {
-            let mut own = None;
-            for i in list {
-                let next = sums.extend(own, *i);
-                steps.insert(*i, (own, next));
-                parts.push(next);
-                parts.extend(sums.append(before, next));
-                own = Some(next);
+        let Sum::All(list) = sum else { return None };
+        let (steps, parts) = (BTreeMap::new(), Vec::new());
+        let mut tree = Self { whole: SumId(0), steps, parts };
+        tree.whole = tree.walk(sums, list)?;
+        tree.parts.sort_unstable();
+        Some(tree)
+    }
+
+    /// Every list is made from left to right: what begins it, and all that it comes to.
+    fn walk(&mut self, sums: &mut Sums, list: &[Sum]) -> Option<SumId> {
+        let mut before = None;
+        for part in list {
+            let own = match part {
+                Sum::One(i) => sums.first(*i),
+                Sum::All(inner) => self.walk(sums, inner)?,
+            };
+            let next = sums.append(before, own);
+            if let Sum::One(i) = part {
+                self.steps.insert(*i, (before, next));
             }
-            before = sums.append(before, own?);
+            self.parts.push(next);
+            before = Some(next);
         }
-        parts.sort_unstable();
-        Some(Self { whole, steps, parts })
+        before
     }
 
     /// Whether a sum is on the way to the whole.
@@ -191,10 +181,8 @@ mod tests {
     use super::*;
 
     fn sum(lists: &[&[usize]]) -> Sum {
-        Sum(lists
-            .iter()
-            .map(|list| list.iter().copied().map(MicroBatch::new).collect())
-            .collect())
+        let list = |list: &&[usize]| Sum::list(list.iter().copied().map(MicroBatch::new));
+        Sum::All(lists.iter().map(list).collect())
     }
 
     #[test]
@@ -205,9 +193,26 @@ mod tests {
         assert_ne!(sums.of(&sum(&[&[0], &[1, 2]])), sums.of(&sum(&[&[0, 1, 2]])));
         assert_ne!(sums.of(&sum(&[&[1, 0]])), sums.of(&sum(&[&[0, 1]])));
         let deep = sums.of(&sum(&[&[0, 3], &[1, 4], &[2]])).unwrap();
-        assert_eq!(sums.spell(deep), sum(&[&[0, 3], &[1, 4], &[2]]));
+        let spelled = sums.spell(deep);
+        assert_eq!(sums.of(&spelled), Some(deep));
+        assert_eq!(sums.of(&sum(&[&[0, 3], &[], &[2]])), None);
         let moved = sums.shifted(deep, 5);
-        assert_eq!(sums.spell(moved), sum(&[&[5, 8], &[6, 9], &[7]]));
+        assert_eq!(sums.of(&sum(&[&[5, 8], &[6, 9], &[7]])), Some(moved));
+    }
+
+    #[test]
+    fn sums_of_sums_keep_their_shape() {
+        let mut sums = Sums::default();
+        let group = |start: usize| sum(&[&[start, start + 2], &[start + 1, start + 3]]);
+        let whole = Sum::All(vec![group(0), group(4)]);
+        let id = sums.of(&whole).unwrap();
+        let first = sums.of(&group(0)).unwrap();
+        let second = sums.shifted(first, 4);
+        assert_eq!(sums.join(first, second), id);
+        let tree = Tree::new(&mut sums, &whole).unwrap();
+        assert!(tree.has(second) && tree.has(first));
+        let flat = sums.of(&sum(&[&[0, 2, 1, 3, 4, 6, 5, 7]])).unwrap();
+        assert!(!tree.has(flat));
     }
 
     #[test]

@@ -273,8 +273,8 @@ impl Violation {
             ),
             Violation::Tree { action, stage, made: None, plan } => write!(
                 f,
-                "{action} adds sums of sums of {stage}, or one micro-batch twice; the plan \
-                 adds {}: combine one partial sum at a time",
+                "{action} adds nothing to the gradient of {stage}; the plan adds {}: give \
+                 its group members",
                 Spelled(plan)
             ),
             Violation::Rest { at, row, expected, found, writer, steps } => write!(

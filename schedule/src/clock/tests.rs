@@ -60,6 +60,7 @@ fn plan() -> Plan {
         placement: Placement::Pipeline,
         order: Order::Gpipe,
         replicas: 1,
+        shards: 1,
         stages: 1,
         chunks: 1,
         cuts: vec![],

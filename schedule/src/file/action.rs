@@ -107,9 +107,9 @@ fn write_content(out: &mut String, content: &Content) {
     match content {
         Content::Parameter(stage) => put(out, format_args!("parameter({stage})")),
         Content::Optimizer(stage) => put(out, format_args!("optimizer({stage})")),
-        Content::Gradient(stage, Sum(lists)) => {
+        Content::Gradient(stage, sum) => {
             put(out, format_args!("gradient({stage}, "));
-            write_list(out, lists, |out, list| write_list(out, list, put));
+            write_sum(out, sum);
             out.push(')');
         }
         Content::Value(value, i) => put(out, format_args!("value({value}, {i})")),
@@ -119,15 +119,15 @@ fn write_content(out: &mut String, content: &Content) {
     }
 }
 
-fn write_list<'a, T>(
-    out: &mut String,
-    items: &'a [T],
-    write: impl Fn(&mut String, &'a T),
-) {
+fn write_sum(out: &mut String, sum: &Sum) {
+    let parts = match sum {
+        Sum::One(i) => return put(out, i),
+        Sum::All(parts) => parts,
+    };
     out.push('[');
-    for (k, item) in items.iter().enumerate() {
+    for (k, part) in parts.iter().enumerate() {
         put(out, if k > 0 { ", " } else { "" });
-        write(out, item);
+        write_sum(out, part);
     }
     out.push(']');
 }
@@ -278,10 +278,7 @@ fn read_content(cursor: &mut Cursor<'_>) -> Result<Content, Slip> {
         "gradient" => {
             let stage = cursor.handle(CONTENT)?;
             cursor.mark(",", CONTENT)?;
-            let list = |cursor: &mut Cursor<'_>| {
-                read_list(cursor, |cursor| cursor.handle::<MicroBatch>(CONTENT))
-            };
-            Content::Gradient(stage, Sum(read_list(cursor, list)?))
+            Content::Gradient(stage, read_sum(cursor, Sum::DEPTH)?)
         }
         "value" => {
             let value = cursor.handle(CONTENT)?;
@@ -299,20 +296,25 @@ fn read_content(cursor: &mut Cursor<'_>) -> Result<Content, Slip> {
     Ok(content)
 }
 
-/// `[item, item]`, perhaps empty.
-fn read_list<T>(
-    cursor: &mut Cursor<'_>,
-    item: impl Fn(&mut Cursor<'_>) -> Result<T, Slip>,
-) -> Result<Vec<T>, Slip> {
+/// `[part, part]`, perhaps empty; a part is a micro-batch or a sum, at most `depth` deep.
+fn read_sum(cursor: &mut Cursor<'_>, depth: usize) -> Result<Sum, Slip> {
+    if depth < Sum::DEPTH && !cursor.peek().is_empty() {
+        return Ok(Sum::One(cursor.handle(CONTENT)?));
+    }
+    let at = cursor.at();
+    if depth == 0 {
+        let problem = format!("more than {} sums within sums", Sum::DEPTH);
+        return Err(slip(at, problem, CONTENT));
+    }
     cursor.mark("[", CONTENT)?;
-    let mut items = Vec::new();
+    let mut parts = Vec::new();
     while !cursor.takes("]") {
-        if !items.is_empty() {
+        if !parts.is_empty() {
             cursor.mark(",", CONTENT)?;
         }
-        items.push(item(cursor)?);
+        parts.push(read_sum(cursor, depth - 1)?);
     }
-    Ok(items)
+    Ok(Sum::All(parts))
 }
 
 fn read_waits(cursor: &mut Cursor<'_>) -> Result<Vec<Wait>, Slip> {

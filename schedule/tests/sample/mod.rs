@@ -95,6 +95,7 @@ fn plan() -> Plan {
         placement: Placement::Shared,
         order: Order::OneForwardOneBackward,
         replicas: 2,
+        shards: 1,
         stages: 2,
         chunks: 1,
         cuts: vec![5],
@@ -257,7 +258,8 @@ fn actions() -> Vec<Action> {
         to: row(1, 0),
         content,
     };
-    let sum = Sum(vec![vec![id(0), id(2)], vec![], vec![id(1)]]);
+    let sum =
+        Sum::All(vec![Sum::list([id(0), id(2)]), Sum::default(), Sum::list([id(1)])]);
     vec![
         action(Work::Feed { at: place(0, 0), micro_batch: id(0), row: row(6, 0) }),
         Action {
@@ -284,7 +286,7 @@ fn actions() -> Vec<Action> {
         action(collective(Collective::AllReduce, Content::Gradient(id(1), sum))),
         action(collective(
             Collective::ReduceScatter,
-            Content::Gradient(id(1), Sum(vec![])),
+            Content::Gradient(id(1), Sum::default()),
         )),
         action(collective(Collective::AllGather, Content::Parameter(id(1)))),
         action(Work::Report { at: place(1, 1), micro_batch: id(3), row: row(7, 0) }),

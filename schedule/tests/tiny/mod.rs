@@ -58,6 +58,7 @@ pub(crate) fn empty(rule: Rule, n: u32, s: u32, devices: u32) -> Schedule {
             placement: Placement::Accumulate,
             order: Order::Sequential,
             replicas: 1,
+            shards: 1,
             stages: s,
             chunks: 1,
             cuts: (1..s).collect(),
@@ -353,7 +354,7 @@ pub(crate) fn reduced() -> Schedule {
         group,
         from: row(1, 0),
         to: row(1, 0),
-        content: Content::Gradient(id(0), Sum(vec![vec![id(0)]])),
+        content: Content::Gradient(id(0), Sum::list([id(0)])),
     });
     let update = schedule.routine(
         Pass::Update,

@@ -1,152 +1,136 @@
-//! Equal workers, folded into an axis: collectives move gradients and parameters.
+//! Equal members, folded into axes: replicas of a cell, or synchronous workers. Collectives move
+//! gradients and parameters; with whole states on every member an all-reduce does.
 //!
-//! | states | after backward | update | before a pass |
-//! | --- | --- | --- | --- |
-//! | replicated | all-reduce | everyone, all | |
-//! | zero1 | reduce-scatter, after the whole backward pass | own shard | all-gather once a step |
-//! | zero2 | reduce-scatter at once | own shard | all-gather once a step |
-//! | zero3 | reduce-scatter at once | own shard | all-gather for forward, again for backward |
+//! What a pass made possible stands a turn later than it could: a turn is one pass of the
+//! device, so that a reduction has a pass to hide behind before its result is wanted, and the
+//! next gather goes first where both use one queue.
 
-use super::{Addition, StageRows, UpdateRows, version};
+use super::{StageRows, UpdateRows, local, version};
 use crate::lower::{
     LowerError,
-    draft::{Draft, DraftWork, Key, Side, Slotting},
+    draft::{Draft, DraftWork, Hold, Key, Side},
     site::group_of,
 };
 use roundelay_schedule::{
-    AxisId, BufferId, Bytes, Collective, Content, GroupId, Id, LinkId, MicroBatch, Pass,
-    RingId, Slice, Stage, States, Subject, Sum,
+    AxisId, Collective, Content, GroupId, LinkId, MicroBatch, Pass, RingId, Rule, Stage,
+    Sum,
 };
 
-/// One stage on the axis.
-struct Workers {
-    stage: Stage,
-    ring: RingId,
-    group: GroupId,
-    link: LinkId,
-    gradient: BufferId,
+/// One stage on every coordinate of the axes.
+pub(super) struct Members {
+    pub(super) stage: Stage,
+    pub(super) ring: RingId,
+    /// The passes of the stage's device in list order, as numbers of slots.
+    turns: Vec<u32>,
+    /// Turns that what a pass made possible may stand later.
+    patience: usize,
 }
 
-const ONLY: usize = 0;
+/// The members along some axes, and what joins them.
+#[derive(Clone, Copy)]
+pub(super) struct Along {
+    group: GroupId,
+    link: LinkId,
+}
+
+/// A collective of a stage's members.
+pub(super) struct Exchange {
+    pub(super) along: Along,
+    pub(super) kind: Collective,
+    pub(super) from: Hold,
+    pub(super) to: Hold,
+    pub(super) content: Content,
+}
 
 pub(super) fn lay_out(
     draft: &mut Draft<'_>,
     stage: Stage,
 ) -> Result<StageRows, LowerError> {
-    let ring = draft.sites.ring(stage, MicroBatch::new(ONLY));
-    let (group, link) = draft.sites.workers(draft.target, ring)?;
-    let group = group_of(&mut draft.groups, group);
-    let gradient = draft.state_buffer(ring, Subject::Gradient, stage, 1);
-    let workers = Workers { stage, ring, group, link, gradient };
-    let parameter = match draft.plan.states {
-        States::Replicated => workers.replicated(draft),
-        States::Zero1 | States::Zero2 | States::Zero3 | States::Handoff => {
-            workers.sharded(draft)
-        }
-    };
-    let only = MicroBatch::new(ONLY);
-    let mut rows = StageRows::default();
-    rows.gradient.insert(only, (version(gradient, 0), Addition::First));
-    let [forward, backward] = parameter;
-    for pass in draft.order.passes(stage) {
-        let buffer = if *pass == Pass::Forward { forward } else { backward };
-        rows.parameter.insert((*pass, only), version(buffer, 0));
-    }
+    let members = Members::new(draft, stage);
+    let (rows, bound) = local::kept(draft, stage);
+    let all = members.along(draft, draft.sites.axes.ids().collect())?;
+    let last = members.turn(draft, draft.order.closing(stage), draft.last());
+    let gradient = version(bound.gradient, 0);
+    let content = Content::Gradient(stage, Sum::list(draft.order.micro_batches()));
+    let kind = Collective::AllReduce;
+    let exchange = Exchange { along: all, kind, from: gradient, to: gradient, content };
+    members.exchange(draft, members.after(draft, last, 1), exchange);
+    members.update(draft, members.after(draft, last, 2), &bound);
     Ok(rows)
 }
 
-impl Workers {
-    fn replicated(&self, draft: &mut Draft<'_>) -> [BufferId; 2] {
-        let stage = self.stage;
-        let parameter = draft.state_buffer(self.ring, Subject::Parameter, stage, 1);
-        let optimizer = draft.optimizer(self.ring, stage);
-        let (key, lag) = draft.after_last(stage);
-        self.reduce(draft, (key, lag), Collective::AllReduce, self.gradient);
-        let rows = UpdateRows { parameter, gradient: self.gradient, optimizer, parts: 1 };
-        self.update(draft, &rows);
-        [parameter; 2]
+impl Members {
+    pub(super) fn new(draft: &Draft<'_>, stage: Stage) -> Self {
+        let ring = draft.sites.ring(stage, draft.last());
+        let own = draft
+            .order
+            .iter()
+            .filter(|(_, slot)| draft.sites.ring(slot.stage, slot.micro_batch) == ring);
+        let turns = own.map(|(number, _)| number).collect();
+        let in_turn = draft.plan.rule == Rule::Sync && draft.sites.rings[ring].lanes == 1;
+        Self { stage, ring, turns, patience: usize::from(in_turn) }
     }
 
-    fn sharded(&self, draft: &mut Draft<'_>) -> [BufferId; 2] {
-        let (stage, axis) = (self.stage, AxisId::new(0));
-        let parts = u64::from(draft.sites.axes[axis].extent);
-        let shard = |draft: &mut Draft<'_>, subject: Subject| {
-            let size = Bytes(draft.state_size(subject, stage).0 / parts);
-            draft.buffer(self.ring, subject, 0, size, Slotting::PerStep(1))
-        };
-        let part = Slice::Shard(axis);
-        let parameter = shard(draft, Subject::Parameter(stage, part));
-        let gradient = shard(draft, Subject::Gradient(stage, part));
-        let keeps = draft.job.optimizer_width() > 0;
-        let optimizer = keeps.then(|| shard(draft, Subject::Optimizer(stage, part)));
-        let whole = self.gather(draft, parameter);
-        let moment = self.reduction_moment(draft);
-        self.reduce(draft, moment, Collective::ReduceScatter, gradient);
-        self.update(draft, &UpdateRows { parameter, gradient, optimizer, parts });
-        whole
+    /// All members along some axes.
+    pub(super) fn along(
+        &self,
+        draft: &mut Draft<'_>,
+        axes: Vec<AxisId>,
+    ) -> Result<Along, LowerError> {
+        let (group, link) = draft.sites.members(draft.target, self.ring, axes)?;
+        Ok(Along { group: group_of(&mut draft.groups, group), link })
     }
 
-    /// ZeRO-1 keeps all gradients until the whole backward pass is over.
-    fn reduction_moment(&self, draft: &Draft<'_>) -> (Key, u32) {
-        match draft.plan.states {
-            States::Zero1 => draft.after_last(Stage::new(0)),
-            _ => draft.after_last(self.stage),
-        }
+    /// The number of a pass of the stage among those of its device.
+    pub(super) fn turn(&self, draft: &Draft<'_>, pass: Pass, i: MicroBatch) -> usize {
+        let (slot, _) = draft.order.find(pass, self.stage, i);
+        let found = self.turns.binary_search(&slot);
+        found.expect("a pass of the stage is one of its device's")
     }
 
-    fn reduce(
+    /// Before the pass of a turn.
+    pub(super) fn before(&self, draft: &Draft<'_>, turn: usize) -> (Key, u32) {
+        let slot = self.turns[turn];
+        (draft.key(slot, Side::Before), draft.order.slot(slot).lag)
+    }
+
+    /// So many turns after the pass of a turn, or after the last of the period.
+    pub(super) fn after(
+        &self,
+        draft: &Draft<'_>,
+        turn: usize,
+        later: usize,
+    ) -> (Key, u32) {
+        let turn = (turn + later * self.patience).min(self.turns.len() - 1);
+        let slot = self.turns[turn];
+        (draft.key(slot, Side::After), draft.order.slot(slot).lag)
+    }
+
+    /// After the last pass of the device in a period.
+    pub(super) fn at_end(&self, draft: &Draft<'_>) -> (Key, u32) {
+        self.after(draft, self.turns.len() - 1, 0)
+    }
+
+    /// Adds a collective.
+    pub(super) fn exchange(
         &self,
         draft: &mut Draft<'_>,
         (key, lag): (Key, u32),
-        kind: Collective,
-        to: BufferId,
+        exchange: Exchange,
     ) {
-        let content =
-            Content::Gradient(self.stage, Sum(vec![vec![MicroBatch::new(ONLY)]]));
-        let (link, group) = (self.link, self.group);
-        let (from, to) = (version(self.gradient, 0), version(to, 0));
-        draft.push(
-            key,
-            lag,
-            DraftWork::Collective { link, kind, group, from, to, content },
-        );
+        let Exchange { along: Along { group, link }, kind, from, to, content } = exchange;
+        let work = DraftWork::Collective { link, kind, group, from, to, content };
+        draft.push(key, lag, work);
     }
 
-    fn update(&self, draft: &mut Draft<'_>, rows: &UpdateRows) {
-        let (key, lag) = self.reduction_moment(draft);
-        let site = draft.sites.site(self.stage, MicroBatch::new(ONLY), lag);
-        draft.push_update(self.stage, site, (key, lag), rows);
-    }
-
-    /// Whole parameters for the forward and for the backward pass.
-    fn gather(&self, draft: &mut Draft<'_>, shard: BufferId) -> [BufferId; 2] {
-        let once = draft.plan.states != States::Zero3;
-        let turn = draft.order.turn(self.stage);
-        let passes = [(Pass::Forward, 0), (turn, u32::from(!once))];
-        passes.map(|(pass, which)| {
-            let whole = Subject::Parameter(self.stage, Slice::Whole);
-            let size = draft.flat(self.stage);
-            let to = draft.buffer(self.ring, whole, which, size, Slotting::PerStep(1));
-            if pass == Pass::Forward || !once {
-                self.gather_before(draft, pass, shard, to);
-            }
-            to
-        })
-    }
-
-    fn gather_before(
+    /// Adds the update.
+    pub(super) fn update(
         &self,
         draft: &mut Draft<'_>,
-        pass: Pass,
-        shard: BufferId,
-        to: BufferId,
+        (key, lag): (Key, u32),
+        rows: &UpdateRows,
     ) {
-        let (slot, found) = draft.order.find(pass, self.stage, MicroBatch::new(ONLY));
-        let key = draft.key(slot, Side::Before);
-        let (link, kind, group) = (self.link, Collective::AllGather, self.group);
-        let (from, to) = (version(shard, 0), version(to, 0));
-        let content = Content::Parameter(self.stage);
-        let work = DraftWork::Collective { link, kind, group, from, to, content };
-        draft.push(key, found.lag, work);
+        let site = draft.sites.site(self.stage, draft.last(), lag);
+        draft.push_update(self.stage, site, (key, lag), rows);
     }
 }

@@ -5,6 +5,15 @@ use crate::lower::draft::Draft;
 use roundelay_schedule::{Id, Stage, Subject};
 
 pub(super) fn lay_out(draft: &mut Draft<'_>, stage: Stage) -> StageRows {
+    let (rows, bound) = kept(draft, stage);
+    let (key, lag) = draft.after_last(stage);
+    let site = draft.sites.site(stage, draft.last(), lag);
+    draft.push_update(stage, site, (key, lag), &bound);
+    rows
+}
+
+/// The whole state of a stage on its ring; gradients are added up where they are made.
+pub(super) fn kept(draft: &mut Draft<'_>, stage: Stage) -> (StageRows, UpdateRows) {
     let ring = draft.sites.ring(stage, draft.last());
     let versions = 1 + draft.plan.delays.staleness(stage.index());
     let parameter = draft.state_buffer(ring, Subject::Parameter, stage, versions);
@@ -18,9 +27,5 @@ pub(super) fn lay_out(draft: &mut Draft<'_>, stage: Stage) -> StageRows {
             rows.parameter.insert((*pass, i), version(parameter, draft.delay(stage, i)));
         }
     }
-    let (key, lag) = draft.after_last(stage);
-    let site = draft.sites.site(stage, draft.last(), lag);
-    let bound = UpdateRows { parameter, gradient, optimizer, parts: 1 };
-    draft.push_update(stage, site, (key, lag), &bound);
-    rows
+    (rows, UpdateRows { parameter, gradient, optimizer, parts: 1 })
 }

@@ -98,10 +98,11 @@ impl Pool {
         gradient: BufferId,
     ) -> Result<(), LowerError> {
         let whole = draft.plan.sum(u32::try_from(self.stage.index()).unwrap_or(0));
+        let Sum::All(lists) = whole else { unreachable!("a ring adds lists") };
         let last = draft.last().index() as i64;
         for hop in 1..self.length {
             let (giver, taker) = (last - self.length + hop, last - self.length + hop + 1);
-            let so_far = Sum(whole.0[..usize::try_from(hop).unwrap_or(0)].to_vec());
+            let so_far = Sum::All(lists[..usize::try_from(hop).unwrap_or(0)].to_vec());
             let subject = Subject::Gradient(self.stage, Slice::Whole);
             let size = draft.flat(self.stage);
             let received =

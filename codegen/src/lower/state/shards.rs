@@ -1,0 +1,262 @@
+//! States that the members of an axis split among them, in equal parts.
+//!
+//! | states | gradients | update | parameters |
+//! | --- | --- | --- | --- |
+//! | zero1 | whole sum, reduce-scatter at the end of the step | own shard | all-gather once a step |
+//! | zero2 | reduce-scatter of each micro-batch's, added up in the shard | own shard | all-gather once a step |
+//! | zero3 | as zero2 | own shard | all-gather for each pass, dropped behind it |
+//! | hsdp | as zero3 inside a group, then an all-reduce of the shard across groups | own shard | as zero3 inside a group |
+//!
+//! A gather stands one turn before its pass, so two units are whole at a time: one that a pass
+//! reads, one that arrives. So do two whole gradients: one that a pass makes, one that leaves.
+
+use super::{
+    Addition, StageRows, UpdateRows,
+    axis::{Along, Exchange, Members},
+    version,
+};
+use crate::lower::{
+    LowerError,
+    draft::{Draft, Hold, Instance, Key, Slotting},
+};
+use roundelay_schedule::{
+    AxisId, Bytes, Collective, Content, Id, MicroBatch, Pass, Role, Routine, RoutineId,
+    Slice, Stage, States, Subject, Sum,
+};
+
+/// A stage whose state is split.
+struct Shards {
+    members: Members,
+    /// Those who hold the parts of one whole.
+    inside: Along,
+    /// Those who hold the same part.
+    across: Option<Along>,
+    axis: AxisId,
+    parts: u64,
+    bound: UpdateRows,
+}
+
+pub(super) fn lay_out(
+    draft: &mut Draft<'_>,
+    stage: Stage,
+) -> Result<StageRows, LowerError> {
+    let shards = Shards::new(draft, stage)?;
+    let mut rows = StageRows::default();
+    match draft.plan.states {
+        States::Zero1 => {
+            shards.gather_once(draft, &mut rows);
+            shards.reduce_at_end(draft, &mut rows);
+        }
+        States::Zero2 => {
+            shards.gather_once(draft, &mut rows);
+            shards.reduce_each(draft, &mut rows);
+        }
+        States::Zero3 | States::Hsdp => {
+            shards.gather_each(draft, &mut rows);
+            shards.reduce_each(draft, &mut rows);
+        }
+        States::Replicated | States::Handoff => {
+            unreachable!("whole states are laid out elsewhere")
+        }
+    }
+    Ok(rows)
+}
+
+impl Shards {
+    fn new(draft: &mut Draft<'_>, stage: Stage) -> Result<Self, LowerError> {
+        let members = Members::new(draft, stage);
+        let axes: Vec<AxisId> = draft.sites.axes.ids().collect();
+        let (axis, outer) = axes.split_last().expect("what is split has an axis");
+        let inside = members.along(draft, vec![*axis])?;
+        let repeated = outer.iter().any(|outer| draft.sites.axes[*outer].extent > 1);
+        let across = match repeated {
+            true => Some(members.along(draft, outer.to_vec())?),
+            false => None,
+        };
+        let parts = u64::from(draft.sites.axes[*axis].extent);
+        let slice = Slice::Shard(*axis);
+        let keeps = draft.job.optimizer_width() > 0;
+        let mut shard = |subject: Subject| {
+            let size = Bytes(draft.state_size(subject, stage).0 / parts);
+            draft.buffer(members.ring, subject, 0, size, Slotting::PerStep(1))
+        };
+        let parameter = shard(Subject::Parameter(stage, slice));
+        let gradient = shard(Subject::Gradient(stage, slice));
+        let optimizer = keeps.then(|| shard(Subject::Optimizer(stage, slice)));
+        let bound = UpdateRows { parameter, gradient, optimizer, parts };
+        Ok(Self { members, inside, across, axis: *axis, parts, bound })
+    }
+
+    fn stage(&self) -> Stage {
+        self.members.stage
+    }
+
+    /// Whole parameters for all passes of a step.
+    fn gather_once(&self, draft: &mut Draft<'_>, rows: &mut StageRows) {
+        let whole =
+            draft.state_buffer(self.members.ring, Subject::Parameter, self.stage(), 1);
+        let first = self.members.turn(draft, Pass::Forward, MicroBatch::new(0));
+        self.gather(draft, first, version(whole, 0));
+        for i in draft.order.micro_batches() {
+            for pass in draft.order.passes(self.stage()) {
+                rows.parameter.insert((*pass, i), version(whole, 0));
+            }
+        }
+    }
+
+    /// Whole parameters for each pass, while the pass before it runs.
+    fn gather_each(&self, draft: &mut Draft<'_>, rows: &mut StageRows) {
+        let passes = draft.order.passes(self.stage()).iter().zip((0..).step_by(2));
+        let all = passes.flat_map(|(pass, which)| {
+            let turn = |i| (self.members.turn(draft, *pass, i), *pass, i, which);
+            draft.order.micro_batches().map(turn).collect::<Vec<_>>()
+        });
+        let mut all: Vec<_> = all.collect();
+        all.sort_unstable_by_key(|(turn, ..)| *turn);
+        for (turn, pass, i, which) in all {
+            let subject = Subject::Parameter(self.stage(), Slice::Whole);
+            let hold = self.in_turn(draft, subject, which, (turn, i));
+            self.gather(draft, turn.saturating_sub(1), hold);
+            rows.parameter.insert((pass, i), hold);
+        }
+    }
+
+    /// A row that every other turn takes; `which` tells apart those of one subject.
+    fn in_turn(
+        &self,
+        draft: &mut Draft<'_>,
+        subject: Subject,
+        which: u32,
+        (turn, i): (usize, MicroBatch),
+    ) -> Hold {
+        let parity = u32::from(turn % 2 == 1);
+        let whole = draft.state_size(subject, self.stage());
+        let size = match subject {
+            Subject::Gradient(_, Slice::Shard(_)) => Bytes(whole.0 / self.parts),
+            _ => whole,
+        };
+        let slots = Slotting::InTurn(parity);
+        let buffer =
+            draft.buffer(self.members.ring, subject, which + parity, size, slots);
+        Hold { buffer, instance: Instance::MicroBatch(i) }
+    }
+
+    fn gather(&self, draft: &mut Draft<'_>, turn: usize, to: Hold) {
+        let from = version(self.bound.parameter, 0);
+        let (along, kind) = (self.inside, Collective::AllGather);
+        let content = Content::Parameter(self.stage());
+        let moment = self.members.before(draft, turn);
+        let exchange = Exchange { along, kind, from, to, content };
+        self.members.exchange(draft, moment, exchange);
+    }
+
+    /// Every member adds up its own micro-batches' whole gradients first.
+    fn reduce_at_end(&self, draft: &mut Draft<'_>, rows: &mut StageRows) {
+        let ring = self.members.ring;
+        let whole = draft.state_buffer(ring, Subject::Gradient, self.stage(), 1);
+        for i in draft.order.micro_batches() {
+            let addition = if i.index() == 0 { Addition::First } else { Addition::Next };
+            rows.gradient.insert(i, (version(whole, 0), addition));
+        }
+        let sum = Sum::list(draft.order.micro_batches());
+        let moment = self.members.at_end(draft);
+        self.scatter(draft, moment, (version(whole, 0), self.gradient()), sum);
+        let moment = self.members.at_end(draft);
+        self.members.update(draft, moment, &self.bound);
+    }
+
+    /// Each micro-batch's gradient is split up at once, and added up in the shard.
+    fn reduce_each(&self, draft: &mut Draft<'_>, rows: &mut StageRows) {
+        let mut last = 0;
+        for i in draft.order.micro_batches() {
+            let closing = draft.order.closing(self.stage());
+            let turn = self.members.turn(draft, closing, i);
+            let subject = Subject::Gradient(self.stage(), Slice::Whole);
+            let whole = self.in_turn(draft, subject, 0, (turn, i));
+            rows.gradient.insert(i, (whole, Addition::First));
+            let moment = self.members.after(draft, turn, 1);
+            let sum = Sum::list([i]);
+            if i.index() == 0 {
+                self.scatter(draft, moment, (whole, self.gradient()), sum);
+            } else {
+                let subject = Subject::Gradient(self.stage(), Slice::Shard(self.axis));
+                let received = self.in_turn(draft, subject, 1, (turn, i));
+                self.scatter(draft, moment, (whole, received), sum);
+                self.add(draft, turn, received);
+            }
+            last = turn;
+        }
+        let reduced = usize::from(self.across.is_some());
+        if let Some(along) = self.across {
+            self.reduce_across(draft, along, last);
+        }
+        let moment = self.members.after(draft, last, 2 + reduced);
+        self.members.update(draft, moment, &self.bound);
+    }
+
+    fn gradient(&self) -> Hold {
+        version(self.bound.gradient, 0)
+    }
+
+    fn scatter(
+        &self,
+        draft: &mut Draft<'_>,
+        moment: (Key, u32),
+        (from, to): (Hold, Hold),
+        sum: Sum,
+    ) {
+        let (along, kind) = (self.inside, Collective::ReduceScatter);
+        let content = Content::Gradient(self.stage(), sum);
+        let exchange = Exchange { along, kind, from, to, content };
+        self.members.exchange(draft, moment, exchange);
+    }
+
+    /// Adds what was received to the shard.
+    fn add(&self, draft: &mut Draft<'_>, turn: usize, received: Hold) {
+        let routine = self.combination(draft);
+        let (key, lag) = self.members.after(draft, turn, 2);
+        let site = draft.sites.site(self.stage(), draft.last(), lag);
+        let own = self.gradient();
+        let rows = draft.bind(site, routine, |role| match role {
+            Role::Received => received,
+            _ => own,
+        });
+        draft.push_launch(site, (key, lag), routine, None, rows);
+    }
+
+    fn combination(&self, draft: &mut Draft<'_>) -> RoutineId {
+        let stage = self.stage();
+        let known = draft
+            .routines
+            .iter()
+            .find(|(_, routine)| routine.pass == Pass::Combine && routine.stage == stage);
+        let known = known.map(|(id, _)| id);
+        known.unwrap_or_else(|| {
+            let whole = draft.code.stages[stage].combine.clone();
+            draft.routines.push(part_of(whole, self.parts))
+        })
+    }
+
+    /// The groups' sums, in order; each is that of all micro-batches of a group.
+    fn reduce_across(&self, draft: &mut Draft<'_>, along: Along, last: usize) {
+        let cell = draft.sites.micro_batches as usize;
+        let group = |i: MicroBatch| {
+            let parts = 0..usize::try_from(self.parts).unwrap_or(usize::MAX);
+            Sum::list(parts.map(move |part| MicroBatch::new(part * cell + i.index())))
+        };
+        let sum = Sum::All(draft.order.micro_batches().map(group).collect());
+        let (kind, gradient) = (Collective::AllReduce, self.gradient());
+        let content = Content::Gradient(self.stage(), sum);
+        let moment = self.members.after(draft, last, 2);
+        let exchange = Exchange { along, kind, from: gradient, to: gradient, content };
+        self.members.exchange(draft, moment, exchange);
+    }
+}
+
+/// A combination of shards: every array of it is one of as many equal parts.
+fn part_of(mut routine: Routine, parts: u64) -> Routine {
+    routine.arguments.iter_mut().for_each(|argument| argument.size.0 /= parts);
+    let operands = routine.calls.iter_mut().flat_map(|call| &mut call.operands);
+    operands.flat_map(|operand| &mut operand.shape).for_each(|extent| *extent /= parts);
+    routine
+}

@@ -1,0 +1,103 @@
+//! Sums of micro-batch gradients as trees, and the tree of each plan.
+
+use crate::{Id, MicroBatch, Plan, Reduction};
+
+/// A sum of micro-batch gradients, from left to right. Floating-point addition does not
+/// associate, so the shape matters.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Sum {
+    /// The gradient of one micro-batch.
+    One(MicroBatch),
+    /// These, from left to right.
+    All(Vec<Sum>),
+}
+
+impl Sum {
+    /// Most sums within sums that a file may hold.
+    pub const DEPTH: usize = 4;
+
+    /// The gradients of these micro-batches, from left to right.
+    pub fn list(micro_batches: impl IntoIterator<Item = MicroBatch>) -> Self {
+        Self::All(micro_batches.into_iter().map(Self::One).collect())
+    }
+
+    /// Every micro-batch that is added, in order.
+    pub fn micro_batches(&self) -> Vec<MicroBatch> {
+        match self {
+            Self::One(i) => vec![*i],
+            Self::All(parts) => parts.iter().flat_map(Self::micro_batches).collect(),
+        }
+    }
+
+    /// Whether some sum in it adds nothing.
+    pub fn has_gaps(&self) -> bool {
+        match self {
+            Self::One(_) => false,
+            Self::All(parts) => parts.is_empty() || parts.iter().any(Self::has_gaps),
+        }
+    }
+}
+
+impl Default for Sum {
+    fn default() -> Self {
+        Self::All(Vec::new())
+    }
+}
+
+impl Plan {
+    /// The sum in which `stage` (counted from zero) adds its gradients.
+    pub fn sum(&self, stage: u32) -> Sum {
+        let (members, cell) = (self.members(), self.cell_micro_batches());
+        let one =
+            |member: u32, i: u32| Sum::One(MicroBatch::new((member * cell + i) as usize));
+        let by_micro_batch = |group: std::ops::Range<u32>| {
+            let across =
+                |i| Sum::All(group.clone().map(|member| one(member, i)).collect());
+            Sum::All((0..cell).map(across).collect())
+        };
+        match self.reduction {
+            Reduction::Sequential => {
+                Sum::list((0..self.all_micro_batches() as usize).map(MicroBatch::new))
+            }
+            Reduction::ByDevice => self.by_device(stage),
+            Reduction::ByReplica => {
+                let own = |member| Sum::All((0..cell).map(|i| one(member, i)).collect());
+                Sum::All((0..members).map(own).collect())
+            }
+            Reduction::ByMicroBatch => by_micro_batch(0..members),
+            Reduction::ByDirection => {
+                let p = self.pipeline_devices();
+                let up = |i: &u32| self.order.goes_up(*i, p, cell);
+                let (up, down): (Vec<u32>, Vec<u32>) = (0..cell).partition(up);
+                let sum = |list: Vec<u32>| {
+                    Sum::list(list.into_iter().map(|i| MicroBatch::new(i as usize)))
+                };
+                Sum::All([down, up].map(sum).into())
+            }
+            Reduction::ByShard => {
+                let shards = self.shards.max(1);
+                let starts = (0..members).step_by(shards as usize);
+                Sum::All(
+                    starts.map(|start| by_micro_batch(start..start + shards)).collect(),
+                )
+            }
+        }
+    }
+
+    fn by_device(&self, stage: u32) -> Sum {
+        let Self { placement, rule, micro_batches, stages, .. } = *self;
+        let ring = placement.ring(rule, micro_batches, stages, stage);
+        let (members, cell) = (self.members(), self.cell_micro_batches());
+        let of = |member: u32| -> Vec<Sum> {
+            let group = |last: u32| {
+                let own = (0..cell).filter(move |i| i % ring == last % ring);
+                Sum::list(own.map(|i| MicroBatch::new((member * cell + i) as usize)))
+            };
+            (cell.saturating_sub(ring)..cell).map(group).collect()
+        };
+        match members {
+            1 => Sum::All(of(0)),
+            _ => Sum::All((0..members).map(|member| Sum::All(of(member))).collect()),
+        }
+    }
+}
