@@ -15,11 +15,12 @@ use std::{
 };
 
 /// What each file's plan must be; a new example says it here.
-const PLACED: [(&str, Placement, Rule, States); 6] = [
+const PLACED: [(&str, Placement, Rule, States); 7] = [
     ("accumulate", Placement::Accumulate, Rule::Sync, States::Replicated),
     ("concurrent", Placement::Concurrent, Rule::CyclicV2, States::Replicated),
     ("data-handoff", Placement::Data, Rule::CyclicV2, States::Handoff),
     ("data-zero3", Placement::Data, Rule::Sync, States::Zero3),
+    ("fsdp", Placement::Accumulate, Rule::Sync, States::Zero3),
     ("pipeline", Placement::Pipeline, Rule::CyclicV2, States::Replicated),
     ("shared", Placement::Shared, Rule::CyclicV2, States::Replicated),
 ];
@@ -169,7 +170,7 @@ fn examples_train_in_exactly_the_memory_that_was_predicted() {
         let schedule = compiled(&path);
         let (mut cpu, losses) = trained(&schedule, ROUND);
         assert!(losses.iter().all(|loss| loss.is_finite()), "{}", path.display());
-        let steps = u64::from(schedule.plan.micro_batches) * ROUND;
+        let steps = u64::from(schedule.plan.all_micro_batches()) * ROUND;
         assert_eq!(losses.len() as u64, steps, "{}", path.display());
         hold_memory(&schedule, &mut cpu, &path);
     }

@@ -356,22 +356,27 @@ fn equal(values: &Values, family: Family, counts: Counts) -> Option<String> {
 
 /// Workers instead of replicas, or states that split as much.
 fn same_members(values: &Values, family: Family, counts: Counts) -> Option<String> {
-    let Counts { micro_batches: n, replicas, shards, .. } = counts;
+    let Counts { micro_batches: n, stages: s, replicas, shards } = counts;
     let Family { rule, placement, states, .. } = family;
-    let workers = |workers: u32| {
-        values.placements.contains(&Placement::Data)
-            && values.orders.contains(&Order::Parallel)
-            && values.micro_batches.contains(&workers)
-            && values.replicas(workers).contains(&1)
-    };
     let all = counts.all_micro_batches();
-    let folds = matches!(placement, Placement::Data | Placement::Shared);
-    if replicas > 1 && folds && values.micro_batches.contains(&all) {
-        return Some(format!("{all} workers without replicas are the same"));
-    }
-    let alone = placement == Placement::Accumulate && rule == Rule::Sync;
-    if alone && n == 1 && replicas > 1 && workers(replicas) {
-        return Some(format!("data with {replicas} workers is the same"));
+    let as_workers = replicas > 1
+        && rule == Rule::Sync
+        && values.micro_batches.contains(&all)
+        && values.replicas(all).contains(&1)
+        && values.stages(all).contains(&s);
+    match placement {
+        Placement::Data | Placement::Shared if as_workers => {
+            return Some(format!("{all} workers without replicas are the same"));
+        }
+        Placement::Accumulate
+            if as_workers
+                && n == 1
+                && values.placements.contains(&Placement::Data)
+                && values.orders.contains(&Order::Parallel) =>
+        {
+            return Some(format!("data with {all} workers is the same"));
+        }
+        _ => {}
     }
     let tried = |states| values.states.contains(&states);
     match (states, shards) {

@@ -102,6 +102,56 @@ fn a_tied_parameter_keeps_its_users_in_one_stage() {
 }
 
 #[test]
+fn what_is_the_same_twice_is_listed_once() {
+    let mut program = sample::program(4, 8);
+    program.search.rule = Choice::OneOf(vec![Rule::Sync]);
+    program.search.states = Choice::OneOf(vec![States::Zero3, States::Hsdp]);
+    let counts = |candidate: &Candidate| {
+        let plan = &candidate.plan;
+        (plan.placement, plan.states, plan.micro_batches, plan.replicas, plan.shards)
+    };
+    let ranking = all(&program);
+    let plans: Vec<_> = ranking.plans.iter().map(counts).collect();
+    let has = |plan| plans.contains(&plan);
+    assert!(has((Placement::Data, States::Zero3, 4, 1, 1)));
+    assert!(has((Placement::Data, States::Hsdp, 4, 1, 2)));
+    assert!(has((Placement::Accumulate, States::Zero3, 2, 4, 1)));
+    assert!(!has((Placement::Accumulate, States::Zero3, 1, 4, 1)));
+    assert!(!has((Placement::Data, States::Zero3, 2, 2, 1)));
+    let said = ranking.space.excluded.iter().map(|excluded| excluded.reason.to_string());
+    assert!(said.into_iter().any(|reason| reason == "data with 4 workers is the same"));
+    program.search.placement = Choice::OneOf(vec![Placement::Accumulate]);
+    let alone: Vec<_> = all(&program).plans.iter().map(counts).collect();
+    assert!(alone.contains(&(Placement::Accumulate, States::Zero3, 1, 4, 1)));
+    assert!(alone.contains(&(Placement::Accumulate, States::Hsdp, 1, 4, 2)));
+}
+
+#[test]
+fn replicas_that_cannot_be_are_refused_with_the_reason() {
+    let refused = |states, replicas, shards: u64| {
+        let mut program = sample::program(4, 8);
+        program.search.placement = Choice::OneOf(vec![Placement::Accumulate]);
+        program.search.states = Choice::OneOf(vec![states]);
+        program.search.replicas = Numbers::Ranges(vec![(replicas, replicas)]);
+        program.search.shards = Numbers::Ranges(vec![(shards, shards)]);
+        refusal(&program).to_string()
+    };
+    let one = refused(States::Zero2, 1, 1);
+    assert!(one.contains("with one replica nothing is split"), "{one}");
+    assert!(one.contains("leave `replicas` open"), "{one}");
+    let uneven = refused(States::Hsdp, 4, 3);
+    assert!(uneven.contains("4 replicas do not split into equal groups"), "{uneven}");
+    let many = refused(States::Zero3, 3, 1);
+    assert!(many.contains("batch of 8"), "{many}");
+    let mut program = delayed(4, 8);
+    program.search.rule = Choice::OneOf(vec![Rule::CyclicV2]);
+    program.search.placement = Choice::OneOf(vec![Placement::Data]);
+    program.search.replicas = Numbers::Ranges(vec![(2, 2)]);
+    let cyclic = refusal(&program).to_string();
+    assert!(cyclic.contains("workers of a cyclic rule never meet"), "{cyclic}");
+}
+
+#[test]
 fn each_objective_puts_its_own_first() {
     let best = |objective| {
         let mut program = delayed(4, 4);

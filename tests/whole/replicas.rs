@@ -1,13 +1,14 @@
 //! Replicas of a cell, and states that they split: replays, memory and traffic.
 
 use crate::{
-    models::{even_cuts, gpt, mlp},
+    models::{even_cuts, gpt, mlp, program},
     oracle::{RESTS, recursion, replay},
     support::compiled,
 };
 use roundelay::{
     Checked, Plan, Program,
     parts::{
+        codegen::lower,
         kernels::Kernels,
         runtime::{Cpu, CpuOptions, Dataset, State},
         schedule::{
@@ -257,6 +258,67 @@ fn groups_exchange_only_their_shards() {
     let names: Vec<&str> =
         schedule.axes.values().map(|axis| axis.name.as_str()).collect();
     assert_eq!(names, ["replica", "shard"]);
+}
+
+/// Two nodes of some devices, joined by something slower.
+fn nodes(batch: u32, devices: u32) -> Program {
+    let layer = "x = gelu(linear(x, 16))";
+    program(&format!(
+        "model layers {{
+            input features: real[batch, 16]
+            input wanted: real[batch, 16]
+            x = features
+            {}
+            loss mse(linear(x, 16), wanted)
+        }}
+        device core {{ memory 1 GB, compute 1 GFLOP/s, bandwidth 1 GB/s }}
+        link bus {{ bandwidth 8 GB/s, latency 1 us }}
+        link net {{ bandwidth 1 GB/s, latency 20 us }}
+        cluster two {{ node = {devices} x core joined by bus, 2 x node joined by net }}
+        train {{ data synthetic, batch {batch}, optimizer sgd(lr = 0.1), steps 4 }}",
+        [layer; 5].join("\n")
+    ))
+}
+
+#[test]
+fn groups_inside_a_node_use_its_link() {
+    let program = nodes(8, 2);
+    let used = |split| {
+        let plan = plan(&program, PLACED[0], split, (2, 2, 4));
+        let schedule = compiled(&program, &plan);
+        let bytes = &schedule.facts().link_bytes;
+        let name = |link| schedule.target.links[link].name.clone();
+        bytes.iter().map(|(link, bytes)| (name(*link), bytes.0)).collect::<Vec<_>>()
+    };
+    let all = used((States::Zero3, 1));
+    assert_eq!(all.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["net"]);
+    let grouped = used((States::Hsdp, 2));
+    let bytes = |name: &str| grouped.iter().find(|(link, _)| link == name).unwrap().1;
+    assert!(bytes("net") * 4 < all[0].1, "{grouped:?} against {all:?}");
+    assert!(bytes("bus") > bytes("net"));
+}
+
+#[test]
+fn what_has_no_replicas_is_refused_by_name() {
+    let across = nodes(12, 3);
+    let across_nodes = plan(&across, PLACED[2], (States::Replicated, 1), (2, 2, 3));
+    let refused = lower(&across, &across_nodes).unwrap_err().to_string();
+    assert!(refused.contains("joined by another link level"), "{refused}");
+    let program = nodes(8, 2);
+    let mut scattered = plan(&program, PLACED[0], (States::Replicated, 1), (2, 1, 2));
+    scattered.devices.swap(0, 1);
+    let refused = lower(&program, &scattered).unwrap_err().to_string();
+    assert!(refused.contains("replicas lie side by side"), "{refused}");
+    let cyclic = Plan::new(
+        Rule::CyclicV2,
+        Placement::Data,
+        Order::Cyclic,
+        States::Replicated,
+        2,
+        even_cuts(&program, 2),
+    );
+    let refused = lower(&program, &cyclic.replicated(2, 1)).unwrap_err().to_string();
+    assert!(refused.contains("has no replicas"), "{refused}");
 }
 
 /// Bytes of one training step over all devices, as the machine counts them.

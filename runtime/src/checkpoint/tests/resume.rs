@@ -3,7 +3,7 @@
 use super::{run, schedule, state};
 use crate::{Checkpoint, CheckpointError, Resumed, State, StateError};
 use roundelay_schedule::{
-    Float, Id, Job, Method, Placement, Reduction, Rule, Schedule, Stage, Timeline,
+    Axis, Float, Id, Job, Method, Placement, Reduction, Rule, Schedule, Stage, Timeline,
 };
 use std::path::PathBuf;
 
@@ -32,6 +32,34 @@ fn another_order_of_sums_is_said() {
     let (found, resumed) = resume(&from, &to, 3);
     assert_eq!(found, state(&from, 3));
     assert!(matches!(resumed, Resumed::WithOtherBits { .. }), "{resumed:?}");
+}
+
+#[test]
+fn other_replicas_go_on_as_their_sums_say() {
+    let mut from = schedule(Rule::Sync);
+    let as_replicas = |schedule: &mut Schedule, placement, micro_batches, replicas| {
+        let plan = &mut schedule.plan;
+        (plan.placement, plan.micro_batches) = (placement, micro_batches);
+        plan.delays = plan.rule.delays(placement.timeline(), micro_batches, plan.stages);
+        schedule.plan = plan.clone().replicated(replicas, 1);
+        let name = "replica".to_owned();
+        let extent = schedule.plan.members();
+        schedule.axes = [Axis { name, extent, stride: 1 }].into_iter().collect();
+    };
+    as_replicas(&mut from, Placement::Data, 4, 1);
+    let resumed = |placement, micro_batches, replicas| {
+        let mut to = from.clone();
+        as_replicas(&mut to, placement, micro_batches, replicas);
+        resume(&from, &to, 3).1
+    };
+    assert_eq!(resumed(Placement::Accumulate, 1, 4), Resumed::Exactly);
+    assert_eq!(resumed(Placement::Data, 2, 2), Resumed::Exactly);
+    let other = resumed(Placement::Accumulate, 2, 2);
+    assert!(matches!(other, Resumed::WithOtherBits { .. }), "{other:?}");
+    let Resumed::FromParameters { reason } = resumed(Placement::Accumulate, 1, 2) else {
+        panic!("another number of micro-batches is another run")
+    };
+    assert!(reason.contains("micro_batches was 4 and is 2"), "{reason}");
 }
 
 #[test]
