@@ -28,7 +28,7 @@ train {
     data synthetic, batch 16, steps 8, seed 5
     optimizer adamw(lr = 1e-3)
 }
-plan { exactness delayed, rule RULE, placement PLACEMENT, micro_batches 2, stages 2 }
+plan { exactness delayed, rule RULE, placement PLACEMENT, replicas 1, micro_batches 2, stages 2 }
 "#;
 
 const STEPS: u64 = 6;

@@ -349,6 +349,8 @@ fn a_search_is_set_from_the_command_line() {
     let settings = [
         "rule=cyclic(slack=2) | sync",
         "stages = 2..4 | 8",
+        "replicas = 2 | 4",
+        "shards = 2",
         "memory<=1 GB",
         "order=1f1b",
         "tensor.rows=1",
@@ -358,6 +360,8 @@ fn a_search_is_set_from_the_command_line() {
     }
     assert_eq!(search.rule, Choice::OneOf(vec![Rule::CyclicSlack(2), Rule::Sync]));
     assert_eq!(search.stages, Numbers::Ranges(vec![(2, 4), (8, 8)]));
+    assert_eq!(search.replicas, Numbers::Ranges(vec![(2, 2), (4, 4)]));
+    assert_eq!(search.shards, Numbers::Ranges(vec![(2, 2)]));
     let before = search.clone();
     for (wrong, message) in [
         ("ruel=sync", "unknown key `ruel` in plan"),

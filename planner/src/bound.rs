@@ -1,7 +1,9 @@
 //! Admissible lower bounds: no legal schedule of a plan is faster or smaller.
 
-use crate::load::StageLoad;
-use roundelay_schedule::{Bytes, Kind, Nanos, Order, Placement, Plan, Rule, States};
+use crate::{load::StageLoad, traffic::traffic};
+use roundelay_schedule::{
+    Bytes, Fold, Kind, Nanos, Order, Placement, Plan, Rule, States, Target,
+};
 
 /// Lower bounds of one plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,6 +12,8 @@ pub struct Bound {
     pub work: Nanos,
     /// Of the longest chain of dependences, per training step that it spans.
     pub path: Nanos,
+    /// Of the ports of the busiest device: what collectives of replicas and workers let through.
+    pub traffic: Nanos,
     /// Of the fullest device: what it must hold at one time.
     pub memory: Bytes,
     /// The kind that takes most of it.
@@ -18,14 +22,20 @@ pub struct Bound {
 
 impl Bound {
     /// The bounds of a plan whose stages take `loads` on the fastest device of the cluster.
-    pub fn new(plan: &Plan, loads: &[StageLoad]) -> Self {
+    pub fn new(plan: &Plan, loads: &[StageLoad], target: &Target) -> Self {
         let (memory, kind) = memory(plan, loads);
-        Self { work: work(plan, loads), path: path(plan, loads), memory, kind }
+        Self {
+            work: work(plan, loads),
+            path: path(plan, loads),
+            traffic: traffic(plan, loads, target),
+            memory,
+            kind,
+        }
     }
 
     /// Of the time of one training step.
     pub fn step_time(&self) -> Nanos {
-        self.work.max(self.path)
+        self.work.max(self.path).max(self.traffic)
     }
 }
 
@@ -46,7 +56,12 @@ fn work(plan: &Plan, loads: &[StageLoad]) -> Nanos {
     match plan.placement {
         Placement::Accumulate | Placement::Concurrent => all * n,
         Placement::Data => all,
-        Placement::Pipeline => largest(loads, |load| load.pass() * n),
+        Placement::Pipeline => {
+            let devices = seated(plan, loads).into_iter();
+            let each = devices.map(|own| own.into_iter().map(StageLoad::pass).sum());
+            let most: Nanos = each.max().unwrap_or_default();
+            Nanos((most * n).0 / holders(plan))
+        }
         Placement::Shared => (0..)
             .zip(loads)
             .map(|(stage, load)| Nanos((load.pass() * n).0 / ring(stage).max(1)))
@@ -79,12 +94,57 @@ fn memory(plan: &Plan, loads: &[StageLoad]) -> (Bytes, Kind) {
         Placement::Accumulate | Placement::Concurrent | Placement::Data => {
             own.fold(Held::default(), |sum, held| sum + held).keeping(lanes(plan))
         }
-        Placement::Shared | Placement::Pipeline => own
+        Placement::Shared => own
             .map(|held| held.keeping(lanes(plan)))
+            .max_by_key(Held::total)
+            .unwrap_or_default(),
+        Placement::Pipeline => (0..)
+            .zip(seated(plan, loads))
+            .map(|(rank, loads)| on_device(plan, rank, &loads))
             .max_by_key(Held::total)
             .unwrap_or_default(),
     };
     (Bytes(held.total()), held.kind())
+}
+
+/// Devices of a pipeline that have the same stage.
+fn holders(plan: &Plan) -> u64 {
+    if plan.order.fold() == Fold::Mirror { 2 } else { 1 }
+}
+
+/// The stages of each device of a pipeline; of two pipelines in opposite directions, both.
+fn seated<'a>(plan: &Plan, loads: &'a [StageLoad]) -> Vec<Vec<&'a StageLoad>> {
+    let mut devices = vec![Vec::new(); plan.pipeline_devices() as usize];
+    let last = devices.len().saturating_sub(1);
+    for (stage, load) in (0..).zip(loads) {
+        let seat = plan.seat(stage).map_or(0, |seat| seat as usize);
+        devices[seat].push(load);
+        if holders(plan) == 2 {
+            devices[last - seat].push(load);
+        }
+    }
+    devices
+}
+
+/// What device `rank` of a pipeline is sure to hold: when its last stage turns a micro-batch
+/// round, all its stages keep something of it.
+fn on_device(plan: &Plan, rank: u64, loads: &[&StageLoad]) -> Held {
+    let each = loads.iter().map(|load| share(plan, Held::all(load)));
+    let all = each.fold(Held::default(), |sum, held| sum + held);
+    let (p, n) = (u64::from(plan.pipeline_devices()), u64::from(plan.micro_batches));
+    let activation = match holders(plan) {
+        1 => all.activation,
+        _ => loads.iter().map(|load| load.activation.0).min().unwrap_or(0),
+    };
+    let before_the_first_turns = match plan.order {
+        Order::Gpipe | Order::BreadthFirst => n,
+        Order::OneForwardOneBackward
+        | Order::Eager
+        | Order::ZeroBubbleH1
+        | Order::ZeroBubbleH2 => n.min(p - rank),
+        _ => 1,
+    };
+    Held { activation: activation * before_the_first_turns, ..all }
 }
 
 /// What one device is sure to hold of a stage that it computes with. Under a cyclic rule the
@@ -151,8 +211,7 @@ impl std::ops::Add for Held {
 /// Micro-batches whose activations a device is sure to keep at one time.
 fn lanes(plan: &Plan) -> u64 {
     match (plan.placement, plan.order) {
-        (Placement::Concurrent, Order::Parallel)
-        | (Placement::Pipeline, Order::Gpipe) => u64::from(plan.micro_batches),
+        (Placement::Concurrent, Order::Parallel) => u64::from(plan.micro_batches),
         _ => 1,
     }
 }
@@ -177,7 +236,8 @@ mod tests {
         };
         let loads = vec![load; 4];
         let bound = |rule, placement, order| {
-            Bound::new(&sample::plan(rule, placement, order, 4, 4), &loads)
+            let plan = sample::plan(rule, placement, order, 4, 4);
+            Bound::new(&plan, &loads, &sample::target(16))
         };
         let sync = bound(Rule::Sync, Placement::Pipeline, Order::Gpipe);
         assert_eq!((sync.work, sync.path), (Nanos(12), Nanos(12)));

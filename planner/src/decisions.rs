@@ -1,6 +1,6 @@
 //! A plan's decisions by name, the same names in table, JSON, plan file and language.
 
-use crate::{family::Family, space::Counts};
+use crate::{counts::Counts, family::Family};
 use roundelay_schedule::{Plan, Recompute};
 
 /// Name and value of every decision of a plan, in the order of the search.

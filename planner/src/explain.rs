@@ -32,9 +32,12 @@ fn cuts(ranking: &Ranking) -> String {
 fn time(candidate: &Candidate) -> String {
     let bound = &candidate.bound;
     let step = candidate.step_time;
-    let (what, least) = match bound.work >= bound.path {
-        true => ("the passes of the busiest device", bound.work),
-        false => ("the longest chain of dependent passes", bound.path),
+    let (what, least) = match bound.work.max(bound.path) {
+        _ if bound.traffic > bound.work.max(bound.path) => {
+            ("the sums and shards of replicas on the busiest links", bound.traffic)
+        }
+        work if work == bound.work => ("the passes of the busiest device", work),
+        path => ("the longest chain of dependent passes", path),
     };
     let share = 100.0 * seconds(least) / seconds(step);
     let rest = step - least;

@@ -10,6 +10,7 @@
 mod bound;
 mod candidate;
 mod cost;
+mod counts;
 mod cuts;
 mod decisions;
 mod evaluate;
@@ -31,11 +32,13 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod tied;
+mod traffic;
 mod values;
 
 pub use bound::Bound;
 pub use candidate::{Candidate, PoolUse};
 pub use cost::{Unpriced, price, roofline};
+pub use counts::Counts;
 pub use cuts::{Chain, Tie, Uncuttable, cut};
 pub use decisions::{decisions, differences, summary};
 pub use explain::explain;

@@ -1,10 +1,11 @@
 //! plan.yaml: every decision of one plan, written down and read back against a program.
 
 use crate::{
+    counts::Counts,
     cuts::Chain,
     family::Family,
     reason::Reason,
-    space::{Counts, check_cuts, check_delay, check_sizes},
+    space::{check_cuts, check_delay, check_sizes},
 };
 use roundelay_dsl::Program;
 use roundelay_schedule::{DeviceId, Id, Nanos, Plan};

@@ -213,7 +213,7 @@ impl Pool {
         plan: &Plan,
         loads: &mut Loads<'_>,
     ) -> Result<(), Reason> {
-        let bound = Bound::new(plan, loads.of(plan)?);
+        let bound = Bound::new(plan, loads.of(plan)?, &program.target);
         if let Err(shortfall) = memory::may_fit(program, plan, &bound) {
             self.small += 1;
             return Err(Reason::Memory(shortfall));

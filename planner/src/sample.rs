@@ -268,7 +268,13 @@ pub(crate) fn candidate(plan: &Plan, step_time: Nanos, number: usize) -> Candida
 
 /// A bound with a given time.
 pub(crate) fn bound(time: Nanos) -> Bound {
-    Bound { work: time, path: Nanos(0), memory: Bytes(0), kind: Kind::Parameter }
+    Bound {
+        work: time,
+        path: Nanos(0),
+        traffic: Nanos(0),
+        memory: Bytes(0),
+        kind: Kind::Parameter,
+    }
 }
 
 /// A ranking without plans.

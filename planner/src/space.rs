@@ -2,6 +2,7 @@
 //! reason.
 
 use crate::{
+    counts::Counts,
     cuts::{Chain, Uncuttable, cut},
     family::{Clash, Family},
     reason::{PASSES_MAX, Reason},
@@ -12,7 +13,7 @@ use roundelay_dsl::{Choice, Program};
 use roundelay_schedule::{
     Fold, Misfit, Order, Placement, Plan, Recompute, Rule, States, list_faults,
 };
-use std::{collections::BTreeMap, fmt};
+use std::collections::BTreeMap;
 
 /// What is searched.
 #[derive(Clone, Debug, Default)]
@@ -47,70 +48,6 @@ pub enum Sizes {
     All,
     /// These.
     One(Counts),
-}
-
-/// The decisions that are numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Counts {
-    /// N.
-    pub micro_batches: u32,
-    /// S.
-    pub stages: u32,
-    /// Stages on one device of a pipeline.
-    pub chunks: u32,
-    /// R.
-    pub replicas: u32,
-    /// Replicas that split states among them.
-    pub shards: u32,
-}
-
-impl Counts {
-    /// Micro-batches of one training step.
-    pub(crate) fn all_micro_batches(self) -> u32 {
-        self.micro_batches.saturating_mul(self.replicas)
-    }
-
-    /// How many devices it takes in a family; a listed order has so many lists.
-    pub(crate) fn devices(self, family: Family, lists: usize) -> u32 {
-        let Self { micro_batches: n, stages: s, replicas, chunks, .. } = self;
-        let pipeline = match family.order {
-            Order::Listed => u32::try_from(lists).unwrap_or(u32::MAX),
-            _ => s / chunks.max(1),
-        };
-        family.placement.devices(family.rule, n, s, pipeline).saturating_mul(replicas)
-    }
-
-    /// Replicas or workers that hold the same stages.
-    pub(crate) fn members(self, family: Family) -> u32 {
-        match (family.placement, family.rule) {
-            (Placement::Data | Placement::Shared, Rule::Sync) => self.all_micro_batches(),
-            _ => self.replicas,
-        }
-    }
-}
-
-impl From<&Plan> for Counts {
-    fn from(plan: &Plan) -> Self {
-        let Plan { micro_batches, stages, chunks, replicas, shards, .. } = *plan;
-        Self { micro_batches, stages, chunks, replicas, shards }
-    }
-}
-
-impl fmt::Display for Counts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { micro_batches, stages, chunks, replicas, shards } = self;
-        write!(f, "N = {micro_batches}, S = {stages}")?;
-        if *chunks > 1 {
-            write!(f, ", v = {chunks}")?;
-        }
-        if *replicas > 1 {
-            write!(f, ", R = {replicas}")?;
-        }
-        if *shards > 1 {
-            write!(f, ", {shards} shards")?;
-        }
-        Ok(())
-    }
 }
 
 impl Space {
@@ -356,7 +293,7 @@ fn equal(values: &Values, family: Family, counts: Counts) -> Option<String> {
 
 /// Workers instead of replicas, or states that split as much.
 fn same_members(values: &Values, family: Family, counts: Counts) -> Option<String> {
-    let Counts { micro_batches: n, stages: s, replicas, shards } = counts;
+    let Counts { micro_batches: n, stages: s, replicas, shards, .. } = counts;
     let Family { rule, placement, states, .. } = family;
     let all = counts.all_micro_batches();
     let as_workers = replicas > 1

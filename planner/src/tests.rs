@@ -132,6 +132,7 @@ fn replicas_that_cannot_be_are_refused_with_the_reason() {
         let mut program = sample::program(4, 8);
         program.search.placement = Choice::OneOf(vec![Placement::Accumulate]);
         program.search.states = Choice::OneOf(vec![states]);
+        program.search.micro_batches = Numbers::Ranges(vec![(1, 1)]);
         program.search.replicas = Numbers::Ranges(vec![(replicas, replicas)]);
         program.search.shards = Numbers::Ranges(vec![(shards, shards)]);
         refusal(&program).to_string()
@@ -146,6 +147,7 @@ fn replicas_that_cannot_be_are_refused_with_the_reason() {
     let mut program = delayed(4, 8);
     program.search.rule = Choice::OneOf(vec![Rule::CyclicV2]);
     program.search.placement = Choice::OneOf(vec![Placement::Data]);
+    program.search.micro_batches = Numbers::Ranges(vec![(2, 2)]);
     program.search.replicas = Numbers::Ranges(vec![(2, 2)]);
     let cyclic = refusal(&program).to_string();
     assert!(cyclic.contains("workers of a cyclic rule never meet"), "{cyclic}");

@@ -1,6 +1,6 @@
 //! The values that each decision is tried with, in order.
 
-use crate::{family::Family, space::Counts};
+use crate::{counts::Counts, family::Family};
 use roundelay_dsl::{Choice, Numbers, Program, Search};
 use roundelay_schedule::{Misfit, Order, Placement, Recompute, Rule, States};
 

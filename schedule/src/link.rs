@@ -134,6 +134,17 @@ impl Link {
         self.forms().all(|form| form == Form::Ring)
     }
 
+    /// No way lets more through a port than this: a switch that adds halves what an all-reduce
+    /// moves.
+    pub fn fastest(&self) -> BytesPerSecond {
+        let of = |way: &Way| match way {
+            Way::Form(_) => self.bandwidth,
+            Way::Short(protocol) => protocol.bandwidth,
+            Way::Nvls(protocol) => BytesPerSecond(protocol.bandwidth.0.saturating_mul(2)),
+        };
+        self.ways.iter().map(of).fold(self.bandwidth, BytesPerSecond::max)
+    }
+
     /// The time of a message from one member to another.
     pub fn transfer_time(&self, bytes: Bytes) -> Nanos {
         let protocols = [Some(self.long()), self.short()].into_iter().flatten();

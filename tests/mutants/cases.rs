@@ -1,11 +1,11 @@
 //! The schedules that are mutated: every rule, placement and way of keeping states, each lowered
 //! with as few waits as it needs.
 
-use crate::plans::{kinds, plan};
+use crate::plans::{Kind, kinds, plan};
 use roundelay::{Schedule, SourceFile};
 use roundelay_codegen::{lower, lower_halved};
 use roundelay_dsl::{Operation, Program};
-use roundelay_schedule::{Id, Rule};
+use roundelay_schedule::{Id, Order, Placement, Rule, States};
 
 /// Three layers, a skip over two cuts, and dropout: a mask tells a wrong step or micro-batch.
 const PROGRAM: &str = "
@@ -34,7 +34,7 @@ pub(crate) struct Case {
     pub(crate) schedule: Schedule,
 }
 
-/// Schedules for S = N = 3 and two with S ≠ N.
+/// Schedules for S = N = 3, two with S ≠ N, and replicas.
 pub(crate) fn cases() -> Vec<Case> {
     let program =
         roundelay::parse(&SourceFile::new("layers.rdl", PROGRAM)).expect("a program");
@@ -53,7 +53,28 @@ pub(crate) fn cases() -> Vec<Case> {
             }
         }
     }
+    cases.extend(replicated().map(|(kind, (n, s, r, shards))| {
+        let plan = plan(kind, n, cuts(&program, s)).replicated(r, shards);
+        let schedule = lower(&program, &plan).expect("every plan can be lowered");
+        let name = format!("{kind:?} of N, S, R = {n}, {s}, {r} with {shards} shards");
+        Case { name, schedule }
+    }));
     cases
+}
+
+/// Every way in which gradients of replicas are summed: after a whole sum, shard by shard, in
+/// groups, and behind a pipeline whose micro-batches never stop.
+fn replicated() -> impl Iterator<Item = (Kind, (u32, u32, u32, u32))> {
+    use {Order as O, Placement as P, Rule as R, States as T};
+    [
+        ((R::Sync, P::Pipeline, O::Gpipe, T::Replicated), (2, 2, 2, 1)),
+        ((R::Sync, P::Accumulate, O::Sequential, T::Zero1), (2, 2, 2, 1)),
+        ((R::Sync, P::Accumulate, O::Sequential, T::Zero2), (2, 2, 2, 1)),
+        ((R::Sync, P::Accumulate, O::Sequential, T::Zero3), (3, 2, 2, 1)),
+        ((R::Sync, P::Accumulate, O::Sequential, T::Hsdp), (1, 3, 4, 2)),
+        ((R::CyclicV2, P::Pipeline, O::Cyclic, T::Replicated), (2, 2, 2, 1)),
+    ]
+    .into_iter()
 }
 
 /// Stages that start at linear layers.

@@ -1,0 +1,69 @@
+//! The decisions that are numbers, of one combination.
+
+use crate::family::Family;
+use roundelay_schedule::{Order, Placement, Plan, Rule};
+use std::fmt;
+
+/// The decisions that are numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Counts {
+    /// N.
+    pub micro_batches: u32,
+    /// S.
+    pub stages: u32,
+    /// Stages on one device of a pipeline.
+    pub chunks: u32,
+    /// R.
+    pub replicas: u32,
+    /// Replicas that split states among them.
+    pub shards: u32,
+}
+
+impl Counts {
+    /// Micro-batches of one training step.
+    pub(crate) fn all_micro_batches(self) -> u32 {
+        self.micro_batches.saturating_mul(self.replicas)
+    }
+
+    /// How many devices it takes in a family; a listed order has so many lists.
+    pub(crate) fn devices(self, family: Family, lists: usize) -> u32 {
+        let Self { micro_batches: n, stages: s, replicas, chunks, .. } = self;
+        let pipeline = match family.order {
+            Order::Listed => u32::try_from(lists).unwrap_or(u32::MAX),
+            _ => s / chunks.max(1),
+        };
+        family.placement.devices(family.rule, n, s, pipeline).saturating_mul(replicas)
+    }
+
+    /// Replicas or workers that hold the same stages.
+    pub(crate) fn members(self, family: Family) -> u32 {
+        match (family.placement, family.rule) {
+            (Placement::Data | Placement::Shared, Rule::Sync) => self.all_micro_batches(),
+            _ => self.replicas,
+        }
+    }
+}
+
+impl From<&Plan> for Counts {
+    fn from(plan: &Plan) -> Self {
+        let Plan { micro_batches, stages, chunks, replicas, shards, .. } = *plan;
+        Self { micro_batches, stages, chunks, replicas, shards }
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { micro_batches, stages, chunks, replicas, shards } = self;
+        write!(f, "N = {micro_batches}, S = {stages}")?;
+        if *chunks > 1 {
+            write!(f, ", v = {chunks}")?;
+        }
+        if *replicas > 1 {
+            write!(f, ", R = {replicas}")?;
+        }
+        if *shards > 1 {
+            write!(f, ", {shards} shards")?;
+        }
+        Ok(())
+    }
+}
