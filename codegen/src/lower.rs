@@ -24,8 +24,8 @@ use draft::{Draft, DraftAction, DraftWork, Hold};
 use order::descending;
 use roundelay_dsl::Program;
 use roundelay_schedule::{
-    Action, Buffer, BufferId, Bytes, DeviceId, Id, Job, Metric, Order, Placement, Plan,
-    Row, Rule, Schedule, Spot, Stage, States, Table, Work, list_faults,
+    Action, Buffer, BufferId, Bytes, Cells, DeviceId, Id, Job, Metric, Order, Placement,
+    Plan, Row, Rule, Schedule, Spot, Stage, States, Table, Work, list_faults,
 };
 use rows::Rows;
 use state::StageRows;
@@ -183,7 +183,7 @@ fn metric(metric: &roundelay_dsl::Metric) -> Metric {
 
 /// Numbers everything: slots, actions, what is carried, offsets, waits.
 fn finish(mut draft: Draft<'_>, fingerprint: String) -> Schedule {
-    draft.actions.sort_by_cached_key(|action| action.key);
+    draft.actions.sort_by_cached_key(|action| action.key.packed());
     let rows = Rows::new(&draft);
     let actions = std::mem::take(&mut draft.actions);
     let mut schedule = Schedule {
@@ -198,9 +198,12 @@ fn finish(mut draft: Draft<'_>, fingerprint: String) -> Schedule {
         routines: draft.routines,
         actions: actions.into_iter().map(|action| numbered(action, &rows)).collect(),
     };
-    rest::fill(&mut schedule);
+    let cells = Cells::new(&schedule);
+    let recurrence = cells.recurrence(&schedule);
+    rest::fill(&mut schedule, &cells, recurrence);
     arena::lay_out(&mut schedule, &draft.buffers, &rows);
-    waits::derive(&mut schedule);
+    drop(rows);
+    waits::derive(&mut schedule, &cells, recurrence);
     schedule
 }
 

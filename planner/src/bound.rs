@@ -216,10 +216,6 @@ fn lanes(plan: &Plan) -> u64 {
     }
 }
 
-fn largest<T: Ord + Default>(loads: &[StageLoad], part: impl Fn(&StageLoad) -> T) -> T {
-    loads.iter().map(part).max().unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,8 +4,10 @@ use crate::{cuts::Uncuttable, family::Clash};
 use roundelay_schedule::{Bytes, DeviceId, Kind, Misfit};
 use std::fmt;
 
-/// The most micro-batches times stages in one period.
-pub(crate) const PASSES_MAX: u64 = 1 << 18;
+/// The most micro-batches times stages in one period: 64 stages on 8192 micro-batches. That makes
+/// two million actions, which are lowered, checked and clocked in a few seconds and a gigabyte
+/// (`cargo bench --bench lowering`); the checker takes twice as many.
+pub(crate) const PASSES_MAX: u64 = 1 << 19;
 
 /// Why a combination is no plan to try.
 #[derive(Clone, Debug, PartialEq)]

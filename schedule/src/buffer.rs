@@ -244,6 +244,9 @@ impl Ring {
 }
 
 fn turned(place: u32, turn: u32, period: i64, length: u32) -> u32 {
+    if turn == 0 && place < length {
+        return place;
+    }
     let index = i128::from(place) + i128::from(turn) * i128::from(period);
     u32::try_from(index.rem_euclid(i128::from(length))).unwrap_or(0)
 }

@@ -24,7 +24,7 @@ mod port;
 
 use crate::{
     Action, ActionId, Bytes, Checked, DeviceId, Group, GroupId, Id, Instance, Issue,
-    LinkId, Machine, Marks, Nanos, PhysicalQueue, Place, Row, Schedule, Segment,
+    LinkId, Machine, Marks, Nanos, PhysicalQueue, Place, Queues, Row, Schedule, Segment,
     Simulation, Span, Spot, Subject, Table, Work, replay,
 };
 use port::Ports;
@@ -51,7 +51,9 @@ pub struct Entry {
 #[derive(Debug)]
 pub struct Clock<'a> {
     schedule: &'a Schedule,
-    queues: BTreeMap<PhysicalQueue, Nanos>,
+    queues: Queues,
+    /// When the last instance of each queue was done.
+    done: Vec<Nanos>,
     /// Until when each device computes.
     devices: Table<DeviceId, Nanos>,
     ports: Ports,
@@ -77,8 +79,9 @@ impl Machine for Clock<'_> {
 
     fn issue(&mut self, issued: Issue<'_>, after: &[Nanos]) -> Result<Nanos, Infallible> {
         let Issue { id, action, period, instance } = issued;
-        let queue = self.schedule.queue(action, period);
-        let last = self.queues.get(&queue).copied().unwrap_or_default();
+        let number = self.queues.in_period(self.schedule, action, period);
+        let queue = self.queues.physical(number);
+        let last = self.done[number as usize];
         let needed = after.iter().copied().max().unwrap_or_default();
         let end = match instance {
             Instance::Skip => last.max(needed),
@@ -90,7 +93,7 @@ impl Machine for Clock<'_> {
                 end
             }
         };
-        self.queues.insert(queue, end);
+        self.done[number as usize] = end;
         Ok(end)
     }
 
@@ -105,8 +108,9 @@ impl<'a> Clock<'a> {
         let schedule: &Schedule = schedule;
         let devices = schedule.target.devices.ids().map(|_| Nanos(0)).collect();
         let ports = Ports::new(schedule.target.devices.len());
-        let (queues, spans) = (BTreeMap::new(), BTreeMap::new());
-        Self { schedule, queues, devices, ports, entries: Vec::new(), spans }
+        let (queues, spans) = (Queues::new(schedule), BTreeMap::new());
+        let done = vec![Nanos(0); queues.len()];
+        Self { schedule, queues, done, devices, ports, entries: Vec::new(), spans }
     }
 
     /// What executed, in the order of issue.

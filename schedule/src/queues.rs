@@ -55,6 +55,18 @@ impl Queues {
         self.numbers[self.key(queue, index as usize)]
     }
 
+    /// The number of an action's queue in a period, without positions at hand.
+    pub fn in_period(&self, schedule: &Schedule, action: &Action, period: i64) -> u32 {
+        let queue = action.queue();
+        let index = match queue {
+            Queue::Lane(at, _) | Queue::Arrival(at) | Queue::Host(at) => {
+                schedule.rings[at.ring].index(at.place, period)
+            }
+            Queue::Group(_) => 0,
+        };
+        self.numbers[self.key(queue, index as usize)]
+    }
+
     /// The queue of a number.
     pub fn physical(&self, number: u32) -> PhysicalQueue {
         self.used[number as usize]

@@ -13,6 +13,10 @@ use std::{collections::BTreeMap, ops::Range};
 /// The longest pattern of turning rings that a steady state is averaged over, in steps.
 const CYCLE_MAX: u64 = 128;
 
+/// Actions of one period from which on half as many steps are simulated: what differs from one
+/// step to the next is small beside a step, and every instance is remembered.
+const LONG: usize = 1 << 18;
+
 /// What a [`Clock`](crate::Clock) saw.
 #[derive(Clone, Debug)]
 pub struct Simulation<'a> {
@@ -33,7 +37,8 @@ struct Window {
 /// Number of training steps to simulate so that the steady state is seen over a whole pattern
 /// of the turning rings, where that takes at most 128 steps.
 pub fn enough_steps(schedule: &Schedule) -> u64 {
-    (2 * cycle(schedule)).max(8) + drain(schedule)
+    let least = if schedule.actions.len() > LONG { 4 } else { 8 };
+    (2 * cycle(schedule)).max(least) + drain(schedule)
 }
 
 /// Steps after which every ring stands as before: lcm of L / gcd(L, turn), at most

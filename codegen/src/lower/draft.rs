@@ -58,6 +58,15 @@ pub(crate) struct Key {
     shift: u32,
 }
 
+impl Key {
+    /// A number in the same order; times are below 2^61.
+    pub(crate) fn packed(self) -> u128 {
+        let start = self.start.map_or(0, |start| 1 + u128::from(start));
+        let (side, sequence) = (self.side as u128, u128::from(self.sequence));
+        u128::from(self.time) << 67 | start << 34 | side << 32 | sequence
+    }
+}
+
 /// Where an action stands beside a compute slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Side {

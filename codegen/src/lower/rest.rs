@@ -7,20 +7,20 @@ use roundelay_schedule::{
 };
 use std::collections::BTreeSet;
 
-/// Fills in `Buffer::rest` of parameters and optimizer state.
-pub(crate) fn fill(schedule: &mut Schedule) {
-    let cells = Cells::new(schedule);
+/// Fills in `Buffer::rest` of parameters and optimizer state. A cell that is written is written
+/// again within `recurrence` periods.
+pub(crate) fn fill(schedule: &mut Schedule, cells: &Cells, recurrence: u64) {
     let (lag, reach) = schedule.span();
-    let steps = cells.recurrence(schedule) + u64::from(lag) + u64::from(reach) + 2;
+    let steps = recurrence + u64::from(lag) + u64::from(reach) + 2;
     let before = Segment { first: 0, end: steps };
     let after = Segment { first: steps, end: 2 * steps };
-    let uses = uses(schedule, &cells);
-    let held = Versions::new(&cells).follow(schedule, &cells, &uses, before).held;
-    let needed = Versions::new(&cells).follow(schedule, &cells, &uses, after).read_first;
+    let uses = uses(schedule, cells);
+    let held = Versions::new(cells).follow(schedule, cells, &uses, before).held;
+    let needed = Versions::new(cells).follow(schedule, cells, &uses, after).read_first;
     for cell in needed {
         let version =
             held[cell].expect("what a segment reads was written in the one before");
-        carry(schedule, &cells, cell, steps, version);
+        carry(schedule, cells, cell, steps, version);
     }
 }
 

@@ -20,25 +20,23 @@ use roundelay_schedule::{
 };
 use std::cmp::Reverse;
 
-/// Fills in `Action::after`.
-pub(crate) fn derive(schedule: &mut Schedule) {
-    let cells = Cells::new(schedule);
-    let last = cells.recurrence(schedule);
-    let mut unrolled = Unrolled::new(schedule, &cells);
-    let mut turned = Turned::new(schedule, &cells, 0);
-    let mut waits = Vec::with_capacity(schedule.actions.len());
-    for period in 0..=last {
+/// Fills in `Action::after`. A cell that is written is written again within `recurrence` periods.
+pub(crate) fn derive(schedule: &mut Schedule, cells: &Cells, recurrence: u64) {
+    let mut unrolled = Unrolled::new(schedule, cells);
+    let mut actions = std::mem::take(&mut schedule.actions);
+    let mut turned = Turned::new(schedule, cells, 0);
+    for period in 0..recurrence {
         turned.turn_to(i64::try_from(period).unwrap_or(i64::MAX));
-        for (id, action) in schedule.actions.iter() {
+        for (id, action) in actions.iter() {
             unrolled.issue(period, id, action, &turned);
-            if period == last {
-                waits.push(unrolled.waits.clone());
-            }
         }
     }
-    for ((_, action), after) in schedule.actions.iter_mut().zip(waits) {
-        action.after = after;
+    turned.turn_to(i64::try_from(recurrence).unwrap_or(i64::MAX));
+    for (id, action) in actions.iter_mut() {
+        unrolled.issue(recurrence, id, action, &turned);
+        action.after = unrolled.waits.clone();
     }
+    schedule.actions = actions;
 }
 
 struct Unrolled {

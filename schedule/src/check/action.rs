@@ -209,11 +209,11 @@ impl<'a> Line<'a> {
         self.require(arguments.len() == rows.len(), || {
             format!("binds {} rows to {} arguments", rows.len(), arguments.len())
         });
-        let mut slices = BTreeSet::new();
+        let mut slices = Vec::new();
         for (argument, row) in arguments.iter().zip(rows) {
             if let Some(buffer) = self.spot(Spot { at, row: *row }) {
                 self.argument(called, argument, *row, buffer);
-                slices.extend(slice(buffer.subject));
+                slices.extend(slice(buffer.subject).filter(|own| !slices.contains(own)));
             }
         }
         self.slices(called.pass, &slices);
@@ -260,7 +260,7 @@ impl<'a> Line<'a> {
     }
 
     /// Passes over micro-batches see whole arrays; the others one slice of all.
-    fn slices(&mut self, pass: Pass, slices: &BTreeSet<Slice>) {
+    fn slices(&mut self, pass: Pass, slices: &[Slice]) {
         let consistent = match pass {
             Pass::Forward
             | Pass::Backward

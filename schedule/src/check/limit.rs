@@ -2,7 +2,7 @@
 //! machine allocate without bound.
 
 /// Micro-batches that one replica takes in a training step.
-pub(super) const MICRO_BATCHES: u32 = 1 << 12;
+pub(super) const MICRO_BATCHES: u32 = 1 << 14;
 /// Micro-batches of one training step, over all replicas.
 pub(super) const ALL_MICRO_BATCHES: u64 = 1 << 18;
 /// Micro-batches times stages.

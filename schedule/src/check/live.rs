@@ -5,7 +5,7 @@
 //! 2 · recurrence + 1 periods sees them all.
 
 use super::layout::Layout;
-use crate::{Access, Bytes, DeviceId, Kind, Rest, Schedule, Turned};
+use crate::{Access, BufferId, Bytes, DeviceId, Id, Kind, Rest, Schedule, Touch, Turned};
 use std::collections::BTreeMap;
 
 /// Largest live bytes.
@@ -26,58 +26,63 @@ struct Lives<'a> {
     /// The instants of the middle period: first, and one past the last.
     window: (u64, u64),
     open: Vec<Life>,
-    /// Per device: instant, bytes that begin, bytes that end, kind.
-    events: BTreeMap<DeviceId, Vec<(u64, u64, u64, Kind)>>,
+    /// Per device, by its number: instant, bytes that begin, bytes that end, kind.
+    events: Vec<Vec<(u64, u64, u64, Kind)>>,
 }
 
 /// Finds the peaks of a sound schedule.
 pub(super) fn peaks(schedule: &Schedule, layout: &Layout) -> Peaks {
     let lines = schedule.actions.len() as u64;
     let middle = layout.recurrence;
+    let numbers = schedule.rings.values().flat_map(|ring| &ring.devices);
+    let devices = 1 + numbers.map(|device| device.index()).max().unwrap_or(0);
     let mut lives = Lives {
         schedule,
         layout,
         window: (middle * lines, (middle + 1) * lines),
         open: vec![None; layout.count()],
-        events: BTreeMap::new(),
+        events: vec![Vec::new(); devices],
     };
     let mut turned = Turned::new(schedule, layout, 0);
     for period in 0..=2 * middle {
         turned.turn_to(period as i64);
         for (now, action) in (period * lines..).zip(schedule.actions.values()) {
-            turned.each_cell(action, |access, cell| lives.touch(cell, access, now));
+            schedule.each_touch(&action.work, |Touch { at, row, access }| {
+                if schedule.buffers[row.buffer].rest == Rest::Transient {
+                    lives.touch((row.buffer, turned.cell(at, row)), access, now);
+                }
+            });
         }
     }
     for cell in 0..layout.count() {
-        lives.close(cell);
+        lives.close((layout.buffer(cell), cell));
     }
     lives.sweep()
 }
 
 impl Lives<'_> {
-    fn touch(&mut self, cell: usize, access: Access, now: u64) {
-        match (access, &mut self.open[cell]) {
+    fn touch(&mut self, spot: (BufferId, usize), access: Access, now: u64) {
+        match (access, &mut self.open[spot.1]) {
             (Access::Read | Access::Update, Some((_, last))) => *last = now,
             (Access::Read, None) => {}
             (Access::Write | Access::Update, _) => {
-                self.close(cell);
-                self.open[cell] = Some((now, now));
+                self.close(spot);
+                self.open[spot.1] = Some((now, now));
             }
         }
     }
 
-    fn close(&mut self, cell: usize) {
+    fn close(&mut self, (id, cell): (BufferId, usize)) {
         let Some((start, last)) = self.open[cell].take() else { return };
         let (start, end) = (start.max(self.window.0), (last + 1).min(self.window.1));
-        let id = self.layout.buffer(cell);
-        let buffer = &self.schedule.buffers[id];
-        if start >= end || buffer.rest != Rest::Transient {
+        if start >= end {
             return;
         }
+        let buffer = &self.schedule.buffers[id];
         let index = (cell - self.layout.of(id).start) / buffer.slots as usize;
         let device = self.schedule.rings[buffer.home].devices[index];
         let (kind, size) = (buffer.subject.kind(), buffer.size.0);
-        let events = self.events.entry(device).or_default();
+        let events = &mut self.events[device.index()];
         events.push((start, size, 0, kind));
         events.push((end, 0, size, kind));
     }
@@ -87,7 +92,7 @@ impl Lives<'_> {
         let carried = carried(self.schedule);
         for ring in self.schedule.rings.values() {
             for device in &ring.devices {
-                let mut events = self.events.remove(device).unwrap_or_default();
+                let mut events = std::mem::take(&mut self.events[device.index()]);
                 events
                     .sort_unstable_by_key(|(at, begins, ends, _)| (*at, *begins, *ends));
                 peaks.device(*device, &carried, &events);

@@ -236,7 +236,9 @@ fn waits_are_the_conflicts_that_nothing_implies() {
     let mut found = 0;
     for case in 0..1500 {
         let mut schedule = drawn(&base, &mut random);
-        derive(&mut schedule);
+        let cells = Cells::new(&schedule);
+        let recurrence = cells.recurrence(&schedule);
+        derive(&mut schedule, &cells, recurrence);
         let derived: Vec<Vec<Wait>> =
             schedule.actions.values().map(|action| action.after.clone()).collect();
         assert_eq!(derived, defined(&schedule), "case {case}: {schedule:#?}");
