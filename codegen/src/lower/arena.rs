@@ -14,6 +14,7 @@ use super::{
 use roundelay_schedule::{
     Buffer, BufferId, Bytes, Kind, Rest, RingId, Schedule, Subject, Table,
 };
+use std::collections::BTreeMap;
 
 /// Buffers start at multiples of this, the widest vector register and a cache line.
 const ALIGNMENT: u64 = 64;
@@ -41,13 +42,15 @@ pub(crate) fn lay_out(
         Slotting::InTurn(turn) => Some(turn),
         Slotting::PerStep(_) | Slotting::PerMicroBatch => None,
     };
+    let mut homes: BTreeMap<(RingId, Kind), Vec<BufferId>> = BTreeMap::new();
+    for (id, buffer) in schedule.buffers.iter() {
+        homes.entry((buffer.home, buffer.subject.kind())).or_default().push(id);
+    }
     let rings: Vec<RingId> = schedule.rings.ids().collect();
     for ring in rings {
         let mut start = Bytes(0);
         for kind in Kind::ALL {
-            let own = schedule.buffers.iter();
-            let own = own.filter(|(_, b)| b.home == ring && b.subject.kind() == kind);
-            let mut own: Vec<BufferId> = own.map(|(id, _)| id).collect();
+            let mut own = homes.remove(&(ring, kind)).unwrap_or_default();
             own.sort_by_key(|id| {
                 let size = schedule.buffers[*id].total();
                 (turn(*id).unwrap_or(0), std::cmp::Reverse(size), *id)
