@@ -13,6 +13,9 @@
 //! | V100 | Aceso layers of 350M, 1.3B, 6.7B | Aceso layers of 2.6B and 13B |
 //! | A100-40, A100-80, H100 | `mpt` models at even places by size, and for the launch overhead `vts` shapes 12x1024 and 24x2048 | the other models and shapes; llm.c, nanoGPT; stages of arXiv 2401.10241 |
 //!
+//! Rows that are a plan of ours go through planner, checker and clock as well, with the constants
+//! of the shipped files.
+//!
 //! `--write` puts the constants into `fitted.csv` and into the embedded files of `dsl`, whose lines
 //! say `# fitted: KEY`. Rows with tensor or pipeline parallelism are not priced: no plan has
 //! them yet. `docs/accuracy.md` reads the tables.
@@ -22,6 +25,7 @@ mod collectives;
 mod data;
 mod fit;
 mod layers;
+mod planned;
 mod record;
 mod steps;
 mod work;
@@ -43,6 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     collectives::calibrate(&mut record)?;
     layers::calibrate(&mut record)?;
     steps::calibrate(&mut record)?;
+    planned::judge()?;
     println!("{record}");
     if write {
         record.write()?;

@@ -3,10 +3,10 @@
 use super::*;
 use crate::{
     Axis, AxisId, Buffer, BufferId, BytesPerSecond, Collective, Content, Data, Device,
-    Domain, Evaluation, Float, FlopsPerSecond, Id, Job, Link, Method, MicroBatch,
+    Domain, Evaluation, Float, FlopsPerSecond, Form, Id, Job, Link, Method, MicroBatch,
     Optimizer, Order, Pass, Placement, Plan, Pool, Rate, Recompute, Reduction, Rest,
     Ring, RingId, Routine, RoutineId, Rule, Stage, States, Subject, Sum, Target,
-    Timeline, Wait, enough_steps, grid,
+    Timeline, Wait, Way, enough_steps, grid,
 };
 
 /// Devices d0, d1, … with ring r0, r1, … each and 1,000 B/us memory; link x0 with 100 B/us
@@ -310,6 +310,30 @@ fn collectives_count_members_at_all_coordinates() {
     s.groups.push(Group { places: vec![place(0), place(1)], axes });
     push(&mut s, collective(Collective::AllGather), &[]);
     assert_eq!(times(s, 1), [(0, 9 * (7 + 50))]);
+}
+
+#[test]
+fn collectives_take_a_form_of_the_levels_that_join_their_members() {
+    let mut s = schedule(2, 1);
+    s.axes.push(Axis { name: "replicas".to_owned(), extent: 5, stride: 2 });
+    let inner = Link::plain("inside", BytesPerSecond(1_000_000_000), Nanos(1));
+    let inner = s.target.links.push(inner);
+    s.target.links[LinkId::new(0)].ways.push(Way::Form(Form::Rails));
+    let pairs =
+        (0..5).map(|pair| Domain { link: inner, devices: 2 * pair..2 * pair + 2 });
+    s.target.domains.splice(0..0, pairs);
+    let axes = vec![AxisId::new(0)];
+    s.groups.push(Group { places: vec![place(0), place(1)], axes: axes.clone() });
+    s.groups.push(Group { places: vec![place(0)], axes });
+    push(&mut s, collective(Collective::AllGather), &[]);
+    // Five pairs: nine rounds of 5 B through two ports of 100 B/us, five hops inside, four out.
+    assert_eq!(times(s.clone(), 1), [(0, 225 + 5 + 4 * 7)]);
+    // One of each pair: four rounds of 10 B through one port each.
+    let Work::Collective { group, .. } = &mut s.actions[ActionId::new(0)].work else {
+        panic!("it is a collective")
+    };
+    *group = GroupId::new(1);
+    assert_eq!(times(s, 1), [(0, 400 + 4 * 7)]);
 }
 
 #[test]
