@@ -189,3 +189,30 @@ impl Pointers for Vec<Array<f32>> {
         [(); 4].map(|()| arrays.next().expect("there are four"))
     }
 }
+
+#[test]
+fn a_master_is_stepped_whatever_the_parameters_say() {
+    let adamw = with_common("adamw", 0.3).number("beta1", 0.9).number("beta2", 0.99);
+    let sgd = with_common("sgd", 0.3).number("momentum", 0.9);
+    for (call, count) in [(adamw.number("epsilon", 1e-8), 5), (sgd, 4)] {
+        for body in [Body::Fast, Body::Plain] {
+            let (start, gradients, expected) =
+                trained(&vectors(call.clone(), count), body);
+            let with_master = vectors(call.clone(), count + 1);
+            let mut arrays = vec![Array::Real(vec![0.0; COUNT]); count + 1];
+            arrays[count] = Array::Real(start);
+            for (step, gradient) in gradients.iter().enumerate() {
+                arrays[0] = Array::Real(gradient.clone());
+                arrays[1] = Array::Real(vec![f64::NAN; COUNT]);
+                let step = step as u64;
+                let context = Context { step, rate: rate(step), ..CONTEXT };
+                run(&with_master, &mut arrays, body, &context);
+                assert_eq!(
+                    arrays[2], arrays[count],
+                    "the next parameters are the master"
+                );
+            }
+            assert_eq!(arrays[count].values(), expected, "{}", call.kernel);
+        }
+    }
+}
