@@ -189,7 +189,7 @@ fn is_virtual(candidate: &Candidate, program: &Program) -> bool {
 mod tests {
     use super::*;
     use crate::{ranking::Weaker, sample};
-    use roundelay_schedule::{Exactness, Nanos, Order, Recompute};
+    use roundelay_schedule::{Exactness, Nanos, Order};
 
     #[test]
     fn the_table_is_aligned_and_says_what_would_allow_more() {
@@ -227,7 +227,7 @@ note: devices that share a memory are taken as separate processors: where they a
     }
 
     #[test]
-    fn what_is_computed_again_stands_there_where_plans_differ() {
+    fn what_is_computed_again_stands_there_where_something_is() {
         let plan = |recompute| {
             sample::plan(Rule::Sync, Placement::Pipeline, Order::Gpipe, 8, 2)
                 .recomputing(recompute)
