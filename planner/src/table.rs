@@ -189,7 +189,7 @@ fn is_virtual(candidate: &Candidate, program: &Program) -> bool {
 mod tests {
     use super::*;
     use crate::{ranking::Weaker, sample};
-    use roundelay_schedule::{Exactness, Nanos, Order};
+    use roundelay_schedule::{Exactness, Nanos, Order, Recompute};
 
     #[test]
     fn the_table_is_aligned_and_says_what_would_allow_more() {
