@@ -2,7 +2,8 @@
 //!
 //! In an all-gather of Ψ bytes over m members, those g of them that lie inside some domain must
 //! let in the (1 − g/m) Ψ that the others hold, and each has one port; a reduce-scatter lets as
-//! much out, an all-reduce is both. Latency, rounds and rings only add to that.
+//! much out, an all-reduce is both. Each takes a link's latency once at least; rounds and rings
+//! only add to that.
 
 use crate::load::StageLoad;
 use roundelay_schedule::{DeviceId, Id, Nanos, Placement, Plan, Rule, States, Target};
@@ -41,6 +42,8 @@ struct Exchange {
     /// Members, and how many cells they stand apart.
     members: u64,
     stride: u64,
+    /// How many they are.
+    count: u64,
     /// In units of one all-gather of a stage's parameters.
     volume: u64,
     /// Which part of the parameters they are about.
@@ -49,18 +52,27 @@ struct Exchange {
 
 fn exchanges(plan: &Plan) -> Vec<Exchange> {
     let (members, n) = (u64::from(plan.members()), u64::from(plan.cell_micro_batches()));
-    let all = |volume| vec![Exchange { members, stride: 1, volume, parts: 1 }];
+    let all =
+        |count, volume| vec![Exchange { members, stride: 1, count, volume, parts: 1 }];
     match plan.states {
-        States::Replicated | States::Zero1 => all(2),
-        States::Zero2 => all(1 + n),
-        States::Zero3 => all(3 * n),
+        States::Replicated => all(1, 2),
+        States::Zero1 => all(2, 2),
+        States::Zero2 => all(1 + n, 1 + n),
+        States::Zero3 => all(3 * n, 3 * n),
         States::Hsdp => {
             let shards = u64::from(plan.shards).max(1);
             vec![
-                Exchange { members: shards, stride: 1, volume: 3 * n, parts: 1 },
+                Exchange {
+                    members: shards,
+                    stride: 1,
+                    count: 3 * n,
+                    volume: 3 * n,
+                    parts: 1,
+                },
                 Exchange {
                     members: members / shards,
                     stride: shards,
+                    count: 1,
                     volume: 2,
                     parts: shards,
                 },
@@ -73,6 +85,9 @@ fn exchanges(plan: &Plan) -> Vec<Exchange> {
 impl Exchange {
     /// The least time for a stage with so many bytes of parameters, whose first member is `first`.
     fn time(&self, target: &Target, first: DeviceId, cell: u64, bytes: u64) -> Nanos {
+        if bytes == 0 {
+            return Nanos(0);
+        }
         let first = first.index() as u64;
         let holds = |device: u64, range: &std::ops::Range<u32>| {
             (u64::from(range.start)..u64::from(range.end)).contains(&device)
@@ -89,9 +104,14 @@ impl Exchange {
                     (0..self.members).filter(|k| holds(device(*k), range)).count() as u64
                 }
             };
-            let links = chain[inner..].iter().map(|d| target.links[d.link].fastest().0);
-            let rate = links.max().unwrap_or(u64::MAX);
-            least = least.max(self.entering(inside, rate, bytes));
+            if inside >= self.members {
+                break;
+            }
+            let links = || chain[inner..].iter().map(|domain| &target.links[domain.link]);
+            let rate = links().map(|link| link.fastest().0).max().unwrap_or(u64::MAX);
+            let latency = links().map(|link| link.latency).min().unwrap_or_default();
+            let entering = self.entering(inside, rate, bytes);
+            least = least.max(latency * self.count + entering);
         }
         least
     }
