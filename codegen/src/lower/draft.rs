@@ -63,7 +63,7 @@ impl Key {
     pub(crate) fn packed(self) -> u128 {
         let start = self.start.map_or(0, |start| 1 + u128::from(start));
         let (side, sequence) = (self.side as u128, u128::from(self.sequence));
-        u128::from(self.time) << 67 | start << 34 | side << 32 | sequence
+        (u128::from(self.time) << 67) | (start << 34) | (side << 32) | sequence
     }
 }
 
