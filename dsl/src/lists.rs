@@ -216,7 +216,8 @@ mod tests {
             ("0B0,0F0", 1, 1, "stands above"),
             ("0F0,0B0,0F1", 1, 1, "0B1 is missing"),
             ("0F0,0F1,0B0,0B1\n0F0,1F0,1B0,1F1,1B1", 2, 1, "stage 0 is on device 0 too"),
-            ("0F4000000000,0B0", 1, 1, "4000000000"),
+            ("0F4000000000,0B0", 1, 1, "too many"),
+            ("0F9999999999,0B0", 1, 1, "0F9999999999"),
         ] {
             let mistakes = read_lists(text).unwrap_err();
             let found = mistakes.iter().any(|mistake| {

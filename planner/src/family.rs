@@ -200,7 +200,15 @@ mod tests {
     #[test]
     fn each_law_refuses_what_it_names_and_nothing_else() {
         let rules = [Rule::Sync, Rule::CyclicV2];
-        let families = Family::all(&rules, Placement::ALL, Order::ALL, States::ALL);
+        let shown = [
+            Order::Sequential,
+            Order::Parallel,
+            Order::Cyclic,
+            Order::Gpipe,
+            Order::OneForwardOneBackward,
+            Order::Chimera,
+        ];
+        let families = Family::all(&rules, Placement::ALL, &shown, States::ALL);
         let plain = sample::optimizer(0.0);
         let lawful: Vec<_> = families
             .iter()
@@ -232,6 +240,7 @@ mod tests {
                 "sync pipeline 1f1b zero2",
                 "sync pipeline 1f1b zero3",
                 "sync pipeline 1f1b hsdp",
+                "sync pipeline chimera replicated",
                 "cyclic_v2 accumulate sequential replicated",
                 "cyclic_v2 concurrent cyclic replicated",
                 "cyclic_v2 data cyclic replicated",

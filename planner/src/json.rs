@@ -68,6 +68,8 @@ pub struct PlanRow {
     pub order: Order,
     /// Data replicas of the cell.
     pub replicas: u32,
+    /// Stages on one device of a pipeline.
+    pub chunks: u32,
     /// Replicas that split states among them under `hsdp`.
     pub shards: u32,
     /// S.
@@ -194,6 +196,7 @@ fn plan_row(rank: usize, candidate: &Candidate) -> PlanRow {
         placement: plan.placement,
         order: plan.order,
         replicas: plan.replicas,
+        chunks: plan.chunks,
         shards: plan.shards,
         stages: plan.stages,
         cuts: plan.cuts.clone(),

@@ -211,13 +211,13 @@ mod tests {
         }];
         let text = table(&ranking, &sample::program(4, 8));
         let expected = "\
-rank  rule       placement   order       N  S  R  states      devices  step time  samples/s  peak memory  staleness  stale  bubble
-   1  sync       pipeline    1f1b        8  4  1  replicated        4    1.25 ms     6400.0      1.50 kB          0    0 %    25 %
-   2  sync       accumulate  sequential  1  1  1  replicated        1   31.00 ms      258.1      1.50 kB          0    0 %    25 %
+rank  rule       placement   order       N  S  states      devices  step time  samples/s  peak memory  staleness  stale  bubble
+   1  sync       pipeline    1f1b        8  4  replicated        4    1.25 ms     6400.0      1.50 kB          0    0 %    25 %
+   2  sync       accumulate  sequential  1  1  replicated        1   31.00 ms      258.1      1.50 kB          0    0 %    25 %
 12 plans: 3 clocked, 9 bounded away; the first is the best of the space
 
 Best plans of weaker exactness, and the line that would allow them:
-   -  cyclic_v2  data        cyclic      4  4  1  replicated        4    1.00 ms     8000.0      1.50 kB          1   38 %    25 %
+   -  cyclic_v2  data        cyclic      4  4  replicated        4    1.00 ms     8000.0      1.50 kB          1   38 %    25 %
       plan { exactness delayed }
 
 note: in placement data the cyclic rule does not lower a device's activation peak, only that of all devices together

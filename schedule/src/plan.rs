@@ -22,6 +22,7 @@ pub struct Plan {
     /// Number of stages, S.
     pub stages: u32,
     /// Stages on one device of a pipeline, v.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
     pub chunks: u32,
     /// S − 1 ascending node numbers: stage j starts at node `cuts[j − 1]`.
     pub cuts: Vec<u32>,

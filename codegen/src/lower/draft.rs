@@ -59,11 +59,16 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// A number in the same order; times are below 2^61.
+    /// A number in the same order; times are below 2^37 and shifts below 2^24.
     pub(crate) fn packed(self) -> u128 {
         let start = self.start.map_or(0, |start| 1 + u128::from(start));
-        let (side, sequence) = (self.side as u128, u128::from(self.sequence));
-        (u128::from(self.time) << 67) | (start << 34) | (side << 32) | sequence
+        let side = self.side as u128;
+        let [sequence, shift] = [self.sequence, self.shift].map(u128::from);
+        (u128::from(self.time) << 91)
+            | (start << 58)
+            | (side << 56)
+            | (sequence << 24)
+            | shift
     }
 }
 

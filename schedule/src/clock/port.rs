@@ -94,8 +94,8 @@ mod tests {
         assert_eq!(take(&[], &[other], 2, 4), 2);
         assert_eq!(take(&[one], &[other], 0, 2), 0);
         assert_eq!(take(&[one], &[other], 1, 4), 6);
-        assert_eq!(take(&[one], &[], 3, 4), 2);
         assert_eq!(take(&[one], &[], 3, 4), 15);
+        assert_eq!(take(&[one], &[], 2, 4), 2);
         let taken = [(0, 19)].map(|(start, end)| (Nanos(start), Nanos(end)));
         assert_eq!(ports.outgoing[one].taken, BTreeMap::from(taken));
     }
