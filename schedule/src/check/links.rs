@@ -5,12 +5,12 @@ use super::{Culprit, faults::Faults, limit};
 use crate::{
     ActionId, DeviceId, Group, GroupId, Id, LinkId, Place, Ring, Schedule, Work,
 };
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 
 /// Checks the link of every move; needs sound actions.
 pub(super) fn check(schedule: &Schedule, faults: &mut Faults) {
     let mut links =
-        Links { schedule, known: HashSet::new(), groups: BTreeSet::new(), work: 0 };
+        Links { schedule, known: BTreeSet::new(), groups: BTreeSet::new(), work: 0 };
     for (id, action) in schedule.actions.iter() {
         match &action.work {
             Work::Transfer { link, from, to, .. } => {
@@ -32,7 +32,7 @@ pub(super) fn check(schedule: &Schedule, faults: &mut Faults) {
 struct Links<'a> {
     schedule: &'a Schedule,
     /// Moves that were found right.
-    known: HashSet<(LinkId, [Place; 2])>,
+    known: BTreeSet<(LinkId, [Place; 2])>,
     groups: BTreeSet<(LinkId, GroupId)>,
     work: u64,
 }
