@@ -1,4 +1,4 @@
-"""Lists of passes with one fault each, for benches/pipelining.py."""
+"""Lists of passes that `roundelay check` refuses, one fault each, for benches/pipelining.py."""
 
 import re
 
@@ -16,6 +16,8 @@ FAULTS = [
     ("micro-batch missing on a stage", GOOD.replace(",1F3,1B3", "")),
     ("W before I", HALVES.replace("1I0,1W0", "1W0,1I0")),
     ("I without W", HALVES.replace(",1W2", "")),
+    # PyTorch takes both kinds on one stage; a stage of Roundelay has one kind of backward pass.
+    ("whole and split on a stage", HALVES.replace("1I2,1W2", "1B2")),
     ("stage on two devices", f"{FIRST.rstrip()},1F3,1B3\n{SECOND.replace(',1F3,1B3', '')}"),
     ("devices wait for each other", FIRST + "1F3,1B3,1F2,1B2,1F1,1B1,1F0,1B0\n"),
     ("stage out of range", GOOD.replace("1F1", "9F1")),

@@ -4,6 +4,7 @@
 //! `(0F3;7B1)OVERLAP_F_B`, is its two passes, one after the other.
 
 use roundelay_schedule::{DeviceList, Id, Listed, list_faults};
+use std::collections::BTreeSet;
 
 /// Lists that are one training step.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,6 +67,10 @@ pub fn read_lists(text: &str) -> Result<Lists, Vec<ListMistake>> {
         .enumerate()
         .map(|(index, line)| Row::read(index + 1, line, &mut mistakes))
         .collect();
+    if mistakes.is_empty() {
+        mistakes.extend(gap(&rows, "stage", |pass| pass.stage.index()));
+        mistakes.extend(gap(&rows, "micro-batch", |pass| pass.micro_batch.index()));
+    }
     if !mistakes.is_empty() {
         return Err(mistakes);
     }
@@ -103,6 +108,17 @@ pub fn read_lists(text: &str) -> Result<Lists, Vec<ListMistake>> {
     let mut mistakes: Vec<ListMistake> = faults.into_iter().map(mistake).collect();
     mistakes.sort_by_key(|mistake| (mistake.line, mistake.column));
     Err(mistakes)
+}
+
+/// The first cell whose number stands behind one that no cell names: numbers count from 0.
+fn gap(rows: &[Row], what: &str, number: fn(&Listed) -> usize) -> Option<ListMistake> {
+    let all = || rows.iter().flat_map(|row| &row.passes);
+    let named: BTreeSet<usize> = all().map(|(_, pass)| number(pass)).collect();
+    let free = (0..).zip(&named).find(|(count, named)| count != *named)?.0;
+    let (cell, pass) = all().find(|(_, pass)| number(pass) > free)?;
+    let found = number(pass);
+    let message = format!("{pass} names {what} {found}, and no pass names {what} {free}");
+    Some(cell.mistake(&message, "count from 0, without gaps"))
 }
 
 /// Lists as comma-separated values, one line per device.
@@ -216,8 +232,12 @@ mod tests {
             ("0B0,0F0", 1, 1, "stands above"),
             ("0F0,0B0,0F1", 1, 1, "0B1 is missing"),
             ("0F0,0F1,0B0,0B1\n0F0,1F0,1B0,1F1,1B1", 2, 1, "stage 0 is on device 0 too"),
-            ("0F4000000000,0B0", 1, 1, "too many"),
+            ("0F4000000000,0B0", 1, 1, "0F4000000000 names micro-batch 4000000000"),
+            ("0F4000000000,0B4000000000", 1, 1, "micro-batch 0"),
             ("0F9999999999,0B0", 1, 1, "0F9999999999"),
+            ("0F0,0B0\n2F0,2B0", 2, 1, "2F0 names stage 2, and no pass names stage 1"),
+            ("0F0,0B0,0F7,0B7", 1, 9, "0F7 names micro-batch 7, and no pass names"),
+            ("1F0,1B0", 1, 1, "no pass names stage 0"),
         ] {
             let mistakes = read_lists(text).unwrap_err();
             let found = mistakes.iter().any(|mistake| {
