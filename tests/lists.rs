@@ -119,7 +119,8 @@ fn check_refuses_each_fault_at_its_place() {
         (good.replace(",1F3,1B3", ""), (2, 1), "1F3 is missing, and 1 more"),
         (halves.replace("1I0,1W0", "1W0,1I0"), (2, 5), "1W0 stands above 1I0"),
         (halves.replace(",1W2", ""), (2, 1), "1W2 is missing"),
-        (halves.replace("1I2,1W2", "1B2"), (2, 1), "whole and split"),
+        (halves.replace("1I2,1W2", "1B2"), (2, 29), "whole and split"),
+        (good.replace(",0B3", ""), (1, 1), "0B3 is missing"),
         (format!("{},1F3,1B3\n{alone}", FIRST.trim()), (2, 1), "on device 0 too"),
         (
             format!("{FIRST}1F3,1B3,1F2,1B2,1F1,1B1,1F0,1B0\n"),

@@ -20,7 +20,7 @@ pub struct Lists {
 /// One mistake in a file of lists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListMistake {
-    /// Line, from one; the last one where something is missing.
+    /// Line, from one; the last one where nothing stands that could be named.
     pub line: usize,
     /// Column in characters, from one.
     pub column: usize,

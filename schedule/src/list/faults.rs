@@ -8,7 +8,8 @@ use std::{collections::BTreeMap, fmt};
 /// Something wrong in the lists.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ListFault {
-    /// The device, and the place in its list; none where something is missing.
+    /// The device, and the place in its list: of the first pass of a stage that misses others, none
+    /// where a stage has no pass.
     pub place: Option<(usize, usize)>,
     /// What is wrong, as a sentence without full stop.
     pub message: String,
@@ -111,20 +112,28 @@ impl Faults {
                 .map(|(pass, micro_batch)| Listed { stage, pass, micro_batch })
                 .collect();
             if split && whole {
+                let at = self.earliest(stage, Pass::Backward);
                 let message = format!(
                     "stage {} has whole and split backward passes",
                     stage.index()
                 );
-                self.push(None, message, "list either B, or I and W, for all of a stage");
+                self.push(at, message, "list either B, or I and W, for all of a stage");
             } else if let Some(first) = missing.first() {
                 let more = match missing.len() - 1 {
                     0 => String::new(),
                     more => format!(", and {more} more passes of its stage"),
                 };
                 let message = format!("{first} is missing{more}");
-                self.push(None, message, "list every pass of every micro-batch");
+                let home = self.home.get(&stage).copied();
+                self.push(home, message, "list every pass of every micro-batch");
             }
         }
+    }
+
+    /// Where the first pass of a kind stands.
+    fn earliest(&self, stage: Stage, pass: Pass) -> Option<At> {
+        let of = |listed: &Listed| (listed.stage, listed.pass) == (stage, pass);
+        self.first.iter().filter(|(listed, _)| of(listed)).map(|(_, at)| *at).min()
     }
 
     /// On its device, a pass stands behind what it needs there.
@@ -188,7 +197,7 @@ mod tests {
     #[test]
     fn each_fault_is_told_with_its_place() {
         for (text, told) in [
-            (["0F0 0F1 0B0", "1F0 1B0 1F1 1B1"], "0B1 is missing"),
+            (["0F1 0F0 0B0", "1F0 1B0 1F1 1B1"], "device 0, place 0: 0B1 is missing"),
             (
                 ["0F0 0B0 0F1 0B1", "1B0 1F0 1F1 1B1"],
                 "device 1, place 0: 1B0 stands above 1F0",
@@ -200,7 +209,10 @@ mod tests {
             (["0F0 0F1 0B0 0B1 1F0", "1B0 1F1 1B1"], "device 1, place 0: 1B0: stage 1"),
             (["0F0 0F1 0B0 0B1", "1F0 1B0 1F1 1B1 9F0"], "place 4: 9F0 names stage 9"),
             (["0F0 0F1 0B0 0B1", "1F0 1B0 1F1 1B7"], "1B7 names micro-batch 7"),
-            (["0F1 0F0 0B1 0B0", "1F0 1B0 1F1 1I1 1W1"], "whole and split"),
+            (
+                ["0F1 0F0 0B1 0B0", "1F0 1B0 1F1 1I1 1W1"],
+                "device 1, place 1: stage 1 has whole and split",
+            ),
             (
                 ["0F0 0B0 0F1 0B1", "1F1 1B1 1F0 1B0"],
                 "device 0, place 1: 0B0 waits for 1B0",
