@@ -217,6 +217,7 @@ fn schedules_that_no_lists_say_are_refused() {
     for (settings, why) in [
         (&["rule=cyclic_v2", "order=cyclic"], "passes of several training steps"),
         (&["rule=sync", "order=chimera"], "stage 0 is on several devices"),
+        (&["rule=sync", "order=dualpipe"], "stage 0 is on several devices"),
     ] {
         let program = program(&scratch, "stages 2, micro_batches 4");
         let settings = settings.map(str::to_owned);
