@@ -107,8 +107,8 @@ define_operations! {
     "gelu_backward" => GeluBackward(activation::GeluBackward);
     "silu" => Silu(activation::Silu);
     "silu_backward" => SiluBackward(activation::SiluBackward);
-    "gelu_tanh" => GeluTanh(tanh::GeluTanh);
-    "gelu_tanh_backward" => GeluTanhBackward(tanh::GeluTanhBackward);
+    "gelu_tanh" => GeluTanh(activation::GeluTanh);
+    "gelu_tanh_backward" => GeluTanhBackward(activation::GeluTanhBackward);
     "soft_cap" => SoftCap(tanh::SoftCap);
     "soft_cap_backward" => SoftCapBackward(tanh::SoftCapBackward);
     "softmax" => Softmax(norm::Softmax);

@@ -1,7 +1,8 @@
-//! `gelu_tanh`, `soft_cap` and their derivatives: activations made of the hyperbolic tangent.
+//! `soft_cap` and its derivative; what `gelu_tanh` has in common with it, the hyperbolic tangent.
 
 use crate::{
     Context, Real,
+    activation::{backward, forward},
     fast::tanh as fast,
     kernel::Define,
     operand::Operands,
@@ -10,7 +11,6 @@ use crate::{
     store::Store,
     team::{for_each_part, rows_per_part},
 };
-use roundelay_schedule::Access;
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
 
 /// √(2/π), the slope of the tangent's argument at zero.
@@ -19,19 +19,6 @@ pub(crate) const SLOPE: f64 = FRAC_2_SQRT_PI * FRAC_1_SQRT_2;
 pub(crate) const CUBE: f64 = 0.044_715;
 /// Beyond ± this the tangent is ±1 in every element type, and its slope zero.
 const FLAT: f64 = 30.0;
-
-/// y = x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2 (arXiv 1606.08415).
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct GeluTanh {
-    count: usize,
-}
-
-/// dx = dy times the slope of the same.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct GeluTanhBackward {
-    count: usize,
-    store: Store,
-}
 
 /// y = cap · tanh(x / cap).
 #[derive(Clone, Debug, PartialEq)]
@@ -56,55 +43,10 @@ pub(crate) fn bounded<R: Real>(x: R) -> R {
     if x < -flat { -flat } else { x }
 }
 
-impl Define for GeluTanh {
-    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
-        let count = call.any("x", Access::Read)?;
-        call.vector("y", Access::Write, count)?;
-        Ok(Self { count })
-    }
-    fn flops(&self) -> u64 {
-        product([15, self.count])
-    }
-    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
-        let (x, y) = (operands.read(), operands.write());
-        let share = rows_per_part(context.threads, self.count, 15);
-        for_each_part(x.chunks(share).zip(y.chunks_mut(share)), |(x, y)| {
-            fast::gelu_tanh(x, y);
-        });
-    }
-    fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
-        plain::gelu_tanh(operands.read(), operands.write());
-    }
-}
-
-impl Define for GeluTanhBackward {
-    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
-        let (count, store) = backward(call, "x")?;
-        Ok(Self { count, store })
-    }
-    fn flops(&self) -> u64 {
-        product([24, self.count])
-    }
-    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
-        let (x, dy, dx) = (operands.read(), operands.read(), operands.write());
-        let share = rows_per_part(context.threads, self.count, 24);
-        let parts = x.chunks(share).zip(dy.chunks(share)).zip(dx.chunks_mut(share));
-        for_each_part(parts, |((x, dy), dx)| {
-            fast::gelu_tanh_backward(x, dy, dx, self.store);
-        });
-    }
-    fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
-        let (x, dy) = (operands.read(), operands.read());
-        plain::gelu_tanh_backward(x, dy, operands.write(), self.store);
-    }
-}
-
 impl Define for SoftCap {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
         let cap = call.real("cap", "above 0", |cap| cap > 0.0)?;
-        let count = call.any("x", Access::Read)?;
-        call.vector("y", Access::Write, count)?;
-        Ok(Self { count, cap })
+        Ok(Self { count: forward(call)?, cap })
     }
     fn flops(&self) -> u64 {
         product([13, self.count])
@@ -143,15 +85,4 @@ impl Define for SoftCapBackward {
         let cap = R::of(self.cap);
         plain::soft_cap_backward(y, dy, operands.write(), cap, self.store);
     }
-}
-
-fn backward(
-    call: &mut Signature<'_>,
-    kept: &'static str,
-) -> Result<(usize, Store), String> {
-    let store = call.store()?;
-    let count = call.any(kept, Access::Read)?;
-    call.vector("dy", Access::Read, count)?;
-    call.vector("dx", store.access(), count)?;
-    Ok((count, store))
 }

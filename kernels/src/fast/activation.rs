@@ -1,5 +1,7 @@
 //! Vectorised activations.
 
+pub(crate) use super::tanh::{gelu_tanh, gelu_tanh_backward};
+
 use crate::{Real, simd::vectorize, store::Store};
 
 vectorize! {

@@ -1,5 +1,7 @@
 //! Plain activations and their derivatives.
 
+pub(crate) use super::tanh::{gelu_tanh, gelu_tanh_backward};
+
 use crate::{Real, store::Store};
 use std::f64::consts::{FRAC_1_SQRT_2, PI};
 
