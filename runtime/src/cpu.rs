@@ -46,7 +46,7 @@ use session::{Driver, Session};
 use std::{
     collections::BTreeMap,
     mem,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicUsize},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -127,6 +127,8 @@ struct Shared {
     meter: Meter,
     recorder: Option<Recorder>,
     feed: Mutex<Box<dyn Feed>>,
+    /// Number of the feed that has it, counted from one.
+    feeding: AtomicUsize,
     losses: Mutex<Vec<Loss>>,
     failure: Mutex<Option<CpuError>>,
 }
@@ -327,6 +329,7 @@ impl Shared {
             arenas: Arenas::new(schedule),
             meter: Meter::new(schedule),
             feed: Mutex::new(feed),
+            feeding: AtomicUsize::new(0),
             losses: Mutex::new(Vec::with_capacity(LOSSES)),
             failure: Mutex::new(None),
             schedule: schedule.clone(),

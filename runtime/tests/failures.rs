@@ -53,7 +53,8 @@ fn a_panic_ends_the_replay_with_action_and_period() {
     let line = &schedule.actions[*action];
     assert!(matches!(line.work, Work::Feed { .. }), "{error}");
     assert_eq!(period - i64::from(line.lag), 2);
-    assert_eq!((queue.as_str(), message.as_str()), ("the host for d0", "no data"));
+    assert!(queue.starts_with("the host for d"), "{error}");
+    assert_eq!(message, "no data");
     assert_eq!(cpu.replay(7, &mut |_| {}), Err(error.clone()));
     assert_eq!(cpu.save(), Err(error));
 }
@@ -67,7 +68,8 @@ fn what_stops_moving_is_named_when_the_deadline_is_over() {
     let CpuError::Stuck { action, period, queue, .. } = &error else { panic!("{error}") };
     let line = &schedule.actions[*action];
     assert!(matches!(line.work, Work::Feed { .. }), "{error}");
-    assert_eq!((period - i64::from(line.lag), queue.as_str()), (2, "the host for d0"));
+    assert!(queue.starts_with("the host for d"), "{error}");
+    assert_eq!(period - i64::from(line.lag), 2);
 }
 
 #[test]

@@ -8,14 +8,15 @@ use crate::{
 };
 use roundelay_kernels::{Context, Mode};
 use roundelay_schedule::{
-    Action, Float, Id, InputId, LinkId, MicroBatch, Nanos, Native, Pass, Place, Row,
-    Slice, Spot, Subject, Work,
+    Action, ActionId, Float, Id, InputId, LinkId, MicroBatch, Nanos, Native, Pass, Place,
+    Row, Slice, Spot, Subject, Work,
 };
-use std::time::Instant;
+use std::{sync::atomic::Ordering, time::Instant};
 
 /// One instance that executes.
 #[derive(Clone, Copy)]
 pub(super) struct Turn<'a> {
+    pub(super) id: ActionId,
     pub(super) action: &'a Action,
     pub(super) period: i64,
     /// The step that it serves; −1 for moves of what the run starts from.
@@ -172,11 +173,13 @@ impl<'a> Executor<'a> {
         let element = input.element.size(schedule.job.dtype);
         let size = input.shape.iter().product::<u64>() * element;
         let mut feed = lock(&self.shared.feed);
+        self.shared.feeding.store(turn.id.index() + 1, Ordering::Relaxed);
         for (number, coordinate) in coordinates.iter().enumerate() {
             let span = Span::of(schedule, at, row, turn.period, coordinate).part(0..size);
             let bytes = arenas.of(span.device).write(claim, span.bytes);
             feed.fill(id, step(turn), self.global(number, Some(micro_batch)), bytes);
         }
+        self.shared.feeding.store(0, Ordering::Relaxed);
     }
 
     fn report(

@@ -86,7 +86,8 @@ fn run(
     let shared = executor.shared;
     let action = &shared.schedule.actions[command.action];
     let (_, coordinate) = shared.queues.home(thread);
-    let turn = Turn { action, period: command.period, step, coordinate };
+    let id = command.action;
+    let turn = Turn { id, action, period: command.period, step, coordinate };
     let recorder = shared.recorder.as_ref();
     let launches = matches!(action.work, Work::Launch { .. });
     let _permit = recorder.filter(|_| launches).map(Recorder::permit);

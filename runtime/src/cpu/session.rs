@@ -7,9 +7,10 @@ use super::{
     counter::Waited,
     queues,
 };
-use roundelay_schedule::{Issue, Machine};
+use roundelay_schedule::{Id, Issue, Machine};
 use std::{
     ops::ControlFlow,
+    sync::atomic::Ordering,
     time::{Duration, Instant},
 };
 
@@ -184,9 +185,13 @@ impl Session<'_> {
             let command = waiting.then(|| lane.commands.read(next))?;
             Some((command.period, command.action, shared.queues.home(thread).0))
         };
-        let oldest = (0..shared.lanes.len()).filter_map(head).min();
-        let (period, action, queue) =
-            oldest.expect("a driver only waits for commands that are under way");
+        let heads = || (0..shared.lanes.len()).filter_map(head);
+        // One feed at a time: whatever waits for it is not what is stuck.
+        let feeding = shared.feeding.load(Ordering::Relaxed).checked_sub(1);
+        let busy = heads().find(|(_, action, _)| Some(action.index()) == feeding);
+        let (period, action, queue) = busy
+            .or_else(|| heads().min())
+            .expect("a driver only waits for commands that are under way");
         let queue = queues::describe(shared.queues.queue(queue));
         CpuError::Stuck { action, period, queue, patience: self.driver.patience }
     }
