@@ -1,5 +1,6 @@
 //! The planner as a whole: bounds, determinism, refusals, and what is honest to say.
 
+mod brute_force;
 mod recompute;
 
 use crate::{
