@@ -227,3 +227,35 @@ fn schedules_that_no_lists_say_are_refused() {
         assert!(ended.err.contains(why), "{settings:?}: {}", ended.err);
     }
 }
+
+/// A plan file carries its lists: the program need not name them.
+#[test]
+fn a_plan_file_brings_its_own_lists() {
+    let scratch = Scratch::new("lists-plan");
+    scratch.file("mine.csv", UNEVEN);
+    let named = program(&scratch, "rule sync, order listed(\"mine.csv\")");
+    let plan = scratch.path("line.yaml");
+    printed(roundelay("plan").arg(&named).arg("-o").arg(&plan));
+    let plain = program(&scratch, "rule sync");
+    let schedule = scratch.path("line.schedule");
+    let mut compile = roundelay("compile");
+    printed(compile.arg(&plain).arg("--plan").arg(&plan).arg("-o").arg(&schedule));
+    assert_eq!(shown(&schedule), UNEVEN);
+}
+
+#[test]
+fn a_file_whose_order_does_not_fit_its_numbers_is_refused() {
+    let scratch = Scratch::new("lists-numbers");
+    let program = program(&scratch, "rule sync");
+    let settings = ["order=chimera".into(), "micro_batches=4".into()];
+    let schedule = compiled(&scratch, &program, &settings);
+    let text = std::fs::read_to_string(schedule).expect("it was written");
+    let wrong = text.replace("  stages: 2\n", "  stages: 2\n  chunks: 9\n");
+    assert_ne!(text, wrong);
+    let file = scratch.file("wrong.schedule", &wrong);
+    let problem = refused("check --seal", &file);
+    assert!(
+        problem["message"].to_string().contains("multiple of the chunks"),
+        "{problem}"
+    );
+}

@@ -149,3 +149,16 @@ fn types_that_do_not_exist_are_refused_with_a_hint() {
     assert!(refused("bf16 { sums f32 }").contains("unknown key `sums`"));
     assert!(refused("f64 { gradients f32 }").contains("summed in f64"));
 }
+
+/// Sums that a device receives are as wide as its own.
+#[test]
+fn wide_gradients_travel_between_devices() {
+    for [rule, placement, pinned] in [
+        ["sync", "pipeline", "order chimera, stages 2, micro_batches 2"],
+        ["cyclic_v2", "shared", "stages 1, micro_batches 2"],
+        ["cyclic_v2", "data", "stages 1, micro_batches 2"],
+    ] {
+        let plan = [rule, placement, pinned];
+        compiled(text("bf16 { gradients f32 }", "adamw(lr = 1e-3)", plan));
+    }
+}

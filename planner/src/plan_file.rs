@@ -58,8 +58,8 @@ pub fn check_plan(plan: &Plan, program: &Program) -> Vec<(&'static str, String)>
     if let Err(clash) = family.check(&program.train.optimizer) {
         mistakes.push(("placement", clash.to_string()));
     }
-    let sizes =
-        check_sizes(program, family, counts).and_then(|()| check_delay(family, n, s));
+    let sizes = check_sizes(program, family, counts, &plan.lists)
+        .and_then(|()| check_delay(family, n, s));
     if let Err(reason) = sizes {
         mistakes.push((decision(&reason, plan), reason.to_string()));
         return mistakes;

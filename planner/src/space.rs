@@ -11,7 +11,8 @@ use crate::{
 };
 use roundelay_dsl::{Choice, Program};
 use roundelay_schedule::{
-    Fold, Misfit, Order, Placement, Plan, Recompute, Rule, States, list_faults,
+    DeviceList, Fold, Misfit, Order, Placement, Plan, Recompute, Rule, States,
+    list_faults,
 };
 use std::collections::BTreeMap;
 
@@ -139,7 +140,7 @@ impl<C: Fn(u32) -> Result<Chain, Reason>> Filler<'_, C> {
     fn plan(&mut self, family: Family, counts: Counts) -> Result<Plan, Reason> {
         let Family { rule, placement, order, states } = family;
         let Counts { micro_batches: n, stages: s, chunks, replicas, shards } = counts;
-        check_sizes(self.program, family, counts)?;
+        check_sizes(self.program, family, counts, &self.program.search.lists)?;
         let pins = self.program.search.pinned.iter().map(|pin| pin.last);
         if let Some(stage) = pins.filter(|last| *last >= s).max() {
             return Err(Reason::NoStage { stage });
@@ -190,6 +191,7 @@ pub(crate) fn check_sizes(
     program: &Program,
     family: Family,
     counts: Counts,
+    lists: &[DeviceList],
 ) -> Result<(), Reason> {
     let Counts { micro_batches: n, stages: s, .. } = counts;
     let (batch, all) = (program.train.batch, counts.all_micro_batches());
@@ -208,18 +210,22 @@ pub(crate) fn check_sizes(
     if family.placement == Placement::Data && all == 1 {
         return Err(Reason::OneWorker);
     }
-    check_order(program, family, counts)?;
+    check_order(family, counts, lists)?;
     check_replicas(family, counts)
 }
 
 /// Whether the order is defined for the numbers.
-fn check_order(program: &Program, family: Family, counts: Counts) -> Result<(), Reason> {
+fn check_order(
+    family: Family,
+    counts: Counts,
+    lists: &[DeviceList],
+) -> Result<(), Reason> {
     let Counts { micro_batches: n, stages: s, chunks, replicas, .. } = counts;
     if family.placement != Placement::Pipeline {
         return if chunks == 1 { Ok(()) } else { Err(Reason::Misfit(Misfit::Chunks(1))) };
     }
     if family.order == Order::Listed {
-        let faults = list_faults(&program.search.lists, s, n);
+        let faults = list_faults(lists, s, n);
         let first = faults.into_iter().next();
         return first.map_or(Ok(()), |fault| Err(Reason::Refused(fault.to_string())));
     }
@@ -378,6 +384,7 @@ fn same_placement(values: &Values, family: Family, counts: Counts) -> Option<Str
         && order.is_of_pipelines()
         && order.fold() == Fold::Loop
         && order != Order::Gpipe
+        && !order.splits_backward()
         && counts.chunks == 1;
     (late && tried(Placement::Pipeline, Order::Gpipe))
         .then(|| "gpipe is the same with one micro-batch".into())

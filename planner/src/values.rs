@@ -2,7 +2,7 @@
 
 use crate::{counts::Counts, family::Family};
 use roundelay_dsl::{Choice, Numbers, Program, Search};
-use roundelay_schedule::{Misfit, Order, Placement, Recompute, Rule, States};
+use roundelay_schedule::{Order, Placement, Recompute, Rule, States};
 
 /// Divisors of the batch up to this number are tried even when they are no power of two.
 const SMALL: u64 = 16;
@@ -192,14 +192,8 @@ impl Values {
             return vec![1];
         }
         let known = OPEN_CHUNKS.into_iter();
-        let open = known.filter(|v| stages.is_multiple_of(*v) && stages > *v);
-        let fits = |v: &u32| {
-            !matches!(
-                family.order.fits(*v, stages, 2 * stages),
-                Err(Misfit::Chunks(_) | Misfit::FewChunks)
-            )
-        };
-        let found: Vec<u32> = open.filter(fits).collect();
+        let fits = |v: &u32| stages > *v && family.order.fits_chunks(*v, stages).is_ok();
+        let found: Vec<u32> = known.filter(fits).collect();
         if found.is_empty() { vec![1] } else { found }
     }
 

@@ -143,25 +143,11 @@ impl Order {
         stages: u32,
         micro_batches: u32,
     ) -> Result<(), Misfit> {
-        let devices = stages / chunks.max(1);
         if self == Order::Listed {
             return Ok(());
         }
-        if chunks == 0 || !stages.is_multiple_of(chunks) {
-            return Err(Misfit::UnevenChunks);
-        }
-        match self {
-            Order::Interleaved | Order::BreadthFirst if chunks < 2 => {
-                return Err(Misfit::FewChunks);
-            }
-            Order::ZeroBubbleV | Order::HalfV | Order::MinimalV if chunks != 2 => {
-                return Err(Misfit::Chunks(2));
-            }
-            Order::Interleaved | Order::BreadthFirst => {}
-            Order::ZeroBubbleV | Order::HalfV | Order::MinimalV => {}
-            _ if chunks != 1 => return Err(Misfit::Chunks(1)),
-            _ => {}
-        }
+        self.fits_chunks(chunks, stages)?;
+        let devices = stages / chunks;
         match self {
             Order::Interleaved if !micro_batches.is_multiple_of(devices) => {
                 Err(Misfit::MicroBatches(devices))
@@ -178,6 +164,29 @@ impl Order {
             Order::DualPipe if !micro_batches.is_multiple_of(2) => {
                 Err(Misfit::MicroBatches(2))
             }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the order is defined for v chunks and S stages, whatever N is.
+    ///
+    /// # Errors
+    /// What would have to be otherwise.
+    pub fn fits_chunks(self, chunks: u32, stages: u32) -> Result<(), Misfit> {
+        match self {
+            Order::Listed => Ok(()),
+            _ if chunks == 0 || !stages.is_multiple_of(chunks) => {
+                Err(Misfit::UnevenChunks)
+            }
+            Order::Interleaved | Order::BreadthFirst if chunks < 2 => {
+                Err(Misfit::FewChunks)
+            }
+            Order::Interleaved | Order::BreadthFirst => Ok(()),
+            Order::ZeroBubbleV | Order::HalfV | Order::MinimalV if chunks != 2 => {
+                Err(Misfit::Chunks(2))
+            }
+            Order::ZeroBubbleV | Order::HalfV | Order::MinimalV => Ok(()),
+            _ if chunks != 1 => Err(Misfit::Chunks(1)),
             _ => Ok(()),
         }
     }

@@ -2,7 +2,10 @@
 //! declared limits.
 
 use super::{Culprit, faults::Faults, limit};
-use crate::{DeviceId, Evaluation, Id, Plan, Reduction, Rule, Schedule, Stage, States};
+use crate::{
+    DeviceId, Evaluation, Fold, Id, Placement, Plan, Reduction, Rule, Schedule, Stage,
+    States,
+};
 use std::collections::BTreeSet;
 
 /// Checks what needs no other table. After it the derived numbers of the plan do not overflow.
@@ -59,6 +62,7 @@ fn plan(schedule: &Schedule, faults: &mut Faults) {
         format!("{micro_batches} micro-batches; at most {} do", limit::MICRO_BATCHES)
     });
     replicas(&schedule.plan, faults);
+    order(&schedule.plan, faults);
     faults.require(recompute.len() as u64 == u64::from(*stages), culprit, || {
         format!("recompute has {} values for {stages} stages", recompute.len())
     });
@@ -102,6 +106,23 @@ fn replicas(plan: &Plan, faults: &mut Faults) {
     let even = *shards >= 1 && members.is_multiple_of(*shards);
     faults.require(even, culprit, || {
         format!("{members} replicas do not split into groups of {shards} shards")
+    });
+}
+
+/// A pipeline's order is defined for its numbers, and only opposite pipelines sum by direction.
+fn order(plan: &Plan, faults: &mut Faults) {
+    let culprit = Culprit::Header("plan");
+    let Plan { placement, order, chunks, stages, micro_batches, .. } = plan;
+    if *placement == Placement::Pipeline && order.is_of_pipelines() {
+        let fits = order.fits(*chunks, *stages, *micro_batches);
+        faults.require(fits.is_ok(), culprit, || {
+            let why = fits.err().map(|misfit| misfit.to_string());
+            format!("order {order}: {}", why.unwrap_or_default())
+        });
+    }
+    let opposite = *placement == Placement::Pipeline && order.fold() == Fold::Mirror;
+    faults.require(opposite || plan.reduction != Reduction::ByDirection, culprit, || {
+        format!("{placement} {order} has one direction; sum otherwise")
     });
 }
 

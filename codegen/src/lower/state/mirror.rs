@@ -63,8 +63,8 @@ fn join(
 ) -> Result<Moment, LowerError> {
     let ring = draft.sites.ring(stage, draft.last());
     let subject = Subject::Gradient(stage, Slice::Whole);
-    let received =
-        draft.buffer(ring, subject, 1, draft.flat(stage), Slotting::PerStep(1));
+    let size = draft.state_size(subject, stage);
+    let received = draft.buffer(ring, subject, 1, size, Slotting::PerStep(1));
     let done = |draft: &Draft<'_>, stream: &[MicroBatch]| {
         let each = stream.iter().map(|i| draft.released(stage, *i));
         each.max().expect("each direction has micro-batches")

@@ -104,7 +104,7 @@ impl Pool {
             let (giver, taker) = (last - self.length + hop, last - self.length + hop + 1);
             let so_far = Sum::All(lists[..usize::try_from(hop).unwrap_or(0)].to_vec());
             let subject = Subject::Gradient(self.stage, Slice::Whole);
-            let size = draft.flat(self.stage);
+            let size = draft.state_size(subject, self.stage);
             let received =
                 draft.buffer(self.ring, subject, 1, size, Slotting::PerStep(1));
             let moment = self.released(draft, giver);

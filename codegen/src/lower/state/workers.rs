@@ -116,7 +116,7 @@ fn gradients(
     let (giver, mut gradient) = last.expect("there is at least one micro-batch");
     if giver != owner {
         let whole = Subject::Gradient(stage, Slice::Whole);
-        let size = draft.flat(stage);
+        let size = draft.state_size(whole, stage);
         let total = draft.buffer(ring(owner), whole, 1, size, Slotting::PerStep(1));
         send_sum(draft, stage, (giver, gradient), (owner, total), &sum)?;
         gradient = total;
