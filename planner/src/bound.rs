@@ -72,12 +72,14 @@ fn work(plan: &Plan, loads: &[StageLoad]) -> Nanos {
 
 /// Law: a micro-batch i that sees θ^j of step t − τ is followed, after its forward and backward
 /// through stages j..S, by the update that micro-batch i of step t + 1 + τ sees. So 1 + τ(i, j)
-/// training steps take at least Σ_{k ≥ j} (f_k + b_k).
+/// training steps take at least Σ_{k ≥ j} (f_k + b_k). Where backward passes are in halves, those
+/// that make gradients of parameters do not follow each other: only Σ f_k is sure.
 fn path(plan: &Plan, loads: &[StageLoad]) -> Nanos {
+    let split = plan.order.splits_backward() || plan.order == Order::Listed;
     let mut rest = Nanos(0);
     let mut longest = Nanos(0);
     for (stage, load) in loads.iter().enumerate().rev() {
-        rest += load.pass();
+        rest += if split { load.forward } else { load.pass() };
         let freshest =
             (0..plan.micro_batches as usize).map(|i| plan.delays.delay(i, stage)).min();
         let steps = 1 + u64::from(freshest.unwrap_or(0));
