@@ -152,6 +152,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         mode: Mode::Training,
         rate: 1e-3,
         slice_offset: 0,
+        part: 0,
         threads,
     };
     let mut totals: BTreeMap<String, Total> = BTreeMap::new();

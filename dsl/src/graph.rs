@@ -165,7 +165,7 @@ impl Graph {
         }
         let name = self.path_to(role);
         self.one_momentum(treatment)?;
-        let parameter = ModelParameter { name, shape, initial, treatment };
+        let parameter = ModelParameter { name, shape, split: None, initial, treatment };
         let parameter = self.model.parameters.push(parameter);
         if treatment.momentum().is_some() {
             self.average.get_or_insert(parameter);

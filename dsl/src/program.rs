@@ -2,8 +2,8 @@
 
 use roundelay_schedule::{
     Bytes, Data, DeviceId, DeviceList, Element, Evaluation, Exactness, Float, Id,
-    Initial, Optimizer, Order, Placement, Profile, Reading, Recompute, Rule, States,
-    Table, Target, Treatment,
+    Initial, Optimizer, Order, Placement, Profile, Reading, Recompute, Rule, Split,
+    States, Table, Target, Treatment,
 };
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -115,6 +115,8 @@ pub struct ModelParameter {
     pub name: String,
     /// Extents.
     pub shape: Vec<u64>,
+    /// How these lie in the whole; none but in a model that is split among tensor rows.
+    pub split: Option<Split>,
     /// How θ_0 is drawn.
     pub initial: Initial,
     /// What an update does with it.

@@ -15,6 +15,7 @@ const CONTEXT: Context = Context {
     mode: Mode::Training,
     rate: 0.0,
     slice_offset: 0,
+    part: 0,
     threads: 1,
 };
 

@@ -92,6 +92,7 @@ impl Layer {
             mode: Mode::Training,
             rate: 0.0,
             slice_offset: 0,
+            part: 0,
             threads: self.threads,
         };
         kernel.prepare::<f32>(self.threads);

@@ -17,6 +17,8 @@ pub struct Context {
     pub rate: f64,
     /// Where an optimizer's operands start in the stage's flat parameters, in elements.
     pub slice_offset: u64,
+    /// Which part of every split tensor is here, counted from zero.
+    pub part: u64,
     /// Threads of the device, at least one.
     pub threads: usize,
 }

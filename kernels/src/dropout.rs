@@ -18,6 +18,16 @@ pub(crate) struct Dropout {
     count: usize,
     rate: f64,
     operator: u64,
+    place: Placed,
+}
+
+/// Where the operands lie in the tensor that the mask is drawn for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Placed {
+    /// Elements that lie side by side there.
+    columns: usize,
+    /// Parts of each of its rows.
+    parts: usize,
 }
 
 /// dx = dy · mask / (1 − rate), with the mask of the forward pass.
@@ -33,6 +43,8 @@ pub(crate) struct Mask {
     rate: f64,
     /// Elements whose upper 53 bits are below go: uniform < rate, in whole numbers.
     limit: u64,
+    /// The number of the first element.
+    first: u64,
 }
 
 impl Mask {
@@ -43,12 +55,12 @@ impl Mask {
             Mode::Evaluation => 0.0,
         };
         let limit = (rate * (1u64 << 53) as f64).ceil() as u64;
-        Self { stream: Stream::new(context.seed, &labels), rate, limit }
+        Self { stream: Stream::new(context.seed, &labels), rate, limit, first: 0 }
     }
     /// Whether the element stays.
     #[inline(always)]
     pub(crate) fn keeps(&self, index: u64) -> bool {
-        self.stream.bits(index) >> 11 >= self.limit
+        self.stream.bits(self.first + index) >> 11 >= self.limit
     }
     /// What elements that stay are multiplied by, so that the mean stays too.
     pub(crate) fn scale(&self) -> f64 {
@@ -60,6 +72,34 @@ impl Mask {
 const DROPOUT: u64 = 0x6472_6f70;
 
 impl Dropout {
+    /// Applies the mask of each row of the tensor that has columns here.
+    fn each_row<R: Real>(
+        &self,
+        (x, out): (&[R], &mut [R]),
+        context: &Context,
+        apply: impl Fn(&[R], &mut [R], &Mask),
+    ) {
+        let Placed { columns, parts } = self.place;
+        let mut mask = Mask::new(self, context);
+        let rows = x.chunks(columns.max(1)).zip(out.chunks_mut(columns.max(1)));
+        for (row, (x, out)) in rows.enumerate() {
+            mask.first =
+                (row * parts) as u64 * columns as u64 + context.part * columns as u64;
+            apply(x, out, &mask);
+        }
+    }
+    fn place(call: &mut Signature<'_>, count: usize) -> Result<Placed, String> {
+        if !call.has("parts") && !call.has("columns") {
+            return Ok(Placed { columns: count, parts: 1 });
+        }
+        let parts = crate::exchange::parts(call)?;
+        let rule = "a divisor of the number of elements";
+        let columns = call.integer("columns", rule, |columns| {
+            usize::try_from(columns)
+                .is_ok_and(|columns| columns > 0 && count.is_multiple_of(columns))
+        })?;
+        Ok(Placed { columns: columns as usize, parts })
+    }
     fn attributes(call: &mut Signature<'_>) -> Result<(f64, u64), String> {
         let rate = call.real("rate", "in 0 .. 1", |rate| (0.0..1.0).contains(&rate))?;
         let operator =
@@ -73,18 +113,22 @@ impl Define for Dropout {
         let (rate, operator) = Self::attributes(call)?;
         let count = call.any("x", Access::Read)?;
         call.vector("y", Access::Write, count)?;
-        Ok(Self { count, rate, operator })
+        let place = Self::place(call, count)?;
+        Ok(Self { count, rate, operator, place })
     }
     fn flops(&self) -> u64 {
         product([8, self.count])
     }
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let (x, y) = (operands.read(), operands.write());
-        fast::apply(x, y, &Mask::new(self, context), Store::Write);
+        self.each_row((x, y), context, |x, y, mask| {
+            fast::apply(x, y, mask, Store::Write)
+        });
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let (x, y) = (operands.read(), operands.write());
-        plain::dropout::apply(x, y, &Mask::new(self, context), Store::Write);
+        let apply = plain::dropout::apply;
+        self.each_row((x, y), context, |x, y, mask| apply(x, y, mask, Store::Write));
     }
 }
 
@@ -94,17 +138,22 @@ impl Define for DropoutBackward {
         let store = call.store()?;
         let count = call.any("dy", Access::Read)?;
         call.vector("dx", store.access(), count)?;
-        Ok(Self { forward: Dropout { count, rate, operator }, store })
+        let place = Dropout::place(call, count)?;
+        Ok(Self { forward: Dropout { count, rate, operator, place }, store })
     }
     fn flops(&self) -> u64 {
         self.forward.flops()
     }
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let (dy, dx) = (operands.read(), operands.write());
-        fast::apply(dy, dx, &Mask::new(&self.forward, context), self.store);
+        let apply =
+            |dy: &[R], dx: &mut [R], mask: &Mask| fast::apply(dy, dx, mask, self.store);
+        self.forward.each_row((dy, dx), context, apply);
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let (dy, dx) = (operands.read(), operands.write());
-        plain::dropout::apply(dy, dx, &Mask::new(&self.forward, context), self.store);
+        let apply = plain::dropout::apply;
+        self.forward
+            .each_row((dy, dx), context, |dy, dx, mask| apply(dy, dx, mask, self.store));
     }
 }

@@ -2,11 +2,13 @@
 
 use crate::{
     Context, Real, activation, affine, attention, batch_norm, convolution, dropout,
-    elementwise, embedding, group_norm, loss, masked, matmul, metric,
+    elementwise, embedding,
+    exchange::{self, Exchange},
+    group_norm, loss, masked, matmul, metric,
     nearest::nearest,
     norm,
     operand::{Operands, Slot},
-    optimizer, pool,
+    optimizer, part, part_loss, pool,
     product::lend_lines,
     rms_norm, rotary, rows,
     signature::Signature,
@@ -149,6 +151,16 @@ define_operations! {
     "mse" => Mse(loss::Mse);
     "mse_backward" => MseBackward(loss::MseBackward);
     "accuracy" => Accuracy(metric::Accuracy);
+    "part" => Part(part::Part);
+    "embedding_part" => EmbeddingPart(part::EmbeddingPart);
+    "embedding_part_backward" => EmbeddingPartBackward(part::EmbeddingPartBackward);
+    "cross_entropy_part" => CrossEntropyPart(part_loss::CrossEntropyPart);
+    "cross_entropy_join" => CrossEntropyJoin(part_loss::CrossEntropyJoin);
+    "cross_entropy_part_backward" =>
+        CrossEntropyPartBackward(part_loss::CrossEntropyPartBackward);
+    "all_reduce" => AllReduce(exchange::AllReduce);
+    "all_gather" => AllGather(exchange::AllGather);
+    "reduce_scatter" => ReduceScatter(exchange::ReduceScatter);
     "sgd" => Sgd(optimizer::Sgd);
     "adamw" => Adamw(optimizer::Adamw);
 }
@@ -191,6 +203,17 @@ impl Kernel {
         &self.accesses
     }
 
+    /// What the devices that split a tensor do here together, if this is such a call. Its operands
+    /// are what a device brings and what it gets.
+    pub fn exchange(&self) -> Option<Exchange> {
+        match &self.operation {
+            Operation::AllReduce(exchange::AllReduce(joint))
+            | Operation::AllGather(exchange::AllGather(joint))
+            | Operation::ReduceScatter(exchange::ReduceScatter(joint)) => Some(*joint),
+            _ => None,
+        }
+    }
+
     /// Bytes of each operand.
     pub fn sizes(&self, dtype: Float) -> impl Iterator<Item = Bytes> {
         self.slots.iter().map(move |slot| size(slot, dtype))
@@ -224,7 +247,8 @@ impl Kernel {
     /// first run, by the same thread.
     ///
     /// # Panics
-    /// When the number of operands is wrong, or a token or class is out of range.
+    /// When the number of operands is wrong, or a token or class is out of range, or the call is
+    /// an [`Exchange`] of more than one device.
     ///
     /// # Safety
     /// Every pointer is aligned and valid for the bytes of [`Kernel::sizes`] at `R::DTYPE`;

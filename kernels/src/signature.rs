@@ -143,6 +143,11 @@ impl<'a> Signature<'a> {
         }
     }
 
+    /// Whether there is an attribute `name`.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.call.attributes.contains_key(name)
+    }
+
     /// Whether attribute `name` is true; absent means false.
     pub(crate) fn flag(&mut self, name: &'static str) -> Result<bool, String> {
         match self.attribute(name) {

@@ -78,6 +78,7 @@ fn a_call_with_one_mistake_is_refused() {
                     "causal",
                     "nesterov",
                     "inverse",
+                    "masked",
                     "relu",
                     "residual",
                     "scale",
@@ -113,6 +114,7 @@ fn a_shape_that_does_not_fit_is_refused() {
                     ("sum_rows", 0),
                     ("embedding", 1),
                     ("embedding_backward", 2),
+                    ("cross_entropy_join", 0),
                 ];
                 let fits = rows_are_free.contains(&(name, place));
                 let mut bad = good.clone();

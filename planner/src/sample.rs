@@ -89,6 +89,7 @@ pub(crate) fn model() -> Model {
         let weight = model.parameters.push(ModelParameter {
             name: format!("layer.{layer}.weight"),
             shape: vec![16, 16],
+            split: None,
             initial: Initial::Normal(0.1),
             treatment: Treatment::Decayed,
         });
@@ -170,6 +171,7 @@ fn parameter(model: &mut Model, name: &str, shape: &[u64]) -> Source {
     Source::Parameter(model.parameters.push(ModelParameter {
         name: name.into(),
         shape: shape.to_vec(),
+        split: None,
         initial: Initial::Normal(0.1),
         treatment: Treatment::Decayed,
     }))

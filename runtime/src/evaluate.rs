@@ -94,6 +94,7 @@ impl Evaluator {
             mode: Mode::Evaluation,
             rate: 0.0,
             slice_offset: 0,
+            part: 0,
             threads: self.threads,
         };
         self.plain.feed(&self.job, |input, bytes| {

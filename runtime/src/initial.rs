@@ -54,6 +54,7 @@ mod tests {
             stage,
             offset: 0,
             shape,
+            split: None,
             initial,
             treatment: Treatment::Decayed,
         }

@@ -148,6 +148,7 @@ impl Oracle {
             mode: Mode::Training,
             rate: 0.0,
             slice_offset: 0,
+            part: 0,
             threads: 1,
         }
     }

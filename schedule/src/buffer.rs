@@ -15,6 +15,27 @@ pub struct Axis {
     pub extent: u32,
     /// Distance between the target devices of neighbouring coordinates.
     pub stride: u32,
+    /// What differs from coordinate to coordinate.
+    #[serde(default, skip_serializing_if = "Splits::is_batch")]
+    pub splits: Splits,
+}
+
+/// What the coordinates of an axis divide among them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Splits {
+    /// The batch: each coordinate takes micro-batches of its own.
+    #[default]
+    Batch,
+    /// Tensors: all coordinates take the same micro-batches, and each does its part of every
+    /// split operation. Nothing but the exchanges inside of routines moves along such an axis.
+    Rows,
+}
+
+impl Splits {
+    fn is_batch(&self) -> bool {
+        *self == Splits::Batch
+    }
 }
 
 /// L equal devices that turn: in period p, place k is device number (k + turn · p) mod L.

@@ -1,7 +1,7 @@
 //! What is trained: data, seed, optimizer, rates, evaluation; all that a run needs besides the
 //! actions.
 
-use crate::{Element, Float, Id, InputId, Metric, Stage, Table};
+use crate::{Element, Float, Id, InputId, Metric, Split, Stage, Table};
 use serde::{Deserialize, Serialize};
 
 /// The training job of a schedule.
@@ -268,8 +268,11 @@ pub struct Parameter {
     pub stage: Stage,
     /// First element in the stage's flat parameters.
     pub offset: u64,
-    /// Extents.
+    /// Extents of what one device holds.
     pub shape: Vec<u64>,
+    /// How these lie in the whole, when tensor rows divide it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub split: Option<Split>,
     /// How θ_0 is drawn; depends on the seed and the name alone.
     pub initial: Initial,
     /// What an update does with it.
@@ -306,7 +309,7 @@ pub enum Initial {
 }
 
 impl Parameter {
-    /// Number of elements.
+    /// Number of elements of what one device holds.
     pub fn elements(&self) -> u64 {
         self.shape.iter().product()
     }

@@ -27,12 +27,15 @@ mod schedule;
 mod segment;
 mod sum;
 mod target;
+mod tensor;
 mod timeline;
 mod turned;
 mod unit;
 
 pub use action::{Action, Collective, Content, Queue, Spot, Task, Wait, Work};
-pub use buffer::{Axis, Buffer, Group, Kind, Place, Rest, Ring, Row, Slice, Subject};
+pub use buffer::{
+    Axis, Buffer, Group, Kind, Place, Rest, Ring, Row, Slice, Splits, Subject,
+};
 pub use check::{Checked, Culprit, Duty, Facts, Held, Violation, Violations, check};
 pub use clock::{Clock, Entry, simulate};
 pub use element::{Element, Float, GradientSums, Native, NoFloat};
@@ -68,6 +71,7 @@ pub use schedule::{FORMAT, PhysicalQueue, Schedule, Touch};
 pub use segment::{Instance, Segment};
 pub use sum::Sum;
 pub use target::{Device, Domain, Host, Pool, Products, Target};
+pub use tensor::{Sequence, Split, Tensor};
 pub use timeline::{Simulation, Trace, enough_steps, grid, trace};
 pub use turned::{Cells, Turned};
 pub use unit::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Nanos};

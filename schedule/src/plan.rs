@@ -1,6 +1,9 @@
 //! Every decision about how a model is trained on a cluster, as plain data.
 
-use crate::{Delays, DeviceId, DeviceList, Exactness, Fold, Order, Rule, Timeline};
+use crate::{
+    Delays, DeviceId, DeviceList, Exactness, Fold, Order, Rule, Sequence, Tensor,
+    Timeline,
+};
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 
@@ -19,6 +22,9 @@ pub struct Plan {
     /// Replicas that split the states of a stage among them under `hsdp`; one otherwise.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub shards: u32,
+    /// How operations are split among devices.
+    #[serde(default, skip_serializing_if = "Tensor::is_whole")]
+    pub tensor: Tensor,
     /// Number of stages, S.
     pub stages: u32,
     /// Stages on one device of a pipeline, v.
@@ -189,6 +195,7 @@ impl Plan {
             order,
             replicas: 1,
             shards: 1,
+            tensor: Tensor::WHOLE,
             stages,
             chunks: 1,
             cuts,
@@ -210,6 +217,12 @@ impl Plan {
         Self { replicas, shards, ..self }.placed()
     }
 
+    /// The same with every device's work split like this among so many more.
+    #[must_use]
+    pub fn with_tensor(self, tensor: Tensor) -> Self {
+        Self { tensor, ..self }.placed()
+    }
+
     /// The same with `chunks` stages on each device of its pipeline.
     #[must_use]
     pub fn with_chunks(self, chunks: u32) -> Self {
@@ -229,12 +242,20 @@ impl Plan {
         self
     }
 
+    /// The devices of the cell at coordinate zero: with split tensors each stands for as many as
+    /// there are rows, itself and those behind it.
+    pub fn cell_devices(&self) -> impl Iterator<Item = DeviceId> + '_ {
+        let cell = self.device_count() / self.members().max(1) / self.tensor.rows.max(1);
+        let rows = self.tensor.rows.max(1) as usize;
+        self.devices.iter().copied().step_by(rows).take(cell as usize)
+    }
+
     /// How many devices it takes.
     pub fn device_count(&self) -> u32 {
         let Self { placement, rule, micro_batches, stages, .. } = *self;
         let pipeline = self.pipeline_devices();
         let cell = placement.devices(rule, micro_batches, stages, pipeline);
-        cell.saturating_mul(self.replicas)
+        cell.saturating_mul(self.replicas).saturating_mul(self.tensor.rows)
     }
 
     /// Micro-batches of one training step, R · N. Replica r takes those from r · N on.
@@ -340,7 +361,12 @@ impl Plan {
         };
         let rule =
             if self.delays.max() == 0 { Exactness::Exact } else { self.rule.exactness() };
-        rule.max(tree)
+        // Products of split tensors are summed part by part.
+        let parts = match self.tensor.rows {
+            1 => Exactness::Exact,
+            _ => Exactness::Reordered,
+        };
+        rule.max(tree).max(parts)
     }
 }
 
@@ -391,5 +417,6 @@ spelled! {
         Sequential "sequential", ByDevice "by_device", ByReplica "by_replica",
         ByMicroBatch "by_micro_batch", ByShard "by_shard", ByDirection "by_direction",
     }
+    Sequence, "sequence" { Whole "whole", Split "split", }
     Recompute, "recompute" { None "none", Selective "selective", Full "full", }
 }

@@ -3,7 +3,7 @@
 use crate::{
     Access, Action, ActionId, Axis, AxisId, Buffer, BufferId, Bytes, DeviceId, Group,
     GroupId, Id, Job, Kind, Place, Plan, Queue, Ring, RingId, Routine, RoutineId, Row,
-    Table, Target, Task, Work,
+    Splits, Table, Target, Task, Work,
 };
 
 /// The file format's version.
@@ -125,9 +125,10 @@ impl Schedule {
         }
     }
 
-    /// Number of micro-batches that the cell takes itself; the axes multiply them.
+    /// Number of micro-batches that the cell takes itself; axes of the batch multiply them.
     pub fn cell_micro_batches(&self) -> u32 {
-        let folded: u32 = self.axes.values().map(|axis| axis.extent).product();
+        let batch = self.axes.values().filter(|axis| axis.splits == Splits::Batch);
+        let folded: u32 = batch.map(|axis| axis.extent).product();
         self.plan.all_micro_batches() / folded.max(1)
     }
 

@@ -188,6 +188,7 @@ impl<'a> Machine<'a> {
             mode: Mode::Training,
             rate,
             slice_offset: self.slice_offset(rows, own),
+            part: 0,
             threads: 1,
         };
         let spans = rows.iter().map(|row| self.span(at, *row, period, own));

@@ -3,7 +3,7 @@
 use super::LowerError;
 use roundelay_schedule::{
     Axis, AxisId, DeviceId, Fold, Group, GroupId, Id, LinkId, MicroBatch, Place,
-    Placement, Plan, Ring, RingId, Rule, Stage, States, Table, Target,
+    Placement, Plan, Ring, RingId, Rule, Splits, Stage, States, Table, Target,
 };
 
 /// The devices of one cell.
@@ -249,8 +249,12 @@ impl Sites {
 fn axes(plan: &Plan) -> Table<AxisId, Axis> {
     let members = plan.members();
     let stride = plan.device_count() / members.max(1);
-    let axis =
-        |name: &str, extent, stride| Axis { name: name.to_owned(), extent, stride };
+    let axis = |name: &str, extent, stride| Axis {
+        name: name.to_owned(),
+        extent,
+        stride,
+        splits: Splits::Batch,
+    };
     let folded = match plan.placement {
         Placement::Data | Placement::Shared => plan.rule == Rule::Sync,
         Placement::Accumulate | Placement::Concurrent | Placement::Pipeline => false,

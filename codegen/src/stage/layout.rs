@@ -193,6 +193,7 @@ impl<'a> Layout<'a> {
                 stage: *stage,
                 offset: self.offsets[id],
                 shape: parameter.shape.clone(),
+                split: parameter.split,
                 initial: parameter.initial,
                 treatment: parameter.treatment,
             }

@@ -311,6 +311,7 @@ pub(crate) fn context(step: u64, micro_batch: u64) -> Context {
         mode: Mode::Training,
         rate: 0.05,
         slice_offset: 0,
+        part: 0,
         threads: 1,
     }
 }

@@ -36,6 +36,15 @@ vectorize! {
 }
 
 vectorize! {
+    /// out = exp(x − lse) · share.
+    pub(crate) fn softmax_share<R>(x: &[R], out: &mut [R], lse: R, share: R, store: Store) {
+        for (x, out) in x.iter().zip(out) {
+            store.put(out, (*x - lse).quick_exp() * share);
+        }
+    }
+}
+
+vectorize! {
     /// Σ (a − b)².
     pub(crate) fn square_distance<R>(a: &[R], b: &[R]) -> R {
         let [total] = sums([a, b], |[a, b]| [(a - b) * (a - b)]);

@@ -88,6 +88,7 @@ pub(crate) const CONTEXT: Context = Context {
     mode: Mode::Training,
     rate: 0.05,
     slice_offset: 0,
+    part: 0,
     threads: 1,
 };
 

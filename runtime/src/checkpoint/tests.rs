@@ -19,6 +19,7 @@ fn schedule(rule: Rule) -> Schedule {
         stage: Stage::new(stage),
         offset: 0,
         shape: shape.to_vec(),
+        split: None,
         initial: Initial::Normal(1.0),
         treatment: Treatment::Decayed,
     };
@@ -42,6 +43,7 @@ fn of(rule: Rule, job: Job) -> Schedule {
         order: Order::Cyclic,
         replicas: 1,
         shards: 1,
+        tensor: roundelay_schedule::Tensor::WHOLE,
         stages: 2,
         chunks: 1,
         cuts: vec![1],

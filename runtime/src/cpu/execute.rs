@@ -85,6 +85,7 @@ impl<'a> Executor<'a> {
             mode: Mode::Training,
             rate: self.rate(turn, schedule.routines[*routine].pass),
             slice_offset: slice_offset(self.shared, rows, coordinate),
+            part: u64::from(schedule.row_of(coordinate)),
             threads: schedule.target.devices[device].threads.max(1) as usize,
         };
         let start = Instant::now();

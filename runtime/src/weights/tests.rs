@@ -16,6 +16,7 @@ fn trained(dtype: Float) -> Job {
         stage: Stage::new(0),
         offset: 0,
         shape: shape.to_vec(),
+        split: None,
         initial: Initial::Normal(1.0),
         treatment: Treatment::Decayed,
     };

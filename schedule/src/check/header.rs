@@ -3,8 +3,8 @@
 
 use super::{Culprit, faults::Faults, limit};
 use crate::{
-    DeviceId, Evaluation, Fold, Id, Placement, Plan, Reduction, Rule, Schedule, Stage,
-    States,
+    DeviceId, Evaluation, Fold, Id, Placement, Plan, Reduction, Rule, Schedule, Split,
+    Splits, Stage, States,
 };
 use std::collections::BTreeSet;
 
@@ -235,12 +235,15 @@ fn axes(schedule: &Schedule, faults: &mut Faults) {
         (1..=limit::DEVICES).contains(&all).then_some(all)
     });
     let culprit = Culprit::Header("axes");
-    let Some(folded) = folded else {
+    if folded.is_none() {
         let most = limit::DEVICES;
         let problem = || format!("extents are at least 1, and at most {most} together");
         return faults.require(false, culprit, problem);
-    };
+    }
+    rows(schedule, faults);
     let plan = &schedule.plan;
+    let batch = schedule.axes.values().filter(|axis| axis.splits == Splits::Batch);
+    let folded: u64 = batch.map(|axis| u64::from(axis.extent)).product();
     let micro_batches = u64::from(plan.all_micro_batches());
     faults.require(micro_batches.is_multiple_of(folded), culprit, || {
         format!("{micro_batches} micro-batches do not spread over {folded} coordinates")
@@ -253,6 +256,33 @@ fn axes(schedule: &Schedule, faults: &mut Faults) {
     faults.require(fresh, culprit, || {
         "workers with delays are no axis: list them as devices of the cell".into()
     });
+}
+
+/// Split tensors have one axis, and parameters are the parts that it says.
+fn rows(schedule: &Schedule, faults: &mut Faults) {
+    let culprit = Culprit::Header("axes");
+    let rows = schedule.plan.tensor.rows;
+    let axes = schedule.axes.values().filter(|axis| axis.splits == Splits::Rows);
+    let extents: Vec<u32> = axes.map(|axis| axis.extent).collect();
+    let one = if rows == 1 { extents.is_empty() } else { extents == [rows] };
+    faults.require(one, culprit, || {
+        format!(
+            "the plan splits tensors among {rows} rows, axes that split rows have extents \
+             {extents:?}; there is one of them, or none for one row"
+        )
+    });
+    for parameter in &schedule.job.parameters {
+        let Some(Split { extent, whole }) = parameter.split else { continue };
+        let own = parameter.shape.get(extent as usize).copied();
+        let right = rows > 1 && own == Some(whole.div_ceil(u64::from(rows.max(1))));
+        faults.require(right, Culprit::Header("job"), || {
+            let name = &parameter.name;
+            format!(
+                "parameter {name} has {own:?} of {whole} in extent {extent}; one of {rows} \
+                 rows holds the {rows}th part, rounded up"
+            )
+        });
+    }
 }
 
 /// Every device of the cell exists at every coordinate, and no two are the same there.

@@ -2,8 +2,8 @@
 
 use super::{Culprit, Violation, faults::Faults, limit};
 use crate::{
-    Buffer, BufferId, Bytes, DeviceId, Element, Group, Id, Rest, Ring, RingId, Schedule,
-    Slice, Subject, Table,
+    AxisId, Buffer, BufferId, Bytes, DeviceId, Element, Group, Id, Rest, Ring, RingId,
+    Schedule, Slice, Splits, Subject, Table,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -77,6 +77,12 @@ pub(super) fn groups(schedule: &Schedule, faults: &mut Faults) {
         faults.require(ascending && known, culprit, || {
             format!("runs along {axes:?}; name axes of the header, each once, in order")
         });
+        let split = |axis: &AxisId| schedule.rows_axis() == Some(*axis);
+        faults.require(!axes.iter().any(split), culprit, || {
+            "runs along the axis of split tensors, where members hold different things; only \
+             exchanges inside of routines go there"
+                .into()
+        });
     }
 }
 
@@ -133,7 +139,8 @@ fn subject(schedule: &Schedule, id: BufferId, buffer: &Buffer, faults: &mut Faul
         | Subject::Optimizer(stage, slice) => {
             let axis = match slice {
                 Slice::Whole => true,
-                Slice::Shard(axis) => schedule.axes.get(axis).is_some(),
+                Slice::Shard(axis) => (schedule.axes.get(axis))
+                    .is_some_and(|axis| axis.splits == Splits::Batch),
             };
             axis && stage.index() < stages
         }

@@ -6,7 +6,9 @@ use super::{
     held::Held,
     sums::SumId,
 };
-use crate::{Collective, Content, Group, GroupId, Place, Row, Schedule, Spot, Stage};
+use crate::{
+    Collective, Content, Group, GroupId, Place, Row, Schedule, Splits, Spot, Stage,
+};
 
 impl Run<'_> {
     /// The source holds the content, then the destination does.
@@ -145,7 +147,9 @@ fn shifts(schedule: &Schedule, group: &Group) -> Vec<usize> {
         if group.axes.contains(&id) {
             strides.push((stride, axis.extent as usize));
         }
-        stride *= axis.extent as usize;
+        if axis.splits == Splits::Batch {
+            stride *= axis.extent as usize;
+        }
     }
     for (stride, extent) in strides.into_iter().rev() {
         let along = |head: &usize| {

@@ -61,6 +61,7 @@ fn plan() -> Plan {
         order: Order::Gpipe,
         replicas: 1,
         shards: 1,
+        tensor: crate::Tensor::WHOLE,
         stages: 1,
         chunks: 1,
         cuts: vec![],
@@ -305,7 +306,12 @@ fn collectives_take_the_time_of_a_ring_and_the_ports_of_their_members() {
 #[test]
 fn collectives_count_members_at_all_coordinates() {
     let mut s = schedule(2, 1);
-    s.axes.push(Axis { name: "replicas".to_owned(), extent: 5, stride: 2 });
+    s.axes.push(Axis {
+        name: "replicas".to_owned(),
+        extent: 5,
+        stride: 2,
+        splits: crate::Splits::Batch,
+    });
     let axes = vec![AxisId::new(0)];
     s.groups.push(Group { places: vec![place(0), place(1)], axes });
     push(&mut s, collective(Collective::AllGather), &[]);
@@ -315,7 +321,12 @@ fn collectives_count_members_at_all_coordinates() {
 #[test]
 fn collectives_take_a_form_of_the_levels_that_join_their_members() {
     let mut s = schedule(2, 1);
-    s.axes.push(Axis { name: "replicas".to_owned(), extent: 5, stride: 2 });
+    s.axes.push(Axis {
+        name: "replicas".to_owned(),
+        extent: 5,
+        stride: 2,
+        splits: crate::Splits::Batch,
+    });
     let inner = Link::plain("inside", BytesPerSecond(1_000_000_000), Nanos(1));
     let inner = s.target.links.push(inner);
     s.target.links[LinkId::new(0)].ways.push(Way::Form(Form::Rails));

@@ -28,9 +28,14 @@ pub(crate) fn schedule() -> Schedule {
         target: target(),
         plan: plan(),
         job: job(),
-        axes: [Axis { name: "replicas".to_owned(), extent: 2, stride: 2 }]
-            .into_iter()
-            .collect(),
+        axes: [Axis {
+            name: "replicas".to_owned(),
+            extent: 2,
+            stride: 2,
+            splits: roundelay_schedule::Splits::Batch,
+        }]
+        .into_iter()
+        .collect(),
         rings: [
             Ring { devices: vec![id(0)], turn: 0, lanes: 2 },
             Ring { devices: vec![id(0), id(1)], turn: 1, lanes: 1 },
@@ -96,6 +101,7 @@ fn plan() -> Plan {
         order: Order::OneForwardOneBackward,
         replicas: 2,
         shards: 1,
+        tensor: roundelay_schedule::Tensor::WHOLE,
         stages: 2,
         chunks: 1,
         cuts: vec![5],
@@ -116,6 +122,7 @@ fn job() -> Job {
         stage: id(0),
         offset: 0,
         shape: vec![4, 4],
+        split: None,
         initial,
         treatment: Treatment::Decayed,
     };

@@ -59,6 +59,7 @@ pub(crate) fn empty(rule: Rule, n: u32, s: u32, devices: u32) -> Schedule {
             order: Order::Sequential,
             replicas: 1,
             shards: 1,
+            tensor: roundelay_schedule::Tensor::WHOLE,
             stages: s,
             chunks: 1,
             cuts: (1..s).collect(),
@@ -109,6 +110,7 @@ fn job(n: u32, s: u32) -> Job {
         stage: id(stage),
         offset: 0,
         shape: vec![16],
+        split: None,
         initial: Initial::Constant(0.0),
         treatment: Treatment::Decayed,
     };
@@ -341,7 +343,12 @@ pub(crate) fn delayed(n: u32) -> Schedule {
 /// Two workers along an axis, one micro-batch each; gradients are all-reduced in place.
 pub(crate) fn reduced() -> Schedule {
     let mut schedule = empty(Rule::Sync, 2, 1, 2);
-    let axis = Axis { name: "worker".to_owned(), extent: 2, stride: 1 };
+    let axis = Axis {
+        name: "worker".to_owned(),
+        extent: 2,
+        stride: 1,
+        splits: roundelay_schedule::Splits::Batch,
+    };
     let axis = schedule.axes.push(axis);
     schedule.ring(&[0], 0);
     single(&mut schedule, 1);

@@ -44,7 +44,10 @@ fn other_replicas_go_on_as_their_sums_say() {
         schedule.plan = plan.clone().replicated(replicas, 1);
         let name = "replica".to_owned();
         let extent = schedule.plan.members();
-        schedule.axes = [Axis { name, extent, stride: 1 }].into_iter().collect();
+        schedule.axes =
+            [Axis { name, extent, stride: 1, splits: roundelay_schedule::Splits::Batch }]
+                .into_iter()
+                .collect();
     };
     as_replicas(&mut from, Placement::Data, 4, 1);
     let resumed = |placement, micro_batches, replicas| {

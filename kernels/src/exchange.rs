@@ -1,0 +1,195 @@
+//! Calls that the devices which split a tensor make together: `all_reduce`, `all_gather`,
+//! `reduce_scatter`. A kernel only says what becomes of everybody's contribution; that all of
+//! them are there, and stay until all have read them, is up to the machine.
+
+use crate::{
+    Context, Real,
+    kernel::Define,
+    operand::Operands,
+    signature::{Signature, product},
+};
+use roundelay_schedule::{Access, Collective};
+
+/// One such call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exchange {
+    /// What is made of the contributions.
+    pub kind: Collective,
+    /// How many devices take part.
+    pub parts: usize,
+    /// Rows of the arrays.
+    pub rows: usize,
+    /// Columns of the whole array.
+    pub whole: usize,
+}
+
+impl Exchange {
+    /// Columns of a part: those of the whole, divided and rounded up.
+    pub fn columns(&self) -> usize {
+        self.whole.div_ceil(self.parts)
+    }
+
+    /// Elements of the whole array.
+    pub fn elements(&self) -> usize {
+        self.rows * self.whole
+    }
+
+    /// The result on device `part`, from what each device brings, in their order: sums go from
+    /// the first to the last, so every device finds the same bits.
+    ///
+    /// # Panics
+    /// When the arrays do not have the lengths that the call says.
+    pub fn join<R: Real>(&self, brought: &[&[R]], part: usize, out: &mut [R]) {
+        assert_eq!(brought.len(), self.parts, "every device brings something");
+        match self.kind {
+            Collective::AllReduce => sum(brought, 0..out.len(), out),
+            Collective::AllGather => self.gather(brought, out),
+            Collective::ReduceScatter => self.scatter(brought, part, out),
+        }
+    }
+
+    fn gather<R: Real>(&self, brought: &[&[R]], out: &mut [R]) {
+        let columns = self.columns();
+        for (row, out) in out.chunks_mut(self.whole).enumerate() {
+            for (out, brought) in out.chunks_mut(columns).zip(brought) {
+                let from = &brought[row * columns..];
+                out.copy_from_slice(&from[..out.len()]);
+            }
+        }
+    }
+
+    fn scatter<R: Real>(&self, brought: &[&[R]], part: usize, out: &mut [R]) {
+        let columns = self.columns();
+        let first = (part * columns).min(self.whole);
+        let length = columns.min(self.whole - first);
+        for (row, out) in out.chunks_mut(columns).enumerate() {
+            let start = row * self.whole + first;
+            let (own, behind) = out.split_at_mut(length);
+            sum(brought, start..start + length, own);
+            behind.fill(R::ZERO);
+        }
+    }
+}
+
+/// The sum of one range of all arrays, first to last.
+fn sum<R: Real>(brought: &[&[R]], range: std::ops::Range<usize>, out: &mut [R]) {
+    out.copy_from_slice(&brought[0][range.clone()]);
+    for more in &brought[1..] {
+        for (sum, more) in out.iter_mut().zip(&more[range.clone()]) {
+            *sum += *more;
+        }
+    }
+}
+
+/// Everybody gets the sum.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct AllReduce(pub(crate) Exchange);
+
+/// Everybody gets all parts, side by side.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct AllGather(pub(crate) Exchange);
+
+/// Everybody gets its own part of the sum.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ReduceScatter(pub(crate) Exchange);
+
+/// The attribute `parts`.
+pub(crate) fn parts(call: &mut Signature<'_>) -> Result<usize, String> {
+    let rule = "from 1 to 4096";
+    let parts = call.integer("parts", rule, |parts| (1..=4096).contains(&parts))?;
+    Ok(parts as usize)
+}
+
+/// One device alone is all there is.
+fn alone<R: Real>(exchange: Exchange, mut operands: Operands<'_, R>) {
+    let x = operands.read();
+    exchange.join(&[x], 0, operands.write());
+}
+
+impl Define for AllReduce {
+    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+        let parts = parts(call)?;
+        let (rows, whole) = call.matrix("x", Access::Read)?;
+        call.shaped("out", Access::Write, (rows, whole))?;
+        Ok(Self(Exchange { kind: Collective::AllReduce, parts, rows, whole }))
+    }
+    fn flops(&self) -> u64 {
+        product([self.0.parts - 1, self.0.elements()])
+    }
+    fn plain<R: Real>(&self, operands: Operands<'_, R>, _: &Context) {
+        alone(self.0, operands);
+    }
+}
+
+impl Define for AllGather {
+    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+        let parts = parts(call)?;
+        let own = call.matrix("x", Access::Read)?;
+        let (rows, whole) = call.matrix("out", Access::Write)?;
+        let exchange = Exchange { kind: Collective::AllGather, parts, rows, whole };
+        fits(&exchange, own).map(|()| Self(exchange))
+    }
+    fn flops(&self) -> u64 {
+        0
+    }
+    fn plain<R: Real>(&self, operands: Operands<'_, R>, _: &Context) {
+        alone(self.0, operands);
+    }
+}
+
+impl Define for ReduceScatter {
+    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+        let parts = parts(call)?;
+        let (rows, whole) = call.matrix("x", Access::Read)?;
+        let own = call.matrix("out", Access::Write)?;
+        let exchange = Exchange { kind: Collective::ReduceScatter, parts, rows, whole };
+        fits(&exchange, own).map(|()| Self(exchange))
+    }
+    fn flops(&self) -> u64 {
+        product([self.0.parts - 1, self.0.rows, self.0.columns()])
+    }
+    fn plain<R: Real>(&self, operands: Operands<'_, R>, _: &Context) {
+        alone(self.0, operands);
+    }
+}
+
+fn fits(exchange: &Exchange, own: (usize, usize)) -> Result<(), String> {
+    let Exchange { parts, rows, whole, .. } = *exchange;
+    match own == (rows, exchange.columns()) {
+        true => Ok(()),
+        false => Err(format!("{own:?} is not one of {parts} parts of ({rows}, {whole})")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exchange(kind: Collective) -> Exchange {
+        Exchange { kind, parts: 3, rows: 2, whole: 5 }
+    }
+
+    #[test]
+    fn a_scattered_sum_gathered_again_is_the_sum_everywhere() {
+        let brought: Vec<Vec<f64>> = (0..3)
+            .map(|part| (0..10).map(|i| f64::from(part * 100 + i * i)).collect())
+            .collect();
+        let brought: Vec<&[f64]> = brought.iter().map(Vec::as_slice).collect();
+        let mut sum = vec![0.0; 10];
+        exchange(Collective::AllReduce).join(&brought, 1, &mut sum);
+        let scatter = exchange(Collective::ReduceScatter);
+        let parts: Vec<Vec<f64>> = (0..3)
+            .map(|part| {
+                let mut own = vec![f64::NAN; 4];
+                scatter.join(&brought, part, &mut own);
+                own
+            })
+            .collect();
+        let parts: Vec<&[f64]> = parts.iter().map(Vec::as_slice).collect();
+        let mut gathered = vec![f64::NAN; 10];
+        exchange(Collective::AllGather).join(&parts, 2, &mut gathered);
+        assert_eq!(gathered, sum);
+        assert_eq!(sum[9], 3.0 * 81.0 + 300.0);
+        assert_eq!((parts[2][1], parts[2][3]), (0.0, 0.0));
+    }
+}

@@ -1,0 +1,205 @@
+//! Cross-entropy where each of several devices has the logits of some classes:
+//! `cross_entropy_part` before the sums meet, `cross_entropy_join` after, and the gradient.
+
+use crate::{
+    Context, Real,
+    fast::loss as fast,
+    kernel::Define,
+    loss::logits_and_targets,
+    operand::Operands,
+    part::{no_more, own, whole},
+    plain::part as plain,
+    signature::{Signature, product},
+    store::Store,
+    team::{for_each_part, rows_per_part},
+};
+use roundelay_schedule::Access;
+use std::ops::Range;
+
+/// sums (2, m): lse of the own logits (m, c), and the target's logit where it is among them.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct CrossEntropyPart {
+    rows: usize,
+    each: usize,
+    all: All,
+}
+
+/// lse (m) and the loss from sums (p, 2, m) of all parts.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct CrossEntropyJoin {
+    rows: usize,
+    parts: usize,
+    all: All,
+}
+
+/// dlogits (m, c) = (softmax − one-hot) / count for the own classes.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct CrossEntropyPartBackward {
+    rows: usize,
+    each: usize,
+    all: All,
+    store: Store,
+}
+
+/// Which targets there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct All {
+    classes: usize,
+    /// The number of classes itself stands for none.
+    masked: bool,
+}
+
+/// The classes of one device.
+pub(crate) struct Classes {
+    all: All,
+    /// Room for so many in a row.
+    pub(crate) each: usize,
+    /// Those that exist.
+    pub(crate) own: Range<usize>,
+}
+
+impl All {
+    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+        Ok(Self { classes: whole(call)?, masked: call.flag("masked")? })
+    }
+    /// The own logits (m, c) and the targets (m).
+    fn logits_and_targets(
+        self,
+        call: &mut Signature<'_>,
+    ) -> Result<(usize, usize), String> {
+        let (rows, each) = logits_and_targets(call)?;
+        no_more(each, self.classes).map(|()| (rows, each))
+    }
+    fn of(self, context: &Context, each: usize) -> Classes {
+        Classes { all: self, each, own: own(context, self.classes, each) }
+    }
+}
+
+impl Classes {
+    /// Whether a row with this target counts.
+    pub(crate) fn counts(&self, target: i32) -> bool {
+        let All { classes, masked } = self.all;
+        let class = usize::try_from(target).unwrap_or(usize::MAX);
+        let none = masked && class == classes;
+        assert!(
+            none || class < classes,
+            "target {target} is outside of {classes} classes"
+        );
+        !none
+    }
+    /// Where a target stands among the own classes.
+    pub(crate) fn place(&self, target: i32) -> Option<usize> {
+        let class = target as usize;
+        let here = self.counts(target) && self.own.contains(&class);
+        here.then(|| class - self.own.start)
+    }
+    /// One over the number of rows that count; zero without any.
+    pub(crate) fn share(&self, targets: &[i32]) -> f64 {
+        let count = targets.iter().filter(|target| self.counts(**target)).count();
+        if count == 0 { 0.0 } else { 1.0 / count as f64 }
+    }
+}
+
+impl Define for CrossEntropyPart {
+    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+        let all = All::parse(call)?;
+        let (rows, each) = all.logits_and_targets(call)?;
+        call.vector("sums", Access::Write, 2 * rows)?;
+        Ok(Self { rows, each, all })
+    }
+    fn flops(&self) -> u64 {
+        product([11, self.rows, self.each])
+    }
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+        let (logits, targets) = (operands.read(), operands.integers());
+        let (lse, picked) = operands.write().split_at_mut(self.rows);
+        let classes = self.all.of(context, self.each);
+        let rows = rows_per_part(context.threads, self.rows, 11 * self.each);
+        let values = logits.chunks(rows * self.each).zip(targets.chunks(rows));
+        let sums = lse.chunks_mut(rows).zip(picked.chunks_mut(rows));
+        for_each_part(values.zip(sums), |((logits, targets), (lse, picked))| {
+            let rows = logits.chunks(self.each).zip(targets);
+            for ((row, target), (lse, picked)) in rows.zip(lse.iter_mut().zip(picked)) {
+                let row = &row[..classes.own.len()];
+                *lse = R::NEGATIVE_INFINITY;
+                if !row.is_empty() {
+                    fast::log_sums(row, std::slice::from_mut(lse));
+                }
+                *picked = classes.place(*target).map_or(R::ZERO, |class| row[class]);
+            }
+        });
+    }
+    fn plain<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+        let (logits, targets) = (operands.read(), operands.integers());
+        let classes = self.all.of(context, self.each);
+        plain::cross_entropy_part(logits, targets, operands.write(), &classes);
+    }
+}
+
+impl Define for CrossEntropyJoin {
+    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+        let all = All::parse(call)?;
+        let sums = call.any("sums", Access::Read)?;
+        let rows = call.integers("targets")?;
+        if sums == 0 || !sums.is_multiple_of(2 * rows) {
+            return Err(format!("`sums` has {sums} numbers for {rows} targets"));
+        }
+        call.vector("lse", Access::Write, rows)?;
+        call.vector("loss", Access::Write, 1)?;
+        Ok(Self { rows, parts: sums / (2 * rows), all })
+    }
+    fn flops(&self) -> u64 {
+        product([11, self.rows, self.parts])
+    }
+    fn plain<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+        let (sums, targets) = (operands.read(), operands.integers());
+        let (lse, loss) = (operands.write(), operands.write());
+        let classes = self.all.of(context, 0);
+        loss[0] = plain::cross_entropy_join(sums, targets, lse, &classes);
+    }
+}
+
+impl Define for CrossEntropyPartBackward {
+    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+        let store = call.store()?;
+        let all = All::parse(call)?;
+        let (rows, each) = all.logits_and_targets(call)?;
+        call.vector("lse", Access::Read, rows)?;
+        call.shaped("dlogits", store.access(), (rows, each))?;
+        Ok(Self { rows, each, all, store })
+    }
+    fn flops(&self) -> u64 {
+        product([11, self.rows, self.each])
+    }
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+        let (logits, targets) = (operands.read(), operands.integers());
+        let (lse, dlogits) = (operands.read(), operands.write());
+        let classes = self.all.of(context, self.each);
+        let mean = R::of(classes.share(targets));
+        let rows = rows_per_part(context.threads, self.rows, 11 * self.each);
+        let size = rows * self.each;
+        let values = logits.chunks(size).zip(dlogits.chunks_mut(size));
+        let parts = values.zip(targets.chunks(rows).zip(lse.chunks(rows)));
+        for_each_part(parts, |((logits, dlogits), (targets, lse))| {
+            let rows = logits.chunks(self.each).zip(dlogits.chunks_mut(self.each));
+            for ((x, out), (target, lse)) in rows.zip(targets.iter().zip(lse)) {
+                let share = if classes.counts(*target) { mean } else { R::ZERO };
+                let (out, behind) = out.split_at_mut(classes.own.len());
+                fast::softmax_share(&x[..out.len()], out, *lse, share, self.store);
+                self.store.clear(behind);
+                if let Some(class) = classes.place(*target) {
+                    out[class] -= share;
+                }
+            }
+        });
+    }
+    fn plain<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+        let (logits, targets) = (operands.read(), operands.integers());
+        let (lse, dlogits) = (operands.read(), operands.write());
+        let classes = self.all.of(context, self.each);
+        let store = self.store;
+        plain::cross_entropy_part_backward(
+            logits, targets, lse, dlogits, &classes, store,
+        );
+    }
+}
