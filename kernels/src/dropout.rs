@@ -122,7 +122,7 @@ impl Define for Dropout {
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let (x, y) = (operands.read(), operands.write());
         self.each_row((x, y), context, |x, y, mask| {
-            fast::apply(x, y, mask, Store::Write)
+            fast::apply(x, y, mask, Store::Write);
         });
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
