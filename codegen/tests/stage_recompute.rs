@@ -43,7 +43,8 @@ fn stages(
     recompute: Recompute,
 ) -> Stages {
     let form = |_| StageForm { backward, recompute };
-    stages_in(model, (cuts, Tensor::WHOLE), EXAMPLES, (Float::F32, 16), form).expect("nothing is shared")
+    stages_in(model, (cuts, Tensor::WHOLE), EXAMPLES, (Float::F32, 16), form)
+        .expect("nothing is shared")
 }
 
 fn code(layers: u32, backward: BackwardForm, recompute: Recompute) -> StageCode {
@@ -155,8 +156,9 @@ fn stages_decide_for_themselves() {
             backward: BackwardForm::Whole,
             recompute: if stage.index() == 0 { full } else { none },
         };
-        let mixed = stages_in(&model, (&[cut], Tensor::WHOLE), EXAMPLES, (Float::F32, 16), form)
-            .expect("nothing is shared");
+        let mixed =
+            stages_in(&model, (&[cut], Tensor::WHOLE), EXAMPLES, (Float::F32, 16), form)
+                .expect("nothing is shared");
         for (stage, code) in mixed.stages.iter() {
             let same = if stage.index() == 0 { &all[2] } else { &all[0] };
             assert_eq!(code, &same.stages[stage], "cut at {cut}");

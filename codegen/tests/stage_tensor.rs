@@ -92,7 +92,10 @@ fn assert_same(model: &Model, cuts: &[u32], tensor: Tensor, form: StageForm) {
         assert_eq!(expected.len(), gradient.len());
         for (k, (one, other)) in expected.zip(gradient).enumerate() {
             let near = (one - other).abs() <= 1e-12 * (1.0 + one.abs());
-            assert!(near, "{tensor:?} {form:?} {cuts:?}: {name}[{k}] is {other}, not {one}");
+            assert!(
+                near,
+                "{tensor:?} {form:?} {cuts:?}: {name}[{k}] is {other}, not {one}"
+            );
         }
     }
 }
@@ -135,7 +138,8 @@ fn cuts_fall_anywhere() {
 
 /// The exchanges of a routine, with the elements of each whole array.
 fn exchanges(routine: &Routine) -> Vec<(Collective, usize)> {
-    let kernels = routine.calls.iter().map(|call| Kernel::parse(call).expect("it is one"));
+    let kernels =
+        routine.calls.iter().map(|call| Kernel::parse(call).expect("it is one"));
     let joint = kernels.filter_map(|kernel| kernel.exchange());
     joint.map(|exchange| (exchange.kind, exchange.elements())).collect()
 }
@@ -145,26 +149,29 @@ fn exchanges(routine: &Routine) -> Vec<(Collective, usize)> {
 #[test]
 fn a_layer_exchanges_what_megatron_does() {
     let (tokens, width) = (EXAMPLES * 12, 24);
-    let large = |sequence, pass: fn(&roundelay_codegen::StageCode) -> Routine, layers: u32| {
-        let text = GPT.replace("repeat 2", &format!("repeat {layers}"));
-        let tensor = Tensor { rows: 2, sequence };
-        let code = stages(&model(&text), &[], tensor, StageForm::default());
-        let all = exchanges(&pass(&code.stages[Stage::new(0)]));
-        let mut large: Vec<Collective> = Vec::new();
-        for (kind, elements) in all {
-            if elements as u64 == tokens * width {
-                large.push(kind);
+    let large =
+        |sequence, pass: fn(&roundelay_codegen::StageCode) -> Routine, layers: u32| {
+            let text = GPT.replace("repeat 2", &format!("repeat {layers}"));
+            let tensor = Tensor { rows: 2, sequence };
+            let code = stages(&model(&text), &[], tensor, StageForm::default());
+            let all = exchanges(&pass(&code.stages[Stage::new(0)]));
+            let mut large: Vec<Collective> = Vec::new();
+            for (kind, elements) in all {
+                if elements as u64 == tokens * width {
+                    large.push(kind);
+                }
             }
-        }
-        large
-    };
+            large
+        };
     let of_layer = |sequence, pass: fn(&roundelay_codegen::StageCode) -> Routine| {
         let [one, two] = [1, 2].map(|layers| large(sequence, pass, layers));
-        let count = |list: &[Collective], kind| list.iter().filter(|k| **k == kind).count();
+        let count =
+            |list: &[Collective], kind| list.iter().filter(|k| **k == kind).count();
         [Collective::AllReduce, Collective::AllGather, Collective::ReduceScatter]
             .map(|kind| count(&two, kind) - count(&one, kind))
     };
-    let forward: fn(&roundelay_codegen::StageCode) -> Routine = |code| code.forward.clone();
+    let forward: fn(&roundelay_codegen::StageCode) -> Routine =
+        |code| code.forward.clone();
     let backward: fn(&roundelay_codegen::StageCode) -> Routine =
         |code| code.backward.first()[0].clone();
     assert_eq!(of_layer(Sequence::Whole, forward), [2, 0, 0]);
@@ -193,12 +200,14 @@ fn parameters_are_divided_where_their_users_are() {
 
 #[test]
 fn what_cannot_be_split_is_refused_by_name() {
-    let model = model("model conv {
+    let model = model(
+        "model conv {
         input images: real[batch, 8, 8, 3]
         input targets: i32[batch]
         x = relu(conv2d(images, 8, kernel = 3, padding = 1))
         loss cross_entropy(linear(global_pool(x), 10, bias = false), targets)
-    }");
+    }",
+    );
     let tensor = Tensor { rows: 64, sequence: Sequence::Whole };
     let form = |_| StageForm::default();
     let refused = stages_in(&model, (&[], tensor), EXAMPLES, (Float::F32, 16), form);

@@ -2,8 +2,8 @@
 
 use roundelay_schedule::{
     Bytes, Data, DeviceId, DeviceList, Element, Evaluation, Exactness, Float, Id,
-    Initial, Optimizer, Order, Placement, Profile, Reading, Recompute, Rule, Split,
-    States, Table, Target, Treatment,
+    Initial, Optimizer, Order, Placement, Profile, Reading, Recompute, Rule, Sequence,
+    Split, States, Table, Target, Treatment,
 };
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -443,6 +443,10 @@ pub struct Search {
     pub order: Choice<Order>,
     /// The lists of the order `listed`; empty where it is not tried.
     pub lists: Vec<DeviceList>,
+    /// Numbers of tensor rows to try.
+    pub rows: Numbers,
+    /// What rows may do where features are whole.
+    pub sequence: Choice<Sequence>,
     /// State placements to try.
     pub states: Choice<States>,
     /// What to try computing again in every stage.

@@ -23,8 +23,10 @@ impl<'a> Lockstep<'a> {
         let row = |row| {
             let mut machine = Machine::new::<R>(stages, 0);
             for parameter in &stages.parameters {
-                let bytes: Vec<u8> =
-                    values[&parameter.name].iter().flat_map(|x| x.to_ne_bytes()).collect();
+                let bytes: Vec<u8> = values[&parameter.name]
+                    .iter()
+                    .flat_map(|x| x.to_ne_bytes())
+                    .collect();
                 let part = parameter.part_of(row, &bytes, 8);
                 for (k, bits) in (0..).zip(part.chunks_exact(8)) {
                     let bits = u64::from_ne_bytes(bits.try_into().expect("eight bytes"));
@@ -89,8 +91,11 @@ impl<'a> Lockstep<'a> {
                 }
                 continue;
             };
-            let brought: Vec<Vec<R>> =
-                self.rows.iter_mut().map(|row| row.operand::<R>(routine, call, 0)).collect();
+            let brought: Vec<Vec<R>> = self
+                .rows
+                .iter_mut()
+                .map(|row| row.operand::<R>(routine, call, 0))
+                .collect();
             let brought: Vec<&[R]> = brought.iter().map(Vec::as_slice).collect();
             for (part, row) in self.rows.iter_mut().enumerate() {
                 let mut out = row.operand::<R>(routine, call, 1);
