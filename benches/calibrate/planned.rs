@@ -1,16 +1,15 @@
 //! Training steps through the planner itself: the rows that are a plan of ours, lowered, checked
 //! and clocked on the shipped devices and clusters.
 //!
-//! A row is one when it takes one device, or a worker per device with one micro-batch each, and
-//! recomputes nothing. `zero_stage` 3 has a stage per layer, so that every layer gathers its own
-//! parameters; the others have four, so that their reductions run beside the backward pass. All
-//! constants are those of the shipped files, whatever this run has fitted.
+//! A row is one when it is an FSDP run (states split among all devices, a stage per layer, so that
+//! every layer gathers its own parameters) or a run of Megatron: tensor rows, then pipelines under
+//! 1F1B, then replicas. All constants are those of the shipped files, whatever this run has fitted.
 
 use crate::{
     data::{self, Row},
     fit::{Pair, head, report},
 };
-use roundelay::{Search, SourceFile};
+use roundelay::{Program, Search, SourceFile};
 use std::{error::Error, fs, path::PathBuf};
 
 /// A GPU and the file of the cluster that has it.
@@ -25,47 +24,154 @@ pub(crate) fn judge() -> Result<(), Box<dyn Error>> {
     let rows = data::rows("steps.csv")?;
     head("Training steps as planned, lowered and clocked");
     for (gpu, cluster) in CLUSTERS {
-        let own = rows.iter().filter(|row| row.text("gpu") == gpu && is_plan(row));
-        let (mut pairs, mut refused) = (Vec::new(), Vec::new());
-        for row in own {
-            match step_time(row, cluster)? {
-                Ok(pair) => pairs.push(pair),
-                Err(why) => refused.push((row.text("id").to_owned(), why)),
-            }
-        }
-        report(gpu, &pairs);
-        for (id, why) in refused {
-            let first = why.lines().next().unwrap_or_default();
-            println!("| {gpu}: {id} is refused: {first} | | | | |");
+        for kind in Kind::ALL {
+            let own = rows.iter().filter(|row| row.text("gpu") == gpu);
+            let own = own.filter(|row| Kind::of(row) == Some(kind));
+            judge_rows(&format!("{gpu}, {}", kind.name()), own, cluster)?;
         }
     }
     Ok(())
 }
 
-fn is_plan(row: &Row) -> bool {
-    let alone = ["tp", "pp", "cp"].iter().all(|column| row.whole(column) == 1);
-    let known = ["mpt_", "llmc", "nanogpt_bench"];
-    let known = known.iter().any(|set| row.set().starts_with(set));
-    let sound = !row.text("notes").contains("SUSPECT") && row.text("precision") != "fp8";
-    let whole =
-        row.whole("global_batch") == row.whole("n_gpus") * row.whole("micro_batch");
-    alone && known && sound && whole && row.text("recompute") == "none"
+fn judge_rows<'a>(
+    name: &str,
+    rows: impl Iterator<Item = &'a Row>,
+    cluster: &str,
+) -> Result<(), Box<dyn Error>> {
+    let (mut pairs, mut refused) = (Vec::new(), Vec::new());
+    for row in rows {
+        match step_time(row, cluster)? {
+            Ok(pair) => pairs.push(pair),
+            Err(why) => refused.push((row.text("id").to_owned(), why)),
+        }
+    }
+    if !pairs.is_empty() {
+        report(name, &pairs);
+    }
+    for (id, why) in refused {
+        let first = why.lines().next().unwrap_or_default();
+        println!("| {name}: {id} is refused: {first} | | | | |");
+    }
+    Ok(())
+}
+
+/// What a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Split or whole states on every device, one pass of the whole model at a time.
+    Data,
+    /// Megatron without tensor rows or pipelines.
+    Replicas,
+    /// Megatron with tensor rows.
+    Tensor,
+    /// Megatron with pipelines.
+    Pipeline,
+    /// Megatron with both.
+    Both,
+}
+
+impl Kind {
+    const ALL: [Self; 5] =
+        [Self::Data, Self::Replicas, Self::Tensor, Self::Pipeline, Self::Both];
+
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Data => "FSDP and ZeRO",
+            Kind::Replicas => "vTrain, replicas",
+            Kind::Tensor => "vTrain, tensor rows",
+            Kind::Pipeline => "vTrain, pipelines",
+            Kind::Both => "vTrain, rows and pipelines",
+        }
+    }
+
+    fn of(row: &Row) -> Option<Self> {
+        let [tensor, pipeline] = ["tp", "pp"].map(|column| row.whole(column) > 1);
+        let fsdp = ["mpt_", "llmc", "nanogpt_bench"];
+        let fsdp = fsdp.iter().any(|set| row.set().starts_with(set));
+        let sound =
+            !row.text("notes").contains("SUSPECT") && row.text("precision") != "fp8";
+        match (row.set() == "vtrain_single", tensor, pipeline) {
+            _ if !sound || row.whole("cp") > 1 => None,
+            (true, false, false) => Some(Kind::Replicas),
+            (true, true, false) => Some(Kind::Tensor),
+            (true, false, true) => Some(Kind::Pipeline),
+            (true, true, true) => Some(Kind::Both),
+            (false, false, false) => fsdp.then_some(Kind::Data),
+            (false, ..) => None,
+        }
+    }
 }
 
 /// The clocked step of a row's plan, or why there is none.
 fn step_time(row: &Row, cluster: &str) -> Result<Result<Pair, String>, Box<dyn Error>> {
     let source = SourceFile::new("row.rdl".to_owned(), program(row, cluster)?);
-    let program = roundelay::parse(&source)?;
+    let mut program = roundelay::parse(&source)?;
+    program.search.cuts = cuts(row, &program);
     let ranking = match roundelay::plan(&program, &Search::default()) {
         Ok(ranking) => ranking,
         Err(refusal) => return Ok(Err(refusal.to_string())),
     };
     let found = ranking.plans.first().ok_or("a ranking has a first plan")?;
     Ok(Ok(Pair {
-        group: format!("{} {}", row.set(), row.whole("n_gpus")),
+        group: group(row),
         measured: row.number_or("iter_time_s", 0.0),
         predicted: found.step_time.0 as f64 / 1e9,
     }))
+}
+
+/// Rows that a planner would compare: one model on one number of devices.
+fn group(row: &Row) -> String {
+    let [layers, hidden, batch, devices] =
+        ["layers", "hidden", "global_batch", "n_gpus"].map(|column| row.whole(column));
+    match row.set() == "vtrain_single" {
+        true => format!("{layers} {hidden} {batch} {devices}"),
+        false => format!("{} {devices}", row.set()),
+    }
+}
+
+/// Megatron's pipelines have as many layers on every device.
+fn cuts(row: &Row, program: &Program) -> Option<Vec<u32>> {
+    let (layers, pipeline) = (row.whole("layers"), row.whole("pp"));
+    if pipeline == 1 || !layers.is_multiple_of(pipeline) {
+        return None;
+    }
+    let first = |layer: u64| {
+        let begins = format!("layer.{layer}.");
+        let mut nodes = program.model.nodes.values();
+        let place = nodes.position(|node| node.name.starts_with(&begins));
+        place.and_then(|place| u32::try_from(place).ok())
+    };
+    (1..pipeline).map(|stage| first(stage * layers / pipeline)).collect()
+}
+
+/// The decisions of a run.
+fn plan(row: &Row) -> String {
+    let [devices, batch, examples, layers, rows, stages] =
+        ["n_gpus", "global_batch", "micro_batch", "layers", "tp", "pp"]
+            .map(|column| row.whole(column));
+    let replicas = devices / (rows * stages);
+    let n = batch / (replicas * examples).max(1);
+    let recompute = if row.text("recompute") == "full" { "full" } else { "none" };
+    let counts = format!(
+        "micro_batches {n}, replicas {replicas}, recompute {recompute}, tensor {{ rows {rows} }}"
+    );
+    match (stages, devices, row.whole("zero_stage")) {
+        (1, 1, _) => format!("placement accumulate, stages 1, {counts}"),
+        (1, _, 3) => {
+            format!("placement accumulate, stages {layers}, states zero3, {counts}")
+        }
+        (1, _, 2) => format!("placement accumulate, stages 4, states zero2, {counts}"),
+        (1, ..) if row.set() != "vtrain_single" => {
+            format!("placement accumulate, stages 4, states zero1, {counts}")
+        }
+        (1, ..) => {
+            format!("placement accumulate, stages 1, states replicated, {counts}")
+        }
+        _ => format!(
+            "placement pipeline, stages {stages}, chunks 1, order 1f1b, states replicated, \
+             {counts}"
+        ),
+    }
 }
 
 /// The program of a row, on as many devices of the shipped cluster as it takes.
@@ -77,16 +183,7 @@ fn program(row: &Row, cluster: &str) -> Result<String, Box<dyn Error>> {
     let path = path.join(format!("dsl/clusters/{cluster}.rdl"));
     let nodes = format!("{} x node", devices.div_ceil(8));
     let cluster = fs::read_to_string(path)?.replace("4 x node", &nodes);
-    let plan = match (devices, row.whole("zero_stage")) {
-        (1, _) => "placement accumulate, micro_batches 1, stages 1".to_owned(),
-        (_, 3) => format!(
-            "placement data, micro_batches {devices}, stages {layers}, states zero3"
-        ),
-        (_, 2) => {
-            format!("placement data, micro_batches {devices}, stages 4, states zero2")
-        }
-        _ => format!("placement data, micro_batches {devices}, stages 4, states zero1"),
-    };
+    let plan = plan(row);
     Ok(format!(
         "{cluster}
         model gpt {{

@@ -353,7 +353,8 @@ fn a_search_is_set_from_the_command_line() {
         "shards = 2",
         "memory<=1 GB",
         "order=1f1b",
-        "tensor.rows=1",
+        "tensor.rows=2 | 4",
+        "sequence=split",
     ];
     for setting in settings {
         search.set(setting).unwrap_or_else(|wrong| panic!("{wrong}"));
@@ -362,11 +363,15 @@ fn a_search_is_set_from_the_command_line() {
     assert_eq!(search.stages, Numbers::Ranges(vec![(2, 4), (8, 8)]));
     assert_eq!(search.replicas, Numbers::Ranges(vec![(2, 2), (4, 4)]));
     assert_eq!(search.shards, Numbers::Ranges(vec![(2, 2)]));
+    assert_eq!(search.rows, Numbers::Ranges(vec![(2, 2), (4, 4)]));
+    assert_eq!(search.sequence, Choice::OneOf(vec![Sequence::Split]));
     let before = search.clone();
     for (wrong, message) in [
         ("ruel=sync", "unknown key `ruel` in plan"),
         ("rule=sink", "unknown rule `sink`"),
-        ("tensor.rows=2", "`rows` is not supported yet"),
+        ("tensor.columns=2", "`columns` is not supported yet"),
+        ("tensor.rows=0", "expected a whole number from 1 to 1048576, found 0"),
+        ("sequence=none", "unknown sequence `none`"),
         ("stages=", "`stages` needs a value"),
         ("", "expected a name, found end of file"),
         ("stages=4, rule=sync", "expected the end, found `,`"),
