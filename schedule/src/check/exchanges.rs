@@ -65,9 +65,12 @@ pub(super) fn check(
         let Work::Launch { at, routine, .. } = &action.work else { continue };
         if all.routines.contains_key(routine) {
             let ring = &schedule.rings[at.ring];
-            ring.devices.iter().for_each(|device| {
-                join(schedule, id, *device, (&groups, &mut all.links), faults);
-            });
+            for device in &ring.devices {
+                if !all.links.contains_key(device) {
+                    let links = links(schedule, id, *device, &groups, faults);
+                    all.links.insert(*device, links);
+                }
+            }
             alike(id, ring, &all.links, faults);
         }
     }
@@ -95,27 +98,23 @@ fn groups(schedule: &Schedule) -> Vec<[Vec<u32>; 2]> {
     firsts.into_iter().map(ends).collect()
 }
 
-/// Finds the links that join the rows of a device, once.
-fn join(
+/// The links that join the rows of a device.
+fn links(
     schedule: &Schedule,
     id: ActionId,
     device: DeviceId,
-    (groups, known): (&[[Vec<u32>; 2]], &mut BTreeMap<DeviceId, Vec<LinkId>>),
+    groups: &[[Vec<u32>; 2]],
     faults: &mut Faults,
-) {
-    if known.contains_key(&device) {
-        return;
-    }
-    let mut links = Vec::with_capacity(groups.len());
-    for ends in groups {
+) -> Vec<LinkId> {
+    let between = |ends: &[Vec<u32>; 2]| {
         let [one, other] = ends.each_ref().map(|c| schedule.device_at(device, c));
         let link = schedule.target.link_between(one, other);
         faults.require(link.is_some(), Culprit::Action(id), || {
             format!("exchanges parts between {one} and {other}, which no link joins")
         });
-        links.extend(link);
-    }
-    known.insert(device, links);
+        link
+    };
+    groups.iter().filter_map(between).collect()
 }
 
 /// Devices that turn take every place in turn, so their rows are joined by the same links.
