@@ -11,7 +11,9 @@ use roundelay::{
         codegen::{NodeCost, PassCost, node_costs},
         kernels::Kernel,
         planner::roofline,
-        schedule::{Bytes, Call, Device, Float, Flops, Footprint, GradientSums, Unit},
+        schedule::{
+            Bytes, Call, Device, Float, Flops, Footprint, GradientSums, Tensor, Unit,
+        },
     },
 };
 use std::{collections::BTreeMap, error::Error};
@@ -99,7 +101,7 @@ fn passes(shape: Shape, layers: u64) -> Result<Passes, Box<dyn Error>> {
     );
     let source = SourceFile::new("gpt.rdl".to_owned(), text);
     let program = roundelay::parse(&source)?;
-    let costs = node_costs(&program.model, examples, DTYPE)?;
+    let costs = node_costs(&program.model, (examples, Tensor::WHOLE), DTYPE)?;
     Ok(Passes {
         forward: calls(&costs, |cost| &cost.forward)?,
         backward: calls(&costs, |cost| &cost.backward)?,

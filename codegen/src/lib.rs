@@ -4,6 +4,7 @@
 
 mod lower;
 mod stage;
+mod tensor;
 
 #[doc(hidden)]
 pub use lower::lower_halved;

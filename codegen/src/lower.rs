@@ -70,7 +70,8 @@ fn lower_in(
         backward: order.form(stage),
         recompute: plan.recompute[stage.index()],
     };
-    let code = stages_in(&program.model, &plan.cuts, examples, layout, form)?;
+    let cut = (plan.cuts.as_slice(), plan.tensor);
+    let code = stages_in(&program.model, cut, examples, layout, form)?;
     let job = job(program, &code);
     let mut draft = Draft::new(plan, &program.target, &job, &code, order);
     let mut states = Table::<Stage, StageRows>::new();
@@ -102,6 +103,10 @@ fn fits(program: &Program, plan: &Plan) -> Result<(), LowerError> {
     }
     if plan.delays != plan.rule.delays(plan.placement.timeline(), n, s) {
         return Err(LowerError::Delays(plan.rule));
+    }
+    let clipped = program.train.optimizer.clip > 0.0;
+    if plan.tensor.rows > 1 && clipped {
+        return Err(LowerError::ClippingNeedsWholeTensors(plan.tensor.rows));
     }
     replicas_fit(plan)?;
     let wanted = plan.device_count();
@@ -149,9 +154,25 @@ fn replicas_fit(plan: &Plan) -> Result<(), LowerError> {
     if reduction != expected {
         return Err(LowerError::Reduction { found: reduction, expected });
     }
+    rows_fit(plan)?;
     let cell = (plan.device_count() / members.max(1)).max(1) as usize;
     for (number, device) in plan.devices.iter().enumerate() {
         let own = plan.devices[number % cell].index() + number / cell * cell;
+        if device.index() != own {
+            return Err(LowerError::Scattered(number, DeviceId::new(own)));
+        }
+    }
+    Ok(())
+}
+
+/// The rows that split tensors are neighbours, and nothing needs what no row has.
+fn rows_fit(plan: &Plan) -> Result<(), LowerError> {
+    let rows = plan.tensor.rows as usize;
+    if rows == 0 || (rows == 1 && !plan.tensor.is_whole()) {
+        return Err(LowerError::Rows);
+    }
+    for (number, device) in plan.devices.iter().enumerate() {
+        let own = plan.devices[number / rows * rows].index() + number % rows;
         if device.index() != own {
             return Err(LowerError::Scattered(number, DeviceId::new(own)));
         }

@@ -29,13 +29,14 @@ pub use cost::{NodeCost, PassCost, node_costs};
 pub use error::StageError;
 pub use update::{UpdateForm, update};
 
+use crate::tensor::{Parted, whole_nodes};
 use flow::Flow;
 use graph::Graph;
 use layout::Layout;
 use roundelay_dsl::Model;
 use roundelay_schedule::{
     Bytes, Float, Id, Input, InputId, Parameter, Recompute, Routine, Stage, Table,
-    ValueId,
+    Tensor, ValueId,
 };
 use std::ops::Range;
 
@@ -185,14 +186,41 @@ pub fn stages(
     dtype: Float,
     padding: u64,
 ) -> Result<Stages, StageError> {
-    stages_in(model, cuts, examples, (dtype, padding), |_| StageForm::default())
+    let whole = (cuts, Tensor::WHOLE);
+    stages_in(model, whole, examples, (dtype, padding), |_| StageForm::default())
 }
 
-/// As [`stages`], with the routines of each stage in a form.
+/// As [`stages`], with the routines of each stage in a form, for one device among those that split
+/// tensors: then parameters, values and routines are those of its parts.
 ///
 /// # Errors
-/// As [`stages`].
+/// As [`stages`], and when no operation of the model can be split.
 pub fn stages_in(
+    model: &Model,
+    (cuts, tensor): (&[u32], Tensor),
+    examples: u64,
+    layout: (Float, u64),
+    form: impl Fn(Stage) -> StageForm,
+) -> Result<Stages, StageError> {
+    if tensor.rows == 1 {
+        return graph_stages(model, cuts, examples, layout, form);
+    }
+    let nodes = model.cuttable();
+    let inside = |cut: &u32| (*cut as usize) < nodes;
+    if !cuts.iter().all(inside) {
+        return Err(StageError::Cuts { cuts: cuts.to_vec(), nodes });
+    }
+    let parted = Parted::new(model, cuts, tensor);
+    let parted = parted.ok_or(StageError::Unsplit { rows: tensor.rows })?;
+    let mut code = graph_stages(&parted.model, &parted.cuts, examples, layout, form)?;
+    for (_, stage) in code.stages.iter_mut() {
+        stage.nodes = whole_nodes(&parted.origin, stage.nodes.clone());
+    }
+    Ok(code)
+}
+
+/// The stages of a graph whose every operation is one of kernels.
+fn graph_stages(
     model: &Model,
     cuts: &[u32],
     examples: u64,

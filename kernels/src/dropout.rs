@@ -80,11 +80,11 @@ impl Dropout {
         apply: impl Fn(&[R], &mut [R], &Mask),
     ) {
         let Placed { columns, parts } = self.place;
+        let own = if parts > 1 { context.part } else { 0 };
         let mut mask = Mask::new(self, context);
         let rows = x.chunks(columns.max(1)).zip(out.chunks_mut(columns.max(1)));
         for (row, (x, out)) in rows.enumerate() {
-            mask.first =
-                (row * parts) as u64 * columns as u64 + context.part * columns as u64;
+            mask.first = (row as u64 * parts as u64 + own) * columns as u64;
             apply(x, out, &mask);
         }
     }
@@ -122,7 +122,7 @@ impl Define for Dropout {
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let (x, y) = (operands.read(), operands.write());
         self.each_row((x, y), context, |x, y, mask| {
-            fast::apply(x, y, mask, Store::Write)
+            fast::apply(x, y, mask, Store::Write);
         });
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {

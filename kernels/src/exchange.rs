@@ -7,8 +7,10 @@ use crate::{
     kernel::Define,
     operand::Operands,
     signature::{Signature, product},
+    store::Store,
 };
 use roundelay_schedule::{Access, Collective};
+use std::ops::Range;
 
 /// One such call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +23,8 @@ pub struct Exchange {
     pub rows: usize,
     /// Columns of the whole array.
     pub whole: usize,
+    /// Whether the result is added.
+    store: Store,
 }
 
 impl Exchange {
@@ -42,7 +46,7 @@ impl Exchange {
     pub fn join<R: Real>(&self, brought: &[&[R]], part: usize, out: &mut [R]) {
         assert_eq!(brought.len(), self.parts, "every device brings something");
         match self.kind {
-            Collective::AllReduce => sum(brought, 0..out.len(), out),
+            Collective::AllReduce => self.sum(brought, 0..out.len(), out),
             Collective::AllGather => self.gather(brought, out),
             Collective::ReduceScatter => self.scatter(brought, part, out),
         }
@@ -53,7 +57,7 @@ impl Exchange {
         for (row, out) in out.chunks_mut(self.whole).enumerate() {
             for (out, brought) in out.chunks_mut(columns).zip(brought) {
                 let from = &brought[row * columns..];
-                out.copy_from_slice(&from[..out.len()]);
+                out.iter_mut().zip(from).for_each(|(out, x)| self.store.put(out, *x));
             }
         }
     }
@@ -65,18 +69,17 @@ impl Exchange {
         for (row, out) in out.chunks_mut(columns).enumerate() {
             let start = row * self.whole + first;
             let (own, behind) = out.split_at_mut(length);
-            sum(brought, start..start + length, own);
-            behind.fill(R::ZERO);
+            self.sum(brought, start..start + length, own);
+            self.store.clear(behind);
         }
     }
-}
 
-/// The sum of one range of all arrays, first to last.
-fn sum<R: Real>(brought: &[&[R]], range: std::ops::Range<usize>, out: &mut [R]) {
-    out.copy_from_slice(&brought[0][range.clone()]);
-    for more in &brought[1..] {
-        for (sum, more) in out.iter_mut().zip(&more[range.clone()]) {
-            *sum += *more;
+    /// The sum of one range of all arrays, first to last.
+    fn sum<R: Real>(&self, brought: &[&[R]], range: Range<usize>, out: &mut [R]) {
+        for (index, out) in range.zip(out) {
+            let mut each = brought.iter().map(|array| array[index]);
+            let first = each.next().unwrap_or(R::ZERO);
+            self.store.put(out, each.fold(first, |sum, more| sum + more));
         }
     }
 }
@@ -108,10 +111,10 @@ fn alone<R: Real>(exchange: Exchange, mut operands: Operands<'_, R>) {
 
 impl Define for AllReduce {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
-        let parts = parts(call)?;
+        let (store, parts) = (call.store()?, parts(call)?);
         let (rows, whole) = call.matrix("x", Access::Read)?;
-        call.shaped("out", Access::Write, (rows, whole))?;
-        Ok(Self(Exchange { kind: Collective::AllReduce, parts, rows, whole }))
+        call.shaped("out", store.access(), (rows, whole))?;
+        Ok(Self(Exchange { kind: Collective::AllReduce, parts, rows, whole, store }))
     }
     fn flops(&self) -> u64 {
         product([self.0.parts - 1, self.0.elements()])
@@ -123,10 +126,11 @@ impl Define for AllReduce {
 
 impl Define for AllGather {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
-        let parts = parts(call)?;
+        let (store, parts) = (call.store()?, parts(call)?);
         let own = call.matrix("x", Access::Read)?;
-        let (rows, whole) = call.matrix("out", Access::Write)?;
-        let exchange = Exchange { kind: Collective::AllGather, parts, rows, whole };
+        let (rows, whole) = call.matrix("out", store.access())?;
+        let exchange =
+            Exchange { kind: Collective::AllGather, parts, rows, whole, store };
         fits(&exchange, own).map(|()| Self(exchange))
     }
     fn flops(&self) -> u64 {
@@ -139,10 +143,11 @@ impl Define for AllGather {
 
 impl Define for ReduceScatter {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
-        let parts = parts(call)?;
+        let (store, parts) = (call.store()?, parts(call)?);
         let (rows, whole) = call.matrix("x", Access::Read)?;
-        let own = call.matrix("out", Access::Write)?;
-        let exchange = Exchange { kind: Collective::ReduceScatter, parts, rows, whole };
+        let own = call.matrix("out", store.access())?;
+        let exchange =
+            Exchange { kind: Collective::ReduceScatter, parts, rows, whole, store };
         fits(&exchange, own).map(|()| Self(exchange))
     }
     fn flops(&self) -> u64 {
@@ -166,7 +171,7 @@ mod tests {
     use super::*;
 
     fn exchange(kind: Collective) -> Exchange {
-        Exchange { kind, parts: 3, rows: 2, whole: 5 }
+        Exchange { kind, parts: 3, rows: 2, whole: 5, store: Store::Write }
     }
 
     #[test]

@@ -4,10 +4,14 @@
 //! quotient rounded up to whole nanoseconds. Where a device says what small products lose, a
 //! product's arithmetic takes `ramp` more, so one that takes as long as `ramp` reaches half of the
 //! rate; attention has the share of `compute` that the device says. A routine takes the sum of its calls,
-//! and on a device with a table what a launch takes besides. So more FLOPs, more bytes or more
+//! and on a device with a table what a launch takes besides; exchanges between the rows that split
+//! tensors take what the links between them say. So more FLOPs, more bytes or more
 //! calls never take less time, a faster device never takes more, and times of routines add.
 
-use crate::measured::{Measured, Origin, Origins};
+use crate::{
+    measured::{Measured, Origin, Origins},
+    rows::{Exchanged, Rows},
+};
 use roundelay_dsl::Program;
 use roundelay_kernels::Kernel;
 use roundelay_schedule::{
@@ -51,12 +55,15 @@ pub(crate) struct Priced {
     footprint: Footprint,
     /// The call as tables spell it; empty where no device has one.
     text: String,
+    /// What devices that split tensors exchange in it; kernels are nobody's business but their own.
+    exchange: Option<Exchanged>,
 }
 
 /// What calls take on the devices of a program.
 #[derive(Debug)]
 pub(crate) struct Costs {
     dtype: Float,
+    rows: Rows,
     models: Vec<Model>,
     /// The model of every device.
     of: BTreeMap<DeviceId, usize>,
@@ -73,8 +80,12 @@ impl Costs {
     /// The devices of a program; those of one kind once.
     pub(crate) fn new(program: &Program) -> Self {
         let mut kinds: BTreeMap<_, usize> = BTreeMap::new();
-        let mut costs =
-            Self { dtype: program.train.dtype, models: Vec::new(), of: BTreeMap::new() };
+        let mut costs = Self {
+            dtype: program.train.dtype,
+            rows: Rows::new(&program.target),
+            models: Vec::new(),
+            of: BTreeMap::new(),
+        };
         for (id, device) in program.target.devices.iter() {
             let profile = program.profiles.get(&id);
             let key = (
@@ -101,9 +112,15 @@ impl Costs {
         let measured = self.models.iter().any(|model| model.measured.is_some());
         let one = |call: &Call| {
             let unpriced = |message| Unpriced { kernel: call.kernel.clone(), message };
-            let footprint = Kernel::parse(call).map_err(unpriced)?.footprint(self.dtype);
+            let kernel = Kernel::parse(call).map_err(unpriced)?;
+            let footprint = kernel.footprint(self.dtype);
+            let exchange = kernel.exchange().map(|one| Exchanged {
+                kind: one.kind,
+                parts: u32::try_from(one.parts).unwrap_or(u32::MAX),
+                whole: kernel.sizes(self.dtype).max().unwrap_or_default(),
+            });
             let text = if measured { call.text() } else { String::new() };
-            Ok(Priced { footprint, text })
+            Ok(Priced { footprint, text, exchange })
         };
         calls.iter().map(one).collect()
     }
@@ -111,13 +128,24 @@ impl Costs {
     /// No device takes less for these calls in one launch, however many others are busy.
     pub(crate) fn floor(&self, calls: &[Priced]) -> Nanos {
         let least = |model: &Model| model.least(calls) + model.launch();
-        self.models.iter().map(least).min().unwrap_or_default()
+        let kernels = self.models.iter().map(least).min().unwrap_or_default();
+        kernels + self.exchanged(calls, Rows::least)
     }
 
     /// No device takes less for these calls as a part of a launch.
     pub(crate) fn part(&self, calls: &[Priced]) -> Nanos {
         let least = self.models.iter().map(|model| model.least(calls));
-        least.min().unwrap_or_default()
+        least.min().unwrap_or_default() + self.exchanged(calls, Rows::least)
+    }
+
+    /// What the exchanges among these calls take; one after another, and nothing runs beside.
+    fn exchanged(
+        &self,
+        calls: &[Priced],
+        time: impl Fn(&Rows, Exchanged) -> Nanos,
+    ) -> Nanos {
+        let exchanges = calls.iter().filter_map(|call| call.exchange);
+        exchanges.map(|exchange| time(&self.rows, exchange)).sum()
     }
 
     /// What filling each input takes, where feeds were measured; nothing elsewhere.
@@ -144,7 +172,8 @@ impl Costs {
         let kinds: BTreeSet<usize> =
             devices.iter().filter_map(|device| self.of.get(device).copied()).collect();
         let times = kinds.into_iter().map(|kind| self.models[kind].launched(calls, busy));
-        times.max_by_key(|(time, _)| *time).unwrap_or_default()
+        let (time, origins) = times.max_by_key(|(time, _)| *time).unwrap_or_default();
+        (time + self.exchanged(calls, Rows::most), origins)
     }
 }
 
@@ -173,19 +202,24 @@ impl Model {
             let times = levels.map(|busy| self.time(call, busy).0);
             times.min().unwrap_or_else(|| self.time(call, 1).0)
         };
-        calls.iter().map(least).sum()
+        kernels(calls).map(least).sum()
     }
 
     fn launched(&self, calls: &[Priced], busy: u32) -> (Nanos, Origins) {
         let mut origins = Origins::default();
         let mut sum = self.launch();
-        for call in calls {
+        for call in kernels(calls) {
             let (time, origin) = self.time(call, busy);
             origins.count(origin);
             sum += time;
         }
         (sum, origins)
     }
+}
+
+/// The calls that one device makes alone.
+fn kernels(calls: &[Priced]) -> impl Iterator<Item = &Priced> {
+    calls.iter().filter(|call| call.exchange.is_none())
 }
 
 /// Fills in the predicted time of every routine: that on the slowest device that launches it,

@@ -1,7 +1,7 @@
 //! The decisions that are numbers, of one combination.
 
 use crate::family::Family;
-use roundelay_schedule::{Order, Placement, Plan, Rule};
+use roundelay_schedule::{Order, Placement, Plan, Rule, Sequence, Tensor};
 use std::fmt;
 
 /// The decisions that are numbers.
@@ -17,6 +17,8 @@ pub struct Counts {
     pub replicas: u32,
     /// Replicas that split states among them.
     pub shards: u32,
+    /// Devices that split tensors among them, and how.
+    pub tensor: Tensor,
 }
 
 impl Counts {
@@ -32,7 +34,8 @@ impl Counts {
             Order::Listed => u32::try_from(lists).unwrap_or(u32::MAX),
             _ => s / chunks.max(1),
         };
-        family.placement.devices(family.rule, n, s, pipeline).saturating_mul(replicas)
+        let cell = family.placement.devices(family.rule, n, s, pipeline);
+        cell.saturating_mul(replicas).saturating_mul(self.tensor.rows)
     }
 
     /// Replicas or workers that hold the same stages.
@@ -46,14 +49,14 @@ impl Counts {
 
 impl From<&Plan> for Counts {
     fn from(plan: &Plan) -> Self {
-        let Plan { micro_batches, stages, chunks, replicas, shards, .. } = *plan;
-        Self { micro_batches, stages, chunks, replicas, shards }
+        let Plan { micro_batches, stages, chunks, replicas, shards, tensor, .. } = *plan;
+        Self { micro_batches, stages, chunks, replicas, shards, tensor }
     }
 }
 
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { micro_batches, stages, chunks, replicas, shards } = self;
+        let Self { micro_batches, stages, chunks, replicas, shards, tensor } = self;
         write!(f, "N = {micro_batches}, S = {stages}")?;
         if *chunks > 1 {
             write!(f, ", v = {chunks}")?;
@@ -63,6 +66,13 @@ impl fmt::Display for Counts {
         }
         if *shards > 1 {
             write!(f, ", {shards} shards")?;
+        }
+        match tensor {
+            Tensor { rows: 1, .. } => {}
+            Tensor { rows, sequence: Sequence::Whole } => write!(f, ", {rows} rows")?,
+            Tensor { rows, sequence: Sequence::Split } => {
+                write!(f, ", {rows} rows that split the sequence")?;
+            }
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use crate::{
     measured::Origins,
     ranking::Ranking,
 };
-use roundelay_schedule::{Exactness, Kind, Order, Placement, Rule, States};
+use roundelay_schedule::{Exactness, Kind, Order, Placement, Rule, Sequence, States};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -82,6 +82,8 @@ pub struct PlanRow {
     pub states: States,
     /// Tensor parallelism.
     pub tensor: Tensor,
+    /// What tensor rows do where features are whole.
+    pub sequence: Sequence,
     /// What is computed again for backward: one word for all stages, or one per stage.
     pub recompute: String,
     /// Devices in use.
@@ -202,7 +204,8 @@ fn plan_row(rank: usize, candidate: &Candidate) -> PlanRow {
         cuts: plan.cuts.clone(),
         micro_batches: plan.micro_batches,
         states: plan.states,
-        tensor: Tensor { rows: 1, columns: 1, depth: 1 },
+        tensor: Tensor { rows: plan.tensor.rows, columns: 1, depth: 1 },
+        sequence: plan.tensor.sequence,
         recompute: recompute(&plan.recompute),
         devices: plan.devices.len(),
         step_time_s: seconds(candidate.step_time),

@@ -24,6 +24,7 @@ mod plan_file;
 mod ranking;
 mod reason;
 mod refusal;
+mod rows;
 #[cfg(test)]
 mod sample;
 mod search;

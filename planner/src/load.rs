@@ -9,7 +9,9 @@ use roundelay_codegen::{
     NodeCost, StageCode, StageError, StageForm, node_costs, stages_in,
 };
 use roundelay_dsl::Program;
-use roundelay_schedule::{Argument, Bytes, Id, Nanos, Recompute, Role, Routine, Stage};
+use roundelay_schedule::{
+    Argument, Bytes, Id, Nanos, Recompute, Role, Routine, Stage, Tensor,
+};
 
 /// What one stage takes for one micro-batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,14 +48,14 @@ pub(crate) enum LoadError {
 }
 
 /// The stages of a program between cuts, each of which computes something again, for
-/// micro-batches of `examples`; no device is faster.
+/// micro-batches of `examples`, on one of the devices that split tensors; no device is faster.
 ///
 /// # Errors
 /// When the model cannot be cut or differentiated like this.
 pub(crate) fn load(
     program: &Program,
     (cuts, recompute): (&[u32], &[Recompute]),
-    examples: u32,
+    (examples, tensor): (u32, Tensor),
     costs: &Costs,
 ) -> Result<Vec<StageLoad>, LoadError> {
     let dtype = program.train.dtype;
@@ -61,7 +63,8 @@ pub(crate) fn load(
         recompute: recompute[stage.index()],
         ..StageForm::default()
     };
-    let code = stages_in(&program.model, cuts, u64::from(examples), (dtype, 1), form)?;
+    let (cuts, examples) = ((cuts, tensor), u64::from(examples));
+    let code = stages_in(&program.model, cuts, examples, (dtype, 1), form)?;
     let width = program.train.optimizer.arrays(dtype) * dtype.wide_size();
     let row = |(stage, row): (Stage, &StageCode)| {
         let time = |routine: &Routine| -> Result<Nanos, Unpriced> {
@@ -93,12 +96,12 @@ fn activation(forward: &Routine) -> Bytes {
 /// When the model cannot be differentiated, or a kernel is unknown.
 pub(crate) fn chain(
     program: &Program,
-    examples: u32,
+    (examples, tensor): (u32, Tensor),
     costs: &Costs,
 ) -> Result<Chain, LoadError> {
     let (model, dtype) = (&program.model, program.train.dtype);
     let examples = u64::from(examples);
-    let nodes = node_costs(model, examples, dtype)?;
+    let nodes = node_costs(model, (examples, tensor), dtype)?;
     let time = |node: &NodeCost| -> Result<Nanos, Unpriced> {
         let [forward, backward] = [&node.forward, &node.backward];
         let calls = [&forward.calls[..], &backward.calls].concat();

@@ -7,6 +7,7 @@ use crate::{
     reason::Reason,
     space::{check_cuts, check_delay, check_sizes},
 };
+use roundelay_codegen::node_costs;
 use roundelay_dsl::Program;
 use roundelay_schedule::{DeviceId, Id, Nanos, Plan};
 use std::{collections::BTreeSet, fmt};
@@ -85,6 +86,7 @@ pub fn check_plan(plan: &Plan, program: &Program) -> Vec<(&'static str, String)>
         let message = format!("these replicas, placement and states sum {reduction}");
         mistakes.push(("reduction", message));
     }
+    mistakes.extend(check_rows(plan, program).map(|message| ("tensor", message)));
     mistakes.extend(check_devices(plan, program).map(|message| ("devices", message)));
     mistakes
 }
@@ -93,10 +95,21 @@ pub fn check_plan(plan: &Plan, program: &Program) -> Vec<(&'static str, String)>
 fn decision(reason: &Reason, plan: &Plan) -> &'static str {
     match reason {
         Reason::UnevenShards { .. } => "shards",
+        Reason::NoRows | Reason::ClipNeedsWholeTensors => "tensor",
         Reason::OneReplica | Reason::ReplicasNeedSync => "replicas",
         _ if plan.replicas != 1 => "replicas",
         _ => "micro_batches",
     }
+}
+
+/// Whether the model has operations that these rows split.
+fn check_rows(plan: &Plan, program: &Program) -> Option<String> {
+    if plan.tensor.rows == 1 {
+        return None;
+    }
+    let examples = u64::from(program.train.batch / plan.all_micro_batches().max(1));
+    let costs = node_costs(&program.model, (examples, plan.tensor), program.train.dtype);
+    costs.err().map(|error| error.to_string())
 }
 
 fn check_devices(plan: &Plan, program: &Program) -> Option<String> {

@@ -12,7 +12,7 @@ use crate::{
     space::{Excluded, Sizes, Space},
 };
 use roundelay_dsl::{Objective, Program};
-use roundelay_schedule::{Exactness, Plan, Recompute};
+use roundelay_schedule::{Exactness, Plan, Recompute, Tensor};
 use std::{
     collections::BTreeMap,
     num::NonZeroUsize,
@@ -191,8 +191,8 @@ impl Pool {
         if program.target.devices.is_empty() {
             return Self { space: Space::default(), classes: Classes::new(), small: 0 };
         }
-        let chain = |examples| {
-            load::chain(program, examples, costs)
+        let chain = |examples, tensor| {
+            load::chain(program, (examples, tensor), costs)
                 .map_err(|error| Reason::Refused(error.to_string()))
         };
         let mut pool =
@@ -224,8 +224,8 @@ impl Pool {
     }
 }
 
-/// Number of micro-batches, cuts, and what each stage computes again.
-type Cutting = (u32, Vec<u32>, Vec<Recompute>);
+/// Number of micro-batches, how tensors are split, cuts, and what each stage computes again.
+type Cutting = (u32, Tensor, Vec<u32>, Vec<Recompute>);
 
 /// Loads of the stages, once per cutting.
 struct Loads<'a> {
@@ -237,11 +237,11 @@ struct Loads<'a> {
 impl Loads<'_> {
     fn of(&mut self, plan: &Plan) -> Result<&[StageLoad], Reason> {
         let all = plan.all_micro_batches();
-        let key = (all, plan.cuts.clone(), plan.recompute.clone());
+        let key = (all, plan.tensor, plan.cuts.clone(), plan.recompute.clone());
         let examples = self.program.train.batch / all;
         let loads = self.known.entry(key).or_insert_with(|| {
             let stages = (&plan.cuts[..], &plan.recompute[..]);
-            load::load(self.program, stages, examples, self.costs)
+            load::load(self.program, stages, (examples, plan.tensor), self.costs)
                 .map_err(|error| Reason::Refused(error.to_string()))
         });
         loads.as_deref().map_err(Clone::clone)

@@ -34,6 +34,10 @@ pub enum Reason {
     MirroredReplicas,
     /// States that are split over replicas, and there is one.
     OneReplica,
+    /// No tensor row, or one that splits a sequence alone.
+    NoRows,
+    /// Clipping where no device has whole gradients.
+    ClipNeedsWholeTensors,
     /// Groups that do not divide the replicas.
     UnevenShards {
         /// Replicas that hold the same stages.
@@ -128,6 +132,13 @@ impl fmt::Display for Reason {
             Reason::OneReplica => {
                 f.write_str("with one replica nothing is split: use states replicated")
             }
+            Reason::NoRows => f.write_str(
+                "tensors have at least one row, and one row alone splits no sequence",
+            ),
+            Reason::ClipNeedsWholeTensors => f.write_str(
+                "clipping needs a stage's whole gradient on one device, which tensor rows \
+                 split up",
+            ),
             Reason::UnevenShards { members } => {
                 write!(f, "{members} replicas do not split into equal groups of shards")
             }

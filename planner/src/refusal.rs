@@ -94,7 +94,9 @@ fn depth(excluded: &Excluded) -> (u32, u64) {
         | Reason::MirroredReplicas
         | Reason::Misfit(_)
         | Reason::ReplicasNeedSync
-        | Reason::UnevenShards { .. } => (6, 0),
+        | Reason::UnevenShards { .. }
+        | Reason::NoRows => (6, 0),
+        Reason::ClipNeedsWholeTensors => (7, 0),
         Reason::Clash(Clash::ClipNeedsWholeGradient(_)) => (7, 0),
         Reason::Clash(_) => (7, 1),
         Reason::Equal(_) => (8, 0),
@@ -115,6 +117,7 @@ fn constraint(reason: &Reason) -> &'static str {
         }
         Reason::Misfit(_) => "order",
         Reason::UnevenShards { .. } => "shards",
+        Reason::NoRows | Reason::ClipNeedsWholeTensors => "tensor",
         Reason::WrongCuts(_) => "cuts",
         Reason::Uncuttable(_) | Reason::NoStage { .. } => "stages",
         Reason::Clash(_) => "decisions that do not go together",
@@ -198,6 +201,10 @@ fn relaxations(program: &Program, ranking: &Ranking) -> Vec<(String, Program)> {
     });
     dropped("shards", search.shards != Numbers::Open, |search| {
         search.shards = Numbers::Open;
+    });
+    dropped("tensor", search.rows != Numbers::Open, |search| {
+        search.rows = Numbers::Open;
+        search.sequence = Choice::Open;
     });
     dropped("devices", search.devices != Numbers::Open, |search| {
         search.devices = Numbers::Open;

@@ -11,8 +11,8 @@ use crate::{
 };
 use roundelay_dsl::{Choice, Program};
 use roundelay_schedule::{
-    DeviceList, Fold, Misfit, Order, Placement, Plan, Recompute, Rule, States,
-    list_faults,
+    DeviceList, Fold, Misfit, Order, Placement, Plan, Recompute, Rule, Sequence, States,
+    Tensor, list_faults,
 };
 use std::collections::BTreeMap;
 
@@ -54,9 +54,12 @@ pub enum Sizes {
 impl Space {
     /// Enumerates rule × placement × order × states, then N, S, v, R and shards, then what all
     /// stages compute again that the program does not pin; the cuts follow from the chain of
-    /// the micro-batch size. `chain` gives the node list for a number of examples, or
-    /// why there is none.
-    pub fn new(program: &Program, chain: impl Fn(u32) -> Result<Chain, Reason>) -> Self {
+    /// the micro-batch size. `chain` gives the node list for a number of examples on one of the
+    /// devices that split tensors, or why there is none.
+    pub fn new(
+        program: &Program,
+        chain: impl Fn(u32, Tensor) -> Result<Chain, Reason>,
+    ) -> Self {
         let values = Values::new(program);
         let families = Family::all(
             &values.rules,
@@ -97,7 +100,7 @@ struct Filler<'a, C> {
     combinations: u64,
 }
 
-impl<C: Fn(u32) -> Result<Chain, Reason>> Filler<'_, C> {
+impl<C: Fn(u32, Tensor) -> Result<Chain, Reason>> Filler<'_, C> {
     fn fill(&mut self, family: Family) {
         let counts = self.values.counts(family);
         self.combinations += counts.len() as u64;
@@ -139,13 +142,14 @@ impl<C: Fn(u32) -> Result<Chain, Reason>> Filler<'_, C> {
 
     fn plan(&mut self, family: Family, counts: Counts) -> Result<Plan, Reason> {
         let Family { rule, placement, order, states } = family;
-        let Counts { micro_batches: n, stages: s, chunks, replicas, shards } = counts;
+        let Counts { micro_batches: n, stages: s, chunks, replicas, shards, tensor } =
+            counts;
         check_sizes(self.program, family, counts, &self.program.search.lists)?;
         let pins = self.program.search.pinned.iter().map(|pin| pin.last);
         if let Some(stage) = pins.filter(|last| *last >= s).max() {
             return Err(Reason::NoStage { stage });
         }
-        let cuts = self.cutter.cuts(counts.all_micro_batches(), s)?;
+        let cuts = self.cutter.cuts((counts.all_micro_batches(), tensor), s)?;
         check_delay(family, n, s)?;
         check_devices(self.program, family, counts)?;
         if let Some(equal) = equal(self.values, family, counts) {
@@ -158,6 +162,7 @@ impl<C: Fn(u32) -> Result<Chain, Reason>> Filler<'_, C> {
         Ok(Plan::new(rule, placement, order, states, n, cuts)
             .with_chunks(chunks)
             .with_lists(lists)
+            .with_tensor(tensor)
             .replicated(replicas, shards))
     }
 }
@@ -210,8 +215,22 @@ pub(crate) fn check_sizes(
     if family.placement == Placement::Data && all == 1 {
         return Err(Reason::OneWorker);
     }
+    check_tensor(program, counts.tensor)?;
     check_order(family, counts, lists)?;
     check_replicas(family, counts)
+}
+
+/// Whether tensors can be split like this, whatever the model.
+fn check_tensor(program: &Program, tensor: Tensor) -> Result<(), Reason> {
+    match tensor {
+        Tensor { rows: 0, .. } | Tensor { rows: 1, sequence: Sequence::Split } => {
+            Err(Reason::NoRows)
+        }
+        Tensor { rows: 2.., .. } if program.train.optimizer.clip > 0.0 => {
+            Err(Reason::ClipNeedsWholeTensors)
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Whether the order is defined for the numbers.
@@ -358,7 +377,8 @@ fn same_placement(values: &Values, family: Family, counts: Counts) -> Option<Str
     };
     let Family { rule, placement, order, .. } = family;
     let sync = rule == Rule::Sync;
-    let one_device = counts.devices(family, values.lists) == replicas;
+    let rows = counts.tensor.rows;
+    let one_device = counts.devices(family, values.lists) == replicas * rows;
     let simple = placement == Placement::Accumulate;
     let one_by_one = n == 1 || (sync && placement != Placement::Concurrent);
     if one_device
@@ -390,27 +410,32 @@ fn same_placement(values: &Values, family: Family, counts: Counts) -> Option<Str
         .then(|| "gpipe is the same with one micro-batch".into())
 }
 
-/// Finds cuts, once per pair of N and S.
+/// Number of micro-batches, and how tensors are split.
+type Grain = (u32, Tensor);
+
+/// Finds cuts, once per grain and S.
 struct Cutter<'a, C> {
     program: &'a Program,
     chain: C,
-    chains: BTreeMap<u32, Result<Chain, Reason>>,
-    known: BTreeMap<(u32, u32), Result<Vec<u32>, Reason>>,
+    chains: BTreeMap<Grain, Result<Chain, Reason>>,
+    known: BTreeMap<(Grain, u32), Result<Vec<u32>, Reason>>,
 }
 
-impl<C: Fn(u32) -> Result<Chain, Reason>> Cutter<'_, C> {
-    fn cuts(&mut self, n: u32, s: u32) -> Result<Vec<u32>, Reason> {
-        if let Some(known) = self.known.get(&(n, s)) {
+impl<C: Fn(u32, Tensor) -> Result<Chain, Reason>> Cutter<'_, C> {
+    fn cuts(&mut self, grain: Grain, s: u32) -> Result<Vec<u32>, Reason> {
+        if let Some(known) = self.known.get(&(grain, s)) {
             return known.clone();
         }
+        let (n, tensor) = grain;
         let examples = self.program.train.batch / n;
-        let chain = self.chains.entry(n).or_insert_with(|| (self.chain)(examples));
+        let chain = self.chains.entry(grain);
+        let chain = chain.or_insert_with(|| (self.chain)(examples, tensor));
         let find = |chain: &Chain| match &self.program.search.cuts {
             Some(cuts) => check_cuts(chain, cuts, s).map(|()| cuts.clone()),
             None => cut(chain, s).map_err(Reason::Uncuttable),
         };
         let found = chain.as_ref().map_err(Clone::clone).and_then(find);
-        self.known.insert((n, s), found.clone());
+        self.known.insert((grain, s), found.clone());
         found
     }
 }

@@ -2,10 +2,10 @@
 
 use crate::{candidate::Candidate, decisions::recompute, ranking::Ranking};
 use roundelay_dsl::Program;
-use roundelay_schedule::{Placement, Plan, PoolId, Rule, States};
+use roundelay_schedule::{Placement, Plan, PoolId, Rule, Sequence, States, Tensor};
 use std::collections::BTreeSet;
 
-const HEADER: [&str; 17] = [
+const HEADER: [&str; 18] = [
     "rank",
     "rule",
     "placement",
@@ -14,6 +14,7 @@ const HEADER: [&str; 17] = [
     "S",
     "v",
     "R",
+    "rows",
     "states",
     "recompute",
     "devices",
@@ -26,18 +27,18 @@ const HEADER: [&str; 17] = [
 ];
 
 /// Columns of numbers and quantities, which end at the right.
-const RIGHT: [usize; 12] = [0, 4, 5, 6, 7, 10, 11, 12, 13, 14, 15, 16];
+const RIGHT: [usize; 13] = [0, 4, 5, 6, 7, 8, 11, 12, 13, 14, 15, 16, 17];
 
 /// Columns that stand there only where a plan says something else than usual.
-const SOMETIMES: [(usize, &str); 3] = [(6, "1"), (7, "1"), (9, "none")];
+const SOMETIMES: [(usize, &str); 4] = [(6, "1"), (7, "1"), (8, "1"), (10, "none")];
 
 /// The whole answer as text; every line ends with a newline.
 pub fn table(ranking: &Ranking, program: &Program) -> String {
-    let rows: Vec<[String; 17]> = (1..)
+    let rows: Vec<[String; 18]> = (1..)
         .zip(&ranking.plans)
         .map(|(rank, candidate): (usize, _)| row(&rank.to_string(), candidate))
         .collect();
-    let weaker: Vec<[String; 17]> =
+    let weaker: Vec<[String; 18]> =
         ranking.weaker.iter().map(|weaker| row("-", &weaker.candidate)).collect();
     let header = HEADER.map(str::to_owned);
     let mut widths = widths(std::iter::once(&header).chain(&rows).chain(&weaker));
@@ -65,7 +66,7 @@ pub fn table(ranking: &Ranking, program: &Program) -> String {
     text
 }
 
-fn row(rank: &str, candidate: &Candidate) -> [String; 17] {
+fn row(rank: &str, candidate: &Candidate) -> [String; 18] {
     let plan = &candidate.plan;
     [
         rank.to_owned(),
@@ -76,6 +77,7 @@ fn row(rank: &str, candidate: &Candidate) -> [String; 17] {
         plan.stages.to_string(),
         plan.chunks.to_string(),
         plan.replicas.to_string(),
+        tensor(plan),
         states(plan),
         recompute(&plan.recompute),
         plan.devices.len().to_string(),
@@ -86,6 +88,15 @@ fn row(rank: &str, candidate: &Candidate) -> [String; 17] {
         percent(candidate.stale_share()),
         percent(candidate.bubble),
     ]
+}
+
+/// Devices that split tensors, and whether they split the sequence too.
+fn tensor(plan: &Plan) -> String {
+    let Tensor { rows, sequence } = plan.tensor;
+    match sequence {
+        Sequence::Whole => rows.to_string(),
+        Sequence::Split => format!("{rows}/seq"),
+    }
 }
 
 /// Who holds the states; under `hsdp` also how many split them.
@@ -104,13 +115,13 @@ fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
 
-fn widths<'a>(rows: impl Iterator<Item = &'a [String; 17]>) -> [usize; 17] {
-    rows.fold([0; 17], |widest, row| {
+fn widths<'a>(rows: impl Iterator<Item = &'a [String; 18]>) -> [usize; 18] {
+    rows.fold([0; 18], |widest, row| {
         std::array::from_fn(|column| widest[column].max(row[column].chars().count()))
     })
 }
 
-fn line(row: &[String; 17], widths: &[usize; 17]) -> String {
+fn line(row: &[String; 18], widths: &[usize; 18]) -> String {
     let cell = |column: usize| match RIGHT.contains(&column) {
         true => format!("{:>width$}", row[column], width = widths[column]),
         false => format!("{:<width$}", row[column], width = widths[column]),

@@ -24,7 +24,8 @@ pub(crate) fn traffic(plan: &Plan, loads: &[StageLoad], target: &Target) -> Nano
                 Placement::Shared => stage,
                 _ => 0,
             };
-            exchange.time(target, plan.devices[device], cell, load.parameters.0)
+            let rows = plan.tensor.rows as usize;
+            exchange.time(target, plan.devices[device * rows], cell, load.parameters.0)
         };
         let each = loads.iter().enumerate().map(time);
         if spread { each.max().unwrap_or_default() } else { each.sum() }

@@ -2,7 +2,7 @@
 
 use crate::{counts::Counts, family::Family};
 use roundelay_dsl::{Choice, Numbers, Program, Search};
-use roundelay_schedule::{Order, Placement, Recompute, Rule, States};
+use roundelay_schedule::{Order, Placement, Recompute, Rule, Sequence, States, Tensor};
 
 /// Divisors of the batch up to this number are tried even when they are no power of two.
 const SMALL: u64 = 16;
@@ -12,6 +12,8 @@ const MICRO_BATCHES_PER_DEVICE: u64 = 4;
 const RANGE_VALUES: usize = 16;
 /// Stages on one device that are tried when they are left open.
 const OPEN_CHUNKS: [u32; 5] = [1, 2, 3, 4, 8];
+/// Tensor rows that are tried when they are left open, at most.
+const MOST_OPEN_ROWS: u64 = 16;
 /// Longer ranges are not even listed.
 const LONG_RANGE: u64 = 4096;
 /// Numbers of stages that are left open keep N · S at or below this: more passes in one period
@@ -40,6 +42,8 @@ pub(crate) struct Values {
     stages: Stages,
     replicas: Replicas,
     shards: Numbers,
+    /// Ways to split tensors.
+    pub tensors: Vec<Tensor>,
     /// Devices that the innermost link levels join.
     domains: Vec<u32>,
 }
@@ -108,6 +112,7 @@ impl Values {
             stages,
             replicas: Replicas::new(program, devices),
             shards: shards.clone(),
+            tensors: tensors(program, devices),
             domains: program
                 .target
                 .domains
@@ -162,9 +167,18 @@ impl Values {
             for stages in self.stages(micro_batches) {
                 for chunks in self.chunks(family, stages) {
                     for replicas in self.replicas(micro_batches) {
-                        let counts =
-                            Counts { micro_batches, stages, chunks, replicas, shards: 1 };
-                        all.extend(self.split(family, counts));
+                        for &tensor in &self.tensors {
+                            let shards = 1;
+                            let counts = Counts {
+                                micro_batches,
+                                stages,
+                                chunks,
+                                replicas,
+                                shards,
+                                tensor,
+                            };
+                            all.extend(self.split(family, counts));
+                        }
                     }
                 }
             }
@@ -255,6 +269,8 @@ impl Values {
             ("chunks", shown(&self.all_chunks())),
             ("replicas", shown(&self.all_replicas())),
             ("shards", shown(&self.all_shards())),
+            ("tensor.rows", shown(&rows(&self.tensors))),
+            ("sequence", shown(&sequences(&self.tensors))),
             ("micro_batches", shown(&self.micro_batches)),
             ("stages", shown(&self.all_stages())),
         ]
@@ -275,6 +291,35 @@ impl Replicas {
             }
         }
     }
+}
+
+/// Ways to split tensors: open rows are powers of two that fill part of an innermost link level;
+/// one row splits nothing.
+fn tensors(program: &Program, devices: u64) -> Vec<Tensor> {
+    let Search { rows, sequence, .. } = &program.search;
+    let sequences = one_of(sequence, Sequence::ALL);
+    let rows = match rows {
+        Numbers::Ranges(ranges) => thinned(listed(ranges, devices.max(1))),
+        Numbers::Open => {
+            let inner = program.target.domains.iter().map(|d| d.devices.len() as u64);
+            let most = inner.min().unwrap_or(1).min(MOST_OPEN_ROWS);
+            sorted(powers_of_two(most).filter(|rows| devices.is_multiple_of(*rows)))
+        }
+    };
+    let one = |rows| {
+        let sequences = if rows == 1 { vec![Sequence::Whole] } else { sequences.clone() };
+        sequences.into_iter().map(move |sequence| Tensor { rows, sequence })
+    };
+    rows.into_iter().flat_map(one).collect()
+}
+
+fn rows(tensors: &[Tensor]) -> Vec<u32> {
+    sorted(tensors.iter().map(|tensor| u64::from(tensor.rows)))
+}
+
+fn sequences(tensors: &[Tensor]) -> Vec<Sequence> {
+    let tried = |one: &&Sequence| tensors.iter().any(|tensor| tensor.sequence == **one);
+    Sequence::ALL.iter().filter(tried).copied().collect()
 }
 
 /// The orders that are tried when the program leaves them open: all that there are, but lists

@@ -95,8 +95,10 @@ pub enum LowerError {
         /// The states.
         states: States,
     },
-    /// Replicas elsewhere than side by side.
-    #[error("replicas lie side by side: device {0} of the plan must be {1}")]
+    /// Replicas or tensor rows elsewhere than side by side.
+    #[error(
+        "replicas and tensor rows lie side by side: device {0} of the plan must be {1}"
+    )]
     Scattered(usize, DeviceId),
     /// A tree that no collectives of this plan make.
     #[error("the plan sums {found}, its placement and states sum {expected}")]
@@ -111,6 +113,14 @@ pub enum LowerError {
         "clipping needs a stage's whole gradient on one device, which states {0} splits up"
     )]
     ClippingNeedsWholeGradient(States),
+    /// Clipping where no device has a stage's whole tensors.
+    #[error(
+        "clipping needs a stage's whole gradient on one device, which {0} tensor rows split up"
+    )]
+    ClippingNeedsWholeTensors(u32),
+    /// No row, or a sequence that one row splits.
+    #[error("tensors have at least one row, and one row splits no sequence")]
+    Rows,
     /// Devices that nothing joins.
     #[error("no link joins {0} and {1}")]
     NoLink(DeviceId, DeviceId),

@@ -77,20 +77,21 @@ impl Sites {
     }
 
     fn single(plan: &Plan, shape: Shape, lanes: u32) -> Self {
-        let ring = Ring { devices: vec![plan.devices[0]], turn: 0, lanes };
+        let device = plan.cell_devices().next().expect("a plan has a device");
+        let ring = Ring { devices: vec![device], turn: 0, lanes };
         Self::cell(plan, shape, [ring].into_iter().collect())
     }
 
     fn lines(plan: &Plan, shape: Shape, count: u32) -> Self {
-        let devices = plan.devices.iter().take(count as usize);
-        let rings = devices.map(|d| Ring { devices: vec![*d], turn: 0, lanes: 1 });
+        let devices = plan.cell_devices().take(count as usize);
+        let rings = devices.map(|d| Ring { devices: vec![d], turn: 0, lanes: 1 });
         Self::cell(plan, shape, rings.collect())
     }
 
     /// A ring for each pair of devices that stand opposite to each other: whoever has a stage on
     /// the way down, the other one has it on the way up.
     fn mirrored(plan: &Plan) -> Self {
-        let devices = &plan.devices;
+        let devices: Vec<DeviceId> = plan.cell_devices().collect();
         let (first, second) = devices.split_at(devices.len() / 2);
         let pairs = first.iter().zip(second.iter().rev());
         let ring = |(one, other): (&DeviceId, &DeviceId)| Ring {
@@ -107,7 +108,8 @@ impl Sites {
     /// A ring of devices per stage that turns by N: micro-batch number m = tN + i uses device
     /// m mod L.
     fn pools(plan: &Plan) -> Self {
-        let mut rest = plan.devices.as_slice();
+        let devices: Vec<DeviceId> = plan.cell_devices().collect();
+        let mut rest = devices.as_slice();
         let length =
             |j| plan.placement.ring(plan.rule, plan.micro_batches, plan.stages, j);
         let pool = |stage| {
@@ -147,6 +149,12 @@ impl Sites {
     /// The ring on which a stage handles a micro-batch.
     pub(crate) fn ring(&self, stage: Stage, micro_batch: MicroBatch) -> RingId {
         self.site(stage, micro_batch, 0).at.ring
+    }
+
+    /// The axes along which members take micro-batches of their own.
+    pub(crate) fn batch_axes(&self) -> Vec<AxisId> {
+        let batch = self.axes.iter().filter(|(_, axis)| axis.splits == Splits::Batch);
+        batch.map(|(id, _)| id).collect()
     }
 
     /// Number of devices of a ring.
@@ -245,7 +253,8 @@ impl Sites {
     }
 }
 
-/// What repeats a cell: all that hold the same stages; under `hsdp` in two levels.
+/// What repeats a cell: all that hold the same stages, under `hsdp` in two levels; then the rows
+/// that split tensors, side by side.
 fn axes(plan: &Plan) -> Table<AxisId, Axis> {
     let members = plan.members();
     let stride = plan.device_count() / members.max(1);
@@ -259,7 +268,8 @@ fn axes(plan: &Plan) -> Table<AxisId, Axis> {
         Placement::Data | Placement::Shared => plan.rule == Rule::Sync,
         Placement::Accumulate | Placement::Concurrent | Placement::Pipeline => false,
     };
-    let axes = match plan.states {
+    let rows = plan.tensor.rows;
+    let mut axes = match plan.states {
         States::Hsdp => vec![
             axis("replica", members / plan.shards, stride * plan.shards),
             axis("shard", plan.shards, stride),
@@ -268,6 +278,10 @@ fn axes(plan: &Plan) -> Table<AxisId, Axis> {
         _ if members > 1 => vec![axis("replica", members, stride)],
         _ => Vec::new(),
     };
+    if rows > 1 {
+        let name = "row".to_owned();
+        axes.push(Axis { name, extent: rows, stride: 1, splits: Splits::Rows });
+    }
     axes.into_iter().collect()
 }
 

@@ -55,7 +55,7 @@ pub(crate) fn lay_out(
         Placement::Accumulate | Placement::Data | Placement::Pipeline => sync,
         Placement::Concurrent | Placement::Shared => false,
     };
-    let folded = !draft.sites.axes.is_empty();
+    let folded = !draft.sites.batch_axes().is_empty();
     match (plan.placement, plan.states) {
         (_, States::Replicated) if mirrored && !folded => mirror::lay_out(draft, stage),
         _ if mirrored => Err(unsupported(draft)),

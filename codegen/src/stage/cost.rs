@@ -10,9 +10,10 @@ use super::{
     graph::Graph,
     layout::Layout,
 };
+use crate::tensor::Parted;
 use roundelay_dsl::{Model, NodeId, Source};
 use roundelay_kernels::Kernel;
-use roundelay_schedule::{Bytes, Call, Element, Float, Id, Operand, Pass, Stage};
+use roundelay_schedule::{Bytes, Call, Element, Float, Id, Operand, Pass, Stage, Tensor};
 use std::collections::BTreeSet;
 
 /// What one node adds to the stage that has it, for one micro-batch.
@@ -40,11 +41,45 @@ pub struct PassCost {
     pub contained: Vec<Call>,
 }
 
-/// The cost of every node, in the model's order, for micro-batches of `examples`.
+/// The cost of every node, in the model's order, for micro-batches of `examples`, on one device
+/// among those that split tensors.
 ///
 /// # Errors
-/// A malformed model, a loss without a gradient kernel.
+/// A malformed model, a loss without a gradient kernel, nothing that can be split.
 pub fn node_costs(
+    model: &Model,
+    (examples, tensor): (u64, Tensor),
+    dtype: Float,
+) -> Result<Vec<NodeCost>, StageError> {
+    if tensor.rows == 1 {
+        return graph_costs(model, examples, dtype);
+    }
+    let parted = Parted::new(model, &[], tensor);
+    let parted = parted.ok_or(StageError::Unsplit { rows: tensor.rows })?;
+    let own = graph_costs(&parted.model, examples, dtype)?;
+    let mut costs = vec![NodeCost::default(); model.nodes.len()];
+    for (own, node) in own.into_iter().zip(&parted.origin) {
+        costs[node.index()].take(own);
+    }
+    Ok(costs)
+}
+
+impl NodeCost {
+    /// Adds the cost of the next operation that belongs to the node.
+    fn take(&mut self, next: NodeCost) {
+        for (all, more) in
+            [(&mut self.forward, next.forward), (&mut self.backward, next.backward)]
+        {
+            all.calls.extend(more.calls);
+            all.contained.extend(more.contained);
+        }
+        self.parameters += next.parameters;
+        self.kept += next.kept;
+        self.output = next.output;
+    }
+}
+
+fn graph_costs(
     model: &Model,
     examples: u64,
     dtype: Float,

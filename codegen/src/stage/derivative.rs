@@ -8,6 +8,7 @@ mod elementwise;
 mod linear;
 mod loss;
 mod norm;
+mod part;
 mod rows;
 mod vision;
 
@@ -15,7 +16,7 @@ use super::{
     call::{Step, Tensor, Term, call},
     graph::Graph,
 };
-use roundelay_dsl::{NodeId, Operation, Source};
+use roundelay_dsl::{NodeId, Operation, Part, Source};
 
 /// The calls of one node in both passes.
 #[derive(Debug)]
@@ -59,6 +60,10 @@ pub(crate) fn arity(operation: Operation) -> (usize, usize) {
         | Operation::LayerNorm { .. }
         | Operation::GroupNorm { .. } => (3, 3),
         Operation::BatchNorm => (5, 5),
+        Operation::Part { part, .. } => match part {
+            Part::Exchange { .. } | Part::Dropout { .. } => (1, 1),
+            Part::Embedding { .. } | Part::CrossEntropy { .. } => (2, 2),
+        },
     }
 }
 
@@ -115,6 +120,7 @@ fn calls(graph: &Graph<'_>, node: NodeId) -> Derivative {
         Operation::MaskedCrossEntropy => loss::masked_cross_entropy(&site),
         Operation::MeanSquaredError => loss::mean_squared_error(&site),
         Operation::Accuracy => loss::accuracy(&site),
+        Operation::Part { part, parts } => part::part(&site, part, parts),
     }
 }
 
@@ -157,7 +163,7 @@ impl Site<'_> {
     }
     /// A contribution to the gradient of an operand, if it has one.
     fn contribution(&self, operand: usize) -> Option<Term> {
-        let source = self.graph.root(self.source(operand)?);
+        let source = self.graph.sum_of(self.source(operand)?);
         let term = self.optional(operand)?;
         let tensor = Tensor::Contribution(source);
         self.graph.has_gradient(source).then_some(Term { tensor, ..term })

@@ -38,6 +38,15 @@ pub enum StageError {
         /// What is wrong, as a sentence without full stop.
         problem: String,
     },
+    /// Tensors cannot be split like this.
+    #[error(
+        "no operation of the model can be split among {rows} tensor rows: an affine map, its \
+         heads or its classes must be a multiple of them"
+    )]
+    Unsplit {
+        /// How many parts were asked for.
+        rows: u32,
+    },
     /// One parameter is used by two stages.
     #[error(
         "stages {} and {} both use parameter `{parameter}`; weights tied across stages are \

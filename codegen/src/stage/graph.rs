@@ -2,7 +2,7 @@
 //! a gradient, and what constant gradient the terms of the loss have.
 
 use super::{StageError, call::elements, derivative::arity};
-use roundelay_dsl::{Metric, Model, Node, NodeId, Operation, Source};
+use roundelay_dsl::{Metric, Model, Motion, Node, NodeId, Operation, Part, Source};
 use roundelay_schedule::{Element, Id};
 use std::collections::BTreeSet;
 
@@ -55,14 +55,28 @@ impl<'a> Graph<'a> {
         Ok(graph)
     }
 
-    /// The source whose memory this is: reshapes are views.
+    /// The source whose memory this is: reshapes are views, and what every part has already.
     pub(crate) fn root(&self, source: Source) -> Source {
+        self.behind(source, |operation| match operation {
+            Operation::Part { part: Part::Exchange { value, .. }, .. } => {
+                value == Motion::Keep
+            }
+            _ => operation == Operation::Reshape,
+        })
+    }
+
+    /// The source in whose sum this one's gradient is added up: reshapes are views.
+    pub(crate) fn sum_of(&self, source: Source) -> Source {
+        self.behind(source, |operation| operation == Operation::Reshape)
+    }
+
+    fn behind(&self, source: Source, is_view: impl Fn(Operation) -> bool) -> Source {
         let mut source = source;
         while let Source::Node(id) = source {
             let node = &self.model.nodes[id];
-            match node.operation {
-                Operation::Reshape => source = node.operands[0],
-                _ => break,
+            match is_view(node.operation) {
+                true => source = node.operands[0],
+                false => break,
             }
         }
         source
@@ -167,7 +181,8 @@ impl<'a> Graph<'a> {
                 Operation::Scale { factor } => weight * factor,
                 Operation::CrossEntropy
                 | Operation::MaskedCrossEntropy
-                | Operation::MeanSquaredError => continue,
+                | Operation::MeanSquaredError
+                | Operation::Part { part: Part::CrossEntropy { .. }, .. } => continue,
                 _ => return Err(wrong_loss(node, NOT_A_LOSS)),
             };
             for operand in node.operands.clone() {
@@ -200,13 +215,15 @@ impl<'a> Graph<'a> {
         for (_, node) in nodes.filter(|(id, _)| self.has_gradient(Source::Node(*id))) {
             let loss = |id: NodeId| {
                 let operation = self.model.nodes[id].operation;
-                let ends = [
-                    Operation::CrossEntropy,
-                    Operation::MaskedCrossEntropy,
-                    Operation::MeanSquaredError,
-                    Operation::Accuracy,
-                ];
-                self.weights[id.index()].is_some() || ends.contains(&operation)
+                let ends = matches!(
+                    operation,
+                    Operation::CrossEntropy
+                        | Operation::MaskedCrossEntropy
+                        | Operation::MeanSquaredError
+                        | Operation::Accuracy
+                        | Operation::Part { part: Part::CrossEntropy { .. }, .. }
+                );
+                self.weights[id.index()].is_some() || ends
             };
             for operand in &node.operands {
                 match operand {

@@ -155,7 +155,8 @@ fn made_aside(step: &Step, heavy: bool) -> bool {
 
 /// Products and look-ups: what W is for.
 fn is_heavy(step: &Step) -> bool {
-    let kernels = ["matmul", "conv2d_weights", "embedding_backward"];
+    let kernels =
+        ["matmul", "conv2d_weights", "embedding_backward", "embedding_part_backward"];
     kernels.contains(&step.kernel) && parameters(step)
 }
 

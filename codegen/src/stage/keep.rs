@@ -16,7 +16,7 @@ use super::{
     call::Tensor, derivative::derivative, flow::Flow, graph::Graph, layers,
     layout::element,
 };
-use roundelay_dsl::{NodeId, Operation, Source};
+use roundelay_dsl::{Motion, NodeId, Operation, Part, Source};
 use roundelay_schedule::{Bytes, Float, Recompute, Stage};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,7 +43,7 @@ impl Keep {
         let own = made.iter().map(|(_, tensor, _)| *tensor);
         let all: BTreeSet<Tensor> = own.filter(|tensor| read.contains(tensor)).collect();
         let kept = match recompute {
-            Recompute::None => all,
+            Recompute::None => ungathered(graph, flow, stage, all, &made),
             Recompute::Selective => &all - &cheap(graph, flow, stage, &read, &all),
             Recompute::Full => Full::new(graph, flow, stage, &all).kept(),
         };
@@ -90,6 +90,36 @@ fn made(
 fn read(graph: &Graph<'_>, flow: &Flow, stage: Stage) -> BTreeSet<Tensor> {
     let steps = flow.computed(graph, stage).flat_map(|n| derivative(graph, n).backward);
     steps.flat_map(|step| step.terms).map(|term| term.tensor).collect()
+}
+
+/// What is gathered from the parts is gathered again where backward reads it; kept is the own
+/// part, as in Megatron's sequence parallelism (arXiv 2205.05198).
+fn ungathered(
+    graph: &Graph<'_>,
+    flow: &Flow,
+    stage: Stage,
+    mut kept: BTreeSet<Tensor>,
+    made: &[(NodeId, Tensor, Bytes)],
+) -> BTreeSet<Tensor> {
+    for node in flow.computed(graph, stage) {
+        let result = Tensor::Source(Source::Node(node));
+        let own = &graph.model.nodes[node];
+        let part = Tensor::Source(graph.root(own.operands[0]));
+        let here = made.iter().any(|(_, tensor, _)| *tensor == part);
+        if is_gather(own.operation) && kept.remove(&result) && here {
+            kept.insert(part);
+        }
+    }
+    kept
+}
+
+fn is_gather(operation: Operation) -> bool {
+    match operation {
+        Operation::Part { part: Part::Exchange { value, .. }, .. } => {
+            matches!(value, Motion::Gather(_))
+        }
+        _ => false,
+    }
 }
 
 /// How backward can have a value.
@@ -178,6 +208,14 @@ fn is_cheap(operation: Operation) -> bool {
         | Operation::MaskedCrossEntropy
         | Operation::MeanSquaredError
         | Operation::Accuracy => false,
+        Operation::Part { part, .. } => match part {
+            Part::Exchange { value, .. } => match value {
+                Motion::Keep | Motion::Gather(_) | Motion::Cut(_) => true,
+                Motion::Sum | Motion::Scatter(_) => false,
+            },
+            Part::Embedding { .. } | Part::Dropout { .. } => true,
+            Part::CrossEntropy { .. } => false,
+        },
         Operation::Embedding
         | Operation::Rotary { .. }
         | Operation::Rows { .. }

@@ -57,7 +57,14 @@ pub(crate) fn hold<R: Real>(name: &str, model: &Model, cuts: &[u32], examples: u
             true => StageForm { backward: BackwardForm::Split, recompute },
             false => StageForm { backward: BackwardForm::Whole, recompute },
         };
-        stages_in(model, cuts, examples, (R::DTYPE, 16), form).expect("it was cut before")
+        stages_in(
+            model,
+            (cuts, roundelay_schedule::Tensor::WHOLE),
+            examples,
+            (R::DTYPE, 16),
+            form,
+        )
+        .expect("it was cut before")
     };
     let whole = gradients::<R>(&form(|_| false, Recompute::None));
     let splits: [fn(usize) -> bool; 4] =

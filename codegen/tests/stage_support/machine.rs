@@ -222,7 +222,7 @@ impl<'a> Machine<'a> {
     }
 
     /// The bits of every parameter's part of a flat row, by name.
-    fn named<R: Real>(&self, role: Role) -> BTreeMap<String, Vec<u64>> {
+    pub(crate) fn named<R: Real>(&self, role: Role) -> BTreeMap<String, Vec<u64>> {
         let bits = |stage, k| self.get::<R>(stage, role, k).widen().to_bits();
         let one = |p: &roundelay_schedule::Parameter| {
             let range = p.offset..p.offset + p.elements();
@@ -232,23 +232,62 @@ impl<'a> Machine<'a> {
     }
 
     /// Runs a routine, as strictly as its signature reads.
-    #[allow(unsafe_code, reason = "kernels take addresses")]
     pub(crate) fn launch<R: Real>(&mut self, routine: &Routine, context: &Context) {
-        for argument in &routine.arguments {
-            self.bind(routine, argument);
-        }
-        for call in &routine.calls {
-            let kernel = Kernel::parse(call).expect("stages admits calls");
-            self.hold(routine, call, &kernel);
-            let pointers: Vec<*mut u8> = call
-                .operands
-                .iter()
-                .map(|operand| self.pointer(routine, operand))
-                .collect();
-            // SAFETY: `hold` has checked that the operands lie inside their rows, which are
-            // aligned, and that what is written overlaps nothing.
-            unsafe { kernel.run_plain::<R>(&pointers, context) };
-        }
+        self.bind_all(routine);
+        routine.calls.iter().for_each(|call| self.call::<R>(routine, call, context));
+    }
+
+    /// Poisons what a routine writes, and looks for what it reads.
+    pub(crate) fn bind_all(&mut self, routine: &Routine) {
+        routine.arguments.iter().for_each(|argument| self.bind(routine, argument));
+    }
+
+    /// Makes one call of a routine whose arguments are bound.
+    #[allow(unsafe_code, reason = "kernels take addresses")]
+    pub(crate) fn call<R: Real>(
+        &mut self,
+        routine: &Routine,
+        call: &Call,
+        context: &Context,
+    ) {
+        let kernel = Kernel::parse(call).expect("stages admits calls");
+        self.hold(routine, call, &kernel);
+        let operands = call.operands.iter();
+        let pointers: Vec<*mut u8> =
+            operands.map(|operand| self.pointer(routine, operand)).collect();
+        // SAFETY: `hold` has checked that the operands lie inside their rows, which are
+        // aligned, and that what is written overlaps nothing.
+        unsafe { kernel.run_plain::<R>(&pointers, context) };
+    }
+
+    /// What an operand of a call holds.
+    pub(crate) fn operand<R: Real>(
+        &mut self,
+        routine: &Routine,
+        call: &Call,
+        number: usize,
+    ) -> Vec<R> {
+        let Operand { argument, offset, .. } = call.operands[number];
+        let role = routine.arguments[argument as usize].role;
+        let count = call.operands[number].elements().expect("operands are small");
+        let first = offset.0 / R::DTYPE.size();
+        let bound = self.row_mut(routine.stage, role);
+        (first..first + count).map(|element| read::<R>(bound, element)).collect()
+    }
+
+    /// Writes an operand of a call.
+    pub(crate) fn put_operand<R: Real>(
+        &mut self,
+        routine: &Routine,
+        call: &Call,
+        number: usize,
+        values: &[R],
+    ) {
+        let Operand { argument, offset, .. } = call.operands[number];
+        let role = routine.arguments[argument as usize].role;
+        let first = offset.0 / R::DTYPE.size();
+        let bound = self.row_mut(routine.stage, role);
+        (first..).zip(values).for_each(|(place, value)| store::<R>(bound, place, *value));
     }
 
     fn bind(&mut self, routine: &Routine, argument: &Argument) {

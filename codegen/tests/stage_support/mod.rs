@@ -2,5 +2,6 @@
 //! that runs routines by the plain kernels.
 
 pub(crate) mod build;
+pub(crate) mod lockstep;
 pub(crate) mod machine;
 pub(crate) mod random;

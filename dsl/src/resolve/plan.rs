@@ -12,10 +12,12 @@ use crate::{
     report::{Known, Report, not_yet},
     syntax::{Choice, Entry, Expression, ExpressionKind, Setting},
 };
-use roundelay_schedule::{Bytes, Exactness, Placement, Recompute, Rule, States};
+use roundelay_schedule::{
+    Bytes, Exactness, Placement, Recompute, Rule, Sequence, States,
+};
 
 /// Keys that are read.
-const KEYS: [&str; 15] = [
+const KEYS: [&str; 16] = [
     "minimize",
     "exactness",
     "memory",
@@ -24,6 +26,7 @@ const KEYS: [&str; 15] = [
     "placement",
     "order",
     "states",
+    "sequence",
     "recompute",
     "replicas",
     "shards",
@@ -34,9 +37,8 @@ const KEYS: [&str; 15] = [
 ];
 
 /// Keys of the language that have one value so far.
-const LATER: [(&str, &str); 6] = [
+const LATER: [(&str, &str); 5] = [
     ("overdecompose", "1"),
-    ("sequence", "none"),
     ("units", "1"),
     ("heads", "none"),
     ("overlap", "none"),
@@ -151,13 +153,18 @@ fn apply(
                 word(value, "states", States::ALL, report)
             })?;
         }
+        "sequence" => {
+            search.sequence = choice(entry, report, |value, report| {
+                word(value, "sequence", Sequence::ALL, report)
+            })?;
+        }
         "recompute" => {
             search.recompute = choice(entry, report, |value, report| {
                 word(value, "recompute", Recompute::ALL, report)
             })?;
         }
         "cuts" => search.cuts = Some(cuts(entry, report)?),
-        "tensor" => tensor(entry, report)?,
+        "tensor" => tensor(search, entry, report)?,
         "stage" => search.pinned.push(super::stage::pinned(entry, report)?),
         other => later(other, entry, report)?,
     }
@@ -341,15 +348,19 @@ fn cuts(entry: &Entry, report: &mut Report) -> Known<Vec<u32>> {
     Ok(cuts)
 }
 
-/// `tensor { rows 1, columns 1, depth 1 }`.
-fn tensor(entry: &Entry, report: &mut Report) -> Known<()> {
+/// `tensor { rows <= 8, columns 1, depth 1 }`.
+fn tensor(search: &mut Search, entry: &Entry, report: &mut Report) -> Known<()> {
     if !matches!(entry.value, Setting::Nothing) {
         let mistake = Mistake::new(Code::Type, "`tensor` takes rows, columns and depth");
-        let hint = "write `tensor { rows 1, columns 1 }`";
+        let hint = "write `tensor { rows <= 8 }`";
         return Err(report.error(entry.key.span, mistake.hint(hint)));
     }
     let inner = Settings::new("tensor", &entry.entries, &TENSOR, report);
-    let mut found = TENSOR.into_iter().filter_map(|key| Some((key, inner.get(key)?)));
+    if let Some(entry) = inner.get("rows") {
+        search.rows = numbers(entry, report)?;
+    }
+    let others = TENSOR.into_iter().filter(|key| *key != "rows");
+    let mut found = others.filter_map(|key| Some((key, inner.get(key)?)));
     found.try_for_each(|(key, entry)| only("1", key, entry, report))
 }
 

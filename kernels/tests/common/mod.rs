@@ -4,6 +4,7 @@
 
 pub(crate) mod images;
 pub(crate) mod norms;
+pub(crate) mod parts;
 pub(crate) mod sample;
 
 use roundelay_kernels::{Context, Kernel, Mode, Real};

@@ -1,6 +1,6 @@
 //! One well-formed random call of every kernel, with contents.
 
-use super::{Array, Build, call, images, norms};
+use super::{Array, Build, call, images, norms, parts};
 use roundelay_kernels::{Kernel, Real, random::Stream};
 use roundelay_schedule::{Attribute, Call, Element};
 
@@ -65,38 +65,7 @@ pub(crate) fn sample(name: &str, draw: &mut Draw) -> Call {
         | "softmax_backward" => adding.reals(&[array; 3]),
         "soft_cap" => plain.number("cap", 1.5).reals(&[array; 2]),
         "soft_cap_backward" => adding.number("cap", 1.5).reals(&[array; 3]),
-        "part" => {
-            let parts = 1 + draw.below(3);
-            let own = n.div_ceil(parts);
-            adding.integer("parts", parts as i64).reals(&[array, &[batch, m, own]])
-        }
-        "embedding_part" => {
-            let table: &[u64] = &[11, n];
-            plain.integer("whole", 17).integers(&[batch, m]).real(table).real(array)
-        }
-        "embedding_part_backward" => {
-            adding.integer("whole", 17).integers(&[batch, m]).real(array).real(&[11, n])
-        }
-        "cross_entropy_part" => sample_part_loss(plain, draw, n)
-            .real(array)
-            .integers(&[batch, m])
-            .real(&[2, batch, m]),
-        "cross_entropy_join" => sample_part_loss(plain, draw, n)
-            .real(&[1 + draw.below(3), 2, batch, m])
-            .integers(&[batch, m])
-            .reals(&[&[batch, m], &[1]]),
-        "cross_entropy_part_backward" => sample_part_loss(adding, draw, n)
-            .real(array)
-            .integers(&[batch, m])
-            .reals(&[&[batch, m], array]),
-        "all_reduce" | "all_gather" | "reduce_scatter" => {
-            plain.integer("parts", 1).reals(&[array; 2])
-        }
-        "dropout" | "dropout_backward" if draw.flag() => {
-            let call = if name == "dropout" { plain } else { adding };
-            let call = call.number("rate", 0.3).integer("operator", 5);
-            call.integer("parts", 3).integer("columns", n as i64).reals(&[array; 2])
-        }
+        "dropout" | "dropout_backward" if draw.flag() => parts::sample(adding, draw),
         "dropout" => plain.number("rate", 0.3).integer("operator", 5).reals(&[array; 2]),
         "dropout_backward" => {
             adding.number("rate", 0.3).integer("operator", 5).reals(&[array; 2])
@@ -135,15 +104,13 @@ pub(crate) fn sample(name: &str, draw: &mut Draw) -> Call {
             adding.integer("sign", if draw.flag() { 1 } else { -1 }).reals(&[array; 3])
         }
         "sgd" | "adamw" => sample_optimizer(plain, m * n, draw),
+        "all_reduce" | "all_gather" | "reduce_scatter" => parts::sample(adding, draw),
+        _ if name.contains("part") || name.ends_with("join") => {
+            parts::sample(adding, draw)
+        }
         _ if name.contains("_norm") => norms::sample(plain, accumulate, draw),
         _ => images::sample(plain, accumulate, draw),
     }
-}
-
-/// Between one and two parts of `own` classes.
-fn sample_part_loss(call: Call, draw: &mut Draw, own: u64) -> Call {
-    let whole = own + draw.below(own);
-    call.flag("masked", draw.flag()).integer("whole", whole as i64)
 }
 
 /// Calls that are large enough to be split over threads.
@@ -289,7 +256,7 @@ pub(crate) fn contents<R: Real>(call: &Call, draw: &mut Draw) -> Vec<Array<R>> {
         "embedding_backward" => extent(2, 0),
         "cross_entropy" | "cross_entropy_backward" | "accuracy" => extent(0, 1),
         "masked_cross_entropy" | "masked_cross_entropy_backward" => extent(0, 1) + 1,
-        _ if call.attributes.contains_key("whole") => whole(call),
+        _ if call.attributes.contains_key("whole") => parts::classes(call),
         _ => 1,
     };
     let operands = call.operands.iter().enumerate();
@@ -306,15 +273,6 @@ pub(crate) fn contents<R: Real>(call: &Call, draw: &mut Draw) -> Vec<Array<R>> {
         }
     });
     fill.collect()
-}
-
-/// The attribute, and one more where that stands for none.
-fn whole(call: &Call) -> u64 {
-    let masked = call.attributes.get("masked") == Some(&Attribute::Flag(true));
-    match call.attributes["whole"] {
-        Attribute::Integer(whole) => whole as u64 + u64::from(masked),
-        _ => panic!("a whole number"),
-    }
 }
 
 /// Whether an operand is a mean of squares.

@@ -48,7 +48,7 @@ pub(super) fn lay_out(
 ) -> Result<StageRows, LowerError> {
     let members = Members::new(draft, stage);
     let (rows, bound) = local::kept(draft, stage);
-    let all = members.along(draft, draft.sites.axes.ids().collect())?;
+    let all = members.along(draft, draft.sites.batch_axes())?;
     let last = members.turn(draft, draft.order.closing(stage), draft.last());
     let gradient = version(bound.gradient, 0);
     let content = Content::Gradient(stage, Sum::list(draft.order.micro_batches()));

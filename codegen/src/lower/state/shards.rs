@@ -65,7 +65,7 @@ pub(super) fn lay_out(
 impl Shards {
     fn new(draft: &mut Draft<'_>, stage: Stage) -> Result<Self, LowerError> {
         let members = Members::new(draft, stage);
-        let axes: Vec<AxisId> = draft.sites.axes.ids().collect();
+        let axes = draft.sites.batch_axes();
         let (axis, outer) = axes.split_last().expect("what is split has an axis");
         let inside = members.along(draft, vec![*axis])?;
         let repeated = outer.iter().any(|outer| draft.sites.axes[*outer].extent > 1);

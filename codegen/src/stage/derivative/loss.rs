@@ -44,7 +44,7 @@ pub(super) fn accuracy(site: &Site<'_>) -> Derivative {
 
 /// The gradient of a term of the loss, times its constant weight in the loss. `step` lacks
 /// only its last operand, the contribution.
-fn weighted(site: &Site<'_>, operand: usize, mut step: Step) -> Vec<Step> {
+pub(super) fn weighted(site: &Site<'_>, operand: usize, mut step: Step) -> Vec<Step> {
     let Some(contribution) = site.contribution(operand) else { return vec![] };
     match site.graph.weight(site.node) {
         Some(1.0) => {

@@ -1,0 +1,141 @@
+//! What one of several devices does where tensors are split among them. Every change of layout
+//! declares its own adjoint, so a backward pass is derived like any other.
+
+use super::{Derivative, Site, loss::weighted};
+use crate::stage::call::{Step, Term, call};
+use roundelay_dsl::{Masked, Motion, Part, Share};
+use roundelay_schedule::Element;
+
+/// The calls of one part of `parts`.
+pub(super) fn part(site: &Site<'_>, part: Part, parts: u32) -> Derivative {
+    match part {
+        Part::Exchange { value, gradient } => exchange(site, (value, gradient), parts),
+        Part::Embedding { whole } => embedding(site, whole),
+        Part::CrossEntropy { whole, masked } => cross_entropy(site, whole, masked, parts),
+        Part::Dropout { rate, operator, share } => {
+            dropout(site, (rate, operator), share, parts)
+        }
+    }
+}
+
+/// y = x in another layout; dx = dy in that of x.
+fn exchange(
+    site: &Site<'_>,
+    (value, gradient): (Motion, Motion),
+    parts: u32,
+) -> Derivative {
+    let back = |dx| moved(gradient, site.gradient(), dx, parts);
+    let forward = match value {
+        Motion::Keep => vec![],
+        _ => vec![moved(value, site.operand(0), site.result(), parts)],
+    };
+    Derivative { forward, backward: site.each([(0, &back)]) }
+}
+
+/// One array made from another one.
+fn moved(motion: Motion, from: Term, to: Term, parts: u32) -> Step {
+    let (kernel, share) = match motion {
+        Motion::Keep => return call("copy", [from, to]),
+        Motion::Sum => ("all_reduce", Share::Tokens),
+        Motion::Gather(share) => ("all_gather", share),
+        Motion::Scatter(share) => ("reduce_scatter", share),
+        Motion::Cut(share) => ("part", share),
+    };
+    call(kernel, [from, to].map(|term| divided(term, share)))
+        .integer("parts", i64::from(parts))
+}
+
+/// An array as a matrix of which a part has some columns.
+fn divided(term: Term, share: Share) -> Term {
+    match share {
+        Share::Extent(extent) => {
+            let columns = term.shape.iter().skip(extent as usize).product();
+            term.rows_of(columns)
+        }
+        Share::Whole | Share::Tokens => {
+            let all = term.elements();
+            term.rows_of(all)
+        }
+    }
+}
+
+/// y = own rows of the table, zero for tokens of others; dtable\[token\] += dy.
+fn embedding(site: &Site<'_>, whole: u64) -> Derivative {
+    let [tokens, table] = site.operands();
+    let width = table.shape.last().copied().unwrap_or(1);
+    let tokens = tokens.flat();
+    let [y, dy] = [site.result(), site.gradient()].map(|term| term.rows_of(width));
+    let of = |step: Step| step.integer("whole", number(whole));
+    let back = |dtable| {
+        of(call("embedding_part_backward", [tokens.clone(), dy.clone(), dtable]))
+    };
+    Derivative {
+        forward: vec![of(call("embedding_part", [tokens.clone(), table, y]))],
+        backward: site.each([(1, &back)]),
+    }
+}
+
+/// The sums of the own classes meet those of the others, then everybody has the loss.
+fn cross_entropy(site: &Site<'_>, whole: u64, masked: Masked, parts: u32) -> Derivative {
+    let [logits, targets] = site.operands();
+    let (targets, rows) = (targets.clone().flat(), targets.elements());
+    let lse = site.auxiliary(0, &[rows]);
+    let wide = |number, shape: &[u64]| Term {
+        element: Element::Wide,
+        ..site.scratch(number, shape)
+    };
+    let own = wide(0, &[1, 2 * rows]);
+    let all = wide(1, &[1, 2 * rows * u64::from(parts)]);
+    let of = |step: Step| {
+        let step = step.integer("whole", number(whole));
+        match masked {
+            Masked::No => step,
+            Masked::Yes => step.flag("masked"),
+        }
+    };
+    let first =
+        call("cross_entropy_part", [logits.clone(), targets.clone(), own.clone()]);
+    let meet = call("all_gather", [own, all.clone()]).integer("parts", i64::from(parts));
+    let loss = site.result().flat();
+    let last = call("cross_entropy_join", [all, targets.clone(), lse.clone(), loss]);
+    let back = of(call("cross_entropy_part_backward", [logits, targets, lse]));
+    Derivative {
+        forward: vec![of(first), meet, of(last)],
+        backward: weighted(site, 0, back),
+    }
+}
+
+/// y = mask x / (1 - rate), with the mask of the whole tensor.
+fn dropout(
+    site: &Site<'_>,
+    (rate, operator): (f64, u64),
+    share: Share,
+    parts: u32,
+) -> Derivative {
+    let columns = match share {
+        Share::Whole => None,
+        Share::Tokens => Some(site.result().elements()),
+        Share::Extent(extent) => {
+            Some(site.shape().iter().skip(extent as usize).product())
+        }
+    };
+    let masked = |step: Step| {
+        let step = step.real("rate", rate).integer("operator", number(operator));
+        match columns {
+            None => step,
+            Some(columns) => step
+                .integer("parts", i64::from(parts))
+                .integer("columns", number(columns)),
+        }
+    };
+    let back = |dx| masked(call("dropout_backward", [site.gradient(), dx]));
+    Derivative {
+        forward: vec![masked(call("dropout", [site.operand(0), site.result()]))],
+        backward: site.each([(0, &back)]),
+    }
+}
+
+/// As an attribute; what does not fit is refused by every kernel.
+fn number(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}

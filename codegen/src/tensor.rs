@@ -1,0 +1,66 @@
+//! From a model to the graph of one device among those that split its tensors.
+//!
+//! Operations are split in pairs, as in Megatron (arXiv 1909.08053): an affine map whose result
+//! only goes where it may stay in parts (element by element, into attention head by head, into
+//! another affine map, into a loss over classes) makes its own columns; the one behind adds up its
+//! rows. Where features are whole every device does the same, or its share of the tokens
+//! (`sequence split`, arXiv 2205.05198). Exchanges stand where one layout meets another; each says
+//! its adjoint, so the backward pass has its own.
+
+mod absorb;
+mod layout;
+mod local;
+mod rules;
+
+use absorb::Absorb;
+use layout::Layout;
+use local::Local;
+use roundelay_dsl::{Model, NodeId, ParameterId};
+use roundelay_schedule::{Id, Tensor};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The graph of one device among several.
+#[derive(Clone, Debug)]
+pub(crate) struct Parted {
+    /// Its operations, on its own parts.
+    pub(crate) model: Model,
+    /// Where it is cut.
+    pub(crate) cuts: Vec<u32>,
+    /// The operation of the whole model that each belongs to.
+    pub(crate) origin: Vec<NodeId>,
+}
+
+impl Parted {
+    /// The part of a model, cut before these nodes; none when no operation can be split.
+    pub(crate) fn new(model: &Model, cuts: &[u32], tensor: Tensor) -> Option<Self> {
+        let absorb = Absorb::new(model, u64::from(tensor.rows));
+        let stored = stored(Local::build(model, cuts, tensor, &absorb, BTreeMap::new()));
+        let local = Local::build(model, cuts, tensor, &absorb, stored);
+        let split = local.model.parameters.values().any(|own| own.split.is_some());
+        split.then(|| local.finish(cuts))
+    }
+}
+
+/// Parameters that all their users want in the same parts are kept in these.
+fn stored(trial: Local<'_>) -> BTreeMap<ParameterId, Layout> {
+    let one = |(parameter, wants): (ParameterId, BTreeSet<Layout>)| {
+        let mut wants = wants.into_iter();
+        match (wants.next(), wants.next()) {
+            (Some(split @ Layout::Split(_)), None) => Some((parameter, split)),
+            _ => None,
+        }
+    };
+    trial.wants.into_iter().filter_map(one).collect()
+}
+
+/// Which nodes of the whole model some of a part's belong to.
+pub(crate) fn whole_nodes(
+    origin: &[NodeId],
+    nodes: std::ops::Range<usize>,
+) -> std::ops::Range<usize> {
+    let at = |place: usize| origin.get(place).map_or(0, |node| node.index());
+    match nodes.is_empty() {
+        true => 0..0,
+        false => at(nodes.start)..at(nodes.end - 1) + 1,
+    }
+}

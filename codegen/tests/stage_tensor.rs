@@ -1,0 +1,225 @@
+//! Routines of tensor rows: rows in lockstep make the loss and the gradients of the whole model,
+//! wherever it is cut, whatever is computed again, and with dropout's very masks.
+
+#[allow(dead_code, reason = "other tests use the other models")]
+#[path = "../../tests/support/models.rs"]
+mod models;
+#[allow(dead_code, reason = "other tests use the other parts")]
+mod stage_support;
+
+use roundelay_codegen::{BackwardForm, StageError, StageForm, Stages, stages_in};
+use roundelay_dsl::{Model, Motion, Operation, Part};
+use roundelay_kernels::Kernel;
+use roundelay_schedule::{
+    Collective, Float, Id, Recompute, Role, Routine, Sequence, Stage, Tensor,
+};
+use stage_support::{
+    build::nodes,
+    lockstep::Lockstep,
+    machine::{Machine, context},
+};
+
+const EXAMPLES: u64 = 2;
+
+/// Biases, dropout, learned positions, a table of 1,027 rows shared with the head.
+const GPT: &str = "model gpt {
+    input tokens:  i32[batch, 12]
+    input targets: i32[batch, 12]
+    param table: [1027, 24] = normal(0.02)
+    x = dropout(embedding(tokens, table) + positions(12, 24), 0.1)
+    repeat 2 as layer {
+        x = x + dropout(attention(layer_norm(x), 12, causal = true), 0.2)
+        h = dropout(gelu(linear(layer_norm(x), 48)), 0.3)
+        x = x + linear(h, 24)
+    }
+    loss cross_entropy(linear(layer_norm(x), weight = table, bias = false), targets)
+}";
+
+/// Shared key heads, rotary positions, norms of heads, gates, a head and capped scores.
+const LLAMA: &str = "model llama {
+    input tokens:  i32[batch, 12]
+    input targets: i32[batch, 12]
+    x = embedding(tokens, 520, 48)
+    repeat 2 as layer {
+        x = x + attention(rms_norm(x), 12, key_heads = 6, rotary = 100.0, bias = false,
+                          head_norm = 1e-5, causal = true)
+        x = x + gated(rms_norm(x), 36)
+    }
+    loss cross_entropy(soft_cap(linear(rms_norm(x), 520, bias = false), 30.0), targets)
+}";
+
+/// Nothing but two maps; the loss is no cross-entropy.
+const MAPS: &str = "model maps {
+    input x: real[batch, 6, 10]
+    input y: real[batch, 6, 5]
+    loss mse(linear(relu(linear(x, 24)), 5), y)
+}";
+
+fn model(text: &str) -> Model {
+    models::program(&format!("{text}\n{}", models::job(2))).model
+}
+
+fn stages(model: &Model, cuts: &[u32], tensor: Tensor, form: StageForm) -> Stages {
+    let layout = (Float::F64, 16);
+    stages_in(model, (cuts, tensor), EXAMPLES, layout, |_| form).expect("it splits")
+}
+
+fn tensors() -> Vec<Tensor> {
+    let rows = [2, 3, 4, 6];
+    let both = [Sequence::Whole, Sequence::Split];
+    rows.into_iter()
+        .flat_map(|rows| both.map(|sequence| Tensor { rows, sequence }))
+        .collect()
+}
+
+/// Two micro-batches, one after another, on whole tensors and on rows.
+fn assert_same(model: &Model, cuts: &[u32], tensor: Tensor, form: StageForm) {
+    let whole = stages(model, &[], Tensor::WHOLE, StageForm::default());
+    let parts = stages(model, cuts, tensor, form);
+    let mut machine = Machine::new::<f64>(&whole, 0);
+    let mut rows = Lockstep::new::<f64>(&parts, &machine, tensor.rows);
+    for i in 0..2 {
+        let at = context(3, i);
+        machine.feed::<f64>(i);
+        machine.forward::<f64>(&at);
+        machine.backward::<f64>(&at);
+        let (one, other) = (machine.loss::<f64>(), rows.pass::<f64>(&at, i));
+        assert!((one - other).abs() < 1e-12, "{tensor:?}: {other} for {one}");
+    }
+    let whole = machine.named::<f64>(Role::Gradient);
+    for (name, gradient) in rows.gradients::<f64>() {
+        let expected = whole[&name].iter().map(|bits| f64::from_bits(*bits));
+        assert_eq!(expected.len(), gradient.len());
+        for (k, (one, other)) in expected.zip(gradient).enumerate() {
+            let near = (one - other).abs() <= 1e-12 * (1.0 + one.abs());
+            assert!(
+                near,
+                "{tensor:?} {form:?} {cuts:?}: {name}[{k}] is {other}, not {one}"
+            );
+        }
+    }
+}
+
+#[test]
+fn rows_in_lockstep_make_the_gradients_of_the_whole() {
+    for text in [GPT, LLAMA, MAPS] {
+        let model = model(text);
+        for tensor in tensors() {
+            assert_same(&model, &[], tensor, StageForm::default());
+        }
+    }
+}
+
+#[test]
+fn what_is_computed_again_or_in_halves_changes_nothing() {
+    for text in [GPT, LLAMA] {
+        let model = model(text);
+        for sequence in [Sequence::Whole, Sequence::Split] {
+            for recompute in [Recompute::None, Recompute::Selective, Recompute::Full] {
+                for backward in [BackwardForm::Whole, BackwardForm::Split] {
+                    let tensor = Tensor { rows: 2, sequence };
+                    assert_same(&model, &[], tensor, StageForm { backward, recompute });
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn cuts_fall_anywhere() {
+    let model = model(&LLAMA.replace("repeat 2", "repeat 1"));
+    for cut in 1..nodes(&model) {
+        for sequence in [Sequence::Whole, Sequence::Split] {
+            let tensor = Tensor { rows: 2, sequence };
+            assert_same(&model, &[cut], tensor, StageForm::default());
+        }
+    }
+}
+
+/// The exchanges of a routine, with the elements of each whole array.
+fn exchanges(routine: &Routine) -> Vec<(Collective, usize)> {
+    let kernels =
+        routine.calls.iter().map(|call| Kernel::parse(call).expect("it is one"));
+    let joint = kernels.filter_map(|kernel| kernel.exchange());
+    joint.map(|exchange| (exchange.kind, exchange.elements())).collect()
+}
+
+/// A transformer layer has two sums of b s h in each pass (arXiv 1909.08053), or as many gathers
+/// and scatters of the same size (arXiv 2205.05198); vectors of the loss and of norms are small.
+#[test]
+fn a_layer_exchanges_what_megatron_does() {
+    let (tokens, width) = (EXAMPLES * 12, 24);
+    let large =
+        |sequence, pass: fn(&roundelay_codegen::StageCode) -> Routine, layers: u32| {
+            let text = GPT.replace("repeat 2", &format!("repeat {layers}"));
+            let tensor = Tensor { rows: 2, sequence };
+            let code = stages(&model(&text), &[], tensor, StageForm::default());
+            let all = exchanges(&pass(&code.stages[Stage::new(0)]));
+            let mut large: Vec<Collective> = Vec::new();
+            for (kind, elements) in all {
+                if elements as u64 == tokens * width {
+                    large.push(kind);
+                }
+            }
+            large
+        };
+    let of_layer = |sequence, pass: fn(&roundelay_codegen::StageCode) -> Routine| {
+        let [one, two] = [1, 2].map(|layers| large(sequence, pass, layers));
+        let count =
+            |list: &[Collective], kind| list.iter().filter(|k| **k == kind).count();
+        [Collective::AllReduce, Collective::AllGather, Collective::ReduceScatter]
+            .map(|kind| count(&two, kind) - count(&one, kind))
+    };
+    let forward: fn(&roundelay_codegen::StageCode) -> Routine =
+        |code| code.forward.clone();
+    let backward: fn(&roundelay_codegen::StageCode) -> Routine =
+        |code| code.backward.first()[0].clone();
+    assert_eq!(of_layer(Sequence::Whole, forward), [2, 0, 0]);
+    assert_eq!(of_layer(Sequence::Whole, backward), [2, 0, 0]);
+    assert_eq!(of_layer(Sequence::Split, forward), [0, 2, 2]);
+    // Two of the gathers are those of forward, made again.
+    assert_eq!(of_layer(Sequence::Split, backward), [0, 4, 2]);
+}
+
+#[test]
+fn parameters_are_divided_where_their_users_are() {
+    let tensor = Tensor { rows: 4, sequence: Sequence::Whole };
+    let code = stages(&model(GPT), &[], tensor, StageForm::default());
+    let shape = |name: &str| {
+        let found = code.parameters.iter().find(|p| p.name == name);
+        let found = found.unwrap_or_else(|| panic!("no {name}"));
+        (found.shape.clone(), found.whole_shape())
+    };
+    assert_eq!(shape("table"), (vec![257, 24], vec![1027, 24]));
+    assert_eq!(shape("layer.0.attention.query.weight"), (vec![6, 24], vec![24, 24]));
+    assert_eq!(shape("layer.0.attention.query.bias"), (vec![6], vec![24]));
+    assert_eq!(shape("layer.0.attention.output.weight"), (vec![24, 6], vec![24, 24]));
+    assert_eq!(shape("layer.0.attention.output.bias"), (vec![24], vec![24]));
+    assert_eq!(shape("layer.1.layer_norm.gain"), (vec![24], vec![24]));
+}
+
+#[test]
+fn what_cannot_be_split_is_refused_by_name() {
+    let model = model(
+        "model conv {
+        input images: real[batch, 8, 8, 3]
+        input targets: i32[batch]
+        x = relu(conv2d(images, 8, kernel = 3, padding = 1))
+        loss cross_entropy(linear(global_pool(x), 10, bias = false), targets)
+    }",
+    );
+    let tensor = Tensor { rows: 64, sequence: Sequence::Whole };
+    let form = |_| StageForm::default();
+    let refused = stages_in(&model, (&[], tensor), EXAMPLES, (Float::F32, 16), form);
+    assert_eq!(refused, Err(StageError::Unsplit { rows: 64 }));
+    let text = refused.expect_err("it was").to_string();
+    assert!(text.contains("64 tensor rows"), "{text}");
+}
+
+/// No program has parts: they are no operators of the language.
+#[test]
+fn a_part_says_what_it_is() {
+    let part = Part::Exchange { value: Motion::Sum, gradient: Motion::Keep };
+    let text = Operation::Part { part, parts: 2 }.to_string();
+    assert!(text.contains("Sum") && text.ends_with("of 2"), "{text}");
+}

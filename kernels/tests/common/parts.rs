@@ -1,0 +1,65 @@
+//! Random calls of what one of several devices does.
+
+use super::{Build, sample::Draw};
+use roundelay_schedule::{Attribute, Call};
+
+/// Whether a kernel is one of those.
+pub(crate) fn is_of_parts(name: &str) -> bool {
+    let exchanges = ["all_reduce", "all_gather", "reduce_scatter"];
+    name.contains("part") || name.ends_with("_join") || exchanges.contains(&name)
+}
+
+/// A random call of one of these kernels; `adding` has its name and perhaps `accumulate`.
+pub(crate) fn sample(adding: Call, draw: &mut Draw) -> Call {
+    let mut plain = adding.clone();
+    plain.attributes.remove("accumulate");
+    let (batch, m, n) = (1 + draw.below(3), draw.extent(), draw.extent());
+    let array: &[u64] = &[batch, m, n];
+    let (tokens, table): (&[u64], &[u64]) = (&[batch, m], &[11, n]);
+    match adding.kernel.as_str() {
+        "part" => {
+            let parts = 1 + draw.below(3);
+            let own = n.div_ceil(parts);
+            adding.integer("parts", parts as i64).reals(&[array, &[batch, m, own]])
+        }
+        "embedding_part" => {
+            plain.integer("whole", 17).integers(tokens).real(table).real(array)
+        }
+        "embedding_part_backward" => {
+            adding.integer("whole", 17).integers(tokens).real(array).real(table)
+        }
+        "cross_entropy_part" => {
+            loss(plain, draw, n).real(array).integers(tokens).real(&[2, batch, m])
+        }
+        "cross_entropy_join" => {
+            let sums: &[u64] = &[1 + draw.below(3), 2, batch, m];
+            loss(plain, draw, n).real(sums).integers(tokens).reals(&[tokens, &[1]])
+        }
+        "cross_entropy_part_backward" => {
+            loss(adding, draw, n).real(array).integers(tokens).reals(&[tokens, array])
+        }
+        "dropout" => dropout(plain, n).reals(&[array; 2]),
+        "dropout_backward" => dropout(adding, n).reals(&[array; 2]),
+        _ => adding.integer("parts", 1).reals(&[array; 2]),
+    }
+}
+
+fn dropout(call: Call, columns: u64) -> Call {
+    let call = call.number("rate", 0.3).integer("operator", 5);
+    call.integer("parts", 3).integer("columns", columns as i64)
+}
+
+/// Between one and two parts of `own` classes.
+fn loss(call: Call, draw: &mut Draw, own: u64) -> Call {
+    let whole = own + draw.below(own);
+    call.flag("masked", draw.flag()).integer("whole", whole as i64)
+}
+
+/// The attribute `whole`, and one more where that stands for none.
+pub(crate) fn classes(call: &Call) -> u64 {
+    let masked = call.attributes.get("masked") == Some(&Attribute::Flag(true));
+    match call.attributes["whole"] {
+        Attribute::Integer(whole) => whole as u64 + u64::from(masked),
+        _ => panic!("a whole number"),
+    }
+}
