@@ -17,7 +17,7 @@ use crate::{
     unit::unit_of,
 };
 use roundelay_schedule::{
-    Access, Bytes, Call, Catalogue, Element, Float, Flops, Footprint, Unit,
+    Access, Bytes, Call, Catalogue, Element, Exchanged, Float, Flops, Footprint, Unit,
 };
 
 /// One kernel: how its call is read, what it costs, and its two bodies.
@@ -329,6 +329,18 @@ pub struct Kernels;
 impl Catalogue for Kernels {
     fn accesses(&self, call: &Call) -> Result<Vec<Access>, String> {
         Kernel::parse(call).map(|kernel| kernel.accesses)
+    }
+
+    fn exchange(&self, call: &Call) -> Option<Exchanged> {
+        // Whatever several devices do together says how many they are.
+        let shared = call.attributes.contains_key("parts");
+        let kernel = shared.then(|| Kernel::parse(call).ok()).flatten()?;
+        let exchange = kernel.exchange()?;
+        Some(Exchanged {
+            kind: exchange.kind,
+            parts: u32::try_from(exchange.parts).unwrap_or(u32::MAX),
+            elements: exchange.elements() as u64,
+        })
     }
 }
 

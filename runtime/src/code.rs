@@ -2,11 +2,13 @@
 #![expect(unsafe_code, reason = "kernels take the addresses of their operands")]
 
 use crate::{
+    exchange::{Ends, Join},
     memory::{Arguments, Claim},
     native::{NotNative, check_native, native},
 };
-use roundelay_kernels::{Context, Kernel};
+use roundelay_kernels::{Context, Exchange, Kernel};
 use roundelay_schedule::{Call, Float, Native, Routine, RoutineId, Schedule, Table};
+use std::ops::ControlFlow;
 
 /// Why the routines of a schedule cannot run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -31,8 +33,16 @@ pub enum CodeError {
 /// A parsed routine.
 pub(crate) struct Code {
     dtype: Native,
-    calls: Vec<(Kernel, Vec<Operand>)>,
+    calls: Vec<Parsed>,
     widest: usize,
+}
+
+/// A parsed call.
+struct Parsed {
+    kernel: Kernel,
+    /// What all rows do here together, if it is such a call.
+    exchange: Option<Exchange>,
+    operands: Vec<Operand>,
 }
 
 /// Where an operand lies.
@@ -40,6 +50,24 @@ struct Operand {
     argument: usize,
     offset: u64,
     size: u64,
+}
+
+/// What a machine does while a routine runs.
+pub(crate) trait Watch {
+    /// Makes a call together with the other rows; to break ends the routine here.
+    fn exchange(&mut self, ends: &Ends) -> ControlFlow<()>;
+    /// A call is done.
+    fn done(&mut self);
+}
+
+impl Operand {
+    /// Where it lies in arguments.
+    ///
+    /// # Panics
+    /// When it does not lie inside its argument.
+    fn address(&self, arguments: &Arguments) -> *mut u8 {
+        arguments.address(self.argument, self.offset, self.size)
+    }
 }
 
 impl Code {
@@ -72,12 +100,13 @@ impl Code {
                 size: size.0,
             });
             let operands = operands.collect();
-            Ok((kernel, operands))
+            let exchange = kernel.exchange();
+            Ok(Parsed { kernel, exchange, operands })
         };
         let calls = routine.calls.iter().enumerate().map(parse);
-        let calls: Vec<(Kernel, Vec<Operand>)> =
-            calls.collect::<Result<_, CodeError>>()?;
-        let widest = calls.iter().map(|(_, operands)| operands.len()).max().unwrap_or(0);
+        let calls: Vec<Parsed> = calls.collect::<Result<_, CodeError>>()?;
+        let widest = calls.iter().map(|call| call.operands.len()).max();
+        let widest = widest.unwrap_or(0);
         Ok(Self { dtype: native(dtype), calls, widest })
     }
 
@@ -86,48 +115,92 @@ impl Code {
         self.widest
     }
 
-    /// Runs all calls in order on claimed arguments; `operands` is scratch with room for the
-    /// widest call.
+    /// Runs all calls in order on claimed arguments, until the watch breaks; `operands` is scratch
+    /// with room for the widest call.
     ///
     /// # Panics
     /// When an operand does not lie inside its argument.
     pub(crate) fn run(
         &self,
-        claim: &mut Claim,
-        arguments: &Arguments,
-        operands: &mut Vec<*mut u8>,
-        context: &Context,
-    ) {
-        self.run_each(claim, arguments, operands, context, || ());
-    }
-
-    /// Runs all calls like [`Code::run`], and says when each is done.
-    ///
-    /// # Panics
-    /// When an operand does not lie inside its argument.
-    pub(crate) fn run_each(
-        &self,
         _: &mut Claim,
         arguments: &Arguments,
         operands: &mut Vec<*mut u8>,
         context: &Context,
-        mut done: impl FnMut(),
-    ) {
-        for (kernel, places) in &self.calls {
-            operands.clear();
-            operands.extend(places.iter().map(|operand| {
-                arguments.address(operand.argument, operand.offset, operand.size)
-            }));
-            // SAFETY: `address` has checked that the operands, of the sizes that the kernel
-            // gives, lie inside claimed arguments; rows and offsets are aligned to elements, and
-            // only operands that the catalogue allows share memory, as the checker says.
-            unsafe {
-                match self.dtype {
-                    Native::F32 => kernel.run::<f32>(operands, context),
-                    Native::F64 => kernel.run::<f64>(operands, context),
-                }
+        watch: &mut impl Watch,
+    ) -> ControlFlow<()> {
+        for call in &self.calls {
+            match self.ends(call, arguments) {
+                Some(ends) => watch.exchange(&ends)?,
+                None => self.call(call, arguments, operands, context),
             }
-            done();
+            watch.done();
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Runs all calls in order on the claimed arguments of all rows, each call on every row
+    /// before the next.
+    ///
+    /// # Panics
+    /// When an operand does not lie inside its argument, or rows exchange something of which
+    /// there are more or fewer.
+    pub(crate) fn run_rows(
+        &self,
+        claim: &mut Claim,
+        rows: &[Arguments],
+        operands: &mut Vec<*mut u8>,
+        context: &Context,
+    ) {
+        for call in &self.calls {
+            if call.exchange.is_some() {
+                self.join(claim, call, rows);
+                continue;
+            }
+            for (part, arguments) in (0..).zip(rows) {
+                let context = Context { part, ..*context };
+                self.call(call, arguments, operands, &context);
+            }
+        }
+    }
+
+    fn call(
+        &self,
+        call: &Parsed,
+        arguments: &Arguments,
+        operands: &mut Vec<*mut u8>,
+        context: &Context,
+    ) {
+        operands.clear();
+        operands.extend(call.operands.iter().map(|operand| operand.address(arguments)));
+        // SAFETY: `address` has checked that the operands, of the sizes that the kernel gives, lie
+        // inside claimed arguments; rows and offsets are aligned to elements, and only operands
+        // that the catalogue allows share memory, as the checker says.
+        unsafe {
+            match self.dtype {
+                Native::F32 => call.kernel.run::<f32>(operands, context),
+                Native::F64 => call.kernel.run::<f64>(operands, context),
+            }
+        }
+    }
+
+    /// What one row brings to a call that all rows make together, and gets there.
+    fn ends(&self, call: &Parsed, arguments: &Arguments) -> Option<Ends> {
+        let exchange = call.exchange?;
+        let [brought, got] = [0, 1]
+            .map(|end: usize| &call.operands[end])
+            .map(|operand: &Operand| (operand.address(arguments), operand.size));
+        Some(Ends { exchange, dtype: self.dtype, brought, got })
+    }
+
+    /// An exchange between rows that are all here.
+    fn join(&self, _: &mut Claim, call: &Parsed, rows: &[Arguments]) {
+        let ends: Vec<Ends> =
+            rows.iter().filter_map(|row| self.ends(call, row)).collect();
+        let mut join = Join::new(self.dtype, ends.len());
+        for (part, own) in ends.iter().enumerate() {
+            // SAFETY: as in `call`; the arguments of every row are claimed, nobody else is here,
+            // and the two operands of an exchange do not share memory, as the checker says.
+            unsafe { join.join(own, part, ends.iter().map(|other| other.brought.0)) };
         }
     }
 }

@@ -12,9 +12,11 @@ mod counter;
 mod error;
 mod execute;
 mod jitter;
+mod launch;
 mod meter;
 mod queues;
 mod record;
+mod rendezvous;
 mod serve;
 mod session;
 
@@ -38,6 +40,7 @@ use counter::Parking;
 use meter::Meter;
 use queues::Queues;
 use record::Recorder;
+use rendezvous::Booth;
 use roundelay_schedule::{
     Checked, DeviceId, GroupId, Kind, Marks, RoutineId, Segment, Table, replay,
 };
@@ -119,9 +122,13 @@ struct Shared {
     schedule: Checked,
     code: Table<RoutineId, Code>,
     coordinates: Vec<Vec<u32>>,
+    /// The number of each coordinate among those that take micro-batches of their own.
+    batches: Vec<u64>,
     members: Table<GroupId, Members>,
     queues: Queues,
     lanes: Vec<Lane>,
+    /// One per thread, where rows split tensors.
+    booths: Vec<Booth>,
     parking: Parking,
     arenas: Arenas,
     meter: Meter,
@@ -318,11 +325,18 @@ impl Shared {
         let parking = Parking::new(queues.threads() + 1);
         let lane = |_| Lane::new(&parking, CAPACITY, waits.unwrap_or(0));
         let members = |group| collective::members(schedule, group);
+        let coordinates = schedule.coordinates();
+        let splits = schedule.rows_axis().is_some();
+        let booths = if splits { queues.threads() } else { 0 };
         Ok(Self {
             code: Code::parse(schedule)?,
-            coordinates: schedule.coordinates(),
+            batches: (coordinates.iter())
+                .map(|coordinate| u64::from(schedule.batch_of(coordinate)))
+                .collect(),
+            coordinates,
             members: schedule.groups.values().map(members).collect(),
             lanes: (0..queues.threads()).map(lane).collect(),
+            booths: (0..booths).map(|_| Booth::new(&parking)).collect(),
             parking,
             recorder: Recorder::new(recording, queues.threads()),
             queues,

@@ -17,7 +17,8 @@ pub struct Evaluator {
     job: Job,
     plain: Plain,
     forward: Vec<RoutineId>,
-    parameters: Vec<Memory>,
+    /// By stage, then row.
+    parameters: Vec<Vec<Memory>>,
     threads: usize,
 }
 
@@ -43,10 +44,11 @@ impl Evaluator {
             let found = plain.find(Pass::Forward, stage, &any);
             found.expect("every stage has a forward pass")
         });
-        let size = job.dtype.size();
+        let (size, rows) = (job.dtype.size(), schedule.tensor_rows());
+        let flats = |n: &u64| (0..rows).map(|_| Memory::new(n * size)).collect();
         Ok(Self {
             forward: forward.collect(),
-            parameters: job.elements.values().map(|n| Memory::new(n * size)).collect(),
+            parameters: job.elements.values().map(flats).collect(),
             plain,
             threads: thread::available_parallelism().map_or(1, usize::from),
             job,
@@ -65,8 +67,10 @@ impl Evaluator {
     ) -> Result<Measures, StateError> {
         state.fits(&self.job)?;
         for stage in self.job.elements.ids() {
-            let flat = state.parameters(&self.job, stage, 0)?;
-            self.parameters[stage.index()].bytes_mut().copy_from_slice(&flat);
+            for (row, own) in (0..).zip(&mut self.parameters[stage.index()]) {
+                let flat = state.parameters(&self.job, stage, row, 0)?;
+                own.bytes_mut().copy_from_slice(&flat);
+            }
         }
         let mut sums = vec![0.0; 1 + self.job.metrics.len()];
         for micro_batch in 0..micro_batches {
@@ -101,7 +105,8 @@ impl Evaluator {
             feed.fill(input, step, micro_batch, bytes);
         });
         for (routine, parameters) in self.forward.iter().zip(&mut self.parameters) {
-            let bound = &mut [(Role::Parameter, parameters.bytes_mut())];
+            let parameters = parameters.iter_mut().map(Memory::bytes_mut).collect();
+            let bound = &mut [(Role::Parameter, parameters)];
             self.plain.run(*routine, &context, bound);
         }
     }

@@ -9,14 +9,14 @@ const INITIAL: u64 = u64::from_le_bytes(*b"initial\0");
 
 impl State {
     /// θ_0 of a job, with optimizer state zero. Every number depends on the seed, the global name
-    /// of its parameter and its place in it alone, so all plans start equal; it is drawn in
+    /// of its parameter and its place in the whole alone, so all plans start equal; it is drawn in
     /// 64 bits and rounded to the job's type.
     pub fn initial(job: &Job) -> Self {
         let tensor = |parameter: &Parameter| {
             let parameters = draw(job.seed, parameter, job.dtype);
             let zero = vec![0; parameters.len()];
             let optimizer = vec![zero; job.optimizer.method.states() as usize];
-            let shape = parameter.shape.clone();
+            let shape = parameter.whole_shape();
             Tensor { shape, versions: vec![parameters], optimizer }
         };
         let tensors = job.parameters.iter().map(|p| (p.name.clone(), tensor(p)));
@@ -33,7 +33,7 @@ fn draw(seed: u64, parameter: &Parameter, dtype: Float) -> Vec<u8> {
         Initial::Normal(deviation) => deviation * stream.normal(index),
         Initial::Uniform(bound) => bound * (2.0 * stream.uniform(index) - 1.0),
     };
-    let numbers = (0..parameter.elements()).map(number);
+    let numbers = (0..parameter.whole_elements()).map(number);
     match native(dtype) {
         Native::F32 => numbers.flat_map(|x| (x as f32).to_ne_bytes()).collect(),
         Native::F64 => numbers.flat_map(f64::to_ne_bytes).collect(),

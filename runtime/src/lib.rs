@@ -9,6 +9,7 @@ mod cpu;
 mod data;
 mod digest;
 mod evaluate;
+mod exchange;
 mod feed;
 mod initial;
 mod interrupt;

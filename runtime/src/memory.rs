@@ -28,6 +28,9 @@ unsafe impl Sync for Memory {}
 /// The right to touch certain ranges for a while.
 pub(crate) struct Claim(());
 
+/// Arrays of numbers that others have claimed, to be looked at for a while; sized once.
+pub(crate) struct Views<R>(Vec<*const [R]>);
+
 /// The first bytes and lengths of what a routine works on; sized once.
 pub(crate) struct Arguments(Vec<(*mut u8, u64)>);
 
@@ -139,6 +142,35 @@ impl Memory {
         let (source, target) = (self.at(&range), to.at(&(start..start + length)));
         // SAFETY: both ranges are inside and claimed; `copy` allows them to overlap.
         unsafe { ptr::copy(source, target, length as usize) };
+    }
+}
+
+impl<R: Real> Views<R> {
+    /// Room for `count` arrays.
+    pub(crate) fn new(count: usize) -> Self {
+        Self(Vec::with_capacity(count))
+    }
+
+    /// Forgets all.
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Adds an array of so many bytes.
+    pub(crate) fn push(&mut self, first: *const u8, bytes: u64) {
+        let count = bytes as usize / size_of::<R>();
+        self.0.push(ptr::slice_from_raw_parts(first.cast(), count));
+    }
+
+    /// All arrays.
+    ///
+    /// # Safety
+    /// Every array is aligned and written, and nobody writes it while it is looked at.
+    pub(crate) unsafe fn all(&self) -> &[&[R]] {
+        let first = self.0.as_ptr().cast::<&[R]>();
+        // SAFETY: a reference lies in memory as a pointer does, and the caller says that these
+        // pointers may be references.
+        unsafe { slice::from_raw_parts(first, self.0.len()) }
     }
 }
 

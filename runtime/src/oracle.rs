@@ -1,5 +1,5 @@
 //! The training rule as the plain recursion that it is: one thread, one micro-batch after
-//! another, no actions, no queues, no arenas.
+//! another, no actions, no queues, no arenas. Rows of split tensors do every call in turn.
 //!
 //! For t, for i = 1..RN: forward and backward through all stages with θ̂^j = θ^j_{t−τ(i,j)}, τ the
 //! same for every replica; sum in the plan's tree; θ^j_{t+1} = optimizer(θ^j_t, 1/(RN) Σ g^j_i).

@@ -1,5 +1,6 @@
 //! Stages as plain functions: routines on memory of their own, one block per role, one call after
-//! another. No slots, places or queues.
+//! another; where rows split tensors, each has its own blocks, and every call runs on all rows
+//! before the next. No slots, places or queues.
 #![expect(unsafe_code, reason = "blocks of one owner are claimed here")]
 
 use crate::{
@@ -17,10 +18,14 @@ use std::collections::BTreeMap;
 pub(crate) struct Plain {
     routines: Table<RoutineId, Routine>,
     code: Table<RoutineId, Code>,
-    blocks: BTreeMap<Key, Memory>,
-    arguments: Arguments,
+    /// The blocks of every row.
+    blocks: Vec<BTreeMap<Key, Memory>>,
+    arguments: Vec<Arguments>,
     operands: Vec<*mut u8>,
 }
+
+/// Bytes that stand for a block, on every row.
+pub(crate) type Lent<'a> = Vec<&'a mut [u8]>;
 
 /// A block: what has the same key is the same thing, whichever routine names it.
 type Key = (Role, Option<Stage>);
@@ -44,14 +49,13 @@ impl Plain {
         }
         let widest = schedule.routines.values().map(|r| r.arguments.len()).max();
         let operands = code.values().map(Code::widest).max();
+        let rows = 0..schedule.tensor_rows();
+        let block = |(key, size): (&Key, &u64)| (*key, Memory::new(*size));
         Ok(Self {
             routines: schedule.routines.clone(),
             code,
-            blocks: sizes
-                .into_iter()
-                .map(|(key, size)| (key, Memory::new(size)))
-                .collect(),
-            arguments: Arguments::new(widest.unwrap_or(0)),
+            blocks: rows.clone().map(|_| sizes.iter().map(block).collect()).collect(),
+            arguments: rows.map(|_| Arguments::new(widest.unwrap_or(0))).collect(),
             operands: Vec::with_capacity(operands.unwrap_or(0)),
         })
     }
@@ -84,15 +88,19 @@ impl Plain {
         for (id, input) in job.inputs.iter() {
             let size =
                 input.shape.iter().product::<u64>() * input.element.size(job.dtype);
-            if let Some(block) = self.blocks.get_mut(&(Role::Input(id), None)) {
-                fill(id, &mut block.bytes_mut()[..size as usize]);
+            for blocks in &mut self.blocks {
+                if let Some(block) = blocks.get_mut(&(Role::Input(id), None)) {
+                    fill(id, &mut block.bytes_mut()[..size as usize]);
+                }
             }
         }
     }
 
-    /// The numbers that the last stage left: the loss, then one for each metric.
+    /// The numbers that the last stage left, equal on all rows: the loss, then one for each
+    /// metric.
     pub(crate) fn measured(&mut self, job: &Job) -> impl Iterator<Item = f64> {
-        let block = self.blocks.get_mut(&(Role::Metric, None));
+        let first = self.blocks.first_mut().expect("there is at least one row");
+        let block = first.get_mut(&(Role::Metric, None));
         let block = block.expect("the forward pass of the last stage writes a loss");
         let (dtype, size) = (job.dtype, job.dtype.size() as usize);
         let bytes = &block.bytes_mut()[..job.measured().0 as usize];
@@ -104,28 +112,31 @@ impl Plain {
         self.measured(job).next().expect("the loss comes first")
     }
 
-    /// Runs a routine; `bound` roles are found in these bytes instead of a block.
+    /// Runs a routine on all rows; `bound` roles are found in these bytes instead of blocks.
     pub(crate) fn run(
         &mut self,
         routine: RoutineId,
         context: &Context,
-        bound: &mut [(Role, &mut [u8])],
+        bound: &mut [(Role, Lent<'_>)],
     ) {
         let Routine { stage, arguments, .. } = &self.routines[routine];
         // SAFETY: blocks belong to `self` and bound bytes are borrowed, both exclusively; roles
         // have a block each and stand once among a routine's arguments.
         let mut claim = unsafe { Claim::new() };
-        self.arguments.clear();
-        for argument in arguments {
-            match bound.iter_mut().find(|(role, _)| *role == argument.role) {
-                Some((_, bytes)) => self.arguments.push_bytes(&mut claim, bytes),
-                None => {
-                    let block = &self.blocks[&key(argument.role, *stage)];
-                    self.arguments.push(&mut claim, block, 0..block.len());
+        for (row, own) in self.arguments.iter_mut().enumerate() {
+            own.clear();
+            for argument in arguments {
+                match bound.iter_mut().find(|(role, _)| *role == argument.role) {
+                    Some((_, lent)) => own.push_bytes(&mut claim, lent[row]),
+                    None => {
+                        let block = &self.blocks[row][&key(argument.role, *stage)];
+                        own.push(&mut claim, block, 0..block.len());
+                    }
                 }
             }
         }
-        self.code[routine].run(&mut claim, &self.arguments, &mut self.operands, context);
+        let Self { code, arguments, operands, .. } = self;
+        code[routine].run_rows(&mut claim, arguments, operands, context);
     }
 }
 

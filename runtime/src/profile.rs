@@ -13,10 +13,10 @@ pub use copies::copies;
 pub use sample::{Sample, Settling, sample};
 
 use crate::code::CodeError;
-use roundelay_kernels::Kernel;
+use roundelay_kernels::{Kernel, Kernels};
 use roundelay_schedule::{
-    Bytes, Call, CallTime, Copies, Float, Footprint, Nanos, PROFILE_FORMAT, Profile,
-    RoutineId, Schedule, feed_text,
+    Bytes, Call, CallTime, Catalogue, Copies, Float, Footprint, Nanos, PROFILE_FORMAT,
+    Profile, RoutineId, Schedule, feed_text,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,13 +39,15 @@ struct Mean {
 }
 
 impl Collection {
-    /// Whether every call that a schedule launches was timed with so many busy devices.
+    /// Whether every call that a schedule launches was timed with so many busy devices; calls that
+    /// rows make together have no row in the table.
     pub fn knows(&self, schedule: &Schedule, busy: u32) -> bool {
         let actions = schedule.actions.values();
         let launched: BTreeSet<RoutineId> =
             actions.filter_map(|action| Some(action.work.routine()?.0)).collect();
         let calls = launched.into_iter().flat_map(|id| &schedule.routines[id].calls);
-        let texts: BTreeSet<String> = calls.map(Call::text).collect();
+        let alone = calls.filter(|call| Kernels.exchange(call).is_none());
+        let texts: BTreeSet<String> = alone.map(Call::text).collect();
         texts.into_iter().all(|text| self.calls.contains_key(&(text, busy)))
     }
 

@@ -1,10 +1,10 @@
-//! The training state at rest, in global terms: no stage, device, slot or shard appears in it, so
-//! that a run stopped under one plan goes on under another.
+//! The training state at rest, in global terms: no stage, device, slot, shard or row of split
+//! tensors appears in it, so that a run stopped under one plan goes on under another.
 
 pub(crate) mod rows;
 
 use roundelay_schedule::{Float, Job, Parameter, Stage};
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 /// Everything that training carries from step to step, at rest before step `step`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -138,8 +138,8 @@ impl State {
             .tensors
             .get(&parameter.name)
             .ok_or_else(|| StateError::Missing { name: name() })?;
-        if tensor.shape != parameter.shape {
-            let (found, expected) = (tensor.shape.clone(), parameter.shape.clone());
+        if tensor.shape != parameter.whole_shape() {
+            let (found, expected) = (tensor.shape.clone(), parameter.whole_shape());
             return Err(StateError::Shape { name: name(), found, expected });
         }
         let (found, expected) =
@@ -147,7 +147,7 @@ impl State {
         if found != expected {
             return Err(StateError::Optimizer { name: name(), found, expected });
         }
-        let expected = (parameter.elements() * job.dtype.size()) as usize;
+        let expected = (parameter.whole_elements() * job.dtype.size()) as usize;
         let mut arrays = tensor.versions.iter().chain(&tensor.optimizer);
         match arrays.find(|array| array.len() != expected) {
             Some(wrong) => {
@@ -157,7 +157,8 @@ impl State {
         }
     }
 
-    /// The flat parameters of a stage, `age` versions before the newest; padding is zero.
+    /// The flat parameters of a stage on one row, `age` versions before the newest; padding is
+    /// zero.
     ///
     /// # Errors
     /// When the state is of another model, or does not reach back so far.
@@ -165,11 +166,12 @@ impl State {
         &self,
         job: &Job,
         stage: Stage,
+        row: u32,
         age: u32,
     ) -> Result<Vec<u8>, StateError> {
         let version = self.step.saturating_sub(u64::from(age)).max(self.origin);
         let back = (self.step - version) as usize;
-        flat(job, stage, |parameter| {
+        flat(job, stage, row, |parameter| {
             let versions = &self.tensor(job, parameter)?.versions;
             let missing =
                 || StateError::Version { name: parameter.name.clone(), version };
@@ -177,7 +179,7 @@ impl State {
         })
     }
 
-    /// One flat array of a stage's optimizer state; padding is zero.
+    /// One flat array of a stage's optimizer state on one row; padding is zero.
     ///
     /// # Errors
     /// When the state is of another model or optimizer.
@@ -185,23 +187,30 @@ impl State {
         &self,
         job: &Job,
         stage: Stage,
+        row: u32,
         array: usize,
     ) -> Result<Vec<u8>, StateError> {
-        flat(job, stage, |parameter| Ok(&self.tensor(job, parameter)?.optimizer[array]))
+        let own = |parameter: &_| Ok(&*self.tensor(job, parameter)?.optimizer[array]);
+        flat(job, stage, row, own)
     }
 }
 
 fn flat<'a>(
     job: &Job,
     stage: Stage,
-    part: impl Fn(&Parameter) -> Result<&'a [u8], StateError>,
+    row: u32,
+    whole: impl Fn(&Parameter) -> Result<&'a [u8], StateError>,
 ) -> Result<Vec<u8>, StateError> {
     let size = job.dtype.size();
     let mut all = vec![0; (job.elements[stage] * size) as usize];
     for parameter in job.parameters_of(stage) {
-        let bytes = part(parameter)?;
+        let whole = whole(parameter)?;
+        let own = match parameter.split {
+            None => Cow::Borrowed(whole),
+            Some(_) => Cow::Owned(parameter.part_of(row, whole, size as usize)),
+        };
         let start = (parameter.offset * size) as usize;
-        all[start..start + bytes.len()].copy_from_slice(bytes);
+        all[start..start + own.len()].copy_from_slice(&own);
     }
     Ok(all)
 }

@@ -106,8 +106,8 @@ fn numbers(
         return Err(WeightsMistake::Missing { name, hint });
     };
     let found: Vec<u64> = shape.iter().map(|extent| *extent as u64).collect();
-    if found != parameter.shape {
-        let expected = parameter.shape.clone();
+    let expected = parameter.whole_shape();
+    if found != expected {
         return Err(WeightsMistake::Shape { name, found, expected });
     }
     match convert::numbers(dtype, bytes, job.dtype) {

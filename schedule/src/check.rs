@@ -12,6 +12,7 @@
 mod action;
 mod clock;
 mod contents;
+mod exchanges;
 mod facts;
 mod faults;
 mod groups;
@@ -41,6 +42,7 @@ pub use held::Held;
 pub use violation::{Culprit, Duty, Violation};
 
 use crate::{Catalogue, Schedule};
+use exchanges::Exchanges;
 use faults::Faults;
 use layout::Layout;
 use std::{ops::Deref, panic, thread};
@@ -63,12 +65,12 @@ pub fn check(
     catalogue: &dyn Catalogue,
 ) -> Result<Checked, Violations> {
     let mut faults = Faults::default();
-    structure(&schedule, catalogue, &mut faults)?;
+    let exchanges = structure(&schedule, catalogue, &mut faults)?;
     let layout = Layout::new(&schedule, &mut faults);
     faults.stop()?;
     tasks::check(&schedule, &mut faults);
     let flows = Flows::new(&schedule, &mut faults);
-    let facts = execution(&schedule, &layout, &flows, &mut faults);
+    let facts = execution(&schedule, &layout, (&flows, &exchanges), &mut faults);
     faults.stop()?;
     Ok(Checked { schedule, facts })
 }
@@ -81,7 +83,7 @@ const SIDE_BY_SIDE: usize = 1 << 14;
 fn execution(
     schedule: &Schedule,
     layout: &Layout,
-    flows: &Flows,
+    (flows, exchanges): (&Flows, &Exchanges),
     faults: &mut Faults,
 ) -> Facts {
     let order = || {
@@ -93,7 +95,7 @@ fn execution(
         let mut faults = Faults::default();
         contents::check(schedule, layout, flows, &mut faults);
         let sound = faults.is_empty();
-        let facts = sound.then(|| facts::gather(schedule, layout));
+        let facts = sound.then(|| facts::gather(schedule, layout, exchanges));
         (faults, facts.unwrap_or_default())
     };
     let (unordered, (wrong, facts)) = if schedule.actions.len() < SIDE_BY_SIDE {
@@ -116,7 +118,7 @@ fn structure(
     schedule: &Schedule,
     catalogue: &dyn Catalogue,
     faults: &mut Faults,
-) -> Result<(), Violations> {
+) -> Result<Exchanges, Violations> {
     header::check(schedule, faults);
     memory::rings(schedule, faults);
     faults.stop()?;
@@ -129,7 +131,9 @@ fn structure(
     action::check(schedule, faults);
     faults.stop()?;
     links::check(schedule, faults);
-    faults.stop()
+    let exchanges = exchanges::check(schedule, catalogue, faults);
+    faults.stop()?;
+    Ok(exchanges)
 }
 
 impl Checked {

@@ -2,7 +2,8 @@
 //!
 //! What takes how long:
 //!
-//! - A launch takes its routine's predicted time. A device runs one launch at a time, in list
+//! - A launch takes its routine's predicted time, exchanges between rows included; they hold no
+//!   port. A device runs one launch at a time, in list
 //!   order: its lanes share it, so several lanes on one device save no time.
 //! - A transfer between devices takes what its link says for the message (`link.rs`), and holds
 //!   the sender's outgoing and the receiver's incoming port all that time. Within one device it
@@ -17,8 +18,8 @@
 //! done, and its device or ports are free. Devices are taken in list order; ports by whatever
 //! is ready, as long as nothing above in the list is in the way. A skipped instance
 //! takes no time and holds nothing: its mark is the latest of its waits and of its queue. One
-//! cell is simulated: the coordinates of the axes are symmetric, but collectives count all
-//! their members.
+//! cell is simulated: the coordinates of the axes are symmetric, rows of split tensors too, but
+//! collectives count all their members.
 
 mod port;
 
@@ -143,7 +144,7 @@ impl<'a> Clock<'a> {
         }
     }
 
-    /// Time to fill an input at every coordinate.
+    /// Time to fill an input at every coordinate; each row of split tensors has its copy.
     fn feed_time(&self, row: Row) -> Nanos {
         let subject = self.schedule.buffers[row.buffer].subject;
         let Subject::Input(input) = subject else { return Nanos(0) };

@@ -63,8 +63,8 @@ pub use profile::{
 pub use queues::Queues;
 pub use replay::{Issue, Machine, Marks, replay};
 pub use routine::{
-    Access, Argument, Attribute, Call, Catalogue, Footprint, Operand, Pass, Role,
-    Routine, Unit,
+    Access, Argument, Attribute, Call, Catalogue, Exchanged, Footprint, Operand, Pass,
+    Role, Routine, Unit,
 };
 pub use rule::{Delays, Exactness, Rule, Timeline};
 pub use schedule::{FORMAT, PhysicalQueue, Schedule, Touch};

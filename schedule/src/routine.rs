@@ -1,6 +1,6 @@
 //! What a launch runs: the kernel calls of one pass of one stage, over named arguments.
 
-use crate::{Bytes, Element, InputId, Nanos, Stage, ValueId};
+use crate::{Bytes, Collective, Element, Float, InputId, Nanos, Stage, ValueId};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt};
 
@@ -185,6 +185,33 @@ pub trait Catalogue {
     /// # Errors
     /// What is wrong, as a sentence without full stop.
     fn accesses(&self, call: &Call) -> Result<Vec<Access>, String>;
+
+    /// What all rows of a schedule do together in this call, if it is such a call and well formed.
+    fn exchange(&self, call: &Call) -> Option<Exchanged>;
+}
+
+/// A call that all rows of a schedule make together, on an array of real numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exchanged {
+    /// What is made of what they bring.
+    pub kind: Collective,
+    /// How many take part.
+    pub parts: u32,
+    /// Elements of the whole array.
+    pub elements: u64,
+}
+
+impl Exchanged {
+    /// Bytes that each row sends: (n − 1)/n of the whole as in a ring, for an all-reduce twice;
+    /// rounded up.
+    pub fn sent(&self, dtype: Float) -> Bytes {
+        let turns = match self.kind {
+            Collective::AllReduce => 2,
+            Collective::ReduceScatter | Collective::AllGather => 1,
+        };
+        let (parts, whole) = (u64::from(self.parts.max(1)), self.elements * dtype.size());
+        Bytes((whole * turns * (parts - 1)).div_ceil(parts))
+    }
 }
 
 impl fmt::Display for Pass {

@@ -218,10 +218,12 @@ impl Carried {
     fn parts(&self, schedule: &Schedule, state: &State) -> Result<Vec<Part>, String> {
         let (job, (stage, _)) = (&schedule.job, stage(self.subject));
         let (first, flats) = match self.subject {
-            Subject::Parameter(..) => (0, vec![state.parameters(job, stage, self.age)]),
+            Subject::Parameter(..) => {
+                (0, vec![state.parameters(job, stage, 0, self.age)])
+            }
             _ => {
                 let arrays = 0..job.optimizer.method.states() as usize;
-                (1, arrays.map(|array| state.optimizer(job, stage, array)).collect())
+                (1, arrays.map(|array| state.optimizer(job, stage, 0, array)).collect())
             }
         };
         let mut parts = Vec::new();

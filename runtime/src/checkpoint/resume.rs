@@ -28,7 +28,8 @@ pub enum Resumed {
 }
 
 const OTHER_BITS: Resumed = Resumed::WithOtherBits {
-    reason: "the plan cuts the model elsewhere or sums gradients in another order",
+    reason: "the plan cuts the model elsewhere, sums gradients in another order or splits \
+             tensors among another number of rows",
 };
 
 /// What a run goes on with.
@@ -100,8 +101,8 @@ fn mistakes(state: &State, job: &Job) -> Vec<StateError> {
         let name = parameter.name.clone();
         match state.tensors.get(&name) {
             None => Some(StateError::Missing { name }),
-            Some(tensor) if tensor.shape != parameter.shape => {
-                let (found, expected) = (tensor.shape.clone(), parameter.shape.clone());
+            Some(tensor) if tensor.shape != parameter.whole_shape() => {
+                let (found, expected) = (tensor.shape.clone(), parameter.whole_shape());
                 Some(StateError::Shape { name, found, expected })
             }
             Some(_) => None,

@@ -1,17 +1,16 @@
 //! What one instance of an action does.
 
-use super::{Loss, Shared, arena::Span, lock, record::Recorder};
+use super::{Loss, Shared, arena::Span, launch::Rendezvous, lock};
 use crate::{
     code::Code,
     memory::{Arguments, Claim},
     native::native,
 };
-use roundelay_kernels::{Context, Mode};
 use roundelay_schedule::{
-    Action, ActionId, Float, Id, InputId, LinkId, MicroBatch, Nanos, Native, Pass, Place,
-    Row, Slice, Spot, Subject, Work,
+    Action, ActionId, Float, Id, InputId, LinkId, MicroBatch, Nanos, Native, Place, Row,
+    Spot, Subject, Work,
 };
-use std::{sync::atomic::Ordering, time::Instant};
+use std::{ops::ControlFlow, sync::atomic::Ordering};
 
 /// One instance that executes.
 #[derive(Clone, Copy)]
@@ -28,15 +27,17 @@ pub(super) struct Turn<'a> {
 /// What one thread executes actions with; sized once.
 pub(super) struct Executor<'a> {
     pub(super) shared: &'a Shared,
-    arguments: Arguments,
-    operands: Vec<*mut u8>,
+    pub(super) arguments: Arguments,
+    pub(super) operands: Vec<*mut u8>,
     /// Times of the calls of the last launch, when the machine records.
     pub(super) times: Vec<Nanos>,
+    /// Exchanges with the other rows.
+    pub(super) rendezvous: Rendezvous<'a>,
 }
 
 impl<'a> Executor<'a> {
-    /// Room for every routine of the schedule.
-    pub(super) fn new(shared: &'a Shared) -> Self {
+    /// Room for every routine of the schedule, on thread `thread`.
+    pub(super) fn new(shared: &'a Shared, thread: usize) -> Self {
         let arguments =
             shared.schedule.routines.values().map(|r| r.arguments.len()).max();
         let operands = shared.code.values().map(Code::widest).max();
@@ -45,13 +46,19 @@ impl<'a> Executor<'a> {
             arguments: Arguments::new(arguments.unwrap_or(0)),
             operands: Vec::with_capacity(operands.unwrap_or(0)),
             times: Vec::new(),
+            rendezvous: Rendezvous::new(shared, thread),
         }
     }
 
-    /// Does what the action says, within a claim on its touches.
-    pub(super) fn execute(&mut self, turn: Turn<'_>, mut claim: Claim) {
+    /// Does what the action says, within a claim on its touches; breaks when everything stops
+    /// before that is done.
+    pub(super) fn execute(
+        &mut self,
+        turn: Turn<'_>,
+        mut claim: Claim,
+    ) -> ControlFlow<()> {
         match &turn.action.work {
-            Work::Launch { .. } => self.launch(turn, &mut claim),
+            Work::Launch { .. } => return self.launch(turn, &mut claim),
             Work::Transfer { link, from, to, .. } => {
                 self.transfer(turn, &mut claim, *link, *from, *to);
             }
@@ -63,73 +70,19 @@ impl<'a> Executor<'a> {
                 self.report(turn, &claim, *at, *micro_batch, *row);
             }
         }
+        ControlFlow::Continue(())
     }
 
-    fn launch(&mut self, turn: Turn<'_>, claim: &mut Claim) {
-        let Work::Launch { at, routine, micro_batch, rows, .. } = &turn.action.work
-        else {
-            unreachable!("the caller matched a launch")
-        };
-        let Shared { schedule, arenas, code, meter, .. } = self.shared;
-        let coordinate = &self.shared.coordinates[turn.coordinate];
-        self.arguments.clear();
-        for row in rows {
-            let span = Span::of(schedule, *at, *row, turn.period, coordinate);
-            self.arguments.push(claim, arenas.of(span.device), span.bytes);
-        }
-        let device = schedule.rings[at.ring].device(at.place, turn.period);
-        let context = Context {
-            step: step(turn),
-            micro_batch: self.global(turn.coordinate, *micro_batch),
-            seed: schedule.job.seed,
-            mode: Mode::Training,
-            rate: self.rate(turn, schedule.routines[*routine].pass),
-            slice_offset: slice_offset(self.shared, rows, coordinate),
-            part: u64::from(schedule.row_of(coordinate)),
-            threads: schedule.target.devices[device].threads.max(1) as usize,
-        };
-        let start = Instant::now();
-        match &self.shared.recorder {
-            None => {
-                code[*routine].run(claim, &self.arguments, &mut self.operands, &context);
-            }
-            Some(recorder) => self.timed(recorder, claim, &code[*routine], &context),
-        }
-        meter.launched(*routine, start.elapsed());
-    }
-
-    /// Runs a routine and keeps the time of each call.
-    fn timed(
-        &mut self,
-        recorder: &Recorder,
-        claim: &mut Claim,
-        code: &Code,
-        context: &Context,
-    ) {
-        let Self { arguments, operands, times, .. } = self;
-        let mut last = recorder.now();
-        code.run_each(claim, arguments, operands, context, || {
-            let now = recorder.now();
-            times.push(now - last);
-            last = now;
-        });
-    }
-
-    fn rate(&self, turn: Turn<'_>, pass: Pass) -> f64 {
-        match pass {
-            Pass::Update => self.shared.schedule.job.optimizer.rate.at(step(turn)),
-            Pass::Forward
-            | Pass::Backward
-            | Pass::InputGradient
-            | Pass::WeightGradient
-            | Pass::Combine => 0.0,
-        }
-    }
-
-    /// The number of a micro-batch over all coordinates; zero for passes that serve them all.
-    fn global(&self, coordinate: usize, micro_batch: Option<MicroBatch>) -> u64 {
+    /// The number of a micro-batch over all coordinates, the same on all rows of split tensors;
+    /// zero for passes that serve them all.
+    pub(super) fn global(
+        &self,
+        coordinate: usize,
+        micro_batch: Option<MicroBatch>,
+    ) -> u64 {
         let cell = u64::from(self.shared.schedule.cell_micro_batches());
-        micro_batch.map_or(0, |own| coordinate as u64 * cell + own.index() as u64)
+        let batch = self.shared.batches[coordinate];
+        micro_batch.map_or(0, |own| batch * cell + own.index() as u64)
     }
 
     fn transfer(
@@ -193,7 +146,9 @@ impl<'a> Executor<'a> {
     ) {
         let Shared { schedule, arenas, coordinates, .. } = self.shared;
         let size = schedule.job.dtype.size();
-        for (number, coordinate) in coordinates.iter().enumerate() {
+        let reports = |coordinate: &[u32]| schedule.row_of(coordinate) == 0;
+        let numbered = coordinates.iter().enumerate();
+        for (number, coordinate) in numbered.filter(|(_, own)| reports(own)) {
             let span = Span::of(schedule, at, row, turn.period, coordinate).part(0..size);
             let bytes = arenas.of(span.device).read(claim, span.bytes);
             self.shared.report(Loss {
@@ -214,7 +169,8 @@ pub(crate) fn number_of(dtype: Float, bytes: &[u8]) -> f64 {
     }
 }
 
-fn step(turn: Turn<'_>) -> u64 {
+/// The training step that an instance serves.
+pub(super) fn step(turn: Turn<'_>) -> u64 {
     u64::try_from(turn.step).expect("only moves serve a step before the first")
 }
 
@@ -232,21 +188,4 @@ fn input(subject: Subject) -> InputId {
         | Subject::Metric
         | Subject::Workspace => unreachable!("a checked feed writes an input's row"),
     }
-}
-
-/// First element, in the stage's flat array, of the shard that a launch works on.
-fn slice_offset(shared: &Shared, rows: &[Row], coordinate: &[u32]) -> u64 {
-    let schedule = &shared.schedule;
-    let subjects = rows.iter().map(|row| schedule.buffers[row.buffer].subject);
-    let shards = subjects.filter_map(|subject| match subject {
-        Subject::Parameter(stage, Slice::Shard(axis))
-        | Subject::Gradient(stage, Slice::Shard(axis))
-        | Subject::Optimizer(stage, Slice::Shard(axis)) => {
-            let part =
-                schedule.job.elements[stage] / u64::from(schedule.axes[axis].extent);
-            Some(part * u64::from(coordinate[axis.index()]))
-        }
-        _ => None,
-    });
-    shards.max().unwrap_or(0)
 }

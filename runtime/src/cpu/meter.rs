@@ -20,9 +20,10 @@ pub struct Measured {
     pub link_bytes: BTreeMap<LinkId, Bytes>,
     /// Bytes that each device sent.
     pub sent: BTreeMap<DeviceId, Bytes>,
-    /// Transfers between devices, and collectives.
+    /// Transfers between devices, collectives, and exchanges between rows of split tensors; these
+    /// move what a ring would.
     pub messages: u64,
-    /// Launches of each routine, and the time they took together.
+    /// Launches of each routine, and the time they took together without exchanges between rows.
     pub routines: BTreeMap<RoutineId, (u64, Nanos)>,
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Recording allocates and takes a lock that nobody else wants; a machine that does not record
 //! does neither. At most as many launches run at one time as the recording says, so that a call
-//! is never timed while it waits for a processor that another device has.
+//! is never timed while it waits for a processor that another device has. A launch that waits for
+//! other rows of split tensors does not count meanwhile.
 
 use super::lock;
 use roundelay_schedule::{Entry, Nanos};

@@ -14,6 +14,7 @@ use crate::memory::Claim;
 use roundelay_schedule::{Entry, Instance, Work};
 use std::{
     any::Any,
+    ops::ControlFlow,
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
@@ -42,7 +43,7 @@ impl Lane {
 pub(super) fn serve(shared: &Shared, thread: usize, timing: Timing) {
     shared.parking.register(thread);
     let lane = &shared.lanes[thread];
-    let mut executor = Executor::new(shared);
+    let mut executor = Executor::new(shared, thread);
     let mut jitter = Jitter::new(timing, thread);
     for number in 1.. {
         if lane.issued.wait(number, &shared.parking, thread) != Waited::Reached {
@@ -55,9 +56,13 @@ pub(super) fn serve(shared: &Shared, thread: usize, timing: Timing) {
             jitter.pause();
         }
         let command = lane.commands.read(number);
-        if let Err(message) = run(&mut executor, thread, command) {
-            shared.fail(failure(shared, thread, command, message));
-            return;
+        match run(&mut executor, thread, command) {
+            Ok(ControlFlow::Continue(())) => {}
+            Ok(ControlFlow::Break(())) => return,
+            Err(message) => {
+                shared.fail(failure(shared, thread, command, message));
+                return;
+            }
         }
         lane.done.publish(number, &shared.parking);
     }
@@ -77,12 +82,15 @@ fn await_all(shared: &Shared, thread: usize, number: u64) -> Waited {
     Waited::Reached
 }
 
+/// Does what a command says, or breaks when everything stops before that is done.
 fn run(
     executor: &mut Executor<'_>,
     thread: usize,
     command: Command,
-) -> Result<(), String> {
-    let Instance::Execute(step) = command.instance else { return Ok(()) };
+) -> Result<ControlFlow<()>, String> {
+    let Instance::Execute(step) = command.instance else {
+        return Ok(ControlFlow::Continue(()));
+    };
     let shared = executor.shared;
     let action = &shared.schedule.actions[command.action];
     let (_, coordinate) = shared.queues.home(thread);
@@ -90,7 +98,7 @@ fn run(
     let turn = Turn { id, action, period: command.period, step, coordinate };
     let recorder = shared.recorder.as_ref();
     let launches = matches!(action.work, Work::Launch { .. });
-    let _permit = recorder.filter(|_| launches).map(Recorder::permit);
+    executor.rendezvous.permit = recorder.filter(|_| launches).map(Recorder::permit);
     let start = recorder.map(Recorder::now);
     executor.times.clear();
     // SAFETY: `await_all` has seen every wait of this instance done, all earlier instances of
@@ -99,15 +107,19 @@ fn run(
     // conflicting touches, and `execute` passes only what `Schedule::touches` lists.
     let claim = unsafe { Claim::new() };
     let execute = AssertUnwindSafe(|| executor.execute(turn, claim));
-    catch_unwind(execute).map_err(|panic| message(panic.as_ref()))?;
+    let done = catch_unwind(execute).map_err(|panic| message(panic.as_ref()))?;
+    if done.is_break() {
+        return Ok(done);
+    }
     if let Some((recorder, start)) = recorder.zip(start) {
         let (queue, _) = shared.queues.home(thread);
         let (queue, end) = (shared.queues.queue(queue), recorder.now());
         let Command { action, period, .. } = command;
         let entry = Entry { action, period, step, queue, start, end };
         recorder.keep(thread, entry, coordinate, &executor.times);
+        executor.rendezvous.permit = None;
     }
-    Ok(())
+    Ok(done)
 }
 
 fn failure(

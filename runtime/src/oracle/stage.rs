@@ -4,29 +4,34 @@ use super::{OracleError, tree::GradientTree};
 use crate::{
     memory::Memory,
     native::native,
-    plain::Plain,
-    state::{State, rows::Array},
+    plain::{Lent, Plain},
+    state::{
+        State,
+        rows::{Array, Flats},
+    },
 };
 use roundelay_kernels::{Context, Real};
 use roundelay_schedule::{
     Access, Checked, Float, Id, Job, Native, Pass, Role, RoutineId, Slice, Stage, Subject,
 };
-use std::{
-    collections::{BTreeMap, VecDeque},
-    mem,
-};
+use std::{collections::VecDeque, mem, ops::Range};
 
-/// A stage's state, and its gradients summed in the plan's tree.
+/// A stage's state, and its gradients summed in the plan's tree. Rows of split tensors lie one
+/// behind the other in every memory.
 pub(super) struct OracleStage {
     stage: Stage,
     pub(super) routines: Routines,
+    /// Rows of split tensors.
+    rows: u32,
+    /// Bytes of the stage's flat parameters on one row.
+    size: usize,
     /// Equal shards that update one by one.
-    parts: u64,
+    parts: usize,
     /// θ_t, θ_{t−1}, …
     versions: VecDeque<Memory>,
     /// Most versions that are kept.
     depth: usize,
-    /// Shard by shard, in each shard array by array.
+    /// On each row shard by shard, in each shard array by array.
     optimizer: Memory,
     /// How gradients become one sum.
     tree: GradientTree,
@@ -59,11 +64,15 @@ impl OracleStage {
         stage: Stage,
     ) -> Result<Self, OracleError> {
         let job = &schedule.job;
-        let bytes = job.elements[stage] * job.dtype.size();
+        let rows = schedule.tensor_rows();
+        let size = job.elements[stage] * job.dtype.size();
+        let bytes = size * u64::from(rows);
         let staleness = schedule.plan.delays.staleness(stage.index());
         let kept = u64::from(staleness).min(state.step - state.origin) as u32;
         let version = |age| -> Result<Memory, OracleError> {
-            Ok(filled(&state.parameters(job, stage, age)?))
+            let part = |row| state.parameters(job, stage, row, age);
+            let parts: Vec<Vec<u8>> = (0..rows).map(part).collect::<Result<_, _>>()?;
+            Ok(filled(&parts.concat()))
         };
         let number = u32::try_from(stage.index()).expect("stages are few");
         let tree = GradientTree::new(
@@ -73,6 +82,8 @@ impl OracleStage {
         let mut own = Self {
             stage,
             routines: Routines::find(plain, stage),
+            rows,
+            size: size as usize,
             parts: parts(schedule, stage),
             versions: (0..=kept).map(version).collect::<Result<_, _>>()?,
             depth: staleness as usize + 1,
@@ -83,17 +94,19 @@ impl OracleStage {
             single: Memory::new(bytes),
         };
         for array in 0..job.optimizer.method.states() as usize {
-            let flat = state.optimizer(job, stage, array)?;
-            own.optimizer_parts(job, array, |part, shard| {
-                part.copy_from_slice(&flat[shard]);
-            });
+            for row in 0..rows {
+                let flat = state.optimizer(job, stage, row, array)?;
+                own.optimizer_parts(job, (row, array), |part, shard| {
+                    part.copy_from_slice(&flat[shard]);
+                });
+            }
         }
         Ok(own)
     }
 
     /// θ of this age.
-    pub(super) fn version(&mut self, age: usize) -> &mut [u8] {
-        self.versions[age].bytes_mut()
+    pub(super) fn version(&mut self, age: usize) -> Lent<'_> {
+        lent(&mut self.versions[age], self.rows, 0..self.size)
     }
 
     /// The backward pass of micro-batch `i` with θ of `age`.
@@ -111,11 +124,16 @@ impl OracleStage {
             Some(_) => &mut self.runs[run],
             None => &mut self.single,
         };
-        let theta = self.versions[age].bytes_mut();
+        let (rows, all) = (self.rows, 0..self.size);
+        let theta = &mut self.versions[age];
         if let Some(input) = self.routines.input {
-            plain.run(input, context, &mut [(Role::Parameter, &mut *theta)]);
+            let theta = lent(theta, rows, all.clone());
+            plain.run(input, context, &mut [(Role::Parameter, theta)]);
         }
-        let bound = &mut [(Role::Parameter, theta), (Role::Gradient, target.bytes_mut())];
+        let bound = &mut [
+            (Role::Parameter, lent(theta, rows, all.clone())),
+            (Role::Gradient, lent(target, rows, all)),
+        ];
         plain.run(routine.unwrap_or(self.routines.first), context, bound);
         if routine.is_none() {
             add(dtype, &mut self.single, &mut self.runs[run]);
@@ -143,19 +161,23 @@ impl OracleStage {
         next.bytes_mut().copy_from_slice(newest.bytes_mut());
         let routine = self.routines.update;
         let in_place = plain.access(routine, Role::NextParameter).is_none();
-        let elements = job.elements[self.stage] / self.parts;
+        let elements = job.elements[self.stage] / self.parts as u64;
+        let states = job.optimizer.method.states() as usize;
         for part in 0..self.parts {
-            let context = Context { slice_offset: part * elements, ..*context };
-            let shard = |memory| shard(memory, part, self.parts);
-            let (mut old, mut new) = (shard(newest), shard(&mut next));
+            let context = Context { slice_offset: part as u64 * elements, ..*context };
+            let shard = |memory, arrays: usize| {
+                let own = self.size * arrays / self.parts;
+                lent(memory, self.rows, part * own..(part + 1) * own)
+            };
+            let (mut old, mut new) = (shard(newest, 1), shard(&mut next, 1));
             if in_place {
                 mem::swap(&mut old, &mut new);
             }
             let bound = &mut [
                 (Role::Parameter, old),
                 (Role::NextParameter, new),
-                (Role::Gradient, shard(&mut self.total)),
-                (Role::Optimizer, shard(&mut self.optimizer)),
+                (Role::Gradient, shard(&mut self.total, 1)),
+                (Role::Optimizer, shard(&mut self.optimizer, states)),
             ];
             plain.run(routine, &context, bound);
         }
@@ -163,32 +185,37 @@ impl OracleStage {
     }
 
     /// All arrays, flat.
-    pub(super) fn save(&mut self, job: &Job, flats: &mut BTreeMap<Array, Vec<u8>>) {
+    pub(super) fn save(&mut self, job: &Job, flats: &mut Flats) {
+        let all = 0..self.size;
         for (age, version) in (0..).zip(self.versions.iter_mut().take(self.depth)) {
             let key = Array::Parameter(self.stage, age);
-            flats.insert(key, version.bytes_mut().to_vec());
+            let own = lent(version, self.rows, all.clone());
+            flats.extend((0..).zip(own).map(|(row, own)| ((key, row), own.to_vec())));
         }
         for array in 0..job.optimizer.method.states() as usize {
-            let mut flat = vec![0; self.total.len() as usize];
-            self.optimizer_parts(job, array, |part, shard| {
-                flat[shard].copy_from_slice(part);
-            });
-            flats.insert(Array::Optimizer(self.stage, array, 0), flat);
+            for row in 0..self.rows {
+                let mut flat = vec![0; self.size];
+                self.optimizer_parts(job, (row, array), |part, shard| {
+                    flat[shard].copy_from_slice(part);
+                });
+                flats.insert((Array::Optimizer(self.stage, array, 0), row), flat);
+            }
         }
     }
 
-    /// Visits an array of the optimizer's state shard by shard: the shard's bytes, and where
-    /// they belong in the flat array.
+    /// Visits an array of the optimizer's state on one row shard by shard: the shard's bytes, and
+    /// where they belong in the flat array.
     fn optimizer_parts(
         &mut self,
         job: &Job,
-        array: usize,
-        mut visit: impl FnMut(&mut [u8], std::ops::Range<usize>),
+        (row, array): (u32, usize),
+        mut visit: impl FnMut(&mut [u8], Range<usize>),
     ) {
         let states = job.optimizer.method.states() as usize;
-        let size = (self.total.len() / self.parts) as usize;
-        for part in 0..self.parts as usize {
-            let start = (part * states + array) * size;
+        let size = self.size / self.parts;
+        let first = row as usize * self.size * states;
+        for part in 0..self.parts {
+            let start = first + (part * states + array) * size;
             let bytes = &mut self.optimizer.bytes_mut()[start..start + size];
             visit(bytes, part * size..(part + 1) * size);
         }
@@ -214,7 +241,7 @@ impl Routines {
 }
 
 /// In how many shards a stage is updated.
-fn parts(schedule: &Checked, stage: Stage) -> u64 {
+fn parts(schedule: &Checked, stage: Stage) -> usize {
     let subjects = schedule.buffers.values().map(|buffer| buffer.subject);
     let axes = subjects.filter_map(|subject| match subject {
         Subject::Parameter(own, Slice::Shard(axis))
@@ -222,7 +249,7 @@ fn parts(schedule: &Checked, stage: Stage) -> u64 {
         | Subject::Optimizer(own, Slice::Shard(axis))
             if own == stage =>
         {
-            Some(u64::from(schedule.axes[axis].extent))
+            Some(schedule.axes[axis].extent as usize)
         }
         _ => None,
     });
@@ -235,10 +262,16 @@ fn filled(bytes: &[u8]) -> Memory {
     memory
 }
 
-fn shard(memory: &mut Memory, part: u64, parts: u64) -> &mut [u8] {
-    let size = (memory.len() / parts) as usize;
-    let start = part as usize * size;
-    &mut memory.bytes_mut()[start..start + size]
+/// A range of what every row has in a memory.
+fn lent(memory: &mut Memory, rows: u32, range: Range<usize>) -> Lent<'_> {
+    let mut rest = memory.bytes_mut();
+    let size = rest.len() / rows as usize;
+    let next = |_| {
+        let (row, behind) = mem::take(&mut rest).split_at_mut(size);
+        rest = behind;
+        &mut row[range.clone()]
+    };
+    (0..rows).map(next).collect()
 }
 
 /// `to += from`, element by element.

@@ -2,9 +2,10 @@
 
 use super::{quartiles, usual};
 use crate::{Cpu, CpuError, CpuOptions, Feed, Ran, Record, Recording, State};
+use roundelay_kernels::Kernels;
 use roundelay_schedule::{
-    ActionId, Checked, InputId, Nanos, PhysicalQueue, RoutineId, Schedule, Simulation,
-    Subject, Work,
+    ActionId, Catalogue, Checked, InputId, Nanos, PhysicalQueue, RoutineId, Schedule,
+    Simulation, Subject, Work,
 };
 use std::{
     collections::BTreeMap,
@@ -32,7 +33,8 @@ pub struct Settling {
 pub struct Sample {
     /// Devices that computed at one time.
     pub busy: u32,
-    /// Times of every call of every routine.
+    /// Times of every call of every routine, but for those that rows of split tensors make
+    /// together: what these take follows from links.
     pub calls: BTreeMap<(RoutineId, usize), Vec<Nanos>>,
     /// What launches took besides their calls, where they waited for nothing.
     pub launches: Vec<Nanos>,
@@ -119,8 +121,12 @@ impl Sample {
     fn instance(&mut self, schedule: &Checked, ran: &Ran, times: &[Nanos]) {
         match &schedule.actions[ran.entry.action].work {
             Work::Launch { routine, .. } => {
-                for (index, time) in times[ran.calls.clone()].iter().enumerate() {
-                    self.calls.entry((*routine, index)).or_default().push(*time);
+                let calls = &schedule.routines[*routine].calls;
+                let timed = times[ran.calls.clone()].iter().zip(calls).enumerate();
+                for (index, (time, call)) in timed {
+                    if Kernels.exchange(call).is_none() {
+                        self.calls.entry((*routine, index)).or_default().push(*time);
+                    }
                 }
             }
             Work::Feed { row, .. } => {

@@ -2,7 +2,7 @@
 
 use super::{State, StateError, Tensor};
 use roundelay_schedule::{
-    Buffer, DeviceId, Id, Job, Rest, Schedule, Slice, Stage, Subject,
+    Buffer, DeviceId, Id, Job, Parameter, Rest, Schedule, Slice, Stage, Subject,
 };
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -16,6 +16,8 @@ pub(crate) struct CarriedRow {
     /// Bytes of the device's arena.
     pub(crate) bytes: Range<u64>,
     subject: Subject,
+    /// Which part of split parameters it holds.
+    part: u32,
     age: u32,
     elements: Range<u64>,
 }
@@ -35,6 +37,7 @@ pub(crate) fn carried(schedule: &Schedule, step: u64) -> Vec<CarriedRow> {
                     device: schedule.device_at(device, coordinate),
                     bytes: start..start + buffer.size.0,
                     subject: buffer.subject,
+                    part: schedule.row_of(coordinate),
                     age,
                     elements: elements.clone(),
                 },
@@ -108,9 +111,11 @@ pub(crate) fn load(
         let part =
             (row.elements.start * size) as usize..(row.elements.end * size) as usize;
         for (index, key) in arrays(&schedule.job, &row).into_iter().enumerate() {
-            let flat = match flats.entry(key) {
+            let flat = match flats.entry((key, row.part)) {
                 Entry::Occupied(known) => known.into_mut(),
-                Entry::Vacant(new) => new.insert(key.flat(&schedule.job, state)?),
+                Entry::Vacant(new) => {
+                    new.insert(key.flat(&schedule.job, row.part, state)?)
+                }
             };
             let start = row.bytes.start + (index * part.len()) as u64;
             write(row.device, start, &flat[part.clone()]);
@@ -130,14 +135,15 @@ pub(crate) fn save<'a>(
     read: impl Fn(DeviceId, Range<u64>) -> &'a [u8],
 ) -> State {
     let size = schedule.job.dtype.size();
-    let mut flats: BTreeMap<Array, Vec<u8>> = BTreeMap::new();
+    let mut flats = Flats::new();
     for row in carried(schedule, step) {
         let part =
             (row.elements.start * size) as usize..(row.elements.end * size) as usize;
         for (index, key) in arrays(&schedule.job, &row).into_iter().enumerate() {
             let stage = schedule.job.elements[key.stage()];
-            let flat =
-                flats.entry(key).or_insert_with(|| vec![0; (stage * size) as usize]);
+            let flat = flats
+                .entry((key, row.part))
+                .or_insert_with(|| vec![0; (stage * size) as usize]);
             let start = row.bytes.start + (index * part.len()) as u64;
             let bytes = read(row.device, start..start + part.len() as u64);
             flat[part.clone()].copy_from_slice(bytes);
@@ -145,6 +151,9 @@ pub(crate) fn save<'a>(
     }
     unflatten(schedule, step, origin, &flats)
 }
+
+/// Flat arrays, each with the row of split tensors that has it.
+pub(crate) type Flats = BTreeMap<(Array, u32), Vec<u8>>;
 
 /// One flat array of the state.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -162,10 +171,10 @@ impl Array {
         }
     }
 
-    fn flat(self, job: &Job, state: &State) -> Result<Vec<u8>, StateError> {
+    fn flat(self, job: &Job, row: u32, state: &State) -> Result<Vec<u8>, StateError> {
         match self {
-            Array::Parameter(stage, age) => state.parameters(job, stage, age),
-            Array::Optimizer(stage, array, 0) => state.optimizer(job, stage, array),
+            Array::Parameter(stage, age) => state.parameters(job, stage, row, age),
+            Array::Optimizer(stage, array, 0) => state.optimizer(job, stage, row, array),
             Array::Optimizer(_, _, age) => Err(StateError::OldOptimizer { age }),
         }
     }
@@ -195,14 +204,12 @@ pub(crate) fn unflatten(
     schedule: &Schedule,
     step: u64,
     origin: u64,
-    flats: &BTreeMap<Array, Vec<u8>>,
+    flats: &Flats,
 ) -> State {
     let Schedule { job, plan, .. } = schedule;
     let size = job.dtype.size();
     let tensors = job.parameters.iter().map(|parameter| {
-        let start = (parameter.offset * size) as usize;
-        let part = start..start + (parameter.elements() * size) as usize;
-        let cut = |key| flats.get(&key).map(|flat| flat[part.clone()].to_vec());
+        let cut = |key| whole(flats, key, parameter, size);
         let staleness = plan.delays.staleness(parameter.stage.index());
         let ages = 0..=staleness.min(u32::try_from(step - origin).unwrap_or(u32::MAX));
         let versions: Vec<Vec<u8>> =
@@ -213,8 +220,24 @@ pub(crate) fn unflatten(
             .map(|array| cut(Array::Optimizer(parameter.stage, array, 0)))
             .collect::<Option<_>>()
             .expect("every stage keeps its optimizer state at rest");
-        let shape = parameter.shape.clone();
+        let shape = parameter.whole_shape();
         (parameter.name.clone(), Tensor { shape, versions, optimizer })
     });
     State { dtype: job.dtype, step, origin, tensors: tensors.collect() }
+}
+
+/// A parameter's whole array from the flat ones of all rows: what is not split is the same on
+/// each.
+fn whole(flats: &Flats, key: Array, parameter: &Parameter, size: u64) -> Option<Vec<u8>> {
+    let start = (parameter.offset * size) as usize;
+    let part = start..start + (parameter.elements() * size) as usize;
+    let first = flats.get(&(key, 0))?;
+    if parameter.split.is_none() {
+        return Some(first[part].to_vec());
+    }
+    let mut whole = vec![0; (parameter.whole_elements() * size) as usize];
+    for ((_, row), flat) in flats.range((key, 0)..=(key, u32::MAX)) {
+        parameter.put_part(*row, &flat[part.clone()], &mut whole, size as usize);
+    }
+    Some(whole)
 }

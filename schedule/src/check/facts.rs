@@ -1,14 +1,15 @@
 //! What the checker learned: memory, messages, bytes.
 
 use super::{
+    exchanges::{Exchanges, Joint},
     layout::Layout,
     links,
     live::{self, Peaks},
     memory, rounds,
 };
 use crate::{
-    Bytes, Collective, DeviceId, GroupId, Kind, LinkId, Place, PoolId, Row, Schedule,
-    Spot, Work,
+    Bytes, Collective, DeviceId, GroupId, Kind, LinkId, Place, PoolId, RoutineId, Row,
+    Schedule, Spot, Work,
 };
 use std::collections::BTreeMap;
 
@@ -29,21 +30,27 @@ pub struct Facts {
     pub link_bytes: BTreeMap<LinkId, Bytes>,
     /// Bytes that each device sends in one training step; the mean over periods where it turns.
     pub sent: BTreeMap<DeviceId, Bytes>,
-    /// Messages in one training step: transfers between devices, and collectives.
+    /// Messages in one training step: transfers between devices, collectives, and exchanges
+    /// between rows.
     pub messages: u64,
     /// Largest number of sequential communication slots between two compute slots.
     pub comm_rounds: u32,
 }
 
 /// Gathers the facts of a sound schedule.
-pub(super) fn gather(schedule: &Schedule, layout: &Layout) -> Facts {
+pub(super) fn gather(
+    schedule: &Schedule,
+    layout: &Layout,
+    exchanges: &Exchanges,
+) -> Facts {
     let comm_rounds = rounds::count(schedule, layout);
     let mut facts = Facts { comm_rounds, ..Facts::default() };
     memory(schedule, &mut facts);
     let Peaks { kinds, devices } = live::peaks(schedule, layout);
     facts.live_peak = kinds;
     facts.device_live_peak = devices;
-    let mut traffic = Traffic { schedule, facts: &mut facts, places: BTreeMap::new() };
+    let (joint, places) = (BTreeMap::new(), BTreeMap::new());
+    let mut traffic = Traffic { schedule, exchanges, facts: &mut facts, joint, places };
     traffic.count();
     facts
 }
@@ -68,7 +75,10 @@ fn memory(schedule: &Schedule, facts: &mut Facts) {
 
 struct Traffic<'a> {
     schedule: &'a Schedule,
+    exchanges: &'a Exchanges,
     facts: &'a mut Facts,
+    /// The exchanges of all launches at each place.
+    joint: BTreeMap<Place, Joint>,
     /// Bytes that leave each place in one period.
     places: BTreeMap<Place, Bytes>,
 }
@@ -81,10 +91,32 @@ impl Traffic<'_> {
                 Work::Collective { link, kind, group, from, to, .. } => {
                     self.collective(*link, *kind, *group, [*from, *to]);
                 }
-                Work::Launch { .. } | Work::Feed { .. } | Work::Report { .. } => {}
+                Work::Launch { at, routine, .. } => self.exchange(*at, *routine),
+                Work::Feed { .. } | Work::Report { .. } => {}
             }
         }
+        self.joined();
         self.spread();
+    }
+
+    fn exchange(&mut self, at: Place, routine: RoutineId) {
+        if let Some(Joint { calls, sent }) = self.exchanges.routines.get(&routine) {
+            let all = self.joint.entry(at).or_default();
+            *all = Joint { calls: all.calls + calls, sent: all.sent + *sent };
+        }
+    }
+
+    /// What the rows of all launches send each other, at every coordinate of the other axes.
+    fn joined(&mut self) {
+        let rows = u64::from(self.schedule.tensor_rows());
+        for (at, Joint { calls, sent }) in &self.joint {
+            let device = self.schedule.rings[at.ring].device(at.place, 0);
+            for link in &self.exchanges.links[&device] {
+                *self.facts.link_bytes.entry(*link).or_default() += *sent * rows;
+                self.facts.messages += calls;
+            }
+            *self.places.entry(*at).or_default() += *sent;
+        }
     }
 
     fn transfer(&mut self, link: LinkId, from: Spot, to: Spot) {

@@ -271,6 +271,13 @@ fn rows(schedule: &Schedule, faults: &mut Faults) {
              {extents:?}; there is one of them, or none for one row"
         )
     });
+    let last = schedule.axes.values().next_back().map(|axis| axis.splits);
+    faults.require(rows == 1 || last == Some(Splits::Rows), culprit, || {
+        "the axis that splits rows is the last one: rows lie next to each other".into()
+    });
+    faults.require(rows == 1 || schedule.job.optimizer.clip == 0.0, culprit, || {
+        "clipping needs the norm of a stage's whole gradient, which rows split up".into()
+    });
     for parameter in &schedule.job.parameters {
         let Some(Split { extent, whole }) = parameter.split else { continue };
         let own = parameter.shape.get(extent as usize).copied();

@@ -1,7 +1,7 @@
 //! Rule 1 for routines: calls that the catalogue accepts, operands inside their arguments, and
 //! accesses that keep what the arguments declare.
 
-use super::{Culprit, faults::Faults, limit, needs::Needs, ranges::Ranges};
+use super::{Culprit, exchanges, faults::Faults, limit, needs::Needs, ranges::Ranges};
 use crate::{
     Access, Argument, Attribute, Call, Catalogue, Element, Id, Method, Operand,
     Optimizer, Pass, Role, Routine, RoutineId, Schedule, Treatment,
@@ -185,6 +185,9 @@ impl<'a> Body<'a> {
         let accesses = catalogue.accesses(call)?;
         if accesses.len() != call.operands.len() {
             return Err(format!("needs {} operands", accesses.len()));
+        }
+        if let Some(exchanged) = catalogue.exchange(call) {
+            exchanges::legal(self.schedule, exchanged)?;
         }
         let steps = matches!(call.kernel.as_str(), "sgd" | "adamw");
         if steps {

@@ -255,15 +255,22 @@ fn passes(simulation: &Simulation<'_>) -> String {
     all.join(", ")
 }
 
+/// How many cells there are like the one that is shown, and among how many rows each is split.
+fn cells(schedule: &Schedule) -> String {
+    let rows = schedule.tensor_rows();
+    let cells = schedule.coordinates().len() / rows.max(1) as usize;
+    let equal = (cells > 1).then(|| format!(", one of {cells} equal cells"));
+    let split = (rows > 1).then(|| format!(", one of {rows} rows"));
+    [equal, split].into_iter().flatten().collect()
+}
+
 fn legend(simulation: &Simulation<'_>, scale: &Scale, notation: Notation) -> String {
     let before = if notation.micro_batch { "micro-batch " } else { "" };
     let after = if notation.stage { " stage" } else { "" };
     let (unit, from) = (scale.unit, scale.from);
     let (makespan, step) = (simulation.makespan(), simulation.step_time());
     let idle = 100.0 * simulation.bubble();
-    let cells = simulation.schedule().coordinates().len();
-    let cells =
-        if cells > 1 { format!(", one of {cells} equal cells") } else { String::new() };
+    let cells = cells(simulation.schedule());
     let passes = passes(simulation);
     format!(
         "column {unit} from {from}; cell {before}pass{after}: {passes}\n\

@@ -7,11 +7,12 @@ pub(crate) mod halves;
 
 use roundelay_schedule::{
     Access, Action, ActionId, Argument, Axis, Buffer, Bytes, BytesPerSecond, Call,
-    Catalogue, Collective, Content, Data, Device, Domain, Element, Evaluation, Float,
-    FlopsPerSecond, Group, Id, Initial, Input, Job, Link, Method, MicroBatch, Nanos,
-    Operand, Optimizer, Order, Parameter, Pass, Place, Placement, Plan, Pool, Rate,
-    Recompute, Reduction, Rest, Ring, Role, Routine, RoutineId, Row, Rule, Schedule,
-    Slice, Spot, States, Subject, Sum, Table, Target, Timeline, Treatment, Wait, Work,
+    Catalogue, Collective, Content, Data, Device, Domain, Element, Evaluation, Exchanged,
+    Float, FlopsPerSecond, Group, Id, Initial, Input, Job, Link, Method, MicroBatch,
+    Nanos, Operand, Optimizer, Order, Parameter, Pass, Place, Placement, Plan, Pool,
+    Rate, Recompute, Reduction, Rest, Ring, Role, Routine, RoutineId, Row, Rule,
+    Schedule, Slice, Spot, States, Subject, Sum, Table, Target, Timeline, Treatment,
+    Wait, Work,
 };
 use std::collections::BTreeMap;
 
@@ -26,7 +27,13 @@ impl Catalogue for Letters {
             'u' => Ok(Access::Update),
             _ => Err(format!("there is no kernel `{}`", call.kernel)),
         };
-        call.kernel.chars().map(access).collect()
+        call.kernel.trim_start_matches('=').chars().map(access).collect()
+    }
+
+    /// A sign of equality in front: two rows bring sixteen numbers and get their sums.
+    fn exchange(&self, call: &Call) -> Option<Exchanged> {
+        let (kind, parts, elements) = (Collective::AllReduce, 2, 16);
+        call.kernel.starts_with('=').then_some(Exchanged { kind, parts, elements })
     }
 }
 

@@ -1,0 +1,224 @@
+//! What a launch does: runs its routine on the rows that it binds, and meets the other rows of
+//! split tensors where they exchange something.
+#![expect(unsafe_code, reason = "operands of an exchange are shown to other threads")]
+
+use super::{
+    Shared,
+    arena::Span,
+    execute::{Executor, Turn, step},
+    record::{Permit, Recorder},
+    rendezvous::Meeting,
+};
+use crate::{code::Watch, exchange::Ends, memory::Claim, native::native};
+use roundelay_kernels::{Context, Mode};
+use roundelay_schedule::{
+    Bytes, DeviceId, Exchanged, Id, LinkId, Nanos, Pass, PhysicalQueue, Row, Slice,
+    Subject, Work,
+};
+use std::{
+    ops::ControlFlow,
+    time::{Duration, Instant},
+};
+
+/// How one thread does exchanges.
+pub(super) struct Rendezvous<'a> {
+    shared: &'a Shared,
+    meeting: Meeting,
+    /// The right to run that the launch holds, when the machine records.
+    pub(super) permit: Option<Permit<'a>>,
+    /// What the last launch spent in exchanges.
+    spent: Duration,
+    sender: Sender,
+}
+
+/// Who sends what is exchanged, for the meter.
+#[derive(Clone, Copy)]
+enum Sender {
+    /// Nobody: the thread serves no lane, or there is one row.
+    Nobody,
+    /// A device, over the link that joins its rows.
+    Device(DeviceId, LinkId),
+    /// The first of the rows, which also counts the message.
+    First(DeviceId, LinkId),
+}
+
+impl<'a> Rendezvous<'a> {
+    /// The exchanges of a thread, before the first.
+    pub(super) fn new(shared: &'a Shared, thread: usize) -> Self {
+        let schedule = &shared.schedule;
+        let rows = schedule.tensor_rows() as usize;
+        let (_, coordinate) = shared.queues.home(thread);
+        let sender = sender(shared, thread);
+        let all = match sender {
+            Sender::Nobody => thread..thread + 1,
+            Sender::Device(..) | Sender::First(..) => {
+                let first = thread - coordinate % rows;
+                first..first + rows
+            }
+        };
+        let meeting = Meeting::new(thread, all, native(schedule.job.dtype));
+        Self { shared, meeting, permit: None, spent: Duration::ZERO, sender }
+    }
+
+    fn exchange(&mut self, ends: &Ends) -> ControlFlow<()> {
+        let start = Instant::now();
+        let Self { shared, meeting, permit, .. } = self;
+        let recorder = shared.recorder.as_ref();
+        // Whoever waits lets others run, so that rows find each other under any number of permits.
+        let mut pause = |wait: &dyn Fn() -> _| {
+            drop(permit.take());
+            let waited = wait();
+            *permit = recorder.map(Recorder::permit);
+            waited
+        };
+        let (booths, parking) = (&shared.booths, &shared.parking);
+        // SAFETY: both ends lie inside the launch's claim and do not overlap, as the checker
+        // says. Every launch runs on all rows, and a queue is in list order on each of them.
+        unsafe { meeting.exchange(booths, parking, ends, &mut pause)? };
+        self.count(ends);
+        self.spent += start.elapsed();
+        ControlFlow::Continue(())
+    }
+
+    fn count(&self, ends: &Ends) {
+        let Shared { meter, schedule, .. } = self.shared;
+        let exchanged = Exchanged {
+            kind: ends.exchange.kind,
+            parts: u32::try_from(ends.exchange.parts).unwrap_or(u32::MAX),
+            elements: ends.exchange.elements() as u64,
+        };
+        let Bytes(sent) = exchanged.sent(schedule.job.dtype);
+        match self.sender {
+            Sender::Nobody => {}
+            Sender::Device(device, link) => meter.moved(link, device, sent),
+            Sender::First(device, link) => {
+                meter.message();
+                meter.moved(link, device, sent);
+            }
+        }
+    }
+}
+
+/// Who sends on a thread.
+fn sender(shared: &Shared, thread: usize) -> Sender {
+    let Shared { schedule, queues, coordinates, .. } = shared;
+    let rows = schedule.tensor_rows() as usize;
+    let (queue, coordinate) = queues.home(thread);
+    let PhysicalQueue::Lane(device, _) = queues.queue(queue) else {
+        return Sender::Nobody;
+    };
+    let first = coordinate - coordinate % rows;
+    let [one, last, own] = [first, first + rows - 1, coordinate]
+        .map(|number| schedule.device_at(device, &coordinates[number]));
+    match schedule.target.link_between(one, last) {
+        Some(link) if rows > 1 && own == one => Sender::First(own, link),
+        Some(link) if rows > 1 => Sender::Device(own, link),
+        _ => Sender::Nobody,
+    }
+}
+
+/// A routine as it runs.
+struct Watcher<'a, 'b> {
+    rendezvous: &'b mut Rendezvous<'a>,
+    clock: Option<CallClock<'a, 'b>>,
+}
+
+/// Keeps the times of calls.
+struct CallClock<'a, 'b> {
+    recorder: &'a Recorder,
+    times: &'b mut Vec<Nanos>,
+    last: Nanos,
+}
+
+impl Watch for Watcher<'_, '_> {
+    fn exchange(&mut self, ends: &Ends) -> ControlFlow<()> {
+        self.rendezvous.exchange(ends)
+    }
+
+    fn done(&mut self) {
+        if let Some(CallClock { recorder, times, last }) = &mut self.clock {
+            let now = recorder.now();
+            times.push(now - *last);
+            *last = now;
+        }
+    }
+}
+
+impl Executor<'_> {
+    /// Breaks when everything stops while the launch waits for another row.
+    pub(super) fn launch(
+        &mut self,
+        turn: Turn<'_>,
+        claim: &mut Claim,
+    ) -> ControlFlow<()> {
+        let Work::Launch { at, routine, rows, .. } = &turn.action.work else {
+            unreachable!("the caller matched a launch")
+        };
+        let Shared { schedule, arenas, code, meter, .. } = self.shared;
+        let coordinate = &self.shared.coordinates[turn.coordinate];
+        self.arguments.clear();
+        for row in rows {
+            let span = Span::of(schedule, *at, *row, turn.period, coordinate);
+            self.arguments.push(claim, arenas.of(span.device), span.bytes);
+        }
+        let context = self.context(turn);
+        let Self { shared, arguments, operands, times, rendezvous } = self;
+        rendezvous.spent = Duration::ZERO;
+        let recorder = shared.recorder.as_ref();
+        let clock =
+            recorder.map(|recorder| CallClock { recorder, times, last: recorder.now() });
+        let start = Instant::now();
+        let watch = &mut Watcher { rendezvous, clock };
+        code[*routine].run(claim, arguments, operands, &context, watch)?;
+        meter.launched(*routine, start.elapsed().saturating_sub(rendezvous.spent));
+        ControlFlow::Continue(())
+    }
+
+    fn context(&self, turn: Turn<'_>) -> Context {
+        let Work::Launch { at, routine, micro_batch, rows, .. } = &turn.action.work
+        else {
+            unreachable!("the caller matched a launch")
+        };
+        let schedule = &self.shared.schedule;
+        let coordinate = &self.shared.coordinates[turn.coordinate];
+        let device = schedule.rings[at.ring].device(at.place, turn.period);
+        Context {
+            step: step(turn),
+            micro_batch: self.global(turn.coordinate, *micro_batch),
+            seed: schedule.job.seed,
+            mode: Mode::Training,
+            rate: self.rate(turn, schedule.routines[*routine].pass),
+            slice_offset: slice_offset(self.shared, rows, coordinate),
+            part: u64::from(schedule.row_of(coordinate)),
+            threads: schedule.target.devices[device].threads.max(1) as usize,
+        }
+    }
+
+    fn rate(&self, turn: Turn<'_>, pass: Pass) -> f64 {
+        match pass {
+            Pass::Update => self.shared.schedule.job.optimizer.rate.at(step(turn)),
+            Pass::Forward
+            | Pass::Backward
+            | Pass::InputGradient
+            | Pass::WeightGradient
+            | Pass::Combine => 0.0,
+        }
+    }
+}
+
+/// First element, in the stage's flat array, of the shard that a launch works on.
+fn slice_offset(shared: &Shared, rows: &[Row], coordinate: &[u32]) -> u64 {
+    let schedule = &shared.schedule;
+    let subjects = rows.iter().map(|row| schedule.buffers[row.buffer].subject);
+    let shards = subjects.filter_map(|subject| match subject {
+        Subject::Parameter(stage, Slice::Shard(axis))
+        | Subject::Gradient(stage, Slice::Shard(axis))
+        | Subject::Optimizer(stage, Slice::Shard(axis)) => {
+            let part =
+                schedule.job.elements[stage] / u64::from(schedule.axes[axis].extent);
+            Some(part * u64::from(coordinate[axis.index()]))
+        }
+        _ => None,
+    });
+    shards.max().unwrap_or(0)
+}

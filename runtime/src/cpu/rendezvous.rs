@@ -1,0 +1,202 @@
+//! Where the rows of a launch meet: each shows what it brings, waits until all are there, makes its
+//! own result, and goes on when all have looked.
+#![expect(unsafe_code, reason = "that all rows stand still is known here")]
+
+use super::counter::{Counter, Parking, Waited};
+use crate::exchange::{Ends, Join};
+use roundelay_schedule::Native;
+use std::{
+    ops::{ControlFlow, Range},
+    ptr,
+    sync::atomic::{AtomicPtr, Ordering::Relaxed},
+};
+
+/// Where one thread shows what it brings.
+pub(super) struct Booth {
+    /// The address of what is brought; its counters order it.
+    brought: AtomicPtr<u8>,
+    /// Exchanges that the thread came to.
+    arrived: Counter,
+    /// Exchanges in which it has looked at what all bring.
+    looked: Counter,
+}
+
+/// One thread among those that meet.
+pub(super) struct Meeting {
+    thread: usize,
+    /// The threads of all rows, in their order.
+    rows: Range<usize>,
+    /// Exchanges so far.
+    number: u64,
+    join: Join,
+}
+
+impl Booth {
+    /// A booth that threads of `parking` wait at.
+    pub(super) fn new(parking: &Parking) -> Self {
+        Self {
+            brought: AtomicPtr::new(ptr::null_mut()),
+            arrived: Counter::new(parking),
+            looked: Counter::new(parking),
+        }
+    }
+}
+
+impl Meeting {
+    /// Thread `thread` among those of `rows`, before the first exchange.
+    pub(super) fn new(thread: usize, rows: Range<usize>, dtype: Native) -> Self {
+        let join = Join::new(dtype, rows.len());
+        Self { thread, rows, number: 0, join }
+    }
+
+    /// One exchange, which all rows make alike. Every wait is done inside of `pause`; a stop
+    /// breaks it off.
+    ///
+    /// # Safety
+    /// Until this returns, what `ends` brings is written and stays as it is, and what it gets is
+    /// the caller's own. All rows come to the same exchanges in the same order, each with ends of
+    /// the same sizes.
+    pub(super) unsafe fn exchange(
+        &mut self,
+        booths: &[Booth],
+        parking: &Parking,
+        ends: &Ends,
+        pause: &mut impl FnMut(&dyn Fn() -> Waited) -> Waited,
+    ) -> ControlFlow<()> {
+        self.number += 1;
+        let (number, thread) = (self.number, self.thread);
+        let all = &booths[self.rows.clone()];
+        let wait = |counter: fn(&Booth) -> &Counter| {
+            let mut waits =
+                all.iter().map(|booth| counter(booth).wait(number, parking, thread));
+            waits.find(|waited| *waited != Waited::Reached).unwrap_or(Waited::Reached)
+        };
+        booths[thread].brought.store(ends.brought.0, Relaxed);
+        booths[thread].arrived.publish(number, parking);
+        reached(pause(&|| wait(|booth| &booth.arrived)))?;
+        // SAFETY: every row has come to this exchange, so its address is the one that it showed
+        // for it, and none goes on before this row has looked; so all arrays stay as they are.
+        unsafe {
+            let brought = all.iter().map(|booth| booth.brought.load(Relaxed));
+            self.join.join(ends, thread - self.rows.start, brought);
+        }
+        booths[thread].looked.publish(number, parking);
+        reached(pause(&|| wait(|booth| &booth.looked)))
+    }
+}
+
+fn reached(waited: Waited) -> ControlFlow<()> {
+    match waited {
+        Waited::Reached => ControlFlow::Continue(()),
+        Waited::Stopped | Waited::Late => ControlFlow::Break(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::jitter::{Jitter, Timing};
+    use roundelay_kernels::Exchange;
+    use roundelay_schedule::Collective;
+    use std::{
+        panic::{AssertUnwindSafe, catch_unwind},
+        thread,
+    };
+
+    const ROWS: usize = 3;
+    const TURNS: u64 = 400;
+
+    fn ends(brought: &mut [f64], got: &mut [f64]) -> Ends {
+        let end = |array: &mut [f64]| {
+            (array.as_mut_ptr().cast(), size_of_val::<[f64]>(array) as u64)
+        };
+        Ends {
+            exchange: Exchange {
+                kind: Collective::AllReduce,
+                parts: ROWS,
+                rows: 1,
+                whole: brought.len(),
+            },
+            dtype: Native::F64,
+            brought: end(brought),
+            got: end(got),
+        }
+    }
+
+    /// What every row sees of so many exchanges, each of which it enters with other numbers; a
+    /// row that is told so fails there.
+    fn meet(
+        row: usize,
+        fails: Option<u64>,
+        (booths, parking): (&[Booth], &Parking),
+    ) -> u64 {
+        parking.register(row);
+        let mut meeting = Meeting::new(row, 0..ROWS, Native::F64);
+        let mut jitter = Jitter::new(Timing::Jittered(7), row).expect("it is jittered");
+        let (mut brought, mut got) = ([0.0; 5], [0.0; 5]);
+        for turn in 0..TURNS {
+            jitter.pause();
+            assert_ne!(Some(turn), fails, "this row fails");
+            brought.fill((turn * 10 + row as u64) as f64);
+            // SAFETY: both arrays are the thread's own, and all rows do the same.
+            let flow = unsafe {
+                let ends = ends(&mut brought, &mut got);
+                meeting.exchange(booths, parking, &ends, &mut |wait| wait())
+            };
+            if flow.is_break() {
+                return turn;
+            }
+            assert_eq!(got, [(turn * 30 + 3) as f64; 5]);
+        }
+        TURNS
+    }
+
+    fn all(fails: Option<u64>) -> [u64; ROWS] {
+        let parking = Parking::new(ROWS);
+        let booths: Vec<Booth> = (0..ROWS).map(|_| Booth::new(&parking)).collect();
+        thread::scope(|scope| {
+            let start = |row| {
+                let (booths, parking) = (&booths, &parking);
+                scope.spawn(move || {
+                    let fails = fails.filter(|_| row == 1);
+                    let meets = || meet(row, fails, (booths, parking));
+                    catch_unwind(AssertUnwindSafe(meets)).unwrap_or_else(|_| {
+                        parking.stop();
+                        u64::MAX
+                    })
+                })
+            };
+            [0, 1, 2].map(start).map(|thread| thread.join().unwrap())
+        })
+    }
+
+    #[test]
+    fn rows_get_the_sum_of_what_all_brought_however_late_they_are() {
+        assert_eq!(all(None), [TURNS; ROWS]);
+    }
+
+    #[test]
+    fn a_row_that_fails_lets_the_others_go_where_it_left_them() {
+        for turn in [0, 1, 37] {
+            let found = all(Some(turn));
+            assert_eq!(found[1], u64::MAX);
+            // The last wait of the exchange before may see the stop first.
+            let near = turn.saturating_sub(1)..=turn;
+            assert!(near.contains(&found[0]) && near.contains(&found[2]), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn a_stop_ends_an_exchange_that_nobody_else_comes_to() {
+        let parking = Parking::new(ROWS);
+        let booths: Vec<Booth> = (0..ROWS).map(|_| Booth::new(&parking)).collect();
+        thread::scope(|scope| {
+            let alone = scope.spawn(|| meet(0, None, (&booths, &parking)));
+            while !alone.is_finished() {
+                parking.stop();
+                thread::yield_now();
+            }
+            assert_eq!(alone.join().unwrap(), 0);
+        });
+    }
+}

@@ -1,0 +1,124 @@
+//! Tensor rows: exchanges inside of routines are made by as many rows as there are, over a link
+//! that joins them, and count among what is moved.
+
+mod tiny;
+
+use roundelay_schedule::{
+    Access, Argument, Axis, Bytes, Call, Culprit, DeviceId, Element, Id, LinkId, Operand,
+    Pass, Role, Rule, Schedule, Split, Splits, Subject, Tensor, Violation, Violations,
+    Work, check,
+};
+use tiny::{Builder, Letters, accumulate, empty, id, reduced, row};
+
+/// The same with its parameters split among two rows; the forward pass sums up what it keeps.
+fn split(mut schedule: Schedule) -> Schedule {
+    let devices = schedule.target.devices.len() as u32;
+    schedule.target = empty(Rule::Sync, 1, 1, 2 * devices).target;
+    schedule.plan.tensor = Tensor { rows: 2, ..Tensor::WHOLE };
+    schedule.axes.iter_mut().for_each(|(_, axis)| axis.stride *= 2);
+    let splits = Splits::Rows;
+    schedule.axes.push(Axis { name: "row".to_owned(), extent: 2, stride: 1, splits });
+    for parameter in &mut schedule.job.parameters {
+        parameter.split = Some(Split { extent: 0, whole: 31 });
+    }
+    let scratch = schedule.buffer(0, Subject::Workspace, 1, 0);
+    let (_, forward) = schedule
+        .routines
+        .iter_mut()
+        .find(|(_, routine)| routine.pass == Pass::Forward)
+        .expect("every model has a forward pass");
+    let (role, access) = (Role::Workspace, Access::Write);
+    forward.arguments.push(Argument { role, access, size: Bytes(64) });
+    forward.calls.push(exchange([2, 4]));
+    let forward = schedule.routines.iter().find(|(_, r)| r.pass == Pass::Forward);
+    let forward = forward.expect("it was found before").0;
+    for (_, action) in schedule.actions.iter_mut() {
+        if let Work::Launch { routine, rows, .. } = &mut action.work
+            && *routine == forward
+        {
+            rows.push(row(scratch, 0));
+        }
+    }
+    schedule
+}
+
+fn exchange(arguments: [u32; 2]) -> Call {
+    let operand = |argument| Operand {
+        argument,
+        offset: Bytes(0),
+        element: Element::Real,
+        shape: vec![16],
+    };
+    Call {
+        kernel: "=rw".to_owned(),
+        attributes: [].into(),
+        operands: arguments.map(operand).into(),
+    }
+}
+
+fn refused(mut schedule: Schedule, fault: impl FnOnce(&mut Schedule)) -> Violations {
+    fault(&mut schedule);
+    check(schedule, &Letters).expect_err("the fault must be found")
+}
+
+fn says(found: &Violations, culprit: Culprit, part: &str) -> bool {
+    found.iter().any(|violation| match violation {
+        Violation::Malformed { culprit: own, problem } => {
+            *own == culprit && problem.contains(part)
+        }
+        _ => false,
+    })
+}
+
+#[test]
+fn every_launch_with_an_exchange_is_a_message_and_sends_half_of_the_array_twice() {
+    let checked = check(split(accumulate(3)), &Letters).unwrap();
+    let facts = checked.facts();
+    assert_eq!(facts.messages, 3);
+    assert_eq!(facts.sent[&DeviceId::new(0)], Bytes(3 * 64));
+    assert_eq!(facts.link_bytes[&LinkId::new(0)], Bytes(2 * 3 * 64));
+}
+
+#[test]
+fn replicas_exchange_for_themselves_and_reduce_row_by_row() {
+    let checked = check(split(reduced()), &Letters).unwrap();
+    let facts = checked.facts();
+    // A collective for each row, an exchange at each of two coordinates.
+    assert_eq!(facts.messages, 2 + 2);
+    assert_eq!(facts.sent[&DeviceId::new(0)], Bytes(64 + 64));
+    assert_eq!(facts.link_bytes[&LinkId::new(0)], Bytes(4 * (64 + 64)));
+}
+
+#[test]
+fn an_exchange_is_made_by_all_rows_that_there_are() {
+    let routine = Culprit::Routine(id(0));
+    let found = refused(accumulate(1), |s| {
+        s.routines[id(0)].calls.push(exchange([2, 3]));
+    });
+    assert!(says(&found, routine, "no axis of the schedule splits rows"), "{found}");
+    let found = refused(split(accumulate(1)), |s| {
+        s.target = empty(Rule::Sync, 1, 1, 3).target;
+        s.axes[id(0)].extent = 3;
+        s.plan.tensor.rows = 3;
+        s.job.parameters[0].split = Some(Split { extent: 0, whole: 48 });
+    });
+    assert!(says(&found, routine, "tensors are split among 3"), "{found}");
+}
+
+#[test]
+fn a_link_joins_the_rows_that_exchange() {
+    let found = refused(split(accumulate(1)), |s| s.target.domains.clear());
+    assert!(says(&found, Culprit::Action(id(1)), "which no link joins"), "{found}");
+}
+
+#[test]
+fn rows_lie_next_to_each_other_and_do_not_clip() {
+    let axes = Culprit::Header("axes");
+    let found = refused(split(reduced()), |s| {
+        let all: Vec<Axis> = s.axes.values().rev().cloned().collect();
+        s.axes = all.into_iter().collect();
+    });
+    assert!(says(&found, axes, "is the last one"), "{found}");
+    let found = refused(split(accumulate(1)), |s| s.job.optimizer.clip = 1.0);
+    assert!(says(&found, axes, "clipping"), "{found}");
+}
