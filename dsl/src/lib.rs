@@ -36,9 +36,9 @@ pub use import::{Disk, Files, NoFiles};
 pub use lists::{ListMistake, Lists, read_lists, write_lists};
 pub use operators::{METRICS, OPERATORS, Operator};
 pub use program::{
-    Cap, Choice, Extent, Metric, Model, ModelInput, ModelInputId, ModelParameter, Node,
-    NodeId, Numbers, Objective, Operation, ParameterId, PinnedStages, Program, Scale,
-    Search, Source, Train, Window,
+    Cap, Choice, Extent, Learning, Metric, Model, ModelInput, ModelInputId,
+    ModelParameter, NanoDollarsPerHour, Node, NodeId, Numbers, Objective, Operation,
+    ParameterId, PinnedStages, Program, Scale, Search, Source, Train, Window,
 };
 pub use quantity::{Dimension, Quantity};
 pub use resolve::{Tables, parse, parse_with};

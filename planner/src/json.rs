@@ -4,6 +4,7 @@ use crate::{
     candidate::{Candidate, seconds},
     decisions::recompute,
     measured::Origins,
+    objective::{FemtoDollars, Goal},
     ranking::Ranking,
 };
 use roundelay_schedule::{Exactness, Kind, Order, Placement, Rule, States};
@@ -110,6 +111,18 @@ pub struct PlanRow {
     pub calls: Calls,
     /// No legal schedule of this plan has a shorter step.
     pub lower_bound_s: f64,
+    /// What a training step costs, in US dollars, where the devices in use have prices.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost_per_step_usd: Option<f64>,
+    /// What a million examples cost, likewise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost_per_million_samples_usd: Option<f64>,
+    /// Training steps until the result, where the program says how its model learns.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub steps_to_result: Option<u64>,
+    /// Time until the result, likewise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_to_result_s: Option<f64>,
 }
 
 /// Number of kernel calls of the plan's routines by where their times come from.
@@ -160,7 +173,7 @@ pub fn document(ranking: &Ranking) -> Document {
     let weaker = ranking.weaker.iter().map(|weaker| WeakerRow {
         exactness: weaker.exactness,
         line: weaker.line.clone(),
-        plan: plan_row(1, &weaker.candidate),
+        plan: plan_row(1, &weaker.candidate, &ranking.goal),
     });
     let space = ranking.space.decisions.iter().map(|(name, values)| {
         (*name, Values { values: values.clone(), number: values.len() })
@@ -169,7 +182,9 @@ pub fn document(ranking: &Ranking) -> Document {
         format: FORMAT,
         objective: ranking.objective_name(),
         exactness: ranking.allowed,
-        plans: plans.map(|(rank, candidate)| plan_row(rank, candidate)).collect(),
+        plans: plans
+            .map(|(rank, candidate)| plan_row(rank, candidate, &ranking.goal))
+            .collect(),
         weaker: weaker.collect(),
         space: space.collect(),
         combinations: ranking.space.combinations,
@@ -182,8 +197,8 @@ pub fn document(ranking: &Ranking) -> Document {
     }
 }
 
-fn plan_row(rank: usize, candidate: &Candidate) -> PlanRow {
-    let plan = &candidate.plan;
+pub(crate) fn plan_row(rank: usize, candidate: &Candidate, goal: &Goal) -> PlanRow {
+    let (plan, time) = (&candidate.plan, candidate.step_time);
     let Origins { measured, scaled, guessed } = candidate.origins;
     let pool = |(name, used): (&String, &crate::candidate::PoolUse)| {
         let (live_peak_bytes, arena_bytes) = (used.live_peak.0, used.arena.0);
@@ -217,6 +232,10 @@ fn plan_row(rank: usize, candidate: &Candidate) -> PlanRow {
         stale_share: candidate.stale_share(),
         calls: Calls { measured, scaled, guessed },
         lower_bound_s: seconds(candidate.bound.step_time()),
+        cost_per_step_usd: goal.cost(plan, time).map(FemtoDollars::dollars),
+        cost_per_million_samples_usd: goal.cost_of_a_million(plan, time),
+        steps_to_result: goal.steps_to_result(plan),
+        time_to_result_s: goal.time_to_result(plan, time).map(seconds),
     }
 }
 

@@ -16,10 +16,12 @@ mod decisions;
 mod evaluate;
 mod explain;
 mod family;
+mod front;
 mod json;
 mod load;
 mod measured;
 mod memory;
+mod objective;
 mod plan_file;
 mod ranking;
 mod reason;
@@ -43,8 +45,10 @@ pub use cuts::{Chain, Tie, Uncuttable, cut};
 pub use decisions::{decisions, differences, summary};
 pub use explain::explain;
 pub use family::{Clash, Family};
+pub use front::{Front, front};
 pub use json::{Document, document};
 pub use measured::Origins;
+pub use objective::{FemtoDollars, Goal};
 pub use plan_file::{PlanMistake, PlanMistakes, check_plan, read_plan, write_plan};
 pub use ranking::{Options, Ranking, Weaker};
 pub use reason::{Reason, Shortage, Shortfall};
@@ -60,6 +64,9 @@ use roundelay_dsl::Program;
 /// # Errors
 /// When nothing fits: the binding constraint, and what would make a plan fit.
 pub fn plan(program: &Program, options: &Options) -> Result<Ranking, Refusal> {
+    if let Some(missing) = objective::Goal::new(program).missing() {
+        return Err(Refusal { binding: missing.to_owned(), repairs: Vec::new() });
+    }
     let ranking = ranking::survey(program, options);
     match ranking.plans.is_empty() {
         true => Err(refusal::refuse(program, options, &ranking)),

@@ -3,11 +3,13 @@
 mod brute_force;
 mod recompute;
 
+pub(crate) use brute_force::random_program;
+
 use crate::{
-    Candidate, Options, Ranking, Refusal, cost::tests::measured, document, explain, plan,
-    ranking::survey, sample, sample::Random, table,
+    Candidate, Goal, Options, Ranking, Refusal, cost::tests::measured, document, explain,
+    plan, ranking::survey, sample, sample::Random, table,
 };
-use roundelay_dsl::{Choice, Numbers, Objective, Program};
+use roundelay_dsl::{Choice, Learning, NanoDollarsPerHour, Numbers, Objective, Program};
 use roundelay_schedule::{Bytes, Exactness, Nanos, Placement, Rule, States};
 
 /// Every plan of the space, clocked.
@@ -32,6 +34,26 @@ fn refusal(program: &Program) -> Refusal {
     }
 }
 
+/// A program's objectives, with prices and constants that differ.
+fn each_goal(program: &Program) -> Vec<Goal> {
+    let goal = |objective| Goal::new(&priced(program, objective));
+    Objective::ALL.into_iter().map(goal).collect()
+}
+
+fn priced(program: &Program, objective: Objective) -> Program {
+    let mut program = program.clone();
+    program.search.objective = objective;
+    for (number, id) in (1..).zip(program.target.devices.ids()) {
+        program.prices.insert(id, NanoDollarsPerHour(number * 1_000_000_000));
+    }
+    program.search.learning = Learning {
+        least_steps: Some(1000),
+        critical_batch: Some(16),
+        staleness: Some(1000),
+    };
+    program
+}
+
 #[test]
 fn no_plan_beats_its_bounds() {
     let mut random = Random::new(41);
@@ -46,10 +68,16 @@ fn no_plan_beats_its_bounds() {
     });
     for program in guessed.iter().chain(&measured) {
         let ranking = all(program);
+        let goals = each_goal(program);
         for candidate in &ranking.plans {
             let Candidate { bound, step_time, device_peak, plan, .. } = candidate;
             assert!(bound.step_time() <= *step_time, "{bound:?} {step_time} {plan:?}");
             assert!(bound.memory <= *device_peak, "{bound:?} {device_peak} {plan:?}");
+            for goal in &goals {
+                let open = goal.score(plan, bound.step_time(), bound.memory, 0);
+                let real = goal.score(plan, *step_time, *device_peak, 0);
+                assert!(open <= real && open[0] <= real[0], "{goal:?} {plan:?}");
+            }
         }
         assert_eq!(ranking.clocked, ranking.candidates);
     }
@@ -156,11 +184,7 @@ fn replicas_that_cannot_be_are_refused_with_the_reason() {
 
 #[test]
 fn each_objective_puts_its_own_first() {
-    let best = |objective| {
-        let mut program = delayed(4, 4);
-        program.search.objective = objective;
-        all(&program).plans
-    };
+    let best = |objective| all(&priced(&delayed(4, 4), objective)).plans;
     let fastest = best(Objective::StepTime);
     let smallest = best(Objective::Memory);
     let fewest = best(Objective::Devices);
@@ -171,6 +195,57 @@ fn each_objective_puts_its_own_first() {
         Some(smallest[0].device_peak)
     );
     assert_eq!(fewest[0].plan.devices.len(), 1);
+    let goal = Goal::new(&priced(&delayed(4, 4), Objective::Cost));
+    let costs =
+        |plans: &[Candidate]| plans.iter().map(|c| goal.cost(&c.plan, c.step_time)).min();
+    let cheapest = best(Objective::Cost);
+    assert_eq!(costs(&cheapest[..1]), costs(&cheapest));
+    let results = |plans: &[Candidate]| {
+        plans.iter().map(|c| goal.time_to_result(&c.plan, c.step_time)).min()
+    };
+    let soonest = best(Objective::TimeToResult);
+    assert_eq!(results(&soonest[..1]), results(&soonest));
+    assert_eq!(costs(&fastest), costs(&cheapest));
+}
+
+#[test]
+fn a_delay_wins_only_where_its_steps_are_cheap() {
+    let fastest = |staleness| {
+        let mut program = priced(&delayed(4, 4), Objective::TimeToResult);
+        program.search.learning.staleness = Some(staleness);
+        all(&program).plans.swap_remove(0)
+    };
+    let plain = all(&delayed(4, 4)).plans.swap_remove(0);
+    assert!(plain.staleness() > 0, "the fastest step is a delayed one here");
+    assert_eq!(fastest(0).plan, plain.plan);
+    assert_eq!(fastest(100_000).staleness(), 0);
+}
+
+#[test]
+fn costs_and_steps_stand_in_table_and_document() {
+    let mut program = priced(&sample::program(2, 4), Objective::Cost);
+    let ranking = plan(&program, &Options::default()).unwrap();
+    let text = table(&ranking, &program);
+    for name in ["cost/step", "cost/1M samples", "steps to result", "time to result"] {
+        assert!(text.contains(name), "{text}");
+    }
+    let row = &document(&ranking).plans[0];
+    let first = &ranking.plans[0];
+    let cost = ranking.goal.cost(&first.plan, first.step_time).unwrap();
+    assert_eq!(row.cost_per_step_usd, Some(cost.dollars()));
+    assert_eq!(row.steps_to_result, Some(5000));
+    let seconds = row.step_time_s * 5000.0;
+    assert!((row.time_to_result_s.unwrap() - seconds).abs() < 1e-9);
+    program.prices.clear();
+    program.search.learning = Learning::default();
+    let missing = refusal(&program).to_string();
+    assert!(missing.contains("price 2.5 USD/h"), "{missing}");
+    program.search.objective = Objective::TimeToResult;
+    let missing = refusal(&program).to_string();
+    assert!(missing.contains("least_steps 1000"), "{missing}");
+    program.search.objective = Objective::StepTime;
+    let text = table(&plan(&program, &Options::default()).unwrap(), &program);
+    assert!(!text.contains("cost/step") && !text.contains("result"), "{text}");
 }
 
 #[test]

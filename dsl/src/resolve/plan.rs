@@ -2,21 +2,23 @@
 
 use super::{
     definitions::Definitions,
+    objective,
     optimizer::called,
     order,
     settings::{Settings, no_entries, quantity, single, unknown_word, whole},
 };
 use crate::{
-    Code, Diagnostic, Dimension, Files, Mistake, Model, NoFiles, Numbers, Objective,
-    Search, SourceFile, Value, parse,
+    Code, Diagnostic, Dimension, Files, Mistake, Model, NoFiles, Numbers, Search,
+    SourceFile, Value, parse,
     report::{Known, Report, not_yet},
     syntax::{Choice, Entry, Expression, ExpressionKind, Setting},
 };
 use roundelay_schedule::{Bytes, Exactness, Placement, Recompute, Rule, States};
 
 /// Keys that are read.
-const KEYS: [&str; 15] = [
+const KEYS: [&str; 16] = [
     "minimize",
+    "result",
     "exactness",
     "memory",
     "devices",
@@ -64,7 +66,7 @@ pub(super) fn resolve(
     results.into_iter().collect::<Known<()>>().map(|()| search)
 }
 
-fn all_keys() -> Vec<&'static str> {
+pub(super) fn all_keys() -> Vec<&'static str> {
     let later = LATER.iter().map(|(key, _)| *key);
     KEYS.into_iter().chain(later).chain(["tensor", "stage"]).collect()
 }
@@ -112,7 +114,7 @@ fn set_entry(search: &mut Search, entry: &Entry, report: &mut Report) -> Known<(
 }
 
 /// `key=value` as `key value`, and `outer.inner=value` as `outer { inner value }`.
-fn as_entry(text: &str) -> String {
+pub(super) fn as_entry(text: &str) -> String {
     let Some(sign) = text.find(['=', '<', '>']) else { return text.to_owned() };
     let (key, value) = text.split_at(sign);
     let value =
@@ -130,7 +132,8 @@ fn apply(
     report: &mut Report,
 ) -> Known<()> {
     match entry.key.text.as_str() {
-        "minimize" => search.objective = objective(entry, report)?,
+        "minimize" => search.objective = objective::objective(entry, report)?,
+        "result" => objective::learning(&mut search.learning, entry, report)?,
         "exactness" => search.exactness = Some(exactness(entry, report)?),
         "memory" => search.memory = Some(memory(entry, report)?),
         "devices" => search.devices = numbers(entry, report)?,
@@ -162,25 +165,6 @@ fn apply(
         other => later(other, entry, report)?,
     }
     Ok(())
-}
-
-/// `minimize step_time`.
-fn objective(entry: &Entry, report: &mut Report) -> Known<Objective> {
-    let (name, _) = called(single(entry, report)?, "what to minimize", report)?;
-    match name.text.as_str() {
-        "step_time" => Ok(Objective::StepTime),
-        "memory" => Ok(Objective::Memory),
-        "devices" => Ok(Objective::Devices),
-        "cost" | "time_to_result" => {
-            let mistake = not_yet(format_args!("minimize {}", name.text));
-            Err(report
-                .error(name.span, mistake.hint("minimize step_time, memory or devices")))
-        }
-        other => {
-            let known = ["step_time", "memory", "devices"];
-            Err(unknown_word("objective", other, &known, name.span, report))
-        }
-    }
 }
 
 /// `exactness delayed`.
