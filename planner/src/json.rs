@@ -3,6 +3,7 @@
 use crate::{
     candidate::{Candidate, seconds},
     decisions::recompute,
+    front::Front,
     measured::Origins,
     objective::{FemtoDollars, Goal},
     ranking::Ranking,
@@ -41,6 +42,26 @@ pub struct Document {
     pub optimal: bool,
     /// (best − least open bound) / best.
     pub gap: f64,
+    /// How long the search took.
+    pub elapsed_s: f64,
+    /// The front, where it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub front: Option<FrontPart>,
+}
+
+/// Plans that no other beats in step time, peak memory and number of devices together.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FrontPart {
+    /// The plans, fastest first.
+    pub plans: Vec<PlanRow>,
+    /// Whether no allowed plan of the space is missing.
+    pub complete: bool,
+    /// Plans that were bounded away.
+    pub pruned: usize,
+    /// Plans that were lowered and clocked.
+    pub clocked: usize,
+    /// Plans that were left open.
+    pub open: usize,
     /// How long the search took.
     pub elapsed_s: f64,
 }
@@ -194,6 +215,7 @@ pub fn document(ranking: &Ranking) -> Document {
         optimal: ranking.optimal,
         gap: ranking.gap,
         elapsed_s: ranking.elapsed.as_secs_f64(),
+        front: None,
     }
 }
 
@@ -240,6 +262,20 @@ pub(crate) fn plan_row(rank: usize, candidate: &Candidate, goal: &Goal) -> PlanR
 }
 
 impl Document {
+    /// The document with a front.
+    pub fn with_front(self, front: &Front, goal: &Goal) -> Self {
+        let rows = (1..).zip(&front.plans);
+        let part = FrontPart {
+            plans: rows.map(|(rank, plan)| plan_row(rank, plan, goal)).collect(),
+            complete: front.is_complete(),
+            pruned: front.pruned,
+            clocked: front.clocked,
+            open: front.open,
+            elapsed_s: front.elapsed.as_secs_f64(),
+        };
+        Self { front: Some(part), ..self }
+    }
+
     /// The document as text.
     pub fn to_text(&self) -> String {
         serde_json::to_string_pretty(self)

@@ -7,12 +7,14 @@
 //!
 //! This crate must not know: buffer offsets, machines, the schedule file.
 
+mod appraise;
 mod bound;
 mod candidate;
 mod cost;
 mod counts;
 mod cuts;
 mod decisions;
+mod diff;
 mod evaluate;
 mod explain;
 mod family;
@@ -37,24 +39,28 @@ mod tied;
 mod traffic;
 mod values;
 
+pub use appraise::appraise;
 pub use bound::Bound;
 pub use candidate::{Candidate, PoolUse};
 pub use cost::{Unpriced, price, roofline};
 pub use counts::Counts;
 pub use cuts::{Chain, Tie, Uncuttable, cut};
 pub use decisions::{decisions, differences, summary};
+pub use diff::{DiffDocument, Difference, diff, diff_document, diff_table};
 pub use explain::explain;
 pub use family::{Clash, Family};
 pub use front::{Front, front};
 pub use json::{Document, document};
 pub use measured::Origins;
 pub use objective::{FemtoDollars, Goal};
-pub use plan_file::{PlanMistake, PlanMistakes, check_plan, read_plan, write_plan};
+pub use plan_file::{
+    PlanMistake, PlanMistakes, check_plan, parse_plan, read_plan, write_plan,
+};
 pub use ranking::{Options, Ranking, Weaker};
 pub use reason::{Reason, Shortage, Shortfall};
 pub use refusal::Refusal;
 pub use space::{Excluded, Sizes, Space};
-pub use table::{remarks, table};
+pub use table::{front_table, remarks, table};
 pub use tied::Tied;
 
 use roundelay_dsl::Program;

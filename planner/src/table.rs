@@ -3,6 +3,7 @@
 use crate::{
     candidate::Candidate,
     decisions::recompute,
+    front::Front,
     objective::{Goal, dollars},
     ranking::Ranking,
 };
@@ -88,11 +89,22 @@ fn layout(rows: &[&Row]) -> (Row, [usize; COLUMNS]) {
     (header, widths)
 }
 
+/// The front as text, and whether it is whole; every line ends with a newline.
+pub fn front_table(front: &Front, goal: &Goal) -> String {
+    let Front { candidates, pruned, clocked, open, .. } = front;
+    let verdict = match front.is_complete() {
+        true => "none is missing".to_owned(),
+        false => format!("{open} are left open, so some may be missing"),
+    };
+    format!(
+        "Plans that no other beats in step time, peak memory and devices together:\n{}\
+         {candidates} plans: {clocked} clocked, {pruned} bounded away; {verdict}\n",
+        listed(front.plans.iter(), goal)
+    )
+}
+
 /// Plans under each other, numbered; every line ends with a newline.
-pub(crate) fn listed<'a>(
-    plans: impl Iterator<Item = &'a Candidate>,
-    goal: &Goal,
-) -> String {
+fn listed<'a>(plans: impl Iterator<Item = &'a Candidate>, goal: &Goal) -> String {
     let numbered = (1..).zip(plans);
     let rows: Vec<Row> = numbered
         .map(|(rank, candidate): (usize, _)| row(&rank.to_string(), candidate, goal))
