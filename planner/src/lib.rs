@@ -24,10 +24,12 @@ mod load;
 mod measured;
 mod memory;
 mod objective;
+mod pins;
 mod plan_file;
 mod ranking;
 mod reason;
 mod refusal;
+mod repair;
 #[cfg(test)]
 mod sample;
 mod search;
@@ -59,6 +61,7 @@ pub use plan_file::{
 pub use ranking::{Options, Ranking, Weaker};
 pub use reason::{Reason, Shortage, Shortfall};
 pub use refusal::Refusal;
+pub use repair::Repair;
 pub use space::{Excluded, Sizes, Space};
 pub use table::{front_table, remarks, table};
 pub use tied::Tied;
@@ -71,7 +74,7 @@ use roundelay_dsl::Program;
 /// When nothing fits: the binding constraint, and what would make a plan fit.
 pub fn plan(program: &Program, options: &Options) -> Result<Ranking, Refusal> {
     if let Some(missing) = objective::Goal::new(program).missing() {
-        return Err(Refusal { binding: missing.to_owned(), repairs: Vec::new() });
+        return Err(Refusal::of(missing));
     }
     let ranking = ranking::survey(program, options);
     match ranking.plans.is_empty() {

@@ -89,9 +89,34 @@ impl Ranking {
 /// Searches the whole space of a program; `plans` may come out empty.
 pub(crate) fn survey(program: &Program, options: &Options) -> Ranking {
     let started = Instant::now();
-    let allowed = program.search.exactness.unwrap_or(Exactness::Reordered);
     let costs = Costs::new(program);
-    let mut pool = Pool::new(program, &costs);
+    let (mut ranking, others) = allowed(program, &costs, options);
+    for (exactness, plans) in others {
+        let found = ranking.look((program, &costs), plans, (options, 1));
+        let line = format!("plan {{ exactness {exactness} }}");
+        let weaker = |candidate| Weaker { exactness, candidate, line };
+        ranking.weaker.extend(found.best.into_iter().next().map(weaker));
+    }
+    ranking.elapsed = started.elapsed();
+    ranking
+}
+
+/// The best plan that a program allows; weaker classes are not looked at. It is the one that
+/// [`survey`] ranks first, however many that ranks.
+pub(crate) fn best(program: &Program, options: &Options) -> Option<Candidate> {
+    let once = Options { top: 1, ..*options };
+    let (ranking, _) = allowed(program, &Costs::new(program), &once);
+    ranking.plans.into_iter().next()
+}
+
+/// The best plans of the classes that a program allows, and the plans of the others.
+pub(crate) fn allowed(
+    program: &Program,
+    costs: &Costs,
+    options: &Options,
+) -> (Ranking, Classes) {
+    let allowed = program.search.exactness.unwrap_or(Exactness::Reordered);
+    let mut pool = Pool::new(program, costs);
     let mut ranking = Ranking {
         goal: Goal::new(program),
         allowed,
@@ -109,16 +134,9 @@ pub(crate) fn survey(program: &Program, options: &Options) -> Ranking {
     let (mine, others): (Classes, Classes) =
         pool.classes.into_iter().partition(|(class, _)| *class <= allowed);
     let mine = mine.into_values().flatten().collect();
-    let found = ranking.look((program, &costs), mine, (options, options.top));
+    let found = ranking.look((program, costs), mine, (options, options.top));
     ranking.settle(found);
-    for (exactness, plans) in others {
-        let found = ranking.look((program, &costs), plans, (options, 1));
-        let line = format!("plan {{ exactness {exactness} }}");
-        let weaker = |candidate| Weaker { exactness, candidate, line };
-        ranking.weaker.extend(found.best.into_iter().next().map(weaker));
-    }
-    ranking.elapsed = started.elapsed();
-    ranking
+    (ranking, others)
 }
 
 /// Threads that clock plans.

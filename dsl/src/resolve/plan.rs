@@ -113,10 +113,15 @@ fn set_entry(search: &mut Search, entry: &Entry, report: &mut Report) -> Known<(
     }
 }
 
-/// `key=value` as `key value`, and `outer.inner=value` as `outer { inner value }`.
+/// `key=value` as `key value`, and `outer.inner=value` as `outer { inner value }`. A sign is one
+/// only right behind the key; `rule cyclic(slack = 1)` is an entry as it stands.
 pub(super) fn as_entry(text: &str) -> String {
-    let Some(sign) = text.find(['=', '<', '>']) else { return text.to_owned() };
-    let (key, value) = text.split_at(sign);
+    let key = text.trim_start().split([' ', '\t', '=', '<', '>']).next().unwrap_or("");
+    let behind = text.trim_start()[key.len()..].trim_start();
+    if key.is_empty() || !behind.starts_with(['=', '<', '>']) {
+        return text.to_owned();
+    }
+    let (key, value) = text.split_at(text.len() - behind.len());
     let value =
         value.strip_prefix('=').map_or(value.to_owned(), |value| format!(" {value}"));
     match key.split_once('.') {
