@@ -3,10 +3,12 @@
 use crate::{
     candidate::{Candidate, seconds},
     decisions::recompute,
+    explain::Explanation,
     front::Front,
     measured::Origins,
     objective::{FemtoDollars, Goal},
     ranking::Ranking,
+    what_if::WhatIf,
 };
 use roundelay_schedule::{Exactness, Kind, Order, Placement, Rule, States};
 use serde::Serialize;
@@ -47,6 +49,35 @@ pub struct Document {
     /// The front, where it was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub front: Option<FrontPart>,
+    /// Reasons, where they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub explain: Option<ExplainPart>,
+}
+
+/// Why plans stand where they stand, and what would change the first.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ExplainPart {
+    /// What holds back the first plan.
+    pub binding: String,
+    /// The reasons of every plan, in the order of the plans.
+    pub reasons: Vec<Vec<String>>,
+    /// What limits the cut points.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cuts: Option<String>,
+    /// Questions with their answers.
+    pub what_if: Vec<WhatIfRow>,
+}
+
+/// What a change leads to.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct WhatIfRow {
+    /// What is changed.
+    pub question: String,
+    /// Values of `--set`, all together.
+    pub set: Vec<String>,
+    /// The best plan then, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plan: Option<PlanRow>,
 }
 
 /// Plans that no other beats in step time, peak memory and number of devices together.
@@ -216,6 +247,7 @@ pub fn document(ranking: &Ranking) -> Document {
         gap: ranking.gap,
         elapsed_s: ranking.elapsed.as_secs_f64(),
         front: None,
+        explain: None,
     }
 }
 
@@ -274,6 +306,23 @@ impl Document {
             elapsed_s: front.elapsed.as_secs_f64(),
         };
         Self { front: Some(part), ..self }
+    }
+
+    /// The document with reasons.
+    pub fn with_explanation(self, explanation: &Explanation, goal: &Goal) -> Self {
+        let row = |what: &WhatIf| WhatIfRow {
+            question: what.question.clone(),
+            set: what.lines.clone(),
+            plan: what.answer.as_ref().map(|answer| plan_row(1, answer, goal)),
+        };
+        let reasons = explanation.plans.iter().map(|(_, reasons)| reasons.clone());
+        let part = ExplainPart {
+            binding: explanation.binding.clone(),
+            reasons: reasons.collect(),
+            cuts: explanation.cuts.clone(),
+            what_if: explanation.what_if.iter().map(row).collect(),
+        };
+        Self { explain: Some(part), ..self }
     }
 
     /// The document as text.

@@ -40,6 +40,7 @@ mod tests;
 mod tied;
 mod traffic;
 mod values;
+mod what_if;
 
 pub use appraise::appraise;
 pub use bound::Bound;
@@ -49,7 +50,7 @@ pub use counts::Counts;
 pub use cuts::{Chain, Tie, Uncuttable, cut};
 pub use decisions::{decisions, differences, summary};
 pub use diff::{DiffDocument, Difference, diff, diff_document, diff_table};
-pub use explain::explain;
+pub use explain::{Explanation, explain};
 pub use family::{Clash, Family};
 pub use front::{Front, front};
 pub use json::{Document, document};
@@ -65,6 +66,7 @@ pub use repair::Repair;
 pub use space::{Excluded, Sizes, Space};
 pub use table::{front_table, remarks, table};
 pub use tied::Tied;
+pub use what_if::WhatIf;
 
 use roundelay_dsl::Program;
 

@@ -193,7 +193,6 @@ pub(crate) fn exact(bytes: u64) -> String {
     format!("{} {unit}", spelled(bytes, size))
 }
 
-#[allow(dead_code)]
 /// A rate in bytes per second, to the byte.
 pub(crate) fn exact_rate(bytes: u64) -> String {
     format!("{}/s", exact(bytes))

@@ -263,7 +263,8 @@ fn weaker_classes_stand_below_with_the_line_that_allows_them() {
     assert!(delayed.iter().all(|c| weaker.candidate.step_time <= c.step_time));
     let text = table(&ranking, &program);
     assert!(text.contains("plan { exactness delayed }"), "{text}");
-    assert!(explain(&ranking).contains("memory: "), "{}", explain(&ranking));
+    let text = explain(&program, &Options::default(), &ranking).to_string();
+    assert!(text.contains("memory: "), "{text}");
 }
 
 #[test]

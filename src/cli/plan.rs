@@ -8,7 +8,7 @@ use super::{
 };
 use roundelay::{
     Plan, Program, Ranking, Search,
-    parts::planner::{self, Front, Goal},
+    parts::planner::{self, Explanation, Front, Goal},
 };
 use std::path::Path;
 
@@ -34,34 +34,46 @@ fn ranked(args: &PlanArgs, file: &Path, program: &Program) -> Result<(), Failure
     if let Some(path) = &args.output {
         load::write(path, &roundelay::write_plan(ranking.best()))?;
     }
-    let front = args.pareto.then(|| planner::front(program, &ranking, FRONT_CLOCKED_MAX));
+    let extras = Extras {
+        front: args.pareto.then(|| planner::front(program, &ranking, FRONT_CLOCKED_MAX)),
+        explanation: args
+            .explain
+            .then(|| roundelay::explain(program, &options, &ranking)),
+    };
     match args.json {
-        true => print_document(&ranking, front.as_ref()),
-        false => print_text(args, &ranking, front.as_ref(), program),
+        true => print_document(&ranking, &extras),
+        false => print_text(&ranking, &extras, program),
     }
 }
 
-fn print_document(ranking: &Ranking, front: Option<&Front>) -> Result<(), Failure> {
-    let document = planner::document(ranking);
-    let document = match front {
-        Some(front) => document.with_front(front, &ranking.goal),
-        None => document,
-    };
+/// What is asked for besides the ranking.
+struct Extras {
+    front: Option<Front>,
+    explanation: Option<Explanation>,
+}
+
+fn print_document(ranking: &Ranking, extras: &Extras) -> Result<(), Failure> {
+    let mut document = planner::document(ranking);
+    if let Some(front) = &extras.front {
+        document = document.with_front(front, &ranking.goal);
+    }
+    if let Some(explanation) = &extras.explanation {
+        document = document.with_explanation(explanation, &ranking.goal);
+    }
     print_json(&document, Form::Document)
 }
 
 fn print_text(
-    args: &PlanArgs,
     ranking: &Ranking,
-    front: Option<&Front>,
+    extras: &Extras,
     program: &Program,
 ) -> Result<(), Failure> {
     print(&roundelay::table(ranking, program))?;
-    if let Some(front) = front {
+    if let Some(front) = &extras.front {
         print(&format!("\n{}", planner::front_table(front, &ranking.goal)))?;
     }
-    if args.explain {
-        print(&format!("\n{}", roundelay::explain(ranking)))?;
+    if let Some(explanation) = &extras.explanation {
+        print(&format!("\n{explanation}"))?;
     }
     Ok(())
 }
