@@ -211,6 +211,13 @@ impl Program {
     pub fn new(model: Model) -> Self {
         let target = crate::resolve::plain();
         let (train, search) = (Train::default(), Search::default());
-        Self { model, target, train, search, profiles: BTreeMap::new() }
+        Self {
+            model,
+            target,
+            train,
+            search,
+            profiles: BTreeMap::new(),
+            prices: BTreeMap::new(),
+        }
     }
 }

@@ -36,9 +36,10 @@ pub use import::{Disk, Files, NoFiles};
 pub use lists::{ListMistake, Lists, read_lists, write_lists};
 pub use operators::{METRICS, OPERATORS, Operator};
 pub use program::{
-    Cap, Choice, Extent, Masked, Metric, Model, ModelInput, ModelInputId, ModelParameter,
-    Motion, Node, NodeId, Numbers, Objective, Operation, ParameterId, Part, PinnedStages,
-    Program, Scale, Search, Share, Source, Train, Window,
+    Cap, Choice, Extent, Learning, Masked, Metric, Model, ModelInput, ModelInputId,
+    ModelParameter, Motion, NanoDollarsPerHour, Node, NodeId, Numbers, Objective,
+    Operation, ParameterId, Part, PinnedStages, Program, Scale, Search, Share, Source,
+    Train, Window,
 };
 pub use quantity::{Dimension, Quantity};
 pub use resolve::{Tables, parse, parse_with};

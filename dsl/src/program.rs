@@ -57,7 +57,13 @@ pub struct Program {
     pub search: Search,
     /// Measured times of the devices that name a table.
     pub profiles: BTreeMap<DeviceId, Arc<Profile>>,
+    /// What the devices cost that name a price.
+    pub prices: BTreeMap<DeviceId, NanoDollarsPerHour>,
 }
+
+/// What a device costs, in billionths of a US dollar per hour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NanoDollarsPerHour(pub u64);
 
 /// A model graph.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -429,6 +435,8 @@ pub struct Train {
 pub struct Search {
     /// What is minimised.
     pub objective: Objective,
+    /// What is known about how the model learns, for [`Objective::TimeToResult`].
+    pub learning: Learning,
     /// The weakest class that is allowed; `Reordered` unless the program says otherwise.
     pub exactness: Option<Exactness>,
     /// Bound on what one device may take.
@@ -488,6 +496,22 @@ pub enum Objective {
     Memory,
     /// Number of devices, then step time.
     Devices,
+    /// What a training step costs: its time at the prices of the devices in use.
+    Cost,
+    /// Time until the model is as good as wanted.
+    TimeToResult,
+}
+
+/// What is known about how a model learns, for steps(B, τ) = S_min (1 + s τ + B_crit / B) with
+/// batch B and staleness τ; constants are those of one model, data set and goal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Learning {
+    /// S_min: training steps to the result with a batch without end and no delay.
+    pub least_steps: Option<u64>,
+    /// B_crit, in examples: with this batch it takes twice as many.
+    pub critical_batch: Option<u64>,
+    /// 1000 s: thousandths of S_min that one update of delay adds.
+    pub staleness: Option<u64>,
 }
 
 /// The values that one decision may take.

@@ -13,9 +13,12 @@ pub enum Dimension {
     FlopRate,
     /// Nanoseconds.
     Time,
+    /// Billionths of a US dollar per hour.
+    Price,
 }
 
-/// A whole number of bytes, bytes per second, operations per second, or nanoseconds.
+/// A whole number of bytes, bytes per second, operations per second, nanoseconds, or billionths
+/// of a US dollar per hour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quantity {
     /// What it measures.
@@ -32,6 +35,7 @@ impl Dimension {
             Dimension::ByteRate => "a data rate such as `8 GB/s`",
             Dimension::FlopRate => "an arithmetic rate such as `40 GFLOP/s`",
             Dimension::Time => "a time such as `2 us`",
+            Dimension::Price => "a price such as `2.5 USD/h`",
         }
     }
 }
@@ -59,6 +63,9 @@ fn rounded(value: Option<f64>, scale: u64, divisor: u64) -> Option<u64> {
 
 /// Dimension, and how many counts one unit is, as a fraction: a bit is an eighth of a byte.
 fn scale(unit: &str) -> Option<(Dimension, u64, u64)> {
+    if unit == "USD/h" {
+        return Some((Dimension::Price, 1_000_000_000, 1));
+    }
     let (amount, dimension) = match unit.strip_suffix("/s") {
         Some(amount) if amount.ends_with("FLOP") => (amount, Dimension::FlopRate),
         Some(amount) => (amount, Dimension::ByteRate),
@@ -117,6 +124,7 @@ mod tests {
             ("2.5", "us", Dimension::Time, 2_500),
             ("40", "GFLOP/s", Dimension::FlopRate, 40_000_000_000),
             ("1", "b", Dimension::Memory, 0),
+            ("2.5", "USD/h", Dimension::Price, 2_500_000_000),
         ];
         for (digits, unit, dimension, amount) in cases {
             let found = quantity(digits, unit);

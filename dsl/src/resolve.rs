@@ -1,6 +1,7 @@
 //! Syntax to a [`Program`]: every name a handle, every shape and unit checked, repeats and blocks
 //! expanded.
 
+mod changed;
 mod cluster;
 mod component;
 mod constant;
@@ -9,9 +10,11 @@ mod definitions;
 mod evaluate;
 mod measured;
 mod model;
+mod objective;
 mod optimizer;
 mod order;
 mod plan;
+mod resized;
 mod scope;
 mod settings;
 mod stage;
@@ -90,8 +93,10 @@ fn program(
     bound_results(&model, &train, place, report);
     let search: Search = search?;
     plan::fit_cuts(definitions, &search, &model, report);
-    let (target, profiles) = target?;
-    Ok(Program { model, target, train, search, profiles })
+    let (target, profiles, prices) = target?;
+    let program = Program { model, target, train, search, profiles, prices };
+    objective::check(&program, definitions, report);
+    Ok(program)
 }
 
 /// Results of a whole batch stay within the declared limit.

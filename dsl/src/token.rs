@@ -14,11 +14,11 @@ pub(crate) const ITEMS: [&str; 8] =
     ["import", "model", "block", "device", "link", "cluster", "train", "plan"];
 
 /// Units, from a closed list; a unit is one only right after a number.
-pub(crate) const UNITS: [&str; 40] = [
+pub(crate) const UNITS: [&str; 41] = [
     "B", "kB", "MB", "GB", "TB", "KiB", "MiB", "GiB", "TiB", "b", "kb", "Mb", "Gb", "Tb",
     "B/s", "kB/s", "MB/s", "GB/s", "TB/s", "KiB/s", "MiB/s", "GiB/s", "TiB/s", "b/s",
     "kb/s", "Mb/s", "Gb/s", "Tb/s", "FLOP/s", "kFLOP/s", "MFLOP/s", "GFLOP/s", "TFLOP/s",
-    "PFLOP/s", "ns", "us", "ms", "s", "min", "h",
+    "PFLOP/s", "ns", "us", "ms", "s", "min", "h", "USD/h",
 ];
 
 /// What a token is.
@@ -173,8 +173,9 @@ fn number(input: &str) -> Lexed<'_> {
 /// `GB/s`: the longest unit of the list that ends where the word ends.
 fn unit(input: &str) -> Lexed<'_> {
     let (rest, word) = take_while1(in_word).parse(input)?;
-    let per_second = rest.starts_with("/s") && !rest[2..].starts_with(in_word);
-    let long = &input[..word.len() + if per_second { 2 } else { 0 }];
+    let per_time = (rest.starts_with("/s") || rest.starts_with("/h"))
+        && !rest[2..].starts_with(in_word);
+    let long = &input[..word.len() + if per_time { 2 } else { 0 }];
     let found = [long, word].into_iter().find(|text| UNITS.contains(text));
     match found {
         Some(text) => Ok((&input[text.len()..], (Kind::Unit, text))),

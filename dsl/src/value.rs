@@ -77,6 +77,7 @@ impl Value {
                 Dimension::ByteRate => "a data rate",
                 Dimension::FlopRate => "an arithmetic rate",
                 Dimension::Time => "a time",
+                Dimension::Price => "a price",
             },
             Value::Text(_) => "a text",
             Value::List(_) => "a list",

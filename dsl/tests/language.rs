@@ -7,7 +7,7 @@ use roundelay_dsl::{
 };
 use roundelay_schedule::{
     Bytes, Data, Element, Evaluation, Exactness, Id, Initial, Method, Nanos, Rate,
-    Recompute, Rule, Treatment,
+    Recompute, Rule, Sequence, Treatment,
 };
 use std::{
     collections::BTreeMap,
@@ -61,8 +61,8 @@ fn parameters(model: &Model) -> Vec<&str> {
 
 #[test]
 fn the_quickstart_is_a_gpt_of_four_layers() {
-    let Program { model, target, train, search, profiles } = quickstart();
-    assert!(profiles.is_empty());
+    let Program { model, target, train, search, profiles, prices } = quickstart();
+    assert!(profiles.is_empty() && prices.is_empty());
     let names = parameters(&model);
     assert_eq!(names[..2], ["embedding.table", "positions.table"]);
     assert!(names.contains(&"layer.3.attention.query.weight"), "{names:?}");

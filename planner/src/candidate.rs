@@ -1,7 +1,10 @@
-//! A plan with its costs, and the order in which an objective puts plans.
+//! A plan with its costs.
 
-use crate::{bound::Bound, measured::Origins};
-use roundelay_dsl::Objective;
+use crate::{
+    bound::Bound,
+    measured::Origins,
+    objective::{Goal, Score},
+};
 use roundelay_schedule::{Bytes, Exactness, Kind, Nanos, Plan};
 use std::collections::BTreeMap;
 
@@ -44,35 +47,10 @@ pub struct PoolUse {
     pub arena: Bytes,
 }
 
-/// What an objective compares: lexicographic, less is better. Behind time, memory and devices
-/// stand what is stale, in millionths, and the place in the order of the search, so that no two
-/// plans are equal.
-pub(crate) type Score = [u64; 5];
-
-/// The score of a plan, or of its bounds. Each number of a bound is at most that of its plan, so
-/// a bound never comes after its plan.
-pub(crate) fn score(
-    objective: Objective,
-    plan: &Plan,
-    time: Nanos,
-    memory: Bytes,
-    number: usize,
-) -> Score {
-    let (time, memory, devices) = (time.0, memory.0, plan.devices.len() as u64);
-    let (stale, all) = plan.delays.stale();
-    let stale = stale as u64 * 1_000_000 / (all as u64).max(1);
-    let number = number as u64;
-    match objective {
-        Objective::StepTime => [time, memory, devices, stale, number],
-        Objective::Memory => [memory, time, devices, stale, number],
-        Objective::Devices => [devices, time, memory, stale, number],
-    }
-}
-
 impl Candidate {
     /// Its score.
-    pub(crate) fn score(&self, objective: Objective) -> Score {
-        score(objective, &self.plan, self.step_time, self.device_peak, self.number)
+    pub(crate) fn score(&self, goal: &Goal) -> Score {
+        goal.score(&self.plan, self.step_time, self.device_peak, self.number)
     }
 
     /// The class of its gradients.

@@ -29,6 +29,18 @@ pub(crate) fn evaluate(
     open: &Open,
 ) -> Result<Candidate, Reason> {
     needed(program, &open.plan)?;
+    clock(program, costs, open)
+}
+
+/// The plan with its costs, whether or not another one makes it superfluous.
+///
+/// # Errors
+/// Why it is no plan after all.
+pub(crate) fn clock(
+    program: &Program,
+    costs: &Costs,
+    open: &Open,
+) -> Result<Candidate, Reason> {
     let mut schedule = lower(program, &open.plan).map_err(refused)?;
     let origins = cost::price_with(&mut schedule, costs).map_err(refused)?;
     memory::fits(program, &schedule).map_err(Reason::Memory)?;

@@ -1,31 +1,127 @@
-//! Reasons: what binds a plan's time and memory, and why it is not another one.
+//! Reasons: what binds a plan's time and memory, why it is not another one, and what would
+//! change.
 
 use crate::{
     candidate::{Candidate, seconds},
     decisions::{differences, summary},
-    ranking::Ranking,
+    objective::Goal,
+    ranking::{Options, Ranking},
+    what_if::{Subject, WhatIf, questions},
 };
+use roundelay_dsl::Program;
 use roundelay_schedule::{Bytes, Kind};
+use std::fmt;
 
-/// Reasons for every ranked plan, as lines of text.
-pub fn explain(ranking: &Ranking) -> String {
-    let mut text = String::new();
+/// Why the plans of a ranking stand where they stand, and what would change the first.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Explanation {
+    /// The plans in a few words, each with its reasons.
+    pub plans: Vec<(String, Vec<String>)>,
+    /// What limits the cut points, when parameters with several users do.
+    pub cuts: Option<String>,
+    /// What holds back the first plan.
+    pub binding: String,
+    /// What would change, by planning again.
+    pub what_if: Vec<WhatIf>,
+    /// The first plan, and what is minimised.
+    first: Candidate,
+    goal: Goal,
+}
+
+/// Explains a ranking that has plans; each question about what would change is one more search.
+pub fn explain(program: &Program, options: &Options, ranking: &Ranking) -> Explanation {
     let nexts = ranking.plans.iter().skip(1).map(Some).chain([None]);
-    for (rank, (candidate, next)) in (1..).zip(ranking.plans.iter().zip(nexts)) {
-        text += &format!("{rank}. {}\n", summary(&candidate.plan));
+    let numbered = (1..).zip(ranking.plans.iter().zip(nexts));
+    let plans = numbered.map(|(rank, (candidate, next))| {
         let mut reasons = vec![time(candidate), memory(candidate), times(candidate)];
         reasons.extend(next.map(|next| runner_up(candidate, rank + 1, next)));
-        for reason in reasons {
-            text += &format!("   {reason}\n");
-        }
+        (summary(&candidate.plan), reasons)
+    });
+    let what_if = questions(program, options, ranking);
+    Explanation {
+        plans: plans.collect(),
+        cuts: cuts(ranking),
+        binding: binding(ranking, &what_if),
+        what_if,
+        first: ranking.plans[0].clone(),
+        goal: ranking.goal.clone(),
     }
-    text + &cuts(ranking)
+}
+
+/// What is given more of and then saves something.
+fn binding(ranking: &Ranking, what_if: &[WhatIf]) -> String {
+    let first = &ranking.plans[0];
+    let saves = |what: &WhatIf| match &what.subject {
+        Subject::Given(name) => {
+            let saving = 100.0 * what.saving(first, &ranking.goal);
+            (saving > 0.0)
+                .then(|| format!("{name}: {} saves {saving:.2} %", what.question))
+        }
+        Subject::Taken | Subject::Pinned => None,
+    };
+    let found: Vec<String> = what_if.iter().filter_map(saves).collect();
+    match found.is_empty() {
+        false => found.join("; "),
+        true => format!(
+            "neither memory nor a link: more of them saves nothing; {}",
+            time(first).trim_start_matches("time: ")
+        ),
+    }
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (rank, (summary, reasons)) in (1..).zip(&self.plans) {
+            writeln!(f, "{rank}. {summary}")?;
+            reasons.iter().try_for_each(|reason| writeln!(f, "   {reason}"))?;
+        }
+        self.cuts.iter().try_for_each(|cuts| writeln!(f, "cuts: {cuts}"))?;
+        writeln!(f, "\nbinds the first plan: {}", self.binding)?;
+        if !self.what_if.is_empty() {
+            writeln!(
+                f,
+                "what would change it; each line is found again with its `--set`:"
+            )?;
+        }
+        self.what_if.iter().try_for_each(|what| {
+            let set = what.lines.iter().map(|line| format!(" --set \"{line}\""));
+            let set: String = set.collect();
+            writeln!(f, "  {}: {} <-{set}", what.question, self.answer(what))
+        })
+    }
+}
+
+impl Explanation {
+    /// The answer to a question, against the first plan.
+    fn answer(&self, what: &WhatIf) -> String {
+        let Some(answer) = &what.answer else { return "no plan".to_owned() };
+        let first = &self.first;
+        let plan = match answer.plan == first.plan {
+            true => "the same plan".to_owned(),
+            false => summary(&answer.plan),
+        };
+        let time = seconds(answer.step_time) / seconds(first.step_time);
+        let peak = answer.device_peak.0 as f64 / (first.device_peak.0 as f64).max(1.0);
+        let percent = |share: f64| format!("{:+.1} %", 100.0 * (share - 1.0));
+        let (plan_then, then) = (&answer.plan, answer.step_time);
+        let cost = self.goal.cost(plan_then, then).map(|cost| format!(", {cost} a step"));
+        let result = self.goal.time_to_result(plan_then, then);
+        let result = result.map(|time| format!(", {time} to the result"));
+        format!(
+            "{plan}: step time {then} ({}), peak memory {} ({}), {} devices{}{}",
+            percent(time),
+            answer.device_peak,
+            percent(peak),
+            plan_then.devices.len(),
+            cost.unwrap_or_default(),
+            result.unwrap_or_default()
+        )
+    }
 }
 
 /// What limits the cut points, when parameters with several users do.
-fn cuts(ranking: &Ranking) -> String {
-    let tied = ranking.space.tied.iter();
-    tied.map(|tied| format!("cuts: {tied}\n")).collect()
+fn cuts(ranking: &Ranking) -> Option<String> {
+    ranking.space.tied.as_ref().map(ToString::to_string)
 }
 
 /// Which bound is closest to the clocked time, and what is left.
@@ -80,23 +176,4 @@ fn runner_up(candidate: &Candidate, rank: usize, next: &Candidate) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{sample, tied::Tied};
-    use roundelay_schedule::{Nanos, Order, Placement, Rule};
-
-    #[test]
-    fn reasons_name_the_bound_and_the_differing_decisions() {
-        let plan = |n| sample::plan(Rule::Sync, Placement::Pipeline, Order::Gpipe, n, 2);
-        let candidate = |n, time| sample::candidate(&plan(n), Nanos(time), 0);
-        let mut ranking = sample::ranking();
-        ranking.plans = vec![candidate(4, 1_000), candidate(8, 1_500)];
-        assert!(!explain(&ranking).contains("cuts:"));
-        let shared = ["wte", "embedding", "head"].map(str::to_owned);
-        ranking.space.tied = Some(Tied { parameters: vec![shared], most: 2, nodes: 9 });
-        let text = explain(&ranking);
-        assert!(text.contains("cuts: `embedding` to `head` share"), "{text}");
-        assert!(text.contains("take 750 ns of 1.00 us (75 %)"), "{text}");
-        assert!(text.contains("rank 2 has micro_batches 8: time +50.0 %"), "{text}");
-    }
-}
+mod tests;

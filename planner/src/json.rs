@@ -3,8 +3,12 @@
 use crate::{
     candidate::{Candidate, seconds},
     decisions::recompute,
+    explain::Explanation,
+    front::Front,
     measured::Origins,
+    objective::{FemtoDollars, Goal},
     ranking::Ranking,
+    what_if::WhatIf,
 };
 use roundelay_schedule::{Exactness, Kind, Order, Placement, Rule, Sequence, States};
 use serde::Serialize;
@@ -40,6 +44,55 @@ pub struct Document {
     pub optimal: bool,
     /// (best − least open bound) / best.
     pub gap: f64,
+    /// How long the search took.
+    pub elapsed_s: f64,
+    /// The front, where it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub front: Option<FrontPart>,
+    /// Reasons, where they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub explain: Option<ExplainPart>,
+}
+
+/// Why plans stand where they stand, and what would change the first.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ExplainPart {
+    /// What holds back the first plan.
+    pub binding: String,
+    /// The reasons of every plan, in the order of the plans.
+    pub reasons: Vec<Vec<String>>,
+    /// What limits the cut points.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cuts: Option<String>,
+    /// Questions with their answers.
+    pub what_if: Vec<WhatIfRow>,
+}
+
+/// What a change leads to.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct WhatIfRow {
+    /// What is changed.
+    pub question: String,
+    /// Values of `--set`, all together.
+    pub set: Vec<String>,
+    /// The best plan then, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plan: Option<PlanRow>,
+}
+
+/// Plans that no other beats in step time, peak memory and number of devices together.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FrontPart {
+    /// The plans, fastest first.
+    pub plans: Vec<PlanRow>,
+    /// Whether no allowed plan of the space is missing.
+    pub complete: bool,
+    /// Plans that were bounded away.
+    pub pruned: usize,
+    /// Plans that were lowered and clocked.
+    pub clocked: usize,
+    /// Plans that were left open.
+    pub open: usize,
     /// How long the search took.
     pub elapsed_s: f64,
 }
@@ -112,6 +165,18 @@ pub struct PlanRow {
     pub calls: Calls,
     /// No legal schedule of this plan has a shorter step.
     pub lower_bound_s: f64,
+    /// What a training step costs, in US dollars, where the devices in use have prices.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost_per_step_usd: Option<f64>,
+    /// What a million examples cost, likewise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost_per_million_samples_usd: Option<f64>,
+    /// Training steps until the result, where the program says how its model learns.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub steps_to_result: Option<u64>,
+    /// Time until the result, likewise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_to_result_s: Option<f64>,
 }
 
 /// Number of kernel calls of the plan's routines by where their times come from.
@@ -162,7 +227,7 @@ pub fn document(ranking: &Ranking) -> Document {
     let weaker = ranking.weaker.iter().map(|weaker| WeakerRow {
         exactness: weaker.exactness,
         line: weaker.line.clone(),
-        plan: plan_row(1, &weaker.candidate),
+        plan: plan_row(1, &weaker.candidate, &ranking.goal),
     });
     let space = ranking.space.decisions.iter().map(|(name, values)| {
         (*name, Values { values: values.clone(), number: values.len() })
@@ -171,7 +236,9 @@ pub fn document(ranking: &Ranking) -> Document {
         format: FORMAT,
         objective: ranking.objective_name(),
         exactness: ranking.allowed,
-        plans: plans.map(|(rank, candidate)| plan_row(rank, candidate)).collect(),
+        plans: plans
+            .map(|(rank, candidate)| plan_row(rank, candidate, &ranking.goal))
+            .collect(),
         weaker: weaker.collect(),
         space: space.collect(),
         combinations: ranking.space.combinations,
@@ -181,11 +248,13 @@ pub fn document(ranking: &Ranking) -> Document {
         optimal: ranking.optimal,
         gap: ranking.gap,
         elapsed_s: ranking.elapsed.as_secs_f64(),
+        front: None,
+        explain: None,
     }
 }
 
-fn plan_row(rank: usize, candidate: &Candidate) -> PlanRow {
-    let plan = &candidate.plan;
+pub(crate) fn plan_row(rank: usize, candidate: &Candidate, goal: &Goal) -> PlanRow {
+    let (plan, time) = (&candidate.plan, candidate.step_time);
     let Origins { measured, scaled, guessed } = candidate.origins;
     let pool = |(name, used): (&String, &crate::candidate::PoolUse)| {
         let (live_peak_bytes, arena_bytes) = (used.live_peak.0, used.arena.0);
@@ -220,10 +289,45 @@ fn plan_row(rank: usize, candidate: &Candidate) -> PlanRow {
         stale_share: candidate.stale_share(),
         calls: Calls { measured, scaled, guessed },
         lower_bound_s: seconds(candidate.bound.step_time()),
+        cost_per_step_usd: goal.cost(plan, time).map(FemtoDollars::dollars),
+        cost_per_million_samples_usd: goal.cost_of_a_million(plan, time),
+        steps_to_result: goal.steps_to_result(plan),
+        time_to_result_s: goal.time_to_result(plan, time).map(seconds),
     }
 }
 
 impl Document {
+    /// The document with a front.
+    pub fn with_front(self, front: &Front, goal: &Goal) -> Self {
+        let rows = (1..).zip(&front.plans);
+        let part = FrontPart {
+            plans: rows.map(|(rank, plan)| plan_row(rank, plan, goal)).collect(),
+            complete: front.is_complete(),
+            pruned: front.pruned,
+            clocked: front.clocked,
+            open: front.open,
+            elapsed_s: front.elapsed.as_secs_f64(),
+        };
+        Self { front: Some(part), ..self }
+    }
+
+    /// The document with reasons.
+    pub fn with_explanation(self, explanation: &Explanation, goal: &Goal) -> Self {
+        let row = |what: &WhatIf| WhatIfRow {
+            question: what.question.clone(),
+            set: what.lines.clone(),
+            plan: what.answer.as_ref().map(|answer| plan_row(1, answer, goal)),
+        };
+        let reasons = explanation.plans.iter().map(|(_, reasons)| reasons.clone());
+        let part = ExplainPart {
+            binding: explanation.binding.clone(),
+            reasons: reasons.collect(),
+            cuts: explanation.cuts.clone(),
+            what_if: explanation.what_if.iter().map(row).collect(),
+        };
+        Self { explain: Some(part), ..self }
+    }
+
     /// The document as text.
     pub fn to_text(&self) -> String {
         serde_json::to_string_pretty(self)

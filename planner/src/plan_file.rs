@@ -32,17 +32,25 @@ pub fn write_plan(plan: &Plan) -> String {
     format!("{}\n", text.trim_end())
 }
 
+/// Reads a plan, whatever program it is for.
+///
+/// # Errors
+/// The place where the text is no plan.
+pub fn parse_plan(text: &str) -> Result<Plan, PlanMistakes> {
+    serde_saphyr::from_str(text).map_err(|error| {
+        let line = error.location().map_or(1, |location| location.line());
+        let line = usize::try_from(line).unwrap_or(1);
+        let message = error.without_snippet().to_string();
+        PlanMistakes(vec![PlanMistake { line, message }])
+    })
+}
+
 /// Reads a plan and checks it against a program.
 ///
 /// # Errors
 /// The place where the text is no plan; or every decision that does not go with the program.
 pub fn read_plan(text: &str, program: &Program) -> Result<Plan, PlanMistakes> {
-    let plan: Plan = serde_saphyr::from_str(text).map_err(|error| {
-        let line = error.location().map_or(1, |location| location.line());
-        let line = usize::try_from(line).unwrap_or(1);
-        let message = error.without_snippet().to_string();
-        PlanMistakes(vec![PlanMistake { line, message }])
-    })?;
+    let plan = parse_plan(text)?;
     let mistakes: Vec<PlanMistake> = check_plan(&plan, program)
         .into_iter()
         .map(|(key, message)| PlanMistake { line: line_of(text, key), message })

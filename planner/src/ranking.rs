@@ -2,16 +2,17 @@
 
 use crate::{
     bound::Bound,
-    candidate::{Candidate, Score},
+    candidate::Candidate,
     cost::Costs,
     evaluate::evaluate,
     load::{self, StageLoad},
     memory,
+    objective::{Goal, Score},
     reason::Reason,
     search::{Aim, Found, Open, search},
     space::{Excluded, Sizes, Space},
 };
-use roundelay_dsl::{Objective, Program};
+use roundelay_dsl::Program;
 use roundelay_schedule::{Exactness, Plan, Recompute, Tensor};
 use std::{
     collections::BTreeMap,
@@ -39,7 +40,7 @@ impl Default for Options {
 #[derive(Clone, Debug)]
 pub struct Ranking {
     /// What is minimised.
-    pub objective: Objective,
+    pub goal: Goal,
     /// The weakest class that the program allows.
     pub allowed: Exactness,
     /// The best plans of the allowed classes, best first.
@@ -76,11 +77,7 @@ pub struct Weaker {
 impl Ranking {
     /// The objective's name in the language.
     pub fn objective_name(&self) -> &'static str {
-        match self.objective {
-            Objective::StepTime => "step_time",
-            Objective::Memory => "memory",
-            Objective::Devices => "devices",
-        }
+        self.goal.objective.name()
     }
 
     /// The best allowed plan.
@@ -92,11 +89,36 @@ impl Ranking {
 /// Searches the whole space of a program; `plans` may come out empty.
 pub(crate) fn survey(program: &Program, options: &Options) -> Ranking {
     let started = Instant::now();
-    let allowed = program.search.exactness.unwrap_or(Exactness::Reordered);
     let costs = Costs::new(program);
-    let mut pool = Pool::new(program, &costs);
+    let (mut ranking, others) = allowed(program, &costs, options);
+    for (exactness, plans) in others {
+        let found = ranking.look((program, &costs), plans, (options, 1));
+        let line = format!("plan {{ exactness {exactness} }}");
+        let weaker = |candidate| Weaker { exactness, candidate, line };
+        ranking.weaker.extend(found.best.into_iter().next().map(weaker));
+    }
+    ranking.elapsed = started.elapsed();
+    ranking
+}
+
+/// The best plan that a program allows; weaker classes are not looked at. It is the one that
+/// [`survey`] ranks first, however many that ranks.
+pub(crate) fn best(program: &Program, options: &Options) -> Option<Candidate> {
+    let once = Options { top: 1, ..*options };
+    let (ranking, _) = allowed(program, &Costs::new(program), &once);
+    ranking.plans.into_iter().next()
+}
+
+/// The best plans of the classes that a program allows, and the plans of the others.
+pub(crate) fn allowed(
+    program: &Program,
+    costs: &Costs,
+    options: &Options,
+) -> (Ranking, Classes) {
+    let allowed = program.search.exactness.unwrap_or(Exactness::Reordered);
+    let mut pool = Pool::new(program, costs);
     let mut ranking = Ranking {
-        objective: program.search.objective,
+        goal: Goal::new(program),
         allowed,
         plans: Vec::new(),
         weaker: Vec::new(),
@@ -112,37 +134,27 @@ pub(crate) fn survey(program: &Program, options: &Options) -> Ranking {
     let (mine, others): (Classes, Classes) =
         pool.classes.into_iter().partition(|(class, _)| *class <= allowed);
     let mine = mine.into_values().flatten().collect();
-    let found = ranking.look(program, &costs, mine, aim(program, options, options.top));
+    let found = ranking.look((program, costs), mine, (options, options.top));
     ranking.settle(found);
-    for (exactness, plans) in others {
-        let found = ranking.look(program, &costs, plans, aim(program, options, 1));
-        let line = format!("plan {{ exactness {exactness} }}");
-        let weaker = |candidate| Weaker { exactness, candidate, line };
-        ranking.weaker.extend(found.best.into_iter().next().map(weaker));
-    }
-    ranking.elapsed = started.elapsed();
-    ranking
+    (ranking, others)
 }
 
-fn aim(program: &Program, options: &Options, keep: usize) -> Aim {
-    Aim {
-        objective: program.search.objective,
-        keep: keep.max(1),
-        clocked_max: options.clocked_max,
-        threads: thread::available_parallelism().map_or(1, NonZeroUsize::get),
-    }
+/// Threads that clock plans.
+pub(crate) fn threads() -> usize {
+    thread::available_parallelism().map_or(1, NonZeroUsize::get)
 }
 
 impl Ranking {
     /// Searches some plans and counts what was done with them.
     fn look(
         &mut self,
-        program: &Program,
-        costs: &Costs,
+        (program, costs): (&Program, &Costs),
         plans: Vec<Open>,
-        aim: Aim,
+        (options, keep): (&Options, usize),
     ) -> Found {
         self.candidates += plans.len();
+        let (keep, clocked_max) = (keep.max(1), options.clocked_max);
+        let aim = Aim { goal: &self.goal, keep, clocked_max, threads: threads() };
         let found = search(plans, aim, &|open: &Open| evaluate(program, costs, open));
         self.pruned += found.pruned;
         self.clocked += found.clocked;
@@ -152,7 +164,7 @@ impl Ranking {
     }
 
     fn settle(&mut self, found: Found) {
-        let best = found.best.first().map(|best| best.score(self.objective));
+        let best = found.best.first().map(|best| best.score(&self.goal));
         self.gap = gap(best, found.open);
         self.optimal =
             found.open.is_none_or(|open| best.is_some_and(|best| best <= open));
@@ -176,18 +188,18 @@ fn excluded(plan: &Plan, reason: &Reason) -> Excluded {
 }
 
 /// Plans by class of exactness.
-type Classes = BTreeMap<Exactness, Vec<Open>>;
+pub(crate) type Classes = BTreeMap<Exactness, Vec<Open>>;
 
 /// The plans of a space with their bounds.
-struct Pool {
-    space: Space,
-    classes: Classes,
+pub(crate) struct Pool {
+    pub(crate) space: Space,
+    pub(crate) classes: Classes,
     /// Plans whose bound shows that they cannot fit.
-    small: usize,
+    pub(crate) small: usize,
 }
 
 impl Pool {
-    fn new(program: &Program, costs: &Costs) -> Self {
+    pub(crate) fn new(program: &Program, costs: &Costs) -> Self {
         if program.target.devices.is_empty() {
             return Self { space: Space::default(), classes: Classes::new(), small: 0 };
         }

@@ -1,11 +1,12 @@
 //! Small programs, plans and numbers for the tests of this crate.
 
 use crate::{
-    bound::Bound, candidate::Candidate, measured::Origins, ranking::Ranking, space::Space,
+    bound::Bound, candidate::Candidate, measured::Origins, objective::Goal,
+    ranking::Ranking, space::Space,
 };
 use roundelay_dsl::{
     Cap, Extent, Model, ModelInput, ModelInputId, ModelParameter, Node, NodeId,
-    Objective, Operation, Program, Scale, Search, Source, Train, Window,
+    Operation, Program, Scale, Search, Source, Train, Window,
 };
 use roundelay_schedule::{
     Bytes, BytesPerSecond, CallTime, Copies, Data, Device, Domain, Element, Evaluation,
@@ -207,6 +208,7 @@ pub(crate) fn program(devices: usize, batch: u32) -> Program {
         },
         search: Search::default(),
         profiles: BTreeMap::new(),
+        prices: BTreeMap::new(),
     }
 }
 
@@ -282,7 +284,7 @@ pub(crate) fn bound(time: Nanos) -> Bound {
 /// A ranking without plans.
 pub(crate) fn ranking() -> Ranking {
     Ranking {
-        objective: Objective::StepTime,
+        goal: Goal::new(&program(1, 8)),
         allowed: Exactness::Reordered,
         plans: Vec::new(),
         weaker: Vec::new(),

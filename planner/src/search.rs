@@ -6,10 +6,10 @@
 
 use crate::{
     bound::Bound,
-    candidate::{Candidate, Score, score},
+    candidate::Candidate,
+    objective::{Goal, Score},
     reason::Reason,
 };
-use roundelay_dsl::Objective;
 use roundelay_schedule::Plan;
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
@@ -18,7 +18,7 @@ use std::{
 
 /// Plans that are clocked between two looks at the bounds; fixed, so that the result does not
 /// depend on the number of threads.
-const ROUND: usize = 8;
+pub(crate) const ROUND: usize = 8;
 
 /// A plan that is not yet clocked.
 #[derive(Clone, Debug)]
@@ -33,9 +33,9 @@ pub(crate) struct Open {
 
 /// What to look for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Aim {
+pub(crate) struct Aim<'a> {
     /// What is minimised.
-    pub objective: Objective,
+    pub goal: &'a Goal,
     /// How many of the best plans are kept.
     pub keep: usize,
     /// How many plans are clocked at most.
@@ -61,23 +61,23 @@ pub(crate) struct Found {
 
 impl Open {
     /// The bound's score.
-    pub(crate) fn score(&self, objective: Objective) -> Score {
+    pub(crate) fn score(&self, goal: &Goal) -> Score {
         let Self { plan, bound, number } = self;
-        score(objective, plan, bound.step_time(), bound.memory, *number)
+        goal.score(plan, bound.step_time(), bound.memory, *number)
     }
 }
 
 /// Clocks plans with `evaluate`, best bound first.
 pub(crate) fn search(
     mut plans: Vec<Open>,
-    aim: Aim,
+    aim: Aim<'_>,
     evaluate: &(impl Fn(&Open) -> Result<Candidate, Reason> + Sync),
 ) -> Found {
-    plans.sort_by_key(|open| open.score(aim.objective));
+    plans.sort_by_key(|open| open.score(aim.goal));
     let mut found = Found::default();
     let mut rest = plans.as_slice();
     while let Some(next) = rest.first() {
-        let open = next.score(aim.objective);
+        let open = next.score(aim.goal);
         if found.is_settled(open, aim) {
             found.pruned = rest.len();
             break;
@@ -96,16 +96,16 @@ pub(crate) fn search(
 
 impl Found {
     /// Whether no plan of this bound can join the best.
-    fn is_settled(&self, open: Score, aim: Aim) -> bool {
+    fn is_settled(&self, open: Score, aim: Aim<'_>) -> bool {
         let worst = self.best.get(aim.keep.saturating_sub(1));
-        worst.is_some_and(|worst| worst.score(aim.objective) <= open)
+        worst.is_some_and(|worst| worst.score(aim.goal) <= open)
     }
 
     fn take(
         &mut self,
         round: &[Open],
         results: Vec<Result<Candidate, Reason>>,
-        aim: Aim,
+        aim: Aim<'_>,
     ) {
         for (open, result) in round.iter().zip(results) {
             self.clocked += 1;
@@ -114,13 +114,13 @@ impl Found {
                 Err(reason) => self.refused.push((open.plan.clone(), reason)),
             }
         }
-        self.best.sort_by_key(|candidate| candidate.score(aim.objective));
+        self.best.sort_by_key(|candidate| candidate.score(aim.goal));
         self.best.truncate(aim.keep);
     }
 }
 
 /// Evaluates one round; results stand in the order of the plans, whoever made them.
-fn clock(
+pub(crate) fn clock(
     round: &[Open],
     threads: usize,
     evaluate: &(impl Fn(&Open) -> Result<Candidate, Reason> + Sync),
@@ -157,8 +157,12 @@ mod tests {
     use crate::sample::{self, Random};
     use roundelay_schedule::Nanos;
 
-    fn aim(keep: usize, clocked_max: usize) -> Aim {
-        Aim { objective: Objective::StepTime, keep, clocked_max, threads: 2 }
+    fn aim(goal: &Goal, keep: usize, clocked_max: usize) -> Aim<'_> {
+        Aim { goal, keep, clocked_max, threads: 2 }
+    }
+
+    fn goal() -> Goal {
+        Goal::new(&sample::program(1, 8))
     }
 
     fn open((number, work): (usize, u64)) -> Open {
@@ -186,7 +190,7 @@ mod tests {
                 .map(|candidate| candidate.step_time)
                 .collect();
             all.sort();
-            let found = search(plans, aim(3, usize::MAX), &evaluate);
+            let found = search(plans, aim(&goal(), 3, usize::MAX), &evaluate);
             let best: Vec<Nanos> = found.best.iter().map(|c| c.step_time).collect();
             assert_eq!(best, all[..3]);
             assert_eq!(found.open, None);
@@ -198,7 +202,7 @@ mod tests {
     fn a_limit_leaves_its_least_bound_open() {
         let works = (1..=40).map(|work| work * 8 + 1);
         let plans = works.enumerate().map(open).collect();
-        let found = search(plans, aim(40, 10), &evaluate);
+        let found = search(plans, aim(&goal(), 40, 10), &evaluate);
         assert_eq!((found.clocked, found.open), (10, Some([11 * 8 + 1, 0, 1, 0, 10])));
     }
 }

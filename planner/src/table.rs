@@ -1,11 +1,25 @@
 //! The human answer: ranked plans, weaker classes with the line that would allow them, remarks.
 
-use crate::{candidate::Candidate, decisions::recompute, ranking::Ranking};
+use crate::{
+    candidate::Candidate,
+    decisions::recompute,
+    front::Front,
+    objective::{Goal, dollars},
+    ranking::Ranking,
+};
 use roundelay_dsl::Program;
-use roundelay_schedule::{Placement, Plan, PoolId, Rule, Sequence, States, Tensor};
+use roundelay_schedule::{
+    Nanos, Placement, Plan, PoolId, Rule, Sequence, States, Tensor,
+};
 use std::collections::BTreeSet;
 
-const HEADER: [&str; 18] = [
+/// Number of columns.
+const COLUMNS: usize = 22;
+
+/// The cells of a plan.
+pub(crate) type Row = [String; COLUMNS];
+
+const HEADER: [&str; COLUMNS] = [
     "rank",
     "rule",
     "placement",
@@ -24,29 +38,29 @@ const HEADER: [&str; 18] = [
     "staleness",
     "stale",
     "bubble",
+    "cost/step",
+    "cost/1M samples",
+    "steps to result",
+    "time to result",
 ];
 
 /// Columns of numbers and quantities, which end at the right.
-const RIGHT: [usize; 13] = [0, 4, 5, 6, 7, 8, 11, 12, 13, 14, 15, 16, 17];
+const RIGHT: [usize; 17] = [0, 4, 5, 6, 7, 8, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21];
 
 /// Columns that stand there only where a plan says something else than usual.
-const SOMETIMES: [(usize, &str); 4] = [(6, "1"), (7, "1"), (8, "1"), (10, "none")];
+const SOMETIMES: [(usize, &str); 8] =
+    [(6, "1"), (7, "1"), (8, "1"), (10, "none"), (18, ""), (19, ""), (20, ""), (21, "")];
 
 /// The whole answer as text; every line ends with a newline.
 pub fn table(ranking: &Ranking, program: &Program) -> String {
-    let rows: Vec<[String; 18]> = (1..)
+    let goal = &ranking.goal;
+    let rows: Vec<Row> = (1..)
         .zip(&ranking.plans)
-        .map(|(rank, candidate): (usize, _)| row(&rank.to_string(), candidate))
+        .map(|(rank, candidate): (usize, _)| row(&rank.to_string(), candidate, goal))
         .collect();
-    let weaker: Vec<[String; 18]> =
-        ranking.weaker.iter().map(|weaker| row("-", &weaker.candidate)).collect();
-    let header = HEADER.map(str::to_owned);
-    let mut widths = widths(std::iter::once(&header).chain(&rows).chain(&weaker));
-    for (column, usual) in SOMETIMES {
-        if rows.iter().chain(&weaker).all(|row| row[column] == usual) {
-            widths[column] = 0;
-        }
-    }
+    let weaker: Vec<Row> =
+        ranking.weaker.iter().map(|weaker| row("-", &weaker.candidate, goal)).collect();
+    let (header, widths) = layout(&rows.iter().chain(&weaker).collect::<Vec<_>>());
     let mut text = line(&header, &widths);
     for row in &rows {
         text += &line(row, &widths);
@@ -66,8 +80,48 @@ pub fn table(ranking: &Ranking, program: &Program) -> String {
     text
 }
 
-fn row(rank: &str, candidate: &Candidate) -> [String; 18] {
+/// The header, and the width of every column; a column that only says what is usual has none.
+fn layout(rows: &[&Row]) -> (Row, [usize; COLUMNS]) {
+    let header = HEADER.map(str::to_owned);
+    let mut widths = widths(rows.iter().copied().chain([&header]));
+    for (column, usual) in SOMETIMES {
+        if rows.iter().all(|row| row[column] == usual) {
+            widths[column] = 0;
+        }
+    }
+    (header, widths)
+}
+
+/// The front as text, and whether it is whole; every line ends with a newline.
+pub fn front_table(front: &Front, goal: &Goal) -> String {
+    let Front { candidates, pruned, clocked, open, .. } = front;
+    let verdict = match front.is_complete() {
+        true => "none is missing".to_owned(),
+        false => format!("{open} are left open, so some may be missing"),
+    };
+    format!(
+        "Plans that no other beats in step time, peak memory and devices together:\n{}\
+         {candidates} plans: {clocked} clocked, {pruned} bounded away; {verdict}\n",
+        listed(front.plans.iter(), goal)
+    )
+}
+
+/// Plans under each other, numbered; every line ends with a newline.
+fn listed<'a>(plans: impl Iterator<Item = &'a Candidate>, goal: &Goal) -> String {
+    let numbered = (1..).zip(plans);
+    let rows: Vec<Row> = numbered
+        .map(|(rank, candidate): (usize, _)| row(&rank.to_string(), candidate, goal))
+        .collect();
+    let (header, widths) = layout(&rows.iter().collect::<Vec<_>>());
+    std::iter::once(&header).chain(&rows).map(|row| line(row, &widths)).collect()
+}
+
+fn row(rank: &str, candidate: &Candidate, goal: &Goal) -> Row {
     let plan = &candidate.plan;
+    let time = candidate.step_time;
+    let steps = goal.steps_to_result(plan).map(|steps| steps.to_string());
+    let result = goal.time_to_result(plan, time).map(|time| long(time.0));
+    let cost = goal.cost(plan, time).map(|cost| cost.to_string());
     [
         rank.to_owned(),
         plan.rule.to_string(),
@@ -87,6 +141,10 @@ fn row(rank: &str, candidate: &Candidate) -> [String; 18] {
         candidate.staleness().to_string(),
         percent(candidate.stale_share()),
         percent(candidate.bubble),
+        cost.unwrap_or_default(),
+        goal.cost_of_a_million(plan, time).map(dollars).unwrap_or_default(),
+        steps.unwrap_or_default(),
+        result.unwrap_or_default(),
     ]
 }
 
@@ -111,17 +169,27 @@ fn states(plan: &Plan) -> String {
     }
 }
 
+/// Nanoseconds as hours or minutes, where they are many.
+fn long(nanos: u64) -> String {
+    let seconds = nanos as f64 / 1e9;
+    match seconds {
+        hours if hours >= 7200.0 => format!("{:.2} h", hours / 3600.0),
+        minutes if minutes >= 120.0 => format!("{:.2} min", minutes / 60.0),
+        _ => Nanos(nanos).to_string(),
+    }
+}
+
 fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
 
-fn widths<'a>(rows: impl Iterator<Item = &'a [String; 18]>) -> [usize; 18] {
-    rows.fold([0; 18], |widest, row| {
+fn widths<'a>(rows: impl Iterator<Item = &'a Row>) -> [usize; COLUMNS] {
+    rows.fold([0; COLUMNS], |widest, row| {
         std::array::from_fn(|column| widest[column].max(row[column].chars().count()))
     })
 }
 
-fn line(row: &[String; 18], widths: &[usize; 18]) -> String {
+fn line(row: &Row, widths: &[usize; COLUMNS]) -> String {
     let cell = |column: usize| match RIGHT.contains(&column) {
         true => format!("{:>width$}", row[column], width = widths[column]),
         false => format!("{:<width$}", row[column], width = widths[column]),
@@ -200,7 +268,7 @@ fn is_virtual(candidate: &Candidate, program: &Program) -> bool {
 mod tests {
     use super::*;
     use crate::{ranking::Weaker, sample};
-    use roundelay_schedule::{Exactness, Nanos, Order, Recompute};
+    use roundelay_schedule::{Exactness, Order, Recompute};
 
     #[test]
     fn the_table_is_aligned_and_says_what_would_allow_more() {

@@ -44,7 +44,8 @@ pub(crate) enum Command {
 pub(crate) struct ProgramArgs {
     /// The program file.
     pub(crate) file: PathBuf,
-    /// Pin, bound or open one decision, as in the `plan` block (`--set "rule = sync"`).
+    /// Pin, bound or open one decision, as in the `plan` block (`--set "rule = sync"`), or set a
+    /// number of a device, link, memory or training (`--set "core.memory = 4 GB"`).
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
 }
@@ -52,15 +53,27 @@ pub(crate) struct ProgramArgs {
 /// Options of `plan`.
 #[derive(Debug, Args)]
 pub(crate) struct PlanArgs {
-    /// What to plan.
-    #[command(flatten)]
-    pub(crate) program: ProgramArgs,
+    /// The program file.
+    #[arg(required_unless_present = "diff")]
+    pub(crate) file: Option<PathBuf>,
+    /// As in the `plan` block (`--set "rule = sync"`), or of a device, a link, a shared memory, the
+    /// cluster or the training: `--set "core.memory = 4 GB"`, `"bus.bandwidth = 16 GB/s"`,
+    /// `"laptop.sharing = 9 GB"`, `"cluster.devices = 8"`, `"train.batch = 64"`.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
     /// How many plans to show.
     #[arg(long, default_value_t = 10)]
     pub(crate) top: usize,
     /// Say what binds, and why the first plan is first.
     #[arg(long)]
     pub(crate) explain: bool,
+    /// Also show the plans that no other beats in step time, peak memory and devices together.
+    #[arg(long)]
+    pub(crate) pareto: bool,
+    /// Instead show which decisions of two plans differ; with a program also what both cost.
+    #[arg(long, num_args = 2, value_names = ["A.YAML", "B.YAML"],
+          conflicts_with_all = ["pareto", "explain", "output", "top"])]
+    pub(crate) diff: Vec<PathBuf>,
     /// Write the best plan.
     #[arg(short, value_name = "PLAN.YAML")]
     pub(crate) output: Option<PathBuf>,

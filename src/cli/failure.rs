@@ -5,7 +5,7 @@ use roundelay::{
     CompileError, Diagnostic, Diagnostics, FileErrors, ProfileError, Refusal, RunError,
     parts::{
         dsl::{ListMistake, Severity},
-        planner::PlanMistakes,
+        planner::{PlanMistakes, Repair},
         schedule::Violations,
     },
 };
@@ -46,6 +46,28 @@ pub(crate) struct Problem {
     column: u64,
     message: String,
     hint: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    repairs: Vec<RepairRow>,
+}
+
+/// A change with which a plan fits.
+#[derive(Clone, Debug, Serialize)]
+struct RepairRow {
+    lines: Vec<String>,
+    amount: String,
+    plan: String,
+    step_time_s: f64,
+}
+
+impl From<&Repair> for RepairRow {
+    fn from(repair: &Repair) -> Self {
+        Self {
+            lines: repair.lines.clone(),
+            amount: repair.amount.clone(),
+            plan: repair.plan.clone(),
+            step_time_s: repair.step_time.0 as f64 / 1e9,
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -126,7 +148,9 @@ impl Failure {
     /// No plan fits.
     pub(crate) fn no_plan(path: &Path, refusal: &Refusal) -> Self {
         let mut problem = Problem::new("no_plan", path, 0, refusal.binding.clone());
-        problem.hint = refusal.repairs.join("; ");
+        let lines = refusal.repairs.iter().map(|repair| repair.lines.join(", "));
+        problem.hint = lines.collect::<Vec<_>>().join("; ");
+        problem.repairs = refusal.repairs.iter().map(RepairRow::from).collect();
         let text = format!("error: {refusal}");
         Self { kind: Kind::Refused, text, problems: vec![problem] }
     }
@@ -241,6 +265,7 @@ impl Problem {
             column: 0,
             message,
             hint: String::new(),
+            repairs: Vec::new(),
         }
     }
 }
@@ -259,6 +284,7 @@ impl From<&Diagnostic> for Problem {
             column: u64::from(diagnostic.place.column),
             message: diagnostic.message.clone(),
             hint: diagnostic.hints.join("; "),
+            repairs: Vec::new(),
         }
     }
 }

@@ -47,9 +47,7 @@ pub(super) fn program_with(
     for warning in warnings {
         note(&warning.to_string());
     }
-    for setting in &args.set {
-        program.search.set(setting).map_err(|refused| Failure::setting(&refused))?;
-    }
+    program.set_all(&args.set).map_err(|refused| Failure::setting(&refused))?;
     Ok(program)
 }
 

@@ -1,22 +1,130 @@
-//! `plan`: the ranked table, why, and the best plan as a file.
+//! `plan`: the ranked table, why, the front, the best plan as a file, and two plans side by side.
 
-use super::{Form, args::PlanArgs, failure::Failure, load, print, print_json};
-use roundelay::{Search, parts::planner};
+use super::{
+    Form,
+    args::{PlanArgs, ProgramArgs},
+    failure::Failure,
+    load, print, print_json,
+};
+use roundelay::{
+    Plan, Program, Ranking, Search,
+    parts::planner::{self, Explanation, Front, Goal},
+};
+use std::path::Path;
+
+/// How many plans are clocked for the front besides those of the ranking.
+const FRONT_CLOCKED_MAX: usize = 1000;
 
 pub(super) fn plan(args: &PlanArgs) -> Result<(), Failure> {
-    let program = load::program(&args.program)?;
+    match (&args.diff[..], &args.file) {
+        ([first, second], file) => diff(args, (first, second), file.as_deref()),
+        (_, Some(file)) => {
+            let set = args.set.clone();
+            let program = load::program(&ProgramArgs { file: file.clone(), set })?;
+            ranked(args, file, &program)
+        }
+        (_, None) => unreachable!("the arguments must name a program or two plans"),
+    }
+}
+
+fn ranked(args: &PlanArgs, file: &Path, program: &Program) -> Result<(), Failure> {
     let options = Search { top: args.top.max(1), ..Search::default() };
-    let ranking = roundelay::plan(&program, &options)
-        .map_err(|refusal| Failure::no_plan(&args.program.file, &refusal))?;
+    let ranking = roundelay::plan(program, &options)
+        .map_err(|refusal| Failure::no_plan(file, &refusal))?;
     if let Some(path) = &args.output {
         load::write(path, &roundelay::write_plan(ranking.best()))?;
     }
-    if args.json {
-        return print_json(&planner::document(&ranking), Form::Document);
+    let extras = Extras {
+        front: args.pareto.then(|| planner::front(program, &ranking, FRONT_CLOCKED_MAX)),
+        explanation: args
+            .explain
+            .then(|| roundelay::explain(program, &options, &ranking)),
+    };
+    match args.json {
+        true => print_document(&ranking, &extras),
+        false => print_text(&ranking, &extras, program),
     }
-    print(&roundelay::table(&ranking, &program))?;
-    if args.explain {
-        print(&format!("\n{}", roundelay::explain(&ranking)))?;
+}
+
+/// What is asked for besides the ranking.
+struct Extras {
+    front: Option<Front>,
+    explanation: Option<Explanation>,
+}
+
+fn print_document(ranking: &Ranking, extras: &Extras) -> Result<(), Failure> {
+    let mut document = planner::document(ranking);
+    if let Some(front) = &extras.front {
+        document = document.with_front(front, &ranking.goal);
+    }
+    if let Some(explanation) = &extras.explanation {
+        document = document.with_explanation(explanation, &ranking.goal);
+    }
+    print_json(&document, Form::Document)
+}
+
+fn print_text(
+    ranking: &Ranking,
+    extras: &Extras,
+    program: &Program,
+) -> Result<(), Failure> {
+    print(&roundelay::table(ranking, program))?;
+    if let Some(front) = &extras.front {
+        print(&format!("\n{}", planner::front_table(front, &ranking.goal)))?;
+    }
+    if let Some(explanation) = &extras.explanation {
+        print(&format!("\n{explanation}"))?;
     }
     Ok(())
+}
+
+/// `--diff a.yaml b.yaml`: with a program also what both cost.
+fn diff(
+    args: &PlanArgs,
+    (one, other): (&Path, &Path),
+    file: Option<&Path>,
+) -> Result<(), Failure> {
+    let Some(file) = file else {
+        if !args.set.is_empty() {
+            return Err(Failure::usage(one, "`--set` needs a program beside `--diff`"));
+        }
+        let plans = (parsed(one)?, parsed(other)?);
+        return tell_diff(args, (one, other), &planner::diff(&plans.0, &plans.1), None);
+    };
+    let set = args.set.clone();
+    let program = load::program(&ProgramArgs { file: file.to_owned(), set })?;
+    let read = |path: &Path| -> Result<Plan, Failure> {
+        let mistakes = |wrong| Failure::plan_file(path, &wrong);
+        roundelay::read_plan(&load::text(path)?, &program).map_err(mistakes)
+    };
+    let plans = (read(one)?, read(other)?);
+    let cost = |path: &Path, plan: &Plan| {
+        let refused = |why: planner::Reason| {
+            let message = format!("this plan cannot be costed: {why}");
+            Failure::refused("plan", path, message)
+        };
+        planner::appraise(&program, plan).map_err(refused)
+    };
+    let (first, second) = (cost(one, &plans.0)?, cost(other, &plans.1)?);
+    let costs = Some((&first, &second, &Goal::new(&program)));
+    tell_diff(args, (one, other), &planner::diff(&plans.0, &plans.1), costs)
+}
+
+fn parsed(path: &Path) -> Result<Plan, Failure> {
+    let mistakes = |wrong| Failure::plan_file(path, &wrong);
+    planner::parse_plan(&load::text(path)?).map_err(mistakes)
+}
+
+fn tell_diff(
+    args: &PlanArgs,
+    (one, other): (&Path, &Path),
+    differences: &[planner::Difference],
+    costs: Option<(&planner::Candidate, &planner::Candidate, &Goal)>,
+) -> Result<(), Failure> {
+    if args.json {
+        let document = planner::diff_document(differences.to_vec(), costs);
+        return print_json(&document, Form::Document);
+    }
+    let (one, other) = (one.display().to_string(), other.display().to_string());
+    print(&planner::diff_table(differences, (&one, &other), costs))
 }

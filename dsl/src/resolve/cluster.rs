@@ -1,14 +1,15 @@
 //! Clusters: nested groups of devices to the devices, pools and domains of a [`Target`].
 
 use super::{
-    component::{device_of, link_of},
+    component::{Described, device_of, link_of},
     constant::constant,
     definitions::{Definitions, beginning},
     measured::{Shelf, Tables},
     settings::quantity,
 };
 use crate::{
-    Code, Dimension, Mistake, NoFiles, Span, Value, import, limit, near, parse,
+    Code, Dimension, Mistake, NanoDollarsPerHour, NoFiles, Span, Value, import, limit,
+    near, parse,
     report::{Known, Report},
     syntax::{Cluster, Component, Expression, File, Group, Item, Name, Whole},
 };
@@ -20,17 +21,20 @@ use std::{collections::BTreeMap, sync::Arc};
 /// Tables of the devices that name one.
 type Profiles = BTreeMap<DeviceId, Arc<Profile>>;
 
+/// Prices of the devices that name one.
+type Prices = BTreeMap<DeviceId, NanoDollarsPerHour>;
+
 /// The cluster that is trained on; one plain device when the program describes none.
 pub(super) fn resolve(
     definitions: &Definitions<'_>,
     dtype: Float,
     shelf: &mut Shelf<'_>,
     report: &mut Report,
-) -> Known<(Target, Profiles)> {
+) -> Known<(Target, Profiles, Prices)> {
     check_components(definitions, dtype, shelf, report);
     match definitions.cluster().map_err(|m| report.error(beginning(), m))? {
         Some(cluster) => expand(definitions, cluster, dtype, shelf, report),
-        None => Ok((plain(), Profiles::new())),
+        None => Ok((plain(), Profiles::new(), Prices::new())),
     }
 }
 
@@ -42,9 +46,8 @@ pub(crate) fn plain() -> Target {
     let core = items.iter().find_map(|item| match item {
         Item::Device(device) => {
             let mut shelf = Shelf::new(&NoFiles, Tables::Leave);
-            device_of(device, Float::F32, &mut shelf, &mut report)
-                .ok()
-                .map(|(device, _)| device)
+            let described = device_of(device, Float::F32, &mut shelf, &mut report);
+            described.ok().map(|described| described.device)
         }
         Item::Import(_)
         | Item::Model(_)
@@ -70,7 +73,7 @@ fn check_components(
     report: &mut Report,
 ) {
     for device in definitions.devices.values() {
-        let _: Known<_> = device_of(device, dtype, shelf, report);
+        let _: Known<Described> = device_of(device, dtype, shelf, report);
     }
     for link in definitions.links.values() {
         let _: Known<Link> = link_of(link, shelf, report);
@@ -83,7 +86,7 @@ fn expand(
     dtype: Float,
     shelf: &mut Shelf<'_>,
     report: &mut Report,
-) -> Known<(Target, Profiles)> {
+) -> Known<(Target, Profiles, Prices)> {
     let errors = report.errors();
     let mut tiers: BTreeMap<&str, &Group> = BTreeMap::new();
     for (name, group) in &cluster.tiers {
@@ -108,13 +111,13 @@ fn expand(
     let mut expansion = Expansion::new(definitions, tiers, dtype, shelf, report);
     expansion.target.name = cluster.name.text.clone();
     expansion.group(&cluster.name.text, whole, None, 0)?;
-    let Expansion { target, profiles, .. } = expansion;
+    let Expansion { target, profiles, prices, .. } = expansion;
     if report.errors() == errors {
         joined(cluster, &target, report)?;
     }
     match report.errors() > errors {
         true => Err(report.earlier()),
-        false => Ok((target, profiles)),
+        false => Ok((target, profiles, prices)),
     }
 }
 
@@ -145,6 +148,7 @@ struct Expansion<'a, 's> {
     report: &'a mut Report,
     target: Target,
     profiles: Profiles,
+    prices: Prices,
     links: BTreeMap<&'a str, LinkId>,
     numbers: BTreeMap<&'a str, u32>,
 }
@@ -165,6 +169,7 @@ impl<'a, 's> Expansion<'a, 's> {
             report,
             target: Target::default(),
             profiles: Profiles::new(),
+            prices: Prices::new(),
             links: BTreeMap::new(),
             numbers: BTreeMap::new(),
         }
@@ -258,7 +263,7 @@ impl<'a, 's> Expansion<'a, 's> {
             let message = format!("a cluster has at most {} devices", limit::DEVICES);
             return self.fail(name.span, Mistake::new(Code::Limit, message));
         }
-        let (device, profile) =
+        let Described { device, profile, price } =
             device_of(component, self.dtype, self.shelf, self.report)?;
         let number = self.numbers.entry(&component.name.text).or_default();
         let label = format!("{}.{number}", component.name.text);
@@ -273,6 +278,7 @@ impl<'a, 's> Expansion<'a, 's> {
             host.wake = host.wake.max(profile.wake);
             self.profiles.insert(id, profile);
         }
+        self.prices.extend(price.map(|price| (id, price)));
         Ok(())
     }
 

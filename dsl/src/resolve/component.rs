@@ -8,7 +8,7 @@ use super::{
     settings::{Settings, no_entries, unknown_word},
 };
 use crate::{
-    Code, Dimension, Mistake,
+    Code, Dimension, Mistake, NanoDollarsPerHour,
     report::{Known, Report},
     syntax::{Component, Entry, ExpressionKind, Name, Setting},
 };
@@ -28,16 +28,33 @@ fn named_rate(dtype: Float) -> &'static str {
     }
 }
 
-/// `device NAME { memory …, compute …, bandwidth …, reserved …, threads …, overhead …,
-/// measured "…" }` for a training in `dtype`, and its table; its pool is set later.
+/// What a device says about itself; its pool is set later.
+pub(super) struct Described {
+    pub(super) device: Device,
+    /// Its table, when it names one.
+    pub(super) profile: Option<Arc<Profile>>,
+    /// Its price, when it names one.
+    pub(super) price: Option<NanoDollarsPerHour>,
+}
+
+/// `device NAME { memory …, compute …, bandwidth …, reserved …, threads …, overhead …, price …,
+/// measured "…" }` for a training in `dtype`.
 pub(super) fn device_of(
     component: &Component,
     dtype: Float,
     shelf: &mut Shelf<'_>,
     report: &mut Report,
-) -> Known<(Device, Option<Arc<Profile>>)> {
-    const KEYS: [&str; 7] =
-        ["memory", "compute", "bandwidth", "reserved", "threads", "overhead", "measured"];
+) -> Known<Described> {
+    const KEYS: [&str; 8] = [
+        "memory",
+        "compute",
+        "bandwidth",
+        "reserved",
+        "threads",
+        "overhead",
+        "price",
+        "measured",
+    ];
     let Component { name, entries } = component;
     let settings = Settings::new("device", entries, &KEYS, report);
     let memory = memory_of(&settings, name, report);
@@ -45,6 +62,7 @@ pub(super) fn device_of(
     let bandwidth = rate_of(&settings, name, report);
     let threads = settings.whole("threads", 1, 1 << 10, report);
     let overhead = settings.quantity("overhead", Dimension::Time, report);
+    let price = settings.quantity("price", Dimension::Price, report);
     let profile = shelf.profile(settings.get("measured"), report);
     let ((memory, reserved), (compute, products)) = (memory?, compute?);
     let device = Device {
@@ -58,11 +76,11 @@ pub(super) fn device_of(
         products,
         reserved,
     };
-    let profile = profile?;
+    let (profile, price) = (profile?, price?.map(NanoDollarsPerHour));
     if let Some(profile) = &profile {
         shelf.check_threads(profile, device.threads, name, report)?;
     }
-    Ok((device, profile))
+    Ok(Described { device, profile, price })
 }
 
 /// What of its memory is left for schedules, and what is reserved.

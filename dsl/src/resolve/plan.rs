@@ -2,13 +2,14 @@
 
 use super::{
     definitions::Definitions,
+    objective,
     optimizer::called,
     order,
     settings::{Settings, no_entries, quantity, single, unknown_word, whole},
 };
 use crate::{
-    Code, Diagnostic, Dimension, Files, Mistake, Model, NoFiles, Numbers, Objective,
-    Search, SourceFile, Value, parse,
+    Code, Diagnostic, Dimension, Files, Mistake, Model, NoFiles, Numbers, Search,
+    SourceFile, Value, parse,
     report::{Known, Report, not_yet},
     syntax::{Choice, Entry, Expression, ExpressionKind, Setting},
 };
@@ -17,8 +18,9 @@ use roundelay_schedule::{
 };
 
 /// Keys that are read.
-const KEYS: [&str; 16] = [
+const KEYS: [&str; 17] = [
     "minimize",
+    "result",
     "exactness",
     "memory",
     "devices",
@@ -66,7 +68,7 @@ pub(super) fn resolve(
     results.into_iter().collect::<Known<()>>().map(|()| search)
 }
 
-fn all_keys() -> Vec<&'static str> {
+pub(super) fn all_keys() -> Vec<&'static str> {
     let later = LATER.iter().map(|(key, _)| *key);
     KEYS.into_iter().chain(later).chain(["tensor", "stage"]).collect()
 }
@@ -113,10 +115,15 @@ fn set_entry(search: &mut Search, entry: &Entry, report: &mut Report) -> Known<(
     }
 }
 
-/// `key=value` as `key value`, and `outer.inner=value` as `outer { inner value }`.
-fn as_entry(text: &str) -> String {
-    let Some(sign) = text.find(['=', '<', '>']) else { return text.to_owned() };
-    let (key, value) = text.split_at(sign);
+/// `key=value` as `key value`, and `outer.inner=value` as `outer { inner value }`. A sign is one
+/// only right behind the key; `rule cyclic(slack = 1)` is an entry as it stands.
+pub(super) fn as_entry(text: &str) -> String {
+    let key = text.trim_start().split([' ', '\t', '=', '<', '>']).next().unwrap_or("");
+    let behind = text.trim_start()[key.len()..].trim_start();
+    if key.is_empty() || !behind.starts_with(['=', '<', '>']) {
+        return text.to_owned();
+    }
+    let (key, value) = text.split_at(text.len() - behind.len());
     let value =
         value.strip_prefix('=').map_or(value.to_owned(), |value| format!(" {value}"));
     match key.split_once('.') {
@@ -132,7 +139,8 @@ fn apply(
     report: &mut Report,
 ) -> Known<()> {
     match entry.key.text.as_str() {
-        "minimize" => search.objective = objective(entry, report)?,
+        "minimize" => search.objective = objective::objective(entry, report)?,
+        "result" => objective::learning(&mut search.learning, entry, report)?,
         "exactness" => search.exactness = Some(exactness(entry, report)?),
         "memory" => search.memory = Some(memory(entry, report)?),
         "devices" => search.devices = numbers(entry, report)?,
@@ -169,25 +177,6 @@ fn apply(
         other => later(other, entry, report)?,
     }
     Ok(())
-}
-
-/// `minimize step_time`.
-fn objective(entry: &Entry, report: &mut Report) -> Known<Objective> {
-    let (name, _) = called(single(entry, report)?, "what to minimize", report)?;
-    match name.text.as_str() {
-        "step_time" => Ok(Objective::StepTime),
-        "memory" => Ok(Objective::Memory),
-        "devices" => Ok(Objective::Devices),
-        "cost" | "time_to_result" => {
-            let mistake = not_yet(format_args!("minimize {}", name.text));
-            Err(report
-                .error(name.span, mistake.hint("minimize step_time, memory or devices")))
-        }
-        other => {
-            let known = ["step_time", "memory", "devices"];
-            Err(unknown_word("objective", other, &known, name.span, report))
-        }
-    }
 }
 
 /// `exactness delayed`.

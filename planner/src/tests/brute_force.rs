@@ -2,16 +2,24 @@
 
 use super::{all, delayed, everything};
 use crate::{Options, plan, sample::Random};
-use roundelay_dsl::{Objective, Program};
+use roundelay_dsl::{Learning, NanoDollarsPerHour, Objective, Program};
 use roundelay_schedule::{Bytes, BytesPerSecond, FlopsPerSecond, Nanos};
 
 /// Devices, rates, latency, room and objective at random.
-fn random_program(random: &mut Random) -> Program {
+pub(crate) fn random_program(random: &mut Random) -> Program {
     let devices = 1 + usize::try_from(random.below(3)).unwrap();
     let batch = [1, 2, 4, 6][usize::try_from(random.below(4)).unwrap()];
     let mut program = delayed(devices, batch);
-    program.search.objective = [Objective::StepTime, Objective::Memory]
-        [usize::try_from(random.below(2)).unwrap()];
+    program.search.objective = Objective::ALL[usize::try_from(random.below(5)).unwrap()];
+    for id in program.target.devices.ids() {
+        let price = NanoDollarsPerHour(1_000_000_000 * (1 + random.below(4)));
+        program.prices.insert(id, price);
+    }
+    program.search.learning = Learning {
+        least_steps: Some(1 + random.below(1000)),
+        critical_batch: Some(random.below(64)),
+        staleness: Some(random.below(2000)),
+    };
     for (_, device) in program.target.devices.iter_mut() {
         device.compute = FlopsPerSecond(1_000_000 << random.below(12));
         device.bandwidth = BytesPerSecond(1_000_000 << random.below(12));
@@ -30,7 +38,7 @@ fn random_program(random: &mut Random) -> Program {
 fn the_search_finds_what_clocking_every_plan_finds() {
     let mut random = Random::new(83);
     let mut found = 0;
-    for round in 0..24 {
+    for round in 0..40 {
         let program = random_program(&mut random);
         let best_first = Options { top: 1, clocked_max: usize::MAX };
         let Ok(ranking) = plan(&program, &best_first) else {

@@ -1,0 +1,248 @@
+//! One number of a resolved program changed, as `--set` says it: a decision of its `plan`
+//! section, or what a device, a link, a shared memory, the cluster or the training has.
+
+use super::{
+    objective::{kind_of, lacking},
+    plan::{all_keys, as_entry},
+    resized::resize,
+    settings::{Settings, quantity, single, unknown_word, whole},
+};
+use crate::{
+    Code, Diagnostic, Dimension, Mistake, NanoDollarsPerHour, Program, SourceFile, limit,
+    parse,
+    report::{Known, Report},
+    syntax::Entry,
+};
+use roundelay_schedule::{
+    Bytes, BytesPerSecond, DeviceId, FlopsPerSecond, LinkId, Nanos,
+};
+
+/// What a device may be set to have.
+const DEVICE: [&str; 4] = ["memory", "compute", "bandwidth", "price"];
+/// What a link may be set to have.
+const LINK: [&str; 2] = ["bandwidth", "latency"];
+
+impl Program {
+    /// Sets one thing after another. `key=value` is a decision as in [`crate::Search::set`];
+    /// `NAME.key=value` is `memory`, `compute`, `bandwidth` or `price` of all devices NAME (rates
+    /// as they are reached), `bandwidth` or `latency` of the link NAME, or `sharing` of the memory
+    /// that a group NAME shares; `cluster.devices=n` repeats or leaves out devices at the end of
+    /// the cluster; `train.batch=n` is the batch.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, or what the objective needs and the program does not say;
+    /// the program is unchanged then.
+    ///
+    /// ```
+    /// let mut program = roundelay_dsl::Program::new(roundelay_dsl::Model::default());
+    /// program.set_all(&["core.memory=3 GB", "stages=2"])?;
+    /// assert_eq!(program.target.devices.values().next().map(|d| d.memory.0), Some(3_000_000_000));
+    /// # Ok::<(), roundelay_dsl::Diagnostic>(())
+    /// ```
+    pub fn set_all(&mut self, settings: &[impl AsRef<str>]) -> Result<(), Diagnostic> {
+        let mut changed = self.clone();
+        for setting in settings {
+            changed.set(setting.as_ref())?;
+        }
+        let mut report = Report::default();
+        let asks = |text: &&str| {
+            let key = text.trim_start();
+            key.starts_with("minimize") || key.starts_with("result")
+        };
+        let all = || settings.iter().map(AsRef::as_ref);
+        if let (Some((_, mistake)), Some(text)) =
+            (lacking(&changed).into_iter().next(), all().rev().find(asks))
+        {
+            let text = as_entry(text);
+            report.add_file(SourceFile::new("--set", text.as_str()));
+            let span =
+                parse::entry(&text).map(|entry| entry.key.span).unwrap_or_default();
+            report.error(span, mistake);
+            return report.finish::<()>(Ok(())).map(|_| ()).map_err(first);
+        }
+        *self = changed;
+        Ok(())
+    }
+
+    fn set(&mut self, text: &str) -> Result<(), Diagnostic> {
+        let entry_text = as_entry(text);
+        let Ok(entry) = parse::entry(&entry_text) else { return self.search.set(text) };
+        if entry.entries.is_empty() || all_keys().contains(&entry.key.text.as_str()) {
+            return self.search.set(text);
+        }
+        let mut report = Report::default();
+        report.add_file(SourceFile::new("--set", entry_text.as_str()));
+        let done = self.set_part(&entry, &mut report);
+        report.finish(done).map(|_| ()).map_err(first)
+    }
+
+    /// `NAME { key value }`.
+    fn set_part(&mut self, entry: &Entry, report: &mut Report) -> Known<()> {
+        let name = entry.key.text.as_str();
+        let known = self.parts(name);
+        if known.is_empty() {
+            let mut names = self.part_names();
+            names.extend(all_keys().into_iter().map(str::to_owned));
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            let what = "decision, device, link or shared memory";
+            return Err(unknown_word(what, name, &names, entry.key.span, report));
+        }
+        let inner = Settings::new(name, &entry.entries, &known, report);
+        let mut found = known.iter().filter_map(|key| Some((*key, inner.get(key)?)));
+        let Some((key, entry)) = found.next() else { return Err(report.earlier()) };
+        match (name, key) {
+            ("cluster", _) => {
+                let count = whole(single(entry, report)?, 1, limit::DEVICES, report)?;
+                resize(self, u32::try_from(count).unwrap_or(u32::MAX))
+                    .map_err(|mistake| report.error(entry.key.span, mistake))
+            }
+            ("train", _) => {
+                let batch = whole(single(entry, report)?, 1, 1 << 24, report)?;
+                self.train.batch = u32::try_from(batch).unwrap_or(u32::MAX);
+                super::bound_results(&self.model, &self.train, entry.key.span, report);
+                Ok(())
+            }
+            (_, "sharing") => self.set_pool(name, entry, report),
+            (_, "latency") => self.set_link(name, entry, report),
+            _ if self.devices_of(name).is_empty() => self.set_link(name, entry, report),
+            _ => self.set_device(name, entry, report),
+        }
+    }
+
+    /// The keys that a name has.
+    fn parts(&self, name: &str) -> Vec<&'static str> {
+        let mut keys: Vec<&str> = Vec::new();
+        if !self.devices_of(name).is_empty() {
+            keys.extend(DEVICE);
+        }
+        if !self.links_of(name).is_empty() {
+            keys.extend(
+                LINK.iter().filter(|key| !keys.contains(key)).collect::<Vec<_>>(),
+            );
+        }
+        if self.target.pools.values().any(|pool| pool.name == name) {
+            keys.push("sharing");
+        }
+        match name {
+            "cluster" => keys.push("devices"),
+            "train" => keys.push("batch"),
+            _ => {}
+        }
+        keys
+    }
+
+    fn part_names(&self) -> Vec<String> {
+        let target = &self.target;
+        let devices = target.devices.values().map(|device| kind_of(&device.name));
+        let links = target.links.values().map(|link| link.name.as_str());
+        let pools = target.pools.values().map(|pool| pool.name.as_str());
+        let shared = pools.filter(|name| !name.contains('.'));
+        let names = devices.chain(links).chain(shared).chain(["cluster", "train"]);
+        names.map(str::to_owned).collect()
+    }
+
+    fn devices_of(&self, kind: &str) -> Vec<DeviceId> {
+        let devices = self.target.devices.iter();
+        let named = devices.filter(|(_, device)| kind_of(&device.name) == kind);
+        named.map(|(id, _)| id).collect()
+    }
+
+    fn links_of(&self, name: &str) -> Vec<LinkId> {
+        let links = self.target.links.iter();
+        links.filter(|(_, link)| link.name == name).map(|(id, _)| id).collect()
+    }
+
+    fn set_pool(&mut self, name: &str, entry: &Entry, report: &mut Report) -> Known<()> {
+        let capacity = positive(entry, Dimension::Memory, report).map(Bytes)?;
+        let pools = self.target.pools.iter_mut();
+        let named = pools.filter(|(_, pool)| pool.name == name);
+        named.for_each(|(_, pool)| pool.capacity = capacity);
+        Ok(())
+    }
+
+    fn set_link(&mut self, name: &str, entry: &Entry, report: &mut Report) -> Known<()> {
+        let links = self.links_of(name);
+        if entry.key.text == "latency" {
+            let time = Nanos(quantity(single(entry, report)?, Dimension::Time, report)?);
+            links.into_iter().for_each(|id| self.target.links[id].latency = time);
+            return Ok(());
+        }
+        let rate = BytesPerSecond(positive(entry, Dimension::ByteRate, report)?);
+        links.into_iter().for_each(|id| self.target.links[id].bandwidth = rate);
+        Ok(())
+    }
+
+    fn set_device(
+        &mut self,
+        kind: &str,
+        entry: &Entry,
+        report: &mut Report,
+    ) -> Known<()> {
+        let devices = self.devices_of(kind);
+        match entry.key.text.as_str() {
+            "memory" => self.set_memory(&devices, entry, report),
+            "price" => {
+                let price = positive(entry, Dimension::Price, report)?;
+                let priced =
+                    devices.into_iter().map(|id| (id, NanoDollarsPerHour(price)));
+                self.prices.extend(priced);
+                Ok(())
+            }
+            key if devices.iter().any(|id| self.profiles.contains_key(id)) => {
+                let message =
+                    format!("`{key}` of `{kind}` comes from its measured table");
+                Err(report.error(entry.key.span, Mistake::new(Code::Value, message)))
+            }
+            "compute" => {
+                let rate = FlopsPerSecond(positive(entry, Dimension::FlopRate, report)?);
+                devices.into_iter().for_each(|id| self.target.devices[id].compute = rate);
+                Ok(())
+            }
+            _ => {
+                let rate = BytesPerSecond(positive(entry, Dimension::ByteRate, report)?);
+                let all = devices.into_iter();
+                all.for_each(|id| self.target.devices[id].bandwidth = rate);
+                Ok(())
+            }
+        }
+    }
+
+    /// The memory of devices with what is reserved of it; a pool of its own grows along.
+    fn set_memory(
+        &mut self,
+        devices: &[DeviceId],
+        entry: &Entry,
+        report: &mut Report,
+    ) -> Known<()> {
+        let memory = Bytes(positive(entry, Dimension::Memory, report)?);
+        for id in devices {
+            let device = &mut self.target.devices[*id];
+            let reserved = device.reserved;
+            if reserved >= memory {
+                let message = format!("{reserved} of {memory} are reserved");
+                let mistake = Mistake::new(Code::Value, message);
+                return Err(report.error(entry.key.span, mistake));
+            }
+            device.memory = memory - reserved;
+            let pool = &mut self.target.pools[device.pool];
+            if pool.name == device.name {
+                pool.capacity = device.memory;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn first(diagnostics: crate::Diagnostics) -> Diagnostic {
+    diagnostics.first().clone()
+}
+
+fn positive(entry: &Entry, dimension: Dimension, report: &mut Report) -> Known<u64> {
+    let expression = single(entry, report)?;
+    let amount = quantity(expression, dimension, report)?;
+    if amount > 0 {
+        return Ok(amount);
+    }
+    let message = format!("`{}` must be more than zero", entry.key.text);
+    Err(report.error(expression.span, Mistake::new(Code::Value, message)))
+}

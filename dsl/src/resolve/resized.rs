@@ -1,0 +1,132 @@
+//! A cluster with more or fewer devices: its last unit, the innermost group of devices that ends
+//! it, is repeated with the links and memories of its own, or left out.
+
+use crate::{Code, Mistake, Program};
+use roundelay_schedule::{DeviceId, Domain, Id, Pool, PoolId, Table, Target};
+use std::{collections::BTreeMap, ops::Range};
+
+/// Changes the number of devices of a program's cluster.
+///
+/// # Errors
+/// When the number is no whole number of units.
+pub(super) fn resize(program: &mut Program, count: u32) -> Result<(), Mistake> {
+    let target = &program.target;
+    let now = crate::source::count(target.devices.len());
+    let joined = |domain: &Domain| domain.devices == (0..now);
+    if count > now && !target.domains.iter().any(joined) {
+        let message = "no link joins the devices of the cluster, so it cannot grow";
+        return Err(Mistake::new(Code::Missing, message));
+    }
+    let unit = unit(target);
+    let size = unit.end - unit.start;
+    if count.abs_diff(now) % size > 0 {
+        let message =
+            format!("the cluster grows and shrinks by {size} devices at a time");
+        let near =
+            if count > now { now + size } else { now.saturating_sub(size).max(size) };
+        let hint = format!("from {now} devices the next number is {near}");
+        return Err(Mistake::new(Code::Value, message).hint(hint));
+    }
+    if count < now {
+        shrink(program, count);
+    }
+    for copy in 1..=count.saturating_sub(now) / size {
+        repeat(program, &unit, copy * size);
+    }
+    Ok(())
+}
+
+/// The largest group short of the whole cluster that ends with its last device; that device alone
+/// when there is none.
+fn unit(target: &Target) -> Range<u32> {
+    let count = crate::source::count(target.devices.len());
+    let inner = target.domains.iter().map(|domain| &domain.devices);
+    let ends = inner.filter(|devices| devices.end == count && devices.start > 0);
+    let largest = ends.min_by_key(|devices| devices.start);
+    largest.cloned().unwrap_or(count - 1..count)
+}
+
+fn shrink(program: &mut Program, count: u32) {
+    let target = &mut program.target;
+    let kept = |id: &DeviceId| id.index() < count as usize;
+    let mut pools: Table<PoolId, Pool> = Table::new();
+    let mut moved: BTreeMap<PoolId, PoolId> = BTreeMap::new();
+    let devices: Vec<_> = target.devices.iter().filter(|(id, _)| kept(id)).collect();
+    let devices = devices.into_iter().map(|(_, device)| {
+        let old = device.pool;
+        let new =
+            *moved.entry(old).or_insert_with(|| pools.push(target.pools[old].clone()));
+        roundelay_schedule::Device { pool: new, ..device.clone() }
+    });
+    target.devices = devices.collect();
+    target.pools = pools;
+    target.domains.retain(|domain| domain.devices.start < count);
+    target.domains.iter_mut().for_each(|domain| {
+        domain.devices.end = domain.devices.end.min(count);
+    });
+    program.profiles.retain(|id, _| kept(id));
+    program.prices.retain(|id, _| kept(id));
+}
+
+/// Adds the devices of a unit once more, `offset` behind them.
+fn repeat(program: &mut Program, unit: &Range<u32>, offset: u32) {
+    let target = &mut program.target;
+    let mut pools: BTreeMap<PoolId, PoolId> = BTreeMap::new();
+    for number in unit.clone() {
+        let old = DeviceId::new(number as usize);
+        let mut device = target.devices[old].clone();
+        let name = numbered(target, &device.name);
+        let shared = target.devices.iter().any(|(id, other)| {
+            other.pool == device.pool
+                && !unit.contains(&(crate::source::count(id.index())))
+        });
+        if !shared {
+            let pool = &target.pools[device.pool];
+            let own = pool.name == device.name;
+            let pool = Pool {
+                name: if own { name.clone() } else { pool.name.clone() },
+                capacity: pool.capacity,
+            };
+            device.pool =
+                *pools.entry(device.pool).or_insert_with(|| target.pools.push(pool));
+        }
+        device.name = name;
+        let new = target.devices.push(device);
+        program.profiles.extend(program.profiles.get(&old).cloned().map(|p| (new, p)));
+        program.prices.extend(program.prices.get(&old).copied().map(|p| (new, p)));
+    }
+    widen(target, unit, offset);
+}
+
+/// Groups inside the unit are repeated before those around it, which grow.
+fn widen(target: &mut Target, unit: &Range<u32>, offset: u32) {
+    let end = crate::source::count(target.devices.len());
+    let whole = |domain: &Domain| unit.start == 0 && domain.devices == *unit;
+    let around = |domain: &Domain| {
+        domain.devices.start < unit.start && domain.devices.end >= unit.end
+            || whole(domain)
+    };
+    let inside = |domain: &&Domain| {
+        let Range { start, end } = domain.devices;
+        start >= unit.start && end <= unit.end && !whole(domain)
+    };
+    let copies = target.domains.iter().filter(inside).map(|domain| Domain {
+        link: domain.link,
+        devices: domain.devices.start + offset..domain.devices.end + offset,
+    });
+    let mut copies: Vec<Domain> = copies.collect();
+    let first = target.domains.iter().position(around).unwrap_or(target.domains.len());
+    target.domains[first..].iter_mut().for_each(|domain| domain.devices.end = end);
+    copies.append(&mut target.domains.split_off(first));
+    target.domains.append(&mut copies);
+}
+
+/// The next free name of a kind of device: `core.4` after `core.3`.
+fn numbered(target: &Target, name: &str) -> String {
+    let kind = super::objective::kind_of(name);
+    let same = target
+        .devices
+        .values()
+        .filter(|device| super::objective::kind_of(&device.name) == kind);
+    format!("{kind}.{}", same.count())
+}

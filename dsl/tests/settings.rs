@@ -1,0 +1,186 @@
+//! What `--set` changes of a resolved program, prices, and constants of learning.
+
+use roundelay_dsl::{
+    Learning, NanoDollarsPerHour, NoFiles, Objective, Program, SourceFile, parse,
+};
+use roundelay_schedule::Bytes;
+
+const MODEL: &str = "
+model line {
+    input x: real[batch, 8]
+    input y: real[batch, 8]
+    loss mse(linear(linear(x, 8), 8), y)
+}
+";
+const PARTS: &str = "
+device core { memory 2 GB, reserved 100 MB, compute 40 GFLOP/s, bandwidth 10 GB/s }
+device big { memory 4 GB, compute 80 GFLOP/s, bandwidth 20 GB/s, price 2.5 USD/h }
+link bus { bandwidth 8 GB/s, latency 2 us }
+link net { bandwidth 1 GB/s, latency 9 us }
+";
+
+fn read(rest: &str) -> Result<Program, String> {
+    let source = SourceFile::new("m.rdl", format!("{MODEL}{PARTS}{rest}"));
+    let parsed = parse(&source, &NoFiles).map_err(|mistakes| mistakes.to_string());
+    parsed.map(|(program, _)| program)
+}
+
+fn program(rest: &str) -> Program {
+    read(rest).unwrap_or_else(|mistakes| panic!("{mistakes}"))
+}
+
+fn set(rest: &str, settings: &[&str]) -> Result<Program, String> {
+    let mut program = program(rest);
+    let before = program.clone();
+    let done = program.set_all(settings).map_err(|mistake| mistake.to_string());
+    match done {
+        Ok(()) => Ok(program),
+        Err(mistake) => {
+            assert_eq!(program, before, "a refused setting changes nothing");
+            Err(mistake)
+        }
+    }
+}
+
+const FLAT: &str = "cluster flat { 4 x core joined by bus }";
+const SHARED: &str = "cluster laptop { 4 x big joined by bus sharing 8 GB }";
+
+#[test]
+fn devices_links_and_memories_are_set_as_the_file_would() {
+    let both = |settings: &[&str], from: &str, to: &str| {
+        let text = format!("{PARTS}{FLAT}");
+        let edited = text.replace(from, to);
+        assert_ne!(text, edited);
+        let source = SourceFile::new("m.rdl", format!("{MODEL}{edited}"));
+        let (expected, _) = parse(&source, &NoFiles).expect("the edited file is whole");
+        assert_eq!(set(FLAT, settings), Ok(expected), "{settings:?}");
+    };
+    both(&["core.memory = 3 GB"], "core { memory 2 GB", "core { memory 3 GB");
+    both(&["core.compute=50 GFLOP/s"], "compute 40", "compute 50");
+    both(&["core.bandwidth = 11 GB/s"], "bandwidth 10 GB/s", "bandwidth 11 GB/s");
+    both(
+        &["core.price = 3 USD/h"],
+        "bandwidth 10 GB/s }",
+        "bandwidth 10 GB/s, price 3 USD/h }",
+    );
+    both(&["bus.bandwidth = 16 GB/s"], "8 GB/s", "16 GB/s");
+    both(&["bus.latency = 1 us"], "latency 2 us", "latency 1 us");
+    let shared = set(SHARED, &["laptop.sharing = 9 GB"]).expect("it is a memory");
+    assert!(
+        shared.target.pools.values().all(|pool| pool.capacity == Bytes(9_000_000_000))
+    );
+    let batch = set(FLAT, &["train.batch = 24", "stages = 2"]).expect("both are known");
+    assert!(batch.train.batch == 24 && batch.search.stages.allows(2));
+}
+
+#[test]
+fn a_resized_cluster_is_the_one_that_the_file_would_describe() {
+    let nested = |nodes: u32| {
+        format!(
+            "cluster c {{ node = 2 x core joined by bus, {nodes} x node joined by net }}"
+        )
+    };
+    let boxes = |nodes: u32| {
+        format!(
+            "cluster c {{ node = 2 x core joined by bus sharing 3 GB, \
+             {nodes} x node joined by net }}"
+        )
+    };
+    let flat = |count: u32| format!("cluster flat {{ {count} x core joined by bus }}");
+    let laptop =
+        |count: u32| format!("cluster l {{ {count} x big joined by bus sharing 8 GB }}");
+    let describe: [(&dyn Fn(u32) -> String, u32); 4] =
+        [(&flat, 1), (&laptop, 1), (&nested, 2), (&boxes, 2)];
+    for (text, unit) in describe {
+        for (from, to) in [(4, 7), (4, 2), (3, 4), (2, 9), (5, 5)] {
+            let setting = format!("cluster.devices = {}", to * unit);
+            let resized = set(&text(from), &[&setting]).expect("whole units");
+            let expected = program(&text(to));
+            let case = format!("{} to {to}", text(from));
+            assert_eq!(resized.target.devices, expected.target.devices, "{case}");
+            assert_eq!(resized.target.pools, expected.target.pools, "{case}");
+            assert_eq!(resized.target.domains, expected.target.domains, "{case}");
+            assert_eq!(resized.prices, expected.prices, "{case}");
+        }
+    }
+    let odd = set(&nested(2), &["cluster.devices = 5"]).expect_err("half a node");
+    assert!(odd.contains("2 devices at a time") && odd.contains("6"), "{odd}");
+    let alone = set("cluster one { 1 x core }", &["cluster.devices = 2"]);
+    assert!(alone.expect_err("there is no link").contains("no link"));
+}
+
+#[test]
+fn a_setting_that_fits_nothing_says_what_would() {
+    let refused = |setting: &str| set(FLAT, &[setting]).expect_err(setting);
+    let nobody = refused("cor.memory = 3 GB");
+    assert!(nobody.contains("did you mean `core`?"), "{nobody}");
+    let nothing = refused("core.memroy = 3 GB");
+    assert!(nothing.contains("`memory`"), "{nothing}");
+    let rate = refused("core.memory = 3 GB/s");
+    assert!(rate.contains("a size such as") && rate.contains("--set"), "{rate}");
+    assert!(refused("core.memory = 50 MB").contains("reserved"));
+    assert!(refused("bus.bandwidth = 0 GB/s").contains("more than zero"));
+    assert!(refused("train.batch = 0").contains("whole number"));
+    assert!(refused("cluster.devices = 0").contains("whole number"));
+}
+
+#[test]
+fn prices_are_per_device_and_a_cost_needs_them_all() {
+    let priced = program(&format!("{SHARED}\nplan {{ minimize cost }}"));
+    assert_eq!(priced.search.objective, Objective::Cost);
+    let all: Vec<NanoDollarsPerHour> = priced.prices.values().copied().collect();
+    assert_eq!(all, [NanoDollarsPerHour(2_500_000_000); 4]);
+    let mixed =
+        "cluster m { 1 x big + 1 x core joined by bus }\nplan {\n minimize cost\n}";
+    let refused = read(mixed).expect_err("core has no price");
+    assert!(refused.contains("device `core` has no price"), "{refused}");
+    assert!(refused.contains("m.rdl:8:8"), "{refused}");
+    assert!(refused.contains("write `price 2.5 USD/h` in `device core`"), "{refused}");
+    let later = set(FLAT, &["minimize = cost"]).expect_err("core has no price");
+    assert!(later.contains("device `core` has no price") && later.contains("--set:1"));
+    let given = set(FLAT, &["minimize = cost", "core.price = 1 USD/h"]);
+    assert_eq!(given.expect("it has one now").prices.len(), 4);
+    for price in ["2.5", "2.5 GB", "0 USD/h", "2.5 EUR/h"] {
+        let text = format!(
+            "device odd {{ memory 1 GB, compute 1 GFLOP/s, bandwidth 1 GB/s, price {price} }}"
+        );
+        let refused = read(&text).expect_err(price);
+        assert!(refused.contains("m.rdl:12"), "{refused}");
+    }
+}
+
+#[test]
+fn the_result_needs_every_constant_and_takes_them_one_by_one() {
+    let whole = "plan {
+        minimize time_to_result
+        result { least_steps 1000, critical_batch 512, staleness 0.25 }
+    }";
+    let learning = program(whole).search.learning;
+    let expected = Learning {
+        least_steps: Some(1000),
+        critical_batch: Some(512),
+        staleness: Some(250),
+    };
+    assert_eq!(learning, expected);
+    let part = "plan {\n minimize time_to_result\n result { least_steps 1000 }\n}";
+    let refused = read(part).expect_err("two are missing");
+    assert!(refused.contains("needs critical_batch, staleness of `result`"), "{refused}");
+    assert!(refused.contains("m.rdl:13:2"), "{refused}");
+    assert!(refused.contains("hint: write `result {"), "{refused}");
+    let later = set(FLAT, &["minimize = time_to_result"]);
+    assert!(later.expect_err("all are missing").contains("least_steps, critical_batch"));
+    let given = set(
+        FLAT,
+        &[
+            "minimize = time_to_result",
+            "result.least_steps = 1000",
+            "result.critical_batch = 512",
+            "result.staleness = 0.25",
+        ],
+    );
+    assert_eq!(given.expect("all are there").search.learning, expected);
+    for wrong in ["staleness -1", "staleness 2 GB", "least_steps 0", "critical 3"] {
+        assert!(read(&format!("plan {{ result {{ {wrong} }} }}")).is_err(), "{wrong}");
+    }
+    assert!(read("plan { result 3 }").expect_err("no entries").contains("braces"));
+}

@@ -1,0 +1,265 @@
+//! Two plans side by side: which decisions differ, and with a program what both cost.
+
+use crate::{
+    candidate::{Candidate, seconds},
+    decisions::differences,
+    objective::{FemtoDollars, Goal},
+};
+use roundelay_schedule::{Kind, Plan};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// The document of `plan --diff --json`: format 1, described in `docs/diff.schema.json`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DiffDocument {
+    /// Version of the document.
+    pub format: u32,
+    /// The decisions that differ.
+    pub decisions: Vec<Difference>,
+    /// What both plans cost, where a program was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub costs: Option<Sides>,
+}
+
+/// A decision that two plans take differently.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Difference {
+    /// Its name.
+    pub decision: &'static str,
+    /// Its value in the first plan.
+    pub first: String,
+    /// Its value in the second plan.
+    pub second: String,
+}
+
+/// The costs of both plans.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Sides {
+    /// Of the first plan.
+    pub first: CostRow,
+    /// Of the second plan.
+    pub second: CostRow,
+}
+
+/// What a plan costs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CostRow {
+    /// Devices in use.
+    pub devices: usize,
+    /// Time of one training step in the steady state.
+    pub step_time_s: f64,
+    /// Examples per second in the steady state.
+    pub samples_per_s: f64,
+    /// Idle share of the devices' time.
+    pub bubble: f64,
+    /// Arena of the fullest device.
+    pub device_peak_bytes: u64,
+    /// Bytes by kind on that device.
+    pub memory: BTreeMap<Kind, u64>,
+    /// Bytes that a device sends in one training step, on average.
+    pub comm_bytes_per_device: u64,
+    /// Largest number of sequential communication slots between two compute slots.
+    pub comm_rounds: u32,
+    /// Largest number of updates that some parameters lag behind.
+    pub staleness: u32,
+    /// What a training step costs, in US dollars, where the devices in use have prices.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost_per_step_usd: Option<f64>,
+    /// Time until the result, where the program says how its model learns.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_to_result_s: Option<f64>,
+}
+
+/// The decisions that two plans take differently. What follows from others is named only where
+/// it was changed by hand: devices, the tree of sums, lists.
+pub fn diff(first: &Plan, second: &Plan) -> Vec<Difference> {
+    let mut found: Vec<Difference> = differences(first, second)
+        .into_iter()
+        .map(|(decision, first, second)| Difference { decision, first, second })
+        .collect();
+    if first.devices.len() == second.devices.len() || found.is_empty() {
+        let devices = |plan: &Plan| {
+            let names = plan.devices.iter().map(ToString::to_string);
+            names.collect::<Vec<_>>().join(" ")
+        };
+        found.extend(other("devices", devices(first), devices(second)));
+    }
+    let sums = |plan: &Plan| plan.reduction.to_string();
+    found.extend(other("reduction", sums(first), sums(second)));
+    if first.lists != second.lists {
+        let lists = |plan: &Plan| match plan.lists.len() {
+            0 => "none".to_owned(),
+            many => format!("{many} lists of passes"),
+        };
+        let (first, second) = (lists(first), lists(second));
+        found.push(Difference { decision: "lists", first, second });
+    }
+    found
+}
+
+fn other(decision: &'static str, first: String, second: String) -> Option<Difference> {
+    (first != second).then_some(Difference { decision, first, second })
+}
+
+/// The differences as a table, under the names of both plans, and what both cost; every line
+/// ends with a newline.
+pub fn diff_table(
+    differences: &[Difference],
+    (one, other): (&str, &str),
+    costs: Option<(&Candidate, &Candidate, &Goal)>,
+) -> String {
+    if differences.is_empty() {
+        return "the plans are the same\n".to_owned();
+    }
+    let mut rows = vec![["decision".to_owned(), one.to_owned(), other.to_owned()]];
+    rows.extend(differences.iter().map(|Difference { decision, first, second }| {
+        [(*decision).to_owned(), first.clone(), second.clone()]
+    }));
+    let mut text = aligned(&rows, &[]);
+    if let Some((first, second, goal)) = costs {
+        let mut rows = vec![["cost".to_owned(), one.to_owned(), other.to_owned()]];
+        rows.extend(cost_lines(first, second, goal));
+        text += &format!("\n{}", aligned(&rows, &[1, 2]));
+    }
+    text
+}
+
+/// Name of each cost, and what both plans take.
+fn cost_lines(first: &Candidate, second: &Candidate, goal: &Goal) -> Vec<[String; 3]> {
+    let mut lines = Vec::new();
+    let mut line = |name: &str, shown: &dyn Fn(&Candidate) -> String| {
+        lines.push([name.to_owned(), shown(first), shown(second)]);
+    };
+    line("step time", &|plan| plan.step_time.to_string());
+    line("samples/s", &|plan| format!("{:.1}", plan.samples_per_s()));
+    line("devices", &|plan| plan.plan.devices.len().to_string());
+    line("bubble", &|plan| format!("{:.1} %", 100.0 * plan.bubble));
+    line("peak memory", &|plan| plan.device_peak.to_string());
+    for kind in Kind::ALL {
+        let bytes =
+            |plan: &Candidate| plan.memory.get(&kind).copied().unwrap_or_default();
+        if bytes(first).0 + bytes(second).0 > 0 {
+            line(&format!("  {kind}"), &|plan| bytes(plan).to_string());
+        }
+    }
+    line("sent per device", &|plan| plan.comm_bytes_per_device.to_string());
+    line("rounds of messages", &|plan| plan.comm_rounds.to_string());
+    line("staleness", &|plan| plan.staleness().to_string());
+    let cost = |plan: &Candidate| goal.cost(&plan.plan, plan.step_time);
+    if cost(first).or(cost(second)).is_some() {
+        let unknown = || "no price".to_owned();
+        line("cost/step", &|plan| cost(plan).map_or_else(unknown, |c| c.to_string()));
+    }
+    let result = |plan: &Candidate| goal.time_to_result(&plan.plan, plan.step_time);
+    if result(first).is_some() {
+        line("time to result", &|plan| {
+            result(plan).map(|time| time.to_string()).unwrap_or_default()
+        });
+    }
+    lines
+}
+
+/// Cells under each other; `right` are the columns that end at the right.
+fn aligned(rows: &[[String; 3]], right: &[usize]) -> String {
+    let width = |column: usize| {
+        rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)
+    };
+    let widths: [usize; 3] = std::array::from_fn(width);
+    let cell = |row: &[String; 3], column: usize| match right.contains(&column) {
+        true => format!("{:>width$}", row[column], width = widths[column]),
+        false => format!("{:<width$}", row[column], width = widths[column]),
+    };
+    let line = |row: &[String; 3]| {
+        let cells: Vec<String> = (0..3).map(|column| cell(row, column)).collect();
+        format!("{}\n", cells.join("  ").trim_end())
+    };
+    rows.iter().map(line).collect()
+}
+
+/// The document of two plans.
+pub fn diff_document(
+    differences: Vec<Difference>,
+    costs: Option<(&Candidate, &Candidate, &Goal)>,
+) -> DiffDocument {
+    let sides = |(first, second, goal): (&Candidate, &Candidate, &Goal)| Sides {
+        first: cost_row(first, goal),
+        second: cost_row(second, goal),
+    };
+    DiffDocument { format: 1, decisions: differences, costs: costs.map(sides) }
+}
+
+fn cost_row(candidate: &Candidate, goal: &Goal) -> CostRow {
+    let (plan, time) = (&candidate.plan, candidate.step_time);
+    CostRow {
+        devices: plan.devices.len(),
+        step_time_s: seconds(time),
+        samples_per_s: candidate.samples_per_s(),
+        bubble: candidate.bubble,
+        device_peak_bytes: candidate.device_peak.0,
+        memory: candidate.memory.iter().map(|(kind, bytes)| (*kind, bytes.0)).collect(),
+        comm_bytes_per_device: candidate.comm_bytes_per_device.0,
+        comm_rounds: candidate.comm_rounds,
+        staleness: candidate.staleness(),
+        cost_per_step_usd: goal.cost(plan, time).map(FemtoDollars::dollars),
+        time_to_result_s: goal.time_to_result(plan, time).map(seconds),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Options, appraise, plan, sample};
+    use roundelay_schedule::{Id, Order, Placement, Rule};
+
+    fn names(differences: &[Difference]) -> Vec<&str> {
+        differences.iter().map(|difference| difference.decision).collect()
+    }
+
+    #[test]
+    fn exactly_the_differing_decisions_are_named() {
+        let one = sample::plan(Rule::Sync, Placement::Pipeline, Order::Gpipe, 4, 2);
+        assert!(diff(&one, &one).is_empty());
+        assert_eq!(diff_table(&[], ("a", "b"), None), "the plans are the same\n");
+        let more = sample::plan(Rule::Sync, Placement::Pipeline, Order::Gpipe, 8, 2);
+        let found = diff(&one, &more);
+        assert_eq!(names(&found), ["micro_batches"]);
+        let expected = "\
+decision       a.yaml  b.yaml
+micro_batches  4       8
+";
+        assert_eq!(diff_table(&found, ("a.yaml", "b.yaml"), None), expected);
+        let mut moved = sample::plan_on(1);
+        moved.devices = vec![Id::new(1)];
+        assert_eq!(names(&diff(&sample::plan_on(1), &moved)), ["devices"]);
+        let ring = sample::plan(Rule::CyclicV2, Placement::Shared, Order::Cyclic, 2, 2);
+        let all = names(&diff(&one, &ring)).join(" ");
+        assert_eq!(all, "rule placement order micro_batches reduction");
+    }
+
+    #[test]
+    fn both_plans_cost_what_the_ranking_says() {
+        let program = sample::program(4, 8);
+        let ranking = plan(&program, &Options::default()).expect("plans fit");
+        for candidate in &ranking.plans {
+            let alone = appraise(&program, &candidate.plan).expect("it fits");
+            assert_eq!(Candidate { number: candidate.number, ..alone }, *candidate);
+        }
+        let [first, .., last] = &ranking.plans[..] else { panic!("there are some") };
+        let found = diff(&first.plan, &last.plan);
+        let costs = Some((first, last, &ranking.goal));
+        let text = diff_table(&found, ("a", "b"), costs);
+        for word in ["step time", "  parameter", "sent per device", "bubble"] {
+            assert!(text.contains(word), "{text}");
+        }
+        assert!(text.contains(&last.step_time.to_string()), "{text}");
+    }
+
+    #[test]
+    fn a_plan_that_does_not_fit_is_refused_with_where() {
+        let mut program = sample::program(4, 8);
+        let ranking = plan(&program, &Options::default()).expect("plans fit");
+        program.search.memory = Some(roundelay_schedule::Bytes(1_000));
+        let refused = appraise(&program, ranking.best()).expect_err("it is too large");
+        assert!(refused.to_string().contains("are missing"), "{refused}");
+    }
+}

@@ -1,0 +1,100 @@
+//! Reasons, and that every answer is found again with its lines.
+
+use super::*;
+use crate::{
+    document, plan,
+    sample::{self, Random},
+    tests::random_program,
+    tied::Tied,
+};
+use roundelay_dsl::Objective;
+use roundelay_schedule::{Nanos, Order, Placement, Rule};
+
+#[test]
+fn reasons_name_the_bound_and_the_differing_decisions() {
+    let plan = |n| sample::plan(Rule::Sync, Placement::Pipeline, Order::Gpipe, n, 2);
+    let candidate = |n, time| sample::candidate(&plan(n), Nanos(time), 0);
+    let mut ranking = sample::ranking();
+    ranking.plans = vec![candidate(4, 1_000), candidate(8, 1_500)];
+    let text = |ranking: &Ranking| {
+        explain(&sample::program(2, 8), &Options::default(), ranking).to_string()
+    };
+    assert!(!text(&ranking).contains("cuts:"));
+    let shared = ["wte", "embedding", "head"].map(str::to_owned);
+    ranking.space.tied = Some(Tied { parameters: vec![shared], most: 2, nodes: 9 });
+    let text = text(&ranking);
+    assert!(text.contains("cuts: `embedding` to `head` share"), "{text}");
+    assert!(text.contains("take 750 ns of 1.00 us (75 %)"), "{text}");
+    assert!(text.contains("rank 2 has micro_batches 8: time +50.0 %"), "{text}");
+}
+
+/// Planning again with the lines of every question gives its answer; returns how many questions
+/// there are.
+fn found_again(program: &Program) -> usize {
+    let Ok(ranking) = plan(program, &Options::default()) else { return 0 };
+    let explanation = explain(program, &Options::default(), &ranking);
+    for WhatIf { question, lines, answer, .. } in &explanation.what_if {
+        let mut changed = program.clone();
+        let done = changed.set_all(lines);
+        done.unwrap_or_else(|mistake| panic!("{question}: {mistake}"));
+        let again = plan(&changed, &Options::default()).ok();
+        let first = again.and_then(|ranking| ranking.plans.into_iter().next());
+        assert_eq!(first, *answer, "{question}: {lines:?}");
+    }
+    let text = explanation.to_string();
+    assert_eq!(text.matches(" <- --set ").count(), explanation.what_if.len(), "{text}");
+    explanation.what_if.len()
+}
+
+#[test]
+fn every_answer_is_found_again_with_its_lines() {
+    let mut random = Random::new(19);
+    let mut asked = 0;
+    for _ in 0..8 {
+        asked += found_again(&random_program(&mut random));
+    }
+    assert!(asked > 40, "only {asked} questions");
+}
+
+#[test]
+fn what_is_scarce_binds_and_what_is_not_does_not() {
+    let mut program = sample::program(4, 8);
+    program.search.placement = roundelay_dsl::Choice::OneOf(vec![Placement::Data]);
+    let ranking = plan(&program, &Options::default()).expect("plans fit");
+    let of = |program: &Program, ranking: &Ranking| {
+        explain(program, &Options::default(), ranking)
+    };
+    let plenty = of(&program, &ranking);
+    assert!(plenty.binding.contains("link bus"), "{}", plenty.binding);
+    assert!(!plenty.binding.contains("memory: 4 GB"), "{}", plenty.binding);
+    let questions: Vec<&str> =
+        plenty.what_if.iter().map(|what| what.question.as_str()).collect();
+    for asked in [
+        "4 GB more on each device",
+        "link bus twice as fast",
+        "one device fewer",
+        "the runner-up",
+    ] {
+        assert!(questions.contains(&asked), "{questions:?}");
+    }
+    let least = ranking.plans[0].device_peak;
+    program.search.memory = Some(least - Bytes(1));
+    let tight = plan(&program, &Options::default()).expect("something else fits");
+    let tight = of(&program, &tight);
+    assert!(tight.binding.contains("memory: 4 GB more"), "{}", tight.binding);
+}
+
+#[test]
+fn reasons_stand_in_the_document() {
+    let mut program = sample::program(2, 4);
+    program.search.objective = Objective::Memory;
+    let ranking = plan(&program, &Options::default()).expect("plans fit");
+    let explanation = explain(&program, &Options::default(), &ranking);
+    let part = document(&ranking).with_explanation(&explanation, &ranking.goal).explain;
+    let part = part.expect("it was asked for");
+    assert_eq!(part.reasons.len(), ranking.plans.len());
+    let runner_up = part.what_if.last().expect("there are questions");
+    assert_eq!(runner_up.question, "the runner-up");
+    let second = runner_up.plan.as_ref().map(|plan| plan.device_peak_bytes);
+    assert_eq!(second, Some(ranking.plans[1].device_peak.0));
+}

@@ -1,0 +1,136 @@
+//! The front: the plans that no other beats in step time, peak memory and number of devices
+//! together.
+//!
+//! Law: a plan may be left out only when one that was clocked is no worse than its bounds in all
+//! three numbers; then it is no worse than the plan either. So what is kept when nothing is left
+//! open is the front of the whole space; plans that are equal in all three are kept once.
+
+use crate::{
+    candidate::Candidate,
+    cost::Costs,
+    evaluate,
+    ranking::{Pool, Ranking, threads},
+    search::{Open, ROUND, clock},
+};
+use roundelay_dsl::Program;
+use std::time::{Duration, Instant};
+
+/// What was found.
+#[derive(Clone, Debug)]
+pub struct Front {
+    /// The plans, fastest first; each takes less memory or fewer devices than those before it.
+    pub plans: Vec<Candidate>,
+    /// Plans whose cost was computed, if only by its bounds.
+    pub candidates: usize,
+    /// Of these, plans that were bounded away before they were lowered.
+    pub pruned: usize,
+    /// Of these, plans that were lowered and clocked.
+    pub clocked: usize,
+    /// Plans that the limit left open: some of them may belong to the front.
+    pub open: usize,
+    /// How long it took.
+    pub elapsed: Duration,
+}
+
+/// Step time, peak memory and number of devices; less is better in each.
+pub(crate) type Point = [u64; 3];
+
+impl Front {
+    /// Whether no allowed plan of the space is missing.
+    pub fn is_complete(&self) -> bool {
+        self.open == 0
+    }
+}
+
+impl Candidate {
+    /// Where it stands among others.
+    pub(crate) fn point(&self) -> Point {
+        [self.step_time.0, self.device_peak.0, self.plan.devices.len() as u64]
+    }
+}
+
+impl Open {
+    /// Where it stands at best.
+    fn point(&self) -> Point {
+        let devices = self.plan.devices.len() as u64;
+        [self.bound.step_time().0, self.bound.memory.0, devices]
+    }
+}
+
+/// The front of the plans that a program allows; `ranking` is what was clocked of it before, and
+/// `clocked_max` plans are clocked besides at most.
+pub fn front(program: &Program, ranking: &Ranking, clocked_max: usize) -> Front {
+    let started = Instant::now();
+    let costs = Costs::new(program);
+    let pool = Pool::new(program, &costs);
+    let allowed = pool.classes.into_iter().filter(|(class, _)| *class <= ranking.allowed);
+    let plans: Vec<Open> = allowed.flat_map(|(_, plans)| plans).collect();
+    let candidates = plans.len() + pool.small;
+    let evaluate = |open: &Open| evaluate::clock(program, &costs, open);
+    let mut search = Search { found: Vec::new(), clocked: 0 };
+    ranking.plans.iter().for_each(|candidate| search.add(candidate.clone()));
+    let known: Vec<usize> = ranking.plans.iter().map(|plan| plan.number).collect();
+    let rest = plans.into_iter().filter(|open| !known.contains(&open.number)).collect();
+    let open = search.run(rest, clocked_max, &|round| clock(round, threads(), &evaluate));
+    let clocked = search.clocked + known.len();
+    let mut plans = search.found;
+    plans.sort_by_key(|candidate| (candidate.point(), candidate.number));
+    let pruned = candidates - clocked - open;
+    let elapsed = started.elapsed();
+    Front { plans, candidates, pruned, clocked, open, elapsed }
+}
+
+/// The plans that nothing found so far beats.
+struct Search {
+    found: Vec<Candidate>,
+    clocked: usize,
+}
+
+impl Search {
+    /// Clocks what may belong to the front, and returns how many such plans are left open. Rounds
+    /// take turns in going for time, for memory and for few devices, so that a search that is cut
+    /// short has seen all ends of the front.
+    fn run<E>(
+        &mut self,
+        mut rest: Vec<Open>,
+        clocked_max: usize,
+        clock: &impl Fn(&[Open]) -> Vec<Result<Candidate, E>>,
+    ) -> usize {
+        for aspect in (0..3).cycle() {
+            rest.retain(|open| !self.beats(&open.point()));
+            let room = ROUND.min(clocked_max.saturating_sub(self.clocked));
+            if room == 0 || rest.is_empty() {
+                return rest.len();
+            }
+            rest.sort_by_key(|open| {
+                let mut point = open.point();
+                point.rotate_left(aspect);
+                (point, open.number)
+            });
+            let round: Vec<Open> = rest.drain(..room.min(rest.len())).collect();
+            self.clocked += round.len();
+            clock(&round).into_iter().flatten().for_each(|found| self.add(found));
+        }
+        rest.len()
+    }
+
+    fn beats(&self, point: &Point) -> bool {
+        self.found.iter().any(|found| covers(&found.point(), point))
+    }
+
+    fn add(&mut self, candidate: Candidate) {
+        let point = candidate.point();
+        if !self.beats(&point) {
+            self.found.retain(|other| !covers(&point, &other.point()));
+            self.found.push(candidate);
+        }
+    }
+}
+
+/// Whether one is no worse than the other in anything.
+fn covers(one: &Point, other: &Point) -> bool {
+    one.iter().zip(other).all(|(one, other)| one <= other)
+}
+
+#[cfg(test)]
+mod tests;

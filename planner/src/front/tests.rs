@@ -1,0 +1,109 @@
+//! The front against all plans, on numbers and on random small programs.
+
+use super::*;
+use crate::{
+    Options,
+    ranking::survey,
+    sample::{self, Random},
+    tests::random_program,
+};
+use roundelay_schedule::{Bytes, Nanos};
+use std::collections::BTreeSet;
+
+fn open((number, (time, memory)): (usize, (u64, u64))) -> Open {
+    let bound = crate::Bound { memory: Bytes(memory), ..sample::bound(Nanos(time)) };
+    let devices = u32::try_from(1 + number % 3).expect("few devices");
+    Open { plan: sample::plan_on(devices), bound, number }
+}
+
+/// What a plan really takes: up to twice its bounds.
+fn real(open: &Open) -> Result<Candidate, ()> {
+    let factor = 1 + open.number as u64 % 2;
+    let candidate =
+        sample::candidate(&open.plan, Nanos(open.bound.work.0 * factor), open.number);
+    let device_peak = Bytes(open.bound.memory.0 * (3 - factor));
+    if open.number % 11 == 0 {
+        Err(())
+    } else {
+        Ok(Candidate { device_peak, ..candidate })
+    }
+}
+
+/// The points that no other is no worse than.
+fn least(points: impl Iterator<Item = Point>) -> BTreeSet<Point> {
+    let all: BTreeSet<Point> = points.collect();
+    let beaten = |point: &Point| all.iter().any(|o| o != point && covers(o, point));
+    all.iter().filter(|point| !beaten(point)).copied().collect()
+}
+
+fn points(found: &[Candidate]) -> BTreeSet<Point> {
+    found.iter().map(Candidate::point).collect()
+}
+
+#[test]
+fn nothing_that_belongs_to_the_front_is_left_out() {
+    let mut random = Random::new(7);
+    let (mut pruned, mut clocked) = (0, 0);
+    for _ in 0..100 {
+        let numbers: Vec<(u64, u64)> =
+            (0..60).map(|_| (1 + random.below(300), 1 + random.below(300))).collect();
+        let plans: Vec<Open> = numbers.into_iter().enumerate().map(open).collect();
+        let every = plans.iter().filter_map(|open| real(open).ok());
+        let expected = least(
+            every.map(|candidate| candidate.point()).collect::<Vec<_>>().into_iter(),
+        );
+        let mut search = Search { found: Vec::new(), clocked: 0 };
+        let clock = |round: &[Open]| round.iter().map(real).collect();
+        assert_eq!(search.run(plans, usize::MAX, &clock), 0);
+        assert_eq!(points(&search.found), expected);
+        assert_eq!(search.found.len(), expected.len(), "equal plans are kept once");
+        clocked += search.clocked;
+        pruned += 60 - search.clocked;
+    }
+    assert!(pruned > clocked, "{pruned} pruned, {clocked} clocked");
+}
+
+#[test]
+fn a_limit_says_how_many_may_be_missing() {
+    let numbers = (0..40).map(|k| (100 + k, 200 - k));
+    let plans: Vec<Open> = numbers.enumerate().map(open).collect();
+    let mut search = Search { found: Vec::new(), clocked: 0 };
+    let clock = |round: &[Open]| round.iter().map(real).collect();
+    let open = search.run(plans, 10, &clock);
+    assert_eq!(search.clocked, 10);
+    assert!(open > 0 && open <= 30);
+    let front = Front {
+        plans: search.found,
+        candidates: 40,
+        pruned: 30 - open,
+        clocked: 10,
+        open,
+        elapsed: Duration::ZERO,
+    };
+    assert!(!front.is_complete());
+}
+
+#[test]
+fn the_front_is_that_of_clocking_every_plan() {
+    let mut random = Random::new(29);
+    let (mut found, mut several) = (0, 0);
+    for round in 0..24 {
+        let program = random_program(&mut random);
+        let ranking = survey(&program, &Options { top: 3, clocked_max: usize::MAX });
+        let front = front(&program, &ranking, usize::MAX);
+        let costs = Costs::new(&program);
+        let pool = Pool::new(&program, &costs);
+        let every = pool.classes.iter().filter(|(class, _)| **class <= ranking.allowed);
+        let every = every.flat_map(|(_, plans)| plans);
+        let clocked: Vec<Candidate> = every
+            .filter_map(|open| evaluate::clock(&program, &costs, open).ok())
+            .collect();
+        let expected = least(points(&clocked).into_iter());
+        assert_eq!(points(&front.plans), expected, "round {round}");
+        assert!(front.is_complete());
+        assert_eq!(front.candidates, front.pruned + front.clocked);
+        found += usize::from(!front.plans.is_empty());
+        several += usize::from(front.plans.len() > 2);
+    }
+    assert!(found > 12 && several > 6, "{found} programs, {several} with a choice");
+}

@@ -1,0 +1,235 @@
+//! What is minimised: the numbers of a program that an objective needs, what a plan is worth
+//! under it, and the order in which it puts plans.
+
+use roundelay_dsl::{Learning, Objective, Program};
+use roundelay_schedule::{Bytes, DeviceId, Id, Nanos, Plan};
+use std::fmt;
+
+/// An objective with what the program says about prices and about how its model learns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Goal {
+    /// What is minimised.
+    pub objective: Objective,
+    /// Examples of one training step.
+    batch: u32,
+    /// Price of each device in billionths of a dollar per hour.
+    prices: Vec<Option<u64>>,
+    curve: Option<Curve>,
+}
+
+/// steps(B, τ) = S_min (1 + s τ + B_crit / B): with a batch of B the noise of gradients costs
+/// B_crit / B of the least steps (McCandlish et al. 2018, Shallue et al. 2019), and a delay of τ
+/// updates s τ of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Curve {
+    /// S_min.
+    least_steps: u64,
+    /// B_crit, in examples.
+    critical_batch: u64,
+    /// 1000 s.
+    staleness: u64,
+}
+
+/// 10⁻¹⁵ US dollars.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FemtoDollars(pub u64);
+
+/// What an objective compares: lexicographic, less is better. The objective's own number comes
+/// first, what is stale, in millionths, and the place in the order of the search last, so that
+/// no two plans are equal.
+pub(crate) type Score = [u64; 5];
+
+const NANOS_PER_HOUR: u128 = 3_600_000_000_000;
+
+impl Goal {
+    /// The objective of a program.
+    pub fn new(program: &Program) -> Self {
+        let price = |id: DeviceId| program.prices.get(&id).map(|price| price.0);
+        Self {
+            objective: program.search.objective,
+            batch: program.train.batch,
+            prices: program.target.devices.ids().map(price).collect(),
+            curve: Curve::new(program.search.learning),
+        }
+    }
+
+    /// The score of a plan, or of its bounds. Each number of a bound is at most that of its plan,
+    /// and what a plan is worth never falls with its time, so a bound never comes after its plan.
+    pub(crate) fn score(
+        &self,
+        plan: &Plan,
+        step_time: Nanos,
+        peak: Bytes,
+        number: usize,
+    ) -> Score {
+        let (time, memory, devices) = (step_time.0, peak.0, plan.devices.len() as u64);
+        let (stale, all) = plan.delays.stale();
+        let stale = stale as u64 * 1_000_000 / (all as u64).max(1);
+        let number = number as u64;
+        match self.objective {
+            Objective::StepTime => [time, memory, devices, stale, number],
+            Objective::Memory => [memory, time, devices, stale, number],
+            Objective::Devices => [devices, time, memory, stale, number],
+            Objective::Cost => {
+                let cost = self.cost(plan, step_time).unwrap_or_default();
+                [cost.0, time, memory, stale, number]
+            }
+            Objective::TimeToResult => {
+                let result = self.time_to_result(plan, step_time).unwrap_or_default();
+                [result.0, memory, devices, stale, number]
+            }
+        }
+    }
+
+    /// What a training step of a plan costs that takes `step_time`: device-hours at their prices,
+    /// rounded down; nothing is known when a device in use has no price.
+    pub fn cost(&self, plan: &Plan, step_time: Nanos) -> Option<FemtoDollars> {
+        let price = |id: &DeviceId| self.prices.get(id.index()).copied().flatten();
+        let prices = plan.devices.iter().map(|id| price(id).map(u128::from));
+        let each_hour: u128 = prices.sum::<Option<u128>>()?;
+        let femto = each_hour * 1_000_000 * u128::from(step_time.0) / NANOS_PER_HOUR;
+        Some(FemtoDollars(u64::try_from(femto).unwrap_or(u64::MAX)))
+    }
+
+    /// What a million examples cost.
+    pub fn cost_of_a_million(&self, plan: &Plan, step_time: Nanos) -> Option<f64> {
+        let step = self.cost(plan, step_time)?;
+        Some(step.dollars() * 1e6 / f64::from(self.batch))
+    }
+
+    /// Training steps until the result, rounded up; the delay is the plan's largest, so a rule
+    /// that delays a part counts as one that delays all. Nothing is known without constants.
+    pub fn steps_to_result(&self, plan: &Plan) -> Option<u64> {
+        let steps = self.curve?.steps(self.batch, plan.delays.max());
+        Some(u64::try_from(steps).unwrap_or(u64::MAX))
+    }
+
+    /// Time until the result.
+    pub fn time_to_result(&self, plan: &Plan, step_time: Nanos) -> Option<Nanos> {
+        let all = u128::from(self.steps_to_result(plan)?) * u128::from(step_time.0);
+        Some(Nanos(u64::try_from(all).unwrap_or(u64::MAX)))
+    }
+
+    /// What the objective needs and the program does not say.
+    pub(crate) fn missing(&self) -> Option<&'static str> {
+        match self.objective {
+            Objective::StepTime | Objective::Memory | Objective::Devices => None,
+            Objective::Cost => self
+                .prices
+                .contains(&None)
+                .then_some("cost: a device has no `price`, such as `price 2.5 USD/h`"),
+            Objective::TimeToResult => self.curve.is_none().then_some(
+                "time_to_result: the program does not say how its model learns: \
+                 `result { least_steps 1000, critical_batch 512, staleness 1 }`",
+            ),
+        }
+    }
+}
+
+impl Curve {
+    fn new(learning: Learning) -> Option<Self> {
+        let Learning { least_steps, critical_batch, staleness } = learning;
+        Some(Self {
+            least_steps: least_steps?,
+            critical_batch: critical_batch?,
+            staleness: staleness?,
+        })
+    }
+
+    /// ⌈S_min (1000 B + 1000 s τ B + 1000 B_crit) / (1000 B)⌉.
+    fn steps(self, batch: u32, delay: u32) -> u128 {
+        let batch = u128::from(batch.max(1));
+        let stretched = batch * (1000 + u128::from(self.staleness) * u128::from(delay));
+        let noisy = 1000 * u128::from(self.critical_batch);
+        (u128::from(self.least_steps) * (stretched + noisy)).div_ceil(1000 * batch)
+    }
+}
+
+impl FemtoDollars {
+    /// In US dollars.
+    pub fn dollars(self) -> f64 {
+        self.0 as f64 / 1e15
+    }
+}
+
+impl fmt::Display for FemtoDollars {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&dollars(self.dollars()))
+    }
+}
+
+/// An amount of US dollars with at least three digits that count.
+pub(crate) fn dollars(amount: f64) -> String {
+    match amount {
+        0.0 => "0 USD".to_owned(),
+        small if small < 0.01 => format!("{small:.2e} USD"),
+        middle if middle < 1.0 => format!("{middle:.4} USD"),
+        large => format!("{large:.2} USD"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+    use roundelay_dsl::NanoDollarsPerHour;
+    use roundelay_schedule::{Order, Placement, Rule};
+
+    fn learning(staleness: u64) -> Learning {
+        Learning {
+            least_steps: Some(1000),
+            critical_batch: Some(512),
+            staleness: Some(staleness),
+        }
+    }
+
+    #[test]
+    fn steps_are_those_of_the_published_curve() {
+        let curve = Curve::new(learning(1000)).expect("every constant is there");
+        let steps = [64, 256, 512, 1024, 4096].map(|batch| curve.steps(batch, 0));
+        assert_eq!(steps, [9000, 3000, 2000, 1500, 1125]);
+        assert_eq!(curve.steps(512, 1), 3000);
+        assert_eq!(Curve { staleness: 250, ..curve }.steps(512, 2), 2500);
+        assert_eq!(Curve { staleness: 0, ..curve }.steps(512, 9), 2000);
+        assert_eq!(curve.steps(1000, 0), 1512);
+        assert_eq!(Curve { least_steps: 1, ..curve }.steps(1000, 0), 2);
+    }
+
+    #[test]
+    fn an_hour_of_two_devices_costs_both_prices() {
+        let mut program = sample::program(2, 8);
+        let ids: Vec<DeviceId> = program.target.devices.ids().collect();
+        program.prices.insert(ids[0], NanoDollarsPerHour(2_500_000_000));
+        let hour = Nanos(3_600_000_000_000);
+        let goal = Goal::new(&program);
+        let cost = |goal: &Goal, devices| goal.cost(&sample::plan_on(devices), hour);
+        assert_eq!(cost(&goal, 1).map(FemtoDollars::dollars), Some(2.5));
+        assert_eq!(cost(&goal, 2), None);
+        program.prices.insert(ids[1], NanoDollarsPerHour(500_000_000));
+        let goal = Goal::new(&program);
+        assert_eq!(cost(&goal, 2).map(FemtoDollars::dollars), Some(3.0));
+        let plan = sample::plan_on(2);
+        assert_eq!(goal.cost_of_a_million(&plan, hour), Some(375_000.0));
+        let step = goal.cost(&plan, Nanos(1_000_000)).expect("both have a price");
+        assert_eq!(step, FemtoDollars(833_333_333));
+        assert_eq!(step.to_string(), "8.33e-7 USD");
+    }
+
+    #[test]
+    fn what_a_plan_is_worth_never_falls_with_its_time() {
+        let mut program = sample::program(2, 8);
+        for id in program.target.devices.ids() {
+            program.prices.insert(id, NanoDollarsPerHour(7));
+        }
+        program.search.learning = learning(300);
+        let plan =
+            sample::plan(Rule::CyclicV2, Placement::Concurrent, Order::Cyclic, 2, 2);
+        for objective in Objective::ALL {
+            program.search.objective = objective;
+            let goal = Goal::new(&program);
+            let score = |time| goal.score(&plan, Nanos(time), Bytes(5), 0);
+            let times = [0, 1, 9, 1_000, 10_000_000, u64::MAX];
+            assert!(times.map(score).is_sorted(), "{objective:?}");
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! The smallest changes that make a plan fit. Each is a list of lines as `--set` takes them, and
+//! is told only after planning with it. Decisions that the program restricts come first, then its
+//! own bound of memory, a weaker class of exactness, another batch, and last what must be bought:
+//! memory, then devices; of a number the value that is nearest to an allowed one.
+
+use crate::{
+    candidate::Candidate,
+    decisions::summary,
+    pins::{Decision, exact},
+    ranking::{Options, Ranking, best},
+    reason::Reason,
+    space::{Excluded, Sizes},
+};
+use roundelay_dsl::{Objective, Program};
+use roundelay_schedule::{Bytes, Exactness, Nanos, Pool};
+use std::{collections::BTreeMap, fmt};
+
+/// Searches for changes at most, in one refusal.
+const SEARCHES: usize = 40;
+/// Larger clusters are not tried.
+const DEVICES_MAX: u32 = 1024;
+
+/// A change with which a plan fits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Repair {
+    /// Lines for the `plan` section, or behind `--set`; those with a dot behind `--set` alone.
+    pub lines: Vec<String>,
+    /// How much more it is, where it is an amount; else empty.
+    pub amount: String,
+    /// The plan that then is the best.
+    pub plan: String,
+    /// Its step time.
+    pub step_time: Nanos,
+}
+
+impl fmt::Display for Repair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { lines, amount, plan, step_time } = self;
+        f.write_str(&lines.join(", "))?;
+        if !amount.is_empty() {
+            write!(f, " ({amount})")?;
+        }
+        write!(f, ": {plan} fits, {step_time} a step")
+    }
+}
+
+/// Changes that make a plan fit, the smallest first, and those that were not tried.
+pub(crate) fn repairs(
+    program: &Program,
+    options: &Options,
+    ranking: &Ranking,
+) -> (Vec<Repair>, Vec<String>) {
+    let mut mender = Mender {
+        program,
+        options: Options { top: NEAREST, ..*options },
+        ranking,
+        left: SEARCHES,
+        repairs: Vec::new(),
+        untried: Vec::new(),
+    };
+    mender.decisions();
+    mender.own_bound();
+    mender.exactness();
+    mender.batch();
+    mender.memory();
+    mender.devices();
+    if mender.repairs.is_empty() {
+        mender.everything();
+    }
+    (mender.repairs, mender.untried)
+}
+
+/// Of so many plans that fit, the one that is nearest to what is allowed is taken.
+const NEAREST: usize = 10;
+
+/// Looks for changes, as long as there are searches left.
+struct Mender<'a> {
+    program: &'a Program,
+    options: Options,
+    ranking: &'a Ranking,
+    left: usize,
+    repairs: Vec<Repair>,
+    untried: Vec<String>,
+}
+
+impl Mender<'_> {
+    /// Each decision that the program restricts, widened by what fits.
+    fn decisions(&mut self) {
+        for decision in Decision::ALL {
+            let search = &self.program.search;
+            if decision.is_open(search) || !self.has_room(decision.name()) {
+                continue;
+            }
+            let mut relaxed = self.program.clone();
+            decision.open(&mut relaxed.search);
+            let near = |found: &&Candidate| decision.distance(search, &found.plan);
+            let found = self.plans(&relaxed);
+            let nearest = found.iter().min_by_key(near);
+            let lines = nearest.and_then(|found| decision.lines(search, &found.plan));
+            self.try_lines(lines.unwrap_or_default(), String::new());
+        }
+    }
+
+    /// The program's bound of memory, where devices have more.
+    fn own_bound(&mut self) {
+        let Some(bound) = self.program.search.memory.filter(|_| self.lacks_memory())
+        else {
+            return;
+        };
+        if !self.has_room("more memory within the devices") {
+            return;
+        }
+        let mut relaxed = self.program.clone();
+        relaxed.search.memory = None;
+        relaxed.search.objective = Objective::Memory;
+        if let Some(smallest) = self.plans(&relaxed).into_iter().next() {
+            let peak = smallest.device_peak;
+            let lines = vec![format!("memory <= {}", exact(peak.0))];
+            self.try_lines(lines, format!("{} more on each device", peak - bound));
+        }
+    }
+
+    /// The strictest weaker class in which something fits.
+    fn exactness(&mut self) {
+        if let Some(weaker) = self.ranking.weaker.first() {
+            let line = format!("exactness {}", weaker.exactness);
+            self.try_lines(vec![line], String::new());
+        }
+    }
+
+    /// The next larger batch that the least number of micro-batches divides.
+    fn batch(&mut self) {
+        let indivisible = |excluded: &Excluded| match (&excluded.reason, excluded.sizes) {
+            (Reason::Indivisible { .. }, Sizes::One(counts)) => {
+                Some(counts.all_micro_batches())
+            }
+            _ => None,
+        };
+        let least = self.ranking.space.excluded.iter().filter_map(indivisible).min();
+        let batch = self.program.train.batch;
+        let next = least.and_then(|n| Some((n, batch.checked_next_multiple_of(n)?)));
+        if let Some((n, next)) = next {
+            let amount = format!("instead of {batch}; {n} micro-batches divide it");
+            self.try_lines(vec![format!("train.batch = {next}")], amount);
+        }
+    }
+
+    /// As much memory as the plan takes that takes least.
+    fn memory(&mut self) {
+        let bounded =
+            self.repairs.iter().any(|repair| repair.lines[0].starts_with("memory"));
+        if !self.lacks_memory() || bounded || !self.has_room("more memory") {
+            return;
+        }
+        let mut relaxed = self.program.clone();
+        relaxed.search.memory = None;
+        relaxed.search.objective = Objective::Memory;
+        let endless = Bytes(u64::MAX / 4);
+        let target = &mut relaxed.target;
+        target.devices.iter_mut().for_each(|(_, device)| device.memory = endless);
+        target.pools.iter_mut().for_each(|(_, pool)| pool.capacity = endless);
+        if let Some(smallest) = self.plans(&relaxed).into_iter().next() {
+            let (lines, amount) = enough(self.program, &smallest);
+            self.try_lines(lines, amount);
+        }
+    }
+
+    /// More devices: one unit of the cluster more, then twice as many again and again, then what
+    /// lies between the last that do not suffice and the first that do.
+    fn devices(&mut self) {
+        let available = self.program.target.devices.len() as u32;
+        let needed = self.ranking.space.excluded.iter().filter_map(|excluded| {
+            match excluded.reason {
+                Reason::TooFewDevices { needed, .. } => Some(needed),
+                _ => None,
+            }
+        });
+        let needed = needed.min().filter(|needed| *needed <= DEVICES_MAX);
+        if needed.is_none() && !self.lacks_memory() {
+            return;
+        }
+        let unit = unit(self.program);
+        let rounded = |count: u32| available + (count - available).next_multiple_of(unit);
+        let doubled = [1, 2, 4, 8].map(|times| available.saturating_mul(times));
+        let mut counts: Vec<u32> =
+            needed.into_iter().chain(doubled).map(rounded).collect();
+        counts.push(available + unit);
+        counts.retain(|count| (available + 1..=DEVICES_MAX).contains(count));
+        counts.sort_unstable();
+        counts.dedup();
+        let Some((mut most, mut found)) = counts
+            .iter()
+            .find_map(|count| self.with_devices(*count).map(|found| (*count, found)))
+        else {
+            return;
+        };
+        let tried = counts.iter().rev().find(|count| **count < most);
+        let mut least = tried.copied().unwrap_or(available);
+        while most - least > unit {
+            let middle = least + ((most - least) / unit / 2).max(1) * unit;
+            match self.with_devices(middle) {
+                Some(fewer) => (most, found) = (middle, fewer),
+                None => least = middle,
+            }
+        }
+        let lines = vec![format!("cluster.devices = {most}")];
+        let amount = format!("instead of {available}");
+        self.repairs.push(Repair::new(lines, amount, &found));
+    }
+
+    fn with_devices(&mut self, count: u32) -> Option<Candidate> {
+        if !self.has_room(&format!("{count} devices")) {
+            return None;
+        }
+        self.planned(&[format!("cluster.devices = {count}")])
+    }
+
+    /// All restrictions dropped at once: what the smallest plan of all needs of them.
+    fn everything(&mut self) {
+        if !self.has_room("several changes at once") {
+            return;
+        }
+        let mut relaxed = self.program.clone();
+        Decision::ALL.iter().for_each(|decision| decision.open(&mut relaxed.search));
+        relaxed.search.exactness = Some(Exactness::Local);
+        let search = &self.program.search;
+        let allowed = search.exactness.unwrap_or(Exactness::Reordered);
+        let refused = |found: &Candidate| {
+            let restricted = Decision::ALL.into_iter();
+            let restricted = restricted.filter(|d| !d.allows(search, &found.plan));
+            restricted.collect::<Vec<_>>()
+        };
+        let plans = self.plans(&relaxed);
+        let nearest = plans.iter().min_by_key(|found| refused(found).len());
+        let Some(found) = nearest else { return };
+        let weaker = found.exactness() > allowed;
+        let class = weaker.then(|| format!("exactness {}", found.exactness()));
+        let pins = refused(found).into_iter();
+        let pins = pins.flat_map(|d| d.lines(search, &found.plan).unwrap_or_default());
+        self.try_lines(pins.chain(class).collect(), String::new());
+    }
+
+    /// Keeps a change if a plan fits with it.
+    fn try_lines(&mut self, lines: Vec<String>, amount: String) {
+        if lines.is_empty() || !self.has_room(&lines.join(", ")) {
+            return;
+        }
+        if let Some(found) = self.planned(&lines) {
+            self.repairs.push(Repair::new(lines, amount, &found));
+        }
+    }
+
+    /// The best plan of the program with these lines.
+    fn planned(&mut self, lines: &[String]) -> Option<Candidate> {
+        let mut changed = self.program.clone();
+        changed.set_all(lines).ok()?;
+        self.left -= 1;
+        best(&changed, &self.options)
+    }
+
+    /// The best plans of a program.
+    fn plans(&mut self, relaxed: &Program) -> Vec<Candidate> {
+        self.left -= 1;
+        let costs = crate::cost::Costs::new(relaxed);
+        crate::ranking::allowed(relaxed, &costs, &self.options).0.plans
+    }
+
+    /// Whether a search is left; else what is not tried is remembered.
+    fn has_room(&mut self, what: &str) -> bool {
+        if self.left == 0 {
+            self.untried.push(what.to_owned());
+        }
+        self.left > 0
+    }
+
+    fn lacks_memory(&self) -> bool {
+        let mut excluded = self.ranking.space.excluded.iter();
+        excluded.any(|excluded| matches!(excluded.reason, Reason::Memory(_)))
+    }
+}
+
+impl Repair {
+    fn new(lines: Vec<String>, amount: String, found: &Candidate) -> Self {
+        let (plan, step_time) = (summary(&found.plan), found.step_time);
+        Self { lines, amount, plan, step_time }
+    }
+}
+
+/// Lines that give devices, and memories that they share, what a plan takes, and how much more
+/// that is.
+fn enough(program: &Program, smallest: &Candidate) -> (Vec<String>, String) {
+    let (target, peak) = (&program.target, smallest.device_peak);
+    let mut lines = Vec::new();
+    let mut amounts = Vec::new();
+    if let Some(bound) = program.search.memory.filter(|bound| *bound < peak) {
+        lines.push(format!("memory <= {}", exact(peak.0)));
+        amounts.push(format!("{} more than the program allows", peak - bound));
+    }
+    let mut kinds: BTreeMap<&str, (Bytes, Bytes)> = BTreeMap::new();
+    for id in &smallest.plan.devices {
+        let device = &target.devices[*id];
+        if device.memory < peak {
+            let kind =
+                device.name.rsplit_once('.').map_or(&*device.name, |(kind, _)| kind);
+            kinds.insert(kind, (peak + device.reserved, peak - device.memory));
+        }
+    }
+    for (kind, (memory, missing)) in kinds {
+        lines.push(format!("{kind}.memory = {}", exact(memory.0)));
+        amounts.push(format!("{missing} more on each device"));
+    }
+    let own =
+        |pool: &Pool| target.devices.values().any(|device| device.name == pool.name);
+    for pool in target.pools.values().filter(|pool| !own(pool)) {
+        let needed = smallest.pools.get(&pool.name).map_or(Bytes(0), |used| used.arena);
+        if needed > pool.capacity {
+            lines.push(format!("{}.sharing = {}", pool.name, exact(needed.0)));
+            amounts.push(format!(
+                "{} more in memory {}",
+                needed - pool.capacity,
+                pool.name
+            ));
+        }
+    }
+    amounts.dedup();
+    (lines, amounts.join(", "))
+}
+
+/// By how many devices a cluster grows at a time.
+fn unit(program: &Program) -> u32 {
+    let count = program.target.devices.len() as u32;
+    let inner = program.target.domains.iter().map(|domain| &domain.devices);
+    let ends = inner.filter(|devices| devices.end == count && devices.start > 0);
+    ends.map(|devices| devices.end - devices.start).max().unwrap_or(1)
+}

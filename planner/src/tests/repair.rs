@@ -1,0 +1,232 @@
+//! Refusals: what binds, and changes that make a plan fit, each planned with again.
+
+use super::{all, everything, refusal};
+use crate::{
+    Options, Refusal, Repair, plan,
+    ranking::survey,
+    sample::{self, Random},
+    tests::random_program,
+};
+use roundelay_dsl::{Choice, Numbers, Program};
+use roundelay_schedule::{Bytes, Exactness, Order, Placement, Recompute, Rule, States};
+
+/// Every change is one with which a plan fits, and the plan is the one that is told.
+fn hold(program: &Program, refused: &Refusal) {
+    for repair in &refused.repairs {
+        let mut changed = program.clone();
+        changed.set_all(&repair.lines).unwrap_or_else(|mistake| panic!("{mistake}"));
+        let ranking = plan(&changed, &Options::default());
+        let ranking = ranking.unwrap_or_else(|refused| panic!("{repair}: {refused}"));
+        let first = &ranking.plans[0];
+        assert_eq!(first.step_time, repair.step_time, "{repair}");
+        assert_eq!(crate::summary(&first.plan), repair.plan, "{repair}");
+    }
+}
+
+fn lines(refused: &Refusal) -> Vec<&str> {
+    refused.repairs.iter().flat_map(|r| r.lines.iter().map(String::as_str)).collect()
+}
+
+/// Three devices of one kind, `core`, each with a memory of its own.
+fn separate(devices: usize, batch: u32) -> Program {
+    let mut program = sample::program(devices, batch);
+    program.target.pools = roundelay_schedule::Table::new();
+    for number in 0..devices {
+        let name = format!("core.{number}");
+        let capacity = Bytes(1_000_000);
+        let pool = roundelay_schedule::Pool { name: name.clone(), capacity };
+        let pool = program.target.pools.push(pool);
+        let id = roundelay_schedule::Id::new(number);
+        let device = &mut program.target.devices[id];
+        (device.name, device.pool) = (name, pool);
+    }
+    program
+}
+
+#[test]
+fn too_little_memory_is_refused_with_what_is_missing_to_the_byte() {
+    let mut program = sample::program(2, 8);
+    program.search.memory = Some(Bytes(2_000));
+    let refused = refusal(&program);
+    assert!(refused.binding.starts_with("memory"), "{refused}");
+    let needed = survey(&sample::program(2, 8), &everything());
+    let by_memory = {
+        let mut program = sample::program(2, 8);
+        program.search.objective = roundelay_dsl::Objective::Memory;
+        all(&program).plans[0].device_peak
+    };
+    assert!(needed.plans.iter().all(|c| c.device_peak >= by_memory));
+    let line = format!("memory <= {}", crate::pins::exact(by_memory.0));
+    assert_eq!(lines(&refused)[0], line, "{refused}");
+    let missing = by_memory - Bytes(2_000);
+    assert_eq!(refused.repairs[0].amount, format!("{missing} more on each device"));
+    hold(&program, &refused);
+    program.search.memory = Some(by_memory - Bytes(1));
+    assert!(plan(&program, &everything()).is_err(), "one byte less is too little");
+}
+
+#[test]
+fn devices_that_are_too_small_get_their_memory_by_name() {
+    let mut program = separate(2, 8);
+    for (_, device) in program.target.devices.iter_mut() {
+        (device.memory, device.reserved) = (Bytes(3_000), Bytes(500));
+    }
+    program.target.pools.iter_mut().for_each(|(_, pool)| pool.capacity = Bytes(3_000));
+    program.search.placement = Choice::OneOf(vec![Placement::Accumulate]);
+    let refused = refusal(&program);
+    let memory = lines(&refused).into_iter().find(|line| line.starts_with("core.memory"));
+    assert!(memory.is_some(), "{refused}");
+    hold(&program, &refused);
+    let mut shared = sample::program(2, 8);
+    shared.target.pools.iter_mut().for_each(|(_, pool)| pool.capacity = Bytes(3_000));
+    let refused = refusal(&shared);
+    let sharing = lines(&refused).into_iter().any(|l| l.starts_with("shared.sharing = "));
+    assert!(sharing, "{refused}");
+    hold(&shared, &refused);
+}
+
+#[test]
+fn too_few_devices_are_refused_with_how_many_it_takes() {
+    let mut program = separate(2, 8);
+    program.search.placement = Choice::OneOf(vec![Placement::Data]);
+    program.search.micro_batches = Numbers::Ranges(vec![(4, 4)]);
+    let refused = refusal(&program);
+    assert!(refused.binding.contains("it needs 4 devices, the cluster has 2"));
+    let all = lines(&refused);
+    assert!(all.contains(&"cluster.devices = 4"), "{refused}");
+    assert!(all.contains(&"placement accumulate") || all.contains(&"placement pipeline"));
+    assert!(all.contains(&"micro_batches 2"), "{refused}");
+    hold(&program, &refused);
+}
+
+#[test]
+fn the_nearest_number_of_micro_batches_is_told() {
+    let program = |micro_batches| {
+        let mut program = separate(1, 16);
+        program.model = sample::gpt(2, 16, 16, false);
+        let roomy = Bytes(1 << 30);
+        program.target.devices.iter_mut().for_each(|(_, device)| device.memory = roomy);
+        program.target.pools.iter_mut().for_each(|(_, pool)| pool.capacity = roomy);
+        program.search.placement = Choice::OneOf(vec![Placement::Accumulate]);
+        program.search.recompute = Choice::OneOf(vec![Recompute::None]);
+        program.search.micro_batches =
+            Numbers::Ranges(vec![(micro_batches, micro_batches)]);
+        program
+    };
+    let peak = |micro_batches| all(&program(micro_batches)).plans[0].device_peak;
+    let mut tight = program(1);
+    tight.target.devices.iter_mut().for_each(|(_, device)| device.memory = peak(2));
+    assert!(peak(2) < peak(1) && peak(4) < peak(2));
+    let refused = refusal(&tight);
+    let all = lines(&refused);
+    assert!(all.contains(&"micro_batches 2"), "{refused}");
+    assert!(all[0].starts_with("recompute") || all[0] == "micro_batches 2", "{refused}");
+    hold(&tight, &refused);
+}
+
+#[test]
+fn more_devices_are_as_few_as_suffice() {
+    let program = |devices: usize| {
+        let mut program = separate(devices, 32);
+        program.search.states = Choice::OneOf(vec![States::Zero3]);
+        program.search.placement = Choice::OneOf(vec![Placement::Accumulate]);
+        program.search.stages = Numbers::Ranges(vec![(4, 4)]);
+        program.search.micro_batches = Numbers::Ranges(vec![(1, 1)]);
+        program
+    };
+    let peak = |devices: usize| {
+        let plans = all(&program(devices)).plans;
+        plans.iter().map(|c| c.device_peak).min().expect("there is such a plan")
+    };
+    let room = peak(8);
+    assert!(room < peak(4));
+    let mut tight = program(2);
+    tight.target.devices.iter_mut().for_each(|(_, device)| device.memory = room);
+    tight.target.pools.iter_mut().for_each(|(_, pool)| pool.capacity = room);
+    let refused = refusal(&tight);
+    assert!(lines(&refused).contains(&"cluster.devices = 8"), "{refused}");
+    hold(&tight, &refused);
+}
+
+#[test]
+fn an_indivisible_batch_is_refused_with_one_that_divides() {
+    let mut program = sample::program(2, 8);
+    program.search.micro_batches = Numbers::Ranges(vec![(3, 3)]);
+    let refused = refusal(&program);
+    assert!(refused.binding.contains("batch of 8"), "{refused}");
+    let text = refused.to_string();
+    assert!(text.contains("train.batch = 9 (instead of 8; 3 micro-batches divide it)"));
+    hold(&program, &refused);
+}
+
+#[test]
+fn a_rule_beyond_the_allowed_exactness_is_refused_with_the_line() {
+    let mut program = sample::program(2, 8);
+    program.search.rule = Choice::OneOf(vec![Rule::CyclicSlack(1)]);
+    let refused = refusal(&program);
+    assert!(refused.binding.starts_with("exactness"), "{refused}");
+    assert_eq!(lines(&refused), ["rule sync", "exactness delayed"]);
+    hold(&program, &refused);
+}
+
+#[test]
+fn clipping_with_sharded_states_is_refused_with_the_reason() {
+    let mut program = sample::program(2, 8);
+    program.train.optimizer.clip = 1.0;
+    program.search.states = Choice::OneOf(vec![States::Zero2]);
+    let refused = refusal(&program);
+    assert!(refused.to_string().contains("whole gradient"), "{refused}");
+    assert_eq!(lines(&refused), ["states replicated"]);
+    hold(&program, &refused);
+}
+
+#[test]
+fn where_no_single_change_helps_several_do() {
+    let mut program = sample::program(2, 8);
+    program.search.placement = Choice::OneOf(vec![Placement::Pipeline]);
+    program.search.order = Choice::OneOf(vec![Order::Sequential]);
+    program.search.stages = Numbers::Ranges(vec![(9, 9)]);
+    program.search.micro_batches = Numbers::Ranges(vec![(3, 3)]);
+    let refused = refusal(&program);
+    assert_eq!(refused.repairs.len(), 1, "{refused}");
+    assert!(refused.repairs[0].lines.len() > 1, "{refused}");
+    hold(&program, &refused);
+}
+
+#[test]
+fn every_change_of_random_refusals_holds() {
+    let mut random = Random::new(5);
+    let (mut refusals, mut told) = (0, 0);
+    for _ in 0..12 {
+        let mut program = random_program(&mut random);
+        program.search.memory = Some(Bytes(800 << random.below(5)));
+        program.search.exactness = Some(Exactness::Reordered);
+        if random.below(2) == 0 {
+            program.search.states = Choice::OneOf(vec![States::Replicated]);
+            program.search.recompute = Choice::OneOf(vec![Recompute::None]);
+        }
+        let Err(refused) = plan(&program, &Options::default()) else { continue };
+        hold(&program, &refused);
+        refusals += 1;
+        told += refused.repairs.len();
+        assert!(refused.untried.is_empty());
+    }
+    assert!(refusals > 3 && told > refusals, "{refusals} refusals, {told} changes");
+}
+
+#[test]
+fn what_is_cut_short_is_said() {
+    let repair = Repair {
+        lines: vec!["memory <= 2 kB".into()],
+        amount: "1.00 kB more on each device".into(),
+        plan: "sync".into(),
+        step_time: roundelay_schedule::Nanos(5),
+    };
+    let untried = vec!["8 devices".to_owned()];
+    let refused = Refusal { binding: "memory".into(), repairs: vec![repair], untried };
+    let text = refused.to_string();
+    assert!(
+        text.contains("- memory <= 2 kB (1.00 kB more on each device): sync fits, 5 ns")
+    );
+    assert!(text.ends_with("cut short before trying 8 devices"), "{text}");
+}

@@ -1,0 +1,189 @@
+//! What would change: each question is a list of lines as `--set` takes them, and its answer is
+//! the best plan of the program with these lines, found by planning again.
+
+use crate::{
+    candidate::Candidate,
+    objective::Goal,
+    pins::{Decision, exact, exact_rate},
+    ranking::{Options, Ranking, best},
+};
+use roundelay_dsl::Program;
+use roundelay_schedule::{Bytes, Device, Pool};
+use std::collections::BTreeMap;
+
+/// How much more memory is asked about.
+const MORE: Bytes = Bytes(4_000_000_000);
+
+/// A question and its answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WhatIf {
+    /// What is changed.
+    pub question: String,
+    /// The lines that change it.
+    pub lines: Vec<String>,
+    /// The best plan then; none when nothing is allowed and fits.
+    pub answer: Option<Candidate>,
+    /// What the change is made to.
+    pub(crate) subject: Subject,
+}
+
+/// What a question changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Subject {
+    /// Something that the plan is given: memory, a link; its name.
+    Given(String),
+    /// Something that is taken away: a device, or what a decision was.
+    Taken,
+    /// Nothing but the plan itself: the runner-up.
+    Pinned,
+}
+
+/// The questions about the first plan of a ranking, with their answers.
+pub(crate) fn questions(
+    program: &Program,
+    options: &Options,
+    ranking: &Ranking,
+) -> Vec<WhatIf> {
+    let Some(first) = ranking.plans.first() else { return Vec::new() };
+    let mut all = vec![more_memory(program)];
+    all.extend(faster_links(program));
+    all.extend(one_device_fewer(first));
+    all.extend(Decision::ALL.into_iter().filter_map(|d| without(d, ranking, first)));
+    let mut asked: Vec<WhatIf> =
+        all.into_iter().filter_map(|question| ask(program, options, question)).collect();
+    asked.extend(runner_up(program, options, ranking));
+    asked
+}
+
+/// A question without its answer.
+type Question = (String, Vec<String>, Subject);
+
+fn ask(program: &Program, options: &Options, question: Question) -> Option<WhatIf> {
+    let (question, lines, subject) = question;
+    let answer = answer(program, options, &lines)?;
+    Some(WhatIf { question, lines, answer, subject })
+}
+
+/// The best plan of a program with these lines; nothing when they do not go with it.
+fn answer(
+    program: &Program,
+    options: &Options,
+    lines: &[String],
+) -> Option<Option<Candidate>> {
+    let mut changed = program.clone();
+    changed.set_all(lines).ok()?;
+    Some(best(&changed, options))
+}
+
+fn more_memory(program: &Program) -> Question {
+    let target = &program.target;
+    let mut lines = Vec::new();
+    let mut kinds: BTreeMap<&str, Bytes> = BTreeMap::new();
+    for device in target.devices.values() {
+        let kind = kinds.entry(kind_of(device)).or_default();
+        *kind = (*kind).max(device.memory + device.reserved);
+    }
+    for (kind, memory) in kinds {
+        lines.push(format!("{kind}.memory = {}", exact((memory + MORE).0)));
+    }
+    let users = |pool: &Pool| {
+        let of = |device: &&Device| target.pools[device.pool].name == pool.name;
+        target.devices.values().filter(of).count() as u64
+    };
+    let own =
+        |pool: &Pool| target.devices.values().any(|device| device.name == pool.name);
+    let mut shared: BTreeMap<&str, Bytes> = BTreeMap::new();
+    for pool in target.pools.values().filter(|pool| !own(pool)) {
+        let same = target.pools.values().filter(|other| other.name == pool.name).count();
+        let more = MORE.0 * users(pool) / same.max(1) as u64;
+        shared.insert(&pool.name, Bytes(pool.capacity.0 + more));
+    }
+    for (pool, capacity) in shared {
+        lines.push(format!("{pool}.sharing = {}", exact(capacity.0)));
+    }
+    if let Some(bound) = program.search.memory {
+        lines.push(format!("memory <= {}", exact((bound + MORE).0)));
+    }
+    let what = format!("{} more", exact(MORE.0));
+    (format!("{what} on each device"), lines, Subject::Given("memory".to_owned()))
+}
+
+fn kind_of(device: &Device) -> &str {
+    device.name.rsplit_once('.').map_or(&*device.name, |(kind, _)| kind)
+}
+
+fn faster_links(program: &Program) -> Vec<Question> {
+    let mut rates: BTreeMap<&str, u64> = BTreeMap::new();
+    let domains = program.target.domains.iter();
+    for domain in domains.filter(|domain| domain.devices.len() > 1) {
+        let link = &program.target.links[domain.link];
+        rates.insert(&link.name, link.bandwidth.0);
+    }
+    let twice = |(name, rate): (&str, u64)| {
+        let line = format!("{name}.bandwidth = {}", exact_rate(rate.saturating_mul(2)));
+        let question = format!("link {name} twice as fast");
+        (question, vec![line], Subject::Given(format!("link {name}")))
+    };
+    rates.into_iter().map(twice).collect()
+}
+
+fn one_device_fewer(first: &Candidate) -> Option<Question> {
+    let fewer = first.plan.devices.len().checked_sub(1).filter(|fewer| *fewer > 0)?;
+    let line = format!("devices <= {fewer}");
+    Some(("one device fewer".to_owned(), vec![line], Subject::Taken))
+}
+
+/// Every value of a decision but that of the first plan, where others were tried.
+fn without(decision: Decision, ranking: &Ranking, first: &Candidate) -> Option<Question> {
+    let name = decision.name();
+    let tried = ranking.space.decisions.iter().find(|(known, _)| *known == name);
+    let decided = crate::decisions(&first.plan);
+    let own = decided.iter().find(|(known, _)| *known == name).map(|(_, value)| value)?;
+    let (_, values) = tried?;
+    let others: Vec<&str> = values
+        .iter()
+        .filter(|value| *value != own && *value != "listed")
+        .map(String::as_str)
+        .collect();
+    if others.is_empty() || !values.contains(own) {
+        return None;
+    }
+    let line = format!("{name} {}", others.join(" | "));
+    Some((format!("without {name} {own}"), vec![line], Subject::Taken))
+}
+
+/// The second plan, pinned by the decisions in which it differs, or by all of them.
+fn runner_up(program: &Program, options: &Options, ranking: &Ranking) -> Option<WhatIf> {
+    let [first, second, ..] = &ranking.plans[..] else { return None };
+    let differing = crate::differences(&first.plan, &second.plan);
+    let differs = |d: &Decision| differing.iter().any(|(name, ..)| *name == d.name());
+    let lines = |wanted: &dyn Fn(&Decision) -> bool| -> Option<Vec<String>> {
+        let all = Decision::ALL.into_iter().filter(|d| wanted(d));
+        let each = all.map(|d| d.lines(&program.search, &second.plan));
+        each.collect::<Option<Vec<_>>>().map(|lines| lines.concat())
+    };
+    let all = |d: &Decision| {
+        *d != Decision::Shards || second.plan.states == roundelay_schedule::States::Hsdp
+    };
+    let ways = [lines(&differs), lines(&all)];
+    ways.into_iter().flatten().find_map(|lines| {
+        let answer = answer(program, options, &lines)??;
+        (answer.plan == second.plan).then(|| WhatIf {
+            question: "the runner-up".to_owned(),
+            lines,
+            answer: Some(answer),
+            subject: Subject::Pinned,
+        })
+    })
+}
+
+impl WhatIf {
+    /// The part of the objective that is saved; below zero when it is worse.
+    pub(crate) fn saving(&self, first: &Candidate, goal: &Goal) -> f64 {
+        let worth = |candidate: &Candidate| candidate.score(goal)[0] as f64;
+        match &self.answer {
+            Some(answer) => 1.0 - worth(answer) / worth(first).max(1.0),
+            None => f64::NEG_INFINITY,
+        }
+    }
+}
