@@ -7,6 +7,7 @@
 //!
 //! This crate must not know: buffer offsets, machines, the schedule file.
 
+mod automatic;
 mod bound;
 mod candidate;
 mod cost;
@@ -35,6 +36,7 @@ mod tied;
 mod traffic;
 mod values;
 
+pub use automatic::with_found_lists;
 pub use bound::Bound;
 pub use candidate::{Candidate, PoolUse};
 pub use cost::{Unpriced, price, roofline};
