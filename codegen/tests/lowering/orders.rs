@@ -225,6 +225,21 @@ fn messages_of_half_a_unit() {
     }
 }
 
+/// Four devices, sixteen micro-batches, messages of 0, 1/4, 1/2 and 1 unit (arXiv 2211.05322).
+#[test]
+fn eager_pipelines_hide_messages_up_to_half_a_pass() {
+    for (order, golden) in [
+        (Order::OneForwardOneBackward, [57.0, 64.0, 71.0, 85.0]),
+        (Order::Eager, [57.0, 58.5, 60.0, 63.0]),
+    ] {
+        for (quarters, span) in [0, 1, 2, 4].into_iter().zip(golden) {
+            let times = Times { message: quarters * UNIT / 4, ..EQUAL };
+            let step = step(&compiled(&pipeline(order, 4, 1, 16), times));
+            assert_eq!(units(step.span), span, "{order}, {quarters}/4");
+        }
+    }
+}
+
 /// Bubble of the longest stage with the profiled times of arXiv 2401.10241, table 5.
 #[test]
 fn bubble_rates_of_profiled_models() {

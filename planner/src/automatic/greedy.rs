@@ -55,6 +55,8 @@ struct Filling<'a> {
     arrivals: Arrivals,
     /// When devices look for something to do.
     wakes: BinaryHeap<Reverse<(Nanos, usize)>>,
+    /// The longest time that a device has idled.
+    worst: Nanos,
 }
 
 impl<'a> Filling<'a> {
@@ -68,6 +70,7 @@ impl<'a> Filling<'a> {
             wakes: (0..pipe.devices())
                 .map(|device| Reverse((Nanos(0), device)))
                 .collect(),
+            worst: Nanos(0),
         }
     }
 
@@ -80,6 +83,7 @@ impl<'a> Filling<'a> {
         let desk = &mut self.desks[device];
         if !desk.passes.is_empty() {
             desk.idle += now - desk.free;
+            self.worst = self.worst.max(desk.idle);
         }
         if half != Half::Weight {
             desk.last = Some(half);
@@ -161,8 +165,7 @@ impl<'a> Filling<'a> {
         if gap * 10 >= weight * self.habit.gap {
             return true;
         }
-        let worst = self.desks.iter().map(|desk| desk.idle).max().unwrap_or_default();
-        self.habit.fair && self.desks[device].idle + gap > worst
+        self.habit.fair && self.desks[device].idle + gap > self.worst
     }
 }
 
