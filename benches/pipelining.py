@@ -65,8 +65,8 @@ UNEVEN = """\
 ,,,3F0,3I0,3W0,3F1,3I1,3W1,3F2,3I2,,3W2
 """
 
-ONE_CHUNK = ["gpipe", "1f1b", "eager_1f1b", "zb_h1", "zb_h2"]
-TWO_CHUNKS = ["interleaved", "breadth_first", "zb_v", "v_half", "v_min"]
+ONE_CHUNK = ["gpipe", "1f1b", "eager_1f1b", "zb_h1", "zb_h2", "zb_1p", "zb_2p", "zb_auto"]
+TWO_CHUNKS = ["interleaved", "breadth_first", "zb_v", "v_half", "v_min", "wave"]
 
 
 def cases(devices, micro_batches):

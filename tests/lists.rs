@@ -19,17 +19,21 @@ const UNEVEN: &str = "\
 ";
 
 /// What pipelines with a flush have on each device, with the shape that each is tried in.
-const LISTABLE: [(&str, u32); 10] = [
+const LISTABLE: [(&str, u32); 14] = [
     ("gpipe", 1),
     ("1f1b", 1),
     ("eager_1f1b", 1),
     ("zb_h1", 1),
     ("zb_h2", 1),
+    ("zb_1p", 1),
+    ("zb_2p", 1),
+    ("zb_auto", 1),
     ("interleaved", 2),
     ("breadth_first", 2),
     ("zb_v", 2),
     ("v_half", 2),
     ("v_min", 2),
+    ("wave", 2),
 ];
 
 fn good() -> String {

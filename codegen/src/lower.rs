@@ -25,7 +25,7 @@ use order::descending;
 use roundelay_dsl::Program;
 use roundelay_schedule::{
     Action, Buffer, BufferId, Bytes, Cells, DeviceId, Id, Job, Metric, Order, Placement,
-    Plan, Row, Rule, Schedule, Spot, Stage, States, Table, Work, list_faults,
+    Plan, Row, Rule, Schedule, Spot, Stage, States, Table, Work, plan_faults,
 };
 use rows::Rows;
 use state::StageRows;
@@ -126,10 +126,10 @@ fn orders(plan: &Plan) -> Result<(), LowerError> {
     }
     let Plan { order, chunks, stages, micro_batches, .. } = *plan;
     order.fits(chunks, stages, micro_batches).map_err(LowerError::Order)?;
-    if order != Order::Listed {
+    if order != Order::Listed && !order.is_found() {
         return Ok(());
     }
-    match list_faults(&plan.lists, stages, micro_batches).into_iter().next() {
+    match plan_faults(plan).into_iter().next() {
         Some(fault) => Err(LowerError::Lists(fault)),
         None => match descending(&plan.lists) {
             Some(listed) => Err(LowerError::Descending(listed)),

@@ -1,6 +1,7 @@
 //! Lowers, prices, checks and clocks one plan: the only place that asks the later phases.
 
 use crate::{
+    automatic,
     candidate::{Candidate, PoolUse},
     cost::{self, Costs},
     decisions::recompute,
@@ -28,6 +29,8 @@ pub(crate) fn evaluate(
     costs: &Costs,
     open: &Open,
 ) -> Result<Candidate, Reason> {
+    let open =
+        &Open { plan: automatic::complete(program, costs, &open.plan)?, ..open.clone() };
     needed(program, &open.plan)?;
     clock(program, costs, open)
 }

@@ -8,6 +8,7 @@
 //! This crate must not know: buffer offsets, machines, the schedule file.
 
 mod appraise;
+mod automatic;
 mod bound;
 mod candidate;
 mod cost;
@@ -44,6 +45,7 @@ mod values;
 mod what_if;
 
 pub use appraise::appraise;
+pub use automatic::with_found_lists;
 pub use bound::Bound;
 pub use candidate::{Candidate, PoolUse};
 pub use cost::{Unpriced, price, roofline};

@@ -9,7 +9,7 @@ use crate::{
 };
 use roundelay_codegen::node_costs;
 use roundelay_dsl::Program;
-use roundelay_schedule::{DeviceId, Id, Nanos, Plan};
+use roundelay_schedule::{DeviceId, Id, Nanos, Plan, plan_faults};
 use std::{collections::BTreeSet, fmt};
 
 /// What is wrong with a plan file: all mistakes, by line.
@@ -72,6 +72,11 @@ pub fn check_plan(plan: &Plan, program: &Program) -> Vec<(&'static str, String)>
     if let Err(reason) = sizes {
         mistakes.push((decision(&reason, plan), reason.to_string()));
         return mistakes;
+    }
+    if plan.order.is_found()
+        && let Some(fault) = plan_faults(plan).into_iter().next()
+    {
+        mistakes.push(("lists", fault.to_string()));
     }
     let (dtype, all) = (program.train.dtype, counts.all_micro_batches());
     let none = vec![Nanos(0); program.model.nodes.len()];

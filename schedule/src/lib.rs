@@ -51,7 +51,7 @@ pub use job::{
 pub use link::{Form, Level, Link, Protocol, Span, Way};
 pub use list::{
     DeviceList, ListFault, Listed, PassTime, Stuck, Unlisted, list_faults, lists_of,
-    pass_length, pass_times,
+    pass_length, pass_times, plan_faults,
 };
 pub use metric::{Metric, Reading};
 pub use order::{Fold, Misfit, Order};

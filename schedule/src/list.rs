@@ -5,7 +5,7 @@ mod faults;
 mod of;
 mod times;
 
-pub use faults::{ListFault, list_faults};
+pub use faults::{ListFault, list_faults, plan_faults};
 pub use of::{Unlisted, lists_of};
 pub use times::{PassTime, Stuck, pass_length, pass_times};
 

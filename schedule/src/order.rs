@@ -37,6 +37,15 @@ pub enum Order {
     /// Zero bubble, with twice the memory.
     #[serde(rename = "zb_h2")]
     ZeroBubbleH2,
+    /// Zero bubble, found from times: activations of p micro-batches on each device at a time.
+    #[serde(rename = "zb_1p")]
+    ZeroBubbleOneP,
+    /// The same with twice the activations.
+    #[serde(rename = "zb_2p")]
+    ZeroBubbleTwoP,
+    /// The same with what the devices have room for.
+    #[serde(rename = "zb_auto")]
+    ZeroBubbleAuto,
     /// Zero bubble over two chunks that go down and up the devices.
     #[serde(rename = "zb_v")]
     ZeroBubbleV,
@@ -46,6 +55,8 @@ pub enum Order {
     /// The same with about a third.
     #[serde(rename = "v_min")]
     MinimalV,
+    /// Backward passes first, over chunks that go down and up the devices in waves.
+    Wave,
     /// Two pipelines in opposite directions.
     Chimera,
     /// Two pipelines in opposite directions with split backward passes.
@@ -78,6 +89,8 @@ pub enum Misfit {
     FewChunks,
     /// S is no multiple of the chunks.
     UnevenChunks,
+    /// The number of chunks must be even.
+    OddChunks,
     /// N must be a multiple of this.
     MicroBatches(u32),
     /// N must be at least this.
@@ -90,7 +103,9 @@ impl Order {
     /// Which device has which stage.
     pub fn fold(self) -> Fold {
         match self {
-            Order::ZeroBubbleV | Order::HalfV | Order::MinimalV => Fold::Snake,
+            Order::ZeroBubbleV | Order::HalfV | Order::MinimalV | Order::Wave => {
+                Fold::Snake
+            }
             Order::Chimera | Order::DualPipe => Fold::Mirror,
             Order::Listed => Fold::Lists,
             Order::Sequential
@@ -102,7 +117,10 @@ impl Order {
             | Order::Interleaved
             | Order::BreadthFirst
             | Order::ZeroBubbleH1
-            | Order::ZeroBubbleH2 => Fold::Loop,
+            | Order::ZeroBubbleH2
+            | Order::ZeroBubbleOneP
+            | Order::ZeroBubbleTwoP
+            | Order::ZeroBubbleAuto => Fold::Loop,
         }
     }
 
@@ -116,6 +134,9 @@ impl Order {
         match self {
             Order::ZeroBubbleH1
             | Order::ZeroBubbleH2
+            | Order::ZeroBubbleOneP
+            | Order::ZeroBubbleTwoP
+            | Order::ZeroBubbleAuto
             | Order::ZeroBubbleV
             | Order::HalfV
             | Order::MinimalV
@@ -128,9 +149,19 @@ impl Order {
             | Order::Eager
             | Order::Interleaved
             | Order::BreadthFirst
+            | Order::Wave
             | Order::Chimera
             | Order::Listed => false,
         }
+    }
+
+    /// Whether its lists depend on times and memory: who plans finds them, and they stand in the
+    /// plan.
+    pub fn is_found(self) -> bool {
+        matches!(
+            self,
+            Order::ZeroBubbleOneP | Order::ZeroBubbleTwoP | Order::ZeroBubbleAuto
+        )
     }
 
     /// Whether the order is defined for v chunks, S stages and N micro-batches, all at least 1.
@@ -182,6 +213,8 @@ impl Order {
                 Err(Misfit::FewChunks)
             }
             Order::Interleaved | Order::BreadthFirst => Ok(()),
+            Order::Wave if !chunks.is_multiple_of(2) => Err(Misfit::OddChunks),
+            Order::Wave => Ok(()),
             Order::ZeroBubbleV | Order::HalfV | Order::MinimalV if chunks != 2 => {
                 Err(Misfit::Chunks(2))
             }
@@ -213,6 +246,9 @@ impl fmt::Display for Misfit {
             }
             Misfit::UnevenChunks => {
                 write!(f, "the number of stages must be a multiple of the chunks")
+            }
+            Misfit::OddChunks => {
+                write!(f, "this order needs an even number of chunks on a device")
             }
             Misfit::MicroBatches(count) => {
                 write!(f, "this order needs a multiple of {count} micro-batches")

@@ -44,7 +44,7 @@ pub struct Plan {
     pub delays: Delays,
     /// The devices in use, in the order in which the placement counts them.
     pub devices: Vec<DeviceId>,
-    /// What each device does, for the order `listed`; else empty.
+    /// What each device does, for `listed` and for orders that are found; else empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lists: Vec<DeviceList>,
 }
@@ -406,8 +406,9 @@ spelled! {
         Sequential "sequential", Parallel "parallel", Cyclic "cyclic", Gpipe "gpipe",
         OneForwardOneBackward "1f1b", Eager "eager_1f1b", Interleaved "interleaved",
         BreadthFirst "breadth_first", ZeroBubbleH1 "zb_h1", ZeroBubbleH2 "zb_h2",
-        ZeroBubbleV "zb_v", HalfV "v_half", MinimalV "v_min", Chimera "chimera",
-        DualPipe "dualpipe", Listed "listed",
+        ZeroBubbleOneP "zb_1p", ZeroBubbleTwoP "zb_2p", ZeroBubbleAuto "zb_auto",
+        ZeroBubbleV "zb_v", HalfV "v_half", MinimalV "v_min", Wave "wave",
+        Chimera "chimera", DualPipe "dualpipe", Listed "listed",
     }
     States, "states" {
         Replicated "replicated", Zero1 "zero1", Zero2 "zero2", Zero3 "zero3", Hsdp "hsdp",

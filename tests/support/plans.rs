@@ -28,8 +28,9 @@ pub(crate) fn pipelines(n: u32, cuts: &[u32]) -> Vec<Plan> {
     let named = Order::ALL
         .iter()
         .copied()
-        .filter(|order| order.is_of_pipelines() && *order != Order::Listed);
-    let sizes = named.flat_map(|order| [1, 2, 3].map(|chunks| (order, chunks)));
+        .filter(|order| order.is_of_pipelines())
+        .filter(|order| *order != Order::Listed && !order.is_found());
+    let sizes = named.flat_map(|order| [1, 2, 3, 4].map(|chunks| (order, chunks)));
     let lawful = sizes.filter(|(order, chunks)| order.fits(*chunks, stages, n).is_ok());
     let states = States::Replicated;
     let plan = |(order, chunks)| {

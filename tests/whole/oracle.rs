@@ -9,11 +9,14 @@ use crate::{
 };
 use roundelay::{
     Checked, Plan, Program,
-    parts::runtime::{
-        Cpu, CpuOptions, Dataset, Evaluator, Fill, HeldOut, Oracle, State, Timing,
+    parts::{
+        planner::with_found_lists,
+        runtime::{
+            Cpu, CpuOptions, Dataset, Evaluator, Fill, HeldOut, Oracle, State, Timing,
+        },
     },
 };
-use roundelay_schedule::{Order, Placement, Rule, States};
+use roundelay_schedule::{Bytes, Order, Placement, Recompute, Rule, States};
 
 pub(crate) const STEPS: u64 = 6;
 
@@ -91,6 +94,26 @@ fn pipeline_orders_replay_like_the_recursion() {
     let program = gpt(2, 8);
     for plan in pipelines(8, &plan(&program, kinds(8, 4)[0], 8, 4).cuts) {
         compare_one(&program, &plan, &RESTS[2..]);
+    }
+}
+
+/// Lists that the planner finds, with much and with little memory, by themselves and replicated.
+#[test]
+fn found_orders_replay_like_the_recursion() {
+    let orders = [Order::ZeroBubbleOneP, Order::ZeroBubbleTwoP, Order::ZeroBubbleAuto];
+    for (n, s) in [(1, 2), (5, 4), (8, 4), (3, 6)] {
+        let mut program = mlp(6, 2 * n);
+        for (order, memory) in orders.into_iter().zip([1 << 30, 1 << 30, 40_000]) {
+            program.search.memory = Some(Bytes(memory));
+            let cuts = plan(&program, kinds(n, s)[0], n, s).cuts;
+            let (rule, placement) = (Rule::Sync, Placement::Pipeline);
+            let bare = Plan::new(rule, placement, order, States::Replicated, n, cuts);
+            for bare in [bare.clone(), bare.recomputing(Recompute::Full).replicated(2, 1)]
+            {
+                let found = with_found_lists(&program, &bare).unwrap();
+                compare_one(&program, &found, &RESTS[2..]);
+            }
+        }
     }
 }
 

@@ -5,6 +5,7 @@ mod mirror;
 mod squeeze;
 mod steps;
 mod vee;
+mod wave;
 
 pub(super) use lists::descending;
 pub use lists::device_lists;
@@ -156,14 +157,11 @@ impl Slots {
     }
 }
 
-/// The devices' lists, merged in the order of the time at which passes start. At one time a
-/// backward pass stands first: it frees what a forward pass takes.
+/// The devices' lists, merged in the order of the time at which passes start.
 fn of_lists(plan: &Plan) -> Result<Vec<Slot>, LowerError> {
     let lists = device_lists(plan);
     let mut times = pass_times(&lists, plan.stages).map_err(LowerError::Stuck)?;
-    times.sort_by_key(|PassTime { listed, start, .. }| {
-        (*start, listed.pass == Pass::Forward, listed.micro_batch, listed.stage)
-    });
+    times.sort_by_key(PassTime::list_order);
     let slot = |PassTime { listed, start, end }| Slot {
         pass: listed.pass,
         stage: listed.stage,

@@ -166,6 +166,22 @@ fn kept_micro_batches_of_four_devices() {
     }
 }
 
+/// Idle share of 1, 2 and 4 waves, B = 2F, as many micro-batches as devices.
+#[test]
+fn waves_shrink_the_bubble() {
+    for (p, ratios) in [(4, [0.333, 0.213, 0.119]), (8, [0.368, 0.238, 0.135])] {
+        for (waves, ratio) in [1, 2, 4].into_iter().zip(ratios) {
+            let plan = pipeline(Order::Wave, p, 2 * waves, p);
+            let step = step(&compiled(&plan, EQUAL));
+            let work = 3 * UNIT * u64::from(p);
+            let idle = 1.0 - work as f64 / step.span as f64;
+            assert!((idle - ratio).abs() < 6e-4, "p = {p}, {waves} waves: {idle:.4}");
+            let most = (2 * waves * p) as usize;
+            assert!(step.kept.iter().all(|kept| *kept <= most), "{:?}", step.kept);
+        }
+    }
+}
+
 /// F = B on the left, B = 2F on the right.
 #[test]
 fn chimera_fills_its_bubbles_with_the_other_direction() {
@@ -206,6 +222,21 @@ fn messages_of_half_a_unit() {
     ] {
         let step = step(&compiled(&pipeline(order, 8, 1, 32), slow));
         assert_eq!(units(step.span), span, "{order}");
+    }
+}
+
+/// Four devices, sixteen micro-batches, messages of 0, 1/4, 1/2 and 1 unit (arXiv 2211.05322).
+#[test]
+fn eager_pipelines_hide_messages_up_to_half_a_pass() {
+    for (order, golden) in [
+        (Order::OneForwardOneBackward, [57.0, 64.0, 71.0, 85.0]),
+        (Order::Eager, [57.0, 58.5, 60.0, 63.0]),
+    ] {
+        for (quarters, span) in [0, 1, 2, 4].into_iter().zip(golden) {
+            let times = Times { message: quarters * UNIT / 4, ..EQUAL };
+            let step = step(&compiled(&pipeline(order, 4, 1, 16), times));
+            assert_eq!(units(step.span), span, "{order}, {quarters}/4");
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //! would mend it.
 
 use super::{DeviceList, Listed, pass_times};
-use crate::{Id, MicroBatch, Pass, Stage};
+use crate::{Id, MicroBatch, Pass, Plan, Stage};
 use std::{collections::BTreeMap, fmt};
 
 /// Something wrong in the lists.
@@ -39,6 +39,37 @@ pub fn list_faults(
         faults.stuck(lists, stages);
     }
     faults.found
+}
+
+/// Everything that is wrong in the lists of a plan; under an order that is found each stage is on
+/// the device that the order says.
+pub fn plan_faults(plan: &Plan) -> Vec<ListFault> {
+    let mut faults = list_faults(&plan.lists, plan.stages, plan.micro_batches);
+    if !plan.order.is_found() {
+        return faults;
+    }
+    for (device, list) in plan.lists.iter().enumerate() {
+        let is_away = |listed: &&Listed| {
+            let stage = u32::try_from(listed.stage.index()).ok();
+            stage.and_then(|stage| plan.seat(stage)).map(|seat| seat as usize)
+                != Some(device)
+        };
+        let away = list.iter().enumerate().find(|(_, listed)| is_away(listed));
+        faults.extend(away.map(|(place, listed)| ListFault {
+            place: Some((device, place)),
+            message: format!("{listed} is not on its device under {}", plan.order),
+            hint: "write `order: listed` for lists of your own".to_owned(),
+        }));
+    }
+    let (found, wanted) = (plan.lists.len(), plan.pipeline_devices() as usize);
+    if faults.is_empty() && found != wanted {
+        faults.push(ListFault {
+            place: None,
+            message: format!("{found} lists are not one for each of {wanted} devices"),
+            hint: "drop those that are empty".to_owned(),
+        });
+    }
+    faults
 }
 
 /// A device, and a place in its list.
@@ -192,6 +223,22 @@ mod tests {
     fn lawful_lists_have_no_faults() {
         assert_eq!(faults(&["0F0 0F1 0B0 0B1", "1F0 1B0 1F1 1B1"]), [""; 0]);
         assert_eq!(faults(&["0F0 0F1 0I0 0W0 0I1 0W1", "1F0 1B0 1F1 1B1"]), [""; 0]);
+    }
+
+    #[test]
+    fn lists_that_were_found_keep_to_the_devices_of_their_order() {
+        use crate::{Order, Placement, Rule, States};
+        let (rule, place) = (Rule::Sync, Placement::Pipeline);
+        let plan = |order, text: &[&str]| {
+            Plan::new(rule, place, order, States::Replicated, 2, vec![1])
+                .with_lists(lists(text))
+        };
+        let (own, other) = ("0F0 0F1 0B0 0B1", "1F0 1B0 1F1 1B1");
+        assert_eq!(plan_faults(&plan(Order::ZeroBubbleAuto, &[own, other])), []);
+        assert_eq!(plan_faults(&plan(Order::Listed, &[other, own])), []);
+        let faults = plan_faults(&plan(Order::ZeroBubbleAuto, &[other, own]));
+        assert_eq!(faults.len(), 2, "{faults:?}");
+        assert_eq!(faults[0].place, Some((0, 0)));
     }
 
     #[test]

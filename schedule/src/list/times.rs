@@ -1,7 +1,7 @@
 //! When each pass starts if the devices take their lists in order, or who waits for ever.
 
 use super::{DeviceList, Listed};
-use crate::{Id, Pass};
+use crate::{Id, MicroBatch, Pass, Stage};
 use std::fmt;
 
 /// What each pass takes, in units of a forward pass: a backward pass takes twice a forward pass, and
@@ -23,6 +23,15 @@ pub struct PassTime {
     pub start: u64,
     /// When it is done.
     pub end: u64,
+}
+
+impl PassTime {
+    /// Where it stands among the passes of all devices in a lowered schedule: in the order of
+    /// time. At one time a backward pass stands first: it frees what a forward pass takes.
+    pub fn list_order(&self) -> (u64, bool, MicroBatch, Stage) {
+        let Listed { stage, pass, micro_batch } = self.listed;
+        (self.start, pass == Pass::Forward, micro_batch, stage)
+    }
 }
 
 /// Lists that cannot go on: each of these devices waits for a pass that never comes.

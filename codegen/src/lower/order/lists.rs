@@ -9,12 +9,13 @@
 //! | `breadth_first` | arXiv 2211.05953 |
 //! | `zb_h1`, `zb_h2` | arXiv 2401.10241 |
 //! | `zb_v`, `v_half`, `v_min` | arXiv 2405.15362; see [`super::vee`] |
+//! | `wave` | Hanayo, arXiv 2308.15762; see [`super::wave`] |
 //! | `chimera`, `dualpipe` | arXiv 2107.06925, 2412.19437; see [`super::mirror`] |
 //!
 //! Rank r of p devices counts from zero; m micro-batches; v chunks. Every stage takes its
 //! micro-batches in ascending order, so that gradients are summed from left to right.
 
-use super::{mirror, vee};
+use super::{mirror, vee, wave};
 use roundelay_schedule::{DeviceList, Listed, Order, Pass, Plan};
 use std::collections::BTreeMap;
 
@@ -48,9 +49,13 @@ pub fn device_lists(plan: &Plan) -> Vec<DeviceList> {
         Order::ZeroBubbleV => each(&|r| vee::zero_bubble(pipeline, r)),
         Order::HalfV => vee::half(pipeline),
         Order::MinimalV => vee::minimal(pipeline),
+        Order::Wave => wave::waves(pipeline),
         Order::Chimera => mirror::chimera(pipeline),
         Order::DualPipe => each(&|r| mirror::dual_pipe(pipeline, r)),
-        Order::Listed => plan.lists.clone(),
+        Order::ZeroBubbleOneP
+        | Order::ZeroBubbleTwoP
+        | Order::ZeroBubbleAuto
+        | Order::Listed => plan.lists.clone(),
         Order::Sequential | Order::Parallel | Order::Cyclic => {
             unreachable!("these orders are no pipelines with a flush")
         }

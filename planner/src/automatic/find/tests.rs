@@ -1,0 +1,99 @@
+//! Laws of the search for an order, and the golden numbers of arXiv 2401.10241 and its public
+//! heuristic.
+
+use super::*;
+use crate::{
+    automatic::pipe::{Kept, Room, StageHalves},
+    sample::Random,
+};
+use roundelay_schedule::{Bytes, Nanos, list_faults};
+
+/// Equal stages: F, I, W and messages, and what is kept between F and I, and F and W; each may
+/// keep so much at one time.
+fn equal(
+    (p, m): (usize, usize),
+    [forward, input, weight, message]: [u64; 4],
+    [activation, retained]: [u64; 2],
+    room: u64,
+) -> Pipe {
+    let kept = Kept {
+        activation: Bytes(activation),
+        retained: Bytes(retained),
+        adjoint: Bytes(0),
+    };
+    let stage = StageHalves {
+        forward: Nanos(forward),
+        input: Nanos(input),
+        weight: Nanos(weight),
+        down: Nanos(message),
+        up: Nanos(message),
+        kept,
+        ..StageHalves::default()
+    };
+    let room = vec![Room::Live(Bytes(room)); p];
+    Pipe { stages: vec![stage; p], micro_batches: m, room }
+}
+
+/// F = I = 10, W = 6, messages 0.5; I and W give back half of the activations each.
+#[test]
+fn memory_limited_orders_are_as_good_as_those_of_the_public_search() {
+    for (p, m, golden) in [(4, 12, [360, 325, 315]), (8, 24, [736, 661, 639])] {
+        for (half_limits, golden) in [2, 3, 4].into_iter().zip(golden) {
+            let pipe = equal((p, m), [100, 100, 60, 5], [1, 1], p as u64 * half_limits);
+            let (merit, _) = find(&pipe).unwrap();
+            let found = merit.stage_span;
+            assert!(found <= Nanos(10 * golden), "{p}, {half_limits}: {found} {golden}");
+        }
+    }
+}
+
+#[test]
+fn laws() {
+    let mut random = Random::new(5);
+    for round in 0..200 {
+        let pipe = random_pipe(&mut random);
+        let smallest =
+            pipe.stages.iter().zip(&pipe.room).all(|(stage, room)| match room {
+                Room::Live(room) | Room::Slots(room) => stage.kept.of(1) <= *room,
+            });
+        let found = find(&pipe);
+        assert_eq!(found.is_some(), smallest, "round {round}: {pipe:?}");
+        let Some((merit, passes)) = found else { continue };
+        let (p, m) = (pipe.devices() as u32, pipe.micro_batches as u32);
+        assert_eq!(list_faults(&pipe.lists(&passes), p, m), [], "round {round}");
+        assert!(pipe.fits(&passes), "round {round}");
+        assert_eq!(find(&pipe), Some((merit, passes)), "round {round}");
+        for known in [1, 2].map(|depth| handcrafted(&pipe, depth)) {
+            if pipe.fits(&known) {
+                assert!(Some(merit) <= pipe.merit(&known), "round {round}");
+            }
+        }
+    }
+}
+
+fn random_pipe(random: &mut Random) -> Pipe {
+    let devices = 1 + random.below(5) as usize;
+    let stage = |random: &mut Random| StageHalves {
+        forward: Nanos(1 + random.below(30)),
+        input: Nanos(1 + random.below(30)),
+        weight: Nanos(random.below(30)),
+        down: Nanos(random.below(10)),
+        up: Nanos(random.below(10)),
+        kept: Kept {
+            activation: Bytes(random.below(10)),
+            retained: Bytes(1 + random.below(10)),
+            adjoint: Bytes(random.below(10)),
+        },
+        values: Bytes(0),
+        gradients: Bytes(0),
+    };
+    let stages: Vec<StageHalves> = (0..devices).map(|_| stage(random)).collect();
+    let room = stages.iter().map(|stage| {
+        let most = stage.kept.of(2 * devices).0 + 1;
+        let room =
+            Bytes(stage.kept.of(1).0 * (random.below(9).min(1)) + random.below(most));
+        if random.below(2) == 0 { Room::Live(room) } else { Room::Slots(room) }
+    });
+    let room = room.collect();
+    Pipe { stages, micro_batches: 1 + random.below(9) as usize, room }
+}

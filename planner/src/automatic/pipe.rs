@@ -1,0 +1,384 @@
+//! What the search for an order knows of a pipeline: times of its passes and messages, what they
+//! keep, and how much room each device has.
+
+use roundelay_schedule::{
+    Bytes, DeviceList, Id, Listed, Nanos, Pass, PassTime, pass_times,
+};
+
+/// One stage, which is alone on its device, for one micro-batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct StageHalves {
+    /// F.
+    pub forward: Nanos,
+    /// I.
+    pub input: Nanos,
+    /// W.
+    pub weight: Nanos,
+    /// The message of its values to the stage behind.
+    pub down: Nanos,
+    /// The message of its gradients to the stage before.
+    pub up: Nanos,
+    /// What it keeps.
+    pub kept: Kept,
+    /// What the values of a micro-batch take that come from the stage before.
+    pub values: Bytes,
+    /// What the gradients take that come from the stage behind.
+    pub gradients: Bytes,
+}
+
+/// What a stage keeps of one micro-batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Kept {
+    /// From F to I.
+    pub activation: Bytes,
+    /// From F to W.
+    pub retained: Bytes,
+    /// From I to W.
+    pub adjoint: Bytes,
+}
+
+/// A pipeline with a stage on each device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pipe {
+    /// The stages, one per device.
+    pub stages: Vec<StageHalves>,
+    /// N.
+    pub micro_batches: usize,
+    /// What each device may keep.
+    pub room: Vec<Room>,
+}
+
+/// The most that a device may keep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// At any one time, as arXiv 2401.10241 counts memory: what one kind gives back another takes.
+    Live(Bytes),
+    /// In slots: each kind of values has its own, as many as it ever holds at one time, and so
+    /// have messages that wait for their passes. That is how a lowered schedule lays them out.
+    Slots(Bytes),
+}
+
+/// The passes of each device, in order; each stage takes its micro-batches in ascending order, so
+/// the kinds say it all.
+pub(crate) type Passes = Vec<Vec<Half>>;
+
+/// A pass of a pipeline whose backward passes are in halves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Half {
+    /// F.
+    Forward,
+    /// I.
+    Input,
+    /// W.
+    Weight,
+}
+
+/// How many passes of each kind a device has started, and the most that it held at one time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Account {
+    /// F, I and W started.
+    pub done: [usize; 3],
+    /// The most micro-batches between F and I, F and W, and I and W.
+    most: [usize; 3],
+    /// The most bytes at one time.
+    live: Bytes,
+}
+
+/// How good an order is; less is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Merit {
+    /// The longest time from the first to the last pass of one device: what a step takes when the
+    /// devices pass from step to step each in its own time.
+    pub stage_span: Nanos,
+    /// From the first pass of all to the last.
+    pub span: Nanos,
+    /// What all devices keep.
+    pub kept: Bytes,
+}
+
+impl Room {
+    /// Makes it smaller.
+    pub(crate) fn shrink(&mut self, by: Bytes) {
+        match self {
+            Room::Live(room) | Room::Slots(room) => *room = *room - by,
+        }
+    }
+}
+
+impl StageHalves {
+    /// How long a pass takes.
+    pub(crate) fn time(&self, half: Half) -> Nanos {
+        match half {
+            Half::Forward => self.forward,
+            Half::Input => self.input,
+            Half::Weight => self.weight,
+        }
+    }
+}
+
+impl Kept {
+    /// What so many micro-batches keep of each kind.
+    fn times(&self, counts: [usize; 3]) -> Bytes {
+        let sizes = [self.activation, self.retained, self.adjoint];
+        let each = sizes.into_iter().zip(counts);
+        each.map(|(size, count)| size * count as u64).sum()
+    }
+
+    /// What `count` micro-batches keep between F and I, and the adjoint of one: 1F1B keeps no more
+    /// than this of p − r micro-batches.
+    pub(crate) fn of(&self, count: usize) -> Bytes {
+        self.times([count, count, 1])
+    }
+}
+
+impl Account {
+    /// The account after one more pass.
+    pub(crate) fn after(mut self, half: Half, kept: &Kept) -> Self {
+        let [before_forward, before_input, before_weight] = self.done;
+        self.done[half as usize] += 1;
+        let held = match half {
+            Half::Forward => {
+                let forward = before_forward + 1;
+                // The I of each of them is sure to come, at the latest when all W before it are
+                // done.
+                let open = forward - before_input;
+                self.live = self.live.max(kept.of(open));
+                [open, forward - before_weight, before_input - before_weight]
+            }
+            // What I reads lies beside what it makes.
+            Half::Input => [
+                before_forward - before_input,
+                before_forward - before_weight,
+                before_input + 1 - before_weight,
+            ],
+            Half::Weight => return self,
+        };
+        for (most, held) in self.most.iter_mut().zip(held) {
+            *most = held.max(*most);
+        }
+        self.live = self.live.max(kept.times(held));
+        self
+    }
+
+    /// Whether what it holds has room; the adjoint of one micro-batch counts from the start.
+    pub(crate) fn fits(&self, kept: &Kept, room: Room) -> bool {
+        match room {
+            Room::Live(room) => self.live <= room,
+            Room::Slots(room) => self.slots(kept) <= room,
+        }
+    }
+
+    /// What its slots take.
+    fn slots(&self, kept: &Kept) -> Bytes {
+        let [activation, retained, adjoint] = self.most;
+        kept.times([activation, retained, adjoint.max(1)])
+    }
+
+    /// Whether a pass can follow at all: I needs its F, W its I.
+    pub(crate) fn allows(&self, half: Half, micro_batches: usize) -> bool {
+        let [forward, input, weight] = self.done;
+        match half {
+            Half::Forward => forward < micro_batches,
+            Half::Input => input < forward,
+            Half::Weight => weight < input,
+        }
+    }
+}
+
+impl Pipe {
+    /// p.
+    pub(crate) fn devices(&self) -> usize {
+        self.stages.len()
+    }
+
+    /// The account of a device after some passes.
+    pub(crate) fn account(&self, device: usize, passes: &[Half]) -> Account {
+        let kept = &self.stages[device].kept;
+        passes.iter().fold(Account::default(), |all, half| all.after(*half, kept))
+    }
+
+    /// Whether every device has room for what its passes keep, and for what waits for them.
+    pub(crate) fn fits(&self, passes: &Passes) -> bool {
+        let waiting = self.waiting(passes);
+        (0..).zip(passes).zip(waiting).all(|((device, own), waiting)| {
+            let stage = &self.stages[device];
+            let mut room = self.room[device];
+            if let Room::Slots(room) = &mut room {
+                // One more is on its way while a pass reads the one before.
+                let slots = waiting.map(|count| count as u64 + u64::from(count > 0));
+                let [values, gradients] = slots;
+                *room = *room - stage.values * values - stage.gradients * gradients;
+            }
+            self.account(device, own).fits(&stage.kept, room)
+        })
+    }
+
+    /// The most messages of values and of gradients that wait on each device in list order: that
+    /// in which a lowered schedule has these passes, each with its own length of time.
+    fn waiting(&self, passes: &Passes) -> Vec<[usize; 2]> {
+        let stages = u32::try_from(self.devices()).unwrap_or(u32::MAX);
+        let mut times = pass_times(&self.lists(passes), stages).unwrap_or_default();
+        times.sort_by_key(PassTime::list_order);
+        let mut now = vec![[0usize; 2]; self.devices()];
+        let mut most = now.clone();
+        for PassTime { listed, .. } in times {
+            let device = listed.stage.index();
+            let (kind, next) = match listed.pass {
+                Pass::Forward => (0, device.checked_add(1)),
+                Pass::InputGradient => (1, device.checked_sub(1)),
+                Pass::Backward | Pass::WeightGradient | Pass::Combine | Pass::Update => {
+                    continue;
+                }
+            };
+            now[device][kind] = now[device][kind].saturating_sub(1);
+            let Some(next) = next.filter(|next| *next < self.devices()) else { continue };
+            now[next][kind] += 1;
+            most[next][kind] = most[next][kind].max(now[next][kind]);
+        }
+        most
+    }
+
+    /// How good an order is when each device takes its passes in turn as soon as what they need
+    /// has come; nothing for one in which devices wait for ever.
+    pub(crate) fn merit(&self, passes: &Passes) -> Option<Merit> {
+        let mut run = Run::new(self);
+        let mut open: Vec<usize> = (0..self.devices()).rev().collect();
+        while let Some(device) = open.pop() {
+            while let Some(half) = run.step(device, &passes[device]) {
+                match half {
+                    Half::Forward if device + 1 < self.devices() => open.push(device + 1),
+                    Half::Input if device > 0 => open.push(device - 1),
+                    Half::Forward | Half::Input | Half::Weight => {}
+                }
+            }
+        }
+        let whole = |(own, run): (&Vec<Half>, &Line)| run.taken == own.len();
+        if !passes.iter().zip(&run.lines).all(whole) {
+            return None;
+        }
+        let spans = run.lines.iter().map(|line| line.free - line.first);
+        let last = run.lines.iter().map(|line| line.free).max().unwrap_or_default();
+        let first = run.lines.iter().map(|line| line.first).min().unwrap_or_default();
+        let kept = (0..).zip(passes).map(|(device, own)| {
+            self.account(device, own).slots(&self.stages[device].kept)
+        });
+        Some(Merit {
+            stage_span: spans.max().unwrap_or_default(),
+            span: last - first,
+            kept: kept.sum(),
+        })
+    }
+
+    /// The lists that stand in a plan.
+    pub(crate) fn lists(&self, passes: &Passes) -> Vec<DeviceList> {
+        let list = |(stage, passes): (u32, &Vec<Half>)| {
+            let mut next = [0; 3];
+            let one = |half: &Half| {
+                let number = next[*half as usize];
+                next[*half as usize] += 1;
+                Listed::new(Pass::from(*half), stage, number)
+            };
+            passes.iter().map(one).collect()
+        };
+        (0..).zip(passes).map(list).collect()
+    }
+}
+
+impl From<Half> for Pass {
+    fn from(half: Half) -> Self {
+        match half {
+            Half::Forward => Pass::Forward,
+            Half::Input => Pass::InputGradient,
+            Half::Weight => Pass::WeightGradient,
+        }
+    }
+}
+
+/// When values and gradients of each micro-batch have come to each device.
+pub(crate) struct Arrivals {
+    /// Values, of device r from r − 1; all there for the first.
+    pub values: Vec<Vec<Option<Nanos>>>,
+    /// Gradients, of device r from r + 1; all there for the last, when its own forward pass is.
+    pub gradients: Vec<Vec<Option<Nanos>>>,
+}
+
+impl Arrivals {
+    /// Before anything has run.
+    pub(crate) fn new(pipe: &Pipe) -> Self {
+        let rows = || vec![vec![None; pipe.micro_batches]; pipe.devices()];
+        let mut arrivals = Self { values: rows(), gradients: rows() };
+        let there = vec![Some(Nanos(0)); pipe.micro_batches];
+        if let Some(first) = arrivals.values.first_mut() {
+            first.clone_from(&there);
+        }
+        if let Some(last) = arrivals.gradients.last_mut() {
+            *last = there;
+        }
+        arrivals
+    }
+
+    /// When what a pass of a micro-batch needs from other devices is there, if that is known.
+    pub(crate) fn of(&self, half: Half, device: usize, number: usize) -> Option<Nanos> {
+        match half {
+            Half::Forward => self.values[device].get(number).copied().flatten(),
+            Half::Input => self.gradients[device].get(number).copied().flatten(),
+            Half::Weight => Some(Nanos(0)),
+        }
+    }
+
+    /// A pass of a micro-batch ends: who gets what it makes, and when.
+    pub(crate) fn send(
+        &mut self,
+        pipe: &Pipe,
+        (half, device, number): (Half, usize, usize),
+        end: Nanos,
+    ) -> Option<(usize, Nanos)> {
+        let stage = &pipe.stages[device];
+        let (rows, to, time) = match half {
+            Half::Forward => (&mut self.values, device + 1, end + stage.down),
+            Half::Input => (&mut self.gradients, device.checked_sub(1)?, end + stage.up),
+            Half::Weight => return None,
+        };
+        *rows.get_mut(to)?.get_mut(number)? = Some(time);
+        Some((to, time))
+    }
+}
+
+/// A device on its way through its passes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Line {
+    taken: usize,
+    done: [usize; 3],
+    first: Nanos,
+    free: Nanos,
+}
+
+/// The devices on their way.
+struct Run<'a> {
+    pipe: &'a Pipe,
+    lines: Vec<Line>,
+    arrivals: Arrivals,
+}
+
+impl<'a> Run<'a> {
+    fn new(pipe: &'a Pipe) -> Self {
+        let lines = vec![Line::default(); pipe.devices()];
+        Self { pipe, lines, arrivals: Arrivals::new(pipe) }
+    }
+
+    fn step(&mut self, device: usize, passes: &[Half]) -> Option<Half> {
+        let line = &mut self.lines[device];
+        let half = *passes.get(line.taken)?;
+        let number = line.done[half as usize];
+        let start = self.arrivals.of(half, device, number)?.max(line.free);
+        let end = start + self.pipe.stages[device].time(half);
+        if line.taken == 0 {
+            line.first = start;
+        }
+        line.taken += 1;
+        line.done[half as usize] += 1;
+        line.free = end;
+        self.arrivals.send(self.pipe, (half, device, number), end);
+        Some(half)
+    }
+}

@@ -1,0 +1,137 @@
+//! What a lowered and priced schedule says of its pipeline.
+
+use super::pipe::{Pipe, Room, StageHalves};
+use crate::memory;
+use roundelay_dsl::Program;
+use roundelay_schedule::{
+    Buffer, BufferId, Bytes, DeviceId, Id, Nanos, Order, Pass, Place, Schedule, Subject,
+    Work,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The pipeline of a schedule whose routines are priced; its stages are alone on their devices,
+/// and its backward passes in halves.
+pub(super) fn pipe(program: &Program, schedule: &Schedule) -> Pipe {
+    let plan = &schedule.plan;
+    let mut stages = vec![StageHalves::default(); plan.stages as usize];
+    for (_, routine) in schedule.routines.iter() {
+        let stage = &mut stages[routine.stage.index()];
+        let time = match routine.pass {
+            Pass::Forward => &mut stage.forward,
+            Pass::InputGradient => &mut stage.input,
+            Pass::WeightGradient => &mut stage.weight,
+            Pass::Backward | Pass::Combine | Pass::Update => continue,
+        };
+        *time = routine.predicted.max(*time);
+    }
+    for buffer in schedule.buffers.values() {
+        if let Some((stage, kind)) = kept(buffer) {
+            let kept = &mut stages[stage].kept;
+            *[&mut kept.activation, &mut kept.retained, &mut kept.adjoint][kind] =
+                buffer.size;
+        }
+    }
+    let received = messages(schedule, &mut stages);
+    let room = match plan.order {
+        Order::ZeroBubbleOneP => limits(&stages, 1),
+        Order::ZeroBubbleTwoP => limits(&stages, 2),
+        _ => rooms(program, schedule, &received),
+    };
+    Pipe { stages, micro_batches: plan.micro_batches as usize, room }
+}
+
+/// Room for the activations of so many times p micro-batches.
+fn limits(stages: &[StageHalves], times: usize) -> Vec<Room> {
+    let each = stages.iter().map(|stage| stage.kept.of(times * stages.len()));
+    each.map(Room::Live).collect()
+}
+
+/// The stage of a buffer that keeps something for later passes, and which of the three kinds.
+fn kept(buffer: &Buffer) -> Option<(usize, usize)> {
+    match buffer.subject {
+        Subject::Activation(stage) => Some((stage.index(), 0)),
+        Subject::Retained(stage) => Some((stage.index(), 1)),
+        Subject::Adjoint(stage) => Some((stage.index(), 2)),
+        Subject::Parameter(..)
+        | Subject::Gradient(..)
+        | Subject::Optimizer(..)
+        | Subject::Value(_)
+        | Subject::ValueGradient(_)
+        | Subject::Input(_)
+        | Subject::Metric
+        | Subject::Workspace => None,
+    }
+}
+
+/// Reads what the messages of a micro-batch between neighbours take, one after another, and what
+/// they fill where they arrive; gives the buffers there.
+fn messages(schedule: &Schedule, stages: &mut [StageHalves]) -> BTreeSet<BufferId> {
+    let rank = |place: Place| {
+        let device = schedule.rings[place.ring].devices[place.place as usize];
+        schedule.plan.devices.iter().position(|own| *own == device)
+    };
+    let mut received: BTreeMap<BufferId, usize> = BTreeMap::new();
+    let mut sums: BTreeMap<(usize, usize), Nanos> = BTreeMap::new();
+    for action in schedule.actions.values() {
+        let Work::Transfer { link, from, to, .. } = &action.work else { continue };
+        if let (Some(sender), Some(receiver)) = (rank(from.at), rank(to.at)) {
+            let size = schedule.buffers[to.row.buffer].size;
+            let time = schedule.target.links[*link].transfer_time(size);
+            *sums.entry((sender, receiver)).or_default() += time;
+            received.insert(to.row.buffer, receiver);
+        }
+    }
+    for (buffer, receiver) in &received {
+        let Some(stage) = stages.get_mut(*receiver) else { continue };
+        let Buffer { subject, size, .. } = schedule.buffers[*buffer];
+        match subject {
+            Subject::ValueGradient(_) => stage.gradients += size,
+            _ => stage.values += size,
+        }
+    }
+    let n = u64::from(schedule.plan.micro_batches);
+    for ((from, to), sum) in sums {
+        let each = Nanos(sum.0 / n);
+        match stages.get_mut(from) {
+            Some(stage) if to == from + 1 => stage.down = each,
+            Some(stage) if to + 1 == from => stage.up = each,
+            Some(_) | None => {}
+        }
+    }
+    received.into_keys().collect()
+}
+
+/// What each device may keep: its capacity without what lies there under any order. Devices of
+/// one pool have equal shares of it; of the devices that repeat a stage the smallest counts.
+fn rooms(
+    program: &Program,
+    schedule: &Schedule,
+    received: &BTreeSet<BufferId>,
+) -> Vec<Room> {
+    let cells = memory::cells(schedule);
+    let pool = |device: DeviceId| schedule.target.devices[device].pool;
+    let mut sharing: BTreeMap<_, u64> = BTreeMap::new();
+    for device in cells.keys() {
+        *sharing.entry(pool(*device)).or_default() += 1;
+    }
+    let capacity = |device: DeviceId| {
+        let own = memory::device_capacity(program, &schedule.target.devices[device]);
+        let shared = schedule.target.pools[pool(device)].capacity;
+        own.min(Bytes(shared.0 / sharing[&pool(device)]))
+    };
+    let moves = |(id, buffer): &(BufferId, &Buffer)| {
+        kept(buffer).is_some() || received.contains(id)
+    };
+    let room = |cell: &DeviceId| {
+        let repeated = cells.iter().filter(|(_, own)| *own == cell);
+        let least = repeated.map(|(device, _)| capacity(*device)).min();
+        let own = |(_, buffer): &(BufferId, &Buffer)| {
+            schedule.rings[buffer.home].devices.contains(cell)
+        };
+        let slots = schedule.buffers.iter().filter(own).filter(moves);
+        let taken = slots.map(|(_, buffer)| buffer.total()).sum::<Bytes>();
+        Room::Slots(least.unwrap_or_default() + taken - schedule.arena(*cell))
+    };
+    let stages = schedule.plan.devices.iter().take(schedule.plan.stages as usize);
+    stages.map(room).collect()
+}
