@@ -49,19 +49,16 @@ pub struct PoolUse {
 /// plans are equal.
 pub(crate) type Score = [u64; 5];
 
-/// The score of a plan, or of its bounds. Each number of a bound is at most that of its plan, so
-/// a bound never comes after its plan.
+/// The score of a plan, or of its bounds: devices and what is stale, then its costs. Each number
+/// of a bound is at most that of its plan, so a bound never comes after its plan.
 pub(crate) fn score(
     objective: Objective,
-    plan: &Plan,
+    (devices, stale): (u64, u64),
     time: Nanos,
     memory: Bytes,
     number: usize,
 ) -> Score {
-    let (time, memory, devices) = (time.0, memory.0, plan.devices.len() as u64);
-    let (stale, all) = plan.delays.stale();
-    let stale = stale as u64 * 1_000_000 / (all as u64).max(1);
-    let number = number as u64;
+    let (time, memory, number) = (time.0, memory.0, number as u64);
     match objective {
         Objective::StepTime => [time, memory, devices, stale, number],
         Objective::Memory => [memory, time, devices, stale, number],
@@ -72,7 +69,11 @@ pub(crate) fn score(
 impl Candidate {
     /// Its score.
     pub(crate) fn score(&self, objective: Objective) -> Score {
-        score(objective, &self.plan, self.step_time, self.device_peak, self.number)
+        let (stale, all) = self.plan.delays.stale();
+        let stale = stale as u64 * 1_000_000 / (all as u64).max(1);
+        let devices = self.plan.devices.len() as u64;
+        let costs = (self.step_time, self.device_peak);
+        score(objective, (devices, stale), costs.0, costs.1, self.number)
     }
 
     /// The class of its gradients.

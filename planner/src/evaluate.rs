@@ -6,9 +6,9 @@ use crate::{
     decisions::recompute,
     measured::Origins,
     memory,
+    outline::Outline,
     reason::Reason,
     search::Open,
-    space::recomputing,
     values::Values,
 };
 use roundelay_codegen::lower;
@@ -19,6 +19,9 @@ use roundelay_schedule::{
 };
 use std::collections::BTreeMap;
 
+/// Of plans that differ only in what they compute again: whether they fit, where it is known.
+pub(crate) type Fits = BTreeMap<Outline, bool>;
+
 /// The plan with its costs: what is shown was lowered, checked and clocked.
 ///
 /// # Errors
@@ -26,32 +29,43 @@ use std::collections::BTreeMap;
 pub(crate) fn evaluate(
     program: &Program,
     costs: &Costs,
-    open: &Open,
+    (open, plan): (&Open, Plan),
+    fits: &Fits,
 ) -> Result<Candidate, Reason> {
-    needed(program, &open.plan)?;
-    let mut schedule = lower(program, &open.plan).map_err(refused)?;
+    needed(program, (&open.outline, &plan), fits)?;
+    let mut schedule = lower(program, &plan).map_err(refused)?;
     let origins = cost::price_with(&mut schedule, costs).map_err(refused)?;
     memory::fits(program, &schedule).map_err(Reason::Memory)?;
     let violated = |violations: Violations| {
         refused(format!("the checker finds: {}", violations.first()))
     };
     let checked = check(schedule, &Kernels).map_err(violated)?;
-    Ok(candidate(open, &checked, origins))
+    Ok(candidate((open, plan), &checked, origins))
 }
 
 /// Whether a plan that computes again must do so: one that does less of it is no slower, so
 /// unless memory is what counts it is enough where it fits.
-fn needed(program: &Program, plan: &Plan) -> Result<(), Reason> {
+fn needed(
+    program: &Program,
+    (outline, plan): (&Outline, &Plan),
+    fits: &Fits,
+) -> Result<(), Reason> {
     if program.search.objective == Objective::Memory {
         return Ok(());
     }
     let values = Values::new(program).recompute;
-    let all = recomputing(program, &values, plan);
-    for lighter in all.iter().take_while(|other| *other != plan) {
-        let fits =
-            lower(program, lighter).is_ok_and(|s| memory::fits(program, &s).is_ok());
-        if fits {
-            let less = recompute(&lighter.recompute);
+    for lighter in values.into_iter().filter(|other| *other < outline.recompute) {
+        let other = Outline { recompute: lighter, ..*outline };
+        let again = other.recomputes(program);
+        if again == plan.recompute {
+            continue;
+        }
+        let enough = fits.get(&other).copied().unwrap_or_else(|| {
+            let lighter = Plan { recompute: again.clone(), ..plan.clone() };
+            lower(program, &lighter).is_ok_and(|s| memory::fits(program, &s).is_ok())
+        });
+        if enough {
+            let less = recompute(&again);
             return Err(Reason::Equal(format!("recompute {less} fits and does less")));
         }
     }
@@ -62,7 +76,11 @@ fn refused(error: impl std::fmt::Display) -> Reason {
     Reason::Refused(error.to_string())
 }
 
-fn candidate(open: &Open, checked: &Checked, origins: Origins) -> Candidate {
+fn candidate(
+    (open, plan): (&Open, Plan),
+    checked: &Checked,
+    origins: Origins,
+) -> Candidate {
     let run = simulate(checked, enough_steps(checked));
     let cells = memory::cells(checked);
     let fullest = cells.values().max_by_key(|cell| checked.arena(**cell)).copied();
@@ -70,7 +88,7 @@ fn candidate(open: &Open, checked: &Checked, origins: Origins) -> Candidate {
     let sent: Bytes =
         cells.values().filter_map(|cell| facts.sent.get(cell)).copied().sum();
     Candidate {
-        plan: open.plan.clone(),
+        plan,
         batch: checked.job.batch,
         step_time: run.step_time(),
         device_peak: fullest.map(|cell| checked.arena(cell)).unwrap_or_default(),

@@ -4,15 +4,19 @@ use crate::{
     bound::Bound,
     candidate::{Candidate, Score},
     cost::Costs,
-    evaluate::evaluate,
-    load::{self, StageLoad},
+    evaluate::{Fits, evaluate},
+    excluded::{Exclusions, Sizes},
     memory,
+    outline::Outline,
+    parallel::parallel,
+    progress::Progress,
     reason::Reason,
-    search::{Aim, Found, Open, search},
-    space::{Excluded, Sizes, Space},
+    search::{Aim, Found, Judge, Open, search},
+    sharpen::{Bounds, Sharpness},
+    space::Space,
 };
 use roundelay_dsl::{Objective, Program};
-use roundelay_schedule::{Exactness, Plan, Recompute};
+use roundelay_schedule::{Exactness, Plan};
 use std::{
     collections::BTreeMap,
     num::NonZeroUsize,
@@ -56,6 +60,8 @@ pub struct Ranking {
     pub clocked: usize,
     /// Whether no allowed plan of the space can be better than the first.
     pub optimal: bool,
+    /// Whether the search was stopped before its end.
+    pub interrupted: bool,
     /// (best − least open bound) / best of the objective, at least zero.
     pub gap: f64,
     /// How long it took.
@@ -90,36 +96,35 @@ impl Ranking {
 }
 
 /// Searches the whole space of a program; `plans` may come out empty.
-pub(crate) fn survey(program: &Program, options: &Options) -> Ranking {
+pub(crate) fn survey(
+    program: &Program,
+    options: &Options,
+    progress: &mut Progress<'_>,
+) -> Ranking {
     let started = Instant::now();
     let allowed = program.search.exactness.unwrap_or(Exactness::Reordered);
     let costs = Costs::new(program);
-    let mut pool = Pool::new(program, &costs);
     let mut ranking = Ranking {
         objective: program.search.objective,
         allowed,
         plans: Vec::new(),
         weaker: Vec::new(),
         candidates: 0,
-        pruned: pool.small,
+        pruned: 0,
         clocked: 0,
         optimal: false,
+        interrupted: false,
         gap: 0.0,
         elapsed: Duration::ZERO,
-        space: std::mem::take(&mut pool.space),
+        space: Space::default(),
     };
-    ranking.candidates = ranking.pruned;
-    let (mine, others): (Classes, Classes) =
-        pool.classes.into_iter().partition(|(class, _)| *class <= allowed);
-    let mine = mine.into_values().flatten().collect();
-    let found = ranking.look(program, &costs, mine, aim(program, options, options.top));
-    ranking.settle(found);
-    for (exactness, plans) in others {
-        let found = ranking.look(program, &costs, plans, aim(program, options, 1));
-        let line = format!("plan {{ exactness {exactness} }}");
-        let weaker = |candidate| Weaker { exactness, candidate, line };
-        ranking.weaker.extend(found.best.into_iter().next().map(weaker));
+    if !program.target.devices.is_empty() {
+        ranking.space = Space::new(program);
+        let (mut clerk, classes) = Clerk::new(program, &costs, &mut ranking);
+        ranking.look(&mut clerk, classes, options, progress);
+        ranking.space.excluded.extend(clerk.unfit.into_all());
     }
+    ranking.interrupted = progress.stopped;
     ranking.elapsed = started.elapsed();
     ranking
 }
@@ -129,26 +134,42 @@ fn aim(program: &Program, options: &Options, keep: usize) -> Aim {
         objective: program.search.objective,
         keep: keep.max(1),
         clocked_max: options.clocked_max,
-        threads: thread::available_parallelism().map_or(1, NonZeroUsize::get),
+        threads: threads(),
     }
 }
 
+fn threads() -> usize {
+    thread::available_parallelism().map_or(1, NonZeroUsize::get)
+}
+
 impl Ranking {
-    /// Searches some plans and counts what was done with them.
+    /// Searches the allowed classes, then each weaker one for its best.
     fn look(
         &mut self,
-        program: &Program,
-        costs: &Costs,
-        plans: Vec<Open>,
-        aim: Aim,
-    ) -> Found {
-        self.candidates += plans.len();
-        let found = search(plans, aim, &|open: &Open| evaluate(program, costs, open));
+        clerk: &mut Clerk<'_>,
+        classes: Classes,
+        options: &Options,
+        progress: &mut Progress<'_>,
+    ) {
+        let program = clerk.program;
+        let (mine, others): (Classes, Classes) =
+            classes.into_iter().partition(|(class, _)| *class <= self.allowed);
+        let mine = mine.into_values().flatten().collect();
+        let found = search(mine, aim(program, options, options.top), clerk, progress);
+        self.count(&found);
+        self.settle(found);
+        for (exactness, plans) in others {
+            let found = search(plans, aim(program, options, 1), clerk, progress);
+            self.count(&found);
+            let line = format!("plan {{ exactness {exactness} }}");
+            let weaker = |candidate| Weaker { exactness, candidate, line };
+            self.weaker.extend(found.best.into_iter().next().map(weaker));
+        }
+    }
+
+    fn count(&mut self, found: &Found) {
         self.pruned += found.pruned;
         self.clocked += found.clocked;
-        let refused = found.refused.iter();
-        self.space.excluded.extend(refused.map(|(plan, reason)| excluded(plan, reason)));
-        found
     }
 
     fn settle(&mut self, found: Found) {
@@ -170,80 +191,95 @@ fn gap(best: Option<Score>, open: Option<Score>) -> f64 {
     }
 }
 
-fn excluded(plan: &Plan, reason: &Reason) -> Excluded {
-    let sizes = Sizes::One(plan.into());
-    Excluded { family: plan.into(), sizes, reason: reason.clone() }
-}
-
 /// Plans by class of exactness.
 type Classes = BTreeMap<Exactness, Vec<Open>>;
 
-/// The plans of a space with their bounds.
-struct Pool {
-    space: Space,
-    classes: Classes,
-    /// Plans whose bound shows that they cannot fit.
-    small: usize,
-}
-
-impl Pool {
-    fn new(program: &Program, costs: &Costs) -> Self {
-        if program.target.devices.is_empty() {
-            return Self { space: Space::default(), classes: Classes::new(), small: 0 };
-        }
-        let chain = |examples| {
-            load::chain(program, examples, costs)
-                .map_err(|error| Reason::Refused(error.to_string()))
-        };
-        let mut pool =
-            Self { space: Space::new(program, chain), classes: Classes::new(), small: 0 };
-        let mut loads = Loads { program, costs, known: BTreeMap::new() };
-        for (number, plan) in pool.space.plans.clone().into_iter().enumerate() {
-            if let Err(reason) = pool.add(program, number, &plan, &mut loads) {
-                pool.space.excluded.push(excluded(&plan, &reason));
-            }
-        }
-        pool
-    }
-
-    fn add(
-        &mut self,
-        program: &Program,
-        number: usize,
-        plan: &Plan,
-        loads: &mut Loads<'_>,
-    ) -> Result<(), Reason> {
-        let bound = Bound::new(plan, loads.of(plan)?, &program.target);
-        if let Err(shortfall) = memory::may_fit(program, plan, &bound) {
-            self.small += 1;
-            return Err(Reason::Memory(shortfall));
-        }
-        let open = Open { plan: plan.clone(), bound, number };
-        self.classes.entry(plan.exactness()).or_default().push(open);
-        Ok(())
-    }
-}
-
-/// Number of micro-batches, cuts, and what each stage computes again.
-type Cutting = (u32, Vec<u32>, Vec<Recompute>);
-
-/// Loads of the stages, once per cutting.
-struct Loads<'a> {
+/// Knows the costs of the plans of a program, and keeps what turned out.
+struct Clerk<'a> {
     program: &'a Program,
     costs: &'a Costs,
-    known: BTreeMap<Cutting, Result<Vec<StageLoad>, Reason>>,
+    bounds: Bounds<'a>,
+    /// Plans that turned out to be none.
+    unfit: Exclusions,
+    fits: Fits,
 }
 
-impl Loads<'_> {
-    fn of(&mut self, plan: &Plan) -> Result<&[StageLoad], Reason> {
-        let all = plan.all_micro_batches();
-        let key = (all, plan.cuts.clone(), plan.recompute.clone());
-        let examples = self.program.train.batch / all;
-        let loads = self.known.entry(key).or_insert_with(|| {
-            let stages = (&plan.cuts[..], &plan.recompute[..]);
-            load::load(self.program, stages, examples, self.costs)
-                .map_err(|error| Reason::Refused(error.to_string()))
+impl<'a> Clerk<'a> {
+    /// The plans of a space with their first bounds; those that cannot fit are counted.
+    fn new(
+        program: &'a Program,
+        costs: &'a Costs,
+        ranking: &mut Ranking,
+    ) -> (Self, Classes) {
+        let plans = std::mem::take(&mut ranking.space.plans);
+        let bounds = Bounds::new(program, costs, &plans, threads());
+        let (unfit, fits) = (Exclusions::default(), Fits::new());
+        let mut clerk = Self { program, costs, bounds, unfit, fits };
+        let mut classes = Classes::new();
+        for (number, outline) in plans.iter().copied().enumerate() {
+            let sharpness = Sharpness::Nodes;
+            let found = clerk.bounds.first(&outline);
+            match found.and_then(|bound| clerk.roomy(&outline, bound)) {
+                Ok(bound) => {
+                    let open = Open { outline, bound, sharpness, number };
+                    classes.entry(outline.exactness(program)).or_default().push(open);
+                }
+                Err(reason) => {
+                    ranking.pruned += 1;
+                    clerk.unfit(&outline, &reason);
+                }
+            }
+        }
+        ranking.candidates = plans.len();
+        ranking.space.plans = plans;
+        (clerk, classes)
+    }
+
+    /// The bound of a plan that may fit.
+    fn roomy(&self, outline: &Outline, bound: Bound) -> Result<Bound, Reason> {
+        let fits = memory::may_fit(self.program, outline.devices, &bound);
+        fits.map(|()| bound).map_err(Reason::Memory)
+    }
+
+    fn unfit(&mut self, outline: &Outline, reason: &Reason) {
+        let which = (outline.family, Sizes::One(outline.counts));
+        self.unfit.add(which, reason, 1);
+        if matches!(reason, Reason::Memory(_)) {
+            self.fits.insert(*outline, false);
+        }
+    }
+}
+
+impl Judge for Clerk<'_> {
+    fn sharper(&mut self, open: &[Open]) -> Vec<Result<(Bound, Sharpness), Reason>> {
+        let known: Vec<_> =
+            open.iter().map(|open| (open.outline, open.bound, open.sharpness)).collect();
+        let sharper = self.bounds.sharper(&known).into_iter().zip(open);
+        let roomy = |(found, open): (Result<(Bound, Sharpness), Reason>, &Open)| {
+            let (bound, sharpness) = found?;
+            Ok((self.roomy(&open.outline, bound)?, sharpness))
+        };
+        sharper.map(roomy).collect()
+    }
+
+    fn clock(
+        &mut self,
+        round: &[Open],
+        threads: usize,
+    ) -> Vec<Result<Candidate, Reason>> {
+        let evaluated = parallel(round, threads, &|open: &Open| {
+            let plan = self.bounds.plan(&open.outline)?;
+            evaluate(self.program, self.costs, (open, plan), &self.fits)
         });
-        loads.as_deref().map_err(Clone::clone)
+        for (open, result) in round.iter().zip(&evaluated) {
+            if result.is_ok() {
+                self.fits.insert(open.outline, true);
+            }
+        }
+        evaluated
+    }
+
+    fn refuse(&mut self, open: &Open, reason: &Reason) {
+        self.unfit(&open.outline, reason);
     }
 }

@@ -4,11 +4,12 @@
 use crate::{
     candidate::Candidate,
     decisions::summary,
+    excluded::{Excluded, Sizes},
     family::Clash,
     memory,
+    progress::Progress,
     ranking::{Options, Ranking, survey},
     reason::Reason,
-    space::{Excluded, Sizes},
 };
 use roundelay_dsl::{Choice, Numbers, Objective, Program, Search};
 use roundelay_schedule::Bytes;
@@ -40,7 +41,10 @@ impl fmt::Display for Refusal {
 /// The refusal of a program whose search came out empty.
 pub(crate) fn refuse(program: &Program, options: &Options, ranking: &Ranking) -> Refusal {
     let once = Options { top: 1, ..*options };
-    let tried = |relaxed: &Program| survey(relaxed, &once).plans.into_iter().next();
+    let tried = |relaxed: &Program| {
+        let found = survey(relaxed, &once, &mut Progress::default());
+        found.plans.into_iter().next()
+    };
     let mut repairs: Vec<String> = ranking
         .weaker
         .iter()
@@ -67,10 +71,10 @@ fn binding(ranking: &Ranking) -> String {
     }
     let furthest = ranking.space.excluded.iter().min_by_key(|excluded| depth(excluded));
     match furthest {
-        Some(Excluded { family, sizes: Sizes::All, reason }) => {
+        Some(Excluded { family, sizes: Sizes::All, reason, .. }) => {
             format!("{}: {family}: {reason}", constraint(reason))
         }
-        Some(Excluded { family, sizes: Sizes::One(counts), reason }) => {
+        Some(Excluded { family, sizes: Sizes::One(counts), reason, .. }) => {
             format!("{}: {family}, {counts}: {reason}", constraint(reason))
         }
         None => "devices: the cluster has none".to_owned(),

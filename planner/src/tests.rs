@@ -5,7 +5,7 @@ mod recompute;
 
 use crate::{
     Candidate, Options, Ranking, Refusal, cost::tests::measured, document, explain, plan,
-    ranking::survey, sample, sample::Random, table,
+    progress::Progress, ranking::survey, sample, sample::Random, table,
 };
 use roundelay_dsl::{Choice, Numbers, Objective, Program};
 use roundelay_schedule::{Bytes, Exactness, Nanos, Placement, Rule, States};
@@ -197,7 +197,7 @@ fn too_little_memory_is_refused_with_what_is_missing() {
     let refused = refusal(&program);
     assert!(refused.binding.starts_with("memory"), "{refused}");
     assert!(refused.repairs[0].contains("more on each device"), "{refused}");
-    let needed = survey(&sample::program(2, 8), &everything());
+    let needed = survey(&sample::program(2, 8), &everything(), &mut Progress::default());
     let least = needed.plans.iter().map(|c| c.device_peak).min().unwrap();
     let missing = least - Bytes(2_000);
     assert!(refused.repairs[0].starts_with(&missing.to_string()), "{refused}");
