@@ -1,11 +1,15 @@
 //! The costs of one given plan, without a search.
 
 use crate::{
-    bound::Bound, candidate::Candidate, cost::Costs, evaluate, load, reason::Reason,
-    search::Open,
+    bound::{Bound, Network},
+    candidate::Candidate,
+    cost::Costs,
+    evaluate, load,
+    reason::Reason,
 };
+use roundelay_codegen::{BackwardForm, StageForm};
 use roundelay_dsl::Program;
-use roundelay_schedule::Plan;
+use roundelay_schedule::{Id, Order, Pass, Plan, Stage};
 
 /// Lowers, prices, checks and clocks a plan that goes with the program, as
 /// [`crate::check_plan`] says.
@@ -15,9 +19,22 @@ use roundelay_schedule::Plan;
 pub fn appraise(program: &Program, plan: &Plan) -> Result<Candidate, Reason> {
     let costs = Costs::new(program);
     let examples = program.train.batch / plan.all_micro_batches();
-    let stages = (&plan.cuts[..], &plan.recompute[..]);
+    let stages = (&plan.cuts[..], |stage| form(plan, stage));
     let loads = load::load(program, stages, (examples, plan.tensor), &costs)
         .map_err(|error| Reason::Refused(error.to_string()))?;
-    let bound = Bound::new(plan, &loads, &program.target);
-    evaluate::clock(program, &costs, &Open { plan: plan.clone(), bound, number: 0 })
+    let bound = Bound::of_stages(plan, &loads, &mut Network::new(&program.target));
+    evaluate::clock(program, &costs, (plan.clone(), bound, 0))
+}
+
+/// How the routines of a stage are made.
+fn form(plan: &Plan, stage: Stage) -> StageForm {
+    let mut listed = plan.lists.iter().flatten();
+    let split = match plan.order {
+        Order::Listed => {
+            listed.any(|one| one.stage == stage && one.pass == Pass::InputGradient)
+        }
+        order => order.splits_backward(),
+    };
+    let backward = if split { BackwardForm::Split } else { BackwardForm::Whole };
+    StageForm { backward, recompute: plan.recompute[stage.index()] }
 }

@@ -50,7 +50,8 @@ pub struct PoolUse {
 impl Candidate {
     /// Its score.
     pub(crate) fn score(&self, goal: &Goal) -> Score {
-        goal.score(&self.plan, self.step_time, self.device_peak, self.number)
+        let standing = goal.standing(&self.plan);
+        goal.score(standing, self.step_time, self.device_peak, self.number)
     }
 
     /// The class of its gradients.

@@ -53,15 +53,28 @@ impl Chain {
         if let Some(loss) = times.last_mut() {
             *loss += behind;
         }
-        let last_use = last_uses(model);
-        let crosses = |(id, node): (NodeId, &Node), at: usize| match id.index() < at
-            && last_use[id.index()] >= at
-        {
-            true => bytes(node, examples, dtype),
-            false => Bytes(0),
-        };
-        let crossing = |at| model.nodes.iter().map(|row| crosses(row, at)).sum();
-        Self { times, crossing: (0..end).map(crossing).collect(), ties: ties(model) }
+        Self { times, crossing: crossing(model, examples, dtype), ties: ties(model) }
+    }
+
+    /// Where a model can be cut, whatever its nodes take.
+    pub(crate) fn uncosted(model: &Model) -> Self {
+        Self::new(model, vec![Nanos(0); model.nodes.len()], 1, Float::F32)
+    }
+
+    /// Whether it can be cut into so many stages.
+    ///
+    /// # Errors
+    /// When ties or the number of nodes leave fewer.
+    pub(crate) fn check(&self, stages: u32) -> Result<(), Uncuttable> {
+        let most = self.positions().len() - 1;
+        let most = u32::try_from(most).unwrap_or(u32::MAX);
+        if (1..=most).contains(&stages) {
+            return Ok(());
+        }
+        let mut tied: Vec<String> =
+            self.ties.iter().map(|tie| tie.parameter.clone()).collect();
+        tied.sort();
+        Err(Uncuttable { stages, most, tied })
     }
 
     /// The tie that a cut at a position would break.
@@ -97,15 +110,14 @@ impl Chain {
 /// # Errors
 /// When ties or the number of nodes leave fewer than `stages` stages.
 pub fn cut(chain: &Chain, stages: u32) -> Result<Vec<u32>, Uncuttable> {
+    chain.check(stages)?;
     let positions = chain.positions();
-    let most = u32::try_from(positions.len() - 1).unwrap_or(u32::MAX);
-    if stages == 0 || stages > most {
-        let mut tied: Vec<String> =
-            chain.ties.iter().map(|tie| tie.parameter.clone()).collect();
-        tied.sort();
-        return Err(Uncuttable { stages, most, tied });
-    }
-    let elapsed: Vec<Nanos> = positions.iter().map(|at| chain.time(0, *at)).collect();
+    let sums = chain.times.iter().scan(Nanos(0), |sum, time| {
+        *sum += *time;
+        Some(*sum)
+    });
+    let before: Vec<Nanos> = std::iter::once(Nanos(0)).chain(sums).collect();
+    let elapsed: Vec<Nanos> = positions.iter().map(|at| before[*at]).collect();
     let limit = least_largest(&elapsed, stages as usize);
     let crossing: Vec<Bytes> = positions
         .iter()
@@ -171,6 +183,26 @@ fn least_crossing(
         cuts.push(next);
     }
     cuts
+}
+
+/// Bytes of the values that one micro-batch carries over the boundary in front of each node.
+fn crossing(model: &Model, examples: u64, dtype: Float) -> Vec<Bytes> {
+    let end = model.cuttable();
+    let last_use = last_uses(model);
+    let mut change = vec![[Bytes(0); 2]; end + 1];
+    for (id, node) in model.nodes.iter().filter(|(id, _)| id.index() < end) {
+        let (made, last) = (id.index(), last_use[id.index()]);
+        if last > made {
+            let size = bytes(node, examples, dtype);
+            change[made + 1][0] += size;
+            change[last + 1][1] += size;
+        }
+    }
+    let open = change.iter().take(end).scan(Bytes(0), |open, [begun, done]| {
+        *open = *open + *begun - *done;
+        Some(*open)
+    });
+    open.collect()
 }
 
 fn bytes(node: &Node, examples: u64, dtype: Float) -> Bytes {

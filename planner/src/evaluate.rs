@@ -2,14 +2,15 @@
 
 use crate::{
     automatic,
+    bound::Bound,
     candidate::{Candidate, PoolUse},
     cost::{self, Costs},
     decisions::recompute,
     measured::Origins,
     memory,
+    outline::Outline,
     reason::Reason,
     search::Open,
-    space::recomputing,
     values::Values,
 };
 use roundelay_codegen::lower;
@@ -20,6 +21,9 @@ use roundelay_schedule::{
 };
 use std::collections::BTreeMap;
 
+/// Of plans that differ only in what they compute again: whether they fit, where it is known.
+pub(crate) type Fits = BTreeMap<Outline, bool>;
+
 /// The plan with its costs: what is shown was lowered, checked and clocked.
 ///
 /// # Errors
@@ -27,46 +31,57 @@ use std::collections::BTreeMap;
 pub(crate) fn evaluate(
     program: &Program,
     costs: &Costs,
-    open: &Open,
+    (open, plan): (&Open, Plan),
+    fits: &Fits,
 ) -> Result<Candidate, Reason> {
-    let open =
-        &Open { plan: automatic::complete(program, costs, &open.plan)?, ..open.clone() };
-    needed(program, &open.plan)?;
-    clock(program, costs, open)
+    let plan = automatic::complete(program, costs, &plan)?;
+    needed(program, (&open.outline, &plan), fits)?;
+    clock(program, costs, (plan, open.bound, open.number))
 }
 
-/// The plan with its costs, whether or not another one makes it superfluous.
+/// The plan with its costs, whether or not another one makes it superfluous; its bound and its
+/// place in the order of the search stand beside.
 ///
 /// # Errors
 /// Why it is no plan after all.
 pub(crate) fn clock(
     program: &Program,
     costs: &Costs,
-    open: &Open,
+    (plan, bound, number): (Plan, Bound, usize),
 ) -> Result<Candidate, Reason> {
-    let mut schedule = lower(program, &open.plan).map_err(refused)?;
+    let mut schedule = lower(program, &plan).map_err(refused)?;
     let origins = cost::price_with(&mut schedule, costs).map_err(refused)?;
     memory::fits(program, &schedule).map_err(Reason::Memory)?;
     let violated = |violations: Violations| {
         refused(format!("the checker finds: {}", violations.first()))
     };
     let checked = check(schedule, &Kernels).map_err(violated)?;
-    Ok(candidate(open, &checked, origins))
+    Ok(candidate((plan, bound, number), &checked, origins))
 }
 
 /// Whether a plan that computes again must do so: one that does less of it is no slower, so
 /// unless memory is what counts it is enough where it fits.
-fn needed(program: &Program, plan: &Plan) -> Result<(), Reason> {
+fn needed(
+    program: &Program,
+    (outline, plan): (&Outline, &Plan),
+    fits: &Fits,
+) -> Result<(), Reason> {
     if program.search.objective == Objective::Memory {
         return Ok(());
     }
     let values = Values::new(program).recompute;
-    let all = recomputing(program, &values, plan);
-    for lighter in all.iter().take_while(|other| *other != plan) {
-        let fits =
-            lower(program, lighter).is_ok_and(|s| memory::fits(program, &s).is_ok());
-        if fits {
-            let less = recompute(&lighter.recompute);
+    for lighter in values.into_iter().filter(|other| *other < outline.recompute) {
+        let other = Outline { recompute: lighter, ..*outline };
+        let again = other.recomputes(program);
+        if again == plan.recompute {
+            continue;
+        }
+        let enough = fits.get(&other).copied().unwrap_or_else(|| {
+            let lighter = Plan { recompute: again.clone(), ..plan.clone() };
+            lower(program, &lighter).is_ok_and(|s| memory::fits(program, &s).is_ok())
+        });
+        if enough {
+            let less = recompute(&again);
             return Err(Reason::Equal(format!("recompute {less} fits and does less")));
         }
     }
@@ -77,7 +92,11 @@ fn refused(error: impl std::fmt::Display) -> Reason {
     Reason::Refused(error.to_string())
 }
 
-fn candidate(open: &Open, checked: &Checked, origins: Origins) -> Candidate {
+fn candidate(
+    (plan, bound, number): (Plan, Bound, usize),
+    checked: &Checked,
+    origins: Origins,
+) -> Candidate {
     let run = simulate(checked, enough_steps(checked));
     let cells = memory::cells(checked);
     let fullest = cells.values().max_by_key(|cell| checked.arena(**cell)).copied();
@@ -85,7 +104,7 @@ fn candidate(open: &Open, checked: &Checked, origins: Origins) -> Candidate {
     let sent: Bytes =
         cells.values().filter_map(|cell| facts.sent.get(cell)).copied().sum();
     Candidate {
-        plan: open.plan.clone(),
+        plan,
         batch: checked.job.batch,
         step_time: run.step_time(),
         device_peak: fullest.map(|cell| checked.arena(cell)).unwrap_or_default(),
@@ -95,8 +114,8 @@ fn candidate(open: &Open, checked: &Checked, origins: Origins) -> Candidate {
         comm_rounds: facts.comm_rounds,
         bubble: run.bubble(),
         origins,
-        bound: open.bound,
-        number: open.number,
+        bound,
+        number,
     }
 }
 

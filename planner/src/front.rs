@@ -8,9 +8,10 @@
 use crate::{
     candidate::Candidate,
     cost::Costs,
-    evaluate,
-    ranking::{Pool, Ranking, threads},
-    search::{Open, ROUND, clock},
+    ranking::{Clerk, Ranking},
+    reason::Reason,
+    search::{Judge, Open, ROUND, SHARPENED},
+    sharpen::Sharpness,
 };
 use roundelay_dsl::Program;
 use std::time::{Duration, Instant};
@@ -52,7 +53,7 @@ impl Candidate {
 impl Open {
     /// Where it stands at best.
     fn point(&self) -> Point {
-        let devices = self.plan.devices.len() as u64;
+        let devices = u64::from(self.outline.devices);
         [self.bound.step_time().0, self.bound.memory.0, devices]
     }
 }
@@ -62,22 +63,47 @@ impl Open {
 pub fn front(program: &Program, ranking: &Ranking, clocked_max: usize) -> Front {
     let started = Instant::now();
     let costs = Costs::new(program);
-    let pool = Pool::new(program, &costs);
-    let allowed = pool.classes.into_iter().filter(|(class, _)| *class <= ranking.allowed);
+    let all = &ranking.space.plans;
+    let (mut clerk, classes, _) = Clerk::new(program, &costs, all);
+    let allowed = classes.into_iter().filter(|(class, _)| *class <= ranking.allowed);
     let plans: Vec<Open> = allowed.flat_map(|(_, plans)| plans).collect();
-    let candidates = plans.len() + pool.small;
-    let evaluate = |open: &Open| evaluate::clock(program, &costs, open);
+    let weaker = all.iter().filter(|plan| plan.exactness(program) > ranking.allowed);
+    let candidates = all.len() - weaker.count();
     let mut search = Search { found: Vec::new(), clocked: 0 };
     ranking.plans.iter().for_each(|candidate| search.add(candidate.clone()));
     let known: Vec<usize> = ranking.plans.iter().map(|plan| plan.number).collect();
     let rest = plans.into_iter().filter(|open| !known.contains(&open.number)).collect();
-    let open = search.run(rest, clocked_max, &|round| clock(round, threads(), &evaluate));
+    let open = search.run(rest, clocked_max, &mut clerk);
     let clocked = search.clocked + known.len();
     let mut plans = search.found;
     plans.sort_by_key(|candidate| (candidate.point(), candidate.number));
     let pruned = candidates - clocked - open;
     let elapsed = started.elapsed();
     Front { plans, candidates, pruned, clocked, open, elapsed }
+}
+
+/// Who makes bounds sharper and clocks plans.
+trait Bench {
+    /// The plans with sharper bounds; those that cannot fit are left out.
+    fn sharpened(&mut self, plans: Vec<Open>) -> Vec<Open>;
+
+    /// The plans with their costs.
+    fn clocked(&self, round: &[Open]) -> Vec<Result<Candidate, Reason>>;
+}
+
+impl Bench for Clerk<'_> {
+    fn sharpened(&mut self, plans: Vec<Open>) -> Vec<Open> {
+        let sharper = self.sharper(&plans).into_iter().zip(&plans);
+        let one = |(found, open): (Result<_, Reason>, &Open)| {
+            let (bound, sharpness) = found.ok()?;
+            Some(Open { bound, sharpness, ..*open })
+        };
+        sharper.filter_map(one).collect()
+    }
+
+    fn clocked(&self, round: &[Open]) -> Vec<Result<Candidate, Reason>> {
+        self.appraise(round)
+    }
 }
 
 /// The plans that nothing found so far beats.
@@ -89,12 +115,12 @@ struct Search {
 impl Search {
     /// Clocks what may belong to the front, and returns how many such plans are left open. Rounds
     /// take turns in going for time, for memory and for few devices, so that a search that is cut
-    /// short has seen all ends of the front.
-    fn run<E>(
+    /// short has seen all ends of the front. A plan is clocked when no bound of it is sharper.
+    fn run(
         &mut self,
         mut rest: Vec<Open>,
         clocked_max: usize,
-        clock: &impl Fn(&[Open]) -> Vec<Result<Candidate, E>>,
+        bench: &mut impl Bench,
     ) -> usize {
         for aspect in (0..3).cycle() {
             rest.retain(|open| !self.beats(&open.point()));
@@ -107,9 +133,16 @@ impl Search {
                 point.rotate_left(aspect);
                 (point, open.number)
             });
-            let round: Vec<Open> = rest.drain(..room.min(rest.len())).collect();
+            if rest[0].sharpness < Sharpness::Lists {
+                let first: Vec<Open> = rest.drain(..SHARPENED.min(rest.len())).collect();
+                rest.extend(bench.sharpened(first));
+                continue;
+            }
+            let sharp = rest.iter().take_while(|o| o.sharpness == Sharpness::Lists);
+            let count = sharp.take(room).count();
+            let round: Vec<Open> = rest.drain(..count).collect();
             self.clocked += round.len();
-            clock(&round).into_iter().flatten().for_each(|found| self.add(found));
+            bench.clocked(&round).into_iter().flatten().for_each(|found| self.add(found));
         }
         rest.len()
     }

@@ -34,6 +34,8 @@ pub struct Document {
     pub space: BTreeMap<&'static str, Values>,
     /// Combinations of these values.
     pub combinations: u64,
+    /// How many of them are no plan to try, by reason; the others are candidates.
+    pub excluded: BTreeMap<&'static str, u64>,
     /// Plans whose cost was computed.
     pub candidates: usize,
     /// Plans that were bounded away.
@@ -242,6 +244,7 @@ pub fn document(ranking: &Ranking) -> Document {
         weaker: weaker.collect(),
         space: space.collect(),
         combinations: ranking.space.combinations,
+        excluded: ranking.space.dropped.clone(),
         candidates: ranking.candidates,
         pruned: ranking.pruned,
         clocked: ranking.clocked,

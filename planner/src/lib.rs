@@ -14,19 +14,27 @@ mod candidate;
 mod cost;
 mod counts;
 mod cuts;
+mod cutting;
 mod decisions;
 mod diff;
+mod equal;
 mod evaluate;
+mod excluded;
 mod explain;
 mod family;
 mod front;
+mod grid;
 mod json;
+mod laws;
 mod load;
 mod measured;
 mod memory;
 mod objective;
+mod outline;
+mod parallel;
 mod pins;
 mod plan_file;
+mod progress;
 mod ranking;
 mod reason;
 mod refusal;
@@ -35,12 +43,12 @@ mod rows;
 #[cfg(test)]
 mod sample;
 mod search;
+mod sharpen;
 mod space;
 mod table;
 #[cfg(test)]
 mod tests;
 mod tied;
-mod traffic;
 mod values;
 mod what_if;
 
@@ -53,25 +61,40 @@ pub use counts::Counts;
 pub use cuts::{Chain, Tie, Uncuttable, cut};
 pub use decisions::{decisions, differences, summary};
 pub use diff::{DiffDocument, Difference, diff, diff_document, diff_table};
+pub use excluded::{Excluded, Sizes};
 pub use explain::{Explanation, explain};
 pub use family::{Clash, Family};
 pub use front::{Front, front};
 pub use json::{Document, document};
 pub use measured::Origins;
 pub use objective::{FemtoDollars, Goal};
+pub use outline::Outline;
 pub use plan_file::{
     PlanMistake, PlanMistakes, check_plan, parse_plan, read_plan, write_plan,
 };
+pub use progress::{Look, Observer};
 pub use ranking::{Options, Ranking, Weaker};
 pub use reason::{Reason, Shortage, Shortfall};
 pub use refusal::Refusal;
 pub use repair::Repair;
-pub use space::{Excluded, Sizes, Space};
+pub use space::Space;
 pub use table::{front_table, remarks, table};
 pub use tied::Tied;
 pub use what_if::WhatIf;
 
+use progress::Progress;
 use roundelay_dsl::Program;
+
+/// Why a search has no plan.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoPlan {
+    /// Nothing fits.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The search was stopped before it had one.
+    #[error("interrupted before a plan was found")]
+    Interrupted,
+}
 
 /// Searches and ranks the plans of a program.
 ///
@@ -81,9 +104,28 @@ pub fn plan(program: &Program, options: &Options) -> Result<Ranking, Refusal> {
     if let Some(missing) = objective::Goal::new(program).missing() {
         return Err(Refusal::of(missing));
     }
-    let ranking = ranking::survey(program, options);
+    let ranking = ranking::survey(program, options, &mut Progress::default());
     match ranking.plans.is_empty() {
         true => Err(refusal::refuse(program, options, &ranking)),
         false => Ok(ranking),
+    }
+}
+
+/// Searches like [`plan`] while somebody watches, who may end it: then the ranking is of what was
+/// found so far.
+///
+/// # Errors
+/// When nothing fits, or nothing was found before the end.
+pub fn plan_watched(
+    program: &Program,
+    options: &Options,
+    observer: &mut dyn Observer,
+) -> Result<Ranking, NoPlan> {
+    let mut progress = Progress::told_to(observer);
+    let ranking = ranking::survey(program, options, &mut progress);
+    match (ranking.plans.is_empty(), ranking.interrupted) {
+        (false, _) => Ok(ranking),
+        (true, true) => Err(NoPlan::Interrupted),
+        (true, false) => Err(refusal::refuse(program, options, &ranking).into()),
     }
 }

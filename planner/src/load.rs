@@ -6,33 +6,56 @@ use crate::{
     cuts::Chain,
 };
 use roundelay_codegen::{
-    NodeCost, StageCode, StageError, StageForm, node_costs, stages_in,
+    BackwardCode, NodeCost, StageError, StageForm, Stages, UpdateForm, node_costs,
+    stages_in, update,
 };
 use roundelay_dsl::Program;
-use roundelay_schedule::{
-    Argument, Bytes, Id, Nanos, Recompute, Role, Routine, Stage, Tensor,
-};
+use roundelay_schedule::{Argument, Bytes, Id, Nanos, Role, Routine, Stage, Tensor};
 
 /// What one stage takes for one micro-batch.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StageLoad {
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct StageLoad {
     /// Forward pass.
     pub forward: Nanos,
     /// Backward pass, whole or both halves; the faster of the one that writes the gradient and
     /// the one that adds.
     pub backward: Nanos,
+    /// What of it makes gradients of parameters, where that is a half of its own.
+    pub weight: Nanos,
+    /// The update of the whole stage in place.
+    pub update: Nanos,
     /// Parameters.
     pub parameters: Bytes,
+    /// The sum of gradients.
+    pub gradient: Bytes,
     /// Optimizer state.
     pub optimizer: Bytes,
-    /// What forward keeps for backward.
+    /// What forward keeps for the backward pass, or for its first half.
     pub activation: Bytes,
+    /// What it keeps for the second half.
+    pub retained: Bytes,
+    /// What the first half keeps for the second.
+    pub adjoint: Bytes,
+    /// What the forward pass of the next stage waits for; nothing where it reads nothing of it.
+    pub down: Option<Bytes>,
+    /// What the backward pass waits for, of the next stage's.
+    pub up: Option<Bytes>,
 }
 
 impl StageLoad {
     /// Forward and backward of one micro-batch.
-    pub fn pass(&self) -> Nanos {
+    pub(crate) fn pass(&self) -> Nanos {
         self.forward + self.backward
+    }
+
+    /// The backward pass up to what the stage before waits for.
+    pub(crate) fn turn(&self) -> Nanos {
+        self.backward - self.weight
+    }
+
+    /// What forward keeps of one micro-batch.
+    pub(crate) fn kept(&self) -> Bytes {
+        self.activation + self.retained
     }
 }
 
@@ -47,48 +70,95 @@ pub(crate) enum LoadError {
     Unpriced(#[from] Unpriced),
 }
 
-/// The stages of a program between cuts, each of which computes something again, for
-/// micro-batches of `examples`, on one of the devices that split tensors; no device is faster.
+/// The stages of a program between cuts, each in a form, for micro-batches of `examples`, on one
+/// of the devices that split tensors; no device is faster.
 ///
 /// # Errors
 /// When the model cannot be cut or differentiated like this.
 pub(crate) fn load(
     program: &Program,
-    (cuts, recompute): (&[u32], &[Recompute]),
+    (cuts, form): (&[u32], impl Fn(Stage) -> StageForm),
     (examples, tensor): (u32, Tensor),
     costs: &Costs,
 ) -> Result<Vec<StageLoad>, LoadError> {
     let dtype = program.train.dtype;
-    let form = |stage: Stage| StageForm {
-        recompute: recompute[stage.index()],
-        ..StageForm::default()
-    };
-    let (cuts, examples) = ((cuts, tensor), u64::from(examples));
-    let code = stages_in(&program.model, cuts, examples, (dtype, 1), form)?;
-    let width = program.train.optimizer.arrays(dtype) * dtype.wide_size();
-    let row = |(stage, row): (Stage, &StageCode)| {
-        let time = |routine: &Routine| -> Result<Nanos, Unpriced> {
-            Ok(costs.floor(&costs.priced(&routine.calls)?))
-        };
-        let all = |routines: Vec<&Routine>| -> Result<Nanos, Unpriced> {
-            routines.into_iter().map(time).sum()
-        };
-        Ok(StageLoad {
-            forward: time(&row.forward)?,
-            backward: all(row.backward.first())?.min(all(row.backward.next())?),
-            parameters: Bytes(code.elements[stage] * dtype.size()),
-            optimizer: Bytes(code.elements[stage] * width),
-            activation: activation(&row.forward),
-        })
-    };
-    code.stages.iter().map(row).collect()
+    let size = u64::from(examples);
+    let code = stages_in(&program.model, (cuts, tensor), size, (dtype, 1), form)?;
+    let all = program.train.batch / examples.max(1);
+    let of = |stage| stage_load(program, (&code, all), stage, costs);
+    code.stages.ids().map(of).collect()
 }
 
-fn activation(forward: &Routine) -> Bytes {
-    let kept =
-        |argument: &&Argument| matches!(argument.role, Role::Activation | Role::Retained);
-    forward.arguments.iter().filter(kept).map(|argument| argument.size).sum()
+fn stage_load(
+    program: &Program,
+    (code, micro_batches): (&Stages, u32),
+    stage: Stage,
+    costs: &Costs,
+) -> Result<StageLoad, LoadError> {
+    let (train, row) = (&program.train, &code.stages[stage]);
+    let (dtype, elements) = (train.dtype, code.elements[stage]);
+    let time = |routine: &Routine| -> Result<Nanos, Unpriced> {
+        Ok(costs.floor(&costs.priced(&routine.calls)?))
+    };
+    let (backward, weight, adjoint) = match &row.backward {
+        BackwardCode::Whole { first, next } => {
+            (time(first)?.min(time(next)?), Nanos(0), Bytes(0))
+        }
+        BackwardCode::Split { input, weight_first, weight_next } => {
+            let weight = time(weight_first)?.min(time(weight_next)?);
+            (time(input)? + weight, weight, size(input, Role::Adjoint))
+        }
+    };
+    let (optimizer, form) = (&train.optimizer, UpdateForm::InPlace);
+    let update = update(code, stage, optimizer, micro_batches, dtype, form, 1);
+    let [down, up] = messages(code, stage);
+    Ok(StageLoad {
+        forward: time(&row.forward)?,
+        backward,
+        weight,
+        update: time(&update)?,
+        parameters: Bytes(elements * dtype.size()),
+        gradient: Bytes(elements * dtype.gradient().size(dtype)),
+        optimizer: Bytes(elements * train.optimizer.arrays(dtype) * dtype.wide_size()),
+        activation: size(&row.forward, Role::Activation),
+        retained: size(&row.forward, Role::Retained),
+        adjoint,
+        down,
+        up,
+    })
 }
+
+fn size(routine: &Routine, role: Role) -> Bytes {
+    let of = |argument: &&Argument| argument.role == role;
+    routine.arguments.iter().filter(of).map(|argument| argument.size).sum()
+}
+
+/// The bytes that the passes of the next stage wait for, and those that come back from them: of
+/// values that a stage makes and the next one reads itself.
+fn messages(code: &Stages, stage: Stage) -> [Option<Bytes>; 2] {
+    let Some(next) = code.stages.get(Stage::new(stage.index() + 1)) else {
+        return [None; 2];
+    };
+    let turned = next.backward.first();
+    let mut all = [None; 2];
+    for (id, value) in code.values.iter().filter(|(_, value)| value.producer == stage) {
+        let has = |routine: &Routine, role| {
+            routine.arguments.iter().any(|argument| argument.role == role)
+        };
+        let passes =
+            [(&next.forward, Role::Value(id)), (turned[0], Role::ValueGradient(id))];
+        for (sum, (routine, role)) in all.iter_mut().zip(passes) {
+            if has(routine, role) {
+                *sum = Some(sum.unwrap_or(Bytes(0)) + value.size);
+            }
+        }
+    }
+    all
+}
+
+/// The node list of a program, and the elements of the parameters that each node is the first
+/// to use.
+pub(crate) type Nodes = (Chain, Vec<u64>);
 
 /// The node list of a program for micro-batches of `examples`.
 ///
@@ -98,7 +168,7 @@ pub(crate) fn chain(
     program: &Program,
     (examples, tensor): (u32, Tensor),
     costs: &Costs,
-) -> Result<Chain, LoadError> {
+) -> Result<Nodes, LoadError> {
     let (model, dtype) = (&program.model, program.train.dtype);
     let examples = u64::from(examples);
     let nodes = node_costs(model, (examples, tensor), dtype)?;
@@ -111,5 +181,6 @@ pub(crate) fn chain(
         Ok(Nanos(all.0.saturating_sub(contained.0)))
     };
     let times = nodes.iter().map(time).collect::<Result<_, _>>()?;
-    Ok(Chain::new(model, times, examples, dtype))
+    let elements = nodes.iter().map(|node| node.parameters).collect();
+    Ok((Chain::new(model, times, examples, dtype), elements))
 }

@@ -5,7 +5,7 @@ use crate::{
     reason::{Shortage, Shortfall},
 };
 use roundelay_dsl::Program;
-use roundelay_schedule::{Bytes, Device, DeviceId, Kind, Plan, PoolId, Schedule};
+use roundelay_schedule::{Bytes, Device, DeviceId, Kind, PoolId, Schedule};
 use std::collections::BTreeMap;
 
 /// What one device may take: its own limit, its pool's, and the program's.
@@ -22,10 +22,10 @@ pub(crate) fn device_capacity(program: &Program, device: &Device) -> Bytes {
 /// What is missing at least.
 pub(crate) fn may_fit(
     program: &Program,
-    plan: &Plan,
+    devices: u32,
     bound: &Bound,
 ) -> Result<(), Shortfall> {
-    let devices = plan.devices.iter().map(|id| (*id, &program.target.devices[*id]));
+    let devices = program.target.devices.iter().take(devices as usize);
     let roomiest = devices.max_by_key(|(_, device)| device_capacity(program, device));
     let Some((id, device)) = roomiest else { return Ok(()) };
     let capacity = device_capacity(program, device);

@@ -2,7 +2,7 @@
 //! under it, and the order in which it puts plans.
 
 use roundelay_dsl::{Learning, Objective, Program};
-use roundelay_schedule::{Bytes, DeviceId, Id, Nanos, Plan};
+use roundelay_schedule::{Bytes, DeviceId, Id, Nanos, Plan, Rule};
 use std::fmt;
 
 /// An objective with what the program says about prices and about how its model learns.
@@ -14,6 +14,8 @@ pub struct Goal {
     batch: u32,
     /// Price of each device in billionths of a dollar per hour.
     prices: Vec<Option<u64>>,
+    /// Price of the first k devices together, for every k.
+    firsts: Vec<Option<u128>>,
     curve: Option<Curve>,
 }
 
@@ -45,10 +47,19 @@ impl Goal {
     /// The objective of a program.
     pub fn new(program: &Program) -> Self {
         let price = |id: DeviceId| program.prices.get(&id).map(|price| price.0);
+        let prices: Vec<Option<u64>> = program.target.devices.ids().map(price).collect();
+        let mut firsts = vec![Some(0)];
+        for price in &prices {
+            let before = firsts[firsts.len() - 1];
+            firsts.push(
+                before.zip(*price).map(|(sum, own): (u128, u64)| sum + u128::from(own)),
+            );
+        }
         Self {
             objective: program.search.objective,
             batch: program.train.batch,
-            prices: program.target.devices.ids().map(price).collect(),
+            prices,
+            firsts,
             curve: Curve::new(program.search.learning),
         }
     }
@@ -57,26 +68,25 @@ impl Goal {
     /// and what a plan is worth never falls with its time, so a bound never comes after its plan.
     pub(crate) fn score(
         &self,
-        plan: &Plan,
+        standing: Standing,
         step_time: Nanos,
         peak: Bytes,
         number: usize,
     ) -> Score {
-        let (time, memory, devices) = (step_time.0, peak.0, plan.devices.len() as u64);
-        let (stale, all) = plan.delays.stale();
-        let stale = stale as u64 * 1_000_000 / (all as u64).max(1);
-        let number = number as u64;
+        let Standing { devices, hourly, stale, delay } = standing;
+        let (time, memory, number) = (step_time.0, peak.0, number as u64);
         match self.objective {
             Objective::StepTime => [time, memory, devices, stale, number],
             Objective::Memory => [memory, time, devices, stale, number],
             Objective::Devices => [devices, time, memory, stale, number],
             Objective::Cost => {
-                let cost = self.cost(plan, step_time).unwrap_or_default();
-                [cost.0, time, memory, stale, number]
+                let cost = hourly.map(|hourly| price_of(hourly, step_time));
+                [cost.unwrap_or_default().0, time, memory, stale, number]
             }
             Objective::TimeToResult => {
-                let result = self.time_to_result(plan, step_time).unwrap_or_default();
-                [result.0, memory, devices, stale, number]
+                let steps = self.curve.map(|curve| curve.steps(self.batch, delay));
+                let result = steps.map(|steps| times(steps, step_time));
+                [result.unwrap_or_default().0, memory, devices, stale, number]
             }
         }
     }
@@ -84,11 +94,35 @@ impl Goal {
     /// What a training step of a plan costs that takes `step_time`: device-hours at their prices,
     /// rounded down; nothing is known when a device in use has no price.
     pub fn cost(&self, plan: &Plan, step_time: Nanos) -> Option<FemtoDollars> {
+        self.hourly(plan).map(|hourly| price_of(hourly, step_time))
+    }
+
+    /// What the devices of a plan cost in an hour, in billionths of a dollar.
+    fn hourly(&self, plan: &Plan) -> Option<u128> {
         let price = |id: &DeviceId| self.prices.get(id.index()).copied().flatten();
-        let prices = plan.devices.iter().map(|id| price(id).map(u128::from));
-        let each_hour: u128 = prices.sum::<Option<u128>>()?;
-        let femto = each_hour * 1_000_000 * u128::from(step_time.0) / NANOS_PER_HOUR;
-        Some(FemtoDollars(u64::try_from(femto).unwrap_or(u64::MAX)))
+        plan.devices.iter().map(|id| price(id).map(u128::from)).sum()
+    }
+
+    /// How a plan stands.
+    pub(crate) fn standing(&self, plan: &Plan) -> Standing {
+        let (stale, all) = plan.delays.stale();
+        Standing {
+            devices: plan.devices.len() as u64,
+            hourly: self.hourly(plan),
+            stale: stale as u64 * 1_000_000 / (all as u64).max(1),
+            delay: plan.delays.max(),
+        }
+    }
+
+    /// How a plan stands at best that takes the first devices of the cluster; some parameters lag
+    /// behind under every other rule than sync.
+    pub(crate) fn standing_at_best(&self, devices: u32, rule: Rule) -> Standing {
+        Standing {
+            devices: u64::from(devices),
+            hourly: self.firsts.get(devices as usize).copied().flatten(),
+            stale: 0,
+            delay: u32::from(rule != Rule::Sync),
+        }
     }
 
     /// What a million examples cost.
@@ -106,8 +140,7 @@ impl Goal {
 
     /// Time until the result.
     pub fn time_to_result(&self, plan: &Plan, step_time: Nanos) -> Option<Nanos> {
-        let all = u128::from(self.steps_to_result(plan)?) * u128::from(step_time.0);
-        Some(Nanos(u64::try_from(all).unwrap_or(u64::MAX)))
+        Some(times(u128::from(self.steps_to_result(plan)?), step_time))
     }
 
     /// What the objective needs and the program does not say.
@@ -124,6 +157,29 @@ impl Goal {
             ),
         }
     }
+}
+
+/// What a score needs to know of a plan besides its costs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Standing {
+    /// Devices in use.
+    devices: u64,
+    /// What they cost in an hour, in billionths of a dollar.
+    hourly: Option<u128>,
+    /// The part that is not fresh, in millionths.
+    stale: u64,
+    /// Updates that some parameters lag behind.
+    delay: u32,
+}
+
+/// What a time costs at a price per hour, rounded down.
+fn price_of(hourly: u128, time: Nanos) -> FemtoDollars {
+    let femto = hourly * 1_000_000 * u128::from(time.0) / NANOS_PER_HOUR;
+    FemtoDollars(u64::try_from(femto).unwrap_or(u64::MAX))
+}
+
+fn times(steps: u128, time: Nanos) -> Nanos {
+    Nanos(u64::try_from(steps * u128::from(time.0)).unwrap_or(u64::MAX))
 }
 
 impl Curve {
@@ -227,7 +283,8 @@ mod tests {
         for objective in Objective::ALL {
             program.search.objective = objective;
             let goal = Goal::new(&program);
-            let score = |time| goal.score(&plan, Nanos(time), Bytes(5), 0);
+            let standing = goal.standing(&plan);
+            let score = |time| goal.score(standing, Nanos(time), Bytes(5), 0);
             let times = [0, 1, 9, 1_000, 10_000_000, u64::MAX];
             assert!(times.map(score).is_sorted(), "{objective:?}");
         }

@@ -4,8 +4,8 @@ use crate::{
     counts::Counts,
     cuts::Chain,
     family::Family,
+    laws::{check_cuts, check_delay, check_shards, check_sizes},
     reason::Reason,
-    space::{check_cuts, check_delay, check_sizes},
 };
 use roundelay_codegen::node_costs;
 use roundelay_dsl::Program;
@@ -68,6 +68,7 @@ pub fn check_plan(plan: &Plan, program: &Program) -> Vec<(&'static str, String)>
         mistakes.push(("placement", clash.to_string()));
     }
     let sizes = check_sizes(program, family, counts, &plan.lists)
+        .and_then(|()| check_shards(family, counts))
         .and_then(|()| check_delay(family, n, s));
     if let Err(reason) = sizes {
         mistakes.push((decision(&reason, plan), reason.to_string()));

@@ -1,19 +1,24 @@
 //! The planner's answer: ranked plans, the best of each weaker class, and what was searched.
 
 use crate::{
+    automatic,
     bound::Bound,
     candidate::Candidate,
     cost::Costs,
-    evaluate::evaluate,
-    load::{self, StageLoad},
+    evaluate::{Fits, clock, evaluate},
+    excluded::{Exclusions, Sizes},
     memory,
     objective::{Goal, Score},
+    outline::Outline,
+    parallel::parallel,
+    progress::Progress,
     reason::Reason,
-    search::{Aim, Found, Open, search},
-    space::{Excluded, Sizes, Space},
+    search::{Aim, Found, Judge, Open, search},
+    sharpen::{Bounds, Sharpness},
+    space::Space,
 };
 use roundelay_dsl::Program;
-use roundelay_schedule::{Exactness, Plan, Recompute, Tensor};
+use roundelay_schedule::{Exactness, Plan};
 use std::{
     collections::BTreeMap,
     num::NonZeroUsize,
@@ -57,6 +62,8 @@ pub struct Ranking {
     pub clocked: usize,
     /// Whether no allowed plan of the space can be better than the first.
     pub optimal: bool,
+    /// Whether the search was stopped before its end.
+    pub interrupted: bool,
     /// (best − least open bound) / best of the objective, at least zero.
     pub gap: f64,
     /// How long it took.
@@ -87,56 +94,78 @@ impl Ranking {
 }
 
 /// Searches the whole space of a program; `plans` may come out empty.
-pub(crate) fn survey(program: &Program, options: &Options) -> Ranking {
-    let started = Instant::now();
-    let costs = Costs::new(program);
-    let (mut ranking, others) = allowed(program, &costs, options);
-    for (exactness, plans) in others {
-        let found = ranking.look((program, &costs), plans, (options, 1));
-        let line = format!("plan {{ exactness {exactness} }}");
-        let weaker = |candidate| Weaker { exactness, candidate, line };
-        ranking.weaker.extend(found.best.into_iter().next().map(weaker));
-    }
-    ranking.elapsed = started.elapsed();
-    ranking
+pub(crate) fn survey(
+    program: &Program,
+    options: &Options,
+    progress: &mut Progress<'_>,
+) -> Ranking {
+    ranked(program, options, Breadth::AllClasses, progress)
 }
 
 /// The best plan that a program allows; weaker classes are not looked at. It is the one that
 /// [`survey`] ranks first, however many that ranks.
 pub(crate) fn best(program: &Program, options: &Options) -> Option<Candidate> {
     let once = Options { top: 1, ..*options };
-    let (ranking, _) = allowed(program, &Costs::new(program), &once);
-    ranking.plans.into_iter().next()
+    allowed(program, &once).into_iter().next()
 }
 
-/// The best plans of the classes that a program allows, and the plans of the others.
-pub(crate) fn allowed(
+/// The best plans of the classes that a program allows.
+pub(crate) fn allowed(program: &Program, options: &Options) -> Vec<Candidate> {
+    let silent = &mut Progress::default();
+    ranked(program, options, Breadth::AllowedClasses, silent).plans
+}
+
+/// Which plans are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Breadth {
+    /// Those that the program allows, then the best of each weaker class.
+    AllClasses,
+    /// Those that the program allows.
+    AllowedClasses,
+}
+
+fn ranked(
     program: &Program,
-    costs: &Costs,
     options: &Options,
-) -> (Ranking, Classes) {
+    breadth: Breadth,
+    progress: &mut Progress<'_>,
+) -> Ranking {
+    let started = Instant::now();
     let allowed = program.search.exactness.unwrap_or(Exactness::Reordered);
-    let mut pool = Pool::new(program, costs);
+    let costs = Costs::new(program);
     let mut ranking = Ranking {
         goal: Goal::new(program),
         allowed,
         plans: Vec::new(),
         weaker: Vec::new(),
         candidates: 0,
-        pruned: pool.small,
+        pruned: 0,
         clocked: 0,
         optimal: false,
+        interrupted: false,
         gap: 0.0,
         elapsed: Duration::ZERO,
-        space: std::mem::take(&mut pool.space),
+        space: Space::default(),
     };
-    ranking.candidates = ranking.pruned;
-    let (mine, others): (Classes, Classes) =
-        pool.classes.into_iter().partition(|(class, _)| *class <= allowed);
-    let mine = mine.into_values().flatten().collect();
-    let found = ranking.look((program, costs), mine, (options, options.top));
-    ranking.settle(found);
-    (ranking, others)
+    if !program.target.devices.is_empty() {
+        ranking.space = Space::new(program);
+        let plans = &ranking.space.plans;
+        let (mut clerk, mut classes, small) = Clerk::new(program, &costs, plans);
+        (ranking.candidates, ranking.pruned) = (plans.len(), small);
+        if breadth == Breadth::AllowedClasses {
+            classes.retain(|class, _| *class <= allowed);
+        }
+        ranking.look(&mut clerk, classes, options, progress);
+        ranking.space.excluded.extend(clerk.unfit.into_all());
+    }
+    ranking.interrupted = progress.stopped;
+    ranking.elapsed = started.elapsed();
+    ranking
+}
+
+fn aim<'a>(goal: &'a Goal, options: &Options, keep: usize) -> Aim<'a> {
+    let (keep, clocked_max) = (keep.max(1), options.clocked_max);
+    Aim { goal, keep, clocked_max, threads: threads() }
 }
 
 /// Threads that clock plans.
@@ -145,22 +174,33 @@ pub(crate) fn threads() -> usize {
 }
 
 impl Ranking {
-    /// Searches some plans and counts what was done with them.
+    /// Searches the allowed classes, then each weaker one for its best.
     fn look(
         &mut self,
-        (program, costs): (&Program, &Costs),
-        plans: Vec<Open>,
-        (options, keep): (&Options, usize),
-    ) -> Found {
-        self.candidates += plans.len();
-        let (keep, clocked_max) = (keep.max(1), options.clocked_max);
-        let aim = Aim { goal: &self.goal, keep, clocked_max, threads: threads() };
-        let found = search(plans, aim, &|open: &Open| evaluate(program, costs, open));
+        clerk: &mut Clerk<'_>,
+        classes: Classes,
+        options: &Options,
+        progress: &mut Progress<'_>,
+    ) {
+        let goal = self.goal.clone();
+        let (mine, others): (Classes, Classes) =
+            classes.into_iter().partition(|(class, _)| *class <= self.allowed);
+        let mine = mine.into_values().flatten().collect();
+        let found = search(mine, aim(&goal, options, options.top), clerk, progress);
+        self.count(&found);
+        self.settle(found);
+        for (exactness, plans) in others {
+            let found = search(plans, aim(&goal, options, 1), clerk, progress);
+            self.count(&found);
+            let line = format!("plan {{ exactness {exactness} }}");
+            let weaker = |candidate| Weaker { exactness, candidate, line };
+            self.weaker.extend(found.best.into_iter().next().map(weaker));
+        }
+    }
+
+    fn count(&mut self, found: &Found) {
         self.pruned += found.pruned;
         self.clocked += found.clocked;
-        let refused = found.refused.iter();
-        self.space.excluded.extend(refused.map(|(plan, reason)| excluded(plan, reason)));
-        found
     }
 
     fn settle(&mut self, found: Found) {
@@ -182,80 +222,103 @@ fn gap(best: Option<Score>, open: Option<Score>) -> f64 {
     }
 }
 
-fn excluded(plan: &Plan, reason: &Reason) -> Excluded {
-    let sizes = Sizes::One(plan.into());
-    Excluded { family: plan.into(), sizes, reason: reason.clone() }
-}
-
 /// Plans by class of exactness.
 pub(crate) type Classes = BTreeMap<Exactness, Vec<Open>>;
 
-/// The plans of a space with their bounds.
-pub(crate) struct Pool {
-    pub(crate) space: Space,
-    pub(crate) classes: Classes,
-    /// Plans whose bound shows that they cannot fit.
-    pub(crate) small: usize,
-}
-
-impl Pool {
-    pub(crate) fn new(program: &Program, costs: &Costs) -> Self {
-        if program.target.devices.is_empty() {
-            return Self { space: Space::default(), classes: Classes::new(), small: 0 };
-        }
-        let chain = |examples, tensor| {
-            load::chain(program, (examples, tensor), costs)
-                .map_err(|error| Reason::Refused(error.to_string()))
-        };
-        let mut pool =
-            Self { space: Space::new(program, chain), classes: Classes::new(), small: 0 };
-        let mut loads = Loads { program, costs, known: BTreeMap::new() };
-        for (number, plan) in pool.space.plans.clone().into_iter().enumerate() {
-            if let Err(reason) = pool.add(program, number, &plan, &mut loads) {
-                pool.space.excluded.push(excluded(&plan, &reason));
-            }
-        }
-        pool
-    }
-
-    fn add(
-        &mut self,
-        program: &Program,
-        number: usize,
-        plan: &Plan,
-        loads: &mut Loads<'_>,
-    ) -> Result<(), Reason> {
-        let bound = Bound::new(plan, loads.of(plan)?, &program.target);
-        if let Err(shortfall) = memory::may_fit(program, plan, &bound) {
-            self.small += 1;
-            return Err(Reason::Memory(shortfall));
-        }
-        let open = Open { plan: plan.clone(), bound, number };
-        self.classes.entry(plan.exactness()).or_default().push(open);
-        Ok(())
-    }
-}
-
-/// Number of micro-batches, how tensors are split, cuts, and what each stage computes again.
-type Cutting = (u32, Tensor, Vec<u32>, Vec<Recompute>);
-
-/// Loads of the stages, once per cutting.
-struct Loads<'a> {
+/// Knows the costs of the plans of a program, and keeps what turned out.
+pub(crate) struct Clerk<'a> {
     program: &'a Program,
     costs: &'a Costs,
-    known: BTreeMap<Cutting, Result<Vec<StageLoad>, Reason>>,
+    bounds: Bounds<'a>,
+    /// Plans that turned out to be none.
+    unfit: Exclusions,
+    fits: Fits,
 }
 
-impl Loads<'_> {
-    fn of(&mut self, plan: &Plan) -> Result<&[StageLoad], Reason> {
-        let all = plan.all_micro_batches();
-        let key = (all, plan.tensor, plan.cuts.clone(), plan.recompute.clone());
-        let examples = self.program.train.batch / all;
-        let loads = self.known.entry(key).or_insert_with(|| {
-            let stages = (&plan.cuts[..], &plan.recompute[..]);
-            load::load(self.program, stages, (examples, plan.tensor), self.costs)
-                .map_err(|error| Reason::Refused(error.to_string()))
+impl<'a> Clerk<'a> {
+    /// Some plans with their first bounds, by class of exactness, and how many cannot fit.
+    pub(crate) fn new(
+        program: &'a Program,
+        costs: &'a Costs,
+        plans: &[Outline],
+    ) -> (Self, Classes, usize) {
+        let bounds = Bounds::new(program, costs, plans, threads());
+        let (unfit, fits) = (Exclusions::default(), Fits::new());
+        let mut clerk = Self { program, costs, bounds, unfit, fits };
+        let (mut classes, mut small) = (Classes::new(), 0);
+        for (number, outline) in plans.iter().copied().enumerate() {
+            let sharpness = Sharpness::Nodes;
+            let found = clerk.bounds.first(&outline);
+            match found.and_then(|bound| clerk.roomy(&outline, bound)) {
+                Ok(bound) => {
+                    let open = Open { outline, bound, sharpness, number };
+                    classes.entry(outline.exactness(program)).or_default().push(open);
+                }
+                Err(reason) => {
+                    small += 1;
+                    clerk.unfit(&outline, &reason);
+                }
+            }
+        }
+        (clerk, classes, small)
+    }
+
+    /// The bound of a plan that may fit.
+    fn roomy(&self, outline: &Outline, bound: Bound) -> Result<Bound, Reason> {
+        let fits = memory::may_fit(self.program, outline.devices, &bound);
+        fits.map(|()| bound).map_err(Reason::Memory)
+    }
+
+    fn unfit(&mut self, outline: &Outline, reason: &Reason) {
+        let which = (outline.family, Sizes::One(outline.counts));
+        self.unfit.add(which, reason, 1);
+        if matches!(reason, Reason::Memory(_)) {
+            self.fits.insert(*outline, false);
+        }
+    }
+}
+
+impl Clerk<'_> {
+    /// Lowers and clocks some plans, whether or not another one makes them superfluous.
+    pub(crate) fn appraise(&self, round: &[Open]) -> Vec<Result<Candidate, Reason>> {
+        parallel(round, threads(), &|open: &Open| {
+            let plan = self.bounds.plan(&open.outline)?;
+            let plan = automatic::complete(self.program, self.costs, &plan)?;
+            clock(self.program, self.costs, (plan, open.bound, open.number))
+        })
+    }
+}
+
+impl Judge for Clerk<'_> {
+    fn sharper(&mut self, open: &[Open]) -> Vec<Result<(Bound, Sharpness), Reason>> {
+        let known: Vec<_> =
+            open.iter().map(|open| (open.outline, open.bound, open.sharpness)).collect();
+        let sharper = self.bounds.sharper(&known).into_iter().zip(open);
+        let roomy = |(found, open): (Result<(Bound, Sharpness), Reason>, &Open)| {
+            let (bound, sharpness) = found?;
+            Ok((self.roomy(&open.outline, bound)?, sharpness))
+        };
+        sharper.map(roomy).collect()
+    }
+
+    fn clock(
+        &mut self,
+        round: &[Open],
+        threads: usize,
+    ) -> Vec<Result<Candidate, Reason>> {
+        let evaluated = parallel(round, threads, &|open: &Open| {
+            let plan = self.bounds.plan(&open.outline)?;
+            evaluate(self.program, self.costs, (open, plan), &self.fits)
         });
-        loads.as_deref().map_err(Clone::clone)
+        for (open, result) in round.iter().zip(&evaluated) {
+            if result.is_ok() {
+                self.fits.insert(open.outline, true);
+            }
+        }
+        evaluated
+    }
+
+    fn refuse(&mut self, open: &Open, reason: &Reason) {
+        self.unfit(&open.outline, reason);
     }
 }

@@ -101,6 +101,34 @@ pub enum Shortage {
     Pool(String),
 }
 
+impl Reason {
+    /// Its name in documents.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Reason::Clash(_) => "clash",
+            Reason::Indivisible { .. } => "indivisible_batch",
+            Reason::TooLong { .. } => "too_many_passes",
+            Reason::OneWorker => "one_worker",
+            Reason::ReplicasNeedSync => "replicas_need_sync",
+            Reason::Misfit(_) => "order_not_defined",
+            Reason::MirroredReplicas => "mirrored_replicas",
+            Reason::OneReplica => "one_replica",
+            Reason::UnevenShards { .. } => "uneven_shards",
+            Reason::NoRows => "no_rows",
+            Reason::ClipNeedsWholeTensors => "clipping_needs_whole_tensors",
+            Reason::TooFewDevices { .. } => "too_few_devices",
+            Reason::DevicesNotAllowed { .. } => "devices_not_allowed",
+            Reason::DelayTooShort { .. } => "delay_too_short",
+            Reason::Uncuttable(_) => "uncuttable",
+            Reason::WrongCuts(_) => "wrong_cuts",
+            Reason::Equal(_) => "same_or_never_better",
+            Reason::Memory(_) => "memory",
+            Reason::NoStage { .. } => "no_such_stage",
+            Reason::Refused(_) => "refused",
+        }
+    }
+}
+
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,11 +1,11 @@
 //! When nothing fits: the binding constraint, and the smallest changes that make a plan fit.
 
 use crate::{
+    excluded::{Excluded, Sizes},
     family::Clash,
     ranking::{Options, Ranking},
     reason::Reason,
     repair::{Repair, repairs},
-    space::{Excluded, Sizes},
 };
 use roundelay_dsl::Program;
 use std::fmt;
@@ -68,10 +68,10 @@ fn binding(ranking: &Ranking) -> String {
     }
     let furthest = ranking.space.excluded.iter().min_by_key(|excluded| depth(excluded));
     match furthest {
-        Some(Excluded { family, sizes: Sizes::All, reason }) => {
+        Some(Excluded { family, sizes: Sizes::All, reason, .. }) => {
             format!("{}: {family}: {reason}", constraint(reason))
         }
-        Some(Excluded { family, sizes: Sizes::One(counts), reason }) => {
+        Some(Excluded { family, sizes: Sizes::One(counts), reason, .. }) => {
             format!("{}: {family}, {counts}: {reason}", constraint(reason))
         }
         None => "devices: the cluster has none".to_owned(),

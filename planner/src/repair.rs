@@ -6,10 +6,10 @@
 use crate::{
     candidate::Candidate,
     decisions::summary,
+    excluded::{Excluded, Sizes},
     pins::{Decision, exact},
     ranking::{Options, Ranking, best},
     reason::Reason,
-    space::{Excluded, Sizes},
 };
 use roundelay_dsl::{Objective, Program};
 use roundelay_schedule::{Bytes, Exactness, Nanos, Pool};
@@ -261,8 +261,7 @@ impl Mender<'_> {
     /// The best plans of a program.
     fn plans(&mut self, relaxed: &Program) -> Vec<Candidate> {
         self.left -= 1;
-        let costs = crate::cost::Costs::new(relaxed);
-        crate::ranking::allowed(relaxed, &costs, &self.options).0.plans
+        crate::ranking::allowed(relaxed, &self.options)
     }
 
     /// Whether a search is left; else what is not tried is remembered.

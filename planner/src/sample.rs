@@ -2,7 +2,7 @@
 
 use crate::{
     bound::Bound, candidate::Candidate, measured::Origins, objective::Goal,
-    ranking::Ranking, space::Space,
+    outline::Outline, ranking::Ranking, space::Space,
 };
 use roundelay_dsl::{
     Cap, Extent, Model, ModelInput, ModelInputId, ModelParameter, Node, NodeId,
@@ -252,6 +252,13 @@ pub(crate) fn plan_on(devices: u32) -> Plan {
     }
 }
 
+/// A plan on so many devices, before it is written out.
+pub(crate) fn outline(devices: u32) -> Outline {
+    let plan = plan_on(devices);
+    let recompute = roundelay_schedule::Recompute::None;
+    Outline { family: (&plan).into(), counts: (&plan).into(), recompute, devices }
+}
+
 /// A candidate with a given time.
 pub(crate) fn candidate(plan: &Plan, step_time: Nanos, number: usize) -> Candidate {
     Candidate {
@@ -293,6 +300,7 @@ pub(crate) fn ranking() -> Ranking {
         pruned: 9,
         clocked: 3,
         optimal: true,
+        interrupted: false,
         gap: 0.0,
         elapsed: Duration::ZERO,
     }

@@ -1,32 +1,37 @@
 //! Best-first search with admissible bounds.
 //!
-//! Plans are clocked in the order of their bounds, and a plan whose bound is not better than the
-//! worst that is kept is never clocked. So what is kept is the best of all, unless the limit on
-//! clocked plans came first; then the least open bound says how far off it may be.
+//! The plan with the least bound is looked at first: its bound is made sharper, or if it is sharp
+//! the plan is clocked. A plan whose bound is not better than the worst that is kept is left. So
+//! what is kept is the best of all, unless the limit on clocked plans came first, or somebody
+//! wished to stop; then the least open bound says how far off it may be.
 
 use crate::{
     bound::Bound,
     candidate::Candidate,
     objective::{Goal, Score},
+    outline::Outline,
+    progress::{Look, Progress},
     reason::Reason,
+    sharpen::Sharpness,
 };
-use roundelay_schedule::Plan;
-use std::{
-    sync::atomic::{AtomicUsize, Ordering},
-    thread,
-};
+use std::{cmp::Reverse, collections::BinaryHeap, ops::ControlFlow};
 
 /// Plans that are clocked between two looks at the bounds; fixed, so that the result does not
 /// depend on the number of threads.
-pub(crate) const ROUND: usize = 8;
+pub(crate) const ROUND: usize = 4;
+
+/// Plans whose bounds are made sharper between two looks.
+pub(crate) const SHARPENED: usize = 64;
 
 /// A plan that is not yet clocked.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Open {
     /// The plan.
-    pub plan: Plan,
+    pub outline: Outline,
     /// Its bounds.
     pub bound: Bound,
+    /// By what they were found.
+    pub sharpness: Sharpness,
     /// Place in the order of the search.
     pub number: usize,
 }
@@ -49,48 +54,102 @@ pub(crate) struct Aim<'a> {
 pub(crate) struct Found {
     /// The best plans, in order.
     pub best: Vec<Candidate>,
-    /// Plans that turned out to be none.
-    pub refused: Vec<(Plan, Reason)>,
-    /// Plans that were lowered.
+    /// Plans that were clocked or turned out to be none when they were lowered.
     pub clocked: usize,
-    /// Plans whose bound is not better than what was found.
+    /// Plans whose bound is not better than what was found, or does not fit.
     pub pruned: usize,
-    /// The best bound of the plans that were left open by the limit.
+    /// The best bound of the plans that were left open.
     pub open: Option<Score>,
+}
+
+/// Who knows the costs of plans.
+pub(crate) trait Judge {
+    /// Sharper bounds of some plans.
+    fn sharper(&mut self, open: &[Open]) -> Vec<Result<(Bound, Sharpness), Reason>>;
+
+    /// Lowers and clocks some plans on several threads.
+    fn clock(&mut self, round: &[Open], threads: usize)
+    -> Vec<Result<Candidate, Reason>>;
+
+    /// A plan turned out to be none.
+    fn refuse(&mut self, open: &Open, reason: &Reason);
 }
 
 impl Open {
     /// The bound's score.
     pub(crate) fn score(&self, goal: &Goal) -> Score {
-        let Self { plan, bound, number } = self;
-        goal.score(plan, bound.step_time(), bound.memory, *number)
+        let Outline { devices, family, .. } = self.outline;
+        let standing = goal.standing_at_best(devices, family.rule);
+        goal.score(standing, self.bound.step_time(), self.bound.memory, self.number)
     }
 }
 
-/// Clocks plans with `evaluate`, best bound first.
-pub(crate) fn search(
-    mut plans: Vec<Open>,
-    aim: Aim<'_>,
-    evaluate: &(impl Fn(&Open) -> Result<Candidate, Reason> + Sync),
-) -> Found {
-    plans.sort_by_key(|open| open.score(aim.goal));
-    let mut found = Found::default();
-    let mut rest = plans.as_slice();
-    while let Some(next) = rest.first() {
-        let open = next.score(aim.goal);
-        if found.is_settled(open, aim) {
-            found.pruned = rest.len();
-            break;
-        }
-        let room = aim.clocked_max.saturating_sub(found.clocked);
-        if room == 0 {
-            found.open = Some(open);
-            break;
-        }
-        let (round, later) = rest.split_at(ROUND.min(room).min(rest.len()));
-        rest = later;
-        found.take(round, clock(round, aim.threads, evaluate), aim);
+/// The plans that may still be the best, least bound first.
+struct Queue<'a> {
+    heap: BinaryHeap<Reverse<(Score, usize)>>,
+    plans: Vec<Open>,
+    goal: &'a Goal,
+}
+
+impl<'a> Queue<'a> {
+    fn new(plans: Vec<Open>, goal: &'a Goal) -> Self {
+        let entry = |(index, open): (usize, &Open)| Reverse((open.score(goal), index));
+        let heap = plans.iter().enumerate().map(entry).collect();
+        Self { heap, plans, goal }
     }
+
+    fn first(&self) -> Option<(Score, &Open)> {
+        self.heap.peek().map(|Reverse((score, index))| (*score, &self.plans[*index]))
+    }
+
+    /// Takes plans from the front that are as sharp, or as little, as wanted.
+    fn take(&mut self, most: usize, wanted: impl Fn(Score, &Open) -> bool) -> Vec<usize> {
+        let mut taken = Vec::new();
+        while taken.len() < most {
+            match self.first() {
+                Some((score, open)) if wanted(score, open) => {
+                    taken.extend(self.heap.pop().map(|Reverse((_, index))| index));
+                }
+                _ => break,
+            }
+        }
+        taken
+    }
+
+    fn put_back(&mut self, index: usize, (bound, sharpness): (Bound, Sharpness)) {
+        let open = &mut self.plans[index];
+        (open.bound, open.sharpness) = (bound, sharpness);
+        self.heap.push(Reverse((open.score(self.goal), index)));
+    }
+}
+
+/// Clocks plans, best bound first.
+pub(crate) fn search(
+    plans: Vec<Open>,
+    aim: Aim<'_>,
+    judge: &mut impl Judge,
+    progress: &mut Progress<'_>,
+) -> Found {
+    let mut queue = Queue::new(plans, aim.goal);
+    let mut found = Found::default();
+    while let Some((score, first)) = queue.first() {
+        if found.is_settled(score, aim) {
+            break;
+        }
+        let sharp = first.sharpness == Sharpness::Lists;
+        let room = aim.clocked_max.saturating_sub(found.clocked);
+        if progress.look(found.look(aim, score)) == ControlFlow::Break(())
+            || (sharp && room == 0)
+        {
+            found.open = Some(score);
+            break;
+        }
+        match sharp {
+            false => found.sharpen(&mut queue, aim, judge),
+            true => found.clock(&mut queue, (aim, room), judge),
+        }
+    }
+    found.pruned += if found.open.is_none() { queue.heap.len() } else { 0 };
     found
 }
 
@@ -101,17 +160,44 @@ impl Found {
         worst.is_some_and(|worst| worst.score(aim.goal) <= open)
     }
 
-    fn take(
+    fn look(&self, aim: Aim<'_>, open: Score) -> Look {
+        let best = self.best.first().map(|best| best.score(aim.goal)[0]);
+        Look { clocked: self.clocked, best, bound: open[0] }
+    }
+
+    fn sharpen(&mut self, queue: &mut Queue<'_>, aim: Aim<'_>, judge: &mut impl Judge) {
+        let dull = |score, open: &Open| {
+            open.sharpness < Sharpness::Lists && !self.is_settled(score, aim)
+        };
+        let taken = queue.take(SHARPENED, dull);
+        let open: Vec<Open> = taken.iter().map(|index| queue.plans[*index]).collect();
+        for (index, result) in taken.into_iter().zip(judge.sharper(&open)) {
+            match result {
+                Ok(sharper) => queue.put_back(index, sharper),
+                Err(reason) => {
+                    self.pruned += 1;
+                    judge.refuse(&queue.plans[index], &reason);
+                }
+            }
+        }
+    }
+
+    fn clock(
         &mut self,
-        round: &[Open],
-        results: Vec<Result<Candidate, Reason>>,
-        aim: Aim<'_>,
+        queue: &mut Queue<'_>,
+        (aim, room): (Aim<'_>, usize),
+        judge: &mut impl Judge,
     ) {
-        for (open, result) in round.iter().zip(results) {
+        let sharp = |score, open: &Open| {
+            open.sharpness == Sharpness::Lists && !self.is_settled(score, aim)
+        };
+        let taken = queue.take(ROUND.min(room), sharp);
+        let round: Vec<Open> = taken.iter().map(|index| queue.plans[*index]).collect();
+        for (open, result) in round.iter().zip(judge.clock(&round, aim.threads)) {
             self.clocked += 1;
             match result {
                 Ok(candidate) => self.best.push(candidate),
-                Err(reason) => self.refused.push((open.plan.clone(), reason)),
+                Err(reason) => judge.refuse(open, &reason),
             }
         }
         self.best.sort_by_key(|candidate| candidate.score(aim.goal));
@@ -119,90 +205,5 @@ impl Found {
     }
 }
 
-/// Evaluates one round; results stand in the order of the plans, whoever made them.
-pub(crate) fn clock(
-    round: &[Open],
-    threads: usize,
-    evaluate: &(impl Fn(&Open) -> Result<Candidate, Reason> + Sync),
-) -> Vec<Result<Candidate, Reason>> {
-    let next = AtomicUsize::new(0);
-    let work = || {
-        let mut own = Vec::new();
-        loop {
-            let number = next.fetch_add(1, Ordering::Relaxed);
-            match round.get(number) {
-                Some(open) => own.push((number, evaluate(open))),
-                None => return own,
-            }
-        }
-    };
-    let mut all = thread::scope(|scope| {
-        let helpers: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
-        let mut all = work();
-        for helper in helpers {
-            match helper.join() {
-                Ok(own) => all.extend(own),
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
-        }
-        all
-    });
-    all.sort_by_key(|(number, _)| *number);
-    all.into_iter().map(|(_, result)| result).collect()
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::sample::{self, Random};
-    use roundelay_schedule::Nanos;
-
-    fn aim(goal: &Goal, keep: usize, clocked_max: usize) -> Aim<'_> {
-        Aim { goal, keep, clocked_max, threads: 2 }
-    }
-
-    fn goal() -> Goal {
-        Goal::new(&sample::program(1, 8))
-    }
-
-    fn open((number, work): (usize, u64)) -> Open {
-        Open { plan: sample::plan_on(1), bound: sample::bound(Nanos(work)), number }
-    }
-
-    /// A plan takes twice its bound, rounded up to the next ten.
-    fn evaluate(open: &Open) -> Result<Candidate, Reason> {
-        let time = Nanos((open.bound.work.0 * 2).next_multiple_of(10));
-        match open.bound.work.0 % 7 {
-            0 => Err(Reason::OneWorker),
-            _ => Ok(sample::candidate(&open.plan, time, open.number)),
-        }
-    }
-
-    #[test]
-    fn the_best_of_all_is_found_without_clocking_all() {
-        let mut random = Random::new(11);
-        for _ in 0..50 {
-            let plans: Vec<Open> =
-                (0..60).map(|number| open((number, 1 + random.below(500)))).collect();
-            let mut all: Vec<Nanos> = plans
-                .iter()
-                .filter_map(|open| evaluate(open).ok())
-                .map(|candidate| candidate.step_time)
-                .collect();
-            all.sort();
-            let found = search(plans, aim(&goal(), 3, usize::MAX), &evaluate);
-            let best: Vec<Nanos> = found.best.iter().map(|c| c.step_time).collect();
-            assert_eq!(best, all[..3]);
-            assert_eq!(found.open, None);
-            assert!(found.pruned > 0 && found.pruned + found.clocked == 60);
-        }
-    }
-
-    #[test]
-    fn a_limit_leaves_its_least_bound_open() {
-        let works = (1..=40).map(|work| work * 8 + 1);
-        let plans = works.enumerate().map(open).collect();
-        let found = search(plans, aim(&goal(), 40, 10), &evaluate);
-        assert_eq!((found.clocked, found.open), (10, Some([11 * 8 + 1, 0, 1, 0, 10])));
-    }
-}
+mod tests;

@@ -1,6 +1,6 @@
 //! The values that each decision is tried with, in order.
 
-use crate::{counts::Counts, family::Family};
+use crate::{family::Family, grid::Grid};
 use roundelay_dsl::{Choice, Numbers, Program, Search};
 use roundelay_schedule::{Order, Placement, Recompute, Rule, Sequence, States, Tensor};
 
@@ -144,7 +144,7 @@ impl Values {
 
     /// Numbers of shards to try where so many devices hold the same stages, each with `cell`
     /// devices of its own: open ones are those that fill a link level, and powers of two.
-    fn shards(&self, members: u32, cell: u32) -> Vec<u32> {
+    pub(crate) fn shards(&self, members: u32, cell: u32) -> Vec<u32> {
         match &self.shards {
             Numbers::Ranges(ranges) => thinned(listed(ranges, u64::from(members).max(1))),
             Numbers::Open => {
@@ -160,45 +160,8 @@ impl Values {
         }
     }
 
-    /// All numbers to try in a family, in the order of the search.
-    pub(crate) fn counts(&self, family: Family) -> Vec<Counts> {
-        let mut all = Vec::new();
-        for &micro_batches in &self.micro_batches {
-            for stages in self.stages(micro_batches) {
-                for chunks in self.chunks(family, stages) {
-                    for replicas in self.replicas(micro_batches) {
-                        for &tensor in &self.tensors {
-                            let shards = 1;
-                            let counts = Counts {
-                                micro_batches,
-                                stages,
-                                chunks,
-                                replicas,
-                                shards,
-                                tensor,
-                            };
-                            all.extend(self.split(family, counts));
-                        }
-                    }
-                }
-            }
-        }
-        all
-    }
-
-    /// One number of shards, or all that are tried where states are split in groups.
-    fn split(&self, family: Family, one: Counts) -> Vec<Counts> {
-        if family.states != States::Hsdp {
-            return vec![one];
-        }
-        let members = one.members(family).max(1);
-        let cell = one.devices(family, self.lists) / members;
-        let shards = self.shards(members, cell).into_iter();
-        shards.map(|shards| Counts { shards, ..one }).collect()
-    }
-
     /// Stages on one device to try; open ones are those for which the order is defined.
-    fn chunks(&self, family: Family, stages: u32) -> Vec<u32> {
+    pub(crate) fn chunks(&self, family: Family, stages: u32) -> Vec<u32> {
         if !self.chunks.is_empty() {
             return self.chunks.clone();
         }
@@ -213,27 +176,24 @@ impl Values {
 
     /// Every number of stages on one device that is tried in some family.
     fn all_chunks(&self) -> Vec<u32> {
-        let families =
-            Family::all(&self.rules, &self.placements, &self.orders, &self.states);
         let stages = self.all_stages();
-        let each = families.iter().flat_map(|family| {
-            stages.iter().flat_map(|stages| self.chunks(*family, *stages))
+        let each = self.kinds().into_iter().flat_map(|family| {
+            let chunks = |s: &u32| self.chunks(family, *s);
+            stages.iter().flat_map(chunks).collect::<Vec<_>>()
         });
         sorted(each.map(u64::from))
+    }
+
+    /// One family of each placement and order.
+    fn kinds(&self) -> Vec<Family> {
+        let (rules, states) = (&self.rules[..1], &self.states[..1]);
+        Family::all(rules, &self.placements, &self.orders, states)
     }
 
     /// Every number of replicas that is tried with some N.
     fn all_replicas(&self) -> Vec<u32> {
         let each = self.micro_batches.iter().flat_map(|n| self.replicas(*n));
         sorted(each.map(u64::from))
-    }
-
-    /// Every number of shards that is tried in some family; one where nothing is asked.
-    fn all_shards(&self) -> Vec<u32> {
-        let families =
-            Family::all(&self.rules, &self.placements, &self.orders, &self.states);
-        let each = families.into_iter().flat_map(|family| self.counts(family));
-        sorted(each.map(|counts| u64::from(counts.shards)))
     }
 
     /// Numbers of stages to try with N micro-batches.
@@ -259,7 +219,7 @@ impl Values {
     }
 
     /// Name and values of every decision, as text, in the order of the search.
-    pub(crate) fn described(&self) -> Vec<(&'static str, Vec<String>)> {
+    pub(crate) fn described(&self, grid: &mut Grid) -> Vec<(&'static str, Vec<String>)> {
         vec![
             ("rule", shown(&self.rules)),
             ("placement", shown(&self.placements)),
@@ -268,7 +228,7 @@ impl Values {
             ("recompute", shown(&self.recompute)),
             ("chunks", shown(&self.all_chunks())),
             ("replicas", shown(&self.all_replicas())),
-            ("shards", shown(&self.all_shards())),
+            ("shards", shown(&grid.all_shards(self))),
             ("tensor.rows", shown(&rows(&self.tensors))),
             ("sequence", shown(&sequences(&self.tensors))),
             ("micro_batches", shown(&self.micro_batches)),

@@ -65,6 +65,18 @@ impl Rule {
         Delays((1..=micro_batches).map(|i| row(i).collect()).collect())
     }
 
+    /// τ of the last micro-batch for each stage: no other sees newer parameters.
+    pub fn freshest(
+        self,
+        timeline: Timeline,
+        micro_batches: u32,
+        stages: u32,
+    ) -> impl ExactSizeIterator<Item = u32> {
+        (0..stages).map(move |stage| {
+            self.delay(timeline, micro_batches, stages, micro_batches, stage + 1)
+        })
+    }
+
     fn delay(self, timeline: Timeline, n: u32, s: u32, i: u32, j: u32) -> u32 {
         if self == Rule::Sync {
             return 0;

@@ -3,6 +3,7 @@
 use super::*;
 use crate::{
     Options,
+    progress::Progress,
     ranking::survey,
     sample::{self, Random},
     tests::random_program,
@@ -13,19 +14,35 @@ use std::collections::BTreeSet;
 fn open((number, (time, memory)): (usize, (u64, u64))) -> Open {
     let bound = crate::Bound { memory: Bytes(memory), ..sample::bound(Nanos(time)) };
     let devices = u32::try_from(1 + number % 3).expect("few devices");
-    Open { plan: sample::plan_on(devices), bound, number }
+    let sharpness = Sharpness::Nodes;
+    Open { outline: sample::outline(devices), bound, sharpness, number }
 }
 
 /// What a plan really takes: up to twice its bounds.
-fn real(open: &Open) -> Result<Candidate, ()> {
+fn real(open: &Open) -> Result<Candidate, Reason> {
     let factor = 1 + open.number as u64 % 2;
-    let candidate =
-        sample::candidate(&open.plan, Nanos(open.bound.work.0 * factor), open.number);
+    let plan = sample::plan_on(open.outline.devices);
+    let time = Nanos(open.bound.work.0 * factor);
+    let candidate = sample::candidate(&plan, time, open.number);
     let device_peak = Bytes(open.bound.memory.0 * (3 - factor));
     if open.number % 11 == 0 {
-        Err(())
+        Err(Reason::OneWorker)
     } else {
         Ok(Candidate { device_peak, ..candidate })
+    }
+}
+
+/// Makes no bound sharper but in name.
+struct MadeUp;
+
+impl Bench for MadeUp {
+    fn sharpened(&mut self, plans: Vec<Open>) -> Vec<Open> {
+        let sharpness = Sharpness::Lists;
+        plans.into_iter().map(|open| Open { sharpness, ..open }).collect()
+    }
+
+    fn clocked(&self, round: &[Open]) -> Vec<Result<Candidate, Reason>> {
+        round.iter().map(real).collect()
     }
 }
 
@@ -53,8 +70,7 @@ fn nothing_that_belongs_to_the_front_is_left_out() {
             every.map(|candidate| candidate.point()).collect::<Vec<_>>().into_iter(),
         );
         let mut search = Search { found: Vec::new(), clocked: 0 };
-        let clock = |round: &[Open]| round.iter().map(real).collect();
-        assert_eq!(search.run(plans, usize::MAX, &clock), 0);
+        assert_eq!(search.run(plans, usize::MAX, &mut MadeUp), 0);
         assert_eq!(points(&search.found), expected);
         assert_eq!(search.found.len(), expected.len(), "equal plans are kept once");
         clocked += search.clocked;
@@ -68,8 +84,7 @@ fn a_limit_says_how_many_may_be_missing() {
     let numbers = (0..40).map(|k| (100 + k, 200 - k));
     let plans: Vec<Open> = numbers.enumerate().map(open).collect();
     let mut search = Search { found: Vec::new(), clocked: 0 };
-    let clock = |round: &[Open]| round.iter().map(real).collect();
-    let open = search.run(plans, 10, &clock);
+    let open = search.run(plans, 10, &mut MadeUp);
     assert_eq!(search.clocked, 10);
     assert!(open > 0 && open <= 30);
     let front = Front {
@@ -89,15 +104,15 @@ fn the_front_is_that_of_clocking_every_plan() {
     let (mut found, mut several) = (0, 0);
     for round in 0..24 {
         let program = random_program(&mut random);
-        let ranking = survey(&program, &Options { top: 3, clocked_max: usize::MAX });
+        let options = Options { top: 3, clocked_max: usize::MAX };
+        let ranking = survey(&program, &options, &mut Progress::default());
         let front = front(&program, &ranking, usize::MAX);
         let costs = Costs::new(&program);
-        let pool = Pool::new(&program, &costs);
-        let every = pool.classes.iter().filter(|(class, _)| **class <= ranking.allowed);
-        let every = every.flat_map(|(_, plans)| plans);
-        let clocked: Vec<Candidate> = every
-            .filter_map(|open| evaluate::clock(&program, &costs, open).ok())
-            .collect();
+        let (clerk, classes, _) = Clerk::new(&program, &costs, &ranking.space.plans);
+        let every = classes.into_iter().filter(|(class, _)| *class <= ranking.allowed);
+        let every: Vec<Open> = every.flat_map(|(_, plans)| plans).collect();
+        let clocked: Vec<Candidate> =
+            clerk.appraise(&every).into_iter().flatten().collect();
         let expected = least(points(&clocked).into_iter());
         assert_eq!(points(&front.plans), expected, "round {round}");
         assert!(front.is_complete());

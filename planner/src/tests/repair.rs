@@ -3,6 +3,7 @@
 use super::{all, everything, refusal};
 use crate::{
     Options, Refusal, Repair, plan,
+    progress::Progress,
     ranking::survey,
     sample::{self, Random},
     tests::random_program,
@@ -49,7 +50,7 @@ fn too_little_memory_is_refused_with_what_is_missing_to_the_byte() {
     program.search.memory = Some(Bytes(2_000));
     let refused = refusal(&program);
     assert!(refused.binding.starts_with("memory"), "{refused}");
-    let needed = survey(&sample::program(2, 8), &everything());
+    let needed = survey(&sample::program(2, 8), &everything(), &mut Progress::default());
     let by_memory = {
         let mut program = sample::program(2, 8);
         program.search.objective = roundelay_dsl::Objective::Memory;

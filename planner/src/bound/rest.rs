@@ -1,0 +1,150 @@
+//! The law of rest: what a device holds of states, and of one micro-batch that turns round.
+
+use super::{holders, seated};
+use crate::{cutting::Cutting, load::StageLoad};
+use roundelay_dsl::Program;
+use roundelay_schedule::{Bytes, Kind, Order, Placement, Plan, States};
+
+/// Parameters and optimizer state alone, by the elements of each stage.
+pub(super) fn of_nodes(
+    program: &Program,
+    plan: &Plan,
+    cutting: &Cutting,
+) -> (Bytes, Kind) {
+    let dtype = program.train.dtype;
+    let width = program.train.optimizer.arrays(dtype) * dtype.wide_size();
+    let held = |elements: u64| Held {
+        parameter: elements * dtype.size(),
+        optimizer: elements * width,
+        activation: 0,
+    };
+    let largest = match plan.placement {
+        Placement::Accumulate | Placement::Concurrent | Placement::Data => {
+            cutting.elements.iter().sum()
+        }
+        Placement::Shared => cutting.elements.iter().copied().max().unwrap_or(0),
+        Placement::Pipeline if plan.chunks == 1 && plan.lists.is_empty() => {
+            cutting.elements.iter().copied().max().unwrap_or(0)
+        }
+        Placement::Pipeline => {
+            let own = |stages: Vec<usize>| -> u64 {
+                stages.into_iter().map(|stage| cutting.elements[stage]).sum()
+            };
+            seated(plan).into_iter().map(own).max().unwrap_or(0)
+        }
+    };
+    let held = share(plan, held(largest));
+    (Bytes(held.total()), held.kind())
+}
+
+/// Law: at rest a device holds its share of parameters and optimizer state, and when a
+/// micro-batch turns from forward to backward, what its forward kept on that device.
+pub(super) fn of_stages(plan: &Plan, loads: &[StageLoad]) -> (Bytes, Kind) {
+    let own = loads.iter().map(|load| share(plan, Held::all(load)));
+    let held = match plan.placement {
+        Placement::Accumulate | Placement::Concurrent | Placement::Data => {
+            own.fold(Held::default(), |sum, held| sum + held).keeping(lanes(plan))
+        }
+        Placement::Shared => own
+            .map(|held| held.keeping(lanes(plan)))
+            .max_by_key(Held::total)
+            .unwrap_or_default(),
+        Placement::Pipeline => (0..)
+            .zip(seated(plan))
+            .map(|(rank, stages)| on_device(plan, rank, loads, &stages))
+            .max_by_key(Held::total)
+            .unwrap_or_default(),
+    };
+    (Bytes(held.total()), held.kind())
+}
+
+/// What device `rank` of a pipeline is sure to hold: when its last stage turns a micro-batch
+/// round, all its stages keep something of it.
+fn on_device(plan: &Plan, rank: u64, loads: &[StageLoad], stages: &[usize]) -> Held {
+    let own = || stages.iter().map(|stage| &loads[*stage]);
+    let each = own().map(|load| share(plan, Held::all(load)));
+    let all = each.fold(Held::default(), |sum, held| sum + held);
+    let (p, n) = (u64::from(plan.pipeline_devices()), u64::from(plan.micro_batches));
+    let activation = match holders(plan) {
+        1 => all.activation,
+        _ => own().map(|load| load.kept().0).min().unwrap_or(0),
+    };
+    let before_the_first_turns = match plan.order {
+        Order::Gpipe | Order::BreadthFirst => n,
+        Order::OneForwardOneBackward
+        | Order::Eager
+        | Order::ZeroBubbleH1
+        | Order::ZeroBubbleH2 => n.min(p - rank),
+        _ => 1,
+    };
+    Held { activation: activation * before_the_first_turns, ..all }
+}
+
+/// What one device is sure to hold of a stage that it computes with. Under a cyclic rule the
+/// optimizer state of a ring or of workers is with one of them.
+pub(super) fn share(plan: &Plan, all: Held) -> Held {
+    let parts = u64::from(plan.parts()).max(1);
+    match plan.states {
+        States::Replicated if plan.placement == Placement::Shared => {
+            Held { optimizer: 0, ..all }
+        }
+        States::Replicated => all,
+        States::Zero1 | States::Zero2 => Held { optimizer: all.optimizer / parts, ..all },
+        States::Zero3 | States::Hsdp => {
+            let (parameter, optimizer) = (all.parameter / parts, all.optimizer / parts);
+            Held { parameter, optimizer, ..all }
+        }
+        States::Handoff => Held { parameter: 0, optimizer: 0, ..all },
+    }
+}
+
+/// Bytes that a device is sure to hold at one time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Held {
+    pub(super) parameter: u64,
+    pub(super) optimizer: u64,
+    pub(super) activation: u64,
+}
+
+impl Held {
+    pub(super) fn all(load: &StageLoad) -> Self {
+        Self {
+            parameter: load.parameters.0,
+            optimizer: load.optimizer.0,
+            activation: load.kept().0,
+        }
+    }
+    fn keeping(self, micro_batches: u64) -> Self {
+        Self { activation: self.activation * micro_batches, ..self }
+    }
+    pub(super) fn total(&self) -> u64 {
+        self.parameter + self.optimizer + self.activation
+    }
+    pub(super) fn kind(&self) -> Kind {
+        let kinds = [
+            (self.parameter, Kind::Parameter),
+            (self.optimizer, Kind::Optimizer),
+            (self.activation, Kind::Activation),
+        ];
+        kinds.into_iter().max().map_or(Kind::Parameter, |(_, kind)| kind)
+    }
+}
+
+impl std::ops::Add for Held {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self {
+            parameter: self.parameter + other.parameter,
+            optimizer: self.optimizer + other.optimizer,
+            activation: self.activation + other.activation,
+        }
+    }
+}
+
+/// Micro-batches whose activations a device is sure to keep at one time.
+fn lanes(plan: &Plan) -> u64 {
+    match (plan.placement, plan.order) {
+        (Placement::Concurrent, Order::Parallel) => u64::from(plan.micro_batches),
+        _ => 1,
+    }
+}

@@ -1,0 +1,94 @@
+//! Bounds by hand, and the most that each law says.
+
+use super::*;
+use crate::sample;
+use roundelay_schedule::{BytesPerSecond, Domain, Id, Link, Order, States, Target};
+
+fn load() -> StageLoad {
+    StageLoad {
+        forward: Nanos(1),
+        backward: Nanos(2),
+        parameters: Bytes(8),
+        optimizer: Bytes(16),
+        activation: Bytes(4),
+        down: Some(Bytes(0)),
+        up: Some(Bytes(0)),
+        ..StageLoad::default()
+    }
+}
+
+fn bound(rule: Rule, placement: Placement, order: Order) -> Bound {
+    let (loads, target) = (vec![load(); 4], sample::target(16));
+    let plan = sample::plan(rule, placement, order, 4, 4);
+    Bound::of_stages(&plan, &loads, &mut Network::new(&target))
+}
+
+#[test]
+fn delays_divide_the_path_and_devices_divide_the_work() {
+    let sync = bound(Rule::Sync, Placement::Pipeline, Order::Gpipe);
+    // The last of four stages waits for three forward passes, then three backward passes follow.
+    assert_eq!((sync.work, sync.path), (Nanos(12), Nanos(12 + 9)));
+    assert_eq!(sync.memory, Bytes(8 + 16 + 4 * 4));
+    let lazy = bound(Rule::CyclicV1, Placement::Data, Order::Cyclic);
+    assert_eq!((lazy.work, lazy.path), (Nanos(12), Nanos(6)));
+    let shared = bound(Rule::CyclicV2, Placement::Shared, Order::Cyclic);
+    assert_eq!((shared.work, shared.path), (Nanos(12), Nanos(12)));
+}
+
+#[test]
+fn lists_add_messages_sums_and_gradients() {
+    let mut target = sample::target(8);
+    let link = Link::plain("bus", BytesPerSecond(1_000_000_000), Nanos(5));
+    target.links = [link].into_iter().collect();
+    let mut one = load();
+    (one.down, one.up, one.gradient) = (Some(Bytes(0)), Some(Bytes(0)), Bytes(8));
+    let loads = vec![one; 2];
+    let order = Order::OneForwardOneBackward;
+    let plan = sample::plan(Rule::Sync, Placement::Pipeline, order, 3, 2);
+    let mut network = Network::new(&target);
+    let mut follow = |plan: &Plan| {
+        let lists = lists_of(plan).expect("a synchronous pipeline has lists");
+        let bound = Bound::of_stages(plan, &loads, &mut network);
+        bound.following(plan, &loads, &lists, &mut network)
+    };
+    // Device 0 has two micro-batches in flight: the third goes there and back after the first.
+    let single = follow(&plan);
+    assert_eq!(single.path, Nanos(2 * (1 + 5 + 3 + 5 + 2)));
+    assert_eq!(single.memory, Bytes(8 + 16 + 8 + 2 * 4));
+    // An all-reduce of 8 bytes in a ring of two: 2 · (5 + 4).
+    let two = follow(&plan.replicated(2, 1));
+    assert_eq!(two.path, single.path + Nanos(18));
+}
+
+/// Nodes of two devices with 8 bytes per nanosecond, joined by 1 byte per nanosecond.
+fn nodes() -> Target {
+    let mut target = sample::target(8);
+    let link = |name, rate| Link::plain(name, BytesPerSecond(rate), Nanos(0));
+    target.links =
+        [link("bus", 8_000_000_000), link("net", 1_000_000_000)].into_iter().collect();
+    let domain = |link, devices| Domain { link: Id::new(link), devices };
+    let nodes = (0..4).map(|node| domain(0, 2 * node..2 * node + 2));
+    target.domains = nodes.chain([domain(1, 0..8)]).collect();
+    target
+}
+
+#[test]
+fn collectives_take_the_ports_of_their_members() {
+    let (parameters, gradient) = (Bytes(8_000), Bytes(8_000));
+    let load = StageLoad { parameters, gradient, ..StageLoad::default() };
+    let (loads, target) = (vec![load; 2], nodes());
+    let least = |states, replicas, shards| {
+        let (rule, order) = (Rule::Sync, Order::Sequential);
+        let plan = Plan::new(rule, Placement::Accumulate, order, states, 2, vec![2]);
+        let plan = plan.replicated(replicas, shards);
+        Bound::of_stages(&plan, &loads, &mut Network::new(&target)).traffic
+    };
+    // 2 stages · 2 · 7 rounds of an eighth at 1 byte per nanosecond.
+    assert_eq!(least(States::Replicated, 8, 1), Nanos(2 * 2 * 7 * 1_000));
+    // Two gathers and one scatter of each of two micro-batches.
+    assert_eq!(least(States::Zero3, 8, 1), Nanos(2 * 6 * 7 * 1_000));
+    // Inside a node at 8 bytes per nanosecond; across, a half of the sum on four.
+    let inside = 2 * 6 * 4_000 / 8;
+    assert_eq!(least(States::Hsdp, 8, 2), Nanos(inside + 2 * 2 * 3 * 1_000));
+    assert_eq!(least(States::Replicated, 1, 1), Nanos(0));
+}

@@ -1,0 +1,123 @@
+//! The laws of work and of the flush: how long the busiest device computes, and how long it must
+//! wait for others before and after.
+
+use super::{holders, ring, seated};
+use crate::{cutting::Cutting, load::StageLoad};
+use roundelay_schedule::{Nanos, Order, Placement, Plan, Rule, States};
+
+/// Work and flush by the passes of stages alone.
+pub(super) fn of_nodes(plan: &Plan, cutting: &Cutting) -> Nanos {
+    let times = &cutting.times;
+    let least = busiest(plan, times, &|_| Nanos(0));
+    if !flushes(plan) || splits(plan) || holders(plan) > 1 {
+        return least;
+    }
+    let n = u64::from(plan.micro_batches);
+    let p = plan.pipeline_devices() as usize;
+    let mut longest = least;
+    // One stage per device, or chunks in the same direction: the first p stages come first.
+    for (rank, around) in cutting.before.iter().enumerate().take(p) {
+        let own: Nanos = match plan.lists.is_empty() && plan.chunks == 1 {
+            true => times[rank],
+            false => continue,
+        };
+        longest = longest.max(own * n + *around);
+    }
+    longest
+}
+
+/// Law: the busiest device does at least its share of all forward and backward passes, and the
+/// updates of whole stages. Lanes of one device share its arithmetic.
+pub(super) fn of_stages(plan: &Plan, loads: &[StageLoad]) -> Nanos {
+    let passes: Vec<Nanos> = loads.iter().map(StageLoad::pass).collect();
+    let updates = |stage: usize| match updates_whole(plan) {
+        true => loads[stage].update,
+        false => Nanos(0),
+    };
+    busiest(plan, &passes, &updates)
+}
+
+/// Whether every device updates all that it computes with in place, once in each step.
+pub(super) fn updates_whole(plan: &Plan) -> bool {
+    plan.states == States::Replicated && plan.rule == Rule::Sync && holders(plan) == 1
+}
+
+fn busiest(plan: &Plan, passes: &[Nanos], update: &dyn Fn(usize) -> Nanos) -> Nanos {
+    let n = u64::from(plan.micro_batches);
+    let all = || -> Nanos { passes.iter().copied().sum() };
+    let updates = || -> Nanos { (0..passes.len()).map(update).sum() };
+    match plan.placement {
+        Placement::Accumulate | Placement::Concurrent => all() * n + updates(),
+        Placement::Data => all() + updates(),
+        Placement::Pipeline if plan.chunks == 1 && plan.lists.is_empty() => {
+            pipeline(plan, passes, update)
+        }
+        Placement::Pipeline => {
+            let own = |stages: Vec<usize>| -> Nanos {
+                let each = stages.into_iter().map(|s| passes[s] * n + update(s));
+                each.sum()
+            };
+            let most = seated(plan).into_iter().map(own).max().unwrap_or_default();
+            Nanos(most.0 / holders(plan))
+        }
+        Placement::Shared => (0..)
+            .zip(passes)
+            .map(|(stage, pass)| Nanos((*pass * n).0 / ring(plan, stage).max(1)))
+            .max()
+            .unwrap_or_default(),
+    }
+}
+
+/// One stage on each device, or on two in opposite directions.
+fn pipeline(plan: &Plan, passes: &[Nanos], update: &dyn Fn(usize) -> Nanos) -> Nanos {
+    let n = u64::from(plan.micro_batches);
+    let own = |stage: usize| passes[stage] * n + update(stage);
+    match holders(plan) {
+        1 => (0..passes.len()).map(own).max().unwrap_or_default(),
+        _ => {
+            let opposite = |stage: usize| own(stage) + own(passes.len() - 1 - stage);
+            let most = (0..passes.len()).map(opposite).max().unwrap_or_default();
+            Nanos(most.0 / 2)
+        }
+    }
+}
+
+/// Whether a plan is a pipeline that comes to rest after each step.
+fn flushes(plan: &Plan) -> bool {
+    plan.placement == Placement::Pipeline && plan.rule == Rule::Sync
+}
+
+/// Whether some backward pass may be in halves.
+pub(super) fn splits(plan: &Plan) -> bool {
+    plan.order.splits_backward() || plan.order == Order::Listed
+}
+
+/// Law: in a synchronous pipeline whose stages follow each other, device 0 begins a step with the
+/// first forward pass and ends it behind its last backward pass. A device whose first stage is j
+/// cannot begin before the forward passes of the stages before j; after its last pass that others
+/// wait for come the backward passes of the stages before j, and the update of stage 0. Where
+/// backward passes are in halves, others wait for the first halves alone.
+pub(super) fn flush(plan: &Plan, loads: &[StageLoad]) -> Nanos {
+    let follow = |load: &StageLoad| load.down.is_some() && load.up.is_some();
+    let linked = loads.iter().rev().skip(1).all(follow);
+    if !flushes(plan) || holders(plan) > 1 || !linked || plan.order == Order::Listed {
+        return Nanos(0);
+    }
+    let n = u64::from(plan.micro_batches);
+    let first = loads.first().map_or(Nanos(0), |load| match updates_whole(plan) {
+        true => load.weight + load.update,
+        false => load.weight,
+    });
+    let mut around = vec![Nanos(0)];
+    for load in loads {
+        let before = around.last().copied().unwrap_or_default();
+        around.push(before + load.forward + load.turn());
+    }
+    let own = |stages: Vec<usize>| -> Nanos {
+        let work = stages.iter().map(|s| (loads[*s].forward + loads[*s].turn()) * n);
+        let least = stages.iter().min().map_or(Nanos(0), |first| around[*first]);
+        work.sum::<Nanos>() + least
+    };
+    let longest = seated(plan).into_iter().map(own).max().unwrap_or_default();
+    longest + first
+}

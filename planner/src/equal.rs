@@ -1,0 +1,141 @@
+//! Plans of a space that another plan of it makes superfluous: the same, or never worse.
+
+use crate::{counts::Counts, family::Family, values::Values};
+use roundelay_schedule::{Fold, Order, Placement, Rule, States, Timeline};
+use std::collections::BTreeMap;
+
+/// What is known of version maps: why a rule is superfluous for N and S on a timeline.
+#[derive(Debug, Default)]
+pub(crate) struct SameRules {
+    known: BTreeMap<(Rule, bool, u32, u32), Option<String>>,
+}
+
+/// The plan of the space that makes this one superfluous: the same, or never worse.
+pub(crate) fn equal(
+    values: &Values,
+    family: Family,
+    counts: Counts,
+    rules: &mut SameRules,
+) -> Option<String> {
+    let Counts { micro_batches: n, stages: s, .. } = counts;
+    rules
+        .find(values, family, n, s)
+        .or_else(|| accumulating(values, family))
+        .or_else(|| same_members(values, family, counts))
+        .or_else(|| same_placement(values, family, counts))
+}
+
+/// Workers instead of replicas, or states that split as much.
+fn same_members(values: &Values, family: Family, counts: Counts) -> Option<String> {
+    let Counts { micro_batches: n, stages: s, replicas, shards, .. } = counts;
+    let Family { rule, placement, states, .. } = family;
+    let all = counts.all_micro_batches();
+    let as_workers = || {
+        replicas > 1
+            && rule == Rule::Sync
+            && values.micro_batches.contains(&all)
+            && values.replicas(all).contains(&1)
+            && values.stages(all).contains(&s)
+    };
+    match placement {
+        Placement::Data | Placement::Shared if as_workers() => {
+            return Some(format!("{all} workers without replicas are the same"));
+        }
+        Placement::Accumulate
+            if n == 1
+                && values.placements.contains(&Placement::Data)
+                && values.orders.contains(&Order::Parallel)
+                && as_workers() =>
+        {
+            return Some(format!("data with {all} workers is the same"));
+        }
+        _ => {}
+    }
+    let tried = |states| values.states.contains(&states);
+    match (states, shards) {
+        (States::Hsdp, 1) if tried(States::Replicated) => {
+            Some("groups of one split nothing: replicated is no worse".into())
+        }
+        (States::Hsdp, _) if shards == counts.members(family) && tried(States::Zero3) => {
+            Some("one group of all replicas is zero3".into())
+        }
+        _ => None,
+    }
+}
+
+impl SameRules {
+    /// A stricter rule with the same versions.
+    fn find(
+        &mut self,
+        values: &Values,
+        family: Family,
+        n: u32,
+        s: u32,
+    ) -> Option<String> {
+        let (rule, timeline) = (family.rule, family.placement.timeline());
+        let mut earlier =
+            values.rules.iter().take_while(|other| **other != rule).peekable();
+        if rule == Rule::Sync && earlier.peek().is_none() {
+            return None;
+        }
+        let find = || {
+            let own = rule.delays(timeline, n, s);
+            if rule != Rule::Sync && own.max() == 0 {
+                return Some("no version lags behind, so this is rule sync".into());
+            }
+            let same = earlier.find(|other| other.delays(timeline, n, s) == own);
+            same.map(|rule| format!("{rule} has the same version map"))
+        };
+        let key = (rule, timeline == Timeline::FlushFree, n, s);
+        self.known.entry(key).or_insert_with(find).clone()
+    }
+}
+
+/// A rule with delays where nothing overlaps.
+fn accumulating(values: &Values, family: Family) -> Option<String> {
+    let accumulates = family.placement == Placement::Accumulate;
+    let delayed = family.rule != Rule::Sync && values.rules.contains(&Rule::Sync);
+    (accumulates && delayed)
+        .then(|| "a delay saves nothing where nothing overlaps: sync is no worse".into())
+}
+
+/// A simpler placement, order or cut that does the same.
+fn same_placement(values: &Values, family: Family, counts: Counts) -> Option<String> {
+    let Counts { micro_batches: n, stages: s, replicas, .. } = counts;
+    let tried = |placement, order| {
+        values.placements.contains(&placement) && values.orders.contains(&order)
+    };
+    let Family { rule, placement, order, .. } = family;
+    let sync = rule == Rule::Sync;
+    let rows = counts.tensor.rows;
+    let one_device = counts.devices(family, values.lists) == replicas * rows;
+    let simple = placement == Placement::Accumulate;
+    let one_by_one = n == 1 || (sync && placement != Placement::Concurrent);
+    if one_device
+        && !simple
+        && one_by_one
+        && tried(Placement::Accumulate, Order::Sequential)
+    {
+        return Some("accumulate is no worse on one device".into());
+    }
+    let fewer = values.stages(n).first().is_some_and(|least| *least < s);
+    if sync && one_device && replicas == 1 && fewer {
+        return Some("on one device cuts move nothing: fewer stages are the same".into());
+    }
+    if sync && placement == Placement::Shared {
+        if s == 1 && tried(Placement::Data, Order::Parallel) {
+            return Some("data is the same with one stage".into());
+        }
+        if n == 1 && tried(Placement::Pipeline, Order::Gpipe) {
+            return Some("pipeline is the same with one micro-batch".into());
+        }
+    }
+    let late = n == 1
+        && order.is_of_pipelines()
+        && order.fold() == Fold::Loop
+        && order != Order::Gpipe
+        && !order.splits_backward()
+        && counts.chunks == 1;
+    (late && tried(Placement::Pipeline, Order::Gpipe))
+        .then(|| "gpipe is the same with one micro-batch".into())
+}

@@ -1,0 +1,110 @@
+//! Combinations that are no plan to try: how many there are, and the one that came furthest, by
+//! family and reason.
+
+use crate::{counts::Counts, family::Family, reason::Reason};
+use std::collections::BTreeMap;
+
+/// Combinations of one family that are no plan for the same reason.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Excluded {
+    /// The decisions without a number.
+    pub family: Family,
+    /// The numbers of the one that came furthest.
+    pub sizes: Sizes,
+    /// Why that one is no plan.
+    pub reason: Reason,
+    /// How many there are.
+    pub number: u64,
+}
+
+/// The numbers of an exclusion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Sizes {
+    /// All that are tried.
+    All,
+    /// These.
+    One(Counts),
+}
+
+/// A group of exclusions: those with the same words, where a reason has no number of its own.
+type Group = (Family, &'static str, Option<String>);
+
+/// Exclusions while they are gathered.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Exclusions {
+    groups: BTreeMap<Group, Excluded>,
+}
+
+impl Exclusions {
+    /// Counts some combinations; keeps the numbers of the one that came furthest.
+    pub(crate) fn add(
+        &mut self,
+        (family, sizes): (Family, Sizes),
+        reason: &Reason,
+        number: u64,
+    ) {
+        let words = match reason {
+            Reason::Equal(text) | Reason::Refused(text) | Reason::WrongCuts(text) => {
+                Some(text.clone())
+            }
+            _ => None,
+        };
+        let new = || Excluded { family, sizes, reason: reason.clone(), number: 0 };
+        let known = self.groups.entry((family, reason.name(), words)).or_insert_with(new);
+        known.number += number;
+        if rank(reason, sizes) < rank(&known.reason, known.sizes) {
+            *known = Excluded { number: known.number, ..new() };
+        }
+    }
+
+    /// All groups, in order of family.
+    pub(crate) fn into_all(self) -> Vec<Excluded> {
+        self.groups.into_values().collect()
+    }
+}
+
+/// How far a combination is from being a plan; less is nearer.
+fn rank(reason: &Reason, sizes: Sizes) -> (u64, u32) {
+    let lacking = match reason {
+        Reason::Memory(short) => short.missing.0,
+        Reason::TooFewDevices { needed, .. } | Reason::DevicesNotAllowed { needed } => {
+            u64::from(*needed)
+        }
+        Reason::DelayTooShort { least } => u64::from(*least),
+        Reason::TooLong { passes } => *passes,
+        _ => 0,
+    };
+    let all = match sizes {
+        Sizes::All => 0,
+        Sizes::One(counts) => counts.all_micro_batches(),
+    };
+    (lacking, all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+    use roundelay_schedule::{Order, Placement, Rule};
+
+    #[test]
+    fn one_group_keeps_its_nearest_and_counts_all() {
+        let plan = sample::plan(Rule::Sync, Placement::Pipeline, Order::Gpipe, 2, 2);
+        let family = Family::from(&plan);
+        let mut all = Exclusions::default();
+        for (needed, number) in [(9, 2), (5, 1), (7, 3)] {
+            let counts = Counts { stages: needed, ..Counts::from(&plan) };
+            let reason = Reason::TooFewDevices { needed, available: 4 };
+            all.add((family, Sizes::One(counts)), &reason, number);
+        }
+        let words = |text: &str| Reason::Equal(text.to_owned());
+        all.add((family, Sizes::All), &words("a"), 1);
+        all.add((family, Sizes::All), &words("b"), 1);
+        let found = all.into_all();
+        assert_eq!(found.len(), 3);
+        let devices = found.iter().find(|e| e.reason.name() == "too_few_devices");
+        let devices = devices.expect("one group is about devices");
+        assert_eq!(devices.number, 6);
+        assert_eq!(devices.reason, Reason::TooFewDevices { needed: 5, available: 4 });
+    }
+}

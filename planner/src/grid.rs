@@ -1,0 +1,114 @@
+//! The numbers that a space tries, family by family, each worked out once.
+
+use crate::{counts::Counts, family::Family, values::Values};
+use roundelay_schedule::{Order, Placement, Rule, States};
+use std::{collections::BTreeMap, rc::Rc};
+
+/// What the numbers of all families share.
+#[derive(Clone, Debug)]
+pub(crate) struct Grid {
+    /// N and S, in the order of the search.
+    pub points: Vec<(u32, u32)>,
+    /// R by N.
+    replicas: BTreeMap<u32, Vec<u32>>,
+    /// Numbers of shards by members and devices of a cell.
+    shards: BTreeMap<(u32, u32), Rc<[u32]>>,
+    /// The number of shards of states that are not split in groups.
+    whole: Rc<[u32]>,
+    /// Combinations by what makes a difference.
+    numbers: BTreeMap<(Placement, Option<Order>, bool, bool), u64>,
+}
+
+impl Grid {
+    /// The numbers of some values.
+    pub(crate) fn new(values: &Values) -> Self {
+        let points = values.micro_batches.iter().flat_map(|n| {
+            let point = |s| (*n, s);
+            values.stages(*n).into_iter().map(point).collect::<Vec<_>>()
+        });
+        let replicas = values.micro_batches.iter().map(|n| (*n, values.replicas(*n)));
+        Self {
+            points: points.collect(),
+            replicas: replicas.collect(),
+            shards: BTreeMap::new(),
+            whole: [1].into(),
+            numbers: BTreeMap::new(),
+        }
+    }
+
+    /// R to try with N micro-batches each.
+    pub(crate) fn replicas(&self, micro_batches: u32) -> &[u32] {
+        self.replicas.get(&micro_batches).map_or(&[], Vec::as_slice)
+    }
+
+    /// Numbers of shards to try with the other numbers.
+    pub(crate) fn shards(
+        &mut self,
+        values: &Values,
+        family: Family,
+        counts: Counts,
+    ) -> Rc<[u32]> {
+        if family.states != States::Hsdp {
+            return Rc::clone(&self.whole);
+        }
+        let members = counts.members(family).max(1);
+        let cell = counts.devices(family, values.lists) / members;
+        let new = || values.shards(members, cell).into();
+        Rc::clone(self.shards.entry((members, cell)).or_insert_with(new))
+    }
+
+    /// How many combinations of numbers a family has.
+    pub(crate) fn number(&mut self, values: &Values, family: Family) -> u64 {
+        let Family { rule, placement, order, states } = family;
+        let order = (placement == Placement::Pipeline).then_some(order);
+        let (sync, split) = (rule == Rule::Sync, states == States::Hsdp);
+        let key = (placement, order, sync, split);
+        if let Some(known) = self.numbers.get(&key) {
+            return *known;
+        }
+        let mut number = 0;
+        self.each(values, family, |grid, counts| {
+            number += grid.shards(values, family, counts).len() as u64;
+        });
+        self.numbers.insert(key, number);
+        number
+    }
+
+    /// Every number of shards that is tried in some family; one where nothing is asked.
+    pub(crate) fn all_shards(&mut self, values: &Values) -> Vec<u32> {
+        let whole = values.states.iter().any(|states| *states != States::Hsdp);
+        let mut all: std::collections::BTreeSet<u32> =
+            whole.then_some(1).into_iter().collect();
+        all.extend(self.shards.values().flat_map(|shards| shards.iter().copied()));
+        all.into_iter().collect()
+    }
+
+    /// Calls `visit` with all numbers of a family but those of shards.
+    pub(crate) fn each(
+        &mut self,
+        values: &Values,
+        family: Family,
+        mut visit: impl FnMut(&mut Self, Counts),
+    ) {
+        for point in 0..self.points.len() {
+            let (micro_batches, stages) = self.points[point];
+            for chunks in values.chunks(family, stages) {
+                for replica in 0..self.replicas(micro_batches).len() {
+                    let replicas = self.replicas(micro_batches)[replica];
+                    for &tensor in &values.tensors {
+                        let shards = 1;
+                        let counts = Counts {
+                            micro_batches,
+                            stages,
+                            chunks,
+                            replicas,
+                            shards,
+                            tensor,
+                        };
+                        visit(self, counts);
+                    }
+                }
+            }
+        }
+    }
+}

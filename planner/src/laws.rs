@@ -1,0 +1,163 @@
+//! Laws of numbers: which of them a family has in a program, before any cost is known.
+
+use crate::{
+    counts::Counts,
+    cuts::{Chain, Uncuttable},
+    family::Family,
+    reason::{PASSES_MAX, Reason},
+};
+use roundelay_dsl::Program;
+use roundelay_schedule::{
+    DeviceList, Fold, Misfit, Order, Placement, Rule, Sequence, States, Tensor,
+    list_faults,
+};
+
+/// Whether the numbers make sense for a family in this program; cheap checks first, so that no
+/// number is too large for the later ones.
+///
+/// # Errors
+/// The first thing that does not go.
+pub(crate) fn check_sizes(
+    program: &Program,
+    family: Family,
+    counts: Counts,
+    lists: &[DeviceList],
+) -> Result<(), Reason> {
+    let Counts { micro_batches: n, stages: s, .. } = counts;
+    let (batch, all) = (program.train.batch, counts.all_micro_batches());
+    if all == 0 || !batch.is_multiple_of(all) {
+        return Err(Reason::Indivisible { batch });
+    }
+    let nodes = u32::try_from(program.model.cuttable()).unwrap_or(u32::MAX);
+    if s == 0 || s > nodes {
+        let tied = Vec::new();
+        return Err(Reason::Uncuttable(Uncuttable { stages: s, most: nodes, tied }));
+    }
+    let passes = u64::from(n) * u64::from(s);
+    if passes > PASSES_MAX {
+        return Err(Reason::TooLong { passes });
+    }
+    if family.placement == Placement::Data && all == 1 {
+        return Err(Reason::OneWorker);
+    }
+    check_tensor(program, counts.tensor)?;
+    check_order(family, counts, lists)?;
+    check_replicas(family, counts)
+}
+
+/// Whether tensors can be split like this, whatever the model.
+fn check_tensor(program: &Program, tensor: Tensor) -> Result<(), Reason> {
+    match tensor {
+        Tensor { rows: 0, .. } | Tensor { rows: 1, sequence: Sequence::Split } => {
+            Err(Reason::NoRows)
+        }
+        Tensor { rows: 2.., .. } if program.train.optimizer.clip > 0.0 => {
+            Err(Reason::ClipNeedsWholeTensors)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether the order is defined for the numbers.
+fn check_order(
+    family: Family,
+    counts: Counts,
+    lists: &[DeviceList],
+) -> Result<(), Reason> {
+    let Counts { micro_batches: n, stages: s, chunks, replicas, .. } = counts;
+    if family.placement != Placement::Pipeline {
+        return if chunks == 1 { Ok(()) } else { Err(Reason::Misfit(Misfit::Chunks(1))) };
+    }
+    if family.order == Order::Listed {
+        let faults = list_faults(lists, s, n);
+        let first = faults.into_iter().next();
+        return first.map_or(Ok(()), |fault| Err(Reason::Refused(fault.to_string())));
+    }
+    family.order.fits(chunks, s, n).map_err(Reason::Misfit)?;
+    match (family.order.fold(), replicas) {
+        (Fold::Mirror, 2..) => Err(Reason::MirroredReplicas),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a family has so many replicas.
+fn check_replicas(family: Family, counts: Counts) -> Result<(), Reason> {
+    let members = counts.members(family);
+    let apart = matches!(family.placement, Placement::Data | Placement::Shared);
+    if counts.replicas > 1 && apart && family.rule != Rule::Sync {
+        return Err(Reason::ReplicasNeedSync);
+    }
+    match family.states {
+        States::Replicated | States::Handoff => {}
+        States::Zero1 | States::Zero2 | States::Zero3 | States::Hsdp => {
+            if members == 1 {
+                return Err(Reason::OneReplica);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether the replicas of a family split into so many shards.
+///
+/// # Errors
+/// When they do not.
+pub(crate) fn check_shards(family: Family, counts: Counts) -> Result<(), Reason> {
+    let members = counts.members(family);
+    let split = counts.shards == 1 || family.states == States::Hsdp;
+    if counts.shards == 0 || !members.is_multiple_of(counts.shards) || !split {
+        return Err(Reason::UnevenShards { members });
+    }
+    Ok(())
+}
+
+/// Whether the delay of a rule is long enough for its placement.
+///
+/// # Errors
+/// The least N for which it is.
+pub(crate) fn check_delay(family: Family, n: u32, s: u32) -> Result<(), Reason> {
+    if family.placement == Placement::Pipeline
+        && family.rule == Rule::CyclicV1
+        && n + 1 < s
+    {
+        return Err(Reason::DelayTooShort { least: s - 1 });
+    }
+    Ok(())
+}
+
+/// Whether the cluster and the program have so many devices.
+pub(crate) fn check_devices(program: &Program, needed: u32) -> Result<(), Reason> {
+    let available = u32::try_from(program.target.devices.len()).unwrap_or(u32::MAX);
+    if needed > available {
+        return Err(Reason::TooFewDevices { needed, available });
+    }
+    if !program.search.devices.allows(u64::from(needed)) {
+        return Err(Reason::DevicesNotAllowed { needed });
+    }
+    Ok(())
+}
+
+/// Whether `cuts` cut a chain into `stages` stages.
+///
+/// # Errors
+/// What is wrong with them.
+pub(crate) fn check_cuts(chain: &Chain, cuts: &[u32], stages: u32) -> Result<(), Reason> {
+    let nodes = chain.times.len();
+    let wrong = |text: String| Err(Reason::WrongCuts(text));
+    if cuts.len() + 1 != stages as usize {
+        return wrong(format!("{} cuts make {} stages", cuts.len(), cuts.len() + 1));
+    }
+    if !cuts.is_sorted_by(|one, next| one < next) {
+        return wrong("cuts must ascend".into());
+    }
+    for cut in cuts.iter().map(|cut| *cut as usize) {
+        if cut == 0 || cut >= nodes {
+            return wrong(format!("cut {cut} is not between 1 and {}", nodes - 1));
+        }
+        if let Some(tie) = chain.tie_at(cut) {
+            let name = &tie.parameter;
+            return wrong(format!("cut {cut} parts nodes that share {name}"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,87 @@
+//! A plan before it is written out: the decisions of the search, and what follows from them by
+//! arithmetic alone. A space has many of them, so they are small.
+
+use crate::{counts::Counts, family::Family};
+use roundelay_dsl::Program;
+use roundelay_schedule::{Exactness, Order, Plan, Recompute, Rule};
+
+/// Every decision of a plan but its cuts, which follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Outline {
+    /// The decisions without a number.
+    pub family: Family,
+    /// The numbers.
+    pub counts: Counts,
+    /// What stages compute again that the program does not pin.
+    pub recompute: Recompute,
+    /// Devices that it takes.
+    pub devices: u32,
+}
+
+impl Outline {
+    /// The plan.
+    pub(crate) fn plan(&self, program: &Program, cuts: &[u32]) -> Plan {
+        let Family { rule, placement, order, states } = self.family;
+        let Counts { micro_batches, chunks, replicas, shards, tensor, .. } = self.counts;
+        let plan =
+            Plan::new(rule, placement, order, states, micro_batches, cuts.to_vec());
+        let plan = match order {
+            Order::Listed => plan.with_lists(program.search.lists.clone()),
+            _ => plan,
+        };
+        let plan = plan.with_chunks(chunks).with_tensor(tensor);
+        let plan = plan.replicated(replicas, shards);
+        Plan { recompute: self.recomputes(program), ..plan }
+    }
+
+    /// What each stage computes again.
+    pub(crate) fn recomputes(&self, program: &Program) -> Vec<Recompute> {
+        let mut all = vec![self.recompute; self.counts.stages as usize];
+        for pin in &program.search.pinned {
+            all[pin.first as usize..=pin.last as usize].fill(pin.recompute);
+        }
+        all
+    }
+
+    /// The plan without what has a place for each stage, micro-batch or device: cuts, recompute,
+    /// delays and devices are empty. What its methods say of numbers holds.
+    pub(crate) fn bare(&self, program: &Program) -> Plan {
+        let Family { rule, placement, order, states } = self.family;
+        let Counts { micro_batches, stages, chunks, replicas, shards, tensor } =
+            self.counts;
+        let lists = match order {
+            Order::Listed => program.search.lists.clone(),
+            _ => Vec::new(),
+        };
+        let plan = Plan {
+            rule,
+            placement,
+            order,
+            replicas,
+            shards,
+            tensor,
+            stages,
+            chunks,
+            cuts: Vec::new(),
+            micro_batches,
+            states,
+            recompute: Vec::new(),
+            reduction: roundelay_schedule::Reduction::Sequential,
+            delays: rule.delays(placement.timeline(), 0, 0),
+            devices: Vec::new(),
+            lists,
+        };
+        Plan { reduction: plan.own_reduction(), ..plan }
+    }
+
+    /// The class of its gradients. A cyclic rule under which nothing is late is no plan of a
+    /// space.
+    pub(crate) fn exactness(&self, program: &Program) -> Exactness {
+        match self.family.rule {
+            Rule::Sync => self.bare(program).exactness(),
+            rule @ (Rule::CyclicV1 | Rule::CyclicV2 | Rule::CyclicSlack(_)) => {
+                rule.exactness().max(self.bare(program).exactness())
+            }
+        }
+    }
+}

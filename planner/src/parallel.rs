@@ -1,0 +1,58 @@
+//! Work on several threads whose results do not depend on how many there are.
+
+use std::{
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
+};
+
+/// What `work` makes of each item, in the order of the items, whoever made it.
+pub(crate) fn parallel<T: Sync, R: Send>(
+    items: &[T],
+    threads: usize,
+    work: &(impl Fn(&T) -> R + Sync),
+) -> Vec<R> {
+    if threads <= 1 || items.len() <= 1 {
+        return items.iter().map(work).collect();
+    }
+    let next = AtomicUsize::new(0);
+    let share = || {
+        let mut own = Vec::new();
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            match items.get(number) {
+                Some(item) => own.push((number, work(item))),
+                None => return own,
+            }
+        }
+    };
+    let mut all = thread::scope(|scope| {
+        let helpers = 1..threads.min(items.len());
+        let helpers: Vec<_> = helpers.map(|_| scope.spawn(share)).collect();
+        let mut all = share();
+        for helper in helpers {
+            match helper.join() {
+                Ok(own) => all.extend(own),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        all
+    });
+    all.sort_by_key(|(number, _)| *number);
+    all.into_iter().map(|(_, result)| result).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_stand_in_the_order_of_the_items() {
+        let items: Vec<u64> = (0..100).collect();
+        for threads in [1, 2, 7] {
+            let squares = parallel(&items, threads, &|item| item * item);
+            assert!(
+                squares.iter().zip(&items).all(|(square, item)| *square == item * item)
+            );
+        }
+    }
+}

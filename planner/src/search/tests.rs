@@ -1,0 +1,92 @@
+//! The search against looking at every plan, where costs are made up.
+
+use super::*;
+use crate::{
+    parallel::parallel,
+    progress::Progress,
+    sample::{self, Random},
+};
+use roundelay_schedule::Nanos;
+
+fn goal() -> Goal {
+    Goal::new(&sample::program(1, 8))
+}
+
+fn aim(goal: &Goal, keep: usize, clocked_max: usize) -> Aim<'_> {
+    Aim { goal, keep, clocked_max, threads: 2 }
+}
+
+fn open((number, work): (usize, u64)) -> Open {
+    let outline = sample::outline(1);
+    let bound = sample::bound(Nanos(work));
+    Open { outline, bound, sharpness: Sharpness::Nodes, number }
+}
+
+/// A plan takes four times its first bound, rounded up to the next ten, and one in seven is no
+/// plan; each step doubles a bound at most.
+struct MadeUp {
+    first: Vec<u64>,
+    refused: usize,
+}
+
+fn time(first: u64) -> Option<Nanos> {
+    (first % 7 != 0).then(|| Nanos((first * 4).next_multiple_of(10)))
+}
+
+impl Judge for MadeUp {
+    fn sharper(&mut self, open: &[Open]) -> Vec<Result<(Bound, Sharpness), Reason>> {
+        let each = open.iter().map(|open| {
+            let (factor, next) = match open.sharpness {
+                Sharpness::Nodes => (2 - open.bound.work.0 % 2, Sharpness::Stages),
+                Sharpness::Stages | Sharpness::Lists => (2, Sharpness::Lists),
+            };
+            let work = open.bound.work * factor;
+            Ok((Bound { work, ..open.bound }, next))
+        });
+        each.collect()
+    }
+
+    fn clock(
+        &mut self,
+        round: &[Open],
+        threads: usize,
+    ) -> Vec<Result<Candidate, Reason>> {
+        parallel(round, threads, &|open: &Open| {
+            let time = time(self.first[open.number]).ok_or(Reason::OneWorker)?;
+            Ok(sample::candidate(&sample::plan_on(1), time, open.number))
+        })
+    }
+
+    fn refuse(&mut self, _: &Open, _: &Reason) {
+        self.refused += 1;
+    }
+}
+
+fn found(first: &[u64], aim: Aim<'_>) -> Found {
+    let plans = first.iter().copied().enumerate().map(open).collect();
+    let mut judge = MadeUp { first: first.to_vec(), refused: 0 };
+    search(plans, aim, &mut judge, &mut Progress::default())
+}
+
+#[test]
+fn the_best_of_all_is_found_without_clocking_all() {
+    let mut random = Random::new(11);
+    for _ in 0..50 {
+        let first: Vec<u64> = (0..60).map(|_| 1 + random.below(500)).collect();
+        let mut all: Vec<Nanos> = first.iter().filter_map(|first| time(*first)).collect();
+        all.sort();
+        let found = found(&first, aim(&goal(), 3, usize::MAX));
+        let best: Vec<Nanos> = found.best.iter().map(|c| c.step_time).collect();
+        assert_eq!(best, all[..3]);
+        assert_eq!(found.open, None);
+        assert!(found.pruned > 0 && found.pruned + found.clocked == 60);
+    }
+}
+
+#[test]
+fn a_limit_leaves_its_least_bound_open() {
+    let first: Vec<u64> = (1..=40).map(|work| work * 14 + 1).collect();
+    let found = found(&first, aim(&goal(), 40, 10));
+    let least = first[10] * 2;
+    assert_eq!((found.clocked, found.open.map(|open| open[0])), (10, Some(least)));
+}

@@ -1,0 +1,209 @@
+//! Sharper bounds for plans that are still open: from the costs of nodes to the stages' routines,
+//! and from those to the lists of the devices. What plans share is made once.
+
+use crate::{
+    bound::{Bound, Lists, Network, lists_of},
+    cost::Costs,
+    counts::Counts,
+    cutting::{Count, Cuttings},
+    load::{self, StageLoad},
+    outline::Outline,
+    parallel::parallel,
+    reason::Reason,
+};
+use roundelay_codegen::{BackwardForm, StageForm};
+use roundelay_dsl::Program;
+use roundelay_schedule::{Id, Order, Pass, Placement, Plan, Recompute, Rule, Stage};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How many passes of lists are kept at one time, at most.
+const PASSES_KEPT: usize = 1 << 22;
+
+/// By what a bound was found; each step is sharper than the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Sharpness {
+    /// The costs of single nodes.
+    Nodes,
+    /// The routines of stages.
+    Stages,
+    /// The lists of devices, where the plan has them: no bound is sharper.
+    Lists,
+}
+
+/// What decides what stages take: micro-batches of all replicas and stages, what stages compute
+/// again, and whether backward passes are in halves.
+type LoadKey = (Count, Recompute, Halves);
+
+/// Which stages have their backward passes in halves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Halves {
+    None,
+    All,
+    /// As the program's own lists say.
+    Listed,
+}
+
+/// What decides the lists of devices: placement, order, N, S and v.
+type ListKey = (Placement, Order, u32, u32, u32);
+
+/// The bounds of a program's plans.
+pub(crate) struct Bounds<'a> {
+    program: &'a Program,
+    costs: &'a Costs,
+    cuttings: Cuttings,
+    threads: usize,
+    network: Network<'a>,
+    loads: BTreeMap<LoadKey, Result<Vec<StageLoad>, Reason>>,
+    lists: BTreeMap<ListKey, Option<Lists>>,
+    /// Passes of all lists.
+    passes: usize,
+}
+
+impl<'a> Bounds<'a> {
+    /// The bounds of these plans.
+    pub(crate) fn new(
+        program: &'a Program,
+        costs: &'a Costs,
+        plans: &[Outline],
+        threads: usize,
+    ) -> Self {
+        let wanted: BTreeSet<Count> = plans.iter().map(count).collect();
+        Self {
+            program,
+            costs,
+            cuttings: Cuttings::new(program, costs, &wanted, threads),
+            threads,
+            network: Network::new(&program.target),
+            loads: BTreeMap::new(),
+            lists: BTreeMap::new(),
+            passes: 0,
+        }
+    }
+
+    /// The first bound of a plan.
+    ///
+    /// # Errors
+    /// Why it is no plan.
+    pub(crate) fn first(&self, outline: &Outline) -> Result<Bound, Reason> {
+        let cutting = self.cuttings.get(count(outline))?;
+        Ok(Bound::of_nodes(self.program, &outline.bare(self.program), cutting))
+    }
+
+    /// The plan itself.
+    ///
+    /// # Errors
+    /// Why it is no plan.
+    pub(crate) fn plan(&self, outline: &Outline) -> Result<Plan, Reason> {
+        let cutting = self.cuttings.get(count(outline))?;
+        Ok(outline.plan(self.program, &cutting.cuts))
+    }
+
+    /// The next sharper bounds of some plans, in their order.
+    pub(crate) fn sharper(
+        &mut self,
+        open: &[(Outline, Bound, Sharpness)],
+    ) -> Vec<Result<(Bound, Sharpness), Reason>> {
+        self.make_loads(open.iter().map(|(outline, ..)| outline));
+        let far = open.iter().filter(|(_, _, known)| *known == Sharpness::Stages);
+        self.make_lists(far.map(|(outline, ..)| outline));
+        let each = open.iter().map(|(outline, bound, known)| {
+            let plan = outline.bare(self.program);
+            let loads = self.loads[&self.load_key(outline)].as_ref();
+            let loads = loads.map_err(Clone::clone)?;
+            match known {
+                Sharpness::Nodes => {
+                    let next = Bound::of_stages(&plan, loads, &mut self.network);
+                    Ok((bound.and(next), Sharpness::Stages))
+                }
+                Sharpness::Stages | Sharpness::Lists => {
+                    let lists = self.lists.get(&list_key(outline));
+                    let next = match lists.and_then(Option::as_ref) {
+                        Some(lists) => {
+                            bound.following(&plan, loads, lists, &mut self.network)
+                        }
+                        None => *bound,
+                    };
+                    Ok((next, Sharpness::Lists))
+                }
+            }
+        });
+        each.collect()
+    }
+
+    fn load_key(&self, outline: &Outline) -> LoadKey {
+        let halves = match outline.family.order {
+            Order::Listed => Halves::Listed,
+            order if order.splits_backward() => Halves::All,
+            _ => Halves::None,
+        };
+        (count(outline), outline.recompute, halves)
+    }
+
+    /// Makes the loads that are not yet known.
+    fn make_loads<'b>(&mut self, outlines: impl Iterator<Item = &'b Outline>) {
+        let keys: BTreeMap<LoadKey, &Outline> = outlines
+            .map(|outline| (self.load_key(outline), outline))
+            .filter(|(key, _)| !self.loads.contains_key(key))
+            .collect();
+        let wanted: Vec<(LoadKey, &Outline)> = keys.into_iter().collect();
+        let found = parallel(&wanted, self.threads, &|(key, outline)| {
+            let cutting = self.cuttings.get(key.0)?;
+            let recompute = outline.recomputes(self.program);
+            let form = |stage: Stage| StageForm {
+                backward: self.backward(key.2, stage),
+                recompute: recompute[stage.index()],
+            };
+            let (all, tensor) = key.0.0;
+            let size = (self.program.train.batch / all, tensor);
+            load::load(self.program, (&cutting.cuts, form), size, self.costs)
+                .map_err(|error| Reason::Refused(error.to_string()))
+        });
+        let keys = wanted.into_iter().map(|(key, _)| key);
+        self.loads.extend(keys.zip(found));
+    }
+
+    fn backward(&self, halves: Halves, stage: Stage) -> BackwardForm {
+        let mut listed = self.program.search.lists.iter().flatten();
+        let split = match halves {
+            Halves::None => false,
+            Halves::All => true,
+            Halves::Listed => {
+                listed.any(|one| one.stage == stage && one.pass == Pass::InputGradient)
+            }
+        };
+        if split { BackwardForm::Split } else { BackwardForm::Whole }
+    }
+
+    /// Makes the lists that are not yet known; forgets old ones where they are too many.
+    fn make_lists<'b>(&mut self, outlines: impl Iterator<Item = &'b Outline>) {
+        if self.passes > PASSES_KEPT {
+            self.lists.clear();
+            self.passes = 0;
+        }
+        let keys: BTreeMap<ListKey, &Outline> = outlines
+            .filter(|outline| outline.family.rule == Rule::Sync)
+            .map(|outline| (list_key(outline), outline))
+            .collect();
+        let wanted: Vec<(ListKey, &Outline)> =
+            keys.into_iter().filter(|(key, _)| !self.lists.contains_key(key)).collect();
+        let found = parallel(&wanted, self.threads, &|(_, outline)| {
+            lists_of(&outline.bare(self.program))
+        });
+        for ((key, _), lists) in wanted.into_iter().zip(found) {
+            self.passes += lists.as_ref().map_or(0, Lists::len);
+            self.lists.insert(key, lists);
+        }
+    }
+}
+
+/// What decides the cuts.
+fn count(outline: &Outline) -> Count {
+    let Counts { tensor, stages, .. } = outline.counts;
+    ((outline.counts.all_micro_batches(), tensor), stages)
+}
+
+fn list_key(outline: &Outline) -> ListKey {
+    let counts = outline.counts;
+    let n = counts.micro_batches;
+    (outline.family.placement, outline.family.order, n, counts.stages, counts.chunks)
+}
