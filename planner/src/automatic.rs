@@ -15,9 +15,10 @@ use crate::{
     memory,
     reason::Reason,
 };
+use find::Aim;
 use pipe::{Pipe, StageHalves};
 use roundelay_codegen::lower;
-use roundelay_dsl::Program;
+use roundelay_dsl::{Objective, Program};
 use roundelay_schedule::{Order, Plan};
 
 /// How often the room of `zb_auto` is made smaller because messages need more of it than those
@@ -46,8 +47,12 @@ pub(crate) fn complete(
     let mut schedule = lower(program, &plain).map_err(refused)?;
     cost::price_with(&mut schedule, costs).map_err(refused)?;
     let mut pipe = read::pipe(program, &schedule);
+    let aim = match (program.search.objective, plan.order) {
+        (Objective::Memory, Order::ZeroBubbleAuto) => Aim::Memory,
+        _ => Aim::Time,
+    };
     for _ in 0..TRIALS {
-        let Some((_, passes)) = find::find(&pipe) else { break };
+        let Some((_, passes)) = find::find(&pipe, aim) else { break };
         let found = Plan { lists: pipe.lists(&passes), ..plan.clone() };
         let lacks = match plan.order {
             Order::ZeroBubbleAuto => {

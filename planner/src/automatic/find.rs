@@ -11,9 +11,18 @@ const GAPS: [u64; 4] = [0, 4, 6, 10];
 /// Quarters of p − r micro-batches that a device starts before it takes the first back.
 const AHEAD: [u64; 7] = [4, 5, 6, 7, 8, 12, 16];
 
+/// What makes an order better than another that has room as well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Aim {
+    /// Less time.
+    Time,
+    /// Less of the device that has least left; then less time.
+    Memory,
+}
+
 /// The best order, and how good it is; of equally good ones the first. Nothing where a device has
 /// no room for one micro-batch.
-pub(crate) fn find(pipe: &Pipe) -> Option<(Merit, Passes)> {
+pub(crate) fn find(pipe: &Pipe, aim: Aim) -> Option<(Merit, Passes)> {
     let known = [1, 2].map(|depth| handcrafted(pipe, depth)).into_iter();
     let filled = habits().filter_map(|habit| fill(pipe, habit));
     let each = known.chain([plain(pipe)]).chain(filled);
@@ -21,7 +30,13 @@ pub(crate) fn find(pipe: &Pipe) -> Option<(Merit, Passes)> {
     let mut each: Vec<(Merit, Passes)> = each.collect();
     each.sort_by_key(|(merit, _)| *merit);
     each.dedup();
-    each.into_iter().find(|(_, passes)| pipe.fits(passes))
+    match aim {
+        Aim::Time => each.into_iter().find(|(_, passes)| pipe.fits(passes)),
+        Aim::Memory => {
+            let fitting = each.into_iter().filter(|(_, passes)| pipe.fits(passes));
+            fitting.min_by_key(|(_, passes)| pipe.excess(passes))
+        }
+    }
 }
 
 /// 1F1B with each W right behind its I: no order keeps less.

@@ -97,6 +97,13 @@ pub(crate) struct Merit {
 }
 
 impl Room {
+    /// How much it is.
+    fn limit(self) -> Bytes {
+        match self {
+            Room::Live(room) | Room::Slots(room) => room,
+        }
+    }
+
     /// Makes it smaller.
     pub(crate) fn shrink(&mut self, by: Bytes) {
         match self {
@@ -113,6 +120,16 @@ impl StageHalves {
             Half::Input => self.input,
             Half::Weight => self.weight,
         }
+    }
+}
+
+impl StageHalves {
+    /// What the slots take of so many messages that wait at a time; one more is on its way while
+    /// a pass reads the one before.
+    fn messages(&self, waiting: [usize; 2]) -> Bytes {
+        let [values, gradients] =
+            waiting.map(|count| count as u64 + u64::from(count > 0));
+        self.values * values + self.gradients * gradients
     }
 }
 
@@ -162,9 +179,14 @@ impl Account {
 
     /// Whether what it holds has room; the adjoint of one micro-batch counts from the start.
     pub(crate) fn fits(&self, kept: &Kept, room: Room) -> bool {
+        self.taken(kept, room) <= room.limit()
+    }
+
+    /// What it holds, as a kind of room counts it.
+    fn taken(&self, kept: &Kept, room: Room) -> Bytes {
         match room {
-            Room::Live(room) => self.live <= room,
-            Room::Slots(room) => self.slots(kept) <= room,
+            Room::Live(_) => self.live,
+            Room::Slots(_) => self.slots(kept),
         }
     }
 
@@ -199,18 +221,23 @@ impl Pipe {
 
     /// Whether every device has room for what its passes keep, and for what waits for them.
     pub(crate) fn fits(&self, passes: &Passes) -> bool {
+        self.excess(passes) <= 0
+    }
+
+    /// How much more than its room the device takes, in bytes, that has least left; negative
+    /// where all have something left.
+    pub(crate) fn excess(&self, passes: &Passes) -> i128 {
         let waiting = self.waiting(passes);
-        (0..).zip(passes).zip(waiting).all(|((device, own), waiting)| {
-            let stage = &self.stages[device];
-            let mut room = self.room[device];
-            if let Room::Slots(room) = &mut room {
-                // One more is on its way while a pass reads the one before.
-                let slots = waiting.map(|count| count as u64 + u64::from(count > 0));
-                let [values, gradients] = slots;
-                *room = *room - stage.values * values - stage.gradients * gradients;
-            }
-            self.account(device, own).fits(&stage.kept, room)
-        })
+        let each = (0..).zip(passes).zip(waiting).map(|((device, own), waiting)| {
+            let (stage, room) = (&self.stages[device], self.room[device]);
+            let messages = match room {
+                Room::Live(_) => Bytes(0),
+                Room::Slots(_) => stage.messages(waiting),
+            };
+            let kept = self.account(device, own).taken(&stage.kept, room);
+            i128::from((kept + messages).0) - i128::from(room.limit().0)
+        });
+        each.max().unwrap_or_default()
     }
 
     /// The most messages of values and of gradients that wait on each device in list order: that

@@ -85,7 +85,7 @@ fn equal(
 /// The longest time from the first to the last pass of one device when the order that is found
 /// for a pipeline has been compiled, and runs on the clock from rest.
 fn stage_span(pipe: &Pipe) -> u64 {
-    let (_, found) = find::find(pipe).unwrap();
+    let (_, found) = find::find(pipe, Aim::Time).unwrap();
     let (p, m) = (pipe.devices(), pipe.micro_batches);
     let lists = pipe.lists(&found);
     let plan = Plan { lists, ..plan(Order::ZeroBubbleAuto, p, m) };
@@ -208,4 +208,18 @@ fn found_orders_take_the_memory_that_there_is() {
         assert!(before.is_none_or(|(before, _)| time <= before), "{percent}: {time}");
         before = Some((time, most));
     }
+}
+
+/// Where memory counts, `zb_auto` takes little of it, however much there is.
+#[test]
+fn a_found_order_follows_the_objective() {
+    let mut program = program(4, 512);
+    let arena = |program: &Program| {
+        let bare = plan(Order::ZeroBubbleAuto, 4, 8);
+        clocked(program, &with_found_lists(program, &bare).unwrap()).1
+    };
+    let fast = arena(&program);
+    program.search.objective = Objective::Memory;
+    let plain = clocked(&program, &plain(&plan(Order::ZeroBubbleAuto, 4, 8))).1;
+    assert!(arena(&program) <= plain && plain < fast);
 }
