@@ -10,7 +10,8 @@ use roundelay_runtime::{
     sample,
 };
 use roundelay_schedule::{
-    Catalogue, Checked, InputId, Order, Placement, Rule, Sequence, States, Tensor, Work,
+    Catalogue, Checked, Id, InputId, Order, Placement, Rule, Sequence, States, Tensor,
+    Work,
 };
 use std::{collections::BTreeSet, time::Duration};
 use support::{
@@ -64,14 +65,20 @@ fn rows_that_wait_for_each_other_end_with_what_fails() {
     assert_eq!(message, "no data");
 }
 
-/// A token beyond the table: the kernel of one row fails, the others wait for it.
-struct Wild(Examples);
+/// Tokens beyond the table on one row alone: its kernel fails, the other row waits for it.
+struct Wild {
+    examples: Examples,
+    rows: u32,
+}
 
 impl Feed for Wild {
     fn fill(&mut self, input: InputId, t: u64, micro_batch: u64, bytes: &mut [u8]) {
-        self.0.fill(input, t, micro_batch, bytes);
-        if t == 2 {
-            bytes.fill(0x7f);
+        self.examples.fill(input, t, micro_batch, bytes);
+        if (t, micro_batch, input.index()) == (2, 0, 0) {
+            if self.rows == 1 {
+                bytes.fill(0x7f);
+            }
+            self.rows += 1;
         }
     }
 }
@@ -79,7 +86,7 @@ impl Feed for Wild {
 #[test]
 fn a_kernel_that_fails_on_one_row_does_not_leave_the_others_waiting() {
     let schedule = schedule(Placement::Accumulate, Order::Sequential, 2);
-    let feed = Box::new(Wild(Examples::of(&schedule.job)));
+    let feed = Box::new(Wild { examples: Examples::of(&schedule.job), rows: 0 });
     let mut cpu = Cpu::new(&schedule, feed, CpuOptions::default()).unwrap();
     cpu.load(&State::initial(&schedule.job)).unwrap();
     let error = cpu.replay(6, &mut |_| {}).unwrap_err();
