@@ -5,7 +5,7 @@
 mod support;
 
 use roundelay_runtime::Timing;
-use roundelay_schedule::{Order, Placement, Rule, States};
+use roundelay_schedule::{Order, Placement, Rule, Sequence, States, Tensor};
 use std::{
     alloc::{GlobalAlloc, Layout, System},
     sync::atomic::{AtomicU64, Ordering::SeqCst},
@@ -39,17 +39,20 @@ unsafe impl GlobalAlloc for Counting {
 fn a_replay_allocates_nothing_after_its_first_steps() {
     let program = gpt(2, 12);
     let whole = States::Replicated;
-    for kind in [
+    let kinds = [
         (Rule::Sync, Placement::Accumulate, Order::Sequential, whole),
         (Rule::Sync, Placement::Data, Order::Parallel, States::Zero3),
         (Rule::CyclicV2, Placement::Shared, Order::Cyclic, whole),
         (Rule::CyclicV2, Placement::Pipeline, Order::Cyclic, whole),
-    ] {
-        let schedule = compile(&program, &plan(&program, kind, (3, 3)));
-        let mut cpu = machine(&schedule, Timing::Natural);
+    ];
+    let rows = Tensor { rows: 2, sequence: Sequence::Split };
+    for (kind, tensor) in kinds.into_iter().flat_map(|k| [(k, Tensor::WHOLE), (k, rows)])
+    {
+        let plan = plan(&program, kind, (3, 3)).with_tensor(tensor);
+        let mut cpu = machine(&compile(&program, &plan), Timing::Natural);
         cpu.replay(8, &mut |_| {}).unwrap();
         let before = ALLOCATIONS.load(SeqCst);
         cpu.replay(20, &mut |_| {}).unwrap();
-        assert_eq!(ALLOCATIONS.load(SeqCst) - before, 0, "{kind:?}");
+        assert_eq!(ALLOCATIONS.load(SeqCst) - before, 0, "{plan:?}");
     }
 }

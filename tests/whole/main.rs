@@ -12,6 +12,7 @@ mod oracle;
 #[path = "../support/plans.rs"]
 mod plans;
 mod replicas;
+mod rows;
 mod support;
 mod volume;
 mod weights;

@@ -70,7 +70,7 @@ fn compare(program: &Program, n: u32, s: u32, rests: &[&[u64]]) {
     }
 }
 
-fn compare_one(program: &Program, plan: &Plan, rests: &[&[u64]]) {
+pub(crate) fn compare_one(program: &Program, plan: &Plan, rests: &[&[u64]]) {
     let schedule = compiled(program, plan);
     let data = Dataset::open(&schedule.job, None).unwrap();
     let state = State::initial(&schedule.job);

@@ -61,9 +61,10 @@ pub(super) fn states(job: &Job) -> &'static [&'static str] {
 }
 
 /// A digest of what each parameter's update is made of: the delays of its micro-batches, the tree
-/// in which they are summed, over how many coordinates, and with whom it shares a clipped norm;
-/// and among how many rows products are split, whose parts are summed. Coordinates count because a kernel goes on with the sum that it finds, term by term, while a
-/// collective adds whole gradients. Plans with one digest train to the same bits.
+/// in which they are summed, over how many coordinates, and with whom it shares a clipped norm.
+/// Coordinates count because a kernel goes on with the sum that it finds, term by term, while a
+/// collective adds whole gradients. Rows of split tensors sum products part by part, and what
+/// they split ends at cuts. Plans with one digest train to the same bits.
 fn arithmetic(schedule: &Schedule) -> String {
     let Schedule { job, plan, .. } = schedule;
     let mut parameters: Vec<&Parameter> = job.parameters.iter().collect();
@@ -72,7 +73,7 @@ fn arithmetic(schedule: &Schedule) -> String {
     let rows = schedule.tensor_rows() as usize;
     digest.add(format!("{}", schedule.coordinates().len() / rows.max(1)).as_bytes());
     if !plan.tensor.is_whole() {
-        digest.add(format!("{:?}", plan.tensor).as_bytes());
+        digest.add(format!("{:?} {:?}", plan.tensor, plan.cuts).as_bytes());
     }
     for parameter in &parameters {
         let stage = parameter.stage;

@@ -96,8 +96,8 @@ fn reached(waited: Waited) -> ControlFlow<()> {
 mod tests {
     use super::*;
     use crate::cpu::jitter::{Jitter, Timing};
-    use roundelay_kernels::Exchange;
-    use roundelay_schedule::Collective;
+    use roundelay_kernels::{Exchange, Kernel};
+    use roundelay_schedule::{Attribute, Bytes, Call, Element, Operand};
     use std::{
         panic::{AssertUnwindSafe, catch_unwind},
         thread,
@@ -106,21 +106,28 @@ mod tests {
     const ROWS: usize = 3;
     const TURNS: u64 = 400;
 
+    fn sum() -> Exchange {
+        let operand = Operand {
+            argument: 0,
+            offset: Bytes(0),
+            element: Element::Real,
+            shape: vec![1, 5],
+        };
+        let parts = Attribute::Integer(ROWS as i64);
+        let call = Call {
+            kernel: "all_reduce".to_owned(),
+            attributes: [("parts".to_owned(), parts)].into(),
+            operands: vec![operand.clone(), operand],
+        };
+        let kernel = Kernel::parse(&call).expect("such a call is well formed");
+        kernel.exchange().expect("it is an exchange")
+    }
+
     fn ends(brought: &mut [f64], got: &mut [f64]) -> Ends {
         let end = |array: &mut [f64]| {
             (array.as_mut_ptr().cast(), size_of_val::<[f64]>(array) as u64)
         };
-        Ends {
-            exchange: Exchange {
-                kind: Collective::AllReduce,
-                parts: ROWS,
-                rows: 1,
-                whole: brought.len(),
-            },
-            dtype: Native::F64,
-            brought: end(brought),
-            got: end(got),
-        }
+        Ends { exchange: sum(), dtype: Native::F64, brought: end(brought), got: end(got) }
     }
 
     /// What every row sees of so many exchanges, each of which it enters with other numbers; a

@@ -3,7 +3,8 @@
 use super::{run, schedule, state};
 use crate::{Checkpoint, CheckpointError, Resumed, State, StateError};
 use roundelay_schedule::{
-    Axis, Float, Id, Job, Method, Placement, Reduction, Rule, Schedule, Stage, Timeline,
+    Axis, Float, Id, Job, Method, Placement, Reduction, Rule, Schedule, Split, Splits,
+    Stage, Tensor, Timeline,
 };
 use std::path::PathBuf;
 
@@ -44,10 +45,9 @@ fn other_replicas_go_on_as_their_sums_say() {
         schedule.plan = plan.clone().replicated(replicas, 1);
         let name = "replica".to_owned();
         let extent = schedule.plan.members();
-        schedule.axes =
-            [Axis { name, extent, stride: 1, splits: roundelay_schedule::Splits::Batch }]
-                .into_iter()
-                .collect();
+        schedule.axes = [Axis { name, extent, stride: 1, splits: Splits::Batch }]
+            .into_iter()
+            .collect();
     };
     as_replicas(&mut from, Placement::Data, 4, 1);
     let resumed = |placement, micro_batches, replicas| {
@@ -63,6 +63,34 @@ fn other_replicas_go_on_as_their_sums_say() {
         panic!("another number of micro-batches is another run")
     };
     assert!(reason.contains("micro_batches was 4 and is 2"), "{reason}");
+}
+
+#[test]
+fn other_tensor_rows_go_on_with_the_same_whole_state() {
+    let from = schedule(Rule::Sync);
+    let on_rows = |rows: u32, cuts: Vec<u32>| {
+        let mut to = from.clone();
+        to.plan.tensor = Tensor { rows, ..Tensor::WHOLE };
+        to.plan.cuts = cuts;
+        let (name, splits) = ("row".to_owned(), Splits::Rows);
+        to.axes.push(Axis { name, extent: rows, stride: 1, splits });
+        for parameter in &mut to.job.parameters {
+            let whole = parameter.shape[0];
+            parameter.split = Some(Split { extent: 0, whole });
+            parameter.shape[0] = whole.div_ceil(u64::from(rows));
+        }
+        to
+    };
+    let [two, three] = [2, 3].map(|rows| on_rows(rows, vec![1]));
+    for (from, to) in [(&from, &two), (&two, &three), (&three, &from)] {
+        let (found, resumed) = resume(from, to, 3);
+        assert_eq!(found, state(from, 3));
+        assert_eq!(found.fits(&to.job), Ok(()));
+        assert!(matches!(resumed, Resumed::WithOtherBits { .. }), "{resumed:?}");
+    }
+    assert_eq!(resume(&two, &two, 3).1, Resumed::Exactly);
+    let other = resume(&two, &on_rows(2, vec![2]), 3).1;
+    assert!(matches!(other, Resumed::WithOtherBits { .. }), "{other:?}");
 }
 
 #[test]
