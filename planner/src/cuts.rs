@@ -267,6 +267,9 @@ impl fmt::Display for Uncuttable {
 }
 
 #[cfg(test)]
+mod published;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::sample::{self, Random};
