@@ -133,8 +133,15 @@ pub(crate) fn allowed(
     ranking.candidates = ranking.pruned;
     let (mine, others): (Classes, Classes) =
         pool.classes.into_iter().partition(|(class, _)| *class <= allowed);
-    let mine = mine.into_values().flatten().collect();
-    let found = ranking.look((program, costs), mine, (options, options.top));
+    let mine: Vec<Open> = mine.into_values().flatten().collect();
+    let found = ranking.look((program, costs), mine.clone(), (options, options.top));
+    let found = match found.open {
+        Some(open) if found.best.is_empty() => {
+            let best = ranking.smallest((program, costs), mine, options);
+            Found { best, open: Some(open), ..Found::default() }
+        }
+        _ => found,
+    };
     ranking.settle(found);
     (ranking, others)
 }
@@ -161,6 +168,25 @@ impl Ranking {
         let refused = found.refused.iter();
         self.space.excluded.extend(refused.map(|(plan, reason)| excluded(plan, reason)));
         found
+    }
+
+    /// A second look where the limit was met before anything fitted: what is likeliest to fit is
+    /// clocked first, as many plans again, however many are asked for.
+    fn smallest(
+        &mut self,
+        (program, costs): (&Program, &Costs),
+        plans: Vec<Open>,
+        options: &Options,
+    ) -> Vec<Candidate> {
+        let goal = self.goal.by_memory();
+        let clocked_max = options.clocked_max;
+        let aim = Aim { goal: &goal, keep: usize::MAX, clocked_max, threads: threads() };
+        let found = search(plans, aim, &|open: &Open| evaluate(program, costs, open));
+        self.clocked += found.clocked;
+        let mut best = found.best;
+        best.sort_by_key(|candidate| candidate.score(&self.goal));
+        best.truncate(options.top.max(1));
+        best
     }
 
     fn settle(&mut self, found: Found) {
