@@ -4,8 +4,8 @@
 use crate::{
     candidate::{Candidate, seconds},
     decisions::{differences, summary},
-    objective::Goal,
     ranking::{Options, Ranking},
+    table::long,
     what_if::{Subject, WhatIf, questions},
 };
 use roundelay_dsl::Program;
@@ -23,9 +23,8 @@ pub struct Explanation {
     pub binding: String,
     /// What would change, by planning again.
     pub what_if: Vec<WhatIf>,
-    /// The first plan, and what is minimised.
+    /// The first plan.
     first: Candidate,
-    goal: Goal,
 }
 
 /// Explains a ranking that has plans; each question about what would change is one more search.
@@ -44,7 +43,6 @@ pub fn explain(program: &Program, options: &Options, ranking: &Ranking) -> Expla
         binding: binding(ranking, &what_if),
         what_if,
         first: ranking.plans[0].clone(),
-        goal: ranking.goal.clone(),
     }
 }
 
@@ -60,13 +58,11 @@ fn binding(ranking: &Ranking, what_if: &[WhatIf]) -> String {
         Subject::Taken | Subject::Pinned => None,
     };
     let found: Vec<String> = what_if.iter().filter_map(saves).collect();
-    match found.is_empty() {
+    let more = match found.is_empty() {
         false => found.join("; "),
-        true => format!(
-            "neither memory nor a link: more of them saves nothing; {}",
-            time(first).trim_start_matches("time: ")
-        ),
-    }
+        true => "neither more memory nor a faster link saves anything".to_owned(),
+    };
+    format!("{}; {more}", time(first).trim_start_matches("time: "))
 }
 
 impl fmt::Display for Explanation {
@@ -104,9 +100,9 @@ impl Explanation {
         let peak = answer.device_peak.0 as f64 / (first.device_peak.0 as f64).max(1.0);
         let percent = |share: f64| format!("{:+.1} %", 100.0 * (share - 1.0));
         let (plan_then, then) = (&answer.plan, answer.step_time);
-        let cost = self.goal.cost(plan_then, then).map(|cost| format!(", {cost} a step"));
-        let result = self.goal.time_to_result(plan_then, then);
-        let result = result.map(|time| format!(", {time} to the result"));
+        let cost = what.goal.cost(plan_then, then).map(|cost| format!(", {cost} a step"));
+        let result = what.goal.time_to_result(plan_then, then);
+        let result = result.map(|time| format!(", {} to the result", long(time.0)));
         format!(
             "{plan}: step time {then} ({}), peak memory {} ({}), {} devices{}{}",
             percent(time),

@@ -315,11 +315,11 @@ impl Document {
     }
 
     /// The document with reasons.
-    pub fn with_explanation(self, explanation: &Explanation, goal: &Goal) -> Self {
+    pub fn with_explanation(self, explanation: &Explanation) -> Self {
         let row = |what: &WhatIf| WhatIfRow {
             question: what.question.clone(),
             set: what.lines.clone(),
-            plan: what.answer.as_ref().map(|answer| plan_row(1, answer, goal)),
+            plan: what.answer.as_ref().map(|answer| plan_row(1, answer, &what.goal)),
         };
         let reasons = explanation.plans.iter().map(|(_, reasons)| reasons.clone());
         let part = ExplainPart {

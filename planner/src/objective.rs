@@ -64,6 +64,11 @@ impl Goal {
         }
     }
 
+    /// The same program, with memory as what is minimised.
+    pub(crate) fn by_memory(&self) -> Self {
+        Self { objective: Objective::Memory, ..self.clone() }
+    }
+
     /// The score of a plan, or of its bounds. Each number of a bound is at most that of its plan,
     /// and what a plan is worth never falls with its time, so a bound never comes after its plan.
     pub(crate) fn score(
@@ -249,6 +254,20 @@ mod tests {
         assert_eq!(Curve { staleness: 0, ..curve }.steps(512, 9), 2000);
         assert_eq!(curve.steps(1000, 0), 1512);
         assert_eq!(Curve { least_steps: 1, ..curve }.steps(1000, 0), 2);
+    }
+
+    /// With t = α + β B / P the best batch is √(B_crit α P / β).
+    #[test]
+    fn the_best_batch_is_that_of_the_closed_form() {
+        let curve = Curve::new(learning(1000)).expect("every constant is there");
+        let fine = Curve { least_steps: 1_000_000, ..curve };
+        let step = |batch: u32| 20_000_000 + 1_000_000 * u128::from(batch) / 8;
+        let time = |batch: &u32| fine.steps(*batch, 0) * step(*batch);
+        let best = (1..2000).min_by_key(time).expect("there are batches");
+        let closed = (512.0_f64 * 0.02 * 8.0 / 0.001).sqrt();
+        assert!((f64::from(best) - closed).abs() < 3.0, "{best} is not {closed}");
+        let seconds = time(&best) as f64 / 1e12;
+        assert!((seconds - 155.55).abs() < 0.01, "{seconds}");
     }
 
     #[test]

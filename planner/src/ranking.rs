@@ -185,9 +185,13 @@ impl Ranking {
         let goal = self.goal.clone();
         let (mine, others): (Classes, Classes) =
             classes.into_iter().partition(|(class, _)| *class <= self.allowed);
-        let mine = mine.into_values().flatten().collect();
-        let found = search(mine, aim(&goal, options, options.top), clerk, progress);
+        let mine: Vec<Open> = mine.into_values().flatten().collect();
+        let first = aim(&goal, options, options.top);
+        let mut found = search(mine.clone(), first, clerk, progress);
         self.count(&found);
+        if found.best.is_empty() && found.open.is_some() && !progress.stopped {
+            found.best = self.smallest(mine, clerk, options, progress);
+        }
         self.settle(found);
         for (exactness, plans) in others {
             let found = search(plans, aim(&goal, options, 1), clerk, progress);
@@ -201,6 +205,24 @@ impl Ranking {
     fn count(&mut self, found: &Found) {
         self.pruned += found.pruned;
         self.clocked += found.clocked;
+    }
+
+    /// A second look where the limit was met before anything fitted: what is likeliest to fit is
+    /// clocked first, as many plans again, however many are asked for.
+    fn smallest(
+        &mut self,
+        plans: Vec<Open>,
+        clerk: &mut Clerk<'_>,
+        options: &Options,
+        progress: &mut Progress<'_>,
+    ) -> Vec<Candidate> {
+        let goal = self.goal.by_memory();
+        let found = search(plans, aim(&goal, options, usize::MAX), clerk, progress);
+        self.clocked += found.clocked;
+        let mut best = found.best;
+        best.sort_by_key(|candidate| candidate.score(&self.goal));
+        best.truncate(options.top.max(1));
+        best
     }
 
     fn settle(&mut self, found: Found) {

@@ -54,7 +54,11 @@ impl fmt::Display for Refusal {
 
 /// The refusal of a program whose search came out empty.
 pub(crate) fn refuse(program: &Program, options: &Options, ranking: &Ranking) -> Refusal {
-    let (repairs, untried) = repairs(program, options, ranking);
+    let (repairs, mut untried) = repairs(program, options, ranking);
+    if !ranking.optimal {
+        let limit = options.clocked_max;
+        untried.insert(0, format!("every plan: {limit} of a class are clocked at most"));
+    }
     Refusal { binding: binding(ranking), repairs, untried }
 }
 

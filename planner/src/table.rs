@@ -170,7 +170,7 @@ fn states(plan: &Plan) -> String {
 }
 
 /// Nanoseconds as hours or minutes, where they are many.
-fn long(nanos: u64) -> String {
+pub(crate) fn long(nanos: u64) -> String {
     let seconds = nanos as f64 / 1e9;
     match seconds {
         hours if hours >= 7200.0 => format!("{:.2} h", hours / 3600.0),

@@ -7,8 +7,8 @@ use crate::{
     pins::{Decision, exact, exact_rate},
     ranking::{Options, Ranking, best},
 };
-use roundelay_dsl::Program;
-use roundelay_schedule::{Bytes, Device, Pool};
+use roundelay_dsl::{Objective, Program};
+use roundelay_schedule::{Bytes, Device, Pool, States};
 use std::collections::BTreeMap;
 
 /// How much more memory is asked about.
@@ -25,6 +25,8 @@ pub struct WhatIf {
     pub answer: Option<Candidate>,
     /// What the change is made to.
     pub(crate) subject: Subject,
+    /// What is minimised, with the numbers of the changed program.
+    pub(crate) goal: Goal,
 }
 
 /// What a question changes.
@@ -48,6 +50,7 @@ pub(crate) fn questions(
     let mut all = vec![more_memory(program)];
     all.extend(faster_links(program));
     all.extend(one_device_fewer(first));
+    all.extend(other_batches(program));
     all.extend(Decision::ALL.into_iter().filter_map(|d| without(d, ranking, first)));
     let mut asked: Vec<WhatIf> =
         all.into_iter().filter_map(|question| ask(program, options, question)).collect();
@@ -60,19 +63,10 @@ type Question = (String, Vec<String>, Subject);
 
 fn ask(program: &Program, options: &Options, question: Question) -> Option<WhatIf> {
     let (question, lines, subject) = question;
-    let answer = answer(program, options, &lines)?;
-    Some(WhatIf { question, lines, answer, subject })
-}
-
-/// The best plan of a program with these lines; nothing when they do not go with it.
-fn answer(
-    program: &Program,
-    options: &Options,
-    lines: &[String],
-) -> Option<Option<Candidate>> {
     let mut changed = program.clone();
-    changed.set_all(lines).ok()?;
-    Some(best(&changed, options))
+    changed.set_all(&lines).ok()?;
+    let (answer, goal) = (best(&changed, options), Goal::new(&changed));
+    Some(WhatIf { question, lines, answer, subject, goal })
 }
 
 fn more_memory(program: &Program) -> Question {
@@ -133,9 +127,27 @@ fn one_device_fewer(first: &Candidate) -> Option<Question> {
     Some(("one device fewer".to_owned(), vec![line], Subject::Taken))
 }
 
+/// Half and twice the batch, where the program says how its model learns.
+fn other_batches(program: &Program) -> Vec<Question> {
+    if program.search.objective != Objective::TimeToResult {
+        return Vec::new();
+    }
+    let batch = program.train.batch;
+    let half = (batch.is_multiple_of(2)).then_some(("half", batch / 2));
+    let twice = batch.checked_mul(2).map(|batch| ("twice", batch));
+    let question = |(share, batch)| {
+        let line = format!("train.batch = {batch}");
+        (format!("{share} the batch"), vec![line], Subject::Taken)
+    };
+    half.into_iter().chain(twice).map(question).collect()
+}
+
 /// Every value of a decision but that of the first plan, where others were tried.
 fn without(decision: Decision, ranking: &Ranking, first: &Candidate) -> Option<Question> {
     let name = decision.name();
+    if decision == Decision::Shards && first.plan.states != States::Hsdp {
+        return None;
+    }
     let tried = ranking.space.decisions.iter().find(|(known, _)| *known == name);
     let decided = crate::decisions(&first.plan);
     let own = decided.iter().find(|(known, _)| *known == name).map(|(_, value)| value)?;
@@ -162,27 +174,22 @@ fn runner_up(program: &Program, options: &Options, ranking: &Ranking) -> Option<
         let each = all.map(|d| d.lines(&program.search, &second.plan));
         each.collect::<Option<Vec<_>>>().map(|lines| lines.concat())
     };
-    let all = |d: &Decision| {
-        *d != Decision::Shards || second.plan.states == roundelay_schedule::States::Hsdp
-    };
+    let all = |d: &Decision| *d != Decision::Shards || second.plan.states == States::Hsdp;
     let ways = [lines(&differs), lines(&all)];
     ways.into_iter().flatten().find_map(|lines| {
-        let answer = answer(program, options, &lines)??;
-        (answer.plan == second.plan).then(|| WhatIf {
-            question: "the runner-up".to_owned(),
-            lines,
-            answer: Some(answer),
-            subject: Subject::Pinned,
-        })
+        let question = ("the runner-up".to_owned(), lines, Subject::Pinned);
+        let asked = ask(program, options, question)?;
+        let same = asked.answer.as_ref().is_some_and(|found| found.plan == second.plan);
+        same.then_some(asked)
     })
 }
 
 impl WhatIf {
     /// The part of the objective that is saved; below zero when it is worse.
     pub(crate) fn saving(&self, first: &Candidate, goal: &Goal) -> f64 {
-        let worth = |candidate: &Candidate| candidate.score(goal)[0] as f64;
+        let worth = |candidate: &Candidate, goal: &Goal| candidate.score(goal)[0] as f64;
         match &self.answer {
-            Some(answer) => 1.0 - worth(answer) / worth(first).max(1.0),
+            Some(answer) => 1.0 - worth(answer, &self.goal) / worth(first, goal).max(1.0),
             None => f64::NEG_INFINITY,
         }
     }

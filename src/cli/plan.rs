@@ -58,7 +58,7 @@ fn print_document(ranking: &Ranking, extras: &Extras) -> Result<(), Failure> {
         document = document.with_front(front, &ranking.goal);
     }
     if let Some(explanation) = &extras.explanation {
-        document = document.with_explanation(explanation, &ranking.goal);
+        document = document.with_explanation(explanation);
     }
     print_json(&document, Form::Document)
 }
@@ -100,7 +100,7 @@ fn diff(
     let plans = (read(one)?, read(other)?);
     let cost = |path: &Path, plan: &Plan| {
         let refused = |why: planner::Reason| {
-            let message = format!("this plan cannot be costed: {why}");
+            let message = format!("`{}` cannot be costed: {why}", path.display());
             Failure::refused("plan", path, message)
         };
         planner::appraise(&program, plan).map_err(refused)

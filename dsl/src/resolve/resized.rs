@@ -19,7 +19,7 @@ pub(super) fn resize(program: &mut Program, count: u32) -> Result<(), Mistake> {
     }
     let unit = unit(target);
     let size = unit.end - unit.start;
-    if count.abs_diff(now) % size > 0 {
+    if !count.abs_diff(now).is_multiple_of(size) {
         let message =
             format!("the cluster grows and shrinks by {size} devices at a time");
         let near =

@@ -85,12 +85,36 @@ fn what_is_scarce_binds_and_what_is_not_does_not() {
 }
 
 #[test]
+fn other_batches_are_weighed_with_their_own_steps() {
+    let mut program = sample::program(2, 8);
+    program.search.objective = Objective::TimeToResult;
+    program.search.learning = roundelay_dsl::Learning {
+        least_steps: Some(1000),
+        critical_batch: Some(16),
+        staleness: Some(1000),
+    };
+    let ranking = plan(&program, &Options::default()).expect("plans fit");
+    let explanation = explain(&program, &Options::default(), &ranking);
+    let part = document(&ranking).with_explanation(&explanation).explain;
+    let rows = part.expect("it was asked for").what_if;
+    let steps = |question: &str| {
+        let row = rows.iter().find(|row| row.question == question);
+        let plan = row.and_then(|row| row.plan.as_ref()).expect("it is answered");
+        assert!(plan.time_to_result_s.is_some());
+        plan.steps_to_result
+    };
+    assert_eq!(steps("half the batch"), Some(5000));
+    assert_eq!(steps("twice the batch"), Some(2000));
+    assert_eq!(steps("the runner-up"), Some(3000));
+}
+
+#[test]
 fn reasons_stand_in_the_document() {
     let mut program = sample::program(2, 4);
     program.search.objective = Objective::Memory;
     let ranking = plan(&program, &Options::default()).expect("plans fit");
     let explanation = explain(&program, &Options::default(), &ranking);
-    let part = document(&ranking).with_explanation(&explanation, &ranking.goal).explain;
+    let part = document(&ranking).with_explanation(&explanation).explain;
     let part = part.expect("it was asked for");
     assert_eq!(part.reasons.len(), ranking.plans.len());
     let runner_up = part.what_if.last().expect("there are questions");

@@ -25,7 +25,7 @@ fn real(open: &Open) -> Result<Candidate, Reason> {
     let time = Nanos(open.bound.work.0 * factor);
     let candidate = sample::candidate(&plan, time, open.number);
     let device_peak = Bytes(open.bound.memory.0 * (3 - factor));
-    if open.number % 11 == 0 {
+    if open.number.is_multiple_of(11) {
         Err(Reason::OneWorker)
     } else {
         Ok(Candidate { device_peak, ..candidate })

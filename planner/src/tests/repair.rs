@@ -216,6 +216,28 @@ fn every_change_of_random_refusals_holds() {
 }
 
 #[test]
+fn what_fits_is_found_though_the_limit_is_met_first() {
+    let mut program = separate(4, 8);
+    program.search.objective = roundelay_dsl::Objective::Memory;
+    let least = all(&program).plans[0].clone();
+    program.search.objective = roundelay_dsl::Objective::StepTime;
+    program.search.memory = Some(least.device_peak);
+    let few = Options { top: 3, clocked_max: 60 };
+    let ranking = plan(&program, &few).unwrap_or_else(|refused| panic!("{refused}"));
+    let fits = |c: &crate::Candidate| c.device_peak == least.device_peak;
+    assert!(ranking.plans.iter().all(fits) && !ranking.optimal);
+    let costs = crate::cost::Costs::new(&program);
+    let (looked, _) = crate::ranking::allowed(&program, &costs, &few);
+    assert!(looked.clocked > few.clocked_max, "the first look finds nothing");
+    let once = plan(&program, &Options { top: 1, ..few }).expect("it still fits");
+    assert_eq!(once.plans[0], ranking.plans[0]);
+    program.search.memory = Some(least.device_peak - Bytes(1));
+    let refused = plan(&program, &few).expect_err("nothing is smaller");
+    let text = refused.to_string();
+    assert!(text.contains("cut short before trying every plan: 60 of a class"), "{text}");
+}
+
+#[test]
 fn what_is_cut_short_is_said() {
     let repair = Repair {
         lines: vec!["memory <= 2 kB".into()],

@@ -1,0 +1,241 @@
+//! What a person asks of `plan` beyond the fastest step: other objectives, the front, two plans
+//! side by side, what would make a plan fit, and what would change.
+
+#[allow(dead_code, reason = "each test file uses its part")]
+mod support;
+
+use serde_json::Value;
+use std::path::Path;
+use support::{Ended, Scratch, document, ended, printed, roundelay, schema};
+
+const PROGRAM: &str = r#"
+model line {
+    input x: real[batch, 32]
+    input y: real[batch, 32]
+    loss mse(linear(relu(linear(x, 32)), 32), y)
+}
+device core { memory 1 GB, compute 1 GFLOP/s, bandwidth 1 GB/s, price 2.5 USD/h }
+link bus { bandwidth 1 GB/s, latency 2 us }
+cluster two { 2 x core joined by bus }
+train { data synthetic, batch 8, optimizer sgd(lr = 0.1) }
+plan { exactness delayed }
+"#;
+
+fn planned(program: &Path, set: &[&str]) -> Value {
+    let mut command = roundelay("plan --top 1");
+    command.arg(program);
+    command.args(set.iter().flat_map(|line| ["--set", line]));
+    document(&mut command, "plan")
+}
+
+fn refused(command: &mut std::process::Command, words: &[&str]) -> Ended {
+    let ended = ended(command);
+    assert_ne!(ended.code, 0, "{command:?}: {}", ended.out);
+    for word in words {
+        assert!(ended.err.contains(word), "no `{word}` in {}", ended.err);
+    }
+    ended
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+#[test]
+fn a_step_costs_its_time_at_the_prices_of_its_devices() {
+    let scratch = Scratch::new("cost");
+    let program = scratch.file("line.rdl", PROGRAM);
+    let found = planned(&program, &["minimize = cost"]);
+    assert_eq!(found["objective"], "cost");
+    let first = &found["plans"][0];
+    let hours = number(&first["step_time_s"]) / 3600.0;
+    let expected = hours * number(&first["devices"]) * 2.5;
+    let cost = number(&first["cost_per_step_usd"]);
+    assert!((cost / expected - 1.0).abs() < 1e-6, "{cost} is not {expected}");
+    let million = number(&first["cost_per_million_samples_usd"]);
+    assert!((million / (cost * 1e6 / 8.0) - 1.0).abs() < 1e-6, "{million}");
+    let text = printed(roundelay("plan --set minimize=cost").arg(&program));
+    assert!(text.contains("cost/step") && text.contains("USD"), "{text}");
+    let free = scratch.file("free.rdl", &PROGRAM.replace(", price 2.5 USD/h", ""));
+    let words = ["device `core` has no price", "write `price 2.5 USD/h`", "--set:1:1"];
+    refused(roundelay("plan --set minimize=cost").arg(&free), &words);
+    let plain = &planned(&free, &[])["plans"][0];
+    assert!(plain.get("cost_per_step_usd").is_none());
+}
+
+#[test]
+fn time_to_result_needs_its_constants_and_weighs_delays_with_them() {
+    let scratch = Scratch::new("result");
+    let program = scratch.file("line.rdl", PROGRAM);
+    let words = ["least_steps, critical_batch, staleness", "result { least_steps 1000"];
+    refused(roundelay("plan --set minimize=time_to_result").arg(&program), &words);
+    let with = |staleness: &str| {
+        let staleness = format!("result.staleness = {staleness}");
+        let set = [
+            "minimize = time_to_result",
+            "result.least_steps = 1000",
+            "result.critical_batch = 16",
+            &staleness,
+        ];
+        planned(&program, &set)["plans"][0].clone()
+    };
+    let strict = with("1000");
+    assert_eq!(
+        (&strict["staleness"], &strict["steps_to_result"]),
+        (&0.into(), &3000.into())
+    );
+    let time = number(&strict["time_to_result_s"]);
+    assert!((time - 3000.0 * number(&strict["step_time_s"])).abs() < 1e-6, "{time}");
+    let careless = with("0");
+    assert!(number(&careless["time_to_result_s"]) <= time);
+    assert_eq!(careless["steps_to_result"], 3000);
+}
+
+#[test]
+fn the_front_goes_down_in_memory_or_devices() {
+    let scratch = Scratch::new("front");
+    let program = scratch.file("line.rdl", PROGRAM);
+    let found = document(roundelay("plan --pareto").arg(&program), "plan");
+    let front = &found["front"];
+    assert_eq!(front["complete"], true);
+    let plans = front["plans"].as_array().expect("the schema holds");
+    let point = |plan: &Value| {
+        ["step_time_s", "device_peak_bytes", "devices"].map(|key| number(&plan[key]))
+    };
+    let points: Vec<[f64; 3]> = plans.iter().map(point).collect();
+    assert!(points.len() > 2, "{points:?}");
+    for (k, one) in points.iter().enumerate() {
+        for other in points.iter().skip(k + 1) {
+            assert!(one[0] <= other[0] && (other[1] < one[1] || other[2] < one[2]));
+        }
+    }
+    assert_eq!(points[0][0], number(&found["plans"][0]["step_time_s"]));
+    let text = printed(roundelay("plan --pareto").arg(&program));
+    assert!(
+        text.contains("no other beats") && text.contains("none is missing"),
+        "{text}"
+    );
+}
+
+#[test]
+fn two_plans_stand_side_by_side() {
+    let scratch = Scratch::new("diff");
+    let program = scratch.file("line.rdl", PROGRAM);
+    let written = |name: &str, set: &str| {
+        let path = scratch.path(name);
+        printed(roundelay("plan -o").arg(&path).arg(&program).args(["--set", set]));
+        path
+    };
+    let one = written("a.yaml", "placement accumulate");
+    let other = written("b.yaml", "placement pipeline");
+    let diff = || {
+        let mut command = roundelay("plan --diff");
+        command.arg(&one).arg(&other);
+        command
+    };
+    let text = printed(&mut diff());
+    assert!(text.contains("placement") && text.contains("accumulate"), "{text}");
+    assert!(!text.contains("step time"), "{text}");
+    let bare = document(&mut diff(), "diff");
+    assert!(bare.get("costs").is_none());
+    let both = document(diff().arg(&program), "diff");
+    assert_eq!(bare["decisions"], both["decisions"]);
+    let alone = planned(&program, &["placement pipeline"]);
+    let second = &both["costs"]["second"];
+    assert_eq!(second["step_time_s"], alone["plans"][0]["step_time_s"]);
+    assert_eq!(second["memory"], alone["plans"][0]["memory"]);
+    let text = printed(diff().arg(&program));
+    for word in ["step time", "peak memory", "sent per device", "bubble", "cost/step"] {
+        assert!(text.contains(word), "{text}");
+    }
+    let same = printed(roundelay("plan --diff").arg(&one).arg(&one));
+    assert_eq!(same, "the plans are the same\n");
+}
+
+#[test]
+fn plans_that_cannot_be_compared_are_refused_with_the_place() {
+    let scratch = Scratch::new("diff-mistakes");
+    let program = scratch.file("line.rdl", PROGRAM);
+    let plan = scratch.path("a.yaml");
+    printed(roundelay("plan --set stages=2 -o").arg(&plan).arg(&program));
+    let text = std::fs::read_to_string(&plan).expect("it was written");
+    let broken = scratch.file("b.yaml", &text.replace("rule: ", "rule: x"));
+    let diff = |other: &Path| {
+        let mut command = roundelay("plan --diff");
+        command.arg(&plan).arg(other);
+        command
+    };
+    assert_eq!(refused(&mut diff(&broken), &["b.yaml:1"]).code, 1);
+    refused(&mut diff(&scratch.path("none.yaml")), &["none.yaml", "No such file"]);
+    assert_eq!(refused(roundelay("plan --diff").arg(&plan), &["2 values"]).code, 2);
+    assert_eq!(refused(&mut roundelay("plan"), &["<FILE>"]).code, 2);
+    let set = refused(diff(&plan).args(["--set", "stages=2"]), &["needs a program"]);
+    assert_eq!(set.code, 2);
+    let top = refused(diff(&plan).args(["--top", "3"]), &["cannot be used with"]);
+    assert_eq!(top.code, 2);
+    let tight = ["--set", "memory <= 1 kB"];
+    let words = ["a.yaml", "cannot be costed", "are missing"];
+    assert_eq!(refused(diff(&plan).arg(&program).args(tight), &words).code, 1);
+    let odd = scratch.file("odd.yaml", &text.replace("stages: 2", "stages: 3"));
+    refused(diff(&odd).arg(&program), &["odd.yaml"]);
+}
+
+#[test]
+fn every_change_that_makes_a_plan_fit_does() {
+    let scratch = Scratch::new("repairs");
+    let program = scratch.file("line.rdl", PROGRAM);
+    let tight = ["--set", "memory <= 4 kB", "--set", "states = replicated"];
+    let ended = refused(
+        roundelay("plan --json").arg(&program).args(tight),
+        &["each of these makes one fit", "- memory <= "],
+    );
+    assert_eq!(ended.code, 1);
+    let told: Value = serde_json::from_str(&ended.out).expect("it is JSON");
+    schema::hold("diagnostics", &told);
+    let repairs = told["diagnostics"][0]["repairs"].as_array().expect("there are some");
+    for repair in repairs {
+        let lines = repair["lines"].as_array().expect("the schema holds");
+        let lines: Vec<&str> = lines.iter().filter_map(Value::as_str).collect();
+        let set = [&["memory <= 4 kB", "states = replicated"], &lines[..]].concat();
+        let found = planned(&program, &set);
+        assert_eq!(found["plans"][0]["step_time_s"], repair["step_time_s"], "{lines:?}");
+    }
+}
+
+#[test]
+fn every_number_of_explain_is_found_again_with_set() {
+    let scratch = Scratch::new("explain");
+    let program = scratch.file("line.rdl", PROGRAM);
+    let own = ["--set", "memory <= 18 kB"];
+    let text = printed(roundelay("plan --explain").arg(&program).args(own));
+    let lines = text.lines().filter_map(|line| line.split_once(" <- --set "));
+    let mut found = 0;
+    for (said, set) in lines {
+        let set: Vec<&str> = set.trim_matches('"').split("\" --set \"").collect();
+        let set = [&["memory <= 18 kB"], &set[..]].concat();
+        let mut command = roundelay("plan --top 1");
+        command.arg(&program);
+        command.args(set.iter().flat_map(|line| ["--set", line]));
+        if said.ends_with(": no plan") {
+            refused(&mut command, &["no plan fits"]);
+            continue;
+        }
+        let table = printed(&mut command);
+        let (_, rest) = said.split_once("step time ").expect("answers have a time");
+        let (time, rest) = rest.split_once(" (").expect("and a share");
+        let (_, rest) = rest.split_once("peak memory ").expect("and memory");
+        let (peak, _) = rest.split_once(" (").expect("and its share");
+        let row = table.lines().nth(1).expect("a plan is first");
+        assert!(row.contains(&format!("  {time}  ")), "{said}\n{set:?}\n{table}");
+        assert!(row.contains(&format!("  {peak}  ")), "{said}\n{set:?}\n{table}");
+        found += 1;
+    }
+    assert!(found > 6, "{text}");
+    for asked in ["4 GB more", "link bus twice as fast", "one device fewer", "runner-up"]
+    {
+        assert!(text.contains(asked), "{text}");
+    }
+    let told = document(roundelay("plan --explain").arg(&program).args(own), "plan");
+    let rows = told["explain"]["what_if"].as_array().expect("the schema holds");
+    assert!(rows.len() >= found);
+}
