@@ -4,7 +4,7 @@ use crate::{
     bound::Bound,
     candidate::{Candidate, Score},
     cost::Costs,
-    evaluate::{Fits, evaluate},
+    evaluate::evaluate,
     excluded::{Exclusions, Sizes},
     memory,
     outline::Outline,
@@ -121,8 +121,10 @@ pub(crate) fn survey(
     if !program.target.devices.is_empty() {
         ranking.space = Space::new(program);
         let (mut clerk, classes) = Clerk::new(program, &costs, &mut ranking);
+        ranking.pruned = ranking.candidates;
         ranking.look(&mut clerk, classes, options, progress);
         ranking.space.excluded.extend(clerk.unfit.into_all());
+        ranking.space.plans = clerk.plans;
     }
     ranking.interrupted = progress.stopped;
     ranking.elapsed = started.elapsed();
@@ -156,20 +158,21 @@ impl Ranking {
             classes.into_iter().partition(|(class, _)| *class <= self.allowed);
         let mine = mine.into_values().flatten().collect();
         let found = search(mine, aim(program, options, options.top), clerk, progress);
-        self.count(&found);
+        self.count(clerk, &found);
         self.settle(found);
         for (exactness, plans) in others {
             let found = search(plans, aim(program, options, 1), clerk, progress);
-            self.count(&found);
+            self.count(clerk, &found);
             let line = format!("plan {{ exactness {exactness} }}");
             let weaker = |candidate| Weaker { exactness, candidate, line };
             self.weaker.extend(found.best.into_iter().next().map(weaker));
         }
     }
 
-    fn count(&mut self, found: &Found) {
-        self.pruned += found.pruned;
+    fn count(&mut self, clerk: &Clerk<'_>, found: &Found) {
+        let left = found.left.iter().map(|number| clerk.after(*number) - number);
         self.clocked += found.clocked;
+        self.pruned -= found.clocked + left.sum::<usize>();
     }
 
     fn settle(&mut self, found: Found) {
@@ -199,9 +202,10 @@ struct Clerk<'a> {
     program: &'a Program,
     costs: &'a Costs,
     bounds: Bounds<'a>,
+    /// All plans, those of a group side by side.
+    plans: Vec<Outline>,
     /// Plans that turned out to be none.
     unfit: Exclusions,
-    fits: Fits,
 }
 
 impl<'a> Clerk<'a> {
@@ -213,26 +217,49 @@ impl<'a> Clerk<'a> {
     ) -> (Self, Classes) {
         let plans = std::mem::take(&mut ranking.space.plans);
         let bounds = Bounds::new(program, costs, &plans, threads());
-        let (unfit, fits) = (Exclusions::default(), Fits::new());
-        let mut clerk = Self { program, costs, bounds, unfit, fits };
+        let unfit = Exclusions::default();
+        let mut clerk = Self { program, costs, bounds, plans, unfit };
         let mut classes = Classes::new();
-        for (number, outline) in plans.iter().copied().enumerate() {
-            let sharpness = Sharpness::Nodes;
-            let found = clerk.bounds.first(&outline);
-            match found.and_then(|bound| clerk.roomy(&outline, bound)) {
-                Ok(bound) => {
-                    let open = Open { outline, bound, sharpness, number };
-                    classes.entry(outline.exactness(program)).or_default().push(open);
-                }
-                Err(reason) => {
-                    ranking.pruned += 1;
-                    clerk.unfit(&outline, &reason);
-                }
+        let mut number = 0;
+        while number < clerk.plans.len() {
+            if let Some(open) = clerk.open(number) {
+                let class = open.outline.exactness(program);
+                classes.entry(class).or_default().push(open);
             }
+            number = clerk.after(number);
         }
-        ranking.candidates = plans.len();
-        ranking.space.plans = plans;
+        ranking.candidates = clerk.plans.len();
         (clerk, classes)
+    }
+
+    /// The first plan of a group from this one on that may fit. The plans of a group differ in
+    /// what they compute again, least first: one that does less of it is no slower, so unless
+    /// memory is what counts the first that fits is the only one to look at.
+    fn open(&mut self, mut number: usize) -> Option<Open> {
+        let end = self.after(number);
+        while number < end {
+            let outline = self.plans[number];
+            let found = self.bounds.first(&outline);
+            match found.and_then(|bound| self.roomy(&outline, bound)) {
+                Ok(bound) => {
+                    let sharpness = Sharpness::Nodes;
+                    return Some(Open { outline, bound, sharpness, number });
+                }
+                Err(reason) => self.unfit(&outline, &reason),
+            }
+            number += 1;
+        }
+        None
+    }
+
+    /// Where the group of a plan ends.
+    fn after(&self, number: usize) -> usize {
+        let alone = self.program.search.objective == Objective::Memory;
+        let group = |outline: &Outline| (outline.family, outline.counts);
+        let own = group(&self.plans[number]);
+        let rest = self.plans[number + 1..].iter();
+        let others = rest.take_while(|other| !alone && group(other) == own);
+        number + 1 + others.count()
     }
 
     /// The bound of a plan that may fit.
@@ -244,9 +271,6 @@ impl<'a> Clerk<'a> {
     fn unfit(&mut self, outline: &Outline, reason: &Reason) {
         let which = (outline.family, Sizes::One(outline.counts));
         self.unfit.add(which, reason, 1);
-        if matches!(reason, Reason::Memory(_)) {
-            self.fits.insert(*outline, false);
-        }
     }
 }
 
@@ -267,19 +291,15 @@ impl Judge for Clerk<'_> {
         round: &[Open],
         threads: usize,
     ) -> Vec<Result<Candidate, Reason>> {
-        let evaluated = parallel(round, threads, &|open: &Open| {
+        parallel(round, threads, &|open: &Open| {
             let plan = self.bounds.plan(&open.outline)?;
-            evaluate(self.program, self.costs, (open, plan), &self.fits)
-        });
-        for (open, result) in round.iter().zip(&evaluated) {
-            if result.is_ok() {
-                self.fits.insert(open.outline, true);
-            }
-        }
-        evaluated
+            evaluate(self.program, self.costs, open, plan)
+        })
     }
 
-    fn refuse(&mut self, open: &Open, reason: &Reason) {
+    fn refuse(&mut self, open: &Open, reason: &Reason) -> Option<Open> {
         self.unfit(&open.outline, reason);
+        let next = open.number + 1;
+        if next < self.after(open.number) { self.open(next) } else { None }
     }
 }

@@ -51,7 +51,7 @@ fn no_plan_beats_its_bounds() {
             assert!(bound.step_time() <= *step_time, "{bound:?} {step_time} {plan:?}");
             assert!(bound.memory <= *device_peak, "{bound:?} {device_peak} {plan:?}");
         }
-        assert_eq!(ranking.clocked, ranking.candidates);
+        assert!(ranking.optimal && ranking.clocked > 0);
     }
 }
 
