@@ -2,7 +2,7 @@
 
 use roundelay_dsl::{Model, Node, NodeId, Operation, Source};
 use roundelay_schedule::{Bytes, Float, Id, Nanos};
-use std::fmt;
+use std::{collections::VecDeque, fmt};
 
 /// A model's node list as the cutter sees it. Positions run from 0 to the number of nodes; a
 /// cut at position p puts node p first in a new stage.
@@ -130,24 +130,31 @@ pub fn cut(chain: &Chain, stages: u32) -> Result<Vec<u32>, Uncuttable> {
         .collect())
 }
 
-/// The least possible largest stage time; `elapsed[p]` is the time of everything before p.
+/// The least possible largest stage time; `elapsed[p]` is the time of everything before p. Stages
+/// that are filled up one after another are the fewest within a limit, and fewer can be parted.
 fn least_largest(elapsed: &[Nanos], stages: usize) -> Nanos {
-    let mut best = elapsed.to_vec();
-    for _ in 1..stages {
-        let shorter = best.clone();
-        for end in 1..elapsed.len() {
-            best[end] = Nanos(u64::MAX);
-            for start in (1..end).rev() {
-                let last = elapsed[end] - elapsed[start];
-                if last >= best[end] {
-                    break;
-                }
-                best[end] = best[end].min(shorter[start].max(last));
+    let end = elapsed.len() - 1;
+    let fits = |limit: u64| {
+        let mut start = 0;
+        for _ in 0..stages {
+            let reach = Nanos(elapsed[start].0.saturating_add(limit));
+            start = elapsed.partition_point(|before| *before <= reach) - 1;
+            if start >= end {
+                return true;
             }
         }
-        best[0] = Nanos(u64::MAX);
+        false
+    };
+    let (mut low, mut high) = (0, elapsed[end].0);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if fits(middle) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
     }
-    best[elapsed.len() - 1]
+    Nanos(low)
 }
 
 /// Indices of the cuts with the least sum of crossing bytes, all stages within `limit`.
@@ -165,11 +172,9 @@ fn least_crossing(
         least[1][start] = Bytes(0);
     }
     for left in 2..=stages {
-        for start in 0..end {
-            let nexts = (start + 1..end).take_while(|next| within(start, *next));
-            let sums = nexts.map(|next| crossing[next] + least[left - 1][next]);
-            least[left][start] = sums.min().unwrap_or(never);
-        }
+        let (known, rest) = least.split_at_mut(left);
+        let sum = |next: usize| crossing[next] + known[left - 1][next];
+        least_of_next(end, within, sum, &mut rest[0]);
     }
     let mut cuts: Vec<usize> = Vec::new();
     for left in (2..=stages).rev() {
@@ -183,6 +188,31 @@ fn least_crossing(
         cuts.push(next);
     }
     cuts
+}
+
+/// For each start the least `sum` of the places behind it that are within reach, which ends later
+/// the later the start is: the places that may still be the least stand in a queue, least last.
+fn least_of_next(
+    end: usize,
+    within: impl Fn(usize, usize) -> bool,
+    sum: impl Fn(usize) -> Bytes,
+    least: &mut [Bytes],
+) {
+    let mut queue: VecDeque<(usize, Bytes)> = VecDeque::new();
+    for start in (0..end).rev() {
+        let next = start + 1;
+        if next < end {
+            let own = sum(next);
+            while queue.front().is_some_and(|(_, other)| *other >= own) {
+                queue.pop_front();
+            }
+            queue.push_front((next, own));
+        }
+        while queue.back().is_some_and(|(far, _)| !within(start, *far)) {
+            queue.pop_back();
+        }
+        least[start] = queue.back().map_or(Bytes(u64::MAX), |(_, sum)| *sum);
+    }
 }
 
 /// Bytes of the values that one micro-batch carries over the boundary in front of each node.

@@ -5,24 +5,18 @@ use crate::{
     bound::Bound,
     candidate::{Candidate, PoolUse},
     cost::{self, Costs},
-    decisions::recompute,
     measured::Origins,
     memory,
-    outline::Outline,
     reason::Reason,
     search::Open,
-    values::Values,
 };
 use roundelay_codegen::lower;
-use roundelay_dsl::{Objective, Program};
+use roundelay_dsl::Program;
 use roundelay_kernels::Kernels;
 use roundelay_schedule::{
     Bytes, Checked, DeviceId, Kind, Plan, Violations, check, enough_steps, simulate,
 };
 use std::collections::BTreeMap;
-
-/// Of plans that differ only in what they compute again: whether they fit, where it is known.
-pub(crate) type Fits = BTreeMap<Outline, bool>;
 
 /// The plan with its costs: what is shown was lowered, checked and clocked.
 ///
@@ -31,11 +25,10 @@ pub(crate) type Fits = BTreeMap<Outline, bool>;
 pub(crate) fn evaluate(
     program: &Program,
     costs: &Costs,
-    (open, plan): (&Open, Plan),
-    fits: &Fits,
+    open: &Open,
+    plan: Plan,
 ) -> Result<Candidate, Reason> {
     let plan = automatic::complete(program, costs, &plan)?;
-    needed(program, (&open.outline, &plan), fits)?;
     clock(program, costs, (plan, open.bound, open.number))
 }
 
@@ -57,35 +50,6 @@ pub(crate) fn clock(
     };
     let checked = check(schedule, &Kernels).map_err(violated)?;
     Ok(candidate((plan, bound, number), &checked, origins))
-}
-
-/// Whether a plan that computes again must do so: one that does less of it is no slower, so
-/// unless memory is what counts it is enough where it fits.
-fn needed(
-    program: &Program,
-    (outline, plan): (&Outline, &Plan),
-    fits: &Fits,
-) -> Result<(), Reason> {
-    if program.search.objective == Objective::Memory {
-        return Ok(());
-    }
-    let values = Values::new(program).recompute;
-    for lighter in values.into_iter().filter(|other| *other < outline.recompute) {
-        let other = Outline { recompute: lighter, ..*outline };
-        let again = other.recomputes(program);
-        if again == plan.recompute {
-            continue;
-        }
-        let enough = fits.get(&other).copied().unwrap_or_else(|| {
-            let lighter = Plan { recompute: again.clone(), ..plan.clone() };
-            lower(program, &lighter).is_ok_and(|s| memory::fits(program, &s).is_ok())
-        });
-        if enough {
-            let less = recompute(&again);
-            return Err(Reason::Equal(format!("recompute {less} fits and does less")));
-        }
-    }
-    Ok(())
 }
 
 fn refused(error: impl std::fmt::Display) -> Reason {

@@ -8,7 +8,7 @@
 use crate::{
     candidate::Candidate,
     cost::Costs,
-    ranking::{Clerk, Ranking},
+    ranking::{Clerk, Grouping, Ranking},
     reason::Reason,
     search::{Judge, Open, ROUND, SHARPENED},
     sharpen::Sharpness,
@@ -64,7 +64,7 @@ pub fn front(program: &Program, ranking: &Ranking, clocked_max: usize) -> Front 
     let started = Instant::now();
     let costs = Costs::new(program);
     let all = &ranking.space.plans;
-    let (mut clerk, classes, _) = Clerk::new(program, &costs, all);
+    let (mut clerk, classes) = Clerk::new(program, &costs, all.clone(), Grouping::None);
     let allowed = classes.into_iter().filter(|(class, _)| *class <= ranking.allowed);
     let plans: Vec<Open> = allowed.flat_map(|(_, plans)| plans).collect();
     let weaker = all.iter().filter(|plan| plan.exactness(program) > ranking.allowed);

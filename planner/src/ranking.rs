@@ -5,7 +5,7 @@ use crate::{
     bound::Bound,
     candidate::Candidate,
     cost::Costs,
-    evaluate::{Fits, clock, evaluate},
+    evaluate::{clock, evaluate},
     excluded::{Exclusions, Sizes},
     memory,
     objective::{Goal, Score},
@@ -17,7 +17,7 @@ use crate::{
     sharpen::{Bounds, Sharpness},
     space::Space,
 };
-use roundelay_dsl::Program;
+use roundelay_dsl::{Objective, Program};
 use roundelay_schedule::{Exactness, Plan};
 use std::{
     collections::BTreeMap,
@@ -149,14 +149,16 @@ fn ranked(
     };
     if !program.target.devices.is_empty() {
         ranking.space = Space::new(program);
-        let plans = &ranking.space.plans;
-        let (mut clerk, mut classes, small) = Clerk::new(program, &costs, plans);
-        (ranking.candidates, ranking.pruned) = (plans.len(), small);
+        let plans = std::mem::take(&mut ranking.space.plans);
+        (ranking.candidates, ranking.pruned) = (plans.len(), plans.len());
+        let grouping = Grouping::of(program.search.objective);
+        let (mut clerk, mut classes) = Clerk::new(program, &costs, plans, grouping);
         if breadth == Breadth::AllowedClasses {
             classes.retain(|class, _| *class <= allowed);
         }
         ranking.look(&mut clerk, classes, options, progress);
         ranking.space.excluded.extend(clerk.unfit.into_all());
+        ranking.space.plans = clerk.plans;
     }
     ranking.interrupted = progress.stopped;
     ranking.elapsed = started.elapsed();
@@ -188,23 +190,24 @@ impl Ranking {
         let mine: Vec<Open> = mine.into_values().flatten().collect();
         let first = aim(&goal, options, options.top);
         let mut found = search(mine.clone(), first, clerk, progress);
-        self.count(&found);
+        self.count(clerk, &found);
         if found.best.is_empty() && found.open.is_some() && !progress.stopped {
             found.best = self.smallest(mine, clerk, options, progress);
         }
         self.settle(found);
         for (exactness, plans) in others {
             let found = search(plans, aim(&goal, options, 1), clerk, progress);
-            self.count(&found);
+            self.count(clerk, &found);
             let line = format!("plan {{ exactness {exactness} }}");
             let weaker = |candidate| Weaker { exactness, candidate, line };
             self.weaker.extend(found.best.into_iter().next().map(weaker));
         }
     }
 
-    fn count(&mut self, found: &Found) {
-        self.pruned += found.pruned;
+    fn count(&mut self, clerk: &Clerk<'_>, found: &Found) {
+        let left = found.left.iter().map(|number| clerk.after(*number) - number);
         self.clocked += found.clocked;
+        self.pruned -= found.clocked + left.sum::<usize>();
     }
 
     /// A second look where the limit was met before anything fitted: what is likeliest to fit is
@@ -252,37 +255,87 @@ pub(crate) struct Clerk<'a> {
     program: &'a Program,
     costs: &'a Costs,
     bounds: Bounds<'a>,
+    /// All plans, those of a group side by side.
+    plans: Vec<Outline>,
+    grouping: Grouping,
     /// Plans that turned out to be none.
     unfit: Exclusions,
-    fits: Fits,
+}
+
+/// Which plans stand for others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Grouping {
+    /// Of those that differ in what they compute again, the first that fits.
+    Recompute,
+    /// Each stands for itself.
+    None,
+}
+
+impl Grouping {
+    /// Whoever computes more again may take less memory.
+    fn of(objective: Objective) -> Self {
+        match objective {
+            Objective::Memory => Grouping::None,
+            Objective::StepTime
+            | Objective::Devices
+            | Objective::Cost
+            | Objective::TimeToResult => Grouping::Recompute,
+        }
+    }
 }
 
 impl<'a> Clerk<'a> {
-    /// Some plans with their first bounds, by class of exactness, and how many cannot fit.
+    /// Some plans with their first bounds, by class of exactness.
     pub(crate) fn new(
         program: &'a Program,
         costs: &'a Costs,
-        plans: &[Outline],
-    ) -> (Self, Classes, usize) {
-        let bounds = Bounds::new(program, costs, plans, threads());
-        let (unfit, fits) = (Exclusions::default(), Fits::new());
-        let mut clerk = Self { program, costs, bounds, unfit, fits };
-        let (mut classes, mut small) = (Classes::new(), 0);
-        for (number, outline) in plans.iter().copied().enumerate() {
-            let sharpness = Sharpness::Nodes;
-            let found = clerk.bounds.first(&outline);
-            match found.and_then(|bound| clerk.roomy(&outline, bound)) {
-                Ok(bound) => {
-                    let open = Open { outline, bound, sharpness, number };
-                    classes.entry(outline.exactness(program)).or_default().push(open);
-                }
-                Err(reason) => {
-                    small += 1;
-                    clerk.unfit(&outline, &reason);
-                }
+        plans: Vec<Outline>,
+        grouping: Grouping,
+    ) -> (Self, Classes) {
+        let bounds = Bounds::new(program, costs, &plans, threads());
+        let unfit = Exclusions::default();
+        let mut clerk = Self { program, costs, bounds, plans, grouping, unfit };
+        let mut classes = Classes::new();
+        let mut number = 0;
+        while number < clerk.plans.len() {
+            if let Some(open) = clerk.open(number) {
+                let class = open.outline.exactness(program);
+                classes.entry(class).or_default().push(open);
             }
+            number = clerk.after(number);
         }
-        (clerk, classes, small)
+        (clerk, classes)
+    }
+
+    /// The first plan of a group from this one on that may fit. The plans of a group differ in
+    /// what they compute again, least first: one that does less of it is no slower, so unless
+    /// memory counts the first that fits is the only one to look at.
+    fn open(&mut self, mut number: usize) -> Option<Open> {
+        let end = self.after(number);
+        while number < end {
+            let outline = self.plans[number];
+            let found = self.bounds.first(&outline);
+            match found.and_then(|bound| self.roomy(&outline, bound)) {
+                Ok(bound) => {
+                    let sharpness = Sharpness::Nodes;
+                    return Some(Open { outline, bound, sharpness, number });
+                }
+                Err(reason) => self.unfit(&outline, &reason),
+            }
+            number += 1;
+        }
+        None
+    }
+
+    /// Where the group of a plan ends.
+    fn after(&self, number: usize) -> usize {
+        if self.grouping == Grouping::None {
+            return number + 1;
+        }
+        let group = |outline: &Outline| (outline.family, outline.counts);
+        let own = group(&self.plans[number]);
+        let rest = self.plans[number + 1..].iter();
+        number + 1 + rest.take_while(|other| group(other) == own).count()
     }
 
     /// The bound of a plan that may fit.
@@ -294,9 +347,6 @@ impl<'a> Clerk<'a> {
     fn unfit(&mut self, outline: &Outline, reason: &Reason) {
         let which = (outline.family, Sizes::One(outline.counts));
         self.unfit.add(which, reason, 1);
-        if matches!(reason, Reason::Memory(_)) {
-            self.fits.insert(*outline, false);
-        }
     }
 }
 
@@ -328,19 +378,15 @@ impl Judge for Clerk<'_> {
         round: &[Open],
         threads: usize,
     ) -> Vec<Result<Candidate, Reason>> {
-        let evaluated = parallel(round, threads, &|open: &Open| {
+        parallel(round, threads, &|open: &Open| {
             let plan = self.bounds.plan(&open.outline)?;
-            evaluate(self.program, self.costs, (open, plan), &self.fits)
-        });
-        for (open, result) in round.iter().zip(&evaluated) {
-            if result.is_ok() {
-                self.fits.insert(open.outline, true);
-            }
-        }
-        evaluated
+            evaluate(self.program, self.costs, open, plan)
+        })
     }
 
-    fn refuse(&mut self, open: &Open, reason: &Reason) {
+    fn refuse(&mut self, open: &Open, reason: &Reason) -> Option<Open> {
         self.unfit(&open.outline, reason);
+        let next = open.number + 1;
+        if next < self.after(open.number) { self.open(next) } else { None }
     }
 }

@@ -56,8 +56,8 @@ pub(crate) struct Found {
     pub best: Vec<Candidate>,
     /// Plans that were clocked or turned out to be none when they were lowered.
     pub clocked: usize,
-    /// Plans whose bound is not better than what was found, or does not fit.
-    pub pruned: usize,
+    /// Numbers of the plans that were left open.
+    pub left: Vec<usize>,
     /// The best bound of the plans that were left open.
     pub open: Option<Score>,
 }
@@ -71,8 +71,8 @@ pub(crate) trait Judge {
     fn clock(&mut self, round: &[Open], threads: usize)
     -> Vec<Result<Candidate, Reason>>;
 
-    /// A plan turned out to be none.
-    fn refuse(&mut self, open: &Open, reason: &Reason);
+    /// A plan turned out to be none; another may take its place.
+    fn refuse(&mut self, open: &Open, reason: &Reason) -> Option<Open>;
 }
 
 impl Open {
@@ -116,6 +116,16 @@ impl<'a> Queue<'a> {
         taken
     }
 
+    fn numbers(&self) -> Vec<usize> {
+        let all = self.heap.iter();
+        all.map(|Reverse((_, index))| self.plans[*index].number).collect()
+    }
+
+    fn add(&mut self, open: Open) {
+        self.heap.push(Reverse((open.score(self.goal), self.plans.len())));
+        self.plans.push(open);
+    }
+
     fn put_back(&mut self, index: usize, (bound, sharpness): (Bound, Sharpness)) {
         let open = &mut self.plans[index];
         (open.bound, open.sharpness) = (bound, sharpness);
@@ -142,6 +152,7 @@ pub(crate) fn search(
             || (sharp && room == 0)
         {
             found.open = Some(score);
+            found.left = queue.numbers();
             break;
         }
         match sharp {
@@ -149,7 +160,6 @@ pub(crate) fn search(
             true => found.clock(&mut queue, (aim, room), judge),
         }
     }
-    found.pruned += if found.open.is_none() { queue.heap.len() } else { 0 };
     found
 }
 
@@ -175,8 +185,8 @@ impl Found {
             match result {
                 Ok(sharper) => queue.put_back(index, sharper),
                 Err(reason) => {
-                    self.pruned += 1;
-                    judge.refuse(&queue.plans[index], &reason);
+                    let next = judge.refuse(&queue.plans[index], &reason);
+                    next.into_iter().for_each(|next| queue.add(next));
                 }
             }
         }
@@ -197,7 +207,10 @@ impl Found {
             self.clocked += 1;
             match result {
                 Ok(candidate) => self.best.push(candidate),
-                Err(reason) => judge.refuse(open, &reason),
+                Err(reason) => {
+                    let next = judge.refuse(open, &reason);
+                    next.into_iter().for_each(|next| queue.add(next));
+                }
             }
         }
         self.best.sort_by_key(|candidate| candidate.score(aim.goal));

@@ -83,7 +83,7 @@ fn no_plan_beats_its_bounds() {
                 assert!(open <= real && open[0] <= real[0], "{goal:?} {plan:?}");
             }
         }
-        assert_eq!(ranking.clocked, ranking.candidates);
+        assert!(ranking.optimal && ranking.clocked > 0);
     }
 }
 

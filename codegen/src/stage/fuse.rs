@@ -8,6 +8,7 @@
 
 use super::call::{Step, Tensor, Term, call};
 use roundelay_schedule::Attribute;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The call that does two; `private` says of a tensor that these two calls alone touch it.
 type Fused = fn(&Step, &Step, private: &dyn Fn(Tensor) -> bool) -> Option<Step>;
@@ -56,21 +57,18 @@ pub(crate) fn fuse_nodes<N: Copy + PartialEq>(
     steps: Vec<(N, Step)>,
     kept: impl Fn(Tensor) -> bool,
 ) -> Vec<Made<N>> {
-    let touches = |step: &Step, tensor| step.terms.iter().any(|t| t.tensor == tensor);
+    let mut touched = Touched::new(steps.iter().map(|(_, step)| step));
     let mut fused: Vec<Made<N>> = Vec::new();
-    let mut rest = steps.into_iter();
-    while let Some((node, step)) = rest.next() {
+    for (node, step) in steps {
         let mut made = Made { node, step, contains: vec![] };
         while let Some(before) = fused.pop() {
-            let later = rest.as_slice().iter().map(|(_, step)| step);
-            let private = |tensor| {
-                let mut others = fused.iter().map(|made| &made.step).chain(later.clone());
-                !kept(tensor) && !others.any(|other| touches(other, tensor))
-            };
-            let Some(step) = both(&before.step, &made.step, &private) else {
+            let pair = [&before.step, &made.step];
+            let private = |tensor| !kept(tensor) && !touched.besides(tensor, pair);
+            let Some(step) = both(pair[0], pair[1], &private) else {
                 fused.push(before);
                 break;
             };
+            touched.replace(pair, &step);
             let mut contains = before.contains;
             if before.node != made.node {
                 contains.push((before.node, before.step));
@@ -80,6 +78,44 @@ pub(crate) fn fuse_nodes<N: Copy + PartialEq>(
         fused.push(made);
     }
     fused
+}
+
+/// How many calls of a pass touch each tensor.
+struct Touched(BTreeMap<Tensor, usize>);
+
+impl Touched {
+    fn new<'a>(steps: impl Iterator<Item = &'a Step>) -> Self {
+        let mut touched = Self(BTreeMap::new());
+        steps.for_each(|step| touched.add(step));
+        touched
+    }
+
+    fn add(&mut self, step: &Step) {
+        for tensor in tensors(step) {
+            *self.0.entry(tensor).or_default() += 1;
+        }
+    }
+
+    /// Whether any call besides two touches a tensor.
+    fn besides(&self, tensor: Tensor, pair: [&Step; 2]) -> bool {
+        let own = pair.into_iter().filter(|step| tensors(step).contains(&tensor)).count();
+        self.0.get(&tensor).is_some_and(|all| *all > own)
+    }
+
+    /// One call takes the place of two.
+    fn replace(&mut self, pair: [&Step; 2], step: &Step) {
+        for tensor in pair.into_iter().flat_map(tensors) {
+            if let Some(count) = self.0.get_mut(&tensor) {
+                *count -= 1;
+            }
+        }
+        self.add(step);
+    }
+}
+
+/// The tensors of a call, each once.
+fn tensors(step: &Step) -> BTreeSet<Tensor> {
+    step.terms.iter().map(|term| term.tensor).collect()
 }
 
 /// The one call for two neighbours, if a rule fits.

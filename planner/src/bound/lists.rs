@@ -274,15 +274,15 @@ impl Walk<'_> {
         }
     }
 
-    /// When the source device can begin its next step, behind the updates of its own stages.
+    /// When the source device can begin its next step: behind the updates of its own stages, all
+    /// but one of which may have found time before the last pass.
     fn close(&self, first: Listed, source: u32, own: &[usize]) -> Nanos {
         let end = self.ways[source as usize].ends[0].unwrap_or_default();
-        let updates: Nanos = own.iter().map(|stage| self.moves[*stage].update).sum();
         let updated = own.iter().filter_map(|stage| {
             let Moves { sums, update, renew, .. } = self.moves[*stage];
             let renew = if *stage == first.stage.index() { renew } else { Nanos(0) };
             Some(self.last[*stage]? + sums + update + renew)
         });
-        updated.fold(end + updates, Nanos::max)
+        updated.fold(end, Nanos::max)
     }
 }

@@ -108,7 +108,8 @@ fn the_front_is_that_of_clocking_every_plan() {
         let ranking = survey(&program, &options, &mut Progress::default());
         let front = front(&program, &ranking, usize::MAX);
         let costs = Costs::new(&program);
-        let (clerk, classes, _) = Clerk::new(&program, &costs, &ranking.space.plans);
+        let all = ranking.space.plans.clone();
+        let (clerk, classes) = Clerk::new(&program, &costs, all, Grouping::None);
         let every = classes.into_iter().filter(|(class, _)| *class <= ranking.allowed);
         let every: Vec<Open> = every.flat_map(|(_, plans)| plans).collect();
         let clocked: Vec<Candidate> =

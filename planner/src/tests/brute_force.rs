@@ -1,16 +1,101 @@
 //! The search against clocking every plan, on random small programs and clusters.
 
 use super::{all, delayed, everything};
-use crate::{Options, ranking::survey, sample::Random};
-use roundelay_dsl::{Learning, NanoDollarsPerHour, Objective, Program};
-use roundelay_schedule::{Bytes, BytesPerSecond, FlopsPerSecond, Nanos};
+use crate::{
+    Candidate, Options, plan, progress::Progress, ranking::survey, sample::Random,
+};
+use roundelay_dsl::{Choice, Learning, NanoDollarsPerHour, Objective, Program};
+use roundelay_schedule::{
+    Bytes, BytesPerSecond, Domain, FlopsPerSecond, Form, Id, Link, Nanos, Order,
+    Placement, Protocol, Recompute, Rule, States, Way,
+};
 
-/// Devices, rates, latency, room and objective at random.
-pub(crate) fn random_program(random: &mut Random) -> Program {
-    let devices = 1 + usize::try_from(random.below(3)).unwrap();
-    let batch = [1, 2, 4, 6][usize::try_from(random.below(4)).unwrap()];
-    let mut program = delayed(devices, batch);
-    program.search.objective = Objective::ALL[usize::try_from(random.below(5)).unwrap()];
+/// Programs that are compared.
+const PROGRAMS: usize = 200;
+
+fn pick<T: Copy>(random: &mut Random, values: &[T]) -> T {
+    values[usize::try_from(random.below(values.len() as u64)).unwrap()]
+}
+
+/// Some of the values, at least one.
+fn some<T: Copy + PartialEq>(random: &mut Random, values: &[T], count: usize) -> Vec<T> {
+    let mut chosen = Vec::new();
+    for _ in 0..count {
+        let value = pick(random, values);
+        if !chosen.contains(&value) {
+            chosen.push(value);
+        }
+    }
+    chosen
+}
+
+/// A link of any speed, with any of the ways.
+fn link(random: &mut Random) -> Link {
+    let rate = |random: &mut Random| BytesPerSecond(1_000_000 << random.below(12));
+    let mut link = Link::plain("link", rate(random), Nanos(random.below(50_000)));
+    link.startup = Nanos(random.below(20_000));
+    if random.below(2) == 0 {
+        let forms = [Form::Ring, Form::Rails, Form::Tree, Form::Nested];
+        link.ways.extend(some(random, &forms, 2).into_iter().map(Way::Form));
+    }
+    if random.below(2) == 0 {
+        let startup = Nanos(random.below(5_000));
+        link.ways.push(Way::Short(Protocol { bandwidth: rate(random), startup }));
+    }
+    link
+}
+
+/// Equal devices in nodes and racks, or on one link.
+fn cluster(random: &mut Random, program: &mut Program) {
+    let devices = u32::try_from(program.target.devices.len()).unwrap();
+    let sizes: Vec<u32> = match devices {
+        8 => vec![2, 4, 8],
+        4 | 6 => vec![2, devices],
+        _ => vec![devices],
+    };
+    let first = usize::try_from(random.below(sizes.len() as u64)).unwrap();
+    let sizes = &sizes[first..];
+    program.target.links = sizes.iter().map(|_| link(random)).collect();
+    let level = |(number, size): (usize, &u32)| {
+        let size = *size;
+        let unit = move |unit| Domain {
+            link: Id::new(number),
+            devices: unit * size..(unit + 1) * size,
+        };
+        (0..devices / size).map(unit).collect::<Vec<_>>()
+    };
+    program.target.domains = sizes.iter().enumerate().flat_map(level).collect();
+    let compute = FlopsPerSecond(1_000_000 << random.below(12));
+    let bandwidth = BytesPerSecond(1_000_000 << random.below(12));
+    for (_, device) in program.target.devices.iter_mut() {
+        (device.compute, device.bandwidth) = (compute, bandwidth);
+    }
+}
+
+/// A program on a cluster, with some of the decisions left open.
+fn random_search(random: &mut Random) -> Program {
+    let devices = pick(random, &[1, 2, 3, 4, 6, 8]);
+    let mut program = delayed(devices, pick(random, &[1, 2, 4, 6, 8]));
+    cluster(random, &mut program);
+    worth(random, &mut program);
+    let search = &mut program.search;
+    search.objective = pick(random, &Objective::ALL);
+    let rules = [Rule::Sync, Rule::Sync, Rule::CyclicV2, Rule::CyclicV1];
+    search.rule = Choice::OneOf(some(random, &rules, 2));
+    search.placement = Choice::OneOf(some(random, Placement::ALL, 2));
+    let mut orders = some(random, &Order::ALL[3..Order::ALL.len() - 1], 3);
+    orders.extend([Order::Sequential, Order::Parallel, Order::Cyclic]);
+    search.order = Choice::OneOf(orders);
+    search.states = Choice::OneOf(some(random, States::ALL, 2));
+    search.recompute = Choice::OneOf(some(random, Recompute::ALL, 2));
+    if random.below(2) == 0 {
+        search.memory = Some(Bytes(2_000 << random.below(6)));
+    }
+    program
+}
+
+/// Prices of devices, and how the model learns.
+fn worth(random: &mut Random, program: &mut Program) {
     for id in program.target.devices.ids() {
         let price = NanoDollarsPerHour(1_000_000_000 * (1 + random.below(4)));
         program.prices.insert(id, price);
@@ -20,6 +105,15 @@ pub(crate) fn random_program(random: &mut Random) -> Program {
         critical_batch: Some(random.below(64)),
         staleness: Some(random.below(2000)),
     };
+}
+
+/// Devices, rates, latency, room and objective at random.
+pub(crate) fn random_program(random: &mut Random) -> Program {
+    let devices = 1 + usize::try_from(random.below(3)).unwrap();
+    let batch = [1, 2, 4, 6][usize::try_from(random.below(4)).unwrap()];
+    let mut program = delayed(devices, batch);
+    program.search.objective = Objective::ALL[usize::try_from(random.below(5)).unwrap()];
+    worth(random, &mut program);
     for (_, device) in program.target.devices.iter_mut() {
         device.compute = FlopsPerSecond(1_000_000 << random.below(12));
         device.bandwidth = BytesPerSecond(1_000_000 << random.below(12));
@@ -34,25 +128,75 @@ pub(crate) fn random_program(random: &mut Random) -> Program {
     program
 }
 
+fn within_bounds(candidate: &Candidate) {
+    let Candidate { bound, step_time, device_peak, plan, .. } = candidate;
+    assert!(bound.step_time() <= *step_time, "{bound:?} {step_time} {plan:?}");
+    assert!(bound.memory <= *device_peak, "{bound:?} {device_peak} {plan:?}");
+}
+
 #[test]
 fn the_search_finds_what_clocking_every_plan_finds() {
     let mut random = Random::new(83);
     let mut found = 0;
-    for round in 0..40 {
-        let program = random_program(&mut random);
+    for round in 0..PROGRAMS {
+        let program = random_search(&mut random);
         let best_first = Options { top: 1, clocked_max: usize::MAX };
-        let ranking = survey(&program, &best_first);
+        let ranking = survey(&program, &best_first, &mut Progress::default());
         if ranking.plans.is_empty() {
-            assert!(survey(&program, &everything()).plans.is_empty(), "round {round}");
+            assert!(
+                survey(&program, &everything(), &mut Progress::default())
+                    .plans
+                    .is_empty(),
+                "round {round}"
+            );
             continue;
         }
         found += 1;
         let every = all(&program);
+        every.plans.iter().for_each(within_bounds);
         let [best, least] = [&ranking.plans[0], &every.plans[0]];
         assert!(ranking.optimal, "round {round}: gap {}", ranking.gap);
         assert_eq!(best.plan, least.plan, "round {round}");
         assert_eq!(best.step_time, least.step_time, "round {round}");
         assert_eq!(best.device_peak, least.device_peak, "round {round}");
     }
-    assert!(found > 12, "only {found} programs have a plan");
+    assert!(found > PROGRAMS / 4, "only {found} programs have a plan");
+}
+
+#[test]
+fn no_plan_that_is_pinned_beats_an_answer_without_a_gap() {
+    let pins: [(&str, &[&str]); 7] = [
+        ("tensor.rows", &["1", "2", "4"]),
+        ("placement", &["accumulate", "data", "shared", "pipeline"]),
+        ("order", &["gpipe", "1f1b", "eager_1f1b", "zb_h1", "zb_h2", "zb_v", "chimera"]),
+        ("states", &["replicated", "zero1", "zero2", "zero3"]),
+        ("recompute", &["none", "selective", "full"]),
+        ("micro_batches", &["1", "2", "4", "8"]),
+        ("stages", &["1", "2", "4"]),
+    ];
+    let mut random = Random::new(29);
+    let mut compared = 0;
+    for round in 0..12 {
+        let mut program = delayed(pick(&mut random, &[2, 4, 8]), 8);
+        program.search.exactness = None;
+        cluster(&mut random, &mut program);
+        let best_first = Options { top: 1, clocked_max: usize::MAX };
+        let answer = plan(&program, &best_first).expect("something fits");
+        assert!(answer.optimal && answer.gap == 0.0);
+        for _ in 0..40 {
+            let mut pinned = program.clone();
+            for (name, values) in pins {
+                if random.below(2) == 0 {
+                    let setting = format!("{name}={}", pick(&mut random, values));
+                    pinned.search.set(&setting).expect("these are values");
+                }
+            }
+            let one = Options { top: 1, clocked_max: 4 };
+            let Ok(other) = plan(&pinned, &one) else { continue };
+            compared += 1;
+            let [best, other] = [&answer.plans[0], &other.plans[0]];
+            assert!(best.step_time <= other.step_time, "round {round}: {:?}", other.plan);
+        }
+    }
+    assert!(compared > 50, "only {compared} settings have a plan");
 }
