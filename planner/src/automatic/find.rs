@@ -7,9 +7,14 @@ use super::{
 };
 
 /// Tenths of W that a gap must have.
-const GAPS: [u64; 4] = [0, 4, 6, 10];
+const GAPS: [u64; 4] = [0, 6, 4, 10];
 /// Quarters of p − r micro-batches that a device starts before it takes the first back.
-const AHEAD: [u64; 7] = [4, 5, 6, 7, 8, 12, 16];
+const AHEAD: [u64; 7] = [8, 4, 6, 5, 7, 12, 16];
+/// The other choices of a habit.
+const CHOICES: [u32; 8] = [0, 1, 2, 3, 4, 5, 6, 7];
+/// Pipelines with more passes of a kind get fewer habits, so that no search takes longer than
+/// lowering and checking what it finds.
+const MANY: usize = 1 << 15;
 
 /// What makes an order better than another that has room as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +29,7 @@ pub(crate) enum Aim {
 /// no room for one micro-batch.
 pub(crate) fn find(pipe: &Pipe, aim: Aim) -> Option<(Merit, Passes)> {
     let known = [1, 2].map(|depth| handcrafted(pipe, depth)).into_iter();
-    let filled = habits().filter_map(|habit| fill(pipe, habit));
+    let filled = habits(pipe).filter_map(|habit| fill(pipe, habit));
     let each = known.chain([plain(pipe)]).chain(filled);
     let each = each.filter_map(|passes| Some((pipe.merit(&passes)?, passes)));
     let mut each: Vec<(Merit, Passes)> = each.collect();
@@ -53,15 +58,19 @@ pub(crate) fn plain(pipe: &Pipe) -> Passes {
     (0..pipe.devices()).map(list).collect()
 }
 
-fn habits() -> impl Iterator<Item = Habit> {
-    let pairs = GAPS.into_iter().flat_map(|gap| AHEAD.map(|ahead| (gap, ahead)));
-    pairs.flat_map(|(gap, ahead)| {
-        (0..8).map(move |choice| Habit {
+fn habits(pipe: &Pipe) -> impl Iterator<Item = Habit> {
+    let (gaps, aheads, choices) = match pipe.devices() * pipe.micro_batches > MANY {
+        true => (&GAPS[..2], &AHEAD[..2], &CHOICES[..4]),
+        false => (&GAPS[..], &AHEAD[..], &CHOICES[..]),
+    };
+    let pairs = gaps.iter().flat_map(move |gap| aheads.iter().map(move |a| (*gap, *a)));
+    pairs.flat_map(move |(gap, ahead)| {
+        choices.iter().map(move |choice| Habit {
             gap,
             ahead,
-            fair: choice & 1 > 0,
-            patient: choice & 2 > 0,
-            alternate: choice & 4 > 0,
+            patient: choice & 1 > 0,
+            alternate: choice & 2 > 0,
+            fair: choice & 4 > 0,
         })
     })
 }

@@ -48,6 +48,16 @@ fn memory_limited_orders_are_as_good_as_those_of_the_public_search() {
 }
 
 #[test]
+fn long_pipelines_get_an_order_too() {
+    let (p, m) = (32, 2048);
+    let pipe = equal((p, m), [10, 10, 6, 1], [1, 1], 4 * p as u64);
+    let (merit, passes) = find(&pipe, Aim::Time).unwrap();
+    assert!(pipe.fits(&passes));
+    let work = Nanos(26 * m as u64);
+    assert!(merit.stage_span < work + Nanos(26 * p as u64 / 4), "{merit:?}");
+}
+
+#[test]
 fn laws() {
     let mut random = Random::new(5);
     for round in 0..200 {
