@@ -1,7 +1,7 @@
 //! The costs of one given plan, without a search.
 
 use crate::{
-    bound::{Bound, Network},
+    bound::{Bound, Network, lists_of},
     candidate::Candidate,
     cost::Costs,
     evaluate, load,
@@ -22,7 +22,12 @@ pub fn appraise(program: &Program, plan: &Plan) -> Result<Candidate, Reason> {
     let stages = (&plan.cuts[..], |stage| form(plan, stage));
     let loads = load::load(program, stages, (examples, plan.tensor), &costs)
         .map_err(|error| Reason::Refused(error.to_string()))?;
-    let bound = Bound::of_stages(plan, &loads, &mut Network::new(&program.target));
+    let network = &mut Network::new(&program.target);
+    let bound = Bound::of_stages(plan, &loads, network);
+    let bound = match lists_of(plan) {
+        Some(lists) => bound.following(plan, &loads, &lists, network),
+        None => bound,
+    };
     evaluate::clock(program, &costs, (plan.clone(), bound, 0))
 }
 

@@ -168,6 +168,7 @@ fn replicas_that_cannot_be_are_refused_with_the_reason() {
         program.search.micro_batches = Numbers::Ranges(vec![(1, 1)]);
         program.search.replicas = Numbers::Ranges(vec![(replicas, replicas)]);
         program.search.shards = Numbers::Ranges(vec![(shards, shards)]);
+        program.search.rows = Numbers::Ranges(vec![(1, 1)]);
         refusal(&program).to_string()
     };
     let one = refused(States::Zero2, 1, 1);

@@ -73,18 +73,7 @@ pub(crate) fn sample(name: &str, draw: &mut Draw) -> Call {
         "embedding" => plain.integers(&[batch, m]).real(&[17, n]).real(array),
         "embedding_backward" => adding.integers(&[batch, m]).real(array).real(&[17, n]),
         "attention" | "attention_backward" => sample_attention(plain, accumulate, draw),
-        "rotary" => {
-            let (heads, pairs) = (1 + draw.below(3), 1 + draw.below(40));
-            let still = draw.flag().then(|| draw.below(5));
-            let depth = 2 * pairs + still.unwrap_or(0);
-            let shape: &[u64] = &[batch, m, heads * depth];
-            let call = adding.integer("heads", heads as i64).number("base", 500.0);
-            let call = match still {
-                Some(_) => call.integer("turned", 2 * pairs as i64),
-                None => call,
-            };
-            call.flag("inverse", draw.flag()).reals(&[shape; 2])
-        }
+        "rotary" => sample_rotary(adding, draw, [batch, m]),
         "slice" => sample_slice(adding, draw, [batch, m, n]),
         "slice_backward" => {
             let mut call = sample_slice(adding, draw, [batch, m, n]);
@@ -111,6 +100,19 @@ pub(crate) fn sample(name: &str, draw: &mut Draw) -> Call {
         _ if name.contains("_norm") => norms::sample(plain, accumulate, draw),
         _ => images::sample(plain, accumulate, draw),
     }
+}
+
+fn sample_rotary(adding: Call, draw: &mut Draw, [batch, m]: [u64; 2]) -> Call {
+    let (heads, pairs) = (1 + draw.below(3), 1 + draw.below(40));
+    let still = draw.flag().then(|| draw.below(5));
+    let depth = 2 * pairs + still.unwrap_or(0);
+    let shape: &[u64] = &[batch, m, heads * depth];
+    let call = adding.integer("heads", heads as i64).number("base", 500.0);
+    let call = match still {
+        Some(_) => call.integer("turned", 2 * pairs as i64),
+        None => call,
+    };
+    call.flag("inverse", draw.flag()).reals(&[shape; 2])
 }
 
 /// Calls that are large enough to be split over threads.

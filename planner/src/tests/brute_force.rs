@@ -195,7 +195,12 @@ fn no_plan_that_is_pinned_beats_an_answer_without_a_gap() {
             let Ok(other) = plan(&pinned, &one) else { continue };
             compared += 1;
             let [best, other] = [&answer.plans[0], &other.plans[0]];
-            assert!(best.step_time <= other.step_time, "round {round}: {:?}", other.plan);
+            let (least, pinned) = (best.step_time, other.step_time);
+            let [best, other] = [&best.plan, &other.plan];
+            assert!(
+                least <= pinned,
+                "round {round}: {least} {best:?} {pinned} {other:?}"
+            );
         }
     }
     assert!(compared > 50, "only {compared} settings have a plan");
