@@ -15,7 +15,7 @@ use std::{
 };
 
 /// What each file's plan must be; a new example says it here.
-const PLACED: [(&str, Placement, Rule, States); 8] = [
+const PLACED: [(&str, Placement, Rule, States); 9] = [
     ("accumulate", Placement::Accumulate, Rule::Sync, States::Replicated),
     ("concurrent", Placement::Concurrent, Rule::CyclicV2, States::Replicated),
     ("data-handoff", Placement::Data, Rule::CyclicV2, States::Handoff),
@@ -24,6 +24,7 @@ const PLACED: [(&str, Placement, Rule, States); 8] = [
     ("orders", Placement::Pipeline, Rule::Sync, States::Replicated),
     ("pipeline", Placement::Pipeline, Rule::CyclicV2, States::Replicated),
     ("shared", Placement::Shared, Rule::CyclicV2, States::Replicated),
+    ("tensor", Placement::Pipeline, Rule::Sync, States::Replicated),
 ];
 
 /// Models of published sizes, with their parameters: they are planned, and too large to train here.
