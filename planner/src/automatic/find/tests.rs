@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::{
-    automatic::pipe::{Kept, Room, StageHalves},
+    automatic::pipe::{Account, Kept, Room, StageHalves},
     sample::Random,
 };
 use roundelay_schedule::{Bytes, Nanos, list_faults};
@@ -108,4 +108,60 @@ fn random_pipe(random: &mut Random) -> Pipe {
     });
     let room = room.collect();
     Pipe { stages, micro_batches: 1 + random.below(9) as usize, room }
+}
+
+/// Every order of the passes of one device.
+fn every(micro_batches: usize) -> Vec<Vec<Half>> {
+    let mut whole = vec![(Vec::new(), Account::default())];
+    for _ in 0..3 * micro_batches {
+        let longer = whole.iter().flat_map(|(passes, account)| {
+            let next = [Half::Forward, Half::Input, Half::Weight].into_iter();
+            let next = next.filter(|half| account.allows(*half, micro_batches));
+            next.map(|half| {
+                let passes: Vec<Half> = passes.iter().copied().chain([half]).collect();
+                (passes, account.after(half, &Kept::default()))
+            })
+        });
+        whole = longer.collect();
+    }
+    whole.into_iter().map(|(passes, _)| passes).collect()
+}
+
+/// The shortest longest stage span of all orders that have room.
+fn optimum(pipe: &Pipe, every: &[Vec<Half>]) -> Option<Nanos> {
+    let fits = |device: usize, passes: &&Vec<Half>| {
+        let kept = &pipe.stages[device].kept;
+        pipe.account(device, passes).fits(kept, pipe.room[device])
+    };
+    let mut orders: Vec<Passes> = vec![Vec::new()];
+    for device in 0..pipe.devices() {
+        let own: Vec<&Vec<Half>> = every.iter().filter(|p| fits(device, p)).collect();
+        let longer = orders.iter().flat_map(|order| {
+            own.iter().map(|passes| [&order[..], &[(*passes).clone()]].concat())
+        });
+        orders = longer.collect();
+    }
+    let spans = orders.iter().filter_map(|order| pipe.merit(order));
+    spans.map(|merit| merit.stage_span).min()
+}
+
+/// Nearly equal stages, so that no device alone decides, and little room.
+#[test]
+fn small_pipelines_get_the_best_of_all_orders() {
+    let mut random = Random::new(3);
+    for (p, m) in [(1, 4), (2, 2), (2, 3), (2, 4), (3, 2), (3, 3)] {
+        let every = every(m);
+        for _ in 0..8 {
+            let time = |random: &mut Random, least| least + random.below(15);
+            let (forward, input) = (time(&mut random, 5), time(&mut random, 5));
+            let (weight, message) = (time(&mut random, 3), random.below(6));
+            let room = 2 * (1 + random.below(2 * p as u64));
+            let mut pipe = equal((p, m), [forward, input, weight, message], [1, 1], room);
+            for stage in &mut pipe.stages {
+                stage.weight += Nanos(random.below(3));
+            }
+            let (merit, _) = find(&pipe, Aim::Time).unwrap();
+            assert_eq!(Some(merit.stage_span), optimum(&pipe, &every), "{pipe:?}");
+        }
+    }
 }
