@@ -71,7 +71,6 @@ impl fmt::Display for Explanation {
             writeln!(f, "{rank}. {summary}")?;
             reasons.iter().try_for_each(|reason| writeln!(f, "   {reason}"))?;
         }
-        self.cuts.iter().try_for_each(|cuts| writeln!(f, "cuts: {cuts}"))?;
         writeln!(f, "\nbinds the first plan: {}", self.binding)?;
         if !self.what_if.is_empty() {
             writeln!(
@@ -83,7 +82,8 @@ impl fmt::Display for Explanation {
             let set = what.lines.iter().map(|line| format!(" --set \"{line}\""));
             let set: String = set.collect();
             writeln!(f, "  {}: {} <-{set}", what.question, self.answer(what))
-        })
+        })?;
+        self.cuts.iter().try_for_each(|cuts| writeln!(f, "cuts: {cuts}"))
     }
 }
 

@@ -201,7 +201,7 @@ impl fmt::Display for Shortfall {
         };
         write!(
             f,
-            "{place} needs {needed} of {capacity}: {missing} are missing, most is {kind}"
+            "{place} needs at least {needed} of {capacity}: {missing} are missing, most is {kind}"
         )
     }
 }

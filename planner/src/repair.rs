@@ -165,8 +165,8 @@ impl Mender<'_> {
         }
     }
 
-    /// More devices: one unit of the cluster more, then twice as many again and again, then what
-    /// lies between the last that do not suffice and the first that do.
+    /// More devices: as many as the least demanding plan takes, twice and eight times as many, then
+    /// what lies between those that do not suffice and the first that do.
     fn devices(&mut self) {
         let available = self.program.target.devices.len() as u32;
         let needed = self.ranking.space.excluded.iter().filter_map(|excluded| {
@@ -181,10 +181,9 @@ impl Mender<'_> {
         }
         let unit = unit(self.program);
         let rounded = |count: u32| available + (count - available).next_multiple_of(unit);
-        let doubled = [1, 2, 4, 8].map(|times| available.saturating_mul(times));
+        let doubled = [2, 8].map(|times| available.saturating_mul(times));
         let mut counts: Vec<u32> =
             needed.into_iter().chain(doubled).map(rounded).collect();
-        counts.push(available + unit);
         counts.retain(|count| (available + 1..=DEVICES_MAX).contains(count));
         counts.sort_unstable();
         counts.dedup();
