@@ -8,7 +8,7 @@ use crate::{
     reason::Reason,
     search::Open,
 };
-use roundelay_codegen::lower;
+use roundelay_codegen::lower_if;
 use roundelay_dsl::Program;
 use roundelay_kernels::Kernels;
 use roundelay_schedule::{
@@ -26,9 +26,9 @@ pub(crate) fn evaluate(
     open: &Open,
     plan: Plan,
 ) -> Result<Candidate, Reason> {
-    let mut schedule = lower(program, &plan).map_err(refused)?;
+    let lowered = lower_if(program, &plan, |schedule| memory::fits(program, schedule));
+    let mut schedule = lowered.map_err(refused)?.map_err(Reason::Memory)?;
     let origins = cost::price_with(&mut schedule, costs).map_err(refused)?;
-    memory::fits(program, &schedule).map_err(Reason::Memory)?;
     let violated = |violations: Violations| {
         refused(format!("the checker finds: {}", violations.first()))
     };
