@@ -18,6 +18,7 @@ mod plan;
 mod profile;
 mod run;
 mod simulate;
+mod watch;
 
 pub(crate) use args::Cli;
 

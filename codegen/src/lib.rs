@@ -8,7 +8,7 @@ mod tensor;
 
 #[doc(hidden)]
 pub use lower::lower_halved;
-pub use lower::{LowerError, device_lists, lower};
+pub use lower::{LowerError, device_lists, lower, lower_if};
 pub use stage::{
     BackwardCode, BackwardForm, CrossingValue, Differentiated, NodeCost, PassCost,
     StageCode, StageError, StageForm, Stages, UpdateForm, node_costs, stages, stages_in,

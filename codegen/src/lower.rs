@@ -29,6 +29,7 @@ use roundelay_schedule::{
 };
 use rows::Rows;
 use state::StageRows;
+use std::convert::Infallible;
 
 /// Bytes of a line of memory.
 const LINE: u64 = 64;
@@ -42,6 +43,21 @@ pub fn lower(program: &Program, plan: &Plan) -> Result<Schedule, LowerError> {
     fits(program, plan)?;
     let order = order::Slots::new(plan, plan.cell_micro_batches())?;
     lower_in(program, plan, order)
+}
+
+/// Lowers a plan as far as its memory is laid out, and goes on only if that is admitted: the
+/// schedule that `admit` sees lacks the waits of its actions alone.
+///
+/// # Errors
+/// As [`lower`]; what `admit` says is the inner result.
+pub fn lower_if<E>(
+    program: &Program,
+    plan: &Plan,
+    admit: impl FnOnce(&Schedule) -> Result<(), E>,
+) -> Result<Result<Schedule, E>, LowerError> {
+    fits(program, plan)?;
+    let order = order::Slots::new(plan, plan.cell_micro_batches())?;
+    lay_out(program, plan, order, admit)
 }
 
 /// Lowers a plan with each backward pass in two halves, one right after the other, whatever its
@@ -61,6 +77,19 @@ fn lower_in(
     plan: &Plan,
     order: order::Slots,
 ) -> Result<Schedule, LowerError> {
+    let lowered = lay_out(program, plan, order, |_| Ok::<(), Infallible>(()))?;
+    match lowered {
+        Ok(schedule) => Ok(schedule),
+        Err(never) => match never {},
+    }
+}
+
+fn lay_out<E>(
+    program: &Program,
+    plan: &Plan,
+    order: order::Slots,
+    admit: impl FnOnce(&Schedule) -> Result<(), E>,
+) -> Result<Result<Schedule, E>, LowerError> {
     let examples = u64::from(program.train.batch / plan.all_micro_batches());
     let dtype = program.train.dtype;
     // A part of any member is whole lines of memory, in the narrowest type that it has.
@@ -79,7 +108,7 @@ fn lower_in(
         states.push(state::lay_out(&mut draft, stage)?);
     }
     compute::add(&mut draft, &states)?;
-    Ok(finish(draft, roundelay_dsl::fingerprint(program)))
+    Ok(finish(draft, roundelay_dsl::fingerprint(program), admit))
 }
 
 fn fits(program: &Program, plan: &Plan) -> Result<(), LowerError> {
@@ -202,8 +231,13 @@ fn metric(metric: &roundelay_dsl::Metric) -> Metric {
     Metric { name: metric.name.clone(), reading: metric.reading }
 }
 
-/// Numbers everything: slots, actions, what is carried, offsets, waits.
-fn finish(mut draft: Draft<'_>, fingerprint: String) -> Schedule {
+/// Numbers everything: slots, actions, what is carried, offsets; then waits, if what is there is
+/// admitted.
+fn finish<E>(
+    mut draft: Draft<'_>,
+    fingerprint: String,
+    admit: impl FnOnce(&Schedule) -> Result<(), E>,
+) -> Result<Schedule, E> {
     draft.actions.sort_by_cached_key(|action| action.key.packed());
     let rows = Rows::new(&draft);
     let actions = std::mem::take(&mut draft.actions);
@@ -224,8 +258,9 @@ fn finish(mut draft: Draft<'_>, fingerprint: String) -> Schedule {
     rest::fill(&mut schedule, &cells, recurrence);
     arena::lay_out(&mut schedule, &draft.buffers, &rows);
     drop(rows);
+    admit(&schedule)?;
     waits::derive(&mut schedule, &cells, recurrence);
-    schedule
+    Ok(schedule)
 }
 
 fn buffers(draft: &Draft<'_>, rows: &Rows) -> Table<BufferId, Buffer> {

@@ -10,7 +10,7 @@ use crate::{
     reason::Reason,
     search::Open,
 };
-use roundelay_codegen::lower;
+use roundelay_codegen::lower_if;
 use roundelay_dsl::Program;
 use roundelay_kernels::Kernels;
 use roundelay_schedule::{
@@ -42,9 +42,9 @@ pub(crate) fn clock(
     costs: &Costs,
     (plan, bound, number): (Plan, Bound, usize),
 ) -> Result<Candidate, Reason> {
-    let mut schedule = lower(program, &plan).map_err(refused)?;
+    let lowered = lower_if(program, &plan, |schedule| memory::fits(program, schedule));
+    let mut schedule = lowered.map_err(refused)?.map_err(Reason::Memory)?;
     let origins = cost::price_with(&mut schedule, costs).map_err(refused)?;
-    memory::fits(program, &schedule).map_err(Reason::Memory)?;
     let violated = |violations: Violations| {
         refused(format!("the checker finds: {}", violations.first()))
     };

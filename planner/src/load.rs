@@ -30,12 +30,15 @@ pub(crate) struct StageLoad {
     pub gradient: Bytes,
     /// Optimizer state.
     pub optimizer: Bytes,
-    /// What forward keeps for the backward pass, or for its first half.
+    /// What forward keeps for the backward pass, or for its first half; also values of the stage
+    /// before that it reads.
     pub activation: Bytes,
-    /// What it keeps for the second half.
+    /// What it keeps for the second half, or that reads.
     pub retained: Bytes,
     /// What the first half keeps for the second.
     pub adjoint: Bytes,
+    /// Scratch memory of the passes: forward, backward or its first half, the second half.
+    pub scratch: [Bytes; 3],
     /// What the forward pass of the next stage waits for; nothing where it reads nothing of it.
     pub down: Option<Bytes>,
     /// What the backward pass waits for, of the next stage's.
@@ -100,15 +103,18 @@ fn stage_load(
     let time = |routine: &Routine| -> Result<Nanos, Unpriced> {
         Ok(costs.floor(&costs.priced(&routine.calls)?))
     };
-    let (backward, weight, adjoint) = match &row.backward {
-        BackwardCode::Whole { first, next } => {
-            (time(first)?.min(time(next)?), Nanos(0), Bytes(0))
-        }
+    let (backward, weight) = match &row.backward {
+        BackwardCode::Whole { first, next } => (time(first)?.min(time(next)?), Nanos(0)),
         BackwardCode::Split { input, weight_first, weight_next } => {
             let weight = time(weight_first)?.min(time(weight_next)?);
-            (time(input)? + weight, weight, size(input, Role::Adjoint))
+            (time(input)? + weight, weight)
         }
     };
+    let late = row.backward.first();
+    let scratch = |routine: Option<&&Routine>| {
+        routine.map_or(Bytes(0), |routine| size(routine, Role::Workspace))
+    };
+    let [received, received_late] = received(code, stage);
     let (optimizer, form) = (&train.optimizer, UpdateForm::InPlace);
     let update = update(code, stage, optimizer, micro_batches, dtype, form, 1);
     let [down, up] = messages(code, stage);
@@ -120,12 +126,36 @@ fn stage_load(
         parameters: Bytes(elements * dtype.size()),
         gradient: Bytes(elements * dtype.gradient().size(dtype)),
         optimizer: Bytes(elements * train.optimizer.arrays(dtype) * dtype.wide_size()),
-        activation: size(&row.forward, Role::Activation),
-        retained: size(&row.forward, Role::Retained),
-        adjoint,
+        activation: size(&row.forward, Role::Activation) + received,
+        retained: size(&row.forward, Role::Retained) + received_late,
+        adjoint: size(late[0], Role::Adjoint),
+        scratch: [
+            scratch(Some(&&row.forward)),
+            scratch(late.first()),
+            scratch(late.get(1)),
+        ],
         down,
         up,
     })
+}
+
+/// What the stage before makes and the backward pass reads, or only its first half, and what the
+/// second half reads: it is there from before the forward pass.
+fn received(code: &Stages, stage: Stage) -> [Bytes; 2] {
+    let late = code.stages[stage].backward.first();
+    let mut all = [Bytes(0); 2];
+    let before = stage.index().checked_sub(1).map(Stage::new);
+    for (id, value) in code.values.iter().filter(|(_, v)| Some(v.producer) == before) {
+        let reads = |routine: &&Routine| {
+            routine.arguments.iter().any(|argument| argument.role == Role::Value(id))
+        };
+        match late.iter().rposition(reads) {
+            Some(0) => all[0] += value.size,
+            Some(_) => all[1] += value.size,
+            None => {}
+        }
+    }
+    all
 }
 
 fn size(routine: &Routine, role: Role) -> Bytes {

@@ -47,42 +47,45 @@ pub(crate) fn may_fit(
 /// What is missing where most is missing.
 pub(crate) fn fits(program: &Program, schedule: &Schedule) -> Result<(), Shortfall> {
     let cells = cells(schedule);
-    let arenas = || cells.iter().map(|(id, cell)| (*id, schedule.arena(*cell), *cell));
-    let device_shortfall = |(id, needed, cell): (DeviceId, Bytes, DeviceId)| {
-        let device = &schedule.target.devices[id];
-        let capacity = device_capacity(program, device);
-        let place = Shortage::Device(id, device.name.clone());
-        shortfall(needed, capacity, place, || fullest_kind(schedule, cell))
-    };
+    let mut arenas: BTreeMap<DeviceId, Bytes> = BTreeMap::new();
+    let mut worst: Option<(Shortfall, DeviceId)> = None;
     let mut pools: BTreeMap<PoolId, (Bytes, DeviceId)> = BTreeMap::new();
-    for (id, arena, cell) in arenas() {
-        let entry =
-            pools.entry(schedule.target.devices[id].pool).or_insert((Bytes(0), cell));
+    for (id, cell) in cells {
+        let arena = *arenas.entry(cell).or_insert_with(|| schedule.arena(cell));
+        let device = &schedule.target.devices[id];
+        let entry = pools.entry(device.pool).or_insert((Bytes(0), cell));
         entry.0 += arena;
+        let capacity = device_capacity(program, device);
+        let place = || Shortage::Device(id, device.name.clone());
+        lacking(&mut worst, (arena, capacity), place, cell);
     }
-    let pool_shortfall = |(id, (needed, cell)): (&PoolId, &(Bytes, DeviceId))| {
-        let pool = &schedule.target.pools[*id];
-        let place = Shortage::Pool(pool.name.clone());
-        shortfall(*needed, pool.capacity, place, || fullest_kind(schedule, *cell))
-    };
-    let devices = arenas().filter_map(device_shortfall);
-    let all = devices.chain(pools.iter().filter_map(pool_shortfall));
-    all.max_by_key(|short| short.missing).map_or(Ok(()), Err)
+    for (id, (needed, cell)) in pools {
+        let pool = &schedule.target.pools[id];
+        let place = || Shortage::Pool(pool.name.clone());
+        lacking(&mut worst, (needed, pool.capacity), place, cell);
+    }
+    match worst {
+        None => Ok(()),
+        Some((short, cell)) => {
+            Err(Shortfall { kind: fullest_kind(schedule, cell), ..short })
+        }
+    }
 }
 
-fn shortfall(
-    needed: Bytes,
-    capacity: Bytes,
-    place: Shortage,
-    kind: impl FnOnce() -> Kind,
-) -> Option<Shortfall> {
-    (needed > capacity).then(|| Shortfall {
-        missing: needed - capacity,
-        needed,
-        capacity,
-        place,
-        kind: kind(),
-    })
+/// Notes what is missing at a place if no other misses more; a pool comes before a device.
+fn lacking(
+    worst: &mut Option<(Shortfall, DeviceId)>,
+    (needed, capacity): (Bytes, Bytes),
+    place: impl FnOnce() -> Shortage,
+    cell: DeviceId,
+) {
+    let missing = needed - capacity;
+    let known = worst.as_ref().map_or(Bytes(0), |(short, _)| short.missing);
+    if needed <= capacity || missing < known {
+        return;
+    }
+    let (place, kind) = (place(), Kind::Parameter);
+    *worst = Some((Shortfall { missing, needed, capacity, place, kind }, cell));
 }
 
 fn fullest_kind(schedule: &Schedule, cell: DeviceId) -> Kind {

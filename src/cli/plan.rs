@@ -5,10 +5,11 @@ use super::{
     args::{PlanArgs, ProgramArgs},
     failure::Failure,
     load, print, print_json,
+    watch::Watch,
 };
 use roundelay::{
     Plan, Program, Ranking, Search,
-    parts::planner::{self, Explanation, Front, Goal},
+    parts::planner::{self, Explanation, Front, Goal, NoPlan},
 };
 use std::path::Path;
 
@@ -29,20 +30,29 @@ pub(super) fn plan(args: &PlanArgs) -> Result<(), Failure> {
 
 fn ranked(args: &PlanArgs, file: &Path, program: &Program) -> Result<(), Failure> {
     let options = Search { top: args.top.max(1), ..Search::default() };
-    let ranking = roundelay::plan(program, &options)
-        .map_err(|refusal| Failure::no_plan(file, &refusal))?;
+    let ranking = planner::plan_watched(program, &options, &mut Watch::new());
+    let ranking = ranking.map_err(|none| match none {
+        NoPlan::Refused(refusal) => Failure::no_plan(file, &refusal),
+        NoPlan::Interrupted => Failure::interrupted(&none.to_string()),
+    })?;
     if let Some(path) = &args.output {
         load::write(path, &roundelay::write_plan(ranking.best()))?;
     }
+    // Who ends the search wants what there is, and no other one.
+    let more = !ranking.interrupted;
+    let front = || planner::front(program, &ranking, FRONT_CLOCKED_MAX);
+    let explanation = || roundelay::explain(program, &options, &ranking);
     let extras = Extras {
-        front: args.pareto.then(|| planner::front(program, &ranking, FRONT_CLOCKED_MAX)),
-        explanation: args
-            .explain
-            .then(|| roundelay::explain(program, &options, &ranking)),
+        front: (args.pareto && more).then(front),
+        explanation: (args.explain && more).then(explanation),
     };
     match args.json {
-        true => print_document(&ranking, &extras),
-        false => print_text(&ranking, &extras, program),
+        true => print_document(&ranking, &extras)?,
+        false => print_text(&ranking, &extras, program)?,
+    }
+    match ranking.interrupted {
+        true => Err(Failure::interrupted(&stopped(&ranking))),
+        false => Ok(()),
     }
 }
 
@@ -75,7 +85,12 @@ fn print_text(
     if let Some(explanation) = &extras.explanation {
         print(&format!("\n{explanation}"))?;
     }
-    Ok(())
+}
+
+/// How far a search was that did not come to its end.
+fn stopped(ranking: &Ranking) -> String {
+    let gap = 100.0 * ranking.gap;
+    format!("interrupted: these are the best so far; another may be {gap:.1} % better")
 }
 
 /// `--diff a.yaml b.yaml`: with a program also what both cost.

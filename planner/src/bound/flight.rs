@@ -1,7 +1,7 @@
 //! The law of flight: what a device holds while it takes its list. A forward pass keeps its
 //! activations until its backward pass, or the halves of it, are done; a sum of gradients is held
 //! from the first pass that adds to it to the end of the step, whole or in a shard; parameters
-//! that are split are whole while a pass of their stage runs.
+//! that are split are whole while a pass of their stage runs, and so is its scratch memory.
 
 use super::{
     lists::Lists,
@@ -68,7 +68,13 @@ impl Device {
             _ => 0,
         };
         let gradient = if adds && split { load.gradient.0 } else { 0 };
-        self.count(whole + gradient, self.sums + gradient);
+        let scratch = match pass {
+            Pass::Forward => load.scratch[0],
+            Pass::Backward | Pass::InputGradient => load.scratch[1],
+            Pass::WeightGradient => load.scratch[2],
+            Pass::Combine | Pass::Update => Bytes(0),
+        };
+        self.count(whole + gradient + scratch.0, self.sums + gradient);
         match pass {
             Pass::Backward => self.flying -= load.kept().0,
             Pass::InputGradient => self.flying -= load.activation.0,
