@@ -136,6 +136,9 @@ fn same_placement(values: &Values, family: Family, counts: Counts) -> Option<Str
         && order != Order::Gpipe
         && !order.splits_backward()
         && counts.chunks == 1;
-    (late && tried(Placement::Pipeline, Order::Gpipe))
-        .then(|| "gpipe is the same with one micro-batch".into())
+    if late && tried(Placement::Pipeline, Order::Gpipe) {
+        return Some("gpipe is the same with one micro-batch".into());
+    }
+    (n == 1 && order.is_found() && tried(Placement::Pipeline, Order::ZeroBubbleH1))
+        .then(|| "zb_h1 is the same with one micro-batch".into())
 }

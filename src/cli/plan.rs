@@ -85,6 +85,7 @@ fn print_text(
     if let Some(explanation) = &extras.explanation {
         print(&format!("\n{explanation}"))?;
     }
+    Ok(())
 }
 
 /// How far a search was that did not come to its end.
