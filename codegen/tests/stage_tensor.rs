@@ -11,7 +11,8 @@ use roundelay_codegen::{BackwardForm, StageError, StageForm, Stages, stages_in};
 use roundelay_dsl::{Model, Motion, Operation, Part};
 use roundelay_kernels::Kernel;
 use roundelay_schedule::{
-    Collective, Float, Id, Recompute, Role, Routine, Sequence, Stage, Tensor,
+    Argument, Collective, Float, GradientSums, Id, Recompute, Role, Routine, Sequence,
+    Stage, Tensor,
 };
 use stage_support::{
     build::nodes,
@@ -222,4 +223,65 @@ fn a_part_says_what_it_is() {
     let part = Part::Exchange { value: Motion::Sum, gradient: Motion::Keep };
     let text = Operation::Part { part, parts: 2 }.to_string();
     assert!(text.contains("Sum") && text.ends_with("of 2"), "{text}");
+}
+
+/// Bytes that one layer of a GPT adds to a device: its states, and what forward keeps of it.
+fn of_layer((width, heads): (u64, u64), tensor: Tensor) -> [u64; 2] {
+    let dtype = Float::Bf16(GradientSums::F32);
+    let stage = |layers: u32| {
+        let text = format!(
+            "model gpt {{
+                input tokens:  i32[batch, 64]
+                input targets: i32[batch, 64]
+                x = embedding(tokens, 512, {width})
+                repeat {layers} as layer {{
+                    x = x + attention(layer_norm(x), {heads}, causal = true)
+                    x = x + linear(gelu(linear(layer_norm(x), 4 * {width})), {width})
+                }}
+                loss cross_entropy(linear(x, 512, bias = false), targets)
+            }}"
+        );
+        let form = |_| StageForm::default();
+        let cut: (&[u32], Tensor) = (&[], tensor);
+        let code = stages_in(&model(&text), cut, 1, (dtype, 1), form).expect("it splits");
+        let states = dtype.size() + dtype.gradient().size(dtype) + 3 * dtype.wide_size();
+        let kept = |a: &&Argument| matches!(a.role, Role::Activation | Role::Retained);
+        let arguments = &code.stages[Stage::new(0)].forward.arguments;
+        let kept: u64 = arguments.iter().filter(kept).map(|a| a.size.0).sum();
+        [code.elements[Stage::new(0)] * states, kept]
+    };
+    let (one, two) = (stage(2), stage(3));
+    [two[0] - one[0], two[1] - one[1]]
+}
+
+/// Weights, gradients and optimizer state in mixed precision, as figure 1 of arXiv 2205.05198
+/// says for its four models, in GiB; the figure counts layers alone.
+#[test]
+fn states_of_published_plans_are_those_of_their_paper() {
+    let published = [
+        (48, 6144, 64, 1, 45.56),
+        (96, 12288, 96, 8, 45.56),
+        (105, 20480, 128, 35, 31.64),
+        (128, 25600, 160, 64, 32.96),
+    ];
+    for (layers, width, heads, devices, expected) in published {
+        let tensor = Tensor { rows: 8, sequence: Sequence::Whole };
+        let [states, _] = of_layer((width, heads), tensor);
+        let found = (states * layers / devices) as f64 / f64::from(1 << 30);
+        assert!((found / expected - 1.0).abs() < 0.02, "{found} GiB for {expected}");
+    }
+}
+
+/// Table 2 of the same paper: rows divide what is inside of a layer's two halves, and a split
+/// sequence also what stands around them.
+#[test]
+fn rows_divide_what_is_kept_and_a_split_sequence_all_of_it() {
+    let kept = |rows, sequence| of_layer((256, 8), Tensor { rows, sequence })[1];
+    let whole = kept(1, Sequence::Whole);
+    let [two, four] = [2, 4].map(|rows| kept(rows, Sequence::Whole));
+    assert_eq!(whole - two, 2 * (two - four), "kept = around + inside / rows");
+    assert!(four > whole / 4);
+    for rows in [2, 4, 8] {
+        assert_eq!(kept(rows, Sequence::Split) * u64::from(rows), whole);
+    }
 }
