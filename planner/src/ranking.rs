@@ -137,7 +137,9 @@ pub(crate) fn allowed(
     let found = ranking.look((program, costs), mine.clone(), (options, options.top));
     let found = match found.open {
         Some(open) if found.best.is_empty() => {
-            let best = ranking.smallest((program, costs), mine, options);
+            let tried = |open: &Open| found.refused.iter().any(|(p, _)| *p == open.plan);
+            let rest = mine.into_iter().filter(|open| !tried(open)).collect();
+            let best = ranking.smallest((program, costs), rest, options);
             Found { best, open: Some(open), ..Found::default() }
         }
         _ => found,
@@ -183,6 +185,8 @@ impl Ranking {
         let aim = Aim { goal: &goal, keep: usize::MAX, clocked_max, threads: threads() };
         let found = search(plans, aim, &|open: &Open| evaluate(program, costs, open));
         self.clocked += found.clocked;
+        let refused = found.refused.iter();
+        self.space.excluded.extend(refused.map(|(plan, reason)| excluded(plan, reason)));
         let mut best = found.best;
         best.sort_by_key(|candidate| candidate.score(&self.goal));
         best.truncate(options.top.max(1));
