@@ -122,6 +122,21 @@ fn a_setting_that_fits_nothing_says_what_would() {
     assert!(refused("bus.bandwidth = 0 GB/s").contains("more than zero"));
     assert!(refused("train.batch = 0").contains("whole number"));
     assert!(refused("cluster.devices = 0").contains("whole number"));
+    assert!(refused("core 5 { memory 3 GB }").contains("takes a key"));
+    assert!(refused("core { memory 3 GB, memory 4 GB }").contains("twice"));
+    let both = set(FLAT, &["core { memory 3 GB, price 2 USD/h }"]).expect("two keys");
+    assert!(both.prices.len() == 4);
+    assert!(both.target.devices.values().all(|d| d.memory == Bytes(2_900_000_000)));
+}
+
+#[test]
+fn a_sign_is_one_only_right_behind_its_key() {
+    let one =
+        set(FLAT, &["rule cyclic(slack = 1)"]).expect("it stands in plans like this");
+    assert_eq!(set(FLAT, &["rule = cyclic(slack = 1)"]), Ok(one.clone()));
+    assert_eq!(set(FLAT, &["rule=cyclic(slack = 1)"]), Ok(one));
+    let bound = set(FLAT, &["memory<=1 GB"]).expect("a bound");
+    assert_eq!(set(FLAT, &["memory <= 1 GB"]), Ok(bound));
 }
 
 #[test]

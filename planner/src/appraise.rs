@@ -5,18 +5,21 @@ use crate::{
     candidate::Candidate,
     cost::Costs,
     evaluate, load,
+    plan_file::check_plan,
     reason::Reason,
 };
 use roundelay_codegen::{BackwardForm, StageForm};
 use roundelay_dsl::Program;
 use roundelay_schedule::{Id, Order, Pass, Plan, Stage};
 
-/// Lowers, prices, checks and clocks a plan that goes with the program, as
-/// [`crate::check_plan`] says.
+/// Lowers, prices, checks and clocks a plan.
 ///
 /// # Errors
-/// Why it cannot be: mostly that it does not fit the memory, and where.
+/// Why it cannot be: it does not go with the program, or it does not fit the memory, and where.
 pub fn appraise(program: &Program, plan: &Plan) -> Result<Candidate, Reason> {
+    if let Some((decision, message)) = check_plan(plan, program).into_iter().next() {
+        return Err(Reason::Refused(format!("{decision}: {message}")));
+    }
     let costs = Costs::new(program);
     let examples = program.train.batch / plan.all_micro_batches();
     let stages = (&plan.cuts[..], |stage| form(plan, stage));

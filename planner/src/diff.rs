@@ -261,5 +261,9 @@ micro_batches  4       8
         program.search.memory = Some(roundelay_schedule::Bytes(1_000));
         let refused = appraise(&program, ranking.best()).expect_err("it is too large");
         assert!(refused.to_string().contains("are missing"), "{refused}");
+        let mut wrong = ranking.best().clone();
+        wrong.micro_batches = 0;
+        let refused = appraise(&program, &wrong).expect_err("there is no micro-batch");
+        assert!(refused.to_string().contains("micro_batches"), "{refused}");
     }
 }

@@ -189,10 +189,13 @@ impl Ranking {
             classes.into_iter().partition(|(class, _)| *class <= self.allowed);
         let mine: Vec<Open> = mine.into_values().flatten().collect();
         let first = aim(&goal, options, options.top);
-        let mut found = search(mine.clone(), first, clerk, progress);
+        let mut found = search(mine, first, clerk, progress);
         self.count(clerk, &found);
         if found.best.is_empty() && found.open.is_some() && !progress.stopped {
-            found.best = self.smallest(mine, clerk, options, progress);
+            let left = std::mem::take(&mut found.left);
+            let left = left.into_iter().filter_map(|number| clerk.open(number));
+            let left = left.collect();
+            found.best = self.smallest(left, clerk, options, progress);
         }
         self.settle(found);
         for (exactness, plans) in others {
@@ -222,6 +225,8 @@ impl Ranking {
         let goal = self.goal.by_memory();
         let found = search(plans, aim(&goal, options, usize::MAX), clerk, progress);
         self.clocked += found.clocked;
+        let refused = found.refused.iter();
+        self.space.excluded.extend(refused.map(|(plan, reason)| excluded(plan, reason)));
         let mut best = found.best;
         best.sort_by_key(|candidate| candidate.score(&self.goal));
         best.truncate(options.top.max(1));

@@ -64,7 +64,7 @@ pub(crate) struct PlanArgs {
     /// How many plans to show.
     #[arg(long, default_value_t = 10)]
     pub(crate) top: usize,
-    /// Say what binds, and why the first plan is first.
+    /// Say what binds, why the first plan is first, and what would change it.
     #[arg(long)]
     pub(crate) explain: bool,
     /// Also show the plans that no other beats in step time, peak memory and devices together.

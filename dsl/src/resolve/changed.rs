@@ -11,7 +11,7 @@ use crate::{
     Code, Diagnostic, Dimension, Mistake, NanoDollarsPerHour, Program, SourceFile, limit,
     parse,
     report::{Known, Report},
-    syntax::Entry,
+    syntax::{Entry, Setting},
 };
 use roundelay_schedule::{
     Bytes, BytesPerSecond, DeviceId, FlopsPerSecond, LinkId, Nanos,
@@ -87,16 +87,34 @@ impl Program {
             let what = "decision, device, link or shared memory";
             return Err(unknown_word(what, name, &names, entry.key.span, report));
         }
+        if !matches!(entry.value, Setting::Nothing) {
+            let message =
+                format!("`{name}` takes a key, such as `{name}.{} = …`", known[0]);
+            let mistake = Mistake::new(Code::Type, message);
+            return Err(report.error(entry.key.span, mistake));
+        }
         let inner = Settings::new(name, &entry.entries, &known, report);
-        let mut found = known.iter().filter_map(|key| Some((*key, inner.get(key)?)));
-        let Some((key, entry)) = found.next() else { return Err(report.earlier()) };
+        let found = known.iter().filter_map(|key| Some((*key, inner.get(key)?)));
+        let found: Vec<(&str, &Entry)> = found.collect();
+        found
+            .into_iter()
+            .try_for_each(|(key, entry)| self.set_key(name, key, entry, report))
+    }
+
+    fn set_key(
+        &mut self,
+        name: &str,
+        key: &str,
+        entry: &Entry,
+        report: &mut Report,
+    ) -> Known<()> {
         match (name, key) {
-            ("cluster", _) => {
+            ("cluster", "devices") => {
                 let count = whole(single(entry, report)?, 1, limit::DEVICES, report)?;
                 resize(self, u32::try_from(count).unwrap_or(u32::MAX))
                     .map_err(|mistake| report.error(entry.key.span, mistake))
             }
-            ("train", _) => {
+            ("train", "batch") => {
                 let batch = whole(single(entry, report)?, 1, 1 << 24, report)?;
                 self.train.batch = u32::try_from(batch).unwrap_or(u32::MAX);
                 super::bound_results(&self.model, &self.train, entry.key.span, report);

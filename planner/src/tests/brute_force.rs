@@ -163,14 +163,15 @@ fn the_search_finds_what_clocking_every_plan_finds() {
     assert!(found > PROGRAMS / 4, "only {found} programs have a plan");
 }
 
+/// What is computed again is not pinned: a space has it only where nothing less fits, and chance
+/// may hide more of it behind messages than the least.
 #[test]
 fn no_plan_that_is_pinned_beats_an_answer_without_a_gap() {
-    let pins: [(&str, &[&str]); 7] = [
+    let pins: [(&str, &[&str]); 6] = [
         ("tensor.rows", &["1", "2", "4"]),
         ("placement", &["accumulate", "data", "shared", "pipeline"]),
         ("order", &["gpipe", "1f1b", "eager_1f1b", "zb_h1", "zb_h2", "zb_v", "chimera"]),
         ("states", &["replicated", "zero1", "zero2", "zero3"]),
-        ("recompute", &["none", "selective", "full"]),
         ("micro_batches", &["1", "2", "4", "8"]),
         ("stages", &["1", "2", "4"]),
     ];
