@@ -11,5 +11,5 @@ pub use lower::{LowerError, device_lists, lower, lower_if};
 pub use stage::{
     BackwardCode, BackwardForm, CrossingValue, Differentiated, NodeCost, PassCost,
     StageCode, StageError, StageForm, Stages, UpdateForm, node_costs, stages, stages_in,
-    update,
+    stages_of_admitted, update,
 };

@@ -199,9 +199,24 @@ pub fn stages_in(
     (dtype, padding): (Float, u64),
     form: impl Fn(Stage) -> StageForm,
 ) -> Result<Stages, StageError> {
+    cost::admit(&Graph::new(model, examples)?)?;
+    stages_of_admitted(model, cuts, examples, (dtype, padding), form)
+}
+
+/// As [`stages_in`], for a model whose calls the kernel catalogue is known to take, as it is when
+/// [`node_costs`] gives costs for as many examples.
+///
+/// # Errors
+/// As [`stages`].
+pub fn stages_of_admitted(
+    model: &Model,
+    cuts: &[u32],
+    examples: u64,
+    (dtype, padding): (Float, u64),
+    form: impl Fn(Stage) -> StageForm,
+) -> Result<Stages, StageError> {
     let graph = Graph::new(model, examples)?;
     let flow = Flow::new(&graph, cuts)?;
-    cost::admit(&graph)?;
     let layout = Layout::new(&graph, &flow, dtype, padding, form);
     let code = |stage| StageCode {
         forward: forward::forward(&layout, stage),

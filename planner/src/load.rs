@@ -7,7 +7,7 @@ use crate::{
 };
 use roundelay_codegen::{
     BackwardCode, NodeCost, StageError, StageForm, Stages, UpdateForm, node_costs,
-    stages_in, update,
+    stages_of_admitted, update,
 };
 use roundelay_dsl::Program;
 use roundelay_schedule::{Argument, Bytes, Id, Nanos, Role, Routine, Stage};
@@ -73,8 +73,8 @@ pub(crate) enum LoadError {
     Unpriced(#[from] Unpriced),
 }
 
-/// The stages of a program between cuts, each in a form, for micro-batches of `examples`; no
-/// device is faster.
+/// The stages of a program between cuts, each in a form, for micro-batches of `examples` whose
+/// nodes were costed; no device is faster.
 ///
 /// # Errors
 /// When the model cannot be cut or differentiated like this.
@@ -85,7 +85,8 @@ pub(crate) fn load(
     costs: &Costs,
 ) -> Result<Vec<StageLoad>, LoadError> {
     let dtype = program.train.dtype;
-    let code = stages_in(&program.model, cuts, u64::from(examples), (dtype, 1), form)?;
+    let code =
+        stages_of_admitted(&program.model, cuts, u64::from(examples), (dtype, 1), form)?;
     let all = program.train.batch / examples.max(1);
     let of = |stage| stage_load(program, (&code, all), stage, costs);
     code.stages.ids().map(of).collect()

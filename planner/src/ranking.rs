@@ -29,7 +29,8 @@ use std::{
 pub struct Options {
     /// How many plans to rank.
     pub top: usize,
-    /// How many plans of one class of exactness to lower and clock at most.
+    /// How many plans of the allowed classes of exactness to lower and clock at most; of each
+    /// weaker class a fifth of it.
     pub clocked_max: usize,
 }
 
@@ -161,7 +162,9 @@ impl Ranking {
         self.count(clerk, &found);
         self.settle(found);
         for (exactness, plans) in others {
-            let found = search(plans, aim(program, options, 1), clerk, progress);
+            let clocked_max = options.clocked_max.div_ceil(WEAKER_PART);
+            let aim = aim(program, &Options { clocked_max, ..*options }, 1);
+            let found = search(plans, aim, clerk, progress);
             self.count(clerk, &found);
             let line = format!("plan {{ exactness {exactness} }}");
             let weaker = |candidate| Weaker { exactness, candidate, line };
@@ -193,6 +196,10 @@ fn gap(best: Option<Score>, open: Option<Score>) -> f64 {
         _ => 0.0,
     }
 }
+
+/// The plans of a weaker class, which is shown by one plan, are clocked up to this part of the
+/// limit.
+const WEAKER_PART: usize = 5;
 
 /// Plans by class of exactness.
 type Classes = BTreeMap<Exactness, Vec<Open>>;
