@@ -37,7 +37,10 @@ use roundelay_schedule::{
     Bytes, Float, Id, Input, InputId, Parameter, Recompute, Routine, Stage, Table,
     ValueId,
 };
-use std::ops::Range;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+};
 
 /// The stages of a cut model, for micro-batches of one size.
 #[derive(Clone, Debug, PartialEq)]
@@ -199,39 +202,63 @@ pub fn stages_in(
     (dtype, padding): (Float, u64),
     form: impl Fn(Stage) -> StageForm,
 ) -> Result<Stages, StageError> {
-    cost::admit(&Graph::new(model, examples)?)?;
-    stages_of_admitted(model, cuts, examples, (dtype, padding), form)
+    let graph = Graph::new(model, examples)?;
+    let flow = Flow::new(&graph, cuts)?;
+    cost::admit(&graph)?;
+    let layout = Layout::new(&graph, &flow, dtype, padding, form);
+    let stages = (0..flow.count()).map(|index| code(&layout, Stage::new(index)));
+    Ok(Stages { stages: stages.collect(), ..frame(&layout) })
 }
 
-/// As [`stages_in`], for a model whose calls the kernel catalogue is known to take, as it is when
-/// [`node_costs`] gives costs for as many examples.
+/// The stages of a cut model, with the routines of some of them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Samples {
+    /// Everything but code.
+    pub frame: Stages,
+    /// What the wanted stages run.
+    pub code: BTreeMap<Stage, StageCode>,
+}
+
+/// As [`stages_in`], with the routines of the wanted stages alone, for a model whose calls the
+/// kernel catalogue is known to take, as it is when [`node_costs`] gives costs for as many
+/// examples.
 ///
 /// # Errors
 /// As [`stages`].
-pub fn stages_of_admitted(
+pub fn sample_stages(
     model: &Model,
     cuts: &[u32],
     examples: u64,
     (dtype, padding): (Float, u64),
     form: impl Fn(Stage) -> StageForm,
-) -> Result<Stages, StageError> {
+    wanted: &BTreeSet<Stage>,
+) -> Result<Samples, StageError> {
     let graph = Graph::new(model, examples)?;
     let flow = Flow::new(&graph, cuts)?;
     let layout = Layout::new(&graph, &flow, dtype, padding, form);
-    let code = |stage| StageCode {
-        forward: forward::forward(&layout, stage),
-        backward: backward_code(&layout, stage),
-        combine: backward::combine(&layout, stage),
-        nodes: flow.nodes(stage),
-    };
-    let numbers = 0..flow.count();
-    Ok(Stages {
-        stages: numbers.map(|index| code(Stage::new(index))).collect(),
+    let known = wanted.iter().filter(|stage| stage.index() < flow.count());
+    let code = known.map(|stage| (*stage, code(&layout, *stage))).collect();
+    Ok(Samples { frame: frame(&layout), code })
+}
+
+/// Everything but code.
+fn frame(layout: &Layout<'_>) -> Stages {
+    Stages {
+        stages: Table::new(),
         values: layout.values(),
-        inputs: inputs(&graph),
+        inputs: inputs(layout.graph),
         parameters: layout.parameters(),
         elements: layout.elements.clone(),
-    })
+    }
+}
+
+fn code(layout: &Layout<'_>, stage: Stage) -> StageCode {
+    StageCode {
+        forward: forward::forward(layout, stage),
+        backward: backward_code(layout, stage),
+        combine: backward::combine(layout, stage),
+        nodes: layout.flow.nodes(stage),
+    }
 }
 
 fn backward_code(layout: &Layout<'_>, stage: Stage) -> BackwardCode {

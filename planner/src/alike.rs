@@ -177,3 +177,40 @@ fn needed(model: &Model) -> Vec<bool> {
     }
     needed
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{cost::Costs, cutting::Cuttings, load::load, sample};
+    use roundelay_codegen::{BackwardForm, StageForm};
+    use roundelay_schedule::Stage;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn stages_that_are_alike_take_as_much() {
+        let mut program = sample::program(4, 4);
+        program.model = sample::gpt(6, 8, 16, false);
+        let costs = Costs::new(&program);
+        let all = u32::try_from(program.model.cuttable()).unwrap();
+        let wanted: BTreeSet<(u32, u32)> = (1..all).map(|stages| (2, stages)).collect();
+        let cuttings = Cuttings::new(&program, &costs, &wanted, 2);
+        let shapes = Shapes::new(&program.model, &cuttings.layers);
+        let mut shared = 0;
+        for count in wanted {
+            let cuts = &cuttings.get(count).expect("it has so many nodes").cuts;
+            let own: Vec<usize> = (0..=cuts.len()).collect();
+            for recompute in Recompute::ALL.iter().copied() {
+                for backward in [BackwardForm::Whole, BackwardForm::Split] {
+                    let alike = shapes.alike(cuts, &vec![recompute; own.len()]);
+                    let form = |_: Stage| StageForm { backward, recompute };
+                    let take = |alike: &[usize]| {
+                        load(&program, (cuts, form), alike, 2, &costs).expect("it fits")
+                    };
+                    assert_eq!(take(&alike), take(&own), "{cuts:?} {recompute}");
+                    shared += alike.iter().zip(&own).filter(|(a, b)| a != b).count();
+                }
+            }
+        }
+        assert!(shared > 100, "only {shared} stages are alike");
+    }
+}

@@ -31,7 +31,11 @@ pub(crate) struct Cutting {
 
 /// Cuts by number of micro-batches and stages, or why there are none.
 #[derive(Debug, Default)]
-pub(crate) struct Cuttings(BTreeMap<Count, Result<Cutting, Reason>>);
+pub(crate) struct Cuttings {
+    known: BTreeMap<Count, Result<Cutting, Reason>>,
+    /// The layer of each node.
+    pub layers: Vec<Option<u32>>,
+}
 
 impl Cuttings {
     /// All that are wanted; independent ones on several threads.
@@ -56,7 +60,9 @@ impl Cuttings {
                 .map_err(Clone::clone)
                 .and_then(|nodes| Cutting::new(program, nodes, *stages))
         });
-        Self(wanted.into_iter().zip(found).collect())
+        let first = chains.values().find_map(|nodes| nodes.as_ref().ok());
+        let layers = first.map(|(.., layers)| layers.clone()).unwrap_or_default();
+        Self { known: wanted.into_iter().zip(found).collect(), layers }
     }
 
     /// The cuts for these numbers.
@@ -64,7 +70,7 @@ impl Cuttings {
     /// # Errors
     /// Why there are none.
     pub(crate) fn get(&self, count: Count) -> Result<&Cutting, Reason> {
-        let found = self.0.get(&count).expect("all numbers of the space were cut");
+        let found = self.known.get(&count).expect("all numbers of the space were cut");
         found.as_ref().map_err(Clone::clone)
     }
 }
@@ -72,7 +78,7 @@ impl Cuttings {
 impl Cutting {
     fn new(
         program: &Program,
-        (chain, elements): &Nodes,
+        (chain, elements, _): &Nodes,
         stages: u32,
     ) -> Result<Self, Reason> {
         let cuts = match &program.search.cuts {

@@ -2,6 +2,7 @@
 //! and from those to the lists of the devices. What plans share is made once.
 
 use crate::{
+    alike::Shapes,
     bound::{Bound, Lists, Network, lists_of},
     cost::Costs,
     cutting::{Count, Cuttings},
@@ -52,6 +53,7 @@ pub(crate) struct Bounds<'a> {
     cuttings: Cuttings,
     threads: usize,
     network: Network<'a>,
+    shapes: Shapes,
     loads: BTreeMap<LoadKey, Result<Vec<StageLoad>, Reason>>,
     lists: BTreeMap<ListKey, Option<Lists>>,
     /// Passes of all lists.
@@ -67,10 +69,12 @@ impl<'a> Bounds<'a> {
         threads: usize,
     ) -> Self {
         let wanted: BTreeSet<Count> = plans.iter().map(count).collect();
+        let cuttings = Cuttings::new(program, costs, &wanted, threads);
         Self {
             program,
             costs,
-            cuttings: Cuttings::new(program, costs, &wanted, threads),
+            shapes: Shapes::new(&program.model, &cuttings.layers),
+            cuttings,
             threads,
             network: Network::new(&program.target),
             loads: BTreeMap::new(),
@@ -153,11 +157,24 @@ impl<'a> Bounds<'a> {
                 recompute: recompute[stage.index()],
             };
             let examples = self.program.train.batch / key.0.0;
-            load::load(self.program, (&cutting.cuts, form), examples, self.costs)
+            let cuts = &cutting.cuts;
+            let alike = self.alike(cuts, (&recompute, key.2));
+            load::load(self.program, (cuts, form), &alike, examples, self.costs)
                 .map_err(|error| Reason::Refused(error.to_string()))
         });
         let keys = wanted.into_iter().map(|(key, _)| key);
         self.loads.extend(keys.zip(found));
+    }
+
+    /// For each stage one that takes as much. What a table says of a call may depend on more than
+    /// shapes, and a list on the number of a stage.
+    fn alike(&self, cuts: &[u32], form: (&[Recompute], Halves)) -> Vec<usize> {
+        match form.1 {
+            Halves::None | Halves::All if self.program.profiles.is_empty() => {
+                self.shapes.alike(cuts, form.0)
+            }
+            Halves::None | Halves::All | Halves::Listed => (0..=cuts.len()).collect(),
+        }
     }
 
     fn backward(&self, halves: Halves, stage: Stage) -> BackwardForm {

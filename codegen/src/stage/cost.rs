@@ -26,6 +26,8 @@ pub struct NodeCost {
     pub parameters: u64,
     /// What it makes that the backward pass of the uncut model reads.
     pub kept: Bytes,
+    /// The layer that it belongs to, where layers repeat.
+    pub layer: Option<u32>,
     /// Size of its result: what crosses a cut, and comes back as gradient.
     pub output: Bytes,
 }
@@ -59,6 +61,7 @@ pub fn node_costs(
         let cost = &mut costs[node.index()];
         cost.parameters = first_uses(&graph, node, &mut seen);
         cost.output = Bytes(elements) * dtype.size();
+        cost.layer = graph.layers().get(&node).copied();
     }
     for (node, _, size) in &layout.keep(Stage::new(0)).tensors {
         costs[node.index()].kept += *size;
