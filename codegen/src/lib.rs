@@ -11,6 +11,6 @@ pub use lower::lower_halved;
 pub use lower::{LowerError, device_lists, lower, lower_if};
 pub use stage::{
     BackwardCode, BackwardForm, CrossingValue, Differentiated, NodeCost, PassCost,
-    StageCode, StageError, StageForm, Stages, UpdateForm, node_costs, stages, stages_in,
-    update,
+    Samples, StageCode, StageError, StageForm, Stages, UpdateForm, node_costs,
+    sample_stages, stages, stages_in, update,
 };

@@ -29,7 +29,7 @@ pub use cost::{NodeCost, PassCost, node_costs};
 pub use error::StageError;
 pub use update::{UpdateForm, update};
 
-use crate::tensor::{Parted, whole_nodes};
+use crate::tensor::Parted;
 use flow::Flow;
 use graph::Graph;
 use layout::Layout;
@@ -38,7 +38,10 @@ use roundelay_schedule::{
     Bytes, Float, Id, Input, InputId, Parameter, Recompute, Routine, Stage, Table,
     Tensor, ValueId,
 };
-use std::ops::Range;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+};
 
 /// The stages of a cut model, for micro-batches of one size.
 #[derive(Clone, Debug, PartialEq)]
@@ -197,54 +200,112 @@ pub fn stages(
 /// As [`stages`], and when no operation of the model can be split.
 pub fn stages_in(
     model: &Model,
-    (cuts, tensor): (&[u32], Tensor),
-    examples: u64,
-    layout: (Float, u64),
-    form: impl Fn(Stage) -> StageForm,
-) -> Result<Stages, StageError> {
-    if tensor.rows == 1 {
-        return graph_stages(model, cuts, examples, layout, form);
-    }
-    let nodes = model.cuttable();
-    let inside = |cut: &u32| (*cut as usize) < nodes;
-    if !cuts.iter().all(inside) {
-        return Err(StageError::Cuts { cuts: cuts.to_vec(), nodes });
-    }
-    let parted = Parted::new(model, cuts, tensor);
-    let parted = parted.ok_or(StageError::Unsplit { rows: tensor.rows })?;
-    let mut code = graph_stages(&parted.model, &parted.cuts, examples, layout, form)?;
-    for (_, stage) in code.stages.iter_mut() {
-        stage.nodes = whole_nodes(&parted.origin, stage.nodes.clone());
-    }
-    Ok(code)
-}
-
-/// The stages of a graph whose every operation is one of kernels.
-fn graph_stages(
-    model: &Model,
-    cuts: &[u32],
+    cut: (&[u32], Tensor),
     examples: u64,
     (dtype, padding): (Float, u64),
     form: impl Fn(Stage) -> StageForm,
 ) -> Result<Stages, StageError> {
-    let graph = Graph::new(model, examples)?;
-    let flow = Flow::new(&graph, cuts)?;
+    let own = Own::new(model, cut)?;
+    let graph = Graph::new(own.model(model), examples)?;
+    let flow = Flow::new(&graph, own.cuts(cut.0))?;
     cost::admit(&graph)?;
     let layout = Layout::new(&graph, &flow, dtype, padding, form);
-    let code = |stage| StageCode {
-        forward: forward::forward(&layout, stage),
-        backward: backward_code(&layout, stage),
-        combine: backward::combine(&layout, stage),
-        nodes: flow.nodes(stage),
-    };
-    let numbers = 0..flow.count();
-    Ok(Stages {
-        stages: numbers.map(|index| code(Stage::new(index))).collect(),
+    let stages = (0..flow.count()).map(|index| code(&layout, Stage::new(index), &own));
+    Ok(Stages { stages: stages.collect(), ..frame(&layout) })
+}
+
+/// What one device computes: all of a model, or its part.
+enum Own {
+    Whole,
+    Part(Parted),
+}
+
+impl Own {
+    fn new(model: &Model, (cuts, tensor): (&[u32], Tensor)) -> Result<Self, StageError> {
+        let (nodes, rows) = (model.cuttable(), tensor.rows);
+        if rows == 1 {
+            return Ok(Self::Whole);
+        }
+        if !cuts.iter().all(|cut| (*cut as usize) < nodes) {
+            return Err(StageError::Cuts { cuts: cuts.to_vec(), nodes });
+        }
+        let parted = Parted::new(model, cuts, tensor);
+        parted.map(Self::Part).ok_or(StageError::Unsplit { rows })
+    }
+
+    fn model<'a>(&'a self, whole: &'a Model) -> &'a Model {
+        match self {
+            Own::Whole => whole,
+            Own::Part(parted) => &parted.model,
+        }
+    }
+
+    fn cuts<'a>(&'a self, whole: &'a [u32]) -> &'a [u32] {
+        match self {
+            Own::Whole => whole,
+            Own::Part(parted) => &parted.cuts,
+        }
+    }
+
+    /// The nodes of the whole model that some of the own ones belong to.
+    fn whole_nodes(&self, nodes: Range<usize>) -> Range<usize> {
+        match self {
+            Own::Whole => nodes,
+            Own::Part(parted) => parted.whole_nodes(nodes),
+        }
+    }
+}
+
+/// The stages of a cut model, with the routines of some of them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Samples {
+    /// Everything but code.
+    pub frame: Stages,
+    /// What the wanted stages run.
+    pub code: BTreeMap<Stage, StageCode>,
+}
+
+/// As [`stages_in`], with the routines of the wanted stages alone, for a model whose calls the
+/// kernel catalogue is known to take, as it is when [`node_costs`] gives costs for as many
+/// examples.
+///
+/// # Errors
+/// As [`stages_in`].
+pub fn sample_stages(
+    model: &Model,
+    cut: (&[u32], Tensor),
+    examples: u64,
+    (dtype, padding): (Float, u64),
+    form: impl Fn(Stage) -> StageForm,
+    wanted: &BTreeSet<Stage>,
+) -> Result<Samples, StageError> {
+    let own = Own::new(model, cut)?;
+    let graph = Graph::new(own.model(model), examples)?;
+    let flow = Flow::new(&graph, own.cuts(cut.0))?;
+    let layout = Layout::new(&graph, &flow, dtype, padding, form);
+    let known = wanted.iter().filter(|stage| stage.index() < flow.count());
+    let code = known.map(|stage| (*stage, code(&layout, *stage, &own))).collect();
+    Ok(Samples { frame: frame(&layout), code })
+}
+
+/// Everything but code.
+fn frame(layout: &Layout<'_>) -> Stages {
+    Stages {
+        stages: Table::new(),
         values: layout.values(),
-        inputs: inputs(&graph),
+        inputs: inputs(layout.graph),
         parameters: layout.parameters(),
         elements: layout.elements.clone(),
-    })
+    }
+}
+
+fn code(layout: &Layout<'_>, stage: Stage, own: &Own) -> StageCode {
+    StageCode {
+        forward: forward::forward(layout, stage),
+        backward: backward_code(layout, stage),
+        combine: backward::combine(layout, stage),
+        nodes: own.whole_nodes(layout.flow.nodes(stage)),
+    }
 }
 
 fn backward_code(layout: &Layout<'_>, stage: Stage) -> BackwardCode {

@@ -17,7 +17,10 @@ use layout::Layout;
 use local::Local;
 use roundelay_dsl::{Model, NodeId, ParameterId};
 use roundelay_schedule::{Id, Tensor};
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+};
 
 /// The graph of one device among several.
 #[derive(Clone, Debug)]
@@ -39,6 +42,15 @@ impl Parted {
         let split = local.model.parameters.values().any(|own| own.split.is_some());
         split.then(|| local.finish(cuts))
     }
+
+    /// The nodes of the whole model that some of the own ones belong to.
+    pub(crate) fn whole_nodes(&self, nodes: Range<usize>) -> Range<usize> {
+        let at = |place: usize| self.origin.get(place).map_or(0, |node| node.index());
+        match nodes.is_empty() {
+            true => 0..0,
+            false => at(nodes.start)..at(nodes.end - 1) + 1,
+        }
+    }
 }
 
 /// Parameters that all their users want in the same parts are kept in these.
@@ -51,16 +63,4 @@ fn stored(trial: Local<'_>) -> BTreeMap<ParameterId, Layout> {
         }
     };
     trial.wants.into_iter().filter_map(one).collect()
-}
-
-/// Which nodes of the whole model some of a part's belong to.
-pub(crate) fn whole_nodes(
-    origin: &[NodeId],
-    nodes: std::ops::Range<usize>,
-) -> std::ops::Range<usize> {
-    let at = |place: usize| origin.get(place).map_or(0, |node| node.index());
-    match nodes.is_empty() {
-        true => 0..0,
-        false => at(nodes.start)..at(nodes.end - 1) + 1,
-    }
 }

@@ -23,7 +23,8 @@ pub fn appraise(program: &Program, plan: &Plan) -> Result<Candidate, Reason> {
     let costs = Costs::new(program);
     let examples = program.train.batch / plan.all_micro_batches();
     let stages = (&plan.cuts[..], |stage| form(plan, stage));
-    let loads = load::load(program, stages, (examples, plan.tensor), &costs)
+    let each: Vec<usize> = (0..plan.stages as usize).collect();
+    let loads = load::load(program, stages, &each, (examples, plan.tensor), &costs)
         .map_err(|error| Reason::Refused(error.to_string()))?;
     let network = &mut Network::new(&program.target);
     let bound = Bound::of_stages(plan, &loads, network);

@@ -5,7 +5,7 @@ use crate::{
     cost::Costs,
     cuts::{Chain, cut},
     laws::check_cuts,
-    load::{self, Nodes},
+    load::{self, Mark, Nodes},
     parallel::parallel,
     reason::Reason,
 };
@@ -34,7 +34,11 @@ pub(crate) struct Cutting {
 
 /// Cuts by what decides them, or why there are none.
 #[derive(Debug, Default)]
-pub(crate) struct Cuttings(BTreeMap<Count, Result<Cutting, Reason>>);
+pub(crate) struct Cuttings {
+    known: BTreeMap<Count, Result<Cutting, Reason>>,
+    /// The mark of each node, for each way to split tensors.
+    pub marks: BTreeMap<Tensor, Vec<Mark>>,
+}
 
 impl Cuttings {
     /// All that are wanted; independent ones on several threads.
@@ -59,7 +63,13 @@ impl Cuttings {
                 .map_err(Clone::clone)
                 .and_then(|nodes| Cutting::new(program, nodes, *stages))
         });
-        Self(wanted.into_iter().zip(found).collect())
+        let mut marks = BTreeMap::new();
+        for ((_, tensor), nodes) in &chains {
+            if let Ok((.., own)) = nodes {
+                marks.entry(*tensor).or_insert_with(|| own.clone());
+            }
+        }
+        Self { known: wanted.into_iter().zip(found).collect(), marks }
     }
 
     /// The cuts for these numbers.
@@ -67,7 +77,7 @@ impl Cuttings {
     /// # Errors
     /// Why there are none.
     pub(crate) fn get(&self, count: Count) -> Result<&Cutting, Reason> {
-        let found = self.0.get(&count).expect("all numbers of the space were cut");
+        let found = self.known.get(&count).expect("all numbers of the space were cut");
         found.as_ref().map_err(Clone::clone)
     }
 }
@@ -75,7 +85,7 @@ impl Cuttings {
 impl Cutting {
     fn new(
         program: &Program,
-        (chain, elements): &Nodes,
+        (chain, elements, _): &Nodes,
         stages: u32,
     ) -> Result<Self, Reason> {
         let cuts = match &program.search.cuts {

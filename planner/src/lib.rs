@@ -7,6 +7,7 @@
 //!
 //! This crate must not know: buffer offsets, machines, the schedule file.
 
+mod alike;
 mod appraise;
 mod automatic;
 mod bound;

@@ -6,11 +6,14 @@ use crate::{
     cuts::Chain,
 };
 use roundelay_codegen::{
-    BackwardCode, NodeCost, StageError, StageForm, Stages, UpdateForm, node_costs,
-    stages_in, update,
+    BackwardCode, CrossingValue, NodeCost, Samples, StageCode, StageError, StageForm,
+    Stages, UpdateForm, node_costs, sample_stages, update,
 };
 use roundelay_dsl::Program;
-use roundelay_schedule::{Argument, Bytes, Id, Nanos, Role, Routine, Stage, Tensor};
+use roundelay_schedule::{
+    Argument, Bytes, Id, Nanos, Role, Routine, Stage, Tensor, ValueId,
+};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What one stage takes for one micro-batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -73,32 +76,55 @@ pub(crate) enum LoadError {
     Unpriced(#[from] Unpriced),
 }
 
-/// The stages of a program between cuts, each in a form, for micro-batches of `examples`, on one
-/// of the devices that split tensors; no device is faster.
+/// The stages of a program between cuts, each in a form, for micro-batches of `examples` whose
+/// nodes were costed, on one of the devices that split tensors; no device is faster. For each stage
+/// `alike` has one that takes as much.
 ///
 /// # Errors
 /// When the model cannot be cut or differentiated like this.
 pub(crate) fn load(
     program: &Program,
     (cuts, form): (&[u32], impl Fn(Stage) -> StageForm),
+    alike: &[usize],
     (examples, tensor): (u32, Tensor),
     costs: &Costs,
 ) -> Result<Vec<StageLoad>, LoadError> {
-    let dtype = program.train.dtype;
-    let size = u64::from(examples);
-    let code = stages_in(&program.model, (cuts, tensor), size, (dtype, 1), form)?;
+    let layout = (program.train.dtype, 1);
+    let wanted: BTreeSet<Stage> = alike.iter().copied().map(Stage::new).collect();
+    let (model, n) = (&program.model, u64::from(examples));
+    let cut = (cuts, tensor);
+    let samples = sample_stages(model, cut, n, layout, form, &wanted)?;
     let all = program.train.batch / examples.max(1);
-    let of = |stage| stage_load(program, (&code, all), stage, costs);
-    code.stages.ids().map(of).collect()
+    let of = |stage: &Stage| {
+        let load = stage_load(program, (&samples, all), *stage, costs)?;
+        Ok((*stage, load))
+    };
+    let known: BTreeMap<Stage, Sample> =
+        wanted.iter().map(of).collect::<Result<_, LoadError>>()?;
+    let sample =
+        |stage: usize| alike.get(stage).and_then(|at| known.get(&Stage::new(*at)));
+    let load = |stage: usize| {
+        let next = sample(stage + 1).map_or([None; 2], |next| next.inbound);
+        let own = sample(stage).map(|own| own.load.clone()).unwrap_or_default();
+        StageLoad { down: next[0], up: next[1], ..own }
+    };
+    Ok((0..alike.len()).map(load).collect())
+}
+
+/// What a stage takes, and the messages of the stage before that its passes wait for.
+struct Sample {
+    load: StageLoad,
+    inbound: [Option<Bytes>; 2],
 }
 
 fn stage_load(
     program: &Program,
-    (code, micro_batches): (&Stages, u32),
+    (samples, micro_batches): (&Samples, u32),
     stage: Stage,
     costs: &Costs,
-) -> Result<StageLoad, LoadError> {
-    let (train, row) = (&program.train, &code.stages[stage]);
+) -> Result<Sample, LoadError> {
+    let Samples { frame: code, code: known } = samples;
+    let (train, row) = (&program.train, &known[&stage]);
     let (dtype, elements) = (train.dtype, code.elements[stage]);
     let time = |routine: &Routine| -> Result<Nanos, Unpriced> {
         Ok(costs.floor(&costs.priced(&routine.calls)?))
@@ -114,11 +140,11 @@ fn stage_load(
     let scratch = |routine: Option<&&Routine>| {
         routine.map_or(Bytes(0), |routine| size(routine, Role::Workspace))
     };
-    let [received, received_late] = received(code, stage);
+    let [received, received_late] = received(code, row, stage);
     let (optimizer, form) = (&train.optimizer, UpdateForm::InPlace);
     let update = update(code, stage, optimizer, micro_batches, dtype, form, 1);
-    let [down, up] = messages(code, stage);
-    Ok(StageLoad {
+    let inbound = messages(code, row, stage);
+    let load = StageLoad {
         forward: time(&row.forward)?,
         backward,
         weight,
@@ -134,18 +160,18 @@ fn stage_load(
             scratch(late.first()),
             scratch(late.get(1)),
         ],
-        down,
-        up,
-    })
+        down: None,
+        up: None,
+    };
+    Ok(Sample { load, inbound })
 }
 
 /// What the stage before makes and the backward pass reads, or only its first half, and what the
 /// second half reads: it is there from before the forward pass.
-fn received(code: &Stages, stage: Stage) -> [Bytes; 2] {
-    let late = code.stages[stage].backward.first();
+fn received(code: &Stages, row: &StageCode, stage: Stage) -> [Bytes; 2] {
+    let late = row.backward.first();
     let mut all = [Bytes(0); 2];
-    let before = stage.index().checked_sub(1).map(Stage::new);
-    for (id, value) in code.values.iter().filter(|(_, v)| Some(v.producer) == before) {
+    for (id, value) in handed(code, stage) {
         let reads = |routine: &&Routine| {
             routine.arguments.iter().any(|argument| argument.role == Role::Value(id))
         };
@@ -163,20 +189,26 @@ fn size(routine: &Routine, role: Role) -> Bytes {
     routine.arguments.iter().filter(of).map(|argument| argument.size).sum()
 }
 
-/// The bytes that the passes of the next stage wait for, and those that come back from them: of
-/// values that a stage makes and the next one reads itself.
-fn messages(code: &Stages, stage: Stage) -> [Option<Bytes>; 2] {
-    let Some(next) = code.stages.get(Stage::new(stage.index() + 1)) else {
-        return [None; 2];
-    };
-    let turned = next.backward.first();
+/// The values that the stage before makes.
+fn handed(
+    code: &Stages,
+    stage: Stage,
+) -> impl Iterator<Item = (ValueId, &CrossingValue)> {
+    let before = stage.index().checked_sub(1).map(Stage::new);
+    code.values.iter().filter(move |(_, value)| Some(value.producer) == before)
+}
+
+/// The bytes that the passes of a stage wait for, and those that go back from them: of values that
+/// the stage before makes and this one reads itself.
+fn messages(code: &Stages, row: &StageCode, stage: Stage) -> [Option<Bytes>; 2] {
+    let turned = row.backward.first();
     let mut all = [None; 2];
-    for (id, value) in code.values.iter().filter(|(_, value)| value.producer == stage) {
+    for (id, value) in handed(code, stage) {
         let has = |routine: &Routine, role| {
             routine.arguments.iter().any(|argument| argument.role == role)
         };
         let passes =
-            [(&next.forward, Role::Value(id)), (turned[0], Role::ValueGradient(id))];
+            [(&row.forward, Role::Value(id)), (turned[0], Role::ValueGradient(id))];
         for (sum, (routine, role)) in all.iter_mut().zip(passes) {
             if has(routine, role) {
                 *sum = Some(sum.unwrap_or(Bytes(0)) + value.size);
@@ -186,9 +218,13 @@ fn messages(code: &Stages, stage: Stage) -> [Option<Bytes>; 2] {
     all
 }
 
-/// The node list of a program, and the elements of the parameters that each node is the first
-/// to use.
-pub(crate) type Nodes = (Chain, Vec<u64>);
+/// The node list of a program, and for each node the elements of the parameters that it is the
+/// first to use, and its mark.
+pub(crate) type Nodes = (Chain, Vec<u64>, Vec<Mark>);
+
+/// What of a node does not follow from what it does in the whole model: its layer, the size of its
+/// result, and how many calls it takes.
+pub(crate) type Mark = (Option<u32>, Bytes, usize);
 
 /// The node list of a program for micro-batches of `examples`.
 ///
@@ -212,5 +248,10 @@ pub(crate) fn chain(
     };
     let times = nodes.iter().map(time).collect::<Result<_, _>>()?;
     let elements = nodes.iter().map(|node| node.parameters).collect();
-    Ok((Chain::new(model, times, examples, dtype), elements))
+    let mark = |node: &NodeCost| {
+        let calls = node.forward.calls.len() + node.backward.calls.len();
+        (node.layer, node.output, calls)
+    };
+    let marks = nodes.iter().map(mark).collect();
+    Ok((Chain::new(model, times, examples, dtype), elements, marks))
 }

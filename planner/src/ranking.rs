@@ -31,7 +31,8 @@ use std::{
 pub struct Options {
     /// How many plans to rank.
     pub top: usize,
-    /// How many plans of one class of exactness to lower and clock at most.
+    /// How many plans of the allowed classes of exactness to lower and clock at most; of each
+    /// weaker class a fifth of it.
     pub clocked_max: usize,
 }
 
@@ -199,7 +200,9 @@ impl Ranking {
         }
         self.settle(found);
         for (exactness, plans) in others {
-            let found = search(plans, aim(&goal, options, 1), clerk, progress);
+            let clocked_max = options.clocked_max.div_ceil(WEAKER_PART);
+            let first = aim(&goal, &Options { clocked_max, ..*options }, 1);
+            let found = search(plans, first, clerk, progress);
             self.count(clerk, &found);
             let line = format!("plan {{ exactness {exactness} }}");
             let weaker = |candidate| Weaker { exactness, candidate, line };
@@ -225,8 +228,6 @@ impl Ranking {
         let goal = self.goal.by_memory();
         let found = search(plans, aim(&goal, options, usize::MAX), clerk, progress);
         self.clocked += found.clocked;
-        let refused = found.refused.iter();
-        self.space.excluded.extend(refused.map(|(plan, reason)| excluded(plan, reason)));
         let mut best = found.best;
         best.sort_by_key(|candidate| candidate.score(&self.goal));
         best.truncate(options.top.max(1));
@@ -251,6 +252,10 @@ fn gap(best: Option<Score>, open: Option<Score>) -> f64 {
         _ => 0.0,
     }
 }
+
+/// The plans of a weaker class, which is shown by one plan, are clocked up to this part of the
+/// limit.
+const WEAKER_PART: usize = 5;
 
 /// Plans by class of exactness.
 pub(crate) type Classes = BTreeMap<Exactness, Vec<Open>>;

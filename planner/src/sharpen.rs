@@ -2,6 +2,7 @@
 //! and from those to the lists of the devices. What plans share is made once.
 
 use crate::{
+    alike::Shapes,
     bound::{Bound, Lists, Network, lists_of},
     cost::Costs,
     counts::Counts,
@@ -13,7 +14,9 @@ use crate::{
 };
 use roundelay_codegen::{BackwardForm, StageForm};
 use roundelay_dsl::Program;
-use roundelay_schedule::{Id, Order, Pass, Placement, Plan, Recompute, Rule, Stage};
+use roundelay_schedule::{
+    Id, Order, Pass, Placement, Plan, Recompute, Rule, Stage, Tensor,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How many passes of lists are kept at one time, at most.
@@ -53,6 +56,7 @@ pub(crate) struct Bounds<'a> {
     cuttings: Cuttings,
     threads: usize,
     network: Network<'a>,
+    shapes: BTreeMap<Tensor, Shapes>,
     loads: BTreeMap<LoadKey, Result<Vec<StageLoad>, Reason>>,
     lists: BTreeMap<ListKey, Option<Lists>>,
     /// Passes of all lists.
@@ -68,10 +72,16 @@ impl<'a> Bounds<'a> {
         threads: usize,
     ) -> Self {
         let wanted: BTreeSet<Count> = plans.iter().map(count).collect();
+        let cuttings = Cuttings::new(program, costs, &wanted, threads);
+        let shapes = cuttings.marks.iter();
+        let shapes = shapes
+            .map(|(tensor, marks)| (*tensor, Shapes::new(&program.model, marks)))
+            .collect();
         Self {
             program,
             costs,
-            cuttings: Cuttings::new(program, costs, &wanted, threads),
+            shapes,
+            cuttings,
             threads,
             network: Network::new(&program.target),
             loads: BTreeMap::new(),
@@ -155,11 +165,28 @@ impl<'a> Bounds<'a> {
             };
             let (all, tensor) = key.0.0;
             let size = (self.program.train.batch / all, tensor);
-            load::load(self.program, (&cutting.cuts, form), size, self.costs)
+            let cuts = &cutting.cuts;
+            let alike = self.alike((cuts, tensor), (&recompute, key.2));
+            load::load(self.program, (cuts, form), &alike, size, self.costs)
                 .map_err(|error| Reason::Refused(error.to_string()))
         });
         let keys = wanted.into_iter().map(|(key, _)| key);
         self.loads.extend(keys.zip(found));
+    }
+
+    /// For each stage one that takes as much. What a table says of a call may depend on more than
+    /// shapes, and a list on the number of a stage.
+    fn alike(
+        &self,
+        (cuts, tensor): (&[u32], Tensor),
+        form: (&[Recompute], Halves),
+    ) -> Vec<usize> {
+        match form.1 {
+            Halves::None | Halves::All if self.program.profiles.is_empty() => {
+                self.shapes[&tensor].alike(cuts, form.0)
+            }
+            Halves::None | Halves::All | Halves::Listed => (0..=cuts.len()).collect(),
+        }
     }
 
     fn backward(&self, halves: Halves, stage: Stage) -> BackwardForm {

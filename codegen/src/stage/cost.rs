@@ -27,6 +27,8 @@ pub struct NodeCost {
     pub parameters: u64,
     /// What it makes that the backward pass of the uncut model reads.
     pub kept: Bytes,
+    /// The layer that it belongs to, where layers repeat.
+    pub layer: Option<u32>,
     /// Size of its result: what crosses a cut, and comes back as gradient.
     pub output: Bytes,
 }
@@ -75,6 +77,7 @@ impl NodeCost {
         }
         self.parameters += next.parameters;
         self.kept += next.kept;
+        self.layer = next.layer.or(self.layer);
         self.output = next.output;
     }
 }
@@ -94,6 +97,7 @@ fn graph_costs(
         let cost = &mut costs[node.index()];
         cost.parameters = first_uses(&graph, node, &mut seen);
         cost.output = Bytes(elements) * dtype.size();
+        cost.layer = graph.layers().get(&node).copied();
     }
     for (node, _, size) in &layout.keep(Stage::new(0)).tensors {
         costs[node.index()].kept += *size;

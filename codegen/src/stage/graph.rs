@@ -1,10 +1,13 @@
 //! What holds of a model however it is cut: which nodes loss and metrics need, which values have
 //! a gradient, and what constant gradient the terms of the loss have.
 
-use super::{StageError, call::elements, derivative::arity};
+use super::{StageError, call::elements, derivative::arity, layers};
 use roundelay_dsl::{Metric, Model, Motion, Node, NodeId, Operation, Part, Source};
 use roundelay_schedule::{Element, Id};
-use std::collections::BTreeSet;
+use std::{
+    cell::OnceCell,
+    collections::{BTreeMap, BTreeSet},
+};
 
 /// A model whose graph is sound, for micro-batches of one size.
 pub(crate) struct Graph<'a> {
@@ -20,6 +23,7 @@ pub(crate) struct Graph<'a> {
     measured: Vec<bool>,
     trained: Vec<bool>,
     weights: Vec<Option<f64>>,
+    layers: OnceCell<BTreeMap<NodeId, u32>>,
 }
 
 impl<'a> Graph<'a> {
@@ -42,6 +46,7 @@ impl<'a> Graph<'a> {
             measured: vec![],
             trained: trained(model),
             weights: vec![None; model.nodes.len()],
+            layers: OnceCell::new(),
         };
         let Source::Node(loss) = graph.root(Source::Node(end)) else {
             return Err(StageError::NoLoss);
@@ -53,6 +58,11 @@ impl<'a> Graph<'a> {
         graph.views_fit()?;
         graph.weigh_loss()?;
         Ok(graph)
+    }
+
+    /// The layer of every node that has one; found when it is first asked for.
+    pub(crate) fn layers(&self) -> &BTreeMap<NodeId, u32> {
+        self.layers.get_or_init(|| layers::of(self))
     }
 
     /// The source whose memory this is: reshapes are views, and what every part has already.

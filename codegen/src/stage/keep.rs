@@ -13,8 +13,7 @@
 //! the backward pass of the layer reads.
 
 use super::{
-    call::Tensor, derivative::derivative, flow::Flow, graph::Graph, layers,
-    layout::element,
+    call::Tensor, derivative::derivative, flow::Flow, graph::Graph, layout::element,
 };
 use roundelay_dsl::{Motion, NodeId, Operation, Part, Source};
 use roundelay_schedule::{Bytes, Float, Recompute, Stage};
@@ -247,7 +246,7 @@ struct Full<'a> {
     graph: &'a Graph<'a>,
     flow: &'a Flow,
     stage: Stage,
-    layers: BTreeMap<NodeId, u32>,
+    layers: &'a BTreeMap<NodeId, u32>,
     all: &'a BTreeSet<Tensor>,
 }
 
@@ -258,7 +257,7 @@ impl<'a> Full<'a> {
         stage: Stage,
         all: &'a BTreeSet<Tensor>,
     ) -> Self {
-        Self { graph, flow, stage, layers: layers::of(graph), all }
+        Self { graph, flow, stage, layers: graph.layers(), all }
     }
 
     /// Of what backward reads, what no layer makes for itself alone; and what goes into layers

@@ -94,7 +94,13 @@ pub(super) fn share(plan: &Plan, all: Held) -> Held {
             let (parameter, optimizer) = (all.parameter / parts, all.optimizer / parts);
             Held { parameter, optimizer, ..all }
         }
-        States::Handoff => Held { parameter: 0, optimizer: 0, ..all },
+        // All states are with some worker at rest, so the fullest has its part of them.
+        States::Handoff => {
+            let workers = u64::from(plan.micro_batches).max(1);
+            let (parameter, optimizer) =
+                (all.parameter / workers, all.optimizer / workers);
+            Held { parameter, optimizer, ..all }
+        }
     }
 }
 
