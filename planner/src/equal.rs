@@ -49,6 +49,18 @@ fn same_members(values: &Values, family: Family, counts: Counts) -> Option<Strin
         {
             return Some(format!("data with {all} workers is the same"));
         }
+        // A worker with one micro-batch is a replica with one.
+        Placement::Data
+            if rule == Rule::Sync
+                && replicas > 1
+                && values.placements.contains(&Placement::Accumulate)
+                && values.orders.contains(&Order::Sequential)
+                && values.micro_batches.contains(&1)
+                && values.replicas(1).contains(&all)
+                && values.stages(1).contains(&s) =>
+        {
+            return Some(format!("accumulate with {all} replicas is the same"));
+        }
         _ => {}
     }
     let tried = |states| values.states.contains(&states);
