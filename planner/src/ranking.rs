@@ -30,7 +30,7 @@ pub struct Options {
     /// How many plans to rank.
     pub top: usize,
     /// How many plans of the allowed classes of exactness to lower and clock at most; of each
-    /// weaker class a fifth of it.
+    /// weaker class a fifth of it, or fewer when one is found.
     pub clocked_max: usize,
 }
 
@@ -137,6 +137,7 @@ fn aim(program: &Program, options: &Options, keep: usize) -> Aim {
         objective: program.search.objective,
         keep: keep.max(1),
         clocked_max: options.clocked_max,
+        enough: usize::MAX,
         threads: threads(),
     }
 }
@@ -162,9 +163,16 @@ impl Ranking {
         self.count(clerk, &found);
         self.settle(found);
         for (exactness, plans) in others {
-            let clocked_max = options.clocked_max.div_ceil(WEAKER_PART);
-            let aim = aim(program, &Options { clocked_max, ..*options }, 1);
-            let found = search(plans, aim, clerk, progress);
+            let clocked_max = match options.clocked_max {
+                usize::MAX => usize::MAX,
+                limit => limit.div_ceil(WEAKER_PART),
+            };
+            let usual = aim(program, &Options { clocked_max, ..*options }, 1);
+            let enough = match options.clocked_max {
+                usize::MAX => usize::MAX,
+                _ => WEAKER_ENOUGH,
+            };
+            let found = search(plans, Aim { enough, ..usual }, clerk, progress);
             self.count(clerk, &found);
             let line = format!("plan {{ exactness {exactness} }}");
             let weaker = |candidate| Weaker { exactness, candidate, line };
@@ -197,9 +205,11 @@ fn gap(best: Option<Score>, open: Option<Score>) -> f64 {
     }
 }
 
-/// The plans of a weaker class, which is shown by one plan, are clocked up to this part of the
-/// limit.
+/// A weaker class is shown by one plan: up to this part of the limit is clocked to find any.
 const WEAKER_PART: usize = 5;
+
+/// Plans of a weaker class after which the best of them is shown.
+const WEAKER_ENOUGH: usize = 8;
 
 /// Plans by class of exactness.
 type Classes = BTreeMap<Exactness, Vec<Open>>;

@@ -45,6 +45,8 @@ pub(crate) struct Aim {
     pub keep: usize,
     /// How many plans are clocked at most.
     pub clocked_max: usize,
+    /// After so many clocked plans any plan that was found will do.
+    pub enough: usize,
     /// Threads that clock.
     pub threads: usize,
 }
@@ -150,7 +152,7 @@ pub(crate) fn search(
         let sharp = first.sharpness == Sharpness::Lists;
         let room = aim.clocked_max.saturating_sub(found.clocked);
         if progress.look(found.look(aim, score)) == ControlFlow::Break(())
-            || (sharp && room == 0)
+            || (sharp && (room == 0 || found.will_do(aim)))
         {
             found.open = Some(score);
             found.left = queue.numbers();
@@ -169,6 +171,11 @@ impl Found {
     fn is_settled(&self, open: Score, aim: Aim) -> bool {
         let worst = self.best.get(aim.keep.saturating_sub(1));
         worst.is_some_and(|worst| worst.score(aim.objective) <= open)
+    }
+
+    /// Whether there is a plan, and enough were looked at.
+    fn will_do(&self, aim: Aim) -> bool {
+        !self.best.is_empty() && self.clocked >= aim.enough
     }
 
     fn look(&self, aim: Aim, open: Score) -> Look {
