@@ -32,7 +32,7 @@ pub struct Options {
     /// How many plans to rank.
     pub top: usize,
     /// How many plans of the allowed classes of exactness to lower and clock at most; of each
-    /// weaker class a fifth of it.
+    /// weaker class a fifth of it, or fewer when one is found.
     pub clocked_max: usize,
 }
 
@@ -168,7 +168,7 @@ fn ranked(
 
 fn aim<'a>(goal: &'a Goal, options: &Options, keep: usize) -> Aim<'a> {
     let (keep, clocked_max) = (keep.max(1), options.clocked_max);
-    Aim { goal, keep, clocked_max, threads: threads() }
+    Aim { goal, keep, clocked_max, enough: usize::MAX, threads: threads() }
 }
 
 /// Threads that clock plans.
@@ -200,9 +200,12 @@ impl Ranking {
         }
         self.settle(found);
         for (exactness, plans) in others {
-            let clocked_max = options.clocked_max.div_ceil(WEAKER_PART);
-            let first = aim(&goal, &Options { clocked_max, ..*options }, 1);
-            let found = search(plans, first, clerk, progress);
+            let (clocked_max, enough) = match options.clocked_max {
+                usize::MAX => (usize::MAX, usize::MAX),
+                limit => (limit.div_ceil(WEAKER_PART), WEAKER_ENOUGH),
+            };
+            let usual = aim(&goal, &Options { clocked_max, ..*options }, 1);
+            let found = search(plans, Aim { enough, ..usual }, clerk, progress);
             self.count(clerk, &found);
             let line = format!("plan {{ exactness {exactness} }}");
             let weaker = |candidate| Weaker { exactness, candidate, line };
@@ -253,9 +256,11 @@ fn gap(best: Option<Score>, open: Option<Score>) -> f64 {
     }
 }
 
-/// The plans of a weaker class, which is shown by one plan, are clocked up to this part of the
-/// limit.
+/// A weaker class is shown by one plan: up to this part of the limit is clocked to find any.
 const WEAKER_PART: usize = 5;
+
+/// Plans of a weaker class after which the best of them is shown.
+const WEAKER_ENOUGH: usize = 8;
 
 /// Plans by class of exactness.
 pub(crate) type Classes = BTreeMap<Exactness, Vec<Open>>;

@@ -45,6 +45,8 @@ pub(crate) struct Aim<'a> {
     pub keep: usize,
     /// How many plans are clocked at most.
     pub clocked_max: usize,
+    /// After so many clocked plans any plan that was found will do.
+    pub enough: usize,
     /// Threads that clock.
     pub threads: usize,
 }
@@ -149,7 +151,7 @@ pub(crate) fn search(
         let sharp = first.sharpness == Sharpness::Lists;
         let room = aim.clocked_max.saturating_sub(found.clocked);
         if progress.look(found.look(aim, score)) == ControlFlow::Break(())
-            || (sharp && room == 0)
+            || (sharp && (room == 0 || found.will_do(aim)))
         {
             found.open = Some(score);
             found.left = queue.numbers();
@@ -168,6 +170,11 @@ impl Found {
     fn is_settled(&self, open: Score, aim: Aim<'_>) -> bool {
         let worst = self.best.get(aim.keep.saturating_sub(1));
         worst.is_some_and(|worst| worst.score(aim.goal) <= open)
+    }
+
+    /// Whether there is a plan, and enough were looked at.
+    fn will_do(&self, aim: Aim<'_>) -> bool {
+        !self.best.is_empty() && self.clocked >= aim.enough
     }
 
     fn look(&self, aim: Aim<'_>, open: Score) -> Look {

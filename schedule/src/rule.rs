@@ -77,6 +77,17 @@ impl Rule {
         })
     }
 
+    /// τ of the first micro-batch for each stage: no other sees older parameters.
+    pub fn stalest(
+        self,
+        timeline: Timeline,
+        micro_batches: u32,
+        stages: u32,
+    ) -> impl ExactSizeIterator<Item = u32> {
+        (0..stages)
+            .map(move |stage| self.delay(timeline, micro_batches, stages, 1, stage + 1))
+    }
+
     fn delay(self, timeline: Timeline, n: u32, s: u32, i: u32, j: u32) -> u32 {
         if self == Rule::Sync {
             return 0;

@@ -75,9 +75,23 @@ fn on_device(plan: &Plan, rank: u64, loads: &[StageLoad], stages: &[usize]) -> H
         | Order::Eager
         | Order::ZeroBubbleH1
         | Order::ZeroBubbleH2 => n.min(p - rank),
+        // A micro-batch comes every two slots, and is back at stage j after 2(S − j) − 1.
+        Order::Cyclic => p - rank,
         _ => 1,
     };
-    Held { activation: activation * before_the_first_turns, ..all }
+    let n = plan.micro_batches;
+    let stalest = plan.rule.stalest(plan.placement.timeline(), n, plan.stages);
+    let stalest: Vec<u32> = stalest.collect();
+    let versions: u64 = stages
+        .iter()
+        .map(|stage| loads[*stage].parameters.0 * u64::from(stalest[*stage]))
+        .sum();
+    // Each version that some micro-batch still sees has a place of its own.
+    let parameter = match plan.states {
+        States::Replicated => all.parameter + versions,
+        _ => all.parameter,
+    };
+    Held { activation: activation * before_the_first_turns, parameter, ..all }
 }
 
 /// What one device is sure to hold of a stage that it computes with. Under a cyclic rule the

@@ -13,7 +13,7 @@ fn goal() -> Goal {
 }
 
 fn aim(goal: &Goal, keep: usize, clocked_max: usize) -> Aim<'_> {
-    Aim { goal, keep, clocked_max, threads: 2 }
+    Aim { goal, keep, clocked_max, enough: usize::MAX, threads: 2 }
 }
 
 fn open((number, work): (usize, u64)) -> Open {
@@ -30,7 +30,7 @@ struct MadeUp {
 }
 
 fn time(first: u64) -> Option<Nanos> {
-    (first % 7 != 0).then(|| Nanos((first * 4).next_multiple_of(10)))
+    (!first.is_multiple_of(7)).then(|| Nanos((first * 4).next_multiple_of(10)))
 }
 
 impl Judge for MadeUp {
@@ -91,4 +91,15 @@ fn a_limit_leaves_its_least_bound_open() {
     let found = found(&first, aim(&goal(), 40, 10));
     let least = first[10] * 2;
     assert_eq!((found.clocked, found.open.map(|open| open[0])), (10, Some(least)));
+}
+
+#[test]
+fn any_plan_will_do_when_enough_were_clocked() {
+    let first: Vec<u64> = (1..=40).map(|work| work * 14 + 1).collect();
+    let found = found(&first, Aim { enough: 8, ..aim(40, 30) });
+    assert_eq!(found.clocked, 8);
+    assert!(found.open.is_some() && found.best.len() == 8);
+    let refused: Vec<u64> = (1..=40).map(|work| work * 14).collect();
+    let none = self::found(&refused, Aim { enough: 8, ..aim(1, 30) });
+    assert!(none.best.is_empty() && none.clocked == 30);
 }
