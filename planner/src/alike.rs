@@ -224,7 +224,14 @@ mod tests {
                         load(&program, (cuts, form), alike, size, &costs)
                             .expect("it fits")
                     };
-                    assert_eq!(take(&alike), take(&own), "{cuts:?} {recompute}");
+                    let (shared_by, each) = (take(&alike), take(&own));
+                    for (stage, (one, other)) in shared_by.iter().zip(&each).enumerate() {
+                        let like = alike[stage];
+                        assert_eq!(
+                            one, other,
+                            "{stage} like {like} of {cuts:?} {size:?}"
+                        );
+                    }
                     shared += alike.iter().zip(&own).filter(|(a, b)| a != b).count();
                 }
             }

@@ -247,7 +247,7 @@ fn a_file_keeps_treatments_and_updates_follow_them() {
 fn a_micro_batch_with_one_value_per_channel_is_refused_by_name() {
     let text = "model m { input x: real[batch, 4], loss mse(batch_norm(x), x) }
         train { data synthetic, batch 4, optimizer sgd(0.1) }
-        plan { micro_batches 4 }";
+        plan { placement accumulate, micro_batches 4 }";
     let program = program(text);
     let refused = roundelay::plan(&program, &roundelay::Search::default());
     let message = refused.unwrap_err().to_string();

@@ -63,6 +63,9 @@ pub fn node_costs(
     for (own, node) in own.into_iter().zip(&parted.origin) {
         costs[node.index()].take(own);
     }
+    for (node, layer) in Graph::new(model, examples)?.layers() {
+        costs[node.index()].layer = Some(*layer);
+    }
     Ok(costs)
 }
 
@@ -77,7 +80,6 @@ impl NodeCost {
         }
         self.parameters += next.parameters;
         self.kept += next.kept;
-        self.layer = next.layer.or(self.layer);
         self.output = next.output;
     }
 }

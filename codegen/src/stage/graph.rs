@@ -60,6 +60,16 @@ impl<'a> Graph<'a> {
         Ok(graph)
     }
 
+    /// The same with the layers of another graph, whose node each own one belongs to.
+    pub(crate) fn in_layers_of(self, whole: &Graph<'_>, origin: &[NodeId]) -> Self {
+        let layer = |(own, node): (usize, &NodeId)| {
+            whole.layers().get(node).map(|layer| (NodeId::new(own), *layer))
+        };
+        let layers: BTreeMap<NodeId, u32> =
+            origin.iter().enumerate().filter_map(layer).collect();
+        Self { layers: OnceCell::from(layers), ..self }
+    }
+
     /// The layer of every node that has one; found when it is first asked for.
     pub(crate) fn layers(&self) -> &BTreeMap<NodeId, u32> {
         self.layers.get_or_init(|| layers::of(self))

@@ -96,10 +96,10 @@ fn a_limit_leaves_its_least_bound_open() {
 #[test]
 fn any_plan_will_do_when_enough_were_clocked() {
     let first: Vec<u64> = (1..=40).map(|work| work * 14 + 1).collect();
-    let found = found(&first, Aim { enough: 8, ..aim(40, 30) });
+    let found = found(&first, Aim { enough: 8, ..aim(&goal(), 40, 30) });
     assert_eq!(found.clocked, 8);
     assert!(found.open.is_some() && found.best.len() == 8);
     let refused: Vec<u64> = (1..=40).map(|work| work * 14).collect();
-    let none = self::found(&refused, Aim { enough: 8, ..aim(1, 30) });
+    let none = self::found(&refused, Aim { enough: 8, ..aim(&goal(), 1, 30) });
     assert!(none.best.is_empty() && none.clocked == 30);
 }
