@@ -167,7 +167,7 @@ fn a_run_goes_on_under_another_number_of_rows() {
     for tensor in ROWS {
         let rows = sequential(&program, tensor);
         assert!(State::initial(&rows.job) == start);
-        let found = replay(&rows, &data, &start, &RESTS[0]);
+        let found = replay(&rows, &data, &start, RESTS[0]);
         for (one, other) in found.losses.iter().zip(&expected.losses) {
             for (one, other) in one.iter().zip(other) {
                 assert!((one - other).abs() < 1e-3, "{one} {other}");
