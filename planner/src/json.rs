@@ -219,6 +219,8 @@ pub struct WeakerRow {
     pub exactness: Exactness,
     /// The line that would allow it.
     pub line: String,
+    /// How much better another of the class may be.
+    pub gap: f64,
     /// The plan; its rank is that within its class.
     pub plan: PlanRow,
 }
@@ -229,6 +231,7 @@ pub fn document(ranking: &Ranking) -> Document {
     let weaker = ranking.weaker.iter().map(|weaker| WeakerRow {
         exactness: weaker.exactness,
         line: weaker.line.clone(),
+        gap: weaker.gap,
         plan: plan_row(1, &weaker.candidate, &ranking.goal),
     });
     let space = ranking.space.decisions.iter().map(|(name, values)| {

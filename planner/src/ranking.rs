@@ -80,6 +80,8 @@ pub struct Weaker {
     pub candidate: Candidate,
     /// The line that would allow it.
     pub line: String,
+    /// How much better another of its class may be: (it − least open bound) / it.
+    pub gap: f64,
 }
 
 impl Ranking {
@@ -208,8 +210,9 @@ impl Ranking {
             let found = search(plans, Aim { enough, ..usual }, clerk, progress);
             self.count(clerk, &found);
             let line = format!("plan {{ exactness {exactness} }}");
-            let weaker = |candidate| Weaker { exactness, candidate, line };
-            self.weaker.extend(found.best.into_iter().next().map(weaker));
+            let Some(candidate) = found.best.into_iter().next() else { continue };
+            let gap = gap(Some(candidate.score(&goal)), found.open);
+            self.weaker.push(Weaker { exactness, candidate, line, gap });
         }
     }
 
@@ -259,7 +262,8 @@ fn gap(best: Option<Score>, open: Option<Score>) -> f64 {
 /// A weaker class is shown by one plan: up to this part of the limit is clocked to find any.
 const WEAKER_PART: usize = 5;
 
-/// Plans of a weaker class after which the best of them is shown.
+/// Plans of a weaker class after which the best of them is shown, unless another may be twice as
+/// good.
 const WEAKER_ENOUGH: usize = 8;
 
 /// Plans by class of exactness.

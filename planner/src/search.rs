@@ -45,7 +45,7 @@ pub(crate) struct Aim<'a> {
     pub keep: usize,
     /// How many plans are clocked at most.
     pub clocked_max: usize,
-    /// After so many clocked plans any plan that was found will do.
+    /// After so many clocked plans one that no other beats by more than half will do.
     pub enough: usize,
     /// Threads that clock.
     pub threads: usize,
@@ -151,7 +151,7 @@ pub(crate) fn search(
         let sharp = first.sharpness == Sharpness::Lists;
         let room = aim.clocked_max.saturating_sub(found.clocked);
         if progress.look(found.look(aim, score)) == ControlFlow::Break(())
-            || (sharp && (room == 0 || found.will_do(aim)))
+            || (sharp && (room == 0 || found.will_do(aim, score)))
         {
             found.open = Some(score);
             found.left = queue.numbers();
@@ -172,9 +172,10 @@ impl Found {
         worst.is_some_and(|worst| worst.score(aim.goal) <= open)
     }
 
-    /// Whether there is a plan, and enough were looked at.
-    fn will_do(&self, aim: Aim<'_>) -> bool {
-        !self.best.is_empty() && self.clocked >= aim.enough
+    /// Whether enough were looked at, and there is a plan that no open one beats by more than half.
+    fn will_do(&self, aim: Aim<'_>, open: Score) -> bool {
+        let half = |best: &Candidate| best.score(aim.goal)[0] / 2 <= open[0];
+        self.clocked >= aim.enough && self.best.first().is_some_and(half)
     }
 
     fn look(&self, aim: Aim<'_>, open: Score) -> Look {

@@ -5,7 +5,7 @@ use crate::{
     decisions::recompute,
     front::Front,
     objective::{Goal, dollars},
-    ranking::Ranking,
+    ranking::{Ranking, Weaker},
 };
 use roundelay_dsl::Program;
 use roundelay_schedule::{
@@ -71,7 +71,7 @@ pub fn table(ranking: &Ranking, program: &Program) -> String {
     }
     for (weaker, row) in ranking.weaker.iter().zip(&weaker) {
         text += &line(row, &widths);
-        text += &format!("      {}\n", weaker.line);
+        text += &format!("      {}{}\n", weaker.line, doubt(weaker));
     }
     for (index, remark) in remarks(ranking, program).into_iter().enumerate() {
         text += if index == 0 { "\n" } else { "" };
@@ -199,6 +199,14 @@ fn line(row: &Row, widths: &[usize; COLUMNS]) -> String {
     format!("{}\n", cells.join("  ").trim_end())
 }
 
+/// What better plan of its class may have been missed.
+fn doubt(weaker: &Weaker) -> String {
+    match weaker.gap {
+        gap if gap > 0.0 => format!("    # another may be {:.1} % better", gap * 100.0),
+        _ => String::new(),
+    }
+}
+
 /// What was tried, and how sure the first rank is.
 fn searched(ranking: &Ranking) -> String {
     let Ranking { candidates, pruned, clocked, gap, .. } = ranking;
@@ -206,7 +214,13 @@ fn searched(ranking: &Ranking) -> String {
         true => "the first is the best of the space".to_owned(),
         false => format!("the best of the space may be {:.1} % better", gap * 100.0),
     };
-    format!("{candidates} plans: {clocked} clocked, {pruned} bounded away; {verdict}\n")
+    let left = match candidates.saturating_sub(*clocked + *pruned) {
+        0 => String::new(),
+        left => format!(", {left} left open"),
+    };
+    format!(
+        "{candidates} plans: {clocked} clocked, {pruned} bounded away{left}; {verdict}\n"
+    )
 }
 
 /// What a reader should know before believing the table.
@@ -267,7 +281,7 @@ fn is_virtual(candidate: &Candidate, program: &Program) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ranking::Weaker, sample};
+    use crate::sample;
     use roundelay_schedule::{Exactness, Order, Recompute};
 
     #[test]
@@ -287,6 +301,7 @@ mod tests {
             exactness: Exactness::Delayed,
             candidate: sample::candidate(&cyclic, Nanos(1_000_000), 2),
             line: "plan { exactness delayed }".into(),
+            gap: 0.5,
         }];
         let text = table(&ranking, &sample::program(4, 8));
         let expected = "\
@@ -297,12 +312,22 @@ rank  rule       placement   order       N  S  states      devices  step time  s
 
 Best plans of weaker exactness, and the line that would allow them:
    -  cyclic_v2  data        cyclic      4  4  replicated        4    1.00 ms     8000.0      1.50 kB          1   38 %    25 %
-      plan { exactness delayed }
+      plan { exactness delayed }    # another may be 50.0 % better
 
 note: in placement data the cyclic rule does not lower a device's activation peak, only that of all devices together
 note: devices that share a memory are taken as separate processors: where they are virtual, times are predictions, memory and numbers are real
 ";
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn plans_that_nobody_looked_at_are_counted() {
+        let mut ranking = sample::ranking();
+        (ranking.candidates, ranking.pruned, ranking.clocked) = (20, 9, 3);
+        (ranking.optimal, ranking.gap) = (false, 0.125);
+        let expected = "20 plans: 3 clocked, 9 bounded away, 8 left open; \
+                        the best of the space may be 12.5 % better";
+        assert!(table(&ranking, &sample::program(4, 8)).contains(expected));
     }
 
     #[test]

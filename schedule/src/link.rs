@@ -145,6 +145,19 @@ impl Link {
         self.ways.iter().map(of).fold(self.bandwidth, BytesPerSecond::max)
     }
 
+    /// The same link at another bandwidth: its other protocols, which run over the same wires,
+    /// gain or lose in proportion.
+    pub fn set_bandwidth(&mut self, bandwidth: BytesPerSecond) {
+        let (new, old) = (u128::from(bandwidth.0), u128::from(self.bandwidth.0.max(1)));
+        for way in &mut self.ways {
+            let (Way::Short(protocol) | Way::Nvls(protocol)) = way else { continue };
+            let scaled = u128::from(protocol.bandwidth.0) * new / old;
+            let scaled = u64::try_from(scaled).unwrap_or(u64::MAX).max(1);
+            protocol.bandwidth = BytesPerSecond(scaled);
+        }
+        self.bandwidth = bandwidth;
+    }
+
     /// The time of a message from one member to another.
     pub fn transfer_time(&self, bytes: Bytes) -> Nanos {
         let protocols = [Some(self.long()), self.short()].into_iter().flatten();

@@ -25,8 +25,8 @@ const LINK: [&str; 2] = ["bandwidth", "latency"];
 impl Program {
     /// Sets one thing after another. `key=value` is a decision as in [`crate::Search::set`];
     /// `NAME.key=value` is `memory`, `compute`, `bandwidth` or `price` of all devices NAME (rates
-    /// as they are reached), `bandwidth` or `latency` of the link NAME, or `sharing` of the memory
-    /// that a group NAME shares; `cluster.devices=n` repeats or leaves out devices at the end of
+    /// as they are reached), `bandwidth` or `latency` of the link NAME (its other protocols gain
+    /// or lose in proportion), or `sharing` of the memory that a group NAME shares; `cluster.devices=n` repeats or leaves out devices at the end of
     /// the cluster; `train.batch=n` is the batch.
     ///
     /// # Errors
@@ -186,7 +186,7 @@ impl Program {
             return Ok(());
         }
         let rate = BytesPerSecond(positive(entry, Dimension::ByteRate, report)?);
-        links.into_iter().for_each(|id| self.target.links[id].bandwidth = rate);
+        links.into_iter().for_each(|id| self.target.links[id].set_bandwidth(rate));
         Ok(())
     }
 

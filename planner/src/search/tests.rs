@@ -99,6 +99,9 @@ fn any_plan_will_do_when_enough_were_clocked() {
     let found = found(&first, Aim { enough: 8, ..aim(&goal(), 40, 30) });
     assert_eq!(found.clocked, 8);
     assert!(found.open.is_some() && found.best.len() == 8);
+    // Each takes 410 and is bounded by 202, so another may be more than twice as good.
+    let doubtful = self::found(&[101; 40], Aim { enough: 8, ..aim(&goal(), 40, 30) });
+    assert_eq!(doubtful.clocked, 30);
     let refused: Vec<u64> = (1..=40).map(|work| work * 14).collect();
     let none = self::found(&refused, Aim { enough: 8, ..aim(&goal(), 1, 30) });
     assert!(none.best.is_empty() && none.clocked == 30);

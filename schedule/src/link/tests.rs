@@ -65,6 +65,22 @@ fn a_plain_link_is_a_ring() {
 }
 
 #[test]
+fn all_protocols_of_a_link_change_with_its_bandwidth() {
+    let protocol =
+        |bandwidth| Protocol { bandwidth: BytesPerSecond(bandwidth), startup: Nanos(3) };
+    let form = Way::Form(Form::Tree);
+    let with = |long, short, nvls| {
+        let ways = vec![form, Way::Short(protocol(short)), Way::Nvls(protocol(nvls))];
+        Link { ways, ..Link::plain("link", BytesPerSecond(long), Nanos(7)) }
+    };
+    let mut link = with(8_000, 2_000, 12_000);
+    link.set_bandwidth(BytesPerSecond(2_000));
+    assert_eq!(link, with(2_000, 500, 3_000));
+    link.set_bandwidth(BytesPerSecond(1));
+    assert_eq!(link, with(1, 1, 1));
+}
+
+#[test]
 fn forms_take_what_their_formula_says() {
     let ways = |form: Form| vec![Way::Form(form)];
     let inner = Link::plain("inner", BytesPerSecond(200_000_000), Nanos(1));
