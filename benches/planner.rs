@@ -11,8 +11,10 @@ use roundelay::{Search, SourceFile};
 use std::{env, error::Error, fs, process::Command, time::Instant};
 
 /// The inputs, small clusters first.
-const INPUTS: [&str; 3] = [
+const INPUTS: [&str; 5] = [
     "benches/planner/bert32.rdl",
+    "benches/planner/gpt1.rdl",
+    "benches/planner/gpt13.rdl",
     "benches/planner/gpt3.rdl",
     "benches/planner/gpt1t.rdl",
 ];

@@ -101,6 +101,19 @@ fn trained(schedule: &Checked, steps: u64) -> (Cpu, Vec<f64>) {
 }
 
 #[test]
+fn large_programs_of_the_benches_parse_and_are_formatted() {
+    let benches = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/planner");
+    let paths = programs(&benches);
+    assert!(paths.len() >= 5);
+    for path in paths {
+        let program = parsed(&path);
+        assert!(program.target.devices.len() >= 32, "{}", path.display());
+        let formatted = roundelay::format(&text(&path)).expect("it parses");
+        assert_eq!(text(&path), formatted, "run `roundelay fmt {}`", path.display());
+    }
+}
+
+#[test]
 fn examples_are_formatted_and_open_with_their_name() {
     for path in [programs(&folder()), programs(&folder().join("models"))].concat() {
         let text = text(&path);

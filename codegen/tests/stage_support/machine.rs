@@ -51,7 +51,8 @@ impl<'a> Machine<'a> {
             machine.rows.insert((stage, Role::Optimizer), row(size * states, 0));
         }
         for parameter in &stages.parameters {
-            let seed = parameter.name.bytes().fold(7, |s, b| s * 31 + u64::from(b));
+            let mix = |seed: u64, byte| seed.wrapping_mul(31) ^ u64::from(byte);
+            let seed = parameter.name.bytes().fold(7, mix);
             let mut numbers = Numbers(seed);
             for k in 0..parameter.elements() {
                 let value = 0.8 * numbers.real();
