@@ -8,6 +8,8 @@
 //! that of one schedule; it counts lowering, checking and clocking, not the file.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its table")]
 
+mod usage;
+
 use roundelay::{
     Checked, Plan, Program, SourceFile,
     parts::{
@@ -16,7 +18,8 @@ use roundelay::{
         schedule::{Order, Placement, Rule, States},
     },
 };
-use std::{env, error::Error, fmt, fs, process::Command, time::Instant};
+use std::{env, error::Error, fmt, process::Command, time::Instant};
+use usage::{peak, processors};
 
 /// Stages, and devices.
 const STAGES: u32 = 64;
@@ -67,22 +70,6 @@ fn timed<T>(phase: impl FnOnce() -> T) -> (T, Seconds) {
     let made = phase();
     let wall = start.elapsed().as_secs_f64();
     (made, Seconds { wall, processors: processors() - before })
-}
-
-/// Seconds that this process took of all processors so far; Linux counts in hundredths.
-fn processors() -> f64 {
-    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let behind_name = stat.rsplit(')').next().unwrap_or_default();
-    let fields = behind_name.split_whitespace().skip(11).take(2);
-    fields.filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / 100.0
-}
-
-/// The largest resident memory of this process so far, in MB, where the system tells it.
-fn peak() -> Option<u64> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    let kibibytes: u64 = line.split_whitespace().next()?.parse().ok()?;
-    Some(kibibytes * 1024 / 1_000_000)
 }
 
 fn one(micro_batches: u32) -> Result<(), Box<dyn Error>> {

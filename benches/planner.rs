@@ -7,8 +7,11 @@
 //! program, which stands in a column of its own.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its table")]
 
+mod usage;
+
 use roundelay::{Search, SourceFile};
 use std::{env, error::Error, fs, process::Command, time::Instant};
+use usage::{peak, processors};
 
 /// The inputs, small clusters first.
 const INPUTS: [&str; 5] = [
@@ -82,20 +85,4 @@ fn one(input: &str, options: Search) -> Result<(), Box<dyn Error>> {
     let words = roundelay::parts::planner::summary(&best.plan);
     println!("    {words}: {}", best.step_time);
     Ok(())
-}
-
-/// Seconds that this process took of all processors so far; Linux counts in hundredths.
-fn processors() -> f64 {
-    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let behind_name = stat.rsplit(')').next().unwrap_or_default();
-    let fields = behind_name.split_whitespace().skip(11).take(2);
-    fields.filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / 100.0
-}
-
-/// The largest resident memory of this process so far, in MB, where the system tells it.
-fn peak() -> Option<u64> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    let kibibytes: u64 = line.split_whitespace().next()?.parse().ok()?;
-    Some(kibibytes * 1024 / 1_000_000)
 }

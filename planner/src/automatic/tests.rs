@@ -58,7 +58,7 @@ fn passes(lists: &[DeviceList]) -> Passes {
 
 /// p equal stages: F, I, W and messages; what is kept between F and I, and F and W; room for so
 /// much at one time.
-fn equal(
+pub(super) fn equal(
     (p, m): (usize, usize),
     [forward, input, weight, message]: [u64; 4],
     [activation, retained]: [u64; 2],

@@ -3,36 +3,13 @@
 
 use super::*;
 use crate::{
-    automatic::pipe::{Account, Kept, Room, StageHalves},
+    automatic::{
+        pipe::{Account, Kept, Room, StageHalves},
+        tests::equal,
+    },
     sample::Random,
 };
 use roundelay_schedule::{Bytes, Nanos, list_faults};
-
-/// Equal stages: F, I, W and messages, and what is kept between F and I, and F and W; each may
-/// keep so much at one time.
-fn equal(
-    (p, m): (usize, usize),
-    [forward, input, weight, message]: [u64; 4],
-    [activation, retained]: [u64; 2],
-    room: u64,
-) -> Pipe {
-    let kept = Kept {
-        activation: Bytes(activation),
-        retained: Bytes(retained),
-        adjoint: Bytes(0),
-    };
-    let stage = StageHalves {
-        forward: Nanos(forward),
-        input: Nanos(input),
-        weight: Nanos(weight),
-        down: Nanos(message),
-        up: Nanos(message),
-        kept,
-        ..StageHalves::default()
-    };
-    let room = vec![Room::Live(Bytes(room)); p];
-    Pipe { stages: vec![stage; p], micro_batches: m, room }
-}
 
 /// F = I = 10, W = 6, messages 0.5; I and W give back half of the activations each.
 #[test]
