@@ -209,8 +209,9 @@ pub fn stages_in(
     let graph = own.graph(model, examples)?;
     let flow = Flow::new(&graph, own.cuts(cut.0))?;
     cost::admit(&graph)?;
-    let layout = Layout::new(&graph, &flow, dtype, padding, form);
-    let stages = (0..flow.count()).map(|index| code(&layout, Stage::new(index), &own));
+    let all: Vec<Stage> = (0..flow.count()).map(Stage::new).collect();
+    let layout = Layout::new(&graph, &flow, (dtype, padding), all.iter().copied(), form);
+    let stages = all.iter().map(|stage| code(&layout, *stage, &own));
     Ok(Stages { stages: stages.collect(), ..frame(&layout) })
 }
 
@@ -284,16 +285,16 @@ pub fn sample_stages(
     model: &Model,
     cut: (&[u32], Tensor),
     examples: u64,
-    (dtype, padding): (Float, u64),
+    size: (Float, u64),
     form: impl Fn(Stage) -> StageForm,
     wanted: &BTreeSet<Stage>,
 ) -> Result<Samples, StageError> {
     let own = Own::new(model, cut)?;
     let graph = own.graph(model, examples)?;
     let flow = Flow::new(&graph, own.cuts(cut.0))?;
-    let layout = Layout::new(&graph, &flow, dtype, padding, form);
-    let known = wanted.iter().filter(|stage| stage.index() < flow.count());
-    let code = known.map(|stage| (*stage, code(&layout, *stage, &own))).collect();
+    let known = wanted.iter().copied().filter(|stage| stage.index() < flow.count());
+    let layout = Layout::new(&graph, &flow, size, known.clone(), form);
+    let code = known.map(|stage| (stage, code(&layout, stage, &own))).collect();
     Ok(Samples { frame: frame(&layout), code })
 }
 

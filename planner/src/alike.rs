@@ -1,9 +1,9 @@
 //! Stages that take as much as another one: those whose nodes do the same, in the same order, with
 //! values and parameters of the same shapes. Models repeat layers, so most stages are alike.
 
-use crate::load::Mark;
+use crate::nodes::Mark;
 use roundelay_dsl::{Model, NodeId, Operation, ParameterId, Source};
-use roundelay_schedule::{Id, Recompute};
+use roundelay_schedule::Id;
 use std::collections::BTreeMap;
 
 /// What of a model decides which of its stages are alike, whatever the cuts.
@@ -27,8 +27,43 @@ struct Shape {
     layer: Option<u32>,
 }
 
-/// A stage as a word: equal words take equally much.
-type Word = Vec<u32>;
+/// What decides what a stage takes, whatever the other cuts: stages of equal kinds take equally
+/// much.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    /// What its nodes do, as a word.
+    Word(Vec<u32>),
+    /// Its own nodes.
+    Own(Place),
+}
+
+/// Where a stage is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    /// The first node of the stage before; its own where there is none.
+    before: usize,
+    /// Its first node.
+    start: usize,
+    /// The first node behind it.
+    end: usize,
+}
+
+/// The stages between cuts of a model that can be cut before `end`.
+fn stages(cuts: &[u32], end: usize) -> impl Iterator<Item = Place> {
+    let starts = std::iter::once(0).chain(cuts.iter().map(|cut| *cut as usize));
+    let bounds: Vec<usize> = starts.chain([end]).collect();
+    let place = move |stage: usize| Place {
+        before: bounds[stage.saturating_sub(1)],
+        start: bounds[stage],
+        end: bounds[stage + 1],
+    };
+    (0..=cuts.len()).map(place)
+}
+
+/// The stages between cuts, each of a kind of its own.
+pub(crate) fn places(model: &Model, cuts: &[u32]) -> Vec<Kind> {
+    stages(cuts, model.cuttable()).map(Kind::Own).collect()
+}
 
 impl Shapes {
     /// The shapes of a model whose nodes have these marks.
@@ -68,30 +103,24 @@ impl Shapes {
         Self { nodes, parameters, end: model.cuttable() }
     }
 
-    /// For each stage the first one that it is like: itself where there is none.
-    pub(crate) fn alike(&self, cuts: &[u32], recompute: &[Recompute]) -> Vec<usize> {
-        let starts = std::iter::once(0).chain(cuts.iter().map(|cut| *cut as usize));
-        let bounds: Vec<usize> = starts.chain([self.end]).collect();
-        let mut known: BTreeMap<(Word, Recompute), usize> = BTreeMap::new();
-        let first = |stage: usize| {
-            let before = stage.checked_sub(1).map(|before| bounds[before]);
-            let (start, end) = (bounds[stage], bounds[stage + 1]);
+    /// The kind of each stage between cuts.
+    pub(crate) fn kinds(&self, cuts: &[u32]) -> Vec<Kind> {
+        let kind = |place: Place| {
+            let Place { before, start, end } = place;
             // What stands behind the loss belongs to the last stage alone.
-            if end == self.end {
-                return stage;
-            }
-            match self.word(before.unwrap_or(0), start, end) {
-                Some(word) => *known.entry((word, recompute[stage])).or_insert(stage),
-                None => stage,
-            }
+            let word = match end == self.end {
+                true => None,
+                false => self.word(before, start, end),
+            };
+            word.map_or(Kind::Own(place), Kind::Word)
         };
-        (0..bounds.len() - 1).map(first).collect()
+        stages(cuts, self.end).map(kind).collect()
     }
 
     /// The word of the nodes `start..end`, where the stage before starts at `before`; none where
     /// it reads a view from elsewhere, whose own shape says too little.
-    fn word(&self, before: usize, start: usize, end: usize) -> Option<Word> {
-        let mut word = Word::new();
+    fn word(&self, before: usize, start: usize, end: usize) -> Option<Vec<u32>> {
+        let mut word = Vec::new();
         let mut values: Vec<NodeId> = Vec::new();
         let mut parameters: Vec<ParameterId> = Vec::new();
         let layer = self.nodes[start].layer;
@@ -185,57 +214,101 @@ fn needed(model: &Model) -> Vec<bool> {
 mod tests {
     use super::*;
     use crate::{
+        bill::Reach,
         cost::Costs,
-        cutting::{Count, Cuttings},
-        load::load,
+        nodes::Nodes,
+        pattern::{in_a_row, patterns},
         sample,
     };
     use roundelay_codegen::{BackwardForm, StageForm};
-    use roundelay_schedule::{Sequence, Stage, Tensor};
-    use std::collections::BTreeSet;
+    use roundelay_dsl::Program;
+    use roundelay_schedule::{Recompute, Sequence, Stage, Tensor};
+    use std::collections::{BTreeMap, BTreeSet};
+
+    const SPLITS: [Tensor; 3] = [
+        Tensor::WHOLE,
+        Tensor { rows: 2, sequence: Sequence::Whole },
+        Tensor { rows: 2, sequence: Sequence::Split },
+    ];
+
+    fn forms() -> impl Iterator<Item = StageForm> {
+        let backwards = [BackwardForm::Whole, BackwardForm::Split];
+        let all = Recompute::ALL.iter().copied();
+        all.flat_map(move |recompute| {
+            backwards.map(|backward| StageForm { backward, recompute })
+        })
+    }
+
+    /// Cuts everywhere, at every second node and so on, shifted.
+    fn all_cuts(model: &Model) -> impl Iterator<Item = Vec<u32>> {
+        let end = u32::try_from(model.cuttable()).unwrap();
+        (1..end).flat_map(move |step| {
+            [1, step.div_ceil(2)]
+                .map(|first| (first..end).step_by(step as usize).collect::<Vec<u32>>())
+        })
+    }
+
+    fn program() -> Program {
+        let mut program = sample::program(4, 4);
+        program.model = sample::gpt(6, 32, 16, false);
+        program
+    }
 
     #[test]
-    fn stages_that_are_alike_take_as_much() {
-        let mut program = sample::program(4, 4);
-        program.model = sample::gpt(6, 8, 16, false);
+    fn stages_of_one_kind_take_as_much() {
+        let (program, mut shared) = (program(), 0);
         let costs = Costs::new(&program);
-        let all = u32::try_from(program.model.cuttable()).unwrap();
-        let splits = [
-            Tensor::WHOLE,
-            Tensor { rows: 2, sequence: Sequence::Whole },
-            Tensor { rows: 2, sequence: Sequence::Split },
-        ];
-        let wanted: BTreeSet<Count> = splits
-            .iter()
-            .flat_map(|tensor| (1..all).map(|stages| ((2, *tensor), stages)))
-            .collect();
-        let cuttings = Cuttings::new(&program, &costs, &wanted, 2);
-        let mut shared = 0;
-        for count in wanted {
-            let size = count.0;
-            let shapes = Shapes::new(&program.model, &cuttings.marks[&size.1]);
-            let cuts = &cuttings.get(count).expect("it has so many nodes").cuts;
-            let own: Vec<usize> = (0..=cuts.len()).collect();
-            for recompute in Recompute::ALL.iter().copied() {
-                for backward in [BackwardForm::Whole, BackwardForm::Split] {
-                    let alike = shapes.alike(cuts, &vec![recompute; own.len()]);
-                    let form = |_: Stage| StageForm { backward, recompute };
-                    let take = |alike: &[usize]| {
-                        load(&program, (cuts, form), alike, size, &costs)
-                            .expect("it fits")
-                    };
-                    let (shared_by, each) = (take(&alike), take(&own));
-                    for (stage, (one, other)) in shared_by.iter().zip(&each).enumerate() {
-                        let like = alike[stage];
-                        assert_eq!(
-                            one, other,
-                            "{stage} like {like} of {cuts:?} {size:?}"
-                        );
+        for tensor in SPLITS {
+            let nodes = Nodes::new(&program, (2, tensor), &costs).unwrap();
+            let shapes = Shapes::new(&program.model, &nodes.marks);
+            for form in forms() {
+                let mut known: BTreeMap<Kind, _> = BTreeMap::new();
+                for cuts in all_cuts(&program.model).step_by(5) {
+                    let all = (0..=cuts.len()).map(Stage::new).collect();
+                    let size = (Reach::One(2), tensor);
+                    let own = patterns(&program, (&cuts, |_| form), &all, size, &costs);
+                    let own = own.unwrap().unwrap();
+                    for (kind, (stage, own)) in shapes.kinds(&cuts).into_iter().zip(own) {
+                        let own = own.at(2, &costs);
+                        let like = known.entry(kind).or_insert_with(|| own.clone());
+                        shared += usize::from(stage.index() > 0);
+                        assert_eq!(*like, own, "{stage:?} of {cuts:?} {form:?}");
                     }
-                    shared += alike.iter().zip(&own).filter(|(a, b)| a != b).count();
+                }
+                shared -= known.len();
+            }
+        }
+        assert!(shared > 1000, "only {shared} stages are alike");
+    }
+
+    #[test]
+    fn what_stages_take_is_on_a_line_over_the_examples() {
+        let program = program();
+        let costs = Costs::new(&program);
+        for tensor in SPLITS {
+            let nodes = Nodes::new(&program, (2, tensor), &costs).unwrap();
+            assert_eq!(nodes.reach, Reach::All, "{tensor:?}");
+            for (form, cuts) in forms().zip(all_cuts(&program.model).skip(6).step_by(7)) {
+                let all: BTreeSet<Stage> = (0..=cuts.len()).map(Stage::new).collect();
+                let make = |reach| {
+                    let cut = (&cuts[..], |_| form);
+                    let found = patterns(&program, cut, &all, (reach, tensor), &costs);
+                    found.unwrap().unwrap().into_values()
+                };
+                for examples in [1, 2, 3, 7, 48, 500] {
+                    let all = nodes.times(examples, &costs);
+                    let own = Nodes::new(&program, (examples, tensor), &costs).unwrap();
+                    assert_eq!(all, own.times(examples, &costs));
+                    let line = make(Reach::All).map(|one| one.at(examples, &costs));
+                    let own =
+                        make(Reach::One(examples)).map(|one| one.at(examples, &costs));
+                    assert_eq!(
+                        in_a_row(line.collect()),
+                        in_a_row(own.collect()),
+                        "{examples} {cuts:?} {form:?} {tensor:?}"
+                    );
                 }
             }
         }
-        assert!(shared > 100, "only {shared} stages are alike");
     }
 }

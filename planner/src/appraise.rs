@@ -4,13 +4,15 @@ use crate::{
     bound::{Bound, Network, lists_of},
     candidate::Candidate,
     cost::Costs,
-    evaluate, load,
+    evaluate,
     plan_file::check_plan,
     reason::Reason,
+    stages::{Cell, KnownStages, backward_form},
 };
-use roundelay_codegen::{BackwardForm, StageForm};
+use roundelay_codegen::StageForm;
 use roundelay_dsl::Program;
-use roundelay_schedule::{Id, Order, Pass, Plan, Stage};
+use roundelay_schedule::{Id, Plan, Recompute, Stage};
+use std::collections::BTreeMap;
 
 /// Lowers, prices, checks and clocks a plan.
 ///
@@ -21,11 +23,17 @@ pub fn appraise(program: &Program, plan: &Plan) -> Result<Candidate, Reason> {
         return Err(Reason::Refused(format!("{decision}: {message}")));
     }
     let costs = Costs::new(program);
-    let examples = program.train.batch / plan.all_micro_batches();
-    let stages = (&plan.cuts[..], |stage| form(plan, stage));
-    let each: Vec<usize> = (0..plan.stages as usize).collect();
-    let loads = load::load(program, stages, &each, (examples, plan.tensor), &costs)
-        .map_err(|error| Reason::Refused(error.to_string()))?;
+    let form = |(stage, recompute): (usize, &Recompute)| {
+        let backward = backward_form(plan.order, &plan.lists, Stage::new(stage));
+        StageForm { backward, recompute: *recompute }
+    };
+    let cell = Cell {
+        examples: program.train.batch / plan.all_micro_batches(),
+        tensor: plan.tensor,
+        cuts: &plan.cuts,
+        forms: plan.recompute.iter().enumerate().map(form).collect(),
+    };
+    let loads = KnownStages::new(program, &costs, &BTreeMap::new()).load_of(cell)?;
     let network = &mut Network::new(&program.target);
     let bound = Bound::of_stages(plan, &loads, network);
     let bound = match lists_of(plan) {
@@ -33,17 +41,4 @@ pub fn appraise(program: &Program, plan: &Plan) -> Result<Candidate, Reason> {
         None => bound,
     };
     evaluate::clock(program, &costs, (plan.clone(), bound, 0))
-}
-
-/// How the routines of a stage are made.
-fn form(plan: &Plan, stage: Stage) -> StageForm {
-    let mut listed = plan.lists.iter().flatten();
-    let split = match plan.order {
-        Order::Listed => {
-            listed.any(|one| one.stage == stage && one.pass == Pass::InputGradient)
-        }
-        order => order.splits_backward(),
-    };
-    let backward = if split { BackwardForm::Split } else { BackwardForm::Whole };
-    StageForm { backward, recompute: plan.recompute[stage.index()] }
 }

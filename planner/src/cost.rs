@@ -50,13 +50,21 @@ pub fn roofline(footprint: Footprint, device: &Device) -> Nanos {
 }
 
 /// A call as the cost model sees it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Priced {
-    footprint: Footprint,
+    pub(crate) footprint: Footprint,
     /// The call as tables spell it; empty where no device has one.
-    text: String,
+    pub(crate) text: String,
     /// What devices that split tensors exchange in it; kernels are nobody's business but their own.
-    exchange: Option<Exchanged>,
+    pub(crate) exchange: Option<Exchanged>,
+}
+
+impl Priced {
+    /// Whether the other one may be the same call of a micro-batch of another size.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        let exchange = |call: &Self| call.exchange.map(|own| (own.kind, own.parts));
+        self.footprint.unit == other.footprint.unit && exchange(self) == exchange(other)
+    }
 }
 
 /// What calls take on the devices of a program.
@@ -125,27 +133,28 @@ impl Costs {
         calls.iter().map(one).collect()
     }
 
-    /// No device takes less for these calls in one launch, however many others are busy.
-    pub(crate) fn floor(&self, calls: &[Priced]) -> Nanos {
+    /// No device takes less for so many of each of these calls in one launch, however many others
+    /// are busy.
+    pub(crate) fn floor(&self, calls: &[(Priced, u64)]) -> Nanos {
         let least = |model: &Model| model.least(calls) + model.launch();
         let kernels = self.models.iter().map(least).min().unwrap_or_default();
-        kernels + self.exchanged(calls, Rows::least)
+        kernels + self.exchanged(counted(calls), Rows::least)
     }
 
-    /// No device takes less for these calls as a part of a launch.
-    pub(crate) fn part(&self, calls: &[Priced]) -> Nanos {
+    /// No device takes less for them as a part of a launch.
+    pub(crate) fn part(&self, calls: &[(Priced, u64)]) -> Nanos {
         let least = self.models.iter().map(|model| model.least(calls));
-        least.min().unwrap_or_default() + self.exchanged(calls, Rows::least)
+        least.min().unwrap_or_default() + self.exchanged(counted(calls), Rows::least)
     }
 
     /// What the exchanges among these calls take; one after another, and nothing runs beside.
-    fn exchanged(
+    fn exchanged<'a>(
         &self,
-        calls: &[Priced],
+        calls: impl Iterator<Item = (&'a Priced, u64)>,
         time: impl Fn(&Rows, Exchanged) -> Nanos,
     ) -> Nanos {
-        let exchanges = calls.iter().filter_map(|call| call.exchange);
-        exchanges.map(|exchange| time(&self.rows, exchange)).sum()
+        let exchanges = calls.filter_map(|(call, count)| call.exchange.zip(Some(count)));
+        exchanges.map(|(exchange, count)| time(&self.rows, exchange) * count).sum()
     }
 
     /// What filling each input takes, where feeds were measured; nothing elsewhere.
@@ -173,7 +182,8 @@ impl Costs {
             devices.iter().filter_map(|device| self.of.get(device).copied()).collect();
         let times = kinds.into_iter().map(|kind| self.models[kind].launched(calls, busy));
         let (time, origins) = times.max_by_key(|(time, _)| *time).unwrap_or_default();
-        (time + self.exchanged(calls, Rows::most), origins)
+        let each = calls.iter().map(|call| (call, 1));
+        (time + self.exchanged(each, Rows::most), origins)
     }
 }
 
@@ -196,19 +206,20 @@ impl Model {
     }
 
     /// Time of calls, each with the number of busy devices that makes it least.
-    fn least(&self, calls: &[Priced]) -> Nanos {
-        let least = |call: &Priced| {
+    fn least(&self, calls: &[(Priced, u64)]) -> Nanos {
+        let least = |(call, count): (&Priced, u64)| {
             let levels = self.measured.iter().flat_map(Measured::levels);
             let times = levels.map(|busy| self.time(call, busy).0);
-            times.min().unwrap_or_else(|| self.time(call, 1).0)
+            times.min().unwrap_or_else(|| self.time(call, 1).0) * count
         };
-        kernels(calls).map(least).sum()
+        counted(calls).filter(|(call, _)| call.exchange.is_none()).map(least).sum()
     }
 
     fn launched(&self, calls: &[Priced], busy: u32) -> (Nanos, Origins) {
         let mut origins = Origins::default();
         let mut sum = self.launch();
-        for call in kernels(calls) {
+        // Exchanges are no kernels of one device.
+        for call in calls.iter().filter(|call| call.exchange.is_none()) {
             let (time, origin) = self.time(call, busy);
             origins.count(origin);
             sum += time;
@@ -217,9 +228,8 @@ impl Model {
     }
 }
 
-/// The calls that one device makes alone.
-fn kernels(calls: &[Priced]) -> impl Iterator<Item = &Priced> {
-    calls.iter().filter(|call| call.exchange.is_none())
+fn counted(calls: &[(Priced, u64)]) -> impl Iterator<Item = (&Priced, u64)> {
+    calls.iter().map(|(call, count)| (call, *count))
 }
 
 /// Fills in the predicted time of every routine: that on the slowest device that launches it,

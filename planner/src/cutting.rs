@@ -2,10 +2,11 @@
 //! for each number of micro-batches, way to split tensors and number of stages, before any stage is made.
 
 use crate::{
+    bill::Reach,
     cost::Costs,
     cuts::{Chain, cut},
     laws::check_cuts,
-    load::{self, Mark, Nodes},
+    nodes::Nodes,
     parallel::parallel,
     reason::Reason,
 };
@@ -36,8 +37,8 @@ pub(crate) struct Cutting {
 #[derive(Debug, Default)]
 pub(crate) struct Cuttings {
     known: BTreeMap<Count, Result<Cutting, Reason>>,
-    /// The mark of each node, for each way to split tensors.
-    pub marks: BTreeMap<Tensor, Vec<Mark>>,
+    /// The nodes, for each way to split tensors where they are known.
+    pub nodes: BTreeMap<Tensor, Nodes>,
 }
 
 impl Cuttings {
@@ -50,26 +51,13 @@ impl Cuttings {
     ) -> Self {
         let grains: BTreeSet<Grain> = wanted.iter().map(|(grain, _)| *grain).collect();
         let grains: Vec<Grain> = grains.into_iter().collect();
-        let chains = parallel(&grains, threads, &|(all, tensor)| {
-            let examples = program.train.batch / all;
-            load::chain(program, (examples, *tensor), costs)
-                .map_err(|error| Reason::Refused(error.to_string()))
-        });
-        let chains: BTreeMap<Grain, _> = grains.into_iter().zip(chains).collect();
+        let (nodes, chains) = chains(program, costs, &grains, threads);
         let wanted: Vec<Count> = wanted.iter().copied().collect();
         let found = parallel(&wanted, threads, &|(grain, stages)| {
-            chains[grain]
-                .as_ref()
-                .map_err(Clone::clone)
-                .and_then(|nodes| Cutting::new(program, nodes, *stages))
+            let (chain, elements) = chains[grain].as_ref().map_err(Clone::clone)?;
+            Cutting::new(program, (chain, elements), *stages)
         });
-        let mut marks = BTreeMap::new();
-        for ((_, tensor), nodes) in &chains {
-            if let Ok((.., own)) = nodes {
-                marks.entry(*tensor).or_insert_with(|| own.clone());
-            }
-        }
-        Self { known: wanted.into_iter().zip(found).collect(), marks }
+        Self { known: wanted.into_iter().zip(found).collect(), nodes }
     }
 
     /// The cuts for these numbers.
@@ -82,10 +70,50 @@ impl Cuttings {
     }
 }
 
+/// A chain, and the elements of each node's own parameters.
+type Costed = Result<(Chain, Vec<u64>), Reason>;
+
+/// The nodes of each way to split tensors, and the chain of each grain.
+fn chains(
+    program: &Program,
+    costs: &Costs,
+    grains: &[Grain],
+    threads: usize,
+) -> (BTreeMap<Tensor, Nodes>, BTreeMap<Grain, Costed>) {
+    let examples = |grain: &Grain| program.train.batch / grain.0;
+    let nodes = |grain: &Grain| {
+        let nodes = Nodes::new(program, (examples(grain), grain.1), costs);
+        nodes.map_err(|error| Reason::Refused(error.to_string()))
+    };
+    let splits: BTreeMap<Tensor, Grain> =
+        grains.iter().rev().map(|grain| (grain.1, *grain)).collect();
+    let splits: Vec<Grain> = splits.into_values().collect();
+    let found = parallel(&splits, threads, &nodes);
+    let tensors = splits.iter().map(|(_, tensor)| *tensor);
+    let known: BTreeMap<Tensor, Result<Nodes, Reason>> = tensors.zip(found).collect();
+    let chain = |grain: &Grain| {
+        let of = |nodes: &Nodes| {
+            let times = nodes.times(examples(grain), costs);
+            let (model, dtype) = (&program.model, program.train.dtype);
+            let chain = Chain::new(model, times, examples(grain).into(), dtype);
+            (chain, nodes.elements.clone())
+        };
+        match &known[&grain.1] {
+            Ok(known) if known.reach == Reach::All => Ok(of(known)),
+            _ => nodes(grain).map(|own| of(&own)),
+        }
+    };
+    let chains = parallel(grains, threads, &chain);
+    let chains = grains.iter().copied().zip(chains).collect();
+    let known =
+        known.into_iter().filter_map(|(tensor, nodes)| Some((tensor, nodes.ok()?)));
+    (known.collect(), chains)
+}
+
 impl Cutting {
     fn new(
         program: &Program,
-        (chain, elements, _): &Nodes,
+        (chain, elements): (&Chain, &[u64]),
         stages: u32,
     ) -> Result<Self, Reason> {
         let cuts = match &program.search.cuts {

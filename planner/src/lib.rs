@@ -10,6 +10,7 @@
 mod alike;
 mod appraise;
 mod automatic;
+mod bill;
 mod bound;
 mod candidate;
 mod cost;
@@ -30,9 +31,11 @@ mod laws;
 mod load;
 mod measured;
 mod memory;
+mod nodes;
 mod objective;
 mod outline;
 mod parallel;
+mod pattern;
 mod pins;
 mod plan_file;
 mod progress;
@@ -46,6 +49,7 @@ mod sample;
 mod search;
 mod sharpen;
 mod space;
+mod stages;
 mod table;
 #[cfg(test)]
 mod tests;

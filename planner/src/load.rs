@@ -1,13 +1,9 @@
-//! What each stage of a cut model takes: exact times and sizes of its routines, before any
-//! schedule exists.
+//! What each stage of a cut model takes, from its routines, before any schedule exists.
 
-use crate::{
-    cost::{Costs, Unpriced},
-    cuts::Chain,
-};
+use crate::cost::{Costs, Priced, Unpriced};
 use roundelay_codegen::{
-    BackwardCode, CrossingValue, NodeCost, Samples, StageCode, StageError, StageForm,
-    Stages, UpdateForm, node_costs, sample_stages, update,
+    BackwardCode, CrossingValue, Samples, StageCode, StageError, StageForm, Stages,
+    UpdateForm, sample_stages, update,
 };
 use roundelay_dsl::Program;
 use roundelay_schedule::{
@@ -76,48 +72,56 @@ pub(crate) enum LoadError {
     Unpriced(#[from] Unpriced),
 }
 
-/// The stages of a program between cuts, each in a form, for micro-batches of `examples` whose
-/// nodes were costed, on one of the devices that split tensors; no device is faster. For each stage
-/// `alike` has one that takes as much.
+/// What a stage takes for micro-batches of one size, before its calls are added up.
+#[derive(Clone, Debug)]
+pub(crate) struct Sample {
+    /// Everything but the times of passes, and what goes to and comes from the next stage.
+    pub load: StageLoad,
+    /// Messages of the stage before that its forward and backward passes wait for.
+    pub inbound: [Option<Bytes>; 2],
+    /// The calls of its forward pass.
+    pub forward: Vec<Priced>,
+    /// The calls of its backward pass.
+    pub backward: BackwardCalls,
+}
+
+/// The calls of a backward pass; where it makes gradients of parameters, once as it writes them
+/// and once as it adds to them.
+#[derive(Clone, Debug)]
+pub(crate) enum BackwardCalls {
+    /// In one piece.
+    Whole([Vec<Priced>; 2]),
+    /// In halves.
+    Split {
+        /// Makes gradients of values.
+        input: Vec<Priced>,
+        /// Makes those of parameters.
+        weight: [Vec<Priced>; 2],
+    },
+}
+
+/// Some stages of a program between cuts, each in a form, for micro-batches of `examples` whose
+/// nodes were costed, on one of the devices that split tensors.
 ///
 /// # Errors
 /// When the model cannot be cut or differentiated like this.
-pub(crate) fn load(
+pub(crate) fn samples(
     program: &Program,
     (cuts, form): (&[u32], impl Fn(Stage) -> StageForm),
-    alike: &[usize],
+    wanted: &BTreeSet<Stage>,
     (examples, tensor): (u32, Tensor),
     costs: &Costs,
-) -> Result<Vec<StageLoad>, LoadError> {
+) -> Result<BTreeMap<Stage, Sample>, LoadError> {
     let layout = (program.train.dtype, 1);
-    let wanted: BTreeSet<Stage> = alike.iter().copied().map(Stage::new).collect();
     let (model, n) = (&program.model, u64::from(examples));
-    let cut = (cuts, tensor);
-    let samples = sample_stages(model, cut, n, layout, form, &wanted)?;
-    let all = program.train.batch / examples.max(1);
-    let of = |stage: &Stage| {
-        let load = stage_load(program, (&samples, all), *stage, costs)?;
-        Ok((*stage, load))
-    };
-    let known: BTreeMap<Stage, Sample> =
-        wanted.iter().map(of).collect::<Result<_, LoadError>>()?;
-    let sample =
-        |stage: usize| alike.get(stage).and_then(|at| known.get(&Stage::new(*at)));
-    let load = |stage: usize| {
-        let next = sample(stage + 1).map_or([None; 2], |next| next.inbound);
-        let own = sample(stage).map(|own| own.load.clone()).unwrap_or_default();
-        StageLoad { down: next[0], up: next[1], ..own }
-    };
-    Ok((0..alike.len()).map(load).collect())
+    let samples = sample_stages(model, (cuts, tensor), n, layout, form, wanted)?;
+    let all = (program.train.batch / examples.max(1)).max(1);
+    let of = |stage| sample(program, (&samples, all), stage, costs);
+    let one = |stage: &Stage| Ok((*stage, of(*stage)?));
+    samples.code.keys().map(one).collect()
 }
 
-/// What a stage takes, and the messages of the stage before that its passes wait for.
-struct Sample {
-    load: StageLoad,
-    inbound: [Option<Bytes>; 2],
-}
-
-fn stage_load(
+fn sample(
     program: &Program,
     (samples, micro_batches): (&Samples, u32),
     stage: Stage,
@@ -126,14 +130,14 @@ fn stage_load(
     let Samples { frame: code, code: known } = samples;
     let (train, row) = (&program.train, &known[&stage]);
     let (dtype, elements) = (train.dtype, code.elements[stage]);
-    let time = |routine: &Routine| -> Result<Nanos, Unpriced> {
-        Ok(costs.floor(&costs.priced(&routine.calls)?))
-    };
-    let (backward, weight) = match &row.backward {
-        BackwardCode::Whole { first, next } => (time(first)?.min(time(next)?), Nanos(0)),
+    let calls = |routine: &Routine| costs.priced(&routine.calls);
+    let backward = match &row.backward {
+        BackwardCode::Whole { first, next } => {
+            BackwardCalls::Whole([calls(first)?, calls(next)?])
+        }
         BackwardCode::Split { input, weight_first, weight_next } => {
-            let weight = time(weight_first)?.min(time(weight_next)?);
-            (time(input)? + weight, weight)
+            let weight = [calls(weight_first)?, calls(weight_next)?];
+            BackwardCalls::Split { input: calls(input)?, weight }
         }
     };
     let late = row.backward.first();
@@ -143,12 +147,9 @@ fn stage_load(
     let [received, received_late] = received(code, row, stage);
     let (optimizer, form) = (&train.optimizer, UpdateForm::InPlace);
     let update = update(code, stage, optimizer, micro_batches, dtype, form, 1);
-    let inbound = messages(code, row, stage);
+    let update: Vec<_> = calls(&update)?.into_iter().map(|call| (call, 1)).collect();
     let load = StageLoad {
-        forward: time(&row.forward)?,
-        backward,
-        weight,
-        update: time(&update)?,
+        update: costs.floor(&update),
         parameters: Bytes(elements * dtype.size()),
         gradient: Bytes(elements * dtype.gradient().size(dtype)),
         optimizer: Bytes(elements * train.optimizer.arrays(dtype) * dtype.wide_size()),
@@ -160,10 +161,10 @@ fn stage_load(
             scratch(late.first()),
             scratch(late.get(1)),
         ],
-        down: None,
-        up: None,
+        ..StageLoad::default()
     };
-    Ok(Sample { load, inbound })
+    let inbound = messages(code, row, stage);
+    Ok(Sample { load, inbound, forward: calls(&row.forward)?, backward })
 }
 
 /// What the stage before makes and the backward pass reads, or only its first half, and what the
@@ -216,42 +217,4 @@ fn messages(code: &Stages, row: &StageCode, stage: Stage) -> [Option<Bytes>; 2] 
         }
     }
     all
-}
-
-/// The node list of a program, and for each node the elements of the parameters that it is the
-/// first to use, and its mark.
-pub(crate) type Nodes = (Chain, Vec<u64>, Vec<Mark>);
-
-/// What of a node does not follow from what it does in the whole model: its layer, the size of its
-/// result, and how many calls it takes.
-pub(crate) type Mark = (Option<u32>, Bytes, usize);
-
-/// The node list of a program for micro-batches of `examples`.
-///
-/// # Errors
-/// When the model cannot be differentiated, or a kernel is unknown.
-pub(crate) fn chain(
-    program: &Program,
-    (examples, tensor): (u32, Tensor),
-    costs: &Costs,
-) -> Result<Nodes, LoadError> {
-    let (model, dtype) = (&program.model, program.train.dtype);
-    let examples = u64::from(examples);
-    let nodes = node_costs(model, (examples, tensor), dtype)?;
-    let time = |node: &NodeCost| -> Result<Nanos, Unpriced> {
-        let [forward, backward] = [&node.forward, &node.backward];
-        let calls = [&forward.calls[..], &backward.calls].concat();
-        let contained = [&forward.contained[..], &backward.contained].concat();
-        let all = costs.part(&costs.priced(&calls)?);
-        let contained = costs.part(&costs.priced(&contained)?);
-        Ok(Nanos(all.0.saturating_sub(contained.0)))
-    };
-    let times = nodes.iter().map(time).collect::<Result<_, _>>()?;
-    let elements = nodes.iter().map(|node| node.parameters).collect();
-    let mark = |node: &NodeCost| {
-        let calls = node.forward.calls.len() + node.backward.calls.len();
-        (node.layer, node.output, calls)
-    };
-    let marks = nodes.iter().map(mark).collect();
-    Ok((Chain::new(model, times, examples, dtype), elements, marks))
 }

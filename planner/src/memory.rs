@@ -15,30 +15,49 @@ pub(crate) fn device_capacity(program: &Program, device: &Device) -> Bytes {
     program.search.memory.map_or(own, |bound| own.min(bound))
 }
 
-/// Whether a plan may fit, by its bound: all its devices are alike enough that the bound counts
-/// against the roomiest.
-///
-/// # Errors
-/// What is missing at least.
-pub(crate) fn may_fit(
-    program: &Program,
-    devices: u32,
-    bound: &Bound,
-) -> Result<(), Shortfall> {
-    let devices = program.target.devices.iter().take(devices as usize);
-    let roomiest = devices.max_by_key(|(_, device)| device_capacity(program, device));
-    let Some((id, device)) = roomiest else { return Ok(()) };
-    let capacity = device_capacity(program, device);
-    if bound.memory <= capacity {
-        return Ok(());
+/// For each number of devices the roomiest of the first so many, and what it may take.
+#[derive(Clone, Debug)]
+pub(crate) struct Room(Vec<(DeviceId, Bytes)>);
+
+impl Room {
+    /// Of a program's devices.
+    pub(crate) fn new(program: &Program) -> Self {
+        let devices = program.target.devices.iter();
+        let own = devices.map(|(id, device)| (id, device_capacity(program, device)));
+        let widest = own.scan(None, |best: &mut Option<(DeviceId, Bytes)>, own| {
+            *best = Some(best.filter(|best| best.1 > own.1).unwrap_or(own));
+            *best
+        });
+        Self(widest.collect())
     }
-    Err(Shortfall {
-        missing: bound.memory - capacity,
-        needed: bound.memory,
-        capacity,
-        place: Shortage::Device(id, device.name.clone()),
-        kind: bound.kind,
-    })
+
+    /// Whether a plan may fit, by its bound: all its devices are alike enough that the bound counts
+    /// against the roomiest.
+    ///
+    /// # Errors
+    /// What is missing at least.
+    pub(crate) fn for_bound(
+        &self,
+        program: &Program,
+        devices: u32,
+        bound: &Bound,
+    ) -> Result<(), Shortfall> {
+        let last = (devices as usize).min(self.0.len());
+        let Some((id, capacity)) = last.checked_sub(1).map(|last| self.0[last]) else {
+            return Ok(());
+        };
+        if bound.memory <= capacity {
+            return Ok(());
+        }
+        let name = program.target.devices[id].name.clone();
+        Err(Shortfall {
+            missing: bound.memory - capacity,
+            needed: bound.memory,
+            capacity,
+            place: Shortage::Device(id, name),
+            kind: bound.kind,
+        })
+    }
 }
 
 /// Whether a lowered plan fits every device and pool.

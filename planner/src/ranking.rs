@@ -7,7 +7,7 @@ use crate::{
     cost::Costs,
     evaluate::{clock, evaluate},
     excluded::{Exclusions, Sizes},
-    memory,
+    memory::Room,
     objective::{Goal, Score},
     outline::Outline,
     parallel::parallel,
@@ -274,6 +274,7 @@ pub(crate) struct Clerk<'a> {
     program: &'a Program,
     costs: &'a Costs,
     bounds: Bounds<'a>,
+    room: Room,
     /// All plans, those of a group side by side.
     plans: Vec<Outline>,
     grouping: Grouping,
@@ -312,8 +313,8 @@ impl<'a> Clerk<'a> {
         grouping: Grouping,
     ) -> (Self, Classes) {
         let bounds = Bounds::new(program, costs, &plans, threads());
-        let unfit = Exclusions::default();
-        let mut clerk = Self { program, costs, bounds, plans, grouping, unfit };
+        let (room, unfit) = (Room::new(program), Exclusions::default());
+        let mut clerk = Self { program, costs, bounds, room, plans, grouping, unfit };
         let mut classes = Classes::new();
         let mut number = 0;
         while number < clerk.plans.len() {
@@ -359,7 +360,7 @@ impl<'a> Clerk<'a> {
 
     /// The bound of a plan that may fit.
     fn roomy(&self, outline: &Outline, bound: Bound) -> Result<Bound, Reason> {
-        let fits = memory::may_fit(self.program, outline.devices, &bound);
+        let fits = self.room.for_bound(self.program, outline.devices, &bound);
         fits.map(|()| bound).map_err(Reason::Memory)
     }
 

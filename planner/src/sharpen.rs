@@ -2,21 +2,19 @@
 //! and from those to the lists of the devices. What plans share is made once.
 
 use crate::{
-    alike::Shapes,
     bound::{Bound, Lists, Network, lists_of},
     cost::Costs,
     counts::Counts,
     cutting::{Count, Cuttings},
-    load::{self, StageLoad},
+    load::StageLoad,
     outline::Outline,
     parallel::parallel,
     reason::Reason,
+    stages::{Cell, KnownStages, backward_form},
 };
-use roundelay_codegen::{BackwardForm, StageForm};
+use roundelay_codegen::StageForm;
 use roundelay_dsl::Program;
-use roundelay_schedule::{
-    Id, Order, Pass, Placement, Plan, Recompute, Rule, Stage, Tensor,
-};
+use roundelay_schedule::{Id, Order, Placement, Plan, Recompute, Rule, Stage};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How many passes of lists are kept at one time, at most.
@@ -52,11 +50,10 @@ type ListKey = (Placement, Order, u32, u32, u32);
 /// The bounds of a program's plans.
 pub(crate) struct Bounds<'a> {
     program: &'a Program,
-    costs: &'a Costs,
     cuttings: Cuttings,
     threads: usize,
     network: Network<'a>,
-    shapes: BTreeMap<Tensor, Shapes>,
+    stages: KnownStages<'a>,
     loads: BTreeMap<LoadKey, Result<Vec<StageLoad>, Reason>>,
     lists: BTreeMap<ListKey, Option<Lists>>,
     /// Passes of all lists.
@@ -73,14 +70,10 @@ impl<'a> Bounds<'a> {
     ) -> Self {
         let wanted: BTreeSet<Count> = plans.iter().map(count).collect();
         let cuttings = Cuttings::new(program, costs, &wanted, threads);
-        let shapes = cuttings.marks.iter();
-        let shapes = shapes
-            .map(|(tensor, marks)| (*tensor, Shapes::new(&program.model, marks)))
-            .collect();
+        let stages = KnownStages::new(program, costs, &cuttings.nodes);
         Self {
             program,
-            costs,
-            shapes,
+            stages,
             cuttings,
             threads,
             network: Network::new(&program.target),
@@ -151,54 +144,28 @@ impl<'a> Bounds<'a> {
 
     /// Makes the loads that are not yet known.
     fn make_loads<'b>(&mut self, outlines: impl Iterator<Item = &'b Outline>) {
-        let keys: BTreeMap<LoadKey, &Outline> = outlines
+        let wanted: BTreeMap<LoadKey, &Outline> = outlines
             .map(|outline| (self.load_key(outline), outline))
             .filter(|(key, _)| !self.loads.contains_key(key))
             .collect();
-        let wanted: Vec<(LoadKey, &Outline)> = keys.into_iter().collect();
-        let found = parallel(&wanted, self.threads, &|(key, outline)| {
-            let cutting = self.cuttings.get(key.0)?;
+        let cell = |(key, outline): (&LoadKey, &&Outline)| {
+            let count = &key.0;
+            let cutting = self.cuttings.get(*count)?;
             let recompute = outline.recomputes(self.program);
-            let form = |stage: Stage| StageForm {
-                backward: self.backward(key.2, stage),
-                recompute: recompute[stage.index()],
+            let form = |(stage, recompute): (usize, Recompute)| {
+                let order = outline.family.order;
+                let lists = &self.program.search.lists;
+                let backward = backward_form(order, lists, Stage::new(stage));
+                StageForm { backward, recompute }
             };
-            let (all, tensor) = key.0.0;
-            let size = (self.program.train.batch / all, tensor);
-            let cuts = &cutting.cuts;
-            let alike = self.alike((cuts, tensor), (&recompute, key.2));
-            load::load(self.program, (cuts, form), &alike, size, self.costs)
-                .map_err(|error| Reason::Refused(error.to_string()))
-        });
-        let keys = wanted.into_iter().map(|(key, _)| key);
-        self.loads.extend(keys.zip(found));
-    }
-
-    /// For each stage one that takes as much. What a table says of a call may depend on more than
-    /// shapes, and a list on the number of a stage.
-    fn alike(
-        &self,
-        (cuts, tensor): (&[u32], Tensor),
-        form: (&[Recompute], Halves),
-    ) -> Vec<usize> {
-        match form.1 {
-            Halves::None | Halves::All if self.program.profiles.is_empty() => {
-                self.shapes[&tensor].alike(cuts, form.0)
-            }
-            Halves::None | Halves::All | Halves::Listed => (0..=cuts.len()).collect(),
-        }
-    }
-
-    fn backward(&self, halves: Halves, stage: Stage) -> BackwardForm {
-        let mut listed = self.program.search.lists.iter().flatten();
-        let split = match halves {
-            Halves::None => false,
-            Halves::All => true,
-            Halves::Listed => {
-                listed.any(|one| one.stage == stage && one.pass == Pass::InputGradient)
-            }
+            let forms = recompute.into_iter().enumerate().map(form).collect();
+            let (all, tensor) = count.0;
+            let examples = self.program.train.batch / all;
+            Ok(Cell { examples, tensor, cuts: &cutting.cuts, forms })
         };
-        if split { BackwardForm::Split } else { BackwardForm::Whole }
+        let cells: Vec<Result<Cell<'_>, Reason>> = wanted.iter().map(cell).collect();
+        let found = self.stages.loads(&cells, self.threads);
+        self.loads.extend(wanted.into_keys().zip(found));
     }
 
     /// Makes the lists that are not yet known; forgets old ones where they are too many.

@@ -91,7 +91,8 @@ fn graph_costs(
 ) -> Result<Vec<NodeCost>, StageError> {
     let graph = Graph::new(model, examples)?;
     let flow = Flow::new(&graph, &[])?;
-    let layout = Layout::new(&graph, &flow, dtype, 1, |_| StageForm::default());
+    let form = |_| StageForm::default();
+    let layout = Layout::new(&graph, &flow, (dtype, 1), [Stage::new(0)], form);
     let mut costs = vec![NodeCost::default(); model.nodes.len()];
     let mut seen = BTreeSet::new();
     for node in graph.computed() {

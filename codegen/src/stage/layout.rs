@@ -33,7 +33,7 @@ pub(crate) struct Layout<'a> {
     /// Elements of each stage's flat parameters.
     pub(crate) elements: Table<Stage, u64>,
     offsets: BTreeMap<ParameterId, u64>,
-    kept: Table<Stage, Kept>,
+    kept: BTreeMap<Stage, Kept>,
 }
 
 /// What a stage keeps from pass to pass.
@@ -57,12 +57,12 @@ pub(crate) enum Backward {
 }
 
 impl<'a> Layout<'a> {
-    /// Lays out a cut model.
+    /// Lays out some stages of a cut model; where the others keep what they keep is left open.
     pub(crate) fn new(
         graph: &'a Graph<'a>,
         flow: &'a Flow,
-        dtype: Float,
-        padding: u64,
+        (dtype, padding): (Float, u64),
+        stages: impl IntoIterator<Item = Stage>,
         form: impl Fn(Stage) -> StageForm,
     ) -> Self {
         let mut elements: Table<Stage, u64> = (0..flow.count()).map(|_| 0).collect();
@@ -76,8 +76,7 @@ impl<'a> Layout<'a> {
         for (_, count) in elements.iter_mut() {
             *count = align_up((*count).max(1), padding.max(1));
         }
-        let keep = |index| {
-            let stage = Stage::new(index);
+        let keep = |stage: Stage| {
             let StageForm { backward, recompute } = form(stage);
             let keep = Keep::new(graph, flow, dtype, stage, recompute);
             let backward = match backward {
@@ -86,20 +85,20 @@ impl<'a> Layout<'a> {
                     Backward::Split(Halves::new(graph, flow, stage, &keep))
                 }
             };
-            Kept::new(graph, keep, backward, dtype)
+            (stage, Kept::new(graph, keep, backward, dtype))
         };
-        let kept = (0..flow.count()).map(keep).collect();
+        let kept = stages.into_iter().map(keep).collect();
         Self { graph, flow, dtype, elements, offsets, kept }
     }
 
     /// What a stage keeps for its backward pass.
     pub(crate) fn keep(&self, stage: Stage) -> &Keep {
-        &self.kept[stage].keep
+        &self.kept[&stage].keep
     }
 
     /// The backward pass of a stage.
     pub(crate) fn backward(&self, stage: Stage) -> &Backward {
-        &self.kept[stage].backward
+        &self.kept[&stage].backward
     }
 
     /// Where a tensor lies in the routine of a pass of a stage; nowhere when workspace is its
@@ -109,7 +108,7 @@ impl<'a> Layout<'a> {
         tensor: Tensor,
         (pass, stage): (Pass, Stage),
     ) -> Option<(Role, Bytes)> {
-        let kept = || self.kept[stage].home(tensor, pass);
+        let kept = || self.kept[&stage].home(tensor, pass);
         let start = |role| Some((role, Bytes(0)));
         let value = |node| self.flow.value(node);
         match tensor {
@@ -158,9 +157,9 @@ impl<'a> Layout<'a> {
         match role {
             Role::Parameter | Role::NextParameter => real(self.elements[stage]),
             Role::Gradient | Role::Received => self.sum(self.elements[stage]),
-            Role::Activation => self.kept[stage].activation.size,
-            Role::Retained => self.kept[stage].retained.size,
-            Role::Adjoint => self.kept[stage].adjoint.size,
+            Role::Activation => self.kept[&stage].activation.size,
+            Role::Retained => self.kept[&stage].retained.size,
+            Role::Adjoint => self.kept[&stage].adjoint.size,
             Role::Value(value) | Role::ValueGradient(value) => {
                 let node = self.flow.crossing[value.index()].node;
                 real(self.graph.elements(Source::Node(node)))

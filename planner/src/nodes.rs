@@ -1,0 +1,141 @@
+//! What each node of a model takes for micro-batches of every size: for whoever chooses cuts and
+//! for the first bounds. Models repeat layers, so most nodes are of few kinds.
+
+use crate::{
+    bill::{Bill, PROOF, Reach},
+    cost::{Costs, Unpriced},
+    load::LoadError,
+};
+use roundelay_codegen::{NodeCost, node_costs};
+use roundelay_dsl::Program;
+use roundelay_schedule::{Bytes, Nanos, Tensor};
+
+/// The nodes of a program.
+#[derive(Clone, Debug)]
+pub(crate) struct Nodes {
+    /// Micro-batches of which sizes these numbers are good for.
+    pub reach: Reach,
+    /// Elements of the parameters that each node is the first to use.
+    pub elements: Vec<u64>,
+    /// The mark of each node.
+    pub marks: Vec<Mark>,
+    kinds: Vec<Kind>,
+    /// The kind of each node.
+    of: Vec<usize>,
+}
+
+/// What of a node does not follow from what it does in the whole model: its layer, the size of its
+/// result, and how many calls it takes.
+pub(crate) type Mark = (Option<u32>, Bytes, usize);
+
+/// What all nodes of a kind take in both directions.
+#[derive(Clone, Debug)]
+struct Kind {
+    all: Bill,
+    /// Calls of neighbours that are done as well, and counted there.
+    contained: Bill,
+}
+
+/// One node at several sizes.
+type Costed<'a> = Vec<&'a NodeCost>;
+
+impl Nodes {
+    /// The nodes where `tensor` splits tensors: for all sizes where their calls are on lines, else
+    /// for micro-batches of `examples`.
+    ///
+    /// # Errors
+    /// When the model cannot be differentiated, or a kernel is unknown.
+    pub(crate) fn new(
+        program: &Program,
+        (examples, tensor): (u32, Tensor),
+        costs: &Costs,
+    ) -> Result<Self, LoadError> {
+        if program.profiles.is_empty()
+            && let Ok(Some(nodes)) = Self::within(program, Reach::All, tensor, costs)
+        {
+            return Ok(nodes);
+        }
+        let nodes = Self::within(program, Reach::One(examples), tensor, costs)?;
+        Ok(nodes.expect("a node goes together with itself"))
+    }
+
+    fn within(
+        program: &Program,
+        reach: Reach,
+        tensor: Tensor,
+        costs: &Costs,
+    ) -> Result<Option<Self>, LoadError> {
+        let (model, dtype) = (&program.model, program.train.dtype);
+        let at = |examples: u32| node_costs(model, (examples.into(), tensor), dtype);
+        let mut sizes: Vec<Vec<NodeCost>> = reach.derive(at)?.into();
+        if reach == Reach::All {
+            sizes.push(at(PROOF)?);
+        }
+        let nodes = &sizes[0];
+        let mut seen: Vec<Costed<'_>> = Vec::new();
+        let mut of = Vec::with_capacity(nodes.len());
+        for node in 0..nodes.len() {
+            let own: Costed<'_> = sizes.iter().map(|all| &all[node]).collect();
+            let known = seen.iter().position(|other| {
+                let same = |(one, other): (&&NodeCost, &&NodeCost)| {
+                    one.forward == other.forward && one.backward == other.backward
+                };
+                own.iter().zip(other).all(same)
+            });
+            of.push(known.unwrap_or(seen.len()));
+            if known.is_none() {
+                seen.push(own);
+            }
+        }
+        let kinds = seen.iter().map(|node| Kind::new(node, costs));
+        let kinds: Option<Vec<Kind>> = kinds.collect::<Result<_, Unpriced>>()?;
+        let mark = |node: &NodeCost| {
+            let calls = node.forward.calls.len() + node.backward.calls.len();
+            (node.layer, node.output, calls)
+        };
+        Ok(kinds.map(|kinds| Self {
+            reach,
+            elements: nodes.iter().map(|node| node.parameters).collect(),
+            marks: nodes.iter().map(mark).collect(),
+            kinds,
+            of,
+        }))
+    }
+
+    /// Forward and backward of each node for one micro-batch.
+    pub(crate) fn times(&self, examples: u32, costs: &Costs) -> Vec<Nanos> {
+        let time = |kind: &Kind| {
+            let [all, contained] =
+                [&kind.all, &kind.contained].map(|bill| costs.part(&bill.at(examples)));
+            Nanos(all.0.saturating_sub(contained.0))
+        };
+        let times: Vec<Nanos> = self.kinds.iter().map(time).collect();
+        self.of.iter().map(|kind| times[*kind]).collect()
+    }
+}
+
+impl Kind {
+    /// Nothing if the node's calls are on no line.
+    fn new(node: &Costed<'_>, costs: &Costs) -> Result<Option<Self>, Unpriced> {
+        let priced = |calls: fn(&NodeCost) -> [&[roundelay_schedule::Call]; 2]| {
+            let at = |cost: &&NodeCost| costs.priced(&calls(cost).concat());
+            node.iter().map(at).collect::<Result<Vec<_>, _>>()
+        };
+        let all = priced(|cost| [&cost.forward.calls, &cost.backward.calls])?;
+        let contained =
+            priced(|cost| [&cost.forward.contained, &cost.backward.contained])?;
+        let straight = |sizes: Vec<Vec<_>>| {
+            let mut sizes = sizes.into_iter();
+            let bill = Bill::new([sizes.next()?, sizes.next()?])?;
+            let proven = match sizes.next() {
+                Some(proof) => {
+                    Bill::new([proof.clone(), proof])?.at(PROOF) == bill.at(PROOF)
+                }
+                None => true,
+            };
+            proven.then_some(bill)
+        };
+        let both = straight(all).zip(straight(contained));
+        Ok(both.map(|(all, contained)| Self { all, contained }))
+    }
+}
