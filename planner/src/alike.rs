@@ -181,7 +181,7 @@ fn place<T: PartialEq + Copy>(seen: &mut Vec<T>, one: T) -> u32 {
 }
 
 /// Whether a parameter stands above each node.
-fn trained(model: &Model) -> Vec<bool> {
+pub(crate) fn trained(model: &Model) -> Vec<bool> {
     let mut trained: Vec<bool> = Vec::with_capacity(model.nodes.len());
     for node in model.nodes.values() {
         let by = |operand: &Source| match operand {
@@ -195,7 +195,7 @@ fn trained(model: &Model) -> Vec<bool> {
 }
 
 /// Whether the loss depends on each node.
-fn needed(model: &Model) -> Vec<bool> {
+pub(crate) fn needed(model: &Model) -> Vec<bool> {
     let mut needed = vec![false; model.nodes.len()];
     needed.iter_mut().skip(model.cuttable().saturating_sub(1)).take(1).for_each(|loss| {
         *loss = true;

@@ -61,7 +61,12 @@ impl Bound {
         loads: &[StageLoad],
         network: &mut Network<'_>,
     ) -> Self {
-        let (memory, kind) = rest::of_stages(plan, loads);
+        let fuller = |(bytes, kind): (Bytes, Kind), (other, its)| match other > bytes {
+            true => (other, its),
+            false => (bytes, kind),
+        };
+        let rest = rest::of_stages(plan, loads);
+        let (memory, kind) = fuller(rest, flight::of_last(plan, loads));
         Self {
             work: work::of_stages(plan, loads),
             path: path::of_stages(plan, loads).max(work::flush(plan, loads)),
@@ -80,7 +85,7 @@ impl Bound {
         network: &mut Network<'_>,
     ) -> Self {
         let path = self.path.max(lists::step(plan, loads, lists, network));
-        let (memory, kind) = flight::fullest(plan, loads, lists);
+        let (memory, kind) = flight::fullest(plan, loads, lists.passes());
         match memory > self.memory {
             true => Self { path, memory, kind, ..self },
             false => Self { path, ..self },

@@ -1,5 +1,6 @@
 //! Cut points: the exact dynamic program over the node list.
 
+use crate::alike::{needed, trained};
 use roundelay_dsl::{Model, Node, NodeId, Operation, Source};
 use roundelay_schedule::{Bytes, Float, Id, Nanos};
 use std::{collections::VecDeque, fmt};
@@ -12,6 +13,8 @@ pub struct Chain {
     pub times: Vec<Nanos>,
     /// Bytes of the values that one micro-batch carries over the boundary in front of each node.
     pub crossing: Vec<Bytes>,
+    /// Who reads a value that a gradient comes back for, by reader: the node that makes it.
+    pub reads: Vec<(usize, usize)>,
     /// Positions between two users of one parameter, with that parameter's name.
     pub ties: Vec<Tie>,
 }
@@ -53,7 +56,25 @@ impl Chain {
         if let Some(loss) = times.last_mut() {
             *loss += behind;
         }
-        Self { times, crossing: crossing(model, examples, dtype), ties: ties(model) }
+        Self {
+            times,
+            crossing: crossing(model, examples, dtype),
+            reads: reads(model),
+            ties: ties(model),
+        }
+    }
+
+    /// Whether each stage between cuts reads a value of the one before and gives a gradient back.
+    pub(crate) fn links(&self, cuts: &[u32]) -> bool {
+        let stage = |node: usize| cuts.partition_point(|cut| *cut as usize <= node);
+        let mut linked = vec![false; cuts.len()];
+        for (reader, maker) in &self.reads {
+            let (from, to) = (stage(*maker), stage(*reader));
+            if to == from + 1 {
+                linked[from] = true;
+            }
+        }
+        linked.into_iter().all(|linked| linked)
     }
 
     /// Where a model can be cut, whatever its nodes take.
@@ -235,6 +256,21 @@ fn crossing(model: &Model, examples: u64, dtype: Float) -> Vec<Bytes> {
     open.collect()
 }
 
+/// Reads of values that a parameter stands above by nodes that the loss depends on.
+fn reads(model: &Model) -> Vec<(usize, usize)> {
+    let (trained, needed) = (trained(model), needed(model));
+    let of = |(id, node): (NodeId, &Node)| {
+        let makers =
+            node.operands.iter().filter_map(|operand| match root(model, *operand) {
+                Source::Node(made) => Some((id.index(), made.index())),
+                Source::Parameter(_) | Source::Input(_) => None,
+            });
+        makers.collect::<Vec<_>>()
+    };
+    let all = model.nodes.iter().filter(|(id, _)| needed[id.index()]).flat_map(of);
+    all.filter(|(_, made)| trained[*made]).collect()
+}
+
 fn bytes(node: &Node, examples: u64, dtype: Float) -> Bytes {
     let extents = node.shape.iter().map(|extent| extent.at(examples));
     Bytes(extents.fold(dtype.size(), u64::saturating_mul))
@@ -338,6 +374,7 @@ mod tests {
             let last = first + random.below(nodes - first as u64) as usize;
             let tie = Tie { parameter: "shared".into(), first, last };
             let chain = Chain {
+                reads: Vec::new(),
                 times: times.into_iter().map(Nanos).collect(),
                 crossing: crossing.into_iter().map(Bytes).collect(),
                 ties: if round % 2 == 0 { vec![tie] } else { Vec::new() },
@@ -354,6 +391,7 @@ mod tests {
     #[test]
     fn a_tie_is_named_when_it_forbids_the_stages() {
         let chain = Chain {
+            reads: Vec::new(),
             times: vec![Nanos(1); 4],
             crossing: vec![Bytes(4); 4],
             ties: vec![Tie { parameter: "table".into(), first: 0, last: 2 }],

@@ -31,6 +31,11 @@ pub(crate) struct Cutting {
     pub before: Vec<Nanos>,
     /// Elements of each stage's parameters, without padding.
     pub elements: Vec<u64>,
+    /// Those of all stages, and of the largest one.
+    pub all: u64,
+    pub largest: u64,
+    /// Whether every stage reads of the one before, and gives a gradient back.
+    pub linked: bool,
 }
 
 /// Cuts by what decides them, or why there are none.
@@ -127,13 +132,23 @@ impl Cutting {
         let times = chain.stage_times(&cuts);
         let starts = std::iter::once(0).chain(cuts.iter().map(|cut| *cut as usize));
         let ends = cuts.iter().map(|cut| *cut as usize).chain([elements.len()]);
-        let elements =
-            starts.zip(ends).map(|(first, end)| elements[first..end].iter().sum());
+        let elements: Vec<u64> = starts
+            .zip(ends)
+            .map(|(first, end)| elements[first..end].iter().sum())
+            .collect();
         let before = times.iter().scan(Nanos(0), |sum, time| {
             let before = *sum;
             *sum += *time;
             Some(before)
         });
-        Self { elements: elements.collect(), before: before.collect(), times, cuts }
+        Self {
+            all: elements.iter().sum(),
+            largest: elements.iter().copied().max().unwrap_or(0),
+            linked: chain.links(&cuts),
+            before: before.collect(),
+            elements,
+            times,
+            cuts,
+        }
     }
 }

@@ -3,18 +3,42 @@
 //! from the first pass that adds to it to the end of the step, whole or in a shard; parameters
 //! that are split are whole while a pass of their stage runs, and so is its scratch memory.
 
-use super::{
-    lists::Lists,
-    rest::{Held, share},
-};
+use super::rest::{Held, share};
 use crate::load::StageLoad;
-use roundelay_schedule::{Bytes, Id, Kind, Pass, Plan, States};
+use roundelay_schedule::{Bytes, Id, Kind, Listed, Pass, Placement, Plan, Rule, States};
+
+/// What a device whose list is yet to be found, or whose micro-batches come from others, holds at
+/// least while it takes its last micro-batch back.
+pub(super) fn of_last(plan: &Plan, loads: &[StageLoad]) -> (Bytes, Kind) {
+    let stages = 0..plan.stages;
+    let listed = |pass, stage| Listed::new(pass, stage, 0);
+    let passes: Vec<(Listed, u32)> = match plan.placement {
+        Placement::Pipeline if plan.order.is_found() && plan.chunks == 1 => {
+            let halves = [Pass::Forward, Pass::InputGradient, Pass::WeightGradient];
+            let own = |stage| halves.map(|pass| (listed(pass, stage), stage));
+            stages.flat_map(own).collect()
+        }
+        Placement::Data if plan.rule != Rule::Sync => {
+            let there = stages.clone().map(|stage| listed(Pass::Forward, stage));
+            let back = stages.rev().map(|stage| listed(Pass::Backward, stage));
+            there.chain(back).map(|listed| (listed, 0)).collect()
+        }
+        _ => return (Bytes(0), Kind::Parameter),
+    };
+    let devices =
+        passes.iter().map(|(_, device)| *device as usize + 1).max().unwrap_or(0);
+    fullest(plan, loads, (&passes, devices))
+}
 
 /// What the fullest device holds at least at one time, and the kind that takes most of it.
-pub(super) fn fullest(plan: &Plan, loads: &[StageLoad], lists: &Lists) -> (Bytes, Kind) {
-    let mut devices = vec![Device::default(); lists.devices];
-    let mut seen = vec![false; lists.devices * loads.len()];
-    for (listed, device) in &lists.passes {
+pub(super) fn fullest(
+    plan: &Plan,
+    loads: &[StageLoad],
+    (passes, devices): (&[(Listed, u32)], usize),
+) -> (Bytes, Kind) {
+    let mut seen = vec![false; devices * loads.len()];
+    let mut devices = vec![Device::default(); devices];
+    for (listed, device) in passes {
         let (device, stage) = (*device as usize, listed.stage.index());
         let first = !std::mem::replace(&mut seen[device * loads.len() + stage], true);
         if first {
@@ -22,8 +46,8 @@ pub(super) fn fullest(plan: &Plan, loads: &[StageLoad], lists: &Lists) -> (Bytes
             devices[device].rest = devices[device].rest + share(plan, own);
         }
     }
-    let mut summed = vec![false; lists.devices * loads.len()];
-    for (listed, device) in &lists.passes {
+    let mut summed = vec![false; seen.len()];
+    for (listed, device) in passes {
         let (number, stage) = (*device as usize, listed.stage.index());
         let adds = matches!(listed.pass, Pass::Backward | Pass::WeightGradient);
         let first =
@@ -52,8 +76,11 @@ struct Device {
 impl Device {
     fn take(&mut self, plan: &Plan, load: &StageLoad, pass: (Pass, bool, bool)) {
         let (pass, adds, first) = pass;
+        // Under a cyclic rule a sum may go on before the next pass adds to another one.
         let split = match plan.states {
-            States::Replicated | States::Handoff | States::Zero1 => false,
+            States::Replicated | States::Handoff | States::Zero1 => {
+                plan.rule != Rule::Sync && plan.placement == Placement::Data
+            }
             States::Zero2 | States::Zero3 | States::Hsdp => true,
         };
         let parts = u64::from(plan.parts()).max(1);
@@ -65,7 +92,8 @@ impl Device {
         }
         let whole = match plan.states {
             States::Zero3 | States::Hsdp => load.parameters.0,
-            _ => 0,
+            States::Handoff => load.parameters.0.saturating_sub(self.rest.parameter),
+            States::Replicated | States::Zero1 | States::Zero2 => 0,
         };
         let gradient = if adds && split { load.gradient.0 } else { 0 };
         let scratch = match pass {
@@ -83,7 +111,7 @@ impl Device {
             }
             _ => {}
         }
-        if first && split {
+        if first && split && plan.rule == Rule::Sync {
             self.sums += load.gradient.0 / parts;
         }
     }

@@ -23,8 +23,8 @@ use std::collections::BTreeSet;
 /// The passes of one step in an order in which they can be followed, each with its device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Lists {
-    pub(super) passes: Vec<(Listed, u32)>,
-    pub(super) devices: usize,
+    passes: Vec<(Listed, u32)>,
+    devices: usize,
     micro_batches: usize,
 }
 
@@ -32,6 +32,11 @@ impl Lists {
     /// Number of passes.
     pub(crate) fn len(&self) -> usize {
         self.passes.len()
+    }
+
+    /// The passes with their devices, and the number of devices.
+    pub(super) fn passes(&self) -> (&[(Listed, u32)], usize) {
+        (&self.passes, self.devices)
     }
 
     /// The stages of a device.

@@ -3,9 +3,9 @@
 use super::{holders, seated};
 use crate::{cutting::Cutting, load::StageLoad};
 use roundelay_dsl::Program;
-use roundelay_schedule::{Bytes, Kind, Order, Placement, Plan, States};
+use roundelay_schedule::{Bytes, Kind, Order, Placement, Plan, Rule, States};
 
-/// Parameters and optimizer state alone, by the elements of each stage.
+/// States alone, by the elements of each stage.
 pub(super) fn of_nodes(
     program: &Program,
     plan: &Plan,
@@ -13,28 +13,70 @@ pub(super) fn of_nodes(
 ) -> (Bytes, Kind) {
     let dtype = program.train.dtype;
     let width = program.train.optimizer.arrays(dtype) * dtype.wide_size();
-    let held = |elements: u64| Held {
-        parameter: elements * dtype.size(),
-        optimizer: elements * width,
-        activation: 0,
-    };
-    let largest = match plan.placement {
-        Placement::Accumulate | Placement::Concurrent | Placement::Data => {
-            cutting.elements.iter().sum()
+    let most = most(plan, cutting);
+    let rest = share(
+        plan,
+        Held {
+            parameter: most.all * dtype.size(),
+            optimizer: most.all * width,
+            ..Held::default()
+        },
+    );
+    let working = match plan.states {
+        States::Handoff => {
+            Held { parameter: rest.parameter.max(most.one * dtype.size()), ..rest }
         }
-        Placement::Shared => cutting.elements.iter().copied().max().unwrap_or(0),
+        States::Zero3 | States::Hsdp => {
+            Held { parameter: rest.parameter + most.one * dtype.size(), ..rest }
+        }
+        States::Replicated | States::Zero1 | States::Zero2 => rest,
+    };
+    let gradient = most.sums(plan) * dtype.gradient().size(dtype);
+    let held = Held { gradient, ..working };
+    (Bytes(held.total()), held.kind())
+}
+
+/// Elements of the stages of the fullest device.
+#[derive(Clone, Copy, Debug)]
+struct Most {
+    /// All of them.
+    all: u64,
+    /// One that it passes through.
+    one: u64,
+}
+
+impl Most {
+    /// Elements of gradients that are sure to be there when the device takes its last micro-batch
+    /// back through one stage: its sum, and where micro-batches follow each other those of all
+    /// stages, to which the ones before have added.
+    fn sums(self, plan: &Plan) -> u64 {
+        let follow = plan.placement == Placement::Accumulate && plan.micro_batches > 1;
+        match (plan.rule, plan.states) {
+            (Rule::Sync, States::Replicated | States::Zero1) if follow => self.all,
+            _ => self.one,
+        }
+    }
+}
+
+fn most(plan: &Plan, cutting: &Cutting) -> Most {
+    let elements = &cutting.elements;
+    let one = cutting.largest;
+    match plan.placement {
+        Placement::Accumulate | Placement::Concurrent | Placement::Data => {
+            Most { all: cutting.all, one }
+        }
+        Placement::Shared => Most { all: one, one: 0 },
         Placement::Pipeline if plan.chunks == 1 && plan.lists.is_empty() => {
-            cutting.elements.iter().copied().max().unwrap_or(0)
+            Most { all: one, one }
         }
         Placement::Pipeline => {
             let own = |stages: Vec<usize>| -> u64 {
-                stages.into_iter().map(|stage| cutting.elements[stage]).sum()
+                stages.into_iter().map(|stage| elements[stage]).sum()
             };
-            seated(plan).into_iter().map(own).max().unwrap_or(0)
+            let all = seated(plan).into_iter().map(own).max().unwrap_or(0);
+            Most { all, one: 0 }
         }
-    };
-    let held = share(plan, held(largest));
-    (Bytes(held.total()), held.kind())
+    }
 }
 
 /// Law: at rest a device holds its share of parameters and optimizer state, and when a
@@ -124,6 +166,7 @@ pub(super) struct Held {
     pub(super) parameter: u64,
     pub(super) optimizer: u64,
     pub(super) activation: u64,
+    pub(super) gradient: u64,
 }
 
 impl Held {
@@ -132,19 +175,21 @@ impl Held {
             parameter: load.parameters.0,
             optimizer: load.optimizer.0,
             activation: load.kept().0,
+            gradient: 0,
         }
     }
     fn keeping(self, micro_batches: u64) -> Self {
         Self { activation: self.activation * micro_batches, ..self }
     }
     pub(super) fn total(&self) -> u64 {
-        self.parameter + self.optimizer + self.activation
+        self.parameter + self.optimizer + self.activation + self.gradient
     }
     pub(super) fn kind(&self) -> Kind {
         let kinds = [
             (self.parameter, Kind::Parameter),
             (self.optimizer, Kind::Optimizer),
             (self.activation, Kind::Activation),
+            (self.gradient, Kind::Gradient),
         ];
         kinds.into_iter().max().map_or(Kind::Parameter, |(_, kind)| kind)
     }
@@ -157,6 +202,7 @@ impl std::ops::Add for Held {
             parameter: self.parameter + other.parameter,
             optimizer: self.optimizer + other.optimizer,
             activation: self.activation + other.activation,
+            gradient: self.gradient + other.gradient,
         }
     }
 }

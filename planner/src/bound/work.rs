@@ -9,21 +9,13 @@ use roundelay_schedule::{Nanos, Order, Placement, Plan, Rule, States};
 pub(super) fn of_nodes(plan: &Plan, cutting: &Cutting) -> Nanos {
     let times = &cutting.times;
     let least = busiest(plan, times, &|_| Nanos(0));
-    if !flushes(plan) || splits(plan) || holders(plan) > 1 {
+    let each_has_one = plan.chunks == 1 && plan.lists.is_empty() && holders(plan) == 1;
+    if !flushes(plan) || splits(plan) || !each_has_one || !cutting.linked {
         return least;
     }
     let n = u64::from(plan.micro_batches);
-    let p = plan.pipeline_devices() as usize;
-    let mut longest = least;
-    // One stage per device, or chunks in the same direction: the first p stages come first.
-    for (rank, around) in cutting.before.iter().enumerate().take(p) {
-        let own: Nanos = match plan.lists.is_empty() && plan.chunks == 1 {
-            true => times[rank],
-            false => continue,
-        };
-        longest = longest.max(own * n + *around);
-    }
-    longest
+    let ways = times.iter().zip(&cutting.before).map(|(own, around)| *own * n + *around);
+    ways.fold(least, Nanos::max)
 }
 
 /// Law: the busiest device does at least its share of all forward and backward passes, and the

@@ -174,6 +174,7 @@ fn the_published_partitions() {
 fn the_cuts_are_those_of_one_machine_per_stage() {
     for layers in [&VGG16[..], &ALEXNET] {
         let chain = Chain {
+            reads: Vec::new(),
             times: layers.iter().map(|layer| Nanos(1000 * layer.0)).collect(),
             crossing: layers.iter().map(|layer| Bytes(layer.1)).collect(),
             ties: Vec::new(),
