@@ -1,7 +1,7 @@
 //! Stages that take as much as another one: those whose nodes do the same, in the same order, with
 //! values and parameters of the same shapes. Models repeat layers, so most stages are alike.
 
-use crate::nodes::Mark;
+use crate::{core::Place, nodes::Mark};
 use roundelay_dsl::{Model, NodeId, Operation, ParameterId, Source};
 use roundelay_schedule::Id;
 use std::collections::BTreeMap;
@@ -35,34 +35,6 @@ pub(crate) enum Kind {
     Word(Vec<u32>),
     /// Its own nodes.
     Own(Place),
-}
-
-/// Where a stage is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
-    /// The first node of the stage before; its own where there is none.
-    before: usize,
-    /// Its first node.
-    start: usize,
-    /// The first node behind it.
-    end: usize,
-}
-
-/// The stages between cuts of a model that can be cut before `end`.
-fn stages(cuts: &[u32], end: usize) -> impl Iterator<Item = Place> {
-    let starts = std::iter::once(0).chain(cuts.iter().map(|cut| *cut as usize));
-    let bounds: Vec<usize> = starts.chain([end]).collect();
-    let place = move |stage: usize| Place {
-        before: bounds[stage.saturating_sub(1)],
-        start: bounds[stage],
-        end: bounds[stage + 1],
-    };
-    (0..=cuts.len()).map(place)
-}
-
-/// The stages between cuts, each of a kind of its own.
-pub(crate) fn places(model: &Model, cuts: &[u32]) -> Vec<Kind> {
-    stages(cuts, model.cuttable()).map(Kind::Own).collect()
 }
 
 impl Shapes {
@@ -103,18 +75,15 @@ impl Shapes {
         Self { nodes, parameters, end: model.cuttable() }
     }
 
-    /// The kind of each stage between cuts.
-    pub(crate) fn kinds(&self, cuts: &[u32]) -> Vec<Kind> {
-        let kind = |place: Place| {
-            let Place { before, start, end } = place;
-            // What stands behind the loss belongs to the last stage alone.
-            let word = match end == self.end {
-                true => None,
-                false => self.word(before, start, end),
-            };
-            word.map_or(Kind::Own(place), Kind::Word)
+    /// The kind of a stage.
+    pub(crate) fn kind(&self, place: Place) -> Kind {
+        let Place { before, start, end } = place;
+        // What stands behind the loss belongs to the last stage alone.
+        let word = match end == self.end {
+            true => None,
+            false => self.word(before, start, end),
         };
-        stages(cuts, self.end).map(kind).collect()
+        word.map_or(Kind::Own(place), Kind::Word)
     }
 
     /// The word of the nodes `start..end`, where the stage before starts at `before`; none where
@@ -215,6 +184,7 @@ mod tests {
     use super::*;
     use crate::{
         bill::Reach,
+        core::places,
         cost::Costs,
         nodes::Nodes,
         pattern::{in_a_row, patterns},
@@ -259,16 +229,25 @@ mod tests {
         let (program, mut shared) = (program(), 0);
         let costs = Costs::new(&program);
         for tensor in SPLITS {
-            let nodes = Nodes::new(&program, (2, tensor), &costs).unwrap();
+            let nodes =
+                Nodes::new((&program, &program.model), (2, tensor), &costs).unwrap();
             let shapes = Shapes::new(&program.model, &nodes.marks);
             for form in forms() {
                 let mut known: BTreeMap<Kind, _> = BTreeMap::new();
                 for cuts in all_cuts(&program.model).step_by(5) {
                     let all = (0..=cuts.len()).map(Stage::new).collect();
                     let size = (Reach::One(2), tensor);
-                    let own = patterns(&program, (&cuts, |_| form), &all, size, &costs);
+                    let own = patterns(
+                        (&program, &program.model),
+                        (&cuts, |_| form),
+                        &all,
+                        size,
+                        &costs,
+                    );
                     let own = own.unwrap().unwrap();
-                    for (kind, (stage, own)) in shapes.kinds(&cuts).into_iter().zip(own) {
+                    let kinds = places(&cuts, program.model.cuttable());
+                    let kinds = kinds.map(|place| shapes.kind(place));
+                    for (kind, (stage, own)) in kinds.zip(own) {
                         let own = own.at(2, &costs);
                         let like = known.entry(kind).or_insert_with(|| own.clone());
                         shared += usize::from(stage.index() > 0);
@@ -286,18 +265,30 @@ mod tests {
         let program = program();
         let costs = Costs::new(&program);
         for tensor in SPLITS {
-            let nodes = Nodes::new(&program, (2, tensor), &costs).unwrap();
+            let nodes =
+                Nodes::new((&program, &program.model), (2, tensor), &costs).unwrap();
             assert_eq!(nodes.reach, Reach::All, "{tensor:?}");
             for (form, cuts) in forms().zip(all_cuts(&program.model).skip(6).step_by(7)) {
                 let all: BTreeSet<Stage> = (0..=cuts.len()).map(Stage::new).collect();
                 let make = |reach| {
                     let cut = (&cuts[..], |_| form);
-                    let found = patterns(&program, cut, &all, (reach, tensor), &costs);
+                    let found = patterns(
+                        (&program, &program.model),
+                        cut,
+                        &all,
+                        (reach, tensor),
+                        &costs,
+                    );
                     found.unwrap().unwrap().into_values()
                 };
                 for examples in [1, 2, 3, 7, 48, 500] {
                     let all = nodes.times(examples, &costs);
-                    let own = Nodes::new(&program, (examples, tensor), &costs).unwrap();
+                    let own = Nodes::new(
+                        (&program, &program.model),
+                        (examples, tensor),
+                        &costs,
+                    )
+                    .unwrap();
                     assert_eq!(all, own.times(examples, &costs));
                     let line = make(Reach::All).map(|one| one.at(examples, &costs));
                     let own =

@@ -3,6 +3,7 @@
 use crate::{
     bound::{Bound, Network, lists_of},
     candidate::Candidate,
+    core::Core,
     cost::Costs,
     evaluate,
     plan_file::check_plan,
@@ -33,7 +34,9 @@ pub fn appraise(program: &Program, plan: &Plan) -> Result<Candidate, Reason> {
         cuts: &plan.cuts,
         forms: plan.recompute.iter().enumerate().map(form).collect(),
     };
-    let loads = KnownStages::new(program, &costs, &BTreeMap::new()).load_of(cell)?;
+    let core = Core::whole(program);
+    let loads =
+        KnownStages::new(program, &costs, core, &BTreeMap::new()).load_of(cell)?;
     let network = &mut Network::new(&program.target);
     let bound = Bound::of_stages(plan, &loads, network);
     let bound = match lists_of(plan) {

@@ -3,6 +3,7 @@
 
 use crate::{
     bill::Reach,
+    core::Core,
     cost::Costs,
     cuts::{Chain, cut},
     laws::check_cuts,
@@ -42,21 +43,21 @@ pub(crate) struct Cutting {
 #[derive(Debug, Default)]
 pub(crate) struct Cuttings {
     known: BTreeMap<Count, Result<Cutting, Reason>>,
-    /// The nodes, for each way to split tensors where they are known.
+    /// The nodes of the short model, for each way to split tensors where they are known.
     pub nodes: BTreeMap<Tensor, Nodes>,
 }
 
 impl Cuttings {
     /// All that are wanted; independent ones on several threads.
     pub(crate) fn new(
-        program: &Program,
+        (program, core): (&Program, &Core),
         costs: &Costs,
         wanted: &BTreeSet<Count>,
         threads: usize,
     ) -> Self {
         let grains: BTreeSet<Grain> = wanted.iter().map(|(grain, _)| *grain).collect();
         let grains: Vec<Grain> = grains.into_iter().collect();
-        let (nodes, chains) = chains(program, costs, &grains, threads);
+        let (nodes, chains) = chains((program, core), costs, &grains, threads);
         let wanted: Vec<Count> = wanted.iter().copied().collect();
         let found = parallel(&wanted, threads, &|(grain, stages)| {
             let (chain, elements) = chains[grain].as_ref().map_err(Clone::clone)?;
@@ -80,14 +81,15 @@ type Costed = Result<(Chain, Vec<u64>), Reason>;
 
 /// The nodes of each way to split tensors, and the chain of each grain.
 fn chains(
-    program: &Program,
+    (program, core): (&Program, &Core),
     costs: &Costs,
     grains: &[Grain],
     threads: usize,
 ) -> (BTreeMap<Tensor, Nodes>, BTreeMap<Grain, Costed>) {
     let examples = |grain: &Grain| program.train.batch / grain.0;
     let nodes = |grain: &Grain| {
-        let nodes = Nodes::new(program, (examples(grain), grain.1), costs);
+        let size = (examples(grain), grain.1);
+        let nodes = Nodes::new((program, &core.model), size, costs);
         nodes.map_err(|error| Reason::Refused(error.to_string()))
     };
     let splits: BTreeMap<Tensor, Grain> =
@@ -96,12 +98,14 @@ fn chains(
     let found = parallel(&splits, threads, &nodes);
     let tensors = splits.iter().map(|(_, tensor)| *tensor);
     let known: BTreeMap<Tensor, Result<Nodes, Reason>> = tensors.zip(found).collect();
+    let places = core.nodes(&program.model);
     let chain = |grain: &Grain| {
         let of = |nodes: &Nodes| {
+            let nodes = nodes.spread(&places);
             let times = nodes.times(examples(grain), costs);
             let (model, dtype) = (&program.model, program.train.dtype);
             let chain = Chain::new(model, times, examples(grain).into(), dtype);
-            (chain, nodes.elements.clone())
+            (chain, nodes.elements)
         };
         match &known[&grain.1] {
             Ok(known) if known.reach == Reach::All => Ok(of(known)),

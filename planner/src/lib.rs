@@ -13,6 +13,7 @@ mod automatic;
 mod bill;
 mod bound;
 mod candidate;
+mod core;
 mod cost;
 mod counts;
 mod cuts;

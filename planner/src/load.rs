@@ -5,7 +5,7 @@ use roundelay_codegen::{
     BackwardCode, CrossingValue, Samples, StageCode, StageError, StageForm, Stages,
     UpdateForm, sample_stages, update,
 };
-use roundelay_dsl::Program;
+use roundelay_dsl::{Model, Program};
 use roundelay_schedule::{
     Argument, Bytes, Id, Nanos, Role, Routine, Stage, Tensor, ValueId,
 };
@@ -100,20 +100,20 @@ pub(crate) enum BackwardCalls {
     },
 }
 
-/// Some stages of a program between cuts, each in a form, for micro-batches of `examples` whose
+/// Some stages of a program's model, or of a short one, between cuts, each in a form, for micro-batches of `examples` whose
 /// nodes were costed, on one of the devices that split tensors.
 ///
 /// # Errors
 /// When the model cannot be cut or differentiated like this.
 pub(crate) fn samples(
-    program: &Program,
+    (program, model): (&Program, &Model),
     (cuts, form): (&[u32], impl Fn(Stage) -> StageForm),
     wanted: &BTreeSet<Stage>,
     (examples, tensor): (u32, Tensor),
     costs: &Costs,
 ) -> Result<BTreeMap<Stage, Sample>, LoadError> {
     let layout = (program.train.dtype, 1);
-    let (model, n) = (&program.model, u64::from(examples));
+    let n = u64::from(examples);
     let samples = sample_stages(model, (cuts, tensor), n, layout, form, wanted)?;
     let all = (program.train.batch / examples.max(1)).max(1);
     let of = |stage| sample(program, (&samples, all), stage, costs);

@@ -7,7 +7,7 @@ use crate::{
     load::LoadError,
 };
 use roundelay_codegen::{NodeCost, node_costs};
-use roundelay_dsl::Program;
+use roundelay_dsl::{Model, Program};
 use roundelay_schedule::{Bytes, Nanos, Tensor};
 
 /// The nodes of a program.
@@ -40,32 +40,33 @@ struct Kind {
 type Costed<'a> = Vec<&'a NodeCost>;
 
 impl Nodes {
-    /// The nodes where `tensor` splits tensors: for all sizes where their calls are on lines, else
-    /// for micro-batches of `examples`.
+    /// The nodes of a program's model, or of a short one, where `tensor` splits tensors: for all
+    /// sizes where their calls are on lines, else for micro-batches of `examples`.
     ///
     /// # Errors
     /// When the model cannot be differentiated, or a kernel is unknown.
     pub(crate) fn new(
-        program: &Program,
+        (program, model): (&Program, &Model),
         (examples, tensor): (u32, Tensor),
         costs: &Costs,
     ) -> Result<Self, LoadError> {
+        let within = |reach| Self::within((program, model), reach, tensor, costs);
         if program.profiles.is_empty()
-            && let Ok(Some(nodes)) = Self::within(program, Reach::All, tensor, costs)
+            && let Ok(Some(nodes)) = within(Reach::All)
         {
             return Ok(nodes);
         }
-        let nodes = Self::within(program, Reach::One(examples), tensor, costs)?;
+        let nodes = within(Reach::One(examples))?;
         Ok(nodes.expect("a node goes together with itself"))
     }
 
     fn within(
-        program: &Program,
+        (program, model): (&Program, &Model),
         reach: Reach,
         tensor: Tensor,
         costs: &Costs,
     ) -> Result<Option<Self>, LoadError> {
-        let (model, dtype) = (&program.model, program.train.dtype);
+        let dtype = program.train.dtype;
         let at = |examples: u32| node_costs(model, (examples.into(), tensor), dtype);
         let mut sizes: Vec<Vec<NodeCost>> = reach.derive(at)?.into();
         if reach == Reach::All {
@@ -100,6 +101,17 @@ impl Nodes {
             kinds,
             of,
         }))
+    }
+
+    /// These nodes, each where a longer model has one that does the same.
+    pub(crate) fn spread(&self, places: &[usize]) -> Self {
+        Self {
+            reach: self.reach,
+            elements: places.iter().map(|at| self.elements[*at]).collect(),
+            marks: places.iter().map(|at| self.marks[*at]).collect(),
+            kinds: self.kinds.clone(),
+            of: places.iter().map(|at| self.of[*at]).collect(),
+        }
     }
 
     /// Forward and backward of each node for one micro-batch.

@@ -7,7 +7,7 @@ use crate::{
     load::{BackwardCalls, LoadError, Sample, StageLoad, samples},
 };
 use roundelay_codegen::StageForm;
-use roundelay_dsl::Program;
+use roundelay_dsl::{Model, Program};
 use roundelay_schedule::{Bytes, Nanos, Stage, Tensor};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,13 +26,13 @@ pub(crate) struct Pattern {
 /// What a stage takes, and the messages of the stage before that its passes wait for.
 pub(crate) type Arriving = (StageLoad, [Option<Bytes>; 2]);
 
-/// The patterns of some stages of a program between cuts, each in a form; nothing where calls of
+/// The patterns of some stages of a program's model, or of a short one, between cuts, each in a form; nothing where calls of
 /// micro-batches of several sizes do not go together.
 ///
 /// # Errors
 /// When the model cannot be cut or differentiated like this.
 pub(crate) fn patterns(
-    program: &Program,
+    program: (&Program, &Model),
     (cuts, form): (&[u32], impl Fn(Stage) -> StageForm),
     wanted: &BTreeSet<Stage>,
     (reach, tensor): (Reach, Tensor),
@@ -102,6 +102,36 @@ impl Pattern {
             |way: usize| Some(bytes_on_line([one[way]?, other[way]?], examples));
         (load, [message(0), message(1)])
     }
+}
+
+/// What a stage takes with more layers, each of which adds what the first of two others takes
+/// without what the second does.
+pub(crate) fn longer(
+    (load, inbound): Arriving,
+    layers: u64,
+    [more, less]: [&StageLoad; 2],
+) -> Arriving {
+    let time = |of: fn(&StageLoad) -> Nanos| {
+        of(&load) + Nanos(of(more).0.saturating_sub(of(less).0)) * layers
+    };
+    let bytes = |of: fn(&StageLoad) -> Bytes| {
+        of(&load) + Bytes(of(more).0.saturating_sub(of(less).0)) * layers
+    };
+    let load = StageLoad {
+        forward: time(|load| load.forward),
+        backward: time(|load| load.backward),
+        weight: time(|load| load.weight),
+        // Each update was rounded up to whole nanoseconds.
+        update: Nanos(time(|load| load.update).0.saturating_sub(layers)),
+        parameters: bytes(|load| load.parameters),
+        gradient: bytes(|load| load.gradient),
+        optimizer: bytes(|load| load.optimizer),
+        activation: bytes(|load| load.activation),
+        retained: bytes(|load| load.retained),
+        adjoint: bytes(|load| load.adjoint),
+        ..load
+    };
+    (load, inbound)
 }
 
 /// The loads of stages that follow each other.

@@ -3,6 +3,7 @@
 
 use crate::{
     bound::{Bound, Lists, Network, lists_of},
+    core::Core,
     cost::Costs,
     counts::Counts,
     cutting::{Count, Cuttings},
@@ -69,8 +70,9 @@ impl<'a> Bounds<'a> {
         threads: usize,
     ) -> Self {
         let wanted: BTreeSet<Count> = plans.iter().map(count).collect();
-        let cuttings = Cuttings::new(program, costs, &wanted, threads);
-        let stages = KnownStages::new(program, costs, &cuttings.nodes);
+        let core = Core::new(program);
+        let cuttings = Cuttings::new((program, &core), costs, &wanted, threads);
+        let stages = KnownStages::new(program, costs, core, &cuttings.nodes);
         Self {
             program,
             stages,

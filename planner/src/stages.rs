@@ -1,13 +1,14 @@
 //! What the stages of all plans take, each pattern of stages derived once.
 
 use crate::{
-    alike::{Kind, Shapes, places},
+    alike::{Kind, Shapes},
     bill::Reach,
+    core::{Core, Place, Shortened},
     cost::Costs,
     load::StageLoad,
     nodes::Nodes,
     parallel::parallel,
-    pattern::{Arriving, Pattern, in_a_row, patterns},
+    pattern::{Arriving, Pattern, in_a_row, longer, patterns},
     reason::Reason,
 };
 use roundelay_codegen::{BackwardForm, StageForm};
@@ -47,10 +48,30 @@ pub(crate) fn backward_form(
 /// What decides what a stage takes.
 type PatternKey = (Tensor, Reach, StageForm, Kind);
 
+/// The pattern of a stage of the short model, and where one is.
+type Placed = (Place, PatternKey);
+
+/// The patterns that say what a stage takes.
+#[derive(Clone, Debug)]
+struct StagePatterns {
+    short: Placed,
+    /// Layers that the short one has not.
+    missing: u64,
+    /// What a layer adds is what the first takes without what the second does.
+    slope: Option<[Placed; 2]>,
+}
+
+/// A cell and the patterns of its stages.
+struct Wanted<'c> {
+    cell: &'c Cell<'c>,
+    stages: Vec<StagePatterns>,
+}
+
 /// The stages that are known.
 pub(crate) struct KnownStages<'a> {
     program: &'a Program,
     costs: &'a Costs,
+    core: Core,
     shapes: BTreeMap<Tensor, Shapes>,
     /// Ways to split tensors whose calls are on lines.
     straight: BTreeSet<Tensor>,
@@ -58,19 +79,20 @@ pub(crate) struct KnownStages<'a> {
 }
 
 impl<'a> KnownStages<'a> {
-    /// No stage is known yet of a program with these nodes.
+    /// No stage is known yet of a program whose short model has these nodes.
     pub(crate) fn new(
         program: &'a Program,
         costs: &'a Costs,
+        core: Core,
         nodes: &BTreeMap<Tensor, Nodes>,
     ) -> Self {
         let shapes = nodes.iter();
         let shapes = shapes
-            .map(|(tensor, own)| (*tensor, Shapes::new(&program.model, &own.marks)))
+            .map(|(tensor, own)| (*tensor, Shapes::new(&core.model, &own.marks)))
             .collect();
         let straight = nodes.iter().filter(|(_, own)| own.reach == Reach::All);
         let straight = straight.map(|(tensor, _)| *tensor).collect();
-        Self { program, costs, shapes, straight, patterns: BTreeMap::new() }
+        Self { program, costs, core, shapes, straight, patterns: BTreeMap::new() }
     }
 
     /// What the stages of each cell take.
@@ -79,21 +101,21 @@ impl<'a> KnownStages<'a> {
         cells: &[Result<Cell<'_>, Reason>],
         threads: usize,
     ) -> Vec<Result<Vec<StageLoad>, Reason>> {
-        let keys = loop {
-            let keys: Vec<Vec<PatternKey>> = cells
+        let cells = loop {
+            let wanted: Vec<Result<Wanted<'_>, Reason>> = cells
                 .iter()
-                .map(|cell| cell.as_ref().map_or(vec![], |cell| self.keys(cell)))
+                .map(|cell| {
+                    cell.as_ref().map(|cell| self.wanted(cell)).map_err(Clone::clone)
+                })
                 .collect();
-            let bent = self.derive(cells, &keys, threads);
+            let bent = self.derive(wanted.iter().flatten(), threads);
             if bent.is_empty() {
-                break keys;
+                break wanted;
             }
             self.straight.retain(|tensor| !bent.contains(tensor));
         };
-        let both: Vec<_> = cells.iter().zip(&keys).collect();
-        parallel(&both, threads, &|(cell, keys)| {
-            let cell = cell.as_ref().map_err(Clone::clone)?;
-            self.load(cell, keys)
+        parallel(&cells, threads, &|cell| {
+            cell.as_ref().map_err(Clone::clone).and_then(|cell| self.load(cell))
         })
     }
 
@@ -106,83 +128,175 @@ impl<'a> KnownStages<'a> {
         found.expect("a cell has its loads")
     }
 
-    fn keys(&self, cell: &Cell<'_>) -> Vec<PatternKey> {
-        let reach = match self.straight.contains(&cell.tensor) {
+    fn wanted<'c>(&self, cell: &'c Cell<'c>) -> Wanted<'c> {
+        let tensor = cell.tensor;
+        let reach = match self.straight.contains(&tensor) {
             true => Reach::All,
             false => Reach::One(cell.examples),
         };
-        let kinds = match self.shapes.get(&cell.tensor) {
-            // What a table says of a call may depend on more than shapes.
-            Some(shapes) if self.program.profiles.is_empty() => shapes.kinds(cell.cuts),
-            _ => places(&self.program.model, cell.cuts),
+        // What a table says of a call may depend on more than shapes.
+        let shapes = self.shapes.get(&tensor);
+        let shapes = shapes.filter(|_| self.program.profiles.is_empty());
+        let at = |place: Place, form: StageForm| {
+            let kind = shapes.map_or(Kind::Own(place), |shapes| shapes.kind(place));
+            (place, (tensor, reach, form, kind))
         };
-        let kinds = kinds.into_iter().zip(&cell.forms);
-        kinds.map(|(kind, form)| (cell.tensor, reach, *form, kind)).collect()
+        let stage = |(short, form): (Shortened, &StageForm)| {
+            let slope = self.core.slope().filter(|_| short.missing > 0);
+            StagePatterns {
+                short: at(short.place, *form),
+                missing: short.missing,
+                slope: slope.map(|places| places.map(|place| at(place, *form))),
+            }
+        };
+        let stages = self.core.stages(cell.cuts).into_iter().zip(&cell.forms);
+        Wanted { cell, stages: stages.map(stage).collect() }
     }
 
     /// Derives the patterns that are not yet known. Where calls turn out to be on no lines, the way
     /// to split tensors is told.
-    fn derive(
+    fn derive<'c>(
         &mut self,
-        cells: &[Result<Cell<'_>, Reason>],
-        keys: &[Vec<PatternKey>],
+        cells: impl Iterator<Item = &'c Wanted<'c>>,
         threads: usize,
     ) -> BTreeSet<Tensor> {
-        let mut bent = BTreeSet::new();
-        let mut seen = BTreeSet::new();
-        let mut wanted: Vec<(&Cell<'_>, BTreeMap<Stage, &PatternKey>)> = Vec::new();
-        for (cell, keys) in cells.iter().zip(keys) {
-            let Ok(cell) = cell else { continue };
-            let fresh = keys.iter().enumerate().filter(|(_, key)| {
-                !self.patterns.contains_key(*key) && seen.insert(*key)
-            });
-            let fresh: BTreeMap<Stage, &PatternKey> =
-                fresh.map(|(stage, key)| (Stage::new(stage), key)).collect();
-            if !fresh.is_empty() {
-                wanted.push((cell, fresh));
-            }
-        }
-        let found = parallel(&wanted, threads, &|(cell, keys)| {
-            let stages: BTreeSet<Stage> = keys.keys().copied().collect();
-            let form = |stage: Stage| cell.forms[stage.index()];
-            let reach = keys.values().next().map_or(Reach::All, |key| key.1);
-            let size = (reach, cell.tensor);
-            patterns(self.program, (cell.cuts, form), &stages, size, self.costs)
-                .map_err(|error| Reason::Refused(error.to_string()))
+        let each = cells.flat_map(|cell| &cell.stages);
+        let each = each.flat_map(|stage| {
+            stage.slope.iter().flatten().chain(std::iter::once(&stage.short))
         });
-        for ((cell, keys), found) in wanted.into_iter().zip(found) {
-            let Some(found) = found.transpose() else {
-                bent.insert(cell.tensor);
-                continue;
-            };
-            for (stage, key) in keys {
-                let pattern = found.as_ref().map_err(Clone::clone);
-                let pattern = pattern.map(|all| all[&stage].clone());
-                self.patterns.insert(key.clone(), pattern);
+        let fresh: BTreeMap<&PatternKey, Place> = each
+            .filter(|(_, key)| !self.patterns.contains_key(key))
+            .map(|(place, key)| (key, *place))
+            .collect();
+        let fresh: Vec<(&PatternKey, Place)> = fresh.into_iter().collect();
+        let found = parallel(&fresh, threads, &|(key, place)| self.pattern(key, *place));
+        let mut bent = BTreeSet::new();
+        for ((key, _), found) in fresh.into_iter().zip(found) {
+            match found.transpose() {
+                Some(found) => drop(self.patterns.insert(key.clone(), found)),
+                None => drop(bent.insert(key.0)),
             }
         }
         bent
     }
 
-    fn load(
+    /// What stages like the one at a place take; nothing where its calls are on no lines.
+    fn pattern(
         &self,
-        cell: &Cell<'_>,
-        keys: &[PatternKey],
-    ) -> Result<Vec<StageLoad>, Reason> {
+        (tensor, reach, form, _): &PatternKey,
+        place: Place,
+    ) -> Result<Option<Pattern>, Reason> {
+        let Place { before, start, end } = place;
+        let model = (self.program, &self.core.model);
+        let ends = [before, start, end].into_iter();
+        let cuts: BTreeSet<usize> =
+            ends.filter(|cut| (1..model.1.cuttable()).contains(cut)).collect();
+        let stage = Stage::new(cuts.iter().filter(|cut| **cut <= start).count());
+        let cuts: Vec<u32> =
+            cuts.into_iter().map(|cut| u32::try_from(cut).unwrap_or(u32::MAX)).collect();
+        let size = (*reach, *tensor);
+        let found =
+            patterns(model, (&cuts, |_| *form), &[stage].into(), size, self.costs);
+        let found = found.map_err(|error| Reason::Refused(error.to_string()))?;
+        Ok(found.and_then(|mut found| found.remove(&stage)))
+    }
+
+    fn load(&self, wanted: &Wanted<'_>) -> Result<Vec<StageLoad>, Reason> {
         let mut known: BTreeMap<&PatternKey, Arriving> = BTreeMap::new();
-        let mut stages = Vec::with_capacity(keys.len());
-        for key in keys {
-            let one = match known.get(key) {
-                Some(one) => one.clone(),
-                None => {
-                    let pattern = self.patterns[key].as_ref().map_err(Clone::clone)?;
-                    let one = pattern.at(cell.examples, self.costs);
-                    known.insert(key, one.clone());
-                    one
+        let mut stages = Vec::with_capacity(wanted.stages.len());
+        for StagePatterns { short, missing, slope } in &wanted.stages {
+            let own = self.arriving(wanted.cell.examples, &short.1, &mut known)?;
+            stages.push(match slope {
+                None => own,
+                Some([(_, more), (_, less)]) => {
+                    let mut of =
+                        |key| self.arriving(wanted.cell.examples, key, &mut known);
+                    let (more, less) = (of(more)?, of(less)?);
+                    longer(own, *missing, [&more.0, &less.0])
                 }
-            };
-            stages.push(one);
+            });
         }
         Ok(in_a_row(stages))
+    }
+
+    fn arriving<'k>(
+        &self,
+        examples: u32,
+        key: &'k PatternKey,
+        known: &mut BTreeMap<&'k PatternKey, Arriving>,
+    ) -> Result<Arriving, Reason> {
+        if let Some(one) = known.get(key) {
+            return Ok(one.clone());
+        }
+        let pattern = self.patterns[key].as_ref().map_err(Clone::clone)?;
+        let one = pattern.at(examples, self.costs);
+        known.insert(key, one.clone());
+        Ok(one)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+    use roundelay_schedule::{Nanos, Recompute, Sequence};
+
+    const SPLITS: [Tensor; 3] = [
+        Tensor::WHOLE,
+        Tensor { rows: 2, sequence: Sequence::Whole },
+        Tensor { rows: 2, sequence: Sequence::Split },
+    ];
+
+    fn forms() -> impl Iterator<Item = StageForm> {
+        let backwards = [BackwardForm::Whole, BackwardForm::Split];
+        let all = Recompute::ALL.iter().copied();
+        all.flat_map(move |recompute| {
+            backwards.map(|backward| StageForm { backward, recompute })
+        })
+    }
+
+    /// One stage, then ever shorter ones of any phase.
+    fn all_cuts(end: usize) -> impl Iterator<Item = Vec<u32>> {
+        let end = u32::try_from(end).unwrap();
+        let long = [7, 13, 20, 29, 47, 66, 91].into_iter().flat_map(move |step: u32| {
+            [1, step / 3, step].map(|first| (first..end).step_by(step as usize).collect())
+        });
+        std::iter::once(Vec::new()).chain(long)
+    }
+
+    #[test]
+    fn stages_of_many_layers_follow_from_those_of_few() {
+        let mut program = sample::program(4, 4);
+        program.model = sample::gpt(14, 32, 16, true);
+        assert_eq!(Core::new(&program).model, program.model, "a tie holds all layers");
+        program.model = sample::gpt(14, 32, 16, false);
+        let (costs, core) = (Costs::new(&program), Core::new(&program));
+        assert!(core.model.nodes.len() < program.model.nodes.len());
+        let (whole, none) = (Core::whole(&program), BTreeMap::new());
+        let mut exact = KnownStages::new(&program, &costs, whole, &none);
+        let mut missing = 0;
+        for tensor in SPLITS {
+            let nodes = Nodes::new((&program, &core.model), (2, tensor), &costs).unwrap();
+            let nodes = [(tensor, nodes)].into();
+            let mut known = KnownStages::new(&program, &costs, core.clone(), &nodes);
+            for cuts in all_cuts(program.model.cuttable()) {
+                missing += core.stages(&cuts).iter().map(|one| one.missing).sum::<u64>();
+                for form in forms() {
+                    let forms = vec![form; cuts.len() + 1];
+                    let cell = Cell { examples: 2, tensor, cuts: &cuts, forms };
+                    let short = known.load_of(cell.clone()).unwrap();
+                    let own = exact.load_of(cell).unwrap();
+                    for (stage, (mut short, own)) in
+                        short.into_iter().zip(own).enumerate()
+                    {
+                        let rounding = short.update..=short.update + Nanos(14);
+                        assert!(rounding.contains(&own.update));
+                        short.update = own.update;
+                        assert_eq!(short, own, "{stage} of {cuts:?} {form:?} {tensor:?}");
+                    }
+                }
+            }
+        }
+        assert!(missing > 50, "only {missing} layers were left out");
     }
 }
