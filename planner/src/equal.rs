@@ -76,7 +76,7 @@ fn same_members(values: &Values, family: Family, counts: Counts) -> Option<Strin
 }
 
 impl SameRules {
-    /// A stricter rule with the same versions.
+    /// A rule that stands before this one and has the same versions.
     fn find(
         &mut self,
         values: &Values,
@@ -85,16 +85,15 @@ impl SameRules {
         s: u32,
     ) -> Option<String> {
         let (rule, timeline) = (family.rule, family.placement.timeline());
-        let mut earlier =
-            values.rules.iter().take_while(|other| **other != rule).peekable();
-        if rule == Rule::Sync && earlier.peek().is_none() {
+        if rule == Rule::Sync {
             return None;
         }
         let find = || {
             let own = rule.delays(timeline, n, s);
-            if rule != Rule::Sync && own.max() == 0 {
+            if own.max() == 0 {
                 return Some("no version lags behind, so this is rule sync".into());
             }
+            let mut earlier = values.rules.iter().take_while(|other| **other != rule);
             let same = earlier.find(|other| other.delays(timeline, n, s) == own);
             same.map(|rule| format!("{rule} has the same version map"))
         };
@@ -154,3 +153,6 @@ fn same_placement(values: &Values, family: Family, counts: Counts) -> Option<Str
     (n == 1 && order.is_found() && tried(Placement::Pipeline, Order::ZeroBubbleH1))
         .then(|| "zb_h1 is the same with one micro-batch".into())
 }
+
+#[cfg(test)]
+mod tests;
