@@ -4,7 +4,7 @@ mod brute_force;
 mod recompute;
 mod repair;
 
-pub(crate) use brute_force::random_program;
+pub(crate) use brute_force::{pick, random_program, some};
 
 use crate::{
     Candidate, Goal, Options, Ranking, Refusal, cost::tests::measured, document, explain,
