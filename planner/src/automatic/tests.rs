@@ -9,7 +9,8 @@ use roundelay_dsl::{NoFiles, SourceFile, parse};
 use roundelay_kernels::Kernels;
 use roundelay_schedule::{
     Bytes, BytesPerSecond, Checked, DeviceId, DeviceList, Id, Nanos, Pass, PhysicalQueue,
-    Placement, Rule, States, check, enough_steps, lists_of, plan_faults, simulate,
+    Placement, Rule, Sequence, States, Tensor, check, enough_steps, lists_of,
+    plan_faults, simulate,
 };
 use std::collections::BTreeMap;
 
@@ -226,4 +227,25 @@ fn a_found_order_follows_the_objective() {
     program.search.objective = Objective::Memory;
     let plain = clocked(&program, &plain(&plan(Order::ZeroBubbleAuto, 4, 8))).1;
     assert!(arena(&program) <= plain && plain < fast);
+}
+
+/// With split tensors a stage stands for the devices of its rows; what it sends and keeps is told
+/// by the first of them.
+#[test]
+fn a_stage_with_rows_is_read_like_any_other() {
+    let program = program(8, 512);
+    let tensor = Tensor { rows: 2, sequence: Sequence::Whole };
+    let bare = plan(Order::ZeroBubbleAuto, 4, 8).with_tensor(tensor);
+    let mut schedule = lower(&program, &plain(&bare)).unwrap();
+    cost::price(&mut schedule, &program).unwrap();
+    let pipe = read::pipe(&program, &schedule);
+    let (_, senders) = pipe.stages.split_last().unwrap();
+    assert!(senders.iter().all(|stage| stage.down > Nanos(0)), "{pipe:?}");
+    assert!(pipe.stages[1..].iter().all(|stage| stage.up > Nanos(0)), "{pipe:?}");
+    assert!(pipe.stages[1..].iter().all(|stage| stage.values > Bytes(0)), "{pipe:?}");
+    let roomy = |room: &Room| matches!(room, Room::Slots(room) if *room > Bytes(0));
+    assert!(pipe.room.len() == 4 && pipe.room.iter().all(roomy), "{pipe:?}");
+    let found = with_found_lists(&program, &bare).unwrap();
+    let (time, _) = clocked(&program, &found);
+    assert!(time < clocked(&program, &plain(&bare)).0, "{time}");
 }
