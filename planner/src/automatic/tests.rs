@@ -86,7 +86,7 @@ pub(super) fn equal(
 /// The longest time from the first to the last pass of one device when the order that is found
 /// for a pipeline has been compiled, and runs on the clock from rest.
 fn stage_span(pipe: &Pipe) -> u64 {
-    let (_, found) = find::find(pipe, Aim::Time).unwrap();
+    let (_, found) = find::find(pipe, Aim::Time, &[]).unwrap();
     let (p, m) = (pipe.devices(), pipe.micro_batches);
     let lists = pipe.lists(&found);
     let plan = Plan { lists, ..plan(Order::ZeroBubbleAuto, p, m) };
@@ -248,4 +248,28 @@ fn a_stage_with_rows_is_read_like_any_other() {
     let found = with_found_lists(&program, &bare).unwrap();
     let (time, _) = clocked(&program, &found);
     assert!(time < clocked(&program, &plain(&bare)).0, "{time}");
+}
+
+/// Rooms that end between what two orders take. Habits fill other rooms otherwise, so by chance
+/// more may be slower by little.
+#[test]
+fn more_memory_makes_no_found_order_slower() {
+    for (p, n, examples) in [(4, 8, 512), (8, 8, 512), (6, 12, 96), (8, 16, 64)] {
+        let mut program = program(p, examples);
+        let bare = plan(Order::ZeroBubbleAuto, p, n);
+        let (step, arena) = clocked(&program, &plan(Order::ZeroBubbleH1, p, n));
+        let mut least: Option<Nanos> = None;
+        for percent in (90..180).step_by(3) {
+            let limit = Bytes(arena.0 * percent / 100);
+            program.search.memory = Some(limit);
+            let found = with_found_lists(&program, &bare).unwrap();
+            let (time, most) = clocked(&program, &found);
+            let told = format!("{p}, {n}, {percent}: {time}, {most} of {limit}");
+            assert!(most <= limit, "{told}");
+            assert!(percent < 100 || time <= step, "{told}: zb_h1 takes {step}");
+            let slower = least.filter(|least| time.0 > least.0 + least.0 / 50);
+            assert_eq!(slower, None, "{told}");
+            least = least.min(Some(time)).or(Some(time));
+        }
+    }
 }
