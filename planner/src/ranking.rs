@@ -284,7 +284,8 @@ pub(crate) struct Clerk<'a> {
 /// Which plans stand for others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Grouping {
-    /// Of those that differ in what they compute again, the first that fits.
+    /// Of those that differ in what they compute again, the first that fits; but each for itself
+    /// where room decides the order.
     Recompute,
     /// Each stands for itself.
     None,
@@ -328,7 +329,8 @@ impl<'a> Clerk<'a> {
 
     /// The first plan of a group from this one on that may fit. The plans of a group differ in
     /// what they compute again, least first: one that does less of it is no slower, so unless
-    /// memory counts the first that fits is the only one to look at.
+    /// memory counts the first that fits is the only one to look at. An order that is found is
+    /// another one where less is kept, and may be faster, so it stands alone.
     fn open(&mut self, mut number: usize) -> Option<Open> {
         let end = self.after(number);
         while number < end {
@@ -348,7 +350,8 @@ impl<'a> Clerk<'a> {
 
     /// Where the group of a plan ends.
     fn after(&self, number: usize) -> usize {
-        if self.grouping == Grouping::None {
+        let found = self.plans[number].family.order.is_found();
+        if found || self.grouping == Grouping::None {
             return number + 1;
         }
         let group = |outline: &Outline| (outline.family, outline.counts);
