@@ -124,19 +124,18 @@ fn cuts(ranking: &Ranking) -> Option<String> {
 fn time(candidate: &Candidate) -> String {
     let bound = &candidate.bound;
     let step = candidate.step_time;
-    let (what, least) = match bound.work.max(bound.path) {
+    const OTHERS: &str = "updates, messages and waiting";
+    let (what, least, others) = match bound.work.max(bound.path) {
         _ if bound.traffic > bound.work.max(bound.path) => {
-            ("the sums and shards of replicas on the busiest links", bound.traffic)
+            let busiest = "messages, sums and shards on the busiest links";
+            (busiest, bound.traffic, "passes, updates and waiting")
         }
-        work if work == bound.work => ("the passes of the busiest device", work),
-        path => ("the longest chain of dependent passes", path),
+        work if work == bound.work => ("the passes of the busiest device", work, OTHERS),
+        path => ("the longest chain of dependent passes", path, OTHERS),
     };
     let share = 100.0 * seconds(least) / seconds(step);
     let rest = step - least;
-    format!(
-        "time: {what} take {least} of {step} ({share:.0} %); updates, messages and waiting \
-         take {rest}"
-    )
+    format!("time: {what} take {least} of {step} ({share:.0} %); {others} take {rest}")
 }
 
 fn memory(candidate: &Candidate) -> String {

@@ -16,16 +16,20 @@ fn reasons_name_the_bound_and_the_differing_decisions() {
     let candidate = |n, time| sample::candidate(&plan(n), Nanos(time), 0);
     let mut ranking = sample::ranking();
     ranking.plans = vec![candidate(4, 1_000), candidate(8, 1_500)];
-    let text = |ranking: &Ranking| {
+    let explained = |ranking: &Ranking| {
         explain(&sample::program(2, 8), &Options::default(), ranking).to_string()
     };
-    assert!(!text(&ranking).contains("cuts:"));
+    assert!(!explained(&ranking).contains("cuts:"));
     let shared = ["wte", "embedding", "head"].map(str::to_owned);
     ranking.space.tied = Some(Tied { parameters: vec![shared], most: 2, nodes: 9 });
-    let text = text(&ranking);
+    let text = explained(&ranking);
     assert!(text.contains("cuts: `embedding` to `head` share"), "{text}");
     assert!(text.contains("take 750 ns of 1.00 us (75 %)"), "{text}");
     assert!(text.contains("rank 2 has micro_batches 8: time +50.0 %"), "{text}");
+    ranking.plans[0].bound.traffic = Nanos(900);
+    let text = explained(&ranking);
+    let busiest = "messages, sums and shards on the busiest links take 900 ns of 1.00 us";
+    assert!(text.contains(busiest), "{text}");
 }
 
 /// Planning again with the lines of every question gives its answer; returns how many questions
