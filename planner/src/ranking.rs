@@ -1,11 +1,10 @@
 //! The planner's answer: ranked plans, the best of each weaker class, and what was searched.
 
 use crate::{
-    automatic,
     bound::Bound,
     candidate::Candidate,
     cost::Costs,
-    evaluate::{clock, evaluate},
+    evaluate::evaluate,
     excluded::{Exclusions, Sizes},
     memory,
     objective::{Goal, Score},
@@ -369,17 +368,6 @@ impl<'a> Clerk<'a> {
     fn unfit(&mut self, outline: &Outline, reason: &Reason) {
         let which = (outline.family, Sizes::One(outline.counts));
         self.unfit.add(which, reason, 1);
-    }
-}
-
-impl Clerk<'_> {
-    /// Lowers and clocks some plans, whether or not another one makes them superfluous.
-    pub(crate) fn appraise(&self, round: &[Open]) -> Vec<Result<Candidate, Reason>> {
-        parallel(round, threads(), &|open: &Open| {
-            let plan = self.bounds.plan(&open.outline)?;
-            let plan = automatic::complete(self.program, self.costs, &plan)?;
-            clock(self.program, self.costs, (plan, open.bound, open.number))
-        })
     }
 }
 
