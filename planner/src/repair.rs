@@ -11,7 +11,7 @@ use crate::{
     ranking::{Options, Ranking, best},
     reason::Reason,
 };
-use roundelay_dsl::{Objective, Program};
+use roundelay_dsl::{Objective, Program, kind_of};
 use roundelay_schedule::{Bytes, Exactness, Nanos, Pool};
 use std::{collections::BTreeMap, fmt};
 
@@ -298,8 +298,7 @@ fn enough(program: &Program, smallest: &Candidate) -> (Vec<String>, String) {
     for id in &smallest.plan.devices {
         let device = &target.devices[*id];
         if device.memory < peak {
-            let kind =
-                device.name.rsplit_once('.').map_or(&*device.name, |(kind, _)| kind);
+            let kind = kind_of(&device.name);
             kinds.insert(kind, (peak + device.reserved, peak - device.memory));
         }
     }

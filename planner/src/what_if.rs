@@ -7,7 +7,7 @@ use crate::{
     pins::{Decision, exact, exact_rate},
     ranking::{Options, Ranking, best},
 };
-use roundelay_dsl::{Objective, Program};
+use roundelay_dsl::{Objective, Program, kind_of};
 use roundelay_schedule::{Bytes, Device, Pool, States};
 use std::collections::BTreeMap;
 
@@ -74,7 +74,7 @@ fn more_memory(program: &Program) -> Question {
     let mut lines = Vec::new();
     let mut kinds: BTreeMap<&str, Bytes> = BTreeMap::new();
     for device in target.devices.values() {
-        let kind = kinds.entry(kind_of(device)).or_default();
+        let kind = kinds.entry(kind_of(&device.name)).or_default();
         *kind = (*kind).max(device.memory + device.reserved);
     }
     for (kind, memory) in kinds {
@@ -100,10 +100,6 @@ fn more_memory(program: &Program) -> Question {
     }
     let what = format!("{} more", exact(MORE.0));
     (format!("{what} on each device"), lines, Subject::Given("memory".to_owned()))
-}
-
-fn kind_of(device: &Device) -> &str {
-    device.name.rsplit_once('.').map_or(&*device.name, |(kind, _)| kind)
 }
 
 fn faster_links(program: &Program) -> Vec<Question> {

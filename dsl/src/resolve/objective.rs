@@ -103,8 +103,8 @@ pub(super) fn lacking(program: &Program) -> Vec<(Option<&str>, Mistake)> {
     }
 }
 
-/// The name that `core.3` has in the program.
-pub(super) fn kind_of(label: &str) -> &str {
+/// The name that the device `core.3` has in the program: `core`.
+pub fn kind_of(label: &str) -> &str {
     label.rsplit_once('.').map_or(label, |(kind, _)| kind)
 }
 
