@@ -90,6 +90,9 @@ impl fmt::Display for Explanation {
 impl Explanation {
     /// The answer to a question, against the first plan.
     fn answer(&self, what: &WhatIf) -> String {
+        if let Some(mistake) = &what.mistake {
+            return format!("cannot be set: {mistake}");
+        }
         let Some(answer) = &what.answer else { return "no plan".to_owned() };
         let first = &self.first;
         let plan = match answer.plan == first.plan {

@@ -5,7 +5,7 @@ use crate::{
     family::Clash,
     ranking::{Options, Ranking},
     reason::Reason,
-    repair::{Repair, repairs},
+    repair::{Changes, Repair, changes},
 };
 use roundelay_dsl::Program;
 use std::fmt;
@@ -19,13 +19,16 @@ pub struct Refusal {
     pub repairs: Vec<Repair>,
     /// Changes that were not tried, because the search for them was cut short.
     pub untried: Vec<String>,
+    /// Changes whose lines cannot be set, each with the reason.
+    pub mistaken: Vec<String>,
 }
 
 impl Refusal {
     /// A refusal that only the program's author can mend.
     pub(crate) fn of(binding: &str) -> Self {
         let binding = binding.to_owned();
-        Self { binding, repairs: Vec::new(), untried: Vec::new() }
+        let Changes { repairs, untried, mistaken } = Changes::default();
+        Self { binding, repairs, untried, mistaken }
     }
 }
 
@@ -40,6 +43,8 @@ impl fmt::Display for Refusal {
             )?;
         }
         self.repairs.iter().try_for_each(|repair| write!(f, "\n  - {repair}"))?;
+        let mut mistaken = self.mistaken.iter();
+        mistaken.try_for_each(|change| write!(f, "\n  cannot be set: {change}"))?;
         match &self.untried[..] {
             [] if self.repairs.is_empty() => {
                 write!(f, "\n  no change that was tried helps")
@@ -54,12 +59,12 @@ impl fmt::Display for Refusal {
 
 /// The refusal of a program whose search came out empty.
 pub(crate) fn refuse(program: &Program, options: &Options, ranking: &Ranking) -> Refusal {
-    let (repairs, mut untried) = repairs(program, options, ranking);
+    let Changes { repairs, mut untried, mistaken } = changes(program, options, ranking);
     if !ranking.optimal {
         let limit = options.clocked_max;
         untried.insert(0, format!("every plan: {limit} of a class are clocked at most"));
     }
-    Refusal { binding: binding(ranking), repairs, untried }
+    Refusal { binding: binding(ranking), repairs, untried, mistaken }
 }
 
 /// What holds back the plans that came furthest.

@@ -23,6 +23,8 @@ pub struct WhatIf {
     pub lines: Vec<String>,
     /// The best plan then; none when nothing is allowed and fits.
     pub answer: Option<Candidate>,
+    /// Why the lines cannot be set; there is no answer then.
+    pub mistake: Option<String>,
     /// What the change is made to.
     pub(crate) subject: Subject,
     /// What is minimised, with the numbers of the changed program.
@@ -53,7 +55,7 @@ pub(crate) fn questions(
     all.extend(other_batches(program));
     all.extend(Decision::ALL.into_iter().filter_map(|d| without(d, ranking, first)));
     let mut asked: Vec<WhatIf> =
-        all.into_iter().filter_map(|question| ask(program, options, question)).collect();
+        all.into_iter().map(|question| ask(program, options, question)).collect();
     asked.extend(runner_up(program, options, ranking));
     asked
 }
@@ -61,12 +63,15 @@ pub(crate) fn questions(
 /// A question without its answer.
 type Question = (String, Vec<String>, Subject);
 
-fn ask(program: &Program, options: &Options, question: Question) -> Option<WhatIf> {
+fn ask(program: &Program, options: &Options, question: Question) -> WhatIf {
     let (question, lines, subject) = question;
     let mut changed = program.clone();
-    changed.set_all(&lines).ok()?;
-    let (answer, goal) = (best(&changed, options), Goal::new(&changed));
-    Some(WhatIf { question, lines, answer, subject, goal })
+    let (answer, mistake) = match changed.set_all(&lines) {
+        Ok(()) => (best(&changed, options), None),
+        Err(mistake) => (None, Some(mistake.message)),
+    };
+    let goal = Goal::new(&changed);
+    WhatIf { question, lines, answer, mistake, subject, goal }
 }
 
 fn more_memory(program: &Program) -> Question {
@@ -156,7 +161,7 @@ fn without(decision: Decision, ranking: &Ranking, first: &Candidate) -> Option<Q
     if others.is_empty() || !values.contains(own) {
         return None;
     }
-    let line = format!("{name} {}", others.join(" | "));
+    let line = decision.line(&others.join(" | "));
     Some((format!("without {name} {own}"), vec![line], Subject::Taken))
 }
 
@@ -174,9 +179,9 @@ fn runner_up(program: &Program, options: &Options, ranking: &Ranking) -> Option<
     let ways = [lines(&differs), lines(&all)];
     ways.into_iter().flatten().find_map(|lines| {
         let question = ("the runner-up".to_owned(), lines, Subject::Pinned);
-        let asked = ask(program, options, question)?;
+        let asked = ask(program, options, question);
         let same = asked.answer.as_ref().is_some_and(|found| found.plan == second.plan);
-        same.then_some(asked)
+        (same || asked.mistake.is_some()).then_some(asked)
     })
 }
 

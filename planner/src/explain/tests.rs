@@ -126,3 +126,38 @@ fn reasons_stand_in_the_document() {
     let second = runner_up.plan.as_ref().map(|plan| plan.device_peak_bytes);
     assert_eq!(second, Some(ranking.plans[1].device_peak.0));
 }
+
+#[test]
+fn every_decision_with_other_values_is_asked_about() {
+    let mut program = sample::program(4, 8);
+    let rows = [1, 2, 4].map(|rows| (rows, rows));
+    program.search.rows = roundelay_dsl::Numbers::Ranges(rows.to_vec());
+    let ranking = plan(&program, &Options::default()).expect("plans fit");
+    let explanation = explain(&program, &Options::default(), &ranking);
+    let rows = explanation
+        .what_if
+        .iter()
+        .find(|what| what.question.starts_with("without tensor.rows "))
+        .expect("there are other rows");
+    assert!(rows.lines[0].starts_with("tensor { rows "), "{:?}", rows.lines);
+    assert_eq!(rows.mistake, None);
+}
+
+/// A name that the language cannot spell.
+#[test]
+fn a_question_that_cannot_be_set_says_so() {
+    let mut program = sample::program(2, 4);
+    program.target.links.iter_mut().for_each(|(_, link)| link.name = "the bus".into());
+    let ranking = plan(&program, &Options::default()).expect("plans fit");
+    let explanation = explain(&program, &Options::default(), &ranking);
+    let asked = explanation.what_if.iter().find(|what| what.mistake.is_some());
+    let asked = asked.expect("its line does not parse");
+    assert_eq!(asked.question, "link the bus twice as fast");
+    assert_eq!(asked.answer, None);
+    let text = explanation.to_string();
+    assert!(text.contains("link the bus twice as fast: cannot be set: "), "{text}");
+    let part = document(&ranking).with_explanation(&explanation).explain;
+    let rows = part.expect("it was asked for").what_if;
+    let row = rows.iter().find(|row| row.mistake.is_some()).expect("it is told");
+    assert_eq!(row.question, asked.question);
+}
