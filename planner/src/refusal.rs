@@ -7,7 +7,7 @@ use crate::{
     reason::Reason,
     repair::{Changes, Repair, changes},
 };
-use roundelay_dsl::Program;
+use roundelay_dsl::{Mistake, Program};
 use std::fmt;
 
 /// Why no plan of the space fits, and what would make one fit.
@@ -21,19 +21,28 @@ pub struct Refusal {
     pub untried: Vec<String>,
     /// Changes whose lines cannot be set, each with the reason.
     pub mistaken: Vec<String>,
+    /// Whether anything was searched at all.
+    pub searched: bool,
 }
 
 impl Refusal {
-    /// A refusal that only the program's author can mend.
-    pub(crate) fn of(binding: &str) -> Self {
-        let binding = binding.to_owned();
+    /// The refusal of a program that does not say what its objective needs.
+    pub(crate) fn lacking(mistake: &Mistake) -> Self {
+        let said: Vec<&str> = [&mistake.message]
+            .into_iter()
+            .chain(&mistake.hints)
+            .map(String::as_str)
+            .collect();
         let Changes { repairs, untried, mistaken } = Changes::default();
-        Self { binding, repairs, untried, mistaken }
+        Self { binding: said.join("; "), repairs, untried, mistaken, searched: false }
     }
 }
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.searched {
+            return write!(f, "no plan is looked for: {}", self.binding);
+        }
         write!(f, "no plan fits: {}", self.binding)?;
         if !self.repairs.is_empty() {
             write!(
@@ -64,7 +73,7 @@ pub(crate) fn refuse(program: &Program, options: &Options, ranking: &Ranking) ->
         let limit = options.clocked_max;
         untried.insert(0, format!("every plan: {limit} of a class are clocked at most"));
     }
-    Refusal { binding: binding(ranking), repairs, untried, mistaken }
+    Refusal { binding: binding(ranking), repairs, untried, mistaken, searched: true }
 }
 
 /// What holds back the plans that came furthest.

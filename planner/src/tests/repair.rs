@@ -276,6 +276,7 @@ fn what_is_cut_short_is_said() {
         repairs: vec![repair],
         untried,
         mistaken: Vec::new(),
+        searched: true,
     };
     let text = refused.to_string();
     assert!(
