@@ -42,7 +42,7 @@ pub use program::{
     Train, Window,
 };
 pub use quantity::{Dimension, Quantity};
-pub use resolve::{Tables, parse, parse_with};
+pub use resolve::{Tables, kind_of, parse, parse_with};
 pub use signature::{Fallback, Formal};
 pub use source::{SourceFile, Span};
 pub use value::{Measure, Tensor, Value};

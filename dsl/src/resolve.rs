@@ -29,6 +29,7 @@ pub(crate) use cluster::plain;
 use definitions::Definitions;
 use measured::Shelf;
 pub use measured::Tables;
+pub use objective::kind_of;
 
 /// Reads a program: the file and all it imports.
 ///

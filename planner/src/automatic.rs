@@ -16,14 +16,14 @@ use crate::{
     reason::Reason,
 };
 use find::Aim;
-use pipe::{Pipe, StageHalves};
+use pipe::{Merit, Passes, Pipe, StageHalves};
 use roundelay_codegen::lower;
 use roundelay_dsl::{Objective, Program};
-use roundelay_schedule::{Order, Plan};
+use roundelay_schedule::{Bytes, Order, Plan};
 
-/// How often the room of `zb_auto` is made smaller because messages need more of it than those
-/// of the plain order.
-const TRIALS: u32 = 4;
+/// Orders that are lowered at most before the room of `zb_auto` counts as filled: messages may need
+/// more of it than those of the plain order.
+const TRIALS: u64 = 32;
 
 /// The plan with the lists of its order where these are found and not there yet; any other as it
 /// is.
@@ -51,22 +51,70 @@ pub(crate) fn complete(
         (Objective::Memory, Order::ZeroBubbleAuto) => Aim::Memory,
         _ => Aim::Time,
     };
-    for _ in 0..TRIALS {
-        let Some((_, passes)) = find::find(&pipe, aim) else { break };
-        let found = Plan { lists: pipe.lists(&passes), ..plan.clone() };
-        let lacks = match plan.order {
-            Order::ZeroBubbleAuto => {
-                let schedule = lower(program, &found).map_err(refused)?;
-                memory::fits(program, &schedule).err()
-            }
-            _ => None,
-        };
-        let Some(lacks) = lacks else { return Ok(found) };
-        for room in &mut pipe.room {
-            room.shrink(lacks.missing);
+    let found = match plan.order {
+        Order::ZeroBubbleAuto => roomy(program, plan, &mut pipe, aim)?,
+        _ => find::find(&pipe, aim, &[]).map(|(_, passes)| passes),
+    };
+    Ok(found.map_or(plain, |passes| listed(plan, &pipe, &passes)))
+}
+
+/// The best order that is found and has room when it is lowered. One that has none is not tried
+/// again, and the devices that lack room get less: a quarter of what they lack at first, so that
+/// little is passed over, and ever more of it. Once one had no room, none is taken that is worse
+/// than an order with fixed rules that has.
+fn roomy(
+    program: &Program,
+    plan: &Plan,
+    pipe: &mut Pipe,
+    aim: Aim,
+) -> Result<Option<Passes>, Reason> {
+    let lacks = |pipe: &Pipe, passes: &Passes| {
+        let schedule = lower(program, &listed(plan, pipe, passes)).map_err(refused)?;
+        Ok(memory::lacks(program, &schedule))
+    };
+    let mut tried = Vec::new();
+    let mut known = None;
+    for trial in 0..TRIALS {
+        let Some((merit, passes)) = find::find(pipe, aim, &tried) else { break };
+        if known.as_ref().is_some_and(|(known, _)| *known <= merit) {
+            break;
+        }
+        let lacking = lacks(pipe, &passes)?;
+        if lacking.is_empty() {
+            return Ok(Some(passes));
+        }
+        if trial == 0 && aim == Aim::Time {
+            known = fixed(pipe, |passes| Ok(lacks(pipe, passes)?.is_empty()))?;
+        }
+        for (device, room) in plan.cell_devices().zip(&mut pipe.room) {
+            let lacking = lacking.get(&device).copied().unwrap_or_default();
+            room.shrink(Bytes((lacking.0 * (trial + 4)).div_ceil(16)));
+        }
+        tried.push(passes);
+    }
+    Ok(known.map(|(_, passes)| passes))
+}
+
+/// The best order with fixed rules that has room.
+fn fixed(
+    pipe: &Pipe,
+    has_room: impl Fn(&Passes) -> Result<bool, Reason>,
+) -> Result<Option<(Merit, Passes)>, Reason> {
+    let each = [1, 2].map(|depth| find::handcrafted(pipe, depth)).into_iter();
+    let each = each.filter_map(|passes| Some((pipe.merit(&passes)?, passes)));
+    let mut each: Vec<(Merit, Passes)> = each.collect();
+    each.sort_by_key(|(merit, _)| *merit);
+    for (merit, passes) in each {
+        if has_room(&passes)? {
+            return Ok(Some((merit, passes)));
         }
     }
-    Ok(plain)
+    Ok(None)
+}
+
+/// The plan with these passes.
+fn listed(plan: &Plan, pipe: &Pipe, passes: &Passes) -> Plan {
+    Plan { lists: pipe.lists(passes), ..plan.clone() }
 }
 
 fn refused(error: impl std::fmt::Display) -> Reason {
@@ -80,7 +128,7 @@ fn plain(plan: &Plan) -> Plan {
         micro_batches: plan.micro_batches as usize,
         room: Vec::new(),
     };
-    Plan { lists: pipe.lists(&find::plain(&pipe)), ..plan.clone() }
+    listed(plan, &pipe, &find::plain(&pipe))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Plans of a space that another plan of it makes superfluous: the same, or never worse.
 
-use crate::{counts::Counts, family::Family, values::Values};
+use crate::{counts::Counts, family::Family, laws::check_delay, values::Values};
 use roundelay_schedule::{Fold, Order, Placement, Rule, States, Timeline};
 use std::collections::BTreeMap;
 
@@ -76,7 +76,7 @@ fn same_members(values: &Values, family: Family, counts: Counts) -> Option<Strin
 }
 
 impl SameRules {
-    /// A stricter rule with the same versions.
+    /// A rule that stands before this one and has the same versions.
     fn find(
         &mut self,
         values: &Values,
@@ -85,17 +85,19 @@ impl SameRules {
         s: u32,
     ) -> Option<String> {
         let (rule, timeline) = (family.rule, family.placement.timeline());
-        let mut earlier =
-            values.rules.iter().take_while(|other| **other != rule).peekable();
-        if rule == Rule::Sync && earlier.peek().is_none() {
+        if rule == Rule::Sync {
             return None;
         }
         let find = || {
             let own = rule.delays(timeline, n, s);
-            if rule != Rule::Sync && own.max() == 0 {
+            if own.max() == 0 {
                 return Some("no version lags behind, so this is rule sync".into());
             }
-            let same = earlier.find(|other| other.delays(timeline, n, s) == own);
+            let mut earlier = values.rules.iter().take_while(|other| **other != rule);
+            let lawful = |other| check_delay(Family { rule: other, ..family }, n, s);
+            let same = earlier.find(|other| {
+                lawful(**other).is_ok() && other.delays(timeline, n, s) == own
+            });
             same.map(|rule| format!("{rule} has the same version map"))
         };
         let key = (rule, timeline == Timeline::FlushFree, n, s);
@@ -122,20 +124,24 @@ fn same_placement(values: &Values, family: Family, counts: Counts) -> Option<Str
     let rows = counts.tensor.rows;
     let one_device = counts.devices(family, values.lists) == replicas * rows;
     let simple = placement == Placement::Accumulate;
+    let looped = counts.chunks != 1;
     let one_by_one = n == 1 || (sync && placement != Placement::Concurrent);
     if one_device
         && !simple
+        && !looped
         && one_by_one
         && tried(Placement::Accumulate, Order::Sequential)
     {
         return Some("accumulate is no worse on one device".into());
     }
     let fewer = values.stages(n).first().is_some_and(|least| *least < s);
-    if sync && one_device && replicas == 1 && fewer {
+    let alike = !looped && !values.pinned;
+    if sync && one_device && replicas == 1 && fewer && alike {
         return Some("on one device cuts move nothing: fewer stages are the same".into());
     }
     if sync && placement == Placement::Shared {
-        if s == 1 && tried(Placement::Data, Order::Parallel) {
+        let workers = counts.all_micro_batches() > 1;
+        if s == 1 && workers && tried(Placement::Data, Order::Parallel) {
             return Some("data is the same with one stage".into());
         }
         if n == 1 && tried(Placement::Pipeline, Order::Gpipe) {
@@ -147,10 +153,13 @@ fn same_placement(values: &Values, family: Family, counts: Counts) -> Option<Str
         && order.fold() == Fold::Loop
         && order != Order::Gpipe
         && !order.splits_backward()
-        && counts.chunks == 1;
+        && !looped;
     if late && tried(Placement::Pipeline, Order::Gpipe) {
         return Some("gpipe is the same with one micro-batch".into());
     }
     (n == 1 && order.is_found() && tried(Placement::Pipeline, Order::ZeroBubbleH1))
         .then(|| "zb_h1 is the same with one micro-batch".into())
 }
+
+#[cfg(test)]
+mod tests;

@@ -18,7 +18,8 @@ use roundelay_schedule::{
 };
 use std::collections::BTreeMap;
 
-/// The plan with its costs: what is shown was lowered, checked and clocked.
+/// The plan with its costs, with the lists of its order where these are found: what is shown was
+/// lowered, checked and clocked.
 ///
 /// # Errors
 /// Why it is no plan after all.
@@ -32,7 +33,7 @@ pub(crate) fn evaluate(
     clock(program, costs, (plan, open.bound, open.number))
 }
 
-/// The plan with its costs, whether or not another one makes it superfluous; its bound and its
+/// The plan, whose lists are there where its order has some, with its costs; its bound and its
 /// place in the order of the search stand beside.
 ///
 /// # Errors

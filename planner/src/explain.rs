@@ -90,6 +90,9 @@ impl fmt::Display for Explanation {
 impl Explanation {
     /// The answer to a question, against the first plan.
     fn answer(&self, what: &WhatIf) -> String {
+        if let Some(mistake) = &what.mistake {
+            return format!("cannot be set: {mistake}");
+        }
         let Some(answer) = &what.answer else { return "no plan".to_owned() };
         let first = &self.first;
         let plan = match answer.plan == first.plan {
@@ -124,19 +127,18 @@ fn cuts(ranking: &Ranking) -> Option<String> {
 fn time(candidate: &Candidate) -> String {
     let bound = &candidate.bound;
     let step = candidate.step_time;
-    let (what, least) = match bound.work.max(bound.path) {
+    const OTHERS: &str = "updates, messages and waiting";
+    let (what, least, others) = match bound.work.max(bound.path) {
         _ if bound.traffic > bound.work.max(bound.path) => {
-            ("the sums and shards of replicas on the busiest links", bound.traffic)
+            let busiest = "messages, sums and shards on the busiest links";
+            (busiest, bound.traffic, "passes, updates and waiting")
         }
-        work if work == bound.work => ("the passes of the busiest device", work),
-        path => ("the longest chain of dependent passes", path),
+        work if work == bound.work => ("the passes of the busiest device", work, OTHERS),
+        path => ("the longest chain of dependent passes", path, OTHERS),
     };
     let share = 100.0 * seconds(least) / seconds(step);
     let rest = step - least;
-    format!(
-        "time: {what} take {least} of {step} ({share:.0} %); updates, messages and waiting \
-         take {rest}"
-    )
+    format!("time: {what} take {least} of {step} ({share:.0} %); {others} take {rest}")
 }
 
 fn memory(candidate: &Candidate) -> String {

@@ -8,7 +8,7 @@
 use crate::{
     candidate::Candidate,
     cost::Costs,
-    ranking::{Clerk, Grouping, Ranking},
+    ranking::{Clerk, Grouping, Ranking, threads},
     reason::Reason,
     search::{Judge, Open, ROUND, SHARPENED},
     sharpen::Sharpness,
@@ -88,7 +88,7 @@ trait Bench {
     fn sharpened(&mut self, plans: Vec<Open>) -> Vec<Open>;
 
     /// The plans with their costs.
-    fn clocked(&self, round: &[Open]) -> Vec<Result<Candidate, Reason>>;
+    fn clocked(&mut self, round: &[Open]) -> Vec<Result<Candidate, Reason>>;
 }
 
 impl Bench for Clerk<'_> {
@@ -101,8 +101,8 @@ impl Bench for Clerk<'_> {
         sharper.filter_map(one).collect()
     }
 
-    fn clocked(&self, round: &[Open]) -> Vec<Result<Candidate, Reason>> {
-        self.appraise(round)
+    fn clocked(&mut self, round: &[Open]) -> Vec<Result<Candidate, Reason>> {
+        self.clock(round, threads())
     }
 }
 

@@ -80,6 +80,9 @@ pub struct WhatIfRow {
     /// The best plan then, where there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<PlanRow>,
+    /// Why the values cannot be set, where they cannot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mistake: Option<String>,
 }
 
 /// Plans that no other beats in step time, peak memory and number of devices together.
@@ -323,6 +326,7 @@ impl Document {
             question: what.question.clone(),
             set: what.lines.clone(),
             plan: what.answer.as_ref().map(|answer| plan_row(1, answer, &what.goal)),
+            mistake: what.mistake.clone(),
         };
         let reasons = explanation.plans.iter().map(|(_, reasons)| reasons.clone());
         let part = ExplainPart {

@@ -107,14 +107,7 @@ pub enum NoPlan {
 /// # Errors
 /// When nothing fits: the binding constraint, and what would make a plan fit.
 pub fn plan(program: &Program, options: &Options) -> Result<Ranking, Refusal> {
-    if let Some(missing) = objective::Goal::new(program).missing() {
-        return Err(Refusal::of(missing));
-    }
-    let ranking = ranking::survey(program, options, &mut Progress::default());
-    match ranking.plans.is_empty() {
-        true => Err(refusal::refuse(program, options, &ranking)),
-        false => Ok(ranking),
-    }
+    searched(program, options, &mut Progress::default())
 }
 
 /// Searches like [`plan`] while somebody watches, who may end it: then the ranking is of what was
@@ -127,11 +120,25 @@ pub fn plan_watched(
     options: &Options,
     observer: &mut dyn Observer,
 ) -> Result<Ranking, NoPlan> {
-    let mut progress = Progress::told_to(observer);
-    let ranking = ranking::survey(program, options, &mut progress);
-    match (ranking.plans.is_empty(), ranking.interrupted) {
-        (false, _) => Ok(ranking),
-        (true, true) => Err(NoPlan::Interrupted),
-        (true, false) => Err(refusal::refuse(program, options, &ranking).into()),
+    let ranking = searched(program, options, &mut Progress::told_to(observer))?;
+    match ranking.plans.is_empty() {
+        true => Err(NoPlan::Interrupted),
+        false => Ok(ranking),
+    }
+}
+
+/// What a search finds; without plans only where somebody ended it.
+fn searched(
+    program: &Program,
+    options: &Options,
+    progress: &mut Progress<'_>,
+) -> Result<Ranking, Refusal> {
+    if let Some(lacking) = program.lacking().into_iter().next() {
+        return Err(Refusal::lacking(&lacking));
+    }
+    let ranking = ranking::survey(program, options, progress);
+    match ranking.plans.is_empty() && !ranking.interrupted {
+        true => Err(refusal::refuse(program, options, &ranking)),
+        false => Ok(ranking),
     }
 }

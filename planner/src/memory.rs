@@ -91,6 +91,32 @@ pub(crate) fn fits(program: &Program, schedule: &Schedule) -> Result<(), Shortfa
     }
 }
 
+/// How much each device of the cell lacks in a lowered plan; those that lack nothing are not
+/// there. In a pool that is too small those lack something that take more than an equal share.
+pub(crate) fn lacks(program: &Program, schedule: &Schedule) -> BTreeMap<DeviceId, Bytes> {
+    let cells = cells(schedule);
+    let pool = |device: DeviceId| schedule.target.devices[device].pool;
+    let mut pools: BTreeMap<PoolId, (Bytes, u64)> = BTreeMap::new();
+    for (device, cell) in &cells {
+        let (taken, users) = pools.entry(pool(*device)).or_default();
+        *taken += schedule.arena(*cell);
+        *users += 1;
+    }
+    let mut lacks: BTreeMap<DeviceId, Bytes> = BTreeMap::new();
+    for (device, cell) in cells {
+        let (taken, users) = pools[&pool(device)];
+        let whole = schedule.target.pools[pool(device)].capacity;
+        let share = if taken > whole { Bytes(whole.0 / users) } else { whole };
+        let own = device_capacity(program, &schedule.target.devices[device]);
+        let missing = schedule.arena(cell) - own.min(share);
+        if missing > Bytes(0) {
+            let known = lacks.entry(cell).or_default();
+            *known = missing.max(*known);
+        }
+    }
+    lacks
+}
+
 /// Notes what is missing at a place if no other misses more; a pool comes before a device.
 fn lacking(
     worst: &mut Option<(Shortfall, DeviceId)>,

@@ -147,21 +147,6 @@ impl Goal {
     pub fn time_to_result(&self, plan: &Plan, step_time: Nanos) -> Option<Nanos> {
         Some(times(u128::from(self.steps_to_result(plan)?), step_time))
     }
-
-    /// What the objective needs and the program does not say.
-    pub(crate) fn missing(&self) -> Option<&'static str> {
-        match self.objective {
-            Objective::StepTime | Objective::Memory | Objective::Devices => None,
-            Objective::Cost => self
-                .prices
-                .contains(&None)
-                .then_some("cost: a device has no `price`, such as `price 2.5 USD/h`"),
-            Objective::TimeToResult => self.curve.is_none().then_some(
-                "time_to_result: the program does not say how its model learns: \
-                 `result { least_steps 1000, critical_batch 512, staleness 1 }`",
-            ),
-        }
-    }
 }
 
 /// What a score needs to know of a plan besides its costs.

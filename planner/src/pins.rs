@@ -3,6 +3,7 @@
 
 use roundelay_dsl::{Choice, Numbers, Search};
 use roundelay_schedule::{Order, Plan, States};
+use std::fmt::Display;
 
 /// A decision that a program may restrict, from what changes least to what changes most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,6 +57,14 @@ impl Decision {
             Self::Devices => "devices",
             Self::Placement => "placement",
             Self::Rule => "rule",
+        }
+    }
+
+    /// The line that leaves it a value, or several with `|` between.
+    pub(crate) fn line(self, values: &dyn Display) -> String {
+        match self.name().split_once('.') {
+            Some((outer, inner)) => format!("{outer} {{ {inner} {values} }}"),
+            None => format!("{} {values}", self.name()),
         }
     }
 
@@ -142,7 +151,7 @@ impl Decision {
     /// no line can say it: lists stand in a file, and stages that differ in what they compute
     /// again follow from pins.
     pub(crate) fn lines(self, search: &Search, plan: &Plan) -> Option<Vec<String>> {
-        let line = |value: &dyn std::fmt::Display| format!("{} {value}", self.name());
+        let line = |value: &dyn Display| self.line(value);
         Some(match self {
             Self::Recompute => {
                 let first = plan.recompute.first()?;
@@ -165,7 +174,7 @@ impl Decision {
             Self::States => vec![line(&plan.states)],
             Self::Shards => vec![line(&plan.shards)],
             Self::Sequence => vec![line(&plan.tensor.sequence)],
-            Self::Rows => vec![format!("tensor {{ rows {} }}", plan.tensor.rows)],
+            Self::Rows => vec![line(&plan.tensor.rows)],
             Self::Replicas => vec![line(&plan.replicas)],
             Self::Devices => vec![line(&plan.devices.len())],
             Self::Placement => vec![line(&plan.placement)],

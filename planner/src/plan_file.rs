@@ -9,7 +9,7 @@ use crate::{
 };
 use roundelay_codegen::node_costs;
 use roundelay_dsl::Program;
-use roundelay_schedule::{DeviceId, Id, Nanos, Plan, plan_faults};
+use roundelay_schedule::{DeviceId, Id, Misfit, Nanos, Plan, plan_faults};
 use std::{collections::BTreeSet, fmt};
 
 /// What is wrong with a plan file: all mistakes, by line.
@@ -110,9 +110,44 @@ fn decision(reason: &Reason, plan: &Plan) -> &'static str {
     match reason {
         Reason::UnevenShards { .. } => "shards",
         Reason::NoRows | Reason::ClipNeedsWholeTensors => "tensor",
-        Reason::OneReplica | Reason::ReplicasNeedSync => "replicas",
-        _ if plan.replicas != 1 => "replicas",
-        _ => "micro_batches",
+        Reason::OneReplica | Reason::ReplicasNeedSync | Reason::MirroredReplicas => {
+            "replicas"
+        }
+        Reason::Indivisible { .. } if plan.replicas != 1 => "replicas",
+        Reason::Indivisible { .. }
+        | Reason::TooLong { .. }
+        | Reason::DelayTooShort { .. } => "micro_batches",
+        Reason::OneWorker | Reason::Clash(_) => "placement",
+        Reason::Misfit(misfit) => misfitting(*misfit, plan),
+        Reason::Uncuttable(_) | Reason::NoStage { .. } => "stages",
+        Reason::WrongCuts(_) => "cuts",
+        Reason::Refused(_) if !plan.lists.is_empty() => "lists",
+        Reason::Refused(_) => "order",
+        Reason::TooFewDevices { .. }
+        | Reason::DevicesNotAllowed { .. }
+        | Reason::Memory(_) => "devices",
+        Reason::Equal(_) => "rule",
+    }
+}
+
+/// The decision with which an order does not go; one chunk stands in no file.
+fn misfitting(misfit: Misfit, plan: &Plan) -> &'static str {
+    match misfit {
+        Misfit::Chunks(_)
+        | Misfit::FewChunks
+        | Misfit::UnevenChunks
+        | Misfit::OddChunks
+            if plan.chunks != 1 =>
+        {
+            "chunks"
+        }
+        Misfit::Chunks(_)
+        | Misfit::FewChunks
+        | Misfit::UnevenChunks
+        | Misfit::OddChunks
+        | Misfit::MicroBatches(_)
+        | Misfit::FewMicroBatches(_)
+        | Misfit::OddDevices => "order",
     }
 }
 
@@ -208,5 +243,36 @@ mod tests {
         assert_eq!(wrong("- none\n- none", "- none"), [line("recompute")]);
         assert_eq!(wrong("- none", "- some"), [line("recompute") + 1]);
         assert_eq!(wrong("replicas: 1", "replicas: 2"), [line("replicas")]);
+    }
+
+    /// The keys on whose lines the mistakes stand that one change makes.
+    fn keys(plan: &Plan, from: &str, to: &str) -> Vec<String> {
+        let text = write_plan(plan);
+        assert!(text.contains(from), "{from} stands in\n{text}");
+        let wrong = text.replacen(from, to, 1);
+        let PlanMistakes(mistakes) =
+            read_plan(&wrong, &sample::program(8, 8)).unwrap_err();
+        let key = |mistake: PlanMistake| {
+            let line = wrong.lines().nth(mistake.line - 1).unwrap_or_default();
+            line.split(':').next().unwrap_or_default().to_owned()
+        };
+        mistakes.into_iter().map(key).collect()
+    }
+
+    #[test]
+    fn numbers_that_do_not_fit_are_told_at_their_own_line() {
+        let plan = |placement, order, n| sample::plan(Rule::Sync, placement, order, n, 4);
+        let gpipe = plan(Placement::Pipeline, Order::Gpipe, 2).replicated(2, 1);
+        assert_eq!(keys(&gpipe, "order: gpipe", "order: interleaved"), ["order"]);
+        assert_eq!(keys(&gpipe, "stages: 4", "stages: 40"), ["stages"]);
+        assert_eq!(keys(&gpipe, "micro_batches: 2", "micro_batches: 3"), ["replicas"]);
+        let looped = plan(Placement::Pipeline, Order::Interleaved, 4).with_chunks(2);
+        assert_eq!(keys(&looped, "chunks: 2", "chunks: 3"), ["chunks"]);
+        assert_eq!(keys(&looped, "micro_batches: 4", "micro_batches: 1"), ["order"]);
+        let workers = sample::plan(Rule::Sync, Placement::Data, Order::Parallel, 2, 1);
+        let one = keys(&workers, "micro_batches: 2", "micro_batches: 1");
+        assert_eq!(one, ["placement"]);
+        let mirrored = plan(Placement::Pipeline, Order::Chimera, 4);
+        assert_eq!(keys(&mirrored, "replicas: 1", "replicas: 2"), ["replicas"]);
     }
 }

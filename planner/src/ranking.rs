@@ -1,11 +1,10 @@
 //! The planner's answer: ranked plans, the best of each weaker class, and what was searched.
 
 use crate::{
-    automatic,
     bound::Bound,
     candidate::Candidate,
     cost::Costs,
-    evaluate::{clock, evaluate},
+    evaluate::evaluate,
     excluded::{Exclusions, Sizes},
     memory::Room,
     objective::{Goal, Score},
@@ -285,7 +284,8 @@ pub(crate) struct Clerk<'a> {
 /// Which plans stand for others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Grouping {
-    /// Of those that differ in what they compute again, the first that fits.
+    /// Of those that differ in what they compute again, the first that fits; but each for itself
+    /// where room decides the order.
     Recompute,
     /// Each stands for itself.
     None,
@@ -329,7 +329,8 @@ impl<'a> Clerk<'a> {
 
     /// The first plan of a group from this one on that may fit. The plans of a group differ in
     /// what they compute again, least first: one that does less of it is no slower, so unless
-    /// memory counts the first that fits is the only one to look at.
+    /// memory counts the first that fits is the only one to look at. An order that is found is
+    /// another one where less is kept, and may be faster, so it stands alone.
     fn open(&mut self, mut number: usize) -> Option<Open> {
         let end = self.after(number);
         while number < end {
@@ -349,7 +350,8 @@ impl<'a> Clerk<'a> {
 
     /// Where the group of a plan ends.
     fn after(&self, number: usize) -> usize {
-        if self.grouping == Grouping::None {
+        let found = self.plans[number].family.order.is_found();
+        if found || self.grouping == Grouping::None {
             return number + 1;
         }
         let group = |outline: &Outline| (outline.family, outline.counts);
@@ -367,17 +369,6 @@ impl<'a> Clerk<'a> {
     fn unfit(&mut self, outline: &Outline, reason: &Reason) {
         let which = (outline.family, Sizes::One(outline.counts));
         self.unfit.add(which, reason, 1);
-    }
-}
-
-impl Clerk<'_> {
-    /// Lowers and clocks some plans, whether or not another one makes them superfluous.
-    pub(crate) fn appraise(&self, round: &[Open]) -> Vec<Result<Candidate, Reason>> {
-        parallel(round, threads(), &|open: &Open| {
-            let plan = self.bounds.plan(&open.outline)?;
-            let plan = automatic::complete(self.program, self.costs, &plan)?;
-            clock(self.program, self.costs, (plan, open.bound, open.number))
-        })
     }
 }
 

@@ -5,9 +5,9 @@ use crate::{
     family::Clash,
     ranking::{Options, Ranking},
     reason::Reason,
-    repair::{Repair, repairs},
+    repair::{Changes, Repair, changes},
 };
-use roundelay_dsl::Program;
+use roundelay_dsl::{Mistake, Program};
 use std::fmt;
 
 /// Why no plan of the space fits, and what would make one fit.
@@ -19,18 +19,30 @@ pub struct Refusal {
     pub repairs: Vec<Repair>,
     /// Changes that were not tried, because the search for them was cut short.
     pub untried: Vec<String>,
+    /// Changes whose lines cannot be set, each with the reason.
+    pub mistaken: Vec<String>,
+    /// Whether anything was searched at all.
+    pub searched: bool,
 }
 
 impl Refusal {
-    /// A refusal that only the program's author can mend.
-    pub(crate) fn of(binding: &str) -> Self {
-        let binding = binding.to_owned();
-        Self { binding, repairs: Vec::new(), untried: Vec::new() }
+    /// The refusal of a program that does not say what its objective needs.
+    pub(crate) fn lacking(mistake: &Mistake) -> Self {
+        let said: Vec<&str> = [&mistake.message]
+            .into_iter()
+            .chain(&mistake.hints)
+            .map(String::as_str)
+            .collect();
+        let Changes { repairs, untried, mistaken } = Changes::default();
+        Self { binding: said.join("; "), repairs, untried, mistaken, searched: false }
     }
 }
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.searched {
+            return write!(f, "no plan is looked for: {}", self.binding);
+        }
         write!(f, "no plan fits: {}", self.binding)?;
         if !self.repairs.is_empty() {
             write!(
@@ -40,6 +52,8 @@ impl fmt::Display for Refusal {
             )?;
         }
         self.repairs.iter().try_for_each(|repair| write!(f, "\n  - {repair}"))?;
+        let mut mistaken = self.mistaken.iter();
+        mistaken.try_for_each(|change| write!(f, "\n  cannot be set: {change}"))?;
         match &self.untried[..] {
             [] if self.repairs.is_empty() => {
                 write!(f, "\n  no change that was tried helps")
@@ -54,12 +68,12 @@ impl fmt::Display for Refusal {
 
 /// The refusal of a program whose search came out empty.
 pub(crate) fn refuse(program: &Program, options: &Options, ranking: &Ranking) -> Refusal {
-    let (repairs, mut untried) = repairs(program, options, ranking);
+    let Changes { repairs, mut untried, mistaken } = changes(program, options, ranking);
     if !ranking.optimal {
         let limit = options.clocked_max;
         untried.insert(0, format!("every plan: {limit} of a class are clocked at most"));
     }
-    Refusal { binding: binding(ranking), repairs, untried }
+    Refusal { binding: binding(ranking), repairs, untried, mistaken, searched: true }
 }
 
 /// What holds back the plans that came furthest.

@@ -11,7 +11,7 @@ use crate::{
     ranking::{Options, Ranking, best},
     reason::Reason,
 };
-use roundelay_dsl::{Objective, Program};
+use roundelay_dsl::{Objective, Program, kind_of};
 use roundelay_schedule::{Bytes, Exactness, Nanos, Pool};
 use std::{collections::BTreeMap, fmt};
 
@@ -44,19 +44,29 @@ impl fmt::Display for Repair {
     }
 }
 
-/// Changes that make a plan fit, the smallest first, and those that were not tried.
-pub(crate) fn repairs(
+/// What became of the changes that might make a plan fit.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    /// Those that do, the smallest first.
+    pub repairs: Vec<Repair>,
+    /// Those that were not tried.
+    pub untried: Vec<String>,
+    /// Those whose lines cannot be set, each with the reason.
+    pub mistaken: Vec<String>,
+}
+
+/// Changes that make a plan fit.
+pub(crate) fn changes(
     program: &Program,
     options: &Options,
     ranking: &Ranking,
-) -> (Vec<Repair>, Vec<String>) {
+) -> Changes {
     let mut mender = Mender {
         program,
         options: Options { top: NEAREST, ..*options },
         ranking,
         left: SEARCHES,
-        repairs: Vec::new(),
-        untried: Vec::new(),
+        changes: Changes::default(),
     };
     mender.decisions();
     mender.own_bound();
@@ -64,10 +74,10 @@ pub(crate) fn repairs(
     mender.batch();
     mender.memory();
     mender.devices();
-    if mender.repairs.is_empty() {
+    if mender.changes.repairs.is_empty() {
         mender.everything();
     }
-    (mender.repairs, mender.untried)
+    mender.changes
 }
 
 /// Of so many plans that fit, the one that is nearest to what is allowed is taken.
@@ -79,8 +89,7 @@ struct Mender<'a> {
     options: Options,
     ranking: &'a Ranking,
     left: usize,
-    repairs: Vec<Repair>,
-    untried: Vec<String>,
+    changes: Changes,
 }
 
 impl Mender<'_> {
@@ -147,8 +156,8 @@ impl Mender<'_> {
 
     /// As much memory as the plan takes that takes least.
     fn memory(&mut self) {
-        let bounded =
-            self.repairs.iter().any(|repair| repair.lines[0].starts_with("memory"));
+        let mut known = self.changes.repairs.iter();
+        let bounded = known.any(|repair| repair.lines[0].starts_with("memory"));
         if !self.lacks_memory() || bounded || !self.has_room("more memory") {
             return;
         }
@@ -204,7 +213,7 @@ impl Mender<'_> {
         }
         let lines = vec![format!("cluster.devices = {most}")];
         let amount = format!("instead of {available}");
-        self.repairs.push(Repair::new(lines, amount, &found));
+        self.changes.repairs.push(Repair::new(lines, amount, &found));
     }
 
     fn with_devices(&mut self, count: u32) -> Option<Candidate> {
@@ -245,16 +254,27 @@ impl Mender<'_> {
             return;
         }
         if let Some(found) = self.planned(&lines) {
-            self.repairs.push(Repair::new(lines, amount, &found));
+            self.changes.repairs.push(Repair::new(lines, amount, &found));
         }
     }
 
     /// The best plan of the program with these lines.
     fn planned(&mut self, lines: &[String]) -> Option<Candidate> {
         let mut changed = self.program.clone();
-        changed.set_all(lines).ok()?;
+        if let Err(mistake) = changed.set_all(lines) {
+            self.mistaken(lines, &mistake.message);
+            return None;
+        }
         self.left -= 1;
         best(&changed, &self.options)
+    }
+
+    /// Remembers lines that cannot be set, the first for each reason.
+    fn mistaken(&mut self, lines: &[String], reason: &str) {
+        let known = &mut self.changes.mistaken;
+        if !known.iter().any(|change| change.ends_with(reason)) {
+            known.push(format!("{}: {reason}", lines.join(", ")));
+        }
     }
 
     /// The best plans of a program.
@@ -266,7 +286,7 @@ impl Mender<'_> {
     /// Whether a search is left; else what is not tried is remembered.
     fn has_room(&mut self, what: &str) -> bool {
         if self.left == 0 {
-            self.untried.push(what.to_owned());
+            self.changes.untried.push(what.to_owned());
         }
         self.left > 0
     }
@@ -298,8 +318,7 @@ fn enough(program: &Program, smallest: &Candidate) -> (Vec<String>, String) {
     for id in &smallest.plan.devices {
         let device = &target.devices[*id];
         if device.memory < peak {
-            let kind =
-                device.name.rsplit_once('.').map_or(&*device.name, |(kind, _)| kind);
+            let kind = kind_of(&device.name);
             kinds.insert(kind, (peak + device.reserved, peak - device.memory));
         }
     }

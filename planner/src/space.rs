@@ -121,13 +121,15 @@ impl Filler<'_> {
 
     /// Adds the combinations with these numbers, for each number of shards.
     fn add(&mut self, family: Family, counts: Counts) {
-        let devices = counts.devices(family, self.values.lists);
         let shards = self.grid.shards(self.values, family, counts);
         let each = self.values.recompute.len() as u64;
         self.combinations += shards.len() as u64 * each;
-        if let Err(reason) = self.check(family, counts, devices) {
-            return self.drop(family, counts, &reason, shards.len() as u64 * each);
-        }
+        let devices = match self.check(family, counts) {
+            Ok(devices) => devices,
+            Err(reason) => {
+                return self.drop(family, counts, &reason, shards.len() as u64 * each);
+            }
+        };
         for shards in shards.iter().copied() {
             let counts = Counts { shards, ..counts };
             match self.check_last(family, counts) {
@@ -157,9 +159,9 @@ impl Filler<'_> {
         self.exclusions.add((family, Sizes::One(counts)), reason, number);
     }
 
-    /// What does not depend on shards; cheap checks first, so that no number is too large for
-    /// the later ones.
-    fn check(&self, family: Family, counts: Counts, devices: u32) -> Result<(), Reason> {
+    /// What does not depend on shards; gives the number of devices. Cheap checks first, so that no
+    /// number is too large for the later ones.
+    fn check(&self, family: Family, counts: Counts) -> Result<u32, Reason> {
         let Counts { micro_batches: n, stages: s, .. } = counts;
         let program = self.program;
         check_sizes(program, family, counts, &program.search.lists)?;
@@ -172,7 +174,8 @@ impl Filler<'_> {
             None => self.uncosted.check(s).map_err(Reason::Uncuttable)?,
         }
         check_delay(family, n, s)?;
-        check_devices(program, devices)
+        let devices = counts.devices(family, self.values.lists);
+        check_devices(program, devices).map(|()| devices)
     }
 
     fn check_last(&mut self, family: Family, counts: Counts) -> Result<(), Reason> {

@@ -4,14 +4,16 @@ mod brute_force;
 mod recompute;
 mod repair;
 
-pub(crate) use brute_force::random_program;
+pub(crate) use brute_force::{pick, random_program, some};
 
 use crate::{
-    Candidate, Goal, Options, Ranking, Refusal, cost::tests::measured, document, explain,
-    plan, sample, sample::Random, table,
+    Candidate, Goal, Look, NoPlan, Observer, Options, Ranking, Refusal,
+    cost::tests::measured, document, explain, plan, plan_watched, sample, sample::Random,
+    table,
 };
 use roundelay_dsl::{Choice, Learning, NanoDollarsPerHour, Numbers, Objective, Program};
 use roundelay_schedule::{Exactness, Nanos, Placement, Rule, States};
+use std::ops::ControlFlow;
 
 /// Every plan of the space, clocked.
 fn everything() -> Options {
@@ -251,6 +253,31 @@ fn costs_and_steps_stand_in_table_and_document() {
     program.search.objective = Objective::StepTime;
     let text = table(&plan(&program, &Options::default()).unwrap(), &program);
     assert!(!text.contains("cost/step") && !text.contains("result"), "{text}");
+}
+
+/// Watches to the end.
+struct Patient;
+
+impl Observer for Patient {
+    fn look(&mut self, _: Look) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+}
+
+#[test]
+fn what_an_objective_lacks_is_refused_before_any_search() {
+    let mut program = sample::program(2, 4);
+    for (objective, lacking) in [
+        (Objective::Cost, "device `core0` has no price"),
+        (Objective::TimeToResult, "least_steps, critical_batch, staleness of `result`"),
+    ] {
+        program.search.objective = objective;
+        let refused = refusal(&program);
+        let watched = plan_watched(&program, &Options::default(), &mut Patient);
+        assert_eq!(watched.err(), Some(NoPlan::Refused(refused.clone())));
+        let text = refused.to_string();
+        assert!(text.contains(lacking) && !text.contains("that was tried"), "{text}");
+    }
 }
 
 #[test]

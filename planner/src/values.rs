@@ -33,6 +33,8 @@ pub(crate) struct Values {
     pub states: Vec<States>,
     /// What all stages compute again that the program does not pin.
     pub recompute: Vec<Recompute>,
+    /// Whether some stages are pinned to what they compute again.
+    pub pinned: bool,
     /// Numbers of micro-batches.
     pub micro_batches: Vec<u32>,
     /// Stages on one device of a pipeline; open where empty.
@@ -99,6 +101,7 @@ impl Values {
             orders: one_of(order, &known_orders(program)),
             states: one_of(states, States::ALL),
             recompute: ascending(one_of(recompute, Recompute::ALL)),
+            pinned: !program.search.pinned.is_empty(),
             micro_batches: micro_batch_counts(
                 micro_batches,
                 u64::from(program.train.batch),

@@ -7,7 +7,7 @@ use crate::{
     pins::{Decision, exact, exact_rate},
     ranking::{Options, Ranking, best},
 };
-use roundelay_dsl::{Objective, Program};
+use roundelay_dsl::{Objective, Program, kind_of};
 use roundelay_schedule::{Bytes, Device, Pool, States};
 use std::collections::BTreeMap;
 
@@ -23,6 +23,8 @@ pub struct WhatIf {
     pub lines: Vec<String>,
     /// The best plan then; none when nothing is allowed and fits.
     pub answer: Option<Candidate>,
+    /// Why the lines cannot be set; there is no answer then.
+    pub mistake: Option<String>,
     /// What the change is made to.
     pub(crate) subject: Subject,
     /// What is minimised, with the numbers of the changed program.
@@ -53,7 +55,7 @@ pub(crate) fn questions(
     all.extend(other_batches(program));
     all.extend(Decision::ALL.into_iter().filter_map(|d| without(d, ranking, first)));
     let mut asked: Vec<WhatIf> =
-        all.into_iter().filter_map(|question| ask(program, options, question)).collect();
+        all.into_iter().map(|question| ask(program, options, question)).collect();
     asked.extend(runner_up(program, options, ranking));
     asked
 }
@@ -61,12 +63,15 @@ pub(crate) fn questions(
 /// A question without its answer.
 type Question = (String, Vec<String>, Subject);
 
-fn ask(program: &Program, options: &Options, question: Question) -> Option<WhatIf> {
+fn ask(program: &Program, options: &Options, question: Question) -> WhatIf {
     let (question, lines, subject) = question;
     let mut changed = program.clone();
-    changed.set_all(&lines).ok()?;
-    let (answer, goal) = (best(&changed, options), Goal::new(&changed));
-    Some(WhatIf { question, lines, answer, subject, goal })
+    let (answer, mistake) = match changed.set_all(&lines) {
+        Ok(()) => (best(&changed, options), None),
+        Err(mistake) => (None, Some(mistake.message)),
+    };
+    let goal = Goal::new(&changed);
+    WhatIf { question, lines, answer, mistake, subject, goal }
 }
 
 fn more_memory(program: &Program) -> Question {
@@ -74,7 +79,7 @@ fn more_memory(program: &Program) -> Question {
     let mut lines = Vec::new();
     let mut kinds: BTreeMap<&str, Bytes> = BTreeMap::new();
     for device in target.devices.values() {
-        let kind = kinds.entry(kind_of(device)).or_default();
+        let kind = kinds.entry(kind_of(&device.name)).or_default();
         *kind = (*kind).max(device.memory + device.reserved);
     }
     for (kind, memory) in kinds {
@@ -100,10 +105,6 @@ fn more_memory(program: &Program) -> Question {
     }
     let what = format!("{} more", exact(MORE.0));
     (format!("{what} on each device"), lines, Subject::Given("memory".to_owned()))
-}
-
-fn kind_of(device: &Device) -> &str {
-    device.name.rsplit_once('.').map_or(&*device.name, |(kind, _)| kind)
 }
 
 fn faster_links(program: &Program) -> Vec<Question> {
@@ -160,7 +161,7 @@ fn without(decision: Decision, ranking: &Ranking, first: &Candidate) -> Option<Q
     if others.is_empty() || !values.contains(own) {
         return None;
     }
-    let line = format!("{name} {}", others.join(" | "));
+    let line = decision.line(&others.join(" | "));
     Some((format!("without {name} {own}"), vec![line], Subject::Taken))
 }
 
@@ -178,9 +179,9 @@ fn runner_up(program: &Program, options: &Options, ranking: &Ranking) -> Option<
     let ways = [lines(&differs), lines(&all)];
     ways.into_iter().flatten().find_map(|lines| {
         let question = ("the runner-up".to_owned(), lines, Subject::Pinned);
-        let asked = ask(program, options, question)?;
+        let asked = ask(program, options, question);
         let same = asked.answer.as_ref().is_some_and(|found| found.plan == second.plan);
-        same.then_some(asked)
+        (same || asked.mistake.is_some()).then_some(asked)
     })
 }
 

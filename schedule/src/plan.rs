@@ -132,6 +132,11 @@ fn is_one(number: &u32) -> bool {
     *number == 1
 }
 
+/// The greatest common divisor.
+fn common(one: u64, other: u64) -> u64 {
+    if other == 0 { one } else { common(other, one % other) }
+}
+
 impl Placement {
     /// Ring length of a stage (counted from zero): how many devices turn under it. A cyclic
     /// worker holds stage j for 2(S − j) of the 2S time slots between its micro-batches, and
@@ -141,7 +146,10 @@ impl Placement {
             (
                 Placement::Shared,
                 Rule::CyclicV1 | Rule::CyclicV2 | Rule::CyclicSlack(_),
-            ) => (micro_batches * (stages - stage)).div_ceil(stages),
+            ) => {
+                let [n, s, left] = [micro_batches, stages, stages - stage].map(u64::from);
+                u32::try_from((n * left).div_ceil(s)).unwrap_or(u32::MAX)
+            }
             _ => 1,
         }
     }
@@ -157,7 +165,9 @@ impl Placement {
         }
     }
 
-    /// How many devices one cell takes whose pipeline, if it is one, has `pipeline` devices.
+    /// How many devices one cell takes whose pipeline, if it is one, has `pipeline` devices; the
+    /// largest number there is where it is more. Rings of all stages are
+    /// Σ ⌈N k / S⌉ = (N S + N + S − gcd(N, S)) / 2 over k = 1 … S.
     pub fn devices(
         self,
         rule: Rule,
@@ -168,10 +178,13 @@ impl Placement {
         match (self, rule) {
             (Placement::Accumulate | Placement::Concurrent, _) => 1,
             (Placement::Data, _) => micro_batches,
-            (Placement::Shared, Rule::Sync) => micro_batches * stages,
-            (Placement::Shared, _) => (0..stages)
-                .map(|stage| self.ring(rule, micro_batches, stages, stage))
-                .sum(),
+            (Placement::Shared, Rule::Sync) => micro_batches.saturating_mul(stages),
+            (Placement::Shared, _) => {
+                let [n, s] = [micro_batches, stages].map(u64::from);
+                let twice = u128::from(n) * u128::from(s) + u128::from(n + s);
+                let twice = twice - u128::from(common(n, s));
+                u32::try_from(twice / 2).unwrap_or(u32::MAX)
+            }
             (Placement::Pipeline, _) => pipeline,
         }
     }
@@ -420,4 +433,31 @@ spelled! {
     }
     Sequence, "sequence" { Whole "whole", Split "split", }
     Recompute, "recompute" { None "none", Selective "selective", Full "full", }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cell_has_the_devices_of_its_rings() {
+        let shared = Placement::Shared;
+        for rule in [Rule::CyclicV1, Rule::CyclicV2, Rule::CyclicSlack(3)] {
+            for (n, s) in (1..30).flat_map(|n| (1..30).map(move |s| (n, s))) {
+                let rings = (0..s).map(|stage| shared.ring(rule, n, s, stage));
+                assert_eq!(shared.devices(rule, n, s, 0), rings.sum(), "{n}, {s}");
+            }
+        }
+    }
+
+    #[test]
+    fn more_devices_than_can_be_counted_are_as_many_as_can_be() {
+        let devices = |rule, n, s| Placement::Shared.devices(rule, n, s, 0);
+        assert_eq!(devices(Rule::Sync, 8192, 1 << 20), u32::MAX);
+        assert_eq!(devices(Rule::CyclicV2, 8192, 1 << 20), u32::MAX);
+        assert_eq!(devices(Rule::CyclicV2, u32::MAX, u32::MAX), u32::MAX);
+        assert_eq!(devices(Rule::CyclicV2, 1, u32::MAX), u32::MAX);
+        let ring = Placement::Shared.ring(Rule::CyclicV2, u32::MAX, u32::MAX, 0);
+        assert_eq!(ring, u32::MAX);
+    }
 }

@@ -103,8 +103,16 @@ pub(super) fn lacking(program: &Program) -> Vec<(Option<&str>, Mistake)> {
     }
 }
 
-/// The name that `core.3` has in the program.
-pub(super) fn kind_of(label: &str) -> &str {
+impl Program {
+    /// What its objective needs and it does not say, with what to do; a program that was read
+    /// says all.
+    pub fn lacking(&self) -> Vec<Mistake> {
+        lacking(self).into_iter().map(|(_, mistake)| mistake).collect()
+    }
+}
+
+/// The name that the device `core.3` has in the program: `core`.
+pub fn kind_of(label: &str) -> &str {
     label.rsplit_once('.').map_or(label, |(kind, _)| kind)
 }
 

@@ -25,9 +25,9 @@ pub(crate) enum Aim {
     Memory,
 }
 
-/// The best order, and how good it is; of equally good ones the first. Nothing where a device has
-/// no room for one micro-batch.
-pub(crate) fn find(pipe: &Pipe, aim: Aim) -> Option<(Merit, Passes)> {
+/// The best order but for some, and how good it is; of equally good ones the first. Nothing where a
+/// device has no room for one micro-batch.
+pub(crate) fn find(pipe: &Pipe, aim: Aim, without: &[Passes]) -> Option<(Merit, Passes)> {
     let known = [1, 2].map(|depth| handcrafted(pipe, depth)).into_iter();
     let filled = habits(pipe).filter_map(|habit| fill(pipe, habit));
     let each = known.chain([plain(pipe)]).chain(filled);
@@ -35,6 +35,7 @@ pub(crate) fn find(pipe: &Pipe, aim: Aim) -> Option<(Merit, Passes)> {
     let mut each: Vec<(Merit, Passes)> = each.collect();
     each.sort_by_key(|(merit, _)| *merit);
     each.dedup();
+    each.retain(|(_, passes)| !without.contains(passes));
     match aim {
         Aim::Time => each.into_iter().find(|(_, passes)| pipe.fits(passes)),
         Aim::Memory => {
@@ -77,7 +78,7 @@ fn habits(pipe: &Pipe) -> impl Iterator<Item = Habit> {
 
 /// ZB-H1 (`depth` 1) and ZB-H2 (2): in row x stand F of micro-batch x, I of
 /// x − depth (p − 1 − r) and W of x − depth (p − 1).
-fn handcrafted(pipe: &Pipe, depth: usize) -> Passes {
+pub(crate) fn handcrafted(pipe: &Pipe, depth: usize) -> Passes {
     let delay = depth * pipe.devices().saturating_sub(1);
     let list = |device: usize| {
         let late = [

@@ -68,7 +68,7 @@ fn kept(buffer: &Buffer) -> Option<(usize, usize)> {
 fn messages(schedule: &Schedule, stages: &mut [StageHalves]) -> BTreeSet<BufferId> {
     let rank = |place: Place| {
         let device = schedule.rings[place.ring].devices[place.place as usize];
-        schedule.plan.devices.iter().position(|own| *own == device)
+        schedule.plan.cell_devices().position(|own| own == device)
     };
     let mut received: BTreeMap<BufferId, usize> = BTreeMap::new();
     let mut sums: BTreeMap<(usize, usize), Nanos> = BTreeMap::new();
@@ -122,16 +122,15 @@ fn rooms(
     let moves = |(id, buffer): &(BufferId, &Buffer)| {
         kept(buffer).is_some() || received.contains(id)
     };
-    let room = |cell: &DeviceId| {
-        let repeated = cells.iter().filter(|(_, own)| *own == cell);
+    let room = |cell: DeviceId| {
+        let repeated = cells.iter().filter(|(_, own)| **own == cell);
         let least = repeated.map(|(device, _)| capacity(*device)).min();
         let own = |(_, buffer): &(BufferId, &Buffer)| {
-            schedule.rings[buffer.home].devices.contains(cell)
+            schedule.rings[buffer.home].devices.contains(&cell)
         };
         let slots = schedule.buffers.iter().filter(own).filter(moves);
         let taken = slots.map(|(_, buffer)| buffer.total()).sum::<Bytes>();
-        Room::Slots(least.unwrap_or_default() + taken - schedule.arena(*cell))
+        Room::Slots(least.unwrap_or_default() + taken - schedule.arena(cell))
     };
-    let stages = schedule.plan.devices.iter().take(schedule.plan.stages as usize);
-    stages.map(room).collect()
+    schedule.plan.cell_devices().map(room).collect()
 }

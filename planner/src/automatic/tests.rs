@@ -9,7 +9,8 @@ use roundelay_dsl::{NoFiles, SourceFile, parse};
 use roundelay_kernels::Kernels;
 use roundelay_schedule::{
     Bytes, BytesPerSecond, Checked, DeviceId, DeviceList, Id, Nanos, Pass, PhysicalQueue,
-    Placement, Rule, States, check, enough_steps, lists_of, plan_faults, simulate,
+    Placement, Rule, Sequence, States, Tensor, check, enough_steps, lists_of,
+    plan_faults, simulate,
 };
 use std::collections::BTreeMap;
 
@@ -85,7 +86,7 @@ pub(super) fn equal(
 /// The longest time from the first to the last pass of one device when the order that is found
 /// for a pipeline has been compiled, and runs on the clock from rest.
 fn stage_span(pipe: &Pipe) -> u64 {
-    let (_, found) = find::find(pipe, Aim::Time).unwrap();
+    let (_, found) = find::find(pipe, Aim::Time, &[]).unwrap();
     let (p, m) = (pipe.devices(), pipe.micro_batches);
     let lists = pipe.lists(&found);
     let plan = Plan { lists, ..plan(Order::ZeroBubbleAuto, p, m) };
@@ -226,4 +227,49 @@ fn a_found_order_follows_the_objective() {
     program.search.objective = Objective::Memory;
     let plain = clocked(&program, &plain(&plan(Order::ZeroBubbleAuto, 4, 8))).1;
     assert!(arena(&program) <= plain && plain < fast);
+}
+
+/// With split tensors a stage stands for the devices of its rows; what it sends and keeps is told
+/// by the first of them.
+#[test]
+fn a_stage_with_rows_is_read_like_any_other() {
+    let program = program(8, 512);
+    let tensor = Tensor { rows: 2, sequence: Sequence::Whole };
+    let bare = plan(Order::ZeroBubbleAuto, 4, 8).with_tensor(tensor);
+    let mut schedule = lower(&program, &plain(&bare)).unwrap();
+    cost::price(&mut schedule, &program).unwrap();
+    let pipe = read::pipe(&program, &schedule);
+    let (_, senders) = pipe.stages.split_last().unwrap();
+    assert!(senders.iter().all(|stage| stage.down > Nanos(0)), "{pipe:?}");
+    assert!(pipe.stages[1..].iter().all(|stage| stage.up > Nanos(0)), "{pipe:?}");
+    assert!(pipe.stages[1..].iter().all(|stage| stage.values > Bytes(0)), "{pipe:?}");
+    let roomy = |room: &Room| matches!(room, Room::Slots(room) if *room > Bytes(0));
+    assert!(pipe.room.len() == 4 && pipe.room.iter().all(roomy), "{pipe:?}");
+    let found = with_found_lists(&program, &bare).unwrap();
+    let (time, _) = clocked(&program, &found);
+    assert!(time < clocked(&program, &plain(&bare)).0, "{time}");
+}
+
+/// Rooms that end between what two orders take. Habits fill other rooms otherwise, so by chance
+/// more may be slower by little.
+#[test]
+fn more_memory_makes_no_found_order_slower() {
+    for (p, n, examples) in [(4, 8, 512), (8, 8, 512), (6, 12, 96), (8, 16, 64)] {
+        let mut program = program(p, examples);
+        let bare = plan(Order::ZeroBubbleAuto, p, n);
+        let (step, arena) = clocked(&program, &plan(Order::ZeroBubbleH1, p, n));
+        let mut least: Option<Nanos> = None;
+        for percent in (90..180).step_by(3) {
+            let limit = Bytes(arena.0 * percent / 100);
+            program.search.memory = Some(limit);
+            let found = with_found_lists(&program, &bare).unwrap();
+            let (time, most) = clocked(&program, &found);
+            let told = format!("{p}, {n}, {percent}: {time}, {most} of {limit}");
+            assert!(most <= limit, "{told}");
+            assert!(percent < 100 || time <= step, "{told}: zb_h1 takes {step}");
+            let slower = least.filter(|least| time.0 > least.0 + least.0 / 50);
+            assert_eq!(slower, None, "{told}");
+            least = least.min(Some(time)).or(Some(time));
+        }
+    }
 }

@@ -16,16 +16,20 @@ fn reasons_name_the_bound_and_the_differing_decisions() {
     let candidate = |n, time| sample::candidate(&plan(n), Nanos(time), 0);
     let mut ranking = sample::ranking();
     ranking.plans = vec![candidate(4, 1_000), candidate(8, 1_500)];
-    let text = |ranking: &Ranking| {
+    let explained = |ranking: &Ranking| {
         explain(&sample::program(2, 8), &Options::default(), ranking).to_string()
     };
-    assert!(!text(&ranking).contains("cuts:"));
+    assert!(!explained(&ranking).contains("cuts:"));
     let shared = ["wte", "embedding", "head"].map(str::to_owned);
     ranking.space.tied = Some(Tied { parameters: vec![shared], most: 2, nodes: 9 });
-    let text = text(&ranking);
+    let text = explained(&ranking);
     assert!(text.contains("cuts: `embedding` to `head` share"), "{text}");
     assert!(text.contains("take 750 ns of 1.00 us (75 %)"), "{text}");
     assert!(text.contains("rank 2 has micro_batches 8: time +50.0 %"), "{text}");
+    ranking.plans[0].bound.traffic = Nanos(900);
+    let text = explained(&ranking);
+    let busiest = "messages, sums and shards on the busiest links take 900 ns of 1.00 us";
+    assert!(text.contains(busiest), "{text}");
 }
 
 /// Planning again with the lines of every question gives its answer; returns how many questions
@@ -121,4 +125,39 @@ fn reasons_stand_in_the_document() {
     assert_eq!(runner_up.question, "the runner-up");
     let second = runner_up.plan.as_ref().map(|plan| plan.device_peak_bytes);
     assert_eq!(second, Some(ranking.plans[1].device_peak.0));
+}
+
+#[test]
+fn every_decision_with_other_values_is_asked_about() {
+    let mut program = sample::program(4, 8);
+    let rows = [1, 2, 4].map(|rows| (rows, rows));
+    program.search.rows = roundelay_dsl::Numbers::Ranges(rows.to_vec());
+    let ranking = plan(&program, &Options::default()).expect("plans fit");
+    let explanation = explain(&program, &Options::default(), &ranking);
+    let rows = explanation
+        .what_if
+        .iter()
+        .find(|what| what.question.starts_with("without tensor.rows "))
+        .expect("there are other rows");
+    assert!(rows.lines[0].starts_with("tensor { rows "), "{:?}", rows.lines);
+    assert_eq!(rows.mistake, None);
+}
+
+/// A name that the language cannot spell.
+#[test]
+fn a_question_that_cannot_be_set_says_so() {
+    let mut program = sample::program(2, 4);
+    program.target.links.iter_mut().for_each(|(_, link)| link.name = "the bus".into());
+    let ranking = plan(&program, &Options::default()).expect("plans fit");
+    let explanation = explain(&program, &Options::default(), &ranking);
+    let asked = explanation.what_if.iter().find(|what| what.mistake.is_some());
+    let asked = asked.expect("its line does not parse");
+    assert_eq!(asked.question, "link the bus twice as fast");
+    assert_eq!(asked.answer, None);
+    let text = explanation.to_string();
+    assert!(text.contains("link the bus twice as fast: cannot be set: "), "{text}");
+    let part = document(&ranking).with_explanation(&explanation).explain;
+    let rows = part.expect("it was asked for").what_if;
+    let row = rows.iter().find(|row| row.mistake.is_some()).expect("it is told");
+    assert_eq!(row.question, asked.question);
 }

@@ -41,7 +41,7 @@ impl Bench for MadeUp {
         plans.into_iter().map(|open| Open { sharpness, ..open }).collect()
     }
 
-    fn clocked(&self, round: &[Open]) -> Vec<Result<Candidate, Reason>> {
+    fn clocked(&mut self, round: &[Open]) -> Vec<Result<Candidate, Reason>> {
         round.iter().map(real).collect()
     }
 }
@@ -109,11 +109,11 @@ fn the_front_is_that_of_clocking_every_plan() {
         let front = front(&program, &ranking, usize::MAX);
         let costs = Costs::new(&program);
         let all = ranking.space.plans.clone();
-        let (clerk, classes) = Clerk::new(&program, &costs, all, Grouping::None);
+        let (mut clerk, classes) = Clerk::new(&program, &costs, all, Grouping::None);
         let every = classes.into_iter().filter(|(class, _)| *class <= ranking.allowed);
         let every: Vec<Open> = every.flat_map(|(_, plans)| plans).collect();
         let clocked: Vec<Candidate> =
-            clerk.appraise(&every).into_iter().flatten().collect();
+            clerk.clock(&every, 1).into_iter().flatten().collect();
         let expected = least(points(&clocked).into_iter());
         assert_eq!(points(&front.plans), expected, "round {round}");
         assert!(front.is_complete());

@@ -38,3 +38,14 @@ fn pinned_stages_leave_one_way_to_compute_again() {
     assert_eq!(pinned.plans.len() * Recompute::ALL.len(), open);
     assert!(pinned.dropped["same_or_never_better"] > 0);
 }
+
+/// No number of devices is worked out for numbers that no plan has.
+#[test]
+fn numbers_without_measure_are_dropped_like_others() {
+    let mut program = sample::program(4, 8192);
+    program.search.exactness = Some(Exactness::Delayed);
+    program.search.stages = Numbers::Ranges(vec![(1 << 20, 1 << 20)]);
+    program.search.micro_batches = Numbers::Ranges(vec![(8192, 8192)]);
+    let space = whole(&program);
+    assert!(space.plans.is_empty() && space.dropped["uncuttable"] > 0);
+}

@@ -13,12 +13,17 @@ use roundelay_schedule::{
 /// Programs that are compared.
 const PROGRAMS: usize = 200;
 
-fn pick<T: Copy>(random: &mut Random, values: &[T]) -> T {
+/// One of the values.
+pub(crate) fn pick<T: Copy>(random: &mut Random, values: &[T]) -> T {
     values[usize::try_from(random.below(values.len() as u64)).unwrap()]
 }
 
 /// Some of the values, at least one.
-fn some<T: Copy + PartialEq>(random: &mut Random, values: &[T], count: usize) -> Vec<T> {
+pub(crate) fn some<T: Copy + PartialEq>(
+    random: &mut Random,
+    values: &[T],
+    count: usize,
+) -> Vec<T> {
     let mut chosen = Vec::new();
     for _ in 0..count {
         let value = pick(random, values);

@@ -3,7 +3,7 @@
 use super::{all, refusal};
 use crate::{Candidate, Options, plan, sample};
 use roundelay_dsl::{Choice, Numbers, Objective, PinnedStages, Program};
-use roundelay_schedule::{Bytes, Kind, Recompute};
+use roundelay_schedule::{Bytes, Kind, Order, Placement, Recompute};
 
 /// Six layers on one device, so that what layers keep is most of the memory.
 fn program() -> Program {
@@ -74,4 +74,42 @@ fn pinned_stages_do_as_the_program_says() {
     program.search.pinned.push(pin(2, Recompute::Full));
     let refused = refusal(&program).to_string();
     assert!(refused.contains("pins stage 2, which is not there"), "{refused}");
+}
+
+/// Who keeps less has more micro-batches in flight, and that may be worth more than it takes to
+/// compute again.
+#[test]
+fn an_order_that_is_found_computes_again_where_that_is_faster() {
+    let mut program = sample::program(4, 32);
+    program.model = sample::gpt(8, 32, 16, false);
+    let roomy = Bytes(1 << 30);
+    program.target.devices.iter_mut().for_each(|(_, device)| device.memory = roomy);
+    program.target.pools.iter_mut().for_each(|(_, pool)| pool.capacity = roomy);
+    program.search.placement = Choice::OneOf(vec![Placement::Pipeline]);
+    program.search.order = Choice::OneOf(vec![Order::ZeroBubbleAuto]);
+    let one = |number| Numbers::Ranges(vec![(number, number)]);
+    program.search.stages = one(4);
+    program.search.micro_batches = one(8);
+    program.search.replicas = one(1);
+    program.search.rows = one(1);
+    let best = |program: &Program| {
+        let found = plan(program, &Options::default()).ok()?;
+        found.plans.into_iter().next()
+    };
+    let most = best(&program).expect("there is room").device_peak;
+    let mut again = 0;
+    for part in (11..32).step_by(5) {
+        program.search.memory = Some(Bytes(most.0 * part / 32));
+        let Some(found) = best(&program) else { continue };
+        let pinned = Recompute::ALL.iter().filter_map(|recompute| {
+            let mut program = program.clone();
+            program.search.recompute = Choice::OneOf(vec![*recompute]);
+            Some((best(&program)?.step_time, *recompute))
+        });
+        let pinned: Vec<_> = pinned.collect();
+        let least = pinned.iter().min().expect("one of them is found");
+        assert_eq!(found.step_time, least.0, "{part}: {pinned:?}");
+        again += usize::from(*least != pinned[0]);
+    }
+    assert!(again > 0, "the least is always the fastest");
 }

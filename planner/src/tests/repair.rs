@@ -86,6 +86,20 @@ fn devices_that_are_too_small_get_their_memory_by_name() {
     hold(&shared, &refused);
 }
 
+/// A kind of devices whose name the language cannot spell.
+#[test]
+fn a_change_that_cannot_be_set_says_so() {
+    let mut program = separate(1, 8);
+    for (_, device) in program.target.devices.iter_mut() {
+        (device.name, device.memory) = ("a core.0".into(), Bytes(2_000));
+    }
+    let refused = refusal(&program);
+    let told = refused.mistaken.iter().any(|line| line.starts_with("a core.memory = "));
+    assert!(told, "{refused}");
+    let text = refused.to_string();
+    assert!(text.contains("\n  cannot be set: a core.memory = "), "{text}");
+}
+
 #[test]
 fn too_few_devices_are_refused_with_how_many_it_takes() {
     let mut program = separate(2, 8);
@@ -257,7 +271,13 @@ fn what_is_cut_short_is_said() {
         step_time: roundelay_schedule::Nanos(5),
     };
     let untried = vec!["8 devices".to_owned()];
-    let refused = Refusal { binding: "memory".into(), repairs: vec![repair], untried };
+    let refused = Refusal {
+        binding: "memory".into(),
+        repairs: vec![repair],
+        untried,
+        mistaken: Vec::new(),
+        searched: true,
+    };
     let text = refused.to_string();
     assert!(
         text.contains("- memory <= 2 kB (1.00 kB more on each device): sync fits, 5 ns")

@@ -17,7 +17,7 @@ fn memory_limited_orders_are_as_good_as_those_of_the_public_search() {
     for (p, m, golden) in [(4, 12, [360, 325, 315]), (8, 24, [736, 661, 639])] {
         for (half_limits, golden) in [2, 3, 4].into_iter().zip(golden) {
             let pipe = equal((p, m), [100, 100, 60, 5], [1, 1], p as u64 * half_limits);
-            let (merit, _) = find(&pipe, Aim::Time).unwrap();
+            let (merit, _) = find(&pipe, Aim::Time, &[]).unwrap();
             let found = merit.stage_span;
             assert!(found <= Nanos(10 * golden), "{p}, {half_limits}: {found} {golden}");
         }
@@ -28,7 +28,7 @@ fn memory_limited_orders_are_as_good_as_those_of_the_public_search() {
 fn long_pipelines_get_an_order_too() {
     let (p, m) = (32, 2048);
     let pipe = equal((p, m), [10, 10, 6, 1], [1, 1], 4 * p as u64);
-    let (merit, passes) = find(&pipe, Aim::Time).unwrap();
+    let (merit, passes) = find(&pipe, Aim::Time, &[]).unwrap();
     assert!(pipe.fits(&passes));
     let work = Nanos(26 * m as u64);
     assert!(merit.stage_span < work + Nanos(26 * p as u64 / 4), "{merit:?}");
@@ -43,14 +43,14 @@ fn laws() {
             pipe.stages.iter().zip(&pipe.room).all(|(stage, room)| match room {
                 Room::Live(room) | Room::Slots(room) => stage.kept.of(1) <= *room,
             });
-        let found = find(&pipe, Aim::Time);
+        let found = find(&pipe, Aim::Time, &[]);
         assert_eq!(found.is_some(), smallest, "round {round}: {pipe:?}");
         let Some((merit, passes)) = found else { continue };
         let (p, m) = (pipe.devices() as u32, pipe.micro_batches as u32);
         assert_eq!(list_faults(&pipe.lists(&passes), p, m), [], "round {round}");
         assert!(pipe.fits(&passes), "round {round}");
-        assert_eq!(find(&pipe, Aim::Time).unwrap().1, passes, "round {round}");
-        let (_, smallest) = find(&pipe, Aim::Memory).unwrap();
+        assert_eq!(find(&pipe, Aim::Time, &[]).unwrap().1, passes, "round {round}");
+        let (_, smallest) = find(&pipe, Aim::Memory, &[]).unwrap();
         assert!(pipe.excess(&smallest) <= pipe.excess(&passes), "round {round}");
         for known in [1, 2].map(|depth| handcrafted(&pipe, depth)) {
             if pipe.fits(&known) {
@@ -137,7 +137,7 @@ fn small_pipelines_get_the_best_of_all_orders() {
             for stage in &mut pipe.stages {
                 stage.weight += Nanos(random.below(3));
             }
-            let (merit, _) = find(&pipe, Aim::Time).unwrap();
+            let (merit, _) = find(&pipe, Aim::Time, &[]).unwrap();
             assert_eq!(Some(merit.stage_span), optimum(&pipe, &every), "{pipe:?}");
         }
     }
