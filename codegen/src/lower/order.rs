@@ -1,7 +1,8 @@
 //! The compute tasks of one period, in an order in which they could run one by one.
 
+mod chimera;
+mod dual_pipe;
 mod lists;
-mod mirror;
 mod squeeze;
 mod steps;
 mod vee;

@@ -182,20 +182,23 @@ fn waves_shrink_the_bubble() {
     }
 }
 
-/// F = B on the left, B = 2F on the right.
+/// F = B on the left: N micro-batches take 2N + p − 2. B = 2F on the right: a list scheduler is
+/// known to get to 29 and 64 with the last two sizes.
 #[test]
 fn chimera_fills_its_bubbles_with_the_other_direction() {
     let halves = Times { input: UNIT / 2, weight: UNIT / 2, ..EQUAL };
     for (p, n, equal, double) in
-        [(4, 4, 10, 16), (8, 8, 22, 36), (4, 8, 18, 30), (8, 16, 38, 66)]
+        [(4, 4, 10, 16), (8, 8, 22, 36), (4, 8, 18, 28), (8, 16, 38, 60)]
     {
         let plan = pipeline(Order::Chimera, p, 1, n);
         assert_eq!(step(&compiled(&plan, halves)).span / UNIT, equal, "p = {p}, n = {n}");
         assert_eq!(step(&compiled(&plan, EQUAL)).span / UNIT, double, "p = {p}, n = {n}");
     }
-    let kept = |p| step(&compiled(&pipeline(Order::Chimera, p, 1, p), halves)).kept;
-    assert_eq!(kept(4), [3, 4, 4, 3]);
-    assert_eq!(kept(8), [5, 6, 7, 8, 8, 7, 6, 5]);
+    let kept = |p, n| step(&compiled(&pipeline(Order::Chimera, p, 1, n), halves)).kept;
+    assert_eq!(kept(4, 4), [3, 4, 4, 3]);
+    assert_eq!(kept(8, 8), [5, 6, 7, 8, 8, 7, 6, 5]);
+    assert!(kept(4, 8).iter().all(|kept| *kept <= 4));
+    assert!(kept(8, 16).iter().all(|kept| *kept <= 8));
 }
 
 /// A whole backward pass is two halves here, the first of which the next device need not wait

@@ -10,12 +10,13 @@
 //! | `zb_h1`, `zb_h2` | arXiv 2401.10241 |
 //! | `zb_v`, `v_half`, `v_min` | arXiv 2405.15362; see [`super::vee`] |
 //! | `wave` | Hanayo, arXiv 2308.15762; see [`super::wave`] |
-//! | `chimera`, `dualpipe` | arXiv 2107.06925, 2412.19437; see [`super::mirror`] |
+//! | `chimera` | arXiv 2107.06925; see [`super::chimera`] |
+//! | `dualpipe` | arXiv 2412.19437; see [`super::dual_pipe`] |
 //!
 //! Rank r of p devices counts from zero; m micro-batches; v chunks. Every stage takes its
 //! micro-batches in ascending order, so that gradients are summed from left to right.
 
-use super::{mirror, vee, wave};
+use super::{chimera, dual_pipe, vee, wave};
 use roundelay_schedule::{DeviceList, Listed, Order, Pass, Plan};
 use std::collections::BTreeMap;
 
@@ -50,8 +51,8 @@ pub fn device_lists(plan: &Plan) -> Vec<DeviceList> {
         Order::HalfV => vee::half(pipeline),
         Order::MinimalV => vee::minimal(pipeline),
         Order::Wave => wave::waves(pipeline),
-        Order::Chimera => mirror::chimera(pipeline),
-        Order::DualPipe => each(&|r| mirror::dual_pipe(pipeline, r)),
+        Order::Chimera => chimera::chimera(pipeline),
+        Order::DualPipe => each(&|r| dual_pipe::dual_pipe(pipeline, r)),
         Order::ZeroBubbleOneP
         | Order::ZeroBubbleTwoP
         | Order::ZeroBubbleAuto

@@ -1,35 +1,9 @@
-//! Two pipelines in opposite directions over the same devices: Chimera (arXiv 2107.06925) and
-//! DualPipe (arXiv 2412.19437). Stage j is on device j for micro-batches that go down, and on
-//! device p − 1 − j for those that go up.
+//! DualPipe (arXiv 2412.19437): two pipelines in opposite directions over the same devices. Stage j
+//! is on device j for micro-batches that go down, and on device p − 1 − j for those that go up.
 
 use super::lists::Pipeline;
-use roundelay_schedule::{DeviceList, Listed, Order, Pass};
+use roundelay_schedule::{DeviceList, Listed, Pass};
 use std::collections::VecDeque;
-
-/// Units of p micro-batches, half down and half up, two slots apart; in slots of equal length no
-/// two passes meet on a device. A unit begins 2p slots after the one before.
-pub(super) fn chimera(pipeline: Pipeline) -> Vec<DeviceList> {
-    let Pipeline { devices: p, micro_batches, .. } = pipeline;
-    let mut timed: Vec<Vec<(u32, Listed)>> = vec![Vec::new(); p as usize];
-    for i in 0..micro_batches {
-        let up = Order::Chimera.goes_up(i, p, micro_batches);
-        let start = i / p * 2 * p + 2 * (i % p - if up { p / 2 } else { 0 });
-        for stage in 0..p {
-            let rank = if up { p - 1 - stage } else { stage };
-            let passes = [
-                (start + stage, Pass::Forward),
-                (start + 2 * p - 1 - stage, Pass::Backward),
-            ];
-            let listed = passes.map(|(time, pass)| (time, Listed::new(pass, stage, i)));
-            timed[rank as usize].extend(listed);
-        }
-    }
-    let sorted = |mut list: Vec<(u32, Listed)>| {
-        list.sort_by_key(|(time, _)| *time);
-        list.into_iter().map(|(_, listed)| listed).collect()
-    };
-    timed.into_iter().map(sorted).collect()
-}
 
 /// The eight phases of DualPipe on one device. Pairs that a device may overlap stand one after
 /// the other, and a whole backward pass is its two halves.
