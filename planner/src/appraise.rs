@@ -10,7 +10,7 @@ use crate::{
 };
 use roundelay_codegen::{BackwardForm, StageForm};
 use roundelay_dsl::Program;
-use roundelay_schedule::{Id, Order, Pass, Plan, Stage};
+use roundelay_schedule::{Id, Order, Pass, Plan, Stage, listed_in};
 
 /// Lowers, prices, checks and clocks a plan.
 ///
@@ -37,7 +37,7 @@ pub fn appraise(program: &Program, plan: &Plan) -> Result<Candidate, Reason> {
 
 /// How the routines of a stage are made.
 fn form(plan: &Plan, stage: Stage) -> StageForm {
-    let mut listed = plan.lists.iter().flatten();
+    let mut listed = plan.lists.iter().flat_map(|list| listed_in(list));
     let split = match plan.order {
         Order::Listed => {
             listed.any(|one| one.stage == stage && one.pass == Pass::InputGradient)

@@ -15,7 +15,7 @@ use crate::{
 use roundelay_codegen::{BackwardForm, StageForm};
 use roundelay_dsl::Program;
 use roundelay_schedule::{
-    Id, Order, Pass, Placement, Plan, Recompute, Rule, Stage, Tensor,
+    Id, Order, Pass, Placement, Plan, Recompute, Rule, Stage, Tensor, listed_in,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -190,7 +190,8 @@ impl<'a> Bounds<'a> {
     }
 
     fn backward(&self, halves: Halves, stage: Stage) -> BackwardForm {
-        let mut listed = self.program.search.lists.iter().flatten();
+        let lists = self.program.search.lists.iter();
+        let mut listed = lists.flat_map(|list| listed_in(list));
         let split = match halves {
             Halves::None => false,
             Halves::All => true,

@@ -67,8 +67,10 @@ fn cluster(random: &mut Random, program: &mut Program) {
     program.target.domains = sizes.iter().enumerate().flat_map(level).collect();
     let compute = FlopsPerSecond(1_000_000 << random.below(12));
     let bandwidth = BytesPerSecond(1_000_000 << random.below(12));
+    let overlap = pick(random, &[0, 300, 1000]);
     for (_, device) in program.target.devices.iter_mut() {
         (device.compute, device.bandwidth) = (compute, bandwidth);
+        device.overlap = overlap;
     }
 }
 

@@ -7,7 +7,7 @@
 //! published one, N micro-batches take 2N + p − 2 slots, and no device keeps more than p.
 
 use super::lists::Pipeline;
-use roundelay_schedule::{DeviceList, Listed, Order, Pass};
+use roundelay_schedule::{DeviceList, Item, Order, Pass};
 
 /// The lists of all devices, slot by slot.
 pub(super) fn chimera(pipeline: Pipeline) -> Vec<DeviceList> {
@@ -77,13 +77,13 @@ impl Stream {
         ]
     }
 
-    fn take(&mut self, Step { forward, stage, .. }: Step) -> Listed {
+    fn take(&mut self, Step { forward, stage, .. }: Step) -> Item {
         let (done, pass) = match forward {
             true => (&mut self.forwards, Pass::Forward),
             false => (&mut self.backwards, Pass::Backward),
         };
         let next = &mut done[stage as usize];
         *next += 1;
-        Listed::new(pass, stage, self.micro_batches[*next as usize - 1])
+        Item::new(pass, stage, self.micro_batches[*next as usize - 1])
     }
 }

@@ -2,12 +2,18 @@
 //! is on device j for micro-batches that go down, and on device p − 1 − j for those that go up.
 
 use super::lists::Pipeline;
-use roundelay_schedule::{DeviceList, Listed, Pass};
+use roundelay_schedule::{DeviceList, Item, Listed, Pass, listed_in};
 use std::collections::VecDeque;
 
-/// The eight phases of DualPipe on one device. Pairs that a device may overlap stand one after
-/// the other, and a whole backward pass is its two halves.
-pub(super) fn dual_pipe(pipeline: Pipeline, rank: u32) -> DeviceList {
+/// The eight phases of DualPipe on one device. The passes of a pair stand one after the other, and a
+/// whole backward pass is its two halves.
+pub(super) fn serial(pipeline: Pipeline, rank: u32) -> DeviceList {
+    listed_in(&paired(pipeline, rank)).map(Item::One).collect()
+}
+
+/// The same with its pairs: a forward pass of one direction, and beside it a whole backward pass of
+/// the other.
+pub(super) fn paired(pipeline: Pipeline, rank: u32) -> DeviceList {
     let (p, half) = (pipeline.devices, pipeline.devices / 2);
     let inner = rank.min(p - 1 - rank);
     let each = pipeline.micro_batches / 2;
@@ -23,16 +29,19 @@ pub(super) fn dual_pipe(pipeline: Pipeline, rank: u32) -> DeviceList {
         list.weight();
         list.forward(1, 1);
     }
-    for _ in 0..each + inner + 1 - p {
-        list.forward(0, 1);
-        list.whole(1);
-        list.forward(1, 1);
-        list.whole(0);
+    for turn in 0..each + inner + 1 - p {
+        if turn == 0 && inner + 1 == half {
+            // The two devices in the middle hand each other their first gradients.
+            list.forward(0, 1);
+            list.whole(1);
+        } else {
+            list.pair(0, 1);
+        }
+        list.pair(1, 0);
     }
     for _ in 0..outer {
         list.whole(1);
-        list.forward(1, 1);
-        list.whole(0);
+        list.pair(1, 0);
     }
     for turn in 0..=inner {
         for direction in [1, 0] {
@@ -45,7 +54,7 @@ pub(super) fn dual_pipe(pipeline: Pipeline, rank: u32) -> DeviceList {
         list.input(0);
     }
     while list.weight() {}
-    list.listed
+    list.items
 }
 
 /// A list of a device in two pipelines while it grows; direction 0 is the one whose first stages
@@ -58,7 +67,7 @@ struct DualList {
     forwards: [u32; 2],
     inputs: [u32; 2],
     weights: VecDeque<Listed>,
-    listed: DeviceList,
+    items: DeviceList,
 }
 
 impl DualList {
@@ -73,7 +82,7 @@ impl DualList {
             forwards: [0; 2],
             inputs: [0; 2],
             weights: VecDeque::new(),
-            listed: Vec::new(),
+            items: Vec::new(),
         }
     }
 
@@ -82,32 +91,51 @@ impl DualList {
         if self.first[direction] == 0 { self.rank } else { self.devices - 1 - self.rank }
     }
 
+    fn next_forward(&mut self, direction: usize) -> Listed {
+        let i = self.first[direction] + self.forwards[direction];
+        self.forwards[direction] += 1;
+        Listed::new(Pass::Forward, self.stage(direction), i)
+    }
+
+    /// I and W of the next backward pass.
+    fn next_backward(&mut self, direction: usize) -> [Listed; 2] {
+        let i = self.first[direction] + self.inputs[direction];
+        self.inputs[direction] += 1;
+        let stage = self.stage(direction);
+        [Pass::InputGradient, Pass::WeightGradient]
+            .map(|pass| Listed::new(pass, stage, i))
+    }
+
     fn forward(&mut self, direction: usize, count: u32) {
         for _ in 0..count {
-            let i = self.first[direction] + self.forwards[direction];
-            self.forwards[direction] += 1;
-            self.listed.push(Listed::new(Pass::Forward, self.stage(direction), i));
+            let forward = self.next_forward(direction);
+            self.items.push(Item::One(forward));
         }
     }
 
     fn input(&mut self, direction: usize) {
-        let i = self.first[direction] + self.inputs[direction];
-        self.inputs[direction] += 1;
-        let stage = self.stage(direction);
-        self.listed.push(Listed::new(Pass::InputGradient, stage, i));
-        self.weights.push_back(Listed::new(Pass::WeightGradient, stage, i));
+        let [input, weight] = self.next_backward(direction);
+        self.items.push(Item::One(input));
+        self.weights.push_back(weight);
     }
 
     /// The oldest weight gradient that is left, if one is.
     fn weight(&mut self) -> bool {
-        self.listed.extend(self.weights.front());
-        self.weights.pop_front().is_some()
+        let oldest = self.weights.pop_front();
+        self.items.extend(oldest.map(Item::One));
+        oldest.is_some()
     }
 
     /// A whole backward pass; older weight gradients wait for the end.
     fn whole(&mut self, direction: usize) {
-        self.input(direction);
-        let weight = self.weights.pop_back().expect("the input gradient left one");
-        self.listed.push(weight);
+        let halves = self.next_backward(direction);
+        self.items.extend(halves.map(Item::One));
+    }
+
+    /// A forward pass of one direction, and beside it a whole backward pass of the other.
+    fn pair(&mut self, forward: usize, backward: usize) {
+        let forward = self.next_forward(forward);
+        let [input, weight] = self.next_backward(backward);
+        self.items.push(Item::Halves([forward, input, weight]));
     }
 }
