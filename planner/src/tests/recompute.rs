@@ -1,9 +1,16 @@
 //! When plans compute again: only where less of it does not fit, or where memory is minimised.
 
-use super::{all, refusal};
-use crate::{Candidate, Options, plan, sample};
+use super::{
+    all,
+    brute_force::{cluster, pick},
+    refusal,
+};
+use crate::{
+    Candidate, Options, plan,
+    sample::{self, Random},
+};
 use roundelay_dsl::{Choice, Numbers, Objective, PinnedStages, Program};
-use roundelay_schedule::{Bytes, Kind, Recompute};
+use roundelay_schedule::{Bytes, Kind, Order, Placement, Recompute, Rule};
 
 /// Six layers on one device, so that what layers keep is most of the memory.
 fn program() -> Program {
@@ -74,4 +81,56 @@ fn pinned_stages_do_as_the_program_says() {
     program.search.pinned.push(pin(2, Recompute::Full));
     let refused = refusal(&program).to_string();
     assert!(refused.contains("pins stage 2, which is not there"), "{refused}");
+}
+
+/// Every plan of a random pipeline in each way to compute again, as step times in their order.
+fn ways(random: &mut Random) -> Vec<(Candidate, Candidate)> {
+    let mut program = sample::program(pick(random, &[2, 4]), 8);
+    program.model = sample::gpt(3, 8, 16, false);
+    cluster(random, &mut program);
+    let roomy = Bytes(1 << 30);
+    program.target.devices.iter_mut().for_each(|(_, device)| device.memory = roomy);
+    program.target.pools.iter_mut().for_each(|(_, pool)| pool.capacity = roomy);
+    let search = &mut program.search;
+    search.objective = Objective::Memory;
+    search.rule = Choice::OneOf(vec![Rule::Sync]);
+    search.placement = Choice::OneOf(vec![Placement::Pipeline]);
+    let orders = [Order::OneForwardOneBackward, Order::Gpipe, Order::ZeroBubbleH1];
+    search.order = Choice::OneOf(vec![pick(random, &orders)]);
+    search.stages = Numbers::Ranges(vec![(2, 4)]);
+    search.micro_batches = Numbers::Ranges(vec![(2, 8)]);
+    let plans = all(&program).plans;
+    let find = |less: &Candidate, recompute| {
+        let wanted = less.plan.clone().recomputing(recompute);
+        plans.iter().find(|c| c.plan == wanted).cloned()
+    };
+    let none = plans.iter().filter(|c| uniform(c) == Recompute::None);
+    let mut pairs = Vec::new();
+    for none in none {
+        let some = find(none, Recompute::Selective);
+        let full = find(none, Recompute::Full);
+        pairs.extend(some.clone().map(|some| (none.clone(), some)));
+        pairs.extend(some.zip(full));
+    }
+    pairs
+}
+
+/// That less of it is no slower is a rule, not a law.
+#[test]
+fn more_of_it_is_seldom_faster_and_never_much() {
+    let mut random = Random::new(7);
+    let mut count = [0usize; 2];
+    let mut most: f64 = 0.0;
+    for _ in 0..24 {
+        for (less, more) in ways(&mut random) {
+            count[0] += 1;
+            if more.step_time < less.step_time {
+                count[1] += 1;
+                let gain = 1.0 - more.step_time.0 as f64 / less.step_time.0 as f64;
+                if gain > most { eprintln!("{gain} {:?} {} {}", more.plan, less.step_time, more.step_time); }
+                most = most.max(gain);
+            }
+        }
+    }
+    panic!("{count:?} {most}");
 }
