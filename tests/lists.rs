@@ -18,6 +18,13 @@ const UNEVEN: &str = "\
 3F0,3I0,3W0,3F1,3I1,3W1
 ";
 
+/// Two devices with two stages each, three micro-batches; whole and split backward passes beside
+/// forward passes.
+const PAIRED: &str = "\
+0F0,0F1,2F0,(0F2;2B0)OVERLAP_F_B,2F1,2B1,(2F2;0I0;0W0)OVERLAP_F_B,2B2,0I1,0W1,0I2,0W2
+1F0,1F1,3F0,3B0,(1F2;1B0)OVERLAP_F_B,3F1,3B1,(3F2;1B1)OVERLAP_F_B,3B2,1B2
+";
+
 /// What pipelines with a flush have on each device, with the shape that each is tried in.
 const LISTABLE: [(&str, u32); 14] = [
     ("gpipe", 1),
@@ -222,6 +229,7 @@ fn schedules_that_no_lists_say_are_refused() {
         (&["rule=cyclic_v2", "order=cyclic"], "passes of several training steps"),
         (&["rule=sync", "order=chimera"], "stage 0 is on several devices"),
         (&["rule=sync", "order=dualpipe"], "stage 0 is on several devices"),
+        (&["rule=sync", "order=dualpipe_paired"], "stage 0 is on several devices"),
     ] {
         let program = program(&scratch, "stages 2, micro_batches 4");
         let settings = settings.map(str::to_owned);
@@ -229,6 +237,33 @@ fn schedules_that_no_lists_say_are_refused() {
         let ended = ended(roundelay("show --as csv").arg(&schedule));
         assert_eq!((ended.code, ended.out.as_str()), (1, ""), "{settings:?}");
         assert!(ended.err.contains(why), "{settings:?}: {}", ended.err);
+    }
+}
+
+/// Pairs that a program names are planned, proved, and written again as they were; a wrong one is
+/// told at its cell.
+#[test]
+fn pairs_of_a_program_come_back_and_wrong_ones_are_told() {
+    let scratch = Scratch::new("lists-pairs");
+    scratch.file("mine.csv", PAIRED);
+    let named = program(&scratch, "rule sync, order listed(\"mine.csv\")");
+    let batch = std::fs::read_to_string(&named).expect("it was written");
+    let named = scratch.file("line.rdl", &batch.replace("batch 8, ", "batch 6, "));
+    let schedule = compiled(&scratch, &named, &[]);
+    assert_eq!(shown(&schedule), PAIRED);
+    let text = std::fs::read_to_string(&schedule).expect("it was written");
+    assert_eq!(text.matches(" beside a").count(), 5);
+    printed(roundelay("check").arg(&schedule));
+    for (from, to, told) in [
+        ("(0F2;2B0)", "(0F2;2B2)", "2B2 needs 0F2, which stands beside it"),
+        ("(0F2;2B0)", "(0F2;2F1)", "a pair is a forward pass and a backward pass"),
+        ("(0F2;2B0)", "(0F2;0B0)", "0B0"),
+    ] {
+        scratch.file("mine.csv", &PAIRED.replace(from, to));
+        let problem = refused("plan", &named);
+        assert_eq!(problem["line"], 1, "{problem}");
+        let message = problem["message"].as_str().expect("the schema holds");
+        assert!(message.contains(told), "`{told}` is not in {problem}");
     }
 }
 

@@ -46,6 +46,7 @@ pub(crate) fn device(sheet: Sheet, reached: Reached) -> Device {
         overhead: nanos(overhead),
         products: Products { ramp: nanos(ramp), attention },
         reserved: Bytes(0),
+        overlap: 0,
     }
 }
 

@@ -10,6 +10,7 @@ mod dense;
 mod draft;
 mod error;
 mod order;
+mod pairs;
 mod rest;
 mod rows;
 mod site;
@@ -258,8 +259,10 @@ fn finish<E>(
     rest::fill(&mut schedule, &cells, recurrence);
     arena::lay_out(&mut schedule, &draft.buffers, &rows);
     drop(rows);
+    pairs::join(&mut schedule, &draft.order);
     admit(&schedule)?;
     waits::derive(&mut schedule, &cells, recurrence);
+    pairs::start_together(&mut schedule);
     Ok(schedule)
 }
 
@@ -282,7 +285,7 @@ fn numbered(action: DraftAction, rows: &Rows) -> Action {
     let work = match work {
         DraftWork::Launch { at, lane, routine, micro_batch, rows } => {
             let rows = rows.into_iter().map(row).collect();
-            Work::Launch { at, lane, routine, micro_batch, rows }
+            Work::Launch { at, lane, routine, micro_batch, rows, beside: None }
         }
         DraftWork::Transfer { link, from, to, content } => Work::Transfer {
             link,

@@ -50,6 +50,9 @@ impl std::fmt::Display for Shown<'_> {
             if !device.products.is_ideal() || device.reserved > Bytes(0) {
                 write!(f, " {:?} {}", device.products, device.reserved.0)?;
             }
+            if device.overlap > 0 {
+                write!(f, " overlap {}", device.overlap)?;
+            }
             writeln!(f)?;
         }
         for (id, link) in links.iter() {

@@ -1,9 +1,9 @@
 //! Lists of passes for the devices of a pipeline, as comma-separated values: what PyTorch's
 //! pipelining calls `compute_only`. One line per device, one pass per cell (`0F3`, `7B1`, `2I0`,
-//! `2W0`), empty cells where a device rests. A pair that PyTorch may overlap,
-//! `(0F3;7B1)OVERLAP_F_B`, is its two passes, one after the other.
+//! `2W0`), or a pair that a device does at once (`(0F3;7B1)OVERLAP_F_B`); empty cells where a
+//! device rests.
 
-use roundelay_schedule::{DeviceList, Id, Listed, list_faults};
+use roundelay_schedule::{DeviceList, Id, Item, Listed, list_faults, listed_in};
 use std::collections::BTreeSet;
 
 /// Lists that are one training step.
@@ -45,8 +45,6 @@ const DERIVED: [&str; 10] = [
     "REDUCE_GRAD",
     "WAIT_REDUCE_GRAD",
 ];
-/// What ends a pair of passes.
-const PAIR: &str = "OVERLAP_F_B";
 
 /// Reads lists, and checks that they are one training step: every pass once, every stage on one
 /// device, and an order in which all devices come to their ends.
@@ -76,10 +74,10 @@ pub fn read_lists(text: &str) -> Result<Lists, Vec<ListMistake>> {
     }
     let lists: Vec<DeviceList> = rows
         .iter()
-        .map(|row| row.passes.iter().map(|(_, pass)| *pass).collect())
+        .map(|row| row.items.iter().map(|(_, item)| *item).collect())
         .collect();
-    let all = || lists.iter().flatten();
-    let most = |number: fn(&Listed) -> usize| all().map(number).max();
+    let all = || lists.iter().flat_map(|list| listed_in(list));
+    let most = |number: fn(&Listed) -> usize| all().map(|pass| number(&pass)).max();
     let (Some(stage), Some(micro_batch)) =
         (most(|pass| pass.stage.index()), most(|pass| pass.micro_batch.index()))
     else {
@@ -102,7 +100,7 @@ pub fn read_lists(text: &str) -> Result<Lists, Vec<ListMistake>> {
     }
     let last = Cell::at(rows.len(), 1, "");
     let mistake = |fault: roundelay_schedule::ListFault| {
-        let at = fault.place.map(|(device, place)| rows[device].passes[place].0.clone());
+        let at = fault.place.map(|(device, place)| rows[device].items[place].0.clone());
         at.unwrap_or_else(|| last.clone()).mistake(&fault.message, &fault.hint)
     };
     let mut mistakes: Vec<ListMistake> = faults.into_iter().map(mistake).collect();
@@ -112,11 +110,14 @@ pub fn read_lists(text: &str) -> Result<Lists, Vec<ListMistake>> {
 
 /// The first cell whose number stands behind one that no cell names: numbers count from 0.
 fn gap(rows: &[Row], what: &str, number: fn(&Listed) -> usize) -> Option<ListMistake> {
-    let all = || rows.iter().flat_map(|row| &row.passes);
-    let named: BTreeSet<usize> = all().map(|(_, pass)| number(pass)).collect();
+    let each = |(cell, item): &'_ (Cell, Item)| -> Vec<(Cell, Listed)> {
+        item.passes().iter().map(|pass| (cell.clone(), *pass)).collect()
+    };
+    let all = || rows.iter().flat_map(|row| row.items.iter().flat_map(each));
+    let named: BTreeSet<usize> = all().map(|(_, pass)| number(&pass)).collect();
     let free = (0..).zip(&named).find(|(count, named)| count != *named)?.0;
     let (cell, pass) = all().find(|(_, pass)| number(pass) > free)?;
-    let found = number(pass);
+    let found = number(&pass);
     let message = format!("{pass} names {what} {found}, and no pass names {what} {free}");
     Some(cell.mistake(&message, "count from 0, without gaps"))
 }
@@ -124,7 +125,7 @@ fn gap(rows: &[Row], what: &str, number: fn(&Listed) -> usize) -> Option<ListMis
 /// Lists as comma-separated values, one line per device.
 pub fn write_lists(lists: &[DeviceList]) -> String {
     let line = |list: &DeviceList| {
-        let cells: Vec<String> = list.iter().map(Listed::to_string).collect();
+        let cells: Vec<String> = list.iter().map(Item::to_string).collect();
         format!("{}\n", cells.join(","))
     };
     lists.iter().map(line).collect()
@@ -132,7 +133,7 @@ pub fn write_lists(lists: &[DeviceList]) -> String {
 
 /// A line of the file.
 struct Row {
-    passes: Vec<(Cell, Listed)>,
+    items: Vec<(Cell, Item)>,
 }
 
 /// A cell and where it stands.
@@ -157,7 +158,7 @@ impl Cell {
 
 impl Row {
     fn read(line: usize, text: &str, mistakes: &mut Vec<ListMistake>) -> Self {
-        let mut row = Self { passes: Vec::new() };
+        let mut row = Self { items: Vec::new() };
         if text.trim().is_empty() {
             let mistake = Cell::at(line, 1, text).mistake(
                 "an empty line is a device without passes",
@@ -175,11 +176,8 @@ impl Row {
             if trimmed.is_empty() {
                 continue;
             }
-            match passes(trimmed) {
-                Ok(passes) => {
-                    row.passes
-                        .extend(passes.into_iter().map(|pass| (cell.clone(), pass)));
-                }
+            match item(trimmed) {
+                Ok(item) => row.items.push((cell, item)),
                 Err((message, hint)) => mistakes.push(cell.mistake(&message, hint)),
             }
         }
@@ -187,26 +185,14 @@ impl Row {
     }
 }
 
-/// The passes of one cell.
-fn passes(cell: &str) -> Result<Vec<Listed>, (String, &'static str)> {
-    let one = |text: &str| {
-        text.parse::<Listed>().map_err(|message| (message, "write whole cells only"))
-    };
-    if let Some(pair) = cell.strip_suffix(PAIR) {
-        let inner = pair.strip_prefix('(').and_then(|pair| pair.strip_suffix(')'));
-        let parts = inner.and_then(|inner| inner.split_once(';'));
-        let (first, second) = parts.ok_or_else(|| {
-            let hint = "write a pair as `(0F3;7B1)OVERLAP_F_B`";
-            (format!("`{cell}` is no pair of passes"), hint)
-        })?;
-        return Ok(vec![one(first)?, one(second)?]);
-    }
+/// The pass or the pair of one cell.
+fn item(cell: &str) -> Result<Item, (String, &'static str)> {
     let word = cell.trim_matches(|c: char| c.is_ascii_digit());
     if DERIVED.contains(&word) {
         let hint = "give the `compute_only` form: messages, gathers and sums are derived";
         return Err((format!("`{cell}` is communication"), hint));
     }
-    Ok(vec![one(cell)?])
+    cell.parse().map_err(|message| (message, "write whole cells only"))
 }
 
 #[cfg(test)]
@@ -214,10 +200,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pairs_are_their_passes_and_blanks_are_nothing() {
-        let text = "0F0, ,0F1,(0B0;0B1)OVERLAP_F_B\r\n1F0,1B0,1F1,1B1";
+    fn pairs_stay_pairs_and_blanks_are_nothing() {
+        let text = "0F0, ,(0B0;0F1)OVERLAP_F_B,0B1\r\n1F0,1B0,1F1,1B1";
         let lists = read_lists(text).unwrap();
-        assert_eq!(write_lists(&lists.lists), "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
+        let written = "0F0,(0F1;0B0)OVERLAP_F_B,0B1\n1F0,1B0,1F1,1B1\n";
+        assert_eq!(write_lists(&lists.lists), written);
+        assert_eq!(read_lists(written).unwrap(), lists);
     }
 
     #[test]
@@ -238,6 +226,10 @@ mod tests {
             ("0F0,0B0\n2F0,2B0", 2, 1, "2F0 names stage 2, and no pass names stage 1"),
             ("0F0,0B0,0F7,0B7", 1, 9, "0F7 names micro-batch 7, and no pass names"),
             ("1F0,1B0", 1, 1, "no pass names stage 0"),
+            ("0F0,(0F1;0B1)OVERLAP_F_B,0B0", 1, 5, "0B1 needs 0F1"),
+            ("0F0,(0F1,0B0)OVERLAP_F_B,0B1", 1, 5, "(0F1"),
+            ("0F0,(0B0)OVERLAP_F_B", 1, 5, "pair of one pass"),
+            ("0F0,0F1,(0B0;0B1)OVERLAP_F_B", 1, 9, "a forward pass and a backward pass"),
         ] {
             let mistakes = read_lists(text).unwrap_err();
             let found = mistakes.iter().any(|mistake| {

@@ -199,3 +199,24 @@ fn the_result_needs_every_constant_and_takes_them_one_by_one() {
     }
     assert!(read("plan { result 3 }").expect_err("no entries").contains("braces"));
 }
+
+#[test]
+fn a_device_says_what_of_a_pair_of_passes_hides() {
+    let program = |overlap: &str| {
+        let parts =
+            PARTS.replace("core { memory 2 GB", &format!("core {{ {overlap}memory 2 GB"));
+        let source = SourceFile::new("m.rdl", format!("{MODEL}{parts}{FLAT}"));
+        parse(&source, &NoFiles).map_err(|mistakes| mistakes.to_string())
+    };
+    let hides = |overlap| {
+        let (program, _) = program(overlap).expect("the file is whole");
+        program.target.devices.values().map(|device| device.overlap).max()
+    };
+    assert_eq!(hides(""), Some(0));
+    assert_eq!(hides("overlap 0.75, "), Some(750));
+    assert_eq!(hides("overlap 1, "), Some(1000));
+    for wrong in ["overlap 2, ", "overlap 0.0, ", "overlap 3 us, "] {
+        let told = program(wrong).expect_err("no such share");
+        assert!(told.contains("`overlap` is a share above 0"), "{told}");
+    }
+}

@@ -9,6 +9,7 @@
 //! | work | the busiest device does its share of all passes, and its updates |
 //! | flush | a device of a synchronous pipeline begins after the forward passes of the stages before it, and what is left when it ends are their backward passes |
 //! | path | a micro-batch that sees fresh parameters is followed, after its passes, by the update that makes the next ones |
+//! | pairs | two passes side by side take at least what is left of both when half of the hidden share is taken off each |
 //! | lists | passes follow each other as lists, messages and the moves of states demand |
 //! | ports | a message or a collective holds the ports of its devices all the time that it takes |
 //! | rest | a device holds its share of parameters and optimizer state, and what a forward pass kept |
@@ -20,6 +21,7 @@
 mod flight;
 mod lists;
 mod network;
+mod pairs;
 mod path;
 mod ports;
 mod rest;
@@ -51,7 +53,7 @@ impl Bound {
     /// By the costs of single nodes, for a plan without cuts.
     pub(crate) fn of_nodes(program: &Program, plan: &Plan, cutting: &Cutting) -> Self {
         let (memory, kind) = rest::of_nodes(program, plan, cutting);
-        let work = work::of_nodes(plan, cutting);
+        let work = pairs::relieved(plan, &program.target, work::of_nodes(plan, cutting));
         Self { work, path: Nanos(0), traffic: Nanos(0), memory, kind }
     }
 
@@ -67,9 +69,10 @@ impl Bound {
         };
         let rest = rest::of_stages(plan, loads);
         let (memory, kind) = fuller(rest, flight::of_last(plan, loads));
+        let path = path::of_stages(plan, loads).max(work::flush(plan, loads));
         Self {
-            work: work::of_stages(plan, loads),
-            path: path::of_stages(plan, loads).max(work::flush(plan, loads)),
+            work: pairs::relieved(plan, network.target(), work::of_stages(plan, loads)),
+            path: pairs::relieved(plan, network.target(), path),
             traffic: ports::traffic(plan, loads, network),
             memory,
             kind,
@@ -84,7 +87,8 @@ impl Bound {
         lists: &Lists,
         network: &mut Network<'_>,
     ) -> Self {
-        let path = self.path.max(lists::step(plan, loads, lists, network));
+        let followed = lists::step(plan, loads, lists, network);
+        let path = self.path.max(pairs::relieved(plan, network.target(), followed));
         let (memory, kind) = flight::fullest(plan, loads, lists.passes());
         match memory > self.memory {
             true => Self { path, memory, kind, ..self },

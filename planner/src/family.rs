@@ -122,6 +122,7 @@ const PIPELINES: &[Order] = &[
     Order::Wave,
     Order::Chimera,
     Order::DualPipe,
+    Order::DualPipePaired,
     Order::Listed,
 ];
 

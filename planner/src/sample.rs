@@ -53,6 +53,7 @@ pub(crate) fn device() -> Device {
         overhead: Nanos(1_000),
         products: roundelay_schedule::Products::default(),
         reserved: Bytes(0),
+        overlap: 0,
     }
 }
 

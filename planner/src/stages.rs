@@ -13,7 +13,7 @@ use crate::{
 };
 use roundelay_codegen::{BackwardForm, StageForm};
 use roundelay_dsl::Program;
-use roundelay_schedule::{DeviceList, Id, Order, Pass, Stage, Tensor};
+use roundelay_schedule::{DeviceList, Id, Order, Pass, Stage, Tensor, listed_in};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A cut model on the devices that share tensors, for micro-batches of one size.
@@ -35,7 +35,7 @@ pub(crate) fn backward_form(
     lists: &[DeviceList],
     stage: Stage,
 ) -> BackwardForm {
-    let mut listed = lists.iter().flatten();
+    let mut listed = lists.iter().flat_map(|list| listed_in(list));
     let split = match order {
         Order::Listed => {
             listed.any(|one| one.stage == stage && one.pass == Pass::InputGradient)

@@ -49,6 +49,9 @@ pub enum Work {
         micro_batch: Option<MicroBatch>,
         /// One row per argument of the routine.
         rows: Vec<Row>,
+        /// The forward pass of the pair that this backward pass is part of: on another lane, they
+        /// start together.
+        beside: Option<ActionId>,
     },
     /// Copies a row from one device to another, or within one.
     Transfer {
@@ -160,6 +163,17 @@ impl Action {
 }
 
 impl Work {
+    /// The launch that this one starts together with.
+    pub fn beside(&self) -> Option<ActionId> {
+        match self {
+            Work::Launch { beside, .. } => *beside,
+            Work::Transfer { .. }
+            | Work::Collective { .. }
+            | Work::Feed { .. }
+            | Work::Report { .. } => None,
+        }
+    }
+
     /// The task that a launch does: pass, stage and micro-batch are the routine's and its own.
     pub fn routine(&self) -> Option<(RoutineId, Option<MicroBatch>)> {
         match self {

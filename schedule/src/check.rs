@@ -1,6 +1,7 @@
 //! The checker: turns a [`Schedule`] into [`Checked`], a proof that carries facts.
 //!
-//! 1. Structure: handles in range, signatures of routines, sizes within memory, links that exist.
+//! 1. Structure: handles in range, signatures of routines, sizes within memory, links that exist,
+//!    pairs of passes that start together.
 //! 2. Tasks: every pass and every update exactly once.
 //! 3. Order: conflicting touches of the same memory are ordered by happens-before.
 //! 4. Contents: every row holds what its reader expects, over whole chains of segments.
@@ -27,7 +28,7 @@ mod memory;
 mod moves;
 mod needs;
 mod order;
-
+mod pairs;
 mod ranges;
 mod rounds;
 mod routine;
@@ -130,6 +131,7 @@ fn structure(
     memory::capacity(schedule, faults);
     action::check(schedule, faults);
     faults.stop()?;
+    pairs::check(schedule, faults);
     links::check(schedule, faults);
     let exchanges = exchanges::check(schedule, catalogue, faults);
     faults.stop()?;

@@ -5,6 +5,9 @@
 //! - A launch takes its routine's predicted time, exchanges between rows included; they hold no
 //!   port. A device runs one launch at a time, in list
 //!   order: its lanes share it, so several lanes on one device save no time.
+//! - A pair, a forward pass F and a backward pass B beside it, is one launch for its device: it
+//!   takes F + B − overlap · min(F, B), where `overlap` is the device's, and all of it is done at
+//!   its end.
 //! - A transfer between devices takes what its link says for the message (`link.rs`), and holds
 //!   the sender's outgoing and the receiver's incoming port all that time. Within one device it
 //!   takes bytes / the device's bandwidth, and no port.
@@ -21,6 +24,7 @@
 //! cell is simulated: the coordinates of the axes are symmetric, rows of split tensors too, but
 //! collectives count all their members.
 
+mod pairs;
 mod port;
 
 use crate::{
@@ -28,6 +32,7 @@ use crate::{
     LinkId, Machine, Marks, Nanos, PhysicalQueue, Place, Queues, Row, Schedule, Segment,
     Simulation, Span, Spot, Subject, Table, Work, replay,
 };
+use pairs::Pairs;
 use port::Ports;
 use std::{collections::BTreeMap, convert::Infallible};
 
@@ -58,6 +63,7 @@ pub struct Clock<'a> {
     /// Until when each device computes.
     devices: Table<DeviceId, Nanos>,
     ports: Ports,
+    pairs: Pairs,
     entries: Vec<Entry>,
     /// Spans of groups over links that are not flat, by the turn of their ring.
     spans: BTreeMap<(GroupId, u32), Span>,
@@ -89,9 +95,15 @@ impl Machine for Clock<'_> {
             Instance::Execute(step) => {
                 let wake = self.schedule.target.host.wake;
                 let ready = if needed > last { needed + wake } else { last };
-                let (start, end) = self.execute(action, period, ready);
+                let (done, (start, end)) = match action.work.beside() {
+                    Some(head) => self.pairs.part(self.schedule, head, id),
+                    None => {
+                        let span = self.execute(id, action, period, ready);
+                        (span.1, span)
+                    }
+                };
                 self.entries.push(Entry { action: id, period, step, queue, start, end });
-                end
+                done
             }
         };
         self.done[number as usize] = end;
@@ -109,9 +121,17 @@ impl<'a> Clock<'a> {
         let schedule: &Schedule = schedule;
         let devices = schedule.target.devices.ids().map(|_| Nanos(0)).collect();
         let ports = Ports::new(schedule.target.devices.len());
-        let (queues, spans) = (Queues::new(schedule), BTreeMap::new());
-        let done = vec![Nanos(0); queues.len()];
-        Self { schedule, queues, done, devices, ports, entries: Vec::new(), spans }
+        let queues = Queues::new(schedule);
+        Self {
+            schedule,
+            done: vec![Nanos(0); queues.len()],
+            queues,
+            devices,
+            ports,
+            pairs: Pairs::new(schedule),
+            entries: Vec::new(),
+            spans: BTreeMap::new(),
+        }
     }
 
     /// What executed, in the order of issue.
@@ -120,13 +140,20 @@ impl<'a> Clock<'a> {
     }
 
     /// Start and end of an instance that is ready.
-    fn execute(&mut self, action: &Action, period: i64, ready: Nanos) -> (Nanos, Nanos) {
+    fn execute(
+        &mut self,
+        id: ActionId,
+        action: &Action,
+        period: i64,
+        ready: Nanos,
+    ) -> (Nanos, Nanos) {
         match &action.work {
-            Work::Launch { at, routine, .. } => {
+            Work::Launch { at, .. } => {
                 let device = self.device(*at, period);
                 let start = ready.max(self.devices[device]);
-                let end = start + self.schedule.routines[*routine].predicted;
+                let end = start + self.pairs.time(self.schedule, id, device);
                 self.devices[device] = end;
+                self.pairs.began(id, (start, end));
                 (start, end)
             }
             Work::Transfer { link, from, to, .. } => {

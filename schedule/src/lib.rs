@@ -50,8 +50,8 @@ pub use job::{
 };
 pub use link::{Form, Level, Link, Protocol, Span, Way};
 pub use list::{
-    DeviceList, ListFault, Listed, PassTime, Stuck, Unlisted, list_faults, lists_of,
-    pass_length, pass_times, plan_faults,
+    DeviceList, Item, ItemTime, ListFault, Listed, Stuck, Unlisted, item_times,
+    list_faults, listed_in, lists_of, pass_length, plan_faults,
 };
 pub use metric::{Metric, Reading};
 pub use order::{Fold, Misfit, Order};

@@ -2,22 +2,20 @@
 //! pipeline schedules spell it: stage, pass, micro-batch, as in `3B5`.
 
 mod faults;
+mod item;
 mod of;
 mod times;
 
 pub use faults::{ListFault, list_faults, plan_faults};
+pub use item::{DeviceList, Item, listed_in};
 pub use of::{Unlisted, lists_of};
-pub use times::{PassTime, Stuck, pass_length, pass_times};
+pub use times::{ItemTime, Stuck, item_times, pass_length};
 
 use crate::{Id, MicroBatch, Pass, Stage};
-use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 
 /// One pass of one stage on one micro-batch.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-#[serde(into = "String", try_from = "String")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Listed {
     /// The stage.
     pub stage: Stage,
@@ -26,9 +24,6 @@ pub struct Listed {
     /// The micro-batch.
     pub micro_batch: MicroBatch,
 }
-
-/// What one device does, in order.
-pub type DeviceList = Vec<Listed>;
 
 impl Listed {
     /// A pass by its numbers.
@@ -73,19 +68,6 @@ impl FromStr for Listed {
             return Err(wrong());
         }
         Ok(Self::new(pass, number(stage)?, number(digits)?))
-    }
-}
-
-impl TryFrom<String> for Listed {
-    type Error = String;
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
-impl From<Listed> for String {
-    fn from(listed: Listed) -> String {
-        listed.to_string()
     }
 }
 

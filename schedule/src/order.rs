@@ -62,6 +62,9 @@ pub enum Order {
     /// Two pipelines in opposite directions with split backward passes.
     #[serde(rename = "dualpipe")]
     DualPipe,
+    /// The same with whole backward passes beside forward passes of the other direction.
+    #[serde(rename = "dualpipe_paired")]
+    DualPipePaired,
     /// What the plan's own lists say.
     Listed,
 }
@@ -106,7 +109,7 @@ impl Order {
             Order::ZeroBubbleV | Order::HalfV | Order::MinimalV | Order::Wave => {
                 Fold::Snake
             }
-            Order::Chimera | Order::DualPipe => Fold::Mirror,
+            Order::Chimera | Order::DualPipe | Order::DualPipePaired => Fold::Mirror,
             Order::Listed => Fold::Lists,
             Order::Sequential
             | Order::Parallel
@@ -140,7 +143,8 @@ impl Order {
             | Order::ZeroBubbleV
             | Order::HalfV
             | Order::MinimalV
-            | Order::DualPipe => true,
+            | Order::DualPipe
+            | Order::DualPipePaired => true,
             Order::Sequential
             | Order::Parallel
             | Order::Cyclic
@@ -183,16 +187,20 @@ impl Order {
             Order::Interleaved if !micro_batches.is_multiple_of(devices) => {
                 Err(Misfit::MicroBatches(devices))
             }
-            Order::Chimera | Order::DualPipe if !devices.is_multiple_of(2) => {
+            Order::Chimera | Order::DualPipe | Order::DualPipePaired
+                if !devices.is_multiple_of(2) =>
+            {
                 Err(Misfit::OddDevices)
             }
             Order::Chimera if !micro_batches.is_multiple_of(devices) => {
                 Err(Misfit::MicroBatches(devices))
             }
-            Order::DualPipe if micro_batches < 2 * devices => {
+            Order::DualPipe | Order::DualPipePaired if micro_batches < 2 * devices => {
                 Err(Misfit::FewMicroBatches(2 * devices))
             }
-            Order::DualPipe if !micro_batches.is_multiple_of(2) => {
+            Order::DualPipe | Order::DualPipePaired
+                if !micro_batches.is_multiple_of(2) =>
+            {
                 Err(Misfit::MicroBatches(2))
             }
             _ => Ok(()),
@@ -228,7 +236,7 @@ impl Order {
     pub fn goes_up(self, micro_batch: u32, devices: u32, micro_batches: u32) -> bool {
         match self {
             Order::Chimera => micro_batch % devices >= devices / 2,
-            Order::DualPipe => micro_batch >= micro_batches / 2,
+            Order::DualPipe | Order::DualPipePaired => micro_batch >= micro_batches / 2,
             _ => false,
         }
     }

@@ -1,8 +1,8 @@
 //! Every decision about how a model is trained on a cluster, as plain data.
 
 use crate::{
-    Delays, DeviceId, DeviceList, Exactness, Fold, Order, Rule, Sequence, Tensor,
-    Timeline,
+    Delays, DeviceId, DeviceList, Exactness, Fold, Item, Order, Rule, Sequence, Tensor,
+    Timeline, listed_in,
 };
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
@@ -337,6 +337,15 @@ impl Plan {
         }
     }
 
+    /// Whether devices do some of their passes in pairs.
+    pub fn has_pairs(&self) -> bool {
+        match self.order {
+            Order::DualPipePaired => true,
+            Order::Listed => self.lists.iter().flatten().any(Item::is_pair),
+            _ => false,
+        }
+    }
+
     /// Which of the p devices of its pipeline has a stage; under [`Fold::Mirror`] the one for
     /// micro-batches that go down. None when no list names the stage.
     pub fn seat(&self, stage: u32) -> Option<u32> {
@@ -348,7 +357,7 @@ impl Plan {
             Fold::Snake => Some(p - 1 - rank),
             Fold::Lists => {
                 let names = |list: &DeviceList| {
-                    list.iter()
+                    listed_in(list)
                         .any(|listed| crate::Id::index(listed.stage) == stage as usize)
                 };
                 let found = self.lists.iter().position(names)?;
@@ -421,7 +430,8 @@ spelled! {
         BreadthFirst "breadth_first", ZeroBubbleH1 "zb_h1", ZeroBubbleH2 "zb_h2",
         ZeroBubbleOneP "zb_1p", ZeroBubbleTwoP "zb_2p", ZeroBubbleAuto "zb_auto",
         ZeroBubbleV "zb_v", HalfV "v_half", MinimalV "v_min", Wave "wave",
-        Chimera "chimera", DualPipe "dualpipe", Listed "listed",
+        Chimera "chimera", DualPipe "dualpipe", DualPipePaired "dualpipe_paired",
+        Listed "listed",
     }
     States, "states" {
         Replicated "replicated", Zero1 "zero1", Zero2 "zero2", Zero3 "zero3", Hsdp "hsdp",

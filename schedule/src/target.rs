@@ -78,6 +78,10 @@ pub struct Device {
     /// is what is left.
     #[serde(default, skip_serializing_if = "is_nothing")]
     pub reserved: Bytes,
+    /// Of two passes that run side by side, the share of the shorter one that hides behind the
+    /// other, in thousandths.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub overlap: u32,
 }
 
 /// What products lose against the rate of large ones; nothing unless the device says so.
@@ -106,6 +110,10 @@ impl Products {
 
 fn is_nothing(bytes: &Bytes) -> bool {
     *bytes == Bytes(0)
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// Devices with consecutive numbers that one link level joins.

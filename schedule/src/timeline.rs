@@ -122,16 +122,17 @@ impl<'a> Simulation<'a> {
         if all > 0.0 { 1.0 - used / all } else { 0.0 }
     }
 
-    /// Time per device spent in launches in the steady state.
+    /// Time per device spent in launches in the steady state; what runs at once counts once.
     pub fn busy(&self) -> BTreeMap<DeviceId, Nanos> {
         let window = self.steady();
-        let mut busy = BTreeMap::new();
-        for entry in &self.entries {
-            if let PhysicalQueue::Lane(device, _) = entry.queue {
-                *busy.entry(device).or_default() += overlap(entry, &window);
+        let mut spans: BTreeMap<DeviceId, Vec<(Nanos, Nanos)>> = BTreeMap::new();
+        for Entry { queue, start, end, .. } in &self.entries {
+            if let PhysicalQueue::Lane(device, _) = queue {
+                let span = (*start.max(&window.start), *end.min(&window.end));
+                spans.entry(*device).or_default().push(span);
             }
         }
-        busy
+        spans.into_iter().map(|(device, spans)| (device, covered(spans))).collect()
     }
 
     /// Time per link level spent in transfers and collectives in the steady state, summed over
@@ -194,6 +195,17 @@ impl<'a> Simulation<'a> {
         let end = |step: u64| self.ends[usize::try_from(step).unwrap_or(0)];
         Window { time: end(last - steps)..end(last), steps }
     }
+}
+
+/// The time that spans cover together; those that end before they start count nothing.
+fn covered(mut spans: Vec<(Nanos, Nanos)>) -> Nanos {
+    spans.sort_unstable();
+    let (mut until, mut all) = (Nanos(0), Nanos(0));
+    for (start, end) in spans {
+        all += end - start.max(until);
+        until = until.max(end);
+    }
+    all
 }
 
 fn overlap(entry: &Entry, window: &Range<Nanos>) -> Nanos {

@@ -108,8 +108,10 @@ fn routine(routine: &mut Routine, n: &mut Numbers) {
     let shape = vec![n.bytes(), n.bytes()];
     let access = [Access::Read, Access::Write, Access::Update][n.below(3)];
     let argument = n.below(routine.arguments.len());
-    let operand = n.below(routine.calls[0].operands.len());
-    let operand = &mut routine.calls[0].operands[operand];
+    // A routine that was hit before may be without calls.
+    let Some(call) = routine.calls.first_mut() else { return };
+    let operand = n.below(call.operands.len());
+    let operand = &mut call.operands[operand];
     match n.below(9) {
         0 => routine.stage = id(number as usize),
         1 => routine.arguments[argument].size = Bytes(bytes),
@@ -137,11 +139,13 @@ fn action(action: &mut Action, n: &mut Numbers) {
 fn work(work: &mut Work, n: &mut Numbers) {
     let number = n.small() as usize;
     match work {
-        Work::Launch { at, lane, routine, micro_batch, rows } => match n.below(5) {
+        Work::Launch { at, lane, routine, micro_batch, rows, beside } => match n.below(6)
+        {
             0 => place(at, n),
             1 => *lane = number as u32,
             2 => *routine = id(number % 8),
             3 => *micro_batch = [None, Some(id(number))][n.below(2)],
+            4 => *beside = [None, Some(id(number))][n.below(2)],
             _ => drop(n.in_list(rows).map(|bound| row(bound, n))),
         },
         Work::Transfer { link, from, to, content } => match n.below(6) {

@@ -122,9 +122,13 @@ fn found_orders_replay_like_the_recursion() {
 fn listed_orders_replay_like_the_recursion() {
     let program = mlp(6, 6);
     let cuts = plan(&program, kinds(3, 4)[0], 3, 4).cuts;
-    let lists = [
+    let serial = [
         "0F0 0F1 2F0 2B0 0F2 2F1 2B1 0I0 2F2 2B2 0I1 0W0 0I2 0W1 0W2",
         "1F0 1F1 3F0 3B0 1B0 1F2 3F1 3B1 1B1 3F2 3B2 1B2",
+    ];
+    let paired = [
+        "0F0 0F1 2F0 (0F2;2B0)OVERLAP_F_B 2F1 2B1 (2F2;0I0;0W0)OVERLAP_F_B 2B2 0I1 0I2 0W1 0W2",
+        "1F0 1F1 3F0 3B0 (1F2;1B0)OVERLAP_F_B 3F1 3B1 (3F2;1B1)OVERLAP_F_B 3B2 1B2",
     ];
     let list = |text: &str| text.split(' ').map(|cell| cell.parse().unwrap()).collect();
     let plan = Plan::new(
@@ -135,7 +139,10 @@ fn listed_orders_replay_like_the_recursion() {
         3,
         cuts,
     );
-    compare_one(&program, &plan.with_lists(lists.map(list).into()), &RESTS);
+    for lists in [serial, paired] {
+        let plan = plan.clone().with_lists(lists.map(list).into());
+        compare_one(&program, &plan, &RESTS);
+    }
 }
 
 #[test]

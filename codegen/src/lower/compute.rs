@@ -6,6 +6,7 @@ use super::{
     arrivals::{self, Arrival},
     draft::{Crossing, Draft, DraftWork, Hold, Instance, Side, Slotting},
     order::Slot,
+    site::BESIDE,
     state::{Addition, StageRows},
 };
 use crate::{BackwardCode, Differentiated};
@@ -103,8 +104,11 @@ fn launch(
     routine: RoutineId,
     state: &StageRows,
 ) {
-    let Slot { pass, stage, micro_batch: i, lag, .. } = slot;
-    let site = draft.sites.site(stage, i, lag);
+    let Slot { pass, stage, micro_batch: i, lag, beside, .. } = slot;
+    let mut site = draft.sites.site(stage, i, lag);
+    if beside.is_some() {
+        site.lane = BESIDE;
+    }
     let home = site.at.ring;
     let count = draft.routines[routine].arguments.len();
     let mut rows = Vec::with_capacity(count);

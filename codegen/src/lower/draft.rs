@@ -234,7 +234,8 @@ impl<'a> Draft<'a> {
     pub(crate) fn key(&self, slot: u32, side: Side) -> Key {
         let found = self.order.slot(slot);
         let (time, start) = match side {
-            Side::Before | Side::At => (found.start, Some(slot)),
+            Side::Before => (found.start, Some(self.order.head(slot))),
+            Side::At => (found.start, Some(slot)),
             Side::After => (found.end, None),
         };
         self.behind(Key { time, start, side, sequence: 0, shift: 0 })

@@ -1,7 +1,8 @@
 //! The compute tasks of one period, in an order in which they could run one by one.
 
+mod chimera;
+mod dual_pipe;
 mod lists;
-mod mirror;
 mod squeeze;
 mod steps;
 mod vee;
@@ -13,7 +14,8 @@ pub use lists::device_lists;
 use super::LowerError;
 use crate::BackwardForm;
 use roundelay_schedule::{
-    Id, MicroBatch, Order, Pass, PassTime, Placement, Plan, Stage, pass_times,
+    Id, Item, ItemTime, Listed, MicroBatch, Order, Pass, Placement, Plan, Stage,
+    item_times,
 };
 use steps::Size;
 
@@ -28,6 +30,8 @@ pub(crate) struct Slot {
     pub(crate) start: u64,
     /// When it ends; beyond the period for what runs into the next one.
     pub(crate) end: u64,
+    /// The stage and micro-batch of the forward pass that it is beside, in the slots above.
+    pub(crate) beside: Option<(Stage, MicroBatch)>,
 }
 
 /// The slots of one period. For each (stage, micro-batch) stand a forward pass and either a
@@ -120,6 +124,13 @@ impl Slots {
         *self.passes(stage).last().expect("a stage has passes")
     }
 
+    /// The slot before which everything stands that a slot's pass needs: its own, or that of the
+    /// forward pass that it is beside.
+    pub(crate) fn head(&self, number: u32) -> u32 {
+        let beside = self.slot(number).beside;
+        beside.map_or(number, |(stage, i)| self.find(Pass::Forward, stage, i).0)
+    }
+
     /// A slot by its number.
     pub(crate) fn slot(&self, number: u32) -> Slot {
         self.slots[number as usize]
@@ -160,15 +171,25 @@ impl Slots {
 /// The devices' lists, merged in the order of the time at which passes start.
 fn of_lists(plan: &Plan) -> Result<Vec<Slot>, LowerError> {
     let lists = device_lists(plan);
-    let mut times = pass_times(&lists, plan.stages).map_err(LowerError::Stuck)?;
-    times.sort_by_key(PassTime::list_order);
-    let slot = |PassTime { listed, start, end }| Slot {
-        pass: listed.pass,
-        stage: listed.stage,
-        micro_batch: listed.micro_batch,
-        lag: 0,
-        start,
-        end,
+    let mut times = item_times(&lists, plan.stages).map_err(LowerError::Stuck)?;
+    times.sort_by_key(ItemTime::list_order);
+    let slots = |ItemTime { item, start, end }: &ItemTime| -> Vec<Slot> {
+        let slot = |listed: &Listed| Slot {
+            pass: listed.pass,
+            stage: listed.stage,
+            micro_batch: listed.micro_batch,
+            lag: 0,
+            start: *start,
+            end: *end,
+            beside: beside(*item, *listed),
+        };
+        item.passes().iter().map(slot).collect()
     };
-    Ok(times.into_iter().map(slot).collect())
+    Ok(times.iter().flat_map(slots).collect())
+}
+
+/// The forward pass of a pair, for a backward pass in it.
+fn beside(item: Item, listed: Listed) -> Option<(Stage, MicroBatch)> {
+    let first = item.first();
+    (first != listed).then_some((first.stage, first.micro_batch))
 }

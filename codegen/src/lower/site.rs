@@ -43,6 +43,9 @@ pub(crate) struct Site {
     pub(crate) lane: u32,
 }
 
+/// The lane of what is beside a forward pass.
+pub(crate) const BESIDE: u32 = 1;
+
 impl Sites {
     /// The cell of a plan, and what repeats it.
     pub(crate) fn new(plan: &Plan) -> Self {
@@ -84,7 +87,8 @@ impl Sites {
 
     fn lines(plan: &Plan, shape: Shape, count: u32) -> Self {
         let devices = plan.cell_devices().take(count as usize);
-        let rings = devices.map(|d| Ring { devices: vec![d], turn: 0, lanes: 1 });
+        let lanes = lanes(plan);
+        let rings = devices.map(|d| Ring { devices: vec![d], turn: 0, lanes });
         Self::cell(plan, shape, rings.collect())
     }
 
@@ -97,7 +101,7 @@ impl Sites {
         let ring = |(one, other): (&DeviceId, &DeviceId)| Ring {
             devices: vec![*one, *other],
             turn: 0,
-            lanes: 1,
+            lanes: lanes(plan),
         };
         let cell = Self::cell(plan, Shape::Mirrored, pairs.map(ring).collect());
         let (p, n) = (plan.pipeline_devices(), plan.micro_batches);
@@ -251,6 +255,12 @@ impl Sites {
         }
         all
     }
+}
+
+/// Lanes of a device in a pipeline.
+fn lanes(plan: &Plan) -> u32 {
+    let pairs = plan.placement == Placement::Pipeline && plan.has_pairs();
+    if pairs { 1 + BESIDE } else { 1 }
 }
 
 /// What repeats a cell: all that hold the same stages, under `hsdp` in two levels; then the rows

@@ -6,6 +6,7 @@ mod golden;
 #[path = "../../../tests/support/models.rs"]
 mod models;
 mod orders;
+mod pairs;
 #[allow(dead_code, reason = "other tests use the other plans")]
 #[path = "../../../tests/support/plans.rs"]
 mod plans;

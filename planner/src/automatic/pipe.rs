@@ -2,7 +2,7 @@
 //! keep, and how much room each device has.
 
 use roundelay_schedule::{
-    Bytes, DeviceList, Id, Listed, Nanos, Pass, PassTime, pass_times,
+    Bytes, DeviceList, Id, Item, ItemTime, Nanos, Pass, item_times,
 };
 
 /// One stage, which is alone on its device, for one micro-batch.
@@ -244,11 +244,12 @@ impl Pipe {
     /// in which a lowered schedule has these passes, each with its own length of time.
     fn waiting(&self, passes: &Passes) -> Vec<[usize; 2]> {
         let stages = u32::try_from(self.devices()).unwrap_or(u32::MAX);
-        let mut times = pass_times(&self.lists(passes), stages).unwrap_or_default();
-        times.sort_by_key(PassTime::list_order);
+        let mut times = item_times(&self.lists(passes), stages).unwrap_or_default();
+        times.sort_by_key(ItemTime::list_order);
         let mut now = vec![[0usize; 2]; self.devices()];
         let mut most = now.clone();
-        for PassTime { listed, .. } in times {
+        for ItemTime { item, .. } in times {
+            let listed = item.first();
             let device = listed.stage.index();
             let (kind, next) = match listed.pass {
                 Pass::Forward => (0, device.checked_add(1)),
@@ -303,7 +304,7 @@ impl Pipe {
             let one = |half: &Half| {
                 let number = next[*half as usize];
                 next[*half as usize] += 1;
-                Listed::new(Pass::from(*half), stage, number)
+                Item::new(Pass::from(*half), stage, number)
             };
             passes.iter().map(one).collect()
         };

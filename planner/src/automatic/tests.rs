@@ -9,7 +9,7 @@ use roundelay_dsl::{NoFiles, SourceFile, parse};
 use roundelay_kernels::Kernels;
 use roundelay_schedule::{
     Bytes, BytesPerSecond, Checked, DeviceId, DeviceList, Id, Nanos, Pass, PhysicalQueue,
-    Placement, Rule, Sequence, States, Tensor, check, enough_steps, lists_of,
+    Placement, Rule, Sequence, States, Tensor, check, enough_steps, listed_in, lists_of,
     plan_faults, simulate,
 };
 use std::collections::BTreeMap;
@@ -54,7 +54,7 @@ fn passes(lists: &[DeviceList]) -> Passes {
         }
     };
     let each = lists.iter();
-    each.map(|list| list.iter().map(|listed| half(listed.pass)).collect()).collect()
+    each.map(|list| listed_in(list).map(|listed| half(listed.pass)).collect()).collect()
 }
 
 /// p equal stages: F, I, W and messages; what is kept between F and I, and F and W; room for so

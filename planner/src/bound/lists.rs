@@ -16,7 +16,8 @@ use super::{
 use crate::load::StageLoad;
 use roundelay_codegen::device_lists;
 use roundelay_schedule::{
-    DeviceList, Id, Listed, Nanos, Pass, Placement, Plan, Rule, States, pass_times,
+    DeviceList, Id, Item, Listed, Nanos, Pass, Placement, Plan, Rule, States, item_times,
+    listed_in,
 };
 use std::collections::BTreeSet;
 
@@ -49,8 +50,8 @@ impl Lists {
     }
 }
 
-/// The lists of a synchronous plan whose devices take one pass after another; none where it is
-/// not one, or where the lists are yet to be found. Cuts do not matter.
+/// The lists of a synchronous plan whose devices take one pass after another, those of a pair too;
+/// none where it is not one, or where the lists are yet to be found. Cuts do not matter.
 pub(crate) fn lists_of(plan: &Plan) -> Option<Lists> {
     let unknown = plan.order.is_found() && plan.lists.is_empty();
     if plan.rule != Rule::Sync || unknown {
@@ -64,8 +65,9 @@ pub(crate) fn lists_of(plan: &Plan) -> Option<Lists> {
         Placement::Shared => (0..plan.stages).map(one_stage).collect(),
     };
     let mut owners = Owners::new(&lists, plan.stages as usize, micro_batches);
-    let passes = pass_times(&lists, plan.stages).ok()?.into_iter();
-    let passes = passes.map(|time| (time.listed, owners.of(time.listed))).collect();
+    let times = item_times(&lists, plan.stages).ok()?;
+    let items: Vec<Item> = times.iter().map(|time| time.item).collect();
+    let passes = listed_in(&items).map(|listed| (listed, owners.of(listed))).collect();
     Some(Lists { passes, devices: lists.len(), micro_batches })
 }
 
@@ -79,8 +81,8 @@ impl Owners {
     fn new(lists: &[DeviceList], stages: usize, micro_batches: usize) -> Self {
         let mut owners = Self { micro_batches, devices: vec![0; stages * micro_batches] };
         for (device, list) in (0..).zip(lists) {
-            for listed in list {
-                *owners.at(*listed) = device;
+            for listed in listed_in(list) {
+                *owners.at(listed) = device;
             }
         }
         owners
@@ -101,13 +103,13 @@ fn one_device(plan: &Plan) -> DeviceList {
     let there = (0..plan.stages).map(|stage| (Pass::Forward, stage));
     let back = (0..plan.stages).rev().map(|stage| (Pass::Backward, stage));
     let way: Vec<(Pass, u32)> = there.chain(back).collect();
-    let all = |i| way.iter().map(move |(pass, stage)| Listed::new(*pass, *stage, i));
+    let all = |i| way.iter().map(move |(pass, stage)| Item::new(*pass, *stage, i));
     (0..plan.cell_micro_batches()).flat_map(all).collect()
 }
 
 /// One micro-batch through one stage.
 fn one_stage(stage: u32) -> DeviceList {
-    [Pass::Forward, Pass::Backward].map(|pass| Listed::new(pass, stage, 0)).into()
+    [Pass::Forward, Pass::Backward].map(|pass| Item::new(pass, stage, 0)).into()
 }
 
 /// What moves of a stage take.

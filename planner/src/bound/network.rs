@@ -37,6 +37,11 @@ impl<'a> Network<'a> {
         Self { target, even: even(target), spans: BTreeMap::new() }
     }
 
+    /// What is joined.
+    pub(super) fn target(&self) -> &'a Target {
+        self.target
+    }
+
     /// The time of a message; none where no link joins the two devices.
     pub(crate) fn transfer(&self, from: u32, to: u32, bytes: Bytes) -> Nanos {
         let link = self.link(from, to).filter(|_| from != to);

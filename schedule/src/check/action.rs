@@ -41,7 +41,7 @@ impl Line<'_> {
     fn check(&mut self, action: &Action) {
         self.timing(action);
         match &action.work {
-            Work::Launch { at, lane, routine, micro_batch, rows } => {
+            Work::Launch { at, lane, routine, micro_batch, rows, beside: _ } => {
                 self.lane(*at, *lane);
                 self.launch(*at, *routine, *micro_batch, rows);
             }

@@ -32,6 +32,9 @@ fn target(schedule: &Schedule, faults: &mut Faults) {
         faults.require(target.pools.get(device.pool).is_some(), culprit, || {
             format!("{id} names the pool {}; name one that is listed", device.pool)
         });
+        faults.require(device.overlap <= 1000, culprit, || {
+            format!("{id} hides {} of 1000; at most all is hidden", device.overlap)
+        });
     }
     let domains = target.domains.len();
     faults.require(domains <= limit::DOMAINS, culprit, || {

@@ -39,6 +39,7 @@ fn target(devices: usize) -> Target {
         overhead: Nanos(0),
         products: crate::Products::default(),
         reserved: Bytes(0),
+        overlap: 0,
     };
     let bandwidth = BytesPerSecond(100_000_000);
     let link = Link::plain("bus", bandwidth, Nanos(7));
@@ -139,7 +140,14 @@ fn push(schedule: &mut Schedule, work: Work, after: &[(ActionId, u32)]) -> Actio
 
 fn launch(ring: usize, lane: u32, routine: RoutineId, micro_batch: usize) -> Work {
     let micro_batch = Some(MicroBatch::new(micro_batch));
-    Work::Launch { at: place(ring), lane, routine, micro_batch, rows: vec![] }
+    Work::Launch {
+        at: place(ring),
+        lane,
+        routine,
+        micro_batch,
+        rows: vec![],
+        beside: None,
+    }
 }
 
 fn transfer(from: usize, to: usize) -> Work {
@@ -241,6 +249,43 @@ fn lanes_of_a_device_share_it() {
     push(&mut s, launch(0, 0, f, 0), &[]);
     push(&mut s, launch(0, 1, f, 1), &[]);
     assert_eq!(times(s, 2), [(0, 30), (30, 60), (60, 90), (90, 120)]);
+}
+
+/// F takes 30, I and W 20 and 40, a half of the shorter one hides: 30 + 60 − 15. What waits for any
+/// of them waits for the end of all.
+#[test]
+fn a_pair_is_one_launch_that_hides_what_the_device_says() {
+    let mut s = schedule(2, 2);
+    s.target.devices[DeviceId::new(0)].overlap = 500;
+    let f = routine(&mut s, Pass::Forward, 0, 30);
+    let i = routine(&mut s, Pass::InputGradient, 0, 20);
+    let w = routine(&mut s, Pass::WeightGradient, 0, 40);
+    let late = push(&mut s, transfer(1, 0), &[]);
+    let head = push(&mut s, launch(0, 0, f, 1), &[(late, 0)]);
+    let mut beside = |routine| {
+        let mut work = launch(0, 1, routine, 0);
+        if let Work::Launch { beside, .. } = &mut work {
+            *beside = Some(head);
+        }
+        push(&mut s, work, &[(late, 0)])
+    };
+    let (input, _) = (beside(i), beside(w));
+    push(&mut s, launch(0, 0, f, 2), &[]);
+    push(&mut s, launch(1, 0, f, 2), &[(input, 0)]);
+    let start = 507;
+    let end = start + 75;
+    let expected = [
+        (0, start),
+        (start, end),
+        (start, start + 25),
+        (start + 25, end),
+        (end, end + 30),
+        (end, end + 30),
+    ];
+    assert_eq!(times(s.clone(), 1), expected);
+    let checked = Checked::unproven_for_tests(s);
+    let busy = simulate(&checked, 1).busy();
+    assert_eq!(busy[&DeviceId::new(0)], Nanos(75 + 30), "what runs at once counts once");
 }
 
 #[test]

@@ -9,6 +9,8 @@ use std::fmt::{Display, Write as _};
 
 const LINE: &str = "a line reads `a0 lag 0 feed r0.0 i0 b0.0 after a1-1`";
 const LAUNCH: &str = "a launch reads `F s0 i0 launch r0.0 lane 0 k0 (b0.0 b1.0)`";
+const BESIDE: &str =
+    "a backward pass of a pair reads `B s1 i0 launch r0.0 lane 1 k0 (b0.0) beside a7`";
 const TASK: &str =
     "a launch names its task, `F s0 i0`; `?` leaves pass and stage to the routine";
 const TRANSFER: &str =
@@ -68,13 +70,16 @@ fn pad(out: &mut String, column: usize) {
 
 fn write_work(out: &mut String, work: &Work) {
     match work {
-        Work::Launch { at, lane, routine, micro_batch: _, rows } => {
+        Work::Launch { at, lane, routine, micro_batch: _, rows, beside } => {
             put(out, format_args!("launch {at} lane {lane} {routine} ("));
             for (k, row) in rows.iter().enumerate() {
                 put(out, if k > 0 { " " } else { "" });
                 put(out, row);
             }
             out.push(')');
+            if let Some(beside) = beside {
+                put(out, format_args!(" beside {beside}"));
+            }
         }
         Work::Transfer { link, from, to, content } => {
             let [Spot { at, row }, Spot { at: to, row: target }] = [from, to];
@@ -228,6 +233,10 @@ fn read_launch(
     let lane = cursor.number(LAUNCH)?;
     let routine = cursor.handle::<RoutineId>(LAUNCH)?;
     let rows = read_rows(cursor)?;
+    let beside = match cursor.takes("beside") {
+        true => Some(cursor.handle(BESIDE)?),
+        false => None,
+    };
     if let (Some((pass, stage)), Some(known)) = (task, routines.get(routine))
         && (pass, stage) != (known.pass, known.stage)
     {
@@ -235,7 +244,7 @@ fn read_launch(
         let message = format!("{routine} is {own}, not {pass} {stage}");
         return Err(slip(task_at, message, format!("write `{own}`, or `?`")));
     }
-    Ok(Work::Launch { at, lane, routine, micro_batch, rows })
+    Ok(Work::Launch { at, lane, routine, micro_batch, rows, beside })
 }
 
 fn read_rows(cursor: &mut Cursor<'_>) -> Result<Vec<Row>, Slip> {

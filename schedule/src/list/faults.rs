@@ -1,7 +1,7 @@
 //! What is wrong with the lists of a pipeline's devices: every fault with its place and what
 //! would mend it.
 
-use super::{DeviceList, Listed, pass_times};
+use super::{DeviceList, Item, Listed, item_times};
 use crate::{Id, MicroBatch, Pass, Plan, Stage};
 use std::{collections::BTreeMap, fmt};
 
@@ -27,8 +27,11 @@ pub fn list_faults(
 ) -> Vec<ListFault> {
     let mut faults = Faults { size: (stages, micro_batches), ..Faults::default() };
     for (device, list) in lists.iter().enumerate() {
-        for (index, listed) in list.iter().enumerate() {
-            faults.read((device, index), *listed);
+        for (index, item) in list.iter().enumerate() {
+            for listed in item.passes() {
+                faults.read((device, index), *listed);
+            }
+            faults.beside((device, index), *item);
         }
     }
     if faults.found.is_empty() {
@@ -49,12 +52,15 @@ pub fn plan_faults(plan: &Plan) -> Vec<ListFault> {
         return faults;
     }
     for (device, list) in plan.lists.iter().enumerate() {
-        let is_away = |listed: &&Listed| {
+        let is_away = |listed: &Listed| {
             let stage = u32::try_from(listed.stage.index()).ok();
             stage.and_then(|stage| plan.seat(stage)).map(|seat| seat as usize)
                 != Some(device)
         };
-        let away = list.iter().enumerate().find(|(_, listed)| is_away(listed));
+        let all = list.iter().enumerate();
+        let mut all =
+            all.flat_map(|(at, item)| item.passes().iter().map(move |l| (at, l)));
+        let away = all.find(|(_, listed)| is_away(listed));
         faults.extend(away.map(|(place, listed)| ListFault {
             place: Some((device, place)),
             message: format!("{listed} is not on its device under {}", plan.order),
@@ -101,6 +107,16 @@ impl Faults {
             self.push(Some(at), message, &hint);
         } else {
             self.place(at, listed);
+        }
+    }
+
+    /// The passes of a pair need nothing of each other: all of a micro-batch's backward passes come
+    /// after all its forward passes.
+    fn beside(&mut self, at: At, item: Item) {
+        let [forward, backward, ..] = item.passes() else { return };
+        if forward.micro_batch == backward.micro_batch {
+            let message = format!("{backward} needs {forward}, which stands beside it");
+            self.push(Some(at), message, "pair passes of different micro-batches");
         }
     }
 
@@ -186,7 +202,7 @@ impl Faults {
     }
 
     fn stuck(&mut self, lists: &[DeviceList], stages: u32) {
-        let Err(stuck) = pass_times(lists, stages) else { return };
+        let Err(stuck) = item_times(lists, stages) else { return };
         for (device, place, listed, missing) in stuck.devices {
             let message = format!("{listed} waits for {missing}, which never comes");
             let hint =
@@ -223,6 +239,8 @@ mod tests {
     fn lawful_lists_have_no_faults() {
         assert_eq!(faults(&["0F0 0F1 0B0 0B1", "1F0 1B0 1F1 1B1"]), [""; 0]);
         assert_eq!(faults(&["0F0 0F1 0I0 0W0 0I1 0W1", "1F0 1B0 1F1 1B1"]), [""; 0]);
+        let pairs = ["0F0 (0F1;0I0;0W0)OVERLAP_F_B 0I1 0W1", "1F0 1B0 1F1 1B1"];
+        assert_eq!(faults(&pairs), [""; 0]);
     }
 
     #[test]
@@ -262,6 +280,18 @@ mod tests {
             ),
             (
                 ["0F0 0B0 0F1 0B1", "1F1 1B1 1F0 1B0"],
+                "device 0, place 1: 0B0 waits for 1B0",
+            ),
+            (
+                ["0F0 (0F1;0B1)OVERLAP_F_B 0B0", "1F0 1B0 1F1 1B1"],
+                "device 0, place 1: 0B1 needs 0F1, which stands beside it",
+            ),
+            (
+                ["0F0 (0F1;0B0)OVERLAP_F_B 0B1", "1F0 1F1 1B1 1B0 1F1"],
+                "device 1, place 4: 1F1 stands twice",
+            ),
+            (
+                ["0F0 (0F1;0B0)OVERLAP_F_B 0B1", "1F0 1F1 1B0 1B1"],
                 "device 0, place 1: 0B0 waits for 1B0",
             ),
         ] {

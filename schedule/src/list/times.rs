@@ -1,6 +1,6 @@
 //! When each pass starts if the devices take their lists in order, or who waits for ever.
 
-use super::{DeviceList, Listed};
+use super::{DeviceList, Item, Listed, listed_in};
 use crate::{Id, MicroBatch, Pass, Stage};
 use std::fmt;
 
@@ -14,22 +14,24 @@ pub fn pass_length(pass: Pass) -> u64 {
     }
 }
 
-/// A pass and when it runs, in units of a forward pass.
+/// An item of a list and when it runs, in units of a forward pass. A pair takes as long as its
+/// passes one after the other: what of it hides is a property of a device, not of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PassTime {
-    /// The pass.
-    pub listed: Listed,
+pub struct ItemTime {
+    /// The pass, or the pair.
+    pub item: Item,
     /// When it starts.
     pub start: u64,
     /// When it is done.
     pub end: u64,
 }
 
-impl PassTime {
-    /// Where it stands among the passes of all devices in a lowered schedule: in the order of
-    /// time. At one time a backward pass stands first: it frees what a forward pass takes.
+impl ItemTime {
+    /// Where it stands among the items of all devices in a lowered schedule: in the order of
+    /// time. At one time a backward pass stands first: it frees what a forward pass takes. A pair
+    /// stands where its forward pass does: that may take nothing which the backward pass frees.
     pub fn list_order(&self) -> (u64, bool, MicroBatch, Stage) {
-        let Listed { stage, pass, micro_batch } = self.listed;
+        let Listed { stage, pass, micro_batch } = self.item.first();
         (self.start, pass == Pass::Forward, micro_batch, stage)
     }
 }
@@ -41,17 +43,19 @@ pub struct Stuck {
     pub devices: Vec<(usize, usize, Listed, Listed)>,
 }
 
-/// When every pass starts if a device takes the next pass of its list as soon as what it needs is
-/// done, and messages take no time.
+/// When every item starts if a device takes the next one of its list as soon as what all its passes
+/// need is done, and messages take no time. The passes of a pair are done together.
 ///
 /// # Errors
 /// When no order of the devices lets all of them come to their ends.
-pub fn pass_times(lists: &[DeviceList], stages: u32) -> Result<Vec<PassTime>, Stuck> {
+pub fn item_times(lists: &[DeviceList], stages: u32) -> Result<Vec<ItemTime>, Stuck> {
     let mut run = Run::new(lists, stages);
     let mut ready: Vec<usize> = (0..lists.len()).rev().collect();
     while let Some(device) = ready.pop() {
-        while let Some(listed) = run.step(device) {
-            ready.extend(run.waiting.take(listed));
+        while let Some(item) = run.step(device) {
+            for listed in item.passes() {
+                ready.extend(run.waiting.take(*listed));
+            }
         }
     }
     match run.stuck() {
@@ -69,7 +73,7 @@ struct Run<'a> {
     ends: Passes<Option<u64>>,
     split: Vec<bool>,
     waiting: Waiting,
-    times: Vec<PassTime>,
+    times: Vec<ItemTime>,
 }
 
 /// Who waits for a pass.
@@ -107,7 +111,7 @@ impl Waiting {
 impl<'a> Run<'a> {
     fn new(lists: &'a [DeviceList], stages: u32) -> Self {
         let stages = stages as usize;
-        let all = || lists.iter().flatten();
+        let all = || lists.iter().flat_map(|list| listed_in(list));
         let micro_batches = all().map(|l| l.micro_batch.index() + 1).max().unwrap_or(0);
         let mut split = vec![false; stages];
         for listed in all().filter(|listed| listed.pass == Pass::InputGradient) {
@@ -125,11 +129,11 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Starts the next pass of a device, if all that it needs has a time.
-    fn step(&mut self, device: usize) -> Option<Listed> {
-        let listed = *self.lists[device].get(self.place[device])?;
+    /// Starts the next item of a device, if all that it needs has a time.
+    fn step(&mut self, device: usize) -> Option<Item> {
+        let item = *self.lists[device].get(self.place[device])?;
         let mut start = self.free[device];
-        for need in needs(listed, self.stages, &self.split).into_iter().flatten() {
+        for (_, need) in self.needs(item) {
             match *self.ends.at(need) {
                 Some(end) => start = start.max(end),
                 None => {
@@ -138,23 +142,43 @@ impl<'a> Run<'a> {
                 }
             }
         }
-        let end = start + pass_length(listed.pass);
+        let lengths = item.passes().iter().map(|listed| pass_length(listed.pass));
+        let end = start + lengths.sum::<u64>();
         self.place[device] += 1;
         self.free[device] = end;
-        *self.ends.at(listed) = Some(end);
-        self.times.push(PassTime { listed, start, end });
-        Some(listed)
+        for listed in item.passes() {
+            *self.ends.at(*listed) = Some(end);
+        }
+        self.times.push(ItemTime { item, start, end });
+        Some(item)
+    }
+
+    /// What each pass of an item needs of others.
+    fn needs(&self, item: Item) -> Vec<(Listed, Listed)> {
+        let of = |listed: &Listed| {
+            let needs = needs(*listed, self.stages, &self.split);
+            needs.map(|need| need.map(|need| (*listed, need)))
+        };
+        let all = item.passes().iter().flat_map(of).flatten();
+        let is_other = |(listed, need): &(Listed, Listed)| {
+            let halves = (listed.pass, need.pass);
+            halves != (Pass::WeightGradient, Pass::InputGradient)
+                || !item.passes().contains(need)
+        };
+        all.filter(is_other).collect()
     }
 
     fn stuck(&mut self) -> Vec<(usize, usize, Listed, Listed)> {
         let mut found = Vec::new();
         for (device, list) in self.lists.iter().enumerate() {
             let place = self.place[device];
-            let Some(listed) = list.get(place).copied() else { continue };
-            let needs = needs(listed, self.stages, &self.split);
+            let Some(item) = list.get(place).copied() else { continue };
+            let needs = self.needs(item);
             let missing =
-                needs.into_iter().flatten().find(|need| self.ends.at(*need).is_none());
-            found.extend(missing.map(|missing| (device, place, listed, missing)));
+                needs.into_iter().find(|(_, need)| self.ends.at(*need).is_none());
+            found.extend(
+                missing.map(|(listed, missing)| (device, place, listed, missing)),
+            );
         }
         found
     }

@@ -3,7 +3,7 @@
 use roundelay_schedule::{
     Access, Action, ActionId, Argument, Attribute, Axis, Buffer, Bytes, BytesPerSecond,
     Call, Collective, Content, Data, Device, Domain, Element, Evaluation, Float,
-    FlopsPerSecond, Form, Group, Id, Initial, Input, Job, Link, Listed, Method, Nanos,
+    FlopsPerSecond, Form, Group, Id, Initial, Input, Item, Job, Link, Method, Nanos,
     Operand, Optimizer, Order, Parameter, Pass, Place, Placement, Plan, Pool, Protocol,
     Rate, Recompute, Reduction, Rest, Ring, Role, Routine, Row, Rule, Schedule, Slice,
     Spot, States, Subject, Sum, Target, Timeline, Treatment, Wait, Way, Work,
@@ -70,6 +70,7 @@ fn target() -> Target {
         overhead: Nanos(0),
         products: roundelay_schedule::Products { ramp: Nanos(9), attention: 700 },
         reserved: Bytes(5),
+        overlap: 250,
     };
     Target {
         name: "lap top: \"my\" \u{1F3B6} #1".to_owned(),
@@ -111,7 +112,12 @@ fn plan() -> Plan {
         reduction: Reduction::ByDevice,
         delays: Rule::CyclicSlack(1).delays(Timeline::Workers, 4, 2),
         devices: vec![id(0), id(1)],
-        lists: vec![vec![Listed::new(Pass::Forward, 1, 3)], Vec::new()],
+        lists: vec![
+            vec![Item::new(Pass::Forward, 1, 3)],
+            ["(0F3;1B2)OVERLAP_F_B", "(0F4;2I2;2W2)OVERLAP_F_B"]
+                .map(|cell| cell.parse().unwrap())
+                .to_vec(),
+        ],
     }
 }
 
@@ -250,6 +256,13 @@ fn actions() -> Vec<Action> {
         routine: id(routine),
         micro_batch: micro_batch.map(id),
         rows,
+        beside: None,
+    };
+    let beside = |head: usize, mut work| {
+        if let Work::Launch { beside, .. } = &mut work {
+            *beside = Some(id(head));
+        }
+        work
     };
     let transfer = |content| Work::Transfer {
         link: id(0),
@@ -298,7 +311,7 @@ fn actions() -> Vec<Action> {
         action(collective(Collective::AllGather, Content::Parameter(id(1)))),
         action(Work::Report { at: place(1, 1), micro_batch: id(3), row: row(7, 0) }),
         action(launch(3, Some(0), vec![row(9, 0)])),
-        action(launch(4, Some(2), vec![row(10, 1)])),
+        action(beside(14, launch(4, Some(2), vec![row(10, 1)]))),
     ]
 }
 

@@ -103,6 +103,7 @@ fn target(devices: u32) -> Target {
             overhead: Nanos(0),
             products: roundelay_schedule::Products::default(),
             reserved: Bytes(0),
+            overlap: 0,
         });
     }
     let (bandwidth, latency) = (BytesPerSecond(1), Nanos(0));
@@ -237,6 +238,7 @@ impl Builder for Schedule {
             routine,
             micro_batch,
             rows: rows.to_vec(),
+            beside: None,
         });
     }
 

@@ -5,7 +5,7 @@ use crate::cli::{
 };
 use roundelay::parts::{
     dsl::{Lists, read_lists},
-    schedule::{DeviceList, Pass, pass_times},
+    schedule::{DeviceList, Pass, item_times, listed_in},
 };
 use serde::Serialize;
 
@@ -39,7 +39,7 @@ pub(super) fn check(args: &CheckArgs) -> Result<(), Failure> {
 fn document(lists: &Lists) -> Document {
     let Lists { lists, stages, micro_batches } = lists;
     let times =
-        pass_times(lists, *stages).expect("lists that were read come to their ends");
+        item_times(lists, *stages).expect("lists that were read come to their ends");
     let span = times.iter().map(|time| time.end).max().unwrap_or(0);
     let busy: u64 = times.iter().map(|time| time.end - time.start).sum();
     let whole = span * lists.len() as u64;
@@ -48,7 +48,7 @@ fn document(lists: &Lists) -> Document {
         devices: lists.len(),
         stages: *stages,
         micro_batches: *micro_batches,
-        passes: times.len(),
+        passes: times.iter().map(|time| time.item.passes().len()).sum(),
         span,
         bubble: (whole - busy) as f64 / whole.max(1) as f64,
         kept: lists.iter().map(kept).collect(),
@@ -58,7 +58,7 @@ fn document(lists: &Lists) -> Document {
 /// The most forward passes whose last backward pass is still to come.
 fn kept(list: &DeviceList) -> usize {
     let (mut now, mut most) = (0usize, 0);
-    for listed in list {
+    for listed in listed_in(list) {
         match listed.pass {
             Pass::Forward => now += 1,
             Pass::Backward | Pass::WeightGradient => now -= 1,

@@ -10,13 +10,14 @@
 //! | `zb_h1`, `zb_h2` | arXiv 2401.10241 |
 //! | `zb_v`, `v_half`, `v_min` | arXiv 2405.15362; see [`super::vee`] |
 //! | `wave` | Hanayo, arXiv 2308.15762; see [`super::wave`] |
-//! | `chimera`, `dualpipe` | arXiv 2107.06925, 2412.19437; see [`super::mirror`] |
+//! | `chimera` | arXiv 2107.06925; see [`super::chimera`] |
+//! | `dualpipe`, `dualpipe_paired` | arXiv 2412.19437; see [`super::dual_pipe`] |
 //!
 //! Rank r of p devices counts from zero; m micro-batches; v chunks. Every stage takes its
 //! micro-batches in ascending order, so that gradients are summed from left to right.
 
-use super::{mirror, vee, wave};
-use roundelay_schedule::{DeviceList, Listed, Order, Pass, Plan};
+use super::{chimera, dual_pipe, vee, wave};
+use roundelay_schedule::{DeviceList, Item, Listed, Order, Pass, Plan, listed_in};
 use std::collections::BTreeMap;
 
 /// The numbers of a pipeline.
@@ -50,8 +51,9 @@ pub fn device_lists(plan: &Plan) -> Vec<DeviceList> {
         Order::HalfV => vee::half(pipeline),
         Order::MinimalV => vee::minimal(pipeline),
         Order::Wave => wave::waves(pipeline),
-        Order::Chimera => mirror::chimera(pipeline),
-        Order::DualPipe => each(&|r| mirror::dual_pipe(pipeline, r)),
+        Order::Chimera => chimera::chimera(pipeline),
+        Order::DualPipe => each(&|r| dual_pipe::serial(pipeline, r)),
+        Order::DualPipePaired => each(&|r| dual_pipe::paired(pipeline, r)),
         Order::ZeroBubbleOneP
         | Order::ZeroBubbleTwoP
         | Order::ZeroBubbleAuto
@@ -68,7 +70,7 @@ impl Pipeline {
         let backward = (0..self.chunks).rev().map(|chunk| (Pass::Backward, chunk));
         let all = |(pass, chunk)| {
             let stage = chunk * self.devices + rank;
-            (0..self.micro_batches).map(move |i| Listed::new(pass, stage, i))
+            (0..self.micro_batches).map(move |i| Item::new(pass, stage, i))
         };
         forward.chain(backward).flat_map(all).collect()
     }
@@ -77,8 +79,8 @@ impl Pipeline {
     /// backward pass in turn.
     fn one_by_one(self, rank: u32, depth: u32) -> DeviceList {
         let below = self.devices - rank - 1;
-        let forward = |i| Listed::new(Pass::Forward, rank, i);
-        let backward = |i| Listed::new(Pass::Backward, rank, i);
+        let forward = |i| Item::new(Pass::Forward, rank, i);
+        let backward = |i| Item::new(Pass::Backward, rank, i);
         alternate(self.micro_batches, depth * below, forward, backward)
     }
 
@@ -87,7 +89,7 @@ impl Pipeline {
         let round = devices * chunks;
         let unit = |pass, u: u32, chunk: u32| {
             let micro_batch = u / round * devices + u % devices;
-            Listed::new(pass, chunk * devices + rank, micro_batch)
+            Item::new(pass, chunk * devices + rank, micro_batch)
         };
         let chunk = |u: u32| u % round / devices;
         let warm = match micro_batches == devices {
@@ -112,7 +114,7 @@ impl Pipeline {
             passes.into_iter().filter_map(move |(pass, late)| {
                 let micro_batch = x.checked_sub(late)?;
                 (micro_batch < self.micro_batches)
-                    .then(|| Listed::new(pass, rank, micro_batch))
+                    .then(|| Item::new(pass, rank, micro_batch))
             })
         };
         (0..self.micro_batches + delay).flat_map(row).collect()
@@ -124,8 +126,8 @@ impl Pipeline {
 fn alternate(
     units: u32,
     warm: u32,
-    forward: impl Fn(u32) -> Listed,
-    backward: impl Fn(u32) -> Listed,
+    forward: impl Fn(u32) -> Item,
+    backward: impl Fn(u32) -> Item,
 ) -> DeviceList {
     let warm = warm.min(units);
     let turns = (warm..units).flat_map(|u| [forward(u), backward(u - warm)]);
@@ -138,8 +140,8 @@ fn alternate(
 pub(crate) fn descending(lists: &[DeviceList]) -> Option<Listed> {
     let mut last = BTreeMap::new();
     let adds =
-        |listed: &&Listed| matches!(listed.pass, Pass::Backward | Pass::WeightGradient);
-    lists.iter().flatten().filter(adds).copied().find(|listed| {
+        |listed: &Listed| matches!(listed.pass, Pass::Backward | Pass::WeightGradient);
+    lists.iter().flat_map(|list| listed_in(list)).filter(adds).find(|listed| {
         let before = last.insert(listed.stage, listed.micro_batch);
         before > Some(listed.micro_batch)
     })

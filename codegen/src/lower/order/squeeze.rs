@@ -2,7 +2,7 @@
 //! that a pattern gives; weight gradients fill the gaps.
 
 use roundelay_schedule::pass_length;
-use roundelay_schedule::{DeviceList, Id, Listed, Pass};
+use roundelay_schedule::{DeviceList, Id, Item, Listed, Pass};
 use std::collections::VecDeque;
 
 /// A pattern: the passes of each device but for weight gradients, in the order in which the
@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 #[derive(Clone, Debug)]
 pub(super) struct Pattern {
     /// Per device.
-    pub(super) lists: Vec<DeviceList>,
+    pub(super) lists: Vec<Vec<Listed>>,
     /// S.
     pub(super) stages: u32,
     /// N.
@@ -153,7 +153,7 @@ impl<'a> Press<'a> {
         };
         let end = offer.start + pass_length(listed.pass);
         self.free[device] = end;
-        self.lists[device].push(listed);
+        self.lists[device].push(Item::One(listed));
         match listed.pass {
             Pass::Forward => self.kept[device] += 1,
             Pass::WeightGradient => self.kept[device] -= 1,

@@ -85,6 +85,7 @@ impl Sorted for Vec<Timed> {
             lag: u32::try_from(timed.start / period).unwrap_or(u32::MAX),
             start: timed.start % period,
             end: timed.start % period + duration,
+            beside: None,
         };
         self.iter().map(slot).collect()
     }

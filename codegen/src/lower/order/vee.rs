@@ -6,7 +6,7 @@ use super::{
     lists::Pipeline,
     squeeze::{First, Pattern, Policy, squeeze},
 };
-use roundelay_schedule::{DeviceList, Id, Listed, MicroBatch, Pass};
+use roundelay_schedule::{DeviceList, Id, Item, Listed, MicroBatch, Pass};
 
 /// Slots of the building block that is repeated for every micro-batch: F, I and W of two chunks.
 const BLOCK: u32 = 6;
@@ -40,9 +40,9 @@ pub(super) fn zero_bubble(pipeline: Pipeline, rank: u32) -> DeviceList {
             list.repeat(1, &[(Pass::WeightGradient, chunk)]);
         }
     }
-    list.listed
-        .retain(|listed| listed.micro_batch < MicroBatch::new(micro_batches as usize));
-    list.listed
+    let end = MicroBatch::new(micro_batches as usize);
+    let kept = list.listed.into_iter().filter(|listed| listed.micro_batch < end);
+    kept.map(Item::One).collect()
 }
 
 /// A list of a device with two chunks, while it grows.
@@ -50,7 +50,7 @@ struct VeeList {
     stages: [u32; 2],
     micro_batches: u32,
     next: [[u32; 2]; 3],
-    listed: DeviceList,
+    listed: Vec<Listed>,
 }
 
 impl VeeList {

@@ -3,7 +3,7 @@
 //! free starts what it can.
 
 use super::lists::Pipeline;
-use roundelay_schedule::{DeviceList, Listed, Pass, pass_length};
+use roundelay_schedule::{DeviceList, Item, Pass, pass_length};
 use std::{cmp::Reverse, collections::BinaryHeap};
 
 /// The lists of all devices. A micro-batch enters while fewer than 2p are on their way: with p
@@ -76,7 +76,7 @@ impl Wave {
         };
         ends.push(end);
         self.free[device as usize] = end;
-        self.lists[device as usize].push(Listed::new(pass, stage, i));
+        self.lists[device as usize].push(Item::new(pass, stage, i));
         self.wakes.push(Reverse((end, device)));
         let known = next.filter(|next| (*next as usize) < self.stages.len());
         self.wakes.extend(known.map(|next| Reverse((end, self.seat(next)))));

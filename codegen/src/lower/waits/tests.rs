@@ -144,6 +144,7 @@ fn action(schedule: &Schedule, random: &mut Random) -> Action {
             routine: RoutineId::new(random.below(4) as usize),
             micro_batch: Some(micro_batch),
             rows: vec![first, rows[0], rows[1]],
+            beside: None,
         },
     };
     Action { lag: random.below(2), reach: 0, after: Vec::new(), work }

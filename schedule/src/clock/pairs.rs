@@ -1,0 +1,82 @@
+//! Pairs of passes: when each began, and what they take together.
+
+use crate::{ActionId, DeviceId, Nanos, Schedule};
+use std::collections::BTreeMap;
+
+/// The pairs of a schedule, by their forward passes.
+#[derive(Debug)]
+pub(super) struct Pairs {
+    members: BTreeMap<ActionId, Vec<ActionId>>,
+    /// Start and end of the latest instance of each.
+    spans: BTreeMap<ActionId, (Nanos, Nanos)>,
+}
+
+impl Pairs {
+    pub(super) fn new(schedule: &Schedule) -> Self {
+        let mut members: BTreeMap<ActionId, Vec<ActionId>> = BTreeMap::new();
+        for (id, action) in schedule.actions.iter() {
+            if let Some(head) = action.work.beside() {
+                members.entry(head).or_default().push(id);
+            }
+        }
+        Self { members, spans: BTreeMap::new() }
+    }
+
+    /// What a launch takes of its device, and all beside it: F + B − `overlap` · min(F, B).
+    pub(super) fn time(
+        &self,
+        schedule: &Schedule,
+        id: ActionId,
+        device: DeviceId,
+    ) -> Nanos {
+        let forward = predicted(schedule, id);
+        let Some(members) = self.members.get(&id) else { return forward };
+        let backward: Nanos = members.iter().map(|id| predicted(schedule, *id)).sum();
+        let share = schedule.target.devices[device].overlap;
+        forward + backward - hidden(forward, backward, share)
+    }
+
+    /// Remembers when a launch runs, if something is beside it.
+    pub(super) fn began(&mut self, id: ActionId, span: (Nanos, Nanos)) {
+        if self.members.contains_key(&id) {
+            self.spans.insert(id, span);
+        }
+    }
+
+    /// Until when the pair of a forward pass runs, and which part of that time a pass beside it
+    /// has: passes beside it share the time as their lengths say.
+    pub(super) fn part(
+        &self,
+        schedule: &Schedule,
+        head: ActionId,
+        id: ActionId,
+    ) -> (Nanos, (Nanos, Nanos)) {
+        let (start, end) = self.spans[&head];
+        let members = &self.members[&head];
+        let length = |upto: Option<ActionId>| -> u128 {
+            let counted =
+                members.iter().filter(|other| upto.is_none_or(|id| **other < id));
+            counted.map(|other| u128::from(predicted(schedule, *other).0)).sum()
+        };
+        let (whole, before) = (length(None), length(Some(id)));
+        let own = u128::from(predicted(schedule, id).0);
+        let at = |length: u128| {
+            let span = u128::from((end - start).0);
+            let passed = (span * length).checked_div(whole).unwrap_or(0);
+            start + Nanos(u64::try_from(passed).unwrap_or(u64::MAX))
+        };
+        (end, (at(before), at(before + own)))
+    }
+}
+
+/// What hides of the shorter of two passes, given its share in thousandths.
+pub(super) fn hidden(forward: Nanos, backward: Nanos, share: u32) -> Nanos {
+    let shorter = u128::from(forward.min(backward).0);
+    let hidden = shorter * u128::from(share.min(1000)) / 1000;
+    Nanos(u64::try_from(hidden).unwrap_or(u64::MAX))
+}
+
+fn predicted(schedule: &Schedule, id: ActionId) -> Nanos {
+    let routine = schedule.actions[id].work.routine();
+    routine.map_or(Nanos(0), |(routine, _)| schedule.routines[routine].predicted)
+}
