@@ -114,4 +114,7 @@ fn a_layer_keeps_every_score_twice() {
     assert_eq!(kept(stored, Recompute::None), without + 2 * scores);
     let dropped = format!("{stored}, dropout = 0.1");
     assert_eq!(kept(&dropped, Recompute::None), without + 4 * scores);
+    // Computed again is all of it: scores, softmax, dropout.
+    let without = kept(", causal = true", Recompute::Selective) - statistics;
+    assert_eq!(kept(&dropped, Recompute::Selective), without);
 }
