@@ -4,8 +4,10 @@
 //! quotient rounded up to whole nanoseconds. Where a device says what small products lose, a
 //! product's arithmetic takes `ramp` more, so one that takes as long as `ramp` reaches half of the
 //! rate; attention has the share of `compute` that the device says. A routine takes the sum of its calls,
-//! and on a device with a table what a launch takes besides; exchanges between the rows that split
-//! tensors take what the links between them say. So more FLOPs, more bytes or more
+//! and on a device with a table what a launch takes besides; but never less than it takes to issue
+//! its kernels, one after another: they run while later ones are issued. To this comes what
+//! exchanges between the rows that split tensors take by the links between them: rows wait for
+//! each other there, and nothing is hidden. So more FLOPs, more bytes or more
 //! calls never take less time, a faster device never takes more, and times of routines add.
 
 use crate::{
@@ -91,7 +93,7 @@ impl Costs {
             let key = (
                 device.compute,
                 device.bandwidth,
-                device.overhead,
+                [device.overhead, device.issue],
                 device.products,
                 profile.map(Arc::as_ptr),
             );
@@ -127,12 +129,15 @@ impl Costs {
 
     /// No device takes less for these calls in one launch, however many others are busy.
     pub(crate) fn floor(&self, calls: &[Priced]) -> Nanos {
-        let least = |model: &Model| model.least(calls) + model.launch();
+        let least = |model: &Model| {
+            (model.least(calls) + model.launch()).max(model.issued(calls))
+        };
         let kernels = self.models.iter().map(least).min().unwrap_or_default();
         kernels + self.exchanged(calls, Rows::least)
     }
 
-    /// No device takes less for these calls as a part of a launch.
+    /// No device takes less for these calls as a part of a launch; issuing them may be hidden behind
+    /// the others.
     pub(crate) fn part(&self, calls: &[Priced]) -> Nanos {
         let least = self.models.iter().map(|model| model.least(calls));
         least.min().unwrap_or_default() + self.exchanged(calls, Rows::least)
@@ -187,6 +192,12 @@ impl Model {
         self.measured.as_ref().map_or(Nanos(0), |measured| measured.launch)
     }
 
+    /// What issuing kernels takes, one after another.
+    fn issued(&self, calls: &[Priced]) -> Nanos {
+        let count = kernels(calls).count() as u64;
+        Nanos(self.device.issue.0.saturating_mul(count))
+    }
+
     fn time(&self, call: &Priced, busy: u32) -> (Nanos, Origin) {
         let roofline = roofline(call.footprint, &self.device);
         let measured = self.measured.as_ref();
@@ -213,7 +224,7 @@ impl Model {
             origins.count(origin);
             sum += time;
         }
-        (sum, origins)
+        (sum.max(self.issued(calls)), origins)
     }
 }
 

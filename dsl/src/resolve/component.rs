@@ -37,21 +37,22 @@ pub(super) struct Described {
     pub(super) price: Option<NanoDollarsPerHour>,
 }
 
-/// `device NAME { memory …, compute …, bandwidth …, reserved …, threads …, overhead …, price …,
-/// measured "…" }` for a training in `dtype`.
+/// `device NAME { memory …, compute …, bandwidth …, reserved …, threads …, overhead …, issue …,
+/// price …, measured "…" }` for a training in `dtype`.
 pub(super) fn device_of(
     component: &Component,
     dtype: Float,
     shelf: &mut Shelf<'_>,
     report: &mut Report,
 ) -> Known<Described> {
-    const KEYS: [&str; 8] = [
+    const KEYS: [&str; 9] = [
         "memory",
         "compute",
         "bandwidth",
         "reserved",
         "threads",
         "overhead",
+        "issue",
         "price",
         "measured",
     ];
@@ -62,6 +63,7 @@ pub(super) fn device_of(
     let bandwidth = rate_of(&settings, name, report);
     let threads = settings.whole("threads", 1, 1 << 10, report);
     let overhead = settings.quantity("overhead", Dimension::Time, report);
+    let issue = settings.quantity("issue", Dimension::Time, report);
     let price = settings.quantity("price", Dimension::Price, report);
     let profile = shelf.profile(settings.get("measured"), report);
     let ((memory, reserved), (compute, products)) = (memory?, compute?);
@@ -73,6 +75,7 @@ pub(super) fn device_of(
         bandwidth: bandwidth?,
         threads: threads?.and_then(|threads| u32::try_from(threads).ok()).unwrap_or(1),
         overhead: Nanos(overhead?.unwrap_or(0)),
+        issue: Nanos(issue?.unwrap_or(0)),
         products,
         reserved,
     };
