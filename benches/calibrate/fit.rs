@@ -68,6 +68,29 @@ pub(crate) fn report(name: &str, pairs: &[Pair]) {
     println!("| {name} | {} | {mean:.1} % | {bias:+.1} % | {rank} |", errors.len());
 }
 
+/// What a planner would lose that takes the best prediction of each group: measured times against
+/// the best measured ones, on average and at most; of groups whose rows do the same work.
+pub(crate) fn regret(name: &str, pairs: &[Pair]) {
+    let mut groups: BTreeMap<&str, Vec<&Pair>> = BTreeMap::new();
+    for pair in pairs {
+        groups.entry(&pair.group).or_default().push(pair);
+    }
+    groups.retain(|_, group| group.len() >= 2);
+    let lost = |group: &Vec<&Pair>| {
+        let chosen =
+            group.iter().min_by(|one, other| one.predicted.total_cmp(&other.predicted));
+        let best = group.iter().map(|pair| pair.measured).fold(f64::INFINITY, f64::min);
+        chosen.map_or(0.0, |chosen| chosen.measured / best - 1.0)
+    };
+    let lost: Vec<f64> = groups.values().map(lost).collect();
+    let mean = 100.0 * lost.iter().sum::<f64>() / lost.len().max(1) as f64;
+    let most = 100.0 * lost.iter().fold(0.0, |most: f64, lost| most.max(*lost));
+    let right = lost.iter().filter(|lost| **lost < 1e-9).count();
+    println!("\n| choices | groups | best one chosen | mean regret | greatest regret |");
+    println!("| --- | ---: | ---: | ---: | ---: |");
+    println!("| {name} | {} | {right} | {mean:.1} % | {most:.1} % |", lost.len());
+}
+
 /// The head of tables of [`report`].
 pub(crate) fn head(title: &str) {
     println!("\n## {title}\n");

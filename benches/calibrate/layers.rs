@@ -24,16 +24,16 @@ pub(crate) struct Sheet {
     pub(crate) memory: f64,
 }
 
-/// What is reached: shares of both rates, the ramp of a product and the overhead of a call in
+/// What is reached: shares of both rates, the ramp of a product and the time to issue a call in
 /// nanoseconds, and the share of attention.
 pub(crate) type Reached = [f64; 5];
 
 /// Where the search starts.
-pub(crate) const START: Reached = [0.7, 0.8, 3e3, 5e3, 0.6];
+pub(crate) const START: Reached = [0.7, 0.8, 3e3, 20e3, 0.6];
 
 /// The device that a sheet and what is reached of it describe.
 pub(crate) fn device(sheet: Sheet, reached: Reached) -> Device {
-    let [compute, memory, ramp, overhead, attention] = reached;
+    let [compute, memory, ramp, issue, attention] = reached;
     let nanos = |value: f64| Nanos(value.max(0.0) as u64);
     let attention = (attention * 1000.0).clamp(1.0, 1000.0) as u32;
     Device {
@@ -43,7 +43,8 @@ pub(crate) fn device(sheet: Sheet, reached: Reached) -> Device {
         compute: FlopsPerSecond((sheet.peak * compute.min(1.0)) as u64),
         bandwidth: BytesPerSecond((sheet.memory * memory.min(1.0)) as u64),
         threads: 1,
-        overhead: nanos(overhead),
+        overhead: Nanos(0),
+        issue: nanos(issue),
         products: Products { ramp: nanos(ramp), attention },
         reserved: Bytes(0),
         overlap: 0,
@@ -52,11 +53,11 @@ pub(crate) fn device(sheet: Sheet, reached: Reached) -> Device {
 
 /// Keeps what a device reaches.
 pub(crate) fn keep(name: &str, reached: Reached, record: &mut Record) {
-    let [compute, memory, ramp, overhead, attention] = reached;
+    let [compute, memory, ramp, issue, attention] = reached;
     record.share(&format!("{name}.compute.reach"), compute.min(1.0));
     record.share(&format!("{name}.bandwidth.reach"), memory.min(1.0));
     record.time(&format!("{name}.ramp"), ramp);
-    record.time(&format!("{name}.overhead"), overhead);
+    record.time(&format!("{name}.issue"), issue);
     record.share(&format!("{name}.attention"), attention.min(1.0));
 }
 

@@ -1,7 +1,7 @@
 //! Fits the constants of devices and links on what others measured, and says how far off the cost
 //! model is, on rows that the fit saw and on rows that it did not.
 //!
-//! `cargo bench --bench calibrate [-- --write]`
+//! `cargo bench --bench calibrate [-- [--rows] [--write]]`
 //!
 //! The split is declared, by whole groups:
 //!
@@ -11,14 +11,14 @@
 //! | links between A100 nodes | Echo, 16 and 64 GPUs | Echo, 32 and 128 GPUs; nccl-tests plateaus |
 //! | links inside a V100 node | Aceso, all-reduce | Aceso, other kinds and pairs; vTrain, 2, 4 and 8 GPUs |
 //! | V100 | Aceso layers of 350M, 1.3B, 6.7B | Aceso layers of 2.6B and 13B |
-//! | A100-40, A100-80, H100 | `mpt` models at even places by size, and for the launch overhead `vts` shapes 12x1024 and 24x2048 | the other models and shapes; llm.c, nanoGPT; stages of arXiv 2401.10241 |
+//! | A100-40, A100-80, H100 | `mpt` models at even places by size, and for the time to issue a call `vts` shapes 12x1024 and 24x2048 | the other models and shapes; llm.c, nanoGPT; stages of arXiv 2401.10241 |
 //!
 //! Rows that are a plan of ours go through planner, checker and clock as well, with the constants
 //! of the shipped files.
 //!
-//! `--write` puts the constants into `fitted.csv` and into the embedded files of `dsl`, whose lines
-//! say `# fitted: KEY`. Rows with tensor or pipeline parallelism are not priced: no plan has
-//! them yet. `docs/accuracy.md` reads the tables.
+//! `--rows` prints every planned row. `--write` puts the constants into `fitted.csv` and into the
+//! embedded files of `dsl`, whose lines say `# fitted: KEY`; the next run plans with them. No row
+//! with tensor or pipeline parallelism is fitted on. `docs/accuracy.md` reads the tables.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its tables")]
 
 mod collectives;
@@ -33,21 +33,21 @@ mod work;
 use record::Record;
 use std::{env, error::Error};
 
-const USAGE: &str = "cargo bench --bench calibrate [-- --write]";
+const USAGE: &str = "cargo bench --bench calibrate [-- [--rows] [--write]]";
 
 fn main() -> Result<(), Box<dyn Error>> {
     let given: Vec<String> =
         env::args().skip(1).filter(|word| word != "--bench").collect();
-    let write = match given.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        [] => false,
-        ["--write"] => true,
-        _ => return Err(USAGE.into()),
-    };
+    let known = ["--rows", "--write"];
+    if given.iter().any(|word| !known.contains(&word.as_str())) {
+        return Err(USAGE.into());
+    }
+    let [each, write] = known.map(|option| given.iter().any(|word| word == option));
     let mut record = Record::default();
     collectives::calibrate(&mut record)?;
     layers::calibrate(&mut record)?;
     steps::calibrate(&mut record)?;
-    planned::judge()?;
+    planned::judge(each)?;
     println!("{record}");
     if write {
         record.write()?;

@@ -7,7 +7,8 @@
 
 use crate::{
     data::{self, Row},
-    fit::{Pair, head, report},
+    fit::{Pair, head, regret, report},
+    work::{Scores, Shape, model},
 };
 use roundelay::{Program, Search, SourceFile};
 use std::{error::Error, fs, path::PathBuf};
@@ -19,29 +20,45 @@ const CLUSTERS: [(&str, &str); 3] = [
     ("H100-SXM-80GB", "dgx-h100"),
 ];
 
-/// Plans every row that is a plan, and judges the clock.
-pub(crate) fn judge() -> Result<(), Box<dyn Error>> {
+/// Plans every row that is a plan, and judges the clock; prints `each` row where that is wanted.
+pub(crate) fn judge(each: bool) -> Result<(), Box<dyn Error>> {
     let rows = data::rows("steps.csv")?;
     head("Training steps as planned, lowered and clocked");
+    let mut megatron = Vec::new();
     for (gpu, cluster) in CLUSTERS {
         for kind in Kind::ALL {
             let own = rows.iter().filter(|row| row.text("gpu") == gpu);
             let own = own.filter(|row| Kind::of(row) == Some(kind));
-            judge_rows(&format!("{gpu}, {}", kind.name()), own, cluster)?;
+            let name = format!("{gpu}, {}", kind.name());
+            let pairs = judge_rows((&name, each), own, cluster)?;
+            if kind != Kind::Data {
+                megatron.extend(pairs);
+            }
         }
     }
+    report("vTrain, all plans of a model and batch on so many devices", &megatron);
+    regret("vTrain, the same", &megatron);
     Ok(())
 }
 
 fn judge_rows<'a>(
-    name: &str,
+    (name, each): (&str, bool),
     rows: impl Iterator<Item = &'a Row>,
     cluster: &str,
-) -> Result<(), Box<dyn Error>> {
+) -> Result<Vec<Pair>, Box<dyn Error>> {
     let (mut pairs, mut refused) = (Vec::new(), Vec::new());
     for row in rows {
         match step_time(row, cluster)? {
-            Ok(pair) => pairs.push(pair),
+            Ok(pair) => {
+                if each {
+                    let Pair { measured, predicted, .. } = pair;
+                    println!(
+                        "{} {measured:.6} s, predicted {predicted:.6} s",
+                        row.text("id")
+                    );
+                }
+                pairs.push(pair);
+            }
             Err(why) => refused.push((row.text("id").to_owned(), why)),
         }
     }
@@ -52,7 +69,7 @@ fn judge_rows<'a>(
         let first = why.lines().next().unwrap_or_default();
         println!("| {name}: {id} is refused: {first} | | | | |");
     }
-    Ok(())
+    Ok(pairs)
 }
 
 /// What a run is.
@@ -174,28 +191,45 @@ fn plan(row: &Row) -> String {
     }
 }
 
+/// A shipped file as it stands in the sources, with what it imports in its place, so that constants
+/// that were just written are judged without another build.
+fn shipped(path: &str) -> Result<String, Box<dyn Error>> {
+    let sources = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("dsl");
+    let text = fs::read_to_string(sources.join(path))?;
+    let mut whole = String::new();
+    for line in text.lines() {
+        let imported = line.strip_prefix("import \"roundelay:");
+        match imported.and_then(|rest| rest.strip_suffix('"')) {
+            Some(path) => whole += &shipped(path)?,
+            None => whole = whole + line + "\n",
+        }
+    }
+    Ok(whole)
+}
+
 /// The program of a row, on as many devices of the shipped cluster as it takes.
 fn program(row: &Row, cluster: &str) -> Result<String, Box<dyn Error>> {
-    let [layers, hidden, heads, sequence, vocabulary, devices, batch] =
-        ["layers", "hidden", "heads", "seq", "vocab", "n_gpus", "global_batch"]
-            .map(|column| row.whole(column));
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    let path = path.join(format!("dsl/clusters/{cluster}.rdl"));
+    let [layers, hidden, heads, sequence, vocabulary, examples, devices, batch] = [
+        "layers",
+        "hidden",
+        "heads",
+        "seq",
+        "vocab",
+        "micro_batch",
+        "n_gpus",
+        "global_batch",
+    ]
+    .map(|column| row.whole(column));
+    let shape = Shape { layers, hidden, heads, sequence, vocabulary, examples };
+    let megatron = row.set() == "vtrain_single";
+    let model = model(shape, if megatron { Scores::Memory } else { Scores::Chip });
     let nodes = format!("{} x node", devices.div_ceil(8));
-    let cluster = fs::read_to_string(path)?.replace("4 x node", &nodes);
+    let cluster = shipped(&format!("clusters/{cluster}.rdl"))?;
+    let cluster = cluster.replace("4 x node", &nodes);
     let plan = plan(row);
     Ok(format!(
         "{cluster}
-        model gpt {{
-            input tokens: i32[batch, {sequence}]
-            input targets: i32[batch, {sequence}]
-            x = embedding(tokens, {vocabulary}, {hidden}) + positions({sequence}, {hidden})
-            repeat {layers} as layer {{
-                x = x + attention(layer_norm(x), {heads}, causal = true)
-                x = x + linear(gelu(linear(layer_norm(x), 4 * {hidden})), {hidden})
-            }}
-            loss cross_entropy(linear(layer_norm(x), {vocabulary}), targets)
-        }}
+        {model}
         train {{
             data synthetic, batch {batch}, dtype bf16, optimizer adamw(lr = 1e-3)
         }}

@@ -7,7 +7,7 @@
 //! recomputation makes every forward pass of the layers twice.
 //!
 //! Only the A100-80 has rows of small models, which show what a call costs; what it reaches of its
-//! memory's rate, its ramp and its overhead hold for the others too.
+//! memory's rate, its ramp and its time to issue a call hold for the others too.
 
 use crate::{
     collectives::{span, target},
@@ -254,8 +254,8 @@ fn one(
     // Large models alone do not show what a call or a byte costs.
     let reached = match known {
         None => fit(START, score),
-        Some([compute, memory, ramp, overhead, attention]) => {
-            let with = |[c, a]: [f64; 2]| [c, memory, ramp, overhead, a];
+        Some([compute, memory, ramp, issue, attention]) => {
+            let with = |[c, a]: [f64; 2]| [c, memory, ramp, issue, a];
             with(fit([compute, attention], |x| score(with(x))))
         }
     };

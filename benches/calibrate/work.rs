@@ -1,9 +1,8 @@
 //! What a GPT computes, as footprints of our own kernels: one layer, and what stands around the
 //! layers.
 //!
-//! A layer is the difference between models of three and of two layers. Our attention keeps its
-//! scores on the chip; where the measured one did not, its products, softmax and dropout stand
-//! apart, each reading and writing all b · a · s² scores, of pairs in both directions.
+//! A layer is the difference between models of three and of two layers. Some of what was measured
+//! kept all scores of attention in memory, and had dropout; its program says so.
 
 use roundelay::{
     SourceFile,
@@ -35,10 +34,40 @@ pub(crate) struct Shape {
 /// Where the scores of the measured attention are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scores {
-    /// On the chip, as ours.
+    /// On the chip, and nothing is dropped: what came after FlashAttention.
     Chip,
-    /// In memory.
+    /// In memory, with the dropouts of Megatron: of the softmax and of both results of a layer.
     Memory,
+}
+
+/// The program of a model, but for where and how it is trained.
+pub(crate) fn model(shape: Shape, scores: Scores) -> String {
+    let Shape { layers, hidden, heads, sequence, vocabulary, .. } = shape;
+    let mlp = format!("linear(gelu(linear(layer_norm(x), 4 * {hidden})), {hidden})");
+    let (attention, mlp) = match scores {
+        Scores::Chip => {
+            (format!("attention(layer_norm(x), {heads}, causal = true)"), mlp)
+        }
+        Scores::Memory => (
+            format!(
+                "dropout(attention(layer_norm(x), {heads}, causal = true, \
+                 stored_scores = true, dropout = 0.1), 0.1)"
+            ),
+            format!("dropout({mlp}, 0.1)"),
+        ),
+    };
+    format!(
+        "model gpt {{
+            input tokens: i32[batch, {sequence}]
+            input targets: i32[batch, {sequence}]
+            x = embedding(tokens, {vocabulary}, {hidden}) + positions({sequence}, {hidden})
+            repeat {layers} as layer {{
+                x = x + {attention}
+                x = x + {mlp}
+            }}
+            loss cross_entropy(linear(layer_norm(x), {vocabulary}), targets)
+        }}"
+    )
 }
 
 /// Footprints of some calls, with how often each is made.
@@ -58,13 +87,14 @@ pub(crate) struct Work {
     pub(crate) around: Passes,
 }
 
-/// Nanoseconds of some calls on a device.
+/// Nanoseconds of some calls on a device: their own, or what issuing them takes.
 pub(crate) fn time(calls: &Calls, device: &Device) -> f64 {
+    let count = calls.values().sum::<i64>() as f64;
     let one = |(&(flops, bytes, unit), count): (&(u64, u64, Unit), &i64)| {
         let footprint = Footprint { flops: Flops(flops), bytes: Bytes(bytes), unit };
         roofline(footprint, device).0 as f64 * *count as f64
     };
-    calls.iter().map(one).sum()
+    calls.iter().map(one).sum::<f64>().max(count * device.issue.0 as f64)
 }
 
 impl Work {
@@ -73,32 +103,18 @@ impl Work {
     /// # Errors
     /// When the program of the model is refused.
     pub(crate) fn of(shape: Shape, scores: Scores) -> Result<Self, Box<dyn Error>> {
-        let [two, three] = [passes(shape, 2)?, passes(shape, 3)?];
-        let mut layer = minus(&three, &two, 1);
+        let [two, three] = [passes(shape, scores, 2)?, passes(shape, scores, 3)?];
+        let layer = minus(&three, &two, 1);
         let around = minus(&two, &layer, 2);
-        if scores == Scores::Memory {
-            apart(&mut layer, shape);
-        }
         Ok(Self { layer, around })
     }
 }
 
 /// All calls of a model of so many layers.
-fn passes(shape: Shape, layers: u64) -> Result<Passes, Box<dyn Error>> {
-    let Shape { hidden, heads, sequence, vocabulary, examples, .. } = shape;
-    let text = format!(
-        "model gpt {{
-            input tokens: i32[batch, {sequence}]
-            input targets: i32[batch, {sequence}]
-            x = embedding(tokens, {vocabulary}, {hidden}) + positions({sequence}, {hidden})
-            repeat {layers} as layer {{
-                x = x + attention(layer_norm(x), {heads}, causal = true)
-                x = x + linear(gelu(linear(layer_norm(x), 4 * {hidden})), {hidden})
-            }}
-            loss cross_entropy(linear(layer_norm(x), {vocabulary}), targets)
-        }}
-        train {{ data synthetic, batch {examples} }}"
-    );
+fn passes(shape: Shape, scores: Scores, layers: u64) -> Result<Passes, Box<dyn Error>> {
+    let examples = shape.examples;
+    let model = model(Shape { layers, ..shape }, scores);
+    let text = format!("{model}\ntrain {{ data synthetic, batch {examples} }}");
     let source = SourceFile::new("gpt.rdl".to_owned(), text);
     let program = roundelay::parse(&source)?;
     let costs = node_costs(&program.model, (examples, Tensor::WHOLE), DTYPE)?;
@@ -141,24 +157,4 @@ fn minus(one: &Passes, other: &Passes, times: i64) -> Passes {
         forward: without(&one.forward, &other.forward),
         backward: without(&one.backward, &other.backward),
     }
-}
-
-/// Attention as products, softmax and dropout that stand apart.
-fn apart(layer: &mut Passes, shape: Shape) {
-    let Shape { hidden, heads, sequence, examples, .. } = shape;
-    let rows = 2 * examples * sequence * hidden;
-    let scores = examples * heads * sequence * sequence;
-    let product = (2 * examples * sequence * sequence * hidden, 2 * scores + 2 * rows);
-    let product = (product.0, product.1, Unit::Product);
-    let softmax = (12 * scores, 4 * scores, Unit::Vector);
-    let dropout = (2 * scores, 5 * scores, Unit::Vector);
-    let backward = (4 * scores, 6 * scores, Unit::Vector);
-    let replaced = |pass: &mut Calls, made: &[((u64, u64, Unit), i64)]| {
-        pass.retain(|(_, _, unit), _| *unit != Unit::Attention);
-        for (call, count) in made {
-            *pass.entry(*call).or_default() += count;
-        }
-    };
-    replaced(&mut layer.forward, &[(product, 2), (softmax, 1), (dropout, 1)]);
-    replaced(&mut layer.backward, &[(product, 4), (backward, 1), (dropout, 1)]);
 }

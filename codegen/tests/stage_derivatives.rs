@@ -192,6 +192,46 @@ fn attention_with_scaled_and_capped_scores() {
     }
 }
 
+/// Queries, keys and values of attention whose scores are stored.
+fn stored_attention(scores: Operation, keys: &[u64]) -> Model {
+    let Operation::Scores { heads, key_heads, .. } = scores else {
+        unreachable!("scores make the weights")
+    };
+    let (shape, grid): (&[u64], &[u64]) = (&[2, 4, 8], &[2, heads, 4, 4]);
+    let mut build = Build::default();
+    let [q, k, v] = [shape, keys, keys].map(|shape| build.parameter(shape));
+    let y = build.node(scores, &[q, k], &extents(grid));
+    let y = build.node(Operation::Softmax, &[y], &extents(grid));
+    let mix = Operation::Mix { heads, key_heads };
+    let y = build.node(mix, &[y, v], &extents(shape));
+    build.mean_squared_error(y, &extents(shape))
+}
+
+#[test]
+fn stored_scores_with_and_without_mask() {
+    for (heads, key_heads, causal, window, scale) in [
+        (4, 2, true, Window::Open, Scale::Depth),
+        (4, 1, true, Window::Nearest(2), Scale::Factor(0.7)),
+        (2, 2, false, Window::Nearest(1), Scale::Depth),
+    ] {
+        let scores = Operation::Scores { heads, key_heads, causal, window, scale };
+        let model = stored_attention(scores, &[2, 4, 8 / heads * key_heads]);
+        hold(&format!("stored {scores:?}"), &model);
+    }
+}
+
+#[test]
+fn products_of_stored_scores() {
+    for (heads, key_heads) in [(1, 1), (4, 2), (4, 1)] {
+        let (x, grid): (&[u64], &[u64]) = (&[2, 3, 8], &[2, heads, 3, 3]);
+        let keys: &[u64] = &[2, 3, 8 / heads * key_heads];
+        let (causal, window, scale) = (false, Window::Open, Scale::Factor(0.6));
+        let scores = Operation::Scores { heads, key_heads, causal, window, scale };
+        hold_operation(scores, &[x, keys], grid);
+        hold_operation(Operation::Mix { heads, key_heads }, &[grid, keys], x);
+    }
+}
+
 #[test]
 fn rotary_positions() {
     for (heads, base, turned) in [(1, 10_000.0, 8), (2, 7.0, 4), (2, 7.0, 2)] {
@@ -497,6 +537,8 @@ fn every_operation_and_attribute_is_held() {
         attention_with_and_without_mask,
         attention_with_shared_key_heads_and_windows,
         attention_with_scaled_and_capped_scores,
+        stored_scores_with_and_without_mask,
+        products_of_stored_scores,
         rotary_positions,
         a_class_token_in_front_and_one_row_alone,
         layer_norm_over_the_last_extent,

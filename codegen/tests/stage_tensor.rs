@@ -49,6 +49,16 @@ const LLAMA: &str = "model llama {
     loss cross_entropy(soft_cap(linear(rms_norm(x), 520, bias = false), 30.0), targets)
 }";
 
+/// Attention with stored scores, dropped in part; in the second layer key heads are shared.
+const STORED: &str = "model stored {
+    input tokens:  i32[batch, 12]
+    input targets: i32[batch, 12]
+    x = embedding(tokens, 520, 48)
+    x = x + attention(layer_norm(x), 12, causal = true, stored_scores = true, dropout = 0.2)
+    x = x + attention(layer_norm(x), 12, key_heads = 6, window = 5, stored_scores = true)
+    loss cross_entropy(linear(layer_norm(x), 520), targets)
+}";
+
 /// Nothing but two maps; the loss is no cross-entropy.
 const MAPS: &str = "model maps {
     input x: real[batch, 6, 10]
@@ -103,7 +113,7 @@ fn assert_same(model: &Model, cuts: &[u32], tensor: Tensor, form: StageForm) {
 
 #[test]
 fn rows_in_lockstep_make_the_gradients_of_the_whole() {
-    for text in [GPT, LLAMA, MAPS] {
+    for text in [GPT, LLAMA, STORED, MAPS] {
         let model = model(text);
         for tensor in tensors() {
             assert_same(&model, &[], tensor, StageForm::default());
@@ -113,7 +123,7 @@ fn rows_in_lockstep_make_the_gradients_of_the_whole() {
 
 #[test]
 fn what_is_computed_again_or_in_halves_changes_nothing() {
-    for text in [GPT, LLAMA] {
+    for text in [GPT, LLAMA, STORED] {
         let model = model(text);
         for sequence in [Sequence::Whole, Sequence::Split] {
             for recompute in [Recompute::None, Recompute::Selective, Recompute::Full] {

@@ -85,6 +85,20 @@ impl fmt::Display for Operation {
                 }
                 f.write_str("]")
             }
+            Operation::Scores { heads, key_heads, causal, window, scale } => {
+                write!(f, "scores[heads = {heads}, key_heads = {key_heads}, ")?;
+                write!(f, "causal = {causal}")?;
+                if let Window::Nearest(count) = window {
+                    write!(f, ", window = {count}")?;
+                }
+                if let Scale::Factor(factor) = scale {
+                    write!(f, ", scale = {factor}")?;
+                }
+                f.write_str("]")
+            }
+            Operation::Mix { heads, key_heads } => {
+                write!(f, "mix[heads = {heads}, key_heads = {key_heads}]")
+            }
             Operation::Rotary { heads, base, turned } => {
                 write!(f, "rotary[heads = {heads}, base = {base}, turned = {turned}]")
             }

@@ -47,6 +47,9 @@ impl std::fmt::Display for Shown<'_> {
                 write!(line, " {amount}")?;
             }
             write!(f, "{line} {} {}", device.threads, device.overhead.0)?;
+            if device.issue > Nanos(0) {
+                write!(f, " issue {}", device.issue.0)?;
+            }
             if !device.products.is_ideal() || device.reserved > Bytes(0) {
                 write!(f, " {:?} {}", device.products, device.reserved.0)?;
             }

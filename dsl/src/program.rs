@@ -193,6 +193,27 @@ pub enum Operation {
         /// What bounds the scores.
         cap: Cap,
     },
+    /// query (b, s, n), key (b, s, n · key_heads / heads) → scale · q kᵀ per head (b, heads, s, s),
+    /// −∞ where a position is not seen: the scores of [`Operation::Attention`] for themselves.
+    Scores {
+        /// Number of heads; divides n.
+        heads: u64,
+        /// Number of heads of the key, each read by as many heads; divides `heads`.
+        key_heads: u64,
+        /// Whether position s sees only positions ≤ s.
+        causal: bool,
+        /// How far a position sees.
+        window: Window,
+        /// Factor of q kᵀ.
+        scale: Scale,
+    },
+    /// weights (b, heads, s, s), value (b, s, m) → weights · v per head (b, s, m · heads / key_heads).
+    Mix {
+        /// Number of heads.
+        heads: u64,
+        /// Number of heads of the value, each read by as many heads; divides `heads` and m.
+        key_heads: u64,
+    },
     /// x (b, s, n) → the same with pairs (i, i + t/2) of the first t elements of every head turned by
     /// the angle position · base^(−2i/t).
     Rotary {

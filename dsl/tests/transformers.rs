@@ -86,6 +86,55 @@ fn attention_that_says_nothing_is_as_it_always_was() {
 }
 
 #[test]
+fn stored_scores_take_the_core_apart() {
+    let model = sequences(
+        "z = attention(x, 6, causal = true, key_heads = 2, window = 3, scale = 0.5,
+                       stored_scores = true, dropout = 0.1)",
+    );
+    let whole = sequences("z = attention(x, 6, key_heads = 2)");
+    assert_eq!(parameters(&model), parameters(&whole));
+    let (heads, key_heads, window) = (6, 2, Window::Nearest(3));
+    let (causal, scale, linear) = (true, Scale::Factor(0.5), Operation::Linear);
+    let scores = Operation::Scores { heads, key_heads, causal, window, scale };
+    let expected = [
+        linear,
+        linear,
+        linear,
+        scores,
+        Operation::Softmax,
+        Operation::Dropout { rate: 0.1 },
+        Operation::Mix { heads, key_heads },
+        linear,
+        Operation::MeanSquaredError,
+    ];
+    assert_eq!(operations(&model), expected);
+    let shapes = model.nodes.values().map(|node| node.shape.clone());
+    let shapes: Vec<Vec<u64>> =
+        shapes.map(|shape| shape.iter().map(|extent| extent.at(5)).collect()).collect();
+    assert_eq!(
+        shapes[3..7],
+        [vec![5, 6, 6, 6], vec![5, 6, 6, 6], vec![5, 6, 6, 6], vec![5, 6, 12]]
+    );
+}
+
+#[test]
+fn scores_that_pass_are_not_dropped_and_stored_ones_not_capped() {
+    let refused = |arguments: &str| {
+        let text = format!(
+            "model m {{ input x: real[batch, 6, 12], loss mse(attention(x, 3{arguments}), x) }}"
+        );
+        let source = SourceFile::new("test.rdl", text.as_str());
+        parse(&source, &NoFiles).expect_err("it is wrong").to_string()
+    };
+    let dropped = refused(", dropout = 0.1");
+    assert!(dropped.contains("not stored cannot be dropped"), "{dropped}");
+    let capped = refused(", stored_scores = true, cap = 30.0");
+    assert!(capped.contains("stored scores cannot be capped"), "{capped}");
+    let rate = refused(", stored_scores = true, dropout = 1.0");
+    assert!(rate.contains("below 1"), "{rate}");
+}
+
+#[test]
 fn a_gated_block_has_three_matrices() {
     let model = sequences("z = x + gated(x, 32)");
     let expected: [(&str, &[u64]); 3] = [

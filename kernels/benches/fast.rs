@@ -57,6 +57,14 @@ fn typical(name: &str) -> Call {
             let call = call.flag("causal", true).reals(&[x, x, x, x, lse]);
             if name == "attention" { call } else { call.reals(&[x, x, x, x]) }
         }
+        "scores" => {
+            let call = call(name).integer("heads", 4).integer("key_heads", 4);
+            call.flag("causal", true).reals(&[x, x, &[8, 4, 128, 128]])
+        }
+        "mix" | "mix_backward" => {
+            let call = call(name).integer("heads", 4).integer("key_heads", 4);
+            call.reals(&[&[8, 4, 128, 128], x, x])
+        }
         "rotary" => call(name).integer("heads", 4).number("base", 1e4).reals(&[x, x]),
         "slice" => call(name).integer("first", 0).reals(&[x, &[8, 64, 128]]),
         "slice_backward" => call(name).integer("first", 0).reals(&[&[8, 64, 128], x]),

@@ -41,38 +41,65 @@ pub(crate) struct Rows {
 
 impl Heads {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
-        let positive = |number: i64| number >= 1;
-        let heads = call.integer("heads", "at least 1", positive)? as usize;
-        let key_heads = call.integer("key_heads", "at least 1", positive)? as usize;
-        let causal = call.flag("causal")?;
-        let window = call.optional_integer("window", "at least 1", positive)?;
+        let counts = Self::counts(call)?;
+        let sight = Self::sight(call)?;
         let scale = call.optional_real("scale", "above 0", |scale| scale > 0.0)?;
         let cap = call.optional_real("cap", "above 0", |cap| cap > 0.0)?;
-        let [batch, sequence, width] = call.sequence("q", Access::Read)?;
-        if width % heads != 0 {
-            return Err(format!("a width of {width} is no multiple of {heads} heads"));
-        }
-        if !heads.is_multiple_of(key_heads) {
-            return Err(format!(
-                "{heads} heads are no multiple of {key_heads} key heads"
-            ));
-        }
-        let depth = width / heads;
-        let reach = window.map_or(usize::MAX, |window| window as usize);
-        let scale = scale.unwrap_or(1.0 / (depth as f64).sqrt());
-        let heads =
-            Self { batch, sequence, heads, key_heads, depth, causal, reach, scale, cap };
+        let extents = Self::extents(call, "q", counts[0])?;
+        let scale = scale.unwrap_or(1.0 / (extents[2] as f64).sqrt());
+        let heads = Self { cap, ..Self::new(counts, extents, sight, scale) };
         call.shaped("k", Access::Read, heads.key_shape())?;
         call.shaped("v", Access::Read, heads.key_shape())?;
         Ok(heads)
     }
-    fn shape(&self) -> (usize, usize) {
+    /// Without a cap.
+    pub(crate) fn new(
+        [heads, key_heads]: [usize; 2],
+        [batch, sequence, depth]: [usize; 3],
+        (causal, reach): (bool, usize),
+        scale: f64,
+    ) -> Self {
+        let cap = None;
+        Self { batch, sequence, heads, key_heads, depth, causal, reach, scale, cap }
+    }
+    /// Numbers of heads and of key heads.
+    pub(crate) fn counts(call: &mut Signature<'_>) -> Result<[usize; 2], String> {
+        let positive = |number: i64| number >= 1;
+        let heads = call.integer("heads", "at least 1", positive)? as usize;
+        let key_heads = call.integer("key_heads", "at least 1", positive)? as usize;
+        match heads.is_multiple_of(key_heads) {
+            true => Ok([heads, key_heads]),
+            false => {
+                Err(format!("{heads} heads are no multiple of {key_heads} key heads"))
+            }
+        }
+    }
+    /// Whether no later key is seen, and how far queries see.
+    pub(crate) fn sight(call: &mut Signature<'_>) -> Result<(bool, usize), String> {
+        let causal = call.flag("causal")?;
+        let window =
+            call.optional_integer("window", "at least 1", |window| window >= 1)?;
+        Ok((causal, window.map_or(usize::MAX, |window| window as usize)))
+    }
+    /// Examples, positions and elements of a head of the next operand, which has so many heads.
+    pub(crate) fn extents(
+        call: &mut Signature<'_>,
+        name: &'static str,
+        heads: usize,
+    ) -> Result<[usize; 3], String> {
+        let [batch, sequence, width] = call.sequence(name, Access::Read)?;
+        match width.is_multiple_of(heads) {
+            true => Ok([batch, sequence, width / heads]),
+            false => Err(format!("a width of {width} is no multiple of {heads} heads")),
+        }
+    }
+    pub(crate) fn shape(&self) -> (usize, usize) {
         (self.batch * self.sequence, self.heads * self.depth)
     }
-    fn key_shape(&self) -> (usize, usize) {
+    pub(crate) fn key_shape(&self) -> (usize, usize) {
         (self.batch * self.sequence, self.key_heads * self.depth)
     }
-    fn statistics(&self) -> usize {
+    pub(crate) fn statistics(&self) -> usize {
         self.batch * self.heads * self.sequence
     }
     /// Pairs of a query and a key that it sees, over all heads.
@@ -229,18 +256,13 @@ mod tests {
         {
             for causal in [false, true] {
                 let (heads, key_heads, depth) = (4, 2, 8);
-                let (batch, scale, cap) = (3, 1.0, None);
-                let heads = Heads {
-                    batch,
-                    sequence,
-                    heads,
-                    key_heads,
-                    depth,
-                    causal,
-                    reach,
+                let (batch, scale) = (3, 1.0);
+                let heads = Heads::new(
+                    [heads, key_heads],
+                    [batch, sequence, depth],
+                    (causal, reach),
                     scale,
-                    cap,
-                };
+                );
                 let seen: usize = (0..sequence).map(|i| heads.visible(i).len()).sum();
                 assert_eq!(heads.pairs(), (3 * 4 * seen) as u64, "{heads:?}");
                 for i in 0..sequence {

@@ -12,7 +12,7 @@ use crate::{
     product::lend_lines,
     rms_norm, rotary, rows,
     signature::Signature,
-    tanh,
+    stored, tanh,
     team::{MOST_PARTS, for_each_part},
     unit::unit_of,
 };
@@ -130,6 +130,9 @@ define_operations! {
     "embedding_backward" => EmbeddingBackward(embedding::EmbeddingBackward);
     "attention" => Attention(attention::Attention);
     "attention_backward" => AttentionBackward(attention::AttentionBackward);
+    "scores" => Scores(stored::Scores);
+    "mix" => Mix(stored::Mix);
+    "mix_backward" => MixBackward(stored::MixBackward);
     "rotary" => Rotary(rotary::Rotary);
     "slice" => Slice(rows::Slice);
     "slice_backward" => SliceBackward(rows::SliceBackward);

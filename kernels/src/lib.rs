@@ -51,6 +51,9 @@
 //! | `embedding_backward` | tokens i32 (m) r, dy (m, n) r, dtable (v, n) w/u | `accumulate` |
 //! | `attention` | q (b, s, n) r, k, v (b, s, m) r, o (b, s, n) w, lse (b, heads, s) w | `heads`, `key_heads` (integers; n = heads · d, m = key_heads · d), `causal` (flag), `window` (integer, may be absent: positions less than this many away are seen), `scale` (real, may be absent: 1/√d, the factor of q kᵀ), `cap` (real, may be absent: scores become cap · tanh(score / cap)) |
 //! | `attention_backward` | q, k, v, o, lse, do r, dq, dk, dv w/u | `heads`, `key_heads`, `causal`, `window`, `scale`, `cap`, `accumulate` |
+//! | `scores` | a (b, s, n) r, b (b, s, m) r, out (b, heads, s, s) w/u | scale · a_i · b_j per head; `heads`, `key_heads`, `causal`, `window`: −∞ where i does not see j; `scale` (real, may be absent: 1), `accumulate` |
+//! | `mix` | weights (b, heads, s, s) r, x (b, s, m) r, out (b, s, n) w/u | scale · Σ_j weight_ij x_j per head; `heads`, `key_heads`, `scale`, `accumulate` |
+//! | `mix_backward` | weights (b, heads, s, s) r, x (b, s, n) r, out (b, s, m) w/u | scale · Σ_i weight_ij x_i over the heads of a key head; `heads`, `key_heads`, `scale`, `accumulate` |
 //! | `rotary` | x (b, s, n) r, y w/u | `heads` (integer), `base` (real), `turned` (even integer, may be absent: the leading elements of a head that turn), `inverse` (flag: turns back), `accumulate` |
 //! | `slice` | x (b, s, n) r, out (b, t, n) w/u | rows `first` (integer) .. `first` + t; `accumulate` |
 //! | `slice_backward` | dy (b, t, n) r, dx (b, s, n) w/u | `first`, `accumulate` |
@@ -127,6 +130,7 @@ mod segments;
 mod signature;
 mod simd;
 mod store;
+mod stored;
 mod sum;
 mod tanh;
 mod team;

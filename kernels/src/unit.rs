@@ -3,7 +3,7 @@
 use roundelay_schedule::Unit;
 
 /// Kernels that are products of matrices.
-const PRODUCTS: [&str; 8] = [
+const PRODUCTS: [&str; 11] = [
     "matmul",
     "affine",
     "affine_relu",
@@ -12,6 +12,9 @@ const PRODUCTS: [&str; 8] = [
     "conv2d",
     "conv2d_backward",
     "conv2d_weights",
+    "scores",
+    "mix",
+    "mix_backward",
 ];
 
 /// Kernels whose products stay on the chip.

@@ -11,7 +11,8 @@ use roundelay_schedule::Call;
 
 const CALLS_PER_KERNEL: u64 = 40;
 
-/// The two bodies sum in different orders: at most `tolerance` of the largest value.
+/// The two bodies sum in different orders: at most `tolerance` of the largest value. Scores that
+/// nobody sees are −∞ in both.
 fn assert_same<R: Real>(
     call: &Call,
     fast: &[Array<R>],
@@ -20,13 +21,13 @@ fn assert_same<R: Real>(
 ) {
     for index in results(call) {
         let (fast, plain) = (fast[index].values(), plain[index].values());
-        let scale =
-            plain.iter().fold(1.0f64, |most, value| most.max(value.widen().abs()));
+        let sizes = plain.iter().map(|value| value.widen().abs());
+        let scale = sizes.filter(|size| size.is_finite()).fold(1.0f64, f64::max);
         for (i, (fast, plain)) in fast.iter().zip(plain).enumerate() {
             let error = (fast.widen() - plain.widen()).abs() / scale;
             let shapes: Vec<_> = call.operands.iter().map(|x| &x.shape).collect();
             assert!(
-                error <= tolerance,
+                error <= tolerance || fast == plain,
                 "{} {:?} {shapes:?}: operand {index}[{i}] is {fast:?} for {plain:?}",
                 call.kernel,
                 call.attributes,
@@ -97,7 +98,8 @@ fn accumulation_adds_to_what_was_there() {
             let both = written[index].values().iter().zip(before[index].values());
             let sums = both.map(|(written, before)| written + before);
             for (sum, found) in sums.zip(added[index].values()) {
-                assert!((sum - found).abs() <= 1e-11 * sum.abs().max(1.0), "{name}");
+                let near = (sum - found).abs() <= 1e-11 * sum.abs().max(1.0);
+                assert!(near || sum == *found, "{name}");
             }
         }
     }

@@ -241,6 +241,37 @@ fn soft_cap() {
     }
 }
 
+/// Each of the three products of stored scores is the derivative of the others.
+#[test]
+fn stored_scores() {
+    let (heads, key_heads, scale) = (4, 2, 0.7);
+    let (x, keys, grid): (&[u64], &[u64], &[u64]) =
+        (&[2, 3, 8], &[2, 3, 4], &[2, 4, 3, 3]);
+    let build = |name, operands: [&[u64]; 3]| {
+        let call = call(name).integer("heads", heads).integer("key_heads", key_heads);
+        call.number("scale", scale).reals(&operands)
+    };
+    let hold = |forward: &Forward, backward: Call, kept: usize, input: usize| {
+        let length = forward.arrays[input].values().len();
+        let slopes = match backward.kernel.as_str() {
+            "scores" => [forward.weights(), forward.arrays[kept].clone()],
+            _ if forward.call.kernel == "scores" => {
+                [forward.weights(), forward.arrays[kept].clone()]
+            }
+            _ => [forward.arrays[kept].clone(), forward.weights()],
+        };
+        let found = evaluate(&backward, [&slopes[..], &[unwritten(length)]].concat());
+        let name = format!("{} of {}", backward.kernel, forward.call.kernel);
+        assert_close(found[2].values(), &forward.slopes(input), &name);
+    };
+    let forward = Forward::new(build("scores", [x, keys, grid]), 2, &mut Draw::new(8));
+    hold(&forward, build("mix", [grid, keys, x]), 1, 0);
+    hold(&forward, build("mix_backward", [grid, x, keys]), 0, 1);
+    let forward = Forward::new(build("mix", [grid, keys, x]), 2, &mut Draw::new(9));
+    hold(&forward, build("scores", [x, keys, grid]), 1, 0);
+    hold(&forward, build("mix_backward", [grid, x, keys]), 0, 1);
+}
+
 #[test]
 fn rotary() {
     for turned in [4, 2] {

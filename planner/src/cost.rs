@@ -4,8 +4,10 @@
 //! quotient rounded up to whole nanoseconds. Where a device says what small products lose, a
 //! product's arithmetic takes `ramp` more, so one that takes as long as `ramp` reaches half of the
 //! rate; attention has the share of `compute` that the device says. A routine takes the sum of its calls,
-//! and on a device with a table what a launch takes besides; exchanges between the rows that split
-//! tensors take what the links between them say. So more FLOPs, more bytes or more
+//! and on a device with a table what a launch takes besides; but never less than it takes to issue
+//! its kernels, one after another: they run while later ones are issued. To this comes what
+//! exchanges between the rows that split tensors take by the links between them: rows wait for
+//! each other there, and nothing is hidden. So more FLOPs, more bytes or more
 //! calls never take less time, a faster device never takes more, and times of routines add.
 
 use crate::{
@@ -67,6 +69,37 @@ impl Priced {
     }
 }
 
+/// What a launch takes at least, in parts that add up over its calls.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Floor {
+    /// For each kind of device: its kernels, and issuing them.
+    kinds: Vec<[Nanos; 2]>,
+    exchanges: Nanos,
+}
+
+impl Floor {
+    /// The whole launch, on the fastest device.
+    pub(crate) fn time(&self) -> Nanos {
+        let each = self.kinds.iter().map(|[kernels, issued]| *kernels.max(issued));
+        each.min().unwrap_or_default() + self.exchanges
+    }
+
+    /// With so many times the calls that the first of two others has more than the second.
+    pub(crate) fn with(self, times: u64, [more, less]: [&Self; 2]) -> Self {
+        let add = |own: Nanos, more: Nanos, less: Nanos| {
+            own + Nanos(more.0.saturating_sub(less.0)) * times
+        };
+        let kinds = self.kinds.iter().zip(more.kinds.iter().zip(&less.kinds));
+        let kind = |(own, (more, less)): (&[Nanos; 2], (&[Nanos; 2], &[Nanos; 2]))| {
+            [0, 1].map(|part| add(own[part], more[part], less[part]))
+        };
+        Self {
+            kinds: kinds.map(kind).collect(),
+            exchanges: add(self.exchanges, more.exchanges, less.exchanges),
+        }
+    }
+}
+
 /// What calls take on the devices of a program.
 #[derive(Debug)]
 pub(crate) struct Costs {
@@ -99,7 +132,7 @@ impl Costs {
             let key = (
                 device.compute,
                 device.bandwidth,
-                device.overhead,
+                [device.overhead, device.issue],
                 device.products,
                 profile.map(Arc::as_ptr),
             );
@@ -133,15 +166,19 @@ impl Costs {
         calls.iter().map(one).collect()
     }
 
-    /// No device takes less for so many of each of these calls in one launch, however many others
-    /// are busy.
-    pub(crate) fn floor(&self, calls: &[(Priced, u64)]) -> Nanos {
-        let least = |model: &Model| model.least(calls) + model.launch();
-        let kernels = self.models.iter().map(least).min().unwrap_or_default();
-        kernels + self.exchanged(counted(calls), Rows::least)
+    /// No device takes less for these calls in one launch, however many others are busy.
+    pub(crate) fn floor(&self, calls: &[(Priced, u64)]) -> Floor {
+        let least = |model: &Model| {
+            [model.least(calls) + model.launch(), model.issued(counted(calls))]
+        };
+        Floor {
+            kinds: self.models.iter().map(least).collect(),
+            exchanges: self.exchanged(counted(calls), Rows::least),
+        }
     }
 
-    /// No device takes less for them as a part of a launch.
+    /// No device takes less for them as a part of a launch; issuing them may be hidden behind the
+    /// others.
     pub(crate) fn part(&self, calls: &[(Priced, u64)]) -> Nanos {
         let least = self.models.iter().map(|model| model.least(calls));
         least.min().unwrap_or_default() + self.exchanged(counted(calls), Rows::least)
@@ -197,6 +234,13 @@ impl Model {
         self.measured.as_ref().map_or(Nanos(0), |measured| measured.launch)
     }
 
+    /// What issuing kernels takes, one after another.
+    fn issued<'a>(&self, calls: impl Iterator<Item = (&'a Priced, u64)>) -> Nanos {
+        let kernels = calls.filter(|(call, _)| call.exchange.is_none());
+        let count: u64 = kernels.map(|(_, count)| count).sum();
+        Nanos(self.device.issue.0.saturating_mul(count))
+    }
+
     fn time(&self, call: &Priced, busy: u32) -> (Nanos, Origin) {
         let roofline = roofline(call.footprint, &self.device);
         let measured = self.measured.as_ref();
@@ -224,7 +268,7 @@ impl Model {
             origins.count(origin);
             sum += time;
         }
-        (sum, origins)
+        (sum.max(self.issued(calls.iter().map(|call| (call, 1)))), origins)
     }
 }
 

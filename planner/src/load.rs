@@ -149,7 +149,7 @@ fn sample(
     let update = update(code, stage, optimizer, micro_batches, dtype, form, 1);
     let update: Vec<_> = calls(&update)?.into_iter().map(|call| (call, 1)).collect();
     let load = StageLoad {
-        update: costs.floor(&update),
+        update: costs.floor(&update).time(),
         parameters: Bytes(elements * dtype.size()),
         gradient: Bytes(elements * dtype.gradient().size(dtype)),
         optimizer: Bytes(elements * train.optimizer.arrays(dtype) * dtype.wide_size()),

@@ -3,7 +3,7 @@
 
 use crate::{
     bill::{Bill, Reach, bytes_on_line},
-    cost::{Costs, Priced},
+    cost::{Costs, Floor, Priced},
     load::{BackwardCalls, LoadError, Sample, StageLoad, samples},
 };
 use roundelay_codegen::StageForm;
@@ -23,8 +23,17 @@ pub(crate) struct Pattern {
     input: Option<Bill>,
 }
 
-/// What a stage takes, and the messages of the stage before that its passes wait for.
-pub(crate) type Arriving = (StageLoad, [Option<Bytes>; 2]);
+/// What a stage takes for micro-batches of one size, in parts that add up over its layers.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Taken {
+    /// Everything but the times of passes, and what goes to and comes from the next stage.
+    load: StageLoad,
+    /// Messages of the stage before that its forward and backward passes wait for.
+    inbound: [Option<Bytes>; 2],
+    forward: Floor,
+    last: [Floor; 2],
+    input: Option<Floor>,
+}
 
 /// The patterns of some stages of a program's model, or of a short one, between cuts, each in a form; nothing where calls of
 /// micro-batches of several sizes do not go together.
@@ -73,20 +82,12 @@ impl Pattern {
     }
 
     /// What it takes for a micro-batch of so many examples.
-    pub(crate) fn at(&self, examples: u32, costs: &Costs) -> Arriving {
-        let time = |bill: &Bill| costs.floor(&bill.at(examples));
-        let last = self.last.each_ref().map(time).into_iter().min().unwrap_or_default();
-        let (backward, weight) = match &self.input {
-            None => (last, Nanos(0)),
-            Some(input) => (time(input) + last, last),
-        };
+    pub(crate) fn at(&self, examples: u32, costs: &Costs) -> Taken {
+        let floor = |bill: &Bill| costs.floor(&bill.at(examples));
         let [one, other] = &self.loads;
         let bytes =
             |of: fn(&StageLoad) -> Bytes| bytes_on_line([of(one), of(other)], examples);
         let load = StageLoad {
-            forward: time(&self.forward),
-            backward,
-            weight,
             activation: bytes(|load| load.activation),
             retained: bytes(|load| load.retained),
             adjoint: bytes(|load| load.adjoint),
@@ -100,46 +101,66 @@ impl Pattern {
         let [one, other] = self.inbound;
         let message =
             |way: usize| Some(bytes_on_line([one[way]?, other[way]?], examples));
-        (load, [message(0), message(1)])
+        Taken {
+            load,
+            inbound: [message(0), message(1)],
+            forward: floor(&self.forward),
+            last: self.last.each_ref().map(floor),
+            input: self.input.as_ref().map(floor),
+        }
     }
 }
 
-/// What a stage takes with more layers, each of which adds what the first of two others takes
-/// without what the second does.
-pub(crate) fn longer(
-    (load, inbound): Arriving,
-    layers: u64,
-    [more, less]: [&StageLoad; 2],
-) -> Arriving {
-    let time = |of: fn(&StageLoad) -> Nanos| {
-        of(&load) + Nanos(of(more).0.saturating_sub(of(less).0)) * layers
-    };
-    let bytes = |of: fn(&StageLoad) -> Bytes| {
-        of(&load) + Bytes(of(more).0.saturating_sub(of(less).0)) * layers
-    };
-    let load = StageLoad {
-        forward: time(|load| load.forward),
-        backward: time(|load| load.backward),
-        weight: time(|load| load.weight),
-        // Each update was rounded up to whole nanoseconds.
-        update: Nanos(time(|load| load.update).0.saturating_sub(layers)),
-        parameters: bytes(|load| load.parameters),
-        gradient: bytes(|load| load.gradient),
-        optimizer: bytes(|load| load.optimizer),
-        activation: bytes(|load| load.activation),
-        retained: bytes(|load| load.retained),
-        adjoint: bytes(|load| load.adjoint),
-        ..load
-    };
-    (load, inbound)
+impl Taken {
+    /// What a stage of more layers takes, each of which adds what the first of two others takes
+    /// without what the second does.
+    pub(crate) fn longer(self, layers: u64, [more, less]: [&Self; 2]) -> Self {
+        let Self { load, inbound, forward, last: [write, add], input } = self;
+        let bytes = |of: fn(&StageLoad) -> Bytes| {
+            let step = of(&more.load).0.saturating_sub(of(&less.load).0);
+            of(&load) + Bytes(step) * layers
+        };
+        let update = more.load.update.0.saturating_sub(less.load.update.0) * layers;
+        let load = StageLoad {
+            // Each of them was rounded up to whole nanoseconds.
+            update: Nanos((load.update.0 + update).saturating_sub(layers)),
+            parameters: bytes(|load| load.parameters),
+            gradient: bytes(|load| load.gradient),
+            optimizer: bytes(|load| load.optimizer),
+            activation: bytes(|load| load.activation),
+            retained: bytes(|load| load.retained),
+            adjoint: bytes(|load| load.adjoint),
+            ..load
+        };
+        let first_half = more.input.as_ref().zip(less.input.as_ref());
+        Self {
+            load,
+            inbound,
+            forward: forward.with(layers, [&more.forward, &less.forward]),
+            last: [
+                write.with(layers, [&more.last[0], &less.last[0]]),
+                add.with(layers, [&more.last[1], &less.last[1]]),
+            ],
+            input: input
+                .zip(first_half)
+                .map(|(own, (more, less))| own.with(layers, [more, less])),
+        }
+    }
 }
 
 /// The loads of stages that follow each other.
-pub(crate) fn in_a_row(stages: Vec<Arriving>) -> Vec<StageLoad> {
-    let inbound: Vec<[Option<Bytes>; 2]> = stages.iter().map(|(_, own)| *own).collect();
-    let one = |(stage, (load, _)): (usize, Arriving)| {
+pub(crate) fn in_a_row(stages: Vec<Taken>) -> Vec<StageLoad> {
+    let inbound: Vec<[Option<Bytes>; 2]> =
+        stages.iter().map(|stage| stage.inbound).collect();
+    let one = |(stage, taken): (usize, Taken)| {
         let [down, up] = inbound.get(stage + 1).copied().unwrap_or_default();
-        StageLoad { down, up, ..load }
+        let last = taken.last.iter().map(Floor::time).min().unwrap_or_default();
+        let (backward, weight) = match &taken.input {
+            None => (last, Nanos(0)),
+            Some(input) => (input.time() + last, last),
+        };
+        let forward = taken.forward.time();
+        StageLoad { forward, backward, weight, down, up, ..taken.load }
     };
     stages.into_iter().enumerate().map(one).collect()
 }

@@ -51,6 +51,7 @@ pub(crate) fn device() -> Device {
         bandwidth: BytesPerSecond(1_000_000_000),
         threads: 1,
         overhead: Nanos(1_000),
+        issue: Nanos(0),
         products: roundelay_schedule::Products::default(),
         reserved: Bytes(0),
         overlap: 0,

@@ -8,7 +8,7 @@ use crate::{
     load::StageLoad,
     nodes::Nodes,
     parallel::parallel,
-    pattern::{Arriving, Pattern, in_a_row, longer, patterns},
+    pattern::{Pattern, Taken, in_a_row, patterns},
     reason::Reason,
 };
 use roundelay_codegen::{BackwardForm, StageForm};
@@ -202,29 +202,28 @@ impl<'a> KnownStages<'a> {
     }
 
     fn load(&self, wanted: &Wanted<'_>) -> Result<Vec<StageLoad>, Reason> {
-        let mut known: BTreeMap<&PatternKey, Arriving> = BTreeMap::new();
+        let mut known: BTreeMap<&PatternKey, Taken> = BTreeMap::new();
         let mut stages = Vec::with_capacity(wanted.stages.len());
         for StagePatterns { short, missing, slope } in &wanted.stages {
-            let own = self.arriving(wanted.cell.examples, &short.1, &mut known)?;
+            let own = self.taken(wanted.cell.examples, &short.1, &mut known)?;
             stages.push(match slope {
                 None => own,
                 Some([(_, more), (_, less)]) => {
-                    let mut of =
-                        |key| self.arriving(wanted.cell.examples, key, &mut known);
+                    let mut of = |key| self.taken(wanted.cell.examples, key, &mut known);
                     let (more, less) = (of(more)?, of(less)?);
-                    longer(own, *missing, [&more.0, &less.0])
+                    own.longer(*missing, [&more, &less])
                 }
             });
         }
         Ok(in_a_row(stages))
     }
 
-    fn arriving<'k>(
+    fn taken<'k>(
         &self,
         examples: u32,
         key: &'k PatternKey,
-        known: &mut BTreeMap<&'k PatternKey, Arriving>,
-    ) -> Result<Arriving, Reason> {
+        known: &mut BTreeMap<&'k PatternKey, Taken>,
+    ) -> Result<Taken, Reason> {
         if let Some(one) = known.get(key) {
             return Ok(one.clone());
         }

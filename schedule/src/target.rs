@@ -71,6 +71,9 @@ pub struct Device {
     pub threads: u32,
     /// Launch overhead of one kernel call.
     pub overhead: Nanos,
+    /// What the host takes to issue a call, while calls that were issued before run.
+    #[serde(default, skip_serializing_if = "is_no_time")]
+    pub issue: Nanos,
     /// What products lose against `compute`.
     #[serde(default, skip_serializing_if = "Products::is_ideal")]
     pub products: Products,
@@ -106,6 +109,10 @@ impl Products {
     pub fn is_ideal(&self) -> bool {
         *self == Self::default()
     }
+}
+
+fn is_no_time(time: &Nanos) -> bool {
+    *time == Nanos(0)
 }
 
 fn is_nothing(bytes: &Bytes) -> bool {

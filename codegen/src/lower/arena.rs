@@ -4,15 +4,17 @@
 //! their lives do not meet: that is what the sharded states are for. Where the list itself says
 //! how long an address is taken ([`Slotting::InTurn`]), two units are enough. Any other life is
 //! counted a time step longer than it is, so that a value can arrive while the one before it
-//! still leaves; else the messages of one step would wait for each other in a chain. Other kinds
-//! keep their own addresses, so that lanes never wait for each other's scratch memory.
+//! still leaves; else the messages of one step would wait for each other in a chain. Where one
+//! device makes all passes on one lane, values between stages and their gradients share addresses
+//! too: nothing but passes touches them, and these are in list order anyway. All else keeps its own
+//! addresses, so that lanes never wait for each other's scratch memory.
 
 use super::{
     draft::{DraftBuffer, Slotting},
     rows::{Life, Rows},
 };
 use roundelay_schedule::{
-    Buffer, BufferId, Bytes, Kind, Rest, RingId, Schedule, Subject, Table,
+    Buffer, BufferId, Bytes, Kind, Placement, Rest, RingId, Schedule, Subject, Table,
 };
 use std::collections::BTreeMap;
 
@@ -38,6 +40,7 @@ pub(crate) fn lay_out(
 ) {
     let period = i64::try_from(schedule.actions.len()).unwrap_or(i64::MAX);
     let step = period / (2 * i64::from(schedule.plan.stages));
+    let alone = schedule.plan.placement == Placement::Accumulate;
     let turn = |id: BufferId| match drafts[id].slots {
         Slotting::InTurn(turn) => Some(turn),
         Slotting::PerStep(_) | Slotting::PerMicroBatch => None,
@@ -56,9 +59,11 @@ pub(crate) fn lay_out(
                 (turn(*id).unwrap_or(0), std::cmp::Reverse(size), *id)
             });
             let parts = own.iter().map(|id| {
-                let longer = if turn(*id).is_some() { 0 } else { step };
+                let in_order = turn(*id).is_some() || kind == Kind::Boundary;
+                let longer = if in_order { 0 } else { step };
                 let mut lives = rows.lives(*id).peekable();
-                let shares = part_time(&schedule.buffers[*id]) && lives.peek().is_some();
+                let buffer = &schedule.buffers[*id];
+                let shares = part_time(buffer, alone) && lives.peek().is_some();
                 shares.then(|| parts(lives.map(ends), longer, period))
             });
             let parts: Vec<Option<Parts>> = parts.collect();
@@ -67,8 +72,19 @@ pub(crate) fn lay_out(
     }
 }
 
-fn part_time(buffer: &Buffer) -> bool {
-    let shares = matches!(buffer.subject, Subject::Parameter(..) | Subject::Gradient(..));
+/// Whether a buffer may share its addresses; `alone`: one lane makes all passes.
+fn part_time(buffer: &Buffer, alone: bool) -> bool {
+    let shares = match buffer.subject {
+        Subject::Parameter(..) | Subject::Gradient(..) => true,
+        Subject::Value(_) | Subject::ValueGradient(_) => alone,
+        Subject::Optimizer(..)
+        | Subject::Activation(_)
+        | Subject::Retained(_)
+        | Subject::Adjoint(_)
+        | Subject::Input(_)
+        | Subject::Metric
+        | Subject::Workspace => false,
+    };
     shares && buffer.slots == 1 && buffer.rest == Rest::Transient
 }
 

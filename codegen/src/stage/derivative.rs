@@ -55,6 +55,7 @@ pub(crate) fn arity(operation: Operation) -> (usize, usize) {
         | Operation::MaskedCrossEntropy
         | Operation::MeanSquaredError
         | Operation::Accuracy => (2, 2),
+        Operation::Scores { .. } | Operation::Mix { .. } => (2, 2),
         Operation::Linear | Operation::Conv2d { .. } => (2, 3),
         Operation::Attention { .. }
         | Operation::LayerNorm { .. }
@@ -85,6 +86,10 @@ fn calls(graph: &Graph<'_>, node: NodeId) -> Derivative {
             let scores = attention::Scores { causal, window, scale, cap };
             attention::attention(&site, (heads, key_heads), scores)
         }
+        Operation::Scores { heads, key_heads, causal, window, scale } => {
+            attention::scores(&site, (heads, key_heads), (causal, window), scale)
+        }
+        Operation::Mix { heads, key_heads } => attention::mix(&site, (heads, key_heads)),
         Operation::Rotary { heads, base, turned } => {
             attention::rotary(&site, heads, base, turned)
         }

@@ -4,8 +4,9 @@
 //! does not cross (a value that crosses has a row that both passes see).
 //!
 //! `selective` computes results again that are cheap for the bytes they take: those of
-//! element-wise operations, norms, softmax, pools, moved rows and look-ups. Kept are results of
-//! products, convolutions and attention, and statistics of norms and attention. A cheap result
+//! element-wise operations, norms, softmax, pools, moved rows and look-ups, and stored scores, which
+//! are a product over the few elements of a head (Korthikanti et al., arXiv 2205.05198). Kept are
+//! results of other products, convolutions and attention, and statistics of norms and attention. A cheap result
 //! is computed again only from what is kept anyway, over cheap results, of which at most one
 //! joins two values: else a residual stream would be followed back to its start.
 //!
@@ -203,6 +204,7 @@ fn is_cheap(operation: Operation) -> bool {
         Operation::Linear
         | Operation::Conv2d { .. }
         | Operation::Attention { .. }
+        | Operation::Mix { .. }
         | Operation::CrossEntropy
         | Operation::MaskedCrossEntropy
         | Operation::MeanSquaredError
@@ -217,6 +219,7 @@ fn is_cheap(operation: Operation) -> bool {
         },
         Operation::Embedding
         | Operation::Rotary { .. }
+        | Operation::Scores { .. }
         | Operation::Rows { .. }
         | Operation::ClassToken
         | Operation::Select { .. }

@@ -15,6 +15,9 @@ enum Use {
     Any,
 }
 
+/// The extent of (batch, heads, s, s) that counts heads.
+pub(super) const HEADS: u32 = 1;
+
 /// What each array of a model may be used for in parts.
 pub(crate) struct Absorb<'a> {
     model: &'a Model,
@@ -79,6 +82,19 @@ impl<'a> Absorb<'a> {
             {
                 Use::Even
             }
+            Operation::Scores { heads, key_heads, .. }
+                if whole_heads(heads) && whole_heads(key_heads) =>
+            {
+                self.of(user, HEADS).min(Use::Even)
+            }
+            // The weights are divided by heads as soon as the scores are.
+            Operation::Mix { heads, key_heads }
+                if heads.is_multiple_of(self.rows)
+                    && key_heads.is_multiple_of(self.rows)
+                    && (if first { extent == HEADS } else { is_last }) =>
+            {
+                Use::Even
+            }
             Operation::CrossEntropy | Operation::MaskedCrossEntropy
                 if first && is_last =>
             {
@@ -91,7 +107,9 @@ impl<'a> Absorb<'a> {
                 Some(extent) => self.of(user, extent).min(Use::Even),
                 None => Use::No,
             },
-            Operation::LayerNorm { .. } | Operation::RmsNorm { .. }
+            Operation::LayerNorm { .. }
+            | Operation::RmsNorm { .. }
+            | Operation::Softmax
                 if first && !is_last =>
             {
                 self.of(user, extent)

@@ -1,6 +1,10 @@
 //! What each operation becomes on one device: one rule per kind of operation.
 
-use super::{absorb::is_elementwise, layout::Layout, local::Local};
+use super::{
+    absorb::{HEADS, is_elementwise},
+    layout::Layout,
+    local::Local,
+};
 use roundelay_dsl::{Extent, Masked, Node, NodeId, Operation, Part, Source};
 
 /// A table is split by rows when a part has at least so many: splitting costs a sum of results.
@@ -16,11 +20,13 @@ impl Local<'_> {
             Operation::Embedding => self.embedding(operands, shape),
             Operation::Linear => self.linear(id, operands, shape),
             Operation::Attention { .. } => self.attention(operation, operands, shape),
+            Operation::Scores { .. } => self.scores(operation, operands, shape),
+            Operation::Mix { .. } => self.mix(operation, operands, shape),
             Operation::Rotary { .. } => self.rotary(operation, operands, shape),
             Operation::Reshape => self.reshape(id, operands, shape),
-            Operation::LayerNorm { .. } | Operation::RmsNorm { .. } => {
-                self.norm(operation, operands, shape)
-            }
+            Operation::LayerNorm { .. }
+            | Operation::RmsNorm { .. }
+            | Operation::Softmax => self.norm(operation, operands, shape),
             Operation::Add | Operation::Multiply => self.pair(operation, operands, shape),
             Operation::CrossEntropy => self.loss(operation, operands, Masked::No),
             Operation::MaskedCrossEntropy => self.loss(operation, operands, Masked::Yes),
@@ -126,6 +132,59 @@ impl Local<'_> {
                 let operands =
                     operands.iter().map(|one| self.want(*one, split)).collect();
                 (self.add("", own, operands, (shape, split)), split)
+            }
+            _ => self.replicated(operation, operands, shape),
+        }
+    }
+
+    /// Own heads of queries and keys: own scores.
+    fn scores(
+        &mut self,
+        operation: Operation,
+        operands: &[Source],
+        shape: &[Extent],
+    ) -> (Source, Layout) {
+        let rows = self.rows();
+        let from = Layout::Split(last(&self.shape(operands[0])));
+        let parted = operands.iter().all(|operand| self.layout(*operand) == from);
+        match operation {
+            Operation::Scores { heads, key_heads, causal, window, scale }
+                if parted
+                    && heads.is_multiple_of(rows)
+                    && key_heads.is_multiple_of(rows) =>
+            {
+                let (heads, key_heads) = (heads / rows, key_heads / rows);
+                let own = Operation::Scores { heads, key_heads, causal, window, scale };
+                let operands = operands.iter().map(|one| self.want(*one, from)).collect();
+                let layout = Layout::Split(HEADS);
+                (self.add("", own, operands, (shape, layout)), layout)
+            }
+            _ => self.replicated(operation, operands, shape),
+        }
+    }
+
+    /// Own weights and own heads of values: own columns.
+    fn mix(
+        &mut self,
+        operation: Operation,
+        operands: &[Source],
+        shape: &[Extent],
+    ) -> (Source, Layout) {
+        let rows = self.rows();
+        let layout = Layout::Split(last(shape));
+        let parted = self.layout(operands[0]) == Layout::Split(HEADS)
+            && self.layout(operands[1]) == layout;
+        match operation {
+            Operation::Mix { heads, key_heads }
+                if parted
+                    && heads.is_multiple_of(rows)
+                    && key_heads.is_multiple_of(rows) =>
+            {
+                let (heads, key_heads) = (heads / rows, key_heads / rows);
+                let own = Operation::Mix { heads, key_heads };
+                let weights = self.want(operands[0], Layout::Split(HEADS));
+                let value = self.want(operands[1], layout);
+                (self.add("", own, vec![weights, value], (shape, layout)), layout)
             }
             _ => self.replicated(operation, operands, shape),
         }

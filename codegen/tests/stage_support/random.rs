@@ -109,8 +109,24 @@ fn attention(
         scale: Scale::Depth,
         cap: Cap::Open,
     };
-    let y = build.node(operation, &views, &shape);
+    let y = match numbers.below(2) {
+        0 => build.node(operation, &views, &shape),
+        _ => stored(build, views, window),
+    };
     build.node(Operation::Reshape, &[y], &rows())
+}
+
+/// Attention over pairs of rows with stored scores, of which some are dropped.
+fn stored(build: &mut Build, [q, k, v]: [Source; 3], window: Window) -> Source {
+    let grid = [per_example(1), fixed(2), fixed(2), fixed(2)];
+    let (heads, key_heads) = (2, 2);
+    let (causal, scale) = (true, Scale::Depth);
+    let scores = Operation::Scores { heads, key_heads, causal, window, scale };
+    let scores = build.node(scores, &[q, k], &grid);
+    let weights = build.node(Operation::Softmax, &[scores], &grid);
+    let kept = build.node(Operation::Dropout { rate: 0.2 }, &[weights], &grid);
+    let shape = [per_example(1), fixed(2), fixed(WIDTH)];
+    build.node(Operation::Mix { heads, key_heads }, &[kept, v], &shape)
 }
 
 /// Rotary positions over pairs of rows, through views.

@@ -1,7 +1,8 @@
 //! Multi-head self-attention (arXiv 1706.03762), made of four affine maps and the core; with
 //! rotary positions (arXiv 2104.09864), key heads that several heads share (arXiv 2305.13245),
 //! a sliding window (arXiv 2004.05150), norms of queries and keys (arXiv 2302.05442) and capped
-//! scores (arXiv 2408.00118).
+//! scores (arXiv 2408.00118). The core is one operation that never has all scores (arXiv
+//! 2205.14135), or, where scores are stored, the four that make, weigh and use them.
 
 use super::{
     Operator,
@@ -27,7 +28,8 @@ pub(super) const ATTENTION: Operator = Operator {
               sees; `rotary`: base of the angles, 10000; `head_width`: instead of n / heads; \
               `turned`: the leading elements of a head that turn; `head_norm`: ε of an RMS norm \
               of every head's query and key; `scale`: instead of 1 / √head_width; `cap`: scores \
-              become cap · tanh(score / cap); `output_bias`: instead of `bias` in the last map; \
+              become cap · tanh(score / cap); `stored_scores`: all of them are in memory, (batch, heads, \
+              s, s), and `dropout` (rate) is applied to their softmax; `output_bias`: instead of `bias` in the last map; \
               `deviation`: weights are drawn from normal(deviation), biases are zero; \
               `output_deviation`: instead of `deviation` in the last map",
     formals: &[
@@ -43,6 +45,8 @@ pub(super) const ATTENTION: Operator = Operator {
         optional("head_norm", Fallback::Absent),
         optional("scale", Fallback::Absent),
         optional("cap", Fallback::Absent),
+        optional("stored_scores", Fallback::Truth(false)),
+        optional("dropout", Fallback::Absent),
         optional("output_bias", Fallback::Absent),
         optional("deviation", Fallback::Absent),
         optional("output_deviation", Fallback::Absent),
@@ -77,12 +81,37 @@ struct Prepared {
     norm: HeadNorm,
 }
 
+/// What becomes of the scores of queries and keys.
+#[derive(Clone, Copy, Debug)]
+enum Scores {
+    /// They are never all there.
+    Passing(Cap),
+    /// They are, and so is their softmax, of which a share may be dropped.
+    Stored { dropout: Option<f64> },
+}
+
+/// What weighs values by queries and keys.
+#[derive(Clone, Copy, Debug)]
+struct Core {
+    heads: u64,
+    key_heads: u64,
+    causal: bool,
+    window: Window,
+    scale: Scale,
+    scores: Scores,
+}
+
 fn build(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
     let x = arguments.real_tensor("x")?;
     let heads = arguments.size("heads")?;
-    let key_heads = key_heads(arguments, heads)?;
-    let (causal, window) = (arguments.truth("causal")?, window(arguments)?);
-    let (scale, cap) = (scale(arguments)?, cap(arguments)?);
+    let core = Core {
+        heads,
+        key_heads: key_heads(arguments, heads)?,
+        causal: arguments.truth("causal")?,
+        window: window(arguments)?,
+        scale: scale(arguments)?,
+        scores: scores(arguments)?,
+    };
     let (bias, drawn) = (Bias::of(arguments)?, Drawn::of(arguments)?);
     let (width, depth) = widths(&x, arguments, heads)?;
     let rotary = rotary(arguments, depth)?;
@@ -95,12 +124,11 @@ fn build(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
         prepared.build(graph, query, heads)
     })?;
     let key = graph.within("key", |graph| {
-        let key = affine(graph, key_heads)?;
-        prepared.build(graph, key, key_heads)
+        let key = affine(graph, core.key_heads)?;
+        prepared.build(graph, key, core.key_heads)
     })?;
-    let value = graph.within("value", |graph| affine(graph, key_heads))?;
-    let operation = Operation::Attention { heads, key_heads, causal, window, scale, cap };
-    let core = graph.node("", operation, &[&query, &key, &value], query.shape.clone())?;
+    let value = graph.within("value", |graph| affine(graph, core.key_heads))?;
+    let core = core.build(graph, [&query, &key, &value])?;
     let bias = match arguments.given("output_bias") {
         Some(_) => Bias::from(arguments.truth("output_bias")?),
         None => bias,
@@ -111,6 +139,38 @@ fn build(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
     };
     let output = Affine { width, bias, drawn };
     graph.within("output", |graph| output.build(graph, &core)).map(Value::Tensor)
+}
+
+impl Core {
+    /// Query (b, s, n), key and value to (b, s, n).
+    fn build(
+        self,
+        graph: &mut Graph,
+        [query, key, value]: [&Tensor; 3],
+    ) -> Result<Tensor, Mistake> {
+        let Self { heads, key_heads, causal, window, scale, scores } = self;
+        let shape = query.shape.clone();
+        let dropout = match scores {
+            Scores::Passing(cap) => {
+                let whole =
+                    Operation::Attention { heads, key_heads, causal, window, scale, cap };
+                return graph.node("", whole, &[query, key, value], shape);
+            }
+            Scores::Stored { dropout } => dropout,
+        };
+        let (length, _) = sequence(query)?;
+        let grid = [heads, length, length].map(Extent::fixed);
+        let grid = [&shape[..1], &grid].concat();
+        let product = Operation::Scores { heads, key_heads, causal, window, scale };
+        let scores = graph.node("scores", product, &[query, key], grid.clone())?;
+        let mut weights =
+            graph.node("softmax", Operation::Softmax, &[&scores], grid.clone())?;
+        if let Some(rate) = dropout {
+            let dropout = Operation::Dropout { rate };
+            weights = graph.node("dropout", dropout, &[&weights], grid)?;
+        }
+        graph.node("", Operation::Mix { heads, key_heads }, &[&weights, value], shape)
+    }
 }
 
 impl Prepared {
@@ -206,6 +266,29 @@ fn cap(arguments: &Arguments) -> Result<Cap, Mistake> {
     match arguments.given("cap") {
         None => Ok(Cap::Open),
         Some(_) => arguments.above_zero("cap").map(Cap::At),
+    }
+}
+
+/// Scores are stored where the program says so; only then they may be dropped, and not capped.
+fn scores(arguments: &Arguments) -> Result<Scores, Mistake> {
+    let (cap, given) = (cap(arguments)?, arguments.given("dropout").is_some());
+    match (arguments.truth("stored_scores")?, given, cap) {
+        (false, false, cap) => Ok(Scores::Passing(cap)),
+        (false, true, _) => {
+            let message = "scores that are not stored cannot be dropped";
+            let hint = "add `stored_scores = true`, or leave `dropout` out";
+            Err(Mistake::new(Code::Missing, message).hint(hint).argument("dropout"))
+        }
+        (true, _, Cap::At(_)) => {
+            let message = "stored scores cannot be capped";
+            let hint = "leave `stored_scores` or `cap` out";
+            Err(Mistake::new(Code::Value, message).hint(hint).argument("cap"))
+        }
+        (true, false, Cap::Open) => Ok(Scores::Stored { dropout: None }),
+        (true, true, Cap::Open) => {
+            let dropout = Some(arguments.share("dropout")?);
+            Ok(Scores::Stored { dropout })
+        }
     }
 }
 

@@ -37,7 +37,7 @@ pub(super) struct Described {
     pub(super) price: Option<NanoDollarsPerHour>,
 }
 
-/// `device NAME { memory …, compute …, bandwidth …, reserved …, threads …, overhead …, overlap …,
+/// `device NAME { memory …, compute …, bandwidth …, reserved …, threads …, overhead …, issue …, overlap …,
 /// price …, measured "…" }` for a training in `dtype`.
 pub(super) fn device_of(
     component: &Component,
@@ -45,13 +45,14 @@ pub(super) fn device_of(
     shelf: &mut Shelf<'_>,
     report: &mut Report,
 ) -> Known<Described> {
-    const KEYS: [&str; 9] = [
+    const KEYS: [&str; 10] = [
         "memory",
         "compute",
         "bandwidth",
         "reserved",
         "threads",
         "overhead",
+        "issue",
         "overlap",
         "price",
         "measured",
@@ -63,6 +64,7 @@ pub(super) fn device_of(
     let bandwidth = rate_of(&settings, name, report);
     let threads = settings.whole("threads", 1, 1 << 10, report);
     let overhead = settings.quantity("overhead", Dimension::Time, report);
+    let issue = settings.quantity("issue", Dimension::Time, report);
     let overlap = settings.share("overlap", report);
     let price = settings.quantity("price", Dimension::Price, report);
     let profile = shelf.profile(settings.get("measured"), report);
@@ -75,6 +77,7 @@ pub(super) fn device_of(
         bandwidth: bandwidth?,
         threads: threads?.and_then(|threads| u32::try_from(threads).ok()).unwrap_or(1),
         overhead: Nanos(overhead?.unwrap_or(0)),
+        issue: Nanos(issue?.unwrap_or(0)),
         products,
         reserved,
         overlap: overlap?.unwrap_or(0),

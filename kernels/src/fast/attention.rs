@@ -6,9 +6,11 @@
 
 mod backward;
 mod forward;
+mod stored;
 
 pub(crate) use backward::{attention_backward, backward_scratch};
 pub(crate) use forward::{attention, forward_items, forward_scratch};
+pub(crate) use stored::{mix, mix_backward, scores, stored_items, stored_scratch};
 
 use crate::{
     attention::{Heads, Rows},

@@ -81,12 +81,12 @@ fn steepness<R: Real>(heads: &Heads, score: R) -> R {
 }
 
 /// All heads of all examples.
-fn each(heads: &Heads) -> impl Iterator<Item = (usize, usize)> + use<> {
+pub(super) fn each(heads: &Heads) -> impl Iterator<Item = (usize, usize)> + use<> {
     let count = heads.heads;
     (0..heads.batch * count).map(move |index| (index / count, index % count))
 }
 
-fn dot<R: Real>(left: &[R], right: &[R]) -> R {
+pub(super) fn dot<R: Real>(left: &[R], right: &[R]) -> R {
     left.iter().zip(right).map(|(left, right)| *left * *right).sum()
 }
 

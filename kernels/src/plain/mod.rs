@@ -20,4 +20,5 @@ pub(crate) mod pool;
 pub(crate) mod rms_norm;
 pub(crate) mod rotary;
 pub(crate) mod rows;
+pub(crate) mod stored;
 pub(crate) mod tanh;

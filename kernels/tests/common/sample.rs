@@ -73,6 +73,7 @@ pub(crate) fn sample(name: &str, draw: &mut Draw) -> Call {
         "embedding" => plain.integers(&[batch, m]).real(&[17, n]).real(array),
         "embedding_backward" => adding.integers(&[batch, m]).real(array).real(&[17, n]),
         "attention" | "attention_backward" => sample_attention(plain, accumulate, draw),
+        "scores" | "mix" | "mix_backward" => sample_stored(adding, draw),
         "rotary" => sample_rotary(adding, draw, [batch, m]),
         "slice" => sample_slice(adding, draw, [batch, m, n]),
         "slice_backward" => {
@@ -154,6 +155,11 @@ pub(crate) fn large(name: &str, draw: &mut Draw) -> Call {
         "cross_entropy_backward" | "masked_cross_entropy_backward" => {
             call(name).real(rows).integers(count).reals(&[count, rows])
         }
+        "scores" => heads.reals(&[x, x, &[2, 2, 150, 150]]),
+        "mix" | "mix_backward" => {
+            let call = call(name).integer("heads", 2).integer("key_heads", 2);
+            call.reals(&[&[2, 2, 150, 150], x, x])
+        }
         "attention" => heads.reals(&[x, x, x, x, lse]),
         "attention_backward" => heads.reals(&[x, x, x, x, lse, x, x, x, x]),
         _ => sample(name, draw),
@@ -212,6 +218,32 @@ fn sample_attention(call: Call, accumulate: bool, draw: &mut Draw) -> Call {
         _ => call
             .flag("accumulate", accumulate)
             .reals(&[array, keys, keys, array, lse, array, array, keys, keys]),
+    }
+}
+
+/// Blocks that end inside of a sequence, and shared key heads.
+fn sample_stored(call: Call, draw: &mut Draw) -> Call {
+    let (batch, key_heads, group) =
+        (1 + draw.below(2), 1 + draw.below(3), 1 + draw.below(2));
+    let sequence = draw.extent() * (1 + draw.below(2));
+    let (heads, depth) = (key_heads * group, 1 + draw.below(20));
+    let rows: &[u64] = &[batch, sequence, heads * depth];
+    let keys: &[u64] = &[batch, sequence, key_heads * depth];
+    let grid: &[u64] = &[batch, heads, sequence, sequence];
+    let mut call = call.integer("heads", heads as i64);
+    call = call.integer("key_heads", key_heads as i64);
+    if draw.flag() {
+        call = call.number("scale", 0.3);
+    }
+    match call.kernel.as_str() {
+        "mix" => call.reals(&[grid, keys, rows]),
+        "mix_backward" => call.reals(&[grid, rows, keys]),
+        _ => {
+            if draw.flag() {
+                call = call.integer("window", 1 + draw.below(sequence) as i64);
+            }
+            call.flag("causal", draw.flag()).reals(&[rows, keys, grid])
+        }
     }
 }
 

@@ -71,6 +71,36 @@ fn a_routine_takes_as_long_as_on_the_slowest_device_that_launches_it() {
     assert_eq!(forward.predicted, total(&forward.calls));
 }
 
+/// Small calls take what issuing them takes, large ones hide it; both as a whole and as a bound.
+#[test]
+fn a_routine_takes_no_less_than_issuing_its_calls() {
+    let mut program = sample::program(2, 4);
+    let times = |program: &Program| -> Vec<Nanos> {
+        priced(program).routines.values().map(|routine| routine.predicted).collect()
+    };
+    let counts: Vec<u64> = {
+        let schedule = priced(&program);
+        schedule.routines.values().map(|routine| routine.calls.len() as u64).collect()
+    };
+    let (before, total) = (times(&program), |issue: u64| {
+        counts.iter().map(|count| Nanos(issue * count)).collect::<Vec<_>>()
+    });
+    for issue in [1, 2_000, 1_000_000] {
+        for (_, device) in program.target.devices.iter_mut() {
+            device.issue = Nanos(issue);
+        }
+        let expected = before.iter().zip(total(issue)).map(|(time, all)| *time.max(&all));
+        assert_eq!(times(&program), expected.collect::<Vec<_>>(), "{issue}");
+        let costs = Costs::new(&program);
+        for routine in priced(&program).routines.values() {
+            let calls = costs.priced(&routine.calls).unwrap();
+            let calls: Vec<_> = calls.into_iter().map(|call| (call, 1)).collect();
+            assert_eq!(costs.floor(&calls).time(), routine.predicted);
+            assert!(costs.part(&calls) <= routine.predicted);
+        }
+    }
+}
+
 #[test]
 fn more_work_never_takes_less_and_a_faster_device_never_takes_more() {
     let mut random = Random::new(3);
@@ -147,7 +177,7 @@ fn no_device_is_below_the_floor() {
                     let (time, _) = costs.slowest(&[device].into(), &calls, busy);
                     let each: Vec<_> =
                         calls.iter().map(|call| (call.clone(), 1)).collect();
-                    assert!(costs.floor(&each) <= time);
+                    assert!(costs.floor(&each).time() <= time);
                 }
             }
         }

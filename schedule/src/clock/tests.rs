@@ -37,6 +37,7 @@ fn target(devices: usize) -> Target {
         bandwidth: BytesPerSecond(1_000_000_000),
         threads: 1,
         overhead: Nanos(0),
+        issue: Nanos(0),
         products: crate::Products::default(),
         reserved: Bytes(0),
         overlap: 0,

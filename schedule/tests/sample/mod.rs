@@ -68,6 +68,7 @@ fn target() -> Target {
         bandwidth: BytesPerSecond(10_000_000_000),
         threads: 1,
         overhead: Nanos(0),
+        issue: Nanos(0),
         products: roundelay_schedule::Products { ramp: Nanos(9), attention: 700 },
         reserved: Bytes(5),
         overlap: 250,

@@ -101,6 +101,7 @@ fn target(devices: u32) -> Target {
             bandwidth: BytesPerSecond(1),
             threads: 1,
             overhead: Nanos(0),
+            issue: Nanos(0),
             products: roundelay_schedule::Products::default(),
             reserved: Bytes(0),
             overlap: 0,

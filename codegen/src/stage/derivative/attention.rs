@@ -1,4 +1,4 @@
-//! Attention per head, and positions.
+//! Attention per head, whole or with stored scores, and positions.
 
 use super::{Derivative, Site};
 use crate::stage::call::{Step, call};
@@ -27,13 +27,7 @@ pub(super) fn attention(
     let examples = query.elements() / width.saturating_mul(length).max(1);
     let lse = site.auxiliary(0, &[examples, heads, length]);
     let attributed = |step: Step| {
-        let step = step.integer("heads", whole(heads));
-        let step = step.integer("key_heads", whole(key_heads));
-        let step = step.with("causal", Attribute::Flag(causal));
-        let step = match window {
-            Window::Open => step,
-            Window::Nearest(count) => step.integer("window", whole(count)),
-        };
+        let step = seeing(counted(step, (heads, key_heads)), (causal, window));
         let step = match scale {
             Scale::Depth => step,
             Scale::Factor(factor) => step.real("scale", factor),
@@ -54,6 +48,57 @@ pub(super) fn attention(
     Derivative {
         forward: vec![attributed(forward)],
         backward: any.then(|| attributed(backward)).into_iter().collect(),
+    }
+}
+
+/// y = scale · q kᵀ, −∞ where a key is not seen; dq = scale · dy k, dk = scale · dyᵀ q. Softmax
+/// has no slope where its result is zero, so nothing is left out of the latter.
+pub(super) fn scores(
+    site: &Site<'_>,
+    counts: (u64, u64),
+    sight: (bool, Window),
+    scale: Scale,
+) -> Derivative {
+    let [query, key] = site.operands();
+    let width = query.shape.last().copied().unwrap_or(1);
+    let scale = match scale {
+        Scale::Depth => 1.0 / ((width / counts.0.max(1)) as f64).sqrt(),
+        Scale::Factor(factor) => factor,
+    };
+    let of = |step: Step| counted(step, counts).real("scale", scale);
+    let forward = call("scores", [query.clone(), key.clone(), site.result()]);
+    let dquery = |dq| of(call("mix", [site.gradient(), key.clone(), dq]));
+    let dkey = |dk| of(call("mix_backward", [site.gradient(), query.clone(), dk]));
+    Derivative {
+        forward: vec![seeing(of(forward), sight)],
+        backward: site.each([(0, &dquery), (1, &dkey)]),
+    }
+}
+
+/// y = w v; dw = dy vᵀ, dv = wᵀ dy.
+pub(super) fn mix(site: &Site<'_>, counts: (u64, u64)) -> Derivative {
+    let [weights, value] = site.operands();
+    let of = |step: Step| counted(step, counts);
+    let forward = call("mix", [weights.clone(), value.clone(), site.result()]);
+    let dweights = |dw| of(call("scores", [site.gradient(), value.clone(), dw]));
+    let dvalue = |dv| of(call("mix_backward", [weights.clone(), site.gradient(), dv]));
+    Derivative {
+        forward: vec![of(forward)],
+        backward: site.each([(0, &dweights), (1, &dvalue)]),
+    }
+}
+
+/// With its numbers of heads.
+fn counted(step: Step, (heads, key_heads): (u64, u64)) -> Step {
+    step.integer("heads", whole(heads)).integer("key_heads", whole(key_heads))
+}
+
+/// With what queries see.
+fn seeing(step: Step, (causal, window): (bool, Window)) -> Step {
+    let step = step.with("causal", Attribute::Flag(causal));
+    match window {
+        Window::Open => step,
+        Window::Nearest(count) => step.integer("window", whole(count)),
     }
 }
 

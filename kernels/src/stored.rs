@@ -1,0 +1,158 @@
+//! Attention whose scores are stored: products of queries and keys, and sums of values by weights,
+//! head by head. What stands between them, softmax and dropout, are kernels of their own.
+//!
+//! The three products are each other's derivatives: the slope of a score is a score of slopes.
+
+use crate::{
+    Context, Real,
+    attention::Heads,
+    fast::attention as fast,
+    kernel::Define,
+    operand::{Operands, Shared},
+    plain::stored as plain,
+    signature::{Signature, product},
+    store::Store,
+    team::for_each_item,
+};
+use roundelay_schedule::Access;
+
+/// out_ij = scale · a_i · b_j, −∞ where i does not see j.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Scores {
+    heads: Heads,
+    store: Store,
+}
+
+/// out_i = scale · Σ_j weight_ij b_j.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Mix {
+    heads: Heads,
+    store: Store,
+}
+
+/// out_j = scale · Σ_i weight_ij a_i, over all heads that read one key head.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct MixBackward {
+    heads: Heads,
+    store: Store,
+}
+
+/// All of a sequence.
+const OPEN: (bool, usize) = (false, usize::MAX);
+
+fn scale(call: &mut Signature<'_>) -> Result<f64, String> {
+    let scale = call.optional_real("scale", "above 0", |scale| scale > 0.0)?;
+    Ok(scale.unwrap_or(1.0))
+}
+
+/// Elements of all scores, within what can be addressed.
+fn count(heads: &Heads) -> usize {
+    heads.statistics().saturating_mul(heads.sequence)
+}
+
+/// Every pair is multiplied, seen or not.
+fn flops(heads: &Heads) -> u64 {
+    product([2, heads.batch, heads.heads, heads.sequence])
+        .saturating_mul(product([heads.sequence, heads.depth]))
+}
+
+/// The weights, then rows of which each has `parts` heads; the other kind of rows is written.
+fn mixing(
+    call: &mut Signature<'_>,
+    parts: fn([usize; 2]) -> usize,
+) -> Result<(Heads, Store), String> {
+    let (store, scale) = (call.store()?, scale(call)?);
+    let counts = Heads::counts(call)?;
+    let weights = call.any("weights", Access::Read)?;
+    let extents = Heads::extents(call, "x", parts(counts))?;
+    let heads = Heads::new(counts, extents, OPEN, scale);
+    match count(&heads) == weights {
+        true => Ok((heads, store)),
+        false => Err(format!(
+            "operand `weights` has {weights} elements, but must have {}",
+            count(&heads)
+        )),
+    }
+}
+
+impl Define for Scores {
+    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+        let (store, scale) = (call.store()?, scale(call)?);
+        let (counts, sight) = (Heads::counts(call)?, Heads::sight(call)?);
+        let extents = Heads::extents(call, "a", counts[0])?;
+        let heads = Heads::new(counts, extents, sight, scale);
+        call.shaped("b", Access::Read, heads.key_shape())?;
+        call.vector("out", store.access(), count(&heads))?;
+        Ok(Self { heads, store })
+    }
+    fn flops(&self) -> u64 {
+        flops(&self.heads)
+    }
+    fn scratch(&self) -> usize {
+        fast::stored_scratch(&self.heads)
+    }
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+        let inputs = [(); 2].map(|()| operands.read());
+        let (heads, out) = (&self.heads, Shared::new(operands.write()));
+        let items = fast::stored_items(heads, heads.heads);
+        for_each_item(context.threads, items, self.flops(), |item| {
+            fast::scores(heads, item, inputs, &out, self.store);
+        });
+    }
+    fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
+        let inputs = [(); 2].map(|()| operands.read());
+        plain::scores(&self.heads, inputs, operands.write(), self.store);
+    }
+}
+
+impl Define for Mix {
+    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+        let (heads, store) = mixing(call, |[_, key_heads]| key_heads)?;
+        call.shaped("out", store.access(), heads.shape())?;
+        Ok(Self { heads, store })
+    }
+    fn flops(&self) -> u64 {
+        flops(&self.heads)
+    }
+    fn scratch(&self) -> usize {
+        fast::stored_scratch(&self.heads)
+    }
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+        let inputs = [(); 2].map(|()| operands.read());
+        let (heads, out) = (&self.heads, Shared::new(operands.write()));
+        let items = fast::stored_items(heads, heads.heads);
+        for_each_item(context.threads, items, self.flops(), |item| {
+            fast::mix(heads, item, inputs, &out, self.store);
+        });
+    }
+    fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
+        let inputs = [(); 2].map(|()| operands.read());
+        plain::mix(&self.heads, inputs, operands.write(), self.store);
+    }
+}
+
+impl Define for MixBackward {
+    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+        let (heads, store) = mixing(call, |[heads, _]| heads)?;
+        call.shaped("out", store.access(), heads.key_shape())?;
+        Ok(Self { heads, store })
+    }
+    fn flops(&self) -> u64 {
+        flops(&self.heads)
+    }
+    fn scratch(&self) -> usize {
+        fast::stored_scratch(&self.heads)
+    }
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+        let inputs = [(); 2].map(|()| operands.read());
+        let (heads, out) = (&self.heads, Shared::new(operands.write()));
+        let items = fast::stored_items(heads, heads.key_heads);
+        for_each_item(context.threads, items, self.flops(), |item| {
+            fast::mix_backward(heads, item, inputs, &out, self.store);
+        });
+    }
+    fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
+        let inputs = [(); 2].map(|()| operands.read());
+        plain::mix_backward(&self.heads, inputs, operands.write(), self.store);
+    }
+}
