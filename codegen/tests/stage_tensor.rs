@@ -49,6 +49,26 @@ const LLAMA: &str = "model llama {
     loss cross_entropy(soft_cap(linear(rms_norm(x), 520, bias = false), 30.0), targets)
 }";
 
+/// A table of 65 rows shared with the head, too small to be kept in parts.
+const CHARACTERS: &str = "model characters {
+    input tokens:  i32[batch, 12]
+    input targets: i32[batch, 12]
+    param table: [65, 16] = normal(0.02)
+    x = embedding(tokens, table) + positions(12, 16)
+    x = x + linear(gelu(linear(layer_norm(x), 24)), 16)
+    loss cross_entropy(linear(x, weight = table, bias = false), targets)
+}";
+
+/// A table of 257 rows whose head adds up columns, so its users want different parts.
+const DEEP_HEAD: &str = "model deep_head {
+    input tokens:  i32[batch, 12]
+    input targets: i32[batch, 12]
+    param table: [257, 24] = normal(0.02)
+    x = layer_norm(embedding(tokens, table))
+    h = gelu(linear(x, 24))
+    loss cross_entropy(linear(h, weight = table, bias = false), targets)
+}";
+
 /// Nothing but two maps; the loss is no cross-entropy.
 const MAPS: &str = "model maps {
     input x: real[batch, 6, 10]
@@ -104,6 +124,17 @@ fn assert_same(model: &Model, cuts: &[u32], tensor: Tensor, form: StageForm) {
 #[test]
 fn rows_in_lockstep_make_the_gradients_of_the_whole() {
     for text in [GPT, LLAMA, MAPS] {
+        let model = model(text);
+        for tensor in tensors() {
+            assert_same(&model, &[], tensor, StageForm::default());
+        }
+    }
+}
+
+/// Parts of rows that the number of parts does not divide, of tables that are kept whole.
+#[test]
+fn a_shared_table_is_cut_between_its_rows() {
+    for text in [CHARACTERS, DEEP_HEAD] {
         let model = model(text);
         for tensor in tensors() {
             assert_same(&model, &[], tensor, StageForm::default());
