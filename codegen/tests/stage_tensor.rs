@@ -142,6 +142,21 @@ fn a_shared_table_is_cut_between_its_rows() {
     }
 }
 
+/// As deep as a program can make them.
+#[test]
+fn a_deep_model_is_split_without_recursion() {
+    let text = "model deep {
+        input x: real[batch, 6, 10]
+        input y: real[batch, 6, 5]
+        h = linear(x, 24)
+        repeat 30000 { h = relu(h) }
+        loss mse(linear(h, 5), y)
+    }";
+    let tensor = Tensor { rows: 2, sequence: Sequence::Whole };
+    let code = stages(&model(text), &[], tensor, StageForm::default());
+    assert!(code.parameters.iter().any(|parameter| parameter.split.is_some()));
+}
+
 #[test]
 fn what_is_computed_again_or_in_halves_changes_nothing() {
     for text in [GPT, LLAMA] {
