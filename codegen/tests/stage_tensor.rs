@@ -261,6 +261,7 @@ fn what_cannot_be_split_is_refused_by_name() {
     assert_eq!(refused, Err(StageError::Unsplit { rows: 64 }));
     let text = refused.expect_err("it was").to_string();
     assert!(text.contains("64 tensor rows"), "{text}");
+    assert!(text.ends_with("an affine map or its heads must be a multiple of them"));
 }
 
 /// No program has parts: they are no operators of the language.
