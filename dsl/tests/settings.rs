@@ -80,6 +80,11 @@ fn a_resized_cluster_is_the_one_that_the_file_would_describe() {
             "cluster c {{ node = 2 x core joined by bus, {nodes} x node joined by net }}"
         )
     };
+    let pooled = |nodes: u32| {
+        format!(
+            "cluster c {{ node = 2 x core sharing 3 GB, {nodes} x node joined by bus }}"
+        )
+    };
     let boxes = |nodes: u32| {
         format!(
             "cluster c {{ node = 2 x core joined by bus sharing 3 GB, \
@@ -89,8 +94,8 @@ fn a_resized_cluster_is_the_one_that_the_file_would_describe() {
     let flat = |count: u32| format!("cluster flat {{ {count} x core joined by bus }}");
     let laptop =
         |count: u32| format!("cluster l {{ {count} x big joined by bus sharing 8 GB }}");
-    let describe: [(&dyn Fn(u32) -> String, u32); 4] =
-        [(&flat, 1), (&laptop, 1), (&nested, 2), (&boxes, 2)];
+    let describe: [(&dyn Fn(u32) -> String, u32); 5] =
+        [(&flat, 1), (&laptop, 1), (&nested, 2), (&boxes, 2), (&pooled, 2)];
     for (text, unit) in describe {
         for (from, to) in [(4, 7), (4, 2), (3, 4), (2, 9), (5, 5)] {
             let setting = format!("cluster.devices = {}", to * unit);
@@ -104,6 +109,8 @@ fn a_resized_cluster_is_the_one_that_the_file_would_describe() {
         }
     }
     let odd = set(&nested(2), &["cluster.devices = 5"]).expect_err("half a node");
+    assert!(odd.contains("2 devices at a time") && odd.contains("6"), "{odd}");
+    let odd = set(&pooled(2), &["cluster.devices = 5"]).expect_err("half a memory");
     assert!(odd.contains("2 devices at a time") && odd.contains("6"), "{odd}");
     let alone = set("cluster one { 1 x core }", &["cluster.devices = 2"]);
     assert!(alone.expect_err("there is no link").contains("no link"));

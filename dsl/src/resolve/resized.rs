@@ -1,5 +1,6 @@
-//! A cluster with more or fewer devices: its last unit, the innermost group of devices that ends
-//! it, is repeated with the links and memories of its own, or left out.
+//! A cluster with more or fewer devices: its last unit, the largest group short of the whole that
+//! ends it, is repeated with the links and memories of its own, or left out. A group is joined by a
+//! link, or shares a memory.
 
 use crate::{Code, Mistake, Program};
 use roundelay_schedule::{DeviceId, Domain, Id, Pool, PoolId, Table, Target};
@@ -40,10 +41,18 @@ pub(super) fn resize(program: &mut Program, count: u32) -> Result<(), Mistake> {
 /// when there is none.
 fn unit(target: &Target) -> Range<u32> {
     let count = crate::source::count(target.devices.len());
-    let inner = target.domains.iter().map(|domain| &domain.devices);
-    let ends = inner.filter(|devices| devices.end == count && devices.start > 0);
-    let largest = ends.min_by_key(|devices| devices.start);
-    largest.cloned().unwrap_or(count - 1..count)
+    let joined = target.domains.iter().map(|domain| domain.devices.clone());
+    let ends = joined.filter(|devices| devices.end == count).chain(sharing(target));
+    let inner = ends.filter(|devices| devices.start > 0);
+    inner.min_by_key(|devices| devices.start).unwrap_or(count - 1..count)
+}
+
+/// The devices that share the memory of the last one.
+fn sharing(target: &Target) -> Option<Range<u32>> {
+    let (_, last) = target.devices.iter().next_back()?;
+    let first = target.devices.iter().find(|(_, device)| device.pool == last.pool)?.0;
+    let [first, end] = [first.index(), target.devices.len()].map(crate::source::count);
+    Some(first..end)
 }
 
 fn shrink(program: &mut Program, count: u32) {
