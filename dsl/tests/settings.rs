@@ -4,6 +4,7 @@ use roundelay_dsl::{
     Learning, NanoDollarsPerHour, NoFiles, Objective, Program, SourceFile, parse,
 };
 use roundelay_schedule::Bytes;
+use std::time::{Duration, Instant};
 
 const MODEL: &str = "
 model line {
@@ -108,12 +109,34 @@ fn a_resized_cluster_is_the_one_that_the_file_would_describe() {
             assert_eq!(resized.prices, expected.prices, "{case}");
         }
     }
+    for text in [&flat as &dyn Fn(u32) -> String, &laptop] {
+        let resized = set(&text(1), &["cluster.devices = 4"]).expect("a link joins it");
+        assert_eq!(resized.target, program(&text(4)).target);
+    }
     let odd = set(&nested(2), &["cluster.devices = 5"]).expect_err("half a node");
     assert!(odd.contains("2 devices at a time") && odd.contains("6"), "{odd}");
     let odd = set(&pooled(2), &["cluster.devices = 5"]).expect_err("half a memory");
     assert!(odd.contains("2 devices at a time") && odd.contains("6"), "{odd}");
     let alone = set("cluster one { 1 x core }", &["cluster.devices = 2"]);
     assert!(alone.expect_err("there is no link").contains("no link"));
+}
+
+/// Work that grows with the square of a cluster would take half a minute here.
+#[test]
+fn the_largest_clusters_are_resized_as_fast_as_they_are_read() {
+    let nested = |nodes: u32| {
+        format!(
+            "cluster c {{ node = 2 x core joined by bus, {nodes} x node joined by net }}"
+        )
+    };
+    let (small, large) = (nested(2), nested(32_768));
+    let begun = Instant::now();
+    let expected = program(&large);
+    let read = begun.elapsed();
+    let resized = set(&small, &["cluster.devices = 65536"]).expect("whole nodes");
+    let taken = begun.elapsed() - read;
+    assert_eq!(resized.target, expected.target);
+    assert!(taken < 10 * read + Duration::from_secs(5), "{taken:?} for {read:?}");
 }
 
 #[test]
