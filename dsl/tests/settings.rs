@@ -152,7 +152,13 @@ fn a_setting_that_fits_nothing_says_what_would() {
     assert!(refused("bus.bandwidth = 0 GB/s").contains("more than zero"));
     assert!(refused("train.batch = 0").contains("whole number"));
     assert!(refused("cluster.devices = 0").contains("whole number"));
-    assert!(refused("core 5 { memory 3 GB }").contains("takes a key"));
+    for setting in ["core = 3", "core", "core 5 { memory 3 GB }", "core {}"] {
+        let bare = refused(setting);
+        assert!(bare.contains("takes a key, such as `core.memory = …`"), "{bare}");
+    }
+    let nobody = refused("cor = 3");
+    assert!(nobody.contains("decision, device, link or shared memory"), "{nobody}");
+    assert!(nobody.contains("did you mean `core`?"), "{nobody}");
     assert!(refused("core { memory 3 GB, memory 4 GB }").contains("twice"));
     let both = set(FLAT, &["core { memory 3 GB, price 2 USD/h }"]).expect("two keys");
     assert!(both.prices.len() == 4);
