@@ -59,6 +59,26 @@ const STORED: &str = "model stored {
     loss cross_entropy(linear(layer_norm(x), 520), targets)
 }";
 
+/// A table of 65 rows shared with the head, too small to be kept in parts.
+const CHARACTERS: &str = "model characters {
+    input tokens:  i32[batch, 12]
+    input targets: i32[batch, 12]
+    param table: [65, 16] = normal(0.02)
+    x = embedding(tokens, table) + positions(12, 16)
+    x = x + linear(gelu(linear(layer_norm(x), 24)), 16)
+    loss cross_entropy(linear(x, weight = table, bias = false), targets)
+}";
+
+/// A table of 257 rows whose head adds up columns, so its users want different parts.
+const DEEP_HEAD: &str = "model deep_head {
+    input tokens:  i32[batch, 12]
+    input targets: i32[batch, 12]
+    param table: [257, 24] = normal(0.02)
+    x = layer_norm(embedding(tokens, table))
+    h = gelu(linear(x, 24))
+    loss cross_entropy(linear(h, weight = table, bias = false), targets)
+}";
+
 /// Nothing but two maps; the loss is no cross-entropy.
 const MAPS: &str = "model maps {
     input x: real[batch, 6, 10]
@@ -119,6 +139,32 @@ fn rows_in_lockstep_make_the_gradients_of_the_whole() {
             assert_same(&model, &[], tensor, StageForm::default());
         }
     }
+}
+
+/// Parts of rows that the number of parts does not divide, of tables that are kept whole.
+#[test]
+fn a_shared_table_is_cut_between_its_rows() {
+    for text in [CHARACTERS, DEEP_HEAD] {
+        let model = model(text);
+        for tensor in tensors() {
+            assert_same(&model, &[], tensor, StageForm::default());
+        }
+    }
+}
+
+/// As deep as a program can make them.
+#[test]
+fn a_deep_model_is_split_without_recursion() {
+    let text = "model deep {
+        input x: real[batch, 6, 10]
+        input y: real[batch, 6, 5]
+        h = linear(x, 24)
+        repeat 30000 { h = relu(h) }
+        loss mse(linear(h, 5), y)
+    }";
+    let tensor = Tensor { rows: 2, sequence: Sequence::Whole };
+    let code = stages(&model(text), &[], tensor, StageForm::default());
+    assert!(code.parameters.iter().any(|parameter| parameter.split.is_some()));
 }
 
 #[test]
@@ -225,6 +271,7 @@ fn what_cannot_be_split_is_refused_by_name() {
     assert_eq!(refused, Err(StageError::Unsplit { rows: 64 }));
     let text = refused.expect_err("it was").to_string();
     assert!(text.contains("64 tensor rows"), "{text}");
+    assert!(text.ends_with("an affine map or its heads must be a multiple of them"));
 }
 
 /// No program has parts: they are no operators of the language.

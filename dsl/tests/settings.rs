@@ -4,6 +4,7 @@ use roundelay_dsl::{
     Learning, NanoDollarsPerHour, NoFiles, Objective, Program, SourceFile, parse,
 };
 use roundelay_schedule::Bytes;
+use std::time::{Duration, Instant};
 
 const MODEL: &str = "
 model line {
@@ -80,6 +81,11 @@ fn a_resized_cluster_is_the_one_that_the_file_would_describe() {
             "cluster c {{ node = 2 x core joined by bus, {nodes} x node joined by net }}"
         )
     };
+    let pooled = |nodes: u32| {
+        format!(
+            "cluster c {{ node = 2 x core sharing 3 GB, {nodes} x node joined by bus }}"
+        )
+    };
     let boxes = |nodes: u32| {
         format!(
             "cluster c {{ node = 2 x core joined by bus sharing 3 GB, \
@@ -89,8 +95,8 @@ fn a_resized_cluster_is_the_one_that_the_file_would_describe() {
     let flat = |count: u32| format!("cluster flat {{ {count} x core joined by bus }}");
     let laptop =
         |count: u32| format!("cluster l {{ {count} x big joined by bus sharing 8 GB }}");
-    let describe: [(&dyn Fn(u32) -> String, u32); 4] =
-        [(&flat, 1), (&laptop, 1), (&nested, 2), (&boxes, 2)];
+    let describe: [(&dyn Fn(u32) -> String, u32); 5] =
+        [(&flat, 1), (&laptop, 1), (&nested, 2), (&boxes, 2), (&pooled, 2)];
     for (text, unit) in describe {
         for (from, to) in [(4, 7), (4, 2), (3, 4), (2, 9), (5, 5)] {
             let setting = format!("cluster.devices = {}", to * unit);
@@ -103,10 +109,34 @@ fn a_resized_cluster_is_the_one_that_the_file_would_describe() {
             assert_eq!(resized.prices, expected.prices, "{case}");
         }
     }
+    for text in [&flat as &dyn Fn(u32) -> String, &laptop] {
+        let resized = set(&text(1), &["cluster.devices = 4"]).expect("a link joins it");
+        assert_eq!(resized.target, program(&text(4)).target);
+    }
     let odd = set(&nested(2), &["cluster.devices = 5"]).expect_err("half a node");
+    assert!(odd.contains("2 devices at a time") && odd.contains("6"), "{odd}");
+    let odd = set(&pooled(2), &["cluster.devices = 5"]).expect_err("half a memory");
     assert!(odd.contains("2 devices at a time") && odd.contains("6"), "{odd}");
     let alone = set("cluster one { 1 x core }", &["cluster.devices = 2"]);
     assert!(alone.expect_err("there is no link").contains("no link"));
+}
+
+/// Work that grows with the square of a cluster would take half a minute here.
+#[test]
+fn the_largest_clusters_are_resized_as_fast_as_they_are_read() {
+    let nested = |nodes: u32| {
+        format!(
+            "cluster c {{ node = 2 x core joined by bus, {nodes} x node joined by net }}"
+        )
+    };
+    let (small, large) = (nested(2), nested(32_768));
+    let begun = Instant::now();
+    let expected = program(&large);
+    let read = begun.elapsed();
+    let resized = set(&small, &["cluster.devices = 65536"]).expect("whole nodes");
+    let taken = begun.elapsed() - read;
+    assert_eq!(resized.target, expected.target);
+    assert!(taken < 10 * read + Duration::from_secs(5), "{taken:?} for {read:?}");
 }
 
 #[test]
@@ -122,7 +152,13 @@ fn a_setting_that_fits_nothing_says_what_would() {
     assert!(refused("bus.bandwidth = 0 GB/s").contains("more than zero"));
     assert!(refused("train.batch = 0").contains("whole number"));
     assert!(refused("cluster.devices = 0").contains("whole number"));
-    assert!(refused("core 5 { memory 3 GB }").contains("takes a key"));
+    for setting in ["core = 3", "core", "core 5 { memory 3 GB }", "core {}"] {
+        let bare = refused(setting);
+        assert!(bare.contains("takes a key, such as `core.memory = …`"), "{bare}");
+    }
+    let nobody = refused("cor = 3");
+    assert!(nobody.contains("decision, device, link or shared memory"), "{nobody}");
+    assert!(nobody.contains("did you mean `core`?"), "{nobody}");
     assert!(refused("core { memory 3 GB, memory 4 GB }").contains("twice"));
     let both = set(FLAT, &["core { memory 3 GB, price 2 USD/h }"]).expect("two keys");
     assert!(both.prices.len() == 4);

@@ -23,14 +23,16 @@ pub struct Exchange {
     pub rows: usize,
     /// Columns of the whole array.
     pub whole: usize,
+    /// Columns that stay together; they divide those of the whole.
+    pub inner: usize,
     /// Whether the result is added.
     store: Store,
 }
 
 impl Exchange {
-    /// Columns of a part: those of the whole, divided and rounded up.
+    /// Columns of a part: those of the whole, divided and rounded up to such as stay together.
     pub fn columns(&self) -> usize {
-        self.whole.div_ceil(self.parts)
+        each(self.whole, self.parts, self.inner)
     }
 
     /// Elements of the whole array.
@@ -103,6 +105,21 @@ pub(crate) fn parts(call: &mut Signature<'_>) -> Result<usize, String> {
     Ok(parts as usize)
 }
 
+/// The attribute `inner`: how many of the columns stay together, one where it is absent.
+pub(crate) fn inner(call: &mut Signature<'_>, columns: usize) -> Result<usize, String> {
+    let rule = "a divisor of the number of columns";
+    let inner = call.optional_integer("inner", rule, |inner| {
+        usize::try_from(inner)
+            .is_ok_and(|inner| inner > 0 && columns.is_multiple_of(inner))
+    })?;
+    Ok(inner.map_or(1, |inner| inner as usize))
+}
+
+/// Columns of one of several parts, `inner` of which stay together.
+pub(crate) fn each(whole: usize, parts: usize, inner: usize) -> usize {
+    (whole / inner).div_ceil(parts) * inner
+}
+
 /// One device alone is all there is.
 fn alone<R: Real>(exchange: Exchange, mut operands: Operands<'_, R>) {
     let x = operands.read();
@@ -114,7 +131,8 @@ impl Define for AllReduce {
         let (store, parts) = (call.store()?, parts(call)?);
         let (rows, whole) = call.matrix("x", Access::Read)?;
         call.shaped("out", store.access(), (rows, whole))?;
-        Ok(Self(Exchange { kind: Collective::AllReduce, parts, rows, whole, store }))
+        let kind = Collective::AllReduce;
+        Ok(Self(Exchange { kind, parts, rows, whole, inner: 1, store }))
     }
     fn flops(&self) -> u64 {
         product([self.0.parts - 1, self.0.elements()])
@@ -129,8 +147,8 @@ impl Define for AllGather {
         let (store, parts) = (call.store()?, parts(call)?);
         let own = call.matrix("x", Access::Read)?;
         let (rows, whole) = call.matrix("out", store.access())?;
-        let exchange =
-            Exchange { kind: Collective::AllGather, parts, rows, whole, store };
+        let (kind, inner) = (Collective::AllGather, inner(call, whole)?);
+        let exchange = Exchange { kind, parts, rows, whole, inner, store };
         fits(&exchange, own).map(|()| Self(exchange))
     }
     fn flops(&self) -> u64 {
@@ -146,8 +164,8 @@ impl Define for ReduceScatter {
         let (store, parts) = (call.store()?, parts(call)?);
         let (rows, whole) = call.matrix("x", Access::Read)?;
         let own = call.matrix("out", store.access())?;
-        let exchange =
-            Exchange { kind: Collective::ReduceScatter, parts, rows, whole, store };
+        let (kind, inner) = (Collective::ReduceScatter, inner(call, whole)?);
+        let exchange = Exchange { kind, parts, rows, whole, inner, store };
         fits(&exchange, own).map(|()| Self(exchange))
     }
     fn flops(&self) -> u64 {
@@ -171,7 +189,7 @@ mod tests {
     use super::*;
 
     fn exchange(kind: Collective) -> Exchange {
-        Exchange { kind, parts: 3, rows: 2, whole: 5, store: Store::Write }
+        Exchange { kind, parts: 3, rows: 2, whole: 5, inner: 1, store: Store::Write }
     }
 
     #[test]
@@ -196,5 +214,24 @@ mod tests {
         assert_eq!(gathered, sum);
         assert_eq!(sum[9], 3.0 * 81.0 + 300.0);
         assert_eq!((parts[2][1], parts[2][3]), (0.0, 0.0));
+    }
+
+    #[test]
+    fn columns_that_stay_together_are_in_one_part() {
+        let of = |kind| Exchange { rows: 1, whole: 10, inner: 2, ..exchange(kind) };
+        let whole: Vec<f64> = (0..10).map(f64::from).collect();
+        let parts = [0, 1, 2].map(|part| {
+            let mut own = vec![f64::NAN; 4];
+            let zeros = [0.0; 10];
+            let brought: [&[f64]; 3] = [&whole, &zeros, &zeros];
+            of(Collective::ReduceScatter).join(&brought, part, &mut own);
+            own
+        });
+        assert_eq!(parts[1], [4.0, 5.0, 6.0, 7.0]);
+        assert_eq!(parts[2], [8.0, 9.0, 0.0, 0.0]);
+        let mut gathered = vec![f64::NAN; 10];
+        let parts = parts.each_ref().map(Vec::as_slice);
+        of(Collective::AllGather).join(&parts, 0, &mut gathered);
+        assert_eq!(gathered, whole);
     }
 }

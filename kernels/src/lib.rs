@@ -74,15 +74,15 @@
 //! | `mse` | a r, b r, loss (1) w | mean of (a − b)² |
 //! | `mse_backward` | a r, b r, da w/u | `sign` (integer 1 or −1; −1 gives db), `accumulate` |
 //! | `accuracy` | logits (m, v) r, targets i32 (m) r, share (1) w | share of rows whose largest logit, the first of equals, is the target |
-//! | `part` | x (m, n) r, out (m, c) w/u | the own columns of n, c = ⌈n / parts⌉, zero behind the last; `parts` (integer), `accumulate` |
+//! | `part` | x (m, n) r, out (m, c) w/u | the own columns of n, c = ⌈n / inner / parts⌉ · inner, zero behind the last; `parts` (integer), `inner` (integer: columns that stay together, 1 when absent), `accumulate` |
 //! | `embedding_part` | tokens i32 (m) r, table (c, n) r, y (m, n) w | zero unless the token's row is one of the own; `whole` (integer): rows of all parts |
 //! | `embedding_part_backward` | tokens i32 (m) r, dy (m, n) r, dtable (c, n) w/u | `whole`, `accumulate` |
 //! | `cross_entropy_part` | logits (m, c) r, targets i32 (m) r, sums (2, m) w | lse of the own classes, and the target's logit if it is one of them, else zero; `whole` (integer): all classes; `masked` (flag): the number of classes stands for no target |
 //! | `cross_entropy_join` | sums (parts, 2, m) r, targets i32 (m) r, lse (m) w, loss (1) w | the loss of all parts; `whole`, `masked` |
 //! | `cross_entropy_part_backward` | logits (m, c) r, targets i32 r, lse r, dlogits (m, c) w/u | `whole`, `masked`, `accumulate` |
 //! | `all_reduce` | x (m, n) r, out (m, n) w/u | made together with the other parts: their sum; `parts`, `accumulate` |
-//! | `all_gather` | x (m, c) r, out (m, n) w/u | all parts side by side, c = ⌈n / parts⌉; `parts`, `accumulate` |
-//! | `reduce_scatter` | x (m, n) r, out (m, c) w/u | the own columns of the sum; `parts`, `accumulate` |
+//! | `all_gather` | x (m, c) r, out (m, n) w/u | all parts side by side, c as in `part`; `parts`, `inner`, `accumulate` |
+//! | `reduce_scatter` | x (m, n) r, out (m, c) w/u | the own columns of the sum; `parts`, `inner`, `accumulate` |
 //! | `sgd` | gradient r, parameter r, next w, momentum u (absent when `momentum` is 0) | `momentum`, `nesterov`, `weight_decay`, `clip`, `micro_batches`, `spared` (integers: begin, end, begin, end, … of elements without decay, in the stage's flat parameters), `averaged` (ranges as `spared`: next = (1 − momentum) · parameter + momentum · mean, nothing else), `average_momentum` (that momentum; only with `averaged`) |
 //! | `adamw` | gradient r, parameter r, next w, mean u, square u | `beta1`, `beta2`, `epsilon`, `weight_decay`, `clip`, `micro_batches`, `spared`, `averaged`, `average_momentum` |
 //!

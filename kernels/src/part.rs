@@ -3,7 +3,7 @@
 
 use crate::{
     Context, Real,
-    exchange::parts,
+    exchange::{each, inner, parts},
     kernel::Define,
     operand::Operands,
     plain::part as plain,
@@ -13,7 +13,8 @@ use crate::{
 use roundelay_schedule::Access;
 use std::ops::Range;
 
-/// out (m, c) = the own columns of x (m, n), c = ⌈n / parts⌉; zero behind the last.
+/// out (m, c) = the own columns of x (m, n), c = ⌈n / inner / parts⌉ · inner; zero behind the
+/// last.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Part {
     whole: usize,
@@ -62,7 +63,7 @@ impl Define for Part {
         let store = call.store()?;
         let parts = parts(call)?;
         let (rows, whole) = call.matrix("x", Access::Read)?;
-        let columns = whole.div_ceil(parts);
+        let columns = each(whole, parts, inner(call, whole)?);
         call.shaped("out", store.access(), (rows, columns))?;
         Ok(Self { whole, columns, store })
     }

@@ -77,6 +77,7 @@ fn a_call_with_one_mistake_is_refused() {
                     "averaged",
                     "causal",
                     "nesterov",
+                    "inner",
                     "inverse",
                     "masked",
                     "relu",

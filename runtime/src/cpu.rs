@@ -99,7 +99,8 @@ impl Default for CpuOptions {
 pub struct Loss {
     /// The training step.
     pub step: u64,
-    /// The micro-batch, counted over all coordinates.
+    /// The micro-batch, counted over all coordinates that take some of their own: rows of split
+    /// tensors share theirs.
     pub micro_batch: u64,
     /// Its loss.
     pub loss: f64,

@@ -106,6 +106,24 @@ fn an_exchange_is_made_by_all_rows_that_there_are() {
 }
 
 #[test]
+fn a_parameter_holds_the_part_of_one_row() {
+    let job = Culprit::Header("job");
+    let with = |extent, whole| {
+        refused(split(accumulate(1)), |s| {
+            s.job.parameters[0].split = Some(Split { extent, whole });
+        })
+    };
+    let expected = "holds 16 of 48 in extent 0; one of 2 rows holds 24";
+    assert!(says(&with(0, 48), job, expected), "{}", with(0, 48));
+    let expected = "is split along extent 7, which it does not have";
+    assert!(says(&with(7, 48), job, expected), "{}", with(7, 48));
+    let whole = refused(accumulate(1), |s| {
+        s.job.parameters[0].split = Some(Split { extent: 0, whole: 16 });
+    });
+    assert!(says(&whole, job, "but tensors are whole"), "{whole}");
+}
+
+#[test]
 fn a_link_joins_the_rows_that_exchange() {
     let found = refused(split(accumulate(1)), |s| s.target.domains.clear());
     assert!(says(&found, Culprit::Action(id(1)), "which no link joins"), "{found}");

@@ -40,8 +40,8 @@ pub enum StageError {
     },
     /// Tensors cannot be split like this.
     #[error(
-        "no operation of the model can be split among {rows} tensor rows: an affine map, its \
-         heads or its classes must be a multiple of them"
+        "no operation of the model can be split among {rows} tensor rows: an affine map or \
+         its heads must be a multiple of them"
     )]
     Unsplit {
         /// How many parts were asked for.

@@ -1,8 +1,7 @@
 //! Which affine maps make their own columns: those whose result may stay in parts.
 
-use roundelay_dsl::{Model, NodeId, Operation, Source};
+use roundelay_dsl::{Model, Node, NodeId, Operation, Source};
 use roundelay_schedule::Id;
-use std::{cell::RefCell, collections::BTreeMap};
 
 /// Whether somebody can use an array that is divided along an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,24 +21,32 @@ pub(super) const HEADS: u32 = 1;
 pub(crate) struct Absorb<'a> {
     model: &'a Model,
     rows: u64,
-    users: Vec<Vec<(NodeId, usize)>>,
-    known: RefCell<BTreeMap<(NodeId, u32), Use>>,
-    made: RefCell<BTreeMap<NodeId, bool>>,
+    /// Whether each result can be made in parts, from affine maps on.
+    made: Vec<bool>,
+    /// The best use of each result divided along each of its extents.
+    uses: Vec<Vec<Use>>,
 }
 
 impl<'a> Absorb<'a> {
-    /// For so many parts.
+    /// For so many parts. Operands come before their users: what depends on operands is known
+    /// from the first node on, what depends on users from the last one back.
     pub(crate) fn new(model: &'a Model, rows: u64) -> Self {
-        let mut users = vec![Vec::new(); model.nodes.len()];
-        for (id, node) in model.nodes.iter() {
-            for (place, operand) in node.operands.iter().enumerate() {
-                if let Source::Node(operand) = operand {
-                    users[operand.index()].push((id, place));
-                }
-            }
+        let count = model.nodes.len();
+        let mut absorb =
+            Self { model, rows, made: Vec::new(), uses: vec![Vec::new(); count] };
+        for node in model.nodes.values() {
+            let made = absorb.makes(node);
+            absorb.made.push(made);
         }
-        let (known, made) = (RefCell::default(), RefCell::default());
-        Self { model, rows, users, known, made }
+        let users = users(model);
+        for id in model.nodes.ids().rev() {
+            let best = (0..absorb.rank(id)).map(|extent| {
+                let users = users[id.index()].iter();
+                users.map(|(user, place)| absorb.by(*user, *place, id, extent)).max()
+            });
+            absorb.uses[id.index()] = best.map(|best| best.unwrap_or(Use::No)).collect();
+        }
+        absorb
     }
 
     /// Whether an affine map makes its own columns.
@@ -54,20 +61,18 @@ impl<'a> Absorb<'a> {
     }
 
     fn last(&self, node: NodeId) -> u32 {
+        self.rank(node).saturating_sub(1)
+    }
+
+    fn rank(&self, node: NodeId) -> u32 {
         let rank = self.model.nodes[node].shape.len();
-        u32::try_from(rank.saturating_sub(1)).expect("shapes have few extents")
+        u32::try_from(rank).expect("shapes have few extents")
     }
 
     /// The best use of a node's result divided along an extent.
     fn of(&self, node: NodeId, extent: u32) -> Use {
-        if let Some(known) = self.known.borrow().get(&(node, extent)) {
-            return *known;
-        }
-        let users = self.users[node.index()].iter();
-        let best = users.map(|(user, place)| self.by(*user, *place, node, extent)).max();
-        let best = best.unwrap_or(Use::No);
-        self.known.borrow_mut().insert((node, extent), best);
-        best
+        let uses = &self.uses[node.index()];
+        uses.get(extent as usize).copied().unwrap_or(Use::No)
     }
 
     /// What one user can do with its operand `node` divided along an extent.
@@ -114,7 +119,7 @@ impl<'a> Absorb<'a> {
             {
                 self.of(user, extent)
             }
-            Operation::Add | Operation::Multiply => match self.is_split(user) {
+            Operation::Add | Operation::Multiply => match self.made[user.index()] {
                 true => self.of(user, extent),
                 false => Use::No,
             },
@@ -123,34 +128,21 @@ impl<'a> Absorb<'a> {
         }
     }
 
-    /// Whether a result can be made in parts, from affine maps on.
-    fn is_split(&self, node: NodeId) -> bool {
-        if let Some(known) = self.made.borrow().get(&node) {
-            return *known;
-        }
-        let Node { operation, operands } = self.node(node);
-        let split = match operation {
-            Operation::Linear => true,
-            Operation::Add | Operation::Multiply => {
-                operands.iter().all(|operand| match operand {
-                    Source::Node(node) => self.is_split(*node),
-                    Source::Parameter(_) => true,
-                    Source::Input(_) => false,
-                })
+    /// Whether a result can be made in parts when its operands are known.
+    fn makes(&self, Node { operation, operands, .. }: &Node) -> bool {
+        let is_made = |operand: &Source| match operand {
+            Source::Node(node) => self.made[node.index()],
+            Source::Parameter(_) => {
+                matches!(operation, Operation::Add | Operation::Multiply)
             }
-            operation if is_elementwise(operation) => match operands[0] {
-                Source::Node(node) => self.is_split(node),
-                Source::Parameter(_) | Source::Input(_) => false,
-            },
-            _ => false,
+            Source::Input(_) => false,
         };
-        self.made.borrow_mut().insert(node, split);
-        split
-    }
-
-    fn node(&self, node: NodeId) -> Node<'a> {
-        let roundelay_dsl::Node { operation, operands, .. } = &self.model.nodes[node];
-        Node { operation: *operation, operands }
+        match *operation {
+            Operation::Linear => true,
+            Operation::Add | Operation::Multiply => operands.iter().all(is_made),
+            operation if is_elementwise(operation) => is_made(&operands[0]),
+            _ => false,
+        }
     }
 
     /// The extent of a reshaped array that is divided when one of its operand is.
@@ -170,10 +162,17 @@ impl<'a> Absorb<'a> {
     }
 }
 
-/// What an operation is and reads.
-struct Node<'a> {
-    operation: Operation,
-    operands: &'a [Source],
+/// For each result the operations that read it, and in which place.
+fn users(model: &Model) -> Vec<Vec<(NodeId, usize)>> {
+    let mut users = vec![Vec::new(); model.nodes.len()];
+    for (id, node) in model.nodes.iter() {
+        for (place, operand) in node.operands.iter().enumerate() {
+            if let Source::Node(operand) = operand {
+                users[operand.index()].push((id, place));
+            }
+        }
+    }
+    users
 }
 
 /// Whether every element of the result is made from the same element of the only operand.

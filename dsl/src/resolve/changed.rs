@@ -67,7 +67,7 @@ impl Program {
     fn set(&mut self, text: &str) -> Result<(), Diagnostic> {
         let entry_text = as_entry(text);
         let Ok(entry) = parse::entry(&entry_text) else { return self.search.set(text) };
-        if entry.entries.is_empty() || all_keys().contains(&entry.key.text.as_str()) {
+        if all_keys().contains(&entry.key.text.as_str()) {
             return self.search.set(text);
         }
         let mut report = Report::default();
@@ -87,7 +87,7 @@ impl Program {
             let what = "decision, device, link or shared memory";
             return Err(unknown_word(what, name, &names, entry.key.span, report));
         }
-        if !matches!(entry.value, Setting::Nothing) {
+        if entry.entries.is_empty() || !matches!(entry.value, Setting::Nothing) {
             let message =
                 format!("`{name}` takes a key, such as `{name}.{} = …`", known[0]);
             let mistake = Mistake::new(Code::Type, message);

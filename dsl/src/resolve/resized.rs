@@ -1,9 +1,14 @@
-//! A cluster with more or fewer devices: its last unit, the innermost group of devices that ends
-//! it, is repeated with the links and memories of its own, or left out.
+//! A cluster with more or fewer devices: its last unit, the largest group short of the whole that
+//! ends it, is repeated with the links and memories of its own, or left out. A group is joined by a
+//! link, or shares a memory.
 
+use super::objective::kind_of;
 use crate::{Code, Mistake, Program};
 use roundelay_schedule::{DeviceId, Domain, Id, Pool, PoolId, Table, Target};
-use std::{collections::BTreeMap, ops::Range};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+};
 
 /// Changes the number of devices of a program's cluster.
 ///
@@ -30,8 +35,10 @@ pub(super) fn resize(program: &mut Program, count: u32) -> Result<(), Mistake> {
     if count < now {
         shrink(program, count);
     }
-    for copy in 1..=count.saturating_sub(now) / size {
-        repeat(program, &unit, copy * size);
+    if count > now {
+        let copies = (count - now) / size;
+        repeat(program, &unit, copies);
+        widen(&mut program.target, &unit, copies);
     }
     Ok(())
 }
@@ -40,10 +47,18 @@ pub(super) fn resize(program: &mut Program, count: u32) -> Result<(), Mistake> {
 /// when there is none.
 fn unit(target: &Target) -> Range<u32> {
     let count = crate::source::count(target.devices.len());
-    let inner = target.domains.iter().map(|domain| &domain.devices);
-    let ends = inner.filter(|devices| devices.end == count && devices.start > 0);
-    let largest = ends.min_by_key(|devices| devices.start);
-    largest.cloned().unwrap_or(count - 1..count)
+    let joined = target.domains.iter().map(|domain| domain.devices.clone());
+    let ends = joined.filter(|devices| devices.end == count).chain(sharing(target));
+    let inner = ends.filter(|devices| devices.start > 0);
+    inner.min_by_key(|devices| devices.start).unwrap_or(count - 1..count)
+}
+
+/// The devices that share the memory of the last one.
+fn sharing(target: &Target) -> Option<Range<u32>> {
+    let (_, last) = target.devices.iter().next_back()?;
+    let first = target.devices.iter().find(|(_, device)| device.pool == last.pool)?.0;
+    let [first, end] = [first.index(), target.devices.len()].map(crate::source::count);
+    Some(first..end)
 }
 
 fn shrink(program: &mut Program, count: u32) {
@@ -68,38 +83,51 @@ fn shrink(program: &mut Program, count: u32) {
     program.prices.retain(|id, _| kept(id));
 }
 
-/// Adds the devices of a unit once more, `offset` behind them.
-fn repeat(program: &mut Program, unit: &Range<u32>, offset: u32) {
+/// Adds the devices of a unit so many times more.
+fn repeat(program: &mut Program, unit: &Range<u32>, copies: u32) {
     let target = &mut program.target;
-    let mut pools: BTreeMap<PoolId, PoolId> = BTreeMap::new();
-    for number in unit.clone() {
-        let old = DeviceId::new(number as usize);
-        let mut device = target.devices[old].clone();
-        let name = numbered(target, &device.name);
-        let shared = target.devices.iter().any(|(id, other)| {
-            other.pool == device.pool
-                && !unit.contains(&(crate::source::count(id.index())))
-        });
-        if !shared {
-            let pool = &target.pools[device.pool];
-            let own = pool.name == device.name;
-            let pool = Pool {
-                name: if own { name.clone() } else { pool.name.clone() },
-                capacity: pool.capacity,
-            };
-            device.pool =
-                *pools.entry(device.pool).or_insert_with(|| target.pools.push(pool));
-        }
-        device.name = name;
-        let new = target.devices.push(device);
-        program.profiles.extend(program.profiles.get(&old).cloned().map(|p| (new, p)));
-        program.prices.extend(program.prices.get(&old).copied().map(|p| (new, p)));
+    let shared = shared(target, unit);
+    let mut kinds: BTreeMap<String, u32> = BTreeMap::new();
+    for device in target.devices.values() {
+        *kinds.entry(kind_of(&device.name).to_owned()).or_default() += 1;
     }
-    widen(target, unit, offset);
+    for _ in 0..copies {
+        let mut pools: BTreeMap<PoolId, PoolId> = BTreeMap::new();
+        for number in unit.clone() {
+            let old = DeviceId::new(number as usize);
+            let mut device = target.devices[old].clone();
+            let name = numbered(&mut kinds, &device.name);
+            if !shared.contains(&device.pool) {
+                let mut pool = target.pools[device.pool].clone();
+                if pool.name == device.name {
+                    pool.name.clone_from(&name);
+                }
+                let new = pools.entry(device.pool);
+                device.pool = *new.or_insert_with(|| target.pools.push(pool));
+            }
+            device.name = name;
+            let new = target.devices.push(device);
+            let profile = program.profiles.get(&old).cloned();
+            program.profiles.extend(profile.map(|profile| (new, profile)));
+            let price = program.prices.get(&old).copied();
+            program.prices.extend(price.map(|price| (new, price)));
+        }
+    }
+}
+
+/// Memories of devices outside of the unit, and that of a cluster which is one unit; all others
+/// are repeated with it.
+fn shared(target: &Target, unit: &Range<u32>) -> BTreeSet<PoolId> {
+    let around = |id: DeviceId, pool: PoolId| match unit.start {
+        0 => target.pools[pool].name == target.name,
+        _ => !unit.contains(&crate::source::count(id.index())),
+    };
+    let devices = target.devices.iter().map(|(id, device)| (id, device.pool));
+    devices.filter(|(id, pool)| around(*id, *pool)).map(|(_, pool)| pool).collect()
 }
 
 /// Groups inside the unit are repeated before those around it, which grow.
-fn widen(target: &mut Target, unit: &Range<u32>, offset: u32) {
+fn widen(target: &mut Target, unit: &Range<u32>, copies: u32) {
     let end = crate::source::count(target.devices.len());
     let whole = |domain: &Domain| unit.start == 0 && domain.devices == *unit;
     let around = |domain: &Domain| {
@@ -110,23 +138,25 @@ fn widen(target: &mut Target, unit: &Range<u32>, offset: u32) {
         let Range { start, end } = domain.devices;
         start >= unit.start && end <= unit.end && !whole(domain)
     };
-    let copies = target.domains.iter().filter(inside).map(|domain| Domain {
-        link: domain.link,
-        devices: domain.devices.start + offset..domain.devices.end + offset,
-    });
-    let mut copies: Vec<Domain> = copies.collect();
+    let inner: Vec<Domain> = target.domains.iter().filter(inside).cloned().collect();
     let first = target.domains.iter().position(around).unwrap_or(target.domains.len());
-    target.domains[first..].iter_mut().for_each(|domain| domain.devices.end = end);
-    copies.append(&mut target.domains.split_off(first));
-    target.domains.append(&mut copies);
+    let mut outer = target.domains.split_off(first);
+    outer.iter_mut().for_each(|domain| domain.devices.end = end);
+    for copy in 1..=copies {
+        let offset = copy * (unit.end - unit.start);
+        target.domains.extend(inner.iter().map(|domain| Domain {
+            link: domain.link,
+            devices: domain.devices.start + offset..domain.devices.end + offset,
+        }));
+    }
+    target.domains.append(&mut outer);
 }
 
 /// The next free name of a kind of device: `core.4` after `core.3`.
-fn numbered(target: &Target, name: &str) -> String {
-    let kind = super::objective::kind_of(name);
-    let same = target
-        .devices
-        .values()
-        .filter(|device| super::objective::kind_of(&device.name) == kind);
-    format!("{kind}.{}", same.count())
+fn numbered(kinds: &mut BTreeMap<String, u32>, name: &str) -> String {
+    let kind = kind_of(name);
+    let number = kinds.entry(kind.to_owned()).or_default();
+    let name = format!("{kind}.{number}");
+    *number += 1;
+    name
 }

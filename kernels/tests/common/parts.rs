@@ -19,8 +19,11 @@ pub(crate) fn sample(adding: Call, draw: &mut Draw) -> Call {
     match adding.kernel.as_str() {
         "part" => {
             let parts = 1 + draw.below(3);
-            let own = n.div_ceil(parts);
-            adding.integer("parts", parts as i64).reals(&[array, &[batch, m, own]])
+            let inner = if draw.flag() { n } else { 1 };
+            let own = (n / inner).div_ceil(parts) * inner;
+            let call = adding.integer("parts", parts as i64);
+            let call = call.integer("inner", inner as i64);
+            call.reals(&[array, &[batch, m, own]])
         }
         "embedding_part" => {
             plain.integer("whole", 17).integers(tokens).real(table).real(array)

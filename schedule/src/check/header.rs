@@ -284,13 +284,22 @@ fn rows(schedule: &Schedule, faults: &mut Faults) {
     for parameter in &schedule.job.parameters {
         let Some(Split { extent, whole }) = parameter.split else { continue };
         let own = parameter.shape.get(extent as usize).copied();
-        let right = rows > 1 && own == Some(whole.div_ceil(u64::from(rows.max(1))));
+        let expected = whole.div_ceil(u64::from(rows.max(1)));
+        let right = rows > 1 && own == Some(expected);
         faults.require(right, Culprit::Header("job"), || {
             let name = &parameter.name;
-            format!(
-                "parameter {name} has {own:?} of {whole} in extent {extent}; one of {rows} \
-                 rows holds the {rows}th part, rounded up"
-            )
+            match own {
+                None => format!(
+                    "parameter {name} is split along extent {extent}, which it does not have"
+                ),
+                Some(_) if rows < 2 => format!(
+                    "parameter {name} is split along extent {extent}, but tensors are whole"
+                ),
+                Some(own) => format!(
+                    "parameter {name} holds {own} of {whole} in extent {extent}; one of \
+                     {rows} rows holds {expected}"
+                ),
+            }
         });
     }
 }

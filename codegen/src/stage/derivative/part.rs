@@ -41,8 +41,21 @@ fn moved(motion: Motion, from: Term, to: Term, parts: u32) -> Step {
         Motion::Scatter(share) => ("reduce_scatter", share),
         Motion::Cut(share) => ("part", share),
     };
-    call(kernel, [from, to].map(|term| divided(term, share)))
-        .integer("parts", i64::from(parts))
+    let inner = inner(&from, share);
+    let step = call(kernel, [from, to].map(|term| divided(term, share)))
+        .integer("parts", i64::from(parts));
+    match inner {
+        1 => step,
+        inner => step.integer("inner", number(inner)),
+    }
+}
+
+/// Elements behind one step of the extent that is divided: they stay together.
+fn inner(term: &Term, share: Share) -> u64 {
+    match share {
+        Share::Extent(extent) => term.shape.iter().skip(extent as usize + 1).product(),
+        Share::Whole | Share::Tokens => 1,
+    }
 }
 
 /// An array as a matrix of which a part has some columns.
