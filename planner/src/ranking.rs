@@ -327,8 +327,9 @@ impl<'a> Clerk<'a> {
     }
 
     /// The first plan of a group from this one on that may fit. The plans of a group differ in
-    /// what they compute again, least first: one that does less of it is no slower, so unless
-    /// memory counts the first that fits is the only one to look at.
+    /// what they compute again, least first. Unless memory counts, the first that fits is the only
+    /// one to look at: a rule, for one that does less of it is nearly always no slower, but no law
+    /// (`tests/recompute.rs`), so it belongs to what the space is and not to what bounds prove.
     fn open(&mut self, mut number: usize) -> Option<Open> {
         let end = self.after(number);
         while number < end {
