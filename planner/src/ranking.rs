@@ -17,7 +17,7 @@ use crate::{
     space::Space,
 };
 use roundelay_dsl::{Objective, Program};
-use roundelay_schedule::{Exactness, Plan};
+use roundelay_schedule::{Exactness, Plan, Sequence};
 use std::{
     collections::BTreeMap,
     num::NonZeroUsize,
@@ -328,9 +328,11 @@ impl<'a> Clerk<'a> {
     }
 
     /// The first plan of a group from this one on that may fit. The plans of a group differ in
-    /// what they compute again, least first: one that does less of it is no slower, so unless
-    /// memory counts the first that fits is the only one to look at. An order that is found is
-    /// another one where less is kept, and may be faster, so it stands alone.
+    /// what they compute again, least first. Unless memory counts, the first that fits is the only
+    /// one to look at: a rule, for one that does less of it is nearly always no slower, but no law
+    /// (`tests/recompute.rs`), so it belongs to what the space is and not to what bounds prove.
+    /// Plans whose order is found, or whose rows share the tokens, may well be faster with more of
+    /// it: each of them stands alone.
     fn open(&mut self, mut number: usize) -> Option<Open> {
         let end = self.after(number);
         while number < end {
@@ -350,8 +352,10 @@ impl<'a> Clerk<'a> {
 
     /// Where the group of a plan ends.
     fn after(&self, number: usize) -> usize {
-        let found = self.plans[number].family.order.is_found();
-        if found || self.grouping == Grouping::None {
+        let Outline { family, counts, .. } = self.plans[number];
+        let alone =
+            family.order.is_found() || counts.tensor.sequence == Sequence::Split;
+        if alone || self.grouping == Grouping::None {
             return number + 1;
         }
         let group = |outline: &Outline| (outline.family, outline.counts);

@@ -19,7 +19,8 @@ use roundelay_schedule::{
 };
 use steps::Size;
 
-/// One pass of one stage on one micro-batch, and how many periods after its step it stands.
+/// One pass of one stage on one micro-batch, and how many periods after its step it
+/// stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slot {
     pub(crate) pass: Pass,
@@ -30,12 +31,13 @@ pub(crate) struct Slot {
     pub(crate) start: u64,
     /// When it ends; beyond the period for what runs into the next one.
     pub(crate) end: u64,
-    /// The stage and micro-batch of the forward pass that it is beside, in the slots above.
+    /// The stage and micro-batch of the forward pass that it is beside, in the slots
+    /// above.
     pub(crate) beside: Option<(Stage, MicroBatch)>,
 }
 
-/// The slots of one period. For each (stage, micro-batch) stand a forward pass and either a
-/// backward pass or its two halves, each once.
+/// The slots of one period. For each (stage, micro-batch) stand a forward pass and either
+/// a backward pass or its two halves, each once.
 #[derive(Clone, Debug)]
 pub(crate) struct Slots {
     slots: Vec<Slot>,
@@ -119,13 +121,14 @@ impl Slots {
         self.passes(stage)[1]
     }
 
-    /// The last pass of one micro-batch through a stage: its parameter gradients are made.
+    /// The last pass of one micro-batch through a stage: its parameter gradients are
+    /// made.
     pub(crate) fn closing(&self, stage: Stage) -> Pass {
         *self.passes(stage).last().expect("a stage has passes")
     }
 
-    /// The slot before which everything stands that a slot's pass needs: its own, or that of the
-    /// forward pass that it is beside.
+    /// The slot before which everything stands that a slot's pass needs: its own, or that
+    /// of the forward pass that it is beside.
     pub(crate) fn head(&self, number: u32) -> u32 {
         let beside = self.slot(number).beside;
         beside.map_or(number, |(stage, i)| self.find(Pass::Forward, stage, i).0)

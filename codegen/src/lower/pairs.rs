@@ -1,5 +1,5 @@
-//! Pairs of passes: a backward pass is beside a forward pass, on another lane of its device, and all
-//! of a pair wait for the same actions, so that they start together.
+//! Pairs of passes: a backward pass is beside a forward pass, on another lane of its
+//! device, and all of a pair wait for the same actions, so that they start together.
 
 use super::order::Slots;
 use roundelay_schedule::{
@@ -25,8 +25,8 @@ pub(super) fn join(schedule: &mut Schedule, order: &Slots) {
     }
 }
 
-/// Lets all launches of a pair wait for what any of them waits for. That stands above the first of
-/// them: what a pair needs stands before its forward pass.
+/// Lets all launches of a pair wait for what any of them waits for. That stands above the
+/// first of them: what a pair needs stands before its forward pass.
 pub(super) fn start_together(schedule: &mut Schedule) {
     let mut pairs: BTreeMap<ActionId, Vec<ActionId>> = BTreeMap::new();
     for (id, action) in schedule.actions.iter() {

@@ -4,10 +4,10 @@ use roundelay_schedule::{Nanos, Plan, Target};
 
 /// A bound on a step whose devices take one pass after another, made one for pairs.
 ///
-/// A pair takes F + B − h · min(F, B) ≥ (1 − h/2)(F + B). So in its time both passes have room one
-/// after the other, if each takes 1 − h/2 of what it does: a schedule with pairs is one of such
-/// shorter passes without pairs. A bound on those is at least 1 − h/2 of the bound on whole ones,
-/// since no bound gets longer than its passes and messages do.
+/// A pair takes F + B − h · min(F, B) ≥ (1 − h/2)(F + B). So in its time both passes have
+/// room one after the other, if each takes 1 − h/2 of what it does: a schedule with pairs
+/// is one of such shorter passes without pairs. A bound on those is at least 1 − h/2 of
+/// the bound on whole ones, since no bound gets longer than its passes and messages do.
 pub(super) fn relieved(plan: &Plan, target: &Target, time: Nanos) -> Nanos {
     if !plan.has_pairs() {
         return time;

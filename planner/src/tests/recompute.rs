@@ -1,9 +1,19 @@
-//! When plans compute again: only where less of it does not fit, or where memory is minimised.
+//! When plans compute again: only where less of it does not fit, or where memory is
+//! minimised.
 
-use super::{all, refusal};
-use crate::{Candidate, Options, plan, sample};
+use super::{
+    all,
+    brute_force::{cluster, pick},
+    everything, refusal,
+};
+use crate::{
+    Candidate, Options, plan,
+    sample::{self, Random},
+};
 use roundelay_dsl::{Choice, Numbers, Objective, PinnedStages, Program};
-use roundelay_schedule::{Bytes, Kind, Order, Placement, Recompute};
+use roundelay_schedule::{
+    Bytes, Exactness, Kind, Order, Placement, Recompute, Rule, Sequence, States,
+};
 
 /// Six layers on one device, so that what layers keep is most of the memory.
 fn program() -> Program {
@@ -14,6 +24,9 @@ fn program() -> Program {
     program.target.pools.iter_mut().for_each(|(_, pool)| pool.capacity = roomy);
     program
 }
+
+/// Random programs that are compared.
+const PROGRAMS: usize = 40;
 
 fn uniform(candidate: &Candidate) -> Recompute {
     candidate.plan.recompute[0]
@@ -112,4 +125,61 @@ fn an_order_that_is_found_computes_again_where_that_is_faster() {
         again += usize::from(*least != pinned[0]);
     }
     assert!(again > 0, "the least is always the fastest");
+}
+
+/// Plans of a random program that differ in what they compute again, the one with less of
+/// it first.
+fn ways(random: &mut Random) -> Vec<[Candidate; 2]> {
+    let mut program = sample::program(pick(random, &[1, 2, 4]), 8);
+    program.model = sample::gpt(3, 8, 16, false);
+    cluster(random, &mut program);
+    let roomy = Bytes(1 << 30);
+    program.target.devices.iter_mut().for_each(|(_, device)| device.memory = roomy);
+    program.target.pools.iter_mut().for_each(|(_, pool)| pool.capacity = roomy);
+    let search = &mut program.search;
+    // Where memory is minimised, all ways are clocked.
+    search.objective = Objective::Memory;
+    search.exactness = Some(Exactness::Delayed);
+    search.rule = Choice::OneOf(vec![pick(random, &[Rule::Sync, Rule::CyclicV2])]);
+    let orders = [Order::OneForwardOneBackward, Order::Eager, Order::ZeroBubbleH1];
+    let order = pick(random, &orders);
+    search.order =
+        Choice::OneOf(vec![order, Order::Sequential, Order::Parallel, Order::Cyclic]);
+    search.states = Choice::OneOf(vec![States::Replicated, pick(random, States::ALL)]);
+    search.stages = Numbers::Ranges(vec![(1, 4)]);
+    search.micro_batches = Numbers::Ranges(vec![(2, 4)]);
+    let plans = plan(&program, &everything()).map(|ranking| ranking.plans);
+    let plans = plans.unwrap_or_default();
+    let way = |one: &Candidate, recompute| {
+        let wanted = one.plan.clone().recomputing(recompute);
+        plans.iter().find(|candidate| candidate.plan == wanted).cloned()
+    };
+    let none = plans.iter().filter(|candidate| uniform(candidate) == Recompute::None);
+    let all = none.flat_map(|none| {
+        let ways = Recompute::ALL.iter().filter_map(|recompute| way(none, *recompute));
+        let ways: Vec<Candidate> = ways.collect();
+        ways.windows(2).map(|pair| [0, 1].map(|k| pair[k].clone())).collect::<Vec<_>>()
+    });
+    all.collect()
+}
+
+/// That less of it is no slower is a rule and no law. Lengths of passes move messages,
+/// which may then meet less. And where rows share the tokens, `none` gathers again what
+/// `selective` keeps.
+#[test]
+fn more_of_it_is_seldom_faster_and_never_much() {
+    let mut random = Random::new(7);
+    let mut faster = [0, 0];
+    for _ in 0..PROGRAMS {
+        for [less, more] in ways(&mut random) {
+            let (split, thousandths) = match less.plan.tensor.sequence {
+                Sequence::Whole => (0, 990),
+                Sequence::Split => (1, 940),
+            };
+            faster[split] += usize::from(more.step_time < less.step_time);
+            let least = less.step_time * thousandths;
+            assert!(more.step_time * 1000 >= least, "{} {:?}", less.step_time, more.plan);
+        }
+    }
+    assert!(faster.iter().all(|count| *count > 0), "it is a law: {faster:?}");
 }

@@ -1,6 +1,7 @@
-//! Rule 1 for pairs: a forward pass, and beside it on another lane of its device a backward pass,
-//! whole or both halves. All wait for the same actions, so they start together; that none needs
-//! another, and that they share no memory, is found by the rules that follow.
+//! Rule 1 for pairs: a forward pass, and beside it on another lane of its device a
+//! backward pass, whole or both halves. All wait for the same actions, so they start
+//! together; that none needs another, and that they share no memory, is found by the
+//! rules that follow.
 
 use super::{Culprit, faults::Faults};
 use crate::{Action, ActionId, Pass, Schedule, Task, Work};

@@ -22,7 +22,8 @@ impl Pairs {
         Self { members, spans: BTreeMap::new() }
     }
 
-    /// What a launch takes of its device, and all beside it: F + B − `overlap` · min(F, B).
+    /// What a launch takes of its device, and all beside it: F + B − `overlap` · min(F,
+    /// B).
     pub(super) fn time(
         &self,
         schedule: &Schedule,
@@ -43,8 +44,8 @@ impl Pairs {
         }
     }
 
-    /// Until when the pair of a forward pass runs, and which part of that time a pass beside it
-    /// has: passes beside it share the time as their lengths say.
+    /// Until when the pair of a forward pass runs, and which part of that time a pass
+    /// beside it has: passes beside it share the time as their lengths say.
     pub(super) fn part(
         &self,
         schedule: &Schedule,

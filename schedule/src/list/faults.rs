@@ -1,5 +1,5 @@
-//! What is wrong with the lists of a pipeline's devices: every fault with its place and what
-//! would mend it.
+//! What is wrong with the lists of a pipeline's devices: every fault with its place and
+//! what would mend it.
 
 use super::{DeviceList, Item, Listed, item_times};
 use crate::{Id, MicroBatch, Pass, Plan, Stage};
@@ -8,8 +8,8 @@ use std::{collections::BTreeMap, fmt};
 /// Something wrong in the lists.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ListFault {
-    /// The device, and the place in its list: of the first pass of a stage that misses others, none
-    /// where a stage has no pass.
+    /// The device, and the place in its list: of the first pass of a stage that misses
+    /// others, none where a stage has no pass.
     pub place: Option<(usize, usize)>,
     /// What is wrong, as a sentence without full stop.
     pub message: String,
@@ -18,8 +18,8 @@ pub struct ListFault {
 }
 
 /// Everything that keeps these lists from being one training step of `stages` stages on
-/// `micro_batches` micro-batches: each pass once, each stage on one device, a backward pass after
-/// its forward pass, and an order in which all devices come to their ends.
+/// `micro_batches` micro-batches: each pass once, each stage on one device, a backward
+/// pass after its forward pass, and an order in which all devices come to their ends.
 pub fn list_faults(
     lists: &[DeviceList],
     stages: u32,
@@ -44,8 +44,8 @@ pub fn list_faults(
     faults.found
 }
 
-/// Everything that is wrong in the lists of a plan; under an order that is found each stage is on
-/// the device that the order says.
+/// Everything that is wrong in the lists of a plan; under an order that is found each
+/// stage is on the device that the order says.
 pub fn plan_faults(plan: &Plan) -> Vec<ListFault> {
     let mut faults = list_faults(&plan.lists, plan.stages, plan.micro_batches);
     if !plan.order.is_found() {
@@ -110,8 +110,8 @@ impl Faults {
         }
     }
 
-    /// The passes of a pair need nothing of each other: all of a micro-batch's backward passes come
-    /// after all its forward passes.
+    /// The passes of a pair need nothing of each other: all of a micro-batch's backward
+    /// passes come after all its forward passes.
     fn beside(&mut self, at: At, item: Item) {
         let [forward, backward, ..] = item.passes() else { return };
         if forward.micro_batch == backward.micro_batch {

@@ -1,5 +1,5 @@
-//! An item of a device's list: one pass, or a pair of a forward and a backward pass that the device
-//! does at once, spelled as PyTorch spells it: `(0F3;7B1)OVERLAP_F_B`.
+//! An item of a device's list: one pass, or a pair of a forward and a backward pass that
+//! the device does at once, spelled as PyTorch spells it: `(0F3;7B1)OVERLAP_F_B`.
 
 use super::Listed;
 use crate::Pass;

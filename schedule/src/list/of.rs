@@ -17,9 +17,9 @@ pub enum Unlisted {
     Shared(usize),
 }
 
-/// The passes of each device, in the order of the schedule; devices in the order of their first
-/// stages. What runs beside a forward pass is its pair, wherever it queues. Replicas do the same
-/// and are not listed.
+/// The passes of each device, in the order of the schedule; devices in the order of their
+/// first stages. What runs beside a forward pass is its pair, wherever it queues.
+/// Replicas do the same and are not listed.
 ///
 /// # Errors
 /// When lists cannot say what the schedule does.

@@ -4,8 +4,8 @@ use super::{DeviceList, Item, Listed, listed_in};
 use crate::{Id, MicroBatch, Pass, Stage};
 use std::fmt;
 
-/// What each pass takes, in units of a forward pass: a backward pass takes twice a forward pass, and
-/// each of its halves as much as a forward pass.
+/// What each pass takes, in units of a forward pass: a backward pass takes twice a
+/// forward pass, and each of its halves as much as a forward pass.
 pub fn pass_length(pass: Pass) -> u64 {
     match pass {
         Pass::Backward => 2,
@@ -14,8 +14,9 @@ pub fn pass_length(pass: Pass) -> u64 {
     }
 }
 
-/// An item of a list and when it runs, in units of a forward pass. A pair takes as long as its
-/// passes one after the other: what of it hides is a property of a device, not of an order.
+/// An item of a list and when it runs, in units of a forward pass. A pair takes as long
+/// as its passes one after the other: what of it hides is a property of a device, not of
+/// an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ItemTime {
     /// The pass, or the pair.
@@ -27,9 +28,10 @@ pub struct ItemTime {
 }
 
 impl ItemTime {
-    /// Where it stands among the items of all devices in a lowered schedule: in the order of
-    /// time. At one time a backward pass stands first: it frees what a forward pass takes. A pair
-    /// stands where its forward pass does: that may take nothing which the backward pass frees.
+    /// Where it stands among the items of all devices in a lowered schedule: in the order
+    /// of time. At one time a backward pass stands first: it frees what a forward pass
+    /// takes. A pair stands where its forward pass does: that may take nothing which the
+    /// backward pass frees.
     pub fn list_order(&self) -> (u64, bool, MicroBatch, Stage) {
         let Listed { stage, pass, micro_batch } = self.item.first();
         (self.start, pass == Pass::Forward, micro_batch, stage)
@@ -43,8 +45,9 @@ pub struct Stuck {
     pub devices: Vec<(usize, usize, Listed, Listed)>,
 }
 
-/// When every item starts if a device takes the next one of its list as soon as what all its passes
-/// need is done, and messages take no time. The passes of a pair are done together.
+/// When every item starts if a device takes the next one of its list as soon as what all
+/// its passes need is done, and messages take no time. The passes of a pair are done
+/// together.
 ///
 /// # Errors
 /// When no order of the devices lets all of them come to their ends.

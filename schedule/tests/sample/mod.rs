@@ -116,7 +116,7 @@ fn plan() -> Plan {
         lists: vec![
             vec![Item::new(Pass::Forward, 1, 3)],
             ["(0F3;1B2)OVERLAP_F_B", "(0F4;2I2;2W2)OVERLAP_F_B"]
-                .map(|cell| cell.parse().unwrap())
+                .map(|cell| cell.parse().expect("a pair"))
                 .to_vec(),
         ],
     }

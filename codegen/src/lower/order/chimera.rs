@@ -1,10 +1,12 @@
-//! Chimera (arXiv 2107.06925): two pipelines in opposite directions over the same devices. Stage j
-//! is on device j for micro-batches that go down, and on device p − 1 − j for those that go up.
+//! Chimera (arXiv 2107.06925): two pipelines in opposite directions over the same
+//! devices. Stage j is on device j for micro-batches that go down, and on device p − 1 −
+//! j for those that go up.
 //!
-//! Units of p micro-batches, half down and half up, are joined without a seam: each direction
-//! takes a micro-batch every two slots, as if it had the devices for itself, and of what a device
-//! can start it takes the pass whose slot there is first. In slots of equal length one unit is the
-//! published one, N micro-batches take 2N + p − 2 slots, and no device keeps more than p.
+//! Units of p micro-batches, half down and half up, are joined without a seam: each
+//! direction takes a micro-batch every two slots, as if it had the devices for itself,
+//! and of what a device can start it takes the pass whose slot there is first. In slots
+//! of equal length one unit is the published one, N micro-batches take 2N + p − 2 slots,
+//! and no device keeps more than p.
 
 use super::lists::Pipeline;
 use roundelay_schedule::{DeviceList, Item, Order, Pass};
@@ -35,8 +37,9 @@ pub(super) fn chimera(pipeline: Pipeline) -> Vec<DeviceList> {
     lists
 }
 
-/// What a device can start: a pass of a stage, by the slot that it has if nothing is in the way.
-/// Of two in one slot the backward pass goes first: it frees what a forward pass takes.
+/// What a device can start: a pass of a stage, by the slot that it has if nothing is in
+/// the way. Of two in one slot the backward pass goes first: it frees what a forward pass
+/// takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Step {
     slot: u32,
@@ -57,8 +60,8 @@ impl Stream {
         Self { micro_batches, forwards: none.clone(), backwards: none }
     }
 
-    /// The next forward and the next backward pass of a stage, if what they need was done in
-    /// earlier slots.
+    /// The next forward and the next backward pass of a stage, if what they need was done
+    /// in earlier slots.
     fn open(&self, stage: u32) -> [Option<Step>; 2] {
         let (own, last) = (stage as usize, self.forwards.len() - 1);
         let (forward, backward) = (self.forwards[own], self.backwards[own]);

@@ -1,18 +1,19 @@
-//! DualPipe (arXiv 2412.19437): two pipelines in opposite directions over the same devices. Stage j
-//! is on device j for micro-batches that go down, and on device p − 1 − j for those that go up.
+//! DualPipe (arXiv 2412.19437): two pipelines in opposite directions over the same
+//! devices. Stage j is on device j for micro-batches that go down, and on device p − 1 −
+//! j for those that go up.
 
 use super::lists::Pipeline;
 use roundelay_schedule::{DeviceList, Item, Listed, Pass, listed_in};
 use std::collections::VecDeque;
 
-/// The eight phases of DualPipe on one device. The passes of a pair stand one after the other, and a
-/// whole backward pass is its two halves.
+/// The eight phases of DualPipe on one device. The passes of a pair stand one after the
+/// other, and a whole backward pass is its two halves.
 pub(super) fn serial(pipeline: Pipeline, rank: u32) -> DeviceList {
     listed_in(&paired(pipeline, rank)).map(Item::One).collect()
 }
 
-/// The same with its pairs: a forward pass of one direction, and beside it a whole backward pass of
-/// the other.
+/// The same with its pairs: a forward pass of one direction, and beside it a whole
+/// backward pass of the other.
 pub(super) fn paired(pipeline: Pipeline, rank: u32) -> DeviceList {
     let (p, half) = (pipeline.devices, pipeline.devices / 2);
     let inner = rank.min(p - 1 - rank);
@@ -57,8 +58,8 @@ pub(super) fn paired(pipeline: Pipeline, rank: u32) -> DeviceList {
     list.items
 }
 
-/// A list of a device in two pipelines while it grows; direction 0 is the one whose first stages
-/// are near.
+/// A list of a device in two pipelines while it grows; direction 0 is the one whose first
+/// stages are near.
 struct DualList {
     rank: u32,
     devices: u32,
