@@ -17,7 +17,7 @@ use crate::{
 };
 use find::Aim;
 use pipe::{Pipe, StageHalves};
-use roundelay_codegen::lower;
+use roundelay_codegen::lower_with;
 use roundelay_dsl::{Objective, Program};
 use roundelay_schedule::{Order, Plan};
 
@@ -44,7 +44,8 @@ pub(crate) fn complete(
         return Ok(plan.clone());
     }
     let plain = plain(plan);
-    let mut schedule = lower(program, &plain).map_err(refused)?;
+    let algebra = &costs.algebra;
+    let mut schedule = lower_with(program, &plain, algebra).map_err(refused)?;
     cost::price_with(&mut schedule, costs).map_err(refused)?;
     let mut pipe = read::pipe(program, &schedule);
     let aim = match (program.search.objective, plan.order) {
@@ -56,7 +57,7 @@ pub(crate) fn complete(
         let found = Plan { lists: pipe.lists(&passes), ..plan.clone() };
         let lacks = match plan.order {
             Order::ZeroBubbleAuto => {
-                let schedule = lower(program, &found).map_err(refused)?;
+                let schedule = lower_with(program, &found, algebra).map_err(refused)?;
                 memory::fits(program, &schedule).err()
             }
             _ => None,

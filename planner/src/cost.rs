@@ -10,6 +10,7 @@
 
 use crate::{
     measured::{Measured, Origin, Origins},
+    rewrite::Algebra,
     rows::{Exchanged, Rows},
 };
 use roundelay_dsl::Program;
@@ -64,6 +65,8 @@ pub(crate) struct Priced {
 pub(crate) struct Costs {
     dtype: Float,
     rows: Rows,
+    /// Which calls are one, and so take the time of one.
+    pub(crate) algebra: Algebra,
     models: Vec<Model>,
     /// The model of every device.
     of: BTreeMap<DeviceId, usize>,
@@ -83,6 +86,7 @@ impl Costs {
         let mut costs = Self {
             dtype: program.train.dtype,
             rows: Rows::new(&program.target),
+            algebra: Algebra::default(),
             models: Vec::new(),
             of: BTreeMap::new(),
         };

@@ -6,8 +6,8 @@ use crate::{
     cuts::Chain,
 };
 use roundelay_codegen::{
-    BackwardCode, CrossingValue, NodeCost, Samples, StageCode, StageError, StageForm,
-    Stages, UpdateForm, node_costs, sample_stages, update,
+    BackwardCode, Choice, CrossingValue, NodeCost, Samples, StageCode, StageError,
+    StageForm, Stages, UpdateForm, node_costs, sample_stages, update,
 };
 use roundelay_dsl::Program;
 use roundelay_schedule::{
@@ -93,7 +93,8 @@ pub(crate) fn load(
     let wanted: BTreeSet<Stage> = alike.iter().copied().map(Stage::new).collect();
     let (model, n) = (&program.model, u64::from(examples));
     let cut = (cuts, tensor);
-    let samples = sample_stages(model, cut, n, layout, form, &wanted)?;
+    let which = (&wanted, &costs.algebra as &dyn Choice);
+    let samples = sample_stages(model, cut, n, layout, form, which)?;
     let all = program.train.batch / examples.max(1);
     let of = |stage: &Stage| {
         let load = stage_load(program, (&samples, all), *stage, costs)?;
@@ -237,7 +238,7 @@ pub(crate) fn chain(
 ) -> Result<Nodes, LoadError> {
     let (model, dtype) = (&program.model, program.train.dtype);
     let examples = u64::from(examples);
-    let nodes = node_costs(model, (examples, tensor), dtype)?;
+    let nodes = node_costs(model, (examples, tensor), dtype, &costs.algebra)?;
     let time = |node: &NodeCost| -> Result<Nanos, Unpriced> {
         let [forward, backward] = [&node.forward, &node.backward];
         let calls = [&forward.calls[..], &backward.calls].concat();

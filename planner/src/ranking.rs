@@ -13,6 +13,7 @@ use crate::{
     parallel::parallel,
     progress::Progress,
     reason::Reason,
+    rewrite::Stop,
     search::{Aim, Found, Judge, Open, search},
     sharpen::{Bounds, Sharpness},
     space::Space,
@@ -67,6 +68,8 @@ pub struct Ranking {
     pub interrupted: bool,
     /// (best − least open bound) / best of the objective, at least zero.
     pub gap: f64,
+    /// How many e-graphs were asked which calls are one, by why they grew no further.
+    pub rewriting: BTreeMap<Stop, usize>,
     /// How long it took.
     pub elapsed: Duration,
 }
@@ -147,6 +150,7 @@ fn ranked(
         optimal: false,
         interrupted: false,
         gap: 0.0,
+        rewriting: BTreeMap::new(),
         elapsed: Duration::ZERO,
         space: Space::default(),
     };
@@ -163,6 +167,7 @@ fn ranked(
         ranking.space.excluded.extend(clerk.unfit.into_all());
         ranking.space.plans = clerk.plans;
     }
+    ranking.rewriting = costs.algebra.stops();
     ranking.interrupted = progress.stopped;
     ranking.elapsed = started.elapsed();
     ranking

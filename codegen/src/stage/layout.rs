@@ -6,6 +6,7 @@ use super::{
     BackwardForm, CrossingValue, Differentiated, StageForm,
     call::{Tensor, Term},
     flow::{Crossing, Flow},
+    fuse::Rewriting,
     graph::Graph,
     halves::Halves,
     keep::Keep,
@@ -32,6 +33,8 @@ pub(crate) struct Layout<'a> {
     pub(crate) dtype: Float,
     /// Elements of each stage's flat parameters.
     pub(crate) elements: Table<Stage, u64>,
+    /// Which calls become one.
+    pub(crate) rewriting: Rewriting<'a>,
     offsets: BTreeMap<ParameterId, u64>,
     kept: Table<Stage, Kept>,
 }
@@ -61,9 +64,9 @@ impl<'a> Layout<'a> {
     pub(crate) fn new(
         graph: &'a Graph<'a>,
         flow: &'a Flow,
-        dtype: Float,
-        padding: u64,
+        (dtype, padding): (Float, u64),
         form: impl Fn(Stage) -> StageForm,
+        rewriting: Rewriting<'a>,
     ) -> Self {
         let mut elements: Table<Stage, u64> = (0..flow.count()).map(|_| 0).collect();
         let mut offsets = BTreeMap::new();
@@ -89,7 +92,7 @@ impl<'a> Layout<'a> {
             Kept::new(graph, keep, backward, dtype)
         };
         let kept = (0..flow.count()).map(keep).collect();
-        Self { graph, flow, dtype, elements, offsets, kept }
+        Self { graph, flow, dtype, elements, rewriting, offsets, kept }
     }
 
     /// What a stage keeps for its backward pass.

@@ -5,8 +5,9 @@ use roundelay_schedule::{
     Call, Collective, Content, Data, Device, Domain, Element, Evaluation, Float,
     FlopsPerSecond, Form, Group, Id, Initial, Input, Job, Link, Listed, Method, Nanos,
     Operand, Optimizer, Order, Parameter, Pass, Place, Placement, Plan, Pool, Protocol,
-    Rate, Recompute, Reduction, Rest, Ring, Role, Routine, Row, Rule, Schedule, Slice,
-    Spot, States, Subject, Sum, Target, Timeline, Treatment, Wait, Way, Work,
+    Rate, Recompute, Reduction, Rest, Rewrite, Rewrites, Ring, Role, Routine, Row, Rule,
+    Schedule, Slice, Spot, States, Subject, Sum, Target, Timeline, Treatment, Wait, Way,
+    Work,
 };
 use std::collections::BTreeMap;
 
@@ -112,7 +113,18 @@ fn plan() -> Plan {
         delays: Rule::CyclicSlack(1).delays(Timeline::Workers, 4, 2),
         devices: vec![id(0), id(1)],
         lists: vec![vec![Listed::new(Pass::Forward, 1, 3)], Vec::new()],
+        rewrites: rewrites(),
     }
+}
+
+fn rewrites() -> Rewrites {
+    let mut rewrites = Rewrites::default();
+    for (rewrite, site) in
+        [(Rewrite::Affine, 4), (Rewrite::AffineGelu, 5), (Rewrite::Affine, 12)]
+    {
+        rewrites.insert(rewrite, site);
+    }
+    rewrites
 }
 
 fn job() -> Job {
