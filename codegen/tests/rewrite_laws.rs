@@ -201,3 +201,16 @@ fn wrong_rules_are_found_out() {
         assert!(!always_holds(&form, &mut Numbers(5)), "{form}");
     }
 }
+
+/// The table of the documents has every form, as it is.
+#[test]
+fn every_rule_is_written_down() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/rewrites.md");
+    let text = std::fs::read_to_string(folder).expect("the document is there");
+    for form in &FORMS {
+        let row = format!("| `{}` | `{form}` |", form.rewrite);
+        assert!(text.contains(&row), "{row}");
+    }
+    let rows = text.lines().filter(|line| line.starts_with("| `")).count();
+    assert_eq!(rows, FORMS.len());
+}
