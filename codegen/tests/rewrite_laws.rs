@@ -88,7 +88,7 @@ fn run<R: Real>(form: &Form, line: &Line, sizes: Sizes, arrays: &mut Arrays<R>) 
     let call = call(form, line, sizes);
     let kernel = Kernel::parse(&call).unwrap_or_else(|wrong| panic!("{line}: {wrong}"));
     let count = |name: &str| -> usize {
-        shape(form, name, sizes).iter().product::<u64>().try_into().unwrap()
+        shape(form, name, sizes).iter().product::<u64>() as usize
     };
     let mut made: Vec<Vec<Vec<R>>> = Vec::new();
     for part in 0..sizes.parts {
@@ -103,7 +103,11 @@ fn run<R: Real>(form: &Form, line: &Line, sizes: Sizes, arrays: &mut Arrays<R>) 
             Some(exchange) => {
                 let all: Vec<&[R]> =
                     arrays[line.read[0]].iter().map(Vec::as_slice).collect();
-                exchange.join(&all, part, own.last_mut().unwrap());
+                exchange.join(
+                    &all,
+                    part,
+                    own.last_mut().expect("a call makes something"),
+                );
             }
         }
         made.push(own.split_off(own.len() - line.made.len()));
