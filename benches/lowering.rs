@@ -15,6 +15,7 @@ use roundelay::{
     parts::{
         codegen,
         kernels::Kernels,
+        planner::Algebra,
         schedule::{Order, Placement, Rule, States},
     },
 };
@@ -75,7 +76,8 @@ fn timed<T>(phase: impl FnOnce() -> T) -> (T, Seconds) {
 fn one(micro_batches: u32) -> Result<(), Box<dyn Error>> {
     let program = program(micro_batches)?;
     let plan = plan(&program, micro_batches);
-    let (schedule, lower) = timed(|| codegen::lower(&program, &plan));
+    let (schedule, lower) =
+        timed(|| codegen::lower_with(&program, &plan, &Algebra::default()));
     let schedule = schedule?;
     let actions = schedule.actions.len();
     let (checked, check) = timed(|| roundelay::check(schedule, &Kernels));

@@ -1,9 +1,9 @@
 //! From a program and a plan to a checked schedule.
 
-use roundelay_codegen::LowerError;
+use roundelay_codegen::{LowerError, lower_with};
 use roundelay_dsl::Program;
 use roundelay_kernels::Kernels;
-use roundelay_planner::Unpriced;
+use roundelay_planner::{Algebra, Unpriced};
 use roundelay_schedule::{Checked, Plan, Violations, check};
 use thiserror::Error;
 
@@ -21,12 +21,13 @@ pub enum CompileError {
     Check(Violations),
 }
 
-/// Lowers a plan, prices its routines, and proves the schedule.
+/// Lowers a plan, prices its routines, and proves the schedule. Where the plan lists no rewrites
+/// they are found.
 ///
 /// # Errors
 /// When the plan does not fit the program or its devices' memory.
 pub fn compile(program: &Program, plan: &Plan) -> Result<Checked, CompileError> {
-    let mut schedule = roundelay_codegen::lower(program, plan)?;
+    let mut schedule = lower_with(program, plan, &Algebra::default())?;
     roundelay_planner::price(&mut schedule, program)?;
     check(schedule, &Kernels).map_err(CompileError::Check)
 }

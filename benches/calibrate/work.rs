@@ -7,7 +7,7 @@
 use roundelay::{
     SourceFile,
     parts::{
-        codegen::{NodeCost, PassCost, node_costs},
+        codegen::{Everywhere, NodeCost, PassCost, node_costs},
         kernels::Kernel,
         planner::roofline,
         schedule::{
@@ -117,7 +117,8 @@ fn passes(shape: Shape, scores: Scores, layers: u64) -> Result<Passes, Box<dyn E
     let text = format!("{model}\ntrain {{ data synthetic, batch {examples} }}");
     let source = SourceFile::new("gpt.rdl".to_owned(), text);
     let program = roundelay::parse(&source)?;
-    let costs = node_costs(&program.model, (examples, Tensor::WHOLE), DTYPE)?;
+    let costs =
+        node_costs(&program.model, (examples, Tensor::WHOLE), DTYPE, &Everywhere)?;
     Ok(Passes {
         forward: calls(&costs, |cost| &cost.forward)?,
         backward: calls(&costs, |cost| &cost.backward)?,

@@ -3,12 +3,16 @@
 //! This crate must not know: the planner, hardware, which plan is better.
 
 mod lower;
+mod rewrite;
 mod stage;
 mod tensor;
 
 #[doc(hidden)]
 pub use lower::lower_halved;
-pub use lower::{LowerError, device_lists, lower, lower_if};
+pub use lower::{LowerError, device_lists, lower, lower_if, lower_with};
+#[doc(hidden)]
+pub use rewrite::Everywhere;
+pub use rewrite::{Choice, FORMS, Form, Line, Neighbour, Place};
 pub use stage::{
     BackwardCode, BackwardForm, CrossingValue, Differentiated, NodeCost, PassCost,
     Samples, StageCode, StageError, StageForm, Stages, UpdateForm, node_costs,

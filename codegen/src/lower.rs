@@ -20,7 +20,11 @@ mod waits;
 pub use error::LowerError;
 pub use order::device_lists;
 
-use crate::{StageForm, Stages, stages_in};
+use crate::{
+    StageForm, Stages,
+    rewrite::{Choice, Everywhere, Listed},
+    stages_in,
+};
 use draft::{Draft, DraftAction, DraftWork, Hold};
 use order::descending;
 use roundelay_dsl::Program;
@@ -41,12 +45,25 @@ const LINE: u64 = 64;
 /// When the plan does not fit the program, or asks for what no schedule can do; the message says
 /// which decision.
 pub fn lower(program: &Program, plan: &Plan) -> Result<Schedule, LowerError> {
-    fits(program, plan)?;
-    let order = order::Slots::new(plan, plan.cell_micro_batches())?;
-    lower_in(program, plan, order)
+    lower_with(program, plan, &Listed(&plan.rewrites))
 }
 
-/// Lowers a plan as far as its memory is laid out, and goes on only if that is admitted: the
+/// Lowers a plan; where it lists no rewrites, with those that `choice` chooses. They stand in the
+/// plan of the schedule.
+///
+/// # Errors
+/// As [`lower`].
+pub fn lower_with(
+    program: &Program,
+    plan: &Plan,
+    choice: &dyn Choice,
+) -> Result<Schedule, LowerError> {
+    fits(program, plan)?;
+    let order = order::Slots::new(plan, plan.cell_micro_batches())?;
+    lower_in(program, plan, order, choice)
+}
+
+/// As [`lower_with`], as far as memory is laid out, and goes on only if that is admitted: the
 /// schedule that `admit` sees lacks the waits of its actions alone.
 ///
 /// # Errors
@@ -54,11 +71,12 @@ pub fn lower(program: &Program, plan: &Plan) -> Result<Schedule, LowerError> {
 pub fn lower_if<E>(
     program: &Program,
     plan: &Plan,
+    choice: &dyn Choice,
     admit: impl FnOnce(&Schedule) -> Result<(), E>,
 ) -> Result<Result<Schedule, E>, LowerError> {
     fits(program, plan)?;
     let order = order::Slots::new(plan, plan.cell_micro_batches())?;
-    lay_out(program, plan, order, admit)
+    lay_out(program, plan, (order, choice), admit)
 }
 
 /// Lowers a plan with each backward pass in two halves, one right after the other, whatever its
@@ -70,15 +88,17 @@ pub fn lower_if<E>(
 pub fn lower_halved(program: &Program, plan: &Plan) -> Result<Schedule, LowerError> {
     fits(program, plan)?;
     let order = order::Slots::new(plan, plan.cell_micro_batches())?.halved();
-    lower_in(program, plan, order)
+    lower_in(program, plan, order, &Everywhere)
 }
 
 fn lower_in(
     program: &Program,
     plan: &Plan,
     order: order::Slots,
+    choice: &dyn Choice,
 ) -> Result<Schedule, LowerError> {
-    let lowered = lay_out(program, plan, order, |_| Ok::<(), Infallible>(()))?;
+    let admit = |_: &Schedule| Ok::<(), Infallible>(());
+    let lowered = lay_out(program, plan, (order, choice), admit)?;
     match lowered {
         Ok(schedule) => Ok(schedule),
         Err(never) => match never {},
@@ -88,7 +108,7 @@ fn lower_in(
 fn lay_out<E>(
     program: &Program,
     plan: &Plan,
-    order: order::Slots,
+    (order, choice): (order::Slots, &dyn Choice),
     admit: impl FnOnce(&Schedule) -> Result<(), E>,
 ) -> Result<Result<Schedule, E>, LowerError> {
     let examples = u64::from(program.train.batch / plan.all_micro_batches());
@@ -101,7 +121,13 @@ fn lay_out<E>(
         recompute: plan.recompute[stage.index()],
     };
     let cut = (plan.cuts.as_slice(), plan.tensor);
-    let code = stages_in(&program.model, cut, examples, layout, form)?;
+    let listed = Listed(&plan.rewrites);
+    let choice = if plan.rewrites.is_empty() { choice } else { &listed };
+    let code = stages_in(&program.model, cut, examples, layout, form, choice)?;
+    if let Some((rewrite, site)) = plan.rewrites.beyond(&code.rewrites) {
+        return Err(LowerError::Rewrite { rewrite, site });
+    }
+    let plan = &Plan { rewrites: code.rewrites.clone(), ..plan.clone() };
     let job = job(program, &code);
     let mut draft = Draft::new(plan, &program.target, &job, &code, order);
     let mut states = Table::<Stage, StageRows>::new();

@@ -29,14 +29,18 @@ pub use cost::{NodeCost, PassCost, node_costs};
 pub use error::StageError;
 pub use update::{UpdateForm, update};
 
-use crate::tensor::Parted;
+use crate::{
+    rewrite::{Choice, Everywhere},
+    tensor::Parted,
+};
 use flow::Flow;
+use fuse::Rewriting;
 use graph::Graph;
 use layout::Layout;
 use roundelay_dsl::Model;
 use roundelay_schedule::{
-    Bytes, Float, Id, Input, InputId, Parameter, Recompute, Routine, Stage, Table,
-    Tensor, ValueId,
+    Bytes, Float, Id, Input, InputId, Parameter, Recompute, Rewrites, Routine, Stage,
+    Table, Tensor, ValueId,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -56,6 +60,8 @@ pub struct Stages {
     pub parameters: Vec<Parameter>,
     /// Number of elements of each stage's flat parameters, padding included; never zero.
     pub elements: Table<Stage, u64>,
+    /// Which calls of their routines are two in one.
+    pub rewrites: Rewrites,
 }
 
 /// A value that is made in one stage and read in a later one.
@@ -171,7 +177,8 @@ impl BackwardCode {
     }
 }
 
-/// Cuts a model into stages and derives the routines of each, for micro-batches of `examples`.
+/// Cuts a model into stages and derives the routines of each, for micro-batches of `examples`;
+/// calls become one wherever they can.
 ///
 /// `cuts` are S − 1 ascending node numbers; stage j starts at node `cuts[j − 1]`. Each stage's
 /// parameters lie in one flat array in order of first use, every start a multiple of 16
@@ -190,11 +197,13 @@ pub fn stages(
     padding: u64,
 ) -> Result<Stages, StageError> {
     let whole = (cuts, Tensor::WHOLE);
-    stages_in(model, whole, examples, (dtype, padding), |_| StageForm::default())
+    let form = |_| StageForm::default();
+    stages_in(model, whole, examples, (dtype, padding), form, &Everywhere)
 }
 
 /// As [`stages`], with the routines of each stage in a form, for one device among those that split
-/// tensors: then parameters, values and routines are those of its parts.
+/// tensors: then parameters, values and routines are those of its parts. Calls become one as
+/// `choice` says.
 ///
 /// # Errors
 /// As [`stages`], and when no operation of the model can be split.
@@ -202,15 +211,17 @@ pub fn stages_in(
     model: &Model,
     cut: (&[u32], Tensor),
     examples: u64,
-    (dtype, padding): (Float, u64),
+    element: (Float, u64),
     form: impl Fn(Stage) -> StageForm,
+    choice: &dyn Choice,
 ) -> Result<Stages, StageError> {
     let own = Own::new(model, cut)?;
     let graph = own.graph(model, examples)?;
     let flow = Flow::new(&graph, own.cuts(cut.0))?;
     cost::admit(&graph)?;
     let all: Vec<Stage> = (0..flow.count()).map(Stage::new).collect();
-    let layout = Layout::new(&graph, &flow, (dtype, padding), all.iter().copied(), form);
+    let each = all.iter().copied();
+    let layout = Layout::new(&graph, &flow, element, (each, form), own.rewriting(choice));
     let stages = all.iter().map(|stage| code(&layout, *stage, &own));
     Ok(Stages { stages: stages.collect(), ..frame(&layout) })
 }
@@ -257,6 +268,13 @@ impl Own {
         }
     }
 
+    fn rewriting<'a>(&'a self, choice: &'a dyn Choice) -> Rewriting<'a> {
+        match self {
+            Own::Whole => Rewriting::new(choice, None),
+            Own::Part(parted) => Rewriting::new(choice, Some(&parted.origin)),
+        }
+    }
+
     /// The nodes of the whole model that some of the own ones belong to.
     fn whole_nodes(&self, nodes: Range<usize>) -> Range<usize> {
         match self {
@@ -285,15 +303,16 @@ pub fn sample_stages(
     model: &Model,
     cut: (&[u32], Tensor),
     examples: u64,
-    size: (Float, u64),
+    element: (Float, u64),
     form: impl Fn(Stage) -> StageForm,
-    wanted: &BTreeSet<Stage>,
+    (wanted, choice): (&BTreeSet<Stage>, &dyn Choice),
 ) -> Result<Samples, StageError> {
     let own = Own::new(model, cut)?;
     let graph = own.graph(model, examples)?;
     let flow = Flow::new(&graph, own.cuts(cut.0))?;
     let known = wanted.iter().copied().filter(|stage| stage.index() < flow.count());
-    let layout = Layout::new(&graph, &flow, size, known.clone(), form);
+    let layout =
+        Layout::new(&graph, &flow, element, (known.clone(), form), own.rewriting(choice));
     let code = known.map(|stage| (stage, code(&layout, stage, &own))).collect();
     Ok(Samples { frame: frame(&layout), code })
 }
@@ -306,6 +325,7 @@ fn frame(layout: &Layout<'_>) -> Stages {
         inputs: inputs(layout.graph),
         parameters: layout.parameters(),
         elements: layout.elements.clone(),
+        rewrites: layout.rewriting.all_done(),
     }
 }
 

@@ -4,7 +4,7 @@
 #[allow(dead_code, reason = "each test file uses its part")]
 mod stage_support;
 
-use roundelay_codegen::{PassCost, StageCode, Stages, node_costs, stages};
+use roundelay_codegen::{Everywhere, PassCost, StageCode, Stages, node_costs, stages};
 use roundelay_dsl::{Extent, Model, Operation, Source};
 use roundelay_schedule::{Attribute, Call, Float, Id, Role, Routine, Stage};
 use stage_support::{
@@ -96,9 +96,13 @@ fn launched<'a>(costs: impl Iterator<Item = &'a PassCost>) -> Vec<String> {
 fn costs_of_nodes_add_up_to_the_uncut_routines() {
     let random = (20..40).map(|seed| random_model(&mut Numbers(seed), 12));
     for model in random.chain([residual()]) {
-        let costs =
-            node_costs(&model, (EXAMPLES, roundelay_schedule::Tensor::WHOLE), Float::F32)
-                .expect("the model is sound");
+        let costs = node_costs(
+            &model,
+            (EXAMPLES, roundelay_schedule::Tensor::WHOLE),
+            Float::F32,
+            &Everywhere,
+        )
+        .expect("the model is sound");
         let stages = cut(&model, &[]);
         let code = &stages.stages[Stage::new(0)];
         let calls =
@@ -119,9 +123,13 @@ fn costs_of_nodes_add_up_to_the_uncut_routines() {
 #[test]
 fn a_chain_is_counted_at_each_of_its_nodes() {
     let model = residual();
-    let costs =
-        node_costs(&model, (EXAMPLES, roundelay_schedule::Tensor::WHOLE), Float::F32)
-            .expect("the model is sound");
+    let costs = node_costs(
+        &model,
+        (EXAMPLES, roundelay_schedule::Tensor::WHOLE),
+        Float::F32,
+        &Everywhere,
+    )
+    .expect("the model is sound");
     let counts = |pass: fn(&PassCost) -> usize| {
         costs.iter().map(|cost| [pass(&cost.forward), pass(&cost.backward)]).collect()
     };

@@ -5,7 +5,9 @@
 #[path = "../../tests/support/models.rs"]
 mod models;
 
-use roundelay_codegen::{BackwardForm, StageCode, StageForm, Stages, stages_in};
+use roundelay_codegen::{
+    BackwardForm, Everywhere, StageCode, StageForm, Stages, stages_in,
+};
 use roundelay_dsl::Model;
 use roundelay_kernels::Kernel;
 use roundelay_schedule::{Call, Float, Id, Recompute, Role, Routine, Stage, Tensor};
@@ -43,7 +45,7 @@ fn stages(
     recompute: Recompute,
 ) -> Stages {
     let form = |_| StageForm { backward, recompute };
-    stages_in(model, (cuts, Tensor::WHOLE), EXAMPLES, (Float::F32, 16), form)
+    stages_in(model, (cuts, Tensor::WHOLE), EXAMPLES, (Float::F32, 16), form, &Everywhere)
         .expect("nothing is shared")
 }
 
@@ -156,9 +158,15 @@ fn stages_decide_for_themselves() {
             backward: BackwardForm::Whole,
             recompute: if stage.index() == 0 { full } else { none },
         };
-        let mixed =
-            stages_in(&model, (&[cut], Tensor::WHOLE), EXAMPLES, (Float::F32, 16), form)
-                .expect("nothing is shared");
+        let mixed = stages_in(
+            &model,
+            (&[cut], Tensor::WHOLE),
+            EXAMPLES,
+            (Float::F32, 16),
+            form,
+            &Everywhere,
+        )
+        .expect("nothing is shared");
         for (stage, code) in mixed.stages.iter() {
             let same = if stage.index() == 0 { &all[2] } else { &all[0] };
             assert_eq!(code, &same.stages[stage], "cut at {cut}");

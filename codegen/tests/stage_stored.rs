@@ -7,7 +7,7 @@ mod models;
 #[allow(dead_code, reason = "each test file uses its part")]
 mod stage_support;
 
-use roundelay_codegen::{BackwardForm, StageForm, Stages, stages_in};
+use roundelay_codegen::{BackwardForm, Everywhere, StageForm, Stages, stages_in};
 use roundelay_dsl::{Model, Operation};
 use roundelay_schedule::{Float, GradientSums, Id, Recompute, Role, Stage, Tensor};
 use stage_support::machine::{Machine, context};
@@ -38,7 +38,7 @@ fn model(layers: u32, attention: &str) -> Model {
 }
 
 fn stages(model: &Model, dtype: Float, form: StageForm) -> Stages {
-    stages_in(model, (&[], Tensor::WHOLE), EXAMPLES, (dtype, 16), |_| form)
+    stages_in(model, (&[], Tensor::WHOLE), EXAMPLES, (dtype, 16), |_| form, &Everywhere)
         .expect("nothing is shared")
 }
 

@@ -7,7 +7,9 @@ mod models;
 #[allow(dead_code, reason = "other tests use the other parts")]
 mod stage_support;
 
-use roundelay_codegen::{BackwardForm, StageError, StageForm, Stages, stages_in};
+use roundelay_codegen::{
+    BackwardForm, Everywhere, StageError, StageForm, Stages, stages_in,
+};
 use roundelay_dsl::{Model, Motion, Operation, Part};
 use roundelay_kernels::Kernel;
 use roundelay_schedule::{
@@ -92,7 +94,8 @@ fn model(text: &str) -> Model {
 
 fn stages(model: &Model, cuts: &[u32], tensor: Tensor, form: StageForm) -> Stages {
     let layout = (Float::F64, 16);
-    stages_in(model, (cuts, tensor), EXAMPLES, layout, |_| form).expect("it splits")
+    stages_in(model, (cuts, tensor), EXAMPLES, layout, |_| form, &Everywhere)
+        .expect("it splits")
 }
 
 fn tensors() -> Vec<Tensor> {
@@ -267,7 +270,8 @@ fn what_cannot_be_split_is_refused_by_name() {
     );
     let tensor = Tensor { rows: 64, sequence: Sequence::Whole };
     let form = |_| StageForm::default();
-    let refused = stages_in(&model, (&[], tensor), EXAMPLES, (Float::F32, 16), form);
+    let refused =
+        stages_in(&model, (&[], tensor), EXAMPLES, (Float::F32, 16), form, &Everywhere);
     assert_eq!(refused, Err(StageError::Unsplit { rows: 64 }));
     let text = refused.expect_err("it was").to_string();
     assert!(text.contains("64 tensor rows"), "{text}");
@@ -300,7 +304,8 @@ fn of_layer((width, heads): (u64, u64), tensor: Tensor) -> [u64; 2] {
         );
         let form = |_| StageForm::default();
         let cut: (&[u32], Tensor) = (&[], tensor);
-        let code = stages_in(&model(&text), cut, 1, (dtype, 1), form).expect("it splits");
+        let code = stages_in(&model(&text), cut, 1, (dtype, 1), form, &Everywhere)
+            .expect("it splits");
         let states = dtype.size() + dtype.gradient().size(dtype) + 3 * dtype.wide_size();
         let kept = |a: &&Argument| matches!(a.role, Role::Activation | Role::Retained);
         let arguments = &code.stages[Stage::new(0)].forward.arguments;

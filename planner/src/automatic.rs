@@ -17,7 +17,7 @@ use crate::{
 };
 use find::Aim;
 use pipe::{Merit, Passes, Pipe, StageHalves};
-use roundelay_codegen::lower;
+use roundelay_codegen::lower_with;
 use roundelay_dsl::{Objective, Program};
 use roundelay_schedule::{Bytes, Order, Plan};
 
@@ -44,7 +44,8 @@ pub(crate) fn complete(
         return Ok(plan.clone());
     }
     let plain = plain(plan);
-    let mut schedule = lower(program, &plain).map_err(refused)?;
+    let algebra = &costs.algebra;
+    let mut schedule = lower_with(program, &plain, algebra).map_err(refused)?;
     cost::price_with(&mut schedule, costs).map_err(refused)?;
     let mut pipe = read::pipe(program, &schedule);
     let aim = match (program.search.objective, plan.order) {
@@ -52,7 +53,7 @@ pub(crate) fn complete(
         _ => Aim::Time,
     };
     let found = match plan.order {
-        Order::ZeroBubbleAuto => roomy(program, plan, &mut pipe, aim)?,
+        Order::ZeroBubbleAuto => roomy((program, costs), plan, &mut pipe, aim)?,
         _ => find::find(&pipe, aim, &[]).map(|(_, passes)| passes),
     };
     Ok(found.map_or(plain, |passes| listed(plan, &pipe, &passes)))
@@ -63,13 +64,14 @@ pub(crate) fn complete(
 /// little is passed over, and ever more of it. Once one had no room, none is taken that is worse
 /// than an order with fixed rules that has.
 fn roomy(
-    program: &Program,
+    (program, costs): (&Program, &Costs),
     plan: &Plan,
     pipe: &mut Pipe,
     aim: Aim,
 ) -> Result<Option<Passes>, Reason> {
     let lacks = |pipe: &Pipe, passes: &Passes| {
-        let schedule = lower(program, &listed(plan, pipe, passes)).map_err(refused)?;
+        let found = listed(plan, pipe, passes);
+        let schedule = lower_with(program, &found, &costs.algebra).map_err(refused)?;
         Ok(memory::lacks(program, &schedule))
     };
     let mut tried = Vec::new();

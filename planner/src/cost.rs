@@ -12,6 +12,7 @@
 
 use crate::{
     measured::{Measured, Origin, Origins},
+    rewrite::Algebra,
     rows::{Exchanged, Rows},
 };
 use roundelay_dsl::Program;
@@ -105,6 +106,8 @@ impl Floor {
 pub(crate) struct Costs {
     dtype: Float,
     rows: Rows,
+    /// Which calls are one, and so take the time of one.
+    pub(crate) algebra: Algebra,
     models: Vec<Model>,
     /// The model of every device.
     of: BTreeMap<DeviceId, usize>,
@@ -124,6 +127,7 @@ impl Costs {
         let mut costs = Self {
             dtype: program.train.dtype,
             rows: Rows::new(&program.target),
+            algebra: Algebra::default(),
             models: Vec::new(),
             of: BTreeMap::new(),
         };

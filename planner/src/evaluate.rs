@@ -14,7 +14,8 @@ use roundelay_codegen::lower_if;
 use roundelay_dsl::Program;
 use roundelay_kernels::Kernels;
 use roundelay_schedule::{
-    Bytes, Checked, DeviceId, Kind, Plan, Violations, check, enough_steps, simulate,
+    Bytes, Checked, DeviceId, Kind, Plan, Schedule, Violations, check, enough_steps,
+    simulate,
 };
 use std::collections::BTreeMap;
 
@@ -43,14 +44,15 @@ pub(crate) fn clock(
     costs: &Costs,
     (plan, bound, number): (Plan, Bound, usize),
 ) -> Result<Candidate, Reason> {
-    let lowered = lower_if(program, &plan, |schedule| memory::fits(program, schedule));
+    let admit = |schedule: &Schedule| memory::fits(program, schedule);
+    let lowered = lower_if(program, &plan, &costs.algebra, admit);
     let mut schedule = lowered.map_err(refused)?.map_err(Reason::Memory)?;
     let origins = cost::price_with(&mut schedule, costs).map_err(refused)?;
     let violated = |violations: Violations| {
         refused(format!("the checker finds: {}", violations.first()))
     };
     let checked = check(schedule, &Kernels).map_err(violated)?;
-    Ok(candidate((plan, bound, number), &checked, origins))
+    Ok(candidate((bound, number), &checked, origins))
 }
 
 fn refused(error: impl std::fmt::Display) -> Reason {
@@ -58,7 +60,7 @@ fn refused(error: impl std::fmt::Display) -> Reason {
 }
 
 fn candidate(
-    (plan, bound, number): (Plan, Bound, usize),
+    (bound, number): (Bound, usize),
     checked: &Checked,
     origins: Origins,
 ) -> Candidate {
@@ -69,7 +71,7 @@ fn candidate(
     let sent: Bytes =
         cells.values().filter_map(|cell| facts.sent.get(cell)).copied().sum();
     Candidate {
-        plan,
+        plan: checked.plan.clone(),
         batch: checked.job.batch,
         step_time: run.step_time(),
         device_peak: fullest.map(|cell| checked.arena(cell)).unwrap_or_default(),

@@ -19,6 +19,8 @@ pub struct Explanation {
     pub plans: Vec<(String, Vec<String>)>,
     /// What limits the cut points, when parameters with several users do.
     pub cuts: Option<String>,
+    /// How rewrites were found.
+    pub rewriting: String,
     /// What holds back the first plan.
     pub binding: String,
     /// What would change, by planning again.
@@ -33,6 +35,7 @@ pub fn explain(program: &Program, options: &Options, ranking: &Ranking) -> Expla
     let numbered = (1..).zip(ranking.plans.iter().zip(nexts));
     let plans = numbered.map(|(rank, (candidate, next))| {
         let mut reasons = vec![time(candidate), memory(candidate), times(candidate)];
+        reasons.extend(rewrites(candidate));
         reasons.extend(next.map(|next| runner_up(candidate, rank + 1, next)));
         (summary(&candidate.plan), reasons)
     });
@@ -40,6 +43,7 @@ pub fn explain(program: &Program, options: &Options, ranking: &Ranking) -> Expla
     Explanation {
         plans: plans.collect(),
         cuts: cuts(ranking),
+        rewriting: rewriting(ranking),
         binding: binding(ranking, &what_if),
         what_if,
         first: ranking.plans[0].clone(),
@@ -83,7 +87,8 @@ impl fmt::Display for Explanation {
             let set: String = set.collect();
             writeln!(f, "  {}: {} <-{set}", what.question, self.answer(what))
         })?;
-        self.cuts.iter().try_for_each(|cuts| writeln!(f, "cuts: {cuts}"))
+        self.cuts.iter().try_for_each(|cuts| writeln!(f, "cuts: {cuts}"))?;
+        writeln!(f, "rewrites: {}", self.rewriting)
     }
 }
 
@@ -157,6 +162,30 @@ fn memory(candidate: &Candidate) -> String {
 /// Where the times of its kernel calls come from.
 fn times(candidate: &Candidate) -> String {
     format!("times: {}", candidate.origins)
+}
+
+/// Which neighbouring calls are one.
+fn rewrites(candidate: &Candidate) -> Option<String> {
+    let rewrites = &candidate.plan.rewrites;
+    let each = rewrites.iter().map(|(rewrite, sites)| match sites.iter().len() {
+        count if count <= FEW_SITES => format!("{rewrite} at {sites}"),
+        count => format!("{rewrite} at {count} operations"),
+    });
+    let each: Vec<String> = each.collect();
+    (!each.is_empty()).then(|| format!("rewrites: {}", each.join(", ")))
+}
+
+/// So many operations are named, more are counted; a plan file names them all.
+const FEW_SITES: usize = 8;
+
+fn rewriting(ranking: &Ranking) -> String {
+    let stops = ranking.rewriting.iter();
+    let each: Vec<String> =
+        stops.map(|(stop, count)| format!("{count} {stop}")).collect();
+    match each.is_empty() {
+        true => "no neighbouring calls that a rule could join".to_owned(),
+        false => format!("e-graphs of neighbouring calls: {}", each.join(", ")),
+    }
 }
 
 fn runner_up(candidate: &Candidate, rank: usize, next: &Candidate) -> String {

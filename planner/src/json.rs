@@ -8,9 +8,12 @@ use crate::{
     measured::Origins,
     objective::{FemtoDollars, Goal},
     ranking::Ranking,
+    rewrite::Stop,
     what_if::WhatIf,
 };
-use roundelay_schedule::{Exactness, Kind, Order, Placement, Rule, Sequence, States};
+use roundelay_schedule::{
+    Exactness, Kind, Order, Placement, Rewrite, Rule, Sequence, Sites, States,
+};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -46,6 +49,8 @@ pub struct Document {
     pub optimal: bool,
     /// (best − least open bound) / best.
     pub gap: f64,
+    /// How many e-graphs were asked which calls are one, by why they grew no further.
+    pub rewriting: BTreeMap<Stop, usize>,
     /// How long the search took.
     pub elapsed_s: f64,
     /// The front, where it was asked for.
@@ -144,6 +149,8 @@ pub struct PlanRow {
     pub sequence: Sequence,
     /// What is computed again for backward: one word for all stages, or one per stage.
     pub recompute: String,
+    /// The rules that make one call of two, each with the operations at which it is applied.
+    pub rewrites: BTreeMap<Rewrite, Vec<u32>>,
     /// Devices in use.
     pub devices: usize,
     /// Time of one training step in the steady state.
@@ -256,10 +263,15 @@ pub fn document(ranking: &Ranking) -> Document {
         clocked: ranking.clocked,
         optimal: ranking.optimal,
         gap: ranking.gap,
+        rewriting: ranking.rewriting.clone(),
         elapsed_s: ranking.elapsed.as_secs_f64(),
         front: None,
         explain: None,
     }
+}
+
+fn sites((rewrite, sites): (Rewrite, &Sites)) -> (Rewrite, Vec<u32>) {
+    (rewrite, sites.iter().collect())
 }
 
 pub(crate) fn plan_row(rank: usize, candidate: &Candidate, goal: &Goal) -> PlanRow {
@@ -285,6 +297,7 @@ pub(crate) fn plan_row(rank: usize, candidate: &Candidate, goal: &Goal) -> PlanR
         tensor: Tensor { rows: plan.tensor.rows, columns: 1, depth: 1 },
         sequence: plan.tensor.sequence,
         recompute: recompute(&plan.recompute),
+        rewrites: plan.rewrites.iter().map(sites).collect(),
         devices: plan.devices.len(),
         step_time_s: seconds(candidate.step_time),
         samples_per_s: candidate.samples_per_s(),

@@ -44,6 +44,7 @@ mod ranking;
 mod reason;
 mod refusal;
 mod repair;
+mod rewrite;
 mod rows;
 #[cfg(test)]
 mod sample;
@@ -83,6 +84,7 @@ pub use ranking::{Options, Ranking, Weaker};
 pub use reason::{Reason, Shortage, Shortfall};
 pub use refusal::Refusal;
 pub use repair::Repair;
+pub use rewrite::{Algebra, Stop};
 pub use space::Space;
 pub use table::{front_table, remarks, table};
 pub use tied::Tied;

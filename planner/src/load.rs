@@ -2,8 +2,8 @@
 
 use crate::cost::{Costs, Priced, Unpriced};
 use roundelay_codegen::{
-    BackwardCode, CrossingValue, Samples, StageCode, StageError, StageForm, Stages,
-    UpdateForm, sample_stages, update,
+    BackwardCode, Choice, CrossingValue, Samples, StageCode, StageError, StageForm,
+    Stages, UpdateForm, sample_stages, update,
 };
 use roundelay_dsl::{Model, Program};
 use roundelay_schedule::{
@@ -114,7 +114,8 @@ pub(crate) fn samples(
 ) -> Result<BTreeMap<Stage, Sample>, LoadError> {
     let layout = (program.train.dtype, 1);
     let n = u64::from(examples);
-    let samples = sample_stages(model, (cuts, tensor), n, layout, form, wanted)?;
+    let which = (wanted, &costs.algebra as &dyn Choice);
+    let samples = sample_stages(model, (cuts, tensor), n, layout, form, which)?;
     let all = (program.train.batch / examples.max(1)).max(1);
     let of = |stage| sample(program, (&samples, all), stage, costs);
     let one = |stage: &Stage| Ok((*stage, of(*stage)?));

@@ -67,7 +67,9 @@ impl Nodes {
         costs: &Costs,
     ) -> Result<Option<Self>, LoadError> {
         let dtype = program.train.dtype;
-        let at = |examples: u32| node_costs(model, (examples.into(), tensor), dtype);
+        let at = |examples: u32| {
+            node_costs(model, (examples.into(), tensor), dtype, &costs.algebra)
+        };
         let mut sizes: Vec<Vec<NodeCost>> = reach.derive(at)?.into();
         if reach == Reach::All {
             sizes.push(at(PROOF)?);

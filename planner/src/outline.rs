@@ -70,6 +70,7 @@ impl Outline {
             delays: rule.delays(placement.timeline(), 0, 0),
             devices: Vec::new(),
             lists,
+            rewrites: roundelay_schedule::Rewrites::default(),
         };
         Plan { reduction: plan.own_reduction(), ..plan }
     }

@@ -6,6 +6,7 @@ use crate::{
     family::Family,
     laws::{check_cuts, check_delay, check_shards, check_sizes},
     reason::Reason,
+    rewrite::Algebra,
 };
 use roundelay_codegen::node_costs;
 use roundelay_dsl::Program;
@@ -157,7 +158,8 @@ fn check_rows(plan: &Plan, program: &Program) -> Option<String> {
         return None;
     }
     let examples = u64::from(program.train.batch / plan.all_micro_batches().max(1));
-    let costs = node_costs(&program.model, (examples, plan.tensor), program.train.dtype);
+    let (size, dtype) = ((examples, plan.tensor), program.train.dtype);
+    let costs = node_costs(&program.model, size, dtype, &Algebra::default());
     costs.err().map(|error| error.to_string())
 }
 

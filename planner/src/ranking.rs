@@ -12,6 +12,7 @@ use crate::{
     parallel::parallel,
     progress::Progress,
     reason::Reason,
+    rewrite::Stop,
     search::{Aim, Found, Judge, Open, search},
     sharpen::{Bounds, Sharpness},
     space::Space,
@@ -66,6 +67,8 @@ pub struct Ranking {
     pub interrupted: bool,
     /// (best − least open bound) / best of the objective, at least zero.
     pub gap: f64,
+    /// How many e-graphs were asked which calls are one, by why they grew no further.
+    pub rewriting: BTreeMap<Stop, usize>,
     /// How long it took.
     pub elapsed: Duration,
 }
@@ -146,6 +149,7 @@ fn ranked(
         optimal: false,
         interrupted: false,
         gap: 0.0,
+        rewriting: BTreeMap::new(),
         elapsed: Duration::ZERO,
         space: Space::default(),
     };
@@ -162,6 +166,7 @@ fn ranked(
         ranking.space.excluded.extend(clerk.unfit.into_all());
         ranking.space.plans = clerk.plans;
     }
+    ranking.rewriting = costs.algebra.stops();
     ranking.interrupted = progress.stopped;
     ranking.elapsed = started.elapsed();
     ranking
@@ -353,8 +358,7 @@ impl<'a> Clerk<'a> {
     /// Where the group of a plan ends.
     fn after(&self, number: usize) -> usize {
         let Outline { family, counts, .. } = self.plans[number];
-        let alone =
-            family.order.is_found() || counts.tensor.sequence == Sequence::Split;
+        let alone = family.order.is_found() || counts.tensor.sequence == Sequence::Split;
         if alone || self.grouping == Grouping::None {
             return number + 1;
         }

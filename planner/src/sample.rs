@@ -304,6 +304,7 @@ pub(crate) fn ranking() -> Ranking {
         optimal: true,
         interrupted: false,
         gap: 0.0,
+        rewriting: BTreeMap::new(),
         elapsed: Duration::ZERO,
     }
 }

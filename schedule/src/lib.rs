@@ -21,6 +21,7 @@ mod plan;
 mod profile;
 mod queues;
 mod replay;
+mod rewrite;
 mod routine;
 mod rule;
 mod schedule;
@@ -62,6 +63,7 @@ pub use profile::{
 };
 pub use queues::Queues;
 pub use replay::{Issue, Machine, Marks, replay};
+pub use rewrite::{Rewrite, Rewrites, Sites};
 pub use routine::{
     Access, Argument, Attribute, Call, Catalogue, Exchanged, Footprint, Operand, Pass,
     Role, Routine, Unit,

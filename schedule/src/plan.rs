@@ -1,8 +1,8 @@
 //! Every decision about how a model is trained on a cluster, as plain data.
 
 use crate::{
-    Delays, DeviceId, DeviceList, Exactness, Fold, Item, Order, Rule, Sequence, Tensor,
-    Timeline, listed_in,
+    Delays, DeviceId, DeviceList, Exactness, Fold, Item, Order, Rewrite, Rewrites, Rule,
+    Sequence, Tensor, Timeline, listed_in,
 };
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
@@ -47,6 +47,9 @@ pub struct Plan {
     /// What each device does, for `listed` and for orders that are found; else empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lists: Vec<DeviceList>,
+    /// Which neighbouring calls are one, by rule; no others are.
+    #[serde(default, skip_serializing_if = "Rewrites::is_empty")]
+    pub rewrites: Rewrites,
 }
 
 /// How tasks meet devices.
@@ -219,6 +222,7 @@ impl Plan {
             delays: rule.delays(placement.timeline(), micro_batches, stages),
             devices: Vec::new(),
             lists: Vec::new(),
+            rewrites: Rewrites::default(),
         };
         plan.replicated(1, 1)
     }
@@ -443,6 +447,14 @@ spelled! {
     }
     Sequence, "sequence" { Whole "whole", Split "split", }
     Recompute, "recompute" { None "none", Selective "selective", Full "full", }
+    Rewrite, "rewrite" {
+        Affine "affine", AffineRelu "affine_relu", AffineGelu "affine_gelu",
+        AffineAdd "affine_add", BatchNormAdd "batch_norm_add",
+        BatchNormRelu "batch_norm_relu",
+        BatchNormBackwardRelu "batch_norm_backward_relu",
+        GatherOfScatter "gather_of_scatter", GatherOfPart "gather_of_part",
+        PartOfSum "part_of_sum",
+    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use crate::{
 };
 use roundelay::{
     Checked, Plan, Program,
-    parts::{codegen::lower, kernels::Kernels, schedule::check},
+    parts::{codegen::lower_with, kernels::Kernels, planner::Algebra, schedule::check},
 };
 
 /// A plan with cuts that split the nodes evenly.
@@ -16,7 +16,7 @@ pub(crate) fn plan(program: &Program, kind: Kind, n: u32, s: u32) -> Plan {
 
 /// Lowers and proves a plan.
 pub(crate) fn compiled(program: &Program, plan: &Plan) -> Checked {
-    let schedule =
-        lower(program, plan).unwrap_or_else(|wrong| panic!("{plan:?}: {wrong}"));
+    let schedule = lower_with(program, plan, &Algebra::default())
+        .unwrap_or_else(|wrong| panic!("{plan:?}: {wrong}"));
     check(schedule, &Kernels).unwrap_or_else(|wrong| panic!("{plan:?}: {wrong}"))
 }

@@ -2,7 +2,8 @@
 
 use crate::StageError;
 use roundelay_schedule::{
-    DeviceId, ListFault, Listed, Misfit, Placement, Reduction, Rule, States, Stuck,
+    DeviceId, ListFault, Listed, Misfit, Placement, Reduction, Rewrite, Rule, States,
+    Stuck,
 };
 use thiserror::Error;
 
@@ -33,6 +34,18 @@ pub enum LowerError {
         stages: u32,
         /// Values in the plan.
         found: usize,
+    },
+    /// A rewrite of calls that are not there, or are no neighbours, or whose array between them
+    /// is needed.
+    #[error(
+        "the plan rewrites o{site} by {rewrite}, which does not fit there: delete that \
+         operation from `rewrites`, or all of `rewrites` to have them found"
+    )]
+    Rewrite {
+        /// The rule.
+        rewrite: Rewrite,
+        /// The operation.
+        site: u32,
     },
     /// A version map that is not the rule's.
     #[error("the delays of the plan are not those of {0}")]

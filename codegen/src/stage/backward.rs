@@ -86,7 +86,8 @@ impl Half<'_> {
     /// The routine of these calls; `added` says to which values' gradients they add.
     fn routine(self, steps: Vec<Step>, added: impl Fn(NodeId) -> bool) -> Routine {
         let Self { layout, stage, pass, sum } = self;
-        let steps = fuse(steps, |tensor| layout.home(tensor, (pass, stage)).is_some());
+        let kept = |tensor| layout.home(tensor, (pass, stage)).is_some();
+        let steps = fuse(steps, &layout.rewriting, kept);
         let access = |role| match role {
             Role::Gradient => match sum {
                 Sum::First => Access::Write,

@@ -87,11 +87,13 @@ pub(crate) struct Step {
     pub(crate) attributes: BTreeMap<String, Attribute>,
     /// What it works on, in the catalogue's order.
     pub(crate) terms: Vec<Term>,
+    /// The operation that it stands for, where the table of derivatives has it.
+    pub(crate) node: Option<NodeId>,
 }
 
 /// A call without attributes.
 pub(crate) fn call<const N: usize>(kernel: &'static str, terms: [Term; N]) -> Step {
-    Step { kernel, attributes: BTreeMap::new(), terms: terms.into() }
+    Step { kernel, attributes: BTreeMap::new(), terms: terms.into(), node: None }
 }
 
 impl Step {

@@ -6,11 +6,11 @@ use super::{
     call::{Step, Term},
     derivative::{Derivative, derivative},
     flow::Flow,
-    fuse::fuse_nodes,
+    fuse::{Rewriting, fuse_nodes},
     graph::Graph,
     layout::Layout,
 };
-use crate::tensor::Parted;
+use crate::{rewrite::Choice, tensor::Parted};
 use roundelay_dsl::{Model, NodeId, Source};
 use roundelay_kernels::Kernel;
 use roundelay_schedule::{Bytes, Call, Element, Float, Id, Operand, Pass, Stage, Tensor};
@@ -44,7 +44,7 @@ pub struct PassCost {
 }
 
 /// The cost of every node, in the model's order, for micro-batches of `examples`, on one device
-/// among those that split tensors.
+/// among those that split tensors, where calls become one as `choice` says.
 ///
 /// # Errors
 /// A malformed model, a loss without a gradient kernel, nothing that can be split.
@@ -52,13 +52,15 @@ pub fn node_costs(
     model: &Model,
     (examples, tensor): (u64, Tensor),
     dtype: Float,
+    choice: &dyn Choice,
 ) -> Result<Vec<NodeCost>, StageError> {
     if tensor.rows == 1 {
-        return graph_costs(model, examples, dtype);
+        return graph_costs(model, examples, dtype, Rewriting::new(choice, None));
     }
     let parted = Parted::new(model, &[], tensor);
     let parted = parted.ok_or(StageError::Unsplit { rows: tensor.rows })?;
-    let own = graph_costs(&parted.model, examples, dtype)?;
+    let rewriting = Rewriting::new(choice, Some(&parted.origin));
+    let own = graph_costs(&parted.model, examples, dtype, rewriting)?;
     let mut costs = vec![NodeCost::default(); model.nodes.len()];
     for (own, node) in own.into_iter().zip(&parted.origin) {
         costs[node.index()].take(own);
@@ -88,11 +90,12 @@ fn graph_costs(
     model: &Model,
     examples: u64,
     dtype: Float,
+    rewriting: Rewriting<'_>,
 ) -> Result<Vec<NodeCost>, StageError> {
     let graph = Graph::new(model, examples)?;
     let flow = Flow::new(&graph, &[])?;
-    let form = |_| StageForm::default();
-    let layout = Layout::new(&graph, &flow, (dtype, 1), [Stage::new(0)], form);
+    let form = ([Stage::new(0)], |_| StageForm::default());
+    let layout = Layout::new(&graph, &flow, (dtype, 1), form, rewriting);
     let mut costs = vec![NodeCost::default(); model.nodes.len()];
     let mut seen = BTreeSet::new();
     for node in graph.computed() {
@@ -129,7 +132,7 @@ fn add_pass(
     (direction, pass): (Pass, fn(&mut NodeCost) -> &mut PassCost),
 ) -> Result<(), StageError> {
     let kept = |tensor| layout.home(tensor, (direction, Stage::new(0))).is_some();
-    for made in fuse_nodes(steps, kept) {
+    for made in fuse_nodes(steps, &layout.rewriting, kept) {
         let mut inner = vec![];
         for (node, step) in made.contains.into_iter().chain([(made.node, made.step)]) {
             let own = calls(layout.graph, node, &[step], |term| layout.element(term))?;

@@ -70,7 +70,10 @@ pub(crate) fn arity(operation: Operation) -> (usize, usize) {
 
 /// The calls of one node. What only metrics need adds to no gradient.
 pub(crate) fn derivative(graph: &Graph<'_>, node: NodeId) -> Derivative {
-    let both = calls(graph, node);
+    let mut both = calls(graph, node);
+    for step in both.forward.iter_mut().chain(&mut both.backward) {
+        step.node = Some(node);
+    }
     match graph.differentiates(node) {
         true => both,
         false => Derivative { backward: vec![], ..both },

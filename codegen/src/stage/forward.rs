@@ -20,7 +20,8 @@ pub(crate) fn forward(layout: &Layout<'_>, stage: Stage) -> Routine {
     let steps: Vec<Step> =
         made.chain(measured.map(|(number, node)| measure(number, *node))).collect();
     let pass = (Pass::Forward, stage);
-    let steps = fuse(steps, |tensor| layout.home(tensor, pass).is_some());
+    let kept = |tensor| layout.home(tensor, pass).is_some();
+    let steps = fuse(steps, &layout.rewriting, kept);
     let access = |role| match role {
         Role::Value(value) if flow.crossing[value.index()].producer == stage => {
             Access::Write

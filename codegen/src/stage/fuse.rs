@@ -1,39 +1,54 @@
-//! Neighbouring calls that one kernel does in one pass over memory.
+//! Neighbouring calls that one kernel does in one pass over memory, or that need no more than one
+//! exchange: the rules of [`crate::FORMS`], applied where a [`Choice`] says so and they fit.
 //!
-//! Every rule replaces two calls by one that computes the same bits: what fused kernels compute
-//! is defined as the kernels one by one. Nothing is kept that was not kept before; a tensor that
-//! only went from the one call to the other is not made any more. Rules repeat until none fits,
-//! so a product grows into an affine map, and that into one with an activation, and a batch norm
-//! into one with the residual that is added to it and the activation of their sum.
+//! No rule changes a bit: what fused kernels compute is defined as the kernels one by one.
+//! Nothing is kept that was not kept before; a tensor that only went from the one call to the
+//! other is not made any more. A call that does two joins what stands before it in turn, so a
+//! product grows into an affine map, and that into one with an activation.
 
-use super::call::{Step, Tensor, Term, call};
-use roundelay_schedule::Attribute;
-use std::collections::{BTreeMap, BTreeSet};
+use super::call::{Step, Tensor, Term};
+use crate::rewrite::{Choice, FORMS, Form, Line, Neighbour, Place};
+use roundelay_dsl::NodeId;
+use roundelay_schedule::{Attribute, Id, Rewrite, Rewrites};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+    sync::OnceLock,
+};
 
-/// The call that does two; `private` says of a tensor that these two calls alone touch it.
-type Fused = fn(&Step, &Step, private: &dyn Fn(Tensor) -> bool) -> Option<Step>;
-
-/// One rewrite of two neighbours.
-struct Rule {
-    /// The kernels it replaces.
-    kernels: [&'static str; 2],
-    /// The call that does both, if they fit.
-    fused: Fused,
+/// Where rules are applied in the stages of a model, and where they were.
+pub(crate) struct Rewriting<'a> {
+    choice: &'a dyn Choice,
+    /// The operation of the whole model that each of the graph belongs to; itself where none is
+    /// said.
+    origin: Option<&'a [NodeId]>,
+    done: RefCell<Rewrites>,
 }
 
-/// All rewrites.
-const RULES: [Rule; 7] = [
-    Rule { kernels: ["matmul", "add_rows"], fused: affine },
-    Rule { kernels: ["affine", "relu"], fused: affine_relu },
-    Rule { kernels: ["affine", "gelu"], fused: affine_gelu },
-    Rule { kernels: ["affine", "add"], fused: affine_add },
-    Rule { kernels: ["batch_norm", "relu"], fused: batch_norm_relu },
-    Rule { kernels: ["batch_norm", "add"], fused: batch_norm_add },
-    Rule {
-        kernels: ["relu_backward", "batch_norm_backward"],
-        fused: relu_batch_norm_backward,
-    },
-];
+impl<'a> Rewriting<'a> {
+    pub(crate) fn new(choice: &'a dyn Choice, origin: Option<&'a [NodeId]>) -> Self {
+        Self { choice, origin, done: RefCell::default() }
+    }
+
+    /// What was rewritten so far.
+    pub(crate) fn all_done(&self) -> Rewrites {
+        self.done.borrow().clone()
+    }
+
+    fn done(&self, rewrite: Rewrite, site: Option<u32>) {
+        let site = site.expect("the second of two calls stands for an operation");
+        self.done.borrow_mut().insert(rewrite, site);
+    }
+
+    /// The number of the operation of the whole model to which a call belongs.
+    fn site(&self, step: &Step) -> Option<u32> {
+        let whole =
+            |node: NodeId| self.origin.map_or(node, |origin| origin[node.index()]);
+        let number = |node: NodeId| u32::try_from(whole(node).index());
+        step.node.map(|node| number(node).expect("nodes are 32-bit numbers"))
+    }
+}
 
 /// A call of a pass, and the node that it completes.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,28 +61,39 @@ pub(crate) struct Made<N> {
     pub(crate) contains: Vec<(N, Step)>,
 }
 
-/// Fuses what can be fused of a pass. `kept` says of a tensor that it outlives the pass.
-pub(crate) fn fuse(steps: Vec<Step>, kept: impl Fn(Tensor) -> bool) -> Vec<Step> {
-    let made = fuse_nodes(steps.into_iter().map(|step| ((), step)).collect(), kept);
+/// Rewrites a pass. `kept` says of a tensor that it outlives the pass.
+pub(crate) fn fuse(
+    steps: Vec<Step>,
+    rewriting: &Rewriting<'_>,
+    kept: impl Fn(Tensor) -> bool,
+) -> Vec<Step> {
+    let steps = steps.into_iter().map(|step| ((), step)).collect();
+    let made = fuse_nodes(steps, rewriting, kept);
     made.into_iter().map(|made| made.step).collect()
 }
 
 /// As [`fuse`], and says which calls of which nodes went together.
 pub(crate) fn fuse_nodes<N: Copy + PartialEq>(
     steps: Vec<(N, Step)>,
+    rewriting: &Rewriting<'_>,
     kept: impl Fn(Tensor) -> bool,
 ) -> Vec<Made<N>> {
-    let mut touched = Touched::new(steps.iter().map(|(_, step)| step));
-    let mut fused: Vec<Made<N>> = Vec::new();
-    for (node, step) in steps {
+    let runs = runs(&steps);
+    let mut touched = Touched::new(&steps, &runs);
+    let chosen = chosen(&steps, runs, rewriting, &touched, &kept);
+    let mut fused: Vec<Made<N>> = Vec::with_capacity(steps.len());
+    for (place, (node, step)) in steps.into_iter().enumerate() {
+        let wanted = chosen.get(&place).map(Vec::as_slice).unwrap_or_default();
+        let site = rewriting.site(&step);
         let mut made = Made { node, step, contains: vec![] };
-        while let Some(before) = fused.pop() {
+        while let Some(before) = fused.pop_if(|_| !wanted.is_empty()) {
             let pair = [&before.step, &made.step];
-            let private = |tensor| !kept(tensor) && !touched.besides(tensor, pair);
-            let Some(step) = both(pair[0], pair[1], &private) else {
+            let private = |tensor| !kept(tensor) && !touched.besides(tensor, &pair);
+            let Some((rewrite, step)) = both(pair, wanted, &private) else {
                 fused.push(before);
                 break;
             };
+            rewriting.done(rewrite, site);
             touched.replace(pair, &step);
             let mut contains = before.contains;
             if before.node != made.node {
@@ -80,162 +106,253 @@ pub(crate) fn fuse_nodes<N: Copy + PartialEq>(
     fused
 }
 
-/// How many calls of a pass touch each tensor.
+/// The rules that are wanted, by the place of the call that comes second.
+fn chosen<N>(
+    steps: &[(N, Step)],
+    runs: Vec<Range<usize>>,
+    rewriting: &Rewriting<'_>,
+    touched: &Touched,
+    kept: &impl Fn(Tensor) -> bool,
+) -> BTreeMap<usize, Vec<Rewrite>> {
+    let mut chosen: BTreeMap<usize, Vec<Rewrite>> = BTreeMap::new();
+    for run in runs {
+        let own: Vec<&Step> = steps[run.clone()].iter().map(|(_, step)| step).collect();
+        let neighbours = neighbours(&own, rewriting, touched, kept);
+        for (place, rewrite) in rewriting.choice.choose(&neighbours) {
+            chosen.entry(run.start + place).or_default().push(rewrite);
+        }
+    }
+    chosen
+}
+
+/// The calls that rules may join: from the second on each stands for an operation, and reads or
+/// writes a tensor of the one before.
+fn runs<N>(steps: &[(N, Step)]) -> Vec<Range<usize>> {
+    let Kernels { first, second } = kernels();
+    let step = |place: usize| &steps[place].1;
+    let joins = |place: usize| {
+        let [before, step] = [step(place - 1), step(place)];
+        let mut terms = step.terms.iter();
+        step.node.is_some()
+            && second.contains(&step.kernel)
+            && terms.any(|term| touches(before, term.tensor))
+    };
+    let mut runs = Vec::new();
+    let mut start = 0;
+    while start < steps.len() {
+        let mut end = start + 1;
+        if first.contains(&step(start).kernel) {
+            while end < steps.len() && joins(end) {
+                end += 1;
+            }
+        }
+        if end > start + 1 {
+            runs.push(start..end);
+        }
+        start = end;
+    }
+    runs
+}
+
+/// The kernels of the calls that come first and second in rules.
+struct Kernels {
+    first: BTreeSet<&'static str>,
+    second: BTreeSet<&'static str>,
+}
+
+fn kernels() -> &'static Kernels {
+    static KERNELS: OnceLock<Kernels> = OnceLock::new();
+    KERNELS.get_or_init(|| {
+        let of =
+            |place: usize| FORMS.iter().map(|form| form.before[place].kernel).collect();
+        Kernels { first: of(0), second: of(1) }
+    })
+}
+
+fn touches(step: &Step, tensor: Tensor) -> bool {
+    step.terms.iter().any(|term| term.tensor == tensor)
+}
+
+fn neighbours<'a>(
+    steps: &[&'a Step],
+    rewriting: &Rewriting<'_>,
+    touched: &Touched,
+    kept: &impl Fn(Tensor) -> bool,
+) -> Vec<Neighbour<'a>> {
+    let mut arrays: Vec<(Tensor, bool)> = Vec::new();
+    let mut place = |term: &'a Term| {
+        let known = arrays.iter().position(|(tensor, _)| *tensor == term.tensor);
+        let number = known.unwrap_or_else(|| {
+            let is_shared = kept(term.tensor) || touched.besides(term.tensor, steps);
+            arrays.push((term.tensor, is_shared));
+            arrays.len() - 1
+        });
+        let array = u32::try_from(number).expect("a few calls work on few arrays");
+        Place { array, shape: &term.shape, is_shared: arrays[number].1 }
+    };
+    let mut neighbour = |step: &&'a Step| Neighbour {
+        site: rewriting.site(step),
+        kernel: step.kernel,
+        attributes: &step.attributes,
+        operands: step.terms.iter().map(&mut place).collect(),
+    };
+    steps.iter().map(&mut neighbour).collect()
+}
+
+/// How many calls of a pass touch each tensor that calls touch which rules may join.
 struct Touched(BTreeMap<Tensor, usize>);
 
 impl Touched {
-    fn new<'a>(steps: impl Iterator<Item = &'a Step>) -> Self {
-        let mut touched = Self(BTreeMap::new());
-        steps.for_each(|step| touched.add(step));
+    fn new<N>(steps: &[(N, Step)], runs: &[Range<usize>]) -> Self {
+        let joined = runs.iter().flat_map(|run| &steps[run.clone()]);
+        let terms = joined.flat_map(|(_, step)| &step.terms);
+        let mut touched = Self(terms.map(|term| (term.tensor, 0)).collect());
+        if !touched.0.is_empty() {
+            steps.iter().for_each(|(_, step)| touched.count(step, |count| count + 1));
+        }
         touched
     }
 
-    fn add(&mut self, step: &Step) {
-        for tensor in tensors(step) {
-            *self.0.entry(tensor).or_default() += 1;
+    /// Counts each tensor of a call once.
+    fn count(&mut self, step: &Step, change: impl Fn(usize) -> usize) {
+        for (place, term) in step.terms.iter().enumerate() {
+            let again = step.terms[..place].iter().any(|t| t.tensor == term.tensor);
+            if let (false, Some(count)) = (again, self.0.get_mut(&term.tensor)) {
+                *count = change(*count);
+            }
         }
     }
 
-    /// Whether any call besides two touches a tensor.
-    fn besides(&self, tensor: Tensor, pair: [&Step; 2]) -> bool {
-        let own = pair.into_iter().filter(|step| tensors(step).contains(&tensor)).count();
+    /// Whether any call besides some touches a tensor.
+    fn besides(&self, tensor: Tensor, steps: &[&Step]) -> bool {
+        let own = steps.iter().filter(|step| touches(step, tensor)).count();
         self.0.get(&tensor).is_some_and(|all| *all > own)
     }
 
     /// One call takes the place of two.
     fn replace(&mut self, pair: [&Step; 2], step: &Step) {
-        for tensor in pair.into_iter().flat_map(tensors) {
-            if let Some(count) = self.0.get_mut(&tensor) {
-                *count -= 1;
-            }
-        }
-        self.add(step);
+        pair.into_iter().for_each(|one| self.count(one, |count| count - 1));
+        self.count(step, |count| count + 1);
     }
 }
 
-/// The tensors of a call, each once.
-fn tensors(step: &Step) -> BTreeSet<Tensor> {
-    step.terms.iter().map(|term| term.tensor).collect()
+/// The one call for two neighbours, if a rule that is wanted fits.
+fn both(
+    pair: [&Step; 2],
+    wanted: &[Rewrite],
+    private: &dyn Fn(Tensor) -> bool,
+) -> Option<(Rewrite, Step)> {
+    let kernels = pair.map(|step| step.kernel);
+    let known =
+        FORMS.iter().filter(|form| form.before.map(|line| line.kernel) == kernels);
+    let mut forms = known.filter(|form| wanted.contains(&form.rewrite));
+    forms.find_map(|form| Some((form.rewrite, apply(form, pair, private)?)))
 }
 
-/// The one call for two neighbours, if a rule fits.
-fn both(first: &Step, second: &Step, private: &dyn Fn(Tensor) -> bool) -> Option<Step> {
-    let rule = RULES.iter().find(|rule| rule.kernels == [first.kernel, second.kernel]);
-    rule.and_then(|rule| (rule.fused)(first, second, private))
-}
+/// The tensors that go by the names of a rule.
+type Names = BTreeMap<&'static str, Term>;
 
-/// y = x Wᵀ, y += bias.
-fn affine(product: &Step, sum: &Step, _: &dyn Fn(Tensor) -> bool) -> Option<Step> {
-    let ([x, weight, y], [bias, into]) = (&product.terms[..], &sum.terms[..]) else {
-        return None;
-    };
-    let transposed = [("transpose_b".to_owned(), Attribute::Flag(true))].into();
-    let fits = product.attributes == transposed && y.tensor == into.tensor;
-    let terms = [x, weight, bias, y].map(Term::clone);
-    fits.then(|| call("affine", terms))
-}
-
-/// t = x Wᵀ + bias, y = max(t, 0), where t is not needed again.
-fn affine_relu(
-    map: &Step,
-    relu: &Step,
+/// The call that a rule has for two.
+fn apply(
+    form: &Form,
+    [first, second]: [&Step; 2],
     private: &dyn Fn(Tensor) -> bool,
 ) -> Option<Step> {
-    let ([x, weight, bias, t], [from, y]) = (&map.terms[..], &relu.terms[..]) else {
+    let mut names = Names::new();
+    let own = bind(&form.before[0], first, &mut names)?;
+    let more = bind(&form.before[1], second, &mut names)?;
+    let constants = |all: &BTreeMap<String, Attribute>| {
+        let mut rest = all.clone();
+        rest.remove(ACCUMULATE);
+        rest
+    };
+    if own.contains_key(ACCUMULATE) || own != constants(&more) {
         return None;
-    };
-    let fits = t.tensor == from.tensor && private(t.tensor);
-    let y = alike(y, t)?;
-    let [x, weight, bias] = [x, weight, bias].map(Term::clone);
-    fits.then(|| call("affine_relu", [x, weight, bias, y]))
-}
-
-/// z = x Wᵀ + bias, y = GELU(z).
-fn affine_gelu(map: &Step, gelu: &Step, _: &dyn Fn(Tensor) -> bool) -> Option<Step> {
-    let ([x, weight, bias, z], [from, y]) = (&map.terms[..], &gelu.terms[..]) else {
+    }
+    let between = names[form.between()].clone();
+    if !own.is_empty() && seen(&between, second) != Some(&between.shape) {
         return None;
-    };
-    let fits = z.tensor == from.tensor;
-    let y = alike(y, z)?;
-    let [x, weight, bias, z] = [x, weight, bias, z].map(Term::clone);
-    fits.then(|| call("affine_gelu", [x, weight, bias, z, y]))
-}
-
-/// t = x Wᵀ + bias, y = a + t or t + a, where t is not needed again.
-fn affine_add(map: &Step, sum: &Step, private: &dyn Fn(Tensor) -> bool) -> Option<Step> {
-    let [x, weight, bias, t] = &map.terms[..] else { return None };
-    let [a, y] = added(sum, t)?;
-    let [x, weight, bias] = [x, weight, bias].map(Term::clone);
-    private(t.tensor).then(|| call("affine_add", [x, weight, bias, a, y]))
-}
-
-/// t = batch_norm(x), perhaps with a residual, y = max(t, 0), where t is not needed again.
-fn batch_norm_relu(
-    norm: &Step,
-    relu: &Step,
-    private: &dyn Fn(Tensor) -> bool,
-) -> Option<Step> {
-    let ([read @ .., t, mean, variance], [from, y]) = (&norm.terms[..], &relu.terms[..])
-    else {
+    }
+    let own_names = 1 + usize::from(form.before[1].is_in_place());
+    let all = names.values().filter(|term| term.tensor == between.tensor);
+    if all.count() != own_names {
         return None;
-    };
-    let open = !norm.attributes.contains_key("relu");
-    let fits = open && t.tensor == from.tensor && private(t.tensor);
-    let made = [alike(y, t)?, mean.clone(), variance.clone()];
-    let terms = read.iter().cloned().chain(made).collect();
-    fits.then(|| Step { terms, ..norm.clone() }.flag("relu"))
-}
-
-/// t = batch_norm(x), y = a + t or t + a, where t is not needed again.
-fn batch_norm_add(
-    norm: &Step,
-    sum: &Step,
-    private: &dyn Fn(Tensor) -> bool,
-) -> Option<Step> {
-    let [read @ .., t, mean, variance] = &norm.terms[..] else { return None };
-    let bare =
-        ["relu", "residual"].iter().all(|tail| !norm.attributes.contains_key(*tail));
-    let [a, y] = added(sum, t)?;
-    let made = [a, y, mean.clone(), variance.clone()];
-    let terms = read.iter().cloned().chain(made).collect();
-    let fits = bare && private(t.tensor);
-    fits.then(|| Step { terms, ..norm.clone() }.flag("residual"))
-}
-
-/// dt = dy where y > 0, and the gradients of a batch norm from dt, which is not needed again.
-fn relu_batch_norm_backward(
-    relu: &Step,
-    norm: &Step,
-    private: &dyn Fn(Tensor) -> bool,
-) -> Option<Step> {
-    let ([y, dy, dt], [x, gain, mean, variance, from, made @ ..]) =
-        (&relu.terms[..], &norm.terms[..])
-    else {
+    }
+    let made = |name: &&str| names.get(name).map(|term| term.tensor);
+    let still = form.after.made.iter().filter_map(made).any(|t| t == between.tensor);
+    if !still && !private(between.tensor) {
         return None;
-    };
-    let alone = relu.attributes.is_empty() && !norm.attributes.contains_key("relu");
-    let fits = alone && dt.tensor == from.tensor && private(dt.tensor);
-    let [x, gain, mean, variance] = [x, gain, mean, variance].map(Term::clone);
-    let read = [x, gain, mean, variance, alike(y, from)?, alike(dy, from)?];
-    let terms = read.into_iter().chain(made.iter().cloned()).collect();
-    fits.then(|| Step { terms, ..norm.clone() }.flag("relu"))
+    }
+    reshape(form, second, &mut names)?;
+    Some(after(&form.after, &names, more))
 }
 
-/// The other addend and the result of a sum of two, in the shape of the one addend.
-fn added(sum: &Step, addend: &Term) -> Option<[Term; 2]> {
-    let [left, right, y] = &sum.terms[..] else { return None };
-    let other = match [left, right].map(|term| term.tensor == addend.tensor) {
-        [false, true] => left,
-        [true, false] => right,
-        [true, true] | [false, false] => return None,
-    };
-    Some([alike(other, addend)?, alike(y, addend)?])
+const ACCUMULATE: &str = "accumulate";
+
+/// Gives the tensors of a call the names of a line; what it has besides the line's flags.
+fn bind(
+    line: &Line,
+    step: &Step,
+    names: &mut Names,
+) -> Option<BTreeMap<String, Attribute>> {
+    let mut rest = step.attributes.clone();
+    for flag in line.flags {
+        rest.remove(*flag).filter(|value| *value == Attribute::Flag(true))?;
+    }
+    let operands: Vec<&str> = line.operands().collect();
+    if operands.len() != step.terms.len() {
+        return None;
+    }
+    for (name, term) in operands.into_iter().zip(&step.terms) {
+        let bound = names.entry(name).or_insert_with(|| term.clone());
+        if bound.tensor != term.tensor {
+            return None;
+        }
+    }
+    if line.is_in_place() {
+        let place = step.terms.last()?;
+        names.extend(line.made.iter().map(|name| (*name, place.clone())));
+    }
+    Some(rest)
 }
 
-/// A term in the shape of another one of as many elements.
-fn alike(term: &Term, other: &Term) -> Option<Term> {
-    let same = term.elements() == other.elements();
-    same.then(|| Term { shape: other.shape.clone(), ..term.clone() })
+/// The shape in which a call sees a tensor.
+fn seen<'a>(term: &Term, step: &'a Step) -> Option<&'a Vec<u64>> {
+    let found = step.terms.iter().find(|other| other.tensor == term.tensor);
+    found.map(|term| &term.shape)
+}
+
+/// Gives what must be alike the shape of the tensor between the calls, as a matrix where one of
+/// them sees it so.
+fn reshape(form: &Form, second: &Step, names: &mut Names) -> Option<()> {
+    let between = names[form.between()].clone();
+    let shapes = [Some(&between.shape), seen(&between, second)].into_iter().flatten();
+    let shape = shapes.min_by_key(|shape| shape.len())?.clone();
+    for name in form.alike {
+        let term = names.get_mut(name)?;
+        if term.elements() != between.elements() {
+            return None;
+        }
+        term.shape.clone_from(&shape);
+    }
+    Some(())
+}
+
+/// The call of a line; `rest` is what it has besides the line's flags.
+fn after(line: &Line, names: &Names, rest: BTreeMap<String, Attribute>) -> Step {
+    let terms = line.operands().map(|name| names[name].clone()).collect();
+    let mut attributes = rest;
+    let flags = line.flags.iter().map(|flag| ((*flag).to_owned(), Attribute::Flag(true)));
+    attributes.extend(flags);
+    if line.kernel != "copy" {
+        return Step { kernel: line.kernel, attributes, terms, node: None };
+    }
+    // What is there already needs no other rows.
+    let kernel = match attributes.contains_key(ACCUMULATE) {
+        true => "accumulate",
+        false => "copy",
+    };
+    Step { kernel, attributes: BTreeMap::new(), terms, node: None }
 }
 
 #[cfg(test)]

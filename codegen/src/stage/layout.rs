@@ -6,6 +6,7 @@ use super::{
     BackwardForm, CrossingValue, Differentiated, StageForm,
     call::{Tensor, Term},
     flow::{Crossing, Flow},
+    fuse::Rewriting,
     graph::Graph,
     halves::Halves,
     keep::Keep,
@@ -32,6 +33,8 @@ pub(crate) struct Layout<'a> {
     pub(crate) dtype: Float,
     /// Elements of each stage's flat parameters.
     pub(crate) elements: Table<Stage, u64>,
+    /// Which calls become one.
+    pub(crate) rewriting: Rewriting<'a>,
     offsets: BTreeMap<ParameterId, u64>,
     kept: BTreeMap<Stage, Kept>,
 }
@@ -62,8 +65,8 @@ impl<'a> Layout<'a> {
         graph: &'a Graph<'a>,
         flow: &'a Flow,
         (dtype, padding): (Float, u64),
-        stages: impl IntoIterator<Item = Stage>,
-        form: impl Fn(Stage) -> StageForm,
+        (stages, form): (impl IntoIterator<Item = Stage>, impl Fn(Stage) -> StageForm),
+        rewriting: Rewriting<'a>,
     ) -> Self {
         let mut elements: Table<Stage, u64> = (0..flow.count()).map(|_| 0).collect();
         let mut offsets = BTreeMap::new();
@@ -88,7 +91,7 @@ impl<'a> Layout<'a> {
             (stage, Kept::new(graph, keep, backward, dtype))
         };
         let kept = stages.into_iter().map(keep).collect();
-        Self { graph, flow, dtype, elements, offsets, kept }
+        Self { graph, flow, dtype, elements, rewriting, offsets, kept }
     }
 
     /// What a stage keeps for its backward pass.

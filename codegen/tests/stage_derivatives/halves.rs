@@ -2,7 +2,9 @@
 //! that find all they read: the same bits, for every model that the tests of derivatives hold.
 
 use crate::stage_support::machine::{Machine, context};
-use roundelay_codegen::{BackwardCode, BackwardForm, StageForm, Stages, stages_in};
+use roundelay_codegen::{
+    BackwardCode, BackwardForm, Everywhere, StageForm, Stages, stages_in,
+};
 use roundelay_dsl::Model;
 use roundelay_kernels::Real;
 use roundelay_schedule::{Access, Id, Recompute, Role, Routine, Stage};
@@ -63,6 +65,7 @@ pub(crate) fn hold<R: Real>(name: &str, model: &Model, cuts: &[u32], examples: u
             examples,
             (R::DTYPE, 16),
             form,
+            &Everywhere,
         )
         .expect("it was cut before")
     };

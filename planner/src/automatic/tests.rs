@@ -5,6 +5,7 @@ use super::{
     pipe::{Half, Kept, Passes, Room},
     *,
 };
+use roundelay_codegen::lower;
 use roundelay_dsl::{NoFiles, SourceFile, parse};
 use roundelay_kernels::Kernels;
 use roundelay_schedule::{

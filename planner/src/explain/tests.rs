@@ -3,12 +3,13 @@
 use super::*;
 use crate::{
     document, plan,
+    rewrite::Stop,
     sample::{self, Random},
     tests::random_program,
     tied::Tied,
 };
 use roundelay_dsl::Objective;
-use roundelay_schedule::{Nanos, Order, Placement, Rule};
+use roundelay_schedule::{Nanos, Order, Placement, Rewrite, Rule};
 
 #[test]
 fn reasons_name_the_bound_and_the_differing_decisions() {
@@ -30,6 +31,32 @@ fn reasons_name_the_bound_and_the_differing_decisions() {
     let text = explained(&ranking);
     let busiest = "messages, sums and shards on the busiest links take 900 ns of 1.00 us";
     assert!(text.contains(busiest), "{text}");
+}
+
+#[test]
+fn rewrites_are_named_where_they_are_few_and_counted_where_they_are_many() {
+    let plan = sample::plan(Rule::Sync, Placement::Pipeline, Order::Gpipe, 4, 2);
+    let mut candidate = sample::candidate(&plan, Nanos(1_000), 0);
+    assert_eq!(rewrites(&candidate), None);
+    let all = &mut candidate.plan.rewrites;
+    (0..20).for_each(|site| all.insert(Rewrite::Affine, site));
+    [7, 3].into_iter().for_each(|site| all.insert(Rewrite::AffineGelu, site));
+    let mut ranking = sample::ranking();
+    ranking.plans = vec![candidate];
+    ranking.rewriting.insert(Stop::Saturated, 5);
+    ranking.rewriting.insert(Stop::Rounds, 1);
+    let explanation =
+        explain(&sample::program(2, 8), &Options::default(), &ranking).to_string();
+    for line in [
+        "rewrites: affine at 20 operations, affine_gelu at o3 o7\n",
+        "rewrites: e-graphs of neighbouring calls: 5 saturated, 1 stopped at the limit \
+         of rounds\n",
+    ] {
+        assert!(explanation.contains(line), "{explanation}");
+    }
+    let json = serde_json::to_value(document(&ranking)).expect("it is plain data");
+    assert_eq!(json["plans"][0]["rewrites"]["affine_gelu"], serde_json::json!([3, 7]));
+    assert_eq!(json["rewriting"], serde_json::json!({ "saturated": 5, "rounds": 1 }));
 }
 
 /// Planning again with the lines of every question gives its answer; returns how many questions

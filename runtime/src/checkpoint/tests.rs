@@ -54,6 +54,7 @@ fn of(rule: Rule, job: Job) -> Schedule {
         delays: rule.delays(Timeline::Workers, 2, 2),
         devices: Vec::new(),
         lists: Vec::new(),
+        rewrites: roundelay_schedule::Rewrites::default(),
     };
     Schedule {
         fingerprint: "0123456789abcdef".into(),

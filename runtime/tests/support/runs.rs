@@ -5,7 +5,7 @@ use super::{
     models::even_cuts,
     plans::{self, Kind, kinds},
 };
-use roundelay_codegen::lower;
+use roundelay_codegen::{Everywhere, lower_with};
 use roundelay_dsl::Program;
 use roundelay_kernels::Kernels;
 use roundelay_runtime::{Cpu, CpuOptions, Fill, Oracle, State, Timing};
@@ -30,8 +30,8 @@ pub(crate) fn all_plans(program: &Program, (n, s): (u32, u32)) -> Vec<Plan> {
 
 /// Lowers and checks a plan.
 pub(crate) fn compile(program: &Program, plan: &Plan) -> Checked {
-    let schedule =
-        lower(program, plan).unwrap_or_else(|error| panic!("{plan:?}: {error}"));
+    let schedule = lower_with(program, plan, &Everywhere)
+        .unwrap_or_else(|error| panic!("{plan:?}: {error}"));
     check(schedule, &Kernels).unwrap_or_else(|faults| panic!("{plan:?}: {faults:?}"))
 }
 

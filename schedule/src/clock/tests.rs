@@ -74,6 +74,7 @@ fn plan() -> Plan {
         delays: Rule::Sync.delays(Timeline::Workers, 1, 1),
         devices: vec![],
         lists: vec![],
+        rewrites: crate::Rewrites::default(),
     }
 }
 

@@ -5,8 +5,9 @@ use roundelay_schedule::{
     Call, Collective, Content, Data, Device, Domain, Element, Evaluation, Float,
     FlopsPerSecond, Form, Group, Id, Initial, Input, Item, Job, Link, Method, Nanos,
     Operand, Optimizer, Order, Parameter, Pass, Place, Placement, Plan, Pool, Protocol,
-    Rate, Recompute, Reduction, Rest, Ring, Role, Routine, Row, Rule, Schedule, Slice,
-    Spot, States, Subject, Sum, Target, Timeline, Treatment, Wait, Way, Work,
+    Rate, Recompute, Reduction, Rest, Rewrite, Rewrites, Ring, Role, Routine, Row, Rule,
+    Schedule, Slice, Spot, States, Subject, Sum, Target, Timeline, Treatment, Wait, Way,
+    Work,
 };
 use std::collections::BTreeMap;
 
@@ -119,7 +120,18 @@ fn plan() -> Plan {
                 .map(|cell| cell.parse().expect("a pair"))
                 .to_vec(),
         ],
+        rewrites: rewrites(),
     }
+}
+
+fn rewrites() -> Rewrites {
+    let mut rewrites = Rewrites::default();
+    for (rewrite, site) in
+        [(Rewrite::Affine, 4), (Rewrite::AffineGelu, 5), (Rewrite::Affine, 12)]
+    {
+        rewrites.insert(rewrite, site);
+    }
+    rewrites
 }
 
 fn job() -> Job {

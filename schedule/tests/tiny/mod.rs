@@ -77,6 +77,7 @@ pub(crate) fn empty(rule: Rule, n: u32, s: u32, devices: u32) -> Schedule {
             delays: rule.delays(Timeline::Workers, n, s),
             devices: vec![id(0)],
             lists: Vec::new(),
+            rewrites: roundelay_schedule::Rewrites::default(),
         },
         job: job(n, s),
         axes: Table::new(),

@@ -1,9 +1,43 @@
 //! Which neighbours become one call, and which stay two.
 
 use super::*;
-use roundelay_dsl::{NodeId, Source};
-use roundelay_schedule::Id;
-use std::collections::BTreeMap;
+use crate::{
+    rewrite::{Everywhere, Listed},
+    stage::call::call,
+};
+use roundelay_dsl::Source;
+
+/// As [`super::fuse_nodes`], with every rule wherever it fits; calls stand for operations in their
+/// order.
+fn fuse_nodes<N: Copy + PartialEq>(
+    steps: Vec<(N, Step)>,
+    kept: impl Fn(Tensor) -> bool,
+) -> Vec<Made<N>> {
+    fuse_where(steps, &Everywhere, kept).0
+}
+
+fn fuse_where<N: Copy + PartialEq>(
+    steps: Vec<(N, Step)>,
+    choice: &dyn Choice,
+    kept: impl Fn(Tensor) -> bool,
+) -> (Vec<Made<N>>, Rewrites) {
+    let numbered = steps.into_iter().enumerate();
+    let standing = numbered.map(|(place, (node, step))| {
+        (node, Step { node: Some(NodeId::new(place)), ..step })
+    });
+    let rewriting = Rewriting::new(choice, None);
+    let mut made = super::fuse_nodes(standing.collect(), &rewriting, kept);
+    for made in &mut made {
+        let inner = made.contains.iter_mut().map(|(_, step)| step);
+        inner.chain([&mut made.step]).for_each(|step| step.node = None);
+    }
+    (made, rewriting.all_done())
+}
+
+fn fuse(steps: Vec<Step>, kept: impl Fn(Tensor) -> bool) -> Vec<Step> {
+    let steps = steps.into_iter().map(|step| ((), step)).collect();
+    fuse_nodes(steps, kept).into_iter().map(|made| made.step).collect()
+}
 
 fn node(number: usize, shape: &[u64]) -> Term {
     Term::real(Tensor::Source(Source::Node(NodeId::new(number))), shape)
@@ -200,4 +234,67 @@ fn what_does_not_fit_is_left_alone() {
     let mut elsewhere = linear();
     elsewhere[1].terms[1] = wide(7);
     assert_eq!(kernels(&fuse(elsewhere, |_| false)), ["matmul", "add_rows"]);
+}
+
+/// x, two calls that move it between four rows, and what they make: nodes 0, 1 and 2.
+fn moved([first, second]: [&'static str; 2], [x, t, y]: [u64; 3]) -> Vec<Step> {
+    let array = |number, columns| node(number, &[3, columns]);
+    vec![
+        call(first, [array(0, x), array(1, t)]).integer("parts", 4),
+        call(second, [array(1, t), array(2, y)]).integer("parts", 4),
+    ]
+}
+
+#[test]
+fn exchanges_that_undo_each_other_are_not_made() {
+    let cases = [
+        (["reduce_scatter", "all_gather"], [8, 2, 8], "all_reduce", "all_reduce"),
+        (["part", "all_gather"], [8, 2, 8], "copy", "accumulate"),
+        (["all_reduce", "part"], [8, 8, 2], "reduce_scatter", "reduce_scatter"),
+    ];
+    for (kernels, columns, both, adding) in cases {
+        let steps = moved(kernels, columns);
+        let one = fuse(steps.clone(), |_| false).remove(0);
+        let parts = match both {
+            "copy" => BTreeMap::new(),
+            _ => steps[0].attributes.clone(),
+        };
+        assert_eq!((one.kernel, &one.attributes), (both, &parts));
+        assert_eq!(numbers(&one), [0, 2].map(|number| row(number).tensor));
+        let kept = fuse(steps.clone(), |tensor| tensor == row(1).tensor);
+        assert_eq!(kept, steps);
+        let [first, second] = <[Step; 2]>::try_from(steps).unwrap();
+        let added =
+            fuse(vec![first.clone(), second.clone().flag("accumulate")], |_| false);
+        assert_eq!(added[0].kernel, adding);
+        let others = vec![first.clone(), second.clone().integer("parts", 2)];
+        assert_eq!(fuse(others.clone(), |_| false), others);
+        let mut otherwise = vec![first, second];
+        otherwise[1].terms = otherwise[1].terms.iter().cloned().map(Term::flat).collect();
+        assert_eq!(fuse(otherwise.clone(), |_| false), otherwise);
+    }
+}
+
+#[test]
+fn only_what_is_listed_is_done() {
+    let steps: Vec<((), Step)> = [linear(), vec![call("relu", [wide(3), wide(4)])]]
+        .concat()
+        .into_iter()
+        .map(|step| ((), step))
+        .collect();
+    let mut listed = Rewrites::default();
+    for (rewrite, expected) in [
+        (Rewrite::AffineRelu, vec!["matmul", "add_rows", "relu"]),
+        (Rewrite::Affine, vec!["affine_relu"]),
+    ] {
+        // The rectifier joins an affine map alone, not the bias before it.
+        listed.insert(rewrite, if rewrite == Rewrite::Affine { 1 } else { 2 });
+        let (made, done) = fuse_where(steps.clone(), &Listed(&listed), |_| false);
+        let made: Vec<&str> = made.iter().map(|made| made.step.kernel).collect();
+        assert_eq!(made, expected);
+        assert_eq!(done == listed, expected.len() == 1);
+    }
+    let mut elsewhere = Rewrites::default();
+    elsewhere.insert(Rewrite::Affine, 2);
+    assert_eq!(fuse_where(steps, &Listed(&elsewhere), |_| false).1, Rewrites::default());
 }

@@ -1,0 +1,269 @@
+//! Rules that make one call of two neighbouring ones: what both compute, bit for bit.
+//!
+//! A rule is data. Its two lines before and its line after are equations over arrays; its law is
+//! that every array of the line after has the bits of the lines before, on every row where several
+//! split tensors. Whoever plans takes the equations as algebra and says where a rule is applied
+//! ([`Choice`]); whoever lowers takes them as instructions ([`crate::stages_in`]).
+//!
+//! Arrays that have no line after the rewrite are not made any more, so a rule with such an array
+//! only fits where nobody else reads it. `part` is only ever taken of what all rows have alike.
+
+use roundelay_schedule::{Attribute, Rewrite, Rewrites};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
+
+/// What one call makes of which arrays, by their names in a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// What it makes, in the order of the catalogue.
+    pub made: &'static [&'static str],
+    /// The kernel.
+    pub kernel: &'static str,
+    /// Its flags that are set.
+    pub flags: &'static [&'static str],
+    /// What it reads, in the order of the catalogue.
+    pub read: &'static [&'static str],
+}
+
+/// A form of a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Form {
+    /// The rule.
+    pub rewrite: Rewrite,
+    /// Two neighbours, in their order. The second reads what the first makes.
+    pub before: [Line; 2],
+    /// What stands for both.
+    pub after: Line,
+    /// Arrays that must be as large as the one that goes from the first to the second, whose
+    /// shape they take.
+    pub alike: &'static [&'static str],
+}
+
+/// The kernel that updates its last operand: what it makes lies where that lay.
+const IN_PLACE: &str = "add_rows";
+
+impl Line {
+    /// Whether what it makes lies where the last array lay that it reads.
+    pub fn is_in_place(&self) -> bool {
+        self.kernel == IN_PLACE
+    }
+
+    /// The operands of the call.
+    pub(crate) fn operands(&self) -> impl Iterator<Item = &'static str> {
+        let made = if self.is_in_place() { &[] } else { self.made };
+        self.read.iter().chain(made).copied()
+    }
+}
+
+impl Form {
+    /// The array that goes from the first call to the second.
+    pub fn between(&self) -> &'static str {
+        let [first, second] = &self.before;
+        let shared = first.made.iter().find(|name| second.read.contains(name));
+        shared.expect("the second call reads what the first makes")
+    }
+}
+
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { made, kernel, flags, read } = self;
+        write!(f, "{} = {kernel}", made.join(", "))?;
+        flags.iter().try_for_each(|flag| write!(f, " {flag}"))?;
+        write!(f, "({})", read.join(", "))
+    }
+}
+
+impl fmt::Display for Form {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [first, second] = &self.before;
+        write!(f, "{first}; {second} → {}", self.after)
+    }
+}
+
+/// A line that makes one array.
+const fn line(kernel: &'static str, read: &'static [&'static str]) -> Line {
+    Line { made: &["y"], kernel, flags: &[], read }
+}
+
+const fn making(made: &'static [&'static str], line: Line) -> Line {
+    Line { made, ..line }
+}
+
+const fn with(flags: &'static [&'static str], line: Line) -> Line {
+    Line { flags, ..line }
+}
+
+const MAP: &[&str] = &["x", "weight", "bias"];
+const MAP_AND: &[&str] = &["x", "weight", "bias", "a"];
+const NORM: &[&str] = &["x", "gain", "bias", "mean_before", "variance_before"];
+const NORM_AND: &[&str] = &["x", "gain", "bias", "mean_before", "variance_before", "a"];
+const NORM_BETWEEN: &[&str] = &["t", "mean", "variance"];
+const NORM_MADE: &[&str] = &["y", "mean", "variance"];
+const NORM_GRADIENTS: &[&str] = &["dx", "dgain", "dbias"];
+
+const AFFINE: Line = making(&["t"], line("affine", MAP));
+const AFFINE_ADD: Line = line("affine_add", MAP_AND);
+const BATCH_NORM: Line = making(NORM_BETWEEN, line("batch_norm", NORM));
+const RESIDUAL: Line = with(&["residual"], line("batch_norm", NORM_AND));
+
+/// All rules, in all their forms.
+pub const FORMS: [Form; 13] = [
+    Form {
+        rewrite: Rewrite::Affine,
+        before: [
+            making(&["t"], with(&["transpose_b"], line("matmul", &["x", "weight"]))),
+            line(IN_PLACE, &["bias", "t"]),
+        ],
+        after: line("affine", MAP),
+        alike: &["y"],
+    },
+    Form {
+        rewrite: Rewrite::AffineRelu,
+        before: [AFFINE, line("relu", &["t"])],
+        after: line("affine_relu", MAP),
+        alike: &["y"],
+    },
+    Form {
+        rewrite: Rewrite::AffineGelu,
+        before: [AFFINE, line("gelu", &["t"])],
+        after: making(&["t", "y"], line("affine_gelu", MAP)),
+        alike: &["y"],
+    },
+    Form {
+        rewrite: Rewrite::AffineAdd,
+        before: [AFFINE, line("add", &["a", "t"])],
+        after: AFFINE_ADD,
+        alike: &["a", "y"],
+    },
+    Form {
+        rewrite: Rewrite::AffineAdd,
+        before: [AFFINE, line("add", &["t", "a"])],
+        after: AFFINE_ADD,
+        alike: &["a", "y"],
+    },
+    Form {
+        rewrite: Rewrite::BatchNormAdd,
+        before: [BATCH_NORM, line("add", &["a", "t"])],
+        after: making(NORM_MADE, RESIDUAL),
+        alike: &["a", "y"],
+    },
+    Form {
+        rewrite: Rewrite::BatchNormAdd,
+        before: [BATCH_NORM, line("add", &["t", "a"])],
+        after: making(NORM_MADE, RESIDUAL),
+        alike: &["a", "y"],
+    },
+    Form {
+        rewrite: Rewrite::BatchNormRelu,
+        before: [BATCH_NORM, line("relu", &["t"])],
+        after: making(NORM_MADE, with(&["relu"], line("batch_norm", NORM))),
+        alike: &["y"],
+    },
+    Form {
+        rewrite: Rewrite::BatchNormRelu,
+        before: [making(NORM_BETWEEN, RESIDUAL), line("relu", &["t"])],
+        after: making(NORM_MADE, with(&["relu", "residual"], RESIDUAL)),
+        alike: &["y"],
+    },
+    Form {
+        rewrite: Rewrite::BatchNormBackwardRelu,
+        before: [
+            making(&["dt"], line("relu_backward", &["y", "dy"])),
+            making(
+                NORM_GRADIENTS,
+                line("batch_norm_backward", &["x", "gain", "mean", "variance", "dt"]),
+            ),
+        ],
+        after: making(
+            NORM_GRADIENTS,
+            with(
+                &["relu"],
+                line(
+                    "batch_norm_backward",
+                    &["x", "gain", "mean", "variance", "y", "dy"],
+                ),
+            ),
+        ),
+        alike: &["y", "dy"],
+    },
+    moved(Rewrite::GatherOfScatter, ["reduce_scatter", "all_gather"], "all_reduce"),
+    moved(Rewrite::GatherOfPart, ["part", "all_gather"], "copy"),
+    moved(Rewrite::PartOfSum, ["all_reduce", "part"], "reduce_scatter"),
+];
+
+/// A rule of two calls that move an array between rows.
+const fn moved(
+    rewrite: Rewrite,
+    [first, second]: [&'static str; 2],
+    both: &'static str,
+) -> Form {
+    Form {
+        rewrite,
+        before: [making(&["t"], line(first, &["x"])), line(second, &["t"])],
+        after: line(both, &["x"]),
+        alike: &[],
+    }
+}
+
+/// A call, for whoever chooses rewrites.
+#[derive(Clone, Debug)]
+pub struct Neighbour<'a> {
+    /// The operation of the whole model that it stands for, by its number; without one it joins
+    /// no other.
+    pub site: Option<u32>,
+    /// Its kernel.
+    pub kernel: &'static str,
+    /// The constants of the kernel.
+    pub attributes: &'a BTreeMap<String, Attribute>,
+    /// The arrays that it works on, in the order of the catalogue.
+    pub operands: Vec<Place<'a>>,
+}
+
+/// An array as one call sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place<'a> {
+    /// Equal numbers are the same memory.
+    pub array: u32,
+    /// Its extents.
+    pub shape: &'a [u64],
+    /// Whether anybody besides these neighbours reads or writes it.
+    pub is_shared: bool,
+}
+
+/// Says where rules are applied.
+pub trait Choice: Sync {
+    /// Of neighbouring calls, each of which works on an array of the one before: which become one
+    /// with what stands before them, and by which rule. What does not fit stays as it is.
+    fn choose(&self, neighbours: &[Neighbour<'_>]) -> BTreeSet<(usize, Rewrite)>;
+}
+
+/// Applies rules where somebody has written them down.
+pub(crate) struct Listed<'a>(pub(crate) &'a Rewrites);
+
+impl Choice for Listed<'_> {
+    fn choose(&self, neighbours: &[Neighbour<'_>]) -> BTreeSet<(usize, Rewrite)> {
+        let listed = |(place, rewrite): &(usize, Rewrite)| {
+            let site = neighbours[*place].site;
+            site.is_some_and(|site| self.0.contains(*rewrite, site))
+        };
+        every(neighbours).filter(listed).collect()
+    }
+}
+
+/// Applies every rule wherever it fits: what tests compare with, and who only wants to see
+/// routines.
+#[doc(hidden)]
+pub struct Everywhere;
+
+impl Choice for Everywhere {
+    fn choose(&self, neighbours: &[Neighbour<'_>]) -> BTreeSet<(usize, Rewrite)> {
+        every(neighbours).collect()
+    }
+}
+
+fn every(neighbours: &[Neighbour<'_>]) -> impl Iterator<Item = (usize, Rewrite)> {
+    let places = 1..neighbours.len();
+    places.flat_map(|place| Rewrite::ALL.iter().map(move |rewrite| (place, *rewrite)))
+}

@@ -1,0 +1,220 @@
+//! The law of every rule: what the line after makes has the bits of the lines before, on random
+//! arrays of random shapes, for the plain references at 64 bits and the fast kernels at 32; and a
+//! rule that is wrong is found out.
+
+#[allow(dead_code, reason = "each test file uses its part")]
+mod stage_support;
+
+use roundelay_codegen::{FORMS, Form, Line};
+use roundelay_kernels::{Context, Kernel, Real};
+use roundelay_schedule::{Attribute, Bytes, Call, Element, Float, Operand, Rewrite};
+use stage_support::{build::Numbers, machine::context};
+use std::collections::BTreeMap;
+
+/// The extents of one trial.
+#[derive(Clone, Copy)]
+struct Sizes {
+    /// Rows of devices.
+    parts: usize,
+    m: u64,
+    k: u64,
+    n: u64,
+}
+
+/// What the devices that split tensors have under each name, one after another.
+type Arrays<R> = BTreeMap<&'static str, Vec<Vec<R>>>;
+
+/// The extents of an array in a rule.
+fn shape(form: &Form, name: &str, sizes: Sizes) -> Vec<u64> {
+    let Sizes { parts, m, k, n } = sizes;
+    let part = n.div_ceil(parts as u64);
+    let is_affine = [&form.before[0], &form.after].iter().any(|line| {
+        line.kernel.starts_with("affine") || line.kernel.starts_with("matmul")
+    });
+    match (form.rewrite, name) {
+        (Rewrite::GatherOfScatter | Rewrite::GatherOfPart, "t")
+        | (Rewrite::PartOfSum, "y") => vec![m, part],
+        (_, "x") if is_affine => vec![m, k],
+        (_, "weight") => vec![n, k],
+        (_, "gain" | "bias" | "dgain" | "dbias") => vec![n],
+        (_, name) if name.starts_with("mean") || name.starts_with("variance") => vec![n],
+        _ => vec![m, n],
+    }
+}
+
+/// An array that nobody in the rule makes.
+fn drawn<R: Real>(
+    form: &Form,
+    name: &str,
+    sizes: Sizes,
+    numbers: &mut Numbers,
+) -> Vec<Vec<R>> {
+    let count: u64 = shape(form, name, sizes).iter().product();
+    let mut array = || -> Vec<R> {
+        let positive = name.starts_with("variance");
+        let value = |number: f64| if positive { number.abs() + 0.1 } else { number };
+        (0..count).map(|_| R::of(value(numbers.real()))).collect()
+    };
+    match form.rewrite {
+        // What is cut into parts is what all rows have alike.
+        Rewrite::GatherOfPart => vec![array(); sizes.parts],
+        _ => (0..sizes.parts).map(|_| array()).collect(),
+    }
+}
+
+fn call(form: &Form, line: &Line, sizes: Sizes) -> Call {
+    let mut attributes: BTreeMap<String, Attribute> = line
+        .flags
+        .iter()
+        .map(|flag| ((*flag).to_owned(), Attribute::Flag(true)))
+        .collect();
+    let moves = ["all_reduce", "all_gather", "reduce_scatter", "part"];
+    if moves.contains(&line.kernel) {
+        attributes.insert("parts".to_owned(), Attribute::Integer(sizes.parts as i64));
+    }
+    let operand = |name: &str| Operand {
+        argument: 0,
+        offset: Bytes(0),
+        element: Element::Real,
+        shape: shape(form, name, sizes),
+    };
+    let made = if line.is_in_place() { &[] } else { line.made };
+    let operands = line.read.iter().chain(made).map(|name| operand(name)).collect();
+    Call { kernel: line.kernel.to_owned(), attributes, operands }
+}
+
+/// Runs a line on all devices.
+fn run<R: Real>(form: &Form, line: &Line, sizes: Sizes, arrays: &mut Arrays<R>) {
+    let call = call(form, line, sizes);
+    let kernel = Kernel::parse(&call).unwrap_or_else(|wrong| panic!("{line}: {wrong}"));
+    let count = |name: &str| -> usize {
+        shape(form, name, sizes).iter().product::<u64>() as usize
+    };
+    let mut made: Vec<Vec<Vec<R>>> = Vec::new();
+    for part in 0..sizes.parts {
+        let read = line.read.iter().map(|name| arrays[name][part].clone());
+        let fresh = line.made.iter().map(|name| vec![R::of(f64::NAN); count(name)]);
+        let mut own: Vec<Vec<R>> = match line.is_in_place() {
+            true => read.collect(),
+            false => read.chain(fresh).collect(),
+        };
+        match kernel.exchange() {
+            None => launch(&kernel, &mut own, part),
+            Some(exchange) => {
+                let all: Vec<&[R]> =
+                    arrays[line.read[0]].iter().map(Vec::as_slice).collect();
+                exchange.join(
+                    &all,
+                    part,
+                    own.last_mut().expect("a call makes something"),
+                );
+            }
+        }
+        made.push(own.split_off(own.len() - line.made.len()));
+    }
+    for (place, name) in line.made.iter().enumerate() {
+        let all = made.iter().map(|own| own[place].clone()).collect();
+        arrays.insert(name, all);
+    }
+}
+
+#[allow(unsafe_code, reason = "kernels take addresses")]
+fn launch<R: Real>(kernel: &Kernel, own: &mut [Vec<R>], part: usize) {
+    let context = Context { part: part as u64, ..context(0, 0) };
+    let operands: Vec<*mut u8> =
+        own.iter_mut().map(|array| array.as_mut_ptr().cast()).collect();
+    // SAFETY: every operand is an array of its own, as long as the call says.
+    match R::DTYPE {
+        Float::F64 => unsafe { kernel.run_plain::<R>(&operands, &context) },
+        _ => unsafe { kernel.run::<R>(&operands, &context) },
+    }
+}
+
+/// Whether a rule holds for one trial.
+fn holds<R: Real>(form: &Form, sizes: Sizes, numbers: &mut Numbers) -> bool {
+    let [first, second] = &form.before;
+    let mut before = Arrays::<R>::new();
+    for name in first.read.iter().chain(second.read) {
+        if !first.made.contains(name) && !before.contains_key(name) {
+            before.insert(name, drawn(form, name, sizes, numbers));
+        }
+    }
+    let mut after = before.clone();
+    run(form, first, sizes, &mut before);
+    run(form, second, sizes, &mut before);
+    run(form, &form.after, sizes, &mut after);
+    let bits = |all: &Vec<Vec<R>>| -> Vec<u64> {
+        all.iter().flatten().map(|value| value.widen().to_bits()).collect()
+    };
+    form.after.made.iter().all(|name| bits(&before[name]) == bits(&after[name]))
+}
+
+fn always_holds(form: &Form, numbers: &mut Numbers) -> bool {
+    (0..40).all(|_| {
+        let mut size = |least| least + numbers.below(12);
+        let (m, k, n) = (size(2), size(1), size(1));
+        let moves = form.after.read == ["x"];
+        let parts = if moves { 1 + numbers.below(4) as usize } else { 1 };
+        let sizes = Sizes { parts, m, k, n };
+        holds::<f64>(form, sizes, numbers) && holds::<f32>(form, sizes, numbers)
+    })
+}
+
+#[test]
+fn every_rule_holds() {
+    for form in &FORMS {
+        assert!(always_holds(form, &mut Numbers(5)), "{form}");
+    }
+    for rewrite in Rewrite::ALL {
+        let forms = FORMS.iter().filter(|form| form.rewrite == *rewrite);
+        assert!(forms.count() > 0, "{rewrite} has no form");
+    }
+}
+
+/// Rules that are almost right.
+#[test]
+fn wrong_rules_are_found_out() {
+    let of = |rewrite| {
+        let mut forms = FORMS.iter().filter(move |form| form.rewrite == rewrite);
+        *forms.next_back().unwrap()
+    };
+    let after = |rewrite, kernel, read| {
+        let form: Form = of(rewrite);
+        Form { after: Line { kernel, read, ..form.after }, ..form }
+    };
+    let map = &["x", "weight", "bias"];
+    let norm = of(Rewrite::BatchNormRelu);
+    let opened = of(Rewrite::BatchNormBackwardRelu);
+    let wrong = [
+        after(Rewrite::Affine, "affine_relu", map),
+        after(Rewrite::AffineRelu, "affine", map),
+        after(Rewrite::AffineAdd, "affine", map),
+        Form { after: Line { flags: &["residual"], ..norm.after }, ..norm },
+        Form {
+            after: Line {
+                read: &["x", "gain", "mean", "variance", "dy", "y"],
+                ..opened.after
+            },
+            ..opened
+        },
+        after(Rewrite::GatherOfScatter, "copy", &["x"]),
+        after(Rewrite::GatherOfPart, "all_reduce", &["x"]),
+        after(Rewrite::PartOfSum, "part", &["x"]),
+    ];
+    for form in wrong {
+        assert!(!always_holds(&form, &mut Numbers(5)), "{form}");
+    }
+}
+
+/// The table of the documents has every form, as it is.
+#[test]
+fn every_rule_is_written_down() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/rewrites.md");
+    let text = std::fs::read_to_string(folder).expect("the document is there");
+    for form in &FORMS {
+        let row = format!("| `{}` | `{form}` |", form.rewrite);
+        assert!(text.contains(&row), "{row}");
+    }
+    let rows = text.lines().filter(|line| line.starts_with("| `")).count();
+    assert_eq!(rows, FORMS.len());
+}

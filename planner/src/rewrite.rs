@@ -1,0 +1,155 @@
+//! Rewrites in which time plays no part: which neighbouring calls of a stage are one.
+//!
+//! Neighbours become an e-graph whose classes are arrays ([`sketch`]); the rules of lowering,
+//! taken as equations ([`rules`]), add what else makes the same arrays; of all ways to make what
+//! somebody needs, the cheapest is taken ([`extract`]). Lowering then applies these rules and no
+//! others. Limits are counts, so no result depends on the machine; equal neighbours are asked
+//! about once.
+
+mod extract;
+mod rules;
+mod sketch;
+#[cfg(test)]
+mod tests;
+
+use egg::{EGraph, Runner, SimpleScheduler, StopReason, SymbolLang};
+use roundelay_codegen::{Choice, Neighbour};
+use roundelay_schedule::{Attribute, Rewrite};
+use rules::Rule;
+use serde::Serialize;
+use sketch::Sketch;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+/// Nodes of an e-graph, and rounds of all rules, at most.
+const NODES_MAX: usize = 1 << 12;
+const ROUNDS_MAX: usize = 32;
+/// Long enough for any machine to reach one of the limits above first.
+const TIME_MAX: Duration = Duration::from_secs(1 << 20);
+
+/// Arrays as terms: kernels of arrays.
+type Terms = EGraph<SymbolLang, ()>;
+
+/// Which rules are applied where: the first call is the one that comes second.
+type Chosen = BTreeSet<(usize, Rewrite)>;
+
+/// Chooses rewrites; it remembers what it was asked.
+#[derive(Debug)]
+pub struct Algebra {
+    rules: Vec<Rule>,
+    known: Mutex<BTreeMap<Word, (Chosen, Stop)>>,
+}
+
+impl Default for Algebra {
+    fn default() -> Self {
+        Self { rules: rules::rules(), known: Mutex::default() }
+    }
+}
+
+/// Why an e-graph grew no further.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stop {
+    /// No rule said anything new.
+    Saturated,
+    /// It had as many nodes as it may have.
+    Nodes,
+    /// The rules were applied as often as they may be.
+    Rounds,
+    /// A limit that no search should meet.
+    Other,
+}
+
+impl fmt::Display for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Stop::Saturated => "saturated",
+            Stop::Nodes => "stopped at the limit of nodes",
+            Stop::Rounds => "stopped at the limit of rounds",
+            Stop::Other => "stopped for another reason",
+        })
+    }
+}
+
+impl Algebra {
+    /// How many e-graphs were made, by why they grew no further.
+    pub fn stops(&self) -> BTreeMap<Stop, usize> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stops = BTreeMap::new();
+        for (_, stop) in known.values() {
+            *stops.entry(*stop).or_default() += 1;
+        }
+        stops
+    }
+
+    fn find(&self, neighbours: &[Neighbour<'_>]) -> (Chosen, Stop) {
+        let sketch = Sketch::new(neighbours);
+        let runner = Runner::default()
+            .with_egraph(sketch.terms.clone())
+            .with_scheduler(SimpleScheduler)
+            .with_node_limit(NODES_MAX)
+            .with_iter_limit(ROUNDS_MAX)
+            .with_time_limit(TIME_MAX)
+            .run(self.rules.iter().map(|rule| &rule.rewrite));
+        let stop = match runner.stop_reason {
+            Some(StopReason::Saturated) => Stop::Saturated,
+            Some(StopReason::NodeLimit(_)) => Stop::Nodes,
+            Some(StopReason::IterationLimit(_)) => Stop::Rounds,
+            Some(StopReason::TimeLimit(_) | StopReason::Other(_)) | None => Stop::Other,
+        };
+        let cheapest = extract::cheapest(&runner.egraph, &sketch.needed);
+        (sketch.chosen(&runner.egraph, &cheapest, &self.rules), stop)
+    }
+}
+
+impl Choice for Algebra {
+    fn choose(&self, neighbours: &[Neighbour<'_>]) -> Chosen {
+        let Some(word) = word(neighbours) else { return Chosen::new() };
+        let locked = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((chosen, _)) = locked().get(&word) {
+            return chosen.clone();
+        }
+        let found = self.find(neighbours);
+        let chosen = found.0.clone();
+        locked().insert(word, found);
+        chosen
+    }
+}
+
+/// Neighbours by all that rewrites depend on: kernels, and numbers for constants and arrays.
+type Word = (Vec<&'static str>, Vec<u64>);
+
+/// The constants of calls that rules know.
+const CONSTANTS: [&str; 5] = ["accumulate", "parts", "relu", "residual", "transpose_b"];
+
+/// The word of some neighbours; none where a call has constants that no rule knows.
+fn word(neighbours: &[Neighbour<'_>]) -> Option<Word> {
+    let kernels = neighbours.iter().map(|one| one.kernel).collect();
+    let mut numbers = Vec::new();
+    for one in neighbours {
+        numbers.push(one.attributes.len() as u64);
+        for (name, value) in one.attributes {
+            let place = CONSTANTS.iter().position(|known| known == name)?;
+            let value = match value {
+                Attribute::Flag(flag) => u64::from(*flag),
+                Attribute::Integer(value) => u64::try_from(*value).ok()?,
+                Attribute::Real(_) | Attribute::Integers(_) => return None,
+            };
+            numbers.extend([place as u64, value]);
+        }
+        numbers.push(one.operands.len() as u64);
+        for operand in &one.operands {
+            numbers.extend([u64::from(operand.array), u64::from(operand.is_shared)]);
+        }
+        numbers.push(u64::from(sketch::is_uniform(one)));
+        // What moves between rows is the same only along the same extents.
+        if one.attributes.contains_key("parts") {
+            numbers.extend(sketch::along(one));
+        }
+    }
+    Some((kernels, numbers))
+}
