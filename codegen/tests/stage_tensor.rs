@@ -155,6 +155,29 @@ fn a_shared_table_is_cut_between_its_rows() {
     }
 }
 
+/// Masks are functions of places in the whole tensor, which parts of unequal length would shift.
+#[test]
+fn classes_that_do_not_divide_evenly_keep_their_masks() {
+    let text = |loss: &str| {
+        format!(
+            "model dropped {{
+                input x: real[batch, 12]
+                input targets: i32[batch]
+                h = linear(layer_norm(linear(gelu(linear(x, 24)), 12)), 65)
+                dropped = dropout(h, 0.5)
+                loss {loss}
+            }}"
+        )
+    };
+    let alone = "cross_entropy(dropped, targets)";
+    let both = format!("cross_entropy(h, targets) + {alone}");
+    for loss in [alone, &both] {
+        for tensor in tensors() {
+            assert_same(&model(&text(loss)), &[], tensor, StageForm::default());
+        }
+    }
+}
+
 /// As deep as a program can make them.
 #[test]
 fn a_deep_model_is_split_without_recursion() {

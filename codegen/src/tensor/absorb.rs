@@ -123,6 +123,8 @@ impl<'a> Absorb<'a> {
                 true => self.of(user, extent),
                 false => Use::No,
             },
+            // As the rule of its own says.
+            Operation::Dropout { .. } => self.of(user, extent).min(Use::Even),
             operation if is_elementwise(operation) => self.of(user, extent),
             _ => Use::No,
         }

@@ -255,7 +255,15 @@ impl Local<'_> {
         operands: &[Source],
         shape: &[Extent],
     ) -> (Source, Layout) {
-        let layout = self.by_tokens(operands[0]);
+        let layout = match (operation, self.by_tokens(operands[0])) {
+            // Masks are those of places in the whole tensor, which only equal parts say.
+            (Operation::Dropout { .. }, Layout::Split(extent))
+                if !shape[extent as usize].size.is_multiple_of(self.rows()) =>
+            {
+                self.settled(shape)
+            }
+            (_, layout) => layout,
+        };
         let x = self.want(operands[0], layout);
         let made = (shape, layout);
         let result = match operation {
