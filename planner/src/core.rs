@@ -31,9 +31,9 @@ pub(crate) fn places(cuts: &[u32], end: usize) -> impl Iterator<Item = Place> {
 }
 
 /// Layers that the short model has: two before a stage, those of a stage, two behind it.
-const LAYERS: usize = 8;
+const LAYERS: usize = 7;
 /// Whole layers of a stage that are looked at.
-const INSIDE: usize = 3;
+const INSIDE: usize = 2;
 /// How far from another node a node may tell, in layers.
 const NEAR: usize = 2;
 /// Steps that the search for layers may take at most.

@@ -106,6 +106,31 @@ pub(crate) fn model() -> Model {
     model
 }
 
+/// Four maps of one input whose results are added: branches that stages can take side by side.
+pub(crate) fn branches() -> Model {
+    let mut model = Model { name: "branches".into(), ..Model::default() };
+    let shape = |size| vec![Extent { size: 1, per_example: true }, one(size)];
+    let input = |name: &str| ModelInput {
+        name: name.into(),
+        element: Element::Real,
+        shape: shape(16),
+        bound: 0,
+    };
+    let x = Source::Input(model.inputs.push(input("x")));
+    let y = Source::Input(model.inputs.push(input("y")));
+    let maps = [0, 1, 2, 3].map(|branch| {
+        let weight = parameter(&mut model, &format!("branch.{branch}"), &[16, 16]);
+        push(&mut model, Operation::Linear, vec![x, weight], shape(16))
+    });
+    let mut sum = maps[0];
+    for map in &maps[1..] {
+        sum = push(&mut model, Operation::Add, vec![sum, *map], shape(16));
+    }
+    push(&mut model, Operation::MeanSquaredError, vec![sum, y], Vec::new());
+    model.loss = model.nodes.ids().last();
+    model
+}
+
 /// A byte-level transformer: embedding, positions, layers of attention and a feed-forward block,
 /// cross entropy. With `tied` the head reads the embedding's table.
 pub(crate) fn gpt(layers: u64, sequence: u64, width: u64, tied: bool) -> Model {

@@ -69,7 +69,9 @@ fn no_plan_beats_its_bounds() {
         program.target.host.wake = Nanos(500);
         program
     });
-    for program in guessed.iter().chain(&measured) {
+    let mut branching = delayed(4, 4);
+    branching.model = sample::branches();
+    for program in guessed.iter().chain(&measured).chain([&branching]) {
         let ranking = all(program);
         let goals = each_goal(program);
         for candidate in &ranking.plans {
