@@ -1,7 +1,8 @@
 //! The law of flight: what a device holds while it takes its list. A forward pass keeps its
 //! activations until its backward pass, or the halves of it, are done; a sum of gradients is held
-//! from the first pass that adds to it to the end of the step, whole or in a shard; parameters
-//! that are split are whole while a pass of their stage runs, and so is its scratch memory.
+//! from the first pass that adds to it to the last one, whole or in a shard: the update may follow at
+//! once, and leave its place to the next sum. Parameters that are split are whole while a pass of
+//! their stage runs, and so is its scratch memory.
 
 use super::rest::{Held, share};
 use crate::load::StageLoad;
@@ -46,17 +47,33 @@ pub(super) fn fullest(
             devices[device].rest = devices[device].rest + share(plan, own);
         }
     }
-    let mut summed = vec![false; seen.len()];
+    let adds = |pass| matches!(pass, Pass::Backward | Pass::WeightGradient);
+    let mut all = vec![0u32; seen.len()];
+    for (listed, device) in passes.iter().filter(|(listed, _)| adds(listed.pass)) {
+        all[*device as usize * loads.len() + listed.stage.index()] += 1;
+    }
+    let mut left = all.clone();
     for (listed, device) in passes {
         let (number, stage) = (*device as usize, listed.stage.index());
-        let adds = matches!(listed.pass, Pass::Backward | Pass::WeightGradient);
-        let first =
-            adds && !std::mem::replace(&mut summed[number * loads.len() + stage], true);
-        devices[number].take(plan, &loads[stage], (listed.pass, adds, first));
+        let place = number * loads.len() + stage;
+        let sum = adds(listed.pass).then(|| {
+            left[place] -= 1;
+            Sum { opens: left[place] + 1 == all[place], closes: left[place] == 0 }
+        });
+        devices[number].take(plan, &loads[stage], listed.pass, sum);
     }
     let fullest = devices.into_iter().max_by_key(|device| device.most);
     let Some(device) = fullest else { return (Bytes(0), Kind::Parameter) };
     (Bytes(device.most), device.kind())
+}
+
+/// What a pass that adds to a sum of gradients is to it.
+#[derive(Clone, Copy, Debug)]
+struct Sum {
+    /// Nothing was there before.
+    opens: bool,
+    /// Nothing comes after.
+    closes: bool,
 }
 
 /// One device on its way through its list.
@@ -74,13 +91,10 @@ struct Device {
 }
 
 impl Device {
-    fn take(&mut self, plan: &Plan, load: &StageLoad, pass: (Pass, bool, bool)) {
-        let (pass, adds, first) = pass;
-        // Under a cyclic rule a sum may go on before the next pass adds to another one.
+    fn take(&mut self, plan: &Plan, load: &StageLoad, pass: Pass, sum: Option<Sum>) {
+        let first = sum.is_some_and(|sum| sum.opens);
         let split = match plan.states {
-            States::Replicated | States::Handoff | States::Zero1 => {
-                plan.rule != Rule::Sync && plan.placement == Placement::Data
-            }
+            States::Replicated | States::Handoff | States::Zero1 => false,
             States::Zero2 | States::Zero3 | States::Hsdp => true,
         };
         let parts = u64::from(plan.parts()).max(1);
@@ -95,7 +109,7 @@ impl Device {
             States::Handoff => load.parameters.0.saturating_sub(self.rest.parameter),
             States::Replicated | States::Zero1 | States::Zero2 => 0,
         };
-        let gradient = if adds && split { load.gradient.0 } else { 0 };
+        let gradient = if sum.is_some() && split { load.gradient.0 } else { 0 };
         let scratch = match pass {
             Pass::Forward => load.scratch[0],
             Pass::Backward | Pass::InputGradient => load.scratch[1],
@@ -111,8 +125,11 @@ impl Device {
             }
             _ => {}
         }
-        if first && split && plan.rule == Rule::Sync {
+        if first && split {
             self.sums += load.gradient.0 / parts;
+        }
+        if sum.is_some_and(|sum| sum.closes) {
+            self.sums -= load.gradient.0 / if split { parts } else { 1 };
         }
     }
 
