@@ -137,7 +137,7 @@ impl Core {
                 let kept = layer.min(INSIDE);
                 (start, end - (layer - kept) * length, layer - kept)
             }
-            (At::Before, At::Behind) => (start, layers.from_end(end), count - LAYERS),
+            (At::Before, At::Behind) => (start, layers.short_of(end), count - LAYERS),
             (At::Inside(first, offset), At::Inside(last, _)) => {
                 let kept = (last - first).min(INSIDE);
                 let short = layers.first + NEAR * length + offset;
@@ -147,9 +147,9 @@ impl Core {
             (At::Inside(layer, _), At::Behind) => {
                 let left = count - layer;
                 let missing = left - left.min(INSIDE + 1);
-                (layers.from_end(start + missing * length), layers.from_end(end), missing)
+                (layers.short_of(start + missing * length), layers.short_of(end), missing)
             }
-            (At::Behind, _) => (layers.from_end(start), layers.from_end(end), 0),
+            (At::Behind, _) => (layers.short_of(start), layers.short_of(end), 0),
             (At::Inside(..), At::Before) => unreachable!("a stage ends behind its start"),
         };
         let before = self.short_before(layers, before, (place.start, start));
@@ -191,8 +191,8 @@ impl Layers {
         }
     }
 
-    /// The node of the short model that is as far from the end.
-    fn from_end(self, node: usize) -> usize {
+    /// The node of the short model that is as far from the end as a node of the model.
+    fn short_of(self, node: usize) -> usize {
         node - (self.count - LAYERS) * self.length
     }
 }
