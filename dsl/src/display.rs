@@ -66,6 +66,23 @@ impl fmt::Display for Source {
     }
 }
 
+/// Which scores there are, and their factor.
+fn seen(
+    f: &mut fmt::Formatter<'_>,
+    causal: bool,
+    window: Window,
+    scale: Scale,
+) -> fmt::Result {
+    write!(f, "causal = {causal}")?;
+    if let Window::Nearest(count) = window {
+        write!(f, ", window = {count}")?;
+    }
+    match scale {
+        Scale::Depth => Ok(()),
+        Scale::Factor(factor) => write!(f, ", scale = {factor}"),
+    }
+}
+
 impl fmt::Display for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -73,7 +90,7 @@ impl fmt::Display for Operation {
             Operation::Linear => f.write_str("linear"),
             Operation::Attention { heads, key_heads, causal, window, scale, cap } => {
                 write!(f, "attention[heads = {heads}, key_heads = {key_heads}, ")?;
-                pairs(f, *causal, *window, *scale)?;
+                seen(f, *causal, *window, *scale)?;
                 if let Cap::At(cap) = cap {
                     write!(f, ", cap = {cap}")?;
                 }
@@ -81,7 +98,7 @@ impl fmt::Display for Operation {
             }
             Operation::Scores { heads, key_heads, causal, window, scale } => {
                 write!(f, "scores[heads = {heads}, key_heads = {key_heads}, ")?;
-                pairs(f, *causal, *window, *scale)?;
+                seen(f, *causal, *window, *scale)?;
                 f.write_str("]")
             }
             Operation::Mix { heads, key_heads } => {
@@ -129,22 +146,5 @@ impl fmt::Display for Operation {
             Operation::Accuracy => f.write_str("accuracy"),
             Operation::Part { part, parts } => write!(f, "{part:?} of {parts}"),
         }
-    }
-}
-
-/// Which pairs of tokens have scores, and what these are multiplied by.
-fn pairs(
-    f: &mut fmt::Formatter<'_>,
-    causal: bool,
-    window: Window,
-    scale: Scale,
-) -> fmt::Result {
-    write!(f, "causal = {causal}")?;
-    if let Window::Nearest(count) = window {
-        write!(f, ", window = {count}")?;
-    }
-    match scale {
-        Scale::Factor(factor) => write!(f, ", scale = {factor}"),
-        Scale::Depth => Ok(()),
     }
 }
