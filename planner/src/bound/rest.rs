@@ -1,6 +1,6 @@
 //! The law of rest: what a device holds of states, and of one micro-batch that turns round.
 
-use super::{holders, seated};
+use super::{holders, seated, work::splits};
 use crate::{cutting::Cutting, load::StageLoad};
 use roundelay_dsl::Program;
 use roundelay_schedule::{Bytes, Kind, Order, Placement, Plan, Rule, States};
@@ -133,7 +133,13 @@ fn on_device(plan: &Plan, rank: u64, loads: &[StageLoad], stages: &[usize]) -> H
         States::Replicated => all.parameter + versions,
         _ => all.parameter,
     };
-    Held { activation: activation * before_the_first_turns, parameter, ..all }
+    // The first of them that turns writes the gradient, while the others are still there.
+    let gradient = match stages {
+        [stage] if !splits(plan) => loads[*stage].gradient.0,
+        _ => 0,
+    };
+    let activation = activation * before_the_first_turns;
+    Held { activation, parameter, gradient, ..all }
 }
 
 /// What one device is sure to hold of a stage that it computes with. Under a cyclic rule the
