@@ -171,6 +171,11 @@ fn plans_that_cannot_be_compared_are_refused_with_the_place() {
     assert_eq!(refused(&mut roundelay("plan"), &["<FILE>"]).code, 2);
     let set = refused(diff(&plan).args(["--set", "stages=2"]), &["needs a program"]);
     assert_eq!(set.code, 2);
+    for file in [None, Some(&program)] {
+        let mut twice = diff(&plan);
+        twice.arg("--diff").args([&plan, &plan]).args(file);
+        assert_eq!(refused(&mut twice, &["cannot be used multiple times"]).code, 2);
+    }
     let top = refused(diff(&plan).args(["--top", "3"]), &["cannot be used with"]);
     assert_eq!(top.code, 2);
     let tight = ["--set", "memory <= 1 kB"];

@@ -1,6 +1,6 @@
 //! The command line as types.
 
-use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum, value_parser};
 use std::path::PathBuf;
 
 /// A compiler for parallel training.
@@ -71,7 +71,7 @@ pub(crate) struct PlanArgs {
     #[arg(long)]
     pub(crate) pareto: bool,
     /// Instead show which decisions of two plans differ; with a program also what both cost.
-    #[arg(long, num_args = 2, value_names = ["A.YAML", "B.YAML"],
+    #[arg(long, num_args = 2, value_names = ["A.YAML", "B.YAML"], action = ArgAction::Set,
           conflicts_with_all = ["pareto", "explain", "output", "top"])]
     pub(crate) diff: Vec<PathBuf>,
     /// Write the best plan.

@@ -19,12 +19,12 @@ const FRONT_CLOCKED_MAX: usize = 1000;
 pub(super) fn plan(args: &PlanArgs) -> Result<(), Failure> {
     match (&args.diff[..], &args.file) {
         ([first, second], file) => diff(args, (first, second), file.as_deref()),
-        (_, Some(file)) => {
+        ([], Some(file)) => {
             let set = args.set.clone();
             let program = load::program(&ProgramArgs { file: file.clone(), set })?;
             ranked(args, file, &program)
         }
-        (_, None) => unreachable!("the arguments must name a program or two plans"),
+        _ => unreachable!("the arguments must name a program or two plans"),
     }
 }
 
