@@ -1,5 +1,5 @@
 //! Ctrl-C ends a run cleanly: whole checkpoint, all that was promised on standard output, the exit
-//! code of an interruption, and a way to go on to the same bits.
+//! code of an interruption, and a way to go on to the same bits. It also ends what follows a search.
 #![cfg(unix)]
 
 #[allow(dead_code, reason = "each test file uses its part")]
@@ -10,6 +10,8 @@ use std::{
     io::{BufRead, BufReader, Read},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    thread,
+    time::Duration,
 };
 use support::{Scratch, lines, printed, roundelay};
 
@@ -127,4 +129,23 @@ fn a_second_interruption_ends_the_run_at_once() {
     let (schedule, kept) = (compiled(&scratch), scratch.path("kept"));
     let found = stopped(&mut train(&schedule, &kept), 2);
     assert_eq!(found.code, Some(130), "{}", found.err);
+}
+
+#[test]
+fn an_interruption_after_the_search_ends_the_explanation() {
+    let scratch = Scratch::new("interrupt-explanation");
+    let best = scratch.path("best.yaml");
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/quickstart.rdl");
+    let mut command = roundelay("plan --explain -o");
+    command.arg(&best).arg(program).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().expect("the binary starts");
+    // The best plan is written between the search and what is asked besides.
+    while !best.exists() {
+        let ended = child.try_wait().expect("it is a child");
+        assert!(ended.is_none(), "it ended on its own: {ended:?}");
+        thread::sleep(Duration::from_millis(5));
+    }
+    interrupt(&child);
+    let ended = child.wait_with_output().expect("it ends");
+    assert_eq!(ended.status.code(), Some(130), "{:?}", ended.stdout);
 }

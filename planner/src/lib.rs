@@ -139,6 +139,7 @@ fn searched(
         return Err(Refusal::lacking(&lacking));
     }
     let ranking = ranking::survey(program, options, progress);
+    progress.end();
     match ranking.plans.is_empty() && !ranking.interrupted {
         true => Err(refusal::refuse(program, options, &ranking)),
         false => Ok(ranking),

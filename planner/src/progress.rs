@@ -17,6 +17,10 @@ pub struct Look {
 pub trait Observer {
     /// Called between two steps of a search; when it says break, the search ends with what it has.
     fn look(&mut self, look: Look) -> ControlFlow<()>;
+
+    /// Called once when the search is over: nothing asks this observer again whether to go on,
+    /// though what would make a plan fit may still be looked for.
+    fn end(&mut self) {}
 }
 
 /// The observer of a search, if there is one, and whether it wished to stop.
@@ -40,10 +44,55 @@ impl<'a> Progress<'a> {
         }
         if self.stopped { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
+
+    /// Tells that the search is over.
+    pub(crate) fn end(&mut self) {
+        if let Some(observer) = &mut self.observer {
+            observer.end();
+        }
+    }
 }
 
 impl fmt::Debug for Progress<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Progress {{ stopped: {} }}", self.stopped)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{NoPlan, Options, plan_watched, sample};
+    use roundelay_schedule::Bytes;
+
+    /// Counts the ends, and the looks after one.
+    #[derive(Default)]
+    struct Listener {
+        ends: usize,
+        late: usize,
+    }
+
+    impl Observer for Listener {
+        fn look(&mut self, _: Look) -> ControlFlow<()> {
+            self.late += self.ends;
+            ControlFlow::Continue(())
+        }
+        fn end(&mut self) {
+            self.ends += 1;
+        }
+    }
+
+    #[test]
+    fn a_search_ends_once_with_a_plan_and_without() {
+        let mut program = sample::program(2, 8);
+        let mut heard = Listener::default();
+        plan_watched(&program, &Options::default(), &mut heard).expect("it fits");
+        assert_eq!((heard.ends, heard.late), (1, 0));
+        program.search.memory = Some(Bytes(2_000));
+        let mut heard = Listener::default();
+        let refused = plan_watched(&program, &Options::default(), &mut heard);
+        let Err(NoPlan::Refused(refusal)) = refused else { panic!("{refused:?}") };
+        assert!(!refusal.repairs.is_empty());
+        assert_eq!((heard.ends, heard.late), (1, 0));
     }
 }

@@ -2,13 +2,11 @@
 
 use super::note;
 use indicatif::ProgressBar;
-use roundelay::{
-    Interrupt,
-    parts::planner::{Look, Observer},
-};
+use roundelay::parts::planner::{Look, Observer};
 use std::{
     ops::ControlFlow,
     process,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -19,25 +17,53 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub(super) struct Watch {
     begun: Instant,
     line: Option<ProgressBar>,
-    interrupt: Interrupt,
+    phase: Arc<Mutex<Phase>>,
+}
+
+/// What Ctrl-C finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// A search that can end early with what it has.
+    Searching,
+    /// One that somebody wants to end.
+    Wanted,
+    /// One that was told so, or none any more: nothing else listens to a signal.
+    Over,
 }
 
 impl Watch {
-    /// Watches from now on. The first Ctrl-C ends the search, the second one the program. Where the
-    /// signal cannot be listened for, it does what it always does.
+    /// Watches from now on. The first Ctrl-C ends the search, the second one the program, and so
+    /// does the first one after the search. Where the signal cannot be listened for, it does what it
+    /// always does.
     pub(super) fn new() -> Self {
-        let interrupt = Interrupt::default();
-        let raised = interrupt.clone();
+        let phase = Arc::new(Mutex::new(Phase::Searching));
+        let shared = Arc::clone(&phase);
         let handler = move || {
-            if raised.raise() {
-                process::exit(super::failure::INTERRUPTED.into());
+            let mut phase = locked(&shared);
+            match *phase {
+                Phase::Searching => *phase = Phase::Wanted,
+                Phase::Wanted | Phase::Over => leave(),
             }
         };
         if let Err(error) = ctrlc::set_handler(handler) {
             note(&format!("cannot listen for Ctrl-C: {error}"));
         }
-        Self { begun: Instant::now(), line: None, interrupt }
+        Self { begun: Instant::now(), line: None, phase }
     }
+
+    fn clear(&mut self) {
+        if let Some(line) = self.line.take() {
+            line.finish_and_clear();
+        }
+    }
+}
+
+fn locked(phase: &Mutex<Phase>) -> MutexGuard<'_, Phase> {
+    phase.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn leave() -> ! {
+    process::exit(super::failure::INTERRUPTED.into())
 }
 
 impl Observer for Watch {
@@ -47,18 +73,30 @@ impl Observer for Watch {
             line.set_message(words(look));
             line.tick();
         }
-        match self.interrupt.is_raised() {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
+        let mut phase = locked(&self.phase);
+        match *phase {
+            Phase::Searching => ControlFlow::Continue(()),
+            Phase::Wanted | Phase::Over => {
+                *phase = Phase::Over;
+                ControlFlow::Break(())
+            }
+        }
+    }
+
+    /// A signal that came too late for the search is one that came after it.
+    fn end(&mut self) {
+        self.clear();
+        let mut phase = locked(&self.phase);
+        match *phase {
+            Phase::Wanted => leave(),
+            Phase::Searching | Phase::Over => *phase = Phase::Over,
         }
     }
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        if let Some(line) = &self.line {
-            line.finish_and_clear();
-        }
+        self.clear();
     }
 }
 
