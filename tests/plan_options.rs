@@ -208,6 +208,20 @@ fn every_change_that_makes_a_plan_fit_does() {
 }
 
 #[test]
+fn a_shared_memory_that_grows_gives_devices_what_they_may_take() {
+    let scratch = Scratch::new("shared");
+    let text = PROGRAM.replace("memory 1 GB", "memory 60 kB");
+    let text = text.replace("joined by bus }", "joined by bus sharing 8 kB }");
+    let program = scratch.file("line.rdl", &text);
+    let words = ["no plan fits", "two.sharing = "];
+    let ended = refused(roundelay("plan --json").arg(&program), &words);
+    assert!(!ended.err.contains("core.memory"), "{}", ended.err);
+    let roomy = scratch.file("roomy.rdl", &text.replace("sharing 8", "sharing 90"));
+    let found = planned(&program, &["two.sharing = 90 kB"]);
+    assert_eq!(found["plans"], planned(&roomy, &[])["plans"]);
+}
+
+#[test]
 fn every_number_of_explain_is_found_again_with_set() {
     let scratch = Scratch::new("explain");
     let program = scratch.file("line.rdl", PROGRAM);

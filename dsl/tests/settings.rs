@@ -66,10 +66,13 @@ fn devices_links_and_memories_are_set_as_the_file_would() {
     );
     both(&["bus.bandwidth = 16 GB/s"], "8 GB/s", "16 GB/s");
     both(&["bus.latency = 1 us"], "latency 2 us", "latency 1 us");
-    let shared = set(SHARED, &["laptop.sharing = 9 GB"]).expect("it is a memory");
-    assert!(
-        shared.target.pools.values().all(|pool| pool.capacity == Bytes(9_000_000_000))
-    );
+    for capacity in [3, 9] {
+        let setting = format!("laptop.sharing = {capacity} GB");
+        let edited = SHARED.replace("8 GB", &format!("{capacity} GB"));
+        assert_eq!(set(SHARED, &[&setting]), Ok(program(&edited)), "{setting}");
+    }
+    let tight = SHARED.replace("8 GB", "1 GB");
+    assert_eq!(set(&tight, &["laptop.sharing = 8 GB"]), Ok(program(SHARED)));
     let batch = set(FLAT, &["train.batch = 24", "stages = 2"]).expect("both are known");
     assert!(batch.train.batch == 24 && batch.search.stages.allows(2));
 }

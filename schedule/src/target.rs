@@ -61,7 +61,7 @@ pub struct Device {
     pub name: String,
     /// The memory it allocates from.
     pub pool: PoolId,
-    /// What this device alone may take of its pool.
+    /// What this device alone may take, where its pool has as much.
     pub memory: Bytes,
     /// Rate of arithmetic that kernels reach.
     pub compute: FlopsPerSecond,

@@ -270,9 +270,7 @@ impl<'a, 's> Expansion<'a, 's> {
         *number += 1;
         let own = Pool { name: label.clone(), capacity: device.memory };
         let pool = pool.unwrap_or_else(|| self.target.pools.push(own));
-        let capacity = self.target.pools[pool].capacity;
-        let memory = device.memory.min(capacity);
-        let id = self.target.devices.push(Device { name: label, pool, memory, ..device });
+        let id = self.target.devices.push(Device { name: label, pool, ..device });
         if let Some(profile) = profile {
             let host = &mut self.target.host;
             host.wake = host.wake.max(profile.wake);
