@@ -257,7 +257,6 @@ fn pairs_of_a_program_come_back_and_wrong_ones_are_told() {
     for (from, to, told) in [
         ("(0F2;2B0)", "(0F2;2B2)", "2B2 needs 0F2, which stands beside it"),
         ("(0F2;2B0)", "(0F2;2F1)", "a pair is a forward pass and a backward pass"),
-        ("(0F2;2B0)", "(0F2;0B0)", "0B0"),
     ] {
         scratch.file("mine.csv", &PAIRED.replace(from, to));
         let problem = refused("plan", &named);
