@@ -385,6 +385,16 @@ fn erase(schedule: &mut Schedule, random: &mut Random) -> Option<Fault> {
     if let Work::Report { micro_batch, .. } = erased.work {
         fault = fault.through(micro_batch);
     }
+    // Others waited for each other through it.
+    let before = erased.after.iter().map(|wait| wait.action);
+    let behind = schedule.actions.iter();
+    let behind = behind
+        .filter(|(_, action)| action.after.iter().any(|wait| wait.action == gone))
+        .map(|(id, _)| id);
+    for neighbour in before.chain(behind).map(Id::index) {
+        let left = neighbour - usize::from(neighbour > gone.index());
+        fault = fault.through(ActionId::new(left));
+    }
     arrange(schedule, &order);
     Some(fault)
 }
