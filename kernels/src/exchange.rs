@@ -9,7 +9,7 @@ use crate::{
     signature::{Signature, product},
     store::Store,
 };
-use roundelay_schedule::{Access, Collective};
+use roundelay_schedule::{Access, Bytes, Collective, Element, Exchanged, Float};
 use std::ops::Range;
 
 /// One such call.
@@ -25,6 +25,8 @@ pub struct Exchange {
     pub whole: usize,
     /// Columns that stay together; they divide those of the whole.
     pub inner: usize,
+    /// In which element devices bring it.
+    pub element: Element,
     /// Whether the result is added.
     store: Store,
 }
@@ -38,6 +40,15 @@ impl Exchange {
     /// Elements of the whole array.
     pub fn elements(&self) -> usize {
         self.rows * self.whole
+    }
+
+    /// What is sent between devices, where real numbers are of this type.
+    pub fn exchanged(&self, dtype: Float) -> Exchanged {
+        Exchanged {
+            kind: self.kind,
+            parts: u32::try_from(self.parts).unwrap_or(u32::MAX),
+            whole: Bytes(self.elements() as u64 * self.element.size(dtype)),
+        }
     }
 
     /// The result on device `part`, from what each device brings, in their order: sums go from
@@ -131,8 +142,8 @@ impl Define for AllReduce {
         let (store, parts) = (call.store()?, parts(call)?);
         let (rows, whole) = call.matrix("x", Access::Read)?;
         call.shaped("out", store.access(), (rows, whole))?;
-        let kind = Collective::AllReduce;
-        Ok(Self(Exchange { kind, parts, rows, whole, inner: 1, store }))
+        let (kind, element) = (Collective::AllReduce, call.element(0));
+        Ok(Self(Exchange { kind, parts, rows, whole, inner: 1, element, store }))
     }
     fn flops(&self) -> u64 {
         product([self.0.parts - 1, self.0.elements()])
@@ -148,7 +159,8 @@ impl Define for AllGather {
         let own = call.matrix("x", Access::Read)?;
         let (rows, whole) = call.matrix("out", store.access())?;
         let (kind, inner) = (Collective::AllGather, inner(call, whole)?);
-        let exchange = Exchange { kind, parts, rows, whole, inner, store };
+        let element = call.element(0);
+        let exchange = Exchange { kind, parts, rows, whole, inner, element, store };
         fits(&exchange, own).map(|()| Self(exchange))
     }
     fn flops(&self) -> u64 {
@@ -165,7 +177,8 @@ impl Define for ReduceScatter {
         let (rows, whole) = call.matrix("x", Access::Read)?;
         let own = call.matrix("out", store.access())?;
         let (kind, inner) = (Collective::ReduceScatter, inner(call, whole)?);
-        let exchange = Exchange { kind, parts, rows, whole, inner, store };
+        let element = call.element(0);
+        let exchange = Exchange { kind, parts, rows, whole, inner, element, store };
         fits(&exchange, own).map(|()| Self(exchange))
     }
     fn flops(&self) -> u64 {
@@ -187,9 +200,12 @@ fn fits(exchange: &Exchange, own: (usize, usize)) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Kernels;
+    use roundelay_schedule::{Attribute, Call, Catalogue, GradientSums, Operand};
 
     fn exchange(kind: Collective) -> Exchange {
-        Exchange { kind, parts: 3, rows: 2, whole: 5, inner: 1, store: Store::Write }
+        let (element, store) = (Element::Real, Store::Write);
+        Exchange { kind, parts: 3, rows: 2, whole: 5, inner: 1, element, store }
     }
 
     #[test]
@@ -233,5 +249,33 @@ mod tests {
         let parts = parts.each_ref().map(Vec::as_slice);
         of(Collective::AllGather).join(&parts, 0, &mut gathered);
         assert_eq!(gathered, whole);
+    }
+
+    /// In 16 bits; what is brought may be wider or narrower than what becomes of it.
+    #[test]
+    fn what_is_sent_counts_in_the_element_that_is_brought() {
+        let sent = |kernel: &str, operands: [(Element, u64); 2]| {
+            let operand = |(element, columns)| {
+                let (argument, offset) = (0, Bytes(0));
+                Operand { argument, offset, element, shape: vec![3, columns] }
+            };
+            let parts = Attribute::Integer(2);
+            let call = Call {
+                kernel: kernel.to_owned(),
+                attributes: [("parts".to_owned(), parts)].into(),
+                operands: operands.map(operand).into(),
+            };
+            let exchanged = Kernels.exchange(&call, Float::Bf16(GradientSums::F32));
+            let exchanged = exchanged.expect("it is one");
+            (exchanged.whole, exchanged.sent())
+        };
+        let (real, wide) = (Element::Real, Element::Wide);
+        let all = 3 * 10;
+        let found = sent("all_gather", [(wide, 5), (wide, 10)]);
+        assert_eq!(found, (Bytes(4 * all), Bytes(2 * all)));
+        let found = sent("reduce_scatter", [(real, 10), (wide, 5)]);
+        assert_eq!(found, (Bytes(2 * all), Bytes(all)));
+        let found = sent("all_reduce", [(real, 10), (wide, 10)]);
+        assert_eq!(found, (Bytes(2 * all), Bytes(2 * all)));
     }
 }

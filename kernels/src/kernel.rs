@@ -334,16 +334,11 @@ impl Catalogue for Kernels {
         Kernel::parse(call).map(|kernel| kernel.accesses)
     }
 
-    fn exchange(&self, call: &Call) -> Option<Exchanged> {
+    fn exchange(&self, call: &Call, dtype: Float) -> Option<Exchanged> {
         // Whatever several devices do together says how many they are.
         let shared = call.attributes.contains_key("parts");
         let kernel = shared.then(|| Kernel::parse(call).ok()).flatten()?;
-        let exchange = kernel.exchange()?;
-        Some(Exchanged {
-            kind: exchange.kind,
-            parts: u32::try_from(exchange.parts).unwrap_or(u32::MAX),
-            elements: exchange.elements() as u64,
-        })
+        kernel.exchange().map(|exchange| exchange.exchanged(dtype))
     }
 }
 

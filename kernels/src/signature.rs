@@ -143,6 +143,11 @@ impl<'a> Signature<'a> {
         }
     }
 
+    /// The element type of an operand that was taken.
+    pub(crate) fn element(&self, index: usize) -> Element {
+        self.slots[index].element
+    }
+
     /// Whether there is an attribute `name`.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.call.attributes.contains_key(name)

@@ -4,7 +4,7 @@
 //! computes, moves and exchanges lies on the line through what it takes at two sizes.
 
 use crate::cost::Priced;
-use roundelay_schedule::{Bytes, Flops, Footprint};
+use roundelay_schedule::{Bytes, Exchanged, Flops, Footprint};
 
 /// Micro-batches for which something is derived. Sixteen examples of anything are whole cache
 /// lines, so no rounding bends the line.
@@ -99,7 +99,7 @@ fn between([first, second]: &[Priced; 2], examples: u32) -> Priced {
     let bytes = [first.footprint.bytes, second.footprint.bytes];
     let exchange = first.exchange.zip(second.exchange).map(|(one, other)| {
         let whole = bytes_on_line([one.whole, other.whole], examples);
-        crate::rows::Exchanged { whole, ..one }
+        Exchanged { whole, ..one }
     });
     Priced {
         footprint: Footprint {

@@ -13,13 +13,13 @@
 use crate::{
     measured::{Measured, Origin, Origins},
     rewrite::Algebra,
-    rows::{Exchanged, Rows},
+    rows::Rows,
 };
 use roundelay_dsl::Program;
 use roundelay_kernels::Kernel;
 use roundelay_schedule::{
-    Call, Device, DeviceId, Float, FlopsPerSecond, Footprint, Input, Job, Nanos, Place,
-    Products, Profile, RoutineId, Schedule, Unit, Work, feed_text,
+    Call, Device, DeviceId, Exchanged, Float, FlopsPerSecond, Footprint, Input, Job,
+    Nanos, Place, Products, Profile, RoutineId, Schedule, Unit, Work, feed_text,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -159,11 +159,7 @@ impl Costs {
             let unpriced = |message| Unpriced { kernel: call.kernel.clone(), message };
             let kernel = Kernel::parse(call).map_err(unpriced)?;
             let footprint = kernel.footprint(self.dtype);
-            let exchange = kernel.exchange().map(|one| Exchanged {
-                kind: one.kind,
-                parts: u32::try_from(one.parts).unwrap_or(u32::MAX),
-                whole: kernel.sizes(self.dtype).max().unwrap_or_default(),
-            });
+            let exchange = kernel.exchange().map(|one| one.exchanged(self.dtype));
             let text = if measured { call.text() } else { String::new() };
             Ok(Priced { footprint, text, exchange })
         };

@@ -1,22 +1,11 @@
 //! What the exchanges between the rows that split tensors take: a collective of neighbouring
 //! devices, by the clock's own forms.
 
-use roundelay_schedule::{Bytes, Collective, DeviceId, Id, Nanos, Span, Target};
+use roundelay_schedule::{DeviceId, Exchanged, Id, Nanos, Span, Target};
 use std::{
     collections::BTreeMap,
     sync::{Mutex, PoisonError},
 };
-
-/// One exchange.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Exchanged {
-    /// What is done.
-    pub(crate) kind: Collective,
-    /// How many rows take part.
-    pub(crate) parts: u32,
-    /// The whole array.
-    pub(crate) whole: Bytes,
-}
 
 /// The links between rows, wherever in a cluster they are.
 #[derive(Debug)]

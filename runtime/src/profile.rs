@@ -46,7 +46,8 @@ impl Collection {
         let launched: BTreeSet<RoutineId> =
             actions.filter_map(|action| Some(action.work.routine()?.0)).collect();
         let calls = launched.into_iter().flat_map(|id| &schedule.routines[id].calls);
-        let alone = calls.filter(|call| Kernels.exchange(call).is_none());
+        let dtype = schedule.job.dtype;
+        let alone = calls.filter(|call| Kernels.exchange(call, dtype).is_none());
         let texts: BTreeSet<String> = alone.map(Call::text).collect();
         texts.into_iter().all(|text| self.calls.contains_key(&(text, busy)))
     }

@@ -126,7 +126,7 @@ fn a_table_of_kernels_has_no_calls_that_rows_make_together() {
     for (id, routine) in schedule.routines.iter() {
         for (index, call) in routine.calls.iter().enumerate() {
             let alone = Kernel::parse(call).unwrap().exchange().is_none();
-            assert_eq!(alone, Kernels.exchange(call).is_none());
+            assert_eq!(alone, Kernels.exchange(call, schedule.job.dtype).is_none());
             assert_eq!(timed.contains(&(id, index)), alone, "{}", call.kernel);
         }
     }

@@ -186,8 +186,9 @@ pub trait Catalogue {
     /// What is wrong, as a sentence without full stop.
     fn accesses(&self, call: &Call) -> Result<Vec<Access>, String>;
 
-    /// What all rows of a schedule do together in this call, if it is such a call and well formed.
-    fn exchange(&self, call: &Call) -> Option<Exchanged>;
+    /// What all rows of a schedule do together in this call, where real numbers are of this type,
+    /// if it is such a call and well formed.
+    fn exchange(&self, call: &Call, dtype: Float) -> Option<Exchanged>;
 }
 
 /// A call that all rows of a schedule make together, on an array of real numbers.
@@ -197,20 +198,20 @@ pub struct Exchanged {
     pub kind: Collective,
     /// How many take part.
     pub parts: u32,
-    /// Elements of the whole array.
-    pub elements: u64,
+    /// The whole array, in the element in which rows bring it.
+    pub whole: Bytes,
 }
 
 impl Exchanged {
     /// Bytes that each row sends: (n − 1)/n of the whole as in a ring, for an all-reduce twice;
     /// rounded up.
-    pub fn sent(&self, dtype: Float) -> Bytes {
+    pub fn sent(&self) -> Bytes {
         let turns = match self.kind {
             Collective::AllReduce => 2,
             Collective::ReduceScatter | Collective::AllGather => 1,
         };
-        let (parts, whole) = (u64::from(self.parts.max(1)), self.elements * dtype.size());
-        Bytes((whole * turns * (parts - 1)).div_ceil(parts))
+        let parts = u64::from(self.parts.max(1));
+        Bytes((self.whole.0 * turns * (parts - 1)).div_ceil(parts))
     }
 }
 

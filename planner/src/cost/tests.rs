@@ -3,9 +3,10 @@
 use super::*;
 use crate::sample::{self, Random, device};
 use roundelay_codegen::lower;
+use roundelay_kernels::Kernels;
 use roundelay_schedule::{
-    Bytes, BytesPerSecond, CallTime, Flops, FlopsPerSecond, Id, Order, Pass, Placement,
-    Rule, Unit,
+    Attribute, Bytes, BytesPerSecond, CallTime, Catalogue, Element, Flops,
+    FlopsPerSecond, GradientSums, Id, Operand, Order, Pass, Placement, Rule, Unit,
 };
 
 #[test]
@@ -38,6 +39,32 @@ fn a_product_of_half_size_reaches_half_of_the_rate() {
     assert_eq!(time(400, Unit::Product), Nanos(800));
     assert_eq!(time(400, Unit::Attention), Nanos(1200));
     assert_eq!(time(400, Unit::Vector), Nanos(400));
+}
+
+/// A sum in 16 bits that is added to a wide one: half as many bytes travel as are written.
+#[test]
+fn an_exchange_takes_the_bytes_that_its_schedule_counts() {
+    let operand = |element, columns| Operand {
+        argument: 0,
+        offset: Bytes(0),
+        element,
+        shape: vec![3, columns],
+    };
+    let call = Call {
+        kernel: "reduce_scatter".to_owned(),
+        attributes: [
+            ("parts".to_owned(), Attribute::Integer(2)),
+            ("accumulate".to_owned(), Attribute::Flag(true)),
+        ]
+        .into(),
+        operands: vec![operand(Element::Real, 10), operand(Element::Wide, 5)],
+    };
+    let mut program = sample::program(2, 8);
+    program.train.dtype = Float::Bf16(GradientSums::F32);
+    let priced = Costs::new(&program).priced(std::slice::from_ref(&call)).unwrap();
+    let counted = Kernels.exchange(&call, program.train.dtype);
+    assert_eq!(counted.map(|exchanged| exchanged.whole), Some(Bytes(2 * 3 * 10)));
+    assert_eq!(priced[0].exchange, counted);
 }
 
 fn priced(program: &Program) -> Schedule {

@@ -12,8 +12,7 @@ use super::{
 use crate::{code::Watch, exchange::Ends, memory::Claim, native::native};
 use roundelay_kernels::{Context, Mode};
 use roundelay_schedule::{
-    Bytes, DeviceId, Exchanged, Id, LinkId, Nanos, Pass, PhysicalQueue, Row, Slice,
-    Subject, Work,
+    Bytes, DeviceId, Id, LinkId, Nanos, Pass, PhysicalQueue, Row, Slice, Subject, Work,
 };
 use std::{
     ops::ControlFlow,
@@ -82,12 +81,7 @@ impl<'a> Rendezvous<'a> {
 
     fn count(&self, ends: &Ends) {
         let Shared { meter, schedule, .. } = self.shared;
-        let exchanged = Exchanged {
-            kind: ends.exchange.kind,
-            parts: u32::try_from(ends.exchange.parts).unwrap_or(u32::MAX),
-            elements: ends.exchange.elements() as u64,
-        };
-        let Bytes(sent) = exchanged.sent(schedule.job.dtype);
+        let Bytes(sent) = ends.exchange.exchanged(schedule.job.dtype).sent();
         match self.sender {
             Sender::Nobody => {}
             Sender::Device(device, link) => meter.moved(link, device, sent),

@@ -124,7 +124,7 @@ impl Sample {
                 let calls = &schedule.routines[*routine].calls;
                 let timed = times[ran.calls.clone()].iter().zip(calls).enumerate();
                 for (index, (time, call)) in timed {
-                    if Kernels.exchange(call).is_none() {
+                    if Kernels.exchange(call, schedule.job.dtype).is_none() {
                         self.calls.entry((*routine, index)).or_default().push(*time);
                     }
                 }

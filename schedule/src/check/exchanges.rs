@@ -78,10 +78,11 @@ pub(super) fn check(
 }
 
 fn joint(schedule: &Schedule, catalogue: &dyn Catalogue, calls: &[Call]) -> Joint {
-    let found = calls.iter().filter_map(|call| catalogue.exchange(call));
+    let dtype = schedule.job.dtype;
+    let found = calls.iter().filter_map(|call| catalogue.exchange(call, dtype));
     found.fold(Joint::default(), |all, exchanged| Joint {
         calls: all.calls + 1,
-        sent: all.sent + exchanged.sent(schedule.job.dtype),
+        sent: all.sent + exchanged.sent(),
     })
 }
 

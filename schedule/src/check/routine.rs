@@ -186,7 +186,7 @@ impl<'a> Body<'a> {
         if accesses.len() != call.operands.len() {
             return Err(format!("needs {} operands", accesses.len()));
         }
-        if let Some(exchanged) = catalogue.exchange(call) {
+        if let Some(exchanged) = catalogue.exchange(call, self.schedule.job.dtype) {
             exchanges::legal(self.schedule, exchanged)?;
         }
         let steps = matches!(call.kernel.as_str(), "sgd" | "adamw");

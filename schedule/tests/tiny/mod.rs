@@ -31,9 +31,9 @@ impl Catalogue for Letters {
     }
 
     /// A sign of equality in front: two rows bring sixteen numbers and get their sums.
-    fn exchange(&self, call: &Call) -> Option<Exchanged> {
-        let (kind, parts, elements) = (Collective::AllReduce, 2, 16);
-        call.kernel.starts_with('=').then_some(Exchanged { kind, parts, elements })
+    fn exchange(&self, call: &Call, dtype: Float) -> Option<Exchanged> {
+        let (kind, parts, whole) = (Collective::AllReduce, 2, Bytes(16 * dtype.size()));
+        call.kernel.starts_with('=').then_some(Exchanged { kind, parts, whole })
     }
 }
 
