@@ -4,9 +4,11 @@
 #[allow(dead_code, reason = "each test file uses its part")]
 mod stage_support;
 
-use roundelay_codegen::{Everywhere, PassCost, StageCode, Stages, node_costs, stages};
+use roundelay_codegen::{
+    Everywhere, NodeCost, PassCost, StageCode, Stages, node_costs, stages,
+};
 use roundelay_dsl::{Extent, Model, Operation, Source};
-use roundelay_schedule::{Attribute, Call, Float, Id, Role, Routine, Stage};
+use roundelay_schedule::{Attribute, Call, Float, Id, Role, Routine, Stage, Tensor};
 use stage_support::{
     build::{Build, Numbers, nodes},
     random::random_model,
@@ -92,17 +94,17 @@ fn launched<'a>(costs: impl Iterator<Item = &'a PassCost>) -> Vec<String> {
     launched
 }
 
+/// What the nodes of a whole model cost.
+fn costs(model: &Model) -> Vec<NodeCost> {
+    node_costs(model, (EXAMPLES, Tensor::WHOLE), Float::F32, &Everywhere)
+        .expect("the model is sound")
+}
+
 #[test]
 fn costs_of_nodes_add_up_to_the_uncut_routines() {
     let random = (20..40).map(|seed| random_model(&mut Numbers(seed), 12));
     for model in random.chain([residual()]) {
-        let costs = node_costs(
-            &model,
-            (EXAMPLES, roundelay_schedule::Tensor::WHOLE),
-            Float::F32,
-            &Everywhere,
-        )
-        .expect("the model is sound");
+        let costs = costs(&model);
         let stages = cut(&model, &[]);
         let code = &stages.stages[Stage::new(0)];
         let calls =
@@ -123,13 +125,7 @@ fn costs_of_nodes_add_up_to_the_uncut_routines() {
 #[test]
 fn a_chain_is_counted_at_each_of_its_nodes() {
     let model = residual();
-    let costs = node_costs(
-        &model,
-        (EXAMPLES, roundelay_schedule::Tensor::WHOLE),
-        Float::F32,
-        &Everywhere,
-    )
-    .expect("the model is sound");
+    let costs = costs(&model);
     let counts = |pass: fn(&PassCost) -> usize| {
         costs.iter().map(|cost| [pass(&cost.forward), pass(&cost.backward)]).collect()
     };

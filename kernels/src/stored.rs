@@ -75,6 +75,24 @@ fn mixing(
     }
 }
 
+/// Makes one item of an output.
+type Body<R> = fn(&Heads, usize, [&[R]; 2], &Shared<'_, R>, Store);
+
+/// Makes an output whose rows have `parts` heads, item by item.
+fn run<R: Real>(
+    (heads, parts, store): (&Heads, usize, Store),
+    mut operands: Operands<'_, R>,
+    context: &Context,
+    body: Body<R>,
+) {
+    let inputs = [(); 2].map(|()| operands.read());
+    let out = Shared::new(operands.write());
+    let items = fast::stored_items(heads, parts);
+    for_each_item(context.threads, items, flops(heads), |item| {
+        body(heads, item, inputs, &out, store);
+    });
+}
+
 impl Define for Scores {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
         let (store, scale) = (call.store()?, scale(call)?);
@@ -91,13 +109,9 @@ impl Define for Scores {
     fn scratch(&self) -> usize {
         fast::stored_scratch(&self.heads)
     }
-    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
-        let inputs = [(); 2].map(|()| operands.read());
-        let (heads, out) = (&self.heads, Shared::new(operands.write()));
-        let items = fast::stored_items(heads, heads.heads);
-        for_each_item(context.threads, items, self.flops(), |item| {
-            fast::scores(heads, item, inputs, &out, self.store);
-        });
+    fn fast<R: Real>(&self, operands: Operands<'_, R>, context: &Context) {
+        let output = (&self.heads, self.heads.heads, self.store);
+        run(output, operands, context, fast::scores);
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         let inputs = [(); 2].map(|()| operands.read());
@@ -117,13 +131,9 @@ impl Define for Mix {
     fn scratch(&self) -> usize {
         fast::stored_scratch(&self.heads)
     }
-    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
-        let inputs = [(); 2].map(|()| operands.read());
-        let (heads, out) = (&self.heads, Shared::new(operands.write()));
-        let items = fast::stored_items(heads, heads.heads);
-        for_each_item(context.threads, items, self.flops(), |item| {
-            fast::mix(heads, item, inputs, &out, self.store);
-        });
+    fn fast<R: Real>(&self, operands: Operands<'_, R>, context: &Context) {
+        let output = (&self.heads, self.heads.heads, self.store);
+        run(output, operands, context, fast::mix);
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         let inputs = [(); 2].map(|()| operands.read());
@@ -143,13 +153,9 @@ impl Define for MixBackward {
     fn scratch(&self) -> usize {
         fast::stored_scratch(&self.heads)
     }
-    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
-        let inputs = [(); 2].map(|()| operands.read());
-        let (heads, out) = (&self.heads, Shared::new(operands.write()));
-        let items = fast::stored_items(heads, heads.key_heads);
-        for_each_item(context.threads, items, self.flops(), |item| {
-            fast::mix_backward(heads, item, inputs, &out, self.store);
-        });
+    fn fast<R: Real>(&self, operands: Operands<'_, R>, context: &Context) {
+        let output = (&self.heads, self.heads.key_heads, self.store);
+        run(output, operands, context, fast::mix_backward);
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         let inputs = [(); 2].map(|()| operands.read());

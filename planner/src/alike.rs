@@ -190,24 +190,9 @@ mod tests {
         pattern::{in_a_row, patterns},
         sample,
     };
-    use roundelay_codegen::{BackwardForm, StageForm};
     use roundelay_dsl::Program;
-    use roundelay_schedule::{Recompute, Sequence, Stage, Tensor};
+    use roundelay_schedule::Stage;
     use std::collections::{BTreeMap, BTreeSet};
-
-    const SPLITS: [Tensor; 3] = [
-        Tensor::WHOLE,
-        Tensor { rows: 2, sequence: Sequence::Whole },
-        Tensor { rows: 2, sequence: Sequence::Split },
-    ];
-
-    fn forms() -> impl Iterator<Item = StageForm> {
-        let backwards = [BackwardForm::Whole, BackwardForm::Split];
-        let all = Recompute::ALL.iter().copied();
-        all.flat_map(move |recompute| {
-            backwards.map(|backward| StageForm { backward, recompute })
-        })
-    }
 
     /// Cuts everywhere, at every second node and so on, shifted.
     fn all_cuts(model: &Model) -> impl Iterator<Item = Vec<u32>> {
@@ -228,11 +213,11 @@ mod tests {
     fn stages_of_one_kind_take_as_much() {
         let (program, mut shared) = (program(), 0);
         let costs = Costs::new(&program);
-        for tensor in SPLITS {
+        for tensor in sample::SPLITS {
             let nodes =
                 Nodes::new((&program, &program.model), (2, tensor), &costs).unwrap();
             let shapes = Shapes::new(&program.model, &nodes.marks);
-            for form in forms() {
+            for form in sample::forms() {
                 let mut known: BTreeMap<Kind, _> = BTreeMap::new();
                 for cuts in all_cuts(&program.model).step_by(5) {
                     let all = (0..=cuts.len()).map(Stage::new).collect();
@@ -264,11 +249,13 @@ mod tests {
     fn what_stages_take_is_on_a_line_over_the_examples() {
         let program = program();
         let costs = Costs::new(&program);
-        for tensor in SPLITS {
+        for tensor in sample::SPLITS {
             let nodes =
                 Nodes::new((&program, &program.model), (2, tensor), &costs).unwrap();
             assert_eq!(nodes.reach, Reach::All, "{tensor:?}");
-            for (form, cuts) in forms().zip(all_cuts(&program.model).skip(6).step_by(7)) {
+            for (form, cuts) in
+                sample::forms().zip(all_cuts(&program.model).skip(6).step_by(7))
+            {
                 let all: BTreeSet<Stage> = (0..=cuts.len()).map(Stage::new).collect();
                 let make = |reach| {
                     let cut = (&cuts[..], |_| form);

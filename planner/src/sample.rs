@@ -4,6 +4,7 @@ use crate::{
     bound::Bound, candidate::Candidate, measured::Origins, objective::Goal,
     outline::Outline, ranking::Ranking, space::Space,
 };
+use roundelay_codegen::{BackwardForm, StageForm};
 use roundelay_dsl::{
     Cap, Extent, Model, ModelInput, ModelInputId, ModelParameter, Node, NodeId,
     Operation, Program, Scale, Search, Source, Train, Window,
@@ -11,10 +12,26 @@ use roundelay_dsl::{
 use roundelay_schedule::{
     Bytes, BytesPerSecond, CallTime, Copies, Data, Device, Domain, Element, Evaluation,
     Exactness, Float, FlopsPerSecond, Host, Id, Initial, Kind, Link, Method, Nanos,
-    Optimizer, Order, PROFILE_FORMAT, Placement, Plan, Pool, Profile, Rate, Rule, States,
-    Table, Target, Treatment,
+    Optimizer, Order, PROFILE_FORMAT, Placement, Plan, Pool, Profile, Rate, Recompute,
+    Rule, Sequence, States, Table, Target, Tensor, Treatment,
 };
 use std::{collections::BTreeMap, time::Duration};
+
+/// One row, and two whose tokens are whole or split between them.
+pub(crate) const SPLITS: [Tensor; 3] = [
+    Tensor::WHOLE,
+    Tensor { rows: 2, sequence: Sequence::Whole },
+    Tensor { rows: 2, sequence: Sequence::Split },
+];
+
+/// All forms of a stage.
+pub(crate) fn forms() -> impl Iterator<Item = StageForm> {
+    let backwards = [BackwardForm::Whole, BackwardForm::Split];
+    let all = Recompute::ALL.iter().copied();
+    all.flat_map(move |recompute| {
+        backwards.map(|backward| StageForm { backward, recompute })
+    })
+}
 
 /// A seeded generator: splitmix64.
 pub(crate) struct Random(u64);

@@ -238,21 +238,7 @@ impl<'a> KnownStages<'a> {
 mod tests {
     use super::*;
     use crate::sample;
-    use roundelay_schedule::{Nanos, Recompute, Sequence};
-
-    const SPLITS: [Tensor; 3] = [
-        Tensor::WHOLE,
-        Tensor { rows: 2, sequence: Sequence::Whole },
-        Tensor { rows: 2, sequence: Sequence::Split },
-    ];
-
-    fn forms() -> impl Iterator<Item = StageForm> {
-        let backwards = [BackwardForm::Whole, BackwardForm::Split];
-        let all = Recompute::ALL.iter().copied();
-        all.flat_map(move |recompute| {
-            backwards.map(|backward| StageForm { backward, recompute })
-        })
-    }
+    use roundelay_schedule::Nanos;
 
     /// One stage, then ever shorter ones of any phase.
     fn all_cuts(end: usize) -> impl Iterator<Item = Vec<u32>> {
@@ -274,13 +260,13 @@ mod tests {
         let (whole, none) = (Core::whole(&program), BTreeMap::new());
         let mut exact = KnownStages::new(&program, &costs, whole, &none);
         let mut missing = 0;
-        for tensor in SPLITS {
+        for tensor in sample::SPLITS {
             let nodes = Nodes::new((&program, &core.model), (2, tensor), &costs).unwrap();
             let nodes = [(tensor, nodes)].into();
             let mut known = KnownStages::new(&program, &costs, core.clone(), &nodes);
             for cuts in all_cuts(program.model.cuttable()) {
                 missing += core.stages(&cuts).iter().map(|one| one.missing).sum::<u64>();
-                for form in forms() {
+                for form in sample::forms() {
                     let forms = vec![form; cuts.len() + 1];
                     let cell = Cell { examples: 2, tensor, cuts: &cuts, forms };
                     let short = known.load_of(cell.clone()).unwrap();
