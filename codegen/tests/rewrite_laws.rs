@@ -19,6 +19,8 @@ struct Sizes {
     m: u64,
     k: u64,
     n: u64,
+    /// Columns that stay together where arrays are cut into parts; divides n.
+    inner: u64,
 }
 
 /// What the devices that split tensors have under each name, one after another.
@@ -26,8 +28,8 @@ type Arrays<R> = BTreeMap<&'static str, Vec<Vec<R>>>;
 
 /// The extents of an array in a rule.
 fn shape(form: &Form, name: &str, sizes: Sizes) -> Vec<u64> {
-    let Sizes { parts, m, k, n } = sizes;
-    let part = n.div_ceil(parts as u64);
+    let Sizes { parts, m, k, n, inner } = sizes;
+    let part = (n / inner).div_ceil(parts as u64) * inner;
     let is_affine = [&form.before[0], &form.after].iter().any(|line| {
         line.kernel.starts_with("affine") || line.kernel.starts_with("matmul")
     });
@@ -71,6 +73,9 @@ fn call(form: &Form, line: &Line, sizes: Sizes) -> Call {
     let moves = ["all_reduce", "all_gather", "reduce_scatter", "part"];
     if moves.contains(&line.kernel) {
         attributes.insert("parts".to_owned(), Attribute::Integer(sizes.parts as i64));
+    }
+    if moves[1..].contains(&line.kernel) {
+        attributes.insert("inner".to_owned(), Attribute::Integer(sizes.inner as i64));
     }
     let operand = |name: &str| Operand {
         argument: 0,
@@ -155,7 +160,8 @@ fn always_holds(form: &Form, numbers: &mut Numbers) -> bool {
         let (m, k, n) = (size(2), size(1), size(1));
         let moves = form.after.read == ["x"];
         let parts = if moves { 1 + numbers.below(4) as usize } else { 1 };
-        let sizes = Sizes { parts, m, k, n };
+        let inner = if moves { 1 + numbers.below(3) } else { 1 };
+        let sizes = Sizes { parts, m, k, n: n * inner, inner };
         holds::<f64>(form, sizes, numbers) && holds::<f32>(form, sizes, numbers)
     })
 }

@@ -6,9 +6,8 @@ use crate::{
     family::Family,
     laws::{check_cuts, check_delay, check_shards, check_sizes},
     reason::Reason,
-    rewrite::Algebra,
 };
-use roundelay_codegen::node_costs;
+use roundelay_codegen::{Everywhere, node_costs};
 use roundelay_dsl::Program;
 use roundelay_schedule::{DeviceId, Id, Misfit, Nanos, Plan, plan_faults};
 use std::{collections::BTreeSet, fmt};
@@ -159,7 +158,7 @@ fn check_rows(plan: &Plan, program: &Program) -> Option<String> {
     }
     let examples = u64::from(program.train.batch / plan.all_micro_batches().max(1));
     let (size, dtype) = ((examples, plan.tensor), program.train.dtype);
-    let costs = node_costs(&program.model, size, dtype, &Algebra::default());
+    let costs = node_costs(&program.model, size, dtype, &Everywhere);
     costs.err().map(|error| error.to_string())
 }
 

@@ -47,7 +47,8 @@ pub struct Plan {
     /// What each device does, for `listed` and for orders that are found; else empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lists: Vec<DeviceList>,
-    /// Which neighbouring calls are one, by rule; no others are.
+    /// Which neighbouring calls are one, by rule, and no others; where a plan lists none at all,
+    /// whoever compiles it finds them.
     #[serde(default, skip_serializing_if = "Rewrites::is_empty")]
     pub rewrites: Rewrites,
 }

@@ -96,6 +96,7 @@ impl FromStr for Sites {
         let mut sites = BTreeSet::new();
         for word in text.split_whitespace() {
             let number = word.strip_prefix('o').and_then(|digits| digits.parse().ok());
+            let number = number.filter(|number: &u32| word == format!("o{number}"));
             let number = number.ok_or_else(|| {
                 format!("expected operations like `o4 o7`, found `{word}`")
             })?;
@@ -140,6 +141,8 @@ mod tests {
         for (text, wrong) in [
             ("", "a rule without an operation is not applied: delete it"),
             ("4", "expected operations like `o4 o7`, found `4`"),
+            ("o+4", "expected operations like `o4 o7`, found `o+4`"),
+            ("o04", "expected operations like `o4 o7`, found `o04`"),
             ("o4 o4", "`o4` stands twice"),
         ] {
             assert_eq!(text.parse::<Sites>(), Err(wrong.to_owned()));

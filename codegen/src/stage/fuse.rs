@@ -261,12 +261,14 @@ fn apply(
     let mut names = Names::new();
     let own = bind(&form.before[0], first, &mut names)?;
     let more = bind(&form.before[1], second, &mut names)?;
+    let both_cut = [first, second].iter().all(|step| CUT.contains(&step.kernel));
     let constants = |all: &BTreeMap<String, Attribute>| {
         let mut rest = all.clone();
         rest.remove(ACCUMULATE);
+        rest.retain(|name, _| both_cut || name != INNER);
         rest
     };
-    if own.contains_key(ACCUMULATE) || own != constants(&more) {
+    if own.contains_key(ACCUMULATE) || constants(&own) != constants(&more) {
         return None;
     }
     let between = names[form.between()].clone();
@@ -288,6 +290,10 @@ fn apply(
 }
 
 const ACCUMULATE: &str = "accumulate";
+
+/// How many columns stay together where an array is cut into parts, and the kernels that cut.
+const INNER: &str = "inner";
+const CUT: [&str; 3] = ["all_gather", "part", "reduce_scatter"];
 
 /// Gives the tensors of a call the names of a line; what it has besides the line's flags.
 fn bind(
@@ -344,6 +350,9 @@ fn after(line: &Line, names: &Names, rest: BTreeMap<String, Attribute>) -> Step 
     let mut attributes = rest;
     let flags = line.flags.iter().map(|flag| ((*flag).to_owned(), Attribute::Flag(true)));
     attributes.extend(flags);
+    if !CUT.contains(&line.kernel) {
+        attributes.remove(INNER);
+    }
     if line.kernel != "copy" {
         return Step { kernel: line.kernel, attributes, terms, node: None };
     }

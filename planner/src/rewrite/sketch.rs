@@ -77,8 +77,8 @@ impl Sketch {
         let read = if is_in_place(one.kernel) { one.operands.len() } else { first };
         let mut operands = Vec::new();
         if MOVES.contains(&one.kernel) {
-            let parts = one.attributes.get("parts");
-            operands.push(self.term(format!("{parts:?} of {:?}", along(one)), vec![]));
+            let cut = ["parts", "inner"].map(|name| one.attributes.get(name));
+            operands.push(self.term(format!("{cut:?} of {:?}", along(one)), vec![]));
         }
         for place in &one.operands[..read] {
             operands.push(self.content(place, arrays));

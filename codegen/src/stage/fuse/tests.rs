@@ -275,6 +275,31 @@ fn exchanges_that_undo_each_other_are_not_made() {
     }
 }
 
+/// Columns that stay together are a matter of parts: a whole array does not know of them, and
+/// arrays in different parts do not go together.
+#[test]
+fn columns_that_stay_together_do_so_in_what_is_left() {
+    let inner = |step: &Step, count| step.clone().integer("inner", count);
+    for (kernels, columns, together) in [
+        (["reduce_scatter", "all_gather"], [8, 2, 8], [true, true]),
+        (["part", "all_gather"], [8, 2, 8], [true, true]),
+        (["all_reduce", "part"], [8, 8, 2], [false, true]),
+    ] {
+        let steps = moved(kernels, columns);
+        let joint = steps.iter().zip(together);
+        let joint =
+            joint.map(|(step, cuts)| if cuts { inner(step, 2) } else { step.clone() });
+        let one = fuse(joint.collect(), |_| false).remove(0);
+        let expected = (one.kernel == "reduce_scatter").then_some(&Attribute::Integer(2));
+        assert_eq!(one.attributes.get("inner"), expected, "{}", one.kernel);
+        assert_eq!(numbers(&one), [0, 2].map(|number| row(number).tensor));
+        if together[0] {
+            let apart = vec![inner(&steps[0], 2), steps[1].clone()];
+            assert_eq!(fuse(apart.clone(), |_| false), apart);
+        }
+    }
+}
+
 #[test]
 fn only_what_is_listed_is_done() {
     let steps: Vec<((), Step)> = [linear(), vec![call("relu", [wide(3), wide(4)])]]
