@@ -22,8 +22,9 @@ struct Shape {
     kind: u32,
     operands: Vec<Source>,
     is_view: bool,
-    /// The last node that reads it.
-    last: usize,
+    /// The last node that reads it, and the last on which the loss depends: it adds to the
+    /// gradient.
+    last: [usize; 2],
     layer: Option<u32>,
 }
 
@@ -46,11 +47,15 @@ impl Shapes {
             *known.entry(text).or_insert(next)
         };
         let (trained, needed) = (trained(model), needed(model));
-        let mut last = vec![0; model.nodes.len()];
+        let mut last = vec![[0; 2]; model.nodes.len()];
         for (user, node) in model.nodes.iter() {
             for operand in &node.operands {
                 if let Source::Node(made) = operand {
-                    last[made.index()] = user.index();
+                    let [reads, adds] = &mut last[made.index()];
+                    *reads = user.index();
+                    if needed[user.index()] {
+                        *adds = user.index();
+                    }
                 }
             }
         }
@@ -95,7 +100,8 @@ impl Shapes {
         let layer = self.nodes[start].layer;
         for at in start..end {
             let node = &self.nodes[at];
-            word.extend([node.kind, u32::from(node.last >= end)]);
+            word.push(node.kind);
+            word.extend(node.last.map(|last| u32::from(last >= end)));
             word.push(relative(node.layer, layer));
             for operand in &node.operands {
                 match *operand {
@@ -108,8 +114,8 @@ impl Shapes {
                             return None;
                         }
                         let near = u32::from(made.index() >= before);
-                        let on = u32::from(value.last >= end);
-                        word.extend([1, value.kind, near, on, place(&mut values, made)]);
+                        word.extend([1, value.kind, near, place(&mut values, made)]);
+                        word.extend(value.last.map(|last| u32::from(last >= end)));
                         word.push(relative(value.layer, layer));
                     }
                     Source::Parameter(id) => {
@@ -252,7 +258,7 @@ mod tests {
         for tensor in sample::SPLITS {
             let nodes =
                 Nodes::new((&program, &program.model), (2, tensor), &costs).unwrap();
-            assert_eq!(nodes.reach, Reach::All, "{tensor:?}");
+            assert_eq!(nodes.reach, Reach::Most, "{tensor:?}");
             for (form, cuts) in
                 sample::forms().zip(all_cuts(&program.model).skip(6).step_by(7))
             {
@@ -269,15 +275,12 @@ mod tests {
                     found.unwrap().unwrap().into_values()
                 };
                 for examples in [1, 2, 3, 7, 48, 500] {
-                    let all = nodes.times(examples, &costs);
-                    let own = Nodes::new(
-                        (&program, &program.model),
-                        (examples, tensor),
-                        &costs,
-                    )
-                    .unwrap();
-                    assert_eq!(all, own.times(examples, &costs));
-                    let line = make(Reach::All).map(|one| one.at(examples, &costs));
+                    let model = (&program, &program.model);
+                    let [line, own] = [Nodes::new, Nodes::of_one]
+                        .map(|nodes| nodes(model, (examples, tensor), &costs).unwrap());
+                    assert_eq!(line.times(examples, &costs), own.times(examples, &costs));
+                    let line =
+                        make(Reach::widest(examples)).map(|one| one.at(examples, &costs));
                     let own =
                         make(Reach::One(examples)).map(|one| one.at(examples, &costs));
                     assert_eq!(

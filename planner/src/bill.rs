@@ -1,7 +1,8 @@
 //! What calls come to, for micro-batches of every size.
 //!
 //! Law: extents of calls are affine in the number of examples of a micro-batch. So what a call
-//! computes, moves and exchanges lies on the line through what it takes at two sizes.
+//! computes, moves and exchanges lies on the line through what it takes at two sizes. Workspace is
+//! a most of such lines: outside of both sizes it is no less than its line says.
 
 use crate::cost::Priced;
 use roundelay_schedule::{Bytes, Exchanged, Flops, Footprint};
@@ -13,17 +14,35 @@ const SIZES: [u32; 2] = [16, 32];
 /// For which micro-batches a derivation is good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Reach {
-    /// Micro-batches of every size.
-    All,
-    /// Those of so many examples: their calls have measured times, or are on no line.
+    /// Micro-batches of most sizes. One example alone is as large as what examples share, so
+    /// other calls are one then; and between both sizes no line is sure.
+    Most,
+    /// Those of so many examples.
     One(u32),
 }
 
 impl Reach {
+    /// The widest reach that may hold for micro-batches of so many examples.
+    pub(crate) fn widest(examples: u32) -> Self {
+        let [low, high] = SIZES;
+        match examples == 1 || (low < examples && examples < high) {
+            true => Reach::One(examples),
+            false => Reach::Most,
+        }
+    }
+
+    /// Whether it is good for micro-batches of so many examples.
+    pub(crate) fn holds(self, examples: u32) -> bool {
+        match self {
+            Reach::Most => Self::widest(examples) == self,
+            Reach::One(own) => examples == own,
+        }
+    }
+
     /// The sizes for which to derive; where both are one, once is enough.
     pub(crate) fn sizes(self) -> [u32; 2] {
         match self {
-            Reach::All => SIZES,
+            Reach::Most => SIZES,
             Reach::One(examples) => [examples; 2],
         }
     }
@@ -43,7 +62,7 @@ impl Reach {
     }
 }
 
-/// A size beyond those of [`Reach::All`], where numbers are looked at again before a line is
+/// A size beyond those of [`Reach::Most`], where numbers are looked at again before a line is
 /// believed.
 pub(crate) const PROOF: u32 = 48;
 

@@ -7,6 +7,7 @@ use crate::{
     cost::Costs,
     cuts::{Chain, cut},
     laws::check_cuts,
+    load::LoadError,
     nodes::Nodes,
     parallel::parallel,
     reason::Reason,
@@ -87,15 +88,18 @@ fn chains(
     threads: usize,
 ) -> (BTreeMap<Tensor, Nodes>, BTreeMap<Grain, Costed>) {
     let examples = |grain: &Grain| program.train.batch / grain.0;
-    let nodes = |grain: &Grain| {
-        let size = (examples(grain), grain.1);
-        let nodes = Nodes::new((program, &core.model), size, costs);
-        nodes.map_err(|error| Reason::Refused(error.to_string()))
-    };
+    let size = |grain: &Grain| (examples(grain), grain.1);
+    let refused = |error: LoadError| Reason::Refused(error.to_string());
+    let model = (program, &core.model);
+    // Those for which lines hold come last, so that one of them stands for its way.
+    let mut splits = grains.to_vec();
+    splits.sort_by_key(|grain| Reach::Most.holds(examples(grain)));
     let splits: BTreeMap<Tensor, Grain> =
-        grains.iter().rev().map(|grain| (grain.1, *grain)).collect();
+        splits.into_iter().map(|grain| (grain.1, grain)).collect();
     let splits: Vec<Grain> = splits.into_values().collect();
-    let found = parallel(&splits, threads, &nodes);
+    let found = parallel(&splits, threads, &|grain| {
+        Nodes::new(model, size(grain), costs).map_err(refused)
+    });
     let tensors = splits.iter().map(|(_, tensor)| *tensor);
     let known: BTreeMap<Tensor, Result<Nodes, Reason>> = tensors.zip(found).collect();
     let places = core.nodes(&program.model);
@@ -108,8 +112,11 @@ fn chains(
             (chain, nodes.elements)
         };
         match &known[&grain.1] {
-            Ok(known) if known.reach == Reach::All => Ok(of(known)),
-            _ => nodes(grain).map(|own| of(&own)),
+            Ok(known) if known.reach.holds(examples(grain)) => Ok(of(known)),
+            _ => {
+                let own = Nodes::of_one(model, size(grain), costs);
+                own.map(|own| of(&own)).map_err(refused)
+            }
         }
     };
     let chains = parallel(grains, threads, &chain);

@@ -40,7 +40,7 @@ struct Kind {
 type Costed<'a> = Vec<&'a NodeCost>;
 
 impl Nodes {
-    /// The nodes of a program's model, or of a short one, where `tensor` splits tensors: for all
+    /// The nodes of a program's model, or of a short one, where `tensor` splits tensors: for most
     /// sizes where their calls are on lines, else for micro-batches of `examples`.
     ///
     /// # Errors
@@ -50,14 +50,26 @@ impl Nodes {
         (examples, tensor): (u32, Tensor),
         costs: &Costs,
     ) -> Result<Self, LoadError> {
-        let within = |reach| Self::within((program, model), reach, tensor, costs);
-        if program.profiles.is_empty()
-            && let Ok(Some(nodes)) = within(Reach::All)
-        {
-            return Ok(nodes);
+        if program.profiles.is_empty() && Reach::Most.holds(examples) {
+            let most = Self::within((program, model), Reach::Most, tensor, costs);
+            if let Ok(Some(nodes)) = most {
+                return Ok(nodes);
+            }
         }
-        let nodes = within(Reach::One(examples))?;
-        Ok(nodes.expect("a node goes together with itself"))
+        Self::of_one((program, model), (examples, tensor), costs)
+    }
+
+    /// As [`Nodes::new`], for micro-batches of `examples` alone.
+    ///
+    /// # Errors
+    /// As [`Nodes::new`].
+    pub(crate) fn of_one(
+        (program, model): (&Program, &Model),
+        (examples, tensor): (u32, Tensor),
+        costs: &Costs,
+    ) -> Result<Self, LoadError> {
+        let one = Self::within((program, model), Reach::One(examples), tensor, costs)?;
+        Ok(one.expect("a node goes together with itself"))
     }
 
     fn within(
@@ -71,7 +83,7 @@ impl Nodes {
             node_costs(model, (examples.into(), tensor), dtype, &costs.algebra)
         };
         let mut sizes: Vec<Vec<NodeCost>> = reach.derive(at)?.into();
-        if reach == Reach::All {
+        if reach == Reach::Most {
             sizes.push(at(PROOF)?);
         }
         let nodes = &sizes[0];

@@ -148,6 +148,32 @@ pub(crate) fn branches() -> Model {
     model
 }
 
+/// Features through an affine map, positions added to them, a second map: what is added is as
+/// large as one example.
+pub(crate) fn positioned() -> Model {
+    let mut model = Model { name: "positioned".into(), ..Model::default() };
+    let shape = || vec![Extent { size: 1, per_example: true }, one(8), one(16)];
+    let input = |name: &str| ModelInput {
+        name: name.into(),
+        element: Element::Real,
+        shape: shape(),
+        bound: 0,
+    };
+    let [x, y] = ["x", "y"].map(|name| Source::Input(model.inputs.push(input(name))));
+    let mut map = |x, name: &str| {
+        let weight = parameter(&mut model, name, &[16, 16]);
+        let bias = parameter(&mut model, &format!("{name}.bias"), &[16]);
+        let map = push(&mut model, Operation::Linear, vec![x, weight, bias], shape());
+        let positions = parameter(&mut model, &format!("{name}.positions"), &[8, 16]);
+        push(&mut model, Operation::Add, vec![map, positions], shape())
+    };
+    let first = map(x, "first");
+    let last = map(first, "last");
+    push(&mut model, Operation::MeanSquaredError, vec![last, y], Vec::new());
+    model.loss = model.nodes.ids().last();
+    model
+}
+
 /// A byte-level transformer: embedding, positions, layers of attention and a feed-forward block,
 /// cross entropy. With `tied` the head reads the embedding's table.
 pub(crate) fn gpt(layers: u64, sequence: u64, width: u64, tied: bool) -> Model {
@@ -170,7 +196,8 @@ pub(crate) fn gpt(layers: u64, sequence: u64, width: u64, tied: bool) -> Model {
     x = push(&mut model, Operation::Add, vec![x, positions], shape(width));
     let linear = |model: &mut Model, name: &str, x, m, n| {
         let weight = parameter(model, name, &[n, m]);
-        push(model, Operation::Linear, vec![x, weight], shape(n))
+        let bias = parameter(model, &format!("{name}.bias"), &[n]);
+        push(model, Operation::Linear, vec![x, weight, bias], shape(n))
     };
     let norm = |model: &mut Model, name: &str, x| {
         let gain = parameter(model, &format!("{name}.gain"), &[width]);

@@ -90,7 +90,7 @@ impl<'a> KnownStages<'a> {
         let shapes = shapes
             .map(|(tensor, own)| (*tensor, Shapes::new(&core.model, &own.marks)))
             .collect();
-        let straight = nodes.iter().filter(|(_, own)| own.reach == Reach::All);
+        let straight = nodes.iter().filter(|(_, own)| own.reach == Reach::Most);
         let straight = straight.map(|(tensor, _)| *tensor).collect();
         Self { program, costs, core, shapes, straight, patterns: BTreeMap::new() }
     }
@@ -131,7 +131,7 @@ impl<'a> KnownStages<'a> {
     fn wanted<'c>(&self, cell: &'c Cell<'c>) -> Wanted<'c> {
         let tensor = cell.tensor;
         let reach = match self.straight.contains(&tensor) {
-            true => Reach::All,
+            true => Reach::widest(cell.examples),
             false => Reach::One(cell.examples),
         };
         // What a table says of a call may depend on more than shapes.
@@ -283,5 +283,36 @@ mod tests {
             }
         }
         assert!(missing > 50, "only {missing} layers were left out");
+    }
+
+    /// One example is added to as much as it is, so calls go together that do not for two; and
+    /// between the sizes of lines nothing is taken from them.
+    #[test]
+    fn stages_take_what_their_own_size_says() {
+        let mut program = sample::program(4, 4);
+        for model in [sample::positioned(), sample::gpt(2, 32, 16, false)] {
+            program.model = model;
+            let (costs, core) = (Costs::new(&program), Core::whole(&program));
+            let none = BTreeMap::new();
+            let nodes =
+                Nodes::new((&program, &core.model), (2, Tensor::WHOLE), &costs).unwrap();
+            assert_eq!(nodes.reach, Reach::Most);
+            let nodes = [(Tensor::WHOLE, nodes)].into();
+            let mut known = KnownStages::new(&program, &costs, core.clone(), &nodes);
+            let mut exact = KnownStages::new(&program, &costs, core, &none);
+            for (examples, form) in [1, 2, 5, 17, 20, 31, 40]
+                .into_iter()
+                .flat_map(|examples| sample::forms().map(move |form| (examples, form)))
+            {
+                let cell = Cell {
+                    examples,
+                    tensor: Tensor::WHOLE,
+                    cuts: &[2],
+                    forms: vec![form; 2],
+                };
+                let own = exact.load_of(cell.clone()).unwrap();
+                assert_eq!(known.load_of(cell).unwrap(), own, "{examples} {form:?}");
+            }
+        }
     }
 }
