@@ -197,7 +197,7 @@ mod tests {
         sample,
     };
     use roundelay_dsl::Program;
-    use roundelay_schedule::Stage;
+    use roundelay_schedule::{Stage, Tensor};
     use std::collections::{BTreeMap, BTreeSet};
 
     /// Cuts everywhere, at every second node and so on, shifted.
@@ -249,6 +249,21 @@ mod tests {
             }
         }
         assert!(shared > 1000, "only {shared} stages are alike");
+    }
+
+    /// The gradient of what the loss reads later comes back; what a metric reads has none.
+    #[test]
+    fn what_only_metrics_read_later_is_of_another_kind() {
+        let mut program = sample::program(4, 4);
+        program.model = sample::read_again();
+        let (costs, size) = (Costs::new(&program), (2, Tensor::WHOLE));
+        let nodes = Nodes::new((&program, &program.model), size, &costs).unwrap();
+        let marks = nodes.marks.iter().map(|(_, output, calls)| (None, *output, *calls));
+        let shapes = Shapes::new(&program.model, &marks.collect::<Vec<Mark>>());
+        let kind =
+            |start| shapes.kind(Place { before: start - 2, start, end: start + 2 });
+        assert!(matches!(kind(2), Kind::Word(_)));
+        assert_ne!(kind(2), kind(4));
     }
 
     #[test]

@@ -6,14 +6,14 @@ use crate::{
 };
 use roundelay_codegen::{BackwardForm, StageForm};
 use roundelay_dsl::{
-    Cap, Extent, Model, ModelInput, ModelInputId, ModelParameter, Node, NodeId,
+    Cap, Extent, Metric, Model, ModelInput, ModelInputId, ModelParameter, Node, NodeId,
     Operation, Program, Scale, Search, Source, Train, Window,
 };
 use roundelay_schedule::{
     Bytes, BytesPerSecond, CallTime, Copies, Data, Device, Domain, Element, Evaluation,
     Exactness, Float, FlopsPerSecond, Host, Id, Initial, Kind, Link, Method, Nanos,
-    Optimizer, Order, PROFILE_FORMAT, Placement, Plan, Pool, Profile, Rate, Recompute,
-    Rule, Sequence, States, Table, Target, Tensor, Treatment,
+    Optimizer, Order, PROFILE_FORMAT, Placement, Plan, Pool, Profile, Rate, Reading,
+    Recompute, Rule, Sequence, States, Table, Target, Tensor, Treatment,
 };
 use std::{collections::BTreeMap, time::Duration};
 
@@ -145,6 +145,28 @@ pub(crate) fn branches() -> Model {
     }
     push(&mut model, Operation::MeanSquaredError, vec![sum, y], Vec::new());
     model.loss = model.nodes.ids().last();
+    model
+}
+
+/// Layers of which the loss reads the third map again, and only a metric the second one.
+pub(crate) fn read_again() -> Model {
+    let mut model = model();
+    let layers: Vec<NodeId> = model.nodes.ids().collect();
+    let loss = model.loss.expect("it has one");
+    let operands = model.nodes[loss].operands.clone();
+    let shape = model.nodes[layers[0]].shape.clone();
+    model.nodes = model.nodes.values().take(loss.index()).cloned().collect();
+    let sum = vec![operands[0], Source::Node(layers[4])];
+    let sum = push(&mut model, Operation::Add, sum, shape);
+    let end =
+        push(&mut model, Operation::MeanSquaredError, vec![sum, operands[1]], vec![]);
+    let measured = vec![Source::Node(layers[2]), operands[1]];
+    push(&mut model, Operation::MeanSquaredError, measured, vec![]);
+    let Source::Node(end) = end else { unreachable!("a node was pushed") };
+    model.loss = Some(end);
+    let node = model.nodes.ids().last().expect("it was pushed");
+    let (name, reading) = ("measured".into(), Reading::Mean);
+    model.metrics.push(Metric { name, node, reading });
     model
 }
 
