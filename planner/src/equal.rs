@@ -1,6 +1,7 @@
 //! Plans of a space that another plan of it makes superfluous: the same, or never worse.
 
 use crate::{counts::Counts, family::Family, laws::check_delay, values::Values};
+use roundelay_dsl::Objective;
 use roundelay_schedule::{Fold, Order, Placement, Rule, States, Timeline};
 use std::collections::BTreeMap;
 
@@ -126,7 +127,10 @@ fn same_placement(values: &Values, family: Family, counts: Counts) -> Option<Str
     let simple = placement == Placement::Accumulate;
     let looped = counts.chunks != 1;
     let one_by_one = n == 1 || (sync && placement != Placement::Concurrent);
+    // Parts of an arena fit one another by chance, so plans that keep as much may differ in memory.
+    let by_time = values.objective != Objective::Memory;
     if one_device
+        && by_time
         && !simple
         && !looped
         && one_by_one
@@ -135,7 +139,7 @@ fn same_placement(values: &Values, family: Family, counts: Counts) -> Option<Str
         return Some("accumulate is no worse on one device".into());
     }
     let fewer = values.stages(n).first().is_some_and(|least| *least < s);
-    let alike = !looped && !values.pinned;
+    let alike = !looped && !values.pinned && by_time;
     if sync && one_device && replicas == 1 && fewer && alike {
         return Some("on one device cuts move nothing: fewer stages are the same".into());
     }

@@ -1,7 +1,7 @@
 //! The values that each decision is tried with, in order.
 
 use crate::{family::Family, grid::Grid};
-use roundelay_dsl::{Choice, Numbers, Program, Search};
+use roundelay_dsl::{Choice, Numbers, Objective, Program, Search};
 use roundelay_schedule::{Order, Placement, Recompute, Rule, Sequence, States, Tensor};
 
 /// Divisors of the batch up to this number are tried even when they are no power of two.
@@ -23,6 +23,8 @@ const OPEN_PASSES: u64 = 8192;
 /// What is tried for every decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Values {
+    /// What is minimised.
+    pub objective: Objective,
     /// Rules.
     pub rules: Vec<Rule>,
     /// Placements.
@@ -96,6 +98,7 @@ impl Values {
             }
         };
         Self {
+            objective: program.search.objective,
             rules: one_of(rule, &known_rules()),
             placements: one_of(placement, Placement::ALL),
             orders: one_of(order, &known_orders(program)),
