@@ -5,6 +5,7 @@ use crate::{DeviceId, Domain, Id, LinkId, Target};
 /// The domains of a target in runs, in each of which a device is in at most one.
 #[derive(Clone, Debug)]
 pub struct Levels<'a> {
+    target: &'a Target,
     runs: Vec<&'a [Domain]>,
 }
 
@@ -14,7 +15,12 @@ impl<'a> Levels<'a> {
         let behind = |one: &Domain, next: &Domain| {
             one.devices.end <= next.devices.start && is_forward(one) && is_forward(next)
         };
-        Self { runs: target.domains.chunk_by(behind).collect() }
+        Self { target, runs: target.domains.chunk_by(behind).collect() }
+    }
+
+    /// Whose levels they are.
+    pub fn target(&self) -> &'a Target {
+        self.target
     }
 
     /// How many runs are looked through for each pair.
