@@ -14,7 +14,8 @@ use std::{env, error::Error, fs, process::Command, time::Instant};
 use usage::{peak, processors};
 
 /// The inputs, small clusters first.
-const INPUTS: [&str; 5] = [
+const INPUTS: [&str; 6] = [
+    "benches/planner/llama7b.rdl",
     "benches/planner/bert32.rdl",
     "benches/planner/gpt1.rdl",
     "benches/planner/gpt13.rdl",

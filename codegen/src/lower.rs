@@ -76,7 +76,26 @@ pub fn lower_if<E>(
 ) -> Result<Result<Schedule, E>, LowerError> {
     fits(program, plan)?;
     let order = order::Slots::new(plan, plan.cell_micro_batches())?;
-    lay_out(program, plan, (order, choice), admit)
+    drafted(program, plan, (order, choice), |draft, fingerprint| {
+        finished(arranged(draft, fingerprint), admit)
+    })
+}
+
+/// As [`lower_with`], as far as memory is laid out: the schedule lacks the waits of its actions
+/// alone.
+///
+/// # Errors
+/// As [`lower`].
+pub fn laid_out(
+    program: &Program,
+    plan: &Plan,
+    choice: &dyn Choice,
+) -> Result<Schedule, LowerError> {
+    fits(program, plan)?;
+    let order = order::Slots::new(plan, plan.cell_micro_batches())?;
+    drafted(program, plan, (order, choice), |draft, fingerprint| {
+        arranged(draft, fingerprint).schedule
+    })
 }
 
 /// Lowers a plan with each backward pass in two halves, one right after the other, whatever its
@@ -98,19 +117,22 @@ fn lower_in(
     choice: &dyn Choice,
 ) -> Result<Schedule, LowerError> {
     let admit = |_: &Schedule| Ok::<(), Infallible>(());
-    let lowered = lay_out(program, plan, (order, choice), admit)?;
+    let lowered = drafted(program, plan, (order, choice), |draft, fingerprint| {
+        finished(arranged(draft, fingerprint), admit)
+    })?;
     match lowered {
         Ok(schedule) => Ok(schedule),
         Err(never) => match never {},
     }
 }
 
-fn lay_out<E>(
+/// What `finish` makes of the draft of a plan and the fingerprint of its program.
+fn drafted<T>(
     program: &Program,
     plan: &Plan,
     (order, choice): (order::Slots, &dyn Choice),
-    admit: impl FnOnce(&Schedule) -> Result<(), E>,
-) -> Result<Result<Schedule, E>, LowerError> {
+    finish: impl FnOnce(Draft<'_>, String) -> T,
+) -> Result<T, LowerError> {
     let examples = u64::from(program.train.batch / plan.all_micro_batches());
     let dtype = program.train.dtype;
     // A part of any member is whole lines of memory, in the narrowest type that it has.
@@ -135,7 +157,7 @@ fn lay_out<E>(
         states.push(state::lay_out(&mut draft, stage)?);
     }
     compute::add(&mut draft, &states)?;
-    Ok(finish(draft, roundelay_dsl::fingerprint(program), admit))
+    Ok(finish(draft, roundelay_dsl::fingerprint(program)))
 }
 
 fn fits(program: &Program, plan: &Plan) -> Result<(), LowerError> {
@@ -260,11 +282,15 @@ fn metric(metric: &roundelay_dsl::Metric) -> Metric {
 
 /// Numbers everything: slots, actions, what is carried, offsets; then waits, if what is there is
 /// admitted.
-fn finish<E>(
-    mut draft: Draft<'_>,
-    fingerprint: String,
-    admit: impl FnOnce(&Schedule) -> Result<(), E>,
-) -> Result<Schedule, E> {
+/// A schedule without waits.
+struct Arranged {
+    schedule: Schedule,
+    cells: Cells,
+    recurrence: u64,
+}
+
+/// Slots and offsets.
+fn arranged(mut draft: Draft<'_>, fingerprint: String) -> Arranged {
     draft.actions.sort_by_cached_key(|action| action.key.packed());
     let rows = Rows::new(&draft);
     let actions = std::mem::take(&mut draft.actions);
@@ -286,6 +312,14 @@ fn finish<E>(
     arena::lay_out(&mut schedule, &draft.buffers, &rows);
     drop(rows);
     pairs::join(&mut schedule, &draft.order);
+    Arranged { schedule, cells, recurrence }
+}
+
+fn finished<E>(
+    arranged: Arranged,
+    admit: impl FnOnce(&Schedule) -> Result<(), E>,
+) -> Result<Schedule, E> {
+    let Arranged { mut schedule, cells, recurrence } = arranged;
     admit(&schedule)?;
     waits::derive(&mut schedule, &cells, recurrence);
     pairs::start_together(&mut schedule);

@@ -17,7 +17,7 @@ use crate::{
 };
 use find::Aim;
 use pipe::{Merit, Passes, Pipe, StageHalves};
-use roundelay_codegen::lower_with;
+use roundelay_codegen::laid_out;
 use roundelay_dsl::{Objective, Program};
 use roundelay_schedule::{Bytes, Order, Plan};
 
@@ -45,7 +45,7 @@ pub(crate) fn complete(
     }
     let plain = plain(plan);
     let algebra = &costs.algebra;
-    let mut schedule = lower_with(program, &plain, algebra).map_err(refused)?;
+    let mut schedule = laid_out(program, &plain, algebra).map_err(refused)?;
     cost::price_with(&mut schedule, costs).map_err(refused)?;
     let mut pipe = read::pipe(program, &schedule);
     let aim = match (program.search.objective, plan.order) {
@@ -71,7 +71,7 @@ fn roomy(
 ) -> Result<Option<Passes>, Reason> {
     let lacks = |pipe: &Pipe, passes: &Passes| {
         let found = listed(plan, pipe, passes);
-        let schedule = lower_with(program, &found, &costs.algebra).map_err(refused)?;
+        let schedule = laid_out(program, &found, &costs.algebra).map_err(refused)?;
         Ok(memory::lacks(program, &schedule))
     };
     let mut tried = Vec::new();

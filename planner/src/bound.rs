@@ -9,11 +9,14 @@
 //! | work | the busiest device does its share of all passes, and its updates |
 //! | flush | a device of a synchronous pipeline begins after the forward passes of the stages before it, and what is left when it ends are their backward passes |
 //! | path | a micro-batch that sees fresh parameters is followed, after its passes, by the update that makes the next ones |
+//! | relay | cyclic workers add to a sum of gradients one after another, and hand it on |
 //! | pairs | two passes side by side take at least what is left of both when half of the hidden share is taken off each |
 //! | lists | passes follow each other as lists, messages and the moves of states demand |
 //! | ports | a message or a collective holds the ports of its devices all the time that it takes |
 //! | rest | a device holds its share of parameters and optimizer state, and what a forward pass kept |
+//! | owner | of a state that travels one worker keeps the versions, the optimizer's part and the sum |
 //! | flight | as the device takes its list, it holds what is forward and not yet back, and sums of gradients |
+//! | segments | each kind of memory, and what each stage keeps, has its own addresses, so the most of each adds up |
 //!
 //! Times are those of the steady state: a law about the way from a pass of a device to the same
 //! pass of the next step bounds the step.
@@ -70,6 +73,7 @@ impl Bound {
         let rest = rest::of_stages(plan, loads);
         let (memory, kind) = fuller(rest, flight::of_last(plan, loads));
         let path = path::of_stages(plan, loads).max(work::flush(plan, loads));
+        let path = path.max(path::relay(plan, loads, network));
         Self {
             work: pairs::relieved(plan, network.target(), work::of_stages(plan, loads)),
             path: pairs::relieved(plan, network.target(), path),
@@ -136,6 +140,21 @@ fn seated(plan: &Plan) -> Vec<Vec<usize>> {
         }
     }
     devices
+}
+
+/// What each device of a pipeline has of all its stages together.
+fn sums(plan: &Plan, of: impl Fn(usize) -> u64) -> Vec<u64> {
+    let mut sums = vec![0; plan.pipeline_devices() as usize];
+    let last = sums.len().saturating_sub(1);
+    for stage in 0..plan.stages {
+        let seat = plan.seat(stage).map_or(0, |seat| seat as usize);
+        let own = of(stage as usize);
+        sums[seat] += own;
+        if holders(plan) == 2 {
+            sums[last - seat] += own;
+        }
+    }
+    sums
 }
 
 /// How often the devices of one ring of a plan take a stage together while one micro-batch

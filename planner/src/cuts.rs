@@ -44,7 +44,19 @@ pub struct Uncuttable {
 impl Chain {
     /// The chain of a model whose nodes take `times` for a micro-batch of `examples`. What stands
     /// behind the loss counts as part of it.
-    pub fn new(
+    pub fn new(model: &Model, times: Vec<Nanos>, examples: u64, dtype: Float) -> Self {
+        let nothing = Self {
+            times: Vec::new(),
+            crossing: Vec::new(),
+            reads: reads(model),
+            ties: ties(model),
+        };
+        nothing.taking(model, times, examples, dtype)
+    }
+
+    /// The same chain where the nodes take `times` for a micro-batch of `examples`.
+    pub(crate) fn taking(
+        &self,
         model: &Model,
         mut times: Vec<Nanos>,
         examples: u64,
@@ -56,12 +68,8 @@ impl Chain {
         if let Some(loss) = times.last_mut() {
             *loss += behind;
         }
-        Self {
-            times,
-            crossing: crossing(model, examples, dtype),
-            reads: reads(model),
-            ties: ties(model),
-        }
+        let (reads, ties) = (self.reads.clone(), self.ties.clone());
+        Self { times, crossing: crossing(model, examples, dtype), reads, ties }
     }
 
     /// Whether each stage between cuts reads a value of the one before and gives a gradient back.
@@ -185,45 +193,79 @@ fn least_crossing(
     stages: usize,
     limit: Nanos,
 ) -> Vec<usize> {
-    let end = elapsed.len() - 1;
     let within = |start: usize, next: usize| elapsed[next] - elapsed[start] <= limit;
-    let never = Bytes(u64::MAX);
-    let mut least = vec![vec![never; end + 1]; stages + 1];
-    for start in (0..end).filter(|start| within(*start, end)) {
-        least[1][start] = Bytes(0);
-    }
-    for left in 2..=stages {
-        let (known, rest) = least.split_at_mut(left);
-        let sum = |next: usize| crossing[next] + known[left - 1][next];
-        least_of_next(end, within, sum, &mut rest[0]);
+    let windows = windows(elapsed, stages, limit);
+    let mut rows = vec![Row { first: windows[0].0, least: vec![Bytes(0)] }];
+    rows[0].least.resize(windows[0].1 - windows[0].0 + 1, Bytes(0));
+    for window in &windows[1..] {
+        let next = least_of_next(*window, within, crossing, &rows[rows.len() - 1]);
+        rows.push(next);
     }
     let mut cuts: Vec<usize> = Vec::new();
-    for left in (2..=stages).rev() {
+    for left in (1..stages).rev() {
         let start = cuts.last().copied().unwrap_or(0);
-        let next = (start + 1..end)
-            .find(|next| {
-                within(start, *next)
-                    && crossing[*next] + least[left - 1][*next] == least[left][start]
-            })
-            .expect("the first pass found cuts within the limit");
-        cuts.push(next);
+        let rest = &rows[left - 1];
+        let next = rest.places().find(|next| {
+            *next > start
+                && within(start, *next)
+                && crossing[*next] + rest.at(*next) == rows[left].at(start)
+        });
+        cuts.push(next.expect("the first pass found cuts within the limit"));
     }
     cuts
 }
 
-/// For each start the least `sum` of the places behind it that are within reach, which ends later
-/// the later the start is: the places that may still be the least stand in a queue, least last.
+/// The first and the last place where the last stage may start, the last two, and so on: so late
+/// that what is left fits into them, so early that what is before fits into the others.
+fn windows(elapsed: &[Nanos], stages: usize, limit: Nanos) -> Vec<(usize, usize)> {
+    let end = elapsed.len() - 1;
+    let mut latest = vec![0];
+    let mut earliest = vec![end];
+    for _ in 0..stages {
+        let (start, next) = (latest[latest.len() - 1], earliest[earliest.len() - 1]);
+        let reach = Nanos(elapsed[start].0.saturating_add(limit.0));
+        latest.push(elapsed.partition_point(|before| *before <= reach) - 1);
+        let reach = Nanos(elapsed[next].0.saturating_sub(limit.0));
+        earliest.push(elapsed.partition_point(|before| *before < reach));
+    }
+    let window = |left: usize| {
+        let before = stages - left;
+        (earliest[left].max(before), latest[before].min(end - left))
+    };
+    (1..=stages).map(window).collect()
+}
+
+/// The least sums of bytes from some starts that follow each other.
+struct Row {
+    first: usize,
+    least: Vec<Bytes>,
+}
+
+impl Row {
+    fn places(&self) -> std::ops::Range<usize> {
+        self.first..self.first + self.least.len()
+    }
+
+    fn at(&self, start: usize) -> Bytes {
+        self.least[start - self.first]
+    }
+}
+
+/// For each start of a window the least sum of a cut at a place behind it that is within reach,
+/// which ends later the later the start is, and of what follows that cut: the places that may
+/// still be the least stand in a queue, least last.
 fn least_of_next(
-    end: usize,
+    (first, last): (usize, usize),
     within: impl Fn(usize, usize) -> bool,
-    sum: impl Fn(usize) -> Bytes,
-    least: &mut [Bytes],
-) {
+    crossing: &[Bytes],
+    follows: &Row,
+) -> Row {
     let mut queue: VecDeque<(usize, Bytes)> = VecDeque::new();
-    for start in (0..end).rev() {
-        let next = start + 1;
-        if next < end {
-            let own = sum(next);
+    let mut least = vec![Bytes(u64::MAX); (last + 1).saturating_sub(first)];
+    let mut places = follows.places().rev().peekable();
+    for start in (first..=last).rev() {
+        while let Some(next) = places.next_if(|next| *next > start) {
+            let own = crossing[next] + follows.at(next);
             while queue.front().is_some_and(|(_, other)| *other >= own) {
                 queue.pop_front();
             }
@@ -232,8 +274,9 @@ fn least_of_next(
         while queue.back().is_some_and(|(far, _)| !within(start, *far)) {
             queue.pop_back();
         }
-        least[start] = queue.back().map_or(Bytes(u64::MAX), |(_, sum)| *sum);
+        least[start - first] = queue.back().map_or(Bytes(u64::MAX), |(_, sum)| *sum);
     }
+    Row { first, least }
 }
 
 /// Bytes of the values that one micro-batch carries over the boundary in front of each node.

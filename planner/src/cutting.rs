@@ -103,13 +103,15 @@ fn chains(
     let tensors = splits.iter().map(|(_, tensor)| *tensor);
     let known: BTreeMap<Tensor, Result<Nodes, Reason>> = tensors.zip(found).collect();
     let places = core.nodes(&program.model);
+    let uncosted = Chain::uncosted(&program.model);
     let chain = |grain: &Grain| {
         let of = |nodes: &Nodes| {
-            let nodes = nodes.spread(&places);
             let times = nodes.times(examples(grain), costs);
+            let times = places.iter().map(|at| times[*at]).collect();
+            let elements = places.iter().map(|at| nodes.elements[*at]).collect();
             let (model, dtype) = (&program.model, program.train.dtype);
-            let chain = Chain::new(model, times, examples(grain).into(), dtype);
-            (chain, nodes.elements)
+            let size = examples(grain).into();
+            (uncosted.taking(model, times, size, dtype), elements)
         };
         match &known[&grain.1] {
             Ok(known) if known.reach.holds(examples(grain)) => Ok(of(known)),

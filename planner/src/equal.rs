@@ -35,7 +35,7 @@ fn same_members(values: &Values, family: Family, counts: Counts) -> Option<Strin
         replicas > 1
             && rule == Rule::Sync
             && values.micro_batches.contains(&all)
-            && values.replicas(all).contains(&1)
+            && values.tries_replicas(all, 1)
             && values.stages(all).contains(&s)
     };
     match placement {
@@ -57,7 +57,7 @@ fn same_members(values: &Values, family: Family, counts: Counts) -> Option<Strin
                 && values.placements.contains(&Placement::Accumulate)
                 && values.orders.contains(&Order::Sequential)
                 && values.micro_batches.contains(&1)
-                && values.replicas(1).contains(&all)
+                && values.tries_replicas(1, all)
                 && values.stages(1).contains(&s) =>
         {
             return Some(format!("accumulate with {all} replicas is the same"));

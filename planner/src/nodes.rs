@@ -117,17 +117,6 @@ impl Nodes {
         }))
     }
 
-    /// These nodes, each where a longer model has one that does the same.
-    pub(crate) fn spread(&self, places: &[usize]) -> Self {
-        Self {
-            reach: self.reach,
-            elements: places.iter().map(|at| self.elements[*at]).collect(),
-            marks: places.iter().map(|at| self.marks[*at]).collect(),
-            kinds: self.kinds.clone(),
-            of: places.iter().map(|at| self.of[*at]).collect(),
-        }
-    }
-
     /// Forward and backward of each node for one micro-batch.
     pub(crate) fn times(&self, examples: u32, costs: &Costs) -> Vec<Nanos> {
         let time = |kind: &Kind| {

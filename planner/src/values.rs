@@ -56,7 +56,8 @@ pub(crate) struct Values {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Replicas {
     Open {
-        devices: u64,
+        /// Divisors of the number of devices and powers of two.
+        known: Vec<u32>,
         batch: u64,
         /// R · N stays at or below this, when N is open too.
         micro_batches: u64,
@@ -130,22 +131,14 @@ impl Values {
 
     /// Numbers of replicas to try with N micro-batches each.
     pub(crate) fn replicas(&self, micro_batches: u32) -> Vec<u32> {
-        let n = u64::from(micro_batches).max(1);
-        match &self.replicas {
-            Replicas::Listed(values) => values.clone(),
-            Replicas::Open { devices, batch, micro_batches } => {
-                let divisors = (1..=(*devices).min(LONG_RANGE))
-                    .filter(|r| devices.is_multiple_of(*r));
-                let fits = |r: &u64| {
-                    let all = n.saturating_mul(*r);
-                    *r == 1
-                        || *r <= *devices
-                            && all <= *micro_batches
-                            && batch.is_multiple_of(all)
-                };
-                sorted(powers_of_two(*devices).chain(divisors).filter(fits))
-            }
-        }
+        let fits = |r: &u32| self.replicas.fit(micro_batches, *r);
+        self.replicas.known().iter().copied().filter(fits).collect()
+    }
+
+    /// Whether this number of replicas is among [`Values::replicas`].
+    pub(crate) fn tries_replicas(&self, micro_batches: u32, replicas: u32) -> bool {
+        self.replicas.known().contains(&replicas)
+            && self.replicas.fit(micro_batches, replicas)
     }
 
     /// Numbers of shards to try where so many devices hold the same stages, each with `cell`
@@ -251,9 +244,33 @@ impl Replicas {
             Numbers::Ranges(_) => u64::MAX,
         };
         match &program.search.replicas {
-            Numbers::Open => Self::Open { devices, batch, micro_batches },
+            Numbers::Open => {
+                let divisors =
+                    (1..=devices.min(LONG_RANGE)).filter(|r| devices.is_multiple_of(*r));
+                let known = sorted(powers_of_two(devices).chain(divisors));
+                Self::Open { known, batch, micro_batches }
+            }
             Numbers::Ranges(ranges) => {
                 Self::Listed(thinned(listed(ranges, devices.max(1))))
+            }
+        }
+    }
+
+    /// Those that are tried with some N.
+    fn known(&self) -> &[u32] {
+        match self {
+            Self::Listed(values) | Self::Open { known: values, .. } => values,
+        }
+    }
+
+    /// Whether so many replicas are tried with N micro-batches each, if they are at all.
+    fn fit(&self, micro_batches: u32, replicas: u32) -> bool {
+        match self {
+            Self::Listed(_) => true,
+            Self::Open { batch, micro_batches: most, .. } => {
+                let n = u64::from(micro_batches).max(1);
+                let all = n.saturating_mul(u64::from(replicas));
+                replicas == 1 || all <= *most && batch.is_multiple_of(all)
             }
         }
     }
@@ -398,6 +415,9 @@ mod tests {
         let values = Values::new(&program);
         assert_eq!(values.micro_batches, [1, 2, 3, 4, 6, 8, 16]);
         assert_eq!(values.stages(4), [1, 2, 4, 6]);
+        for (n, r) in (1..20).flat_map(|n| (1..20).map(move |r| (n, r))) {
+            assert_eq!(values.tries_replicas(n, r), values.replicas(n).contains(&r));
+        }
         assert_eq!(values.stages(8), [1, 2, 4, 6, 8]);
     }
 

@@ -13,6 +13,7 @@ mod element;
 mod file;
 mod id;
 mod job;
+mod levels;
 mod link;
 mod list;
 mod metric;
@@ -49,6 +50,7 @@ pub use job::{
     Augmentation, Data, Evaluation, Initial, Input, Job, Method, Optimizer, Parameter,
     Rate, TokenWidth, Treatment,
 };
+pub use levels::Levels;
 pub use link::{Form, Level, Link, Protocol, Span, Way};
 pub use list::{
     DeviceList, Item, ItemTime, ListFault, Listed, Stuck, Unlisted, item_times,

@@ -9,9 +9,9 @@ use super::{
 };
 use crate::{Differentiated, Stages};
 use roundelay_schedule::{
-    BufferId, Bytes, Collective, Content, Group, GroupId, Id, Job, LinkId, MicroBatch,
-    Pass, Place, Plan, Rest, RingId, Role, Routine, RoutineId, Slice, Stage, Subject,
-    Table, Target, ValueId,
+    BufferId, Bytes, Collective, Content, Group, GroupId, Id, Job, Levels, LinkId,
+    MicroBatch, Pass, Place, Plan, Rest, RingId, Role, Routine, RoutineId, Slice, Stage,
+    Subject, Table, Target, ValueId,
 };
 use std::{collections::BTreeMap, rc::Rc};
 
@@ -19,6 +19,7 @@ use std::{collections::BTreeMap, rc::Rc};
 pub(crate) struct Draft<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) target: &'a Target,
+    pub(crate) levels: Levels<'a>,
     pub(crate) job: &'a Job,
     pub(crate) code: &'a Stages,
     pub(crate) sites: Sites,
@@ -194,6 +195,7 @@ impl<'a> Draft<'a> {
         Self {
             plan,
             target,
+            levels: Levels::new(target),
             job,
             code,
             sites,
@@ -319,7 +321,7 @@ impl<'a> Draft<'a> {
         let ends = (from.0, to.0);
         let link = match self.links.get(&ends) {
             Some(known) => *known,
-            None => self.sites.link(self.target, ends.0, ends.1)?,
+            None => self.sites.link(&self.levels, ends.0, ends.1)?,
         };
         self.links.insert(ends, link);
         Ok(DraftWork::Transfer { link, from, to, content })

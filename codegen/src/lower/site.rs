@@ -2,8 +2,8 @@
 
 use super::LowerError;
 use roundelay_schedule::{
-    Axis, AxisId, DeviceId, Fold, Group, GroupId, Id, LinkId, MicroBatch, Place,
-    Placement, Plan, Ring, RingId, Rule, Splits, Stage, States, Table, Target,
+    Axis, AxisId, DeviceId, Fold, Group, GroupId, Id, Levels, LinkId, MicroBatch, Place,
+    Placement, Plan, Ring, RingId, Rule, Splits, Stage, States, Table,
 };
 
 /// The devices of one cell.
@@ -206,7 +206,7 @@ impl Sites {
     /// every pair of their devices.
     pub(crate) fn link(
         &self,
-        target: &Target,
+        levels: &Levels<'_>,
         from: Place,
         to: Place,
     ) -> Result<LinkId, LowerError> {
@@ -220,14 +220,14 @@ impl Sites {
             let pair = move |shift| (shifted(one, shift), shifted(two, shift));
             self.shifts(&[]).into_iter().map(pair).collect::<Vec<_>>()
         };
-        common_link(target, pairs.flat_map(at))
+        common_link(levels, pairs.flat_map(at))
     }
 
     /// All members along some axes at one place, and the link level that joins them wherever
     /// the other axes are.
     pub(crate) fn members(
         &self,
-        target: &Target,
+        levels: &Levels<'_>,
         ring: RingId,
         axes: Vec<AxisId>,
     ) -> Result<(Group, LinkId), LowerError> {
@@ -238,7 +238,7 @@ impl Sites {
         };
         let reach: usize = axes.iter().map(along).sum();
         let ends = |shift| (shifted(device, shift), shifted(device, shift + reach));
-        let link = common_link(target, self.shifts(&axes).into_iter().map(ends))?;
+        let link = common_link(levels, self.shifts(&axes).into_iter().map(ends))?;
         Ok((Group { places: vec![Place { ring, place: 0 }], axes }, link))
     }
 
@@ -299,23 +299,20 @@ fn shifted(device: DeviceId, by: usize) -> DeviceId {
     DeviceId::new(device.index() + by)
 }
 
-fn joined(target: &Target, one: DeviceId, two: DeviceId) -> Result<LinkId, LowerError> {
-    target.link_between(one, two).ok_or(LowerError::NoLink(one, two))
-}
-
 fn common_link(
-    target: &Target,
+    levels: &Levels<'_>,
     pairs: impl Iterator<Item = (DeviceId, DeviceId)>,
 ) -> Result<LinkId, LowerError> {
     let mut found = None;
     for (one, two) in pairs.filter(|(one, two)| one != two) {
-        let link = joined(target, one, two)?;
+        let joined = levels.link_between(one, two);
+        let link = joined.ok_or(LowerError::NoLink(one, two))?;
         match found {
             Some(other) if other != link => return Err(LowerError::MixedLinks(one, two)),
             _ => found = Some(link),
         }
     }
-    let any = || target.links.ids().next().ok_or(LowerError::NoLinks);
+    let any = || levels.target().links.ids().next().ok_or(LowerError::NoLinks);
     found.map_or_else(any, Ok)
 }
 

@@ -1,8 +1,13 @@
 //! The law of flight: what a device holds while it takes its list. A forward pass keeps its
 //! activations until its backward pass, or the halves of it, are done; a sum of gradients is held
 //! from the first pass that adds to it to the last one, whole or in a shard: the update may follow at
-//! once, and leave its place to the next sum. Parameters that are split are whole while a pass of
-//! their stage runs, and so is its scratch memory.
+//! once, and leave its place to the next sum, but not where whole sums are split up when the step
+//! ends. Parameters that are split are whole while a pass of their stage runs and while the one
+//! before it does, and sums that are split while the pass behind theirs runs.
+//!
+//! The law of segments: an arena has a segment for each kind of memory, and in those of what passes
+//! keep a row of slots for each stage. So what a device takes is not the most at one time, but the
+//! sum of the most of each, whenever that is.
 
 use super::rest::{Held, share};
 use crate::load::StageLoad;
@@ -31,49 +36,130 @@ pub(super) fn of_last(plan: &Plan, loads: &[StageLoad]) -> (Bytes, Kind) {
     fullest(plan, loads, (&passes, devices))
 }
 
-/// What the fullest device holds at least at one time, and the kind that takes most of it.
+/// What the fullest device takes at least, and the kind that takes most of it.
 pub(super) fn fullest(
     plan: &Plan,
     loads: &[StageLoad],
     (passes, devices): (&[(Listed, u32)], usize),
 ) -> (Bytes, Kind) {
-    let mut seen = vec![false; devices * loads.len()];
     let mut devices = vec![Device::default(); devices];
+    let mut seats = Seats::new(loads.len());
     for (listed, device) in passes {
-        let (device, stage) = (*device as usize, listed.stage.index());
-        let first = !std::mem::replace(&mut seen[device * loads.len() + stage], true);
-        if first {
-            let own = Held { activation: 0, ..Held::all(&loads[stage]) };
-            devices[device].rest = devices[device].rest + share(plan, own);
+        let seat = seats.of(listed.stage.index(), *device);
+        if adds(listed.pass) {
+            seat.left += 1;
         }
     }
-    let adds = |pass| matches!(pass, Pass::Backward | Pass::WeightGradient);
-    let mut all = vec![0u32; seen.len()];
-    for (listed, device) in passes.iter().filter(|(listed, _)| adds(listed.pass)) {
-        all[*device as usize * loads.len() + listed.stage.index()] += 1;
-    }
-    let mut left = all.clone();
     for (listed, device) in passes {
-        let (number, stage) = (*device as usize, listed.stage.index());
-        let place = number * loads.len() + stage;
-        let sum = adds(listed.pass).then(|| {
-            left[place] -= 1;
-            Sum { opens: left[place] + 1 == all[place], closes: left[place] == 0 }
-        });
-        devices[number].take(plan, &loads[stage], listed.pass, sum);
+        let stage = listed.stage.index();
+        let seat = seats.of(stage, *device);
+        devices[*device as usize].take(plan, &loads[stage], listed.pass, seat);
     }
-    let fullest = devices.into_iter().max_by_key(|device| device.most);
-    let Some(device) = fullest else { return (Bytes(0), Kind::Parameter) };
-    (Bytes(device.most), device.kind())
+    for (load, seat) in seats.all(loads) {
+        let own = Held { activation: 0, ..Held::all(load) };
+        let device = &mut devices[seat.device as usize];
+        device.rest = device.rest + share(plan, own);
+        device.kept += seat.kept(load);
+    }
+    let held = devices.iter().map(|device| device.held(plan.states));
+    let fullest = held.max_by_key(|(_, all)| *all);
+    fullest.map_or((Bytes(0), Kind::Parameter), |(held, all)| (Bytes(all), held.kind()))
 }
 
-/// What a pass that adds to a sum of gradients is to it.
+/// Whether a pass adds to a sum of gradients.
+fn adds(pass: Pass) -> bool {
+    matches!(pass, Pass::Backward | Pass::WeightGradient)
+}
+
+/// A stage on one of its devices.
 #[derive(Clone, Copy, Debug)]
-struct Sum {
-    /// Nothing was there before.
-    opens: bool,
-    /// Nothing comes after.
-    closes: bool,
+struct Seat {
+    device: u32,
+    /// Micro-batches in flight and the most of them: activations, what is retained, adjoints.
+    flying: [Count; 3],
+    /// Passes that have yet to add to the sum of gradients.
+    left: u32,
+    /// Whether one has.
+    summed: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Count {
+    now: u64,
+    most: u64,
+}
+
+impl Count {
+    fn begin(&mut self) {
+        self.now += 1;
+        self.most = self.most.max(self.now);
+    }
+
+    fn end(&mut self) {
+        self.now = self.now.saturating_sub(1);
+    }
+}
+
+impl Seat {
+    fn new(device: u32) -> Self {
+        Self { device, flying: [Count::default(); 3], left: 0, summed: false }
+    }
+
+    fn pass(&mut self, pass: Pass) {
+        let [activation, retained, adjoint] = &mut self.flying;
+        match pass {
+            Pass::Forward => {
+                activation.begin();
+                retained.begin();
+            }
+            Pass::Backward => {
+                activation.end();
+                retained.end();
+            }
+            Pass::InputGradient => {
+                adjoint.begin();
+                activation.end();
+            }
+            Pass::WeightGradient => {
+                retained.end();
+                adjoint.end();
+            }
+            Pass::Combine | Pass::Update => {}
+        }
+    }
+
+    /// Slots of all that its passes keep.
+    fn kept(&self, load: &StageLoad) -> u64 {
+        let each = [load.activation, load.retained, load.adjoint];
+        each.iter().zip(&self.flying).map(|(bytes, count)| bytes.0 * count.most).sum()
+    }
+}
+
+/// The devices of each stage: one, or two in opposite directions.
+struct Seats(Vec<Vec<Seat>>);
+
+impl Seats {
+    fn new(stages: usize) -> Self {
+        Self(vec![Vec::new(); stages])
+    }
+
+    fn of(&mut self, stage: usize, device: u32) -> &mut Seat {
+        let seats = &mut self.0[stage];
+        let known = seats.iter().position(|seat| seat.device == device);
+        let number = known.unwrap_or_else(|| {
+            seats.push(Seat::new(device));
+            seats.len() - 1
+        });
+        &mut seats[number]
+    }
+
+    fn all<'l>(
+        &self,
+        loads: &'l [StageLoad],
+    ) -> impl Iterator<Item = (&'l StageLoad, &Seat)> {
+        let each = loads.iter().zip(&self.0);
+        each.flat_map(|(load, seats)| seats.iter().map(move |seat| (load, seat)))
+    }
 }
 
 /// One device on its way through its list.
@@ -81,74 +167,88 @@ struct Sum {
 struct Device {
     /// What it holds at rest.
     rest: Held,
-    /// Activations in flight.
-    flying: u64,
-    /// Sums of gradients.
+    /// Slots of what passes keep.
+    kept: u64,
+    /// Parameters that are whole for the last pass, and the most of this pass and the next.
+    whole: u64,
+    most_whole: u64,
+    /// Sums of gradients, the whole one that the last pass made of a split sum, and the most of
+    /// both.
     sums: u64,
-    /// The most at one time, and what of it is in flight or a sum.
-    most: u64,
-    part: [u64; 2],
+    leaving: u64,
+    most_sums: u64,
+    /// Scratch memory of the pass that needs most.
+    scratch: u64,
 }
 
 impl Device {
-    fn take(&mut self, plan: &Plan, load: &StageLoad, pass: Pass, sum: Option<Sum>) {
-        let first = sum.is_some_and(|sum| sum.opens);
-        let split = match plan.states {
-            States::Replicated | States::Handoff | States::Zero1 => false,
-            States::Zero2 | States::Zero3 | States::Hsdp => true,
-        };
-        let parts = u64::from(plan.parts()).max(1);
-        match pass {
-            Pass::Forward => self.flying += load.kept().0,
-            Pass::InputGradient => self.flying += load.adjoint.0,
-            _ if first && !split => self.sums += load.gradient.0,
-            _ => {}
-        }
-        let whole = match plan.states {
-            States::Zero3 | States::Hsdp => load.parameters.0,
-            States::Handoff => load.parameters.0.saturating_sub(self.rest.parameter),
-            States::Replicated | States::Zero1 | States::Zero2 => 0,
-        };
-        let gradient = if sum.is_some() && split { load.gradient.0 } else { 0 };
+    fn take(&mut self, plan: &Plan, load: &StageLoad, pass: Pass, seat: &mut Seat) {
+        seat.pass(pass);
+        self.take_parameters(plan, load);
+        self.take_gradient(plan, load, adds(pass).then_some(seat));
         let scratch = match pass {
             Pass::Forward => load.scratch[0],
             Pass::Backward | Pass::InputGradient => load.scratch[1],
             Pass::WeightGradient => load.scratch[2],
             Pass::Combine | Pass::Update => Bytes(0),
         };
-        self.count(whole + gradient + scratch.0, self.sums + gradient);
-        match pass {
-            Pass::Backward => self.flying -= load.kept().0,
-            Pass::InputGradient => self.flying -= load.activation.0,
-            Pass::WeightGradient => {
-                self.flying -= load.retained.0 + load.adjoint.0;
+        self.scratch = self.scratch.max(scratch.0);
+    }
+
+    fn take_parameters(&mut self, plan: &Plan, load: &StageLoad) {
+        let (whole, before) = match plan.states {
+            States::Zero3 | States::Hsdp => (load.parameters.0, self.whole),
+            States::Handoff => (load.parameters.0, 0),
+            States::Replicated | States::Zero1 | States::Zero2 => (0, 0),
+        };
+        self.most_whole = self.most_whole.max(whole + before);
+        self.whole = whole;
+    }
+
+    /// What a pass does to the sums, if it adds to one.
+    fn take_gradient(&mut self, plan: &Plan, load: &StageLoad, seat: Option<&mut Seat>) {
+        let Some(seat) = seat else {
+            self.most_sums = self.most_sums.max(self.sums + self.leaving);
+            self.leaving = 0;
+            return;
+        };
+        let first = !std::mem::replace(&mut seat.summed, true);
+        seat.left -= 1;
+        let part = load.gradient.0 / u64::from(plan.parts()).max(1);
+        let (own, sum, stays) = match plan.states {
+            States::Replicated | States::Handoff => (0, load.gradient.0, false),
+            States::Zero1 => (0, load.gradient.0, true),
+            States::Zero2 | States::Zero3 | States::Hsdp => {
+                (load.gradient.0, part, false)
             }
-            _ => {}
+        };
+        if first && own == 0 {
+            self.sums += sum;
         }
-        if first && split {
-            self.sums += load.gradient.0 / parts;
+        self.most_sums = self.most_sums.max(self.sums + self.leaving + own);
+        if first && own > 0 {
+            self.sums += sum;
         }
-        if sum.is_some_and(|sum| sum.closes) {
-            self.sums -= load.gradient.0 / if split { parts } else { 1 };
+        if seat.left == 0 && !stays {
+            self.sums -= sum;
         }
+        self.leaving = if plan.has_pairs() { 0 } else { own };
     }
 
-    fn count(&mut self, besides: u64, sums: u64) {
-        let all = self.rest.total() + self.flying + self.sums + besides;
-        if all > self.most {
-            self.most = all;
-            self.part = [self.flying, sums];
-        }
-    }
-
-    fn kind(&self) -> Kind {
-        let [flying, sums] = self.part;
-        let kinds = [
-            (self.rest.parameter, Kind::Parameter),
-            (self.rest.optimizer, Kind::Optimizer),
-            (flying, Kind::Activation),
-            (sums, Kind::Gradient),
-        ];
-        kinds.into_iter().max().map_or(Kind::Parameter, |(_, kind)| kind)
+    /// What it holds by kinds, and all of it with scratch memory.
+    fn held(&self, states: States) -> (Held, u64) {
+        let parameter = match states {
+            // A state that travels is whole where a pass of its stage runs.
+            States::Handoff => self.rest.parameter.max(self.most_whole),
+            States::Replicated
+            | States::Zero1
+            | States::Zero2
+            | States::Zero3
+            | States::Hsdp => self.rest.parameter + self.most_whole,
+        };
+        let optimizer = self.rest.optimizer;
+        let (activation, gradient) = (self.kept, self.most_sums);
+        let held = Held { parameter, optimizer, activation, gradient };
+        (held, held.total() + self.scratch)
     }
 }

@@ -1,8 +1,8 @@
-//! The law of the path: how often parameters can be renewed.
+//! The laws of the path and of the relay: how often parameters can be renewed.
 
-use super::work::splits;
+use super::{network::Network, work::splits};
 use crate::load::StageLoad;
-use roundelay_schedule::{Nanos, Placement, Plan};
+use roundelay_schedule::{Nanos, Placement, Plan, Rule};
 
 /// Law: a micro-batch i that sees θ^j of step t − τ is followed, after its forward and backward
 /// through stages j..S, by the update that micro-batch i of step t + 1 + τ sees. So 1 + τ(i, j)
@@ -22,6 +22,33 @@ pub(super) fn of_stages(plan: &Plan, loads: &[StageLoad]) -> Nanos {
         }
         rest += load.forward + if splits(plan) { load.turn() } else { load.backward };
         longest = longest.max(Nanos(rest.0 / (1 + u64::from(freshest))));
+    }
+    longest
+}
+
+/// Law: cyclic workers add to the sum of a stage one after another. The first one hands it on when
+/// its backward pass is done, the next one adds in its own, and so on; the update behind the last
+/// one makes the version that the first worker sees 1 + τ training steps after the one in which it
+/// began. So these steps take at least the backward passes of all workers, and the messages
+/// between them.
+pub(super) fn relay(plan: &Plan, loads: &[StageLoad], network: &Network<'_>) -> Nanos {
+    if plan.placement != Placement::Data || plan.rule == Rule::Sync {
+        return Nanos(0);
+    }
+    let (n, rows) = (plan.micro_batches, plan.tensor.rows);
+    let first = plan.rule.stalest(plan.placement.timeline(), n, plan.stages);
+    let hops = |load: &StageLoad| -> Nanos {
+        let hop = |i: u32| network.transfer((i - 1) * rows, i * rows, load.gradient);
+        (1..n).map(hop).sum()
+    };
+    let mut known: Option<(&StageLoad, Nanos)> = None;
+    let mut longest = Nanos(0);
+    for (load, delay) in loads.iter().zip(first) {
+        let alike = known.filter(|(other, _)| other.gradient == load.gradient);
+        let hops = alike.map_or_else(|| hops(load), |(_, hops)| hops);
+        known = Some((load, hops));
+        let around = load.backward * u64::from(n) + hops;
+        longest = longest.max(Nanos(around.0 / (1 + u64::from(delay))));
     }
     longest
 }

@@ -1,6 +1,6 @@
 //! The law of rest: what a device holds of states, and of one micro-batch that turns round.
 
-use super::{holders, seated, work::splits};
+use super::{holders, seated, sums, work::splits};
 use crate::{cutting::Cutting, load::StageLoad};
 use roundelay_dsl::Program;
 use roundelay_schedule::{Bytes, Kind, Order, Placement, Plan, Rule, States};
@@ -24,7 +24,9 @@ pub(super) fn of_nodes(
     );
     let working = match plan.states {
         States::Handoff => {
-            Held { parameter: rest.parameter.max(most.one * dtype.size()), ..rest }
+            let (parameter, optimizer) = (most.one * dtype.size(), most.one * width);
+            let owner = Held { parameter, optimizer, ..Held::default() };
+            if owner.total() > rest.total() { owner } else { rest }
         }
         States::Zero3 | States::Hsdp => {
             Held { parameter: rest.parameter + most.one * dtype.size(), ..rest }
@@ -70,11 +72,8 @@ fn most(plan: &Plan, cutting: &Cutting) -> Most {
             Most { all: one, one }
         }
         Placement::Pipeline => {
-            let own = |stages: Vec<usize>| -> u64 {
-                stages.into_iter().map(|stage| elements[stage]).sum()
-            };
-            let all = seated(plan).into_iter().map(own).max().unwrap_or(0);
-            Most { all, one: 0 }
+            let all = sums(plan, |stage| elements[stage]).into_iter().max();
+            Most { all: all.unwrap_or(0), one: 0 }
         }
     }
 }
@@ -85,24 +84,59 @@ pub(super) fn of_stages(plan: &Plan, loads: &[StageLoad]) -> (Bytes, Kind) {
     let own = loads.iter().map(|load| share(plan, Held::all(load)));
     let held = match plan.placement {
         Placement::Accumulate | Placement::Concurrent | Placement::Data => {
-            own.fold(Held::default(), |sum, held| sum + held).keeping(lanes(plan))
+            let all = own.fold(Held::default(), |sum, held| sum + held);
+            let all = all.keeping(lanes(plan));
+            match plan.states {
+                States::Handoff => owning(plan, loads, all),
+                States::Replicated
+                | States::Zero1
+                | States::Zero2
+                | States::Zero3
+                | States::Hsdp => all,
+            }
         }
         Placement::Shared => own
             .map(|held| held.keeping(lanes(plan)))
             .max_by_key(Held::total)
             .unwrap_or_default(),
-        Placement::Pipeline => (0..)
-            .zip(seated(plan))
-            .map(|(rank, stages)| on_device(plan, rank, loads, &stages))
-            .max_by_key(Held::total)
-            .unwrap_or_default(),
+        Placement::Pipeline => {
+            let (timeline, n) = (plan.placement.timeline(), plan.micro_batches);
+            let stalest: Vec<u32> = plan.rule.stalest(timeline, n, plan.stages).collect();
+            let stages = (loads, stalest.as_slice());
+            (0..)
+                .zip(seated(plan))
+                .map(|(rank, own)| on_device(plan, rank, stages, &own))
+                .max_by_key(Held::total)
+                .unwrap_or_default()
+        }
     };
     (Bytes(held.total()), held.kind())
 }
 
+/// Law: of a state that travels somebody keeps the versions that are still seen, the optimizer's
+/// part, and when the update comes the whole sum. So the fullest worker holds no less than the
+/// owner of any stage, which takes its own micro-batch through all stages as well.
+fn owning(plan: &Plan, loads: &[StageLoad], all: Held) -> Held {
+    let stalest =
+        plan.rule.stalest(plan.placement.timeline(), plan.micro_batches, plan.stages);
+    let owner = |(load, stalest): (&StageLoad, u32)| Held {
+        parameter: load.parameters.0 * (1 + u64::from(stalest)),
+        optimizer: load.optimizer.0,
+        gradient: load.gradient.0,
+        activation: all.activation,
+    };
+    let owners = loads.iter().zip(stalest).map(owner);
+    owners.chain([all]).max_by_key(Held::total).unwrap_or_default()
+}
+
 /// What device `rank` of a pipeline is sure to hold: when its last stage turns a micro-batch
 /// round, all its stages keep something of it.
-fn on_device(plan: &Plan, rank: u64, loads: &[StageLoad], stages: &[usize]) -> Held {
+fn on_device(
+    plan: &Plan,
+    rank: u64,
+    (loads, stalest): (&[StageLoad], &[u32]),
+    stages: &[usize],
+) -> Held {
     let own = || stages.iter().map(|stage| &loads[*stage]);
     let each = own().map(|load| share(plan, Held::all(load)));
     let all = each.fold(Held::default(), |sum, held| sum + held);
@@ -121,9 +155,6 @@ fn on_device(plan: &Plan, rank: u64, loads: &[StageLoad], stages: &[usize]) -> H
         Order::Cyclic => p - rank,
         _ => 1,
     };
-    let n = plan.micro_batches;
-    let stalest = plan.rule.stalest(plan.placement.timeline(), n, plan.stages);
-    let stalest: Vec<u32> = stalest.collect();
     let versions: u64 = stages
         .iter()
         .map(|stage| loads[*stage].parameters.0 * u64::from(stalest[*stage]))

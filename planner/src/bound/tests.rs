@@ -30,7 +30,9 @@ fn delays_divide_the_path_and_devices_divide_the_work() {
     assert_eq!((sync.work, sync.path), (Nanos(12), Nanos(12 + 9)));
     assert_eq!(sync.memory, Bytes(8 + 16 + 4 * 4));
     let lazy = bound(Rule::CyclicV1, Placement::Data, Order::Cyclic);
-    assert_eq!((lazy.work, lazy.path), (Nanos(12), Nanos(6)));
+    // Four backward passes and three messages between the workers in two steps.
+    let relay = Nanos((4 * 2 + 3 * 2_000) / 2);
+    assert_eq!((lazy.work, lazy.path), (Nanos(12), relay));
     let shared = bound(Rule::CyclicV2, Placement::Shared, Order::Cyclic);
     assert_eq!((shared.work, shared.path), (Nanos(12), Nanos(12)));
 }
@@ -91,4 +93,47 @@ fn collectives_take_the_ports_of_their_members() {
     let inside = 2 * 6 * 4_000 / 8;
     assert_eq!(least(States::Hsdp, 8, 2), Nanos(inside + 2 * 2 * 3 * 1_000));
     assert_eq!(least(States::Replicated, 1, 1), Nanos(0));
+}
+
+#[test]
+fn cyclic_workers_hand_sums_on() {
+    let mut target = sample::target(8);
+    let link = Link::plain("bus", BytesPerSecond(1_000_000_000), Nanos(5));
+    target.links = [link].into_iter().collect();
+    let gradient = Bytes(8);
+    let loads = vec![StageLoad { gradient, ..load() }; 2];
+    let mut network = Network::new(&target);
+    let mut path = |n| {
+        let (placement, order) = (Placement::Data, Order::Cyclic);
+        let plan = sample::plan(Rule::CyclicV1, placement, order, n, 2);
+        Bound::of_stages(&plan, &loads, &mut network).path
+    };
+    // Four backward passes and three messages in two steps.
+    assert_eq!(path(4), Nanos((4 * 2 + 3 * (5 + 8)) / 2));
+    assert_eq!(path(2), Nanos((2 * 2 + (5 + 8)) / 2));
+}
+
+#[test]
+fn the_most_of_each_kind_adds_up() {
+    let scratch = [Bytes(1), Bytes(3), Bytes(0)];
+    let one = StageLoad { gradient: Bytes(8), scratch, ..load() };
+    let loads = vec![one; 2];
+    let fullest = |states, replicas| {
+        let (rule, order) = (Rule::Sync, Order::Sequential);
+        let plan = Plan::new(rule, Placement::Accumulate, order, states, 2, vec![2]);
+        let plan = plan.replicated(replicas, 1);
+        let lists = lists_of(&plan).expect("one device has a list");
+        flight::fullest(&plan, &loads, lists.passes()).0
+    };
+    let (states, kept, scratch) = (2 * (8 + 16), 2 * 4, 3);
+    // Both sums are there when the second micro-batch comes back.
+    assert_eq!(fullest(States::Replicated, 1), Bytes(states + kept + 16 + scratch));
+    // Whole sums stay until the step ends; the optimizer's part is split.
+    let split = 2 * (8 + 16 / 2);
+    assert_eq!(fullest(States::Zero1, 2), Bytes(split + kept + 16 + scratch));
+    // Two stages are whole, one sum leaves, one is made, and the first has left its shard.
+    let shards = 2 * (4 + 8);
+    let whole = 2 * 8;
+    let sums = 8 + 8 + 4;
+    assert_eq!(fullest(States::Zero3, 2), Bytes(shards + kept + whole + sums + scratch));
 }

@@ -1,7 +1,7 @@
 //! The laws of work and of the flush: how long the busiest device computes, and how long it must
 //! wait for others before and after.
 
-use super::{holders, ring, seated};
+use super::{holders, ring, seated, sums};
 use crate::{cutting::Cutting, load::StageLoad};
 use roundelay_schedule::{Nanos, Order, Placement, Plan, Rule, States};
 
@@ -45,12 +45,9 @@ fn busiest(plan: &Plan, passes: &[Nanos], update: &dyn Fn(usize) -> Nanos) -> Na
             pipeline(plan, passes, update)
         }
         Placement::Pipeline => {
-            let own = |stages: Vec<usize>| -> Nanos {
-                let each = stages.into_iter().map(|s| passes[s] * n + update(s));
-                each.sum()
-            };
-            let most = seated(plan).into_iter().map(own).max().unwrap_or_default();
-            Nanos(most.0 / holders(plan))
+            let own = |stage: usize| (passes[stage] * n + update(stage)).0;
+            let most = sums(plan, own).into_iter().max().unwrap_or(0);
+            Nanos(most / holders(plan))
         }
         Placement::Shared => (0..)
             .zip(passes)

@@ -6,8 +6,8 @@
 
 use super::{Culprit, faults::Faults};
 use crate::{
-    ActionId, Bytes, Call, Catalogue, DeviceId, Exchanged, Id, LinkId, Ring, RoutineId,
-    Schedule, Work,
+    ActionId, Bytes, Call, Catalogue, DeviceId, Exchanged, Id, Levels, LinkId, Ring,
+    RoutineId, Schedule, Work,
 };
 use std::collections::BTreeMap;
 
@@ -60,14 +60,15 @@ pub(super) fn check(
             all.routines.insert(id, joint);
         }
     }
-    let groups = groups(schedule);
+    let (groups, levels) = (groups(schedule), Levels::new(&schedule.target));
     for (id, action) in schedule.actions.iter() {
         let Work::Launch { at, routine, .. } = &action.work else { continue };
         if all.routines.contains_key(routine) {
             let ring = &schedule.rings[at.ring];
             for device in &ring.devices {
                 if !all.links.contains_key(device) {
-                    let links = links(schedule, id, *device, &groups, faults);
+                    let links =
+                        links((schedule, &levels), id, (*device, &groups), faults);
                     all.links.insert(*device, links);
                 }
             }
@@ -101,15 +102,14 @@ fn groups(schedule: &Schedule) -> Vec<[Vec<u32>; 2]> {
 
 /// The links that join the rows of a device.
 fn links(
-    schedule: &Schedule,
+    (schedule, levels): (&Schedule, &Levels<'_>),
     id: ActionId,
-    device: DeviceId,
-    groups: &[[Vec<u32>; 2]],
+    (device, groups): (DeviceId, &[[Vec<u32>; 2]]),
     faults: &mut Faults,
 ) -> Vec<LinkId> {
     let between = |ends: &[Vec<u32>; 2]| {
         let [one, other] = ends.each_ref().map(|c| schedule.device_at(device, c));
-        let link = schedule.target.link_between(one, other);
+        let link = levels.link_between(one, other);
         faults.require(link.is_some(), Culprit::Action(id), || {
             format!("exchanges parts between {one} and {other}, which no link joins")
         });

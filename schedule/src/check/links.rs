@@ -3,14 +3,15 @@
 
 use super::{Culprit, faults::Faults, limit};
 use crate::{
-    ActionId, DeviceId, Group, GroupId, Id, LinkId, Place, Ring, Schedule, Work,
+    ActionId, DeviceId, Group, GroupId, Id, Levels, LinkId, Place, Ring, Schedule, Work,
 };
 use std::collections::BTreeSet;
 
 /// Checks the link of every move; needs sound actions.
 pub(super) fn check(schedule: &Schedule, faults: &mut Faults) {
-    let mut links =
-        Links { schedule, known: BTreeSet::new(), groups: BTreeSet::new(), work: 0 };
+    let levels = Levels::new(&schedule.target);
+    let (known, groups) = (BTreeSet::new(), BTreeSet::new());
+    let mut links = Links { schedule, levels, known, groups, work: 0 };
     for (id, action) in schedule.actions.iter() {
         match &action.work {
             Work::Transfer { link, from, to, .. } => {
@@ -31,6 +32,7 @@ pub(super) fn check(schedule: &Schedule, faults: &mut Faults) {
 
 struct Links<'a> {
     schedule: &'a Schedule,
+    levels: Levels<'a>,
     /// Moves that were found right.
     known: BTreeSet<(LinkId, [Place; 2])>,
     groups: BTreeSet<(LinkId, GroupId)>,
@@ -51,7 +53,7 @@ impl Links<'_> {
         let schedule = self.schedule;
         let rings = ends.map(|end| &schedule.rings[end.ring]);
         let coordinates = schedule.coordinates();
-        let looked = coordinates.len() * schedule.target.domains.len().max(1);
+        let looked = coordinates.len() * self.levels.count().max(1);
         for period in 0..common_cycle(rings) {
             let pair =
                 [0, 1].map(|e: usize| rings[e].device(ends[e].place, period as i64));
@@ -61,7 +63,7 @@ impl Links<'_> {
             }
             for coordinate in &coordinates {
                 let real = pair.map(|device| schedule.device_at(device, coordinate));
-                let right = schedule.target.link_between(real[0], real[1]);
+                let right = self.levels.link_between(real[0], real[1]);
                 if right != Some(link) {
                     self.known.remove(&(link, ends));
                     return refuse(id, link, right, real, faults);
@@ -83,12 +85,12 @@ impl Links<'_> {
         let schedule = self.schedule;
         let members = &schedule.groups[group];
         let ring = &schedule.rings[members.places[0].ring];
-        let looked = members.places.len() + schedule.target.domains.len();
+        let looked = members.places.len() + self.levels.count();
         for period in 0..common_cycle([ring, ring]) {
             for coordinate in others(schedule, members) {
                 self.work += looked as u64;
                 let ends = ends(schedule, members, period as i64, &coordinate);
-                let right = schedule.target.link_between(ends[0], ends[1]);
+                let right = self.levels.link_between(ends[0], ends[1]);
                 if ends[0] != ends[1] && right != Some(link) {
                     self.groups.remove(&(link, group));
                     return refuse(id, link, right, ends, faults);

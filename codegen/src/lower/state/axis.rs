@@ -77,7 +77,7 @@ impl Members {
         draft: &mut Draft<'_>,
         axes: Vec<AxisId>,
     ) -> Result<Along, LowerError> {
-        let (group, link) = draft.sites.members(draft.target, self.ring, axes)?;
+        let (group, link) = draft.sites.members(&draft.levels, self.ring, axes)?;
         Ok(Along { group: group_of(&mut draft.groups, group), link })
     }
 
