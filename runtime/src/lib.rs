@@ -13,6 +13,7 @@ mod exchange;
 mod feed;
 mod initial;
 mod interrupt;
+mod machine;
 mod memory;
 mod native;
 mod oracle;
@@ -28,14 +29,12 @@ pub use checkpoint::{
     Checkpoint, CheckpointError, Checkpoints, Latest, Provenance, Resumed, Resumption,
 };
 pub use code::CodeError;
-pub use cpu::{
-    Cpu, CpuError, CpuOptions, Fill, Loss, Measured, Ran, Record, Recording, Timing,
-    Touched,
-};
+pub use cpu::{Cpu, CpuError, CpuOptions, Ran, Record, Recording, Timing};
 pub use data::{DataError, Dataset, HeldOut};
 pub use evaluate::{Evaluator, Measures};
 pub use feed::Feed;
 pub use interrupt::Interrupt;
+pub use machine::{Fill, Loss, Measured, Touched};
 pub use native::{NotNative, check_native};
 pub use oracle::{Oracle, OracleError};
 pub use profile::{Collection, Sample, Settling, copies, sample};
