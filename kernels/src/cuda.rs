@@ -5,7 +5,25 @@
 //! [`Source`]s and launches; so the same steps run on a GPU and, under the emulation of
 //! `kernels/cuda/host`, on the CPU.
 
+mod activation;
+mod columns;
+mod draft;
+mod dropout;
+mod elementwise;
+mod embedding;
+mod form;
+mod loss;
+mod norm;
+mod optimizer;
+mod product;
+mod refused;
+mod source;
+
 use roundelay_schedule::Bytes;
+
+pub use elementwise::{Accumulation, MOST_SUMMED, sum};
+pub(crate) use form::{Form, steps};
+pub use source::SOURCES;
 
 /// What a call is, in order, and the memory it needs meanwhile.
 #[derive(Clone, Debug, PartialEq)]
