@@ -19,7 +19,6 @@ mod serve;
 mod session;
 
 pub use error::CpuError;
-pub(crate) use execute::number_of;
 pub use jitter::Timing;
 pub use record::{Ran, Record, Recording};
 
@@ -28,7 +27,7 @@ use crate::{
     feed::Feed,
     machine::{Fill, Loss, Measured, Members, Meter, Queues, Touched, describe, members},
     memory::Claim,
-    state::{State, rows},
+    state::{State, StateError, rows},
 };
 use arena::Arenas;
 use command::Mark;
@@ -168,9 +167,10 @@ impl Cpu {
         if fill == Fill::Poison {
             arenas.poison(&mut claim);
         }
-        rows::load(schedule, state, |device, start, bytes| {
+        rows::load::<StateError>(schedule, state, |device, start, bytes| {
             let range = start..start + bytes.len() as u64;
             arenas.of(device).write(&mut claim, range).copy_from_slice(bytes);
+            Ok(())
         })?;
         (self.step, self.origin) = (state.step, state.origin);
         self.first = state.step;
@@ -185,8 +185,11 @@ impl Cpu {
     pub fn save(&mut self) -> Result<State, CpuError> {
         let (step, origin) = (self.step, self.origin);
         let (Shared { arenas, schedule, .. }, claim) = self.at_rest()?;
-        let read = |device, bytes| arenas.of(device).read(&claim, bytes);
-        Ok(rows::save(schedule, step, origin, read))
+        rows::save(schedule, step, origin, |device, start, bytes| {
+            let range = start..start + bytes.len() as u64;
+            bytes.copy_from_slice(arenas.of(device).read(&claim, range));
+            Ok(())
+        })
     }
 
     /// Runs the training steps from here to `end` and comes to rest. The listener gets every loss

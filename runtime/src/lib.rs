@@ -6,7 +6,9 @@ mod checkpoint;
 mod code;
 mod container;
 mod cpu;
+mod cuda;
 mod data;
+mod device;
 mod digest;
 mod evaluate;
 mod exchange;
@@ -30,7 +32,11 @@ pub use checkpoint::{
 };
 pub use code::CodeError;
 pub use cpu::{Cpu, CpuError, CpuOptions, Ran, Record, Recording, Timing};
+pub use cuda::{
+    Cuda, CudaError, CudaOptions, DeviceFacts, DriverError, Graphs, NoCuda, Ungraphed,
+};
 pub use data::{DataError, Dataset, HeldOut};
+pub use device::{Device, DeviceError};
 pub use evaluate::{Evaluator, Measures};
 pub use feed::Feed;
 pub use interrupt::Interrupt;

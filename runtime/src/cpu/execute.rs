@@ -5,11 +5,10 @@ use crate::{
     code::Code,
     machine::{Span, input_of},
     memory::{Arguments, Claim},
-    native::native,
+    native::number_of,
 };
 use roundelay_schedule::{
-    Action, ActionId, Float, Id, LinkId, MicroBatch, Nanos, Native, Place, Row, Spot,
-    Work,
+    Action, ActionId, Id, LinkId, MicroBatch, Nanos, Place, Row, Spot, Work,
 };
 use std::{ops::ControlFlow, sync::atomic::Ordering};
 
@@ -158,15 +157,6 @@ impl<'a> Executor<'a> {
                 loss: number_of(schedule.job.dtype, bytes),
             });
         }
-    }
-}
-
-/// One number in native byte order, widened.
-pub(crate) fn number_of(dtype: Float, bytes: &[u8]) -> f64 {
-    let wrong = "a number has the size of its type";
-    match native(dtype) {
-        Native::F32 => f64::from(f32::from_ne_bytes(bytes.try_into().expect(wrong))),
-        Native::F64 => f64::from_ne_bytes(bytes.try_into().expect(wrong)),
     }
 }
 

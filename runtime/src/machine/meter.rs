@@ -16,6 +16,8 @@ pub struct Measured {
     pub steps: u64,
     /// Bytes allocated per device of the target.
     pub arenas: BTreeMap<DeviceId, Bytes>,
+    /// Bytes of devices besides arenas: scratch of kernels and products, tables.
+    pub beside: Bytes,
     /// Bytes that crossed each link level, summed over senders.
     pub link_bytes: BTreeMap<LinkId, Bytes>,
     /// Bytes that each device sent.
@@ -101,6 +103,7 @@ impl Meter {
             messages: self.messages.load(Relaxed),
             routines: schedule.routines.ids().map(launched).collect(),
             arenas,
+            beside: Bytes(0),
         }
     }
 }

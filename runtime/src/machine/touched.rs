@@ -2,7 +2,7 @@
 //! is none any more was touched.
 
 use roundelay_schedule::{Buffer, Bytes, DeviceId, Kind, Rest, Schedule};
-use std::{collections::BTreeMap, ops::Range};
+use std::{borrow::Cow, collections::BTreeMap, ops::Range};
 
 /// A pattern that is not a number in any real type, and no token either.
 pub(crate) const POISON: u8 = 0xff;
@@ -33,19 +33,25 @@ impl Touched {
     }
 }
 
-/// What was touched of every kind of memory on every device, whose arenas `read` gives.
-pub(crate) fn touched<'a>(
+/// What was touched of every kind of memory on every device; `read` gives ranges of arenas.
+/// Carried rows count as a whole.
+pub(crate) fn touched<'a, E>(
     schedule: &Schedule,
-    read: impl Fn(DeviceId) -> &'a [u8],
-) -> BTreeMap<(DeviceId, Kind), Touched> {
+    mut read: impl FnMut(DeviceId, Range<u64>) -> Result<Cow<'a, [u8]>, E>,
+) -> Result<BTreeMap<(DeviceId, Kind), Touched>, E> {
     let mut ranges: BTreeMap<(DeviceId, Kind), Vec<Range<u64>>> = BTreeMap::new();
     for buffer in schedule.buffers.values() {
+        let all = buffer.offset.0..buffer.offset.0 + buffer.total().0;
         for device in homes(schedule, buffer) {
+            let found = match buffer.rest {
+                Rest::Carried(_) => vec![all.clone()],
+                Rest::Transient => scan(&read(device, all.clone())?, all.start),
+            };
             let key = (device, buffer.subject.kind());
-            ranges.entry(key).or_default().extend(scan(read(device), buffer));
+            ranges.entry(key).or_default().extend(found);
         }
     }
-    ranges.into_iter().map(|(key, ranges)| (key, Touched::of(ranges))).collect()
+    Ok(ranges.into_iter().map(|(key, ranges)| (key, Touched::of(ranges))).collect())
 }
 
 /// The devices of the target that have a buffer.
@@ -57,16 +63,10 @@ fn homes(schedule: &Schedule, buffer: &Buffer) -> Vec<DeviceId> {
     schedule.coordinates().iter().flat_map(at).collect()
 }
 
-/// The ranges of a buffer that are not poisoned, in order.
-fn scan(arena: &[u8], buffer: &Buffer) -> Vec<Range<u64>> {
-    let start = buffer.offset.0;
-    let all = start..start + buffer.total().0;
-    if matches!(buffer.rest, Rest::Carried(_)) {
-        return vec![all];
-    }
+/// The ranges that are not poisoned, in order; `start` is the number of the first byte.
+fn scan(bytes: &[u8], start: u64) -> Vec<Range<u64>> {
     let mut found: Vec<Range<u64>> = Vec::new();
-    let grains = arena[all.start as usize..all.end as usize].chunks(GRAIN);
-    for (first, grain) in (all.start..).step_by(GRAIN).zip(grains) {
+    for (first, grain) in (start..).step_by(GRAIN).zip(bytes.chunks(GRAIN)) {
         let end = first + grain.len() as u64;
         match found.last_mut() {
             _ if grain.iter().all(|byte| *byte == POISON) => {}
@@ -80,30 +80,20 @@ fn scan(arena: &[u8], buffer: &Buffer) -> Vec<Range<u64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use roundelay_schedule::{Id, RingId, Stage, Subject};
 
     #[test]
     fn a_scan_finds_count_and_span_of_what_is_not_poison() {
-        let buffer = Buffer {
-            home: RingId::new(0),
-            subject: Subject::Activation(Stage::new(0)),
-            offset: Bytes(8),
-            size: Bytes(8),
-            slots: 2,
-            turn: 0,
-            rest: Rest::Transient,
-        };
         let mut arena = [POISON; 32];
-        assert_eq!(scan(&arena, &buffer), []);
+        assert_eq!(scan(&arena[8..24], 8), []);
         arena[0] = 0;
         arena[13] = 1;
         arena[19] = 2;
         arena[23] = 2;
         let all = Range { start: 12, end: 24 };
-        assert_eq!(scan(&arena, &buffer), [all]);
+        assert_eq!(scan(&arena[8..24], 8), [all]);
         arena[13] = POISON;
         arena[9] = 0;
-        assert_eq!(scan(&arena, &buffer), [8..12, 16..24]);
+        assert_eq!(scan(&arena[8..24], 8), [8..12, 16..24]);
     }
 
     #[test]
