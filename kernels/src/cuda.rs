@@ -6,6 +6,7 @@
 //! `kernels/cuda/host`, on the CPU.
 
 mod activation;
+mod attention;
 mod columns;
 mod draft;
 mod dropout;

@@ -38,7 +38,6 @@ macro_rules! later {
     )*};
 }
 use crate::{
-    attention::{Attention, AttentionBackward},
     batch_norm::{BatchNorm, BatchNormBackward},
     convolution::{Conv2d, Conv2dBackward, Conv2dWeights},
     group_norm::{GroupNorm, GroupNormBackward},
@@ -50,8 +49,6 @@ use crate::{
     stored::{Mix, MixBackward, Scores},
 };
 later!(
-    Attention,
-    AttentionBackward,
     BatchNorm,
     BatchNormBackward,
     GroupNorm,

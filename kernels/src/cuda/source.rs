@@ -53,6 +53,16 @@ source!(
     /// Matrix products.
     PRODUCT = "product.cu" with "kernel.h" "ptx.h" "number.h" "pack.h" "function.h"
 );
+source!(
+    /// Attention for every size of head.
+    ATTENTION = "attention.cu" with "kernel.h" "ptx.h" "number.h" "pack.h" "map.h" "function.h"
+        "reduce.h" "heads.h"
+);
+source!(
+    /// Attention on tensor cores.
+    FLASH = "flash.cu" with "kernel.h" "ptx.h" "number.h" "pack.h" "map.h" "function.h"
+        "reduce.h" "heads.h"
+);
 
 /// All of them, in order of their names.
 pub const SOURCES: &[Source] = &[
