@@ -4,28 +4,12 @@
 // Keys or queries that a block looks at together, one per thread.
 constexpr u32 TOGETHER = 128;
 
-// Σ left · right.
-template <class N>
-__device__ Wide<N> dot(const N* left, const N* right, u32 depth) {
-    Wide<N> total = 0;
-    for (u32 c = 0; c < depth; c++) total += widen(left[c]) * widen(right[c]);
-    return total;
-}
-
-// The block's query or key: position, head and example.
-struct Own {
-    u32 position, head, example;
-
-    __device__ Own(u32 sequence, u32 of)
-        : position(blockIdx.x % sequence), head(blockIdx.x / sequence % of), example(blockIdx.x / sequence / of) {}
-};
-
 template <class N>
 __device__ void attention(const N* q, const N* k, const N* v, N* o, Wide<N>* lse, Heads heads) {
     typedef Wide<N> W;
     __shared__ W weights[TOGETHER];
     W* sums = reinterpret_cast<W*>(dynamic_shared());
-    Own own(heads.sequence, heads.heads);
+    RowOfBlock own(heads.sequence, heads.heads);
     u32 key_head = own.head / heads.group(), end = heads.last_key(own.position);
     const N* query = q + heads.query(own.example, own.head, own.position);
     W most = negative_infinity<W>(), total = W(0);
@@ -82,7 +66,7 @@ __device__ void query_slopes(const N* q, const N* k, const N* v, const Wide<N>* 
     typedef Wide<N> W;
     __shared__ W changes[TOGETHER];
     W* sums = reinterpret_cast<W*>(dynamic_shared());
-    Own own(heads.sequence, heads.heads);
+    RowOfBlock own(heads.sequence, heads.heads);
     u32 key_head = own.head / heads.group(), end = heads.last_key(own.position);
     u64 at = heads.query(own.example, own.head, own.position), row = heads.statistic(own.example, own.head, own.position);
     for (u32 c = threadIdx.x; c < heads.depth; c += TOGETHER) sums[c] = W(0);
@@ -108,7 +92,7 @@ __device__ void key_slopes(const N* q, const N* k, const N* v, const Wide<N>* ls
     typedef Wide<N> W;
     __shared__ W changes[TOGETHER], weights[TOGETHER];
     W *sums = reinterpret_cast<W*>(dynamic_shared()), *values = sums + heads.depth;
-    Own own(heads.sequence, heads.key_heads);
+    RowOfBlock own(heads.sequence, heads.key_heads);
     u64 key = heads.key(own.example, own.head, own.position);
     u32 end = heads.last_query(own.position);
     for (u32 c = threadIdx.x; c < heads.depth; c += TOGETHER) sums[c] = values[c] = W(0);

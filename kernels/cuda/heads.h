@@ -39,5 +39,21 @@ struct Heads {
     }
 };
 
+// Σ left · right.
+template <class N>
+__device__ Wide<N> dot(const N* left, const N* right, u32 depth) {
+    Wide<N> total = 0;
+    for (u32 c = 0; c < depth; c++) total += widen(left[c]) * widen(right[c]);
+    return total;
+}
+
+// The block's query or key: position, head and example.
+struct RowOfBlock {
+    u32 position, head, example;
+
+    __device__ RowOfBlock(u32 sequence, u32 of)
+        : position(blockIdx.x % sequence), head(blockIdx.x / sequence % of), example(blockIdx.x / sequence / of) {}
+};
+
 #define HEADS u32 batch, u32 sequence, u32 heads, u32 key_heads, u32 depth, u32 causal, u64 reach, f64 scale, f64 cap
 #define HEADS_OF Heads{batch, sequence, heads, key_heads, depth, causal, reach, scale, cap}

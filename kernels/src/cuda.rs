@@ -7,7 +7,9 @@
 
 mod activation;
 mod attention;
+mod batch_norm;
 mod columns;
+mod convolution;
 mod draft;
 mod dropout;
 mod elementwise;
@@ -16,9 +18,12 @@ mod form;
 mod loss;
 mod norm;
 mod optimizer;
+mod pool;
 mod product;
 mod refused;
+mod rotary;
 mod source;
+mod stored;
 
 use roundelay_schedule::Bytes;
 

@@ -90,7 +90,8 @@ fn tiles(name: &str, depth: usize) -> Bytes {
     Bytes((rows * (depth + 8) * 2) as u64)
 }
 
-fn extents(heads: &Heads) -> [Argument; 9] {
+/// What every kernel of attention knows: `HEADS` of `heads.h`.
+pub(super) fn extents(heads: &Heads) -> [Argument; 9] {
     let whole = |number: usize| Argument::Unsigned(extent(number));
     [
         whole(heads.batch),

@@ -3,6 +3,7 @@
 //! Needs a C++ compiler: `CXX`, or `c++`. Where there is none the tests say so and pass, unless
 //! `ROUNDELAY_REQUIRE_CXX` is set.
 #![allow(clippy::print_stderr, reason = "a test that cannot run must say so")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 #![allow(unsafe_code, reason = "kernels are called by their addresses")]
 
 pub(crate) mod stored;
