@@ -275,7 +275,7 @@ fn compare_attention(depth: u64, dtype: Float, seed: u64) {
         let call = call(name).integer("heads", heads as i64);
         let call = call.integer("key_heads", key_heads as i64);
         let call = call.flag("causal", seed.is_multiple_of(2));
-        let call = if seed % 3 == 0 { call.integer("window", 20) } else { call };
+        let call = if seed.is_multiple_of(3) { call.integer("window", 20) } else { call };
         if seed % 4 == 1 { call.number("cap", 1.5) } else { call }
     };
     let forward = build("attention", seed).reals(&[wide, keys, keys, wide]);
@@ -284,7 +284,8 @@ fn compare_attention(depth: u64, dtype: Float, seed: u64) {
     compare(&forward, &start, dtype, &CONTEXT, tolerance(dtype));
     let mut done = start.clone();
     run(&forward, &mut done, Body::Plain, &CONTEXT);
-    let backward = build("attention_backward", seed).flag("accumulate", seed % 5 == 0);
+    let backward =
+        build("attention_backward", seed).flag("accumulate", seed.is_multiple_of(5));
     let backward = backward.reals(&[wide, keys, keys, wide]);
     let backward = backward.operand(Element::Wide, &[batch, heads, sequence]);
     let backward = backward.reals(&[wide, wide, keys, keys]);
