@@ -6,7 +6,10 @@
 //! `kernels/cuda/host`, on the CPU.
 
 mod activation;
+mod attention;
+mod batch_norm;
 mod columns;
+mod convolution;
 mod draft;
 mod dropout;
 mod elementwise;
@@ -15,9 +18,12 @@ mod form;
 mod loss;
 mod norm;
 mod optimizer;
+mod pool;
 mod product;
 mod refused;
+mod rotary;
 mod source;
+mod stored;
 
 use roundelay_schedule::Bytes;
 

@@ -62,7 +62,8 @@ struct Block {
     Stack scheduler;
     const std::function<void()>* body;
     unsigned char* shared;
-    char order[2], whole;
+    // Apart, so that no thread seems to come after one that has ended.
+    char order[2], begun, ended;
 };
 
 inline thread_local Block* block_of_thread = nullptr;
@@ -163,9 +164,9 @@ EMULATION_UNSEEN T exchange(T value, unsigned from, const char* file, int line) 
 EMULATION_UNSEEN inline void run_thread() {
     Block& own = block();
     arrive(own.current->stack, &own.scheduler);
-    acquire(&own.whole);
+    acquire(&own.begun);
     (*own.body)();
-    release_order(&own.whole);
+    release_order(&own.ended);
     own.alive--;
     own.warps[own.current->number / LANES].alive--;
     pass_block_barrier(own);
@@ -208,7 +209,7 @@ EMULATION_UNSEEN inline void run_block(Block& own, char* stacks) {
 #if defined(__SANITIZE_THREAD__)
     own.scheduler.fiber = __tsan_get_current_fiber();
 #endif
-    release_order(&own.whole);
+    release_order(&own.begun);
     while (own.alive) {
         bool progress = false;
         for (Thread& thread : own.threads) {
@@ -219,7 +220,7 @@ EMULATION_UNSEEN inline void run_block(Block& own, char* stacks) {
         }
         if (!progress) report_deadlock(own);
     }
-    acquire(&own.whole);
+    acquire(&own.ended);
 }
 
 // Takes blocks of a grid until none is left.

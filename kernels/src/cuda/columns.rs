@@ -23,9 +23,9 @@ pub(crate) struct Columns {
 /// Sums of the segments, in scratch memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Partial {
-    sums: Argument,
+    pub(crate) sums: Argument,
+    pub(crate) segments: usize,
     columns: Columns,
-    segments: usize,
     terms: usize,
 }
 
@@ -86,6 +86,17 @@ impl Partial {
         let (wide, either) = (draft.types.narrow.wide(), draft.types.either);
         let symbol = format!("join_segments_{}_{}", wide.name(), either.name());
         draft.launch(COLUMNS, symbol, Shape::each(columns, 1), arguments);
+    }
+    /// The sums of all terms, one after another, in scratch memory.
+    pub(crate) fn join_all(self, draft: &mut Draft) -> Argument {
+        let length = self.terms * self.columns.columns;
+        let out = draft.wide_scratch(length);
+        let (each, all) = (count(length), count(self.segments));
+        let arguments = vec![self.sums, out, each, all, each, adding(Store::Write)];
+        let wide = draft.types.narrow.wide().name();
+        let symbol = format!("join_segments_{wide}_{wide}");
+        draft.launch(COLUMNS, symbol, Shape::each(length, 1), arguments);
+        out
     }
 }
 

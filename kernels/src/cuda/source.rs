@@ -30,7 +30,7 @@ source!(
 );
 source!(
     /// Sums over rows.
-    COLUMNS = "columns.cu" with "kernel.h" "ptx.h" "number.h" "pack.h"
+    COLUMNS = "columns.cu" with "kernel.h" "ptx.h" "number.h" "pack.h" "segments.h"
 );
 source!(
     /// Losses and metrics.
@@ -53,16 +53,54 @@ source!(
     /// Matrix products.
     PRODUCT = "product.cu" with "kernel.h" "ptx.h" "number.h" "pack.h" "function.h"
 );
+source!(
+    /// Attention for every size of head.
+    ATTENTION = "attention.cu" with "kernel.h" "ptx.h" "number.h" "pack.h" "map.h" "function.h"
+        "reduce.h" "heads.h"
+);
+source!(
+    /// Attention on tensor cores.
+    FLASH = "flash.cu" with "kernel.h" "ptx.h" "number.h" "pack.h" "map.h" "function.h"
+        "reduce.h" "heads.h"
+);
+source!(
+    /// Attention whose scores are stored.
+    STORED = "stored.cu" with "kernel.h" "ptx.h" "number.h" "pack.h" "function.h" "heads.h"
+);
+source!(
+    /// Rotary positions.
+    ROTARY = "rotary.cu" with "kernel.h" "ptx.h" "number.h"
+);
+source!(
+    /// Batch and group normalisation.
+    BATCH_NORM = "batch_norm.cu" with "kernel.h" "ptx.h" "number.h" "pack.h" "map.h"
+        "function.h" "reduce.h" "segments.h"
+);
+source!(
+    /// Pooling.
+    POOL = "pool.cu" with "kernel.h" "ptx.h" "number.h" "window.h"
+);
+source!(
+    /// Layouts of images for convolutions as products.
+    CONVOLUTION = "convolution.cu" with "kernel.h" "ptx.h" "number.h" "pack.h" "map.h" "window.h"
+);
 
 /// All of them, in order of their names.
 pub const SOURCES: &[Source] = &[
     ACTIVATION,
+    ATTENTION,
+    BATCH_NORM,
     COLUMNS,
+    CONVOLUTION,
     DROPOUT,
     ELEMENTWISE,
     EMBEDDING,
+    FLASH,
     LOSS,
     NORM,
     OPTIMIZER,
+    POOL,
     PRODUCT,
+    ROTARY,
+    STORED,
 ];

@@ -1,8 +1,11 @@
 //! Runs the steps of a call on the CPU, by the emulation of `kernels/cuda/host`.
 //!
 //! Needs a C++ compiler: `CXX`, or `c++`. Where there is none the tests say so and pass, unless
-//! `ROUNDELAY_REQUIRE_CXX` is set.
+//! `ROUNDELAY_REQUIRE_CXX` is set. `ROUNDELAY_CXX_FLAGS` adds to the compiler's options, which is how
+//! sanitizers get in (`.ci/cuda`).
+#![allow(dead_code, reason = "every test file uses another part")]
 #![allow(clippy::print_stderr, reason = "a test that cannot run must say so")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 #![allow(unsafe_code, reason = "kernels are called by their addresses")]
 
 pub(crate) mod stored;
@@ -38,7 +41,12 @@ unsafe extern "C" {
     fn dlerror() -> *const c_char;
 }
 
-fn compiler() -> Option<String> {
+fn more_flags() -> Vec<String> {
+    let given = env::var("ROUNDELAY_CXX_FLAGS").unwrap_or_default();
+    given.split_whitespace().map(str::to_owned).collect()
+}
+
+pub(crate) fn compiler() -> Option<String> {
     let given = env::var("CXX").ok().into_iter();
     let mut known = given.chain(["c++", "g++", "clang++"].map(str::to_owned));
     known.find(|name| {
@@ -59,7 +67,7 @@ pub(crate) fn can_compile() -> bool {
     found
 }
 
-fn host() -> PathBuf {
+pub(crate) fn host() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("cuda/host")
 }
 
@@ -72,7 +80,7 @@ fn fingerprint(source: &Source) -> u64 {
     for header in headers {
         fs::read(header).unwrap().hash(&mut hasher);
     }
-    (source.text, FLAGS, compiler()).hash(&mut hasher);
+    (source.text, FLAGS, more_flags(), compiler()).hash(&mut hasher);
     hasher.finish()
 }
 
@@ -91,6 +99,7 @@ fn compile(source: &Source) -> PathBuf {
     fs::write(&text, source.text).unwrap();
     let out = Command::new(compiler().expect("there is a compiler"))
         .args(FLAGS)
+        .args(more_flags())
         .args(["-x", "c++", "-include"])
         .arg(host().join("emulation.h"))
         .arg(&text)
