@@ -5,11 +5,12 @@ use roundelay_runtime::{
     CudaError, CudaOptions, DataError, Dataset, Device, DeviceError, Evaluating,
     Evaluator, Fill, Graphs, HeldOut, Interrupt, Latest, Measures, NotNative, Observer,
     Progress, Provenance, Report, Rests, Resumed, Resumption, State, StateError, Touched,
-    TrainError, Trainer, Weights, WeightsError, WeightsFile, check_native,
+    TrainError, Trainer, Ungraphed, Weights, WeightsError, WeightsFile, check_native,
 };
 use roundelay_schedule::{Checked, DeviceId, Evaluation, Float, Kind};
 use std::{
     collections::BTreeMap,
+    fmt::Display,
     ops::ControlFlow,
     path::{Path, PathBuf},
     time::Duration,
@@ -80,11 +81,8 @@ pub enum Learned {
 /// What happens during a run, in order.
 #[derive(Clone, Debug)]
 pub enum RunEvent {
-    /// There might have been a GPU, but CPU threads are taken.
-    OnCpu {
-        /// Why no GPU is.
-        reason: String,
-    },
+    /// Something is done otherwise than it might have been, with the reason.
+    Note(String),
     /// The data is read and the state is there.
     Begin {
         /// Tokens of the training part and of the held-out part, unless data is drawn.
@@ -225,6 +223,11 @@ pub fn run(
     });
     let evaluate = evaluating(schedule.job.evaluate, &data)?;
     let mut device = machine(schedule, data, on, &mut listener)?;
+    if let Device::Cuda(cuda) = &device
+        && let Some(why @ Ungraphed::Turns { .. }) = cuda.ungraphed()
+    {
+        listener(RunEvent::Note(format!("replays without graphs: {why}")));
+    }
     device.load(&start.state)?;
     drop(start.state);
     let trainer = Trainer::new(device, Rests { evaluate, checkpoint });
@@ -252,7 +255,7 @@ fn settle(
             Ok(_) => On::Best(graphs),
             Err(absent) => {
                 check_native(schedule.job.dtype)?;
-                listener(RunEvent::OnCpu { reason: absent.to_string() });
+                listener(on_cpu(&absent));
                 On::Cpu
             }
         },
@@ -262,6 +265,10 @@ fn settle(
         On::Cuda(_) | On::Best(_) => refuse_mixed(schedule, options)?,
     }
     Ok(on)
+}
+
+fn on_cpu(reason: &dyn Display) -> RunEvent {
+    RunEvent::Note(format!("runs on the CPU: {reason}"))
 }
 
 /// What only machines of the CPU do, in its types.
@@ -304,7 +311,7 @@ fn machine(
         On::Best(graphs) => match cuda(data.clone(), graphs) {
             Err(refusal @ CudaError::Kernel { .. }) => {
                 check_native(schedule.job.dtype)?;
-                listener(RunEvent::OnCpu { reason: refusal.to_string() });
+                listener(on_cpu(&refusal));
                 cpu(data).map_err(DeviceError::from)
             }
             made => made.map_err(DeviceError::from),

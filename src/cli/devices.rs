@@ -17,7 +17,8 @@ pub(super) fn devices(args: &DevicesArgs) -> Result<(), Failure> {
     }
     if args.json {
         let absent = roundelay::gpus().err();
-        let missing = absent.map(|absent| format!("cuda: {absent}")).into_iter().collect();
+        let missing =
+            absent.map(|absent| format!("cuda: {absent}")).into_iter().collect();
         return print_json(
             &Document { format: FORMAT, cluster, missing },
             Form::Document,

@@ -207,8 +207,8 @@ impl Teller {
 
     fn tell_human(&self, event: RunEvent) -> Result<(), Failure> {
         match event {
-            RunEvent::OnCpu { reason } => {
-                note(&on_cpu(&reason));
+            RunEvent::Note(text) => {
+                note(&format!("note: {text}"));
                 Ok(())
             }
             RunEvent::Begin { tokens, bigram_entropy, resumed, ignored, first, end } => {
@@ -232,14 +232,10 @@ impl Teller {
     }
 }
 
-fn on_cpu(reason: &str) -> String {
-    format!("note: runs on the CPU: {reason}")
-}
-
 fn tell_line(event: RunEvent) -> Result<(), Failure> {
     print_line(match event {
-        RunEvent::OnCpu { reason } => {
-            note(&on_cpu(&reason));
+        RunEvent::Note(text) => {
+            note(&format!("note: {text}"));
             return Ok(());
         }
         RunEvent::Begin { tokens: _, bigram_entropy, resumed, ignored, first, end } => {
@@ -327,7 +323,11 @@ fn tell_end(schedule: &Checked, outcome: &Outcome, json: bool) -> Result<(), Fai
         "bytes",
         row("predicted", &predicted),
         row("measured", &measured),
-    ))
+    ))?;
+    match report.measured.beside {
+        schedule::Bytes(0) => Ok(()),
+        beside => print(&format!("besides arenas, kernels and products took {beside}\n")),
+    }
 }
 
 fn predicted(schedule: &Checked) -> Figures {

@@ -28,11 +28,16 @@ pub(super) enum Mode {
 }
 
 /// Why no period is recorded.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Ungraphed {
     /// Nobody asked for it.
+    #[error("nobody asked for graphs")]
     Unwanted,
     /// Devices and slots turn so that more graphs would be needed than are kept.
+    #[error(
+        "devices and slots are back where they were after {graphs} periods, and no more than \
+         {most} graphs are kept"
+    )]
     Turns {
         /// How many.
         graphs: u64,

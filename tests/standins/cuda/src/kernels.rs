@@ -80,14 +80,15 @@ pub(crate) unsafe fn image<'a>(start: *const u8) -> Option<&'a [u8]> {
 /// Loads a shared object from memory; the handle of its module.
 pub(crate) fn load(object: &[u8]) -> Result<u64, i32> {
     // SAFETY: a file in memory is made, filled and opened by the name that the system has for it.
+    // It stays open, because a name that comes again would be taken for the module that had it.
     unsafe {
         let file = libc::memfd_create(c"standin".as_ptr(), 0);
-        if file < 0 || libc::write(file, object.as_ptr().cast(), object.len()) < 0 {
+        let written = libc::write(file, object.as_ptr().cast(), object.len());
+        if written != object.len() as isize {
             return Err(INVALID_IMAGE);
         }
         let name = CString::new(format!("/proc/self/fd/{file}")).unwrap_or_default();
         let module = libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL);
-        libc::close(file);
         if module.is_null() { Err(INVALID_IMAGE) } else { Ok(module as u64) }
     }
 }
