@@ -43,7 +43,9 @@ use roundelay_schedule::{
 };
 use session::Session;
 use staging::Staging;
-use std::{borrow::Cow, collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    borrow::Cow, collections::BTreeMap, mem::ManuallyDrop, sync::Arc, time::Duration,
+};
 
 /// How a CUDA machine is set up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +78,7 @@ impl Default for CudaOptions {
 
 /// A GPU as a set of devices that replay one schedule.
 pub struct Cuda {
-    engine: Engine,
+    engine: ManuallyDrop<Engine>,
     marks: Marks<Mark>,
     fill: Fill,
     step: u64,
@@ -137,7 +139,7 @@ impl Cuda {
         options: CudaOptions,
     ) -> Result<Self, CudaError> {
         Ok(Self {
-            engine: Engine::new(schedule, feed, options)?,
+            engine: ManuallyDrop::new(Engine::new(schedule, feed, options)?),
             marks: Marks::new(schedule),
             fill: options.fill,
             step: 0,
@@ -248,7 +250,7 @@ impl Cuda {
 
     /// What was counted since the state was loaded. Times of routines are not taken.
     pub fn measured(&self) -> Measured {
-        let Engine { meter, schedule, arenas, lanes, staging, .. } = &self.engine;
+        let Engine { meter, schedule, arenas, lanes, staging, .. } = &*self.engine;
         let measured = meter.read(schedule, self.step - self.first, arenas.sizes());
         let beside = lanes.scratch_bytes() + staging.device_bytes();
         Measured { beside, ..measured }
@@ -388,13 +390,29 @@ impl Engine {
     }
 }
 
-impl Drop for Engine {
-    /// What streams still do with the memory is waited for; what does not end is left behind.
+impl Drop for Cuda {
+    /// What streams still do with the memory is waited for; where it does not end, the memory is
+    /// left to the end of the process.
+    #[expect(unsafe_code, reason = "that the device is idle is known here")]
     fn drop(&mut self) {
-        let Ok(idle) = Event::new() else { return };
-        let joined = self.lanes.join().and_then(|()| self.lanes.origin.record(&idle));
-        if joined.is_ok() {
-            let _ = wait(&idle, self.patience);
+        if self.engine.is_idle() {
+            // SAFETY: the engine is not used again, and the device does nothing with it.
+            unsafe { ManuallyDrop::drop(&mut self.engine) };
         }
+    }
+}
+
+impl Engine {
+    /// Whether everything that was issued is done, or the device has failed and does nothing more.
+    fn is_idle(&self) -> bool {
+        let joined = Event::new().and_then(|idle| {
+            self.lanes.join()?;
+            self.lanes.origin.record(&idle)?;
+            Ok(idle)
+        });
+        joined.is_err()
+            || joined.is_ok_and(|idle| {
+                !matches!(wait(&idle, self.patience), Err(Unreached::Late))
+            })
     }
 }

@@ -20,7 +20,13 @@ pub enum DeviceError {
     Cpu(#[from] CpuError),
     /// A GPU.
     #[error(transparent)]
-    Cuda(#[from] CudaError),
+    Cuda(Box<CudaError>),
+}
+
+impl From<CudaError> for DeviceError {
+    fn from(error: CudaError) -> Self {
+        Self::Cuda(Box::new(error))
+    }
 }
 
 impl From<Cpu> for Device {

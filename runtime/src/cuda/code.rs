@@ -218,8 +218,8 @@ impl Code {
             return Ok(());
         }
         let elements = [Element::Real, Element::Wide].into_iter();
-        let numbers = elements.map(|element| number_of(schedule.job.dtype, element));
-        numbers.map(|number| self.prepare_sum(number)).collect()
+        let mut numbers = elements.map(|element| number_of(schedule.job.dtype, element));
+        numbers.try_for_each(|number| self.prepare_sum(number))
     }
 
     fn prepare_sum(&mut self, number: Number) -> Result<(), CudaError> {

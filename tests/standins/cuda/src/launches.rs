@@ -199,7 +199,7 @@ unsafe extern "C" fn cuLaunchKernel(
     world.counts.kernels += 1;
     if world.settings.fail == Some(world.counts.kernels) {
         // The launch is taken; what comes after it hears of the failure.
-        world.failure = Some(ILLEGAL_ADDRESS);
+        world.fail(ILLEGAL_ADDRESS);
         return SUCCESS;
     }
     let shape = ([x, y, z], [bx, by, bz], shared);

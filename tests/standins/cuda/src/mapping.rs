@@ -31,8 +31,9 @@ unsafe extern "C" fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) -> c_i
     let world = world();
     // SAFETY: the caller gives room for two numbers.
     unsafe {
-        (*free, *total) = (world.memory.free as usize, world.memory.total as usize)
-    };
+        *free = world.memory.free as usize;
+        *total = world.memory.total as usize;
+    }
     SUCCESS
 }
 

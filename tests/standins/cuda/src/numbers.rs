@@ -67,7 +67,7 @@ impl Number {
                 Self::F64 => ptr::write_unaligned(at as *mut f64, value),
                 Self::F16 => ptr::write_unaligned(at as *mut f16, f16::from_f64(value)),
                 Self::Bf16 => {
-                    ptr::write_unaligned(at as *mut bf16, bf16::from_f64(value))
+                    ptr::write_unaligned(at as *mut bf16, bf16::from_f64(value));
                 }
             }
         }

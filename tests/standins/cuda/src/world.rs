@@ -229,6 +229,12 @@ impl World {
         }
     }
 
+    /// The device fails: whatever is under way is lost, and every call hears of it.
+    pub(crate) fn fail(&mut self, failure: i32) {
+        self.failure = Some(failure);
+        self.pending.clear();
+    }
+
     /// Whether no work is left.
     pub(crate) fn is_idle(&self) -> bool {
         self.pending.is_empty()
