@@ -24,6 +24,14 @@ const PLANS: [(&str, u32, &str); 6] = [
     ),
 ];
 
+/// Whether devices and slots are back where they were within the run: then graphs are launched
+/// again, else each period is recorded for itself.
+#[derive(Clone, Copy)]
+enum Recurrence {
+    Soon,
+    Late,
+}
+
 /// How far a loss in 32 bits may be from the CPU's, relatively: sums run in another order, and
 /// seven steps of AdamW carry that on.
 const TOLERANCE: f64 = 2e-3;
@@ -36,7 +44,7 @@ fn near(cuda: &Run, cpu: &Run, what: &str) {
     }
 }
 
-fn holds((name, devices, plan): (&str, u32, &str)) {
+fn holds((name, devices, plan): (&str, u32, &str), recurrence: Recurrence) {
     if !has_compiler() {
         return;
     }
@@ -47,10 +55,10 @@ fn holds((name, devices, plan): (&str, u32, &str)) {
     let graphed = bench.run("--device cuda", &program, &late);
     near(&graphed, &cpu, name);
     let [graphs, launches] = ["graphs", "graph_launches"].map(|what| graphed.count(what));
-    assert!(
-        graphs > 0 && launches > graphs,
-        "{name}: {graphs} graphs, {launches} launches"
-    );
+    match recurrence {
+        Recurrence::Soon => assert!(launches > graphs && graphs > 0, "{name}: {graphs}"),
+        Recurrence::Late => assert!(launches == graphs && graphs > 0, "{name}: {graphs}"),
+    }
     assert!(graphed.count("products") > 0, "{name}: the library multiplies");
     let ungraphed = bench.run("--device cuda --graphs never", &program, &late);
     assert_eq!(ungraphed.count("graphs"), 0, "{name}");
@@ -88,37 +96,37 @@ fn figures(cuda: &Run, cpu: &Run, name: &str) {
 
 #[test]
 fn cyclic_stages_that_share_devices() {
-    holds(PLANS[0]);
+    holds(PLANS[0], Recurrence::Soon);
 }
 
 #[test]
 fn cyclic_workers_with_all_stages() {
-    holds(PLANS[1]);
+    holds(PLANS[1], Recurrence::Soon);
 }
 
 #[test]
 fn cyclic_workers_that_hand_stages_on() {
-    holds(PLANS[2]);
+    holds(PLANS[2], Recurrence::Soon);
 }
 
 #[test]
 fn a_pipeline() {
-    holds(PLANS[3]);
+    holds(PLANS[3], Recurrence::Late);
 }
 
 #[test]
 fn sharded_states() {
-    holds(PLANS[4]);
+    holds(PLANS[4], Recurrence::Soon);
 }
 
 #[test]
 fn synchronous_replicas() {
-    holds(PLANS[5]);
+    holds(PLANS[5], Recurrence::Soon);
 }
 
 #[test]
 fn rows_of_split_tensors() {
     let plan = "rule sync, placement pipeline, order 1f1b, stages 2, micro_batches 2, \
                 tensor { rows 2 }, sequence split";
-    holds(("rows", 4, plan));
+    holds(("rows", 4, plan), Recurrence::Late);
 }
