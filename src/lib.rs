@@ -38,10 +38,10 @@ mod run;
 
 pub use compile::{CompileError, compile};
 pub use import::{ImportOptions, Imported, families, import};
-pub use machine::machine;
+pub use machine::{gpus, machine};
 pub use profile::{Measuring, ProfileError, ProfileOptions, profile};
 pub use run::{
-    Folder, Keep, Learned, Outcome, RunError, RunEvent, RunOptions, evaluate, run,
+    Folder, Keep, Learned, On, Outcome, RunError, RunEvent, RunOptions, evaluate, run,
 };
 
 pub use roundelay_dsl::{
@@ -51,7 +51,8 @@ pub use roundelay_planner::{
     Options as Search, Ranking, Refusal, explain, plan, read_plan, table, write_plan,
 };
 pub use roundelay_runtime::{
-    Interrupt, Measures, State, Weights, WeightsError, WeightsFile, WeightsMistake,
+    Graphs, Interrupt, Measures, State, Weights, WeightsError, WeightsFile,
+    WeightsMistake,
 };
 pub use roundelay_schedule::{
     Checked, FileErrors, Plan, Profile, Schedule, Timeline, Trace, check, grid, read,

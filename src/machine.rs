@@ -1,20 +1,30 @@
-//! What this machine has, as a cluster file.
+//! What this machine has: CPU devices as a cluster file, and GPUs.
 
+use roundelay_runtime::{Cuda, DeviceFacts, NoCuda};
 use std::{fmt::Write, fs, thread};
+
+/// The GPUs of this machine; a schedule runs with all of its devices on the first.
+///
+/// # Errors
+/// What of CUDA is missing, and what to do.
+pub fn gpus() -> Result<Vec<DeviceFacts>, NoCuda> {
+    Cuda::devices()
+}
 
 /// The devices of this machine as a program file: one `core` per processor, sharing the memory.
 ///
-/// Rates are nominal; `profile` is what measures. CUDA devices are not looked for.
+/// Rates are nominal; `profile` is what measures. GPUs are named in comments.
 pub fn machine() -> String {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let memory = memory_megabytes().unwrap_or(2_000);
     let mut text = String::new();
     let _ =
         writeln!(text, "# {}: {cores} processors, {memory} MB of memory", processor());
-    let _ = writeln!(
-        text,
-        "# rates are nominal, not measured; this build runs on CPU devices only"
-    );
+    match gpus() {
+        Ok(gpus) => gpus.iter().for_each(|gpu| describe(gpu, &mut text)),
+        Err(absent) => drop(writeln!(text, "# no GPU: {absent}")),
+    }
+    let _ = writeln!(text, "# rates of cores are nominal, not measured");
     let _ = writeln!(
         text,
         "device core {{ memory {} MB, compute 40 GFLOP/s, bandwidth 10 GB/s }}",
@@ -24,6 +34,22 @@ pub fn machine() -> String {
     let sharing = format!("joined by bus sharing {memory} MB");
     let _ = writeln!(text, "cluster machine {{ {cores} x core {sharing} }}");
     text
+}
+
+fn describe(gpu: &DeviceFacts, text: &mut String) {
+    let DeviceFacts { memory, multiprocessors, driver, compiler, products, .. } = gpu;
+    let dotted = |(major, minor): &(u32, u32)| format!("{major}.{minor}");
+    let products = match products {
+        0 => "own matrix products, because there is no cuBLASLt".to_owned(),
+        version => format!("cuBLASLt {version}"),
+    };
+    let _ = writeln!(
+        text,
+        "# {gpu}: {memory} of memory, {multiprocessors} multiprocessors; driver for CUDA {}, \
+         NVRTC {}, {products}",
+        dotted(driver),
+        dotted(compiler),
+    );
 }
 
 fn memory_megabytes() -> Option<u64> {

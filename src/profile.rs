@@ -3,7 +3,9 @@
 use crate::{CompileError, RunError, compile, machine};
 use roundelay_dsl::Program;
 use roundelay_planner::{Candidate, Options, Refusal, plan};
-use roundelay_runtime::{Collection, Dataset, Settling, check_native, copies, sample};
+use roundelay_runtime::{
+    Collection, Dataset, DeviceError, Settling, check_native, copies, sample,
+};
 use roundelay_schedule::{Checked, Host, Nanos, Profile};
 use std::{num::NonZeroUsize, path::PathBuf, sync::Arc, thread, time::Duration};
 use thiserror::Error;
@@ -137,8 +139,8 @@ fn measure(
     }
     let data = Dataset::open(&schedule.job, options.data.as_deref());
     let data = Box::new(data.map_err(RunError::from)?);
-    let sample =
-        sample(schedule, data, launches, options.settling).map_err(RunError::from)?;
+    let sample = sample(schedule, data, launches, options.settling)
+        .map_err(|error| RunError::from(DeviceError::from(error)))?;
     collection.add(schedule, &sample).map_err(RunError::from)?;
     let (step_time, steps) = (sample.step_time(), sample.training_steps());
     let settled = sample.settled;

@@ -1,15 +1,16 @@
 //! Running a checked schedule: data, state, machine, training loop.
 
 use roundelay_runtime::{
-    CheckpointError, Checkpointing, Checkpoints, CodeError, Cpu, CpuError, CpuOptions,
-    DataError, Dataset, Evaluating, Evaluator, Fill, HeldOut, Interrupt, Latest,
-    Measures, NotNative, Observer, Progress, Provenance, Report, Rests, Resumed,
-    Resumption, State, StateError, Touched, TrainError, Trainer, Weights, WeightsError,
-    WeightsFile, check_native,
+    CheckpointError, Checkpointing, Checkpoints, CodeError, Cpu, CpuOptions, Cuda,
+    CudaError, CudaOptions, DataError, Dataset, Device, DeviceError, Evaluating,
+    Evaluator, Fill, Graphs, HeldOut, Interrupt, Latest, Measures, NotNative, Observer,
+    Progress, Provenance, Report, Rests, Resumed, Resumption, State, StateError, Touched,
+    TrainError, Trainer, Ungraphed, Weights, WeightsError, WeightsFile, check_native,
 };
-use roundelay_schedule::{Checked, DeviceId, Evaluation, Kind};
+use roundelay_schedule::{Checked, DeviceId, Evaluation, Float, Kind};
 use std::{
     collections::BTreeMap,
+    fmt::Display,
     ops::ControlFlow,
     path::{Path, PathBuf},
     time::Duration,
@@ -19,6 +20,8 @@ use thiserror::Error;
 /// How to run a schedule.
 #[derive(Clone, Debug, Default)]
 pub struct RunOptions {
+    /// On what.
+    pub on: On,
     /// Stop after this many training steps instead of the job's number.
     pub steps: Option<u64>,
     /// Take the data from this folder instead of the job's.
@@ -31,6 +34,18 @@ pub struct RunOptions {
     pub save: Option<PathBuf>,
     /// Ends the run early, at rest and with all that it keeps, when it is raised.
     pub interrupt: Interrupt,
+}
+
+/// What a schedule runs on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum On {
+    /// CPU threads.
+    #[default]
+    Cpu,
+    /// A GPU.
+    Cuda(Graphs),
+    /// A GPU if there is one that can do what the schedule asks for, else CPU threads.
+    Best(Graphs),
 }
 
 /// What a run keeps on disk.
@@ -66,6 +81,8 @@ pub enum Learned {
 /// What happens during a run, in order.
 #[derive(Clone, Debug)]
 pub enum RunEvent {
+    /// Something is done otherwise than it might have been, with the reason.
+    Note(String),
     /// The data is read and the state is there.
     Begin {
         /// Tokens of the training part and of the held-out part, unless data is drawn.
@@ -136,6 +153,18 @@ pub enum RunError {
     /// The machine does not compute in the job's type.
     #[error(transparent)]
     Element(#[from] NotNative),
+    /// What a run in 16 bits cannot do.
+    #[error("{what} in {dtype} {only}; leave {way} away, or train with `dtype f32`")]
+    Mixed {
+        /// What was asked for.
+        what: &'static str,
+        /// The job's type.
+        dtype: Float,
+        /// Why it cannot be.
+        only: &'static str,
+        /// Where it was asked for.
+        way: &'static str,
+    },
     /// The schedule's kernels cannot be called.
     #[error(transparent)]
     Code(#[from] CodeError),
@@ -144,7 +173,7 @@ pub enum RunError {
     State(#[from] StateError),
     /// The machine failed.
     #[error(transparent)]
-    Machine(#[from] CpuError),
+    Machine(#[from] DeviceError),
     /// The training loop failed.
     #[error(transparent)]
     Train(#[from] TrainError),
@@ -161,12 +190,15 @@ impl RunError {
             | RunError::TwoStarts(_)
             | RunError::Code(_)
             | RunError::State(_) => true,
-            RunError::Element(_) | RunError::Machine(_) | RunError::Train(_) => false,
+            RunError::Element(_)
+            | RunError::Mixed { .. }
+            | RunError::Machine(_)
+            | RunError::Train(_) => false,
         }
     }
 }
 
-/// Replays a schedule on CPU devices.
+/// Replays a schedule.
 ///
 /// # Errors
 /// Unusable data, checkpoints or weights, before anything is trained; a machine that fails.
@@ -175,7 +207,7 @@ pub fn run(
     options: &RunOptions,
     mut listener: impl FnMut(RunEvent),
 ) -> Result<Outcome, RunError> {
-    check_native(schedule.job.dtype)?;
+    let on = settle(schedule, options, &mut listener)?;
     let data = Dataset::open(&schedule.job, options.data.as_deref())?;
     let provenance = Provenance::new(schedule, &data);
     let save = options.save.as_deref().map(WeightsFile::new).transpose()?;
@@ -190,17 +222,102 @@ pub fn run(
         end,
     });
     let evaluate = evaluating(schedule.job.evaluate, &data)?;
-    let set_up = CpuOptions { fill: Fill::Poison, ..CpuOptions::default() };
-    let mut cpu = Cpu::new(schedule, Box::new(data), set_up)?;
-    cpu.load(&start.state)?;
+    let mut device = machine(schedule, data, on, &mut listener)?;
+    if let Device::Cuda(cuda) = &device
+        && let Some(why @ Ungraphed::Turns { .. }) = cuda.ungraphed()
+    {
+        listener(RunEvent::Note(format!("replays without graphs: {why}")));
+    }
+    device.load(&start.state)?;
     drop(start.state);
-    let trainer = Trainer::new(cpu, Rests { evaluate, checkpoint });
+    let trainer = Trainer::new(device, Rests { evaluate, checkpoint });
     let mut trainer = trainer.interruptible(options.interrupt.clone());
     let report = trainer.run(end, &mut Listening(&mut listener))?;
     if let Some(save) = save {
         save.write(&trainer.machine().save()?)?;
     }
     Ok(Outcome { report, touched: trainer.machine().touched()? })
+}
+
+/// What a schedule runs on, after a look at what is here.
+fn settle(
+    schedule: &Checked,
+    options: &RunOptions,
+    listener: &mut impl FnMut(RunEvent),
+) -> Result<On, RunError> {
+    let on = match options.on {
+        On::Cpu => On::Cpu,
+        On::Cuda(graphs) => {
+            Cuda::count().map_err(|absent| DeviceError::from(CudaError::from(absent)))?;
+            On::Cuda(graphs)
+        }
+        On::Best(graphs) => match Cuda::count() {
+            Ok(_) => On::Best(graphs),
+            Err(absent) => {
+                check_native(schedule.job.dtype)?;
+                listener(on_cpu(&absent));
+                On::Cpu
+            }
+        },
+    };
+    match on {
+        On::Cpu => drop(check_native(schedule.job.dtype)?),
+        On::Cuda(_) | On::Best(_) => refuse_mixed(schedule, options)?,
+    }
+    Ok(on)
+}
+
+fn on_cpu(reason: &dyn Display) -> RunEvent {
+    RunEvent::Note(format!("runs on the CPU: {reason}"))
+}
+
+/// What only machines of the CPU do, in its types.
+fn refuse_mixed(schedule: &Checked, options: &RunOptions) -> Result<(), RunError> {
+    let dtype = schedule.job.dtype;
+    let refused = |what, only, way| Err(RunError::Mixed { what, dtype, only, way });
+    match (dtype.native(), schedule.job.evaluate, &options.keep) {
+        (Some(_), _, _) => Ok(()),
+        (None, Evaluation::Every(_), _) => {
+            let only = "is not there yet, because the CPU does it in f32 or f64";
+            refused("a look at held-out data", only, "`evaluate`")
+        }
+        (None, Evaluation::Never, Keep::Start(_) | Keep::Resume(_)) => {
+            let only = "is not there yet, because a checkpoint has numbers of one type";
+            refused("a checkpoint", only, "`--checkpoint`")
+        }
+        (None, Evaluation::Never, Keep::Nothing) => Ok(()),
+    }
+}
+
+/// The machine that a run was settled on; arenas start poisoned.
+fn machine(
+    schedule: &Checked,
+    data: Dataset,
+    on: On,
+    listener: &mut impl FnMut(RunEvent),
+) -> Result<Device, RunError> {
+    let cpu = |data| {
+        let options = CpuOptions { fill: Fill::Poison, ..CpuOptions::default() };
+        Cpu::new(schedule, Box::new(data), options).map(Device::from)
+    };
+    let cuda = |data, graphs| {
+        let options =
+            CudaOptions { fill: Fill::Poison, graphs, ..CudaOptions::default() };
+        Cuda::new(schedule, Box::new(data), options).map(Device::from)
+    };
+    let made = match on {
+        On::Cpu => cpu(data).map_err(DeviceError::from),
+        On::Cuda(graphs) => cuda(data, graphs).map_err(DeviceError::from),
+        On::Best(graphs) => match cuda(data.clone(), graphs) {
+            Err(refusal @ CudaError::Kernel { .. }) => {
+                check_native(schedule.job.dtype)?;
+                listener(on_cpu(&refusal));
+                cpu(data).map_err(DeviceError::from)
+            }
+            made => made.map_err(DeviceError::from),
+        },
+    };
+    Ok(made?)
 }
 
 /// Held-out loss and metrics of what was learned, and the number of updates that a checkpoint

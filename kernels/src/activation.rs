@@ -19,7 +19,7 @@ macro_rules! forward {
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq)]
         pub(crate) struct $name {
-            count: usize,
+            pub(crate) count: usize,
         }
 
         impl Define for $name {
@@ -50,8 +50,8 @@ macro_rules! backward {
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq)]
         pub(crate) struct $name {
-            count: usize,
-            store: Store,
+            pub(crate) count: usize,
+            pub(crate) store: Store,
         }
 
         impl Define for $name {

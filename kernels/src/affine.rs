@@ -16,19 +16,19 @@ use roundelay_schedule::Access;
 
 /// y = x Wᵀ + bias.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Affine(Matmul);
+pub(crate) struct Affine(pub(crate) Matmul);
 
 /// y = max(x Wᵀ + bias, 0).
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct AffineRelu(Matmul);
+pub(crate) struct AffineRelu(pub(crate) Matmul);
 
 /// z = x Wᵀ + bias, y = z · Φ(z).
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct AffineGelu(Matmul);
+pub(crate) struct AffineGelu(pub(crate) Matmul);
 
 /// y = a + (x Wᵀ + bias).
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct AffineAdd(Matmul);
+pub(crate) struct AffineAdd(pub(crate) Matmul);
 
 /// x, weight and bias.
 fn inputs(call: &mut Signature<'_>) -> Result<Matmul, String> {

@@ -22,13 +22,13 @@ pub(crate) struct Heads {
     pub(crate) heads: usize,
     pub(crate) key_heads: usize,
     pub(crate) depth: usize,
-    causal: bool,
+    pub(crate) causal: bool,
     /// Positions less than this many away are seen.
-    reach: usize,
+    pub(crate) reach: usize,
     /// Factor of q kᵀ.
-    scale: f64,
+    pub(crate) scale: f64,
     /// Scores become cap · tanh(score / cap).
-    cap: Option<f64>,
+    pub(crate) cap: Option<f64>,
 }
 
 /// Where the rows of one head of one example stand.
@@ -171,14 +171,14 @@ impl Rows {
 /// o = softmax(q kᵀ / √d) v.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Attention {
-    heads: Heads,
+    pub(crate) heads: Heads,
 }
 
 /// The gradients of q, k and v.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct AttentionBackward {
-    heads: Heads,
-    store: Store,
+    pub(crate) heads: Heads,
+    pub(crate) store: Store,
 }
 
 impl Define for Attention {

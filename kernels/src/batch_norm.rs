@@ -17,24 +17,24 @@ use roundelay_schedule::Access;
 /// y = x̂ · gain + bias, and what the attributes put after it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct BatchNorm {
-    rows: usize,
-    columns: usize,
-    tail: Tail,
+    pub(crate) rows: usize,
+    pub(crate) columns: usize,
+    pub(crate) tail: Tail,
 }
 
 /// The gradients of x, gain and bias.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct BatchNormBackward {
-    rows: usize,
-    columns: usize,
+    pub(crate) rows: usize,
+    pub(crate) columns: usize,
     /// Whether dy is that of max(·, 0) of the norm, and counts where it is open.
-    relu: bool,
-    store: Store,
+    pub(crate) relu: bool,
+    pub(crate) store: Store,
 }
 
 /// What follows in the same kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Tail {
+pub(crate) enum Tail {
     /// Nothing.
     None,
     /// max(·, 0).
@@ -58,10 +58,17 @@ impl Tail {
         }
     }
     /// Whether a residual is an operand.
-    fn adds(self) -> bool {
+    pub(crate) fn adds(self) -> bool {
         match self {
             Tail::None | Tail::Relu => false,
             Tail::Add | Tail::AddRelu => true,
+        }
+    }
+    /// Whether the result is cut at zero.
+    pub(crate) fn cuts(self) -> bool {
+        match self {
+            Tail::None | Tail::Add => false,
+            Tail::Relu | Tail::AddRelu => true,
         }
     }
     /// Operations per element.

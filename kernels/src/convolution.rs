@@ -77,21 +77,21 @@ impl Geometry {
 /// y = x ∗ weight.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Conv2d {
-    geometry: Geometry,
+    pub(crate) geometry: Geometry,
 }
 
 /// The gradient of x.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Conv2dBackward {
-    geometry: Geometry,
-    store: Store,
+    pub(crate) geometry: Geometry,
+    pub(crate) store: Store,
 }
 
 /// The gradient of the weights.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Conv2dWeights {
-    geometry: Geometry,
-    store: Store,
+    pub(crate) geometry: Geometry,
+    pub(crate) store: Store,
 }
 
 impl Define for Conv2d {

@@ -15,32 +15,32 @@ use roundelay_schedule::Access;
 /// y = x · mask / (1 − rate) in training; a copy elsewhere.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Dropout {
-    count: usize,
-    rate: f64,
-    operator: u64,
-    place: Placed,
+    pub(crate) count: usize,
+    pub(crate) rate: f64,
+    pub(crate) operator: u64,
+    pub(crate) place: Placed,
 }
 
 /// Where the operands lie in the tensor that the mask is drawn for.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Placed {
+pub(crate) struct Placed {
     /// Elements that lie side by side there.
-    columns: usize,
+    pub(crate) columns: usize,
     /// Parts of each of its rows.
-    parts: usize,
+    pub(crate) parts: usize,
 }
 
 /// dx = dy · mask / (1 − rate), with the mask of the forward pass.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct DropoutBackward {
-    forward: Dropout,
-    store: Store,
+    pub(crate) forward: Dropout,
+    pub(crate) store: Store,
 }
 
 /// Which elements stay: a function of seed, step, micro-batch, operator and element alone.
 pub(crate) struct Mask {
     stream: Stream,
-    rate: f64,
+    pub(crate) rate: f64,
     /// Elements whose upper 53 bits are below go: uniform < rate, in whole numbers.
     limit: u64,
     /// The number of the first element.

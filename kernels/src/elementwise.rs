@@ -32,62 +32,69 @@ fn repeated<R>(operand: &[R], count: usize, first: usize, length: usize) -> &[R]
 /// out = a + b, where b repeats.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Add {
-    count: usize,
+    pub(crate) count: usize,
+    /// Elements of b, which repeat.
+    pub(crate) repeats: usize,
 }
 
 /// x += bias in every row.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct AddRows {
-    count: usize,
+    pub(crate) count: usize,
+    pub(crate) columns: usize,
 }
 
 /// out += x.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Accumulate {
-    count: usize,
+    pub(crate) count: usize,
 }
 
 /// out = x.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Copy {
-    count: usize,
+    pub(crate) count: usize,
 }
 
 /// out_j = Σ_i x_ij.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct SumRows {
-    count: usize,
-    store: Store,
+    pub(crate) count: usize,
+    pub(crate) columns: usize,
+    pub(crate) store: Store,
 }
 
 /// out = a · b, where b repeats.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Multiply {
-    count: usize,
-    store: Store,
+    pub(crate) count: usize,
+    /// Elements of b, which repeat.
+    pub(crate) repeats: usize,
+    pub(crate) store: Store,
 }
 
 /// out_j = Σ_i a_ij · b_ij.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct MultiplySumRows {
-    count: usize,
-    store: Store,
+    pub(crate) count: usize,
+    pub(crate) columns: usize,
+    pub(crate) store: Store,
 }
 
 /// out = factor · x.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Scale {
-    count: usize,
-    factor: f64,
-    store: Store,
+    pub(crate) count: usize,
+    pub(crate) factor: f64,
+    pub(crate) store: Store,
 }
 
 impl Define for Add {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
         let count = call.any("a", Access::Read)?;
-        call.repeated("b")?;
+        let repeats = call.repeated("b")?;
         call.vector("out", Access::Write, count)?;
-        Ok(Self { count })
+        Ok(Self { count, repeats })
     }
     fn flops(&self) -> u64 {
         product([self.count])
@@ -110,7 +117,7 @@ impl Define for AddRows {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
         let columns = call.any("bias", Access::Read)?;
         let rows = call.rows("x", Access::Update, columns)?;
-        Ok(Self { count: rows * columns })
+        Ok(Self { count: rows * columns, columns })
     }
     fn flops(&self) -> u64 {
         product([self.count])
@@ -169,8 +176,8 @@ impl Define for SumRows {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
         let store = call.store()?;
         let count = call.any("x", Access::Read)?;
-        call.sum_of_rows("out", store.access())?;
-        Ok(Self { count, store })
+        let columns = call.sum_of_rows("out", store.access())?;
+        Ok(Self { count, columns, store })
     }
     fn flops(&self) -> u64 {
         product([self.count])
@@ -192,9 +199,9 @@ impl Define for Multiply {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
         let store = call.store()?;
         let count = call.any("a", Access::Read)?;
-        call.repeated("b")?;
+        let repeats = call.repeated("b")?;
         call.vector("out", store.access(), count)?;
-        Ok(Self { count, store })
+        Ok(Self { count, repeats, store })
     }
     fn flops(&self) -> u64 {
         product([self.count])
@@ -219,8 +226,8 @@ impl Define for MultiplySumRows {
         let store = call.store()?;
         let count = call.any("a", Access::Read)?;
         call.vector("b", Access::Read, count)?;
-        call.sum_of_rows("out", store.access())?;
-        Ok(Self { count, store })
+        let columns = call.sum_of_rows("out", store.access())?;
+        Ok(Self { count, columns, store })
     }
     fn flops(&self) -> u64 {
         product([2, self.count])

@@ -15,23 +15,26 @@ use std::ops::Range;
 /// y_i = table\[tokens_i\].
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Embedding {
-    columns: usize,
+    pub(crate) tokens: usize,
+    pub(crate) rows: usize,
+    pub(crate) columns: usize,
 }
 
 /// dtable\[tokens_i\] += dy_i, in order of i.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct EmbeddingBackward {
-    tokens: usize,
-    columns: usize,
-    store: Store,
+    pub(crate) tokens: usize,
+    pub(crate) rows: usize,
+    pub(crate) columns: usize,
+    pub(crate) store: Store,
 }
 
 impl Define for Embedding {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
         let tokens = call.integers("tokens")?;
-        let (_, columns) = call.matrix("table", Access::Read)?;
+        let (rows, columns) = call.matrix("table", Access::Read)?;
         call.shaped("y", Access::Write, (tokens, columns))?;
-        Ok(Self { columns })
+        Ok(Self { tokens, rows, columns })
     }
     fn flops(&self) -> u64 {
         0
@@ -50,8 +53,8 @@ impl Define for EmbeddingBackward {
         if rows != tokens {
             return Err(format!("`dy` has {rows} rows for {tokens} tokens"));
         }
-        call.rows("dtable", store.access(), columns)?;
-        Ok(Self { tokens, columns, store })
+        let rows = call.rows("dtable", store.access(), columns)?;
+        Ok(Self { tokens, rows, columns, store })
     }
     fn flops(&self) -> u64 {
         product([self.tokens, self.columns])

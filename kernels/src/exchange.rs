@@ -37,6 +37,11 @@ impl Exchange {
         each(self.whole, self.parts, self.inner)
     }
 
+    /// Whether the result is added to what is there.
+    pub fn adds(&self) -> bool {
+        self.store == Store::Add
+    }
+
     /// Elements of the whole array.
     pub fn elements(&self) -> usize {
         self.rows * self.whole

@@ -18,14 +18,14 @@ use roundelay_schedule::Access;
 /// y = x̂ · gain + bias.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct GroupNorm {
-    extents: Groups,
+    pub(crate) extents: Groups,
 }
 
 /// The gradients of x, gain and bias.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct GroupNormBackward {
-    extents: Groups,
-    store: Store,
+    pub(crate) extents: Groups,
+    pub(crate) store: Store,
 }
 
 /// x is (examples, positions, columns); a group has `width` columns.
@@ -52,10 +52,10 @@ impl Groups {
         }
     }
     /// Numbers of statistics.
-    fn statistics(self) -> usize {
+    pub(crate) fn statistics(self) -> usize {
         self.examples * self.groups()
     }
-    fn groups(self) -> usize {
+    pub(crate) fn groups(self) -> usize {
         self.columns / self.width
     }
     /// Elements of an example.

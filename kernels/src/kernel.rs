@@ -1,8 +1,9 @@
 //! A parsed call, and the table of all kernels.
 
 use crate::{
-    Context, Real, activation, affine, attention, batch_norm, convolution, dropout,
-    elementwise, embedding,
+    Context, Real, activation, affine, attention, batch_norm, convolution,
+    cuda::{self, Steps},
+    dropout, elementwise, embedding,
     exchange::{self, Exchange},
     group_norm, loss, masked, matmul, metric,
     nearest::nearest,
@@ -83,6 +84,11 @@ macro_rules! define_operations {
             fn plain<R: Real>(&self, operands: Operands<'_, R>, context: &Context) {
                 match self {
                     $(Self::$variant(definition) => definition.plain(operands, context),)*
+                }
+            }
+            fn form(&self) -> &dyn cuda::Form {
+                match self {
+                    $(Self::$variant(definition) => definition,)*
                 }
             }
         }
@@ -234,6 +240,18 @@ impl Kernel {
             bytes: self.slots.iter().map(traffic).sum(),
             unit: self.unit,
         }
+    }
+
+    /// What the call is on a CUDA device: the same numbers, but for rounding.
+    ///
+    /// Sums have 32 bits or more; masks of dropout are those of the CPU, bit for bit. A token or
+    /// class out of range, which panics on the CPU, makes results that are no numbers.
+    ///
+    /// # Errors
+    /// Why there is no such form, as a sentence without full stop: an [`Exchange`] is made by the
+    /// machine, among several devices.
+    pub fn cuda(&self, dtype: Float) -> Result<Steps, String> {
+        cuda::steps(self.operation.form(), &self.slots, dtype)
     }
 
     /// Starts the helpers of the calling thread and allocates what [`Kernel::run`] will need on

@@ -98,6 +98,7 @@ mod attention;
 mod batch_norm;
 mod context;
 mod convolution;
+pub mod cuda;
 mod dropout;
 mod elementwise;
 mod embedding;

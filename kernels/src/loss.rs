@@ -15,30 +15,30 @@ use roundelay_schedule::Access;
 /// loss = mean of lse − logit of the target.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct CrossEntropy {
-    rows: usize,
-    classes: usize,
+    pub(crate) rows: usize,
+    pub(crate) classes: usize,
 }
 
 /// dlogits = (softmax − one-hot) / m.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct CrossEntropyBackward {
-    rows: usize,
-    classes: usize,
-    store: Store,
+    pub(crate) rows: usize,
+    pub(crate) classes: usize,
+    pub(crate) store: Store,
 }
 
 /// loss = mean of (a − b)².
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Mse {
-    count: usize,
+    pub(crate) count: usize,
 }
 
 /// da = ±2 (a − b) / count.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct MseBackward {
-    count: usize,
-    factor: f64,
-    store: Store,
+    pub(crate) count: usize,
+    pub(crate) factor: f64,
+    pub(crate) store: Store,
 }
 
 impl Define for CrossEntropy {

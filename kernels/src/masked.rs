@@ -16,16 +16,16 @@ use roundelay_schedule::Access;
 /// loss = mean of lse − logit of the target over the rows that count; zero without any.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct MaskedCrossEntropy {
-    rows: usize,
-    classes: usize,
+    pub(crate) rows: usize,
+    pub(crate) classes: usize,
 }
 
 /// dlogits = (softmax − one-hot) / count in the rows that count, zero in the others.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct MaskedCrossEntropyBackward {
-    rows: usize,
-    classes: usize,
-    store: Store,
+    pub(crate) rows: usize,
+    pub(crate) classes: usize,
+    pub(crate) store: Store,
 }
 
 /// The class of a row that counts; the number of classes itself stands for none.

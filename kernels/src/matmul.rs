@@ -20,9 +20,9 @@ pub(crate) struct Matmul {
     pub(crate) m: usize,
     pub(crate) n: usize,
     pub(crate) k: usize,
-    transpose_a: bool,
-    transpose_b: bool,
-    store: Store,
+    pub(crate) transpose_a: bool,
+    pub(crate) transpose_b: bool,
+    pub(crate) store: Store,
 }
 
 /// Most lines of b that are packed at once, for all threads: 8 MiB.

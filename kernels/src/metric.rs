@@ -15,8 +15,8 @@ use roundelay_schedule::Access;
 /// Nearly all rows are decided after a few classes, so there is no faster body.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Accuracy {
-    rows: usize,
-    classes: usize,
+    pub(crate) rows: usize,
+    pub(crate) classes: usize,
 }
 
 impl Define for Accuracy {

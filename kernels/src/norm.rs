@@ -24,40 +24,40 @@ pub(crate) fn epsilon(call: &mut Signature<'_>) -> Result<f64, String> {
 /// y = softmax of every row of x.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Softmax {
-    rows: usize,
-    columns: usize,
+    pub(crate) rows: usize,
+    pub(crate) columns: usize,
 }
 
 /// dx = y · (dy − Σ y · dy).
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct SoftmaxBackward {
-    rows: usize,
-    columns: usize,
-    store: Store,
+    pub(crate) rows: usize,
+    pub(crate) columns: usize,
+    pub(crate) store: Store,
 }
 
 /// y = x̂ · gain + bias.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct LayerNorm {
-    rows: usize,
-    columns: usize,
-    epsilon: f64,
+    pub(crate) rows: usize,
+    pub(crate) columns: usize,
+    pub(crate) epsilon: f64,
 }
 
 /// The gradient of x.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct LayerNormBackward {
-    rows: usize,
-    columns: usize,
-    store: Store,
+    pub(crate) rows: usize,
+    pub(crate) columns: usize,
+    pub(crate) store: Store,
 }
 
 /// The gradients of gain and bias.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct LayerNormParameters {
-    rows: usize,
-    columns: usize,
-    store: Store,
+    pub(crate) rows: usize,
+    pub(crate) columns: usize,
+    pub(crate) store: Store,
 }
 
 impl Define for Softmax {

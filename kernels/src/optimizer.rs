@@ -17,29 +17,28 @@ use crate::{
     signature::{Signature, product},
     team::{for_each_part, rows_per_part},
 };
-pub(crate) use treatment::AverageStep;
+pub(crate) use treatment::{AverageStep, Common};
 
 use roundelay_schedule::{Access, Treatment};
-use treatment::Common;
 
 /// Stochastic gradient descent with momentum, as `torch.optim.SGD`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Sgd {
-    count: usize,
-    master: Master,
-    momentum: f64,
-    nesterov: bool,
-    common: Common,
+    pub(crate) count: usize,
+    pub(crate) master: Master,
+    pub(crate) momentum: f64,
+    pub(crate) nesterov: bool,
+    pub(crate) common: Common,
 }
 
 /// Adam with decoupled weight decay, as `torch.optim.AdamW`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Adamw {
-    count: usize,
-    master: Master,
-    betas: [f64; 2],
-    epsilon: f64,
-    common: Common,
+    pub(crate) count: usize,
+    pub(crate) master: Master,
+    pub(crate) betas: [f64; 2],
+    pub(crate) epsilon: f64,
+    pub(crate) common: Common,
 }
 
 /// One step of SGD, in the element type.
@@ -63,7 +62,7 @@ pub(crate) struct AdamwStep<R> {
 
 /// Whether an optimizer steps a copy of the parameters that is wider than they are.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Master {
+pub(crate) enum Master {
     Absent,
     Kept,
 }

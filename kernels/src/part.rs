@@ -17,25 +17,29 @@ use std::ops::Range;
 /// last.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Part {
-    whole: usize,
-    columns: usize,
-    store: Store,
+    pub(crate) rows: usize,
+    pub(crate) whole: usize,
+    pub(crate) columns: usize,
+    pub(crate) store: Store,
 }
 
 /// y_i = table\[tokens_i\] if that row is one of the own, else zero.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct EmbeddingPart {
-    whole: usize,
-    columns: usize,
+    pub(crate) whole: usize,
+    pub(crate) tokens: usize,
+    pub(crate) rows: usize,
+    pub(crate) columns: usize,
 }
 
 /// dtable\[tokens_i\] += dy_i for the own rows, in order of i.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct EmbeddingPartBackward {
-    whole: usize,
-    tokens: usize,
-    columns: usize,
-    store: Store,
+    pub(crate) whole: usize,
+    pub(crate) tokens: usize,
+    pub(crate) rows: usize,
+    pub(crate) columns: usize,
+    pub(crate) store: Store,
 }
 
 /// The attribute `whole`: how many there are in all parts together.
@@ -65,7 +69,7 @@ impl Define for Part {
         let (rows, whole) = call.matrix("x", Access::Read)?;
         let columns = each(whole, parts, inner(call, whole)?);
         call.shaped("out", store.access(), (rows, columns))?;
-        Ok(Self { whole, columns, store })
+        Ok(Self { rows, whole, columns, store })
     }
     fn flops(&self) -> u64 {
         0
@@ -84,7 +88,7 @@ impl Define for EmbeddingPart {
         let (rows, columns) = call.matrix("table", Access::Read)?;
         no_more(rows, whole)?;
         call.shaped("y", Access::Write, (tokens, columns))?;
-        Ok(Self { whole, columns })
+        Ok(Self { whole, tokens, rows, columns })
     }
     fn flops(&self) -> u64 {
         0
@@ -112,7 +116,7 @@ impl Define for EmbeddingPartBackward {
         }
         let rows = call.rows("dtable", store.access(), columns)?;
         no_more(rows, whole)?;
-        Ok(Self { whole, tokens, columns, store })
+        Ok(Self { whole, tokens, rows, columns, store })
     }
     fn flops(&self) -> u64 {
         product([self.tokens, self.columns])

@@ -19,39 +19,39 @@ use std::ops::Range;
 /// sums (2, m): lse of the own logits (m, c), and the target's logit where it is among them.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct CrossEntropyPart {
-    rows: usize,
-    each: usize,
-    all: All,
+    pub(crate) rows: usize,
+    pub(crate) each: usize,
+    pub(crate) all: All,
 }
 
 /// lse (m) and the loss from sums (p, 2, m) of all parts.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct CrossEntropyJoin {
-    rows: usize,
-    parts: usize,
-    all: All,
+    pub(crate) rows: usize,
+    pub(crate) parts: usize,
+    pub(crate) all: All,
 }
 
 /// dlogits (m, c) = (softmax − one-hot) / count for the own classes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct CrossEntropyPartBackward {
-    rows: usize,
-    each: usize,
-    all: All,
-    store: Store,
+    pub(crate) rows: usize,
+    pub(crate) each: usize,
+    pub(crate) all: All,
+    pub(crate) store: Store,
 }
 
 /// Which targets there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct All {
-    classes: usize,
+pub(crate) struct All {
+    pub(crate) classes: usize,
     /// The number of classes itself stands for none.
-    masked: bool,
+    pub(crate) masked: bool,
 }
 
 /// The classes of one device.
 pub(crate) struct Classes {
-    all: All,
+    pub(crate) all: All,
     /// Room for so many in a row.
     pub(crate) each: usize,
     /// Those that exist.

@@ -97,42 +97,44 @@ impl Pool {
 /// y = the greatest number in every window; padding is none.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct MaxPool {
-    pool: Pool,
+    pub(crate) pool: Pool,
 }
 
 /// dx: dy goes to the first greatest number of its window, row by row.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct MaxPoolBackward {
-    pool: Pool,
-    store: Store,
+    pub(crate) pool: Pool,
+    pub(crate) store: Store,
 }
 
 /// y = the mean of every window, where padding counts as zeros.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct AvgPool {
-    pool: Pool,
+    pub(crate) pool: Pool,
 }
 
 /// dx = dy / size² in every window.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct AvgPoolBackward {
-    pool: Pool,
-    store: Store,
+    pub(crate) pool: Pool,
+    pub(crate) store: Store,
 }
 
 /// y (b, c) = the mean over height and width.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct GlobalPool {
-    pixels: usize,
-    channels: usize,
+    pub(crate) batch: usize,
+    pub(crate) pixels: usize,
+    pub(crate) channels: usize,
 }
 
 /// dx = dy / (height · width) everywhere.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct GlobalPoolBackward {
-    pixels: usize,
-    channels: usize,
-    store: Store,
+    pub(crate) batch: usize,
+    pub(crate) pixels: usize,
+    pub(crate) channels: usize,
+    pub(crate) store: Store,
 }
 
 impl Define for MaxPool {
@@ -224,7 +226,7 @@ impl Define for GlobalPool {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
         let [batch, height, width, channels] = call.images("x", Access::Read)?;
         call.shaped("y", Access::Write, (batch, channels))?;
-        Ok(Self { pixels: height * width, channels })
+        Ok(Self { batch, pixels: height * width, channels })
     }
     fn flops(&self) -> u64 {
         product([self.pixels, self.channels])
@@ -249,7 +251,7 @@ impl Define for GlobalPoolBackward {
                 (rows, columns)
             ));
         }
-        Ok(Self { pixels: height * width, channels, store })
+        Ok(Self { batch, pixels: height * width, channels, store })
     }
     fn flops(&self) -> u64 {
         product([self.pixels, self.channels])

@@ -18,17 +18,17 @@ use roundelay_schedule::Access;
 /// y = x · rstd · gain.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RmsNorm {
-    rows: usize,
-    columns: usize,
-    epsilon: f64,
+    pub(crate) rows: usize,
+    pub(crate) columns: usize,
+    pub(crate) epsilon: f64,
 }
 
 /// The gradients of x and gain.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RmsNormBackward {
-    rows: usize,
-    columns: usize,
-    store: Store,
+    pub(crate) rows: usize,
+    pub(crate) columns: usize,
+    pub(crate) store: Store,
 }
 
 /// Operations per element, for the split over threads.

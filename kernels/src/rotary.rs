@@ -17,14 +17,14 @@ use roundelay_schedule::Access;
 /// inverse; the others as they are.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Rotary {
-    rows: usize,
+    pub(crate) rows: usize,
     pub(crate) sequence: usize,
     pub(crate) heads: usize,
     pub(crate) depth: usize,
     pub(crate) turned: usize,
-    base: f64,
-    inverse: bool,
-    store: Store,
+    pub(crate) base: f64,
+    pub(crate) inverse: bool,
+    pub(crate) store: Store,
 }
 
 impl Rotary {

@@ -45,22 +45,27 @@ impl Window {
 /// out (batch, t, n) = rows `first` .. `first` + t of x (batch, s, n).
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Slice {
-    window: Window,
-    store: Store,
+    pub(crate) sequences: usize,
+    pub(crate) window: Window,
+    pub(crate) store: Store,
 }
 
 /// dx (batch, s, n) = dy (batch, t, n) in rows `first` .. `first` + t, zero elsewhere.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct SliceBackward {
-    window: Window,
-    store: Store,
+    pub(crate) sequences: usize,
+    pub(crate) window: Window,
+    pub(crate) store: Store,
 }
 
 /// y (batch, s + 1, n) = row (n), then x (batch, s, n).
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Prepend {
+    pub(crate) sequences: usize,
+    /// Elements of the row.
+    pub(crate) width: usize,
     /// Elements of a sequence of x.
-    length: usize,
+    pub(crate) length: usize,
 }
 
 impl Define for Slice {
@@ -68,7 +73,8 @@ impl Define for Slice {
         let store = call.store()?;
         let whole = call.sequence("x", Access::Read)?;
         let part = call.matrix("out", store.access())?;
-        Ok(Self { window: Window::new(call, part, whole)?, store })
+        let window = Window::new(call, part, whole)?;
+        Ok(Self { sequences: whole[0], window, store })
     }
     fn flops(&self) -> u64 {
         0
@@ -83,7 +89,8 @@ impl Define for SliceBackward {
         let store = call.store()?;
         let part = call.matrix("dy", Access::Read)?;
         let whole = call.sequence("dx", store.access())?;
-        Ok(Self { window: Window::new(call, part, whole)?, store })
+        let window = Window::new(call, part, whole)?;
+        Ok(Self { sequences: whole[0], window, store })
     }
     fn flops(&self) -> u64 {
         0
@@ -99,7 +106,7 @@ impl Define for Prepend {
         let [batch, sequence, width] = call.sequence("x", Access::Read)?;
         call.vector("row", Access::Read, width)?;
         call.shaped("y", Access::Write, (batch * (sequence + 1), width))?;
-        Ok(Self { length: sequence * width })
+        Ok(Self { sequences: batch, length: sequence * width, width })
     }
     fn flops(&self) -> u64 {
         0

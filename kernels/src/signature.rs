@@ -90,20 +90,20 @@ impl<'a> Signature<'a> {
         }
     }
 
-    /// The next operand, which repeats over the operand before it.
-    pub(crate) fn repeated(&mut self, name: &'static str) -> Result<(), String> {
+    /// The next operand, which repeats over the operand before it: its number of elements.
+    pub(crate) fn repeated(&mut self, name: &'static str) -> Result<usize, String> {
         self.sum_of_rows(name, Access::Read)
     }
 
-    /// The next operand (n), which sums the operand before it (m, n) over m.
+    /// The next operand (n), which sums the operand before it (m, n) over m: n.
     pub(crate) fn sum_of_rows(
         &mut self,
         name: &'static str,
         access: Access,
-    ) -> Result<(), String> {
+    ) -> Result<usize, String> {
         let index = self.take(name, Element::Real, access)?;
         match trailing(&self.shape(index - 1), self.slots[index].length) {
-            true => Ok(()),
+            true => Ok(self.slots[index].length),
             false => Err(format!(
                 "operand `{name}` has shape {:?}, which is no trailing part of {:?}",
                 self.call.operands[index].shape,

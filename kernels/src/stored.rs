@@ -19,22 +19,22 @@ use roundelay_schedule::Access;
 /// out_ij = scale · a_i · b_j, −∞ where i does not see j.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Scores {
-    heads: Heads,
-    store: Store,
+    pub(crate) heads: Heads,
+    pub(crate) store: Store,
 }
 
 /// out_i = scale · Σ_j weight_ij b_j.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Mix {
-    heads: Heads,
-    store: Store,
+    pub(crate) heads: Heads,
+    pub(crate) store: Store,
 }
 
 /// out_j = scale · Σ_i weight_ij a_i, over all heads that read one key head.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct MixBackward {
-    heads: Heads,
-    store: Store,
+    pub(crate) heads: Heads,
+    pub(crate) store: Store,
 }
 
 /// All of a sequence.

@@ -23,16 +23,16 @@ const FLAT: f64 = 30.0;
 /// y = cap · tanh(x / cap).
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct SoftCap {
-    count: usize,
-    cap: f64,
+    pub(crate) count: usize,
+    pub(crate) cap: f64,
 }
 
 /// dx = dy · (1 − (y / cap)²).
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct SoftCapBackward {
-    count: usize,
-    cap: f64,
-    store: Store,
+    pub(crate) count: usize,
+    pub(crate) cap: f64,
+    pub(crate) store: Store,
 }
 
 /// x where its cube matters, so that the slope stays a number.

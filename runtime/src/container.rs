@@ -1,8 +1,7 @@
 //! Safetensors files taken apart, whatever stands in them, and files that are whole at every
 //! instant.
 
-use crate::native::native;
-use roundelay_schedule::{Float, Native};
+use roundelay_schedule::Float;
 use safetensors::{Dtype, tensor::Metadata};
 use std::{
     borrow::Cow,
@@ -86,9 +85,11 @@ impl Container {
 
 /// The element type of a file for numbers of this type.
 pub(crate) fn element(dtype: Float) -> Dtype {
-    match native(dtype) {
-        Native::F32 => Dtype::F32,
-        Native::F64 => Dtype::F64,
+    match dtype {
+        Float::F32 => Dtype::F32,
+        Float::F64 => Dtype::F64,
+        Float::Bf16(_) => Dtype::BF16,
+        Float::F16(_) => Dtype::F16,
     }
 }
 

@@ -13,32 +13,25 @@ mod error;
 mod execute;
 mod jitter;
 mod launch;
-mod meter;
-mod queues;
 mod record;
 mod rendezvous;
 mod serve;
 mod session;
 
-pub use arena::Touched;
 pub use error::CpuError;
-pub(crate) use execute::number_of;
 pub use jitter::Timing;
-pub use meter::Measured;
 pub use record::{Ran, Record, Recording};
 
 use crate::{
     code::Code,
     feed::Feed,
+    machine::{Fill, Loss, Measured, Members, Meter, Queues, Touched, describe, members},
     memory::Claim,
-    state::{State, rows},
+    state::{State, StateError, rows},
 };
 use arena::Arenas;
-use collective::Members;
 use command::Mark;
 use counter::Parking;
-use meter::Meter;
-use queues::Queues;
 use record::Recorder;
 use rendezvous::Booth;
 use roundelay_schedule::{
@@ -76,34 +69,12 @@ pub struct CpuOptions {
     pub recording: Recording,
 }
 
-/// What arenas hold before the first use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fill {
-    /// Zeros.
-    Zero,
-    /// A pattern that is not a number, so that reads of what was not written are seen in the
-    /// results, and [`Cpu::touched`] tells what was used.
-    Poison,
-}
-
 impl Default for CpuOptions {
     fn default() -> Self {
         let deadline = Duration::from_secs(600);
         let (fill, timing) = (Fill::Zero, Timing::Natural);
         Self { fill, timing, deadline, recording: Recording::Off }
     }
-}
-
-/// The loss of one micro-batch.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Loss {
-    /// The training step.
-    pub step: u64,
-    /// The micro-batch, counted over all coordinates that take some of their own: rows of split
-    /// tensors share theirs.
-    pub micro_batch: u64,
-    /// Its loss.
-    pub loss: f64,
 }
 
 /// The CPU as a set of devices that replay one schedule.
@@ -196,9 +167,10 @@ impl Cpu {
         if fill == Fill::Poison {
             arenas.poison(&mut claim);
         }
-        rows::load(schedule, state, |device, start, bytes| {
+        rows::load::<StateError>(schedule, state, |device, start, bytes| {
             let range = start..start + bytes.len() as u64;
             arenas.of(device).write(&mut claim, range).copy_from_slice(bytes);
+            Ok(())
         })?;
         (self.step, self.origin) = (state.step, state.origin);
         self.first = state.step;
@@ -213,8 +185,11 @@ impl Cpu {
     pub fn save(&mut self) -> Result<State, CpuError> {
         let (step, origin) = (self.step, self.origin);
         let (Shared { arenas, schedule, .. }, claim) = self.at_rest()?;
-        let read = |device, bytes| arenas.of(device).read(&claim, bytes);
-        Ok(rows::save(schedule, step, origin, read))
+        rows::save(schedule, step, origin, |device, start, bytes| {
+            let range = start..start + bytes.len() as u64;
+            bytes.copy_from_slice(arenas.of(device).read(&claim, range));
+            Ok(())
+        })
     }
 
     /// Runs the training steps from here to `end` and comes to rest. The listener gets every loss
@@ -309,7 +284,7 @@ fn start(
 ) -> Result<JoinHandle<()>, CpuError> {
     let own = Arc::clone(shared);
     let (queue, _) = shared.queues.home(thread);
-    let queue = queues::describe(shared.queues.queue(queue));
+    let queue = describe(shared.queues.queue(queue));
     let builder = thread::Builder::new().name(queue.clone());
     let handle = builder.spawn(move || serve::serve(&own, thread, timing));
     handle.map_err(|error| CpuError::Thread { queue, message: error.to_string() })
@@ -325,7 +300,7 @@ impl Shared {
         let queues = Queues::new(schedule);
         let parking = Parking::new(queues.threads() + 1);
         let lane = |_| Lane::new(&parking, CAPACITY, waits.unwrap_or(0));
-        let members = |group| collective::members(schedule, group);
+        let members = |group| members(schedule, group);
         let coordinates = schedule.coordinates();
         let splits = schedule.rows_axis().is_some();
         let booths = if splits { queues.threads() } else { 0 };

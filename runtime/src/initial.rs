@@ -1,6 +1,6 @@
 //! θ_0: what a run starts from.
 
-use crate::{State, Tensor, native::native};
+use crate::{State, Tensor, native::wide};
 use roundelay_kernels::random::Stream;
 use roundelay_schedule::{Float, Initial, Job, Native, Parameter};
 
@@ -13,17 +13,15 @@ impl State {
     /// 64 bits and rounded to the job's type.
     pub fn initial(job: &Job) -> Self {
         let tensor = |parameter: &Parameter| {
-            let parameters = draw(job.seed, parameter, job.dtype);
-            let zero = vec![0; parameters.len()];
-            let optimizer = vec![zero; job.optimizer.method.states() as usize];
-            let shape = parameter.whole_shape();
-            Tensor { shape, versions: vec![parameters], optimizer }
+            let numbers = draw(job.seed, parameter, job.dtype);
+            Tensor::first(job, parameter.whole_shape(), numbers)
         };
         let tensors = job.parameters.iter().map(|p| (p.name.clone(), tensor(p)));
         State { dtype: job.dtype, step: 0, origin: 0, tensors: tensors.collect() }
     }
 }
 
+/// Numbers of the wide type.
 fn draw(seed: u64, parameter: &Parameter, dtype: Float) -> Vec<u8> {
     let letters = parameter.name.bytes().map(u64::from);
     let labels: Vec<u64> = std::iter::once(INITIAL).chain(letters).collect();
@@ -34,7 +32,7 @@ fn draw(seed: u64, parameter: &Parameter, dtype: Float) -> Vec<u8> {
         Initial::Uniform(bound) => bound * (2.0 * stream.uniform(index) - 1.0),
     };
     let numbers = (0..parameter.whole_elements()).map(number);
-    match native(dtype) {
+    match wide(dtype) {
         Native::F32 => numbers.flat_map(|x| (x as f32).to_ne_bytes()).collect(),
         Native::F64 => numbers.flat_map(f64::to_ne_bytes).collect(),
     }

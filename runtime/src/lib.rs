@@ -6,13 +6,16 @@ mod checkpoint;
 mod code;
 mod container;
 mod cpu;
+mod cuda;
 mod data;
+mod device;
 mod digest;
 mod evaluate;
 mod exchange;
 mod feed;
 mod initial;
 mod interrupt;
+mod machine;
 mod memory;
 mod native;
 mod oracle;
@@ -28,14 +31,16 @@ pub use checkpoint::{
     Checkpoint, CheckpointError, Checkpoints, Latest, Provenance, Resumed, Resumption,
 };
 pub use code::CodeError;
-pub use cpu::{
-    Cpu, CpuError, CpuOptions, Fill, Loss, Measured, Ran, Record, Recording, Timing,
-    Touched,
+pub use cpu::{Cpu, CpuError, CpuOptions, Ran, Record, Recording, Timing};
+pub use cuda::{
+    Cuda, CudaError, CudaOptions, DeviceFacts, DriverError, Graphs, NoCuda, Ungraphed,
 };
 pub use data::{DataError, Dataset, HeldOut};
+pub use device::{Device, DeviceError};
 pub use evaluate::{Evaluator, Measures};
 pub use feed::Feed;
 pub use interrupt::Interrupt;
+pub use machine::{Fill, Loss, Measured, Touched};
 pub use native::{NotNative, check_native};
 pub use oracle::{Oracle, OracleError};
 pub use profile::{Collection, Sample, Settling, copies, sample};

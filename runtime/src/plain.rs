@@ -104,7 +104,9 @@ impl Plain {
         let block = block.expect("the forward pass of the last stage writes a loss");
         let (dtype, size) = (job.dtype, job.dtype.size() as usize);
         let bytes = &block.bytes_mut()[..job.measured().0 as usize];
-        bytes.chunks_exact(size).map(move |number| crate::cpu::number_of(dtype, number))
+        bytes
+            .chunks_exact(size)
+            .map(move |number| crate::native::number_of(dtype, number))
     }
 
     /// The loss that the last stage left.

@@ -3,6 +3,7 @@
 
 pub(crate) mod rows;
 
+use crate::native::rounded;
 use roundelay_schedule::{Float, Job, Parameter, Stage};
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -27,8 +28,21 @@ pub struct Tensor {
     pub shape: Vec<u64>,
     /// θ_T, θ_{T−1}, … as far back as a rule still reads; never empty.
     pub versions: Vec<Vec<u8>>,
-    /// Optimizer state before the update of T, one array per state of the method.
+    /// Optimizer state before the update of T in the wide type, one array per state of the
+    /// method, then the master copy in mixed precision.
     pub optimizer: Vec<Vec<u8>>,
+}
+
+impl Tensor {
+    /// A parameter before its first update, from its numbers in the wide type: optimizer state
+    /// is zero, and a master copy has what the parameter was rounded from.
+    pub(crate) fn first(job: &Job, shape: Vec<u64>, wide: Vec<u8>) -> Self {
+        let versions = vec![rounded(&wide, job.dtype)];
+        let states = job.optimizer.method.states() as usize;
+        let mut optimizer = vec![vec![0; wide.len()]; states];
+        optimizer.extend((0..job.dtype.masters()).map(|_| wide.clone()));
+        Self { shape, versions, optimizer }
+    }
 }
 
 /// Why a state does not fit a schedule.
@@ -143,18 +157,20 @@ impl State {
             return Err(StateError::Shape { name: name(), found, expected });
         }
         let (found, expected) =
-            (tensor.optimizer.len(), job.optimizer.method.states() as usize);
+            (tensor.optimizer.len(), job.optimizer.arrays(job.dtype) as usize);
         if found != expected {
             return Err(StateError::Optimizer { name: name(), found, expected });
         }
-        let expected = (parameter.whole_elements() * job.dtype.size()) as usize;
-        let mut arrays = tensor.versions.iter().chain(&tensor.optimizer);
-        match arrays.find(|array| array.len() != expected) {
-            Some(wrong) => {
-                Err(StateError::Length { name: name(), found: wrong.len(), expected })
+        let sizes = [job.dtype.size(), job.dtype.wide_size()];
+        for (arrays, size) in [&tensor.versions, &tensor.optimizer].into_iter().zip(sizes)
+        {
+            let expected = (parameter.whole_elements() * size) as usize;
+            if let Some(wrong) = arrays.iter().find(|array| array.len() != expected) {
+                let found = wrong.len();
+                return Err(StateError::Length { name: name(), found, expected });
             }
-            None => Ok(tensor),
         }
+        Ok(tensor)
     }
 
     /// The flat parameters of a stage on one row, `age` versions before the newest; padding is
@@ -171,7 +187,7 @@ impl State {
     ) -> Result<Vec<u8>, StateError> {
         let version = self.step.saturating_sub(u64::from(age)).max(self.origin);
         let back = (self.step - version) as usize;
-        flat(job, stage, row, |parameter| {
+        flat(job, stage, (row, job.dtype.size()), |parameter| {
             let versions = &self.tensor(job, parameter)?.versions;
             let missing =
                 || StateError::Version { name: parameter.name.clone(), version };
@@ -191,17 +207,16 @@ impl State {
         array: usize,
     ) -> Result<Vec<u8>, StateError> {
         let own = |parameter: &_| Ok(&*self.tensor(job, parameter)?.optimizer[array]);
-        flat(job, stage, row, own)
+        flat(job, stage, (row, job.dtype.wide_size()), own)
     }
 }
 
 fn flat<'a>(
     job: &Job,
     stage: Stage,
-    row: u32,
+    (row, size): (u32, u64),
     whole: impl Fn(&Parameter) -> Result<&'a [u8], StateError>,
 ) -> Result<Vec<u8>, StateError> {
-    let size = job.dtype.size();
     let mut all = vec![0; (job.elements[stage] * size) as usize];
     for parameter in job.parameters_of(stage) {
         let whole = whole(parameter)?;

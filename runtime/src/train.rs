@@ -5,8 +5,8 @@
 mod losses;
 
 use crate::{
-    CheckpointError, Checkpoints, Cpu, CpuError, Evaluator, HeldOut, Interrupt, Measured,
-    Measures, State, StateError, code::CodeError,
+    CheckpointError, Checkpoints, Device, DeviceError, Evaluator, HeldOut, Interrupt,
+    Measured, Measures, State, StateError, code::CodeError,
 };
 use losses::StepLosses;
 use roundelay_schedule::{Evaluation, Nanos, enough_steps, simulate};
@@ -17,7 +17,7 @@ use std::{
 
 /// A machine on its way through a training run.
 pub struct Trainer {
-    cpu: Cpu,
+    device: Device,
     /// Made when it is first needed, for it has memory of its own.
     evaluator: Option<Evaluator>,
     rests: Rests,
@@ -113,7 +113,7 @@ pub struct Report {
 pub enum TrainError {
     /// The machine could not go on.
     #[error(transparent)]
-    Machine(#[from] CpuError),
+    Machine(#[from] DeviceError),
     /// A checkpoint could not be written.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
@@ -178,8 +178,9 @@ fn is_due(step: u64, every: u64, end: u64) -> bool {
 
 impl Trainer {
     /// A run on a machine that is loaded.
-    pub fn new(cpu: Cpu, rests: Rests) -> Self {
-        Self { cpu, evaluator: None, rests, interrupt: Interrupt::default() }
+    pub fn new(device: impl Into<Device>, rests: Rests) -> Self {
+        let device = device.into();
+        Self { device, evaluator: None, rests, interrupt: Interrupt::default() }
     }
 
     /// A run that ends early, at rest, when another thread wishes so.
@@ -197,24 +198,24 @@ impl Trainer {
         end: u64,
         observer: &mut dyn Observer,
     ) -> Result<Report, TrainError> {
-        let first = self.cpu.step();
+        let first = self.device.step();
         let mut course = Course {
             start: Instant::now(),
             idle: Duration::ZERO,
-            batch: u64::from(self.cpu.schedule().job.batch),
+            batch: u64::from(self.device.schedule().job.batch),
             first,
             losses: Vec::with_capacity(end.saturating_sub(first) as usize),
         };
         let mut evaluations = Vec::new();
-        let mut gathered = StepLosses::new(self.cpu.schedule(), first);
+        let mut gathered = StepLosses::new(self.device.schedule(), first);
         let interrupt = self.interrupt.clone();
-        while self.cpu.step() < end && !interrupt.is_raised() {
-            let rest = self.rests.after(self.cpu.step(), end);
+        while self.device.step() < end && !interrupt.is_raised() {
+            let rest = self.rests.after(self.device.step(), end);
             let mut listen = |loss| {
                 gathered.add(loss, |step, mean| course.step(step, mean, observer));
             };
             let mut goes_on = || !interrupt.is_raised();
-            self.cpu.replay_while(rest, &mut listen, &mut goes_on)?;
+            self.device.replay_while(rest, &mut listen, &mut goes_on)?;
             let pause = Instant::now();
             let flow = self.rest(end, &mut evaluations, observer)?;
             course.idle += pause.elapsed();
@@ -227,21 +228,21 @@ impl Trainer {
             self.keep_last(first, end)?;
             course.idle += pause.elapsed();
         }
-        let schedule = self.cpu.schedule();
+        let schedule = self.device.schedule();
         Ok(Report {
             first,
-            end: self.cpu.step(),
+            end: self.device.step(),
             replayed: course.start.elapsed() - course.idle,
             losses: course.losses,
             evaluations,
-            measured: self.cpu.measured(),
+            measured: self.device.measured(),
             predicted: simulate(schedule, enough_steps(schedule)).step_time(),
         })
     }
 
     /// The machine, to look at what it used.
-    pub fn machine(&mut self) -> &mut Cpu {
-        &mut self.cpu
+    pub fn machine(&mut self) -> &mut Device {
+        &mut self.device
     }
 
     /// A checkpoint comes last: whoever goes on from it has been told all that came before.
@@ -251,9 +252,9 @@ impl Trainer {
         evaluations: &mut Vec<(u64, Measures)>,
         observer: &mut dyn Observer,
     ) -> Result<ControlFlow<()>, TrainError> {
-        let step = self.cpu.step();
+        let step = self.device.step();
         if self.rests.evaluates(step, end) || self.rests.saves(step, end) {
-            let state = self.cpu.save()?;
+            let state = self.device.save()?;
             if let Some(measures) = self.evaluate(&state, end)? {
                 observer.evaluated(step, &measures);
                 evaluations.push((step, measures));
@@ -269,12 +270,12 @@ impl Trainer {
 
     /// A checkpoint of where an interrupted run rests, unless there is one.
     fn keep_last(&mut self, first: u64, end: u64) -> Result<(), TrainError> {
-        let step = self.cpu.step();
+        let step = self.device.step();
         if let Checkpointing::Every { checkpoints, .. } = &self.rests.checkpoint
             && step > first
             && !self.rests.saves(step, end)
         {
-            checkpoints.save(&self.cpu.save()?)?;
+            checkpoints.save(&self.device.save()?)?;
         }
         Ok(())
     }
@@ -298,7 +299,7 @@ impl Trainer {
         };
         let evaluator = match &mut self.evaluator {
             Some(evaluator) => evaluator,
-            none => none.insert(Evaluator::new(self.cpu.schedule())?),
+            none => none.insert(Evaluator::new(self.device.schedule())?),
         };
         let micro_batches = held_out.micro_batches();
         Ok(Some(evaluator.measure(state, held_out.as_mut(), micro_batches)?))

@@ -9,7 +9,7 @@ mod error;
 pub use error::{WeightsError, WeightsMistake};
 
 use crate::{
-    State,
+    State, Tensor,
     checkpoint::format,
     container::{Array, Container, element, little_endian, write_whole},
 };
@@ -59,9 +59,8 @@ impl Weights {
         for parameter in &job.parameters {
             match numbers(&arrays, job, parameter) {
                 Ok(numbers) => {
-                    let tensor = state.tensors.get_mut(&parameter.name);
-                    let tensor = tensor.expect("a state has every parameter of its job");
-                    tensor.versions = vec![numbers];
+                    let tensor = Tensor::first(job, parameter.whole_shape(), numbers);
+                    state.tensors.insert(parameter.name.clone(), tensor);
                 }
                 Err(mistake) => mistakes.push(mistake),
             }
@@ -94,7 +93,7 @@ fn strangers(arrays: &Arrays<'_>, job: &Job) -> Vec<WeightsMistake> {
     unknown.map(stranger).collect()
 }
 
-/// A parameter's numbers in the job's type.
+/// A parameter's numbers in the wide type of the job's.
 fn numbers(
     arrays: &Arrays<'_>,
     job: &Job,

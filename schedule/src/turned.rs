@@ -54,6 +54,15 @@ pub(crate) fn least_multiple(one: u64, other: u64) -> u64 {
     (one / greatest_divisor(one, other)).saturating_mul(other)
 }
 
+impl Schedule {
+    /// Periods after which every place and every slot means what it meant before.
+    pub fn cycle(&self) -> u64 {
+        let rings = self.rings.values().map(Wheel::of_ring);
+        let wheels = rings.chain(self.buffers.values().map(Wheel::of_slots));
+        wheels.map(Wheel::cycle).fold(1, least_multiple)
+    }
+}
+
 /// How the devices and the slots of a buffer turn.
 pub(crate) fn wheels(schedule: &Schedule, buffer: BufferId) -> (Wheel, Wheel) {
     let buffer = &schedule.buffers[buffer];

@@ -121,6 +121,9 @@ pub(crate) struct RunArgs {
     /// Where to run.
     #[arg(long, value_enum, default_value_t = DeviceChoice::Auto)]
     pub(crate) device: DeviceChoice,
+    /// Whether a GPU replays whole periods as graphs.
+    #[arg(long, value_enum, default_value_t = GraphChoice::Periods)]
+    pub(crate) graphs: GraphChoice,
     /// Stop after this many training steps, instead of the program's number.
     #[arg(long)]
     pub(crate) steps: Option<u64>,
@@ -157,6 +160,15 @@ pub(crate) enum DeviceChoice {
     Cpu,
     /// NVIDIA GPUs.
     Cuda,
+}
+
+/// Whether a GPU replays graphs; changes no number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum GraphChoice {
+    /// Whole periods of the steady state.
+    Periods,
+    /// Every action is given to the GPU anew.
+    Never,
 }
 
 /// Options of `evaluate`.

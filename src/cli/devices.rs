@@ -16,7 +16,9 @@ pub(super) fn devices(args: &DevicesArgs) -> Result<(), Failure> {
         load::write(path, &cluster)?;
     }
     if args.json {
-        let missing = vec!["cuda: this build has no CUDA machine".to_owned()];
+        let absent = roundelay::gpus().err();
+        let missing =
+            absent.map(|absent| format!("cuda: {absent}")).into_iter().collect();
         return print_json(
             &Document { format: FORMAT, cluster, missing },
             Form::Document,

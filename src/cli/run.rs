@@ -2,7 +2,7 @@
 
 use super::{
     FORMAT, Form,
-    args::{DeviceChoice, RunArgs},
+    args::{DeviceChoice, GraphChoice, RunArgs},
     compile,
     failure::{Failure, INTERRUPTED},
     load::{self, Input},
@@ -10,7 +10,8 @@ use super::{
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use roundelay::{
-    Checked, Folder, Interrupt, Keep, Measures, Outcome, RunEvent, RunOptions, Search,
+    Checked, Folder, Graphs, Interrupt, Keep, Measures, On, Outcome, RunEvent,
+    RunOptions, Search,
     parts::{
         planner,
         runtime::{Measured, Resumed},
@@ -21,10 +22,10 @@ use serde::Serialize;
 use std::{collections::BTreeMap, path::Path, process};
 
 pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
-    choose_device(args)?;
     choose_start(args)?;
     let schedule = prepare(args)?;
     let options = RunOptions {
+        on: choose_device(args),
         steps: args.steps,
         data: args.data.clone(),
         keep: keep(args),
@@ -77,13 +78,15 @@ fn stopped(args: &RunArgs, outcome: &Outcome) -> String {
     format!("interrupted before step {}; {kept}", outcome.report.end)
 }
 
-fn choose_device(args: &RunArgs) -> Result<(), Failure> {
+fn choose_device(args: &RunArgs) -> On {
+    let graphs = match args.graphs {
+        GraphChoice::Periods => Graphs::Periods,
+        GraphChoice::Never => Graphs::Never,
+    };
     match args.device {
-        DeviceChoice::Auto | DeviceChoice::Cpu => Ok(()),
-        DeviceChoice::Cuda => {
-            let message = "this build has no CUDA machine; use `--device cpu`".to_owned();
-            Err(Failure::refused("device", &args.program.file, message))
-        }
+        DeviceChoice::Auto => On::Best(graphs),
+        DeviceChoice::Cpu => On::Cpu,
+        DeviceChoice::Cuda => On::Cuda(graphs),
     }
 }
 
@@ -204,6 +207,10 @@ impl Teller {
 
     fn tell_human(&self, event: RunEvent) -> Result<(), Failure> {
         match event {
+            RunEvent::Note(text) => {
+                note(&format!("note: {text}"));
+                Ok(())
+            }
             RunEvent::Begin { tokens, bigram_entropy, resumed, ignored, first, end } => {
                 ignored.iter().for_each(|file| note(&format!("warning: {file}")));
                 self.bar.set_length(end.max(first));
@@ -227,6 +234,10 @@ impl Teller {
 
 fn tell_line(event: RunEvent) -> Result<(), Failure> {
     print_line(match event {
+        RunEvent::Note(text) => {
+            note(&format!("note: {text}"));
+            return Ok(());
+        }
         RunEvent::Begin { tokens: _, bigram_entropy, resumed, ignored, first, end } => {
             ignored.iter().for_each(|file| note(&format!("warning: {file}")));
             Event::Begin { resumed: how(&resumed), first, end, bigram_entropy }
@@ -312,7 +323,11 @@ fn tell_end(schedule: &Checked, outcome: &Outcome, json: bool) -> Result<(), Fai
         "bytes",
         row("predicted", &predicted),
         row("measured", &measured),
-    ))
+    ))?;
+    match report.measured.beside {
+        schedule::Bytes(0) => Ok(()),
+        beside => print(&format!("besides arenas, kernels and products took {beside}\n")),
+    }
 }
 
 fn predicted(schedule: &Checked) -> Figures {

@@ -8,10 +8,10 @@ use std::ops::Range;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Common {
     pub(crate) weight_decay: f64,
-    clip: f64,
-    micro_batches: f64,
+    pub(crate) clip: f64,
+    pub(crate) micro_batches: f64,
     /// Begin, end and treatment where it is not `Decayed`; ascending, disjoint.
-    exceptions: Vec<(u64, u64, Treatment)>,
+    pub(crate) exceptions: Vec<(u64, u64, Treatment)>,
 }
 
 /// The update of elements that are averages: p = keep · p + momentum · (sum · share).

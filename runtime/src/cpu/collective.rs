@@ -6,40 +6,18 @@
 
 use super::{
     Shared,
-    arena::Span,
     execute::{Executor, Turn},
 };
-use crate::memory::Claim;
-use crate::native::native;
-use roundelay_kernels::Real;
-use roundelay_schedule::{
-    AxisId, Collective, DeviceId, Group, Id, LinkId, Native, Place, Row, Schedule, Work,
+use crate::{
+    machine::{Span, part, placed},
+    memory::Claim,
+    native::native,
 };
-use std::ops::Range;
+use roundelay_kernels::Real;
+use roundelay_schedule::{Collective, DeviceId, LinkId, Native, Place, Row, Work};
 
 /// Elements that are summed at a time.
 const BLOCK: usize = 512;
-
-/// Members of every instance of a group, in group order: number of the coordinate, and place.
-pub(super) type Members = Vec<Vec<(usize, Place)>>;
-
-/// The instances of a group: one per coordinate of the axes that it does not run along.
-pub(super) fn members(schedule: &Schedule, group: &Group) -> Members {
-    let coordinates = schedule.coordinates();
-    let across: Vec<AxisId> =
-        schedule.axes.ids().filter(|axis| !group.axes.contains(axis)).collect();
-    let is_first = |c: &&Vec<u32>| group.axes.iter().all(|axis| c[axis.index()] == 0);
-    let same = |one: &[u32], other: &[u32]| {
-        across.iter().all(|axis| one[axis.index()] == other[axis.index()])
-    };
-    let instance = |first: &Vec<u32>| {
-        let own = coordinates.iter().enumerate().filter(|(_, c)| same(first, c));
-        let places =
-            |number: usize| group.places.iter().map(move |place| (number, *place));
-        own.flat_map(|(number, _)| places(number)).collect()
-    };
-    coordinates.iter().filter(is_first).map(instance).collect()
-}
 
 /// One instance of a collective.
 struct Exchange<'a> {
@@ -154,32 +132,5 @@ fn add<R: Real>(numbers: &[R], sums: &mut [R], member: usize) {
     match member {
         0 => sums.copy_from_slice(numbers),
         _ => sums.iter_mut().zip(numbers).for_each(|(sum, number)| *sum += *number),
-    }
-}
-
-/// Bytes of part `index` of a row of `length` bytes in `count` parts, at whole elements.
-fn part(length: u64, count: usize, index: usize, element: u64) -> Range<u64> {
-    let elements = length / element;
-    let cut = |index: usize| elements * index as u64 / count as u64 * element;
-    cut(index)..cut(index + 1)
-}
-
-/// Where a part is in a member's row: the row holds the whole of `length`, or the part alone.
-fn placed(row: &Span, length: u64, part: &Range<u64>) -> Span {
-    if row.len() == length {
-        row.part(part.clone())
-    } else {
-        row.part(0..part.end - part.start)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parts_cover_a_row_at_whole_elements() {
-        let parts: Vec<_> = (0..3).map(|index| part(40, 3, index, 4)).collect();
-        assert_eq!(parts, [0..12, 12..24, 24..40]);
     }
 }

@@ -1,14 +1,14 @@
 //! What one instance of an action does.
 
-use super::{Loss, Shared, arena::Span, launch::Rendezvous, lock};
+use super::{Loss, Shared, launch::Rendezvous, lock};
 use crate::{
     code::Code,
+    machine::{Span, input_of},
     memory::{Arguments, Claim},
-    native::native,
+    native::number_of,
 };
 use roundelay_schedule::{
-    Action, ActionId, Float, Id, InputId, LinkId, MicroBatch, Nanos, Native, Place, Row,
-    Spot, Subject, Work,
+    Action, ActionId, Id, LinkId, MicroBatch, Nanos, Place, Row, Spot, Work,
 };
 use std::{ops::ControlFlow, sync::atomic::Ordering};
 
@@ -122,7 +122,7 @@ impl<'a> Executor<'a> {
         row: Row,
     ) {
         let Shared { schedule, arenas, coordinates, .. } = self.shared;
-        let id = input(schedule.buffers[row.buffer].subject);
+        let id = input_of(schedule, row);
         let input = &schedule.job.inputs[id];
         let element = input.element.size(schedule.job.dtype);
         let size = input.shape.iter().product::<u64>() * element;
@@ -160,32 +160,7 @@ impl<'a> Executor<'a> {
     }
 }
 
-/// One number in native byte order, widened.
-pub(crate) fn number_of(dtype: Float, bytes: &[u8]) -> f64 {
-    let wrong = "a number has the size of its type";
-    match native(dtype) {
-        Native::F32 => f64::from(f32::from_ne_bytes(bytes.try_into().expect(wrong))),
-        Native::F64 => f64::from_ne_bytes(bytes.try_into().expect(wrong)),
-    }
-}
-
 /// The training step that an instance serves.
 pub(super) fn step(turn: Turn<'_>) -> u64 {
     u64::try_from(turn.step).expect("only moves serve a step before the first")
-}
-
-fn input(subject: Subject) -> InputId {
-    match subject {
-        Subject::Input(input) => input,
-        Subject::Parameter(..)
-        | Subject::Gradient(..)
-        | Subject::Optimizer(..)
-        | Subject::Activation(_)
-        | Subject::Retained(_)
-        | Subject::Adjoint(_)
-        | Subject::Value(_)
-        | Subject::ValueGradient(_)
-        | Subject::Metric
-        | Subject::Workspace => unreachable!("a checked feed writes an input's row"),
-    }
 }

@@ -4,16 +4,19 @@
 
 use super::{
     Shared,
-    arena::Span,
     execute::{Executor, Turn, step},
     record::{Permit, Recorder},
     rendezvous::Meeting,
 };
-use crate::{code::Watch, exchange::Ends, memory::Claim, native::native};
-use roundelay_kernels::{Context, Mode};
-use roundelay_schedule::{
-    Bytes, DeviceId, Id, LinkId, Nanos, Pass, PhysicalQueue, Row, Slice, Subject, Work,
+use crate::{
+    code::Watch,
+    exchange::Ends,
+    machine::{Span, slice_offset},
+    memory::Claim,
+    native::native,
 };
+use roundelay_kernels::{Context, Mode};
+use roundelay_schedule::{Bytes, DeviceId, LinkId, Nanos, Pass, PhysicalQueue, Work};
 use std::{
     ops::ControlFlow,
     time::{Duration, Instant},
@@ -182,7 +185,7 @@ impl Executor<'_> {
             seed: schedule.job.seed,
             mode: Mode::Training,
             rate: self.rate(turn, schedule.routines[*routine].pass),
-            slice_offset: slice_offset(self.shared, rows, coordinate),
+            slice_offset: slice_offset(schedule, rows, coordinate),
             part: u64::from(schedule.row_of(coordinate)),
             threads: schedule.target.devices[device].threads.max(1) as usize,
         }
@@ -198,21 +201,4 @@ impl Executor<'_> {
             | Pass::Combine => 0.0,
         }
     }
-}
-
-/// First element, in the stage's flat array, of the shard that a launch works on.
-fn slice_offset(shared: &Shared, rows: &[Row], coordinate: &[u32]) -> u64 {
-    let schedule = &shared.schedule;
-    let subjects = rows.iter().map(|row| schedule.buffers[row.buffer].subject);
-    let shards = subjects.filter_map(|subject| match subject {
-        Subject::Parameter(stage, Slice::Shard(axis))
-        | Subject::Gradient(stage, Slice::Shard(axis))
-        | Subject::Optimizer(stage, Slice::Shard(axis)) => {
-            let part =
-                schedule.job.elements[stage] / u64::from(schedule.axes[axis].extent);
-            Some(part * u64::from(coordinate[axis.index()]))
-        }
-        _ => None,
-    });
-    shards.max().unwrap_or(0)
 }

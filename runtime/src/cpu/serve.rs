@@ -7,10 +7,9 @@ use super::{
     counter::{Counter, Parking, Waited},
     execute::{Executor, Turn},
     jitter::{Jitter, Timing},
-    queues,
     record::Recorder,
 };
-use crate::memory::Claim;
+use crate::{machine::describe, memory::Claim};
 use roundelay_schedule::{Entry, Instance, Work};
 use std::{
     any::Any,
@@ -130,7 +129,7 @@ fn failure(
 ) -> CpuError {
     let Command { action, period, .. } = command;
     let (queue, _) = shared.queues.home(thread);
-    let queue = queues::describe(shared.queues.queue(queue));
+    let queue = describe(shared.queues.queue(queue));
     CpuError::Failed { action, period, queue, message }
 }
 

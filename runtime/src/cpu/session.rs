@@ -5,8 +5,8 @@ use super::{
     CpuError, LOSSES, Loss, Shared,
     command::{Command, Mark},
     counter::Waited,
-    queues,
 };
+use crate::machine::describe;
 use roundelay_schedule::{Id, Issue, Machine};
 use std::{
     ops::ControlFlow,
@@ -192,7 +192,7 @@ impl Session<'_> {
         let (period, action, queue) = busy
             .or_else(|| heads().min())
             .expect("a driver only waits for commands that are under way");
-        let queue = queues::describe(shared.queues.queue(queue));
+        let queue = describe(shared.queues.queue(queue));
         CpuError::Stuck { action, period, queue, patience: self.driver.patience }
     }
 }

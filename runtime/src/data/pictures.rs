@@ -4,8 +4,8 @@ use super::{
     DataError,
     inputs::{bound, spell},
 };
-use crate::native::native;
-use roundelay_schedule::{Element, Float, Id, Input, InputId, Job, Native};
+use half::{bf16, f16};
+use roundelay_schedule::{Element, Float, Id, Input, InputId, Job};
 
 /// Channels of an image: red, green, blue.
 pub(super) const CHANNELS: u64 = 3;
@@ -102,8 +102,8 @@ impl Pictures {
 
     /// Writes an image in the type of the job; `pixel` gives the colour at a row and a column.
     pub(super) fn write(&self, pixel: impl Fn(usize, usize) -> Colour, row: &mut [u8]) {
-        match native(self.dtype) {
-            Native::F32 => self.put::<12>(row, |y, x| {
+        match self.dtype {
+            Float::F32 => self.put::<12>(row, |y, x| {
                 let mut bytes = [0; 12];
                 let (places, _) = bytes.as_chunks_mut::<4>();
                 places
@@ -112,13 +112,23 @@ impl Pictures {
                     .for_each(|(p, v)| *p = v.to_ne_bytes());
                 bytes
             }),
-            Native::F64 => self.put::<24>(row, |y, x| {
+            Float::F64 => self.put::<24>(row, |y, x| {
                 let mut bytes = [0; 24];
                 let (places, _) = bytes.as_chunks_mut::<8>();
                 let wide = pixel(y, x).map(f64::from);
                 places.iter_mut().zip(wide).for_each(|(p, v)| *p = v.to_ne_bytes());
                 bytes
             }),
+            Float::Bf16(_) => {
+                self.put::<6>(row, |y, x| {
+                    halves(pixel(y, x), |v| bf16::from_f32(v).to_ne_bytes())
+                });
+            }
+            Float::F16(_) => {
+                self.put::<6>(row, |y, x| {
+                    halves(pixel(y, x), |v| f16::from_f32(v).to_ne_bytes())
+                });
+            }
         }
     }
 
@@ -134,6 +144,14 @@ impl Pictures {
             places.iter_mut().enumerate().for_each(|(x, place)| *place = bytes(y, x));
         }
     }
+}
+
+/// The bytes of a pixel of 16-bit numbers.
+fn halves(colour: Colour, number: impl Fn(f32) -> [u8; 2]) -> [u8; 6] {
+    let mut bytes = [0; 6];
+    let (places, _) = bytes.as_chunks_mut::<2>();
+    places.iter_mut().zip(colour).for_each(|(place, value)| *place = number(value));
+    bytes
 }
 
 fn part(input: &Input) -> Option<Part> {

@@ -22,6 +22,13 @@ pub(crate) struct CarriedRow {
     elements: Range<u64>,
 }
 
+impl CarriedRow {
+    /// The bytes of a stage's flat array that it holds, whose elements are `size` bytes wide.
+    fn part(&self, size: u64) -> Range<usize> {
+        (self.elements.start * size) as usize..(self.elements.end * size) as usize
+    }
+}
+
 /// All carried rows as they lie at rest before step `step`.
 pub(crate) fn carried(schedule: &Schedule, step: u64) -> Vec<CarriedRow> {
     let mut rows = Vec::new();
@@ -99,18 +106,16 @@ pub(crate) fn elements(
 }
 
 /// Fills every carried row through `write(device, first byte, bytes)`.
-pub(crate) fn load(
+pub(crate) fn load<E: From<StateError>>(
     schedule: &Schedule,
     state: &State,
-    mut write: impl FnMut(DeviceId, u64, &[u8]),
-) -> Result<(), StateError> {
+    mut write: impl FnMut(DeviceId, u64, &[u8]) -> Result<(), E>,
+) -> Result<(), E> {
     state.fits(&schedule.job)?;
-    let size = schedule.job.dtype.size();
     let mut flats = BTreeMap::new();
     for row in carried(schedule, state.step) {
-        let part =
-            (row.elements.start * size) as usize..(row.elements.end * size) as usize;
         for (index, key) in arrays(&schedule.job, &row).into_iter().enumerate() {
+            let part = row.part(key.size(&schedule.job));
             let flat = match flats.entry((key, row.part)) {
                 Entry::Occupied(known) => known.into_mut(),
                 Entry::Vacant(new) => {
@@ -118,38 +123,36 @@ pub(crate) fn load(
                 }
             };
             let start = row.bytes.start + (index * part.len()) as u64;
-            write(row.device, start, &flat[part.clone()]);
+            write(row.device, start, &flat[part])?;
         }
     }
     Ok(())
 }
 
-/// Gathers the state at rest before step `step` through `read(device, bytes)`.
+/// Gathers the state at rest before step `step` through `read(device, first byte, bytes)`.
 ///
 /// # Panics
 /// When the carried rows do not cover the newest version, which the checker excludes.
-pub(crate) fn save<'a>(
+pub(crate) fn save<E>(
     schedule: &Schedule,
     step: u64,
     origin: u64,
-    read: impl Fn(DeviceId, Range<u64>) -> &'a [u8],
-) -> State {
-    let size = schedule.job.dtype.size();
+    mut read: impl FnMut(DeviceId, u64, &mut [u8]) -> Result<(), E>,
+) -> Result<State, E> {
     let mut flats = Flats::new();
     for row in carried(schedule, step) {
-        let part =
-            (row.elements.start * size) as usize..(row.elements.end * size) as usize;
         for (index, key) in arrays(&schedule.job, &row).into_iter().enumerate() {
+            let size = key.size(&schedule.job);
+            let part = row.part(size);
             let stage = schedule.job.elements[key.stage()];
             let flat = flats
                 .entry((key, row.part))
                 .or_insert_with(|| vec![0; (stage * size) as usize]);
             let start = row.bytes.start + (index * part.len()) as u64;
-            let bytes = read(row.device, start..start + part.len() as u64);
-            flat[part.clone()].copy_from_slice(bytes);
+            read(row.device, start, &mut flat[part])?;
         }
     }
-    unflatten(schedule, step, origin, &flats)
+    Ok(unflatten(schedule, step, origin, &flats))
 }
 
 /// Flat arrays, each with the row of split tensors that has it.
@@ -165,6 +168,14 @@ pub(crate) enum Array {
 }
 
 impl Array {
+    /// Bytes of an element.
+    fn size(self, job: &Job) -> u64 {
+        match self {
+            Array::Parameter(..) => job.dtype.size(),
+            Array::Optimizer(..) => job.dtype.wide_size(),
+        }
+    }
+
     fn stage(self) -> Stage {
         match self {
             Array::Parameter(stage, _) | Array::Optimizer(stage, ..) => stage,
@@ -184,7 +195,7 @@ fn arrays(job: &Job, row: &CarriedRow) -> Vec<Array> {
     match row.subject {
         Subject::Parameter(stage, _) => vec![Array::Parameter(stage, row.age)],
         Subject::Optimizer(stage, _) => {
-            let states = 0..job.optimizer.method.states() as usize;
+            let states = 0..job.optimizer.arrays(job.dtype) as usize;
             states.map(|array| Array::Optimizer(stage, array, row.age)).collect()
         }
         Subject::Gradient(..)
@@ -207,15 +218,14 @@ pub(crate) fn unflatten(
     flats: &Flats,
 ) -> State {
     let Schedule { job, plan, .. } = schedule;
-    let size = job.dtype.size();
     let tensors = job.parameters.iter().map(|parameter| {
-        let cut = |key| whole(flats, key, parameter, size);
+        let cut = |key: Array| whole(flats, key, parameter, key.size(job));
         let staleness = plan.delays.staleness(parameter.stage.index());
         let ages = 0..=staleness.min(u32::try_from(step - origin).unwrap_or(u32::MAX));
         let versions: Vec<Vec<u8>> =
             ages.map_while(|age| cut(Array::Parameter(parameter.stage, age))).collect();
         assert!(!versions.is_empty(), "every stage keeps its newest parameters at rest");
-        let states = 0..job.optimizer.method.states() as usize;
+        let states = 0..job.optimizer.arrays(job.dtype) as usize;
         let optimizer = states
             .map(|array| cut(Array::Optimizer(parameter.stage, array, 0)))
             .collect::<Option<_>>()

@@ -1,6 +1,6 @@
 //! From losses of micro-batches, which arrive as devices give them, to losses of steps.
 
-use crate::cpu::Loss;
+use crate::machine::Loss;
 use roundelay_schedule::Schedule;
 
 /// Losses of the steps that are under way; sized once.

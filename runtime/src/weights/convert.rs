@@ -1,11 +1,11 @@
 //! Numbers of a file in the element type of a job.
 
-use crate::native::native;
+use crate::native::wide;
 use half::{bf16, f16};
 use roundelay_schedule::{Float, Native};
 use safetensors::Dtype;
 
-/// Little-endian numbers of a file as native ones of `to`, each the nearest. None when the file's
+/// Little-endian numbers of a file as native ones of the wide type of `to`, each the nearest. None when the file's
 /// type is no real one; else the place of the first number that is finite in the file, but not
 /// in `to`.
 pub(super) fn numbers(
@@ -30,12 +30,12 @@ fn values<const N: usize>(
     numbers.iter().map(move |number| value(*number))
 }
 
-/// Every value to the nearest number of a type.
+/// Every value to the nearest number of a wide type.
 fn rounded(values: impl Iterator<Item = f64>, to: Float) -> Result<Vec<u8>, usize> {
     let mut all = Vec::new();
     for (place, value) in values.enumerate() {
         let narrow = value as f32;
-        match native(to) {
+        match wide(to) {
             Native::F64 => all.extend(value.to_ne_bytes()),
             Native::F32 if value.is_finite() && !narrow.is_finite() => return Err(place),
             Native::F32 => all.extend(narrow.to_ne_bytes()),

@@ -4,9 +4,9 @@
 
 use super::{DataError, Example, LIMIT, refuse, stream};
 use crate::data::inputs::bound;
-use crate::native::native;
+use crate::native::put;
 use roundelay_kernels::random::Stream;
-use roundelay_schedule::{Element, Float, Id, Input, InputId, Job, Native};
+use roundelay_schedule::{Element, Float, Id, Input, InputId, Job};
 
 const VALUE: u64 = u64::from_le_bytes(*b"syn-valu");
 const MEANING: u64 = u64::from_le_bytes(*b"syn-mean");
@@ -81,16 +81,9 @@ impl Teacher {
                 true => field.answer(self.response(k)),
                 false => field.draw(&chance, k as u64),
             };
-            match (field.element, native(self.dtype)) {
-                (Element::I32, _) => {
-                    number.copy_from_slice(&(value as i32).to_ne_bytes());
-                }
-                (Element::Real | Element::Wide, Native::F32) => {
-                    number.copy_from_slice(&(value as f32).to_ne_bytes());
-                }
-                (Element::Real | Element::Wide, Native::F64) => {
-                    number.copy_from_slice(&value.to_ne_bytes());
-                }
+            match field.element {
+                Element::I32 => number.copy_from_slice(&(value as i32).to_ne_bytes()),
+                Element::Real | Element::Wide => put(self.dtype, value, number),
             }
         }
     }

@@ -16,6 +16,8 @@ pub struct Measured {
     pub steps: u64,
     /// Bytes allocated per device of the target.
     pub arenas: BTreeMap<DeviceId, Bytes>,
+    /// Bytes of devices besides arenas: scratch of kernels and products, tables.
+    pub beside: Bytes,
     /// Bytes that crossed each link level, summed over senders.
     pub link_bytes: BTreeMap<LinkId, Bytes>,
     /// Bytes that each device sent.
@@ -35,7 +37,7 @@ impl Measured {
 }
 
 /// The counters behind [`Measured`].
-pub(super) struct Meter {
+pub(crate) struct Meter {
     links: Box<[AtomicU64]>,
     sent: Box<[AtomicU64]>,
     messages: AtomicU64,
@@ -44,7 +46,7 @@ pub(super) struct Meter {
 
 impl Meter {
     /// Zeros.
-    pub(super) fn new(schedule: &Schedule) -> Self {
+    pub(crate) fn new(schedule: &Schedule) -> Self {
         let zeros = |count| (0..count).map(|_| AtomicU64::new(0)).collect();
         let pair = |_| (AtomicU64::new(0), AtomicU64::new(0));
         Self {
@@ -56,32 +58,32 @@ impl Meter {
     }
 
     /// A routine ran.
-    pub(super) fn launched(&self, routine: RoutineId, time: Duration) {
+    pub(crate) fn launched(&self, routine: RoutineId, time: Duration) {
         let (count, nanos) = &self.launches[routine.index()];
         count.fetch_add(1, Relaxed);
         nanos.fetch_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Relaxed);
     }
 
     /// Bytes crossed a link.
-    pub(super) fn moved(&self, link: LinkId, sender: DeviceId, bytes: u64) {
+    pub(crate) fn moved(&self, link: LinkId, sender: DeviceId, bytes: u64) {
         self.links[link.index()].fetch_add(bytes, Relaxed);
         self.sent[sender.index()].fetch_add(bytes, Relaxed);
     }
 
     /// A message was sent.
-    pub(super) fn message(&self) {
+    pub(crate) fn message(&self) {
         self.messages.fetch_add(1, Relaxed);
     }
 
     /// Back to zero.
-    pub(super) fn reset(&self) {
+    pub(crate) fn reset(&self) {
         let launches = self.launches.iter().flat_map(|(count, nanos)| [count, nanos]);
         let bytes = self.links.iter().chain(&self.sent).chain([&self.messages]);
         bytes.chain(launches).for_each(|counter| counter.store(0, Relaxed));
     }
 
     /// All counters.
-    pub(super) fn read(
+    pub(crate) fn read(
         &self,
         schedule: &Checked,
         steps: u64,
@@ -101,6 +103,7 @@ impl Meter {
             messages: self.messages.load(Relaxed),
             routines: schedule.routines.ids().map(launched).collect(),
             arenas,
+            beside: Bytes(0),
         }
     }
 }

@@ -5,7 +5,7 @@ use roundelay_schedule::{PhysicalQueue, Schedule};
 use std::{collections::BTreeMap, ops::Range};
 
 /// All queues that a schedule uses, numbered, and their threads.
-pub(super) struct Queues {
+pub(crate) struct Queues {
     numbers: BTreeMap<PhysicalQueue, usize>,
     threads: Vec<Range<usize>>,
     queues: Vec<PhysicalQueue>,
@@ -13,7 +13,7 @@ pub(super) struct Queues {
 
 impl Queues {
     /// The queues of every action in every period.
-    pub(super) fn new(schedule: &Schedule) -> Self {
+    pub(crate) fn new(schedule: &Schedule) -> Self {
         let longest = schedule.rings.values().map(|ring| ring.devices.len()).max();
         let periods = 0..longest.unwrap_or(1) as i64;
         let mut numbers = BTreeMap::new();
@@ -31,39 +31,39 @@ impl Queues {
     }
 
     /// Number of queues.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.queues.len()
     }
 
     /// Number of threads.
-    pub(super) fn threads(&self) -> usize {
+    pub(crate) fn threads(&self) -> usize {
         self.threads.last().map_or(0, |range| range.end)
     }
 
     /// The number of a queue that some action uses.
-    pub(super) fn number(&self, queue: PhysicalQueue) -> usize {
+    pub(crate) fn number(&self, queue: PhysicalQueue) -> usize {
         self.numbers[&queue]
     }
 
     /// The queue of a number.
-    pub(super) fn queue(&self, number: usize) -> PhysicalQueue {
+    pub(crate) fn queue(&self, number: usize) -> PhysicalQueue {
         self.queues[number]
     }
 
     /// The threads of a queue, by coordinate.
-    pub(super) fn threads_of(&self, queue: usize) -> Range<usize> {
+    pub(crate) fn threads_of(&self, queue: usize) -> Range<usize> {
         self.threads[queue].clone()
     }
 
     /// The queue and the coordinate of a thread.
-    pub(super) fn home(&self, thread: usize) -> (usize, usize) {
+    pub(crate) fn home(&self, thread: usize) -> (usize, usize) {
         let queue = self.threads.partition_point(|range| range.end <= thread);
         (queue, thread - self.threads[queue].start)
     }
 
     /// The threads that an instance on `thread` waits for when it waits for an instance on
     /// `queue`: that of its own coordinate, unless one of the two takes all coordinates together.
-    pub(super) fn sources(&self, thread: usize, queue: usize) -> Range<usize> {
+    pub(crate) fn sources(&self, thread: usize, queue: usize) -> Range<usize> {
         let (own, coordinate) = self.home(thread);
         let all = self.threads_of(queue);
         match (is_joint(self.queues[own]), is_joint(self.queues[queue])) {
@@ -82,7 +82,7 @@ fn is_joint(queue: PhysicalQueue) -> bool {
 }
 
 /// A queue in words.
-pub(super) fn describe(queue: PhysicalQueue) -> String {
+pub(crate) fn describe(queue: PhysicalQueue) -> String {
     match queue {
         PhysicalQueue::Lane(device, lane) => format!("lane {lane} of {device}"),
         PhysicalQueue::Arrival(device) => format!("arrivals at {device}"),

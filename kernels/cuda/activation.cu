@@ -1,0 +1,78 @@
+// Activations and their derivatives, element by element.
+
+struct Relu {
+    template <class W>
+    __device__ static W of(W x) {
+        return x > W(0) ? x : W(0);
+    }
+    template <class W>
+    __device__ static W slope(W y, W dy) {
+        return y > W(0) ? dy : W(0);
+    }
+};
+struct Gelu {
+    template <class W>
+    __device__ static W of(W x) {
+        return gelu_of(x);
+    }
+    template <class W>
+    __device__ static W slope(W x, W dy) {
+        return dy * (normal_distribution(x) + x * normal_density(x));
+    }
+};
+// x (1 + tanh u) / 2, u = √(2/π) (x + 0.044715 x³); beyond ±30 the cube is cut, so that the
+// slope stays a number.
+struct GeluTanh {
+    template <class W>
+    __device__ static W near(W x) {
+        return least(greatest(x, W(-30)), W(30));
+    }
+    template <class W>
+    __device__ static W bent(W x) {
+        return tangent(W(0.79788456080286535588) * (x + W(0.044715) * x * x * x));
+    }
+    template <class W>
+    __device__ static W of(W x) {
+        return W(0.5) * x * (W(1) + bent(near(x)));
+    }
+    template <class W>
+    __device__ static W slope(W x, W dy) {
+        W cut = near(x), t = bent(cut);
+        W inner = W(0.79788456080286535588) * (W(1) + W(3 * 0.044715) * cut * cut);
+        return dy * W(0.5) * (W(1) + t + x * (W(1) - t * t) * inner);
+    }
+};
+struct Silu {
+    template <class W>
+    __device__ static W of(W x) {
+        return x * sigmoid(x);
+    }
+    template <class W>
+    __device__ static W slope(W x, W dy) {
+        W open = sigmoid(x);
+        return dy * open * (W(1) + x * (W(1) - open));
+    }
+};
+
+#define EXPORT_BOTH(name, Function, N, G)                                              \
+    KERNEL(256, name##_##N##_##G, (const N* x, G* y, u64 count),                       \
+           map(x, y, count, false, [](auto x) { return Function::of(x); }))            \
+    KERNEL(256, name##_backward_##N##_##G, (const N* kept, const N* dy, G* dx, u64 count, u32 add), \
+           zip(kept, dy, dx, count, count, add, [](auto kept, auto dy) { return Function::slope(kept, dy); }))
+
+#define EXPORT(N, G)                         \
+    EXPORT_BOTH(relu, Relu, N, G)            \
+    EXPORT_BOTH(gelu, Gelu, N, G)            \
+    EXPORT_BOTH(gelu_tanh, GeluTanh, N, G)   \
+    EXPORT_BOTH(silu, Silu, N, G)            \
+    KERNEL(256, soft_cap_##N##_##G, (const N* x, G* y, u64 count, f64 cap),                              \
+           Wide<N> most = Wide<N>(cap);                                                                  \
+           map(x, y, count, false, [most](auto x) { return most * tangent(x / most); }))                 \
+    KERNEL(256, soft_cap_backward_##N##_##G, (const N* y, const N* dy, G* dx, u64 count, f64 cap, u32 add), \
+           Wide<N> most = Wide<N>(cap);                                                                  \
+           zip(y, dy, dx, count, count, add, [most](auto y, auto dy) {                                   \
+               auto share = y / most;                                                                    \
+               return dy * (1 - share * share);                                                          \
+           }))
+FOR_NUMBER_PAIRS(EXPORT)
+#undef EXPORT

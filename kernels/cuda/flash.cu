@@ -1,0 +1,350 @@
+// Scaled dot-product attention in 16 bits on tensor cores, without the matrix of scores (Dao,
+// arXiv 2307.08691): four warps with 16 rows each; what they meet comes tile by tile, the next one
+// while this one is multiplied. The gradients of queries and of keys are two kernels, each of which
+// sums its own rows, so nothing is added in an order that changes.
+
+constexpr u32 ROWS = 64;
+
+// Rows of D numbers in shared memory, 16 bytes longer than they need be, so that eight of them lie
+// in different banks.
+template <class N, int D, int COUNT>
+struct Tile {
+    static constexpr u32 LENGTH = D + 8;
+    static constexpr u32 SIZE = COUNT * LENGTH;
+    N* at;
+
+    // Rows of memory from `first` on; zeros from `end` on.
+    __device__ void fetch(const N* from, u64 stride, u32 first, u32 end) const {
+        bool packed = is_aligned(from);
+        for (u32 e = threadIdx.x; e < COUNT * D / 8; e += 128) {
+            u32 r = e / (D / 8), c = e % (D / 8) * 8;
+            bool valid = first + r < end;
+            const N* source = from + (valid ? first + r : 0) * stride + c;
+            N* to = at + r * LENGTH + c;
+            if (packed) copy_async(to, source, valid);
+            else
+                for (u32 x = 0; x < 8; x++) to[x] = valid ? source[x] : N{0};
+        }
+    }
+    // Rows `row` on as the left factor of 16 × 16.
+    __device__ void left(u32 (&to)[4], u32 row, u32 depth) const {
+        u32 lane = threadIdx.x % 32;
+        load_matrices(to, at + (row + lane % 16) * LENGTH + depth + lane / 16 * 8);
+    }
+    // The transposes of rows `row` on as two right factors of 16 × 8.
+    __device__ void turned(u32 (&to)[4], u32 row, u32 depth) const {
+        u32 lane = threadIdx.x % 32;
+        load_matrices(to, at + (row + lane / 16 * 8 + lane % 8) * LENGTH + depth + lane / 8 % 2 * 8);
+    }
+    // Rows `row` on as two right factors of 16 × 8.
+    __device__ void right(u32 (&to)[4], u32 row, u32 column) const {
+        u32 lane = threadIdx.x % 32;
+        load_matrices_transposed(to, at + (row + lane % 16) * LENGTH + column + lane / 16 * 8);
+    }
+};
+
+// Sums of a warp: 16 rows, COLUMNS columns; lane l has rows l / 4 and that + 8, columns 2 (l % 4)
+// and the next of every 8.
+template <int COLUMNS>
+struct Sums {
+    f32 at[COLUMNS / 8][4] = {};
+
+    // += a · bᵀ for 16 rows of a and COLUMNS rows of b, over D.
+    template <class N, int D, int A, int B>
+    __device__ void multiply_turned(const Tile<N, D, A>& a, u32 row, const Tile<N, D, B>& b) {
+#pragma unroll
+        for (int d = 0; d < D; d += 16) {
+            u32 x[4];
+            a.left(x, row, d);
+#pragma unroll
+            for (int c = 0; c < COLUMNS; c += 16) {
+                u32 y[4];
+                b.turned(y, c, d);
+                const u32 low[2] = {y[0], y[1]}, high[2] = {y[2], y[3]};
+                multiply_add_of(N{}, at[c / 8], x, low);
+                multiply_add_of(N{}, at[c / 8 + 1], x, high);
+            }
+        }
+    }
+    // += factors · b for COUNT rows of b; the factors are a warp's sums, rounded.
+    template <class N, int COUNT>
+    __device__ void multiply(const Sums<COUNT>& factors, const Tile<N, COLUMNS, COUNT>& b) {
+#pragma unroll
+        for (int r = 0; r < COUNT; r += 16) {
+            const f32(&low)[4] = factors.at[r / 8], (&high)[4] = factors.at[r / 8 + 1];
+            const u32 x[4] = {two<N>(low[0], low[1]), two<N>(low[2], low[3]), two<N>(high[0], high[1]),
+                              two<N>(high[2], high[3])};
+#pragma unroll
+            for (int c = 0; c < COLUMNS; c += 16) {
+                u32 y[4];
+                b.right(y, r, c);
+                const u32 left[2] = {y[0], y[1]}, right[2] = {y[2], y[3]};
+                multiply_add_of(N{}, at[c / 8], x, left);
+                multiply_add_of(N{}, at[c / 8 + 1], x, right);
+            }
+        }
+    }
+    template <class N>
+    __device__ static u32 two(f32 first, f32 second) {
+        return narrow<N>(first).bits | u32(narrow<N>(second).bits) << 16;
+    }
+    // Calls body(half, column, value): half 0 for row l / 4, 1 for the one 8 below.
+    template <class Body>
+    __device__ void each(Body body) {
+        u32 lane = threadIdx.x % 32;
+#pragma unroll
+        for (int c = 0; c < COLUMNS / 8; c++)
+#pragma unroll
+            for (int e = 0; e < 4; e++) body(e / 2, c * 8 + lane % 4 * 2 + e % 2, at[c][e]);
+    }
+    // The same with the numbers that other sums have there.
+    template <class Body>
+    __device__ void each_with(Sums& others, Body body) {
+        u32 lane = threadIdx.x % 32;
+#pragma unroll
+        for (int c = 0; c < COLUMNS / 8; c++)
+#pragma unroll
+            for (int e = 0; e < 4; e++) body(e / 2, c * 8 + lane % 4 * 2 + e % 2, at[c][e], others.at[c][e]);
+    }
+};
+
+// Over the four lanes that share a row.
+template <class How>
+__device__ f32 quad_reduce(f32 value) {
+    value = How::join(value, __shfl_xor_sync(WHOLE_WARP, value, 1));
+    return How::join(value, __shfl_xor_sync(WHOLE_WARP, value, 2));
+}
+
+// The block's rows, head and example. The last rows come first: under a causal mask they take the
+// longest.
+struct Own {
+    u32 first, head, example;
+
+    __device__ Own(u32 sequence, u32 of) {
+        u32 tiles = (sequence + ROWS - 1) / ROWS;
+        first = (tiles - 1 - blockIdx.x % tiles) * ROWS;
+        head = blockIdx.x / tiles % of;
+        example = blockIdx.x / tiles / of;
+    }
+};
+
+// What the lane's two rows see, or are seen by: positions from `low` to before `high`.
+struct Seen {
+    u32 low[2], high[2];
+
+    __device__ bool has(u32 half, u32 at) const { return at >= low[half] && at < high[half]; }
+    __device__ static Seen keys(const Heads& heads, u32 row) {
+        return {{heads.first_key(row), heads.first_key(row + 8)}, {heads.last_key(row), heads.last_key(row + 8)}};
+    }
+    __device__ static Seen queries(const Heads& heads, u32 row) {
+        return {{heads.first_query(row), heads.first_query(row + 8)},
+                {heads.last_query(row), heads.last_query(row + 8)}};
+    }
+};
+
+// The warp's first row among the block's, and the lane's row among the warp's.
+__device__ inline u32 row_of_warp() { return threadIdx.x / 32 * 16; }
+__device__ inline u32 row_of_lane() { return threadIdx.x % 32 / 4; }
+
+constexpr f32 LOG2_E = 1.4426950408889634f;
+
+template <class N, int D>
+__device__ void flash(const N* q, const N* k, const N* v, N* o, f32* lse, Heads heads) {
+    typedef Tile<N, D, ROWS> Met;
+    N* memory = reinterpret_cast<N*>(dynamic_shared());
+    Own own(heads.sequence, heads.heads);
+    u32 key_head = own.head / heads.group(), stride = heads.heads * D, key_stride = heads.key_heads * D;
+    Met queries{memory};
+    auto keys = [&](u32 stage) { return Met{memory + (1 + 2 * stage) * Met::SIZE}; };
+    auto values = [&](u32 stage) { return Met{memory + (2 + 2 * stage) * Met::SIZE}; };
+    const N *key = k + heads.key(own.example, key_head, 0), *value = v + heads.key(own.example, key_head, 0);
+    auto begin = [&](u32 first, u32 stage) {
+        keys(stage).fetch(key, key_stride, first, heads.sequence);
+        values(stage).fetch(value, key_stride, first, heads.sequence);
+        commit_copies();
+    };
+    queries.fetch(q + heads.query(own.example, own.head, 0), stride, own.first, heads.sequence);
+    u32 last = least(own.first + ROWS, heads.sequence) - 1;
+    u32 first = heads.first_key(own.first) / ROWS * ROWS, end = heads.last_key(last), stage = 0;
+    begin(first, 0);
+    Sums<D> out;
+    f32 most[2] = {negative_infinity<f32>(), negative_infinity<f32>()}, total[2] = {};
+    u32 row = own.first + row_of_warp() + row_of_lane();
+    Seen seen = Seen::keys(heads, row);
+    for (; first < end; first += ROWS, stage ^= 1) {
+        wait_for_copies<0>();
+        __syncthreads();
+        if (first + ROWS < end) begin(first + ROWS, stage ^ 1);
+        Sums<ROWS> scores;
+        scores.multiply_turned(queries, row_of_warp(), keys(stage));
+        f32 high[2] = {most[0], most[1]};
+        scores.each([&](u32 half, u32 j, f32& score) {
+            score = seen.has(half, first + j) ? heads.score(score) : negative_infinity<f32>();
+            high[half] = greatest(high[half], score);
+        });
+        f32 base[2];
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            high[half] = quad_reduce<Most>(high[half]);
+            // A row that has seen nothing yet has no maximum to take off.
+            base[half] = high[half] == negative_infinity<f32>() ? 0 : high[half];
+            f32 shrink = exp2f((most[half] - base[half]) * LOG2_E);
+            total[half] *= shrink;
+            most[half] = shrink;
+        }
+        out.each([&](u32 half, u32, f32& sum) { sum *= most[half]; });
+#pragma unroll
+        for (int half = 0; half < 2; half++) most[half] = high[half];
+        scores.each([&](u32 half, u32, f32& score) {
+            score = exp2f((score - base[half]) * LOG2_E);
+            total[half] += score;
+        });
+        out.multiply(scores, values(stage));
+    }
+#pragma unroll
+    for (int half = 0; half < 2; half++) total[half] = quad_reduce<Sum>(total[half]);
+    out.each([&](u32 half, u32 c, f32& sum) {
+        if (row + half * 8 < heads.sequence)
+            o[heads.query(own.example, own.head, row + half * 8) + c] = narrow<N>(sum / total[half]);
+    });
+    if (threadIdx.x % 4 == 0)
+        for (int half = 0; half < 2; half++)
+            if (row + half * 8 < heads.sequence)
+                lse[heads.statistic(own.example, own.head, row + half * 8)] = most[half] + logf(total[half]);
+}
+
+// The weight and the slope of a score, from its product and that of the output's slope and the value.
+__device__ inline void weigh(const Heads& heads, bool seen, f32 product, f32 along, f32 lse, f32 inner, f32& weight,
+                             f32& change) {
+    f32 score = heads.score(product);
+    weight = seen ? exp2f((score - lse) * LOG2_E) : 0;
+    change = weight * (along - inner) * f32(heads.scale) * heads.steepness(score);
+}
+
+template <class N, int D>
+__device__ void flash_queries(const N* q, const N* k, const N* v, const f32* lse, const N* slope, const f32* inner,
+                              N* dq, Heads heads, bool add) {
+    constexpr int KEYS = D == 64 ? 64 : 32;
+    typedef Tile<N, D, ROWS> Rows;
+    typedef Tile<N, D, KEYS> Met;
+    N* memory = reinterpret_cast<N*>(dynamic_shared());
+    Own own(heads.sequence, heads.heads);
+    u32 key_head = own.head / heads.group(), stride = heads.heads * D, key_stride = heads.key_heads * D;
+    Rows queries{memory}, slopes{memory + Rows::SIZE};
+    auto keys = [&](u32 stage) { return Met{memory + 2 * Rows::SIZE + 2 * stage * Met::SIZE}; };
+    auto values = [&](u32 stage) { return Met{memory + 2 * Rows::SIZE + (2 * stage + 1) * Met::SIZE}; };
+    const N *key = k + heads.key(own.example, key_head, 0), *value = v + heads.key(own.example, key_head, 0);
+    auto begin = [&](u32 first, u32 stage) {
+        keys(stage).fetch(key, key_stride, first, heads.sequence);
+        values(stage).fetch(value, key_stride, first, heads.sequence);
+        commit_copies();
+    };
+    u64 at = heads.query(own.example, own.head, 0);
+    queries.fetch(q + at, stride, own.first, heads.sequence);
+    slopes.fetch(slope + at, stride, own.first, heads.sequence);
+    u32 last = least(own.first + ROWS, heads.sequence) - 1;
+    u32 first = heads.first_key(own.first) / KEYS * KEYS, end = heads.last_key(last), stage = 0;
+    begin(first, 0);
+    u32 row = own.first + row_of_warp() + row_of_lane();
+    Seen seen = Seen::keys(heads, row);
+    f32 base[2], taken[2];
+    for (int half = 0; half < 2; half++) {
+        u64 statistic = heads.statistic(own.example, own.head, least(row + half * 8, heads.sequence - 1));
+        base[half] = lse[statistic];
+        taken[half] = inner[statistic];
+    }
+    Sums<D> sums;
+    for (; first < end; first += KEYS, stage ^= 1) {
+        wait_for_copies<0>();
+        __syncthreads();
+        if (first + KEYS < end) begin(first + KEYS, stage ^ 1);
+        Sums<KEYS> scores, along;
+        scores.multiply_turned(queries, row_of_warp(), keys(stage));
+        along.multiply_turned(slopes, row_of_warp(), values(stage));
+        scores.each_with(along, [&](u32 half, u32 j, f32& score, f32& product) {
+            f32 weight, change;
+            weigh(heads, seen.has(half, first + j), score, product, base[half], taken[half], weight, change);
+            score = change;
+        });
+        sums.multiply(scores, keys(stage));
+    }
+    sums.each([&](u32 half, u32 c, f32& sum) {
+        if (row + half * 8 < heads.sequence)
+            put(dq + heads.query(own.example, own.head, row + half * 8) + c, sum, add);
+    });
+}
+
+template <class N, int D>
+__device__ void flash_keys(const N* q, const N* k, const N* v, const f32* lse, const N* slope, const f32* inner, N* dk,
+                           N* dv, Heads heads, bool add) {
+    constexpr int QUERIES = D == 64 ? 64 : 32;
+    typedef Tile<N, D, ROWS> Rows;
+    typedef Tile<N, D, QUERIES> Met;
+    N* memory = reinterpret_cast<N*>(dynamic_shared());
+    Own own(heads.sequence, heads.key_heads);
+    u32 stride = heads.heads * D, key_stride = heads.key_heads * D;
+    Rows keys{memory}, values{memory + Rows::SIZE};
+    auto queries = [&](u32 stage) { return Met{memory + 2 * Rows::SIZE + 2 * stage * Met::SIZE}; };
+    auto slopes = [&](u32 stage) { return Met{memory + 2 * Rows::SIZE + (2 * stage + 1) * Met::SIZE}; };
+    u64 at = heads.key(own.example, own.head, 0);
+    keys.fetch(k + at, key_stride, own.first, heads.sequence);
+    values.fetch(v + at, key_stride, own.first, heads.sequence);
+    u32 last = least(own.first + ROWS, heads.sequence) - 1;
+    u32 first = heads.first_query(own.first) / QUERIES * QUERIES, end = heads.last_query(last);
+    u32 tiles = (end - first + QUERIES - 1) / QUERIES, steps = tiles * heads.group();
+    auto begin = [&](u32 step) {
+        u32 head = own.head * heads.group() + step / tiles, from = first + step % tiles * QUERIES;
+        u64 query = heads.query(own.example, head, 0);
+        queries(step % 2).fetch(q + query, stride, from, heads.sequence);
+        slopes(step % 2).fetch(slope + query, stride, from, heads.sequence);
+        commit_copies();
+    };
+    begin(0);
+    u32 row = own.first + row_of_warp() + row_of_lane();
+    Seen seen = Seen::queries(heads, row);
+    Sums<D> of_keys, of_values;
+    for (u32 step = 0; step < steps; step++) {
+        wait_for_copies<0>();
+        __syncthreads();
+        if (step + 1 < steps) begin(step + 1);
+        u32 head = own.head * heads.group() + step / tiles, from = first + step % tiles * QUERIES;
+        Sums<QUERIES> scores, along;
+        scores.multiply_turned(keys, row_of_warp(), queries(step % 2));
+        along.multiply_turned(values, row_of_warp(), slopes(step % 2));
+        u64 statistics = heads.statistic(own.example, head, 0);
+        scores.each_with(along, [&](u32 half, u32 j, f32& score, f32& product) {
+            u64 at = statistics + least(from + j, heads.sequence - 1);
+            f32 weight, change;
+            weigh(heads, seen.has(half, from + j), score, product, lse[at], inner[at], weight, change);
+            score = weight;
+            product = change;
+        });
+        of_values.multiply(scores, slopes(step % 2));
+        of_keys.multiply(along, queries(step % 2));
+    }
+    auto write = [&](N* to) {
+        return [=](u32 half, u32 c, f32& sum) {
+            if (row + half * 8 < heads.sequence)
+                put(to + heads.key(own.example, own.head, row + half * 8) + c, sum, add);
+        };
+    };
+    of_keys.each(write(dk));
+    of_values.each(write(dv));
+}
+
+#define EXPORT(N, D)                                                                                                \
+    KERNEL(128, flash_##D##_##N, (const N* q, const N* k, const N* v, N* o, f32* lse, HEADS),                       \
+           flash<N, D>(q, k, v, o, lse, HEADS_OF))                                                             \
+    KERNEL(128, flash_queries_##D##_##N,                                                                            \
+           (const N* q, const N* k, const N* v, const f32* lse, const N* slope, const f32* inner, N* dq, HEADS,     \
+            u32 add),                                                                                               \
+           flash_queries<N, D>(q, k, v, lse, slope, inner, dq, HEADS_OF, add))                                 \
+    KERNEL(128, flash_keys_##D##_##N,                                                                               \
+           (const N* q, const N* k, const N* v, const f32* lse, const N* slope, const f32* inner, N* dk, N* dv,     \
+            HEADS, u32 add),                                                                                        \
+           flash_keys<N, D>(q, k, v, lse, slope, inner, dk, dv, HEADS_OF, add))
+EXPORT(bf16, 64)
+EXPORT(bf16, 128)
+EXPORT(f16, 64)
+EXPORT(f16, 128)
+#undef EXPORT

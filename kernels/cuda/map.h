@@ -1,0 +1,72 @@
+// Loops over arrays: 16 bytes at once where all of them are aligned, else number by number.
+
+template <int COUNT>
+struct Width {
+    static constexpr int count = COUNT;
+};
+
+// Calls body(i, width) for all elements, width.count at once from i on. Thread `own` of `threads`.
+template <int COUNT, class Body>
+__device__ void for_each_of(u64 own, u64 threads, u64 count, bool packed, Body body) {
+    u64 packs = packed ? count / COUNT : 0;
+    for (u64 p = own; p < packs; p += threads) body(p * COUNT, Width<COUNT>());
+    for (u64 i = packs * COUNT + own; i < count; i += threads) body(i, Width<1>());
+}
+
+// By all threads of the grid.
+template <int COUNT, class Body>
+__device__ void for_each(u64 count, bool packed, Body body) {
+    for_each_of<COUNT>(thread_of_grid(), threads_of_grid(), count, packed, body);
+}
+
+// By the threads of a row of the block.
+template <int COUNT, class Body>
+__device__ void for_each_in_row(u64 count, bool packed, Body body) {
+    for_each_of<COUNT>(threadIdx.x, blockDim.x, count, packed, body);
+}
+
+// The row of the array that this row of the block works on.
+__device__ inline u64 row_of_grid() { return u64(blockIdx.x) * blockDim.y + threadIdx.y; }
+
+// Stores values, or adds them to what is there.
+template <int COUNT, class G, class W>
+__device__ void put_pack(G* to, const W (&values)[COUNT], bool add) {
+    Pack<G, COUNT> pack;
+    if (add) pack = load<COUNT>(to);
+#pragma unroll
+    for (int k = 0; k < COUNT; k++) {
+        W value = values[k];
+        if (add) value += W(widen(pack.at[k]));
+        pack.at[k] = narrow<G>(value);
+    }
+    store<COUNT>(to, pack);
+}
+
+// out = f(x), element by element.
+template <class N, class G, class Function>
+__device__ void map(const N* x, G* out, u64 count, bool add, Function f) {
+    bool packed = is_aligned(x) && is_aligned(out);
+    for_each<PACKED_OF_BOTH<N, G>>(count, packed, [&](u64 i, auto width) {
+        constexpr int COUNT = decltype(width)::count;
+        auto from = load<COUNT>(x + i);
+        Wide<N> values[COUNT];
+#pragma unroll
+        for (int k = 0; k < COUNT; k++) values[k] = f(widen(from.at[k]));
+        put_pack<COUNT>(out + i, values, add);
+    });
+}
+
+// out = f(a, b), element by element; b has `length` elements and repeats.
+template <class N, class G, class Function>
+__device__ void zip(const N* a, const N* b, G* out, u64 count, u64 length, bool add, Function f) {
+    bool packed = is_aligned(a) && is_aligned(b) && is_aligned(out) && length % PACKED<N> == 0;
+    for_each<PACKED<N>>(count, packed, [&](u64 i, auto width) {
+        constexpr int COUNT = decltype(width)::count;
+        auto left = load<COUNT>(a + i);
+        auto right = load<COUNT>(b + (length == count ? i : i % length));
+        Wide<N> values[COUNT];
+#pragma unroll
+        for (int k = 0; k < COUNT; k++) values[k] = f(widen(left.at[k]), widen(right.at[k]));
+        put_pack<COUNT>(out + i, values, add);
+    });
+}

@@ -1,0 +1,165 @@
+// Softmax, layer and root mean square normalisation along rows. A row belongs to one warp, or to
+// a block; it is read again for every sum, from the caches.
+
+template <class N>
+__device__ void softmax(const N* x, N* y, u64 rows, u64 columns) {
+    typedef Wide<N> W;
+    u64 row = row_of_grid();
+    if (row >= rows) return;
+    x += row * columns;
+    y += row * columns;
+    bool packed = is_aligned(x) && is_aligned(y);
+    W most = negative_infinity<W>();
+    auto all = [&](auto body) {
+        for_each_in_row<PACKED<N>>(columns, packed, [&](u64 i, auto width) {
+            constexpr int COUNT = decltype(width)::count;
+            auto pack = load<COUNT>(x + i);
+            W values[COUNT];
+#pragma unroll
+            for (int k = 0; k < COUNT; k++) values[k] = widen(pack.at[k]);
+            body(i, values);
+        });
+    };
+    all([&](u64, auto& values) {
+        for (W value : values) most = greatest(most, value);
+    });
+    most = row_most(most);
+    W total = W(0);
+    all([&](u64, auto& values) {
+        for (W value : values) total += exponential(value - most);
+    });
+    total = row_sum(total);
+    all([&](u64 i, auto& values) {
+        for (W& value : values) value = exponential(value - most) / total;
+        put_pack(y + i, values, false);
+    });
+}
+
+// dx = y · (dy − Σ y · dy).
+template <class N, class G>
+__device__ void softmax_backward(const N* y, const N* dy, G* dx, u64 rows, u64 columns, bool add) {
+    typedef Wide<N> W;
+    u64 row = row_of_grid();
+    if (row >= rows) return;
+    u64 first = row * columns;
+    bool packed = is_aligned(y + first) && is_aligned(dy + first) && is_aligned(dx + first);
+    W inner = W(0);
+    for_each_in_row<PACKED<N>>(columns, packed, [&](u64 i, auto width) {
+        constexpr int COUNT = decltype(width)::count;
+        auto a = load<COUNT>(y + first + i), b = load<COUNT>(dy + first + i);
+#pragma unroll
+        for (int k = 0; k < COUNT; k++) inner += widen(a.at[k]) * widen(b.at[k]);
+    });
+    inner = row_sum(inner);
+    for_each_in_row<PACKED<N>>(columns, packed, [&](u64 i, auto width) {
+        constexpr int COUNT = decltype(width)::count;
+        auto a = load<COUNT>(y + first + i), b = load<COUNT>(dy + first + i);
+        W values[COUNT];
+#pragma unroll
+        for (int k = 0; k < COUNT; k++) values[k] = widen(a.at[k]) * (widen(b.at[k]) - inner);
+        put_pack(dx + first + i, values, add);
+    });
+}
+
+// y = (x − mean) · rstd · gain + bias, rstd = 1/√(variance + ε); without a bias mean is zero, and
+// the variance the mean of squares.
+template <class N>
+__device__ void normalise(const N* x, const N* gain, const N* bias, N* y, Wide<N>* means, Wide<N>* rstds,
+                          u64 rows, u64 columns, f64 epsilon) {
+    typedef Wide<N> W;
+    u64 row = row_of_grid();
+    if (row >= rows) return;
+    x += row * columns;
+    y += row * columns;
+    bool packed = is_aligned(x) && is_aligned(y) && is_aligned(gain) && is_aligned(bias);
+    auto sum_of = [&](auto term) {
+        W total = W(0);
+        for_each_in_row<PACKED<N>>(columns, packed, [&](u64 i, auto width) {
+            constexpr int COUNT = decltype(width)::count;
+            auto pack = load<COUNT>(x + i);
+#pragma unroll
+            for (int k = 0; k < COUNT; k++) total += term(widen(pack.at[k]));
+        });
+        return row_sum(total) / W(columns);
+    };
+    W mean = bias ? sum_of([](W x) { return x; }) : W(0);
+    W rstd = one_over_root(sum_of([mean](W x) { return (x - mean) * (x - mean); }) + W(epsilon));
+    for_each_in_row<PACKED<N>>(columns, packed, [&](u64 i, auto width) {
+        constexpr int COUNT = decltype(width)::count;
+        auto pack = load<COUNT>(x + i), factor = load<COUNT>(gain + i);
+        Pack<N, COUNT> term = {};
+        if (bias) term = load<COUNT>(bias + i);
+        W values[COUNT];
+#pragma unroll
+        for (int k = 0; k < COUNT; k++)
+            values[k] = (widen(pack.at[k]) - mean) * rstd * widen(factor.at[k]) + widen(term.at[k]);
+        put_pack(y + i, values, false);
+    });
+    if (threadIdx.x == 0) {
+        if (bias) means[row] = mean;
+        rstds[row] = rstd;
+    }
+}
+
+// dx = rstd · (g − avg(g) − x̂ · avg(g · x̂)), x̂ = (x − mean) · rstd, g = dy · gain; without means
+// they are zero, and so is avg(g).
+template <class N, class G>
+__device__ void normalise_backward(const N* x, const N* gain, const Wide<N>* means, const Wide<N>* rstds,
+                                   const N* dy, G* dx, u64 rows, u64 columns, bool add) {
+    typedef Wide<N> W;
+    u64 row = row_of_grid();
+    if (row >= rows) return;
+    x += row * columns;
+    dy += row * columns;
+    dx += row * columns;
+    bool packed = is_aligned(x) && is_aligned(dy) && is_aligned(dx) && is_aligned(gain);
+    W mean = means ? means[row] : W(0), rstd = rstds[row], average = W(0), along = W(0);
+    auto all = [&](auto body) {
+        for_each_in_row<PACKED<N>>(columns, packed, [&](u64 i, auto width) {
+            constexpr int COUNT = decltype(width)::count;
+            auto pack = load<COUNT>(x + i), slope = load<COUNT>(dy + i), factor = load<COUNT>(gain + i);
+            W normal[COUNT], scaled[COUNT];
+#pragma unroll
+            for (int k = 0; k < COUNT; k++) {
+                normal[k] = (widen(pack.at[k]) - mean) * rstd;
+                scaled[k] = widen(slope.at[k]) * widen(factor.at[k]);
+            }
+            body(i, normal, scaled, width);
+        });
+    };
+    all([&](u64, auto& normal, auto& scaled, auto width) {
+#pragma unroll
+        for (int k = 0; k < decltype(width)::count; k++) {
+            average += scaled[k];
+            along += scaled[k] * normal[k];
+        }
+    });
+    average = means ? row_sum(average) / W(columns) : W(0);
+    along = row_sum(along) / W(columns);
+    all([&](u64 i, auto& normal, auto& scaled, auto width) {
+#pragma unroll
+        for (int k = 0; k < decltype(width)::count; k++)
+            scaled[k] = rstd * (scaled[k] - average - normal[k] * along);
+        put_pack(dx + i, scaled, add);
+    });
+}
+
+#define EXPORT(N)                                                                                       \
+    KERNEL(512, softmax_##N, (const N* x, N* y, u64 rows, u64 columns), softmax(x, y, rows, columns))   \
+    KERNEL(512, normalise_##N,                                                                          \
+           (const N* x, const N* gain, const N* bias, N* y, Wide<N>* means, Wide<N>* rstds, u64 rows,   \
+            u64 columns, f64 epsilon),                                                                  \
+           normalise(x, gain, bias, y, means, rstds, rows, columns, epsilon))
+FOR_NUMBERS(EXPORT)
+#undef EXPORT
+
+#define EXPORT(N, G)                                                                                    \
+    KERNEL(512, softmax_backward_##N##_##G,                                                             \
+           (const N* y, const N* dy, G* dx, u64 rows, u64 columns, u32 add),                            \
+           softmax_backward(y, dy, dx, rows, columns, add))                                             \
+    KERNEL(512, normalise_backward_##N##_##G,                                                           \
+           (const N* x, const N* gain, const Wide<N>* means, const Wide<N>* rstds, const N* dy, G* dx,  \
+            u64 rows, u64 columns, u32 add),                                                            \
+           normalise_backward(x, gain, means, rstds, dy, dx, rows, columns, add))
+FOR_NUMBER_PAIRS(EXPORT)
+#undef EXPORT

@@ -1,0 +1,61 @@
+// Neighbouring numbers that memory moves at once, 16 bytes per instruction.
+
+template <class T, int COUNT>
+struct Pack {
+    T at[COUNT];
+};
+
+// Numbers of a type in 16 bytes, and of the narrower of two types.
+template <class T>
+constexpr int PACKED = 16 / sizeof(T);
+template <class A, class B>
+constexpr int PACKED_OF_BOTH = PACKED<A> > PACKED<B> ? PACKED<A> : PACKED<B>;
+
+__device__ inline bool is_aligned(const void* pointer) {
+    return reinterpret<u64>(pointer) % 16 == 0;
+}
+
+// COUNT numbers from an aligned address; one from any.
+template <int COUNT, class T>
+__device__ Pack<T, COUNT> load(const T* from) {
+    static_assert(COUNT == 1 || COUNT * sizeof(T) % 16 == 0, "whole words of 16 bytes");
+    union {
+        Pack<T, COUNT> pack;
+        uint4 words[COUNT * sizeof(T) / 16 + (COUNT == 1)];
+    } both;
+    if constexpr (COUNT == 1) {
+        both.pack.at[0] = *from;
+    } else {
+#pragma unroll
+        for (int i = 0; i < int(COUNT * sizeof(T) / 16); i++)
+            both.words[i] = reinterpret_cast<const uint4*>(from)[i];
+    }
+    return both.pack;
+}
+
+template <int COUNT, class T>
+__device__ void store(T* to, const Pack<T, COUNT>& pack) {
+    static_assert(COUNT == 1 || COUNT * sizeof(T) % 16 == 0, "whole words of 16 bytes");
+    if constexpr (COUNT == 1) {
+        *to = pack.at[0];
+    } else {
+        union {
+            Pack<T, COUNT> pack;
+            uint4 words[COUNT * sizeof(T) / 16];
+        } both;
+        both.pack = pack;
+#pragma unroll
+        for (int i = 0; i < int(COUNT * sizeof(T) / 16); i++)
+            reinterpret_cast<uint4*>(to)[i] = both.words[i];
+    }
+}
+
+// Up to COUNT numbers, of which `valid` exist; zeros behind them.
+template <int COUNT, class T>
+__device__ Pack<T, COUNT> load_some(const T* from, u64 valid, bool packed) {
+    if (packed && valid >= COUNT) return load<COUNT>(from);
+    Pack<T, COUNT> pack;
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) pack.at[i] = u64(i) < valid ? from[i] : T{};
+    return pack;
+}

@@ -1,0 +1,160 @@
+// Instructions that C++ has no words for, each with a twin that does the same on the host.
+
+#if defined(ROUNDELAY_EMULATION)
+
+// The nearest bf16, ties to even; a number that is none stays none.
+inline u16 bf16_bits(float x) {
+    u32 bits = reinterpret<u32>(x);
+    if ((bits & 0x7fffffff) > 0x7f800000) return 0x7fff;
+    return u16((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+}
+
+// The nearest IEEE half, ties to even; too large becomes infinite.
+inline u16 f16_bits(float x) {
+    u32 bits = reinterpret<u32>(x), sign = bits >> 16 & 0x8000, size = bits & 0x7fffffff;
+    if (size > 0x7f800000) return 0x7fff;
+    if (size >= 0x477ff000) return u16(sign | 0x7c00);
+    if (size < 0x38800000) {
+        // Adding 0.5 leaves the multiples of 2^-24 in the lowest bits, rounded.
+        float shifted = reinterpret<float>(size) + 0.5f;
+        return u16(sign | (reinterpret<u32>(shifted) - 0x3f000000));
+    }
+    return u16(sign | ((size - 0x38000000 + 0xfff + (size >> 13 & 1)) >> 13));
+}
+
+inline float f16_value(u16 half) {
+    u32 sign = u32(half & 0x8000) << 16, size = half & 0x7fff;
+    if (size >= 0x7c00) return reinterpret<float>(sign | 0x7f800000 | (size & 0x3ff) << 13);
+    if (size < 0x400) return reinterpret<float>(sign | reinterpret<u32>(float(size) * 0x1p-24f));
+    return reinterpret<float>(sign | ((size << 13) + 0x38000000));
+}
+
+// Copies 16 bytes into shared memory, or zeros where there is nothing to copy; they are there
+// after the wait for their group.
+inline void copy_async(void* to, const void* from, bool valid) {
+    emulation::Thread& self = *emulation::block().current;
+    self.copies.push_back({to, valid ? from : nullptr, self.copy_group});
+}
+inline void commit_copies() { emulation::block().current->copy_group++; }
+// Waits until at most LATE groups are on their way.
+template <int LATE>
+void wait_for_copies() {
+    emulation::Thread& self = *emulation::block().current;
+    size_t done = 0;
+    for (; done < self.copies.size() && self.copies[done].group + LATE < self.copy_group; done++) {
+        const auto& copy = self.copies[done];
+        if (copy.from) memcpy(copy.to, copy.from, 16);
+        else memset(copy.to, 0, 16);
+    }
+    self.copies.erase(self.copies.begin(), self.copies.begin() + done);
+}
+
+// Four 8 × 8 matrices of 16 bits from shared memory: lane 8 i + r has the address of row r of
+// matrix i; lane l gets elements 2 (l % 4) and the next of row l / 4 of each.
+inline void load_matrices(u32 (&to)[4], const void* row) {
+    const auto rows = emulation::show(row, __FILE__, __LINE__);
+    unsigned lane = emulation::lane();
+    for (int i = 0; i < 4; i++) {
+        const char* from;
+        memcpy(&from, rows[i * 8 + lane / 4], sizeof from);
+        memcpy(&to[i], from + lane % 4 * 4, 4);
+    }
+}
+// The same of the matrices' transposes.
+inline void load_matrices_transposed(u32 (&to)[4], const void* row) {
+    const auto rows = emulation::show(row, __FILE__, __LINE__);
+    unsigned lane = emulation::lane();
+    for (int i = 0; i < 4; i++) {
+        u16 pair[2];
+        for (unsigned k = 0; k < 2; k++) {
+            const char* from;
+            memcpy(&from, rows[i * 8 + lane % 4 * 2 + k], sizeof from);
+            memcpy(&pair[k], from + lane / 4 * 2, 2);
+        }
+        to[i] = pair[0] | u32(pair[1]) << 16;
+    }
+}
+
+// sum (16 × 8) += a (16 × 16) · b (16 × 8), as `mma.sync.m16n8k16` spreads them over a warp.
+template <class Value>
+void multiply_add(float (&sum)[4], const u32 (&a)[4], const u32 (&b)[2], Value value) {
+    struct Fragments {
+        u32 a[4], b[2];
+    } own = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
+    const auto all = emulation::show(own, __FILE__, __LINE__);
+    unsigned lane = emulation::lane();
+    auto half = [](u32 word, unsigned k) { return u16(k % 2 ? word >> 16 : word); };
+    for (unsigned i = 0; i < 4; i++) {
+        unsigned row = lane / 4, column = lane % 4 * 2 + i % 2;
+        for (unsigned k = 0; k < 16; k++) {
+            Fragments left, right;
+            memcpy(&left, all[row * 4 + k % 8 / 2], sizeof left);
+            memcpy(&right, all[column * 4 + k % 8 / 2], sizeof right);
+            sum[i] += value(half(left.a[i / 2 + k / 8 * 2], k)) * value(half(right.b[k / 8], k));
+        }
+    }
+}
+inline void multiply_add_bf16(float (&sum)[4], const u32 (&a)[4], const u32 (&b)[2]) {
+    multiply_add(sum, a, b, [](u16 bits) { return reinterpret<float>(u32(bits) << 16); });
+}
+inline void multiply_add_f16(float (&sum)[4], const u32 (&a)[4], const u32 (&b)[2]) {
+    multiply_add(sum, a, b, f16_value);
+}
+
+#else
+
+__device__ inline u16 bf16_bits(float x) {
+    u16 bits;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+    return bits;
+}
+__device__ inline u16 f16_bits(float x) {
+    u16 bits;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+    return bits;
+}
+__device__ inline float f16_value(u16 half) {
+    float x;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(half));
+    return x;
+}
+
+__device__ inline u32 shared_address(const void* pointer) {
+    return u32(__cvta_generic_to_shared(pointer));
+}
+
+__device__ inline void copy_async(void* to, const void* from, bool valid) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
+                 "r"(valid ? 16 : 0)
+                 : "memory");
+}
+__device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int LATE>
+__device__ void wait_for_copies() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(LATE) : "memory");
+}
+
+__device__ inline void load_matrices(u32 (&to)[4], const void* row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(shared_address(row))
+                 : "memory");
+}
+__device__ inline void load_matrices_transposed(u32 (&to)[4], const void* row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(shared_address(row))
+                 : "memory");
+}
+
+#define MULTIPLY_ADD(name)                                                                            \
+    __device__ inline void multiply_add_##name(float (&sum)[4], const u32 (&a)[4], const u32 (&b)[2]) { \
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." #name "." #name                          \
+                     ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"             \
+                     : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])                          \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));              \
+    }
+MULTIPLY_ADD(bf16)
+MULTIPLY_ADD(f16)
+
+#endif

@@ -1,0 +1,48 @@
+// Sums and maxima over warps and blocks, always in the same order.
+
+struct Sum {
+    template <class W>
+    __device__ static W join(W a, W b) {
+        return a + b;
+    }
+};
+struct Most {
+    template <class W>
+    __device__ static W join(W a, W b) {
+        return greatest(a, b);
+    }
+};
+
+// Over the lanes of a warp; every lane gets it.
+template <class How, class W>
+__device__ W warp_reduce(W value) {
+#pragma unroll
+    for (int by = 16; by > 0; by /= 2)
+        value = How::join(value, __shfl_xor_sync(WHOLE_WARP, value, by));
+    return value;
+}
+
+// Over the threads of a row of the block, blockDim.x of them, which are one warp, or all of the
+// block's warps; every thread gets it.
+template <class How, class W>
+__device__ W row_reduce(W value) {
+    value = warp_reduce<How>(value);
+    if (blockDim.x == 32) return value;
+    __shared__ W warps[32];
+    u32 count = blockDim.x / 32;
+    if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = value;
+    __syncthreads();
+    value = warps[0];
+    for (u32 i = 1; i < count; i++) value = How::join(value, warps[i]);
+    __syncthreads();
+    return value;
+}
+
+template <class W>
+__device__ W row_sum(W value) {
+    return row_reduce<Sum>(value);
+}
+template <class W>
+__device__ W row_most(W value) {
+    return row_reduce<Most>(value);
+}

@@ -1,0 +1,202 @@
+//! What a call is on a CUDA device: functions of the sources in `kernels/cuda` and matrix
+//! products, one after another on one stream.
+//!
+//! Nothing here talks to a device. A machine binds [`Argument`]s to addresses, compiles
+//! [`Source`]s and launches; so the same steps run on a GPU and, under the emulation of
+//! `kernels/cuda/host`, on the CPU.
+
+mod activation;
+mod attention;
+mod batch_norm;
+mod columns;
+mod convolution;
+mod draft;
+mod dropout;
+mod elementwise;
+mod embedding;
+mod form;
+mod loss;
+mod norm;
+mod optimizer;
+mod pool;
+mod product;
+mod refused;
+mod rotary;
+mod source;
+mod stored;
+
+use roundelay_schedule::Bytes;
+
+pub use elementwise::{Accumulation, MOST_SUMMED, sum};
+pub(crate) use form::{Form, steps};
+pub use source::SOURCES;
+
+/// What a call is, in order, and the memory it needs meanwhile.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Steps {
+    /// One after another; each sees what the ones before it wrote.
+    pub steps: Vec<Step>,
+    /// Memory that is undefined before and after the call, aligned to 256 bytes.
+    pub scratch: Bytes,
+}
+
+/// One thing that a stream does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// A function of ours.
+    Launch(Launch),
+    /// A matrix product, which a library may do faster than [`Product::launch`].
+    Product(Product),
+}
+
+/// A function on a grid of blocks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Launch {
+    /// Which.
+    pub function: Function,
+    /// Blocks along x, y, z.
+    pub grid: [u32; 3],
+    /// Threads of a block along x, y, z.
+    pub block: [u32; 3],
+    /// Dynamic shared memory of a block.
+    pub shared: Bytes,
+    /// In the order of its parameters.
+    pub arguments: Vec<Argument>,
+}
+
+/// An `extern "C"` function of one source.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Function {
+    /// Where it is defined.
+    pub source: Source,
+    /// Its symbol.
+    pub symbol: String,
+}
+
+/// One file of `kernels/cuda`, with all that it includes: CUDA C++ that needs no other file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Source {
+    /// Name of the file.
+    pub name: &'static str,
+    /// What NVRTC compiles.
+    pub text: &'static str,
+}
+
+/// What a parameter of a function is bound to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Argument {
+    /// An address.
+    Address(Place),
+    /// The address of the [`Scalars`] of the training step that is served.
+    Scalars,
+    /// The micro-batch, as 64 bits.
+    MicroBatch,
+    /// Where an optimizer's operands start in the stage's flat parameters, as 64 bits.
+    SliceOffset,
+    /// Which part of every split tensor is here, as 64 bits.
+    Part,
+    /// A whole number of 32 bits.
+    Unsigned(u32),
+    /// A whole number of 64 bits.
+    Unsigned64(u64),
+    /// A real number of 32 bits.
+    Single(f32),
+    /// A real number of 64 bits.
+    Double(f64),
+}
+
+/// An address, so many bytes behind the beginning of something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// An operand of the call, by its number in table order.
+    Operand(usize, Bytes),
+    /// The scratch memory of the call.
+    Scratch(Bytes),
+}
+
+/// What changes from one training step to the next, as device memory has it: one row of a
+/// table that is written before the step, so that a captured graph is the same for all steps.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[repr(C)]
+pub struct Scalars {
+    /// The training step t that is served, counted from zero.
+    pub step: u64,
+    /// The job's seed.
+    pub seed: u64,
+    /// The learning rate of update `step`.
+    pub rate: f64,
+    /// 1 where masks are drawn, 0 where dropout copies and statistics stand still.
+    pub training: u64,
+}
+
+/// out = scale · a b, or out += scale · a b; row-major, summed in 32 bits or wider.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Product {
+    /// Rows of `out`.
+    pub m: usize,
+    /// Columns of `out`.
+    pub n: usize,
+    /// Elements of a sum.
+    pub k: usize,
+    /// So many products at once.
+    pub batches: usize,
+    /// (m, k), or (k, m) when transposed.
+    pub a: Matrix,
+    /// (k, n), or (n, k) when transposed.
+    pub b: Matrix,
+    /// (m, n), never transposed.
+    pub out: Matrix,
+    /// What every sum is multiplied by.
+    pub scale: f32,
+    /// Whether the sum is added to what is in `out`.
+    pub accumulate: bool,
+    /// What follows on the way out.
+    pub epilogue: Epilogue,
+}
+
+/// Where a matrix of a product lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Matrix {
+    /// Its first element.
+    pub place: Place,
+    /// The type of its elements.
+    pub number: Number,
+    /// Whether it is stored as its transpose.
+    pub transposed: bool,
+    /// Elements from one stored row to the next.
+    pub row: usize,
+    /// Elements from one product of the batch to the next.
+    pub batch: usize,
+}
+
+/// How device memory holds a real number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Number {
+    /// 16 bits with the exponent of 32.
+    Bf16,
+    /// IEEE 16 bits.
+    F16,
+    /// 32 bits.
+    F32,
+    /// 64 bits.
+    F64,
+}
+
+/// What happens to a product before it is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Epilogue {
+    /// Nothing.
+    Plain,
+    /// A bias (n) is added to every row.
+    Bias(Place),
+    /// A bias (n) is added to every row, and what is below zero becomes zero.
+    BiasRelu(Place),
+    /// A bias (n) is added to every row, which is stored in `before`, (m, n) like `out`, and goes
+    /// through GELU into `out`.
+    BiasGelu {
+        /// The bias.
+        bias: Place,
+        /// What went into GELU.
+        before: Place,
+    },
+}

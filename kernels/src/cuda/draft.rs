@@ -1,0 +1,203 @@
+//! Steps of a call under construction: which addresses, which scratch memory, which grid.
+
+use super::{Argument, Function, Launch, Number, Place, Product, Source, Step, Steps};
+use crate::store::Store;
+use roundelay_schedule::Bytes;
+
+/// The types that the functions of a call are made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Types {
+    /// What activations and parameters are stored in.
+    pub(crate) narrow: Number,
+    /// What outputs are stored in that may be narrow or wide.
+    pub(crate) either: Number,
+}
+
+/// The threads of a launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    pub(crate) grid: [u32; 3],
+    pub(crate) block: [u32; 3],
+    pub(crate) shared: Bytes,
+}
+
+/// What a call's form is written to.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    pub(crate) types: Types,
+    operands: Vec<Place>,
+    steps: Vec<Step>,
+    scratch: Bytes,
+}
+
+/// An address that leads nowhere.
+pub(crate) const NOWHERE: Argument = Argument::Unsigned64(0);
+
+/// Addresses of scratch memory are multiples of it.
+const ALIGNMENT: u64 = 256;
+
+/// Most blocks of a grid whose threads take many elements each.
+const MOST_BLOCKS: usize = 8192;
+
+impl Number {
+    /// How symbols spell it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Number::Bf16 => "bf16",
+            Number::F16 => "f16",
+            Number::F32 => "f32",
+            Number::F64 => "f64",
+        }
+    }
+    /// Bytes of a number.
+    pub(crate) fn size(self) -> usize {
+        match self {
+            Number::Bf16 | Number::F16 => 2,
+            Number::F32 => 4,
+            Number::F64 => 8,
+        }
+    }
+    /// What its statistics are stored in, and what is computed in.
+    pub(crate) fn wide(self) -> Number {
+        match self {
+            Number::Bf16 | Number::F16 | Number::F32 => Number::F32,
+            Number::F64 => Number::F64,
+        }
+    }
+}
+
+/// Counts that reach a kernel as 64 bits.
+pub(crate) fn count(count: usize) -> Argument {
+    Argument::Unsigned64(count as u64)
+}
+
+/// Whether an output is added to.
+pub(crate) fn adding(store: Store) -> Argument {
+    match store {
+        Store::Write => Argument::Unsigned(0),
+        Store::Add => Argument::Unsigned(1),
+    }
+}
+
+/// An extent of a grid; more is refused by the device with an error.
+pub(crate) fn extent(blocks: usize) -> u32 {
+    u32::try_from(blocks).unwrap_or(u32::MAX)
+}
+
+impl Shape {
+    /// Threads that take `count` elements, some neighbours at once.
+    pub(crate) fn each(count: usize, at_once: usize) -> Self {
+        let blocks = count.div_ceil(256 * at_once).clamp(1, MOST_BLOCKS);
+        Self { grid: [extent(blocks), 1, 1], block: [256, 1, 1], shared: Bytes(0) }
+    }
+    /// A warp for each short row, a block for each long one.
+    pub(crate) fn rows(rows: usize, columns: usize) -> Self {
+        let (block, per_block) = match columns {
+            ..=1024 => ([32, 4, 1], 4),
+            1025..=16384 => ([256, 1, 1], 1),
+            _ => ([512, 1, 1], 1),
+        };
+        let grid = [extent(rows.div_ceil(per_block)), 1, 1];
+        Self { grid, block, shared: Bytes(0) }
+    }
+    /// One block of so many threads.
+    pub(crate) fn block(threads: u32) -> Self {
+        Self { grid: [1; 3], block: [threads, 1, 1], shared: Bytes(0) }
+    }
+}
+
+impl Draft {
+    /// Of a call whose operands are in these places.
+    pub(crate) fn new(types: Types, operands: Vec<Place>) -> Self {
+        Self { types, operands, steps: Vec::new(), scratch: Bytes(0) }
+    }
+    /// Where an operand is.
+    pub(crate) fn place(&self, operand: usize) -> Place {
+        self.operands[operand]
+    }
+    /// The address of an operand.
+    pub(crate) fn operand(&self, operand: usize) -> Argument {
+        Argument::Address(self.place(operand))
+    }
+    /// The addresses of some neighbouring operands.
+    pub(crate) fn operands<const COUNT: usize>(&self, first: usize) -> [Argument; COUNT] {
+        std::array::from_fn(|index| self.operand(first + index))
+    }
+    /// Scratch memory for so many bytes.
+    pub(crate) fn scratch(&mut self, bytes: usize) -> Place {
+        let place = Place::Scratch(self.scratch);
+        let size = (bytes as u64).next_multiple_of(ALIGNMENT);
+        self.scratch = Bytes(self.scratch.0.saturating_add(size));
+        place
+    }
+    /// Scratch memory for so many wide numbers.
+    pub(crate) fn wide_scratch(&mut self, numbers: usize) -> Argument {
+        let size = self.types.narrow.wide().size();
+        Argument::Address(self.scratch(numbers.saturating_mul(size)))
+    }
+    /// Narrow numbers in 16 bytes.
+    pub(crate) fn at_once(&self) -> usize {
+        16 / self.types.narrow.size()
+    }
+    /// Puts conversions where operands are, in a call that has begun.
+    pub(crate) fn replace(&mut self, operand: usize, place: Place) {
+        self.operands[operand] = place;
+    }
+    /// Launches a function of given types.
+    pub(crate) fn launch(
+        &mut self,
+        source: Source,
+        symbol: String,
+        shape: Shape,
+        arguments: Vec<Argument>,
+    ) {
+        let Shape { grid, block, shared } = shape;
+        let function = Function { source, symbol };
+        self.steps.push(Step::Launch(Launch {
+            function,
+            grid,
+            block,
+            shared,
+            arguments,
+        }));
+    }
+    /// Launches a function of the narrow type.
+    pub(crate) fn narrow(
+        &mut self,
+        (source, name): (Source, &str),
+        shape: Shape,
+        arguments: Vec<Argument>,
+    ) {
+        let symbol = format!("{name}_{}", self.types.narrow.name());
+        self.launch(source, symbol, shape, arguments);
+    }
+    /// Launches a function of the narrow type and of that of its output.
+    pub(crate) fn pair(
+        &mut self,
+        (source, name): (Source, &str),
+        shape: Shape,
+        arguments: Vec<Argument>,
+    ) {
+        let Types { narrow, either } = self.types;
+        let symbol = format!("{name}_{}_{}", narrow.name(), either.name());
+        self.launch(source, symbol, shape, arguments);
+    }
+    /// Launches a function of the wide type.
+    pub(crate) fn wide(
+        &mut self,
+        (source, name): (Source, &str),
+        shape: Shape,
+        arguments: Vec<Argument>,
+    ) {
+        let symbol = format!("{name}_{}", self.types.narrow.wide().name());
+        self.launch(source, symbol, shape, arguments);
+    }
+    /// Multiplies.
+    pub(crate) fn product(&mut self, product: Product) {
+        self.steps.push(Step::Product(product));
+    }
+    /// What was drafted.
+    pub(crate) fn finish(self) -> Steps {
+        Steps { steps: self.steps, scratch: self.scratch }
+    }
+}

@@ -1,0 +1,52 @@
+//! Dropout, with the masks of the CPU.
+
+use super::{
+    Argument,
+    draft::{Draft, Shape, adding, count},
+    form::{Form, Role},
+    source::DROPOUT,
+};
+use crate::{
+    dropout::{Dropout, DropoutBackward},
+    store::Store,
+};
+
+fn write(draft: &mut Draft, dropout: &Dropout, store: Store) {
+    let [x, out] = draft.operands(0);
+    let place = dropout.place;
+    let arguments = vec![
+        x,
+        out,
+        count(dropout.count),
+        count(place.columns),
+        count(place.parts),
+        Argument::Part,
+        Argument::Double(dropout.rate),
+        Argument::Unsigned64(dropout.operator),
+        Argument::Scalars,
+        Argument::MicroBatch,
+        adding(store),
+    ];
+    let shape = Shape::each(dropout.count, draft.at_once());
+    draft.pair((DROPOUT, "dropout"), shape, arguments);
+}
+
+impl Form for Dropout {
+    fn roles(&self) -> Vec<Role> {
+        vec![Role::Narrow, Role::Either]
+    }
+    fn write(&self, draft: &mut Draft) -> Result<(), String> {
+        write(draft, self, Store::Write);
+        Ok(())
+    }
+}
+
+impl Form for DropoutBackward {
+    fn roles(&self) -> Vec<Role> {
+        vec![Role::Narrow, Role::Either]
+    }
+    fn write(&self, draft: &mut Draft) -> Result<(), String> {
+        write(draft, &self.forward, self.store);
+        Ok(())
+    }
+}

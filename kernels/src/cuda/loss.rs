@@ -1,0 +1,210 @@
+//! Losses, their gradients, and what is measured.
+
+use super::{
+    Argument, Number,
+    draft::{Draft, Shape, adding, count},
+    form::{Form, Role},
+    source::LOSS,
+};
+use crate::{
+    loss::{CrossEntropy, CrossEntropyBackward, Mse, MseBackward},
+    masked::{MaskedCrossEntropy, MaskedCrossEntropyBackward},
+    metric::Accuracy,
+    part_loss::{CrossEntropyJoin, CrossEntropyPart, CrossEntropyPartBackward},
+    store::Store,
+};
+use Role::{Either, Index, Narrow, Wide};
+
+/// Which classes there are, and which of them are here.
+#[derive(Clone, Copy)]
+struct Classes {
+    whole: usize,
+    each: usize,
+    part: Argument,
+    masked: bool,
+}
+
+impl Classes {
+    /// All are here.
+    fn all(classes: usize, masked: bool) -> Self {
+        Self { whole: classes, each: classes, part: count(0), masked }
+    }
+    fn arguments(self) -> [Argument; 4] {
+        let masked = Argument::Unsigned(self.masked.into());
+        [count(self.whole), count(self.each), self.part, masked]
+    }
+    /// lse and the target's logit of every row.
+    fn sum(self, draft: &mut Draft, operands: [Argument; 4], rows: usize) {
+        let arguments = operands.into_iter().chain([count(rows)]);
+        let arguments = arguments.chain(self.arguments()).collect();
+        draft.narrow((LOSS, "class_sums"), Shape::rows(rows, self.each), arguments);
+    }
+    /// The mean over the rows that count, from lse, the targets' logits, and targets.
+    fn mean(self, draft: &mut Draft, operands: [Argument; 4], rows: usize) {
+        let arguments = operands.into_iter().chain([count(rows)]);
+        let arguments = arguments.chain(self.arguments()).collect();
+        draft.pair((LOSS, "class_loss"), Shape::block(1024), arguments);
+    }
+    /// Forward, from logits and targets to lse and the loss.
+    fn forward(self, draft: &mut Draft, rows: usize) {
+        let [logits, targets, lse, loss] = draft.operands(0);
+        let picked = draft.wide_scratch(rows);
+        self.sum(draft, [logits, targets, lse, picked], rows);
+        self.mean(draft, [lse, picked, targets, loss], rows);
+    }
+    /// Backward, from logits, targets and lse to the logits' gradient.
+    fn backward(self, draft: &mut Draft, rows: usize, store: Store) {
+        let [logits, targets, lse, dlogits] = draft.operands(0);
+        let share = draft.wide_scratch(1);
+        let arguments = [targets, share, count(rows)].into_iter();
+        let arguments = arguments.chain(self.arguments()).collect();
+        draft.wide((LOSS, "class_share"), Shape::block(1024), arguments);
+        let operands = [logits, targets, lse, share, dlogits, count(rows)];
+        let arguments = operands.into_iter().chain(self.arguments());
+        let arguments = arguments.chain([adding(store)]).collect();
+        draft.pair((LOSS, "class_slopes"), Shape::rows(rows, self.each), arguments);
+    }
+}
+
+impl Form for CrossEntropy {
+    fn roles(&self) -> Vec<Role> {
+        vec![Narrow, Index, Wide, Either]
+    }
+    fn write(&self, draft: &mut Draft) -> Result<(), String> {
+        Classes::all(self.classes, false).forward(draft, self.rows);
+        Ok(())
+    }
+}
+
+impl Form for MaskedCrossEntropy {
+    fn roles(&self) -> Vec<Role> {
+        vec![Narrow, Index, Wide, Either]
+    }
+    fn write(&self, draft: &mut Draft) -> Result<(), String> {
+        Classes::all(self.classes, true).forward(draft, self.rows);
+        Ok(())
+    }
+}
+
+impl Form for CrossEntropyBackward {
+    fn roles(&self) -> Vec<Role> {
+        vec![Narrow, Index, Wide, Either]
+    }
+    fn write(&self, draft: &mut Draft) -> Result<(), String> {
+        Classes::all(self.classes, false).backward(draft, self.rows, self.store);
+        Ok(())
+    }
+}
+
+impl Form for MaskedCrossEntropyBackward {
+    fn roles(&self) -> Vec<Role> {
+        vec![Narrow, Index, Wide, Either]
+    }
+    fn write(&self, draft: &mut Draft) -> Result<(), String> {
+        Classes::all(self.classes, true).backward(draft, self.rows, self.store);
+        Ok(())
+    }
+}
+
+impl Form for CrossEntropyPart {
+    fn roles(&self) -> Vec<Role> {
+        vec![Narrow, Index, Wide]
+    }
+    fn write(&self, draft: &mut Draft) -> Result<(), String> {
+        let (whole, masked) = (self.all.classes, self.all.masked);
+        let classes = Classes { whole, each: self.each, part: Argument::Part, masked };
+        let [logits, targets, sums] = draft.operands(0);
+        let size = draft.types.narrow.wide().size();
+        let picked = super::columns::behind(sums, self.rows * size);
+        classes.sum(draft, [logits, targets, sums, picked], self.rows);
+        Ok(())
+    }
+}
+
+impl Form for CrossEntropyJoin {
+    fn roles(&self) -> Vec<Role> {
+        vec![Wide, Index, Wide, Either]
+    }
+    fn write(&self, draft: &mut Draft) -> Result<(), String> {
+        let [sums, targets, lse, loss] = draft.operands(0);
+        let picked = draft.wide_scratch(self.rows);
+        let arguments = vec![sums, lse, picked, count(self.rows), count(self.parts)];
+        draft.wide((LOSS, "join_sums"), Shape::each(self.rows, 1), arguments);
+        let classes = Classes::all(self.all.classes, self.all.masked);
+        classes.mean(draft, [lse, picked, targets, loss], self.rows);
+        Ok(())
+    }
+}
+
+impl Form for CrossEntropyPartBackward {
+    fn roles(&self) -> Vec<Role> {
+        vec![Narrow, Index, Wide, Either]
+    }
+    fn write(&self, draft: &mut Draft) -> Result<(), String> {
+        let (whole, masked) = (self.all.classes, self.all.masked);
+        let classes = Classes { whole, each: self.each, part: Argument::Part, masked };
+        classes.backward(draft, self.rows, self.store);
+        Ok(())
+    }
+}
+
+impl Form for Accuracy {
+    fn roles(&self) -> Vec<Role> {
+        vec![Narrow, Index, Either]
+    }
+    fn write(&self, draft: &mut Draft) -> Result<(), String> {
+        let [logits, targets, share] = draft.operands(0);
+        let right = Argument::Address(draft.scratch(self.rows.saturating_mul(4)));
+        let (rows, classes) = (count(self.rows), count(self.classes));
+        let arguments = vec![logits, targets, right, rows, classes];
+        let shape = Shape::rows(self.rows, self.classes);
+        draft.narrow((LOSS, "largest"), shape, arguments);
+        let factor = 1.0 / self.rows as f64;
+        mean(draft, (Number::F32, right), share, self.rows, factor);
+        Ok(())
+    }
+}
+
+/// out = factor · Σ of so many numbers.
+fn mean(
+    draft: &mut Draft,
+    (number, numbers): (Number, Argument),
+    out: Argument,
+    length: usize,
+    factor: f64,
+) {
+    let symbol = format!("mean_{}_{}", number.name(), draft.types.either.name());
+    let arguments = vec![numbers, out, count(length), Argument::Double(factor)];
+    draft.launch(LOSS, symbol, Shape::block(1024), arguments);
+}
+
+impl Form for Mse {
+    fn roles(&self) -> Vec<Role> {
+        vec![Narrow, Narrow, Either]
+    }
+    fn write(&self, draft: &mut Draft) -> Result<(), String> {
+        let [a, b, loss] = draft.operands(0);
+        let shape = Shape::each(self.count, 8);
+        let blocks = shape.grid[0] as usize;
+        let partial = Argument::Address(draft.scratch(blocks * 8));
+        let arguments = vec![a, b, partial, count(self.count)];
+        draft.narrow((LOSS, "square_distance"), shape, arguments);
+        let factor = 1.0 / self.count as f64;
+        mean(draft, (Number::F64, partial), loss, blocks, factor);
+        Ok(())
+    }
+}
+
+impl Form for MseBackward {
+    fn roles(&self) -> Vec<Role> {
+        vec![Narrow, Narrow, Either]
+    }
+    fn write(&self, draft: &mut Draft) -> Result<(), String> {
+        let [a, b, da] = draft.operands(0);
+        let factor = Argument::Double(self.factor);
+        let arguments = vec![a, b, da, count(self.count), factor, adding(self.store)];
+        let shape = Shape::each(self.count, draft.at_once());
+        draft.pair((LOSS, "difference"), shape, arguments);
+        Ok(())
+    }
+}

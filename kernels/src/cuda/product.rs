@@ -1,0 +1,211 @@
+//! Matrix products, and our own kernel for them where there is no library.
+
+use super::{
+    Argument, Epilogue, Function, Launch, Matrix, Number, Place, Product,
+    draft::{Draft, NOWHERE, count, extent},
+    elementwise::convert,
+    form::{Form, Role},
+    source::PRODUCT,
+};
+use crate::{
+    affine::{Affine, AffineAdd, AffineGelu, AffineRelu},
+    matmul::Matmul,
+    store::Store,
+};
+use Role::{Either, Narrow};
+use roundelay_schedule::Bytes;
+
+/// Rows and columns of a block's tile, and bytes of its two pairs of tiles in shared memory.
+struct Tile {
+    rows: usize,
+    columns: usize,
+    shared: Bytes,
+}
+
+/// Of the kernel for numbers of 16 bits: `TILE` of `product.cu`, four times.
+const ON_TENSOR_CORES: Tile =
+    Tile { rows: 128, columns: 128, shared: Bytes(4 * 128 * 40 * 2) };
+/// Of the kernels for other numbers.
+const BY_THREADS: Tile = Tile { rows: 64, columns: 64, shared: Bytes(0) };
+
+impl Product {
+    /// Our own kernel for this product: its functions take the same places, so it stands wherever
+    /// a library's product would. Blocks along z are the batch.
+    pub fn launch(&self) -> Launch {
+        let (symbol, tile, tags) = self.function();
+        let grid = [
+            extent(self.m.div_ceil(tile.rows)),
+            extent(self.n.div_ceil(tile.columns)),
+            extent(self.batches),
+        ];
+        let function = Function { source: PRODUCT, symbol };
+        let mut arguments = self.arguments();
+        arguments.extend(tags);
+        Launch { function, grid, block: [256, 1, 1], shared: tile.shared, arguments }
+    }
+
+    fn function(&self) -> (String, Tile, Vec<Argument>) {
+        use Number::{Bf16, F16, F32, F64};
+        let (a, b, out) = (self.a.number, self.b.number, self.out.number);
+        let symbol = || format!("product_{}_{}", a.name(), out.name());
+        match (a, b, out) {
+            (Bf16, Bf16, Bf16 | F32) | (F16, F16, F16 | F32) => {
+                (symbol(), ON_TENSOR_CORES, Vec::new())
+            }
+            (F32, F32, F32) | (F64, F64, F64) => (symbol(), BY_THREADS, Vec::new()),
+            (Bf16 | F16 | F32 | F64, ..) => {
+                let tags = [a, b, out].map(|number| Argument::Unsigned(number as u32));
+                ("product_mixed".to_owned(), BY_THREADS, tags.to_vec())
+            }
+        }
+    }
+
+    fn arguments(&self) -> Vec<Argument> {
+        let address = |matrix: Matrix| Argument::Address(matrix.place);
+        let (tail, bias, before) = match self.epilogue {
+            Epilogue::Plain => (0, NOWHERE, NOWHERE),
+            Epilogue::Bias(bias) => (1, Argument::Address(bias), NOWHERE),
+            Epilogue::BiasRelu(bias) => (2, Argument::Address(bias), NOWHERE),
+            Epilogue::BiasGelu { bias, before } => {
+                (3, Argument::Address(bias), Argument::Address(before))
+            }
+        };
+        let stored = |matrix: Matrix| {
+            let turned = Argument::Unsigned(matrix.transposed.into());
+            [turned, count(matrix.row), count(matrix.batch)]
+        };
+        let mut arguments =
+            vec![address(self.a), address(self.b), address(self.out), bias, before];
+        arguments.extend([self.m, self.n, self.k].map(count));
+        arguments.extend(stored(self.a));
+        arguments.extend(stored(self.b));
+        arguments.extend([count(self.out.row), count(self.out.batch)]);
+        arguments.extend([
+            Argument::Single(self.scale),
+            Argument::Unsigned(self.accumulate.into()),
+            Argument::Unsigned(tail),
+        ]);
+        arguments
+    }
+}
+
+/// A matrix that stands alone, stored with `columns` in a row.
+pub(crate) fn dense(
+    place: Place,
+    number: Number,
+    columns: usize,
+    transposed: bool,
+) -> Matrix {
+    Matrix { place, number, transposed, row: columns, batch: 0 }
+}
+
+/// out (m, n) = a (m, k) · b (k, n), one product, as the call stores them; operands 0, 1 and `out`.
+fn product(draft: &Draft, map: &Matmul, out: (usize, Number), store: Store) -> Product {
+    let narrow = draft.types.narrow;
+    let Matmul { m, n, k, transpose_a, transpose_b, .. } = *map;
+    let (a_row, b_row) =
+        (if transpose_a { m } else { k }, if transpose_b { k } else { n });
+    Product {
+        m,
+        n,
+        k,
+        batches: 1,
+        a: dense(draft.place(0), narrow, a_row, transpose_a),
+        b: dense(draft.place(1), narrow, b_row, transpose_b),
+        out: dense(draft.place(out.0), out.1, n, false),
+        scale: 1.0,
+        accumulate: store == Store::Add,
+        epilogue: Epilogue::Plain,
+    }
+}
+
+impl Form for Matmul {
+    fn roles(&self) -> Vec<Role> {
+        vec![Narrow, Narrow, Either]
+    }
+    fn write(&self, draft: &mut Draft) -> Result<(), String> {
+        draft.product(product(draft, self, (2, draft.types.either), self.store));
+        Ok(())
+    }
+}
+
+/// The product of an affine map into operand `out`, with what follows.
+fn affine(draft: &mut Draft, map: &Matmul, out: usize, epilogue: Epilogue, store: Store) {
+    let product = product(draft, map, (out, draft.types.narrow), store);
+    draft.product(Product { epilogue, ..product });
+}
+
+impl Form for Affine {
+    fn roles(&self) -> Vec<Role> {
+        vec![Narrow; 4]
+    }
+    fn write(&self, draft: &mut Draft) -> Result<(), String> {
+        let bias = draft.place(2);
+        affine(draft, &self.0, 3, Epilogue::Bias(bias), Store::Write);
+        Ok(())
+    }
+}
+
+impl Form for AffineRelu {
+    fn roles(&self) -> Vec<Role> {
+        vec![Narrow; 4]
+    }
+    fn write(&self, draft: &mut Draft) -> Result<(), String> {
+        let bias = draft.place(2);
+        affine(draft, &self.0, 3, Epilogue::BiasRelu(bias), Store::Write);
+        Ok(())
+    }
+}
+
+impl Form for AffineGelu {
+    fn roles(&self) -> Vec<Role> {
+        vec![Narrow; 5]
+    }
+    fn write(&self, draft: &mut Draft) -> Result<(), String> {
+        let (bias, before) = (draft.place(2), draft.place(3));
+        affine(draft, &self.0, 4, Epilogue::BiasGelu { bias, before }, Store::Write);
+        Ok(())
+    }
+}
+
+impl Form for AffineAdd {
+    fn roles(&self) -> Vec<Role> {
+        vec![Narrow; 5]
+    }
+    /// The product adds to a copy, so the sum is rounded once.
+    fn write(&self, draft: &mut Draft) -> Result<(), String> {
+        let [bias, a, y] = [2, 3, 4].map(|operand| draft.place(operand));
+        let number = draft.types.narrow;
+        convert(draft, [a, y], [number; 2], self.0.m.saturating_mul(self.0.n));
+        affine(draft, &self.0, 4, Epilogue::Bias(bias), Store::Add);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mixed_types_have_a_kernel_too() {
+        let matrix =
+            |index, number| dense(Place::Operand(index, Bytes(0)), number, 3, false);
+        let product = Product {
+            m: 2,
+            n: 3,
+            k: 3,
+            batches: 1,
+            a: matrix(0, Number::F32),
+            b: matrix(1, Number::Bf16),
+            out: matrix(2, Number::F64),
+            scale: 1.0,
+            accumulate: false,
+            epilogue: Epilogue::Plain,
+        };
+        let launch = product.launch();
+        assert_eq!(launch.function.symbol, "product_mixed");
+        let tags = [Number::F32, Number::Bf16, Number::F64].map(|tag| tag as u32);
+        let tags = tags.map(Argument::Unsigned);
+        assert_eq!(launch.arguments[launch.arguments.len() - 3..], tags);
+    }
+}

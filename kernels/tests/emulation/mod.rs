@@ -1,0 +1,215 @@
+//! Runs the steps of a call on the CPU, by the emulation of `kernels/cuda/host`.
+//!
+//! Needs a C++ compiler: `CXX`, or `c++`. Where there is none the tests say so and pass, unless
+//! `ROUNDELAY_REQUIRE_CXX` is set. `ROUNDELAY_CXX_FLAGS` adds to the compiler's options, which is how
+//! sanitizers get in (`.ci/cuda`).
+#![allow(dead_code, reason = "every test file uses another part")]
+#![allow(clippy::print_stderr, reason = "a test that cannot run must say so")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
+#![allow(unsafe_code, reason = "kernels are called by their addresses")]
+
+pub(crate) mod stored;
+
+use roundelay_kernels::{
+    Context, Mode,
+    cuda::{Argument, Launch, Place, Scalars, Source, Step, Steps},
+};
+use std::{
+    collections::BTreeMap,
+    env,
+    ffi::{CStr, CString, c_char, c_int, c_uint, c_ulonglong, c_void},
+    fs,
+    hash::{DefaultHasher, Hash, Hasher},
+    path::{Path, PathBuf},
+    process::Command,
+    sync::{Mutex, OnceLock},
+};
+
+/// How every source is compiled.
+const FLAGS: [&str; 6] =
+    ["-std=c++17", "-O1", "-fPIC", "-shared", "-pthread", "-Wno-unknown-pragmas"];
+
+/// A whole grid: grid, block, shared memory, addresses of the arguments.
+type Entry =
+    unsafe extern "C" fn(*const c_uint, *const c_uint, c_ulonglong, *mut *mut c_void);
+/// The number of parameters and their sizes.
+type Parameters = unsafe extern "C" fn(*mut c_ulonglong) -> c_uint;
+
+unsafe extern "C" {
+    fn dlopen(file: *const c_char, flags: c_int) -> *mut c_void;
+    fn dlsym(library: *mut c_void, symbol: *const c_char) -> *mut c_void;
+    fn dlerror() -> *const c_char;
+}
+
+fn more_flags() -> Vec<String> {
+    let given = env::var("ROUNDELAY_CXX_FLAGS").unwrap_or_default();
+    given.split_whitespace().map(str::to_owned).collect()
+}
+
+pub(crate) fn compiler() -> Option<String> {
+    let given = env::var("CXX").ok().into_iter();
+    let mut known = given.chain(["c++", "g++", "clang++"].map(str::to_owned));
+    known.find(|name| {
+        Command::new(name).arg("--version").output().is_ok_and(|out| out.status.success())
+    })
+}
+
+/// Whether there is a compiler; says so where there is none.
+pub(crate) fn can_compile() -> bool {
+    let found = compiler().is_some();
+    if !found {
+        let required = env::var_os("ROUNDELAY_REQUIRE_CXX").is_some();
+        assert!(!required, "ROUNDELAY_REQUIRE_CXX is set, but there is no C++ compiler");
+        eprintln!(
+            "SKIPPED: no C++ compiler, so no CUDA kernel was run; install g++ or set CXX"
+        );
+    }
+    found
+}
+
+pub(crate) fn host() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("cuda/host")
+}
+
+/// A name that changes with all that a compiled source depends on.
+fn fingerprint(source: &Source) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let mut headers: Vec<_> =
+        fs::read_dir(host()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    headers.sort();
+    for header in headers {
+        fs::read(header).unwrap().hash(&mut hasher);
+    }
+    (source.text, FLAGS, more_flags(), compiler()).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// The shared object of a source, compiled unless it already is.
+fn compile(source: &Source) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("emulation");
+    fs::create_dir_all(&folder).unwrap();
+    let stem = format!("{}-{:016x}", source.name, fingerprint(source));
+    let object = folder.join(format!("{stem}.so"));
+    if object.exists() {
+        return object;
+    }
+    let own = format!("{stem}-{}", std::process::id());
+    let (text, fresh) =
+        (folder.join(format!("{own}.cu")), folder.join(format!("{own}.so")));
+    fs::write(&text, source.text).unwrap();
+    let out = Command::new(compiler().expect("there is a compiler"))
+        .args(FLAGS)
+        .args(more_flags())
+        .args(["-x", "c++", "-include"])
+        .arg(host().join("emulation.h"))
+        .arg(&text)
+        .arg("-o")
+        .arg(&fresh)
+        .output()
+        .unwrap();
+    let message = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{} does not compile:\n{message}", source.name);
+    // Other processes may do the same; each finds a whole file.
+    fs::rename(fresh, &object).unwrap();
+    fs::remove_file(text).unwrap();
+    object
+}
+
+/// The handle of a source's shared object.
+fn library(source: &Source) -> usize {
+    static LIBRARIES: OnceLock<Mutex<BTreeMap<&'static str, usize>>> = OnceLock::new();
+    let mut libraries = LIBRARIES.get_or_init(Mutex::default).lock().unwrap();
+    *libraries.entry(source.name).or_insert_with(|| {
+        let path = CString::new(compile(source).to_str().unwrap()).unwrap();
+        // SAFETY: the path is a string that ends; all symbols are resolved at once.
+        let handle = unsafe { dlopen(path.as_ptr(), 2) };
+        // SAFETY: an error is a string that ends.
+        assert!(!handle.is_null(), "{:?}", unsafe { CStr::from_ptr(dlerror()) });
+        handle as usize
+    })
+}
+
+fn symbol(launch: &Launch, prefix: &str) -> *mut c_void {
+    let name = format!("roundelay_{prefix}_{}", launch.function.symbol);
+    let handle = library(&launch.function.source) as *mut c_void;
+    let text = CString::new(name.as_str()).unwrap();
+    // SAFETY: the handle is of an open library, the name a string that ends.
+    let found = unsafe { dlsym(handle, text.as_ptr()) };
+    assert!(!found.is_null(), "{} has no {name}", launch.function.source.name);
+    found
+}
+
+/// What arguments are bound to.
+pub(crate) struct Bound<'a> {
+    pub(crate) operands: &'a [*mut u8],
+    pub(crate) context: &'a Context,
+}
+
+/// The step's scalars, as device memory has them.
+fn scalars(context: &Context) -> Scalars {
+    Scalars {
+        step: context.step,
+        seed: context.seed,
+        rate: context.rate,
+        training: u64::from(context.mode == Mode::Training),
+    }
+}
+
+/// The bits of an argument, and how many bytes it has.
+fn bits(
+    argument: &Argument,
+    bound: &Bound<'_>,
+    scratch: u64,
+    scalars: &Scalars,
+) -> (u64, u64) {
+    match argument {
+        Argument::Address(Place::Operand(index, offset)) => {
+            (bound.operands[*index] as u64 + offset.0, 8)
+        }
+        Argument::Address(Place::Scratch(offset)) => (scratch + offset.0, 8),
+        Argument::Scalars => (std::ptr::from_ref(scalars) as u64, 8),
+        Argument::MicroBatch => (bound.context.micro_batch, 8),
+        Argument::SliceOffset => (bound.context.slice_offset, 8),
+        Argument::Part => (bound.context.part, 8),
+        Argument::Unsigned(number) => (u64::from(*number), 4),
+        Argument::Unsigned64(number) => (*number, 8),
+        Argument::Single(number) => (u64::from(number.to_bits()), 4),
+        Argument::Double(number) => (number.to_bits(), 8),
+    }
+}
+
+fn launch(launch: &Launch, bound: &Bound<'_>, scratch: u64) {
+    let scalars = scalars(bound.context);
+    let arguments = launch.arguments.iter();
+    let (mut words, given): (Vec<u64>, Vec<u64>) =
+        arguments.map(|argument| bits(argument, bound, scratch, &scalars)).unzip();
+    let mut addresses: Vec<*mut c_void> =
+        words.iter_mut().map(|word| std::ptr::from_mut(word).cast()).collect();
+    let mut sizes = [0u64; 128];
+    // SAFETY: the symbols are those that `emulation.h` exports, with these signatures; every
+    // argument has an address and the size of its parameter.
+    unsafe {
+        let parameters: Parameters = std::mem::transmute(symbol(launch, "parameters"));
+        let count = parameters(sizes.as_mut_ptr()) as usize;
+        let function = &launch.function.symbol;
+        assert_eq!(sizes[..count], given, "sizes of the arguments of {function}");
+        let entry: Entry = std::mem::transmute(symbol(launch, "emulate"));
+        let (grid, block) = (launch.grid.as_ptr(), launch.block.as_ptr());
+        entry(grid, block, launch.shared.0, addresses.as_mut_ptr());
+    }
+}
+
+/// Runs all steps, products by our own kernel, on poisoned scratch memory.
+pub(crate) fn run_steps(steps: &Steps, bound: &Bound<'_>) {
+    // 256-byte alignment, and canaries behind the end.
+    let mut memory = vec![0xffu8; steps.scratch.0 as usize + 512];
+    let start = (memory.as_ptr() as u64).next_multiple_of(256);
+    for step in &steps.steps {
+        match step {
+            Step::Launch(one) => launch(one, bound, start),
+            Step::Product(product) => launch(&product.launch(), bound, start),
+        }
+    }
+    let end = (start - memory.as_ptr() as u64 + steps.scratch.0) as usize;
+    assert!(memory.split_off(end).iter().all(|byte| *byte == 0xff), "scratch overflows");
+}

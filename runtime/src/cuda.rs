@@ -1,0 +1,418 @@
+//! The CUDA machine: all devices of a schedule on one GPU, lanes as streams, waits as events,
+//! whole periods as graphs.
+//!
+//! One thread issues everything. Memory is as the schedule says: one block per pool, in it the
+//! arenas of its devices with exactly the schedule's offsets; what kernels, products and the
+//! host need besides is allocated before the start and reported apart.
+
+mod arena;
+mod bounce;
+mod code;
+mod compile;
+mod driver;
+mod error;
+mod exchange;
+mod functions;
+mod issue;
+mod lanes;
+mod moves;
+mod periods;
+mod products;
+mod session;
+mod staging;
+
+pub use driver::{DeviceFacts, DriverError, NoCuda};
+pub use error::CudaError;
+pub use periods::Ungraphed;
+
+use crate::{
+    feed::Feed,
+    machine::{
+        Fill, Loss, Measured, Members, Meter, POISON, Queues, Touched, members, touched,
+    },
+    state::{State, rows},
+};
+use arena::Arenas;
+use bounce::{Bounce, Unreached, wait};
+use code::Code;
+use driver::{Device, Event};
+use lanes::{Lanes, Mark, Marked};
+use periods::Periods;
+use roundelay_schedule::{
+    Checked, DeviceId, GroupId, Kind, Marks, Segment, Table, replay,
+};
+use session::Session;
+use staging::Staging;
+use std::{
+    borrow::Cow, collections::BTreeMap, mem::ManuallyDrop, sync::Arc, time::Duration,
+};
+
+/// How a CUDA machine is set up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CudaOptions {
+    /// Number of the GPU.
+    pub ordinal: u32,
+    /// What arenas hold before the first use.
+    pub fill: Fill,
+    /// Whether periods are recorded as graphs.
+    pub graphs: Graphs,
+    /// A replay in which nothing is completed for so long is given up.
+    pub deadline: Duration,
+}
+
+/// Whether periods are recorded as graphs; changes no number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Graphs {
+    /// Whole periods of the steady state.
+    Periods,
+    /// Every action is given to the device anew.
+    Never,
+}
+
+impl Default for CudaOptions {
+    fn default() -> Self {
+        let deadline = Duration::from_secs(600);
+        Self { ordinal: 0, fill: Fill::Zero, graphs: Graphs::Periods, deadline }
+    }
+}
+
+/// A GPU as a set of devices that replay one schedule.
+pub struct Cuda {
+    engine: ManuallyDrop<Engine>,
+    marks: Marks<Mark>,
+    fill: Fill,
+    step: u64,
+    origin: u64,
+    first: u64,
+    failure: Option<CudaError>,
+}
+
+/// Everything that a replay works with; dropped from first to last.
+struct Engine {
+    periods: Periods,
+    marked: Marked,
+    lanes: Lanes,
+    staging: Staging,
+    bounce: Bounce,
+    arenas: Arenas,
+    code: Code,
+    device: Device,
+    schedule: Arc<Checked>,
+    queues: Queues,
+    /// Instances issued, by queue.
+    issued: Vec<u64>,
+    coordinates: Vec<Vec<u32>>,
+    /// The number of each coordinate among those that take micro-batches of their own.
+    batches: Vec<u64>,
+    members: Table<GroupId, Members>,
+    meter: Meter,
+    feed: Box<dyn Feed>,
+    patience: Duration,
+}
+
+impl Cuda {
+    /// How many GPUs are here.
+    ///
+    /// # Errors
+    /// When there is no CUDA.
+    pub fn count() -> Result<u32, NoCuda> {
+        Device::count()
+    }
+
+    /// What is known of every GPU here.
+    ///
+    /// # Errors
+    /// When there is no CUDA.
+    pub fn devices() -> Result<Vec<DeviceFacts>, NoCuda> {
+        let facts = |ordinal| Device::open(ordinal).map(|device| device.facts().clone());
+        (0..Device::count()?).map(facts).collect()
+    }
+
+    /// Compiles all kernels, allocates all memory and makes all streams. Nothing is loaded yet.
+    ///
+    /// # Errors
+    /// When CUDA is missing, a kernel call is malformed, a kernel is not compiled, or the GPU has
+    /// too little memory.
+    pub fn new(
+        schedule: &Checked,
+        feed: Box<dyn Feed>,
+        options: CudaOptions,
+    ) -> Result<Self, CudaError> {
+        Ok(Self {
+            engine: ManuallyDrop::new(Engine::new(schedule, feed, options)?),
+            marks: Marks::new(schedule),
+            fill: options.fill,
+            step: 0,
+            origin: 0,
+            first: 0,
+            failure: None,
+        })
+    }
+
+    /// The schedule that is replayed.
+    pub fn schedule(&self) -> &Checked {
+        &self.engine.schedule
+    }
+
+    /// T: the next training step.
+    pub fn step(&self) -> u64 {
+        self.step
+    }
+
+    /// What is known of the GPU.
+    pub fn facts(&self) -> &DeviceFacts {
+        self.engine.device.facts()
+    }
+
+    /// Graphs that were recorded so far.
+    pub fn graphs(&self) -> usize {
+        self.engine.periods.graphs()
+    }
+
+    /// Why no period is recorded as a graph, if none is.
+    pub fn ungraphed(&self) -> Option<&Ungraphed> {
+        self.engine.periods.why_not()
+    }
+
+    /// Fills every carried row; the next step is the state's. What is measured starts anew.
+    ///
+    /// # Errors
+    /// When the state is of another model or lacks a version that the rule reads, or when
+    /// something failed before.
+    pub fn load(&mut self, state: &State) -> Result<(), CudaError> {
+        let fill = self.fill;
+        self.attempt(|engine| engine.load(state, fill))?;
+        (self.step, self.origin) = (state.step, state.origin);
+        self.first = state.step;
+        self.engine.meter.reset();
+        Ok(())
+    }
+
+    /// The training state, in global terms.
+    ///
+    /// # Errors
+    /// When the device failed.
+    pub fn save(&mut self) -> Result<State, CudaError> {
+        let (step, origin) = (self.step, self.origin);
+        self.attempt(|engine| {
+            let schedule = Arc::clone(&engine.schedule);
+            rows::save(&schedule, step, origin, |device, start, bytes| {
+                engine.read(device, start, bytes)
+            })
+        })
+    }
+
+    /// Runs the training steps from here to `end` and comes to rest. The listener gets every loss
+    /// on the calling thread, micro-batches of one step not necessarily in order.
+    ///
+    /// # Errors
+    /// When an action failed or nothing moves any more; the machine cannot be used afterwards.
+    pub fn replay(
+        &mut self,
+        end: u64,
+        listener: &mut dyn FnMut(Loss),
+    ) -> Result<(), CudaError> {
+        self.replay_while(end, listener, &mut || true)
+    }
+
+    /// Like [`Cuda::replay`], but comes to rest early once `goes_on` says no: after the steps that
+    /// were begun, and at least one. It is asked before every period; where it says no changes
+    /// no number.
+    ///
+    /// # Errors
+    /// As [`Cuda::replay`].
+    pub fn replay_while(
+        &mut self,
+        end: u64,
+        listener: &mut dyn FnMut(Loss),
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<(), CudaError> {
+        let segment = Segment { first: self.step, end: end.max(self.step) };
+        let Self { engine, marks, failure, .. } = self;
+        if let Some(failure) = failure {
+            return Err(failure.clone());
+        }
+        let schedule = Arc::clone(&engine.schedule);
+        engine.enter()?;
+        engine.periods.start(&schedule, segment);
+        let next = segment.periods(&schedule).start;
+        let mut session = Session { engine, next, listener, goes_on };
+        match replay(&schedule, segment, &mut session, marks) {
+            Ok(done) => self.step = done.end,
+            Err(error) => {
+                self.engine.staging.forget();
+                self.failure = Some(error.clone());
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// What was counted since the state was loaded. Times of routines are not taken.
+    pub fn measured(&self) -> Measured {
+        let Engine { meter, schedule, arenas, lanes, staging, .. } = &*self.engine;
+        let measured = meter.read(schedule, self.step - self.first, arenas.sizes());
+        let beside = lanes.scratch_bytes() + staging.device_bytes();
+        Measured { beside, ..measured }
+    }
+
+    /// What was really used of each kind of memory, since the state was loaded; needs
+    /// [`Fill::Poison`]. Carried rows count as a whole.
+    ///
+    /// # Errors
+    /// When the device failed.
+    pub fn touched(&mut self) -> Result<BTreeMap<(DeviceId, Kind), Touched>, CudaError> {
+        self.attempt(|engine| {
+            let schedule = Arc::clone(&engine.schedule);
+            touched(&schedule, |device, range| {
+                let mut bytes = vec![0; (range.end - range.start) as usize];
+                engine.read(device, range.start, &mut bytes)?;
+                Ok(Cow::Owned(bytes))
+            })
+        })
+    }
+
+    /// Does something at rest, unless the device failed.
+    fn attempt<T>(
+        &mut self,
+        work: impl FnOnce(&mut Engine) -> Result<T, CudaError>,
+    ) -> Result<T, CudaError> {
+        if let Some(failure) = &self.failure {
+            return Err(failure.clone());
+        }
+        self.engine.enter()?;
+        work(&mut self.engine)
+    }
+}
+
+impl Engine {
+    fn new(
+        schedule: &Checked,
+        feed: Box<dyn Feed>,
+        options: CudaOptions,
+    ) -> Result<Self, CudaError> {
+        let device = Device::open(options.ordinal)?;
+        let refused = |what: &'static str| {
+            let device = device.facts().to_string();
+            move |reason| CudaError::Refused { device, what: what.to_owned(), reason }
+        };
+        device.enter().map_err(refused("its context"))?;
+        let queues = Queues::new(schedule);
+        let arenas = Arenas::new(schedule, &device)?;
+        let code = Code::new(schedule, &device)?;
+        let lanes = Lanes::new(schedule, &queues, &code, &device)?;
+        let coordinates = schedule.coordinates();
+        Ok(Self {
+            periods: Periods::new(schedule, options.graphs).map_err(refused("events"))?,
+            marked: Marked::new(schedule, &queues).map_err(refused("events"))?,
+            lanes,
+            staging: Staging::new(schedule, &device)?,
+            bounce: Bounce::new().map_err(refused("pinned host memory"))?,
+            arenas,
+            code,
+            schedule: Arc::new(schedule.clone()),
+            issued: vec![0; queues.len()],
+            queues,
+            batches: (coordinates.iter())
+                .map(|coordinate| u64::from(schedule.batch_of(coordinate)))
+                .collect(),
+            coordinates,
+            members: schedule.groups.values().map(|g| members(schedule, g)).collect(),
+            meter: Meter::new(schedule),
+            feed,
+            patience: options.deadline,
+            device,
+        })
+    }
+
+    fn enter(&self) -> Result<(), CudaError> {
+        self.device.enter().map_err(|reason| self.refused("its context", reason))
+    }
+
+    /// Something that is no action, and that the device refuses.
+    fn refused(&self, what: &str, reason: DriverError) -> CudaError {
+        let device = self.device.facts().to_string();
+        CudaError::Refused { device, what: what.to_owned(), reason }
+    }
+
+    fn load(&mut self, state: &State, fill: Fill) -> Result<(), CudaError> {
+        self.fill(fill)?;
+        let schedule = Arc::clone(&self.schedule);
+        rows::load(&schedule, state, |device, start, bytes| {
+            self.write(device, start, bytes)
+        })
+    }
+
+    fn fill(&mut self, fill: Fill) -> Result<(), CudaError> {
+        let byte = match fill {
+            Fill::Zero => 0,
+            Fill::Poison => POISON,
+        };
+        let origin = &self.lanes.origin;
+        let mut arenas = self.arenas.all();
+        let filled =
+            arenas.try_for_each(|(start, size)| origin.fill(start, byte, size.0));
+        filled.map_err(|reason| self.refused("to fill its memory", reason))
+    }
+
+    fn write(
+        &mut self,
+        device: DeviceId,
+        start: u64,
+        bytes: &[u8],
+    ) -> Result<(), CudaError> {
+        let to = self.arenas.at(device, start);
+        let moved = self.bounce.write(&self.lanes.origin, to, bytes, self.patience);
+        moved.map_err(|unreached| self.unmoved(unreached))
+    }
+
+    fn read(
+        &mut self,
+        device: DeviceId,
+        start: u64,
+        bytes: &mut [u8],
+    ) -> Result<(), CudaError> {
+        let from = self.arenas.at(device, start);
+        let moved = self.bounce.read(&self.lanes.origin, from, bytes, self.patience);
+        moved.map_err(|unreached| self.unmoved(unreached))
+    }
+
+    fn unmoved(&self, unreached: Unreached) -> CudaError {
+        let late = |patience: Duration| DriverError {
+            call: "cuEventQuery",
+            reason: format!("a copy was not done within {patience:?}"),
+            code: 0,
+        };
+        match unreached {
+            Unreached::Broken(reason) => self.refused("a copy of its memory", reason),
+            Unreached::Late => self.refused("a copy of its memory", late(self.patience)),
+        }
+    }
+}
+
+impl Drop for Cuda {
+    /// What streams still do with the memory is waited for; where it does not end, the memory is
+    /// left to the end of the process.
+    #[expect(unsafe_code, reason = "that the device is idle is known here")]
+    fn drop(&mut self) {
+        if self.engine.is_idle() {
+            // SAFETY: the engine is not used again, and the device does nothing with it.
+            unsafe { ManuallyDrop::drop(&mut self.engine) };
+        }
+    }
+}
+
+impl Engine {
+    /// Whether everything that was issued is done, or the device has failed and does nothing more.
+    fn is_idle(&self) -> bool {
+        let joined = Event::new().and_then(|idle| {
+            self.lanes.join()?;
+            self.lanes.origin.record(&idle)?;
+            Ok(idle)
+        });
+        joined.is_err()
+            || joined.is_ok_and(|idle| {
+                !matches!(wait(&idle, self.patience), Err(Unreached::Late))
+            })
+    }
+}

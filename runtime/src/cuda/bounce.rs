@@ -1,0 +1,88 @@
+//! Bringing any amount of memory to a device and back, at rest, through a pinned buffer.
+
+use super::driver::{Address, DriverError, Event, Pinned, State, Stream};
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Bytes that are on their way at one time.
+const CHUNK: usize = 4 << 20;
+
+/// How long the host sleeps before it asks again.
+const TICK: Duration = Duration::from_micros(200);
+
+/// A buffer between ordinary host memory and a device.
+pub(super) struct Bounce {
+    pinned: Pinned,
+    moved: Event,
+}
+
+/// Why a moment was not waited for to its end.
+pub(super) enum Unreached {
+    /// The device failed.
+    Broken(DriverError),
+    /// The moment did not come in time.
+    Late,
+}
+
+impl From<DriverError> for Unreached {
+    fn from(error: DriverError) -> Self {
+        Self::Broken(error)
+    }
+}
+
+/// Waits until a moment has passed, at most so long.
+pub(super) fn wait(event: &Event, patience: Duration) -> Result<(), Unreached> {
+    let start = Instant::now();
+    while event.state()? == State::Ahead {
+        if start.elapsed() > patience {
+            return Err(Unreached::Late);
+        }
+        thread::sleep(TICK);
+    }
+    Ok(())
+}
+
+impl Bounce {
+    /// A buffer of its own.
+    pub(super) fn new() -> Result<Self, DriverError> {
+        Ok(Self { pinned: Pinned::new(CHUNK)?, moved: Event::new()? })
+    }
+
+    /// Brings bytes to the device, after all that the stream was given.
+    pub(super) fn write(
+        &mut self,
+        stream: &Stream,
+        to: Address,
+        bytes: &[u8],
+        patience: Duration,
+    ) -> Result<(), Unreached> {
+        for (number, chunk) in (0u64..).zip(bytes.chunks(CHUNK)) {
+            self.pinned.write(0..chunk.len()).copy_from_slice(chunk);
+            let to = to.plus(number * CHUNK as u64);
+            stream.upload(&self.pinned, 0..chunk.len(), to)?;
+            stream.record(&self.moved)?;
+            wait(&self.moved, patience)?;
+        }
+        Ok(())
+    }
+
+    /// Brings bytes from the device, after all that the stream was given.
+    pub(super) fn read(
+        &mut self,
+        stream: &Stream,
+        from: Address,
+        bytes: &mut [u8],
+        patience: Duration,
+    ) -> Result<(), Unreached> {
+        for (number, chunk) in (0u64..).zip(bytes.chunks_mut(CHUNK)) {
+            let from = from.plus(number * CHUNK as u64);
+            stream.download(from, &self.pinned, 0..chunk.len())?;
+            stream.record(&self.moved)?;
+            wait(&self.moved, patience)?;
+            chunk.copy_from_slice(self.pinned.read(0..chunk.len()));
+        }
+        Ok(())
+    }
+}

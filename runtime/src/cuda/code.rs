@@ -1,0 +1,387 @@
+//! Routines as a stream does them: every call is parsed, every function loaded and every product
+//! planned before the start.
+
+use super::{
+    CudaError,
+    driver::{Address, Device, DriverError, Function, Parameters, Products, Stream},
+    exchange::Meeting,
+    functions::Functions,
+    products::{self, Addresses, Handle, Plan},
+};
+use crate::code::CodeError;
+use roundelay_kernels::{
+    Exchange, Kernel,
+    cuda::{
+        self, Accumulation, Argument, Epilogue, Launch, MOST_SUMMED, Matrix, Number,
+        Place, Product, Steps, sum,
+    },
+};
+use roundelay_schedule::{
+    Bytes, Call, Element, Float, Routine, RoutineId, Schedule, Table,
+};
+
+/// All routines of a schedule, on one device.
+pub(super) struct Code {
+    pub(super) routines: Table<RoutineId, Ready>,
+    functions: Functions,
+    multiplier: Multiplier,
+    parameters: Parameters,
+}
+
+/// A routine that is ready to be given to a stream.
+pub(super) struct Ready {
+    pub(super) calls: Vec<ReadyCall>,
+    /// What its calls take beside their operands, one after another.
+    pub(super) scratch: Bytes,
+}
+
+/// A call of a routine.
+pub(super) struct ReadyCall {
+    /// Argument and first byte of every operand.
+    pub(super) operands: Vec<(usize, u64)>,
+    pub(super) work: Work,
+}
+
+/// A call as the kernels say it.
+enum Given {
+    Alone(Steps),
+    Together(Exchange),
+}
+
+/// What a call does.
+pub(super) enum Work {
+    /// Something on its own.
+    Alone(Vec<Step>),
+    /// Something that all rows of split tensors do together.
+    Together(Meeting),
+}
+
+/// One thing that a stream does.
+pub(super) enum Step {
+    /// A function of ours.
+    Launch(Function, Launch),
+    /// A product that the library does by one of its plans.
+    Product(Box<Product>, usize),
+}
+
+/// What the parameters of a call are bound to.
+pub(super) struct Binding<'a> {
+    pub(super) operands: &'a [Address],
+    pub(super) scratch: Address,
+    /// Memory of the lane for the library of products.
+    pub(super) workspace: Address,
+    pub(super) scalars: Address,
+    pub(super) micro_batch: u64,
+    pub(super) slice_offset: u64,
+    pub(super) part: u64,
+}
+
+impl Binding<'_> {
+    /// Operands alone, for what is no call of a routine.
+    pub(super) fn of(operands: &[Address], scratch: Address) -> Binding<'_> {
+        let nowhere = Address(0);
+        Binding {
+            operands,
+            scratch,
+            workspace: nowhere,
+            scalars: nowhere,
+            micro_batch: 0,
+            slice_offset: 0,
+            part: 0,
+        }
+    }
+
+    fn address(&self, place: Place) -> Address {
+        match place {
+            Place::Operand(operand, Bytes(bytes)) => self.operands[operand].plus(bytes),
+            Place::Scratch(Bytes(bytes)) => self.scratch.plus(bytes),
+        }
+    }
+
+    fn value(&self, argument: Argument) -> u64 {
+        match argument {
+            Argument::Address(place) => self.address(place).0,
+            Argument::Scalars => self.scalars.0,
+            Argument::MicroBatch => self.micro_batch,
+            Argument::SliceOffset => self.slice_offset,
+            Argument::Part => self.part,
+            Argument::Unsigned(number) => u64::from(number),
+            Argument::Unsigned64(number) => number,
+            Argument::Single(number) => u64::from(number.to_bits()),
+            Argument::Double(number) => number.to_bits(),
+        }
+    }
+}
+
+impl Code {
+    /// Makes all routines of a schedule ready.
+    ///
+    /// # Errors
+    /// When a call is malformed, or a source is not compiled.
+    pub(super) fn new(schedule: &Schedule, device: &Device) -> Result<Self, CudaError> {
+        let mut code = Self {
+            routines: Table::default(),
+            functions: Functions::new(device.facts()),
+            multiplier: Multiplier::new(device, alignment(schedule)),
+            parameters: Parameters::default(),
+        };
+        let routines = schedule.routines.iter();
+        let ready = |(id, routine)| code.routine(schedule.job.dtype, id, routine);
+        let routines: Result<_, CudaError> = routines.map(ready).collect();
+        code.routines = routines?;
+        code.prepare_sums(schedule)?;
+        Ok(code)
+    }
+
+    /// Memory that the library of products may take on each lane.
+    pub(super) fn workspace(&self) -> Bytes {
+        let plans = self.multiplier.plans.iter();
+        plans.map(|(_, plan)| plan.workspace).max().unwrap_or_default()
+    }
+
+    fn routine(
+        &mut self,
+        dtype: Float,
+        id: RoutineId,
+        routine: &Routine,
+    ) -> Result<Ready, CudaError> {
+        let mut scratch = Bytes(0);
+        let mut calls = Vec::with_capacity(routine.calls.len());
+        for (number, source) in routine.calls.iter().enumerate() {
+            let kernel = Kernel::parse(source).map_err(|message| CodeError::Call {
+                routine: id,
+                call: number,
+                kernel: source.kernel.clone(),
+                message,
+            })?;
+            let refused = |message| CudaError::Kernel {
+                routine: id,
+                call: number,
+                kernel: source.kernel.clone(),
+                message,
+            };
+            let steps = match kernel.exchange() {
+                Some(exchange) => Given::Together(exchange),
+                None => Given::Alone(kernel.cuda(dtype).map_err(refused)?),
+            };
+            let (call, own) = self.call(dtype, steps, source)?;
+            scratch = scratch.max(own);
+            calls.push(call);
+        }
+        Ok(Ready { calls, scratch })
+    }
+
+    fn call(
+        &mut self,
+        dtype: Float,
+        given: Given,
+        source: &Call,
+    ) -> Result<(ReadyCall, Bytes), CudaError> {
+        let place = |operand: &roundelay_schedule::Operand| {
+            (operand.argument as usize, operand.offset.0)
+        };
+        let operands: Vec<(usize, u64)> = source.operands.iter().map(place).collect();
+        let (work, scratch) = match given {
+            Given::Together(exchange) => {
+                let meeting = Meeting::new(exchange, dtype);
+                self.prepare_sum(meeting.number)?;
+                (Work::Together(meeting), meeting.scratch())
+            }
+            Given::Alone(Steps { steps, scratch }) => {
+                let ready = steps.into_iter().map(|step| self.ready(step, &operands));
+                (Work::Alone(ready.collect::<Result<_, _>>()?), scratch)
+            }
+        };
+        Ok((ReadyCall { operands, work }, scratch))
+    }
+
+    fn ready(
+        &mut self,
+        step: cuda::Step,
+        operands: &[(usize, u64)],
+    ) -> Result<Step, CudaError> {
+        let launch = match step {
+            cuda::Step::Launch(launch) => launch,
+            cuda::Step::Product(product) => {
+                match self.multiplier.plan(&product, operands) {
+                    Some(plan) => return Ok(Step::Product(Box::new(product), plan)),
+                    None => product.launch(),
+                }
+            }
+        };
+        Ok(Step::Launch(self.functions.of(&launch)?, launch))
+    }
+
+    /// Loads what sums over the members of groups need.
+    fn prepare_sums(&mut self, schedule: &Schedule) -> Result<(), CudaError> {
+        if schedule.groups.is_empty() {
+            return Ok(());
+        }
+        let elements = [Element::Real, Element::Wide].into_iter();
+        let mut numbers = elements.map(|element| number_of(schedule.job.dtype, element));
+        numbers.try_for_each(|number| self.prepare_sum(number))
+    }
+
+    fn prepare_sum(&mut self, number: Number) -> Result<(), CudaError> {
+        let launch = sum(1, number, 1, Accumulation::Replace);
+        let launch = launch.expect("a sum of one array of one number is one");
+        self.functions.of(&launch).map(drop)
+    }
+
+    /// Gives a step to a stream.
+    pub(super) fn run(
+        &mut self,
+        step: &Step,
+        binding: &Binding<'_>,
+        stream: &Stream,
+    ) -> Result<(), DriverError> {
+        match step {
+            Step::Launch(function, launch) => {
+                self.parameters.clear();
+                for argument in &launch.arguments {
+                    self.parameters.push(binding.value(*argument));
+                }
+                stream.launch(function, launch, &mut self.parameters)
+            }
+            Step::Product(product, plan) => {
+                self.multiplier.run(*plan, product, binding, stream)
+            }
+        }
+    }
+
+    /// Adds arrays of so many numbers from the first to the last, and that to what is there if it
+    /// accumulates. Where there are more than one launch takes, the sum of those before is the
+    /// first one of the next launch.
+    pub(super) fn sum(
+        &mut self,
+        number: Number,
+        terms: &[Address],
+        (to, elements): (Address, u64),
+        accumulation: Accumulation,
+        stream: &Stream,
+    ) -> Result<(), DriverError> {
+        let mut store = accumulation;
+        let mut rest = terms;
+        while !rest.is_empty() {
+            let so_far = if rest.len() < terms.len() { &[to][..] } else { &[] };
+            let count = rest.len().min(MOST_SUMMED - so_far.len());
+            let (own, others) = rest.split_at(count);
+            let parts: Vec<Address> = [so_far, own].concat();
+            self.sum_once(number, &parts, (to, elements), store, stream)?;
+            (rest, store) = (others, Accumulation::Replace);
+        }
+        Ok(())
+    }
+
+    fn sum_once(
+        &mut self,
+        number: Number,
+        parts: &[Address],
+        (to, elements): (Address, u64),
+        store: Accumulation,
+        stream: &Stream,
+    ) -> Result<(), DriverError> {
+        let launch = sum(parts.len(), number, elements as usize, store);
+        let launch =
+            launch.expect("a launch sums at least one part and no more than most");
+        let function = self.functions.of(&launch);
+        let function = function.expect("the sums of a schedule were loaded at the start");
+        let operands: Vec<Address> = [to].iter().chain(parts).copied().collect();
+        let binding = Binding::of(&operands, Address(0));
+        self.run(&Step::Launch(function, launch), &binding, stream)
+    }
+}
+
+/// How device memory holds the real numbers of an element type.
+pub(super) fn number_of(dtype: Float, element: Element) -> Number {
+    match (dtype, element) {
+        (Float::F64, _) => Number::F64,
+        (Float::F32, _) | (Float::Bf16(_) | Float::F16(_), Element::Wide) => Number::F32,
+        (Float::Bf16(_), Element::Real | Element::I32) => Number::Bf16,
+        (Float::F16(_), Element::Real | Element::I32) => Number::F16,
+    }
+}
+
+/// What the first byte of every row is a multiple of.
+fn alignment(schedule: &Schedule) -> u64 {
+    let all =
+        schedule.buffers.values().flat_map(|buffer| [buffer.offset.0, buffer.size.0]);
+    power_of_two_in(all)
+}
+
+/// The greatest power of two, up to the alignment of arenas, of which all are multiples.
+fn power_of_two_in(numbers: impl Iterator<Item = u64>) -> u64 {
+    let bits = numbers.fold(super::arena::ALIGNMENT, |bits, number| bits | number);
+    1 << bits.trailing_zeros()
+}
+
+/// The library of products with its plans, or neither.
+struct Multiplier {
+    handle: Option<Handle>,
+    /// By shape, that is the product with all matrices at the beginning of something, and by what
+    /// the first bytes of matrices are multiples of.
+    plans: Vec<((Product, u64), Plan)>,
+    alignment: u64,
+}
+
+impl Multiplier {
+    fn new(device: &Device, alignment: u64) -> Self {
+        let handle = match device.libraries.products {
+            Products::Library(_) => Handle::new().ok(),
+            Products::Own => None,
+        };
+        Self { handle, plans: Vec::new(), alignment }
+    }
+
+    /// The plan of a product; none where the library is missing or would not do it.
+    fn plan(&mut self, product: &Product, operands: &[(usize, u64)]) -> Option<usize> {
+        let handle = self.handle.as_ref()?;
+        let places = [&product.a, &product.b, &product.out].map(|matrix| matrix.place);
+        let offset = |place: Place| match place {
+            Place::Operand(operand, Bytes(bytes)) => {
+                bytes | operands.get(operand).map_or(0, |(_, offset)| *offset)
+            }
+            Place::Scratch(Bytes(bytes)) => bytes,
+        };
+        let offsets = places.into_iter().map(offset).chain([self.alignment]);
+        let key = (shape(product), power_of_two_in(offsets));
+        if let Some(known) = self.plans.iter().position(|(other, _)| *other == key) {
+            return Some(known);
+        }
+        let plan = Plan::new(handle, product, key.1).ok()?;
+        self.plans.push((key, plan));
+        Some(self.plans.len() - 1)
+    }
+
+    fn run(
+        &mut self,
+        plan: usize,
+        product: &Product,
+        binding: &Binding<'_>,
+        stream: &Stream,
+    ) -> Result<(), DriverError> {
+        let handle = self.handle.as_ref().expect("who has plans has their library");
+        let at = Addresses {
+            a: binding.address(product.a.place),
+            b: binding.address(product.b.place),
+            out: binding.address(product.out.place),
+            bias: products::bias(product).map(|place| binding.address(place)),
+        };
+        let (_, plan) = &mut self.plans[plan];
+        plan.run(handle, at, binding.workspace, stream).map_err(DriverError::from)
+    }
+}
+
+/// A product without its places.
+fn shape(product: &Product) -> Product {
+    let place = Place::Operand(0, Bytes(0));
+    let nowhere = |matrix: &Matrix| Matrix { place, ..*matrix };
+    let epilogue = match product.epilogue {
+        Epilogue::Plain => Epilogue::Plain,
+        Epilogue::Bias(_) => Epilogue::Bias(place),
+        Epilogue::BiasRelu(_) => Epilogue::BiasRelu(place),
+        Epilogue::BiasGelu { .. } => Epilogue::BiasGelu { bias: place, before: place },
+    };
+    let [a, b, out] = [&product.a, &product.b, &product.out].map(nowhere);
+    Product { a, b, out, epilogue, ..*product }
+}

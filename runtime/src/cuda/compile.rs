@@ -1,0 +1,216 @@
+//! Machine code of sources: compiled by NVRTC when it is first needed, and kept on disk.
+//!
+//! A file of the cache is named after everything that its contents depend on, and holds its own
+//! digest, so that a broken one is seen and made again.
+#![expect(unsafe_code, reason = "NVRTC is called here")]
+
+use super::{CudaError, driver::DeviceFacts};
+use crate::digest::Digest;
+use cudarc::nvrtc::sys::{self, nvrtcProgram, nvrtcResult};
+use roundelay_kernels::cuda::Source;
+use std::{
+    env,
+    ffi::CString,
+    fs, io,
+    path::{Path, PathBuf},
+    process, ptr,
+};
+
+/// Options of every compilation. Products and sums are rounded one by one where the source says
+/// so, and nowhere contracted behind its back.
+const OPTIONS: [&str; 2] = ["--std=c++17", "--fmad=true"];
+
+/// Opens every file of the cache.
+const MAGIC: &[u8; 8] = b"rdlcubin";
+
+/// Compiles for one device.
+pub(super) struct Compiler {
+    architecture: String,
+    version: (u32, u32),
+    cache: Option<PathBuf>,
+}
+
+impl Compiler {
+    /// For a device, with a cache in the user's folder for such things if there is one.
+    pub(super) fn new(facts: &DeviceFacts) -> Self {
+        let (major, minor) = facts.capability;
+        Self {
+            architecture: format!("sm_{major}{minor}"),
+            version: facts.compiler,
+            cache: cache_folder(),
+        }
+    }
+
+    /// Machine code of a source, which `accept` must take: where it refuses what is on disk, that
+    /// is made again.
+    ///
+    /// # Errors
+    /// When the source is not compiled, or what `accept` says of what was just compiled.
+    pub(super) fn load<T>(
+        &self,
+        source: Source,
+        accept: impl Fn(&[u8]) -> Result<T, CudaError>,
+    ) -> Result<T, CudaError> {
+        let file = self.cache.as_ref().map(|folder| folder.join(self.name(source)));
+        let known = file.as_deref().and_then(read);
+        if let Some(Ok(accepted)) = known.map(|code| accept(&code)) {
+            return Ok(accepted);
+        }
+        let code = self.compile(source)?;
+        if let Some(file) = &file {
+            // A cache that cannot be written only costs time.
+            let _ = write(file, &code);
+        }
+        accept(&code)
+    }
+
+    fn name(&self, source: Source) -> String {
+        let mut digest = Digest::new();
+        let (major, minor) = self.version;
+        let version = format!("{major}.{minor} {OPTIONS:?}");
+        for part in [source.text, self.architecture.as_str(), &version] {
+            digest.add(part.as_bytes());
+        }
+        let stem = source.name.trim_end_matches(".cu");
+        format!("{stem}-{}-{:016x}.cubin", self.architecture, digest.value())
+    }
+
+    fn compile(&self, source: Source) -> Result<Vec<u8>, CudaError> {
+        let failed = |log: String| CudaError::Compile {
+            file: source.name,
+            architecture: self.architecture.clone(),
+            log: log.trim_end().to_owned(),
+        };
+        let program = Program::new(source).map_err(|result| failed(result.to_owned()))?;
+        let architecture = format!("--gpu-architecture={}", self.architecture);
+        let options = OPTIONS.map(str::to_owned).into_iter().chain([architecture]);
+        let options: Vec<CString> =
+            options.map(|option| CString::new(option).unwrap_or_default()).collect();
+        program.compile(&options).map_err(failed)
+    }
+}
+
+/// A program of NVRTC.
+struct Program(nvrtcProgram);
+
+impl Program {
+    fn new(source: Source) -> Result<Self, &'static str> {
+        let text = CString::new(source.text).map_err(|_| "the source has a zero byte")?;
+        let name = CString::new(source.name).map_err(|_| "its name has a zero byte")?;
+        let mut raw = ptr::null_mut();
+        // SAFETY: both texts end with zero; a program is written; there are no headers.
+        let result = unsafe {
+            sys::nvrtcCreateProgram(
+                &raw mut raw,
+                text.as_ptr(),
+                name.as_ptr(),
+                0,
+                ptr::null(),
+                ptr::null(),
+            )
+        };
+        match result {
+            nvrtcResult::NVRTC_SUCCESS => Ok(Self(raw)),
+            _ => Err("NVRTC makes no program of it"),
+        }
+    }
+
+    /// Machine code, or what the compiler says.
+    fn compile(&self, options: &[CString]) -> Result<Vec<u8>, String> {
+        let options: Vec<_> = options.iter().map(|option| option.as_ptr()).collect();
+        // SAFETY: the program is live, and every option ends with zero.
+        let result = unsafe {
+            sys::nvrtcCompileProgram(self.0, options.len() as i32, options.as_ptr())
+        };
+        if result != nvrtcResult::NVRTC_SUCCESS {
+            let log = self.bytes(sys::nvrtcGetProgramLogSize, sys::nvrtcGetProgramLog);
+            let log = String::from_utf8_lossy(&log).replace('\0', "");
+            return Err(format!("{log}\n({result:?})"));
+        }
+        Ok(self.bytes(sys::nvrtcGetCUBINSize, sys::nvrtcGetCUBIN))
+    }
+
+    /// What a pair of calls gives: how many bytes, and the bytes.
+    fn bytes(
+        &self,
+        size: unsafe fn(nvrtcProgram, *mut usize) -> nvrtcResult,
+        get: unsafe fn(nvrtcProgram, *mut std::ffi::c_char) -> nvrtcResult,
+    ) -> Vec<u8> {
+        let mut count = 0;
+        // SAFETY: the program is live; a number and then so many bytes are written.
+        unsafe {
+            if size(self.0, &raw mut count) != nvrtcResult::NVRTC_SUCCESS {
+                return Vec::new();
+            }
+            let mut bytes = vec![0u8; count];
+            let got = get(self.0, bytes.as_mut_ptr().cast());
+            if got == nvrtcResult::NVRTC_SUCCESS { bytes } else { Vec::new() }
+        }
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // SAFETY: the program is live.
+        let _ = unsafe { sys::nvrtcDestroyProgram(&raw mut self.0) };
+    }
+}
+
+/// `ROUNDELAY_CACHE`, or the folder for such things; none when there is no home.
+fn cache_folder() -> Option<PathBuf> {
+    let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
+    let of = |name: &str| set(name).map(PathBuf::from);
+    of("ROUNDELAY_CACHE")
+        .or_else(|| of("XDG_CACHE_HOME").map(|folder| folder.join("roundelay")))
+        .or_else(|| of("HOME").map(|folder| folder.join(".cache/roundelay")))
+}
+
+/// The code in a file, unless it is broken.
+fn read(file: &Path) -> Option<Vec<u8>> {
+    let bytes = fs::read(file).ok()?;
+    let (magic, rest) = bytes.split_first_chunk::<8>()?;
+    let (digest, code) = rest.split_first_chunk::<8>()?;
+    let whole = magic == MAGIC && u64::from_le_bytes(*digest) == digest_of(code);
+    whole.then(|| code.to_vec())
+}
+
+/// Writes a file that is there as a whole or not at all.
+fn write(file: &Path, code: &[u8]) -> io::Result<()> {
+    if let Some(folder) = file.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let half = file.with_extension(format!("{}.part", process::id()));
+    let digest = digest_of(code).to_le_bytes();
+    fs::write(&half, [MAGIC, digest.as_slice(), code].concat())?;
+    fs::rename(&half, file)
+}
+
+fn digest_of(code: &[u8]) -> u64 {
+    let mut digest = Digest::new();
+    digest.add(code);
+    digest.value()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scratch::Scratch;
+
+    #[test]
+    fn a_broken_file_of_the_cache_is_no_code() {
+        let scratch = Scratch::new("cubin-cache");
+        let file = scratch.path().join("folder/one.cubin");
+        assert_eq!(read(&file), None);
+        write(&file, b"machine code").unwrap();
+        assert_eq!(read(&file).as_deref(), Some(b"machine code".as_slice()));
+        let whole = fs::read(&file).unwrap();
+        for byte in 0..whole.len() {
+            let mut broken = whole.clone();
+            broken[byte] ^= 1;
+            fs::write(&file, &broken).unwrap();
+            assert_eq!(read(&file), None, "byte {byte}");
+            fs::write(&file, &whole[..byte]).unwrap();
+            assert_eq!(read(&file), None, "{byte} bytes");
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! Which libraries of CUDA are here, found before anything is called that would need them.
+
+use super::DriverError;
+use cudarc::{cublaslt, driver, nvrtc};
+use libloading::{
+    Library,
+    os::unix::{Library as Native, RTLD_GLOBAL, RTLD_NOW},
+};
+use std::{
+    env, fs, mem,
+    path::{Path, PathBuf},
+    sync::OnceLock,
+};
+
+/// Folders that are searched before all others, separated by colons.
+const FOLDERS: &str = "ROUNDELAY_CUDA_LIBRARIES";
+
+/// The oldest driver that has all that is called, as CUDA numbers versions.
+const OLDEST_DRIVER: i32 = 12_000;
+
+/// The oldest NVRTC and cuBLASLt.
+const OLDEST_MAJOR: i32 = 12;
+
+/// What of CUDA is missing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoCuda {
+    /// No driver.
+    #[error(
+        "there is no NVIDIA driver here (libcuda.so was not found): install one for CUDA 12 or \
+         newer, or use `--device cpu`"
+    )]
+    Driver,
+    /// A driver that is too old.
+    #[error("the NVIDIA driver is for CUDA {found}; install one for CUDA 12.0 or newer")]
+    OldDriver {
+        /// Its version.
+        found: String,
+    },
+    /// No compiler.
+    #[error(
+        "there is no NVRTC here (libnvrtc.so was not found), which compiles the kernels: install \
+         it, as `pip install nvidia-cuda-nvrtc` does, or name its folder in \
+         ROUNDELAY_CUDA_LIBRARIES"
+    )]
+    Compiler,
+    /// A compiler that is too old.
+    #[error("NVRTC is of CUDA {found}; install that of CUDA 12.0 or newer")]
+    OldCompiler {
+        /// Its version.
+        found: String,
+    },
+    /// A library without a function that is called.
+    #[error("{library} has no `{symbol}`; install one of CUDA 12.0 or newer")]
+    Symbol {
+        /// Which library.
+        library: &'static str,
+        /// What it lacks.
+        symbol: &'static str,
+    },
+    /// The driver does not start.
+    #[error("the NVIDIA driver does not start: {0}")]
+    Start(DriverError),
+    /// No device.
+    #[error(
+        "the NVIDIA driver sees no GPU; look at CUDA_VISIBLE_DEVICES and `nvidia-smi`"
+    )]
+    Device,
+}
+
+/// Whether there is a library of matrix products.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Products {
+    /// cuBLASLt of this version.
+    Library(usize),
+    /// None; own kernels make all products.
+    Own,
+}
+
+/// The libraries, all loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Libraries {
+    /// The driver's version, as CUDA numbers them.
+    pub(crate) driver: i32,
+    /// NVRTC's version.
+    pub(crate) compiler: (i32, i32),
+    /// What multiplies matrices.
+    pub(crate) products: Products,
+}
+
+impl Libraries {
+    /// Looks for all of them, once.
+    ///
+    /// # Errors
+    /// What is missing or too old.
+    pub(crate) fn load() -> Result<Self, NoCuda> {
+        static FOUND: OnceLock<Result<Libraries, NoCuda>> = OnceLock::new();
+        FOUND.get_or_init(find).clone()
+    }
+}
+
+fn find() -> Result<Libraries, NoCuda> {
+    // SAFETY: these only open the libraries, whose initializers are trusted like the driver.
+    let present = [
+        ("cuda", driver::sys::is_culib_present as unsafe fn() -> bool),
+        ("nvrtc", nvrtc::sys::is_culib_present),
+        ("cublasLt", cublaslt::sys::is_culib_present),
+    ]
+    .map(|(name, present)| preload(name, || unsafe { present() }));
+    let [driver, compiler, products] = present;
+    if !driver {
+        return Err(NoCuda::Driver);
+    }
+    let driver = driver_version()?;
+    if !compiler {
+        return Err(NoCuda::Compiler);
+    }
+    let compiler = compiler_version()?;
+    let products = if products { products_version() } else { Products::Own };
+    Ok(Libraries { driver, compiler, products })
+}
+
+fn driver_version() -> Result<i32, NoCuda> {
+    // SAFETY: the library is present.
+    let library = unsafe { driver::sys::culib() };
+    has_all(library, "the NVIDIA driver", DRIVER)?;
+    let mut version = 0;
+    // SAFETY: the driver writes one number; its symbol is there.
+    let asked = unsafe {
+        super::driver!(cuInit(0))
+            .and(super::driver!(cuDriverGetVersion(&raw mut version)))
+    };
+    let no_device = driver::sys::CUresult::CUDA_ERROR_NO_DEVICE as u32;
+    match asked {
+        Err(error) if error.code == no_device => Err(NoCuda::Device),
+        Err(error) => Err(NoCuda::Start(error)),
+        Ok(()) if version < OLDEST_DRIVER => {
+            Err(NoCuda::OldDriver { found: dotted(version) })
+        }
+        Ok(()) => Ok(version),
+    }
+}
+
+/// A version as CUDA numbers them: 12040 is 12.4.
+fn dotted(version: i32) -> String {
+    format!("{}.{}", version / 1000, version % 1000 / 10)
+}
+
+fn compiler_version() -> Result<(i32, i32), NoCuda> {
+    // SAFETY: the library is present.
+    let library = unsafe { nvrtc::sys::culib() };
+    has_all(library, "NVRTC", COMPILER)?;
+    let (mut major, mut minor) = (0, 0);
+    // SAFETY: two numbers are written; the symbol is there.
+    let _ = unsafe { nvrtc::sys::nvrtcVersion(&raw mut major, &raw mut minor) };
+    match major >= OLDEST_MAJOR {
+        true => Ok((major, minor)),
+        false => Err(NoCuda::OldCompiler { found: format!("{major}.{minor}") }),
+    }
+}
+
+/// A library of products that lacks something is as good as none.
+fn products_version() -> Products {
+    // SAFETY: the library is present.
+    let library = unsafe { cublaslt::sys::culib() };
+    if has_all(library, "cuBLASLt", PRODUCTS).is_err() {
+        return Products::Own;
+    }
+    // SAFETY: the symbol is there.
+    let version = unsafe { cublaslt::sys::cublasLtGetVersion() };
+    match version / 10_000 >= OLDEST_MAJOR as usize {
+        true => Products::Library(version),
+        false => Products::Own,
+    }
+}
+
+/// What is called of the driver, so that a missing symbol is an error and no panic.
+const DRIVER: &[&str] = &[
+    "cuInit",
+    "cuDriverGetVersion",
+    "cuGetErrorName",
+    "cuGetErrorString",
+    "cuDeviceGetCount",
+    "cuDeviceGet",
+    "cuDeviceGetName",
+    "cuDeviceTotalMem_v2",
+    "cuDeviceGetAttribute",
+    "cuDevicePrimaryCtxRetain",
+    "cuDevicePrimaryCtxRelease_v2",
+    "cuCtxSetCurrent",
+    "cuMemGetInfo_v2",
+    "cuMemGetAllocationGranularity",
+    "cuMemAddressReserve",
+    "cuMemAddressFree",
+    "cuMemCreate",
+    "cuMemRelease",
+    "cuMemMap",
+    "cuMemUnmap",
+    "cuMemSetAccess",
+    "cuMemAlloc_v2",
+    "cuMemFree_v2",
+    "cuMemHostAlloc",
+    "cuMemFreeHost",
+    "cuMemcpyHtoDAsync_v2",
+    "cuMemcpyDtoHAsync_v2",
+    "cuMemcpyDtoDAsync_v2",
+    "cuMemcpy2DAsync_v2",
+    "cuMemsetD8Async",
+    "cuModuleLoadData",
+    "cuModuleUnload",
+    "cuModuleGetFunction",
+    "cuFuncSetAttribute",
+    "cuLaunchKernel",
+    "cuStreamCreate",
+    "cuStreamDestroy_v2",
+    "cuStreamWaitEvent",
+    "cuEventCreate",
+    "cuEventRecord",
+    "cuEventQuery",
+    "cuEventDestroy_v2",
+    "cuStreamBeginCapture_v2",
+    "cuStreamEndCapture",
+    "cuGraphInstantiateWithFlags",
+    "cuGraphLaunch",
+    "cuGraphExecDestroy",
+    "cuGraphDestroy",
+];
+
+/// What is called of NVRTC.
+const COMPILER: &[&str] = &[
+    "nvrtcVersion",
+    "nvrtcCreateProgram",
+    "nvrtcCompileProgram",
+    "nvrtcDestroyProgram",
+    "nvrtcGetProgramLogSize",
+    "nvrtcGetProgramLog",
+    "nvrtcGetCUBINSize",
+    "nvrtcGetCUBIN",
+];
+
+/// What is called of cuBLASLt.
+const PRODUCTS: &[&str] = &[
+    "cublasLtGetVersion",
+    "cublasLtCreate",
+    "cublasLtDestroy",
+    "cublasLtMatmulDescCreate",
+    "cublasLtMatmulDescDestroy",
+    "cublasLtMatmulDescSetAttribute",
+    "cublasLtMatrixLayoutCreate",
+    "cublasLtMatrixLayoutDestroy",
+    "cublasLtMatrixLayoutSetAttribute",
+    "cublasLtMatmulPreferenceCreate",
+    "cublasLtMatmulPreferenceDestroy",
+    "cublasLtMatmulPreferenceSetAttribute",
+    "cublasLtMatmulAlgoGetHeuristic",
+    "cublasLtMatmul",
+];
+
+fn has_all(
+    library: &Library,
+    name: &'static str,
+    symbols: &[&'static str],
+) -> Result<(), NoCuda> {
+    for symbol in symbols {
+        // SAFETY: the address is only looked for.
+        let found = unsafe { library.get::<*const ()>(symbol.as_bytes()) };
+        if found.is_err() {
+            return Err(NoCuda::Symbol { library: name, symbol });
+        }
+    }
+    Ok(())
+}
+
+/// Whether a library can be opened: from the folders that are named, as the system finds it, or
+/// from where packages put it. A library that was opened from a folder is found again by its
+/// name, so it stays open.
+fn preload(name: &str, present: impl Fn() -> bool) -> bool {
+    let named = env::var_os(FOLDERS).map(|list| env::split_paths(&list).collect());
+    let named: Vec<PathBuf> = named.unwrap_or_default();
+    open_from(&named, name);
+    present() || open_from(&package_folders(), name) && present()
+}
+
+fn open_from(folders: &[PathBuf], name: &str) -> bool {
+    let start = format!("lib{name}.so");
+    folders.iter().flat_map(|folder| files(folder)).any(|file| {
+        let matches = file
+            .file_name()
+            .and_then(|name| name.to_str())
+            .is_some_and(|name| name.starts_with(&start));
+        matches && open(&file)
+    })
+}
+
+fn open(file: &Path) -> bool {
+    // SAFETY: whoever names a folder of CUDA libraries trusts their initializers.
+    match unsafe { Native::open(Some(file), RTLD_NOW | RTLD_GLOBAL) } {
+        Ok(library) => {
+            mem::forget(library);
+            true
+        }
+        Err(_) => false,
+    }
+}
+
+/// Where toolkits and Python packages put libraries.
+fn package_folders() -> Vec<PathBuf> {
+    let mut folders = Vec::new();
+    for variable in ["CUDA_HOME", "CUDA_PATH"] {
+        folders
+            .extend(env::var_os(variable).map(|home| PathBuf::from(home).join("lib64")));
+    }
+    folders.push(PathBuf::from("/usr/local/cuda/lib64"));
+    for variable in ["VIRTUAL_ENV", "CONDA_PREFIX"] {
+        let Some(home) = env::var_os(variable) else { continue };
+        let pythons = files(&PathBuf::from(home).join("lib"));
+        let nvidia = |python: &PathBuf| python.join("site-packages/nvidia");
+        let packages = pythons.iter().flat_map(|python| files(&nvidia(python)));
+        folders.extend(packages.map(|package| package.join("lib")));
+    }
+    folders
+}
+
+/// The entries of a folder, in order; none when it cannot be read.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten();
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    paths
+}

@@ -1,0 +1,127 @@
+//! Why the CUDA machine cannot start or go on.
+
+use super::driver::{DriverError, NoCuda};
+use crate::{code::CodeError, state::StateError};
+use roundelay_schedule::{ActionId, Bytes, RoutineId};
+use std::time::Duration;
+
+/// Why the CUDA machine could not start or go on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CudaError {
+    /// A library, driver or device is missing.
+    #[error(transparent)]
+    Absent(#[from] NoCuda),
+    /// A kernel call of the schedule is malformed.
+    #[error(transparent)]
+    Code(#[from] CodeError),
+    /// The state does not fit the schedule.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// A source was not compiled.
+    #[error("NVRTC refuses `{file}` for {architecture}:\n{log}")]
+    Compile {
+        /// Name of the source.
+        file: &'static str,
+        /// What for.
+        architecture: String,
+        /// What the compiler says.
+        log: String,
+    },
+    /// A function of a source cannot be had.
+    #[error("`{symbol}` of `{file}` cannot be loaded on {device}: {reason}")]
+    Function {
+        /// Name of the source.
+        file: &'static str,
+        /// The function.
+        symbol: String,
+        /// The device in words.
+        device: String,
+        /// What the driver says.
+        reason: DriverError,
+    },
+    /// A kernel has no form for CUDA devices.
+    #[error("call {call} of routine {routine} (`{kernel}`) on a CUDA device: {message}")]
+    Kernel {
+        /// The routine.
+        routine: RoutineId,
+        /// Index into its calls.
+        call: usize,
+        /// Name of the kernel.
+        kernel: String,
+        /// Why it has none.
+        message: String,
+    },
+    /// The device has too little memory.
+    #[error(
+        "{device} has {free} of memory left, but {what} takes {wanted}; \
+         plan with less `memory`, or close what else runs there"
+    )]
+    Memory {
+        /// The device in words.
+        device: String,
+        /// What the memory is for.
+        what: String,
+        /// How much it takes.
+        wanted: Bytes,
+        /// How much there is.
+        free: Bytes,
+    },
+    /// The device refuses something that is no action.
+    #[error("{device} refuses {what}: {reason}")]
+    Refused {
+        /// The device in words.
+        device: String,
+        /// What was done.
+        what: String,
+        /// What the driver says.
+        reason: DriverError,
+    },
+    /// An action could not be issued.
+    #[error("{action} in period {period} on {queue} failed on {device}: {reason}")]
+    Failed {
+        /// The line.
+        action: ActionId,
+        /// The period.
+        period: i64,
+        /// The queue in words.
+        queue: String,
+        /// The device in words.
+        device: String,
+        /// What the driver says.
+        reason: DriverError,
+    },
+    /// The device failed some time after an action was issued.
+    #[error(
+        "{device} failed: {reason}; {action} on {queue} in period {period} is the first action \
+         that is not known to be done"
+    )]
+    Broken {
+        /// The line.
+        action: ActionId,
+        /// The period.
+        period: i64,
+        /// The queue in words.
+        queue: String,
+        /// The device in words.
+        device: String,
+        /// What the driver says.
+        reason: DriverError,
+    },
+    /// Nothing was completed for too long.
+    #[error(
+        "nothing was completed on {device} for {patience:?}; {action} on {queue} in period \
+         {period} is the first action that is not known to be done"
+    )]
+    Stuck {
+        /// The line.
+        action: ActionId,
+        /// The period.
+        period: i64,
+        /// The queue in words.
+        queue: String,
+        /// The device in words.
+        device: String,
+        /// The deadline.
+        patience: Duration,
+    },
+}

@@ -1,0 +1,144 @@
+//! Calls that the rows of split tensors make together, once what every row brings is at hand.
+
+use super::{
+    code::{Code, number_of},
+    driver::{Address, DriverError, Rectangle, Stream},
+};
+use roundelay_kernels::{
+    Exchange,
+    cuda::{Accumulation, Number},
+};
+use roundelay_schedule::{Bytes, Collective, Element, Float};
+
+/// One such call.
+#[derive(Clone, Copy)]
+pub(super) struct Meeting {
+    pub(super) exchange: Exchange,
+    pub(super) number: Number,
+    /// Bytes of an element.
+    element: u64,
+}
+
+/// What one row brings, where it gets its result, and memory meanwhile.
+#[derive(Clone, Copy)]
+pub(super) struct Ends<'a> {
+    pub(super) brought: &'a [Address],
+    pub(super) part: usize,
+    pub(super) got: Address,
+    pub(super) scratch: Address,
+}
+
+impl Meeting {
+    /// A call in a job's type.
+    pub(super) fn new(exchange: Exchange, dtype: Float) -> Self {
+        let number = number_of(dtype, Element::Real);
+        Self { exchange, number, element: dtype.size() }
+    }
+
+    /// Elements of what each row gets.
+    fn elements(&self) -> u64 {
+        let Exchange { kind, rows, whole, .. } = self.exchange;
+        match kind {
+            Collective::AllReduce | Collective::AllGather => (rows * whole) as u64,
+            Collective::ReduceScatter => (rows * self.exchange.columns()) as u64,
+        }
+    }
+
+    /// Room for a gathered result that is added to something, and for the parts that are summed.
+    pub(super) fn scratch(&self) -> Bytes {
+        let arrays = match self.exchange.kind {
+            Collective::AllReduce => 0,
+            Collective::AllGather => u64::from(self.exchange.adds()),
+            Collective::ReduceScatter => self.exchange.parts as u64,
+        };
+        Bytes(arrays * self.room())
+    }
+
+    fn room(&self) -> u64 {
+        (self.elements() * self.element).next_multiple_of(super::arena::ALIGNMENT)
+    }
+
+    /// Makes what a row gets, on its stream.
+    pub(super) fn join(
+        &self,
+        code: &mut Code,
+        ends: Ends<'_>,
+        stream: &Stream,
+    ) -> Result<(), DriverError> {
+        let (to, store) = ((ends.got, self.elements()), self.store());
+        match self.exchange.kind {
+            Collective::AllReduce => {
+                code.sum(self.number, ends.brought, to, store, stream)
+            }
+            Collective::AllGather if self.exchange.adds() => {
+                self.gather(ends, ends.scratch, stream)?;
+                code.sum(self.number, &[ends.scratch], to, store, stream)
+            }
+            Collective::AllGather => self.gather(ends, ends.got, stream),
+            Collective::ReduceScatter => self.scatter(code, ends, stream),
+        }
+    }
+
+    fn store(&self) -> Accumulation {
+        match self.exchange.adds() {
+            true => Accumulation::Add,
+            false => Accumulation::Replace,
+        }
+    }
+
+    /// First column of a part, and how many of the whole it has.
+    fn columns(&self, part: usize) -> (u64, u64) {
+        let (columns, whole) = (self.exchange.columns(), self.exchange.whole);
+        let first = (part * columns).min(whole);
+        (first as u64, columns.min(whole - first) as u64)
+    }
+
+    fn pitches(&self) -> (u64, u64) {
+        let own = self.exchange.columns() as u64 * self.element;
+        (own, self.exchange.whole as u64 * self.element)
+    }
+
+    fn gather(
+        &self,
+        ends: Ends<'_>,
+        to: Address,
+        stream: &Stream,
+    ) -> Result<(), DriverError> {
+        let (own, whole) = self.pitches();
+        for (part, brought) in ends.brought.iter().enumerate() {
+            let (first, columns) = self.columns(part);
+            let from = Rectangle { start: *brought, pitch: own };
+            let to = Rectangle { start: to.plus(first * self.element), pitch: whole };
+            let width = columns * self.element;
+            stream.copy_rows(from, to, width, self.exchange.rows as u64)?;
+        }
+        Ok(())
+    }
+
+    /// The columns of the part are taken out of what each row brings, and then summed; columns
+    /// behind the whole are zero.
+    fn scatter(
+        &self,
+        code: &mut Code,
+        ends: Ends<'_>,
+        stream: &Stream,
+    ) -> Result<(), DriverError> {
+        let (own, whole) = self.pitches();
+        let (first, columns) = self.columns(ends.part);
+        let room = self.room();
+        let parts = (0..ends.brought.len() as u64).map(|k| ends.scratch.plus(k * room));
+        let parts: Vec<Address> = parts.collect();
+        if columns * self.element < own {
+            stream.fill(ends.scratch, 0, room * parts.len() as u64)?;
+        }
+        for (brought, part) in ends.brought.iter().zip(&parts) {
+            let from =
+                Rectangle { start: brought.plus(first * self.element), pitch: whole };
+            let to = Rectangle { start: *part, pitch: own };
+            let rows = self.exchange.rows as u64;
+            stream.copy_rows(from, to, columns * self.element, rows)?;
+        }
+        let to = (ends.got, self.elements());
+        code.sum(self.number, &parts, to, self.store(), stream)
+    }
+}

@@ -1,0 +1,68 @@
+//! Functions of sources, compiled and loaded when they are first asked for.
+
+use super::{
+    CudaError,
+    compile::Compiler,
+    driver::{DeviceFacts, Function, Module},
+};
+use roundelay_kernels::cuda::{self, Launch, Source};
+use std::collections::BTreeMap;
+
+/// What is loaded on one device.
+pub(super) struct Functions {
+    compiler: Compiler,
+    device: String,
+    modules: BTreeMap<Source, Module>,
+    /// With the shared memory that each was told to expect.
+    known: BTreeMap<cuda::Function, (Function, u64)>,
+}
+
+impl Functions {
+    /// Nothing yet.
+    pub(super) fn new(facts: &DeviceFacts) -> Self {
+        Self {
+            compiler: Compiler::new(facts),
+            device: facts.to_string(),
+            modules: BTreeMap::new(),
+            known: BTreeMap::new(),
+        }
+    }
+
+    /// The function of a launch.
+    ///
+    /// # Errors
+    /// When its source is not compiled, or does not have it.
+    pub(super) fn of(&mut self, launch: &Launch) -> Result<Function, CudaError> {
+        let shared = launch.shared.0;
+        match self.known.get(&launch.function) {
+            Some((function, expected)) if *expected >= shared => return Ok(*function),
+            Some(_) | None => {}
+        }
+        let cuda::Function { source, symbol } = &launch.function;
+        let found = self.module(*source)?.function(symbol, shared);
+        let function = found.map_err(|reason| CudaError::Function {
+            file: source.name,
+            symbol: symbol.clone(),
+            device: self.device.clone(),
+            reason,
+        })?;
+        self.known.insert(launch.function.clone(), (function, shared));
+        Ok(function)
+    }
+
+    fn module(&mut self, source: Source) -> Result<&Module, CudaError> {
+        if !self.modules.contains_key(&source) {
+            let device = &self.device;
+            let load = |code: &[u8]| {
+                Module::new(code).map_err(|reason| CudaError::Refused {
+                    device: device.clone(),
+                    what: format!("the machine code of `{}`", source.name),
+                    reason,
+                })
+            };
+            let module = self.compiler.load(source, load)?;
+            self.modules.insert(source, module);
+        }
+        Ok(&self.modules[&source])
+    }
+}

@@ -1,0 +1,394 @@
+//! What one instance of an action does: what the host has to do with it, what is counted, and
+//! what its streams are given.
+
+use super::{
+    Engine,
+    code::{Binding, ReadyCall, Work as Call},
+    driver::{Address, DriverError},
+    exchange::Ends,
+    lanes::Mark,
+    moves::{Move, moves},
+    periods::Periods,
+};
+use crate::machine::{Span, input_of, slice_offset};
+use roundelay_kernels::cuda::Accumulation;
+use roundelay_schedule::{Action, ActionId, Instance, MicroBatch, RoutineId, Work};
+use std::{ops::Range, time::Duration};
+
+/// One instance of an action.
+#[derive(Clone, Copy)]
+pub(super) struct Turn<'a> {
+    pub(super) id: ActionId,
+    pub(super) action: &'a Action,
+    pub(super) period: i64,
+    /// Number of its queue.
+    pub(super) queue: usize,
+    pub(super) instance: Instance,
+}
+
+impl Turn<'_> {
+    /// The training step that it serves.
+    fn step(&self) -> u64 {
+        u64::try_from(self.period - i64::from(self.action.lag)).unwrap_or(0)
+    }
+}
+
+impl Engine {
+    /// Where later actions find this one.
+    pub(super) fn mark(&mut self, turn: &Turn<'_>) -> Mark {
+        let width = self.queues.threads_of(turn.queue).len();
+        let first = self.marked.first(turn.id, turn.period, width);
+        self.issued[turn.queue] += 1;
+        Mark {
+            queue: turn.queue,
+            sequence: self.issued[turn.queue],
+            first: first.unwrap_or(usize::MAX),
+            fence: self.periods.fence(),
+        }
+    }
+
+    /// What the host does itself, however the period gets to the device.
+    pub(super) fn hand_over(&mut self, turn: &Turn<'_>) {
+        let half = Periods::half(turn.period);
+        match &turn.action.work {
+            Work::Feed { micro_batch, row, .. } => {
+                let input = input_of(&self.schedule, *row);
+                for coordinate in 0..self.coordinates.len() {
+                    let number = self.global(coordinate, Some(*micro_batch));
+                    let bytes = self.staging.input(turn.id, half, coordinate);
+                    self.feed.fill(input, turn.step(), number, bytes);
+                }
+            }
+            Work::Report { micro_batch, .. } => {
+                for coordinate in self.reporting() {
+                    let number = self.global(coordinate, Some(*micro_batch));
+                    let place = (turn.id, half, coordinate);
+                    self.staging.expect(place, turn.step(), number);
+                }
+            }
+            Work::Launch { .. } | Work::Transfer { .. } | Work::Collective { .. } => {}
+        }
+    }
+
+    /// The first of the rows that share their micro-batches.
+    fn reporting(&self) -> Vec<usize> {
+        let numbered = self.coordinates.iter().enumerate();
+        let first = numbered.filter(|(_, own)| self.schedule.row_of(own) == 0);
+        first.map(|(number, _)| number).collect()
+    }
+
+    /// The number of a micro-batch over all coordinates that take some of their own.
+    fn global(&self, coordinate: usize, micro_batch: Option<MicroBatch>) -> u64 {
+        use roundelay_schedule::Id;
+        let cell = u64::from(self.schedule.cell_micro_batches());
+        let batch = self.batches[coordinate];
+        micro_batch.map_or(0, |own| batch * cell + own.index() as u64)
+    }
+
+    /// Counts what the instance does.
+    pub(super) fn count(&mut self, turn: &Turn<'_>) {
+        match &turn.action.work {
+            Work::Launch { routine, .. } => self.count_launch(turn, *routine),
+            Work::Transfer { link, .. } => {
+                for coordinate in 0..self.coordinates.len() {
+                    let (from, to) = self.ends(turn, coordinate);
+                    if from.device != to.device {
+                        self.meter.message();
+                        self.meter.moved(*link, from.device, from.len());
+                    }
+                }
+            }
+            Work::Collective { link, group, .. } => {
+                for members in &self.members[*group] {
+                    if members.len() > 1 {
+                        self.meter.message();
+                    }
+                }
+                for step in moves(&self.schedule, &self.coordinates, &self.members, turn)
+                {
+                    let sent = step.sent();
+                    sent.for_each(|(sender, bytes)| {
+                        self.meter.moved(*link, sender, bytes);
+                    });
+                }
+            }
+            Work::Feed { .. } | Work::Report { .. } => {}
+        }
+    }
+
+    fn count_launch(&self, turn: &Turn<'_>, routine: RoutineId) {
+        for _ in 0..self.coordinates.len() {
+            self.meter.launched(routine, Duration::ZERO);
+        }
+        let rows = self.schedule.tensor_rows() as usize;
+        if rows < 2 {
+            return;
+        }
+        for call in &self.code.routines[routine].calls {
+            let Call::Together(meeting) = &call.work else { continue };
+            let sent = meeting.exchange.exchanged(self.schedule.job.dtype).sent().0;
+            for first in (0..self.coordinates.len()).step_by(rows) {
+                self.count_exchange(turn, first..first + rows, sent);
+            }
+        }
+    }
+
+    /// Every row sends as much over the link that joins all of them.
+    fn count_exchange(&self, turn: &Turn<'_>, rows: Range<usize>, sent: u64) {
+        let Work::Launch { at, .. } = &turn.action.work else { return };
+        let device = self.schedule.rings[at.ring].device(at.place, turn.period);
+        let own = |row: usize| self.schedule.device_at(device, &self.coordinates[row]);
+        let link = self.schedule.target.link_between(own(rows.start), own(rows.end - 1));
+        let Some(link) = link else { return };
+        self.meter.message();
+        rows.for_each(|row| self.meter.moved(link, own(row), sent));
+    }
+
+    /// Gives an instance to its streams: what it waits for, what it does, and its end.
+    pub(super) fn give(
+        &mut self,
+        turn: &Turn<'_>,
+        after: &[Mark],
+        mark: Mark,
+    ) -> Result<(), DriverError> {
+        let threads = self.queues.threads_of(turn.queue);
+        for thread in threads.clone() {
+            self.wait_for(turn, thread, after)?;
+        }
+        if let Instance::Execute(_) = turn.instance {
+            self.execute(turn)?;
+        }
+        if mark.first != usize::MAX {
+            for (event, thread) in (mark.first..).zip(threads) {
+                self.lanes.stream(thread).record(self.marked.event(event))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Of several waits on one queue the last is enough; its own queue is in order anyway, and what
+    /// lies before a fence is done.
+    fn wait_for(
+        &self,
+        turn: &Turn<'_>,
+        thread: usize,
+        after: &[Mark],
+    ) -> Result<(), DriverError> {
+        let fence = self.periods.fence();
+        let open = after.iter().filter(|mark| {
+            mark.queue != turn.queue
+                && mark.fence == fence
+                && after.iter().all(|other| {
+                    other.queue != mark.queue || other.sequence <= mark.sequence
+                })
+        });
+        for mark in open {
+            let first = self.queues.threads_of(mark.queue).start;
+            for source in self.queues.sources(thread, mark.queue) {
+                let event = self.marked.event(mark.first + source - first);
+                self.lanes.stream(thread).wait(event)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn execute(&mut self, turn: &Turn<'_>) -> Result<(), DriverError> {
+        let threads = self.queues.threads_of(turn.queue);
+        let half = Periods::half(turn.period);
+        match &turn.action.work {
+            Work::Launch { .. } => self.launch(turn),
+            Work::Transfer { .. } => {
+                for (coordinate, thread) in threads.enumerate() {
+                    let (from, to) = self.ends(turn, coordinate);
+                    let stream = self.lanes.stream(thread);
+                    let [source, target] = [&from, &to].map(|span| self.arenas.of(span));
+                    stream.copy(source, target, from.len())?;
+                }
+                Ok(())
+            }
+            Work::Collective { .. } => self.collective(turn, threads.start),
+            Work::Feed { at, row, .. } => {
+                let stream = self.lanes.stream(threads.start);
+                for (number, coordinate) in self.coordinates.iter().enumerate() {
+                    let span =
+                        Span::of(&self.schedule, *at, *row, turn.period, coordinate);
+                    let place = (turn.id, half, number);
+                    self.staging.upload(place, self.arenas.of(&span), stream)?;
+                }
+                Ok(())
+            }
+            Work::Report { at, row, .. } => {
+                let stream = self.lanes.stream(threads.start);
+                for number in self.reporting() {
+                    let coordinate = &self.coordinates[number];
+                    let span =
+                        Span::of(&self.schedule, *at, *row, turn.period, coordinate);
+                    let place = (turn.id, half, number);
+                    self.staging.download(place, self.arenas.of(&span), stream)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// What a transfer copies, cut to what both ends have.
+    fn ends(&self, turn: &Turn<'_>, coordinate: usize) -> (Span, Span) {
+        let Work::Transfer { from, to, .. } = &turn.action.work else {
+            unreachable!("the caller matched a transfer")
+        };
+        let coordinate = &self.coordinates[coordinate];
+        let [from, to] = [from, to].map(|spot| {
+            Span::of(&self.schedule, spot.at, spot.row, turn.period, coordinate)
+        });
+        let bytes = from.len().min(to.len());
+        (from.part(0..bytes), to.part(0..bytes))
+    }
+
+    fn collective(&mut self, turn: &Turn<'_>, thread: usize) -> Result<(), DriverError> {
+        let all = moves(&self.schedule, &self.coordinates, &self.members, turn);
+        let stream = self.lanes.stream(thread);
+        for step in all {
+            match step {
+                Move::Sum { terms, number, elements, to } => {
+                    let terms: Vec<Address> =
+                        terms.iter().map(|span| self.arenas.of(span)).collect();
+                    let to = (self.arenas.of(&to), elements);
+                    let store = Accumulation::Replace;
+                    self.code.sum(number, &terms, to, store, stream)?;
+                }
+                Move::Copy { from, to } if from != to => {
+                    let [source, target] = [&from, &to].map(|span| self.arenas.of(span));
+                    stream.copy(source, target, from.len())?;
+                }
+                Move::Copy { .. } => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Launches a routine at all coordinates; the rows of split tensors go call by call, so that
+    /// each finds what the others bring.
+    fn launch(&mut self, turn: &Turn<'_>) -> Result<(), DriverError> {
+        let Work::Launch { routine, .. } = &turn.action.work else {
+            unreachable!("the caller matched a launch")
+        };
+        let rows = self.schedule.tensor_rows() as usize;
+        let count = self.code.routines[*routine].calls.len();
+        for first in (0..self.coordinates.len()).step_by(rows) {
+            let members = first..first + rows;
+            let places: Vec<Bound> =
+                members.clone().map(|coordinate| self.bind(turn, coordinate)).collect();
+            for call in 0..count {
+                self.call(*routine, call, &places)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What a launch at one coordinate binds.
+    fn bind(&self, turn: &Turn<'_>, number: usize) -> Bound {
+        let Work::Launch { at, micro_batch, rows, .. } = &turn.action.work else {
+            unreachable!("the caller matched a launch")
+        };
+        let coordinate = &self.coordinates[number];
+        let span = |row| Span::of(&self.schedule, *at, row, turn.period, coordinate);
+        let half = Periods::half(turn.period);
+        Bound {
+            thread: self.queues.threads_of(turn.queue).start + number,
+            arguments: rows.iter().map(|row| self.arenas.of(&span(*row))).collect(),
+            scalars: self.staging.scalars(half, turn.action.lag),
+            micro_batch: self.global(number, *micro_batch),
+            slice_offset: slice_offset(&self.schedule, rows, coordinate),
+            part: u64::from(self.schedule.row_of(coordinate)),
+        }
+    }
+
+    /// One call of a routine on all rows.
+    fn call(
+        &mut self,
+        routine: RoutineId,
+        call: usize,
+        rows: &[Bound],
+    ) -> Result<(), DriverError> {
+        // The calls are lent out while the rest of the code runs them.
+        let calls = std::mem::take(&mut self.code.routines[routine].calls);
+        let done = match &calls[call].work {
+            Call::Alone(_) => {
+                rows.iter().try_for_each(|row| self.alone(&calls[call], row))
+            }
+            Call::Together(_) => self.together(&calls[call], rows),
+        };
+        self.code.routines[routine].calls = calls;
+        done
+    }
+
+    fn alone(&mut self, call: &ReadyCall, row: &Bound) -> Result<(), DriverError> {
+        let Call::Alone(steps) = &call.work else { return Ok(()) };
+        let operands = row.operands(call);
+        let [workspace, scratch] = self.lanes.scratch(row.thread);
+        let binding = Binding {
+            operands: &operands,
+            scratch,
+            workspace,
+            scalars: row.scalars,
+            micro_batch: row.micro_batch,
+            slice_offset: row.slice_offset,
+            part: row.part,
+        };
+        let stream = self.lanes.stream(row.thread);
+        steps.iter().try_for_each(|step| self.code.run(step, &binding, stream))
+    }
+
+    /// All rows show what they bring, each makes its own result, and none goes on before all
+    /// have looked.
+    fn together(&mut self, call: &ReadyCall, rows: &[Bound]) -> Result<(), DriverError> {
+        let Call::Together(meeting) = &call.work else { return Ok(()) };
+        self.meet(rows, 0)?;
+        let brought: Vec<Address> =
+            rows.iter().map(|row| row.operands(call)[0]).collect();
+        for (part, row) in rows.iter().enumerate() {
+            let ends = Ends {
+                brought: &brought,
+                part,
+                got: row.operands(call)[1],
+                scratch: self.lanes.scratch(row.thread)[1],
+            };
+            meeting.join(&mut self.code, ends, self.lanes.stream(row.thread))?;
+        }
+        self.meet(rows, 1)
+    }
+
+    /// The streams of all rows wait for each other.
+    fn meet(&self, rows: &[Bound], moment: usize) -> Result<(), DriverError> {
+        let event = |row: &Bound| &self.lanes.meetings[row.thread][moment];
+        for row in rows {
+            self.lanes.stream(row.thread).record(event(row))?;
+        }
+        for row in rows {
+            let others = rows.iter().filter(|other| other.thread != row.thread);
+            for other in others {
+                self.lanes.stream(row.thread).wait(event(other))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a launch binds at one coordinate.
+struct Bound {
+    thread: usize,
+    arguments: Vec<Address>,
+    scalars: Address,
+    micro_batch: u64,
+    slice_offset: u64,
+    part: u64,
+}
+
+impl Bound {
+    fn operands(&self, call: &ReadyCall) -> Vec<Address> {
+        let operands = call.operands.iter();
+        operands
+            .map(|(argument, offset)| self.arguments[*argument].plus(*offset))
+            .collect()
+    }
+}

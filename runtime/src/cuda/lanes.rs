@@ -1,0 +1,196 @@
+//! Streams, one for each queue at each coordinate, their memory, and the events by which actions
+//! wait for each other.
+
+use super::{
+    CudaError,
+    arena::{ALIGNMENT, allocate},
+    code::Code,
+    driver::{Address, Device, DeviceMemory, DriverError, Event, Stream},
+};
+use crate::machine::Queues;
+use roundelay_schedule::{Action, ActionId, Bytes, Id, Schedule, Table};
+
+/// All streams of a machine.
+pub(super) struct Lanes {
+    /// By thread of the queues.
+    streams: Vec<Stream>,
+    /// How far each of them is, then how far the courier is.
+    ends: Vec<Event>,
+    /// Where periods begin and end.
+    pub(super) origin: Stream,
+    /// Brings scalars to the device.
+    pub(super) courier: Stream,
+    /// When rows show what they bring to an exchange, and when they have looked at it.
+    pub(super) meetings: Vec<[Event; 2]>,
+    /// Memory of each stream, for products and for kernels.
+    scratch: Vec<[Address; 2]>,
+    memory: DeviceMemory,
+    bytes: Bytes,
+}
+
+impl Lanes {
+    /// A stream for every queue, with as much memory as its routines take.
+    ///
+    /// # Errors
+    /// When the device has too little of something.
+    pub(super) fn new(
+        schedule: &Schedule,
+        queues: &Queues,
+        code: &Code,
+        device: &Device,
+    ) -> Result<Self, CudaError> {
+        let sizes = scratch_sizes(schedule, queues, code);
+        let bytes = Bytes(sizes.iter().flatten().sum());
+        let memory = allocate(device, "scratch of kernels and products", bytes)?;
+        let mut next = memory.start();
+        let mut place = |size: u64| {
+            let start = next;
+            next = next.plus(size);
+            start
+        };
+        let scratch = sizes.into_iter().map(|sizes| sizes.map(&mut place)).collect();
+        let refused = |reason| CudaError::Refused {
+            device: device.facts().to_string(),
+            what: "streams and events".to_owned(),
+            reason,
+        };
+        Self::with(queues.threads(), scratch, memory, bytes).map_err(refused)
+    }
+
+    fn with(
+        threads: usize,
+        scratch: Vec<[Address; 2]>,
+        memory: DeviceMemory,
+        bytes: Bytes,
+    ) -> Result<Self, DriverError> {
+        Ok(Self {
+            streams: (0..threads).map(|_| Stream::new()).collect::<Result<_, _>>()?,
+            ends: (0..=threads).map(|_| Event::new()).collect::<Result<_, _>>()?,
+            origin: Stream::new()?,
+            courier: Stream::new()?,
+            meetings: (0..threads)
+                .map(|_| Ok([Event::new()?, Event::new()?]))
+                .collect::<Result<_, DriverError>>()?,
+            scratch,
+            memory,
+            bytes,
+        })
+    }
+
+    /// The stream of a thread of the queues.
+    pub(super) fn stream(&self, thread: usize) -> &Stream {
+        &self.streams[thread]
+    }
+
+    /// Memory of a stream for the library of products, and for kernels.
+    pub(super) fn scratch(&self, thread: usize) -> [Address; 2] {
+        self.scratch[thread]
+    }
+
+    /// Memory of all streams.
+    pub(super) fn scratch_bytes(&self) -> Bytes {
+        debug_assert!(self.bytes == Bytes(0) || self.memory.start() != Address(0));
+        self.bytes
+    }
+
+    /// All streams but the origin.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Stream> {
+        self.streams.iter().chain([&self.courier])
+    }
+
+    /// All streams go on when an event has passed.
+    pub(super) fn fork(&self, event: &Event) -> Result<(), DriverError> {
+        self.all().try_for_each(|stream| stream.wait(event))
+    }
+
+    /// The origin goes on when all streams have done what they were given.
+    pub(super) fn join(&self) -> Result<(), DriverError> {
+        self.all().zip(&self.ends).try_for_each(|(stream, end)| {
+            stream.record(end)?;
+            self.origin.wait(end)
+        })
+    }
+}
+
+/// What each thread's stream takes, for products and for kernels.
+fn scratch_sizes(schedule: &Schedule, queues: &Queues, code: &Code) -> Vec<[u64; 2]> {
+    let rounded = |Bytes(bytes): Bytes| bytes.next_multiple_of(ALIGNMENT);
+    let workspace = rounded(code.workspace());
+    let mut sizes = vec![[0, 0]; queues.threads()];
+    let turns = schedule.rings.values().map(|ring| ring.devices.len()).max();
+    for action in schedule.actions.values() {
+        let Some((routine, _)) = action.work.routine() else { continue };
+        let scratch = rounded(code.routines[routine].scratch);
+        for period in 0..turns.unwrap_or(1) as i64 {
+            let queue = queues.number(schedule.queue(action, period));
+            for thread in queues.threads_of(queue) {
+                let [products, kernels] = &mut sizes[thread];
+                *products = workspace;
+                *kernels = scratch.max(*kernels);
+            }
+        }
+    }
+    sizes
+}
+
+/// Where an instance of an action stands, for those that wait for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Mark {
+    pub(super) queue: usize,
+    /// Instances before it in its queue.
+    pub(super) sequence: u64,
+    /// Events before it are those of others.
+    pub(super) first: usize,
+    /// Number of the fence before it.
+    pub(super) fence: u64,
+}
+
+/// An event per thread of every action that another one waits for, for as many periods as waits
+/// look back.
+pub(super) struct Marked {
+    events: Vec<Event>,
+    /// First event, and periods; none for actions that nobody waits for.
+    actions: Table<ActionId, Option<(usize, usize)>>,
+}
+
+impl Marked {
+    /// Events for all waits of a schedule.
+    pub(super) fn new(schedule: &Schedule, queues: &Queues) -> Result<Self, DriverError> {
+        let mut depths = vec![0; schedule.actions.len()];
+        for wait in schedule.actions.values().flat_map(|action| &action.after) {
+            let depth = &mut depths[wait.action.index()];
+            *depth = (*depth).max(1 + wait.distance as usize);
+        }
+        let mut count = 0;
+        let place = |(action, depth): (&Action, usize)| {
+            let start = count;
+            count += depth * width(schedule, queues, action);
+            (depth > 0).then_some((start, depth))
+        };
+        let actions = schedule.actions.values().zip(depths).map(place).collect();
+        let events = (0..count).map(|_| Event::new()).collect::<Result<_, _>>()?;
+        Ok(Self { events, actions })
+    }
+
+    /// Number of the first event of an instance; none when nobody waits for it.
+    pub(super) fn first(
+        &self,
+        action: ActionId,
+        period: i64,
+        width: usize,
+    ) -> Option<usize> {
+        let (start, depth) = self.actions[action]?;
+        let row = period.rem_euclid(depth as i64) as usize;
+        Some(start + row * width)
+    }
+
+    /// An event by its number.
+    pub(super) fn event(&self, number: usize) -> &Event {
+        &self.events[number]
+    }
+}
+
+/// Threads of an action's queue; the same in every period.
+fn width(schedule: &Schedule, queues: &Queues, action: &Action) -> usize {
+    queues.threads_of(queues.number(schedule.queue(action, 0))).len()
+}

@@ -1,0 +1,242 @@
+//! Periods as the device has them: given action by action, or recorded once as a graph and
+//! launched again whenever everything has turned back to where it was.
+//!
+//! A period that is given runs beside its neighbours, as its waits allow. A graph begins when
+//! everything before it is done, and whatever follows waits for its end; so events that were set
+//! before such a fence need no waiting for. Both ways give the same launches in the same order on
+//! every queue, and so the same bits.
+
+use super::{
+    Graphs,
+    bounce::{Unreached, wait},
+    driver::{DriverError, Event, Graph},
+    lanes::Lanes,
+    staging::{HALVES, Staging},
+};
+use roundelay_schedule::{Action, Schedule, Segment};
+use std::{collections::BTreeMap, ops::Range, time::Duration};
+
+/// How a period gets to the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// Action by action.
+    Given,
+    /// Action by action into a graph, which is then launched.
+    Recorded,
+    /// By launching a graph that is there.
+    Launched,
+}
+
+/// Why no period is recorded.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Ungraphed {
+    /// Nobody asked for it.
+    #[error("nobody asked for graphs")]
+    Unwanted,
+    /// Devices and slots turn so that more graphs would be needed than are kept.
+    #[error(
+        "devices and slots are back where they were after {graphs} periods, and no more than \
+         {most} graphs are kept"
+    )]
+    Turns {
+        /// How many.
+        graphs: u64,
+        /// The most that are kept.
+        most: u64,
+    },
+}
+
+/// The periods of a machine.
+pub(super) struct Periods {
+    /// Graphs by the number of their period, modulo `cycle`.
+    graphs: BTreeMap<u64, Graph>,
+    /// Periods after which everything, host memory too, is where it was.
+    cycle: u64,
+    why_not: Option<Ungraphed>,
+    /// The period that is open, and how.
+    open: Option<(i64, Mode)>,
+    /// Whether the last closed period was a graph.
+    after_graph: bool,
+    /// Periods in which every action executes.
+    steady: Range<i64>,
+    /// Numbers fences.
+    fence: u64,
+    /// Set when scalars are there, and when the periods of a half are done.
+    begun: [Event; HALVES],
+    ended: [Event; HALVES],
+    forked: Event,
+    /// The period of each half that is not known to be done.
+    under_way: [Option<i64>; HALVES],
+}
+
+/// The most graphs that are kept.
+const MOST_GRAPHS: u64 = 64;
+
+impl Periods {
+    /// No period yet.
+    pub(super) fn new(schedule: &Schedule, graphs: Graphs) -> Result<Self, DriverError> {
+        let cycle = least_multiple(schedule.cycle(), HALVES as u64);
+        let why_not = match graphs {
+            Graphs::Never => Some(Ungraphed::Unwanted),
+            Graphs::Periods if cycle > MOST_GRAPHS => {
+                Some(Ungraphed::Turns { graphs: cycle, most: MOST_GRAPHS })
+            }
+            Graphs::Periods => None,
+        };
+        Ok(Self {
+            graphs: BTreeMap::new(),
+            cycle,
+            why_not,
+            open: None,
+            after_graph: false,
+            steady: 0..0,
+            fence: 0,
+            begun: [Event::new()?, Event::new()?],
+            ended: [Event::new()?, Event::new()?],
+            forked: Event::new()?,
+            under_way: [None; HALVES],
+        })
+    }
+
+    /// A segment begins; its first steady period is given, so that whatever happens at a first
+    /// use has happened before anything is recorded.
+    pub(super) fn start(&mut self, schedule: &Schedule, segment: Segment) {
+        let Range { start, end } = steady(schedule, segment);
+        let warm = if self.graphs.is_empty() { 1 } else { 0 };
+        self.steady = start + warm..end;
+    }
+
+    /// From here on no period is steady.
+    pub(super) fn stop(&mut self) {
+        self.steady = 0..0;
+    }
+
+    /// Graphs that are kept.
+    pub(super) fn graphs(&self) -> usize {
+        self.graphs.len()
+    }
+
+    /// Why no period is recorded.
+    pub(super) fn why_not(&self) -> Option<&Ungraphed> {
+        self.why_not.as_ref()
+    }
+
+    /// How the open period gets to the device, and its number.
+    pub(super) fn open(&self) -> (i64, Mode) {
+        self.open
+            .expect("actions are issued between the beginning and the end of a period")
+    }
+
+    /// The number of the last fence.
+    pub(super) fn fence(&self) -> u64 {
+        self.fence
+    }
+
+    /// The half of the host's memory that a period uses.
+    pub(super) fn half(period: i64) -> usize {
+        period.rem_euclid(HALVES as i64) as usize
+    }
+
+    /// The period that must be done before `period` may begin, because they share a half.
+    pub(super) fn before(&self, period: i64) -> Option<i64> {
+        self.under_way[Self::half(period)]
+    }
+
+    /// The oldest period that is not known to be done.
+    pub(super) fn oldest(&self) -> Option<i64> {
+        self.under_way.iter().flatten().min().copied()
+    }
+
+    /// Waits until a period under way is done.
+    pub(super) fn finish(
+        &mut self,
+        period: i64,
+        patience: Duration,
+    ) -> Result<(), Unreached> {
+        wait(&self.ended[Self::half(period)], patience)?;
+        self.under_way[Self::half(period)] = None;
+        Ok(())
+    }
+
+    /// Opens a period whose half is free and whose scalars are in host memory.
+    pub(super) fn begin(
+        &mut self,
+        period: i64,
+        lanes: &Lanes,
+        staging: &Staging,
+    ) -> Result<(), DriverError> {
+        let mode = self.mode(period);
+        self.open = Some((period, mode));
+        let half = Self::half(period);
+        match mode {
+            Mode::Launched => return Ok(()),
+            Mode::Recorded => {
+                self.fence += 1;
+                lanes.origin.begin_capture()?;
+                lanes.origin.record(&self.forked)?;
+                lanes.fork(&self.forked)?;
+            }
+            Mode::Given if self.after_graph => {
+                self.fence += 1;
+                lanes.fork(&self.ended[Self::half(period - 1)])?;
+            }
+            Mode::Given => {}
+        }
+        staging.upload_scalars(half, &lanes.courier)?;
+        lanes.courier.record(&self.begun[half])?;
+        lanes.fork(&self.begun[half])
+    }
+
+    fn mode(&self, period: i64) -> Mode {
+        let steady = self.why_not.is_none() && self.steady.contains(&period);
+        match (steady, self.graphs.contains_key(&self.phase(period))) {
+            (false, _) => Mode::Given,
+            (true, false) => Mode::Recorded,
+            (true, true) => Mode::Launched,
+        }
+    }
+
+    fn phase(&self, period: i64) -> u64 {
+        period.rem_euclid(self.cycle as i64) as u64
+    }
+
+    /// Closes the open period: launches its graph, and notes when all of it is done.
+    pub(super) fn end(&mut self, lanes: &Lanes) -> Result<(), DriverError> {
+        let Some((period, mode)) = self.open.take() else { return Ok(()) };
+        match mode {
+            Mode::Given => lanes.join()?,
+            Mode::Recorded => {
+                lanes.join()?;
+                let graph = lanes.origin.end_capture()?;
+                lanes.origin.launch_graph(&graph)?;
+                self.graphs.insert(self.phase(period), graph);
+            }
+            Mode::Launched => {
+                lanes.origin.launch_graph(&self.graphs[&self.phase(period)])?;
+            }
+        }
+        self.after_graph = mode != Mode::Given;
+        let half = Self::half(period);
+        lanes.origin.record(&self.ended[half])?;
+        self.under_way[half] = Some(period);
+        Ok(())
+    }
+}
+
+/// The periods of a segment in which every action executes.
+fn steady(schedule: &Schedule, segment: Segment) -> Range<i64> {
+    let signed = |step: u64| i64::try_from(step).unwrap_or(i64::MAX / 2);
+    let lags = || schedule.actions.values().map(|action| i64::from(action.lag));
+    let late = |action: &Action| i64::from(action.lag) - i64::from(action.reach);
+    let first = schedule.actions.values().map(late).max().unwrap_or(0);
+    let last = lags().min().unwrap_or(0);
+    signed(segment.first) + first..signed(segment.end) + last
+}
+
+fn greatest_divisor(one: u64, other: u64) -> u64 {
+    if other == 0 { one } else { greatest_divisor(other, one % other) }
+}
+
+fn least_multiple(one: u64, other: u64) -> u64 {
+    (one / greatest_divisor(one, other)).saturating_mul(other)
+}

@@ -1,0 +1,375 @@
+//! Matrix products by cuBLASLt: one plan per shape, made before the start.
+//!
+//! Our matrices are stored row by row, the library's column by column, so it is asked for the
+//! transposed product: outᵀ = bᵀ aᵀ, in which every stored matrix is what it wants, and a bias of
+//! n numbers is one of the rows of outᵀ.
+#![expect(unsafe_code, reason = "cuBLASLt is called here")]
+
+use super::driver::{Address, DriverError, Stream};
+use cudarc::cublaslt::sys::{
+    self, cublasComputeType_t as Compute, cublasLtEpilogue_t as Library,
+    cublasLtMatmulAlgo_t, cublasLtMatmulDescAttributes_t as Attribute,
+    cublasLtMatmulHeuristicResult_t as Heuristic, cublasLtMatmulPreferenceAttributes_t,
+    cublasLtMatrixLayoutAttribute_t as LayoutAttribute, cublasStatus_t, cudaDataType,
+};
+use roundelay_kernels::cuda::{Epilogue, Matrix, Number, Place, Product};
+use roundelay_schedule::Bytes;
+use std::{ffi::c_void, mem::MaybeUninit, ptr};
+
+/// Memory that a product may take beside its matrices; what it really takes is asked.
+const WORKSPACE: Bytes = Bytes(32 << 20);
+
+/// `CUBLAS_OP_N` and `CUBLAS_OP_T`.
+const AS_IT_IS: i32 = 0;
+const TRANSPOSED: i32 = 1;
+
+/// What the library answered, when it was not success.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Refused(cublasStatus_t);
+
+type Done<T = ()> = Result<T, Refused>;
+
+impl From<Refused> for DriverError {
+    fn from(Refused(status): Refused) -> Self {
+        let (call, reason) = ("cublasLtMatmul", format!("{status:?}"));
+        Self { call, reason, code: status as u32 }
+    }
+}
+
+fn check(status: cublasStatus_t) -> Done {
+    match status {
+        cublasStatus_t::CUBLAS_STATUS_SUCCESS => Ok(()),
+        other => Err(Refused(other)),
+    }
+}
+
+/// The library, started.
+pub(super) struct Handle(sys::cublasLtHandle_t);
+
+// SAFETY: the library takes a handle from any thread.
+unsafe impl Send for Handle {}
+
+impl Handle {
+    /// Starts it on the current context.
+    pub(super) fn new() -> Done<Self> {
+        let mut raw = ptr::null_mut();
+        // SAFETY: a handle is written.
+        check(unsafe { sys::cublasLtCreate(&raw mut raw) })?;
+        Ok(Self(raw))
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // SAFETY: the handle is live, and the streams that it worked on are done.
+        let _ = unsafe { sys::cublasLtDestroy(self.0) };
+    }
+}
+
+/// How the library does one product.
+pub(super) struct Plan {
+    description: Description,
+    /// Of what it calls A, B and of the result.
+    layouts: [Layout; 3],
+    algorithm: cublasLtMatmulAlgo_t,
+    scale: Scale,
+    accumulate: Scale,
+    /// What it takes beside its matrices.
+    pub(super) workspace: Bytes,
+}
+
+// SAFETY: descriptions are plain data of the library, used by one thread at a time.
+unsafe impl Send for Plan {}
+
+/// Where the matrices of a product are.
+#[derive(Clone, Copy)]
+pub(super) struct Addresses {
+    pub(super) a: Address,
+    pub(super) b: Address,
+    pub(super) out: Address,
+    /// Of a bias, where the epilogue has one.
+    pub(super) bias: Option<Address>,
+}
+
+impl Plan {
+    /// How the library would do a product whose matrices start at multiples of `alignment`.
+    ///
+    /// # Errors
+    /// When it would not, or when its epilogue is not ours: its GELU is the one by tanh.
+    pub(super) fn new(handle: &Handle, product: &Product, alignment: u64) -> Done<Self> {
+        let unsupported = Refused(cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED);
+        let epilogue = epilogue(&product.epilogue).ok_or(unsupported)?;
+        let wide = product.out.number == Number::F64;
+        let description = Description::new(wide, product, epilogue)?;
+        let layouts = [
+            Layout::new(&product.b, product.k, product.n, product.batches)?,
+            Layout::new(&product.a, product.m, product.k, product.batches)?,
+            Layout::new(&product.out, product.m, product.n, product.batches)?,
+        ];
+        let found = ask(handle, &description, &layouts, alignment)?;
+        Ok(Self {
+            description,
+            layouts,
+            algorithm: found.algo,
+            scale: Scale::new(wide, product.scale),
+            accumulate: Scale::new(wide, if product.accumulate { 1.0 } else { 0.0 }),
+            workspace: Bytes(found.workspaceSize as u64),
+        })
+    }
+
+    /// Gives the product to a stream; `workspace` has the bytes that the plan wants.
+    pub(super) fn run(
+        &mut self,
+        handle: &Handle,
+        at: Addresses,
+        workspace: Address,
+        stream: &Stream,
+    ) -> Done {
+        if let Some(bias) = at.bias {
+            self.description.set(Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias.0)?;
+        }
+        let pointer = |address: Address| address.0 as *mut c_void;
+        let [a, b, out] = [&self.layouts[0], &self.layouts[1], &self.layouts[2]];
+        // SAFETY: all descriptions are live; scales have the type that the description names;
+        // addresses are the device's matter, and the bias is read from the description now.
+        check(unsafe {
+            sys::cublasLtMatmul(
+                handle.0,
+                self.description.0,
+                self.scale.pointer(),
+                pointer(at.b),
+                a.0,
+                pointer(at.a),
+                b.0,
+                self.accumulate.pointer(),
+                pointer(at.out),
+                out.0,
+                pointer(at.out),
+                out.0,
+                &raw const self.algorithm,
+                pointer(workspace),
+                self.workspace.0 as usize,
+                stream.raw().cast(),
+            )
+        })
+    }
+}
+
+/// What follows a product, in the library's words; none where it has nothing like it.
+fn epilogue(epilogue: &Epilogue) -> Option<Library> {
+    match epilogue {
+        Epilogue::Plain => Some(Library::CUBLASLT_EPILOGUE_DEFAULT),
+        Epilogue::Bias(_) => Some(Library::CUBLASLT_EPILOGUE_BIAS),
+        Epilogue::BiasRelu(_) => Some(Library::CUBLASLT_EPILOGUE_RELU_BIAS),
+        Epilogue::BiasGelu { .. } => None,
+    }
+}
+
+/// Where the bias of a product is.
+pub(super) fn bias(product: &Product) -> Option<Place> {
+    match product.epilogue {
+        Epilogue::Plain => None,
+        Epilogue::Bias(bias)
+        | Epilogue::BiasRelu(bias)
+        | Epilogue::BiasGelu { bias, .. } => Some(bias),
+    }
+}
+
+/// A factor in the type in which sums are made.
+#[derive(Clone, Copy)]
+enum Scale {
+    Single(f32),
+    Double(f64),
+}
+
+impl Scale {
+    fn new(wide: bool, factor: f32) -> Self {
+        if wide { Self::Double(f64::from(factor)) } else { Self::Single(factor) }
+    }
+
+    fn pointer(&self) -> *const c_void {
+        match self {
+            Self::Single(factor) => ptr::from_ref(factor).cast(),
+            Self::Double(factor) => ptr::from_ref(factor).cast(),
+        }
+    }
+}
+
+/// What is computed, in the library's words.
+struct Description(sys::cublasLtMatmulDesc_t);
+
+impl Description {
+    fn new(wide: bool, product: &Product, epilogue: Library) -> Done<Self> {
+        let (compute, scale) = match wide {
+            true => (Compute::CUBLAS_COMPUTE_64F, cudaDataType::CUDA_R_64F),
+            false => (Compute::CUBLAS_COMPUTE_32F, cudaDataType::CUDA_R_32F),
+        };
+        let mut raw = ptr::null_mut();
+        // SAFETY: a description is written.
+        check(unsafe { sys::cublasLtMatmulDescCreate(&raw mut raw, compute, scale) })?;
+        let mut own = Self(raw);
+        let turned = |matrix: &Matrix| match matrix.transposed {
+            true => TRANSPOSED,
+            false => AS_IT_IS,
+        };
+        own.set(Attribute::CUBLASLT_MATMUL_DESC_TRANSA, turned(&product.b))?;
+        own.set(Attribute::CUBLASLT_MATMUL_DESC_TRANSB, turned(&product.a))?;
+        own.set(Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue as u32)?;
+        Ok(own)
+    }
+
+    fn set<T>(&mut self, attribute: Attribute, value: T) -> Done {
+        // SAFETY: the description is live, and the attribute has the size of the value.
+        check(unsafe {
+            sys::cublasLtMatmulDescSetAttribute(
+                self.0,
+                attribute,
+                ptr::from_ref(&value).cast(),
+                size_of::<T>(),
+            )
+        })
+    }
+}
+
+impl Drop for Description {
+    fn drop(&mut self) {
+        // SAFETY: the description is live.
+        let _ = unsafe { sys::cublasLtMatmulDescDestroy(self.0) };
+    }
+}
+
+/// How a matrix lies, in the library's words.
+struct Layout(sys::cublasLtMatrixLayout_t);
+
+impl Layout {
+    /// Of a matrix of so many rows and columns, before it is transposed.
+    fn new(matrix: &Matrix, rows: usize, columns: usize, batches: usize) -> Done<Self> {
+        let (stored_rows, stored_columns) =
+            if matrix.transposed { (columns, rows) } else { (rows, columns) };
+        let mut raw = ptr::null_mut();
+        // SAFETY: a description is written.
+        check(unsafe {
+            sys::cublasLtMatrixLayoutCreate(
+                &raw mut raw,
+                data_type(matrix.number),
+                stored_columns as u64,
+                stored_rows as u64,
+                matrix.row as i64,
+            )
+        })?;
+        let mut own = Self(raw);
+        if batches > 1 {
+            let (count, stride) = (batches as i32, matrix.batch as i64);
+            own.set(LayoutAttribute::CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, count)?;
+            own.set(
+                LayoutAttribute::CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                stride,
+            )?;
+        }
+        Ok(own)
+    }
+
+    fn set<T>(&mut self, attribute: LayoutAttribute, value: T) -> Done {
+        // SAFETY: the description is live, and the attribute has the size of the value.
+        check(unsafe {
+            sys::cublasLtMatrixLayoutSetAttribute(
+                self.0,
+                attribute,
+                ptr::from_ref(&value).cast(),
+                size_of::<T>(),
+            )
+        })
+    }
+}
+
+impl Drop for Layout {
+    fn drop(&mut self) {
+        // SAFETY: the description is live.
+        let _ = unsafe { sys::cublasLtMatrixLayoutDestroy(self.0) };
+    }
+}
+
+fn data_type(number: Number) -> cudaDataType {
+    match number {
+        Number::Bf16 => cudaDataType::CUDA_R_16BF,
+        Number::F16 => cudaDataType::CUDA_R_16F,
+        Number::F32 => cudaDataType::CUDA_R_32F,
+        Number::F64 => cudaDataType::CUDA_R_64F,
+    }
+}
+
+/// What an algorithm may count on.
+struct Preference(sys::cublasLtMatmulPreference_t);
+
+impl Preference {
+    fn new(alignment: u64) -> Done<Self> {
+        use cublasLtMatmulPreferenceAttributes_t as Attribute;
+        let mut raw = ptr::null_mut();
+        // SAFETY: a preference is written.
+        check(unsafe { sys::cublasLtMatmulPreferenceCreate(&raw mut raw) })?;
+        let mut own = Self(raw);
+        own.set(Attribute::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, WORKSPACE.0)?;
+        let alignment = alignment as u32;
+        own.set(Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment)?;
+        own.set(Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment)?;
+        own.set(Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment)?;
+        own.set(Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment)?;
+        Ok(own)
+    }
+
+    fn set<T>(
+        &mut self,
+        attribute: cublasLtMatmulPreferenceAttributes_t,
+        value: T,
+    ) -> Done {
+        // SAFETY: the preference is live, and the attribute has the size of the value.
+        check(unsafe {
+            sys::cublasLtMatmulPreferenceSetAttribute(
+                self.0,
+                attribute,
+                ptr::from_ref(&value).cast(),
+                size_of::<T>(),
+            )
+        })
+    }
+}
+
+impl Drop for Preference {
+    fn drop(&mut self) {
+        // SAFETY: the preference is live.
+        let _ = unsafe { sys::cublasLtMatmulPreferenceDestroy(self.0) };
+    }
+}
+
+/// The algorithm that the library holds best.
+fn ask(
+    handle: &Handle,
+    description: &Description,
+    layouts: &[Layout; 3],
+    alignment: u64,
+) -> Done<Heuristic> {
+    let preference = Preference::new(alignment)?;
+    let [a, b, out] = layouts.each_ref().map(|layout| layout.0);
+    let mut found = MaybeUninit::<Heuristic>::zeroed();
+    let mut count = 0;
+    // SAFETY: all descriptions are live; a result and a number are written.
+    check(unsafe {
+        sys::cublasLtMatmulAlgoGetHeuristic(
+            handle.0,
+            description.0,
+            a,
+            b,
+            out,
+            out,
+            preference.0,
+            1,
+            found.as_mut_ptr(),
+            &raw mut count,
+        )
+    })?;
+    if count < 1 {
+        return Err(Refused(cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED));
+    }
+    // SAFETY: the library has written one result.
+    Ok(unsafe { found.assume_init() })
+}

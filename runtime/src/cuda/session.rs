@@ -1,0 +1,142 @@
+//! One replay on a GPU, as the machine that the replay loop drives.
+
+use super::{
+    CudaError, Engine,
+    bounce::Unreached,
+    driver::DriverError,
+    issue::Turn,
+    lanes::Mark,
+    periods::{Mode, Periods},
+};
+use crate::machine::{Loss, describe};
+use roundelay_schedule::{Action, ActionId, Instance, Issue, Machine};
+use std::ops::ControlFlow;
+
+/// The GPU during one replay.
+pub(super) struct Session<'a> {
+    pub(super) engine: &'a mut Engine,
+    /// The period that begins next.
+    pub(super) next: i64,
+    pub(super) listener: &'a mut dyn FnMut(Loss),
+    pub(super) goes_on: &'a mut dyn FnMut() -> bool,
+}
+
+impl Machine for Session<'_> {
+    type Mark = Mark;
+    type Error = CudaError;
+
+    fn issue(&mut self, issued: Issue<'_>, after: &[Mark]) -> Result<Mark, CudaError> {
+        let engine = &mut *self.engine;
+        let physical = engine.schedule.queue(issued.action, issued.period);
+        let queue = engine.queues.number(physical);
+        let Issue { id, action, period, instance } = issued;
+        let turn = Turn { id, action, period, queue, instance };
+        if let Instance::Execute(_) = instance {
+            engine.count(&turn);
+            engine.hand_over(&turn);
+        }
+        let mark = engine.mark(&turn);
+        if engine.periods.open().1 != Mode::Launched {
+            let given = engine.give(&turn, after, mark);
+            given.map_err(|reason| engine.failed(&turn, reason))?;
+        }
+        Ok(mark)
+    }
+
+    /// Closes the period before and waits for the one before that, whose half of the host's memory
+    /// is written now.
+    fn begin(&mut self) -> Result<ControlFlow<()>, CudaError> {
+        self.close()?;
+        let period = self.next;
+        self.next += 1;
+        if let Some(before) = self.engine.periods.before(period) {
+            self.finish(before)?;
+        }
+        let goes_on = (self.goes_on)();
+        let engine = &mut *self.engine;
+        if !goes_on {
+            engine.periods.stop();
+        }
+        engine.staging.write_scalars(&engine.schedule, period, Periods::half(period));
+        let Engine { periods, lanes, staging, .. } = engine;
+        let begun = periods.begin(period, lanes, staging);
+        begun
+            .map_err(|reason| self.engine.refused("the beginning of a period", reason))?;
+        match goes_on {
+            true => Ok(ControlFlow::Continue(())),
+            false => Ok(ControlFlow::Break(())),
+        }
+    }
+
+    fn rest(&mut self) -> Result<(), CudaError> {
+        self.close()?;
+        while let Some(period) = self.engine.periods.oldest() {
+            self.finish(period)?;
+        }
+        Ok(())
+    }
+}
+
+impl Session<'_> {
+    fn close(&mut self) -> Result<(), CudaError> {
+        let Engine { periods, lanes, .. } = &mut *self.engine;
+        let ended = periods.end(lanes);
+        ended.map_err(|reason| self.engine.refused("the end of a period", reason))
+    }
+
+    /// Waits until a period is done, and hands its losses on.
+    fn finish(&mut self, period: i64) -> Result<(), CudaError> {
+        let engine = &mut *self.engine;
+        if let Err(unreached) = engine.periods.finish(period, engine.patience) {
+            return Err(engine.unreached(period, unreached));
+        }
+        engine.staging.hand_on(&engine.schedule, Periods::half(period), self.listener);
+        Ok(())
+    }
+}
+
+impl Engine {
+    /// An action that could not be issued.
+    fn failed(&self, turn: &Turn<'_>, reason: DriverError) -> CudaError {
+        CudaError::Failed {
+            action: turn.id,
+            period: turn.period,
+            queue: describe(self.queues.queue(turn.queue)),
+            device: self.device.facts().to_string(),
+            reason,
+        }
+    }
+
+    /// What is said of a period that does not end.
+    fn unreached(&self, period: i64, unreached: Unreached) -> CudaError {
+        let (action, queue) = self.first_unfinished(period);
+        let device = self.device.facts().to_string();
+        match unreached {
+            Unreached::Broken(reason) => {
+                CudaError::Broken { action, period, queue, device, reason }
+            }
+            Unreached::Late => {
+                let patience = self.patience;
+                CudaError::Stuck { action, period, queue, device, patience }
+            }
+        }
+    }
+
+    /// The first action of a period whose end is not seen, and its queue in words. In a graph only
+    /// the graph's end is seen.
+    fn first_unfinished(&self, period: i64) -> (ActionId, String) {
+        use super::driver::State;
+        let actions = || self.schedule.actions.iter();
+        let unfinished = |(id, action): &(ActionId, &Action)| {
+            let queue = self.queues.number(self.schedule.queue(action, period));
+            let width = self.queues.threads_of(queue).len();
+            let first = self.marked.first(*id, period, width)?;
+            let mut events = (first..first + width).map(|event| self.marked.event(event));
+            events.any(|event| event.state() != Ok(State::Passed)).then_some(())
+        };
+        let found = actions().find(|action| unfinished(action).is_some());
+        let (id, action) =
+            found.or_else(|| actions().next()).expect("whatever runs has actions");
+        (id, describe(self.schedule.queue(action, period)))
+    }
+}

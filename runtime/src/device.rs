@@ -1,0 +1,120 @@
+//! A machine of any kind, for whatever does not care which.
+
+use crate::{CpuError, CudaError, Loss, Measured, State, Touched, cpu::Cpu, cuda::Cuda};
+use roundelay_schedule::{Checked, DeviceId, Kind};
+use std::collections::BTreeMap;
+
+/// A machine that replays one schedule.
+pub enum Device {
+    /// CPU threads.
+    Cpu(Box<Cpu>),
+    /// A GPU.
+    Cuda(Box<Cuda>),
+}
+
+/// Why a machine could not go on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DeviceError {
+    /// CPU threads.
+    #[error(transparent)]
+    Cpu(#[from] CpuError),
+    /// A GPU.
+    #[error(transparent)]
+    Cuda(Box<CudaError>),
+}
+
+impl From<CudaError> for DeviceError {
+    fn from(error: CudaError) -> Self {
+        Self::Cuda(Box::new(error))
+    }
+}
+
+impl From<Cpu> for Device {
+    fn from(cpu: Cpu) -> Self {
+        Self::Cpu(Box::new(cpu))
+    }
+}
+
+impl From<Cuda> for Device {
+    fn from(cuda: Cuda) -> Self {
+        Self::Cuda(Box::new(cuda))
+    }
+}
+
+impl Device {
+    /// The schedule that is replayed.
+    pub fn schedule(&self) -> &Checked {
+        match self {
+            Self::Cpu(cpu) => cpu.schedule(),
+            Self::Cuda(cuda) => cuda.schedule(),
+        }
+    }
+
+    /// T: the next training step.
+    pub fn step(&self) -> u64 {
+        match self {
+            Self::Cpu(cpu) => cpu.step(),
+            Self::Cuda(cuda) => cuda.step(),
+        }
+    }
+
+    /// Fills every carried row; the next step is the state's. What is measured starts anew.
+    ///
+    /// # Errors
+    /// When the state does not fit, or something failed before.
+    pub fn load(&mut self, state: &State) -> Result<(), DeviceError> {
+        match self {
+            Self::Cpu(cpu) => Ok(cpu.load(state)?),
+            Self::Cuda(cuda) => Ok(cuda.load(state)?),
+        }
+    }
+
+    /// The training state, in global terms.
+    ///
+    /// # Errors
+    /// When something failed before, or fails now.
+    pub fn save(&mut self) -> Result<State, DeviceError> {
+        match self {
+            Self::Cpu(cpu) => Ok(cpu.save()?),
+            Self::Cuda(cuda) => Ok(cuda.save()?),
+        }
+    }
+
+    /// Runs the training steps from here to `end`, or until `goes_on` says no, and comes to rest.
+    ///
+    /// # Errors
+    /// When an action failed or nothing moves any more; the machine cannot be used afterwards.
+    pub fn replay_while(
+        &mut self,
+        end: u64,
+        listener: &mut dyn FnMut(Loss),
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<(), DeviceError> {
+        match self {
+            Self::Cpu(cpu) => Ok(cpu.replay_while(end, listener, goes_on)?),
+            Self::Cuda(cuda) => Ok(cuda.replay_while(end, listener, goes_on)?),
+        }
+    }
+
+    /// What was counted since the state was loaded.
+    pub fn measured(&self) -> Measured {
+        match self {
+            Self::Cpu(cpu) => cpu.measured(),
+            Self::Cuda(cuda) => cuda.measured(),
+        }
+    }
+
+    /// What was really used of each kind of memory, since the state was loaded; needs
+    /// [`crate::Fill::Poison`].
+    ///
+    /// # Errors
+    /// When something failed before, or fails now.
+    pub fn touched(
+        &mut self,
+    ) -> Result<BTreeMap<(DeviceId, Kind), Touched>, DeviceError> {
+        match self {
+            Self::Cpu(cpu) => Ok(cpu.touched()?),
+            Self::Cuda(cuda) => Ok(cuda.touched()?),
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! What all machines share: where rows are, who queues where, who meets in a collective, what is
+//! counted.
+
+mod bind;
+mod group;
+mod meter;
+mod queues;
+mod span;
+mod touched;
+
+pub use meter::Measured;
+pub use touched::Touched;
+
+pub(crate) use bind::{input_of, slice_offset};
+pub(crate) use group::{Members, members, part, placed};
+pub(crate) use meter::Meter;
+pub(crate) use queues::{Queues, describe};
+pub(crate) use span::Span;
+pub(crate) use touched::{POISON, touched};
+
+/// What arenas hold before the first use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fill {
+    /// Zeros.
+    Zero,
+    /// A pattern that is not a number, so that reads of what was not written are seen in the
+    /// results, and a scan tells what was used.
+    Poison,
+}
+
+/// The loss of one micro-batch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Loss {
+    /// The training step.
+    pub step: u64,
+    /// The micro-batch, counted over all coordinates that take some of their own: rows of split
+    /// tensors share theirs.
+    pub micro_batch: u64,
+    /// Its loss.
+    pub loss: f64,
+}

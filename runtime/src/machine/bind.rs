@@ -1,0 +1,36 @@
+//! What rows say about the action that names them.
+
+use roundelay_schedule::{Id, InputId, Row, Schedule, Slice, Subject};
+
+/// First element, in the stage's flat array, of the shard that a launch works on.
+pub(crate) fn slice_offset(schedule: &Schedule, rows: &[Row], coordinate: &[u32]) -> u64 {
+    let subjects = rows.iter().map(|row| schedule.buffers[row.buffer].subject);
+    let shards = subjects.filter_map(|subject| match subject {
+        Subject::Parameter(stage, Slice::Shard(axis))
+        | Subject::Gradient(stage, Slice::Shard(axis))
+        | Subject::Optimizer(stage, Slice::Shard(axis)) => {
+            let part =
+                schedule.job.elements[stage] / u64::from(schedule.axes[axis].extent);
+            Some(part * u64::from(coordinate[axis.index()]))
+        }
+        _ => None,
+    });
+    shards.max().unwrap_or(0)
+}
+
+/// The input that a fed row holds.
+pub(crate) fn input_of(schedule: &Schedule, row: Row) -> InputId {
+    match schedule.buffers[row.buffer].subject {
+        Subject::Input(input) => input,
+        Subject::Parameter(..)
+        | Subject::Gradient(..)
+        | Subject::Optimizer(..)
+        | Subject::Activation(_)
+        | Subject::Retained(_)
+        | Subject::Adjoint(_)
+        | Subject::Value(_)
+        | Subject::ValueGradient(_)
+        | Subject::Metric
+        | Subject::Workspace => unreachable!("a checked feed writes an input's row"),
+    }
+}

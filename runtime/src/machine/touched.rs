@@ -1,0 +1,105 @@
+//! What a run really used of the memory that it was given: arenas start as poison, and whatever
+//! is none any more was touched.
+
+use roundelay_schedule::{Buffer, Bytes, DeviceId, Kind, Rest, Schedule};
+use std::{borrow::Cow, collections::BTreeMap, ops::Range};
+
+/// A pattern that is not a number in any real type, and no token either.
+pub(crate) const POISON: u8 = 0xff;
+
+/// How finely touched memory is told from poison: the size of the smallest element.
+const GRAIN: usize = 4;
+
+/// What a run really used of one kind of memory on one device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Touched {
+    /// Bytes that were written at least once.
+    pub count: Bytes,
+    /// From the first to the last of them.
+    pub span: Bytes,
+}
+
+impl Touched {
+    /// Ranges may overlap: buffers whose lives are disjoint share memory.
+    fn of(mut ranges: Vec<Range<u64>>) -> Self {
+        ranges.sort_by_key(|range| range.start);
+        let (mut count, mut end) = (0, 0);
+        for range in &ranges {
+            count += range.end.saturating_sub(range.start.max(end));
+            end = end.max(range.end);
+        }
+        let start = ranges.first().map_or(end, |range| range.start);
+        Self { count: Bytes(count), span: Bytes(end - start) }
+    }
+}
+
+/// What was touched of every kind of memory on every device; `read` gives ranges of arenas.
+/// Carried rows count as a whole.
+pub(crate) fn touched<'a, E>(
+    schedule: &Schedule,
+    mut read: impl FnMut(DeviceId, Range<u64>) -> Result<Cow<'a, [u8]>, E>,
+) -> Result<BTreeMap<(DeviceId, Kind), Touched>, E> {
+    let mut ranges: BTreeMap<(DeviceId, Kind), Vec<Range<u64>>> = BTreeMap::new();
+    for buffer in schedule.buffers.values() {
+        let all = buffer.offset.0..buffer.offset.0 + buffer.total().0;
+        for device in homes(schedule, buffer) {
+            let found = match buffer.rest {
+                Rest::Carried(_) => vec![all.clone()],
+                Rest::Transient => scan(&read(device, all.clone())?, all.start),
+            };
+            let key = (device, buffer.subject.kind());
+            ranges.entry(key).or_default().extend(found);
+        }
+    }
+    Ok(ranges.into_iter().map(|(key, ranges)| (key, Touched::of(ranges))).collect())
+}
+
+/// The devices of the target that have a buffer.
+fn homes(schedule: &Schedule, buffer: &Buffer) -> Vec<DeviceId> {
+    let devices = &schedule.rings[buffer.home].devices;
+    let at = |coordinate: &Vec<u32>| -> Vec<DeviceId> {
+        devices.iter().map(|device| schedule.device_at(*device, coordinate)).collect()
+    };
+    schedule.coordinates().iter().flat_map(at).collect()
+}
+
+/// The ranges that are not poisoned, in order; `start` is the number of the first byte.
+fn scan(bytes: &[u8], start: u64) -> Vec<Range<u64>> {
+    let mut found: Vec<Range<u64>> = Vec::new();
+    for (first, grain) in (start..).step_by(GRAIN).zip(bytes.chunks(GRAIN)) {
+        let end = first + grain.len() as u64;
+        match found.last_mut() {
+            _ if grain.iter().all(|byte| *byte == POISON) => {}
+            Some(last) if last.end == first => last.end = end,
+            _ => found.push(first..end),
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scan_finds_count_and_span_of_what_is_not_poison() {
+        let mut arena = [POISON; 32];
+        assert_eq!(scan(&arena[8..24], 8), []);
+        arena[0] = 0;
+        arena[13] = 1;
+        arena[19] = 2;
+        arena[23] = 2;
+        let all = Range { start: 12, end: 24 };
+        assert_eq!(scan(&arena[8..24], 8), [all]);
+        arena[13] = POISON;
+        arena[9] = 0;
+        assert_eq!(scan(&arena[8..24], 8), [8..12, 16..24]);
+    }
+
+    #[test]
+    fn memory_that_buffers_share_counts_once() {
+        let touched = Touched::of(vec![8..12, 16..24, 4..10, 20..22]);
+        assert_eq!(touched, Touched { count: Bytes(16), span: Bytes(20) });
+        assert_eq!(Touched::of(Vec::new()), Touched::default());
+    }
+}

@@ -1,0 +1,82 @@
+//! What is said where something of CUDA is missing: a sentence with a way out, and exit code 3.
+
+use crate::{
+    bench::{ALL, Bench, has_compiler, program},
+    support::ended,
+};
+
+const PLAN: &str = "rule sync, placement accumulate, micro_batches 2, stages 1";
+
+fn refused(libraries: &[&str], settings: &[(&str, &str)], words: &[&str]) {
+    let bench = Bench::with(&format!("absent-{}", words[0].len()), libraries);
+    let program = program(&bench, "tiny", 1, "steps 2", PLAN);
+    let mut command = bench.command("run --device cuda");
+    let ended = ended(command.arg(&program).envs(settings.iter().copied()));
+    assert_eq!(ended.code, 3, "{ended:?}");
+    for word in words {
+        assert!(ended.err.contains(word), "{word}: {}", ended.err);
+    }
+}
+
+#[test]
+fn without_a_driver_it_says_what_to_install() {
+    refused(&ALL[1..], &[], &["there is no NVIDIA driver here", "--device cpu"]);
+}
+
+#[test]
+fn without_a_compiler_it_says_what_to_install() {
+    refused(
+        &[ALL[0], ALL[2]],
+        &[],
+        &["there is no NVRTC here", "pip install nvidia-cuda-nvrtc"],
+    );
+}
+
+#[test]
+fn without_a_device_it_says_where_to_look() {
+    let none = ("STANDIN_CUDA_DEVICES", "0");
+    refused(&ALL, &[none], &["sees no GPU", "CUDA_VISIBLE_DEVICES"]);
+}
+
+#[test]
+fn an_old_driver_is_refused_with_its_version() {
+    let old = ("STANDIN_CUDA_DRIVER", "11080");
+    refused(&ALL, &[old], &["the NVIDIA driver is for CUDA 11.8", "12.0 or newer"]);
+}
+
+#[test]
+fn auto_goes_on_with_the_cpu_and_says_so_once() {
+    let bench = Bench::with("auto", &[]);
+    let program = program(&bench, "tiny", 1, "steps 2", PLAN);
+    let ended = ended(bench.command("run").arg(&program));
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert_eq!(ended.err.matches("runs on the CPU").count(), 1, "{}", ended.err);
+    assert!(ended.err.contains("there is no NVIDIA driver here"), "{}", ended.err);
+}
+
+#[test]
+fn devices_shows_what_is_there_and_what_is_not() {
+    let there = ended(&mut Bench::new("devices").command("devices"));
+    assert_eq!(there.code, 0, "{there:?}");
+    assert!(
+        there.out.contains("# GPU 1 (Stand-in, compute capability 9.0)"),
+        "{}",
+        there.out
+    );
+    assert!(there.out.contains("driver for CUDA 13.0, NVRTC 13.0, cuBLASLt 130000"));
+    let absent = ended(&mut Bench::with("no-devices", &[]).command("devices --json"));
+    assert!(
+        absent.out.contains("cuda: there is no NVIDIA driver here"),
+        "{}",
+        absent.out
+    );
+}
+
+#[test]
+fn too_little_memory_is_said_in_bytes() {
+    if !has_compiler() {
+        return;
+    }
+    let little = ("STANDIN_CUDA_MEMORY", "1048576");
+    refused(&ALL, &[little], &["of memory left", "plan with less `memory`"]);
+}

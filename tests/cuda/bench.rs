@@ -1,0 +1,170 @@
+//! What these tests share: the stand-ins under the libraries' names, and runs on them.
+
+use crate::support::{Ended, Scratch, ended, roundelay};
+use serde_json::Value;
+use std::{
+    collections::BTreeMap,
+    env,
+    io::Write,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// The libraries that a run looks for.
+pub(crate) const ALL: [&str; 3] = ["libcuda.so.1", "libnvrtc.so.13", "libcublasLt.so.13"];
+
+/// A place with stand-ins.
+pub(crate) struct Bench {
+    pub(crate) scratch: Scratch,
+}
+
+/// Whether kernels can be compiled.
+///
+/// # Panics
+/// When they cannot, but must be.
+pub(crate) fn has_compiler() -> bool {
+    let compiler = env::var("CXX").unwrap_or_else(|_| "c++".to_owned());
+    let found = Command::new(&compiler).arg("--version").output().is_ok();
+    if !found {
+        let message = format!("`{compiler}` is not here");
+        assert!(env::var_os("ROUNDELAY_REQUIRE_CXX").is_none(), "{message}");
+        // Not through the macro, whose words the harness keeps for itself.
+        let said =
+            format!("LEFT OUT: {message}, which compiles kernels for the stand-ins\n");
+        let _ = std::io::stderr().write_all(said.as_bytes());
+    }
+    found
+}
+
+/// The shared object of the stand-ins, which lies beside the dependencies of this test.
+fn standin() -> PathBuf {
+    let test = env::current_exe().expect("a test has a name");
+    let folder = test.parent().expect("a test lies in a folder");
+    let object = folder.join("libroundelay_standin_cuda.so");
+    assert!(object.exists(), "`{}` is built with the tests", object.display());
+    object
+}
+
+/// Kernels are compiled once for all tests, and kept from one run to the next.
+fn cache() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("cuda-kernels")
+}
+
+impl Bench {
+    /// All libraries.
+    pub(crate) fn new(name: &str) -> Self {
+        Self::with(name, &ALL)
+    }
+
+    /// These libraries alone.
+    pub(crate) fn with(name: &str, libraries: &[&str]) -> Self {
+        let scratch = Scratch::new(&format!("cuda-{name}"));
+        for library in libraries {
+            symlink(standin(), scratch.path(library)).expect("a link can be made");
+        }
+        Self { scratch }
+    }
+
+    /// A command that finds the stand-ins.
+    pub(crate) fn command(&self, words: &str) -> Command {
+        let mut command = roundelay(words);
+        command
+            .env("LD_LIBRARY_PATH", self.scratch.path(""))
+            .env("ROUNDELAY_CACHE", cache())
+            .env_remove("ROUNDELAY_CUDA_LIBRARIES");
+        command
+    }
+
+    /// A training on the stand-ins that must end well.
+    pub(crate) fn run(
+        &self,
+        words: &str,
+        program: &Path,
+        settings: &[(&str, &str)],
+    ) -> Run {
+        let weights = self.scratch.path("weights.safetensors");
+        let counts = self.scratch.path("counts");
+        let mut command = self.command(&format!("run --json {words} --save"));
+        command.arg(&weights).arg(program).env("STANDIN_CUDA_COUNTS", &counts);
+        command.envs(settings.iter().copied());
+        let ended = ended(&mut command);
+        assert_eq!(ended.code, 0, "{settings:?}: {}", ended.err);
+        Run::of(&ended, &weights, &counts)
+    }
+}
+
+/// What a training said and left.
+pub(crate) struct Run {
+    pub(crate) losses: Vec<f64>,
+    /// The line of the end.
+    pub(crate) end: Value,
+    /// The last parameters, as the file has them.
+    pub(crate) bytes: Vec<u8>,
+    counts: BTreeMap<String, u64>,
+}
+
+impl Run {
+    fn of(ended: &Ended, weights: &Path, counts: &Path) -> Self {
+        let lines = crate::support::lines(&ended.out);
+        let steps = lines.iter().filter(|line| line["event"] == "step");
+        let losses = steps.filter_map(|line| line["loss"].as_f64()).collect();
+        let end = lines.iter().find(|line| line["event"] == "end");
+        let text = std::fs::read_to_string(counts).unwrap_or_default();
+        let count = |line: &str| {
+            let (name, number) = line.split_once(' ')?;
+            Some((name.to_owned(), number.parse().ok()?))
+        };
+        Self {
+            losses,
+            end: end.expect("a run that ends says so").clone(),
+            bytes: std::fs::read(weights).expect("weights were saved"),
+            counts: text.lines().filter_map(count).collect(),
+        }
+    }
+
+    /// What the stand-ins counted.
+    pub(crate) fn count(&self, what: &str) -> u64 {
+        self.counts.get(what).copied().unwrap_or(0)
+    }
+
+    /// The same numbers everywhere.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        self.bytes == other.bytes && self.losses == other.losses
+    }
+}
+
+/// A byte-level language model whose plan is said by the test.
+pub(crate) fn program(
+    bench: &Bench,
+    name: &str,
+    devices: u32,
+    train: &str,
+    plan: &str,
+) -> PathBuf {
+    let text = format!(
+        "model tiny {{
+            seq = 8, width = 16, heads = 2, vocab = 24
+            input tokens:  i32[batch, seq]
+            input targets: i32[batch, seq]
+            x = embedding(tokens, vocab, width) + positions(seq, width)
+            repeat 2 as layer {{
+                x = x + dropout(attention(layer_norm(x), heads, causal = true), 0.1)
+                x = x + linear(gelu(linear(layer_norm(x), 2 * width)), width)
+            }}
+            loss cross_entropy(linear(layer_norm(x), vocab), targets)
+        }}
+        device core {{ memory 64 MB, compute 40 GFLOP/s, bandwidth 10 GB/s }}
+        link bus {{ bandwidth 8 GB/s, latency 2 us }}
+        cluster some {{ {devices} x core joined by bus }}
+        train {{
+            data synthetic
+            batch 8
+            optimizer adamw(lr = warmup(3, 1e-2), weight_decay = 0.1)
+            seed 11
+            {train}
+        }}
+        plan {{ exactness delayed, {plan} }}"
+    );
+    bench.scratch.file(&format!("{name}.rdl"), &text)
+}

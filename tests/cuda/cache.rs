@@ -1,0 +1,32 @@
+//! Machine code is compiled once, and again when what was kept of it is broken.
+
+use crate::bench::{Bench, has_compiler, program};
+use std::fs;
+
+#[test]
+fn kernels_are_compiled_once_and_again_when_a_file_is_broken() {
+    if !has_compiler() {
+        return;
+    }
+    let bench = Bench::new("cache");
+    let plan = "rule sync, placement accumulate, micro_batches 1, stages 1";
+    let program = program(&bench, "tiny", 1, "steps 2", plan);
+    let folder = bench.scratch.path("cache");
+    let cache = [("ROUNDELAY_CACHE", folder.to_str().expect("the path is text"))];
+    let run = || bench.run("--device cuda", &program, &cache);
+    let first = run();
+    let compiled = first.count("compilations");
+    assert!(compiled > 3, "{compiled}");
+    assert_eq!(run().count("compilations"), 0);
+    let files = fs::read_dir(&folder).expect("the cache is there");
+    let mut files: Vec<_> = files.map(|file| file.expect("readable").path()).collect();
+    files.sort();
+    assert_eq!(files.len() as u64, compiled, "a file each, and no halves");
+    let half = fs::read(&files[0]).expect("readable");
+    fs::write(&files[0], &half[..half.len() / 2]).expect("writable");
+    fs::write(&files[1], b"").expect("writable");
+    let again = run();
+    assert_eq!(again.count("compilations"), 2);
+    assert!(again.is(&first));
+    assert_eq!(run().count("compilations"), 0, "all files are whole again");
+}

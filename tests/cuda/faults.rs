@@ -1,0 +1,79 @@
+//! What goes wrong is seen: a wait that is not kept, a device that fails, memory that cannot be
+//! mapped, a library that is missing or refuses.
+
+use crate::{
+    bench::{ALL, Bench, has_compiler, program},
+    support::ended,
+};
+
+const PLAN: &str =
+    "rule cyclic_v2, placement data, micro_batches 2, stages 2, states handoff";
+
+/// Of waits all over a run, each left out once, some change what comes out: the order that the
+/// stand-ins take would show a missing one.
+#[test]
+fn a_wait_that_is_not_kept_is_found() {
+    if !has_compiler() {
+        return;
+    }
+    let bench = Bench::new("forgotten");
+    let program = program(&bench, "tiny", 2, "steps 4", PLAN);
+    let late = ("STANDIN_CUDA_ORDER", "late");
+    let words = "--device cuda --graphs never";
+    let whole = bench.run(words, &program, &[late]);
+    let waits = whole.count("waits");
+    let found = (1..=24).filter(|part| {
+        let number = (waits * part / 25).to_string();
+        let forget = ("STANDIN_CUDA_FORGET", number.as_str());
+        let weights = bench.scratch.path("damaged.safetensors");
+        let mut command = bench.command(&format!("run {words} --json --save"));
+        let ended = ended(command.arg(&weights).arg(&program).envs([late, forget]));
+        let bytes = std::fs::read(&weights).unwrap_or_default();
+        ended.code != 0 || bytes != whole.bytes
+    });
+    let found = found.count();
+    assert!(found >= 3, "{found} of 24");
+}
+
+#[test]
+fn a_device_that_fails_is_named_with_period_and_action() {
+    if !has_compiler() {
+        return;
+    }
+    let bench = Bench::new("broken");
+    let program = program(&bench, "tiny", 2, "steps 6", PLAN);
+    for (number, order) in [("40", "early"), ("400", "late"), ("900", "3")] {
+        let mut command = bench.command("run --device cuda --graphs never");
+        command.env("STANDIN_CUDA_FAIL", number).env("STANDIN_CUDA_ORDER", order);
+        let ended = ended(command.arg(&program));
+        assert_eq!(ended.code, 3, "{ended:?}");
+        for word in ["GPU 0 (Stand-in", "period", " on "] {
+            assert!(ended.err.contains(word), "{number}: {word}: {}", ended.err);
+        }
+        // The library of products says in its own words that the device has failed.
+        let reasons = ["CUDA_ERROR_ILLEGAL_ADDRESS", "CUBLAS_STATUS_EXECUTION_FAILED"];
+        assert!(reasons.iter().any(|reason| ended.err.contains(reason)), "{}", ended.err);
+    }
+}
+
+/// One block of memory, or products by own kernels, where nothing else is to be had.
+#[test]
+fn what_is_missing_is_made_up_for() {
+    if !has_compiler() {
+        return;
+    }
+    let bench = Bench::new("without");
+    let program = program(&bench, "tiny", 2, "steps 6", PLAN);
+    let whole = bench.run("--device cuda", &program, &[]);
+    let unmapped = bench.run("--device cuda", &program, &[("STANDIN_CUDA_MAPS", "no")]);
+    assert!(unmapped.is(&whole));
+    let refuse = [("STANDIN_CUDA_PRODUCTS", "refuse")];
+    let refused = bench.run("--device cuda", &program, &refuse);
+    let without = Bench::with("without-products", &ALL[..2]);
+    let own = without.run("--device cuda", &program, &[]);
+    assert_eq!((refused.count("products"), own.count("products")), (0, 0));
+    assert!(own.is(&refused), "a library that refuses is as good as none");
+    for (mine, other) in own.losses.iter().zip(&whole.losses) {
+        assert!((mine - other).abs() < 2e-3 * other, "{mine} against {other}");
+    }
+}

@@ -1,0 +1,16 @@
+//! The CUDA machine without a GPU: whole trainings against stand-ins for the driver, NVRTC and
+//! cuBLASLt (`tests/standins/cuda`), held to the CPU machine.
+//!
+//! Kernels are compiled by the system's C++ compiler. Where there is none, the tests that need it
+//! say so and are left out, unless `ROUNDELAY_REQUIRE_CXX` is set.
+
+#[path = "../support/mod.rs"]
+#[allow(dead_code, reason = "each test uses its part")]
+mod support;
+
+mod absent;
+mod bench;
+mod cache;
+mod faults;
+mod precision;
+mod rules;

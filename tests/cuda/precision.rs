@@ -1,0 +1,57 @@
+//! Training in 16 bits, which only a GPU does.
+
+use crate::{
+    bench::{Bench, has_compiler, program},
+    support::ended,
+};
+
+const PLAN: &str = "rule cyclic_v2, placement data, micro_batches 2, stages 2";
+
+#[test]
+fn sixteen_bits_learn_and_stay_near_thirty_two() {
+    if !has_compiler() {
+        return;
+    }
+    let bench = Bench::new("mixed");
+    let single = program(&bench, "single", 2, "steps 16", PLAN);
+    let single = bench.run("--device cuda", &single, &[]);
+    for dtype in ["bf16", "bf16 { gradients f32 }", "f16"] {
+        let mixed =
+            program(&bench, "mixed", 2, &format!("steps 16, dtype {dtype}"), PLAN);
+        let late = bench.run("--device cuda", &mixed, &[("STANDIN_CUDA_ORDER", "late")]);
+        let drawn = bench.run("--device cuda", &mixed, &[("STANDIN_CUDA_ORDER", "5")]);
+        assert!(late.is(&drawn), "{dtype}: the order changes no bit");
+        let (first, last) = (late.losses[0], late.losses[15]);
+        assert!(last < first - 0.1, "{dtype}: {first} to {last}");
+        for (own, other) in late.losses.iter().zip(&single.losses) {
+            assert!((own - other).abs() < 0.03 * other, "{dtype}: {own} against {other}");
+        }
+        let arenas = |figures: &serde_json::Value| {
+            figures["pools"]["core"]["arena_bytes"].as_u64()
+        };
+        assert_eq!(
+            arenas(&late.end["measured"]),
+            arenas(&late.end["predicted"]),
+            "{dtype}"
+        );
+    }
+}
+
+#[test]
+fn what_sixteen_bits_cannot_do_yet_is_a_sentence() {
+    let bench = Bench::new("mixed-refused");
+    let train = "steps 2, dtype bf16";
+    let program = program(&bench, "mixed", 2, train, PLAN);
+    let folder = bench.scratch.path("kept");
+    let mut command = bench.command("run --device cuda --checkpoint");
+    let kept = ended(command.arg(folder).arg(&program));
+    assert!(kept.code == 3 && kept.err.contains("a checkpoint in bf16"), "{kept:?}");
+    let mut command = bench.command("run --device cuda --set");
+    let looked = ended(command.arg("evaluate.every = 1").arg(&program));
+    assert!(looked.code != 0 && looked.err.contains("evaluate"), "{looked:?}");
+    let on_cpu = ended(bench.command("run --device cpu").arg(&program));
+    assert!(
+        on_cpu.code == 3 && on_cpu.err.contains("computes in f32 and f64"),
+        "{on_cpu:?}"
+    );
+}

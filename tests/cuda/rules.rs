@@ -1,0 +1,132 @@
+//! Every kind of plan, held to the CPU machine: captured as graphs, given action by action, twice.
+
+use crate::bench::{Bench, Run, has_compiler, program};
+
+/// Kind of plan, devices, and the lines that pin it.
+const PLANS: [(&str, u32, &str); 6] = [
+    ("shared", 4, "rule cyclic_v2, placement shared, micro_batches 2, stages 2"),
+    (
+        "data",
+        4,
+        "rule cyclic_v2, placement data, micro_batches 4, stages 2, states replicated",
+    ),
+    (
+        "handoff",
+        4,
+        "rule cyclic_v2, placement data, micro_batches 4, stages 4, states handoff",
+    ),
+    ("pipeline", 2, "rule sync, placement pipeline, micro_batches 4, stages 2"),
+    ("zero3", 4, "rule sync, placement data, micro_batches 4, stages 2, states zero3"),
+    (
+        "replicas",
+        4,
+        "rule sync, placement data, micro_batches 4, stages 1, states replicated",
+    ),
+];
+
+/// Whether devices and slots are back where they were within the run: then graphs are launched
+/// again, else each period is recorded for itself.
+#[derive(Clone, Copy)]
+enum Recurrence {
+    Soon,
+    Late,
+}
+
+/// How far a loss in 32 bits may be from the CPU's, relatively: sums run in another order, and
+/// seven steps of AdamW carry that on.
+const TOLERANCE: f64 = 2e-3;
+
+fn near(cuda: &Run, cpu: &Run, what: &str) {
+    assert_eq!(cuda.losses.len(), cpu.losses.len(), "{what}");
+    for (step, (own, other)) in cuda.losses.iter().zip(&cpu.losses).enumerate() {
+        let apart = (own - other).abs() / other.abs();
+        assert!(apart < TOLERANCE, "{what}, step {step}: {own} against {other}");
+    }
+}
+
+fn holds((name, devices, plan): (&str, u32, &str), recurrence: Recurrence) {
+    if !has_compiler() {
+        return;
+    }
+    let bench = Bench::new(name);
+    let program = program(&bench, name, devices, "steps 7", plan);
+    let cpu = bench.run("--device cpu", &program, &[]);
+    let late = [("STANDIN_CUDA_ORDER", "late")];
+    let graphed = bench.run("--device cuda", &program, &late);
+    near(&graphed, &cpu, name);
+    let [graphs, launches] = ["graphs", "graph_launches"].map(|what| graphed.count(what));
+    match recurrence {
+        Recurrence::Soon => assert!(launches > graphs && graphs > 0, "{name}: {graphs}"),
+        Recurrence::Late => assert!(launches == graphs && graphs > 0, "{name}: {graphs}"),
+    }
+    assert!(graphed.count("products") > 0, "{name}: the library multiplies");
+    let ungraphed = bench.run("--device cuda --graphs never", &program, &late);
+    assert_eq!(ungraphed.count("graphs"), 0, "{name}");
+    assert!(ungraphed.is(&graphed), "{name}: graphs change no bit");
+    for (seed, words) in [("1", "--device cuda"), ("2", "--device cuda --graphs never")] {
+        let run = bench.run(words, &program, &[("STANDIN_CUDA_ORDER", seed)]);
+        assert!(run.is(&graphed), "{name}: order {seed}, {words}");
+    }
+    figures(&graphed, &cpu, name);
+}
+
+/// Arenas are as large as was planned, to the byte, and as much is moved as on the CPU.
+fn figures(cuda: &Run, cpu: &Run, name: &str) {
+    let arenas = |figures: &serde_json::Value| {
+        let pools = figures["pools"].as_object().expect("pools are an object");
+        let bytes = |(pool, own): (&String, &serde_json::Value)| {
+            (pool.clone(), own["arena_bytes"].as_u64())
+        };
+        pools.iter().map(bytes).collect::<Vec<_>>()
+    };
+    let (predicted, measured) = (&cuda.end["predicted"], &cuda.end["measured"]);
+    assert_eq!(arenas(measured), arenas(predicted), "{name}: arenas");
+    for count in ["transfers", "bytes"] {
+        assert_eq!(measured[count], cpu.end["measured"][count], "{name}: {count}");
+    }
+    let peaks = [measured, &cpu.end["measured"]].map(|figures| {
+        let pools = figures["pools"].as_object().expect("pools are an object");
+        pools
+            .values()
+            .filter_map(|pool| pool["activation_peak_bytes"].as_u64())
+            .sum::<u64>()
+    });
+    assert_eq!(peaks[0], peaks[1], "{name}: activations that were really touched");
+}
+
+#[test]
+fn cyclic_stages_that_share_devices() {
+    holds(PLANS[0], Recurrence::Soon);
+}
+
+#[test]
+fn cyclic_workers_with_all_stages() {
+    holds(PLANS[1], Recurrence::Soon);
+}
+
+#[test]
+fn cyclic_workers_that_hand_stages_on() {
+    holds(PLANS[2], Recurrence::Soon);
+}
+
+#[test]
+fn a_pipeline() {
+    holds(PLANS[3], Recurrence::Late);
+}
+
+#[test]
+fn sharded_states() {
+    holds(PLANS[4], Recurrence::Soon);
+}
+
+#[test]
+fn synchronous_replicas() {
+    holds(PLANS[5], Recurrence::Soon);
+}
+
+#[test]
+fn rows_of_split_tensors() {
+    let plan = "rule sync, placement pipeline, order 1f1b, stages 2, micro_batches 2, \
+                tensor { rows 2 }, sequence split";
+    holds(("rows", 4, plan), Recurrence::Late);
+}

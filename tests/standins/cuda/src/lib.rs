@@ -1,0 +1,46 @@
+//! Stand-ins for `libcuda`, `libnvrtc` and `libcublasLt`, on host memory: for tests of whoever
+//! calls these libraries, on machines without a GPU.
+//!
+//! One shared object has the symbols of all three; a test gives it their names. What would be
+//! undefined or forbidden on a GPU ends the process with exit code 97 and a sentence on standard
+//! error. Streams are asynchronous: what they are given is done as late, or in as random an
+//! order, as their waits allow. Kernels are compiled by the system's C++ compiler with the
+//! emulation of `kernels/cuda/host`.
+//!
+//! | variable | meaning |
+//! | --- | --- |
+//! | `STANDIN_CUDA_ORDER` | `early`: at once; `late`: when somebody waits for it, newest first; a number: in an order drawn with this seed |
+//! | `STANDIN_CUDA_DEVICES` | number of devices, 2 unless said |
+//! | `STANDIN_CUDA_DRIVER` | version of the driver, 13000 unless said |
+//! | `STANDIN_CUDA_MEMORY` | bytes of a device, 1 GiB unless said |
+//! | `STANDIN_CUDA_MAPS` | `no`: addresses cannot be reserved |
+//! | `STANDIN_CUDA_FORGET` | number of a wait between streams that is not kept |
+//! | `STANDIN_CUDA_FAIL` | number of a kernel launch at which the device fails |
+//! | `STANDIN_CUDA_PRODUCTS` | `refuse`: the library of products has no algorithm |
+//! | `STANDIN_CUDA_COUNTS` | file that gets what was counted, when a context is released |
+#![expect(unsafe_code, reason = "these are C libraries")]
+
+mod capture;
+mod driver;
+mod events;
+mod kernels;
+mod launches;
+mod mapping;
+mod memory;
+mod numbers;
+mod nvrtc;
+mod products;
+mod random;
+mod settings;
+mod work;
+mod world;
+
+use std::process;
+
+/// Ends the process because of something that is undefined or forbidden on a GPU.
+fn forbid(what: &str) -> ! {
+    let said = format!("stand-in for CUDA: {what}\n");
+    // SAFETY: bytes of a live text are written to standard error.
+    unsafe { libc::write(2, said.as_ptr().cast(), said.len()) };
+    process::exit(97)
+}

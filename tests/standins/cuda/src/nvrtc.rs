@@ -1,0 +1,169 @@
+//! `libnvrtc`: CUDA C++ compiled by the system's C++ compiler, with the emulation before it.
+
+use crate::{kernels::MAGIC, world::world};
+use std::{
+    env,
+    ffi::{CStr, c_char, c_int},
+    fs,
+    path::Path,
+    process::{self, Command},
+    ptr,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+/// Results that are used.
+const SUCCESS: c_int = 0;
+const INVALID_OPTION: c_int = 5;
+const COMPILATION: c_int = 6;
+
+/// What every source is compiled with.
+const EMULATION: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../../kernels/cuda/host/emulation.h");
+
+/// Numbers programs, for the names of their files.
+static PROGRAMS: AtomicU64 = AtomicU64::new(0);
+
+/// A program.
+struct Program {
+    text: String,
+    log: Vec<u8>,
+    code: Vec<u8>,
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvrtcVersion(major: *mut c_int, minor: *mut c_int) -> c_int {
+    // SAFETY: the caller gives room for two numbers.
+    unsafe { (*major, *minor) = (13, 0) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvrtcCreateProgram(
+    program: *mut *mut Program,
+    text: *const c_char,
+    _: *const c_char,
+    _: c_int,
+    _: *const *const c_char,
+    _: *const *const c_char,
+) -> c_int {
+    // SAFETY: the caller gives a text that ends with zero, and room for a handle.
+    unsafe {
+        let text = CStr::from_ptr(text).to_string_lossy().into_owned();
+        let own = Program { text, log: vec![0], code: Vec::new() };
+        *program = Box::into_raw(Box::new(own));
+    }
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvrtcDestroyProgram(program: *mut *mut Program) -> c_int {
+    // SAFETY: the handle is one of `nvrtcCreateProgram`, and is not used again.
+    drop(unsafe { Box::from_raw(*program) });
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvrtcCompileProgram(
+    program: *mut Program,
+    count: c_int,
+    options: *const *const c_char,
+) -> c_int {
+    // SAFETY: the handle is live, and so many texts are given.
+    let (program, options) = unsafe {
+        let option = |k| CStr::from_ptr(*options.add(k)).to_string_lossy().into_owned();
+        (&mut *program, (0..count as usize).map(option).collect::<Vec<_>>())
+    };
+    let known = |option: &String| {
+        ["--gpu-architecture=sm_90", "--std=c++17", "--fmad=true", "--fmad=false"]
+            .contains(&option.as_str())
+    };
+    if let Some(unknown) = options.iter().find(|option| !known(option)) {
+        program.log = format!("unknown option {unknown}\0").into_bytes();
+        return INVALID_OPTION;
+    }
+    world().counts.compilations += 1;
+    match compile(&program.text) {
+        Ok(object) => {
+            let length = (object.len() as u64).to_ne_bytes();
+            program.code = [MAGIC.as_slice(), &length, &object].concat();
+            SUCCESS
+        }
+        Err(log) => {
+            program.log = [log.into_bytes(), vec![0]].concat();
+            COMPILATION
+        }
+    }
+}
+
+/// The shared object of a source, or what the compiler says.
+fn compile(text: &str) -> Result<Vec<u8>, String> {
+    let number = PROGRAMS.fetch_add(1, Relaxed);
+    let stem = env::temp_dir().join(format!("standin-{}-{number}", process::id()));
+    let (source, object) = (stem.with_extension("cc"), stem.with_extension("so"));
+    let done = fs::write(&source, text)
+        .map_err(|error| error.to_string())
+        .and_then(|()| call_compiler(&source, &object))
+        .and_then(|()| fs::read(&object).map_err(|error| error.to_string()));
+    let _ = (fs::remove_file(&source), fs::remove_file(&object));
+    done
+}
+
+fn call_compiler(source: &Path, object: &Path) -> Result<(), String> {
+    let compiler = env::var("CXX").unwrap_or_else(|_| "c++".to_owned());
+    let options = ["-std=c++17", "-O1", "-fPIC", "-shared", "-pthread", "-w"];
+    let called = Command::new(&compiler)
+        .args(options)
+        .args(["-include", EMULATION])
+        .arg(source)
+        .arg("-o")
+        .arg(object)
+        .output();
+    let output = called.map_err(|error| format!("{compiler}: {error}"))?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvrtcGetProgramLogSize(
+    program: *const Program,
+    size: *mut usize,
+) -> c_int {
+    // SAFETY: the handle is live; the caller gives room for a number.
+    unsafe { *size = (*program).log.len() };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvrtcGetProgramLog(
+    program: *const Program,
+    log: *mut c_char,
+) -> c_int {
+    // SAFETY: the handle is live; the caller gives room for as many bytes as it was told.
+    unsafe {
+        let own = &(*program).log;
+        ptr::copy_nonoverlapping(own.as_ptr(), log.cast(), own.len());
+    }
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvrtcGetCUBINSize(
+    program: *const Program,
+    size: *mut usize,
+) -> c_int {
+    // SAFETY: as for the log.
+    unsafe { *size = (*program).code.len() };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvrtcGetCUBIN(program: *const Program, code: *mut c_char) -> c_int {
+    // SAFETY: as for the log.
+    unsafe {
+        let own = &(*program).code;
+        ptr::copy_nonoverlapping(own.as_ptr(), code.cast(), own.len());
+    }
+    SUCCESS
+}

@@ -1,0 +1,432 @@
+//! `libcublasLt`: products of matrices that are stored column by column.
+
+use crate::{
+    forbid,
+    memory::is_of_device,
+    numbers::Number,
+    work::Work,
+    world::{World, world},
+};
+use std::{
+    ffi::{c_int, c_void},
+    ptr,
+};
+
+/// Results that are used.
+const SUCCESS: c_int = 0;
+const INVALID_VALUE: c_int = 7;
+const EXECUTION_FAILED: c_int = 13;
+const NOT_SUPPORTED: c_int = 15;
+
+/// What an algorithm takes beside its matrices, so that room for it is asked for.
+const WORKSPACE: u64 = 512;
+
+/// What is computed.
+#[derive(Clone, Copy)]
+struct Description {
+    /// Whether sums and factors have 64 bits.
+    wide: bool,
+    transposed: [bool; 2],
+    epilogue: u32,
+    bias: u64,
+}
+
+/// How a matrix lies.
+#[derive(Clone, Copy)]
+struct Layout {
+    number: Number,
+    rows: u64,
+    columns: u64,
+    /// Elements from one column to the next.
+    column: u64,
+    batches: u64,
+    /// Elements from one matrix of the batch to the next.
+    batch: u64,
+}
+
+/// What an algorithm may count on.
+#[derive(Clone, Copy, Default)]
+struct Preference {
+    workspace: u64,
+    alignment: u64,
+}
+
+/// A matrix where it is.
+#[derive(Clone, Copy)]
+struct Matrix {
+    start: u64,
+    layout: Layout,
+    transposed: bool,
+}
+
+/// A product with everything that it needs.
+#[derive(Clone)]
+pub(crate) struct Product {
+    a: Matrix,
+    b: Matrix,
+    out: Matrix,
+    wide: bool,
+    scale: f64,
+    accumulate: f64,
+    epilogue: u32,
+    bias: u64,
+    workspace: u64,
+}
+
+impl Matrix {
+    fn extents(&self) -> (u64, u64) {
+        let Layout { rows, columns, .. } = self.layout;
+        if self.transposed { (columns, rows) } else { (rows, columns) }
+    }
+
+    /// The address of an element.
+    fn at(&self, batch: u64, row: u64, column: u64) -> u64 {
+        let (row, column) = if self.transposed { (column, row) } else { (row, column) };
+        let Layout { number, column: stride, batch: between, .. } = self.layout;
+        self.start + (batch * between + column * stride + row) * number.size()
+    }
+
+    fn read(&self, batch: u64, row: u64, column: u64) -> f64 {
+        // SAFETY: the whole matrix was live when the product was given.
+        unsafe { self.layout.number.read(self.at(batch, row, column)) }
+    }
+
+    /// Bytes from the first element to the last.
+    fn bytes(&self) -> u64 {
+        let Layout { number, rows, columns, column, batches, batch } = self.layout;
+        ((batches - 1) * batch + (columns - 1) * column + rows) * number.size()
+    }
+}
+
+impl Product {
+    /// Makes it. The workspace is spoiled first, so that whoever lends the same memory twice sees
+    /// wrong numbers.
+    pub(crate) fn run(&self) {
+        // SAFETY: the workspace was live when the product was given.
+        unsafe { ptr::write_bytes(self.workspace as *mut u8, 0xa5, WORKSPACE as usize) };
+        let (rows, columns) = self.out.extents();
+        for batch in 0..self.out.layout.batches {
+            for column in 0..columns {
+                for row in 0..rows {
+                    let value = self.element(batch, row, column);
+                    let number = self.out.layout.number;
+                    // SAFETY: as above.
+                    unsafe { number.write(self.out.at(batch, row, column), value) };
+                }
+            }
+        }
+    }
+
+    fn element(&self, batch: u64, row: u64, column: u64) -> f64 {
+        let (_, inner) = self.a.extents();
+        let term = |k| self.a.read(batch, row, k) * self.b.read(batch, k, column);
+        let sum = match self.wide {
+            true => (0..inner).map(term).sum::<f64>(),
+            false => f64::from((0..inner).map(|k| term(k) as f32).sum::<f32>()),
+        };
+        let before = match self.accumulate {
+            0.0 => 0.0,
+            factor => factor * self.out.read(batch, row, column),
+        };
+        let bias = match self.epilogue & BIAS {
+            0 => 0.0,
+            // SAFETY: the bias was live when the product was given.
+            _ => unsafe {
+                let number = self.out.layout.number;
+                number.read(self.bias + row * number.size())
+            },
+        };
+        let value = self.scale * sum + before + bias;
+        if self.epilogue & RELU == 0 { value } else { value.max(0.0) }
+    }
+}
+
+/// Bits of epilogues.
+const PLAIN: u32 = 1;
+const RELU: u32 = 2;
+const BIAS: u32 = 4;
+
+#[unsafe(no_mangle)]
+extern "C" fn cublasLtGetVersion() -> usize {
+    130_000
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cublasLtCreate(handle: *mut *mut c_void) -> c_int {
+    // SAFETY: the caller gives room for a handle.
+    unsafe { *handle = 0x77 as *mut c_void };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cublasLtDestroy(_: *mut c_void) -> c_int {
+    SUCCESS
+}
+
+/// Makes something that is described.
+unsafe fn create<T>(place: *mut *mut T, own: T) -> c_int {
+    // SAFETY: the caller gives room for a handle.
+    unsafe { *place = Box::into_raw(Box::new(own)) };
+    SUCCESS
+}
+
+/// Forgets something that was described.
+unsafe fn destroy<T>(own: *mut T) -> c_int {
+    // SAFETY: the handle is one of `create`, and is not used again.
+    drop(unsafe { Box::from_raw(own) });
+    SUCCESS
+}
+
+/// A value that an attribute is set to.
+unsafe fn value<T: Copy>(value: *const c_void, size: usize) -> Option<T> {
+    // SAFETY: the caller gives a value of so many bytes.
+    (size == size_of::<T>()).then(|| unsafe { ptr::read_unaligned(value.cast()) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cublasLtMatmulDescCreate(
+    own: *mut *mut Description,
+    compute: u32,
+    scale: u32,
+) -> c_int {
+    let wide = match (compute, scale) {
+        (68, 0) => false,
+        (70, 1) => true,
+        _ => return NOT_SUPPORTED,
+    };
+    let description =
+        Description { wide, transposed: [false; 2], epilogue: PLAIN, bias: 0 };
+    // SAFETY: the same promise.
+    unsafe { create(own, description) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cublasLtMatmulDescDestroy(own: *mut Description) -> c_int {
+    // SAFETY: the same promise.
+    unsafe { destroy(own) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cublasLtMatmulDescSetAttribute(
+    own: *mut Description,
+    attribute: u32,
+    to: *const c_void,
+    size: usize,
+) -> c_int {
+    // SAFETY: the handle is live, and the value has so many bytes.
+    let set = unsafe {
+        let own = &mut *own;
+        let turned = || value::<i32>(to, size).map(|operation| operation == 1);
+        match attribute {
+            3 => turned().map(|turned| own.transposed[0] = turned),
+            4 => turned().map(|turned| own.transposed[1] = turned),
+            7 => value::<u32>(to, size)
+                .filter(|epilogue| [PLAIN, BIAS, RELU | BIAS].contains(epilogue))
+                .map(|epilogue| own.epilogue = epilogue),
+            8 => value::<u64>(to, size).map(|bias| own.bias = bias),
+            _ => None,
+        }
+    };
+    set.map_or(INVALID_VALUE, |()| SUCCESS)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cublasLtMatrixLayoutCreate(
+    own: *mut *mut Layout,
+    kind: u32,
+    rows: u64,
+    columns: u64,
+    column: i64,
+) -> c_int {
+    let Some(number) = Number::of(kind) else { return NOT_SUPPORTED };
+    let column = column as u64;
+    if rows == 0 || columns == 0 || column < rows {
+        return INVALID_VALUE;
+    }
+    let layout = Layout { number, rows, columns, column, batches: 1, batch: 0 };
+    // SAFETY: the same promise.
+    unsafe { create(own, layout) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cublasLtMatrixLayoutDestroy(own: *mut Layout) -> c_int {
+    // SAFETY: the same promise.
+    unsafe { destroy(own) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cublasLtMatrixLayoutSetAttribute(
+    own: *mut Layout,
+    attribute: u32,
+    to: *const c_void,
+    size: usize,
+) -> c_int {
+    // SAFETY: the handle is live, and the value has so many bytes.
+    let set = unsafe {
+        let own = &mut *own;
+        match attribute {
+            5 => value::<i32>(to, size).map(|count| own.batches = count as u64),
+            6 => value::<i64>(to, size).map(|stride| own.batch = stride as u64),
+            _ => None,
+        }
+    };
+    set.map_or(INVALID_VALUE, |()| SUCCESS)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cublasLtMatmulPreferenceCreate(own: *mut *mut Preference) -> c_int {
+    // SAFETY: the same promise.
+    unsafe { create(own, Preference { workspace: 0, alignment: 256 }) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cublasLtMatmulPreferenceDestroy(own: *mut Preference) -> c_int {
+    // SAFETY: the same promise.
+    unsafe { destroy(own) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cublasLtMatmulPreferenceSetAttribute(
+    own: *mut Preference,
+    attribute: u32,
+    to: *const c_void,
+    size: usize,
+) -> c_int {
+    // SAFETY: the handle is live, and the value has so many bytes.
+    let set = unsafe {
+        let own = &mut *own;
+        match attribute {
+            1 => value::<u64>(to, size).map(|bytes| own.workspace = bytes),
+            5..=8 => value::<u32>(to, size)
+                .map(|bytes| own.alignment = own.alignment.min(u64::from(bytes))),
+            _ => None,
+        }
+    };
+    set.map_or(INVALID_VALUE, |()| SUCCESS)
+}
+
+/// What the library says of an algorithm.
+#[repr(C)]
+struct Answer {
+    algorithm: [u64; 8],
+    workspace: usize,
+    state: c_int,
+    waves: f32,
+    reserved: [c_int; 4],
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cublasLtMatmulAlgoGetHeuristic(
+    _: *mut c_void,
+    _: *const Description,
+    a: *const Layout,
+    b: *const Layout,
+    _: *const Layout,
+    out: *const Layout,
+    preference: *const Preference,
+    _: c_int,
+    answer: *mut Answer,
+    count: *mut c_int,
+) -> c_int {
+    // SAFETY: all handles are live; the caller gives room for an answer and a number.
+    unsafe {
+        let all = [&*a, &*b, &*out];
+        let fits = all.iter().all(|layout| layout.batches == all[2].batches);
+        let preference = &*preference;
+        if !fits || world().settings.refuses_products || preference.workspace < WORKSPACE
+        {
+            *count = 0;
+            return NOT_SUPPORTED;
+        }
+        let algorithm = [preference.alignment, 0, 0, 0, 0, 0, 0, 0];
+        let (workspace, reserved) = (WORKSPACE as usize, [0; 4]);
+        *answer = Answer { algorithm, workspace, state: SUCCESS, waves: 1.0, reserved };
+        *count = 1;
+    }
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cublasLtMatmul(
+    _: *mut c_void,
+    description: *const Description,
+    scale: *const c_void,
+    a: u64,
+    a_layout: *const Layout,
+    b: u64,
+    b_layout: *const Layout,
+    accumulate: *const c_void,
+    before: u64,
+    _: *const Layout,
+    out: u64,
+    out_layout: *const Layout,
+    algorithm: *const [u64; 8],
+    workspace: u64,
+    workspace_bytes: usize,
+    stream: u64,
+) -> c_int {
+    // SAFETY: all handles are live; factors have the type that the description says.
+    let (product, alignment) = unsafe {
+        let description = *description;
+        let factor = |place: *const c_void| match description.wide {
+            true => ptr::read_unaligned(place.cast::<f64>()),
+            false => f64::from(ptr::read_unaligned(place.cast::<f32>())),
+        };
+        let matrix = |start, layout: *const Layout, transposed| Matrix {
+            start,
+            layout: *layout,
+            transposed,
+        };
+        let [first, second] = description.transposed;
+        let product = Product {
+            a: matrix(a, a_layout, first),
+            b: matrix(b, b_layout, second),
+            out: matrix(out, out_layout, false),
+            wide: description.wide,
+            scale: factor(scale),
+            accumulate: factor(accumulate),
+            epilogue: description.epilogue,
+            bias: description.bias,
+            workspace,
+        };
+        (product, (*algorithm)[0])
+    };
+    if before != out || workspace_bytes < WORKSPACE as usize {
+        return INVALID_VALUE;
+    }
+    let mut world = world();
+    product.check(&world, alignment);
+    world.counts.products += 1;
+    match world.give(stream, Work::Product(Box::new(product))) {
+        0 => SUCCESS,
+        _ => EXECUTION_FAILED,
+    }
+}
+
+impl Product {
+    /// Ends the process when a matrix is not where an algorithm may look for it.
+    fn check(&self, world: &World, alignment: u64) {
+        let (rows, inner) = self.a.extents();
+        let (other, columns) = self.b.extents();
+        if other != inner || self.out.extents() != (rows, columns) {
+            forbid("matrices of a product do not fit together");
+        }
+        let live =
+            |start, bytes| is_of_device(start) && world.memory.is_live(start, bytes);
+        for matrix in [&self.a, &self.b, &self.out] {
+            if !live(matrix.start, matrix.bytes()) {
+                forbid("a matrix of a product is not in live memory");
+            }
+            if !matrix.start.is_multiple_of(alignment) {
+                forbid("a matrix of a product is not aligned as was promised");
+            }
+        }
+        let bias = rows * self.out.layout.number.size();
+        if self.epilogue & BIAS != 0 && !live(self.bias, bias) {
+            forbid("the bias of a product is not in live memory");
+        }
+        if !live(self.workspace, WORKSPACE) {
+            forbid("the workspace of a product is not in live memory");
+        }
+    }
+}

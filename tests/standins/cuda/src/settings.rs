@@ -1,0 +1,57 @@
+//! What the environment asks for.
+
+use std::env;
+
+/// In which order streams do their work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// At once.
+    Early,
+    /// When somebody waits for it, newest first.
+    Late,
+    /// Drawn, with this seed.
+    Drawn(u64),
+}
+
+/// All of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) order: Order,
+    pub(crate) devices: i32,
+    pub(crate) driver: i32,
+    pub(crate) memory: u64,
+    pub(crate) maps: bool,
+    pub(crate) forget: Option<u64>,
+    pub(crate) fail: Option<u64>,
+    pub(crate) refuses_products: bool,
+    pub(crate) counts: Option<String>,
+}
+
+impl Settings {
+    /// As the environment has them.
+    pub(crate) fn read() -> Self {
+        let text = |name: &str| env::var(format!("STANDIN_CUDA_{name}")).ok();
+        let number = |name: &str| text(name).and_then(|text| text.parse::<u64>().ok());
+        let small = |name: &str, default: i32| {
+            number(name).and_then(|n| i32::try_from(n).ok()).unwrap_or(default)
+        };
+        let order = match text("ORDER").as_deref() {
+            Some("late") => Order::Late,
+            Some(seed) if seed.parse::<u64>().is_ok() => {
+                Order::Drawn(seed.parse().unwrap_or(0))
+            }
+            Some(_) | None => Order::Early,
+        };
+        Self {
+            order,
+            devices: small("DEVICES", 2),
+            driver: small("DRIVER", 13_000),
+            memory: number("MEMORY").unwrap_or(1 << 30),
+            maps: text("MAPS").as_deref() != Some("no"),
+            forget: number("FORGET"),
+            fail: number("FAIL"),
+            refuses_products: text("PRODUCTS").as_deref() == Some("refuse"),
+            counts: text("COUNTS"),
+        }
+    }
+}

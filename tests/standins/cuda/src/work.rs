@@ -1,0 +1,42 @@
+//! What streams do, one piece at a time.
+
+use crate::{kernels::Kernel, products::Product};
+use std::ptr;
+
+/// One piece of work.
+#[derive(Clone)]
+pub(crate) enum Work {
+    /// Nothing: a moment.
+    Nothing,
+    /// Sets bytes.
+    Fill { to: u64, byte: u8, bytes: u64 },
+    /// Copies `rows` rows of `width` bytes.
+    Copy { from: u64, to: u64, width: u64, rows: u64, from_pitch: u64, to_pitch: u64 },
+    /// Runs a kernel.
+    Kernel(Kernel),
+    /// Multiplies matrices.
+    Product(Box<Product>),
+}
+
+impl Work {
+    /// Does it.
+    pub(crate) fn run(&self) {
+        match self {
+            Work::Nothing => {}
+            // SAFETY: the range was live when this was given, and memory is not freed before.
+            Work::Fill { to, byte, bytes } => unsafe {
+                ptr::write_bytes(*to as *mut u8, *byte, *bytes as usize);
+            },
+            Work::Copy { from, to, width, rows, from_pitch, to_pitch } => {
+                for row in 0..*rows {
+                    let from = (from + row * from_pitch) as *const u8;
+                    let to = (to + row * to_pitch) as *mut u8;
+                    // SAFETY: as above; the two may overlap.
+                    unsafe { ptr::copy(from, to, *width as usize) };
+                }
+            }
+            Work::Kernel(kernel) => kernel.run(),
+            Work::Product(product) => product.run(),
+        }
+    }
+}

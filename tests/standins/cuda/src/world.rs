@@ -1,0 +1,264 @@
+//! Everything that is going on: pieces of work that wait for each other, streams, events,
+//! captures and graphs.
+//!
+//! A piece may be done when all that it waits for is done; a stream is the last piece that it was
+//! given, and an event the pieces that it was set to. So whatever order is allowed can be drawn.
+
+use crate::{
+    capture::{Capture, Recorded},
+    forbid,
+    memory::Memory,
+    random::Random,
+    settings::{Order, Settings},
+    work::Work,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    sync::{Mutex, MutexGuard, OnceLock, PoisonError},
+};
+
+/// Results of the driver that are used.
+pub(crate) const SUCCESS: i32 = 0;
+pub(crate) const INVALID_VALUE: i32 = 1;
+pub(crate) const OUT_OF_MEMORY: i32 = 2;
+pub(crate) const NO_DEVICE: i32 = 100;
+pub(crate) const INVALID_DEVICE: i32 = 101;
+pub(crate) const INVALID_IMAGE: i32 = 200;
+pub(crate) const INVALID_HANDLE: i32 = 400;
+pub(crate) const NOT_FOUND: i32 = 500;
+pub(crate) const NOT_READY: i32 = 600;
+pub(crate) const ILLEGAL_ADDRESS: i32 = 700;
+pub(crate) const CAPTURE_UNSUPPORTED: i32 = 900;
+pub(crate) const CAPTURE_INVALIDATED: i32 = 901;
+pub(crate) const CAPTURE_UNMATCHED: i32 = 903;
+pub(crate) const CAPTURE_UNJOINED: i32 = 904;
+pub(crate) const CAPTURE_ISOLATION: i32 = 905;
+pub(crate) const CAPTURED_EVENT: i32 = 907;
+
+/// A piece of work that is not done.
+struct Pending {
+    work: Work,
+    after: Vec<u64>,
+}
+
+/// A stream: what whatever it is given next waits for.
+#[derive(Default)]
+pub(crate) struct Stream {
+    pub(crate) tail: Vec<u64>,
+    /// The capture that it takes part in, and where it is there.
+    pub(crate) captured: Option<(u64, Vec<usize>)>,
+}
+
+/// What an event was set to.
+#[derive(Clone, Default)]
+pub(crate) enum Event {
+    /// Nothing.
+    #[default]
+    Unset,
+    /// Pieces of work.
+    Set(Vec<u64>),
+    /// A moment of a capture.
+    Captured(u64, Vec<usize>),
+}
+
+/// What was counted.
+#[derive(Default)]
+pub(crate) struct Counts {
+    pub(crate) waits: u64,
+    pub(crate) kernels: u64,
+    pub(crate) products: u64,
+    pub(crate) graphs: u64,
+    pub(crate) graph_launches: u64,
+    pub(crate) compilations: u64,
+}
+
+/// All of it.
+pub(crate) struct World {
+    pub(crate) settings: Settings,
+    pub(crate) memory: Memory,
+    pending: BTreeMap<u64, Pending>,
+    next: u64,
+    random: Random,
+    pub(crate) streams: BTreeMap<u64, Stream>,
+    pub(crate) events: BTreeMap<u64, Event>,
+    pub(crate) captures: BTreeMap<u64, Capture>,
+    pub(crate) graphs: BTreeMap<u64, Vec<Recorded>>,
+    pub(crate) counts: Counts,
+    /// What every call answers once the device has failed.
+    pub(crate) failure: Option<i32>,
+}
+
+/// The one world of the process.
+pub(crate) fn world() -> MutexGuard<'static, World> {
+    static WORLD: OnceLock<Mutex<World>> = OnceLock::new();
+    let world = WORLD.get_or_init(|| Mutex::new(World::new()));
+    world.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl World {
+    fn new() -> Self {
+        let settings = Settings::read();
+        let seed = match settings.order {
+            Order::Early | Order::Late => 0,
+            Order::Drawn(seed) => seed,
+        };
+        Self {
+            memory: Memory::new(settings.memory),
+            settings,
+            pending: BTreeMap::new(),
+            next: 1,
+            random: Random::new(seed),
+            streams: BTreeMap::new(),
+            events: BTreeMap::new(),
+            captures: BTreeMap::new(),
+            graphs: BTreeMap::new(),
+            counts: Counts::default(),
+            failure: None,
+        }
+    }
+
+    /// A number that nothing else has; a handle of something.
+    pub(crate) fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    /// Gives a piece of work to a stream, or to the capture that it takes part in.
+    pub(crate) fn give(&mut self, stream: u64, work: Work) -> i32 {
+        if let Some(failure) = self.failure {
+            return failure;
+        }
+        let Some(own) = self.streams.get_mut(&stream) else { return INVALID_HANDLE };
+        if let Some((capture, place)) = &mut own.captured {
+            let capture = self.captures.get_mut(capture);
+            let Some(capture) = capture else { return CAPTURE_INVALIDATED };
+            *place = vec![capture.add(work, place)];
+            return SUCCESS;
+        }
+        let after = std::mem::take(&mut own.tail);
+        let number = self.add(work, after);
+        if let Some(own) = self.streams.get_mut(&stream) {
+            own.tail = vec![number];
+        }
+        self.early();
+        SUCCESS
+    }
+
+    /// A new piece of work.
+    pub(crate) fn add(&mut self, work: Work, mut after: Vec<u64>) -> u64 {
+        after.retain(|number| self.pending.contains_key(number));
+        let number = self.number();
+        self.pending.insert(number, Pending { work, after });
+        number
+    }
+
+    /// Does everything, if that is the order.
+    pub(crate) fn early(&mut self) {
+        if self.settings.order == Order::Early {
+            self.finish();
+        }
+    }
+
+    /// Does all work that is left, in the order in which it was given.
+    pub(crate) fn finish(&mut self) {
+        while let Some((number, _)) = self.pending.first_key_value() {
+            let number = *number;
+            self.run(number);
+        }
+    }
+
+    fn run(&mut self, number: u64) {
+        let Some(Pending { work, after }) = self.pending.remove(&number) else { return };
+        if after.iter().any(|other| self.pending.contains_key(other)) {
+            forbid("work was to be done before what it waits for");
+        }
+        work.run();
+    }
+
+    fn is_ready(&self, number: u64) -> bool {
+        let pending = self.pending.get(&number);
+        pending.is_some_and(|own| {
+            own.after.iter().all(|other| !self.pending.contains_key(other))
+        })
+    }
+
+    /// Whether pieces of work are done, after some work was done for whoever asks.
+    pub(crate) fn ask(&mut self, pieces: &[u64]) -> bool {
+        match self.settings.order {
+            Order::Early => self.finish(),
+            Order::Late => self.run_for(pieces),
+            Order::Drawn(_) => self.run_some(),
+        }
+        pieces.iter().all(|piece| !self.pending.contains_key(piece))
+    }
+
+    /// Does what pieces need and no more, the newest first that is ready.
+    fn run_for(&mut self, pieces: &[u64]) {
+        let mut needed = BTreeSet::new();
+        let mut open: Vec<u64> = pieces.to_vec();
+        while let Some(piece) = open.pop() {
+            if let Some(pending) = self.pending.get(&piece)
+                && needed.insert(piece)
+            {
+                open.extend(&pending.after);
+            }
+        }
+        while let Some(piece) =
+            needed.iter().rev().copied().find(|piece| self.is_ready(*piece))
+        {
+            needed.remove(&piece);
+            self.run(piece);
+        }
+    }
+
+    /// Does a few pieces, drawn among those that are ready.
+    fn run_some(&mut self) {
+        for _ in 0..=self.random.below(32) {
+            let ready: Vec<u64> = self
+                .pending
+                .keys()
+                .copied()
+                .filter(|piece| self.is_ready(*piece))
+                .collect();
+            if ready.is_empty() {
+                return;
+            }
+            let drawn = ready[self.random.below(ready.len())];
+            self.run(drawn);
+        }
+    }
+
+    /// The device fails: whatever is under way is lost, and every call hears of it.
+    pub(crate) fn fail(&mut self, failure: i32) {
+        self.failure = Some(failure);
+        self.pending.clear();
+    }
+
+    /// Whether no work is left.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.pending.is_empty()
+    }
+
+    /// Spoils every capture: something was called that cannot be recorded.
+    pub(crate) fn spoil(&mut self) -> Option<i32> {
+        if self.captures.is_empty() {
+            return None;
+        }
+        self.captures.values_mut().for_each(|capture| capture.spoiled = true);
+        Some(CAPTURE_UNSUPPORTED)
+    }
+
+    /// Writes what was counted where the environment wants it.
+    pub(crate) fn tell(&self) {
+        let Counts { waits, kernels, products, graphs, graph_launches, compilations } =
+            &self.counts;
+        if let Some(file) = &self.settings.counts {
+            let text = format!(
+                "waits {waits}\nkernels {kernels}\nproducts {products}\ngraphs {graphs}\n\
+                 graph_launches {graph_launches}\ncompilations {compilations}\n"
+            );
+            let _ = fs::write(file, text);
+        }
+    }
+}
