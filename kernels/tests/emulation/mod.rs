@@ -8,6 +8,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 #![allow(unsafe_code, reason = "kernels are called by their addresses")]
 
+pub(crate) mod compare;
 pub(crate) mod stored;
 
 use roundelay_kernels::{
