@@ -195,7 +195,8 @@ pub enum Epilogue {
     /// A bias (n) is added to every row, and what is below zero becomes zero.
     BiasRelu(Place),
     /// A bias (n) is added to every row, which is stored in `before`, (m, n) like `out`, and goes
-    /// through GELU into `out`.
+    /// through GELU into `out`: the exact one, by the error function. Libraries approximate it by a
+    /// hyperbolic tangent, which is another function; see [`Product::without_gelu`].
     BiasGelu {
         /// The bias.
         bias: Place,

@@ -190,6 +190,49 @@ fn products_of_every_mix_of_types() {
     }
 }
 
+/// A product with GELU is what a library's product and our own GELU make of it.
+#[test]
+fn products_without_gelu() {
+    if !can_compile() {
+        return;
+    }
+    let [m, n, k] = [5, 24, 40];
+    for number in [Number::Bf16, Number::F32] {
+        let matrix = |index, row| {
+            let place = operand(index);
+            Matrix { place, number, transposed: false, row, batch: 0 }
+        };
+        let product = Product {
+            m,
+            n,
+            k,
+            batches: 1,
+            a: matrix(0, k),
+            b: matrix(1, n),
+            out: matrix(2, n),
+            scale: 1.0,
+            accumulate: false,
+            epilogue: Epilogue::BiasGelu { bias: operand(3), before: operand(4) },
+        };
+        let results =
+            [vec![Step::Product(product)], product.without_gelu()].map(|steps| {
+                let draw = &mut Draw::new(8);
+                let mut operands: Vec<Stored> = [m * k, k * n, m * n, n, m * n]
+                    .map(|length| stored(draw, number, length))
+                    .into();
+                steps.into_iter().for_each(|step| run(step, &mut operands));
+                [operands[2].values(), operands[4].values()]
+            });
+        assert_eq!(results[0][1], results[1][1]);
+        for (whole, apart) in results[0][0].iter().zip(&results[1][0]) {
+            let error = (whole - apart).abs();
+            assert!(error <= tolerance(number) * (1.0 + whole.abs()), "{whole} {apart}");
+        }
+        let plain = Product { epilogue: Epilogue::Plain, ..product };
+        assert_eq!(plain.without_gelu(), [Step::Product(plain)]);
+    }
+}
+
 #[test]
 fn sums_of_parts_go_from_the_first_to_the_last() {
     if !can_compile() {
