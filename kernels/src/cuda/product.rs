@@ -125,13 +125,8 @@ impl Product {
 }
 
 /// A matrix that stands alone, stored with `columns` in a row.
-pub(crate) fn dense(
-    place: Place,
-    number: Number,
-    columns: usize,
-    transposed: bool,
-) -> Matrix {
-    Matrix { place, number, transposed, row: columns, batch: 0 }
+fn dense(place: Place, number: Number, columns: usize) -> Matrix {
+    Matrix { place, number, transposed: false, row: columns, batch: 0 }
 }
 
 /// out (m, n) = a (m, k) · b (k, n), one product, as the call stores them; operands 0, 1 and `out`.
@@ -145,9 +140,9 @@ fn product(draft: &Draft, map: &Matmul, out: (usize, Number), store: Store) -> P
         n,
         k,
         batches: 1,
-        a: dense(draft.place(0), narrow, a_row, transpose_a),
-        b: dense(draft.place(1), narrow, b_row, transpose_b),
-        out: dense(draft.place(out.0), out.1, n, false),
+        a: Matrix { transposed: transpose_a, ..dense(draft.place(0), narrow, a_row) },
+        b: Matrix { transposed: transpose_b, ..dense(draft.place(1), narrow, b_row) },
+        out: dense(draft.place(out.0), out.1, n),
         scale: 1.0,
         accumulate: store == Store::Add,
         epilogue: Epilogue::Plain,
@@ -223,8 +218,7 @@ mod tests {
 
     #[test]
     fn mixed_types_have_a_kernel_too() {
-        let matrix =
-            |index, number| dense(Place::Operand(index, Bytes(0)), number, 3, false);
+        let matrix = |index, number| dense(Place::Operand(index, Bytes(0)), number, 3);
         let product = Product {
             m: 2,
             n: 3,
