@@ -31,6 +31,9 @@ pub use elementwise::{Accumulation, MOST_SUMMED, sum};
 pub(crate) use form::{Form, steps};
 pub use source::SOURCES;
 
+/// What NVRTC must be told besides the architecture, which is sm_80 or newer.
+pub const OPTIONS: &[&str] = &["--std=c++17", "-default-device"];
+
 /// What a call is, in order, and the memory it needs meanwhile.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Steps {
@@ -58,7 +61,7 @@ pub struct Launch {
     pub grid: [u32; 3],
     /// Threads of a block along x, y, z.
     pub block: [u32; 3],
-    /// Dynamic shared memory of a block.
+    /// Dynamic shared memory of a block; above 48 KiB the device must be asked to allow it.
     pub shared: Bytes,
     /// In the order of its parameters.
     pub arguments: Vec<Argument>,
@@ -192,7 +195,8 @@ pub enum Epilogue {
     /// A bias (n) is added to every row, and what is below zero becomes zero.
     BiasRelu(Place),
     /// A bias (n) is added to every row, which is stored in `before`, (m, n) like `out`, and goes
-    /// through GELU into `out`.
+    /// through GELU into `out`: the exact one, by the error function. Libraries approximate it by a
+    /// hyperbolic tangent, which is another function; see [`Product::without_gelu`].
     BiasGelu {
         /// The bias.
         bias: Place,

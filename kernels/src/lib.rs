@@ -90,6 +90,9 @@
 //! Flags are false, `spared` and `averaged` are empty and `window` is without bound when absent;
 //! every other attribute must be given unless its row says otherwise.
 //! Extents count by their products: a reshape without a copy is a view of the same operand.
+//!
+//! On CUDA devices a call is the steps of [`Kernel::cuda`]: functions of the sources in
+//! `kernels/cuda`, and matrix products. All kernels but the exchanges have them.
 
 mod activation;
 mod affine;

@@ -68,6 +68,9 @@ struct Block {
 
 inline thread_local Block* block_of_thread = nullptr;
 
+// Lies where the static shared memory of this file's kernels lies.
+static thread_local volatile char beside_shared;
+
 // Not inlined, so that no address in thread-local memory is kept over a switch.
 EMULATION_UNSEEN inline Block& block() {
     Block* found = block_of_thread;
@@ -166,10 +169,11 @@ EMULATION_UNSEEN inline void run_thread() {
     arrive(own.current->stack, &own.scheduler);
     acquire(&own.begun);
     (*own.body)();
-    release_order(&own.ended);
     own.alive--;
     own.warps[own.current->number / LANES].alive--;
     pass_block_barrier(own);
+    // Nothing that a sanitizer sees follows, so all that the thread did comes before what ends the block.
+    release_order(&own.ended);
     wait(State::Ended);
     abort();
 }
@@ -236,6 +240,8 @@ inline void work(dim3 grid, dim3 size, size_t shared, const std::function<void()
     char* stacks = reserve(own.count * STACK);
     uint64_t blocks = uint64_t{grid.x} * grid.y * grid.z;
     block_of_thread = &own;
+    // Thread-local memory is made at its first use: not by one CUDA thread of a block for the others.
+    beside_shared = 1;
     for (uint64_t i; (i = next++) < blocks;) {
         uint64_t row = i / grid.x;
         own.place = {unsigned(i % grid.x), unsigned(row % grid.y), unsigned(row / grid.y)};

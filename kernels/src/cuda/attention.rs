@@ -2,7 +2,7 @@
 //! each row.
 
 use super::{
-    Argument, Number, Source,
+    Argument, Number,
     draft::{Draft, Shape, adding, extent},
     form::{Form, Role},
     source::{ATTENTION, FLASH},
@@ -11,83 +11,89 @@ use crate::attention::{Attention, AttentionBackward, Heads};
 use Role::{Narrow, Wide};
 use roundelay_schedule::Bytes;
 
-/// The kernels that make a call.
+/// A kernel that goes over all rows of queries, or of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
-    /// Tiles on tensor cores, for heads of so many numbers.
-    Tiles(usize),
-    /// A block for each row.
-    Rows,
+enum Sweep {
+    /// o and lse.
+    Forward,
+    /// dq.
+    Queries,
+    /// dk and dv.
+    Keys,
 }
 
 /// Rows of a block's tile: `ROWS` of `flash.cu`.
 const TILE: usize = 64;
-/// Most scratch memory of a block, in bytes, on every device that we run on.
+/// Most shared memory of a block, in bytes, on every device without asking.
 const MOST_SHARED: usize = 48 << 10;
 
-impl Way {
-    fn of(draft: &Draft, heads: &Heads) -> Self {
-        match (draft.types.narrow, heads.depth) {
-            (Number::Bf16 | Number::F16, depth @ (64 | 128)) => Way::Tiles(depth),
-            (Number::Bf16 | Number::F16 | Number::F32 | Number::F64, _) => Way::Rows,
+impl Sweep {
+    /// Heads whose rows are gone over.
+    fn heads(self, heads: &Heads) -> usize {
+        match self {
+            Sweep::Forward | Sweep::Queries => heads.heads,
+            Sweep::Keys => heads.key_heads,
         }
     }
-}
-
-/// What is launched, with which threads.
-struct Plan<'a> {
-    source: Source,
-    symbol: String,
-    shape: Shape,
-    heads: &'a Heads,
-}
-
-impl Plan<'_> {
-    fn launch(self, draft: &mut Draft, operands: &[Argument], last: Option<Argument>) {
-        let operands = operands.iter().copied();
-        let arguments = operands.chain(extents(self.heads)).chain(last).collect();
-        draft.narrow((self.source, &self.symbol), self.shape, arguments);
-    }
-}
-
-/// The kernel `name` over all rows of `of` heads; per row it needs `sums` sums of a head.
-fn plan<'a>(
-    draft: &Draft,
-    heads: &'a Heads,
-    (name, of, sums): (&str, usize, usize),
-) -> Result<Plan<'a>, String> {
-    let all = heads.batch * of;
-    match Way::of(draft, heads) {
-        Way::Tiles(depth) => {
-            let grid = [extent(heads.sequence.div_ceil(TILE) * all), 1, 1];
-            let shape = Shape { grid, block: [128, 1, 1], shared: tiles(name, depth) };
-            let symbol = format!("{}_{depth}", name.replace("attention", "flash"));
-            let symbol = symbol.replace("query_slopes", "flash_queries");
-            let symbol = symbol.replace("key_slopes", "flash_keys");
-            Ok(Plan { source: FLASH, symbol, shape, heads })
+    /// Symbols in `flash.cu` and in `attention.cu`.
+    fn names(self) -> [&'static str; 2] {
+        match self {
+            Sweep::Forward => ["flash", "attention"],
+            Sweep::Queries => ["flash_queries", "query_slopes"],
+            Sweep::Keys => ["flash_keys", "key_slopes"],
         }
-        Way::Rows => {
-            let shared = sums * heads.depth * draft.types.narrow.wide().size();
-            if shared > MOST_SHARED {
-                let depth = heads.depth;
-                return Err(format!("a head of {depth} numbers has no kernel"));
+    }
+    /// Rows of tiles in the shared memory of `flash.cu`: a block's own, and two stages of what they
+    /// meet.
+    fn tile_rows(self, depth: usize) -> usize {
+        match (self, depth) {
+            (Sweep::Forward, _) => TILE + 4 * TILE,
+            (Sweep::Queries | Sweep::Keys, 64) => 2 * TILE + 4 * TILE,
+            (Sweep::Queries | Sweep::Keys, _) => 2 * TILE + 4 * TILE / 2,
+        }
+    }
+    /// Bytes of these tiles, whose rows are 16 bytes longer than a head.
+    fn tiles(self, depth: usize) -> Bytes {
+        Bytes((self.tile_rows(depth) * (depth + 8) * 2) as u64)
+    }
+    /// Sums of a head that a row needs in `attention.cu`.
+    fn sums(self) -> usize {
+        match self {
+            Sweep::Forward | Sweep::Queries => 1,
+            Sweep::Keys => 2,
+        }
+    }
+    /// On tensor cores where they take the heads, else row by row.
+    fn launch(
+        self,
+        draft: &mut Draft,
+        heads: &Heads,
+        operands: &[Argument],
+        last: Option<Argument>,
+    ) -> Result<(), String> {
+        let (all, depth) = (heads.batch * self.heads(heads), heads.depth);
+        let [tiled, by_row] = self.names();
+        let block = [128, 1, 1];
+        let (source, symbol, grid, shared) = match (draft.types.narrow, depth) {
+            (Number::Bf16 | Number::F16, 64 | 128) => {
+                let tiles = heads.sequence.div_ceil(TILE) * all;
+                (FLASH, format!("{tiled}_{depth}"), tiles, self.tiles(depth))
             }
-            let grid = [extent(heads.sequence * all), 1, 1];
-            let shape = Shape { grid, block: [128, 1, 1], shared: Bytes(shared as u64) };
-            Ok(Plan { source: ATTENTION, symbol: name.to_owned(), shape, heads })
-        }
+            (Number::Bf16 | Number::F16 | Number::F32 | Number::F64, _) => {
+                let shared = self.sums() * depth * draft.types.narrow.wide().size();
+                if shared > MOST_SHARED {
+                    return Err(format!("a head of {depth} numbers has no kernel"));
+                }
+                let rows = heads.sequence * all;
+                (ATTENTION, by_row.to_owned(), rows, Bytes(shared as u64))
+            }
+        };
+        let shape = Shape { grid: [extent(grid), 1, 1], block, shared };
+        let operands = operands.iter().copied();
+        let arguments = operands.chain(extents(heads)).chain(last).collect();
+        draft.narrow((source, &symbol), shape, arguments);
+        Ok(())
     }
-}
-
-/// Shared memory of the kernels of `flash.cu`: own tiles, and two stages of the tiles they meet.
-fn tiles(name: &str, depth: usize) -> Bytes {
-    let met = match (name, depth) {
-        ("attention", _) | (_, 64) => 64,
-        _ => 32,
-    };
-    let own = if name == "attention" { 1 } else { 2 };
-    let rows = own * TILE + 4 * met;
-    Bytes((rows * (depth + 8) * 2) as u64)
 }
 
 /// What every kernel of attention knows: `HEADS` of `heads.h`.
@@ -111,11 +117,8 @@ impl Form for Attention {
         vec![Narrow, Narrow, Narrow, Narrow, Wide]
     }
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
-        let heads = &self.heads;
         let operands: [_; 5] = draft.operands(0);
-        let forward = plan(draft, heads, ("attention", heads.heads, 1))?;
-        forward.launch(draft, &operands, None);
-        Ok(())
+        Sweep::Forward.launch(draft, &self.heads, &operands, None)
     }
 }
 
@@ -127,14 +130,11 @@ impl Form for AttentionBackward {
         let heads = &self.heads;
         let [q, k, v, o, lse, slope, dq, dk, dv] = draft.operands(0);
         let inner = inner_products(draft, heads, [o, slope]);
-        let inputs = [q, k, v, lse, slope, inner];
-        let with = |outputs: &[Argument]| [&inputs[..], outputs].concat();
         let add = Some(adding(self.store));
-        let queries = plan(draft, heads, ("query_slopes", heads.heads, 1))?;
-        queries.launch(draft, &with(&[dq]), add);
-        let keys = plan(draft, heads, ("key_slopes", heads.key_heads, 2))?;
-        keys.launch(draft, &with(&[dk, dv]), add);
-        Ok(())
+        let queries = [q, k, v, lse, slope, inner, dq];
+        Sweep::Queries.launch(draft, heads, &queries, add)?;
+        let keys = [q, k, v, lse, slope, inner, dk, dv];
+        Sweep::Keys.launch(draft, heads, &keys, add)
     }
 }
 
@@ -142,10 +142,8 @@ impl Form for AttentionBackward {
 fn inner_products(draft: &mut Draft, heads: &Heads, operands: [Argument; 2]) -> Argument {
     let rows = heads.statistics();
     let inner = draft.wide_scratch(rows);
-    let [o, slope] = operands;
-    let (source, symbol) = (ATTENTION, "inner_products".to_owned());
-    let plan = Plan { source, symbol, shape: Shape::rows(rows, 1), heads };
-    plan.launch(draft, &[o, slope, inner], None);
+    let arguments = operands.into_iter().chain([inner]).chain(extents(heads)).collect();
+    draft.narrow((ATTENTION, "inner_products"), Shape::rows(rows, 1), arguments);
     inner
 }
 
@@ -154,10 +152,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_blocks_fit_on_a_device_that_has_100_kib() {
+    fn two_blocks_fit_on_a_device_that_has_200_kib() {
         for depth in [64, 128] {
-            for name in ["attention", "query_slopes", "key_slopes"] {
-                assert!(tiles(name, depth).0 <= 100 << 10, "{name} {depth}");
+            for sweep in [Sweep::Forward, Sweep::Queries, Sweep::Keys] {
+                assert!(sweep.tiles(depth).0 <= 100 << 10, "{sweep:?} {depth}");
             }
         }
     }

@@ -22,7 +22,7 @@ fn moment(
     extents: Columns,
 ) {
     let arguments = vec![
-        partial.sums,
+        partial.sums(),
         running,
         out,
         count(extents.columns),

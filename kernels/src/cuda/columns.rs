@@ -1,7 +1,7 @@
 //! Sums over rows: partial sums of segments of rows, then the sums of those.
 
 use super::{
-    Argument, Source,
+    Argument, Place, Source,
     draft::{Draft, NOWHERE, Shape, adding, count, extent},
     form::{Form, Role},
     source::COLUMNS,
@@ -23,7 +23,7 @@ pub(crate) struct Columns {
 /// Sums of the segments, in scratch memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Partial {
-    pub(crate) sums: Argument,
+    sums: Place,
     pub(crate) segments: usize,
     columns: Columns,
     terms: usize,
@@ -53,18 +53,28 @@ impl Columns {
         let blocks = self.columns.div_ceil(32 * draft.at_once());
         let per_segment = self.per_segment(blocks);
         let segments = self.rows.div_ceil(per_segment);
-        let sums = draft
-            .wide_scratch(terms.saturating_mul(segments).saturating_mul(self.columns));
+        let size = draft.types.narrow.wide().size();
+        let numbers = terms.saturating_mul(segments).saturating_mul(self.columns);
+        let sums = draft.scratch(numbers.saturating_mul(size));
         let grid = [extent(blocks), extent(segments), 1];
         let shape = Shape { grid, block: [32, 8, 1], shared: Bytes(0) };
         let extents = [count(self.rows), count(self.columns), count(per_segment)];
-        let arguments = inputs.iter().copied().chain([sums]).chain(extents).collect();
+        let arguments = inputs
+            .iter()
+            .copied()
+            .chain([Argument::Address(sums)])
+            .chain(extents)
+            .collect();
         draft.narrow(function, shape, arguments);
         Partial { sums, columns: self, segments, terms }
     }
 }
 
 impl Partial {
+    /// Their address.
+    pub(crate) fn sums(&self) -> Argument {
+        Argument::Address(self.sums)
+    }
     /// out = Σ over all segments of one term.
     pub(crate) fn join(
         self,
@@ -76,7 +86,7 @@ impl Partial {
         let Self { sums, columns: Columns { columns, .. }, segments, terms } = self;
         let size = draft.types.narrow.wide().size();
         let arguments = vec![
-            behind(sums, term * columns * size),
+            Argument::Address(further(sums, term * columns * size)),
             out,
             count(columns),
             count(segments),
@@ -92,7 +102,7 @@ impl Partial {
         let length = self.terms * self.columns.columns;
         let out = draft.wide_scratch(length);
         let (each, all) = (count(length), count(self.segments));
-        let arguments = vec![self.sums, out, each, all, each, adding(Store::Write)];
+        let arguments = vec![self.sums(), out, each, all, each, adding(Store::Write)];
         let wide = draft.types.narrow.wide().name();
         let symbol = format!("join_segments_{wide}_{wide}");
         draft.launch(COLUMNS, symbol, Shape::each(length, 1), arguments);
@@ -100,16 +110,12 @@ impl Partial {
     }
 }
 
-/// An address so many bytes further on.
-pub(crate) fn behind(address: Argument, bytes: usize) -> Argument {
-    use super::Place::{Operand, Scratch};
+/// A place so many bytes further on.
+pub(crate) fn further(place: Place, bytes: usize) -> Place {
     let bytes = Bytes(bytes as u64);
-    match address {
-        Argument::Address(Operand(index, offset)) => {
-            Argument::Address(Operand(index, offset + bytes))
-        }
-        Argument::Address(Scratch(offset)) => Argument::Address(Scratch(offset + bytes)),
-        other => other,
+    match place {
+        Place::Operand(index, offset) => Place::Operand(index, offset + bytes),
+        Place::Scratch(offset) => Place::Scratch(offset + bytes),
     }
 }
 

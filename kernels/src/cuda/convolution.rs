@@ -3,6 +3,7 @@
 
 use super::{
     Argument, Epilogue, Matrix, Number, Place, Product,
+    columns::further,
     draft::{Draft, Shape, adding, count, extent},
     form::{Form, Role},
     pool::window,
@@ -13,7 +14,6 @@ use crate::{
     store::Store,
 };
 use Role::{Either, Narrow};
-use roundelay_schedule::Bytes;
 
 /// Scratch memory that a layout takes, unless one image needs more.
 const LAYOUT: usize = 256 << 20;
@@ -63,13 +63,9 @@ impl Geometry {
     }
 }
 
-fn further(place: Place, bytes: usize) -> Place {
-    match place {
-        Place::Operand(index, offset) => {
-            Place::Operand(index, offset + Bytes(bytes as u64))
-        }
-        Place::Scratch(offset) => Place::Scratch(offset + Bytes(bytes as u64)),
-    }
+/// The transpose of what is stored.
+fn turned(matrix: Matrix) -> Matrix {
+    Matrix { transposed: true, ..matrix }
 }
 
 impl Pass<'_> {
@@ -87,22 +83,22 @@ impl Pass<'_> {
         piece.images * self.shape.window.places()
     }
     /// What filters see, as (places, groups, depth).
-    fn seen(&self, place: Place, number: Number, transposed: bool) -> Matrix {
+    fn seen(&self, place: Place, number: Number) -> Matrix {
         let (row, batch) = (self.shape.seen(), self.shape.depth());
-        Matrix { place, number, transposed, row, batch }
+        Matrix { place, number, transposed: false, row, batch }
     }
     /// Results as (places, groups, filters of a group).
-    fn results(&self, piece: Piece, transposed: bool) -> Matrix {
+    fn results(&self, piece: Piece) -> Matrix {
         let (row, batch) = (self.shape.filters, self.shape.group_filters());
         let bytes = piece.first * self.shape.result() * self.number.size();
         let place = further(self.arrays.result, bytes);
-        Matrix { place, number: self.number, transposed, row, batch }
+        Matrix { place, number: self.number, transposed: false, row, batch }
     }
     /// Weights as (groups, filters of a group, depth).
-    fn weights(&self, number: Number, transposed: bool) -> Matrix {
+    fn weights(&self, number: Number) -> Matrix {
         let (place, row) = (self.arrays.weight, self.shape.depth());
         let batch = self.shape.group_filters() * row;
-        Matrix { place, number, transposed, row, batch }
+        Matrix { place, number, transposed: false, row, batch }
     }
     /// Of all groups at once.
     fn product(
@@ -153,8 +149,8 @@ impl Form for Conv2d {
         let layout = pass.layout(draft, &pieces);
         for piece in pieces {
             let seen = pass.unfold(draft, piece, layout);
-            let a = pass.seen(seen, number, false);
-            let (b, out) = (pass.weights(number, true), pass.results(piece, false));
+            let a = pass.seen(seen, number);
+            let (b, out) = (turned(pass.weights(number)), pass.results(piece));
             let extents = [pass.places(piece), shape.group_filters(), shape.depth()];
             draft.product(pass.product(extents, [a, b, out], Store::Write));
         }
@@ -173,15 +169,15 @@ impl Form for Conv2dBackward {
         let pieces = shape.pieces(number);
         let layout = pass.layout(draft, &pieces);
         for piece in pieces {
-            let (a, b) = (pass.results(piece, false), pass.weights(number, false));
+            let (a, b) = (pass.results(piece), pass.weights(number));
             let extents = [pass.places(piece), shape.depth(), shape.group_filters()];
             let images = pass.images(piece, draft.types.either);
             if shape.is_pointwise() {
-                let out = pass.seen(images, draft.types.either, false);
+                let out = pass.seen(images, draft.types.either);
                 draft.product(pass.product(extents, [a, b, out], self.store));
                 continue;
             }
-            let out = pass.seen(layout, number, false);
+            let out = pass.seen(layout, number);
             draft.product(pass.product(extents, [a, b, out], Store::Write));
             let elements = piece.images * shape.image();
             let operands = [layout, images].map(Argument::Address);
@@ -207,8 +203,8 @@ impl Form for Conv2dWeights {
         let mut store = self.store;
         for piece in pieces {
             let seen = pass.unfold(draft, piece, layout);
-            let (a, b) = (pass.results(piece, true), pass.seen(seen, number, false));
-            let out = pass.weights(draft.types.either, false);
+            let (a, b) = (turned(pass.results(piece)), pass.seen(seen, number));
+            let out = pass.weights(draft.types.either);
             let extents = [shape.group_filters(), shape.depth(), pass.places(piece)];
             draft.product(pass.product(extents, [a, b, out], store));
             store = Store::Add;

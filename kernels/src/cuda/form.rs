@@ -40,6 +40,7 @@ pub(crate) fn steps(
     dtype: Float,
 ) -> Result<Steps, String> {
     let roles = form.roles();
+    debug_assert_eq!(roles.len(), slots.len(), "every operand has a role");
     let stored: Vec<Option<Number>> =
         slots.iter().map(|slot| stored(slot.element, dtype)).collect();
     let types = direct(&roles, &stored, narrow(dtype));
@@ -49,7 +50,7 @@ pub(crate) fn steps(
     let others: Vec<Conversion> = (0..slots.len())
         .filter_map(|operand| {
             let from = stored[operand]?;
-            let to = wanted(*roles.get(operand)?, types)?;
+            let to = wanted(roles[operand], types)?;
             (from != to).then_some(Conversion { operand, from, to })
         })
         .collect();

@@ -2,6 +2,7 @@
 
 use super::{
     Argument, Number,
+    columns::further,
     draft::{Draft, Shape, adding, count},
     form::{Form, Role},
     source::LOSS,
@@ -26,8 +27,8 @@ struct Classes {
 
 impl Classes {
     /// All are here.
-    fn all(classes: usize, masked: bool) -> Self {
-        Self { whole: classes, each: classes, part: count(0), masked }
+    fn all(classes: usize) -> Self {
+        Self { whole: classes, each: classes, part: count(0), masked: false }
     }
     fn arguments(self) -> [Argument; 4] {
         let masked = Argument::Unsigned(self.masked.into());
@@ -71,7 +72,7 @@ impl Form for CrossEntropy {
         vec![Narrow, Index, Wide, Either]
     }
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
-        Classes::all(self.classes, false).forward(draft, self.rows);
+        Classes::all(self.classes).forward(draft, self.rows);
         Ok(())
     }
 }
@@ -81,7 +82,7 @@ impl Form for MaskedCrossEntropy {
         vec![Narrow, Index, Wide, Either]
     }
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
-        Classes::all(self.classes, true).forward(draft, self.rows);
+        Classes { masked: true, ..Classes::all(self.classes) }.forward(draft, self.rows);
         Ok(())
     }
 }
@@ -91,7 +92,7 @@ impl Form for CrossEntropyBackward {
         vec![Narrow, Index, Wide, Either]
     }
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
-        Classes::all(self.classes, false).backward(draft, self.rows, self.store);
+        Classes::all(self.classes).backward(draft, self.rows, self.store);
         Ok(())
     }
 }
@@ -101,7 +102,8 @@ impl Form for MaskedCrossEntropyBackward {
         vec![Narrow, Index, Wide, Either]
     }
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
-        Classes::all(self.classes, true).backward(draft, self.rows, self.store);
+        Classes { masked: true, ..Classes::all(self.classes) }
+            .backward(draft, self.rows, self.store);
         Ok(())
     }
 }
@@ -115,7 +117,7 @@ impl Form for CrossEntropyPart {
         let classes = Classes { whole, each: self.each, part: Argument::Part, masked };
         let [logits, targets, sums] = draft.operands(0);
         let size = draft.types.narrow.wide().size();
-        let picked = super::columns::behind(sums, self.rows * size);
+        let picked = Argument::Address(further(draft.place(2), self.rows * size));
         classes.sum(draft, [logits, targets, sums, picked], self.rows);
         Ok(())
     }
@@ -130,7 +132,8 @@ impl Form for CrossEntropyJoin {
         let picked = draft.wide_scratch(self.rows);
         let arguments = vec![sums, lse, picked, count(self.rows), count(self.parts)];
         draft.wide((LOSS, "join_sums"), Shape::each(self.rows, 1), arguments);
-        let classes = Classes::all(self.all.classes, self.all.masked);
+        let classes =
+            Classes { masked: self.all.masked, ..Classes::all(self.all.classes) };
         classes.mean(draft, [lse, picked, targets, loss], self.rows);
         Ok(())
     }

@@ -1,11 +1,11 @@
 //! Matrix products, and our own kernel for them where there is no library.
 
 use super::{
-    Argument, Epilogue, Function, Launch, Matrix, Number, Place, Product,
-    draft::{Draft, NOWHERE, count, extent},
+    Argument, Epilogue, Function, Launch, Matrix, Number, Place, Product, Step,
+    draft::{Draft, NOWHERE, Shape, count, extent},
     elementwise::convert,
     form::{Form, Role},
-    source::PRODUCT,
+    source::{ACTIVATION, PRODUCT},
 };
 use crate::{
     affine::{Affine, AffineAdd, AffineGelu, AffineRelu},
@@ -42,6 +42,41 @@ impl Product {
         let mut arguments = self.arguments();
         arguments.extend(tags);
         Launch { function, grid, block: [256, 1, 1], shared: tile.shared, arguments }
+    }
+
+    /// The same for a library whose GELU is not the exact one: the bias alone, then our own GELU of
+    /// what was stored before it. Other products stay as they are.
+    ///
+    /// # Panics
+    /// When such a product has room between the rows or batches of `out`, or adds to it.
+    pub fn without_gelu(&self) -> Vec<Step> {
+        match self.epilogue {
+            Epilogue::Plain | Epilogue::Bias(_) | Epilogue::BiasRelu(_) => {
+                vec![Step::Product(*self)]
+            }
+            Epilogue::BiasGelu { bias, before } => {
+                let out = Matrix { place: before, ..self.out };
+                let epilogue = Epilogue::Bias(bias);
+                let product = Product { out, epilogue, ..*self };
+                vec![Step::Product(product), Step::Launch(self.gelu(before))]
+            }
+        }
+    }
+
+    fn gelu(&self, before: Place) -> Launch {
+        let Matrix { row, batch, place, number, .. } = self.out;
+        let dense = row == self.n && (self.batches == 1 || batch == self.m * row);
+        assert!(
+            dense && !self.accumulate,
+            "a GELU of its own replaces arrays without gaps"
+        );
+        let elements = self.batches * self.m * self.n;
+        let Shape { grid, block, shared } = Shape::each(elements, 16 / number.size());
+        let symbol = format!("gelu_{0}_{0}", number.name());
+        let function = Function { source: ACTIVATION, symbol };
+        let places = [before, place].map(Argument::Address);
+        let arguments = places.into_iter().chain([count(elements)]).collect();
+        Launch { function, grid, block, shared, arguments }
     }
 
     fn function(&self) -> (String, Tile, Vec<Argument>) {
@@ -90,13 +125,8 @@ impl Product {
 }
 
 /// A matrix that stands alone, stored with `columns` in a row.
-pub(crate) fn dense(
-    place: Place,
-    number: Number,
-    columns: usize,
-    transposed: bool,
-) -> Matrix {
-    Matrix { place, number, transposed, row: columns, batch: 0 }
+fn dense(place: Place, number: Number, columns: usize) -> Matrix {
+    Matrix { place, number, transposed: false, row: columns, batch: 0 }
 }
 
 /// out (m, n) = a (m, k) · b (k, n), one product, as the call stores them; operands 0, 1 and `out`.
@@ -110,9 +140,9 @@ fn product(draft: &Draft, map: &Matmul, out: (usize, Number), store: Store) -> P
         n,
         k,
         batches: 1,
-        a: dense(draft.place(0), narrow, a_row, transpose_a),
-        b: dense(draft.place(1), narrow, b_row, transpose_b),
-        out: dense(draft.place(out.0), out.1, n, false),
+        a: Matrix { transposed: transpose_a, ..dense(draft.place(0), narrow, a_row) },
+        b: Matrix { transposed: transpose_b, ..dense(draft.place(1), narrow, b_row) },
+        out: dense(draft.place(out.0), out.1, n),
         scale: 1.0,
         accumulate: store == Store::Add,
         epilogue: Epilogue::Plain,
@@ -188,8 +218,7 @@ mod tests {
 
     #[test]
     fn mixed_types_have_a_kernel_too() {
-        let matrix =
-            |index, number| dense(Place::Operand(index, Bytes(0)), number, 3, false);
+        let matrix = |index, number| dense(Place::Operand(index, Bytes(0)), number, 3);
         let product = Product {
             m: 2,
             n: 3,

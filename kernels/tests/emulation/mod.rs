@@ -8,6 +8,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 #![allow(unsafe_code, reason = "kernels are called by their addresses")]
 
+pub(crate) mod compare;
 pub(crate) mod stored;
 
 use roundelay_kernels::{
@@ -97,7 +98,9 @@ fn compile(source: &Source) -> PathBuf {
     let (text, fresh) =
         (folder.join(format!("{own}.cu")), folder.join(format!("{own}.so")));
     fs::write(&text, source.text).unwrap();
+    // A sanitizer that is loaded before this process is not for the compiler.
     let out = Command::new(compiler().expect("there is a compiler"))
+        .env_remove("LD_PRELOAD")
         .args(FLAGS)
         .args(more_flags())
         .args(["-x", "c++", "-include"])

@@ -7,9 +7,20 @@ use roundelay_schedule::{Element, Float};
 const CANARIES: usize = 64;
 const CANARY: u8 = 0xa5;
 
-/// One operand in memory that is aligned like an arena.
+/// Where an operand begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Placement {
+    /// Where 16 bytes can be moved at once.
+    Aligned,
+    /// One element further on.
+    Unaligned,
+}
+
+/// One operand in memory.
 pub(crate) struct Stored {
     memory: Vec<u128>,
+    /// Bytes before it.
+    first: usize,
     length: usize,
     element: Element,
     dtype: Float,
@@ -76,10 +87,24 @@ impl Stored {
         let mut bytes: Vec<u8> = bytes.collect();
         bytes.resize((bytes.len() + CANARIES).next_multiple_of(16), CANARY);
         let memory = bytes.chunks(16).map(|x| u128::from_ne_bytes(x.try_into().unwrap()));
-        Self { memory: memory.collect(), length, element, dtype }
+        Self { memory: memory.collect(), first: 0, length, element, dtype }
+    }
+    /// The same, begun elsewhere.
+    pub(crate) fn placed(mut self, placement: Placement) -> Self {
+        if placement == Placement::Unaligned {
+            let mut bytes = self.bytes();
+            bytes.rotate_right(self.size());
+            self.first = self.size();
+            self.fill(&bytes);
+        }
+        self
     }
     pub(crate) fn pointer(&mut self) -> *mut u8 {
-        self.memory.as_mut_ptr().cast()
+        self.memory.as_mut_ptr().cast::<u8>().wrapping_add(self.first)
+    }
+    fn fill(&mut self, bytes: &[u8]) {
+        let words = bytes.chunks(16).map(|x| u128::from_ne_bytes(x.try_into().unwrap()));
+        self.memory = words.collect();
     }
     fn size(&self) -> usize {
         self.element.size(self.dtype) as usize
@@ -90,15 +115,16 @@ impl Stored {
     /// Makes every number none.
     pub(crate) fn poison(&mut self) {
         let mut bytes = self.bytes();
-        bytes[..self.length * self.size()].fill(0xff);
-        let words = bytes.chunks(16).map(|x| u128::from_ne_bytes(x.try_into().unwrap()));
-        self.memory = words.collect();
+        bytes[self.first..][..self.length * self.size()].fill(0xff);
+        self.fill(&bytes);
     }
-    /// What is stored; panics where somebody wrote behind the end.
+    /// What is stored; panics where somebody wrote before or behind it.
     pub(crate) fn values(&self) -> Vec<f64> {
         let (bytes, size) = (self.bytes(), self.size());
-        let (own, behind) = bytes.split_at(self.length * size);
-        assert!(behind.iter().all(|byte| *byte == CANARY), "written behind the end");
+        let (before, rest) = bytes.split_at(self.first);
+        let (own, behind) = rest.split_at(self.length * size);
+        let others = before.iter().chain(behind);
+        assert!(others.copied().all(|byte| byte == CANARY), "written outside");
         let value = |bytes: &[u8]| match (size, self.dtype) {
             (2, Float::Bf16(_)) => {
                 let high = u16::from_ne_bytes(bytes.try_into().unwrap());

@@ -1,0 +1,103 @@
+"""Compiles every CUDA source with NVRTC, without a device, and compares what its kernels use.
+
+    python registers.py SOURCES TABLE            # fails where the table says something else
+    python registers.py SOURCES TABLE --update   # writes the table
+
+SOURCES is a folder that `cargo run -p roundelay-kernels --example cuda_sources` wrote. The table has
+a line for each kernel: architecture, symbol, registers per thread, bytes of spilled registers.
+"""
+
+import ctypes
+import glob
+import os
+import re
+import site
+import sys
+
+ARCHITECTURES = ["sm_80", "sm_90a"]
+OPTIONS = ["--std=c++17", "-default-device", "--ptxas-options=-v"]
+ENTRY = re.compile(r"Compiling entry function '(\w+)' for '(\w+)'")
+SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
+REGISTERS = re.compile(r"Used (\d+) registers")
+
+
+def nvrtc():
+    """The library of the package `nvidia-cuda-nvrtc`."""
+    roots = site.getsitepackages() + [site.getusersitepackages()]
+    found = [path for root in roots for path in glob.glob(f"{root}/nvidia/cu13/lib/libnvrtc.so.13")]
+    if not found:
+        sys.exit("there is no libnvrtc.so.13: pip install nvidia-cuda-nvrtc==13.0.88")
+    # The library looks for this one by its name, so it must be there already.
+    ctypes.CDLL(found[0].replace("libnvrtc.so.13", "libnvrtc-builtins.so.13.0"), ctypes.RTLD_GLOBAL)
+    return ctypes.CDLL(found[0])
+
+
+def log(library, program):
+    """What the compiler said."""
+    size = ctypes.c_size_t()
+    library.nvrtcGetProgramLogSize(program, ctypes.byref(size))
+    text = ctypes.create_string_buffer(size.value)
+    library.nvrtcGetProgramLog(program, text)
+    return text.value.decode()
+
+
+def compile_source(library, path, architecture):
+    """The compiler's log for one source; ends where it does not compile."""
+    with open(path, "rb") as file:
+        source = file.read()
+    program = ctypes.c_void_p()
+    name = os.path.basename(path).encode()
+    library.nvrtcCreateProgram(ctypes.byref(program), source, name, 0, None, None)
+    options = [option.encode() for option in OPTIONS + [f"--gpu-architecture={architecture}"]]
+    failed = library.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))
+    text = log(library, program)
+    library.nvrtcDestroyProgram(ctypes.byref(program))
+    if failed:
+        sys.exit(f"{path} does not compile for {architecture}:\n{text}")
+    return text
+
+
+def kernels(text):
+    """Symbol, registers and spilled bytes of each kernel in a log."""
+    symbol, spilled = None, 0
+    for line in text.splitlines():
+        if entry := ENTRY.search(line):
+            symbol, spilled = entry[1], 0
+        elif spills := SPILLS.search(line):
+            spilled += int(spills[1]) + int(spills[2])
+        if symbol and (used := REGISTERS.search(line)):
+            yield symbol, int(used[1]), spilled
+            symbol = None
+
+
+def table(library, folder):
+    """All lines of the table."""
+    paths = sorted(glob.glob(f"{folder}/*.cu"))
+    if not paths:
+        sys.exit(f"there are no sources in {folder}")
+    lines = ["architecture\tkernel\tregisters\tspilled"]
+    for architecture in ARCHITECTURES:
+        for path in paths:
+            found = sorted(kernels(compile_source(library, path, architecture)))
+            lines += [f"{architecture}\t{symbol}\t{used}\t{spilled}" for symbol, used, spilled in found]
+    return lines
+
+
+def main():
+    folder, path = sys.argv[1:3]
+    lines = table(nvrtc(), folder)
+    if "--update" in sys.argv[3:]:
+        with open(path, "w") as file:
+            file.write("\n".join(lines) + "\n")
+        return
+    with open(path) as file:
+        known = file.read().splitlines()
+    changed = sorted(set(known) ^ set(lines), key=lambda line: line.split("\t")[:2])
+    for line in changed:
+        print(("found    " if line in lines else "expected ") + line)
+    if changed:
+        sys.exit(f"{len(changed)} lines differ from {path}; update it with --update if that is meant")
+    print(f"{len(lines) - 1} kernels use what {path} says")
+
+
+main()

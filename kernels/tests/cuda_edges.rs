@@ -1,0 +1,197 @@
+//! Shapes at which kernels for CUDA devices go another way: long rows, many rows, many tokens, many
+//! ranges; and bad input, which must be seen.
+
+mod common;
+mod emulation;
+
+use common::{
+    Array, Build, CONTEXT, call,
+    sample::{Draw, contents},
+};
+use emulation::{
+    Bound, can_compile,
+    compare::{compare, steps, tolerance},
+    run_steps,
+    stored::{Placement, Stored},
+};
+use roundelay_kernels::Context;
+use roundelay_schedule::{Attribute, Call, Element, Float, GradientSums};
+
+const BF16: Float = Float::Bf16(GradientSums::Same);
+
+fn check(call: &Call, dtype: Float, context: &Context) {
+    let start = contents::<f64>(call, &mut Draw::new(4));
+    compare(call, &start, (dtype, Placement::Aligned), context, tolerance(dtype));
+}
+
+/// Rows of one, of a warp's, of a block's, and of a large block's numbers.
+#[test]
+fn rows_of_every_length() {
+    if !can_compile() {
+        return;
+    }
+    for columns in [1u64, 31, 1024, 1032, 2001, 16392] {
+        let (array, count, row): (&[u64], &[u64], &[u64]) =
+            (&[3, columns], &[3], &[columns]);
+        let norm = call("layer_norm").reals(&[array, row, row, array, count, count]);
+        let loss =
+            call("cross_entropy").real(array).integers(count).reals(&[count, &[1]]);
+        let calls = [
+            call("softmax").reals(&[array; 2]),
+            call("softmax_backward").reals(&[array; 3]),
+            norm,
+            loss,
+            call("accuracy").real(array).integers(count).real(&[1]),
+        ];
+        calls.iter().for_each(|call| check(call, Float::F32, &CONTEXT));
+        let wide = calls.map(|mut call| {
+            let statistics: &[usize] = match call.kernel.as_str() {
+                "layer_norm" => &[4, 5],
+                "cross_entropy" => &[2, 3],
+                _ => &[],
+            };
+            statistics.iter().for_each(|at| call.operands[*at].element = Element::Wide);
+            call
+        });
+        wide.iter().for_each(|call| check(call, BF16, &CONTEXT));
+    }
+}
+
+/// Several segments of rows, also where they do not end together.
+#[test]
+fn sums_over_many_rows() {
+    if !can_compile() {
+        return;
+    }
+    for (rows, columns) in [(1u64, 1u64), (40_000, 3), (2500, 257), (33, 2100)] {
+        let (array, count, row): (&[u64], &[u64], &[u64]) =
+            (&[rows, columns], &[rows], &[columns]);
+        check(&call("sum_rows").reals(&[array, row]), BF16, &CONTEXT);
+        check(
+            &call("multiply_sum_rows").reals(&[array, array, row]),
+            Float::F32,
+            &CONTEXT,
+        );
+        if rows < 10_000 {
+            let call = call("layer_norm_parameters");
+            check(
+                &call.reals(&[array, count, count, array, row, row]),
+                Float::F32,
+                &CONTEXT,
+            );
+        }
+    }
+}
+
+/// More tokens than one block sorts, more rows than three digits have, some of which nobody names.
+#[test]
+fn gradients_of_large_tables() {
+    if !can_compile() {
+        return;
+    }
+    for (tokens, rows) in [(1u64, 1u64), (9000, 5), (6000, 300), (300, 5000)] {
+        for accumulate in [false, true] {
+            let call = call("embedding_backward").flag("accumulate", accumulate);
+            let call = call.integers(&[tokens]).real(&[tokens, 9]).real(&[rows, 9]);
+            let draw = &mut Draw::new(tokens);
+            let chosen = (0..tokens).map(|_| draw.below(rows) as i32).collect();
+            let start = [
+                Array::Integer(chosen),
+                Array::Real(draw.normals(tokens as usize * 9)),
+                Array::Real(draw.normals(rows as usize * 9)),
+            ];
+            let way = (Float::F64, Placement::Aligned);
+            compare(&call, &start, way, &CONTEXT, tolerance(Float::F64));
+        }
+    }
+}
+
+/// More ranges than one launch writes, slices that begin inside of one, and master copies.
+#[test]
+fn optimizers_with_many_ranges_and_masters() {
+    if !can_compile() {
+        return;
+    }
+    let count = 4000u64;
+    let ends = |first: i64| {
+        (0..40).flat_map(|r| [first + 100 * r, first + 100 * r + 30]).collect()
+    };
+    let rule = |name| {
+        call(name)
+            .number("weight_decay", 0.1)
+            .number("clip", 0.5)
+            .integer("micro_batches", 3)
+            .with("spared", Attribute::Integers(ends(0)))
+            .with("averaged", Attribute::Integers(ends(45)))
+            .number("average_momentum", 0.1)
+    };
+    let sgd = rule("sgd").number("momentum", 0.9).flag("nesterov", true);
+    let adamw = rule("adamw").number("beta1", 0.9).number("beta2", 0.99);
+    let adamw = adamw.number("epsilon", 1e-8);
+    let array: &[u64] = &[count];
+    for slice_offset in [0, 17, 3990] {
+        let context = Context { slice_offset, ..CONTEXT };
+        let plain = [sgd.clone().reals(&[array; 4]), adamw.clone().reals(&[array; 5])];
+        plain.iter().for_each(|call| check(call, Float::F32, &context));
+        for gradient in [Element::Real, Element::Wide] {
+            let mixed = |call: Call, states: usize| {
+                let call = call.operand(gradient, array).reals(&[array; 2]);
+                (0..=states).fold(call, |call, _| call.operand(Element::Wide, array))
+            };
+            check(&mixed(sgd.clone(), 1), BF16, &context);
+            check(&mixed(adamw.clone(), 2), BF16, &context);
+        }
+    }
+}
+
+/// Runs a call in f32 on whole numbers that may be out of range; gives an output.
+fn run_on(call: &Call, indices: &[i32], output: usize) -> Vec<f64> {
+    let mut start = contents::<f64>(call, &mut Draw::new(3));
+    for array in &mut start {
+        if let Array::Integer(values) = array {
+            values.copy_from_slice(indices);
+        }
+    }
+    let operands = call.operands.iter().zip(&start);
+    let mut stored: Vec<Stored> = operands
+        .map(|(operand, array)| Stored::new(array, operand.element, Float::F32))
+        .collect();
+    let pointers: Vec<*mut u8> = stored.iter_mut().map(Stored::pointer).collect();
+    let bound = Bound { operands: &pointers, context: &CONTEXT };
+    run_steps(&steps(call, Float::F32), &bound);
+    stored[output].values()
+}
+
+/// Nothing is read or written elsewhere, and what depends on it is no number.
+#[test]
+fn indices_out_of_range_make_no_numbers() {
+    if !can_compile() {
+        return;
+    }
+    let (tokens, rows): (&[u64], &[u64]) = (&[3], &[3, 5]);
+    for bad in [-1, 7, i32::MAX, i32::MIN] {
+        let indices = [2, bad, 0];
+        let look_up = call("embedding").integers(tokens).real(&[7, 5]).real(rows);
+        let found = run_on(&look_up, &indices, 2);
+        for (i, value) in found.iter().enumerate() {
+            assert_eq!(value.is_nan(), i / 5 == 1, "{bad} {i}");
+        }
+        let table = call("embedding_backward").integers(tokens).real(rows).real(&[7, 5]);
+        assert!(run_on(&table, &indices, 2).iter().all(|value| value.is_finite()));
+        if bad == 7 {
+            continue;
+        }
+        let logits: &[u64] = &[3, 7];
+        for name in ["cross_entropy", "masked_cross_entropy"] {
+            let loss = call(name).real(logits).integers(tokens).reals(&[tokens, &[1]]);
+            assert!(run_on(&loss, &indices, 3)[0].is_nan(), "{name} {bad}");
+            let slopes = call(&format!("{name}_backward")).real(logits).integers(tokens);
+            let slopes = run_on(&slopes.reals(&[tokens, logits]), &indices, 3);
+            for (i, value) in slopes.iter().enumerate() {
+                assert_eq!(value.is_nan(), i / 7 == 1, "{name} {bad} {i}");
+            }
+        }
+        let share = call("accuracy").real(logits).integers(tokens).real(&[1]);
+        assert!(run_on(&share, &indices, 2)[0].is_nan());
+    }
+}

@@ -1,0 +1,267 @@
+//! Products and sums that machines launch themselves: every way in which matrices may lie, every
+//! mix of types, every epilogue, against sums written down.
+
+mod common;
+mod emulation;
+
+use common::{Array, CONTEXT, sample::Draw};
+use emulation::{Bound, can_compile, run_steps, stored::Stored};
+use roundelay_kernels::cuda::{
+    Accumulation, Epilogue, MOST_SUMMED, Matrix, Number, Place, Product, Step, Steps, sum,
+};
+use roundelay_schedule::{Bytes, Element, Float, GradientSums};
+
+const NUMBERS: [Number; 4] = [Number::Bf16, Number::F16, Number::F32, Number::F64];
+
+fn dtype(number: Number) -> Float {
+    match number {
+        Number::Bf16 => Float::Bf16(GradientSums::Same),
+        Number::F16 => Float::F16(GradientSums::Same),
+        Number::F32 => Float::F32,
+        Number::F64 => Float::F64,
+    }
+}
+
+fn tolerance(number: Number) -> f64 {
+    match number {
+        Number::Bf16 => 1e-2,
+        Number::F16 => 2e-3,
+        Number::F32 => 3e-5,
+        Number::F64 => 1e-10,
+    }
+}
+
+fn operand(index: usize) -> Place {
+    Place::Operand(index, Bytes(0))
+}
+
+fn stored(draw: &mut Draw, number: Number, length: usize) -> Stored {
+    Stored::new(&Array::Real(draw.normals(length)), Element::Real, dtype(number))
+}
+
+fn run(step: Step, operands: &mut [Stored]) {
+    let operands: Vec<*mut u8> = operands.iter_mut().map(Stored::pointer).collect();
+    let steps = Steps { steps: vec![step], scratch: Bytes(0) };
+    run_steps(&steps, &Bound { operands: &operands, context: &CONTEXT });
+}
+
+/// A matrix with some room behind its rows and between its batches.
+fn matrix(
+    draw: &mut Draw,
+    (index, number): (usize, Number),
+    [rows, columns]: [usize; 2],
+    transposed: bool,
+) -> Matrix {
+    let [rows, columns] = if transposed { [columns, rows] } else { [rows, columns] };
+    // Multiples of eight take the way that moves 16 bytes at once.
+    let room = if draw.flag() { 8 } else { 3 };
+    let row = (columns + draw.below(2) as usize * room).next_multiple_of(room);
+    let batch = rows * row + draw.below(2) as usize * room;
+    Matrix { place: operand(index), number, transposed, row, batch }
+}
+
+fn at(matrix: &Matrix, batch: usize, i: usize, j: usize) -> usize {
+    let [i, j] = if matrix.transposed { [j, i] } else { [i, j] };
+    batch * matrix.batch + i * matrix.row + j
+}
+
+fn gelu(x: f64) -> f64 {
+    0.5 * x * libm::erfc(-x * std::f64::consts::FRAC_1_SQRT_2)
+}
+
+/// What is stored of element (i, j): before the activation, and after.
+fn expected(
+    product: &Product,
+    values: &[Vec<f64>],
+    [batch, i, j]: [usize; 3],
+) -> [f64; 2] {
+    let term = |p: usize| {
+        values[0][at(&product.a, batch, i, p)] * values[1][at(&product.b, batch, p, j)]
+    };
+    let total = f64::from(product.scale) * (0..product.k).map(term).sum::<f64>();
+    let before =
+        if product.accumulate { values[2][at(&product.out, batch, i, j)] } else { 0.0 };
+    let biased = total + before + values[3][j];
+    match product.epilogue {
+        Epilogue::Plain => [0.0, total + before],
+        Epilogue::Bias(_) => [0.0, biased],
+        Epilogue::BiasRelu(_) => [0.0, biased.max(0.0)],
+        Epilogue::BiasGelu { .. } => [biased, gelu(biased)],
+    }
+}
+
+fn random_product(draw: &mut Draw, [a, b, out]: [Number; 3]) -> Product {
+    let [m, n, k] = [(); 3].map(|()| (draw.extent() * (1 + draw.below(3))) as usize);
+    let epilogue = match draw.below(4) {
+        0 => Epilogue::Plain,
+        1 => Epilogue::Bias(operand(3)),
+        2 => Epilogue::BiasRelu(operand(3)),
+        _ => Epilogue::BiasGelu { bias: operand(3), before: operand(4) },
+    };
+    let turned = [draw.flag(), draw.flag()];
+    Product {
+        m,
+        n,
+        k,
+        batches: 1 + draw.below(3) as usize,
+        a: matrix(draw, (0, a), [m, k], turned[0]),
+        b: matrix(draw, (1, b), [k, n], turned[1]),
+        out: matrix(draw, (2, out), [m, n], false),
+        scale: if draw.flag() { 1.0 } else { 0.5 },
+        accumulate: draw.flag(),
+        epilogue,
+    }
+}
+
+fn check_product(numbers: [Number; 3], seed: u64) {
+    let draw = &mut Draw::new(seed);
+    let product = random_product(draw, numbers);
+    let length =
+        |matrix: &Matrix, rows: usize| product.batches * matrix.batch + rows * matrix.row;
+    let rows = |matrix: &Matrix, rows: usize, columns: usize| {
+        if matrix.transposed { columns } else { rows }
+    };
+    let outputs = length(&product.out, product.m);
+    let mut operands = vec![
+        stored(
+            draw,
+            numbers[0],
+            length(&product.a, rows(&product.a, product.m, product.k)),
+        ),
+        stored(
+            draw,
+            numbers[1],
+            length(&product.b, rows(&product.b, product.k, product.n)),
+        ),
+        stored(draw, numbers[2], outputs),
+        stored(draw, numbers[0], product.n),
+        stored(draw, numbers[2], outputs),
+    ];
+    let values: Vec<Vec<f64>> = operands.iter().map(Stored::values).collect();
+    run(Step::Product(product), &mut operands);
+    let (found, before) = (operands[2].values(), operands[4].values());
+    let mut untouched = vec![true; outputs];
+    for batch in 0..product.batches {
+        for (i, j) in (0..product.m).flat_map(|i| (0..product.n).map(move |j| (i, j))) {
+            let place = at(&product.out, batch, i, j);
+            untouched[place] = false;
+            let [bent, out] = expected(&product, &values, [batch, i, j]);
+            let most = tolerance(numbers[2]).max(tolerance(numbers[0])) * 2.0;
+            let near =
+                |found: f64, out: f64| (found - out).abs() <= most * (4.0 + out.abs());
+            assert!(near(found[place], out), "{} for {out}: {product:?}", found[place]);
+            if let Epilogue::BiasGelu { .. } = product.epilogue {
+                assert!(
+                    near(before[place], bent),
+                    "{} for {bent}: {product:?}",
+                    before[place]
+                );
+            }
+        }
+    }
+    let spoiled = (0..outputs)
+        .find(|place| untouched[*place] && found[*place] != values[2][*place]);
+    assert_eq!(spoiled, None, "nothing is written between the rows: {product:?}");
+}
+
+#[test]
+fn products_of_one_type() {
+    if !can_compile() {
+        return;
+    }
+    for seed in 0..12 {
+        for number in NUMBERS {
+            check_product([number; 3], seed);
+        }
+        check_product([Number::Bf16, Number::Bf16, Number::F32], seed);
+        check_product([Number::F16, Number::F16, Number::F32], seed);
+    }
+}
+
+#[test]
+fn products_of_every_mix_of_types() {
+    if !can_compile() {
+        return;
+    }
+    for (seed, a) in NUMBERS.into_iter().enumerate() {
+        for b in NUMBERS {
+            NUMBERS.iter().for_each(|out| check_product([a, b, *out], seed as u64));
+        }
+    }
+}
+
+/// A product with GELU is what a library's product and our own GELU make of it.
+#[test]
+fn products_without_gelu() {
+    if !can_compile() {
+        return;
+    }
+    let [m, n, k] = [5, 24, 40];
+    for number in [Number::Bf16, Number::F32] {
+        let matrix = |index, row| {
+            let place = operand(index);
+            Matrix { place, number, transposed: false, row, batch: 0 }
+        };
+        let product = Product {
+            m,
+            n,
+            k,
+            batches: 1,
+            a: matrix(0, k),
+            b: matrix(1, n),
+            out: matrix(2, n),
+            scale: 1.0,
+            accumulate: false,
+            epilogue: Epilogue::BiasGelu { bias: operand(3), before: operand(4) },
+        };
+        let results =
+            [vec![Step::Product(product)], product.without_gelu()].map(|steps| {
+                let draw = &mut Draw::new(8);
+                let mut operands: Vec<Stored> = [m * k, k * n, m * n, n, m * n]
+                    .map(|length| stored(draw, number, length))
+                    .into();
+                steps.into_iter().for_each(|step| run(step, &mut operands));
+                [operands[2].values(), operands[4].values()]
+            });
+        assert_eq!(results[0][1], results[1][1]);
+        for (whole, apart) in results[0][0].iter().zip(&results[1][0]) {
+            let error = (whole - apart).abs();
+            assert!(error <= tolerance(number) * (1.0 + whole.abs()), "{whole} {apart}");
+        }
+        let plain = Product { epilogue: Epilogue::Plain, ..product };
+        assert_eq!(plain.without_gelu(), [Step::Product(plain)]);
+    }
+}
+
+#[test]
+fn sums_of_parts_go_from_the_first_to_the_last() {
+    if !can_compile() {
+        return;
+    }
+    for (parts, accumulate) in [
+        (1, Accumulation::Replace),
+        (3, Accumulation::Add),
+        (MOST_SUMMED, Accumulation::Replace),
+    ] {
+        for number in NUMBERS {
+            let draw = &mut Draw::new(parts as u64);
+            let mut operands: Vec<Stored> =
+                (0..=parts).map(|_| stored(draw, number, 777)).collect();
+            let values: Vec<Vec<f64>> = operands.iter().map(Stored::values).collect();
+            let launch =
+                sum(parts, number, 777, accumulate).expect("so many can be summed");
+            run(Step::Launch(launch), &mut operands);
+            for (i, found) in operands[0].values().into_iter().enumerate() {
+                let before = match accumulate {
+                    Accumulation::Replace => 0.0,
+                    Accumulation::Add => values[0][i],
+                };
+                let total: f64 =
+                    before + values[1..].iter().map(|part| part[i]).sum::<f64>();
+                assert!((found - total).abs() <= tolerance(number) * (4.0 + total.abs()));
+            }
+        }
+    }
+    assert!(sum(0, Number::F32, 1, Accumulation::Add).is_err());
+    assert!(sum(MOST_SUMMED + 1, Number::F32, 1, Accumulation::Add).is_err());
+}

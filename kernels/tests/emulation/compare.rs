@@ -1,0 +1,85 @@
+//! Runs a call's steps by the emulation and its plain reference on the same stored numbers.
+
+use super::{
+    Bound, run_steps,
+    stored::{Placement, Stored},
+};
+use crate::common::{Array, Body, run, sample::results};
+use roundelay_kernels::{Context, Kernel, cuda::Steps};
+use roundelay_schedule::{Access, Call, Element, Float};
+
+/// Largest error for a largest value of one: a rounding or two of what is stored, and of sums.
+pub(crate) fn tolerance(dtype: Float) -> f64 {
+    match dtype {
+        Float::F64 => 1e-10,
+        Float::F32 => 3e-5,
+        Float::Bf16(_) => 1.2e-2,
+        Float::F16(_) => 2e-3,
+    }
+}
+
+pub(crate) fn steps(call: &Call, dtype: Float) -> Steps {
+    Kernel::parse(call)
+        .expect("the call is well formed")
+        .cuda(dtype)
+        .expect("the call is well formed")
+}
+
+/// Runs a call both ways on the same stored numbers.
+pub(crate) fn compare(
+    call: &Call,
+    start: &[Array<f64>],
+    (dtype, placement): (Float, Placement),
+    context: &Context,
+    tolerance: f64,
+) {
+    let operands = call.operands.iter().zip(start);
+    let mut stored: Vec<Stored> = operands
+        .map(|(operand, array)| {
+            Stored::new(array, operand.element, dtype).placed(placement)
+        })
+        .collect();
+    let mut expected: Vec<Array<f64>> =
+        stored.iter().zip(start).map(|(stored, array)| stored.array(array)).collect();
+    run(call, &mut expected, Body::Plain, context);
+    let kernel = Kernel::parse(call).expect("the call is well formed");
+    for (stored, access) in stored.iter_mut().zip(kernel.accesses()) {
+        if *access == Access::Write {
+            stored.poison();
+        }
+    }
+    let operands: Vec<*mut u8> = stored.iter_mut().map(Stored::pointer).collect();
+    run_steps(&steps(call, dtype), &Bound { operands: &operands, context });
+    for index in results(call) {
+        let found = stored[index].values();
+        let expected =
+            in_range(expected[index].values(), call.operands[index].element, dtype);
+        near(call, index, &found, &expected, tolerance);
+    }
+}
+
+/// What is too large for 16 bits is infinite there.
+fn in_range(values: &[f64], element: Element, dtype: Float) -> Vec<f64> {
+    let most = match (element, dtype) {
+        (Element::Real, Float::F16(_)) => 65504.0,
+        (Element::Real | Element::Wide | Element::I32, _) => f64::MAX,
+    };
+    let cut = |x: &f64| if x.abs() > most { x.signum() * f64::INFINITY } else { *x };
+    values.iter().map(cut).collect()
+}
+
+fn near(call: &Call, index: usize, found: &[f64], expected: &[f64], tolerance: f64) {
+    let sizes = expected.iter().map(|value| value.abs());
+    let scale = sizes.filter(|size| size.is_finite()).fold(1.0f64, f64::max);
+    for (i, (found, expected)) in found.iter().zip(expected).enumerate() {
+        let error = (found - expected).abs() / scale;
+        let shapes: Vec<_> =
+            call.operands.iter().map(|x| (x.element, &x.shape)).collect();
+        assert!(
+            error <= tolerance || found == expected,
+            "{} {:?} {shapes:?}: operand {index}[{i}] is {found:?} for {expected:?}",
+            call.kernel,
+            call.attributes,
+        );
+    }
+}
