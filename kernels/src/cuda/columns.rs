@@ -75,6 +75,10 @@ impl Partial {
     pub(crate) fn sums(&self) -> Argument {
         Argument::Address(self.sums)
     }
+    /// Sums of one term over `segments` segments, of `columns` columns each.
+    pub(crate) fn new(sums: Place, segments: usize, columns: usize) -> Self {
+        Self { sums, segments, columns: Columns { rows: segments, columns }, terms: 1 }
+    }
     /// out = Σ over all segments of one term.
     pub(crate) fn join(
         self,

@@ -51,7 +51,7 @@ source!(
 );
 source!(
     /// Matrix products.
-    PRODUCT = "product.cu" with "kernel.h" "ptx.h" "number.h" "pack.h" "function.h"
+    PRODUCT = "product.cu" with "kernel.h" "ptx.h" "number.h" "pack.h" "function.h" "tile.h"
 );
 source!(
     /// Attention for every size of head.
@@ -81,8 +81,13 @@ source!(
     POOL = "pool.cu" with "kernel.h" "ptx.h" "number.h" "window.h"
 );
 source!(
-    /// Layouts of images for convolutions as products.
+    /// Convolutions, as tiles of matrix products.
     CONVOLUTION = "convolution.cu" with "kernel.h" "ptx.h" "number.h" "pack.h" "map.h" "window.h"
+        "view.h" "tile.h"
+);
+source!(
+    /// Convolutions with few channels in a group.
+    GROUPED = "grouped.cu" with "kernel.h" "ptx.h" "number.h" "pack.h" "map.h" "window.h" "view.h"
 );
 
 /// All of them, in order of their names.
@@ -96,6 +101,7 @@ pub const SOURCES: &[Source] = &[
     ELEMENTWISE,
     EMBEDDING,
     FLASH,
+    GROUPED,
     LOSS,
     NORM,
     OPTIMIZER,
