@@ -69,16 +69,21 @@ source!(
 );
 source!(
     /// Rotary positions.
-    ROTARY = "rotary.cu" with "kernel.h" "ptx.h" "number.h"
+    ROTARY = "rotary.cu" with "kernel.h" "ptx.h" "number.h" "pack.h" "map.h"
 );
 source!(
-    /// Batch and group normalisation.
-    BATCH_NORM = "batch_norm.cu" with "kernel.h" "ptx.h" "number.h" "pack.h" "map.h"
-        "function.h" "reduce.h" "segments.h"
+    /// Batch normalisation.
+    BATCH_NORM = "batch_norm.cu" with "kernel.h" "ptx.h" "number.h" "pack.h" "map.h" "function.h"
+        "segments.h"
+);
+source!(
+    /// Group normalisation.
+    GROUP_NORM = "group_norm.cu" with "kernel.h" "ptx.h" "number.h" "pack.h" "map.h" "function.h"
+        "reduce.h" "segments.h"
 );
 source!(
     /// Pooling.
-    POOL = "pool.cu" with "kernel.h" "ptx.h" "number.h" "window.h"
+    POOL = "pool.cu" with "kernel.h" "ptx.h" "number.h" "pack.h" "map.h" "window.h" "segments.h"
 );
 source!(
     /// Convolutions, as tiles of matrix products.
@@ -101,6 +106,7 @@ pub const SOURCES: &[Source] = &[
     ELEMENTWISE,
     EMBEDDING,
     FLASH,
+    GROUP_NORM,
     GROUPED,
     LOSS,
     NORM,
