@@ -2,23 +2,22 @@
 
 template <class N>
 __device__ void sum_of_segments(const N* x, Wide<N>* partial, u64 rows, u64 columns, u64 per_segment) {
-    sum_segments<1, N>(rows, columns, per_segment, is_aligned(x), partial,
-                       [=](u64 row, u64 column, u64 valid, bool packed, auto& sums) {
-        auto a = load_some<PACKED<N>>(x + row * columns + column, valid, packed);
+    Share<N> share(columns, is_aligned(x));
+    sum_segments<1>(rows, columns, per_segment, share, partial, [=](u64 row, auto& sums) {
+        auto a = share.read(x + row * columns);
 #pragma unroll
-        for (int k = 0; k < PACKED<N>; k++) sums[0][k] += widen(a.at[k]);
+        for (int k = 0; k < PACKED<N>; k++) sums[k] += widen(a.at[k]);
     });
 }
 
 template <class N>
 __device__ void product_of_segments(const N* a, const N* b, Wide<N>* partial, u64 rows, u64 columns,
                                     u64 per_segment) {
-    sum_segments<1, N>(rows, columns, per_segment, is_aligned(a) && is_aligned(b), partial,
-                       [=](u64 row, u64 column, u64 valid, bool packed, auto& sums) {
-        auto left = load_some<PACKED<N>>(a + row * columns + column, valid, packed);
-        auto right = load_some<PACKED<N>>(b + row * columns + column, valid, packed);
+    Share<N> share(columns, is_aligned(a) && is_aligned(b));
+    sum_segments<1>(rows, columns, per_segment, share, partial, [=](u64 row, auto& sums) {
+        auto left = share.read(a + row * columns), right = share.read(b + row * columns);
 #pragma unroll
-        for (int k = 0; k < PACKED<N>; k++) sums[0][k] += widen(left.at[k]) * widen(right.at[k]);
+        for (int k = 0; k < PACKED<N>; k++) sums[k] += widen(left.at[k]) * widen(right.at[k]);
     });
 }
 
@@ -26,15 +25,14 @@ __device__ void product_of_segments(const N* a, const N* b, Wide<N>* partial, u6
 template <class N>
 __device__ void slopes_of_segments(const N* x, const Wide<N>* means, const Wide<N>* rstds, const N* dy,
                                    Wide<N>* partial, u64 rows, u64 columns, u64 per_segment) {
-    sum_segments<2, N>(rows, columns, per_segment, is_aligned(x) && is_aligned(dy), partial,
-                       [=](u64 row, u64 column, u64 valid, bool packed, auto& sums) {
-        auto value = load_some<PACKED<N>>(x + row * columns + column, valid, packed);
-        auto slope = load_some<PACKED<N>>(dy + row * columns + column, valid, packed);
+    Share<N> share(columns, is_aligned(x) && is_aligned(dy));
+    sum_segments<2>(rows, columns, per_segment, share, partial, [=](u64 row, auto& sums) {
+        auto value = share.read(x + row * columns), slope = share.read(dy + row * columns);
         Wide<N> mean = means ? means[row] : Wide<N>(0), rstd = rstds[row];
 #pragma unroll
         for (int k = 0; k < PACKED<N>; k++) {
-            sums[0][k] += widen(slope.at[k]) * ((widen(value.at[k]) - mean) * rstd);
-            sums[1][k] += widen(slope.at[k]);
+            sums[k] += widen(slope.at[k]) * ((widen(value.at[k]) - mean) * rstd);
+            sums[PACKED<N> + k] += widen(slope.at[k]);
         }
     });
 }
@@ -42,11 +40,9 @@ __device__ void slopes_of_segments(const N* x, const Wide<N>* means, const Wide<
 // out[j] = Σ over segments s of partial[s · stride + j].
 template <class W, class G>
 __device__ void join_segments(const W* partial, G* out, u64 columns, u64 segments, u64 stride, bool add) {
-    for (u64 j = thread_of_grid(); j < columns; j += threads_of_grid()) {
-        W total = W(0);
-        for (u64 s = 0; s < segments; s++) total += partial[s * stride + j];
-        put(out + j, total, add);
-    }
+    u64 j = u64(blockIdx.x) * blockDim.x + threadIdx.x;
+    W total = total_of_segments(partial, j, columns, segments, stride);
+    if (j < columns && threadIdx.y == 0) put(out + j, total, add);
 }
 
 #define EXPORT(N)                                                                                            \

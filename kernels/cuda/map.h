@@ -42,6 +42,18 @@ __device__ void put_pack(G* to, const W (&values)[COUNT], bool add) {
     store<COUNT>(to, pack);
 }
 
+// Stores the first `valid` values, or adds them to what is there.
+template <int COUNT, class G, class W>
+__device__ void put_some(G* to, const W (&values)[COUNT], u64 valid, bool packed, bool add) {
+    if (packed && valid >= COUNT) {
+        put_pack(to, values, add);
+        return;
+    }
+#pragma unroll
+    for (int k = 0; k < COUNT; k++)
+        if (u64(k) < valid) put(to + k, values[k], add);
+}
+
 // out = f(x), element by element.
 template <class N, class G, class Function>
 __device__ void map(const N* x, G* out, u64 count, bool add, Function f) {

@@ -1,35 +1,64 @@
-// Rotary positions: pairs of every head turned by their position (Su et al., arXiv 2104.09864). The
-// angle of a position and a pair is found once, in 64 bits, for many examples and heads.
+// Rotary positions: pairs of every head turned by their position (Su et al., arXiv 2104.09864).
 
-// Of x (batch, sequence, heads, depth) the first `turned` numbers of every head; the others stay.
-// Threads along x are positions times what a head has of pairs and single numbers; blocks along y
-// share the examples and heads.
-template <class N, class G>
-__device__ void rotary(const N* x, G* y, u64 batch, u64 sequence, u64 heads, u64 depth, u64 turned, f64 base,
-                       f64 sign, bool add) {
-    typedef Wide<N> W;
-    u64 half = turned / 2, places = depth - half, at = thread_of_grid();
-    if (at >= sequence * places) return;
-    u64 position = at / places, place = at % places;
-    bool pair = place < half;
-    f64 angle = pair ? f64(position) * (sign * pow(base, -2.0 * f64(place) / f64(turned))) : 0;
-    W cosine = W(cos(angle)), sine = W(sin(angle));
-    for (u64 row = blockIdx.y; row < batch * heads; row += gridDim.y) {
-        u64 first = ((row / heads * sequence + position) * heads + row % heads) * depth;
-        if (pair) {
-            W a = widen(x[first + place]), b = widen(x[first + place + half]);
-            put(y + first + place, a * cosine - b * sine, add);
-            put(y + first + place + half, b * cosine + a * sine, add);
-        } else {
-            put(y + first + place + half, W(widen(x[first + place + half])), add);
-        }
+// Cosines and then sines (sequence, half) of position · base^(−2i / turned), found once in 64 bits
+// for all examples and heads; `sign` −1 turns back.
+template <class W>
+__device__ void angles(W* cosines, u64 sequence, u64 half, f64 base, f64 sign) {
+    u64 count = sequence * half;
+    for (u64 at = thread_of_grid(); at < count; at += threads_of_grid()) {
+        u64 position = at / half, i = at % half;
+        f64 angle = f64(position) * (sign * pow(base, -f64(i) / f64(half)));
+        cosines[at] = W(cos(angle));
+        cosines[count + at] = W(sin(angle));
     }
 }
 
-#define EXPORT(N, G)                                                                                        \
-    KERNEL(256, rotary_##N##_##G,                                                                           \
-           (const N* x, G* y, u64 batch, u64 sequence, u64 heads, u64 depth, u64 turned, f64 base, f64 sign, \
-            u32 add),                                                                                       \
-           rotary(x, y, batch, sequence, heads, depth, turned, base, sign, add))
+// Of x (batch, sequence, heads, depth) the first 2 half numbers of every head; the others stay.
+// Threads have pairs, or single numbers behind them, of all `rows` heads.
+template <class N, class G>
+__device__ void rotary(const N* x, const Wide<N>* cosines, G* y, u64 rows, u64 sequence, u64 heads, u64 depth,
+                       u64 half, bool add) {
+    typedef Wide<N> W;
+    constexpr int MOST = PACKED_OF_BOTH<N, G>;
+    const W* sines = cosines + sequence * half;
+    u64 places = depth - half;
+    bool packed = is_aligned(x) && is_aligned(y) && half % MOST == 0 && depth % MOST == 0;
+    for_each<MOST>(rows * places, packed, [&](u64 i, auto width) {
+        constexpr int COUNT = decltype(width)::count;
+        u64 row = i / places, place = i - row * places, position = row / heads % sequence;
+        u64 first = row * depth + place;
+        auto behind = load<COUNT>(x + first + half);
+        W second[COUNT];
+#pragma unroll
+        for (int k = 0; k < COUNT; k++) second[k] = widen(behind.at[k]);
+        if (place < half) {
+            auto before = load<COUNT>(x + first);
+            auto cosine = load<COUNT>(cosines + position * half + place);
+            auto sine = load<COUNT>(sines + position * half + place);
+            W values[COUNT];
+#pragma unroll
+            for (int k = 0; k < COUNT; k++) {
+                W a = widen(before.at[k]), b = second[k];
+                values[k] = a * cosine.at[k] - b * sine.at[k];
+                second[k] = b * cosine.at[k] + a * sine.at[k];
+            }
+            put_pack(y + first, values, add);
+        }
+        put_pack(y + first + half, second, add);
+    });
+}
+
+#define EXPORT(W)                                                                                    \
+    KERNEL(256, angles_##W, (W* cosines, u64 sequence, u64 half, f64 base, f64 sign),                \
+           angles(cosines, sequence, half, base, sign))
+EXPORT(f32)
+EXPORT(f64)
+#undef EXPORT
+
+#define EXPORT(N, G)                                                                                 \
+    KERNEL(256, rotary_##N##_##G,                                                                    \
+           (const N* x, const Wide<N>* cosines, G* y, u64 rows, u64 sequence, u64 heads, u64 depth,  \
+            u64 half, u32 add),                                                                      \
+           rotary(x, cosines, y, rows, sequence, heads, depth, half, add))
 FOR_NUMBER_PAIRS(EXPORT)
 #undef EXPORT

@@ -15,6 +15,7 @@ mod dropout;
 mod elementwise;
 mod embedding;
 mod form;
+mod group_norm;
 mod loss;
 mod norm;
 mod optimizer;

@@ -1,38 +1,14 @@
-//! Batch and group normalisation.
+//! Batch normalisation.
 
 use super::{
     Argument,
-    columns::{Columns, Partial},
-    draft::{Draft, NOWHERE, Shape, adding, count, extent},
+    columns::{Columns, joining},
+    draft::{Draft, NOWHERE, adding, count},
     form::{Form, Role},
-    source::{BATCH_NORM, COLUMNS},
+    source::BATCH_NORM,
 };
-use crate::{
-    batch_norm::{BatchNorm, BatchNormBackward},
-    group_norm::{GroupNorm, GroupNormBackward, Groups},
-};
+use crate::batch_norm::{BatchNorm, BatchNormBackward};
 use Role::{Either, Narrow, Wide};
-use roundelay_schedule::Bytes;
-
-/// A moment of every column from sums of segments; outside of training the running one.
-fn moment(
-    draft: &mut Draft,
-    partial: &Partial,
-    [running, out]: [Argument; 2],
-    extents: Columns,
-) {
-    let arguments = vec![
-        partial.sums(),
-        running,
-        out,
-        count(extents.columns),
-        count(partial.segments),
-        count(extents.rows),
-        Argument::Scalars,
-    ];
-    let shape = Shape::each(extents.columns, 1);
-    draft.narrow((BATCH_NORM, "moment"), shape, arguments);
-}
 
 impl Form for BatchNorm {
     fn roles(&self) -> Vec<Role> {
@@ -41,25 +17,37 @@ impl Form for BatchNorm {
         roles
     }
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
-        let [x, gain, bias, running_mean, running_variance] = draft.operands(0);
+        let [x, gain, bias] = draft.operands(0);
         let (residual, next) = match self.tail.adds() {
             true => (draft.operand(5), 6),
             false => (NOWHERE, 5),
         };
         let [y, mean, variance] = draft.operands(next);
-        let extents = Columns { rows: self.rows, columns: self.columns };
-        let sums = extents.sum(draft, (COLUMNS, "sum_of_segments"), &[x], 1);
-        moment(draft, &sums, [running_mean, mean], extents);
-        let squares = (BATCH_NORM, "squares_of_segments");
-        let squares = extents.sum(draft, squares, &[x, mean], 1);
-        moment(draft, &squares, [running_variance, variance], extents);
-        let elements = self.rows * self.columns;
+        self.write_moments(draft, [x, mean, variance]);
+        let columns = Columns { rows: self.rows, columns: self.columns };
         let mut arguments = vec![x, gain, bias, mean, variance, residual, y];
-        arguments.extend([count(elements), count(self.columns)]);
+        arguments.extend([self.rows, self.columns].map(count));
         arguments.push(Argument::Unsigned(self.tail.cuts().into()));
-        let shape = Shape::each(elements, draft.at_once());
+        let shape = columns.each_row(draft);
         draft.narrow((BATCH_NORM, "batch_norm"), shape, arguments);
         Ok(())
+    }
+}
+
+impl BatchNorm {
+    /// Mean and variance: whether they are the running ones is known when the step is served.
+    fn write_moments(&self, draft: &mut Draft, [x, mean, variance]: [Argument; 3]) {
+        let columns = Columns { rows: self.rows, columns: self.columns };
+        let function = (BATCH_NORM, "moments_of_segments");
+        let partial = columns.sum(draft, function, [&[x], &[Argument::Scalars]], 2);
+        let [running_mean, running_variance] = draft.operands(3);
+        let extents = [self.rows, self.columns, columns.per_segment(draft)].map(count);
+        let mut arguments =
+            vec![partial.sums(), running_mean, running_variance, mean, variance];
+        arguments.extend(extents);
+        arguments.push(Argument::Scalars);
+        let shape = joining(self.columns, partial.segments);
+        draft.narrow((BATCH_NORM, "moments"), shape, arguments);
     }
 }
 
@@ -77,58 +65,37 @@ impl Form for BatchNormBackward {
             false => (NOWHERE, 4),
         };
         let [dy, dx, dgain, dbias] = draft.operands(next);
-        let extents = Columns { rows: self.rows, columns: self.columns };
-        let inputs = [x, mean, variance, y, dy];
-        let slopes = (BATCH_NORM, "batch_slopes_of_segments");
-        let partial = extents.sum(draft, slopes, &inputs, 2);
-        partial.join(draft, 0, dgain, self.store);
-        partial.join(draft, 1, dbias, self.store);
-        let sums = partial.join_all(draft);
-        let mut arguments = vec![x, gain, mean, variance, y, dy, sums, dx];
-        arguments.extend([count(self.rows), count(self.columns), adding(self.store)]);
-        let shape = Shape::each(self.rows * self.columns, draft.at_once());
+        let columns = Columns { rows: self.rows, columns: self.columns };
+        let sums = self.write_sums(draft, [x, mean, variance, y, dy, dgain, dbias]);
+        let mut arguments = vec![x, gain, mean, variance, y, dy];
+        arguments.extend(sums);
+        arguments.extend([dx, count(self.rows), count(self.columns)]);
+        arguments.push(adding(self.store));
+        let shape = columns.each_row(draft);
         draft.narrow((BATCH_NORM, "batch_norm_backward"), shape, arguments);
         Ok(())
     }
 }
 
-/// A block for each group of each example.
-fn groups(extents: Groups) -> (Shape, [Argument; 3]) {
-    let grid = [extent(extents.statistics()), 1, 1];
-    let shape = Shape { grid, block: [256, 1, 1], shared: Bytes(0) };
-    (shape, [extents.positions, extents.columns, extents.width].map(count))
-}
-
-impl Form for GroupNorm {
-    fn roles(&self) -> Vec<Role> {
-        vec![Narrow, Narrow, Narrow, Narrow, Wide, Wide]
-    }
-    fn write(&self, draft: &mut Draft) -> Result<(), String> {
-        let operands: [_; 6] = draft.operands(0);
-        let (shape, extents) = groups(self.extents);
-        let arguments = operands.into_iter().chain(extents).collect();
-        draft.narrow((BATCH_NORM, "group_norm"), shape, arguments);
-        Ok(())
-    }
-}
-
-impl Form for GroupNormBackward {
-    fn roles(&self) -> Vec<Role> {
-        vec![Narrow, Narrow, Wide, Wide, Narrow, Narrow, Either, Either]
-    }
-    fn write(&self, draft: &mut Draft) -> Result<(), String> {
-        let [x, gain, mean, rstd, dy, dx, dgain, dbias] = draft.operands(0);
-        let (shape, extents) = groups(self.extents);
-        let operands = [x, gain, mean, rstd, dy, dx].into_iter();
-        let arguments = operands.chain(extents).chain([adding(self.store)]).collect();
-        draft.narrow((BATCH_NORM, "group_norm_backward"), shape, arguments);
-        let Groups { examples, positions, columns, width } = self.extents;
-        let inputs = [x, mean, rstd, dy, count(positions), count(width)];
-        let extents = Columns { rows: examples * positions, columns };
-        let slopes = (BATCH_NORM, "group_slopes_of_segments");
-        let partial = extents.sum(draft, slopes, &inputs, 2);
-        partial.join(draft, 0, dgain, self.store);
-        partial.join(draft, 1, dbias, self.store);
-        Ok(())
+impl BatchNormBackward {
+    /// dgain and dbias, and what of them every row of dx takes off.
+    fn write_sums(
+        &self,
+        draft: &mut Draft,
+        [x, mean, variance, y, dy, dgain, dbias]: [Argument; 7],
+    ) -> [Argument; 2] {
+        let columns = Columns { rows: self.rows, columns: self.columns };
+        let function = (BATCH_NORM, "batch_slopes_of_segments");
+        let partial = columns.sum(draft, function, [&[x, mean, y, dy], &[]], 2);
+        let rest = [(); 2].map(|()| draft.wide_scratch(self.columns));
+        let mut arguments = vec![partial.sums(), variance, dgain, dbias];
+        arguments.extend(rest);
+        arguments.extend([self.rows, self.columns, partial.segments].map(count));
+        arguments.push(adding(self.store));
+        let (wide, either) = (draft.types.narrow.wide(), draft.types.either);
+        let symbol = format!("batch_slopes_{}_{}", wide.name(), either.name());
+        let shape = joining(self.columns, partial.segments);
+        draft.launch(BATCH_NORM, symbol, shape, arguments);
+        rest
     }
 }

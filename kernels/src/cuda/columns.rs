@@ -31,49 +31,84 @@ pub(crate) struct Partial {
 
 /// Blocks that keep any device busy.
 const ENOUGH_BLOCKS: usize = 1056;
-/// Segments of fewer rows are not worth a block.
-const FEWEST_ROWS: usize = 32;
+/// Rows that a thread should have.
+const FEWEST_ROWS: usize = 4;
 /// Most blocks of a grid along y.
 const MOST_ALONG_Y: usize = 65535;
+/// Threads of a block.
+const THREADS: usize = 256;
 
 impl Columns {
-    fn per_segment(self, blocks: usize) -> usize {
-        let segments = (ENOUGH_BLOCKS / blocks).clamp(1, MOST_ALONG_Y);
-        self.rows.div_ceil(segments).max(FEWEST_ROWS)
+    /// Threads of a block along columns, 16 bytes each, and along rows.
+    fn block(self, draft: &Draft) -> [usize; 2] {
+        let across = self.columns.div_ceil(draft.at_once()).next_power_of_two().min(32);
+        [across, THREADS / across]
+    }
+    /// Blocks along the columns.
+    fn blocks(self, draft: &Draft) -> usize {
+        let [across, _] = self.block(draft);
+        self.columns.div_ceil(across * draft.at_once())
+    }
+    /// Rows that a block sums.
+    pub(crate) fn per_segment(self, draft: &Draft) -> usize {
+        let segments = (ENOUGH_BLOCKS / self.blocks(draft)).clamp(1, MOST_ALONG_Y);
+        let [_, down] = self.block(draft);
+        self.rows.div_ceil(segments).max(FEWEST_ROWS * down)
+    }
+    /// Blocks of columns along x, blocks that share the rows along y.
+    fn shape(self, draft: &Draft, shares: usize) -> Shape {
+        let [across, down] = self.block(draft).map(extent);
+        let grid = [extent(self.blocks(draft)), extent(shares), 1];
+        Shape { grid, block: [across, down, 1], shared: Bytes(0) }
+    }
+    /// The threads of a function that takes every row, each thread the same columns in all of
+    /// its rows.
+    pub(crate) fn each_row(self, draft: &Draft) -> Shape {
+        self.shape(draft, self.rows.div_ceil(self.per_segment(draft)))
+    }
+    /// The threads of a function that sums the rows of each of so many images.
+    pub(crate) fn each_image(self, draft: &Draft, images: usize) -> Shape {
+        self.shape(draft, images.min(MOST_ALONG_Y))
     }
     /// Sums `terms` terms of every column over each segment, by a function that takes `inputs`,
-    /// the partial sums, rows, columns, and the rows of a segment.
+    /// the partial sums, rows, columns, and the rows of a segment, and `last`.
     pub(crate) fn sum(
         self,
         draft: &mut Draft,
         function: (Source, &str),
-        inputs: &[Argument],
+        [inputs, last]: [&[Argument]; 2],
         terms: usize,
     ) -> Partial {
-        let blocks = self.columns.div_ceil(32 * draft.at_once());
-        let per_segment = self.per_segment(blocks);
+        let per_segment = self.per_segment(draft);
         let segments = self.rows.div_ceil(per_segment);
         let size = draft.types.narrow.wide().size();
         let numbers = terms.saturating_mul(segments).saturating_mul(self.columns);
         let sums = draft.scratch(numbers.saturating_mul(size));
-        let grid = [extent(blocks), extent(segments), 1];
-        let shape = Shape { grid, block: [32, 8, 1], shared: Bytes(0) };
-        let extents = [count(self.rows), count(self.columns), count(per_segment)];
-        let arguments = inputs
-            .iter()
-            .copied()
-            .chain([Argument::Address(sums)])
-            .chain(extents)
-            .collect();
+        let shape = self.shape(draft, segments);
+        let extents = [self.rows, self.columns, per_segment].map(count);
+        let inputs = inputs.iter().copied().chain([Argument::Address(sums)]);
+        let arguments = inputs.chain(extents).chain(last.iter().copied()).collect();
         draft.narrow(function, shape, arguments);
         Partial { sums, columns: self, segments, terms }
     }
+}
+
+/// Threads that join `segments` segments of columns: more of them along y the more there are.
+pub(crate) fn joining(columns: usize, segments: usize) -> Shape {
+    let down = (segments / 4).next_power_of_two().min(32);
+    let across = THREADS / down;
+    let grid = [extent(columns.div_ceil(across)), 1, 1];
+    Shape { grid, block: [extent(across), extent(down), 1], shared: Bytes(0) }
 }
 
 impl Partial {
     /// Their address.
     pub(crate) fn sums(&self) -> Argument {
         Argument::Address(self.sums)
+    }
+    /// Sums of one term over `segments` segments, of `columns` columns each.
+    pub(crate) fn new(sums: Place, segments: usize, columns: usize) -> Self {
+        Self { sums, segments, columns: Columns { rows: segments, columns }, terms: 1 }
     }
     /// out = Σ over all segments of one term.
     pub(crate) fn join(
@@ -95,18 +130,7 @@ impl Partial {
         ];
         let (wide, either) = (draft.types.narrow.wide(), draft.types.either);
         let symbol = format!("join_segments_{}_{}", wide.name(), either.name());
-        draft.launch(COLUMNS, symbol, Shape::each(columns, 1), arguments);
-    }
-    /// The sums of all terms, one after another, in scratch memory.
-    pub(crate) fn join_all(self, draft: &mut Draft) -> Argument {
-        let length = self.terms * self.columns.columns;
-        let out = draft.wide_scratch(length);
-        let (each, all) = (count(length), count(self.segments));
-        let arguments = vec![self.sums(), out, each, all, each, adding(Store::Write)];
-        let wide = draft.types.narrow.wide().name();
-        let symbol = format!("join_segments_{wide}_{wide}");
-        draft.launch(COLUMNS, symbol, Shape::each(length, 1), arguments);
-        out
+        draft.launch(COLUMNS, symbol, joining(columns, segments), arguments);
     }
 }
 
@@ -126,7 +150,7 @@ impl Form for SumRows {
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
         let [x, out] = draft.operands(0);
         let columns = Columns { rows: self.count / self.columns, columns: self.columns };
-        let partial = columns.sum(draft, (COLUMNS, "sum_of_segments"), &[x], 1);
+        let partial = columns.sum(draft, (COLUMNS, "sum_of_segments"), [&[x], &[]], 1);
         partial.join(draft, 0, out, self.store);
         Ok(())
     }
@@ -139,7 +163,8 @@ impl Form for MultiplySumRows {
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
         let [a, b, out] = draft.operands(0);
         let columns = Columns { rows: self.count / self.columns, columns: self.columns };
-        let partial = columns.sum(draft, (COLUMNS, "product_of_segments"), &[a, b], 1);
+        let partial =
+            columns.sum(draft, (COLUMNS, "product_of_segments"), [&[a, b], &[]], 1);
         partial.join(draft, 0, out, self.store);
         Ok(())
     }
@@ -154,7 +179,8 @@ impl Form for LayerNormParameters {
         let [x, mean, rstd, dy, dgain, dbias] = draft.operands(0);
         let columns = Columns { rows: self.rows, columns: self.columns };
         let inputs = [x, mean, rstd, dy];
-        let partial = columns.sum(draft, (COLUMNS, "slopes_of_segments"), &inputs, 2);
+        let partial =
+            columns.sum(draft, (COLUMNS, "slopes_of_segments"), [&inputs, &[]], 2);
         partial.join(draft, 0, dgain, self.store);
         partial.join(draft, 1, dbias, self.store);
         Ok(())
@@ -169,6 +195,6 @@ pub(crate) fn gain_slopes(
     store: Store,
 ) {
     let inputs = [x, NOWHERE, rstd, dy];
-    let partial = columns.sum(draft, (COLUMNS, "slopes_of_segments"), &inputs, 2);
+    let partial = columns.sum(draft, (COLUMNS, "slopes_of_segments"), [&inputs, &[]], 2);
     partial.join(draft, 0, dgain, store);
 }

@@ -1,140 +1,129 @@
-//! Convolutions as matrix products. What filters see is laid out in scratch memory, some images at
-//! a time; where a filter is one pixel wide, images are such a layout already.
+//! Convolutions: matrix products where a filter is one pixel wide; else products of what a window
+//! sees, which is never stored; with few channels in a group, sums of few terms.
 
 use super::{
-    Argument, Epilogue, Matrix, Number, Place, Product,
-    columns::further,
+    Argument, Epilogue, Matrix, Number, Product, Source,
+    columns::Partial,
     draft::{Draft, Shape, adding, count, extent},
     form::{Form, Role},
     pool::window,
-    source::CONVOLUTION,
+    product::TILE_SHARED,
+    source::{CONVOLUTION, GROUPED},
 };
 use crate::{
     convolution::{Conv2d, Conv2dBackward, Conv2dWeights, Geometry},
     store::Store,
 };
 use Role::{Either, Narrow};
+use roundelay_schedule::Bytes;
 
-/// Scratch memory that a layout takes, unless one image needs more.
-const LAYOUT: usize = 256 << 20;
-
-/// Neighbouring images that are worked on together.
-#[derive(Clone, Copy)]
-struct Piece {
-    first: usize,
-    images: usize,
+/// How a convolution is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// Every place sees its own pixel alone: a product of what is stored.
+    Pointwise,
+    /// Tiles of a product for each group.
+    Tiles,
+    /// A thread for each sum.
+    Sums,
 }
 
-/// A convolution's operands: images, results and weights.
-#[derive(Clone, Copy)]
-struct Arrays {
-    image: Place,
-    result: Place,
-    weight: Place,
-}
-
-/// Operands and extents of a convolution while its steps are written.
-struct Pass<'a> {
-    shape: &'a Geometry,
-    arrays: Arrays,
-    number: Number,
-}
+/// Groups with fewer channels or filters would leave most of a tile empty.
+const FEWEST_IN_TILES: usize = 16;
+/// Blocks that keep any device busy.
+const ENOUGH_BLOCKS: usize = 528;
+/// Segments of fewer places are not worth a block.
+const FEWEST_PLACES: usize = 256;
+/// Most blocks of a grid along y or z.
+const MOST_BLOCKS: usize = 65535;
+/// Terms of the weights' gradient that a thread sums: `TERMS` of `grouped.cu`.
+const TERMS: usize = 8;
 
 impl Geometry {
-    /// Whether every place sees its own pixel alone.
-    fn is_pointwise(&self) -> bool {
+    fn way(&self) -> Way {
         let window = &self.window;
-        window.taps() == 1 && window.stride == 1 && window.padding == 0
+        let least = self.group_channels().min(self.group_filters());
+        if window.taps() == 1 && window.stride == 1 && window.padding == 0 {
+            Way::Pointwise
+        } else if self.groups == 1 || least >= FEWEST_IN_TILES {
+            Way::Tiles
+        } else {
+            Way::Sums
+        }
     }
-    /// Numbers that all filters see at one place.
-    fn seen(&self) -> usize {
-        self.groups * self.depth()
+    /// Places of the window in all images.
+    fn rows(&self) -> usize {
+        self.batch * self.window.places()
     }
-    /// All images, cut so that a layout takes no more than it may.
-    fn pieces(&self, number: Number) -> Vec<Piece> {
-        let bytes = self.window.places() * self.seen() * number.size();
-        let most = match self.is_pointwise() {
-            true => self.batch,
-            false => (LAYOUT / bytes.max(1)).clamp(1, self.batch),
-        };
-        let firsts = (0..self.batch).step_by(most);
-        let piece = |first| Piece { first, images: most.min(self.batch - first) };
-        firsts.map(piece).collect()
+    /// Pixels of all images.
+    fn pixels(&self) -> usize {
+        self.batch * self.window.pixels()
+    }
+    fn weights(&self) -> usize {
+        self.filters * self.depth()
+    }
+    /// `GROUPS` and `WINDOW` of `view.h`.
+    fn extents(&self) -> impl Iterator<Item = Argument> + use<> {
+        let groups = [self.groups, self.group_channels(), self.group_filters()];
+        let groups = groups.map(|number| Argument::Unsigned(extent(number)));
+        groups.into_iter().chain(window(&self.window))
+    }
+    /// Places of the window that one block sums, of `blocks` that share the weights.
+    fn per_segment(&self, blocks: usize) -> usize {
+        let segments = (ENOUGH_BLOCKS / blocks.max(1)).clamp(1, MOST_BLOCKS);
+        let places = self.rows().div_ceil(segments).max(FEWEST_PLACES);
+        // Whole tiles, and addresses that stay aligned.
+        places.next_multiple_of(64)
     }
 }
 
-/// The transpose of what is stored.
-fn turned(matrix: Matrix) -> Matrix {
-    Matrix { transposed: true, ..matrix }
+/// Rows and columns of a tile, and its shared memory: see `tile.h`.
+fn tile(number: Number) -> (usize, Bytes) {
+    match number {
+        Number::Bf16 | Number::F16 => (128, TILE_SHARED),
+        Number::F32 | Number::F64 => (64, Bytes(0)),
+    }
 }
 
-impl Pass<'_> {
-    /// Memory for the largest layout; none where the images are one.
-    fn layout(&self, draft: &mut Draft, pieces: &[Piece]) -> Place {
-        if self.shape.is_pointwise() {
-            return self.arrays.image;
-        }
-        let most = pieces.iter().map(|piece| piece.images).max().unwrap_or(0);
-        draft.scratch(
-            most * self.shape.window.places() * self.shape.seen() * self.number.size(),
-        )
-    }
-    fn places(&self, piece: Piece) -> usize {
-        piece.images * self.shape.window.places()
-    }
-    /// What filters see, as (places, groups, depth).
-    fn seen(&self, place: Place, number: Number) -> Matrix {
-        let (row, batch) = (self.shape.seen(), self.shape.depth());
-        Matrix { place, number, transposed: false, row, batch }
-    }
-    /// Results as (places, groups, filters of a group).
-    fn results(&self, piece: Piece) -> Matrix {
-        let (row, batch) = (self.shape.filters, self.shape.group_filters());
-        let bytes = piece.first * self.shape.result() * self.number.size();
-        let place = further(self.arrays.result, bytes);
-        Matrix { place, number: self.number, transposed: false, row, batch }
-    }
-    /// Weights as (groups, filters of a group, depth).
-    fn weights(&self, number: Number) -> Matrix {
-        let (place, row) = (self.arrays.weight, self.shape.depth());
-        let batch = self.shape.group_filters() * row;
-        Matrix { place, number, transposed: false, row, batch }
-    }
-    /// Of all groups at once.
-    fn product(
-        &self,
-        [m, n, k]: [usize; 3],
-        [a, b, out]: [Matrix; 3],
-        store: Store,
-    ) -> Product {
-        let (batches, accumulate) = (self.shape.groups, store == Store::Add);
-        let (scale, epilogue) = (1.0, Epilogue::Plain);
-        Product { m, n, k, batches, a, b, out, scale, accumulate, epilogue }
-    }
-    /// A piece of the images, or of an array like them.
-    fn images(&self, piece: Piece, number: Number) -> Place {
-        let bytes = piece.first * self.shape.image() * number.size();
-        further(self.arrays.image, bytes)
-    }
-    fn extents(&self, elements: usize) -> impl Iterator<Item = Argument> {
-        let whole = |number| Argument::Unsigned(extent(number));
-        let extents =
-            [count(elements), whole(self.shape.channels), whole(self.shape.groups)];
-        extents.into_iter().chain(window(&self.shape.window))
-    }
-    /// What the filters see of a piece: laid out, unless the images are that.
-    fn unfold(&self, draft: &mut Draft, piece: Piece, layout: Place) -> Place {
-        let images = self.images(piece, self.number);
-        if self.shape.is_pointwise() {
-            return images;
-        }
-        let elements = self.places(piece) * self.shape.seen();
-        let operands = [images, layout].map(Argument::Address);
-        let arguments = operands.into_iter().chain(self.extents(elements)).collect();
-        let shape = Shape::each(elements, draft.at_once());
-        draft.narrow((CONVOLUTION, "unfold"), shape, arguments);
-        layout
-    }
+/// Tiles of (rows, columns), so many times.
+fn tiles(number: Number, [rows, columns, times]: [usize; 3]) -> Shape {
+    let (side, shared) = tile(number);
+    let grid = [rows.div_ceil(side), columns.div_ceil(side), times].map(extent);
+    Shape { grid, block: [256, 1, 1], shared }
+}
+
+/// Rows of (rows, groups, columns), each row of which has `columns` for each group.
+fn stacked(draft: &Draft, operand: usize, [groups, columns]: [usize; 2]) -> Matrix {
+    let (place, number) = (draft.place(operand), draft.types.narrow);
+    let row = groups * columns;
+    Matrix { place, number, transposed: false, row, batch: columns }
+}
+
+/// The products of all groups of a convolution whose filters are one pixel wide.
+fn pointwise(
+    geometry: &Geometry,
+    [m, n, k]: [usize; 3],
+    [a, b, out]: [Matrix; 3],
+    store: Store,
+) -> Product {
+    let (batches, accumulate) = (geometry.groups, store == Store::Add);
+    let epilogue = Epilogue::Plain;
+    Product { m, n, k, batches, a, b, out, scale: 1.0, accumulate, epilogue }
+}
+
+/// Images, results and weights of a pointwise convolution, which are these operands.
+fn matrices(
+    draft: &Draft,
+    geometry: &Geometry,
+    [image, result, weight]: [usize; 3],
+) -> [Matrix; 3] {
+    let (channels, filters) = (geometry.group_channels(), geometry.group_filters());
+    let weights = stacked(draft, weight, [1, channels]);
+    [
+        stacked(draft, image, [geometry.groups, channels]),
+        stacked(draft, result, [geometry.groups, filters]),
+        Matrix { batch: filters * channels, ..weights },
+    ]
 }
 
 impl Form for Conv2d {
@@ -142,17 +131,26 @@ impl Form for Conv2d {
         vec![Narrow; 3]
     }
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
-        let [image, weight, result] = [0, 1, 2].map(|operand| draft.place(operand));
-        let (shape, number) = (&self.geometry, draft.types.narrow);
-        let pass = Pass { shape, arrays: Arrays { image, result, weight }, number };
-        let pieces = shape.pieces(number);
-        let layout = pass.layout(draft, &pieces);
-        for piece in pieces {
-            let seen = pass.unfold(draft, piece, layout);
-            let a = pass.seen(seen, number);
-            let (b, out) = (turned(pass.weights(number)), pass.results(piece));
-            let extents = [pass.places(piece), shape.group_filters(), shape.depth()];
-            draft.product(pass.product(extents, [a, b, out], Store::Write));
+        let shape = &self.geometry;
+        let (rows, filters) = (shape.rows(), shape.group_filters());
+        let operands: [_; 3] = draft.operands(0);
+        let arguments =
+            operands.into_iter().chain([count(rows)]).chain(shape.extents()).collect();
+        match shape.way() {
+            Way::Pointwise => {
+                let [x, y, weight] = matrices(draft, shape, [0, 2, 1]);
+                let weight = Matrix { transposed: true, ..weight };
+                let extents = [rows, filters, shape.depth()];
+                draft.product(pointwise(shape, extents, [x, weight, y], Store::Write));
+            }
+            Way::Tiles => {
+                let grid = tiles(draft.types.narrow, [rows, filters, shape.groups]);
+                draft.narrow((CONVOLUTION, "convolution"), grid, arguments);
+            }
+            Way::Sums => {
+                let grid = Shape::each(rows * shape.filters, draft.at_once());
+                draft.narrow((GROUPED, "grouped"), grid, arguments);
+            }
         }
         Ok(())
     }
@@ -163,31 +161,59 @@ impl Form for Conv2dBackward {
         vec![Narrow, Narrow, Either]
     }
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
-        let [result, weight, image] = [0, 1, 2].map(|operand| draft.place(operand));
-        let (shape, number) = (&self.geometry, draft.types.narrow);
-        let pass = Pass { shape, arrays: Arrays { image, result, weight }, number };
-        let pieces = shape.pieces(number);
-        let layout = pass.layout(draft, &pieces);
-        for piece in pieces {
-            let (a, b) = (pass.results(piece), pass.weights(number));
-            let extents = [pass.places(piece), shape.depth(), shape.group_filters()];
-            let images = pass.images(piece, draft.types.either);
-            if shape.is_pointwise() {
-                let out = pass.seen(images, draft.types.either);
-                draft.product(pass.product(extents, [a, b, out], self.store));
-                continue;
+        match self.geometry.way() {
+            Way::Pointwise => self.by_product(draft),
+            Way::Tiles => {
+                let weight = turn(draft, &self.geometry);
+                let extents = [self.geometry.pixels(), self.geometry.group_channels()];
+                let times = [extents[0], extents[1], self.geometry.groups];
+                let shape = tiles(draft.types.narrow, times);
+                self.launch(draft, (CONVOLUTION, "convolution_backward"), shape, weight);
             }
-            let out = pass.seen(layout, number);
-            draft.product(pass.product(extents, [a, b, out], Store::Write));
-            let elements = piece.images * shape.image();
-            let operands = [layout, images].map(Argument::Address);
-            let extents = pass.extents(elements).chain([adding(self.store)]);
-            let arguments = operands.into_iter().chain(extents).collect();
-            let grid = Shape::each(elements, draft.at_once());
-            draft.pair((CONVOLUTION, "fold"), grid, arguments);
+            Way::Sums => {
+                let elements = self.geometry.batch * self.geometry.image();
+                let (shape, weight) =
+                    (Shape::each(elements, draft.at_once()), draft.operand(1));
+                self.launch(draft, (GROUPED, "grouped_backward"), shape, weight);
+            }
         }
         Ok(())
     }
+}
+
+impl Conv2dBackward {
+    fn by_product(&self, draft: &mut Draft) {
+        let shape = &self.geometry;
+        let [dx, dy, weight] = matrices(draft, shape, [2, 0, 1]);
+        let dx = Matrix { number: draft.types.either, ..dx };
+        let extents = [shape.pixels(), shape.group_channels(), shape.group_filters()];
+        draft.product(pointwise(shape, extents, [dy, weight, dx], self.store));
+    }
+    fn launch(
+        &self,
+        draft: &mut Draft,
+        function: (Source, &str),
+        shape: Shape,
+        weight: Argument,
+    ) {
+        let mut arguments = vec![draft.operand(0), weight, draft.operand(2)];
+        arguments.push(count(self.geometry.pixels()));
+        arguments.extend(self.geometry.extents());
+        arguments.push(adding(self.store));
+        draft.pair(function, shape, arguments);
+    }
+}
+
+/// The weights, operand 1, as (groups, taps, filters, channels) in scratch memory: the rows that
+/// meet what sees a pixel.
+fn turn(draft: &mut Draft, geometry: &Geometry) -> Argument {
+    let elements = geometry.weights();
+    let turned = Argument::Address(draft.scratch(elements * draft.types.narrow.size()));
+    let mut arguments = vec![draft.operand(1), turned, count(geometry.window.taps())];
+    arguments.extend(geometry.extents().take(3));
+    let shape = Shape::each(elements, draft.at_once());
+    draft.narrow((CONVOLUTION, "turn_weights"), shape, arguments);
+    turned
 }
 
 impl Form for Conv2dWeights {
@@ -195,20 +221,70 @@ impl Form for Conv2dWeights {
         vec![Narrow, Narrow, Either]
     }
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
-        let [image, result, weight] = [0, 1, 2].map(|operand| draft.place(operand));
-        let (shape, number) = (&self.geometry, draft.types.narrow);
-        let pass = Pass { shape, arrays: Arrays { image, result, weight }, number };
-        let pieces = shape.pieces(number);
-        let layout = pass.layout(draft, &pieces);
-        let mut store = self.store;
-        for piece in pieces {
-            let seen = pass.unfold(draft, piece, layout);
-            let (a, b) = (turned(pass.results(piece)), pass.seen(seen, number));
-            let out = pass.weights(draft.types.either);
-            let extents = [shape.group_filters(), shape.depth(), pass.places(piece)];
-            draft.product(pass.product(extents, [a, b, out], store));
-            store = Store::Add;
+        let shape = &self.geometry;
+        let (filters, depth) = (shape.group_filters(), shape.depth());
+        match shape.way() {
+            Way::Pointwise => self.by_product(draft),
+            Way::Tiles => {
+                let number = draft.types.narrow;
+                let (side, _) = tile(number);
+                let blocks = filters.div_ceil(side) * depth.div_ceil(side);
+                let segments = self.segments(blocks * shape.groups);
+                let times = segments.count * shape.groups;
+                let grid = tiles(number, [filters, depth, times]);
+                let function = (CONVOLUTION, "convolution_weights");
+                self.sum(draft, function, grid, segments);
+            }
+            Way::Sums => {
+                let blocks = [shape.filters.div_ceil(32), depth.div_ceil(TERMS)];
+                let segments = self.segments(blocks[0] * blocks[1]);
+                let grid = [blocks[0], segments.count, blocks[1]].map(extent);
+                let grid = Shape { grid, block: [32, 8, 1], shared: Bytes(0) };
+                self.sum(draft, (GROUPED, "grouped_weights"), grid, segments);
+            }
         }
         Ok(())
+    }
+}
+
+/// How places are cut into segments, each summed on its own.
+#[derive(Clone, Copy, Debug)]
+struct Segments {
+    places: usize,
+    count: usize,
+}
+
+impl Conv2dWeights {
+    fn by_product(&self, draft: &mut Draft) {
+        let shape = &self.geometry;
+        let [x, dy, weight] = matrices(draft, shape, [0, 1, 2]);
+        let dy = Matrix { transposed: true, ..dy };
+        let weight = Matrix { number: draft.types.either, ..weight };
+        let extents = [shape.group_filters(), shape.depth(), shape.rows()];
+        draft.product(pointwise(shape, extents, [dy, x, weight], self.store));
+    }
+    fn segments(&self, blocks: usize) -> Segments {
+        let places = self.geometry.per_segment(blocks);
+        Segments { places, count: self.geometry.rows().div_ceil(places) }
+    }
+    /// Sums every segment into scratch memory, then those sums.
+    fn sum(
+        &self,
+        draft: &mut Draft,
+        function: (Source, &str),
+        shape: Shape,
+        segments: Segments,
+    ) {
+        let (geometry, weights) = (&self.geometry, self.geometry.weights());
+        let size = draft.types.narrow.wide().size();
+        let numbers = segments.count.saturating_mul(weights);
+        let sums = draft.scratch(numbers.saturating_mul(size));
+        let [x, dy, dweight] = draft.operands(0);
+        let mut arguments = vec![x, dy, Argument::Address(sums)];
+        arguments.extend([geometry.rows(), segments.places].map(count));
+        arguments.extend(geometry.extents());
+        draft.narrow(function, shape, arguments);
+        let partial = Partial::new(sums, segments.count, weights);
+        partial.join(draft, 0, dweight, self.store);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{
     Argument,
+    columns::Columns,
     draft::{Draft, Shape, adding, count, extent},
     form::{Form, Role},
     source::POOL,
@@ -11,6 +12,7 @@ use crate::{
         AvgPool, AvgPoolBackward, GlobalPool, GlobalPoolBackward, MaxPool,
         MaxPoolBackward, Pool,
     },
+    store::Store,
     window::Window,
 };
 use Role::{Either, Narrow};
@@ -32,7 +34,21 @@ fn forward(draft: &mut Draft, name: &str, pool: &Pool) {
     let [x, y] = draft.operands(0);
     let elements = pool.batch * pool.result();
     let arguments = [x, y].into_iter().chain(extents(pool, elements)).collect();
-    draft.narrow((POOL, name), Shape::each(elements, 1), arguments);
+    draft.narrow((POOL, name), Shape::each(elements, draft.at_once()), arguments);
+}
+
+/// A pass back to images of so many elements.
+fn backward(
+    draft: &mut Draft,
+    name: &str,
+    pool: &Pool,
+    inputs: &[Argument],
+    store: Store,
+) {
+    let elements = pool.batch * pool.image();
+    let extents = extents(pool, elements).chain([adding(store)]);
+    let arguments = inputs.iter().copied().chain(extents).collect();
+    draft.pair((POOL, name), Shape::each(elements, draft.at_once()), arguments);
 }
 
 impl Form for MaxPool {
@@ -61,10 +77,15 @@ impl Form for MaxPoolBackward {
     }
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
         let [x, dy, dx] = draft.operands(0);
-        let elements = self.pool.batch * self.pool.image();
-        let extents = extents(&self.pool, elements).chain([adding(self.store)]);
-        let arguments = [x, dy, dx].into_iter().chain(extents).collect();
-        draft.pair((POOL, "max_pool_backward"), Shape::each(elements, 1), arguments);
+        let places = self.pool.batch * self.pool.result();
+        let bytes = places.saturating_mul(size_of::<u32>());
+        let taps = Argument::Address(draft.scratch(bytes));
+        let arguments = [x, taps].into_iter().chain(extents(&self.pool, places));
+        let (shape, arguments) =
+            (Shape::each(places, draft.at_once()), arguments.collect());
+        draft.narrow((POOL, "winning_taps"), shape, arguments);
+        let inputs = [taps, dy, dx];
+        backward(draft, "max_pool_backward", &self.pool, &inputs, self.store);
         Ok(())
     }
 }
@@ -74,11 +95,8 @@ impl Form for AvgPoolBackward {
         vec![Narrow, Either]
     }
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
-        let [dy, dx] = draft.operands(0);
-        let elements = self.pool.batch * self.pool.image();
-        let extents = extents(&self.pool, elements).chain([adding(self.store)]);
-        let arguments = [dy, dx].into_iter().chain(extents).collect();
-        draft.pair((POOL, "avg_pool_backward"), Shape::each(elements, 1), arguments);
+        let inputs: [_; 2] = draft.operands(0);
+        backward(draft, "avg_pool_backward", &self.pool, &inputs, self.store);
         Ok(())
     }
 }
@@ -89,10 +107,11 @@ impl Form for GlobalPool {
     }
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
         let [x, y] = draft.operands(0);
-        let elements = self.batch * self.channels;
-        let extents = [elements, self.pixels, self.channels].map(count);
+        let extents = [self.batch, self.pixels, self.channels].map(count);
         let arguments = [x, y].into_iter().chain(extents).collect();
-        draft.narrow((POOL, "global_pool"), Shape::each(elements, 1), arguments);
+        let columns = Columns { rows: self.pixels, columns: self.channels };
+        let shape = columns.each_image(draft, self.batch);
+        draft.narrow((POOL, "global_pool"), shape, arguments);
         Ok(())
     }
 }
@@ -108,7 +127,7 @@ impl Form for GlobalPoolBackward {
         let extents = extents.into_iter().chain([adding(self.store)]);
         let arguments = [dy, dx].into_iter().chain(extents).collect();
         let name = "global_pool_backward";
-        draft.pair((POOL, name), Shape::each(elements, 1), arguments);
+        draft.pair((POOL, name), Shape::each(elements, draft.at_once()), arguments);
         Ok(())
     }
 }

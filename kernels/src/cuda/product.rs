@@ -22,9 +22,10 @@ struct Tile {
     shared: Bytes,
 }
 
-/// Of the kernel for numbers of 16 bits: `TILE` of `product.cu`, four times.
-const ON_TENSOR_CORES: Tile =
-    Tile { rows: 128, columns: 128, shared: Bytes(4 * 128 * 40 * 2) };
+/// Shared memory of tiles for numbers of 16 bits: `TILE` of `tile.h`, four times.
+pub(super) const TILE_SHARED: Bytes = Bytes(4 * 128 * 40 * 2);
+/// Of the kernel for numbers of 16 bits.
+const ON_TENSOR_CORES: Tile = Tile { rows: 128, columns: 128, shared: TILE_SHARED };
 /// Of the kernels for other numbers.
 const BY_THREADS: Tile = Tile { rows: 64, columns: 64, shared: Bytes(0) };
 

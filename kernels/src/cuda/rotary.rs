@@ -2,33 +2,31 @@
 
 use super::{
     Argument,
-    draft::{Draft, Shape, adding, count, extent},
+    draft::{Draft, Shape, adding, count},
     form::{Form, Role},
     source::ROTARY,
 };
 use crate::rotary::Rotary;
-use roundelay_schedule::Bytes;
-
-/// Blocks that share the examples and heads of one angle.
-const SHARES: usize = 16;
 
 impl Form for Rotary {
     fn roles(&self) -> Vec<Role> {
         vec![Role::Narrow, Role::Either]
     }
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
-        let places = self.sequence * (self.depth - self.turned / 2);
-        let batch = self.rows / self.sequence;
-        let shares = (batch * self.heads).min(SHARES);
-        let grid = [extent(places.div_ceil(256)), extent(shares), 1];
-        let shape = Shape { grid, block: [256, 1, 1], shared: Bytes(0) };
-        let [x, y] = draft.operands(0);
+        let half = self.turned / 2;
+        let angles = self.sequence.saturating_mul(half);
+        let cosines = draft.wide_scratch(angles.saturating_mul(2));
         let sign = if self.inverse { -1.0 } else { 1.0 };
-        let mut arguments = vec![x, y];
-        let extents = [batch, self.sequence, self.heads, self.depth, self.turned];
-        arguments.extend(extents.map(count));
-        arguments.extend([Argument::Double(self.base), Argument::Double(sign)]);
+        let mut arguments = vec![cosines, count(self.sequence), count(half)];
+        arguments.extend([self.base, sign].map(Argument::Double));
+        draft.wide((ROTARY, "angles"), Shape::each(angles, 1), arguments);
+        let [x, y] = draft.operands(0);
+        let rows = self.rows * self.heads;
+        let extents = [rows, self.sequence, self.heads, self.depth, half].map(count);
+        let mut arguments = vec![x, cosines, y];
+        arguments.extend(extents);
         arguments.push(adding(self.store));
+        let shape = Shape::each(rows * (self.depth - half), draft.at_once());
         draft.pair((ROTARY, "rotary"), shape, arguments);
         Ok(())
     }

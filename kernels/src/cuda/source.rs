@@ -51,7 +51,7 @@ source!(
 );
 source!(
     /// Matrix products.
-    PRODUCT = "product.cu" with "kernel.h" "ptx.h" "number.h" "pack.h" "function.h"
+    PRODUCT = "product.cu" with "kernel.h" "ptx.h" "number.h" "pack.h" "function.h" "tile.h"
 );
 source!(
     /// Attention for every size of head.
@@ -69,20 +69,30 @@ source!(
 );
 source!(
     /// Rotary positions.
-    ROTARY = "rotary.cu" with "kernel.h" "ptx.h" "number.h"
+    ROTARY = "rotary.cu" with "kernel.h" "ptx.h" "number.h" "pack.h" "map.h"
 );
 source!(
-    /// Batch and group normalisation.
-    BATCH_NORM = "batch_norm.cu" with "kernel.h" "ptx.h" "number.h" "pack.h" "map.h"
-        "function.h" "reduce.h" "segments.h"
+    /// Batch normalisation.
+    BATCH_NORM = "batch_norm.cu" with "kernel.h" "ptx.h" "number.h" "pack.h" "map.h" "function.h"
+        "segments.h"
+);
+source!(
+    /// Group normalisation.
+    GROUP_NORM = "group_norm.cu" with "kernel.h" "ptx.h" "number.h" "pack.h" "map.h" "function.h"
+        "reduce.h" "segments.h"
 );
 source!(
     /// Pooling.
-    POOL = "pool.cu" with "kernel.h" "ptx.h" "number.h" "window.h"
+    POOL = "pool.cu" with "kernel.h" "ptx.h" "number.h" "pack.h" "map.h" "window.h" "segments.h"
 );
 source!(
-    /// Layouts of images for convolutions as products.
+    /// Convolutions, as tiles of matrix products.
     CONVOLUTION = "convolution.cu" with "kernel.h" "ptx.h" "number.h" "pack.h" "map.h" "window.h"
+        "view.h" "tile.h"
+);
+source!(
+    /// Convolutions with few channels in a group.
+    GROUPED = "grouped.cu" with "kernel.h" "ptx.h" "number.h" "pack.h" "map.h" "window.h" "view.h"
 );
 
 /// All of them, in order of their names.
@@ -96,6 +106,8 @@ pub const SOURCES: &[Source] = &[
     ELEMENTWISE,
     EMBEDDING,
     FLASH,
+    GROUP_NORM,
+    GROUPED,
     LOSS,
     NORM,
     OPTIMIZER,

@@ -1,0 +1,294 @@
+//! Kernels of images on CUDA devices, run by the emulation, where shapes decide how: tiles that are
+//! full and that are not, groups, channels that fill 16 bytes and that do not.
+
+mod common;
+mod emulation;
+
+use common::{
+    Array, Build, CONTEXT, call,
+    sample::{Draw, contents},
+};
+use emulation::{
+    can_compile,
+    compare::{compare, tolerance},
+    stored::Placement,
+};
+use roundelay_kernels::{Context, Mode, cuda::Step};
+use roundelay_schedule::{Call, Element, Float, GradientSums};
+
+const BF16: Float = Float::Bf16(GradientSums::F32);
+const F16: Float = Float::F16(GradientSums::Same);
+
+/// Some calls have operands at odd addresses.
+fn placement(seed: u64) -> Placement {
+    if seed % 3 == 2 { Placement::Unaligned } else { Placement::Aligned }
+}
+
+/// Batch, height, width, channels, filters, window, stride, padding, groups.
+type Shape = [u64; 9];
+
+/// One call of each of the three passes.
+fn convolutions(shape: Shape, accumulate: bool) -> [Call; 3] {
+    let [batch, height, width, channels, filters, window, stride, padding, groups] =
+        shape;
+    let places = |extent| (extent + 2 * padding - window) / stride + 1;
+    let x: &[u64] = &[batch, height, width, channels];
+    let y: &[u64] = &[batch, places(height), places(width), filters];
+    let weight: &[u64] = &[filters, window, window, channels / groups];
+    let build = |name| {
+        let call = call(name).integer("stride", stride as i64);
+        call.integer("padding", padding as i64).integer("groups", groups as i64)
+    };
+    let adding = |name| build(name).flag("accumulate", accumulate);
+    [
+        build("conv2d").reals(&[x, weight, y]),
+        adding("conv2d_backward").reals(&[y, weight, x]),
+        adding("conv2d_weights").reals(&[x, y, weight]),
+    ]
+}
+
+fn compare_convolutions(shape: Shape, dtype: Float, seed: u64) {
+    let draw = &mut Draw::new(seed);
+    for mut call in convolutions(shape, seed % 2 == 1) {
+        if call.kernel == "conv2d_weights" && dtype == BF16 {
+            call.operands[2].element = Element::Wide;
+        }
+        let start = contents::<f64>(&call, draw);
+        compare(&call, &start, (dtype, placement(seed)), &CONTEXT, tolerance(dtype));
+    }
+}
+
+#[test]
+fn convolutions_in_tiles() {
+    if !can_compile() {
+        return;
+    }
+    let shapes: [Shape; 7] = [
+        [2, 9, 8, 16, 24, 3, 1, 1, 1],
+        [1, 13, 11, 8, 136, 3, 2, 1, 1],
+        [2, 17, 18, 3, 20, 7, 2, 3, 1],
+        [1, 10, 9, 13, 7, 4, 3, 0, 1],
+        [2, 6, 7, 40, 16, 1, 2, 0, 1],
+        [1, 7, 8, 48, 32, 3, 1, 1, 2],
+        [3, 1, 9, 32, 8, 1, 1, 1, 1],
+    ];
+    for (seed, shape) in (0..).zip(shapes) {
+        for dtype in [BF16, F16, Float::F32] {
+            compare_convolutions(shape, dtype, seed);
+        }
+    }
+}
+
+#[test]
+fn convolutions_of_groups() {
+    if !can_compile() {
+        return;
+    }
+    let shapes: [Shape; 5] = [
+        [2, 9, 8, 16, 16, 3, 1, 1, 16],
+        [2, 9, 9, 24, 24, 3, 2, 1, 24],
+        [1, 12, 7, 5, 5, 5, 3, 2, 5],
+        [1, 7, 7, 6, 15, 3, 1, 1, 3],
+        [2, 5, 6, 12, 8, 1, 1, 0, 4],
+    ];
+    for (seed, shape) in (0..).zip(shapes) {
+        for dtype in [BF16, F16, Float::F32, Float::F64] {
+            compare_convolutions(shape, dtype, seed);
+        }
+    }
+}
+
+/// Sums over so many places are cut into segments.
+#[test]
+fn gradients_of_weights_over_many_places() {
+    if !can_compile() {
+        return;
+    }
+    let tiles = [2, 20, 21, 8, 16, 3, 1, 1, 1];
+    let groups = [3, 21, 20, 9, 9, 3, 1, 1, 9];
+    for (shape, dtype) in [(tiles, BF16), (tiles, Float::F32), (groups, BF16)] {
+        compare_convolutions(shape, dtype, 5);
+    }
+}
+
+/// Products may go to a library, so nothing else is launched where a product is all there is.
+#[test]
+fn filters_of_one_pixel_are_products() {
+    for call in convolutions([2, 6, 7, 40, 16, 1, 1, 0, 1], true) {
+        let steps = emulation::compare::steps(&call, BF16).steps;
+        assert!(matches!(steps[..], [Step::Product(_)]), "{}", call.kernel);
+    }
+}
+
+/// A call of batch normalisation over so many rows and columns.
+fn batch_norms(rows: u64, columns: u64, fused: bool) -> [Call; 2] {
+    let (x, row): (&[u64], &[u64]) = (&[rows, columns], &[columns]);
+    let some = |shape| if fused { vec![shape] } else { vec![] };
+    let statistics =
+        |call: Call| call.operand(Element::Wide, row).operand(Element::Wide, row);
+    let forward = call("batch_norm").flag("relu", fused).flag("residual", fused);
+    let forward = forward.reals(&[x, row, row, row, row]).reals(&some(x)).real(x);
+    let backward = call("batch_norm_backward").flag("relu", fused);
+    let backward = statistics(backward.reals(&[x, row])).reals(&some(x));
+    [statistics(forward), backward.reals(&[x, x, row, row])]
+}
+
+#[test]
+fn batch_norms_of_all_widths() {
+    if !can_compile() {
+        return;
+    }
+    for (seed, columns) in (0..).zip([1, 7, 8, 64, 100, 256, 300]) {
+        let draw = &mut Draw::new(seed);
+        let rows = 2 + draw.below(60) * 300 / columns;
+        for (mode, dtype) in [
+            (Mode::Training, BF16),
+            (Mode::Training, Float::F32),
+            (Mode::Evaluation, F16),
+        ] {
+            for call in batch_norms(rows, columns, seed % 2 == 0) {
+                let start = contents::<f64>(&call, draw);
+                let context = Context { mode, ..CONTEXT };
+                compare(
+                    &call,
+                    &start,
+                    (dtype, placement(seed)),
+                    &context,
+                    tolerance(dtype),
+                );
+            }
+        }
+    }
+}
+
+/// A variance that is small against the square of the mean keeps its digits, over many segments.
+#[test]
+fn variances_far_from_zero() {
+    if !can_compile() {
+        return;
+    }
+    let draw = &mut Draw::new(3);
+    let [call, _] = batch_norms(20_000, 3, false);
+    let mut start = contents::<f64>(&call, draw);
+    if let Array::Real(x) = &mut start[0] {
+        x.iter_mut().for_each(|x| *x += 3000.0);
+    }
+    compare(
+        &call,
+        &start,
+        (Float::F32, Placement::Aligned),
+        &CONTEXT,
+        tolerance(Float::F32),
+    );
+}
+
+/// All pools of images (batch, height, width, channels) by such windows.
+fn pools(
+    image: [u64; 4],
+    [size, stride, padding]: [u64; 3],
+    accumulate: bool,
+) -> [Call; 6] {
+    let [batch, height, width, channels] = image;
+    let places = |extent| (extent + 2 * padding - size) / stride + 1;
+    let (x, mean): (&[u64], &[u64]) = (&image, &[batch, channels]);
+    let y: &[u64] = &[batch, places(height), places(width), channels];
+    let window = |name| {
+        let call = call(name).integer("size", size as i64);
+        call.integer("stride", stride as i64).integer("padding", padding as i64)
+    };
+    let adding = |call: Call| call.flag("accumulate", accumulate);
+    [
+        window("max_pool").reals(&[x, y]),
+        adding(window("max_pool_backward")).reals(&[x, y, x]),
+        window("avg_pool").reals(&[x, y]),
+        adding(window("avg_pool_backward")).reals(&[y, x]),
+        call("global_pool").reals(&[x, mean]),
+        adding(call("global_pool_backward")).reals(&[mean, x]),
+    ]
+}
+
+#[test]
+fn pools_of_all_widths() {
+    if !can_compile() {
+        return;
+    }
+    let shapes = [
+        ([2, 9, 8, 64], [3, 2, 1]),
+        ([1, 7, 11, 24], [2, 2, 0]),
+        ([3, 6, 5, 13], [3, 1, 1]),
+        ([1, 12, 9, 8], [5, 3, 2]),
+        ([1, 40, 30, 300], [2, 3, 0]),
+        ([2, 3, 3, 1], [3, 1, 0]),
+    ];
+    for (seed, (image, window)) in (0..).zip(shapes) {
+        let draw = &mut Draw::new(seed);
+        for dtype in [BF16, Float::F32, Float::F64] {
+            for mut call in pools(image, window, seed % 2 == 0) {
+                let mut start = contents::<f64>(&call, draw);
+                if let Array::Real(x) = &mut start[0] {
+                    // Equal numbers in one window, of which the first counts.
+                    x.iter_mut().for_each(|x| *x = (4.0 * *x).round());
+                }
+                let last = call.operands.len() - 1;
+                if call.kernel.ends_with("backward") && seed == 1 {
+                    call.operands[last].element = Element::Wide;
+                }
+                compare(
+                    &call,
+                    &start,
+                    (dtype, placement(seed)),
+                    &CONTEXT,
+                    tolerance(dtype),
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn group_norms_of_all_widths() {
+    if !can_compile() {
+        return;
+    }
+    let shapes = [[2, 50, 32, 4], [1, 9, 24, 8], [3, 7, 10, 2], [2, 400, 16, 1]];
+    for (seed, [batch, positions, columns, groups]) in (0..).zip(shapes) {
+        let draw = &mut Draw::new(seed);
+        let (x, row): (&[u64], &[u64]) = (&[batch, positions, columns], &[columns]);
+        let each: &[u64] = &[batch, groups];
+        let build = |name| call(name).integer("groups", groups as i64);
+        let statistics =
+            |call: Call| call.operand(Element::Wide, each).operand(Element::Wide, each);
+        let forward = statistics(build("group_norm").reals(&[x, row, row, x]));
+        let backward = statistics(build("group_norm_backward").reals(&[x, row]));
+        for call in [forward, backward.reals(&[x, x, row, row])] {
+            let start = contents::<f64>(&call, draw);
+            for dtype in [BF16, Float::F32, Float::F64] {
+                compare(
+                    &call,
+                    &start,
+                    (dtype, placement(seed)),
+                    &CONTEXT,
+                    2.0 * tolerance(dtype),
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn rotary_positions_of_all_depths() {
+    if !can_compile() {
+        return;
+    }
+    for (seed, (depth, turned)) in (0..).zip([(64, 64), (80, 32), (48, 16), (20, 6)]) {
+        let draw = &mut Draw::new(seed);
+        let shape: &[u64] = &[2, 33, 3 * depth];
+        let call = call("rotary").integer("heads", 3).number("base", 1e4);
+        let call = call.integer("turned", turned).flag("inverse", seed % 2 == 1);
+        let call = call.flag("accumulate", seed > 1).reals(&[shape; 2]);
+        let start = contents::<f64>(&call, draw);
+        for dtype in [BF16, F16, Float::F32, Float::F64] {
+            compare(&call, &start, (dtype, placement(seed)), &CONTEXT, tolerance(dtype));
+        }
+    }
+}
