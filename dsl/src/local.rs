@@ -141,9 +141,12 @@ impl<'a> Localised<'a> {
     ) -> Result<NodeId, Mistake> {
         let mut places: BTreeMap<Source, Source> = BTreeMap::new();
         let mut inputs = head.inputs.iter();
-        places.extend(inputs.next().map(|(id, _)| (Source::Input(id), Source::Node(value))));
+        places.extend(
+            inputs.next().map(|(id, _)| (Source::Input(id), Source::Node(value))),
+        );
         for (id, input) in inputs {
-            let own = self.model.inputs.iter_mut().find(|(_, own)| own.name == input.name);
+            let own =
+                self.model.inputs.iter_mut().find(|(_, own)| own.name == input.name);
             let Some((own, known)) = own else {
                 return Err(foreign_input(&input.name));
             };

@@ -92,7 +92,7 @@ impl Flow {
             for operand in &graph.model.nodes[user].operands {
                 if let Source::Node(node) = graph.root(*operand) {
                     last.insert(node, self.stage(user));
-                    if graph.differentiates(user) {
+                    if graph.differentiates(user) && graph.adds(*operand) {
                         adds.insert(node, self.stage(user));
                     }
                 }
