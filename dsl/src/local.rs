@@ -6,11 +6,15 @@ mod boundary;
 mod default;
 
 use crate::{
-    Code, Metric, Mistake, Model, ModelParameter, Node, NodeId, Operation, Source,
+    Code, Metric, Mistake, Model, ModelParameter, Node, NodeId, Operation, Program,
+    Source,
 };
 use boundary::Boundaries;
-use roundelay_schedule::{Id, Reading};
-use std::collections::{BTreeMap, BTreeSet};
+use roundelay_schedule::{Id, Reading, Rule};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 /// An auxiliary network behind a value: the end of a unit under a local rule.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,6 +32,27 @@ impl Model {
         let number = |(id, _): (NodeId, &Node)| u32::try_from(id.index());
         let all = self.nodes.iter().filter(stops).map(number);
         all.map(|number| number.expect("a model has fewer than 2^32 nodes")).collect()
+    }
+}
+
+impl Program {
+    /// The program with the model that a rule trains: in units under a local rule, unless it is in
+    /// units already; itself under any other.
+    ///
+    /// # Errors
+    /// As [`localised`].
+    pub fn under(&self, rule: Rule) -> Result<Cow<'_, Self>, Mistake> {
+        match rule {
+            Rule::Local { units } if self.model.boundaries().is_empty() => {
+                let model = localised(&self.model, units)?;
+                Ok(Cow::Owned(Self { model, ..self.clone() }))
+            }
+            Rule::Local { .. }
+            | Rule::Sync
+            | Rule::CyclicV1
+            | Rule::CyclicV2
+            | Rule::CyclicSlack(_) => Ok(Cow::Borrowed(self)),
+        }
     }
 }
 

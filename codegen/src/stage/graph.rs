@@ -154,6 +154,12 @@ impl<'a> Graph<'a> {
         self.trunk[id.index()]
     }
 
+    /// Whether a node makes the loss of a head.
+    pub(crate) fn is_auxiliary(&self, id: NodeId) -> bool {
+        let root = |loss: &NodeId| self.root(Source::Node(*loss));
+        self.model.auxiliary.iter().any(|loss| root(loss) == Source::Node(id))
+    }
+
     /// Whether what reads a source adds to the gradient of the memory that this is: not behind a
     /// stop.
     pub(crate) fn adds(&self, source: Source) -> bool {
