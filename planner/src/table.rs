@@ -8,9 +8,7 @@ use crate::{
     ranking::{Ranking, Weaker},
 };
 use roundelay_dsl::Program;
-use roundelay_schedule::{
-    Nanos, Placement, Plan, PoolId, Rule, Sequence, States, Tensor,
-};
+use roundelay_schedule::{Nanos, Placement, Plan, PoolId, Sequence, States, Tensor};
 use std::collections::BTreeSet;
 
 /// Number of columns.
@@ -231,7 +229,7 @@ pub fn remarks(ranking: &Ranking, program: &Program) -> Vec<String> {
     };
     let cyclic = |placement| {
         shown().any(|candidate| {
-            candidate.plan.placement == placement && candidate.plan.rule != Rule::Sync
+            candidate.plan.placement == placement && !candidate.plan.rule.is_synchronous()
         })
     };
     let mut remarks = Vec::new();
@@ -282,6 +280,7 @@ fn is_virtual(candidate: &Candidate, program: &Program) -> bool {
 mod tests {
     use super::*;
     use crate::sample;
+    use roundelay_schedule::Rule;
     use roundelay_schedule::{Exactness, Order, Recompute};
 
     #[test]

@@ -6,7 +6,7 @@ use super::{
     settings::{Settings, single, unknown_word},
 };
 use crate::{
-    Code, Learning, Mistake, Objective, Program, Span, Value,
+    Choice, Code, Learning, Mistake, Objective, Program, Span, Value,
     report::{Known, Report},
     syntax::{Entry, Setting},
 };
@@ -104,10 +104,16 @@ pub(super) fn lacking(program: &Program) -> Vec<(Option<&str>, Mistake)> {
 }
 
 impl Program {
-    /// What its objective needs and it does not say, with what to do; a program that was read
+    /// What its objective and its local rules need and it does not say, with what to do; a program that was read
     /// says all.
     pub fn lacking(&self) -> Vec<Mistake> {
-        lacking(self).into_iter().map(|(_, mistake)| mistake).collect()
+        let local = match &self.search.rule {
+            Choice::Open => [].iter(),
+            Choice::OneOf(rules) => rules.iter(),
+        };
+        let unmade = local.filter_map(|rule| self.under(*rule).err());
+        let lacking = lacking(self).into_iter().map(|(_, mistake)| mistake);
+        lacking.chain(unmade).collect()
     }
 }
 
