@@ -61,6 +61,23 @@ pub fn is_position(model: &Model, node: NodeId) -> bool {
     Boundaries::new(model).is_position(node)
 }
 
+/// Whether a head can stand where it says: some value goes on alone, and it reads no input but
+/// those of the loss.
+pub(crate) fn fits(model: &Model, head: &Head) -> Result<(), Mistake> {
+    let boundaries = Boundaries::new(model);
+    if !head.after.iter().any(|node| boundaries.is_position(*node)) {
+        let message = "no unit can end here: more than one value goes on, or none";
+        let hint = "write a head behind what alone is read by all that follows";
+        return Err(Mistake::new(Code::Value, message).hint(hint));
+    }
+    let known = |name: &str| model.inputs.values().any(|input| input.name == name);
+    let mut others = head.body.inputs.values().skip(1);
+    match others.find(|input| !known(&input.name)) {
+        Some(input) => Err(foreign_input(&input.name)),
+        None => Ok(()),
+    }
+}
+
 /// The model in `units` units of as many layers, up to one: unit j of K ends with layer
 /// ⌊(j + 1) · L / K⌋ of L. Layers are passes of outermost repeats; without any, the runs between
 /// products. Heads are those that the program writes, else a copy of what stands behind the last

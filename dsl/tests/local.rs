@@ -124,3 +124,109 @@ fn names_that_are_taken_stay() {
     assert_eq!(names.len(), count);
     assert!(names.contains(&"unit0_1.head.linear.weight"), "{names:?}");
 }
+
+fn written(body: &str, rule: &str) -> Result<Model, String> {
+    let text = format!(
+        "model it {{
+            seq = 8, vocab = 24
+            input tokens: i32[batch, seq]
+            input targets: i32[batch, seq]
+            input wide: real[batch, seq, 16]
+            x = embedding(tokens, vocab, 16)
+            {body}
+            loss cross_entropy(linear(layer_norm(x), vocab), targets)
+        }}
+        plan {{ exactness local, rule {rule} }}"
+    );
+    let source = SourceFile::new("it.rdl", text);
+    match parse(&source, &NoFiles) {
+        Ok((program, _)) => Ok(program.model),
+        Err(wrong) => Err(wrong.to_string()),
+    }
+}
+
+const LAYERS: &str = "repeat 3 as layer { x = x + linear(layer_norm(x), 16) }";
+
+fn heads(model: &Model, units: u32) -> Vec<String> {
+    let local = localised(model, units).unwrap_or_else(|wrong| panic!("{wrong:?}"));
+    let names = local.parameters.values().map(|parameter| parameter.name.clone());
+    names.filter(|name| name.starts_with("unit")).collect()
+}
+
+#[test]
+fn a_head_behind_passes_stands_at_every_boundary() {
+    let body = format!(
+        "{LAYERS}
+        head after layer {{ loss cross_entropy(linear(x, vocab, bias = false), targets) }}"
+    );
+    let model = written(&body, "local(units = 3, overlap = 0)").expect("it is right");
+    let wanted = ["unit0.head.linear.weight", "unit1.head.linear.weight"];
+    assert_eq!(heads(&model, 3), wanted);
+}
+
+#[test]
+fn a_head_behind_a_value_stands_there_alone() {
+    let body = format!(
+        "y = relu(linear(x, 16))
+        head after y {{
+            z = gelu(linear(y, 4))
+            loss cross_entropy(linear(z, vocab), targets)
+        }}
+        x = linear(y, 16)"
+    );
+    let model = written(&body, "local(units = 2)").expect("it is right");
+    let all = heads(&model, 4);
+    assert!(all.iter().any(|name| name.starts_with("unit1.head.linear_1")), "{all:?}");
+}
+
+/// Heads belong to local rules: whoever reads the model under another rule sees none of them.
+#[test]
+fn heads_change_nothing_under_other_rules() {
+    let head = "head after layer { loss cross_entropy(linear(x, vocab), targets) }";
+    let plain = written(LAYERS, "sync").expect("it is right");
+    let headed = written(&format!("{LAYERS}\n{head}"), "sync").expect("it is right");
+    assert_eq!(plain.to_string(), headed.to_string());
+    assert_eq!(Model { heads: Vec::new(), ..headed }, plain);
+}
+
+#[test]
+fn mistakes_of_heads_and_units_have_a_place_and_a_hint() {
+    let head =
+        |after: &str, body: &str| format!("{LAYERS}\nhead after {after} {{ {body} }}");
+    let ends = "loss cross_entropy(linear(x, vocab), targets)";
+    let twice = format!("{}\nhead after layer {{ {ends} }}", head("layer", ends));
+    let pair = "y = x\nrepeat 2 as layer { x = relu(x), y = gelu(y) }\nx = x + y
+        head after layer { loss mse(x, x) }";
+    let skip = "y = relu(x)\nz = gelu(y)\nx = y + z
+        head after z { loss mse(z, wide) }";
+    let cases = [
+        (head("layer", "y = relu(x)"), "local(units = 2)", "the head has no loss"),
+        (head("nobody", ends), "local(units = 2)", "nothing above is called `nobody`"),
+        (head("vocab", ends), "local(units = 2)", "no value that the model computes"),
+        (head("tokens", ends), "local(units = 2)", "`tokens` is not computed"),
+        (head("layer", "loss mse(wide, wide)"), "sync", "does not depend on `x`"),
+        (head("layer", "loss mse(x, wide)"), "sync", "needs the input `wide`"),
+        (twice, "sync", "a head stands behind `x` already"),
+        (pair.into(), "sync", "`x` and `y` again"),
+        (skip.into(), "sync", "no unit can end here"),
+        (
+            format!("repeat 2 as l {{ head after x {{ {ends} }} }}"),
+            "sync",
+            "into a model",
+        ),
+        (LAYERS.into(), "local(units = 4)", "4 units need as many layers"),
+        (
+            LAYERS.into(),
+            "local(units = 2, overlap = 1)",
+            "`overlap = 1` is not supported",
+        ),
+        (LAYERS.into(), "local", "needs a number of units"),
+        (LAYERS.into(), "pairwise", "`pairwise` is not supported"),
+        (LAYERS.into(), "local(unit = 2)", "takes `units` and `overlap`"),
+    ];
+    for (body, rule, message) in cases {
+        let wrong = written(&body, rule).expect_err(message);
+        assert!(wrong.contains(message), "{message}: {wrong}");
+        assert!(wrong.contains("it.rdl:"), "it has a place: {wrong}");
+    }
+}

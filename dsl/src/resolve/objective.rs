@@ -103,17 +103,22 @@ pub(super) fn lacking(program: &Program) -> Vec<(Option<&str>, Mistake)> {
     }
 }
 
+/// Why there are no models for its local rules.
+pub(super) fn unmade(program: &Program) -> Vec<Mistake> {
+    match &program.search.rule {
+        Choice::Open => Vec::new(),
+        Choice::OneOf(rules) => {
+            rules.iter().filter_map(|rule| program.under(*rule).err()).collect()
+        }
+    }
+}
+
 impl Program {
     /// What its objective and its local rules need and it does not say, with what to do; a program that was read
     /// says all.
     pub fn lacking(&self) -> Vec<Mistake> {
-        let local = match &self.search.rule {
-            Choice::Open => [].iter(),
-            Choice::OneOf(rules) => rules.iter(),
-        };
-        let unmade = local.filter_map(|rule| self.under(*rule).err());
         let lacking = lacking(self).into_iter().map(|(_, mistake)| mistake);
-        lacking.chain(unmade).collect()
+        lacking.chain(unmade(self)).collect()
     }
 }
 
