@@ -249,6 +249,13 @@ pub fn remarks(ranking: &Ranking, program: &Program) -> Vec<String> {
     if shown().any(|candidate| candidate.plan.placement == Placement::Concurrent) {
         remarks.push("on one device no placement saves time".to_owned());
     }
+    if shown().any(|candidate| !candidate.plan.boundaries.is_empty()) {
+        remarks.push(
+            "under a local rule gradients stop between units, which train on losses of their \
+             own: times compare, what it costs in quality is not known"
+                .to_owned(),
+        );
+    }
     if shown().any(|candidate| candidate.staleness() > 1) {
         remarks.push(
             "a flush-free pipeline with N < S - 1 lags more than one update behind"
