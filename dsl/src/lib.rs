@@ -35,7 +35,7 @@ pub use fingerprint::fingerprint;
 pub use format::format;
 pub use import::{Disk, Files, NoFiles};
 pub use lists::{ListMistake, Lists, read_lists, write_lists};
-pub use local::{Head, is_position, localised};
+pub use local::{Head, localised};
 pub use operators::{METRICS, OPERATORS, Operator};
 pub use program::{
     Cap, Choice, Extent, Learning, Masked, Metric, Model, ModelInput, ModelInputId,

@@ -56,11 +56,6 @@ impl Program {
     }
 }
 
-/// Whether no value but this node's crosses from it to what stands behind it.
-pub fn is_position(model: &Model, node: NodeId) -> bool {
-    Boundaries::new(model).is_position(node)
-}
-
 /// Whether a head can stand where it says: some value goes on alone, and it reads no input but
 /// those of the loss.
 pub(crate) fn fits(model: &Model, head: &Head) -> Result<(), Mistake> {
