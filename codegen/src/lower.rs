@@ -30,11 +30,11 @@ use order::descending;
 use roundelay_dsl::Program;
 use roundelay_schedule::{
     Action, Buffer, BufferId, Bytes, Cells, DeviceId, Id, Job, Metric, Order, Placement,
-    Plan, Row, Rule, Schedule, Spot, Stage, States, Table, Work, plan_faults,
+    Plan, Row, Schedule, Spot, Stage, States, Table, Work, plan_faults,
 };
 use rows::Rows;
 use state::StageRows;
-use std::convert::Infallible;
+use std::{borrow::Cow, convert::Infallible};
 
 /// Bytes of a line of memory.
 const LINE: u64 = 64;
@@ -58,7 +58,7 @@ pub fn lower_with(
     plan: &Plan,
     choice: &dyn Choice,
 ) -> Result<Schedule, LowerError> {
-    fits(program, plan)?;
+    let program = &*fitting(program, plan)?;
     let order = order::Slots::new(plan, plan.cell_micro_batches())?;
     lower_in(program, plan, order, choice)
 }
@@ -74,7 +74,7 @@ pub fn lower_if<E>(
     choice: &dyn Choice,
     admit: impl FnOnce(&Schedule) -> Result<(), E>,
 ) -> Result<Result<Schedule, E>, LowerError> {
-    fits(program, plan)?;
+    let program = &*fitting(program, plan)?;
     let order = order::Slots::new(plan, plan.cell_micro_batches())?;
     drafted(program, plan, (order, choice), |draft, fingerprint| {
         finished(arranged(draft, fingerprint), admit)
@@ -105,7 +105,7 @@ pub fn laid_out(
 /// As [`lower`].
 #[doc(hidden)]
 pub fn lower_halved(program: &Program, plan: &Plan) -> Result<Schedule, LowerError> {
-    fits(program, plan)?;
+    let program = &*fitting(program, plan)?;
     let order = order::Slots::new(plan, plan.cell_micro_batches())?.halved();
     lower_in(program, plan, order, &Everywhere)
 }
@@ -160,6 +160,16 @@ fn drafted<T>(
     Ok(finish(draft, roundelay_dsl::fingerprint(program)))
 }
 
+/// The program with the model that the plan's rule trains, which the plan fits.
+fn fitting<'a>(
+    program: &'a Program,
+    plan: &Plan,
+) -> Result<Cow<'a, Program>, LowerError> {
+    let program = program.under(plan.rule).map_err(|m| LowerError::Units(m.message))?;
+    fits(&program, plan)?;
+    Ok(program)
+}
+
 fn fits(program: &Program, plan: &Plan) -> Result<(), LowerError> {
     let (n, s) = (plan.micro_batches, plan.stages);
     let micro_batches = plan.all_micro_batches();
@@ -185,6 +195,14 @@ fn fits(program: &Program, plan: &Plan) -> Result<(), LowerError> {
     let clipped = program.train.optimizer.clip > 0.0;
     if plan.tensor.rows > 1 && clipped {
         return Err(LowerError::ClippingNeedsWholeTensors(plan.tensor.rows));
+    }
+    if let Some(fault) = plan.units_fault() {
+        return Err(LowerError::Units(fault));
+    }
+    let boundaries = program.model.boundaries();
+    if plan.boundaries != boundaries {
+        let message = format!("those of the model begin at {boundaries:?}");
+        return Err(LowerError::Units(message));
     }
     replicas_fit(plan)?;
     let wanted = plan.device_count();
@@ -220,7 +238,7 @@ fn orders(plan: &Plan) -> Result<(), LowerError> {
 fn replicas_fit(plan: &Plan) -> Result<(), LowerError> {
     let Plan { placement, rule, shards, states, reduction, .. } = *plan;
     let alone = matches!(placement, Placement::Data | Placement::Shared);
-    if plan.replicas > 1 && alone && rule != Rule::Sync {
+    if plan.replicas > 1 && alone && !rule.is_synchronous() {
         return Err(LowerError::Replicas { placement, rule });
     }
     let members = plan.members();

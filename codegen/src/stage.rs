@@ -229,7 +229,7 @@ pub fn stages_in(
 /// What one device computes: all of a model, or its part.
 enum Own {
     Whole,
-    Part(Parted),
+    Part(Box<Parted>),
 }
 
 impl Own {
@@ -242,7 +242,9 @@ impl Own {
             return Err(StageError::Cuts { cuts: cuts.to_vec(), nodes });
         }
         let parted = Parted::new(model, cuts, tensor);
-        parted.map(Self::Part).ok_or(StageError::Unsplit { rows })
+        parted
+            .map(|parted| Self::Part(Box::new(parted)))
+            .ok_or(StageError::Unsplit { rows })
     }
 
     /// The own graph; layers are those of the whole model, so they do not depend on cuts.

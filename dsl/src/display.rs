@@ -6,7 +6,8 @@ use std::fmt;
 
 impl fmt::Display for Model {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Model { name, inputs, parameters, nodes, loss, metrics } = self;
+        let Model { name, inputs, parameters, nodes, loss, metrics, auxiliary, heads: _ } =
+            self;
         writeln!(f, "model {name}")?;
         for (id, input) in inputs.iter() {
             let element = match input.element {
@@ -30,6 +31,7 @@ impl fmt::Display for Model {
             writeln!(f, "{id} {}: {shape} = {}({operands})", node.name, node.operation)?;
         }
         loss.iter().try_for_each(|loss| writeln!(f, "loss {loss}"))?;
+        auxiliary.iter().try_for_each(|loss| writeln!(f, "auxiliary {loss}"))?;
         metrics.iter().try_for_each(|Metric { name, node, reading }| {
             let reading = match reading {
                 Reading::Mean => "mean",
@@ -140,6 +142,7 @@ impl fmt::Display for Operation {
             Operation::Multiply => f.write_str("multiply"),
             Operation::Scale { factor } => write!(f, "scale[factor = {factor}]"),
             Operation::Reshape => f.write_str("reshape"),
+            Operation::Stop => f.write_str("stop"),
             Operation::CrossEntropy => f.write_str("cross_entropy"),
             Operation::MaskedCrossEntropy => f.write_str("masked_cross_entropy"),
             Operation::MeanSquaredError => f.write_str("mse"),

@@ -1,7 +1,7 @@
 //! From a graph under construction to a model: what the loss needs, then what only metrics need.
 
 use crate::{
-    Code, Measure, Metric, Mistake, Model, Node, NodeId, Operation, Source, Tensor,
+    Code, Head, Measure, Metric, Mistake, Model, Node, NodeId, Operation, Source, Tensor,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,12 +25,8 @@ pub(crate) fn admits(
     Ok(())
 }
 
-/// The model that minimises `loss` and measures `metrics`, and what neither needs.
-pub(crate) fn finish(
-    model: Model,
-    loss: &Tensor,
-    metrics: &[Measure],
-) -> Result<(Model, Vec<Source>), Mistake> {
+/// The node of a loss, which is a single number.
+fn number(loss: &Tensor) -> Result<NodeId, Mistake> {
     let Source::Node(last) = loss.source else {
         let message = "expected the result of an operation as loss";
         return Err(Mistake::new(Code::Type, message));
@@ -42,6 +38,28 @@ pub(crate) fn finish(
         let hint = "end with `cross_entropy` or `mse`";
         return Err(Mistake::new(Code::Shape, message).hint(hint));
     }
+    Ok(last)
+}
+
+/// The model of a head whose first input is the value `name`, without what its loss does not need.
+pub(crate) fn head(model: Model, name: &str, loss: &Tensor) -> Result<Model, Mistake> {
+    let needed = needed(&model, [Source::Node(number(loss)?)]);
+    let value = model.inputs.ids().next().map(Source::Input);
+    if !value.is_some_and(|value| needed.contains(&value)) {
+        let message = format!("the loss of the head does not depend on `{name}`");
+        let hint = "a unit is trained by what its head makes of its value";
+        return Err(Mistake::new(Code::Value, message).hint(hint));
+    }
+    Ok(Trimmed::new(model, needed).finish(&[]).0)
+}
+
+/// The model that minimises `loss` and measures `metrics`, and what neither needs.
+pub(crate) fn finish(
+    model: Model,
+    loss: &Tensor,
+    metrics: &[Measure],
+) -> Result<(Model, Vec<Source>), Mistake> {
+    let last = number(loss)?;
     let trained = needed(&model, [Source::Node(last)]);
     let reads = |kind: fn(&Source) -> bool| trained.iter().any(kind);
     if !reads(|source| matches!(source, Source::Parameter(_))) {
@@ -138,6 +156,14 @@ impl Trimmed {
                 let (name, reading) = (name.clone(), *reading);
                 self.small.metrics.push(Metric { name, node, reading });
             }
+        }
+        for Head { after, body } in &self.large.heads {
+            let place = |node: &NodeId| match self.places.get(&Source::Node(*node)) {
+                Some(Source::Node(node)) => Some(*node),
+                _ => None,
+            };
+            let after = after.iter().filter_map(place).collect();
+            self.small.heads.push(Head { after, body: body.clone() });
         }
         let inputs = self.large.inputs.ids().map(Source::Input);
         let parameters = self.large.parameters.ids().map(Source::Parameter);

@@ -1,8 +1,8 @@
 //! A model under construction: nodes and parameters, with names made of the path to them.
 
 use crate::{
-    Code, Extent, Measure, Mistake, Model, ModelInput, ModelParameter, Node, Operation,
-    ParameterId, Source, Tensor, finish, limit, value::too_many_elements,
+    Code, Extent, Head, Measure, Mistake, Model, ModelInput, ModelParameter, Node,
+    Operation, ParameterId, Source, Tensor, finish, limit, value::too_many_elements,
 };
 use roundelay_schedule::{Element, Initial, Treatment};
 use std::collections::BTreeMap;
@@ -217,6 +217,17 @@ impl Graph {
             let known = &mut self.model.inputs[id].bound;
             *known = if *known == 0 { bound } else { bound.min(*known) };
         }
+    }
+
+    /// What stands behind values where units end; with the model's own nodes.
+    pub(crate) fn state_heads(&mut self, heads: Vec<Head>) {
+        self.model.heads = heads;
+    }
+
+    /// The model of a head, whose first input is the value `name`, without what its loss does not
+    /// need.
+    pub(crate) fn finish_head(self, name: &str, loss: &Tensor) -> Result<Model, Mistake> {
+        finish::head(self.model, name, loss)
     }
 
     /// Whether a metric measures what the loss trains.

@@ -15,6 +15,7 @@ mod graph;
 mod import;
 pub mod limit;
 mod lists;
+mod local;
 mod near;
 mod operators;
 mod parse;
@@ -34,6 +35,7 @@ pub use fingerprint::fingerprint;
 pub use format::format;
 pub use import::{Disk, Files, NoFiles};
 pub use lists::{ListMistake, Lists, read_lists, write_lists};
+pub use local::{Head, localised};
 pub use operators::{METRICS, OPERATORS, Operator};
 pub use program::{
     Cap, Choice, Extent, Learning, Masked, Metric, Model, ModelInput, ModelInputId,

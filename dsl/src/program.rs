@@ -1,5 +1,6 @@
 //! The resolved program: no text except for display, every name a handle, every shape checked.
 
+use crate::Head;
 use roundelay_schedule::{
     Bytes, Data, DeviceId, DeviceList, Element, Evaluation, Exactness, Float, Id,
     Initial, Optimizer, Order, Placement, Profile, Reading, Recompute, Rule, Sequence,
@@ -80,6 +81,10 @@ pub struct Model {
     pub loss: Option<NodeId>,
     /// What is measured besides the loss.
     pub metrics: Vec<Metric>,
+    /// What local rules put behind values; other rules leave it out.
+    pub heads: Vec<Head>,
+    /// Losses of heads, minimised besides `loss`, each with weight 1; all stand above it.
+    pub auxiliary: Vec<NodeId>,
 }
 
 /// Something that is measured besides the loss. No gradient flows from it.
@@ -317,6 +322,8 @@ pub enum Operation {
     },
     /// The same elements in another shape.
     Reshape,
+    /// x itself, whose gradient ends here: no program has it, only a model of [`crate::localised`].
+    Stop,
     /// logits (.., v), targets (..) i32 → mean of −log softmax(logits) at the target, shape ().
     CrossEntropy,
     /// logits (.., v), targets (..) i32 up to v → mean of −log softmax(logits) at the target over the

@@ -8,6 +8,7 @@ mod constant;
 mod data;
 mod definitions;
 mod evaluate;
+mod head;
 mod measured;
 mod model;
 mod objective;
@@ -94,6 +95,7 @@ fn program(
     bound_results(&model, &train, place, report);
     let search: Search = search?;
     plan::fit_cuts(definitions, &search, &model, report);
+    plan::fit_units(definitions, &search, &model, report);
     let (target, profiles, prices) = target?;
     let program = Program { model, target, train, search, profiles, prices };
     objective::check(&program, definitions, report);

@@ -139,7 +139,7 @@ pub(crate) enum StatementKind {
     /// `return expr`.
     Return(Expression),
     /// `head after expr { … }`.
-    Head,
+    Head(Expression, Vec<Statement>),
     /// A statement with a mistake that is reported already, and the name that it would have bound.
     Broken(Name),
 }

@@ -71,7 +71,7 @@ impl Shapes {
             Shape {
                 kind: number(format!("{about:?}")),
                 operands: node.operands.clone(),
-                is_view: node.operation == Operation::Reshape,
+                is_view: matches!(node.operation, Operation::Reshape | Operation::Stop),
                 last: last[at],
                 layer,
             }
@@ -155,7 +155,7 @@ fn place<T: PartialEq + Copy>(seen: &mut Vec<T>, one: T) -> u32 {
     short(place)
 }
 
-/// Whether a parameter stands above each node.
+/// Whether a parameter stands above each node, behind the last stop.
 pub(crate) fn trained(model: &Model) -> Vec<bool> {
     let mut trained: Vec<bool> = Vec::with_capacity(model.nodes.len());
     for node in model.nodes.values() {
@@ -164,17 +164,19 @@ pub(crate) fn trained(model: &Model) -> Vec<bool> {
             Source::Parameter(_) => true,
             Source::Input(_) => false,
         };
-        trained.push(node.operands.iter().any(by));
+        let passes = node.operation != Operation::Stop;
+        trained.push(passes && node.operands.iter().any(by));
     }
     trained
 }
 
-/// Whether the loss depends on each node.
+/// Whether a minimised loss depends on each node.
 pub(crate) fn needed(model: &Model) -> Vec<bool> {
     let mut needed = vec![false; model.nodes.len()];
     needed.iter_mut().skip(model.cuttable().saturating_sub(1)).take(1).for_each(|loss| {
         *loss = true;
     });
+    model.auxiliary.iter().for_each(|loss| needed[loss.index()] = true);
     for (id, node) in model.nodes.iter().rev() {
         for operand in &node.operands {
             if let (Source::Node(made), true) = (operand, needed[id.index()]) {

@@ -23,6 +23,8 @@ pub fn appraise(program: &Program, plan: &Plan) -> Result<Candidate, Reason> {
     if let Some((decision, message)) = check_plan(plan, program).into_iter().next() {
         return Err(Reason::Refused(format!("{decision}: {message}")));
     }
+    let trained = program.under(plan.rule);
+    let program = &*trained.map_err(|mistake| Reason::Refused(mistake.message))?;
     let costs = Costs::new(program);
     let form = |(stage, recompute): (usize, &Recompute)| {
         let backward = backward_form(plan.order, &plan.lists, Stage::new(stage));

@@ -161,7 +161,7 @@ fn sums(plan: &Plan, of: impl Fn(usize) -> u64) -> Vec<u64> {
 /// passes: so many devices share the stage's passes.
 fn ring(plan: &Plan, stage: u32) -> u64 {
     match plan.rule {
-        Rule::Sync => u64::from(plan.micro_batches),
+        Rule::Sync | Rule::Local { .. } => u64::from(plan.micro_batches),
         Rule::CyclicV1 | Rule::CyclicV2 | Rule::CyclicSlack(_) => {
             let Plan { placement, rule, micro_batches, stages, .. } = *plan;
             u64::from(placement.ring(rule, micro_batches, stages, stage))

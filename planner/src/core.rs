@@ -78,7 +78,9 @@ impl Core {
     /// The model of a program with few of its layers.
     pub(crate) fn new(program: &Program) -> Self {
         let model = &program.model;
-        let found = layers(model).filter(|layers| layers.count > LAYERS);
+        // Heads stand between the layers of a model in units.
+        let found = Some(model).filter(|model| model.auxiliary.is_empty());
+        let found = found.and_then(layers).filter(|layers| layers.count > LAYERS);
         let short = found.and_then(|layers| Some((shortened(model, layers)?, layers)));
         // A table may say different times of the same calls in different places.
         match short.filter(|_| program.profiles.is_empty()) {

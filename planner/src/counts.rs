@@ -1,7 +1,7 @@
 //! The decisions that are numbers, of one combination.
 
 use crate::family::Family;
-use roundelay_schedule::{Order, Placement, Plan, Rule, Sequence, Tensor};
+use roundelay_schedule::{Order, Placement, Plan, Sequence, Tensor};
 use std::fmt;
 
 /// The decisions that are numbers.
@@ -41,8 +41,8 @@ impl Counts {
 
     /// Replicas or workers that hold the same stages.
     pub(crate) fn members(self, family: Family) -> u32 {
-        match (family.placement, family.rule) {
-            (Placement::Data | Placement::Shared, Rule::Sync) => self.all_micro_batches(),
+        match (family.placement, family.rule.is_synchronous()) {
+            (Placement::Data | Placement::Shared, true) => self.all_micro_batches(),
             _ => self.replicas,
         }
     }

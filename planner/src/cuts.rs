@@ -1,5 +1,7 @@
 //! Cut points: the exact dynamic program over the node list.
 
+mod units;
+
 use crate::alike::{needed, trained};
 use roundelay_dsl::{Model, Node, NodeId, Operation, Source};
 use roundelay_schedule::{Bytes, Float, Id, Nanos};
@@ -17,6 +19,8 @@ pub struct Chain {
     pub reads: Vec<(usize, usize)>,
     /// Positions between two users of one parameter, with that parameter's name.
     pub ties: Vec<Tie>,
+    /// Positions at which a unit of a local rule starts: all of them are cuts.
+    pub boundaries: Vec<usize>,
 }
 
 /// Users of one parameter, which must stay in one stage.
@@ -35,6 +39,8 @@ pub struct Tie {
 pub struct Uncuttable {
     /// Stages asked for.
     pub stages: u32,
+    /// The fewest stages that are possible: units of a local rule are whole stages.
+    pub least: u32,
     /// The most stages that are possible.
     pub most: u32,
     /// Parameters that tie stages together, in order of name.
@@ -50,6 +56,7 @@ impl Chain {
             crossing: Vec::new(),
             reads: reads(model),
             ties: ties(model),
+            boundaries: model.boundaries().iter().map(|at| *at as usize).collect(),
         };
         nothing.taking(model, times, examples, dtype)
     }
@@ -68,8 +75,7 @@ impl Chain {
         if let Some(loss) = times.last_mut() {
             *loss += behind;
         }
-        let (reads, ties) = (self.reads.clone(), self.ties.clone());
-        Self { times, crossing: crossing(model, examples, dtype), reads, ties }
+        Self { times, crossing: crossing(model, examples, dtype), ..self.clone() }
     }
 
     /// Whether each stage between cuts reads a value of the one before and gives a gradient back.
@@ -93,17 +99,18 @@ impl Chain {
     /// Whether it can be cut into so many stages.
     ///
     /// # Errors
-    /// When ties or the number of nodes leave fewer.
+    /// When ties or the number of nodes leave fewer, or units need more.
     pub(crate) fn check(&self, stages: u32) -> Result<(), Uncuttable> {
         let most = self.positions().len() - 1;
         let most = u32::try_from(most).unwrap_or(u32::MAX);
-        if (1..=most).contains(&stages) {
+        let least = u32::try_from(self.boundaries.len() + 1).unwrap_or(u32::MAX);
+        if (least..=most).contains(&stages) {
             return Ok(());
         }
         let mut tied: Vec<String> =
             self.ties.iter().map(|tie| tie.parameter.clone()).collect();
         tied.sort();
-        Err(Uncuttable { stages, most, tied })
+        Err(Uncuttable { stages, least, most, tied })
     }
 
     /// The tie that a cut at a position would break.
@@ -134,7 +141,8 @@ impl Chain {
 /// of crossing bytes, then the cuts come first in lexicographic order.
 ///
 /// Two passes make this exact: the first finds the least largest stage time M; the second
-/// minimises the bytes, which add up, over all cuts whose stages stay within M.
+/// minimises the bytes, which add up, over all cuts whose stages stay within M. Units of a local
+/// rule are cut one by one.
 ///
 /// # Errors
 /// When ties or the number of nodes leave fewer than `stages` stages.
@@ -147,12 +155,17 @@ pub fn cut(chain: &Chain, stages: u32) -> Result<Vec<u32>, Uncuttable> {
     });
     let before: Vec<Nanos> = std::iter::once(Nanos(0)).chain(sums).collect();
     let elapsed: Vec<Nanos> = positions.iter().map(|at| before[*at]).collect();
-    let limit = least_largest(&elapsed, stages as usize);
     let crossing: Vec<Bytes> = positions
         .iter()
         .map(|at| chain.crossing.get(*at).copied().unwrap_or_default())
         .collect();
-    let chosen = least_crossing(&elapsed, &crossing, stages as usize, limit);
+    let starts =
+        chain.boundaries.iter().filter_map(|at| positions.binary_search(at).ok());
+    let starts: Vec<usize> = [0].into_iter().chain(starts).collect();
+    let ends = starts[1..].iter().copied().chain([positions.len() - 1]);
+    let units: Vec<_> = starts.iter().copied().zip(ends).map(|(s, e)| s..=e).collect();
+    let counts = units::shared(&elapsed, &units, stages as usize);
+    let chosen = units::cuts(&elapsed, &crossing, &units, &counts);
     Ok(chosen
         .into_iter()
         .map(|index| u32::try_from(positions[index]).unwrap_or(u32::MAX))
@@ -337,7 +350,7 @@ fn root(model: &Model, mut source: Source) -> Source {
     while let Source::Node(id) = source {
         let node = &model.nodes[id];
         match (node.operation, node.operands.first()) {
-            (Operation::Reshape, Some(below)) => source = *below,
+            (Operation::Reshape | Operation::Stop, Some(below)) => source = *below,
             _ => break,
         }
     }
@@ -364,7 +377,10 @@ fn ties(model: &Model) -> Vec<Tie> {
 
 impl fmt::Display for Uncuttable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { stages, most, tied } = self;
+        let Self { stages, least, most, tied } = self;
+        if stages < least {
+            return write!(f, "{stages} stages, but the model has {least} units");
+        }
         write!(f, "{stages} stages, but the model has at most {most}")?;
         match tied.as_slice() {
             [] => Ok(()),
@@ -421,6 +437,7 @@ mod tests {
                 times: times.into_iter().map(Nanos).collect(),
                 crossing: crossing.into_iter().map(Bytes).collect(),
                 ties: if round % 2 == 0 { vec![tie] } else { Vec::new() },
+                boundaries: Vec::new(),
             };
             let stages = 1 + u32::try_from(random.below(5)).unwrap();
             assert_eq!(
@@ -438,6 +455,7 @@ mod tests {
             times: vec![Nanos(1); 4],
             crossing: vec![Bytes(4); 4],
             ties: vec![Tie { parameter: "table".into(), first: 0, last: 2 }],
+            boundaries: Vec::new(),
         };
         assert_eq!(cut(&chain, 2), Ok(vec![3]));
         let refused = cut(&chain, 3).unwrap_err().to_string();

@@ -33,7 +33,7 @@ fn same_members(values: &Values, family: Family, counts: Counts) -> Option<Strin
     let all = counts.all_micro_batches();
     let as_workers = || {
         replicas > 1
-            && rule == Rule::Sync
+            && rule.is_synchronous()
             && values.micro_batches.contains(&all)
             && values.tries_replicas(all, 1)
             && values.stages(all).contains(&s)
@@ -52,7 +52,7 @@ fn same_members(values: &Values, family: Family, counts: Counts) -> Option<Strin
         }
         // A worker with one micro-batch is a replica with one.
         Placement::Data
-            if rule == Rule::Sync
+            if rule.is_synchronous()
                 && replicas > 1
                 && values.placements.contains(&Placement::Accumulate)
                 && values.orders.contains(&Order::Sequential)
@@ -86,7 +86,7 @@ impl SameRules {
         s: u32,
     ) -> Option<String> {
         let (rule, timeline) = (family.rule, family.placement.timeline());
-        if rule == Rule::Sync {
+        if rule.is_synchronous() {
             return None;
         }
         let find = || {
@@ -109,7 +109,7 @@ impl SameRules {
 /// A rule with delays where nothing overlaps.
 fn accumulating(values: &Values, family: Family) -> Option<String> {
     let accumulates = family.placement == Placement::Accumulate;
-    let delayed = family.rule != Rule::Sync && values.rules.contains(&Rule::Sync);
+    let delayed = !family.rule.is_synchronous() && values.rules.contains(&Rule::Sync);
     (accumulates && delayed)
         .then(|| "a delay saves nothing where nothing overlaps: sync is no worse".into())
 }
@@ -121,7 +121,7 @@ fn same_placement(values: &Values, family: Family, counts: Counts) -> Option<Str
         values.placements.contains(&placement) && values.orders.contains(&order)
     };
     let Family { rule, placement, order, .. } = family;
-    let sync = rule == Rule::Sync;
+    let sync = rule.is_synchronous();
     let rows = counts.tensor.rows;
     let one_device = counts.devices(family, values.lists) == replicas * rows;
     let simple = placement == Placement::Accumulate;
@@ -153,6 +153,7 @@ fn same_placement(values: &Values, family: Family, counts: Counts) -> Option<Str
         }
     }
     let late = n == 1
+        && rule == Rule::Sync
         && order.is_of_pipelines()
         && order.fold() == Fold::Loop
         && order != Order::Gpipe

@@ -26,6 +26,13 @@ pub enum Clash {
         /// The order, or the first of the orders, that belongs here.
         fits: Order,
     },
+    /// Units of a local rule where several micro-batches share a device, or devices a stage.
+    UnitsNeedDevices {
+        /// The rule.
+        rule: Rule,
+        /// What was asked for.
+        placement: Placement,
+    },
     /// Sharded states where nothing repeats a whole pass.
     StatesNeedMembers(States),
     /// Sharded states where two devices of a cell hold a stage.
@@ -66,14 +73,18 @@ impl Family {
     /// The first law that they break.
     pub fn check(self, optimizer: &Optimizer) -> Result<(), Clash> {
         let lawful = orders(self.rule, self.placement);
+        let Some(fits) = lawful.first() else {
+            let Self { rule, placement, .. } = self;
+            return Err(Clash::UnitsNeedDevices { rule, placement });
+        };
         if !lawful.contains(&self.order) {
-            return Err(Clash::WrongOrder { order: self.order, fits: lawful[0] });
+            return Err(Clash::WrongOrder { order: self.order, fits: *fits });
         }
         self.check_states(optimizer)
     }
 
     fn check_states(self, optimizer: &Optimizer) -> Result<(), Clash> {
-        let sync = self.rule == Rule::Sync;
+        let sync = self.rule.is_synchronous();
         let data = self.placement == Placement::Data;
         let splits = match self.placement {
             Placement::Accumulate | Placement::Data | Placement::Pipeline => true,
@@ -126,8 +137,21 @@ const PIPELINES: &[Order] = &[
     Order::Listed,
 ];
 
+/// The orders of a local rule in a placement.
+fn of_units(placement: Placement) -> &'static [Order] {
+    match placement {
+        Placement::Accumulate => &[Order::Sequential],
+        Placement::Data => &[Order::Parallel],
+        Placement::Pipeline => &[Order::OneForwardOneBackward],
+        Placement::Concurrent | Placement::Shared => &[],
+    }
+}
+
 /// The orders of a rule in a placement.
 pub(crate) fn orders(rule: Rule, placement: Placement) -> &'static [Order] {
+    if matches!(rule, Rule::Local { .. }) {
+        return of_units(placement);
+    }
     match (placement, rule == Rule::Sync) {
         (Placement::Accumulate, _) => &[Order::Sequential],
         (Placement::Concurrent | Placement::Data | Placement::Shared, true) => {
@@ -164,6 +188,11 @@ impl fmt::Display for Clash {
             Clash::WrongOrder { order, fits } => write!(
                 f,
                 "order {order} does not belong to this rule and placement: use {fits}"
+            ),
+            Clash::UnitsNeedDevices { rule, placement } => write!(
+                f,
+                "units of {rule} follow each other, which placement {placement} does not: use \
+                 accumulate, data or pipeline"
             ),
             Clash::StatesNeedMembers(states) => write!(
                 f,

@@ -8,6 +8,8 @@
 use crate::{
     candidate::Candidate,
     cost::Costs,
+    local,
+    outline::Outline,
     ranking::{Clerk, Grouping, Ranking, threads},
     reason::Reason,
     search::{Judge, Open, ROUND, SHARPENED},
@@ -62,18 +64,25 @@ impl Open {
 /// `clocked_max` plans are clocked besides at most.
 pub fn front(program: &Program, ranking: &Ranking, clocked_max: usize) -> Front {
     let started = Instant::now();
-    let costs = Costs::new(program);
     let all = &ranking.space.plans;
-    let (mut clerk, classes) = Clerk::new(program, &costs, all.clone(), Grouping::None);
-    let allowed = classes.into_iter().filter(|(class, _)| *class <= ranking.allowed);
-    let plans: Vec<Open> = allowed.flat_map(|(_, plans)| plans).collect();
     let weaker = all.iter().filter(|plan| plan.exactness(program) > ranking.allowed);
     let candidates = all.len() - weaker.count();
     let mut search = Search { found: Vec::new(), clocked: 0 };
     ranking.plans.iter().for_each(|candidate| search.add(candidate.clone()));
     let known: Vec<usize> = ranking.plans.iter().map(|plan| plan.number).collect();
-    let rest = plans.into_iter().filter(|open| !known.contains(&open.number)).collect();
-    let open = search.run(rest, clocked_max, &mut clerk);
+    let (mut first, mut open) = (0, 0);
+    for program in local::programs(program) {
+        let costs = Costs::new(&program);
+        let own = all.iter().filter(|plan| local::has(&program, plan.family.rule));
+        let own: Vec<Outline> = own.copied().collect();
+        let count = own.len();
+        let (mut clerk, classes) = Clerk::new(&program, &costs, own, Grouping::None);
+        let allowed = classes.into_iter().filter(|(class, _)| *class <= ranking.allowed);
+        let plans = allowed.flat_map(|(_, plans)| plans);
+        let is_new = |open: &Open| !known.contains(&(first + open.number));
+        open += search.run(plans.filter(is_new).collect(), clocked_max, &mut clerk);
+        first += count;
+    }
     let clocked = search.clocked + known.len();
     let mut plans = search.found;
     plans.sort_by_key(|candidate| (candidate.point(), candidate.number));

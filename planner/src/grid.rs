@@ -1,7 +1,7 @@
 //! The numbers that a space tries, family by family, each worked out once.
 
 use crate::{counts::Counts, family::Family, values::Values};
-use roundelay_schedule::{Order, Placement, Rule, States};
+use roundelay_schedule::{Order, Placement, States};
 use std::{collections::BTreeMap, rc::Rc};
 
 /// What the numbers of all families share.
@@ -61,7 +61,7 @@ impl Grid {
     pub(crate) fn number(&mut self, values: &Values, family: Family) -> u64 {
         let Family { rule, placement, order, states } = family;
         let order = (placement == Placement::Pipeline).then_some(order);
-        let (sync, split) = (rule == Rule::Sync, states == States::Hsdp);
+        let (sync, split) = (rule.is_synchronous(), states == States::Hsdp);
         let key = (placement, order, sync, split);
         if let Some(known) = self.numbers.get(&key) {
             return *known;

@@ -31,7 +31,12 @@ pub(crate) fn check_sizes(
     let nodes = u32::try_from(program.model.cuttable()).unwrap_or(u32::MAX);
     if s == 0 || s > nodes {
         let tied = Vec::new();
-        return Err(Reason::Uncuttable(Uncuttable { stages: s, most: nodes, tied }));
+        return Err(Reason::Uncuttable(Uncuttable {
+            stages: s,
+            least: 1,
+            most: nodes,
+            tied,
+        }));
     }
     let passes = u64::from(n) * u64::from(s);
     if passes > PASSES_MAX {
@@ -84,7 +89,7 @@ fn check_order(
 fn check_replicas(family: Family, counts: Counts) -> Result<(), Reason> {
     let members = counts.members(family);
     let apart = matches!(family.placement, Placement::Data | Placement::Shared);
-    if counts.replicas > 1 && apart && family.rule != Rule::Sync {
+    if counts.replicas > 1 && apart && !family.rule.is_synchronous() {
         return Err(Reason::ReplicasNeedSync);
     }
     match family.states {
@@ -158,6 +163,10 @@ pub(crate) fn check_cuts(chain: &Chain, cuts: &[u32], stages: u32) -> Result<(),
             let name = &tie.parameter;
             return wrong(format!("cut {cut} parts nodes that share {name}"));
         }
+    }
+    let is_cut = |at: &usize| cuts.iter().any(|cut| *cut as usize == *at);
+    if let Some(missing) = chain.boundaries.iter().find(|at| !is_cut(at)) {
+        return wrong(format!("a unit starts at {missing}, which must be a cut"));
     }
     Ok(())
 }

@@ -30,6 +30,7 @@ mod grid;
 mod json;
 mod laws;
 mod load;
+mod local;
 mod measured;
 mod memory;
 mod nodes;

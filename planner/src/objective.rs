@@ -120,13 +120,13 @@ impl Goal {
     }
 
     /// How a plan stands at best that takes the first devices of the cluster; some parameters lag
-    /// behind under every other rule than sync.
+    /// behind under a cyclic rule.
     pub(crate) fn standing_at_best(&self, devices: u32, rule: Rule) -> Standing {
         Standing {
             devices: u64::from(devices),
             hourly: self.firsts.get(devices as usize).copied().flatten(),
             stale: 0,
-            delay: u32::from(rule != Rule::Sync),
+            delay: u32::from(!rule.is_synchronous()),
         }
     }
 

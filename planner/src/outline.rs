@@ -29,6 +29,7 @@ impl Outline {
             Order::Listed => plan.with_lists(program.search.lists.clone()),
             _ => plan,
         };
+        let plan = plan.with_boundaries(boundaries(rule, program));
         let plan = plan.with_chunks(chunks).with_tensor(tensor);
         let plan = plan.replicated(replicas, shards);
         Plan { recompute: self.recomputes(program), ..plan }
@@ -43,8 +44,8 @@ impl Outline {
         all
     }
 
-    /// The plan without what has a place for each stage, micro-batch or device: cuts, recompute,
-    /// delays and devices are empty. What its methods say of numbers holds.
+    /// The plan without what has a place for each stage, micro-batch or device: cuts, units,
+    /// recompute, delays and devices are empty. What its methods say of numbers holds.
     pub(crate) fn bare(&self, program: &Program) -> Plan {
         let Family { rule, placement, order, states } = self.family;
         let Counts { micro_batches, stages, chunks, replicas, shards, tensor } =
@@ -63,6 +64,7 @@ impl Outline {
             stages,
             chunks,
             cuts: Vec::new(),
+            boundaries: Vec::new(),
             micro_batches,
             states,
             recompute: Vec::new(),
@@ -80,9 +82,18 @@ impl Outline {
     pub(crate) fn exactness(&self, program: &Program) -> Exactness {
         match self.family.rule {
             Rule::Sync => self.bare(program).exactness(),
-            rule @ (Rule::CyclicV1 | Rule::CyclicV2 | Rule::CyclicSlack(_)) => {
-                rule.exactness().max(self.bare(program).exactness())
-            }
+            rule @ (Rule::CyclicV1
+            | Rule::CyclicV2
+            | Rule::CyclicSlack(_)
+            | Rule::Local { .. }) => rule.exactness().max(self.bare(program).exactness()),
         }
+    }
+}
+
+/// Where units begin, in a program whose model is in units.
+fn boundaries(rule: Rule, program: &Program) -> Vec<u32> {
+    match rule {
+        Rule::Local { .. } => program.model.boundaries(),
+        Rule::Sync | Rule::CyclicV1 | Rule::CyclicV2 | Rule::CyclicSlack(_) => Vec::new(),
     }
 }

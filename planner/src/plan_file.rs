@@ -60,6 +60,14 @@ pub fn read_plan(text: &str, program: &Program) -> Result<Plan, PlanMistakes> {
 
 /// Every decision that does not go with the program: its name and what is wrong.
 pub fn check_plan(plan: &Plan, program: &Program) -> Vec<(&'static str, String)> {
+    match program.under(plan.rule) {
+        Ok(program) => check_trained(plan, &program),
+        Err(mistake) => vec![("rule", mistake.message)],
+    }
+}
+
+/// What does not go with the program that the plan's rule trains.
+fn check_trained(plan: &Plan, program: &Program) -> Vec<(&'static str, String)> {
     let family = Family::from(plan);
     let (n, s) = (plan.micro_batches, plan.stages);
     let counts = Counts::from(plan);
@@ -83,6 +91,11 @@ pub fn check_plan(plan: &Plan, program: &Program) -> Vec<(&'static str, String)>
     let none = vec![Nanos(0); program.model.nodes.len()];
     let chain =
         Chain::new(&program.model, none, u64::from(program.train.batch / all), dtype);
+    let boundaries = program.model.boundaries();
+    if plan.boundaries != boundaries {
+        let message = format!("units of {} begin at {boundaries:?}", plan.rule);
+        mistakes.push(("boundaries", message));
+    }
     if let Err(reason) = check_cuts(&chain, &plan.cuts, s) {
         mistakes.push(("cuts", reason.to_string()));
     }

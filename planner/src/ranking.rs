@@ -6,6 +6,7 @@ use crate::{
     cost::Costs,
     evaluate::evaluate,
     excluded::{Exclusions, Sizes},
+    local,
     memory::Room,
     objective::{Goal, Score},
     outline::Outline,
@@ -129,7 +130,19 @@ enum Breadth {
     AllowedClasses,
 }
 
+/// What is found of the program for each model that its rules train.
 fn ranked(
+    program: &Program,
+    options: &Options,
+    breadth: Breadth,
+    progress: &mut Progress<'_>,
+) -> Ranking {
+    let programs = local::programs(program);
+    let each = programs.iter().map(|own| ranked_alone(own, options, breadth, progress));
+    local::joined(each.collect(), options.top)
+}
+
+fn ranked_alone(
     program: &Program,
     options: &Options,
     breadth: Breadth,

@@ -192,6 +192,7 @@ impl Filler<'_> {
         let search = &self.program.search;
         match clash {
             Clash::WrongOrder { .. } => search.order != Choice::Open,
+            Clash::UnitsNeedDevices { .. } => search.placement != Choice::Open,
             Clash::StatesNeedMembers(_)
             | Clash::StatesNeedOneHolder(_)
             | Clash::HandoffNeedsWorkers

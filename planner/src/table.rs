@@ -8,9 +8,7 @@ use crate::{
     ranking::{Ranking, Weaker},
 };
 use roundelay_dsl::Program;
-use roundelay_schedule::{
-    Nanos, Placement, Plan, PoolId, Rule, Sequence, States, Tensor,
-};
+use roundelay_schedule::{Nanos, Placement, Plan, PoolId, Sequence, States, Tensor};
 use std::collections::BTreeSet;
 
 /// Number of columns.
@@ -231,7 +229,7 @@ pub fn remarks(ranking: &Ranking, program: &Program) -> Vec<String> {
     };
     let cyclic = |placement| {
         shown().any(|candidate| {
-            candidate.plan.placement == placement && candidate.plan.rule != Rule::Sync
+            candidate.plan.placement == placement && !candidate.plan.rule.is_synchronous()
         })
     };
     let mut remarks = Vec::new();
@@ -250,6 +248,13 @@ pub fn remarks(ranking: &Ranking, program: &Program) -> Vec<String> {
     }
     if shown().any(|candidate| candidate.plan.placement == Placement::Concurrent) {
         remarks.push("on one device no placement saves time".to_owned());
+    }
+    if shown().any(|candidate| !candidate.plan.boundaries.is_empty()) {
+        remarks.push(
+            "under a local rule gradients stop between units, which train on losses of their \
+             own: times compare, what it costs in quality is not known"
+                .to_owned(),
+        );
     }
     if shown().any(|candidate| candidate.staleness() > 1) {
         remarks.push(
@@ -282,6 +287,7 @@ fn is_virtual(candidate: &Candidate, program: &Program) -> bool {
 mod tests {
     use super::*;
     use crate::sample;
+    use roundelay_schedule::Rule;
     use roundelay_schedule::{Exactness, Order, Recompute};
 
     #[test]

@@ -1,6 +1,7 @@
 //! The planner as a whole: bounds, determinism, refusals, and what is honest to say.
 
 mod brute_force;
+mod local;
 mod recompute;
 mod repair;
 

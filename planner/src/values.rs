@@ -68,7 +68,12 @@ enum Replicas {
 /// Numbers of stages, which may depend on N when they are left open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Stages {
-    Open { devices: u64, nodes: u64 },
+    Open {
+        devices: u64,
+        nodes: u64,
+        /// Units of a local rule are whole stages.
+        units: u64,
+    },
     Listed(Vec<u32>),
 }
 
@@ -91,9 +96,10 @@ impl Values {
         } = &program.search;
         let devices = usable_devices(program);
         let nodes = program.model.cuttable() as u64;
+        let units = program.model.boundaries().len() as u64 + 1;
         let stages = match (cuts, stages) {
             (Some(cuts), _) => Stages::Listed(vec![number(cuts.len() as u64 + 1)]),
-            (None, Numbers::Open) => Stages::Open { devices, nodes },
+            (None, Numbers::Open) => Stages::Open { devices, nodes, units },
             (None, Numbers::Ranges(ranges)) => {
                 Stages::Listed(thinned(listed(ranges, nodes.max(1))))
             }
@@ -199,14 +205,15 @@ impl Values {
     pub(crate) fn stages(&self, micro_batches: u32) -> Vec<u32> {
         match &self.stages {
             Stages::Listed(values) => values.clone(),
-            Stages::Open { devices, nodes } => {
+            Stages::Open { devices, nodes, units } => {
                 let n = u64::from(micro_batches);
                 let passes = (OPEN_PASSES / n.max(1)).max(1);
                 let most = n.max(*devices).min(*nodes).min(passes);
                 let powers = powers_of_two(most);
                 let special =
                     [n, *devices].into_iter().filter(|s| (1..=most).contains(s));
-                sorted(powers.chain(special))
+                let known = powers.chain(special).filter(|s| s >= units);
+                sorted(known.chain([*units]))
             }
         }
     }

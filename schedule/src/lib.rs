@@ -16,6 +16,7 @@ mod job;
 mod levels;
 mod link;
 mod list;
+mod local;
 mod metric;
 mod order;
 mod plan;
@@ -56,6 +57,7 @@ pub use list::{
     DeviceList, Item, ItemTime, ListFault, Listed, Stuck, Unlisted, item_times,
     list_faults, listed_in, lists_of, pass_length, plan_faults,
 };
+pub use local::Units;
 pub use metric::{Metric, Reading};
 pub use order::{Fold, Misfit, Order};
 pub use plan::{Placement, Plan, Recompute, Reduction, States};

@@ -32,6 +32,9 @@ pub struct Plan {
     pub chunks: u32,
     /// S − 1 ascending node numbers: stage j starts at node `cuts[j − 1]`.
     pub cuts: Vec<u32>,
+    /// The cuts between units of a local rule, ascending: gradients stop there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub boundaries: Vec<u32>,
     /// Micro-batches that one replica takes in a training step, N.
     pub micro_batches: u32,
     /// Who holds parameters, gradients and optimizer state.
@@ -182,7 +185,9 @@ impl Placement {
         match (self, rule) {
             (Placement::Accumulate | Placement::Concurrent, _) => 1,
             (Placement::Data, _) => micro_batches,
-            (Placement::Shared, Rule::Sync) => micro_batches.saturating_mul(stages),
+            (Placement::Shared, rule) if rule.is_synchronous() => {
+                micro_batches.saturating_mul(stages)
+            }
             (Placement::Shared, _) => {
                 let [n, s] = [micro_batches, stages].map(u64::from);
                 let twice = u128::from(n) * u128::from(s) + u128::from(n + s);
@@ -216,6 +221,7 @@ impl Plan {
             stages,
             chunks: 1,
             cuts,
+            boundaries: Vec::new(),
             micro_batches,
             states,
             recompute: vec![Recompute::None; stages as usize],
@@ -239,6 +245,12 @@ impl Plan {
     #[must_use]
     pub fn with_tensor(self, tensor: Tensor) -> Self {
         Self { tensor, ..self }.placed()
+    }
+
+    /// The same with units that begin at these cuts.
+    #[must_use]
+    pub fn with_boundaries(self, boundaries: Vec<u32>) -> Self {
+        Self { boundaries, ..self }
     }
 
     /// The same with `chunks` stages on each device of its pipeline.
@@ -284,8 +296,8 @@ impl Plan {
     /// Micro-batches that the devices of one coordinate take: synchronous workers are
     /// coordinates of an axis.
     pub fn cell_micro_batches(&self) -> u32 {
-        match (self.placement, self.rule) {
-            (Placement::Data | Placement::Shared, Rule::Sync) => 1,
+        match (self.placement, self.rule.is_synchronous()) {
+            (Placement::Data | Placement::Shared, true) => 1,
             (
                 Placement::Accumulate
                 | Placement::Concurrent
@@ -314,7 +326,7 @@ impl Plan {
     /// The tree that goes with placement, states and replicas: a whole sum is kept by
     /// `replicated` and `zero1`; the others give each micro-batch's gradient away at once.
     pub fn own_reduction(&self) -> Reduction {
-        let turns = self.placement == Placement::Shared && self.rule != Rule::Sync;
+        let turns = self.placement == Placement::Shared && !self.rule.is_synchronous();
         let (members, cell) = (self.members(), self.cell_micro_batches());
         let groups = match self.states {
             States::Replicated | States::Handoff | States::Zero1 => members,
@@ -386,8 +398,8 @@ impl Plan {
             | Reduction::ByShard
             | Reduction::ByDirection => Exactness::Reordered,
         };
-        let rule =
-            if self.delays.max() == 0 { Exactness::Exact } else { self.rule.exactness() };
+        let fresh = self.delays.max() == 0 && self.boundaries.is_empty();
+        let rule = if fresh { Exactness::Exact } else { self.rule.exactness() };
         // Products of split tensors are summed part by part.
         let parts = match self.tensor.rows {
             1 => Exactness::Exact,

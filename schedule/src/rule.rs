@@ -21,6 +21,12 @@ pub enum Rule {
     CyclicSlack(u32),
     /// Uniform delay of one update (PipeDream-2BW).
     CyclicV1,
+    /// The newest parameters, and gradients that stop between K units, each but the last with a
+    /// head whose loss it minimises (arXiv 2012.03837).
+    Local {
+        /// K.
+        units: u32,
+    },
 }
 
 /// How close a plan stays to plain gradient descent; the order is from strict to weak.
@@ -89,7 +95,7 @@ impl Rule {
     }
 
     fn delay(self, timeline: Timeline, n: u32, s: u32, i: u32, j: u32) -> u32 {
-        if self == Rule::Sync {
+        if self.is_synchronous() {
             return 0;
         }
         match timeline {
@@ -97,7 +103,7 @@ impl Rule {
             Timeline::FlushFree => {
                 let least = (s + 1).saturating_sub(i + j).div_ceil(n);
                 let lazy = match self {
-                    Rule::Sync | Rule::CyclicV2 => least,
+                    Rule::Sync | Rule::Local { .. } | Rule::CyclicV2 => least,
                     Rule::CyclicSlack(slack) => {
                         (s + 1 + slack).saturating_sub(i + j).div_ceil(n)
                     }
@@ -110,7 +116,7 @@ impl Rule {
 
     fn stale_on_workers(self, n: u32, s: u32, i: u32, j: u32) -> bool {
         let slack = match self {
-            Rule::Sync => return false,
+            Rule::Sync | Rule::Local { .. } => return false,
             Rule::CyclicV1 => return true,
             Rule::CyclicV2 => 0,
             Rule::CyclicSlack(slack) => slack,
@@ -119,10 +125,19 @@ impl Rule {
         i * s + j * n < n * (s + 1) + slack * n
     }
 
+    /// Whether every micro-batch sees the newest parameters.
+    pub fn is_synchronous(self) -> bool {
+        match self {
+            Rule::Sync | Rule::Local { .. } => true,
+            Rule::CyclicV1 | Rule::CyclicV2 | Rule::CyclicSlack(_) => false,
+        }
+    }
+
     /// The class of the gradients that this rule takes, before the reduction tree counts.
     pub fn exactness(self) -> Exactness {
         match self {
-            Rule::Sync => Exactness::Exact,
+            Rule::Sync | Rule::Local { units: 0 | 1 } => Exactness::Exact,
+            Rule::Local { .. } => Exactness::Local,
             Rule::CyclicV1 | Rule::CyclicV2 | Rule::CyclicSlack(_) => Exactness::Delayed,
         }
     }
@@ -166,6 +181,7 @@ impl fmt::Display for Rule {
             Rule::CyclicV2 => f.pad("cyclic_v2"),
             Rule::CyclicV1 => f.pad("cyclic_v1"),
             Rule::CyclicSlack(slack) => f.pad(&format!("cyclic(slack = {slack})")),
+            Rule::Local { units } => f.pad(&format!("local(units = {units})")),
         }
     }
 }
@@ -174,16 +190,25 @@ impl FromStr for Rule {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
         let packed: String = text.chars().filter(|c| !c.is_whitespace()).collect();
-        let slack =
-            packed.strip_prefix("cyclic(slack=").and_then(|rest| rest.strip_suffix(')'));
-        match (packed.as_str(), slack.map(str::parse)) {
-            ("sync", _) => Ok(Rule::Sync),
-            ("cyclic_v1", _) => Ok(Rule::CyclicV1),
-            ("cyclic_v2", _) => Ok(Rule::CyclicV2),
-            (_, Some(Ok(slack))) => Ok(Rule::CyclicSlack(slack)),
-            _ => Err(format!(
-                "unknown rule `{text}`; known are sync, cyclic_v1, cyclic_v2, cyclic(slack = s)"
-            )),
+        let given = |name: &str| packed.strip_prefix(name)?.strip_suffix(')');
+        let number = |text: &str| text.parse().ok();
+        match packed.as_str() {
+            "sync" => Ok(Rule::Sync),
+            "cyclic_v1" => Ok(Rule::CyclicV1),
+            "cyclic_v2" => Ok(Rule::CyclicV2),
+            _ => {
+                let slack = given("cyclic(slack=").and_then(number);
+                let alone =
+                    |text: &str| number(text.strip_suffix(",overlap=0").unwrap_or(text));
+                let units = given("local(units=").and_then(alone);
+                let local = units.map(|units| Rule::Local { units });
+                slack.map(Rule::CyclicSlack).or(local).ok_or_else(|| {
+                    format!(
+                        "unknown rule `{text}`; known are sync, cyclic_v1, cyclic_v2, \
+                         cyclic(slack = s), local(units = k)"
+                    )
+                })
+            }
         }
     }
 }

@@ -3,7 +3,7 @@
 use crate::{
     Access, Action, ActionId, Axis, AxisId, Buffer, BufferId, Bytes, DeviceId, Group,
     GroupId, Id, Job, Kind, Place, Plan, Queue, Ring, RingId, Routine, RoutineId, Row,
-    Splits, Table, Target, Task, Work,
+    Splits, Stage, Table, Target, Task, Work,
 };
 
 /// The file format's version.
@@ -82,6 +82,11 @@ impl Schedule {
             Work::Report { at, row, .. } => touch(*at, *row, Access::Read),
         }
     }
+    /// Whether a stage is the last, which makes the loss.
+    pub fn ends(&self, stage: Stage) -> bool {
+        stage.index() + 1 == self.job.elements.len()
+    }
+
     /// The task of a launch.
     pub fn task(&self, action: &Action) -> Option<Task> {
         let (routine, micro_batch) = action.work.routine()?;

@@ -169,11 +169,13 @@ fn input_size(draft: &Draft<'_>, input: InputId) -> Bytes {
     Bytes(row.shape.iter().product::<u64>() * row.element.size(draft.job.dtype))
 }
 
+/// The last stage tells the host the loss of a micro-batch.
 fn report(draft: &mut Draft<'_>, number: u32, slot: Slot, routine: RoutineId) {
     let Slot { stage, micro_batch, lag, .. } = slot;
     let measured =
         draft.routines[routine].arguments.iter().find(|a| a.role == Role::Metric);
-    if slot.pass != Pass::Forward || measured.is_none() {
+    let ends = stage.index() + 1 == draft.code.stages.len();
+    if slot.pass != Pass::Forward || measured.is_none() || !ends {
         return;
     }
     let at = draft.sites.site(stage, micro_batch, lag).at;

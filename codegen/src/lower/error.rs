@@ -50,6 +50,9 @@ pub enum LowerError {
     /// A version map that is not the rule's.
     #[error("the delays of the plan are not those of {0}")]
     Delays(Rule),
+    /// Units that are not those of the rule, or not those of the model.
+    #[error("the units of the plan do not fit: {0}")]
+    Units(String),
     /// Too few or unknown devices.
     #[error(
         "the placement takes {wanted} devices of the cluster, the plan names {found}"

@@ -14,7 +14,7 @@ pub use lists::device_lists;
 use super::LowerError;
 use crate::BackwardForm;
 use roundelay_schedule::{
-    Id, Item, ItemTime, Listed, MicroBatch, Order, Pass, Placement, Plan, Stage,
+    Id, Item, ItemTime, Listed, MicroBatch, Order, Pass, Placement, Plan, Stage, Units,
     item_times,
 };
 use steps::Size;
@@ -65,8 +65,8 @@ impl Slots {
     pub(crate) fn new(plan: &Plan, micro_batches: u32) -> Result<Self, LowerError> {
         let size = Size { stages: plan.stages, micro_batches };
         let slots = match (plan.order, plan.placement) {
-            (Order::Sequential, _) => size.sequential(),
-            (Order::Parallel, _) => size.parallel(),
+            (Order::Sequential, _) => size.sequential(&Units::of(plan)),
+            (Order::Parallel, _) => size.parallel(&Units::of(plan)),
             (Order::Cyclic, Placement::Pipeline) => size.flush_free(),
             (Order::Cyclic, _) => size.staggered(),
             _ => of_lists(plan)?,
@@ -174,7 +174,7 @@ impl Slots {
 /// The devices' lists, merged in the order of the time at which passes start.
 fn of_lists(plan: &Plan) -> Result<Vec<Slot>, LowerError> {
     let lists = device_lists(plan);
-    let mut times = item_times(&lists, plan.stages).map_err(LowerError::Stuck)?;
+    let mut times = item_times(&lists, &Units::of(plan)).map_err(LowerError::Stuck)?;
     times.sort_by_key(ItemTime::list_order);
     let slots = |ItemTime { item, start, end }: &ItemTime| -> Vec<Slot> {
         let slot = |listed: &Listed| Slot {

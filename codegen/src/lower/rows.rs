@@ -185,9 +185,20 @@ fn lives(
 }
 
 /// Messages of a pipeline get a slot more than list order needs, so that one is on its way while
-/// a pass still reads the one before.
+/// a pass still reads the one before. So does what the host brings to units of a local rule: it
+/// serves all of them in list order, and none is to wait for what another has not read yet.
 fn overlaps(draft: &Draft<'_>, row: &super::draft::DraftBuffer) -> bool {
-    row.subject.kind() == Kind::Boundary && draft.plan.order.is_of_pipelines()
+    let waits = match row.subject.kind() {
+        Kind::Boundary => true,
+        Kind::Input => !draft.plan.boundaries.is_empty(),
+        Kind::Parameter
+        | Kind::Gradient
+        | Kind::Optimizer
+        | Kind::Activation
+        | Kind::Workspace
+        | Kind::Metric => false,
+    };
+    waits && draft.plan.order.is_of_pipelines()
 }
 
 /// The fewest slots of a buffer with a value per micro-batch. A slot is free for its next value

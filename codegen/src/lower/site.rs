@@ -3,7 +3,7 @@
 use super::LowerError;
 use roundelay_schedule::{
     Axis, AxisId, DeviceId, Fold, Group, GroupId, Id, Levels, LinkId, MicroBatch, Place,
-    Placement, Plan, Ring, RingId, Rule, Splits, Stage, States, Table,
+    Placement, Plan, Ring, RingId, Splits, Stage, States, Table,
 };
 
 /// The devices of one cell.
@@ -49,7 +49,7 @@ pub(crate) const BESIDE: u32 = 1;
 impl Sites {
     /// The cell of a plan, and what repeats it.
     pub(crate) fn new(plan: &Plan) -> Self {
-        let sync = plan.rule == Rule::Sync;
+        let sync = plan.rule.is_synchronous();
         let cell = match plan.placement {
             Placement::Accumulate => Self::single(plan, Shape::One, 1),
             Placement::Concurrent => Self::single(plan, Shape::Lanes, plan.micro_batches),
@@ -275,7 +275,7 @@ fn axes(plan: &Plan) -> Table<AxisId, Axis> {
         splits: Splits::Batch,
     };
     let folded = match plan.placement {
-        Placement::Data | Placement::Shared => plan.rule == Rule::Sync,
+        Placement::Data | Placement::Shared => plan.rule.is_synchronous(),
         Placement::Accumulate | Placement::Concurrent | Placement::Pipeline => false,
     };
     let rows = plan.tensor.rows;

@@ -16,8 +16,8 @@ use super::{
 };
 use crate::{UpdateForm, update};
 use roundelay_schedule::{
-    BufferId, Fold, Id, MicroBatch, Pass, Placement, RingId, Role, RoutineId, Rule,
-    Stage, States, Subject,
+    BufferId, Fold, Id, MicroBatch, Pass, Placement, RingId, Role, RoutineId, Stage,
+    States, Subject,
 };
 
 /// Where the passes of one stage find its state.
@@ -48,7 +48,7 @@ pub(crate) fn lay_out(
     if sharded && draft.job.optimizer.clip > 0.0 {
         return Err(LowerError::ClippingNeedsWholeGradient(plan.states));
     }
-    let sync = plan.rule == Rule::Sync;
+    let sync = plan.rule.is_synchronous();
     let mirrored =
         plan.placement == Placement::Pipeline && plan.order.fold() == Fold::Mirror;
     let splits = match plan.placement {

@@ -43,6 +43,7 @@ pub(crate) fn arity(operation: Operation) -> (usize, usize) {
         | Operation::Dropout { .. }
         | Operation::Scale { .. }
         | Operation::Reshape
+        | Operation::Stop
         | Operation::MaxPool { .. }
         | Operation::AvgPool { .. }
         | Operation::GlobalPool => (1, 1),
@@ -123,7 +124,9 @@ fn calls(graph: &Graph<'_>, node: NodeId) -> Derivative {
         Operation::Add => elementwise::add(&site),
         Operation::Multiply => elementwise::multiply(&site),
         Operation::Scale { factor } => elementwise::scale(&site, factor),
-        Operation::Reshape => Derivative { forward: vec![], backward: vec![] },
+        Operation::Reshape | Operation::Stop => {
+            Derivative { forward: vec![], backward: vec![] }
+        }
         Operation::CrossEntropy => loss::cross_entropy(&site),
         Operation::MaskedCrossEntropy => loss::masked_cross_entropy(&site),
         Operation::MeanSquaredError => loss::mean_squared_error(&site),

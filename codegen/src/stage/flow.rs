@@ -71,9 +71,14 @@ impl Flow {
     pub(crate) fn gradient(&self, node: NodeId) -> Option<ValueId> {
         self.value(node).filter(|value| self.crossing[value.index()].returns.is_some())
     }
-    /// The last stage, which has the loss and all metrics.
+    /// The last stage, which has the loss.
     pub(crate) fn end(&self) -> Stage {
         Stage::new(self.count() - 1)
+    }
+    /// The stage that measures a metric: its own for the loss of a head, which nothing else
+    /// sends on, else the last.
+    pub(crate) fn measures(&self, graph: &Graph<'_>, metric: NodeId) -> Stage {
+        if graph.is_auxiliary(metric) { self.stage(metric) } else { self.end() }
     }
     /// Nodes of a stage that have kernels, in topological order.
     pub(crate) fn computed<'a>(
@@ -92,13 +97,17 @@ impl Flow {
             for operand in &graph.model.nodes[user].operands {
                 if let Source::Node(node) = graph.root(*operand) {
                     last.insert(node, self.stage(user));
-                    if graph.differentiates(user) {
+                    if graph.differentiates(user) && graph.adds(*operand) {
                         adds.insert(node, self.stage(user));
                     }
                 }
             }
         }
-        last.extend(graph.metrics.iter().map(|node| (*node, self.end())));
+        for node in &graph.metrics {
+            let measured = self.measures(graph, *node);
+            let last = last.entry(*node).or_insert(measured);
+            *last = measured.max(*last);
+        }
         let crossing = last.into_iter().map(|(node, last)| {
             let producer = self.stage(node);
             let adds = adds.get(&node).copied().filter(|stage| *stage > producer);

@@ -16,7 +16,8 @@ pub(crate) fn forward(layout: &Layout<'_>, stage: Stage) -> Routine {
     let Layout { graph, flow, .. } = layout;
     let nodes = flow.computed(graph, stage);
     let made = nodes.flat_map(|node| derivative(graph, node).forward);
-    let measured = (0..).zip(&graph.metrics).filter(|_| stage == flow.end());
+    let measured = (0..).zip(&graph.metrics);
+    let measured = measured.filter(|(_, node)| stage == flow.measures(graph, **node));
     let steps: Vec<Step> =
         made.chain(measured.map(|(number, node)| measure(number, *node))).collect();
     let pass = (Pass::Forward, stage);

@@ -19,7 +19,10 @@ pub(crate) struct Graph<'a> {
     pub(crate) loss: NodeId,
     /// The nodes whose results are the metrics; no reshapes.
     pub(crate) metrics: Vec<NodeId>,
-    needed: Vec<bool>,
+    /// Nodes on which the loss depends, behind whatever gradients end.
+    trunk: Vec<bool>,
+    /// Nodes that some minimised loss has a gradient of.
+    reached: Vec<bool>,
     measured: Vec<bool>,
     trained: Vec<bool>,
     weights: Vec<Option<f64>>,
@@ -35,14 +38,18 @@ impl<'a> Graph<'a> {
         }
         model.nodes.iter().try_for_each(|(id, node)| sound(model, id, node))?;
         super::average::check(model)?;
-        let end = model.loss.filter(|loss| model.nodes.get(*loss).is_some());
-        let end = end.ok_or(StageError::NoLoss)?;
+        let known = |loss: &NodeId| model.nodes.get(*loss).is_some();
+        let end = model.loss.filter(known).ok_or(StageError::NoLoss)?;
+        if !model.auxiliary.iter().all(known) {
+            return Err(StageError::NoLoss);
+        }
         let mut graph = Self {
             model,
             examples,
             loss: end,
             metrics: vec![],
-            needed: needed(model, [end]),
+            trunk: needed(model, [end], |_| true),
+            reached: needed(model, minimised(model, end), passes_gradient),
             measured: vec![],
             trained: trained(model),
             weights: vec![None; model.nodes.len()],
@@ -54,9 +61,9 @@ impl<'a> Graph<'a> {
         graph.loss = loss;
         graph.metrics =
             model.metrics.iter().map(|m| graph.measure(m)).collect::<Result<_, _>>()?;
-        graph.measured = needed(model, graph.metrics.iter().copied());
+        graph.measured = needed(model, graph.metrics.iter().copied(), |_| true);
         graph.views_fit()?;
-        graph.weigh_loss()?;
+        graph.weigh_losses()?;
         Ok(graph)
     }
 
@@ -75,17 +82,19 @@ impl<'a> Graph<'a> {
         self.layers.get_or_init(|| layers::of(self))
     }
 
-    /// The source whose memory this is: reshapes are views, and what every part has already.
+    /// The source whose memory this is: reshapes and stops are views, and what every part has
+    /// already.
     pub(crate) fn root(&self, source: Source) -> Source {
         self.behind(source, |operation| match operation {
             Operation::Part { part: Part::Exchange { value, .. }, .. } => {
                 value == Motion::Keep
             }
-            _ => operation == Operation::Reshape,
+            _ => is_view(operation),
         })
     }
 
-    /// The source in whose sum this one's gradient is added up: reshapes are views.
+    /// The source in whose sum this one's gradient is added up: reshapes are views. A stop has no
+    /// gradient, so nothing adds to what stands above it.
     pub(crate) fn sum_of(&self, source: Source) -> Source {
         self.behind(source, |operation| operation == Operation::Reshape)
     }
@@ -102,11 +111,12 @@ impl<'a> Graph<'a> {
         source
     }
 
-    /// Nodes that have kernels: needed by the loss or a metric, no views; in topological order.
+    /// Nodes that have kernels: needed by a loss or a metric, no views; in topological order.
     pub(crate) fn computed(&self) -> impl DoubleEndedIterator<Item = NodeId> + '_ {
         let computed = |id: &NodeId| {
-            (self.needed[id.index()] || self.measured[id.index()])
-                && self.model.nodes[*id].operation != Operation::Reshape
+            let needed = [&self.trunk, &self.reached, &self.measured];
+            needed.iter().any(|needed| needed[id.index()])
+                && !is_view(self.model.nodes[*id].operation)
         };
         self.model.nodes.ids().filter(computed)
     }
@@ -134,9 +144,26 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// Whether the loss depends on a node.
+    /// Whether a minimised loss has a gradient of what a node makes.
     pub(crate) fn differentiates(&self, id: NodeId) -> bool {
-        self.needed[id.index()]
+        self.reached[id.index()]
+    }
+
+    /// Whether the model's own loss depends on a node, as on all but heads and metrics.
+    pub(crate) fn is_of_trunk(&self, id: NodeId) -> bool {
+        self.trunk[id.index()]
+    }
+
+    /// Whether a node makes the loss of a head.
+    pub(crate) fn is_auxiliary(&self, id: NodeId) -> bool {
+        let root = |loss: &NodeId| self.root(Source::Node(*loss));
+        self.model.auxiliary.iter().any(|loss| root(loss) == Source::Node(id))
+    }
+
+    /// Whether what reads a source adds to the gradient of the memory that this is: not behind a
+    /// stop.
+    pub(crate) fn adds(&self, source: Source) -> bool {
+        self.has_gradient(self.sum_of(source))
     }
 
     /// Whether a gradient sum is kept for a source that is no reshape.
@@ -144,7 +171,9 @@ impl<'a> Graph<'a> {
         match source {
             Source::Node(id) => {
                 let index = id.index();
-                self.needed[index] && self.trained[index] && self.weights[index].is_none()
+                self.reached[index]
+                    && self.trained[index]
+                    && self.weights[index].is_none()
             }
             Source::Parameter(_) => true,
             Source::Input(_) => false,
@@ -173,7 +202,7 @@ impl<'a> Graph<'a> {
 
     fn views_fit(&self) -> Result<(), StageError> {
         let views = self.model.nodes.iter();
-        let mut views = views.filter(|(_, node)| node.operation == Operation::Reshape);
+        let mut views = views.filter(|(_, node)| is_view(node.operation));
         let misfit = views.find(|(id, node)| {
             self.elements(Source::Node(*id)) != self.elements(node.operands[0])
         });
@@ -181,19 +210,23 @@ impl<'a> Graph<'a> {
             None => Ok(()),
             Some((_, node)) => Err(StageError::Malformed {
                 node: node.name.clone(),
-                problem: "a reshape changes the number of elements".to_owned(),
+                problem: "a view changes the number of elements".to_owned(),
             }),
         }
     }
 
-    /// Carries ∂loss/∂loss = 1 down through sums and factors to the terms of the loss.
-    fn weigh_loss(&mut self) -> Result<(), StageError> {
+    /// Carries ∂loss/∂loss = 1 down through sums and factors to the terms of each minimised loss.
+    fn weigh_losses(&mut self) -> Result<(), StageError> {
         let nodes = &self.model.nodes;
         let end = self.model.loss.map_or(0, Id::index);
-        if self.elements(Source::Node(self.loss)) != 1 {
-            return Err(wrong_loss(&nodes[self.loss], "the loss is not a single number"));
+        for loss in minimised(self.model, self.loss) {
+            if self.elements(Source::Node(loss)) != 1 || loss.index() > end {
+                return Err(wrong_loss(&nodes[loss], "the loss is not a single number"));
+            }
         }
-        self.weights[end] = Some(1.0);
+        for loss in minimised(self.model, NodeId::new(end)) {
+            *self.weights[loss.index()].get_or_insert(0.0) += 1.0;
+        }
         for (id, node) in nodes.iter().rev().filter(|(id, _)| id.index() <= end) {
             let Some(weight) = self.weights[id.index()] else { continue };
             let passed = match node.operation {
@@ -267,12 +300,31 @@ fn wrong_loss(node: &Node, problem: &str) -> StageError {
     StageError::Loss { node: node.name.clone(), problem: problem.to_owned() }
 }
 
-/// Nodes that some of these depend on, and these.
-fn needed(model: &Model, ends: impl IntoIterator<Item = NodeId>) -> Vec<bool> {
+/// Operations whose result is their operand's memory, in every part.
+fn is_view(operation: Operation) -> bool {
+    matches!(operation, Operation::Reshape | Operation::Stop)
+}
+
+fn passes_gradient(operation: Operation) -> bool {
+    operation != Operation::Stop
+}
+
+/// The loss and those of heads.
+fn minimised(model: &Model, loss: NodeId) -> impl Iterator<Item = NodeId> + use<> {
+    let all = model.auxiliary.iter().copied().chain([loss]);
+    all.collect::<Vec<_>>().into_iter()
+}
+
+/// Nodes that some of these depend on through operations that pass, and these.
+fn needed(
+    model: &Model,
+    ends: impl IntoIterator<Item = NodeId>,
+    passes: impl Fn(Operation) -> bool,
+) -> Vec<bool> {
     let mut needed = vec![false; model.nodes.len()];
     ends.into_iter().for_each(|end| needed[end.index()] = true);
     for (id, node) in model.nodes.iter().rev() {
-        if needed[id.index()] {
+        if needed[id.index()] && passes(node.operation) {
             for operand in &node.operands {
                 if let Source::Node(above) = operand {
                     needed[above.index()] = true;
@@ -283,7 +335,7 @@ fn needed(model: &Model, ends: impl IntoIterator<Item = NodeId>) -> Vec<bool> {
     needed
 }
 
-/// Nodes that depend on a parameter.
+/// Nodes that depend on a parameter behind the last stop.
 fn trained(model: &Model) -> Vec<bool> {
     let mut trained = BTreeSet::new();
     for (id, node) in model.nodes.iter() {
@@ -292,7 +344,7 @@ fn trained(model: &Model) -> Vec<bool> {
             Source::Parameter(_) => true,
             Source::Input(_) => false,
         };
-        if node.operands.iter().any(depends) {
+        if passes_gradient(node.operation) && node.operands.iter().any(depends) {
             trained.insert(id);
         }
     }

@@ -240,7 +240,8 @@ fn is_cheap(operation: Operation) -> bool {
         | Operation::Add
         | Operation::Multiply
         | Operation::Scale { .. }
-        | Operation::Reshape => true,
+        | Operation::Reshape
+        | Operation::Stop => true,
     }
 }
 

@@ -12,7 +12,7 @@ use std::{collections::BTreeMap, mem, ops::Range};
 /// The layer of every node that has one; it does not depend on cuts.
 pub(crate) fn of(graph: &Graph<'_>) -> BTreeMap<NodeId, u32> {
     let nodes: Vec<NodeId> =
-        graph.computed().filter(|node| graph.differentiates(*node)).collect();
+        graph.computed().filter(|node| graph.is_of_trunk(*node)).collect();
     let pieces = pieces(graph, &nodes);
     let kinds: Vec<Kinds> =
         pieces.iter().map(|piece| kinds(graph, &nodes[piece.clone()])).collect();

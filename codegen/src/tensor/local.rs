@@ -75,6 +75,7 @@ impl<'a> Local<'a> {
             }
         };
         model.loss = whole.loss.map(now);
+        model.auxiliary = whole.auxiliary.iter().copied().map(now).collect();
         let metric =
             |metric: &Metric| Metric { node: now(metric.node), ..metric.clone() };
         model.metrics = whole.metrics.iter().map(metric).collect();

@@ -11,7 +11,7 @@ use std::{
 const SOURCE: &str = include_str!("../../../dsl/src/program.rs");
 
 /// Operations that no gradient passes.
-const WITHOUT_DERIVATIVE: [&str; 1] = ["Accuracy"];
+const WITHOUT_DERIVATIVE: [&str; 2] = ["Accuracy", "Stop"];
 
 thread_local! {
     /// The operations of the models that this thread's tests would hold, while they are gathered.

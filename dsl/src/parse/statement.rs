@@ -111,7 +111,10 @@ fn return_statement(input: Tokens<'_>) -> Parsed<'_, StatementKind> {
 /// `head after x { … }`.
 fn head(input: Tokens<'_>) -> Parsed<'_, StatementKind> {
     let parts = (keyword("after"), expression, statements);
-    map(preceded(keyword("head"), cut(parts)), |_| StatementKind::Head).parse(input)
+    map(preceded(keyword("head"), cut(parts)), |(_, after, body)| {
+        StatementKind::Head(after, body)
+    })
+    .parse(input)
 }
 
 /// What must follow a statement or entry.

@@ -2,7 +2,7 @@
 //! section, or what a device, a link, a shared memory, the cluster or the training has.
 
 use super::{
-    objective::{kind_of, lacking},
+    objective::{kind_of, lacking, unmade},
     plan::{all_keys, as_entry},
     resized::resize,
     settings::{Settings, quantity, single, unknown_word, whole},
@@ -50,9 +50,11 @@ impl Program {
             key.starts_with("minimize") || key.starts_with("result")
         };
         let all = || settings.iter().map(AsRef::as_ref);
-        if let (Some((_, mistake)), Some(text)) =
-            (lacking(&changed).into_iter().next(), all().rev().find(asks))
-        {
+        let lacking = lacking(&changed).into_iter().map(|(_, mistake)| mistake).next();
+        let rules = |text: &&str| text.trim_start().starts_with("rule");
+        let objective = lacking.zip(all().rev().find(asks));
+        let rule = unmade(&changed).into_iter().next().zip(all().rev().find(rules));
+        if let Some((mistake, text)) = objective.or(rule) {
             let text = as_entry(text);
             report.add_file(SourceFile::new("--set", text.as_str()));
             let span =

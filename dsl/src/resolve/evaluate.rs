@@ -3,10 +3,11 @@
 use super::{
     constant::{name_of, number, place, place_of},
     definitions::Definitions,
+    head::Passes,
     scope::Scope,
 };
 use crate::{
-    Code, Measure, Mistake, Span, Tensor, Value,
+    Code, Head, Measure, Mistake, Span, Tensor, Value,
     graph::Graph,
     limit, near,
     operators::{self, METRICS, OPERATORS, Operator, metric, operator},
@@ -40,6 +41,10 @@ pub(super) struct Evaluator<'a> {
     pub(super) loss: Option<(Tensor, Span)>,
     /// The metrics so far, and where each is stated.
     pub(super) metrics: Vec<(Measure, Span)>,
+    /// The heads so far, and where each is stated.
+    pub(super) heads: Vec<(Head, Span)>,
+    /// What passes of repeats bound again.
+    pub(super) passes: Passes,
     depth: u32,
     steps: u64,
     stopped: bool,
@@ -60,6 +65,8 @@ impl<'a> Evaluator<'a> {
             origins: [const { Vec::new() }; 3],
             loss: None,
             metrics: Vec::new(),
+            heads: Vec::new(),
+            passes: Passes::new(),
             depth: 0,
             steps: 0,
             stopped: false,

@@ -6,9 +6,9 @@ use super::{
     scope::{Binding, Scope},
 };
 use crate::{
-    Code, Extent, Measure, Mistake, Model, Source, Span, Tensor, Value,
+    Code, Extent, Measure, Mistake, Model, Source, Span, Tensor, Value, local,
     operators::spelled_metrics,
-    report::{Known, Report, not_yet},
+    report::{Known, Report},
     signature::{assign, missing},
     syntax::{
         Argument, Block, Expression, ExpressionKind, Name, Statement, StatementKind,
@@ -20,10 +20,11 @@ use std::collections::BTreeMap;
 
 /// Where a statement stands; inputs, losses and returns are not welcome everywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Home {
+pub(super) enum Home {
     Model,
     Block,
     Repeat,
+    Head,
 }
 
 /// The model that is trained, and where its name stands.
@@ -35,7 +36,7 @@ pub(super) fn resolve(
     let place = model.name.span;
     let mut evaluator = Evaluator::new(&model.name.text, definitions, report);
     evaluator.body(&model.body, Home::Model);
-    let Evaluator { report, graph, origins, loss, metrics, .. } = evaluator;
+    let Evaluator { report, mut graph, origins, loss, metrics, heads, .. } = evaluator;
     if report.errors() > 0 {
         return Err(report.earlier());
     }
@@ -48,9 +49,14 @@ pub(super) fn resolve(
         graph.admits(&loss, metric).map_err(|m| report.error(*place, m))?;
     }
     let metrics: Vec<Measure> = metrics.into_iter().map(|(metric, _)| metric).collect();
+    let (heads, places): (Vec<_>, Vec<_>) = heads.into_iter().unzip();
+    graph.state_heads(heads);
     let finished = graph.finish(&loss, &metrics);
     let (model, unused) = finished.map_err(|m| report.error(span, m))?;
     unused.iter().for_each(|source| warn_unused(*source, &origins, report));
+    for (head, place) in model.heads.iter().zip(places) {
+        local::fits(&model, head).map_err(|m| report.error(place, m))?;
+    }
     Ok((model, place))
 }
 
@@ -66,7 +72,11 @@ fn warn_unused(source: Source, origins: &[Vec<Span>; 3], report: &mut Report) {
 
 impl Evaluator<'_> {
     /// Statements one after another; the returned value, when one is.
-    fn body(&mut self, statements: &[Statement], home: Home) -> Option<Known<Value>> {
+    pub(super) fn body(
+        &mut self,
+        statements: &[Statement],
+        home: Home,
+    ) -> Option<Known<Value>> {
         let mut assigned: BTreeMap<&str, usize> = BTreeMap::new();
         for statement in statements {
             if let StatementKind::Bind(name, _) = &statement.kind {
@@ -121,8 +131,15 @@ impl Evaluator<'_> {
             StatementKind::Metric(value) => {
                 self.state_metric(value, statement.span, home)
             }
-            StatementKind::Head => self
-                .fail(statement.span, not_yet("`head after`, which is for local rules,")),
+            StatementKind::Head(after, body) if home == Home::Model => self
+                .deeper(statement.span, |this| {
+                    this.state_head(after, body, statement.span)
+                }),
+            StatementKind::Head(..) => {
+                let mistake = Mistake::new(Code::Syntax, "`head` belongs into a model");
+                let hint = "write it behind the repeat, after what counts the passes";
+                self.fail(statement.span, mistake.hint(hint))
+            }
             StatementKind::Return(_) => unreachable!("bodies end at their return"),
         }
     }
@@ -270,6 +287,7 @@ impl Evaluator<'_> {
         let work = count.unsigned_abs().saturating_mul(body.len() as u64 + 1);
         self.foresee(times.span, work)?;
         let base = self.graph.claim(counter.map_or("repeat", |name| &name.text));
+        counter.map(|name| self.passes.remove(&name.text));
         let before = self.report.errors();
         for pass in 0..count {
             self.charge(times.span, 1)?;
@@ -284,6 +302,9 @@ impl Evaluator<'_> {
             self.scope.pop();
             if self.report.errors() > before {
                 return Err(self.report.earlier());
+            }
+            if let Some(name) = counter {
+                self.note_pass(name, body);
             }
         }
         Ok(())
@@ -305,9 +326,9 @@ impl Evaluator<'_> {
 
     /// `loss value`.
     fn state_loss(&mut self, value: &Expression, span: Span, home: Home) -> Known<()> {
-        if home != Home::Model {
-            return self
-                .fail(span, Mistake::new(Code::Syntax, "`loss` belongs into a model"));
+        if !matches!(home, Home::Model | Home::Head) {
+            let mistake = Mistake::new(Code::Syntax, "`loss` belongs into a model");
+            return self.fail(span, mistake);
         }
         if let Some((_, first)) = self.loss {
             let mistake = Mistake::new(Code::Duplicate, "the model has a loss already");

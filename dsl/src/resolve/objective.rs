@@ -6,7 +6,7 @@ use super::{
     settings::{Settings, single, unknown_word},
 };
 use crate::{
-    Code, Learning, Mistake, Objective, Program, Span, Value,
+    Choice, Code, Learning, Mistake, Objective, Program, Span, Value,
     report::{Known, Report},
     syntax::{Entry, Setting},
 };
@@ -103,11 +103,22 @@ pub(super) fn lacking(program: &Program) -> Vec<(Option<&str>, Mistake)> {
     }
 }
 
+/// Why there are no models for its local rules.
+pub(super) fn unmade(program: &Program) -> Vec<Mistake> {
+    match &program.search.rule {
+        Choice::Open => Vec::new(),
+        Choice::OneOf(rules) => {
+            rules.iter().filter_map(|rule| program.under(*rule).err()).collect()
+        }
+    }
+}
+
 impl Program {
-    /// What its objective needs and it does not say, with what to do; a program that was read
+    /// What its objective and its local rules need and it does not say, with what to do; a program that was read
     /// says all.
     pub fn lacking(&self) -> Vec<Mistake> {
-        lacking(self).into_iter().map(|(_, mistake)| mistake).collect()
+        let lacking = lacking(self).into_iter().map(|(_, mistake)| mistake);
+        lacking.chain(unmade(self)).collect()
     }
 }
 

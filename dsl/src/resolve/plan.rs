@@ -11,7 +11,7 @@ use crate::{
     Code, Diagnostic, Dimension, Files, Mistake, Model, NoFiles, Numbers, Search,
     SourceFile, Value, parse,
     report::{Known, Report, not_yet},
-    syntax::{Choice, Entry, Expression, ExpressionKind, Setting},
+    syntax::{Argument, Choice, Entry, Expression, ExpressionKind, Setting},
 };
 use roundelay_schedule::{
     Bytes, Exactness, Placement, Recompute, Rule, Sequence, States,
@@ -299,8 +299,9 @@ pub(super) fn word<T: Copy + std::fmt::Display>(
 fn rule(value: &Expression, report: &mut Report) -> Known<Rule> {
     let (name, given) = called(value, "a rule such as `sync`", report)?;
     match (name.text.as_str(), given) {
-        ("local", _) => {
-            let mistake = not_yet("`local`").hint("use sync or a cyclic rule");
+        ("local", given) => local(value, given, report),
+        ("pairwise", _) => {
+            let mistake = not_yet("`pairwise`").hint("write `local(units = 2)`");
             Err(report.error(name.span, mistake))
         }
         ("cyclic", [slack])
@@ -315,6 +316,34 @@ fn rule(value: &Expression, report: &mut Report) -> Known<Rule> {
         }
         _ => word(value, "rule", &[Rule::Sync, Rule::CyclicV1, Rule::CyclicV2], report),
     }
+}
+
+/// `local(units = 4)`, `local(units = 4, overlap = 0)`.
+fn local(value: &Expression, given: &[Argument], report: &mut Report) -> Known<Rule> {
+    let mut units = None;
+    for argument in given {
+        match super::constant::name_of(argument) {
+            Some("units") | None if units.is_none() => {
+                units = Some(whole(&argument.value, 1, MOST, report)?);
+            }
+            Some("overlap") => {
+                if whole(&argument.value, 0, 1, report)? == 1 {
+                    let mistake = not_yet("`overlap = 1`").hint("write `overlap = 0`");
+                    return Err(report.error(argument.value.span, mistake));
+                }
+            }
+            _ => {
+                let message = "`local` takes `units` and `overlap`, each once";
+                let mistake = Mistake::new(Code::UnknownName, message);
+                return Err(report.error(argument.value.span, mistake));
+            }
+        }
+    }
+    let Some(units) = units else {
+        let mistake = Mistake::new(Code::Missing, "`local` needs a number of units");
+        return Err(report.error(value.span, mistake.hint("write `local(units = 2)`")));
+    };
+    Ok(Rule::Local { units: u32::try_from(units).unwrap_or(u32::MAX) })
 }
 
 /// `cuts [3, 9]`.
@@ -411,5 +440,25 @@ pub(super) fn fit_cuts(
         let span = entry.map_or(section.span, |entry| entry.key.span);
         let message = format!("a cut lies behind the model's {nodes} operations");
         report.error(span, Mistake::new(Code::Value, message));
+    }
+}
+
+/// Local rules find units in the model.
+pub(super) fn fit_units(
+    definitions: &Definitions<'_>,
+    search: &Search,
+    model: &Model,
+    report: &mut Report,
+) {
+    let (crate::Choice::OneOf(rules), Some(section)) = (&search.rule, definitions.plan())
+    else {
+        return;
+    };
+    for rule in rules {
+        let Rule::Local { units } = rule else { continue };
+        if let Err(mistake) = crate::localised(model, *units) {
+            let entry = section.entries.iter().find(|entry| entry.key.text == "rule");
+            report.error(entry.map_or(section.span, |entry| entry.key.span), mistake);
+        }
     }
 }

@@ -58,6 +58,12 @@ impl Scope {
         frame.insert(name.to_owned(), binding);
     }
 
+    /// All names in sight, and what they are; what is hidden is left out.
+    pub(super) fn bindings(&self) -> BTreeMap<&str, &Binding> {
+        let all = self.frames.iter().flatten();
+        all.map(|(name, binding)| (name.as_str(), binding)).collect()
+    }
+
     /// All names in sight.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.frames.iter().flatten().map(|(name, _)| name.as_str())

@@ -2,7 +2,7 @@
 //! keep, and how much room each device has.
 
 use roundelay_schedule::{
-    Bytes, DeviceList, Id, Item, ItemTime, Nanos, Pass, item_times,
+    Bytes, DeviceList, Id, Item, ItemTime, Nanos, Pass, Units, item_times,
 };
 
 /// One stage, which is alone on its device, for one micro-batch.
@@ -244,7 +244,8 @@ impl Pipe {
     /// in which a lowered schedule has these passes, each with its own length of time.
     fn waiting(&self, passes: &Passes) -> Vec<[usize; 2]> {
         let stages = u32::try_from(self.devices()).unwrap_or(u32::MAX);
-        let mut times = item_times(&self.lists(passes), stages).unwrap_or_default();
+        let mut times =
+            item_times(&self.lists(passes), &Units::one(stages)).unwrap_or_default();
         times.sort_by_key(ItemTime::list_order);
         let mut now = vec![[0usize; 2]; self.devices()];
         let mut most = now.clone();

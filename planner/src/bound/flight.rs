@@ -11,7 +11,7 @@
 
 use super::rest::{Held, share};
 use crate::load::StageLoad;
-use roundelay_schedule::{Bytes, Id, Kind, Listed, Pass, Placement, Plan, Rule, States};
+use roundelay_schedule::{Bytes, Id, Kind, Listed, Pass, Placement, Plan, States};
 
 /// What a device whose list is yet to be found, or whose micro-batches come from others, holds at
 /// least while it takes its last micro-batch back.
@@ -24,7 +24,7 @@ pub(super) fn of_last(plan: &Plan, loads: &[StageLoad]) -> (Bytes, Kind) {
             let own = |stage| halves.map(|pass| (listed(pass, stage), stage));
             stages.flat_map(own).collect()
         }
-        Placement::Data if plan.rule != Rule::Sync => {
+        Placement::Data if !plan.rule.is_synchronous() => {
             let there = stages.clone().map(|stage| listed(Pass::Forward, stage));
             let back = stages.rev().map(|stage| listed(Pass::Backward, stage));
             there.chain(back).map(|listed| (listed, 0)).collect()

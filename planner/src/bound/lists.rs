@@ -16,8 +16,8 @@ use super::{
 use crate::load::StageLoad;
 use roundelay_codegen::device_lists;
 use roundelay_schedule::{
-    DeviceList, Id, Item, Listed, Nanos, Pass, Placement, Plan, Rule, States, item_times,
-    listed_in,
+    DeviceList, Id, Item, Listed, Nanos, Pass, Placement, Plan, Rule, States, Units,
+    item_times, listed_in,
 };
 use std::collections::BTreeSet;
 
@@ -65,7 +65,7 @@ pub(crate) fn lists_of(plan: &Plan) -> Option<Lists> {
         Placement::Shared => (0..plan.stages).map(one_stage).collect(),
     };
     let mut owners = Owners::new(&lists, plan.stages as usize, micro_batches);
-    let times = item_times(&lists, plan.stages).ok()?;
+    let times = item_times(&lists, &Units::one(plan.stages)).ok()?;
     let items: Vec<Item> = times.iter().map(|time| time.item).collect();
     let passes = listed_in(&items).map(|listed| (listed, owners.of(listed))).collect();
     Some(Lists { passes, devices: lists.len(), micro_batches })

@@ -7,7 +7,7 @@ use super::{
     network::{Members, Network},
 };
 use crate::load::StageLoad;
-use roundelay_schedule::{Bytes, Collective, Nanos, Placement, Plan, Rule, States};
+use roundelay_schedule::{Bytes, Collective, Nanos, Placement, Plan, States};
 
 /// The least time that the ports of the busiest device of the cell are taken in a training step.
 pub(super) fn traffic(
@@ -96,7 +96,8 @@ impl Exchange {
 pub(super) fn exchanges(plan: &Plan, load: &StageLoad, device: u32) -> [Exchange; 3] {
     let members = plan.members();
     let turns = matches!(plan.placement, Placement::Data | Placement::Shared);
-    let alone = members <= 1 || (turns && plan.rule != Rule::Sync) || holders(plan) > 1;
+    let alone =
+        members <= 1 || (turns && !plan.rule.is_synchronous()) || holders(plan) > 1;
     let cell = plan.device_count() / members.max(1);
     let n = u64::from(plan.cell_micro_batches());
     let passes = if load.weight > Nanos(0) { 3 } else { 2 };

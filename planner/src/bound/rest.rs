@@ -85,7 +85,7 @@ pub(super) fn of_stages(plan: &Plan, loads: &[StageLoad]) -> (Bytes, Kind) {
     let held = match plan.placement {
         Placement::Accumulate | Placement::Concurrent | Placement::Data => {
             let all = own.fold(Held::default(), |sum, held| sum + held);
-            let all = all.keeping(lanes(plan));
+            let all = turning(plan, loads, all).keeping(lanes(plan));
             match plan.states {
                 States::Handoff => owning(plan, loads, all),
                 States::Replicated
@@ -129,6 +129,18 @@ fn owning(plan: &Plan, loads: &[StageLoad], all: Held) -> Held {
     owners.chain([all]).max_by_key(Held::total).unwrap_or_default()
 }
 
+/// With what the stages keep that are sure to be on their way together: all of them, but under a
+/// local rule one, since a unit has turned before the next one begins.
+fn turning(plan: &Plan, loads: &[StageLoad], all: Held) -> Held {
+    match plan.rule {
+        Rule::Sync | Rule::CyclicV1 | Rule::CyclicV2 | Rule::CyclicSlack(_) => all,
+        Rule::Local { .. } => {
+            let most = loads.iter().map(|load| load.kept().0).max().unwrap_or(0);
+            Held { activation: most, ..all }
+        }
+    }
+}
+
 /// What device `rank` of a pipeline is sure to hold: when its last stage turns a micro-batch
 /// round, all its stages keep something of it.
 fn on_device(
@@ -146,6 +158,8 @@ fn on_device(
         _ => own().map(|load| load.kept().0).min().unwrap_or(0),
     };
     let before_the_first_turns = match plan.order {
+        // A unit has its own warm-up, and the last stage of each turns at once.
+        _ if matches!(plan.rule, Rule::Local { .. }) => 1,
         Order::Gpipe | Order::BreadthFirst => n,
         Order::OneForwardOneBackward
         | Order::Eager
@@ -182,6 +196,12 @@ pub(super) fn share(plan: &Plan, all: Held) -> Held {
             Held { optimizer: 0, ..all }
         }
         States::Replicated => all,
+        // What is updated comes together again when its unit begins the next step.
+        States::Zero1 | States::Zero2 if gathers_late(plan) => Held {
+            parameter: all.parameter / parts,
+            optimizer: all.optimizer / parts,
+            ..all
+        },
         States::Zero1 | States::Zero2 => Held { optimizer: all.optimizer / parts, ..all },
         States::Zero3 | States::Hsdp => {
             let (parameter, optimizer) = (all.parameter / parts, all.optimizer / parts);
@@ -195,6 +215,11 @@ pub(super) fn share(plan: &Plan, all: Held) -> Held {
             Held { parameter, optimizer, ..all }
         }
     }
+}
+
+/// Whether units with one micro-batch each are done with their parameters before others begin.
+fn gathers_late(plan: &Plan) -> bool {
+    matches!(plan.rule, Rule::Local { .. }) && plan.cell_micro_batches() == 1
 }
 
 /// Bytes that a device is sure to hold at one time.

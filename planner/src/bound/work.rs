@@ -31,7 +31,7 @@ pub(super) fn of_stages(plan: &Plan, loads: &[StageLoad]) -> Nanos {
 
 /// Whether every device updates all that it computes with in place, once in each step.
 pub(super) fn updates_whole(plan: &Plan) -> bool {
-    plan.states == States::Replicated && plan.rule == Rule::Sync && holders(plan) == 1
+    plan.states == States::Replicated && plan.rule.is_synchronous() && holders(plan) == 1
 }
 
 fn busiest(plan: &Plan, passes: &[Nanos], update: &dyn Fn(usize) -> Nanos) -> Nanos {

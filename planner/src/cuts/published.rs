@@ -178,6 +178,7 @@ fn the_cuts_are_those_of_one_machine_per_stage() {
             times: layers.iter().map(|layer| Nanos(1000 * layer.0)).collect(),
             crossing: layers.iter().map(|layer| Bytes(layer.1)).collect(),
             ties: Vec::new(),
+            boundaries: Vec::new(),
         };
         for count in 1..=10 {
             let cuts = cut(&chain, u32::try_from(count).unwrap()).unwrap();

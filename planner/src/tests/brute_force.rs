@@ -135,7 +135,7 @@ pub(crate) fn random_program(random: &mut Random) -> Program {
     program
 }
 
-fn within_bounds(candidate: &Candidate) {
+pub(super) fn within_bounds(candidate: &Candidate) {
     let Candidate { bound, step_time, device_peak, plan, .. } = candidate;
     assert!(bound.step_time() <= *step_time, "{bound:?} {step_time} {plan:?}");
     assert!(bound.memory <= *device_peak, "{bound:?} {device_peak} {plan:?}");

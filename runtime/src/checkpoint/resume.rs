@@ -47,7 +47,8 @@ impl Resumption {
     /// Goes on from the newest whole checkpoint of a folder, or starts anew.
     ///
     /// # Errors
-    /// When the folder cannot be read, or its newest checkpoint is of another model.
+    /// When the folder cannot be read, or its newest checkpoint is of another model but for heads
+    /// of a local rule.
     pub fn of(
         folder: &Path,
         schedule: &Schedule,
@@ -72,15 +73,19 @@ impl Checkpoint {
         schedule: &Schedule,
         provenance: &Provenance,
     ) -> Result<(State, Resumed), CheckpointError> {
-        let mistakes = mistakes(&self.state, &schedule.job);
+        let mut state = self.state;
+        let rules = [provenance, &self.provenance].map(|run| run.entry("rule"));
+        if rules[0] != rules[1] && rules.iter().any(|rule| rule.starts_with(LOCAL)) {
+            share(&mut state, &schedule.job);
+        }
+        let mistakes = mistakes(&state, &schedule.job);
         if !mistakes.is_empty() {
             return Err(CheckpointError::Mismatch { path: self.path, mistakes });
         }
         let earlier = &self.provenance;
         let other = |name| provenance.entry(name) != earlier.entry(name);
         let mut differences = provenance.differences(earlier);
-        differences.extend(forgotten(&self.state, schedule));
-        let mut state = self.state;
+        differences.extend(forgotten(&state, schedule));
         if differences.is_empty() {
             let exactly = !other("arithmetic");
             return Ok((state, if exactly { Resumed::Exactly } else { OTHER_BITS }));
@@ -90,6 +95,19 @@ impl Checkpoint {
             forget_optimizer(&mut state, states(&schedule.job).len());
         }
         Ok((state, Resumed::FromParameters { reason: differences.join("; ") }))
+    }
+}
+
+/// How the rules are spelled whose models have heads.
+const LOCAL: &str = "local";
+
+/// Keeps what both models have: parameters of heads that are gone are dropped, and those that are
+/// new begin as they are drawn, without optimizer state.
+fn share(state: &mut State, job: &Job) {
+    let known: BTreeSet<&String> = job.parameters.iter().map(|p| &p.name).collect();
+    state.tensors.retain(|name, _| known.contains(name));
+    for (name, tensor) in State::initial(job).tensors {
+        state.tensors.entry(name).or_insert(tensor);
     }
 }
 

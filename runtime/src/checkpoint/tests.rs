@@ -47,6 +47,7 @@ fn of(rule: Rule, job: Job) -> Schedule {
         stages: 2,
         chunks: 1,
         cuts: vec![1],
+        boundaries: Vec::new(),
         micro_batches: 2,
         states: States::Replicated,
         recompute: vec![Recompute::None; 2],

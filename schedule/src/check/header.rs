@@ -80,9 +80,11 @@ fn plan(schedule: &Schedule, faults: &mut Faults) {
             format!("names the device {device}; name one of the target")
         });
     }
+    let units = schedule.plan.units_fault();
+    faults.require(units.is_none(), culprit, || units.unwrap_or_default());
     let slack = match schedule.plan.rule {
         Rule::CyclicSlack(slack) => slack,
-        Rule::Sync | Rule::CyclicV1 | Rule::CyclicV2 => 0,
+        Rule::Sync | Rule::CyclicV1 | Rule::CyclicV2 | Rule::Local { .. } => 0,
     };
     faults.require(slack <= limit::SLACK, culprit, || {
         format!("slack is {slack}; at most {} is possible", limit::SLACK)

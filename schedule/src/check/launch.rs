@@ -92,7 +92,8 @@ impl Run<'_> {
             Role::Adjoint => Held::Adjoint(stage, i, t),
             Role::Value(value) => Held::Value(value, i, t),
             Role::ValueGradient(value) => self.contributed(launch, value, i),
-            Role::Metric => Held::Metric(i, t),
+            Role::Metric if self.schedule.ends(stage) => Held::Metric(i, t),
+            Role::Metric => Held::Nothing,
             Role::Received | Role::Input(_) | Role::Workspace => Held::Nothing,
         }
     }

@@ -68,15 +68,30 @@ impl Needs {
         }
     }
 
-    /// Every maker writes all that is read; parameters and inputs come from outside.
-    pub(super) fn check(&self, schedule: &Schedule, faults: &mut Faults) {
-        let measured = 0..schedule.job.measured().0;
-        for (array, maker, written) in &self.makers {
-            let whole = array.0 != Role::Metric || written.covers(&measured);
+    /// Whoever makes the loss has it written, and with what earlier stages make every metric.
+    fn measures(&self, schedule: &Schedule, faults: &mut Faults) {
+        let ends = |maker: &RoutineId| schedule.ends(schedule.routines[*maker].stage);
+        let makers = self.makers.iter().filter(|(array, ..)| array.0 == Role::Metric);
+        let (last, earlier): (Vec<_>, Vec<_>) =
+            makers.partition(|(_, maker, _)| ends(maker));
+        let job = &schedule.job;
+        for (_, maker, written) in last {
+            let mut all = written.clone();
+            let others = earlier.iter().flat_map(|(_, _, written)| written.iter());
+            others.for_each(|range| all.add(range.clone()));
+            let loss = 0..job.dtype.wide_size().min(job.measured().0);
+            let whole = written.covers(&loss) && all.covers(&(0..job.measured().0));
             faults.require(whole, Culprit::Routine(*maker), || {
                 "never writes the loss and every metric: add the calls that make them"
                     .into()
             });
+        }
+    }
+
+    /// Every maker writes all that is read; parameters and inputs come from outside.
+    pub(super) fn check(&self, schedule: &Schedule, faults: &mut Faults) {
+        self.measures(schedule, faults);
+        for (array, maker, written) in &self.makers {
             let read = self.read.get(array).into_iter().flatten();
             let missed = read.filter(|(range, _)| !written.covers(range));
             for (range, reader) in missed.take(1) {

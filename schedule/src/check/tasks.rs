@@ -2,7 +2,7 @@
 //! from one whole backward pass, or from its two halves: for all micro-batches of a stage alike.
 
 use super::{Duty, Violation, faults::Faults};
-use crate::{ActionId, Id, MicroBatch, Pass, Role, Schedule, Stage, Task, Work};
+use crate::{ActionId, Id, MicroBatch, Pass, Role, Routine, Schedule, Stage, Task, Work};
 use std::collections::BTreeMap;
 
 /// Checks passes, updates and reports; needs sound actions.
@@ -127,8 +127,8 @@ fn demanded(schedule: &Schedule, forms: &BTreeMap<Stage, Form>) -> Vec<Duty> {
 fn measured(schedule: &Schedule) -> impl Iterator<Item = MicroBatch> {
     schedule.actions.values().filter_map(|action| {
         let (routine, micro_batch) = action.work.routine()?;
-        let arguments = &schedule.routines[routine].arguments;
+        let Routine { arguments, stage, .. } = &schedule.routines[routine];
         let measures = arguments.iter().any(|argument| argument.role == Role::Metric);
-        micro_batch.filter(|_| measures)
+        micro_batch.filter(|_| measures && schedule.ends(*stage))
     })
 }

@@ -67,6 +67,7 @@ fn plan() -> Plan {
         stages: 1,
         chunks: 1,
         cuts: vec![],
+        boundaries: Vec::new(),
         micro_batches: 1,
         states: States::Replicated,
         recompute: vec![Recompute::None],

@@ -2,7 +2,7 @@
 //! what would mend it.
 
 use super::{DeviceList, Item, Listed, item_times};
-use crate::{Id, MicroBatch, Pass, Plan, Stage};
+use crate::{Id, MicroBatch, Pass, Plan, Stage, Units};
 use std::{collections::BTreeMap, fmt};
 
 /// Something wrong in the lists.
@@ -202,7 +202,7 @@ impl Faults {
     }
 
     fn stuck(&mut self, lists: &[DeviceList], stages: u32) {
-        let Err(stuck) = item_times(lists, stages) else { return };
+        let Err(stuck) = item_times(lists, &Units::one(stages)) else { return };
         for (device, place, listed, missing) in stuck.devices {
             let message = format!("{listed} waits for {missing}, which never comes");
             let hint =

@@ -1,7 +1,7 @@
 //! When each pass starts if the devices take their lists in order, or who waits for ever.
 
 use super::{DeviceList, Item, Listed, listed_in};
-use crate::{Id, MicroBatch, Pass, Stage};
+use crate::{Id, MicroBatch, Pass, Stage, Units};
 use std::fmt;
 
 /// What each pass takes, in units of a forward pass: a backward pass takes twice a
@@ -46,13 +46,13 @@ pub struct Stuck {
 }
 
 /// When every item starts if a device takes the next one of its list as soon as what all
-/// its passes need is done, and messages take no time. The passes of a pair are done
-/// together.
+/// its passes need is done, and messages take no time. The last stage of a unit needs no
+/// gradient of a later one. The passes of a pair are done together.
 ///
 /// # Errors
 /// When no order of the devices lets all of them come to their ends.
-pub fn item_times(lists: &[DeviceList], stages: u32) -> Result<Vec<ItemTime>, Stuck> {
-    let mut run = Run::new(lists, stages);
+pub fn item_times(lists: &[DeviceList], units: &Units) -> Result<Vec<ItemTime>, Stuck> {
+    let mut run = Run::new(lists, units);
     let mut ready: Vec<usize> = (0..lists.len()).rev().collect();
     while let Some(device) = ready.pop() {
         while let Some(item) = run.step(device) {
@@ -70,7 +70,7 @@ pub fn item_times(lists: &[DeviceList], stages: u32) -> Result<Vec<ItemTime>, St
 /// The devices on their way through their lists.
 struct Run<'a> {
     lists: &'a [DeviceList],
-    stages: usize,
+    units: &'a Units,
     place: Vec<usize>,
     free: Vec<u64>,
     ends: Passes<Option<u64>>,
@@ -112,8 +112,8 @@ impl Waiting {
 }
 
 impl<'a> Run<'a> {
-    fn new(lists: &'a [DeviceList], stages: u32) -> Self {
-        let stages = stages as usize;
+    fn new(lists: &'a [DeviceList], units: &'a Units) -> Self {
+        let stages = units.stages() as usize;
         let all = || lists.iter().flat_map(|list| listed_in(list));
         let micro_batches = all().map(|l| l.micro_batch.index() + 1).max().unwrap_or(0);
         let mut split = vec![false; stages];
@@ -122,7 +122,7 @@ impl<'a> Run<'a> {
         }
         Self {
             lists,
-            stages,
+            units,
             place: vec![0; lists.len()],
             free: vec![0; lists.len()],
             ends: Passes::new(stages, micro_batches),
@@ -159,7 +159,7 @@ impl<'a> Run<'a> {
     /// What each pass of an item needs of others.
     fn needs(&self, item: Item) -> Vec<(Listed, Listed)> {
         let of = |listed: &Listed| {
-            let needs = needs(*listed, self.stages, &self.split);
+            let needs = needs(*listed, self.units, &self.split);
             needs.map(|need| need.map(|need| (*listed, need)))
         };
         let all = item.passes().iter().flat_map(of).flatten();
@@ -188,7 +188,7 @@ impl<'a> Run<'a> {
 }
 
 /// The passes that must be done before.
-fn needs(listed: Listed, stages: usize, split: &[bool]) -> [Option<Listed>; 2] {
+fn needs(listed: Listed, units: &Units, split: &[bool]) -> [Option<Listed>; 2] {
     let stage = listed.stage.index();
     let beside =
         |pass, stage: usize| Some(Listed { pass, stage: Id::new(stage), ..listed });
@@ -196,7 +196,9 @@ fn needs(listed: Listed, stages: usize, split: &[bool]) -> [Option<Listed>; 2] {
         true => Pass::InputGradient,
         false => Pass::Backward,
     };
-    let behind = (stage + 1 < stages).then(|| beside(gradient(stage + 1), stage + 1));
+    let unit = units.unit(u32::try_from(stage).unwrap_or(u32::MAX));
+    let behind =
+        (stage + 1 < unit.end as usize).then(|| beside(gradient(stage + 1), stage + 1));
     match listed.pass {
         Pass::Forward => {
             [stage.checked_sub(1).and_then(|above| beside(Pass::Forward, above)), None]

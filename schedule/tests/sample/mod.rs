@@ -108,6 +108,7 @@ fn plan() -> Plan {
         stages: 2,
         chunks: 1,
         cuts: vec![5],
+        boundaries: Vec::new(),
         micro_batches: 4,
         states: States::Handoff,
         recompute: vec![Recompute::Selective, Recompute::Full],

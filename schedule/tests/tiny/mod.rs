@@ -70,6 +70,7 @@ pub(crate) fn empty(rule: Rule, n: u32, s: u32, devices: u32) -> Schedule {
             stages: s,
             chunks: 1,
             cuts: (1..s).collect(),
+            boundaries: Vec::new(),
             micro_batches: n,
             states: States::Replicated,
             recompute: vec![Recompute::None; s as usize],

@@ -5,7 +5,7 @@ use crate::cli::{
 };
 use roundelay::parts::{
     dsl::{Lists, read_lists},
-    schedule::{DeviceList, Pass, item_times, listed_in},
+    schedule::{DeviceList, Pass, Units, item_times, listed_in},
 };
 use serde::Serialize;
 
@@ -38,8 +38,8 @@ pub(super) fn check(args: &CheckArgs) -> Result<(), Failure> {
 
 fn document(lists: &Lists) -> Document {
     let Lists { lists, stages, micro_batches } = lists;
-    let times =
-        item_times(lists, *stages).expect("lists that were read come to their ends");
+    let times = item_times(lists, &Units::one(*stages))
+        .expect("lists that were read come to their ends");
     let span = times.iter().map(|time| time.end).max().unwrap_or(0);
     let busy: u64 = times.iter().map(|time| time.end - time.start).sum();
     let whole = span * lists.len() as u64;

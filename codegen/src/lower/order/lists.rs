@@ -17,7 +17,7 @@
 //! micro-batches in ascending order, so that gradients are summed from left to right.
 
 use super::{chimera, dual_pipe, vee, wave};
-use roundelay_schedule::{DeviceList, Item, Listed, Order, Pass, Plan, listed_in};
+use roundelay_schedule::{DeviceList, Item, Listed, Order, Pass, Plan, Units, listed_in};
 use std::collections::BTreeMap;
 
 /// The numbers of a pipeline.
@@ -42,8 +42,14 @@ pub fn device_lists(plan: &Plan) -> Vec<DeviceList> {
         |list: &dyn Fn(u32) -> DeviceList| (0..pipeline.devices).map(list).collect();
     match plan.order {
         Order::Gpipe | Order::BreadthFirst => each(&|r| pipeline.breadth_first(r)),
-        Order::OneForwardOneBackward => each(&|r| pipeline.one_by_one(r, 1)),
-        Order::Eager => each(&|r| pipeline.one_by_one(r, 2)),
+        Order::OneForwardOneBackward => {
+            let units = Units::of(plan);
+            each(&|r| pipeline.one_by_one(r, 1, &units))
+        }
+        Order::Eager => {
+            let units = Units::one(plan.stages);
+            each(&|r| pipeline.one_by_one(r, 2, &units))
+        }
         Order::Interleaved => each(&|r| pipeline.interleaved(r)),
         Order::ZeroBubbleH1 => each(&|r| pipeline.zero_bubble(r, 1)),
         Order::ZeroBubbleH2 => each(&|r| pipeline.zero_bubble(r, 2)),
@@ -75,10 +81,10 @@ impl Pipeline {
         forward.chain(backward).flat_map(all).collect()
     }
 
-    /// Warm-up of `depth` micro-batches per device below, at most; then one forward and one
-    /// backward pass in turn.
-    fn one_by_one(self, rank: u32, depth: u32) -> DeviceList {
-        let below = self.devices - rank - 1;
+    /// Warm-up of `depth` micro-batches per device below in the same unit, at most; then one forward
+    /// and one backward pass in turn.
+    fn one_by_one(self, rank: u32, depth: u32, units: &Units) -> DeviceList {
+        let below = units.unit(rank).end - rank - 1;
         let forward = |i| Item::new(Pass::Forward, rank, i);
         let backward = |i| Item::new(Pass::Backward, rank, i);
         alternate(self.micro_batches, depth * below, forward, backward)

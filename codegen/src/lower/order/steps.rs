@@ -2,7 +2,8 @@
 //! time per pass, modulo the period.
 
 use super::Slot;
-use roundelay_schedule::{Id, MicroBatch, Pass, Stage};
+use roundelay_schedule::{Id, MicroBatch, Pass, Stage, Units};
+use std::ops::Range;
 
 #[derive(Clone, Copy)]
 pub(super) struct Size {
@@ -19,13 +20,14 @@ struct Timed {
 }
 
 impl Size {
-    pub(super) fn sequential(self) -> Vec<Slot> {
+    pub(super) fn sequential(self, units: &Units) -> Vec<Slot> {
         let turn = 2 * u64::from(self.stages);
-        self.timed(|i, step| turn * u64::from(i) + step).lag_free()
+        let start = |i, step| turn * u64::from(i) + step;
+        self.timed(units, start).lag_free()
     }
 
-    pub(super) fn parallel(self) -> Vec<Slot> {
-        self.timed(|_, step| step).lag_free()
+    pub(super) fn parallel(self, units: &Units) -> Vec<Slot> {
+        self.timed(units, |_, step| step).lag_free()
     }
 
     /// Worker i starts 2S/N slots after worker i − 1 and goes up and down the stages without
@@ -36,28 +38,33 @@ impl Size {
         let start = |i, step| 2 * stages * u64::from(i) + parts * step;
         // Where workers follow each other faster than a pass takes, what a pass makes possible
         // stands above the same pass of the next worker, which needs it.
-        self.timed(start).modulo(2 * stages * parts, parts.min(2 * stages))
+        self.timed(&Units::one(self.stages), start)
+            .modulo(2 * stages * parts, parts.min(2 * stages))
     }
 
     /// A micro-batch enters every two slots and never waits; stage j alternates forward and
     /// backward.
     pub(super) fn flush_free(self) -> Vec<Slot> {
         let start = |i, step| 2 * u64::from(i) + step;
-        self.timed(start).modulo(2 * u64::from(self.micro_batches), 1)
+        self.timed(&Units::one(self.stages), start)
+            .modulo(2 * u64::from(self.micro_batches), 1)
     }
 
-    /// `start(i, step)` for step 0 .. 2S: forward of stage `step`, then backward of stage
-    /// 2S − 1 − `step`.
-    fn timed(self, start: impl Fn(u32, u64) -> u64) -> Vec<Timed> {
-        let of = |i: u32, step: u32| {
-            let (pass, stage) = match step < self.stages {
-                true => (Pass::Forward, step),
-                false => (Pass::Backward, 2 * self.stages - 1 - step),
-            };
-            Timed { start: start(i, u64::from(step)), pass, stage, micro_batch: i }
+    /// `start(i, step)` for step 0 .. 2S of a micro-batch: unit by unit, forward through its stages
+    /// and back.
+    fn timed(self, units: &Units, start: impl Fn(u32, u64) -> u64) -> Vec<Timed> {
+        let turns = |unit: Range<u32>| {
+            let forward = unit.clone().map(|stage| (Pass::Forward, stage));
+            forward.chain(unit.rev().map(|stage| (Pass::Backward, stage)))
         };
-        let steps = 0..2 * self.stages;
-        steps.flat_map(|step| (0..self.micro_batches).map(move |i| of(i, step))).collect()
+        let of = |(step, (pass, stage)), i| Timed {
+            start: start(i, step),
+            pass,
+            stage,
+            micro_batch: i,
+        };
+        let steps = (0..).zip(units.iter().flat_map(turns));
+        steps.flat_map(|step| (0..self.micro_batches).map(move |i| of(step, i))).collect()
     }
 }
 

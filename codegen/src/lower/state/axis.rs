@@ -12,8 +12,7 @@ use crate::lower::{
     site::group_of,
 };
 use roundelay_schedule::{
-    AxisId, Collective, Content, GroupId, LinkId, MicroBatch, Pass, RingId, Rule, Stage,
-    Sum,
+    AxisId, Collective, Content, GroupId, LinkId, MicroBatch, Pass, RingId, Stage, Sum,
 };
 
 /// One stage on every coordinate of the axes.
@@ -67,7 +66,8 @@ impl Members {
             .iter()
             .filter(|(_, slot)| draft.sites.ring(slot.stage, slot.micro_batch) == ring);
         let turns = own.map(|(number, _)| number).collect();
-        let in_turn = draft.plan.rule == Rule::Sync && draft.sites.rings[ring].lanes == 1;
+        let in_turn =
+            draft.plan.rule.is_synchronous() && draft.sites.rings[ring].lanes == 1;
         Self { stage, ring, turns, patience: usize::from(in_turn) }
     }
 

@@ -189,3 +189,26 @@ fn all_mistakes_of_another_model_are_listed() {
     assert_eq!(mistakes, expected);
     assert!(mistakes.iter().all(|mistake| text.contains(&mistake.to_string())), "{text}");
 }
+
+/// A local rule trains heads besides what it shares with others.
+#[test]
+fn a_local_rule_shares_what_is_no_head() {
+    let whole = schedule(Rule::Sync);
+    let mut headed = schedule(Rule::Local { units: 2 });
+    let mut head = headed.job.parameters[0].clone();
+    (head.name, head.offset) = ("unit0.head.weight".into(), 6);
+    headed.job.parameters.insert(1, head);
+    headed.job.elements[Stage::new(0)] = 12;
+    for (from, to) in [(&whole, &headed), (&headed, &whole)] {
+        let (found, resumed) = resume(from, to, 3);
+        let Resumed::FromParameters { reason } = resumed else {
+            panic!("another rule is another run")
+        };
+        assert!(reason.contains("local(units = 2)"), "{reason}");
+        found.fits(&to.job).unwrap();
+        let first = &found.tensors["first.weight"].versions[0];
+        assert_eq!(first, &state(from, 3).tensors["first.weight"].versions[0]);
+    }
+    let (_, resumed) = resume(&headed, &headed, 3);
+    assert_eq!(resumed, Resumed::Exactly);
+}

@@ -1,0 +1,245 @@
+//! Local rules: a model whose units train on losses of their own. Between units stands
+//! [`Operation::Stop`], and each unit but the last ends in a head whose loss is minimised besides
+//! that of the model (arXiv 2012.03837: greedy for units of one layer, chunked above).
+
+mod boundary;
+mod default;
+
+use crate::{
+    Code, Metric, Mistake, Model, ModelParameter, Node, NodeId, Operation, Program,
+    Source,
+};
+use boundary::Boundaries;
+use roundelay_schedule::{Id, Reading, Rule};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
+
+/// An auxiliary network behind a value: the end of a unit under a local rule.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Head {
+    /// The values behind which it may stand.
+    pub after: Vec<NodeId>,
+    /// A model whose first input is the value; the others are inputs of the whole, by name.
+    pub body: Model,
+}
+
+impl Model {
+    /// The first node of every unit but the first: where gradients stop.
+    pub fn boundaries(&self) -> Vec<u32> {
+        let stops = |(_, node): &(NodeId, &Node)| node.operation == Operation::Stop;
+        let number = |(id, _): (NodeId, &Node)| u32::try_from(id.index());
+        let all = self.nodes.iter().filter(stops).map(number);
+        all.map(|number| number.expect("a model has fewer than 2^32 nodes")).collect()
+    }
+}
+
+impl Program {
+    /// The program with the model that a rule trains: in units under a local rule, unless it is in
+    /// units already; itself under any other.
+    ///
+    /// # Errors
+    /// As [`localised`].
+    pub fn under(&self, rule: Rule) -> Result<Cow<'_, Self>, Mistake> {
+        match rule {
+            Rule::Local { units } if self.model.boundaries().is_empty() => {
+                let model = localised(&self.model, units)?;
+                Ok(Cow::Owned(Self { model, ..self.clone() }))
+            }
+            Rule::Local { .. }
+            | Rule::Sync
+            | Rule::CyclicV1
+            | Rule::CyclicV2
+            | Rule::CyclicSlack(_) => Ok(Cow::Borrowed(self)),
+        }
+    }
+}
+
+/// Whether a head can stand where it says: some value goes on alone, and it reads no input but
+/// those of the loss.
+pub(crate) fn fits(model: &Model, head: &Head) -> Result<(), Mistake> {
+    let boundaries = Boundaries::new(model);
+    if !head.after.iter().any(|node| boundaries.is_position(*node)) {
+        let message = "no unit can end here: more than one value goes on, or none";
+        let hint = "write a head behind what alone is read by all that follows";
+        return Err(Mistake::new(Code::Value, message).hint(hint));
+    }
+    let known = |name: &str| model.inputs.values().any(|input| input.name == name);
+    let mut others = head.body.inputs.values().skip(1);
+    match others.find(|input| !known(&input.name)) {
+        Some(input) => Err(foreign_input(&input.name)),
+        None => Ok(()),
+    }
+}
+
+/// The model in `units` units of as many layers, up to one: unit j of K ends with layer
+/// ⌊(j + 1) · L / K⌋ of L. Layers are passes of outermost repeats; without any, the runs between
+/// products. Heads are those that the program writes, else a copy of what stands behind the last
+/// layer, else for image features a mean and a linear map to the classes.
+///
+/// The losses of heads are metrics `loss_unit0`, …; `loss` stays what it is. One unit is the model
+/// itself.
+///
+/// # Errors
+/// When there are fewer layers, a parameter is used on both sides of a boundary, or no head fits.
+pub fn localised(model: &Model, units: u32) -> Result<Model, Mistake> {
+    let boundaries = Boundaries::new(model).of_units(units)?;
+    let last = boundaries.last_part;
+    let mut localised = Localised::new(model);
+    for (unit, end) in boundaries.ends.iter().enumerate() {
+        let written = model.heads.iter().find(|head| head.after.contains(end));
+        let body = match written {
+            Some(head) => head.body.clone(),
+            None => default::head(model, *end, last)?,
+        };
+        localised.unit(unit, *end, &body)?;
+    }
+    Ok(localised.finish())
+}
+
+/// A model in units, node by node.
+struct Localised<'a> {
+    whole: &'a Model,
+    model: Model,
+    /// Where the nodes of the whole are now.
+    places: Vec<NodeId>,
+    /// The value that is read behind a boundary instead of another.
+    stopped: BTreeMap<NodeId, NodeId>,
+}
+
+impl<'a> Localised<'a> {
+    fn new(whole: &'a Model) -> Self {
+        let model = Model {
+            name: whole.name.clone(),
+            inputs: whole.inputs.clone(),
+            parameters: whole.parameters.clone(),
+            ..Model::default()
+        };
+        Self { whole, model, places: Vec::new(), stopped: BTreeMap::new() }
+    }
+
+    /// A unit up to the node `end`, its head, and what keeps gradients from it.
+    fn unit(&mut self, number: usize, end: NodeId, head: &Model) -> Result<(), Mistake> {
+        self.nodes(end.index() + 1);
+        let name = self.fresh(&format!("unit{number}"));
+        let value = self.places[end.index()];
+        let loss = self.graft(&format!("{name}.head"), value, head)?;
+        self.model.auxiliary.push(loss);
+        let taken: BTreeSet<&str> =
+            self.whole.metrics.iter().map(|metric| metric.name.as_str()).collect();
+        let metric = unlike(&format!("loss_{name}"), |name| taken.contains(name));
+        self.model.metrics.push(Metric {
+            name: metric,
+            node: loss,
+            reading: Reading::Mean,
+        });
+        let stop = Node {
+            name: format!("{name}.stop"),
+            operation: Operation::Stop,
+            operands: vec![Source::Node(value)],
+            shape: self.whole.nodes[end].shape.clone(),
+        };
+        let stop = self.model.nodes.push(stop);
+        self.stopped.insert(end, stop);
+        Ok(())
+    }
+
+    /// A name that begins no other.
+    fn fresh(&self, wanted: &str) -> String {
+        let nodes = self.whole.nodes.values().map(|node| node.name.as_str());
+        let parameters = self.whole.parameters.values().map(|row| row.name.as_str());
+        let first = |name: &'a str| name.split('.').next().unwrap_or(name);
+        let taken: BTreeSet<&str> = nodes.chain(parameters).map(first).collect();
+        unlike(wanted, |name| taken.contains(name))
+    }
+
+    /// The nodes of the whole up to number `end`.
+    fn nodes(&mut self, end: usize) {
+        for index in self.places.len()..end {
+            let mut node = self.whole.nodes[NodeId::new(index)].clone();
+            for operand in &mut node.operands {
+                if let Source::Node(above) = operand {
+                    let stopped = self.stopped.get(above).copied();
+                    *operand =
+                        Source::Node(stopped.unwrap_or(self.places[above.index()]));
+                }
+            }
+            self.places.push(self.model.nodes.push(node));
+        }
+    }
+
+    /// Adds a head behind a value; its loss.
+    fn graft(
+        &mut self,
+        path: &str,
+        value: NodeId,
+        head: &Model,
+    ) -> Result<NodeId, Mistake> {
+        let mut places: BTreeMap<Source, Source> = BTreeMap::new();
+        let mut inputs = head.inputs.iter();
+        places.extend(
+            inputs.next().map(|(id, _)| (Source::Input(id), Source::Node(value))),
+        );
+        for (id, input) in inputs {
+            let own =
+                self.model.inputs.iter_mut().find(|(_, own)| own.name == input.name);
+            let Some((own, known)) = own else {
+                return Err(foreign_input(&input.name));
+            };
+            known.bound = match [known.bound, input.bound] {
+                [0, bound] | [bound, 0] => bound,
+                [known, wanted] => known.min(wanted),
+            };
+            places.insert(Source::Input(id), Source::Input(own));
+        }
+        for (id, parameter) in head.parameters.iter() {
+            let name = joined(path, &parameter.name);
+            let own = ModelParameter { name, ..parameter.clone() };
+            let own = self.model.parameters.push(own);
+            places.insert(Source::Parameter(id), Source::Parameter(own));
+        }
+        for (id, node) in head.nodes.iter() {
+            let operands = node.operands.iter().map(|operand| places[operand]).collect();
+            let name = joined(path, &node.name);
+            let own = self.model.nodes.push(Node { name, operands, ..node.clone() });
+            places.insert(Source::Node(id), Source::Node(own));
+        }
+        let loss = head.loss.and_then(|loss| places.get(&Source::Node(loss)));
+        match loss {
+            Some(Source::Node(loss)) => Ok(*loss),
+            _ => Err(Mistake::new(Code::Missing, "the head has no loss")),
+        }
+    }
+
+    /// With the last unit, the loss and the metrics of the whole before those of the heads.
+    fn finish(mut self) -> Model {
+        self.nodes(self.whole.nodes.len());
+        let now = |node: NodeId| self.places[node.index()];
+        let metric =
+            |metric: &Metric| Metric { node: now(metric.node), ..metric.clone() };
+        let own = self.whole.metrics.iter().map(metric);
+        let metrics = own.chain(self.model.metrics.iter().cloned()).collect();
+        let loss = self.whole.loss.map(now);
+        let earlier = self.whole.auxiliary.iter().copied().map(now);
+        let auxiliary = earlier.chain(self.model.auxiliary.iter().copied()).collect();
+        Model { loss, metrics, auxiliary, ..self.model }
+    }
+}
+
+fn joined(path: &str, name: &str) -> String {
+    if name.is_empty() { path.to_owned() } else { format!("{path}.{name}") }
+}
+
+/// The wanted name, or one with a number behind.
+fn unlike(wanted: &str, taken: impl Fn(&str) -> bool) -> String {
+    let numbered = (1..).map(|number| format!("{wanted}_{number}"));
+    let mut names = [wanted.to_owned()].into_iter().chain(numbered);
+    names.find(|name| !taken(name)).expect("some number is free")
+}
+
+fn foreign_input(name: &str) -> Mistake {
+    let message = format!("the head needs the input `{name}`, the loss does not");
+    let hint = "read only what the loss of the model is computed from";
+    Mistake::new(Code::Value, message).hint(hint)
+}

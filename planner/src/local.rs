@@ -1,0 +1,122 @@
+//! Local rules train models of their own. So a program is searched as one program for each model,
+//! and what is found is put together.
+
+use crate::{ranking::Ranking, space::Space};
+use roundelay_dsl::{Choice, Program};
+use roundelay_schedule::{Exactness, Rule};
+use std::borrow::Cow;
+
+/// Units that are tried where a program leaves its rule open and allows local gradients.
+const OPEN_UNITS: [u32; 4] = [2, 4, 8, 16];
+
+/// The programs to search: the one without local rules, then one for each of them. A rule whose
+/// model cannot be made is left out.
+pub(crate) fn programs(program: &Program) -> Vec<Cow<'_, Program>> {
+    if !program.model.boundaries().is_empty() {
+        return vec![Cow::Borrowed(program)];
+    }
+    let (others, local) = rules(program);
+    let base = match (&others, local.is_empty()) {
+        (_, true) => Some(Cow::Borrowed(program)),
+        (Choice::OneOf(rules), _) if rules.is_empty() => None,
+        (rules, _) => Some(with_rules(program.clone(), rules.clone())),
+    };
+    let one = |rule: Rule| {
+        let own = program.under(rule).ok()?.into_owned();
+        Some(with_rules(own, Choice::OneOf(vec![rule])))
+    };
+    base.into_iter().chain(local.into_iter().filter_map(one)).collect()
+}
+
+fn with_rules<'a>(mut program: Program, rules: Choice<Rule>) -> Cow<'a, Program> {
+    program.search.rule = rules;
+    Cow::Owned(program)
+}
+
+/// The rules of a program that keep its model, and those that do not.
+fn rules(program: &Program) -> (Choice<Rule>, Vec<Rule>) {
+    let is_local = |rule: &Rule| matches!(rule, Rule::Local { .. });
+    match &program.search.rule {
+        Choice::Open if program.search.exactness == Some(Exactness::Local) => {
+            let local = OPEN_UNITS.map(|units| Rule::Local { units });
+            (Choice::Open, local.into())
+        }
+        Choice::Open => (Choice::Open, Vec::new()),
+        Choice::OneOf(rules) => {
+            let (local, others) = rules.iter().copied().partition(is_local);
+            (Choice::OneOf(others), local)
+        }
+    }
+}
+
+/// Whether a program of [`programs`] is the one that has plans of this rule.
+pub(crate) fn has(program: &Program, rule: Rule) -> bool {
+    match rule {
+        Rule::Local { .. } => program.search.rule == Choice::OneOf(vec![rule]),
+        Rule::Sync | Rule::CyclicV1 | Rule::CyclicV2 | Rule::CyclicSlack(_) => {
+            program.model.boundaries().is_empty()
+        }
+    }
+}
+
+/// What was found of all programs, as if it were one; there is at least one.
+pub(crate) fn joined(rankings: Vec<Ranking>, top: usize) -> Ranking {
+    let mut all = rankings.into_iter();
+    let first = all.next().expect("a program is searched as one at least");
+    all.fold(first, |one, other| two(one, other, top))
+}
+
+fn two(mut one: Ranking, mut other: Ranking, top: usize) -> Ranking {
+    let before = one.space.plans.len();
+    let weaker = other.weaker.iter_mut().map(|weaker| &mut weaker.candidate);
+    other.plans.iter_mut().chain(weaker).for_each(|plan| plan.number += before);
+    let open = least_open(&one).min(least_open(&other));
+    one.plans.append(&mut other.plans);
+    one.plans.sort_by_key(|plan| plan.score(&one.goal));
+    one.plans.truncate(top.max(1));
+    let best = one.plans.first().map(|best| best.score(&one.goal)[0] as f64);
+    one.gap = best.map_or(0.0, |best| ((best - open) / best).max(0.0));
+    one.weaker.append(&mut other.weaker);
+    one.weaker
+        .sort_by_key(|weaker| (weaker.exactness, weaker.candidate.score(&one.goal)));
+    one.weaker.dedup_by_key(|weaker| weaker.exactness);
+    one.space.join(other.space);
+    one.candidates += other.candidates;
+    one.pruned += other.pruned;
+    one.clocked += other.clocked;
+    one.optimal &= other.optimal;
+    one.interrupted |= other.interrupted;
+    for (stop, count) in other.rewriting {
+        *one.rewriting.entry(stop).or_default() += count;
+    }
+    one.elapsed += other.elapsed;
+    one
+}
+
+/// The least bound of the objective that is open, from best and gap; none counts as endless.
+fn least_open(ranking: &Ranking) -> f64 {
+    let best = ranking.plans.first().map(|best| best.score(&ranking.goal)[0] as f64);
+    best.map_or(f64::INFINITY, |best| best * (1.0 - ranking.gap))
+}
+
+impl Space {
+    /// Both spaces, one after the other.
+    fn join(&mut self, other: Self) {
+        for (name, values) in other.decisions {
+            match self.decisions.iter_mut().find(|(known, _)| *known == name) {
+                None => self.decisions.push((name, values)),
+                Some((_, known)) => {
+                    let new = values.into_iter().filter(|value| !known.contains(value));
+                    known.extend(new.collect::<Vec<_>>());
+                }
+            }
+        }
+        self.combinations += other.combinations;
+        self.plans.extend(other.plans);
+        for (reason, count) in other.dropped {
+            *self.dropped.entry(reason).or_default() += count;
+        }
+        self.excluded.extend(other.excluded);
+        self.tied = self.tied.take().or(other.tied);
+    }
+}

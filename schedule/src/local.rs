@@ -1,0 +1,127 @@
+//! Local rules: which stages gradients pass between, and which plans have such units.
+
+use crate::{Order, Placement, Plan, Rule};
+use std::ops::Range;
+
+/// The units of a local rule, as runs of stages; under other rules all stages are one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Units {
+    /// Per stage, the stages of its unit.
+    stages: Vec<Range<u32>>,
+}
+
+impl Units {
+    /// All stages in one unit.
+    pub fn one(stages: u32) -> Self {
+        Self { stages: vec![0..stages; stages as usize] }
+    }
+
+    /// The units of a plan, which begin where cuts are boundaries.
+    pub fn of(plan: &Plan) -> Self {
+        let starts = (1..).zip(&plan.cuts);
+        let starts = starts.filter(|(_, cut)| plan.boundaries.contains(cut));
+        let starts: Vec<u32> = [0].into_iter().chain(starts.map(|(s, _)| s)).collect();
+        let ends = starts[1..].iter().copied().chain([plan.stages]);
+        let units = starts.iter().copied().zip(ends);
+        let stages = units.flat_map(|(start, end)| (start..end).map(move |_| start..end));
+        Self { stages: stages.collect() }
+    }
+
+    /// The stages of the unit that a stage belongs to.
+    ///
+    /// # Panics
+    /// When there is no such stage.
+    pub fn unit(&self, stage: u32) -> Range<u32> {
+        self.stages[stage as usize].clone()
+    }
+
+    /// Number of stages.
+    pub fn stages(&self) -> u32 {
+        u32::try_from(self.stages.len()).unwrap_or(u32::MAX)
+    }
+
+    /// The stages of each unit, in order.
+    pub fn iter(&self) -> impl Iterator<Item = Range<u32>> {
+        let own = self.stages.iter().zip(0..);
+        own.filter(|(unit, stage)| unit.start == *stage).map(|(unit, _)| unit.clone())
+    }
+}
+
+impl Rule {
+    /// Whether devices placed and ordered like this can take a rule's passes: units of a local
+    /// rule follow each other on one device, on a device per worker, or on devices of their own.
+    pub fn is_possible(self, placement: Placement, order: Order) -> bool {
+        match self {
+            Rule::Local { .. } => matches!(
+                (placement, order),
+                (Placement::Accumulate, Order::Sequential)
+                    | (Placement::Data, Order::Parallel)
+                    | (Placement::Pipeline, Order::OneForwardOneBackward)
+            ),
+            Rule::Sync | Rule::CyclicV1 | Rule::CyclicV2 | Rule::CyclicSlack(_) => true,
+        }
+    }
+}
+
+impl Plan {
+    /// What keeps the plan's units from being those of its rule, as a sentence without full stop:
+    /// K units have K − 1 boundaries, which are cuts.
+    pub fn units_fault(&self) -> Option<String> {
+        let units = match self.rule {
+            Rule::Local { units } => units,
+            Rule::Sync | Rule::CyclicV1 | Rule::CyclicV2 | Rule::CyclicSlack(_) => 1,
+        };
+        let Self { rule, placement, order, boundaries, cuts, .. } = self;
+        if !rule.is_possible(*placement, *order) {
+            return Some(format!(
+                "{rule} goes with accumulate in sequential order, data in parallel order or \
+                 pipeline in 1f1b order, not with {placement} in {order} order"
+            ));
+        }
+        let ascending = boundaries.windows(2).all(|pair| pair[0] < pair[1]);
+        let many = boundaries.len() as u64 + 1 == u64::from(units);
+        if many && ascending && boundaries.iter().all(|own| cuts.contains(own)) {
+            return None;
+        }
+        Some(format!(
+            "{rule} needs one ascending boundary less than units, each a cut, found \
+             boundaries {boundaries:?} for the cuts {cuts:?}"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::States;
+
+    fn plan(units: u32, cuts: Vec<u32>, boundaries: &[u32]) -> Plan {
+        let rule = Rule::Local { units };
+        let (placement, order) = (Placement::Accumulate, Order::Sequential);
+        Plan::new(rule, placement, order, States::Replicated, 2, cuts)
+            .with_boundaries(boundaries.to_vec())
+    }
+
+    #[test]
+    fn units_are_runs_of_whole_stages() {
+        let units = Units::of(&plan(3, vec![2, 5, 7, 9], &[5, 9]));
+        assert_eq!(units.iter().collect::<Vec<_>>(), [0..2, 2..4, 4..5]);
+        assert_eq!((units.unit(1), units.unit(2), units.unit(4)), (0..2, 2..4, 4..5));
+        assert_eq!(Units::of(&plan(1, vec![3], &[])), Units::one(2));
+    }
+
+    #[test]
+    fn boundaries_are_cuts_one_less_than_units() {
+        assert_eq!(plan(2, vec![2, 5], &[5]).units_fault(), None);
+        for (units, boundaries) in [(2, vec![]), (2, vec![3]), (3, vec![5, 2])] {
+            let fault = plan(units, vec![2, 5], &boundaries).units_fault();
+            assert!(fault.is_some_and(|fault| fault.contains("boundar")));
+        }
+        let cyclic = Plan {
+            placement: Placement::Concurrent,
+            order: Order::Parallel,
+            ..plan(2, vec![5], &[5])
+        };
+        assert!(cyclic.units_fault().is_some_and(|fault| fault.contains("accumulate")));
+    }
+}
