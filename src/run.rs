@@ -309,12 +309,12 @@ fn machine(
         On::Cpu => cpu(data).map_err(DeviceError::from),
         On::Cuda(graphs) => cuda(data, graphs).map_err(DeviceError::from),
         On::Best(graphs) => match cuda(data.clone(), graphs) {
-            Err(refusal @ CudaError::Kernel { .. }) => {
+            Err(refusal) => {
                 check_native(schedule.job.dtype)?;
                 listener(on_cpu(&refusal));
                 cpu(data).map_err(DeviceError::from)
             }
-            made => made.map_err(DeviceError::from),
+            Ok(made) => Ok(made),
         },
     };
     Ok(made?)

@@ -58,7 +58,7 @@ fn train(stages: &Stages) -> Trace {
 /// The loss of a unit, which stands behind that of the model; the last unit has the model's own.
 fn loss_of(machine: &Machine<'_>, unit: usize, units: usize) -> f64 {
     let place = if unit + 1 == units { 0 } else { 1 + unit as u64 };
-    machine.get::<f64>(Stage::new(0), Role::Metric, place)
+    machine.get::<f64>(Stage::new(unit), Role::Metric, place)
 }
 
 #[test]

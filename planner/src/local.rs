@@ -54,7 +54,11 @@ pub(crate) fn has(program: &Program, rule: Rule) -> bool {
     match rule {
         Rule::Local { .. } => program.search.rule == Choice::OneOf(vec![rule]),
         Rule::Sync | Rule::CyclicV1 | Rule::CyclicV2 | Rule::CyclicSlack(_) => {
-            program.model.boundaries().is_empty()
+            let is_open = match &program.search.rule {
+                Choice::Open => true,
+                Choice::OneOf(rules) => rules.contains(&rule),
+            };
+            is_open && program.model.boundaries().is_empty()
         }
     }
 }

@@ -102,17 +102,31 @@ impl<'a> Machine<'a> {
 
     /// The loss of the micro-batch that went forward last.
     pub(crate) fn loss<R: Real>(&self) -> R {
-        self.get::<R>(Stage::new(0), Role::Metric, 0)
+        self.get::<R>(self.last(), Role::Metric, 0)
+    }
+
+    /// The stage that has the loss.
+    fn last(&self) -> Stage {
+        self.stages.stages.ids().next_back().expect("there are stages")
     }
 
     /// The bits of the metrics of the micro-batch that went forward last.
     fn metrics<R: Real>(&self) -> Vec<u64> {
-        let last = self.stages.stages.values().next_back().expect("there are stages");
+        let last = &self.stages.stages[self.last()];
         let arguments = last.forward.arguments.iter();
         let mut sizes = arguments.filter(|a| a.role == Role::Metric).map(|a| a.size);
         let numbers = sizes.next().map_or(0, |size| size.0 / self.dtype.size());
-        let number = |k| self.get::<R>(Stage::new(0), Role::Metric, k);
-        (1..numbers).map(|k| number(k).widen().to_bits()).collect()
+        let measuring = || {
+            let stages = self.stages.stages.ids();
+            stages.filter(|stage| self.rows.contains_key(&key(*stage, Role::Metric)))
+        };
+        // A number that a stage does not measure is poison there, which is no number.
+        let number = |k| {
+            let found = measuring().map(|stage| self.get::<R>(stage, Role::Metric, k));
+            found.map(Real::widen).find(|number| !number.is_nan())
+        };
+        let numbers = (1..numbers).map(|k| number(k).expect("some stage measures it"));
+        numbers.map(f64::to_bits).collect()
     }
 
     /// All stages forward.
@@ -356,7 +370,7 @@ pub(crate) fn context(step: u64, micro_batch: u64) -> Context {
     }
 }
 
-/// Rows of a stage are its own; values, inputs, the metric and workspace belong to all.
+/// Rows of a stage are its own; values, inputs and workspace belong to all.
 fn key(stage: Stage, role: Role) -> (Stage, Role) {
     match role {
         Role::Parameter
@@ -366,12 +380,11 @@ fn key(stage: Stage, role: Role) -> (Stage, Role) {
         | Role::Optimizer
         | Role::Activation
         | Role::Retained
-        | Role::Adjoint => (stage, role),
-        Role::Value(_)
-        | Role::ValueGradient(_)
-        | Role::Input(_)
-        | Role::Metric
-        | Role::Workspace => (Stage::new(0), role),
+        | Role::Adjoint
+        | Role::Metric => (stage, role),
+        Role::Value(_) | Role::ValueGradient(_) | Role::Input(_) | Role::Workspace => {
+            (Stage::new(0), role)
+        }
     }
 }
 

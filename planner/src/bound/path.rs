@@ -2,7 +2,7 @@
 
 use super::{network::Network, work::splits};
 use crate::load::StageLoad;
-use roundelay_schedule::{Nanos, Placement, Plan, Rule};
+use roundelay_schedule::{Nanos, Placement, Plan};
 
 /// Law: a micro-batch i that sees θ^j of step t − τ is followed, after its forward and backward
 /// through stages j..S, by the update that micro-batch i of step t + 1 + τ sees. So 1 + τ(i, j)
@@ -32,7 +32,7 @@ pub(super) fn of_stages(plan: &Plan, loads: &[StageLoad]) -> Nanos {
 /// began. So these steps take at least the backward passes of all workers, and the messages
 /// between them.
 pub(super) fn relay(plan: &Plan, loads: &[StageLoad], network: &Network<'_>) -> Nanos {
-    if plan.placement != Placement::Data || plan.rule == Rule::Sync {
+    if plan.placement != Placement::Data || plan.rule.is_synchronous() {
         return Nanos(0);
     }
     let (n, rows) = (plan.micro_batches, plan.tensor.rows);

@@ -261,7 +261,12 @@ impl Code {
         stream: &Stream,
     ) -> Result<(), DriverError> {
         let mut store = accumulation;
-        let mut rest = terms;
+        let mut terms = terms.to_vec();
+        // What the first launch writes over is read by it.
+        if let Some(own) = terms.iter().position(|term| *term == to) {
+            terms[..=own].rotate_right(usize::from(own >= MOST_SUMMED));
+        }
+        let mut rest = &terms[..];
         while !rest.is_empty() {
             let so_far = if rest.len() < terms.len() { &[to][..] } else { &[] };
             let count = rest.len().min(MOST_SUMMED - so_far.len());

@@ -7,7 +7,7 @@
 use super::{CudaError, driver::DeviceFacts};
 use crate::digest::Digest;
 use cudarc::nvrtc::sys::{self, nvrtcProgram, nvrtcResult};
-use roundelay_kernels::cuda::Source;
+use roundelay_kernels::cuda::{OPTIONS, Source};
 use std::{
     env,
     ffi::CString,
@@ -15,10 +15,6 @@ use std::{
     path::{Path, PathBuf},
     process, ptr,
 };
-
-/// Options of every compilation. Products and sums are rounded one by one where the source says
-/// so, and nowhere contracted behind its back.
-const OPTIONS: [&str; 2] = ["--std=c++17", "--fmad=true"];
 
 /// Opens every file of the cache.
 const MAGIC: &[u8; 8] = b"rdlcubin";
@@ -83,7 +79,8 @@ impl Compiler {
         };
         let program = Program::new(source).map_err(|result| failed(result.to_owned()))?;
         let architecture = format!("--gpu-architecture={}", self.architecture);
-        let options = OPTIONS.map(str::to_owned).into_iter().chain([architecture]);
+        let options =
+            OPTIONS.iter().map(|option| (*option).to_owned()).chain([architecture]);
         let options: Vec<CString> =
             options.map(|option| CString::new(option).unwrap_or_default()).collect();
         program.compile(&options).map_err(failed)

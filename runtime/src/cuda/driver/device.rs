@@ -5,6 +5,9 @@ use cudarc::driver::sys::{CUcontext, CUdevice, CUdevice_attribute as Attribute};
 use roundelay_schedule::Bytes;
 use std::{ffi::CStr, fmt, ptr};
 
+/// The compute capability that kernels need: asynchronous copies, products of bf16.
+const OLDEST: (u32, u32) = (8, 0);
+
 /// What is known of a GPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceFacts {
@@ -67,7 +70,11 @@ impl Device {
         };
         opened.map_err(NoCuda::Start)?;
         let facts = facts(ordinal, raw, libraries).map_err(NoCuda::Start)?;
-        Ok(Self { raw, context, facts, libraries })
+        let device = Self { raw, context, facts, libraries };
+        match device.facts.capability < OLDEST {
+            true => Err(NoCuda::OldDevice { device: device.facts.to_string() }),
+            false => Ok(device),
+        }
     }
 
     /// What is known of it.

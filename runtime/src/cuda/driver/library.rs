@@ -57,6 +57,12 @@ pub enum NoCuda {
         /// What it lacks.
         symbol: &'static str,
     },
+    /// A device whose instructions are too few for the kernels.
+    #[error("{device} is too old; the kernels are for compute capability 8.0 or newer")]
+    OldDevice {
+        /// Its name and capability.
+        device: String,
+    },
     /// The driver does not start.
     #[error("the NVIDIA driver does not start: {0}")]
     Start(DriverError),
@@ -281,13 +287,18 @@ fn preload(name: &str, present: impl Fn() -> bool) -> bool {
 }
 
 fn open_from(folders: &[PathBuf], name: &str) -> bool {
-    let start = format!("lib{name}.so");
-    folders.iter().flat_map(|folder| files(folder)).any(|file| {
-        let matches = file
-            .file_name()
-            .and_then(|name| name.to_str())
-            .is_some_and(|name| name.starts_with(&start));
-        matches && open(&file)
+    folders.iter().any(|folder| {
+        // NVRTC looks for this one by its name alone, so it must be there already.
+        open_first(folder, &format!("lib{name}-builtins.so"));
+        open_first(folder, &format!("lib{name}.so"))
+    })
+}
+
+/// Opens the first library of a folder whose name starts like this, if there is one.
+fn open_first(folder: &Path, start: &str) -> bool {
+    files(folder).into_iter().any(|file| {
+        let name = file.file_name().and_then(|name| name.to_str());
+        name.is_some_and(|name| name.starts_with(start)) && open(&file)
     })
 }
 

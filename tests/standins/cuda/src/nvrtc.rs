@@ -74,7 +74,7 @@ unsafe extern "C" fn nvrtcCompileProgram(
         (&mut *program, (0..count as usize).map(option).collect::<Vec<_>>())
     };
     let known = |option: &String| {
-        ["--gpu-architecture=sm_90", "--std=c++17", "--fmad=true", "--fmad=false"]
+        ["--gpu-architecture=sm_90", "--std=c++17", "-default-device"]
             .contains(&option.as_str())
     };
     if let Some(unknown) = options.iter().find(|option| !known(option)) {
