@@ -101,14 +101,19 @@ impl Checkpoint {
 /// How the rules are spelled whose models have heads.
 const LOCAL: &str = "local";
 
-/// Keeps what both models have: parameters of heads that are gone are dropped, and those that are
-/// new begin as they are drawn, without optimizer state.
+/// Keeps what is no head: heads of the earlier rule are dropped, and those of the new one begin as
+/// they are drawn, without optimizer state.
 fn share(state: &mut State, job: &Job) {
-    let known: BTreeSet<&String> = job.parameters.iter().map(|p| &p.name).collect();
-    state.tensors.retain(|name, _| known.contains(name));
-    for (name, tensor) in State::initial(job).tensors {
-        state.tensors.entry(name).or_insert(tensor);
-    }
+    state.tensors.retain(|name, _| !is_of_head(name));
+    let fresh = State::initial(job).tensors.into_iter();
+    state.tensors.extend(fresh.filter(|(name, _)| is_of_head(name)));
+}
+
+/// Whether a parameter is one of a head, as `unit0.head.linear.weight` is.
+fn is_of_head(name: &str) -> bool {
+    let unit = name.split_once(".head.").and_then(|(unit, _)| unit.strip_prefix("unit"));
+    let number = |unit: &str| unit.chars().all(|c| c.is_ascii_digit() || c == '_');
+    unit.is_some_and(|unit| !unit.is_empty() && number(unit))
 }
 
 /// Everything in which the parameters are others than the job's.

@@ -211,4 +211,11 @@ fn a_local_rule_shares_what_is_no_head() {
     }
     let (_, resumed) = resume(&headed, &headed, 3);
     assert_eq!(resumed, Resumed::Exactly);
+    // What is missing besides heads is another model, whatever the rules.
+    let mut other = whole;
+    other.job.parameters[0].name = "other.weight".into();
+    let (path, provenance) = (PathBuf::from("file"), run(&other));
+    let checkpoint = Checkpoint { path, provenance, state: state(&other, 3) };
+    let refused = checkpoint.resume(&headed, &run(&headed));
+    assert!(matches!(refused, Err(CheckpointError::Mismatch { .. })), "{refused:?}");
 }
