@@ -138,10 +138,10 @@ fn same_placement(values: &Values, family: Family, counts: Counts) -> Option<Str
     {
         return Some("accumulate is no worse on one device".into());
     }
-    let fewer = values.stages(n).first().is_some_and(|least| *least < s);
-    let alike = !looped && !values.pinned && by_time;
     // Units of a local rule are stages at least, so the fewest that are listed may be too few.
-    let fewer = fewer && rule == Rule::Sync;
+    let fewer =
+        rule == Rule::Sync && values.stages(n).first().is_some_and(|least| *least < s);
+    let alike = !looped && !values.pinned && by_time;
     if one_device && replicas == 1 && fewer && alike {
         return Some("on one device cuts move nothing: fewer stages are the same".into());
     }

@@ -137,20 +137,10 @@ const PIPELINES: &[Order] = &[
     Order::Listed,
 ];
 
-/// The orders of a local rule in a placement.
-fn of_units(placement: Placement) -> &'static [Order] {
-    match placement {
-        Placement::Accumulate => &[Order::Sequential],
-        Placement::Data => &[Order::Parallel],
-        Placement::Pipeline => &[Order::OneForwardOneBackward],
-        Placement::Concurrent | Placement::Shared => &[],
-    }
-}
-
 /// The orders of a rule in a placement.
 pub(crate) fn orders(rule: Rule, placement: Placement) -> &'static [Order] {
     if matches!(rule, Rule::Local { .. }) {
-        return of_units(placement);
+        return placement.orders_of_units();
     }
     match (placement, rule == Rule::Sync) {
         (Placement::Accumulate, _) => &[Order::Sequential],

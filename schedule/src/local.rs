@@ -47,17 +47,24 @@ impl Units {
     }
 }
 
+impl Placement {
+    /// The orders in which the units of a local rule follow each other: on one device, on a device
+    /// per worker, or on devices of their own.
+    pub fn orders_of_units(self) -> &'static [Order] {
+        match self {
+            Placement::Accumulate => &[Order::Sequential],
+            Placement::Data => &[Order::Parallel],
+            Placement::Pipeline => &[Order::OneForwardOneBackward],
+            Placement::Concurrent | Placement::Shared => &[],
+        }
+    }
+}
+
 impl Rule {
-    /// Whether devices placed and ordered like this can take a rule's passes: units of a local
-    /// rule follow each other on one device, on a device per worker, or on devices of their own.
+    /// Whether devices placed and ordered like this can take a rule's passes.
     pub fn is_possible(self, placement: Placement, order: Order) -> bool {
         match self {
-            Rule::Local { .. } => matches!(
-                (placement, order),
-                (Placement::Accumulate, Order::Sequential)
-                    | (Placement::Data, Order::Parallel)
-                    | (Placement::Pipeline, Order::OneForwardOneBackward)
-            ),
+            Rule::Local { .. } => placement.orders_of_units().contains(&order),
             Rule::Sync | Rule::CyclicV1 | Rule::CyclicV2 | Rule::CyclicSlack(_) => true,
         }
     }

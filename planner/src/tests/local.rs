@@ -75,8 +75,8 @@ fn a_plan_by_itself_costs_what_it_does_in_a_search() {
         assert_eq!(found.device_peak, candidate.device_peak);
     }
     let front = front(&program, &ranking, 200);
-    assert!(front.plans.iter().all(|plan| plan.exactness() <= Exactness::Local));
-    assert!(!front.plans.is_empty());
+    let fastest = front.plans.iter().map(|plan| plan.step_time).min();
+    assert_eq!(fastest, Some(ranking.plans[0].step_time));
 }
 
 /// Units of a pipeline win where links are slow; without leave no plan has any.
