@@ -76,11 +76,11 @@ pub fn check(
     Ok(Checked { schedule, facts })
 }
 
-/// From so many actions on a second thread is worth its start.
+/// From so many actions on further threads are worth their start.
 const SIDE_BY_SIDE: usize = 1 << 14;
 
-/// Rules 3 to 5, and what is learned; order and contents side by side when there is much to do.
-/// What is found does not depend on that.
+/// Rules 3 to 5, and what is learned; order, contents and facts side by side when there is much to
+/// do. What is found does not depend on that.
 fn execution(
     schedule: &Schedule,
     layout: &Layout,
@@ -92,26 +92,30 @@ fn execution(
         order::check(schedule, layout, &mut faults);
         faults
     };
-    let rest = || {
+    let contents = || {
         let mut faults = Faults::default();
         contents::check(schedule, layout, flows, &mut faults);
-        let sound = faults.is_empty();
-        let facts = sound.then(|| facts::gather(schedule, layout, exchanges));
-        (faults, facts.unwrap_or_default())
+        faults
     };
-    let (unordered, (wrong, facts)) = if schedule.actions.len() < SIDE_BY_SIDE {
-        (order(), rest())
+    // Of a schedule that is refused afterwards they mean nothing, but there they are.
+    let facts = || facts::gather(schedule, layout, exchanges);
+    let (unordered, wrong, facts) = if schedule.actions.len() < SIDE_BY_SIDE {
+        (order(), contents(), facts())
     } else {
         thread::scope(|scope| {
-            let order = scope.spawn(order);
-            let rest = rest();
-            let order = order.join();
-            (order.unwrap_or_else(|panic| panic::resume_unwind(panic)), rest)
+            let (order, contents) = (scope.spawn(order), scope.spawn(contents));
+            let facts = facts();
+            (joined(order.join()), joined(contents.join()), facts)
         })
     };
     faults.append(unordered);
     faults.append(wrong);
     facts
+}
+
+/// What another thread found, or its panic.
+fn joined<T>(found: thread::Result<T>) -> T {
+    found.unwrap_or_else(|panic| panic::resume_unwind(panic))
 }
 
 /// Rule 1, from the tables that others rely on to those that rely on them.

@@ -176,7 +176,7 @@ impl<'a> Clock<'a> {
         let subject = self.schedule.buffers[row.buffer].subject;
         let Subject::Input(input) = subject else { return Nanos(0) };
         let each = self.schedule.target.host.feeds.get(input.index());
-        each.copied().unwrap_or_default() * self.schedule.coordinates().len() as u64
+        each.copied().unwrap_or_default() * self.schedule.cell_count()
     }
 
     fn transfer(

@@ -92,6 +92,13 @@ define_ids! {
     InputId "n";
 }
 
+impl DeviceId {
+    /// The device that lies so many behind this one.
+    pub fn shifted(self, by: u32) -> Self {
+        Self(self.0 + by)
+    }
+}
+
 /// A list that only its own handle can index; it does not deref to a slice, which would
 /// bring untyped indices back. In files it is a map from handles, in order, to rows.
 #[derive(Clone, PartialEq)]

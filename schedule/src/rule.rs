@@ -71,6 +71,19 @@ impl Rule {
         Delays((1..=micro_batches).map(|i| row(i).collect()).collect())
     }
 
+    /// Whether another rule has the same map.
+    pub fn delays_like(
+        self,
+        other: Self,
+        timeline: Timeline,
+        micro_batches: u32,
+        stages: u32,
+    ) -> bool {
+        let delay = |rule: Self, i, j| rule.delay(timeline, micro_batches, stages, i, j);
+        let same = |i| (1..=stages).all(|j| delay(self, i, j) == delay(other, i, j));
+        (1..=micro_batches).all(same)
+    }
+
     /// τ of the last micro-batch for each stage: no other sees newer parameters.
     pub fn freshest(
         self,
@@ -235,5 +248,46 @@ impl fmt::Display for Exactness {
             Exactness::Truncated => "truncated",
             Exactness::Local => "local",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The first micro-batch sees the oldest parameters, the last one the newest, and rules are
+    /// alike where their maps are equal.
+    #[test]
+    fn parts_of_a_map_are_those_of_the_whole() {
+        let rules = [
+            Rule::Sync,
+            Rule::CyclicV1,
+            Rule::CyclicV2,
+            Rule::CyclicSlack(1),
+            Rule::CyclicSlack(3),
+        ];
+        let sizes = (1..6).flat_map(|n| (1..6).map(move |s| (n, s)));
+        for (timeline, (n, s)) in [Timeline::Workers, Timeline::FlushFree]
+            .into_iter()
+            .flat_map(|timeline| sizes.clone().map(move |size| (timeline, size)))
+        {
+            for rule in rules {
+                let map = rule.delays(timeline, n, s);
+                let of = |one: fn(u32, u32) -> u32, stage: usize| {
+                    let all = (0..n as usize).map(|i| map.delay(i, stage));
+                    all.reduce(one).unwrap()
+                };
+                for (stage, delay) in rule.stalest(timeline, n, s).enumerate() {
+                    assert_eq!(delay, of(u32::max, stage));
+                }
+                for (stage, delay) in rule.freshest(timeline, n, s).enumerate() {
+                    assert_eq!(delay, of(u32::min, stage));
+                }
+                for other in rules {
+                    let like = rule.delays_like(other, timeline, n, s);
+                    assert_eq!(like, map == other.delays(timeline, n, s));
+                }
+            }
+        }
     }
 }

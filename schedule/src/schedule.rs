@@ -5,6 +5,7 @@ use crate::{
     GroupId, Id, Job, Kind, Place, Plan, Queue, Ring, RingId, Routine, RoutineId, Row,
     Splits, Stage, Table, Target, Task, Work,
 };
+use std::collections::BTreeMap;
 
 /// The file format's version.
 pub const FORMAT: u32 = 1;
@@ -108,6 +109,25 @@ impl Schedule {
         all
     }
 
+    /// How often the cell stands in the target.
+    pub fn cell_count(&self) -> u64 {
+        self.axes.values().map(|axis| u64::from(axis.extent)).product()
+    }
+
+    /// How far the devices of the cell at each of the [coordinates](Self::coordinates) lie behind
+    /// those of the first.
+    pub fn shifts(&self) -> Vec<u32> {
+        let mut all = vec![0];
+        for axis in self.axes.values() {
+            let along = |head: &u32| {
+                let head = *head;
+                (0..axis.extent).map(move |place| head + axis.stride * place)
+            };
+            all = all.iter().flat_map(along).collect();
+        }
+        all
+    }
+
     /// The device of the target that a device of the cell is at a coordinate.
     pub fn device_at(&self, device: DeviceId, coordinate: &[u32]) -> DeviceId {
         let shift = self
@@ -116,7 +136,7 @@ impl Schedule {
             .zip(coordinate)
             .map(|(axis, c)| axis.stride * c)
             .sum::<u32>();
-        DeviceId::new(device.index() + shift as usize)
+        device.shifted(shift)
     }
 
     /// The queue of an action in one period, with the device in place of the turning place.
@@ -149,6 +169,21 @@ impl Schedule {
         let homes = |buffer: &&Buffer| self.rings[buffer.home].devices.contains(&device);
         let ends = self.buffers.values().filter(homes).map(|b| b.offset + b.total());
         ends.max().unwrap_or_default()
+    }
+
+    /// The end of the last buffer of every device of the cell that has some, and that buffer.
+    pub fn arenas(&self) -> BTreeMap<DeviceId, (Bytes, BufferId)> {
+        let mut arenas = BTreeMap::new();
+        for (id, buffer) in self.buffers.iter() {
+            let end = buffer.offset + buffer.total();
+            for device in &self.rings[buffer.home].devices {
+                let arena = arenas.entry(*device).or_insert((end, id));
+                if end > arena.0 {
+                    *arena = (end, id);
+                }
+            }
+        }
+        arenas
     }
 
     /// Bytes of one kind on one device.

@@ -3,9 +3,8 @@
 use super::{
     exchanges::{Exchanges, Joint},
     layout::Layout,
-    links,
     live::{self, Peaks},
-    memory, rounds,
+    rounds,
 };
 use crate::{
     Bytes, Collective, DeviceId, GroupId, Kind, LinkId, Place, PoolId, RoutineId, Row,
@@ -37,7 +36,7 @@ pub struct Facts {
     pub comm_rounds: u32,
 }
 
-/// Gathers the facts of a sound schedule.
+/// Gathers the facts of a schedule whose structure is sound.
 pub(super) fn gather(
     schedule: &Schedule,
     layout: &Layout,
@@ -62,12 +61,11 @@ fn memory(schedule: &Schedule, facts: &mut Facts) {
             *facts.kinds.entry(kind).or_default() += buffer.total();
         }
     }
-    let coordinates = schedule.coordinates();
-    for (device, (arena, _)) in memory::arenas(schedule) {
+    let shifts = schedule.shifts();
+    for (device, (arena, _)) in schedule.arenas() {
         facts.device_arena.insert(device, arena);
-        for coordinate in &coordinates {
-            let real = schedule.device_at(device, coordinate);
-            let pool = schedule.target.devices[real].pool;
+        for shift in &shifts {
+            let pool = schedule.target.devices[device.shifted(*shift)].pool;
             *facts.pool_arena.entry(pool).or_default() += arena;
         }
     }
@@ -124,11 +122,11 @@ impl Traffic<'_> {
         if device(from.at) == device(to.at) {
             return;
         }
-        let coordinates = self.schedule.coordinates().len() as u64;
+        let cells = self.schedule.cell_count();
         let size = self.schedule.buffers[from.row.buffer].size;
-        *self.facts.link_bytes.entry(link).or_default() += size * coordinates;
+        *self.facts.link_bytes.entry(link).or_default() += size * cells;
         *self.places.entry(from.at).or_default() += size;
-        self.facts.messages += coordinates;
+        self.facts.messages += cells;
     }
 
     /// In a ring every member sends (n − 1)/n of the whole once, for an all-reduce twice.
@@ -141,8 +139,9 @@ impl Traffic<'_> {
     ) {
         let schedule = self.schedule;
         let members = &schedule.groups[group];
-        let instances = links::others(schedule, members).len() as u64;
-        let copies = schedule.coordinates().len() as u64 / instances;
+        let own = members.axes.iter().map(|axis| u64::from(schedule.axes[*axis].extent));
+        let copies: u64 = own.product();
+        let instances = schedule.cell_count() / copies;
         let count = copies * members.places.len() as u64;
         let whole = rows.map(|row| schedule.buffers[row.buffer].size);
         let turns = match kind {

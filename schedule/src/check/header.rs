@@ -324,9 +324,9 @@ pub(super) fn coordinates(schedule: &Schedule, faults: &mut Faults) {
             format!("device {} does not exist; use smaller strides", last + farthest)
         });
     }
-    for coordinate in schedule.coordinates() {
+    for shift in schedule.shifts() {
         for device in &cell {
-            let real = schedule.device_at(*device, &coordinate);
+            let real = device.shifted(shift);
             let free = !std::mem::replace(&mut taken[real.index()], true);
             faults.require(free, culprit, || {
                 format!("{real} stands for two devices of the cell; change the strides")

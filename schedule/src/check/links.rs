@@ -11,7 +11,8 @@ use std::collections::BTreeSet;
 pub(super) fn check(schedule: &Schedule, faults: &mut Faults) {
     let levels = Levels::new(&schedule.target);
     let (known, groups) = (BTreeSet::new(), BTreeSet::new());
-    let mut links = Links { schedule, levels, known, groups, work: 0 };
+    let shifts = schedule.shifts();
+    let mut links = Links { schedule, levels, shifts, known, groups, work: 0 };
     for (id, action) in schedule.actions.iter() {
         match &action.work {
             Work::Transfer { link, from, to, .. } => {
@@ -33,6 +34,8 @@ pub(super) fn check(schedule: &Schedule, faults: &mut Faults) {
 struct Links<'a> {
     schedule: &'a Schedule,
     levels: Levels<'a>,
+    /// From the devices of the cell to those that repeat them.
+    shifts: Vec<u32>,
     /// Moves that were found right.
     known: BTreeSet<(LinkId, [Place; 2])>,
     groups: BTreeSet<(LinkId, GroupId)>,
@@ -52,8 +55,7 @@ impl Links<'_> {
         }
         let schedule = self.schedule;
         let rings = ends.map(|end| &schedule.rings[end.ring]);
-        let coordinates = schedule.coordinates();
-        let looked = coordinates.len() * self.levels.count().max(1);
+        let looked = self.shifts.len() * self.levels.count().max(1);
         for period in 0..common_cycle(rings) {
             let pair =
                 [0, 1].map(|e: usize| rings[e].device(ends[e].place, period as i64));
@@ -61,8 +63,8 @@ impl Links<'_> {
             if pair[0] == pair[1] || self.work > limit::INSTANCES {
                 continue;
             }
-            for coordinate in &coordinates {
-                let real = pair.map(|device| schedule.device_at(device, coordinate));
+            for shift in &self.shifts {
+                let real = pair.map(|device: DeviceId| device.shifted(*shift));
                 let right = self.levels.link_between(real[0], real[1]);
                 if right != Some(link) {
                     self.known.remove(&(link, ends));
@@ -130,7 +132,7 @@ fn divisor(one: u64, other: u64) -> u64 {
 }
 
 /// The coordinates at which instances of a group's collectives run: zero along its own axes.
-pub(super) fn others(schedule: &Schedule, group: &Group) -> Vec<Vec<u32>> {
+fn others(schedule: &Schedule, group: &Group) -> Vec<Vec<u32>> {
     let zero = |coordinate: &Vec<u32>| {
         group.axes.iter().all(|axis| coordinate[axis.index()] == 0)
     };

@@ -30,7 +30,8 @@ struct Lives<'a> {
     events: Vec<Vec<(u64, u64, u64, Kind)>>,
 }
 
-/// Finds the peaks of a sound schedule.
+/// Finds the peaks of a schedule whose structure is sound; what is read before it is written is not
+/// live.
 pub(super) fn peaks(schedule: &Schedule, layout: &Layout) -> Peaks {
     let lines = schedule.actions.len() as u64;
     let middle = layout.recurrence;
@@ -122,29 +123,24 @@ impl Peaks {
         carried: &BTreeMap<(DeviceId, Kind), u64>,
         events: &[(u64, u64, u64, Kind)],
     ) {
-        let mut live = [0; Kind::ALL.len()];
-        for (place, kind) in Kind::ALL.iter().enumerate() {
-            live[place] = carried.get(&(device, *kind)).copied().unwrap_or(0);
-            self.note(device, *kind, live[place]);
-        }
+        let start = |kind: &Kind| carried.get(&(device, *kind)).copied().unwrap_or(0);
+        let mut live = Kind::ALL.each_ref().map(start);
         let mut all: u64 = live.iter().sum();
-        let mut most = all;
+        let (mut peaks, mut most) = (live, all);
         for (_, begins, ends, kind) in events {
             let place = Kind::ALL.iter().position(|own| own == kind).unwrap_or(0);
             live[place] = live[place] + begins - ends;
             all = all + begins - ends;
             most = most.max(all);
-            self.note(device, *kind, live[place]);
+            peaks[place] = peaks[place].max(live[place]);
         }
-        let peak = self.devices.entry(device).or_default();
-        *peak = (*peak).max(Bytes(most));
-    }
-
-    fn note(&mut self, device: DeviceId, kind: Kind, bytes: u64) {
-        if bytes > 0 {
+        let some = Kind::ALL.into_iter().zip(peaks).filter(|(_, bytes)| *bytes > 0);
+        for (kind, bytes) in some {
             let peak = self.kinds.entry((device, kind)).or_default();
             *peak = (*peak).max(Bytes(bytes));
         }
+        let peak = self.devices.entry(device).or_default();
+        *peak = (*peak).max(Bytes(most));
     }
 
     /// Devices that take the same places in turn have the same peaks.

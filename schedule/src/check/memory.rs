@@ -237,11 +237,11 @@ fn rest(schedule: &Schedule, id: BufferId, buffer: &Buffer, faults: &mut Faults)
 /// Arenas within devices and pools; needs sound buffers and coordinates.
 pub(super) fn capacity(schedule: &Schedule, faults: &mut Faults) {
     let target = &schedule.target;
-    let coordinates = schedule.coordinates();
+    let shifts = schedule.shifts();
     let mut pools = BTreeMap::new();
-    for (device, (arena, last)) in arenas(schedule) {
-        for coordinate in &coordinates {
-            let real = &target.devices[schedule.device_at(device, coordinate)];
+    for (device, (arena, last)) in schedule.arenas() {
+        for shift in &shifts {
+            let real = &target.devices[device.shifted(*shift)];
             let (taken, _) = pools.entry(real.pool).or_insert((Bytes(0), last));
             *taken += arena;
             if arena > real.memory {
@@ -261,19 +261,4 @@ pub(super) fn capacity(schedule: &Schedule, faults: &mut Faults) {
             faults.push(Violation::Overfull { memory, buffer, needed, capacity });
         }
     }
-}
-
-/// The end of the last buffer of every device of the cell, and that buffer.
-pub(super) fn arenas(schedule: &Schedule) -> BTreeMap<DeviceId, (Bytes, BufferId)> {
-    let mut arenas = BTreeMap::new();
-    for (id, buffer) in schedule.buffers.iter() {
-        let end = buffer.offset + buffer.total();
-        for device in &schedule.rings[buffer.home].devices {
-            let arena = arenas.entry(*device).or_insert((end, id));
-            if end > arena.0 {
-                *arena = (end, id);
-            }
-        }
-    }
-    arenas
 }

@@ -24,6 +24,7 @@ enum Node {
 pub(super) struct Sums {
     nodes: Vec<Node>,
     ids: BTreeMap<Node, SumId>,
+    moved: BTreeMap<(SumId, usize), SumId>,
 }
 
 impl Sums {
@@ -84,6 +85,9 @@ impl Sums {
         if by == 0 {
             return sum;
         }
+        if let Some(moved) = self.moved.get(&(sum, by)) {
+            return *moved;
+        }
         let mut parts = Vec::new();
         let mut rest = sum;
         while let Node::Add(before, last) = self.node(rest) {
@@ -98,6 +102,7 @@ impl Sums {
             let part = self.shifted(part, by);
             moved = self.join(moved, part);
         }
+        self.moved.insert((sum, by), moved);
         moved
     }
 

@@ -258,7 +258,7 @@ fn passes(simulation: &Simulation<'_>) -> String {
 /// How many cells there are like the one that is shown, and among how many rows each is split.
 fn cells(schedule: &Schedule) -> String {
     let rows = schedule.tensor_rows();
-    let cells = schedule.coordinates().len() / rows.max(1) as usize;
+    let cells = schedule.cell_count() / u64::from(rows.max(1));
     let equal = (cells > 1).then(|| format!(", one of {cells} equal cells"));
     let split = (rows > 1).then(|| format!(", one of {rows} rows"));
     [equal, split].into_iter().flatten().collect()
