@@ -14,7 +14,7 @@ pub use lower::{LowerError, device_lists, laid_out, lower, lower_if, lower_with}
 pub use rewrite::Everywhere;
 pub use rewrite::{Choice, FORMS, Form, Line, Neighbour, Place};
 pub use stage::{
-    BackwardCode, BackwardForm, CrossingValue, Differentiated, NodeCost, PassCost,
-    Samples, StageCode, StageError, StageForm, Stages, UpdateForm, node_costs,
-    sample_stages, stages, stages_in, update,
+    BackwardCode, BackwardForm, CrossingValue, Differentiated, NodeCost, PassCost, Piece,
+    Samples, StageCode, StageError, StageForm, Stages, UpdateForm, node_costs, stages,
+    stages_in, update,
 };

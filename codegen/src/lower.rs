@@ -64,7 +64,8 @@ pub fn lower_with(
 }
 
 /// As [`lower_with`], as far as memory is laid out, and goes on only if that is admitted: the
-/// schedule that `admit` sees lacks the waits of its actions alone.
+/// schedule that `admit` sees lacks the waits of its actions alone. It is for whoever weighs a plan,
+/// and has no fingerprint.
 ///
 /// # Errors
 /// As [`lower`]; what `admit` says is the inner result.
@@ -76,13 +77,11 @@ pub fn lower_if<E>(
 ) -> Result<Result<Schedule, E>, LowerError> {
     let program = &*fitting(program, plan)?;
     let order = order::Slots::new(plan, plan.cell_micro_batches())?;
-    drafted(program, plan, (order, choice), |draft, fingerprint| {
-        finished(arranged(draft, fingerprint), admit)
-    })
+    drafted(program, plan, (order, choice), |draft| finished(arranged(draft), admit))
 }
 
-/// As [`lower_with`], as far as memory is laid out: the schedule lacks the waits of its actions
-/// alone.
+/// As [`lower_with`], as far as memory is laid out: the schedule lacks the waits of its actions, and
+/// a fingerprint.
 ///
 /// # Errors
 /// As [`lower`].
@@ -93,9 +92,7 @@ pub fn laid_out(
 ) -> Result<Schedule, LowerError> {
     fits(program, plan)?;
     let order = order::Slots::new(plan, plan.cell_micro_batches())?;
-    drafted(program, plan, (order, choice), |draft, fingerprint| {
-        arranged(draft, fingerprint).schedule
-    })
+    drafted(program, plan, (order, choice), |draft| arranged(draft).schedule)
 }
 
 /// Lowers a plan with each backward pass in two halves, one right after the other, whatever its
@@ -117,21 +114,21 @@ fn lower_in(
     choice: &dyn Choice,
 ) -> Result<Schedule, LowerError> {
     let admit = |_: &Schedule| Ok::<(), Infallible>(());
-    let lowered = drafted(program, plan, (order, choice), |draft, fingerprint| {
-        finished(arranged(draft, fingerprint), admit)
-    })?;
-    match lowered {
-        Ok(schedule) => Ok(schedule),
+    let finish = |draft: Draft<'_>| finished(arranged(draft), admit);
+    match drafted(program, plan, (order, choice), finish)? {
+        Ok(schedule) => {
+            Ok(Schedule { fingerprint: roundelay_dsl::fingerprint(program), ..schedule })
+        }
         Err(never) => match never {},
     }
 }
 
-/// What `finish` makes of the draft of a plan and the fingerprint of its program.
+/// What `finish` makes of the draft of a plan.
 fn drafted<T>(
     program: &Program,
     plan: &Plan,
     (order, choice): (order::Slots, &dyn Choice),
-    finish: impl FnOnce(Draft<'_>, String) -> T,
+    finish: impl FnOnce(Draft<'_>) -> T,
 ) -> Result<T, LowerError> {
     let examples = u64::from(program.train.batch / plan.all_micro_batches());
     let dtype = program.train.dtype;
@@ -157,7 +154,7 @@ fn drafted<T>(
         states.push(state::lay_out(&mut draft, stage)?);
     }
     compute::add(&mut draft, &states)?;
-    Ok(finish(draft, roundelay_dsl::fingerprint(program)))
+    Ok(finish(draft))
 }
 
 /// The program with the model that the plan's rule trains, which the plan fits.
@@ -308,12 +305,12 @@ struct Arranged {
 }
 
 /// Slots and offsets.
-fn arranged(mut draft: Draft<'_>, fingerprint: String) -> Arranged {
+fn arranged(mut draft: Draft<'_>) -> Arranged {
     draft.actions.sort_by_cached_key(|action| action.key.packed());
     let rows = Rows::new(&draft);
     let actions = std::mem::take(&mut draft.actions);
     let mut schedule = Schedule {
-        fingerprint,
+        fingerprint: String::new(),
         target: draft.target.clone(),
         plan: draft.plan.clone(),
         job: draft.job.clone(),

@@ -37,15 +37,12 @@ use flow::Flow;
 use fuse::Rewriting;
 use graph::Graph;
 use layout::Layout;
-use roundelay_dsl::Model;
+use roundelay_dsl::{Model, NodeId};
 use roundelay_schedule::{
     Bytes, Float, Id, Input, InputId, Parameter, Recompute, Rewrites, Routine, Stage,
     Table, Tensor, ValueId,
 };
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    ops::Range,
-};
+use std::{cell::OnceCell, collections::BTreeMap, ops::Range};
 
 /// The stages of a cut model, for micro-batches of one size.
 #[derive(Clone, Debug, PartialEq)]
@@ -229,7 +226,11 @@ pub fn stages_in(
 /// What one device computes: all of a model, or its part.
 enum Own {
     Whole,
-    Part(Box<Parted>),
+    Part {
+        parted: Box<Parted>,
+        /// Those of the whole model, so that they do not depend on cuts; no size changes them.
+        layers: OnceCell<BTreeMap<NodeId, u32>>,
+    },
 }
 
 impl Own {
@@ -242,38 +243,41 @@ impl Own {
             return Err(StageError::Cuts { cuts: cuts.to_vec(), nodes });
         }
         let parted = Parted::new(model, cuts, tensor);
-        parted
-            .map(|parted| Self::Part(Box::new(parted)))
-            .ok_or(StageError::Unsplit { rows })
+        let parted = Box::new(parted.ok_or(StageError::Unsplit { rows })?);
+        Ok(Self::Part { parted, layers: OnceCell::new() })
     }
 
-    /// The own graph; layers are those of the whole model, so they do not depend on cuts.
+    /// The own graph, in the layers of the whole model.
     fn graph<'a>(
         &'a self,
         whole: &'a Model,
         examples: u64,
     ) -> Result<Graph<'a>, StageError> {
-        let all = Graph::new(whole, examples)?;
-        match self {
-            Own::Whole => Ok(all),
-            Own::Part(parted) => {
-                let own = Graph::new(&parted.model, examples)?;
-                Ok(own.in_layers_of(&all, &parted.origin))
+        let Own::Part { parted, layers } = self else {
+            return Graph::new(whole, examples);
+        };
+        let layers = match layers.get() {
+            Some(layers) => layers,
+            None => {
+                let all = Graph::new(whole, examples)?;
+                layers.get_or_init(|| all.layers().clone())
             }
-        }
+        };
+        let own = Graph::new(&parted.model, examples)?;
+        Ok(own.in_layers(layers, &parted.origin))
     }
 
     fn cuts<'a>(&'a self, whole: &'a [u32]) -> &'a [u32] {
         match self {
             Own::Whole => whole,
-            Own::Part(parted) => &parted.cuts,
+            Own::Part { parted, .. } => &parted.cuts,
         }
     }
 
     fn rewriting<'a>(&'a self, choice: &'a dyn Choice) -> Rewriting<'a> {
         match self {
             Own::Whole => Rewriting::new(choice, None),
-            Own::Part(parted) => Rewriting::new(choice, Some(&parted.origin)),
+            Own::Part { parted, .. } => Rewriting::new(choice, Some(&parted.origin)),
         }
     }
 
@@ -281,42 +285,67 @@ impl Own {
     fn whole_nodes(&self, nodes: Range<usize>) -> Range<usize> {
         match self {
             Own::Whole => nodes,
-            Own::Part(parted) => parted.whole_nodes(nodes),
+            Own::Part { parted, .. } => parted.whole_nodes(nodes),
         }
     }
 }
 
-/// The stages of a cut model, with the routines of some of them.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Samples {
-    /// Everything but code.
-    pub frame: Stages,
-    /// What the wanted stages run.
-    pub code: BTreeMap<Stage, StageCode>,
+/// A cut model on one device among those that split its tensors, for whoever wants the routines of
+/// some of its stages. Its calls are known to be in the kernel catalogue, as they are where
+/// [`node_costs`] gives costs for as many examples.
+pub struct Piece<'a> {
+    model: &'a Model,
+    cuts: &'a [u32],
+    own: Own,
 }
 
-/// As [`stages_in`], with the routines of the wanted stages alone, for a model whose calls the
-/// kernel catalogue is known to take, as it is when [`node_costs`] gives costs for as many
-/// examples.
-///
-/// # Errors
-/// As [`stages_in`].
-pub fn sample_stages(
-    model: &Model,
-    cut: (&[u32], Tensor),
-    examples: u64,
-    element: (Float, u64),
-    form: impl Fn(Stage) -> StageForm,
-    (wanted, choice): (&BTreeSet<Stage>, &dyn Choice),
-) -> Result<Samples, StageError> {
-    let own = Own::new(model, cut)?;
-    let graph = own.graph(model, examples)?;
-    let flow = Flow::new(&graph, own.cuts(cut.0))?;
-    let known = wanted.iter().copied().filter(|stage| stage.index() < flow.count());
-    let layout =
-        Layout::new(&graph, &flow, element, (known.clone(), form), own.rewriting(choice));
-    let code = known.map(|stage| (stage, code(&layout, stage, &own))).collect();
-    Ok(Samples { frame: frame(&layout), code })
+/// Some stages of a cut model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Samples {
+    /// Everything but code and rewrites.
+    pub frame: Stages,
+    /// What the wanted stages run, in their order.
+    pub code: Vec<StageCode>,
+}
+
+impl<'a> Piece<'a> {
+    /// Cuts a model as [`stages`] does.
+    ///
+    /// # Errors
+    /// When no operation of the model can be split.
+    pub fn new(model: &'a Model, cut: (&'a [u32], Tensor)) -> Result<Self, StageError> {
+        Ok(Self { model, cuts: cut.0, own: Own::new(model, cut)? })
+    }
+
+    /// As [`stages_in`], with the routines of the wanted stages alone, each in its form and as if
+    /// the others kept nothing.
+    ///
+    /// # Errors
+    /// As [`stages_in`].
+    ///
+    /// # Panics
+    /// When a stage is wanted that the cuts do not make.
+    pub fn samples(
+        &self,
+        examples: u64,
+        element: (Float, u64),
+        wanted: &[(Stage, StageForm)],
+        choice: &dyn Choice,
+    ) -> Result<Samples, StageError> {
+        let graph = self.own.graph(self.model, examples)?;
+        let flow = Flow::new(&graph, self.own.cuts(self.cuts))?;
+        let layout = |stage: Option<(Stage, StageForm)>| {
+            let form = |_| stage.map_or(StageForm::default(), |(_, form)| form);
+            let stages = stage.map(|(stage, _)| stage);
+            let rewriting = self.own.rewriting(choice);
+            Layout::new(&graph, &flow, element, (stages, form), rewriting)
+        };
+        let one = |wanted: &(Stage, StageForm)| {
+            code(&layout(Some(*wanted)), wanted.0, &self.own)
+        };
+        let code = wanted.iter().map(one).collect();
+        Ok(Samples { frame: frame(&layout(None)), code })
+    }
 }
 
 /// Everything but code.

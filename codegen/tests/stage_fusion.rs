@@ -5,7 +5,8 @@
 mod stage_support;
 
 use roundelay_codegen::{
-    Everywhere, NodeCost, PassCost, StageCode, Stages, node_costs, stages,
+    BackwardCode, BackwardForm, Everywhere, NodeCost, PassCost, StageCode, StageForm,
+    Stages, node_costs, stages, stages_in,
 };
 use roundelay_dsl::{Extent, Model, Operation, Source};
 use roundelay_schedule::{Attribute, Call, Float, Id, Role, Routine, Stage, Tensor};
@@ -118,6 +119,30 @@ fn costs_of_nodes_add_up_to_the_uncut_routines() {
         let parameters: u64 = costs.iter().map(|cost| cost.parameters).sum();
         let sizes = stages.parameters.iter().map(|parameter| parameter.elements());
         assert_eq!(parameters, sizes.sum::<u64>());
+    }
+}
+
+/// The first half of a backward pass makes what costs say, and copies what it keeps.
+#[test]
+fn costs_of_the_turn_add_up_to_the_first_half() {
+    let split = StageForm { backward: BackwardForm::Split, ..StageForm::default() };
+    let random = (20..40).map(|seed| random_model(&mut Numbers(seed), 12));
+    for model in random.chain([residual()]) {
+        let costs = costs(&model);
+        let turn = launched(costs.iter().rev().map(|cost| &cost.turn));
+        let whole = (&[][..], Tensor::WHOLE);
+        let element = (Float::F32, 16);
+        let stages = stages_in(&model, whole, EXAMPLES, element, |_| split, &Everywhere);
+        let stages = stages.expect("the model is sound");
+        let code = &stages.stages[Stage::new(0)];
+        let BackwardCode::Split { input, .. } = &code.backward else {
+            panic!("it is in halves")
+        };
+        let copies = |text: &String| !text.starts_with("copy");
+        let made: Vec<String> = input.calls.iter().map(Call::text).collect();
+        let made: Vec<String> = made.into_iter().filter(copies).collect();
+        let turn: Vec<String> = turn.into_iter().filter(copies).collect();
+        assert_eq!(turn, made);
     }
 }
 

@@ -195,12 +195,13 @@ mod tests {
         core::places,
         cost::Costs,
         nodes::Nodes,
-        pattern::{in_a_row, patterns},
+        pattern::{Pattern, in_a_row, patterns},
         sample,
     };
+    use roundelay_codegen::StageForm;
     use roundelay_dsl::Program;
     use roundelay_schedule::{Stage, Tensor};
-    use std::collections::{BTreeMap, BTreeSet};
+    use std::collections::BTreeMap;
 
     /// Cuts everywhere, at every second node and so on, shifted.
     fn all_cuts(model: &Model) -> impl Iterator<Item = Vec<u32>> {
@@ -217,6 +218,20 @@ mod tests {
         program
     }
 
+    /// The patterns of all stages in one form.
+    fn all(
+        program: &Program,
+        (cuts, tensor): (&[u32], Tensor),
+        form: StageForm,
+        reach: Reach,
+        costs: &Costs,
+    ) -> Vec<Pattern> {
+        let stages = (0..=cuts.len()).map(|stage| (Stage::new(stage), form));
+        let (wanted, model) = (stages.collect::<Vec<_>>(), (program, &program.model));
+        let found = patterns(model, (cuts, tensor), &wanted, reach, costs).unwrap();
+        found.into_iter().map(|one| one.unwrap().unwrap()).collect()
+    }
+
     #[test]
     fn stages_of_one_kind_take_as_much() {
         let (program, mut shared) = (program(), 0);
@@ -228,23 +243,14 @@ mod tests {
             for form in sample::forms() {
                 let mut known: BTreeMap<Kind, _> = BTreeMap::new();
                 for cuts in all_cuts(&program.model).step_by(5) {
-                    let all = (0..=cuts.len()).map(Stage::new).collect();
-                    let size = (Reach::One(2), tensor);
-                    let own = patterns(
-                        (&program, &program.model),
-                        (&cuts, |_| form),
-                        &all,
-                        size,
-                        &costs,
-                    );
-                    let own = own.unwrap().unwrap();
+                    let own = all(&program, (&cuts, tensor), form, Reach::One(2), &costs);
                     let kinds = places(&cuts, program.model.cuttable());
                     let kinds = kinds.map(|place| shapes.kind(place));
-                    for (kind, (stage, own)) in kinds.zip(own) {
+                    for (stage, (kind, own)) in kinds.zip(own).enumerate() {
                         let own = own.at(2, &costs);
                         let like = known.entry(kind).or_insert_with(|| own.clone());
-                        shared += usize::from(stage.index() > 0);
-                        assert_eq!(*like, own, "{stage:?} of {cuts:?} {form:?}");
+                        shared += usize::from(stage > 0);
+                        assert_eq!(*like, own, "{stage} of {cuts:?} {form:?}");
                     }
                 }
                 shared -= known.len();
@@ -279,17 +285,8 @@ mod tests {
             for (form, cuts) in
                 sample::forms().zip(all_cuts(&program.model).skip(6).step_by(7))
             {
-                let all: BTreeSet<Stage> = (0..=cuts.len()).map(Stage::new).collect();
                 let make = |reach| {
-                    let cut = (&cuts[..], |_| form);
-                    let found = patterns(
-                        (&program, &program.model),
-                        cut,
-                        &all,
-                        (reach, tensor),
-                        &costs,
-                    );
-                    found.unwrap().unwrap().into_values()
+                    all(&program, (&cuts, tensor), form, reach, &costs).into_iter()
                 };
                 for examples in [1, 2, 3, 7, 48, 500] {
                     let model = (&program, &program.model);

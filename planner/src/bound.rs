@@ -1,7 +1,7 @@
 //! Admissible lower bounds: no legal schedule of a plan is faster or smaller.
 //!
 //! They come in three steps, each of which takes more work and is never looser: from the costs of
-//! single nodes, from the exact routines of the stages, and from following the lists of the
+//! single nodes (work, flush, path, ports and rest), from the exact routines of the stages, and from following the lists of the
 //! devices pass by pass. Laws:
 //!
 //! | law | says |
@@ -54,10 +54,18 @@ pub struct Bound {
 
 impl Bound {
     /// By the costs of single nodes, for a plan without cuts.
-    pub(crate) fn of_nodes(program: &Program, plan: &Plan, cutting: &Cutting) -> Self {
-        let (memory, kind) = rest::of_nodes(program, plan, cutting);
-        let work = pairs::relieved(plan, &program.target, work::of_nodes(plan, cutting));
-        Self { work, path: Nanos(0), traffic: Nanos(0), memory, kind }
+    pub(crate) fn of_nodes(
+        program: &Program,
+        plan: &Plan,
+        cutting: &Cutting,
+        network: &mut Network<'_>,
+    ) -> Self {
+        let most = rest::most(plan, cutting);
+        let (memory, kind) = rest::of_nodes(program, plan, most);
+        let (work, path) = work::of_nodes(plan, cutting);
+        let relieved = |time| pairs::relieved(plan, &program.target, time);
+        let traffic = ports::of_nodes(program, plan, most, network);
+        Self { work: relieved(work), path: relieved(path), traffic, memory, kind }
     }
 
     /// By what the stages take on the fastest device of the cluster.

@@ -19,7 +19,7 @@ use roundelay_dsl::Program;
 use roundelay_kernels::Kernel;
 use roundelay_schedule::{
     Call, Device, DeviceId, Exchanged, Float, FlopsPerSecond, Footprint, Input, Job,
-    Nanos, Place, Products, Profile, RoutineId, Schedule, Unit, Work, feed_text,
+    Nanos, Place, Products, Profile, RoutineId, Schedule, Table, Unit, Work, feed_text,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -110,7 +110,7 @@ pub(crate) struct Costs {
     pub(crate) algebra: Algebra,
     models: Vec<Model>,
     /// The model of every device.
-    of: BTreeMap<DeviceId, usize>,
+    of: Table<DeviceId, usize>,
 }
 
 /// One kind of device.
@@ -129,7 +129,7 @@ impl Costs {
             rows: Rows::new(&program.target),
             algebra: Algebra::default(),
             models: Vec::new(),
-            of: BTreeMap::new(),
+            of: Table::new(),
         };
         for (id, device) in program.target.devices.iter() {
             let profile = program.profiles.get(&id);
@@ -144,7 +144,7 @@ impl Costs {
                 costs.models.push(Model::new(device, profile.map(Arc::as_ref)));
                 costs.models.len() - 1
             });
-            costs.of.insert(id, number);
+            costs.of.push(number);
         }
         costs
     }
@@ -184,6 +184,24 @@ impl Costs {
         least.min().unwrap_or_default() + self.exchanged(counted(calls), Rows::least)
     }
 
+    /// No device takes less for these calls as a part of a launch than what it takes for those that
+    /// they contain, and this; issuing them may be hidden behind the others. What a table says of
+    /// calls in one may be more than what it says of them apart, so there calls that contain
+    /// others count for nothing.
+    pub(crate) fn more(
+        &self,
+        calls: &[(Priced, u64)],
+        contained: &[(Priced, u64)],
+    ) -> Nanos {
+        let more = |model: &Model| match (&model.measured, contained) {
+            (Some(_), [_, ..]) => Nanos(0),
+            (Some(_), []) | (None, _) => model.least(calls) - model.least(contained),
+        };
+        let exchanged = |calls| self.exchanged(counted(calls), Rows::least);
+        self.models.iter().map(more).min().unwrap_or_default()
+            + (exchanged(calls) - exchanged(contained))
+    }
+
     /// What the exchanges among these calls take; one after another, and nothing runs beside.
     fn exchanged<'a>(
         &self,
@@ -208,16 +226,29 @@ impl Costs {
         job.inputs.values().map(time).collect()
     }
 
-    /// One launch of these calls on the slowest of some devices, while `busy` devices compute.
+    /// The models of all devices at these places; places turn, so the whole ring counts.
+    fn models_at(
+        &self,
+        schedule: &Schedule,
+        places: &BTreeSet<Place>,
+    ) -> BTreeSet<usize> {
+        let shifts = schedule.shifts();
+        let rings: BTreeSet<_> = places.iter().map(|place| place.ring).collect();
+        let cell = rings.iter().flat_map(|ring| &schedule.rings[*ring].devices);
+        let repeated =
+            cell.flat_map(|device| shifts.iter().map(|shift| device.shifted(*shift)));
+        repeated.map(|device| self.of[device]).collect()
+    }
+
+    /// One launch of these calls on the slowest of some kinds, while `busy` devices compute.
     fn slowest(
         &self,
-        devices: &BTreeSet<DeviceId>,
+        kinds: &BTreeSet<usize>,
         calls: &[Priced],
         busy: u32,
     ) -> (Nanos, Origins) {
-        let kinds: BTreeSet<usize> =
-            devices.iter().filter_map(|device| self.of.get(device).copied()).collect();
-        let times = kinds.into_iter().map(|kind| self.models[kind].launched(calls, busy));
+        let kinds = kinds.iter().copied();
+        let times = kinds.map(|kind| self.models[kind].launched(calls, busy));
         let (time, origins) = times.max_by_key(|(time, _)| *time).unwrap_or_default();
         let each = calls.iter().map(|call| (call, 1));
         (time + self.exchanged(each, Rows::most), origins)
@@ -297,8 +328,8 @@ pub(crate) fn price_with(
     let mut predicted = Vec::with_capacity(schedule.routines.len());
     for (id, routine) in schedule.routines.iter() {
         let calls = costs.priced(&routine.calls)?;
-        let devices = places.get(&id).map(|places| devices_of(schedule, places));
-        let (time, origins) = costs.slowest(&devices.unwrap_or_default(), &calls, busy);
+        let kinds = places.get(&id).map(|places| costs.models_at(schedule, places));
+        let (time, origins) = costs.slowest(&kinds.unwrap_or_default(), &calls, busy);
         all += origins;
         predicted.push(time);
     }
@@ -317,18 +348,6 @@ fn launch_places(schedule: &Schedule) -> BTreeMap<RoutineId, BTreeSet<Place>> {
         }
     }
     places
-}
-
-/// Every device at these places, at every coordinate; places turn, so the whole ring counts.
-fn devices_of(schedule: &Schedule, places: &BTreeSet<Place>) -> BTreeSet<DeviceId> {
-    let rings: BTreeSet<_> = places.iter().map(|place| place.ring).collect();
-    let coordinates = schedule.coordinates();
-    let cell = rings.iter().flat_map(|ring| &schedule.rings[*ring].devices);
-    let at_all = |device: &DeviceId| {
-        let at = |coordinate: &Vec<u32>| schedule.device_at(*device, coordinate);
-        coordinates.iter().map(at).collect::<Vec<_>>()
-    };
-    cell.flat_map(at_all).collect()
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use crate::{
     cuts::{Chain, cut},
     laws::check_cuts,
     load::LoadError,
-    nodes::Nodes,
+    nodes::{Nodes, Times},
     parallel::parallel,
     reason::Reason,
 };
@@ -28,16 +28,29 @@ pub(crate) struct Cutting {
     /// First node of every stage but the first.
     pub cuts: Vec<u32>,
     /// Forward and backward pass of each stage.
-    pub times: Vec<Nanos>,
-    /// The same of all stages before each.
-    pub before: Vec<Nanos>,
+    pub passes: InARow,
+    /// Forward, and what the backward pass makes for the stage before where it is in halves.
+    pub turns: InARow,
     /// Elements of each stage's parameters, without padding.
     pub elements: Vec<u64>,
     /// Those of all stages, and of the largest one.
     pub all: u64,
     pub largest: u64,
+    /// The largest stage.
+    pub widest: usize,
     /// Whether every stage reads of the one before, and gives a gradient back.
     pub linked: bool,
+}
+
+/// What stages that follow each other take.
+#[derive(Clone, Debug)]
+pub(crate) struct InARow {
+    /// Each of them.
+    pub own: Vec<Nanos>,
+    /// All before each.
+    pub before: Vec<Nanos>,
+    /// All of them.
+    pub all: Nanos,
 }
 
 /// Cuts by what decides them, or why there are none.
@@ -61,8 +74,8 @@ impl Cuttings {
         let (nodes, chains) = chains((program, core), costs, &grains, threads);
         let wanted: Vec<Count> = wanted.iter().copied().collect();
         let found = parallel(&wanted, threads, &|(grain, stages)| {
-            let (chain, elements) = chains[grain].as_ref().map_err(Clone::clone)?;
-            Cutting::new(program, (chain, elements), *stages)
+            let costed = chains[grain].as_ref().map_err(Clone::clone)?;
+            Cutting::new(program, costed, *stages)
         });
         Self { known: wanted.into_iter().zip(found).collect(), nodes }
     }
@@ -77,8 +90,13 @@ impl Cuttings {
     }
 }
 
-/// A chain, and the elements of each node's own parameters.
-type Costed = Result<(Chain, Vec<u64>), Reason>;
+/// A chain, what its nodes take at least, and the elements of their own parameters.
+struct CostedChain {
+    chain: Chain,
+    passes: Vec<Nanos>,
+    turns: Vec<Nanos>,
+    elements: Vec<u64>,
+}
 
 /// The nodes of each way to split tensors, and the chain of each grain.
 fn chains(
@@ -86,7 +104,7 @@ fn chains(
     costs: &Costs,
     grains: &[Grain],
     threads: usize,
-) -> (BTreeMap<Tensor, Nodes>, BTreeMap<Grain, Costed>) {
+) -> (BTreeMap<Tensor, Nodes>, BTreeMap<Grain, Result<CostedChain, Reason>>) {
     let examples = |grain: &Grain| program.train.batch / grain.0;
     let size = |grain: &Grain| (examples(grain), grain.1);
     let refused = |error: LoadError| Reason::Refused(error.to_string());
@@ -106,12 +124,14 @@ fn chains(
     let uncosted = Chain::uncosted(&program.model);
     let chain = |grain: &Grain| {
         let of = |nodes: &Nodes| {
-            let times = nodes.times(examples(grain), costs);
-            let times = places.iter().map(|at| times[*at]).collect();
+            let Times { weights, passes, turns } = nodes.times(examples(grain), costs);
+            let [weights, passes, turns] = [weights, passes, turns]
+                .map(|of| places.iter().map(|at| of[*at]).collect::<Vec<Nanos>>());
             let elements = places.iter().map(|at| nodes.elements[*at]).collect();
             let (model, dtype) = (&program.model, program.train.dtype);
             let size = examples(grain).into();
-            (uncosted.taking(model, times, size, dtype), elements)
+            let chain = uncosted.taking(model, weights, size, dtype);
+            CostedChain { chain, passes, turns, elements }
         };
         match &known[&grain.1] {
             Ok(known) if known.reach.holds(examples(grain)) => Ok(of(known)),
@@ -129,39 +149,50 @@ fn chains(
 }
 
 impl Cutting {
-    fn new(
-        program: &Program,
-        (chain, elements): (&Chain, &[u64]),
-        stages: u32,
-    ) -> Result<Self, Reason> {
+    fn new(program: &Program, costed: &CostedChain, stages: u32) -> Result<Self, Reason> {
+        let chain = &costed.chain;
         let cuts = match &program.search.cuts {
             Some(cuts) => check_cuts(chain, cuts, stages).map(|()| cuts.clone())?,
             None => cut(chain, stages).map_err(Reason::Uncuttable)?,
         };
-        Ok(Self::at(chain, elements, cuts))
+        Ok(Self::at(costed, cuts))
     }
 
-    fn at(chain: &Chain, elements: &[u64], cuts: Vec<u32>) -> Self {
-        let times = chain.stage_times(&cuts);
+    fn at(costed: &CostedChain, cuts: Vec<u32>) -> Self {
+        let CostedChain { chain, passes, turns, elements } = costed;
         let starts = std::iter::once(0).chain(cuts.iter().map(|cut| *cut as usize));
         let ends = cuts.iter().map(|cut| *cut as usize).chain([elements.len()]);
-        let elements: Vec<u64> = starts
-            .zip(ends)
-            .map(|(first, end)| elements[first..end].iter().sum())
-            .collect();
-        let before = times.iter().scan(Nanos(0), |sum, time| {
-            let before = *sum;
-            *sum += *time;
-            Some(before)
-        });
+        let stages: Vec<_> = starts.zip(ends).map(|(first, end)| first..end).collect();
+        let own = stages.iter().cloned();
+        let elements: Vec<u64> =
+            own.clone().map(|own| elements[own].iter().sum()).collect();
+        let in_a_row = |times: &[Nanos]| {
+            let own = own.clone().map(|own| times[own].iter().copied().sum());
+            InARow::new(own.collect())
+        };
+        let most = elements.iter().copied().enumerate().max_by_key(|(_, own)| *own);
+        let (widest, largest) = most.unwrap_or_default();
         Self {
             all: elements.iter().sum(),
-            largest: elements.iter().copied().max().unwrap_or(0),
+            largest,
+            widest,
             linked: chain.links(&cuts),
-            before: before.collect(),
+            passes: in_a_row(passes),
+            turns: in_a_row(turns),
             elements,
-            times,
             cuts,
         }
+    }
+}
+
+impl InARow {
+    fn new(own: Vec<Nanos>) -> Self {
+        let mut all = Nanos(0);
+        let before = own.iter().map(|time| {
+            let before = all;
+            all += *time;
+            before
+        });
+        Self { before: before.collect(), all, own }
     }
 }

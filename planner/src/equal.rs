@@ -2,13 +2,79 @@
 
 use crate::{counts::Counts, family::Family, laws::check_delay, values::Values};
 use roundelay_dsl::Objective;
-use roundelay_schedule::{Fold, Order, Placement, Rule, States, Timeline};
-use std::collections::BTreeMap;
+use roundelay_schedule::{Fold, Order, Placement, Rule, States};
+use std::{collections::BTreeMap, fmt};
 
-/// What is known of version maps: why a rule is superfluous for N and S on a timeline.
+/// What of a space makes a plan superfluous.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Superior {
+    /// Rule sync, for no version lags behind.
+    NoLag,
+    /// A rule with the same versions.
+    SameVersions(Rule),
+    /// Rule sync, for nothing overlaps.
+    NoOverlap,
+    /// So many workers.
+    Workers(u32),
+    /// So many workers with their own data.
+    DataWorkers(u32),
+    /// So many replicas.
+    Replicas(u32),
+    /// Replicated states, for groups of one split nothing.
+    WholeStates,
+    /// ZeRO-3, for one group has all replicas.
+    WholeGroup,
+    /// Micro-batches one after another, for there is one device.
+    OneDevice,
+    /// Fewer stages, for on one device cuts move nothing.
+    FewerStages,
+    /// Placement data, for there is one stage.
+    OneStage,
+    /// A pipeline, for there is one micro-batch.
+    OneInPipeline,
+    /// Another order, for there is one micro-batch.
+    OneMicroBatch(Order),
+    /// The same plan, for its stages are pinned.
+    Pinned,
+}
+
+impl fmt::Display for Superior {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoLag => f.write_str("no version lags behind, so this is rule sync"),
+            Self::SameVersions(rule) => write!(f, "{rule} has the same version map"),
+            Self::NoOverlap => f.write_str(
+                "a delay saves nothing where nothing overlaps: sync is no worse",
+            ),
+            Self::Workers(n) => {
+                write!(f, "{n} workers without replicas are the same")
+            }
+            Self::DataWorkers(n) => write!(f, "data with {n} workers is the same"),
+            Self::Replicas(n) => write!(f, "accumulate with {n} replicas is the same"),
+            Self::WholeStates => {
+                f.write_str("groups of one split nothing: replicated is no worse")
+            }
+            Self::WholeGroup => f.write_str("one group of all replicas is zero3"),
+            Self::OneDevice => f.write_str("accumulate is no worse on one device"),
+            Self::FewerStages => {
+                f.write_str("on one device cuts move nothing: fewer stages are the same")
+            }
+            Self::OneStage => f.write_str("data is the same with one stage"),
+            Self::OneInPipeline => {
+                f.write_str("pipeline is the same with one micro-batch")
+            }
+            Self::OneMicroBatch(order) => {
+                write!(f, "{order} is the same with one micro-batch")
+            }
+            Self::Pinned => f.write_str("every stage is pinned"),
+        }
+    }
+}
+
+/// What is known of version maps in one family: why its rule is superfluous for N and S.
 #[derive(Debug, Default)]
 pub(crate) struct SameRules {
-    known: BTreeMap<(Rule, bool, u32, u32), Option<String>>,
+    known: BTreeMap<(u32, u32), Option<Superior>>,
 }
 
 /// The plan of the space that makes this one superfluous: the same, or never worse.
@@ -17,7 +83,7 @@ pub(crate) fn equal(
     family: Family,
     counts: Counts,
     rules: &mut SameRules,
-) -> Option<String> {
+) -> Option<Superior> {
     let Counts { micro_batches: n, stages: s, .. } = counts;
     rules
         .find(values, family, n, s)
@@ -27,7 +93,7 @@ pub(crate) fn equal(
 }
 
 /// Workers instead of replicas, or states that split as much.
-fn same_members(values: &Values, family: Family, counts: Counts) -> Option<String> {
+fn same_members(values: &Values, family: Family, counts: Counts) -> Option<Superior> {
     let Counts { micro_batches: n, stages: s, replicas, shards, .. } = counts;
     let Family { rule, placement, states, .. } = family;
     let all = counts.all_micro_batches();
@@ -36,11 +102,11 @@ fn same_members(values: &Values, family: Family, counts: Counts) -> Option<Strin
             && rule.is_synchronous()
             && values.micro_batches.contains(&all)
             && values.tries_replicas(all, 1)
-            && values.stages(all).contains(&s)
+            && values.tries_stages(all, s)
     };
     match placement {
         Placement::Data | Placement::Shared if as_workers() => {
-            return Some(format!("{all} workers without replicas are the same"));
+            return Some(Superior::Workers(all));
         }
         Placement::Accumulate
             if n == 1
@@ -48,7 +114,7 @@ fn same_members(values: &Values, family: Family, counts: Counts) -> Option<Strin
                 && values.orders.contains(&Order::Parallel)
                 && as_workers() =>
         {
-            return Some(format!("data with {all} workers is the same"));
+            return Some(Superior::DataWorkers(all));
         }
         // A worker with one micro-batch is a replica with one.
         Placement::Data
@@ -58,19 +124,17 @@ fn same_members(values: &Values, family: Family, counts: Counts) -> Option<Strin
                 && values.orders.contains(&Order::Sequential)
                 && values.micro_batches.contains(&1)
                 && values.tries_replicas(1, all)
-                && values.stages(1).contains(&s) =>
+                && values.tries_stages(1, s) =>
         {
-            return Some(format!("accumulate with {all} replicas is the same"));
+            return Some(Superior::Replicas(all));
         }
         _ => {}
     }
     let tried = |states| values.states.contains(&states);
     match (states, shards) {
-        (States::Hsdp, 1) if tried(States::Replicated) => {
-            Some("groups of one split nothing: replicated is no worse".into())
-        }
+        (States::Hsdp, 1) if tried(States::Replicated) => Some(Superior::WholeStates),
         (States::Hsdp, _) if shards == counts.members(family) && tried(States::Zero3) => {
-            Some("one group of all replicas is zero3".into())
+            Some(Superior::WholeGroup)
         }
         _ => None,
     }
@@ -84,38 +148,35 @@ impl SameRules {
         family: Family,
         n: u32,
         s: u32,
-    ) -> Option<String> {
+    ) -> Option<Superior> {
         let (rule, timeline) = (family.rule, family.placement.timeline());
         if rule.is_synchronous() {
             return None;
         }
         let find = || {
-            let own = rule.delays(timeline, n, s);
-            if own.max() == 0 {
-                return Some("no version lags behind, so this is rule sync".into());
+            if rule.stalest(timeline, n, s).all(|delay| delay == 0) {
+                return Some(Superior::NoLag);
             }
             let mut earlier = values.rules.iter().take_while(|other| **other != rule);
             let lawful = |other| check_delay(Family { rule: other, ..family }, n, s);
             let same = earlier.find(|other| {
-                lawful(**other).is_ok() && other.delays(timeline, n, s) == own
+                lawful(**other).is_ok() && rule.delays_like(**other, timeline, n, s)
             });
-            same.map(|rule| format!("{rule} has the same version map"))
+            same.map(|rule| Superior::SameVersions(*rule))
         };
-        let key = (rule, timeline == Timeline::FlushFree, n, s);
-        self.known.entry(key).or_insert_with(find).clone()
+        *self.known.entry((n, s)).or_insert_with(find)
     }
 }
 
 /// A rule with delays where nothing overlaps.
-fn accumulating(values: &Values, family: Family) -> Option<String> {
+fn accumulating(values: &Values, family: Family) -> Option<Superior> {
     let accumulates = family.placement == Placement::Accumulate;
     let delayed = !family.rule.is_synchronous() && values.rules.contains(&Rule::Sync);
-    (accumulates && delayed)
-        .then(|| "a delay saves nothing where nothing overlaps: sync is no worse".into())
+    (accumulates && delayed).then_some(Superior::NoOverlap)
 }
 
 /// A simpler placement, order or cut that does the same.
-fn same_placement(values: &Values, family: Family, counts: Counts) -> Option<String> {
+fn same_placement(values: &Values, family: Family, counts: Counts) -> Option<Superior> {
     let Counts { micro_batches: n, stages: s, replicas, .. } = counts;
     let tried = |placement, order| {
         values.placements.contains(&placement) && values.orders.contains(&order)
@@ -136,22 +197,21 @@ fn same_placement(values: &Values, family: Family, counts: Counts) -> Option<Str
         && one_by_one
         && tried(Placement::Accumulate, Order::Sequential)
     {
-        return Some("accumulate is no worse on one device".into());
+        return Some(Superior::OneDevice);
     }
     // Units of a local rule are stages at least, so the fewest that are listed may be too few.
-    let fewer =
-        rule == Rule::Sync && values.stages(n).first().is_some_and(|least| *least < s);
+    let fewer = rule == Rule::Sync && values.tries_fewer_stages(s);
     let alike = !looped && !values.pinned && by_time;
     if one_device && replicas == 1 && fewer && alike {
-        return Some("on one device cuts move nothing: fewer stages are the same".into());
+        return Some(Superior::FewerStages);
     }
     if sync && placement == Placement::Shared {
         let workers = counts.all_micro_batches() > 1;
         if s == 1 && workers && tried(Placement::Data, Order::Parallel) {
-            return Some("data is the same with one stage".into());
+            return Some(Superior::OneStage);
         }
         if n == 1 && tried(Placement::Pipeline, Order::Gpipe) {
-            return Some("pipeline is the same with one micro-batch".into());
+            return Some(Superior::OneInPipeline);
         }
     }
     let late = n == 1
@@ -162,10 +222,10 @@ fn same_placement(values: &Values, family: Family, counts: Counts) -> Option<Str
         && !order.splits_backward()
         && !looped;
     if late && tried(Placement::Pipeline, Order::Gpipe) {
-        return Some("gpipe is the same with one micro-batch".into());
+        return Some(Superior::OneMicroBatch(Order::Gpipe));
     }
     (n == 1 && order.is_found() && tried(Placement::Pipeline, Order::ZeroBubbleH1))
-        .then(|| "zb_h1 is the same with one micro-batch".into())
+        .then_some(Superior::OneMicroBatch(Order::ZeroBubbleH1))
 }
 
 #[cfg(test)]

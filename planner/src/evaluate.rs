@@ -66,7 +66,8 @@ fn candidate(
 ) -> Candidate {
     let run = simulate(checked, enough_steps(checked));
     let cells = memory::cells(checked);
-    let fullest = cells.values().max_by_key(|cell| checked.arena(**cell)).copied();
+    let arena = memory::arenas(checked);
+    let fullest = cells.values().max_by_key(|cell| arena(**cell)).copied();
     let facts = checked.facts();
     let sent: Bytes =
         cells.values().filter_map(|cell| facts.sent.get(cell)).copied().sum();
@@ -74,9 +75,9 @@ fn candidate(
         plan: checked.plan.clone(),
         batch: checked.job.batch,
         step_time: run.step_time(),
-        device_peak: fullest.map(|cell| checked.arena(cell)).unwrap_or_default(),
+        device_peak: fullest.map(&arena).unwrap_or_default(),
         memory: fullest.map(|cell| kinds(checked, cell)).unwrap_or_default(),
-        pools: pools(checked, &cells),
+        pools: pools(checked, &cells, arena),
         comm_bytes_per_device: Bytes(sent.0.div_ceil(cells.len().max(1) as u64)),
         comm_rounds: facts.comm_rounds,
         bubble: run.bubble(),
@@ -96,6 +97,7 @@ fn kinds(checked: &Checked, cell: DeviceId) -> BTreeMap<Kind, Bytes> {
 fn pools(
     checked: &Checked,
     cells: &BTreeMap<DeviceId, DeviceId>,
+    arena: impl Fn(DeviceId) -> Bytes,
 ) -> BTreeMap<String, PoolUse> {
     let live_peak = &checked.facts().device_live_peak;
     let mut pools: BTreeMap<String, PoolUse> = BTreeMap::new();
@@ -103,7 +105,7 @@ fn pools(
         let pool = checked.target.devices[*device].pool;
         let used = pools.entry(checked.target.pools[pool].name.clone()).or_default();
         used.live_peak += live_peak.get(cell).copied().unwrap_or_default();
-        used.arena += checked.arena(*cell);
+        used.arena += arena(*cell);
     }
     pools
 }

@@ -1,7 +1,7 @@
 //! Combinations that are no plan to try: how many there are, and the one that came furthest, by
 //! family and reason.
 
-use crate::{counts::Counts, family::Family, reason::Reason};
+use crate::{counts::Counts, equal::Superior, family::Family, reason::Reason};
 use std::collections::BTreeMap;
 
 /// Combinations of one family that are no plan for the same reason.
@@ -26,8 +26,15 @@ pub enum Sizes {
     One(Counts),
 }
 
-/// A group of exclusions: those with the same words, where a reason has no number of its own.
-type Group = (Family, &'static str, Option<String>);
+/// A group of exclusions: those of one reason, told apart where it has no number of its own.
+type Group = (Family, &'static str, Option<Told>);
+
+/// What tells exclusions of one reason apart.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Told {
+    By(Superior),
+    In(String),
+}
 
 /// Exclusions while they are gathered.
 #[derive(Clone, Debug, Default)]
@@ -43,17 +50,25 @@ impl Exclusions {
         reason: &Reason,
         number: u64,
     ) {
-        let words = match reason {
-            Reason::Equal(text) | Reason::Refused(text) | Reason::WrongCuts(text) => {
-                Some(text.clone())
+        let told = match reason {
+            Reason::Equal(superior) => Some(Told::By(*superior)),
+            Reason::Refused(text) | Reason::WrongCuts(text) => {
+                Some(Told::In(text.clone()))
             }
             _ => None,
         };
         let new = || Excluded { family, sizes, reason: reason.clone(), number: 0 };
-        let known = self.groups.entry((family, reason.name(), words)).or_insert_with(new);
+        let known = self.groups.entry((family, reason.name(), told)).or_insert_with(new);
         known.number += number;
         if rank(reason, sizes) < rank(&known.reason, known.sizes) {
             *known = Excluded { number: known.number, ..new() };
+        }
+    }
+
+    /// Adds others.
+    pub(crate) fn extend(&mut self, others: Self) {
+        for own in others.groups.into_values() {
+            self.add((own.family, own.sizes), &own.reason, own.number);
         }
     }
 
@@ -97,9 +112,9 @@ mod tests {
             let reason = Reason::TooFewDevices { needed, available: 4 };
             all.add((family, Sizes::One(counts)), &reason, number);
         }
-        let words = |text: &str| Reason::Equal(text.to_owned());
-        all.add((family, Sizes::All), &words("a"), 1);
-        all.add((family, Sizes::All), &words("b"), 1);
+        for superior in [Superior::NoLag, Superior::NoOverlap] {
+            all.add((family, Sizes::All), &Reason::Equal(superior), 1);
+        }
         let found = all.into_all();
         assert_eq!(found.len(), 3);
         let devices = found.iter().find(|e| e.reason.name() == "too_few_devices");

@@ -7,10 +7,11 @@
 
 use crate::{
     candidate::Candidate,
+    clerk::{Clerk, Grouping},
     cost::Costs,
     local,
     outline::Outline,
-    ranking::{Clerk, Grouping, Ranking, threads},
+    ranking::{Ranking, threads},
     reason::Reason,
     search::{Judge, Open, ROUND, SHARPENED},
     sharpen::Sharpness,

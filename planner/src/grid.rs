@@ -2,7 +2,7 @@
 
 use crate::{counts::Counts, family::Family, values::Values};
 use roundelay_schedule::{Order, Placement, States};
-use std::{collections::BTreeMap, rc::Rc};
+use std::{collections::BTreeMap, sync::Arc};
 
 /// What the numbers of all families share.
 #[derive(Clone, Debug)]
@@ -12,9 +12,9 @@ pub(crate) struct Grid {
     /// R by N.
     replicas: BTreeMap<u32, Vec<u32>>,
     /// Numbers of shards by members and devices of a cell.
-    shards: BTreeMap<(u32, u32), Rc<[u32]>>,
+    shards: BTreeMap<(u32, u32), Arc<[u32]>>,
     /// The number of shards of states that are not split in groups.
-    whole: Rc<[u32]>,
+    whole: Arc<[u32]>,
     /// Combinations by what makes a difference.
     numbers: BTreeMap<(Placement, Option<Order>, bool, bool), u64>,
 }
@@ -47,14 +47,14 @@ impl Grid {
         values: &Values,
         family: Family,
         counts: Counts,
-    ) -> Rc<[u32]> {
+    ) -> Arc<[u32]> {
         if family.states != States::Hsdp {
-            return Rc::clone(&self.whole);
+            return Arc::clone(&self.whole);
         }
         let members = counts.members(family).max(1);
         let cell = counts.devices(family, values.lists) / members;
         let new = || values.shards(members, cell).into();
-        Rc::clone(self.shards.entry((members, cell)).or_insert_with(new))
+        Arc::clone(self.shards.entry((members, cell)).or_insert_with(new))
     }
 
     /// How many combinations of numbers a family has.
@@ -74,8 +74,13 @@ impl Grid {
         number
     }
 
+    /// Takes over the numbers of shards that another one of the same values worked out.
+    pub(crate) fn learn(&mut self, other: Self) {
+        self.shards.extend(other.shards);
+    }
+
     /// Every number of shards that is tried in some family; one where nothing is asked.
-    pub(crate) fn all_shards(&mut self, values: &Values) -> Vec<u32> {
+    pub(crate) fn all_shards(&self, values: &Values) -> Vec<u32> {
         let whole = values.states.iter().any(|states| *states != States::Hsdp);
         let mut all: std::collections::BTreeSet<u32> =
             whole.then_some(1).into_iter().collect();

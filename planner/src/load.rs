@@ -2,14 +2,11 @@
 
 use crate::cost::{Costs, Priced, Unpriced};
 use roundelay_codegen::{
-    BackwardCode, Choice, CrossingValue, Samples, StageCode, StageError, StageForm,
-    Stages, UpdateForm, sample_stages, update,
+    BackwardCode, CrossingValue, Piece, Samples, StageCode, StageError, StageForm,
+    Stages, UpdateForm, update,
 };
-use roundelay_dsl::{Model, Program};
-use roundelay_schedule::{
-    Argument, Bytes, Id, Nanos, Role, Routine, Stage, Tensor, ValueId,
-};
-use std::collections::{BTreeMap, BTreeSet};
+use roundelay_dsl::Program;
+use roundelay_schedule::{Argument, Bytes, Id, Nanos, Role, Routine, Stage, ValueId};
 
 /// What one stage takes for one micro-batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -62,7 +59,7 @@ impl StageLoad {
 }
 
 /// Why a program's stages cannot be costed.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum LoadError {
     /// The model cannot be cut or differentiated like this.
     #[error(transparent)]
@@ -100,37 +97,37 @@ pub(crate) enum BackwardCalls {
     },
 }
 
-/// Some stages of a program's model, or of a short one, between cuts, each in a form, for micro-batches of `examples` whose
-/// nodes were costed, on one of the devices that split tensors.
+/// Some stages of a program's model, or of a short one, each in a form, for micro-batches of
+/// `examples` whose nodes were costed, on one of the devices that split tensors.
 ///
 /// # Errors
 /// When the model cannot be cut or differentiated like this.
 pub(crate) fn samples(
-    (program, model): (&Program, &Model),
-    (cuts, form): (&[u32], impl Fn(Stage) -> StageForm),
-    wanted: &BTreeSet<Stage>,
-    (examples, tensor): (u32, Tensor),
+    program: &Program,
+    piece: &Piece<'_>,
+    wanted: &[(Stage, StageForm)],
+    examples: u32,
     costs: &Costs,
-) -> Result<BTreeMap<Stage, Sample>, LoadError> {
+) -> Result<Vec<Result<Sample, LoadError>>, LoadError> {
     let layout = (program.train.dtype, 1);
     let n = u64::from(examples);
-    let which = (wanted, &costs.algebra as &dyn Choice);
-    let samples = sample_stages(model, (cuts, tensor), n, layout, form, which)?;
+    let Samples { frame, code } = piece.samples(n, layout, wanted, &costs.algebra)?;
     let all = (program.train.batch / examples.max(1)).max(1);
-    let of = |stage| sample(program, (&samples, all), stage, costs);
-    let one = |stage: &Stage| Ok((*stage, of(*stage)?));
-    samples.code.keys().map(one).collect()
+    let each = wanted.iter().zip(&code);
+    let one = |((stage, _), code): (&(Stage, StageForm), &StageCode)| {
+        sample(program, (&frame, all), (*stage, code), costs)
+    };
+    Ok(each.map(one).collect())
 }
 
 fn sample(
     program: &Program,
-    (samples, micro_batches): (&Samples, u32),
-    stage: Stage,
+    (frame, micro_batches): (&Stages, u32),
+    (stage, row): (Stage, &StageCode),
     costs: &Costs,
 ) -> Result<Sample, LoadError> {
-    let Samples { frame: code, code: known } = samples;
-    let (train, row) = (&program.train, &known[&stage]);
-    let (dtype, elements) = (train.dtype, code.elements[stage]);
+    let train = &program.train;
+    let (dtype, elements) = (train.dtype, frame.elements[stage]);
     let calls = |routine: &Routine| costs.priced(&routine.calls);
     let backward = match &row.backward {
         BackwardCode::Whole { first, next } => {
@@ -145,9 +142,9 @@ fn sample(
     let scratch = |routine: Option<&&Routine>| {
         routine.map_or(Bytes(0), |routine| size(routine, Role::Workspace))
     };
-    let [received, received_late] = received(code, row, stage);
+    let [received, received_late] = received(frame, row, stage);
     let (optimizer, form) = (&train.optimizer, UpdateForm::InPlace);
-    let update = update(code, stage, optimizer, micro_batches, dtype, form, 1);
+    let update = update(frame, stage, optimizer, micro_batches, dtype, form, 1);
     let update: Vec<_> = calls(&update)?.into_iter().map(|call| (call, 1)).collect();
     let load = StageLoad {
         update: costs.floor(&update).time(),
@@ -164,7 +161,7 @@ fn sample(
         ],
         ..StageLoad::default()
     };
-    let inbound = messages(code, row, stage);
+    let inbound = messages(frame, row, stage);
     Ok(Sample { load, inbound, forward: calls(&row.forward)?, backward })
 }
 

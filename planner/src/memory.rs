@@ -65,12 +65,11 @@ impl Room {
 /// # Errors
 /// What is missing where most is missing.
 pub(crate) fn fits(program: &Program, schedule: &Schedule) -> Result<(), Shortfall> {
-    let cells = cells(schedule);
-    let mut arenas: BTreeMap<DeviceId, Bytes> = BTreeMap::new();
+    let (cells, arena) = (cells(schedule), arenas(schedule));
     let mut worst: Option<(Shortfall, DeviceId)> = None;
     let mut pools: BTreeMap<PoolId, (Bytes, DeviceId)> = BTreeMap::new();
     for (id, cell) in cells {
-        let arena = *arenas.entry(cell).or_insert_with(|| schedule.arena(cell));
+        let arena = arena(cell);
         let device = &schedule.target.devices[id];
         let entry = pools.entry(device.pool).or_insert((Bytes(0), cell));
         entry.0 += arena;
@@ -94,12 +93,12 @@ pub(crate) fn fits(program: &Program, schedule: &Schedule) -> Result<(), Shortfa
 /// How much each device of the cell lacks in a lowered plan; those that lack nothing are not
 /// there. In a pool that is too small those lack something that take more than an equal share.
 pub(crate) fn lacks(program: &Program, schedule: &Schedule) -> BTreeMap<DeviceId, Bytes> {
-    let cells = cells(schedule);
+    let (cells, arena) = (cells(schedule), arenas(schedule));
     let pool = |device: DeviceId| schedule.target.devices[device].pool;
     let mut pools: BTreeMap<PoolId, (Bytes, u64)> = BTreeMap::new();
     for (device, cell) in &cells {
         let (taken, users) = pools.entry(pool(*device)).or_default();
-        *taken += schedule.arena(*cell);
+        *taken += arena(*cell);
         *users += 1;
     }
     let mut lacks: BTreeMap<DeviceId, Bytes> = BTreeMap::new();
@@ -108,7 +107,7 @@ pub(crate) fn lacks(program: &Program, schedule: &Schedule) -> BTreeMap<DeviceId
         let whole = schedule.target.pools[pool(device)].capacity;
         let share = if taken > whole { Bytes(whole.0 / users) } else { whole };
         let own = device_capacity(program, &schedule.target.devices[device]);
-        let missing = schedule.arena(cell) - own.min(share);
+        let missing = arena(cell) - own.min(share);
         if missing > Bytes(0) {
             let known = lacks.entry(cell).or_default();
             *known = missing.max(*known);
@@ -138,13 +137,17 @@ fn fullest_kind(schedule: &Schedule, cell: DeviceId) -> Kind {
     kinds.max_by_key(|kind| schedule.bytes_of(cell, *kind)).unwrap_or(Kind::Parameter)
 }
 
+/// What each device of the cell takes.
+pub(crate) fn arenas(schedule: &Schedule) -> impl Fn(DeviceId) -> Bytes + use<> {
+    let arenas = schedule.arenas();
+    move |device| arenas.get(&device).map_or(Bytes(0), |(end, _)| *end)
+}
+
 /// Every device in use, with the device of the cell that it repeats.
 pub(crate) fn cells(schedule: &Schedule) -> BTreeMap<DeviceId, DeviceId> {
-    let coordinates = schedule.coordinates();
+    let shifts = &schedule.shifts();
     let rings = schedule.rings.values().flat_map(|ring| ring.devices.iter().copied());
-    let repeated = rings.flat_map(|cell| {
-        let at = move |c: &Vec<u32>| (schedule.device_at(cell, c), cell);
-        coordinates.iter().map(at).collect::<Vec<_>>()
-    });
+    let repeated = rings
+        .flat_map(|cell| shifts.iter().map(move |shift| (cell.shifted(*shift), cell)));
     repeated.collect()
 }

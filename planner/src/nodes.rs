@@ -3,12 +3,12 @@
 
 use crate::{
     bill::{Bill, PROOF, Reach},
-    cost::{Costs, Unpriced},
+    cost::{Costs, Priced, Unpriced},
     load::LoadError,
 };
-use roundelay_codegen::{NodeCost, node_costs};
+use roundelay_codegen::{NodeCost, PassCost, node_costs};
 use roundelay_dsl::{Model, Program};
-use roundelay_schedule::{Bytes, Nanos, Tensor};
+use roundelay_schedule::{Bytes, Call, Nanos, Tensor};
 
 /// The nodes of a program.
 #[derive(Clone, Debug)]
@@ -31,9 +31,29 @@ pub(crate) type Mark = (Option<u32>, Bytes, usize);
 /// What all nodes of a kind take in both directions.
 #[derive(Clone, Debug)]
 struct Kind {
-    all: Bill,
+    all: Net,
+    /// The same with the first half of the backward pass alone.
+    turned: Net,
+}
+
+/// What a node adds to the calls of its neighbours.
+#[derive(Clone, Debug)]
+struct Net {
+    calls: Bill,
     /// Calls of neighbours that are done as well, and counted there.
     contained: Bill,
+}
+
+/// What each node of a model takes for one micro-batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Times {
+    /// Forward and backward, as a weight for whoever cuts.
+    pub weights: Vec<Nanos>,
+    /// What forward and backward add to any stage at least.
+    pub passes: Vec<Nanos>,
+    /// What forward adds at least, and what the backward pass makes for the nodes before where it is
+    /// in halves.
+    pub turns: Vec<Nanos>,
 }
 
 /// One node at several sizes.
@@ -93,7 +113,8 @@ impl Nodes {
             let own: Costed<'_> = sizes.iter().map(|all| &all[node]).collect();
             let known = seen.iter().position(|other| {
                 let same = |(one, other): (&&NodeCost, &&NodeCost)| {
-                    one.forward == other.forward && one.backward == other.backward
+                    (&one.forward, &one.backward, &one.turn)
+                        == (&other.forward, &other.backward, &other.turn)
                 };
                 own.iter().zip(other).all(same)
             });
@@ -117,40 +138,68 @@ impl Nodes {
         }))
     }
 
-    /// Forward and backward of each node for one micro-batch.
-    pub(crate) fn times(&self, examples: u32, costs: &Costs) -> Vec<Nanos> {
-        let time = |kind: &Kind| {
-            let [all, contained] =
-                [&kind.all, &kind.contained].map(|bill| costs.part(&bill.at(examples)));
-            Nanos(all.0.saturating_sub(contained.0))
+    /// What each node takes for one micro-batch.
+    pub(crate) fn times(&self, examples: u32, costs: &Costs) -> Times {
+        let of = |time: &dyn Fn(&Kind) -> Nanos| -> Vec<Nanos> {
+            let times: Vec<Nanos> = self.kinds.iter().map(time).collect();
+            self.of.iter().map(|kind| times[*kind]).collect()
         };
-        let times: Vec<Nanos> = self.kinds.iter().map(time).collect();
-        self.of.iter().map(|kind| times[*kind]).collect()
+        Times {
+            weights: of(&|kind| kind.all.weight(examples, costs)),
+            passes: of(&|kind| kind.all.least(examples, costs)),
+            turns: of(&|kind| kind.turned.least(examples, costs)),
+        }
     }
 }
 
 impl Kind {
     /// Nothing if the node's calls are on no line.
     fn new(node: &Costed<'_>, costs: &Costs) -> Result<Option<Self>, Unpriced> {
-        let priced = |calls: fn(&NodeCost) -> [&[roundelay_schedule::Call]; 2]| {
-            let at = |cost: &&NodeCost| costs.priced(&calls(cost).concat());
+        let all = Net::new(node, |cost| [&cost.forward, &cost.backward], costs)?;
+        let turned = Net::new(node, |cost| [&cost.forward, &cost.turn], costs)?;
+        Ok(all.zip(turned).map(|(all, turned)| Self { all, turned }))
+    }
+}
+
+impl Net {
+    /// Of some passes; nothing if their calls are on no line.
+    fn new(
+        node: &Costed<'_>,
+        passes: fn(&NodeCost) -> [&PassCost; 2],
+        costs: &Costs,
+    ) -> Result<Option<Self>, Unpriced> {
+        let priced = |calls: fn(&PassCost) -> &[Call]| {
+            let at = |cost: &&NodeCost| costs.priced(&passes(cost).map(calls).concat());
             node.iter().map(at).collect::<Result<Vec<_>, _>>()
         };
-        let all = priced(|cost| [&cost.forward.calls, &cost.backward.calls])?;
-        let contained =
-            priced(|cost| [&cost.forward.contained, &cost.backward.contained])?;
-        let straight = |sizes: Vec<Vec<_>>| {
-            let mut sizes = sizes.into_iter();
-            let bill = Bill::new([sizes.next()?, sizes.next()?])?;
-            let proven = match sizes.next() {
-                Some(proof) => {
-                    Bill::new([proof.clone(), proof])?.at(PROOF) == bill.at(PROOF)
-                }
-                None => true,
-            };
-            proven.then_some(bill)
-        };
-        let both = straight(all).zip(straight(contained));
-        Ok(both.map(|(all, contained)| Self { all, contained }))
+        let calls = straight(priced(|pass| &pass.calls)?);
+        let contained = straight(priced(|pass| &pass.contained)?);
+        let both = calls.zip(contained);
+        Ok(both.map(|(calls, contained)| Self { calls, contained }))
     }
+
+    fn weight(&self, examples: u32, costs: &Costs) -> Nanos {
+        let [calls, contained] = self.at(examples).map(|calls| costs.part(&calls));
+        calls - contained
+    }
+
+    fn least(&self, examples: u32, costs: &Costs) -> Nanos {
+        let [calls, contained] = self.at(examples);
+        costs.more(&calls, &contained)
+    }
+
+    fn at(&self, examples: u32) -> [Vec<(Priced, u64)>; 2] {
+        [&self.calls, &self.contained].map(|bill| bill.at(examples))
+    }
+}
+
+/// The bill of the same calls at several sizes, if they are on lines.
+fn straight(sizes: Vec<Vec<Priced>>) -> Option<Bill> {
+    let mut sizes = sizes.into_iter();
+    let bill = Bill::new([sizes.next()?, sizes.next()?])?;
+    let proven = match sizes.next() {
+        Some(proof) => Bill::new([proof.clone(), proof])?.at(PROOF) == bill.at(PROOF),
+        None => true,
+    };
+    proven.then_some(bill)
 }

@@ -6,10 +6,9 @@ use crate::{
     cost::{Costs, Floor, Priced},
     load::{BackwardCalls, LoadError, Sample, StageLoad, samples},
 };
-use roundelay_codegen::StageForm;
+use roundelay_codegen::{Piece, StageForm};
 use roundelay_dsl::{Model, Program};
 use roundelay_schedule::{Bytes, Nanos, Stage, Tensor};
-use std::collections::{BTreeMap, BTreeSet};
 
 /// What stages that do the same take.
 #[derive(Clone, Debug)]
@@ -35,23 +34,23 @@ pub(crate) struct Taken {
     input: Option<Floor>,
 }
 
-/// The patterns of some stages of a program's model, or of a short one, between cuts, each in a form; nothing where calls of
-/// micro-batches of several sizes do not go together.
+/// The patterns of some stages of a program's model, or of a short one, each in a form; nothing
+/// where calls of micro-batches of several sizes do not go together.
 ///
 /// # Errors
 /// When the model cannot be cut or differentiated like this.
 pub(crate) fn patterns(
-    program: (&Program, &Model),
-    (cuts, form): (&[u32], impl Fn(Stage) -> StageForm),
-    wanted: &BTreeSet<Stage>,
-    (reach, tensor): (Reach, Tensor),
+    (program, model): (&Program, &Model),
+    cut: (&[u32], Tensor),
+    wanted: &[(Stage, StageForm)],
+    reach: Reach,
     costs: &Costs,
-) -> Result<Option<BTreeMap<Stage, Pattern>>, LoadError> {
-    let [first, second] = reach.derive(|examples| {
-        samples(program, (cuts, &form), wanted, (examples, tensor), costs)
-    })?;
-    let pairs = first.into_iter().zip(second.into_values());
-    let pattern = |((stage, one), other)| Some((stage, Pattern::new([one, other])?));
+) -> Result<Vec<Result<Option<Pattern>, LoadError>>, LoadError> {
+    let piece = Piece::new(model, cut)?;
+    let [first, second] =
+        reach.derive(|examples| samples(program, &piece, wanted, examples, costs))?;
+    let pairs = first.into_iter().zip(second);
+    let pattern = |(one, other)| Ok(Pattern::new([one?, other?]));
     Ok(pairs.map(pattern).collect())
 }
 

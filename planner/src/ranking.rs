@@ -1,25 +1,18 @@
 //! The planner's answer: ranked plans, the best of each weaker class, and what was searched.
 
 use crate::{
-    bound::Bound,
     candidate::Candidate,
+    clerk::{Classes, Clerk, Grouping},
     cost::Costs,
-    evaluate::evaluate,
-    excluded::{Exclusions, Sizes},
     local,
-    memory::Room,
     objective::{Goal, Score},
-    outline::Outline,
-    parallel::parallel,
     progress::Progress,
-    reason::Reason,
     rewrite::Stop,
-    search::{Aim, Found, Judge, Open, search},
-    sharpen::{Bounds, Sharpness},
+    search::{Aim, Found, Open, search},
     space::Space,
 };
-use roundelay_dsl::{Objective, Program};
-use roundelay_schedule::{Exactness, Plan, Sequence};
+use roundelay_dsl::Program;
+use roundelay_schedule::{Exactness, Plan};
 use std::{
     collections::BTreeMap,
     num::NonZeroUsize,
@@ -167,7 +160,7 @@ fn ranked_alone(
         space: Space::default(),
     };
     if !program.target.devices.is_empty() {
-        ranking.space = Space::new(program);
+        ranking.space = Space::new(program, threads());
         let plans = std::mem::take(&mut ranking.space.plans);
         (ranking.candidates, ranking.pruned) = (plans.len(), plans.len());
         let grouping = Grouping::of(program.search.objective);
@@ -176,8 +169,9 @@ fn ranked_alone(
             classes.retain(|class, _| *class <= allowed);
         }
         ranking.look(&mut clerk, classes, options, progress);
-        ranking.space.excluded.extend(clerk.unfit.into_all());
-        ranking.space.plans = clerk.plans;
+        let (plans, unfit) = clerk.into_all();
+        ranking.space.excluded.extend(unfit);
+        ranking.space.plans = plans;
     }
     ranking.rewriting = costs.algebra.stops();
     ranking.interrupted = progress.stopped;
@@ -282,143 +276,3 @@ const WEAKER_PART: usize = 5;
 /// Plans of a weaker class after which the best of them is shown, unless another may be twice as
 /// good.
 const WEAKER_ENOUGH: usize = 8;
-
-/// Plans by class of exactness.
-pub(crate) type Classes = BTreeMap<Exactness, Vec<Open>>;
-
-/// Knows the costs of the plans of a program, and keeps what turned out.
-pub(crate) struct Clerk<'a> {
-    program: &'a Program,
-    costs: &'a Costs,
-    bounds: Bounds<'a>,
-    room: Room,
-    /// All plans, those of a group side by side.
-    plans: Vec<Outline>,
-    grouping: Grouping,
-    /// Plans that turned out to be none.
-    unfit: Exclusions,
-}
-
-/// Which plans stand for others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Grouping {
-    /// Of those that differ in what they compute again, the first that fits; but each for itself
-    /// where room decides the order.
-    Recompute,
-    /// Each stands for itself.
-    None,
-}
-
-impl Grouping {
-    /// Whoever computes more again may take less memory.
-    fn of(objective: Objective) -> Self {
-        match objective {
-            Objective::Memory => Grouping::None,
-            Objective::StepTime
-            | Objective::Devices
-            | Objective::Cost
-            | Objective::TimeToResult => Grouping::Recompute,
-        }
-    }
-}
-
-impl<'a> Clerk<'a> {
-    /// Some plans with their first bounds, by class of exactness.
-    pub(crate) fn new(
-        program: &'a Program,
-        costs: &'a Costs,
-        plans: Vec<Outline>,
-        grouping: Grouping,
-    ) -> (Self, Classes) {
-        let bounds = Bounds::new(program, costs, &plans, threads());
-        let (room, unfit) = (Room::new(program), Exclusions::default());
-        let mut clerk = Self { program, costs, bounds, room, plans, grouping, unfit };
-        let mut classes = Classes::new();
-        let mut number = 0;
-        while number < clerk.plans.len() {
-            if let Some(open) = clerk.open(number) {
-                let class = open.outline.exactness(program);
-                classes.entry(class).or_default().push(open);
-            }
-            number = clerk.after(number);
-        }
-        (clerk, classes)
-    }
-
-    /// The first plan of a group from this one on that may fit. The plans of a group differ in
-    /// what they compute again, least first. Unless memory counts, the first that fits is the only
-    /// one to look at: a rule, for one that does less of it is nearly always no slower, but no law
-    /// (`tests/recompute.rs`), so it belongs to what the space is and not to what bounds prove.
-    /// Plans whose order is found, or whose rows share the tokens, may well be faster with more of
-    /// it: each of them stands alone.
-    fn open(&mut self, mut number: usize) -> Option<Open> {
-        let end = self.after(number);
-        while number < end {
-            let outline = self.plans[number];
-            let found = self.bounds.first(&outline);
-            match found.and_then(|bound| self.roomy(&outline, bound)) {
-                Ok(bound) => {
-                    let sharpness = Sharpness::Nodes;
-                    return Some(Open { outline, bound, sharpness, number });
-                }
-                Err(reason) => self.unfit(&outline, &reason),
-            }
-            number += 1;
-        }
-        None
-    }
-
-    /// Where the group of a plan ends.
-    fn after(&self, number: usize) -> usize {
-        let Outline { family, counts, .. } = self.plans[number];
-        let alone = family.order.is_found() || counts.tensor.sequence == Sequence::Split;
-        if alone || self.grouping == Grouping::None {
-            return number + 1;
-        }
-        let group = |outline: &Outline| (outline.family, outline.counts);
-        let own = group(&self.plans[number]);
-        let rest = self.plans[number + 1..].iter();
-        number + 1 + rest.take_while(|other| group(other) == own).count()
-    }
-
-    /// The bound of a plan that may fit.
-    fn roomy(&self, outline: &Outline, bound: Bound) -> Result<Bound, Reason> {
-        let fits = self.room.for_bound(self.program, outline.devices, &bound);
-        fits.map(|()| bound).map_err(Reason::Memory)
-    }
-
-    fn unfit(&mut self, outline: &Outline, reason: &Reason) {
-        let which = (outline.family, Sizes::One(outline.counts));
-        self.unfit.add(which, reason, 1);
-    }
-}
-
-impl Judge for Clerk<'_> {
-    fn sharper(&mut self, open: &[Open]) -> Vec<Result<(Bound, Sharpness), Reason>> {
-        let known: Vec<_> =
-            open.iter().map(|open| (open.outline, open.bound, open.sharpness)).collect();
-        let sharper = self.bounds.sharper(&known).into_iter().zip(open);
-        let roomy = |(found, open): (Result<(Bound, Sharpness), Reason>, &Open)| {
-            let (bound, sharpness) = found?;
-            Ok((self.roomy(&open.outline, bound)?, sharpness))
-        };
-        sharper.map(roomy).collect()
-    }
-
-    fn clock(
-        &mut self,
-        round: &[Open],
-        threads: usize,
-    ) -> Vec<Result<Candidate, Reason>> {
-        parallel(round, threads, &|open: &Open| {
-            let plan = self.bounds.plan(&open.outline)?;
-            evaluate(self.program, self.costs, open, plan)
-        })
-    }
-
-    fn refuse(&mut self, open: &Open, reason: &Reason) -> Option<Open> {
-        self.unfit(&open.outline, reason);
-        let next = open.number + 1;
-        if next < self.after(open.number) { self.open(next) } else { None }
-    }
-}

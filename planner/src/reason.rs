@@ -1,6 +1,6 @@
 //! Why a combination of decisions is no plan, as data and as a sentence.
 
-use crate::{cuts::Uncuttable, family::Clash};
+use crate::{cuts::Uncuttable, equal::Superior, family::Clash};
 use roundelay_schedule::{Bytes, DeviceId, Kind, Misfit};
 use std::fmt;
 
@@ -65,7 +65,7 @@ pub enum Reason {
     /// The pinned cuts are no cuts of this model.
     WrongCuts(String),
     /// Another plan of the space is the same or never worse; which, and why.
-    Equal(String),
+    Equal(Superior),
     /// A device or pool is too small.
     Memory(Shortfall),
     /// A stage is pinned that the plan does not have.
@@ -184,9 +184,8 @@ impl fmt::Display for Reason {
             Reason::NoStage { stage } => {
                 write!(f, "the program pins stage {stage}, which is not there")
             }
-            Reason::WrongCuts(text) | Reason::Equal(text) | Reason::Refused(text) => {
-                f.write_str(text)
-            }
+            Reason::WrongCuts(text) | Reason::Refused(text) => f.write_str(text),
+            Reason::Equal(superior) => write!(f, "{superior}"),
             Reason::Memory(shortfall) => write!(f, "{shortfall}"),
         }
     }

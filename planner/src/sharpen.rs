@@ -89,9 +89,14 @@ impl<'a> Bounds<'a> {
     ///
     /// # Errors
     /// Why it is no plan.
-    pub(crate) fn first(&self, outline: &Outline) -> Result<Bound, Reason> {
+    pub(crate) fn first(
+        &self,
+        outline: &Outline,
+        network: &mut Network<'_>,
+    ) -> Result<Bound, Reason> {
         let cutting = self.cuttings.get(count(outline))?;
-        Ok(Bound::of_nodes(self.program, &outline.bare(self.program), cutting))
+        let plan = outline.bare(self.program);
+        Ok(Bound::of_nodes(self.program, &plan, cutting, network))
     }
 
     /// The plan itself.

@@ -4,19 +4,20 @@
 use crate::{
     counts::Counts,
     cuts::Chain,
-    equal::{SameRules, equal},
+    equal::{SameRules, Superior, equal},
     excluded::{Excluded, Exclusions, Sizes},
     family::{Clash, Family},
     grid::Grid,
     laws::{check_cuts, check_delay, check_devices, check_shards, check_sizes},
     outline::Outline,
+    parallel::parallel,
     reason::Reason,
     tied::Tied,
     values::Values,
 };
 use roundelay_dsl::{Choice, Program};
 use roundelay_schedule::Recompute;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What is searched.
 #[derive(Clone, Debug, Default)]
@@ -39,35 +40,36 @@ impl Space {
     /// Enumerates rule × placement × order × states, then N, S, v, R and shards, then what all
     /// stages compute again that the program does not pin; the cuts follow. What a law of the
     /// cheaper decisions rules out is counted, not listed.
-    pub(crate) fn new(program: &Program) -> Self {
+    pub(crate) fn new(program: &Program, threads: usize) -> Self {
         let values = Values::new(program);
-        let mut filler = Filler {
-            program,
-            grid: Grid::new(&values),
-            pinned: pinned(program),
-            uncosted: Chain::uncosted(&program.model),
-            values: &values,
-            rules: SameRules::default(),
-            plans: Vec::new(),
-            exclusions: Exclusions::default(),
-            dropped: BTreeMap::new(),
-            combinations: 0,
-        };
+        let grid = Grid::new(&values);
+        let ground = Ground::new(program, &values, &grid);
         let families = Family::all(
             &values.rules,
             &values.placements,
             &values.orders,
             &values.states,
         );
-        for family in families {
-            filler.fill(family);
-        }
-        let Filler {
-            plans, exclusions, dropped, combinations, uncosted, mut grid, ..
-        } = filler;
-        let decisions = values.described(&mut grid);
+        let mut all = Filler::new(&ground, grid.clone());
+        let lawful = |family: &Family| match family.check(&program.train.optimizer) {
+            Ok(()) => true,
+            Err(clash) => {
+                all.clash(*family, clash);
+                false
+            }
+        };
+        let families: Vec<Family> = families.into_iter().filter(lawful).collect();
+        let filled = parallel(&families, threads, &|family| {
+            let mut own = Filler::new(&ground, grid.clone());
+            own.fill(*family);
+            own.found
+        });
+        let Filler { mut found, .. } = all;
+        filled.into_iter().for_each(|own| found.add(own));
+        let Found { grid, plans, exclusions, dropped, combinations } = found;
+        let decisions = values.described(&grid);
         let excluded = exclusions.into_all();
-        let tied = Tied::new(&program.model, &uncosted);
+        let tied = Tied::new(&program.model, &ground.uncosted);
         Self { decisions, combinations, plans, dropped, excluded, tied }
     }
 }
@@ -83,37 +85,88 @@ fn pinned(program: &Program) -> u32 {
     })
 }
 
-/// Walks through the combinations and sorts them into plans and exclusions.
-struct Filler<'a> {
+/// What all combinations share.
+struct Ground<'a> {
     program: &'a Program,
     values: &'a Values,
-    grid: Grid,
     /// How many of the first stages are pinned.
     pinned: u32,
     /// Where the model can be cut.
     uncosted: Chain,
-    rules: SameRules,
+    /// Whether it can be cut as wanted, by the number of stages.
+    cuttable: BTreeMap<u32, Result<(), Reason>>,
+}
+
+impl<'a> Ground<'a> {
+    fn new(program: &'a Program, values: &'a Values, grid: &Grid) -> Self {
+        let uncosted = Chain::uncosted(&program.model);
+        let check = |stages: u32| match &program.search.cuts {
+            Some(cuts) => check_cuts(&uncosted, cuts, stages),
+            None => uncosted.check(stages).map_err(Reason::Uncuttable),
+        };
+        let stages: BTreeSet<u32> = grid.points.iter().map(|(_, s)| *s).collect();
+        let cuttable = stages.into_iter().map(|s| (s, check(s))).collect();
+        Self { program, values, pinned: pinned(program), cuttable, uncosted }
+    }
+}
+
+/// What became of some combinations.
+struct Found {
+    grid: Grid,
     plans: Vec<Outline>,
     exclusions: Exclusions,
     dropped: BTreeMap<&'static str, u64>,
     combinations: u64,
 }
 
-impl Filler<'_> {
-    fn fill(&mut self, family: Family) {
-        if let Err(clash) = family.check(&self.program.train.optimizer) {
-            let number = self.grid.number(self.values, family)
-                * self.values.recompute.len() as u64;
-            self.combinations += number;
-            let reason = Reason::Clash(clash);
-            *self.dropped.entry(reason.name()).or_default() += number;
-            if self.is_asked_for(clash) {
-                self.exclusions.add((family, Sizes::All), &reason, number);
-            }
-            return;
+impl Found {
+    /// Adds what became of later combinations, of other families.
+    fn add(&mut self, later: Self) {
+        self.grid.learn(later.grid);
+        self.plans.extend(later.plans);
+        self.exclusions.extend(later.exclusions);
+        for (reason, number) in later.dropped {
+            *self.dropped.entry(reason).or_default() += number;
         }
+        self.combinations += later.combinations;
+    }
+}
+
+/// Walks through combinations and sorts them into plans and exclusions.
+struct Filler<'a> {
+    ground: &'a Ground<'a>,
+    rules: SameRules,
+    found: Found,
+}
+
+impl<'a> Filler<'a> {
+    fn new(ground: &'a Ground<'a>, grid: Grid) -> Self {
+        let found = Found {
+            grid,
+            plans: Vec::new(),
+            exclusions: Exclusions::default(),
+            dropped: BTreeMap::new(),
+            combinations: 0,
+        };
+        Self { ground, rules: SameRules::default(), found }
+    }
+
+    /// Counts a family that is none.
+    fn clash(&mut self, family: Family, clash: Clash) {
+        let values = self.ground.values;
+        let number =
+            self.found.grid.number(values, family) * values.recompute.len() as u64;
+        self.found.combinations += number;
+        let reason = Reason::Clash(clash);
+        *self.found.dropped.entry(reason.name()).or_default() += number;
+        if self.is_asked_for(clash) {
+            self.found.exclusions.add((family, Sizes::All), &reason, number);
+        }
+    }
+
+    fn fill(&mut self, family: Family) {
         let mut all = Vec::new();
-        self.grid.each(self.values, family, |_, counts| all.push(counts));
+        self.found.grid.each(self.ground.values, family, |_, counts| all.push(counts));
         for counts in all {
             self.add(family, counts);
         }
@@ -121,9 +174,10 @@ impl Filler<'_> {
 
     /// Adds the combinations with these numbers, for each number of shards.
     fn add(&mut self, family: Family, counts: Counts) {
-        let shards = self.grid.shards(self.values, family, counts);
-        let each = self.values.recompute.len() as u64;
-        self.combinations += shards.len() as u64 * each;
+        let values = self.ground.values;
+        let shards = self.found.grid.shards(values, family, counts);
+        let each = values.recompute.len() as u64;
+        self.found.combinations += shards.len() as u64 * each;
         let devices = match self.check(family, counts) {
             Ok(devices) => devices,
             Err(reason) => {
@@ -141,46 +195,43 @@ impl Filler<'_> {
 
     /// Adds the plans with each way to compute again; one where all stages are pinned.
     fn recompute(&mut self, family: Family, counts: Counts, devices: u32) {
-        let all = &self.values.recompute;
-        let kept = if self.pinned >= counts.stages { 1 } else { all.len() };
+        let all = &self.ground.values.recompute;
+        let kept = if self.ground.pinned >= counts.stages { 1 } else { all.len() };
         let outline = |recompute: &Recompute| {
             let recompute = *recompute;
             Outline { family, counts, recompute, devices }
         };
-        self.plans.extend(all[..kept].iter().map(outline));
+        self.found.plans.extend(all[..kept].iter().map(outline));
         if kept < all.len() {
-            let pinned = Reason::Equal("every stage is pinned".into());
+            let pinned = Reason::Equal(Superior::Pinned);
             self.drop(family, counts, &pinned, (all.len() - kept) as u64);
         }
     }
 
     fn drop(&mut self, family: Family, counts: Counts, reason: &Reason, number: u64) {
-        *self.dropped.entry(reason.name()).or_default() += number;
-        self.exclusions.add((family, Sizes::One(counts)), reason, number);
+        *self.found.dropped.entry(reason.name()).or_default() += number;
+        self.found.exclusions.add((family, Sizes::One(counts)), reason, number);
     }
 
     /// What does not depend on shards; gives the number of devices. Cheap checks first, so that no
     /// number is too large for the later ones.
     fn check(&self, family: Family, counts: Counts) -> Result<u32, Reason> {
         let Counts { micro_batches: n, stages: s, .. } = counts;
-        let program = self.program;
+        let program = self.ground.program;
         check_sizes(program, family, counts, &program.search.lists)?;
         let pins = program.search.pinned.iter().map(|pin| pin.last);
         if let Some(stage) = pins.filter(|last| *last >= s).max() {
             return Err(Reason::NoStage { stage });
         }
-        match &program.search.cuts {
-            Some(cuts) => check_cuts(&self.uncosted, cuts, s)?,
-            None => self.uncosted.check(s).map_err(Reason::Uncuttable)?,
-        }
+        self.ground.cuttable[&s].clone()?;
         check_delay(family, n, s)?;
-        let devices = counts.devices(family, self.values.lists);
+        let devices = counts.devices(family, self.ground.values.lists);
         check_devices(program, devices).map(|()| devices)
     }
 
     fn check_last(&mut self, family: Family, counts: Counts) -> Result<(), Reason> {
         check_shards(family, counts)?;
-        match equal(self.values, family, counts, &mut self.rules) {
+        match equal(self.ground.values, family, counts, &mut self.rules) {
             Some(equal) => Err(Reason::Equal(equal)),
             None => Ok(()),
         }
@@ -189,7 +240,7 @@ impl Filler<'_> {
     /// Whether somebody may wonder about a clash: orders and states that are left open follow
     /// rule and placement without a word.
     fn is_asked_for(&self, clash: Clash) -> bool {
-        let search = &self.program.search;
+        let search = &self.ground.program.search;
         match clash {
             Clash::WrongOrder { .. } => search.order != Choice::Open,
             Clash::UnitsNeedDevices { .. } => search.placement != Choice::Open,

@@ -5,7 +5,7 @@ use crate::{
     bill::Reach,
     core::{Core, Place, Shortened},
     cost::Costs,
-    load::StageLoad,
+    load::{LoadError, StageLoad},
     nodes::Nodes,
     parallel::parallel,
     pattern::{Pattern, Taken, in_a_row, patterns},
@@ -47,6 +47,9 @@ pub(crate) fn backward_form(
 
 /// What decides what a stage takes.
 type PatternKey = (Tensor, Reach, StageForm, Kind);
+
+/// Patterns whose stages are at one place.
+type Group = (Tensor, Reach, Place);
 
 /// The pattern of a stage of the short model, and where one is.
 type Placed = (Place, PatternKey);
@@ -168,10 +171,19 @@ impl<'a> KnownStages<'a> {
             .filter(|(_, key)| !self.patterns.contains_key(key))
             .map(|(place, key)| (key, *place))
             .collect();
-        let fresh: Vec<(&PatternKey, Place)> = fresh.into_iter().collect();
-        let found = parallel(&fresh, threads, &|(key, place)| self.pattern(key, *place));
+        // Forms of one place share its graph.
+        let mut groups: BTreeMap<Group, Vec<&PatternKey>> = BTreeMap::new();
+        for (key, place) in fresh {
+            groups.entry((key.0, key.1, place)).or_default().push(key);
+        }
+        let groups: Vec<(Group, Vec<&PatternKey>)> = groups.into_iter().collect();
+        let found = parallel(&groups, threads, &|(group, keys)| {
+            let forms: Vec<StageForm> = keys.iter().map(|key| key.2).collect();
+            self.patterns_at(*group, &forms)
+        });
+        let keys = groups.into_iter().flat_map(|(_, keys)| keys);
         let mut bent = BTreeSet::new();
-        for ((key, _), found) in fresh.into_iter().zip(found) {
+        for (key, found) in keys.zip(found.into_iter().flatten()) {
             match found.transpose() {
                 Some(found) => drop(self.patterns.insert(key.clone(), found)),
                 None => drop(bent.insert(key.0)),
@@ -180,12 +192,13 @@ impl<'a> KnownStages<'a> {
         bent
     }
 
-    /// What stages like the one at a place take; nothing where its calls are on no lines.
-    fn pattern(
+    /// What stages like the one at a place take, in some forms; nothing where its calls are on no
+    /// lines.
+    fn patterns_at(
         &self,
-        (tensor, reach, form, _): &PatternKey,
-        place: Place,
-    ) -> Result<Option<Pattern>, Reason> {
+        (tensor, reach, place): Group,
+        forms: &[StageForm],
+    ) -> Vec<Result<Option<Pattern>, Reason>> {
         let Place { before, start, end } = place;
         let model = (self.program, &self.core.model);
         let ends = [before, start, end].into_iter();
@@ -194,11 +207,12 @@ impl<'a> KnownStages<'a> {
         let stage = Stage::new(cuts.iter().filter(|cut| **cut <= start).count());
         let cuts: Vec<u32> =
             cuts.into_iter().map(|cut| u32::try_from(cut).unwrap_or(u32::MAX)).collect();
-        let size = (*reach, *tensor);
-        let found =
-            patterns(model, (&cuts, |_| *form), &[stage].into(), size, self.costs);
-        let found = found.map_err(|error| Reason::Refused(error.to_string()))?;
-        Ok(found.and_then(|mut found| found.remove(&stage)))
+        let wanted: Vec<_> = forms.iter().map(|form| (stage, *form)).collect();
+        let refused = |error: LoadError| Reason::Refused(error.to_string());
+        match patterns(model, (&cuts, tensor), &wanted, reach, self.costs) {
+            Ok(found) => found.into_iter().map(|one| one.map_err(refused)).collect(),
+            Err(error) => forms.iter().map(|_| Err(refused(error.clone()))).collect(),
+        }
     }
 
     fn load(&self, wanted: &Wanted<'_>) -> Result<Vec<StageLoad>, Reason> {
@@ -237,8 +251,8 @@ impl<'a> KnownStages<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample;
-    use roundelay_schedule::Nanos;
+    use crate::{nodes::Times, sample};
+    use roundelay_schedule::{DeviceId, Nanos};
 
     /// One stage, then ever shorter ones of any phase.
     fn all_cuts(end: usize) -> impl Iterator<Item = Vec<u32>> {
@@ -283,6 +297,73 @@ mod tests {
             }
         }
         assert!(missing > 50, "only {missing} layers were left out");
+    }
+
+    /// The same program with devices like one of them alone.
+    fn of_one_kind(program: &Program, kind: DeviceId) -> Program {
+        let mut alone = program.clone();
+        let devices = &mut alone.target.devices;
+        let own = devices[kind].clone();
+        devices.iter_mut().for_each(|(_, device)| *device = own.clone());
+        alone
+    }
+
+    /// First bounds come from nodes alone: whatever the cuts, they take no more than the stages do
+    /// on a device of any kind.
+    #[test]
+    fn nodes_take_no_more_than_their_stages() {
+        let mut program = sample::program(4, 4);
+        // One kind computes fast, another one has fast memory.
+        let slow = &mut program.target.devices[DeviceId::new(1)];
+        slow.compute.0 /= 16;
+        slow.bandwidth.0 *= 16;
+        let models =
+            [sample::gpt(4, 32, 16, false), sample::positioned(), sample::model()];
+        let mut turned_sooner = 0;
+        for (model, tensor) in
+            models.iter().flat_map(|model| sample::SPLITS.map(|tensor| (model, tensor)))
+        {
+            program.model = model.clone();
+            let costs = Costs::new(&program);
+            let Ok(nodes) = Nodes::new((&program, model), (2, tensor), &costs) else {
+                continue;
+            };
+            let times = nodes.times(2, &costs);
+            let nodes = [(tensor, nodes)].into();
+            for kind in [0, 1].map(DeviceId::new) {
+                let alone = of_one_kind(&program, kind);
+                let (costs, core) = (Costs::new(&alone), Core::whole(&alone));
+                let mut known = KnownStages::new(&alone, &costs, core, &nodes);
+                for (cuts, form) in all_cuts(model.cuttable()).flat_map(|cuts| {
+                    sample::forms().map(move |form| (cuts.clone(), form))
+                }) {
+                    let forms = vec![form; cuts.len() + 1];
+                    let cell = Cell { examples: 2, tensor, cuts: &cuts, forms };
+                    let loads = known.load_of(cell).unwrap();
+                    turned_sooner += compared(&times, &cuts, &loads);
+                }
+            }
+        }
+        assert!(turned_sooner > 100, "only {turned_sooner} stages have a second half");
+    }
+
+    /// Holds nodes to their stages; how many of them have a second half.
+    fn compared(times: &Times, cuts: &[u32], loads: &[StageLoad]) -> usize {
+        let starts = std::iter::once(0).chain(cuts.iter().copied());
+        let ends = cuts.iter().copied().chain([times.passes.len() as u32]);
+        let late = |((start, end), load): ((u32, u32), &StageLoad)| {
+            let own = start as usize..end as usize;
+            let sum =
+                |times: &[Nanos]| -> Nanos { times[own.clone()].iter().copied().sum() };
+            let (passes, turns) = (sum(&times.passes), sum(&times.turns));
+            let turn = load.forward + load.turn();
+            assert!(
+                passes <= load.pass() && turns <= turn,
+                "{own:?} of {cuts:?} {load:?}"
+            );
+            turns < passes
+        };
+        starts.zip(ends).zip(loads).filter(|one| late(*one)).count()
     }
 
     /// One example is added to as much as it is, so calls go together that do not for two; and

@@ -65,6 +65,20 @@ enum Replicas {
     Listed(Vec<u32>),
 }
 
+impl Stages {
+    /// The most that are tried with N micro-batches where nothing is listed.
+    fn most(&self, micro_batches: u32) -> u64 {
+        let n = u64::from(micro_batches);
+        match self {
+            Stages::Listed(_) => u64::MAX,
+            Stages::Open { devices, nodes, .. } => {
+                let passes = (OPEN_PASSES / n.max(1)).max(1);
+                n.max(*devices).min(*nodes).min(passes)
+            }
+        }
+    }
+}
+
 /// Numbers of stages, which may depend on N when they are left open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Stages {
@@ -205,16 +219,34 @@ impl Values {
     pub(crate) fn stages(&self, micro_batches: u32) -> Vec<u32> {
         match &self.stages {
             Stages::Listed(values) => values.clone(),
-            Stages::Open { devices, nodes, units } => {
-                let n = u64::from(micro_batches);
-                let passes = (OPEN_PASSES / n.max(1)).max(1);
-                let most = n.max(*devices).min(*nodes).min(passes);
-                let powers = powers_of_two(most);
-                let special =
-                    [n, *devices].into_iter().filter(|s| (1..=most).contains(s));
-                let known = powers.chain(special).filter(|s| s >= units);
+            Stages::Open { devices, units, .. } => {
+                let most = self.stages.most(micro_batches);
+                let special = [u64::from(micro_batches), *devices];
+                let special = special.into_iter().filter(|s| (1..=most).contains(s));
+                let known = powers_of_two(most).chain(special).filter(|s| s >= units);
                 sorted(known.chain([*units]))
             }
+        }
+    }
+
+    /// Whether a number of stages is tried with N micro-batches.
+    pub(crate) fn tries_stages(&self, micro_batches: u32, stages: u32) -> bool {
+        let (n, s) = (u64::from(micro_batches), u64::from(stages));
+        match &self.stages {
+            Stages::Listed(values) => values.contains(&stages),
+            Stages::Open { devices, units, .. } => {
+                let known = s.is_power_of_two() || s == n || s == *devices;
+                let most = self.stages.most(micro_batches);
+                s == *units || (known && (*units..=most).contains(&s))
+            }
+        }
+    }
+
+    /// Whether fewer stages are tried as well, whatever the micro-batches.
+    pub(crate) fn tries_fewer_stages(&self, stages: u32) -> bool {
+        match &self.stages {
+            Stages::Listed(values) => values.first().is_some_and(|least| *least < stages),
+            Stages::Open { units, .. } => *units < u64::from(stages),
         }
     }
 
@@ -225,7 +257,7 @@ impl Values {
     }
 
     /// Name and values of every decision, as text, in the order of the search.
-    pub(crate) fn described(&self, grid: &mut Grid) -> Vec<(&'static str, Vec<String>)> {
+    pub(crate) fn described(&self, grid: &Grid) -> Vec<(&'static str, Vec<String>)> {
         vec![
             ("rule", shown(&self.rules)),
             ("placement", shown(&self.placements)),
@@ -426,6 +458,11 @@ mod tests {
             assert_eq!(values.tries_replicas(n, r), values.replicas(n).contains(&r));
         }
         assert_eq!(values.stages(8), [1, 2, 4, 6, 8]);
+        for (n, s) in (1..20).flat_map(|n| (1..20).map(move |s| (n, s))) {
+            let all = values.stages(n);
+            assert_eq!(values.tries_stages(n, s), all.contains(&s));
+            assert_eq!(values.tries_fewer_stages(s), all[0] < s);
+        }
     }
 
     #[test]

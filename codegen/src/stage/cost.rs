@@ -8,6 +8,7 @@ use super::{
     flow::Flow,
     fuse::{Rewriting, fuse_nodes},
     graph::Graph,
+    halves::first_half,
     layout::Layout,
 };
 use crate::{rewrite::Choice, tensor::Parted};
@@ -23,6 +24,8 @@ pub struct NodeCost {
     pub forward: PassCost,
     /// Its backward calls, as the uncut model makes them for its first micro-batch.
     pub backward: PassCost,
+    /// Those of the first half, where its backward pass is in two.
+    pub turn: PassCost,
     /// Elements of the parameters that it is the first to use.
     pub parameters: u64,
     /// What it makes that the backward pass of the uncut model reads.
@@ -74,9 +77,11 @@ pub fn node_costs(
 impl NodeCost {
     /// Adds the cost of the next operation that belongs to the node.
     fn take(&mut self, next: NodeCost) {
-        for (all, more) in
-            [(&mut self.forward, next.forward), (&mut self.backward, next.backward)]
-        {
+        for (all, more) in [
+            (&mut self.forward, next.forward),
+            (&mut self.backward, next.backward),
+            (&mut self.turn, next.turn),
+        ] {
             all.calls.extend(more.calls);
             all.contained.extend(more.contained);
         }
@@ -114,14 +119,28 @@ fn graph_costs(
     });
     let pass: fn(&mut NodeCost) -> &mut PassCost = |cost| &mut cost.forward;
     add_pass(&layout, &mut costs, forward.collect(), (Pass::Forward, pass))?;
-    let mut gradients = Accumulation::new(BTreeSet::new(), seen);
-    let backward = graph.computed().rev().flat_map(|node| {
-        let steps = gradients.lay(node, derivative(&graph, node).backward);
-        steps.into_iter().map(move |step| (node, step))
-    });
+    let backward = laid(&graph, &seen, |_, steps| steps);
     let pass: fn(&mut NodeCost) -> &mut PassCost = |cost| &mut cost.backward;
-    add_pass(&layout, &mut costs, backward.collect(), (Pass::Backward, pass))?;
+    add_pass(&layout, &mut costs, backward, (Pass::Backward, pass))?;
+    let turn = laid(&graph, &seen, first_half);
+    let pass: fn(&mut NodeCost) -> &mut PassCost = |cost| &mut cost.turn;
+    add_pass(&layout, &mut costs, turn, (Pass::InputGradient, pass))?;
     Ok(costs)
+}
+
+/// What the uncut model takes of the backward calls of each node, laid down for its first
+/// micro-batch; sums in `fixed` have a place of their own.
+fn laid(
+    graph: &Graph<'_>,
+    fixed: &BTreeSet<Source>,
+    taken: impl Fn(NodeId, Vec<Step>) -> Vec<Step>,
+) -> Vec<(NodeId, Step)> {
+    let mut gradients = Accumulation::new(BTreeSet::new(), fixed.clone());
+    let backward = graph.computed().rev().flat_map(|node| {
+        let steps = taken(node, derivative(graph, node).backward);
+        gradients.lay(node, steps).into_iter().map(move |step| (node, step))
+    });
+    backward.collect()
 }
 
 /// Fuses the calls of a pass of the uncut model, and adds each to the cost of its node.

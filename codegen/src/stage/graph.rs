@@ -68,9 +68,13 @@ impl<'a> Graph<'a> {
     }
 
     /// The same with the layers of another graph, whose node each own one belongs to.
-    pub(crate) fn in_layers_of(self, whole: &Graph<'_>, origin: &[NodeId]) -> Self {
+    pub(crate) fn in_layers(
+        self,
+        whole: &BTreeMap<NodeId, u32>,
+        origin: &[NodeId],
+    ) -> Self {
         let layer = |(own, node): (usize, &NodeId)| {
-            whole.layers().get(node).map(|layer| (NodeId::new(own), *layer))
+            whole.get(node).map(|layer| (NodeId::new(own), *layer))
         };
         let layers: BTreeMap<NodeId, u32> =
             origin.iter().enumerate().filter_map(layer).collect();

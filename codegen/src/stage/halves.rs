@@ -114,6 +114,11 @@ struct Parted {
     weight: Vec<Step>,
 }
 
+/// The backward calls of a node that I makes.
+pub(crate) fn first_half(node: NodeId, steps: Vec<Step>) -> Vec<Step> {
+    part(node, steps).input
+}
+
 fn part(node: NodeId, steps: Vec<Step>) -> Parted {
     let mut parted = Parted { input: Vec::new(), weight: Vec::new() };
     let mut number = 0;

@@ -160,7 +160,7 @@ fn state_moves(
     network: &mut Network<'_>,
 ) -> Moves {
     let [gather, scatter, reduce] =
-        exchanges(plan, load, device).map(|one: ports::Exchange| one.time(network));
+        exchanges(plan, ports::State::of(load), device).map(|one| one.time(network));
     let each = matches!(plan.states, States::Zero3 | States::Hsdp);
     Moves {
         gather: if each { gather } else { Nanos(0) },

@@ -29,12 +29,18 @@ pub(crate) struct Network<'a> {
     /// The levels, innermost first, where each consists of equal units without gaps.
     even: Option<Vec<Even>>,
     spans: BTreeMap<Members, Option<Span>>,
+    times: BTreeMap<(Members, Collective, Bytes), Nanos>,
 }
 
 impl<'a> Network<'a> {
     /// The links of a cluster.
     pub(crate) fn new(target: &'a Target) -> Self {
-        Self { target, even: even(target), spans: BTreeMap::new() }
+        Self {
+            target,
+            even: even(target),
+            spans: BTreeMap::new(),
+            times: BTreeMap::new(),
+        }
     }
 
     /// What is joined.
@@ -63,12 +69,18 @@ impl<'a> Network<'a> {
             true => Members { first: 0, ..members },
             false => members,
         };
+        if let Some(time) = self.times.get(&(key, kind, whole)) {
+            return *time;
+        }
         if !self.spans.contains_key(&key) {
             let span = self.span(key);
             self.spans.insert(key, span);
         }
         let span = self.spans.get(&key).and_then(Option::as_ref);
-        span.map_or(Nanos(0), |span| self.target.collective_time(span, kind, whole))
+        let time =
+            span.map_or(Nanos(0), |span| self.target.collective_time(span, kind, whole));
+        self.times.insert((key, kind, whole), time);
+        time
     }
 
     fn link(&self, one: u32, other: u32) -> Option<LinkId> {

@@ -5,9 +5,34 @@
 use super::{
     holders,
     network::{Members, Network},
+    rest::Most,
 };
 use crate::load::StageLoad;
+use roundelay_dsl::Program;
 use roundelay_schedule::{Bytes, Collective, Nanos, Placement, Plan, States};
+
+/// The least time that the state of the fullest device takes of its ports: all its stages at once
+/// take no longer than one after another, but for the nanosecond to which each of the messages to
+/// other members is rounded up, twice around at most.
+pub(super) fn of_nodes(
+    program: &Program,
+    plan: &Plan,
+    most: Most,
+    network: &mut Network<'_>,
+) -> Nanos {
+    let dtype = program.train.dtype;
+    let state = State {
+        parameters: Bytes(most.all) * dtype.size(),
+        gradient: Bytes(most.all) * dtype.gradient().size(dtype),
+        passes: 2,
+    };
+    let all = exchanges(plan, state, most.device * plan.tensor.rows);
+    let least = |one: &Exchange| {
+        let rounding = Nanos(2 * u64::from(one.members.number));
+        (one.time(network) - rounding) * one.count
+    };
+    all.iter().map(least).sum()
+}
 
 /// The least time that the ports of the busiest device of the cell are taken in a training step.
 pub(super) fn traffic(
@@ -23,7 +48,8 @@ pub(super) fn traffic(
         let time = match alike {
             Some((_, time)) => time,
             None => {
-                let exchanges = exchanges(plan, load, device * plan.tensor.rows);
+                let first = device * plan.tensor.rows;
+                let exchanges = exchanges(plan, State::of(load), first);
                 let each =
                     exchanges.map(|exchange| exchange.time(network) * exchange.count);
                 each.into_iter().sum()
@@ -91,16 +117,32 @@ impl Exchange {
     }
 }
 
+/// What of a stage goes round among those that share its state.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct State {
+    parameters: Bytes,
+    gradient: Bytes,
+    /// Passes of a micro-batch that read the parameters.
+    passes: u64,
+}
+
+impl State {
+    pub(super) fn of(load: &StageLoad) -> Self {
+        let passes = if load.weight > Nanos(0) { 3 } else { 2 };
+        Self { parameters: load.parameters, gradient: load.gradient, passes }
+    }
+}
+
 /// The collectives over the state of a stage: gathering parameters, scattering sums of gradients,
 /// adding sums of those that hold the same part.
-pub(super) fn exchanges(plan: &Plan, load: &StageLoad, device: u32) -> [Exchange; 3] {
+pub(super) fn exchanges(plan: &Plan, state: State, device: u32) -> [Exchange; 3] {
+    let State { parameters, gradient, passes } = state;
     let members = plan.members();
     let turns = matches!(plan.placement, Placement::Data | Placement::Shared);
     let alone =
         members <= 1 || (turns && !plan.rule.is_synchronous()) || holders(plan) > 1;
     let cell = plan.device_count() / members.max(1);
     let n = u64::from(plan.cell_micro_batches());
-    let passes = if load.weight > Nanos(0) { 3 } else { 2 };
     let inside = match plan.states {
         States::Hsdp => plan.shards,
         _ => members,
@@ -121,16 +163,16 @@ pub(super) fn exchanges(plan: &Plan, load: &StageLoad, device: u32) -> [Exchange
         States::Handoff => (0, 0, 0),
     };
     let (along, part) = match plan.states {
-        States::Hsdp => (across, Bytes(load.gradient.0 / u64::from(inside.max(1)))),
-        _ => (all, load.gradient),
+        States::Hsdp => (across, Bytes(gradient.0 / u64::from(inside.max(1)))),
+        _ => (all, gradient),
     };
     let exchange = |members, kind, whole, count| {
         let whole = if count == 0 { Bytes(0) } else { whole };
         Exchange { members, kind, whole, count }
     };
     [
-        exchange(all, Collective::AllGather, load.parameters, gathers),
-        exchange(all, Collective::ReduceScatter, load.gradient, scatters),
+        exchange(all, Collective::AllGather, parameters, gathers),
+        exchange(all, Collective::ReduceScatter, gradient, scatters),
         exchange(along, Collective::AllReduce, part, sums),
     ]
 }

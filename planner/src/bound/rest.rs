@@ -5,15 +5,10 @@ use crate::{cutting::Cutting, load::StageLoad};
 use roundelay_dsl::Program;
 use roundelay_schedule::{Bytes, Kind, Order, Placement, Plan, Rule, States};
 
-/// States alone, by the elements of each stage.
-pub(super) fn of_nodes(
-    program: &Program,
-    plan: &Plan,
-    cutting: &Cutting,
-) -> (Bytes, Kind) {
+/// States alone, by the elements of the fullest device.
+pub(super) fn of_nodes(program: &Program, plan: &Plan, most: Most) -> (Bytes, Kind) {
     let dtype = program.train.dtype;
     let width = program.train.optimizer.arrays(dtype) * dtype.wide_size();
-    let most = most(plan, cutting);
     let rest = share(
         plan,
         Held {
@@ -38,11 +33,13 @@ pub(super) fn of_nodes(
     (Bytes(held.total()), held.kind())
 }
 
-/// Elements of the stages of the fullest device.
+/// Elements of the stages of the fullest device of a cell.
 #[derive(Clone, Copy, Debug)]
-struct Most {
+pub(super) struct Most {
+    /// The device; where several take a stage, the first.
+    pub(super) device: u32,
     /// All of them.
-    all: u64,
+    pub(super) all: u64,
     /// One that it passes through.
     one: u64,
 }
@@ -60,20 +57,27 @@ impl Most {
     }
 }
 
-fn most(plan: &Plan, cutting: &Cutting) -> Most {
-    let elements = &cutting.elements;
-    let one = cutting.largest;
+pub(super) fn most(plan: &Plan, cutting: &Cutting) -> Most {
+    let Cutting { elements, largest: one, widest, all, .. } = cutting;
+    let one = *one;
+    let on = |device: usize, all, one| Most {
+        device: u32::try_from(device).unwrap_or(u32::MAX),
+        all,
+        one,
+    };
     match plan.placement {
         Placement::Accumulate | Placement::Concurrent | Placement::Data => {
-            Most { all: cutting.all, one }
+            on(0, *all, one)
         }
-        Placement::Shared => Most { all: one, one: 0 },
+        Placement::Shared => on(*widest, one, 0),
         Placement::Pipeline if plan.chunks == 1 && plan.lists.is_empty() => {
-            Most { all: one, one }
+            on(*widest, one, one)
         }
         Placement::Pipeline => {
-            let all = sums(plan, |stage| elements[stage]).into_iter().max();
-            Most { all: all.unwrap_or(0), one: 0 }
+            let all = sums(plan, |stage| elements[stage]).into_iter().enumerate();
+            let most = all.max_by_key(|(_, elements)| *elements);
+            let (device, all) = most.unwrap_or_default();
+            on(device, all, 0)
         }
     }
 }

@@ -5,17 +5,24 @@ use super::{holders, ring, seated, sums};
 use crate::{cutting::Cutting, load::StageLoad};
 use roundelay_schedule::{Nanos, Order, Placement, Plan, Rule, States};
 
-/// Work and flush by the passes of stages alone.
-pub(super) fn of_nodes(plan: &Plan, cutting: &Cutting) -> Nanos {
-    let times = &cutting.times;
-    let least = busiest(plan, times, &|_| Nanos(0));
-    let each_has_one = plan.chunks == 1 && plan.lists.is_empty() && holders(plan) == 1;
-    if !flushes(plan) || splits(plan) || !each_has_one || !cutting.linked {
-        return least;
+/// Work by the passes of stages alone, and path and flush of a pipeline.
+pub(super) fn of_nodes(plan: &Plan, cutting: &Cutting) -> (Nanos, Nanos) {
+    let work = busiest(plan, &cutting.passes.own, &|_| Nanos(0));
+    let apart = matches!(plan.placement, Placement::Pipeline | Placement::Shared);
+    if !apart || plan.rule != Rule::Sync || !cutting.linked {
+        return (work, Nanos(0));
+    }
+    let turned = if splits(plan) { &cutting.turns } else { &cutting.passes };
+    // One micro-batch goes there and back.
+    let path = turned.all;
+    if !flushes(plan) || holders(plan) > 1 || !plan.lists.is_empty() {
+        return (work, path);
     }
     let n = u64::from(plan.micro_batches);
-    let ways = times.iter().zip(&cutting.before).map(|(own, around)| *own * n + *around);
-    ways.fold(least, Nanos::max)
+    // A device of a loop or a snake has the stage of its own number first.
+    let own = sums(plan, |stage| turned.own[stage].0).into_iter().zip(&turned.before);
+    let ways = own.map(|(own, before)| Nanos(own) * n + *before);
+    (work, ways.fold(path, Nanos::max))
 }
 
 /// Law: the busiest device does at least its share of all forward and backward passes, and the

@@ -201,7 +201,8 @@ fn no_device_is_below_the_floor() {
             let calls = costs.priced(&routine.calls).unwrap();
             for busy in 1..4 {
                 for device in [0, 1].map(DeviceId::new) {
-                    let (time, _) = costs.slowest(&[device].into(), &calls, busy);
+                    let (time, _) =
+                        costs.slowest(&[costs.of[device]].into(), &calls, busy);
                     let each: Vec<_> =
                         calls.iter().map(|call| (call.clone(), 1)).collect();
                     assert!(costs.floor(&each).time() <= time);

@@ -3,10 +3,10 @@
 use super::*;
 use crate::{
     candidate::Candidate,
+    clerk::{Clerk, Grouping},
     cost::Costs,
     excluded::{Excluded, Sizes},
     outline::Outline,
-    ranking::{Clerk, Grouping},
     reason::Reason,
     sample::{self, Random},
     search::{Judge, Open},
@@ -15,9 +15,6 @@ use crate::{
 };
 use roundelay_dsl::{Choice, Numbers, Objective, PinnedStages, Program};
 use roundelay_schedule::{Bytes, Exactness, Recompute};
-
-/// The text of a law of rules: nothing is late, so it is no cyclic rule.
-const NO_LAG: &str = "no version lags behind, so this is rule sync";
 
 /// Some of the numbers, in any order.
 fn numbers(random: &mut Random, known: &[u64]) -> Numbers {
@@ -73,7 +70,7 @@ fn outline(program: &Program, excluded: &Excluded) -> Option<Outline> {
     let Excluded { family, sizes: Sizes::One(counts), reason, .. } = excluded else {
         return None;
     };
-    let superfluous = matches!(reason, Reason::Equal(words) if words != NO_LAG);
+    let superfluous = matches!(reason, Reason::Equal(by) if *by != Superior::NoLag);
     let devices = counts.devices(*family, 0);
     let recompute = *Values::new(program).recompute.first()?;
     let outline = Outline { family: *family, counts: *counts, recompute, devices };
@@ -88,7 +85,7 @@ fn what_is_left_out_has_a_plan_that_is_no_worse() {
     let mut compared = 0;
     for round in 0..1500 {
         let program = small_space(&mut random);
-        let space = Space::new(&program);
+        let space = Space::new(&program, 2);
         let left_out = space
             .excluded
             .iter()
@@ -124,7 +121,7 @@ fn what_is_left_out_has_a_plan_that_is_no_worse() {
 
 /// The plans of a space, in a few words.
 fn plans(program: &Program) -> Vec<String> {
-    let space = Space::new(program);
+    let space = Space::new(program, 2);
     space.plans.iter().map(|one| format!("{}, {}", one.family, one.counts)).collect()
 }
 

@@ -1,0 +1,221 @@
+//! Who knows the costs of the plans of a program: their bounds, what each takes on the clock, and
+//! which turned out to be none.
+
+use crate::{
+    bound::{Bound, Network},
+    candidate::Candidate,
+    cost::Costs,
+    evaluate::evaluate,
+    excluded::{Excluded, Exclusions, Sizes},
+    family::Family,
+    memory::Room,
+    outline::Outline,
+    parallel::parallel,
+    ranking::threads,
+    reason::Reason,
+    search::{Judge, Open},
+    sharpen::{Bounds, Sharpness},
+};
+use roundelay_dsl::{Objective, Program};
+use roundelay_schedule::{Exactness, Sequence};
+use std::{collections::BTreeMap, ops::Range};
+
+/// Plans by class of exactness.
+pub(crate) type Classes = BTreeMap<Exactness, Vec<Open>>;
+
+/// Knows the costs of the plans of a program, and keeps what turned out.
+pub(crate) struct Clerk<'a> {
+    costs: &'a Costs,
+    listed: Listed<'a>,
+    network: Network<'a>,
+    /// Plans that turned out to be none.
+    unfit: Exclusions,
+}
+
+/// The plans of a program and what is known of all of them.
+struct Listed<'a> {
+    program: &'a Program,
+    bounds: Bounds<'a>,
+    room: Room,
+    /// All plans, those of a group side by side.
+    plans: Vec<Outline>,
+    grouping: Grouping,
+}
+
+/// Parts in which plans are looked at for the first time, so many for each thread: some parts
+/// have more plans of few stages than others.
+const PARTS: usize = 16;
+
+/// Which plans stand for others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Grouping {
+    /// Of those that differ in what they compute again, the first that fits; but each for itself
+    /// where room decides the order.
+    Recompute,
+    /// Each stands for itself.
+    None,
+}
+
+impl Grouping {
+    /// Whoever computes more again may take less memory.
+    pub(crate) fn of(objective: Objective) -> Self {
+        match objective {
+            Objective::Memory => Grouping::None,
+            Objective::StepTime
+            | Objective::Devices
+            | Objective::Cost
+            | Objective::TimeToResult => Grouping::Recompute,
+        }
+    }
+}
+
+impl<'a> Clerk<'a> {
+    /// Some plans with their first bounds, by class of exactness.
+    pub(crate) fn new(
+        program: &'a Program,
+        costs: &'a Costs,
+        plans: Vec<Outline>,
+        grouping: Grouping,
+    ) -> (Self, Classes) {
+        let bounds = Bounds::new(program, costs, &plans, threads());
+        let room = Room::new(program);
+        let listed = Listed { program, bounds, room, plans, grouping };
+        let parts = listed.parts(PARTS * threads());
+        let found = parallel(&parts, threads(), &|part| listed.first(part.clone()));
+        let (mut classes, mut unfit) = (Classes::new(), Exclusions::default());
+        for (part, own) in found {
+            for (class, open) in part {
+                classes.entry(class).or_default().push(open);
+            }
+            unfit.extend(own);
+        }
+        let network = Network::new(&program.target);
+        (Self { costs, listed, network, unfit }, classes)
+    }
+
+    /// The first plan of a group from this one on that may fit.
+    pub(crate) fn open(&mut self, number: usize) -> Option<Open> {
+        self.listed.open(number, &mut self.network, &mut self.unfit)
+    }
+
+    /// Where the group of a plan ends.
+    pub(crate) fn after(&self, number: usize) -> usize {
+        self.listed.after(number)
+    }
+
+    /// All plans, and how many turned out to be none.
+    pub(crate) fn into_all(self) -> (Vec<Outline>, Vec<Excluded>) {
+        (self.listed.plans, self.unfit.into_all())
+    }
+}
+
+impl Listed<'_> {
+    /// All plans in about so many parts of whole groups.
+    fn parts(&self, number: usize) -> Vec<Range<usize>> {
+        let size = self.plans.len().div_ceil(number.max(1)).max(1);
+        let mut parts = Vec::new();
+        let mut start = 0;
+        while start < self.plans.len() {
+            let last = (start + size).min(self.plans.len()) - 1;
+            // A group ends where it does from any of its plans.
+            let end = self.after(last);
+            parts.push(start..end);
+            start = end;
+        }
+        parts
+    }
+
+    /// The plans to look at of some whole groups, with their classes.
+    fn first(&self, part: Range<usize>) -> (Vec<(Exactness, Open)>, Exclusions) {
+        let mut network = Network::new(&self.program.target);
+        let (mut found, mut unfit) = (Vec::new(), Exclusions::default());
+        let mut number = part.start;
+        while number < part.end {
+            if let Some(open) = self.open(number, &mut network, &mut unfit) {
+                found.push((open.outline.exactness(self.program), open));
+            }
+            number = self.after(number);
+        }
+        (found, unfit)
+    }
+
+    /// The first plan of a group from this one on that may fit. The plans of a group differ in
+    /// what they compute again, least first. Unless memory counts, the first that fits is the only
+    /// one to look at: a rule, for one that does less of it is nearly always no slower, but no law
+    /// (`tests/recompute.rs`), so it belongs to what the space is and not to what bounds prove.
+    /// Plans whose order is found, or whose rows share the tokens, may well be faster with more of
+    /// it: each of them stands alone.
+    fn open(
+        &self,
+        mut number: usize,
+        network: &mut Network<'_>,
+        unfit: &mut Exclusions,
+    ) -> Option<Open> {
+        let end = self.after(number);
+        while number < end {
+            let outline = self.plans[number];
+            let found = self.bounds.first(&outline, network);
+            match found.and_then(|bound| self.roomy(&outline, bound)) {
+                Ok(bound) => {
+                    let sharpness = Sharpness::Nodes;
+                    return Some(Open { outline, bound, sharpness, number });
+                }
+                Err(reason) => unfit.add(which(&outline), &reason, 1),
+            }
+            number += 1;
+        }
+        None
+    }
+
+    fn after(&self, number: usize) -> usize {
+        let Outline { family, counts, .. } = self.plans[number];
+        let alone = family.order.is_found() || counts.tensor.sequence == Sequence::Split;
+        if alone || self.grouping == Grouping::None {
+            return number + 1;
+        }
+        let group = |outline: &Outline| (outline.family, outline.counts);
+        let own = group(&self.plans[number]);
+        let rest = self.plans[number + 1..].iter();
+        number + 1 + rest.take_while(|other| group(other) == own).count()
+    }
+
+    /// The bound of a plan that may fit.
+    fn roomy(&self, outline: &Outline, bound: Bound) -> Result<Bound, Reason> {
+        let fits = self.room.for_bound(self.program, outline.devices, &bound);
+        fits.map(|()| bound).map_err(Reason::Memory)
+    }
+}
+
+fn which(outline: &Outline) -> (Family, Sizes) {
+    (outline.family, Sizes::One(outline.counts))
+}
+
+impl Judge for Clerk<'_> {
+    fn sharper(&mut self, open: &[Open]) -> Vec<Result<(Bound, Sharpness), Reason>> {
+        let known: Vec<_> =
+            open.iter().map(|open| (open.outline, open.bound, open.sharpness)).collect();
+        let sharper = self.listed.bounds.sharper(&known).into_iter().zip(open);
+        let roomy = |(found, open): (Result<(Bound, Sharpness), Reason>, &Open)| {
+            let (bound, sharpness) = found?;
+            Ok((self.listed.roomy(&open.outline, bound)?, sharpness))
+        };
+        sharper.map(roomy).collect()
+    }
+
+    fn clock(
+        &mut self,
+        round: &[Open],
+        threads: usize,
+    ) -> Vec<Result<Candidate, Reason>> {
+        parallel(round, threads, &|open: &Open| {
+            let plan = self.listed.bounds.plan(&open.outline)?;
+            evaluate(self.listed.program, self.costs, open, plan)
+        })
+    }
+
+    fn refuse(&mut self, open: &Open, reason: &Reason) -> Option<Open> {
+        self.unfit.add(which(&open.outline), reason, 1);
+        let next = open.number + 1;
+        if next < self.after(open.number) { self.open(next) } else { None }
+    }
+}
