@@ -19,6 +19,7 @@ mod forward;
 mod fuse;
 mod graph;
 mod halves;
+mod hop;
 mod keep;
 mod layers;
 mod layout;
@@ -221,9 +222,27 @@ pub fn stages_in(
     cost::admit(&graph)?;
     let all: Vec<Stage> = (0..flow.count()).map(Stage::new).collect();
     let each = all.iter().copied();
+    let form = hopping(&graph, &flow, each.clone(), form)?;
     let layout = Layout::new(&graph, &flow, element, (each, form), own.rewriting(choice));
     let stages = all.iter().map(|stage| code(&layout, *stage, &own));
     Ok(Stages { stages: stages.collect(), ..frame(&layout) })
+}
+
+/// The forms of stages: where gradients hop back, every backward pass is in halves.
+fn hopping(
+    graph: &Graph<'_>,
+    flow: &Flow,
+    mut stages: impl Iterator<Item = Stage>,
+    form: impl Fn(Stage) -> StageForm,
+) -> Result<impl Fn(Stage) -> StageForm, StageError> {
+    let hops = graph.is_hopping();
+    if hops {
+        stages.try_for_each(|stage| hop::admit(graph, flow, stage))?;
+    }
+    Ok(move |stage| match form(stage) {
+        form if hops => StageForm { backward: BackwardForm::Split, ..form },
+        form => form,
+    })
 }
 
 /// What one device computes: all of a model, or its part.
@@ -313,6 +332,7 @@ pub fn sample_stages(
     let graph = own.graph(model, examples)?;
     let flow = Flow::new(&graph, own.cuts(cut.0))?;
     let known = wanted.iter().copied().filter(|stage| stage.index() < flow.count());
+    let form = hopping(&graph, &flow, known.clone(), form)?;
     let layout =
         Layout::new(&graph, &flow, element, (known.clone(), form), own.rewriting(choice));
     let code = known.map(|stage| (stage, code(&layout, stage, &own))).collect();

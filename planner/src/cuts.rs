@@ -350,7 +350,7 @@ fn root(model: &Model, mut source: Source) -> Source {
     while let Source::Node(id) = source {
         let node = &model.nodes[id];
         match (node.operation, node.operands.first()) {
-            (Operation::Reshape | Operation::Stop, Some(below)) => source = *below,
+            (Operation::Reshape | Operation::Boundary(_), Some(below)) => source = *below,
             _ => break,
         }
     }

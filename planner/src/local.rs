@@ -3,7 +3,7 @@
 
 use crate::{ranking::Ranking, space::Space};
 use roundelay_dsl::{Choice, Program};
-use roundelay_schedule::{Exactness, Rule};
+use roundelay_schedule::{Exactness, Hop, Rule};
 use std::borrow::Cow;
 
 /// Units that are tried where a program leaves its rule open and allows local gradients.
@@ -38,7 +38,7 @@ fn rules(program: &Program) -> (Choice<Rule>, Vec<Rule>) {
     let is_local = |rule: &Rule| matches!(rule, Rule::Local { .. });
     match &program.search.rule {
         Choice::Open if program.search.exactness == Some(Exactness::Local) => {
-            let local = OPEN_UNITS.map(|units| Rule::Local { units });
+            let local = OPEN_UNITS.map(|units| Rule::Local { units, hop: Hop::None });
             (Choice::Open, local.into())
         }
         Choice::Open => (Choice::Open, Vec::new()),

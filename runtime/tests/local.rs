@@ -9,7 +9,7 @@ use roundelay_dsl::{Model, Node, NodeId, Operation, Program, Source};
 use roundelay_kernels::Kernels;
 use roundelay_runtime::{Evaluator, Oracle, State, Timing};
 use roundelay_schedule::{
-    Order, Placement, Plan, Recompute, Rule, Sequence, States, Tensor, check,
+    Hop, Order, Placement, Plan, Recompute, Rule, Sequence, States, Tensor, check,
 };
 use support::{
     Examples,
@@ -37,7 +37,10 @@ fn gpt(layers: u32, units: u32, batch: u32) -> Program {
         {}",
         job(batch)
     ));
-    whole.under(Rule::Local { units }).expect("there are enough layers").into_owned()
+    whole
+        .under(Rule::Local { units, hop: Hop::None })
+        .expect("there are enough layers")
+        .into_owned()
 }
 
 /// Boundaries, and besides them a cut in the middle of each unit where `finer`.
@@ -61,7 +64,7 @@ fn plan(
     finer: bool,
 ) -> Plan {
     let boundaries = program.model.boundaries();
-    let rule = Rule::Local { units: boundaries.len() as u32 + 1 };
+    let rule = Rule::Local { units: boundaries.len() as u32 + 1, hop: Hop::None };
     Plan::new(rule, placement, order, states, n, cuts(program, finer))
         .with_boundaries(boundaries)
 }
@@ -166,7 +169,7 @@ fn one_unit_is_backpropagation() {
 /// A model in units without stops, whose heads' losses have weight zero.
 fn weightless(mut model: Model) -> Model {
     for (_, node) in model.nodes.iter_mut() {
-        if matches!(node.operation, Operation::Stop | Operation::Dropout { .. }) {
+        if matches!(node.operation, Operation::Boundary(_) | Operation::Dropout { .. }) {
             node.operation = Operation::Reshape;
         }
     }

@@ -9,8 +9,8 @@ use roundelay_codegen::{LowerError, lower};
 use roundelay_dsl::{Model, Program};
 use roundelay_kernels::Kernels;
 use roundelay_schedule::{
-    BytesPerSecond, Checked, Content, DeviceId, Exactness, Id, Kind, Nanos, Order, Pass,
-    PhysicalQueue, Placement, Plan, Rule, States, Work, check, simulate,
+    BytesPerSecond, Checked, Content, DeviceId, Exactness, Hop, Id, Kind, Nanos, Order,
+    Pass, PhysicalQueue, Placement, Plan, Rule, States, Work, check, simulate,
 };
 
 /// f, b and a, and what a message takes.
@@ -20,7 +20,7 @@ const A: u64 = 3 * F / 10;
 
 /// A model of `stages` equal layers in `units` units.
 fn layers(stages: u32, units: u32, n: u32) -> Program {
-    let rule = Rule::Local { units };
+    let rule = Rule::Local { units, hop: Hop::None };
     let program = program(stages, n);
     let local = program.under(rule).expect("layers have one width");
     local.into_owned()
@@ -41,7 +41,7 @@ fn cuts(model: &Model) -> Vec<u32> {
 }
 
 fn plan(program: &Program, units: u32, place: (Placement, Order), n: u32) -> Plan {
-    let (rule, cuts) = (Rule::Local { units }, cuts(&program.model));
+    let (rule, cuts) = (Rule::Local { units, hop: Hop::None }, cuts(&program.model));
     Plan::new(rule, place.0, place.1, States::Replicated, n, cuts)
         .with_boundaries(program.model.boundaries())
 }

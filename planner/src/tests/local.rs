@@ -10,7 +10,7 @@ use crate::{
     sample::Random,
 };
 use roundelay_dsl::{Choice, Program};
-use roundelay_schedule::{Exactness, Order, Placement, Recompute, Rule, States};
+use roundelay_schedule::{Exactness, Hop, Order, Placement, Recompute, Rule, States};
 
 /// Programs that are compared.
 const PROGRAMS: usize = 60;
@@ -24,7 +24,7 @@ fn local(devices: usize, batch: u32, rules: Vec<Rule>) -> Program {
 
 fn random(random: &mut Random) -> Program {
     let devices = pick(random, &[1, 2, 3, 4, 6, 8]);
-    let rules = [2, 3, 4].map(|units| Rule::Local { units });
+    let rules = [2, 3, 4].map(|units| Rule::Local { units, hop: Hop::None });
     let [first, ..] = some(random, &rules, 1)[..] else { unreachable!("one at least") };
     let mut chosen = vec![first];
     if random.below(2) == 0 {
@@ -67,7 +67,7 @@ fn no_bound_of_a_local_plan_is_beaten() {
 
 #[test]
 fn a_plan_by_itself_costs_what_it_does_in_a_search() {
-    let program = local(4, 8, vec![Rule::Local { units: 4 }, Rule::Sync]);
+    let program = local(4, 8, vec![Rule::Local { units: 4, hop: Hop::None }, Rule::Sync]);
     let ranking = plan(&program, &Options::default()).expect("something fits");
     for candidate in &ranking.plans {
         let found = appraise(&program, &candidate.plan).expect("it was clocked before");
@@ -93,7 +93,7 @@ fn local_gradients_need_leave() {
     };
     assert!(open(None) < Exactness::Local);
     assert!(open(Some(Exactness::Delayed)) < Exactness::Local);
-    let mut program = local(4, 8, vec![Rule::Local { units: 2 }]);
+    let mut program = local(4, 8, vec![Rule::Local { units: 2, hop: Hop::None }]);
     program.search.exactness = None;
     let refusal = plan(&program, &Options::default()).expect_err("it needs leave");
     assert!(refusal.to_string().contains("local"), "{refusal}");
@@ -105,7 +105,7 @@ fn local_gradients_need_leave() {
 
 #[test]
 fn a_model_without_so_many_layers_is_refused() {
-    let program = local(4, 8, vec![Rule::Local { units: 9 }]);
+    let program = local(4, 8, vec![Rule::Local { units: 9, hop: Hop::None }]);
     let refusal = plan(&program, &Options::default()).expect_err("it has four layers");
     assert!(refusal.to_string().contains("9 units need as many layers"), "{refusal}");
 }
