@@ -35,6 +35,15 @@ impl Model {
         let all = self.nodes.iter().filter(is_boundary).map(number);
         all.map(|number| number.expect("a model has fewer than 2^32 nodes")).collect()
     }
+
+    /// What comes back between its units.
+    pub fn hop(&self) -> Hop {
+        let hops = self.nodes.values().map(|node| match node.operation {
+            Operation::Boundary(hop) => hop,
+            _ => Hop::None,
+        });
+        hops.max().unwrap_or(Hop::None)
+    }
 }
 
 impl Program {

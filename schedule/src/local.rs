@@ -96,19 +96,16 @@ impl Plan {
             Rule::Local { units, hop: _ } => units,
             Rule::Sync | Rule::CyclicV1 | Rule::CyclicV2 | Rule::CyclicSlack(_) => 1,
         };
-        let Self { rule, placement, order, boundaries, cuts, stages, tensor, .. } = self;
+        let Self { rule, placement, order, boundaries, cuts, stages, .. } = self;
         if !rule.is_possible(*placement, *order) {
             return Some(format!(
                 "{rule} goes with accumulate in sequential order, data in parallel order or \
                  pipeline in 1f1b order, not with {placement} in {order} order"
             ));
         }
-        let whole = *stages == units && tensor.is_whole();
-        if rule.hop() != Hop::None && units > 1 && !whole {
+        if rule.hop() != Hop::None && units > 1 && *stages != units {
             return Some(format!(
-                "{rule} has one stage for each unit and splits no tensors, not {stages} stages \
-                 on {} rows",
-                tensor.rows
+                "{rule} has one stage for each unit, not {stages} stages"
             ));
         }
         let ascending = boundaries.windows(2).all(|pair| pair[0] < pair[1]);

@@ -24,7 +24,8 @@ fn local(devices: usize, batch: u32, rules: Vec<Rule>) -> Program {
 
 fn random(random: &mut Random) -> Program {
     let devices = pick(random, &[1, 2, 3, 4, 6, 8]);
-    let rules = [2, 3, 4].map(|units| Rule::Local { units, hop: Hop::None });
+    let hop = pick(random, &[Hop::None, Hop::Added, Hop::Alone]);
+    let rules = [2, 3, 4].map(|units| Rule::Local { units, hop });
     let [first, ..] = some(random, &rules, 1)[..] else { unreachable!("one at least") };
     let mut chosen = vec![first];
     if random.below(2) == 0 {
@@ -45,7 +46,7 @@ fn random(random: &mut Random) -> Program {
 #[test]
 fn no_bound_of_a_local_plan_is_beaten() {
     let mut numbers = Random::new(17);
-    let (mut found, mut units) = (0, 0);
+    let (mut found, mut units, mut hops) = (0, 0, 0);
     for round in 0..PROGRAMS {
         let program = random(&mut numbers);
         let every = survey(&program, &everything(), &mut Progress::default());
@@ -53,6 +54,7 @@ fn no_bound_of_a_local_plan_is_beaten() {
         let Some(least) = every.plans.first() else { continue };
         found += 1;
         units += usize::from(!least.plan.boundaries.is_empty());
+        hops += every.plans.iter().filter(|own| own.plan.rule.hop() != Hop::None).count();
         for candidate in &every.plans {
             assert_eq!(check_plan(&candidate.plan, &program), [], "round {round}");
         }
@@ -63,6 +65,7 @@ fn no_bound_of_a_local_plan_is_beaten() {
         assert_eq!(ranking.candidates, every.candidates, "round {round}");
     }
     assert!(found > PROGRAMS / 2 && units > 5, "{found} plans, {units} in units");
+    assert!(hops > 60, "{hops} plans with hops");
 }
 
 #[test]
@@ -101,6 +104,37 @@ fn local_gradients_need_leave() {
     let ranking = plan(&program, &Options::default()).expect("now it has leave");
     assert!(ranking.plans.iter().all(|plan| plan.exactness() == Exactness::Local));
     assert!(ranking.plans.iter().all(|plan| plan.plan.boundaries.len() == 1));
+}
+
+/// Each class of local rules needs leave of its own, and is found where it has it.
+#[test]
+fn gradients_that_hop_back_need_less_leave() {
+    let overlapping = Rule::Local { units: 4, hop: Hop::Added };
+    let mut program = local(4, 8, vec![overlapping]);
+    program.search.exactness = Some(Exactness::Truncated);
+    program.search.placement = Choice::OneOf(vec![Placement::Pipeline]);
+    let ranking = plan(&program, &Options::default()).expect("it has leave");
+    for candidate in &ranking.plans {
+        assert_eq!(candidate.exactness(), Exactness::Truncated);
+        assert_eq!((candidate.plan.rule, candidate.plan.stages), (overlapping, 4));
+    }
+    program.search.exactness = Some(Exactness::Delayed);
+    let refusal = plan(&program, &Options::default()).expect_err("it needs leave");
+    assert!(refusal.to_string().contains("truncated"), "{refusal}");
+    program.search.exactness = Some(Exactness::Truncated);
+    program.set_all(&["stages=8"]).expect("a number of stages");
+    let refusal = plan(&program, &Options::default()).expect_err("units are stages");
+    assert!(refusal.to_string().contains("one for each unit"), "{refusal}");
+    let mut open = local(4, 8, vec![]);
+    open.search.rule = Choice::Open;
+    open.search.exactness = Some(Exactness::Truncated);
+    let ranking = plan(&open, &Options::default()).expect("something fits");
+    let (_, rules) =
+        ranking.space.decisions.iter().find(|(name, _)| *name == "rule").unwrap();
+    for rule in ["local(units = 2, overlap = 1)", "pairwise(units = 4)"] {
+        assert!(rules.iter().any(|known| known == rule), "{rules:?}");
+    }
+    assert!(!rules.iter().any(|known| known == "local(units = 2)"), "{rules:?}");
 }
 
 #[test]
