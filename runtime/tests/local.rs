@@ -9,7 +9,8 @@ use roundelay_dsl::{Model, Node, NodeId, Operation, Program, Source};
 use roundelay_kernels::Kernels;
 use roundelay_runtime::{Evaluator, Oracle, State, Timing};
 use roundelay_schedule::{
-    Hop, Order, Placement, Plan, Recompute, Rule, Sequence, States, Tensor, check,
+    Hop, Id, Kind, Order, Placement, Plan, Recompute, Rule, Sequence, States, Subject,
+    Tensor, check,
 };
 use support::{
     Examples,
@@ -327,4 +328,57 @@ fn every_unit_reports_its_loss() {
     let units = [one.metrics["loss_unit0"], one.metrics["loss_unit1"], one.loss];
     assert!(units.iter().all(|loss| loss.is_finite() && *loss > 1.0), "{units:?}");
     assert!(units[0] != units[1] && units[1] != units[2]);
+}
+
+/// What a replay touches of the activations of each device, and what one micro-batch takes there.
+fn activations(program: &Program, plan: &Plan) -> Vec<(u64, u64)> {
+    let schedule = compile(program, plan);
+    let mut cpu = machine(&schedule, Timing::Natural);
+    cpu.replay(6, &mut |_| {}).expect("nothing fails");
+    let touched = cpu.touched().expect("the machine rests");
+    let one = |stage: usize| {
+        let own = schedule.buffers.values().filter(|buffer| match buffer.subject {
+            Subject::Activation(own) | Subject::Retained(own) | Subject::Adjoint(own) => {
+                own.index() == stage
+            }
+            _ => false,
+        });
+        own.map(|buffer| buffer.size.0).sum::<u64>()
+    };
+    let device = |stage: usize| {
+        let span = touched[&(plan.devices[stage], Kind::Activation)].span.0;
+        (span, one(stage))
+    };
+    (0..plan.stages as usize).map(device).collect()
+}
+
+/// Measured, not predicted: whatever the number of micro-batches, a unit keeps one, and one more
+/// where a gradient hops back to it; a stage of 1F1B keeps one for each stage from it on.
+#[test]
+fn a_unit_keeps_one_micro_batch() {
+    let share = |(found, one): &(u64, u64)| *found as f64 / *one as f64;
+    for n in [4, 8] {
+        for hop in [Hop::None, Hop::Added] {
+            let program = hopping(4, (4, hop), 8);
+            let found = activations(&program, &plan(&program, PIPELINE, n, false));
+            let most = if hop == Hop::None { 1.0 } else { 2.0 };
+            for (unit, own) in found.iter().enumerate() {
+                let most = if unit == 3 { 1.0 } else { most };
+                let share = share(own);
+                assert!(
+                    (0.9 * most..=most).contains(&share),
+                    "{hop:?} {n} {unit}: {share}"
+                );
+            }
+        }
+        let whole = hopping(4, (1, Hop::None), 8);
+        let end = whole.model.cuttable() as u32;
+        let cuts = vec![end / 4, end / 2, 3 * end / 4];
+        let (placement, order, states) = PIPELINE;
+        let sync = Plan::new(Rule::Sync, placement, order, states, n, cuts);
+        for (stage, own) in activations(&whole, &sync).iter().enumerate() {
+            let (share, expected) = (share(own), 4.0 - stage as f64);
+            assert!((0.9 * expected..=expected).contains(&share), "{stage}: {share}");
+        }
+    }
 }
