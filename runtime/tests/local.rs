@@ -330,6 +330,27 @@ fn every_unit_reports_its_loss() {
     assert!(units[0] != units[1] && units[1] != units[2]);
 }
 
+/// The model as it is used runs no heads, and measures the same without.
+#[test]
+fn heads_do_not_run_where_the_model_is_used() {
+    for (program, rows) in [(gpt(3, 3, 8), 1), (hopping(3, (3, Hop::Added), 8), 2)] {
+        let plan = plan(&program, PIPELINE, 4, false);
+        let tensor = Tensor { rows, ..Tensor::WHOLE };
+        let schedule = compile(&program, &plan.with_tensor(tensor));
+        let measured = |evaluator: &mut Evaluator, state: &State| {
+            let mut feed = Examples::of(&schedule.job);
+            evaluator.measure(state, &mut feed, 4).expect("its own state fits")
+        };
+        let state = State::initial(&schedule.job);
+        let mut all = Evaluator::new(&schedule).expect("kernels are well formed");
+        let mut used = Evaluator::of_model(&schedule).expect("kernels are well formed");
+        let (all, own) = (measured(&mut all, &state), measured(&mut used, &state));
+        assert_eq!(own.loss, all.loss);
+        assert_eq!(own.metrics["accuracy"], all.metrics["accuracy"]);
+        assert_eq!(own.metrics.len() + 2, all.metrics.len(), "{:?}", own.metrics);
+    }
+}
+
 /// What a replay touches of the activations of each device, and what one micro-batch takes there.
 fn activations(program: &Program, plan: &Plan) -> Vec<(u64, u64)> {
     let schedule = compile(program, plan);
