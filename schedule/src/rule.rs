@@ -265,6 +265,23 @@ impl From<Rule> for String {
     }
 }
 
+impl Exactness {
+    /// What a plan of this class changes of plain gradient descent, in a few words.
+    pub fn change(self) -> &'static str {
+        match self {
+            Exactness::Exact => "nothing",
+            Exactness::Reordered => "gradients are summed in another order",
+            Exactness::Delayed => "some gradients are taken at older parameters",
+            Exactness::Truncated => {
+                "units train on losses of their own, gradients hop back one unit and no further"
+            }
+            Exactness::Local => {
+                "units train on losses of their own, no gradient passes between them"
+            }
+        }
+    }
+}
+
 impl fmt::Display for Exactness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
