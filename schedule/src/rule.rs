@@ -293,3 +293,25 @@ impl fmt::Display for Exactness {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_are_read_as_they_are_written() {
+        let local = |hop| Rule::Local { units: 3, hop };
+        let all = [Rule::Sync, Rule::CyclicV1, Rule::CyclicV2, Rule::CyclicSlack(2)];
+        let all = all.into_iter().chain([Hop::None, Hop::Added, Hop::Alone].map(local));
+        for rule in all {
+            assert_eq!(rule.to_string().parse(), Ok(rule));
+        }
+        assert_eq!("local(units=3,overlap=0)".parse(), Ok(local(Hop::None)));
+        for wrong in
+            ["local(units = 3, overlap = 2)", "pairwise(3)", "local(overlap = 1)"]
+        {
+            let message = wrong.parse::<Rule>().unwrap_err();
+            assert!(message.contains("pairwise(units = k)"), "{message}");
+        }
+    }
+}

@@ -9,8 +9,8 @@ use roundelay_codegen::{LowerError, lower};
 use roundelay_dsl::Program;
 use roundelay_kernels::Kernels;
 use roundelay_schedule::{
-    Checked, Content, DeviceId, Exactness, Hop, Id, Kind, Order, Pass, Placement, Plan,
-    Rule, States, Work, check,
+    Argument, Checked, Content, DeviceId, Exactness, Hop, Id, Kind, Order, Pass,
+    Placement, Plan, Role, Rule, Schedule, States, Work, check,
 };
 
 /// f, ι (what I takes) and w.
@@ -133,4 +133,43 @@ fn a_unit_is_one_stage() {
         panic!("{:?}", wrong.map(|_| ()))
     };
     assert!(message.contains("one stage for each unit, not 4 stages"), "{message}");
+}
+
+/// A checker that is told another rule, or finds what hopped back handed on, says so.
+#[test]
+fn gradients_that_go_where_the_rule_does_not_say_are_found() {
+    let program = program(Hop::Added, 4, 2);
+    let schedule = lower(&program, &plan(&program, 4, PIPELINE, 2)).unwrap();
+    let faults = |schedule| check(schedule, &Kernels).unwrap_err().to_string();
+    let mut told = schedule.clone();
+    told.plan.rule = Rule::Local { units: 4, hop: Hop::None };
+    let found = faults(told);
+    assert!(found.contains("none passes between these units"), "{found}");
+    let mut handed_on = schedule;
+    let find = |schedule: &Schedule, pass| {
+        let mut all = schedule.routines.iter();
+        let found = all.find(|(_, own)| own.pass == pass && own.stage.index() == 1);
+        found.map(|(id, _)| id).expect("unit 1 has it")
+    };
+    let [input, weight] =
+        [Pass::InputGradient, Pass::WeightGradient].map(|pass| find(&handed_on, pass));
+    let arguments = &handed_on.routines[weight].arguments;
+    let is_gradient = |one: &Argument| matches!(one.role, Role::ValueGradient(_));
+    let at = arguments.iter().position(is_gradient).expect("something hops back");
+    let hopped = arguments[at].clone();
+    handed_on.routines[input].arguments.push(hopped);
+    let launched = handed_on.actions.values().find_map(|action| match &action.work {
+        Work::Launch { routine, rows, .. } if *routine == weight => Some(rows[at]),
+        _ => None,
+    });
+    let row = launched.expect("it is launched");
+    for (_, action) in handed_on.actions.iter_mut() {
+        if let Work::Launch { routine, rows, .. } = &mut action.work
+            && *routine == input
+        {
+            rows.push(row);
+        }
+    }
+    let found = faults(handed_on);
+    assert!(found.contains("what hops back is for weights alone"), "{found}");
 }
