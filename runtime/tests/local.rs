@@ -199,11 +199,30 @@ fn what_hops_back_changes_what_is_trained() {
     }
 }
 
+/// Layers without residual paths, whose features rows split.
+fn plain_layers() -> Program {
+    program(&format!(
+        "model plain {{
+            input tokens:  i32[batch, 8]
+            input targets: i32[batch, 8]
+            x = embedding(tokens, 24, 16)
+            repeat 4 as layer {{ x = relu(linear(x, 16)) }}
+            loss cross_entropy(linear(x, 24), targets)
+        }}
+        {}",
+        job(8)
+    ))
+}
+
 /// Splitting tensors changes the order of sums alone.
 #[test]
 fn rows_train_what_hops_back_like_whole_tensors() {
-    for hop in HOPS {
-        let program = hopping(4, (4, hop), 8);
+    let all = HOPS.into_iter().flat_map(|hop| {
+        let rule = Rule::Local { units: 4, hop };
+        let plain = plain_layers().under(rule).expect("there are layers").into_owned();
+        [(hop, hopping(4, (4, hop), 8)), (hop, plain)]
+    });
+    for (hop, program) in all {
         let plan = plan(&program, PIPELINE, 2, false);
         let of = |plan: &Plan| recursion(&compile(&program, plan), STEPS).losses;
         let whole = of(&plan);

@@ -105,14 +105,15 @@ impl Flow {
             for operand in &graph.model.nodes[user].operands {
                 if let Source::Node(node) = graph.root(*operand) {
                     last.insert(node, self.stage(user));
-                    let sum = graph.sum_of(*operand);
-                    let sum =
-                        if graph.is_boundary(sum) { sum } else { Source::Node(node) };
-                    if let Source::Node(sum) = sum
-                        && graph.differentiates(user)
-                        && graph.adds(*operand)
-                    {
-                        adds.insert(node, (self.stage(user), sum));
+                    if graph.differentiates(user) && graph.adds(*operand) {
+                        let known = adds.entry(node).or_insert((self.stage(user), node));
+                        known.0 = self.stage(user);
+                        // What stands behind a boundary adds to its sum, or to one that does.
+                        if let Source::Node(sum) = graph.sum_of(*operand)
+                            && graph.is_boundary(Source::Node(sum))
+                        {
+                            known.1 = sum;
+                        }
                     }
                 }
             }

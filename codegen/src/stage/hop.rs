@@ -18,7 +18,7 @@ use roundelay_schedule::{Hop, Id, Stage};
 /// A unit to whose value a gradient hops back.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hopping {
-    /// The node that makes h.
+    /// The node that makes h, and has a sum for its gradient.
     pub(crate) value: NodeId,
     /// The boundary behind it, in whose sum b stands.
     boundary: NodeId,
@@ -32,11 +32,14 @@ impl Hopping {
     pub(crate) fn of(graph: &Graph<'_>, flow: &Flow, stage: Stage) -> Option<Self> {
         let mut own = flow.crossing.iter().filter(|row| row.producer == stage);
         let row = own.find(|row| row.returns.is_some() && row.sum != row.node)?;
-        let Operation::Boundary(hop) = graph.model.nodes[row.sum].operation else {
+        let boundary = &graph.model.nodes[row.sum];
+        let above = graph.sum_of(*boundary.operands.first()?);
+        let (Operation::Boundary(hop), Source::Node(value)) = (boundary.operation, above)
+        else {
             return None;
         };
         let hands_on = flow.crossing.iter().any(|row| row.returns == Some(stage));
-        Some(Self { value: row.node, boundary: row.sum, hop, hands_on })
+        Some(Self { value, boundary: row.sum, hop, hands_on })
     }
 
     /// Whether a node of the unit is of its trunk; the others are of its head.
