@@ -27,13 +27,9 @@ pub(crate) fn ladder(method: Method) -> [f64; 4] {
 /// The rates of the comparison.
 fn rates(task: Task, method: Method) -> [f64; 2] {
     match (task, method) {
-        (Task::Text, Method::Momentum) => [0.03, 0.1],
-        (Task::Text, Method::Adamw) => [0.003, 0.01],
-        (Task::Shapes, Method::Momentum) => [0.1, 0.3],
-        (Task::Shapes | Task::DeepText | Task::DeepShapes, Method::Adamw) => {
-            [0.003, 0.01]
-        }
-        (Task::DeepText | Task::DeepShapes, Method::Momentum) => [0.03, 0.1],
+        (Task::Text | Task::DeepText, Method::Momentum) => [0.03, 0.1],
+        (Task::Shapes | Task::DeepShapes, Method::Momentum) => [0.1, 0.3],
+        (_, Method::Adamw) => [0.003, 0.01],
     }
 }
 
@@ -78,12 +74,13 @@ pub(crate) fn settings() -> Vec<Setting> {
     all
 }
 
-/// The rows of the comparison of local rules.
+/// The rows of the comparison of local rules: every rate of the ladder, since each rule may have
+/// another best one.
 pub(crate) fn local_settings() -> Vec<Setting> {
     let (method, warmup, micro_batches) = (Method::Adamw, Warmup::Tenth, 4);
     let of = |task| {
         let setting = move |rate| Setting { task, method, micro_batches, rate, warmup };
-        rates(task, method).map(setting)
+        ladder(method).map(setting)
     };
     [Task::DeepText, Task::DeepShapes].into_iter().flat_map(of).collect()
 }
