@@ -238,7 +238,7 @@ impl<'a> KnownStages<'a> {
 mod tests {
     use super::*;
     use crate::sample;
-    use roundelay_dsl::localised;
+    use roundelay_dsl::{NoFiles, SourceFile, localised, parse};
     use roundelay_schedule::{Hop, Nanos};
 
     /// One stage, then ever shorter ones of any phase.
@@ -289,7 +289,18 @@ mod tests {
     /// Units are stages too, whether gradients hop back between them or not.
     #[test]
     fn units_of_many_layers_follow_from_those_of_few() {
-        let whole = sample::gpt(14, 32, 16, false);
+        let text = "model deep {
+            input tokens:  i32[batch, 32]
+            input targets: i32[batch, 32]
+            x = embedding(tokens, 32, 16)
+            repeat 14 as layer {
+                x = x + attention(layer_norm(x), 2, causal = true)
+                x = x + linear(gelu(linear(layer_norm(x), 32)), 16)
+            }
+            loss cross_entropy(linear(layer_norm(x), 32), targets)
+        }";
+        let source = SourceFile::new("deep.rdl", text);
+        let whole = parse(&source, &NoFiles).unwrap().0.model;
         for (units, hop) in
             [(2, Hop::Added), (7, Hop::Added), (14, Hop::Alone), (7, Hop::None)]
         {
