@@ -342,7 +342,7 @@ pub fn evaluate(
     };
     let mut held_out = data.held_out(HeldOut::EXAMPLES)?;
     let micro_batches = held_out.micro_batches();
-    let mut evaluator = Evaluator::new(schedule)?;
+    let mut evaluator = Evaluator::of_model(schedule)?;
     Ok((state.step, evaluator.measure(&state, &mut held_out, micro_batches)?))
 }
 

@@ -6,7 +6,7 @@ use roundelay::{
     parts::{
         dsl, planner,
         runtime::{Cpu, CpuOptions, Dataset, Fill, State},
-        schedule::{Kind, Placement, Rule, States, Treatment},
+        schedule::{Hop, Kind, Placement, Rule, States, Treatment},
     },
 };
 use std::{
@@ -21,7 +21,12 @@ const PLACED: [(&str, Placement, Rule, States); 10] = [
     ("data-handoff", Placement::Data, Rule::CyclicV2, States::Handoff),
     ("data-zero3", Placement::Data, Rule::Sync, States::Zero3),
     ("fsdp", Placement::Accumulate, Rule::Sync, States::Zero3),
-    ("local", Placement::Pipeline, Rule::Local { units: 4 }, States::Replicated),
+    (
+        "local",
+        Placement::Pipeline,
+        Rule::Local { units: 4, hop: Hop::None },
+        States::Replicated,
+    ),
     ("orders", Placement::Pipeline, Rule::Sync, States::Replicated),
     ("pipeline", Placement::Pipeline, Rule::CyclicV2, States::Replicated),
     ("shared", Placement::Shared, Rule::CyclicV2, States::Replicated),

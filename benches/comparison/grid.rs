@@ -1,6 +1,6 @@
 //! Which runs there are, in order: the search for rates first, then the comparison.
 
-use super::case::{Case, Method, RULES, Rule, Task, Warmup};
+use super::case::{Case, LOCAL, Method, RULES, Rule, Task, Warmup};
 
 /// Seeds of the comparison; the search has one of its own.
 const SEEDS: [u64; 3] = [1, 2, 3];
@@ -27,10 +27,9 @@ pub(crate) fn ladder(method: Method) -> [f64; 4] {
 /// The rates of the comparison.
 fn rates(task: Task, method: Method) -> [f64; 2] {
     match (task, method) {
-        (Task::Text, Method::Momentum) => [0.03, 0.1],
-        (Task::Text, Method::Adamw) => [0.003, 0.01],
-        (Task::Shapes, Method::Momentum) => [0.1, 0.3],
-        (Task::Shapes, Method::Adamw) => [0.003, 0.01],
+        (Task::Text | Task::DeepText, Method::Momentum) => [0.03, 0.1],
+        (Task::Shapes | Task::DeepShapes, Method::Momentum) => [0.1, 0.3],
+        (_, Method::Adamw) => [0.003, 0.01],
     }
 }
 
@@ -75,6 +74,17 @@ pub(crate) fn settings() -> Vec<Setting> {
     all
 }
 
+/// The rows of the comparison of local rules: every rate of the ladder, since each rule may have
+/// another best one.
+pub(crate) fn local_settings() -> Vec<Setting> {
+    let (method, warmup, micro_batches) = (Method::Adamw, Warmup::Tenth, 4);
+    let of = |task| {
+        let setting = move |rate| Setting { task, method, micro_batches, rate, warmup };
+        ladder(method).map(setting)
+    };
+    [Task::DeepText, Task::DeepShapes].into_iter().flat_map(of).collect()
+}
+
 impl Setting {
     /// The runs under a rule, one for each seed.
     pub(crate) fn runs(&self, rule: Rule) -> [Case; 3] {
@@ -89,5 +99,8 @@ pub(crate) fn cases() -> Vec<Case> {
     let compared = settings()
         .into_iter()
         .flat_map(|setting| RULES.into_iter().flat_map(move |rule| setting.runs(rule)));
-    searched.chain(compared).collect()
+    let local = local_settings()
+        .into_iter()
+        .flat_map(|setting| LOCAL.into_iter().flat_map(move |rule| setting.runs(rule)));
+    searched.chain(compared).chain(local).collect()
 }

@@ -1,7 +1,8 @@
-//! Synchronous against cyclic training: the same data, seeds and numbers of steps under each rule.
+//! Synchronous against cyclic training and local rules: the same data, seeds and numbers of steps
+//! under each rule.
 //!
-//! `cargo bench --bench comparison -- --runs FILE [--text FOLDER] [--task text, shapes]
-//! [--minutes M] [--workers W]`
+//! `cargo bench --bench comparison -- --runs FILE [--text FOLDER]
+//! [--task text, shapes, deep_text, deep_shapes] [--minutes M] [--workers W]`
 //!
 //! Every run that is done is a line of FILE; runs that stand there are not done again, so that a
 //! comparison that was stopped goes on. All runs take one device (`accumulate`): numbers do not
@@ -39,13 +40,14 @@ struct Arguments {
 }
 
 const USAGE: &str = "cargo bench --bench comparison -- --runs FILE [--text FOLDER] \
-                     [--task text, shapes] [--minutes M] [--workers W]";
+                     [--task text, shapes, deep_text, deep_shapes] [--minutes M] \
+                     [--workers W]";
 
 /// Reads the arguments; cargo adds `--bench`.
 fn arguments() -> Result<Arguments, Box<dyn Error>> {
     let mut runs = None;
     let mut text = Path::new(env!("CARGO_MANIFEST_DIR")).to_owned();
-    let mut tasks = vec![Task::Text, Task::Shapes];
+    let mut tasks = Task::ALL.to_vec();
     let (mut minutes, mut workers) = (90, 2);
     let mut given = env::args().skip(1);
     while let Some(name) = given.next() {
@@ -56,8 +58,10 @@ fn arguments() -> Result<Arguments, Box<dyn Error>> {
         match name.as_str() {
             "--runs" => runs = Some(PathBuf::from(value)),
             "--text" => text = PathBuf::from(value),
-            "--task" if value == "text" => tasks = vec![Task::Text],
-            "--task" if value == "shapes" => tasks = vec![Task::Shapes],
+            "--task" => {
+                let named = Task::ALL.into_iter().find(|task| task.name() == value);
+                tasks = vec![named.ok_or(USAGE)?];
+            }
             "--minutes" => minutes = value.parse()?,
             "--workers" => workers = value.parse()?,
             _ => return Err(USAGE.into()),
@@ -115,6 +119,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let records = records.into_inner().unwrap_or_else(PoisonError::into_inner);
     println!("{}", table::search(&records));
     println!("{}", table::comparison(&records));
+    println!("{}", table::local(&records));
     let cases = grid::cases();
     let done = cases.iter().filter(|case| records.outcome(case).is_some()).count();
     let (all, minutes) = (cases.len(), records.minutes());

@@ -1,7 +1,7 @@
 //! What the runs say, as tables in Markdown.
 
 use super::{
-    case::{Case, Method, RULES, Task, Warmup},
+    case::{Case, LOCAL, Method, RULES, Rule, Task, Warmup},
     grid::{self, PAIRS, Setting},
     record::{Outcome, Records},
 };
@@ -20,18 +20,30 @@ pub(crate) fn search(records: &Records) -> String {
 
 /// Mean and standard deviation over the seeds, for every setting and rule.
 pub(crate) fn comparison(records: &Records) -> String {
-    let mut text = String::from(
-        "| task, optimizer | N | rate | warm-up | sync | cyclic_v1 | cyclic_v2 |\n\
-         | --- | --- | --- | --- | --- | --- | --- |\n",
-    );
-    for setting in grid::settings() {
-        let Setting { task, method, micro_batches, rate, warmup } = setting;
+    let head = "| task, optimizer | N | rate | warm-up | sync | cyclic_v1 | cyclic_v2 |\n\
+                | --- | --- | --- | --- | --- | --- | --- |\n";
+    rows(head, &grid::settings(), &RULES, records)
+}
+
+/// The same for local rules.
+pub(crate) fn local(records: &Records) -> String {
+    let head = "| task, optimizer | N | rate | warm-up | sync | 2 units | 4 units | greedy | \
+                overlapping | pairwise |\n\
+                | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n";
+    rows(head, &grid::local_settings(), &LOCAL, records)
+}
+
+/// A row for each setting, with a figure for each rule.
+fn rows(head: &str, settings: &[Setting], rules: &[Rule], records: &Records) -> String {
+    let mut text = head.to_owned();
+    for setting in settings {
+        let Setting { task, method, micro_batches, rate, warmup } = *setting;
         let warmup = match warmup {
             Warmup::None => "no",
             Warmup::Tenth => "yes",
         };
-        let cell = |rule| format!(" {} |", figure(&setting.runs(rule), records));
-        let cells: String = RULES.into_iter().map(cell).collect();
+        let cell = |rule: &Rule| format!(" {} |", figure(&setting.runs(*rule), records));
+        let cells: String = rules.iter().map(cell).collect();
         let name = named(task, method);
         text += &format!("| {name} | {micro_batches} | {rate:?} | {warmup} |{cells}\n");
     }
@@ -42,6 +54,8 @@ fn named(task: Task, method: Method) -> String {
     let task = match task {
         Task::Text => "text, loss",
         Task::Shapes => "shapes, accuracy in %",
+        Task::DeepText => "deep text, loss",
+        Task::DeepShapes => "deep shapes, accuracy in %",
     };
     let method = match method {
         Method::Momentum => "momentum SGD",
@@ -58,8 +72,10 @@ fn figure(cases: &[Case], records: &Records) -> String {
         .iter()
         .filter_map(|(case, outcome)| match outcome {
             Some(Outcome::Trained { loss, metrics }) => match case.task {
-                Task::Text => Some(*loss),
-                Task::Shapes => metrics.get("accuracy").map(|share| 100.0 * share),
+                Task::Text | Task::DeepText => Some(*loss),
+                Task::Shapes | Task::DeepShapes => {
+                    metrics.get("accuracy").map(|share| 100.0 * share)
+                }
             },
             Some(Outcome::Diverged { .. }) | None => None,
         })

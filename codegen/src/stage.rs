@@ -19,6 +19,7 @@ mod forward;
 mod fuse;
 mod graph;
 mod halves;
+mod hop;
 mod keep;
 mod layers;
 mod layout;
@@ -218,9 +219,27 @@ pub fn stages_in(
     cost::admit(&graph)?;
     let all: Vec<Stage> = (0..flow.count()).map(Stage::new).collect();
     let each = all.iter().copied();
+    let form = hopping(&graph, &flow, each.clone(), form)?;
     let layout = Layout::new(&graph, &flow, element, (each, form), own.rewriting(choice));
     let stages = all.iter().map(|stage| code(&layout, *stage, &own));
     Ok(Stages { stages: stages.collect(), ..frame(&layout) })
+}
+
+/// The forms of stages: where gradients hop back, every backward pass is in halves.
+fn hopping(
+    graph: &Graph<'_>,
+    flow: &Flow,
+    mut stages: impl Iterator<Item = Stage>,
+    form: impl Fn(Stage) -> StageForm,
+) -> Result<impl Fn(Stage) -> StageForm, StageError> {
+    let hops = graph.is_hopping();
+    if hops {
+        stages.try_for_each(|stage| hop::admit(graph, flow, stage))?;
+    }
+    Ok(move |stage| match form(stage) {
+        form if hops => StageForm { backward: BackwardForm::Split, ..form },
+        form => form,
+    })
 }
 
 /// What one device computes: all of a model, or its part.
@@ -337,14 +356,15 @@ impl<'a> Piece<'a> {
         let layout = |stage: Option<(Stage, StageForm)>| {
             let form = |_| stage.map_or(StageForm::default(), |(_, form)| form);
             let stages = stage.map(|(stage, _)| stage);
+            let form = hopping(&graph, &flow, stages.into_iter(), form)?;
             let rewriting = self.own.rewriting(choice);
-            Layout::new(&graph, &flow, element, (stages, form), rewriting)
+            Ok(Layout::new(&graph, &flow, element, (stages, form), rewriting))
         };
         let one = |wanted: &(Stage, StageForm)| {
-            code(&layout(Some(*wanted)), wanted.0, &self.own)
+            Ok(code(&layout(Some(*wanted))?, wanted.0, &self.own))
         };
-        let code = wanted.iter().map(one).collect();
-        Ok(Samples { frame: frame(&layout(None)), code })
+        let code = wanted.iter().map(one).collect::<Result<_, StageError>>()?;
+        Ok(Samples { frame: frame(&layout(None)?), code })
     }
 }
 

@@ -6,7 +6,7 @@ mod stage_support;
 
 use roundelay_codegen::{Differentiated, Stages, stages};
 use roundelay_dsl::{Extent, Mistake, Model, ModelBuilder, Operation, localised};
-use roundelay_schedule::{Element, Float, Id, Method, Optimizer, Rate, Role, Stage};
+use roundelay_schedule::{Element, Float, Hop, Id, Method, Optimizer, Rate, Role, Stage};
 use stage_support::machine::{Machine, Run, Trace, context};
 use std::collections::BTreeMap;
 
@@ -39,7 +39,7 @@ fn residual() -> Model {
 }
 
 fn units(count: u32) -> Model {
-    localised(&residual(), count).expect("there are enough layers")
+    localised(&residual(), count, Hop::None).expect("there are enough layers")
 }
 
 fn cut(model: &Model, cuts: &[u32], dtype: Float) -> Stages {
@@ -135,7 +135,7 @@ fn without_stops_and_losses_of_heads_all_is_as_before() {
     let plain = train(&cut(&residual(), &[], Float::F32));
     let mut model = units(3);
     for (_, node) in model.nodes.iter_mut() {
-        if node.operation == Operation::Stop {
+        if node.operation == Operation::Boundary(Hop::None) {
             node.operation = Operation::Reshape;
         }
     }

@@ -1,13 +1,22 @@
 //! A model as text: one line per input, parameter and operation.
 
 use crate::{Cap, Metric, Model, Operation, Scale, Source, Window, value::spelled};
-use roundelay_schedule::{Element, Initial, Reading, Treatment};
+use roundelay_schedule::{Element, Hop, Initial, Reading, Treatment};
 use std::fmt;
 
 impl fmt::Display for Model {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Model { name, inputs, parameters, nodes, loss, metrics, auxiliary, heads: _ } =
-            self;
+        let Model {
+            name,
+            inputs,
+            parameters,
+            nodes,
+            loss,
+            metrics,
+            auxiliary,
+            heads: _,
+            spared: _,
+        } = self;
         writeln!(f, "model {name}")?;
         for (id, input) in inputs.iter() {
             let element = match input.element {
@@ -142,7 +151,9 @@ impl fmt::Display for Operation {
             Operation::Multiply => f.write_str("multiply"),
             Operation::Scale { factor } => write!(f, "scale[factor = {factor}]"),
             Operation::Reshape => f.write_str("reshape"),
-            Operation::Stop => f.write_str("stop"),
+            Operation::Boundary(Hop::None) => f.write_str("stop"),
+            Operation::Boundary(Hop::Added) => f.write_str("hop[added]"),
+            Operation::Boundary(Hop::Alone) => f.write_str("hop[alone]"),
             Operation::CrossEntropy => f.write_str("cross_entropy"),
             Operation::MaskedCrossEntropy => f.write_str("masked_cross_entropy"),
             Operation::MeanSquaredError => f.write_str("mse"),

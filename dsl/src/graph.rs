@@ -1,8 +1,9 @@
 //! A model under construction: nodes and parameters, with names made of the path to them.
 
 use crate::{
-    Code, Extent, Head, Measure, Mistake, Model, ModelInput, ModelParameter, Node,
-    Operation, ParameterId, Source, Tensor, finish, limit, value::too_many_elements,
+    Code, Extent, Head, Measure, Mistake, Model, ModelInput, ModelInputId,
+    ModelParameter, Node, Operation, Source, Tensor, finish, limit,
+    value::too_many_elements,
 };
 use roundelay_schedule::{Element, Initial, Treatment};
 use std::collections::BTreeMap;
@@ -12,8 +13,8 @@ use std::collections::BTreeMap;
 pub(crate) struct Graph {
     model: Model,
     path: Vec<Level>,
-    /// The first running average.
-    average: Option<ParameterId>,
+    /// The first running average, and its momentum.
+    average: Option<(String, f64)>,
 }
 
 /// One step of the path; the names taken at it. Metrics have names of their own, so that they
@@ -164,25 +165,19 @@ impl Graph {
             return Err(Mistake::new(Code::Limit, message));
         }
         let name = self.path_to(role);
-        self.one_momentum(treatment)?;
+        self.one_momentum(&name, treatment)?;
         let parameter = ModelParameter { name, shape, split: None, initial, treatment };
         let parameter = self.model.parameters.push(parameter);
-        if treatment.momentum().is_some() {
-            self.average.get_or_insert(parameter);
-        }
         let source = Source::Parameter(parameter);
         Ok(Tensor { source, element: Element::Real, shape: extents })
     }
 
-    /// The running averages of a model have one momentum: an update knows no more.
-    fn one_momentum(&self, treatment: Treatment) -> Result<(), Mistake> {
-        let first = self.average.map(|average| &self.model.parameters[average]);
-        let first =
-            first.and_then(|first| Some((&first.name, first.treatment.momentum()?)));
-        let (Some(momentum), Some((name, first))) = (treatment.momentum(), first) else {
-            return Ok(());
-        };
-        if momentum == first {
+    /// The running averages of a model and its heads have one momentum: an update knows no more.
+    fn one_momentum(&mut self, own: &str, treatment: Treatment) -> Result<(), Mistake> {
+        let Some(momentum) = treatment.momentum() else { return Ok(()) };
+        let (name, first) =
+            self.average.get_or_insert_with(|| (own.to_owned(), momentum));
+        if momentum == *first {
             return Ok(());
         }
         let message =
@@ -217,6 +212,16 @@ impl Graph {
             let known = &mut self.model.inputs[id].bound;
             *known = if *known == 0 { bound } else { bound.min(*known) };
         }
+    }
+
+    /// Takes part in the running averages of another: all have the momentum of the first.
+    pub(crate) fn share_momentum(&mut self, other: &Self) {
+        self.average.clone_from(&other.average);
+    }
+
+    /// The name of an input.
+    pub(crate) fn input_name(&self, input: ModelInputId) -> &str {
+        &self.model.inputs[input].name
     }
 
     /// What stands behind values where units end; with the model's own nodes.

@@ -19,6 +19,7 @@ mod local;
 mod near;
 mod operators;
 mod parse;
+mod pattern;
 mod program;
 mod quantity;
 mod report;
@@ -37,6 +38,7 @@ pub use import::{Disk, Files, NoFiles};
 pub use lists::{ListMistake, Lists, read_lists, write_lists};
 pub use local::{Head, localised};
 pub use operators::{METRICS, OPERATORS, Operator};
+pub use pattern::Pattern;
 pub use program::{
     Cap, Choice, Extent, Learning, Masked, Metric, Model, ModelInput, ModelInputId,
     ModelParameter, Motion, NanoDollarsPerHour, Node, NodeId, Numbers, Objective,

@@ -1,16 +1,16 @@
 //! Local rules: a model whose units train on losses of their own. Between units stands
-//! [`Operation::Stop`], and each unit but the last ends in a head whose loss is minimised besides
-//! that of the model (arXiv 2012.03837: greedy for units of one layer, chunked above).
+//! [`Operation::Boundary`], and each unit but the last ends in a head whose loss is minimised
+//! besides that of the model (arXiv 2012.03837: greedy for units of one layer, chunked above).
 
 mod boundary;
 mod default;
 
 use crate::{
-    Code, Metric, Mistake, Model, ModelParameter, Node, NodeId, Operation, Program,
-    Source,
+    Choice, Code, Metric, Mistake, Model, ModelParameter, Node, NodeId, Operation,
+    Program, Source,
 };
 use boundary::Boundaries;
-use roundelay_schedule::{Id, Reading, Rule};
+use roundelay_schedule::{Hop, Id, Reading, Rule};
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
@@ -26,12 +26,23 @@ pub struct Head {
 }
 
 impl Model {
-    /// The first node of every unit but the first: where gradients stop.
+    /// The first node of every unit but the first: where gradients stop, or hop back.
     pub fn boundaries(&self) -> Vec<u32> {
-        let stops = |(_, node): &(NodeId, &Node)| node.operation == Operation::Stop;
+        let is_boundary = |(_, node): &(NodeId, &Node)| {
+            matches!(node.operation, Operation::Boundary(_))
+        };
         let number = |(id, _): (NodeId, &Node)| u32::try_from(id.index());
-        let all = self.nodes.iter().filter(stops).map(number);
+        let all = self.nodes.iter().filter(is_boundary).map(number);
         all.map(|number| number.expect("a model has fewer than 2^32 nodes")).collect()
+    }
+
+    /// What comes back between its units.
+    pub fn hop(&self) -> Hop {
+        let hops = self.nodes.values().map(|node| match node.operation {
+            Operation::Boundary(hop) => hop,
+            _ => Hop::None,
+        });
+        hops.max().unwrap_or(Hop::None)
     }
 }
 
@@ -43,8 +54,8 @@ impl Program {
     /// As [`localised`].
     pub fn under(&self, rule: Rule) -> Result<Cow<'_, Self>, Mistake> {
         match rule {
-            Rule::Local { units } if self.model.boundaries().is_empty() => {
-                let model = localised(&self.model, units)?;
+            Rule::Local { units, hop } if self.model.boundaries().is_empty() => {
+                let model = localised(&self.model, units, hop)?;
                 Ok(Cow::Owned(Self { model, ..self.clone() }))
             }
             Rule::Local { .. }
@@ -52,6 +63,15 @@ impl Program {
             | Rule::CyclicV1
             | Rule::CyclicV2
             | Rule::CyclicSlack(_) => Ok(Cow::Borrowed(self)),
+        }
+    }
+
+    /// The program under each rule that it names, or why there is no model for one; itself alone
+    /// where it names none.
+    pub(crate) fn under_each(&self) -> Vec<Result<Cow<'_, Self>, Mistake>> {
+        match &self.search.rule {
+            Choice::Open => vec![Ok(Cow::Borrowed(self))],
+            Choice::OneOf(rules) => rules.iter().map(|rule| self.under(*rule)).collect(),
         }
     }
 }
@@ -79,14 +99,14 @@ pub(crate) fn fits(model: &Model, head: &Head) -> Result<(), Mistake> {
 /// layer, else for image features a mean and a linear map to the classes.
 ///
 /// The losses of heads are metrics `loss_unit0`, …; `loss` stays what it is. One unit is the model
-/// itself.
+/// itself. Gradients hop back between units as `hop` says.
 ///
 /// # Errors
 /// When there are fewer layers, a parameter is used on both sides of a boundary, or no head fits.
-pub fn localised(model: &Model, units: u32) -> Result<Model, Mistake> {
+pub fn localised(model: &Model, units: u32, hop: Hop) -> Result<Model, Mistake> {
     let boundaries = Boundaries::new(model).of_units(units)?;
     let last = boundaries.last_part;
-    let mut localised = Localised::new(model);
+    let mut localised = Localised::new(model, hop);
     for (unit, end) in boundaries.ends.iter().enumerate() {
         let written = model.heads.iter().find(|head| head.after.contains(end));
         let body = match written {
@@ -101,6 +121,7 @@ pub fn localised(model: &Model, units: u32) -> Result<Model, Mistake> {
 /// A model in units, node by node.
 struct Localised<'a> {
     whole: &'a Model,
+    hop: Hop,
     model: Model,
     /// Where the nodes of the whole are now.
     places: Vec<NodeId>,
@@ -109,17 +130,17 @@ struct Localised<'a> {
 }
 
 impl<'a> Localised<'a> {
-    fn new(whole: &'a Model) -> Self {
+    fn new(whole: &'a Model, hop: Hop) -> Self {
         let model = Model {
             name: whole.name.clone(),
             inputs: whole.inputs.clone(),
             parameters: whole.parameters.clone(),
             ..Model::default()
         };
-        Self { whole, model, places: Vec::new(), stopped: BTreeMap::new() }
+        Self { whole, hop, model, places: Vec::new(), stopped: BTreeMap::new() }
     }
 
-    /// A unit up to the node `end`, its head, and what keeps gradients from it.
+    /// A unit up to the node `end`, its head, and the boundary behind it.
     fn unit(&mut self, number: usize, end: NodeId, head: &Model) -> Result<(), Mistake> {
         self.nodes(end.index() + 1);
         let name = self.fresh(&format!("unit{number}"));
@@ -136,7 +157,7 @@ impl<'a> Localised<'a> {
         });
         let stop = Node {
             name: format!("{name}.stop"),
-            operation: Operation::Stop,
+            operation: Operation::Boundary(self.hop),
             operands: vec![Source::Node(value)],
             shape: self.whole.nodes[end].shape.clone(),
         };
@@ -195,7 +216,8 @@ impl<'a> Localised<'a> {
         }
         for (id, parameter) in head.parameters.iter() {
             let name = joined(path, &parameter.name);
-            let own = ModelParameter { name, ..parameter.clone() };
+            let mut own = ModelParameter { name, ..parameter.clone() };
+            own.spare(&self.whole.spared);
             let own = self.model.parameters.push(own);
             places.insert(Source::Parameter(id), Source::Parameter(own));
         }

@@ -1,8 +1,8 @@
 //! The resolved program: no text except for display, every name a handle, every shape checked.
 
-use crate::Head;
+use crate::{Head, Pattern};
 use roundelay_schedule::{
-    Bytes, Data, DeviceId, DeviceList, Element, Evaluation, Exactness, Float, Id,
+    Bytes, Data, DeviceId, DeviceList, Element, Evaluation, Exactness, Float, Hop, Id,
     Initial, Optimizer, Order, Placement, Profile, Reading, Recompute, Rule, Sequence,
     Split, States, Table, Target, Treatment,
 };
@@ -83,6 +83,8 @@ pub struct Model {
     pub metrics: Vec<Metric>,
     /// What local rules put behind values; other rules leave it out.
     pub heads: Vec<Head>,
+    /// The names of parameters that weight decay spares, those of heads among them.
+    pub spared: Vec<Pattern>,
     /// Losses of heads, minimised besides `loss`, each with weight 1; all stand above it.
     pub auxiliary: Vec<NodeId>,
 }
@@ -322,8 +324,9 @@ pub enum Operation {
     },
     /// The same elements in another shape.
     Reshape,
-    /// x itself, whose gradient ends here: no program has it, only a model of [`crate::localised`].
-    Stop,
+    /// x itself, between two units: no program has it, only a model of [`crate::localised`]. No
+    /// gradient passes but the one that hops back.
+    Boundary(Hop),
     /// logits (.., v), targets (..) i32 → mean of −log softmax(logits) at the target, shape ().
     CrossEntropy,
     /// logits (.., v), targets (..) i32 up to v → mean of −log softmax(logits) at the target over the

@@ -89,15 +89,15 @@ fn program(
     let search = plan::resolve(definitions, shelf.files(), report);
     let (mut model, place) = model?;
     let (train, no_decay) = train?;
-    optimizer::spare(&mut model, &no_decay, report);
+    optimizer::spare(&mut model, &no_decay);
     shelf.check_dtype(&train, report);
     data::fit(&train, &model, place, report);
     bound_results(&model, &train, place, report);
     let search: Search = search?;
-    plan::fit_cuts(definitions, &search, &model, report);
-    plan::fit_units(definitions, &search, &model, report);
     let (target, profiles, prices) = target?;
     let program = Program { model, target, train, search, profiles, prices };
+    optimizer::name_some(&program, &no_decay, report);
+    plan::fit(definitions, &program, report);
     objective::check(&program, definitions, report);
     Ok(program)
 }

@@ -1,6 +1,7 @@
 //! Models in units: where they end, which heads they have, and what is refused.
 
-use roundelay_dsl::{Model, NoFiles, Operation, SourceFile, localised, parse};
+use roundelay_dsl::{Mistake, Model, NoFiles, Operation, SourceFile, localised, parse};
+use roundelay_schedule::{Hop, Treatment};
 
 fn model(body: &str) -> Model {
     let text = format!(
@@ -15,6 +16,10 @@ fn model(body: &str) -> Model {
     let source = SourceFile::new("it.rdl", text);
     let (program, _) = parse(&source, &NoFiles).unwrap_or_else(|wrong| panic!("{wrong}"));
     program.model
+}
+
+fn in_units(model: &Model, units: u32) -> Result<Model, Mistake> {
+    localised(model, units, Hop::None)
 }
 
 fn gpt(layers: u32) -> Model {
@@ -35,7 +40,10 @@ const IMAGES: &str = "x = relu(batch_norm(conv2d(images, 4, bias = false)))
 
 /// The names of the values behind which gradients stop.
 fn ends(model: &Model) -> Vec<String> {
-    let stops = model.nodes.values().filter(|node| node.operation == Operation::Stop);
+    let stops = model
+        .nodes
+        .values()
+        .filter(|node| matches!(node.operation, Operation::Boundary(Hop::None)));
     let above = stops.map(|node| match node.operands[..] {
         [roundelay_dsl::Source::Node(above)] => model.nodes[above].name.clone(),
         _ => panic!("a stop reads one node"),
@@ -47,7 +55,7 @@ fn ends(model: &Model) -> Vec<String> {
 fn units_have_the_same_number_of_layers_up_to_one() {
     for layers in 1..6 {
         for units in 1..=layers {
-            let local = localised(&gpt(layers), units).expect("there are enough layers");
+            let local = in_units(&gpt(layers), units).expect("there are enough layers");
             let pass = |end: &String| end.split('.').nth(1).unwrap().parse().unwrap();
             let found: Vec<u32> = ends(&local).iter().map(pass).collect();
             let wanted: Vec<u32> =
@@ -59,7 +67,7 @@ fn units_have_the_same_number_of_layers_up_to_one() {
 
 #[test]
 fn a_head_is_a_copy_of_the_last_part_with_parameters_of_its_own() {
-    let local = localised(&gpt(2), 2).unwrap();
+    let local = in_units(&gpt(2), 2).unwrap();
     let names = local.parameters.values().map(|parameter| parameter.name.as_str());
     let heads: Vec<&str> = names.filter(|name| name.starts_with("unit0")).collect();
     let wanted = ["layer_norm.gain", "layer_norm.bias", "linear.weight", "linear.bias"];
@@ -72,7 +80,7 @@ fn a_head_is_a_copy_of_the_last_part_with_parameters_of_its_own() {
 
 #[test]
 fn image_features_of_any_width_are_pooled_and_classified() {
-    let local = localised(&model(IMAGES), 3).unwrap();
+    let local = in_units(&model(IMAGES), 3).unwrap();
     let parameters = local.parameters.values();
     let shapes: Vec<(&str, &[u64])> = parameters
         .filter(|parameter| parameter.name.ends_with("head.linear.weight"))
@@ -104,7 +112,7 @@ fn what_cannot_be_in_units_is_refused_with_what_would_work() {
         (odd, 3, "no head is known for `embedding`", "head after"),
     ];
     for (model, units, message, hint) in cases {
-        let wrong = localised(&model, units).unwrap_err();
+        let wrong = in_units(&model, units).unwrap_err();
         assert!(wrong.message.contains(message), "{}", wrong.message);
         assert!(wrong.hints[0].contains(hint), "{:?}", wrong.hints);
     }
@@ -115,7 +123,7 @@ fn names_that_are_taken_stay() {
     let mut model = gpt(2);
     let first = model.parameters.ids().next().unwrap();
     model.parameters[first].name = "unit0.weight".to_owned();
-    let local = localised(&model, 2).unwrap();
+    let local = in_units(&model, 2).unwrap();
     let mut names: Vec<&str> =
         local.parameters.values().map(|parameter| parameter.name.as_str()).collect();
     let count = names.len();
@@ -126,6 +134,10 @@ fn names_that_are_taken_stay() {
 }
 
 fn written(body: &str, rule: &str) -> Result<Model, String> {
+    trained(body, rule, "")
+}
+
+fn trained(body: &str, rule: &str, train: &str) -> Result<Model, String> {
     let text = format!(
         "model it {{
             seq = 8, vocab = 24
@@ -136,6 +148,7 @@ fn written(body: &str, rule: &str) -> Result<Model, String> {
             {body}
             loss cross_entropy(linear(layer_norm(x), vocab), targets)
         }}
+        train {{ {train} }}
         plan {{ exactness local, rule {rule} }}"
     );
     let source = SourceFile::new("it.rdl", text);
@@ -148,7 +161,7 @@ fn written(body: &str, rule: &str) -> Result<Model, String> {
 const LAYERS: &str = "repeat 3 as layer { x = x + linear(layer_norm(x), 16) }";
 
 fn heads(model: &Model, units: u32) -> Vec<String> {
-    let local = localised(model, units).unwrap_or_else(|wrong| panic!("{wrong:?}"));
+    let local = in_units(model, units).unwrap_or_else(|wrong| panic!("{wrong:?}"));
     let names = local.parameters.values().map(|parameter| parameter.name.clone());
     names.filter(|name| name.starts_with("unit")).collect()
 }
@@ -213,18 +226,125 @@ fn mistakes_of_heads_and_units_have_a_place_and_a_hint() {
             "into a model",
         ),
         (LAYERS.into(), "local(units = 4)", "4 units need as many layers"),
-        (
-            LAYERS.into(),
-            "local(units = 2, overlap = 1)",
-            "`overlap = 1` is not supported",
-        ),
-        (LAYERS.into(), "local", "needs a number of units"),
-        (LAYERS.into(), "pairwise", "`pairwise` is not supported"),
+        (LAYERS.into(), "pairwise(units = 4)", "4 units need as many layers"),
+        (LAYERS.into(), "local", "`local` needs a number of units"),
+        (LAYERS.into(), "local(units = 0)", "`local` has at least 1 unit"),
+        (LAYERS.into(), "pairwise", "`pairwise` needs a number of units"),
+        (LAYERS.into(), "pairwise(2, overlap = 1)", "`pairwise` takes `units`, each"),
+        (LAYERS.into(), "local(units = 2, overlap = 2)", "by 0 layers or by one unit"),
         (LAYERS.into(), "local(unit = 2)", "takes `units` and `overlap`"),
+        (
+            "repeat 2 as a { repeat 2 as b { x = relu(x) } }
+            head after b { loss mse(x, wide) }"
+                .into(),
+            "sync",
+            "nothing above is called `b`",
+        ),
+        (
+            "repeat 2 as a { x = relu(x) }
+            y = linear(x, 8)
+            repeat 2 as a { y = relu(y) }
+            x = linear(y, 16)
+            head after a { loss cross_entropy(linear(x, vocab), targets) }"
+                .into(),
+            "sync",
+            "`x` and `y` again",
+        ),
+        (
+            "z = batch_norm(x)
+            x = x + z
+            repeat 2 as a { x = x + linear(layer_norm(x), 16) }
+            head after a {
+                n = batch_norm(x, momentum = 0.2)
+                loss cross_entropy(linear(n, vocab), targets)
+            }"
+            .into(),
+            "sync",
+            "the momentum is 0.2, but that of `z.running_mean` is 0.1",
+        ),
     ];
     for (body, rule, message) in cases {
         let wrong = written(&body, rule).expect_err(message);
         assert!(wrong.contains(message), "{message}: {wrong}");
         assert!(wrong.contains("it.rdl:"), "it has a place: {wrong}");
     }
+}
+
+/// Weight decay spares the parameters of heads by their whole names, of written and of other heads.
+#[test]
+fn weight_decay_spares_parameters_of_heads_by_name() {
+    let head = format!(
+        "{LAYERS}\nhead after layer {{ loss cross_entropy(linear(x, vocab), targets) }}"
+    );
+    for body in [head.as_str(), LAYERS] {
+        let treatments = |pattern: &str| {
+            let train = format!("optimizer adamw(1e-3, no_decay = [\"{pattern}\"])");
+            let model = trained(body, "local(units = 3)", &train)?;
+            let local = in_units(&model, 3).map_err(|wrong| wrong.message)?;
+            let weights = local.parameters.values();
+            let weights = weights.filter(|own| own.name.ends_with("head.linear.weight"));
+            Ok::<_, String>(weights.map(|own| own.treatment).collect::<Vec<_>>())
+        };
+        let (decayed, spared) = (Treatment::Decayed, Treatment::Spared);
+        assert_eq!(treatments("*.bias"), Ok(vec![decayed, decayed]));
+        assert_eq!(treatments("*head*.weight"), Ok(vec![spared, spared]));
+        assert_eq!(treatments("unit1.head.*"), Ok(vec![decayed, spared]));
+        let wrong = treatments("unit7.head.*").expect_err("there is no unit 7");
+        assert!(wrong.contains("no parameter matches `unit7.head.*`"), "{wrong}");
+    }
+}
+
+/// A head reads the inputs of the model, under whatever names the program has for them.
+#[test]
+fn a_head_reads_inputs_and_not_their_names() {
+    let body = format!(
+        "wanted = targets
+        {LAYERS}
+        tokens = wanted
+        head after layer {{ loss cross_entropy(linear(x, vocab), tokens) }}"
+    );
+    let model = written(&body, "local(units = 3)").expect("it is right");
+    let local = in_units(&model, 3).expect("it is right");
+    for loss in &local.auxiliary {
+        let roundelay_dsl::Source::Input(read) = local.nodes[*loss].operands[1] else {
+            panic!("a loss reads targets")
+        };
+        assert_eq!(local.inputs[read].name, "targets");
+    }
+}
+
+/// Passes are those of outermost repeats, wherever they stand: repeats in heads, blocks and other
+/// repeats take nothing away from them.
+#[test]
+fn other_repeats_take_no_passes_away() {
+    let body = "repeat 3 as layer {
+            repeat 2 as layer { x = x + linear(layer_norm(x), 16) }
+        }
+        head after layer {
+            repeat 2 as layer { x = relu(x) }
+            loss cross_entropy(linear(x, vocab), targets)
+        }";
+    let model = written(body, "local(units = 3)").expect("it is right");
+    assert_eq!(model.heads[0].after.len(), 3);
+    assert_eq!(in_units(&model, 3).expect("it is right").auxiliary.len(), 2);
+    let two = "repeat 2 as layer { x = x + linear(layer_norm(x), 16) }
+        repeat 2 as layer { x = x + linear(layer_norm(x), 16) }
+        head after layer { loss cross_entropy(linear(x, vocab), targets) }";
+    assert_eq!(written(two, "sync").expect("it is right").heads[0].after.len(), 4);
+}
+
+/// Cuts are measured in the model that the rule trains.
+#[test]
+fn cuts_lie_inside_of_the_model_in_units() {
+    let whole = written(LAYERS, "sync").expect("it is right").cuttable();
+    let local = written(LAYERS, "local(units = 3)").expect("it is right");
+    let local = in_units(&local, 3).expect("it is right").cuttable();
+    assert!(local > whole);
+    let with = |rule: &str, cut: usize| written(LAYERS, &format!("{rule}, cuts [{cut}]"));
+    with("local(units = 3)", local - 1).expect("it is inside");
+    with("sync | local(units = 3)", local - 1).expect("it is inside of one");
+    let wrong = with("local(units = 3)", local).expect_err("it is behind");
+    assert!(wrong.contains(&format!("the model's {local} operations")), "{wrong}");
+    let wrong = with("sync", whole).expect_err("it is behind");
+    assert!(wrong.contains(&format!("the model's {whole} operations")), "{wrong}");
 }

@@ -3,7 +3,7 @@
 
 use crate::{core::Place, nodes::Mark};
 use roundelay_dsl::{Model, NodeId, Operation, ParameterId, Source};
-use roundelay_schedule::Id;
+use roundelay_schedule::{Hop, Id};
 use std::collections::BTreeMap;
 
 /// What of a model decides which of its stages are alike, whatever the cuts.
@@ -71,7 +71,10 @@ impl Shapes {
             Shape {
                 kind: number(format!("{about:?}")),
                 operands: node.operands.clone(),
-                is_view: matches!(node.operation, Operation::Reshape | Operation::Stop),
+                is_view: matches!(
+                    node.operation,
+                    Operation::Reshape | Operation::Boundary(_)
+                ),
                 last: last[at],
                 layer,
             }
@@ -164,7 +167,7 @@ pub(crate) fn trained(model: &Model) -> Vec<bool> {
             Source::Parameter(_) => true,
             Source::Input(_) => false,
         };
-        let passes = node.operation != Operation::Stop;
+        let passes = node.operation != Operation::Boundary(Hop::None);
         trained.push(passes && node.operands.iter().any(by));
     }
     trained

@@ -4,7 +4,7 @@ mod units;
 
 use crate::alike::{needed, trained};
 use roundelay_dsl::{Model, Node, NodeId, Operation, Source};
-use roundelay_schedule::{Bytes, Float, Id, Nanos};
+use roundelay_schedule::{Bytes, Float, Hop, Id, Nanos};
 use std::{collections::VecDeque, fmt};
 
 /// A model's node list as the cutter sees it. Positions run from 0 to the number of nodes; a
@@ -21,6 +21,17 @@ pub struct Chain {
     pub ties: Vec<Tie>,
     /// Positions at which a unit of a local rule starts: all of them are cuts.
     pub boundaries: Vec<usize>,
+    /// Where units may be cut besides.
+    pub inside: Inside,
+}
+
+/// Whether units of a local rule may have several stages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Inside {
+    /// They may.
+    Cut,
+    /// Each is one stage, since gradients hop back between them.
+    Whole,
 }
 
 /// Users of one parameter, which must stay in one stage.
@@ -43,6 +54,8 @@ pub struct Uncuttable {
     pub least: u32,
     /// The most stages that are possible.
     pub most: u32,
+    /// Whether that is one for each unit.
+    pub inside: Inside,
     /// Parameters that tie stages together, in order of name.
     pub tied: Vec<String>,
 }
@@ -57,6 +70,7 @@ impl Chain {
             reads: reads(model),
             ties: ties(model),
             boundaries: model.boundaries().iter().map(|at| *at as usize).collect(),
+            inside: if model.hop() == Hop::None { Inside::Cut } else { Inside::Whole },
         };
         nothing.taking(model, times, examples, dtype)
     }
@@ -104,13 +118,17 @@ impl Chain {
         let most = self.positions().len() - 1;
         let most = u32::try_from(most).unwrap_or(u32::MAX);
         let least = u32::try_from(self.boundaries.len() + 1).unwrap_or(u32::MAX);
+        let most = match self.inside {
+            Inside::Cut => most,
+            Inside::Whole => most.min(least),
+        };
         if (least..=most).contains(&stages) {
             return Ok(());
         }
         let mut tied: Vec<String> =
             self.ties.iter().map(|tie| tie.parameter.clone()).collect();
         tied.sort();
-        Err(Uncuttable { stages, least, most, tied })
+        Err(Uncuttable { stages, least, most, inside: self.inside, tied })
     }
 
     /// The tie that a cut at a position would break.
@@ -350,7 +368,7 @@ fn root(model: &Model, mut source: Source) -> Source {
     while let Source::Node(id) = source {
         let node = &model.nodes[id];
         match (node.operation, node.operands.first()) {
-            (Operation::Reshape | Operation::Stop, Some(below)) => source = *below,
+            (Operation::Reshape | Operation::Boundary(_), Some(below)) => source = *below,
             _ => break,
         }
     }
@@ -377,9 +395,16 @@ fn ties(model: &Model) -> Vec<Tie> {
 
 impl fmt::Display for Uncuttable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { stages, least, most, tied } = self;
+        let Self { stages, least, most, inside, tied } = self;
         if stages < least {
             return write!(f, "{stages} stages, but the model has {least} units");
+        }
+        if *inside == Inside::Whole {
+            return write!(
+                f,
+                "{stages} stages, but the model has {most}: one for each unit, since a gradient \
+                 hops back between them"
+            );
         }
         write!(f, "{stages} stages, but the model has at most {most}")?;
         match tied.as_slice() {
@@ -438,6 +463,7 @@ mod tests {
                 crossing: crossing.into_iter().map(Bytes).collect(),
                 ties: if round % 2 == 0 { vec![tie] } else { Vec::new() },
                 boundaries: Vec::new(),
+                inside: Inside::Cut,
             };
             let stages = 1 + u32::try_from(random.below(5)).unwrap();
             assert_eq!(
@@ -456,6 +482,7 @@ mod tests {
             crossing: vec![Bytes(4); 4],
             ties: vec![Tie { parameter: "table".into(), first: 0, last: 2 }],
             boundaries: Vec::new(),
+            inside: Inside::Cut,
         };
         assert_eq!(cut(&chain, 2), Ok(vec![3]));
         let refused = cut(&chain, 3).unwrap_err().to_string();

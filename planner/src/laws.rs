@@ -2,7 +2,7 @@
 
 use crate::{
     counts::Counts,
-    cuts::{Chain, Uncuttable},
+    cuts::{Chain, Inside, Uncuttable},
     family::Family,
     reason::{PASSES_MAX, Reason},
 };
@@ -35,6 +35,7 @@ pub(crate) fn check_sizes(
             stages: s,
             least: 1,
             most: nodes,
+            inside: Inside::Cut,
             tied,
         }));
     }
@@ -167,6 +168,12 @@ pub(crate) fn check_cuts(chain: &Chain, cuts: &[u32], stages: u32) -> Result<(),
     let is_cut = |at: &usize| cuts.iter().any(|cut| *cut as usize == *at);
     if let Some(missing) = chain.boundaries.iter().find(|at| !is_cut(at)) {
         return wrong(format!("a unit starts at {missing}, which must be a cut"));
+    }
+    if chain.inside == Inside::Whole && cuts.len() > chain.boundaries.len() {
+        let starts = &chain.boundaries;
+        return wrong(format!(
+            "a gradient hops back between units, so each is one stage: units start at {starts:?}"
+        ));
     }
     Ok(())
 }

@@ -252,7 +252,8 @@ impl<'a> KnownStages<'a> {
 mod tests {
     use super::*;
     use crate::{nodes::Times, sample};
-    use roundelay_schedule::{DeviceId, Nanos};
+    use roundelay_dsl::{NoFiles, SourceFile, localised, parse};
+    use roundelay_schedule::{DeviceId, Hop, Nanos};
 
     /// One stage, then ever shorter ones of any phase.
     fn all_cuts(end: usize) -> impl Iterator<Item = Vec<u32>> {
@@ -364,6 +365,50 @@ mod tests {
             turns < passes
         };
         starts.zip(ends).zip(loads).filter(|one| late(*one)).count()
+    }
+
+    /// Units are stages too, whether gradients hop back between them or not.
+    #[test]
+    fn units_of_many_layers_follow_from_those_of_few() {
+        let text = "model deep {
+            input tokens:  i32[batch, 32]
+            input targets: i32[batch, 32]
+            x = embedding(tokens, 32, 16)
+            repeat 14 as layer {
+                x = x + attention(layer_norm(x), 2, causal = true)
+                x = x + linear(gelu(linear(layer_norm(x), 32)), 16)
+            }
+            loss cross_entropy(linear(layer_norm(x), 32), targets)
+        }";
+        let source = SourceFile::new("deep.rdl", text);
+        let whole = parse(&source, &NoFiles).unwrap().0.model;
+        for (units, hop) in
+            [(2, Hop::Added), (7, Hop::Added), (14, Hop::Alone), (7, Hop::None)]
+        {
+            let mut program = sample::program(4, 4);
+            program.model = localised(&whole, units, hop).unwrap();
+            let (costs, core) = (Costs::new(&program), Core::new(&program));
+            let (all, none) = (Core::whole(&program), BTreeMap::new());
+            let mut exact = KnownStages::new(&program, &costs, all, &none);
+            for tensor in sample::SPLITS {
+                let nodes = Nodes::new((&program, &core.model), (2, tensor), &costs);
+                let nodes = [(tensor, nodes.unwrap())].into();
+                let mut known = KnownStages::new(&program, &costs, core.clone(), &nodes);
+                let cuts = program.model.boundaries();
+                for form in sample::forms() {
+                    let forms = vec![form; cuts.len() + 1];
+                    let cell = Cell { examples: 2, tensor, cuts: &cuts, forms };
+                    let (own, mut short) = (
+                        exact.load_of(cell.clone()).unwrap(),
+                        known.load_of(cell).unwrap(),
+                    );
+                    for (short, own) in short.iter_mut().zip(&own) {
+                        short.update = own.update;
+                    }
+                    assert_eq!(short, own, "{units} {hop:?} {form:?} {tensor:?}");
+                }
+            }
+        }
     }
 
     /// One example is added to as much as it is, so calls go together that do not for two; and

@@ -7,8 +7,10 @@ use crate::{
     objective::{Goal, dollars},
     ranking::{Ranking, Weaker},
 };
-use roundelay_dsl::Program;
-use roundelay_schedule::{Nanos, Placement, Plan, PoolId, Sequence, States, Tensor};
+use roundelay_dsl::{Choice, Program};
+use roundelay_schedule::{
+    Exactness, Hop, Nanos, Placement, Plan, PoolId, Rule, Sequence, States, Tensor,
+};
 use std::collections::BTreeSet;
 
 /// Number of columns.
@@ -69,7 +71,8 @@ pub fn table(ranking: &Ranking, program: &Program) -> String {
     }
     for (weaker, row) in ranking.weaker.iter().zip(&weaker) {
         text += &line(row, &widths);
-        text += &format!("      {}{}\n", weaker.line, doubt(weaker));
+        let change = weaker.exactness.change();
+        text += &format!("      {}    # {change}{}\n", weaker.line, doubt(weaker));
     }
     for (index, remark) in remarks(ranking, program).into_iter().enumerate() {
         text += if index == 0 { "\n" } else { "" };
@@ -102,6 +105,22 @@ pub fn front_table(front: &Front, goal: &Goal) -> String {
          {candidates} plans: {clocked} clocked, {pruned} bounded away; {verdict}\n",
         listed(front.plans.iter(), goal)
     )
+}
+
+/// Classes of local rules that were not searched, since nothing asks for them: another objective is
+/// never proposed for its time alone.
+fn unasked(ranking: &Ranking, program: &Program) -> Option<String> {
+    let units = |hop| program.under(Rule::Local { units: 2, hop }).is_ok();
+    let open = program.search.rule == Choice::Open;
+    let classes = [(Hop::Added, Exactness::Truncated), (Hop::None, Exactness::Local)];
+    let others = classes
+        .into_iter()
+        .filter(|(hop, class)| open && *class > ranking.allowed && units(*hop));
+    let lines: Vec<String> = others
+        .map(|(_, class)| format!("`exactness {class}`: {}", class.change()))
+        .collect();
+    let rules = "local rules were not searched, for they have another objective";
+    (!lines.is_empty()).then(|| format!("{rules}; {}", lines.join("; ")))
 }
 
 /// Plans under each other, numbered; every line ends with a newline.
@@ -200,7 +219,7 @@ fn line(row: &Row, widths: &[usize; COLUMNS]) -> String {
 /// What better plan of its class may have been missed.
 fn doubt(weaker: &Weaker) -> String {
     match weaker.gap {
-        gap if gap > 0.0 => format!("    # another may be {:.1} % better", gap * 100.0),
+        gap if gap > 0.0 => format!("; another may be {:.1} % better", gap * 100.0),
         _ => String::new(),
     }
 }
@@ -251,11 +270,12 @@ pub fn remarks(ranking: &Ranking, program: &Program) -> Vec<String> {
     }
     if shown().any(|candidate| !candidate.plan.boundaries.is_empty()) {
         remarks.push(
-            "under a local rule gradients stop between units, which train on losses of their \
-             own: times compare, what it costs in quality is not known"
+            "under a local rule units train on losses of their own: times compare, what it \
+             costs in quality is not known"
                 .to_owned(),
         );
     }
+    remarks.extend(unasked(ranking, program));
     if shown().any(|candidate| candidate.staleness() > 1) {
         remarks.push(
             "a flush-free pipeline with N < S - 1 lags more than one update behind"
@@ -287,8 +307,7 @@ fn is_virtual(candidate: &Candidate, program: &Program) -> bool {
 mod tests {
     use super::*;
     use crate::sample;
-    use roundelay_schedule::Rule;
-    use roundelay_schedule::{Exactness, Order, Recompute};
+    use roundelay_schedule::{Order, Recompute};
 
     #[test]
     fn the_table_is_aligned_and_says_what_would_allow_more() {
@@ -318,12 +337,33 @@ rank  rule       placement   order       N  S  states      devices  step time  s
 
 Best plans of weaker exactness, and the line that would allow them:
    -  cyclic_v2  data        cyclic      4  4  replicated        4    1.00 ms     8000.0      1.50 kB          1   38 %    25 %
-      plan { exactness delayed }    # another may be 50.0 % better
+      plan { exactness delayed }    # some gradients are taken at older parameters; another may be 50.0 % better
 
 note: in placement data the cyclic rule does not lower a device's activation peak, only that of all devices together
+note: local rules were not searched, for they have another objective; `exactness truncated`: units train on losses of their own, gradients hop back one unit and no further; `exactness local`: units train on losses of their own, no gradient passes between them
 note: devices that share a memory are taken as separate processors: where they are virtual, times are predictions, memory and numbers are real
 ";
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn what_local_rules_would_change_is_named_where_nobody_asks_for_them() {
+        let mut ranking = sample::ranking();
+        let mut program = sample::program(4, 8);
+        let mut note = |allowed, rule: Choice<Rule>| {
+            (ranking.allowed, program.search.rule) = (allowed, rule);
+            let notes = remarks(&ranking, &program);
+            notes
+                .into_iter()
+                .find(|note| note.starts_with("local rules were not searched"))
+        };
+        let both = note(Exactness::Reordered, Choice::Open).expect("none was searched");
+        assert!(both.contains("`exactness truncated`: units train on"), "{both}");
+        assert!(both.contains("`exactness local`: units train on"), "{both}");
+        let one = note(Exactness::Truncated, Choice::Open).expect("one was searched");
+        assert!(!one.contains("`exactness truncated`"), "{one}");
+        assert_eq!(note(Exactness::Local, Choice::Open), None);
+        assert_eq!(note(Exactness::Exact, Choice::OneOf(vec![Rule::Sync])), None);
     }
 
     #[test]

@@ -2,7 +2,9 @@
 
 use crate::{family::Family, grid::Grid};
 use roundelay_dsl::{Choice, Numbers, Objective, Program, Search};
-use roundelay_schedule::{Order, Placement, Recompute, Rule, Sequence, States, Tensor};
+use roundelay_schedule::{
+    Hop, Order, Placement, Recompute, Rule, Sequence, States, Tensor,
+};
 
 /// Divisors of the batch up to this number are tried even when they are no power of two.
 const SMALL: u64 = 16;
@@ -113,6 +115,9 @@ impl Values {
         let units = program.model.boundaries().len() as u64 + 1;
         let stages = match (cuts, stages) {
             (Some(cuts), _) => Stages::Listed(vec![number(cuts.len() as u64 + 1)]),
+            (None, Numbers::Open) if program.model.hop() != Hop::None => {
+                Stages::Listed(vec![number(units)])
+            }
             (None, Numbers::Open) => Stages::Open { devices, nodes, units },
             (None, Numbers::Ranges(ranges)) => {
                 Stages::Listed(thinned(listed(ranges, nodes.max(1))))

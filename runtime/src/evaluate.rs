@@ -1,6 +1,8 @@
 //! Held-out loss and metrics: the forward pass alone, with the newest parameters and without
 //! masks.
 
+mod headless;
+
 use crate::{
     code::CodeError,
     feed::Feed,
@@ -9,8 +11,13 @@ use crate::{
     state::{State, StateError},
 };
 use roundelay_kernels::{Context, Mode};
-use roundelay_schedule::{Access, Checked, Id, Job, Metric, Pass, Role, RoutineId};
-use std::{collections::BTreeMap, thread};
+use roundelay_schedule::{
+    Access, Checked, Id, Job, Metric, Pass, Role, RoutineId, Schedule,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    thread,
+};
 
 /// Evaluates states of one job; memory is allocated once.
 pub struct Evaluator {
@@ -20,6 +27,8 @@ pub struct Evaluator {
     /// By stage, then row.
     parameters: Vec<Vec<Memory>>,
     threads: usize,
+    /// Metrics that nothing measures, by their places.
+    unmeasured: BTreeSet<usize>,
 }
 
 /// What is measured on held-out data.
@@ -32,11 +41,26 @@ pub struct Measures {
 }
 
 impl Evaluator {
-    /// An evaluator with the forward routines of a schedule.
+    /// An evaluator with the forward routines of a schedule: what is trained, heads of units and
+    /// their losses too.
     ///
     /// # Errors
     /// When a kernel call is malformed.
     pub fn new(schedule: &Checked) -> Result<Self, CodeError> {
+        Self::of(schedule, BTreeSet::new())
+    }
+
+    /// An evaluator of the model as it is used: heads of units do not run, and their losses are no
+    /// metrics.
+    ///
+    /// # Errors
+    /// When a kernel call is malformed.
+    pub fn of_model(schedule: &Checked) -> Result<Self, CodeError> {
+        let (own, unmeasured) = headless::headless(schedule)?;
+        Self::of(&own, unmeasured)
+    }
+
+    fn of(schedule: &Schedule, unmeasured: BTreeSet<usize>) -> Result<Self, CodeError> {
         let job = schedule.job.clone();
         let plain = Plain::new(schedule, &[Pass::Forward], &[Role::Parameter])?;
         let any = [Access::Read, Access::Write, Access::Update];
@@ -51,6 +75,7 @@ impl Evaluator {
             parameters: job.elements.values().map(flats).collect(),
             plain,
             threads: thread::available_parallelism().map_or(1, usize::from),
+            unmeasured,
             job,
         })
     }
@@ -83,7 +108,9 @@ impl Evaluator {
     }
 
     fn readings(&self, means: Vec<f64>) -> Measures {
-        let metrics = self.job.metrics.iter().zip(&means[1..]);
+        let metrics = self.job.metrics.iter().zip(&means[1..]).enumerate();
+        let measured = metrics.filter(|(place, _)| !self.unmeasured.contains(place));
+        let metrics = measured.map(|(_, metric)| metric);
         let reading = |(metric, mean): (&Metric, &f64)| {
             (metric.name.clone(), metric.reading.of(*mean))
         };

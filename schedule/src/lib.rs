@@ -72,7 +72,7 @@ pub use routine::{
     Access, Argument, Attribute, Call, Catalogue, Exchanged, Footprint, Operand, Pass,
     Role, Routine, Unit,
 };
-pub use rule::{Delays, Exactness, Rule, Timeline};
+pub use rule::{Delays, Exactness, Hop, Rule, Timeline};
 pub use schedule::{FORMAT, PhysicalQueue, Schedule, Touch};
 pub use segment::{Instance, Segment};
 pub use sum::Sum;

@@ -1,6 +1,6 @@
 //! Local rules: which stages gradients pass between, and which plans have such units.
 
-use crate::{Order, Placement, Plan, Rule};
+use crate::{Hop, Order, Placement, Plan, Rule};
 use std::ops::Range;
 
 /// The units of a local rule, as runs of stages; under other rules all stages are one.
@@ -8,12 +8,13 @@ use std::ops::Range;
 pub struct Units {
     /// Per stage, the stages of its unit.
     stages: Vec<Range<u32>>,
+    hop: Hop,
 }
 
 impl Units {
     /// All stages in one unit.
     pub fn one(stages: u32) -> Self {
-        Self { stages: vec![0..stages; stages as usize] }
+        Self { stages: vec![0..stages; stages as usize], hop: Hop::None }
     }
 
     /// The units of a plan, which begin where cuts are boundaries.
@@ -24,7 +25,24 @@ impl Units {
         let ends = starts[1..].iter().copied().chain([plan.stages]);
         let units = starts.iter().copied().zip(ends);
         let stages = units.flat_map(|(start, end)| (start..end).map(move |_| start..end));
-        Self { stages: stages.collect() }
+        let hop = if plan.boundaries.is_empty() { Hop::None } else { plan.rule.hop() };
+        Self { stages: stages.collect(), hop }
+    }
+
+    /// The stage behind a boundary whose gradient the weights of this one wait for.
+    pub fn hop_from(&self, stage: u32) -> Option<u32> {
+        let next = stage + 1;
+        let hops = self.is_hopping() && next < self.stages();
+        (hops && self.unit(next) != self.unit(stage)).then_some(next)
+    }
+
+    /// Whether a gradient comes back between units. Then the backward pass of each is in halves:
+    /// I makes what goes back and waits for no unit, W waits for the next one.
+    pub fn is_hopping(&self) -> bool {
+        match self.hop {
+            Hop::None => false,
+            Hop::Added | Hop::Alone => true,
+        }
     }
 
     /// The stages of the unit that a stage belongs to.
@@ -75,14 +93,19 @@ impl Plan {
     /// K units have K − 1 boundaries, which are cuts.
     pub fn units_fault(&self) -> Option<String> {
         let units = match self.rule {
-            Rule::Local { units } => units,
+            Rule::Local { units, hop: _ } => units,
             Rule::Sync | Rule::CyclicV1 | Rule::CyclicV2 | Rule::CyclicSlack(_) => 1,
         };
-        let Self { rule, placement, order, boundaries, cuts, .. } = self;
+        let Self { rule, placement, order, boundaries, cuts, stages, .. } = self;
         if !rule.is_possible(*placement, *order) {
             return Some(format!(
                 "{rule} goes with accumulate in sequential order, data in parallel order or \
                  pipeline in 1f1b order, not with {placement} in {order} order"
+            ));
+        }
+        if rule.hop() != Hop::None && units > 1 && *stages != units {
+            return Some(format!(
+                "{rule} has one stage for each unit, not {stages} stages"
             ));
         }
         let ascending = boundaries.windows(2).all(|pair| pair[0] < pair[1]);
@@ -103,7 +126,7 @@ mod tests {
     use crate::States;
 
     fn plan(units: u32, cuts: Vec<u32>, boundaries: &[u32]) -> Plan {
-        let rule = Rule::Local { units };
+        let rule = Rule::Local { units, hop: Hop::None };
         let (placement, order) = (Placement::Accumulate, Order::Sequential);
         Plan::new(rule, placement, order, States::Replicated, 2, cuts)
             .with_boundaries(boundaries.to_vec())

@@ -26,7 +26,23 @@ pub enum Rule {
     Local {
         /// K.
         units: u32,
+        /// What comes back between them.
+        hop: Hop,
     },
+}
+
+/// Which gradient comes back over the boundary between two units of a local rule. With the loss
+/// L_j of unit j and its value h_j, a_j = ∂L_j/∂h_j and b_j = ∂L_{j+1}/∂h_j; what goes on to unit
+/// j − 1 is always that of a_j alone, so b_j is felt one unit back and no further.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Hop {
+    /// None: a unit is trained by a_j (greedy at one layer per unit, chunked above).
+    None,
+    /// b_j, added: a unit is trained by a_j + b_j (overlapping units).
+    Added,
+    /// b_j, alone: a unit is trained by b_j, its head by L_j, the last unit by its own loss
+    /// (pairwise interlocking, Gomez et al., JMLR 23).
+    Alone,
 }
 
 /// How close a plan stays to plain gradient descent; the order is from strict to weak.
@@ -146,11 +162,24 @@ impl Rule {
         }
     }
 
+    /// What comes back between the units of a local rule; nothing does under any other.
+    pub fn hop(self) -> Hop {
+        match self {
+            Rule::Local { units: _, hop } => hop,
+            Rule::Sync | Rule::CyclicV1 | Rule::CyclicV2 | Rule::CyclicSlack(_) => {
+                Hop::None
+            }
+        }
+    }
+
     /// The class of the gradients that this rule takes, before the reduction tree counts.
     pub fn exactness(self) -> Exactness {
         match self {
-            Rule::Sync | Rule::Local { units: 0 | 1 } => Exactness::Exact,
-            Rule::Local { .. } => Exactness::Local,
+            Rule::Sync | Rule::Local { units: 0 | 1, hop: _ } => Exactness::Exact,
+            Rule::Local { units: _, hop: Hop::None } => Exactness::Local,
+            Rule::Local { units: _, hop: Hop::Added | Hop::Alone } => {
+                Exactness::Truncated
+            }
             Rule::CyclicV1 | Rule::CyclicV2 | Rule::CyclicSlack(_) => Exactness::Delayed,
         }
     }
@@ -194,7 +223,11 @@ impl fmt::Display for Rule {
             Rule::CyclicV2 => f.pad("cyclic_v2"),
             Rule::CyclicV1 => f.pad("cyclic_v1"),
             Rule::CyclicSlack(slack) => f.pad(&format!("cyclic(slack = {slack})")),
-            Rule::Local { units } => f.pad(&format!("local(units = {units})")),
+            Rule::Local { units, hop } => f.pad(&match hop {
+                Hop::None => format!("local(units = {units})"),
+                Hop::Added => format!("local(units = {units}, overlap = 1)"),
+                Hop::Alone => format!("pairwise(units = {units})"),
+            }),
         }
     }
 }
@@ -211,14 +244,20 @@ impl FromStr for Rule {
             "cyclic_v2" => Ok(Rule::CyclicV2),
             _ => {
                 let slack = given("cyclic(slack=").and_then(number);
-                let alone =
-                    |text: &str| number(text.strip_suffix(",overlap=0").unwrap_or(text));
-                let units = given("local(units=").and_then(alone);
-                let local = units.map(|units| Rule::Local { units });
-                slack.map(Rule::CyclicSlack).or(local).ok_or_else(|| {
+                let local = given("local(units=").and_then(|given| {
+                    let hopping = given.strip_suffix(",overlap=1");
+                    let alone = given.strip_suffix(",overlap=0").unwrap_or(given);
+                    let hop = if hopping.is_some() { Hop::Added } else { Hop::None };
+                    Some(Rule::Local { units: number(hopping.unwrap_or(alone))?, hop })
+                });
+                let pairwise = given("pairwise(units=").and_then(number);
+                let pairwise =
+                    pairwise.map(|units| Rule::Local { units, hop: Hop::Alone });
+                slack.map(Rule::CyclicSlack).or(local).or(pairwise).ok_or_else(|| {
                     format!(
                         "unknown rule `{text}`; known are sync, cyclic_v1, cyclic_v2, \
-                         cyclic(slack = s), local(units = k)"
+                         cyclic(slack = s), local(units = k), local(units = k, overlap = 1), \
+                         pairwise(units = k)"
                     )
                 })
             }
@@ -236,6 +275,23 @@ impl TryFrom<String> for Rule {
 impl From<Rule> for String {
     fn from(rule: Rule) -> String {
         rule.to_string()
+    }
+}
+
+impl Exactness {
+    /// What a plan of this class changes of plain gradient descent, in a few words.
+    pub fn change(self) -> &'static str {
+        match self {
+            Exactness::Exact => "nothing",
+            Exactness::Reordered => "gradients are summed in another order",
+            Exactness::Delayed => "some gradients are taken at older parameters",
+            Exactness::Truncated => {
+                "units train on losses of their own, gradients hop back one unit and no further"
+            }
+            Exactness::Local => {
+                "units train on losses of their own, no gradient passes between them"
+            }
+        }
     }
 }
 
@@ -288,6 +344,23 @@ mod tests {
                     assert_eq!(like, map == other.delays(timeline, n, s));
                 }
             }
+        }
+    }
+
+    #[test]
+    fn rules_are_read_as_they_are_written() {
+        let local = |hop| Rule::Local { units: 3, hop };
+        let all = [Rule::Sync, Rule::CyclicV1, Rule::CyclicV2, Rule::CyclicSlack(2)];
+        let all = all.into_iter().chain([Hop::None, Hop::Added, Hop::Alone].map(local));
+        for rule in all {
+            assert_eq!(rule.to_string().parse(), Ok(rule));
+        }
+        assert_eq!("local(units=3,overlap=0)".parse(), Ok(local(Hop::None)));
+        for wrong in
+            ["local(units = 3, overlap = 2)", "pairwise(3)", "local(overlap = 1)"]
+        {
+            let message = wrong.parse::<Rule>().unwrap_err();
+            assert!(message.contains("pairwise(units = k)"), "{message}");
         }
     }
 }

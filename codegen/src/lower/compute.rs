@@ -12,7 +12,7 @@ use super::{
 use crate::{BackwardCode, Differentiated};
 use roundelay_schedule::{
     Argument, Bytes, Content, Id, InputId, MicroBatch, Pass, Place, RingId, Role,
-    Routine, RoutineId, Stage, Subject, Table,
+    Routine, RoutineId, Stage, Subject, Table, Units,
 };
 use std::collections::BTreeMap;
 
@@ -250,7 +250,12 @@ fn send(
     let key = draft.key(number, side);
     let work = draft.transfer(giver, taker, content)?;
     if side == Side::After && draft.plan.order.is_of_pipelines() {
-        let pass = if from < to { Pass::Forward } else { draft.order.turn(to) };
+        let hops = Units::of(draft.plan).is_hopping();
+        let pass = match from < to {
+            true => Pass::Forward,
+            false if hops => draft.order.closing(to),
+            false => draft.order.turn(to),
+        };
         let (needed, _) = draft.order.find(pass, to, i);
         draft.arrivals.push(Arrival { action: draft.actions.len(), needed });
     }

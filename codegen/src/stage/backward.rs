@@ -96,7 +96,7 @@ impl Half<'_> {
             Role::ValueGradient(value) => {
                 let crossing = &layout.flow.crossing[value.index()];
                 match (crossing.producer == stage, crossing.returns == Some(stage)) {
-                    (true, _) if !added(crossing.node) => Access::Read,
+                    (true, _) if !added(crossing.sum) => Access::Read,
                     (false, true) => Access::Write,
                     (true, _) | (false, false) => Access::Update,
                 }
@@ -134,12 +134,12 @@ pub(crate) fn begin(flow: &Flow, stage: Stage, sum: Sum) -> Accumulation {
         parameters.map(|(id, _)| Source::Parameter(*id)).collect();
     let crossing = flow.crossing.iter();
     let later = crossing.clone().filter(|row| row.returns > Some(stage));
-    let mut written: BTreeSet<Source> = later.map(|row| Source::Node(row.node)).collect();
+    let mut written: BTreeSet<Source> = later.map(|row| Source::Node(row.sum)).collect();
     if sum == Sum::Next {
         written.extend(&parameters);
     }
     let returning = crossing.filter(|row| row.returns.is_some());
-    let fixed = returning.map(|row| Source::Node(row.node)).chain(parameters);
+    let fixed = returning.map(|row| Source::Node(row.sum)).chain(parameters);
     Accumulation::new(written, fixed.collect())
 }
 

@@ -43,7 +43,7 @@ pub(crate) fn arity(operation: Operation) -> (usize, usize) {
         | Operation::Dropout { .. }
         | Operation::Scale { .. }
         | Operation::Reshape
-        | Operation::Stop
+        | Operation::Boundary(_)
         | Operation::MaxPool { .. }
         | Operation::AvgPool { .. }
         | Operation::GlobalPool => (1, 1),
@@ -124,7 +124,7 @@ fn calls(graph: &Graph<'_>, node: NodeId) -> Derivative {
         Operation::Add => elementwise::add(&site),
         Operation::Multiply => elementwise::multiply(&site),
         Operation::Scale { factor } => elementwise::scale(&site, factor),
-        Operation::Reshape | Operation::Stop => {
+        Operation::Reshape | Operation::Boundary(_) => {
             Derivative { forward: vec![], backward: vec![] }
         }
         Operation::CrossEntropy => loss::cross_entropy(&site),

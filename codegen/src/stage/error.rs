@@ -47,6 +47,17 @@ pub enum StageError {
         /// How many parts were asked for.
         rows: u32,
     },
+    /// A gradient hops back in the middle of a stage.
+    #[error(
+        "stage {stage} has units on both sides of `{boundary}`, over which a gradient hops back: \
+         cut there"
+    )]
+    Units {
+        /// The stage, counted from zero.
+        stage: usize,
+        /// The boundary's name.
+        boundary: String,
+    },
     /// One parameter is used by two stages.
     #[error(
         "stages {} and {} both use parameter `{parameter}`; weights tied across stages are \

@@ -13,6 +13,7 @@ pub(crate) struct Flow {
     /// The stage of every used parameter, in the order of first use.
     pub(crate) parameters: Vec<(ParameterId, Stage)>,
     handles: BTreeMap<NodeId, ValueId>,
+    returning: BTreeMap<NodeId, ValueId>,
 }
 
 /// A node's result that a later stage reads.
@@ -25,6 +26,9 @@ pub(crate) struct Crossing {
     pub(crate) last: Stage,
     /// The last stage that adds to its gradient, if the gradient crosses too.
     pub(crate) returns: Option<Stage>,
+    /// The node in whose sum that gradient stands: the node itself, or the boundary over which it
+    /// hops back.
+    pub(crate) sum: NodeId,
 }
 
 impl Flow {
@@ -42,11 +46,15 @@ impl Flow {
             crossing: vec![],
             parameters: vec![],
             handles: BTreeMap::new(),
+            returning: BTreeMap::new(),
         };
         flow.parameters = flow.place_parameters(graph)?;
         flow.crossing = flow.find_crossing(graph);
         let handles = flow.crossing.iter().enumerate();
         flow.handles = handles.map(|(v, row)| (row.node, ValueId::new(v))).collect();
+        let returning = flow.crossing.iter().enumerate();
+        let returning = returning.filter(|(_, row)| row.returns.is_some());
+        flow.returning = returning.map(|(v, row)| (row.sum, ValueId::new(v))).collect();
         Ok(flow)
     }
 
@@ -67,9 +75,9 @@ impl Flow {
     pub(crate) fn value(&self, node: NodeId) -> Option<ValueId> {
         self.handles.get(&node).copied()
     }
-    /// The handle of a node's result, if its gradient crosses.
+    /// The handle of the value whose gradient crosses in the sum of a node.
     pub(crate) fn gradient(&self, node: NodeId) -> Option<ValueId> {
-        self.value(node).filter(|value| self.crossing[value.index()].returns.is_some())
+        self.returning.get(&node).copied()
     }
     /// The last stage, which has the loss.
     pub(crate) fn end(&self) -> Stage {
@@ -98,7 +106,14 @@ impl Flow {
                 if let Source::Node(node) = graph.root(*operand) {
                     last.insert(node, self.stage(user));
                     if graph.differentiates(user) && graph.adds(*operand) {
-                        adds.insert(node, self.stage(user));
+                        let known = adds.entry(node).or_insert((self.stage(user), node));
+                        known.0 = self.stage(user);
+                        // What stands behind a boundary adds to its sum, or to one that does.
+                        if let Source::Node(sum) = graph.sum_of(*operand)
+                            && graph.is_boundary(Source::Node(sum))
+                        {
+                            known.1 = sum;
+                        }
                     }
                 }
             }
@@ -110,9 +125,13 @@ impl Flow {
         }
         let crossing = last.into_iter().map(|(node, last)| {
             let producer = self.stage(node);
-            let adds = adds.get(&node).copied().filter(|stage| *stage > producer);
-            let returns = adds.filter(|_| graph.has_gradient(Source::Node(node)));
-            Crossing { node, producer, last, returns }
+            let adds = adds.get(&node).copied().filter(|(stage, _)| *stage > producer);
+            let adds = adds.filter(|_| graph.has_gradient(Source::Node(node)));
+            let (returns, sum) = match adds {
+                Some((stage, sum)) => (Some(stage), sum),
+                None => (None, node),
+            };
+            Crossing { node, producer, last, returns, sum }
         });
         crossing.filter(|row| row.producer < row.last).collect()
     }

@@ -3,7 +3,7 @@
 
 use super::{StageError, call::elements, derivative::arity, layers};
 use roundelay_dsl::{Metric, Model, Motion, Node, NodeId, Operation, Part, Source};
-use roundelay_schedule::{Element, Id};
+use roundelay_schedule::{Element, Hop, Id};
 use std::{
     cell::OnceCell,
     collections::{BTreeMap, BTreeSet},
@@ -86,7 +86,7 @@ impl<'a> Graph<'a> {
         self.layers.get_or_init(|| layers::of(self))
     }
 
-    /// The source whose memory this is: reshapes and stops are views, and what every part has
+    /// The source whose memory this is: reshapes and boundaries are views, and what every part has
     /// already.
     pub(crate) fn root(&self, source: Source) -> Source {
         self.behind(source, |operation| match operation {
@@ -97,8 +97,8 @@ impl<'a> Graph<'a> {
         })
     }
 
-    /// The source in whose sum this one's gradient is added up: reshapes are views. A stop has no
-    /// gradient, so nothing adds to what stands above it.
+    /// The source in whose sum this one's gradient is added up: reshapes are views. A boundary has
+    /// none, or one of its own, so nothing adds to what stands above it.
     pub(crate) fn sum_of(&self, source: Source) -> Source {
         self.behind(source, |operation| operation == Operation::Reshape)
     }
@@ -187,6 +187,19 @@ impl<'a> Graph<'a> {
     /// ∂loss/∂result of a term of the loss.
     pub(crate) fn weight(&self, id: NodeId) -> Option<f64> {
         self.weights[id.index()]
+    }
+
+    /// Whether this is a boundary over which a gradient hops back.
+    pub(crate) fn is_boundary(&self, source: Source) -> bool {
+        match source {
+            Source::Node(id) => is_hop(self.model.nodes[id].operation),
+            Source::Parameter(_) | Source::Input(_) => false,
+        }
+    }
+
+    /// Whether gradients hop back somewhere. Then every backward pass is in halves.
+    pub(crate) fn is_hopping(&self) -> bool {
+        self.model.nodes.values().any(|node| is_hop(node.operation))
     }
 
     /// The node that makes a metric's number.
@@ -306,11 +319,15 @@ fn wrong_loss(node: &Node, problem: &str) -> StageError {
 
 /// Operations whose result is their operand's memory, in every part.
 fn is_view(operation: Operation) -> bool {
-    matches!(operation, Operation::Reshape | Operation::Stop)
+    matches!(operation, Operation::Reshape | Operation::Boundary(_))
+}
+
+fn is_hop(operation: Operation) -> bool {
+    matches!(operation, Operation::Boundary(Hop::Added | Hop::Alone))
 }
 
 fn passes_gradient(operation: Operation) -> bool {
-    operation != Operation::Stop
+    operation != Operation::Boundary(Hop::None)
 }
 
 /// The loss and those of heads.

@@ -8,6 +8,9 @@
 //!
 //! What is computed again is so in I, for both.
 //!
+//! Where a gradient hops back to the value of a unit ([`super::hop`]), this is how its head is
+//! halved; I and W each take the trunk on their own.
+//!
 //! Bits are those of the whole backward pass: each half makes the same calls in the same order,
 //! and [`made_aside`] says, for both forms, which parameter gradients never add up inside the
 //! kernel that makes them.
@@ -20,6 +23,7 @@ use super::{
     derivative::derivative,
     flow::Flow,
     graph::Graph,
+    hop::Hopping,
     keep::Keep,
 };
 use roundelay_dsl::{NodeId, Source};
@@ -45,7 +49,11 @@ impl Halves {
         let mut halves = Self::default();
         let mut sums = begin(flow, stage, Sum::First);
         let mut again = Again::new(graph, keep);
-        for node in flow.computed(graph, stage).rev() {
+        let hop = Hopping::of(graph, flow, stage);
+        let nodes: Vec<NodeId> = flow.computed(graph, stage).rev().collect();
+        let is_trunk = |node: &NodeId| hop.is_some_and(|hop| hop.is_trunk(*node));
+        let (trunk, head): (Vec<_>, Vec<_>) = nodes.into_iter().partition(is_trunk);
+        for node in head {
             let Parted { input, weight } = part(node, derivative(graph, node).backward);
             halves.input.extend(again.before(input.iter().chain(&weight)));
             halves.keep_again(keep, &weight);
@@ -55,9 +63,48 @@ impl Halves {
                 halves.weight.push((node, weight));
             }
         }
+        if let Some(hop) = hop {
+            halves.take_back(
+                graph,
+                &mut sums,
+                [&mut again, &mut Again::new(graph, keep)],
+                (hop, &trunk),
+            );
+        }
         let nodes = graph.computed();
         halves.added = nodes.filter(|node| sums.added(Source::Node(*node))).collect();
         halves
+    }
+
+    /// The trunk of a unit: I hands on the gradient of its own loss, W trains it by what hopped
+    /// back. Each computes again what it reads.
+    fn take_back<'a>(
+        &mut self,
+        graph: &Graph<'_>,
+        sums: &mut Accumulation,
+        [input, weight]: [&mut Again<'a>; 2],
+        (hop, trunk): (Hopping, &[NodeId]),
+    ) {
+        if hop.keeps_own() {
+            let own = Tensor::Gradient(Source::Node(hop.value));
+            let from = Term::real(own, &graph.shape(Source::Node(hop.value))).flat();
+            let kept = Term { tensor: Tensor::Adjoint(hop.value), ..from.clone() };
+            self.adjoint.push((kept.tensor, kept.elements()));
+            self.input.extend(sums.lay(hop.value, vec![call("copy", [from, kept])]));
+        }
+        self.weight.push(hop.begun(graph));
+        for node in trunk {
+            let steps = derivative(graph, *node).backward;
+            let handed_on = hop.handed_on(&steps);
+            self.input.extend(input.before(&handed_on));
+            self.input.extend(sums.lay(*node, handed_on));
+            let trained = hop.trained(graph, &steps);
+            let mut made = weight.before(&trained);
+            made.extend(trained);
+            if !made.is_empty() {
+                self.weight.push((*node, made));
+            }
+        }
     }
 
     /// The tensors that W reads.

@@ -241,7 +241,7 @@ fn is_cheap(operation: Operation) -> bool {
         | Operation::Multiply
         | Operation::Scale { .. }
         | Operation::Reshape
-        | Operation::Stop => true,
+        | Operation::Boundary(_) => true,
     }
 }
 

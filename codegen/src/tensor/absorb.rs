@@ -188,6 +188,6 @@ pub(super) fn is_elementwise(operation: Operation) -> bool {
             | Operation::Silu
             | Operation::Scale { .. }
             | Operation::Dropout { .. }
-            | Operation::Stop
+            | Operation::Boundary(_)
     )
 }

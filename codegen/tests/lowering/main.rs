@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps nothing")]
 
 mod golden;
+mod hop;
 mod local;
 #[allow(dead_code, reason = "other tests use the other models")]
 #[path = "../../../tests/support/models.rs"]

@@ -147,7 +147,7 @@ fn too_many(units: usize, layers: usize) -> Mistake {
             many(layers, "layer"),
         ),
     };
-    let hint = format!("write at most `local(units = {layers})`");
+    let hint = format!("write `units = {layers}`, or fewer");
     Mistake::new(Code::Value, message).hint(hint)
 }
 

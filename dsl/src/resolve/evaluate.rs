@@ -43,8 +43,10 @@ pub(super) struct Evaluator<'a> {
     pub(super) metrics: Vec<(Measure, Span)>,
     /// The heads so far, and where each is stated.
     pub(super) heads: Vec<(Head, Span)>,
-    /// What passes of repeats bound again.
+    /// What passes of outermost repeats bound again.
     pub(super) passes: Passes,
+    /// How many repeats and heads are being worked through.
+    pub(super) nested: u32,
     depth: u32,
     steps: u64,
     stopped: bool,
@@ -67,6 +69,7 @@ impl<'a> Evaluator<'a> {
             metrics: Vec::new(),
             heads: Vec::new(),
             passes: Passes::new(),
+            nested: 0,
             depth: 0,
             steps: 0,
             stopped: false,

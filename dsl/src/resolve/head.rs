@@ -1,6 +1,6 @@
 //! `head after NAME { … loss … }`: the head that a unit of a local rule ends in.
 //!
-//! NAME is a value, or what counts the passes of a repeat: then the head may stand behind every
+//! NAME is a value, or what counts the passes of outermost repeats: then the head may stand behind every
 //! pass, and the name that a pass binds again is its value there. A body sees that value, the
 //! inputs of the model, and all that is no tensor.
 
@@ -10,10 +10,11 @@ use super::{
     scope::{Binding, Scope},
 };
 use crate::{
-    Code, Head, Mistake, NodeId, Source, Span, Tensor, Value,
+    Code, Head, Mistake, ModelInputId, NodeId, Source, Span, Tensor, Value,
     graph::Graph,
     report::Known,
     syntax::{Expression, ExpressionKind, Name, Statement, StatementKind},
+    value::spelled,
 };
 use roundelay_schedule::Element;
 use std::collections::BTreeMap;
@@ -28,8 +29,11 @@ struct Behind {
 }
 
 impl Evaluator<'_> {
-    /// What a pass bound again, for heads behind passes.
+    /// What a pass of an outermost repeat bound again, for heads behind passes.
     pub(super) fn note_pass(&mut self, counter: &Name, body: &[Statement]) {
+        if self.nested > 0 {
+            return;
+        }
         for name in bound(body) {
             let Some(Binding { value: Some(Value::Tensor(tensor)), .. }) =
                 self.scope.get(name)
@@ -58,6 +62,14 @@ impl Evaluator<'_> {
             Source::Parameter(_) | Source::Input(_) => None,
         });
         let after_nodes: Vec<NodeId> = nodes.collect();
+        if let Some(other) = values.iter().find(|value| value.shape != first.shape) {
+            let [one, other] = [&first, other].map(|value| spelled(&value.shape));
+            let message =
+                format!("`{name}` has {one} behind some passes, {other} behind others");
+            let hint = "count the repeats by different names, and write a head for each";
+            let mistake = Mistake::new(Code::Shape, message).hint(hint);
+            return self.fail(after.span, mistake);
+        }
         if after_nodes.is_empty() || first.element != Element::Real {
             let message = format!("`{name}` is not computed, so no unit ends there");
             return self.fail(after.span, Mistake::new(Code::Type, message));
@@ -107,7 +119,7 @@ impl Evaluator<'_> {
                     Some(_) => format!("`{name}` is no value that the model computes"),
                     None => format!("nothing above is called `{name}`"),
                 };
-                let hint = "name a value, or what counts a repeat: `repeat 4 as layer`";
+                let hint = "name a value, or what counts an outermost repeat: `repeat 4 as layer`";
                 let mistake = Mistake::new(Code::UnknownName, message).hint(hint);
                 self.fail(after.span, mistake)
             }
@@ -129,10 +141,13 @@ impl Evaluator<'_> {
             self.loss.take(),
         );
         let before = self.report.errors();
+        self.nested += 1;
         self.body(body, Home::Head);
+        self.nested -= 1;
         let graph = std::mem::replace(&mut self.graph, outside.0);
         (self.scope, self.origins) = (outside.1, outside.2);
         let loss = std::mem::replace(&mut self.loss, outside.3);
+        self.graph.share_momentum(&graph);
         if self.report.errors() > before {
             return Err(self.report.earlier());
         }
@@ -144,7 +159,8 @@ impl Evaluator<'_> {
         graph.finish_head(name, &loss).or_else(|mistake| self.fail(loss_span, mistake))
     }
 
-    /// The value and the model's inputs as inputs of an empty graph, and all that is no tensor.
+    /// The value and the model's inputs as inputs of an empty graph, under whatever names they are
+    /// in sight, and all that is no tensor.
     fn inside(
         &mut self,
         name: &str,
@@ -152,18 +168,24 @@ impl Evaluator<'_> {
         span: Span,
     ) -> Known<(Graph, Scope)> {
         let mut graph = Graph::new(name);
+        graph.share_momentum(&self.graph);
+        let mut inputs: BTreeMap<ModelInputId, Tensor> = BTreeMap::new();
         let mut scope = Scope::new();
         let own = graph.input(name, value.element, value.shape.clone());
         let own = own.or_else(|mistake| self.fail(span, mistake))?;
         for (other, binding) in self.scope.bindings() {
             let seen = match &binding.value {
                 Some(Value::Tensor(Tensor {
-                    source: Source::Input(_),
+                    source: Source::Input(id),
                     element,
                     shape,
                 })) => {
-                    let input = graph.input(other, *element, shape.clone());
-                    input.ok().map(Value::Tensor)
+                    if !inputs.contains_key(id) {
+                        let name = self.graph.input_name(*id);
+                        let input = graph.input(name, *element, shape.clone());
+                        inputs.extend(input.ok().map(|input| (*id, input)));
+                    }
+                    inputs.get(id).cloned().map(Value::Tensor)
                 }
                 Some(Value::Tensor(_) | Value::Metric(_)) => continue,
                 value => value.clone(),

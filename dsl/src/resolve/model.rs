@@ -287,7 +287,6 @@ impl Evaluator<'_> {
         let work = count.unsigned_abs().saturating_mul(body.len() as u64 + 1);
         self.foresee(times.span, work)?;
         let base = self.graph.claim(counter.map_or("repeat", |name| &name.text));
-        counter.map(|name| self.passes.remove(&name.text));
         let before = self.report.errors();
         for pass in 0..count {
             self.charge(times.span, 1)?;
@@ -297,7 +296,9 @@ impl Evaluator<'_> {
                 self.scope.bind_here(&name.text, Binding { value, span: name.span });
             }
             self.graph.descend(format!("{base}.{pass}"));
+            self.nested += 1;
             self.body(body, Home::Repeat);
+            self.nested -= 1;
             self.graph.ascend();
             self.scope.pop();
             if self.report.errors() > before {

@@ -6,7 +6,7 @@ use super::{
     settings::{Settings, single, unknown_word},
 };
 use crate::{
-    Choice, Code, Learning, Mistake, Objective, Program, Span, Value,
+    Code, Learning, Mistake, Objective, Program, Span, Value,
     report::{Known, Report},
     syntax::{Entry, Setting},
 };
@@ -105,12 +105,7 @@ pub(super) fn lacking(program: &Program) -> Vec<(Option<&str>, Mistake)> {
 
 /// Why there are no models for its local rules.
 pub(super) fn unmade(program: &Program) -> Vec<Mistake> {
-    match &program.search.rule {
-        Choice::Open => Vec::new(),
-        Choice::OneOf(rules) => {
-            rules.iter().filter_map(|rule| program.under(*rule).err()).collect()
-        }
-    }
+    program.under_each().into_iter().filter_map(Result::err).collect()
 }
 
 impl Program {

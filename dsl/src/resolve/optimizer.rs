@@ -2,17 +2,18 @@
 
 use super::constant::{bind, learning_rate, place};
 use crate::{
-    Code, Mistake, Model, Span, limit,
+    Code, Mistake, Model, Pattern, Program, Span, limit,
     report::{Known, Report},
     signature::{Arguments, Fallback, Formal, optional, required},
     syntax::{Argument, Expression, ExpressionKind, Name},
 };
-use roundelay_schedule::{Initial, Method, Optimizer, Rate, Treatment};
+use roundelay_schedule::{Initial, Method, Optimizer, Rate};
+use std::collections::BTreeSet;
 
 /// Patterns of parameter names that weight decay spares, and where they stand.
 #[derive(Default)]
 pub(super) struct NoDecay {
-    patterns: Vec<String>,
+    patterns: Vec<Pattern>,
     span: Span,
 }
 
@@ -75,7 +76,7 @@ pub(super) fn optimizer(
 fn common(
     method: Method,
     arguments: &Arguments,
-) -> Result<(Optimizer, Vec<String>), Mistake> {
+) -> Result<(Optimizer, Vec<Pattern>), Mistake> {
     let optimizer = Optimizer {
         method,
         rate: learning_rate(arguments, "lr")?,
@@ -87,7 +88,7 @@ fn common(
         let message = format!("at most {} patterns can be given", limit::PATTERNS);
         return Err(Mistake::new(Code::Limit, message).argument("no_decay"));
     }
-    Ok((optimizer, patterns))
+    Ok((optimizer, patterns.into_iter().map(Pattern::new).collect()))
 }
 
 fn sgd(arguments: &Arguments) -> Result<Method, Mistake> {
@@ -166,62 +167,24 @@ pub(super) fn called<'a>(
     }
 }
 
-/// Spares the parameters that patterns name.
-pub(super) fn spare(model: &mut Model, no_decay: &NoDecay, report: &mut Report) {
+/// Spares the parameters that patterns name; those of heads when heads come to stand.
+pub(super) fn spare(model: &mut Model, no_decay: &NoDecay) {
+    model.parameters.iter_mut().for_each(|(_, own)| own.spare(&no_decay.patterns));
+    model.spared.clone_from(&no_decay.patterns);
+}
+
+/// Every pattern names a parameter of the model under some rule that the program names.
+pub(super) fn name_some(program: &Program, no_decay: &NoDecay, report: &mut Report) {
+    let models: Vec<_> = program.under_each().into_iter().flatten().collect();
+    let parameters = models.iter().flat_map(|own| own.model.parameters.values());
+    let names: BTreeSet<&str> =
+        parameters.map(|parameter| parameter.name.as_str()).collect();
     for pattern in &no_decay.patterns {
-        let mut found = false;
-        for (_, parameter) in model.parameters.iter_mut() {
-            if matches(pattern, &parameter.name) {
-                found = true;
-                if parameter.treatment == Treatment::Decayed {
-                    parameter.treatment = Treatment::Spared;
-                }
-            }
-        }
-        if !found {
-            let mistake = Mistake::new(
-                Code::UnknownName,
-                format!("no parameter matches `{pattern}`"),
-            );
-            let known =
-                model.parameters.values().map(|parameter| parameter.name.as_str());
-            let mistake = mistake.near(pattern, known);
+        if !names.iter().any(|name| pattern.matches(name)) {
+            let message = format!("no parameter matches `{pattern}`");
+            let mistake = Mistake::new(Code::UnknownName, message);
+            let mistake = mistake.near(&pattern.to_string(), names.iter().copied());
             report.error(no_decay.span, mistake.hint("`*` stands for any text"));
-        }
-    }
-}
-
-/// Whether a name fits a pattern in which `*` stands for any text.
-fn matches(pattern: &str, name: &str) -> bool {
-    let mut parts = pattern.split('*');
-    let first = parts.next().unwrap_or_default();
-    let Some(mut rest) = name.strip_prefix(first) else { return false };
-    let Some(last) = parts.next_back() else { return rest.is_empty() };
-    for part in parts {
-        match rest.find(part) {
-            Some(at) => rest = &rest[at + part.len()..],
-            None => return false,
-        }
-    }
-    rest.ends_with(last)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::matches;
-
-    #[test]
-    fn a_star_stands_for_any_text() {
-        let cases = [
-            ("positions.table", "positions.table", true),
-            ("*.table", "positions.table", true),
-            ("layer.*.weight", "layer.3.linear.weight", true),
-            ("layer.*.weight", "layer.3.linear.bias", false),
-            ("a*a", "a", false),
-            ("*", "", true),
-        ];
-        for (pattern, name, expected) in cases {
-            assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
         }
     }
 }

@@ -8,13 +8,13 @@ use super::{
     settings::{Settings, no_entries, quantity, single, unknown_word, whole},
 };
 use crate::{
-    Code, Diagnostic, Dimension, Files, Mistake, Model, NoFiles, Numbers, Search,
-    SourceFile, Value, parse,
+    Code, Diagnostic, Dimension, Files, Mistake, NoFiles, Numbers, Program, Search,
+    SourceFile, Span, Value, parse,
     report::{Known, Report, not_yet},
     syntax::{Argument, Choice, Entry, Expression, ExpressionKind, Setting},
 };
 use roundelay_schedule::{
-    Bytes, Exactness, Placement, Recompute, Rule, Sequence, States,
+    Bytes, Exactness, Hop, Placement, Recompute, Rule, Sequence, States,
 };
 
 /// Keys that are read.
@@ -39,12 +39,13 @@ const KEYS: [&str; 17] = [
 ];
 
 /// Keys of the language that have one value so far.
-const LATER: [(&str, &str); 5] = [
-    ("overdecompose", "1"),
-    ("units", "1"),
-    ("heads", "none"),
-    ("overlap", "none"),
-    ("cost", "none"),
+const LATER: [(&str, &str); 2] = [("overdecompose", "1"), ("cost", "none")];
+
+/// Keys of the language that are said elsewhere, and how.
+const ELSEWHERE: [(&str, &str); 3] = [
+    ("units", "write `rule local(units = 4)`"),
+    ("overlap", "write `rule local(units = 4, overlap = 1)`"),
+    ("heads", "write `head after NAME { … loss … }` in the model"),
 ];
 
 /// Entries of `tensor { … }`.
@@ -70,7 +71,8 @@ pub(super) fn resolve(
 
 pub(super) fn all_keys() -> Vec<&'static str> {
     let later = LATER.iter().map(|(key, _)| *key);
-    KEYS.into_iter().chain(later).chain(["tensor", "stage"]).collect()
+    let elsewhere = ELSEWHERE.iter().map(|(key, _)| *key);
+    KEYS.into_iter().chain(later).chain(elsewhere).chain(["tensor", "stage"]).collect()
 }
 
 impl Search {
@@ -295,15 +297,12 @@ pub(super) fn word<T: Copy + std::fmt::Display>(
     })
 }
 
-/// `sync`, `cyclic_v1`, `cyclic_v2`, `cyclic(slack = 1)`.
+/// `sync`, `cyclic_v1`, `cyclic_v2`, `cyclic(slack = 1)`, `local(units = 4)`, `pairwise(units = 4)`.
 fn rule(value: &Expression, report: &mut Report) -> Known<Rule> {
     let (name, given) = called(value, "a rule such as `sync`", report)?;
     match (name.text.as_str(), given) {
         ("local", given) => local(value, given, report),
-        ("pairwise", _) => {
-            let mistake = not_yet("`pairwise`").hint("write `local(units = 2)`");
-            Err(report.error(name.span, mistake))
-        }
+        ("pairwise", given) => pairwise(value, given, report),
         ("cyclic", [slack])
             if super::constant::name_of(slack).is_none_or(|n| n == "slack") =>
         {
@@ -318,32 +317,70 @@ fn rule(value: &Expression, report: &mut Report) -> Known<Rule> {
     }
 }
 
-/// `local(units = 4)`, `local(units = 4, overlap = 0)`.
+/// `local(units = 4)`, `local(units = 4, overlap = 1)`.
 fn local(value: &Expression, given: &[Argument], report: &mut Report) -> Known<Rule> {
-    let mut units = None;
+    let [units, overlap] = numbers_of("local", ["units", "overlap"], given, report)?;
+    let units = units_of("local", units, value, report)?;
+    let hop = match overlap {
+        None | Some((0, _)) => Hop::None,
+        Some((1, _)) => Hop::Added,
+        Some((_, span)) => {
+            let message = "units overlap by 0 layers or by one unit";
+            let mistake = Mistake::new(Code::Value, message);
+            return Err(report.error(span, mistake.hint("write `overlap = 0 | 1`")));
+        }
+    };
+    Ok(Rule::Local { units, hop })
+}
+
+/// `pairwise(units = 4)`.
+fn pairwise(value: &Expression, given: &[Argument], report: &mut Report) -> Known<Rule> {
+    let [units] = numbers_of("pairwise", ["units"], given, report)?;
+    let units = units_of("pairwise", units, value, report)?;
+    Ok(Rule::Local { units, hop: Hop::Alone })
+}
+
+/// The whole numbers that are given by these names, each at most once, with their places; the
+/// first needs no name.
+fn numbers_of<const N: usize>(
+    rule: &str,
+    names: [&str; N],
+    given: &[Argument],
+    report: &mut Report,
+) -> Known<[Option<(u64, Span)>; N]> {
+    let mut found = [None; N];
     for argument in given {
-        match super::constant::name_of(argument) {
-            Some("units") | None if units.is_none() => {
-                units = Some(whole(&argument.value, 1, MOST, report)?);
+        let name = super::constant::name_of(argument).unwrap_or(names[0]);
+        let place = names.iter().position(|known| *known == name);
+        match place.filter(|place| found[*place].is_none()) {
+            Some(place) => {
+                let number = whole(&argument.value, 0, MOST, report)?;
+                found[place] = Some((number, argument.value.span));
             }
-            Some("overlap") => {
-                if whole(&argument.value, 0, 1, report)? == 1 {
-                    let mistake = not_yet("`overlap = 1`").hint("write `overlap = 0`");
-                    return Err(report.error(argument.value.span, mistake));
-                }
-            }
-            _ => {
-                let message = "`local` takes `units` and `overlap`, each once";
+            None => {
+                let names = names.map(|name| format!("`{name}`")).join(" and ");
+                let message = format!("`{rule}` takes {names}, each once");
                 let mistake = Mistake::new(Code::UnknownName, message);
                 return Err(report.error(argument.value.span, mistake));
             }
         }
     }
-    let Some(units) = units else {
-        let mistake = Mistake::new(Code::Missing, "`local` needs a number of units");
-        return Err(report.error(value.span, mistake.hint("write `local(units = 2)`")));
+    Ok(found)
+}
+
+fn units_of(
+    rule: &str,
+    units: Option<(u64, Span)>,
+    value: &Expression,
+    report: &mut Report,
+) -> Known<u32> {
+    let hint = format!("write `{rule}(units = 2)`");
+    let (message, span) = match units {
+        Some((units @ 1.., _)) => return Ok(u32::try_from(units).unwrap_or(u32::MAX)),
+        Some((_, span)) => (format!("`{rule}` has at least 1 unit"), span),
+        None => (format!("`{rule}` needs a number of units"), value.span),
     };
-    Ok(Rule::Local { units: u32::try_from(units).unwrap_or(u32::MAX) })
+    Err(report.error(span, Mistake::new(Code::Missing, message).hint(hint)))
 }
 
 /// `cuts [3, 9]`.
@@ -382,8 +419,13 @@ fn tensor(search: &mut Search, entry: &Entry, report: &mut Report) -> Known<()> 
     found.try_for_each(|(key, entry)| only("1", key, entry, report))
 }
 
-/// A key whose decision has one value so far.
+/// A key whose decision has one value so far, or is said elsewhere.
 fn later(key: &str, entry: &Entry, report: &mut Report) -> Known<()> {
+    if let Some((_, hint)) = ELSEWHERE.iter().find(|(known, _)| *known == key) {
+        let message = format!("`{key}` is no decision of its own");
+        let mistake = Mistake::new(Code::Syntax, message).hint(*hint);
+        return Err(report.error(entry.key.span, mistake));
+    }
     let value = LATER.iter().find(|(known, _)| *known == key).map_or("none", |(_, v)| v);
     only(value, key, entry, report)
 }
@@ -426,39 +468,28 @@ fn holds(choice: &Choice, value: &str, report: &mut Report) -> bool {
     }
 }
 
-/// Pinned cuts lie inside the model.
-pub(super) fn fit_cuts(
-    definitions: &Definitions<'_>,
-    search: &Search,
-    model: &Model,
-    report: &mut Report,
-) {
-    let (Some(cuts), Some(section)) = (&search.cuts, definitions.plan()) else { return };
-    let nodes = model.nodes.len();
-    if cuts.last().is_some_and(|last| *last as usize >= nodes) {
-        let entry = section.entries.iter().find(|entry| entry.key.text == "cuts");
-        let span = entry.map_or(section.span, |entry| entry.key.span);
-        let message = format!("a cut lies behind the model's {nodes} operations");
-        report.error(span, Mistake::new(Code::Value, message));
+/// Every rule has a model, and pinned cuts lie inside of one.
+pub(super) fn fit(definitions: &Definitions<'_>, program: &Program, report: &mut Report) {
+    let Some(section) = definitions.plan() else { return };
+    let span = |key: &str| {
+        let entry = section.entries.iter().find(|entry| entry.key.text == key);
+        entry.map_or(section.span, |entry| entry.key.span)
+    };
+    for mistake in objective::unmade(program) {
+        report.error(span("rule"), mistake);
+    }
+    if let Some(mistake) = cut_behind(program) {
+        report.error(span("cuts"), mistake);
     }
 }
 
-/// Local rules find units in the model.
-pub(super) fn fit_units(
-    definitions: &Definitions<'_>,
-    search: &Search,
-    model: &Model,
-    report: &mut Report,
-) {
-    let (crate::Choice::OneOf(rules), Some(section)) = (&search.rule, definitions.plan())
-    else {
-        return;
-    };
-    for rule in rules {
-        let Rule::Local { units } = rule else { continue };
-        if let Err(mistake) = crate::localised(model, *units) {
-            let entry = section.entries.iter().find(|entry| entry.key.text == "rule");
-            report.error(entry.map_or(section.span, |entry| entry.key.span), mistake);
-        }
-    }
+/// The last cut, where it lies behind the model under every rule that the program names.
+fn cut_behind(program: &Program) -> Option<Mistake> {
+    let models = program.under_each().into_iter().flatten();
+    let nodes = models.map(|own| own.model.cuttable()).max()?;
+    let last = *program.search.cuts.as_ref()?.last()?;
+    let message = format!("cut {last} lies behind the model's {nodes} operations");
+    let hint =
+        format!("cuts are the numbers of operations that begin a stage, below {nodes}");
+    (last as usize >= nodes).then(|| Mistake::new(Code::Value, message).hint(hint))
 }

@@ -10,7 +10,7 @@ use crate::{
     sample::Random,
 };
 use roundelay_dsl::{Choice, Program};
-use roundelay_schedule::{Exactness, Order, Placement, Recompute, Rule, States};
+use roundelay_schedule::{Exactness, Hop, Order, Placement, Recompute, Rule, States};
 
 /// Programs that are compared.
 const PROGRAMS: usize = 60;
@@ -24,7 +24,8 @@ fn local(devices: usize, batch: u32, rules: Vec<Rule>) -> Program {
 
 fn random(random: &mut Random) -> Program {
     let devices = pick(random, &[1, 2, 3, 4, 6, 8]);
-    let rules = [2, 3, 4].map(|units| Rule::Local { units });
+    let hop = pick(random, &[Hop::None, Hop::Added, Hop::Alone]);
+    let rules = [2, 3, 4].map(|units| Rule::Local { units, hop });
     let [first, ..] = some(random, &rules, 1)[..] else { unreachable!("one at least") };
     let mut chosen = vec![first];
     if random.below(2) == 0 {
@@ -45,7 +46,7 @@ fn random(random: &mut Random) -> Program {
 #[test]
 fn no_bound_of_a_local_plan_is_beaten() {
     let mut numbers = Random::new(17);
-    let (mut found, mut units) = (0, 0);
+    let (mut found, mut units, mut hops) = (0, 0, 0);
     for round in 0..PROGRAMS {
         let program = random(&mut numbers);
         let every = survey(&program, &everything(), &mut Progress::default());
@@ -53,6 +54,7 @@ fn no_bound_of_a_local_plan_is_beaten() {
         let Some(least) = every.plans.first() else { continue };
         found += 1;
         units += usize::from(!least.plan.boundaries.is_empty());
+        hops += every.plans.iter().filter(|own| own.plan.rule.hop() != Hop::None).count();
         for candidate in &every.plans {
             assert_eq!(check_plan(&candidate.plan, &program), [], "round {round}");
         }
@@ -63,11 +65,12 @@ fn no_bound_of_a_local_plan_is_beaten() {
         assert_eq!(ranking.candidates, every.candidates, "round {round}");
     }
     assert!(found > PROGRAMS / 2 && units > 5, "{found} plans, {units} in units");
+    assert!(hops > 60, "{hops} plans with hops");
 }
 
 #[test]
 fn a_plan_by_itself_costs_what_it_does_in_a_search() {
-    let program = local(4, 8, vec![Rule::Local { units: 4 }, Rule::Sync]);
+    let program = local(4, 8, vec![Rule::Local { units: 4, hop: Hop::None }, Rule::Sync]);
     let ranking = plan(&program, &Options::default()).expect("something fits");
     for candidate in &ranking.plans {
         let found = appraise(&program, &candidate.plan).expect("it was clocked before");
@@ -93,7 +96,7 @@ fn local_gradients_need_leave() {
     };
     assert!(open(None) < Exactness::Local);
     assert!(open(Some(Exactness::Delayed)) < Exactness::Local);
-    let mut program = local(4, 8, vec![Rule::Local { units: 2 }]);
+    let mut program = local(4, 8, vec![Rule::Local { units: 2, hop: Hop::None }]);
     program.search.exactness = None;
     let refusal = plan(&program, &Options::default()).expect_err("it needs leave");
     assert!(refusal.to_string().contains("local"), "{refusal}");
@@ -103,9 +106,40 @@ fn local_gradients_need_leave() {
     assert!(ranking.plans.iter().all(|plan| plan.plan.boundaries.len() == 1));
 }
 
+/// Each class of local rules needs leave of its own, and is found where it has it.
+#[test]
+fn gradients_that_hop_back_need_less_leave() {
+    let overlapping = Rule::Local { units: 4, hop: Hop::Added };
+    let mut program = local(4, 8, vec![overlapping]);
+    program.search.exactness = Some(Exactness::Truncated);
+    program.search.placement = Choice::OneOf(vec![Placement::Pipeline]);
+    let ranking = plan(&program, &Options::default()).expect("it has leave");
+    for candidate in &ranking.plans {
+        assert_eq!(candidate.exactness(), Exactness::Truncated);
+        assert_eq!((candidate.plan.rule, candidate.plan.stages), (overlapping, 4));
+    }
+    program.search.exactness = Some(Exactness::Delayed);
+    let refusal = plan(&program, &Options::default()).expect_err("it needs leave");
+    assert!(refusal.to_string().contains("truncated"), "{refusal}");
+    program.search.exactness = Some(Exactness::Truncated);
+    program.set_all(&["stages=8"]).expect("a number of stages");
+    let refusal = plan(&program, &Options::default()).expect_err("units are stages");
+    assert!(refusal.to_string().contains("one for each unit"), "{refusal}");
+    let mut open = local(4, 8, vec![]);
+    open.search.rule = Choice::Open;
+    open.search.exactness = Some(Exactness::Truncated);
+    let ranking = plan(&open, &Options::default()).expect("something fits");
+    let (_, rules) =
+        ranking.space.decisions.iter().find(|(name, _)| *name == "rule").unwrap();
+    for rule in ["local(units = 2, overlap = 1)", "pairwise(units = 4)"] {
+        assert!(rules.iter().any(|known| known == rule), "{rules:?}");
+    }
+    assert!(!rules.iter().any(|known| known == "local(units = 2)"), "{rules:?}");
+}
+
 #[test]
 fn a_model_without_so_many_layers_is_refused() {
-    let program = local(4, 8, vec![Rule::Local { units: 9 }]);
+    let program = local(4, 8, vec![Rule::Local { units: 9, hop: Hop::None }]);
     let refusal = plan(&program, &Options::default()).expect_err("it has four layers");
     assert!(refusal.to_string().contains("9 units need as many layers"), "{refusal}");
 }

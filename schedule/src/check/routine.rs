@@ -70,6 +70,8 @@ fn allowed(pass: Pass, role: Role, access: Access) -> bool {
         ) => access == Read,
         (Pass::Backward | Pass::InputGradient, Role::Activation) => access != Write,
         (Pass::Backward | Pass::InputGradient, Role::ValueGradient(_)) => true,
+        // What hops back between units of a local rule is for weights alone.
+        (Pass::WeightGradient, Role::ValueGradient(_)) => access == Read,
         (Pass::Backward | Pass::WeightGradient, Role::Gradient) => access != Read,
         (Pass::InputGradient | Pass::WeightGradient, Role::Retained) => access == Read,
         (Pass::InputGradient, Role::Adjoint) => access == Write,

@@ -3,7 +3,7 @@
 use super::{Culprit, action::contributes, faults::Faults};
 use crate::{
     Access, ActionId, Argument, Id, Pass, Role, Routine, RoutineId, Schedule, Stage,
-    ValueId,
+    Units, ValueId,
 };
 
 /// One value.
@@ -53,9 +53,11 @@ impl Flows {
         each_routine(schedule, faults, |_, routine, _| {
             routine.arguments.iter().for_each(|one| flows.consume(routine, one));
         });
+        let units = Units::of(&schedule.plan);
         each_routine(schedule, faults, |id, routine, faults| {
             for argument in &routine.arguments {
                 flows.check(id, routine, argument, faults);
+                flows.stays(&units, (id, routine), argument, faults);
             }
         });
         flows
@@ -122,6 +124,38 @@ impl Flows {
                  writes it, earlier ones update it, the stage that makes the value reads it",
                 argument.access
             )
+        });
+    }
+
+    /// Gradients stay inside of units, but for one that hops back to the unit before: that is for
+    /// weights alone, so that nothing of it goes on.
+    fn stays(
+        &self,
+        units: &Units,
+        (id, routine): (ActionId, &Routine),
+        argument: &Argument,
+        faults: &mut Faults,
+    ) {
+        let Role::ValueGradient(value) = argument.role else { return };
+        let Some(Flow { producer: Some(producer), consumers }) = self.get(value) else {
+            return;
+        };
+        let unit =
+            |stage: Stage| units.unit(u32::try_from(stage.index()).unwrap_or(u32::MAX));
+        let own = unit(*producer);
+        let mut others = consumers.iter().filter(|stage| unit(**stage) != own);
+        let weights = routine.pass == Pass::WeightGradient;
+        let next = |stage: &Stage| units.is_hopping() && unit(*stage).start == own.end;
+        let (fits, law) = match others.next() {
+            None => (!weights, "gradients of parameters need none of values that cross"),
+            Some(stage) if !next(stage) => (false, "none passes between these units"),
+            Some(_) => (
+                routine.stage != *producer || weights,
+                "what hops back is for weights alone",
+            ),
+        };
+        faults.require(fits, Culprit::Action(id), || {
+            format!("touches the gradient of {value} in pass {}, but {law}", routine.pass)
         });
     }
 

@@ -47,7 +47,7 @@ pub struct Stuck {
 
 /// When every item starts if a device takes the next one of its list as soon as what all
 /// its passes need is done, and messages take no time. The last stage of a unit needs no
-/// gradient of a later one. The passes of a pair are done together.
+/// gradient of a later one, but where one hops back, for its weights. The passes of a pair are done together.
 ///
 /// # Errors
 /// When no order of the devices lets all of them come to their ends.
@@ -206,7 +206,12 @@ fn needs(listed: Listed, units: &Units, split: &[bool]) -> [Option<Listed>; 2] {
         Pass::Backward | Pass::InputGradient => {
             [beside(Pass::Forward, stage), behind.flatten()]
         }
-        Pass::WeightGradient => [beside(Pass::InputGradient, stage), None],
+        Pass::WeightGradient => {
+            let hop = units.hop_from(u32::try_from(stage).unwrap_or(u32::MAX));
+            let hop =
+                hop.and_then(|stage| beside(gradient(stage as usize), stage as usize));
+            [beside(Pass::InputGradient, stage), hop]
+        }
         Pass::Combine | Pass::Update => [None, None],
     }
 }

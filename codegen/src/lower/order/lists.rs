@@ -84,10 +84,29 @@ impl Pipeline {
     /// Warm-up of `depth` micro-batches per device below in the same unit, at most; then one forward
     /// and one backward pass in turn.
     fn one_by_one(self, rank: u32, depth: u32, units: &Units) -> DeviceList {
+        if units.is_hopping() {
+            return self.hopping(rank, units);
+        }
         let below = units.unit(rank).end - rank - 1;
         let forward = |i| Item::new(Pass::Forward, rank, i);
         let backward = |i| Item::new(Pass::Backward, rank, i);
         alternate(self.micro_batches, depth * below, forward, backward)
+    }
+
+    /// What a unit hands back it makes at once. Its weights wait for what hops back, which comes
+    /// while the next forward pass runs: so they come behind that, but in the last unit.
+    fn hopping(self, rank: u32, units: &Units) -> DeviceList {
+        let delay = u32::from(units.hop_from(rank).is_some());
+        let row = |i: u32| {
+            let turns =
+                [Pass::Forward, Pass::InputGradient].map(move |pass| (pass, Some(i)));
+            let weight = (Pass::WeightGradient, i.checked_sub(delay));
+            turns.into_iter().chain([weight]).filter_map(move |(pass, micro_batch)| {
+                let known = micro_batch.filter(|i| *i < self.micro_batches)?;
+                Some(Item::new(pass, rank, known))
+            })
+        };
+        (0..self.micro_batches + delay).flat_map(row).collect()
     }
 
     fn interleaved(self, rank: u32) -> DeviceList {

@@ -21,7 +21,7 @@ struct Timed {
 
 impl Size {
     pub(super) fn sequential(self, units: &Units) -> Vec<Slot> {
-        let turn = 2 * u64::from(self.stages);
+        let turn = turns(units).len() as u64;
         let start = |i, step| turn * u64::from(i) + step;
         self.timed(units, start).lag_free()
     }
@@ -50,22 +50,36 @@ impl Size {
             .modulo(2 * u64::from(self.micro_batches), 1)
     }
 
-    /// `start(i, step)` for step 0 .. 2S of a micro-batch: unit by unit, forward through its stages
-    /// and back.
+    /// `start(i, step)` for every step of a micro-batch through all units.
     fn timed(self, units: &Units, start: impl Fn(u32, u64) -> u64) -> Vec<Timed> {
-        let turns = |unit: Range<u32>| {
-            let forward = unit.clone().map(|stage| (Pass::Forward, stage));
-            forward.chain(unit.rev().map(|stage| (Pass::Backward, stage)))
-        };
         let of = |(step, (pass, stage)), i| Timed {
             start: start(i, step),
             pass,
             stage,
             micro_batch: i,
         };
-        let steps = (0..).zip(units.iter().flat_map(turns));
+        let steps = (0..).zip(turns(units));
         steps.flat_map(|step| (0..self.micro_batches).map(move |i| of(step, i))).collect()
     }
+}
+
+/// The passes of a micro-batch one after another: unit by unit, forward through its stages and
+/// back. Where gradients hop back, the weights of a unit wait for the next one.
+fn turns(units: &Units) -> Vec<(Pass, u32)> {
+    if units.is_hopping() {
+        let weight = |stage| (Pass::WeightGradient, stage);
+        let all = 0..units.stages();
+        let own = all.clone().flat_map(|stage| {
+            let own = [Pass::Forward, Pass::InputGradient].map(|pass| (pass, stage));
+            own.into_iter().chain(stage.checked_sub(1).map(weight))
+        });
+        return own.chain(all.last().map(weight)).collect();
+    }
+    let of = |unit: Range<u32>| {
+        let forward = unit.clone().map(|stage| (Pass::Forward, stage));
+        forward.chain(unit.rev().map(|stage| (Pass::Backward, stage)))
+    };
+    units.iter().flat_map(of).collect()
 }
 
 trait Sorted {

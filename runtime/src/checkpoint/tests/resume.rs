@@ -3,8 +3,8 @@
 use super::{run, schedule, state};
 use crate::{Checkpoint, CheckpointError, Resumed, State, StateError};
 use roundelay_schedule::{
-    Axis, Float, Id, Job, Method, Placement, Reduction, Rule, Schedule, Split, Splits,
-    Stage, Tensor, Timeline,
+    Axis, Float, Hop, Id, Job, Method, Placement, Reduction, Rule, Schedule, Split,
+    Splits, Stage, Tensor, Timeline,
 };
 use std::path::PathBuf;
 
@@ -194,7 +194,7 @@ fn all_mistakes_of_another_model_are_listed() {
 #[test]
 fn a_local_rule_shares_what_is_no_head() {
     let whole = schedule(Rule::Sync);
-    let mut headed = schedule(Rule::Local { units: 2 });
+    let mut headed = schedule(Rule::Local { units: 2, hop: Hop::None });
     let mut head = headed.job.parameters[0].clone();
     (head.name, head.offset) = ("unit0.head.weight".into(), 6);
     headed.job.parameters.insert(1, head);

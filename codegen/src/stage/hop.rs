@@ -1,0 +1,129 @@
+//! What hops back between units of a local rule ([`Hop`]), where each unit is one stage.
+//!
+//! Let h be the value of a unit, a the gradient of its own loss with respect to h, and b that of the
+//! next unit's. The trunk of the unit, all up to h, hands a on: that is I, which waits for no other
+//! unit. Its weights are trained by a + b, or by b alone: that is W, which takes the whole trunk
+//! back once more, but hands nothing on. So b is felt one unit back and no further; plain
+//! differentiation of the summed losses would hand on a + b.
+
+use super::{
+    StageError,
+    call::{Step, Tensor, Term, call},
+    flow::Flow,
+    graph::Graph,
+};
+use roundelay_dsl::{NodeId, Operation, Source};
+use roundelay_schedule::{Hop, Id, Stage};
+
+/// A unit to whose value a gradient hops back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hopping {
+    /// The node that makes h, and has a sum for its gradient.
+    pub(crate) value: NodeId,
+    /// The boundary behind it, in whose sum b stands.
+    boundary: NodeId,
+    hop: Hop,
+    /// Whether an earlier unit waits for what the trunk hands on.
+    hands_on: bool,
+}
+
+impl Hopping {
+    /// What hops back to a stage; nothing to the last one.
+    pub(crate) fn of(graph: &Graph<'_>, flow: &Flow, stage: Stage) -> Option<Self> {
+        let mut own = flow.crossing.iter().filter(|row| row.producer == stage);
+        let row = own.find(|row| row.returns.is_some() && row.sum != row.node)?;
+        let boundary = &graph.model.nodes[row.sum];
+        let above = graph.sum_of(*boundary.operands.first()?);
+        let (Operation::Boundary(hop), Source::Node(value)) = (boundary.operation, above)
+        else {
+            return None;
+        };
+        let hands_on = flow.crossing.iter().any(|row| row.returns == Some(stage));
+        Some(Self { value, boundary: row.sum, hop, hands_on })
+    }
+
+    /// Whether a node of the unit is of its trunk; the others are of its head.
+    pub(crate) fn is_trunk(&self, node: NodeId) -> bool {
+        node <= self.value
+    }
+
+    /// The calls of I for a node of the trunk, of its backward calls: gradients of values.
+    pub(crate) fn handed_on(&self, steps: &[Step]) -> Vec<Step> {
+        let parameter = |source| matches!(source, Source::Parameter(_));
+        if self.hands_on { without(steps, parameter) } else { Vec::new() }
+    }
+
+    /// The calls of W for a node of the trunk: all but what goes back over a boundary.
+    pub(crate) fn trained(&self, graph: &Graph<'_>, steps: &[Step]) -> Vec<Step> {
+        without(steps, |source| graph.is_boundary(source))
+    }
+
+    /// The node in whose name W begins with the gradient of h, and the calls that make it.
+    pub(crate) fn begun(&self, graph: &Graph<'_>) -> (NodeId, Vec<Step>) {
+        let h = Source::Node(self.value);
+        let term = |tensor| Term::real(tensor, &graph.shape(h)).flat();
+        let add = |from| call("copy", [term(from), term(Tensor::Contribution(h))]);
+        let b = add(Tensor::Gradient(Source::Node(self.boundary)));
+        let steps = match self.hop {
+            Hop::None | Hop::Alone => vec![b],
+            Hop::Added => vec![add(Tensor::Adjoint(self.value)), b],
+        };
+        (self.boundary, steps)
+    }
+
+    /// Whether W reads a, so that I has to keep it.
+    pub(crate) fn keeps_own(&self) -> bool {
+        self.hop == Hop::Added
+    }
+}
+
+/// The backward calls of a node without contributions to some sums: a call that makes nothing else
+/// is left out, another makes them where nobody reads them.
+fn without(steps: &[Step], dropped: impl Fn(Source) -> bool) -> Vec<Step> {
+    let is_contribution = |term: &Term| matches!(term.tensor, Tensor::Contribution(_));
+    let is_dropped = |term: &Term| match term.tensor {
+        Tensor::Contribution(source) => dropped(source),
+        _ => false,
+    };
+    let taken = steps.iter().flat_map(|step| &step.terms).filter_map(|term| {
+        if let Tensor::Unwanted(_, number) = term.tensor {
+            Some(number + 1)
+        } else {
+            None
+        }
+    });
+    let mut free = taken.max().unwrap_or(0);
+    let mut left = Vec::new();
+    for step in steps {
+        let mut made = step.terms.iter().filter(|term| is_contribution(term)).peekable();
+        if made.peek().is_some() && made.all(is_dropped) {
+            continue;
+        }
+        let mut step = step.clone();
+        for term in step.terms.iter_mut().filter(|term| is_dropped(term)) {
+            let node = step.node.expect("backward calls are those of a node");
+            term.tensor = Tensor::Unwanted(node, free);
+            free += 1;
+        }
+        left.push(step);
+    }
+    left
+}
+
+/// A stage over whose start a gradient hops back has one unit: its boundary is its first node.
+pub(crate) fn admit(
+    graph: &Graph<'_>,
+    flow: &Flow,
+    stage: Stage,
+) -> Result<(), StageError> {
+    let own = flow.nodes(stage);
+    let inside = |node: &NodeId| own.contains(&node.index()) && node.index() > own.start;
+    let mut inside = graph.model.nodes.ids().filter(inside);
+    match inside.find(|node| graph.is_boundary(Source::Node(*node))) {
+        None => Ok(()),
+        Some(node) => {
+            let boundary = graph.model.nodes[node].name.clone();
+            Err(StageError::Units { stage: stage.index(), boundary })
+        }
+    }
+}
