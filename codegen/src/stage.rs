@@ -234,17 +234,14 @@ enum Own {
 
 impl Own {
     fn new(model: &Model, (cuts, tensor): (&[u32], Tensor)) -> Result<Self, StageError> {
-        let (nodes, rows) = (model.cuttable(), tensor.rows);
-        if rows == 1 {
+        let nodes = model.cuttable();
+        if tensor.parts() == 1 {
             return Ok(Self::Whole);
         }
         if !cuts.iter().all(|cut| (*cut as usize) < nodes) {
             return Err(StageError::Cuts { cuts: cuts.to_vec(), nodes });
         }
-        let parted = Parted::new(model, cuts, tensor);
-        parted
-            .map(|parted| Self::Part(Box::new(parted)))
-            .ok_or(StageError::Unsplit { rows })
+        Parted::new(model, cuts, tensor).map(|parted| Self::Part(Box::new(parted)))
     }
 
     /// The own graph; layers are those of the whole model, so they do not depend on cuts.

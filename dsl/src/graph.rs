@@ -4,7 +4,7 @@ use crate::{
     Code, Extent, Head, Measure, Mistake, Model, ModelInput, ModelParameter, Node,
     Operation, ParameterId, Source, Tensor, finish, limit, value::too_many_elements,
 };
-use roundelay_schedule::{Element, Initial, Treatment};
+use roundelay_schedule::{Division, Element, Initial, Treatment};
 use std::collections::BTreeMap;
 
 /// A model under construction.
@@ -165,7 +165,8 @@ impl Graph {
         }
         let name = self.path_to(role);
         self.one_momentum(treatment)?;
-        let parameter = ModelParameter { name, shape, split: None, initial, treatment };
+        let parameter =
+            ModelParameter { name, shape, split: Division::Whole, initial, treatment };
         let parameter = self.model.parameters.push(parameter);
         if treatment.momentum().is_some() {
             self.average.get_or_insert(parameter);

@@ -2,9 +2,9 @@
 
 use crate::Head;
 use roundelay_schedule::{
-    Bytes, Data, DeviceId, DeviceList, Element, Evaluation, Exactness, Float, Id,
-    Initial, Optimizer, Order, Placement, Profile, Reading, Recompute, Rule, Sequence,
-    Split, States, Table, Target, Treatment,
+    Bytes, Data, DeviceId, DeviceList, Division, Element, Evaluation, Exactness, Float,
+    Id, Initial, Line, Optimizer, Order, Placement, Profile, Reading, Recompute, Rule,
+    Sequence, States, Table, Target, Treatment,
 };
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -126,8 +126,8 @@ pub struct ModelParameter {
     pub name: String,
     /// Extents.
     pub shape: Vec<u64>,
-    /// How these lie in the whole; none but in a model that is split among tensor rows.
-    pub split: Option<Split>,
+    /// How these lie in the whole; that is all of it but in a model that is split among a grid.
+    pub split: Division,
     /// How θ_0 is drawn.
     pub initial: Initial,
     /// What an update does with it.
@@ -339,8 +339,8 @@ pub enum Operation {
     Part {
         /// What it does.
         part: Part,
-        /// How many parts there are.
-        parts: u32,
+        /// The parts that meet, or that have their shares of what is divided.
+        line: Line,
     },
 }
 
@@ -365,6 +365,20 @@ pub enum Part {
         whole: u64,
         /// Whether targets may be v, for none.
         masked: Masked,
+    },
+    /// As `LayerNorm`, of own columns.
+    LayerNorm {
+        /// Added to the variance.
+        epsilon: f64,
+        /// Columns of all parts.
+        whole: u64,
+    },
+    /// As `RmsNorm`, of own columns.
+    RmsNorm {
+        /// Added to the mean of squares.
+        epsilon: f64,
+        /// Columns of all parts.
+        whole: u64,
     },
     /// Dropout with the mask of the whole tensor.
     Dropout {
@@ -481,6 +495,8 @@ pub struct Search {
     pub lists: Vec<DeviceList>,
     /// Numbers of tensor rows to try.
     pub rows: Numbers,
+    /// Numbers of tensor columns to try.
+    pub columns: Numbers,
     /// What rows may do where features are whole.
     pub sequence: Choice<Sequence>,
     /// State placements to try.

@@ -114,7 +114,8 @@ fn depth(excluded: &Excluded) -> (u32, u64) {
         | Reason::Misfit(_)
         | Reason::ReplicasNeedSync
         | Reason::UnevenShards { .. }
-        | Reason::NoRows => (6, 0),
+        | Reason::NoRows
+        | Reason::SequenceOfColumns => (6, 0),
         Reason::ClipNeedsWholeTensors => (7, 0),
         Reason::Clash(Clash::ClipNeedsWholeGradient(_)) => (7, 0),
         Reason::Clash(_) => (7, 1),
@@ -136,7 +137,9 @@ fn constraint(reason: &Reason) -> &'static str {
         }
         Reason::Misfit(_) => "order",
         Reason::UnevenShards { .. } => "shards",
-        Reason::NoRows | Reason::ClipNeedsWholeTensors => "tensor",
+        Reason::NoRows | Reason::SequenceOfColumns | Reason::ClipNeedsWholeTensors => {
+            "tensor"
+        }
         Reason::WrongCuts(_) => "cuts",
         Reason::Uncuttable(_) | Reason::NoStage { .. } => "stages",
         Reason::Clash(_) => "decisions that do not go together",

@@ -132,7 +132,7 @@ fn replicas_rows_and_what_is_computed_again_change_nothing() {
         hold(&program, &plan.replicated(2, 1));
     }
     for sequence in [Sequence::Whole, Sequence::Split] {
-        let tensor = Tensor { rows: 2, sequence };
+        let tensor = Tensor::rows(2, sequence);
         hold(&program, &plan(&program, PIPELINE, 2, true).with_tensor(tensor));
     }
 }

@@ -23,7 +23,7 @@ pub(super) fn traffic(
         let time = match alike {
             Some((_, time)) => time,
             None => {
-                let exchanges = exchanges(plan, load, device * plan.tensor.rows);
+                let exchanges = exchanges(plan, load, device * plan.tensor.parts());
                 let each =
                     exchanges.map(|exchange| exchange.time(network) * exchange.count);
                 each.into_iter().sum()
@@ -64,7 +64,7 @@ fn messages(
         let time = |from, to, bytes: Option<Bytes>| {
             bytes.map_or(Nanos(0), |bytes| network.transfer(from, to, bytes)) * n
         };
-        let [first, second] = [own, next].map(|device| device * plan.tensor.rows);
+        let [first, second] = [own, next].map(|device| device * plan.tensor.parts());
         let (down, up) = (time(first, second, load.down), time(second, first, load.up));
         let [own, next] = [own, next].map(|device| device as usize);
         devices[own][0] += down;

@@ -62,7 +62,7 @@ fn stages(
 fn the_cheapest_way_applies_all_that_fits() {
     let algebra = Algebra::default();
     let mut applied = BTreeSet::new();
-    let split = |sequence| Tensor { rows: 2, sequence };
+    let split = |sequence| Tensor::rows(2, sequence);
     let tensors = [Tensor::WHOLE, split(Sequence::Whole), split(Sequence::Split)];
     for (model, tensors) in [(GPT, &tensors[..]), (RESIDUAL, &tensors[..1])] {
         let program = program(model);
