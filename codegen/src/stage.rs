@@ -28,6 +28,11 @@ mod update;
 pub use cost::{NodeCost, PassCost, node_costs};
 pub use error::StageError;
 pub use update::{UpdateForm, update};
+#[cfg(test)]
+pub(crate) use {
+    call::{Tensor as Array, Term},
+    derivative::moved,
+};
 
 use crate::{
     rewrite::{Choice, Everywhere},

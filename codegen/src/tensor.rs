@@ -12,6 +12,8 @@
 //! norms meet the sums of their own features. Then everything is split, or refused by name.
 
 mod absorb;
+#[cfg(test)]
+mod adjoints;
 mod layout;
 mod local;
 mod rules;

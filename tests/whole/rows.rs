@@ -69,7 +69,7 @@ fn replicas_of_rows_replay_like_the_recursion() {
     }
 }
 
-fn sequential(program: &Program, tensor: Tensor) -> Checked {
+pub(crate) fn sequential(program: &Program, tensor: Tensor) -> Checked {
     let whole = States::Replicated;
     let kind = (Rule::Sync, Placement::Accumulate, Order::Sequential, whole);
     compiled(program, &plan(program, kind, 2, 1).with_tensor(tensor))
@@ -86,7 +86,7 @@ fn what_rows_move_is_what_the_facts_say() {
     }
 }
 
-fn moves_what_facts_say(schedule: &Checked, plan: &Plan) {
+pub(crate) fn moves_what_facts_say(schedule: &Checked, plan: &Plan) {
     const ROUND: u64 = 12;
     let data = Dataset::open(&schedule.job, None).unwrap();
     let mut cpu = Cpu::new(schedule, Box::new(data), CpuOptions::default()).unwrap();

@@ -9,6 +9,8 @@ mod linear;
 mod loss;
 mod norm;
 mod part;
+#[cfg(test)]
+pub(crate) use part::moved;
 mod part_norm;
 mod rows;
 mod vision;

@@ -48,7 +48,7 @@ fn exchange(
 }
 
 /// One array made from another one.
-fn moved(motion: Motion, from: Term, to: Term, line: Line) -> Step {
+pub(crate) fn moved(motion: Motion, from: Term, to: Term, line: Line) -> Step {
     let (kernel, share) = match motion {
         Motion::Keep => return call("copy", [from, to]),
         Motion::Sum => ("all_reduce", Share::Tokens),
