@@ -14,6 +14,7 @@
 mod absorb;
 #[cfg(test)]
 mod adjoints;
+mod heads;
 mod layout;
 mod local;
 mod rules;

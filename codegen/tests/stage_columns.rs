@@ -278,3 +278,41 @@ fn what_a_grid_does_not_divide_is_refused_with_what_would() {
                     1, 2, 3, 4, 6, 8, 12";
     assert!(found.contains(expected), "{found}");
 }
+
+/// For so many parts: what rows alone send in a GPT layer, in units of 2 m h / parts, columns and
+/// rows of the grid that sends least, and what it saves in percent; by the law √(3 parts) for rows,
+/// in powers of two.
+#[test]
+fn the_best_grid_saves_what_the_law_says() {
+    let text = "model gpt {
+        input tokens:  i32[batch, 2]
+        input targets: i32[batch, 2]
+        x = embedding(tokens, 64, 256)
+        repeat 2 as layer {
+            x = x + attention(layer_norm(x), 64, causal = true)
+            x = x + linear(gelu(linear(layer_norm(x), 4 * 256)), 256)
+        }
+        loss cross_entropy(linear(layer_norm(x), 64), targets)
+    }";
+    let tokens = EXAMPLES * 2;
+    let law = [
+        (4, 12, (1, 4), 0),
+        (8, 28, (2, 4), 14),
+        (16, 60, (2, 8), 33),
+        (32, 124, (4, 8), 48),
+        (64, 252, (4, 16), 62),
+    ];
+    for (parts, alone, best, saving) in law {
+        let sent = |columns: u32| {
+            let tensor = Tensor::grid(parts / columns, columns);
+            of_layer(text, tensor, tokens)[0] / (2 * tokens * 256)
+        };
+        let columns = (0..).map(|power| 1u32 << power);
+        let columns: Vec<u32> = columns.take_while(|columns| *columns <= parts).collect();
+        let least = columns.iter().copied().min_by_key(|columns| sent(*columns));
+        let least = least.expect("there is a grid");
+        assert_eq!((sent(1), sent(parts)), (alone, 12 * (u64::from(parts) - 1)));
+        assert_eq!((least, parts / least), best);
+        assert_eq!(100 * (alone - sent(least)) / alone, saving);
+    }
+}

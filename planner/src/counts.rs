@@ -77,7 +77,7 @@ impl fmt::Display for Counts {
                 write!(f, ", {rows} rows that split the sequence")?;
             }
             Tensor { rows, columns, .. } => {
-                write!(f, ", {rows} rows x {columns} columns")?
+                write!(f, ", {rows} rows x {columns} columns")?;
             }
         }
         Ok(())

@@ -17,9 +17,13 @@ use roundelay_schedule::{
 };
 use std::{collections::BTreeMap, time::Duration};
 
-/// One row, and two whose tokens are whole or split between them.
-pub(crate) const SPLITS: [Tensor; 3] =
-    [Tensor::WHOLE, Tensor::rows(2, Sequence::Whole), Tensor::rows(2, Sequence::Split)];
+/// One row, two whose tokens are whole or split between them, and a grid.
+pub(crate) const SPLITS: [Tensor; 4] = [
+    Tensor::WHOLE,
+    Tensor::rows(2, Sequence::Whole),
+    Tensor::rows(2, Sequence::Split),
+    Tensor::grid(2, 2),
+];
 
 /// All forms of a stage.
 pub(crate) fn forms() -> impl Iterator<Item = StageForm> {

@@ -131,8 +131,8 @@ fn replicas_rows_and_what_is_computed_again_change_nothing() {
         let plan = plan(&program, (placement, order, states), 2, false);
         hold(&program, &plan.replicated(2, 1));
     }
-    for sequence in [Sequence::Whole, Sequence::Split] {
-        let tensor = Tensor::rows(2, sequence);
+    let rows = [Sequence::Whole, Sequence::Split].map(|own| Tensor::rows(2, own));
+    for tensor in rows.into_iter().chain([Tensor::grid(2, 2)]) {
         hold(&program, &plan(&program, PIPELINE, 2, true).with_tensor(tensor));
     }
 }

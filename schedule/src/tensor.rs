@@ -226,9 +226,9 @@ impl Parameter {
         // Blocks before the innermost extent that is divided, counted in the own piece and in the
         // whole; what lies behind it is the same in both.
         let mut blocks = vec![(0, 0)];
-        for extent in 0..last {
+        for (extent, all) in whole.iter().enumerate().take(last) {
             let here = self.own(extent, part);
-            let (own, all) = (self.shape[extent], whole[extent]);
+            let own = self.shape[extent];
             let inside = |(a, b): (u64, u64)| {
                 let first = here.start;
                 here.clone().map(move |step| (a * own + step - first, b * all + step))

@@ -1,12 +1,12 @@
 //! What each operation becomes on one device: one rule per kind of operation.
 
 use super::{
-    absorb::{HEADS, is_elementwise},
+    absorb::is_elementwise,
     layout::{Along, Layout, crossing},
     local::Local,
 };
 use crate::stage::StageError;
-use roundelay_dsl::{Extent, Masked, Node, NodeId, Operation, Part, Source};
+use roundelay_dsl::{Extent, Masked, Node, NodeId, Operation, Part, Share, Source};
 use roundelay_schedule::Direction;
 
 /// A table is split by rows when a part has at least so many: splitting costs a sum of results.
@@ -59,7 +59,7 @@ impl Local<'_> {
     }
 
     /// Everybody does all of it.
-    fn replicated(
+    pub(super) fn replicated(
         &mut self,
         operation: Operation,
         operands: &[Source],
@@ -79,7 +79,7 @@ impl Local<'_> {
     }
 
     /// Whether the parts of a direction divide what is counted; several columns take nothing else.
-    fn divides(
+    pub(super) fn divides(
         &mut self,
         direction: Direction,
         (what, size): (&'static str, u64),
@@ -200,15 +200,13 @@ impl Local<'_> {
         let x = Layout::only(from, Along::Split(last(&read))).with(to, Along::Varying);
         let weight = Layout::only(from, Along::Split(1)).with(to, Along::Split(0));
         let made = Layout::only(to, Along::Split(last(shape)));
-        let mut own = vec![self.want(operands[0], x)];
+        let mut own = vec![self.want(operands[0], x), self.want(operands[1], weight)];
         if self.parts(from) == 1 {
             // Nobody else has a summand, so the map adds its bias itself.
-            own.push(self.want(operands[1], weight));
             let bias = Layout::only(to, Along::Split(0));
             own.extend(operands[2..].iter().map(|bias_of| self.want(*bias_of, bias)));
             return (self.add("", Operation::Linear, own, (shape, made)), made);
         }
-        own.push(self.want(operands[1], weight));
         let partial = made.with(from, Along::Partial);
         let sum = self.add("", Operation::Linear, own, (shape, partial));
         let settled = match from {
@@ -227,130 +225,6 @@ impl Local<'_> {
                 (self.add("bias", Operation::Add, added, (shape, layout)), layout)
             }
         }
-    }
-
-    /// Who divides these operands, and their heads with them; none where everybody does all.
-    fn by_heads(
-        &mut self,
-        operands: &[(Source, u32)],
-        heads: [u64; 2],
-    ) -> Option<Direction> {
-        let divided: Vec<Option<Direction>> = operands
-            .iter()
-            .map(|(own, extent)| self.layout(*own).divides(*extent))
-            .collect();
-        let direction = match self.alternates() {
-            true => divided[0].filter(|own| *own != Direction::Both),
-            false => divided[0].filter(|_| divided.iter().all(|own| *own == divided[0])),
-        };
-        let direction = match direction {
-            None if self.alternates() => Direction::Rows,
-            found => found?,
-        };
-        let [heads, key_heads] = heads;
-        let even = self.divides(direction, ("heads", heads))
-            && self.divides(direction, ("key heads", key_heads));
-        even.then_some(direction)
-    }
-
-    fn attention(
-        &mut self,
-        operation: Operation,
-        operands: &[Source],
-        shape: &[Extent],
-    ) -> (Source, Layout) {
-        let Operation::Attention { heads, key_heads, causal, window, scale, cap } =
-            operation
-        else {
-            unreachable!("the caller matched an attention")
-        };
-        let parted: Vec<(Source, u32)> =
-            operands.iter().map(|own| (*own, last(&self.shape(*own)))).collect();
-        let Some(direction) = self.by_heads(&parted, [heads, key_heads]) else {
-            return self.replicated(operation, operands, shape);
-        };
-        let parts = self.parts(direction);
-        let (heads, key_heads) = (heads / parts, key_heads / parts);
-        let own = Operation::Attention { heads, key_heads, causal, window, scale, cap };
-        let operands = self.all_divided(direction, &parted);
-        let layout = Layout::only(direction, Along::Split(last(shape)));
-        (self.add("", own, operands, (shape, layout)), layout)
-    }
-
-    /// Operands of which one direction divides an extent each.
-    fn all_divided(
-        &mut self,
-        direction: Direction,
-        operands: &[(Source, u32)],
-    ) -> Vec<Source> {
-        let layout = |extent| Layout::only(direction, Along::Split(extent));
-        operands.iter().map(|(own, extent)| self.want(*own, layout(*extent))).collect()
-    }
-
-    /// Own heads of queries and keys: own scores.
-    fn scores(
-        &mut self,
-        operation: Operation,
-        operands: &[Source],
-        shape: &[Extent],
-    ) -> (Source, Layout) {
-        let Operation::Scores { heads, key_heads, causal, window, scale } = operation
-        else {
-            unreachable!("the caller matched scores")
-        };
-        let parted: Vec<(Source, u32)> =
-            operands.iter().map(|own| (*own, last(&self.shape(*own)))).collect();
-        let Some(direction) = self.by_heads(&parted, [heads, key_heads]) else {
-            return self.replicated(operation, operands, shape);
-        };
-        let parts = self.parts(direction);
-        let (heads, key_heads) = (heads / parts, key_heads / parts);
-        let own = Operation::Scores { heads, key_heads, causal, window, scale };
-        let operands = self.all_divided(direction, &parted);
-        let layout = Layout::only(direction, Along::Split(HEADS));
-        (self.add("", own, operands, (shape, layout)), layout)
-    }
-
-    /// Own weights and own heads of values: own columns.
-    fn mix(
-        &mut self,
-        operation: Operation,
-        operands: &[Source],
-        shape: &[Extent],
-    ) -> (Source, Layout) {
-        let Operation::Mix { heads, key_heads } = operation else {
-            unreachable!("the caller matched a mix")
-        };
-        let parted = [(operands[0], HEADS), (operands[1], last(shape))];
-        let Some(direction) = self.by_heads(&parted, [heads, key_heads]) else {
-            return self.replicated(operation, operands, shape);
-        };
-        let parts = self.parts(direction);
-        let (heads, key_heads) = (heads / parts, key_heads / parts);
-        let own = self.all_divided(direction, &parted);
-        let layout = Layout::only(direction, Along::Split(last(shape)));
-        let operation = Operation::Mix { heads, key_heads };
-        (self.add("", operation, own, (shape, layout)), layout)
-    }
-
-    fn rotary(
-        &mut self,
-        operation: Operation,
-        operands: &[Source],
-        shape: &[Extent],
-    ) -> (Source, Layout) {
-        let Operation::Rotary { heads, base, turned } = operation else {
-            unreachable!("the caller matched rotary positions")
-        };
-        let parted = [(operands[0], last(shape))];
-        let Some(direction) = self.by_heads(&parted, [heads; 2]) else {
-            return self.replicated(operation, operands, shape);
-        };
-        let heads = heads / self.parts(direction);
-        let own = self.all_divided(direction, &parted);
-        let layout = Layout::only(direction, Along::Split(last(shape)));
-        let operation = Operation::Rotary { heads, base, turned };
-        (self.add("", operation, own, (shape, layout)), layout)
     }
 
     fn reshape(
@@ -442,10 +316,10 @@ impl Local<'_> {
         };
         // Masks are those of places in the whole tensor, which only equal parts say.
         let even = |(share, direction)| match share {
-            roundelay_dsl::Share::Extent(extent) => {
+            Share::Extent(extent) => {
                 shape[extent as usize].size.is_multiple_of(self.parts(direction))
             }
-            roundelay_dsl::Share::Whole | roundelay_dsl::Share::Tokens => true,
+            Share::Whole | Share::Tokens => true,
         };
         let whole = || Layout::only(Direction::Rows, self.settled(shape));
         let layout = match layout.share() {
@@ -545,6 +419,6 @@ fn unsplit(operation: Operation) -> Option<&'static str> {
     }
 }
 
-fn last(shape: &[Extent]) -> u32 {
+pub(super) fn last(shape: &[Extent]) -> u32 {
     u32::try_from(shape.len().saturating_sub(1)).expect("shapes have few extents")
 }

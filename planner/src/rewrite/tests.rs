@@ -158,9 +158,8 @@ fn a_product_is_not_made_twice() {
 fn exchanges_of_crossing_lines_are_left_alone() {
     let along = |stride| -> BTreeMap<String, Attribute> {
         let numbers = [("parts", 2), ("stride", stride)];
-        let attribute = |(name, number): (&str, i64)| {
-            (name.to_owned(), Attribute::Integer(number))
-        };
+        let attribute =
+            |(name, number): (&str, i64)| (name.to_owned(), Attribute::Integer(number));
         numbers.map(attribute).into()
     };
     let place = |array, shape| Place { array, shape, is_shared: array != 1 };
