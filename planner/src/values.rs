@@ -301,11 +301,14 @@ fn tensors(program: &Program, devices: u64) -> Vec<Tensor> {
             sorted(powers_of_two(most).filter(|parts| devices.is_multiple_of(*parts)))
         }
     };
-    let open = columns;
+    let open = [rows, columns].map(|numbers| *numbers == Numbers::Open);
     let fits = |rows: u32, columns: u32| {
         let parts = u64::from(rows) * u64::from(columns);
-        let inside = (LEAST_OPEN_GRID..=most).contains(&parts);
-        *open != Numbers::Open || columns == 1 || inside
+        match open {
+            [_, true] => columns == 1 || (LEAST_OPEN_GRID..=most).contains(&parts),
+            [true, false] => rows == 1 || parts <= most,
+            [false, false] => true,
+        }
     };
     let whole = sequences.contains(&Sequence::Whole);
     let one = |rows, columns| {
