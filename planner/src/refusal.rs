@@ -7,7 +7,7 @@ use crate::{
     reason::Reason,
     repair::{Changes, Repair, changes},
 };
-use roundelay_dsl::{Mistake, Program};
+use roundelay_dsl::{Mistake, Program, Search};
 use std::fmt;
 
 /// Why no plan of the space fits, and what would make one fit.
@@ -73,18 +73,31 @@ pub(crate) fn refuse(program: &Program, options: &Options, ranking: &Ranking) ->
         let limit = options.clocked_max;
         untried.insert(0, format!("every plan: {limit} of a class are clocked at most"));
     }
-    Refusal { binding: binding(ranking), repairs, untried, mistaken, searched: true }
+    Refusal {
+        binding: binding(program, ranking),
+        repairs,
+        untried,
+        mistaken,
+        searched: true,
+    }
 }
 
 /// What holds back the plans that came furthest.
-fn binding(ranking: &Ranking) -> String {
+fn binding(program: &Program, ranking: &Ranking) -> String {
     if let Some(weaker) = ranking.weaker.first() {
         return format!(
             "exactness: what fits is {}, the program allows {}",
             weaker.exactness, ranking.allowed
         );
     }
-    let furthest = ranking.space.excluded.iter().min_by_key(|excluded| depth(excluded));
+    let Search { rows, columns, .. } = &program.search;
+    let whole = rows.allows(1) && columns.allows(1);
+    let depth = |excluded: &&Excluded| match &excluded.reason {
+        // More devices do not help a model that cannot be split as the program asks.
+        Reason::Refused(_) if !whole => (1, 0),
+        _ => depth(excluded),
+    };
+    let furthest = ranking.space.excluded.iter().min_by_key(depth);
     match furthest {
         Some(Excluded { family, sizes: Sizes::All, reason, .. }) => {
             format!("{}: {family}: {reason}", constraint(reason))
