@@ -15,12 +15,13 @@ use std::{
 };
 
 /// What each file's plan must be; a new example says it here.
-const PLACED: [(&str, Placement, Rule, States); 10] = [
+const PLACED: [(&str, Placement, Rule, States); 11] = [
     ("accumulate", Placement::Accumulate, Rule::Sync, States::Replicated),
     ("concurrent", Placement::Concurrent, Rule::CyclicV2, States::Replicated),
     ("data-handoff", Placement::Data, Rule::CyclicV2, States::Handoff),
     ("data-zero3", Placement::Data, Rule::Sync, States::Zero3),
     ("fsdp", Placement::Accumulate, Rule::Sync, States::Zero3),
+    ("grid", Placement::Accumulate, Rule::Sync, States::Replicated),
     (
         "local",
         Placement::Pipeline,

@@ -258,3 +258,46 @@ fn every_number_of_explain_is_found_again_with_set() {
     let rows = told["explain"]["what_if"].as_array().expect("the schema holds");
     assert!(rows.len() >= found);
 }
+
+/// A grid is pinned by `--set`, stands in the document, the plan file and the schedule, and is
+/// refused with what would do instead.
+#[test]
+fn a_grid_is_pinned_written_and_read_again() {
+    let scratch = Scratch::new("grid");
+    let four = PROGRAM.replace("2 x core", "4 x core");
+    let program = scratch.file("line.rdl", &four);
+    let grid = ["tensor.rows=2", "tensor.columns=2", "placement=accumulate"];
+    let found = planned(&program, &grid);
+    let tensor = &found["plans"][0]["tensor"];
+    assert_eq!(
+        (&tensor["rows"], &tensor["columns"], &tensor["depth"]),
+        (&Value::from(2), &Value::from(2), &Value::from(1))
+    );
+    let [plan, schedule] = ["plan.yaml", "line.schedule"].map(|name| scratch.path(name));
+    let mut command = roundelay("plan");
+    command.arg(&program).args(grid.iter().flat_map(|line| ["--set", line]));
+    let _ = printed(command.arg("-o").arg(&plan));
+    let text = std::fs::read_to_string(&plan).expect("it was written");
+    assert!(text.contains("tensor:\n  rows: 2\n  columns: 2\n"), "{text}");
+    let mut command = roundelay("compile");
+    command.arg(&program).arg("--plan").arg(&plan).arg("-o").arg(&schedule);
+    let _ = printed(&mut command);
+    let _ = printed(roundelay("check").arg(&schedule));
+    let wide = text.replace("columns: 2", "columns: 3");
+    let other = scratch.file("wide.yaml", &wide);
+    let mut command = roundelay("compile");
+    command.arg(&program).arg("--plan").arg(&other).arg("-o").arg(&schedule);
+    let words =
+        ["32 input features do not divide among 3 tensor columns", "1, 2, 4, 8, 16"];
+    refused(&mut command, &words);
+    let pooled =
+        four.replace("input x: real[batch, 32]", "input i: real[batch, 4, 4, 32]");
+    let pooled = pooled.replace("relu(linear(x, 32))", "global_pool(i)");
+    let pooled = scratch.file("pooled.rdl", &pooled);
+    let mut command = roundelay("compile");
+    command.arg(&pooled).arg("--plan").arg(&plan).arg("-o").arg(&schedule);
+    let words = ["tensor columns do not split pooling"];
+    refused(&mut command, &words);
+    let mut command = roundelay("plan --set tensor.rows=2 --set tensor.columns=2");
+    refused(command.arg(&pooled), &words);
+}

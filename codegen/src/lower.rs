@@ -30,7 +30,7 @@ use order::descending;
 use roundelay_dsl::Program;
 use roundelay_schedule::{
     Action, Buffer, BufferId, Bytes, Cells, DeviceId, Id, Job, Metric, Order, Placement,
-    Plan, Row, Schedule, Spot, Stage, States, Table, Work, plan_faults,
+    Plan, Row, Schedule, Sequence, Spot, Stage, States, Table, Tensor, Work, plan_faults,
 };
 use rows::Rows;
 use state::StageRows;
@@ -190,8 +190,8 @@ fn fits(program: &Program, plan: &Plan) -> Result<(), LowerError> {
         return Err(LowerError::Delays(plan.rule));
     }
     let clipped = program.train.optimizer.clip > 0.0;
-    if plan.tensor.rows > 1 && clipped {
-        return Err(LowerError::ClippingNeedsWholeTensors(plan.tensor.rows));
+    if plan.tensor.parts() > 1 && clipped {
+        return Err(LowerError::ClippingNeedsWholeTensors(plan.tensor.parts()));
     }
     if let Some(fault) = plan.units_fault() {
         return Err(LowerError::Units(fault));
@@ -247,7 +247,7 @@ fn replicas_fit(plan: &Plan) -> Result<(), LowerError> {
     if reduction != expected {
         return Err(LowerError::Reduction { found: reduction, expected });
     }
-    rows_fit(plan)?;
+    parts_fit(plan)?;
     let cell = (plan.device_count() / members.max(1)).max(1) as usize;
     for (number, device) in plan.devices.iter().enumerate() {
         let own = plan.devices[number % cell].index() + number / cell * cell;
@@ -258,14 +258,19 @@ fn replicas_fit(plan: &Plan) -> Result<(), LowerError> {
     Ok(())
 }
 
-/// The rows that split tensors are neighbours, and nothing needs what no row has.
-fn rows_fit(plan: &Plan) -> Result<(), LowerError> {
-    let rows = plan.tensor.rows as usize;
-    if rows == 0 || (rows == 1 && !plan.tensor.is_whole()) {
+/// The parts of split tensors are neighbours, and nothing needs what no part has.
+fn parts_fit(plan: &Plan) -> Result<(), LowerError> {
+    let (Tensor { rows, columns, sequence }, parts) =
+        (plan.tensor, plan.tensor.parts() as usize);
+    let splits = sequence == Sequence::Split;
+    if parts == 0 || (rows == 1 && splits) {
         return Err(LowerError::Rows);
     }
+    if columns > 1 && splits {
+        return Err(LowerError::SequenceOfColumns);
+    }
     for (number, device) in plan.devices.iter().enumerate() {
-        let own = plan.devices[number / rows * rows].index() + number % rows;
+        let own = plan.devices[number / parts * parts].index() + number % parts;
         if device.index() != own {
             return Err(LowerError::Scattered(number, DeviceId::new(own)));
         }

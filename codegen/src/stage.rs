@@ -29,6 +29,11 @@ mod update;
 pub use cost::{NodeCost, PassCost, node_costs};
 pub use error::StageError;
 pub use update::{UpdateForm, update};
+#[cfg(test)]
+pub(crate) use {
+    call::{Tensor as Array, Term},
+    derivative::moved,
+};
 
 use crate::{
     rewrite::{Choice, Everywhere},
@@ -254,15 +259,14 @@ enum Own {
 
 impl Own {
     fn new(model: &Model, (cuts, tensor): (&[u32], Tensor)) -> Result<Self, StageError> {
-        let (nodes, rows) = (model.cuttable(), tensor.rows);
-        if rows == 1 {
+        let nodes = model.cuttable();
+        if tensor.parts() == 1 {
             return Ok(Self::Whole);
         }
         if !cuts.iter().all(|cut| (*cut as usize) < nodes) {
             return Err(StageError::Cuts { cuts: cuts.to_vec(), nodes });
         }
-        let parted = Parted::new(model, cuts, tensor);
-        let parted = Box::new(parted.ok_or(StageError::Unsplit { rows })?);
+        let parted = Box::new(Parted::new(model, cuts, tensor)?);
         Ok(Self::Part { parted, layers: OnceCell::new() })
     }
 

@@ -1,4 +1,4 @@
-//! From a model to the graph of one device among those that split its tensors.
+//! From a model to the graph of one device of the grid that splits its tensors.
 //!
 //! Operations are split in pairs, as in Megatron (arXiv 1909.08053): an affine map whose result
 //! only goes where it may stay in parts (element by element, into attention head by head, into
@@ -6,14 +6,22 @@
 //! rows. Where features are whole every device does the same, or its share of the tokens
 //! (`sequence split`, arXiv 2205.05198). Exchanges stand where one layout meets another; each says
 //! its adjoint, so the backward pass has its own.
+//!
+//! With several columns what would be whole is divided too: affine maps read what one direction of
+//! the grid divides and make what the other one divides, in turn (Tensor3D, arXiv 2305.13525), and
+//! norms meet the sums of their own features. Then everything is split, or refused by name.
 
 mod absorb;
+#[cfg(test)]
+mod adjoints;
+mod heads;
 mod layout;
 mod local;
 mod rules;
 
+use crate::stage::StageError;
 use absorb::Absorb;
-use layout::Layout;
+use layout::{Along, Layout};
 use local::Local;
 use roundelay_dsl::{Model, NodeId, ParameterId};
 use roundelay_schedule::{Id, Tensor};
@@ -34,13 +42,27 @@ pub(crate) struct Parted {
 }
 
 impl Parted {
-    /// The part of a model, cut before these nodes; none when no operation can be split.
-    pub(crate) fn new(model: &Model, cuts: &[u32], tensor: Tensor) -> Option<Self> {
-        let absorb = Absorb::new(model, u64::from(tensor.rows));
-        let stored = stored(Local::build(model, cuts, tensor, &absorb, BTreeMap::new()));
+    /// The part of a model, cut before these nodes.
+    ///
+    /// # Errors
+    /// When no operation can be split among one column, or some cannot among several.
+    pub(crate) fn new(
+        model: &Model,
+        cuts: &[u32],
+        tensor: Tensor,
+    ) -> Result<Self, StageError> {
+        let absorb = Absorb::new(model, tensor);
+        let trial = Local::build(model, cuts, tensor, &absorb, BTreeMap::new());
+        if let Some(refused) = trial.refused {
+            return Err(refused);
+        }
+        let stored = stored(trial);
         let local = Local::build(model, cuts, tensor, &absorb, stored);
-        let split = local.model.parameters.values().any(|own| own.split.is_some());
-        split.then(|| local.finish(cuts))
+        let split = local.model.parameters.values().any(|own| !own.split.is_whole());
+        match split {
+            true => Ok(local.finish(cuts)),
+            false => Err(StageError::Unsplit { tensor: tensor.shown() }),
+        }
     }
 
     /// The nodes of the whole model that some of the own ones belong to.
@@ -58,9 +80,18 @@ fn stored(trial: Local<'_>) -> BTreeMap<ParameterId, Layout> {
     let one = |(parameter, wants): (ParameterId, BTreeSet<Layout>)| {
         let mut wants = wants.into_iter();
         match (wants.next(), wants.next()) {
-            (Some(split @ Layout::Split(_)), None) => Some((parameter, split)),
+            (Some(layout), None) if is_division(layout) => Some((parameter, layout)),
             _ => None,
         }
     };
     trial.wants.into_iter().filter_map(one).collect()
+}
+
+/// Whether a layout divides an array, and does nothing else.
+fn is_division(layout: Layout) -> bool {
+    let splits = |along| matches!(along, Along::Split(_));
+    let fits = |along| splits(along) || along == Along::Whole;
+    (splits(layout.rows) || splits(layout.columns))
+        && fits(layout.rows)
+        && fits(layout.columns)
 }

@@ -4,134 +4,30 @@
 #[allow(dead_code, reason = "other tests use the other models")]
 #[path = "../../tests/support/models.rs"]
 mod models;
+#[allow(dead_code, reason = "other tests use the other models")]
+#[path = "stage_support/split.rs"]
+mod split;
 #[allow(dead_code, reason = "other tests use the other parts")]
 mod stage_support;
 
-use roundelay_codegen::{
-    BackwardForm, Everywhere, StageError, StageForm, Stages, stages_in,
-};
-use roundelay_dsl::{Model, Motion, Operation, Part};
+use roundelay_codegen::{BackwardForm, Everywhere, StageError, StageForm, stages_in};
+use roundelay_dsl::{Motion, Operation, Part};
 use roundelay_kernels::Kernel;
 use roundelay_schedule::{
-    Argument, Collective, Float, GradientSums, Id, Recompute, Role, Routine, Sequence,
-    Stage, Tensor,
+    Argument, Collective, Float, GradientSums, Id, Line, Recompute, Role, Routine,
+    Sequence, Stage, Tensor,
 };
-use stage_support::{
-    build::nodes,
-    lockstep::Lockstep,
-    machine::{Machine, context},
+use split::{
+    CHARACTERS, DEEP_HEAD, EXAMPLES, GPT, LLAMA, MAPS, STORED, assert_same, model, stages,
 };
-
-const EXAMPLES: u64 = 2;
-
-/// Biases, dropout, learned positions, a table of 1,027 rows shared with the head.
-const GPT: &str = "model gpt {
-    input tokens:  i32[batch, 12]
-    input targets: i32[batch, 12]
-    param table: [1027, 24] = normal(0.02)
-    x = dropout(embedding(tokens, table) + positions(12, 24), 0.1)
-    repeat 2 as layer {
-        x = x + dropout(attention(layer_norm(x), 12, causal = true), 0.2)
-        h = dropout(gelu(linear(layer_norm(x), 48)), 0.3)
-        x = x + linear(h, 24)
-    }
-    loss cross_entropy(linear(layer_norm(x), weight = table, bias = false), targets)
-}";
-
-/// Shared key heads, rotary positions, norms of heads, gates, a head and capped scores.
-const LLAMA: &str = "model llama {
-    input tokens:  i32[batch, 12]
-    input targets: i32[batch, 12]
-    x = embedding(tokens, 520, 48)
-    repeat 2 as layer {
-        x = x + attention(rms_norm(x), 12, key_heads = 6, rotary = 100.0, bias = false,
-                          head_norm = 1e-5, causal = true)
-        x = x + gated(rms_norm(x), 36)
-    }
-    loss cross_entropy(soft_cap(linear(rms_norm(x), 520, bias = false), 30.0), targets)
-}";
-
-/// Attention with stored scores, dropped in part; in the second layer key heads are shared.
-const STORED: &str = "model stored {
-    input tokens:  i32[batch, 12]
-    input targets: i32[batch, 12]
-    x = embedding(tokens, 520, 48)
-    x = x + attention(layer_norm(x), 12, causal = true, stored_scores = true, dropout = 0.2)
-    x = x + attention(layer_norm(x), 12, key_heads = 6, window = 5, stored_scores = true)
-    loss cross_entropy(linear(layer_norm(x), 520), targets)
-}";
-
-/// A table of 65 rows shared with the head, too small to be kept in parts.
-const CHARACTERS: &str = "model characters {
-    input tokens:  i32[batch, 12]
-    input targets: i32[batch, 12]
-    param table: [65, 16] = normal(0.02)
-    x = embedding(tokens, table) + positions(12, 16)
-    x = x + linear(gelu(linear(layer_norm(x), 24)), 16)
-    loss cross_entropy(linear(x, weight = table, bias = false), targets)
-}";
-
-/// A table of 257 rows whose head adds up columns, so its users want different parts.
-const DEEP_HEAD: &str = "model deep_head {
-    input tokens:  i32[batch, 12]
-    input targets: i32[batch, 12]
-    param table: [257, 24] = normal(0.02)
-    x = layer_norm(embedding(tokens, table))
-    h = gelu(linear(x, 24))
-    loss cross_entropy(linear(h, weight = table, bias = false), targets)
-}";
-
-/// Nothing but two maps; the loss is no cross-entropy.
-const MAPS: &str = "model maps {
-    input x: real[batch, 6, 10]
-    input y: real[batch, 6, 5]
-    loss mse(linear(relu(linear(x, 24)), 5), y)
-}";
-
-fn model(text: &str) -> Model {
-    models::program(&format!("{text}\n{}", models::job(2))).model
-}
-
-fn stages(model: &Model, cuts: &[u32], tensor: Tensor, form: StageForm) -> Stages {
-    let layout = (Float::F64, 16);
-    stages_in(model, (cuts, tensor), EXAMPLES, layout, |_| form, &Everywhere)
-        .expect("it splits")
-}
+use stage_support::build::nodes;
 
 fn tensors() -> Vec<Tensor> {
     let rows = [2, 3, 4, 6];
     let both = [Sequence::Whole, Sequence::Split];
     rows.into_iter()
-        .flat_map(|rows| both.map(|sequence| Tensor { rows, sequence }))
+        .flat_map(|rows| both.map(|sequence| Tensor::rows(rows, sequence)))
         .collect()
-}
-
-/// Two micro-batches, one after another, on whole tensors and on rows.
-fn assert_same(model: &Model, cuts: &[u32], tensor: Tensor, form: StageForm) {
-    let whole = stages(model, &[], Tensor::WHOLE, StageForm::default());
-    let parts = stages(model, cuts, tensor, form);
-    let mut machine = Machine::new::<f64>(&whole, 0);
-    let mut rows = Lockstep::new::<f64>(&parts, &machine, tensor.rows);
-    for i in 0..2 {
-        let at = context(3, i);
-        machine.feed::<f64>(i);
-        machine.forward::<f64>(&at);
-        machine.backward::<f64>(&at);
-        let (one, other) = (machine.loss::<f64>(), rows.pass::<f64>(&at, i));
-        assert!((one - other).abs() < 1e-12, "{tensor:?}: {other} for {one}");
-    }
-    let whole = machine.named::<f64>(Role::Gradient);
-    for (name, gradient) in rows.gradients::<f64>() {
-        let expected = whole[&name].iter().map(|bits| f64::from_bits(*bits));
-        assert_eq!(expected.len(), gradient.len());
-        for (k, (one, other)) in expected.zip(gradient).enumerate() {
-            let near = (one - other).abs() <= 1e-12 * (1.0 + one.abs());
-            assert!(
-                near,
-                "{tensor:?} {form:?} {cuts:?}: {name}[{k}] is {other}, not {one}"
-            );
-        }
-    }
 }
 
 #[test]
@@ -188,9 +84,9 @@ fn a_deep_model_is_split_without_recursion() {
         repeat 30000 { h = relu(h) }
         loss mse(linear(h, 5), y)
     }";
-    let tensor = Tensor { rows: 2, sequence: Sequence::Whole };
+    let tensor = Tensor::rows(2, Sequence::Whole);
     let code = stages(&model(text), &[], tensor, StageForm::default());
-    assert!(code.parameters.iter().any(|parameter| parameter.split.is_some()));
+    assert!(code.parameters.iter().any(|parameter| !parameter.split.is_whole()));
 }
 
 #[test]
@@ -200,7 +96,7 @@ fn what_is_computed_again_or_in_halves_changes_nothing() {
         for sequence in [Sequence::Whole, Sequence::Split] {
             for recompute in [Recompute::None, Recompute::Selective, Recompute::Full] {
                 for backward in [BackwardForm::Whole, BackwardForm::Split] {
-                    let tensor = Tensor { rows: 2, sequence };
+                    let tensor = Tensor::rows(2, sequence);
                     assert_same(&model, &[], tensor, StageForm { backward, recompute });
                 }
             }
@@ -213,7 +109,7 @@ fn cuts_fall_anywhere() {
     let model = model(&LLAMA.replace("repeat 2", "repeat 1"));
     for cut in 1..nodes(&model) {
         for sequence in [Sequence::Whole, Sequence::Split] {
-            let tensor = Tensor { rows: 2, sequence };
+            let tensor = Tensor::rows(2, sequence);
             assert_same(&model, &[cut], tensor, StageForm::default());
         }
     }
@@ -235,7 +131,7 @@ fn a_layer_exchanges_what_megatron_does() {
     let large =
         |sequence, pass: fn(&roundelay_codegen::StageCode) -> Routine, layers: u32| {
             let text = GPT.replace("repeat 2", &format!("repeat {layers}"));
-            let tensor = Tensor { rows: 2, sequence };
+            let tensor = Tensor::rows(2, sequence);
             let code = stages(&model(&text), &[], tensor, StageForm::default());
             let all = exchanges(&pass(&code.stages[Stage::new(0)]));
             let mut large: Vec<Collective> = Vec::new();
@@ -266,7 +162,7 @@ fn a_layer_exchanges_what_megatron_does() {
 
 #[test]
 fn parameters_are_divided_where_their_users_are() {
-    let tensor = Tensor { rows: 4, sequence: Sequence::Whole };
+    let tensor = Tensor::rows(4, Sequence::Whole);
     let code = stages(&model(GPT), &[], tensor, StageForm::default());
     let shape = |name: &str| {
         let found = code.parameters.iter().find(|p| p.name == name);
@@ -291,11 +187,11 @@ fn what_cannot_be_split_is_refused_by_name() {
         loss cross_entropy(linear(global_pool(x), 10, bias = false), targets)
     }",
     );
-    let tensor = Tensor { rows: 64, sequence: Sequence::Whole };
+    let tensor = Tensor::rows(64, Sequence::Whole);
     let form = |_| StageForm::default();
     let refused =
         stages_in(&model, (&[], tensor), EXAMPLES, (Float::F32, 16), form, &Everywhere);
-    assert_eq!(refused, Err(StageError::Unsplit { rows: 64 }));
+    assert_eq!(refused, Err(StageError::Unsplit { tensor: tensor.shown() }));
     let text = refused.expect_err("it was").to_string();
     assert!(text.contains("64 tensor rows"), "{text}");
     assert!(text.ends_with("an affine map or its heads must be a multiple of them"));
@@ -305,7 +201,7 @@ fn what_cannot_be_split_is_refused_by_name() {
 #[test]
 fn a_part_says_what_it_is() {
     let part = Part::Exchange { value: Motion::Sum, gradient: Motion::Keep };
-    let text = Operation::Part { part, parts: 2 }.to_string();
+    let text = Operation::Part { part, line: Line { parts: 2, stride: 1 } }.to_string();
     assert!(text.contains("Sum") && text.ends_with("of 2"), "{text}");
 }
 
@@ -350,7 +246,7 @@ fn states_of_published_plans_are_those_of_their_paper() {
         (128, 25600, 160, 64, 32.96),
     ];
     for (layers, width, heads, devices, expected) in published {
-        let tensor = Tensor { rows: 8, sequence: Sequence::Whole };
+        let tensor = Tensor::rows(8, Sequence::Whole);
         let [states, _] = of_layer((width, heads), tensor);
         let found = (states * layers / devices) as f64 / f64::from(1 << 30);
         assert!((found / expected - 1.0).abs() < 0.02, "{found} GiB for {expected}");
@@ -361,7 +257,7 @@ fn states_of_published_plans_are_those_of_their_paper() {
 /// sequence also what stands around them.
 #[test]
 fn rows_divide_what_is_kept_and_a_split_sequence_all_of_it() {
-    let kept = |rows, sequence| of_layer((256, 8), Tensor { rows, sequence })[1];
+    let kept = |rows, sequence| of_layer((256, 8), Tensor::rows(rows, sequence))[1];
     let whole = kept(1, Sequence::Whole);
     let [two, four] = [2, 4].map(|rows| kept(rows, Sequence::Whole));
     assert_eq!(whole - two, 2 * (two - four), "kept = around + inside / rows");

@@ -158,7 +158,7 @@ impl fmt::Display for Operation {
             Operation::MaskedCrossEntropy => f.write_str("masked_cross_entropy"),
             Operation::MeanSquaredError => f.write_str("mse"),
             Operation::Accuracy => f.write_str("accuracy"),
-            Operation::Part { part, parts } => write!(f, "{part:?} of {parts}"),
+            Operation::Part { part, line } => write!(f, "{part:?} of {}", line.parts),
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::{
     ModelParameter, Node, Operation, Source, Tensor, finish, limit,
     value::too_many_elements,
 };
-use roundelay_schedule::{Element, Initial, Treatment};
+use roundelay_schedule::{Division, Element, Initial, Treatment};
 use std::collections::BTreeMap;
 
 /// A model under construction.
@@ -166,7 +166,8 @@ impl Graph {
         }
         let name = self.path_to(role);
         self.one_momentum(&name, treatment)?;
-        let parameter = ModelParameter { name, shape, split: None, initial, treatment };
+        let parameter =
+            ModelParameter { name, shape, split: Division::Whole, initial, treatment };
         let parameter = self.model.parameters.push(parameter);
         let source = Source::Parameter(parameter);
         Ok(Tensor { source, element: Element::Real, shape: extents })

@@ -19,6 +19,7 @@ mod local;
 mod near;
 mod operators;
 mod parse;
+mod part;
 mod pattern;
 mod program;
 mod quantity;
@@ -38,12 +39,12 @@ pub use import::{Disk, Files, NoFiles};
 pub use lists::{ListMistake, Lists, read_lists, write_lists};
 pub use local::{Head, localised};
 pub use operators::{METRICS, OPERATORS, Operator};
+pub use part::{Masked, Motion, Part, Share};
 pub use pattern::Pattern;
 pub use program::{
-    Cap, Choice, Extent, Learning, Masked, Metric, Model, ModelInput, ModelInputId,
-    ModelParameter, Motion, NanoDollarsPerHour, Node, NodeId, Numbers, Objective,
-    Operation, ParameterId, Part, PinnedStages, Program, Scale, Search, Share, Source,
-    Train, Window,
+    Cap, Choice, Extent, Learning, Metric, Model, ModelInput, ModelInputId,
+    ModelParameter, NanoDollarsPerHour, Node, NodeId, Numbers, Objective, Operation,
+    ParameterId, PinnedStages, Program, Scale, Search, Source, Train, Window,
 };
 pub use quantity::{Dimension, Quantity};
 pub use resolve::{Tables, kind_of, parse, parse_with};

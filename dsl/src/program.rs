@@ -1,10 +1,10 @@
 //! The resolved program: no text except for display, every name a handle, every shape checked.
 
-use crate::{Head, Pattern};
+use crate::{Head, Part, Pattern};
 use roundelay_schedule::{
-    Bytes, Data, DeviceId, DeviceList, Element, Evaluation, Exactness, Float, Hop, Id,
-    Initial, Optimizer, Order, Placement, Profile, Reading, Recompute, Rule, Sequence,
-    Split, States, Table, Target, Treatment,
+    Bytes, Data, DeviceId, DeviceList, Division, Element, Evaluation, Exactness, Float,
+    Hop, Id, Initial, Line, Optimizer, Order, Placement, Profile, Reading, Recompute,
+    Rule, Sequence, States, Table, Target, Treatment,
 };
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -128,8 +128,8 @@ pub struct ModelParameter {
     pub name: String,
     /// Extents.
     pub shape: Vec<u64>,
-    /// How these lie in the whole; none but in a model that is split among tensor rows.
-    pub split: Option<Split>,
+    /// How these lie in the whole; that is all of it but in a model that is split among a grid.
+    pub split: Division,
     /// How θ_0 is drawn.
     pub initial: Initial,
     /// What an update does with it.
@@ -342,77 +342,9 @@ pub enum Operation {
     Part {
         /// What it does.
         part: Part,
-        /// How many parts there are.
-        parts: u32,
+        /// The parts that meet, or that have their shares of what is divided.
+        line: Line,
     },
-}
-
-/// What one device does where tensors are split among several. Every array is the own part.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Part {
-    /// x → x in another layout. Its gradient goes back the other way.
-    Exchange {
-        /// What the result is made of.
-        value: Motion,
-        /// What the operand's gradient is made of: the adjoint of `value` in these layouts.
-        gradient: Motion,
-    },
-    /// tokens (..) i32, own rows of a table (v / parts, n) → (.., n), zero for tokens of others.
-    Embedding {
-        /// Rows of all parts, v.
-        whole: u64,
-    },
-    /// Own logits (.., v / parts), targets (..) i32 → the loss over all classes, on every device.
-    CrossEntropy {
-        /// Classes of all parts, v.
-        whole: u64,
-        /// Whether targets may be v, for none.
-        masked: Masked,
-    },
-    /// Dropout with the mask of the whole tensor.
-    Dropout {
-        /// Probability, in [0, 1).
-        rate: f64,
-        /// Number of the node in the model, which gives the mask.
-        operator: u64,
-        /// Where the own part lies in it.
-        share: Share,
-    },
-}
-
-/// Whether some targets are no class.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Masked {
-    /// Every row counts.
-    No,
-    /// Rows whose target is the number of classes do not.
-    Yes,
-}
-
-/// What becomes of an array when its layout changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Motion {
-    /// It stays as it is.
-    Keep,
-    /// Everybody gets the sum.
-    Sum,
-    /// Everybody gets all parts.
-    Gather(Share),
-    /// Everybody gets its own part of the sum.
-    Scatter(Share),
-    /// Everybody keeps its own part of what all have.
-    Cut(Share),
-}
-
-/// Which part of an array a device has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Share {
-    /// All of it.
-    Whole,
-    /// Part of one extent.
-    Extent(u32),
-    /// Part of all rows one behind the other, whatever the last extent counts.
-    Tokens,
 }
 
 /// How far a position of a sequence sees.
@@ -484,6 +416,8 @@ pub struct Search {
     pub lists: Vec<DeviceList>,
     /// Numbers of tensor rows to try.
     pub rows: Numbers,
+    /// Numbers of tensor columns to try.
+    pub columns: Numbers,
     /// What rows may do where features are whole.
     pub sequence: Choice<Sequence>,
     /// State placements to try.

@@ -354,6 +354,7 @@ fn a_search_is_set_from_the_command_line() {
         "memory<=1 GB",
         "order=1f1b",
         "tensor.rows=2 | 4",
+        "tensor.columns<=3",
         "sequence=split",
     ];
     for setting in settings {
@@ -364,12 +365,14 @@ fn a_search_is_set_from_the_command_line() {
     assert_eq!(search.replicas, Numbers::Ranges(vec![(2, 2), (4, 4)]));
     assert_eq!(search.shards, Numbers::Ranges(vec![(2, 2)]));
     assert_eq!(search.rows, Numbers::Ranges(vec![(2, 2), (4, 4)]));
+    assert_eq!(search.columns, Numbers::Ranges(vec![(1, 3)]));
     assert_eq!(search.sequence, Choice::OneOf(vec![Sequence::Split]));
     let before = search.clone();
     for (wrong, message) in [
         ("ruel=sync", "unknown key `ruel` in plan"),
         ("rule=sink", "unknown rule `sink`"),
-        ("tensor.columns=2", "`columns` is not supported yet"),
+        ("tensor.depth=2", "`depth` is not supported yet"),
+        ("tensor.columns=0", "expected a whole number from 1 to 1048576, found 0"),
         ("tensor.rows=0", "expected a whole number from 1 to 1048576, found 0"),
         ("sequence=none", "unknown sequence `none`"),
         ("stages=", "`stages` needs a value"),

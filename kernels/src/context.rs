@@ -1,5 +1,7 @@
 //! What a kernel may know besides its operands.
 
+use roundelay_schedule::Line;
+
 /// Everything that may change from one launch of the same call to the next.
 ///
 /// A result depends on operands, call and context alone, and never on `threads`.
@@ -21,6 +23,13 @@ pub struct Context {
     pub part: u64,
     /// Threads of the device, at least one.
     pub threads: usize,
+}
+
+impl Context {
+    /// The place of the own part on its line.
+    pub(crate) fn place(&self, line: Line) -> u64 {
+        self.part / u64::from(line.stride.max(1)) % u64::from(line.parts.max(1))
+    }
 }
 
 /// What a forward pass is for.

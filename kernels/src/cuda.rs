@@ -19,6 +19,7 @@ mod group_norm;
 mod loss;
 mod norm;
 mod optimizer;
+mod part_norm;
 mod pool;
 mod product;
 mod refused;
@@ -26,7 +27,7 @@ mod rotary;
 mod source;
 mod stored;
 
-use roundelay_schedule::Bytes;
+use roundelay_schedule::{Bytes, Line};
 
 pub use elementwise::{Accumulation, MOST_SUMMED, sum};
 pub(crate) use form::{Form, steps};
@@ -99,6 +100,8 @@ pub enum Argument {
     SliceOffset,
     /// Which part of every split tensor is here, as 64 bits.
     Part,
+    /// The place of that part on its line, as 64 bits.
+    Place(Line),
     /// A whole number of 32 bits.
     Unsigned(u32),
     /// A whole number of 64 bits.

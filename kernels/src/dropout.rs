@@ -10,7 +10,7 @@ use crate::{
     signature::{Signature, product},
     store::Store,
 };
-use roundelay_schedule::Access;
+use roundelay_schedule::{Access, Line};
 
 /// y = x · mask / (1 − rate) in training; a copy elsewhere.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,8 +26,8 @@ pub(crate) struct Dropout {
 pub(crate) struct Placed {
     /// Elements that lie side by side there.
     pub(crate) columns: usize,
-    /// Parts of each of its rows.
-    pub(crate) parts: usize,
+    /// The parts of each of its rows.
+    pub(crate) line: Line,
 }
 
 /// dx = dy · mask / (1 − rate), with the mask of the forward pass.
@@ -79,26 +79,26 @@ impl Dropout {
         context: &Context,
         apply: impl Fn(&[R], &mut [R], &Mask),
     ) {
-        let Placed { columns, parts } = self.place;
-        let own = if parts > 1 { context.part } else { 0 };
+        let Placed { columns, line } = self.place;
+        let (own, parts) = (context.place(line), u64::from(line.parts));
         let mut mask = Mask::new(self, context);
         let rows = x.chunks(columns.max(1)).zip(out.chunks_mut(columns.max(1)));
         for (row, (x, out)) in rows.enumerate() {
-            mask.first = (row as u64 * parts as u64 + own) * columns as u64;
+            mask.first = (row as u64 * parts + own) * columns as u64;
             apply(x, out, &mask);
         }
     }
     fn place(call: &mut Signature<'_>, count: usize) -> Result<Placed, String> {
         if !call.has("parts") && !call.has("columns") {
-            return Ok(Placed { columns: count, parts: 1 });
+            return Ok(Placed { columns: count, line: Line { parts: 1, stride: 1 } });
         }
-        let parts = crate::exchange::parts(call)?;
+        let line = crate::exchange::line(call)?;
         let rule = "a divisor of the number of elements";
         let columns = call.integer("columns", rule, |columns| {
             usize::try_from(columns)
                 .is_ok_and(|columns| columns > 0 && count.is_multiple_of(columns))
         })?;
-        Ok(Placed { columns: columns as usize, parts })
+        Ok(Placed { columns: columns as usize, line })
     }
     fn attributes(call: &mut Signature<'_>) -> Result<(f64, u64), String> {
         let rate = call.real("rate", "in 0 .. 1", |rate| (0.0..1.0).contains(&rate))?;

@@ -1,6 +1,6 @@
-//! Calls that the devices which split a tensor make together: `all_reduce`, `all_gather`,
-//! `reduce_scatter`. A kernel only says what becomes of everybody's contribution; that all of
-//! them are there, and stay until all have read them, is up to the machine.
+//! Calls that the devices of a line make together where tensors are split: `all_reduce`,
+//! `all_gather`, `reduce_scatter`. A kernel only says what becomes of everybody's contribution;
+//! that all of them are there, and stay until all have read them, is up to the machine.
 
 use crate::{
     Context, Real,
@@ -9,7 +9,7 @@ use crate::{
     signature::{Signature, product},
     store::Store,
 };
-use roundelay_schedule::{Access, Bytes, Collective, Element, Exchanged, Float};
+use roundelay_schedule::{Access, Bytes, Collective, Element, Exchanged, Float, Line};
 use std::ops::Range;
 
 /// One such call.
@@ -17,8 +17,8 @@ use std::ops::Range;
 pub struct Exchange {
     /// What is made of the contributions.
     pub kind: Collective,
-    /// How many devices take part.
-    pub parts: usize,
+    /// Which devices take part.
+    pub line: Line,
     /// Rows of the arrays.
     pub rows: usize,
     /// Columns of the whole array.
@@ -34,7 +34,7 @@ pub struct Exchange {
 impl Exchange {
     /// Columns of a part: those of the whole, divided and rounded up to such as stay together.
     pub fn columns(&self) -> usize {
-        each(self.whole, self.parts, self.inner)
+        each(self.whole, self.line.parts as usize, self.inner)
     }
 
     /// Whether the result is added to what is there.
@@ -51,18 +51,19 @@ impl Exchange {
     pub fn exchanged(&self, dtype: Float) -> Exchanged {
         Exchanged {
             kind: self.kind,
-            parts: u32::try_from(self.parts).unwrap_or(u32::MAX),
+            line: self.line,
             whole: Bytes(self.elements() as u64 * self.element.size(dtype)),
         }
     }
 
-    /// The result on device `part`, from what each device brings, in their order: sums go from
-    /// the first to the last, so every device finds the same bits.
+    /// The result on the device at place `part` of the line, from what each device brings, in
+    /// their order: sums go from the first to the last, so every device finds the same bits.
     ///
     /// # Panics
     /// When the arrays do not have the lengths that the call says.
     pub fn join<R: Real>(&self, brought: &[&[R]], part: usize, out: &mut [R]) {
-        assert_eq!(brought.len(), self.parts, "every device brings something");
+        let parts = self.line.parts as usize;
+        assert_eq!(brought.len(), parts, "every device brings something");
         match self.kind {
             Collective::AllReduce => self.sum(brought, 0..out.len(), out),
             Collective::AllGather => self.gather(brought, out),
@@ -114,11 +115,13 @@ pub(crate) struct AllGather(pub(crate) Exchange);
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ReduceScatter(pub(crate) Exchange);
 
-/// The attribute `parts`.
-pub(crate) fn parts(call: &mut Signature<'_>) -> Result<usize, String> {
+/// The attributes `parts` and `stride`, which is one where it is absent.
+pub(crate) fn line(call: &mut Signature<'_>) -> Result<Line, String> {
     let rule = "from 1 to 4096";
-    let parts = call.integer("parts", rule, |parts| (1..=4096).contains(&parts))?;
-    Ok(parts as usize)
+    let fits = |number| (1..=4096).contains(&number);
+    let parts = call.integer("parts", rule, fits)?;
+    let stride = call.optional_integer("stride", rule, fits)?.unwrap_or(1);
+    Ok(Line { parts: parts as u32, stride: stride as u32 })
 }
 
 /// The attribute `inner`: how many of the columns stay together, one where it is absent.
@@ -144,14 +147,14 @@ fn alone<R: Real>(exchange: Exchange, mut operands: Operands<'_, R>) {
 
 impl Define for AllReduce {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
-        let (store, parts) = (call.store()?, parts(call)?);
+        let (store, line) = (call.store()?, line(call)?);
         let (rows, whole) = call.matrix("x", Access::Read)?;
         call.shaped("out", store.access(), (rows, whole))?;
         let (kind, element) = (Collective::AllReduce, call.element(0));
-        Ok(Self(Exchange { kind, parts, rows, whole, inner: 1, element, store }))
+        Ok(Self(Exchange { kind, line, rows, whole, inner: 1, element, store }))
     }
     fn flops(&self) -> u64 {
-        product([self.0.parts - 1, self.0.elements()])
+        product([self.0.line.parts as usize - 1, self.0.elements()])
     }
     fn plain<R: Real>(&self, operands: Operands<'_, R>, _: &Context) {
         alone(self.0, operands);
@@ -160,12 +163,12 @@ impl Define for AllReduce {
 
 impl Define for AllGather {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
-        let (store, parts) = (call.store()?, parts(call)?);
+        let (store, line) = (call.store()?, line(call)?);
         let own = call.matrix("x", Access::Read)?;
         let (rows, whole) = call.matrix("out", store.access())?;
         let (kind, inner) = (Collective::AllGather, inner(call, whole)?);
         let element = call.element(0);
-        let exchange = Exchange { kind, parts, rows, whole, inner, element, store };
+        let exchange = Exchange { kind, line, rows, whole, inner, element, store };
         fits(&exchange, own).map(|()| Self(exchange))
     }
     fn flops(&self) -> u64 {
@@ -178,16 +181,16 @@ impl Define for AllGather {
 
 impl Define for ReduceScatter {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
-        let (store, parts) = (call.store()?, parts(call)?);
+        let (store, line) = (call.store()?, line(call)?);
         let (rows, whole) = call.matrix("x", Access::Read)?;
         let own = call.matrix("out", store.access())?;
         let (kind, inner) = (Collective::ReduceScatter, inner(call, whole)?);
         let element = call.element(0);
-        let exchange = Exchange { kind, parts, rows, whole, inner, element, store };
+        let exchange = Exchange { kind, line, rows, whole, inner, element, store };
         fits(&exchange, own).map(|()| Self(exchange))
     }
     fn flops(&self) -> u64 {
-        product([self.0.parts - 1, self.0.rows, self.0.columns()])
+        product([self.0.line.parts as usize - 1, self.0.rows, self.0.columns()])
     }
     fn plain<R: Real>(&self, operands: Operands<'_, R>, _: &Context) {
         alone(self.0, operands);
@@ -195,7 +198,7 @@ impl Define for ReduceScatter {
 }
 
 fn fits(exchange: &Exchange, own: (usize, usize)) -> Result<(), String> {
-    let Exchange { parts, rows, whole, .. } = *exchange;
+    let Exchange { line: Line { parts, .. }, rows, whole, .. } = *exchange;
     match own == (rows, exchange.columns()) {
         true => Ok(()),
         false => Err(format!("{own:?} is not one of {parts} parts of ({rows}, {whole})")),
@@ -210,7 +213,8 @@ mod tests {
 
     fn exchange(kind: Collective) -> Exchange {
         let (element, store) = (Element::Real, Store::Write);
-        Exchange { kind, parts: 3, rows: 2, whole: 5, inner: 1, element, store }
+        let line = Line { parts: 3, stride: 1 };
+        Exchange { kind, line, rows: 2, whole: 5, inner: 1, element, store }
     }
 
     #[test]

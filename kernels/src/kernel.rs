@@ -9,7 +9,7 @@ use crate::{
     nearest::nearest,
     norm,
     operand::{Operands, Slot},
-    optimizer, part, part_loss, pool,
+    optimizer, part, part_loss, part_norm, pool,
     product::lend_lines,
     rms_norm, rotary, rows,
     signature::Signature,
@@ -167,6 +167,12 @@ define_operations! {
     "cross_entropy_join" => CrossEntropyJoin(part_loss::CrossEntropyJoin);
     "cross_entropy_part_backward" =>
         CrossEntropyPartBackward(part_loss::CrossEntropyPartBackward);
+    "norm_part_sums" => NormPartSums(part_norm::NormPartSums);
+    "norm_part_squares" => NormPartSquares(part_norm::NormPartSquares);
+    "norm_part" => NormPart(part_norm::NormPart);
+    "norm_part_slopes" => NormPartSlopes(part_norm::NormPartSlopes);
+    "norm_part_backward" => NormPartBackward(part_norm::NormPartBackward);
+    "norm_part_gain" => NormPartGain(part_norm::NormPartGain);
     "all_reduce" => AllReduce(exchange::AllReduce);
     "all_gather" => AllGather(exchange::AllGather);
     "reduce_scatter" => ReduceScatter(exchange::ReduceScatter);

@@ -74,15 +74,21 @@
 //! | `mse` | a r, b r, loss (1) w | mean of (a − b)² |
 //! | `mse_backward` | a r, b r, da w/u | `sign` (integer 1 or −1; −1 gives db), `accumulate` |
 //! | `accuracy` | logits (m, v) r, targets i32 (m) r, share (1) w | share of rows whose largest logit, the first of equals, is the target |
-//! | `part` | x (m, n) r, out (m, c) w/u | the own columns of n, c = ⌈n / inner / parts⌉ · inner, zero behind the last; `parts` (integer), `inner` (integer: columns that stay together, 1 when absent), `accumulate` |
+//! | `part` | x (m, n) r, out (m, c) w/u | the own columns of n, c = ⌈n / inner / parts⌉ · inner, zero behind the last; `parts` (integer), `stride` (integer: how far apart these are among all, 1 when absent), `inner` (integer: columns that stay together, 1 when absent), `accumulate` |
 //! | `embedding_part` | tokens i32 (m) r, table (c, n) r, y (m, n) w | zero unless the token's row is one of the own; `whole` (integer): rows of all parts |
 //! | `embedding_part_backward` | tokens i32 (m) r, dy (m, n) r, dtable (c, n) w/u | `whole`, `accumulate` |
 //! | `cross_entropy_part` | logits (m, c) r, targets i32 (m) r, sums (2, m) w | lse of the own classes, and the target's logit if it is one of them, else zero; `whole` (integer): all classes; `masked` (flag): the number of classes stands for no target |
 //! | `cross_entropy_join` | sums (parts, 2, m) r, targets i32 (m) r, lse (m) w, loss (1) w | the loss of all parts; `whole`, `masked` |
 //! | `cross_entropy_part_backward` | logits (m, c) r, targets i32 r, lse r, dlogits (m, c) w/u | `whole`, `masked`, `accumulate` |
-//! | `all_reduce` | x (m, n) r, out (m, n) w/u | made together with the other parts: their sum; `parts`, `accumulate` |
-//! | `all_gather` | x (m, c) r, out (m, n) w/u | all parts side by side, c as in `part`; `parts`, `inner`, `accumulate` |
-//! | `reduce_scatter` | x (m, n) r, out (m, c) w/u | the own columns of the sum; `parts`, `inner`, `accumulate` |
+//! | `norm_part_sums` | x (m, c) r, totals (m) w | sums of the own columns |
+//! | `norm_part_squares` | x (m, c) r, totals (m) r (present when `centered`), squares (m) w | sums over the own columns of (x − totals / `whole`)², or of x²; `whole` (integer): columns of all parts; `centered` (flag) |
+//! | `norm_part` | x (m, c) r, gain (c) r, bias (c) r, totals (m) r, squares (m) r, y (m, c) w, mean (m) w, rstd (m) w | `whole`, `epsilon`, `centered`: without it there are no bias, totals and mean |
+//! | `norm_part_slopes` | x (m, c) r, gain (c) r, mean (m) r, rstd (m) r, dy (m, c) r, slopes (2, m) w | sums over the own columns of g · x̂ and of g = dy · gain; `centered`: without it there is no mean, and slopes is (m) |
+//! | `norm_part_backward` | x r, gain r, mean r, rstd r, dy r, slopes r, dx w/u | `whole`, `centered`, `accumulate` |
+//! | `norm_part_gain` | x (m, c) r, rstd (m) r, dy (m, c) r, dgain (c) w/u | `accumulate` |
+//! | `all_reduce` | x (m, n) r, out (m, n) w/u | made together with the other parts: their sum; `parts`, `stride` (integers: how many meet, and how far apart they are, 1 when absent), `accumulate` |
+//! | `all_gather` | x (m, c) r, out (m, n) w/u | all parts side by side, c as in `part`; `parts`, `stride`, `inner`, `accumulate` |
+//! | `reduce_scatter` | x (m, n) r, out (m, c) w/u | the own columns of the sum; `parts`, `stride`, `inner`, `accumulate` |
 //! | `sgd` | gradient r, parameter r, next w, momentum u (absent when `momentum` is 0) | `momentum`, `nesterov`, `weight_decay`, `clip`, `micro_batches`, `spared` (integers: begin, end, begin, end, … of elements without decay, in the stage's flat parameters), `averaged` (ranges as `spared`: next = (1 − momentum) · parameter + momentum · mean, nothing else), `average_momentum` (that momentum; only with `averaged`) |
 //! | `adamw` | gradient r, parameter r, next w, mean u, square u | `beta1`, `beta2`, `epsilon`, `weight_decay`, `clip`, `micro_batches`, `spared`, `averaged`, `average_momentum` |
 //!
@@ -121,6 +127,7 @@ mod operand;
 mod optimizer;
 mod part;
 mod part_loss;
+mod part_norm;
 mod plain;
 mod pool;
 mod product;

@@ -3,20 +3,21 @@
 
 use crate::{
     Context, Real,
-    exchange::{each, inner, parts},
+    exchange::{each, inner, line},
     kernel::Define,
     operand::Operands,
     plain::part as plain,
     signature::{Signature, product},
     store::Store,
 };
-use roundelay_schedule::Access;
+use roundelay_schedule::{Access, Line};
 use std::ops::Range;
 
 /// out (m, c) = the own columns of x (m, n), c = ⌈n / inner / parts⌉ · inner; zero behind the
 /// last.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Part {
+    pub(crate) line: Line,
     pub(crate) rows: usize,
     pub(crate) whole: usize,
     pub(crate) columns: usize,
@@ -56,27 +57,32 @@ pub(crate) fn no_more(part: usize, whole: usize) -> Result<(), String> {
     }
 }
 
-/// Which of `whole` belong to the own part, each part having room for `each`.
+/// Which of `whole` belong to the own part of all, each part having room for `each`.
 pub(crate) fn own(context: &Context, whole: usize, each: usize) -> Range<usize> {
-    let first = (context.part as usize).saturating_mul(each).min(whole);
+    range(context.part, whole, each)
+}
+
+/// Which of `whole` stand at a place, each place having room for `each`.
+fn range(place: u64, whole: usize, each: usize) -> Range<usize> {
+    let first = (place as usize).saturating_mul(each).min(whole);
     first..first.saturating_add(each).min(whole)
 }
 
 impl Define for Part {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
         let store = call.store()?;
-        let parts = parts(call)?;
+        let line = line(call)?;
         let (rows, whole) = call.matrix("x", Access::Read)?;
-        let columns = each(whole, parts, inner(call, whole)?);
+        let columns = each(whole, line.parts as usize, inner(call, whole)?);
         call.shaped("out", store.access(), (rows, columns))?;
-        Ok(Self { rows, whole, columns, store })
+        Ok(Self { line, rows, whole, columns, store })
     }
     fn flops(&self) -> u64 {
         0
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let (x, out) = (operands.read(), operands.write());
-        let own = own(context, self.whole, self.columns);
+        let own = range(context.place(self.line), self.whole, self.columns);
         plain::part(x, out, (self.whole, self.columns), own, self.store);
     }
 }

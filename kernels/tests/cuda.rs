@@ -20,9 +20,17 @@ const CALLS_PER_KERNEL: u64 = 6;
 /// Kernels without steps: the machine makes exchanges.
 const REFUSED: [&str; 3] = ["all_reduce", "all_gather", "reduce_scatter"];
 
-/// Operands that a job in 16 bits keeps wide: statistics, losses, states.
-fn statistics(name: &str) -> &'static [usize] {
+/// Operands that a job in 16 bits keeps wide: statistics, losses, states; of a call with so many.
+fn statistics(name: &str, operands: usize) -> &'static [usize] {
     match name {
+        "norm_part_sums" | "norm_part_gain" => &[1],
+        "norm_part_squares" => &[1, 2],
+        "norm_part" if operands == 8 => &[3, 4, 6, 7],
+        "norm_part" => &[2, 4],
+        "norm_part_slopes" if operands == 6 => &[2, 3, 5],
+        "norm_part_slopes" => &[2, 4],
+        "norm_part_backward" if operands == 7 => &[2, 3, 5],
+        "norm_part_backward" => &[2, 4],
         "layer_norm" => &[4, 5],
         "layer_norm_backward" => &[2, 3],
         "layer_norm_parameters" => &[1, 2],
@@ -53,6 +61,7 @@ fn gradients(name: &str) -> &'static [usize] {
         "accumulate" | "sum_rows" | "scale" => &[1],
         "layer_norm_parameters" => &[4, 5],
         "rms_norm_backward" => &[5],
+        "norm_part_gain" => &[3],
         "sgd" | "adamw" => &[0],
         _ => &[],
     }
@@ -73,8 +82,10 @@ fn mixed(mut call: Call, mix: Mix) -> Call {
     let name = call.kernel.clone();
     let wide = match mix {
         Mix::Narrow => vec![],
-        Mix::Statistics => statistics(&name).to_vec(),
-        Mix::Gradients => [statistics(&name), gradients(&name)].concat(),
+        Mix::Statistics => statistics(&name, call.operands.len()).to_vec(),
+        Mix::Gradients => {
+            [statistics(&name, call.operands.len()), gradients(&name)].concat()
+        }
     };
     if name == "batch_norm" && mix != Mix::Narrow {
         let last = call.operands.len() - 1;

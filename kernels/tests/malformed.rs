@@ -18,10 +18,11 @@ fn refused(call: &Call, expected: &str) {
 }
 
 /// Attributes that a call may leave out, whatever its kernel.
-const OPTIONAL: [&str; 15] = [
+const OPTIONAL: [&str; 16] = [
     "accumulate",
     "averaged",
     "causal",
+    "centered",
     "nesterov",
     "inner",
     "inverse",

@@ -6,7 +6,7 @@
 //! rate; attention has the share of `compute` that the device says. A routine takes the sum of its calls,
 //! and on a device with a table what a launch takes besides; but never less than it takes to issue
 //! its kernels, one after another: they run while later ones are issued. To this comes what
-//! exchanges between the rows that split tensors take by the links between them: rows wait for
+//! exchanges between the parts of split tensors take by the links between them: parts wait for
 //! each other there, and nothing is hidden. So more FLOPs, more bytes or more
 //! calls never take less time, a faster device never takes more, and times of routines add.
 
@@ -65,7 +65,7 @@ pub(crate) struct Priced {
 impl Priced {
     /// Whether the other one may be the same call of a micro-batch of another size.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
-        let exchange = |call: &Self| call.exchange.map(|own| (own.kind, own.parts));
+        let exchange = |call: &Self| call.exchange.map(|own| (own.kind, own.line));
         self.footprint.unit == other.footprint.unit && exchange(self) == exchange(other)
     }
 }

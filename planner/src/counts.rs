@@ -36,7 +36,7 @@ impl Counts {
             _ => s / chunks.max(1),
         };
         let cell = family.placement.devices(family.rule, n, s, pipeline);
-        cell.saturating_mul(replicas).saturating_mul(self.tensor.rows)
+        cell.saturating_mul(replicas).saturating_mul(self.tensor.parts())
     }
 
     /// Replicas or workers that hold the same stages.
@@ -69,10 +69,15 @@ impl fmt::Display for Counts {
             write!(f, ", {shards} shards")?;
         }
         match tensor {
-            Tensor { rows: 1, .. } => {}
-            Tensor { rows, sequence: Sequence::Whole } => write!(f, ", {rows} rows")?,
-            Tensor { rows, sequence: Sequence::Split } => {
+            Tensor { rows: 1, columns: 1, .. } => {}
+            Tensor { rows, columns: 1, sequence: Sequence::Whole } => {
+                write!(f, ", {rows} rows")?;
+            }
+            Tensor { rows, columns: 1, sequence: Sequence::Split } => {
                 write!(f, ", {rows} rows that split the sequence")?;
+            }
+            Tensor { rows, columns, .. } => {
+                write!(f, ", {rows} rows x {columns} columns")?;
             }
         }
         Ok(())

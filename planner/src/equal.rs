@@ -183,8 +183,8 @@ fn same_placement(values: &Values, family: Family, counts: Counts) -> Option<Sup
     };
     let Family { rule, placement, order, .. } = family;
     let sync = rule.is_synchronous();
-    let rows = counts.tensor.rows;
-    let one_device = counts.devices(family, values.lists) == replicas * rows;
+    let parts = counts.tensor.parts();
+    let one_device = counts.devices(family, values.lists) == replicas * parts;
     let simple = placement == Placement::Accumulate;
     let looped = counts.chunks != 1;
     let one_by_one = n == 1 || (sync && placement != Placement::Concurrent);

@@ -294,7 +294,7 @@ pub(crate) fn plan_row(rank: usize, candidate: &Candidate, goal: &Goal) -> PlanR
         cuts: plan.cuts.clone(),
         micro_batches: plan.micro_batches,
         states: plan.states,
-        tensor: Tensor { rows: plan.tensor.rows, columns: 1, depth: 1 },
+        tensor: Tensor { rows: plan.tensor.rows, columns: plan.tensor.columns, depth: 1 },
         sequence: plan.tensor.sequence,
         recompute: recompute(&plan.recompute),
         rewrites: plan.rewrites.iter().map(sites).collect(),

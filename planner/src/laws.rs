@@ -54,10 +54,13 @@ pub(crate) fn check_sizes(
 /// Whether tensors can be split like this, whatever the model.
 fn check_tensor(program: &Program, tensor: Tensor) -> Result<(), Reason> {
     match tensor {
-        Tensor { rows: 0, .. } | Tensor { rows: 1, sequence: Sequence::Split } => {
-            Err(Reason::NoRows)
+        Tensor { rows: 0, .. }
+        | Tensor { columns: 0, .. }
+        | Tensor { rows: 1, sequence: Sequence::Split, .. } => Err(Reason::NoRows),
+        Tensor { columns: 2.., sequence: Sequence::Split, .. } => {
+            Err(Reason::SequenceOfColumns)
         }
-        Tensor { rows: 2.., .. } if program.train.optimizer.clip > 0.0 => {
+        tensor if tensor.parts() > 1 && program.train.optimizer.clip > 0.0 => {
             Err(Reason::ClipNeedsWholeTensors)
         }
         _ => Ok(()),

@@ -18,6 +18,7 @@ pub(crate) enum Decision {
     Shards,
     Sequence,
     Rows,
+    Columns,
     Replicas,
     Devices,
     Placement,
@@ -25,7 +26,7 @@ pub(crate) enum Decision {
 }
 
 impl Decision {
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::Recompute,
         Self::MicroBatches,
         Self::Stages,
@@ -35,6 +36,7 @@ impl Decision {
         Self::Shards,
         Self::Sequence,
         Self::Rows,
+        Self::Columns,
         Self::Replicas,
         Self::Devices,
         Self::Placement,
@@ -53,6 +55,7 @@ impl Decision {
             Self::Shards => "shards",
             Self::Sequence => "sequence",
             Self::Rows => "tensor.rows",
+            Self::Columns => "tensor.columns",
             Self::Replicas => "replicas",
             Self::Devices => "devices",
             Self::Placement => "placement",
@@ -82,6 +85,7 @@ impl Decision {
             Self::Shards => search.shards == Numbers::Open,
             Self::Sequence => search.sequence == Choice::Open,
             Self::Rows => search.rows == Numbers::Open,
+            Self::Columns => search.columns == Numbers::Open,
             Self::Replicas => search.replicas == Numbers::Open,
             Self::Devices => search.devices == Numbers::Open,
             Self::Placement => search.placement == Choice::Open,
@@ -107,6 +111,7 @@ impl Decision {
             Self::Shards => search.shards = Numbers::Open,
             Self::Sequence => search.sequence = Choice::Open,
             Self::Rows => search.rows = Numbers::Open,
+            Self::Columns => search.columns = Numbers::Open,
             Self::Replicas => search.replicas = Numbers::Open,
             Self::Devices => search.devices = Numbers::Open,
             Self::Placement => search.placement = Choice::Open,
@@ -140,6 +145,7 @@ impl Decision {
                 plan.tensor.rows == 1 || search.sequence.allows(&plan.tensor.sequence)
             }
             Self::Rows => search.rows.allows(plan.tensor.rows.into()),
+            Self::Columns => search.columns.allows(plan.tensor.columns.into()),
             Self::Replicas => search.replicas.allows(plan.replicas.into()),
             Self::Devices => search.devices.allows(plan.devices.len() as u64),
             Self::Placement => search.placement.allows(&plan.placement),
@@ -175,6 +181,7 @@ impl Decision {
             Self::Shards => vec![line(&plan.shards)],
             Self::Sequence => vec![line(&plan.tensor.sequence)],
             Self::Rows => vec![line(&plan.tensor.rows)],
+            Self::Columns => vec![line(&plan.tensor.columns)],
             Self::Replicas => vec![line(&plan.replicas)],
             Self::Devices => vec![line(&plan.devices.len())],
             Self::Placement => vec![line(&plan.placement)],
@@ -191,6 +198,7 @@ impl Decision {
             Self::Chunks => apart(&search.chunks, plan.chunks.into()),
             Self::Shards => apart(&search.shards, plan.shards.into()),
             Self::Rows => apart(&search.rows, plan.tensor.rows.into()),
+            Self::Columns => apart(&search.columns, plan.tensor.columns.into()),
             Self::Replicas => apart(&search.replicas, plan.replicas.into()),
             Self::Devices => apart(&search.devices, plan.devices.len() as u64),
             Self::Order

@@ -113,7 +113,7 @@ fn check_trained(plan: &Plan, program: &Program) -> Vec<(&'static str, String)> 
         let message = format!("these replicas, placement and states sum {reduction}");
         mistakes.push(("reduction", message));
     }
-    mistakes.extend(check_rows(plan, program).map(|message| ("tensor", message)));
+    mistakes.extend(check_tensor(plan, program).map(|message| ("tensor", message)));
     mistakes.extend(check_devices(plan, program).map(|message| ("devices", message)));
     mistakes
 }
@@ -122,7 +122,9 @@ fn check_trained(plan: &Plan, program: &Program) -> Vec<(&'static str, String)> 
 fn decision(reason: &Reason, plan: &Plan) -> &'static str {
     match reason {
         Reason::UnevenShards { .. } => "shards",
-        Reason::NoRows | Reason::ClipNeedsWholeTensors => "tensor",
+        Reason::NoRows | Reason::SequenceOfColumns | Reason::ClipNeedsWholeTensors => {
+            "tensor"
+        }
         Reason::OneReplica | Reason::ReplicasNeedSync | Reason::MirroredReplicas => {
             "replicas"
         }
@@ -164,9 +166,9 @@ fn misfitting(misfit: Misfit, plan: &Plan) -> &'static str {
     }
 }
 
-/// Whether the model has operations that these rows split.
-fn check_rows(plan: &Plan, program: &Program) -> Option<String> {
-    if plan.tensor.rows == 1 {
+/// Whether the model has operations that these parts split.
+fn check_tensor(plan: &Plan, program: &Program) -> Option<String> {
+    if plan.tensor.parts() == 1 {
         return None;
     }
     let examples = u64::from(program.train.batch / plan.all_micro_batches().max(1));

@@ -36,6 +36,8 @@ pub enum Reason {
     OneReplica,
     /// No tensor row, or one that splits a sequence alone.
     NoRows,
+    /// Columns beside a sequence that rows split.
+    SequenceOfColumns,
     /// Clipping where no device has whole gradients.
     ClipNeedsWholeTensors,
     /// Groups that do not divide the replicas.
@@ -115,6 +117,7 @@ impl Reason {
             Reason::OneReplica => "one_replica",
             Reason::UnevenShards { .. } => "uneven_shards",
             Reason::NoRows => "no_rows",
+            Reason::SequenceOfColumns => "sequence_of_columns",
             Reason::ClipNeedsWholeTensors => "clipping_needs_whole_tensors",
             Reason::TooFewDevices { .. } => "too_few_devices",
             Reason::DevicesNotAllowed { .. } => "devices_not_allowed",
@@ -161,11 +164,16 @@ impl fmt::Display for Reason {
                 f.write_str("with one replica nothing is split: use states replicated")
             }
             Reason::NoRows => f.write_str(
-                "tensors have at least one row, and one row alone splits no sequence",
+                "tensors have at least one row and one column, and one row alone splits no \
+                 sequence",
+            ),
+            Reason::SequenceOfColumns => f.write_str(
+                "rows that split the sequence stand in one column: use sequence whole, or \
+                 one column",
             ),
             Reason::ClipNeedsWholeTensors => f.write_str(
-                "clipping needs a stage's whole gradient on one device, which tensor rows \
-                 split up",
+                "clipping needs a stage's whole gradient on one device, which parts of \
+                 tensors split up",
             ),
             Reason::UnevenShards { members } => {
                 write!(f, "{members} replicas do not split into equal groups of shards")

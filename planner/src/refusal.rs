@@ -7,7 +7,7 @@ use crate::{
     reason::Reason,
     repair::{Changes, Repair, changes},
 };
-use roundelay_dsl::{Mistake, Program};
+use roundelay_dsl::{Mistake, Program, Search};
 use std::fmt;
 
 /// Why no plan of the space fits, and what would make one fit.
@@ -73,18 +73,31 @@ pub(crate) fn refuse(program: &Program, options: &Options, ranking: &Ranking) ->
         let limit = options.clocked_max;
         untried.insert(0, format!("every plan: {limit} of a class are clocked at most"));
     }
-    Refusal { binding: binding(ranking), repairs, untried, mistaken, searched: true }
+    Refusal {
+        binding: binding(program, ranking),
+        repairs,
+        untried,
+        mistaken,
+        searched: true,
+    }
 }
 
 /// What holds back the plans that came furthest.
-fn binding(ranking: &Ranking) -> String {
+fn binding(program: &Program, ranking: &Ranking) -> String {
     if let Some(weaker) = ranking.weaker.first() {
         return format!(
             "exactness: what fits is {}, the program allows {}",
             weaker.exactness, ranking.allowed
         );
     }
-    let furthest = ranking.space.excluded.iter().min_by_key(|excluded| depth(excluded));
+    let Search { rows, columns, .. } = &program.search;
+    let whole = rows.allows(1) && columns.allows(1);
+    let depth = |excluded: &&Excluded| match &excluded.reason {
+        // More devices do not help a model that cannot be split as the program asks.
+        Reason::Refused(_) if !whole => (1, 0),
+        _ => depth(excluded),
+    };
+    let furthest = ranking.space.excluded.iter().min_by_key(depth);
     match furthest {
         Some(Excluded { family, sizes: Sizes::All, reason, .. }) => {
             format!("{}: {family}: {reason}", constraint(reason))
@@ -114,7 +127,8 @@ fn depth(excluded: &Excluded) -> (u32, u64) {
         | Reason::Misfit(_)
         | Reason::ReplicasNeedSync
         | Reason::UnevenShards { .. }
-        | Reason::NoRows => (6, 0),
+        | Reason::NoRows
+        | Reason::SequenceOfColumns => (6, 0),
         Reason::ClipNeedsWholeTensors => (7, 0),
         Reason::Clash(Clash::ClipNeedsWholeGradient(_)) => (7, 0),
         Reason::Clash(_) => (7, 1),
@@ -136,7 +150,9 @@ fn constraint(reason: &Reason) -> &'static str {
         }
         Reason::Misfit(_) => "order",
         Reason::UnevenShards { .. } => "shards",
-        Reason::NoRows | Reason::ClipNeedsWholeTensors => "tensor",
+        Reason::NoRows | Reason::SequenceOfColumns | Reason::ClipNeedsWholeTensors => {
+            "tensor"
+        }
         Reason::WrongCuts(_) => "cuts",
         Reason::Uncuttable(_) | Reason::NoStage { .. } => "stages",
         Reason::Clash(_) => "decisions that do not go together",

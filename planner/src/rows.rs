@@ -1,18 +1,18 @@
-//! What the exchanges between the rows that split tensors take: a collective of neighbouring
-//! devices, by the clock's own forms.
+//! What the exchanges between the parts of split tensors take: a collective of the devices of a
+//! line, by the clock's own forms.
 
-use roundelay_schedule::{DeviceId, Exchanged, Id, Nanos, Span, Target};
+use roundelay_schedule::{DeviceId, Exchanged, Id, Line, Nanos, Span, Target};
 use std::{
     collections::BTreeMap,
     sync::{Mutex, PoisonError},
 };
 
-/// The links between rows, wherever in a cluster they are.
+/// The links between parts, wherever in a cluster they are.
 #[derive(Debug)]
 pub(crate) struct Rows {
     target: Target,
-    /// For each number of rows the ways in which some of them are joined.
-    known: Mutex<BTreeMap<u32, Vec<Span>>>,
+    /// For each kind of line the ways in which some of them are joined.
+    known: Mutex<BTreeMap<Line, Vec<Span>>>,
 }
 
 impl Rows {
@@ -21,35 +21,41 @@ impl Rows {
         Self { target: target.clone(), known: Mutex::default() }
     }
 
-    /// No rows take less.
+    /// No line takes less.
     pub(crate) fn least(&self, exchange: Exchanged) -> Nanos {
         self.times(exchange).into_iter().min().unwrap_or_default()
     }
 
-    /// The slowest rows take so long.
+    /// The slowest line takes so long.
     pub(crate) fn most(&self, exchange: Exchanged) -> Nanos {
         self.times(exchange).into_iter().max().unwrap_or_default()
     }
 
-    fn times(&self, Exchanged { kind, parts, whole }: Exchanged) -> Vec<Nanos> {
+    fn times(&self, Exchanged { kind, line, whole }: Exchanged) -> Vec<Nanos> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let spans = known.entry(parts).or_insert_with(|| spans(&self.target, parts));
+        let spans = known.entry(line).or_insert_with(|| spans(&self.target, line));
         let links = spans.iter();
         links.map(|span| self.target.collective_time(span, kind, whole)).collect()
     }
 }
 
-/// The ways in which `parts` neighbours are joined, each once.
-fn spans(target: &Target, parts: u32) -> Vec<Span> {
-    let parts = parts.max(1) as usize;
+/// The ways in which the lines of grids are joined that fill the cluster from its first device on,
+/// each once.
+fn spans(target: &Target, line: Line) -> Vec<Span> {
+    let parts = line.parts.max(1);
+    let each = (parts * line.stride.max(1)) as usize;
+    let whole = target.devices.len() / each * each;
+    let firsts = (0..u32::try_from(whole).unwrap_or(u32::MAX))
+        .filter(|device| line.place(*device) == 0);
     let mut spans: Vec<Span> = Vec::new();
-    for first in (0..target.devices.len() / parts).map(|group| group * parts) {
-        let group: Vec<DeviceId> = (first..first + parts).map(DeviceId::new).collect();
-        let Some(link) = target.link_between(group[0], group[parts - 1]) else {
+    for first in firsts {
+        let members = line.members(first).map(|device| DeviceId::new(device as usize));
+        let group: Vec<DeviceId> = members.collect();
+        let Some(link) = target.link_between(group[0], group[group.len() - 1]) else {
             continue;
         };
         let span = match target.links[link].is_flat() {
-            true => Span::flat(link, parts as u64),
+            true => Span::flat(link, u64::from(parts)),
             false => target.span(&group, link),
         };
         if !spans.contains(&span) {

@@ -10,18 +10,19 @@ use roundelay_dsl::{
     Operation, Program, Scale, Search, Source, Train, Window,
 };
 use roundelay_schedule::{
-    Bytes, BytesPerSecond, CallTime, Copies, Data, Device, Domain, Element, Evaluation,
-    Exactness, Float, FlopsPerSecond, Host, Id, Initial, Kind, Link, Method, Nanos,
-    Optimizer, Order, PROFILE_FORMAT, Placement, Plan, Pool, Profile, Rate, Reading,
-    Recompute, Rule, Sequence, States, Table, Target, Tensor, Treatment,
+    Bytes, BytesPerSecond, CallTime, Copies, Data, Device, Division, Domain, Element,
+    Evaluation, Exactness, Float, FlopsPerSecond, Host, Id, Initial, Kind, Link, Method,
+    Nanos, Optimizer, Order, PROFILE_FORMAT, Placement, Plan, Pool, Profile, Rate,
+    Reading, Recompute, Rule, Sequence, States, Table, Target, Tensor, Treatment,
 };
 use std::{collections::BTreeMap, time::Duration};
 
-/// One row, and two whose tokens are whole or split between them.
-pub(crate) const SPLITS: [Tensor; 3] = [
+/// One row, two whose tokens are whole or split between them, and a grid.
+pub(crate) const SPLITS: [Tensor; 4] = [
     Tensor::WHOLE,
-    Tensor { rows: 2, sequence: Sequence::Whole },
-    Tensor { rows: 2, sequence: Sequence::Split },
+    Tensor::rows(2, Sequence::Whole),
+    Tensor::rows(2, Sequence::Split),
+    Tensor::grid(2, 2),
 ];
 
 /// All forms of a stage.
@@ -109,7 +110,7 @@ pub(crate) fn model() -> Model {
         let weight = model.parameters.push(ModelParameter {
             name: format!("layer.{layer}.weight"),
             shape: vec![16, 16],
-            split: None,
+            split: Division::Whole,
             initial: Initial::Normal(0.1),
             treatment: Treatment::Decayed,
         });
@@ -265,7 +266,7 @@ fn parameter(model: &mut Model, name: &str, shape: &[u64]) -> Source {
     Source::Parameter(model.parameters.push(ModelParameter {
         name: name.into(),
         shape: shape.to_vec(),
-        split: None,
+        split: Division::Whole,
         initial: Initial::Normal(0.1),
         treatment: Treatment::Decayed,
     }))

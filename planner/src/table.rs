@@ -165,12 +165,13 @@ fn row(rank: &str, candidate: &Candidate, goal: &Goal) -> Row {
     ]
 }
 
-/// Devices that split tensors, and whether they split the sequence too.
+/// Devices that split tensors, and whether they split the sequence too; rows, or rows x columns.
 fn tensor(plan: &Plan) -> String {
-    let Tensor { rows, sequence } = plan.tensor;
-    match sequence {
-        Sequence::Whole => rows.to_string(),
-        Sequence::Split => format!("{rows}/seq"),
+    let Tensor { rows, columns, sequence } = plan.tensor;
+    match (columns, sequence) {
+        (1, Sequence::Whole) => rows.to_string(),
+        (1, Sequence::Split) => format!("{rows}/seq"),
+        (_, Sequence::Whole | Sequence::Split) => format!("{rows}x{columns}"),
     }
 }
 

@@ -16,6 +16,9 @@ const RANGE_VALUES: usize = 16;
 const OPEN_CHUNKS: [u32; 5] = [1, 2, 3, 4, 8];
 /// Tensor rows that are tried when they are left open, at most.
 const MOST_OPEN_ROWS: u64 = 16;
+/// Columns that are left open are tried where a grid has so many parts at least: among fewer, one
+/// direction sends no more than two (Tensor3D's law, by the layers of a transformer).
+const LEAST_OPEN_GRID: u64 = 8;
 /// Longer ranges are not even listed.
 const LONG_RANGE: u64 = 4096;
 /// Numbers of stages that are left open keep N · S at or below this: more passes in one period
@@ -272,7 +275,8 @@ impl Values {
             ("chunks", shown(&self.all_chunks())),
             ("replicas", shown(&self.all_replicas())),
             ("shards", shown(&grid.all_shards(self))),
-            ("tensor.rows", shown(&rows(&self.tensors))),
+            ("tensor.rows", shown(&counted(&self.tensors, |tensor| tensor.rows))),
+            ("tensor.columns", shown(&counted(&self.tensors, |tensor| tensor.columns))),
             ("sequence", shown(&sequences(&self.tensors))),
             ("micro_batches", shown(&self.micro_batches)),
             ("stages", shown(&self.all_stages())),
@@ -320,28 +324,49 @@ impl Replicas {
     }
 }
 
-/// Ways to split tensors: open rows are powers of two that fill part of an innermost link level;
-/// one row splits nothing.
+/// Ways to split tensors: open rows and columns are powers of two whose grid fills part of an
+/// innermost link level, columns of larger grids alone; one row splits no sequence, and columns
+/// leave it whole.
 fn tensors(program: &Program, devices: u64) -> Vec<Tensor> {
-    let Search { rows, sequence, .. } = &program.search;
+    let Search { rows, columns, sequence, .. } = &program.search;
     let sequences = one_of(sequence, Sequence::ALL);
-    let rows = match rows {
+    let inner = program.target.domains.iter().map(|d| d.devices.len() as u64);
+    let most = inner.min().unwrap_or(1).min(MOST_OPEN_ROWS);
+    let values = |numbers: &Numbers| match numbers {
         Numbers::Ranges(ranges) => thinned(listed(ranges, devices.max(1))),
         Numbers::Open => {
-            let inner = program.target.domains.iter().map(|d| d.devices.len() as u64);
-            let most = inner.min().unwrap_or(1).min(MOST_OPEN_ROWS);
-            sorted(powers_of_two(most).filter(|rows| devices.is_multiple_of(*rows)))
+            sorted(powers_of_two(most).filter(|parts| devices.is_multiple_of(*parts)))
         }
     };
-    let one = |rows| {
-        let sequences = if rows == 1 { vec![Sequence::Whole] } else { sequences.clone() };
-        sequences.into_iter().map(move |sequence| Tensor { rows, sequence })
+    let open = [rows, columns].map(|numbers| *numbers == Numbers::Open);
+    let fits = |rows: u32, columns: u32| {
+        let parts = u64::from(rows) * u64::from(columns);
+        match open {
+            [_, true] => columns == 1 || (LEAST_OPEN_GRID..=most).contains(&parts),
+            [true, false] => rows == 1 || parts <= most,
+            [false, false] => true,
+        }
     };
-    rows.into_iter().flat_map(one).collect()
+    let whole = sequences.contains(&Sequence::Whole);
+    let one = |rows, columns| {
+        let sequences = match (rows, columns) {
+            (1, 1) => vec![Sequence::Whole],
+            (_, 1) => sequences.clone(),
+            _ if whole => vec![Sequence::Whole],
+            _ => sequences.clone(),
+        };
+        sequences.into_iter().map(move |sequence| Tensor { rows, columns, sequence })
+    };
+    let (rows, columns) = (values(rows), values(columns));
+    let grids = rows.into_iter().flat_map(|rows| {
+        let columns = columns.iter().copied().filter(move |columns| fits(rows, *columns));
+        columns.map(move |columns| (rows, columns)).collect::<Vec<_>>()
+    });
+    grids.flat_map(|(rows, columns)| one(rows, columns)).collect()
 }
 
-fn rows(tensors: &[Tensor]) -> Vec<u32> {
-    sorted(tensors.iter().map(|tensor| u64::from(tensor.rows)))
+fn counted(tensors: &[Tensor], count: fn(&Tensor) -> u32) -> Vec<u32> {
+    sorted(tensors.iter().map(|tensor| u64::from(count(tensor))))
 }
 
 fn sequences(tensors: &[Tensor]) -> Vec<Sequence> {

@@ -7,7 +7,9 @@ use crate::{
     native::{NotNative, check_native, native},
 };
 use roundelay_kernels::{Context, Exchange, Kernel};
-use roundelay_schedule::{Call, Float, Native, Routine, RoutineId, Schedule, Table};
+use roundelay_schedule::{
+    Call, Float, Line, Native, Routine, RoutineId, Schedule, Table,
+};
 use std::ops::ControlFlow;
 
 /// Why the routines of a schedule cannot run.
@@ -138,12 +140,12 @@ impl Code {
         ControlFlow::Continue(())
     }
 
-    /// Runs all calls in order on the claimed arguments of all rows, each call on every row
-    /// before the next.
+    /// Runs all calls in order on the claimed arguments of all parts of split tensors, each call
+    /// on every part before the next.
     ///
     /// # Panics
-    /// When an operand does not lie inside its argument, or rows exchange something of which
-    /// there are more or fewer.
+    /// When an operand does not lie inside its argument, or parts exchange something that do not
+    /// fall into such lines.
     pub(crate) fn run_rows(
         &self,
         claim: &mut Claim,
@@ -192,15 +194,24 @@ impl Code {
         Some(Ends { exchange, dtype: self.dtype, brought, got })
     }
 
-    /// An exchange between rows that are all here.
-    fn join(&self, _: &mut Claim, call: &Parsed, rows: &[Arguments]) {
+    /// An exchange between parts that are all here.
+    fn join(&self, _: &mut Claim, call: &Parsed, parts: &[Arguments]) {
         let ends: Vec<Ends> =
-            rows.iter().filter_map(|row| self.ends(call, row)).collect();
+            parts.iter().filter_map(|part| self.ends(call, part)).collect();
         let mut join = Join::new(self.dtype, ends.len());
-        for (part, own) in ends.iter().enumerate() {
-            // SAFETY: as in `call`; the arguments of every row are claimed, nobody else is here,
+        for (part, own) in (0..).zip(&ends) {
+            let line = own.exchange.line;
+            let brought =
+                line.members(part).map(|member| ends[member as usize].brought.0);
+            // SAFETY: as in `call`; the arguments of every part are claimed, nobody else is here,
             // and the two operands of an exchange do not share memory, as the checker says.
-            unsafe { join.join(own, part, ends.iter().map(|other| other.brought.0)) };
+            unsafe { join.join(own, line.place(part) as usize, brought) };
         }
+    }
+
+    /// Whose parts the calls join that parts make together.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = Line> + '_ {
+        let exchanges = self.calls.iter().filter_map(|call| call.exchange);
+        exchanges.map(|exchange| exchange.line)
     }
 }

@@ -302,7 +302,7 @@ impl Shared {
         let lane = |_| Lane::new(&parking, CAPACITY, waits.unwrap_or(0));
         let members = |group| members(schedule, group);
         let coordinates = schedule.coordinates();
-        let splits = schedule.rows_axis().is_some();
+        let splits = schedule.parts_axis().is_some();
         let booths = if splits { queues.threads() } else { 0 };
         Ok(Self {
             code: Code::parse(schedule)?,

@@ -68,7 +68,7 @@ impl Evaluator {
             let found = plain.find(Pass::Forward, stage, &any);
             found.expect("every stage has a forward pass")
         });
-        let (size, rows) = (job.dtype.size(), schedule.tensor_rows());
+        let (size, rows) = (job.dtype.size(), schedule.tensor_parts());
         let flats = |n: &u64| (0..rows).map(|_| Memory::new(n * size)).collect();
         Ok(Self {
             forward: forward.collect(),

@@ -42,7 +42,7 @@ fn draw(seed: u64, parameter: &Parameter, dtype: Float) -> Vec<u8> {
 mod tests {
     use super::*;
     use crate::data::tests::job;
-    use roundelay_schedule::{Data, Id, Method, Stage, Treatment};
+    use roundelay_schedule::{Data, Division, Id, Method, Stage, Treatment};
 
     fn parameter(name: &str, stage: usize, initial: Initial) -> Parameter {
         let stage = Stage::new(stage);
@@ -52,7 +52,7 @@ mod tests {
             stage,
             offset: 0,
             shape,
-            split: None,
+            split: Division::Whole,
             initial,
             treatment: Treatment::Decayed,
         }

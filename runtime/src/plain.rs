@@ -49,7 +49,7 @@ impl Plain {
         }
         let widest = schedule.routines.values().map(|r| r.arguments.len()).max();
         let operands = code.values().map(Code::widest).max();
-        let rows = 0..schedule.tensor_rows();
+        let rows = 0..schedule.tensor_parts();
         let block = |(key, size): (&Key, &u64)| (*key, Memory::new(*size));
         Ok(Self {
             routines: schedule.routines.clone(),

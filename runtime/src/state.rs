@@ -4,7 +4,7 @@
 pub(crate) mod rows;
 
 use crate::native::rounded;
-use roundelay_schedule::{Float, Job, Parameter, Stage};
+use roundelay_schedule::{Division, Float, Job, Parameter, Stage};
 use std::{borrow::Cow, collections::BTreeMap};
 
 /// Everything that training carries from step to step, at rest before step `step`.
@@ -221,8 +221,10 @@ fn flat<'a>(
     for parameter in job.parameters_of(stage) {
         let whole = whole(parameter)?;
         let own = match parameter.split {
-            None => Cow::Borrowed(whole),
-            Some(_) => Cow::Owned(parameter.part_of(row, whole, size as usize)),
+            Division::Whole => Cow::Borrowed(whole),
+            Division::One(_) | Division::Two(_) => {
+                Cow::Owned(parameter.part_of(row, whole, size as usize))
+            }
         };
         let start = (parameter.offset * size) as usize;
         all[start..start + own.len()].copy_from_slice(&own);

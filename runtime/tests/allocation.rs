@@ -45,7 +45,7 @@ fn a_replay_allocates_nothing_after_its_first_steps() {
         (Rule::CyclicV2, Placement::Shared, Order::Cyclic, whole),
         (Rule::CyclicV2, Placement::Pipeline, Order::Cyclic, whole),
     ];
-    let rows = Tensor { rows: 2, sequence: Sequence::Split };
+    let rows = Tensor::rows(2, Sequence::Split);
     for (kind, tensor) in kinds.into_iter().flat_map(|k| [(k, Tensor::WHOLE), (k, rows)])
     {
         let plan = plan(&program, kind, (3, 3)).with_tensor(tensor);

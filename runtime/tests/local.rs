@@ -139,8 +139,8 @@ fn replicas_rows_and_what_is_computed_again_change_nothing() {
         let plan = plan(&program, (placement, order, states), 2, false);
         hold(&program, &plan.replicated(2, 1));
     }
-    for sequence in [Sequence::Whole, Sequence::Split] {
-        let tensor = Tensor { rows: 2, sequence };
+    let rows = [Sequence::Whole, Sequence::Split].map(|own| Tensor::rows(2, own));
+    for tensor in rows.into_iter().chain([Tensor::grid(2, 2)]) {
         hold(&program, &plan(&program, PIPELINE, 2, true).with_tensor(tensor));
     }
 }
@@ -174,7 +174,7 @@ fn replicas_rows_and_what_is_computed_again_hop_back_alike() {
             hold(&program, &plan.replicated(2, 1));
         }
         for sequence in [Sequence::Whole, Sequence::Split] {
-            let tensor = Tensor { rows: 2, sequence };
+            let tensor = Tensor { rows: 2, columns: 1, sequence };
             hold(&program, &plan(&program, PIPELINE, 2, false).with_tensor(tensor));
         }
     }
@@ -227,7 +227,8 @@ fn rows_train_what_hops_back_like_whole_tensors() {
         let of = |plan: &Plan| recursion(&compile(&program, plan), STEPS).losses;
         let whole = of(&plan);
         for sequence in [Sequence::Whole, Sequence::Split] {
-            let split = of(&plan.clone().with_tensor(Tensor { rows: 2, sequence }));
+            let split =
+                of(&plan.clone().with_tensor(Tensor { rows: 2, columns: 1, sequence }));
             for (one, other) in whole.iter().flatten().zip(split.iter().flatten()) {
                 let [one, other] = [*one, *other].map(f64::from_bits);
                 assert!(

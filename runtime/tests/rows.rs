@@ -23,7 +23,7 @@ use support::{
 fn schedule(placement: Placement, order: Order, rows: u32) -> Checked {
     let program = gpt(1, 4);
     let kind = (Rule::Sync, placement, order, States::Replicated);
-    let tensor = Tensor { rows, sequence: Sequence::Split };
+    let tensor = Tensor::rows(rows, Sequence::Split);
     compile(&program, &plan(&program, kind, (2, 2)).with_tensor(tensor))
 }
 

@@ -1,7 +1,7 @@
 //! What is trained: data, seed, optimizer, rates, evaluation; all that a run needs besides the
 //! actions.
 
-use crate::{Element, Float, Id, InputId, Metric, Split, Stage, Table};
+use crate::{Division, Element, Float, Id, InputId, Metric, Stage, Table};
 use serde::{Deserialize, Serialize};
 
 /// The training job of a schedule.
@@ -270,9 +270,9 @@ pub struct Parameter {
     pub offset: u64,
     /// Extents of what one device holds.
     pub shape: Vec<u64>,
-    /// How these lie in the whole, when tensor rows divide it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub split: Option<Split>,
+    /// How these lie in the whole, when the parts of a grid divide it.
+    #[serde(default, skip_serializing_if = "Division::is_whole")]
+    pub split: Division,
     /// How θ_0 is drawn; depends on the seed and the name alone.
     pub initial: Initial,
     /// What an update does with it.

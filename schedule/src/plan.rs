@@ -273,11 +273,12 @@ impl Plan {
     }
 
     /// The devices of the cell at coordinate zero: with split tensors each stands for as many as
-    /// there are rows, itself and those behind it.
+    /// there are parts, itself and those behind it.
     pub fn cell_devices(&self) -> impl Iterator<Item = DeviceId> + '_ {
-        let cell = self.device_count() / self.members().max(1) / self.tensor.rows.max(1);
-        let rows = self.tensor.rows.max(1) as usize;
-        self.devices.iter().copied().step_by(rows).take(cell as usize)
+        let cell =
+            self.device_count() / self.members().max(1) / self.tensor.parts().max(1);
+        let parts = self.tensor.parts().max(1) as usize;
+        self.devices.iter().copied().step_by(parts).take(cell as usize)
     }
 
     /// How many devices it takes.
@@ -285,7 +286,7 @@ impl Plan {
         let Self { placement, rule, micro_batches, stages, .. } = *self;
         let pipeline = self.pipeline_devices();
         let cell = placement.devices(rule, micro_batches, stages, pipeline);
-        cell.saturating_mul(self.replicas).saturating_mul(self.tensor.rows)
+        cell.saturating_mul(self.replicas).saturating_mul(self.tensor.parts())
     }
 
     /// Micro-batches of one training step, R · N. Replica r takes those from r · N on.

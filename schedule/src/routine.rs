@@ -1,6 +1,6 @@
 //! What a launch runs: the kernel calls of one pass of one stage, over named arguments.
 
-use crate::{Bytes, Collective, Element, Float, InputId, Nanos, Stage, ValueId};
+use crate::{Bytes, Collective, Element, Float, InputId, Line, Nanos, Stage, ValueId};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt};
 
@@ -186,31 +186,32 @@ pub trait Catalogue {
     /// What is wrong, as a sentence without full stop.
     fn accesses(&self, call: &Call) -> Result<Vec<Access>, String>;
 
-    /// What all rows of a schedule do together in this call, where real numbers are of this type,
+    /// What parts of a split tensor do together in this call, where real numbers are of this type,
     /// if it is such a call and well formed.
     fn exchange(&self, call: &Call, dtype: Float) -> Option<Exchanged>;
 }
 
-/// A call that all rows of a schedule make together, on an array of real numbers.
+/// A call that the parts of a line make together, on an array of real numbers; all lines of the
+/// grid make it at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exchanged {
     /// What is made of what they bring.
     pub kind: Collective,
-    /// How many take part.
-    pub parts: u32,
-    /// The whole array, in the element in which rows bring it.
+    /// Who takes part.
+    pub line: Line,
+    /// The whole array, in the element in which parts bring it.
     pub whole: Bytes,
 }
 
 impl Exchanged {
-    /// Bytes that each row sends: (n − 1)/n of the whole as in a ring, for an all-reduce twice;
+    /// Bytes that each part sends: (n − 1)/n of the whole as in a ring, for an all-reduce twice;
     /// rounded up.
     pub fn sent(&self) -> Bytes {
         let turns = match self.kind {
             Collective::AllReduce => 2,
             Collective::ReduceScatter | Collective::AllGather => 1,
         };
-        let parts = u64::from(self.parts.max(1));
+        let parts = u64::from(self.line.parts.max(1));
         Bytes((self.whole.0 * turns * (parts - 1)).div_ceil(parts))
     }
 }

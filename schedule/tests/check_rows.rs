@@ -4,9 +4,9 @@
 mod tiny;
 
 use roundelay_schedule::{
-    Access, Argument, Axis, Bytes, Call, Culprit, DeviceId, Element, Id, LinkId, Operand,
-    Pass, Role, Rule, Schedule, Split, Splits, Subject, Tensor, Violation, Violations,
-    Work, check,
+    Access, Argument, Attribute, Axis, Bytes, Call, Culprit, DeviceId, Direction,
+    Division, Element, Id, Line, LinkId, Operand, Pass, Role, Rule, Schedule, Sequence,
+    Split, Splits, Subject, Tensor, Violation, Violations, Work, check,
 };
 use tiny::{Builder, Letters, accumulate, empty, id, reduced, row};
 
@@ -19,7 +19,7 @@ fn split(mut schedule: Schedule) -> Schedule {
     let splits = Splits::Rows;
     schedule.axes.push(Axis { name: "row".to_owned(), extent: 2, stride: 1, splits });
     for parameter in &mut schedule.job.parameters {
-        parameter.split = Some(Split { extent: 0, whole: 31 });
+        parameter.split = Division::One(Split { extent: 0, whole: 31, line: None });
     }
     let scratch = schedule.buffer(0, Subject::Workspace, 1, 0);
     let (_, forward) = schedule
@@ -95,14 +95,79 @@ fn an_exchange_is_made_by_all_rows_that_there_are() {
     let found = refused(accumulate(1), |s| {
         s.routines[id(0)].calls.push(exchange([2, 3]));
     });
-    assert!(says(&found, routine, "no axis of the schedule splits rows"), "{found}");
+    assert!(says(&found, routine, "no axis of the schedule splits tensors"), "{found}");
     let found = refused(split(accumulate(1)), |s| {
         s.target = empty(Rule::Sync, 1, 1, 3).target;
         s.axes[id(0)].extent = 3;
         s.plan.tensor.rows = 3;
-        s.job.parameters[0].split = Some(Split { extent: 0, whole: 48 });
+        s.job.parameters[0].split =
+            Division::One(Split { extent: 0, whole: 48, line: None });
     });
     assert!(says(&found, routine, "tensors are split among 3"), "{found}");
+}
+
+/// The same among a grid of two rows and two columns, whose exchange runs along the rows.
+fn crossed(schedule: Schedule) -> Schedule {
+    let mut schedule = split(schedule);
+    let devices = schedule.target.devices.len() as u32;
+    schedule.target = empty(Rule::Sync, 1, 1, 2 * devices).target;
+    schedule.plan.tensor = Tensor::grid(2, 2);
+    let last = schedule.axes.len() - 1;
+    for (id, axis) in schedule.axes.iter_mut() {
+        match id.index() == last {
+            true => axis.extent = 4,
+            false => axis.stride *= 2,
+        }
+    }
+    for parameter in &mut schedule.job.parameters {
+        let line = Some(schedule.plan.tensor.line(Direction::Rows));
+        parameter.split = Division::One(Split { extent: 0, whole: 31, line });
+    }
+    for (_, routine) in schedule.routines.iter_mut() {
+        for call in routine.calls.iter_mut().filter(|call| call.kernel == "=rw") {
+            call.attributes.insert("stride".to_owned(), Attribute::Integer(2));
+        }
+    }
+    schedule
+}
+
+/// Two lines of two parts each make an exchange of their own.
+#[test]
+fn lines_of_a_grid_exchange_side_by_side() {
+    let checked = check(crossed(accumulate(3)), &Letters).unwrap();
+    let facts = checked.facts();
+    assert_eq!(facts.messages, 2 * 3);
+    assert_eq!(facts.sent[&DeviceId::new(0)], Bytes(3 * 64));
+    assert_eq!(facts.link_bytes[&LinkId::new(0)], Bytes(4 * 3 * 64));
+}
+
+#[test]
+fn lines_are_those_of_the_grid() {
+    let job = Culprit::Header("job");
+    let with = |splits: Division| {
+        refused(crossed(accumulate(1)), |s| s.job.parameters[0].split = splits)
+    };
+    let grid = Tensor::grid(2, 2);
+    let rows = Split { extent: 0, whole: 31, line: Some(grid.line(Direction::Rows)) };
+    let found = with(Division::Two([rows, rows]));
+    assert!(says(&found, job, "is split twice by the same parts"), "{found}");
+    let line = rows.line.map(|line| Line { parts: 3, ..line });
+    let found = with(Division::One(Split { line, ..rows }));
+    let expected =
+        "by 3 parts that are 2 apart, which 2 tensor rows and 2 columns are not";
+    assert!(says(&found, job, expected), "{found}");
+    let found = refused(crossed(accumulate(1)), |s| {
+        let stride = ("stride".to_owned(), Attribute::Integer(4));
+        s.routines[id(0)].calls[1].attributes.extend([stride]);
+    });
+    let expected =
+        "2 parts that are 4 apart make it together, but tensors are split among 4";
+    assert!(says(&found, Culprit::Routine(id(0)), expected), "{found}");
+    let found = refused(crossed(accumulate(1)), |s| {
+        s.plan.tensor.sequence = Sequence::Split;
+    });
+    let expected = "columns split features where rows would split the sequence";
+    assert!(says(&found, Culprit::Header("axes"), expected), "{found}");
 }
 
 #[test]
@@ -110,15 +175,17 @@ fn a_parameter_holds_the_part_of_one_row() {
     let job = Culprit::Header("job");
     let with = |extent, whole| {
         refused(split(accumulate(1)), |s| {
-            s.job.parameters[0].split = Some(Split { extent, whole });
+            s.job.parameters[0].split =
+                Division::One(Split { extent, whole, line: None });
         })
     };
-    let expected = "holds 16 of 48 in extent 0; one of 2 rows holds 24";
+    let expected = "holds 16 of 48 in extent 0; one of 2 parts holds 24";
     assert!(says(&with(0, 48), job, expected), "{}", with(0, 48));
     let expected = "is split along extent 7, which it does not have";
     assert!(says(&with(7, 48), job, expected), "{}", with(7, 48));
     let whole = refused(accumulate(1), |s| {
-        s.job.parameters[0].split = Some(Split { extent: 0, whole: 16 });
+        s.job.parameters[0].split =
+            Division::One(Split { extent: 0, whole: 16, line: None });
     });
     assert!(says(&whole, job, "but tensors are whole"), "{whole}");
 }

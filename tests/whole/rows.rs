@@ -16,10 +16,8 @@ use roundelay::{
 };
 use roundelay_schedule::{Order, Placement, Rule, States};
 
-const ROWS: [Tensor; 2] = [
-    Tensor { rows: 2, sequence: Sequence::Whole },
-    Tensor { rows: 2, sequence: Sequence::Split },
-];
+const ROWS: [Tensor; 2] =
+    [Tensor::rows(2, Sequence::Whole), Tensor::rows(2, Sequence::Split)];
 
 fn compare(program: &Program, n: u32, s: u32) {
     for kind in kinds(n, s) {
@@ -41,7 +39,7 @@ fn language_models_on_rows_replay_like_the_recursion() {
 #[test]
 fn perceptrons_on_rows_replay_like_the_recursion() {
     for rows in [2, 4] {
-        let tensor = Tensor { rows, sequence: Sequence::Whole };
+        let tensor = Tensor::rows(rows, Sequence::Whole);
         let program = mlp(4, 4);
         for kind in kinds(2, 2) {
             let plan = plan(&program, kind, 2, 2).with_tensor(tensor);
@@ -71,7 +69,7 @@ fn replicas_of_rows_replay_like_the_recursion() {
     }
 }
 
-fn sequential(program: &Program, tensor: Tensor) -> Checked {
+pub(crate) fn sequential(program: &Program, tensor: Tensor) -> Checked {
     let whole = States::Replicated;
     let kind = (Rule::Sync, Placement::Accumulate, Order::Sequential, whole);
     compiled(program, &plan(program, kind, 2, 1).with_tensor(tensor))
@@ -88,7 +86,7 @@ fn what_rows_move_is_what_the_facts_say() {
     }
 }
 
-fn moves_what_facts_say(schedule: &Checked, plan: &Plan) {
+pub(crate) fn moves_what_facts_say(schedule: &Checked, plan: &Plan) {
     const ROUND: u64 = 12;
     let data = Dataset::open(&schedule.job, None).unwrap();
     let mut cpu = Cpu::new(schedule, Box::new(data), CpuOptions::default()).unwrap();
@@ -106,7 +104,7 @@ fn moves_what_facts_say(schedule: &Checked, plan: &Plan) {
     }
     for (device, bytes) in &facts.sent {
         // Every row sends as much as the first.
-        for row in 0..schedule.tensor_rows() as usize {
+        for row in 0..schedule.tensor_parts() as usize {
             let device = Id::new(Id::index(*device) + row);
             let found = many.sent[&device] - few.sent[&device];
             assert_eq!(Bytes(found.0.div_ceil(ROUND)), *bytes, "{device} {plan:?}");

@@ -131,12 +131,20 @@ pub enum LowerError {
     ClippingNeedsWholeGradient(States),
     /// Clipping where no device has a stage's whole tensors.
     #[error(
-        "clipping needs a stage's whole gradient on one device, which {0} tensor rows split up"
+        "clipping needs a stage's whole gradient on one device, which {0} parts of tensors split up"
     )]
     ClippingNeedsWholeTensors(u32),
-    /// No row, or a sequence that one row splits.
-    #[error("tensors have at least one row, and one row splits no sequence")]
+    /// No part, or a sequence that one row splits.
+    #[error(
+        "tensors have at least one row and one column, and one row splits no sequence"
+    )]
     Rows,
+    /// Columns beside a sequence that rows split.
+    #[error(
+        "rows that split the sequence stand in one column: set `sequence whole` or \
+         `tensor {{ columns 1 }}`"
+    )]
+    SequenceOfColumns,
     /// Devices that nothing joins.
     #[error("no link joins {0} and {1}")]
     NoLink(DeviceId, DeviceId),

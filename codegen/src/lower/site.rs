@@ -263,8 +263,8 @@ fn lanes(plan: &Plan) -> u32 {
     if pairs { 1 + BESIDE } else { 1 }
 }
 
-/// What repeats a cell: all that hold the same stages, under `hsdp` in two levels; then the rows
-/// that split tensors, side by side.
+/// What repeats a cell: all that hold the same stages, under `hsdp` in two levels; then the parts
+/// of split tensors, side by side.
 fn axes(plan: &Plan) -> Table<AxisId, Axis> {
     let members = plan.members();
     let stride = plan.device_count() / members.max(1);
@@ -278,7 +278,7 @@ fn axes(plan: &Plan) -> Table<AxisId, Axis> {
         Placement::Data | Placement::Shared => plan.rule.is_synchronous(),
         Placement::Accumulate | Placement::Concurrent | Placement::Pipeline => false,
     };
-    let rows = plan.tensor.rows;
+    let parts = plan.tensor.parts();
     let mut axes = match plan.states {
         States::Hsdp => vec![
             axis("replica", members / plan.shards, stride * plan.shards),
@@ -288,9 +288,9 @@ fn axes(plan: &Plan) -> Table<AxisId, Axis> {
         _ if members > 1 => vec![axis("replica", members, stride)],
         _ => Vec::new(),
     };
-    if rows > 1 {
-        let name = "row".to_owned();
-        axes.push(Axis { name, extent: rows, stride: 1, splits: Splits::Rows });
+    if parts > 1 {
+        let name = if plan.tensor.columns == 1 { "row" } else { "part" }.to_owned();
+        axes.push(Axis { name, extent: parts, stride: 1, splits: Splits::Rows });
     }
     axes.into_iter().collect()
 }

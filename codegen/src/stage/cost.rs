@@ -57,11 +57,10 @@ pub fn node_costs(
     dtype: Float,
     choice: &dyn Choice,
 ) -> Result<Vec<NodeCost>, StageError> {
-    if tensor.rows == 1 {
+    if tensor.parts() == 1 {
         return graph_costs(model, examples, dtype, Rewriting::new(choice, None));
     }
-    let parted = Parted::new(model, &[], tensor);
-    let parted = parted.ok_or(StageError::Unsplit { rows: tensor.rows })?;
+    let parted = Parted::new(model, &[], tensor)?;
     let rewriting = Rewriting::new(choice, Some(&parted.origin));
     let own = graph_costs(&parted.model, examples, dtype, rewriting)?;
     let mut costs = vec![NodeCost::default(); model.nodes.len()];

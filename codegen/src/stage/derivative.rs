@@ -9,6 +9,9 @@ mod linear;
 mod loss;
 mod norm;
 mod part;
+#[cfg(test)]
+pub(crate) use part::moved;
+mod part_norm;
 mod rows;
 mod vision;
 
@@ -64,7 +67,10 @@ pub(crate) fn arity(operation: Operation) -> (usize, usize) {
         Operation::BatchNorm => (5, 5),
         Operation::Part { part, .. } => match part {
             Part::Exchange { .. } | Part::Dropout { .. } => (1, 1),
-            Part::Embedding { .. } | Part::CrossEntropy { .. } => (2, 2),
+            Part::Embedding { .. } | Part::CrossEntropy { .. } | Part::RmsNorm { .. } => {
+                (2, 2)
+            }
+            Part::LayerNorm { .. } => (3, 3),
         },
     }
 }
@@ -131,7 +137,7 @@ fn calls(graph: &Graph<'_>, node: NodeId) -> Derivative {
         Operation::MaskedCrossEntropy => loss::masked_cross_entropy(&site),
         Operation::MeanSquaredError => loss::mean_squared_error(&site),
         Operation::Accuracy => loss::accuracy(&site),
-        Operation::Part { part, parts } => part::part(&site, part, parts),
+        Operation::Part { part, line } => part::part(&site, part, line),
     }
 }
 

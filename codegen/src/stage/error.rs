@@ -40,12 +40,43 @@ pub enum StageError {
     },
     /// Tensors cannot be split like this.
     #[error(
-        "no operation of the model can be split among {rows} tensor rows: an affine map or \
+        "no operation of the model can be split among {tensor}: an affine map or \
          its heads must be a multiple of them"
     )]
     Unsplit {
-        /// How many parts were asked for.
-        rows: u32,
+        /// The parts that were asked for, in words.
+        tensor: String,
+    },
+    /// An operation that columns do not split.
+    #[error(
+        "`{node}`: tensor columns do not split {operation}: set `tensor {{ columns 1 }}` and use \
+         rows or replicas instead"
+    )]
+    NoColumns {
+        /// The node's name.
+        node: String,
+        /// The kind of operation, in words.
+        operation: &'static str,
+    },
+    /// An extent that the grid does not divide.
+    #[error(
+        "`{node}`: its {size} {what} do not divide among {parts} tensor {direction}; {direction} \
+         up to {most} that do: {}",
+        fitting(*size, *most)
+    )]
+    Indivisible {
+        /// The node's name.
+        node: String,
+        /// What is counted.
+        what: &'static str,
+        /// How many there are.
+        size: u64,
+        /// Among how many they are divided.
+        parts: u64,
+        /// What these are called.
+        direction: &'static str,
+        /// The largest number of parts that is looked at for one that fits.
+        most: u64,
     },
     /// A gradient hops back in the middle of a stage.
     #[error(
@@ -70,4 +101,13 @@ pub enum StageError {
         /// The stages, counted from zero.
         stages: [usize; 2],
     },
+}
+
+/// The numbers up to the largest one that divide a size.
+fn fitting(size: u64, most: u64) -> String {
+    let fits: Vec<String> = (1..=most)
+        .filter(|parts| size.is_multiple_of(*parts))
+        .map(|parts| parts.to_string())
+        .collect();
+    fits.join(", ")
 }

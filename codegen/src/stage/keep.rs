@@ -214,7 +214,10 @@ fn is_cheap(operation: Operation) -> bool {
                 Motion::Keep | Motion::Gather(_) | Motion::Cut(_) => true,
                 Motion::Sum | Motion::Scatter(_) => false,
             },
-            Part::Embedding { .. } | Part::Dropout { .. } => true,
+            Part::Embedding { .. }
+            | Part::Dropout { .. }
+            | Part::LayerNorm { .. }
+            | Part::RmsNorm { .. } => true,
             Part::CrossEntropy { .. } => false,
         },
         Operation::Embedding

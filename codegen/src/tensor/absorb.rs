@@ -1,7 +1,7 @@
 //! Which affine maps make their own columns: those whose result may stay in parts.
 
 use roundelay_dsl::{Model, Node, NodeId, Operation, Source};
-use roundelay_schedule::Id;
+use roundelay_schedule::{Id, Tensor};
 
 /// Whether somebody can use an array that is divided along an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,6 +21,8 @@ pub(super) const HEADS: u32 = 1;
 pub(crate) struct Absorb<'a> {
     model: &'a Model,
     rows: u64,
+    /// Parts of the whole grid.
+    parts: u64,
     /// Whether each result can be made in parts, from affine maps on.
     made: Vec<bool>,
     /// The best use of each result divided along each of its extents.
@@ -28,12 +30,12 @@ pub(crate) struct Absorb<'a> {
 }
 
 impl<'a> Absorb<'a> {
-    /// For so many parts. Operands come before their users: what depends on operands is known
-    /// from the first node on, what depends on users from the last one back.
-    pub(crate) fn new(model: &'a Model, rows: u64) -> Self {
-        let count = model.nodes.len();
-        let mut absorb =
-            Self { model, rows, made: Vec::new(), uses: vec![Vec::new(); count] };
+    /// For a grid. Operands come before their users: what depends on operands is known from the
+    /// first node on, what depends on users from the last one back.
+    pub(crate) fn new(model: &'a Model, tensor: Tensor) -> Self {
+        let [rows, parts] = [tensor.rows, tensor.parts()].map(u64::from);
+        let uses = vec![Vec::new(); model.nodes.len()];
+        let mut absorb = Self { model, rows, parts, made: Vec::new(), uses };
         for node in model.nodes.values() {
             let made = absorb.makes(node);
             absorb.made.push(made);
@@ -58,6 +60,13 @@ impl<'a> Absorb<'a> {
             Use::Even => width.is_multiple_of(self.rows),
             Use::Any => width >= self.rows,
         }
+    }
+
+    /// Whether an affine map makes classes of a loss, which however many parts may divide.
+    pub(crate) fn makes_classes(&self, node: NodeId) -> bool {
+        let last = self.last(node);
+        let width = self.model.nodes[node].shape[last as usize].size;
+        self.of(node, last) == Use::Any && width >= self.parts
     }
 
     fn last(&self, node: NodeId) -> u32 {
@@ -108,7 +117,7 @@ impl<'a> Absorb<'a> {
             Operation::Rotary { heads, .. } if whole_heads(heads) => {
                 self.of(user, extent).min(Use::Even)
             }
-            Operation::Reshape => match self.reshaped(node, user, extent) {
+            Operation::Reshape => match self.reshaped((node, user), extent, self.rows) {
                 Some(extent) => self.of(user, extent).min(Use::Even),
                 None => Use::No,
             },
@@ -148,16 +157,21 @@ impl<'a> Absorb<'a> {
     }
 
     /// The extent of a reshaped array that is divided when one of its operand is.
-    pub(crate) fn reshaped(&self, from: NodeId, to: NodeId, extent: u32) -> Option<u32> {
+    pub(crate) fn reshaped(
+        &self,
+        (from, to): (NodeId, NodeId),
+        extent: u32,
+        parts: u64,
+    ) -> Option<u32> {
         let [from, to] = [from, to].map(|node| &self.model.nodes[node].shape);
         let before = |shape: &[roundelay_dsl::Extent]| -> u64 {
             shape.iter().map(|extent| extent.size).product()
         };
         let outer = before(&from[..extent as usize]);
-        let even = from[extent as usize].size.is_multiple_of(self.rows);
+        let even = from[extent as usize].size.is_multiple_of(parts);
         let fits = |place: &usize| {
             let size = to[*place].size;
-            before(&to[..*place]) == outer && size > 1 && size.is_multiple_of(self.rows)
+            before(&to[..*place]) == outer && size > 1 && size.is_multiple_of(parts)
         };
         let place = (0..to.len()).find(fits).filter(|_| even)?;
         u32::try_from(place).ok()

@@ -3,12 +3,13 @@
 use super::{
     Parted,
     absorb::Absorb,
-    layout::{Layout, has_tokens},
+    layout::{Along, Layout, Step, has_tokens},
 };
+use crate::stage::StageError;
 use roundelay_dsl::{
     Extent, Metric, Model, Node, NodeId, Operation, ParameterId, Part, Source,
 };
-use roundelay_schedule::{Id, Sequence, Split, Tensor};
+use roundelay_schedule::{Direction, Division, Id, Sequence, Split, Tensor};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The graph so far.
@@ -31,7 +32,9 @@ pub(super) struct Local<'a> {
     /// The operation of the whole model that each belongs to.
     origin: Vec<NodeId>,
     /// The operation that is worked on.
-    at: NodeId,
+    pub(super) at: NodeId,
+    /// The first thing that a grid of several columns does not split.
+    pub(super) refused: Option<StageError>,
 }
 
 impl<'a> Local<'a> {
@@ -48,7 +51,7 @@ impl<'a> Local<'a> {
             whole,
             tensor,
             absorb,
-            model: own_model(whole, tensor.rows, &stored),
+            model: own_model(whole, tensor, &stored),
             wants: BTreeMap::new(),
             stored,
             cuts,
@@ -56,6 +59,7 @@ impl<'a> Local<'a> {
             known: BTreeMap::new(),
             origin: Vec::new(),
             at: NodeId::new(0),
+            refused: None,
         };
         for id in whole.nodes.ids() {
             local.at = id;
@@ -86,9 +90,14 @@ impl<'a> Local<'a> {
         Parted { cuts: cuts.iter().map(first).collect(), model, origin }
     }
 
-    /// How many parts there are.
-    pub(super) fn rows(&self) -> u64 {
-        u64::from(self.tensor.rows)
+    /// How many parts divide something in a direction.
+    pub(super) fn parts(&self, direction: Direction) -> u64 {
+        u64::from(self.tensor.line(direction).parts)
+    }
+
+    /// Whether tensors are split in both directions of the grid, layer by layer in turn.
+    pub(super) fn alternates(&self) -> bool {
+        self.tensor.columns > 1
     }
 
     /// Extents of the whole of a source.
@@ -108,87 +117,119 @@ impl<'a> Local<'a> {
         match source {
             Source::Node(id) => self.made[id.index()].1,
             Source::Parameter(id) => {
-                self.stored.get(&id).copied().unwrap_or(Layout::Whole)
+                self.stored.get(&id).copied().unwrap_or(Layout::WHOLE)
             }
-            Source::Input(_) => Layout::Whole,
+            Source::Input(_) => Layout::WHOLE,
         }
     }
 
     /// The layout for what works token by token on a value: its share of the tokens where that
     /// is wanted.
     pub(super) fn by_tokens(&self, source: Source) -> Layout {
-        match self.layout(source) {
-            Layout::Whole => self.settled(&self.shape(source)),
-            own => own,
+        let own = self.layout(source);
+        match own.rows {
+            Along::Whole => Layout { rows: self.settled(&self.shape(source)), ..own },
+            _ => own,
         }
     }
 
-    /// The layout of a value that is whole between two split regions.
-    pub(super) fn settled(&self, shape: &[Extent]) -> Layout {
+    /// How a value lies in a column that no row has a part of the features of.
+    pub(super) fn settled(&self, shape: &[Extent]) -> Along {
         match self.tensor.sequence {
-            Sequence::Split if has_tokens(shape, self.rows()) => Layout::Tokens,
-            Sequence::Split | Sequence::Whole => Layout::Whole,
+            Sequence::Split if has_tokens(shape, self.parts(Direction::Rows)) => {
+                Along::Tokens
+            }
+            Sequence::Split | Sequence::Whole => Along::Whole,
         }
+    }
+
+    /// The same where there is a direction for it: one column divides nothing.
+    fn canonical(&self, layout: Layout) -> Layout {
+        match self.alternates() {
+            true => layout,
+            false => Layout { columns: Along::Whole, ..layout },
+        }
+    }
+
+    /// How a parameter is kept that is read in a layout: along single parts it is whole.
+    fn kept(&self, layout: Layout) -> Layout {
+        let single = [Direction::Rows, Direction::Columns]
+            .into_iter()
+            .filter(|direction| self.parts(*direction) == 1);
+        single.fold(layout, |kept, direction| kept.with(direction, Along::Whole))
     }
 
     /// A source of the whole model in a layout.
     pub(super) fn want(&mut self, source: Source, layout: Layout) -> Source {
-        if let Source::Parameter(id) = source {
-            self.wants.entry(id).or_default().insert(layout);
-        }
-        let there = match source {
+        let mut layout = self.canonical(layout);
+        let mut there = match source {
             Source::Node(id) => self.made[id.index()].0,
-            Source::Parameter(_) | Source::Input(_) => source,
-        };
-        let have = self.layout(source);
-        // What has no gradient is the same whole or varying.
-        if have == layout
-            || (matches!(source, Source::Input(_)) && layout == Layout::Varying)
-        {
-            return there;
-        }
-        let stage = self.cuts.partition_point(|cut| *cut as usize <= self.at.index());
-        if let Some(known) = self.known.get(&(source, layout, stage)) {
-            return *known;
-        }
-        let shape = self.shape(source);
-        let made = match have.exchange(layout) {
-            Some(_) => self.exchange(there, have, layout, &shape),
-            None => {
-                let whole = self.want(source, Layout::Whole);
-                self.exchange(whole, Layout::Whole, layout, &shape)
+            Source::Parameter(id) => {
+                let kept = self.kept(layout);
+                self.wants.entry(id).or_default().insert(kept);
+                source
+            }
+            Source::Input(_) => {
+                // What has no gradient is the same whole or varying.
+                layout = layout.map(|along| match along {
+                    Along::Varying => Along::Whole,
+                    own => own,
+                });
+                source
             }
         };
-        self.known.insert((source, layout, stage), made);
-        made
+        let mut have = self.layout(source);
+        let stage = self.cuts.partition_point(|cut| *cut as usize <= self.at.index());
+        let shape = self.shape(source);
+        while let Some(step) = have.step(layout) {
+            have = step.to;
+            there = match self.known.get(&(source, have, stage)) {
+                Some(known) => *known,
+                None => {
+                    let made = self.exchange(there, step, &shape);
+                    self.known.insert((source, have, stage), made);
+                    made
+                }
+            };
+        }
+        there
     }
 
-    /// A value in another layout.
-    pub(super) fn exchange(
+    /// A value that was just made, in another layout.
+    pub(super) fn settle(
         &mut self,
         source: Source,
-        from: Layout,
-        to: Layout,
+        (from, to): (Layout, Layout),
         shape: &[Extent],
     ) -> Source {
-        if from == to {
+        let [mut have, to] = [from, to].map(|layout| self.canonical(layout));
+        let mut there = source;
+        while let Some(step) = have.step(to) {
+            (have, there) = (step.to, self.exchange(there, step, shape));
+        }
+        there
+    }
+
+    /// One exchange; among single parts there is nothing to do.
+    fn exchange(&mut self, source: Source, step: Step, shape: &[Extent]) -> Source {
+        let Step { direction, motions: [value, gradient], to } = step;
+        if self.parts(direction) == 1 {
             return source;
         }
-        let motions = from.exchange(to).expect("every layout is one step from whole");
-        let part = Part::Exchange { value: motions[0], gradient: motions[1] };
-        self.part("exchange", part, vec![source], (shape, to))
+        let part = Part::Exchange { value, gradient };
+        self.part("exchange", (part, direction), vec![source], (shape, to))
     }
 
     /// An operation that only a part has.
     pub(super) fn part(
         &mut self,
         role: &str,
-        part: Part,
+        (part, direction): (Part, Direction),
         operands: Vec<Source>,
         made: (&[Extent], Layout),
     ) -> Source {
-        let parts = self.tensor.rows;
-        self.add(role, Operation::Part { part, parts }, operands, made)
+        let line = self.tensor.line(direction);
+        self.add(role, Operation::Part { part, line }, operands, made)
     }
 
     /// An operation on own parts; `shape` is that of the whole result.
@@ -203,7 +244,7 @@ impl<'a> Local<'a> {
         if !role.is_empty() {
             name = format!("{name}.{role}");
         }
-        let shape = layout.own(shape, self.rows());
+        let shape = self.canonical(layout).own(shape, self.tensor);
         self.origin.push(self.at);
         let node = Node { name, operation, operands, shape };
         Source::Node(self.model.nodes.push(node))
@@ -211,13 +252,19 @@ impl<'a> Local<'a> {
 }
 
 /// Inputs and parameters of one device.
-fn own_model(whole: &Model, rows: u32, stored: &BTreeMap<ParameterId, Layout>) -> Model {
+fn own_model(
+    whole: &Model,
+    tensor: Tensor,
+    stored: &BTreeMap<ParameterId, Layout>,
+) -> Model {
     let mut parameters = whole.parameters.clone();
     for (id, parameter) in parameters.iter_mut() {
-        if let Some(Layout::Split(extent)) = stored.get(&id) {
-            let own = &mut parameter.shape[*extent as usize];
-            parameter.split = Some(Split { extent: *extent, whole: *own });
-            *own = own.div_ceil(u64::from(rows));
+        if let Some(layout) = stored.get(&id) {
+            let extents: Vec<Extent> =
+                parameter.shape.iter().copied().map(Extent::fixed).collect();
+            parameter.split = division(*layout, &parameter.shape, tensor);
+            let own = layout.own(&extents, tensor);
+            parameter.shape = own.iter().map(|extent| extent.size).collect();
         }
     }
     Model {
@@ -225,5 +272,26 @@ fn own_model(whole: &Model, rows: u32, stored: &BTreeMap<ParameterId, Layout>) -
         inputs: whole.inputs.clone(),
         parameters,
         ..Model::default()
+    }
+}
+
+/// How a parameter of this shape is divided that is kept in a layout.
+fn division(layout: Layout, shape: &[u64], tensor: Tensor) -> Division {
+    let split = |extent: u32, direction| {
+        let line = tensor.line(direction);
+        let line = (line.parts < tensor.parts()).then_some(line);
+        Split { extent, whole: shape[extent as usize], line }
+    };
+    let (rows, columns) = (Direction::Rows, Direction::Columns);
+    match (layout.rows, layout.columns) {
+        (Along::Split(one), Along::Split(other)) if one == other => {
+            Division::One(split(one, Direction::Both))
+        }
+        (Along::Split(one), Along::Split(other)) => {
+            Division::Two([split(one, rows), split(other, columns)])
+        }
+        (Along::Split(extent), _) => Division::One(split(extent, rows)),
+        (_, Along::Split(extent)) => Division::One(split(extent, columns)),
+        _ => Division::Whole,
     }
 }

@@ -1,14 +1,26 @@
 //! What each operation becomes on one device: one rule per kind of operation.
 
 use super::{
-    absorb::{HEADS, is_elementwise},
-    layout::Layout,
+    absorb::is_elementwise,
+    layout::{Along, Layout, crossing},
     local::Local,
 };
-use roundelay_dsl::{Extent, Masked, Node, NodeId, Operation, Part, Source};
+use crate::stage::StageError;
+use roundelay_dsl::{Extent, Masked, Node, NodeId, Operation, Part, Share, Source};
+use roundelay_schedule::Direction;
 
 /// A table is split by rows when a part has at least so many: splitting costs a sum of results.
 const LEAST_ROWS: u64 = 128;
+
+/// How an affine map is split.
+enum Way {
+    /// Everybody does all of it.
+    Replicated,
+    /// What it reads is divided in a direction, what it makes in the other one.
+    From(Direction),
+    /// All parts of the grid make classes of their own.
+    Classes,
+}
 
 impl Local<'_> {
     /// Adds what becomes of an operation; the result and its layout.
@@ -30,41 +42,110 @@ impl Local<'_> {
             Operation::Add | Operation::Multiply => self.pair(operation, operands, shape),
             Operation::CrossEntropy => self.loss(operation, operands, Masked::No),
             Operation::MaskedCrossEntropy => self.loss(operation, operands, Masked::Yes),
+            Operation::Rows { .. } if self.alternates() => {
+                self.own_columns(operation, operands, shape)
+            }
             _ if is_elementwise(operation) => {
                 self.elementwise(id, operation, operands, shape)
             }
-            _ => self.replicated(operation, operands, shape),
+            _ => {
+                if let (true, Some(name)) = (self.alternates(), unsplit(operation)) {
+                    let node = self.name();
+                    self.refuse(StageError::NoColumns { node, operation: name });
+                }
+                self.replicated(operation, operands, shape)
+            }
         }
     }
 
     /// Everybody does all of it.
-    fn replicated(
+    pub(super) fn replicated(
         &mut self,
         operation: Operation,
         operands: &[Source],
         shape: &[Extent],
     ) -> (Source, Layout) {
-        let whole = operands.iter().map(|own| self.want(*own, Layout::Whole)).collect();
-        (self.add("", operation, whole, (shape, Layout::Whole)), Layout::Whole)
+        let whole = operands.iter().map(|own| self.want(*own, Layout::WHOLE)).collect();
+        (self.add("", operation, whole, (shape, Layout::WHOLE)), Layout::WHOLE)
     }
 
-    /// Own rows of a large table, summed over the parts.
+    /// Keeps the first thing that cannot be split.
+    fn refuse(&mut self, error: StageError) {
+        self.refused.get_or_insert(error);
+    }
+
+    fn name(&self) -> String {
+        self.whole.nodes[self.at].name.clone()
+    }
+
+    /// Whether the parts of a direction divide what is counted; several columns take nothing else.
+    pub(super) fn divides(
+        &mut self,
+        direction: Direction,
+        (what, size): (&'static str, u64),
+    ) -> bool {
+        let parts = self.parts(direction);
+        let even = size.is_multiple_of(parts);
+        if !even && self.alternates() {
+            let name = match direction {
+                Direction::Rows => "rows",
+                Direction::Columns => "columns",
+                Direction::Both => "parts",
+            };
+            let (node, most) = (self.name(), parts.max(MOST_SHOWN));
+            let direction = name;
+            let error =
+                StageError::Indivisible { node, what, size, parts, direction, most };
+            self.refuse(error);
+        }
+        even
+    }
+
+    /// Own rows of a large table, summed over the parts; of a small one own columns, where there
+    /// are columns.
     fn embedding(&mut self, operands: &[Source], shape: &[Extent]) -> (Source, Layout) {
         let rows = self.shape(operands[1])[0].size;
-        if rows < LEAST_ROWS * self.rows() {
-            return self.replicated(Operation::Embedding, operands, shape);
+        let is_large = rows >= LEAST_ROWS * self.parts(Direction::Both);
+        match (is_large, self.alternates()) {
+            (true, _) => {
+                let table = self.want(operands[1], Layout::both(Along::Split(0)));
+                let tokens = self.want(operands[0], Layout::WHOLE);
+                let part = (Part::Embedding { whole: rows }, Direction::Both);
+                let made = Layout::both(Along::Partial);
+                let sum = self.part("", part, vec![tokens, table], (shape, made));
+                let layout = self.between(shape);
+                (self.settle(sum, (made, layout), shape), layout)
+            }
+            (false, true) => self.own_columns(Operation::Embedding, operands, shape),
+            (false, false) => self.replicated(Operation::Embedding, operands, shape),
         }
-        let table = self.want(operands[1], Layout::Split(0));
-        let tokens = self.want(operands[0], Layout::Whole);
-        let part = Part::Embedding { whole: rows };
-        let sum = self.part("", part, vec![tokens, table], (shape, Layout::Partial));
-        self.settle(sum, shape)
     }
 
-    /// A sum of everybody's share, where it is used next.
-    fn settle(&mut self, sum: Source, shape: &[Extent]) -> (Source, Layout) {
-        let layout = self.settled(shape);
-        (self.exchange(sum, Layout::Partial, layout, shape), layout)
+    /// Own columns of rows that are found in a table, the last operand.
+    fn own_columns(
+        &mut self,
+        operation: Operation,
+        operands: &[Source],
+        shape: &[Extent],
+    ) -> (Source, Layout) {
+        let layout = self.between(shape);
+        let (table, others) = operands.split_last().expect("there is a table");
+        let mut own: Vec<Source> =
+            others.iter().map(|other| self.want(*other, Layout::WHOLE)).collect();
+        let of_table = last(&self.shape(*table));
+        let columns = Layout::only(Direction::Columns, Along::Split(of_table));
+        own.push(self.want(*table, columns));
+        (self.add("", operation, own, (shape, layout)), layout)
+    }
+
+    /// The layout between two split regions: no row has a part of the features, columns do.
+    fn between(&mut self, shape: &[Extent]) -> Layout {
+        let rows = self.settled(shape);
+        let width = shape.last().map_or(1, |extent| extent.size);
+        match self.alternates() && self.divides(Direction::Columns, ("features", width)) {
+            true => Layout { rows, columns: Along::Split(last(shape)) },
+            false => Layout { rows, columns: Along::Whole },
+        }
     }
 
     fn linear(
@@ -73,141 +154,76 @@ impl Local<'_> {
         operands: &[Source],
         shape: &[Extent],
     ) -> (Source, Layout) {
-        let x = operands[0];
-        let last = last(&self.shape(x));
-        let even = self.shape(x)[last as usize].size.is_multiple_of(self.rows());
-        if self.layout(x) == Layout::Split(last) && even {
-            return self.by_rows(operands, shape, last);
+        match self.way(id, operands[0]) {
+            Way::Replicated => self.replicated(Operation::Linear, operands, shape),
+            Way::From(direction) => self.contract(direction, operands, shape),
+            Way::Classes => {
+                let x = self.want(operands[0], Layout::both(Along::Varying));
+                let mut own = vec![x];
+                let split = Layout::both(Along::Split(0));
+                own.extend(operands[1..].iter().map(|other| self.want(*other, split)));
+                let layout = Layout::both(Along::Split(last(shape)));
+                (self.add("", Operation::Linear, own, (shape, layout)), layout)
+            }
         }
-        if !self.absorb.takes_columns(id) {
-            return self.replicated(Operation::Linear, operands, shape);
-        }
-        let mut own = vec![self.want(x, Layout::Varying)];
-        let others = operands[1..].iter();
-        own.extend(others.map(|other| self.want(*other, Layout::Split(0))));
-        let layout = Layout::Split(self::last(shape));
-        (self.add("", Operation::Linear, own, (shape, layout)), layout)
     }
 
-    /// x in columns, the weight in the same: everybody has a summand. The bias is added once.
-    fn by_rows(
+    fn way(&mut self, id: NodeId, x: Source) -> Way {
+        let shape = self.shape(x);
+        let (last, rows) = (last(&shape), self.parts(Direction::Rows));
+        let even = shape[last as usize].size.is_multiple_of(rows);
+        let by_rows = self.layout(x).rows == Along::Split(last) && even;
+        match self.alternates() {
+            true if self.absorb.makes_classes(id) => Way::Classes,
+            _ if by_rows => Way::From(Direction::Rows),
+            true => Way::From(Direction::Columns),
+            false if self.absorb.takes_columns(id) => Way::From(Direction::Columns),
+            false => Way::Replicated,
+        }
+    }
+
+    /// x and the columns of the weight are divided in one direction, its rows in the other: every
+    /// device has a summand of its part of the result. The bias is added once.
+    fn contract(
         &mut self,
+        from: Direction,
         operands: &[Source],
         shape: &[Extent],
-        last: u32,
     ) -> (Source, Layout) {
-        let x = self.want(operands[0], Layout::Split(last));
-        let weight = self.want(operands[1], Layout::Split(1));
-        let made = (shape, Layout::Partial);
-        let sum = self.add("", Operation::Linear, vec![x, weight], made);
-        let (sum, layout) = self.settle(sum, shape);
+        let to = crossing(from);
+        let read = self.shape(operands[0]);
+        if self.alternates() {
+            let size = |shape: &[Extent]| shape.last().map_or(1, |extent| extent.size);
+            self.divides(from, ("input features", size(&read)));
+            self.divides(to, ("output features", size(shape)));
+        }
+        let x = Layout::only(from, Along::Split(last(&read))).with(to, Along::Varying);
+        let weight = Layout::only(from, Along::Split(1)).with(to, Along::Split(0));
+        let made = Layout::only(to, Along::Split(last(shape)));
+        let mut own = vec![self.want(operands[0], x), self.want(operands[1], weight)];
+        if self.parts(from) == 1 {
+            // Nobody else has a summand, so the map adds its bias itself.
+            let bias = Layout::only(to, Along::Split(0));
+            own.extend(operands[2..].iter().map(|bias_of| self.want(*bias_of, bias)));
+            return (self.add("", Operation::Linear, own, (shape, made)), made);
+        }
+        let partial = made.with(from, Along::Partial);
+        let sum = self.add("", Operation::Linear, own, (shape, partial));
+        let settled = match from {
+            Direction::Rows | Direction::Both => self.settled(shape),
+            Direction::Columns => Along::Whole,
+        };
+        let layout = made.with(from, settled);
+        let sum = self.settle(sum, (partial, layout), shape);
         match operands.get(2) {
             None => (sum, layout),
             Some(bias) => {
-                let bias = self.want(*bias, repeated(layout));
+                let own =
+                    Layout::only(from, settled.repeated()).with(to, Along::Split(0));
+                let bias = self.want(*bias, own);
                 let added = vec![sum, bias];
                 (self.add("bias", Operation::Add, added, (shape, layout)), layout)
             }
-        }
-    }
-
-    fn attention(
-        &mut self,
-        operation: Operation,
-        operands: &[Source],
-        shape: &[Extent],
-    ) -> (Source, Layout) {
-        let split = Layout::Split(last(shape));
-        let parted = operands.iter().all(|operand| self.layout(*operand) == split);
-        let rows = self.rows();
-        match operation {
-            Operation::Attention { heads, key_heads, causal, window, scale, cap }
-                if parted
-                    && heads.is_multiple_of(rows)
-                    && key_heads.is_multiple_of(rows) =>
-            {
-                let (heads, key_heads) = (heads / rows, key_heads / rows);
-                let own =
-                    Operation::Attention { heads, key_heads, causal, window, scale, cap };
-                let operands =
-                    operands.iter().map(|one| self.want(*one, split)).collect();
-                (self.add("", own, operands, (shape, split)), split)
-            }
-            _ => self.replicated(operation, operands, shape),
-        }
-    }
-
-    /// Own heads of queries and keys: own scores.
-    fn scores(
-        &mut self,
-        operation: Operation,
-        operands: &[Source],
-        shape: &[Extent],
-    ) -> (Source, Layout) {
-        let rows = self.rows();
-        let from = Layout::Split(last(&self.shape(operands[0])));
-        let parted = operands.iter().all(|operand| self.layout(*operand) == from);
-        match operation {
-            Operation::Scores { heads, key_heads, causal, window, scale }
-                if parted
-                    && heads.is_multiple_of(rows)
-                    && key_heads.is_multiple_of(rows) =>
-            {
-                let (heads, key_heads) = (heads / rows, key_heads / rows);
-                let own = Operation::Scores { heads, key_heads, causal, window, scale };
-                let operands = operands.iter().map(|one| self.want(*one, from)).collect();
-                let layout = Layout::Split(HEADS);
-                (self.add("", own, operands, (shape, layout)), layout)
-            }
-            _ => self.replicated(operation, operands, shape),
-        }
-    }
-
-    /// Own weights and own heads of values: own columns.
-    fn mix(
-        &mut self,
-        operation: Operation,
-        operands: &[Source],
-        shape: &[Extent],
-    ) -> (Source, Layout) {
-        let rows = self.rows();
-        let layout = Layout::Split(last(shape));
-        let parted = self.layout(operands[0]) == Layout::Split(HEADS)
-            && self.layout(operands[1]) == layout;
-        match operation {
-            Operation::Mix { heads, key_heads }
-                if parted
-                    && heads.is_multiple_of(rows)
-                    && key_heads.is_multiple_of(rows) =>
-            {
-                let (heads, key_heads) = (heads / rows, key_heads / rows);
-                let own = Operation::Mix { heads, key_heads };
-                let weights = self.want(operands[0], Layout::Split(HEADS));
-                let value = self.want(operands[1], layout);
-                (self.add("", own, vec![weights, value], (shape, layout)), layout)
-            }
-            _ => self.replicated(operation, operands, shape),
-        }
-    }
-
-    fn rotary(
-        &mut self,
-        operation: Operation,
-        operands: &[Source],
-        shape: &[Extent],
-    ) -> (Source, Layout) {
-        let split = Layout::Split(last(shape));
-        match operation {
-            Operation::Rotary { heads, base, turned }
-                if self.layout(operands[0]) == split
-                    && heads.is_multiple_of(self.rows()) =>
-            {
-                let heads = heads / self.rows();
-                let x = self.want(operands[0], split);
-                let own = Operation::Rotary { heads, base, turned };
-                (self.add("", own, vec![x], (shape, split)), split)
-            }
-            _ => self.replicated(operation, operands, shape),
         }
     }
 
@@ -217,35 +233,73 @@ impl Local<'_> {
         operands: &[Source],
         shape: &[Extent],
     ) -> (Source, Layout) {
-        let layout = match (operands[0], self.layout(operands[0])) {
-            (Source::Node(from), Layout::Split(extent)) => {
-                self.absorb.reshaped(from, id, extent).map(|to| (extent, to))
-            }
-            _ => None,
-        };
-        let Some((from, to)) = layout else {
+        let Some([from, to]) = self.reshaped(id, operands[0]) else {
             return self.replicated(Operation::Reshape, operands, shape);
         };
-        let x = self.want(operands[0], Layout::Split(from));
-        let layout = Layout::Split(to);
-        (self.add("", Operation::Reshape, vec![x], (shape, layout)), layout)
+        let x = self.want(operands[0], from);
+        (self.add("", Operation::Reshape, vec![x], (shape, to)), to)
     }
 
-    /// Over the last extent, which must be whole.
+    /// The layouts of a divided array before and behind a reshape that keeps its parts.
+    fn reshaped(&self, id: NodeId, x: Source) -> Option<[Layout; 2]> {
+        let Source::Node(from) = x else { return None };
+        let layout = self.layout(x);
+        let (direction, along) = match (layout.rows, layout.columns) {
+            (rows, Along::Whole) => (Direction::Rows, rows),
+            (Along::Whole, columns) => (Direction::Columns, columns),
+            _ => return None,
+        };
+        let Along::Split(extent) = along else { return None };
+        let parts = self.parts(direction);
+        let to = self.absorb.reshaped((from, id), extent, parts)?;
+        Some([extent, to].map(|extent| Layout::only(direction, Along::Split(extent))))
+    }
+
+    /// Over the last extent: whole, or of several columns by the sums of all of them.
     fn norm(
         &mut self,
         operation: Operation,
         operands: &[Source],
         shape: &[Extent],
     ) -> (Source, Layout) {
-        let layout = match self.by_tokens(operands[0]) {
-            Layout::Split(extent) if extent == last(shape) => self.settled(shape),
-            layout => layout,
+        let last = last(shape);
+        let layout = self.by_tokens(operands[0]);
+        let layout = match layout.divides(last) {
+            Some(direction @ (Direction::Rows | Direction::Columns))
+                if self.alternates() =>
+            {
+                if let Some(part) = part_of_norm(operation, shape) {
+                    return self.norm_part((part, direction), operation, operands, shape);
+                }
+                Layout::WHOLE
+            }
+            Some(_) => Layout::only(Direction::Rows, self.settled(shape)),
+            None => layout,
         };
         let mut own = vec![self.want(operands[0], layout)];
-        let others = operands[1..].iter();
-        own.extend(others.map(|other| self.want(*other, repeated(layout))));
+        let beside = layout.map(Along::repeated);
+        own.extend(operands[1..].iter().map(|other| self.want(*other, beside)));
         (self.add("", operation, own, (shape, layout)), layout)
+    }
+
+    /// Own features of a norm, whose sums meet in the direction that divides them.
+    fn norm_part(
+        &mut self,
+        (part, direction): (Part, Direction),
+        operation: Operation,
+        operands: &[Source],
+        shape: &[Extent],
+    ) -> (Source, Layout) {
+        let layout = self.layout(operands[0]);
+        let mut own = vec![self.want(operands[0], layout)];
+        let beside = layout.map(Along::repeated).with(direction, Along::Split(0));
+        own.extend(operands[1..].iter().map(|other| self.want(*other, beside)));
+        let made = (shape, layout);
+        let result = match self.parts(direction) {
+            1 => self.add("", operation, own, made),
+            _ => self.part("", (part, direction), own, made),
+        };
+        (result, layout)
     }
 
     fn elementwise(
@@ -255,25 +309,29 @@ impl Local<'_> {
         operands: &[Source],
         shape: &[Extent],
     ) -> (Source, Layout) {
-        let layout = match (operation, self.by_tokens(operands[0])) {
-            // Masks are those of places in the whole tensor, which only equal parts say.
-            (Operation::Dropout { .. }, Layout::Split(extent))
-                if !shape[extent as usize].size.is_multiple_of(self.rows()) =>
-            {
-                self.settled(shape)
-            }
-            (_, layout) => layout,
+        let layout = self.by_tokens(operands[0]);
+        let Operation::Dropout { rate } = operation else {
+            let x = self.want(operands[0], layout);
+            return (self.add("", operation, vec![x], (shape, layout)), layout);
         };
+        // Masks are those of places in the whole tensor, which only equal parts say.
+        let even = |(share, direction)| match share {
+            Share::Extent(extent) => {
+                shape[extent as usize].size.is_multiple_of(self.parts(direction))
+            }
+            Share::Whole | Share::Tokens => true,
+        };
+        let whole = || Layout::only(Direction::Rows, self.settled(shape));
+        let layout = match layout.share() {
+            Some(share) if even(share) => layout,
+            Some(_) | None => whole(),
+        };
+        let (share, direction) =
+            layout.share().expect("one direction at most divides something");
         let x = self.want(operands[0], layout);
-        let made = (shape, layout);
-        let result = match operation {
-            Operation::Dropout { rate } => {
-                let operator = roundelay_schedule::Id::index(id) as u64;
-                let share = layout.share();
-                self.part("", Part::Dropout { rate, operator, share }, vec![x], made)
-            }
-            _ => self.add("", operation, vec![x], made),
-        };
+        let operator = roundelay_schedule::Id::index(id) as u64;
+        let part = Part::Dropout { rate, operator, share };
+        let result = self.part("", (part, direction), vec![x], (shape, layout));
         (result, layout)
     }
 
@@ -286,22 +344,24 @@ impl Local<'_> {
     ) -> (Source, Layout) {
         let [a, b] = [operands[0], operands[1]];
         let missing = shape.len() - self.shape(b).len();
-        let layout = match (missing, self.by_tokens(a)) {
-            (0, Layout::Whole) => self.by_tokens(b),
-            // A share of the tokens has no whole rows of a table of positions.
-            (1, Layout::Tokens) if shape.len() > 2 => Layout::Whole,
-            (_, layout) => layout,
-        };
-        let for_b = match (missing, layout) {
-            (0, layout) => layout,
-            (missing, Layout::Split(extent)) => {
+        let mut layout = self.by_tokens(a);
+        if missing == 0 && layout == Layout::WHOLE {
+            layout = self.by_tokens(b);
+        }
+        // A share of the tokens has no whole rows of a table of positions.
+        if missing == 1 && layout.rows == Along::Tokens && shape.len() > 2 {
+            layout.rows = Along::Whole;
+        }
+        let for_b = layout.map(|along| match (missing, along) {
+            (0, along) => along,
+            (missing, Along::Split(extent)) => {
                 match extent.checked_sub(u32::try_from(missing).unwrap_or(u32::MAX)) {
-                    Some(extent) => Layout::Split(extent),
-                    None => Layout::Varying,
+                    Some(extent) => Along::Split(extent),
+                    None => Along::Varying,
                 }
             }
-            (_, layout) => repeated(layout),
-        };
+            (_, along) => along.repeated(),
+        });
         let own = vec![self.want(a, layout), self.want(b, for_b)];
         (self.add("", operation, own, (shape, layout)), layout)
     }
@@ -314,29 +374,51 @@ impl Local<'_> {
         masked: Masked,
     ) -> (Source, Layout) {
         let logits = self.shape(operands[0]);
-        let split = Layout::Split(last(&logits));
-        if self.layout(operands[0]) != split {
+        let split = Along::Split(last(&logits));
+        let layout = self.layout(operands[0]);
+        let own_classes = match self.alternates() {
+            true => layout == Layout::both(split),
+            false => layout.rows == split,
+        };
+        if !own_classes {
             return self.replicated(operation, operands, &[]);
         }
         let whole = logits.last().map_or(1, |extent| extent.size);
         let own =
-            vec![self.want(operands[0], split), self.want(operands[1], Layout::Whole)];
-        let part = Part::CrossEntropy { whole, masked };
-        (self.part("", part, own, (&[], Layout::Whole)), Layout::Whole)
+            vec![self.want(operands[0], layout), self.want(operands[1], Layout::WHOLE)];
+        let part = (Part::CrossEntropy { whole, masked }, Direction::Both);
+        (self.part("", part, own, (&[], Layout::WHOLE)), Layout::WHOLE)
     }
 }
 
-/// The layout of what everybody uses alike beside a value: where that is in parts, everybody has
-/// its share of the gradient.
-fn repeated(beside: Layout) -> Layout {
-    match beside {
-        Layout::Whole => Layout::Whole,
-        Layout::Varying | Layout::Split(_) | Layout::Tokens | Layout::Partial => {
-            Layout::Varying
+/// Numbers of parts that messages look at, at least.
+const MOST_SHOWN: u64 = 16;
+
+/// A norm of own features.
+fn part_of_norm(operation: Operation, shape: &[Extent]) -> Option<Part> {
+    let whole = shape.last().map_or(1, |extent| extent.size);
+    match operation {
+        Operation::LayerNorm { epsilon } => Some(Part::LayerNorm { epsilon, whole }),
+        Operation::RmsNorm { epsilon } => Some(Part::RmsNorm { epsilon, whole }),
+        _ => None,
+    }
+}
+
+/// What several columns do not split, in words; none for what everybody may do alike.
+fn unsplit(operation: Operation) -> Option<&'static str> {
+    match operation {
+        Operation::Conv2d { .. } => Some("a convolution"),
+        Operation::BatchNorm => Some("batch normalisation"),
+        Operation::GroupNorm { .. } => Some("group normalisation"),
+        Operation::MaxPool { .. } | Operation::AvgPool { .. } | Operation::GlobalPool => {
+            Some("pooling")
         }
+        Operation::ClassToken => Some("a class token"),
+        Operation::Select { .. } => Some("the choice of a position"),
+        _ => None,
     }
 }
 
-fn last(shape: &[Extent]) -> u32 {
+pub(super) fn last(shape: &[Extent]) -> u32 {
     u32::try_from(shape.len().saturating_sub(1)).expect("shapes have few extents")
 }

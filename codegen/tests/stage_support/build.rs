@@ -44,7 +44,7 @@ impl Build {
         Source::Parameter(self.model.parameters.push(ModelParameter {
             name: format!("p{number}"),
             shape: shape.to_vec(),
-            split: None,
+            split: roundelay_schedule::Division::Whole,
             initial: Initial::Normal(0.5),
             treatment: match number.is_multiple_of(3) {
                 true => Treatment::Spared,

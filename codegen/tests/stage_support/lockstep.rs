@@ -1,4 +1,4 @@
-//! Several machines, one for each tensor row, that make every call of a routine together.
+//! Several machines, one for each part of split tensors, that make every call of a routine together.
 
 use super::machine::Machine;
 use roundelay_codegen::Stages;
@@ -58,19 +58,23 @@ impl<'a> Lockstep<'a> {
         losses[0]
     }
 
-    /// The gradients of whole parameters, by name; those that are not split must be the same on
-    /// every row.
+    /// The gradients of whole parameters, by name; parts that hold the same must have the same.
     pub(crate) fn gradients<R: Real>(&self) -> BTreeMap<String, Vec<f64>> {
         let named: Vec<BTreeMap<String, Vec<u64>>> =
             self.rows.iter().map(|row| row.named::<R>(Role::Gradient)).collect();
         let one = |parameter: &roundelay_schedule::Parameter| {
             let mut whole = vec![0; parameter.whole_elements() as usize * 8];
-            for (row, its) in (0..).zip(&named) {
-                let own = &its[&parameter.name];
-                let same = parameter.split.is_some() || *own == named[0][&parameter.name];
-                assert!(same, "{} differs between rows", parameter.name);
-                let bytes: Vec<u8> = own.iter().flat_map(|x| x.to_ne_bytes()).collect();
-                parameter.put_part(row, &bytes, &mut whole, 8);
+            let own = |its: &BTreeMap<String, Vec<u64>>| -> Vec<u8> {
+                let bits = its[&parameter.name].iter();
+                bits.flat_map(|bits| bits.to_ne_bytes()).collect()
+            };
+            for (part, its) in (0..).zip(&named) {
+                parameter.put_part(part, &own(its), &mut whole, 8);
+            }
+            for (part, its) in (0..).zip(&named) {
+                let mut again = whole.clone();
+                parameter.put_part(part, &own(its), &mut again, 8);
+                assert!(again == whole, "{} differs between parts", parameter.name);
             }
             let numbers = whole.chunks_exact(8).map(|bits| {
                 let bits = bits.try_into().expect("eight bytes");
@@ -96,10 +100,12 @@ impl<'a> Lockstep<'a> {
                 .iter_mut()
                 .map(|row| row.operand::<R>(routine, call, 0))
                 .collect();
-            let brought: Vec<&[R]> = brought.iter().map(Vec::as_slice).collect();
-            for (part, row) in self.rows.iter_mut().enumerate() {
+            for (part, row) in (0..).zip(&mut self.rows) {
+                let line = exchange.line.members(part);
+                let brought: Vec<&[R]> =
+                    line.map(|member| brought[member as usize].as_slice()).collect();
                 let mut out = row.operand::<R>(routine, call, 1);
-                exchange.join(&brought, part, &mut out);
+                exchange.join(&brought, exchange.line.place(part) as usize, &mut out);
                 row.put_operand::<R>(routine, call, 1, &out);
             }
         }

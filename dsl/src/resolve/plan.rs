@@ -414,9 +414,13 @@ fn tensor(search: &mut Search, entry: &Entry, report: &mut Report) -> Known<()> 
     if let Some(entry) = inner.get("rows") {
         search.rows = numbers(entry, report)?;
     }
-    let others = TENSOR.into_iter().filter(|key| *key != "rows");
-    let mut found = others.filter_map(|key| Some((key, inner.get(key)?)));
-    found.try_for_each(|(key, entry)| only("1", key, entry, report))
+    if let Some(entry) = inner.get("columns") {
+        search.columns = numbers(entry, report)?;
+    }
+    match inner.get("depth") {
+        Some(entry) => only("1", "depth", entry, report),
+        None => Ok(()),
+    }
 }
 
 /// A key whose decision has one value so far, or is said elsewhere.

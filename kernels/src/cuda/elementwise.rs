@@ -12,7 +12,7 @@ use crate::{
     rows::{Prepend, Slice, SliceBackward},
     store::Store,
 };
-use roundelay_schedule::Bytes;
+use roundelay_schedule::{Bytes, Line};
 
 /// Arrays that [`sum`] can add up.
 pub const MOST_SUMMED: usize = 32;
@@ -158,6 +158,9 @@ impl Form for Multiply {
     }
 }
 
+/// A line that has one place.
+const ALONE: Line = Line { parts: 1, stride: 1 };
+
 /// Rows that are copied to rows, shifted.
 struct Window {
     /// Elements of all rows that are written, and of one of them.
@@ -166,8 +169,9 @@ struct Window {
     from: usize,
     /// From where in a row on the first element is read; may lie before it.
     shift: i64,
-    /// What is read this much further on, per part.
+    /// What is read this much further on, per place on the line.
     each: usize,
+    line: Line,
     store: Store,
 }
 
@@ -185,7 +189,7 @@ impl Window {
             // Two's complement: the kernel takes it with a sign.
             Argument::Unsigned64(self.shift as u64),
             count(self.each),
-            Argument::Part,
+            Argument::Place(self.line),
             adding(self.store),
         ];
         draft.pair((ELEMENTWISE, "window"), shape, arguments);
@@ -200,7 +204,14 @@ impl Form for Slice {
         let rows = &self.window;
         let (to, shift) =
             ([self.sequences * rows.length, rows.length], rows.start as i64);
-        let window = Window { to, from: rows.whole, shift, each: 0, store: self.store };
+        let window = Window {
+            to,
+            from: rows.whole,
+            shift,
+            each: 0,
+            line: ALONE,
+            store: self.store,
+        };
         let [x, out] = draft.operands(0);
         window.write(draft, [x, NOWHERE, out]);
         Ok(())
@@ -215,7 +226,14 @@ impl Form for SliceBackward {
         let rows = &self.window;
         let (to, shift) =
             ([self.sequences * rows.whole, rows.whole], -(rows.start as i64));
-        let window = Window { to, from: rows.length, shift, each: 0, store: self.store };
+        let window = Window {
+            to,
+            from: rows.length,
+            shift,
+            each: 0,
+            line: ALONE,
+            store: self.store,
+        };
         let [dy, dx] = draft.operands(0);
         window.write(draft, [dy, NOWHERE, dx]);
         Ok(())
@@ -230,7 +248,7 @@ impl Form for Prepend {
         let whole = self.length + self.width;
         let (to, shift) = ([self.sequences * whole, whole], -(self.width as i64));
         let store = Store::Write;
-        let window = Window { to, from: self.length, shift, each: 0, store };
+        let window = Window { to, from: self.length, shift, each: 0, line: ALONE, store };
         let [x, row, y] = draft.operands(0);
         window.write(draft, [x, row, y]);
         Ok(())
@@ -243,7 +261,8 @@ impl Form for Part {
     }
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
         let (to, each) = ([self.rows * self.columns, self.columns], self.columns);
-        let window = Window { to, from: self.whole, shift: 0, each, store: self.store };
+        let (line, store) = (self.line, self.store);
+        let window = Window { to, from: self.whole, shift: 0, each, line, store };
         let [x, out] = draft.operands(0);
         window.write(draft, [x, NOWHERE, out]);
         Ok(())

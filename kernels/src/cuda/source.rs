@@ -29,6 +29,11 @@ source!(
     NORM = "norm.cu" with "kernel.h" "ptx.h" "number.h" "pack.h" "map.h" "function.h" "reduce.h"
 );
 source!(
+    /// Norms of rows that several devices have the columns of.
+    PART_NORM = "part_norm.cu" with "kernel.h" "ptx.h" "number.h" "pack.h" "map.h" "function.h"
+        "reduce.h"
+);
+source!(
     /// Sums over rows.
     COLUMNS = "columns.cu" with "kernel.h" "ptx.h" "number.h" "pack.h" "segments.h"
 );
@@ -111,6 +116,7 @@ pub const SOURCES: &[Source] = &[
     LOSS,
     NORM,
     OPTIMIZER,
+    PART_NORM,
     POOL,
     PRODUCT,
     ROTARY,

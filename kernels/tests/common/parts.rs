@@ -41,6 +41,7 @@ pub(crate) fn sample(adding: Call, draw: &mut Draw) -> Call {
         "cross_entropy_part_backward" => {
             loss(adding, draw, n).real(array).integers(tokens).reals(&[tokens, array])
         }
+        name if name.starts_with("norm_part") => norm(plain, adding, draw, [batch, m, n]),
         "dropout" => dropout(plain, n).reals(&[array; 2]),
         "dropout_backward" => dropout(adding, n).reals(&[array; 2]),
         _ => adding.integer("parts", 1).reals(&[array; 2]),
@@ -50,6 +51,36 @@ pub(crate) fn sample(adding: Call, draw: &mut Draw) -> Call {
 fn dropout(call: Call, columns: u64) -> Call {
     let call = call.number("rate", 0.3).integer("operator", 5);
     call.integer("parts", 3).integer("columns", columns as i64)
+}
+
+/// Own columns of a norm over as many or more, around means or zero.
+fn norm(plain: Call, adding: Call, draw: &mut Draw, [batch, m, n]: [u64; 3]) -> Call {
+    let (array, row, rows): (&[u64], &[u64], &[u64]) =
+        (&[batch, m, n], &[n], &[batch, m]);
+    let centered = draw.flag();
+    let slopes: &[u64] = if centered { &[2, batch, m] } else { rows };
+    let only = |shape| if centered { vec![shape] } else { vec![] };
+    let whole = (n + draw.below(n)) as i64;
+    let of = |call: Call| call.flag("centered", centered).integer("whole", whole);
+    let name = plain.kernel.clone();
+    match name.as_str() {
+        "norm_part_sums" => plain.reals(&[array, rows]),
+        "norm_part_squares" => of(plain).real(array).reals(&only(rows)).real(rows),
+        "norm_part" => {
+            let call = of(plain).reals(&[array, row]).reals(&only(row));
+            let call = call.reals(&only(rows)).reals(&[rows, array]);
+            call.reals(&only(rows)).real(rows)
+        }
+        "norm_part_slopes" => {
+            let call = plain.flag("centered", centered).reals(&[array, row]);
+            call.reals(&only(rows)).reals(&[rows, array, slopes])
+        }
+        "norm_part_backward" => {
+            let call = of(adding).reals(&[array, row]).reals(&only(rows));
+            call.reals(&[rows, array, slopes, array])
+        }
+        _ => adding.reals(&[array, rows, array, row]),
+    }
 }
 
 /// Between one and two parts of `own` classes.

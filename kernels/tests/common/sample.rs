@@ -311,7 +311,14 @@ pub(crate) fn contents<R: Real>(call: &Call, draw: &mut Draw) -> Vec<Array<R>> {
 
 /// Whether an operand is a mean of squares.
 fn is_square(kernel: &str, operand: usize) -> bool {
-    let squares = [("adamw", 4), ("batch_norm", 4), ("batch_norm_backward", 3)];
+    let squares = [
+        ("adamw", 4),
+        ("batch_norm", 4),
+        ("batch_norm_backward", 3),
+        // With a bias before them, and without.
+        ("norm_part", 4),
+        ("norm_part", 2),
+    ];
     squares.contains(&(kernel, operand))
 }
 

@@ -174,6 +174,7 @@ fn bits(
         Argument::MicroBatch => (bound.context.micro_batch, 8),
         Argument::SliceOffset => (bound.context.slice_offset, 8),
         Argument::Part => (bound.context.part, 8),
+        Argument::Place(line) => (u64::from(line.place(bound.context.part as u32)), 8),
         Argument::Unsigned(number) => (u64::from(*number), 4),
         Argument::Unsigned64(number) => (*number, 8),
         Argument::Single(number) => (u64::from(number.to_bits()), 4),

@@ -235,7 +235,7 @@ fn a_found_order_follows_the_objective() {
 #[test]
 fn a_stage_with_rows_is_read_like_any_other() {
     let program = program(8, 512);
-    let tensor = Tensor { rows: 2, sequence: Sequence::Whole };
+    let tensor = Tensor::rows(2, Sequence::Whole);
     let bare = plan(Order::ZeroBubbleAuto, 4, 8).with_tensor(tensor);
     let mut schedule = lower(&program, &plain(&bare)).unwrap();
     cost::price(&mut schedule, &program).unwrap();

@@ -133,7 +133,7 @@ fn moves(plan: &Plan, loads: &[StageLoad], network: &mut Network<'_>) -> Vec<Mov
     for (stage, load) in loads.iter().enumerate() {
         let last = loads.len() - 1;
         let [own, next] = [stage, (stage + 1).min(last)]
-            .map(|stage| device(plan, stage) * plan.tensor.rows);
+            .map(|stage| device(plan, stage) * plan.tensor.parts());
         // The devices of a pipeline in the other direction may be nearer.
         let apart = |bytes| match holders(plan) {
             1 => network.transfer(own, next, bytes),

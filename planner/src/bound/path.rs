@@ -37,10 +37,10 @@ pub(super) fn relay(plan: &Plan, loads: &[StageLoad], network: &Network<'_>) -> 
     if plan.placement != Placement::Data || plan.rule.is_synchronous() {
         return Nanos(0);
     }
-    let (n, rows) = (plan.micro_batches, plan.tensor.rows);
+    let (n, parts) = (plan.micro_batches, plan.tensor.parts());
     let first = plan.rule.stalest(plan.placement.timeline(), n, plan.stages);
     let hops = |load: &StageLoad| -> Nanos {
-        let hop = |i: u32| network.transfer((i - 1) * rows, i * rows, load.gradient);
+        let hop = |i: u32| network.transfer((i - 1) * parts, i * parts, load.gradient);
         (1..n).map(hop).sum()
     };
     let mut known: Option<(&StageLoad, Nanos)> = None;

@@ -26,7 +26,7 @@ pub(super) fn of_nodes(
         gradient: Bytes(most.all) * dtype.gradient().size(dtype),
         passes: 2,
     };
-    let all = exchanges(plan, state, most.device * plan.tensor.rows);
+    let all = exchanges(plan, state, most.device * plan.tensor.parts());
     let least = |one: &Exchange| {
         let rounding = Nanos(2 * u64::from(one.members.number));
         (one.time(network) - rounding) * one.count
@@ -48,7 +48,7 @@ pub(super) fn traffic(
         let time = match alike {
             Some((_, time)) => time,
             None => {
-                let first = device * plan.tensor.rows;
+                let first = device * plan.tensor.parts();
                 let exchanges = exchanges(plan, State::of(load), first);
                 let each =
                     exchanges.map(|exchange| exchange.time(network) * exchange.count);
@@ -90,7 +90,7 @@ fn messages(
         let time = |from, to, bytes: Option<Bytes>| {
             bytes.map_or(Nanos(0), |bytes| network.transfer(from, to, bytes)) * n
         };
-        let [first, second] = [own, next].map(|device| device * plan.tensor.rows);
+        let [first, second] = [own, next].map(|device| device * plan.tensor.parts());
         let (down, up) = (time(first, second, load.down), time(second, first, load.up));
         let [own, next] = [own, next].map(|device| device as usize);
         devices[own][0] += down;

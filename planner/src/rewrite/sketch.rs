@@ -77,7 +77,7 @@ impl Sketch {
         let read = if is_in_place(one.kernel) { one.operands.len() } else { first };
         let mut operands = Vec::new();
         if MOVES.contains(&one.kernel) {
-            let cut = ["parts", "inner"].map(|name| one.attributes.get(name));
+            let cut = ["parts", "stride", "inner"].map(|name| one.attributes.get(name));
             operands.push(self.term(format!("{cut:?} of {:?}", along(one)), vec![]));
         }
         for place in &one.operands[..read] {

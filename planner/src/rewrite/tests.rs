@@ -62,8 +62,9 @@ fn stages(
 fn the_cheapest_way_applies_all_that_fits() {
     let algebra = Algebra::default();
     let mut applied = BTreeSet::new();
-    let split = |sequence| Tensor { rows: 2, sequence };
-    let tensors = [Tensor::WHOLE, split(Sequence::Whole), split(Sequence::Split)];
+    let split = |sequence| Tensor::rows(2, sequence);
+    let grid = Tensor::grid(2, 2);
+    let tensors = [Tensor::WHOLE, split(Sequence::Whole), split(Sequence::Split), grid];
     for (model, tensors) in [(GPT, &tensors[..]), (RESIDUAL, &tensors[..1])] {
         let program = program(model);
         for recompute in Recompute::ALL {
@@ -150,6 +151,31 @@ fn a_product_is_not_made_twice() {
     assert_eq!(chosen(&add, &[3, 4]), [first]);
     let twice = with(("add", &[3, 3, 4]));
     assert_eq!(chosen(&twice, &[4]), [first]);
+}
+
+/// What one direction of a grid cuts is not what the other one gathers.
+#[test]
+fn exchanges_of_crossing_lines_are_left_alone() {
+    let along = |stride| -> BTreeMap<String, Attribute> {
+        let numbers = [("parts", 2), ("stride", stride)];
+        let attribute =
+            |(name, number): (&str, i64)| (name.to_owned(), Attribute::Integer(number));
+        numbers.map(attribute).into()
+    };
+    let place = |array, shape| Place { array, shape, is_shared: array != 1 };
+    for (strides, expected) in [([2, 1], 0), ([1, 2], 0), ([2, 2], 1)] {
+        let attributes = strides.map(along);
+        let neighbour = |site, kernel, attributes, [from, to]: [&'static [u64]; 2]| {
+            let operands = vec![place(site, from), place(site + 1, to)];
+            Neighbour { site: Some(site), kernel, attributes, operands }
+        };
+        let neighbours = [
+            neighbour(0, "part", &attributes[0], [&[3, 8], &[3, 4]]),
+            neighbour(1, "all_gather", &attributes[1], [&[3, 4], &[3, 8]]),
+        ];
+        let found = Algebra::default().choose(&neighbours);
+        assert_eq!(found.len(), expected, "{strides:?}");
+    }
 }
 
 /// A limit that is met is said, and what is found by then still holds.

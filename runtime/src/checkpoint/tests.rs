@@ -7,8 +7,8 @@ use super::*;
 use crate::{Dataset, scratch::Scratch};
 use roundelay_kernels::random::Stream;
 use roundelay_schedule::{
-    Data, Float, Id, Initial, Job, Method, Order, Parameter, Placement, Plan, Recompute,
-    Reduction, Rule, Schedule, Stage, States, Table, Timeline, Treatment,
+    Data, Division, Float, Id, Initial, Job, Method, Order, Parameter, Placement, Plan,
+    Recompute, Reduction, Rule, Schedule, Stage, States, Table, Timeline, Treatment,
 };
 use std::fs;
 
@@ -19,7 +19,7 @@ fn schedule(rule: Rule) -> Schedule {
         stage: Stage::new(stage),
         offset: 0,
         shape: shape.to_vec(),
-        split: None,
+        split: Division::Whole,
         initial: Initial::Normal(1.0),
         treatment: Treatment::Decayed,
     };

@@ -146,7 +146,7 @@ impl<'a> Executor<'a> {
     ) {
         let Shared { schedule, arenas, coordinates, .. } = self.shared;
         let size = schedule.job.dtype.size();
-        let reports = |coordinate: &[u32]| schedule.row_of(coordinate) == 0;
+        let reports = |coordinate: &[u32]| schedule.part_at(coordinate) == 0;
         let numbered = coordinates.iter().enumerate();
         for (number, coordinate) in numbered.filter(|(_, own)| reports(own)) {
             let span = Span::of(schedule, at, row, turn.period, coordinate).part(0..size);

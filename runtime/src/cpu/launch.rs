@@ -1,4 +1,4 @@
-//! What a launch does: runs its routine on the rows that it binds, and meets the other rows of
+//! What a launch does: runs its routine on the rows that it binds, and meets the other parts of
 //! split tensors where they exchange something.
 #![expect(unsafe_code, reason = "operands of an exchange are shown to other threads")]
 
@@ -9,15 +9,18 @@ use super::{
     rendezvous::Meeting,
 };
 use crate::{
-    code::Watch,
+    code::{Code, Watch},
     exchange::Ends,
     machine::{Span, slice_offset},
     memory::Claim,
     native::native,
 };
 use roundelay_kernels::{Context, Mode};
-use roundelay_schedule::{Bytes, DeviceId, LinkId, Nanos, Pass, PhysicalQueue, Work};
+use roundelay_schedule::{
+    Bytes, DeviceId, Line, LinkId, Nanos, Pass, PhysicalQueue, Work,
+};
 use std::{
+    collections::{BTreeMap, BTreeSet},
     ops::ControlFlow,
     time::{Duration, Instant},
 };
@@ -30,17 +33,18 @@ pub(super) struct Rendezvous<'a> {
     pub(super) permit: Option<Permit<'a>>,
     /// What the last launch spent in exchanges.
     spent: Duration,
-    sender: Sender,
+    /// Who sends along each kind of line.
+    senders: BTreeMap<Line, Sender>,
 }
 
 /// Who sends what is exchanged, for the meter.
 #[derive(Clone, Copy)]
 enum Sender {
-    /// Nobody: the thread serves no lane, or there is one row.
+    /// Nobody: the line has one part.
     Nobody,
-    /// A device, over the link that joins its rows.
+    /// A device, over the link that joins its line.
     Device(DeviceId, LinkId),
-    /// The first of the rows, which also counts the message.
+    /// The first of the line, which also counts the message.
     First(DeviceId, LinkId),
 }
 
@@ -48,18 +52,20 @@ impl<'a> Rendezvous<'a> {
     /// The exchanges of a thread, before the first.
     pub(super) fn new(shared: &'a Shared, thread: usize) -> Self {
         let schedule = &shared.schedule;
-        let rows = schedule.tensor_rows() as usize;
-        let (_, coordinate) = shared.queues.home(thread);
-        let sender = sender(shared, thread);
-        let all = match sender {
-            Sender::Nobody => thread..thread + 1,
-            Sender::Device(..) | Sender::First(..) => {
-                let first = thread - coordinate % rows;
-                first..first + rows
+        let parts = schedule.tensor_parts() as usize;
+        let (queue, coordinate) = shared.queues.home(thread);
+        let (all, senders) = match shared.queues.queue(queue) {
+            PhysicalQueue::Lane(device, _) if parts > 1 => {
+                let first = thread - coordinate % parts;
+                let lines: BTreeSet<Line> =
+                    shared.code.values().flat_map(Code::lines).collect();
+                let sender = |line| (line, sender(shared, (device, coordinate), line));
+                (first..first + parts, lines.into_iter().map(sender).collect())
             }
+            _ => (thread..thread + 1, BTreeMap::new()),
         };
         let meeting = Meeting::new(thread, all, native(schedule.job.dtype));
-        Self { shared, meeting, permit: None, spent: Duration::ZERO, sender }
+        Self { shared, meeting, permit: None, spent: Duration::ZERO, senders }
     }
 
     fn exchange(&mut self, ends: &Ends) -> ControlFlow<()> {
@@ -85,10 +91,10 @@ impl<'a> Rendezvous<'a> {
     fn count(&self, ends: &Ends) {
         let Shared { meter, schedule, .. } = self.shared;
         let Bytes(sent) = ends.exchange.exchanged(schedule.job.dtype).sent();
-        match self.sender {
-            Sender::Nobody => {}
-            Sender::Device(device, link) => meter.moved(link, device, sent),
-            Sender::First(device, link) => {
+        match self.senders.get(&ends.exchange.line) {
+            None | Some(Sender::Nobody) => {}
+            Some(&Sender::Device(device, link)) => meter.moved(link, device, sent),
+            Some(&Sender::First(device, link)) => {
                 meter.message();
                 meter.moved(link, device, sent);
             }
@@ -96,21 +102,26 @@ impl<'a> Rendezvous<'a> {
     }
 }
 
-/// Who sends on a thread.
-fn sender(shared: &Shared, thread: usize) -> Sender {
-    let Shared { schedule, queues, coordinates, .. } = shared;
-    let rows = schedule.tensor_rows() as usize;
-    let (queue, coordinate) = queues.home(thread);
-    let PhysicalQueue::Lane(device, _) = queues.queue(queue) else {
+/// Who sends where a device runs at a coordinate, along such lines.
+fn sender(
+    shared: &Shared,
+    (device, coordinate): (DeviceId, usize),
+    line: Line,
+) -> Sender {
+    let Shared { schedule, coordinates, .. } = shared;
+    let own = schedule.part_at(&coordinates[coordinate]);
+    let at = |part: u32| {
+        let number = coordinate - own as usize + part as usize;
+        schedule.device_at(device, &coordinates[number])
+    };
+    let mut members = line.members(own);
+    let (Some(first), Some(last)) = (members.next(), members.last()) else {
         return Sender::Nobody;
     };
-    let first = coordinate - coordinate % rows;
-    let [one, last, own] = [first, first + rows - 1, coordinate]
-        .map(|number| schedule.device_at(device, &coordinates[number]));
-    match schedule.target.link_between(one, last) {
-        Some(link) if rows > 1 && own == one => Sender::First(own, link),
-        Some(link) if rows > 1 => Sender::Device(own, link),
-        _ => Sender::Nobody,
+    match schedule.target.link_between(at(first), at(last)) {
+        Some(link) if own == first => Sender::First(at(own), link),
+        Some(link) => Sender::Device(at(own), link),
+        None => Sender::Nobody,
     }
 }
 
@@ -186,7 +197,7 @@ impl Executor<'_> {
             mode: Mode::Training,
             rate: self.rate(turn, schedule.routines[*routine].pass),
             slice_offset: slice_offset(schedule, rows, coordinate),
-            part: u64::from(schedule.row_of(coordinate)),
+            part: u64::from(schedule.part_at(coordinate)),
             threads: schedule.target.devices[device].threads.max(1) as usize,
         }
     }

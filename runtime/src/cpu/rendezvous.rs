@@ -1,5 +1,5 @@
-//! Where the rows of a launch meet: each shows what it brings, waits until all are there, makes its
-//! own result, and goes on when all have looked.
+//! Where the parts of a launch meet, line by line: each shows what it brings, waits until all of its
+//! line are there, makes its own result, and goes on when all of them have looked.
 #![expect(unsafe_code, reason = "that all rows stand still is known here")]
 
 use super::counter::{Counter, Parking, Waited};
@@ -24,9 +24,9 @@ pub(super) struct Booth {
 /// One thread among those that meet.
 pub(super) struct Meeting {
     thread: usize,
-    /// The threads of all rows, in their order.
-    rows: Range<usize>,
-    /// Exchanges so far.
+    /// The threads of all parts, in their order.
+    parts: Range<usize>,
+    /// Exchanges so far, along any lines: all parts come to the same ones.
     number: u64,
     join: Join,
 }
@@ -43,19 +43,19 @@ impl Booth {
 }
 
 impl Meeting {
-    /// Thread `thread` among those of `rows`, before the first exchange.
-    pub(super) fn new(thread: usize, rows: Range<usize>, dtype: Native) -> Self {
-        let join = Join::new(dtype, rows.len());
-        Self { thread, rows, number: 0, join }
+    /// Thread `thread` among those of `parts`, before the first exchange.
+    pub(super) fn new(thread: usize, parts: Range<usize>, dtype: Native) -> Self {
+        let join = Join::new(dtype, parts.len());
+        Self { thread, parts, number: 0, join }
     }
 
-    /// One exchange, which all rows make alike. Every wait is done inside of `pause`; a stop
+    /// One exchange, which all parts make alike. Every wait is done inside of `pause`; a stop
     /// breaks it off.
     ///
     /// # Safety
     /// Until this returns, what `ends` brings is written and stays as it is, and what it gets is
-    /// the caller's own. All rows come to the same exchanges in the same order, each with ends of
-    /// the same sizes.
+    /// the caller's own. All parts come to the same exchanges in the same order, each with ends of
+    /// the same sizes, and fall into the lines of each.
     pub(super) unsafe fn exchange(
         &mut self,
         booths: &[Booth],
@@ -65,20 +65,24 @@ impl Meeting {
     ) -> ControlFlow<()> {
         self.number += 1;
         let (number, thread) = (self.number, self.thread);
-        let all = &booths[self.rows.clone()];
+        let all = &booths[self.parts.clone()];
+        let own = u32::try_from(thread - self.parts.start).expect("parts are few");
+        let line = ends.exchange.line;
+        let members = line.members(own).map(|member| &all[member as usize]);
         let wait = |counter: fn(&Booth) -> &Counter| {
             let mut waits =
-                all.iter().map(|booth| counter(booth).wait(number, parking, thread));
+                members.clone().map(|booth| counter(booth).wait(number, parking, thread));
             waits.find(|waited| *waited != Waited::Reached).unwrap_or(Waited::Reached)
         };
         booths[thread].brought.store(ends.brought.0, Relaxed);
         booths[thread].arrived.publish(number, parking);
         reached(pause(&|| wait(|booth| &booth.arrived)))?;
-        // SAFETY: every row has come to this exchange, so its address is the one that it showed
-        // for it, and none goes on before this row has looked; so all arrays stay as they are.
+        // SAFETY: every part of the line has come to this exchange, so its address is the one that
+        // it showed for it, and none goes on before this part has looked; so all arrays stay as
+        // they are.
         unsafe {
-            let brought = all.iter().map(|booth| booth.brought.load(Relaxed));
-            self.join.join(ends, thread - self.rows.start, brought);
+            let brought = members.clone().map(|booth| booth.brought.load(Relaxed));
+            self.join.join(ends, line.place(own) as usize, brought);
         }
         booths[thread].looked.publish(number, parking);
         reached(pause(&|| wait(|booth| &booth.looked)))

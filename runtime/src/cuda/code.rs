@@ -105,6 +105,9 @@ impl Binding<'_> {
             Argument::MicroBatch => self.micro_batch,
             Argument::SliceOffset => self.slice_offset,
             Argument::Part => self.part,
+            Argument::Place(line) => {
+                u64::from(line.place(u32::try_from(self.part).unwrap_or(u32::MAX)))
+            }
             Argument::Unsigned(number) => u64::from(number),
             Argument::Unsigned64(number) => number,
             Argument::Single(number) => u64::from(number.to_bits()),

@@ -49,7 +49,7 @@ impl Meeting {
         let arrays = match self.exchange.kind {
             Collective::AllReduce => 0,
             Collective::AllGather => u64::from(self.exchange.adds()),
-            Collective::ReduceScatter => self.exchange.parts as u64,
+            Collective::ReduceScatter => u64::from(self.exchange.line.parts),
         };
         Bytes(arrays * self.room())
     }

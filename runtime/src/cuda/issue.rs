@@ -5,15 +5,15 @@ use super::{
     Engine,
     code::{Binding, ReadyCall, Work as Call},
     driver::{Address, DriverError},
-    exchange::Ends,
+    exchange::{Ends, Meeting},
     lanes::Mark,
     moves::{Move, moves},
     periods::Periods,
 };
 use crate::machine::{Span, input_of, slice_offset};
 use roundelay_kernels::cuda::Accumulation;
-use roundelay_schedule::{Action, ActionId, Instance, MicroBatch, RoutineId, Work};
-use std::{ops::Range, time::Duration};
+use roundelay_schedule::{Action, ActionId, Instance, Line, MicroBatch, RoutineId, Work};
+use std::time::Duration;
 
 /// One instance of an action.
 #[derive(Clone, Copy)]
@@ -73,7 +73,7 @@ impl Engine {
     /// The first of the rows that share their micro-batches.
     fn reporting(&self) -> Vec<usize> {
         let numbered = self.coordinates.iter().enumerate();
-        let first = numbered.filter(|(_, own)| self.schedule.row_of(own) == 0);
+        let first = numbered.filter(|(_, own)| self.schedule.part_at(own) == 0);
         first.map(|(number, _)| number).collect()
     }
 
@@ -120,28 +120,38 @@ impl Engine {
         for _ in 0..self.coordinates.len() {
             self.meter.launched(routine, Duration::ZERO);
         }
-        let rows = self.schedule.tensor_rows() as usize;
-        if rows < 2 {
+        let parts = self.schedule.tensor_parts() as usize;
+        if parts < 2 {
             return;
         }
         for call in &self.code.routines[routine].calls {
             let Call::Together(meeting) = &call.work else { continue };
             let sent = meeting.exchange.exchanged(self.schedule.job.dtype).sent().0;
-            for first in (0..self.coordinates.len()).step_by(rows) {
-                self.count_exchange(turn, first..first + rows, sent);
+            for first in (0..self.coordinates.len()).step_by(parts) {
+                for line in lines(meeting.exchange.line, parts) {
+                    let own = line.map(|part| first + part);
+                    self.count_exchange(turn, own, sent);
+                }
             }
         }
     }
 
-    /// Every row sends as much over the link that joins all of them.
-    fn count_exchange(&self, turn: &Turn<'_>, rows: Range<usize>, sent: u64) {
+    /// Every part of a line sends as much over the link that joins all of them.
+    fn count_exchange(
+        &self,
+        turn: &Turn<'_>,
+        line: impl Iterator<Item = usize> + Clone,
+        sent: u64,
+    ) {
         let Work::Launch { at, .. } = &turn.action.work else { return };
         let device = self.schedule.rings[at.ring].device(at.place, turn.period);
-        let own = |row: usize| self.schedule.device_at(device, &self.coordinates[row]);
-        let link = self.schedule.target.link_between(own(rows.start), own(rows.end - 1));
+        let own = |part: usize| self.schedule.device_at(device, &self.coordinates[part]);
+        let ends = (line.clone().next(), line.clone().last());
+        let (Some(first), Some(last)) = ends else { return };
+        let link = self.schedule.target.link_between(own(first), own(last));
         let Some(link) = link else { return };
         self.meter.message();
-        rows.for_each(|row| self.meter.moved(link, own(row), sent));
+        line.for_each(|part| self.meter.moved(link, own(part), sent));
     }
 
     /// Gives an instance to its streams: what it waits for, what it does, and its end.
@@ -272,7 +282,7 @@ impl Engine {
         let Work::Launch { routine, .. } = &turn.action.work else {
             unreachable!("the caller matched a launch")
         };
-        let rows = self.schedule.tensor_rows() as usize;
+        let rows = self.schedule.tensor_parts() as usize;
         let count = self.code.routines[*routine].calls.len();
         for first in (0..self.coordinates.len()).step_by(rows) {
             let members = first..first + rows;
@@ -299,7 +309,7 @@ impl Engine {
             scalars: self.staging.scalars(half, turn.action.lag),
             micro_batch: self.global(number, *micro_batch),
             slice_offset: slice_offset(&self.schedule, rows, coordinate),
-            part: u64::from(self.schedule.row_of(coordinate)),
+            part: u64::from(self.schedule.part_at(coordinate)),
         }
     }
 
@@ -339,10 +349,23 @@ impl Engine {
         steps.iter().try_for_each(|step| self.code.run(step, &binding, stream))
     }
 
-    /// All rows show what they bring, each makes its own result, and none goes on before all
-    /// have looked.
-    fn together(&mut self, call: &ReadyCall, rows: &[Bound]) -> Result<(), DriverError> {
+    /// The parts of each line show what they bring, each makes its own result, and none goes on
+    /// before all of its line have looked.
+    fn together(&mut self, call: &ReadyCall, all: &[Bound]) -> Result<(), DriverError> {
         let Call::Together(meeting) = &call.work else { return Ok(()) };
+        for line in lines(meeting.exchange.line, all.len()) {
+            let parts: Vec<&Bound> = line.map(|part| &all[part]).collect();
+            self.join(call, meeting, &parts)?;
+        }
+        Ok(())
+    }
+
+    fn join(
+        &mut self,
+        call: &ReadyCall,
+        meeting: &Meeting,
+        rows: &[&Bound],
+    ) -> Result<(), DriverError> {
         self.meet(rows, 0)?;
         let brought: Vec<Address> =
             rows.iter().map(|row| row.operands(call)[0]).collect();
@@ -358,8 +381,8 @@ impl Engine {
         self.meet(rows, 1)
     }
 
-    /// The streams of all rows wait for each other.
-    fn meet(&self, rows: &[Bound], moment: usize) -> Result<(), DriverError> {
+    /// The streams of all these wait for each other.
+    fn meet(&self, rows: &[&Bound], moment: usize) -> Result<(), DriverError> {
         let event = |row: &Bound| &self.lanes.meetings[row.thread][moment];
         for row in rows {
             self.lanes.stream(row.thread).record(event(row))?;
@@ -372,6 +395,16 @@ impl Engine {
         }
         Ok(())
     }
+}
+
+/// The lines of so many parts.
+fn lines(
+    line: Line,
+    parts: usize,
+) -> impl Iterator<Item = impl Iterator<Item = usize> + Clone> {
+    let all = 0..u32::try_from(parts).unwrap_or(u32::MAX);
+    let firsts = all.filter(move |part| line.place(*part) == 0);
+    firsts.map(move |first| line.members(first).map(|part| part as usize))
 }
 
 /// What a launch binds at one coordinate.

@@ -64,7 +64,7 @@ impl OracleStage {
         stage: Stage,
     ) -> Result<Self, OracleError> {
         let job = &schedule.job;
-        let rows = schedule.tensor_rows();
+        let rows = schedule.tensor_parts();
         let size = job.elements[stage] * job.dtype.size();
         let bytes = size * u64::from(rows);
         let staleness = schedule.plan.delays.staleness(stage.index());

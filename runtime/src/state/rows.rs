@@ -44,7 +44,7 @@ pub(crate) fn carried(schedule: &Schedule, step: u64) -> Vec<CarriedRow> {
                     device: schedule.device_at(device, coordinate),
                     bytes: start..start + buffer.size.0,
                     subject: buffer.subject,
-                    part: schedule.row_of(coordinate),
+                    part: schedule.part_at(coordinate),
                     age,
                     elements: elements.clone(),
                 },
@@ -242,7 +242,7 @@ fn whole(flats: &Flats, key: Array, parameter: &Parameter, size: u64) -> Option<
     let start = (parameter.offset * size) as usize;
     let part = start..start + (parameter.elements() * size) as usize;
     let first = flats.get(&(key, 0))?;
-    if parameter.split.is_none() {
+    if parameter.split.is_whole() {
         return Some(first[part].to_vec());
     }
     let mut whole = vec![0; (parameter.whole_elements() * size) as usize];

@@ -6,7 +6,7 @@ use crate::{
 };
 use half::{bf16, f16};
 use roundelay_kernels::random::Stream;
-use roundelay_schedule::{Data, Float, Id, Initial, Method, Stage, Treatment};
+use roundelay_schedule::{Data, Division, Float, Id, Initial, Method, Stage, Treatment};
 use safetensors::Dtype;
 
 /// A job of two parameters.
@@ -16,7 +16,7 @@ fn trained(dtype: Float) -> Job {
         stage: Stage::new(0),
         offset: 0,
         shape: shape.to_vec(),
-        split: None,
+        split: Division::Whole,
         initial: Initial::Normal(1.0),
         treatment: Treatment::Decayed,
     };

@@ -1,46 +1,49 @@
-//! Rule 1 for calls inside of routines that all rows make together: there are rows, as many as the
-//! call says, and a link joins them.
+//! Rule 1 for calls inside of routines that parts of a split tensor make together: tensors are
+//! split into such lines of parts as the call says, and a link joins each of them.
 //!
-//! Every launch runs at every coordinate, and every queue is in list order; so the rows of a launch
-//! meet in the same calls in the same order, and none of them waits for one that does not come.
+//! Every launch runs at every coordinate, and every queue is in list order; so the parts of a
+//! launch meet in the same calls in the same order, and none of them waits for one that does not
+//! come.
 
 use super::{Culprit, faults::Faults};
 use crate::{
-    ActionId, Bytes, Call, Catalogue, DeviceId, Exchanged, Id, Levels, LinkId, Ring,
-    RoutineId, Schedule, Work,
+    ActionId, Bytes, Call, Catalogue, DeviceId, Exchanged, Id, Levels, Line, LinkId,
+    Ring, RoutineId, Schedule, Work,
 };
 use std::collections::BTreeMap;
 
 /// What the exchanges of a schedule move.
 #[derive(Debug, Default)]
 pub(super) struct Exchanges {
-    /// Of each routine that has any: what one row sends in a launch.
-    pub(super) routines: BTreeMap<RoutineId, Joint>,
-    /// For each device of the cell that launches them, the links that join its rows: one link for
-    /// each coordinate of the other axes.
-    pub(super) links: BTreeMap<DeviceId, Vec<LinkId>>,
+    /// Of each routine that has any: what one part sends along each kind of line in a launch.
+    pub(super) routines: BTreeMap<RoutineId, BTreeMap<Line, Joint>>,
+    /// For each device of the cell that launches them and each kind of line, the links that join
+    /// its lines: one link for each line at each coordinate of the other axes.
+    pub(super) links: BTreeMap<(DeviceId, Line), Vec<LinkId>>,
 }
 
-/// The exchanges of one launch.
+/// The exchanges of one launch along lines of one kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Joint {
     /// How many there are.
     pub(super) calls: u64,
-    /// Bytes that one row sends.
+    /// Bytes that one part sends.
     pub(super) sent: Bytes,
 }
 
-/// Whether all rows of the schedule take part in an exchange.
+/// Whether the parts of the schedule fall into the lines of an exchange.
 pub(super) fn legal(schedule: &Schedule, exchanged: Exchanged) -> Result<(), String> {
-    let Exchanged { parts, .. } = exchanged;
-    match (schedule.rows_axis(), schedule.tensor_rows()) {
-        (None, _) => Err(format!(
-            "{parts} rows make it together, but no axis of the schedule splits rows"
+    let Line { parts, stride } = exchanged.line;
+    let all = schedule.tensor_parts();
+    match schedule.parts_axis() {
+        None => Err(format!(
+            "{parts} parts make it together, but no axis of the schedule splits tensors"
         )),
-        (Some(_), rows) if rows != parts => Err(format!(
-            "{parts} rows make it together, but tensors are split among {rows}"
+        Some(_) if exchanged.line.fits(all) => Ok(()),
+        Some(_) => Err(format!(
+            "{parts} parts that are {stride} apart make it together, but tensors are split \
+             among {all}"
         )),
-        (Some(_), _) => Ok(()),
     }
 }
 
@@ -51,56 +54,62 @@ pub(super) fn check(
     faults: &mut Faults,
 ) -> Exchanges {
     let mut all = Exchanges::default();
-    if schedule.rows_axis().is_none() {
+    if schedule.parts_axis().is_none() {
         return all;
     }
     for (id, routine) in schedule.routines.iter() {
         let joint = joint(schedule, catalogue, &routine.calls);
-        if joint.calls > 0 {
+        if !joint.is_empty() {
             all.routines.insert(id, joint);
         }
     }
-    let (groups, levels) = (groups(schedule), Levels::new(&schedule.target));
+    let levels = Levels::new(&schedule.target);
     for (id, action) in schedule.actions.iter() {
         let Work::Launch { at, routine, .. } = &action.work else { continue };
-        if all.routines.contains_key(routine) {
-            let ring = &schedule.rings[at.ring];
+        let Some(joint) = all.routines.get(routine) else { continue };
+        let ring = &schedule.rings[at.ring];
+        for line in joint.keys() {
             for device in &ring.devices {
-                if !all.links.contains_key(device) {
-                    let links =
-                        links((schedule, &levels), id, (*device, &groups), faults);
-                    all.links.insert(*device, links);
-                }
+                all.links.entry((*device, *line)).or_insert_with(|| {
+                    let groups = groups(schedule, *line);
+                    links((schedule, &levels), id, (*device, &groups), faults)
+                });
             }
-            alike(id, ring, &all.links, faults);
+            alike(id, (ring, *line), &all.links, faults);
         }
     }
     all
 }
 
-fn joint(schedule: &Schedule, catalogue: &dyn Catalogue, calls: &[Call]) -> Joint {
+fn joint(
+    schedule: &Schedule,
+    catalogue: &dyn Catalogue,
+    calls: &[Call],
+) -> BTreeMap<Line, Joint> {
+    let mut all: BTreeMap<Line, Joint> = BTreeMap::new();
     let dtype = schedule.job.dtype;
-    let found = calls.iter().filter_map(|call| catalogue.exchange(call, dtype));
-    found.fold(Joint::default(), |all, exchanged| Joint {
-        calls: all.calls + 1,
-        sent: all.sent + exchanged.sent(),
-    })
+    for exchanged in calls.iter().filter_map(|call| catalogue.exchange(call, dtype)) {
+        let joint = all.entry(exchanged.line).or_default();
+        joint.calls += 1;
+        joint.sent += exchanged.sent();
+    }
+    all
 }
 
-/// The first and the last coordinate along the rows, for each of the other axes.
-fn groups(schedule: &Schedule) -> Vec<[Vec<u32>; 2]> {
-    let Some(axis) = schedule.rows_axis() else { return Vec::new() };
+/// The first and the last coordinate of each line, at each coordinate of the other axes.
+fn groups(schedule: &Schedule, line: Line) -> Vec<[Vec<u32>; 2]> {
+    let Some(axis) = schedule.parts_axis() else { return Vec::new() };
     let mut firsts = schedule.coordinates();
-    firsts.retain(|coordinate| coordinate[axis.index()] == 0);
+    firsts.retain(|coordinate| line.place(coordinate[axis.index()]) == 0);
     let ends = |first: Vec<u32>| {
         let mut last = first.clone();
-        last[axis.index()] = schedule.axes[axis].extent - 1;
+        last[axis.index()] += (line.parts - 1) * line.stride;
         [first, last]
     };
     firsts.into_iter().map(ends).collect()
 }
 
-/// The links that join the rows of a device.
+/// The links that join the lines of a device.
 fn links(
     (schedule, levels): (&Schedule, &Levels<'_>),
     id: ActionId,
@@ -118,22 +127,22 @@ fn links(
     groups.iter().filter_map(between).collect()
 }
 
-/// Devices that turn take every place in turn, so their rows are joined by the same links.
+/// Devices that turn take every place in turn, so their parts are joined by the same links.
 fn alike(
     id: ActionId,
-    ring: &Ring,
-    links: &BTreeMap<DeviceId, Vec<LinkId>>,
+    (ring, line): (&Ring, Line),
+    links: &BTreeMap<(DeviceId, Line), Vec<LinkId>>,
     faults: &mut Faults,
 ) {
     if (ring.turn as usize).is_multiple_of(ring.devices.len()) {
         return;
     }
-    let other = ring.devices.iter().find(|device| {
-        links.get(device) != ring.devices.first().and_then(|first| links.get(first))
-    });
+    let of = |device: &DeviceId| links.get(&(*device, line));
+    let first = ring.devices.first().and_then(of);
+    let other = ring.devices.iter().find(|device| of(device) != first);
     faults.require(other.is_none(), Culprit::Action(id), || {
-        "exchanges parts on devices that turn, whose rows are joined by different links; let \
-         the rows of each lie alike"
+        "exchanges parts on devices that turn, whose parts are joined by different links; let \
+         the parts of each lie alike"
             .into()
     });
 }

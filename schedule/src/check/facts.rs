@@ -7,8 +7,8 @@ use super::{
     rounds,
 };
 use crate::{
-    Bytes, Collective, DeviceId, GroupId, Kind, LinkId, Place, PoolId, RoutineId, Row,
-    Schedule, Spot, Work,
+    Bytes, Collective, DeviceId, GroupId, Kind, Line, LinkId, Place, PoolId, RoutineId,
+    Row, Schedule, Spot, Work,
 };
 use std::collections::BTreeMap;
 
@@ -76,7 +76,7 @@ struct Traffic<'a> {
     exchanges: &'a Exchanges,
     facts: &'a mut Facts,
     /// The exchanges of all launches at each place.
-    joint: BTreeMap<Place, Joint>,
+    joint: BTreeMap<(Place, Line), Joint>,
     /// Bytes that leave each place in one period.
     places: BTreeMap<Place, Bytes>,
 }
@@ -98,19 +98,21 @@ impl Traffic<'_> {
     }
 
     fn exchange(&mut self, at: Place, routine: RoutineId) {
-        if let Some(Joint { calls, sent }) = self.exchanges.routines.get(&routine) {
-            let all = self.joint.entry(at).or_default();
+        for (line, Joint { calls, sent }) in
+            self.exchanges.routines.get(&routine).into_iter().flatten()
+        {
+            let all = self.joint.entry((at, *line)).or_default();
             *all = Joint { calls: all.calls + calls, sent: all.sent + *sent };
         }
     }
 
-    /// What the rows of all launches send each other, at every coordinate of the other axes.
+    /// What the parts of all launches send each other, along every line.
     fn joined(&mut self) {
-        let rows = u64::from(self.schedule.tensor_rows());
-        for (at, Joint { calls, sent }) in &self.joint {
+        for ((at, line), Joint { calls, sent }) in &self.joint {
             let device = self.schedule.rings[at.ring].device(at.place, 0);
-            for link in &self.exchanges.links[&device] {
-                *self.facts.link_bytes.entry(*link).or_default() += *sent * rows;
+            for link in &self.exchanges.links[&(device, *line)] {
+                *self.facts.link_bytes.entry(*link).or_default() +=
+                    *sent * u64::from(line.parts);
                 self.facts.messages += calls;
             }
             *self.places.entry(*at).or_default() += *sent;

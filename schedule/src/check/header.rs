@@ -3,8 +3,8 @@
 
 use super::{Culprit, faults::Faults, limit};
 use crate::{
-    DeviceId, Evaluation, Fold, Id, Placement, Plan, Reduction, Rule, Schedule, Split,
-    Splits, Stage, States,
+    DeviceId, Evaluation, Fold, Id, Line, Parameter, Placement, Plan, Reduction, Rule,
+    Schedule, Sequence, Split, Splits, Stage, States, Tensor,
 };
 use std::collections::BTreeSet;
 
@@ -266,44 +266,88 @@ fn axes(schedule: &Schedule, faults: &mut Faults) {
 /// Split tensors have one axis, and parameters are the parts that it says.
 fn rows(schedule: &Schedule, faults: &mut Faults) {
     let culprit = Culprit::Header("axes");
-    let rows = schedule.plan.tensor.rows;
+    let tensor = schedule.plan.tensor;
+    let parts = tensor.parts();
     let axes = schedule.axes.values().filter(|axis| axis.splits == Splits::Rows);
     let extents: Vec<u32> = axes.map(|axis| axis.extent).collect();
-    let one = if rows == 1 { extents.is_empty() } else { extents == [rows] };
+    let one = if parts == 1 { extents.is_empty() } else { extents == [parts] };
     faults.require(one, culprit, || {
         format!(
-            "the plan splits tensors among {rows} rows, axes that split rows have extents \
-             {extents:?}; there is one of them, or none for one row"
+            "the plan splits tensors among {}, axes that split tensors have extents \
+             {extents:?}; there is one of them, or none for one row",
+            tensor.shown()
         )
     });
-    let last = schedule.axes.values().next_back().map(|axis| axis.splits);
-    faults.require(rows == 1 || last == Some(Splits::Rows), culprit, || {
-        "the axis that splits rows is the last one: rows lie next to each other".into()
+    let whole = tensor.columns == 1 || tensor.sequence == Sequence::Whole;
+    faults.require(whole, culprit, || {
+        "columns split features where rows would split the sequence; let there be one column, or \
+         the sequence be whole"
+            .into()
     });
-    faults.require(rows == 1 || schedule.job.optimizer.clip == 0.0, culprit, || {
-        "clipping needs the norm of a stage's whole gradient, which rows split up".into()
+    let last = schedule.axes.values().next_back().map(|axis| axis.splits);
+    faults.require(parts == 1 || last == Some(Splits::Rows), culprit, || {
+        "the axis that splits tensors is the last one: their parts lie next to each other".into()
+    });
+    faults.require(parts == 1 || schedule.job.optimizer.clip == 0.0, culprit, || {
+        "clipping needs the norm of a stage's whole gradient, which parts split up".into()
     });
     for parameter in &schedule.job.parameters {
-        let Some(Split { extent, whole }) = parameter.split else { continue };
-        let own = parameter.shape.get(extent as usize).copied();
-        let expected = whole.div_ceil(u64::from(rows.max(1)));
-        let right = rows > 1 && own == Some(expected);
-        faults.require(right, Culprit::Header("job"), || {
-            let name = &parameter.name;
-            match own {
-                None => format!(
-                    "parameter {name} is split along extent {extent}, which it does not have"
-                ),
-                Some(_) if rows < 2 => format!(
-                    "parameter {name} is split along extent {extent}, but tensors are whole"
-                ),
-                Some(own) => format!(
-                    "parameter {name} holds {own} of {whole} in extent {extent}; one of \
-                     {rows} rows holds {expected}"
-                ),
-            }
+        let fault = divided(parameter, tensor);
+        faults.require(fault.is_none(), Culprit::Header("job"), || {
+            fault.unwrap_or_default()
         });
     }
+}
+
+/// What is wrong with the division of a parameter among the parts of a grid.
+fn divided(parameter: &Parameter, tensor: Tensor) -> Option<String> {
+    let (name, parts) = (&parameter.name, tensor.parts());
+    if let [one, other] = parameter.split.splits() {
+        let spans = [one, other].map(|split| split.line.unwrap_or(all(parts)));
+        let apart = one.extent != other.extent && cross(spans);
+        if !apart {
+            return Some(format!(
+                "parameter {name} is split twice by the same parts, or along one extent"
+            ));
+        }
+    }
+    parameter.split.splits().iter().find_map(|Split { extent, whole, line }| {
+        let line = line.unwrap_or(all(parts));
+        let own = parameter.shape.get(*extent as usize);
+        let split = format!("parameter {name} is split along extent {extent}");
+        match own {
+            None => Some(format!("{split}, which it does not have")),
+            Some(_) if parts < 2 => Some(format!("{split}, but tensors are whole")),
+            Some(_) if !line.fits(parts) => Some(format!(
+                "{split} by {} parts that are {} apart, which {} are not",
+                line.parts,
+                line.stride,
+                tensor.shown()
+            )),
+            Some(own) if *own != whole.div_ceil(u64::from(line.parts)) => {
+                let expected = whole.div_ceil(u64::from(line.parts));
+                Some(format!(
+                    "parameter {name} holds {own} of {whole} in extent {extent}; one of \
+                     {} parts holds {expected}",
+                    line.parts
+                ))
+            }
+            Some(_) => None,
+        }
+    })
+}
+
+fn all(parts: u32) -> Line {
+    Line { parts, stride: 1 }
+}
+
+/// Whether two lines have no more than one part in common.
+fn cross(lines: [Line; 2]) -> bool {
+    let behind = |near: Line, far: Line| {
+        let span = u64::from(near.parts) * u64::from(near.stride);
+        span <= u64::from(far.stride)
+    };
+    behind(lines[0], lines[1]) || behind(lines[1], lines[0])
 }
 
 /// Every device of the cell exists at every coordinate, and no two are the same there.

@@ -77,7 +77,7 @@ pub(super) fn groups(schedule: &Schedule, faults: &mut Faults) {
         faults.require(ascending && known, culprit, || {
             format!("runs along {axes:?}; name axes of the header, each once, in order")
         });
-        let split = |axis: &AxisId| schedule.rows_axis() == Some(*axis);
+        let split = |axis: &AxisId| schedule.parts_axis() == Some(*axis);
         faults.require(!axes.iter().any(split), culprit, || {
             "runs along the axis of split tensors, where members hold different things; only \
              exchanges inside of routines go there"

@@ -255,12 +255,15 @@ fn passes(simulation: &Simulation<'_>) -> String {
     all.join(", ")
 }
 
-/// How many cells there are like the one that is shown, and among how many rows each is split.
+/// How many cells there are like the one that is shown, and among how many parts each is split.
 fn cells(schedule: &Schedule) -> String {
-    let rows = schedule.tensor_rows();
-    let cells = schedule.cell_count() / u64::from(rows.max(1));
+    let parts = schedule.tensor_parts();
+    let cells = schedule.cell_count() / u64::from(parts.max(1));
     let equal = (cells > 1).then(|| format!(", one of {cells} equal cells"));
-    let split = (rows > 1).then(|| format!(", one of {rows} rows"));
+    let split = (parts > 1).then(|| match schedule.plan.tensor.columns {
+        1 => format!(", one of {parts} rows"),
+        _ => format!(", one of {parts} parts ({})", schedule.plan.tensor.shown()),
+    });
     [equal, split].into_iter().flatten().collect()
 }
 

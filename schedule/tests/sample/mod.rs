@@ -2,12 +2,12 @@
 
 use roundelay_schedule::{
     Access, Action, ActionId, Argument, Attribute, Axis, Buffer, Bytes, BytesPerSecond,
-    Call, Collective, Content, Data, Device, Domain, Element, Evaluation, Float,
-    FlopsPerSecond, Form, Group, Id, Initial, Input, Item, Job, Link, Method, Nanos,
-    Operand, Optimizer, Order, Parameter, Pass, Place, Placement, Plan, Pool, Protocol,
-    Rate, Recompute, Reduction, Rest, Rewrite, Rewrites, Ring, Role, Routine, Row, Rule,
-    Schedule, Slice, Spot, States, Subject, Sum, Target, Timeline, Treatment, Wait, Way,
-    Work,
+    Call, Collective, Content, Data, Device, Division, Domain, Element, Evaluation,
+    Float, FlopsPerSecond, Form, Group, Id, Initial, Input, Item, Job, Link, Method,
+    Nanos, Operand, Optimizer, Order, Parameter, Pass, Place, Placement, Plan, Pool,
+    Protocol, Rate, Recompute, Reduction, Rest, Rewrite, Rewrites, Ring, Role, Routine,
+    Row, Rule, Schedule, Slice, Spot, States, Subject, Sum, Target, Timeline, Treatment,
+    Wait, Way, Work,
 };
 use std::collections::BTreeMap;
 
@@ -142,7 +142,7 @@ fn job() -> Job {
         stage: id(0),
         offset: 0,
         shape: vec![4, 4],
-        split: None,
+        split: Division::Whole,
         initial,
         treatment: Treatment::Decayed,
     };

@@ -6,13 +6,13 @@
 pub(crate) mod halves;
 
 use roundelay_schedule::{
-    Access, Action, ActionId, Argument, Axis, Buffer, Bytes, BytesPerSecond, Call,
-    Catalogue, Collective, Content, Data, Device, Domain, Element, Evaluation, Exchanged,
-    Float, FlopsPerSecond, Group, Id, Initial, Input, Job, Link, Method, MicroBatch,
-    Nanos, Operand, Optimizer, Order, Parameter, Pass, Place, Placement, Plan, Pool,
-    Rate, Recompute, Reduction, Rest, Ring, Role, Routine, RoutineId, Row, Rule,
-    Schedule, Slice, Spot, States, Subject, Sum, Table, Target, Timeline, Treatment,
-    Wait, Work,
+    Access, Action, ActionId, Argument, Attribute, Axis, Buffer, Bytes, BytesPerSecond,
+    Call, Catalogue, Collective, Content, Data, Device, Division, Domain, Element,
+    Evaluation, Exchanged, Float, FlopsPerSecond, Group, Id, Initial, Input, Job, Line,
+    Link, Method, MicroBatch, Nanos, Operand, Optimizer, Order, Parameter, Pass, Place,
+    Placement, Plan, Pool, Rate, Recompute, Reduction, Rest, Ring, Role, Routine,
+    RoutineId, Row, Rule, Schedule, Slice, Spot, States, Subject, Sum, Table, Target,
+    Timeline, Treatment, Wait, Work,
 };
 use std::collections::BTreeMap;
 
@@ -30,10 +30,16 @@ impl Catalogue for Letters {
         call.kernel.trim_start_matches('=').chars().map(access).collect()
     }
 
-    /// A sign of equality in front: two rows bring sixteen numbers and get their sums.
+    /// A sign of equality in front: the parts of a line, two neighbours where it says nothing,
+    /// bring sixteen numbers and get their sums.
     fn exchange(&self, call: &Call, dtype: Float) -> Option<Exchanged> {
-        let (kind, parts, whole) = (Collective::AllReduce, 2, Bytes(16 * dtype.size()));
-        call.kernel.starts_with('=').then_some(Exchanged { kind, parts, whole })
+        let (kind, whole) = (Collective::AllReduce, Bytes(16 * dtype.size()));
+        let integer = |name: &str, usual: u32| match call.attributes.get(name) {
+            Some(Attribute::Integer(given)) => u32::try_from(*given).unwrap_or(usual),
+            _ => usual,
+        };
+        let line = Line { parts: integer("parts", 2), stride: integer("stride", 1) };
+        call.kernel.starts_with('=').then_some(Exchanged { kind, line, whole })
     }
 }
 
@@ -121,7 +127,7 @@ fn job(n: u32, s: u32) -> Job {
         stage: id(stage),
         offset: 0,
         shape: vec![16],
-        split: None,
+        split: Division::Whole,
         initial: Initial::Constant(0.0),
         treatment: Treatment::Decayed,
     };

@@ -7,7 +7,7 @@ use crate::stage::call::{Step, Term, call};
 const USUAL: f64 = 1e-5;
 
 /// The call with its ε.
-fn with_epsilon(step: Step, epsilon: f64) -> Step {
+pub(super) fn with_epsilon(step: Step, epsilon: f64) -> Step {
     if epsilon == USUAL { step } else { step.real("epsilon", epsilon) }
 }
 

@@ -1,20 +1,35 @@
 //! What one of several devices does where tensors are split among them. Every change of layout
 //! declares its own adjoint, so a backward pass is derived like any other.
 
-use super::{Derivative, Site, loss::weighted};
+use super::{Derivative, Site, loss::weighted, part_norm};
 use crate::stage::call::{Step, Term, call};
 use roundelay_dsl::{Masked, Motion, Part, Share};
-use roundelay_schedule::Element;
+use roundelay_schedule::{Element, Line};
 
-/// The calls of one part of `parts`.
-pub(super) fn part(site: &Site<'_>, part: Part, parts: u32) -> Derivative {
+/// The calls of one part of a line.
+pub(super) fn part(site: &Site<'_>, part: Part, line: Line) -> Derivative {
     match part {
-        Part::Exchange { value, gradient } => exchange(site, (value, gradient), parts),
+        Part::Exchange { value, gradient } => exchange(site, (value, gradient), line),
         Part::Embedding { whole } => embedding(site, whole),
-        Part::CrossEntropy { whole, masked } => cross_entropy(site, whole, masked, parts),
-        Part::Dropout { rate, operator, share } => {
-            dropout(site, (rate, operator), share, parts)
+        Part::CrossEntropy { whole, masked } => cross_entropy(site, whole, masked, line),
+        Part::LayerNorm { epsilon, whole } => {
+            part_norm::layer_norm(site, epsilon, (whole, line))
         }
+        Part::RmsNorm { epsilon, whole } => {
+            part_norm::rms_norm(site, epsilon, (whole, line))
+        }
+        Part::Dropout { rate, operator, share } => {
+            dropout(site, (rate, operator), share, line)
+        }
+    }
+}
+
+/// A call that says which parts it is about.
+pub(super) fn along(step: Step, line: Line) -> Step {
+    let step = step.integer("parts", i64::from(line.parts));
+    match line.stride {
+        1 => step,
+        stride => step.integer("stride", i64::from(stride)),
     }
 }
 
@@ -22,18 +37,18 @@ pub(super) fn part(site: &Site<'_>, part: Part, parts: u32) -> Derivative {
 fn exchange(
     site: &Site<'_>,
     (value, gradient): (Motion, Motion),
-    parts: u32,
+    line: Line,
 ) -> Derivative {
-    let back = |dx| moved(gradient, site.gradient(), dx, parts);
+    let back = |dx| moved(gradient, site.gradient(), dx, line);
     let forward = match value {
         Motion::Keep => vec![],
-        _ => vec![moved(value, site.operand(0), site.result(), parts)],
+        _ => vec![moved(value, site.operand(0), site.result(), line)],
     };
     Derivative { forward, backward: site.each([(0, &back)]) }
 }
 
 /// One array made from another one.
-fn moved(motion: Motion, from: Term, to: Term, parts: u32) -> Step {
+pub(crate) fn moved(motion: Motion, from: Term, to: Term, line: Line) -> Step {
     let (kernel, share) = match motion {
         Motion::Keep => return call("copy", [from, to]),
         Motion::Sum => ("all_reduce", Share::Tokens),
@@ -42,8 +57,8 @@ fn moved(motion: Motion, from: Term, to: Term, parts: u32) -> Step {
         Motion::Cut(share) => ("part", share),
     };
     let inner = inner(&from, share);
-    let step = call(kernel, [from, to].map(|term| divided(term, share)))
-        .integer("parts", i64::from(parts));
+    let step = call(kernel, [from, to].map(|term| divided(term, share)));
+    let step = along(step, line);
     match inner {
         1 => step,
         inner => step.integer("inner", number(inner)),
@@ -89,7 +104,7 @@ fn embedding(site: &Site<'_>, whole: u64) -> Derivative {
 }
 
 /// The sums of the own classes meet those of the others, then everybody has the loss.
-fn cross_entropy(site: &Site<'_>, whole: u64, masked: Masked, parts: u32) -> Derivative {
+fn cross_entropy(site: &Site<'_>, whole: u64, masked: Masked, line: Line) -> Derivative {
     let [logits, targets] = site.operands();
     let (targets, rows) = (targets.clone().flat(), targets.elements());
     let lse = site.auxiliary(0, &[rows]);
@@ -98,7 +113,7 @@ fn cross_entropy(site: &Site<'_>, whole: u64, masked: Masked, parts: u32) -> Der
         ..site.scratch(number, shape)
     };
     let own = wide(0, &[1, 2 * rows]);
-    let all = wide(1, &[1, 2 * rows * u64::from(parts)]);
+    let all = wide(1, &[1, 2 * rows * u64::from(line.parts)]);
     let of = |step: Step| {
         let step = step.integer("whole", number(whole));
         match masked {
@@ -108,7 +123,7 @@ fn cross_entropy(site: &Site<'_>, whole: u64, masked: Masked, parts: u32) -> Der
     };
     let first =
         call("cross_entropy_part", [logits.clone(), targets.clone(), own.clone()]);
-    let meet = call("all_gather", [own, all.clone()]).integer("parts", i64::from(parts));
+    let meet = along(call("all_gather", [own, all.clone()]), line);
     let loss = site.result().flat();
     let last = call("cross_entropy_join", [all, targets.clone(), lse.clone(), loss]);
     let back = of(call("cross_entropy_part_backward", [logits, targets, lse]));
@@ -123,7 +138,7 @@ fn dropout(
     site: &Site<'_>,
     (rate, operator): (f64, u64),
     share: Share,
-    parts: u32,
+    line: Line,
 ) -> Derivative {
     let columns = match share {
         Share::Whole => None,
@@ -136,9 +151,7 @@ fn dropout(
         let step = step.real("rate", rate).integer("operator", number(operator));
         match columns {
             None => step,
-            Some(columns) => step
-                .integer("parts", i64::from(parts))
-                .integer("columns", number(columns)),
+            Some(columns) => along(step, line).integer("columns", number(columns)),
         }
     };
     let back = |dx| masked(call("dropout_backward", [site.gradient(), dx]));
@@ -149,6 +162,6 @@ fn dropout(
 }
 
 /// As an attribute; what does not fit is refused by every kernel.
-fn number(count: u64) -> i64 {
+pub(super) fn number(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }

@@ -269,6 +269,8 @@ fn exchanges_that_undo_each_other_are_not_made() {
         assert_eq!(added[0].kernel, adding);
         let others = vec![first.clone(), second.clone().integer("parts", 2)];
         assert_eq!(fuse(others.clone(), |_| false), others);
+        let crossing = vec![first.clone(), second.clone().integer("stride", 4)];
+        assert_eq!(fuse(crossing.clone(), |_| false), crossing);
         let mut otherwise = vec![first, second];
         otherwise[1].terms = otherwise[1].terms.iter().cloned().map(Term::flat).collect();
         assert_eq!(fuse(otherwise.clone(), |_| false), otherwise);

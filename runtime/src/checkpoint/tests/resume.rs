@@ -3,8 +3,8 @@
 use super::{run, schedule, state};
 use crate::{Checkpoint, CheckpointError, Resumed, State, StateError};
 use roundelay_schedule::{
-    Axis, Float, Hop, Id, Job, Method, Placement, Reduction, Rule, Schedule, Split,
-    Splits, Stage, Tensor, Timeline,
+    Axis, Division, Float, Hop, Id, Job, Method, Placement, Reduction, Rule, Schedule,
+    Split, Splits, Stage, Tensor, Timeline,
 };
 use std::path::PathBuf;
 
@@ -76,7 +76,7 @@ fn other_tensor_rows_go_on_with_the_same_whole_state() {
         to.axes.push(Axis { name, extent: rows, stride: 1, splits });
         for parameter in &mut to.job.parameters {
             let whole = parameter.shape[0];
-            parameter.split = Some(Split { extent: 0, whole });
+            parameter.split = Division::One(Split { extent: 0, whole, line: None });
             parameter.shape[0] = whole.div_ceil(u64::from(rows));
         }
         to

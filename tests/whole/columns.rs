@@ -1,0 +1,241 @@
+//! Grids of tensor rows and columns: their replays equal the recursion bit for bit and the run of
+//! one device but for rounding, move what the facts and the formulas say, and go on elsewhere.
+
+use crate::{
+    models::{gpt, job, program},
+    oracle::{RESTS, STEPS, compare_one, recursion, replay},
+    plans::{kinds, pipelines},
+    rows::{moves_what_facts_say, sequential},
+    support::{compiled, plan},
+};
+use roundelay::{
+    Program,
+    parts::{
+        runtime::{Cpu, CpuOptions, Dataset, State},
+        schedule::{self, Bytes, Float, LinkId, Tensor},
+    },
+};
+use roundelay_schedule::Id;
+
+/// Every grid of at most eight devices.
+fn grids() -> impl Iterator<Item = Tensor> {
+    let sides = [1, 2, 3, 4, 5, 6, 7, 8];
+    let all = sides
+        .into_iter()
+        .flat_map(move |rows| sides.map(|columns| Tensor::grid(rows, columns)));
+    all.filter(|tensor| tensor.parts() <= 8)
+}
+
+#[test]
+fn language_models_on_grids_replay_like_the_recursion() {
+    for (n, tensor) in [(1, Tensor::grid(2, 2)), (3, Tensor::grid(1, 2))] {
+        let program = gpt(2, n);
+        for kind in kinds(n, n) {
+            let plan = plan(&program, kind, n, n).with_tensor(tensor);
+            compare_one(&program, &plan, &RESTS[2..]);
+        }
+    }
+}
+
+#[test]
+fn pipelines_of_grids_replay_like_the_recursion() {
+    let program = gpt(2, 4);
+    for plan in pipelines(4, &plan(&program, kinds(4, 2)[0], 4, 2).cuts) {
+        compare_one(&program, &plan.with_tensor(Tensor::grid(2, 2)), &RESTS[2..]);
+    }
+}
+
+/// Widths and heads that every grid of at most eight devices divides; a large tied table, biases,
+/// dropout, gates and rotary positions.
+fn divisible(dtype: Float) -> Program {
+    let adamw = "adamw(lr = step(1e-2, 0.1, 3), weight_decay = 0.1)";
+    let plain = job(2).replace(adamw, "sgd(lr = 1e-2)");
+    let mut program = program(&format!(
+        "model divisible {{
+            input tokens:  i32[batch, 4]
+            input targets: i32[batch, 4]
+            param table: [1030, 840] = normal(0.02)
+            x = embedding(tokens, table) + positions(4, 840)
+            x = x + dropout(attention(layer_norm(x), 840, causal = true), 0.2)
+            x = x + gated(rms_norm(x), 840)
+            loss cross_entropy(linear(layer_norm(x), weight = table, bias = false), targets)
+        }}
+        {plain}"
+    ));
+    program.train.dtype = dtype;
+    program
+}
+
+/// The losses of a few steps, of which the later ones show the gradients of the earlier.
+fn losses(program: &Program, tensor: Tensor) -> Vec<f64> {
+    const STEPS: u64 = 3;
+    let schedule = sequential(program, tensor);
+    let data = Dataset::open(&schedule.job, None).unwrap();
+    let mut cpu = Cpu::new(&schedule, Box::new(data), CpuOptions::default()).unwrap();
+    cpu.load(&State::initial(&schedule.job)).unwrap();
+    let mut losses = Vec::new();
+    cpu.replay(STEPS, &mut |loss| losses.push(loss.loss)).unwrap();
+    losses
+}
+
+#[test]
+fn every_grid_trains_like_one_device() {
+    for (dtype, most) in [(Float::F64, 1e-12), (Float::F32, 1e-5)] {
+        let program = divisible(dtype);
+        let expected = losses(&program, Tensor::WHOLE);
+        for tensor in grids() {
+            for (one, other) in losses(&program, tensor).iter().zip(&expected) {
+                let error = (one - other).abs() / other.abs();
+                assert!(error < most, "{dtype} {tensor:?}: {one} for {other}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_grids_move_is_what_the_facts_say() {
+    let program = gpt(2, 4);
+    for kind in kinds(2, 2) {
+        let plan = plan(&program, kind, 2, 2).with_tensor(Tensor::grid(2, 2));
+        moves_what_facts_say(&compiled(&program, &plan), &plan);
+    }
+}
+
+/// Bytes that the machine counts on the link in one training step.
+fn counted(program: &Program, tensor: Tensor) -> u64 {
+    let schedule = sequential(program, tensor);
+    let data = Dataset::open(&schedule.job, None).unwrap();
+    let mut cpu = Cpu::new(&schedule, Box::new(data), CpuOptions::default()).unwrap();
+    cpu.load(&State::initial(&schedule.job)).unwrap();
+    cpu.replay(1, &mut |_| {}).unwrap();
+    let Bytes(bytes) = cpu.measured().link_bytes[&LinkId::new(0)];
+    bytes
+}
+
+/// Each layer of these models: A and B of its features, and how many numbers its two norms sum for
+/// a token in both passes together.
+#[test]
+fn what_layers_move_is_what_the_formulas_say_to_the_byte() {
+    let gpt = "x = x + attention(layer_norm(x), 8, causal = true)
+               x = x + linear(gelu(linear(layer_norm(x), 4 * 48)), 48)";
+    let llama = "x = x + attention(rms_norm(x), 8, key_heads = 2, rotary = 100.0,
+                                   bias = false, causal = true)
+                 x = x + gated(rms_norm(x), 168)";
+    let tokens = 2 * 6;
+    for (layer, [a, b], sums, most) in
+        [(gpt, [12 * 48, 4 * 48], 8, 8), (llama, [13 * 48, 4 * 48], 4, 2)]
+    {
+        let of = |layers: u32, tensor| {
+            let mut program = program(&format!(
+                "model layers {{
+                    input tokens:  i32[batch, 6]
+                    input targets: i32[batch, 6]
+                    x = embedding(tokens, 64, 48)
+                    repeat {layers} as layer {{
+                        {layer}
+                    }}
+                    loss cross_entropy(linear(layer_norm(x), 64), targets)
+                }}
+                {}",
+                job(2)
+            ));
+            program.train.dtype = Float::F64;
+            counted(&program, tensor)
+        };
+        let powers = |tensor: &Tensor| {
+            let [rows, columns] = [tensor.rows, tensor.columns];
+            let powers = rows.is_power_of_two() && columns.is_power_of_two();
+            powers && rows <= most && tensor.parts() > 1
+        };
+        for tensor in grids().filter(powers) {
+            let found = of(3, tensor) - of(2, tensor);
+            let [rows, columns] = [tensor.rows, tensor.columns].map(u64::from);
+            // All devices together send 2 m [A (columns − 1) + B (rows − 1)].
+            let features = 2 * tokens * (a * (columns - 1) + b * (rows - 1));
+            let norms = 2 * tokens * sums * (columns - 1) * rows;
+            assert_eq!(found, 8 * (features + norms), "{tensor:?}");
+        }
+    }
+}
+
+#[test]
+fn a_state_comes_back_from_a_grid_as_it_went_there_and_goes_on_elsewhere() {
+    let program = gpt(2, 4);
+    let whole = sequential(&program, Tensor::WHOLE);
+    let data = Dataset::open(&whole.job, None).unwrap();
+    let start = State::initial(&whole.job);
+    let expected = recursion(&whole, &data, &start);
+    for tensor in [Tensor::grid(2, 2), Tensor::grid(1, 4), Tensor::grid(2, 4)] {
+        let grid = sequential(&program, tensor);
+        assert!(State::initial(&grid.job) == start, "{tensor:?}");
+        let mut cpu =
+            Cpu::new(&grid, Box::new(data.clone()), CpuOptions::default()).unwrap();
+        let mut trained = expected.state.clone();
+        trained.restart();
+        cpu.load(&trained).unwrap();
+        assert!(cpu.save().unwrap() == trained, "{tensor:?}");
+        let found = replay(&grid, &data, &start, RESTS[0]);
+        for (one, other) in found.losses.iter().zip(&expected.losses) {
+            for (one, other) in one.iter().zip(other) {
+                assert!((one - other).abs() < 1e-3, "{one} {other}");
+            }
+        }
+        let mut cpu =
+            Cpu::new(&whole, Box::new(data.clone()), CpuOptions::default()).unwrap();
+        cpu.load(&found.state).unwrap();
+        cpu.replay(STEPS + 2, &mut |loss| assert!(loss.loss.is_finite())).unwrap();
+    }
+}
+
+#[test]
+fn a_schedule_of_a_grid_is_read_as_it_was_written() {
+    let program = gpt(2, 4);
+    for tensor in [Tensor::grid(2, 2), Tensor::grid(1, 4)] {
+        let schedule = sequential(&program, tensor);
+        let own = schedule.into_inner();
+        let text = schedule::write(&own);
+        assert!(text.contains("columns: "), "{text}");
+        assert!(schedule::read(&text).unwrap() == own, "{tensor:?}");
+    }
+}
+
+/// Where only what is sent takes time, the planner takes the grid that sends least: for a GPT three
+/// times as many rows as columns, in powers of two.
+#[test]
+fn the_planner_takes_the_grid_that_sends_least() {
+    for (devices, rows, columns) in
+        [(4, 4, 1), (8, 4, 2), (16, 8, 2), (32, 8, 4), (64, 16, 4)]
+    {
+        let powers: Vec<String> = (0..)
+            .map(|power| 1 << power)
+            .take_while(|parts| *parts <= devices)
+            .map(|parts: u32| parts.to_string())
+            .collect();
+        let powers = powers.join(" | ");
+        let program = program(&format!(
+            "model gpt {{
+                input x: real[batch, 2, 256]
+                input y: real[batch, 2, 256]
+                h = x
+                repeat 12 as layer {{
+                    h = h + attention(layer_norm(h), 64, causal = true)
+                    h = h + linear(gelu(linear(layer_norm(h), 4 * 256)), 256)
+                }}
+                loss mse(h, y)
+            }}
+            device core {{ memory 1000 GB, compute 1000000 TFLOP/s, bandwidth 1000000 GB/s }}
+            link bus {{ bandwidth 1 GB/s, latency 0 us }}
+            cluster many {{ {devices} x core joined by bus }}
+            train {{ data synthetic, batch 2, optimizer sgd(lr = 1e-2), steps 1, seed 1 }}
+            plan {{
+                minimize step_time
+                placement accumulate, states replicated, recompute none, sequence whole
+                devices {devices}, replicas 1, micro_batches 1, stages 1
+                tensor {{ rows {powers}, columns {powers} }}
+            }}"
+        ));
+        let search = roundelay::Search::default();
+        let ranking = roundelay::plan(&program, &search).expect("there is a grid");
+        assert_eq!(ranking.best().tensor, Tensor::grid(rows, columns), "{devices}");
+    }
+}
