@@ -402,7 +402,7 @@ impl Plan {
         let fresh = self.delays.max() == 0 && self.boundaries.is_empty();
         let rule = if fresh { Exactness::Exact } else { self.rule.exactness() };
         // Products of split tensors are summed part by part.
-        let parts = match self.tensor.rows {
+        let parts = match self.tensor.parts() {
             1 => Exactness::Exact,
             _ => Exactness::Reordered,
         };
