@@ -21,6 +21,7 @@ mod native;
 mod oracle;
 mod plain;
 mod profile;
+mod ranks;
 #[cfg(test)]
 mod scratch;
 mod state;
@@ -44,6 +45,10 @@ pub use machine::{Fill, Loss, Measured, Touched};
 pub use native::{NotNative, check_native};
 pub use oracle::{Oracle, OracleError};
 pub use profile::{Collection, Sample, Settling, copies, sample};
+pub use ranks::{
+    Control, LAUNCHERS, LaunchError, Launcher, MeetingError, Position, Seat, Seen,
+    Trouble,
+};
 pub use state::{State, StateError, Tensor};
 pub use train::{
     Checkpointing, Evaluating, Observer, Progress, Report, Rests, TrainError, Trainer,
