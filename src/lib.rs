@@ -38,7 +38,7 @@ mod run;
 
 pub use compile::{CompileError, compile};
 pub use import::{ImportOptions, Imported, families, import};
-pub use machine::{gpus, machine};
+pub use machine::{gpus, machine, self_check};
 pub use profile::{Measuring, ProfileError, ProfileOptions, profile};
 pub use run::{
     Folder, Keep, Learned, On, Outcome, RunError, RunEvent, RunOptions, evaluate, run,

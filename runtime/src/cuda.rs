@@ -16,14 +16,17 @@ mod functions;
 mod issue;
 mod lanes;
 mod moves;
+mod peers;
 mod periods;
 mod products;
+mod self_check;
 mod session;
 mod staging;
 
 pub use driver::{DeviceFacts, DriverError, NoCuda};
 pub use error::CudaError;
 pub use periods::Ungraphed;
+pub use self_check::{Exercise, RankFacts, Row, SelfCheck, self_check};
 
 use crate::{
     feed::Feed,
@@ -33,7 +36,7 @@ use crate::{
     state::{State, rows},
 };
 use arena::Arenas;
-use bounce::{Bounce, Unreached, wait};
+use bounce::{Bounce, Unreached, alone, wait};
 use code::Code;
 use driver::{Device, Event};
 use lanes::{Lanes, Mark, Marked};
@@ -385,7 +388,9 @@ impl Engine {
         };
         match unreached {
             Unreached::Broken(reason) => self.refused("a copy of its memory", reason),
-            Unreached::Late => self.refused("a copy of its memory", late(self.patience)),
+            Unreached::Late | Unreached::Called(_) => {
+                self.refused("a copy of its memory", late(self.patience))
+            }
         }
     }
 }
@@ -412,7 +417,7 @@ impl Engine {
         });
         joined.is_err()
             || joined.is_ok_and(|idle| {
-                !matches!(wait(&idle, self.patience), Err(Unreached::Late))
+                !matches!(wait(&idle, self.patience, &mut alone), Err(Unreached::Late))
             })
     }
 }

@@ -34,7 +34,8 @@ pub use checkpoint::{
 pub use code::CodeError;
 pub use cpu::{Cpu, CpuError, CpuOptions, Ran, Record, Recording, Timing};
 pub use cuda::{
-    Cuda, CudaError, CudaOptions, DeviceFacts, DriverError, Graphs, NoCuda, Ungraphed,
+    Cuda, CudaError, CudaOptions, DeviceFacts, DriverError, Exercise, Graphs, NoCuda,
+    RankFacts, Row, SelfCheck, Ungraphed, self_check,
 };
 pub use data::{DataError, Dataset, HeldOut};
 pub use device::{Device, DeviceError};

@@ -296,8 +296,20 @@ pub(crate) struct ProfileArgs {
 #[derive(Debug, Args)]
 pub(crate) struct DevicesArgs {
     /// Write a cluster file.
-    #[arg(short, value_name = "CLUSTER.RDL")]
+    #[arg(short, value_name = "CLUSTER.RDL", conflicts_with = "self_check")]
     pub(crate) output: Option<PathBuf>,
+    /// Let the GPUs of all ranks that torchrun, mpirun or srun started reduce and send known
+    /// numbers, and say how fast they were.
+    #[arg(long)]
+    pub(crate) self_check: bool,
+    /// Row of the self-check, in MiB; smaller ones come first.
+    #[arg(long, value_name = "MIB", default_value_t = 64, requires = "self_check",
+          value_parser = value_parser!(u64).range(1..=16_384))]
+    pub(crate) largest: u64,
+    /// Seconds after which the self-check is given up when nothing moves.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, requires = "self_check",
+          value_parser = value_parser!(u64).range(1..))]
+    pub(crate) deadline: u64,
     /// One JSON document on standard output.
     #[arg(long)]
     pub(crate) json: bool,

@@ -1,7 +1,11 @@
 //! Why the CUDA machine cannot start or go on.
 
 use super::driver::{DriverError, NoCuda};
-use crate::{code::CodeError, state::StateError};
+use crate::{
+    code::CodeError,
+    ranks::{LaunchError, MeetingError, Position, Seat, Trouble},
+    state::StateError,
+};
 use roundelay_schedule::{ActionId, Bytes, RoutineId};
 use std::time::Duration;
 
@@ -11,6 +15,37 @@ pub enum CudaError {
     /// A library, driver or device is missing.
     #[error(transparent)]
     Absent(#[from] NoCuda),
+    /// The environment does not say which rank this is.
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
+    /// The ranks did not meet.
+    #[error(transparent)]
+    Meeting(#[from] MeetingError),
+    /// Something went wrong on one of the ranks, which ends all of them.
+    #[error("rank {rank} of {size} ends {position}: {trouble}")]
+    Ranks {
+        /// This one.
+        rank: u32,
+        /// How many there are.
+        size: u32,
+        /// Where this one was.
+        position: Position,
+        /// What went wrong.
+        trouble: Box<Trouble>,
+    },
+    /// There is no GPU for this rank.
+    #[error(
+        "rank {rank} is process {local} of its machine, which has {count} GPUs for it; start \
+         one process per GPU, or show each process its own by CUDA_VISIBLE_DEVICES"
+    )]
+    NoGpu {
+        /// This rank.
+        rank: u32,
+        /// Its number on the machine.
+        local: u32,
+        /// GPUs that it sees.
+        count: u32,
+    },
     /// A kernel call of the schedule is malformed.
     #[error(transparent)]
     Code(#[from] CodeError),
@@ -124,4 +159,12 @@ pub enum CudaError {
         /// The deadline.
         patience: Duration,
     },
+}
+
+impl CudaError {
+    /// The end of this rank at a position.
+    pub(super) fn ranks(seat: &Seat, position: Position, trouble: Trouble) -> Self {
+        let Seat { rank, size, .. } = *seat;
+        Self::Ranks { rank, size, position, trouble: Box::new(trouble) }
+    }
 }

@@ -8,7 +8,7 @@
 
 use super::{
     Graphs,
-    bounce::{Unreached, wait},
+    bounce::{Unreached, alone, wait},
     driver::{DriverError, Event, Graph},
     lanes::Lanes,
     staging::{HALVES, Staging},
@@ -153,7 +153,7 @@ impl Periods {
         period: i64,
         patience: Duration,
     ) -> Result<(), Unreached> {
-        wait(&self.ended[Self::half(period)], patience)?;
+        wait(&self.ended[Self::half(period)], patience, &mut alone)?;
         self.under_way[Self::half(period)] = None;
         Ok(())
     }

@@ -8,7 +8,10 @@ use super::{
     lanes::Mark,
     periods::{Mode, Periods},
 };
-use crate::machine::{Loss, describe};
+use crate::{
+    machine::{Loss, describe},
+    ranks::{Position, Seat},
+};
 use roundelay_schedule::{Action, ActionId, Instance, Issue, Machine};
 use std::ops::ControlFlow;
 
@@ -119,6 +122,11 @@ impl Engine {
                 let patience = self.patience;
                 CudaError::Stuck { action, period, queue, device, patience }
             }
+            Unreached::Called(trouble) => CudaError::ranks(
+                &Seat::alone(),
+                Position::Replaying { period, action },
+                *trouble,
+            ),
         }
     }
 

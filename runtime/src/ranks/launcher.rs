@@ -143,6 +143,11 @@ pub enum LaunchError {
 }
 
 impl Seat {
+    /// One process, and nobody to meet.
+    pub fn alone() -> Self {
+        Self { rank: 0, size: 1, local: 0, host: "127.0.0.1".to_owned(), port: 0 }
+    }
+
     /// Who this process is; none when no launcher started it.
     ///
     /// # Errors

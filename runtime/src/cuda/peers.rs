@@ -1,0 +1,126 @@
+//! This process among its peers: the communicator by which devices send each other data, and the
+//! control by which whatever goes wrong ends all ranks.
+
+use super::{
+    CudaError,
+    driver::{Communicator, Device, Nccl, NcclError, Readiness},
+};
+use crate::ranks::{Control, Seat, Trouble};
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+/// For so long the host asks again at once; then it sleeps in between.
+const EAGER: Duration = Duration::from_micros(100);
+const TICK: Duration = Duration::from_micros(50);
+
+/// The GPU of a rank: the one with its number on the machine, or the only one that it sees.
+///
+/// # Errors
+/// When there is none.
+pub(super) fn of_rank(seat: &Seat) -> Result<Device, CudaError> {
+    let Seat { rank, local, .. } = *seat;
+    let ordinal = match Device::count()? {
+        1 => 0,
+        count if local < count => local,
+        count => return Err(CudaError::NoGpu { rank, local, count }),
+    };
+    Ok(Device::open(ordinal)?)
+}
+
+/// All ranks, seen from this one. Dropped in this order: the device stops first.
+pub(super) struct Peers {
+    communicator: Communicator,
+    control: Control,
+}
+
+impl Peers {
+    /// Makes the communicator of all ranks; the context of the device is that of this thread.
+    ///
+    /// # Errors
+    /// When there is no NCCL on one of them, or they do not come together.
+    pub(super) fn join(control: Control) -> Result<Self, Trouble> {
+        let failed = |what: &dyn ToString| control.fail(&what.to_string());
+        let seat = control.seat();
+        let library = Nccl::load().map_err(|missing| failed(&missing))?;
+        let identity = match seat.rank {
+            0 => library.identity().map_err(|error| failed(&error))?.to_vec(),
+            _ => Vec::new(),
+        };
+        let all = control.gather(identity)?;
+        let identity = all[0].as_slice().try_into();
+        let identity = identity
+            .map_err(|_| failed(&"rank 0 has another version of NCCL's types"))?;
+        let begun = Communicator::begin(library, identity, seat.rank, seat.size);
+        let communicator = begun.map_err(|error| failed(&error))?;
+        let peers = Self { communicator, control };
+        peers.ready()?;
+        Ok(peers)
+    }
+
+    /// The control of the ranks.
+    pub(super) fn control(&self) -> &Control {
+        &self.control
+    }
+
+    /// What has gone wrong, here or elsewhere, since the last call was done.
+    pub(super) fn check(&self) -> Result<(), Trouble> {
+        match self.control.trouble() {
+            Some(trouble) => Err(trouble),
+            None => self.communicator.state().map(drop).map_err(|e| self.blame(&e)),
+        }
+    }
+
+    /// Does several things at once on all their streams, and returns when these have them.
+    ///
+    /// # Errors
+    /// When something goes wrong on any rank.
+    pub(super) fn together(
+        &self,
+        work: impl FnOnce(&Communicator) -> Result<(), NcclError>,
+    ) -> Result<(), Trouble> {
+        let given = self.communicator.together(|| work(&self.communicator));
+        given.map_err(|error| self.blame(&error))?;
+        self.ready()
+    }
+
+    /// Waits until the communicator takes another call.
+    fn ready(&self) -> Result<(), Trouble> {
+        let start = Instant::now();
+        loop {
+            if let Some(trouble) = self.control.trouble() {
+                return Err(trouble);
+            }
+            let state = self.communicator.state().map_err(|error| self.blame(&error))?;
+            match state {
+                Readiness::Ready => return Ok(()),
+                Readiness::Busy if start.elapsed() > self.control.patience() => {
+                    return Err(self.control.late());
+                }
+                Readiness::Busy if start.elapsed() > EAGER => thread::sleep(TICK),
+                Readiness::Busy => thread::yield_now(),
+            }
+        }
+    }
+
+    /// What NCCL says may come of another rank's end, which then says more.
+    fn blame(&self, error: &NcclError) -> Trouble {
+        match error.may_be_remote() {
+            true => self.control.echo(&error.to_string()),
+            false => self.control.fail(&error.to_string()),
+        }
+    }
+
+    /// Ends well, when all ranks are done.
+    ///
+    /// # Errors
+    /// When one of them is not.
+    pub(super) fn leave(self) -> Result<(), Trouble> {
+        self.communicator.finalize().map_err(|error| self.blame(&error))?;
+        self.ready()?;
+        self.control.gather(Vec::new())?;
+        let Self { communicator, control } = self;
+        communicator.destroy().map_err(|error| control.fail(&error.to_string()))
+    }
+}
