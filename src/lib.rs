@@ -41,7 +41,8 @@ pub use import::{ImportOptions, Imported, families, import};
 pub use machine::{gpus, machine, self_check};
 pub use profile::{Measuring, ProfileError, ProfileOptions, profile};
 pub use run::{
-    Folder, Keep, Learned, On, Outcome, RunError, RunEvent, RunOptions, evaluate, run,
+    Folder, Keep, Learned, On, Outcome, Ranks, RunError, RunEvent, RunOptions, evaluate,
+    run,
 };
 
 pub use roundelay_dsl::{
@@ -51,8 +52,8 @@ pub use roundelay_planner::{
     Options as Search, Ranking, Refusal, explain, plan, read_plan, table, write_plan,
 };
 pub use roundelay_runtime::{
-    Graphs, Interrupt, Measures, State, Weights, WeightsError, WeightsFile,
-    WeightsMistake,
+    Graphs, Interrupt, LaunchError, Measures, Seat, State, Weights, WeightsError,
+    WeightsFile, WeightsMistake,
 };
 pub use roundelay_schedule::{
     Checked, FileErrors, Plan, Profile, Schedule, Timeline, Trace, check, grid, read,

@@ -1,11 +1,12 @@
 //! Running a checked schedule: data, state, machine, training loop.
 
 use roundelay_runtime::{
-    CheckpointError, Checkpointing, Checkpoints, CodeError, Cpu, CpuOptions, Cuda,
-    CudaError, CudaOptions, DataError, Dataset, Device, DeviceError, Evaluating,
+    CheckpointError, Checkpointing, Checkpoints, CodeError, Control, Cpu, CpuOptions,
+    Cuda, CudaError, CudaOptions, DataError, Dataset, Device, DeviceError, Evaluating,
     Evaluator, Fill, Graphs, HeldOut, Interrupt, Latest, Measures, NotNative, Observer,
-    Progress, Provenance, Report, Rests, Resumed, Resumption, State, StateError, Touched,
-    TrainError, Trainer, Ungraphed, Weights, WeightsError, WeightsFile, check_native,
+    Progress, Provenance, Report, Rests, Resumed, Resumption, Seat, State, StateError,
+    Touched, TrainError, Trainer, Ungraphed, Weights, WeightsError, WeightsFile,
+    check_native,
 };
 use roundelay_schedule::{Checked, DeviceId, Evaluation, Float, Kind};
 use std::{
@@ -13,6 +14,7 @@ use std::{
     fmt::Display,
     ops::ControlFlow,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 use thiserror::Error;
@@ -34,6 +36,24 @@ pub struct RunOptions {
     pub save: Option<PathBuf>,
     /// Ends the run early, at rest and with all that it keeps, when it is raised.
     pub interrupt: Interrupt,
+    /// Who this process is among those that train together.
+    pub ranks: Ranks,
+}
+
+/// Processes that train together, one per device of the schedule.
+#[derive(Clone, Debug)]
+pub struct Ranks {
+    /// Which of them this is.
+    pub seat: Seat,
+    /// When nothing moves for so long, all of them end.
+    pub deadline: Duration,
+}
+
+impl Default for Ranks {
+    /// One process, which has all devices.
+    fn default() -> Self {
+        Self { seat: Seat::alone(), deadline: CudaOptions::default().deadline }
+    }
 }
 
 /// What a schedule runs on.
@@ -78,7 +98,7 @@ pub enum Learned {
     Weights(PathBuf),
 }
 
-/// What happens during a run, in order.
+/// What happens during a run, in order; told on the first rank.
 #[derive(Clone, Debug)]
 pub enum RunEvent {
     /// Something is done otherwise than it might have been, with the reason.
@@ -120,7 +140,7 @@ pub enum RunEvent {
     },
 }
 
-/// What a run did and what it used.
+/// What a run did and what it used; on other ranks than the first, their part of it.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Losses, times and counts.
@@ -171,6 +191,17 @@ pub enum RunError {
     /// A state that is not the schedule's.
     #[error(transparent)]
     State(#[from] StateError),
+    /// Several processes on a machine of one.
+    #[error(
+        "this is rank {rank} of {size}, but the CPU machine is one process with a thread per \
+         queue: start it alone, without torchrun, mpirun or srun, or train on GPUs"
+    )]
+    ManyOnCpu {
+        /// This process.
+        rank: u32,
+        /// All of them.
+        size: u32,
+    },
     /// The machine failed.
     #[error(transparent)]
     Machine(#[from] DeviceError),
@@ -192,27 +223,66 @@ impl RunError {
             | RunError::State(_) => true,
             RunError::Element(_)
             | RunError::Mixed { .. }
+            | RunError::ManyOnCpu { .. }
             | RunError::Machine(_)
             | RunError::Train(_) => false,
         }
     }
 }
 
-/// Replays a schedule.
+/// Replays a schedule; where several ranks train together, all of them call this.
 ///
 /// # Errors
-/// Unusable data, checkpoints or weights, before anything is trained; a machine that fails.
+/// Unusable data, checkpoints or weights, before anything is trained; a machine that fails; whatever
+/// goes wrong on another rank.
 pub fn run(
     schedule: &Checked,
     options: &RunOptions,
     mut listener: impl FnMut(RunEvent),
 ) -> Result<Outcome, RunError> {
-    let on = settle(schedule, options, &mut listener)?;
+    let Ranks { seat, deadline } = &options.ranks;
+    let control = match (options.on, seat.size) {
+        (_, 1) => None,
+        (On::Cpu, size) => return Err(RunError::ManyOnCpu { rank: seat.rank, size }),
+        (On::Cuda(_) | On::Best(_), _) => Some(Arc::new(meet(seat, *deadline)?)),
+    };
+    let mut heard = |event| {
+        if seat.rank == 0 {
+            listener(event);
+        }
+    };
+    let done = train(schedule, options, control.as_ref(), &mut heard);
+    if let (Some(control), Err(error)) = (&control, &done) {
+        control.fail(&error.to_string());
+    }
+    done
+}
+
+fn meet(seat: &Seat, deadline: Duration) -> Result<Control, RunError> {
+    let met = Control::meet(seat, deadline).map_err(CudaError::from);
+    Ok(met.map_err(DeviceError::from)?)
+}
+
+fn train(
+    schedule: &Checked,
+    options: &RunOptions,
+    control: Option<&Arc<Control>>,
+    listener: &mut impl FnMut(RunEvent),
+) -> Result<Outcome, RunError> {
+    let on = settle(schedule, options, listener)?;
     let data = Dataset::open(&schedule.job, options.data.as_deref())?;
     let provenance = Provenance::new(schedule, &data);
-    let save = options.save.as_deref().map(WeightsFile::new).transpose()?;
+    let first = options.ranks.seat.rank == 0;
+    let save = options.save.as_deref().filter(|_| first);
+    let save = save.map(WeightsFile::new).transpose()?;
     let (start, checkpoint) = begin(schedule, provenance, options)?;
     let end = options.steps.unwrap_or(schedule.job.steps);
+    if let Some(control) = control {
+        let agreed = control.agree(schedule, data.digest(), &start.state, end);
+        let seat = control.seat();
+        agreed
+            .map_err(|trouble| DeviceError::from(CudaError::at_start(seat, trouble)))?;
+    }
     listener(RunEvent::Begin {
         tokens: data.tokens(),
         bigram_entropy: data.bigram_entropy(),
@@ -222,21 +292,54 @@ pub fn run(
         end,
     });
     let evaluate = evaluating(schedule.job.evaluate, &data)?;
-    let mut device = machine(schedule, data, on, &mut listener)?;
-    if let Device::Cuda(cuda) = &device
-        && let Some(why @ Ungraphed::Turns { .. }) = cuda.ungraphed()
-    {
-        listener(RunEvent::Note(format!("replays without graphs: {why}")));
-    }
+    let mut device = match control {
+        None => machine(schedule, data, on, listener)?,
+        Some(control) => rank_machine(schedule, data, (on, options), control)?,
+    };
+    tell_ungraphed(&device, listener);
     device.load(&start.state)?;
     drop(start.state);
     let trainer = Trainer::new(device, Rests { evaluate, checkpoint });
     let mut trainer = trainer.interruptible(options.interrupt.clone());
-    let report = trainer.run(end, &mut Listening(&mut listener))?;
-    if let Some(save) = save {
-        save.write(&trainer.machine().save()?)?;
+    let report = trainer.run(end, &mut Listening(listener))?;
+    let device = trainer.machine();
+    if options.save.is_some()
+        && let (Some(state), Some(save)) = (device.save()?, save)
+    {
+        save.write(&state)?;
     }
-    Ok(Outcome { report, touched: trainer.machine().touched()? })
+    let touched = device.touched()?;
+    device.leave()?;
+    Ok(Outcome { report, touched })
+}
+
+/// Says why a GPU replays without graphs, unless nobody asked for them.
+fn tell_ungraphed(device: &Device, listener: &mut impl FnMut(RunEvent)) {
+    let Device::Cuda(cuda) = device else { return };
+    match cuda.ungraphed() {
+        Some(why @ (Ungraphed::Turns { .. } | Ungraphed::Ranks)) => {
+            listener(RunEvent::Note(format!("replays without graphs: {why}")));
+        }
+        Some(Ungraphed::Unwanted) | None => {}
+    }
+}
+
+/// The machine of one rank of several.
+fn rank_machine(
+    schedule: &Checked,
+    data: Dataset,
+    (on, options): (On, &RunOptions),
+    control: &Arc<Control>,
+) -> Result<Device, RunError> {
+    let graphs = match on {
+        On::Cuda(graphs) | On::Best(graphs) => graphs,
+        On::Cpu => Graphs::Never,
+    };
+    let deadline = options.ranks.deadline;
+    let fill = Fill::Poison;
+    let options = CudaOptions { fill, graphs, deadline, ..CudaOptions::default() };
+    let made = Cuda::of_rank(schedule, Box::new(data), options, Arc::clone(control));
+    Ok(made.map(Device::from).map_err(DeviceError::from)?)
 }
 
 /// What a schedule runs on, after a look at what is here.
@@ -247,6 +350,11 @@ fn settle(
 ) -> Result<On, RunError> {
     let on = match options.on {
         On::Cpu => On::Cpu,
+        // Ranks on different machines could not go on together.
+        On::Best(graphs) if options.ranks.seat.size > 1 => {
+            Cuda::count().map_err(|absent| DeviceError::from(CudaError::from(absent)))?;
+            On::Cuda(graphs)
+        }
         On::Cuda(graphs) => {
             Cuda::count().map_err(|absent| DeviceError::from(CudaError::from(absent)))?;
             On::Cuda(graphs)
@@ -356,21 +464,31 @@ fn begin(
         Some(file) => (Weights::read(file)?.state(&schedule.job)?, Resumed::FromWeights),
     };
     let fresh = Resumption { state, resumed, ignored: Vec::new() };
-    let every = |folder: &Folder, checkpoints| Checkpointing::Every {
-        steps: folder.every,
-        checkpoints,
+    let first = options.ranks.seat.rank == 0;
+    let every = |folder: &Folder, checkpoints: Result<_, CheckpointError>| {
+        let steps = folder.every;
+        Ok::<_, RunError>(Checkpointing::Every { steps, checkpoints: checkpoints? })
     };
     Ok(match &options.keep {
         Keep::Nothing => (fresh, Checkpointing::Never),
+        Keep::Start(folder) if !first => {
+            (fresh, Checkpointing::Elsewhere { steps: folder.every })
+        }
         Keep::Start(folder) => {
-            (fresh, every(folder, Checkpoints::start(&folder.path, provenance)?))
+            (fresh, every(folder, Checkpoints::start(&folder.path, provenance))?)
         }
         Keep::Resume(folder) => {
             if let Some(file) = &options.weights {
                 return Err(RunError::TwoStarts(file.clone()));
             }
             let found = Resumption::of(&folder.path, schedule, &provenance)?;
-            (found, every(folder, Checkpoints::open(&folder.path, provenance)?))
+            match first {
+                true => {
+                    let kept = Checkpoints::open(&folder.path, provenance);
+                    (found, every(folder, kept)?)
+                }
+                false => (found, Checkpointing::Elsewhere { steps: folder.every }),
+            }
         }
     })
 }

@@ -11,6 +11,7 @@ mod control;
 mod hosts;
 mod launcher;
 mod meeting;
+mod same;
 mod trouble;
 mod wire;
 

@@ -8,6 +8,8 @@ mod bench;
 #[allow(dead_code, reason = "each test uses its part")]
 mod support;
 
+mod faults;
 mod self_check;
 mod start;
+mod training;
 mod world;

@@ -131,6 +131,21 @@ impl Running {
         self.children[place].kill().expect("it can be killed");
     }
 
+    /// Waits until these have ended.
+    pub(crate) fn wait_for(&mut self, places: &[usize]) {
+        for place in places {
+            while self.children[*place].try_wait().expect("it is a child").is_none() {
+                assert!(self.elapsed() < PATIENCE, "a rank did not end");
+                thread::sleep(Duration::from_millis(10));
+            }
+        }
+    }
+
+    /// More ranks.
+    pub(crate) fn join(&mut self, mut others: Self) {
+        self.children.append(&mut others.children);
+    }
+
     /// How all ranks end; one that was killed has no code of its own and gets −1.
     pub(crate) fn ended(mut self) -> Vec<Ended> {
         let start = self.start;

@@ -33,6 +33,26 @@ pub enum CudaError {
         /// What went wrong.
         trouble: Box<Trouble>,
     },
+    /// The schedule is for another number of devices.
+    #[error(
+        "the schedule uses {devices} devices, but {ranks} ranks were started; start {devices}, \
+         or plan for {ranks} (`--set \"cluster.devices = {ranks}\"`)"
+    )]
+    WorldSize {
+        /// Devices of the schedule.
+        devices: usize,
+        /// Processes.
+        ranks: u32,
+    },
+    /// Rows of tensors on several processes.
+    #[error(
+        "the plan splits tensors in {rows} rows, whose exchanges inside of a pass do not go \
+         between processes yet; start one process, or plan without `tensor`"
+    )]
+    SplitRows {
+        /// How many.
+        rows: u32,
+    },
     /// There is no GPU for this rank.
     #[error(
         "rank {rank} is process {local} of its machine, which has {count} GPUs for it; start \
@@ -162,6 +182,11 @@ pub enum CudaError {
 }
 
 impl CudaError {
+    /// The end of a rank before its first step.
+    pub fn at_start(seat: &Seat, trouble: Trouble) -> Self {
+        Self::ranks(seat, Position::Starting, trouble)
+    }
+
     /// The end of this rank at a position.
     pub(super) fn ranks(seat: &Seat, position: Position, trouble: Trouble) -> Self {
         let Seat { rank, size, .. } = *seat;

@@ -9,13 +9,14 @@ use super::{
         Address, Communicator, Device, DeviceMemory, DriverError, Event, Nccl, NcclError,
         Reduction, Stream,
     },
-    peers::{Peers, of_rank},
+    rank::{Peers, of_rank},
 };
-use crate::ranks::{Control, Position, Seat, Trouble};
+use crate::ranks::{Control, Seat, Trouble};
 use roundelay_schedule::{Bytes, BytesPerSecond, Nanos};
 use serde::{Deserialize, Serialize};
 use std::{
     fs,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -118,20 +119,15 @@ pub fn self_check(
     largest: Bytes,
     patience: Duration,
 ) -> Result<Option<SelfCheck>, CudaError> {
-    let control = Control::meet(seat, patience)?;
-    let together = |trouble| CudaError::ranks(seat, Position::Starting, trouble);
+    let control = Arc::new(Control::meet(seat, patience)?);
+    let together = |trouble| CudaError::at_start(seat, trouble);
     let opened = Bench::open(seat, largest);
     let mut bench = opened.map_err(|error| together(control.fail(&error.to_string())))?;
     let facts = bench.facts(seat).map_err(|missing| together(control.fail(&missing)))?;
-    let peers = Peers::join(control).map_err(together)?;
+    let mut peers = Peers::join(control).map_err(together)?;
     let found = bench.run(&peers, &facts, largest.0);
-    let left = match found {
-        Ok(found) => peers.leave().map(|()| found),
-        Err(trouble) => {
-            drop(peers);
-            Err(trouble)
-        }
-    };
+    let left = found.and_then(|found| peers.leave().map(|()| found));
+    peers.abort();
     bench.close(patience);
     left.map_err(together)
 }

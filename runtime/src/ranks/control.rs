@@ -9,7 +9,7 @@
 use super::{
     launcher::Seat,
     meeting::{MeetingError, meet},
-    trouble::{Position, Seen, Trouble},
+    trouble::{Position, SILENCE, Seen, Trouble},
     wire::{self, Frame, Message},
 };
 use std::{
@@ -263,12 +263,26 @@ impl Shared {
         }
     }
 
-    /// Waits for bytes.
+    /// Waits for bytes. A rank that rests and is heard of may take its time, to look at held-out
+    /// data or to write a checkpoint.
     fn receive(&self, link: usize) -> Result<Vec<u8>, Trouble> {
+        let rank = self.links[link].rank as usize;
         let come = |inbox: &Inbox| {
             inbox.trouble.is_some() || !inbox.data[link].is_empty() || inbox.left[link]
         };
-        let in_time = self.wait_until(Instant::now() + self.patience, come);
+        let mut end = Instant::now() + self.patience;
+        let in_time = loop {
+            if self.wait_until(end.min(Instant::now() + SILENCE), come) {
+                break true;
+            }
+            match self.lock().seen[rank] {
+                (Position::Resting { .. }, heard) if heard.elapsed() < SILENCE => {
+                    end = Instant::now() + self.patience;
+                }
+                _ if Instant::now() >= end => break false,
+                _ => {}
+            }
+        };
         let mut inbox = self.lock();
         if let Some(trouble) = &inbox.trouble {
             return Err(trouble.clone());
@@ -278,7 +292,6 @@ impl Shared {
         match bytes {
             Some(bytes) => Ok(bytes),
             None if in_time => {
-                let rank = self.links[link].rank;
                 Err(self.raise(self.failed(&format!("rank {rank} ended before it"))))
             }
             None => Err(self.late()),
@@ -386,4 +399,4 @@ impl Shared {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

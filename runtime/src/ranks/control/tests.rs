@@ -1,11 +1,12 @@
 //! Ranks as threads of one process.
 
 use super::*;
+use roundelay_schedule::{ActionId, Id};
 use std::net::TcpListener;
 
 const PATIENCE: Duration = Duration::from_secs(4);
 
-fn seats(size: u32) -> Vec<Seat> {
+pub(in crate::ranks) fn seats(size: u32) -> Vec<Seat> {
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = free.local_addr().unwrap().port();
     let host = "127.0.0.1".to_owned();
@@ -15,7 +16,10 @@ fn seats(size: u32) -> Vec<Seat> {
 }
 
 /// What each rank comes to; later ones start first.
-fn all<'a, T: Send>(seats: &'a [Seat], work: impl Fn(&Seat) -> T + Sync) -> Vec<T> {
+pub(in crate::ranks) fn all<'a, T: Send>(
+    seats: &'a [Seat],
+    work: impl Fn(&Seat) -> T + Sync,
+) -> Vec<T> {
     let last = seats.len() as u32 - 1;
     thread::scope(|scope| {
         let own = |seat: &'a Seat| {
@@ -88,7 +92,8 @@ fn whoever_does_not_come_is_named_by_all() {
     let start = Instant::now();
     let found = all(&seats(3), |seat| {
         let control = met(seat);
-        control.at(Position::Resting { step: u64::from(seat.rank != 1) });
+        let period = i64::from(seat.rank != 1);
+        control.at(Position::Replaying { period, action: ActionId::new(3) });
         if seat.rank == 1 {
             let end = Instant::now() + 3 * PATIENCE;
             control.shared.wait_until(end, |inbox| inbox.trouble.is_some());
@@ -99,9 +104,23 @@ fn whoever_does_not_come_is_named_by_all() {
     assert!(start.elapsed() < 3 * PATIENCE);
     for trouble in found {
         let said = trouble.to_string();
-        assert!(said.contains("rank 1 is stuck at rest before step 0"), "{said}");
-        assert!(said.contains("rank 0 waits at rest before step 1"), "{said}");
+        assert!(said.contains("rank 1 is stuck in period 0 at a3"), "{said}");
+        assert!(said.contains("rank 0 waits in period 1 at a3"), "{said}");
     }
+}
+
+#[test]
+fn a_rank_at_rest_may_take_its_time() {
+    let patience = Duration::from_millis(300);
+    let found = all(&seats(2), |seat| {
+        let control = Control::meet(seat, patience).unwrap();
+        control.at(Position::Resting { step: 4 });
+        if seat.rank == 1 {
+            thread::sleep(4 * patience);
+        }
+        control.gather(vec![seat.rank as u8])
+    });
+    assert_eq!(found, [Ok(vec![vec![0], vec![1]]), Ok(vec![vec![0], vec![1]])]);
 }
 
 #[test]

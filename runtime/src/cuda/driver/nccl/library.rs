@@ -94,7 +94,6 @@ macro_rules! functions {
 }
 
 functions! {
-    version = ncclGetVersion(*mut c_int) -> u32;
     error_string = ncclGetErrorString(u32) -> *const c_char;
     last_error = ncclGetLastError(ncclComm_t) -> *const c_char;
     unique_id = ncclGetUniqueId(*mut ncclUniqueId) -> u32;

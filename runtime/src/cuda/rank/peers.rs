@@ -1,12 +1,13 @@
 //! This process among its peers: the communicator by which devices send each other data, and the
 //! control by which whatever goes wrong ends all ranks.
 
-use super::{
+use super::super::{
     CudaError,
     driver::{Communicator, Device, Nccl, NcclError, Readiness},
 };
 use crate::ranks::{Control, Seat, Trouble};
 use std::{
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
@@ -19,7 +20,7 @@ const TICK: Duration = Duration::from_micros(50);
 ///
 /// # Errors
 /// When there is none.
-pub(super) fn of_rank(seat: &Seat) -> Result<Device, CudaError> {
+pub(crate) fn of_rank(seat: &Seat) -> Result<Device, CudaError> {
     let Seat { rank, local, .. } = *seat;
     let ordinal = match Device::count()? {
         1 => 0,
@@ -29,10 +30,11 @@ pub(super) fn of_rank(seat: &Seat) -> Result<Device, CudaError> {
     Ok(Device::open(ordinal)?)
 }
 
-/// All ranks, seen from this one. Dropped in this order: the device stops first.
-pub(super) struct Peers {
-    communicator: Communicator,
-    control: Control,
+/// All ranks, seen from this one.
+pub(crate) struct Peers {
+    /// None once it was aborted.
+    communicator: Option<Communicator>,
+    control: Arc<Control>,
 }
 
 impl Peers {
@@ -40,9 +42,9 @@ impl Peers {
     ///
     /// # Errors
     /// When there is no NCCL on one of them, or they do not come together.
-    pub(super) fn join(control: Control) -> Result<Self, Trouble> {
+    pub(crate) fn join(control: Arc<Control>) -> Result<Self, Trouble> {
         let failed = |what: &dyn ToString| control.fail(&what.to_string());
-        let seat = control.seat();
+        let seat = control.seat().clone();
         let library = Nccl::load().map_err(|missing| failed(&missing))?;
         let identity = match seat.rank {
             0 => library.identity().map_err(|error| failed(&error))?.to_vec(),
@@ -53,34 +55,50 @@ impl Peers {
         let identity = identity
             .map_err(|_| failed(&"rank 0 has another version of NCCL's types"))?;
         let begun = Communicator::begin(library, identity, seat.rank, seat.size);
-        let communicator = begun.map_err(|error| failed(&error))?;
+        let communicator = Some(begun.map_err(|error| failed(&error))?);
         let peers = Self { communicator, control };
         peers.ready()?;
         Ok(peers)
     }
 
     /// The control of the ranks.
-    pub(super) fn control(&self) -> &Control {
+    pub(crate) fn control(&self) -> &Control {
         &self.control
     }
 
     /// What has gone wrong, here or elsewhere, since the last call was done.
-    pub(super) fn check(&self) -> Result<(), Trouble> {
-        match self.control.trouble() {
-            Some(trouble) => Err(trouble),
-            None => self.communicator.state().map(drop).map_err(|e| self.blame(&e)),
+    pub(crate) fn check(&self) -> Result<(), Trouble> {
+        self.state().map(drop)
+    }
+
+    /// Whether the communicator takes another call.
+    fn state(&self) -> Result<Readiness, Trouble> {
+        if let Some(trouble) = self.control.trouble() {
+            return Err(trouble);
         }
+        self.communicator()?.state().map_err(|error| self.blame(&error))
+    }
+
+    fn communicator(&self) -> Result<&Communicator, Trouble> {
+        let aborted = || self.control.fail("its communicator was aborted");
+        self.communicator.as_ref().ok_or_else(aborted)
+    }
+
+    /// Whatever the device still does for other ranks ends.
+    pub(crate) fn abort(&mut self) {
+        self.communicator = None;
     }
 
     /// Does several things at once on all their streams, and returns when these have them.
     ///
     /// # Errors
     /// When something goes wrong on any rank.
-    pub(super) fn together(
+    pub(crate) fn together(
         &self,
         work: impl FnOnce(&Communicator) -> Result<(), NcclError>,
     ) -> Result<(), Trouble> {
-        let given = self.communicator.together(|| work(&self.communicator));
+        let communicator = self.communicator()?;
+        let given = communicator.together(|| work(communicator));
         given.map_err(|error| self.blame(&error))?;
         self.ready()
     }
@@ -89,11 +107,7 @@ impl Peers {
     fn ready(&self) -> Result<(), Trouble> {
         let start = Instant::now();
         loop {
-            if let Some(trouble) = self.control.trouble() {
-                return Err(trouble);
-            }
-            let state = self.communicator.state().map_err(|error| self.blame(&error))?;
-            match state {
+            match self.state()? {
                 Readiness::Ready => return Ok(()),
                 Readiness::Busy if start.elapsed() > self.control.patience() => {
                     return Err(self.control.late());
@@ -116,11 +130,12 @@ impl Peers {
     ///
     /// # Errors
     /// When one of them is not.
-    pub(super) fn leave(self) -> Result<(), Trouble> {
-        self.communicator.finalize().map_err(|error| self.blame(&error))?;
+    pub(crate) fn leave(&mut self) -> Result<(), Trouble> {
+        self.communicator()?.finalize().map_err(|error| self.blame(&error))?;
         self.ready()?;
+        // Nobody goes while another one may still look after the communicator.
         self.control.gather(Vec::new())?;
-        let Self { communicator, control } = self;
-        communicator.destroy().map_err(|error| control.fail(&error.to_string()))
+        let destroyed = self.communicator.take().map_or(Ok(()), Communicator::destroy);
+        destroyed.map_err(|error| self.control.fail(&error.to_string()))
     }
 }
