@@ -373,7 +373,10 @@ mod tests {
     #[test]
     fn what_must_come_is_the_sum_or_the_neighbours_row() {
         let seats = [seat(0), seat(1), seat(2)];
-        let row = |rank: usize| turn(Exercise::Ring, &seats[rank]).brought();
+        let row = |rank: usize| {
+            let row: Vec<u64> = turn(Exercise::Ring, &seats[rank]).brought().collect();
+            row.into_iter()
+        };
         let sums: Vec<u64> =
             row(0).zip(row(1)).zip(row(2)).map(|((a, b), c)| a + b + c).collect();
         assert_eq!(sums.len(), 99);

@@ -57,6 +57,8 @@ struct Inbox {
     /// By rank, this one too.
     seen: Vec<(Position, Instant)>,
     trouble: Option<Trouble>,
+    /// Whether others are being told of it.
+    telling: bool,
     /// Whether this rank is done.
     done: bool,
 }
@@ -87,6 +89,7 @@ impl Control {
             closed: vec![false; links.len()],
             seen: vec![(Position::Starting, Instant::now()); seat.size as usize],
             trouble: None,
+            telling: false,
             done: false,
         };
         let shared = Arc::new(Shared {
@@ -194,6 +197,7 @@ impl Drop for Control {
     /// Says goodbye and waits a moment for the others, so that nothing that was sent is lost.
     fn drop(&mut self) {
         let shared = &self.shared;
+        shared.wait_until(Instant::now() + GRACE, |inbox| !inbox.telling);
         shared.lock().done = true;
         shared.changed.notify_all();
         for link in &shared.links {
@@ -318,11 +322,14 @@ impl Shared {
             return first.clone();
         }
         inbox.trouble = Some(trouble.clone());
+        inbox.telling = true;
         drop(inbox);
         self.changed.notify_all();
         for link in &self.links {
             let _ = link.say(&Message::Trouble(trouble.clone()));
         }
+        self.lock().telling = false;
+        self.changed.notify_all();
         trouble
     }
 

@@ -4,8 +4,7 @@ use roundelay_schedule::ActionId;
 use serde::{Deserialize, Serialize};
 use std::{fmt, time::Duration};
 
-/// How far a rank is. Later positions are greater, and the list of a schedule is a legal order,
-/// so whatever stands still waits for the least position of all.
+/// How far a rank is; later positions are greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Position {
     /// Nothing is trained yet.
@@ -83,8 +82,9 @@ pub enum Trouble {
     },
 }
 
-/// Which ranks hold all others up: those that do not speak any more, else those that are the
-/// furthest back; and where the others are.
+/// Which ranks may hold all others up: those that do not speak any more, else those that are
+/// furthest back; and where the others are. Of two ranks that a message does not get across, neither
+/// is known to be at fault.
 fn culprits(seen: &[Seen]) -> String {
     let mute: Vec<&Seen> = seen.iter().filter(|own| own.silent > SILENCE).collect();
     let least = seen.iter().map(|own| own.position).min();
@@ -100,7 +100,7 @@ fn culprits(seen: &[Seen]) -> String {
     for own in others {
         let Seen { rank, position, .. } = own;
         text.push(match mute.is_empty() && is_last(&own) {
-            true => format!("rank {rank} is stuck {position}"),
+            true => format!("rank {rank} is furthest back, {position}"),
             false => format!("rank {rank} waits {position}"),
         });
     }
@@ -127,7 +127,11 @@ mod tests {
         );
         assert!(mute.contains("rank 0 waits in period 4 at a7"), "{mute}");
         let last = stuck(vec![seen(0, 4, 0), seen(1, 3, 1), seen(2, 3, 0)]);
-        for word in ["rank 0 waits", "rank 1 is stuck in period 3", "rank 2 is stuck"] {
+        for word in [
+            "rank 0 waits",
+            "rank 1 is furthest back, in period 3",
+            "rank 2 is furthest back",
+        ] {
             assert!(last.contains(word), "{last}");
         }
     }

@@ -182,12 +182,12 @@ mod tests {
                     .map(|(other, distance)| (period - distance) * count + other)
                     .collect();
                 sources.extend(tails[*queue]);
+                let mut past = vec![false; PERIODS * count];
                 for source in sources {
-                    all[own][source] = true;
-                    for other in 0..own {
-                        all[own][other] |= all[source][other];
-                    }
+                    past[source] = true;
+                    past.iter_mut().zip(&all[source]).for_each(|(own, one)| *own |= one);
                 }
+                all[own] = past;
                 tails[*queue] = Some(own);
             }
         }
