@@ -223,6 +223,7 @@ impl Trainer {
         while self.device.step() < end {
             stopped = self.device.any(interrupt.is_raised())?;
             if stopped {
+                interrupt.raise();
                 break;
             }
             let rest = self.rests.after(self.device.step(), end);

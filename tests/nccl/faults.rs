@@ -207,3 +207,27 @@ fn what_does_not_go_between_processes_is_refused() {
         assert!(own.err.contains("splits tensors in 2 rows"), "{}", own.err);
     }
 }
+
+/// Every rank hears of Ctrl-C when the launcher passes it on; here only one does, and all rest
+/// before the same step.
+#[test]
+fn an_interrupt_of_one_rank_brings_all_to_rest() {
+    if !has_compiler() {
+        return;
+    }
+    let world = World::new("interrupted", 3);
+    let file = endless(&world);
+    let running = world.start(&[0, 1, 2], &words(&keep(&world)), Some(&file));
+    training(&world, &running);
+    signal(running.process(2), "-INT");
+    let ended = running.ended();
+    let before = |own: &Ended| {
+        let said = own.err.split("interrupted before step ").nth(1)?;
+        said.split(';').next()?.parse::<u64>().ok()
+    };
+    let step = before(&ended[0]);
+    assert!(step.is_some(), "{:?}", ended[0]);
+    for own in &ended {
+        assert_eq!((own.code, before(own)), (130, step), "{own:?}");
+    }
+}

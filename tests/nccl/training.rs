@@ -33,6 +33,7 @@ pub(crate) fn train(world: &World, words: &str, program: &Path) -> Run {
     let weights = world.bench.scratch.path("ranks.safetensors");
     let _ = fs::remove_file(&weights);
     let counts = world.bench.scratch.path("rank-counts");
+    let _ = fs::remove_file(&counts);
     let weights_text = weights.to_str().expect("the path is text");
     let words =
         format!("run --json --device cuda {words} --deadline 60 --save {weights_text}");
@@ -42,6 +43,11 @@ pub(crate) fn train(world: &World, words: &str, program: &Path) -> Run {
         assert!(rank == 0 || own.out.is_empty(), "rank 0 alone tells: {}", own.out);
     }
     Run::of(&ended[0], &weights, &counts)
+}
+
+/// Where the first rank writes what the stand-ins counted.
+fn counts_of(world: &World) -> String {
+    world.bench.scratch.path("rank-counts").display().to_string()
 }
 
 fn holds((name, ranks, plan): (&str, u32, &str)) {
@@ -61,8 +67,11 @@ fn holds((name, ranks, plan): (&str, u32, &str)) {
             World::new(&format!("{name}-{number}"), ranks),
             |world, (own, value)| world.set(own, value),
         );
+        let counts = counts_of(&world);
+        let world = world.on(0, "STANDIN_CUDA_COUNTS", &counts);
         let many = train(&world, "", &file);
         assert!(many.is(&one), "{name}, {settings:?}: the bits of one process");
+        assert!(many.count("exchanges") > 0, "{name}: ranks speak through NCCL");
         for figure in ["pools", "transfers", "bytes"] {
             let (own, other) = (&many.end["measured"], &one.end["measured"]);
             assert_eq!(own[figure], other[figure], "{name}: {figure}");
@@ -98,4 +107,33 @@ fn sharded_states() {
 #[test]
 fn synchronous_replicas() {
     holds(PLANS[5]);
+}
+
+/// Lines of a run that say what was looked at.
+fn evaluations(run: &str) -> Vec<String> {
+    run.lines().filter(|line| line.contains("\"evaluate\"")).map(str::to_owned).collect()
+}
+
+#[test]
+fn checkpoints_of_ranks_go_on_as_one_process_and_back() {
+    if !has_compiler() {
+        return;
+    }
+    let world = World::new("resumed", 3).set("STANDIN_CUDA_ORDER", "late");
+    let plan = "rule cyclic_v2, placement shared, micro_batches 2, stages 2";
+    let steps = "steps 6, evaluate { every 3 }";
+    let file = program(&world.bench, "tiny", 3, steps, plan);
+    let one = World::new("resumed-one", 1);
+    let whole = one.bench.run("--device cuda", &file, &[]);
+    let folder = world.bench.scratch.path("kept");
+    let kept = format!("--checkpoint {} --checkpoint-every 2", folder.display());
+    let words = format!("run --json --device cuda --deadline 60 {kept}");
+    let first = world.run(&format!("{words} --steps 3"), Some(&file));
+    assert!(first.iter().all(|own| own.code == 0), "{first:?}");
+    assert_eq!(evaluations(&first[0].out).len(), 1);
+    let second = train(&world, &format!("{kept} --resume --steps 5"), &file);
+    assert_eq!(second.losses, whole.losses[3..5]);
+    let last = one.bench.run(&format!("--device cuda {kept} --resume"), &file, &[]);
+    assert_eq!(last.losses, whole.losses[5..]);
+    assert!(last.bytes == whole.bytes, "ranks and one process go on from each other");
 }
