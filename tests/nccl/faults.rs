@@ -16,10 +16,10 @@ use std::{
 const PLAN: &str = "rule cyclic_v2, placement shared, micro_batches 2, stages 2";
 
 /// Seconds after which nothing may stand still.
-const DEADLINE: u64 = 4;
+const DEADLINE: u64 = 8;
 
-/// What ranks take to notice, to tell each other and to end.
-const SLACK: Duration = Duration::from_secs(12);
+/// What ranks take to notice, to tell each other and to end, on a machine that does other things.
+const SLACK: Duration = Duration::from_secs(30);
 
 fn words(more: &str) -> String {
     format!("run --device cuda --deadline {DEADLINE} {more}")
@@ -115,7 +115,7 @@ fn a_rank_that_is_stopped_is_named_within_the_deadline() {
         running.kill(victim);
         let ended = running.ended();
         let mute = format!("rank {victim} does not answer since");
-        all_say(&ended, &others, &["nothing was completed for 4s", &mute]);
+        all_say(&ended, &others, &["nothing was completed for 8s", &mute]);
         for rank in others {
             let (_, theirs) =
                 ended[rank].err.split_once(" and was").expect("where it was");
@@ -135,7 +135,7 @@ fn a_message_that_never_moves_is_named_with_its_ranks() {
     all_say(
         &ended,
         &[0, 1, 2],
-        &["nothing was completed for 4s", "is furthest back, in period"],
+        &["nothing was completed for 8s", "is furthest back, in period"],
     );
     for rank in 0..3 {
         let mut told = ended[0].err.split([';', ':']);

@@ -3,7 +3,7 @@
 use crate::{support::schema, world::World};
 use serde_json::Value;
 
-const WORDS: &str = "devices --self-check --largest 1 --deadline 10";
+const WORDS: &str = "devices --self-check --largest 1 --deadline 30";
 
 fn rows(document: &Value) -> Vec<(&str, u64, bool)> {
     let rows = document["rows"].as_array().expect("rows are a list");
@@ -57,9 +57,9 @@ fn one_gpu_alone_is_checked_too() {
 #[test]
 fn a_check_that_does_not_move_ends_within_its_deadline() {
     let world = World::new("stalled", 2).on(1, "STANDIN_NCCL_STALL", "3");
-    let ended = world.run("devices --self-check --largest 1 --deadline 3", None);
+    let ended = world.run("devices --self-check --largest 1 --deadline 6", None);
     for own in &ended {
         assert_eq!(own.code, 3, "{own:?}");
-        assert!(own.err.contains("nothing was completed for 3s"), "{}", own.err);
+        assert!(own.err.contains("nothing was completed for 6s"), "{}", own.err);
     }
 }

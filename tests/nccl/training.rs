@@ -109,6 +109,20 @@ fn synchronous_replicas() {
     holds(PLANS[5]);
 }
 
+#[test]
+fn numbers_of_16_bits() {
+    if !has_compiler() {
+        return;
+    }
+    let plan =
+        "rule cyclic_v2, placement data, micro_batches 2, stages 2, states replicated";
+    let whole = World::new("bf16", 1);
+    let file = program(&whole.bench, "tiny", 2, "steps 5, dtype bf16", plan);
+    let one = whole.bench.run("--device cuda", &file, &[]);
+    let world = World::new("bf16-ranks", 2).set("STANDIN_CUDA_ORDER", "late");
+    assert!(train(&world, "", &file).is(&one));
+}
+
 /// Lines of a run that say what was looked at.
 fn evaluations(run: &str) -> Vec<String> {
     run.lines().filter(|line| line.contains("\"evaluate\"")).map(str::to_owned).collect()

@@ -242,6 +242,9 @@ fn launch(requests: &[(u64, u64, Request)]) {
         forbid("a group of several communicators or streams");
     }
     let mut world = world();
+    if world.streams.get(&stream).is_none_or(|own| own.captured.is_some()) {
+        forbid("messages are recorded, or given to no stream");
+    }
     let id = world.number();
     let asked: Vec<Request> = requests.iter().map(|(_, _, request)| *request).collect();
     world.counts.exchanges += 1;
