@@ -41,8 +41,7 @@ pub use import::{ImportOptions, Imported, families, import};
 pub use machine::{gpus, machine, self_check};
 pub use profile::{Measuring, ProfileError, ProfileOptions, profile};
 pub use run::{
-    Folder, Keep, Learned, On, Outcome, Ranks, RunError, RunEvent, RunOptions, evaluate,
-    run,
+    Folder, Keep, Learned, On, Outcome, RunError, RunEvent, RunOptions, evaluate, run,
 };
 
 pub use roundelay_dsl::{

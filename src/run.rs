@@ -20,7 +20,7 @@ use std::{
 use thiserror::Error;
 
 /// How to run a schedule.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct RunOptions {
     /// On what.
     pub on: On,
@@ -36,23 +36,26 @@ pub struct RunOptions {
     pub save: Option<PathBuf>,
     /// Ends the run early, at rest and with all that it keeps, when it is raised.
     pub interrupt: Interrupt,
-    /// Who this process is among those that train together.
-    pub ranks: Ranks,
-}
-
-/// Processes that train together, one per device of the schedule.
-#[derive(Clone, Debug)]
-pub struct Ranks {
-    /// Which of them this is.
+    /// Who this process is among those that train together, one per device of the schedule.
     pub seat: Seat,
-    /// When nothing moves for so long, all of them end.
+    /// When nothing moves for so long, the run ends, on all ranks.
     pub deadline: Duration,
 }
 
-impl Default for Ranks {
-    /// One process, which has all devices.
+impl Default for RunOptions {
+    /// One process on the CPU, which keeps nothing.
     fn default() -> Self {
-        Self { seat: Seat::alone(), deadline: CudaOptions::default().deadline }
+        Self {
+            on: On::default(),
+            steps: None,
+            data: None,
+            keep: Keep::default(),
+            weights: None,
+            save: None,
+            interrupt: Interrupt::default(),
+            seat: Seat::alone(),
+            deadline: CpuOptions::default().deadline,
+        }
     }
 }
 
@@ -240,7 +243,7 @@ pub fn run(
     options: &RunOptions,
     mut listener: impl FnMut(RunEvent),
 ) -> Result<Outcome, RunError> {
-    let Ranks { seat, deadline } = &options.ranks;
+    let RunOptions { seat, deadline, .. } = options;
     let control = match (options.on, seat.size) {
         (_, 1) => None,
         (On::Cpu, size) => return Err(RunError::ManyOnCpu { rank: seat.rank, size }),
@@ -272,7 +275,7 @@ fn train(
     let on = settle(schedule, options, listener)?;
     let data = Dataset::open(&schedule.job, options.data.as_deref())?;
     let provenance = Provenance::new(schedule, &data);
-    let first = options.ranks.seat.rank == 0;
+    let first = options.seat.rank == 0;
     let save = options.save.as_deref().filter(|_| first);
     let save = save.map(WeightsFile::new).transpose()?;
     let (start, checkpoint) = begin(schedule, provenance, options)?;
@@ -293,8 +296,8 @@ fn train(
     });
     let evaluate = evaluating(schedule.job.evaluate, &data)?;
     let mut device = match control {
-        None => machine(schedule, data, on, listener)?,
-        Some(control) => rank_machine(schedule, data, (on, options), control)?,
+        None => machine(schedule, data, (on, options.deadline), listener)?,
+        Some(control) => rank_machine(schedule, data, on, control)?,
     };
     tell_ungraphed(&device, listener);
     device.load(&start.state)?;
@@ -328,15 +331,14 @@ fn tell_ungraphed(device: &Device, listener: &mut impl FnMut(RunEvent)) {
 fn rank_machine(
     schedule: &Checked,
     data: Dataset,
-    (on, options): (On, &RunOptions),
+    on: On,
     control: &Arc<Control>,
 ) -> Result<Device, RunError> {
     let graphs = match on {
         On::Cuda(graphs) | On::Best(graphs) => graphs,
         On::Cpu => Graphs::Never,
     };
-    let deadline = options.ranks.deadline;
-    let fill = Fill::Poison;
+    let (fill, deadline) = (Fill::Poison, control.patience());
     let options = CudaOptions { fill, graphs, deadline, ..CudaOptions::default() };
     let made = Cuda::of_rank(schedule, Box::new(data), options, Arc::clone(control));
     Ok(made.map(Device::from).map_err(DeviceError::from)?)
@@ -351,7 +353,7 @@ fn settle(
     let on = match options.on {
         On::Cpu => On::Cpu,
         // Ranks on different machines could not go on together.
-        On::Best(graphs) if options.ranks.seat.size > 1 => {
+        On::Best(graphs) if options.seat.size > 1 => {
             Cuda::count().map_err(|absent| DeviceError::from(CudaError::from(absent)))?;
             On::Cuda(graphs)
         }
@@ -401,16 +403,16 @@ fn refuse_mixed(schedule: &Checked, options: &RunOptions) -> Result<(), RunError
 fn machine(
     schedule: &Checked,
     data: Dataset,
-    on: On,
+    (on, deadline): (On, Duration),
     listener: &mut impl FnMut(RunEvent),
 ) -> Result<Device, RunError> {
+    let fill = Fill::Poison;
     let cpu = |data| {
-        let options = CpuOptions { fill: Fill::Poison, ..CpuOptions::default() };
+        let options = CpuOptions { fill, deadline, ..CpuOptions::default() };
         Cpu::new(schedule, Box::new(data), options).map(Device::from)
     };
     let cuda = |data, graphs| {
-        let options =
-            CudaOptions { fill: Fill::Poison, graphs, ..CudaOptions::default() };
+        let options = CudaOptions { fill, graphs, deadline, ..CudaOptions::default() };
         Cuda::new(schedule, Box::new(data), options).map(Device::from)
     };
     let made = match on {
@@ -464,7 +466,7 @@ fn begin(
         Some(file) => (Weights::read(file)?.state(&schedule.job)?, Resumed::FromWeights),
     };
     let fresh = Resumption { state, resumed, ignored: Vec::new() };
-    let first = options.ranks.seat.rank == 0;
+    let first = options.seat.rank == 0;
     let every = |folder: &Folder, checkpoints: Result<_, CheckpointError>| {
         let steps = folder.every;
         Ok::<_, RunError>(Checkpointing::Every { steps, checkpoints: checkpoints? })

@@ -124,7 +124,7 @@ pub(crate) struct RunArgs {
     /// Whether a GPU replays whole periods as graphs.
     #[arg(long, value_enum, default_value_t = GraphChoice::Periods)]
     pub(crate) graphs: GraphChoice,
-    /// Seconds after which a run of several ranks is given up when nothing moves.
+    /// Seconds after which the run is given up, on all ranks, when nothing moves.
     #[arg(long, value_name = "SECONDS", default_value_t = 600,
           value_parser = value_parser!(u64).range(1..))]
     pub(crate) deadline: u64,

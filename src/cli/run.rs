@@ -10,7 +10,7 @@ use super::{
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use roundelay::{
-    Checked, Folder, Graphs, Interrupt, Keep, Measures, On, Outcome, Ranks, RunEvent,
+    Checked, Folder, Graphs, Interrupt, Keep, Measures, On, Outcome, RunEvent,
     RunOptions, Search, Seat,
     parts::{
         planner,
@@ -36,7 +36,8 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
         weights: args.weights.clone(),
         save: args.save.clone(),
         interrupt: interrupt(&args.program.file)?,
-        ranks: Ranks { seat, deadline: Duration::from_secs(args.deadline) },
+        seat,
+        deadline: Duration::from_secs(args.deadline),
     };
     let mut teller = Teller::new(args.json);
     let outcome = roundelay::run(&schedule, &options, |event| teller.tell(event))
