@@ -4,6 +4,7 @@
 use crate::{
     bench::{has_compiler, program},
     support::Ended,
+    training::train,
     world::{Running, World},
 };
 use std::{
@@ -230,4 +231,30 @@ fn an_interrupt_of_one_rank_brings_all_to_rest() {
     for own in &ended {
         assert_eq!((own.code, before(own)), (130, step), "{own:?}");
     }
+}
+
+/// Of waits all over a run, each left out once on every rank, some change what comes out.
+#[test]
+fn a_wait_that_ranks_do_not_keep_is_found() {
+    if !has_compiler() {
+        return;
+    }
+    let whole = World::new("kept", 3).set("STANDIN_CUDA_ORDER", "late");
+    let file = program(&whole.bench, "tiny", 3, "steps 4", PLAN);
+    let counts = whole.bench.scratch.path("rank-counts").display().to_string();
+    let whole = whole.on(0, "STANDIN_CUDA_COUNTS", &counts);
+    let right = train(&whole, "", &file);
+    let found = (1..=10).filter(|part| {
+        let number = (right.count("waits") * part / 11).to_string();
+        let world = World::new(&format!("forgotten-{part}"), 3)
+            .set("STANDIN_CUDA_ORDER", "late")
+            .set("STANDIN_CUDA_FORGET", &number);
+        let weights = world.bench.scratch.path("damaged.safetensors");
+        let save = words(&format!("--save {}", weights.display()));
+        let ended = world.run(&save, Some(&file));
+        let bytes = std::fs::read(&weights).unwrap_or_default();
+        ended.iter().any(|own| own.code != 0) || bytes != right.bytes
+    });
+    let found = found.count();
+    assert!(found >= 2, "{found} of 10");
 }

@@ -72,6 +72,7 @@ fn holds((name, ranks, plan): (&str, u32, &str)) {
         let many = train(&world, "", &file);
         assert!(many.is(&one), "{name}, {settings:?}: the bits of one process");
         assert!(many.count("exchanges") > 0, "{name}: ranks speak through NCCL");
+        assert!(many.count("grouped") > 0, "{name}: some messages go together");
         for figure in ["pools", "transfers", "bytes"] {
             let (own, other) = (&many.end["measured"], &one.end["measured"]);
             assert_eq!(own[figure], other[figure], "{name}: {figure}");

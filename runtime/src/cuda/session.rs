@@ -176,7 +176,7 @@ impl Engine {
         let actions = || self.schedule.actions.iter();
         let unfinished = |(id, action): &(ActionId, &Action)| match self.share {
             Share::Whole => self.is_open_whole(*id, action, period),
-            Share::Part(_) => self.is_open(*id, period) == Some(true),
+            Share::Part(_) => self.is_open(*id, period),
         };
         let found = actions().find(unfinished);
         let (id, action) =

@@ -7,7 +7,7 @@ use super::{
         arena::ALIGNMENT,
         bounce::Unreached,
         code::Code,
-        driver::Address,
+        driver::{Address, State, Stream},
         issue::Turn,
         lanes::{Lanes, Mark},
         moves::{Move, moves},
@@ -184,29 +184,22 @@ impl Engine {
         Position::Replaying { period, action }
     }
 
-    /// Whether an instance is not known to be done; none if it is another rank's.
-    pub(in crate::cuda) fn is_open(&self, id: ActionId, period: i64) -> Option<bool> {
-        use super::super::driver::State;
-        let Share::Part(rank) = &self.share else { return None };
+    /// Whether an instance that this rank takes is not known to be done.
+    pub(in crate::cuda) fn is_open(&self, id: ActionId, period: i64) -> bool {
+        let Share::Part(rank) = &self.share else { return false };
         let action = &self.schedule.actions[id];
         if !rank.takes(&self.schedule, &action.work, period) {
-            return None;
+            return false;
         }
         let queue = self.queues.number(self.schedule.queue(action, period));
         let stream = rank.stream(&self.queues, &self.lanes.homes, queue);
         let moment = rank.clocks.moment(rank.clocks.row(id.index(), period), stream);
-        if rank.post.numbers.contains(&moment.number) && stream == rank.messages {
-            return Some(true);
-        }
-        Some(rank.moments.event(moment).state() != Ok(State::Passed))
+        let waits = stream == rank.messages && rank.post.numbers.contains(&moment.number);
+        waits || rank.moments.event(moment).state() != Ok(State::Passed)
     }
 }
 
-fn add_up(
-    code: &mut Code,
-    sums: Vec<Sum>,
-    stream: &super::super::driver::Stream,
-) -> Result<(), Unreached> {
+fn add_up(code: &mut Code, sums: Vec<Sum>, stream: &Stream) -> Result<(), Unreached> {
     for Sum { terms, number, elements, to } in sums {
         code.sum(number, &terms, (to, elements), Accumulation::Replace, stream)?;
     }
