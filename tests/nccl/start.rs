@@ -52,7 +52,7 @@ fn a_library_that_is_missing_on_one_rank_ends_all_with_its_name() {
     let folder = empty.scratch.path("");
     let folder = folder.to_str().expect("the path is text");
     let world = world.on(1, "LD_LIBRARY_PATH", folder);
-    all_say(&world, &["rank 1 failed before the first step: there is no NCCL here"]);
+    all_say(&world, &["rank 1 ", "before the first step: there is no NCCL here"]);
 }
 
 #[test]
@@ -77,6 +77,14 @@ fn more_ranks_than_gpus_are_refused() {
 fn without_cuda_a_rank_says_so_and_ends_the_others() {
     let world = World::with("no-cuda", 2, &[LIBRARIES[3]]);
     all_say(&world, &["there is no NVIDIA driver here"]);
+}
+
+#[test]
+fn without_cuda_and_alone_the_check_is_a_sentence() {
+    let world = World::with("nothing", 1, &[]);
+    let own = ended(&mut world.bench.command(WORDS));
+    assert_eq!(own.code, 3, "{own:?}");
+    assert!(own.err.starts_with("error: there is no NVIDIA driver here"), "{}", own.err);
 }
 
 #[test]

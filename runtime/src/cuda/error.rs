@@ -22,7 +22,7 @@ pub enum CudaError {
     #[error(transparent)]
     Meeting(#[from] MeetingError),
     /// Something went wrong on one of the ranks, which ends all of them.
-    #[error("rank {rank} of {size} ends {position}: {trouble}")]
+    #[error("{}", ended(*rank, *size, *position, trouble))]
     Ranks {
         /// This one.
         rank: u32,
@@ -179,6 +179,20 @@ pub enum CudaError {
         /// The deadline.
         patience: Duration,
     },
+}
+
+/// What a rank says at its end; of its own failure only the reason, because the rest is the same.
+fn ended(rank: u32, size: u32, position: Position, trouble: &Trouble) -> String {
+    let why = match trouble {
+        Trouble::Failed { rank: own, what, .. } if *own == rank => what.clone(),
+        Trouble::Failed { .. } | Trouble::Lost { .. } | Trouble::Stuck { .. } => {
+            trouble.to_string()
+        }
+    };
+    match size {
+        1 => why,
+        _ => format!("rank {rank} of {size} ends {position}: {why}"),
+    }
 }
 
 impl CudaError {
