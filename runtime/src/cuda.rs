@@ -375,7 +375,7 @@ impl Engine {
         let share = match among {
             None => Share::Whole,
             Some(among) => {
-                let rank = Rank::new(schedule, &queues, &device, among, &lanes.homes)?;
+                let rank = Rank::new(schedule, &queues, &device, among, &lanes)?;
                 Share::Part(Box::new(rank))
             }
         };

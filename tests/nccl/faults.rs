@@ -17,7 +17,7 @@ use std::{
 const PLAN: &str = "rule cyclic_v2, placement shared, micro_batches 2, stages 2";
 
 /// Seconds after which nothing may stand still.
-const DEADLINE: u64 = 8;
+const DEADLINE: u64 = 20;
 
 /// What ranks take to notice, to tell each other and to end, on a machine that does other things.
 const SLACK: Duration = Duration::from_secs(30);
@@ -116,7 +116,8 @@ fn a_rank_that_is_stopped_is_named_within_the_deadline() {
         running.kill(victim);
         let ended = running.ended();
         let mute = format!("rank {victim} does not answer since");
-        all_say(&ended, &others, &["nothing was completed for 8s", &mute]);
+        let said = format!("nothing was completed for {DEADLINE}s");
+        all_say(&ended, &others, &[&said, &mute]);
         for rank in others {
             let (_, theirs) =
                 ended[rank].err.split_once(" and was").expect("where it was");
@@ -133,11 +134,8 @@ fn a_message_that_never_moves_is_named_with_its_ranks() {
     let world = World::new("stuck", 3).on(1, "STANDIN_NCCL_STALL", "9");
     let file = endless(&world);
     let ended = world.run(&words(""), Some(&file));
-    all_say(
-        &ended,
-        &[0, 1, 2],
-        &["nothing was completed for 8s", "is furthest back, in period"],
-    );
+    let said = format!("nothing was completed for {DEADLINE}s");
+    all_say(&ended, &[0, 1, 2], &[&said, "is furthest back, in period"]);
     for rank in 0..3 {
         let mut told = ended[0].err.split([';', ':']);
         let own = told.find(|part| {
@@ -145,6 +143,19 @@ fn a_message_that_never_moves_is_named_with_its_ranks() {
         });
         assert!(own.is_some_and(names_a_place), "rank {rank}: {}", ended[0].err);
     }
+}
+
+/// Ranks that do not get connected are named, before anything is trained.
+#[test]
+fn connections_that_are_not_made_end_all_within_the_deadline() {
+    if !has_compiler() {
+        return;
+    }
+    let world = World::new("unconnected", 3).on(1, "STANDIN_NCCL_STALL", "1");
+    let file = program(&world.bench, "tiny", 3, "steps 4", PLAN);
+    let ended = world.run(&words(""), Some(&file));
+    let said = format!("nothing was completed for {DEADLINE}s");
+    all_say(&ended, &[0, 1, 2], &[&said, "before the first step"]);
 }
 
 #[test]

@@ -38,7 +38,7 @@ fn ranks_reduce_and_send_what_they_should() {
 
 #[test]
 fn numbers_that_are_wrong_are_found_with_their_rank() {
-    let world = World::new("wrong", 2).on(1, "STANDIN_NCCL_CORRUPT", "6");
+    let world = World::new("wrong", 2).on(1, "STANDIN_NCCL_CORRUPT", "7");
     let ended = world.run(WORDS, None);
     assert_eq!(ended[0].code, 3, "{:?}", ended[0]);
     assert!(ended[0].out.contains("WRONG on ranks 1"), "{}", ended[0].out);
@@ -56,7 +56,7 @@ fn one_gpu_alone_is_checked_too() {
 
 #[test]
 fn a_check_that_does_not_move_ends_within_its_deadline() {
-    let world = World::new("stalled", 2).on(1, "STANDIN_NCCL_STALL", "3");
+    let world = World::new("stalled", 2).on(1, "STANDIN_NCCL_STALL", "4");
     let ended = world.run("devices --self-check --largest 1 --deadline 6", None);
     for own in &ended {
         assert_eq!(own.code, 3, "{own:?}");

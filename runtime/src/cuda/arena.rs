@@ -1,5 +1,6 @@
-//! The memory of the devices of the target that are here, all on one GPU: one block per pool, in which the
-//! arenas of its devices lie one behind the other, each with exactly the schedule's offsets.
+//! The memory of the devices of the target that are here, all on one GPU: one block per pool, in
+//! which the arenas of its devices lie one behind the other, each with exactly the schedule's
+//! offsets.
 
 use super::{
     CudaError,

@@ -19,7 +19,7 @@ use super::{
     CudaError, DriverError,
     arena::{ALIGNMENT, allocate, sizes},
     driver::{Address, Device, DeviceMemory, Event},
-    lanes::Homes,
+    lanes::{Homes, Lanes},
 };
 use crate::{
     machine::{Loss, Queues},
@@ -185,13 +185,15 @@ impl Rank {
         queues: &Queues,
         device: &Device,
         (control, seated): (Arc<Control>, Seated),
-        homes: &Homes,
+        lanes: &Lanes,
     ) -> Result<Self, CudaError> {
+        let streams = lanes.homes.streams;
+        let messages = streams - 1;
         let owners = owners(schedule, &control)?;
         let waits = schedule.actions.values().flat_map(|action| &action.after);
         let depth = 1 + waits.map(|wait| wait.distance).max().unwrap_or(0) as usize;
         let actions = schedule.actions.len();
-        let moments = Moments::new(homes.streams, actions);
+        let moments = Moments::new(streams, actions);
         let received_bytes = terms(schedule);
         let received = allocate(device, "the terms of sums over ranks", received_bytes)?;
         let refused = |reason| CudaError::Refused {
@@ -201,16 +203,16 @@ impl Rank {
         };
         let seat = control.seat().clone();
         let position = control.position();
-        let joined = Peers::join(control);
+        let joined = Peers::join(control, device, lanes.numbered(messages));
         Ok(Self {
             peers: joined
                 .map_err(|trouble| CudaError::ranks(&seat, position, trouble))?,
             seated,
             owners,
-            clocks: Clocks::new(homes.streams, queues.len(), actions, depth),
+            clocks: Clocks::new(streams, queues.len(), actions, depth),
             moments: moments.map_err(refused)?,
             post: Post::default(),
-            messages: homes.streams - 1,
+            messages,
             received,
             received_bytes,
             losses: Vec::new(),

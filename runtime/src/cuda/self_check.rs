@@ -124,7 +124,8 @@ pub fn self_check(
     let opened = Bench::open(seat, largest);
     let mut bench = opened.map_err(|error| together(control.fail(&error.to_string())))?;
     let facts = bench.facts(seat).map_err(|missing| together(control.fail(&missing)))?;
-    let mut peers = Peers::join(control).map_err(together)?;
+    let joined = Peers::join(control, &bench.device, &bench.stream);
+    let mut peers = joined.map_err(together)?;
     let found = bench.run(&peers, &facts, largest.0);
     let left = found.and_then(|found| peers.leave().map(|()| found));
     peers.abort();

@@ -2,11 +2,16 @@
 //! control by which whatever goes wrong ends all ranks.
 
 use super::super::{
-    CudaError,
-    driver::{Communicator, Device, Nccl, NcclError, Readiness},
+    CudaError, IDLE,
+    bounce::{Unreached, alone, wait},
+    driver::{
+        Communicator, Device, DeviceMemory, DriverError, Event, Nccl, NcclError,
+        Readiness, Stream,
+    },
 };
 use crate::ranks::{Control, Seat, Trouble};
 use std::{
+    mem::ManuallyDrop,
     sync::Arc,
     thread,
     time::{Duration, Instant},
@@ -38,11 +43,16 @@ pub(crate) struct Peers {
 }
 
 impl Peers {
-    /// Makes the communicator of all ranks; the context of the device is that of this thread.
+    /// Makes the communicator of all ranks, whose messages the stream will take, and connects each
+    /// with each; the context of the device is that of this thread.
     ///
     /// # Errors
     /// When there is no NCCL on one of them, or they do not come together.
-    pub(crate) fn join(control: Arc<Control>) -> Result<Self, Trouble> {
+    pub(crate) fn join(
+        control: Arc<Control>,
+        device: &Device,
+        stream: &Stream,
+    ) -> Result<Self, Trouble> {
         let failed = |what: &dyn ToString| control.fail(&what.to_string());
         let seat = control.seat().clone();
         let library = Nccl::load().map_err(|missing| failed(&missing))?;
@@ -56,9 +66,52 @@ impl Peers {
             .map_err(|_| failed(&"rank 0 has another version of NCCL's types"))?;
         let begun = Communicator::begin(library, identity, seat.rank, seat.size);
         let communicator = Some(begun.map_err(|error| failed(&error))?);
-        let peers = Self { communicator, control };
+        let mut peers = Self { communicator, control };
         peers.ready()?;
+        if let Err(trouble) = peers.greet(device, stream) {
+            peers.abort();
+            drain(stream);
+            return Err(trouble);
+        }
         Ok(peers)
+    }
+
+    /// Sends each rank a byte and takes one of each, in one group that is the same everywhere.
+    ///
+    /// NCCL connects two ranks at the first group with a message between them, and that call waits
+    /// for the other rank's, one peer after the other. Later groups are not the same on all ranks,
+    /// so they must find every connection made, or ranks wait for each other in a circle.
+    fn greet(&self, device: &Device, stream: &Stream) -> Result<(), Trouble> {
+        let Seat { rank, size, .. } = *self.control.seat();
+        if size == 1 {
+            return Ok(());
+        }
+        let made = DeviceMemory::new(device, 1 + u64::from(size))
+            .and_then(|memory| Ok((memory, Event::new()?)));
+        let (memory, done) = made.map_err(|error| self.failed(&error))?;
+        // Where the end is not seen, the device may still write there.
+        let memory = ManuallyDrop::new(memory);
+        self.together(|own| {
+            (0..size).filter(|peer| *peer != rank).try_for_each(|peer| {
+                let place = memory.start().plus(1 + u64::from(peer));
+                own.send(memory.start(), 1, peer, stream)?;
+                own.receive(place, 1, peer, stream)
+            })
+        })?;
+        stream.record(&done).map_err(|error| self.failed(&error))?;
+        let seen = wait(&done, self.control.patience(), &mut || self.check());
+        seen.map_err(|unreached| match unreached {
+            Unreached::Broken(error) => self.failed(&error),
+            Unreached::Late => self.control.late(),
+            Unreached::Called(trouble) => *trouble,
+        })?;
+        drop(ManuallyDrop::into_inner(memory));
+        Ok(())
+    }
+
+    /// The device failed.
+    fn failed(&self, error: &DriverError) -> Trouble {
+        self.control.fail(&error.to_string())
     }
 
     /// The control of the ranks.
@@ -137,5 +190,13 @@ impl Peers {
         self.control.gather(Vec::new())?;
         let destroyed = self.communicator.take().map_or(Ok(()), Communicator::destroy);
         destroyed.map_err(|error| self.control.fail(&error.to_string()))
+    }
+}
+
+/// Waits a moment until a stream has nothing to do, so that what it may use can be given back.
+fn drain(stream: &Stream) {
+    let end = Event::new().and_then(|end| stream.record(&end).map(|()| end));
+    if let Ok(end) = end {
+        let _ = wait(&end, IDLE, &mut alone);
     }
 }

@@ -1,7 +1,8 @@
 //! Messages that are given to the device together: a run of transfers of the list that this rank
 //! takes part in, with nothing of its own between them and none waiting for another.
 //!
-//! Why ranks that group differently do not wait for each other in a circle: a group begins when
+//! Why ranks that group differently do not wait for each other in a circle: all connections are made
+//! before (see `Peers::join`), so no call waits for another rank. On the device, a group begins when
 //! all that its messages wait for is done, which stands before it in the list, and ends when the
 //! groups of the other ranks that have its messages have begun. So whatever a group waits for
 //! begins at an earlier message than itself.

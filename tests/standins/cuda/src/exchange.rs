@@ -31,6 +31,8 @@ pub(crate) struct Communicator {
     pub(crate) waiting: Vec<(u64, u64)>,
     /// Whether a call is under way.
     pub(crate) busy: bool,
+    /// Whether every rank has a connection with every other one.
+    pub(crate) connected: bool,
     /// The one stream that it is used on.
     pub(crate) stream: Option<u64>,
     /// Messages sent to and received from each rank.
@@ -70,6 +72,25 @@ pub(crate) struct Exchange {
     sends: Vec<(Message, u64)>,
     receives: Vec<(Message, Target)>,
     sum: Option<Sum>,
+}
+
+impl Communicator {
+    /// Whether a group has a message to and from every other rank.
+    ///
+    /// NCCL connects two ranks at the first group with a message between them, and waits there for
+    /// the other; only a group that is the same on all ranks is sure not to wait in a circle.
+    pub(crate) fn connects(&self, requests: &[Request]) -> bool {
+        let sent = |rank| {
+            let to = |one: &Request| matches!(one, Request::Send { peer, .. } if *peer == rank);
+            requests.iter().any(to)
+        };
+        let received = |rank| {
+            let from = |one: &Request| matches!(one, Request::Receive { peer, .. } if *peer == rank);
+            requests.iter().any(from)
+        };
+        let others = (0..self.size).filter(|rank| *rank != self.rank);
+        others.into_iter().all(|rank| sent(rank) && received(rank))
+    }
 }
 
 /// All communicators and groups.

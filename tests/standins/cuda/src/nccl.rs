@@ -121,6 +121,7 @@ unsafe extern "C" fn ncclCommInitRankConfig(
         setup: Arc::clone(&setup),
         waiting: Vec::new(),
         busy: true,
+        connected: count == 1,
         stream: None,
         sent: vec![0; count],
         received: vec![0; count],
@@ -242,19 +243,26 @@ fn launch(requests: &[(u64, u64, Request)]) {
         forbid("a group of several communicators or streams");
     }
     let mut world = world();
+    let world = &mut *world;
     if world.streams.get(&stream).is_none_or(|own| own.captured.is_some()) {
         forbid("messages are recorded, or given to no stream");
     }
     let id = world.number();
     let asked: Vec<Request> = requests.iter().map(|(_, _, request)| *request).collect();
-    world.counts.exchanges += 1;
-    world.counts.grouped += u64::from(asked.len() > 1);
     world.ranks.group(communicator, &asked, id);
     if let Some(own) = world.ranks.communicators.get_mut(&communicator) {
         if own.stream.is_some_and(|known| known != stream) {
             forbid("a communicator is used on two streams");
         }
         own.stream = Some(stream);
+        match own.connected {
+            true => {
+                world.counts.exchanges += 1;
+                world.counts.grouped += u64::from(asked.len() > 1);
+            }
+            false if own.connects(&asked) => own.connected = true,
+            false => forbid("ranks are not connected by one group of all with all"),
+        }
         own.waiting.push((stream, id));
         own.busy = true;
     }
