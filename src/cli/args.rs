@@ -126,7 +126,7 @@ pub(crate) struct RunArgs {
     pub(crate) graphs: GraphChoice,
     /// Seconds after which the run is given up, on all ranks, when nothing moves.
     #[arg(long, value_name = "SECONDS", default_value_t = 600,
-          value_parser = value_parser!(u64).range(1..))]
+          value_parser = value_parser!(u64).range(1..=31_536_000))]
     pub(crate) deadline: u64,
     /// Stop after this many training steps, instead of the program's number.
     #[arg(long)]
@@ -312,7 +312,7 @@ pub(crate) struct DevicesArgs {
     pub(crate) largest: u64,
     /// Seconds after which the self-check is given up when nothing moves.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, requires = "self_check",
-          value_parser = value_parser!(u64).range(1..))]
+          value_parser = value_parser!(u64).range(1..=31_536_000))]
     pub(crate) deadline: u64,
     /// One JSON document on standard output.
     #[arg(long)]
