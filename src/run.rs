@@ -255,7 +255,15 @@ pub fn run(
         }
     };
     let done = train(schedule, options, control.as_ref(), &mut heard);
-    if let (Some(control), Err(error)) = (&control, &done) {
+    told(control.as_ref(), done)
+}
+
+/// All ranks hear of what went wrong on this one.
+fn told<T>(
+    control: Option<&Arc<Control>>,
+    done: Result<T, RunError>,
+) -> Result<T, RunError> {
+    if let (Some(control), Err(error)) = (control, &done) {
         control.fail(&error.to_string());
     }
     done
@@ -295,25 +303,29 @@ fn train(
         end,
     });
     let evaluate = evaluating(schedule.job.evaluate, &data)?;
-    let mut device = match control {
+    let device = match control {
         None => machine(schedule, data, (on, options.deadline), listener)?,
         Some(control) => rank_machine(schedule, data, on, control)?,
     };
     tell_ungraphed(&device, listener);
-    device.load(&start.state)?;
-    drop(start.state);
     let trainer = Trainer::new(device, Rests { evaluate, checkpoint });
     let mut trainer = trainer.interruptible(options.interrupt.clone());
-    let report = trainer.run(end, &mut Listening(listener))?;
-    let device = trainer.machine();
-    if options.save.is_some()
-        && let (Some(state), Some(save)) = (device.save()?, save)
-    {
-        save.write(&state)?;
-    }
-    let touched = device.touched()?;
-    device.leave()?;
-    Ok(Outcome { report, touched })
+    let work = || {
+        trainer.machine().load(&start.state)?;
+        drop(start.state);
+        let report = trainer.run(end, &mut Listening(listener))?;
+        let device = trainer.machine();
+        if options.save.is_some()
+            && let (Some(state), Some(save)) = (device.save()?, save)
+        {
+            save.write(&state)?;
+        }
+        let touched = device.touched()?;
+        device.leave()?;
+        Ok(Outcome { report, touched })
+    };
+    // Before the device is given up, which may take its time where a kernel waits.
+    told(control, work())
 }
 
 /// Says why a GPU replays without graphs, unless nobody asked for them.

@@ -163,7 +163,11 @@ fn a_device_that_fails_ends_all_with_its_words() {
     if !has_compiler() {
         return;
     }
-    let world = World::new("broken", 3).on(2, "STANDIN_CUDA_FAIL", "200");
+    let world = World::new("broken", 3).on(2, "STANDIN_CUDA_FAIL", "200").on(
+        2,
+        "STANDIN_NCCL_ABORT",
+        "never",
+    );
     let file = endless(&world);
     let ended = world.run(&words(""), Some(&file));
     all_say(&ended, &[0, 1], &["rank 2 failed in period", "GPU 2 (Stand-in"]);

@@ -10,8 +10,15 @@ use cudarc::nccl::sys::{ncclComm_t, ncclDataType_t, ncclRedOp_t, ncclUniqueId};
 use library::{Config, Functions};
 use std::{
     ffi::{CStr, c_char},
+    mem::ManuallyDrop,
     ptr,
+    sync::mpsc,
+    thread,
+    time::Duration,
 };
+
+/// How long the end of a communicator that failed is waited for.
+const ABORT: Duration = Duration::from_secs(10);
 
 /// Results that are no errors.
 const SUCCESS: u32 = 0;
@@ -265,11 +272,21 @@ impl Communicator {
 }
 
 impl Drop for Communicator {
-    /// Whatever it does on the device ends.
+    /// Whatever it does on the device ends. NCCL gives that no deadline, so a thread of its own does
+    /// it, and is left alone where it takes longer than [`ABORT`].
     fn drop(&mut self) {
-        if !self.raw.is_null() {
+        if self.raw.is_null() {
+            return;
+        }
+        let own = ManuallyDrop::new(Self { library: self.library, raw: self.raw });
+        let (done, ended) = mpsc::channel();
+        let aborting = thread::Builder::new().spawn(move || {
             // SAFETY: the handle is live, and not used any more.
-            let _ = unsafe { (self.library.functions.abort)(self.raw) };
+            let _ = unsafe { (own.library.functions.abort)(own.raw) };
+            let _ = done.send(());
+        });
+        if aborting.is_ok() {
+            let _ = ended.recv_timeout(ABORT);
         }
     }
 }

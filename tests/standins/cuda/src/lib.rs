@@ -21,6 +21,7 @@
 //! | `STANDIN_NCCL_VERSION` | version of NCCL, 22809 unless said |
 //! | `STANDIN_NCCL_SENDS` | `eager`: a message is sent at once; else it is read when the other rank takes it |
 //! | `STANDIN_NCCL_STALL` | number of a group of messages that never moves on this rank |
+//! | `STANDIN_NCCL_ABORT` | `never`: an abort does not end |
 //! | `STANDIN_NCCL_CORRUPT` | number of a message that arrives with another bit |
 //! | `STANDIN_NCCL_DEATHS` | `silent`: that another rank is gone is not noticed |
 #![expect(unsafe_code, reason = "these are C libraries")]

@@ -39,6 +39,7 @@ pub(crate) struct Settings {
     pub(crate) stall: Option<u64>,
     pub(crate) corrupt: Option<u64>,
     pub(crate) reports_deaths: bool,
+    pub(crate) aborts: bool,
     pub(crate) host: u64,
 }
 
@@ -78,6 +79,7 @@ impl Settings {
             stall: of_nccl("STALL"),
             corrupt: of_nccl("CORRUPT"),
             reports_deaths: said_of_nccl("DEATHS").as_deref() != Some("silent"),
+            aborts: said_of_nccl("ABORT").as_deref() != Some("never"),
             host: env::var("NCCL_HOSTID").map_or(0, |name| {
                 name.bytes().fold(7, |sum, letter| sum * 31 + u64::from(letter))
             }),
