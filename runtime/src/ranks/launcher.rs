@@ -204,22 +204,26 @@ impl Variables<'_> {
         if let Some(value) = (self.lookup)(MEETING) {
             let parts = value.rsplit_once(':');
             let parsed = parts.and_then(|(host, port)| Some((host, port.parse().ok()?)));
-            return match parsed {
-                Some((host, port)) if !host.is_empty() => Ok((host.to_owned(), port)),
+            return match parsed.map(|(host, port)| (bare(host), port)) {
+                Some((host, port)) if !host.is_empty() && port > 0 => {
+                    Ok((host.to_owned(), port))
+                }
                 Some(_) | None => {
                     Err(wrong(MEETING, &value, "`host:port`, as in `node1:29600`"))
                 }
             };
         }
         let host = match (self.lookup)(HOST).filter(|host| !host.is_empty()) {
-            Some(host) => host,
+            Some(host) => bare(&host).to_owned(),
             None => self.first_host(size)?,
         };
         let port = match (self.lookup)(PORT) {
             None => self.default_port(),
             Some(value) => match value.trim().parse() {
-                Ok(port) if port < u16::MAX => port,
-                Ok(_) | Err(_) => return Err(wrong(PORT, &value, "a port below 65535")),
+                Ok(port) if (1..u16::MAX).contains(&port) => port,
+                Ok(_) | Err(_) => {
+                    return Err(wrong(PORT, &value, "a port from 1 to 65534"));
+                }
             },
         };
         Ok((host, port + 1))
@@ -248,8 +252,14 @@ impl Variables<'_> {
             First::InList { job, .. } => (self.lookup)(job),
         };
         let number = job.and_then(|job| job.trim().parse::<u64>().ok());
-        number.map_or(DEFAULT_PORT, |number| 20_000 + (number % 20_000) as u16)
+        number.map_or(DEFAULT_PORT, |number| 20_000 + (number % 10_000) as u16)
     }
+}
+
+/// A host without the brackets of an IPv6 address.
+fn bare(host: &str) -> &str {
+    let inner = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    inner.unwrap_or(host)
 }
 
 fn wrong(variable: &'static str, value: &str, expected: &str) -> LaunchError {
@@ -339,6 +349,10 @@ mod tests {
         assert_eq!((found.host.as_str(), found.port), ("gpu07", 23_457));
         let named = seat(&format!("{slurm} ROUNDELAY_RENDEZVOUS=there:17"));
         assert_eq!((named.host.as_str(), named.port), ("there", 17));
+        let six = seat(&format!("{slurm} ROUNDELAY_RENDEZVOUS=[fe80::7]:17"));
+        assert_eq!((six.host.as_str(), six.port), ("fe80::7", 17));
+        let six = seat(&format!("{slurm} MASTER_ADDR=[::1]"));
+        assert_eq!(six.host, "::1");
         let torch = "RANK=0 WORLD_SIZE=2 LOCAL_RANK=0";
         assert!(matches!(of(torch), Err(LaunchError::NoHost { size: 2, .. })));
     }
@@ -353,6 +367,8 @@ mod tests {
             ("RANK=0 WORLD_SIZE=two", "WORLD_SIZE"),
             ("RANK=0 WORLD_SIZE=2 MASTER_PORT=70000", "MASTER_PORT"),
             ("RANK=0 WORLD_SIZE=2 MASTER_PORT=65535", "MASTER_PORT"),
+            ("RANK=0 WORLD_SIZE=2 MASTER_PORT=0", "MASTER_PORT"),
+            ("RANK=0 WORLD_SIZE=2 ROUNDELAY_RENDEZVOUS=host:0", "ROUNDELAY_RENDEZVOUS"),
             ("RANK=0 WORLD_SIZE=2 ROUNDELAY_RENDEZVOUS=host", "ROUNDELAY_RENDEZVOUS"),
         ] {
             let error = of(&format!("{text} {torch}")).unwrap_err();
