@@ -47,7 +47,7 @@ pub struct Seen {
 }
 
 /// Ranks speak many times in this; one that has not spoken for so long does not run.
-pub(super) const SILENCE: Duration = Duration::from_secs(2);
+pub(super) const SILENCE: Duration = Duration::from_secs(5);
 
 /// The first thing that went wrong on any rank; it ends all of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
