@@ -14,9 +14,9 @@ use super::{
 };
 use std::{
     collections::VecDeque,
-    io,
+    io, mem,
     net::{Shutdown, TcpStream},
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -41,16 +41,26 @@ struct Shared {
     changed: Condvar,
 }
 
-/// A connection with another rank; locked by whoever writes.
+/// A connection with another rank.
 struct Link {
     rank: u32,
-    stream: Mutex<TcpStream>,
+    /// Locked by whoever writes.
+    line: Mutex<Line>,
+}
+
+/// What a link writes to.
+enum Line {
+    Whole(TcpStream),
+    /// Something was written in part, so nothing may follow.
+    Torn(TcpStream),
 }
 
 /// What has come.
 struct Inbox {
     /// By link.
     data: Vec<VecDeque<Vec<u8>>>,
+    /// By link, the beginning of what comes in parts.
+    begun: Vec<Vec<u8>>,
     /// Links whose rank said goodbye, and those that are read no more.
     left: Vec<bool>,
     closed: Vec<bool>,
@@ -81,10 +91,11 @@ impl Control {
         let first = if seat.rank == 0 { 1 } else { 0 };
         let links = (first..).zip(streams);
         let links: Vec<Link> = links
-            .map(|(rank, stream)| Link { rank, stream: Mutex::new(stream) })
+            .map(|(rank, stream)| Link { rank, line: Mutex::new(Line::Whole(stream)) })
             .collect();
         let inbox = Inbox {
             data: links.iter().map(|_| VecDeque::new()).collect(),
+            begun: vec![Vec::new(); links.len()],
             left: vec![false; links.len()],
             closed: vec![false; links.len()],
             seen: vec![(Position::Starting, Instant::now()); seat.size as usize],
@@ -119,10 +130,16 @@ impl Control {
         self.shared.patience
     }
 
-    /// This rank is at a position now.
+    /// This rank is at a position now. Others hear at once of one of another kind, because what they
+    /// may expect depends on it.
     pub fn at(&self, position: Position) {
         let rank = self.shared.seat.rank as usize;
-        self.shared.lock().seen[rank] = (position, Instant::now());
+        let mut inbox = self.shared.lock();
+        let (last, _) = mem::replace(&mut inbox.seen[rank], (position, Instant::now()));
+        drop(inbox);
+        if mem::discriminant(&last) != mem::discriminant(&position) {
+            self.shared.show();
+        }
     }
 
     /// Where this rank is.
@@ -197,17 +214,20 @@ impl Drop for Control {
     /// Says goodbye and waits a moment for the others, so that nothing that was sent is lost.
     fn drop(&mut self) {
         let shared = &self.shared;
+        if thread::panicking() {
+            self.fail("it panicked; its own error output says where");
+        }
         shared.wait_until(Instant::now() + GRACE, |inbox| !inbox.telling);
         shared.lock().done = true;
         shared.changed.notify_all();
         for link in &shared.links {
             let _ = link.say(&Message::Bye);
-            let _ = link.lock().shutdown(Shutdown::Write);
+            let _ = link.lock().stream().shutdown(Shutdown::Write);
         }
         let end = Instant::now() + GRACE;
         shared.wait_until(end, |inbox| inbox.closed.iter().all(|closed| *closed));
         for link in &shared.links {
-            let _ = link.lock().shutdown(Shutdown::Both);
+            let _ = link.lock().stream().shutdown(Shutdown::Both);
         }
         for thread in self.threads.drain(..) {
             let _ = thread.join();
@@ -215,17 +235,46 @@ impl Drop for Control {
     }
 }
 
-impl Link {
-    fn lock(&self) -> MutexGuard<'_, TcpStream> {
-        self.stream.lock().unwrap_or_else(PoisonError::into_inner)
+impl Line {
+    fn stream(&self) -> &TcpStream {
+        match self {
+            Self::Whole(stream) | Self::Torn(stream) => stream,
+        }
     }
 
-    fn write(&self, frame: &Frame) -> io::Result<()> {
-        wire::write(&mut *self.lock(), frame)
+    fn write(&mut self, frame: &Frame) -> io::Result<()> {
+        let Self::Whole(stream) = self else {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        };
+        let written = wire::write(stream, frame);
+        if written.is_err() {
+            let stream = stream.try_clone()?;
+            let _ = stream.shutdown(Shutdown::Write);
+            *self = Self::Torn(stream);
+        }
+        written
+    }
+}
+
+impl Link {
+    fn lock(&self) -> MutexGuard<'_, Line> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn say(&self, message: &Message) -> io::Result<()> {
-        self.write(&Frame::Said(message.clone()))
+        self.lock().write(&Frame::Said(message.clone()))
+    }
+
+    /// A sign of life; while somebody else writes, that is one.
+    fn beat(&self, position: Position) {
+        let line = match self.line.try_lock() {
+            Ok(line) => Some(line),
+            Err(TryLockError::Poisoned(line)) => Some(line.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        };
+        if let Some(mut line) = line {
+            let _ = line.write(&Frame::Said(Message::Beat(position)));
+        }
     }
 }
 
@@ -253,9 +302,22 @@ impl Shared {
         self.lock().trouble.clone()
     }
 
-    /// Sends bytes; a rank that does not take them in time is as one that does not come.
+    /// Sends bytes in parts, so that others may speak in between.
     fn send(&self, link: usize, bytes: &[u8]) -> Result<(), Trouble> {
-        match self.links[link].write(&Frame::Data(bytes.to_vec())) {
+        let last = bytes.len().saturating_sub(1) / wire::PART * wire::PART;
+        for part in bytes[..last].chunks(wire::PART) {
+            self.send_part(link, &Frame::Part(part.to_vec()))?;
+            if let Some(trouble) = &self.lock().trouble {
+                return Err(trouble.clone());
+            }
+        }
+        self.send_part(link, &Frame::Data(bytes[last..].to_vec()))
+    }
+
+    /// A rank that does not take a part in time is as one that does not come.
+    fn send_part(&self, link: usize, frame: &Frame) -> Result<(), Trouble> {
+        let written = self.links[link].lock().write(frame);
+        match written {
             Ok(()) => Ok(()),
             Err(error) => {
                 let late = matches!(
@@ -267,8 +329,8 @@ impl Shared {
         }
     }
 
-    /// Waits for bytes. A rank that rests and is heard of may take its time, to look at held-out
-    /// data or to write a checkpoint.
+    /// Waits for bytes. A rank that starts or rests and is heard of may take its time, to compile
+    /// kernels, to look at held-out data or to write a checkpoint.
     fn receive(&self, link: usize) -> Result<Vec<u8>, Trouble> {
         let rank = self.links[link].rank as usize;
         let come = |inbox: &Inbox| {
@@ -280,7 +342,9 @@ impl Shared {
                 break true;
             }
             match self.lock().seen[rank] {
-                (Position::Resting { .. }, heard) if heard.elapsed() < SILENCE => {
+                (Position::Starting | Position::Resting { .. }, heard)
+                    if heard.elapsed() < SILENCE =>
+                {
                     end = Instant::now() + self.patience;
                 }
                 _ if Instant::now() >= end => break false,
@@ -363,11 +427,14 @@ impl Shared {
     /// Sends signs of life until this rank is done.
     fn beat(&self) {
         while !self.wait_until(Instant::now() + BEAT, |inbox| inbox.done) {
-            let own = self.lock().seen[self.seat.rank as usize].0;
-            for link in &self.links {
-                let _ = link.say(&Message::Beat(own));
-            }
+            self.show();
         }
+    }
+
+    /// Says to all where this rank is.
+    fn show(&self) {
+        let own = self.lock().seen[self.seat.rank as usize].0;
+        self.links.iter().for_each(|link| link.beat(own));
     }
 
     /// Reads a connection to its end.
@@ -389,7 +456,17 @@ impl Shared {
     fn take(&self, link: usize, frame: Frame) {
         let rank = self.links[link].rank as usize;
         match frame {
-            Frame::Data(bytes) => self.lock().data[link].push_back(bytes),
+            Frame::Part(bytes) => {
+                let mut inbox = self.lock();
+                inbox.begun[link].extend(bytes);
+                inbox.seen[rank].1 = Instant::now();
+            }
+            Frame::Data(bytes) => {
+                let mut inbox = self.lock();
+                let mut whole = mem::take(&mut inbox.begun[link]);
+                whole.extend(bytes);
+                inbox.data[link].push_back(whole);
+            }
             Frame::Said(Message::Beat(position)) => {
                 self.lock().seen[rank] = (position, Instant::now());
             }

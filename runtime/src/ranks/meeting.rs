@@ -16,6 +16,9 @@ use std::{
 /// How long somebody who comes may take to say who it is.
 const INTRODUCTION: Duration = Duration::from_secs(2);
 
+/// How long one attempt to reach rank 0 may take; the first address may be one that swallows it.
+const ATTEMPT: Duration = Duration::from_secs(2);
+
 /// How long to sleep before looking again: at first, and at most.
 const TICK: Duration = Duration::from_millis(5);
 const LONGEST_TICK: Duration = Duration::from_millis(200);
@@ -101,6 +104,28 @@ fn addresses(seat: &Seat) -> Result<Vec<SocketAddr>, MeetingError> {
     if found.is_empty() { Err(failed("it has no address".to_owned())) } else { Ok(found) }
 }
 
+/// Whether a host can only be reached from itself by this name.
+fn means_here(host: &str) -> bool {
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+/// A connection that is read until some moment, however little comes at a time.
+struct Until<'a> {
+    stream: &'a TcpStream,
+    end: Instant,
+}
+
+impl Read for Until<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let left = self.end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.stream.set_read_timeout(Some(left))?;
+        self.stream.read(into)
+    }
+}
+
 /// Rank 0.
 struct Host {
     listener: TcpListener,
@@ -117,15 +142,17 @@ enum Comer {
 }
 
 impl Host {
-    /// Listens on this machine alone if all ranks are to come from here.
+    /// Listens on this machine alone if its address says that all ranks come from here. That its
+    /// name has such an address says nothing: many systems have that for their own name.
     fn open(seat: &Seat, patience: Duration) -> Result<Self, MeetingError> {
         let all = addresses(seat)?;
-        let places = match all.iter().find(|own| own.ip().is_loopback()) {
-            Some(here) => vec![here.ip()],
-            None => vec![IpAddr::V6(Ipv6Addr::UNSPECIFIED), Ipv4Addr::UNSPECIFIED.into()],
+        let here = all.into_iter().find(|own| own.ip().is_loopback());
+        let places = match here.filter(|_| means_here(&seat.host)) {
+            Some(here) => vec![here],
+            None => [IpAddr::V6(Ipv6Addr::UNSPECIFIED), Ipv4Addr::UNSPECIFIED.into()]
+                .map(|ip| SocketAddr::new(ip, seat.port))
+                .to_vec(),
         };
-        let places: Vec<_> =
-            places.into_iter().map(|ip| SocketAddr::new(ip, seat.port)).collect();
         let listener = TcpListener::bind(&*places)
             .and_then(|listener| listener.set_nonblocking(true).map(|()| listener));
         let listener = listener.map_err(|error| MeetingError::Port {
@@ -212,17 +239,30 @@ fn say(stream: &mut TcpStream, message: &Message) -> io::Result<()> {
 fn introduced(stream: &mut TcpStream) -> io::Result<Comer> {
     stream.set_nonblocking(false)?;
     stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(INTRODUCTION))?;
+    let mut until = Until { stream, end: Instant::now() + INTRODUCTION };
     let mut greeting = [0; GREETING.len()];
-    stream.read_exact(&mut greeting)?;
+    until.read_exact(&mut greeting)?;
     if greeting != GREETING {
         return Ok(Comer::Stranger);
     }
-    let frame = wire::read(stream)?;
+    let said = wire::read_said(&mut until)?;
     stream.set_read_timeout(None)?;
-    match frame {
-        Frame::Said(Message::Hello { rank, size }) => Ok(Comer::Rank { rank, size }),
-        Frame::Said(_) | Frame::Data(_) => Ok(Comer::Stranger),
+    match said {
+        Message::Hello { rank, size } => Ok(Comer::Rank { rank, size }),
+        Message::Begin
+        | Message::Refused(_)
+        | Message::Beat(_)
+        | Message::Late(_)
+        | Message::Trouble(_)
+        | Message::Bye => Ok(Comer::Stranger),
+    }
+}
+
+/// A connection from a port of this machine to the same port reaches itself where nobody listens.
+fn not_itself(stream: TcpStream) -> io::Result<TcpStream> {
+    match stream.local_addr()? == stream.peer_addr()? {
+        true => Err(io::ErrorKind::ConnectionRefused.into()),
+        false => Ok(stream),
     }
 }
 
@@ -238,8 +278,8 @@ impl Guest<'_> {
         let mut stream = self.connect()?;
         let begun = self.introduce(&mut stream);
         match begun {
-            Ok(Frame::Said(Message::Begin)) => Ok(stream),
-            Ok(Frame::Said(Message::Refused(why))) => Err(MeetingError::Refused(why)),
+            Ok(Message::Begin) => Ok(stream),
+            Ok(Message::Refused(why)) => Err(MeetingError::Refused(why)),
             Ok(_) => Err(self.broken("it says something else".to_owned())),
             Err(error) => Err(self.broken(match error.kind() {
                 io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
@@ -260,21 +300,30 @@ impl Guest<'_> {
     fn connect(&self) -> Result<TcpStream, MeetingError> {
         let mut tick = TICK;
         loop {
-            let mut reason = String::new();
-            for address in addresses(self.seat)? {
-                match TcpStream::connect_timeout(&address, self.left()) {
-                    Ok(stream) => return Ok(stream),
-                    Err(error) => reason = error.to_string(),
-                }
-            }
+            let refusal = match self.attempt() {
+                Ok(stream) => return Ok(stream),
+                Err(refusal) => refusal,
+            };
             if self.start.elapsed() > self.patience {
-                let Seat { rank, host, port, .. } = self.seat.clone();
-                let patience = self.patience;
-                return Err(MeetingError::Alone { rank, host, port, patience, reason });
+                return Err(refusal);
             }
             thread::sleep(tick);
             tick = LONGEST_TICK.min(tick * 2);
         }
+    }
+
+    /// Tries all addresses once. A host that has none may get one.
+    fn attempt(&self) -> Result<TcpStream, MeetingError> {
+        let mut reason = String::new();
+        for address in addresses(self.seat)? {
+            let reached = TcpStream::connect_timeout(&address, self.left().min(ATTEMPT));
+            match reached.and_then(not_itself) {
+                Ok(stream) => return Ok(stream),
+                Err(error) => reason = error.to_string(),
+            }
+        }
+        let Seat { rank, host, port, .. } = self.seat.clone();
+        Err(MeetingError::Alone { rank, host, port, patience: self.patience, reason })
     }
 
     fn left(&self) -> Duration {
@@ -282,14 +331,55 @@ impl Guest<'_> {
     }
 
     /// Rank 0 may have begun to wait later, and then says after that who is missing.
-    fn introduce(&self, stream: &mut TcpStream) -> io::Result<Frame> {
+    fn introduce(&self, stream: &mut TcpStream) -> io::Result<Message> {
         let Seat { rank, size, .. } = *self.seat;
         stream.set_nodelay(true)?;
         stream.write_all(&GREETING)?;
         say(stream, &Message::Hello { rank, size })?;
-        stream.set_read_timeout(Some(self.left() + INTRODUCTION))?;
-        let answer = wire::read(stream)?;
+        let end = Instant::now() + self.left() + INTRODUCTION;
+        let answer = wire::read_said(&mut Until { stream, end })?;
         stream.set_read_timeout(None)?;
         Ok(answer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_name_that_no_other_machine_can_use_means_here() {
+        for (host, here) in [
+            ("localhost", true),
+            ("127.0.0.1", true),
+            ("127.0.1.1", true),
+            ("::1", true),
+            ("10.0.0.7", false),
+            ("node1", false),
+            ("localhost.example", false),
+        ] {
+            assert_eq!(means_here(host), here, "{host}");
+        }
+    }
+
+    #[test]
+    fn whoever_sends_little_at_a_time_is_not_waited_for_longer() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut slow = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        let sender = thread::spawn(move || {
+            while slow.write_all(&[0]).is_ok() {
+                thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let end = Instant::now() + Duration::from_millis(500);
+        let mut until = Until { stream: &stream, end };
+        let ended = until.read_to_end(&mut Vec::new()).unwrap_err();
+        assert!(
+            matches!(ended.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock),
+            "{ended}"
+        );
+        drop(stream);
+        sender.join().unwrap();
     }
 }

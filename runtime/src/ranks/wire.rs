@@ -14,8 +14,14 @@ const LONGEST: u64 = 1 << 20;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Frame {
     Said(Message),
+    /// Bytes, of which more come.
+    Part(Vec<u8>),
+    /// The last bytes.
     Data(Vec<u8>),
 }
+
+/// The most bytes of a part, so that messages pass in between.
+pub(super) const PART: usize = 1 << 20;
 
 /// A short message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,14 +42,16 @@ pub(super) enum Message {
     Bye,
 }
 
-const SAID: u8 = 0;
-const DATA: u8 = 1;
+const SAID_KIND: u8 = 0;
+const PART_KIND: u8 = 1;
+const DATA_KIND: u8 = 2;
 
 /// Writes a frame.
 pub(super) fn write(to: &mut impl Write, frame: &Frame) -> io::Result<()> {
     let (kind, bytes) = match frame {
-        Frame::Said(message) => (SAID, &serde_json::to_vec(message)?),
-        Frame::Data(bytes) => (DATA, bytes),
+        Frame::Said(message) => (SAID_KIND, &serde_json::to_vec(message)?),
+        Frame::Part(bytes) => (PART_KIND, bytes),
+        Frame::Data(bytes) => (DATA_KIND, bytes),
     };
     let mut head = [kind; 9];
     head[1..].copy_from_slice(&(bytes.len() as u64).to_le_bytes());
@@ -54,22 +62,44 @@ pub(super) fn write(to: &mut impl Write, frame: &Frame) -> io::Result<()> {
 
 /// Reads a frame.
 pub(super) fn read(from: &mut impl Read) -> io::Result<Frame> {
+    let (kind, length) = read_head(from)?;
+    match kind {
+        SAID_KIND => read_message(from, length).map(Frame::Said),
+        PART_KIND => read_bytes(from, length).map(Frame::Part),
+        DATA_KIND => read_bytes(from, length).map(Frame::Data),
+        _ => Err(invalid("no frame")),
+    }
+}
+
+/// Reads a frame of somebody who is not known yet, and may not send data.
+pub(super) fn read_said(from: &mut impl Read) -> io::Result<Message> {
+    match read_head(from)? {
+        (SAID_KIND, length) => read_message(from, length),
+        _ => Err(invalid("no message")),
+    }
+}
+
+fn read_head(from: &mut impl Read) -> io::Result<(u8, u64)> {
     let mut head = [0; 9];
     from.read_exact(&mut head)?;
     let [kind, length @ ..] = head;
-    let length = u64::from_le_bytes(length);
-    if kind > DATA || kind == SAID && length > LONGEST {
-        return Err(invalid("no frame"));
+    Ok((kind, u64::from_le_bytes(length)))
+}
+
+fn read_message(from: &mut impl Read, length: u64) -> io::Result<Message> {
+    if length > LONGEST {
+        return Err(invalid("too long a message"));
     }
-    let mut bytes = Vec::new();
-    from.take(length).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 != length {
-        return Err(io::ErrorKind::UnexpectedEof.into());
+    Ok(serde_json::from_slice(&read_bytes(from, length)?)?)
+}
+
+fn read_bytes(from: &mut impl Read, length: u64) -> io::Result<Vec<u8>> {
+    if length > PART as u64 {
+        return Err(invalid("too long a part"));
     }
-    match kind {
-        SAID => Ok(Frame::Said(serde_json::from_slice(&bytes)?)),
-        _ => Ok(Frame::Data(bytes)),
-    }
+    let mut bytes = vec![0; length as usize];
+    from.read_exact(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Several pieces as one, and back.
@@ -107,6 +137,7 @@ mod tests {
         let frames = [
             Frame::Said(Message::Hello { rank: 3, size: 4 }),
             Frame::Said(Message::Beat(Position::Resting { step: 5 })),
+            Frame::Part(vec![8; PART]),
             Frame::Data(vec![7; 300]),
             Frame::Data(Vec::new()),
             Frame::Said(Message::Bye),
@@ -122,13 +153,16 @@ mod tests {
 
     #[test]
     fn damage_is_an_error_and_takes_no_memory() {
-        let mut huge = vec![DATA];
+        let mut huge = vec![DATA_KIND];
         huge.extend(u64::MAX.to_le_bytes());
         assert!(read(&mut huge.as_slice()).is_err());
-        let mut long = vec![SAID];
+        let mut long = vec![SAID_KIND];
         long.extend((LONGEST + 1).to_le_bytes());
         assert!(read(&mut long.as_slice()).is_err());
         assert!(read(&mut [9_u8; 9].as_slice()).is_err());
+        let mut data = Vec::new();
+        write(&mut data, &Frame::Data(vec![1])).unwrap();
+        assert!(read_said(&mut data.as_slice()).is_err(), "a stranger's data");
     }
 
     #[test]

@@ -2,13 +2,34 @@
 
 use super::*;
 use roundelay_schedule::{ActionId, Id};
-use std::net::TcpListener;
+use std::{
+    net::TcpListener,
+    panic::AssertUnwindSafe,
+    sync::atomic::{AtomicU32, Ordering},
+};
 
 const PATIENCE: Duration = Duration::from_secs(4);
 
+/// For ranks that are to wait it out.
+const SHORT: Duration = Duration::from_secs(3);
+
+/// More than one part.
+const LARGE: usize = 2 * wire::PART + 5;
+
+/// A port below those that the system gives to connections, and that no other test here gets.
+fn free_port() -> u16 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let number = std::process::id() * 61 + NEXT.fetch_add(1, Ordering::Relaxed);
+        let port = 11_000 + (number % 9_000) as u16;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
+
 pub(in crate::ranks) fn seats(size: u32) -> Vec<Seat> {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = free.local_addr().unwrap().port();
+    let port = free_port();
     let host = "127.0.0.1".to_owned();
     (0..size)
         .map(|rank| Seat { rank, size, local: rank, host: host.clone(), port })
@@ -44,13 +65,13 @@ fn all_ranks_gather_what_all_bring_in_order() {
     let seats = seats(4);
     let gathered = all(&seats, |seat| {
         let control = met(seat);
-        let large = vec![seat.rank as u8; 1 << 20];
+        let large = vec![seat.rank as u8; LARGE];
         let first = control.gather(large).unwrap();
         let second = control.gather(vec![10 + seat.rank as u8]).unwrap();
         (first.iter().map(|own| (own[0], own.len())).collect::<Vec<_>>(), second)
     });
     for (first, second) in gathered {
-        assert_eq!(first, (0..4).map(|rank| (rank, 1 << 20)).collect::<Vec<_>>());
+        assert_eq!(first, (0..4).map(|rank| (rank, LARGE)).collect::<Vec<_>>());
         assert_eq!(second, [[10], [11], [12], [13]]);
     }
 }
@@ -111,16 +132,51 @@ fn whoever_does_not_come_is_named_by_all() {
 
 #[test]
 fn a_rank_at_rest_may_take_its_time() {
-    let patience = Duration::from_millis(300);
+    for position in [Position::Starting, Position::Resting { step: 4 }] {
+        let found = all(&seats(2), |seat| {
+            let control = Control::meet(seat, SHORT).unwrap();
+            control.at(position);
+            if seat.rank == 1 {
+                thread::sleep(2 * SHORT);
+            }
+            control.gather(vec![seat.rank as u8])
+        });
+        assert_eq!(found, [Ok(vec![vec![0], vec![1]]), Ok(vec![vec![0], vec![1]])]);
+    }
+}
+
+#[test]
+fn a_rank_that_panics_ends_all() {
     let found = all(&seats(2), |seat| {
-        let control = Control::meet(seat, patience).unwrap();
-        control.at(Position::Resting { step: 4 });
+        let control = met(seat);
         if seat.rank == 1 {
-            thread::sleep(4 * patience);
+            let ended = std::panic::catch_unwind(AssertUnwindSafe(move || {
+                let _control = control;
+                std::panic::resume_unwind(Box::new(()));
+            }));
+            assert!(ended.is_err());
+            return String::new();
         }
-        control.gather(vec![seat.rank as u8])
+        control.gather(Vec::new()).unwrap_err().to_string()
     });
-    assert_eq!(found, [Ok(vec![vec![0], vec![1]]), Ok(vec![vec![0], vec![1]])]);
+    assert!(found[0].contains("rank 1 failed before the first step: it panicked"));
+}
+
+#[test]
+fn nothing_follows_what_was_written_in_part() {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (mut other, _) = listener.accept().unwrap();
+    stream.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
+    let mut line = Line::Whole(stream);
+    let part = Frame::Part(vec![7; wire::PART]);
+    let written = (0..1_000).take_while(|_| line.write(&part).is_ok()).count();
+    assert!(written < 1_000, "nobody reads");
+    assert!(line.write(&Frame::Said(Message::Bye)).is_err());
+    for _ in 0..written {
+        assert_eq!(wire::read(&mut other).unwrap(), part);
+    }
+    assert!(wire::read(&mut other).is_err(), "half a part, and then the end");
 }
 
 #[test]
@@ -149,15 +205,14 @@ fn two_ranks_with_one_number_are_refused() {
 #[test]
 fn a_rank_that_never_comes_is_named_within_the_deadline() {
     let seats = seats(4);
-    let patience = Duration::from_millis(400);
     let start = Instant::now();
     let found =
-        all(&seats[..2], |seat| Control::meet(seat, patience).err().unwrap().to_string());
-    assert!(start.elapsed() < Duration::from_secs(4));
+        all(&seats[..2], |seat| Control::meet(seat, SHORT).err().unwrap().to_string());
+    assert!(start.elapsed() < 10 * SHORT);
     for said in found {
         assert!(said.contains("ranks 2, 3 of 4 do not come"), "{said}");
     }
-    let alone = Control::meet(&seats[3], patience).err().unwrap().to_string();
+    let alone = Control::meet(&seats[3], SHORT).err().unwrap().to_string();
     assert!(alone.contains("rank 3 did not reach rank 0 at 127.0.0.1:"), "{alone}");
 }
 
