@@ -271,8 +271,17 @@ fn a_wait_that_ranks_do_not_keep_is_found() {
         let weights = world.bench.scratch.path("damaged.safetensors");
         let save = words(&format!("--save {}", weights.display()));
         let ended = world.run(&save, Some(&file));
-        let bytes = std::fs::read(&weights).unwrap_or_default();
-        ended.iter().any(|own| own.code != 0) || bytes != right.bytes
+        // The stand-in ends a process that does what a GPU does not define.
+        if ended.iter().any(|own| own.err.contains("stand-in for CUDA: ")) {
+            return true;
+        }
+        // What nobody waits for the stand-in may leave undone for ever, which proves nothing.
+        if ended.iter().any(|own| own.code != 0) {
+            let stuck = |own: &Ended| own.err.contains("nothing was completed for");
+            assert!(ended.iter().all(stuck), "{ended:?}");
+            return false;
+        }
+        std::fs::read(&weights).expect("weights were saved") != right.bytes
     });
     let found = found.count();
     assert!(found >= 2, "{found} of 10");

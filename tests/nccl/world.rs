@@ -10,6 +10,7 @@ use std::{
     net::TcpListener,
     path::Path,
     process::{Child, Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
     thread,
     time::{Duration, Instant},
 };
@@ -22,6 +23,18 @@ pub(crate) const LIBRARIES: [&str; 4] = [ALL[0], ALL[1], ALL[2], "libnccl.so.2"]
 
 /// Torchrun's names of rank, size and local rank.
 const TORCHRUN: [&str; 3] = ["RANK", "WORLD_SIZE", "LOCAL_RANK"];
+
+/// A port below those that the system gives to connections, and that no other test here gets.
+fn free_port() -> u16 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let number = std::process::id() * 61 + NEXT.fetch_add(1, Ordering::Relaxed);
+        let port = 20_000 + (number % 9_000) as u16;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
 
 /// Ranks that are to be started.
 pub(crate) struct World {
@@ -43,8 +56,7 @@ impl World {
     }
 
     pub(crate) fn with(name: &str, ranks: u32, libraries: &[&str]) -> Self {
-        let free = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-        let port = free.local_addr().expect("it is bound").port() - 1;
+        let port = free_port() - 1;
         let bench = Bench::with(&format!("nccl-{name}"), libraries);
         Self { bench, ranks, port, settings: Vec::new() }
     }
