@@ -203,9 +203,10 @@ extern "C" fn ncclCommDestroy(communicator: u64) -> u32 {
 
 #[unsafe(no_mangle)]
 extern "C" fn ncclCommAbort(communicator: u64) -> u32 {
-    let aborts = world().settings.aborts;
-    while !aborts {
-        thread::park();
+    if !world().settings.aborts {
+        loop {
+            thread::park();
+        }
     }
     end(communicator, Mesh::cut)
 }
