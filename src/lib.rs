@@ -38,7 +38,7 @@ mod run;
 
 pub use compile::{CompileError, compile};
 pub use import::{ImportOptions, Imported, families, import};
-pub use machine::{gpus, machine};
+pub use machine::{gpus, machine, self_check};
 pub use profile::{Measuring, ProfileError, ProfileOptions, profile};
 pub use run::{
     Folder, Keep, Learned, On, Outcome, RunError, RunEvent, RunOptions, evaluate, run,
@@ -51,8 +51,8 @@ pub use roundelay_planner::{
     Options as Search, Ranking, Refusal, explain, plan, read_plan, table, write_plan,
 };
 pub use roundelay_runtime::{
-    Graphs, Interrupt, Measures, State, Weights, WeightsError, WeightsFile,
-    WeightsMistake,
+    Graphs, Interrupt, LaunchError, Measures, Seat, State, Weights, WeightsError,
+    WeightsFile, WeightsMistake,
 };
 pub use roundelay_schedule::{
     Checked, FileErrors, Plan, Profile, Schedule, Timeline, Trace, check, grid, read,

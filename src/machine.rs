@@ -1,7 +1,8 @@
 //! What this machine has: CPU devices as a cluster file, and GPUs.
 
-use roundelay_runtime::{Cuda, DeviceFacts, NoCuda};
-use std::{fmt::Write, fs, thread};
+use roundelay_runtime::{Cuda, CudaError, DeviceFacts, NoCuda, Seat, SelfCheck};
+use roundelay_schedule::Bytes;
+use std::{fmt::Write, fs, thread, time::Duration};
 
 /// The GPUs of this machine; a schedule runs with all of its devices on the first.
 ///
@@ -9,6 +10,19 @@ use std::{fmt::Write, fs, thread};
 /// What of CUDA is missing, and what to do.
 pub fn gpus() -> Result<Vec<DeviceFacts>, NoCuda> {
     Cuda::devices()
+}
+
+/// Lets the GPUs of all ranks that a launcher started reduce and send known numbers, with rows up
+/// to `largest`; what came of it is on rank 0.
+///
+/// # Errors
+/// When something is missing or fails on any rank, or nothing moves for `patience`.
+pub fn self_check(
+    largest: Bytes,
+    patience: Duration,
+) -> Result<Option<SelfCheck>, CudaError> {
+    let seat = Seat::of_environment()?.unwrap_or_else(Seat::alone);
+    roundelay_runtime::self_check(&seat, largest, patience)
 }
 
 /// The devices of this machine as a program file: one `core` per processor, sharing the memory.

@@ -1,11 +1,12 @@
 //! Running a checked schedule: data, state, machine, training loop.
 
 use roundelay_runtime::{
-    CheckpointError, Checkpointing, Checkpoints, CodeError, Cpu, CpuOptions, Cuda,
-    CudaError, CudaOptions, DataError, Dataset, Device, DeviceError, Evaluating,
+    CheckpointError, Checkpointing, Checkpoints, CodeError, Control, Cpu, CpuOptions,
+    Cuda, CudaError, CudaOptions, DataError, Dataset, Device, DeviceError, Evaluating,
     Evaluator, Fill, Graphs, HeldOut, Interrupt, Latest, Measures, NotNative, Observer,
-    Progress, Provenance, Report, Rests, Resumed, Resumption, State, StateError, Touched,
-    TrainError, Trainer, Ungraphed, Weights, WeightsError, WeightsFile, check_native,
+    Progress, Provenance, Report, Rests, Resumed, Resumption, Seat, State, StateError,
+    Touched, TrainError, Trainer, Ungraphed, Weights, WeightsError, WeightsFile,
+    check_native,
 };
 use roundelay_schedule::{Checked, DeviceId, Evaluation, Float, Kind};
 use std::{
@@ -13,12 +14,13 @@ use std::{
     fmt::Display,
     ops::ControlFlow,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 use thiserror::Error;
 
 /// How to run a schedule.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct RunOptions {
     /// On what.
     pub on: On,
@@ -34,6 +36,27 @@ pub struct RunOptions {
     pub save: Option<PathBuf>,
     /// Ends the run early, at rest and with all that it keeps, when it is raised.
     pub interrupt: Interrupt,
+    /// Who this process is among those that train together, one per device of the schedule.
+    pub seat: Seat,
+    /// When nothing moves for so long, the run ends, on all ranks.
+    pub deadline: Duration,
+}
+
+impl Default for RunOptions {
+    /// One process on the CPU, which keeps nothing.
+    fn default() -> Self {
+        Self {
+            on: On::default(),
+            steps: None,
+            data: None,
+            keep: Keep::default(),
+            weights: None,
+            save: None,
+            interrupt: Interrupt::default(),
+            seat: Seat::alone(),
+            deadline: CpuOptions::default().deadline,
+        }
+    }
 }
 
 /// What a schedule runs on.
@@ -78,7 +101,7 @@ pub enum Learned {
     Weights(PathBuf),
 }
 
-/// What happens during a run, in order.
+/// What happens during a run, in order; told on the first rank.
 #[derive(Clone, Debug)]
 pub enum RunEvent {
     /// Something is done otherwise than it might have been, with the reason.
@@ -120,7 +143,7 @@ pub enum RunEvent {
     },
 }
 
-/// What a run did and what it used.
+/// What a run did and what it used; on other ranks than the first, their part of it.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Losses, times and counts.
@@ -171,6 +194,17 @@ pub enum RunError {
     /// A state that is not the schedule's.
     #[error(transparent)]
     State(#[from] StateError),
+    /// Several processes on a machine of one.
+    #[error(
+        "this is rank {rank} of {size}, but the CPU machine is one process with a thread per \
+         queue: start it alone, without torchrun, mpirun or srun, or train on GPUs"
+    )]
+    ManyOnCpu {
+        /// This process.
+        rank: u32,
+        /// All of them.
+        size: u32,
+    },
     /// The machine failed.
     #[error(transparent)]
     Machine(#[from] DeviceError),
@@ -192,27 +226,74 @@ impl RunError {
             | RunError::State(_) => true,
             RunError::Element(_)
             | RunError::Mixed { .. }
+            | RunError::ManyOnCpu { .. }
             | RunError::Machine(_)
             | RunError::Train(_) => false,
         }
     }
 }
 
-/// Replays a schedule.
+/// Replays a schedule; where several ranks train together, all of them call this.
 ///
 /// # Errors
-/// Unusable data, checkpoints or weights, before anything is trained; a machine that fails.
+/// Unusable data, checkpoints or weights, before anything is trained; a machine that fails; whatever
+/// goes wrong on another rank.
 pub fn run(
     schedule: &Checked,
     options: &RunOptions,
     mut listener: impl FnMut(RunEvent),
 ) -> Result<Outcome, RunError> {
-    let on = settle(schedule, options, &mut listener)?;
+    let RunOptions { seat, deadline, .. } = options;
+    let control = match (options.on, seat.size) {
+        (_, 1) => None,
+        (On::Cpu, size) => return Err(RunError::ManyOnCpu { rank: seat.rank, size }),
+        (On::Cuda(_) | On::Best(_), _) => Some(Arc::new(meet(seat, *deadline)?)),
+    };
+    let mut heard = |event| {
+        if seat.rank == 0 {
+            listener(event);
+        }
+    };
+    let done = train(schedule, options, control.as_ref(), &mut heard);
+    told(control.as_ref(), done)
+}
+
+/// All ranks hear of what went wrong on this one.
+fn told<T>(
+    control: Option<&Arc<Control>>,
+    done: Result<T, RunError>,
+) -> Result<T, RunError> {
+    if let (Some(control), Err(error)) = (control, &done) {
+        control.fail(&error.to_string());
+    }
+    done
+}
+
+fn meet(seat: &Seat, deadline: Duration) -> Result<Control, RunError> {
+    let met = Control::meet(seat, deadline).map_err(CudaError::from);
+    Ok(met.map_err(DeviceError::from)?)
+}
+
+fn train(
+    schedule: &Checked,
+    options: &RunOptions,
+    control: Option<&Arc<Control>>,
+    listener: &mut impl FnMut(RunEvent),
+) -> Result<Outcome, RunError> {
+    let on = settle(schedule, options, listener)?;
     let data = Dataset::open(&schedule.job, options.data.as_deref())?;
     let provenance = Provenance::new(schedule, &data);
-    let save = options.save.as_deref().map(WeightsFile::new).transpose()?;
+    let first = options.seat.rank == 0;
+    let save = options.save.as_deref().filter(|_| first);
+    let save = save.map(WeightsFile::new).transpose()?;
     let (start, checkpoint) = begin(schedule, provenance, options)?;
     let end = options.steps.unwrap_or(schedule.job.steps);
+    if let Some(control) = control {
+        let agreed = control.agree(schedule, data.digest(), &start.state, end);
+        let seat = control.seat();
+        agreed
+            .map_err(|trouble| DeviceError::from(CudaError::at_start(seat, trouble)))?;
+    }
     listener(RunEvent::Begin {
         tokens: data.tokens(),
         bigram_entropy: data.bigram_entropy(),
@@ -222,21 +303,57 @@ pub fn run(
         end,
     });
     let evaluate = evaluating(schedule.job.evaluate, &data)?;
-    let mut device = machine(schedule, data, on, &mut listener)?;
-    if let Device::Cuda(cuda) = &device
-        && let Some(why @ Ungraphed::Turns { .. }) = cuda.ungraphed()
-    {
-        listener(RunEvent::Note(format!("replays without graphs: {why}")));
-    }
-    device.load(&start.state)?;
-    drop(start.state);
+    let device = match control {
+        None => machine(schedule, data, (on, options.deadline), listener)?,
+        Some(control) => rank_machine(schedule, data, on, control)?,
+    };
+    tell_ungraphed(&device, listener);
     let trainer = Trainer::new(device, Rests { evaluate, checkpoint });
     let mut trainer = trainer.interruptible(options.interrupt.clone());
-    let report = trainer.run(end, &mut Listening(&mut listener))?;
-    if let Some(save) = save {
-        save.write(&trainer.machine().save()?)?;
+    let work = || {
+        trainer.machine().load(&start.state)?;
+        drop(start.state);
+        let report = trainer.run(end, &mut Listening(listener))?;
+        let device = trainer.machine();
+        if options.save.is_some()
+            && let (Some(state), Some(save)) = (device.save()?, save)
+        {
+            save.write(&state)?;
+        }
+        let touched = device.touched()?;
+        device.leave()?;
+        Ok(Outcome { report, touched })
+    };
+    // Before the device is given up, which may take its time where a kernel waits.
+    told(control, work())
+}
+
+/// Says why a GPU replays without graphs, unless nobody asked for them.
+fn tell_ungraphed(device: &Device, listener: &mut impl FnMut(RunEvent)) {
+    let Device::Cuda(cuda) = device else { return };
+    match cuda.ungraphed() {
+        Some(why @ (Ungraphed::Turns { .. } | Ungraphed::Ranks)) => {
+            listener(RunEvent::Note(format!("replays without graphs: {why}")));
+        }
+        Some(Ungraphed::Unwanted) | None => {}
     }
-    Ok(Outcome { report, touched: trainer.machine().touched()? })
+}
+
+/// The machine of one rank of several.
+fn rank_machine(
+    schedule: &Checked,
+    data: Dataset,
+    on: On,
+    control: &Arc<Control>,
+) -> Result<Device, RunError> {
+    let graphs = match on {
+        On::Cuda(graphs) | On::Best(graphs) => graphs,
+        On::Cpu => Graphs::Never,
+    };
+    let (fill, deadline) = (Fill::Poison, control.patience());
+    let options = CudaOptions { fill, graphs, deadline, ..CudaOptions::default() };
+    let made = Cuda::of_rank(schedule, Box::new(data), options, Arc::clone(control));
+    Ok(made.map(Device::from).map_err(DeviceError::from)?)
 }
 
 /// What a schedule runs on, after a look at what is here.
@@ -247,6 +364,11 @@ fn settle(
 ) -> Result<On, RunError> {
     let on = match options.on {
         On::Cpu => On::Cpu,
+        // Ranks on different machines could not go on together.
+        On::Best(graphs) if options.seat.size > 1 => {
+            Cuda::count().map_err(|absent| DeviceError::from(CudaError::from(absent)))?;
+            On::Cuda(graphs)
+        }
         On::Cuda(graphs) => {
             Cuda::count().map_err(|absent| DeviceError::from(CudaError::from(absent)))?;
             On::Cuda(graphs)
@@ -293,16 +415,16 @@ fn refuse_mixed(schedule: &Checked, options: &RunOptions) -> Result<(), RunError
 fn machine(
     schedule: &Checked,
     data: Dataset,
-    on: On,
+    (on, deadline): (On, Duration),
     listener: &mut impl FnMut(RunEvent),
 ) -> Result<Device, RunError> {
+    let fill = Fill::Poison;
     let cpu = |data| {
-        let options = CpuOptions { fill: Fill::Poison, ..CpuOptions::default() };
+        let options = CpuOptions { fill, deadline, ..CpuOptions::default() };
         Cpu::new(schedule, Box::new(data), options).map(Device::from)
     };
     let cuda = |data, graphs| {
-        let options =
-            CudaOptions { fill: Fill::Poison, graphs, ..CudaOptions::default() };
+        let options = CudaOptions { fill, graphs, deadline, ..CudaOptions::default() };
         Cuda::new(schedule, Box::new(data), options).map(Device::from)
     };
     let made = match on {
@@ -356,21 +478,31 @@ fn begin(
         Some(file) => (Weights::read(file)?.state(&schedule.job)?, Resumed::FromWeights),
     };
     let fresh = Resumption { state, resumed, ignored: Vec::new() };
-    let every = |folder: &Folder, checkpoints| Checkpointing::Every {
-        steps: folder.every,
-        checkpoints,
+    let first = options.seat.rank == 0;
+    let every = |folder: &Folder, checkpoints: Result<_, CheckpointError>| {
+        let steps = folder.every;
+        Ok::<_, RunError>(Checkpointing::Every { steps, checkpoints: checkpoints? })
     };
     Ok(match &options.keep {
         Keep::Nothing => (fresh, Checkpointing::Never),
+        Keep::Start(folder) if !first => {
+            (fresh, Checkpointing::Elsewhere { steps: folder.every })
+        }
         Keep::Start(folder) => {
-            (fresh, every(folder, Checkpoints::start(&folder.path, provenance)?))
+            (fresh, every(folder, Checkpoints::start(&folder.path, provenance))?)
         }
         Keep::Resume(folder) => {
             if let Some(file) = &options.weights {
                 return Err(RunError::TwoStarts(file.clone()));
             }
             let found = Resumption::of(&folder.path, schedule, &provenance)?;
-            (found, every(folder, Checkpoints::open(&folder.path, provenance)?))
+            match first {
+                true => {
+                    let kept = Checkpoints::open(&folder.path, provenance);
+                    (found, every(folder, kept)?)
+                }
+                false => (found, Checkpointing::Elsewhere { steps: folder.every }),
+            }
         }
     })
 }

@@ -1,5 +1,5 @@
-//! The CUDA machine: all devices of a schedule on one GPU, lanes as streams, waits as events,
-//! whole periods as graphs.
+//! The CUDA machine: all devices of a schedule on one GPU, or one of them (`rank.rs`); lanes as
+//! streams, waits as events, whole periods as graphs.
 //!
 //! One thread issues everything. Memory is as the schedule says: one block per pool, in it the
 //! arenas of its devices with exactly the schedule's offsets; what kernels, products and the
@@ -18,26 +18,31 @@ mod lanes;
 mod moves;
 mod periods;
 mod products;
+mod rank;
+mod self_check;
 mod session;
 mod staging;
 
 pub use driver::{DeviceFacts, DriverError, NoCuda};
 pub use error::CudaError;
 pub use periods::Ungraphed;
+pub use self_check::{Exercise, RankFacts, Row, SelfCheck, self_check};
 
 use crate::{
     feed::Feed,
     machine::{
         Fill, Loss, Measured, Members, Meter, POISON, Queues, Touched, members, touched,
     },
+    ranks::{Control, Position},
     state::{State, rows},
 };
 use arena::Arenas;
-use bounce::{Bounce, Unreached, wait};
+use bounce::{Bounce, Unreached, alone, wait};
 use code::Code;
 use driver::{Device, Event};
-use lanes::{Lanes, Mark, Marked};
+use lanes::{Homes, Lanes, Mark, Marked};
 use periods::Periods;
+use rank::{Rank, Seated, Share, of_rank};
 use roundelay_schedule::{
     Checked, DeviceId, GroupId, Kind, Marks, Segment, Table, replay,
 };
@@ -76,7 +81,10 @@ impl Default for CudaOptions {
     }
 }
 
-/// A GPU as a set of devices that replay one schedule.
+/// How long work is waited for that is of no use any more.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// A GPU as a set of devices that replay one schedule, or as one of them.
 pub struct Cuda {
     engine: ManuallyDrop<Engine>,
     marks: Marks<Mark>,
@@ -89,6 +97,7 @@ pub struct Cuda {
 
 /// Everything that a replay works with; dropped from first to last.
 struct Engine {
+    share: Share,
     periods: Periods,
     marked: Marked,
     lanes: Lanes,
@@ -102,6 +111,8 @@ struct Engine {
     /// Instances issued, by queue.
     issued: Vec<u64>,
     coordinates: Vec<Vec<u32>>,
+    /// Numbers of the coordinates that this process has devices at.
+    own: Vec<usize>,
     /// The number of each coordinate among those that take micro-batches of their own.
     batches: Vec<u64>,
     members: Table<GroupId, Members>,
@@ -138,15 +149,54 @@ impl Cuda {
         feed: Box<dyn Feed>,
         options: CudaOptions,
     ) -> Result<Self, CudaError> {
-        Ok(Self {
-            engine: ManuallyDrop::new(Engine::new(schedule, feed, options)?),
-            marks: Marks::new(schedule),
+        let device = Device::open(options.ordinal)?;
+        Ok(Self::of(Engine::new(schedule, feed, options, (device, None))?, options))
+    }
+
+    /// Like [`Cuda::new`], for one device of the schedule; the others are other ranks'. All ranks
+    /// make their machines, load, replay and save alike, each with its own GPU.
+    ///
+    /// # Errors
+    /// As [`Cuda::new`], and when there are not as many ranks as devices, or something goes wrong
+    /// on one of them.
+    pub fn of_rank(
+        schedule: &Checked,
+        feed: Box<dyn Feed>,
+        options: CudaOptions,
+        control: Arc<Control>,
+    ) -> Result<Self, CudaError> {
+        let seated = Seated::of(schedule, &control)?;
+        let device = of_rank(control.seat())?;
+        let among = Some((control, seated));
+        Ok(Self::of(Engine::new(schedule, feed, options, (device, among))?, options))
+    }
+
+    fn of(engine: Engine, options: CudaOptions) -> Self {
+        Self {
+            marks: Marks::new(&engine.schedule),
+            engine: ManuallyDrop::new(engine),
             fill: options.fill,
             step: 0,
             origin: 0,
             first: 0,
             failure: None,
-        })
+        }
+    }
+
+    /// Parts from the other ranks, when all is done; all ranks do.
+    ///
+    /// # Errors
+    /// When something goes wrong on one of them.
+    pub fn leave(&mut self) -> Result<(), CudaError> {
+        self.attempt(Engine::leave)
+    }
+
+    /// Whether some rank wishes something; all ranks ask.
+    ///
+    /// # Errors
+    /// When something goes wrong on one of them.
+    pub fn any(&mut self, wish: bool) -> Result<bool, CudaError> {
+        self.attempt(|engine| engine.any(wish))
     }
 
     /// The schedule that is replayed.
@@ -185,21 +235,17 @@ impl Cuda {
         (self.step, self.origin) = (state.step, state.origin);
         self.first = state.step;
         self.engine.meter.reset();
+        self.engine.at(Position::Resting { step: self.step });
         Ok(())
     }
 
-    /// The training state, in global terms.
+    /// The training state, in global terms: on the first rank, and on others none; all ranks save.
     ///
     /// # Errors
-    /// When the device failed.
-    pub fn save(&mut self) -> Result<State, CudaError> {
+    /// When the device failed, or something goes wrong on another rank.
+    pub fn save(&mut self) -> Result<Option<State>, CudaError> {
         let (step, origin) = (self.step, self.origin);
-        self.attempt(|engine| {
-            let schedule = Arc::clone(&engine.schedule);
-            rows::save(&schedule, step, origin, |device, start, bytes| {
-                engine.read(device, start, bytes)
-            })
-        })
+        self.attempt(|engine| engine.save(step, origin))
     }
 
     /// Runs the training steps from here to `end` and comes to rest. The listener gets every loss
@@ -238,7 +284,10 @@ impl Cuda {
         let next = segment.periods(&schedule).start;
         let mut session = Session { engine, next, listener, goes_on };
         match replay(&schedule, segment, &mut session, marks) {
-            Ok(done) => self.step = done.end,
+            Ok(done) => {
+                self.step = done.end;
+                self.engine.at(Position::Resting { step: done.end });
+            }
             Err(error) => {
                 self.engine.staging.forget();
                 self.failure = Some(error.clone());
@@ -248,27 +297,41 @@ impl Cuda {
         Ok(())
     }
 
-    /// What was counted since the state was loaded. Times of routines are not taken.
-    pub fn measured(&self) -> Measured {
-        let Engine { meter, schedule, arenas, lanes, staging, .. } = &*self.engine;
-        let measured = meter.read(schedule, self.step - self.first, arenas.sizes());
-        let beside = lanes.scratch_bytes() + staging.device_bytes();
-        Measured { beside, ..measured }
-    }
-
-    /// What was really used of each kind of memory, since the state was loaded; needs
-    /// [`Fill::Poison`]. Carried rows count as a whole.
+    /// What was counted since the state was loaded, on the first rank by all of them. Times of
+    /// routines are not taken.
     ///
     /// # Errors
-    /// When the device failed.
+    /// When the device failed, or something goes wrong on another rank.
+    pub fn measured(&mut self) -> Result<Measured, CudaError> {
+        let steps = self.step - self.first;
+        self.attempt(|engine| {
+            let Engine { meter, schedule, arenas, lanes, staging, share, .. } = &*engine;
+            let measured = meter.read(schedule, steps, arenas.sizes());
+            let mut beside = lanes.scratch_bytes() + staging.device_bytes();
+            if let Share::Part(rank) = share {
+                beside += rank.device_bytes();
+            }
+            engine.sum_up(Measured { beside, ..measured })
+        })
+    }
+
+    /// What was really used of each kind of memory, since the state was loaded, on the first rank
+    /// of all of them; needs [`Fill::Poison`]. Carried rows count as a whole.
+    ///
+    /// # Errors
+    /// When the device failed, or something goes wrong on another rank.
     pub fn touched(&mut self) -> Result<BTreeMap<(DeviceId, Kind), Touched>, CudaError> {
         self.attempt(|engine| {
             let schedule = Arc::clone(&engine.schedule);
-            touched(&schedule, |device, range| {
+            let sizes = engine.arenas.sizes();
+            let here = |device| sizes.contains_key(&device);
+            let own: Result<_, CudaError> = touched(&schedule, here, |device, range| {
                 let mut bytes = vec![0; (range.end - range.start) as usize];
                 engine.read(device, range.start, &mut bytes)?;
                 Ok(Cow::Owned(bytes))
-            })
+            });
+            let own = own?;
+            engine.gather_touched(own)
         })
     }
 
@@ -290,24 +353,40 @@ impl Engine {
         schedule: &Checked,
         feed: Box<dyn Feed>,
         options: CudaOptions,
+        (device, among): (Device, Option<(Arc<Control>, Seated)>),
     ) -> Result<Self, CudaError> {
-        let device = Device::open(options.ordinal)?;
         let refused = |what: &'static str| {
             let device = device.facts().to_string();
             move |reason| CudaError::Refused { device, what: what.to_owned(), reason }
         };
         device.enter().map_err(refused("its context"))?;
         let queues = Queues::new(schedule);
-        let arenas = Arenas::new(schedule, &device)?;
+        let seated = among.as_ref().map(|(_, seated)| *seated);
+        let here = |own| seated.is_none_or(|seated| seated.device == own);
+        let arenas = Arenas::new(schedule, &device, here)?;
         let code = Code::new(schedule, &device)?;
-        let lanes = Lanes::new(schedule, &queues, &code, &device)?;
+        let homes = seated.map_or_else(|| Homes::all(&queues), |own| own.homes(&queues));
+        let lanes = Lanes::new(schedule, &queues, &code, (&device, homes))?;
         let coordinates = schedule.coordinates();
+        let own = seated
+            .map_or_else(|| (0..coordinates.len()).collect(), |own| vec![own.coordinate]);
+        let staging = Staging::new(schedule, &device, own.len())?;
+        let bounce = Bounce::new().map_err(refused("pinned host memory"))?;
+        let share = match among {
+            None => Share::Whole,
+            Some(among) => {
+                let rank = Rank::new(schedule, &queues, &device, among, &lanes)?;
+                Share::Part(Box::new(rank))
+            }
+        };
+        let periods = Periods::new(schedule, options.graphs, &share);
         Ok(Self {
-            periods: Periods::new(schedule, options.graphs).map_err(refused("events"))?,
+            periods: periods.map_err(refused("events"))?,
+            share,
             marked: Marked::new(schedule, &queues).map_err(refused("events"))?,
             lanes,
-            staging: Staging::new(schedule, &device)?,
-            bounce: Bounce::new().map_err(refused("pinned host memory"))?,
+            staging,
+            bounce,
             arenas,
             code,
             schedule: Arc::new(schedule.clone()),
@@ -317,6 +396,7 @@ impl Engine {
                 .map(|coordinate| u64::from(schedule.batch_of(coordinate)))
                 .collect(),
             coordinates,
+            own,
             members: schedule.groups.values().map(|g| members(schedule, g)).collect(),
             meter: Meter::new(schedule),
             feed,
@@ -339,7 +419,10 @@ impl Engine {
         self.fill(fill)?;
         let schedule = Arc::clone(&self.schedule);
         rows::load(&schedule, state, |device, start, bytes| {
-            self.write(device, start, bytes)
+            match self.arenas.has(device) {
+                true => self.write(device, start, bytes),
+                false => Ok(()),
+            }
         })
     }
 
@@ -385,7 +468,9 @@ impl Engine {
         };
         match unreached {
             Unreached::Broken(reason) => self.refused("a copy of its memory", reason),
-            Unreached::Late => self.refused("a copy of its memory", late(self.patience)),
+            Unreached::Late | Unreached::Called(_) => {
+                self.refused("a copy of its memory", late(self.patience))
+            }
         }
     }
 }
@@ -395,6 +480,9 @@ impl Drop for Cuda {
     /// left to the end of the process.
     #[expect(unsafe_code, reason = "that the device is idle is known here")]
     fn drop(&mut self) {
+        if let Share::Part(rank) = &mut self.engine.share {
+            rank.peers.abort();
+        }
         if self.engine.is_idle() {
             // SAFETY: the engine is not used again, and the device does nothing with it.
             unsafe { ManuallyDrop::drop(&mut self.engine) };
@@ -412,7 +500,10 @@ impl Engine {
         });
         joined.is_err()
             || joined.is_ok_and(|idle| {
-                !matches!(wait(&idle, self.patience), Err(Unreached::Late))
+                !matches!(
+                    wait(&idle, self.patience.min(IDLE), &mut alone),
+                    Err(Unreached::Late)
+                )
             })
     }
 }

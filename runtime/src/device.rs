@@ -69,13 +69,13 @@ impl Device {
         }
     }
 
-    /// The training state, in global terms.
+    /// The training state, in global terms; none on other ranks than the first.
     ///
     /// # Errors
     /// When something failed before, or fails now.
-    pub fn save(&mut self) -> Result<State, DeviceError> {
+    pub fn save(&mut self) -> Result<Option<State>, DeviceError> {
         match self {
-            Self::Cpu(cpu) => Ok(cpu.save()?),
+            Self::Cpu(cpu) => Ok(Some(cpu.save()?)),
             Self::Cuda(cuda) => Ok(cuda.save()?),
         }
     }
@@ -96,11 +96,36 @@ impl Device {
         }
     }
 
-    /// What was counted since the state was loaded.
-    pub fn measured(&self) -> Measured {
+    /// What was counted since the state was loaded, on the first rank by all of them.
+    ///
+    /// # Errors
+    /// When something failed before, or fails now.
+    pub fn measured(&mut self) -> Result<Measured, DeviceError> {
         match self {
-            Self::Cpu(cpu) => cpu.measured(),
-            Self::Cuda(cuda) => cuda.measured(),
+            Self::Cpu(cpu) => Ok(cpu.measured()),
+            Self::Cuda(cuda) => Ok(cuda.measured()?),
+        }
+    }
+
+    /// Whether this rank or another one wishes something; all ranks ask.
+    ///
+    /// # Errors
+    /// When something goes wrong on one of them.
+    pub fn any(&mut self, wish: bool) -> Result<bool, DeviceError> {
+        match self {
+            Self::Cpu(_) => Ok(wish),
+            Self::Cuda(cuda) => Ok(cuda.any(wish)?),
+        }
+    }
+
+    /// Parts from the other ranks, when all is done.
+    ///
+    /// # Errors
+    /// When something goes wrong on one of them.
+    pub fn leave(&mut self) -> Result<(), DeviceError> {
+        match self {
+            Self::Cpu(_) => Ok(()),
+            Self::Cuda(cuda) => Ok(cuda.leave()?),
         }
     }
 

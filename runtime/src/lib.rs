@@ -21,6 +21,7 @@ mod native;
 mod oracle;
 mod plain;
 mod profile;
+mod ranks;
 #[cfg(test)]
 mod scratch;
 mod state;
@@ -33,7 +34,8 @@ pub use checkpoint::{
 pub use code::CodeError;
 pub use cpu::{Cpu, CpuError, CpuOptions, Ran, Record, Recording, Timing};
 pub use cuda::{
-    Cuda, CudaError, CudaOptions, DeviceFacts, DriverError, Graphs, NoCuda, Ungraphed,
+    Cuda, CudaError, CudaOptions, DeviceFacts, DriverError, Exercise, Graphs, NoCuda,
+    RankFacts, Row, SelfCheck, Ungraphed, self_check,
 };
 pub use data::{DataError, Dataset, HeldOut};
 pub use device::{Device, DeviceError};
@@ -44,6 +46,10 @@ pub use machine::{Fill, Loss, Measured, Touched};
 pub use native::{NotNative, check_native};
 pub use oracle::{Oracle, OracleError};
 pub use profile::{Collection, Sample, Settling, copies, sample};
+pub use ranks::{
+    Control, LAUNCHERS, LaunchError, Launcher, MeetingError, Position, Seat, Seen,
+    Trouble,
+};
 pub use state::{State, StateError, Tensor};
 pub use train::{
     Checkpointing, Evaluating, Observer, Progress, Report, Rests, TrainError, Trainer,

@@ -64,6 +64,11 @@ pub enum Checkpointing {
         /// Where.
         checkpoints: Checkpoints,
     },
+    /// By another rank, after every so many training steps, and at the end.
+    Elsewhere {
+        /// How many.
+        steps: u64,
+    },
 }
 
 /// A training step that is done.
@@ -143,7 +148,9 @@ impl Rests {
             Evaluating::Never | Evaluating::AtEnd { .. } => 0,
         };
         let checkpoint = match self.checkpoint {
-            Checkpointing::Every { steps, .. } => steps,
+            Checkpointing::Every { steps, .. } | Checkpointing::Elsewhere { steps } => {
+                steps
+            }
             Checkpointing::Never => 0,
         };
         let next = |every: u64| match every {
@@ -166,7 +173,9 @@ impl Rests {
     fn saves(&self, step: u64, end: u64) -> bool {
         match self.checkpoint {
             Checkpointing::Never => false,
-            Checkpointing::Every { steps, .. } => is_due(step, steps, end),
+            Checkpointing::Every { steps, .. } | Checkpointing::Elsewhere { steps } => {
+                is_due(step, steps, end)
+            }
         }
     }
 }
@@ -209,7 +218,14 @@ impl Trainer {
         let mut evaluations = Vec::new();
         let mut gathered = StepLosses::new(self.device.schedule(), first);
         let interrupt = self.interrupt.clone();
-        while self.device.step() < end && !interrupt.is_raised() {
+        // Ranks end together: what one of them is asked, all do.
+        let mut stopped = false;
+        while self.device.step() < end {
+            stopped = self.device.any(interrupt.is_raised())?;
+            if stopped {
+                interrupt.raise();
+                break;
+            }
             let rest = self.rests.after(self.device.step(), end);
             let mut listen = |loss| {
                 gathered.add(loss, |step, mean| course.step(step, mean, observer));
@@ -223,11 +239,12 @@ impl Trainer {
                 break;
             }
         }
-        if interrupt.is_raised() {
+        if stopped {
             let pause = Instant::now();
             self.keep_last(first, end)?;
             course.idle += pause.elapsed();
         }
+        let measured = self.device.measured()?;
         let schedule = self.device.schedule();
         Ok(Report {
             first,
@@ -235,7 +252,7 @@ impl Trainer {
             replayed: course.start.elapsed() - course.idle,
             losses: course.losses,
             evaluations,
-            measured: self.device.measured(),
+            measured,
             predicted: simulate(schedule, enough_steps(schedule)).step_time(),
         })
     }
@@ -253,8 +270,9 @@ impl Trainer {
         observer: &mut dyn Observer,
     ) -> Result<ControlFlow<()>, TrainError> {
         let step = self.device.step();
-        if self.rests.evaluates(step, end) || self.rests.saves(step, end) {
-            let state = self.device.save()?;
+        if (self.rests.evaluates(step, end) || self.rests.saves(step, end))
+            && let Some(state) = self.device.save()?
+        {
             if let Some(measures) = self.evaluate(&state, end)? {
                 observer.evaluated(step, &measures);
                 evaluations.push((step, measures));
@@ -271,11 +289,17 @@ impl Trainer {
     /// A checkpoint of where an interrupted run rests, unless there is one.
     fn keep_last(&mut self, first: u64, end: u64) -> Result<(), TrainError> {
         let step = self.device.step();
-        if let Checkpointing::Every { checkpoints, .. } = &self.rests.checkpoint
-            && step > first
-            && !self.rests.saves(step, end)
+        if matches!(self.rests.checkpoint, Checkpointing::Never)
+            || step == first
+            || self.rests.saves(step, end)
         {
-            checkpoints.save(&self.device.save()?)?;
+            return Ok(());
+        }
+        let state = self.device.save()?;
+        if let Checkpointing::Every { checkpoints, .. } = &self.rests.checkpoint
+            && let Some(state) = state
+        {
+            checkpoints.save(&state)?;
         }
         Ok(())
     }

@@ -124,6 +124,10 @@ pub(crate) struct RunArgs {
     /// Whether a GPU replays whole periods as graphs.
     #[arg(long, value_enum, default_value_t = GraphChoice::Periods)]
     pub(crate) graphs: GraphChoice,
+    /// Seconds after which the run is given up, on all ranks, when nothing moves.
+    #[arg(long, value_name = "SECONDS", default_value_t = 600,
+          value_parser = value_parser!(u64).range(1..=31_536_000))]
+    pub(crate) deadline: u64,
     /// Stop after this many training steps, instead of the program's number.
     #[arg(long)]
     pub(crate) steps: Option<u64>,
@@ -296,8 +300,20 @@ pub(crate) struct ProfileArgs {
 #[derive(Debug, Args)]
 pub(crate) struct DevicesArgs {
     /// Write a cluster file.
-    #[arg(short, value_name = "CLUSTER.RDL")]
+    #[arg(short, value_name = "CLUSTER.RDL", conflicts_with = "self_check")]
     pub(crate) output: Option<PathBuf>,
+    /// Let the GPUs of all ranks that torchrun, mpirun or srun started reduce and send known
+    /// numbers, and say how fast they were.
+    #[arg(long)]
+    pub(crate) self_check: bool,
+    /// Row of the self-check, in MiB; smaller ones come first.
+    #[arg(long, value_name = "MIB", default_value_t = 64, requires = "self_check",
+          value_parser = value_parser!(u64).range(1..=16_384))]
+    pub(crate) largest: u64,
+    /// Seconds after which the self-check is given up when nothing moves.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, requires = "self_check",
+          value_parser = value_parser!(u64).range(1..=31_536_000))]
+    pub(crate) deadline: u64,
     /// One JSON document on standard output.
     #[arg(long)]
     pub(crate) json: bool,

@@ -119,6 +119,13 @@ impl Failure {
         Self { kind: Kind::Run, text, problems: Vec::new() }
     }
 
+    /// GPUs that cannot be used, or that do wrong.
+    pub(crate) fn gpus(message: &str) -> Self {
+        let problem = Problem::new("cuda", Path::new(""), 0, message.to_owned());
+        let text = format!("error: {message}");
+        Self { kind: Kind::Run, text, problems: vec![problem] }
+    }
+
     /// A run that was interrupted and is at rest.
     pub(crate) fn interrupted(text: &str) -> Self {
         Self { kind: Kind::Interrupted, text: text.to_owned(), problems: Vec::new() }

@@ -11,7 +11,7 @@ use super::{
 use indicatif::{ProgressBar, ProgressStyle};
 use roundelay::{
     Checked, Folder, Graphs, Interrupt, Keep, Measures, On, Outcome, RunEvent,
-    RunOptions, Search,
+    RunOptions, Search, Seat,
     parts::{
         planner,
         runtime::{Measured, Resumed},
@@ -19,11 +19,15 @@ use roundelay::{
     },
 };
 use serde::Serialize;
-use std::{collections::BTreeMap, path::Path, process};
+use std::{collections::BTreeMap, path::Path, process, time::Duration};
 
 pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
     choose_start(args)?;
-    let schedule = prepare(args)?;
+    let seat = Seat::of_environment()
+        .map_err(|error| Failure::gpus(&error.to_string()))?
+        .unwrap_or_else(Seat::alone);
+    let told = Told::of(&seat);
+    let schedule = prepare(args, told)?;
     let options = RunOptions {
         on: choose_device(args),
         steps: args.steps,
@@ -32,18 +36,36 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
         weights: args.weights.clone(),
         save: args.save.clone(),
         interrupt: interrupt(&args.program.file)?,
+        seat,
+        deadline: Duration::from_secs(args.deadline),
     };
     let mut teller = Teller::new(args.json);
     let outcome = roundelay::run(&schedule, &options, |event| teller.tell(event))
         .map_err(|error| Failure::run(&args.program.file, &error))?;
     teller.bar.finish_and_clear();
     teller.printed?;
-    tell_end(&schedule, &outcome, args.json)?;
-    tell_saved(args)?;
+    if told == Told::Here {
+        tell_end(&schedule, &outcome, args.json)?;
+        tell_saved(args)?;
+    }
     let end = args.steps.unwrap_or(schedule.job.steps);
     match options.interrupt.is_raised() && outcome.report.end < end {
         true => Err(Failure::interrupted(&stopped(args, &outcome))),
         false => Ok(()),
+    }
+}
+
+/// Which of several ranks tells what happens.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Told {
+    /// This one, which is the first.
+    Here,
+    Elsewhere,
+}
+
+impl Told {
+    fn of(seat: &Seat) -> Self {
+        if seat.rank == 0 { Self::Here } else { Self::Elsewhere }
     }
 }
 
@@ -107,7 +129,7 @@ fn tell_saved(args: &RunArgs) -> Result<(), Failure> {
 }
 
 /// Plans and compiles a program, or reads a schedule.
-fn prepare(args: &RunArgs) -> Result<Checked, Failure> {
+fn prepare(args: &RunArgs, told: Told) -> Result<Checked, Failure> {
     let file = &args.program.file;
     let program = match load::input(&args.program)? {
         Input::Program(program) => program,
@@ -115,11 +137,13 @@ fn prepare(args: &RunArgs) -> Result<Checked, Failure> {
     };
     let ranking = roundelay::plan(&program, &Search::default())
         .map_err(|refusal| Failure::no_plan(file, &refusal))?;
-    if args.json {
-        let plan = &planner::document(&ranking);
-        print_json(&PlanLine { event: "plan", plan }, Form::Line)?;
-    } else {
-        print(&roundelay::table(&ranking, &program))?;
+    match (told, args.json) {
+        (Told::Elsewhere, _) => {}
+        (Told::Here, true) => {
+            let plan = &planner::document(&ranking);
+            print_json(&PlanLine { event: "plan", plan }, Form::Line)?;
+        }
+        (Told::Here, false) => print(&roundelay::table(&ranking, &program))?,
     }
     compile::lowered(file, &program, ranking.best())
 }

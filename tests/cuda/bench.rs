@@ -105,7 +105,7 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    fn of(ended: &Ended, weights: &Path, counts: &Path) -> Self {
+    pub(crate) fn of(ended: &Ended, weights: &Path, counts: &Path) -> Self {
         let lines = crate::support::lines(&ended.out);
         let steps = lines.iter().filter(|line| line["event"] == "step");
         let losses = steps.filter_map(|line| line["loss"].as_f64()).collect();

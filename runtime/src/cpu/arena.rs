@@ -57,6 +57,7 @@ impl Arenas {
         schedule: &Schedule,
     ) -> BTreeMap<(DeviceId, Kind), Touched> {
         let read = |device, range| Ok(Cow::Borrowed(self.of(device).read(claim, range)));
-        touched::<Infallible>(schedule, read).unwrap_or_else(|never| match never {})
+        touched::<Infallible>(schedule, |_| true, read)
+            .unwrap_or_else(|never| match never {})
     }
 }

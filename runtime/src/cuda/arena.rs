@@ -1,5 +1,6 @@
-//! The memory of every device of the target, all on one GPU: one block per pool, in which the
-//! arenas of its devices lie one behind the other, each with exactly the schedule's offsets.
+//! The memory of the devices of the target that are here, all on one GPU: one block per pool, in
+//! which the arenas of its devices lie one behind the other, each with exactly the schedule's
+//! offsets.
 
 use super::{
     CudaError,
@@ -19,13 +20,18 @@ pub(super) struct Arenas {
 }
 
 impl Arenas {
-    /// Arenas of the size that the schedule gives; what they hold is undefined.
+    /// Arenas of the size that the schedule gives, for all devices that are `here`; what they hold
+    /// is undefined.
     ///
     /// # Errors
     /// When the GPU has too little memory.
-    pub(super) fn new(schedule: &Schedule, device: &Device) -> Result<Self, CudaError> {
+    pub(super) fn new(
+        schedule: &Schedule,
+        device: &Device,
+        here: impl Fn(DeviceId) -> bool,
+    ) -> Result<Self, CudaError> {
         let mut pools: BTreeMap<PoolId, Vec<(DeviceId, Bytes)>> = BTreeMap::new();
-        for (own, size) in sizes(schedule) {
+        for (own, size) in sizes(schedule).into_iter().filter(|(own, _)| here(*own)) {
             pools.entry(schedule.target.devices[own].pool).or_default().push((own, size));
         }
         let mut all = Self { blocks: Vec::new(), arenas: BTreeMap::new() };
@@ -59,6 +65,11 @@ impl Arenas {
         self.arenas.iter().map(|(device, (_, size))| (*device, *size)).collect()
     }
 
+    /// Whether a device is here.
+    pub(super) fn has(&self, device: DeviceId) -> bool {
+        self.arenas.contains_key(&device)
+    }
+
     /// All arenas.
     pub(super) fn all(&self) -> impl Iterator<Item = (Address, Bytes)> {
         self.arenas.values().copied()
@@ -76,7 +87,7 @@ impl Arenas {
 }
 
 /// The devices of the target in use and the sizes of their arenas.
-fn sizes(schedule: &Schedule) -> BTreeMap<DeviceId, Bytes> {
+pub(super) fn sizes(schedule: &Schedule) -> BTreeMap<DeviceId, Bytes> {
     let mut sizes = BTreeMap::new();
     for coordinate in schedule.coordinates() {
         for device in schedule.rings.values().flat_map(|ring| &ring.devices) {

@@ -1,6 +1,7 @@
 //! Bringing any amount of memory to a device and back, at rest, through a pinned buffer.
 
 use super::driver::{Address, DriverError, Event, Pinned, State, Stream};
+use crate::ranks::Trouble;
 use std::{
     thread,
     time::{Duration, Instant},
@@ -24,6 +25,8 @@ pub(super) enum Unreached {
     Broken(DriverError),
     /// The moment did not come in time.
     Late,
+    /// Something has gone wrong on another rank.
+    Called(Box<Trouble>),
 }
 
 impl From<DriverError> for Unreached {
@@ -32,10 +35,26 @@ impl From<DriverError> for Unreached {
     }
 }
 
-/// Waits until a moment has passed, at most so long.
-pub(super) fn wait(event: &Event, patience: Duration) -> Result<(), Unreached> {
+impl From<Trouble> for Unreached {
+    fn from(trouble: Trouble) -> Self {
+        Self::Called(Box::new(trouble))
+    }
+}
+
+/// Nobody to look at while waiting.
+pub(super) fn alone() -> Result<(), Trouble> {
+    Ok(())
+}
+
+/// Waits until a moment has passed, at most so long, and as long as `watch` sees nothing wrong.
+pub(super) fn wait(
+    event: &Event,
+    patience: Duration,
+    watch: &mut dyn FnMut() -> Result<(), Trouble>,
+) -> Result<(), Unreached> {
     let start = Instant::now();
     while event.state()? == State::Ahead {
+        watch()?;
         if start.elapsed() > patience {
             return Err(Unreached::Late);
         }
@@ -63,7 +82,7 @@ impl Bounce {
             let to = to.plus(number * CHUNK as u64);
             stream.upload(&self.pinned, 0..chunk.len(), to)?;
             stream.record(&self.moved)?;
-            wait(&self.moved, patience)?;
+            wait(&self.moved, patience, &mut alone)?;
         }
         Ok(())
     }
@@ -80,7 +99,7 @@ impl Bounce {
             let from = from.plus(number * CHUNK as u64);
             stream.download(from, &self.pinned, 0..chunk.len())?;
             stream.record(&self.moved)?;
-            wait(&self.moved, patience)?;
+            wait(&self.moved, patience, &mut alone)?;
             chunk.copy_from_slice(self.pinned.read(0..chunk.len()));
         }
         Ok(())

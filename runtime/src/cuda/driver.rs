@@ -10,6 +10,7 @@ mod graph;
 mod library;
 mod memory;
 mod module;
+mod nccl;
 mod stream;
 
 pub(super) use device::Device;
@@ -19,6 +20,7 @@ pub use library::NoCuda;
 pub(super) use library::{Libraries, Products};
 pub(super) use memory::{Address, DeviceMemory, Pinned};
 pub(super) use module::{Function, Module, Parameters};
+pub(super) use nccl::{Communicator, Nccl, NcclError, Readiness, Reduction};
 pub(super) use stream::{Event, Rectangle, State, Stream};
 
 use cudarc::driver::sys::{self, CUresult};

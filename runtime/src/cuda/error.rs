@@ -1,7 +1,11 @@
 //! Why the CUDA machine cannot start or go on.
 
 use super::driver::{DriverError, NoCuda};
-use crate::{code::CodeError, state::StateError};
+use crate::{
+    code::CodeError,
+    ranks::{LaunchError, MeetingError, Position, Seat, Trouble},
+    state::StateError,
+};
 use roundelay_schedule::{ActionId, Bytes, RoutineId};
 use std::time::Duration;
 
@@ -11,6 +15,57 @@ pub enum CudaError {
     /// A library, driver or device is missing.
     #[error(transparent)]
     Absent(#[from] NoCuda),
+    /// The environment does not say which rank this is.
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
+    /// The ranks did not meet.
+    #[error(transparent)]
+    Meeting(#[from] MeetingError),
+    /// Something went wrong on one of the ranks, which ends all of them.
+    #[error("{}", ended(*rank, *size, *position, trouble))]
+    Ranks {
+        /// This one.
+        rank: u32,
+        /// How many there are.
+        size: u32,
+        /// Where this one was.
+        position: Position,
+        /// What went wrong.
+        trouble: Box<Trouble>,
+    },
+    /// The schedule is for another number of devices.
+    #[error(
+        "the schedule uses {devices} devices, but {ranks} ranks were started; start {devices}, \
+         or plan for {ranks} (`--set \"cluster.devices = {ranks}\"`)"
+    )]
+    WorldSize {
+        /// Devices of the schedule.
+        devices: usize,
+        /// Processes.
+        ranks: u32,
+    },
+    /// Rows of tensors on several processes.
+    #[error(
+        "the plan splits tensors in {parts} parts, whose exchanges inside of a pass do not go \
+         between processes yet; start one process, or plan without `tensor`"
+    )]
+    SplitTensors {
+        /// How many.
+        parts: u32,
+    },
+    /// There is no GPU for this rank.
+    #[error(
+        "rank {rank} is process {local} of its machine, which has {count} GPUs for it; start \
+         one process per GPU, or show each process its own by CUDA_VISIBLE_DEVICES"
+    )]
+    NoGpu {
+        /// This rank.
+        rank: u32,
+        /// Its number on the machine.
+        local: u32,
+        /// GPUs that it sees.
+        count: u32,
+    },
     /// A kernel call of the schedule is malformed.
     #[error(transparent)]
     Code(#[from] CodeError),
@@ -124,4 +179,31 @@ pub enum CudaError {
         /// The deadline.
         patience: Duration,
     },
+}
+
+/// What a rank says at its end; of its own failure only the reason, because the rest is the same.
+fn ended(rank: u32, size: u32, position: Position, trouble: &Trouble) -> String {
+    let why = match trouble {
+        Trouble::Failed { rank: own, what, .. } if *own == rank => what.clone(),
+        Trouble::Failed { .. } | Trouble::Lost { .. } | Trouble::Stuck { .. } => {
+            trouble.to_string()
+        }
+    };
+    match size {
+        1 => why,
+        _ => format!("rank {rank} of {size} ends {position}: {why}"),
+    }
+}
+
+impl CudaError {
+    /// The end of a rank before its first step.
+    pub fn at_start(seat: &Seat, trouble: Trouble) -> Self {
+        Self::ranks(seat, Position::Starting, trouble)
+    }
+
+    /// The end of this rank at a position.
+    pub(super) fn ranks(seat: &Seat, position: Position, trouble: Trouble) -> Self {
+        let Seat { rank, size, .. } = *seat;
+        Self::Ranks { rank, size, position, trouble: Box::new(trouble) }
+    }
 }

@@ -3,16 +3,20 @@
 
 use super::{
     Engine,
+    bounce::Unreached,
     code::{Binding, ReadyCall, Work as Call},
     driver::{Address, DriverError},
     exchange::{Ends, Meeting},
     lanes::Mark,
     moves::{Move, moves},
     periods::Periods,
+    rank::Share,
 };
 use crate::machine::{Span, input_of, slice_offset};
 use roundelay_kernels::cuda::Accumulation;
-use roundelay_schedule::{Action, ActionId, Instance, Line, MicroBatch, RoutineId, Work};
+use roundelay_schedule::{
+    Action, ActionId, Instance, Line, MicroBatch, Place, RoutineId, Work,
+};
 use std::time::Duration;
 
 /// One instance of an action.
@@ -37,7 +41,10 @@ impl Engine {
     /// Where later actions find this one.
     pub(super) fn mark(&mut self, turn: &Turn<'_>) -> Mark {
         let width = self.queues.threads_of(turn.queue).len();
-        let first = self.marked.first(turn.id, turn.period, width);
+        let first = match &self.share {
+            Share::Whole => self.marked.first(turn.id, turn.period, width),
+            Share::Part(rank) => Some(rank.row(turn.id, turn.period)),
+        };
         self.issued[turn.queue] += 1;
         Mark {
             queue: turn.queue,
@@ -51,18 +58,18 @@ impl Engine {
     pub(super) fn hand_over(&mut self, turn: &Turn<'_>) {
         let half = Periods::half(turn.period);
         match &turn.action.work {
-            Work::Feed { micro_batch, row, .. } => {
+            Work::Feed { at, micro_batch, row } => {
                 let input = input_of(&self.schedule, *row);
-                for coordinate in 0..self.coordinates.len() {
+                for (slot, coordinate) in self.here(*at, turn.period) {
                     let number = self.global(coordinate, Some(*micro_batch));
-                    let bytes = self.staging.input(turn.id, half, coordinate);
+                    let bytes = self.staging.input(turn.id, half, slot);
                     self.feed.fill(input, turn.step(), number, bytes);
                 }
             }
-            Work::Report { micro_batch, .. } => {
-                for coordinate in self.reporting() {
+            Work::Report { at, micro_batch, .. } => {
+                for (slot, coordinate) in self.reporting(*at, turn.period) {
                     let number = self.global(coordinate, Some(*micro_batch));
-                    let place = (turn.id, half, coordinate);
+                    let place = (turn.id, half, slot);
                     self.staging.expect(place, turn.step(), number);
                 }
             }
@@ -70,11 +77,25 @@ impl Engine {
         }
     }
 
-    /// The first of the rows that share their micro-batches.
-    fn reporting(&self) -> Vec<usize> {
-        let numbered = self.coordinates.iter().enumerate();
-        let first = numbered.filter(|(_, own)| self.schedule.part_at(own) == 0);
-        first.map(|(number, _)| number).collect()
+    /// The coordinates at which a place is a device of this process: their numbers among those that
+    /// this process has, and among all.
+    fn here(&self, at: Place, period: i64) -> Vec<(usize, usize)> {
+        let device = self.schedule.rings[at.ring].device(at.place, period);
+        let has = |coordinate: usize| {
+            let own = self.schedule.device_at(device, &self.coordinates[coordinate]);
+            self.arenas.has(own)
+        };
+        let own = self.own.iter().copied().enumerate();
+        own.filter(|(_, coordinate)| has(*coordinate)).collect()
+    }
+
+    /// Those of the first of the parts that share their micro-batches.
+    fn reporting(&self, at: Place, period: i64) -> Vec<(usize, usize)> {
+        let is_first =
+            |number: usize| self.schedule.part_at(&self.coordinates[number]) == 0;
+        let mut all = self.here(at, period);
+        all.retain(|(_, coordinate)| is_first(*coordinate));
+        all
     }
 
     /// The number of a micro-batch over all coordinates that take some of their own.
@@ -85,14 +106,14 @@ impl Engine {
         micro_batch.map_or(0, |own| batch * cell + own.index() as u64)
     }
 
-    /// Counts what the instance does.
+    /// Counts what the instance does: messages are those of the sender, or of the first of a group.
     pub(super) fn count(&mut self, turn: &Turn<'_>) {
         match &turn.action.work {
             Work::Launch { routine, .. } => self.count_launch(turn, *routine),
             Work::Transfer { link, .. } => {
                 for coordinate in 0..self.coordinates.len() {
                     let (from, to) = self.ends(turn, coordinate);
-                    if from.device != to.device {
+                    if from.device != to.device && self.arenas.has(from.device) {
                         self.meter.message();
                         self.meter.moved(*link, from.device, from.len());
                     }
@@ -100,13 +121,14 @@ impl Engine {
             }
             Work::Collective { link, group, .. } => {
                 for members in &self.members[*group] {
-                    if members.len() > 1 {
+                    if members.len() > 1 && self.begins(&members[0], turn.period) {
                         self.meter.message();
                     }
                 }
                 for step in moves(&self.schedule, &self.coordinates, &self.members, turn)
                 {
                     let sent = step.sent();
+                    let sent = sent.filter(|(sender, _)| self.arenas.has(*sender));
                     sent.for_each(|(sender, bytes)| {
                         self.meter.moved(*link, sender, bytes);
                     });
@@ -116,8 +138,14 @@ impl Engine {
         }
     }
 
+    /// Whether a member of a group is here.
+    fn begins(&self, (coordinate, at): &(usize, Place), period: i64) -> bool {
+        self.here(*at, period).iter().any(|(_, own)| own == coordinate)
+    }
+
     fn count_launch(&self, turn: &Turn<'_>, routine: RoutineId) {
-        for _ in 0..self.coordinates.len() {
+        let Work::Launch { at, .. } = &turn.action.work else { return };
+        for _ in self.here(*at, turn.period) {
             self.meter.launched(routine, Duration::ZERO);
         }
         let parts = self.schedule.tensor_parts() as usize;
@@ -160,7 +188,19 @@ impl Engine {
         turn: &Turn<'_>,
         after: &[Mark],
         mark: Mark,
-    ) -> Result<(), DriverError> {
+    ) -> Result<(), Unreached> {
+        match self.share {
+            Share::Whole => self.give_whole(turn, after, mark),
+            Share::Part(_) => self.give_as_rank(turn, after, mark),
+        }
+    }
+
+    fn give_whole(
+        &mut self,
+        turn: &Turn<'_>,
+        after: &[Mark],
+        mark: Mark,
+    ) -> Result<(), Unreached> {
         let threads = self.queues.threads_of(turn.queue);
         for thread in threads.clone() {
             self.wait_for(turn, thread, after)?;
@@ -202,12 +242,12 @@ impl Engine {
         Ok(())
     }
 
-    fn execute(&mut self, turn: &Turn<'_>) -> Result<(), DriverError> {
+    pub(super) fn execute(&mut self, turn: &Turn<'_>) -> Result<(), Unreached> {
         let threads = self.queues.threads_of(turn.queue);
         let half = Periods::half(turn.period);
-        match &turn.action.work {
-            Work::Launch { .. } => self.launch(turn),
-            Work::Transfer { .. } => {
+        match (&turn.action.work, &self.share) {
+            (Work::Launch { .. }, _) => Ok(self.launch(turn)?),
+            (Work::Transfer { .. }, Share::Whole) => {
                 for (coordinate, thread) in threads.enumerate() {
                     let (from, to) = self.ends(turn, coordinate);
                     let stream = self.lanes.stream(thread);
@@ -216,24 +256,29 @@ impl Engine {
                 }
                 Ok(())
             }
-            Work::Collective { .. } => self.collective(turn, threads.start),
-            Work::Feed { at, row, .. } => {
+            (Work::Transfer { .. }, Share::Part(_)) => self.copy_as_rank(turn),
+            (Work::Collective { .. }, Share::Whole) => {
+                Ok(self.collective(turn, threads.start)?)
+            }
+            (Work::Collective { .. }, Share::Part(_)) => self.collective_as_rank(turn),
+            (Work::Feed { at, row, .. }, _) => {
                 let stream = self.lanes.stream(threads.start);
-                for (number, coordinate) in self.coordinates.iter().enumerate() {
+                for (slot, number) in self.here(*at, turn.period) {
+                    let coordinate = &self.coordinates[number];
                     let span =
                         Span::of(&self.schedule, *at, *row, turn.period, coordinate);
-                    let place = (turn.id, half, number);
+                    let place = (turn.id, half, slot);
                     self.staging.upload(place, self.arenas.of(&span), stream)?;
                 }
                 Ok(())
             }
-            Work::Report { at, row, .. } => {
+            (Work::Report { at, row, .. }, _) => {
                 let stream = self.lanes.stream(threads.start);
-                for number in self.reporting() {
+                for (slot, number) in self.reporting(*at, turn.period) {
                     let coordinate = &self.coordinates[number];
                     let span =
                         Span::of(&self.schedule, *at, *row, turn.period, coordinate);
-                    let place = (turn.id, half, number);
+                    let place = (turn.id, half, slot);
                     self.staging.download(place, self.arenas.of(&span), stream)?;
                 }
                 Ok(())
@@ -242,7 +287,7 @@ impl Engine {
     }
 
     /// What a transfer copies, cut to what both ends have.
-    fn ends(&self, turn: &Turn<'_>, coordinate: usize) -> (Span, Span) {
+    pub(super) fn ends(&self, turn: &Turn<'_>, coordinate: usize) -> (Span, Span) {
         let Work::Transfer { from, to, .. } = &turn.action.work else {
             unreachable!("the caller matched a transfer")
         };
@@ -279,15 +324,14 @@ impl Engine {
     /// Launches a routine at all coordinates; the rows of split tensors go call by call, so that
     /// each finds what the others bring.
     fn launch(&mut self, turn: &Turn<'_>) -> Result<(), DriverError> {
-        let Work::Launch { routine, .. } = &turn.action.work else {
+        let Work::Launch { at, routine, .. } = &turn.action.work else {
             unreachable!("the caller matched a launch")
         };
         let rows = self.schedule.tensor_parts() as usize;
         let count = self.code.routines[*routine].calls.len();
-        for first in (0..self.coordinates.len()).step_by(rows) {
-            let members = first..first + rows;
+        for members in self.here(*at, turn.period).chunks(rows) {
             let places: Vec<Bound> =
-                members.clone().map(|coordinate| self.bind(turn, coordinate)).collect();
+                members.iter().map(|(_, number)| self.bind(turn, *number)).collect();
             for call in 0..count {
                 self.call(*routine, call, &places)?;
             }

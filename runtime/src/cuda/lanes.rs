@@ -10,17 +10,31 @@ use super::{
 use crate::machine::Queues;
 use roundelay_schedule::{Action, ActionId, Bytes, Id, Schedule, Table};
 
+/// Which stream each thread of the queues has; none where others do its work.
+pub(super) struct Homes {
+    pub(super) of: Vec<Option<usize>>,
+    pub(super) streams: usize,
+}
+
+impl Homes {
+    /// One for each.
+    pub(super) fn all(queues: &Queues) -> Self {
+        let streams = queues.threads();
+        Self { of: (0..streams).map(Some).collect(), streams }
+    }
+}
+
 /// All streams of a machine.
 pub(super) struct Lanes {
-    /// By thread of the queues.
     streams: Vec<Stream>,
+    pub(super) homes: Homes,
     /// How far each of them is, then how far the courier is.
     ends: Vec<Event>,
     /// Where periods begin and end.
     pub(super) origin: Stream,
     /// Brings scalars to the device.
     pub(super) courier: Stream,
-    /// When rows show what they bring to an exchange, and when they have looked at it.
+    /// By stream: when rows show what they bring to an exchange, and when they have looked at it.
     pub(super) meetings: Vec<[Event; 2]>,
     /// Memory of each stream, for products and for kernels.
     scratch: Vec<[Address; 2]>,
@@ -37,9 +51,9 @@ impl Lanes {
         schedule: &Schedule,
         queues: &Queues,
         code: &Code,
-        device: &Device,
+        (device, homes): (&Device, Homes),
     ) -> Result<Self, CudaError> {
-        let sizes = scratch_sizes(schedule, queues, code);
+        let sizes = scratch_sizes(schedule, queues, code, &homes);
         let bytes = Bytes(sizes.iter().flatten().sum());
         let memory = allocate(device, "scratch of kernels and products", bytes)?;
         let mut next = memory.start();
@@ -54,21 +68,23 @@ impl Lanes {
             what: "streams and events".to_owned(),
             reason,
         };
-        Self::with(queues.threads(), scratch, memory, bytes).map_err(refused)
+        Self::with(homes, scratch, memory, bytes).map_err(refused)
     }
 
     fn with(
-        threads: usize,
+        homes: Homes,
         scratch: Vec<[Address; 2]>,
         memory: DeviceMemory,
         bytes: Bytes,
     ) -> Result<Self, DriverError> {
+        let count = homes.streams;
         Ok(Self {
-            streams: (0..threads).map(|_| Stream::new()).collect::<Result<_, _>>()?,
-            ends: (0..=threads).map(|_| Event::new()).collect::<Result<_, _>>()?,
+            streams: (0..count).map(|_| Stream::new()).collect::<Result<_, _>>()?,
+            homes,
+            ends: (0..=count).map(|_| Event::new()).collect::<Result<_, _>>()?,
             origin: Stream::new()?,
             courier: Stream::new()?,
-            meetings: (0..threads)
+            meetings: (0..count)
                 .map(|_| Ok([Event::new()?, Event::new()?]))
                 .collect::<Result<_, DriverError>>()?,
             scratch,
@@ -77,14 +93,23 @@ impl Lanes {
         })
     }
 
-    /// The stream of a thread of the queues.
+    /// The stream of a thread of the queues whose work is done here.
     pub(super) fn stream(&self, thread: usize) -> &Stream {
-        &self.streams[thread]
+        &self.streams[self.home(thread)]
+    }
+
+    /// A stream by its number.
+    pub(super) fn numbered(&self, number: usize) -> &Stream {
+        &self.streams[number]
+    }
+
+    fn home(&self, thread: usize) -> usize {
+        self.homes.of[thread].expect("whoever has work here has a stream")
     }
 
     /// Memory of a stream for the library of products, and for kernels.
     pub(super) fn scratch(&self, thread: usize) -> [Address; 2] {
-        self.scratch[thread]
+        self.scratch[self.home(thread)]
     }
 
     /// Memory of all streams.
@@ -112,19 +137,24 @@ impl Lanes {
     }
 }
 
-/// What each thread's stream takes, for products and for kernels.
-fn scratch_sizes(schedule: &Schedule, queues: &Queues, code: &Code) -> Vec<[u64; 2]> {
+/// What each stream takes, for products and for kernels.
+fn scratch_sizes(
+    schedule: &Schedule,
+    queues: &Queues,
+    code: &Code,
+    homes: &Homes,
+) -> Vec<[u64; 2]> {
     let rounded = |Bytes(bytes): Bytes| bytes.next_multiple_of(ALIGNMENT);
     let workspace = rounded(code.workspace());
-    let mut sizes = vec![[0, 0]; queues.threads()];
+    let mut sizes = vec![[0, 0]; homes.streams];
     let turns = schedule.rings.values().map(|ring| ring.devices.len()).max();
     for action in schedule.actions.values() {
         let Some((routine, _)) = action.work.routine() else { continue };
         let scratch = rounded(code.routines[routine].scratch);
         for period in 0..turns.unwrap_or(1) as i64 {
             let queue = queues.number(schedule.queue(action, period));
-            for thread in queues.threads_of(queue) {
-                let [products, kernels] = &mut sizes[thread];
+            for stream in homes.of[queues.threads_of(queue)].iter().flatten() {
+                let [products, kernels] = &mut sizes[*stream];
                 *products = workspace;
                 *kernels = scratch.max(*kernels);
             }

@@ -8,13 +8,13 @@
 
 use super::{
     Graphs,
-    bounce::{Unreached, wait},
     driver::{DriverError, Event, Graph},
     lanes::Lanes,
+    rank::Share,
     staging::{HALVES, Staging},
 };
 use roundelay_schedule::{Action, Schedule, Segment};
-use std::{collections::BTreeMap, ops::Range, time::Duration};
+use std::{collections::BTreeMap, ops::Range};
 
 /// How a period gets to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +33,9 @@ pub enum Ungraphed {
     /// Nobody asked for it.
     #[error("nobody asked for graphs")]
     Unwanted,
+    /// What goes between processes is not recorded.
+    #[error("messages between ranks are given to the device anew in every period")]
+    Ranks,
     /// Devices and slots turn so that more graphs would be needed than are kept.
     #[error(
         "devices and slots are back where they were after {graphs} periods, and no more than \
@@ -74,10 +77,15 @@ const MOST_GRAPHS: u64 = 64;
 
 impl Periods {
     /// No period yet.
-    pub(super) fn new(schedule: &Schedule, graphs: Graphs) -> Result<Self, DriverError> {
+    pub(super) fn new(
+        schedule: &Schedule,
+        graphs: Graphs,
+        share: &Share,
+    ) -> Result<Self, DriverError> {
         let cycle = least_multiple(schedule.cycle(), HALVES as u64);
         let why_not = match graphs {
             Graphs::Never => Some(Ungraphed::Unwanted),
+            Graphs::Periods if matches!(share, Share::Part(_)) => Some(Ungraphed::Ranks),
             Graphs::Periods if cycle > MOST_GRAPHS => {
                 Some(Ungraphed::Turns { graphs: cycle, most: MOST_GRAPHS })
             }
@@ -147,15 +155,14 @@ impl Periods {
         self.under_way.iter().flatten().min().copied()
     }
 
-    /// Waits until a period under way is done.
-    pub(super) fn finish(
-        &mut self,
-        period: i64,
-        patience: Duration,
-    ) -> Result<(), Unreached> {
-        wait(&self.ended[Self::half(period)], patience)?;
+    /// Passes when a period under way is done.
+    pub(super) fn ended(&self, period: i64) -> &Event {
+        &self.ended[Self::half(period)]
+    }
+
+    /// A period under way is done.
+    pub(super) fn finished(&mut self, period: i64) {
         self.under_way[Self::half(period)] = None;
-        Ok(())
     }
 
     /// Opens a period whose half is free and whose scalars are in host memory.

@@ -2,13 +2,17 @@
 
 use super::{
     CudaError, Engine,
-    bounce::Unreached,
-    driver::DriverError,
+    bounce::{Unreached, wait},
+    driver::{DriverError, State},
     issue::Turn,
     lanes::Mark,
     periods::{Mode, Periods},
+    rank::Share,
 };
-use crate::machine::{Loss, describe};
+use crate::{
+    machine::{Loss, describe},
+    ranks::Trouble,
+};
 use roundelay_schedule::{Action, ActionId, Instance, Issue, Machine};
 use std::ops::ControlFlow;
 
@@ -38,7 +42,7 @@ impl Machine for Session<'_> {
         let mark = engine.mark(&turn);
         if engine.periods.open().1 != Mode::Launched {
             let given = engine.give(&turn, after, mark);
-            given.map_err(|reason| engine.failed(&turn, reason))?;
+            given.map_err(|unreached| engine.halted(&turn, unreached))?;
         }
         Ok(mark)
     }
@@ -53,6 +57,7 @@ impl Machine for Session<'_> {
             self.finish(before)?;
         }
         let goes_on = (self.goes_on)();
+        let goes_on = self.agree(goes_on)?;
         let engine = &mut *self.engine;
         if !goes_on {
             engine.periods.stop();
@@ -73,13 +78,17 @@ impl Machine for Session<'_> {
         while let Some(period) = self.engine.periods.oldest() {
             self.finish(period)?;
         }
-        Ok(())
+        self.agree(true).map(drop)
     }
 }
 
 impl Session<'_> {
     fn close(&mut self) -> Result<(), CudaError> {
-        let Engine { periods, lanes, .. } = &mut *self.engine;
+        let engine = &mut *self.engine;
+        if let Err(unreached) = engine.flush() {
+            return Err(engine.unreached(self.next - 1, unreached));
+        }
+        let Engine { periods, lanes, .. } = engine;
         let ended = periods.end(lanes);
         ended.map_err(|reason| self.engine.refused("the end of a period", reason))
     }
@@ -87,15 +96,44 @@ impl Session<'_> {
     /// Waits until a period is done, and hands its losses on.
     fn finish(&mut self, period: i64) -> Result<(), CudaError> {
         let engine = &mut *self.engine;
-        if let Err(unreached) = engine.periods.finish(period, engine.patience) {
+        let ended = engine.periods.ended(period);
+        let waited = wait(ended, engine.patience, &mut || engine.watch(period));
+        if let Err(unreached) = waited {
             return Err(engine.unreached(period, unreached));
         }
-        engine.staging.hand_on(&engine.schedule, Periods::half(period), self.listener);
+        engine.periods.finished(period);
+        let (schedule, half) = (&engine.schedule, Periods::half(period));
+        match &mut engine.share {
+            Share::Whole => engine.staging.hand_on(schedule, half, self.listener),
+            Share::Part(rank) => {
+                let mut keep = |loss| rank.keep(loss);
+                engine.staging.hand_on(schedule, half, &mut keep);
+            }
+        }
         Ok(())
+    }
+
+    /// Whether all ranks want to go on, and the losses that each of them has.
+    fn agree(&mut self, goes_on: bool) -> Result<bool, CudaError> {
+        let Share::Part(rank) = &mut self.engine.share else { return Ok(goes_on) };
+        match rank.agree(goes_on, self.listener) {
+            Ok(agreed) => Ok(agreed),
+            Err(trouble) => Err(rank.ended(trouble)),
+        }
     }
 }
 
 impl Engine {
+    /// An action that could not be issued, or at which something else came up.
+    fn halted(&self, turn: &Turn<'_>, unreached: Unreached) -> CudaError {
+        match unreached {
+            Unreached::Broken(reason) => self.failed(turn, reason),
+            Unreached::Late | Unreached::Called(_) => {
+                self.unreached(turn.period, unreached)
+            }
+        }
+    }
+
     /// An action that could not be issued.
     fn failed(&self, turn: &Turn<'_>, reason: DriverError) -> CudaError {
         CudaError::Failed {
@@ -111,32 +149,47 @@ impl Engine {
     fn unreached(&self, period: i64, unreached: Unreached) -> CudaError {
         let (action, queue) = self.first_unfinished(period);
         let device = self.device.facts().to_string();
-        match unreached {
-            Unreached::Broken(reason) => {
+        match (unreached, &self.share) {
+            (Unreached::Broken(reason), _) => {
                 CudaError::Broken { action, period, queue, device, reason }
             }
-            Unreached::Late => {
+            (Unreached::Called(trouble), Share::Part(rank)) => rank.ended(*trouble),
+            (Unreached::Late, Share::Part(rank)) => rank.late(),
+            (Unreached::Late | Unreached::Called(_), Share::Whole) => {
                 let patience = self.patience;
                 CudaError::Stuck { action, period, queue, device, patience }
             }
         }
     }
 
+    /// Looks after the other ranks while a period is waited for.
+    fn watch(&self, period: i64) -> Result<(), Trouble> {
+        match &self.share {
+            Share::Whole => Ok(()),
+            Share::Part(rank) => rank.watch(|| self.position(period)),
+        }
+    }
+
     /// The first action of a period whose end is not seen, and its queue in words. In a graph only
     /// the graph's end is seen.
-    fn first_unfinished(&self, period: i64) -> (ActionId, String) {
-        use super::driver::State;
+    pub(super) fn first_unfinished(&self, period: i64) -> (ActionId, String) {
         let actions = || self.schedule.actions.iter();
-        let unfinished = |(id, action): &(ActionId, &Action)| {
-            let queue = self.queues.number(self.schedule.queue(action, period));
-            let width = self.queues.threads_of(queue).len();
-            let first = self.marked.first(*id, period, width)?;
-            let mut events = (first..first + width).map(|event| self.marked.event(event));
-            events.any(|event| event.state() != Ok(State::Passed)).then_some(())
+        let unfinished = |(id, action): &(ActionId, &Action)| match self.share {
+            Share::Whole => self.is_open_whole(*id, action, period),
+            Share::Part(_) => self.is_open(*id, period),
         };
-        let found = actions().find(|action| unfinished(action).is_some());
+        let found = actions().find(unfinished);
         let (id, action) =
             found.or_else(|| actions().next()).expect("whatever runs has actions");
         (id, describe(self.schedule.queue(action, period)))
+    }
+
+    /// Whether an instance is not known to be done; what nobody waits for is.
+    fn is_open_whole(&self, id: ActionId, action: &Action, period: i64) -> bool {
+        let queue = self.queues.number(self.schedule.queue(action, period));
+        let width = self.queues.threads_of(queue).len();
+        let Some(first) = self.marked.first(id, period, width) else { return false };
+        let mut events = (first..first + width).map(|event| self.marked.event(event));
+        events.any(|event| event.state() != Ok(State::Passed))
     }
 }

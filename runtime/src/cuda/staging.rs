@@ -45,14 +45,17 @@ struct Awaited {
 }
 
 impl Staging {
-    /// Room for all that a schedule feeds and reports.
+    /// Room for all that a schedule feeds and reports at so many coordinates.
     ///
     /// # Errors
     /// When there is too little memory.
-    pub(super) fn new(schedule: &Schedule, device: &Device) -> Result<Self, CudaError> {
+    pub(super) fn new(
+        schedule: &Schedule,
+        device: &Device,
+        coordinates: usize,
+    ) -> Result<Self, CudaError> {
         let (lag, _) = schedule.span();
         let rows = lag as usize + 1;
-        let coordinates = schedule.coordinates().len();
         let mut places = BTreeMap::new();
         let mut half = (rows * ROW).next_multiple_of(ALIGNMENT as usize);
         for (id, action) in schedule.actions.iter() {

@@ -3,6 +3,7 @@
 use roundelay_schedule::{
     Bytes, Checked, DeviceId, Id, LinkId, Nanos, RoutineId, Schedule,
 };
+use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
@@ -10,7 +11,7 @@ use std::{
 };
 
 /// What a replay did, from its start; comparable with `Facts` per training step.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
     /// Training steps done.
     pub steps: u64,
@@ -30,6 +31,25 @@ pub struct Measured {
 }
 
 impl Measured {
+    /// What several processes counted in the same replay.
+    pub(crate) fn with(mut self, other: Self) -> Self {
+        let Self { steps, arenas, beside, link_bytes, sent, messages, routines } = other;
+        self.steps = steps;
+        self.arenas.extend(arenas);
+        self.beside += beside;
+        self.messages += messages;
+        self.sent.extend(sent);
+        for (link, bytes) in link_bytes {
+            *self.link_bytes.entry(link).or_default() += bytes;
+        }
+        for (routine, (count, time)) in routines {
+            let own = self.routines.entry(routine).or_default();
+            own.0 += count;
+            own.1 += time;
+        }
+        self
+    }
+
     /// Time of all launches together.
     pub fn kernel_time(&self) -> Nanos {
         self.routines.values().map(|(_, time)| *time).sum()

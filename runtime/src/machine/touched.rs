@@ -2,6 +2,7 @@
 //! is none any more was touched.
 
 use roundelay_schedule::{Buffer, Bytes, DeviceId, Kind, Rest, Schedule};
+use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, collections::BTreeMap, ops::Range};
 
 /// A pattern that is not a number in any real type, and no token either.
@@ -11,7 +12,7 @@ pub(crate) const POISON: u8 = 0xff;
 const GRAIN: usize = 4;
 
 /// What a run really used of one kind of memory on one device.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Touched {
     /// Bytes that were written at least once.
     pub count: Bytes,
@@ -33,16 +34,18 @@ impl Touched {
     }
 }
 
-/// What was touched of every kind of memory on every device; `read` gives ranges of arenas.
-/// Carried rows count as a whole.
+/// What was touched of every kind of memory on the devices that are here; `read` gives ranges of
+/// arenas. Carried rows count as a whole.
 pub(crate) fn touched<'a, E>(
     schedule: &Schedule,
+    here: impl Fn(DeviceId) -> bool,
     mut read: impl FnMut(DeviceId, Range<u64>) -> Result<Cow<'a, [u8]>, E>,
 ) -> Result<BTreeMap<(DeviceId, Kind), Touched>, E> {
     let mut ranges: BTreeMap<(DeviceId, Kind), Vec<Range<u64>>> = BTreeMap::new();
     for buffer in schedule.buffers.values() {
         let all = buffer.offset.0..buffer.offset.0 + buffer.total().0;
-        for device in homes(schedule, buffer) {
+        let homes = homes(schedule, buffer).into_iter();
+        for device in homes.filter(|device| here(*device)) {
             let found = match buffer.rest {
                 Rest::Carried(_) => vec![all.clone()],
                 Rest::Transient => scan(&read(device, all.clone())?, all.start),

@@ -105,6 +105,32 @@ pub(crate) fn elements(
     })
 }
 
+/// One array of a carried row.
+struct Piece {
+    device: DeviceId,
+    /// First byte in the device's arena.
+    start: u64,
+    key: Array,
+    /// Which part of split parameters it is of.
+    row: u32,
+    /// The bytes of the stage's flat array that it holds.
+    part: Range<usize>,
+}
+
+/// All arrays of carried rows as they lie at rest before step `step`.
+fn pieces(schedule: &Schedule, step: u64) -> Vec<Piece> {
+    let of = |row: CarriedRow| {
+        let keys = arrays(&schedule.job, &row).into_iter().enumerate();
+        let pieces = keys.map(|(index, key)| {
+            let part = row.part(key.size(&schedule.job));
+            let start = row.bytes.start + (index * part.len()) as u64;
+            Piece { device: row.device, start, key, row: row.part, part }
+        });
+        pieces.collect::<Vec<_>>()
+    };
+    carried(schedule, step).into_iter().flat_map(of).collect()
+}
+
 /// Fills every carried row through `write(device, first byte, bytes)`.
 pub(crate) fn load<E: From<StateError>>(
     schedule: &Schedule,
@@ -113,20 +139,23 @@ pub(crate) fn load<E: From<StateError>>(
 ) -> Result<(), E> {
     state.fits(&schedule.job)?;
     let mut flats = BTreeMap::new();
-    for row in carried(schedule, state.step) {
-        for (index, key) in arrays(&schedule.job, &row).into_iter().enumerate() {
-            let part = row.part(key.size(&schedule.job));
-            let flat = match flats.entry((key, row.part)) {
-                Entry::Occupied(known) => known.into_mut(),
-                Entry::Vacant(new) => {
-                    new.insert(key.flat(&schedule.job, row.part, state)?)
-                }
-            };
-            let start = row.bytes.start + (index * part.len()) as u64;
-            write(row.device, start, &flat[part])?;
-        }
+    for Piece { device, start, key, row, part } in pieces(schedule, state.step) {
+        let flat = match flats.entry((key, row)) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(key.flat(&schedule.job, row, state)?),
+        };
+        write(device, start, &flat[part])?;
     }
     Ok(())
+}
+
+/// What [`save`] reads, in its order: device, first byte, number of bytes.
+pub(crate) fn reads(
+    schedule: &Schedule,
+    step: u64,
+) -> impl Iterator<Item = (DeviceId, u64, usize)> {
+    let pieces = pieces(schedule, step).into_iter();
+    pieces.map(|piece| (piece.device, piece.start, piece.part.len()))
 }
 
 /// Gathers the state at rest before step `step` through `read(device, first byte, bytes)`.
@@ -140,17 +169,12 @@ pub(crate) fn save<E>(
     mut read: impl FnMut(DeviceId, u64, &mut [u8]) -> Result<(), E>,
 ) -> Result<State, E> {
     let mut flats = Flats::new();
-    for row in carried(schedule, step) {
-        for (index, key) in arrays(&schedule.job, &row).into_iter().enumerate() {
-            let size = key.size(&schedule.job);
-            let part = row.part(size);
-            let stage = schedule.job.elements[key.stage()];
-            let flat = flats
-                .entry((key, row.part))
-                .or_insert_with(|| vec![0; (stage * size) as usize]);
-            let start = row.bytes.start + (index * part.len()) as u64;
-            read(row.device, start, &mut flat[part])?;
-        }
+    for Piece { device, start, key, row, part } in pieces(schedule, step) {
+        let stage = schedule.job.elements[key.stage()];
+        let size = key.size(&schedule.job);
+        let flat =
+            flats.entry((key, row)).or_insert_with(|| vec![0; (stage * size) as usize]);
+        read(device, start, &mut flat[part])?;
     }
     Ok(unflatten(schedule, step, origin, &flats))
 }

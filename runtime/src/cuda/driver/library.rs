@@ -276,14 +276,43 @@ fn has_all(
     Ok(())
 }
 
+/// A library that is open, and stays so as long as this is kept.
+pub(super) struct Found(Native);
+
+impl Found {
+    /// A function of it.
+    ///
+    /// # Safety
+    /// The function has this type.
+    pub(super) unsafe fn symbol<T: Copy>(&self, name: &str) -> Option<T> {
+        // SAFETY: as the caller says.
+        unsafe { self.0.get::<T>(name.as_bytes()) }.ok().map(|symbol| *symbol)
+    }
+}
+
+/// Opens a library that is not cudarc's matter: from the folders that are named, as the system
+/// finds it under `file`, or from where packages put it.
+pub(super) fn find_library(name: &str, file: &str) -> Option<Found> {
+    let start = format!("lib{name}.so");
+    let of = |folders: &[PathBuf]| {
+        let all = folders.iter().flat_map(|folder| files(folder));
+        all.filter(|path| is_named(path, &start)).find_map(|path| open(&path))
+    };
+    let found = of(&named_folders()).or_else(|| open(Path::new(file)));
+    found.or_else(|| of(&package_folders())).map(Found)
+}
+
 /// Whether a library can be opened: from the folders that are named, as the system finds it, or
 /// from where packages put it. A library that was opened from a folder is found again by its
 /// name, so it stays open.
 fn preload(name: &str, present: impl Fn() -> bool) -> bool {
-    let named = env::var_os(FOLDERS).map(|list| env::split_paths(&list).collect());
-    let named: Vec<PathBuf> = named.unwrap_or_default();
-    open_from(&named, name);
+    open_from(&named_folders(), name);
     present() || open_from(&package_folders(), name) && present()
+}
+
+fn named_folders() -> Vec<PathBuf> {
+    let named = env::var_os(FOLDERS).map(|list| env::split_paths(&list).collect());
+    named.unwrap_or_default()
 }
 
 fn open_from(folders: &[PathBuf], name: &str) -> bool {
@@ -296,21 +325,18 @@ fn open_from(folders: &[PathBuf], name: &str) -> bool {
 
 /// Opens the first library of a folder whose name starts like this, if there is one.
 fn open_first(folder: &Path, start: &str) -> bool {
-    files(folder).into_iter().any(|file| {
-        let name = file.file_name().and_then(|name| name.to_str());
-        name.is_some_and(|name| name.starts_with(start)) && open(&file)
-    })
+    let mut found = files(folder).into_iter().filter(|file| is_named(file, start));
+    found.any(|file| open(&file).map(mem::forget).is_some())
 }
 
-fn open(file: &Path) -> bool {
+fn is_named(file: &Path, start: &str) -> bool {
+    let name = file.file_name().and_then(|name| name.to_str());
+    name.is_some_and(|name| name.starts_with(start))
+}
+
+fn open(file: &Path) -> Option<Native> {
     // SAFETY: whoever names a folder of CUDA libraries trusts their initializers.
-    match unsafe { Native::open(Some(file), RTLD_NOW | RTLD_GLOBAL) } {
-        Ok(library) => {
-            mem::forget(library);
-            true
-        }
-        Err(_) => false,
-    }
+    unsafe { Native::open(Some(file), RTLD_NOW | RTLD_GLOBAL) }.ok()
 }
 
 /// Where toolkits and Python packages put libraries.

@@ -15,6 +15,9 @@ const MAJOR: c_uint = 75;
 const MINOR: c_uint = 76;
 const MAPS: c_uint = 102;
 
+/// The handle of a context is this, and the number of its device.
+const CONTEXTS: u64 = 0x100;
+
 /// Contexts that are held.
 static HELD: AtomicI64 = AtomicI64::new(0);
 
@@ -95,7 +98,7 @@ unsafe extern "C" fn cuDevicePrimaryCtxRetain(
 ) -> c_int {
     HELD.fetch_add(1, Relaxed);
     // SAFETY: the caller gives room for a handle.
-    unsafe { *context = (0x100 + device as usize) as *mut c_void };
+    unsafe { *context = (CONTEXTS + device as u64) as *mut c_void };
     SUCCESS
 }
 
@@ -109,7 +112,8 @@ extern "C" fn cuDevicePrimaryCtxRelease_v2(_: c_int) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn cuCtxSetCurrent(_: *mut c_void) -> c_int {
+extern "C" fn cuCtxSetCurrent(context: *mut c_void) -> c_int {
+    world().device = (context as u64).saturating_sub(CONTEXTS);
     SUCCESS
 }
 

@@ -1,7 +1,7 @@
-//! Stand-ins for `libcuda`, `libnvrtc` and `libcublasLt`, on host memory: for tests of whoever
-//! calls these libraries, on machines without a GPU.
+//! Stand-ins for `libcuda`, `libnvrtc`, `libcublasLt` and `libnccl`, on host memory: for tests of
+//! whoever calls these libraries, on machines without a GPU.
 //!
-//! One shared object has the symbols of all three; a test gives it their names. What would be
+//! One shared object has the symbols of all four; a test gives it their names. What would be
 //! undefined or forbidden on a GPU ends the process with exit code 97 and a sentence on standard
 //! error. Streams are asynchronous: what they are given is done as late, or in as random an
 //! order, as their waits allow. Kernels are compiled by the system's C++ compiler with the
@@ -18,15 +18,24 @@
 //! | `STANDIN_CUDA_FAIL` | number of a kernel launch at which the device fails |
 //! | `STANDIN_CUDA_PRODUCTS` | `refuse`: the library of products has no algorithm |
 //! | `STANDIN_CUDA_COUNTS` | file that gets what was counted, when a context is released |
+//! | `STANDIN_NCCL_VERSION` | version of NCCL, 22809 unless said |
+//! | `STANDIN_NCCL_SENDS` | `eager`: a message is sent at once; else it is read when the other rank takes it |
+//! | `STANDIN_NCCL_STALL` | number of a group of messages that never moves on this rank |
+//! | `STANDIN_NCCL_ABORT` | `never`: an abort does not end |
+//! | `STANDIN_NCCL_CORRUPT` | number of a message that arrives with another bit |
+//! | `STANDIN_NCCL_DEATHS` | `silent`: that another rank is gone is not noticed |
 #![expect(unsafe_code, reason = "these are C libraries")]
 
 mod capture;
 mod driver;
 mod events;
+mod exchange;
 mod kernels;
 mod launches;
 mod mapping;
 mod memory;
+mod mesh;
+mod nccl;
 mod numbers;
 mod nvrtc;
 mod products;

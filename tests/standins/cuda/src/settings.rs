@@ -13,6 +13,15 @@ pub(crate) enum Order {
     Drawn(u64),
 }
 
+/// When a message to another rank is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sends {
+    /// When the other one takes it; until then it is not read.
+    Met,
+    /// At once.
+    Eager,
+}
+
 /// All of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
@@ -25,6 +34,13 @@ pub(crate) struct Settings {
     pub(crate) fail: Option<u64>,
     pub(crate) refuses_products: bool,
     pub(crate) counts: Option<String>,
+    pub(crate) nccl: i32,
+    pub(crate) sends: Sends,
+    pub(crate) stall: Option<u64>,
+    pub(crate) corrupt: Option<u64>,
+    pub(crate) reports_deaths: bool,
+    pub(crate) aborts: bool,
+    pub(crate) host: u64,
 }
 
 impl Settings {
@@ -35,6 +51,9 @@ impl Settings {
         let small = |name: &str, default: i32| {
             number(name).and_then(|n| i32::try_from(n).ok()).unwrap_or(default)
         };
+        let said_of_nccl = |name: &str| env::var(format!("STANDIN_NCCL_{name}")).ok();
+        let of_nccl =
+            |name: &str| said_of_nccl(name).and_then(|text| text.parse::<u64>().ok());
         let order = match text("ORDER").as_deref() {
             Some("late") => Order::Late,
             Some(seed) if seed.parse::<u64>().is_ok() => {
@@ -52,6 +71,18 @@ impl Settings {
             fail: number("FAIL"),
             refuses_products: text("PRODUCTS").as_deref() == Some("refuse"),
             counts: text("COUNTS"),
+            nccl: i32::try_from(of_nccl("VERSION").unwrap_or(22_809)).unwrap_or(0),
+            sends: match said_of_nccl("SENDS").as_deref() {
+                Some("eager") => Sends::Eager,
+                Some(_) | None => Sends::Met,
+            },
+            stall: of_nccl("STALL"),
+            corrupt: of_nccl("CORRUPT"),
+            reports_deaths: said_of_nccl("DEATHS").as_deref() != Some("silent"),
+            aborts: said_of_nccl("ABORT").as_deref() != Some("never"),
+            host: env::var("NCCL_HOSTID").map_or(0, |name| {
+                name.bytes().fold(7, |sum, letter| sum * 31 + u64::from(letter))
+            }),
         }
     }
 }

@@ -16,13 +16,15 @@ pub(crate) enum Work {
     Kernel(Kernel),
     /// Multiplies matrices.
     Product(Box<Product>),
+    /// Messages between ranks, by number; only the world can do them.
+    Exchange(u64),
 }
 
 impl Work {
     /// Does it.
     pub(crate) fn run(&self) {
         match self {
-            Work::Nothing => {}
+            Work::Nothing | Work::Exchange(_) => {}
             // SAFETY: the range was live when this was given, and memory is not freed before.
             Work::Fill { to, byte, bytes } => unsafe {
                 ptr::write_bytes(*to as *mut u8, *byte, *bytes as usize);

@@ -6,6 +6,7 @@
 
 use crate::{
     capture::{Capture, Recorded},
+    exchange::Ranks,
     forbid,
     memory::Memory,
     random::Random,
@@ -71,6 +72,9 @@ pub(crate) struct Counts {
     pub(crate) graphs: u64,
     pub(crate) graph_launches: u64,
     pub(crate) compilations: u64,
+    /// Groups of messages between ranks, and those of more than one message.
+    pub(crate) exchanges: u64,
+    pub(crate) grouped: u64,
 }
 
 /// All of it.
@@ -85,6 +89,9 @@ pub(crate) struct World {
     pub(crate) captures: BTreeMap<u64, Capture>,
     pub(crate) graphs: BTreeMap<u64, Vec<Recorded>>,
     pub(crate) counts: Counts,
+    pub(crate) ranks: Ranks,
+    /// The device of the context that was entered last.
+    pub(crate) device: u64,
     /// What every call answers once the device has failed.
     pub(crate) failure: Option<i32>,
 }
@@ -114,6 +121,8 @@ impl World {
             captures: BTreeMap::new(),
             graphs: BTreeMap::new(),
             counts: Counts::default(),
+            ranks: Ranks::default(),
+            device: 0,
             failure: None,
         }
     }
@@ -160,20 +169,39 @@ impl World {
         }
     }
 
-    /// Does all work that is left, in the order in which it was given.
+    /// Does all work that is left, in the order in which it was given, as far as it does not wait
+    /// for other ranks.
     pub(crate) fn finish(&mut self) {
-        while let Some((number, _)) = self.pending.first_key_value() {
-            let number = *number;
-            self.run(number);
+        let mut held_up = BTreeSet::new();
+        loop {
+            let open = |number: &u64| !held_up.contains(number) && self.is_ready(*number);
+            let next = self.pending.keys().copied().find(open);
+            let Some(number) = next else { return };
+            if !self.run(number) {
+                held_up.insert(number);
+            }
         }
     }
 
-    fn run(&mut self, number: u64) {
-        let Some(Pending { work, after }) = self.pending.remove(&number) else { return };
+    /// Does a piece; says whether it is done, or waits for another rank.
+    fn run(&mut self, number: u64) -> bool {
+        let Some(Pending { work, after }) = self.pending.remove(&number) else {
+            return true;
+        };
         if after.iter().any(|other| self.pending.contains_key(other)) {
             forbid("work was to be done before what it waits for");
         }
-        work.run();
+        let done = match &work {
+            Work::Exchange(exchange) => self.ranks.advance(*exchange, &self.settings),
+            work => {
+                work.run();
+                true
+            }
+        };
+        if !done {
+            self.pending.insert(number, Pending { work, after });
+        }
+        done
     }
 
     fn is_ready(&self, number: u64) -> bool {
@@ -207,6 +235,7 @@ impl World {
         while let Some(piece) =
             needed.iter().rev().copied().find(|piece| self.is_ready(*piece))
         {
+            // What waits for another rank is tried again when somebody asks again.
             needed.remove(&piece);
             self.run(piece);
         }
@@ -251,12 +280,21 @@ impl World {
 
     /// Writes what was counted where the environment wants it.
     pub(crate) fn tell(&self) {
-        let Counts { waits, kernels, products, graphs, graph_launches, compilations } =
-            &self.counts;
+        let Counts {
+            waits,
+            kernels,
+            products,
+            graphs,
+            graph_launches,
+            compilations,
+            exchanges,
+            grouped,
+        } = &self.counts;
         if let Some(file) = &self.settings.counts {
             let text = format!(
                 "waits {waits}\nkernels {kernels}\nproducts {products}\ngraphs {graphs}\n\
-                 graph_launches {graph_launches}\ncompilations {compilations}\n"
+                 graph_launches {graph_launches}\ncompilations {compilations}\n\
+                 exchanges {exchanges}\ngrouped {grouped}\n"
             );
             let _ = fs::write(file, text);
         }

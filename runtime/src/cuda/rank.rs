@@ -1,0 +1,292 @@
+//! One rank of several: this process has one of the devices of a schedule, on a GPU of its own, and
+//! the others are other processes'.
+//!
+//! Every rank issues the whole list, gives its streams what touches its device, and turns what
+//! crosses devices into messages. All of these stand in one stream, in the order of the list, so
+//! that ranks meet in them alike and none waits for one that does not come: whoever is at the
+//! earliest action of all in that order waits for nobody. Collectives are messages and sums of our
+//! own, because they add up in group order; so ranks get the bits that one process gets.
+
+mod clocks;
+mod issue;
+mod peers;
+mod post;
+mod state;
+
+pub(super) use peers::{Peers, of_rank};
+
+use super::{
+    CudaError, DriverError,
+    arena::{ALIGNMENT, allocate, sizes},
+    driver::{Address, Device, DeviceMemory, Event},
+    lanes::{Homes, Lanes},
+};
+use crate::{
+    machine::{Loss, Queues},
+    ranks::Control,
+};
+use clocks::{Clocks, Moment};
+use post::Post;
+use roundelay_schedule::{
+    Bytes, Collective, DeviceId, Group, PhysicalQueue, Place, Schedule, Work,
+};
+use std::{cell::Cell, collections::BTreeMap, sync::Arc, time::Instant};
+
+/// Which devices of a schedule this process has.
+pub(super) enum Share {
+    /// All of them.
+    Whole,
+    /// One.
+    Part(Box<Rank>),
+}
+
+/// The device of a rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Seated {
+    /// In the target.
+    pub(super) device: DeviceId,
+    /// In the cell.
+    pub(super) cell: DeviceId,
+    /// Number of its coordinate.
+    pub(super) coordinate: usize,
+}
+
+/// This rank.
+pub(super) struct Rank {
+    pub(super) peers: Peers,
+    seated: Seated,
+    /// By device of the target.
+    owners: BTreeMap<DeviceId, u32>,
+    clocks: Clocks,
+    moments: Moments,
+    post: Post,
+    /// Number of the stream of messages.
+    messages: usize,
+    /// Where terms of sums come in.
+    received: DeviceMemory,
+    received_bytes: Bytes,
+    /// What this rank has to tell.
+    losses: Vec<Loss>,
+    /// When it last looked where it is.
+    looked: Cell<Instant>,
+}
+
+/// The most events of a stream. A moment whose event was set again is waited for too long, never
+/// too short, and what it waits for stands before it in the list.
+const MOST_MOMENTS: usize = 4_096;
+
+/// Bytes of the widest number.
+const LARGEST_ELEMENT: u64 = 8;
+
+/// Events for moments of streams.
+struct Moments {
+    events: Vec<Event>,
+    each: usize,
+}
+
+impl Moments {
+    fn new(streams: usize, actions: usize) -> Result<Self, DriverError> {
+        let each = (2 * actions).clamp(64, MOST_MOMENTS);
+        let events =
+            (0..streams * each).map(|_| Event::new()).collect::<Result<_, _>>()?;
+        Ok(Self { events, each })
+    }
+
+    fn event(&self, Moment { stream, number }: Moment) -> &Event {
+        &self.events[stream * self.each + (number % self.each as u64) as usize]
+    }
+}
+
+/// The rank of every device that a schedule uses.
+///
+/// # Errors
+/// When there are not as many ranks.
+fn owners(
+    schedule: &Schedule,
+    control: &Control,
+) -> Result<BTreeMap<DeviceId, u32>, CudaError> {
+    let devices = sizes(schedule);
+    let ranks = control.seat().size;
+    if devices.len() != ranks as usize {
+        return Err(CudaError::WorldSize { devices: devices.len(), ranks });
+    }
+    Ok(devices.into_keys().zip(0..).collect())
+}
+
+impl Seated {
+    /// Where a rank sits.
+    ///
+    /// # Errors
+    /// When there are not as many ranks as devices, or tensors are split.
+    pub(super) fn of(schedule: &Schedule, control: &Control) -> Result<Self, CudaError> {
+        if schedule.tensor_parts() > 1 {
+            return Err(CudaError::SplitTensors { parts: schedule.tensor_parts() });
+        }
+        let owners = owners(schedule, control)?;
+        let rank = control.seat().rank;
+        let cells = || schedule.rings.values().flat_map(|ring| ring.devices.clone());
+        let coordinates = schedule.coordinates();
+        let mut all = coordinates.iter().enumerate().flat_map(|(coordinate, own)| {
+            cells().map(move |cell| {
+                let device = schedule.device_at(cell, own);
+                Self { device, cell, coordinate }
+            })
+        });
+        let own = all.find(|seated| owners[&seated.device] == rank);
+        Ok(own.expect("every owner's device is a device of the cell at a coordinate"))
+    }
+
+    /// Which stream each thread of the queues has: the lanes of the device and what the host brings
+    /// to it have their own, messages have one together.
+    pub(super) fn homes(&self, queues: &Queues) -> Homes {
+        let mut count = 0;
+        let mut fresh = || {
+            count += 1;
+            Some(count - 1)
+        };
+        let mut of: Vec<Option<usize>> = (0..queues.threads())
+            .map(|thread| {
+                let (queue, coordinate) = queues.home(thread);
+                match queues.queue(queue) {
+                    PhysicalQueue::Lane(cell, _)
+                        if cell == self.cell && coordinate == self.coordinate =>
+                    {
+                        fresh()
+                    }
+                    PhysicalQueue::Host(cell) if cell == self.cell => fresh(),
+                    PhysicalQueue::Lane(..)
+                    | PhysicalQueue::Host(_)
+                    | PhysicalQueue::Arrival(_)
+                    | PhysicalQueue::Group(_) => None,
+                }
+            })
+            .collect();
+        let messages = count;
+        for (thread, home) in of.iter_mut().enumerate() {
+            let (queue, _) = queues.home(thread);
+            match queues.queue(queue) {
+                PhysicalQueue::Arrival(_) | PhysicalQueue::Group(_) => {
+                    *home = Some(messages);
+                }
+                PhysicalQueue::Lane(..) | PhysicalQueue::Host(_) => {}
+            }
+        }
+        Homes { of, streams: messages + 1 }
+    }
+}
+
+impl Rank {
+    /// Meets the devices of all other ranks.
+    ///
+    /// # Errors
+    /// When they do not come together, or the device has too little memory.
+    pub(super) fn new(
+        schedule: &Schedule,
+        queues: &Queues,
+        device: &Device,
+        (control, seated): (Arc<Control>, Seated),
+        lanes: &Lanes,
+    ) -> Result<Self, CudaError> {
+        let streams = lanes.homes.streams;
+        let messages = streams - 1;
+        let owners = owners(schedule, &control)?;
+        let waits = schedule.actions.values().flat_map(|action| &action.after);
+        let depth = 1 + waits.map(|wait| wait.distance).max().unwrap_or(0) as usize;
+        let actions = schedule.actions.len();
+        let moments = Moments::new(streams, actions);
+        let received_bytes = terms(schedule);
+        let received = allocate(device, "the terms of sums over ranks", received_bytes)?;
+        let refused = |reason| CudaError::Refused {
+            device: device.facts().to_string(),
+            what: "events".to_owned(),
+            reason,
+        };
+        let seat = control.seat().clone();
+        let position = control.position();
+        let joined = Peers::join(control, device, lanes.numbered(messages));
+        Ok(Self {
+            peers: joined
+                .map_err(|trouble| CudaError::ranks(&seat, position, trouble))?,
+            seated,
+            owners,
+            clocks: Clocks::new(streams, queues.len(), actions, depth),
+            moments: moments.map_err(refused)?,
+            post: Post::default(),
+            messages,
+            received,
+            received_bytes,
+            losses: Vec::new(),
+            looked: Cell::new(Instant::now()),
+        })
+    }
+
+    /// Bytes of the device that it takes.
+    pub(super) fn device_bytes(&self) -> Bytes {
+        self.received_bytes
+    }
+
+    /// Whether a place is this rank's in a period.
+    fn has(&self, schedule: &Schedule, at: Place, period: i64) -> bool {
+        schedule.rings[at.ring].device(at.place, period) == self.seated.cell
+    }
+
+    /// Whether an action touches the device of this rank in a period.
+    fn takes(&self, schedule: &Schedule, work: &Work, period: i64) -> bool {
+        let has = |at: Place| self.has(schedule, at, period);
+        match work {
+            Work::Launch { at, .. } | Work::Feed { at, .. } | Work::Report { at, .. } => {
+                has(*at)
+            }
+            Work::Transfer { from, to, .. } => has(from.at) || has(to.at),
+            Work::Collective { group, .. } => {
+                schedule.groups[*group].places.iter().any(|at| has(*at))
+            }
+        }
+    }
+
+    /// The stream of an action that it takes.
+    fn stream(&self, queues: &Queues, homes: &Homes, queue: usize) -> usize {
+        let threads = queues.threads_of(queue);
+        let thread = match queues.queue(queue) {
+            PhysicalQueue::Lane(..) => threads.start + self.seated.coordinate,
+            PhysicalQueue::Host(_)
+            | PhysicalQueue::Arrival(_)
+            | PhysicalQueue::Group(_) => threads.start,
+        };
+        homes.of[thread].expect("what a rank takes has a stream")
+    }
+
+    /// Where the terms of sums begin.
+    fn received(&self) -> Address {
+        self.received.start()
+    }
+}
+
+/// Room for what other ranks bring to one sum.
+fn terms(schedule: &Schedule) -> Bytes {
+    let of = |work: &Work| match work {
+        Work::Collective {
+            kind: Collective::AllReduce | Collective::ReduceScatter,
+            group,
+            from,
+            ..
+        } => {
+            let Group { places, axes } = &schedule.groups[*group];
+            let along = axes.iter().map(|axis| u64::from(schedule.axes[*axis].extent));
+            let members = places.len() as u64 * along.product::<u64>();
+            members * room(schedule.buffers[from.buffer].size.0, members)
+        }
+        Work::Collective { kind: Collective::AllGather, .. }
+        | Work::Launch { .. }
+        | Work::Transfer { .. }
+        | Work::Feed { .. }
+        | Work::Report { .. } => 0,
+    };
+    let most = schedule.actions.values().map(|action| of(&action.work)).max();
+    Bytes(most.unwrap_or(0))
+}
+
+/// Room for the largest part of a row among so many members.
+fn room(row: u64, members: u64) -> u64 {
+    (row.div_ceil(members) + LARGEST_ELEMENT).next_multiple_of(ALIGNMENT)
+}

@@ -1,0 +1,403 @@
+//! What a user runs first on several GPUs: every rank reduces and sends numbers that are known,
+//! looks whether the right ones came, and says how long it took.
+
+use super::{
+    CudaError,
+    arena::allocate,
+    bounce::{Bounce, Unreached, alone, wait},
+    driver::{
+        Address, Communicator, Device, DeviceMemory, DriverError, Event, Nccl, NcclError,
+        Reduction, Stream,
+    },
+    rank::{Peers, of_rank},
+};
+use crate::ranks::{Control, Seat, Trouble};
+use roundelay_schedule::{Bytes, BytesPerSecond, Nanos};
+use serde::{Deserialize, Serialize};
+use std::{
+    fs,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+/// Every message is this many times as large as the one before.
+const GROWTH: u64 = 32;
+
+/// The first one.
+const SMALLEST: u64 = 64 << 10;
+
+/// How often a message is sent while the time is taken.
+const REPEATS: u32 = 5;
+
+/// Numbers below this are sums of whole numbers, whatever their order.
+const PERIOD: u64 = 61;
+
+/// What is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Exercise {
+    /// Everyone gets the sum of what all bring.
+    AllReduce,
+    /// Rank k gets part k of it.
+    ReduceScatter,
+    /// Everyone sends to the next rank and receives from the one before.
+    Ring,
+}
+
+impl Exercise {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::AllReduce, Self::ReduceScatter, Self::Ring];
+
+    /// Bytes that pass through the link of one rank, for each byte of a row on `size` ranks, as a
+    /// fraction: what bandwidths of different exercises are compared by.
+    fn traffic(self, size: u64) -> (u64, u64) {
+        match self {
+            Self::AllReduce => (2 * (size - 1), size),
+            Self::ReduceScatter => (size - 1, size),
+            Self::Ring => (1, 1),
+        }
+    }
+}
+
+/// What a rank says of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RankFacts {
+    /// Its number.
+    pub rank: u32,
+    /// Name of its machine.
+    pub host: String,
+    /// Its device in words.
+    pub device: String,
+    /// Version of NCCL.
+    pub nccl: String,
+}
+
+/// How an exercise went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// What was done.
+    pub exercise: Exercise,
+    /// Bytes of every rank's row.
+    pub size: Bytes,
+    /// Time of one, on the slowest rank.
+    pub time: Nanos,
+    /// Bytes through the link of one rank in that time.
+    pub bandwidth: BytesPerSecond,
+    /// Ranks that got other numbers than they should.
+    pub wrong: Vec<u32>,
+}
+
+/// What rank 0 knows when all is done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SelfCheck {
+    /// All ranks.
+    pub ranks: Vec<RankFacts>,
+    /// All exercises.
+    pub rows: Vec<Row>,
+}
+
+impl SelfCheck {
+    /// Whether all numbers were right.
+    pub fn is_right(&self) -> bool {
+        self.rows.iter().all(|row| row.wrong.is_empty())
+    }
+}
+
+/// What one rank found in one exercise.
+#[derive(Serialize, Deserialize)]
+struct Found {
+    nanos: u64,
+    right: bool,
+}
+
+/// Checks all ranks; what came of it is on rank 0.
+///
+/// # Errors
+/// When something is missing or fails on any rank, or nothing moves for `patience`.
+pub fn self_check(
+    seat: &Seat,
+    largest: Bytes,
+    patience: Duration,
+) -> Result<Option<SelfCheck>, CudaError> {
+    let control = Arc::new(Control::meet(seat, patience)?);
+    let together = |trouble| CudaError::at_start(seat, trouble);
+    let opened = Bench::open(seat, largest);
+    let mut bench = opened.map_err(|error| together(control.fail(&error.to_string())))?;
+    let facts = bench.facts(seat).map_err(|missing| together(control.fail(&missing)))?;
+    let joined = Peers::join(control, &bench.device, &bench.stream);
+    let mut peers = joined.map_err(together)?;
+    let found = bench.run(&peers, &facts, largest.0);
+    let left = found.and_then(|found| peers.leave().map(|()| found));
+    peers.abort();
+    bench.close(patience);
+    left.map_err(together)
+}
+
+/// A device with two rows.
+struct Bench {
+    device: Device,
+    stream: Stream,
+    done: Event,
+    bounce: Bounce,
+    rows: DeviceMemory,
+    size: u64,
+}
+
+impl Bench {
+    fn open(seat: &Seat, largest: Bytes) -> Result<Self, CudaError> {
+        let device = of_rank(seat)?;
+        let name = device.facts().to_string();
+        let refused = |reason| CudaError::Refused {
+            device: name.clone(),
+            what: "what the self-check takes".to_owned(),
+            reason,
+        };
+        device.enter().map_err(refused)?;
+        let size = largest.0.max(SMALLEST);
+        Ok(Self {
+            stream: Stream::new().map_err(refused)?,
+            done: Event::new().map_err(refused)?,
+            bounce: Bounce::new().map_err(refused)?,
+            rows: allocate(&device, "the rows of the self-check", Bytes(2 * size))?,
+            size,
+            device,
+        })
+    }
+
+    fn facts(&self, seat: &Seat) -> Result<RankFacts, String> {
+        let nccl = Nccl::load().map_err(|missing| missing.to_string())?;
+        let host = fs::read_to_string("/proc/sys/kernel/hostname");
+        Ok(RankFacts {
+            rank: seat.rank,
+            host: host.map_or_else(|_| "?".to_owned(), |name| name.trim().to_owned()),
+            device: self.device.facts().to_string(),
+            nccl: nccl.version(),
+        })
+    }
+
+    fn brought(&self) -> Address {
+        self.rows.start()
+    }
+
+    fn got(&self) -> Address {
+        self.rows.start().plus(self.size)
+    }
+
+    /// All exercises in all sizes.
+    fn run(
+        &mut self,
+        peers: &Peers,
+        facts: &RankFacts,
+        largest: u64,
+    ) -> Result<Option<SelfCheck>, Trouble> {
+        let control = peers.control();
+        let ranks = control.collect(encode(facts))?;
+        let mut rows = Vec::new();
+        let sizes = (0..).map(|power| SMALLEST.saturating_mul(GROWTH.pow(power)));
+        let mut sizes: Vec<u64> = sizes.take_while(|size| *size < largest).collect();
+        sizes.push(largest.max(SMALLEST));
+        for size in sizes {
+            for exercise in Exercise::ALL {
+                if exercise == Exercise::Ring && control.seat().size == 1 {
+                    continue;
+                }
+                let turn = Turn { exercise, seat: control.seat(), size };
+                let found = self.exercise(peers, &turn)?;
+                let all = control.collect(encode(&found))?;
+                rows.extend(all.map(|all| turn.row(&decode(&all))));
+            }
+        }
+        Ok(ranks.map(|ranks| SelfCheck { ranks: decode(&ranks), rows }))
+    }
+
+    fn exercise(&mut self, peers: &Peers, turn: &Turn<'_>) -> Result<Found, Trouble> {
+        let control = peers.control();
+        let failed = |unreached| match unreached {
+            Unreached::Broken(error) => control.fail(&DriverError::to_string(&error)),
+            Unreached::Late => control.late(),
+            Unreached::Called(trouble) => *trouble,
+        };
+        let (from, to) = (self.brought(), self.got());
+        let brought = bytes_of(turn.brought());
+        let (stream, patience) = (&self.stream, control.patience());
+        self.bounce.write(stream, from, &brought, patience).map_err(failed)?;
+        let cleared = stream.fill(to, 0xff, turn.size);
+        cleared.map_err(|error| failed(error.into()))?;
+        // Once without a clock, because the first time takes connections.
+        self.repeat(peers, turn, 1).map_err(failed)?;
+        control.gather(Vec::new())?;
+        let start = Instant::now();
+        self.repeat(peers, turn, REPEATS).map_err(failed)?;
+        let nanos = (start.elapsed() / REPEATS).as_nanos();
+        let mut got = vec![0; turn.got_bytes() as usize];
+        self.bounce.read(&self.stream, to, &mut got, patience).map_err(failed)?;
+        let right = got == bytes_of(turn.expected());
+        Ok(Found { nanos: u64::try_from(nanos).unwrap_or(u64::MAX), right })
+    }
+
+    fn repeat(
+        &self,
+        peers: &Peers,
+        turn: &Turn<'_>,
+        times: u32,
+    ) -> Result<(), Unreached> {
+        let ends = (self.brought(), self.got());
+        for _ in 0..times {
+            peers.together(|own| turn.give(own, ends, &self.stream))?;
+        }
+        self.stream.record(&self.done)?;
+        wait(&self.done, peers.control().patience(), &mut || peers.check())
+    }
+
+    /// The memory is given back unless the device still works on it.
+    fn close(self, patience: Duration) {
+        let idle = self.stream.record(&self.done);
+        let idle = idle.map(|()| wait(&self.done, patience, &mut alone));
+        if let Ok(Err(Unreached::Late)) = idle {
+            std::mem::forget(self);
+        }
+    }
+}
+
+/// One exercise in one size.
+struct Turn<'a> {
+    exercise: Exercise,
+    seat: &'a Seat,
+    size: u64,
+}
+
+impl Turn<'_> {
+    /// Numbers of the whole row; as many for each rank.
+    fn numbers(&self) -> u64 {
+        let ranks = u64::from(self.seat.size);
+        self.size / 4 / ranks * ranks
+    }
+
+    /// Numbers that each rank gets.
+    fn got(&self) -> u64 {
+        match self.exercise {
+            Exercise::AllReduce | Exercise::Ring => self.numbers(),
+            Exercise::ReduceScatter => self.numbers() / u64::from(self.seat.size),
+        }
+    }
+
+    fn got_bytes(&self) -> u64 {
+        4 * self.got()
+    }
+
+    fn brought(&self) -> impl Iterator<Item = u64> {
+        let rank = u64::from(self.seat.rank);
+        (0..self.numbers()).map(move |number| brought(rank, number))
+    }
+
+    /// What this rank must get.
+    fn expected(&self) -> impl Iterator<Item = u64> {
+        let (rank, size) = (u64::from(self.seat.rank), u64::from(self.seat.size));
+        let exercise = self.exercise;
+        let first = match exercise {
+            Exercise::AllReduce | Exercise::Ring => 0,
+            Exercise::ReduceScatter => rank * self.got(),
+        };
+        (first..first + self.got()).map(move |number| match exercise {
+            Exercise::AllReduce | Exercise::ReduceScatter => {
+                (0..size).map(|rank| brought(rank, number)).sum()
+            }
+            Exercise::Ring => brought((rank + size - 1) % size, number),
+        })
+    }
+
+    fn give(
+        &self,
+        own: &Communicator,
+        (from, to): (Address, Address),
+        stream: &Stream,
+    ) -> Result<(), NcclError> {
+        let Seat { rank, size, .. } = *self.seat;
+        let reduce = |how| own.reduce(how, (from, to), self.got(), stream);
+        match self.exercise {
+            Exercise::AllReduce => reduce(Reduction::AllReduce),
+            Exercise::ReduceScatter => reduce(Reduction::ReduceScatter),
+            Exercise::Ring => {
+                own.send(from, self.got_bytes(), (rank + 1) % size, stream)?;
+                own.receive(to, self.got_bytes(), (rank + size - 1) % size, stream)
+            }
+        }
+    }
+
+    /// What all ranks found together.
+    fn row(&self, all: &[Found]) -> Row {
+        let nanos = all.iter().map(|own| own.nanos).max().unwrap_or(0).max(1);
+        let (times, over) = self.exercise.traffic(u64::from(self.seat.size));
+        let bytes = u128::from(4 * self.numbers() * times / over);
+        let rate = bytes * 1_000_000_000 / u128::from(nanos);
+        let wrong = (0..).zip(all).filter(|(_, own)| !own.right).map(|(rank, _)| rank);
+        Row {
+            exercise: self.exercise,
+            size: Bytes(4 * self.numbers()),
+            time: Nanos(nanos),
+            bandwidth: BytesPerSecond(u64::try_from(rate).unwrap_or(u64::MAX)),
+            wrong: wrong.collect(),
+        }
+    }
+}
+
+/// A number of a rank's row: small and whole, and another one on the next rank.
+fn brought(rank: u64, number: u64) -> u64 {
+    (7 * number + 13 * rank) % PERIOD
+}
+
+fn bytes_of(numbers: impl Iterator<Item = u64>) -> Vec<u8> {
+    numbers.flat_map(|number| (number as f32).to_ne_bytes()).collect()
+}
+
+fn encode(what: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(what).unwrap_or_default()
+}
+
+/// What ranks of the same version have sent.
+fn decode<T: for<'a> Deserialize<'a>>(all: &[Vec<u8>]) -> Vec<T> {
+    all.iter().filter_map(|own| serde_json::from_slice(own).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn turn(exercise: Exercise, seat: &Seat) -> Turn<'_> {
+        Turn { exercise, seat, size: 4 * 100 }
+    }
+
+    fn seat(rank: u32) -> Seat {
+        Seat { rank, size: 3, local: rank, host: String::new(), port: 0 }
+    }
+
+    #[test]
+    fn what_must_come_is_the_sum_or_the_neighbours_row() {
+        let seats = [seat(0), seat(1), seat(2)];
+        let row = |rank: usize| {
+            let row: Vec<u64> = turn(Exercise::Ring, &seats[rank]).brought().collect();
+            row.into_iter()
+        };
+        let sums: Vec<u64> =
+            row(0).zip(row(1)).zip(row(2)).map(|((a, b), c)| a + b + c).collect();
+        assert_eq!(sums.len(), 99);
+        let whole = turn(Exercise::AllReduce, &seats[1]);
+        assert!(whole.expected().eq(sums.iter().copied()));
+        let part = turn(Exercise::ReduceScatter, &seats[1]);
+        assert!(part.expected().eq(sums[33..66].iter().copied()));
+        assert!(turn(Exercise::Ring, &seats[0]).expected().eq(row(2)));
+        assert!(row(0).zip(row(1)).all(|(own, other)| own != other));
+    }
+
+    #[test]
+    fn bandwidth_is_that_of_one_link_and_the_slowest_rank() {
+        let seat = seat(0);
+        let found = |nanos, right| Found { nanos, right };
+        let all = [found(100, true), found(400, false), found(200, true)];
+        let row = |exercise| turn(exercise, &seat).row(&all);
+        assert_eq!(row(Exercise::Ring).bandwidth, BytesPerSecond(990_000_000));
+        assert_eq!(row(Exercise::AllReduce).bandwidth, BytesPerSecond(1_320_000_000));
+        assert_eq!(row(Exercise::ReduceScatter).bandwidth, BytesPerSecond(660_000_000));
+        assert_eq!(row(Exercise::Ring).wrong, [1]);
+    }
+}

@@ -1,0 +1,486 @@
+//! The connections of ranks after they have met: agreement, signs of life, and the end of all when
+//! one fails.
+//!
+//! Rank 0 is connected with every other. A thread per connection reads, another one sends signs
+//! of life. Whoever fails says so to rank 0, which says so to all; a connection that ends without
+//! a farewell is a rank that was lost. Whoever waits too long asks rank 0, which knows where all
+//! are; if that does not answer either, it is the one that is stuck.
+
+use super::{
+    launcher::Seat,
+    meeting::{MeetingError, meet},
+    trouble::{Position, SILENCE, Seen, Trouble},
+    wire::{self, Frame, Message},
+};
+use std::{
+    collections::VecDeque,
+    io, mem,
+    net::{Shutdown, TcpStream},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+/// Time between signs of life.
+const BEAT: Duration = Duration::from_millis(250);
+
+/// How long others may take to say what they know, or to say goodbye.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// A rank's way to speak with the others.
+pub struct Control {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+struct Shared {
+    seat: Seat,
+    patience: Duration,
+    links: Vec<Link>,
+    inbox: Mutex<Inbox>,
+    changed: Condvar,
+}
+
+/// A connection with another rank.
+struct Link {
+    rank: u32,
+    /// Locked by whoever writes.
+    line: Mutex<Line>,
+}
+
+/// What a link writes to.
+enum Line {
+    Whole(TcpStream),
+    /// Something was written in part, so nothing may follow.
+    Torn(TcpStream),
+}
+
+/// What has come.
+struct Inbox {
+    /// By link.
+    data: Vec<VecDeque<Vec<u8>>>,
+    /// By link, the beginning of what comes in parts.
+    begun: Vec<Vec<u8>>,
+    /// Links whose rank said goodbye, and those that are read no more.
+    left: Vec<bool>,
+    closed: Vec<bool>,
+    /// By rank, this one too.
+    seen: Vec<(Position, Instant)>,
+    trouble: Option<Trouble>,
+    /// Whether others are being told of it.
+    telling: bool,
+    /// Whether this rank is done.
+    done: bool,
+}
+
+impl Control {
+    /// Meets all other ranks.
+    ///
+    /// # Errors
+    /// When they do not all come in time, or do not fit together.
+    pub fn meet(seat: &Seat, patience: Duration) -> Result<Self, MeetingError> {
+        let streams = meet(seat, patience)?;
+        let broken = |error: io::Error| MeetingError::Refused(error.to_string());
+        let readers: Vec<TcpStream> = streams
+            .iter()
+            .map(|stream| {
+                stream.set_write_timeout(Some(patience)).and_then(|()| stream.try_clone())
+            })
+            .collect::<Result<_, _>>()
+            .map_err(broken)?;
+        let first = if seat.rank == 0 { 1 } else { 0 };
+        let links = (first..).zip(streams);
+        let links: Vec<Link> = links
+            .map(|(rank, stream)| Link { rank, line: Mutex::new(Line::Whole(stream)) })
+            .collect();
+        let inbox = Inbox {
+            data: links.iter().map(|_| VecDeque::new()).collect(),
+            begun: vec![Vec::new(); links.len()],
+            left: vec![false; links.len()],
+            closed: vec![false; links.len()],
+            seen: vec![(Position::Starting, Instant::now()); seat.size as usize],
+            trouble: None,
+            telling: false,
+            done: false,
+        };
+        let shared = Arc::new(Shared {
+            seat: seat.clone(),
+            patience,
+            links,
+            inbox: Mutex::new(inbox),
+            changed: Condvar::new(),
+        });
+        let mut threads = Vec::new();
+        for (number, stream) in readers.into_iter().enumerate() {
+            let shared = Arc::clone(&shared);
+            threads.push(thread::spawn(move || shared.listen(number, stream)));
+        }
+        let beating = Arc::clone(&shared);
+        threads.push(thread::spawn(move || beating.beat()));
+        Ok(Self { shared, threads })
+    }
+
+    /// Who this process is.
+    pub fn seat(&self) -> &Seat {
+        &self.shared.seat
+    }
+
+    /// The time after which a wait is given up.
+    pub fn patience(&self) -> Duration {
+        self.shared.patience
+    }
+
+    /// This rank is at a position now. Others hear at once of one of another kind, because what they
+    /// may expect depends on it.
+    pub fn at(&self, position: Position) {
+        let rank = self.shared.seat.rank as usize;
+        let mut inbox = self.shared.lock();
+        let (last, _) = mem::replace(&mut inbox.seen[rank], (position, Instant::now()));
+        drop(inbox);
+        if mem::discriminant(&last) != mem::discriminant(&position) {
+            self.shared.show();
+        }
+    }
+
+    /// Where this rank is.
+    pub fn position(&self) -> Position {
+        self.shared.lock().seen[self.shared.seat.rank as usize].0
+    }
+
+    /// What ends the run, if something does.
+    pub fn trouble(&self) -> Option<Trouble> {
+        self.shared.lock().trouble.clone()
+    }
+
+    /// What every rank brings, in their order; all ranks call this, equally often.
+    ///
+    /// # Errors
+    /// When some rank fails or does not come in time.
+    pub fn gather(&self, own: Vec<u8>) -> Result<Vec<Vec<u8>>, Trouble> {
+        let shared = &self.shared;
+        match self.collect(own)? {
+            Some(all) => {
+                let joined = wire::join(&all);
+                (0..shared.links.len())
+                    .try_for_each(|link| shared.send(link, &joined))?;
+                Ok(all)
+            }
+            None => {
+                let all = shared.receive(0)?;
+                wire::split(&all).map_err(|error| {
+                    shared.raise(shared.failed(&format!("rank 0 sent nonsense: {error}")))
+                })
+            }
+        }
+    }
+
+    /// What every rank brings, in their order, on rank 0, and nothing on others; all ranks call
+    /// this, equally often.
+    ///
+    /// # Errors
+    /// When some rank fails or does not come in time.
+    pub fn collect(&self, own: Vec<u8>) -> Result<Option<Vec<Vec<u8>>>, Trouble> {
+        let shared = &self.shared;
+        if shared.seat.rank != 0 {
+            shared.send(0, &own)?;
+            return Ok(None);
+        }
+        let mut all = vec![own];
+        for link in 0..shared.links.len() {
+            all.push(shared.receive(link)?);
+        }
+        Ok(Some(all))
+    }
+
+    /// This rank cannot go on; returns what ends the run, which may have been something else.
+    pub fn fail(&self, what: &str) -> Trouble {
+        self.shared.raise(self.shared.failed(what))
+    }
+
+    /// Like [`Control::fail`], where it may be another rank's failure that is seen here: that one
+    /// has a moment to say so.
+    pub fn echo(&self, what: &str) -> Trouble {
+        let known = self.shared.wait_for_trouble();
+        known.unwrap_or_else(|| self.fail(what))
+    }
+
+    /// This rank has waited as long as it may; returns what ends the run.
+    pub fn late(&self) -> Trouble {
+        self.shared.late()
+    }
+}
+
+impl Drop for Control {
+    /// Says goodbye and waits a moment for the others, so that nothing that was sent is lost.
+    fn drop(&mut self) {
+        let shared = &self.shared;
+        if thread::panicking() {
+            self.fail("it panicked; its own error output says where");
+        }
+        shared.wait_until(Instant::now() + GRACE, |inbox| !inbox.telling);
+        shared.lock().done = true;
+        shared.changed.notify_all();
+        for link in &shared.links {
+            let _ = link.say(&Message::Bye);
+            let _ = link.lock().stream().shutdown(Shutdown::Write);
+        }
+        let end = Instant::now() + GRACE;
+        shared.wait_until(end, |inbox| inbox.closed.iter().all(|closed| *closed));
+        for link in &shared.links {
+            let _ = link.lock().stream().shutdown(Shutdown::Both);
+        }
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Line {
+    fn stream(&self) -> &TcpStream {
+        match self {
+            Self::Whole(stream) | Self::Torn(stream) => stream,
+        }
+    }
+
+    fn write(&mut self, frame: &Frame) -> io::Result<()> {
+        let Self::Whole(stream) = self else {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        };
+        let written = wire::write(stream, frame);
+        if written.is_err() {
+            let stream = stream.try_clone()?;
+            let _ = stream.shutdown(Shutdown::Write);
+            *self = Self::Torn(stream);
+        }
+        written
+    }
+}
+
+impl Link {
+    fn lock(&self) -> MutexGuard<'_, Line> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn say(&self, message: &Message) -> io::Result<()> {
+        self.lock().write(&Frame::Said(message.clone()))
+    }
+
+    /// A sign of life; while somebody else writes, that is one.
+    fn beat(&self, position: Position) {
+        let line = match self.line.try_lock() {
+            Ok(line) => Some(line),
+            Err(TryLockError::Poisoned(line)) => Some(line.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        };
+        if let Some(mut line) = line {
+            let _ = line.write(&Frame::Said(Message::Beat(position)));
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Inbox> {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until something holds, at most until `end`; says whether it does.
+    fn wait_until(&self, end: Instant, holds: impl Fn(&Inbox) -> bool) -> bool {
+        let mut inbox = self.lock();
+        while !holds(&inbox) {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            let waited = self.changed.wait_timeout(inbox, left);
+            inbox = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        true
+    }
+
+    fn wait_for_trouble(&self) -> Option<Trouble> {
+        self.wait_until(Instant::now() + GRACE, |inbox| inbox.trouble.is_some());
+        self.lock().trouble.clone()
+    }
+
+    /// Sends bytes in parts, so that others may speak in between.
+    fn send(&self, link: usize, bytes: &[u8]) -> Result<(), Trouble> {
+        let last = bytes.len().saturating_sub(1) / wire::PART * wire::PART;
+        for part in bytes[..last].chunks(wire::PART) {
+            self.send_part(link, &Frame::Part(part.to_vec()))?;
+            if let Some(trouble) = &self.lock().trouble {
+                return Err(trouble.clone());
+            }
+        }
+        self.send_part(link, &Frame::Data(bytes[last..].to_vec()))
+    }
+
+    /// A rank that does not take a part in time is as one that does not come.
+    fn send_part(&self, link: usize, frame: &Frame) -> Result<(), Trouble> {
+        let written = self.links[link].lock().write(frame);
+        match written {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                let late = matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+                );
+                Err(if late { self.late() } else { self.lost(link) })
+            }
+        }
+    }
+
+    /// Waits for bytes. A rank that starts or rests and is heard of may take its time, to compile
+    /// kernels, to look at held-out data or to write a checkpoint.
+    fn receive(&self, link: usize) -> Result<Vec<u8>, Trouble> {
+        let rank = self.links[link].rank as usize;
+        let come = |inbox: &Inbox| {
+            inbox.trouble.is_some() || !inbox.data[link].is_empty() || inbox.left[link]
+        };
+        let mut end = Instant::now() + self.patience;
+        let in_time = loop {
+            if self.wait_until(end.min(Instant::now() + SILENCE), come) {
+                break true;
+            }
+            match self.lock().seen[rank] {
+                (Position::Starting | Position::Resting { .. }, heard)
+                    if heard.elapsed() < SILENCE =>
+                {
+                    end = Instant::now() + self.patience;
+                }
+                _ if Instant::now() >= end => break false,
+                _ => {}
+            }
+        };
+        let mut inbox = self.lock();
+        if let Some(trouble) = &inbox.trouble {
+            return Err(trouble.clone());
+        }
+        let bytes = inbox.data[link].pop_front();
+        drop(inbox);
+        match bytes {
+            Some(bytes) => Ok(bytes),
+            None if in_time => {
+                Err(self.raise(self.failed(&format!("rank {rank} ended before it"))))
+            }
+            None => Err(self.late()),
+        }
+    }
+
+    fn failed(&self, what: &str) -> Trouble {
+        let rank = self.seat.rank;
+        let position = self.lock().seen[rank as usize].0;
+        Trouble::Failed { rank, position, what: what.to_owned() }
+    }
+
+    /// A rank cannot be reached.
+    fn lost(&self, link: usize) -> Trouble {
+        let rank = self.links[link].rank;
+        let position = self.lock().seen[rank as usize].0;
+        self.raise(Trouble::Lost { rank, position })
+    }
+
+    /// The first trouble counts; all hear of it.
+    fn raise(&self, trouble: Trouble) -> Trouble {
+        let mut inbox = self.lock();
+        if let Some(first) = &inbox.trouble {
+            return first.clone();
+        }
+        inbox.trouble = Some(trouble.clone());
+        inbox.telling = true;
+        drop(inbox);
+        self.changed.notify_all();
+        for link in &self.links {
+            let _ = link.say(&Message::Trouble(trouble.clone()));
+        }
+        self.lock().telling = false;
+        self.changed.notify_all();
+        trouble
+    }
+
+    /// Rank 0 knows where all are; if it does not answer, this rank says what it knows.
+    fn late(&self) -> Trouble {
+        if self.seat.rank != 0 {
+            let own = self.lock().seen[self.seat.rank as usize].0;
+            let asked = self.links[0].say(&Message::Late(own));
+            if asked.is_ok()
+                && let Some(trouble) = self.wait_for_trouble()
+            {
+                return trouble;
+            }
+        }
+        self.raise(self.stuck())
+    }
+
+    fn stuck(&self) -> Trouble {
+        let inbox = self.lock();
+        let seen = (0..).zip(&inbox.seen).filter_map(|(rank, (position, heard))| {
+            let silent = match rank == self.seat.rank {
+                true => Duration::ZERO,
+                false => heard.elapsed(),
+            };
+            let known = rank == self.seat.rank || rank == 0 || self.seat.rank == 0;
+            known.then_some(Seen { rank, position: *position, silent })
+        });
+        Trouble::Stuck { patience: self.patience, seen: seen.collect() }
+    }
+
+    /// Sends signs of life until this rank is done.
+    fn beat(&self) {
+        while !self.wait_until(Instant::now() + BEAT, |inbox| inbox.done) {
+            self.show();
+        }
+    }
+
+    /// Says to all where this rank is.
+    fn show(&self) {
+        let own = self.lock().seen[self.seat.rank as usize].0;
+        self.links.iter().for_each(|link| link.beat(own));
+    }
+
+    /// Reads a connection to its end.
+    fn listen(&self, link: usize, mut stream: TcpStream) {
+        while let Ok(frame) = wire::read(&mut stream) {
+            self.take(link, frame);
+            self.changed.notify_all();
+        }
+        let mut inbox = self.lock();
+        inbox.closed[link] = true;
+        let expected = inbox.left[link] || inbox.done;
+        drop(inbox);
+        self.changed.notify_all();
+        if !expected {
+            self.lost(link);
+        }
+    }
+
+    fn take(&self, link: usize, frame: Frame) {
+        let rank = self.links[link].rank as usize;
+        match frame {
+            Frame::Part(bytes) => {
+                let mut inbox = self.lock();
+                inbox.begun[link].extend(bytes);
+                inbox.seen[rank].1 = Instant::now();
+            }
+            Frame::Data(bytes) => {
+                let mut inbox = self.lock();
+                let mut whole = mem::take(&mut inbox.begun[link]);
+                whole.extend(bytes);
+                inbox.data[link].push_back(whole);
+            }
+            Frame::Said(Message::Beat(position)) => {
+                self.lock().seen[rank] = (position, Instant::now());
+            }
+            Frame::Said(Message::Late(position)) => {
+                self.lock().seen[rank] = (position, Instant::now());
+                self.raise(self.stuck());
+            }
+            Frame::Said(Message::Trouble(trouble)) => drop(self.raise(trouble)),
+            Frame::Said(Message::Bye) => self.lock().left[link] = true,
+            Frame::Said(Message::Hello { .. } | Message::Begin | Message::Refused(_)) => {
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests;

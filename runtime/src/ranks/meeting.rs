@@ -1,0 +1,385 @@
+//! How ranks meet: rank 0 listens, all others come, and the run begins when all are there.
+
+use super::{
+    launcher::Seat,
+    wire::{self, Frame, GREETING, Message},
+};
+use std::{
+    io::{self, Read, Write},
+    net::{
+        IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs,
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+/// How long somebody who comes may take to say who it is.
+const INTRODUCTION: Duration = Duration::from_secs(2);
+
+/// How long one attempt to reach rank 0 may take; the first address may be one that swallows it.
+const ATTEMPT: Duration = Duration::from_secs(2);
+
+/// How long to sleep before looking again: at first, and at most.
+const TICK: Duration = Duration::from_millis(5);
+const LONGEST_TICK: Duration = Duration::from_millis(200);
+
+/// Why ranks did not meet.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MeetingError {
+    /// The host of rank 0 has no address.
+    #[error(
+        "rank 0 is to be found at `{host}`, which is no host: {reason}; set MASTER_ADDR"
+    )]
+    Host {
+        /// Its name.
+        host: String,
+        /// What the system says.
+        reason: String,
+    },
+    /// Rank 0 cannot listen.
+    #[error(
+        "rank 0 cannot listen at port {port}: {reason}; set MASTER_PORT on all ranks so that \
+         the port after it is free"
+    )]
+    Port {
+        /// Which port.
+        port: u16,
+        /// What the system says.
+        reason: String,
+    },
+    /// Nobody listens.
+    #[error(
+        "rank {rank} did not reach rank 0 at {host}:{port} within {patience:?} ({reason}); is \
+         rank 0 started, and are MASTER_ADDR and MASTER_PORT the same on all ranks?"
+    )]
+    Alone {
+        /// Who came.
+        rank: u32,
+        /// Where rank 0 was expected.
+        host: String,
+        /// At which port.
+        port: u16,
+        /// The deadline.
+        patience: Duration,
+        /// What the system says.
+        reason: String,
+    },
+    /// Rank 0 was there and is gone, or says nothing.
+    #[error(
+        "rank {rank} met rank 0 at {host}:{port}, which then did not begin: {reason}"
+    )]
+    Broken {
+        /// Who came.
+        rank: u32,
+        /// Where rank 0 is.
+        host: String,
+        /// At which port.
+        port: u16,
+        /// What the system says.
+        reason: String,
+    },
+    /// The ranks do not fit together.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// The connections of a rank to the ones that it speaks with: of rank 0 with all others, in
+/// order, and of every other with rank 0.
+pub(super) fn meet(
+    seat: &Seat,
+    patience: Duration,
+) -> Result<Vec<TcpStream>, MeetingError> {
+    match seat {
+        Seat { size: 1, .. } => Ok(Vec::new()),
+        Seat { rank: 0, .. } => Host::open(seat, patience)?.wait(),
+        _ => Guest { seat, patience, start: Instant::now() }.come().map(|one| vec![one]),
+    }
+}
+
+/// The addresses of a host.
+fn addresses(seat: &Seat) -> Result<Vec<SocketAddr>, MeetingError> {
+    let failed = |reason: String| MeetingError::Host { host: seat.host.clone(), reason };
+    let found = (seat.host.as_str(), seat.port).to_socket_addrs();
+    let found: Vec<_> = found.map_err(|error| failed(error.to_string()))?.collect();
+    if found.is_empty() { Err(failed("it has no address".to_owned())) } else { Ok(found) }
+}
+
+/// Whether a host can only be reached from itself by this name.
+fn means_here(host: &str) -> bool {
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+/// A connection that is read until some moment, however little comes at a time.
+struct Until<'a> {
+    stream: &'a TcpStream,
+    end: Instant,
+}
+
+impl Read for Until<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let left = self.end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.stream.set_read_timeout(Some(left))?;
+        self.stream.read(into)
+    }
+}
+
+/// Rank 0.
+struct Host {
+    listener: TcpListener,
+    size: u32,
+    patience: Duration,
+    /// By rank, from 1.
+    guests: Vec<Option<TcpStream>>,
+}
+
+/// Who came.
+enum Comer {
+    Rank { rank: u32, size: u32 },
+    Stranger,
+}
+
+impl Host {
+    /// Listens on this machine alone if its address says that all ranks come from here. That its
+    /// name has such an address says nothing: many systems have that for their own name.
+    fn open(seat: &Seat, patience: Duration) -> Result<Self, MeetingError> {
+        let all = addresses(seat)?;
+        let here = all.into_iter().find(|own| own.ip().is_loopback());
+        let places = match here.filter(|_| means_here(&seat.host)) {
+            Some(here) => vec![here],
+            None => [IpAddr::V6(Ipv6Addr::UNSPECIFIED), Ipv4Addr::UNSPECIFIED.into()]
+                .map(|ip| SocketAddr::new(ip, seat.port))
+                .to_vec(),
+        };
+        let listener = TcpListener::bind(&*places)
+            .and_then(|listener| listener.set_nonblocking(true).map(|()| listener));
+        let listener = listener.map_err(|error| MeetingError::Port {
+            port: seat.port,
+            reason: error.to_string(),
+        })?;
+        let guests = (1..seat.size).map(|_| None).collect();
+        Ok(Self { listener, size: seat.size, patience, guests })
+    }
+
+    fn wait(mut self) -> Result<Vec<TcpStream>, MeetingError> {
+        let start = Instant::now();
+        while self.guests.iter().any(Option::is_none) {
+            if start.elapsed() > self.patience {
+                return Err(self.refuse(&self.missing()));
+            }
+            match self.listener.accept() {
+                Ok((stream, _)) => self.receive(stream)?,
+                Err(_) => thread::sleep(TICK),
+            }
+        }
+        for guest in self.guests.iter_mut().flatten() {
+            // One that is gone by now is missed as soon as something is read.
+            let _ = say(guest, &Message::Begin);
+        }
+        Ok(self.guests.into_iter().flatten().collect())
+    }
+
+    fn missing(&self) -> String {
+        let ranks = (1..).zip(&self.guests).filter(|(_, guest)| guest.is_none());
+        let ranks: Vec<String> =
+            ranks.map(|(rank, _): (u32, _)| rank.to_string()).collect();
+        let (noun, verb) = match ranks.len() {
+            1 => ("rank", "does"),
+            _ => ("ranks", "do"),
+        };
+        let (ranks, patience) = (ranks.join(", "), self.patience);
+        format!(
+            "{noun} {ranks} of {} {verb} not come to the meeting within {patience:?}",
+            self.size
+        )
+    }
+
+    /// Somebody who is no rank of ours is sent away, and waited on no longer.
+    fn receive(&mut self, mut stream: TcpStream) -> Result<(), MeetingError> {
+        let size = self.size;
+        let (rank, theirs) = match introduced(&mut stream) {
+            Ok(Comer::Rank { rank, size }) => (rank, size),
+            Ok(Comer::Stranger) | Err(_) => return Ok(()),
+        };
+        let place = (rank as usize).checked_sub(1);
+        let place = place.and_then(|place| self.guests.get_mut(place));
+        let wrong = match place {
+            _ if theirs != size => format!(
+                "rank {rank} was told that there are {theirs} ranks, and rank 0 that there are \
+                 {size}; start all of them with the same number"
+            ),
+            None | Some(Some(_)) => format!(
+                "two processes say that they are rank {rank} of {size}; each needs a number of \
+                 its own, and each run a port of its own (MASTER_PORT)"
+            ),
+            Some(none) => {
+                *none = Some(stream);
+                return Ok(());
+            }
+        };
+        let _ = say(&mut stream, &Message::Refused(wrong.clone()));
+        Err(self.refuse(&wrong))
+    }
+
+    /// Tells all who are there why nothing begins.
+    fn refuse(&mut self, why: &str) -> MeetingError {
+        for guest in self.guests.iter_mut().flatten() {
+            let _ = say(guest, &Message::Refused(why.to_owned()));
+        }
+        MeetingError::Refused(why.to_owned())
+    }
+}
+
+fn say(stream: &mut TcpStream, message: &Message) -> io::Result<()> {
+    wire::write(stream, &Frame::Said(message.clone()))
+}
+
+fn introduced(stream: &mut TcpStream) -> io::Result<Comer> {
+    stream.set_nonblocking(false)?;
+    stream.set_nodelay(true)?;
+    let mut until = Until { stream, end: Instant::now() + INTRODUCTION };
+    let mut greeting = [0; GREETING.len()];
+    until.read_exact(&mut greeting)?;
+    if greeting != GREETING {
+        return Ok(Comer::Stranger);
+    }
+    let said = wire::read_said(&mut until)?;
+    stream.set_read_timeout(None)?;
+    match said {
+        Message::Hello { rank, size } => Ok(Comer::Rank { rank, size }),
+        Message::Begin
+        | Message::Refused(_)
+        | Message::Beat(_)
+        | Message::Late(_)
+        | Message::Trouble(_)
+        | Message::Bye => Ok(Comer::Stranger),
+    }
+}
+
+/// A connection from a port of this machine to the same port reaches itself where nobody listens.
+fn not_itself(stream: TcpStream) -> io::Result<TcpStream> {
+    match stream.local_addr()? == stream.peer_addr()? {
+        true => Err(io::ErrorKind::ConnectionRefused.into()),
+        false => Ok(stream),
+    }
+}
+
+/// Any other rank.
+struct Guest<'a> {
+    seat: &'a Seat,
+    patience: Duration,
+    start: Instant,
+}
+
+impl Guest<'_> {
+    fn come(&self) -> Result<TcpStream, MeetingError> {
+        let mut stream = self.connect()?;
+        let begun = self.introduce(&mut stream);
+        match begun {
+            Ok(Message::Begin) => Ok(stream),
+            Ok(Message::Refused(why)) => Err(MeetingError::Refused(why)),
+            Ok(_) => Err(self.broken("it says something else".to_owned())),
+            Err(error) => Err(self.broken(match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                    format!("not all ranks came within {:?}", self.patience)
+                }
+                io::ErrorKind::UnexpectedEof => "it has closed the connection".to_owned(),
+                _ => error.to_string(),
+            })),
+        }
+    }
+
+    fn broken(&self, reason: String) -> MeetingError {
+        let Seat { rank, host, port, .. } = self.seat.clone();
+        MeetingError::Broken { rank, host, port, reason }
+    }
+
+    /// Tries again, less and less often, because rank 0 may come later.
+    fn connect(&self) -> Result<TcpStream, MeetingError> {
+        let mut tick = TICK;
+        loop {
+            let refusal = match self.attempt() {
+                Ok(stream) => return Ok(stream),
+                Err(refusal) => refusal,
+            };
+            if self.start.elapsed() > self.patience {
+                return Err(refusal);
+            }
+            thread::sleep(tick);
+            tick = LONGEST_TICK.min(tick * 2);
+        }
+    }
+
+    /// Tries all addresses once. A host that has none may get one.
+    fn attempt(&self) -> Result<TcpStream, MeetingError> {
+        let mut reason = String::new();
+        for address in addresses(self.seat)? {
+            let reached = TcpStream::connect_timeout(&address, self.left().min(ATTEMPT));
+            match reached.and_then(not_itself) {
+                Ok(stream) => return Ok(stream),
+                Err(error) => reason = error.to_string(),
+            }
+        }
+        let Seat { rank, host, port, .. } = self.seat.clone();
+        Err(MeetingError::Alone { rank, host, port, patience: self.patience, reason })
+    }
+
+    fn left(&self) -> Duration {
+        self.patience.saturating_sub(self.start.elapsed()).max(TICK)
+    }
+
+    /// Rank 0 may have begun to wait later, and then says after that who is missing.
+    fn introduce(&self, stream: &mut TcpStream) -> io::Result<Message> {
+        let Seat { rank, size, .. } = *self.seat;
+        stream.set_nodelay(true)?;
+        stream.write_all(&GREETING)?;
+        say(stream, &Message::Hello { rank, size })?;
+        let end = Instant::now() + self.left() + INTRODUCTION;
+        let answer = wire::read_said(&mut Until { stream, end })?;
+        stream.set_read_timeout(None)?;
+        Ok(answer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_name_that_no_other_machine_can_use_means_here() {
+        for (host, here) in [
+            ("localhost", true),
+            ("127.0.0.1", true),
+            ("127.0.1.1", true),
+            ("::1", true),
+            ("10.0.0.7", false),
+            ("node1", false),
+            ("localhost.example", false),
+        ] {
+            assert_eq!(means_here(host), here, "{host}");
+        }
+    }
+
+    #[test]
+    fn whoever_sends_little_at_a_time_is_not_waited_for_longer() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut slow = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        let sender = thread::spawn(move || {
+            while slow.write_all(&[0]).is_ok() {
+                thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let end = Instant::now() + Duration::from_millis(500);
+        let mut until = Until { stream: &stream, end };
+        let ended = until.read_to_end(&mut Vec::new()).unwrap_err();
+        assert!(
+            matches!(ended.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock),
+            "{ended}"
+        );
+        drop(stream);
+        sender.join().unwrap();
+    }
+}

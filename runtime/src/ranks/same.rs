@@ -1,0 +1,77 @@
+//! Whether all ranks are about to do the same: a run of several processes that read different
+//! files would train nonsense, or hang.
+
+use super::{control::Control, trouble::Trouble};
+use crate::{digest::Digest, state::State};
+use roundelay_schedule::{Schedule, write};
+
+impl Control {
+    /// Looks whether this rank begins the same run as the first one; all ranks look.
+    ///
+    /// # Errors
+    /// What differs on which rank, or whatever else goes wrong on one of them.
+    pub fn agree(
+        &self,
+        schedule: &Schedule,
+        data: u64,
+        state: &State,
+        end: u64,
+    ) -> Result<(), Trouble> {
+        let mut parameters = Digest::new();
+        for (name, tensor) in &state.tensors {
+            parameters.add(name.as_bytes());
+            let arrays = tensor.versions.iter().chain(&tensor.optimizer);
+            arrays.for_each(|array| parameters.add(array));
+        }
+        let mut text = Digest::new();
+        text.add(write(schedule).as_bytes());
+        self.agree_on(&[
+            ("version of Roundelay", env!("CARGO_PKG_VERSION").to_owned()),
+            ("schedule", format!("{:016x}", text.value())),
+            ("data", format!("{data:016x}")),
+            ("first step", state.step.to_string()),
+            ("last step", end.to_string()),
+            ("parameters at the start", format!("{:016x}", parameters.value())),
+        ])
+    }
+
+    fn agree_on(&self, facts: &[(&str, String)]) -> Result<(), Trouble> {
+        let values: Vec<&str> = facts.iter().map(|(_, value)| value.as_str()).collect();
+        let all = self.gather(values.join("\n").into_bytes())?;
+        let first = String::from_utf8_lossy(&all[0]).into_owned();
+        let theirs = first.lines().chain(std::iter::repeat(""));
+        let differs = |((_, own), other): &(&(&str, String), &str)| own != other;
+        match facts.iter().zip(theirs).find(differs) {
+            None => self.gather(Vec::new()).map(drop),
+            Some(((name, own), other)) => Err(self.fail(&format!(
+                "its {name} is not that of rank 0 ({own}, not {other}); give all ranks the \
+                 same files and options"
+            ))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ranks::{
+        Control, Seat,
+        control::tests::{all, seats},
+    };
+    use std::time::Duration;
+
+    #[test]
+    fn what_differs_is_named_by_all() {
+        let found = all(&seats(2), |seat: &Seat| {
+            let control = Control::meet(seat, Duration::from_secs(4)).unwrap();
+            let own = |value: u32| ("last step", value.to_string());
+            let same = control.agree_on(&[own(7)]);
+            (same, control.agree_on(&[own(7), own(seat.rank)]).unwrap_err().to_string())
+        });
+        for (same, other) in found {
+            assert_eq!(same, Ok(()));
+            let said = "rank 1 failed before the first step: its last step is not that of \
+                        rank 0 (1, not 0)";
+            assert!(other.starts_with(said), "{other}");
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! What ends a run of several ranks, and where each of them was.
+
+use roundelay_schedule::ActionId;
+use serde::{Deserialize, Serialize};
+use std::{fmt, time::Duration};
+
+/// How far a rank is; later positions are greater.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Position {
+    /// Nothing is trained yet.
+    Starting,
+    /// Nothing is under way.
+    Resting {
+        /// The next training step.
+        step: u64,
+    },
+    /// In a replay.
+    Replaying {
+        /// The period, and
+        period: i64,
+        /// the first action of it that is not known to be done.
+        action: ActionId,
+    },
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Starting => write!(f, "before the first step"),
+            Self::Resting { step } => write!(f, "at rest before step {step}"),
+            Self::Replaying { period, action } => {
+                write!(f, "in period {period} at {action}")
+            }
+        }
+    }
+}
+
+/// What is known of a rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Seen {
+    /// Which.
+    pub rank: u32,
+    /// Where it was when it was last heard of.
+    pub position: Position,
+    /// How long ago that was.
+    pub silent: Duration,
+}
+
+/// Ranks speak many times in this; one that has not spoken for so long does not run.
+pub(super) const SILENCE: Duration = Duration::from_secs(5);
+
+/// The first thing that went wrong on any rank; it ends all of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum Trouble {
+    /// A rank is not there any more.
+    #[error(
+        "rank {rank} was lost {position}: its process has ended or cannot be reached"
+    )]
+    Lost {
+        /// Which.
+        rank: u32,
+        /// Where it was when it was last heard of.
+        position: Position,
+    },
+    /// A rank cannot go on.
+    #[error("rank {rank} failed {position}: {what}")]
+    Failed {
+        /// Which.
+        rank: u32,
+        /// Where.
+        position: Position,
+        /// Why, in its own words.
+        what: String,
+    },
+    /// Nothing moves.
+    #[error("nothing was completed for {patience:?}: {}", culprits(seen))]
+    Stuck {
+        /// The deadline.
+        patience: Duration,
+        /// All ranks.
+        seen: Vec<Seen>,
+    },
+}
+
+/// Which ranks may hold all others up: those that do not speak any more, else those that are
+/// furthest back; and where the others are. Of two ranks that a message does not get across, neither
+/// is known to be at fault.
+fn culprits(seen: &[Seen]) -> String {
+    let mute: Vec<&Seen> = seen.iter().filter(|own| own.silent > SILENCE).collect();
+    let least = seen.iter().map(|own| own.position).min();
+    let is_last = |own: &&Seen| Some(own.position) == least;
+    let mut text = Vec::new();
+    for Seen { rank, position, silent } in &mute {
+        let seconds = silent.as_secs_f64();
+        text.push(format!(
+            "rank {rank} does not answer since {seconds:.1} s, and was {position}"
+        ));
+    }
+    let others = seen.iter().filter(|own| mute.iter().all(|one| one.rank != own.rank));
+    for own in others {
+        let Seen { rank, position, .. } = own;
+        text.push(match mute.is_empty() && is_last(&own) {
+            true => format!("rank {rank} is furthest back, {position}"),
+            false => format!("rank {rank} waits {position}"),
+        });
+    }
+    text.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use roundelay_schedule::Id;
+
+    fn seen(rank: u32, period: i64, silent: u64) -> Seen {
+        let position = Position::Replaying { period, action: ActionId::new(7) };
+        Seen { rank, position, silent: Duration::from_secs(silent) }
+    }
+
+    #[test]
+    fn who_does_not_speak_is_to_blame_else_who_is_last() {
+        let patience = Duration::from_secs(9);
+        let stuck = |seen| Trouble::Stuck { patience, seen }.to_string();
+        let mute = stuck(vec![seen(0, 4, 0), seen(1, 5, 8)]);
+        assert!(
+            mute.contains("9s: rank 1 does not answer since 8.0 s, and was in period 5")
+        );
+        assert!(mute.contains("rank 0 waits in period 4 at a7"), "{mute}");
+        let last = stuck(vec![seen(0, 4, 0), seen(1, 3, 1), seen(2, 3, 0)]);
+        for word in [
+            "rank 0 waits",
+            "rank 1 is furthest back, in period 3",
+            "rank 2 is furthest back",
+        ] {
+            assert!(last.contains(word), "{last}");
+        }
+    }
+
+    #[test]
+    fn positions_are_ordered_as_a_run_goes() {
+        let action = ActionId::new(0);
+        let later = Position::Replaying { period: -1, action };
+        assert!(Position::Starting < Position::Resting { step: 0 });
+        assert!(Position::Resting { step: 9 } < later);
+        assert!(later < Position::Replaying { period: 0, action });
+    }
+}

@@ -1,0 +1,15 @@
+//! Several processes without a GPU: ranks that speak through a stand-in for NCCL over local sockets
+//! (`tests/standins/cuda`), started with the variables of launchers.
+
+#[path = "../cuda/bench.rs"]
+#[allow(dead_code, reason = "each test uses its part")]
+mod bench;
+#[path = "../support/mod.rs"]
+#[allow(dead_code, reason = "each test uses its part")]
+mod support;
+
+mod faults;
+mod self_check;
+mod start;
+mod training;
+mod world;

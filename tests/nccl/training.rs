@@ -1,0 +1,154 @@
+//! Every kind of plan on as many processes as it has devices, held to one process bit for bit.
+
+use crate::{
+    bench::{Run, has_compiler, program},
+    world::World,
+};
+use std::{fs, path::Path};
+
+/// Kind of plan, devices, and the lines that pin it.
+const PLANS: [(&str, u32, &str); 6] = [
+    ("shared", 3, "rule cyclic_v2, placement shared, micro_batches 2, stages 2"),
+    (
+        "workers",
+        2,
+        "rule cyclic_v2, placement data, micro_batches 2, stages 2, states replicated",
+    ),
+    (
+        "handoff",
+        4,
+        "rule cyclic_v2, placement data, micro_batches 4, stages 4, states handoff",
+    ),
+    ("pipeline", 2, "rule sync, placement pipeline, micro_batches 4, stages 2"),
+    ("zero3", 4, "rule sync, placement data, micro_batches 4, stages 2, states zero3"),
+    (
+        "replicas",
+        4,
+        "rule sync, placement data, micro_batches 4, stages 1, states replicated",
+    ),
+];
+
+/// A training of all ranks that must end well, as the first one tells it.
+pub(crate) fn train(world: &World, words: &str, program: &Path) -> Run {
+    let weights = world.bench.scratch.path("ranks.safetensors");
+    let _ = fs::remove_file(&weights);
+    let counts = world.bench.scratch.path("rank-counts");
+    let _ = fs::remove_file(&counts);
+    let weights_text = weights.to_str().expect("the path is text");
+    let words =
+        format!("run --json --device cuda {words} --deadline 60 --save {weights_text}");
+    let ended = world.run(&words, Some(program));
+    for (rank, own) in ended.iter().enumerate() {
+        assert_eq!(own.code, 0, "rank {rank}: {}", own.err);
+        assert!(rank == 0 || own.out.is_empty(), "rank 0 alone tells: {}", own.out);
+    }
+    Run::of(&ended[0], &weights, &counts)
+}
+
+/// Where the first rank writes what the stand-ins counted.
+fn counts_of(world: &World) -> String {
+    world.bench.scratch.path("rank-counts").display().to_string()
+}
+
+fn holds((name, ranks, plan): (&str, u32, &str)) {
+    if !has_compiler() {
+        return;
+    }
+    let settings: [[(&str, &str); 2]; 3] = [
+        [("STANDIN_CUDA_ORDER", "late"), ("STANDIN_NCCL_SENDS", "met")],
+        [("STANDIN_CUDA_ORDER", "5"), ("STANDIN_NCCL_SENDS", "met")],
+        [("STANDIN_CUDA_ORDER", "9"), ("STANDIN_NCCL_SENDS", "eager")],
+    ];
+    let whole = World::new(name, 1);
+    let file = program(&whole.bench, name, ranks, "steps 7", plan);
+    let one = whole.bench.run("--device cuda --graphs never", &file, &[]);
+    for (number, settings) in settings.iter().enumerate() {
+        let world = settings.iter().fold(
+            World::new(&format!("{name}-{number}"), ranks),
+            |world, (own, value)| world.set(own, value),
+        );
+        let counts = counts_of(&world);
+        let world = world.on(0, "STANDIN_CUDA_COUNTS", &counts);
+        let many = train(&world, "", &file);
+        assert!(many.is(&one), "{name}, {settings:?}: the bits of one process");
+        assert!(many.count("exchanges") > 0, "{name}: ranks speak through NCCL");
+        assert!(many.count("grouped") > 0, "{name}: some messages go together");
+        for figure in ["pools", "transfers", "bytes"] {
+            let (own, other) = (&many.end["measured"], &one.end["measured"]);
+            assert_eq!(own[figure], other[figure], "{name}: {figure}");
+        }
+    }
+}
+
+#[test]
+fn cyclic_stages_that_share_devices() {
+    holds(PLANS[0]);
+}
+
+#[test]
+fn cyclic_workers_with_all_stages() {
+    holds(PLANS[1]);
+}
+
+#[test]
+fn cyclic_workers_that_hand_stages_on() {
+    holds(PLANS[2]);
+}
+
+#[test]
+fn a_pipeline() {
+    holds(PLANS[3]);
+}
+
+#[test]
+fn sharded_states() {
+    holds(PLANS[4]);
+}
+
+#[test]
+fn synchronous_replicas() {
+    holds(PLANS[5]);
+}
+
+#[test]
+fn numbers_of_16_bits() {
+    if !has_compiler() {
+        return;
+    }
+    let plan =
+        "rule cyclic_v2, placement data, micro_batches 2, stages 2, states replicated";
+    let whole = World::new("bf16", 1);
+    let file = program(&whole.bench, "tiny", 2, "steps 5, dtype bf16", plan);
+    let one = whole.bench.run("--device cuda", &file, &[]);
+    let world = World::new("bf16-ranks", 2).set("STANDIN_CUDA_ORDER", "late");
+    assert!(train(&world, "", &file).is(&one));
+}
+
+/// Lines of a run that say what was looked at.
+fn evaluations(run: &str) -> Vec<String> {
+    run.lines().filter(|line| line.contains("\"evaluate\"")).map(str::to_owned).collect()
+}
+
+#[test]
+fn checkpoints_of_ranks_go_on_as_one_process_and_back() {
+    if !has_compiler() {
+        return;
+    }
+    let world = World::new("resumed", 3).set("STANDIN_CUDA_ORDER", "late");
+    let plan = "rule cyclic_v2, placement shared, micro_batches 2, stages 2";
+    let steps = "steps 6, evaluate { every 3 }";
+    let file = program(&world.bench, "tiny", 3, steps, plan);
+    let one = World::new("resumed-one", 1);
+    let whole = one.bench.run("--device cuda", &file, &[]);
+    let folder = world.bench.scratch.path("kept");
+    let kept = format!("--checkpoint {} --checkpoint-every 2", folder.display());
+    let words = format!("run --json --device cuda --deadline 60 {kept}");
+    let first = world.run(&format!("{words} --steps 3"), Some(&file));
+    assert!(first.iter().all(|own| own.code == 0), "{first:?}");
+    assert_eq!(evaluations(&first[0].out).len(), 1);
+    let second = train(&world, &format!("{kept} --resume --steps 5"), &file);
+    assert_eq!(second.losses, whole.losses[3..5]);
+    let last = one.bench.run(&format!("--device cuda {kept} --resume"), &file, &[]);
+    assert_eq!(last.losses, whole.losses[5..]);
+    assert!(last.bytes == whole.bytes, "ranks and one process go on from each other");
+}
