@@ -224,7 +224,7 @@ fn what_does_not_go_between_processes_is_refused() {
     let file = program(&world.bench, "tiny", 4, "steps 4", rows);
     for own in world.run(&words(""), Some(&file)) {
         assert_eq!(own.code, 3, "{own:?}");
-        assert!(own.err.contains("splits tensors in 2 rows"), "{}", own.err);
+        assert!(own.err.contains("splits tensors in 2 parts"), "{}", own.err);
     }
 }
 
