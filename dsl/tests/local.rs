@@ -319,8 +319,8 @@ fn a_head_reads_inputs_and_not_their_names() {
     }
 }
 
-/// What no rule trains is not said to be named wrongly; where rules are open, heads are those of all
-/// that are tried.
+/// What no rule trains is not said to be named wrongly; where rules are open, heads are those of
+/// all that are tried.
 #[test]
 fn patterns_are_compared_with_what_rules_train() {
     let train =

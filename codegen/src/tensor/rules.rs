@@ -278,7 +278,8 @@ impl Local<'_> {
         (result, layout)
     }
 
-    /// A value as it lies: an exchange would stand in front of the boundary, where its stage begins.
+    /// A value as it lies: an exchange would stand in front of the boundary, where its stage
+    /// begins.
     fn boundary(
         &mut self,
         operation: Operation,

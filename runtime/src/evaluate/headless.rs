@@ -134,8 +134,8 @@ mod tests {
         Part { argument, bytes, access }
     }
 
-    /// What a language model in three units runs where it is used: no stage before the last has a loss,
-    /// and each leaves out the calls of its head alone.
+    /// What a language model in three units runs where it is used: no stage before the last has
+    /// a loss, and each leaves out the calls of its head alone.
     #[test]
     fn no_stage_before_the_last_runs_a_head() {
         for hop in [Hop::None, Hop::Added] {
