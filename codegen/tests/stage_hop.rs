@@ -38,7 +38,7 @@ fn residual(layers: usize) -> Model {
 
 /// Convolutions with batch normalisation, whose kernels make gradients of values and of parameters
 /// in one call.
-fn images() -> Model {
+fn images(activation: &str) -> Model {
     let build = || -> Result<Model, Mistake> {
         let mut model = ModelBuilder::new("images");
         let shape = [Extent::batch(), 4u64.into(), 4u64.into(), 2u64.into()];
@@ -47,7 +47,7 @@ fn images() -> Model {
         let layer = |model: &mut ModelBuilder, x: Tensor, width: i64| {
             let x = model.call("conv2d", vec![x.into(), width.into()])?;
             let x = model.call("batch_norm", vec![x.into()])?;
-            model.call("gelu", vec![x.into()])
+            model.call(activation, vec![x.into()])
         };
         let x = layer(&mut model, images, 2)?;
         let x = layer(&mut model, x, 3)?;
@@ -127,7 +127,8 @@ fn trainers(hop: Hop, parameter: &Parameter, units: usize) -> Vec<usize> {
 #[test]
 fn a_parameter_has_the_gradient_that_the_rule_says() {
     let mut compared = 0;
-    for (model, all) in [(residual(5), 2..=5), (images(), 2..=3)] {
+    let [smooth, kinked] = ["gelu", "relu"].map(images);
+    for (model, all) in [(residual(5), 2..=5), (smooth, 2..=3), (kinked, 2..=3)] {
         for units in all {
             for hop in [Hop::Added, Hop::Alone] {
                 let stages = cut(&model, units, hop);
@@ -171,7 +172,7 @@ fn it_is_not_the_gradient_of_the_summed_losses() {
 #[test]
 fn running_averages_take_each_micro_batch_once() {
     let averages = |hop| {
-        let stages = cut(&images(), 3, hop);
+        let stages = cut(&images("gelu"), 3, hop);
         let mut machine = forward(&stages, None);
         machine.backward::<f64>(&context(3, 0));
         let named = machine.named::<f64>(Role::Gradient);
@@ -210,5 +211,10 @@ fn units_are_whole_stages() {
     for cuts in [vec![], vec![boundaries[0]], vec![boundaries[0] + 1, boundaries[1]]] {
         let wrong = stages(&model, &cuts, EXAMPLES, Float::F32, 16).unwrap_err();
         assert!(matches!(wrong, StageError::Units { .. }), "{wrong}");
+    }
+    let (first, middle) = (boundaries[0], boundaries[0] / 2);
+    for cuts in [[middle, first, boundaries[1]], [first, first + 1, boundaries[1]]] {
+        let wrong = stages(&model, &cuts, EXAMPLES, Float::F32, 16).unwrap_err();
+        assert!(matches!(wrong, StageError::Parted { stage: 1 | 2, .. }), "{wrong}");
     }
 }

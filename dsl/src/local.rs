@@ -7,10 +7,10 @@ mod default;
 
 use crate::{
     Choice, Code, Metric, Mistake, Model, ModelParameter, Node, NodeId, Operation,
-    Program, Source,
+    Program, Search, Source,
 };
 use boundary::Boundaries;
-use roundelay_schedule::{Hop, Id, Reading, Rule};
+use roundelay_schedule::{Hop, Id, Reading, Rule, Treatment};
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
@@ -73,6 +73,25 @@ impl Program {
             Choice::Open => vec![Ok(Cow::Borrowed(self))],
             Choice::OneOf(rules) => rules.iter().map(|rule| self.under(*rule)).collect(),
         }
+    }
+}
+
+/// Units that are tried where a program leaves its rule open and allows local gradients.
+const OPEN_UNITS: [u32; 4] = [2, 4, 8, 16];
+
+/// What hops back between them.
+const HOPS: [Hop; 3] = [Hop::None, Hop::Added, Hop::Alone];
+
+impl Search {
+    /// The local rules to try besides others where the program names no rule: those that its
+    /// exactness allows.
+    pub fn open_local_rules(&self) -> Vec<Rule> {
+        if self.rule != Choice::Open {
+            return Vec::new();
+        }
+        let units = OPEN_UNITS.into_iter();
+        let each = units.flat_map(|units| HOPS.map(|hop| Rule::Local { units, hop }));
+        each.filter(|rule| self.exactness >= Some(rule.exactness())).collect()
     }
 }
 
@@ -142,6 +161,12 @@ impl<'a> Localised<'a> {
 
     /// A unit up to the node `end`, its head, and the boundary behind it.
     fn unit(&mut self, number: usize, end: NodeId, head: &Model) -> Result<(), Mistake> {
+        if self.hop != Hop::None && !self.trains(end) {
+            let message =
+                format!("unit {number} has nothing that what hops back to it trains");
+            let hint = "let units be larger, or take `local` without overlap";
+            return Err(Mistake::new(Code::Value, message).hint(hint));
+        }
         self.nodes(end.index() + 1);
         let name = self.fresh(&format!("unit{number}"));
         let value = self.places[end.index()];
@@ -164,6 +189,19 @@ impl<'a> Localised<'a> {
         let stop = self.model.nodes.push(stop);
         self.stopped.insert(end, stop);
         Ok(())
+    }
+
+    /// Whether some parameter up to a node has a gradient.
+    fn trains(&self, end: NodeId) -> bool {
+        let Model { nodes, parameters, .. } = self.whole;
+        let trained = |source: &Source| match source {
+            Source::Parameter(id) => {
+                !matches!(parameters[*id].treatment, Treatment::Averaged { .. })
+            }
+            Source::Node(_) | Source::Input(_) => false,
+        };
+        let mut above = nodes.iter().filter(|(node, _)| *node <= end);
+        above.any(|(_, node)| node.operands.iter().any(trained))
     }
 
     /// A name that begins no other.

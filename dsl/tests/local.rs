@@ -138,8 +138,13 @@ fn written(body: &str, rule: &str) -> Result<Model, String> {
 }
 
 fn trained(body: &str, rule: &str, train: &str) -> Result<Model, String> {
+    planned("", body, train, &format!("exactness local, rule {rule}"))
+}
+
+fn planned(blocks: &str, body: &str, train: &str, plan: &str) -> Result<Model, String> {
     let text = format!(
-        "model it {{
+        "{blocks}
+        model it {{
             seq = 8, vocab = 24
             input tokens: i32[batch, seq]
             input targets: i32[batch, seq]
@@ -149,7 +154,7 @@ fn trained(body: &str, rule: &str, train: &str) -> Result<Model, String> {
             loss cross_entropy(linear(layer_norm(x), vocab), targets)
         }}
         train {{ {train} }}
-        plan {{ exactness local, rule {rule} }}"
+        plan {{ {plan} }}"
     );
     let source = SourceFile::new("it.rdl", text);
     match parse(&source, &NoFiles) {
@@ -228,11 +233,12 @@ fn mistakes_of_heads_and_units_have_a_place_and_a_hint() {
         (LAYERS.into(), "local(units = 4)", "4 units need as many layers"),
         (LAYERS.into(), "pairwise(units = 4)", "4 units need as many layers"),
         (LAYERS.into(), "local", "`local` needs a number of units"),
-        (LAYERS.into(), "local(units = 0)", "`local` has at least 1 unit"),
+        (LAYERS.into(), "local(units = 0)", "error[value]: `local` has at least 1 unit"),
         (LAYERS.into(), "pairwise", "`pairwise` needs a number of units"),
-        (LAYERS.into(), "pairwise(2, overlap = 1)", "`pairwise` takes `units`, each"),
+        (LAYERS.into(), "pairwise(2, overlap = 1)", "takes `units`, not `overlap`"),
+        (LAYERS.into(), "pairwise(2, units = 3)", "leave one `units` out"),
         (LAYERS.into(), "local(units = 2, overlap = 2)", "by 0 layers or by one unit"),
-        (LAYERS.into(), "local(unit = 2)", "takes `units` and `overlap`"),
+        (LAYERS.into(), "local(unit = 2)", "did you mean `units`?"),
         (
             "repeat 2 as a { repeat 2 as b { x = relu(x) } }
             head after b { loss mse(x, wide) }"
@@ -313,8 +319,67 @@ fn a_head_reads_inputs_and_not_their_names() {
     }
 }
 
-/// Passes are those of outermost repeats, wherever they stand: repeats in heads, blocks and other
-/// repeats take nothing away from them.
+/// What no rule trains is not said to be named wrongly; where rules are open, heads are those of
+/// all that are tried.
+#[test]
+fn patterns_are_compared_with_what_rules_train() {
+    let train =
+        |pattern: &str| format!("optimizer adamw(1e-3, no_decay = [\"{pattern}\"])");
+    let many = "exactness local, rule local(units = 99)";
+    let wrong = planned("", LAYERS, &train("*.bias"), many).expect_err("too many units");
+    assert!(wrong.contains("99 units need as many layers"), "{wrong}");
+    assert!(!wrong.contains("no parameter matches"), "{wrong}");
+    let under = |pattern: &str, plan: &str| planned("", LAYERS, &train(pattern), plan);
+    under("unit0.head.*", "exactness local").expect("two units are tried");
+    for (pattern, plan) in
+        [("unit7.head.*", "exactness local"), ("unit0.head.*", "exactness reordered")]
+    {
+        let wrong = under(pattern, plan).expect_err("no rule has such a head");
+        assert!(wrong.contains("no parameter matches"), "{wrong}");
+    }
+}
+
+/// What hops back trains something, or the program is told that it does not.
+#[test]
+fn what_hops_back_has_weights_to_train() {
+    let model = model(
+        "input wide: real[batch, 8, 16]
+        x = relu(wide)
+        repeat 3 as layer { x = relu(x) }
+        loss cross_entropy(linear(x, 24), targets)",
+    );
+    localised(&model, 2, Hop::None).expect("heads are trained");
+    for hop in [Hop::Added, Hop::Alone] {
+        let wrong = localised(&model, 2, hop).expect_err("no layer has parameters");
+        assert!(wrong.message.contains("unit 0 has nothing"), "{}", wrong.message);
+    }
+}
+
+/// A model's head means the model's passes, whatever is counted alike in its blocks; those of a
+/// block where the model has none.
+#[test]
+fn repeats_of_blocks_take_no_passes_away() {
+    let blocks = "block twice(x) {
+            h = x
+            repeat 2 as layer { h = h + linear(layer_norm(h), 16) }
+            return h
+        }";
+    let behind = |body: &str| {
+        let model = planned(blocks, body, "", "exactness local");
+        model.expect("it is right").heads[0].after.len()
+    };
+    let both = "x = twice(x)
+        repeat 3 as layer { x = x + linear(layer_norm(x), 16) }
+        x = twice(x)
+        head after layer { loss cross_entropy(linear(x, vocab), targets) }";
+    assert_eq!(behind(both), 3);
+    let block = "x = twice(x)
+        head after layer { loss cross_entropy(linear(h, vocab), targets) }";
+    assert_eq!(behind(block), 2);
+}
+
+/// Passes are those of outermost repeats, wherever they stand: repeats in heads and other repeats
+/// take nothing away from them.
 #[test]
 fn other_repeats_take_no_passes_away() {
     let body = "repeat 3 as layer {

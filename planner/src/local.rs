@@ -3,14 +3,8 @@
 
 use crate::{ranking::Ranking, space::Space};
 use roundelay_dsl::{Choice, Program};
-use roundelay_schedule::{Hop, Rule};
+use roundelay_schedule::Rule;
 use std::borrow::Cow;
-
-/// Units that are tried where a program leaves its rule open and allows local gradients.
-const OPEN_UNITS: [u32; 4] = [2, 4, 8, 16];
-
-/// What comes back between them.
-const HOPS: [Hop; 3] = [Hop::None, Hop::Added, Hop::Alone];
 
 /// The programs to search: the one without local rules, then one for each of them. A rule whose
 /// model cannot be made is left out.
@@ -39,14 +33,8 @@ fn with_rules<'a>(mut program: Program, rules: Choice<Rule>) -> Cow<'a, Program>
 /// The rules of a program that keep its model, and those that do not.
 fn rules(program: &Program) -> (Choice<Rule>, Vec<Rule>) {
     let is_local = |rule: &Rule| matches!(rule, Rule::Local { .. });
-    let allowed = program.search.exactness;
     match &program.search.rule {
-        Choice::Open => {
-            let units = OPEN_UNITS.into_iter();
-            let each = units.flat_map(|units| HOPS.map(|hop| Rule::Local { units, hop }));
-            let local = each.filter(|rule| allowed >= Some(rule.exactness()));
-            (Choice::Open, local.collect())
-        }
+        Choice::Open => (Choice::Open, program.search.open_local_rules()),
         Choice::OneOf(rules) => {
             let (local, others) = rules.iter().copied().partition(is_local);
             (Choice::OneOf(others), local)

@@ -7,7 +7,7 @@ use crate::{
     objective::{Goal, dollars},
     ranking::{Ranking, Weaker},
 };
-use roundelay_dsl::{Choice, Program};
+use roundelay_dsl::{Choice, Program, Search};
 use roundelay_schedule::{
     Exactness, Hop, Nanos, Placement, Plan, PoolId, Rule, Sequence, States, Tensor,
 };
@@ -111,7 +111,7 @@ pub fn front_table(front: &Front, goal: &Goal) -> String {
 /// never proposed for its time alone.
 fn unasked(ranking: &Ranking, program: &Program) -> Option<String> {
     let units = |hop| program.under(Rule::Local { units: 2, hop }).is_ok();
-    let open = program.search.rule == Choice::Open;
+    let open = program.search.rule == Choice::Open && places_units(&program.search);
     let classes = [(Hop::Added, Exactness::Truncated), (Hop::None, Exactness::Local)];
     let others = classes
         .into_iter()
@@ -121,6 +121,14 @@ fn unasked(ranking: &Ranking, program: &Program) -> Option<String> {
         .collect();
     let rules = "local rules were not searched, for they have another objective";
     (!lines.is_empty()).then(|| format!("{rules}; {}", lines.join("; ")))
+}
+
+/// Whether a placement and an order that are tried can hold a local rule.
+fn places_units(search: &Search) -> bool {
+    let mut placements = Placement::ALL.iter().filter(|one| search.placement.allows(one));
+    placements.any(|placement| {
+        placement.orders_of_units().iter().any(|order| search.order.allows(order))
+    })
 }
 
 /// Plans under each other, numbered; every line ends with a newline.
@@ -365,6 +373,19 @@ note: devices that share a memory are taken as separate processors: where they a
         assert!(!one.contains("`exactness truncated`"), "{one}");
         assert_eq!(note(Exactness::Local, Choice::Open), None);
         assert_eq!(note(Exactness::Exact, Choice::OneOf(vec![Rule::Sync])), None);
+        let mut placed = |placement, order| {
+            program.search.rule = Choice::Open;
+            program.search.placement = Choice::OneOf(vec![placement]);
+            program.search.order = order;
+            ranking.allowed = Exactness::Reordered;
+            let notes = remarks(&ranking, &program);
+            notes.iter().any(|note| note.starts_with("local rules were not searched"))
+        };
+        let sequential = || Choice::OneOf(vec![Order::Sequential]);
+        assert!(placed(Placement::Pipeline, Choice::Open));
+        assert!(placed(Placement::Accumulate, sequential()));
+        assert!(!placed(Placement::Pipeline, sequential()), "units follow in 1f1b");
+        assert!(!placed(Placement::Shared, Choice::Open), "no unit is shared");
     }
 
     #[test]

@@ -214,13 +214,41 @@ fn plain_layers() -> Program {
     ))
 }
 
+/// Layers that are no passes of a repeat: the first unit ends in a sum with positions, which rows
+/// have whole.
+fn positioned() -> Program {
+    program(&format!(
+        "model positioned {{
+            input tokens:  i32[batch, 8]
+            input targets: i32[batch, 8]
+            x = embedding(tokens, 24, 16) + positions(8, 16)
+            x = relu(linear(x, 16))
+            x = relu(linear(x, 16))
+            loss cross_entropy(linear(x, 24), targets)
+        }}
+        {}",
+        job(8)
+    ))
+}
+
 /// Splitting tensors changes the order of sums alone.
 #[test]
 fn rows_train_what_hops_back_like_whole_tensors() {
     let all = HOPS.into_iter().flat_map(|hop| {
-        let rule = Rule::Local { units: 4, hop };
-        let plain = plain_layers().under(rule).expect("there are layers").into_owned();
-        [(hop, hopping(4, (4, hop), 8)), (hop, plain)]
+        let under = |program: Program, units| {
+            let own = program.under(Rule::Local { units, hop });
+            own.expect("there are layers").into_owned()
+        };
+        let positioned = under(positioned(), 3);
+        let first = positioned.model.boundaries()[0];
+        let operands = &positioned.model.nodes[NodeId::new(first as usize)].operands;
+        let Source::Node(end) = operands[0] else { panic!("a boundary stops a node") };
+        assert_eq!(positioned.model.nodes[end].operation, Operation::Add);
+        [
+            (hop, hopping(4, (4, hop), 8)),
+            (hop, under(plain_layers(), 4)),
+            (hop, positioned),
+        ]
     });
     for (hop, program) in all {
         let plan = plan(&program, PIPELINE, 2, false);
@@ -350,9 +378,9 @@ fn every_unit_reports_its_loss() {
     assert!(units[0] != units[1] && units[1] != units[2]);
 }
 
-/// The model as it is used runs no heads, and measures the same without.
+/// The model as it is used has no losses of heads, and measures the same without.
 #[test]
-fn heads_do_not_run_where_the_model_is_used() {
+fn a_model_measures_the_same_without_heads() {
     for (program, rows) in [(gpt(3, 3, 8), 1), (hopping(3, (3, Hop::Added), 8), 2)] {
         let plan = plan(&program, PIPELINE, 4, false);
         let tensor = Tensor { rows, ..Tensor::WHOLE };

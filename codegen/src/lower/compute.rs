@@ -12,7 +12,7 @@ use super::{
 use crate::{BackwardCode, Differentiated};
 use roundelay_schedule::{
     Argument, Bytes, Content, Id, InputId, MicroBatch, Pass, Place, RingId, Role,
-    Routine, RoutineId, Stage, Subject, Table, Units,
+    Routine, RoutineId, Stage, Subject, Table,
 };
 use std::collections::BTreeMap;
 
@@ -250,7 +250,7 @@ fn send(
     let key = draft.key(number, side);
     let work = draft.transfer(giver, taker, content)?;
     if side == Side::After && draft.plan.order.is_of_pipelines() {
-        let hops = Units::of(draft.plan).is_hopping();
+        let hops = draft.units.is_hopping();
         let pass = match from < to {
             true => Pass::Forward,
             false if hops => draft.order.closing(to),

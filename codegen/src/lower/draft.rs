@@ -11,13 +11,14 @@ use crate::{Differentiated, Stages};
 use roundelay_schedule::{
     BufferId, Bytes, Collective, Content, Group, GroupId, Id, Job, Levels, LinkId,
     MicroBatch, Pass, Place, Plan, Rest, RingId, Role, Routine, RoutineId, Slice, Stage,
-    Subject, Table, Target, ValueId,
+    Subject, Table, Target, Units, ValueId,
 };
 use std::{collections::BTreeMap, rc::Rc};
 
 /// Everything that the passes of the lowering share.
 pub(crate) struct Draft<'a> {
     pub(crate) plan: &'a Plan,
+    pub(crate) units: Units,
     pub(crate) target: &'a Target,
     pub(crate) levels: Levels<'a>,
     pub(crate) job: &'a Job,
@@ -194,6 +195,7 @@ impl<'a> Draft<'a> {
         let named = sites.rings.ids().map(|_| BTreeMap::new()).collect();
         Self {
             plan,
+            units: Units::of(plan),
             target,
             levels: Levels::new(target),
             job,

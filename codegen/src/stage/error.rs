@@ -89,6 +89,17 @@ pub enum StageError {
         /// The boundary's name.
         boundary: String,
     },
+    /// A stage begins inside of a unit, where gradients hop back between units.
+    #[error(
+        "stage {stage} begins inside of a unit, at `{node}`: where gradients hop back a unit is \
+         one stage, so cut at boundaries alone"
+    )]
+    Parted {
+        /// The stage, counted from zero.
+        stage: usize,
+        /// The first node's name.
+        node: String,
+    },
     /// One parameter is used by two stages.
     #[error(
         "stages {} and {} both use parameter `{parameter}`; weights tied across stages are \

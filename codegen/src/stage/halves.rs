@@ -11,9 +11,9 @@
 //! Where a gradient hops back to the value of a unit ([`super::hop`]), this is how its head is
 //! halved; I and W each take the trunk on their own.
 //!
-//! Bits are those of the whole backward pass: each half makes the same calls in the same order,
-//! and [`made_aside`] says, for both forms, which parameter gradients never add up inside the
-//! kernel that makes them.
+//! But for such trunks, which no whole backward pass takes back, bits are those of the whole
+//! backward pass: each half makes the same calls in the same order, and [`made_aside`] says, for
+//! both forms, which parameter gradients never add up inside the kernel that makes them.
 
 use super::{
     accumulate::Accumulation,

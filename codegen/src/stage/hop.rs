@@ -15,6 +15,15 @@ use super::{
 use roundelay_dsl::{NodeId, Operation, Source};
 use roundelay_schedule::{Hop, Id, Stage};
 
+/// What trains the weights of a trunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trained {
+    /// a + b.
+    ByBoth,
+    /// b alone.
+    ByNext,
+}
+
 /// A unit to whose value a gradient hops back.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hopping {
@@ -22,7 +31,7 @@ pub(crate) struct Hopping {
     pub(crate) value: NodeId,
     /// The boundary behind it, in whose sum b stands.
     boundary: NodeId,
-    hop: Hop,
+    trained: Trained,
     /// Whether an earlier unit waits for what the trunk hands on.
     hands_on: bool,
 }
@@ -38,8 +47,13 @@ impl Hopping {
         else {
             return None;
         };
+        let trained = match hop {
+            Hop::None => return None,
+            Hop::Added => Trained::ByBoth,
+            Hop::Alone => Trained::ByNext,
+        };
         let hands_on = flow.crossing.iter().any(|row| row.returns == Some(stage));
-        Some(Self { value, boundary: row.sum, hop, hands_on })
+        Some(Self { value, boundary: row.sum, trained, hands_on })
     }
 
     /// Whether a node of the unit is of its trunk; the others are of its head.
@@ -64,16 +78,16 @@ impl Hopping {
         let term = |tensor| Term::real(tensor, &graph.shape(h)).flat();
         let add = |from| call("copy", [term(from), term(Tensor::Contribution(h))]);
         let b = add(Tensor::Gradient(Source::Node(self.boundary)));
-        let steps = match self.hop {
-            Hop::None | Hop::Alone => vec![b],
-            Hop::Added => vec![add(Tensor::Adjoint(self.value)), b],
+        let steps = match self.trained {
+            Trained::ByNext => vec![b],
+            Trained::ByBoth => vec![add(Tensor::Adjoint(self.value)), b],
         };
         (self.boundary, steps)
     }
 
     /// Whether W reads a, so that I has to keep it.
     pub(crate) fn keeps_own(&self) -> bool {
-        self.hop == Hop::Added
+        self.trained == Trained::ByBoth
     }
 }
 
@@ -110,20 +124,22 @@ fn without(steps: &[Step], dropped: impl Fn(Source) -> bool) -> Vec<Step> {
     left
 }
 
-/// A stage over whose start a gradient hops back has one unit: its boundary is its first node.
+/// Where gradients hop back, a stage is one unit: it begins with the boundary in front of it, and
+/// has no other.
 pub(crate) fn admit(
     graph: &Graph<'_>,
     flow: &Flow,
     stage: Stage,
 ) -> Result<(), StageError> {
     let own = flow.nodes(stage);
-    let inside = |node: &NodeId| own.contains(&node.index()) && node.index() > own.start;
-    let mut inside = graph.model.nodes.ids().filter(inside);
-    match inside.find(|node| graph.is_boundary(Source::Node(*node))) {
-        None => Ok(()),
-        Some(node) => {
-            let boundary = graph.model.nodes[node].name.clone();
-            Err(StageError::Units { stage: stage.index(), boundary })
-        }
+    let start = NodeId::new(own.start);
+    let name = |node: NodeId| graph.model.nodes[node].name.clone();
+    let mut inside = own.skip(1).map(NodeId::new);
+    if let Some(node) = inside.find(|node| graph.is_boundary(Source::Node(*node))) {
+        return Err(StageError::Units { stage: stage.index(), boundary: name(node) });
     }
+    if stage.index() > 0 && !graph.is_boundary(Source::Node(start)) {
+        return Err(StageError::Parted { stage: stage.index(), node: name(start) });
+    }
+    Ok(())
 }

@@ -39,6 +39,7 @@ impl Local<'_> {
             Operation::LayerNorm { .. }
             | Operation::RmsNorm { .. }
             | Operation::Softmax => self.norm(operation, operands, shape),
+            Operation::Boundary(_) => self.boundary(operation, operands[0], shape),
             Operation::Add | Operation::Multiply => self.pair(operation, operands, shape),
             Operation::CrossEntropy => self.loss(operation, operands, Masked::No),
             Operation::MaskedCrossEntropy => self.loss(operation, operands, Masked::Yes),
@@ -333,6 +334,19 @@ impl Local<'_> {
         let part = Part::Dropout { rate, operator, share };
         let result = self.part("", (part, direction), vec![x], (shape, layout));
         (result, layout)
+    }
+
+    /// A value as it lies: an exchange would stand in front of the boundary, where its stage
+    /// begins.
+    fn boundary(
+        &mut self,
+        operation: Operation,
+        operand: Source,
+        shape: &[Extent],
+    ) -> (Source, Layout) {
+        let layout = self.layout(operand);
+        let x = self.want(operand, layout);
+        (self.add("", operation, vec![x], (shape, layout)), layout)
     }
 
     /// a and b, where b has the shape of a or of its trailing extents.

@@ -5,7 +5,7 @@ use crate::{
     local::{PIPELINE, plan, timed, under},
     orders::step,
 };
-use roundelay_codegen::{LowerError, lower};
+use roundelay_codegen::{LowerError, lower, lower_halved};
 use roundelay_dsl::Program;
 use roundelay_kernels::Kernels;
 use roundelay_schedule::{
@@ -133,6 +133,20 @@ fn a_unit_is_one_stage() {
         panic!("{:?}", wrong.map(|_| ()))
     };
     assert!(message.contains("one stage for each unit, not 4 stages"), "{message}");
+}
+
+/// A schedule whose rule lets gradients hop back has them hop back.
+#[test]
+fn a_schedule_without_hops_is_not_taken_for_one_with_them() {
+    let program = program(Hop::None, 4, 2);
+    let schedule = lower_halved(&program, &plan(&program, 4, PIPELINE, 2)).unwrap();
+    check(schedule.clone(), &Kernels).expect("it is sound as what it is");
+    for hop in HOPS {
+        let mut told = schedule.clone();
+        told.plan.rule = Rule::Local { units: 4, hop };
+        let found = check(told, &Kernels).unwrap_err().to_string();
+        assert!(found.contains("that s2 hands back"), "{found}");
+    }
 }
 
 /// A checker that is told another rule, or finds what hopped back handed on, says so.

@@ -3,7 +3,7 @@
 use super::{
     constant::{name_of, number, place, place_of},
     definitions::Definitions,
-    head::Passes,
+    head::{Passes, Within},
     scope::Scope,
 };
 use crate::{
@@ -45,6 +45,8 @@ pub(super) struct Evaluator<'a> {
     pub(super) heads: Vec<(Head, Span)>,
     /// What passes of outermost repeats bound again.
     pub(super) passes: Passes,
+    /// Where the statements stand that are looked at.
+    pub(super) within: Within,
     /// How many repeats and heads are being worked through.
     pub(super) nested: u32,
     depth: u32,
@@ -69,6 +71,7 @@ impl<'a> Evaluator<'a> {
             metrics: Vec::new(),
             heads: Vec::new(),
             passes: Passes::new(),
+            within: Within::Model,
             nested: 0,
             depth: 0,
             steps: 0,

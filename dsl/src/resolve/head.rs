@@ -1,8 +1,9 @@
 //! `head after NAME { … loss … }`: the head that a unit of a local rule ends in.
 //!
-//! NAME is a value, or what counts the passes of outermost repeats: then the head may stand behind every
-//! pass, and the name that a pass binds again is its value there. A body sees that value, the
-//! inputs of the model, and all that is no tensor.
+//! NAME is a value, or what counts the passes of outermost repeats: then the head may stand behind
+//! every pass, and the name that a pass binds again is its value there. Repeats of blocks are meant
+//! where the model itself has none that are counted like this. A body sees that value, the inputs
+//! of the model, and all that is no tensor.
 
 use super::{
     evaluate::Evaluator,
@@ -19,8 +20,16 @@ use crate::{
 use roundelay_schedule::Element;
 use std::collections::BTreeMap;
 
-/// The values that passes of repeats bind again, by what counts the passes and by name.
-pub(super) type Passes = BTreeMap<String, BTreeMap<String, Vec<Tensor>>>;
+/// Where a repeat stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Within {
+    Model,
+    Block,
+}
+
+/// The values that passes of repeats bind again, by where they stand and what counts the passes,
+/// and by name.
+pub(super) type Passes = BTreeMap<(Within, String), BTreeMap<String, Vec<Tensor>>>;
 
 /// Where a head stands: the name of its value, and the values that may be it.
 struct Behind {
@@ -40,7 +49,8 @@ impl Evaluator<'_> {
             else {
                 continue;
             };
-            let names = self.passes.entry(counter.text.clone()).or_default();
+            let place = (self.within, counter.text.clone());
+            let names = self.passes.entry(place).or_default();
             names.entry(name.to_owned()).or_default().push(tensor.clone());
         }
     }
@@ -94,7 +104,10 @@ impl Evaluator<'_> {
             let message = "expected the name of a value, or of what counts a repeat";
             return self.fail(after.span, Mistake::new(Code::Type, message));
         };
-        match (self.scope.get(name).cloned(), self.passes.get(name)) {
+        let passes = [Within::Model, Within::Block]
+            .into_iter()
+            .find_map(|within| self.passes.get(&(within, name.clone())));
+        match (self.scope.get(name).cloned(), passes) {
             (Some(Binding { value: Some(Value::Tensor(tensor)), .. }), _) => {
                 Ok(Behind { name: name.clone(), values: vec![tensor] })
             }

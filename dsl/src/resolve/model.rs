@@ -3,6 +3,7 @@
 use super::{
     definitions::Definitions,
     evaluate::Evaluator,
+    head::Within,
     scope::{Binding, Scope},
 };
 use crate::{
@@ -410,7 +411,9 @@ impl Evaluator<'_> {
         let outside = std::mem::replace(&mut self.scope, scope);
         let name = self.graph.claim(wanted);
         self.graph.descend(name);
+        let within = std::mem::replace(&mut self.within, Within::Block);
         let returned = self.body(&block.body, Home::Block);
+        self.within = within;
         self.graph.ascend();
         self.scope = outside;
         returned.unwrap_or_else(|| {

@@ -173,9 +173,15 @@ pub(super) fn spare(model: &mut Model, no_decay: &NoDecay) {
     model.spared.clone_from(&no_decay.patterns);
 }
 
-/// Every pattern names a parameter of the model under some rule that the program names.
+/// Every pattern names a parameter of the model under some rule that the program names, or that is
+/// tried where it names none. Where no rule has a model, that is what is wrong.
 pub(super) fn name_some(program: &Program, no_decay: &NoDecay, report: &mut Report) {
-    let models: Vec<_> = program.under_each().into_iter().flatten().collect();
+    let open = program.search.open_local_rules();
+    let open = open.into_iter().map(|rule| program.under(rule));
+    let models: Vec<_> = program.under_each().into_iter().chain(open).flatten().collect();
+    if models.is_empty() {
+        return;
+    }
     let parameters = models.iter().flat_map(|own| own.model.parameters.values());
     let names: BTreeSet<&str> =
         parameters.map(|parameter| parameter.name.as_str()).collect();

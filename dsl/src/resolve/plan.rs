@@ -358,14 +358,25 @@ fn numbers_of<const N: usize>(
                 found[place] = Some((number, argument.value.span));
             }
             None => {
-                let names = names.map(|name| format!("`{name}`")).join(" and ");
-                let message = format!("`{rule}` takes {names}, each once");
-                let mistake = Mistake::new(Code::UnknownName, message);
+                let mistake = unlike(rule, &names, name);
                 return Err(report.error(argument.value.span, mistake));
             }
         }
     }
     Ok(found)
+}
+
+/// What is given by another name than a rule takes, or twice.
+fn unlike(rule: &str, names: &[&str], name: &str) -> Mistake {
+    let all: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    let all = all.join(" and ");
+    if names.contains(&name) {
+        let message = format!("`{rule}` takes {all}, each once");
+        let hint = format!("leave one `{name}` out");
+        return Mistake::new(Code::Duplicate, message).hint(hint);
+    }
+    let message = format!("`{rule}` takes {all}, not `{name}`");
+    Mistake::new(Code::UnknownName, message).near(name, names.iter().copied())
 }
 
 fn units_of(
@@ -375,12 +386,12 @@ fn units_of(
     report: &mut Report,
 ) -> Known<u32> {
     let hint = format!("write `{rule}(units = 2)`");
-    let (message, span) = match units {
+    let (code, message, span) = match units {
         Some((units @ 1.., _)) => return Ok(u32::try_from(units).unwrap_or(u32::MAX)),
-        Some((_, span)) => (format!("`{rule}` has at least 1 unit"), span),
-        None => (format!("`{rule}` needs a number of units"), value.span),
+        Some((_, span)) => (Code::Value, format!("`{rule}` has at least 1 unit"), span),
+        None => (Code::Missing, format!("`{rule}` needs a number of units"), value.span),
     };
-    Err(report.error(span, Mistake::new(Code::Missing, message).hint(hint)))
+    Err(report.error(span, Mistake::new(code, message).hint(hint)))
 }
 
 /// `cuts [3, 9]`.

@@ -2,7 +2,7 @@
 
 use super::{network::Network, work::splits};
 use crate::load::StageLoad;
-use roundelay_schedule::{Hop, Nanos, Placement, Plan};
+use roundelay_schedule::{Hop, Nanos, Placement, Plan, Rule};
 
 /// Law: a micro-batch i that sees θ^j of step t − τ is followed, after its forward and backward
 /// through stages j..S, by the update that micro-batch i of step t + 1 + τ sees. So 1 + τ(i, j)
@@ -17,7 +17,11 @@ pub(super) fn of_stages(plan: &Plan, loads: &[StageLoad]) -> Nanos {
     let mut rest = Nanos(0);
     let mut longest = Nanos(0);
     let apart = matches!(plan.placement, Placement::Pipeline | Placement::Shared);
-    let hops = plan.rule.hop() != Hop::None;
+    // One unit is backpropagation. A plan that is bounded may have no boundaries yet.
+    let hops = match plan.rule {
+        Rule::Local { units, hop } => units > 1 && hop != Hop::None,
+        Rule::Sync | Rule::CyclicV1 | Rule::CyclicV2 | Rule::CyclicSlack(_) => false,
+    };
     for (load, freshest) in loads.iter().zip(freshest).rev() {
         if apart && (hops || load.down.is_none() || load.up.is_none()) {
             rest = Nanos(0);

@@ -120,13 +120,66 @@ fn outside((argument, bytes): (u32, Range<u64>), part: &Part) -> Vec<(u32, Range
 #[cfg(test)]
 mod tests {
     use super::*;
-    use roundelay_schedule::{Argument, Bytes, Id, Nanos, Stage, ValueId};
+    use roundelay_codegen::lower;
+    use roundelay_dsl::{NoFiles, SourceFile, parse};
+    use roundelay_schedule::{
+        Argument, Bytes, Hop, Id, Nanos, Order, Placement, Plan, Rule, Stage, States,
+        ValueId,
+    };
 
     const READ: Access = Access::Read;
     const WRITE: Access = Access::Write;
 
     fn part(argument: u32, bytes: Range<u64>, access: Access) -> Part {
         Part { argument, bytes, access }
+    }
+
+    /// What a language model in three units runs where it is used: no stage before the last has
+    /// a loss, and each leaves out the calls of its head alone.
+    #[test]
+    fn no_stage_before_the_last_runs_a_head() {
+        for hop in [Hop::None, Hop::Added] {
+            let schedule = in_units(hop);
+            let (used, unmeasured) =
+                headless(&schedule).expect("kernels are well formed");
+            assert_eq!(unmeasured.len(), 2, "the losses of two heads");
+            let losses = |routine: &Routine| {
+                let is_loss = |call: &&Call| call.kernel.starts_with("cross_entropy");
+                routine.calls.iter().filter(is_loss).count()
+            };
+            for (id, own) in used.routines.iter() {
+                let whole = &schedule.routines[id];
+                if own.pass != Pass::Forward || schedule.ends(own.stage) {
+                    assert_eq!(own.calls, whole.calls, "{}", own.name);
+                    continue;
+                }
+                assert_eq!((losses(whole), losses(own)), (1, 0), "{}", own.name);
+                assert!(own.calls.len() < whole.calls.len(), "{}", own.name);
+                assert!(!own.calls.is_empty(), "{}", own.name);
+            }
+        }
+    }
+
+    fn in_units(hop: Hop) -> Schedule {
+        let text = "model it {
+                input tokens: i32[batch, 8]
+                input targets: i32[batch, 8]
+                x = embedding(tokens, 24, 16)
+                repeat 3 as layer { x = x + linear(layer_norm(x), 16) }
+                loss cross_entropy(linear(layer_norm(x), 24), targets)
+            }
+            device core { memory 1 GB, compute 1 GFLOP/s, bandwidth 1 GB/s }
+            link bus { bandwidth 1 GB/s, latency 1 us }
+            cluster three { 3 x core joined by bus }
+            train { data synthetic, batch 4, optimizer sgd(lr = 0.1), steps 2 }";
+        let source = SourceFile::new("it.rdl", text.to_owned());
+        let (whole, _) = parse(&source, &NoFiles).expect("it is right");
+        let rule = Rule::Local { units: 3, hop };
+        let program = whole.under(rule).expect("there are three layers");
+        let cuts = program.model.boundaries();
+        let (placement, order) = (Placement::Pipeline, Order::OneForwardOneBackward);
+        let plan = Plan::new(rule, placement, order, States::Replicated, 2, cuts.clone());
+        lower(&program, &plan.with_boundaries(cuts)).expect("it fits")
     }
 
     /// A head works in the memory that the trunk works in, before and after it.

@@ -5,6 +5,7 @@ use crate::{
     Access, ActionId, Argument, Id, Pass, Role, Routine, RoutineId, Schedule, Stage,
     Units, ValueId,
 };
+use std::collections::BTreeSet;
 
 /// One value.
 #[derive(Clone, Debug, Default)]
@@ -60,6 +61,7 @@ impl Flows {
                 flows.stays(&units, (id, routine), argument, faults);
             }
         });
+        flows.hop(schedule, &units, faults);
         flows
     }
 
@@ -157,6 +159,48 @@ impl Flows {
         faults.require(fits, Culprit::Action(id), || {
             format!("touches the gradient of {value} in pass {}, but {law}", routine.pass)
         });
+    }
+
+    /// Where gradients hop back, the weights of every unit but the last read one to which the next
+    /// unit adds.
+    fn hop(&self, schedule: &Schedule, units: &Units, faults: &mut Faults) {
+        let waiting = (0..units.stages()).filter_map(|stage| {
+            let next = units.hop_from(stage)?;
+            Some([stage, next].map(|stage| Stage::new(stage as usize)))
+        });
+        let waiting: Vec<_> = waiting.collect();
+        if waiting.is_empty() {
+            return;
+        }
+        let launched: BTreeSet<RoutineId> =
+            launches(schedule).map(|(_, routine)| routine).collect();
+        for [stage, next] in waiting {
+            let comes = launched
+                .iter()
+                .any(|routine| self.trains(&schedule.routines[*routine], stage, next));
+            faults.require(comes, Culprit::Header("plan"), || {
+                format!(
+                    "{} trains the weights of {stage} by the gradient that {next} hands back, \
+                     but no pass {} of {stage} reads it",
+                    schedule.plan.rule,
+                    Pass::WeightGradient
+                )
+            });
+        }
+    }
+
+    /// Whether a routine is the weight half of a stage, and reads a gradient that the next one has
+    /// added to.
+    fn trains(&self, routine: &Routine, stage: Stage, next: Stage) -> bool {
+        let comes = |argument: &Argument| match argument.role {
+            Role::ValueGradient(value) => self.get(value).is_some_and(|flow| {
+                flow.producer == Some(stage) && flow.consumers.contains(&next)
+            }),
+            _ => false,
+        };
+        routine.stage == stage
+            && routine.pass == Pass::WeightGradient
+            && routine.arguments.iter().any(comes)
     }
 
     /// How many stages contribute to the gradient of a value before `stage` does or reads it.

@@ -47,7 +47,8 @@ pub struct Stuck {
 
 /// When every item starts if a device takes the next one of its list as soon as what all
 /// its passes need is done, and messages take no time. The last stage of a unit needs no
-/// gradient of a later one, but where one hops back, for its weights. The passes of a pair are done together.
+/// gradient of a later one, but where one hops back, for its weights. The passes of a pair are
+/// done together.
 ///
 /// # Errors
 /// When no order of the devices lets all of them come to their ends.
