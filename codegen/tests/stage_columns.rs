@@ -176,6 +176,20 @@ fn a_layer_sends_what_the_formulas_say() {
     }
 }
 
+/// In a grid of one row the columns divide the table as it is read, so nothing gathers it.
+#[test]
+fn a_table_is_read_as_the_columns_of_one_row_keep_it() {
+    for columns in [2, 3, 4] {
+        let tensor = Tensor::grid(1, columns);
+        let code = stages(&model(GPT), &[], tensor, StageForm::default());
+        let stage = &code.stages[Stage::new(0)];
+        let both = [&stage.forward, stage.backward.first()[0]];
+        let mut all = both.into_iter().flat_map(exchanges);
+        let is_table = |exchange: &Exchange| exchange.elements() >= 1027 * 24;
+        assert!(!all.any(|exchange| is_table(&exchange)), "{columns}");
+    }
+}
+
 /// In a stack of layers no exchange moves a value to another place: all are sums.
 #[test]
 fn layers_are_never_laid_out_anew() {
