@@ -293,6 +293,15 @@ fn what_a_grid_does_not_divide_is_refused_with_what_would() {
     assert!(found.contains(expected), "{found}");
 }
 
+/// The message tries no more parts than could divide the size, so it is there at once.
+#[test]
+fn more_parts_than_anything_has_are_refused_at_once() {
+    let found = refused(GPT, Tensor::grid(1, 4_000_000_000));
+    let expected = "do not divide among 4000000000 tensor columns; columns up to 4096 that do: \
+                    1, 2, 3, 4, 6, 8, 12, 24";
+    assert!(found.contains(expected), "{found}");
+}
+
 /// For so many parts: what rows alone send in a GPT layer, in units of 2 m h / parts, columns and
 /// rows of the grid that sends least, and what it saves in percent; by the law √(3 parts) for rows,
 /// in powers of two.
