@@ -286,10 +286,16 @@ fn a_grid_is_pinned_written_and_read_again() {
     let wide = text.replace("columns: 2", "columns: 3");
     let other = scratch.file("wide.yaml", &wide);
     let mut command = roundelay("compile");
-    command.arg(&program).arg("--plan").arg(&other).arg("-o").arg(&schedule);
+    let six = scratch.file("six.rdl", &four.replace("4 x core", "6 x core"));
+    command.arg(&six).arg("--plan").arg(&other).arg("-o").arg(&schedule);
     let words =
         ["32 input features do not divide among 3 tensor columns", "1, 2, 4, 8, 16"];
     refused(&mut command, &words);
+    let huge = text.replace("columns: 2", "columns: 4000000000");
+    let other = scratch.file("huge.yaml", &huge);
+    let mut command = roundelay("compile");
+    command.arg(&program).arg("--plan").arg(&other).arg("-o").arg(&schedule);
+    refused(&mut command, &["it needs 4294967295 devices, the cluster has 4"]);
     let pooled =
         four.replace("input x: real[batch, 32]", "input i: real[batch, 4, 4, 32]");
     let pooled = pooled.replace("relu(linear(x, 32))", "global_pool(i)");

@@ -134,12 +134,18 @@ pub(crate) fn check_delay(family: Family, n: u32, s: u32) -> Result<(), Reason> 
     Ok(())
 }
 
-/// Whether the cluster and the program have so many devices.
-pub(crate) fn check_devices(program: &Program, needed: u32) -> Result<(), Reason> {
+/// Whether the cluster has so many devices.
+pub(crate) fn has_devices(program: &Program, needed: u32) -> Result<(), Reason> {
     let available = u32::try_from(program.target.devices.len()).unwrap_or(u32::MAX);
-    if needed > available {
-        return Err(Reason::TooFewDevices { needed, available });
+    match needed > available {
+        true => Err(Reason::TooFewDevices { needed, available }),
+        false => Ok(()),
     }
+}
+
+/// Whether the cluster has so many devices, and the program allows as many.
+pub(crate) fn check_devices(program: &Program, needed: u32) -> Result<(), Reason> {
+    has_devices(program, needed)?;
     if !program.search.devices.allows(u64::from(needed)) {
         return Err(Reason::DevicesNotAllowed { needed });
     }

@@ -4,7 +4,7 @@ use crate::{
     counts::Counts,
     cuts::Chain,
     family::Family,
-    laws::{check_cuts, check_delay, check_shards, check_sizes},
+    laws::{check_cuts, check_delay, check_shards, check_sizes, has_devices},
     reason::Reason,
 };
 use roundelay_codegen::{Everywhere, node_costs};
@@ -112,6 +112,10 @@ fn check_trained(plan: &Plan, program: &Program) -> Vec<(&'static str, String)> 
     if plan.reduction != reduction {
         let message = format!("these replicas, placement and states sum {reduction}");
         mistakes.push(("reduction", message));
+    }
+    if let Err(reason) = has_devices(program, plan.device_count()) {
+        mistakes.push((decision(&reason, plan), reason.to_string()));
+        return mistakes;
     }
     mistakes.extend(check_tensor(plan, program).map(|message| ("tensor", message)));
     mistakes.extend(check_devices(plan, program).map(|message| ("devices", message)));
@@ -224,7 +228,7 @@ impl fmt::Display for PlanMistakes {
 mod tests {
     use super::*;
     use crate::sample;
-    use roundelay_schedule::{Order, Placement, Rule};
+    use roundelay_schedule::{Order, Placement, Rule, Tensor};
 
     fn plan() -> Plan {
         sample::plan(Rule::CyclicV2, Placement::Shared, Order::Cyclic, 2, 2)
@@ -290,5 +294,10 @@ mod tests {
         assert_eq!(one, ["placement"]);
         let mirrored = plan(Placement::Pipeline, Order::Chimera, 4);
         assert_eq!(keys(&mirrored, "replicas: 1", "replicas: 2"), ["replicas"]);
+        let grid = plan(Placement::Accumulate, Order::Sequential, 2);
+        let grid = grid.with_tensor(Tensor::grid(2, 2));
+        for wide in ["columns: 5", "columns: 4000000000"] {
+            assert_eq!(keys(&grid, "columns: 2", wide), ["devices"]);
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! What the exchanges between the parts of split tensors take: a collective of the devices of a
-//! line, by the clock's own forms.
+//! line, by the clock's own forms. Lines that exchange at once are priced each as if alone, though
+//! those that cross a node share its ports.
 
 use roundelay_schedule::{DeviceId, Exchanged, Id, Line, Nanos, Span, Target};
 use std::{

@@ -487,6 +487,18 @@ mod tests {
     }
 
     #[test]
+    fn split_tensors_are_summed_in_another_order_in_either_direction() {
+        let (placement, order) = (Placement::Accumulate, Order::Sequential);
+        let plan =
+            Plan::new(Rule::Sync, placement, order, States::Replicated, 2, Vec::new());
+        let class = |tensor| plan.clone().with_tensor(tensor).exactness();
+        assert_eq!(class(Tensor::WHOLE), Exactness::Exact);
+        for tensor in [Tensor::grid(1, 2), Tensor::grid(2, 1), Tensor::grid(2, 2)] {
+            assert_eq!(class(tensor), Exactness::Reordered, "{tensor:?}");
+        }
+    }
+
+    #[test]
     fn more_devices_than_can_be_counted_are_as_many_as_can_be() {
         let devices = |rule, n, s| Placement::Shared.devices(rule, n, s, 0);
         assert_eq!(devices(Rule::Sync, 8192, 1 << 20), u32::MAX);

@@ -137,6 +137,13 @@ impl Tensor {
             Direction::Both => Line { parts: self.parts(), stride: 1 },
         }
     }
+
+    /// Whether the grid has such lines: along a direction, or of single parts.
+    pub fn has(&self, line: Line) -> bool {
+        let all = [Direction::Rows, Direction::Columns, Direction::Both];
+        let is_single = line.parts == 1 && line.fits(self.parts());
+        is_single || all.into_iter().any(|direction| self.line(direction) == line)
+    }
 }
 
 impl Line {

@@ -103,7 +103,14 @@ fn an_exchange_is_made_by_all_rows_that_there_are() {
         s.job.parameters[0].split =
             Division::One(Split { extent: 0, whole: 48, line: None });
     });
-    assert!(says(&found, routine, "tensors are split among 3"), "{found}");
+    assert!(
+        says(
+            &found,
+            routine,
+            "2 parts that are 1 apart make it together, which 3 tensor rows are not"
+        ),
+        "{found}"
+    );
 }
 
 /// The same among a grid of two rows and two columns, whose exchange runs along the rows.
@@ -160,14 +167,50 @@ fn lines_are_those_of_the_grid() {
         let stride = ("stride".to_owned(), Attribute::Integer(4));
         s.routines[id(0)].calls[1].attributes.extend([stride]);
     });
-    let expected =
-        "2 parts that are 4 apart make it together, but tensors are split among 4";
+    let expected = "2 parts that are 4 apart make it together, which 2 tensor rows and 2 columns are not";
     assert!(says(&found, Culprit::Routine(id(0)), expected), "{found}");
     let found = refused(crossed(accumulate(1)), |s| {
         s.plan.tensor.sequence = Sequence::Split;
     });
     let expected = "columns split features where rows would split the sequence";
     assert!(says(&found, Culprit::Header("axes"), expected), "{found}");
+}
+
+/// Half of a column of four rows is as far apart as its rows, but no line of the grid.
+#[test]
+fn pieces_of_lines_are_none() {
+    let grid = Tensor::grid(4, 2);
+    let four = |s: &mut Schedule| {
+        s.target = empty(Rule::Sync, 1, 1, 8).target;
+        s.plan.tensor = grid;
+        s.axes[id(0)].extent = 8;
+    };
+    let found = refused(crossed(accumulate(1)), four);
+    let expected =
+        "by 2 parts that are 2 apart, which 4 tensor rows and 2 columns are not";
+    assert!(says(&found, Culprit::Header("job"), expected), "{found}");
+    let found = refused(crossed(accumulate(1)), |s| {
+        four(s);
+        let line = Some(grid.line(Direction::Rows));
+        for parameter in &mut s.job.parameters {
+            parameter.split = Division::One(Split { extent: 0, whole: 61, line });
+        }
+    });
+    let expected = "2 parts that are 2 apart make it together, which 4 tensor rows and 2 \
+                    columns are not";
+    assert!(says(&found, Culprit::Routine(id(0)), expected), "{found}");
+}
+
+#[test]
+fn lines_of_single_parts_are_those_of_every_grid() {
+    let grid = Tensor::grid(4, 2);
+    let has = |parts, stride| grid.has(Line { parts, stride });
+    assert!(
+        [(4, 2), (2, 1), (8, 1), (1, 1), (1, 8)].iter().all(|line| has(line.0, line.1))
+    );
+    assert!(
+        ![(2, 2), (4, 1), (2, 4), (1, 0), (1, 3)].iter().any(|line| has(line.0, line.1))
+    );
 }
 
 #[test]

@@ -37,6 +37,35 @@ fn sixteen_bits_learn_and_stay_near_thirty_two() {
     }
 }
 
+/// Norms of divided features and losses of divided classes are made of wide sums, which the parts
+/// exchange in 32 bits whatever the type of the job.
+#[test]
+fn wide_sums_of_split_tensors_stay_wide() {
+    if !has_compiler() {
+        return;
+    }
+    let bench = Bench::new("mixed-grid");
+    for tensor in ["rows 2", "rows 2, columns 2"] {
+        let plan = format!(
+            "rule sync, placement accumulate, stages 1, micro_batches 2, tensor {{ {tensor} }}"
+        );
+        let single = program(&bench, "grid", 4, "steps 8", &plan);
+        let single = bench.run("--device cpu", &single, &[]);
+        for dtype in ["bf16", "f16"] {
+            let train = format!("steps 8, dtype {dtype}");
+            let mixed = program(&bench, "grid", 4, &train, &plan);
+            let mixed = bench.run("--device cuda", &mixed, &[]);
+            assert_eq!(mixed.losses.len(), single.losses.len(), "{tensor}, {dtype}");
+            for (own, other) in mixed.losses.iter().zip(&single.losses) {
+                assert!(
+                    (own - other).abs() < 0.01 * other,
+                    "{tensor}, {dtype}: {own} against {other}"
+                );
+            }
+        }
+    }
+}
+
 #[test]
 fn what_sixteen_bits_cannot_do_yet_is_a_sentence() {
     let bench = Bench::new("mixed-refused");

@@ -116,7 +116,7 @@ pub enum StageError {
 
 /// The numbers up to the largest one that divide a size.
 fn fitting(size: u64, most: u64) -> String {
-    let fits: Vec<String> = (1..=most)
+    let fits: Vec<String> = (1..=most.min(size))
         .filter(|parts| size.is_multiple_of(*parts))
         .map(|parts| parts.to_string())
         .collect();

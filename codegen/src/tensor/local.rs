@@ -143,20 +143,13 @@ impl<'a> Local<'a> {
         }
     }
 
-    /// The same where there is a direction for it: one column divides nothing.
+    /// The same where there is a direction for it: a single part has the whole, so layouts that
+    /// differ only there are one.
     fn canonical(&self, layout: Layout) -> Layout {
-        match self.alternates() {
-            true => layout,
-            false => Layout { columns: Along::Whole, ..layout },
-        }
-    }
-
-    /// How a parameter is kept that is read in a layout: along single parts it is whole.
-    fn kept(&self, layout: Layout) -> Layout {
         let single = [Direction::Rows, Direction::Columns]
             .into_iter()
             .filter(|direction| self.parts(*direction) == 1);
-        single.fold(layout, |kept, direction| kept.with(direction, Along::Whole))
+        single.fold(layout, |all, direction| all.with(direction, Along::Whole))
     }
 
     /// A source of the whole model in a layout.
@@ -165,8 +158,7 @@ impl<'a> Local<'a> {
         let mut there = match source {
             Source::Node(id) => self.made[id.index()].0,
             Source::Parameter(id) => {
-                let kept = self.kept(layout);
-                self.wants.entry(id).or_default().insert(kept);
+                self.wants.entry(id).or_default().insert(layout);
                 source
             }
             Source::Input(_) => {
@@ -178,7 +170,7 @@ impl<'a> Local<'a> {
                 source
             }
         };
-        let mut have = self.layout(source);
+        let mut have = self.canonical(self.layout(source));
         let stage = self.cuts.partition_point(|cut| *cut as usize <= self.at.index());
         let shape = self.shape(source);
         while let Some(step) = have.step(layout) {
@@ -210,12 +202,9 @@ impl<'a> Local<'a> {
         there
     }
 
-    /// One exchange; among single parts there is nothing to do.
+    /// One exchange.
     fn exchange(&mut self, source: Source, step: Step, shape: &[Extent]) -> Source {
         let Step { direction, motions: [value, gradient], to } = step;
-        if self.parts(direction) == 1 {
-            return source;
-        }
         let part = Part::Exchange { value, gradient };
         self.part("exchange", (part, direction), vec![source], (shape, to))
     }

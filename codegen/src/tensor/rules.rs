@@ -93,7 +93,7 @@ impl Local<'_> {
                 Direction::Columns => "columns",
                 Direction::Both => "parts",
             };
-            let (node, most) = (self.name(), parts.max(MOST_SHOWN));
+            let (node, most) = (self.name(), parts.clamp(LEAST_SHOWN, MOST_SHOWN));
             let direction = name;
             let error =
                 StageError::Indivisible { node, what, size, parts, direction, most };
@@ -405,8 +405,9 @@ impl Local<'_> {
     }
 }
 
-/// Numbers of parts that messages look at, at least.
-const MOST_SHOWN: u64 = 16;
+/// Numbers of parts that messages look at, at least and at most: no exchange has more parts.
+const LEAST_SHOWN: u64 = 16;
+const MOST_SHOWN: u64 = 4096;
 
 /// A norm of own features.
 fn part_of_norm(operation: Operation, shape: &[Extent]) -> Option<Part> {

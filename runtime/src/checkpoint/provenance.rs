@@ -1,7 +1,7 @@
 //! What a checkpoint says about the run that wrote it.
 
 use crate::{Dataset, digest::Digest};
-use roundelay_schedule::{Id, Job, Method, Parameter, Schedule};
+use roundelay_schedule::{Id, Job, Method, Parameter, Schedule, Tensor};
 use std::collections::BTreeMap;
 
 /// The entries on which the numbers of a run depend, besides the model.
@@ -73,7 +73,7 @@ fn arithmetic(schedule: &Schedule) -> String {
     let rows = schedule.tensor_parts() as usize;
     digest.add(format!("{}", schedule.coordinates().len() / rows.max(1)).as_bytes());
     if !plan.tensor.is_whole() {
-        digest.add(format!("{:?} {:?}", plan.tensor, plan.cuts).as_bytes());
+        digest.add(format!("{} {:?}", spelled(plan.tensor), plan.cuts).as_bytes());
     }
     for parameter in &parameters {
         let stage = parameter.stage;
@@ -88,4 +88,30 @@ fn arithmetic(schedule: &Schedule) -> String {
         digest.add(format!("{:?} {sum:?} {norm}", delays.collect::<Vec<_>>()).as_bytes());
     }
     format!("{:016x}", digest.value())
+}
+
+/// How tensors are split, in the words that digests of checkpoints are made of: these must stay as
+/// they are, and a single column is none of them.
+fn spelled(tensor: Tensor) -> String {
+    let Tensor { rows, columns, sequence } = tensor;
+    match columns {
+        1 => format!("Tensor {{ rows: {rows}, sequence: {sequence:?} }}"),
+        _ => format!(
+            "Tensor {{ rows: {rows}, columns: {columns}, sequence: {sequence:?} }}"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use roundelay_schedule::Sequence;
+
+    #[test]
+    fn digests_are_made_of_words_that_stay() {
+        let rows = Tensor::rows(2, Sequence::Split);
+        assert_eq!(spelled(rows), "Tensor { rows: 2, sequence: Split }");
+        let grid = Tensor::grid(2, 4);
+        assert_eq!(spelled(grid), "Tensor { rows: 2, columns: 4, sequence: Whole }");
+    }
 }

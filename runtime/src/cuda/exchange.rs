@@ -8,7 +8,7 @@ use roundelay_kernels::{
     Exchange,
     cuda::{Accumulation, Number},
 };
-use roundelay_schedule::{Bytes, Collective, Element, Float};
+use roundelay_schedule::{Bytes, Collective, Float};
 
 /// One such call.
 #[derive(Clone, Copy)]
@@ -29,10 +29,10 @@ pub(super) struct Ends<'a> {
 }
 
 impl Meeting {
-    /// A call in a job's type.
+    /// A call in a job's type: sums that are kept wide stay so on the way.
     pub(super) fn new(exchange: Exchange, dtype: Float) -> Self {
-        let number = number_of(dtype, Element::Real);
-        Self { exchange, number, element: dtype.size() }
+        let element = exchange.element;
+        Self { exchange, number: number_of(dtype, element), element: element.size(dtype) }
     }
 
     /// Elements of what each row gets.

@@ -31,18 +31,18 @@ pub(super) struct Joint {
     pub(super) sent: Bytes,
 }
 
-/// Whether the parts of the schedule fall into the lines of an exchange.
+/// Whether an exchange runs along lines of the plan's grid.
 pub(super) fn legal(schedule: &Schedule, exchanged: Exchanged) -> Result<(), String> {
     let Line { parts, stride } = exchanged.line;
-    let all = schedule.tensor_parts();
+    let tensor = schedule.plan.tensor;
     match schedule.parts_axis() {
         None => Err(format!(
             "{parts} parts make it together, but no axis of the schedule splits tensors"
         )),
-        Some(_) if exchanged.line.fits(all) => Ok(()),
+        Some(_) if tensor.has(exchanged.line) => Ok(()),
         Some(_) => Err(format!(
-            "{parts} parts that are {stride} apart make it together, but tensors are split \
-             among {all}"
+            "{parts} parts that are {stride} apart make it together, which {} are not",
+            tensor.shown()
         )),
     }
 }

@@ -318,7 +318,7 @@ fn divided(parameter: &Parameter, tensor: Tensor) -> Option<String> {
         match own {
             None => Some(format!("{split}, which it does not have")),
             Some(_) if parts < 2 => Some(format!("{split}, but tensors are whole")),
-            Some(_) if !line.fits(parts) => Some(format!(
+            Some(_) if !tensor.has(line) => Some(format!(
                 "{split} by {} parts that are {} apart, which {} are not",
                 line.parts,
                 line.stride,
