@@ -34,6 +34,33 @@ impl Local<'_> {
         even.then_some(direction)
     }
 
+    /// An operation that is made head by head: own heads of each operand, divided along the extent
+    /// beside it, give a result that is divided along one; `own` is the operation on so many heads.
+    fn head_by_head(
+        &mut self,
+        (operation, shape): (Operation, &[Extent]),
+        (operands, heads): (&[(Source, u32)], [u64; 2]),
+        divided: u32,
+        own: impl Fn([u64; 2]) -> Operation,
+    ) -> (Source, Layout) {
+        let Some(direction) = self.by_heads(operands, heads) else {
+            let whole: Vec<Source> = operands.iter().map(|(own, _)| *own).collect();
+            return self.replicated(operation, &whole, shape);
+        };
+        let parts = self.parts(direction);
+        let part = |extent| Layout::only(direction, Along::Split(extent));
+        let operands =
+            operands.iter().map(|(own, extent)| self.want(*own, part(*extent))).collect();
+        let own = own(heads.map(|heads| heads / parts));
+        let layout = part(divided);
+        (self.add("", own, operands, (shape, layout)), layout)
+    }
+
+    /// Each operand with its last extent.
+    fn by_last(&self, operands: &[Source]) -> Vec<(Source, u32)> {
+        operands.iter().map(|own| (*own, last(&self.shape(*own)))).collect()
+    }
+
     pub(super) fn attention(
         &mut self,
         operation: Operation,
@@ -45,27 +72,17 @@ impl Local<'_> {
         else {
             unreachable!("the caller matched an attention")
         };
-        let parted: Vec<(Source, u32)> =
-            operands.iter().map(|own| (*own, last(&self.shape(*own)))).collect();
-        let Some(direction) = self.by_heads(&parted, [heads, key_heads]) else {
-            return self.replicated(operation, operands, shape);
+        let own = |[heads, key_heads]: [u64; 2]| Operation::Attention {
+            heads,
+            key_heads,
+            causal,
+            window,
+            scale,
+            cap,
         };
-        let parts = self.parts(direction);
-        let (heads, key_heads) = (heads / parts, key_heads / parts);
-        let own = Operation::Attention { heads, key_heads, causal, window, scale, cap };
-        let operands = self.all_divided(direction, &parted);
-        let layout = Layout::only(direction, Along::Split(last(shape)));
-        (self.add("", own, operands, (shape, layout)), layout)
-    }
-
-    /// Operands of which one direction divides an extent each.
-    fn all_divided(
-        &mut self,
-        direction: Direction,
-        operands: &[(Source, u32)],
-    ) -> Vec<Source> {
-        let layout = |extent| Layout::only(direction, Along::Split(extent));
-        operands.iter().map(|(own, extent)| self.want(*own, layout(*extent))).collect()
+        let operands = self.by_last(operands);
+        let given = (&operands[..], [heads, key_heads]);
+        self.head_by_head((operation, shape), given, last(shape), own)
     }
 
     /// Own heads of queries and keys: own scores.
@@ -79,17 +96,16 @@ impl Local<'_> {
         else {
             unreachable!("the caller matched scores")
         };
-        let parted: Vec<(Source, u32)> =
-            operands.iter().map(|own| (*own, last(&self.shape(*own)))).collect();
-        let Some(direction) = self.by_heads(&parted, [heads, key_heads]) else {
-            return self.replicated(operation, operands, shape);
+        let own = |[heads, key_heads]: [u64; 2]| Operation::Scores {
+            heads,
+            key_heads,
+            causal,
+            window,
+            scale,
         };
-        let parts = self.parts(direction);
-        let (heads, key_heads) = (heads / parts, key_heads / parts);
-        let own = Operation::Scores { heads, key_heads, causal, window, scale };
-        let operands = self.all_divided(direction, &parted);
-        let layout = Layout::only(direction, Along::Split(HEADS));
-        (self.add("", own, operands, (shape, layout)), layout)
+        let operands = self.by_last(operands);
+        let given = (&operands[..], [heads, key_heads]);
+        self.head_by_head((operation, shape), given, HEADS, own)
     }
 
     /// Own weights and own heads of values: own columns.
@@ -102,16 +118,10 @@ impl Local<'_> {
         let Operation::Mix { heads, key_heads } = operation else {
             unreachable!("the caller matched a mix")
         };
-        let parted = [(operands[0], HEADS), (operands[1], last(shape))];
-        let Some(direction) = self.by_heads(&parted, [heads, key_heads]) else {
-            return self.replicated(operation, operands, shape);
-        };
-        let parts = self.parts(direction);
-        let (heads, key_heads) = (heads / parts, key_heads / parts);
-        let own = self.all_divided(direction, &parted);
-        let layout = Layout::only(direction, Along::Split(last(shape)));
-        let operation = Operation::Mix { heads, key_heads };
-        (self.add("", operation, own, (shape, layout)), layout)
+        let own = |[heads, key_heads]: [u64; 2]| Operation::Mix { heads, key_heads };
+        let operands = [(operands[0], HEADS), (operands[1], last(shape))];
+        let given = (&operands[..], [heads, key_heads]);
+        self.head_by_head((operation, shape), given, last(shape), own)
     }
 
     pub(super) fn rotary(
@@ -123,14 +133,8 @@ impl Local<'_> {
         let Operation::Rotary { heads, base, turned } = operation else {
             unreachable!("the caller matched rotary positions")
         };
-        let parted = [(operands[0], last(shape))];
-        let Some(direction) = self.by_heads(&parted, [heads; 2]) else {
-            return self.replicated(operation, operands, shape);
-        };
-        let heads = heads / self.parts(direction);
-        let own = self.all_divided(direction, &parted);
-        let layout = Layout::only(direction, Along::Split(last(shape)));
-        let operation = Operation::Rotary { heads, base, turned };
-        (self.add("", operation, own, (shape, layout)), layout)
+        let own = |[heads, _]: [u64; 2]| Operation::Rotary { heads, base, turned };
+        let given = (&[(operands[0], last(shape))][..], [heads; 2]);
+        self.head_by_head((operation, shape), given, last(shape), own)
     }
 }

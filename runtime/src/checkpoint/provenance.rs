@@ -70,8 +70,8 @@ fn arithmetic(schedule: &Schedule) -> String {
     let mut parameters: Vec<&Parameter> = job.parameters.iter().collect();
     parameters.sort_by(|one, other| one.name.cmp(&other.name));
     let mut digest = Digest::new();
-    let rows = schedule.tensor_parts() as usize;
-    digest.add(format!("{}", schedule.coordinates().len() / rows.max(1)).as_bytes());
+    let parts = u64::from(schedule.tensor_parts().max(1));
+    digest.add(format!("{}", schedule.cell_count() / parts).as_bytes());
     if !plan.tensor.is_whole() {
         digest.add(format!("{} {:?}", spelled(plan.tensor), plan.cuts).as_bytes());
     }

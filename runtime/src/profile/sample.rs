@@ -131,7 +131,7 @@ impl Sample {
             }
             Work::Feed { row, .. } => {
                 if let Subject::Input(input) = schedule.buffers[row.buffer].subject {
-                    let copies = schedule.coordinates().len().max(1) as u64;
+                    let copies = schedule.cell_count();
                     let time = Nanos((ran.entry.end - ran.entry.start).0 / copies);
                     self.feeds.entry(input).or_default().push(time);
                 }
