@@ -7,34 +7,14 @@ mod stage_support;
 use roundelay_codegen::{BackwardCode, StageError, Stages, stages};
 use roundelay_dsl::{Extent, Mistake, Model, ModelBuilder, Tensor, localised};
 use roundelay_schedule::{Element, Float, Hop, Id, Parameter, Role, Stage, Treatment};
-use stage_support::machine::{Machine, context};
+use stage_support::{
+    machine::{Machine, context},
+    residual::residual,
+};
 
 const EXAMPLES: u64 = 3;
 const STEP: f64 = 1e-5;
 const TOLERANCE: f64 = 1e-6;
-
-/// Residual layers between two linear maps.
-fn residual(layers: usize) -> Model {
-    let build = || -> Result<Model, Mistake> {
-        let mut model = ModelBuilder::new("residual");
-        let rows = [Extent::batch(), Extent::fixed(4)];
-        let x = model.input("x", Element::Real, &rows)?;
-        let y = model.input("y", Element::Real, &[Extent::batch(), Extent::fixed(3)])?;
-        let first = model.call("linear", vec![x.into(), 4.into()])?;
-        let last = model.repeat("layer", layers, first, |model, x| {
-            let normal = model.call("rms_norm", vec![x.clone().into()])?;
-            let wide = model.call("linear", vec![normal.into(), 6.into()])?;
-            let wide = model.call("gelu", vec![wide.into()])?;
-            let narrow = model.call("linear", vec![wide.into(), 4.into()])?;
-            model.add(x, &narrow)
-        })?;
-        let last = model.call("layer_norm", vec![last.into()])?;
-        let last = model.call("linear", vec![last.into(), 3.into()])?;
-        let loss = model.call("mse", vec![last.into(), y.into()])?;
-        model.loss(&loss)
-    };
-    build().expect("the model is right")
-}
 
 /// Convolutions with batch normalisation, whose kernels make gradients of values and of parameters
 /// in one call.
@@ -128,7 +108,9 @@ fn trainers(hop: Hop, parameter: &Parameter, units: usize) -> Vec<usize> {
 fn a_parameter_has_the_gradient_that_the_rule_says() {
     let mut compared = 0;
     let [smooth, kinked] = ["gelu", "relu"].map(images);
-    for (model, all) in [(residual(5), 2..=5), (smooth, 2..=3), (kinked, 2..=3)] {
+    for (model, all) in
+        [(residual("rms_norm", 5), 2..=5), (smooth, 2..=3), (kinked, 2..=3)]
+    {
         for units in all {
             for hop in [Hop::Added, Hop::Alone] {
                 let stages = cut(&model, units, hop);
@@ -154,7 +136,7 @@ fn a_parameter_has_the_gradient_that_the_rule_says() {
 #[test]
 fn it_is_not_the_gradient_of_the_summed_losses() {
     let units = 4;
-    let stages = cut(&residual(5), units, Hop::Added);
+    let stages = cut(&residual("rms_norm", 5), units, Hop::Added);
     let mut apart = [0; 4];
     for (parameter, found, slopes) in gradients(&stages) {
         let own = parameter.stage.index();
@@ -189,7 +171,7 @@ fn running_averages_take_each_micro_batch_once() {
 /// I of the last unit is that of a unit on its own, and every backward pass is in halves.
 #[test]
 fn every_backward_pass_is_in_halves() {
-    let stages = cut(&residual(4), 4, Hop::Added);
+    let stages = cut(&residual("rms_norm", 4), 4, Hop::Added);
     for (stage, code) in stages.stages.iter() {
         let BackwardCode::Split { input, weight_first, .. } = &code.backward else {
             panic!("{stage} has a whole backward pass")
@@ -206,7 +188,8 @@ fn every_backward_pass_is_in_halves() {
 
 #[test]
 fn units_are_whole_stages() {
-    let model = localised(&residual(3), 3, Hop::Alone).expect("there are enough layers");
+    let model = localised(&residual("rms_norm", 3), 3, Hop::Alone)
+        .expect("there are enough layers");
     let boundaries = model.boundaries();
     for cuts in [vec![], vec![boundaries[0]], vec![boundaries[0] + 1, boundaries[1]]] {
         let wrong = stages(&model, &cuts, EXAMPLES, Float::F32, 16).unwrap_err();

@@ -5,9 +5,12 @@
 mod stage_support;
 
 use roundelay_codegen::{Differentiated, Stages, stages};
-use roundelay_dsl::{Extent, Mistake, Model, ModelBuilder, Operation, localised};
-use roundelay_schedule::{Element, Float, Hop, Id, Method, Optimizer, Rate, Role, Stage};
-use stage_support::machine::{Machine, Run, Trace, context};
+use roundelay_dsl::{Model, Operation, localised};
+use roundelay_schedule::{Float, Hop, Id, Method, Optimizer, Rate, Role, Stage};
+use stage_support::{
+    machine::{Machine, Run, Trace, context},
+    residual::residual,
+};
 use std::collections::BTreeMap;
 
 const EXAMPLES: u64 = 2;
@@ -15,31 +18,13 @@ const LAYERS: usize = 5;
 const STEP: f64 = 1e-5;
 const TOLERANCE: f64 = 1e-6;
 
-/// Residual layers between two linear maps.
-fn residual() -> Model {
-    let build = || -> Result<Model, Mistake> {
-        let mut model = ModelBuilder::new("residual");
-        let rows = [Extent::batch(), Extent::fixed(4)];
-        let x = model.input("x", Element::Real, &rows)?;
-        let y = model.input("y", Element::Real, &[Extent::batch(), Extent::fixed(3)])?;
-        let first = model.call("linear", vec![x.into(), 4.into()])?;
-        let last = model.repeat("layer", LAYERS, first, |model, x| {
-            let normal = model.call("layer_norm", vec![x.clone().into()])?;
-            let wide = model.call("linear", vec![normal.into(), 6.into()])?;
-            let wide = model.call("gelu", vec![wide.into()])?;
-            let narrow = model.call("linear", vec![wide.into(), 4.into()])?;
-            model.add(x, &narrow)
-        })?;
-        let last = model.call("layer_norm", vec![last.into()])?;
-        let last = model.call("linear", vec![last.into(), 3.into()])?;
-        let loss = model.call("mse", vec![last.into(), y.into()])?;
-        model.loss(&loss)
-    };
-    build().expect("the model is right")
+/// The model whose units are looked at.
+fn whole() -> Model {
+    residual("layer_norm", LAYERS)
 }
 
 fn units(count: u32) -> Model {
-    localised(&residual(), count, Hop::None).expect("there are enough layers")
+    localised(&whole(), count, Hop::None).expect("there are enough layers")
 }
 
 fn cut(model: &Model, cuts: &[u32], dtype: Float) -> Stages {
@@ -132,7 +117,7 @@ fn no_gradient_crosses_a_boundary() {
 
 #[test]
 fn without_stops_and_losses_of_heads_all_is_as_before() {
-    let plain = train(&cut(&residual(), &[], Float::F32));
+    let plain = train(&cut(&whole(), &[], Float::F32));
     let mut model = units(3);
     for (_, node) in model.nodes.iter_mut() {
         if node.operation == Operation::Boundary(Hop::None) {
@@ -154,5 +139,5 @@ fn without_stops_and_losses_of_heads_all_is_as_before() {
 
 #[test]
 fn one_unit_is_the_model_itself() {
-    assert_eq!(units(1), residual());
+    assert_eq!(units(1), whole());
 }

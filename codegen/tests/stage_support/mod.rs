@@ -5,3 +5,4 @@ pub(crate) mod build;
 pub(crate) mod lockstep;
 pub(crate) mod machine;
 pub(crate) mod random;
+pub(crate) mod residual;
