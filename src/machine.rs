@@ -21,7 +21,7 @@ pub fn self_check(
     largest: Bytes,
     patience: Duration,
 ) -> Result<Option<SelfCheck>, CudaError> {
-    let seat = Seat::of_environment()?.unwrap_or_else(Seat::alone);
+    let seat = Seat::of_environment()?;
     roundelay_runtime::self_check(&seat, largest, patience)
 }
 

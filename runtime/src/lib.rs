@@ -46,10 +46,7 @@ pub use machine::{Fill, Loss, Measured, Touched};
 pub use native::{NotNative, check_native};
 pub use oracle::{Oracle, OracleError};
 pub use profile::{Collection, Sample, Settling, copies, sample};
-pub use ranks::{
-    Control, LAUNCHERS, LaunchError, Launcher, MeetingError, Position, Seat, Seen,
-    Trouble,
-};
+pub use ranks::{Control, LaunchError, MeetingError, Position, Seat, Seen, Trouble};
 pub use state::{State, StateError, Tensor};
 pub use train::{
     Checkpointing, Evaluating, Observer, Progress, Report, Rests, TrainError, Trainer,

@@ -16,6 +16,6 @@ mod trouble;
 mod wire;
 
 pub use control::Control;
-pub use launcher::{LAUNCHERS, LaunchError, Launcher, Seat};
+pub use launcher::{LaunchError, Seat};
 pub use meeting::MeetingError;
 pub use trouble::{Position, Seen, Trouble};

@@ -174,7 +174,7 @@ fn replicas_rows_and_what_is_computed_again_hop_back_alike() {
             hold(&program, &plan.replicated(2, 1));
         }
         for sequence in [Sequence::Whole, Sequence::Split] {
-            let tensor = Tensor { rows: 2, columns: 1, sequence };
+            let tensor = Tensor::rows(2, sequence);
             hold(&program, &plan(&program, PIPELINE, 2, false).with_tensor(tensor));
         }
     }
@@ -255,8 +255,7 @@ fn rows_train_what_hops_back_like_whole_tensors() {
         let of = |plan: &Plan| recursion(&compile(&program, plan), STEPS).losses;
         let whole = of(&plan);
         for sequence in [Sequence::Whole, Sequence::Split] {
-            let split =
-                of(&plan.clone().with_tensor(Tensor { rows: 2, columns: 1, sequence }));
+            let split = of(&plan.clone().with_tensor(Tensor::rows(2, sequence)));
             for (one, other) in whole.iter().flatten().zip(split.iter().flatten()) {
                 let [one, other] = [*one, *other].map(f64::from_bits);
                 assert!(

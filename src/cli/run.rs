@@ -23,9 +23,8 @@ use std::{collections::BTreeMap, path::Path, process, time::Duration};
 
 pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
     choose_start(args)?;
-    let seat = Seat::of_environment()
-        .map_err(|error| Failure::gpus(&error.to_string()))?
-        .unwrap_or_else(Seat::alone);
+    let seat =
+        Seat::of_environment().map_err(|error| Failure::gpus(&error.to_string()))?;
     let told = Told::of(&seat);
     let schedule = prepare(args, told)?;
     let options = RunOptions {

@@ -321,7 +321,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Launches a routine at all coordinates; the rows of split tensors go call by call, so that
+    /// Launches a routine at all coordinates of this process; the rows of split tensors go call by call, so that
     /// each finds what the others bring.
     fn launch(&mut self, turn: &Turn<'_>) -> Result<(), DriverError> {
         let Work::Launch { at, routine, .. } = &turn.action.work else {

@@ -2,12 +2,12 @@
 //! looks whether the right ones came, and says how long it took.
 
 use super::{
-    CudaError,
+    CudaError, IDLE,
     arena::allocate,
     bounce::{Bounce, Unreached, alone, wait},
     driver::{
-        Address, Communicator, Device, DeviceMemory, DriverError, Event, Nccl, NcclError,
-        Reduction, Stream,
+        Address, Communicator, Device, DeviceMemory, Event, Nccl, NcclError, Reduction,
+        Stream,
     },
     rank::{Peers, of_rank},
 };
@@ -126,10 +126,10 @@ pub fn self_check(
     let facts = bench.facts(seat).map_err(|missing| together(control.fail(&missing)))?;
     let joined = Peers::join(control, &bench.device, &bench.stream);
     let mut peers = joined.map_err(together)?;
-    let found = bench.run(&peers, &facts, largest.0);
+    let found = bench.run(&peers, &facts);
     let left = found.and_then(|found| peers.leave().map(|()| found));
     peers.abort();
-    bench.close(patience);
+    bench.close(patience.min(IDLE));
     left.map_err(together)
 }
 
@@ -188,14 +188,13 @@ impl Bench {
         &mut self,
         peers: &Peers,
         facts: &RankFacts,
-        largest: u64,
     ) -> Result<Option<SelfCheck>, Trouble> {
         let control = peers.control();
-        let ranks = control.collect(encode(facts))?;
+        let ranks = control.collect_as(facts)?;
         let mut rows = Vec::new();
         let sizes = (0..).map(|power| SMALLEST.saturating_mul(GROWTH.pow(power)));
-        let mut sizes: Vec<u64> = sizes.take_while(|size| *size < largest).collect();
-        sizes.push(largest.max(SMALLEST));
+        let mut sizes: Vec<u64> = sizes.take_while(|size| *size < self.size).collect();
+        sizes.push(self.size);
         for size in sizes {
             for exercise in Exercise::ALL {
                 if exercise == Exercise::Ring && control.seat().size == 1 {
@@ -203,20 +202,16 @@ impl Bench {
                 }
                 let turn = Turn { exercise, seat: control.seat(), size };
                 let found = self.exercise(peers, &turn)?;
-                let all = control.collect(encode(&found))?;
-                rows.extend(all.map(|all| turn.row(&decode(&all))));
+                let all = control.collect_as(&found)?;
+                rows.extend(all.map(|all| turn.row(&all)));
             }
         }
-        Ok(ranks.map(|ranks| SelfCheck { ranks: decode(&ranks), rows }))
+        Ok(ranks.map(|ranks| SelfCheck { ranks, rows }))
     }
 
     fn exercise(&mut self, peers: &Peers, turn: &Turn<'_>) -> Result<Found, Trouble> {
         let control = peers.control();
-        let failed = |unreached| match unreached {
-            Unreached::Broken(error) => control.fail(&DriverError::to_string(&error)),
-            Unreached::Late => control.late(),
-            Unreached::Called(trouble) => *trouble,
-        };
+        let failed = |unreached| peers.unreached(unreached);
         let (from, to) = (self.brought(), self.got());
         let brought = bytes_of(turn.brought());
         let (stream, patience) = (&self.stream, control.patience());
@@ -348,15 +343,6 @@ fn brought(rank: u64, number: u64) -> u64 {
 
 fn bytes_of(numbers: impl Iterator<Item = u64>) -> Vec<u8> {
     numbers.flat_map(|number| (number as f32).to_ne_bytes()).collect()
-}
-
-fn encode(what: &impl Serialize) -> Vec<u8> {
-    serde_json::to_vec(what).unwrap_or_default()
-}
-
-/// What ranks of the same version have sent.
-fn decode<T: for<'a> Deserialize<'a>>(all: &[Vec<u8>]) -> Vec<T> {
-    all.iter().filter_map(|own| serde_json::from_slice(own).ok()).collect()
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use super::{
     trouble::{Position, SILENCE, Seen, Trouble},
     wire::{self, Frame, Message},
 };
+use serde::{Serialize, de::DeserializeOwned};
 use std::{
     collections::VecDeque,
     io, mem,
@@ -190,6 +191,23 @@ impl Control {
             all.push(shared.receive(link)?);
         }
         Ok(Some(all))
+    }
+
+    /// As [`Control::collect`], of data that is sent as text.
+    ///
+    /// # Errors
+    /// As [`Control::collect`], and when a rank does not understand another one.
+    pub fn collect_as<T: Serialize + DeserializeOwned>(
+        &self,
+        own: &T,
+    ) -> Result<Option<Vec<T>>, Trouble> {
+        let failed = |error: serde_json::Error| {
+            self.fail(&format!("it does not understand another rank: {error}"))
+        };
+        let all = self.collect(serde_json::to_vec(own).map_err(failed)?)?;
+        let read = |bytes: &Vec<u8>| serde_json::from_slice(bytes);
+        let all = all.map(|all| all.iter().map(read).collect::<Result<_, _>>());
+        all.transpose().map_err(failed)
     }
 
     /// This rank cannot go on; returns what ends the run, which may have been something else.

@@ -18,24 +18,24 @@ const DEFAULT_PORT: u16 = 29_500;
 /// Law: a process was started by the first launcher of [`LAUNCHERS`] whose `mark` is set, and then
 /// `rank`, `size` and `local` are set too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Launcher {
+struct Launcher {
     /// Name in messages.
-    pub name: &'static str,
+    name: &'static str,
     /// What no other launcher sets.
-    pub mark: &'static str,
+    mark: &'static str,
     /// Number of this process, from zero.
-    pub rank: &'static str,
+    rank: &'static str,
     /// Number of processes.
-    pub size: &'static str,
+    size: &'static str,
     /// Number of this process among those of its machine.
-    pub local: &'static str,
+    local: &'static str,
     /// Where rank 0 is, when `MASTER_ADDR` is not set.
-    pub first: First,
+    first: First,
 }
 
 /// Where rank 0 is, when `MASTER_ADDR` is not set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum First {
+enum First {
     /// Nobody can know.
     Unknown,
     /// On this machine, if this variable says that all processes are.
@@ -52,7 +52,7 @@ pub enum First {
 
 /// All launchers, in the order in which they are looked for: one that was itself started by
 /// another one comes first.
-pub const LAUNCHERS: [Launcher; 4] = [
+const LAUNCHERS: [Launcher; 4] = [
     Launcher {
         name: "torchrun",
         mark: "WORLD_SIZE",
@@ -148,12 +148,13 @@ impl Seat {
         Self { rank: 0, size: 1, local: 0, host: "127.0.0.1".to_owned(), port: 0 }
     }
 
-    /// Who this process is; none when no launcher started it.
+    /// Who this process is: one alone, when no launcher started it.
     ///
     /// # Errors
     /// When the variables contradict each other or do not suffice.
-    pub fn of_environment() -> Result<Option<Self>, LaunchError> {
-        Self::of(&|name| env::var_os(name).map(|v| v.to_string_lossy().into_owned()))
+    pub fn of_environment() -> Result<Self, LaunchError> {
+        let of = |name: &str| env::var_os(name).map(|v| v.to_string_lossy().into_owned());
+        Self::of(&of).map(|seat| seat.unwrap_or_else(Self::alone))
     }
 
     fn of(lookup: &dyn Fn(&str) -> Option<String>) -> Result<Option<Self>, LaunchError> {

@@ -100,11 +100,7 @@ impl Peers {
         })?;
         stream.record(&done).map_err(|error| self.failed(&error))?;
         let seen = wait(&done, self.control.patience(), &mut || self.check());
-        seen.map_err(|unreached| match unreached {
-            Unreached::Broken(error) => self.failed(&error),
-            Unreached::Late => self.control.late(),
-            Unreached::Called(trouble) => *trouble,
-        })?;
+        seen.map_err(|unreached| self.unreached(unreached))?;
         drop(ManuallyDrop::into_inner(memory));
         Ok(())
     }
@@ -112,6 +108,15 @@ impl Peers {
     /// The device failed.
     fn failed(&self, error: &DriverError) -> Trouble {
         self.control.fail(&error.to_string())
+    }
+
+    /// What the device did not get to the end of.
+    pub(crate) fn unreached(&self, unreached: Unreached) -> Trouble {
+        match unreached {
+            Unreached::Broken(error) => self.failed(&error),
+            Unreached::Late => self.control.late(),
+            Unreached::Called(trouble) => *trouble,
+        }
     }
 
     /// The control of the ranks.

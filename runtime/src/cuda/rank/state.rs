@@ -81,16 +81,7 @@ impl Rank {
         &self,
         own: &T,
     ) -> Result<Option<Vec<T>>, CudaError> {
-        let control = self.peers.control();
-        let failed = |error: serde_json::Error| {
-            let said = format!("it does not understand another rank: {error}");
-            self.ended(control.fail(&said))
-        };
-        let own = serde_json::to_vec(own).map_err(failed)?;
-        let all = control.collect(own).map_err(|trouble| self.ended(trouble))?;
-        let read = |bytes: &Vec<u8>| serde_json::from_slice(bytes);
-        let all = all.map(|all| all.iter().map(read).collect::<Result<_, _>>());
-        all.transpose().map_err(failed)
+        self.peers.control().collect_as(own).map_err(|trouble| self.ended(trouble))
     }
 }
 
