@@ -232,6 +232,9 @@ impl Costs {
         schedule: &Schedule,
         places: &BTreeSet<Place>,
     ) -> BTreeSet<usize> {
+        if self.models.len() == 1 && !places.is_empty() {
+            return [0].into();
+        }
         let shifts = schedule.shifts();
         let rings: BTreeSet<_> = places.iter().map(|place| place.ring).collect();
         let cell = rings.iter().flat_map(|ring| &schedule.rings[*ring].devices);

@@ -14,8 +14,8 @@ const MICRO_BATCHES_PER_DEVICE: u64 = 4;
 const RANGE_VALUES: usize = 16;
 /// Stages on one device that are tried when they are left open.
 const OPEN_CHUNKS: [u32; 5] = [1, 2, 3, 4, 8];
-/// Tensor rows that are tried when they are left open, at most.
-const MOST_OPEN_ROWS: u64 = 16;
+/// Parts of tensors that are tried when rows or columns are left open, at most.
+const MOST_OPEN_PARTS: u64 = 16;
 /// Columns that are left open are tried where a grid has so many parts at least: among fewer, one
 /// direction sends no more than two (Tensor3D's law, by the layers of a transformer).
 const LEAST_OPEN_GRID: u64 = 8;
@@ -68,20 +68,6 @@ enum Replicas {
         micro_batches: u64,
     },
     Listed(Vec<u32>),
-}
-
-impl Stages {
-    /// The most that are tried with N micro-batches where nothing is listed.
-    fn most(&self, micro_batches: u32) -> u64 {
-        let n = u64::from(micro_batches);
-        match self {
-            Stages::Listed(_) => u64::MAX,
-            Stages::Open { devices, nodes, .. } => {
-                let passes = (OPEN_PASSES / n.max(1)).max(1);
-                n.max(*devices).min(*nodes).min(passes)
-            }
-        }
-    }
 }
 
 /// Numbers of stages, which may depend on N when they are left open.
@@ -227,8 +213,8 @@ impl Values {
     pub(crate) fn stages(&self, micro_batches: u32) -> Vec<u32> {
         match &self.stages {
             Stages::Listed(values) => values.clone(),
-            Stages::Open { devices, units, .. } => {
-                let most = self.stages.most(micro_batches);
+            Stages::Open { devices, nodes, units } => {
+                let most = most_stages(micro_batches, *devices, *nodes);
                 let special = [u64::from(micro_batches), *devices];
                 let special = special.into_iter().filter(|s| (1..=most).contains(s));
                 let known = powers_of_two(most).chain(special).filter(|s| s >= units);
@@ -242,9 +228,9 @@ impl Values {
         let (n, s) = (u64::from(micro_batches), u64::from(stages));
         match &self.stages {
             Stages::Listed(values) => values.contains(&stages),
-            Stages::Open { devices, units, .. } => {
+            Stages::Open { devices, nodes, units } => {
                 let known = s.is_power_of_two() || s == n || s == *devices;
-                let most = self.stages.most(micro_batches);
+                let most = most_stages(micro_batches, *devices, *nodes);
                 s == *units || (known && (*units..=most).contains(&s))
             }
         }
@@ -331,7 +317,7 @@ fn tensors(program: &Program, devices: u64) -> Vec<Tensor> {
     let Search { rows, columns, sequence, .. } = &program.search;
     let sequences = one_of(sequence, Sequence::ALL);
     let inner = program.target.domains.iter().map(|d| d.devices.len() as u64);
-    let most = inner.min().unwrap_or(1).min(MOST_OPEN_ROWS);
+    let most = inner.min().unwrap_or(1).min(MOST_OPEN_PARTS);
     let values = |numbers: &Numbers| match numbers {
         Numbers::Ranges(ranges) => thinned(listed(ranges, devices.max(1))),
         Numbers::Open => {
@@ -449,6 +435,13 @@ fn thinned(values: Vec<u32>) -> Vec<u32> {
             .collect(),
         false => values,
     }
+}
+
+/// The most stages that are tried with N micro-batches where they are left open.
+fn most_stages(micro_batches: u32, devices: u64, nodes: u64) -> u64 {
+    let n = u64::from(micro_batches);
+    let passes = (OPEN_PASSES / n.max(1)).max(1);
+    n.max(devices).min(nodes).min(passes)
 }
 
 fn powers_of_two(most: u64) -> impl Iterator<Item = u64> {

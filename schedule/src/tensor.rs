@@ -159,7 +159,7 @@ impl Line {
     }
 
     /// Whether a grid of so many parts falls into such lines.
-    pub fn fits(self, parts: u32) -> bool {
+    fn fits(self, parts: u32) -> bool {
         let span = u64::from(self.parts) * u64::from(self.stride);
         span > 0 && u64::from(parts).is_multiple_of(span)
     }

@@ -111,9 +111,9 @@ pub enum LowerError {
         /// The states.
         states: States,
     },
-    /// Replicas or tensor rows elsewhere than side by side.
+    /// Replicas or parts of tensors elsewhere than side by side.
     #[error(
-        "replicas and tensor rows lie side by side: device {0} of the plan must be {1}"
+        "replicas and parts of tensors lie side by side: device {0} of the plan must be {1}"
     )]
     Scattered(usize, DeviceId),
     /// A tree that no collectives of this plan make.

@@ -176,6 +176,9 @@ pub(super) fn spare(model: &mut Model, no_decay: &NoDecay) {
 /// Every pattern names a parameter of the model under some rule that the program names, or that is
 /// tried where it names none. Where no rule has a model, that is what is wrong.
 pub(super) fn name_some(program: &Program, no_decay: &NoDecay, report: &mut Report) {
+    if no_decay.patterns.is_empty() {
+        return;
+    }
     let open = program.search.open_local_rules();
     let open = open.into_iter().map(|rule| program.under(rule));
     let models: Vec<_> = program.under_each().into_iter().chain(open).flatten().collect();

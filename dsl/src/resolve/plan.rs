@@ -500,9 +500,9 @@ pub(super) fn fit(definitions: &Definitions<'_>, program: &Program, report: &mut
 
 /// The last cut, where it lies behind the model under every rule that the program names.
 fn cut_behind(program: &Program) -> Option<Mistake> {
+    let last = *program.search.cuts.as_ref()?.last()?;
     let models = program.under_each().into_iter().flatten();
     let nodes = models.map(|own| own.model.cuttable()).max()?;
-    let last = *program.search.cuts.as_ref()?.last()?;
     let message = format!("cut {last} lies behind the model's {nodes} operations");
     let hint =
         format!("cuts are the numbers of operations that begin a stage, below {nodes}");

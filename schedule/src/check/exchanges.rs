@@ -64,15 +64,16 @@ pub(super) fn check(
         }
     }
     let levels = Levels::new(&schedule.target);
+    let mut known = BTreeMap::new();
     for (id, action) in schedule.actions.iter() {
         let Work::Launch { at, routine, .. } = &action.work else { continue };
         let Some(joint) = all.routines.get(routine) else { continue };
         let ring = &schedule.rings[at.ring];
         for line in joint.keys() {
+            let groups = known.entry(*line).or_insert_with(|| groups(schedule, *line));
             for device in &ring.devices {
                 all.links.entry((*device, *line)).or_insert_with(|| {
-                    let groups = groups(schedule, *line);
-                    links((schedule, &levels), id, (*device, &groups), faults)
+                    links((schedule, &levels), id, (*device, groups), faults)
                 });
             }
             alike(id, (ring, *line), &all.links, faults);

@@ -3,8 +3,8 @@
 
 use super::{Culprit, faults::Faults, limit};
 use crate::{
-    DeviceId, Evaluation, Fold, Id, Line, Parameter, Placement, Plan, Reduction, Rule,
-    Schedule, Sequence, Split, Splits, Stage, States, Tensor,
+    DeviceId, Direction, Evaluation, Fold, Id, Line, Parameter, Placement, Plan,
+    Reduction, Rule, Schedule, Sequence, Split, Splits, Stage, States, Tensor,
 };
 use std::collections::BTreeSet;
 
@@ -302,8 +302,9 @@ fn rows(schedule: &Schedule, faults: &mut Faults) {
 /// What is wrong with the division of a parameter among the parts of a grid.
 fn divided(parameter: &Parameter, tensor: Tensor) -> Option<String> {
     let (name, parts) = (&parameter.name, tensor.parts());
+    let all = tensor.line(Direction::Both);
     if let [one, other] = parameter.split.splits() {
-        let spans = [one, other].map(|split| split.line.unwrap_or(all(parts)));
+        let spans = [one, other].map(|split| split.line.unwrap_or(all));
         let apart = one.extent != other.extent && cross(spans);
         if !apart {
             return Some(format!(
@@ -312,7 +313,7 @@ fn divided(parameter: &Parameter, tensor: Tensor) -> Option<String> {
         }
     }
     parameter.split.splits().iter().find_map(|Split { extent, whole, line }| {
-        let line = line.unwrap_or(all(parts));
+        let line = line.unwrap_or(all);
         let own = parameter.shape.get(*extent as usize);
         let split = format!("parameter {name} is split along extent {extent}");
         match own {
@@ -335,10 +336,6 @@ fn divided(parameter: &Parameter, tensor: Tensor) -> Option<String> {
             Some(_) => None,
         }
     })
-}
-
-fn all(parts: u32) -> Line {
-    Line { parts, stride: 1 }
 }
 
 /// Whether two lines have no more than one part in common.
