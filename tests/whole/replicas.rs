@@ -308,7 +308,7 @@ fn what_has_no_replicas_is_refused_by_name() {
     let mut scattered = plan(&program, PLACED[0], (States::Replicated, 1), (2, 1, 2));
     scattered.devices.swap(0, 1);
     let refused = lower(&program, &scattered).unwrap_err().to_string();
-    assert!(refused.contains("rows lie side by side"), "{refused}");
+    assert!(refused.contains("parts of tensors lie side by side"), "{refused}");
     let cyclic = Plan::new(
         Rule::CyclicV2,
         Placement::Data,
