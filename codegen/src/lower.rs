@@ -25,12 +25,13 @@ use crate::{
     rewrite::{Choice, Everywhere, Listed},
     stages_in,
 };
-use draft::{Draft, DraftAction, DraftWork, Hold};
+use draft::{Draft, DraftAction, DraftWork, Hold, list_order};
 use order::descending;
 use roundelay_dsl::Program;
 use roundelay_schedule::{
-    Action, Buffer, BufferId, Bytes, Cells, DeviceId, Id, Job, Metric, Order, Placement,
-    Plan, Row, Schedule, Sequence, Spot, Stage, States, Table, Tensor, Work, plan_faults,
+    Action, Buffer, BufferId, Bytes, Cells, DeviceId, Id, Job, Metric, Order, Place,
+    Placement, Plan, Row, Schedule, Sequence, Spot, Stage, States, Table, Tensor, Work,
+    plan_faults,
 };
 use rows::Rows;
 use state::StageRows;
@@ -300,8 +301,6 @@ fn metric(metric: &roundelay_dsl::Metric) -> Metric {
     Metric { name: metric.name.clone(), reading: metric.reading }
 }
 
-/// Numbers everything: slots, actions, what is carried, offsets; then waits, if what is there is
-/// admitted.
 /// A schedule without waits.
 struct Arranged {
     schedule: Schedule,
@@ -310,21 +309,25 @@ struct Arranged {
 }
 
 /// Slots and offsets.
-fn arranged(mut draft: Draft<'_>) -> Arranged {
-    draft.actions.sort_by_cached_key(|action| action.key.packed());
-    let rows = Rows::new(&draft);
-    let actions = std::mem::take(&mut draft.actions);
+fn arranged(draft: Draft<'_>) -> Arranged {
+    let order = list_order(&draft.actions);
+    let rows = Rows::new(&draft, &order);
+    let action = |number: &u32| numbered(&draft, *number as usize, &rows);
+    let actions = order.iter().map(action).collect();
+    let buffers = buffers(&draft, &rows);
+    // The largest lists go before others are made.
+    drop((draft.actions, draft.holds, order));
     let mut schedule = Schedule {
         fingerprint: String::new(),
         target: draft.target.clone(),
         plan: draft.plan.clone(),
         job: draft.job.clone(),
-        buffers: buffers(&draft, &rows),
+        buffers,
         axes: draft.sites.axes,
         rings: draft.sites.rings,
         groups: draft.groups,
         routines: draft.routines,
-        actions: actions.into_iter().map(|action| numbered(action, &rows)).collect(),
+        actions,
     };
     let cells = Cells::new(&schedule);
     let recurrence = cells.recurrence(&schedule);
@@ -359,29 +362,43 @@ fn buffers(draft: &Draft<'_>, rows: &Rows) -> Table<BufferId, Buffer> {
     draft.buffers.iter().map(of).collect()
 }
 
-fn numbered(action: DraftAction, rows: &Rows) -> Action {
-    let DraftAction { key: _, lag, reach, work } = action;
+/// What becomes of an action of the draft.
+fn numbered(draft: &Draft<'_>, number: usize, rows: &Rows) -> Action {
+    let DraftAction { key: _, lag, reach, work } = &draft.actions[number];
+    let (lag, reach) = (*lag, *reach);
     let row = |hold: Hold| -> Row { rows.row(hold, lag) };
+    let spot = |(at, hold): (Place, Hold)| Spot { at, row: row(hold) };
     let work = match work {
-        DraftWork::Launch { at, lane, routine, micro_batch, rows } => {
-            let rows = rows.into_iter().map(row).collect();
-            Work::Launch { at, lane, routine, micro_batch, rows, beside: None }
-        }
+        DraftWork::Launch { at, lane, routine, micro_batch, rows } => Work::Launch {
+            at: *at,
+            lane: *lane,
+            routine: *routine,
+            micro_batch: *micro_batch,
+            rows: draft.rows(rows).iter().copied().map(row).collect(),
+            beside: None,
+        },
         DraftWork::Transfer { link, from, to, content } => Work::Transfer {
-            link,
-            from: Spot { at: from.0, row: row(from.1) },
-            to: Spot { at: to.0, row: row(to.1) },
-            content,
+            link: *link,
+            from: spot(*from),
+            to: spot(*to),
+            content: content.clone(),
         },
         DraftWork::Collective { link, kind, group, from, to, content } => {
-            let (from, to) = (row(from), row(to));
-            Work::Collective { link, kind, group, from, to, content }
+            let (from, to, content) = (row(*from), row(*to), content.clone());
+            Work::Collective {
+                link: *link,
+                kind: *kind,
+                group: *group,
+                from,
+                to,
+                content,
+            }
         }
         DraftWork::Feed { at, micro_batch, row: hold } => {
-            Work::Feed { at, micro_batch, row: row(hold) }
+            Work::Feed { at: *at, micro_batch: *micro_batch, row: row(*hold) }
         }
         DraftWork::Report { at, micro_batch, row: hold } => {
-            Work::Report { at, micro_batch, row: row(hold) }
+            Work::Report { at: *at, micro_batch: *micro_batch, row: row(*hold) }
         }
     };
     Action { lag, reach, after: Vec::new(), work }

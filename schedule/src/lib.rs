@@ -11,6 +11,7 @@ mod check;
 mod clock;
 mod element;
 mod file;
+mod horizon;
 mod id;
 mod job;
 mod levels;
@@ -43,6 +44,7 @@ pub use check::{Checked, Culprit, Duty, Facts, Held, Violation, Violations, chec
 pub use clock::{Clock, Entry, simulate};
 pub use element::{Element, Float, GradientSums, Native, NoFloat};
 pub use file::{FileError, FileErrors, Lines, read, seal, write};
+pub use horizon::Horizon;
 pub use id::{
     ActionId, AxisId, BufferId, DeviceId, GroupId, Id, InputId, LinkId, MicroBatch,
     PoolId, RingId, RoutineId, Stage, Table, ValueId,

@@ -130,6 +130,23 @@ impl Cells {
         most
     }
 
+    /// The cells that are written in some period.
+    pub(crate) fn ever_written(&self, schedule: &Schedule) -> Vec<bool> {
+        let mut written = self.written(schedule);
+        for buffer in schedule.buffers.ids() {
+            let wheels = wheels(schedule, buffer);
+            let cells = self.of(buffer);
+            for start in cells.clone() {
+                let mut cell = self.next(wheels, cells.start, start);
+                while written[start] && !written[cell] {
+                    written[cell] = true;
+                    cell = self.next(wheels, cells.start, cell);
+                }
+            }
+        }
+        written
+    }
+
     /// The places that some action writes, as the cells that they are in period 0.
     fn written(&self, schedule: &Schedule) -> Vec<bool> {
         let mut written = vec![false; self.count()];

@@ -11,10 +11,10 @@ use super::{
 };
 use crate::{BackwardCode, Differentiated};
 use roundelay_schedule::{
-    Argument, Bytes, Content, Id, InputId, MicroBatch, Pass, Place, RingId, Role,
-    Routine, RoutineId, Stage, Subject, Table,
+    Argument, BufferId, Bytes, Content, Id, InputId, MicroBatch, Pass, Place, RingId,
+    Role, Routine, RoutineId, Stage, Subject, Table,
 };
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, rc::Rc};
 
 /// The routines of one stage, as the schedule numbers them.
 struct Passes {
@@ -33,10 +33,13 @@ pub(crate) fn add(
     let inputs: Table<Stage, Vec<InputId>> =
         draft.order.stages().map(|stage| inputs(draft, stage)).collect();
     let slots: Vec<(u32, Slot)> = draft.order.iter().collect();
+    let mut seats = Seats::default();
+    // A pass mostly has one message; room that is not used costs nothing.
+    draft.actions.reserve(2 * slots.len());
     for (number, slot) in slots {
         let routine = routine_of(&passes[slot.stage], &states[slot.stage], slot);
         feed(draft, number, slot, &inputs[slot.stage]);
-        launch(draft, number, slot, routine, &states[slot.stage]);
+        launch(draft, number, slot, routine, (&states[slot.stage], &mut seats));
         report(draft, number, slot, routine);
         match slot.pass {
             Pass::Forward => send_values(draft, slot)?,
@@ -97,42 +100,89 @@ fn hold(
     Hold { buffer, instance: Instance::MicroBatch(i) }
 }
 
+/// Where an argument of a launch lies.
+#[derive(Clone, Copy, Debug)]
+enum Seat {
+    /// Where the stage has the parameters of a pass.
+    Parameter,
+    /// Where the stage adds to gradients.
+    Gradient,
+    /// In a buffer with one value per micro-batch.
+    Value(BufferId),
+    /// In scratch memory.
+    Scratch(Hold),
+}
+
+/// What the seats of a launch depend on: its routine, its site, and which way it goes.
+type Kind = (RoutineId, RingId, u32, bool);
+
+/// Where launches of one kind find their arguments; thousands of micro-batches have the same.
+#[derive(Default)]
+struct Seats(BTreeMap<Kind, Rc<[Seat]>>);
+
+impl Seats {
+    fn of(
+        &mut self,
+        draft: &mut Draft<'_>,
+        kind @ (routine, home, lane, _): Kind,
+        (stage, i): (Stage, MicroBatch),
+    ) -> Rc<[Seat]> {
+        if let Some(known) = self.0.get(&kind) {
+            return Rc::clone(known);
+        }
+        let count = draft.routines[routine].arguments.len();
+        let seat = |place| {
+            let Argument { role, size, access: _ } =
+                draft.routines[routine].arguments[place];
+            let subject = match role {
+                Role::Parameter => return Seat::Parameter,
+                Role::Gradient => return Seat::Gradient,
+                Role::Workspace => {
+                    return Seat::Scratch(draft.workspace(home, lane, size));
+                }
+                Role::Activation => Subject::Activation(stage),
+                Role::Retained => Subject::Retained(stage),
+                Role::Adjoint => Subject::Adjoint(stage),
+                Role::Value(id) => Subject::Value(id),
+                Role::ValueGradient(id) => Subject::ValueGradient(id),
+                Role::Input(id) => Subject::Input(id),
+                Role::Metric => Subject::Metric,
+                Role::NextParameter | Role::Received | Role::Optimizer => {
+                    unreachable!("a pass on a micro-batch has no such argument")
+                }
+            };
+            Seat::Value(hold(draft, home, subject, size, i).buffer)
+        };
+        let seats: Rc<[Seat]> = (0..count).map(seat).collect();
+        self.0.insert(kind, Rc::clone(&seats));
+        seats
+    }
+}
+
 fn launch(
     draft: &mut Draft<'_>,
     number: u32,
     slot: Slot,
     routine: RoutineId,
-    state: &StageRows,
+    (state, seats): (&StageRows, &mut Seats),
 ) {
     let Slot { pass, stage, micro_batch: i, lag, beside, .. } = slot;
     let mut site = draft.sites.site(stage, i, lag);
     if beside.is_some() {
         site.lane = BESIDE;
     }
-    let home = site.at.ring;
-    let count = draft.routines[routine].arguments.len();
-    let mut rows = Vec::with_capacity(count);
-    for place in 0..count {
-        let Argument { role, size, access: _ } = draft.routines[routine].arguments[place];
-        let mut value = |subject| hold(draft, home, subject, size, i);
-        rows.push(match role {
-            Role::Parameter => state.parameter[&(pass, i)],
-            Role::Gradient => state.gradient[&i].0,
-            Role::Activation => value(Subject::Activation(stage)),
-            Role::Retained => value(Subject::Retained(stage)),
-            Role::Adjoint => value(Subject::Adjoint(stage)),
-            Role::Value(id) => value(Subject::Value(id)),
-            Role::ValueGradient(id) => value(Subject::ValueGradient(id)),
-            Role::Input(id) => value(Subject::Input(id)),
-            Role::Metric => value(Subject::Metric),
-            Role::Workspace => draft.workspace(home, site.lane, size),
-            Role::NextParameter | Role::Received | Role::Optimizer => {
-                unreachable!("a pass on a micro-batch has no such argument")
-            }
-        });
-    }
+    let key = (routine, site.at.ring, site.lane, draft.sites.goes_up(i));
+    let row = |seat: &Seat| match seat {
+        Seat::Parameter => state.parameter[&(pass, i)],
+        Seat::Gradient => state.gradient[&i].0,
+        Seat::Value(buffer) => {
+            Hold { buffer: *buffer, instance: Instance::MicroBatch(i) }
+        }
+        Seat::Scratch(hold) => *hold,
+    };
+    let seats = seats.of(draft, key, (stage, i));
     let key = draft.key(number, Side::At);
-    draft.push_launch(site, (key, lag), routine, Some(i), rows);
+    draft.push_launch(site, (key, lag), routine, Some(i), seats.iter().map(row));
 }
 
 /// What the forward pass of a stage, or its backward pass, reads of the inputs.

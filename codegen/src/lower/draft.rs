@@ -13,7 +13,7 @@ use roundelay_schedule::{
     MicroBatch, Pass, Place, Plan, Rest, RingId, Role, Routine, RoutineId, Slice, Stage,
     Subject, Table, Target, Units, ValueId,
 };
-use std::{collections::BTreeMap, rc::Rc};
+use std::{collections::BTreeMap, ops::Range, rc::Rc};
 
 /// Everything that the passes of the lowering share.
 pub(crate) struct Draft<'a> {
@@ -29,6 +29,8 @@ pub(crate) struct Draft<'a> {
     pub(crate) groups: Table<GroupId, Group>,
     pub(crate) buffers: Table<BufferId, DraftBuffer>,
     pub(crate) actions: Vec<DraftAction>,
+    /// The rows of all launches, one launch behind the other.
+    pub(crate) holds: Vec<Hold>,
     /// The messages of a pipeline that come as soon as they can.
     pub(crate) arrivals: Vec<Arrival>,
     /// What is on each ring, by subject and number.
@@ -62,7 +64,7 @@ pub(crate) struct Key {
 
 impl Key {
     /// A number in the same order; times are below 2^37 and shifts below 2^24.
-    pub(crate) fn packed(self) -> u128 {
+    fn packed(self) -> u128 {
         let start = self.start.map_or(0, |start| 1 + u128::from(start));
         let side = self.side as u128;
         let [sequence, shift] = [self.sequence, self.shift].map(u128::from);
@@ -110,7 +112,8 @@ pub(crate) enum DraftWork {
         lane: u32,
         routine: RoutineId,
         micro_batch: Option<MicroBatch>,
-        rows: Vec<Hold>,
+        /// Places in [`Draft::holds`].
+        rows: Range<u32>,
     },
     Transfer {
         link: LinkId,
@@ -176,6 +179,36 @@ pub(crate) enum Slotting {
     InTurn(u32),
 }
 
+/// The places of actions in list order. They are first put where their time says, so that few
+/// stand in one place.
+pub(crate) fn list_order(actions: &[DraftAction]) -> Vec<u32> {
+    let last = actions.iter().map(|action| action.key.time).max().unwrap_or(0);
+    let coarse = (0..).find(|shift| last >> shift <= actions.len() as u64);
+    let coarse = coarse.expect("a time has no more than 64 bits");
+    let bucket = |action: &DraftAction| (action.key.time >> coarse) as usize;
+    let mut ends = vec![0; (last >> coarse) as usize + 1];
+    for action in actions {
+        ends[bucket(action)] += 1;
+    }
+    let mut taken = 0;
+    for end in &mut ends {
+        taken += std::mem::replace(end, taken);
+    }
+    let mut order = vec![0; actions.len()];
+    for (number, action) in (0..).zip(actions) {
+        let end: &mut usize = &mut ends[bucket(action)];
+        order[*end] = number;
+        *end += 1;
+    }
+    let key = |number: &u32| actions[*number as usize].key.packed();
+    let mut start = 0;
+    for end in ends {
+        order[start..end].sort_unstable_by_key(key);
+        start = end;
+    }
+    order
+}
+
 impl Key {
     /// Right behind the action at this place.
     pub(crate) fn behind(self) -> Self {
@@ -206,6 +239,7 @@ impl<'a> Draft<'a> {
             groups: Table::new(),
             buffers: Table::new(),
             actions: Vec::new(),
+            holds: Vec::new(),
             arrivals: Vec::new(),
             named,
             crossing: crossing(code),
@@ -303,6 +337,11 @@ impl<'a> Draft<'a> {
         Bytes(self.job.elements[stage] * width)
     }
 
+    /// The rows of a launch.
+    pub(crate) fn rows(&self, places: &Range<u32>) -> &[Hold] {
+        &self.holds[places.start as usize..places.end as usize]
+    }
+
     /// The last micro-batch of the cell.
     pub(crate) fn last(&self) -> MicroBatch {
         MicroBatch::new(self.sites.micro_batches as usize - 1)
@@ -323,9 +362,12 @@ impl<'a> Draft<'a> {
         let ends = (from.0, to.0);
         let link = match self.links.get(&ends) {
             Some(known) => *known,
-            None => self.sites.link(&self.levels, ends.0, ends.1)?,
+            None => {
+                let link = self.sites.link(&self.levels, ends.0, ends.1)?;
+                self.links.insert(ends, link);
+                link
+            }
         };
-        self.links.insert(ends, link);
         Ok(DraftWork::Transfer { link, from, to, content })
     }
 

@@ -75,11 +75,13 @@ pub(crate) struct Rows {
     turns: Table<BufferId, Turns>,
 }
 
-impl DraftWork {
-    /// Calls `visit` with every row that it names.
-    fn each_hold(&self, mut visit: impl FnMut(Hold)) {
-        match self {
-            DraftWork::Launch { rows, .. } => rows.iter().copied().for_each(visit),
+impl Draft<'_> {
+    /// Calls `visit` with every row that an action names.
+    fn each_hold(&self, work: &DraftWork, mut visit: impl FnMut(Hold)) {
+        match work {
+            DraftWork::Launch { rows, .. } => {
+                self.rows(rows).iter().copied().for_each(visit);
+            }
             DraftWork::Transfer { from, to, .. } => {
                 visit(from.1);
                 visit(to.1);
@@ -94,12 +96,12 @@ impl DraftWork {
 }
 
 impl Rows {
-    /// Follows all values of a draft whose actions are in list order.
-    pub(crate) fn new(draft: &Draft<'_>) -> Self {
+    /// Follows all values of a draft; `order` are the places of its actions in list order.
+    pub(crate) fn new(draft: &Draft<'_>, order: &[u32]) -> Self {
         let rings = draft.sites.rings.ids();
         let visitors: Table<RingId, Visitors> =
             rings.map(|ring| Visitors::new(draft, ring)).collect();
-        let lives = lives(draft, &visitors);
+        let lives = lives(draft, order, &visitors);
         let period = i64::try_from(draft.actions.len()).unwrap_or(i64::MAX);
         let turns = |(id, row): (BufferId, &super::draft::DraftBuffer)| {
             let home = row.home;
@@ -158,6 +160,7 @@ fn turned(number: i64, slots: u32) -> u32 {
 /// First and last touch of every value.
 fn lives(
     draft: &Draft<'_>,
+    order: &[u32],
     visitors: &Table<RingId, Visitors>,
 ) -> Table<BufferId, Vec<Life>> {
     let values = draft.buffers.values().map(|buffer| match buffer.slots {
@@ -169,8 +172,9 @@ fn lives(
     });
     let mut lives: Table<BufferId, Vec<Life>> = values.collect();
     let period = i64::try_from(draft.actions.len()).unwrap_or(i64::MAX);
-    for (DraftAction { lag, work, .. }, rank) in draft.actions.iter().zip(0..) {
-        work.each_hold(|hold| {
+    for (number, rank) in order.iter().zip(0..) {
+        let DraftAction { lag, work, .. } = &draft.actions[*number as usize];
+        draft.each_hold(work, |hold| {
             let (number, offset) = match hold.instance {
                 Instance::MicroBatch(i) => {
                     (visitors[draft.buffers[hold.buffer].home].place(i), 0)

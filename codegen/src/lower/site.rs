@@ -185,6 +185,11 @@ impl Sites {
         }
     }
 
+    /// Whether a micro-batch goes the other way through the devices.
+    pub(crate) fn goes_up(&self, i: MicroBatch) -> bool {
+        self.shape == Shape::Mirrored && self.up[i.index()]
+    }
+
     /// Which of the streams that pass a ring a micro-batch belongs to, for a value that goes from
     /// one stage to another: where both are on one ring, the streams are in each other's way.
     pub(crate) fn lane_of(
@@ -197,9 +202,9 @@ impl Sites {
             let seat = self.seats[*stage];
             seat.min((2 * self.rings.len() - 1).saturating_sub(seat)) == ring.index()
         };
-        let meets = self.shape == Shape::Mirrored
-            && (first.index()..=last.index()).filter(own).count() > 1;
-        u32::from(meets && self.up[i.index()])
+        let meets =
+            self.goes_up(i) && (first.index()..=last.index()).filter(own).count() > 1;
+        u32::from(meets)
     }
 
     /// The link level between two places at every coordinate; where rings turn, that between

@@ -129,9 +129,13 @@ impl Draft<'_> {
         (key, lag): (Key, u32),
         routine: RoutineId,
         micro_batch: Option<MicroBatch>,
-        rows: Vec<Hold>,
+        rows: impl IntoIterator<Item = Hold>,
     ) {
         let Site { at, lane } = site;
+        let place = |holds: &[Hold]| u32::try_from(holds.len()).expect("rows are few");
+        let first = place(&self.holds);
+        self.holds.extend(rows);
+        let rows = first..place(&self.holds);
         self.push(key, lag, DraftWork::Launch { at, lane, routine, micro_batch, rows });
     }
 

@@ -4,7 +4,7 @@
 //! A few periods are unrolled and the last one's waits are kept. Whether two instances conflict
 //! depends on their distance in periods alone; every cell that is written is written again within
 //! its recurrence, so no conflict reaches further back; and what leads from one instance to
-//! another stands between them in the list.
+//! another stands between them in the list. So unrolling begins at the horizon of the last period.
 
 mod clocks;
 mod history;
@@ -16,18 +16,19 @@ use clocks::Clocks;
 use history::{Earlier, Histories};
 use overlap::{Overlaps, Part};
 use roundelay_schedule::{
-    Access, Action, ActionId, Cells, Id, Queues, Schedule, Turned, Wait,
+    Access, Action, ActionId, Cells, Horizon, Id, Queues, Schedule, Turned, Wait,
 };
 use std::cmp::Reverse;
 
 /// Fills in `Action::after`. A cell that is written is written again within `recurrence` periods.
 pub(crate) fn derive(schedule: &mut Schedule, cells: &Cells, recurrence: u64) {
     let mut unrolled = Unrolled::new(schedule, cells);
+    let horizon = Horizon::before(recurrence, schedule, cells);
     let mut actions = std::mem::take(&mut schedule.actions);
     let mut turned = Turned::new(schedule, cells, 0);
-    for period in 0..recurrence {
+    for period in horizon.period..recurrence {
         turned.turn_to(i64::try_from(period).unwrap_or(i64::MAX));
-        for (id, action) in actions.iter() {
+        for (id, action) in actions.iter().skip(horizon.lines_above(period)) {
             unrolled.issue(period, id, action, &turned);
         }
     }

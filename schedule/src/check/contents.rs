@@ -5,7 +5,9 @@
 //! every chain of segments is covered. From the period on in which all lines execute, what a
 //! line writes is a function of its step, or of a chain of updates of the same step, and every
 //! cell that is written is written again within `recurrence` periods: after 2 · lag +
-//! recurrence periods the state only turns, and longer segments bring nothing new.
+//! recurrence periods the state only turns, and longer segments bring nothing new. Where no line
+//! lags or reaches, a segment is segments of one step in a row: what the next one finds beside
+//! rests nobody expected where there was nothing.
 
 use super::{
     Culprit, Violation,
@@ -34,7 +36,10 @@ pub(super) fn check(
 ) {
     kept(schedule, faults);
     let (lag, reach) = schedule.span();
-    let longest = 2 * u64::from(lag) + layout.recurrence + layout.symmetry + 1;
+    let longest = match lag.max(reach) {
+        0 => 1,
+        _ => 2 * u64::from(lag) + layout.recurrence + layout.symmetry + 1,
+    };
     let lagged = schedule.actions.values().filter(|action| action.lag > 0).count() as u64;
     let periods = longest + u64::from(reach);
     let one = periods * schedule.actions.len() as u64 + longest * u64::from(lag) * lagged;

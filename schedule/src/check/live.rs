@@ -2,10 +2,13 @@
 //!
 //! A row is live from its write to the last read of what was written, ends included; carried
 //! rows always. No life is longer than `recurrence` periods, so the middle one of
-//! 2 · recurrence + 1 periods sees them all.
+//! 2 · recurrence + 1 periods sees them all. What is over when the middle one begins, above its
+//! horizon, and what begins when it is over need not be followed.
 
 use super::layout::Layout;
-use crate::{Access, BufferId, Bytes, DeviceId, Id, Kind, Rest, Schedule, Touch, Turned};
+use crate::{
+    Access, BufferId, Bytes, DeviceId, Horizon, Id, Kind, Rest, Schedule, Touch, Turned,
+};
 use std::collections::BTreeMap;
 
 /// Largest live bytes.
@@ -20,40 +23,78 @@ pub(super) struct Peaks {
 /// Life of a cell: first and last instant.
 type Life = Option<(u64, u64)>;
 
+/// What a device holds at an instant, and the most so far; by kind, and of all kinds.
+#[derive(Clone, Copy, Debug, Default)]
+struct Level {
+    live: [u64; Kind::ALL.len()],
+    all: u64,
+    peaks: [u64; Kind::ALL.len()],
+    most: u64,
+}
+
+/// Lives by the instant at which something happens to them: the first of each, and the next one of
+/// every life.
+struct Instants {
+    first: Vec<u32>,
+    next: Vec<u32>,
+}
+
+/// No life.
+const NONE: u32 = u32::MAX;
+
+impl Instants {
+    fn new(count: usize) -> Self {
+        Self { first: vec![NONE; count], next: Vec::new() }
+    }
+
+    /// Adds the next life at an instant.
+    fn push(&mut self, instant: usize) {
+        let life = self.next.len() as u32;
+        self.next.push(std::mem::replace(&mut self.first[instant], life));
+    }
+
+    fn of(&self, instant: usize) -> impl Iterator<Item = u32> {
+        let some = |life: u32| (life != NONE).then_some(life);
+        std::iter::successors(some(self.first[instant]), move |life| {
+            some(self.next[*life as usize])
+        })
+    }
+}
+
 struct Lives<'a> {
     schedule: &'a Schedule,
     layout: &'a Layout,
     /// The instants of the middle period: first, and one past the last.
     window: (u64, u64),
     open: Vec<Life>,
-    /// Per device, by its number: instant, bytes that begin, bytes that end, kind.
-    events: Vec<Vec<(u64, u64, u64, Kind)>>,
+    /// How many open lives began before the window ends.
+    begun: usize,
+    /// Lives that are over.
+    over: Vec<(BufferId, DeviceId)>,
+    /// What begins, and what ends, at every instant of the window and right behind it.
+    begins: Instants,
+    ends: Instants,
 }
 
 /// Finds the peaks of a schedule whose structure is sound; what is read before it is written is not
 /// live.
 pub(super) fn peaks(schedule: &Schedule, layout: &Layout) -> Peaks {
-    let lines = schedule.actions.len() as u64;
+    let lines = schedule.actions.len();
     let middle = layout.recurrence;
-    let numbers = schedule.rings.values().flat_map(|ring| &ring.devices);
-    let devices = 1 + numbers.map(|device| device.index()).max().unwrap_or(0);
+    let start = middle * lines as u64;
     let mut lives = Lives {
         schedule,
         layout,
-        window: (middle * lines, (middle + 1) * lines),
+        window: (start, start + lines as u64),
         open: vec![None; layout.count()],
-        events: vec![Vec::new(); devices],
+        begun: 0,
+        over: Vec::new(),
+        begins: Instants::new(lines + 1),
+        ends: Instants::new(lines + 1),
     };
-    let mut turned = Turned::new(schedule, layout, 0);
-    for period in 0..=2 * middle {
-        turned.turn_to(period as i64);
-        for (now, action) in (period * lines..).zip(schedule.actions.values()) {
-            schedule.each_touch(&action.work, |Touch { at, row, access }| {
-                if schedule.buffers[row.buffer].rest == Rest::Transient {
-                    lives.touch((row.buffer, turned.cell(at, row)), access, now);
-                }
-            });
-        }
+    let horizon = Horizon::before(middle, schedule, layout);
+    for period in horizon.period..=2 * middle {
+        lives.follow(period, horizon.lines_above(period));
     }
     for cell in 0..layout.count() {
         lives.close((layout.buffer(cell), cell));
@@ -62,6 +103,23 @@ pub(super) fn peaks(schedule: &Schedule, layout: &Layout) -> Peaks {
 }
 
 impl Lives<'_> {
+    /// Follows a period from a line on, as long as it says something about the window.
+    fn follow(&mut self, period: u64, line: usize) {
+        let (schedule, layout) = (self.schedule, self.layout);
+        let turned = Turned::new(schedule, layout, period as i64);
+        let first = period * schedule.actions.len() as u64;
+        for (now, action) in (first..).zip(schedule.actions.values()).skip(line) {
+            if now >= self.window.1 && self.begun == 0 {
+                return;
+            }
+            schedule.each_touch(&action.work, |Touch { at, row, access }| {
+                if schedule.buffers[row.buffer].rest == Rest::Transient {
+                    self.touch((row.buffer, turned.cell(at, row)), access, now);
+                }
+            });
+        }
+    }
+
     fn touch(&mut self, spot: (BufferId, usize), access: Access, now: u64) {
         match (access, &mut self.open[spot.1]) {
             (Access::Read | Access::Update, Some((_, last))) => *last = now,
@@ -69,78 +127,95 @@ impl Lives<'_> {
             (Access::Write | Access::Update, _) => {
                 self.close(spot);
                 self.open[spot.1] = Some((now, now));
+                self.begun += usize::from(now < self.window.1);
             }
         }
     }
 
     fn close(&mut self, (id, cell): (BufferId, usize)) {
         let Some((start, last)) = self.open[cell].take() else { return };
+        self.begun -= usize::from(start < self.window.1);
         let (start, end) = (start.max(self.window.0), (last + 1).min(self.window.1));
         if start >= end {
             return;
         }
         let buffer = &self.schedule.buffers[id];
         let index = (cell - self.layout.of(id).start) / buffer.slots as usize;
-        let device = self.schedule.rings[buffer.home].devices[index];
-        let (kind, size) = (buffer.subject.kind(), buffer.size.0);
-        let events = &mut self.events[device.index()];
-        events.push((start, size, 0, kind));
-        events.push((end, 0, size, kind));
+        self.over.push((id, self.schedule.rings[buffer.home].devices[index]));
+        self.begins.push((start - self.window.0) as usize);
+        self.ends.push((end - self.window.0) as usize);
     }
 
-    fn sweep(mut self) -> Peaks {
-        let mut peaks = Peaks::default();
-        let carried = carried(self.schedule);
-        for ring in self.schedule.rings.values() {
-            for device in &ring.devices {
-                let mut events = std::mem::take(&mut self.events[device.index()]);
-                events
-                    .sort_unstable_by_key(|(at, begins, ends, _)| (*at, *begins, *ends));
-                peaks.device(*device, &carried, &events);
+    /// Goes through the window. At an instant lives end before others begin.
+    fn sweep(self) -> Peaks {
+        let mut levels = levels(self.schedule);
+        for instant in 0..self.begins.first.len() {
+            for life in self.ends.of(instant) {
+                let (level, place, size) = self.level(life, &mut levels);
+                level.live[place] -= size;
+                level.all -= size;
+            }
+            for life in self.begins.of(instant) {
+                let (level, place, size) = self.level(life, &mut levels);
+                level.live[place] += size;
+                level.all += size;
+                level.peaks[place] = level.peaks[place].max(level.live[place]);
+                level.most = level.most.max(level.all);
             }
         }
-        for ring in self.schedule.rings.values().filter(|ring| ring.turn > 0) {
-            peaks.share(&ring.devices, ring.turn as usize);
-        }
-        peaks
+        Peaks::new(self.schedule, &levels)
+    }
+
+    /// The level of a life's device, the place of its kind, and its bytes.
+    fn level<'l>(
+        &self,
+        life: u32,
+        levels: &'l mut [Level],
+    ) -> (&'l mut Level, usize, u64) {
+        let (id, device) = self.over[life as usize];
+        let buffer = &self.schedule.buffers[id];
+        (&mut levels[device.index()], place(buffer.subject.kind()), buffer.size.0)
     }
 }
 
-fn carried(schedule: &Schedule) -> BTreeMap<(DeviceId, Kind), u64> {
-    let mut all = BTreeMap::new();
+/// Where a kind stands among all.
+fn place(kind: Kind) -> usize {
+    Kind::ALL.iter().position(|own| *own == kind).unwrap_or(0)
+}
+
+/// What every device holds always, by its number.
+fn levels(schedule: &Schedule) -> Vec<Level> {
+    let numbers = schedule.rings.values().flat_map(|ring| &ring.devices);
+    let devices = 1 + numbers.map(|device| device.index()).max().unwrap_or(0);
+    let mut levels = vec![Level::default(); devices];
     for buffer in schedule.buffers.values().filter(|b| b.rest != Rest::Transient) {
         for device in &schedule.rings[buffer.home].devices {
-            *all.entry((*device, buffer.subject.kind())).or_default() += buffer.total().0;
+            let level = &mut levels[device.index()];
+            level.live[place(buffer.subject.kind())] += buffer.total().0;
+            level.all += buffer.total().0;
         }
     }
-    all
+    for level in &mut levels {
+        (level.peaks, level.most) = (level.live, level.all);
+    }
+    levels
 }
 
 impl Peaks {
-    fn device(
-        &mut self,
-        device: DeviceId,
-        carried: &BTreeMap<(DeviceId, Kind), u64>,
-        events: &[(u64, u64, u64, Kind)],
-    ) {
-        let start = |kind: &Kind| carried.get(&(device, *kind)).copied().unwrap_or(0);
-        let mut live = Kind::ALL.each_ref().map(start);
-        let mut all: u64 = live.iter().sum();
-        let (mut peaks, mut most) = (live, all);
-        for (_, begins, ends, kind) in events {
-            let place = Kind::ALL.iter().position(|own| own == kind).unwrap_or(0);
-            live[place] = live[place] + begins - ends;
-            all = all + begins - ends;
-            most = most.max(all);
-            peaks[place] = peaks[place].max(live[place]);
+    fn new(schedule: &Schedule, levels: &[Level]) -> Self {
+        let mut peaks = Self::default();
+        let devices = schedule.rings.values().flat_map(|ring| &ring.devices);
+        for device in devices {
+            let level = &levels[device.index()];
+            let some =
+                Kind::ALL.into_iter().zip(level.peaks).filter(|(_, bytes)| *bytes > 0);
+            peaks.kinds.extend(some.map(|(kind, bytes)| ((*device, kind), Bytes(bytes))));
+            peaks.devices.insert(*device, Bytes(level.most));
         }
-        let some = Kind::ALL.into_iter().zip(peaks).filter(|(_, bytes)| *bytes > 0);
-        for (kind, bytes) in some {
-            let peak = self.kinds.entry((device, kind)).or_default();
-            *peak = (*peak).max(Bytes(bytes));
+        for ring in schedule.rings.values().filter(|ring| ring.turn > 0) {
+            peaks.share(&ring.devices, ring.turn as usize);
         }
-        let peak = self.devices.entry(device).or_default();
-        *peak = (*peak).max(Bytes(most));
+        peaks
     }
 
     /// Devices that take the same places in turn have the same peaks.

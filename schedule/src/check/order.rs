@@ -5,8 +5,9 @@
 //! every period, and what holds in enough unrolled periods holds in all. A cell that is ever
 //! written is written again within `recurrence` periods, and cells that share addresses do so
 //! alike after `symmetry` periods: every pair of conflicting touches with no write between them
-//! has its like in the first `recurrence + symmetry` periods. Pairs further apart are ordered
-//! through the writes between them.
+//! has its like in the first `recurrence + symmetry` periods, the later one of it in the last
+//! `symmetry` of them. Pairs further apart are ordered through the writes between them. So the
+//! instances above the horizon of these last periods need not be followed.
 
 use super::{
     Culprit, Violation,
@@ -17,7 +18,8 @@ use super::{
     limit,
 };
 use crate::{
-    Access, Action, ActionId, GroupId, Id, Queues, Schedule, Table, Touch, Turned, Work,
+    Access, Action, ActionId, GroupId, Horizon, Id, Queues, Schedule, Table, Touch,
+    Turned, Work,
 };
 use std::collections::BTreeSet;
 
@@ -35,9 +37,10 @@ pub(super) fn check(schedule: &Schedule, layout: &Layout, faults: &mut Faults) {
     }
     let mut order = Order::new(schedule, layout, queues, periods);
     let mut turned = Turned::new(schedule, layout, 0);
-    for period in 0..periods {
+    let horizon = order.horizon();
+    for period in horizon.period..periods {
         turned.turn_to(period as i64);
-        for (id, action) in schedule.actions.iter() {
+        for (id, action) in schedule.actions.iter().skip(horizon.lines_above(period)) {
             order.instance(id, action, period, &turned, faults);
             if order.clocks.size() > limit::CLOCKS {
                 faults.require(false, Culprit::Action(id), || {
@@ -103,6 +106,17 @@ impl<'a> Order<'a> {
             collectives: vec![None; schedule.groups.len()],
             own: Vec::new(),
             reported: BTreeSet::new(),
+        }
+    }
+
+    /// Where to begin, so that the last `symmetry` periods are compared with all before them. A
+    /// collective is compared with those of crossing groups in the period before.
+    fn horizon(&self) -> Horizon {
+        let first = self.layout.recurrence;
+        let horizon = Horizon::before(first, self.schedule, self.layout);
+        match self.crossing.values().any(|others| !others.is_empty()) {
+            true => horizon.min(Horizon { period: first.saturating_sub(1), line: 0 }),
+            false => horizon,
         }
     }
 

@@ -271,3 +271,41 @@ fn a_cell_recurs_after_the_widest_gap_between_its_writes() {
         assert_eq!(recurrence, widest(&schedule), "case {case}: {schedule:#?}");
     }
 }
+
+/// The first instance that no later one covers before a period, by the definition.
+fn first_open(schedule: &Schedule, period: u64) -> Option<(i64, ActionId)> {
+    let all = unfolded(schedule);
+    let cell = |touch: &Touched| (touch.device, touch.slot);
+    let writes = |one: &Unfolded| -> BTreeSet<_> {
+        let writes = one.touches.iter().filter(|touch| touch.access != Access::Read);
+        writes.map(cell).collect()
+    };
+    let ever: BTreeSet<_> = all.iter().flat_map(writes).collect();
+    let before = all.iter().take_while(|one| (one.period as u64) < period);
+    let before: Vec<&Unfolded> = before.collect();
+    let open = |number: &usize| {
+        let later: BTreeSet<_> =
+            before[number + 1..].iter().flat_map(|one| writes(one)).collect();
+        let mut own = before[*number].touches.iter().map(cell);
+        own.any(|cell| ever.contains(&cell) && !later.contains(&cell))
+    };
+    let first = (0..before.len()).find(open)?;
+    Some((before[first].period, before[first].action))
+}
+
+#[test]
+fn the_horizon_is_the_first_instance_that_nobody_covers() {
+    let (base, mut random) = (empty(), Random(9));
+    let mut above = 0;
+    for case in 0..500 {
+        let schedule = drawn(&base, &mut random);
+        let cells = Cells::new(&schedule);
+        let period = cells.recurrence(&schedule);
+        let Horizon { period: found, line } = Horizon::before(period, &schedule, &cells);
+        let (period, action) =
+            first_open(&schedule, period).unwrap_or((period as i64, ActionId::new(0)));
+        assert_eq!((found as i64, line), (period, action.index()), "case {case}");
+        above += line;
+    }
+    assert!(above > 0, "some instances are above it");
+}
