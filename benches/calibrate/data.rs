@@ -47,6 +47,12 @@ impl Row {
     pub(crate) fn whole(&self, column: &str) -> u64 {
         self.number_or(column, 1.0) as u64
     }
+    /// Whether forward passes were made twice. The configurations of vTrain's runs say so, their
+    /// times do not: no stage takes longer than the last one, and products would reach more than
+    /// any shape search (docs/accuracy.md).
+    pub(crate) fn recomputes(&self) -> bool {
+        self.text("recompute") == "full" && self.set() != "vtrain_single"
+    }
     /// The set that the notes name.
     pub(crate) fn set(&self) -> &str {
         let notes = self.text("notes");

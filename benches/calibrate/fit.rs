@@ -40,6 +40,16 @@ pub(crate) fn fit<const N: usize>(
     best.map(rounded)
 }
 
+/// The best that [`fit`] finds near several starts.
+pub(crate) fn fit_from<const N: usize>(
+    starts: &[[f64; N]],
+    loss: impl Fn([f64; N]) -> f64,
+) -> [f64; N] {
+    let found = starts.iter().map(|start| fit(*start, &loss));
+    let best = found.min_by(|one, other| loss(*one).total_cmp(&loss(*other)));
+    best.expect("there is a start")
+}
+
 /// Three digits.
 pub(crate) fn rounded(value: f64) -> f64 {
     if value == 0.0 {

@@ -6,7 +6,7 @@
 
 use crate::{
     data::{self, Row},
-    fit::{Pair, fit, head, loss, report},
+    fit::{Pair, fit_from, head, loss, report},
     record::Record,
     work::{Scores, Shape, Work, time},
 };
@@ -25,17 +25,23 @@ pub(crate) struct Sheet {
 }
 
 /// What is reached: shares of both rates, the ramp of a product and the time to issue a call in
-/// nanoseconds, and the share of attention.
-pub(crate) type Reached = [f64; 5];
+/// nanoseconds, the share of attention and that of unaligned products.
+pub(crate) type Reached = [f64; 6];
 
 /// Where the search starts.
-pub(crate) const START: Reached = [0.7, 0.8, 3e3, 20e3, 0.6];
+pub(crate) const STARTS: [Reached; 4] = [
+    [0.7, 0.8, 3e3, 20e3, 0.6, 0.4],
+    [0.7, 0.8, 3e3, 50e3, 0.6, 0.2],
+    [0.7, 0.6, 3e3, 50e3, 0.4, 0.4],
+    [0.8, 0.5, 3e3, 50e3, 0.4, 0.3],
+];
 
 /// The device that a sheet and what is reached of it describe.
 pub(crate) fn device(sheet: Sheet, reached: Reached) -> Device {
-    let [compute, memory, ramp, issue, attention] = reached;
+    let [compute, memory, ramp, issue, attention, unaligned] = reached;
     let nanos = |value: f64| Nanos(value.max(0.0) as u64);
-    let attention = (attention * 1000.0).clamp(1.0, 1000.0) as u32;
+    let [attention, unaligned] =
+        [attention, unaligned].map(|share| (share * 1000.0).clamp(1.0, 1000.0) as u32);
     Device {
         name: "gpu".to_owned(),
         pool: PoolId::new(0),
@@ -45,7 +51,7 @@ pub(crate) fn device(sheet: Sheet, reached: Reached) -> Device {
         threads: 1,
         overhead: Nanos(0),
         issue: nanos(issue),
-        products: Products { ramp: nanos(ramp), attention },
+        products: Products { ramp: nanos(ramp), attention, unaligned },
         reserved: Bytes(0),
         overlap: 0,
     }
@@ -53,12 +59,13 @@ pub(crate) fn device(sheet: Sheet, reached: Reached) -> Device {
 
 /// Keeps what a device reaches.
 pub(crate) fn keep(name: &str, reached: Reached, record: &mut Record) {
-    let [compute, memory, ramp, issue, attention] = reached;
+    let [compute, memory, ramp, issue, attention, unaligned] = reached;
     record.share(&format!("{name}.compute.reach"), compute.min(1.0));
     record.share(&format!("{name}.bandwidth.reach"), memory.min(1.0));
     record.time(&format!("{name}.ramp"), ramp);
     record.time(&format!("{name}.issue"), issue);
     record.share(&format!("{name}.attention"), attention.min(1.0));
+    record.share(&format!("{name}.unaligned"), unaligned.min(1.0));
 }
 
 /// One measured stage: forward and backward in nanoseconds.
@@ -118,13 +125,14 @@ pub(crate) fn calibrate(record: &mut Record) -> Result<(), Box<dyn Error>> {
     };
     let seen = of(&["350M", "1_3B", "6_7B"]);
     let held_out = of(&["2_6B", "13B"]);
-    let reached = fit(START, |x| loss(&pairs(&device(sheet, x), &seen)));
+    let reached = fit_from(&STARTS, |x| loss(&pairs(&device(sheet, x), &seen)));
     head("Layers on a V100");
     let device = device(sheet, reached);
     report("350M, 1.3B, 6.7B, fitted (Aceso)", &pairs(&device, &seen));
     report("2.6B, 13B, held out (Aceso)", &pairs(&device, &held_out));
     keep("v100", reached, record);
     record.forget("v100.attention");
+    record.forget("v100.unaligned");
     Ok(())
 }
 

@@ -11,14 +11,14 @@
 //! | links between A100 nodes | Echo, 16 and 64 GPUs | Echo, 32 and 128 GPUs; nccl-tests plateaus |
 //! | links inside a V100 node | Aceso, all-reduce | Aceso, other kinds and pairs; vTrain, 2, 4 and 8 GPUs |
 //! | V100 | Aceso layers of 350M, 1.3B, 6.7B | Aceso layers of 2.6B and 13B |
-//! | A100-40, A100-80, H100 | `mpt` models at even places by size, and for the time to issue a call `vts` shapes 12x1024 and 24x2048 | the other models and shapes; llm.c, nanoGPT; stages of arXiv 2401.10241 |
+//! | A100-40, A100-80, H100 | `mpt` models at even places by size, and replicas and pipelines of `vts` shapes 12x1024 and 24x2048 | the other models and shapes; llm.c, nanoGPT; stages of arXiv 2401.10241 |
 //!
 //! Rows that are a plan of ours go through planner, checker and clock as well, with the constants
 //! of the shipped files.
 //!
 //! `--rows` prints every planned row. `--write` puts the constants into `fitted.csv` and into the
 //! embedded files of `dsl`, whose lines say `# fitted: KEY`; the next run plans with them. No row
-//! with tensor or pipeline parallelism is fitted on. `docs/accuracy.md` reads the tables.
+//! with tensor parallelism is fitted on. `docs/accuracy.md` reads the tables.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its tables")]
 
 mod collectives;

@@ -8,6 +8,7 @@
 use crate::{
     data::{self, Row},
     fit::{Pair, head, regret, report},
+    steps::of_fitted_shape,
     work::{Scores, Shape, model},
 };
 use roundelay::{Program, Search, SourceFile};
@@ -24,26 +25,33 @@ const CLUSTERS: [(&str, &str); 3] = [
 pub(crate) fn judge(each: bool) -> Result<(), Box<dyn Error>> {
     let rows = data::rows("steps.csv")?;
     head("Training steps as planned, lowered and clocked");
-    let mut megatron = Vec::new();
+    let (mut megatron, mut held_out) = (Vec::new(), Vec::new());
     for (gpu, cluster) in CLUSTERS {
         for kind in Kind::ALL {
             let own = rows.iter().filter(|row| row.text("gpu") == gpu);
             let own = own.filter(|row| Kind::of(row) == Some(kind));
+            let fitted = |row: &&Row| kind != Kind::Data && of_fitted_shape(row);
+            let (seen, rest): (Vec<&Row>, Vec<&Row>) = own.partition(fitted);
             let name = format!("{gpu}, {}", kind.name());
-            let pairs = judge_rows((&name, each), own, cluster)?;
+            let other = judge_rows((&name, each), rest, cluster)?;
+            let name = format!("{name}, shapes of the fit");
+            let seen = judge_rows((&name, each), seen, cluster)?;
             if kind != Kind::Data {
-                megatron.extend(pairs);
+                held_out.extend(other.iter().cloned());
+                megatron.extend(other.into_iter().chain(seen));
             }
         }
     }
-    report("vTrain, all plans of a model and batch on so many devices", &megatron);
-    regret("vTrain, the same", &megatron);
+    report("vTrain, all plans of a model and batch on so many devices", &held_out);
+    report("vTrain, the same with the shapes of the fit", &megatron);
+    regret("vTrain, held-out shapes", &held_out);
+    regret("vTrain, all shapes", &megatron);
     Ok(())
 }
 
-fn judge_rows<'a>(
+fn judge_rows(
     (name, each): (&str, bool),
-    rows: impl Iterator<Item = &'a Row>,
+    rows: Vec<&Row>,
     cluster: &str,
 ) -> Result<Vec<Pair>, Box<dyn Error>> {
     let (mut pairs, mut refused) = (Vec::new(), Vec::new());
@@ -168,7 +176,7 @@ fn plan(row: &Row) -> String {
             .map(|column| row.whole(column));
     let replicas = devices / (rows * stages);
     let n = batch / (replicas * examples).max(1);
-    let recompute = if row.text("recompute") == "full" { "full" } else { "none" };
+    let recompute = if row.recomputes() { "full" } else { "none" };
     let counts = format!(
         "micro_batches {n}, replicas {replicas}, recompute {recompute}, tensor {{ rows {rows} }}"
     );
@@ -220,8 +228,11 @@ fn program(row: &Row, cluster: &str) -> Result<String, Box<dyn Error>> {
         "global_batch",
     ]
     .map(|column| row.whole(column));
-    let shape = Shape { layers, hidden, heads, sequence, vocabulary, examples };
     let megatron = row.set() == "vtrain_single";
+    // There every part has as many classes, and those that are left over are left out.
+    let parts = if megatron { row.whole("tp") } else { 1 };
+    let vocabulary = vocabulary / parts * parts;
+    let shape = Shape { layers, hidden, heads, sequence, vocabulary, examples };
     let model = model(shape, if megatron { Scores::Memory } else { Scores::Chip });
     let nodes = format!("{} x node", devices.div_ceil(8));
     let cluster = shipped(&format!("clusters/{cluster}.rdl"))?;

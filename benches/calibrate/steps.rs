@@ -1,10 +1,11 @@
-//! Devices by the times of whole training steps: one device, or data parallelism alone.
+//! Devices by the times of whole training steps: one device, data parallelism, or pipelines.
 //!
 //! A step is m micro-batches of forward and backward passes, and an update. With `zero_stage` 3
 //! every layer gathers its parameters before each pass and scatters its gradient after it, beside
 //! the computation of a layer: the longer of both counts. Otherwise gradients are reduced once,
 //! beside the last backward pass: what lasts longer, and one layer's share, count. Full
-//! recomputation makes every forward pass of the layers twice.
+//! recomputation makes every forward pass of the layers twice. Pipelines are vTrain's, under 1F1B:
+//! they tell what stands behind the layers from the layers.
 //!
 //! Only the A100-80 has rows of small models, which show what a call costs; what it reaches of its
 //! memory's rate, its ramp and its time to issue a call hold for the others too.
@@ -12,8 +13,8 @@
 use crate::{
     collectives::{span, target},
     data::{self, Row},
-    fit::{Pair, fit, head, loss, report},
-    layers::{Reached, START, Sheet, device, judge_stages, keep},
+    fit::{Pair, fit, fit_from, head, loss, report},
+    layers::{Reached, STARTS, Sheet, device, judge_stages, keep},
     record::Record,
     work::{Scores, Shape, Work, time},
 };
@@ -29,6 +30,8 @@ struct Step {
     shape: Shape,
     work: Work,
     devices: u64,
+    /// Devices of a pipeline; one where there is none.
+    pipeline: u64,
     micro_batches: f64,
     forwards: f64,
     shards: Shards,
@@ -42,13 +45,18 @@ struct Step {
 enum Shards {
     /// Parameters, gradients and states.
     All,
-    /// States at most.
+    /// States at most; gradients are reduced beside the last backward pass.
     States,
+    /// None; gradients are reduced when all of them are there.
+    None,
 }
 
 fn step(row: &Row) -> Result<Option<Step>, Box<dyn Error>> {
     let [layers, hidden, sequence] = ["layers", "hidden", "seq"].map(|c| row.whole(c));
-    let alone = ["tp", "pp", "cp"].iter().all(|column| row.whole(column) == 1);
+    let pipeline = row.whole("pp");
+    let megatron = row.set() == "vtrain_single";
+    let alone = ["tp", "cp"].iter().all(|column| row.whole(column) == 1)
+        && (megatron || pipeline == 1);
     let time = row.number_or("iter_time_s", 0.0) * 1e9;
     let wanted = ["mpt_", "llmc", "nanogpt_", "vtrain_single"];
     let known = wanted.iter().any(|set| row.set().starts_with(set));
@@ -59,10 +67,9 @@ fn step(row: &Row) -> Result<Option<Step>, Box<dyn Error>> {
     let (devices, examples) = (row.whole("n_gpus"), row.whole("micro_batch"));
     let (vocabulary, heads) = (row.whole("vocab"), row.whole("heads"));
     let shape = Shape { layers, hidden, heads, sequence, vocabulary, examples };
-    let megatron = row.set() == "vtrain_single";
     let scores = if megatron { Scores::Memory } else { Scores::Chip };
     let batch = row.number_or("global_batch", 0.0);
-    let recomputes = row.text("recompute") == "full";
+    let recomputes = row.recomputes();
     let forwards = if recomputes { 2.0 } else { 1.0 };
     let parameters =
         12.0 * (layers * hidden * hidden) as f64 + (hidden * vocabulary) as f64;
@@ -73,9 +80,14 @@ fn step(row: &Row) -> Result<Option<Step>, Box<dyn Error>> {
         shape,
         work: Work::of(shape, scores)?,
         devices,
-        micro_batches: batch / (devices * examples) as f64,
+        pipeline,
+        micro_batches: batch / (devices / pipeline * examples) as f64,
         forwards,
-        shards: if row.whole("zero_stage") == 3 { Shards::All } else { Shards::States },
+        shards: match row.whole("zero_stage") {
+            3 => Shards::All,
+            _ if megatron => Shards::None,
+            _ => Shards::States,
+        },
         time,
         flops: flops * batch * sequence as f64 / devices as f64,
     }))
@@ -97,45 +109,67 @@ impl Step {
             + time(&self.work.around.backward, device);
         let (weights, rest) = self.parameters();
         let compute = layers * (forward + backward) + around;
-        let comm = |kind, bytes: f64| {
-            let span = span(self.devices);
-            target.collective_time(&span, kind, Bytes(bytes as u64)).0 as f64
+        let pipeline = self.pipeline as f64;
+        let added = (self.micro_batches - 1.0) * self.added(device) / pipeline;
+        let comm = |kind, members: u64, bytes: f64| {
+            target.collective_time(&span(members), kind, Bytes(bytes as u64)).0 as f64
         };
-        if self.devices == 1 {
-            return self.micro_batches * compute + self.update(device, 1.0);
-        }
-        match self.shards {
-            Shards::All => {
-                let gather = comm(Collective::AllGather, 2.0 * weights);
-                let scatter = comm(Collective::ReduceScatter, 2.0 * weights);
+        match (self.shards, self.devices) {
+            (Shards::All, 2..) => {
+                let all = self.devices;
+                let gather = comm(Collective::AllGather, all, 2.0 * weights);
+                let scatter = comm(Collective::ReduceScatter, all, 2.0 * weights);
                 let each = forward.max(gather) + backward.max(gather + scatter);
-                let outer = comm(Collective::AllGather, 2.0 * rest);
+                let outer = comm(Collective::AllGather, all, 2.0 * rest);
                 let micro_batch = layers * each + around.max(2.0 * outer) + gather;
-                self.micro_batches * micro_batch
-                    + self.update(device, self.devices as f64)
+                self.micro_batches * micro_batch + added + self.update(device, all as f64)
             }
-            Shards::States => {
-                let whole = 2.0 * (layers * weights + rest);
-                let reduce = comm(Collective::AllReduce, whole);
-                let hidden = layers * backward;
-                let exposed = (reduce - hidden).max(reduce / layers);
-                self.micro_batches * compute + exposed + self.update(device, 1.0)
+            (Shards::All | Shards::States | Shards::None, _) => {
+                // 1F1B: the last device has its share of the layers, and what stands behind them.
+                let last = layers / pipeline * (forward + backward) + around;
+                let passes = (self.micro_batches - 1.0) * last + compute + added;
+                passes
+                    + self.exposed(layers * backward, comm)
+                    + self.update(device, pipeline)
             }
         }
+    }
+
+    /// What of the reduction of gradients stands behind the passes.
+    fn exposed(&self, backward: f64, comm: impl Fn(Collective, u64, f64) -> f64) -> f64 {
+        let (weights, rest) = self.parameters();
+        let layers = self.shape.layers as f64;
+        let whole = 2.0 * (layers * weights + rest) / self.pipeline as f64;
+        let replicas = self.devices / self.pipeline;
+        if replicas == 1 {
+            return 0.0;
+        }
+        let reduce = comm(Collective::AllReduce, replicas, whole);
+        match self.shards {
+            Shards::All | Shards::States => (reduce - backward).max(reduce / layers),
+            Shards::None => reduce,
+        }
+    }
+
+    /// What calls take that add gradients of vectors to those of the micro-batches before: both
+    /// parameters of every norm, and the positions.
+    fn added(&self, device: &Device) -> f64 {
+        let calls = 2 * (2 * self.shape.layers + 1) + 1;
+        (calls * device.issue.0) as f64
     }
 
     /// Parameters of one layer, and those around the layers.
     fn parameters(&self) -> (f64, f64) {
         let Shape { hidden, vocabulary, sequence, .. } = self.shape;
         let layer = 12 * hidden * hidden + 13 * hidden;
-        (layer as f64, (hidden * (vocabulary + sequence)) as f64)
+        (layer as f64, (hidden * (2 * vocabulary + sequence)) as f64)
     }
 
-    /// AdamW reads the gradient, writes the parameter, and updates three states of 4 bytes.
+    /// AdamW reads the gradient, updates the parameter, and three states of 4 bytes.
     fn update(&self, device: &Device, shards: f64) -> f64 {
         let (layer, rest) = self.parameters();
         let all = self.shape.layers as f64 * layer + rest;
-        let bytes = (2.0 + 2.0 + 3.0 * 8.0) * all / shards;
+        let bytes = (2.0 + 4.0 + 3.0 * 8.0) * all / shards;
         Bytes(bytes as u64).at(device.bandwidth).0 as f64
     }
 }
@@ -177,6 +211,14 @@ fn links(cluster: &str) -> Result<Target, Box<dyn Error>> {
     });
     let missing = || format!("{cluster} has two levels of links");
     Ok(target(inner.ok_or_else(missing)?, outer.ok_or_else(missing)?))
+}
+
+/// Layers and widths of vTrain's shapes that are fitted on.
+const FITTED_SHAPES: [(u64, u64); 2] = [(12, 1024), (24, 2048)];
+
+/// Whether a row of vTrain has one of the shapes that are fitted on.
+pub(crate) fn of_fitted_shape(row: &Row) -> bool {
+    FITTED_SHAPES.contains(&(row.whole("layers"), row.whole("hidden")))
 }
 
 /// One device: where its rows come from.
@@ -241,9 +283,8 @@ fn one(
         models.iter().position(|model| *model == step.model()).is_some_and(|k| k % 2 == 0)
     };
     let (seen, held_out): (Vec<&Step>, Vec<&Step>) = of(subject.set).partition(even);
-    let shapes = [(12, 1024), (24, 2048)];
     let (launched, others): (Vec<&Step>, Vec<&Step>) =
-        of("vtrain").partition(|step| shapes.contains(&step.model()));
+        of("vtrain").partition(|step| FITTED_SHAPES.contains(&step.model()));
     let target = links(subject.cluster)?;
     let score = |reached: Reached| {
         let device = device(subject.sheet, reached);
@@ -253,9 +294,9 @@ fn one(
     };
     // Large models alone do not show what a call or a byte costs.
     let reached = match known {
-        None => fit(START, score),
-        Some([compute, memory, ramp, issue, attention]) => {
-            let with = |[c, a]: [f64; 2]| [c, memory, ramp, issue, a];
+        None => fit_from(&STARTS, score),
+        Some([compute, memory, ramp, issue, attention, unaligned]) => {
+            let with = |[c, a]: [f64; 2]| [c, memory, ramp, issue, a, unaligned];
             with(fit([compute, attention], |x| score(with(x))))
         }
     };

@@ -87,14 +87,13 @@ pub(crate) struct Work {
     pub(crate) around: Passes,
 }
 
-/// Nanoseconds of some calls on a device: their own, or what issuing them takes.
+/// Nanoseconds of some calls on a device: of each its own, or what issuing it takes.
 pub(crate) fn time(calls: &Calls, device: &Device) -> f64 {
-    let count = calls.values().sum::<i64>() as f64;
     let one = |(&(flops, bytes, unit), count): (&(u64, u64, Unit), &i64)| {
         let footprint = Footprint { flops: Flops(flops), bytes: Bytes(bytes), unit };
-        roofline(footprint, device).0 as f64 * *count as f64
+        roofline(footprint, device).max(device.issue).0 as f64 * *count as f64
     };
-    calls.iter().map(one).sum::<f64>().max(count * device.issue.0 as f64)
+    calls.iter().map(one).sum()
 }
 
 impl Work {

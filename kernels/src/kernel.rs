@@ -15,7 +15,7 @@ use crate::{
     signature::Signature,
     stored, tanh,
     team::{MOST_PARTS, for_each_part},
-    unit::unit_of,
+    unit::{multiplies_rows, unit_of, unit_of_rows},
 };
 use roundelay_schedule::{
     Access, Bytes, Call, Catalogue, Element, Exchanged, Float, Flops, Footprint, Unit,
@@ -187,6 +187,8 @@ pub struct Kernel {
     slots: Vec<Slot>,
     accesses: Vec<Access>,
     unit: Unit,
+    /// Whether the lengths of rows of its matrices count.
+    multiplies_rows: bool,
 }
 
 impl Kernel {
@@ -210,7 +212,8 @@ impl Kernel {
         let (operation, slots) =
             finished.map_err(|mistake| format!("kernel `{name}`: {mistake}"))?;
         let accesses = slots.iter().map(|slot| slot.access).collect();
-        Ok(Self { operation, slots, accesses, unit: unit_of(name) })
+        let (unit, multiplies_rows) = (unit_of(name), multiplies_rows(name));
+        Ok(Self { operation, slots, accesses, unit, multiplies_rows })
     }
 
     /// What is done with each operand.
@@ -244,7 +247,16 @@ impl Kernel {
         Footprint {
             flops: Flops(self.operation.flops()),
             bytes: self.slots.iter().map(traffic).sum(),
-            unit: self.unit,
+            unit: self.unit(dtype),
+        }
+    }
+
+    /// What does the arithmetic.
+    fn unit(&self, dtype: Float) -> Unit {
+        let rows = self.slots.iter().map(|slot| slot.row * slot.element.size(dtype));
+        match self.multiplies_rows {
+            true => unit_of_rows(dtype, rows),
+            false => self.unit,
         }
     }
 

@@ -11,6 +11,8 @@ pub(crate) struct Slot {
     pub(crate) element: Element,
     pub(crate) access: Access,
     pub(crate) length: usize,
+    /// Elements that lie side by side: the last extent.
+    pub(crate) row: u64,
 }
 
 /// The operands of one launch, handed out one after another in table order.

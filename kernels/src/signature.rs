@@ -320,7 +320,8 @@ impl<'a> Signature<'a> {
             return Err(format!("operand `{name}` has an extent of zero"));
         }
         let (element, length) = (operand.element, length as usize);
-        self.slots.push(Slot { element, access, length });
+        let row = operand.shape.last().copied().unwrap_or(1);
+        self.slots.push(Slot { element, access, length, row });
         Ok(index)
     }
 

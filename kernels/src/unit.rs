@@ -1,28 +1,24 @@
 //! What the arithmetic of each kernel runs on, for cost models.
 
-use roundelay_schedule::Unit;
+use roundelay_schedule::{Float, Unit};
 
-/// Kernels that are products of matrices.
-const PRODUCTS: [&str; 11] = [
-    "matmul",
-    "affine",
-    "affine_relu",
-    "affine_gelu",
-    "affine_add",
-    "conv2d",
-    "conv2d_backward",
-    "conv2d_weights",
-    "scores",
-    "mix",
-    "mix_backward",
-];
+/// Kernels that are products of the matrices that they are given, row by row.
+const MATRICES: [&str; 5] =
+    ["matmul", "affine", "affine_relu", "affine_gelu", "affine_add"];
+
+/// Kernels whose products are of something else: windows of an image, heads.
+const PRODUCTS: [&str; 6] =
+    ["conv2d", "conv2d_backward", "conv2d_weights", "scores", "mix", "mix_backward"];
 
 /// Kernels whose products stay on the chip.
 const ATTENTION: [&str; 2] = ["attention", "attention_backward"];
 
-/// The unit of a kernel.
+/// What tensor cores load at once, in bytes.
+const LOADED: u64 = 16;
+
+/// The unit of a kernel, where its matrices are aligned.
 pub fn unit_of(kernel: &str) -> Unit {
-    if PRODUCTS.contains(&kernel) {
+    if MATRICES.contains(&kernel) || PRODUCTS.contains(&kernel) {
         Unit::Product
     } else if ATTENTION.contains(&kernel) {
         Unit::Attention
@@ -31,16 +27,61 @@ pub fn unit_of(kernel: &str) -> Unit {
     }
 }
 
+/// Whether a kernel multiplies matrices whose rows may be unaligned.
+pub(crate) fn multiplies_rows(kernel: &str) -> bool {
+    MATRICES.contains(&kernel)
+}
+
+/// The unit of a product of matrices with rows of so many bytes. Where elements do not have 16
+/// bits, no tensor core is asked.
+pub(crate) fn unit_of_rows(dtype: Float, mut rows: impl Iterator<Item = u64>) -> Unit {
+    let whole = |bytes: u64| bytes.is_multiple_of(LOADED);
+    match dtype {
+        Float::Bf16(_) | Float::F16(_) if !rows.all(whole) => Unit::Unaligned,
+        Float::Bf16(_) | Float::F16(_) | Float::F32 | Float::F64 => Unit::Product,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::NAMES;
+    use crate::{Kernel, NAMES};
+    use roundelay_schedule::{Attribute, Bytes, Call, Element, GradientSums, Operand};
 
     #[test]
     fn every_name_is_a_kernel() {
-        for name in PRODUCTS.iter().chain(&ATTENTION) {
+        for name in MATRICES.iter().chain(&PRODUCTS).chain(&ATTENTION) {
             assert!(NAMES.contains(name), "{name}");
         }
         assert_eq!(unit_of("layer_norm"), Unit::Vector);
+    }
+
+    fn unit(dtype: Float, classes: u64) -> Unit {
+        let operand = |shape: [u64; 2]| Operand {
+            argument: 0,
+            offset: Bytes(0),
+            element: Element::Real,
+            shape: shape.to_vec(),
+        };
+        let flags = ["transpose_a", "transpose_b"];
+        let flag = |name: &str| (name.to_owned(), Attribute::Flag(name == "transpose_b"));
+        let shapes = [[3, 64], [classes, 64], [3, classes]];
+        let call = Call {
+            kernel: "matmul".to_owned(),
+            attributes: flags.map(flag).into(),
+            operands: shapes.map(operand).to_vec(),
+        };
+        Kernel::parse(&call).unwrap().footprint(dtype).unit
+    }
+
+    /// The number of rows of a matrix says nothing, the length of its rows does.
+    #[test]
+    fn rows_of_whole_16_bytes_are_aligned() {
+        let narrow = Float::Bf16(GradientSums::Same);
+        assert_eq!(unit(narrow, 50_256), Unit::Product);
+        for classes in [50_257, 50_258, 50_260] {
+            assert_eq!(unit(narrow, classes), Unit::Unaligned);
+            assert_eq!(unit(Float::F32, classes), Unit::Product);
+        }
     }
 }

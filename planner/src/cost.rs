@@ -3,12 +3,13 @@
 //! Law of the roofline: a call takes max(FLOPs / compute, bytes / bandwidth) + overhead, each
 //! quotient rounded up to whole nanoseconds. Where a device says what small products lose, a
 //! product's arithmetic takes `ramp` more, so one that takes as long as `ramp` reaches half of the
-//! rate; attention has the share of `compute` that the device says. A routine takes the sum of its calls,
-//! and on a device with a table what a launch takes besides; but never less than it takes to issue
-//! its kernels, one after another: they run while later ones are issued. To this comes what
-//! exchanges between the parts of split tensors take by the links between them: parts wait for
-//! each other there, and nothing is hidden. So more FLOPs, more bytes or more
-//! calls never take less time, a faster device never takes more, and times of routines add.
+//! rate; attention has the share of `compute` that the device says, and so have products some row
+//! of which is no whole number of 16 bytes. Exchanges between the parts of split tensors take what
+//! the links between them say: parts wait for each other there, and nothing is hidden. No call
+//! takes less than issuing one: the host is never further ahead than by one call. A routine takes
+//! the sum of its calls, and on a device with a table what a launch takes besides. So more FLOPs,
+//! more bytes or more calls never take less time, a faster device never takes more, and times of
+//! routines add.
 
 use crate::{
     measured::{Measured, Origin, Origins},
@@ -38,15 +39,17 @@ pub struct Unpriced {
 
 /// Time of one call on a device, by the law of this module.
 pub fn roofline(footprint: Footprint, device: &Device) -> Nanos {
-    let Products { ramp, attention } = device.products;
+    let Products { ramp, attention, unaligned } = device.products;
+    let at = |thousandths: u32| {
+        let share = u128::from(device.compute.0) * u128::from(thousandths) / 1000;
+        let rate = u64::try_from(share).unwrap_or(u64::MAX);
+        footprint.flops.at(FlopsPerSecond(rate))
+    };
     let arithmetic = match footprint.unit {
-        Unit::Vector => footprint.flops.at(device.compute),
-        Unit::Product => footprint.flops.at(device.compute) + ramp,
-        Unit::Attention => {
-            let share = u128::from(device.compute.0) * u128::from(attention) / 1000;
-            let rate = u64::try_from(share).unwrap_or(u64::MAX);
-            footprint.flops.at(FlopsPerSecond(rate)) + ramp
-        }
+        Unit::Vector => at(1000),
+        Unit::Product => at(1000) + ramp,
+        Unit::Unaligned => at(unaligned) + ramp,
+        Unit::Attention => at(attention) + ramp,
     };
     let traffic = footprint.bytes.at(device.bandwidth);
     arithmetic.max(traffic) + device.overhead
@@ -70,34 +73,23 @@ impl Priced {
     }
 }
 
-/// What a launch takes at least, in parts that add up over its calls.
+/// What a launch takes at least, on each kind of device: a sum over its calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Floor {
-    /// For each kind of device: its kernels, and issuing them.
-    kinds: Vec<[Nanos; 2]>,
-    exchanges: Nanos,
-}
+pub(crate) struct Floor(Vec<Nanos>);
 
 impl Floor {
     /// The whole launch, on the fastest device.
     pub(crate) fn time(&self) -> Nanos {
-        let each = self.kinds.iter().map(|[kernels, issued]| *kernels.max(issued));
-        each.min().unwrap_or_default() + self.exchanges
+        self.0.iter().copied().min().unwrap_or_default()
     }
 
     /// With so many times the calls that the first of two others has more than the second.
     pub(crate) fn with(self, times: u64, [more, less]: [&Self; 2]) -> Self {
-        let add = |own: Nanos, more: Nanos, less: Nanos| {
+        let kinds = self.0.into_iter().zip(more.0.iter().zip(&less.0));
+        let add = |(own, (more, less)): (Nanos, (&Nanos, &Nanos))| {
             own + Nanos(more.0.saturating_sub(less.0)) * times
         };
-        let kinds = self.kinds.iter().zip(more.kinds.iter().zip(&less.kinds));
-        let kind = |(own, (more, less)): (&[Nanos; 2], (&[Nanos; 2], &[Nanos; 2]))| {
-            [0, 1].map(|part| add(own[part], more[part], less[part]))
-        };
-        Self {
-            kinds: kinds.map(kind).collect(),
-            exchanges: add(self.exchanges, more.exchanges, less.exchanges),
-        }
+        Self(kinds.map(add).collect())
     }
 }
 
@@ -168,26 +160,19 @@ impl Costs {
 
     /// No device takes less for these calls in one launch, however many others are busy.
     pub(crate) fn floor(&self, calls: &[(Priced, u64)]) -> Floor {
-        let least = |model: &Model| {
-            [model.least(calls) + model.launch(), model.issued(counted(calls))]
-        };
-        Floor {
-            kinds: self.models.iter().map(least).collect(),
-            exchanges: self.exchanged(counted(calls), Rows::least),
-        }
+        let models = self.models.iter();
+        Floor(models.map(|model| self.least(model, calls) + model.launch()).collect())
     }
 
-    /// No device takes less for them as a part of a launch; issuing them may be hidden behind the
-    /// others.
+    /// No device takes less for them as a part of a launch.
     pub(crate) fn part(&self, calls: &[(Priced, u64)]) -> Nanos {
-        let least = self.models.iter().map(|model| model.least(calls));
-        least.min().unwrap_or_default() + self.exchanged(counted(calls), Rows::least)
+        let least = self.models.iter().map(|model| self.least(model, calls));
+        least.min().unwrap_or_default()
     }
 
     /// No device takes less for these calls as a part of a launch than what it takes for those that
-    /// they contain, and this; issuing them may be hidden behind the others. What a table says of
-    /// calls in one may be more than what it says of them apart, so there calls that contain
-    /// others count for nothing.
+    /// they contain, and this. What a table says of calls in one may be more than what it says of
+    /// them apart, so there calls that contain others count for nothing.
     pub(crate) fn more(
         &self,
         calls: &[(Priced, u64)],
@@ -195,21 +180,30 @@ impl Costs {
     ) -> Nanos {
         let more = |model: &Model| match (&model.measured, contained) {
             (Some(_), [_, ..]) => Nanos(0),
-            (Some(_), []) | (None, _) => model.least(calls) - model.least(contained),
+            (Some(_), []) | (None, _) => {
+                self.least(model, calls) - self.least(model, contained)
+            }
         };
-        let exchanged = |calls| self.exchanged(counted(calls), Rows::least);
         self.models.iter().map(more).min().unwrap_or_default()
-            + (exchanged(calls) - exchanged(contained))
+    }
+
+    /// Time of calls on one kind of device, each where it takes least.
+    fn least(&self, model: &Model, calls: &[(Priced, u64)]) -> Nanos {
+        let exchanges = self.exchanged(model, counted(calls), Rows::least);
+        model.least(calls) + exchanges
     }
 
     /// What the exchanges among these calls take; one after another, and nothing runs beside.
     fn exchanged<'a>(
         &self,
+        model: &Model,
         calls: impl Iterator<Item = (&'a Priced, u64)>,
         time: impl Fn(&Rows, Exchanged) -> Nanos,
     ) -> Nanos {
         let exchanges = calls.filter_map(|(call, count)| call.exchange.zip(Some(count)));
-        exchanges.map(|(exchange, count)| time(&self.rows, exchange) * count).sum()
+        let issue = model.device.issue;
+        let one = |exchange| time(&self.rows, exchange).max(issue);
+        exchanges.map(|(exchange, count)| one(exchange) * count).sum()
     }
 
     /// What filling each input takes, where feeds were measured; nothing elsewhere.
@@ -250,29 +244,29 @@ impl Costs {
         calls: &[Priced],
         busy: u32,
     ) -> (Nanos, Origins) {
-        let kinds = kinds.iter().copied();
-        let times = kinds.map(|kind| self.models[kind].launched(calls, busy));
-        let (time, origins) = times.max_by_key(|(time, _)| *time).unwrap_or_default();
-        let each = calls.iter().map(|call| (call, 1));
-        (time + self.exchanged(each, Rows::most), origins)
+        let launched = |model: &Model| {
+            let (kernels, origins) = model.launched(calls, busy);
+            let each = calls.iter().map(|call| (call, 1));
+            (kernels + self.exchanged(model, each, Rows::most), origins)
+        };
+        let times = kinds.iter().map(|kind| launched(&self.models[*kind]));
+        times.max_by_key(|(time, _)| *time).unwrap_or_default()
     }
 }
 
 impl Model {
     fn new(device: &Device, profile: Option<&Profile>) -> Self {
-        let measured = profile.map(|profile| Measured::new(profile, device));
-        Self { device: device.clone(), measured }
+        let mut device = device.clone();
+        if profile.is_some() {
+            // Tables tell kernels apart, not the rows of their matrices.
+            device.products.unaligned = Products::default().unaligned;
+        }
+        let measured = profile.map(|profile| Measured::new(profile, &device));
+        Self { device, measured }
     }
 
     fn launch(&self) -> Nanos {
         self.measured.as_ref().map_or(Nanos(0), |measured| measured.launch)
-    }
-
-    /// What issuing kernels takes, one after another.
-    fn issued<'a>(&self, calls: impl Iterator<Item = (&'a Priced, u64)>) -> Nanos {
-        let kernels = calls.filter(|(call, _)| call.exchange.is_none());
-        let count: u64 = kernels.map(|(_, count)| count).sum();
-        Nanos(self.device.issue.0.saturating_mul(count))
     }
 
     fn time(&self, call: &Priced, busy: u32) -> (Nanos, Origin) {
@@ -280,7 +274,8 @@ impl Model {
         let measured = self.measured.as_ref();
         let measured =
             measured.and_then(|measured| measured.time(&call.text, roofline, busy));
-        measured.unwrap_or((roofline, Origin::Guessed))
+        let (time, origin) = measured.unwrap_or((roofline, Origin::Guessed));
+        (time.max(self.device.issue), origin)
     }
 
     /// Time of calls, each with the number of busy devices that makes it least.
@@ -302,7 +297,7 @@ impl Model {
             origins.count(origin);
             sum += time;
         }
-        (sum.max(self.issued(calls.iter().map(|call| (call, 1)))), origins)
+        (sum, origins)
     }
 }
 

@@ -174,6 +174,9 @@ pub enum Unit {
     Vector,
     /// Products of matrices: linear maps, convolutions.
     Product,
+    /// Products of matrices some row of which is no whole number of 16 bytes, as tensor cores load
+    /// them.
+    Unaligned,
     /// Products whose result stays on the chip: attention.
     Attention,
 }

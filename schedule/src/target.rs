@@ -96,11 +96,15 @@ pub struct Products {
     pub ramp: Nanos,
     /// Share of the rate that attention reaches, in thousandths.
     pub attention: u32,
+    /// Share of the rate that products reach where a row of a matrix is no whole number of 16
+    /// bytes, in thousandths.
+    #[serde(default = "all", skip_serializing_if = "is_all")]
+    pub unaligned: u32,
 }
 
 impl Default for Products {
     fn default() -> Self {
-        Self { ramp: Nanos(0), attention: 1000 }
+        Self { ramp: Nanos(0), attention: all(), unaligned: all() }
     }
 }
 
@@ -109,6 +113,15 @@ impl Products {
     pub fn is_ideal(&self) -> bool {
         *self == Self::default()
     }
+}
+
+/// The whole rate, in thousandths.
+fn all() -> u32 {
+    1000
+}
+
+fn is_all(share: &u32) -> bool {
+    *share == all()
 }
 
 fn is_no_time(time: &Nanos) -> bool {

@@ -109,25 +109,27 @@ fn memory_of(
     }
 }
 
-/// `compute 312 TFLOP/s { reach 0.8, ramp 4 us, attention 0.5, f32 19.5 TFLOP/s }`.
+/// `compute 312 TFLOP/s { reach 0.8, unaligned 0.3, f32 19.5 TFLOP/s }`.
 fn compute_of(
     settings: &Settings<'_>,
     name: &Name,
     dtype: Float,
     report: &mut Report,
 ) -> Known<(FlopsPerSecond, Products)> {
-    const KEYS: [&str; 7] = ["reach", "ramp", "attention", "f64", "f32", "bf16", "f16"];
+    const KEYS: [&str; 8] =
+        ["reach", "ramp", "attention", "unaligned", "f64", "f32", "bf16", "f16"];
     let own = settings.required_outer("compute", Dimension::FlopRate, name, report)?;
     let entries = settings.get("compute").map_or(&[][..], |entry| &entry.entries);
     let inner = Settings::new("compute", entries, &KEYS, report);
-    for key in &KEYS[3..] {
+    for key in &KEYS[4..] {
         inner.quantity(key, Dimension::FlopRate, report)?;
     }
     let named = inner.quantity(named_rate(dtype), Dimension::FlopRate, report)?;
     let rate = reached(named.unwrap_or(own), &inner, report)?;
     let ramp = inner.quantity("ramp", Dimension::Time, report)?.unwrap_or(0);
-    let attention = inner.share("attention", report)?;
-    let products = Products { ramp: Nanos(ramp), attention: attention.unwrap_or(1000) };
+    let mut share = |key| Ok(inner.share(key, report)?.unwrap_or(1000));
+    let (attention, unaligned) = (share("attention")?, share("unaligned")?);
+    let products = Products { ramp: Nanos(ramp), attention, unaligned };
     Ok((FlopsPerSecond(rate), products))
 }
 

@@ -32,12 +32,13 @@ fn a_product_of_half_size_reaches_half_of_the_rate() {
     let device = Device {
         compute: FlopsPerSecond(1_000_000_000),
         overhead: Nanos(0),
-        products: Products { ramp: Nanos(400), attention: 500 },
+        products: Products { ramp: Nanos(400), attention: 500, unaligned: 250 },
         ..device()
     };
     let time = |flops, unit| roofline(footprint(flops, 0, unit), &device);
     assert_eq!(time(400, Unit::Product), Nanos(800));
     assert_eq!(time(400, Unit::Attention), Nanos(1200));
+    assert_eq!(time(400, Unit::Unaligned), Nanos(2000));
     assert_eq!(time(400, Unit::Vector), Nanos(400));
 }
 
@@ -105,20 +106,18 @@ fn a_routine_takes_no_less_than_issuing_its_calls() {
     let times = |program: &Program| -> Vec<Nanos> {
         priced(program).routines.values().map(|routine| routine.predicted).collect()
     };
-    let counts: Vec<u64> = {
-        let schedule = priced(&program);
-        schedule.routines.values().map(|routine| routine.calls.len() as u64).collect()
-    };
-    let (before, total) = (times(&program), |issue: u64| {
-        counts.iter().map(|count| Nanos(issue * count)).collect::<Vec<_>>()
-    });
     for issue in [1, 2_000, 1_000_000] {
         for (_, device) in program.target.devices.iter_mut() {
             device.issue = Nanos(issue);
         }
-        let expected = before.iter().zip(total(issue)).map(|(time, all)| *time.max(&all));
-        assert_eq!(times(&program), expected.collect::<Vec<_>>(), "{issue}");
         let costs = Costs::new(&program);
+        let device = program.target.devices[DeviceId::new(0)].clone();
+        let no_less = |call: &Priced| roofline(call.footprint, &device).max(Nanos(issue));
+        let expected = priced(&program);
+        let expected = expected.routines.values().map(|routine| -> Nanos {
+            costs.priced(&routine.calls).unwrap().iter().map(no_less).sum()
+        });
+        assert_eq!(times(&program), expected.collect::<Vec<_>>(), "{issue}");
         for routine in priced(&program).routines.values() {
             let calls = costs.priced(&routine.calls).unwrap();
             let calls: Vec<_> = calls.into_iter().map(|call| (call, 1)).collect();
@@ -137,10 +136,10 @@ fn more_work_never_takes_less_and_a_faster_device_never_takes_more() {
             compute: FlopsPerSecond(1 + draw()),
             bandwidth: BytesPerSecond(1 + draw()),
             overhead: Nanos(draw()),
-            products: Products { ramp: Nanos(draw()), attention: 300 },
+            products: Products { ramp: Nanos(draw()), attention: 300, unaligned: 200 },
             ..device()
         };
-        for unit in [Unit::Vector, Unit::Product, Unit::Attention] {
+        for unit in [Unit::Vector, Unit::Product, Unit::Unaligned, Unit::Attention] {
             let small = footprint(draw(), draw(), unit);
             let flops = small.flops + Flops(draw());
             let large = Footprint { flops, bytes: small.bytes + Bytes(draw()), unit };

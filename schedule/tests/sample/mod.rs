@@ -70,7 +70,11 @@ fn target() -> Target {
         threads: 1,
         overhead: Nanos(0),
         issue: Nanos(0),
-        products: roundelay_schedule::Products { ramp: Nanos(9), attention: 700 },
+        products: roundelay_schedule::Products {
+            ramp: Nanos(9),
+            attention: 700,
+            unaligned: 300,
+        },
         reserved: Bytes(5),
         overlap: 250,
     };
