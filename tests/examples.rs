@@ -15,7 +15,7 @@ use std::{
 };
 
 /// What each file's plan must be; a new example says it here.
-const PLACED: [(&str, Placement, Rule, States); 11] = [
+const PLACED: [(&str, Placement, Rule, States); 12] = [
     ("accumulate", Placement::Accumulate, Rule::Sync, States::Replicated),
     ("concurrent", Placement::Concurrent, Rule::CyclicV2, States::Replicated),
     ("data-handoff", Placement::Data, Rule::CyclicV2, States::Handoff),
@@ -32,14 +32,16 @@ const PLACED: [(&str, Placement, Rule, States); 11] = [
     ("pipeline", Placement::Pipeline, Rule::CyclicV2, States::Replicated),
     ("shared", Placement::Shared, Rule::CyclicV2, States::Replicated),
     ("tensor", Placement::Pipeline, Rule::Sync, States::Replicated),
+    ("unet", Placement::Accumulate, Rule::Sync, States::Replicated),
 ];
 
 /// Models of published sizes, with their parameters: they are planned, and too large to train here.
-const PUBLISHED: [(&str, u64); 5] = [
+const PUBLISHED: [(&str, u64); 6] = [
     ("gpt2", 124_439_808),
     ("llama-small", 134_515_008),
     ("resnet18-cifar", 11_173_962),
     ("resnet50", 25_557_032),
+    ("unet-28b", 28_027_864_899),
     ("vit", 86_567_656),
 ];
 

@@ -296,14 +296,46 @@ fn a_grid_is_pinned_written_and_read_again() {
     let mut command = roundelay("compile");
     command.arg(&program).arg("--plan").arg(&other).arg("-o").arg(&schedule);
     refused(&mut command, &["it needs 4294967295 devices, the cluster has 4"]);
-    let pooled =
-        four.replace("input x: real[batch, 32]", "input i: real[batch, 4, 4, 32]");
-    let pooled = pooled.replace("relu(linear(x, 32))", "global_pool(i)");
-    let pooled = scratch.file("pooled.rdl", &pooled);
+    let chosen = four.replace("input x: real[batch, 32]", "input i: real[batch, 4, 32]");
+    let chosen = chosen.replace("relu(linear(x, 32))", "select(i, 0)");
+    let chosen = scratch.file("chosen.rdl", &chosen);
     let mut command = roundelay("compile");
-    command.arg(&pooled).arg("--plan").arg(&plan).arg("-o").arg(&schedule);
-    let words = ["tensor columns do not split pooling"];
+    command.arg(&chosen).arg("--plan").arg(&plan).arg("-o").arg(&schedule);
+    let words = ["tensor columns do not split the choice of a position"];
     refused(&mut command, &words);
     let mut command = roundelay("plan --set tensor.rows=2 --set tensor.columns=2");
-    refused(command.arg(&pooled), &words);
+    refused(command.arg(&chosen), &words);
+}
+
+/// Depth is `states` and `shards`, said otherwise: the document has both, and what contradicts is
+/// refused with what would do.
+#[test]
+fn depth_is_pinned_and_follows_from_states() {
+    let scratch = Scratch::new("depth");
+    let program = scratch.file("line.rdl", &PROGRAM.replace("2 x core", "8 x core"));
+    let deep = ["tensor.rows=2", "tensor.columns=1", "tensor.depth=2", "devices=8"];
+    let found = planned(&program, &deep);
+    let first = &found["plans"][0];
+    assert_eq!(
+        (&first["tensor"]["depth"], &first["states"], &first["shards"]),
+        (&Value::from(2), &Value::from("hsdp"), &Value::from(2))
+    );
+    let whole = ["states=zero3", "placement=accumulate", "tensor.rows=2", "devices=8"];
+    let found = planned(&program, &whole);
+    assert_eq!(found["plans"][0]["tensor"]["depth"], Value::from(4));
+    assert_eq!(found["space"]["tensor.depth"]["values"], Value::from(vec!["4"]));
+    let mut command = roundelay("plan --set states=replicated --set tensor.depth=2");
+    let words = ["a depth of 1, which the program does not allow", "states "];
+    refused(command.arg(&program), &words);
+    let plan = scratch.path("plan.yaml");
+    let mut command = roundelay("plan");
+    command.arg(&program).args(deep.iter().flat_map(|line| ["--set", line]));
+    let _ = printed(command.arg("-o").arg(&plan));
+    let text = std::fs::read_to_string(&plan).expect("it was written");
+    assert!(text.contains("states: hsdp") && text.contains("shards: 2"), "{text}");
+    let other =
+        scratch.file("deep.yaml", &text.replace("  rows: 2", "  rows: 2\n  depth: 2"));
+    let mut command = roundelay("compile");
+    command.arg(&program).arg("--plan").arg(&other).arg("-o").arg(scratch.path("s"));
+    refused(&mut command, &["unknown field `depth`", "`shards: 2`"]);
 }

@@ -10,25 +10,29 @@
 //! With several columns what would be whole is divided too: affine maps read what one direction of
 //! the grid divides and make what the other one divides, in turn (Tensor3D, arXiv 2305.13525), and
 //! norms meet the sums of their own features. Then everything is split, or refused by name.
+//! Convolutions are affine maps of channels (`turns.rs`, `images.rs`).
 
 mod absorb;
 #[cfg(test)]
 mod adjoints;
 mod heads;
+mod images;
 mod layout;
 mod local;
 mod rules;
+mod turns;
 
 use crate::stage::StageError;
 use absorb::Absorb;
 use layout::{Along, Layout};
-use local::Local;
+use local::{Local, Maps};
 use roundelay_dsl::{Model, NodeId, ParameterId};
 use roundelay_schedule::{Id, Tensor};
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::Range,
 };
+use turns::Turns;
 
 /// The graph of one device among several.
 #[derive(Clone, Debug)]
@@ -51,13 +55,13 @@ impl Parted {
         cuts: &[u32],
         tensor: Tensor,
     ) -> Result<Self, StageError> {
-        let absorb = Absorb::new(model, tensor);
-        let trial = Local::build(model, cuts, tensor, &absorb, BTreeMap::new());
+        let maps = Maps { absorb: Absorb::new(model, tensor), turns: Turns::new(model) };
+        let trial = Local::build(model, cuts, tensor, &maps, BTreeMap::new());
         if let Some(refused) = trial.refused {
             return Err(refused);
         }
         let stored = stored(trial);
-        let local = Local::build(model, cuts, tensor, &absorb, stored);
+        let local = Local::build(model, cuts, tensor, &maps, stored);
         let split = local.model.parameters.values().any(|own| !own.split.is_whole());
         match split {
             true => Ok(local.finish(cuts)),

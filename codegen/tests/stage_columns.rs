@@ -39,6 +39,35 @@ fn grids_in_lockstep_make_the_gradients_of_the_whole() {
     }
 }
 
+/// Convolutions in turn, from an input and to a loss, in groups, side by side, and turning back;
+/// norms of channels and of groups, even over several parts; every pool.
+const IMAGES: &str = "model images {
+    input images: real[batch, 4, 4, 3]
+    input wanted: real[batch, 4, 4, 2]
+    x = relu(batch_norm(max_pool(conv2d(images, 24), 2)))
+    y = conv2d(silu(group_norm(x, 24)), 24, bias = false)
+    y = conv2d(relu(batch_norm(y)), 24)
+    x = x + batch_norm(conv2d(x, 24, kernel = 1)) * y
+    y = conv2d(group_norm(x, 1), 48, groups = 24)
+    x = upsample(dropout(conv2d(x, 48, kernel = 1, bias = false) + y, 0.2))
+    z = conv2d(x, 24, bias = false) + conv2d(gelu(x), 24, bias = false)
+    w = avg_pool(conv2d(z, 24, kernel = 2, stride = 2), 2)
+    v = linear(relu(linear(global_pool(w), 48)), 24)
+    z = avg_pool(relu(z), 1)
+    loss 1e-5 * mse(conv2d(z, 2), wanted) + 1e-5 * mse(v, global_pool(z))
+}";
+
+#[test]
+fn images_in_lockstep_make_the_gradients_of_the_whole() {
+    let model = model(IMAGES);
+    for tensor in grids(24).chain([2, 3, 8].map(|rows| Tensor::grid(rows, 1))) {
+        assert_same(&model, &[], tensor, StageForm::default());
+    }
+    for cut in 1..nodes(&model) - 2 {
+        assert_same(&model, &[cut], Tensor::grid(2, 2), StageForm::default());
+    }
+}
+
 /// Tables that are too small to be divided by rows, or whose users want different parts.
 #[test]
 fn small_and_shared_tables_are_cut_where_they_are_read() {
@@ -72,7 +101,7 @@ fn layouts_meet_wherever_a_model_mixes_them() {
 
 #[test]
 fn what_is_computed_again_or_in_halves_changes_nothing() {
-    for text in [GPT, LLAMA, STORED] {
+    for text in [GPT, LLAMA, STORED, IMAGES] {
         let model = model(text);
         for recompute in [Recompute::None, Recompute::Selective, Recompute::Full] {
             for backward in [BackwardForm::Whole, BackwardForm::Split] {
@@ -270,14 +299,22 @@ fn what_columns_do_not_split_is_refused_by_name() {
     let text = "model conv {
         input images: real[batch, 8, 8, 3]
         input targets: i32[batch]
-        x = relu(conv2d(images, 8, kernel = 3, padding = 1))
-        loss cross_entropy(linear(global_pool(x), 10, bias = false), targets)
+        x = relu(conv2d(images, 8))
+        x = conv2d(x, 8, groups = 2)
+        x = class_token(reshape(x, [batch, 64, 8]))
+        loss cross_entropy(linear(select(x, 0), 10, bias = false), targets)
     }";
     let found = refused(text, Tensor::grid(2, 2));
     assert_eq!(
         found,
-        "`conv2d`: tensor columns do not split a convolution: set `tensor { columns 1 }` and \
-         use rows or replicas instead"
+        "`class_token`: tensor columns do not split a class token: set `tensor { columns 1 }` \
+         and use rows or replicas instead"
+    );
+    let found = refused(text, Tensor::grid(1, 4));
+    assert_eq!(
+        found,
+        "`conv2d_1`: tensor columns do not split a convolution whose groups they do not divide: \
+         set `tensor { columns 1 }` and use rows or replicas instead"
     );
 }
 

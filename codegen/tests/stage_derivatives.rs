@@ -287,6 +287,9 @@ fn pooling_of_windows_and_images() {
         hold_operation(Operation::AvgPool { size, stride, padding }, &[x], result);
     }
     hold_operation(Operation::GlobalPool, &[x], &[2, 3]);
+    for (factor, height, width) in [(1, 5, 4), (2, 10, 8), (3, 15, 12)] {
+        hold_operation(Operation::Upsample { factor }, &[x], &[2, height, width, 3]);
+    }
 }
 
 #[test]

@@ -137,6 +137,7 @@ impl fmt::Display for Operation {
                 "avg_pool[size = {size}, stride = {stride}, padding = {padding}]"
             ),
             Operation::GlobalPool => f.write_str("global_pool"),
+            Operation::Upsample { factor } => write!(f, "upsample[factor = {factor}]"),
             Operation::BatchNorm => f.write_str("batch_norm"),
             Operation::GroupNorm { groups } => write!(f, "group_norm[groups = {groups}]"),
             Operation::RmsNorm { epsilon } => write!(f, "rms_norm[epsilon = {epsilon}]"),

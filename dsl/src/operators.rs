@@ -42,7 +42,7 @@ pub struct Operator {
 }
 
 /// All operators.
-pub const OPERATORS: [&Operator; 27] = [
+pub const OPERATORS: [&Operator; 28] = [
     &lookup::EMBEDDING,
     &lookup::POSITIONS,
     &linear::LINEAR,
@@ -56,6 +56,7 @@ pub const OPERATORS: [&Operator; 27] = [
     &vision::MAX_POOL,
     &vision::AVG_POOL,
     &vision::GLOBAL_POOL,
+    &vision::UPSAMPLE,
     &normal::BATCH_NORM,
     &normal::GROUP_NORM,
     &normal::RMS_NORM,

@@ -278,6 +278,11 @@ pub enum Operation {
     },
     /// x (b, h, w, c) → mean over h and w (b, c).
     GlobalPool,
+    /// x (b, h, w, c) → every pixel `factor` by `factor` times (b, factor · h, factor · w, c).
+    Upsample {
+        /// How often a pixel stands there in height and in width.
+        factor: u64,
+    },
     /// x (.., n), gain (n), bias (n), running mean (n), running variance (n) → normalised over
     /// all extents but the last with ε = 1e-5; outside training by the running statistics,
     /// which are [`Treatment::Averaged`].
@@ -418,6 +423,9 @@ pub struct Search {
     pub rows: Numbers,
     /// Numbers of tensor columns to try.
     pub columns: Numbers,
+    /// Among how many devices parameters may be divided: `zero3` has a depth of all its replicas,
+    /// `hsdp` one of its shards, all else one.
+    pub depth: Numbers,
     /// What rows may do where features are whole.
     pub sequence: Choice<Sequence>,
     /// State placements to try.

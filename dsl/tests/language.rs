@@ -266,6 +266,7 @@ fn images_shrink_as_windows_move_over_them() {
         h = max_pool(deep, 3, stride = 2, padding = 1)
         h = avg_pool(h, 2)
         z = patches(x, 2, 8)
+        h = upsample(h, 3)
         loss mse(global_pool(h), y) + mse(global_pool(reshape(z, [batch, 16, 15, 8])), y)
     }";
     let program = resolve(text).unwrap_or_else(|wrong| panic!("{wrong}"));
@@ -278,17 +279,19 @@ fn images_shrink_as_windows_move_over_them() {
                     | Operation::MaxPool { .. }
                     | Operation::AvgPool { .. }
                     | Operation::GlobalPool
+                    | Operation::Upsample { .. }
             )
         })
         .map(|(_, shape)| shape[1..].iter().map(|extent| extent.size).collect())
         .collect();
-    let expected: [&[u64]; 8] = [
+    let expected: [&[u64]; 9] = [
         &[32, 30, 16],
         &[16, 15, 24],
         &[16, 15, 8],
         &[8, 8, 8],
         &[4, 4, 8],
         &[16, 15, 8],
+        &[12, 12, 8],
         &[8],
         &[8],
     ];
@@ -355,6 +358,7 @@ fn a_search_is_set_from_the_command_line() {
         "order=1f1b",
         "tensor.rows=2 | 4",
         "tensor.columns<=3",
+        "tensor.depth=2 | 4",
         "sequence=split",
     ];
     for setting in settings {
@@ -366,12 +370,14 @@ fn a_search_is_set_from_the_command_line() {
     assert_eq!(search.shards, Numbers::Ranges(vec![(2, 2)]));
     assert_eq!(search.rows, Numbers::Ranges(vec![(2, 2), (4, 4)]));
     assert_eq!(search.columns, Numbers::Ranges(vec![(1, 3)]));
+    assert_eq!(search.depth, Numbers::Ranges(vec![(2, 2), (4, 4)]));
     assert_eq!(search.sequence, Choice::OneOf(vec![Sequence::Split]));
     let before = search.clone();
     for (wrong, message) in [
         ("ruel=sync", "unknown key `ruel` in plan"),
         ("rule=sink", "unknown rule `sink`"),
-        ("tensor.depth=2", "`depth` is not supported yet"),
+        ("tensor.depth=0", "expected a whole number from 1 to 1048576, found 0"),
+        ("overdecompose=2", "`overdecompose` is not supported yet"),
         ("tensor.columns=0", "expected a whole number from 1 to 1048576, found 0"),
         ("tensor.rows=0", "expected a whole number from 1 to 1048576, found 0"),
         ("sequence=none", "unknown sequence `none`"),

@@ -46,6 +46,11 @@ impl Counts {
             _ => self.replicas,
         }
     }
+
+    /// Among how many members the parameters of a stage are divided.
+    pub(crate) fn depth(self, family: Family) -> u32 {
+        family.states.depth(self.members(family), self.shards)
+    }
 }
 
 impl From<&Plan> for Counts {

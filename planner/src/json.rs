@@ -209,7 +209,7 @@ pub struct Tensor {
     pub rows: u32,
     /// Its columns.
     pub columns: u32,
-    /// Its depth.
+    /// Its depth: members that divide parameters, by `states` and `shards`.
     pub depth: u32,
 }
 
@@ -294,7 +294,11 @@ pub(crate) fn plan_row(rank: usize, candidate: &Candidate, goal: &Goal) -> PlanR
         cuts: plan.cuts.clone(),
         micro_batches: plan.micro_batches,
         states: plan.states,
-        tensor: Tensor { rows: plan.tensor.rows, columns: plan.tensor.columns, depth: 1 },
+        tensor: Tensor {
+            rows: plan.tensor.rows,
+            columns: plan.tensor.columns,
+            depth: plan.depth(),
+        },
         sequence: plan.tensor.sequence,
         recompute: recompute(&plan.recompute),
         rewrites: plan.rewrites.iter().map(sites).collect(),

@@ -19,6 +19,8 @@ pub(crate) enum Decision {
     Sequence,
     Rows,
     Columns,
+    /// What `states` and `shards` come to.
+    Depth,
     Replicas,
     Devices,
     Placement,
@@ -26,7 +28,7 @@ pub(crate) enum Decision {
 }
 
 impl Decision {
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 15] = [
         Self::Recompute,
         Self::MicroBatches,
         Self::Stages,
@@ -37,6 +39,7 @@ impl Decision {
         Self::Sequence,
         Self::Rows,
         Self::Columns,
+        Self::Depth,
         Self::Replicas,
         Self::Devices,
         Self::Placement,
@@ -56,6 +59,7 @@ impl Decision {
             Self::Sequence => "sequence",
             Self::Rows => "tensor.rows",
             Self::Columns => "tensor.columns",
+            Self::Depth => "tensor.depth",
             Self::Replicas => "replicas",
             Self::Devices => "devices",
             Self::Placement => "placement",
@@ -86,6 +90,7 @@ impl Decision {
             Self::Sequence => search.sequence == Choice::Open,
             Self::Rows => search.rows == Numbers::Open,
             Self::Columns => search.columns == Numbers::Open,
+            Self::Depth => search.depth == Numbers::Open,
             Self::Replicas => search.replicas == Numbers::Open,
             Self::Devices => search.devices == Numbers::Open,
             Self::Placement => search.placement == Choice::Open,
@@ -112,6 +117,7 @@ impl Decision {
             Self::Sequence => search.sequence = Choice::Open,
             Self::Rows => search.rows = Numbers::Open,
             Self::Columns => search.columns = Numbers::Open,
+            Self::Depth => search.depth = Numbers::Open,
             Self::Replicas => search.replicas = Numbers::Open,
             Self::Devices => search.devices = Numbers::Open,
             Self::Placement => search.placement = Choice::Open,
@@ -146,6 +152,7 @@ impl Decision {
             }
             Self::Rows => search.rows.allows(plan.tensor.rows.into()),
             Self::Columns => search.columns.allows(plan.tensor.columns.into()),
+            Self::Depth => search.depth.allows(plan.depth().into()),
             Self::Replicas => search.replicas.allows(plan.replicas.into()),
             Self::Devices => search.devices.allows(plan.devices.len() as u64),
             Self::Placement => search.placement.allows(&plan.placement),
@@ -182,6 +189,7 @@ impl Decision {
             Self::Sequence => vec![line(&plan.tensor.sequence)],
             Self::Rows => vec![line(&plan.tensor.rows)],
             Self::Columns => vec![line(&plan.tensor.columns)],
+            Self::Depth => vec![line(&plan.depth())],
             Self::Replicas => vec![line(&plan.replicas)],
             Self::Devices => vec![line(&plan.devices.len())],
             Self::Placement => vec![line(&plan.placement)],
@@ -199,6 +207,7 @@ impl Decision {
             Self::Shards => apart(&search.shards, plan.shards.into()),
             Self::Rows => apart(&search.rows, plan.tensor.rows.into()),
             Self::Columns => apart(&search.columns, plan.tensor.columns.into()),
+            Self::Depth => apart(&search.depth, plan.depth().into()),
             Self::Replicas => apart(&search.replicas, plan.replicas.into()),
             Self::Devices => apart(&search.devices, plan.devices.len() as u64),
             Self::Order

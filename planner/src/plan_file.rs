@@ -40,7 +40,11 @@ pub fn parse_plan(text: &str) -> Result<Plan, PlanMistakes> {
     serde_saphyr::from_str(text).map_err(|error| {
         let line = error.location().map_or(1, |location| location.line());
         let line = usize::try_from(line).unwrap_or(1);
-        let message = error.without_snippet().to_string();
+        let mut message = error.without_snippet().to_string();
+        if message.contains("unknown field `depth`") {
+            message += "; a depth is written as `states: zero3` among all replicas, or as \
+                        `states: hsdp` and `shards: 2`";
+        }
         PlanMistakes(vec![PlanMistake { line, message }])
     })
 }
@@ -126,9 +130,10 @@ fn check_trained(plan: &Plan, program: &Program) -> Vec<(&'static str, String)> 
 fn decision(reason: &Reason, plan: &Plan) -> &'static str {
     match reason {
         Reason::UnevenShards { .. } => "shards",
-        Reason::NoRows | Reason::SequenceOfColumns | Reason::ClipNeedsWholeTensors => {
-            "tensor"
-        }
+        Reason::NoRows
+        | Reason::SequenceOfColumns
+        | Reason::OtherDepth { .. }
+        | Reason::ClipNeedsWholeTensors => "tensor",
         Reason::OneReplica | Reason::ReplicasNeedSync | Reason::MirroredReplicas => {
             "replicas"
         }

@@ -45,6 +45,11 @@ pub enum Reason {
         /// Replicas that hold the same stages.
         members: u32,
     },
+    /// Parameters are divided among another number of members than the program allows.
+    OtherDepth {
+        /// Their number.
+        depth: u32,
+    },
     /// The cluster has fewer devices than the plan takes.
     TooFewDevices {
         /// What it takes.
@@ -116,6 +121,7 @@ impl Reason {
             Reason::MirroredReplicas => "mirrored_replicas",
             Reason::OneReplica => "one_replica",
             Reason::UnevenShards { .. } => "uneven_shards",
+            Reason::OtherDepth { .. } => "other_depth",
             Reason::NoRows => "no_rows",
             Reason::SequenceOfColumns => "sequence_of_columns",
             Reason::ClipNeedsWholeTensors => "clipping_needs_whole_tensors",
@@ -178,6 +184,11 @@ impl fmt::Display for Reason {
             Reason::UnevenShards { members } => {
                 write!(f, "{members} replicas do not split into equal groups of shards")
             }
+            Reason::OtherDepth { depth } => write!(
+                f,
+                "parameters have a depth of {depth}, which the program does not allow: it is \
+                 that of all replicas under states zero3, the number of shards under hsdp, else 1"
+            ),
             Reason::TooFewDevices { needed, available } => {
                 write!(f, "it needs {needed} devices, the cluster has {available}")
             }

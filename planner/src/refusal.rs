@@ -8,6 +8,7 @@ use crate::{
     repair::{Changes, Repair, changes},
 };
 use roundelay_dsl::{Mistake, Program, Search};
+use roundelay_schedule::States;
 use std::fmt;
 
 /// Why no plan of the space fits, and what would make one fit.
@@ -90,11 +91,14 @@ fn binding(program: &Program, ranking: &Ranking) -> String {
             weaker.exactness, ranking.allowed
         );
     }
-    let Search { rows, columns, .. } = &program.search;
+    let Search { rows, columns, states, .. } = &program.search;
+    let divided = [States::Zero3, States::Hsdp].iter().any(|own| states.allows(own));
     let whole = rows.allows(1) && columns.allows(1);
     let depth = |excluded: &&Excluded| match &excluded.reason {
         // More devices do not help a model that cannot be split as the program asks.
         Reason::Refused(_) if !whole => (1, 0),
+        // Nor do they give depth to states that have none.
+        Reason::OtherDepth { .. } if !divided => (1, 0),
         _ => depth(excluded),
     };
     let furthest = ranking.space.excluded.iter().min_by_key(depth);
@@ -127,6 +131,7 @@ fn depth(excluded: &Excluded) -> (u32, u64) {
         | Reason::Misfit(_)
         | Reason::ReplicasNeedSync
         | Reason::UnevenShards { .. }
+        | Reason::OtherDepth { .. }
         | Reason::NoRows
         | Reason::SequenceOfColumns => (6, 0),
         Reason::ClipNeedsWholeTensors => (7, 0),
@@ -150,9 +155,10 @@ fn constraint(reason: &Reason) -> &'static str {
         }
         Reason::Misfit(_) => "order",
         Reason::UnevenShards { .. } => "shards",
-        Reason::NoRows | Reason::SequenceOfColumns | Reason::ClipNeedsWholeTensors => {
-            "tensor"
-        }
+        Reason::NoRows
+        | Reason::SequenceOfColumns
+        | Reason::OtherDepth { .. }
+        | Reason::ClipNeedsWholeTensors => "tensor",
         Reason::WrongCuts(_) => "cuts",
         Reason::Uncuttable(_) | Reason::NoStage { .. } => "stages",
         Reason::Clash(_) => "decisions that do not go together",

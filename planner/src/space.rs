@@ -16,7 +16,7 @@ use crate::{
     values::Values,
 };
 use roundelay_dsl::{Choice, Program};
-use roundelay_schedule::Recompute;
+use roundelay_schedule::{Recompute, States};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What is searched.
@@ -66,8 +66,8 @@ impl Space {
         });
         let Filler { mut found, .. } = all;
         filled.into_iter().for_each(|own| found.add(own));
-        let Found { grid, plans, exclusions, dropped, combinations } = found;
-        let decisions = values.described(&grid);
+        let Found { grid, depths, plans, exclusions, dropped, combinations } = found;
+        let decisions = values.described(&grid, &depths);
         let excluded = exclusions.into_all();
         let tied = Tied::new(&program.model, &ground.uncosted);
         Self { decisions, combinations, plans, dropped, excluded, tied }
@@ -113,6 +113,8 @@ impl<'a> Ground<'a> {
 /// What became of some combinations.
 struct Found {
     grid: Grid,
+    /// Depths of combinations that the program allows.
+    depths: BTreeSet<u32>,
     plans: Vec<Outline>,
     exclusions: Exclusions,
     dropped: BTreeMap<&'static str, u64>,
@@ -123,6 +125,7 @@ impl Found {
     /// Adds what became of later combinations, of other families.
     fn add(&mut self, later: Self) {
         self.grid.learn(later.grid);
+        self.depths.extend(later.depths);
         self.plans.extend(later.plans);
         self.exclusions.extend(later.exclusions);
         for (reason, number) in later.dropped {
@@ -143,6 +146,7 @@ impl<'a> Filler<'a> {
     fn new(ground: &'a Ground<'a>, grid: Grid) -> Self {
         let found = Found {
             grid,
+            depths: BTreeSet::new(),
             plans: Vec::new(),
             exclusions: Exclusions::default(),
             dropped: BTreeMap::new(),
@@ -225,12 +229,26 @@ impl<'a> Filler<'a> {
         }
         self.ground.cuttable[&s].clone()?;
         check_delay(family, n, s)?;
+        if family.states != States::Hsdp {
+            self.check_depth(family, counts)?;
+        }
         let devices = counts.devices(family, self.ground.values.lists);
         check_devices(program, devices).map(|()| devices)
     }
 
+    /// Whether parameters are divided among as many members as the program allows.
+    fn check_depth(&self, family: Family, counts: Counts) -> Result<(), Reason> {
+        let depth = counts.depth(family);
+        match self.ground.program.search.depth.allows(depth.into()) {
+            true => Ok(()),
+            false => Err(Reason::OtherDepth { depth }),
+        }
+    }
+
     fn check_last(&mut self, family: Family, counts: Counts) -> Result<(), Reason> {
         check_shards(family, counts)?;
+        self.check_depth(family, counts)?;
+        self.found.depths.insert(counts.depth(family));
         match equal(self.ground.values, family, counts, &mut self.rules) {
             Some(equal) => Err(Reason::Equal(equal)),
             None => Ok(()),
@@ -248,7 +266,9 @@ impl<'a> Filler<'a> {
             | Clash::StatesNeedOneHolder(_)
             | Clash::HandoffNeedsWorkers
             | Clash::ShardsNeedSync(_)
-            | Clash::HandoffNeedsCyclic => search.states != Choice::Open,
+            | Clash::HandoffNeedsCyclic => {
+                search.states != Choice::Open || !search.depth.allows(1)
+            }
             Clash::ClipNeedsWholeGradient(_) => true,
         }
     }

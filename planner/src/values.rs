@@ -1,10 +1,13 @@
 //! The values that each decision is tried with, in order.
 
+mod tensors;
+
 use crate::{family::Family, grid::Grid};
 use roundelay_dsl::{Choice, Numbers, Objective, Program, Search};
 use roundelay_schedule::{
     Hop, Order, Placement, Recompute, Rule, Sequence, States, Tensor,
 };
+use std::collections::BTreeSet;
 
 /// Divisors of the batch up to this number are tried even when they are no power of two.
 const SMALL: u64 = 16;
@@ -14,11 +17,6 @@ const MICRO_BATCHES_PER_DEVICE: u64 = 4;
 const RANGE_VALUES: usize = 16;
 /// Stages on one device that are tried when they are left open.
 const OPEN_CHUNKS: [u32; 5] = [1, 2, 3, 4, 8];
-/// Parts of tensors that are tried when rows or columns are left open, at most.
-const MOST_OPEN_PARTS: u64 = 16;
-/// Columns that are left open are tried where a grid has so many parts at least: among fewer, one
-/// direction sends no more than two (Tensor3D's law, by the layers of a transformer).
-const LEAST_OPEN_GRID: u64 = 8;
 /// Longer ranges are not even listed.
 const LONG_RANGE: u64 = 4096;
 /// Numbers of stages that are left open keep N · S at or below this: more passes in one period
@@ -51,6 +49,7 @@ pub(crate) struct Values {
     stages: Stages,
     replicas: Replicas,
     shards: Numbers,
+    depth: Numbers,
     /// Ways to split tensors.
     pub tensors: Vec<Tensor>,
     /// Devices that the innermost link levels join.
@@ -97,6 +96,7 @@ impl Values {
             micro_batches,
             cuts,
             shards,
+            depth,
             ..
         } = &program.search;
         let devices = usable_devices(program);
@@ -133,7 +133,8 @@ impl Values {
             stages,
             replicas: Replicas::new(program, devices),
             shards: shards.clone(),
-            tensors: tensors(program, devices),
+            depth: depth.clone(),
+            tensors: tensors::tensors(program, devices),
             domains: program
                 .target
                 .domains
@@ -156,11 +157,14 @@ impl Values {
     }
 
     /// Numbers of shards to try where so many devices hold the same stages, each with `cell`
-    /// devices of its own: open ones are those that fill a link level, and powers of two.
+    /// devices of its own: open ones are those of the depths that are asked for, else those that
+    /// fill a link level, and powers of two.
     pub(crate) fn shards(&self, members: u32, cell: u32) -> Vec<u32> {
-        match &self.shards {
-            Numbers::Ranges(ranges) => thinned(listed(ranges, u64::from(members).max(1))),
-            Numbers::Open => {
+        match (&self.shards, &self.depth) {
+            (Numbers::Ranges(ranges), _) | (Numbers::Open, Numbers::Ranges(ranges)) => {
+                thinned(listed(ranges, u64::from(members).max(1)))
+            }
+            (Numbers::Open, Numbers::Open) => {
                 let inside = |shards: &u64| {
                     *shards > 1
                         && *shards < u64::from(members)
@@ -251,7 +255,12 @@ impl Values {
     }
 
     /// Name and values of every decision, as text, in the order of the search.
-    pub(crate) fn described(&self, grid: &Grid) -> Vec<(&'static str, Vec<String>)> {
+    pub(crate) fn described(
+        &self,
+        grid: &Grid,
+        depths: &BTreeSet<u32>,
+    ) -> Vec<(&'static str, Vec<String>)> {
+        let depths: Vec<u32> = depths.iter().copied().collect();
         vec![
             ("rule", shown(&self.rules)),
             ("placement", shown(&self.placements)),
@@ -263,6 +272,7 @@ impl Values {
             ("shards", shown(&grid.all_shards(self))),
             ("tensor.rows", shown(&counted(&self.tensors, |tensor| tensor.rows))),
             ("tensor.columns", shown(&counted(&self.tensors, |tensor| tensor.columns))),
+            ("tensor.depth", shown(&depths)),
             ("sequence", shown(&sequences(&self.tensors))),
             ("micro_batches", shown(&self.micro_batches)),
             ("stages", shown(&self.all_stages())),
@@ -308,47 +318,6 @@ impl Replicas {
             }
         }
     }
-}
-
-/// Ways to split tensors: open rows and columns are powers of two whose grid fills part of an
-/// innermost link level, columns of larger grids alone; one row splits no sequence, and columns
-/// leave it whole.
-fn tensors(program: &Program, devices: u64) -> Vec<Tensor> {
-    let Search { rows, columns, sequence, .. } = &program.search;
-    let sequences = one_of(sequence, Sequence::ALL);
-    let inner = program.target.domains.iter().map(|d| d.devices.len() as u64);
-    let most = inner.min().unwrap_or(1).min(MOST_OPEN_PARTS);
-    let values = |numbers: &Numbers| match numbers {
-        Numbers::Ranges(ranges) => thinned(listed(ranges, devices.max(1))),
-        Numbers::Open => {
-            sorted(powers_of_two(most).filter(|parts| devices.is_multiple_of(*parts)))
-        }
-    };
-    let open = [rows, columns].map(|numbers| *numbers == Numbers::Open);
-    let fits = |rows: u32, columns: u32| {
-        let parts = u64::from(rows) * u64::from(columns);
-        match open {
-            [_, true] => columns == 1 || (LEAST_OPEN_GRID..=most).contains(&parts),
-            [true, false] => rows == 1 || parts <= most,
-            [false, false] => true,
-        }
-    };
-    let whole = sequences.contains(&Sequence::Whole);
-    let one = |rows, columns| {
-        let sequences = match (rows, columns) {
-            (1, 1) => vec![Sequence::Whole],
-            (_, 1) => sequences.clone(),
-            _ if whole => vec![Sequence::Whole],
-            _ => sequences.clone(),
-        };
-        sequences.into_iter().map(move |sequence| Tensor { rows, columns, sequence })
-    };
-    let (rows, columns) = (values(rows), values(columns));
-    let grids = rows.into_iter().flat_map(|rows| {
-        let columns = columns.iter().copied().filter(move |columns| fits(rows, *columns));
-        columns.map(move |columns| (rows, columns)).collect::<Vec<_>>()
-    });
-    grids.flat_map(|(rows, columns)| one(rows, columns)).collect()
 }
 
 fn counted(tensors: &[Tensor], count: fn(&Tensor) -> u32) -> Vec<u32> {
@@ -449,7 +418,7 @@ fn powers_of_two(most: u64) -> impl Iterator<Item = u64> {
 }
 
 fn sorted(values: impl Iterator<Item = u64>) -> Vec<u32> {
-    let unique: std::collections::BTreeSet<u64> = values.collect();
+    let unique: BTreeSet<u64> = values.collect();
     unique.into_iter().map(number).collect()
 }
 

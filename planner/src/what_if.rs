@@ -7,7 +7,7 @@ use crate::{
     pins::{Decision, exact, exact_rate},
     ranking::{Options, Ranking, best},
 };
-use roundelay_dsl::{Objective, Program, kind_of};
+use roundelay_dsl::{Objective, Program, Search, kind_of};
 use roundelay_schedule::{Bytes, Device, Pool, States};
 use std::collections::BTreeMap;
 
@@ -53,7 +53,8 @@ pub(crate) fn questions(
     all.extend(faster_links(program));
     all.extend(one_device_fewer(first));
     all.extend(other_batches(program));
-    all.extend(Decision::ALL.into_iter().filter_map(|d| without(d, ranking, first)));
+    let others = Decision::ALL.into_iter();
+    all.extend(others.filter_map(|d| without(d, &program.search, ranking, first)));
     let mut asked: Vec<WhatIf> =
         all.into_iter().map(|question| ask(program, options, question)).collect();
     asked.extend(runner_up(program, options, ranking));
@@ -144,9 +145,18 @@ fn other_batches(program: &Program) -> Vec<Question> {
 }
 
 /// Every value of a decision but that of the first plan, where others were tried.
-fn without(decision: Decision, ranking: &Ranking, first: &Candidate) -> Option<Question> {
+fn without(
+    decision: Decision,
+    search: &Search,
+    ranking: &Ranking,
+    first: &Candidate,
+) -> Option<Question> {
     let name = decision.name();
     if decision == Decision::Shards && first.plan.states != States::Hsdp {
+        return None;
+    }
+    // States and shards ask for it where the program does not.
+    if decision == Decision::Depth && decision.is_open(search) {
         return None;
     }
     let tried = ranking.space.decisions.iter().find(|(known, _)| *known == name);
@@ -171,7 +181,9 @@ fn runner_up(program: &Program, options: &Options, ranking: &Ranking) -> Option<
     let differing = crate::differences(&first.plan, &second.plan);
     let differs = |d: &Decision| differing.iter().any(|(name, ..)| *name == d.name());
     let lines = |wanted: &dyn Fn(&Decision) -> bool| -> Option<Vec<String>> {
-        let all = Decision::ALL.into_iter().filter(|d| wanted(d));
+        // Depth follows from states, shards and replicas.
+        let all =
+            Decision::ALL.into_iter().filter(|d| *d != Decision::Depth && wanted(d));
         let each = all.map(|d| d.lines(&program.search, &second.plan));
         each.collect::<Option<Vec<_>>>().map(|lines| lines.concat())
     };

@@ -144,6 +144,18 @@ fn common(one: u64, other: u64) -> u64 {
     if other == 0 { one } else { common(other, one % other) }
 }
 
+impl States {
+    /// Among how many of the members that hold a stage its parameters are divided, in groups of
+    /// `shards` under `hsdp`.
+    pub fn depth(self, members: u32, shards: u32) -> u32 {
+        match self {
+            States::Replicated | States::Zero1 | States::Zero2 | States::Handoff => 1,
+            States::Zero3 => members,
+            States::Hsdp => shards,
+        }
+    }
+}
+
 impl Placement {
     /// Ring length of a stage (counted from zero): how many devices turn under it. A cyclic
     /// worker holds stage j for 2(S − j) of the 2S time slots between its micro-batches, and
@@ -322,6 +334,12 @@ impl Plan {
             States::Zero1 | States::Zero2 | States::Zero3 => self.members(),
             States::Hsdp => self.shards,
         }
+    }
+
+    /// How many members divide the parameters of a stage, each with examples of its own: the depth
+    /// of the grid that splits tensors (arXiv 2305.13525).
+    pub fn depth(&self) -> u32 {
+        self.states.depth(self.members(), self.shards)
     }
 
     /// The tree that goes with placement, states and replicas: a whole sum is kept by

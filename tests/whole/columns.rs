@@ -18,7 +18,7 @@ use roundelay::{
 use roundelay_schedule::Id;
 
 /// Every grid of at most eight devices.
-fn grids() -> impl Iterator<Item = Tensor> {
+pub(crate) fn grids() -> impl Iterator<Item = Tensor> {
     let sides = [1, 2, 3, 4, 5, 6, 7, 8];
     let all = sides
         .into_iter()
@@ -102,7 +102,7 @@ fn what_grids_move_is_what_the_facts_say() {
 }
 
 /// Bytes that the machine counts on the link in one training step.
-fn counted(program: &Program, tensor: Tensor) -> u64 {
+pub(crate) fn counted(program: &Program, tensor: Tensor) -> u64 {
     let schedule = sequential(program, tensor);
     let data = Dataset::open(&schedule.job, None).unwrap();
     let mut cpu = Cpu::new(&schedule, Box::new(data), CpuOptions::default()).unwrap();

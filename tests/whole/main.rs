@@ -3,7 +3,9 @@
 
 mod averages;
 mod columns;
+mod depth;
 mod halves;
+mod images;
 mod memory;
 mod metrics;
 #[path = "../support/models.rs"]

@@ -49,7 +49,8 @@ pub(crate) fn arity(operation: Operation) -> (usize, usize) {
         | Operation::Boundary(_)
         | Operation::MaxPool { .. }
         | Operation::AvgPool { .. }
-        | Operation::GlobalPool => (1, 1),
+        | Operation::GlobalPool
+        | Operation::Upsample { .. } => (1, 1),
         Operation::Embedding
         | Operation::Add
         | Operation::Multiply
@@ -117,6 +118,7 @@ fn calls(graph: &Graph<'_>, node: NodeId) -> Derivative {
             vision::avg_pool(&site, size, stride, padding)
         }
         Operation::GlobalPool => vision::global_pool(&site),
+        Operation::Upsample { factor } => vision::upsample(&site, factor),
         Operation::BatchNorm => norm::batch_norm(&site),
         Operation::GroupNorm { groups } => norm::group_norm(&site, groups),
         Operation::RmsNorm { epsilon } => norm::rms_norm(&site, epsilon),

@@ -230,6 +230,7 @@ fn is_cheap(operation: Operation) -> bool {
         | Operation::MaxPool { .. }
         | Operation::AvgPool { .. }
         | Operation::GlobalPool
+        | Operation::Upsample { .. }
         | Operation::BatchNorm
         | Operation::GroupNorm { .. }
         | Operation::RmsNorm { .. }

@@ -179,7 +179,7 @@ impl<'a> Absorb<'a> {
 }
 
 /// For each result the operations that read it, and in which place.
-fn users(model: &Model) -> Vec<Vec<(NodeId, usize)>> {
+pub(super) fn users(model: &Model) -> Vec<Vec<(NodeId, usize)>> {
     let mut users = vec![Vec::new(); model.nodes.len()];
     for (id, node) in model.nodes.iter() {
         for (place, operand) in node.operands.iter().enumerate() {

@@ -4,6 +4,7 @@ use super::{
     Parted,
     absorb::Absorb,
     layout::{Along, Layout, Step, has_tokens},
+    turns::Turns,
 };
 use crate::stage::StageError;
 use roundelay_dsl::{
@@ -12,12 +13,19 @@ use roundelay_dsl::{
 use roundelay_schedule::{Direction, Division, Id, Sequence, Split, Tensor};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// What is known of all maps before the graph is built.
+pub(super) struct Maps<'a> {
+    pub(super) absorb: Absorb<'a>,
+    pub(super) turns: Turns,
+}
+
 /// The graph so far.
 pub(super) struct Local<'a> {
     /// The whole model.
     pub(super) whole: &'a Model,
     pub(super) tensor: Tensor,
     pub(super) absorb: &'a Absorb<'a>,
+    pub(super) turns: &'a Turns,
     /// The own part of it.
     pub(super) model: Model,
     /// In which layouts parameters are read.
@@ -44,13 +52,14 @@ impl<'a> Local<'a> {
         whole: &'a Model,
         cuts: &'a [u32],
         tensor: Tensor,
-        absorb: &'a Absorb<'a>,
+        maps: &'a Maps<'a>,
         stored: BTreeMap<ParameterId, Layout>,
     ) -> Self {
         let mut local = Self {
             whole,
             tensor,
-            absorb,
+            absorb: &maps.absorb,
+            turns: &maps.turns,
             model: own_model(whole, tensor, &stored),
             wants: BTreeMap::new(),
             stored,

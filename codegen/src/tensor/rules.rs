@@ -4,6 +4,7 @@ use super::{
     absorb::is_elementwise,
     layout::{Along, Layout, crossing},
     local::Local,
+    turns::is_channelwise,
 };
 use crate::stage::StageError;
 use roundelay_dsl::{Extent, Masked, Node, NodeId, Operation, Part, Share, Source};
@@ -43,11 +44,17 @@ impl Local<'_> {
             Operation::Add | Operation::Multiply => self.pair(operation, operands, shape),
             Operation::CrossEntropy => self.loss(operation, operands, Masked::No),
             Operation::MaskedCrossEntropy => self.loss(operation, operands, Masked::Yes),
+            Operation::Conv2d { groups, .. } => {
+                self.conv2d(id, (operation, groups), operands, shape)
+            }
             Operation::Rows { .. } if self.alternates() => {
                 self.own_columns(operation, operands, shape)
             }
             _ if is_elementwise(operation) => {
                 self.elementwise(id, operation, operands, shape)
+            }
+            _ if is_channelwise(operation) => {
+                self.channelwise(operation, operands, shape)
             }
             _ => {
                 if let (true, Some(name)) = (self.alternates(), unsplit(operation)) {
@@ -71,11 +78,11 @@ impl Local<'_> {
     }
 
     /// Keeps the first thing that cannot be split.
-    fn refuse(&mut self, error: StageError) {
+    pub(super) fn refuse(&mut self, error: StageError) {
         self.refused.get_or_insert(error);
     }
 
-    fn name(&self) -> String {
+    pub(super) fn name(&self) -> String {
         self.whole.nodes[self.at].name.clone()
     }
 
@@ -356,9 +363,17 @@ impl Local<'_> {
         operands: &[Source],
         shape: &[Extent],
     ) -> (Source, Layout) {
+        if operation == Operation::Add
+            && let Some(joined) = self.joined(operands, shape)
+        {
+            return joined;
+        }
         let [a, b] = [operands[0], operands[1]];
         let missing = shape.len() - self.shape(b).len();
-        let mut layout = self.by_tokens(a);
+        let mut layout = self.by_tokens(a).map(|along| match along {
+            Along::Partial => Along::Whole,
+            other => other,
+        });
         if missing == 0 && layout == Layout::WHOLE {
             layout = self.by_tokens(b);
         }
@@ -422,12 +437,6 @@ fn part_of_norm(operation: Operation, shape: &[Extent]) -> Option<Part> {
 /// What several columns do not split, in words; none for what everybody may do alike.
 fn unsplit(operation: Operation) -> Option<&'static str> {
     match operation {
-        Operation::Conv2d { .. } => Some("a convolution"),
-        Operation::BatchNorm => Some("batch normalisation"),
-        Operation::GroupNorm { .. } => Some("group normalisation"),
-        Operation::MaxPool { .. } | Operation::AvgPool { .. } | Operation::GlobalPool => {
-            Some("pooling")
-        }
         Operation::ClassToken => Some("a class token"),
         Operation::Select { .. } => Some("the choice of a position"),
         _ => None,

@@ -60,6 +60,10 @@ const ABSENT: &[(&[&str], &str)] = &[
         &["max_pool2d", "avg_pool2d", "max_pool1d", "avg_pool1d"],
         "there are `max_pool(x, size)` and `avg_pool(x, size)`",
     ),
+    (
+        &["interpolate", "upsample_nearest", "conv_transpose2d", "pixel_shuffle"],
+        "`upsample(x)` repeats every pixel; `conv2d` behind it smooths",
+    ),
     (&["patch_embedding", "patchify"], "write `patches(x, size, width)`"),
     (&["swish"], "write `silu(x)`"),
     (&["gelu_new", "gelu_fast", "gelu_pytorch_tanh"], "write `gelu_tanh(x)`"),

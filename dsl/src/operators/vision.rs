@@ -84,6 +84,15 @@ pub(super) const GLOBAL_POOL: Operator = Operator {
     build: global_pool,
 };
 
+/// The nearest pixel of the smaller image.
+pub(super) const UPSAMPLE: Operator = Operator {
+    name: "upsample",
+    summary: "x (batch, height, width, channels) → (batch, factor · height, factor · width, \
+              channels), every pixel factor by factor times",
+    formals: &[required("x"), optional("factor", Fallback::Number(2.0))],
+    build: upsample,
+};
+
 const POOL: &[crate::signature::Formal] = &[
     required("x"),
     required("size"),
@@ -287,6 +296,21 @@ fn global_pool(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistak
     let images = images(&x)?;
     let shape = vec![images.batch, images.channels.into()];
     graph.node("", Operation::GlobalPool, &[&x], shape).map(Value::Tensor)
+}
+
+fn upsample(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
+    let x = arguments.real_tensor("x")?;
+    let factor = step(arguments, "factor", 2)?;
+    let Images { batch, height, width, channels } = images(&x)?;
+    let larger = |extent: u64| extent.checked_mul(factor).map(Extent::fixed);
+    let Some((height, width)) = larger(height).zip(larger(width)) else {
+        return Err(
+            Mistake::new(Code::Limit, "the images are too large").argument("factor")
+        );
+    };
+    let shape = vec![batch, height, width, channels.into()];
+    bounded(&shape)?;
+    graph.node("", Operation::Upsample { factor }, &[&x], shape).map(Value::Tensor)
 }
 
 impl From<u64> for Extent {

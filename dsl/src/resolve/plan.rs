@@ -414,7 +414,7 @@ fn cuts(entry: &Entry, report: &mut Report) -> Known<Vec<u32>> {
     Ok(cuts)
 }
 
-/// `tensor { rows <= 8, columns 1, depth 1 }`.
+/// `tensor { rows <= 8, columns 1, depth 2 | 4 }`.
 fn tensor(search: &mut Search, entry: &Entry, report: &mut Report) -> Known<()> {
     if !matches!(entry.value, Setting::Nothing) {
         let mistake = Mistake::new(Code::Type, "`tensor` takes rows, columns and depth");
@@ -428,10 +428,10 @@ fn tensor(search: &mut Search, entry: &Entry, report: &mut Report) -> Known<()> 
     if let Some(entry) = inner.get("columns") {
         search.columns = numbers(entry, report)?;
     }
-    match inner.get("depth") {
-        Some(entry) => only("1", "depth", entry, report),
-        None => Ok(()),
+    if let Some(entry) = inner.get("depth") {
+        search.depth = numbers(entry, report)?;
     }
+    Ok(())
 }
 
 /// A key whose decision has one value so far, or is said elsewhere.

@@ -81,3 +81,25 @@ pub(super) fn global_pool(site: &Site<'_>) -> Derivative {
         backward: site.each([(0, &step)]),
     }
 }
+
+/// y = x in factor² places; dx = the sum of these. A mean that is handed back puts x / factor² there,
+/// so it is that of factor² · x, and the other way round.
+pub(super) fn upsample(site: &Site<'_>, factor: u64) -> Derivative {
+    let attributes = [("size", factor), ("stride", factor), ("padding", 0)];
+    let with = |step| attributed(step, &attributes);
+    let places = (factor * factor) as f64;
+    let scaled = |from, to| call("scale", [from, to]).real("factor", places);
+    let x = site.operand(0);
+    let [large, mean] = [0, 1].map(|number| site.scratch(number, &x.shape));
+    let backward = site.contribution(0).map(|dx| {
+        let average = with(call("avg_pool", [site.gradient(), mean.clone()]));
+        [average, scaled(mean, dx)]
+    });
+    Derivative {
+        forward: vec![
+            scaled(x, large.clone()),
+            with(call("avg_pool_backward", [large, site.result()])),
+        ],
+        backward: backward.into_iter().flatten().collect(),
+    }
+}

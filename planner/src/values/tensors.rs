@@ -1,0 +1,96 @@
+//! The ways to split tensors that are tried: grids of rows and columns.
+
+use super::{listed, one_of, powers_of_two, sorted, thinned};
+use roundelay_dsl::{Numbers, Operation, Program, Search, Source};
+use roundelay_schedule::{Sequence, Tensor};
+
+/// Parts of tensors that are tried when rows or columns are left open, at most.
+const MOST_OPEN_PARTS: u64 = 16;
+/// Columns that are left open are tried where a grid has so many parts at least: among fewer, one
+/// direction sends no more than two, by the layers of a transformer (Tensor3D's law: the best grid
+/// has three times as many rows as columns).
+const LEAST_OPEN_GRID: u64 = 8;
+/// The same by residual blocks of images, whose best grid has about as many rows as columns.
+const LEAST_OPEN_GRID_OF_IMAGES: u64 = 4;
+
+/// Ways to split tensors: open rows and columns are powers of two whose grid fills part of an
+/// innermost link level, columns of larger grids alone; one row splits no sequence, and columns
+/// leave it whole.
+pub(super) fn tensors(program: &Program, devices: u64) -> Vec<Tensor> {
+    let Search { rows, columns, sequence, .. } = &program.search;
+    let sequences = one_of(sequence, Sequence::ALL);
+    let inner = program.target.domains.iter().map(|d| d.devices.len() as u64);
+    let most = inner.min().unwrap_or(1).min(MOST_OPEN_PARTS);
+    let values = |numbers: &Numbers| match numbers {
+        Numbers::Ranges(ranges) => thinned(listed(ranges, devices.max(1))),
+        Numbers::Open => {
+            sorted(powers_of_two(most).filter(|parts| devices.is_multiple_of(*parts)))
+        }
+    };
+    let least = match convolves(program) {
+        true => LEAST_OPEN_GRID_OF_IMAGES,
+        false => LEAST_OPEN_GRID,
+    };
+    let open = [rows, columns].map(|numbers| *numbers == Numbers::Open);
+    let fits = |rows: u32, columns: u32| {
+        let parts = u64::from(rows) * u64::from(columns);
+        match open {
+            [_, true] => columns == 1 || (least..=most).contains(&parts),
+            [true, false] => rows == 1 || parts <= most,
+            [false, false] => true,
+        }
+    };
+    let whole = sequences.contains(&Sequence::Whole);
+    let one = |rows, columns| {
+        let sequences = match (rows, columns) {
+            (1, 1) => vec![Sequence::Whole],
+            (_, 1) => sequences.clone(),
+            _ if whole => vec![Sequence::Whole],
+            _ => sequences.clone(),
+        };
+        sequences.into_iter().map(move |sequence| Tensor { rows, columns, sequence })
+    };
+    let (rows, columns) = (values(rows), values(columns));
+    let grids = rows.into_iter().flat_map(|rows| {
+        let columns = columns.iter().copied().filter(move |columns| fits(rows, *columns));
+        columns.map(move |columns| (rows, columns)).collect::<Vec<_>>()
+    });
+    grids.flat_map(|(rows, columns)| one(rows, columns)).collect()
+}
+
+/// Whether a model has convolutions behind others: one that cuts an image in patches is none.
+fn convolves(program: &Program) -> bool {
+    program.model.nodes.values().any(|node| {
+        let is_convolution = matches!(node.operation, Operation::Conv2d { .. });
+        is_convolution && matches!(node.operands[0], Source::Node(_))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+    use roundelay_dsl::Node;
+    use roundelay_schedule::Id;
+
+    #[test]
+    fn columns_are_tried_from_the_size_on_at_which_they_send_less() {
+        let most = |program: &Program, devices| {
+            tensors(program, devices).iter().map(|tensor| tensor.columns).max()
+        };
+        let plain = [2, 4, 8].map(|devices| sample::program(devices, 8));
+        let mut images = plain.clone();
+        for program in &mut images {
+            let operation = Operation::Conv2d { stride: 1, padding: 0, groups: 1 };
+            let operands = vec![Source::Node(Id::new(0))];
+            let (name, shape) = ("convolution".into(), Vec::new());
+            program.model.nodes.push(Node { name, operation, operands, shape });
+        }
+        let found = |programs: &[Program; 3]| {
+            let devices = programs.iter().zip([2, 4, 8]);
+            devices.map(|(program, devices)| most(program, devices)).collect::<Vec<_>>()
+        };
+        assert_eq!(found(&plain), [Some(1), Some(1), Some(8)]);
+        assert_eq!(found(&images), [Some(1), Some(4), Some(8)]);
+    }
+}

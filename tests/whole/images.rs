@@ -1,0 +1,290 @@
+//! Images on grids of tensor rows and columns: convolutions, norms and pools of parts equal the
+//! recursion bit for bit and one device but for rounding; blocks of a U-Net send what the formulas
+//! say, so the best grid is theirs.
+
+use crate::{
+    columns::{counted, grids},
+    models::{job, program},
+    networks::resnet,
+    oracle::{RESTS, compare_one, recursion},
+    plans::kinds,
+    rows::sequential,
+    support::plan,
+};
+use roundelay::{
+    Program,
+    parts::{
+        dsl::{Disk, SourceFile, parse},
+        runtime::{Cpu, CpuOptions, Dataset, State},
+        schedule::{Float, Tensor},
+    },
+};
+
+/// A program that may use the blocks of a U-Net.
+fn with_blocks(text: &str) -> Program {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/test.rdl");
+    let text = format!("import \"models/unet.rdl\"\n{text}");
+    let source = SourceFile::new(folder, text);
+    parse(&source, &Disk).unwrap_or_else(|wrong| panic!("{wrong}")).0
+}
+
+/// Every kind of operation on images, with as many channels, groups and classes.
+fn everything(channels: u32, dtype: Float) -> Program {
+    let adamw = "adamw(lr = step(1e-2, 0.1, 3), weight_decay = 0.1)";
+    let plain = job(4).replace(adamw, "sgd(lr = 1e-1)");
+    let mut program = program(&format!(
+        "model images {{
+            c = {channels}
+            input images:  real[batch, 4, 4, 3]
+            input targets: i32[batch]
+            x = max_pool(relu(batch_norm(conv2d(images, c))), 2)
+            y = relu(batch_norm(conv2d(x, c, kernel = 1, bias = false)))
+            y = conv2d(y, c, kernel = 1, groups = c)
+            x = x + batch_norm(conv2d(y, c, kernel = 1))
+            short = group_norm(conv2d(x, c, kernel = 1), c)
+            y = conv2d(upsample(silu(group_norm(x, 1))), c, kernel = 2, stride = 2, padding = 0)
+            x = dropout(short + y, 0.2)
+            two = conv2d(x, c, kernel = 1, bias = false) + conv2d(y, c, kernel = 1, bias = false)
+            x = avg_pool(two * x, 2)
+            loss cross_entropy(linear(global_pool(x), c), targets)
+        }}
+        {plain}"
+    ));
+    program.train.dtype = dtype;
+    program
+}
+
+/// The losses of a few steps, of which the later ones show the gradients of the earlier.
+fn losses(program: &Program, tensor: Tensor) -> Vec<f64> {
+    let schedule = sequential(program, tensor);
+    let data = Dataset::open(&schedule.job, None).unwrap();
+    let mut cpu = Cpu::new(&schedule, Box::new(data), CpuOptions::default()).unwrap();
+    cpu.load(&State::initial(&schedule.job)).unwrap();
+    let mut losses = Vec::new();
+    cpu.replay(3, &mut |loss| losses.push(loss.loss)).unwrap();
+    losses
+}
+
+fn trains_like_one_device(program: &Program, grids: &[Tensor], most: f64) {
+    let expected = losses(program, Tensor::WHOLE);
+    for tensor in grids {
+        for (one, other) in losses(program, *tensor).iter().zip(&expected) {
+            let error = (one - other).abs() / other.abs();
+            assert!(error < most, "{tensor:?}: {one} for {other}");
+        }
+    }
+}
+
+#[test]
+fn images_on_every_grid_train_like_on_one_device() {
+    for (dtype, most) in [(Float::F64, 1e-12), (Float::F32, 1e-5)] {
+        for channels in [120, 14] {
+            let fits = |tensor: &Tensor| {
+                channels % tensor.rows == 0 && channels % tensor.columns == 0
+            };
+            let grids: Vec<Tensor> = grids().filter(fits).collect();
+            trains_like_one_device(&everything(channels, dtype), &grids, most);
+        }
+    }
+}
+
+fn small_unet(dtype: Float) -> Program {
+    let plain = job(4)
+        .replace("adamw(lr = step(1e-2, 0.1, 3), weight_decay = 0.1)", "sgd(lr = 1)");
+    let mut program = with_blocks(&format!(
+        "model small_unet {{
+            input images: real[batch, 32, 32, 3]
+            input wanted: real[batch, 32, 32, 3]
+            loss mse(unet(images, 8, 4), wanted)
+        }}
+        {plain}"
+    ));
+    program.train.dtype = dtype;
+    program
+}
+
+#[test]
+fn a_unet_on_grids_trains_like_on_one_device() {
+    let grids = [(1, 2), (2, 1), (2, 2), (4, 2), (2, 4)].map(|(r, c)| Tensor::grid(r, c));
+    trains_like_one_device(&small_unet(Float::F64), &grids, 1e-12);
+    trains_like_one_device(&small_unet(Float::F32), &grids[2..3], 1e-5);
+}
+
+#[test]
+fn residual_networks_on_grids_replay_like_the_recursion() {
+    let program = resnet(8);
+    for tensor in [Tensor::grid(2, 1), Tensor::grid(1, 2), Tensor::grid(2, 2)] {
+        for kind in kinds(2, 2) {
+            let plan = plan(&program, kind, 2, 2).with_tensor(tensor);
+            compare_one(&program, &plan, &RESTS[2..]);
+        }
+    }
+}
+
+/// Filters that both directions divide, and running statistics of own channels.
+#[test]
+fn a_state_of_images_comes_back_from_a_grid_as_it_went_there() {
+    let program = resnet(8);
+    let whole = sequential(&program, Tensor::WHOLE);
+    let data = Dataset::open(&whole.job, None).unwrap();
+    let start = State::initial(&whole.job);
+    let mut trained = recursion(&whole, &data, &start).state;
+    trained.restart();
+    for tensor in [(2, 1), (1, 2), (2, 2)].map(|(r, c)| Tensor::grid(r, c)) {
+        let grid = sequential(&program, tensor);
+        assert!(State::initial(&grid.job) == start, "{tensor:?}");
+        let data = Box::new(data.clone());
+        let mut cpu = Cpu::new(&grid, data, CpuOptions::default()).unwrap();
+        cpu.load(&trained).unwrap();
+        assert!(cpu.save().unwrap() == trained, "{tensor:?}");
+    }
+}
+
+/// A block with its numbers of channels: those that it reads beside each other, and those that it
+/// makes.
+struct Block {
+    text: &'static str,
+    read: &'static [u64],
+    made: u64,
+}
+
+impl Block {
+    /// A and B of its convolutions in turn, and the filters of the one that turns back.
+    fn coefficients(&self) -> [u64; 3] {
+        let read: u64 = self.read.iter().sum();
+        let back = if self.read == [self.made] { 0 } else { self.made };
+        [2 * self.made, read + self.made, back]
+    }
+
+    /// What all parts together send for so many pixels: 2 m [A (C − 1) + B (R − 1)], and for a map
+    /// that turns back over R rows of C columns 2 m n (C − 1) R: scattered, and gathered again.
+    fn sent(&self, pixels: u64, tensor: Tensor) -> u64 {
+        let [a, b, back] = self.coefficients();
+        let [rows, columns] = [tensor.rows, tensor.columns].map(u64::from);
+        2 * pixels * (a * (columns - 1) + b * (rows - 1) + back * (columns - 1) * rows)
+    }
+}
+
+const BLOCKS: [Block; 4] = [
+    Block { text: "steady(x, 8, 8)", read: &[8], made: 8 },
+    Block { text: "widening(x, 16, 8)", read: &[8], made: 16 },
+    Block { text: "merging(x, x, 8, 8)", read: &[8, 8], made: 8 },
+    Block { text: "merging(x, widened, 8, 8)", read: &[8, 16], made: 8 },
+];
+
+#[test]
+fn blocks_of_a_unet_send_what_the_formulas_say_to_the_byte() {
+    let of = |block: Option<&Block>, tensor| {
+        let end = match block {
+            Some(Block { text, made: 8, .. }) => format!("{text} + x"),
+            Some(Block { text, .. }) => format!("narrowed({text}) + x"),
+            None => "x + x".to_owned(),
+        };
+        let mut program = with_blocks(&format!(
+            "block narrowed(x) {{ return merging(x, x, 8, 8) }}
+            model blocks {{
+                input images: real[batch, 4, 4, 3]
+                input wanted: real[batch, 4, 4, 3]
+                x = steady(conv2d(images, 8), 8, 8)
+                widened = conv2d(images, 16)
+                x = {end}
+                loss mse(conv2d(x, 3), wanted) + mse(conv2d(widened, 3), wanted)
+            }}
+            {}",
+            job(2)
+        ));
+        program.train.dtype = Float::F64;
+        counted(&program, tensor)
+    };
+    let pixels = 2 * 4 * 4;
+    let powers = |tensor: &Tensor| {
+        tensor.rows.is_power_of_two() && tensor.columns.is_power_of_two()
+    };
+    for tensor in grids().filter(powers).filter(|tensor| tensor.parts() > 1) {
+        let without = of(None, tensor);
+        for block in &BLOCKS {
+            let narrowed = Block { text: "", read: &[16, 16], made: 8 };
+            let more = if block.made == 8 { 0 } else { narrowed.sent(pixels, tensor) };
+            let found = of(Some(block), tensor) - without;
+            let expected = 8 * (block.sent(pixels, tensor) + more);
+            assert_eq!(found, expected, "{} {tensor:?}", block.text);
+        }
+    }
+}
+
+/// The published sums of the whole list, for 1,024 pixels of the input, in channels of the width.
+#[test]
+fn the_network_has_the_published_coefficients() {
+    let block = |read: &'static [u64], made| Block { text: "", read, made };
+    let (steady, wide) = (|| block(&[1], 1), || block(&[2], 2));
+    let merge = |read: &'static [u64], made| block(read, made);
+    let list: Vec<(u64, u64, Block)> = vec![
+        (3, 1024, steady()),
+        (1, 256, block(&[1], 2)),
+        (2, 256, wide()),
+        (3, 64, wide()),
+        (3, 16, wide()),
+        (2, 4, wide()),
+        (3, 4, merge(&[2, 2], 2)),
+        (3, 16, merge(&[2, 2], 2)),
+        (2, 64, merge(&[2, 2], 2)),
+        (1, 64, merge(&[2, 1], 2)),
+        (3, 256, merge(&[1, 1], 1)),
+        (1, 256, merge(&[2, 1], 1)),
+        (3, 1024, merge(&[1, 1], 1)),
+        (1, 1024, merge(&[1, 2], 1)),
+    ];
+    let mut published = [0, 0];
+    let mut parameters = 0;
+    for (count, pixels, block) in &list {
+        let [a, b, back] = block.coefficients();
+        let read: u64 = block.read.iter().sum();
+        // A convolution that does not turn back sends as any other one does.
+        published[0] += count * pixels * (a + back);
+        published[1] += count * pixels * (b + if back > 0 { read } else { 0 });
+        parameters += count * (9 * block.made * (read + block.made) + read * back);
+    }
+    assert_eq!(published, [27_592, 40_760]);
+    let width = 8;
+    let program = small_unet(Float::F32);
+    let weights = program.model.parameters.values().filter(|own| own.shape.len() == 4);
+    let elements: u64 = weights.map(|own| own.shape.iter().product::<u64>()).sum();
+    let ends = 2 * 9 * 3 * width;
+    assert_eq!(elements, parameters * width * width + ends);
+}
+
+/// Where only what is sent takes time, the planner takes the grid that sends least: of the published
+/// U-Net columns / rows = B / A = 1.48, in powers of two.
+#[test]
+fn the_planner_takes_the_grid_of_a_unet_that_sends_least() {
+    for (devices, rows, columns) in
+        [(4, 2, 2), (8, 2, 4), (16, 4, 4), (32, 4, 8), (64, 8, 8)]
+    {
+        let powers: Vec<String> = (0..)
+            .map(|power| 1 << power)
+            .take_while(|parts| *parts <= devices)
+            .map(|parts: u32| parts.to_string())
+            .collect();
+        let powers = powers.join(" | ");
+        let program = with_blocks(&format!(
+            "model planned {{
+                input images: real[batch, 32, 32, 3]
+                input wanted: real[batch, 32, 32, 3]
+                loss mse(unet(images, 64, 64), wanted)
+            }}
+            device core {{ memory 1000 GB, compute 1000000 TFLOP/s, bandwidth 1000000 GB/s }}
+            link bus {{ bandwidth 1 GB/s, latency 0 us }}
+            cluster many {{ {devices} x core joined by bus }}
+            train {{ data synthetic, batch 2, optimizer sgd(lr = 1e-2), steps 1, seed 1 }}
+            plan {{
+                minimize step_time
+                placement accumulate, states replicated, recompute none, sequence whole
+                devices {devices}, replicas 1, micro_batches 1, stages 1
+                tensor {{ rows {powers}, columns {powers} }}
+            }}"
+        ));
+        let search = roundelay::Search::default();
+        let ranking = roundelay::plan(&program, &search).expect("there is a grid");
+        assert_eq!(ranking.best().tensor, Tensor::grid(rows, columns), "{devices}");
+    }
+}
