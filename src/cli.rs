@@ -8,6 +8,7 @@
 mod args;
 mod check;
 mod compile;
+mod data;
 mod devices;
 mod evaluate;
 mod failure;
@@ -44,6 +45,7 @@ pub(crate) fn main(cli: Cli) -> ExitCode {
         Command::Import(args) => import::import(args),
         Command::Devices(args) => devices::devices(args),
         Command::Profile(args) => profile::profile(args),
+        Command::Data(args) => data::data(args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -63,6 +65,7 @@ fn json_form(command: &Command) -> Option<Form> {
         Command::Devices(args) => (args.json, Form::Document),
         Command::Import(args) => (args.json, Form::Document),
         Command::Profile(args) => (args.json, Form::Document),
+        Command::Data(args) => (args.json, Form::Document),
         Command::Show(_) | Command::Fmt(_) => return None,
     };
     json.then_some(form)

@@ -31,15 +31,17 @@
 //! This crate must not know: any algorithm; it joins the phases.
 
 mod compile;
+mod data;
 mod import;
 mod machine;
 mod profile;
 mod run;
 
 pub use compile::{CompileError, compile};
+pub use data::{Examples, ExamplesError, ExamplesFile, write_examples};
 pub use import::{ImportOptions, Imported, families, import};
-pub use machine::{gpus, machine, self_check};
-pub use profile::{Measuring, ProfileError, ProfileOptions, profile};
+pub use machine::{check_kernels, gpus, machine, self_check};
+pub use profile::{Measuring, ProfileError, ProfileOn, ProfileOptions, profile};
 pub use run::{
     Folder, Keep, Learned, On, Outcome, RunError, RunEvent, RunOptions, evaluate, run,
 };

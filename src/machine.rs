@@ -1,6 +1,9 @@
 //! What this machine has: CPU devices as a cluster file, and GPUs.
 
-use roundelay_runtime::{Cuda, CudaError, DeviceFacts, NoCuda, Seat, SelfCheck};
+use roundelay_runtime::{
+    Cuda, CudaError, DeviceFacts, KernelCheck, KernelRow, KernelTrials, NoCuda, Seat,
+    SelfCheck,
+};
 use roundelay_schedule::Bytes;
 use std::{fmt::Write, fs, thread, time::Duration};
 
@@ -23,6 +26,18 @@ pub fn self_check(
 ) -> Result<Option<SelfCheck>, CudaError> {
     let seat = Seat::of_environment()?;
     roundelay_runtime::self_check(&seat, largest, patience)
+}
+
+/// Computes random calls of every kernel on the first GPU of this machine, and holds them to the
+/// plain references; a listener gets every kernel's row when it is there.
+///
+/// # Errors
+/// What is missing, or how the GPU fails; wrong numbers are in the rows.
+pub fn check_kernels(
+    trials: KernelTrials,
+    listener: impl FnMut(&KernelRow),
+) -> Result<KernelCheck, CudaError> {
+    roundelay_runtime::check_kernels(0, trials, listener)
 }
 
 /// The devices of this machine as a program file: one `core` per processor, sharing the memory.

@@ -4,9 +4,10 @@ use crate::{CompileError, RunError, compile, machine};
 use roundelay_dsl::Program;
 use roundelay_planner::{Candidate, Options, Refusal, plan};
 use roundelay_runtime::{
-    Collection, Dataset, DeviceError, Settling, check_native, copies, sample,
+    Collection, Cpu, CpuOptions, Cuda, CudaError, CudaOptions, Dataset, Device,
+    DeviceError, Recording, Settling, Times, check_native, copies, gpu_copies, sample,
 };
-use roundelay_schedule::{Checked, Host, Nanos, Profile};
+use roundelay_schedule::{Checked, Copies, Host, Nanos, Profile};
 use std::{num::NonZeroUsize, path::PathBuf, sync::Arc, thread, time::Duration};
 use thiserror::Error;
 
@@ -22,12 +23,24 @@ pub struct ProfileOptions {
     pub settling: Settling,
     /// Take the data from this folder instead of the job's.
     pub data: Option<PathBuf>,
+    /// On what.
+    pub on: ProfileOn,
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ProfileOn {
+    /// CPU threads.
+    #[default]
+    Cpu,
+    /// The first GPU, which has all devices of a plan.
+    Cuda,
 }
 
 impl Default for ProfileOptions {
     fn default() -> Self {
         let settling = Settling { agreement: 0.01, patience: Duration::from_secs(20) };
-        Self { top: 10, settling, data: None }
+        Self { top: 10, settling, data: None, on: ProfileOn::Cpu }
     }
 }
 
@@ -86,11 +99,8 @@ pub fn profile(
     options: &ProfileOptions,
     mut listener: impl FnMut(&Measuring),
 ) -> Result<Profile, ProfileError> {
-    check_native(program.train.dtype).map_err(RunError::from)?;
     let threads = threads(program)?;
-    let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    let launches = (processors / threads.max(1) as usize).max(1);
-    let copies = copies();
+    let site = Site::of(program, options.on, threads)?;
     let mut collection = Collection::default();
     let mut program = program.clone();
     program.profiles.clear();
@@ -103,7 +113,7 @@ pub fn profile(
         for candidate in ranking.plans {
             let schedule = compile(&program, &candidate.plan)?;
             if let Some(told) =
-                measure(&schedule, candidate, launches, options, &mut collection)?
+                measure(&schedule, candidate, &site, options, &mut collection)?
             {
                 anew = true;
                 listener(&told);
@@ -114,7 +124,7 @@ pub fn profile(
         }
         let dtype = program.train.dtype;
         let found =
-            collection.profile(&machine::processor(), threads, dtype, copies.clone());
+            collection.profile(&site.processor, threads, dtype, site.copies.clone());
         let shared = Arc::new(found.clone());
         program.target.host.wake = found.wake;
         let ids = program.target.devices.ids();
@@ -124,23 +134,74 @@ pub fn profile(
     Ok(table.expect("the first round measures at least the best plan"))
 }
 
+/// Where is measured.
+struct Site {
+    /// The processor in words.
+    processor: String,
+    /// Launches that run at one time.
+    launches: usize,
+    copies: Copies,
+}
+
+impl Site {
+    fn of(program: &Program, on: ProfileOn, threads: u32) -> Result<Self, RunError> {
+        let on_gpu = |absent| RunError::from(DeviceError::from(CudaError::from(absent)));
+        match on {
+            ProfileOn::Cpu => {
+                check_native(program.train.dtype)?;
+                let processors =
+                    thread::available_parallelism().map_or(1, NonZeroUsize::get);
+                let launches = (processors / threads.max(1) as usize).max(1);
+                let processor = machine::processor();
+                Ok(Self { processor, launches, copies: copies() })
+            }
+            ProfileOn::Cuda => {
+                let gpu = Cuda::facts_of(0).map_err(on_gpu)?;
+                let copies = gpu_copies(0).map_err(DeviceError::from)?;
+                Ok(Self { processor: gpu.name, launches: usize::MAX, copies })
+            }
+        }
+    }
+}
+
+/// A machine that keeps times.
+fn recording(
+    schedule: &Checked,
+    data: Box<Dataset>,
+    on: ProfileOn,
+    launches: usize,
+) -> Result<Device, DeviceError> {
+    match on {
+        ProfileOn::Cpu => {
+            let recording = Recording::On { launches };
+            let options = CpuOptions { recording, ..CpuOptions::default() };
+            Ok(Cpu::new(schedule, data, options)?.into())
+        }
+        ProfileOn::Cuda => {
+            let options = CudaOptions { times: Times::Kept, ..CudaOptions::default() };
+            Ok(Cuda::new(schedule, data, options)?.into())
+        }
+    }
+}
+
 /// Measures one plan, unless all its calls are known.
 fn measure(
     schedule: &Checked,
     candidate: Candidate,
-    launches: usize,
+    site: &Site,
     options: &ProfileOptions,
     collection: &mut Collection,
 ) -> Result<Option<Measuring>, ProfileError> {
-    let devices = candidate.plan.devices.len().min(launches);
+    let devices = candidate.plan.devices.len().min(site.launches);
     let busy = u32::try_from(devices).unwrap_or(u32::MAX);
     if collection.knows(schedule, busy) {
         return Ok(None);
     }
     let data = Dataset::open(&schedule.job, options.data.as_deref());
     let data = Box::new(data.map_err(RunError::from)?);
-    let sample = sample(schedule, data, launches, options.settling)
-        .map_err(|error| RunError::from(DeviceError::from(error)))?;
+    let machine = recording(schedule, data, options.on, site.launches);
+    let sample = machine.and_then(|own| sample(own, site.launches, options.settling));
+    let sample = sample.map_err(RunError::from)?;
     collection.add(schedule, &sample).map_err(RunError::from)?;
     let (step_time, steps) = (sample.step_time(), sample.training_steps());
     let settled = sample.settled;

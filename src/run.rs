@@ -188,6 +188,12 @@ pub enum RunError {
         /// Where it was asked for.
         way: &'static str,
     },
+    /// Losses of a type whose small gradients vanish would have to be scaled.
+    #[error(
+        "training in {0} wants losses that are scaled, or small gradients vanish, and there is no \
+         scaling yet; train with `dtype bf16`"
+    )]
+    Unscaled(Float),
     /// The schedule's kernels cannot be called.
     #[error(transparent)]
     Code(#[from] CodeError),
@@ -226,6 +232,7 @@ impl RunError {
             | RunError::State(_) => true,
             RunError::Element(_)
             | RunError::Mixed { .. }
+            | RunError::Unscaled(_)
             | RunError::ManyOnCpu { .. }
             | RunError::Machine(_)
             | RunError::Train(_) => false,
@@ -384,7 +391,7 @@ fn settle(
     };
     match on {
         On::Cpu => drop(check_native(schedule.job.dtype)?),
-        On::Cuda(_) | On::Best(_) => refuse_mixed(schedule, options)?,
+        On::Cuda(_) | On::Best(_) => refuse_mixed(schedule)?,
     }
     Ok(on)
 }
@@ -393,21 +400,19 @@ fn on_cpu(reason: &dyn Display) -> RunEvent {
     RunEvent::Note(format!("runs on the CPU: {reason}"))
 }
 
-/// What only machines of the CPU do, in its types.
-fn refuse_mixed(schedule: &Checked, options: &RunOptions) -> Result<(), RunError> {
+/// What is not there in 16 bits.
+fn refuse_mixed(schedule: &Checked) -> Result<(), RunError> {
     let dtype = schedule.job.dtype;
+    if let Float::F16(_) = dtype {
+        return Err(RunError::Unscaled(dtype));
+    }
     let refused = |what, only, way| Err(RunError::Mixed { what, dtype, only, way });
-    match (dtype.native(), schedule.job.evaluate, &options.keep) {
-        (Some(_), _, _) => Ok(()),
-        (None, Evaluation::Every(_), _) => {
+    match (dtype.native(), schedule.job.evaluate) {
+        (Some(_), _) | (None, Evaluation::Never) => Ok(()),
+        (None, Evaluation::Every(_)) => {
             let only = "is not there yet, because the CPU does it in f32 or f64";
             refused("a look at held-out data", only, "`evaluate`")
         }
-        (None, Evaluation::Never, Keep::Start(_) | Keep::Resume(_)) => {
-            let only = "is not there yet, because a checkpoint has numbers of one type";
-            refused("a checkpoint", only, "`--checkpoint`")
-        }
-        (None, Evaluation::Never, Keep::Nothing) => Ok(()),
     }
 }
 

@@ -7,8 +7,8 @@
 mod common;
 
 use common::{
-    Array, Body, Build, CONTEXT, call, norms, run_at,
-    sample::{Draw, contents, sample},
+    Array, Body, Build, CONTEXT, call, run_at,
+    sample::{Draw, contents, large, sample},
 };
 use roundelay_kernels::{Kernel, NAMES};
 use roundelay_schedule::{Call, Float};
@@ -49,7 +49,7 @@ fn typical(name: &str) -> Call {
         | "group_norm"
         | "group_norm_backward"
         | "rms_norm"
-        | "rms_norm_backward" => norms::large(call(name)),
+        | "rms_norm_backward" => large(name, &mut Draw::new(0)),
         "embedding" => call(name).integers(count).reals(&[&[256, 128], rows]),
         "embedding_backward" => call(name).integers(count).reals(&[rows, &[256, 128]]),
         "attention" | "attention_backward" => {

@@ -56,31 +56,34 @@ __device__ void trained_squares(const G* gradient, f64* partial, u64 count, f64 
     if (threadIdx.x == 0) partial[blockIdx.x] = total;
 }
 
-// What the gradient sum is multiplied by: its mean, cut to norm `clip`.
+// What the gradient sum is multiplied by: its mean, cut to norm `clip`. By all threads of a block.
 __device__ inline f64 scale_of(const f64* partial, u64 partials, f64 clip, f64 share) {
     if (clip == 0) return share;
     f64 total = 0;
-    for (u64 i = 0; i < partials; i++) total += partial[i];
+    for (u64 i = threadIdx.x; i < partials; i += blockDim.x) total += partial[i];
+    total = row_sum(total);
     return share * least(clip / (sqrt(total) + 1e-6), 1.0);
 }
 
-// What is the same for all elements, in the type that is computed with; made by one thread.
+// What is the same for all elements, in the type that is computed with; made by one block.
 template <class W>
 struct Constants {
     W scale, rate, root_correction, shrink;
 };
 
 #define EXPORT(W)                                                                                              \
-    KERNEL(1, sgd_constants_##W,                                                                               \
+    KERNEL(256, sgd_constants_##W,                                                                             \
            (Constants<W> * out, const Scalars* scalars, const f64* partial, u64 partials, f64 clip, f64 share), \
-           *out = Constants<W>{W(scale_of(partial, partials, clip, share)), W(scalars->rate), W(1), W(1)})     \
-    KERNEL(1, adamw_constants_##W,                                                                             \
+           W scale = W(scale_of(partial, partials, clip, share));                                              \
+           if (threadIdx.x == 0) *out = Constants<W>{scale, W(scalars->rate), W(1), W(1)})                     \
+    KERNEL(256, adamw_constants_##W,                                                                           \
            (Constants<W> * out, const Scalars* scalars, const f64* partial, u64 partials, f64 clip, f64 share, \
             f64 beta1, f64 beta2, f64 decay),                                                                  \
            f64 updates = f64(scalars->step) + 1, rate = scalars->rate;                                         \
            f64 mean = 1 - pow(beta1, updates), square = 1 - pow(beta2, updates);                               \
-           *out = Constants<W>{W(scale_of(partial, partials, clip, share)), W(rate / mean), W(sqrt(square)),   \
-                               W(1 - rate * decay)})
+           W scale = W(scale_of(partial, partials, clip, share));                                              \
+           if (threadIdx.x == 0)                                                                               \
+               *out = Constants<W>{scale, W(rate / mean), W(sqrt(square)), W(1 - rate * decay)})
 EXPORT(f32)
 EXPORT(f64)
 #undef EXPORT

@@ -24,6 +24,7 @@ mod pool;
 mod product;
 mod refused;
 mod rotary;
+mod scan;
 mod source;
 mod stored;
 
@@ -31,6 +32,7 @@ use roundelay_schedule::{Bytes, Line};
 
 pub use elementwise::{Accumulation, MOST_SUMMED, sum};
 pub(crate) use form::{Form, steps};
+pub use scan::count_words;
 pub use source::SOURCES;
 
 /// What NVRTC must be told besides the architecture, which is sm_80 or newer.

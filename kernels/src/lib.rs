@@ -137,6 +137,7 @@ mod registers;
 mod rms_norm;
 mod rotary;
 mod rows;
+pub mod samples;
 mod segments;
 mod signature;
 mod simd;

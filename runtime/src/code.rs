@@ -32,6 +32,23 @@ pub enum CodeError {
     Element(#[from] NotNative),
 }
 
+/// The kernel of call `number` of a routine.
+///
+/// # Errors
+/// When the call is malformed.
+pub(crate) fn parse_call(
+    call: &Call,
+    routine: RoutineId,
+    number: usize,
+) -> Result<Kernel, CodeError> {
+    Kernel::parse(call).map_err(|message| CodeError::Call {
+        routine,
+        call: number,
+        kernel: call.kernel.clone(),
+        message,
+    })
+}
+
 /// A parsed routine.
 pub(crate) struct Code {
     dtype: Native,
@@ -89,12 +106,7 @@ impl Code {
         dtype: Float,
     ) -> Result<Self, CodeError> {
         let parse = |(call, source): (usize, &Call)| {
-            let kernel = Kernel::parse(source).map_err(|message| CodeError::Call {
-                routine: id,
-                call,
-                kernel: source.kernel.clone(),
-                message,
-            })?;
+            let kernel = parse_call(source, id, call)?;
             let operands = source.operands.iter().zip(kernel.sizes(dtype));
             let operands = operands.map(|(operand, size)| Operand {
                 argument: operand.argument as usize,

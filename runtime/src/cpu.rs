@@ -20,12 +20,14 @@ mod session;
 
 pub use error::CpuError;
 pub use jitter::Timing;
-pub use record::{Ran, Record, Recording};
+pub use record::Recording;
 
 use crate::{
     code::Code,
     feed::Feed,
-    machine::{Fill, Loss, Measured, Members, Meter, Queues, Touched, describe, members},
+    machine::{
+        Fill, Loss, Measured, Members, Meter, Queues, Record, Touched, describe, members,
+    },
     memory::Claim,
     state::{State, StateError, rows},
 };

@@ -9,48 +9,54 @@ mod arena;
 mod bounce;
 mod code;
 mod compile;
+mod copies;
 mod driver;
 mod error;
 mod exchange;
 mod functions;
 mod issue;
+mod kernel_check;
 mod lanes;
 mod moves;
 mod periods;
 mod products;
 mod rank;
+mod record;
 mod self_check;
 mod session;
 mod staging;
+mod touched;
 
+pub use copies::gpu_copies;
 pub use driver::{DeviceFacts, DriverError, NoCuda};
 pub use error::CudaError;
+pub use kernel_check::{KernelCheck, KernelRow, KernelTrials, check_kernels};
 pub use periods::Ungraphed;
 pub use self_check::{Exercise, RankFacts, Row, SelfCheck, self_check};
 
 use crate::{
     feed::Feed,
     machine::{
-        Fill, Loss, Measured, Members, Meter, POISON, Queues, Touched, members, touched,
+        Fill, Loss, Measured, Members, Meter, POISON, Queues, Record, Touched, members,
+        touched,
     },
     ranks::{Control, Position},
     state::{State, rows},
 };
 use arena::Arenas;
 use bounce::{Bounce, Unreached, alone, wait};
-use code::Code;
+use code::{Code, ReadyCall};
 use driver::{Device, Event};
 use lanes::{Homes, Lanes, Mark, Marked};
 use periods::Periods;
 use rank::{Rank, Seated, Share, of_rank};
+use record::Recorder;
 use roundelay_schedule::{
-    Checked, DeviceId, GroupId, Kind, Marks, Segment, Table, replay,
+    Action, Checked, DeviceId, GroupId, Kind, Marks, Segment, Table, Work, replay,
 };
 use session::Session;
 use staging::Staging;
-use std::{
-    borrow::Cow, collections::BTreeMap, mem::ManuallyDrop, sync::Arc, time::Duration,
-};
+use std::{collections::BTreeMap, mem::ManuallyDrop, sync::Arc, time::Duration};
 
 /// How a CUDA machine is set up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,8 +67,19 @@ pub struct CudaOptions {
     pub fill: Fill,
     /// Whether periods are recorded as graphs.
     pub graphs: Graphs,
+    /// Whether times are kept.
+    pub times: Times,
     /// A replay in which nothing is completed for so long is given up.
     pub deadline: Duration,
+}
+
+/// Whether a machine keeps the times of actions and calls; changes no number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Times {
+    /// It does not.
+    Dropped,
+    /// It does, and records no graphs.
+    Kept,
 }
 
 /// Whether periods are recorded as graphs; changes no number.
@@ -77,7 +94,8 @@ pub enum Graphs {
 impl Default for CudaOptions {
     fn default() -> Self {
         let deadline = Duration::from_secs(600);
-        Self { ordinal: 0, fill: Fill::Zero, graphs: Graphs::Periods, deadline }
+        let (fill, graphs, times) = (Fill::Zero, Graphs::Periods, Times::Dropped);
+        Self { ordinal: 0, fill, graphs, times, deadline }
     }
 }
 
@@ -117,6 +135,7 @@ struct Engine {
     batches: Vec<u64>,
     members: Table<GroupId, Members>,
     meter: Meter,
+    recorder: Option<Recorder>,
     feed: Box<dyn Feed>,
     patience: Duration,
 }
@@ -135,8 +154,15 @@ impl Cuda {
     /// # Errors
     /// When there is no CUDA.
     pub fn devices() -> Result<Vec<DeviceFacts>, NoCuda> {
-        let facts = |ordinal| Device::open(ordinal).map(|device| device.facts().clone());
-        (0..Device::count()?).map(facts).collect()
+        (0..Device::count()?).map(Device::look).collect()
+    }
+
+    /// What is known of one of them.
+    ///
+    /// # Errors
+    /// When there is no CUDA, or no such GPU.
+    pub fn facts_of(ordinal: u32) -> Result<DeviceFacts, NoCuda> {
+        Device::look(ordinal)
     }
 
     /// Compiles all kernels, allocates all memory and makes all streams. Nothing is loaded yet.
@@ -280,6 +306,7 @@ impl Cuda {
         }
         let schedule = Arc::clone(&engine.schedule);
         engine.enter()?;
+        engine.start_times()?;
         engine.periods.start(&schedule, segment);
         let next = segment.periods(&schedule).start;
         let mut session = Session { engine, next, listener, goes_on };
@@ -311,7 +338,21 @@ impl Cuda {
             if let Share::Part(rank) = share {
                 beside += rank.device_bytes();
             }
-            engine.sum_up(Measured { beside, ..measured })
+            let kernels = engine.kernels();
+            engine.sum_up(Measured { beside, kernels, ..measured })
+        })
+    }
+
+    /// What was done in the last replay, and when; nothing where no times are kept.
+    ///
+    /// # Errors
+    /// When the device failed.
+    pub fn record(&mut self) -> Result<Record, CudaError> {
+        self.attempt(|engine| match engine.recorder.as_mut().map(Recorder::take) {
+            Some(taken) => {
+                taken.map_err(|reason| engine.refused("the times of events", reason))
+            }
+            None => Ok(Record::default()),
         })
     }
 
@@ -325,12 +366,10 @@ impl Cuda {
             let schedule = Arc::clone(&engine.schedule);
             let sizes = engine.arenas.sizes();
             let here = |device| sizes.contains_key(&device);
-            let own: Result<_, CudaError> = touched(&schedule, here, |device, range| {
-                let mut bytes = vec![0; (range.end - range.start) as usize];
-                engine.read(device, range.start, &mut bytes)?;
-                Ok(Cow::Owned(bytes))
-            });
-            let own = own?;
+            let counts = engine.counts()?;
+            let own = touched(&schedule, here, |device, range| {
+                engine.touched_in(&counts, device, range)
+            })?;
             engine.gather_touched(own)
         })
     }
@@ -379,7 +418,13 @@ impl Engine {
                 Share::Part(Box::new(rank))
             }
         };
-        let periods = Periods::new(schedule, options.graphs, &share);
+        let (graphs, recorder) = match options.times {
+            Times::Dropped => (options.graphs, None),
+            Times::Kept => {
+                (Graphs::Never, Some(Recorder::new().map_err(refused("events"))?))
+            }
+        };
+        let periods = Periods::new(schedule, graphs, &share);
         Ok(Self {
             periods: periods.map_err(refused("events"))?,
             share,
@@ -399,6 +444,7 @@ impl Engine {
             own,
             members: schedule.groups.values().map(|g| members(schedule, g)).collect(),
             meter: Meter::new(schedule),
+            recorder,
             feed,
             patience: options.deadline,
             device,
@@ -407,6 +453,13 @@ impl Engine {
 
     fn enter(&self) -> Result<(), CudaError> {
         self.device.enter().map_err(|reason| self.refused("its context", reason))
+    }
+
+    /// Times count from here, if they are kept.
+    fn start_times(&mut self) -> Result<(), CudaError> {
+        let Some(recorder) = &mut self.recorder else { return Ok(()) };
+        let started = recorder.start(&self.lanes.origin);
+        started.map_err(|reason| self.refused("an event", reason))
     }
 
     /// Something that is no action, and that the device refuses.
@@ -424,6 +477,16 @@ impl Engine {
                 false => Ok(()),
             }
         })
+    }
+
+    /// Functions and products that launches of one training step give to this process's devices.
+    fn kernels(&self) -> u64 {
+        let launched = |action: &Action| {
+            let Work::Launch { at, routine, .. } = &action.work else { return 0 };
+            let steps = self.code.routines[*routine].calls.iter().map(ReadyCall::steps);
+            steps.sum::<u64>() * self.here(*at, 0).len() as u64
+        };
+        self.schedule.actions.values().map(launched).sum()
     }
 
     fn fill(&mut self, fill: Fill) -> Result<(), CudaError> {
@@ -483,7 +546,8 @@ impl Drop for Cuda {
         if let Share::Part(rank) = &mut self.engine.share {
             rank.peers.abort();
         }
-        if self.engine.is_idle() {
+        let given_up = matches!(self.failure, Some(CudaError::Stuck { .. }));
+        if !given_up && self.engine.is_idle() {
             // SAFETY: the engine is not used again, and the device does nothing with it.
             unsafe { ManuallyDrop::drop(&mut self.engine) };
         }
@@ -491,19 +555,13 @@ impl Drop for Cuda {
 }
 
 impl Engine {
-    /// Whether everything that was issued is done, or the device has failed and does nothing more.
+    /// Whether everything that was issued is known to be done.
     fn is_idle(&self) -> bool {
         let joined = Event::new().and_then(|idle| {
             self.lanes.join()?;
             self.lanes.origin.record(&idle)?;
             Ok(idle)
         });
-        joined.is_err()
-            || joined.is_ok_and(|idle| {
-                !matches!(
-                    wait(&idle, self.patience.min(IDLE), &mut alone),
-                    Err(Unreached::Late)
-                )
-            })
+        joined.is_ok_and(|idle| wait(&idle, self.patience.min(IDLE), &mut alone).is_ok())
     }
 }

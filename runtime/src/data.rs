@@ -20,7 +20,7 @@ pub use error::DataError;
 use images::Images;
 use roundelay_schedule::{Data, Element, Id, InputId, Job};
 use shapes::Shapes;
-use std::path::Path;
+use std::{num::NonZeroUsize, path::Path, thread};
 use synthetic::Synthetic;
 use windows::Windows;
 
@@ -30,7 +30,12 @@ pub struct Dataset {
     source: Source,
     rows: Vec<usize>,
     batch: u64,
+    /// Threads that fill large inputs.
+    threads: usize,
 }
+
+/// An input of fewer bytes is filled by one thread.
+const LARGE: usize = 4 << 20;
 
 /// Fixed examples that training never sees, the same for every plan. As a [`Feed`] it takes
 /// micro-batches 0 .. [`HeldOut::micro_batches`]; the step means nothing.
@@ -95,7 +100,9 @@ impl Dataset {
             shape.iter().skip(1).product::<u64>() * element.size(job.dtype)
         };
         let rows = job.inputs.values().map(|i| row(i.element, &i.shape) as usize);
-        Ok(Self { source, rows: rows.collect(), batch: u64::from(job.batch).max(1) })
+        let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let batch = u64::from(job.batch).max(1);
+        Ok(Self { source, rows: rows.collect(), batch, threads })
     }
 
     /// Examples of one micro-batch, b.
@@ -173,7 +180,7 @@ impl Dataset {
         input: InputId,
         micro_batch: u64,
         bytes: &mut [u8],
-        example: impl Fn(u64) -> Example,
+        example: impl Fn(u64) -> Example + Sync,
     ) {
         let examples = self.examples();
         let row = self.rows[input.index()];
@@ -185,15 +192,50 @@ impl Dataset {
         if row == 0 {
             return;
         }
-        for (e, row) in (micro_batch * examples..).zip(bytes.chunks_exact_mut(row)) {
-            match &mut self.source {
-                Source::Windows(windows) => windows.fill(input, example(e), row),
-                Source::Images(images) => images.fill(input, example(e), row),
-                Source::Shapes(shapes) => shapes.fill(input, example(e), row),
-                Source::Synthetic(synthetic) => synthetic.fill(input, example(e), row),
+        let first = micro_batch * examples;
+        let threads = if bytes.len() < LARGE { 1 } else { self.threads };
+        let rows = (first, row, bytes);
+        match &mut self.source {
+            Source::Windows(windows) => {
+                each_row(threads, rows, |e, row| windows.fill(input, example(e), row));
+            }
+            Source::Images(images) => {
+                each_row(threads, rows, |e, row| images.fill(input, example(e), row));
+            }
+            Source::Shapes(shapes) => {
+                each_row(threads, rows, |e, row| shapes.fill(input, example(e), row));
+            }
+            // It looks an example up before it makes the target, in memory of its own.
+            Source::Synthetic(synthetic) => {
+                let (first, row, bytes) = rows;
+                for (e, row) in (first..).zip(bytes.chunks_exact_mut(row)) {
+                    synthetic.fill(input, example(e), row);
+                }
             }
         }
     }
+}
+
+/// Fills rows of so many bytes, which are examples `first` and following, each by itself: which
+/// thread does it changes no number.
+fn each_row(
+    threads: usize,
+    (first, row, bytes): (u64, usize, &mut [u8]),
+    fill: impl Fn(u64, &mut [u8]) + Sync,
+) {
+    let fill_part = |first: u64, part: &mut [u8]| {
+        (first..).zip(part.chunks_exact_mut(row)).for_each(|(e, row)| fill(e, row));
+    };
+    if threads < 2 {
+        return fill_part(first, bytes);
+    }
+    let share = (bytes.len() / row).div_ceil(threads).max(1);
+    thread::scope(|scope| {
+        for (first, part) in (first..).step_by(share).zip(bytes.chunks_mut(share * row)) {
+            let fill_part = &fill_part;
+            scope.spawn(move || fill_part(first, part));
+        }
+    });
 }
 
 impl Feed for Dataset {

@@ -1,6 +1,8 @@
 //! A machine of any kind, for whatever does not care which.
 
-use crate::{CpuError, CudaError, Loss, Measured, State, Touched, cpu::Cpu, cuda::Cuda};
+use crate::{
+    CpuError, CudaError, Loss, Measured, Record, State, Touched, cpu::Cpu, cuda::Cuda,
+};
 use roundelay_schedule::{Checked, DeviceId, Kind};
 use std::collections::BTreeMap;
 
@@ -104,6 +106,17 @@ impl Device {
         match self {
             Self::Cpu(cpu) => Ok(cpu.measured()),
             Self::Cuda(cuda) => Ok(cuda.measured()?),
+        }
+    }
+
+    /// What was done in the last replay, and when; nothing where no times are kept.
+    ///
+    /// # Errors
+    /// When something failed before, or fails now.
+    pub fn record(&mut self) -> Result<Record, DeviceError> {
+        match self {
+            Self::Cpu(cpu) => Ok(cpu.record()),
+            Self::Cuda(cuda) => Ok(cuda.record()?),
         }
     }
 

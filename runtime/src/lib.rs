@@ -32,17 +32,18 @@ pub use checkpoint::{
     Checkpoint, CheckpointError, Checkpoints, Latest, Provenance, Resumed, Resumption,
 };
 pub use code::CodeError;
-pub use cpu::{Cpu, CpuError, CpuOptions, Ran, Record, Recording, Timing};
+pub use cpu::{Cpu, CpuError, CpuOptions, Recording, Timing};
 pub use cuda::{
-    Cuda, CudaError, CudaOptions, DeviceFacts, DriverError, Exercise, Graphs, NoCuda,
-    RankFacts, Row, SelfCheck, Ungraphed, self_check,
+    Cuda, CudaError, CudaOptions, DeviceFacts, DriverError, Exercise, Graphs,
+    KernelCheck, KernelRow, KernelTrials, NoCuda, RankFacts, Row, SelfCheck, Times,
+    Ungraphed, check_kernels, gpu_copies, self_check,
 };
 pub use data::{DataError, Dataset, HeldOut};
 pub use device::{Device, DeviceError};
 pub use evaluate::{Evaluator, Measures};
 pub use feed::Feed;
 pub use interrupt::Interrupt;
-pub use machine::{Fill, Loss, Measured, Touched};
+pub use machine::{Fill, Loss, Measured, Ran, Record, Touched};
 pub use native::{NotNative, check_native};
 pub use oracle::{Oracle, OracleError};
 pub use profile::{Collection, Sample, Settling, copies, sample};

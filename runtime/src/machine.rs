@@ -5,10 +5,12 @@ mod bind;
 mod group;
 mod meter;
 mod queues;
+mod record;
 mod span;
 mod touched;
 
 pub use meter::Measured;
+pub use record::{Ran, Record};
 pub use touched::Touched;
 
 pub(crate) use bind::{input_of, slice_offset};
@@ -16,7 +18,7 @@ pub(crate) use group::{Members, members, part, placed};
 pub(crate) use meter::Meter;
 pub(crate) use queues::{Queues, describe};
 pub(crate) use span::Span;
-pub(crate) use touched::{POISON, touched};
+pub(crate) use touched::{POISON, append, scan, touched};
 
 /// What arenas hold before the first use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

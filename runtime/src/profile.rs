@@ -10,10 +10,11 @@ mod copies;
 mod sample;
 
 pub use copies::copies;
+pub(crate) use copies::{BLOCK, REPETITIONS, SIZES, fit};
 pub use sample::{Sample, Settling, sample};
 
-use crate::code::CodeError;
-use roundelay_kernels::{Kernel, Kernels};
+use crate::code::{CodeError, parse_call};
+use roundelay_kernels::Kernels;
 use roundelay_schedule::{
     Bytes, Call, CallTime, Catalogue, Copies, Float, Footprint, Nanos, PROFILE_FORMAT,
     Profile, RoutineId, Schedule, feed_text,
@@ -130,13 +131,7 @@ fn footprint(
     call: &Call,
     dtype: Float,
 ) -> Result<Footprint, CodeError> {
-    let kernel = Kernel::parse(call).map_err(|message| CodeError::Call {
-        routine,
-        call: index,
-        kernel: call.kernel.clone(),
-        message,
-    })?;
-    Ok(kernel.footprint(dtype))
+    parse_call(call, routine, index).map(|kernel| kernel.footprint(dtype))
 }
 
 /// The mean of times, where all beyond a fence count as the fence, three times the distance of

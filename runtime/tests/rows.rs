@@ -118,7 +118,10 @@ fn a_table_of_kernels_has_no_calls_that_rows_make_together() {
     let schedule = schedule(Placement::Accumulate, Order::Sequential, 2);
     let feed = Box::new(Examples::of(&schedule.job));
     let settling = Settling { agreement: 1.0, patience: Duration::from_millis(1) };
-    let sample = sample(&schedule, feed, 1, settling).unwrap();
+    let recording = Recording::On { launches: 1 };
+    let options = CpuOptions { recording, ..CpuOptions::default() };
+    let cpu = Cpu::new(&schedule, feed, options).unwrap();
+    let sample = sample(cpu.into(), 1, settling).unwrap();
     let mut table = Collection::default();
     table.add(&schedule, &sample).unwrap();
     assert!(table.knows(&schedule, sample.busy), "nothing else is missing");

@@ -37,6 +37,8 @@ pub(crate) enum Command {
     Devices(DevicesArgs),
     /// Measure kernels and copies for the cost model.
     Profile(ProfileArgs),
+    /// Write the examples of the first training steps, for other programs.
+    Data(DataArgs),
 }
 
 /// A program, with decisions that override it.
@@ -279,6 +281,9 @@ pub(crate) struct ProfileArgs {
     /// Whose plans are measured.
     #[command(flatten)]
     pub(crate) program: ProgramArgs,
+    /// On what: `auto` is the CPU, because a table is of one machine.
+    #[arg(long, value_enum, default_value_t = DeviceChoice::Auto)]
+    pub(crate) device: DeviceChoice,
     /// Measure the best so many plans.
     #[arg(long, default_value_t = 10)]
     pub(crate) top: usize,
@@ -296,6 +301,26 @@ pub(crate) struct ProfileArgs {
     pub(crate) json: bool,
 }
 
+/// Options of `data`.
+#[derive(Debug, Args)]
+pub(crate) struct DataArgs {
+    /// A program, or a schedule file.
+    #[command(flatten)]
+    pub(crate) program: ProgramArgs,
+    /// How many training steps, instead of the program's number.
+    #[arg(long)]
+    pub(crate) steps: Option<u64>,
+    /// Take the data from this folder instead of the program's.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    /// Folder for a file of every input, and `index.json`, which says what they hold.
+    #[arg(short, value_name = "DIR")]
+    pub(crate) output: PathBuf,
+    /// One JSON document on standard output.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 /// Options of `devices`.
 #[derive(Debug, Args)]
 pub(crate) struct DevicesArgs {
@@ -306,12 +331,30 @@ pub(crate) struct DevicesArgs {
     /// numbers, and say how fast they were.
     #[arg(long)]
     pub(crate) self_check: bool,
+    /// Compute random calls of every kernel on the first GPU, and hold them to the references.
+    #[arg(long, conflicts_with_all = ["self_check", "output"])]
+    pub(crate) check_kernels: bool,
+    /// These kernels alone.
+    #[arg(
+        long,
+        value_name = "KERNEL",
+        value_delimiter = ',',
+        requires = "check_kernels"
+    )]
+    pub(crate) only: Vec<String>,
+    /// Draws these calls and their numbers.
+    #[arg(long, default_value_t = 0, requires = "check_kernels")]
+    pub(crate) seed: u64,
+    /// Random calls of each kernel in each element type.
+    #[arg(long, default_value_t = 6, requires = "check_kernels",
+          value_parser = value_parser!(u32).range(1..=10_000))]
+    pub(crate) calls: u32,
     /// Row of the self-check, in MiB; smaller ones come first.
     #[arg(long, value_name = "MIB", default_value_t = 64, requires = "self_check",
           value_parser = value_parser!(u64).range(1..=16_384))]
     pub(crate) largest: u64,
-    /// Seconds after which the self-check is given up when nothing moves.
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, requires = "self_check",
+    /// Seconds after which a check is given up when nothing moves.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60,
           value_parser = value_parser!(u64).range(1..=31_536_000))]
     pub(crate) deadline: u64,
     /// One JSON document on standard output.

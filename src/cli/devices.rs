@@ -1,5 +1,7 @@
 //! `devices`: what this machine has, as a cluster file.
 
+mod kernels;
+
 use super::{FORMAT, Form, args::DevicesArgs, failure::Failure, load, print, print_json};
 use roundelay::parts::{
     runtime::{Exercise, RankFacts, Row, SelfCheck},
@@ -98,6 +100,9 @@ fn table(checked: &SelfCheck) -> String {
 pub(super) fn devices(args: &DevicesArgs) -> Result<(), Failure> {
     if args.self_check {
         return self_check(args);
+    }
+    if args.check_kernels {
+        return kernels::check(args);
     }
     let cluster = roundelay::machine();
     if let Some(path) = &args.output {

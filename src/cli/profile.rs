@@ -1,8 +1,13 @@
 //! `profile`: measures the plans of a program and writes a table.
 
-use super::{Form, args::ProfileArgs, failure::Failure, load, note, print, print_json};
+use super::{
+    Form,
+    args::{DeviceChoice, ProfileArgs},
+    failure::Failure,
+    load, note, print, print_json,
+};
 use roundelay::{
-    Measuring, ProfileOptions,
+    Measuring, ProfileOn, ProfileOptions,
     parts::{dsl::Tables, planner, runtime::Settling},
 };
 use std::time::Duration;
@@ -15,6 +20,10 @@ pub(super) fn profile(args: &ProfileArgs) -> Result<(), Failure> {
         top: args.top.max(1),
         settling: Settling { patience, ..usual.settling },
         data: args.data.clone(),
+        on: match args.device {
+            DeviceChoice::Auto | DeviceChoice::Cpu => ProfileOn::Cpu,
+            DeviceChoice::Cuda => ProfileOn::Cuda,
+        },
     };
     let found = roundelay::profile(&program, &options, tell)
         .map_err(|error| Failure::profile(&args.program.file, &error))?;

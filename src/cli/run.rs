@@ -186,10 +186,30 @@ struct Line {
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 enum Event {
-    Begin { resumed: String, first: u64, end: u64, bigram_entropy: Option<f64> },
-    Step { step: u64, loss: f64, samples_per_s: f64, elapsed_s: f64 },
-    Evaluate { step: u64, loss: f64, metrics: BTreeMap<String, f64> },
-    End { steps: u64, predicted: Figures, measured: Figures },
+    Begin {
+        resumed: String,
+        first: u64,
+        end: u64,
+        bigram_entropy: Option<f64>,
+    },
+    Step {
+        step: u64,
+        loss: f64,
+        samples_per_s: f64,
+        elapsed_s: f64,
+    },
+    Evaluate {
+        step: u64,
+        loss: f64,
+        metrics: BTreeMap<String, f64>,
+    },
+    End {
+        steps: u64,
+        predicted: Figures,
+        measured: Figures,
+        beside_bytes: u64,
+        kernels: u64,
+    },
 }
 
 #[derive(Serialize)]
@@ -318,7 +338,9 @@ fn tell_end(schedule: &Checked, outcome: &Outcome, json: bool) -> Result<(), Fai
     let steps = report.end.saturating_sub(report.first);
     let (predicted, measured) = (predicted(schedule), measured(schedule, outcome));
     if json {
-        return print_line(Event::End { steps, predicted, measured });
+        let (beside_bytes, kernels) = (report.measured.beside.0, report.measured.kernels);
+        let end = Event::End { steps, predicted, measured, beside_bytes, kernels };
+        return print_line(end);
     }
     let row = |name: &str, f: &Figures| {
         let arena: u64 = f.pools.values().map(|pool| pool.arena_bytes).sum();

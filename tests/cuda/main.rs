@@ -12,5 +12,6 @@ mod absent;
 mod bench;
 mod cache;
 mod faults;
+mod measuring;
 mod precision;
 mod rules;

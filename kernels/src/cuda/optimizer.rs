@@ -107,7 +107,7 @@ impl Form for Sgd {
             prepare(draft, &self.common, self.count);
         let arguments =
             vec![constants, Argument::Scalars, squares[0], squares[1], clip, share];
-        draft.wide((OPTIMIZER, "sgd_constants"), Shape::block(1), arguments);
+        draft.wide((OPTIMIZER, "sgd_constants"), Shape::block(256), arguments);
         let [gradient, parameter, next] = draft.operands(0);
         let (momentum, behind) = match self.momentum == 0.0 {
             true => (NOWHERE, 3),
@@ -142,7 +142,7 @@ impl Form for Adamw {
         let norm = [squares[0], squares[1], clip, share];
         let arguments = [constants, Argument::Scalars].into_iter().chain(norm);
         let arguments = arguments.chain([beta1, beta2, decay]).collect();
-        draft.wide((OPTIMIZER, "adamw_constants"), Shape::block(1), arguments);
+        draft.wide((OPTIMIZER, "adamw_constants"), Shape::block(256), arguments);
         let [gradient, parameter, next, mean, square] = draft.operands(0);
         let master = master(draft, self.master, 5);
         let states = [gradient, parameter, next, mean, square, master, constants];

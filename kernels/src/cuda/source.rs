@@ -77,6 +77,10 @@ source!(
     ROTARY = "rotary.cu" with "kernel.h" "ptx.h" "number.h" "pack.h" "map.h"
 );
 source!(
+    /// Counts of words.
+    SCAN = "scan.cu" with "kernel.h" "ptx.h" "number.h" "pack.h" "map.h" "function.h" "reduce.h"
+);
+source!(
     /// Batch normalisation.
     BATCH_NORM = "batch_norm.cu" with "kernel.h" "ptx.h" "number.h" "pack.h" "map.h" "function.h"
         "segments.h"
@@ -120,5 +124,6 @@ pub const SOURCES: &[Source] = &[
     POOL,
     PRODUCT,
     ROTARY,
+    SCAN,
     STORED,
 ];

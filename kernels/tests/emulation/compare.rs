@@ -4,19 +4,11 @@ use super::{
     Bound, run_steps,
     stored::{Placement, Stored},
 };
+#[allow(unused_imports, reason = "every test file uses another part")]
+pub(crate) use crate::common::sample::tolerance;
 use crate::common::{Array, Body, run, sample::results};
 use roundelay_kernels::{Context, Kernel, cuda::Steps};
 use roundelay_schedule::{Access, Call, Element, Float};
-
-/// Largest error for a largest value of one: a rounding or two of what is stored, and of sums.
-pub(crate) fn tolerance(dtype: Float) -> f64 {
-    match dtype {
-        Float::F64 => 1e-10,
-        Float::F32 => 3e-5,
-        Float::Bf16(_) => 1.2e-2,
-        Float::F16(_) => 2e-3,
-    }
-}
 
 pub(crate) fn steps(call: &Call, dtype: Float) -> Steps {
     Kernel::parse(call)

@@ -1,6 +1,7 @@
 //! A checkpoint as bytes: one safetensors file.
 //!
-//! Tensors are `name` for θ_T, `name@-1` for θ_{T−1} and so on, `name#mean` for optimizer state.
+//! Tensors are `name` for θ_T, `name@-1` for θ_{T−1} and so on, `name#mean` for optimizer state,
+//! which in mixed precision is wider, and of which the master copy is one (`name#master`).
 //! The metadata has one entry, `roundelay`: a JSON object of names and texts with the step, the
 //! origin, the number of examples taken, the [`Provenance`], and a digest of all that stands in the file.
 
@@ -9,8 +10,9 @@ use crate::{
     State, Tensor,
     container::{Array, Container, element, little_endian},
     digest::Digest,
+    native::wide,
 };
-use roundelay_schedule::Float;
+use roundelay_schedule::{Float, Native};
 use safetensors::{Dtype, tensor::TensorView};
 use std::{
     borrow::Cow,
@@ -28,18 +30,18 @@ pub(crate) const KEY: &str = "roundelay";
 
 /// The file's bytes.
 pub(super) fn encode(provenance: &Provenance, state: &State) -> Vec<u8> {
-    let dtype = element(state.dtype);
     let arrays = arrays(provenance, state);
     let views: BTreeMap<&String, TensorView<'_>> = arrays
         .iter()
         .map(|(name, (shape, bytes))| {
+            let dtype = element(stored(name, state.dtype));
             let view = TensorView::new(dtype, shape.clone(), bytes);
             (name, view.expect("a state's arrays are as long as their shapes say"))
         })
         .collect();
     let mut entries = entries(provenance, state);
     let parts =
-        views.iter().map(|(name, view)| (*name, dtype, view.shape(), view.data()));
+        views.iter().map(|(name, view)| (*name, view.dtype(), view.shape(), view.data()));
     let digest = digest(&entries, parts);
     entries.insert("digest".to_string(), digest);
     let metadata = std::iter::once((KEY.to_string(), json(&entries))).collect();
@@ -56,7 +58,20 @@ fn entries(provenance: &Provenance, state: &State) -> BTreeMap<String, String> {
     add("step", state.step.to_string());
     add("origin", state.origin.to_string());
     add("position", state.step.saturating_mul(batch).to_string());
+    // Arrays say it by themselves otherwise.
+    if state.dtype.native().is_none() {
+        add("dtype", state.dtype.to_string());
+    }
     entries
+}
+
+/// The type of an array with this name in a state of a type.
+fn stored(name: &str, dtype: Float) -> Float {
+    match (name.contains('#'), wide(dtype)) {
+        (false, _) => dtype,
+        (true, Native::F32) => Float::F32,
+        (true, Native::F64) => Float::F64,
+    }
 }
 
 /// All arrays under their names in the file, little-endian.
@@ -74,7 +89,8 @@ fn arrays<'a>(
         let states = provenance.entry("states").split_whitespace().zip(&tensor.optimizer);
         let states = states.map(|(state, array)| (format!("{name}#{state}"), array));
         arrays.extend(versions.chain(states).map(|(name, array)| {
-            (name, (shape.clone(), little_endian(array, state.dtype)))
+            let dtype = stored(&name, state.dtype);
+            (name, (shape.clone(), little_endian(array, dtype)))
         }));
     }
     arrays
@@ -137,18 +153,42 @@ fn decode(container: &Container) -> Result<(Provenance, State), String> {
         return Err("its digest differs from its contents".to_string());
     }
     let mut take = |name: &str| entries.remove(name).unwrap_or_default();
-    let [format, step, origin, _] =
-        ["format", "step", "origin", "position"].map(&mut take);
+    let [format, step, origin, _, dtype] =
+        ["format", "step", "origin", "position", "dtype"].map(&mut take);
     if format != FORMAT {
         return Err(format!("it has format {format:?}, this program reads {FORMAT:?}"));
     }
     let number = |text: &str| text.parse().map_err(|_| format!("{text:?} is no step"));
     let (step, origin) = (number(&step)?, number(&origin)?);
     let provenance = Provenance { entries };
-    let (dtype, tensors) = tensors_of(&provenance, &arrays)?;
+    let dtype = dtype_of(&dtype, &arrays)?;
+    let tensors = tensors_of(&provenance, &arrays, dtype)?;
     match origin <= step {
         true => Ok((provenance, State { dtype, step, origin, tensors })),
         false => Err("it begins after its own step".to_string()),
+    }
+}
+
+/// The type of the state: as the file says, or that of its arrays.
+fn dtype_of(
+    written: &str,
+    arrays: &BTreeMap<String, Array<'_>>,
+) -> Result<Float, String> {
+    let first = arrays.values().next().map(|array| array.dtype);
+    let dtype = match (written, first) {
+        ("", Some(Dtype::F32)) => Float::F32,
+        ("", Some(Dtype::F64)) => Float::F64,
+        ("", other) => return Err(format!("it holds no training state ({other:?})")),
+        (written, _) => written
+            .parse()
+            .map_err(|wrong: roundelay_schedule::NoFloat| wrong.to_string())?,
+    };
+    let fits = |(name, array): (&String, &Array<'_>)| {
+        array.dtype == element(stored(name, dtype))
+    };
+    match arrays.iter().all(fits) {
+        true => Ok(dtype),
+        false => Err("its tensors are of several types".to_string()),
     }
 }
 
@@ -156,19 +196,11 @@ fn decode(container: &Container) -> Result<(Provenance, State), String> {
 fn tensors_of(
     provenance: &Provenance,
     arrays: &BTreeMap<String, Array<'_>>,
-) -> Result<(Float, BTreeMap<String, Tensor>), String> {
-    let dtypes: Vec<_> = arrays.values().map(|array| array.dtype).collect();
-    let dtype = match dtypes.first() {
-        Some(Dtype::F32) => Float::F32,
-        Some(Dtype::F64) => Float::F64,
-        other => return Err(format!("it holds no training state ({other:?})")),
-    };
-    if dtypes.windows(2).any(|pair| pair[0] != pair[1]) {
-        return Err("its tensors are of several types".to_string());
-    }
+    dtype: Float,
+) -> Result<BTreeMap<String, Tensor>, String> {
     let array = |name: &str| {
         let Array { shape, bytes, .. } = *arrays.get(name)?;
-        Some((shape, little_endian(bytes, dtype).into_owned()))
+        Some((shape, little_endian(bytes, stored(name, dtype)).into_owned()))
     };
     let mut tensors = BTreeMap::new();
     let mut used = 0;
@@ -185,7 +217,7 @@ fn tensors_of(
         tensors.insert(name.clone(), tensor);
     }
     match used == arrays.len() {
-        true => Ok((dtype, tensors)),
+        true => Ok(tensors),
         false => Err("it holds arrays that belong to no parameter".to_string()),
     }
 }

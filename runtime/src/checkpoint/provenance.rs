@@ -51,13 +51,16 @@ impl Provenance {
     }
 }
 
-/// Names of the arrays of optimizer state, in the order of the kernels' operands.
-pub(super) fn states(job: &Job) -> &'static [&'static str] {
-    match job.optimizer.method {
+/// Names of the arrays of optimizer state, in the order of the kernels' operands; a master copy is
+/// the last one.
+fn states(job: &Job) -> Vec<&'static str> {
+    let own: &[&str] = match job.optimizer.method {
         Method::Sgd { momentum: 0.0, .. } => &[],
         Method::Sgd { .. } => &["momentum"],
         Method::Adamw { .. } => &["mean", "square"],
-    }
+    };
+    let masters = (0..job.dtype.masters()).map(|_| "master");
+    own.iter().copied().chain(masters).collect()
 }
 
 /// A digest of what each parameter's update is made of: the delays of its micro-batches, the tree

@@ -1,6 +1,6 @@
 //! How a run goes on from a checkpoint.
 
-use super::{Checkpoint, CheckpointError, Latest, Provenance, provenance::states};
+use super::{Checkpoint, CheckpointError, Latest, Provenance};
 use crate::{State, StateError, Tensor};
 use roundelay_schedule::{Id, Job, Parameter, Schedule};
 use std::{collections::BTreeSet, path::Path};
@@ -92,7 +92,7 @@ impl Checkpoint {
         }
         state.restart();
         if other("states") {
-            forget_optimizer(&mut state, states(&schedule.job).len());
+            forget_optimizer(&mut state, &schedule.job);
         }
         Ok((state, Resumed::FromParameters { reason: differences.join("; ") }))
     }
@@ -151,8 +151,14 @@ fn forgotten(state: &State, schedule: &Schedule) -> Option<String> {
     })
 }
 
-fn forget_optimizer(state: &mut State, arrays: usize) {
+/// Another method's state is zero; a master copy, which comes last, stays.
+fn forget_optimizer(state: &mut State, job: &Job) {
+    let states = job.optimizer.method.states() as usize;
+    let masters = job.dtype.masters() as usize;
     for Tensor { versions, optimizer, shape: _ } in state.tensors.values_mut() {
-        *optimizer = vec![vec![0; versions[0].len()]; arrays];
+        let numbers = versions[0].len() / job.dtype.size() as usize;
+        let kept = optimizer.split_off(optimizer.len().saturating_sub(masters));
+        *optimizer = vec![vec![0; numbers * job.dtype.wide_size() as usize]; states];
+        optimizer.extend(kept);
     }
 }

@@ -1,11 +1,11 @@
 //! The memory of every device, at the offsets that the schedule fixed.
 
 use crate::{
-    machine::{POISON, Touched, touched},
+    machine::{POISON, Touched, scan, touched},
     memory::{Claim, Memory},
 };
 use roundelay_schedule::{Bytes, DeviceId, Id, Kind, Schedule};
-use std::{borrow::Cow, collections::BTreeMap, convert::Infallible};
+use std::{collections::BTreeMap, convert::Infallible, ops::Range};
 
 /// One arena per device of the target that is in use.
 pub(super) struct Arenas {
@@ -56,8 +56,11 @@ impl Arenas {
         claim: &Claim,
         schedule: &Schedule,
     ) -> BTreeMap<(DeviceId, Kind), Touched> {
-        let read = |device, range| Ok(Cow::Borrowed(self.of(device).read(claim, range)));
-        touched::<Infallible>(schedule, |_| true, read)
+        let look = |device, range: Range<u64>| {
+            let start = range.start;
+            Ok(scan(self.of(device).read(claim, range), start))
+        };
+        touched::<Infallible>(schedule, |_| true, look)
             .unwrap_or_else(|never| match never {})
     }
 }

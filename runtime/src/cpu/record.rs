@@ -1,4 +1,4 @@
-//! When every action and every kernel call ran, for whoever measures: a tape per thread.
+//! When actions and calls ran: a tape per thread.
 //!
 //! Recording allocates and takes a lock that nobody else wants; a machine that does not record
 //! does neither. At most as many launches run at one time as the recording says, so that a call
@@ -6,9 +6,9 @@
 //! other rows of split tensors does not count meanwhile.
 
 use super::lock;
+use crate::machine::{Ran, Record};
 use roundelay_schedule::{Entry, Nanos};
 use std::{
-    ops::Range,
     sync::{Condvar, Mutex, PoisonError},
     time::Instant,
 };
@@ -24,26 +24,6 @@ pub enum Recording {
         /// How many.
         launches: usize,
     },
-}
-
-/// What a machine did since its last rest.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Record {
-    /// Every instance that executed, in the order in which they started.
-    pub ran: Vec<Ran>,
-    /// Times of kernel calls, as [`Ran::calls`] names them.
-    pub times: Vec<Nanos>,
-}
-
-/// One instance that executed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ran {
-    /// What, where and when; times count from the machine's start.
-    pub entry: Entry,
-    /// Number of the coordinate; zero for what all coordinates do together.
-    pub coordinate: usize,
-    /// Times of its kernel calls, in order; empty unless it is a launch.
-    pub calls: Range<usize>,
 }
 
 /// The tapes of a machine that records.
@@ -112,7 +92,7 @@ impl Recorder {
                 ..ran
             }));
         }
-        all.ran.sort_by_key(|ran| (ran.entry.start, ran.entry.action));
+        all.sort();
         all
     }
 }

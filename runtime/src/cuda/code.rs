@@ -8,9 +8,9 @@ use super::{
     functions::Functions,
     products::{self, Addresses, Handle, Plan},
 };
-use crate::code::CodeError;
+use crate::code::parse_call;
 use roundelay_kernels::{
-    Exchange, Kernel,
+    Exchange,
     cuda::{
         self, Accumulation, Argument, Epilogue, Launch, MOST_SUMMED, Matrix, Number,
         Place, Product, Steps, sum,
@@ -40,6 +40,16 @@ pub(super) struct ReadyCall {
     /// Argument and first byte of every operand.
     pub(super) operands: Vec<(usize, u64)>,
     pub(super) work: Work,
+}
+
+impl ReadyCall {
+    /// Functions and products, without what parts exchange.
+    pub(super) fn steps(&self) -> u64 {
+        match &self.work {
+            Work::Alone(steps) => steps.len() as u64,
+            Work::Together(_) => 0,
+        }
+    }
 }
 
 /// A call as the kernels say it.
@@ -122,18 +132,25 @@ impl Code {
     /// # Errors
     /// When a call is malformed, or a source is not compiled.
     pub(super) fn new(schedule: &Schedule, device: &Device) -> Result<Self, CudaError> {
-        let mut code = Self {
-            routines: Table::default(),
-            functions: Functions::new(device.facts()),
-            multiplier: Multiplier::new(device, alignment(schedule)),
-            parameters: Parameters::default(),
-        };
+        let mut code = Self::bare(device, Some(alignment(schedule)));
         let routines = schedule.routines.iter();
         let ready = |(id, routine)| code.routine(schedule.job.dtype, id, routine);
         let routines: Result<_, CudaError> = routines.map(ready).collect();
         code.routines = routines?;
         code.prepare_sums(schedule)?;
+        code.functions.of(&cuda::count_words(1, 1, 0))?;
         Ok(code)
+    }
+
+    /// No routines yet. Products are the library's, for rows that start at multiples of
+    /// `alignment`, or own ones without it.
+    pub(super) fn bare(device: &Device, alignment: Option<u64>) -> Self {
+        Self {
+            routines: Table::default(),
+            functions: Functions::new(device.facts()),
+            multiplier: Multiplier::new(device, alignment),
+            parameters: Parameters::default(),
+        }
     }
 
     /// Memory that the library of products may take on each lane.
@@ -151,27 +168,35 @@ impl Code {
         let mut scratch = Bytes(0);
         let mut calls = Vec::with_capacity(routine.calls.len());
         for (number, source) in routine.calls.iter().enumerate() {
-            let kernel = Kernel::parse(source).map_err(|message| CodeError::Call {
-                routine: id,
-                call: number,
-                kernel: source.kernel.clone(),
-                message,
-            })?;
-            let refused = |message| CudaError::Kernel {
-                routine: id,
-                call: number,
-                kernel: source.kernel.clone(),
-                message,
-            };
-            let steps = match kernel.exchange() {
-                Some(exchange) => Given::Together(exchange),
-                None => Given::Alone(kernel.cuda(dtype).map_err(refused)?),
-            };
-            let (call, own) = self.call(dtype, steps, source)?;
+            let (call, own) = self.prepare(dtype, (id, number), source)?;
             scratch = scratch.max(own);
             calls.push(call);
         }
         Ok(Ready { calls, scratch })
+    }
+
+    /// Makes one call ready; says also how much memory it takes beside its operands.
+    ///
+    /// # Errors
+    /// As [`Code::new`].
+    pub(super) fn prepare(
+        &mut self,
+        dtype: Float,
+        (id, number): (RoutineId, usize),
+        source: &Call,
+    ) -> Result<(ReadyCall, Bytes), CudaError> {
+        let kernel = parse_call(source, id, number)?;
+        let refused = |message| CudaError::Kernel {
+            routine: id,
+            call: number,
+            kernel: source.kernel.clone(),
+            message,
+        };
+        let given = match kernel.exchange() {
+            Some(exchange) => Given::Together(exchange),
+            None => Given::Alone(kernel.cuda(dtype).map_err(refused)?),
+        };
+        self.call(dtype, given, source)
     }
 
     fn call(
@@ -192,26 +217,39 @@ impl Code {
             }
             Given::Alone(Steps { steps, scratch }) => {
                 let ready = steps.into_iter().map(|step| self.ready(step, &operands));
-                (Work::Alone(ready.collect::<Result<_, _>>()?), scratch)
+                let ready: Vec<Vec<Step>> = ready.collect::<Result<_, _>>()?;
+                (Work::Alone(ready.into_iter().flatten().collect()), scratch)
             }
         };
         Ok((ReadyCall { operands, work }, scratch))
     }
 
+    /// Makes a step ready: a product by the library where it does it, without our GELU if need be.
     fn ready(
         &mut self,
         step: cuda::Step,
         operands: &[(usize, u64)],
-    ) -> Result<Step, CudaError> {
-        let launch = match step {
-            cuda::Step::Launch(launch) => launch,
-            cuda::Step::Product(product) => {
-                match self.multiplier.plan(&product, operands) {
-                    Some(plan) => return Ok(Step::Product(Box::new(product), plan)),
-                    None => product.launch(),
-                }
-            }
+    ) -> Result<Vec<Step>, CudaError> {
+        let product = match step {
+            cuda::Step::Launch(launch) => return Ok(vec![self.launch(launch)?]),
+            cuda::Step::Product(product) => product,
         };
+        let mut steps = Vec::new();
+        for part in product.without_gelu() {
+            steps.push(match part {
+                cuda::Step::Launch(launch) => self.launch(launch)?,
+                cuda::Step::Product(part) => {
+                    match self.multiplier.plan(&part, operands) {
+                        Some(plan) => Step::Product(Box::new(part), plan),
+                        None => return Ok(vec![self.launch(product.launch())?]),
+                    }
+                }
+            });
+        }
+        Ok(steps)
+    }
+
+    fn launch(&mut self, launch: Launch) -> Result<Step, CudaError> {
         Ok(Step::Launch(self.functions.of(&launch)?, launch))
     }
 
@@ -281,6 +319,24 @@ impl Code {
         Ok(())
     }
 
+    /// Counts words of memory, as [`count_words`] says; of so many each, those that are `word`.
+    ///
+    /// [`count_words`]: cuda::count_words
+    pub(super) fn count_words(
+        &mut self,
+        (from, words): (Address, u64),
+        (each, word): (u64, u32),
+        to: Address,
+        stream: &Stream,
+    ) -> Result<(), DriverError> {
+        let launch = cuda::count_words(words as usize, each as usize, word);
+        let function = self.functions.of(&launch);
+        let function = function.expect("what counts words was loaded at the start");
+        let operands = [from, to];
+        let binding = Binding::of(&operands, Address(0));
+        self.run(&Step::Launch(function, launch), &binding, stream)
+    }
+
     fn sum_once(
         &mut self,
         number: Number,
@@ -333,12 +389,12 @@ struct Multiplier {
 }
 
 impl Multiplier {
-    fn new(device: &Device, alignment: u64) -> Self {
-        let handle = match device.libraries.products {
-            Products::Library(_) => Handle::new().ok(),
-            Products::Own => None,
+    fn new(device: &Device, alignment: Option<u64>) -> Self {
+        let handle = match (device.libraries.products, alignment) {
+            (Products::Library(_), Some(_)) => Handle::new().ok(),
+            (Products::Library(_), None) | (Products::Own, _) => None,
         };
-        Self { handle, plans: Vec::new(), alignment }
+        Self { handle, plans: Vec::new(), alignment: alignment.unwrap_or(1) }
     }
 
     /// The plan of a product; none where the library is missing or would not do it.

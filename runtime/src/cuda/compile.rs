@@ -11,7 +11,7 @@ use roundelay_kernels::cuda::{OPTIONS, Source};
 use std::{
     env,
     ffi::CString,
-    fs, io,
+    fmt, fs, io,
     path::{Path, PathBuf},
     process, ptr,
 };
@@ -19,9 +19,56 @@ use std::{
 /// Opens every file of the cache.
 const MAGIC: &[u8; 8] = b"rdlcubin";
 
+/// What a source is compiled to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Target {
+    /// Machine code of exactly one architecture, such as `sm_90a`, whose instructions all are there.
+    Machine { capability: (u32, u32), suffix: &'static str },
+    /// Code of a virtual architecture, which the driver turns into that of a newer device.
+    Virtual { capability: (u32, u32) },
+}
+
+impl Target {
+    /// For a device: its machine code where the compiler knows it, else the newest code that the
+    /// compiler knows and that the device takes. `known` has numbers such as 90.
+    fn of(capability: (u32, u32), known: &[u32]) -> Self {
+        let number = |(major, minor): (u32, u32)| 10 * major + minor;
+        if known.is_empty() || known.contains(&number(capability)) {
+            let suffix = if capability == (9, 0) { "a" } else { "" };
+            return Target::Machine { capability, suffix };
+        }
+        let older = known.iter().filter(|other| **other < number(capability)).max();
+        match older {
+            Some(older) => Target::Virtual { capability: (older / 10, older % 10) },
+            None => Target::Machine { capability, suffix: "" },
+        }
+    }
+
+    /// How the file of a cache ends.
+    fn extension(self) -> &'static str {
+        match self {
+            Target::Machine { .. } => "cubin",
+            Target::Virtual { .. } => "ptx",
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Target::Machine { capability: (major, minor), suffix } => {
+                write!(f, "sm_{major}{minor}{suffix}")
+            }
+            Target::Virtual { capability: (major, minor) } => {
+                write!(f, "compute_{major}{minor}")
+            }
+        }
+    }
+}
+
 /// Compiles for one device.
 pub(super) struct Compiler {
-    architecture: String,
+    target: Target,
     version: (u32, u32),
     cache: Option<PathBuf>,
 }
@@ -29,9 +76,8 @@ pub(super) struct Compiler {
 impl Compiler {
     /// For a device, with a cache in the user's folder for such things if there is one.
     pub(super) fn new(facts: &DeviceFacts) -> Self {
-        let (major, minor) = facts.capability;
         Self {
-            architecture: format!("sm_{major}{minor}"),
+            target: Target::of(facts.capability, &known_architectures()),
             version: facts.compiler,
             cache: cache_folder(),
         }
@@ -64,26 +110,27 @@ impl Compiler {
         let mut digest = Digest::new();
         let (major, minor) = self.version;
         let version = format!("{major}.{minor} {OPTIONS:?}");
-        for part in [source.text, self.architecture.as_str(), &version] {
+        let Self { target, .. } = self;
+        for part in [source.text, &target.to_string(), &version] {
             digest.add(part.as_bytes());
         }
         let stem = source.name.trim_end_matches(".cu");
-        format!("{stem}-{}-{:016x}.cubin", self.architecture, digest.value())
+        format!("{stem}-{target}-{:016x}.{}", digest.value(), target.extension())
     }
 
     fn compile(&self, source: Source) -> Result<Vec<u8>, CudaError> {
         let failed = |log: String| CudaError::Compile {
             file: source.name,
-            architecture: self.architecture.clone(),
+            architecture: self.target.to_string(),
             log: log.trim_end().to_owned(),
         };
         let program = Program::new(source).map_err(|result| failed(result.to_owned()))?;
-        let architecture = format!("--gpu-architecture={}", self.architecture);
+        let architecture = format!("--gpu-architecture={}", self.target);
         let options =
             OPTIONS.iter().map(|option| (*option).to_owned()).chain([architecture]);
         let options: Vec<CString> =
             options.map(|option| CString::new(option).unwrap_or_default()).collect();
-        program.compile(&options).map_err(failed)
+        program.compile(&options, self.target).map_err(failed)
     }
 }
 
@@ -113,7 +160,7 @@ impl Program {
     }
 
     /// Machine code, or what the compiler says.
-    fn compile(&self, options: &[CString]) -> Result<Vec<u8>, String> {
+    fn compile(&self, options: &[CString], target: Target) -> Result<Vec<u8>, String> {
         let options: Vec<_> = options.iter().map(|option| option.as_ptr()).collect();
         // SAFETY: the program is live, and every option ends with zero.
         let result = unsafe {
@@ -121,28 +168,39 @@ impl Program {
         };
         if result != nvrtcResult::NVRTC_SUCCESS {
             let log = self.bytes(sys::nvrtcGetProgramLogSize, sys::nvrtcGetProgramLog);
+            let log = log.unwrap_or_else(|result| format!("no log: {result:?}").into());
             let log = String::from_utf8_lossy(&log).replace('\0', "");
             return Err(format!("{log}\n({result:?})"));
         }
-        Ok(self.bytes(sys::nvrtcGetCUBINSize, sys::nvrtcGetCUBIN))
+        let code = match target {
+            Target::Machine { .. } => {
+                self.bytes(sys::nvrtcGetCUBINSize, sys::nvrtcGetCUBIN)
+            }
+            Target::Virtual { .. } => self.bytes(sys::nvrtcGetPTXSize, sys::nvrtcGetPTX),
+        };
+        code.map_err(|result| format!("it does not give the code: {result:?}"))
     }
 
     /// What a pair of calls gives: how many bytes, and the bytes.
+    ///
+    /// # Errors
+    /// What one of them answers, if that is not success.
     fn bytes(
         &self,
         size: unsafe fn(nvrtcProgram, *mut usize) -> nvrtcResult,
         get: unsafe fn(nvrtcProgram, *mut std::ffi::c_char) -> nvrtcResult,
-    ) -> Vec<u8> {
+    ) -> Result<Vec<u8>, nvrtcResult> {
+        let done = |result| match result {
+            nvrtcResult::NVRTC_SUCCESS => Ok(()),
+            other => Err(other),
+        };
         let mut count = 0;
-        // SAFETY: the program is live; a number and then so many bytes are written.
-        unsafe {
-            if size(self.0, &raw mut count) != nvrtcResult::NVRTC_SUCCESS {
-                return Vec::new();
-            }
-            let mut bytes = vec![0u8; count];
-            let got = get(self.0, bytes.as_mut_ptr().cast());
-            if got == nvrtcResult::NVRTC_SUCCESS { bytes } else { Vec::new() }
-        }
+        // SAFETY: the program is live; a number is written.
+        done(unsafe { size(self.0, &raw mut count) })?;
+        let mut bytes = vec![0u8; count];
+        // SAFETY: as before; so many bytes are written.
+        done(unsafe { get(self.0, bytes.as_mut_ptr().cast()) })?;
+        Ok(bytes)
     }
 }
 
@@ -150,6 +208,25 @@ impl Drop for Program {
     fn drop(&mut self) {
         // SAFETY: the program is live.
         let _ = unsafe { sys::nvrtcDestroyProgram(&raw mut self.0) };
+    }
+}
+
+/// The architectures that NVRTC knows; none where it does not say.
+fn known_architectures() -> Vec<u32> {
+    let mut count = 0;
+    // SAFETY: a number is written.
+    let asked = unsafe { sys::nvrtcGetNumSupportedArchs(&raw mut count) };
+    let mut known = vec![0i32; usize::try_from(count).unwrap_or(0)];
+    if asked != nvrtcResult::NVRTC_SUCCESS || known.is_empty() {
+        return Vec::new();
+    }
+    // SAFETY: so many numbers are written.
+    let asked = unsafe { sys::nvrtcGetSupportedArchs(known.as_mut_ptr()) };
+    match asked {
+        nvrtcResult::NVRTC_SUCCESS => {
+            known.into_iter().filter_map(|number| u32::try_from(number).ok()).collect()
+        }
+        _ => Vec::new(),
     }
 }
 
@@ -192,6 +269,16 @@ fn digest_of(code: &[u8]) -> u64 {
 mod tests {
     use super::*;
     use crate::scratch::Scratch;
+
+    #[test]
+    fn devices_newer_than_the_compiler_get_code_for_the_driver() {
+        let of = |capability| Target::of(capability, &[75, 80, 86, 90, 100]).to_string();
+        assert_eq!(of((8, 0)), "sm_80");
+        assert_eq!(of((9, 0)), "sm_90a");
+        assert_eq!(of((8, 9)), "compute_86");
+        assert_eq!(of((12, 1)), "compute_100");
+        assert_eq!(Target::of((9, 0), &[]).to_string(), "sm_90a");
+    }
 
     #[test]
     fn a_broken_file_of_the_cache_is_no_code() {

@@ -79,14 +79,15 @@ impl Engine {
 
     /// The coordinates at which a place is a device of this process: their numbers among those that
     /// this process has, and among all.
-    fn here(&self, at: Place, period: i64) -> Vec<(usize, usize)> {
-        let device = self.schedule.rings[at.ring].device(at.place, period);
-        let has = |coordinate: usize| {
-            let own = self.schedule.device_at(device, &self.coordinates[coordinate]);
-            self.arenas.has(own)
-        };
+    pub(super) fn here(&self, at: Place, period: i64) -> Vec<(usize, usize)> {
         let own = self.own.iter().copied().enumerate();
-        own.filter(|(_, coordinate)| has(*coordinate)).collect()
+        own.filter(|(_, coordinate)| self.has(at, period, *coordinate)).collect()
+    }
+
+    /// Whether a place is a device of this process at a coordinate.
+    fn has(&self, at: Place, period: i64, coordinate: usize) -> bool {
+        let device = self.schedule.rings[at.ring].device(at.place, period);
+        self.arenas.has(self.schedule.device_at(device, &self.coordinates[coordinate]))
     }
 
     /// Those of the first of the parts that share their micro-batches.
@@ -140,12 +141,13 @@ impl Engine {
 
     /// Whether a member of a group is here.
     fn begins(&self, (coordinate, at): &(usize, Place), period: i64) -> bool {
-        self.here(*at, period).iter().any(|(_, own)| own == coordinate)
+        self.own.contains(coordinate) && self.has(*at, period, *coordinate)
     }
 
     fn count_launch(&self, turn: &Turn<'_>, routine: RoutineId) {
         let Work::Launch { at, .. } = &turn.action.work else { return };
-        for _ in self.here(*at, turn.period) {
+        let here = |coordinate: &&usize| self.has(*at, turn.period, **coordinate);
+        for _ in self.own.iter().filter(here) {
             self.meter.launched(routine, Duration::ZERO);
         }
         let parts = self.schedule.tensor_parts() as usize;
@@ -206,7 +208,7 @@ impl Engine {
             self.wait_for(turn, thread, after)?;
         }
         if let Instance::Execute(_) = turn.instance {
-            self.execute(turn)?;
+            self.execute_noted(turn)?;
         }
         if mark.first != usize::MAX {
             for (event, thread) in (mark.first..).zip(threads) {
@@ -332,11 +334,30 @@ impl Engine {
         for members in self.here(*at, turn.period).chunks(rows) {
             let places: Vec<Bound> =
                 members.iter().map(|(_, number)| self.bind(turn, *number)).collect();
+            let threads = || places.iter().map(|place| place.thread);
+            let mut moments = vec![self.moments(threads())?];
             for call in 0..count {
                 self.call(*routine, call, &places)?;
+                moments.push(self.moments(threads())?);
             }
+            self.keep_launch(turn, members, &moments);
         }
         Ok(())
+    }
+
+    /// Keeps what members of a launch took, if times are kept.
+    fn keep_launch(
+        &mut self,
+        turn: &Turn<'_>,
+        members: &[(usize, usize)],
+        moments: &[Vec<usize>],
+    ) {
+        let Some(recorder) = &mut self.recorder else { return };
+        let queue = self.queues.queue(turn.queue);
+        for (place, (_, coordinate)) in members.iter().enumerate() {
+            let own = moments.iter().map(|all| all[place]).collect();
+            recorder.keep(turn, (queue, *coordinate), own);
+        }
     }
 
     /// What a launch at one coordinate binds.

@@ -188,7 +188,7 @@ impl Staging {
 }
 
 /// The words of a row, as the device reads them.
-fn words(row: Scalars) -> [[u8; 8]; 4] {
+pub(super) fn words(row: Scalars) -> [[u8; 8]; 4] {
     let Scalars { step, seed, rate, training } = row;
     [step.to_ne_bytes(), seed.to_ne_bytes(), rate.to_ne_bytes(), training.to_ne_bytes()]
 }

@@ -1,8 +1,7 @@
 //! A schedule without the heads of units: a model as it is used. What a forward pass makes for the
 //! losses of heads alone is left out: calls from which nothing comes that a later stage reads.
 
-use crate::code::CodeError;
-use roundelay_kernels::Kernel;
+use crate::code::{CodeError, parse_call};
 use roundelay_schedule::{
     Access, Call, Operand, Pass, Role, Routine, RoutineId, Schedule,
 };
@@ -46,12 +45,7 @@ fn parts(
 ) -> Result<Vec<Vec<Part>>, CodeError> {
     let dtype = schedule.job.dtype;
     let of = |(number, call): (usize, &Call)| {
-        let kernel = Kernel::parse(call).map_err(|message| CodeError::Call {
-            routine,
-            call: number,
-            kernel: call.kernel.clone(),
-            message,
-        })?;
+        let kernel = parse_call(call, routine, number)?;
         let touched = kernel.accesses().iter().zip(kernel.sizes(dtype));
         let part = |(operand, (access, size)): (&Operand, (&Access, _))| {
             let roundelay_schedule::Bytes(size) = size;

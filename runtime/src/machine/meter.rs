@@ -19,6 +19,8 @@ pub struct Measured {
     pub arenas: BTreeMap<DeviceId, Bytes>,
     /// Bytes of devices besides arenas: scratch of kernels and products, tables.
     pub beside: Bytes,
+    /// Functions and matrix products that launches of one training step give to GPUs.
+    pub kernels: u64,
     /// Bytes that crossed each link level, summed over senders.
     pub link_bytes: BTreeMap<LinkId, Bytes>,
     /// Bytes that each device sent.
@@ -33,10 +35,12 @@ pub struct Measured {
 impl Measured {
     /// What several processes counted in the same replay.
     pub(crate) fn with(mut self, other: Self) -> Self {
-        let Self { steps, arenas, beside, link_bytes, sent, messages, routines } = other;
+        let Self { steps, arenas, beside, kernels, link_bytes, sent, messages, routines } =
+            other;
         self.steps = steps;
         self.arenas.extend(arenas);
         self.beside += beside;
+        self.kernels += kernels;
         self.messages += messages;
         self.sent.extend(sent);
         for (link, bytes) in link_bytes {
@@ -124,6 +128,7 @@ impl Meter {
             routines: schedule.routines.ids().map(launched).collect(),
             arenas,
             beside: Bytes(0),
+            kernels: 0,
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use roundelay_schedule::{Buffer, Bytes, DeviceId, Kind, Rest, Schedule};
 use serde::{Deserialize, Serialize};
-use std::{borrow::Cow, collections::BTreeMap, ops::Range};
+use std::{collections::BTreeMap, ops::Range};
 
 /// A pattern that is not a number in any real type, and no token either.
 pub(crate) const POISON: u8 = 0xff;
@@ -34,12 +34,12 @@ impl Touched {
     }
 }
 
-/// What was touched of every kind of memory on the devices that are here; `read` gives ranges of
-/// arenas. Carried rows count as a whole.
-pub(crate) fn touched<'a, E>(
+/// What was touched of every kind of memory on the devices that are here; `look` says which parts
+/// of a range of an arena are no poison, in order. Carried rows count as a whole.
+pub(crate) fn touched<E>(
     schedule: &Schedule,
     here: impl Fn(DeviceId) -> bool,
-    mut read: impl FnMut(DeviceId, Range<u64>) -> Result<Cow<'a, [u8]>, E>,
+    mut look: impl FnMut(DeviceId, Range<u64>) -> Result<Vec<Range<u64>>, E>,
 ) -> Result<BTreeMap<(DeviceId, Kind), Touched>, E> {
     let mut ranges: BTreeMap<(DeviceId, Kind), Vec<Range<u64>>> = BTreeMap::new();
     for buffer in schedule.buffers.values() {
@@ -48,7 +48,7 @@ pub(crate) fn touched<'a, E>(
         for device in homes.filter(|device| here(*device)) {
             let found = match buffer.rest {
                 Rest::Carried(_) => vec![all.clone()],
-                Rest::Transient => scan(&read(device, all.clone())?, all.start),
+                Rest::Transient => look(device, all.clone())?,
             };
             let key = (device, buffer.subject.kind());
             ranges.entry(key).or_default().extend(found);
@@ -67,17 +67,22 @@ fn homes(schedule: &Schedule, buffer: &Buffer) -> Vec<DeviceId> {
 }
 
 /// The ranges that are not poisoned, in order; `start` is the number of the first byte.
-fn scan(bytes: &[u8], start: u64) -> Vec<Range<u64>> {
-    let mut found: Vec<Range<u64>> = Vec::new();
+pub(crate) fn scan(bytes: &[u8], start: u64) -> Vec<Range<u64>> {
+    let mut found = Vec::new();
     for (first, grain) in (start..).step_by(GRAIN).zip(bytes.chunks(GRAIN)) {
-        let end = first + grain.len() as u64;
-        match found.last_mut() {
-            _ if grain.iter().all(|byte| *byte == POISON) => {}
-            Some(last) if last.end == first => last.end = end,
-            _ => found.push(first..end),
+        if grain.iter().any(|byte| *byte != POISON) {
+            append(&mut found, first..first + grain.len() as u64);
         }
     }
     found
+}
+
+/// Adds a range behind all others; two that meet are one.
+pub(crate) fn append(found: &mut Vec<Range<u64>>, next: Range<u64>) {
+    match found.last_mut() {
+        Some(last) if last.end == next.start => last.end = next.end,
+        _ => found.push(next),
+    }
 }
 
 #[cfg(test)]

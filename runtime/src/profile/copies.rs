@@ -5,12 +5,12 @@ use roundelay_schedule::{Bytes, BytesPerSecond, Copies, CopyTime, Nanos};
 use std::{hint::black_box, time::Instant};
 
 /// Sizes that are measured.
-const SIZES: [u64; 7] =
+pub(crate) const SIZES: [u64; 7] =
     [1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20];
 /// Bytes of each block.
-const BLOCK: usize = 24 << 20;
+pub(crate) const BLOCK: usize = 24 << 20;
 /// Copies of each size at most.
-const REPETITIONS: usize = 63;
+pub(crate) const REPETITIONS: usize = 63;
 
 /// Measures copies that walk through two blocks of 24 MiB, so that neither end lies in the
 /// caches of the thread that copies, as with what another device has made.
@@ -39,7 +39,7 @@ fn median(source: &[u8], target: &mut [u8], bytes: usize) -> Nanos {
 
 /// The line latency + bytes / bandwidth through some copies, by the law of [`Copies`]: linear
 /// least squares with weights 1 / time². A negative latency is replaced by zero.
-fn fit(points: Vec<CopyTime>) -> Copies {
+pub(crate) fn fit(points: Vec<CopyTime>) -> Copies {
     let pairs: Vec<(f64, f64)> = points
         .iter()
         .map(|point| {

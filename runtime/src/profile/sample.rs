@@ -1,7 +1,7 @@
 //! Replays a schedule until the times of its calls have settled.
 
 use super::{quartiles, usual};
-use crate::{Cpu, CpuError, CpuOptions, Feed, Ran, Record, Recording, State};
+use crate::{Device, DeviceError, Ran, Record, State};
 use roundelay_kernels::Kernels;
 use roundelay_schedule::{
     ActionId, Catalogue, Checked, InputId, Nanos, PhysicalQueue, RoutineId, Schedule,
@@ -48,29 +48,26 @@ pub struct Sample {
     pub settled: bool,
 }
 
-/// Replays a schedule from its initial state, at most `launches` launches at one time.
+/// Replays the schedule of a machine that keeps times from its initial state; at most `launches`
+/// launches run there at one time.
 ///
 /// # Errors
 /// When the machine cannot run it.
 pub fn sample(
-    schedule: &Checked,
-    feed: Box<dyn Feed>,
+    mut machine: Device,
     launches: usize,
     settling: Settling,
-) -> Result<Sample, CpuError> {
-    let recording = Recording::On { launches };
-    let mut cpu =
-        Cpu::new(schedule, feed, CpuOptions { recording, ..CpuOptions::default() })?;
-    cpu.load(&State::initial(&schedule.job))?;
-    cpu.replay(ROUND, &mut |_| ())?;
-    drop(cpu.record());
-    let mut sample = Sample::new(schedule, launches);
+) -> Result<Sample, DeviceError> {
+    let schedule = machine.schedule().clone();
+    machine.load(&State::initial(&schedule.job))?;
+    replay(&mut machine, ROUND)?;
+    let mut sample = Sample::new(&schedule, launches);
     let mut sums = Vec::new();
     let start = Instant::now();
     while start.elapsed() < settling.patience && !sample.settled {
-        let first = cpu.step();
-        cpu.replay(first + ROUND, &mut |_| ())?;
-        sample.take(schedule, first, cpu.record());
+        let first = machine.step();
+        let record = replay(&mut machine, first + ROUND)?;
+        sample.take(&schedule, first, record);
         sums.push(sample.sum().0);
         let last = sums.rchunks(AGREEING).next().unwrap_or_default();
         let (least, most) = (last.iter().min(), last.iter().max());
@@ -80,6 +77,12 @@ pub fn sample(
             });
     }
     Ok(sample)
+}
+
+/// What a machine does up to a step.
+fn replay(machine: &mut Device, end: u64) -> Result<Record, DeviceError> {
+    machine.replay_while(end, &mut |_| (), &mut || true)?;
+    machine.record()
 }
 
 impl Sample {

@@ -53,28 +53,42 @@ impl Device {
         }
     }
 
+    /// What is known of a GPU, without a context on it.
+    ///
+    /// # Errors
+    /// When there is no such GPU, or it is too old.
+    pub(crate) fn look(ordinal: u32) -> Result<DeviceFacts, NoCuda> {
+        Self::find(ordinal).map(|(_, facts)| facts)
+    }
+
+    fn find(ordinal: u32) -> Result<(CUdevice, DeviceFacts), NoCuda> {
+        if ordinal >= Self::count()? {
+            return Err(NoCuda::Device);
+        }
+        let libraries = Libraries::load()?;
+        let mut raw = 0;
+        // SAFETY: a device is written; the driver is started.
+        let found = unsafe { driver!(cuDeviceGet(&raw mut raw, ordinal as i32)) };
+        let facts = found.and_then(|()| facts(ordinal, raw, libraries));
+        let facts = facts.map_err(NoCuda::Start)?;
+        match facts.capability < OLDEST {
+            true => Err(NoCuda::OldDevice { device: facts.to_string() }),
+            false => Ok((raw, facts)),
+        }
+    }
+
     /// Holds the primary context of a GPU.
     ///
     /// # Errors
     /// When there is no such GPU, or its context cannot be made.
     pub(crate) fn open(ordinal: u32) -> Result<Self, NoCuda> {
-        if ordinal >= Self::count()? {
-            return Err(NoCuda::Device);
-        }
         let libraries = Libraries::load()?;
-        let (mut raw, mut context) = (0, ptr::null_mut());
-        // SAFETY: a device and a context are written; the driver is started.
-        let opened = unsafe {
-            driver!(cuDeviceGet(&raw mut raw, ordinal as i32))
-                .and_then(|()| driver!(cuDevicePrimaryCtxRetain(&raw mut context, raw)))
-        };
-        opened.map_err(NoCuda::Start)?;
-        let facts = facts(ordinal, raw, libraries).map_err(NoCuda::Start)?;
-        let device = Self { raw, context, facts, libraries };
-        match device.facts.capability < OLDEST {
-            true => Err(NoCuda::OldDevice { device: device.facts.to_string() }),
-            false => Ok(device),
-        }
+        let (raw, facts) = Self::find(ordinal)?;
+        let mut context = ptr::null_mut();
+        // SAFETY: a context is written; the driver is started.
+        unsafe { driver!(cuDevicePrimaryCtxRetain(&raw mut context, raw)) }
+            .map_err(NoCuda::Start)?;
+        Ok(Self { raw, context, facts, libraries })
     }
 
     /// What is known of it.

@@ -222,6 +222,7 @@ const DRIVER: &[&str] = &[
     "cuEventCreate",
     "cuEventRecord",
     "cuEventQuery",
+    "cuEventElapsedTime",
     "cuEventDestroy_v2",
     "cuStreamBeginCapture_v2",
     "cuStreamEndCapture",
@@ -241,6 +242,10 @@ const COMPILER: &[&str] = &[
     "nvrtcGetProgramLog",
     "nvrtcGetCUBINSize",
     "nvrtcGetCUBIN",
+    "nvrtcGetPTXSize",
+    "nvrtcGetPTX",
+    "nvrtcGetNumSupportedArchs",
+    "nvrtcGetSupportedArchs",
 ];
 
 /// What is called of cuBLASLt.

@@ -26,7 +26,8 @@ impl Module {
     /// When it is none, or for another device.
     pub(crate) fn new(code: &[u8]) -> Result<Self, DriverError> {
         let mut raw = ptr::null_mut();
-        // SAFETY: a cubin says itself how long it is; the driver reads no further.
+        // SAFETY: a cubin says itself how long it is, and other code ends with zero; the driver
+        // reads no further.
         unsafe { driver!(cuModuleLoadData(&raw mut raw, code.as_ptr().cast())) }?;
         Ok(Self(raw))
     }

@@ -4,9 +4,10 @@ use super::{Address, DriverError, Function, Graph, Parameters, Pinned, driver};
 use cudarc::driver::sys::{
     CUDA_MEMCPY2D, CUevent, CUevent_flags as EventFlags, CUmemorytype as MemoryType,
     CUresult, CUstream, CUstream_flags as StreamFlags, CUstreamCaptureMode as Mode,
-    cuEventQuery,
+    cuEventQuery, culib,
 };
 use roundelay_kernels::cuda::Launch;
+use roundelay_schedule::Nanos;
 use std::{ops::Range, ptr};
 
 /// Work in order.
@@ -46,6 +47,36 @@ impl Event {
         // SAFETY: a handle is written.
         unsafe { driver!(cuEventCreate(&raw mut raw, flags)) }?;
         Ok(Self(raw))
+    }
+
+    /// A moment whose time is kept.
+    pub(crate) fn timed() -> Result<Self, DriverError> {
+        let mut raw = ptr::null_mut();
+        let flags = EventFlags::CU_EVENT_DEFAULT as u32;
+        // SAFETY: a handle is written.
+        unsafe { driver!(cuEventCreate(&raw mut raw, flags)) }?;
+        Ok(Self(raw))
+    }
+
+    /// Time from another moment until this one; both are timed and have passed.
+    ///
+    /// # Errors
+    /// When one of them was not set, or the device failed.
+    pub(crate) fn since(&self, start: &Self) -> Result<Nanos, DriverError> {
+        // Bindings know a later form alone, which only new drivers have.
+        type Elapsed = unsafe extern "C" fn(*mut f32, CUevent, CUevent) -> CUresult;
+        let call = "cuEventElapsedTime";
+        let mut milliseconds = 0f32;
+        // SAFETY: the library is loaded, and the function has this type; a number is written,
+        // and both handles are live.
+        let result = unsafe {
+            match culib().get::<Elapsed>(call.as_bytes()) {
+                Ok(elapsed) => elapsed(&raw mut milliseconds, start.0, self.0),
+                Err(_) => CUresult::CUDA_ERROR_NOT_FOUND,
+            }
+        };
+        super::check(call, result)?;
+        Ok(Nanos((f64::from(milliseconds) * 1e6).round().max(0.0) as u64))
     }
 
     /// Whether it has passed; does not wait.

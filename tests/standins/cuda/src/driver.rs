@@ -81,8 +81,8 @@ unsafe extern "C" fn cuDeviceGetAttribute(
 ) -> c_int {
     let known = match attribute {
         MULTIPROCESSORS => 4,
-        MAJOR => 9,
-        MINOR => 0,
+        MAJOR => world().settings.capability / 10,
+        MINOR => world().settings.capability % 10,
         MAPS => i32::from(world().settings.maps),
         _ => return INVALID_VALUE,
     };

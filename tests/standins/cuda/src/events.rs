@@ -8,7 +8,13 @@ use crate::{
         Stream, World, world,
     },
 };
-use std::ffi::{c_int, c_uint};
+use std::{
+    ffi::{c_int, c_uint},
+    sync::Arc,
+};
+
+/// A flag of events.
+const DISABLE_TIMING: c_uint = 2;
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuStreamCreate(stream: *mut u64, _: c_uint) -> c_int {
@@ -26,10 +32,13 @@ extern "C" fn cuStreamDestroy_v2(stream: u64) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cuEventCreate(event: *mut u64, _: c_uint) -> c_int {
+unsafe extern "C" fn cuEventCreate(event: *mut u64, flags: c_uint) -> c_int {
     let mut world = world();
     let number = world.number();
     world.events.insert(number, Event::default());
+    if flags & DISABLE_TIMING == 0 {
+        world.stamps.insert(number, Arc::default());
+    }
     // SAFETY: the caller gives room for a handle.
     unsafe { *event = number };
     SUCCESS
@@ -37,7 +46,24 @@ unsafe extern "C" fn cuEventCreate(event: *mut u64, _: c_uint) -> c_int {
 
 #[unsafe(no_mangle)]
 extern "C" fn cuEventDestroy_v2(event: u64) -> c_int {
-    world().events.remove(&event).map_or(INVALID_HANDLE, |_| SUCCESS)
+    let mut world = world();
+    world.stamps.remove(&event);
+    world.events.remove(&event).map_or(INVALID_HANDLE, |_| SUCCESS)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuEventElapsedTime(
+    milliseconds: *mut f32,
+    start: u64,
+    end: u64,
+) -> c_int {
+    let world = world();
+    let stamps = [start, end].map(|event| world.stamps.get(&event));
+    let [Some(start), Some(end)] = stamps else { return INVALID_HANDLE };
+    let (Some(start), Some(end)) = (start.get(), end.get()) else { return NOT_READY };
+    // SAFETY: the caller gives room for a number.
+    unsafe { *milliseconds = end.saturating_duration_since(*start).as_secs_f32() * 1e3 };
+    SUCCESS
 }
 
 #[unsafe(no_mangle)]
@@ -45,6 +71,14 @@ extern "C" fn cuEventRecord(event: u64, stream: u64) -> c_int {
     let mut world = world();
     if let Some(failure) = world.failure {
         return failure;
+    }
+    if let Some(stamp) = world.stamps.get_mut(&event) {
+        *stamp = Arc::default();
+        let stamp = Arc::clone(stamp);
+        let given = world.give(stream, Work::Stamp(stamp));
+        if given != SUCCESS {
+            return given;
+        }
     }
     let Some(own) = world.streams.get(&stream) else { return INVALID_HANDLE };
     let moment = match &own.captured {

@@ -74,8 +74,13 @@ unsafe extern "C" fn nvrtcCompileProgram(
         (&mut *program, (0..count as usize).map(option).collect::<Vec<_>>())
     };
     let known = |option: &String| {
-        ["--gpu-architecture=sm_90", "--std=c++17", "-default-device"]
-            .contains(&option.as_str())
+        [
+            "--gpu-architecture=sm_90a",
+            "--gpu-architecture=compute_90",
+            "--std=c++17",
+            "-default-device",
+        ]
+        .contains(&option.as_str())
     };
     if let Some(unknown) = options.iter().find(|option| !known(option)) {
         program.log = format!("unknown option {unknown}\0").into_bytes();
@@ -144,6 +149,42 @@ unsafe extern "C" fn nvrtcGetProgramLog(
     unsafe {
         let own = &(*program).log;
         ptr::copy_nonoverlapping(own.as_ptr(), log.cast(), own.len());
+    }
+    SUCCESS
+}
+
+/// The architectures that this one knows.
+const KNOWN: [c_int; 2] = [80, 90];
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvrtcGetNumSupportedArchs(count: *mut c_int) -> c_int {
+    // SAFETY: the caller gives room for a number.
+    unsafe { *count = KNOWN.len() as c_int };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvrtcGetSupportedArchs(known: *mut c_int) -> c_int {
+    // SAFETY: the caller gives room for as many numbers as it was told.
+    unsafe { ptr::copy_nonoverlapping(KNOWN.as_ptr(), known, KNOWN.len()) };
+    SUCCESS
+}
+
+/// The same as machine code, which ends with zero.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvrtcGetPTXSize(program: *const Program, size: *mut usize) -> c_int {
+    // SAFETY: as for the log.
+    unsafe { *size = (*program).code.len() + 1 };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvrtcGetPTX(program: *const Program, code: *mut c_char) -> c_int {
+    // SAFETY: as for the log, and one byte more.
+    unsafe {
+        let own = &(*program).code;
+        ptr::copy_nonoverlapping(own.as_ptr(), code.cast(), own.len());
+        *code.add(own.len()) = 0;
     }
     SUCCESS
 }

@@ -28,6 +28,8 @@ pub(crate) struct Settings {
     pub(crate) order: Order,
     pub(crate) devices: i32,
     pub(crate) driver: i32,
+    /// Compute capability times ten.
+    pub(crate) capability: i32,
     pub(crate) memory: u64,
     pub(crate) maps: bool,
     pub(crate) forget: Option<u64>,
@@ -65,6 +67,7 @@ impl Settings {
             order,
             devices: small("DEVICES", 2),
             driver: small("DRIVER", 13_000),
+            capability: small("CAPABILITY", 90),
             memory: number("MEMORY").unwrap_or(1 << 30),
             maps: text("MAPS").as_deref() != Some("no"),
             forget: number("FORGET"),

@@ -1,7 +1,11 @@
 //! What streams do, one piece at a time.
 
 use crate::{kernels::Kernel, products::Product};
-use std::ptr;
+use std::{
+    ptr,
+    sync::{Arc, OnceLock},
+    time::Instant,
+};
 
 /// One piece of work.
 #[derive(Clone)]
@@ -16,6 +20,8 @@ pub(crate) enum Work {
     Kernel(Kernel),
     /// Multiplies matrices.
     Product(Box<Product>),
+    /// Keeps the time at which it is done.
+    Stamp(Arc<OnceLock<Instant>>),
     /// Messages between ranks, by number; only the world can do them.
     Exchange(u64),
 }
@@ -37,6 +43,7 @@ impl Work {
                     unsafe { ptr::copy(from, to, *width as usize) };
                 }
             }
+            Work::Stamp(time) => drop(time.set(Instant::now())),
             Work::Kernel(kernel) => kernel.run(),
             Work::Product(product) => product.run(),
         }

@@ -16,7 +16,8 @@ use crate::{
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    sync::{Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    time::Instant,
 };
 
 /// Results of the driver that are used.
@@ -86,6 +87,8 @@ pub(crate) struct World {
     random: Random,
     pub(crate) streams: BTreeMap<u64, Stream>,
     pub(crate) events: BTreeMap<u64, Event>,
+    /// When events were, which keep that.
+    pub(crate) stamps: BTreeMap<u64, Arc<OnceLock<Instant>>>,
     pub(crate) captures: BTreeMap<u64, Capture>,
     pub(crate) graphs: BTreeMap<u64, Vec<Recorded>>,
     pub(crate) counts: Counts,
@@ -118,6 +121,7 @@ impl World {
             random: Random::new(seed),
             streams: BTreeMap::new(),
             events: BTreeMap::new(),
+            stamps: BTreeMap::new(),
             captures: BTreeMap::new(),
             graphs: BTreeMap::new(),
             counts: Counts::default(),

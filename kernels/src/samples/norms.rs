@@ -1,6 +1,6 @@
 //! Calls of normalisations.
 
-use super::{Build, sample::Draw};
+use super::{Build, calls::Draw};
 use roundelay_schedule::Call;
 
 /// A random call.

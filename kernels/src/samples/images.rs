@@ -1,6 +1,6 @@
 //! Random calls of the kernels that work on images.
 
-use super::{Build, sample::Draw};
+use super::{Build, calls::Draw};
 use roundelay_schedule::Call;
 
 /// A random call of this kernel.

@@ -1,44 +1,53 @@
-//! One well-formed random call of every kernel, with contents.
+//! Calls and their contents.
 
 use super::{Array, Build, call, images, norms, parts};
-use roundelay_kernels::{Kernel, Real, random::Stream};
-use roundelay_schedule::{Attribute, Call, Element};
+use crate::{Kernel, Real, random::Stream};
+use roundelay_schedule::{Access, Attribute, Call, Element};
 
 /// Draws small numbers one after another.
-pub(crate) struct Draw {
+pub struct Draw {
     stream: Stream,
     next: u64,
 }
 
 impl Draw {
-    pub(crate) fn new(seed: u64) -> Self {
+    /// From the beginning.
+    pub fn new(seed: u64) -> Self {
         Self { stream: Stream::new(seed, &[]), next: 0 }
     }
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+    /// Less than `bound`.
+    pub fn below(&mut self, bound: u64) -> u64 {
         self.next += 1;
         self.stream.below(self.next, bound)
     }
-    pub(crate) fn extent(&mut self) -> u64 {
+    /// An extent up to 70: odd ones, ones of few, and multiples of eight.
+    pub fn extent(&mut self) -> u64 {
         match self.below(4) {
             0 => 1 + self.below(4),
             1 => 8 * (1 + self.below(6)),
             _ => 1 + self.below(70),
         }
     }
-    pub(crate) fn flag(&mut self) -> bool {
+    /// True or false.
+    pub fn flag(&mut self) -> bool {
         self.below(2) == 1
     }
-    pub(crate) fn normal(&mut self) -> f64 {
+    /// From the standard normal distribution.
+    pub fn normal(&mut self) -> f64 {
         self.next += 1;
         self.stream.normal(self.next)
     }
-    pub(crate) fn normals<R: Real>(&mut self, length: usize) -> Vec<R> {
+    /// So many of them.
+    pub fn normals<R: Real>(&mut self, length: usize) -> Vec<R> {
         (0..length).map(|_| R::of(self.normal())).collect()
     }
 }
 
-/// A random call of this kernel.
-pub(crate) fn sample(name: &str, draw: &mut Draw) -> Call {
+/// A random call of this kernel, which is one of [`NAMES`](crate::NAMES).
+///
+/// # Panics
+/// When it is none of them.
+pub fn sample(name: &str, draw: &mut Draw) -> Call {
     let accumulate = draw.flag();
     let plain = call(name);
     let adding = plain.clone().flag("accumulate", accumulate);
@@ -116,8 +125,11 @@ fn sample_rotary(adding: Call, draw: &mut Draw, [batch, m]: [u64; 2]) -> Call {
     call.flag("inverse", draw.flag()).reals(&[shape; 2])
 }
 
-/// Calls that are large enough to be split over threads.
-pub(crate) fn large(name: &str, draw: &mut Draw) -> Call {
+/// A call that is large enough to be split over threads.
+///
+/// # Panics
+/// As [`sample`].
+pub fn large(name: &str, draw: &mut Draw) -> Call {
     let (rows, columns, count): (&[u64], &[u64], &[u64]) = (&[300, 130], &[130], &[300]);
     let (x, lse): (&[u64], &[u64]) = (&[2, 150, 64], &[2, 2, 150]);
     let wide: &[u64] = &[300, 500];
@@ -280,7 +292,10 @@ fn sample_optimizer(call: Call, count: u64, draw: &mut Draw) -> Call {
 
 /// Contents for every operand: normal numbers, tokens and classes in range, and squares that
 /// are not negative.
-pub(crate) fn contents<R: Real>(call: &Call, draw: &mut Draw) -> Vec<Array<R>> {
+///
+/// # Panics
+/// When the call is none of the samples.
+pub fn contents<R: Real>(call: &Call, draw: &mut Draw) -> Vec<Array<R>> {
     let extent = |operand: usize, axis: usize| {
         let shape = &call.operands[operand].shape;
         if axis == 0 { shape[0] } else { shape[shape.len() - 1] }
@@ -323,9 +338,11 @@ fn is_square(kernel: &str, operand: usize) -> bool {
 }
 
 /// The operands whose contents mean something after the call.
-pub(crate) fn results(call: &Call) -> Vec<usize> {
+///
+/// # Panics
+/// When the call is malformed.
+pub fn results(call: &Call) -> Vec<usize> {
     let kernel = Kernel::parse(call).expect("the call is well formed");
-    let written =
-        |index: &usize| kernel.accesses()[*index] != roundelay_schedule::Access::Read;
+    let written = |index: &usize| kernel.accesses()[*index] != Access::Read;
     (0..call.operands.len()).filter(written).collect()
 }

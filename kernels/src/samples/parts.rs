@@ -1,13 +1,7 @@
 //! Random calls of what one of several devices does.
 
-use super::{Build, sample::Draw};
+use super::{Build, calls::Draw};
 use roundelay_schedule::{Attribute, Call};
-
-/// Whether a kernel is one of those.
-pub(crate) fn is_of_parts(name: &str) -> bool {
-    let exchanges = ["all_reduce", "all_gather", "reduce_scatter"];
-    name.contains("part") || name.ends_with("_join") || exchanges.contains(&name)
-}
 
 /// A random call of one of these kernels; `adding` has its name and perhaps `accumulate`.
 pub(crate) fn sample(adding: Call, draw: &mut Draw) -> Call {

@@ -1,0 +1,416 @@
+"""What is measured, part by part. A part gets the bench and adds rows; whatever it raises becomes a
+row too."""
+
+import json
+import shutil
+import statistics
+import subprocess
+import time
+import traceback
+from dataclasses import dataclass, field
+
+from sides import Failed
+
+# bf16 products of an H100 or H200 with dense matrices, in arithmetic per second (NVIDIA's data
+# sheet); what is divided by it is called MFU.
+PEAK = 989e12
+
+# Loss curves: examples of a step, and steps.
+LOSSES = {"gpt2": (4, 200), "resnet50": (16, 200)}
+TINY_LOSSES = {"gpt2": (4, 8), "resnet50": (4, 8)}
+
+# Virtual devices: examples of a micro-batch.
+VIRTUAL = {"resnet50": 16, "vit": 16, "gpt2": 4}
+TINY_VIRTUAL = {"resnet50": 2, "vit": 2, "gpt2": 2}
+
+
+@dataclass
+class Bench:
+    ours: object
+    theirs: object
+    results: object
+    models: list
+    tiny: bool
+    seed: int
+    # Time of a step of ours, by model, once it was measured.
+    steps: dict = field(default_factory=dict)
+
+    def sizes(self, model):
+        return self.ours.sizes[model]
+
+    def timeout(self, most):
+        """Seconds that a command may take."""
+        left = self.results.left()
+        if left < 5:
+            raise Failed("no time was left")
+        return min(most, left)
+
+
+@dataclass
+class Part:
+    work: object
+    # Whether it may run beside others: its figures are no times.
+    together: bool
+
+
+def run(name, bench):
+    bench.results.say(f"{name} begins")
+    try:
+        if bench.results.left() < 5:
+            raise Failed("no time was left")
+        PARTS[name].work(bench)
+    except Failed as error:
+        bench.results.add(name, "the part", str(error), "missing")
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{last.name}, line {last.lineno}"
+        bench.results.add(name, "the part", f"{type(error).__name__} in {place}: {error}", "missing")
+
+
+def attempt(bench, part, what, work):
+    """One item of a part, which may fail by itself."""
+    try:
+        work()
+    except Failed as error:
+        bench.results.add(part, what, str(error), "missing")
+
+
+# Kernels
+
+
+def kernels(bench):
+    ours, calls = bench.ours, 1 if bench.tiny else 12
+    words = ["devices", "--check-kernels", "--json", "--seed", bench.seed, "--calls", calls]
+    command = [str(ours.program), *map(str, words)]
+    limit = bench.timeout(900 if bench.tiny else 180)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, env=ours.environment,
+                              timeout=limit)
+    except subprocess.TimeoutExpired:
+        raise Failed(f"the check of kernels took more than {limit:.0f} s") from None
+    if not done.stdout.startswith("{") or '"rows"' not in done.stdout:
+        raise Failed(done.stderr.strip()[-400:] or "the check of kernels said nothing")
+    rows = json.loads(done.stdout)["rows"]
+    for dtype in dict.fromkeys(row["dtype"] for row in rows):
+        own = [row for row in rows if row["dtype"] == dtype]
+        wrong = [row for row in own if row["wrong"]]
+        known = [row for row in own if row["error"] is not None]
+        worst = max(known, key=lambda row: row["error"], default={"error": 0.0, "kernel": "none"})
+        found = (f"{len(own)} kernels, {sum(row['calls'] for row in own)} calls, largest error "
+                 f"{worst['error']:.1e} ({worst['kernel']}) of {own[0]['tolerance']:.1e}")
+        if wrong:
+            found += "; wrong: " + ", ".join(row["kernel"] for row in wrong)
+        bench.results.add("kernels", f"{dtype} against references in f64, seed {bench.seed}", found,
+                          "WRONG" if wrong else "right", rows=own)
+
+
+def sanitizer(bench):
+    tool = shutil.which("compute-sanitizer")
+    if not tool:
+        raise Failed("compute-sanitizer is not here")
+    for which in ("memcheck", "racecheck"):
+        attempt(bench, "sanitizer", which, lambda: sanitize(bench, tool, which))
+
+
+def sanitize(bench, tool, which):
+    command = [tool, "--tool", which, "--error-exitcode", "9", str(bench.ours.program), "devices",
+               "--check-kernels", "--calls", "1", "--seed", str(bench.seed), "--json"]
+    limit = bench.timeout(80)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=limit,
+                              env=bench.ours.environment)
+    except subprocess.TimeoutExpired:
+        raise Failed(f"it took more than {limit:.0f} s") from None
+    said = [line for line in done.stdout.splitlines() if "=====" in line]
+    last = said[-1].strip("= ") if said else done.stderr.strip()[-200:]
+    verdict = {0: "right", 9: "WRONG"}.get(done.returncode, "missing")
+    bench.results.add("sanitizer", f"{which} over all kernels", last, verdict)
+
+
+# Losses
+
+
+def losses(bench):
+    for model in (TINY_LOSSES if bench.tiny else LOSSES):
+        if model in bench.models:
+            attempt(bench, "losses", model, lambda: losses_of(bench, model))
+
+
+def losses_of(bench, model):
+    batch, steps = (TINY_LOSSES if bench.tiny else LOSSES)[model]
+    ours, work = bench.ours, bench.ours.work
+    name = f"losses-{model}"
+    schedule = ours.compile(model, name, [f"train.batch = {batch}"], timeout=bench.timeout(120))
+    weights, data = work / f"{name}.safetensors", work / f"{name}-data"
+    limit = 900 if bench.tiny else 150
+    ours.run(schedule, 0, bench.timeout(limit), "--save", weights)
+    ours.call(["data", schedule, "--steps", steps, "-o", data], bench.timeout(limit))
+    runs = []
+    for number, graphs in enumerate(["periods", "periods", "never"]):
+        saved = work / f"{name}-{number}.safetensors"
+        words = ["--weights", weights, "--save", saved, "--graphs", graphs]
+        found = ours.run(schedule, steps, bench.timeout(limit), *words)
+        runs.append((found["losses"], saved.read_bytes()))
+        saved.unlink()
+    for what, other in [("two runs", runs[1]), ("with graphs and without", runs[2])]:
+        same = runs[0] == other
+        found = f"{steps} losses and all weights are " + ("the same bits" if same else "OTHER bits")
+        bench.results.add("losses", f"{model}: {what}", found, "right" if same else "WRONG")
+    sizes = {**bench.sizes(model), "batch": batch}
+    curves = {"ours": runs[0][0]}
+    for precision in ("bf16", "f32"):
+        theirs = bench.theirs.losses(sizes, precision, weights, data, steps, bench.timeout(limit))
+        curves[precision] = theirs
+    shutil.rmtree(data, ignore_errors=True)
+    compare_curves(bench, model, curves)
+
+
+def compare_curves(bench, model, curves):
+    """Ours is within the noise of bf16 when it lies no further from PyTorch's losses in 32 bits than
+    twice as far as PyTorch's own in bf16, in the mean over steps, give or take 0.5 %."""
+    far = lambda one, other: statistics.mean(abs(a - b) / b for a, b in zip(curves[one], curves[other]))
+    own, noise, between = far("ours", "f32"), far("bf16", "f32"), far("ours", "bf16")
+    most = max(abs(a - b) / b for a, b in zip(curves["ours"], curves["bf16"]))
+    ends = ", ".join(f"{name} {curve[0]:.4f} to {curve[-1]:.4f}" for name, curve in curves.items())
+    found = (f"{ends}; mean distance of ours from f32 {own:.2%}, of PyTorch's bf16 {noise:.2%}, "
+             f"between the two {between:.2%} (at most {most:.2%})")
+    verdict = "right" if own <= 2 * noise + 0.005 else "WRONG"
+    bench.results.add("losses", f"{model}: {len(curves['ours'])} steps against PyTorch", found,
+                      verdict, curves=curves)
+
+
+# Speed
+
+
+def prepare(bench):
+    """Plans and compiles what later parts run, beside the parts that are not timed."""
+    for model in bench.models:
+        attempt(bench, "prepare", model, lambda: speed_schedule(bench, model))
+    for model, count in virtual_cases(bench):
+        for rule in ("sync", "cyclic_v2"):
+            attempt(bench, "prepare", f"{model}, N = {count}, {rule}",
+                    lambda: virtual_schedule(bench, model, count, rule))
+
+
+def speed_schedule(bench, model):
+    return bench.ours.compile(model, f"speed-{model}", timeout=bench.timeout(120))
+
+
+def warm(bench):
+    """Fills PyTorch's caches of compiled kernels, beside the parts that are not timed."""
+    mode = "eager" if bench.tiny else "default"
+    serve = lambda model: bench.theirs.serve(bench.sizes(model), mode, 2)
+    servers = [(model, serve(model)) for model in bench.models]
+    for model, server in servers:
+        try:
+            server.ask("ready", bench.timeout(180))
+        except (Failed, OSError) as error:
+            bench.results.add("warm", model, str(error), "missing")
+        finally:
+            server.close()
+
+
+def work_of(model, sizes):
+    """Arithmetic of training with one example: 6 per parameter and token and 6 per layer, width and
+    pair of positions, as llm.c counts; for images three times the
+    forward pass as its papers count it, scaled with the area."""
+    own = sizes["model"]
+    if sizes["file"] == "gpt2":
+        layers, width, seq = own["layers"], own["width"], own["seq"]
+        parameters = own["vocab"] * width + seq * width + layers * (12 * width * width + 13 * width) + 2 * width
+        return seq * (6 * parameters + 6 * layers * width * seq)
+    if sizes["file"] == "vit":
+        tokens, width = 1 + (own["side"] // own["patch"]) ** 2, own["width"]
+        layer = 12 * width * width * tokens + 2 * tokens * tokens * width
+        return 6 * (own["layers"] * layer + 3 * own["patch"] ** 2 * width * (tokens - 1))
+    return 6 * 4.09e9 * (own["side"] / 224) ** 2 * (own["width"] / 64) ** 2
+
+
+def speed(bench):
+    for model in bench.models:
+        attempt(bench, "speed", model, lambda: speed_of(bench, model))
+
+
+def speed_of(bench, model):
+    sizes, ours = bench.sizes(model), bench.ours
+    schedule = speed_schedule(bench, model)
+    limit = 900 if bench.tiny else 60
+    servers, absent, told = {}, {}, {}
+    for mode in ("default", "reduce-overhead"):
+        try:
+            servers[mode] = bench.theirs.serve(sizes, "eager" if bench.tiny else mode)
+        except Failed as error:
+            absent[mode] = str(error)
+    try:
+        for mode, server in list(servers.items()):
+            try:
+                told[mode] = server.ask("ready", bench.timeout(120))
+            except (Failed, OSError) as error:
+                absent[mode] = str(error)
+                servers.pop(mode).close()
+        turns = {mode: [] for mode in servers}
+        own = []
+        for _ in range(1 if bench.tiny else 2):
+            for mode, server in servers.items():
+                seconds = 0.1 if bench.tiny else 3
+                turns[mode].append(server.ask(f"turn {seconds}", bench.timeout(60))["step_s"])
+            own.append(ours.run(schedule, sizes["steps"], bench.timeout(limit)))
+        memories = {mode: server.ask("memory", bench.timeout(30)) for mode, server in servers.items()}
+        counts = {mode: server.ask("kernels", bench.timeout(60)) for mode, server in servers.items()}
+    finally:
+        for server in servers.values():
+            server.close()
+    tell_speed(bench, model, own, turns)
+    tell_memory(bench, model, own[-1]["end"], memories)
+    kernels_of = {mode: answer["kernels"] for mode, answer in counts.items()}
+    found = f"ours {own[-1]['end']['kernels']}" + "".join(f", {m} {n}" for m, n in kernels_of.items())
+    bench.results.add("speed", f"{model}: kernels of a step", found,
+                      ours=own[-1]["end"]["kernels"], theirs=kernels_of)
+    if told:
+        backend = next(iter(told.values()))["attention"]
+        bench.results.add("speed", f"{model}: attention that PyTorch picks", str(backend))
+    for mode, reason in absent.items():
+        bench.results.add("speed", f"{model}: PyTorch {mode}", reason, "missing")
+
+
+def tell_speed(bench, model, own, turns):
+    sizes = bench.sizes(model)
+    per_example, unit = (sizes["model"]["seq"], "tok/s") if sizes["file"] == "gpt2" else (1, "img/s")
+    arithmetic = work_of(model, sizes)
+    ours = statistics.median(run["step_s"] for run in own)
+    bench.steps[model] = ours
+    rate = lambda step: sizes["batch"] * per_example / step
+    utilized = lambda step: sizes["batch"] * arithmetic / step / PEAK
+    found = f"ours {rate(ours):,.0f} {unit}, MFU {utilized(ours):.1%}, {ours * 1e3:.2f} ms a step"
+    figures = {"ours": {"step_s": ours, "rate": rate(ours), "mfu": utilized(ours)}}
+    for mode, steps in turns.items():
+        step = statistics.median(steps)
+        found += f"; PyTorch {mode} {rate(step):,.0f}, MFU {utilized(step):.1%}: ours is {step / ours:.2f} of it"
+        figures[mode] = {"step_s": step, "rate": rate(step), "mfu": utilized(step), "ratio": step / ours}
+    bench.results.add("speed", f"{model}, batch {sizes['batch']}, bf16", found, unit=unit, figures=figures)
+
+
+def total(figures, key):
+    return sum(pool[key] for pool in figures["pools"].values())
+
+
+def gigabytes(count):
+    return "unknown" if count is None else f"{count / 1e9:.2f} GB"
+
+
+def tell_memory(bench, model, end, memories):
+    arenas = [total(end[side], "arena_bytes") for side in ("predicted", "measured")]
+    same = end["predicted"]["pools"].keys() == end["measured"]["pools"].keys() and arenas[0] == arenas[1]
+    bench.results.add("memory", f"{model}: arena against prediction",
+                      f"{arenas[1]} bytes, predicted {arenas[0]}", "right" if same else "WRONG")
+    peak = total(end["measured"], "activation_peak_bytes")
+    found = (f"ours {gigabytes(arenas[1])} in arenas ({gigabytes(peak)} activations by scan) and "
+             f"{gigabytes(end['beside_bytes'])} beside")
+    for mode, memory in memories.items():
+        found += f"; PyTorch {mode} {gigabytes(memory['allocated'])} allocated, {gigabytes(memory['reserved'])} reserved"
+    bench.results.add("memory", f"{model}: peak", found, ours=end["measured"], theirs=memories)
+
+
+def overhead(bench):
+    """Steps so small that the host is what takes time."""
+    ours, model = bench.ours, "gpt2"
+    edits = [] if bench.tiny else [("seq = 1024", "seq = 64")]
+    schedule = ours.compile(model, "overhead", ["train.batch = 1"], edits, bench.timeout(120))
+    steps = 8 if bench.tiny else 200
+    runs = {}
+    for graphs in ("periods", "never"):
+        found = ours.run(schedule, steps, bench.timeout(900 if bench.tiny else 60), "--graphs", graphs)
+        runs[graphs] = found["step_s"]
+        count = found["end"]["kernels"]
+    per = lambda step: f"{step * 1e3:.3f} ms a step, {step / count * 1e6:.2f} us a kernel"
+    found = f"{count} kernels; with graphs {per(runs['periods'])}; without {per(runs['never'])}"
+    bench.results.add("overhead", "gpt2 with one short sequence", found, figures=runs, kernels=count)
+
+
+# Virtual devices
+
+
+def virtual_cases(bench):
+    models = TINY_VIRTUAL if bench.tiny else VIRTUAL
+    counts = (2, 4) if bench.tiny else (2, 4, 8)
+    return [(model, count) for model in models if model in bench.models for count in counts]
+
+
+def virtual(bench):
+    for model, count in virtual_cases(bench):
+        attempt(bench, "virtual", f"{model}, N = {count}", lambda: virtual_of(bench, model, count))
+
+
+def virtual_schedule(bench, model, count, rule):
+    each = (TINY_VIRTUAL if bench.tiny else VIRTUAL)[model]
+    edits = []
+    if bench.sizes(model)["file"] == "gpt2":
+        edits = [("linear(layer_norm(x), weight = table, bias = false)",
+                  "linear(layer_norm(x), vocab, bias = false)")]
+    settings = [f"train.batch = {count * each}", f"micro_batches = {count}", f"stages = {count}",
+                "placement = concurrent", "states = replicated", f"rule = {rule}"]
+    name = f"virtual-{model}-{count}-{rule}"
+    return bench.ours.compile(model, name, settings, edits, bench.timeout(120))
+
+
+def virtual_of(bench, model, count):
+    each = (TINY_VIRTUAL if bench.tiny else VIRTUAL)[model]
+    found = {}
+    for rule in ("sync", "cyclic_v2"):
+        schedule = virtual_schedule(bench, model, count, rule)
+        found[rule] = bench.ours.run(schedule, 8 if bench.tiny else 16, bench.timeout(900 if bench.tiny else 45))
+    sides = {}
+    for side in ("predicted", "measured"):
+        peaks = [total(found[rule]["end"][side], "activation_peak_bytes") for rule in ("sync", "cyclic_v2")]
+        sides[side] = (*peaks, peaks[1] / peaks[0])
+    sync, cyclic, ratio = sides["measured"]
+    rates = [count * each / found[rule]["step_s"] for rule in ("sync", "cyclic_v2")]
+    text = (f"activations {gigabytes(cyclic)} cyclic over {gigabytes(sync)} synchronous = {ratio:.3f} "
+            f"(predicted {sides['predicted'][2]:.3f}; equal stages would have {(count + 1) / (2 * count):.3f}); "
+            f"{rates[1]:,.1f} over {rates[0]:,.1f} samples/s = {rates[1] / rates[0]:.3f}")
+    right = ratio < 1 and abs(ratio - sides["predicted"][2]) < 0.01
+    bench.results.add("virtual", f"{model}, N = {count}, {each} examples each", text,
+                      "right" if right else "WRONG", peaks=sides, samples_per_s=rates)
+
+
+# The clock
+
+
+def clock(bench):
+    for model in bench.models:
+        attempt(bench, "clock", model, lambda: clock_of(bench, model))
+
+
+def clock_of(bench, model):
+    ours = bench.ours
+    table = ours.work / f"clock-{model}.yaml"
+    bare = ours.program_file(model, f"clock-{model}-bare")
+    limit = 900 if bench.tiny else 60
+    patience = 1 if bench.tiny else 10
+    words = ["profile", bare, "--device", "cuda", "--top", 1, "--patience", patience, "-o", table]
+    ours.call(words, bench.timeout(limit))
+    edits = [("overhead 2 us }", f'overhead 2 us, measured "{table.name}" }}')]
+    schedule = ours.compile(model, f"clock-{model}", (), edits, bench.timeout(120))
+    predicted = json.loads(ours.call(["simulate", schedule, "--json"], bench.timeout(60)))["step_time_s"]
+    measured = bench.steps.get(model)
+    if measured is None:
+        run = ours.run(schedule, bench.sizes(model)["steps"], bench.timeout(limit))
+        measured = run["step_s"]
+    error = predicted / measured - 1
+    found = f"predicted {predicted * 1e3:.3f} ms, measured {measured * 1e3:.3f} ms: {error:+.2%}"
+    verdict = "right" if abs(error) < 0.02 else ("" if bench.tiny else "WRONG")
+    bench.results.add("clock", f"{model}: step time from a table of measured times", found, verdict,
+                      predicted_s=predicted, measured_s=measured)
+
+
+PARTS = {
+    "kernels": Part(kernels, True),
+    "prepare": Part(prepare, True),
+    "warm": Part(warm, True),
+    "losses": Part(losses, True),
+    "sanitizer": Part(sanitizer, True),
+    "speed": Part(speed, False),
+    "virtual": Part(virtual, False),
+    "clock": Part(clock, False),
+    "overhead": Part(overhead, False),
+}

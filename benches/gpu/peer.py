@@ -1,0 +1,430 @@
+"""The PyTorch side of benches/gpu: the models of `models/*.rdl` as PyTorch users write them, on the
+same weights and data.
+
+    python3 peer.py losses MODEL --sizes JSON --weights FILE --data DIR --steps K --precision bf16|f32
+    python3 peer.py serve  MODEL --sizes JSON --mode eager|default|reduce-overhead
+
+`losses` prints one JSON object. `serve` answers a JSON line for each line of standard input:
+`ready`, `turn SECONDS`, `kernels`, `memory`. Weights are a safetensors file under our global
+names; data is a folder of `roundelay data`. Parameters have 32 bits, and bf16 is autocast's.
+"""
+
+import argparse
+import contextlib
+import json
+import math
+import struct
+import sys
+import time
+from pathlib import Path
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+
+# Models
+
+
+class Attention(nn.Module):
+    def __init__(self, width, heads, causal):
+        super().__init__()
+        self.heads, self.causal = heads, causal
+        self.inputs, self.output = nn.Linear(width, 3 * width), nn.Linear(width, width)
+
+    def forward(self, x):
+        b, s, n = x.shape
+        split = lambda t: t.view(b, s, self.heads, n // self.heads).transpose(1, 2)
+        q, k, v = map(split, self.inputs(x).split(n, dim=2))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
+        return self.output(y.transpose(1, 2).reshape(b, s, n))
+
+    def take(self, weights, name):
+        for part in ("weight", "bias"):
+            three = [weights[f"{name}.{role}.{part}"] for role in ("query", "key", "value")]
+            fill(getattr(self.inputs, part), torch.cat(three))
+        take_affine(self.output, weights, f"{name}.output")
+
+
+class Block(nn.Module):
+    def __init__(self, width, heads, causal):
+        super().__init__()
+        self.first, self.second = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.attention = Attention(width, heads, causal)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        x = x + self.attention(self.first(x))
+        return x + self.down(F.gelu(self.up(self.second(x))))
+
+    def take(self, weights, name):
+        take_norm(self.first, weights, f"{name}.layer_norm")
+        self.attention.take(weights, f"{name}.attention")
+        take_norm(self.second, weights, f"{name}.layer_norm_1")
+        take_affine(self.up, weights, f"{name}.linear")
+        take_affine(self.down, weights, f"{name}.linear_1")
+
+
+class Gpt2(nn.Module):
+    """models/gpt2.rdl"""
+
+    INPUTS = ("tokens", "targets")
+
+    def __init__(self, seq, width, heads, layers, vocab):
+        super().__init__()
+        self.seq, self.vocab = seq, vocab
+        self.table = nn.Parameter(torch.randn(vocab, width) * 0.02)
+        self.positions = nn.Parameter(torch.randn(seq, width) * 0.02)
+        self.blocks = nn.ModuleList(Block(width, heads, True) for _ in range(layers))
+        self.norm = nn.LayerNorm(width)
+
+    def forward(self, tokens, targets):
+        x = F.embedding(tokens, self.table) + self.positions
+        for block in self.blocks:
+            x = block(x)
+        logits = F.linear(self.norm(x), self.table)
+        return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+    def take(self, weights):
+        fill(self.table, weights["table"])
+        fill(self.positions, weights["positions.table"])
+        for number, block in enumerate(self.blocks):
+            block.take(weights, f"layer.{number}")
+        take_norm(self.norm, weights, "layer_norm")
+
+    def draw(self, batch, device):
+        both = torch.randint(0, self.vocab, (batch, self.seq + 1), device=device)
+        return both[:, :-1].contiguous(), both[:, 1:].contiguous()
+
+
+class Vit(nn.Module):
+    """models/vit.rdl"""
+
+    INPUTS = ("images", "targets")
+
+    def __init__(self, side, patch, width, heads, layers, classes):
+        super().__init__()
+        self.side, self.classes = side, classes
+        self.cut = nn.Conv2d(3, width, patch, stride=patch)
+        self.token = nn.Parameter(torch.zeros(width))
+        self.positions = nn.Parameter(torch.randn(1 + (side // patch) ** 2, width) * 0.02)
+        self.blocks = nn.ModuleList(Block(width, heads, False) for _ in range(layers))
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, classes)
+
+    def forward(self, images, targets):
+        x = self.cut(images).flatten(2).transpose(1, 2)
+        token = self.token.expand(len(x), 1, -1).to(x.dtype)
+        x = torch.cat([token, x], dim=1) + self.positions
+        for block in self.blocks:
+            x = block(x)
+        return F.cross_entropy(self.head(self.norm(x)[:, 0]), targets)
+
+    def take(self, weights):
+        take_convolution(self.cut, weights, "cut")
+        fill(self.token, weights["token.token"])
+        fill(self.positions, weights["positions.table"])
+        for number, block in enumerate(self.blocks):
+            block.take(weights, f"layer.{number}")
+        take_norm(self.norm, weights, "layer_norm")
+        take_affine(self.head, weights, "head")
+
+    def draw(self, batch, device):
+        return draw_images(batch, self.side, self.classes, device)
+
+
+class Bottleneck(nn.Module):
+    def __init__(self, channels, filters, stride, changes):
+        super().__init__()
+        conv = lambda c, n, kernel, step: nn.Conv2d(c, n, kernel, step, kernel // 2, bias=False)
+        self.first, self.first_norm = conv(channels, filters, 1, 1), nn.BatchNorm2d(filters)
+        self.second, self.second_norm = conv(filters, filters, 3, stride), nn.BatchNorm2d(filters)
+        self.third, self.third_norm = conv(filters, 4 * filters, 1, 1), nn.BatchNorm2d(4 * filters)
+        self.changes = changes
+        if changes:
+            self.skip = conv(channels, 4 * filters, 1, stride)
+            self.skip_norm = nn.BatchNorm2d(4 * filters)
+
+    def forward(self, x):
+        y = F.relu(self.first_norm(self.first(x)))
+        y = F.relu(self.second_norm(self.second(y)))
+        y = self.third_norm(self.third(y))
+        return F.relu(y + (self.skip_norm(self.skip(x)) if self.changes else x))
+
+    def take(self, weights, name):
+        for part in ("first", "second", "third"):
+            take_convolution(getattr(self, part), weights, f"{name}.body.{part}")
+            take_batch_norm(getattr(self, part + "_norm"), weights, f"{name}.body.{part}_norm")
+        if self.changes:
+            take_convolution(self.skip, weights, f"{name}.skip")
+            take_batch_norm(self.skip_norm, weights, f"{name}.skip_norm")
+
+
+class Resnet50(nn.Module):
+    """models/resnet50.rdl"""
+
+    INPUTS = ("images", "targets")
+
+    def __init__(self, side, width, classes):
+        super().__init__()
+        self.side, self.classes = side, classes
+        self.stem = nn.Conv2d(3, width, 7, 2, 3, bias=False)
+        self.stem_norm = nn.BatchNorm2d(width)
+        self.names, blocks, channels = [], [], width
+        for name, more, factor in [("one", 2, 1), ("two", 3, 2), ("three", 5, 4), ("four", 2, 8)]:
+            filters = factor * width
+            blocks.append(Bottleneck(channels, filters, 1 if factor == 1 else 2, True))
+            self.names.append(name)
+            channels = 4 * filters
+            for number in range(more):
+                blocks.append(Bottleneck(channels, filters, 1, False))
+                self.names.append(f"{name}_more.{number}.same")
+        self.blocks = nn.ModuleList(blocks)
+        self.head = nn.Linear(channels, classes)
+
+    def forward(self, images, targets):
+        x = F.relu(self.stem_norm(self.stem(images)))
+        x = F.max_pool2d(x, 3, stride=2, padding=1)
+        for block in self.blocks:
+            x = block(x)
+        return F.cross_entropy(self.head(x.mean(dim=(2, 3))), targets)
+
+    def take(self, weights):
+        take_convolution(self.stem, weights, "stem")
+        take_batch_norm(self.stem_norm, weights, "stem_norm")
+        for name, block in zip(self.names, self.blocks):
+            block.take(weights, name)
+        take_affine(self.head, weights, "head")
+
+    def draw(self, batch, device):
+        return draw_images(batch, self.side, self.classes, device)
+
+
+MODELS = {"gpt2": Gpt2, "vit": Vit, "resnet50": Resnet50}
+
+
+def draw_images(batch, side, classes, device):
+    images = torch.randn(batch, 3, side, side, device=device)
+    images = images.contiguous(memory_format=torch.channels_last)
+    return images, torch.randint(0, classes, (batch,), device=device)
+
+
+# Weights and data of ours
+
+
+def fill(parameter, numbers):
+    if parameter.shape != numbers.shape:
+        raise SystemExit(f"a parameter has shape {parameter.shape}, its weights {numbers.shape}")
+    with torch.no_grad():
+        parameter.copy_(numbers)
+
+
+def take_affine(layer, weights, name):
+    fill(layer.weight, weights[f"{name}.weight"])
+    fill(layer.bias, weights[f"{name}.bias"])
+
+
+def take_norm(layer, weights, name):
+    fill(layer.weight, weights[f"{name}.gain"])
+    fill(layer.bias, weights[f"{name}.bias"])
+
+
+def take_convolution(layer, weights, name):
+    """Ours keep channels last."""
+    fill(layer.weight, weights[f"{name}.weight"].permute(0, 3, 1, 2))
+    if layer.bias is not None:
+        fill(layer.bias, weights[f"{name}.bias"])
+
+
+def take_batch_norm(layer, weights, name):
+    take_norm(layer, weights, name)
+    fill(layer.running_mean, weights[f"{name}.running_mean"])
+    fill(layer.running_var, weights[f"{name}.running_variance"])
+
+
+TYPES = {"F32": torch.float32, "F64": torch.float64, "BF16": torch.bfloat16, "F16": torch.float16}
+ELEMENTS = {"i32": torch.int32, "f32": torch.float32, "f64": torch.float64,
+            "bf16": torch.bfloat16, "f16": torch.float16}
+
+
+def safetensors(path):
+    """The tensors of a file: eight bytes of length, a JSON header, numbers."""
+    bytes_ = bytearray(Path(path).read_bytes())
+    (length,) = struct.unpack("<Q", bytes_[:8])
+    header = json.loads(bytes_[8 : 8 + length])
+    header.pop("__metadata__", None)
+    tensors = {}
+    for name, entry in header.items():
+        first, last = entry["data_offsets"]
+        count = math.prod(entry["shape"])
+        numbers = torch.frombuffer(bytes_, dtype=TYPES[entry["dtype"]], count=count,
+                                   offset=8 + length + first)
+        tensors[name] = numbers.reshape(entry["shape"]).float()
+    return tensors
+
+
+def batches(model, folder, device):
+    """All steps of a folder of `roundelay data`, in order."""
+    folder = Path(folder)
+    index = json.loads((folder / "index.json").read_text())
+    files = {}
+    for entry in index["inputs"]:
+        shape = [index["steps"], index["batch"], *entry["shape"]]
+        file = str(folder / entry["file"])
+        numbers = torch.from_file(file, size=math.prod(shape), dtype=ELEMENTS[entry["element"]])
+        files[entry["name"]] = numbers.reshape(shape)
+    for step in range(index["steps"]):
+        yield tuple(for_model(files[name][step].to(device)) for name in model.INPUTS)
+
+
+def for_model(numbers):
+    if numbers.dtype == torch.int32:
+        return numbers.long()
+    return numbers.float().permute(0, 3, 1, 2).contiguous(memory_format=torch.channels_last)
+
+
+# Training
+
+
+def optimizer_of(name, model, device):
+    fused = device.type == "cuda"
+    if name == "resnet50":
+        return torch.optim.SGD(groups(model, 1e-4), lr=0.01, momentum=0.9, fused=fused)
+    betas = (0.9, 0.999)
+    return torch.optim.AdamW(groups(model, 0.1), lr=3e-4, betas=betas, eps=1e-8, fused=fused)
+
+
+def groups(model, weight_decay):
+    """Vectors are spared from weight decay."""
+    split = lambda wide: [p for p in model.parameters() if (p.dim() > 1) == wide]
+    return [{"params": split(True), "weight_decay": weight_decay},
+            {"params": split(False), "weight_decay": 0.0}]
+
+
+def trained(arguments):
+    """The model, and what makes one step of a batch and gives its loss as a tensor."""
+    device = torch.device(arguments.device)
+    torch.manual_seed(1)
+    model = MODELS[arguments.model](**json.loads(arguments.sizes)["model"]).to(device)
+    if arguments.model != "gpt2":
+        model = model.to(memory_format=torch.channels_last)
+    model.train()
+    if arguments.weights:
+        model.take(safetensors(arguments.weights))
+    optimizer = optimizer_of(arguments.model, model, device)
+    narrow = arguments.precision == "bf16"
+
+    def loss_of(*batch):
+        cast = torch.autocast(device.type, torch.bfloat16) if narrow else contextlib.nullcontext()
+        with cast:
+            return model(*batch)
+
+    if arguments.mode != "eager":
+        loss_of = torch.compile(loss_of, mode=None if arguments.mode == "default" else arguments.mode)
+
+    def step(batch):
+        if arguments.mode == "reduce-overhead":
+            torch.compiler.cudagraph_mark_step_begin()
+        loss = loss_of(*batch)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        return loss.detach()
+
+    return model, device, step
+
+
+def losses(arguments):
+    model, device, step = trained(arguments)
+    found = []
+    for number, batch in enumerate(batches(model, arguments.data, device)):
+        if number == arguments.steps:
+            break
+        found.append(step(batch).clone())
+    print(json.dumps({"losses": [loss.item() for loss in found]}), flush=True)
+
+
+def serve(arguments):
+    model, device, step = trained(arguments)
+    batch = json.loads(arguments.sizes)["batch"]
+    all_batches = [model.draw(batch, device) for _ in range(2)]
+    wait = torch.cuda.synchronize if device.type == "cuda" else lambda: None
+    for number in range(arguments.warm_up):
+        step(all_batches[number % 2])
+    wait()
+    for request in sys.stdin:
+        match request.split():
+            case ["ready"]:
+                answer = {"torch": torch.__version__, "attention": attention_backend(device)}
+            case ["turn", seconds]:
+                answer = turn(step, all_batches, wait, float(seconds))
+            case ["kernels"]:
+                answer = {"kernels": kernels(step, all_batches[0], device)}
+            case ["memory"]:
+                answer = memory(device)
+        print(json.dumps(answer), flush=True)
+
+
+def turn(step, all_batches, wait, seconds):
+    """Median and mean of a step's time, taken over so many seconds."""
+    wait()
+    times, start = [], time.perf_counter()
+    while time.perf_counter() - start < seconds or len(times) < 3:
+        before = time.perf_counter()
+        for batch in all_batches:
+            step(batch)
+        wait()
+        times.append((time.perf_counter() - before) / len(all_batches))
+    times.sort()
+    return {"step_s": times[len(times) // 2], "mean_s": sum(times) / len(times),
+            "steps": len(times) * len(all_batches)}
+
+
+def kernels(step, batch, device):
+    """Kernels that one step gives to the GPU; none elsewhere."""
+    if device.type != "cuda":
+        return None
+    activities = [torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=activities) as profile:
+        step(batch)
+        torch.cuda.synchronize()
+    is_kernel = lambda event: not event.name.startswith(("Memcpy", "Memset"))
+    events = profile.events()
+    return sum(1 for e in events if e.device_type == torch.autograd.DeviceType.CUDA and is_kernel(e))
+
+
+def memory(device):
+    if device.type != "cuda":
+        return {"allocated": None, "reserved": None}
+    return {"allocated": torch.cuda.max_memory_allocated(), "reserved": torch.cuda.max_memory_reserved()}
+
+
+def attention_backend(device):
+    """The one that causal heads of 64 take at a thousand positions."""
+    if device.type != "cuda":
+        return None
+    q = torch.randn(2, 12, 1024, 64, device=device, dtype=torch.bfloat16, requires_grad=True)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        F.scaled_dot_product_attention(q, q, q, is_causal=True)
+        torch.cuda.synchronize()
+    names = sorted({event.name for event in profile.events()}, key=len, reverse=True)
+    return names[0][:80] if names else None
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("what", choices=["losses", "serve"])
+    parser.add_argument("model", choices=sorted(MODELS))
+    parser.add_argument("--sizes", required=True, help='{"batch": ..., "model": {...}}')
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--precision", choices=["bf16", "f32"], default="bf16")
+    parser.add_argument("--mode", choices=["eager", "default", "reduce-overhead"], default="eager")
+    parser.add_argument("--weights")
+    parser.add_argument("--data")
+    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--warm-up", type=int, default=6)
+    arguments = parser.parse_args()
+    {"losses": losses, "serve": serve}[arguments.what](arguments)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""What was found: rows that are written as soon as they are there."""
+
+import json
+import threading
+import time
+
+
+class Results:
+    def __init__(self, out, facts, start, budget):
+        self.out, self.facts, self.start, self.budget = out, facts, start, budget
+        self.rows, self.lock = [], threading.Lock()
+        for name, value in facts.items():
+            print(f"{name}: {value}", flush=True)
+        self.save()
+
+    def left(self):
+        """Seconds of the budget."""
+        return self.budget - (time.monotonic() - self.start)
+
+    def say(self, text):
+        print(f"[{time.monotonic() - self.start:6.1f} s] {text}", flush=True)
+
+    def add(self, part, what, found, verdict="", **figures):
+        """A row: `found` in words, `verdict` is `right`, `WRONG`, `missing` or nothing, and
+        figures for whoever reads the document."""
+        row = {"part": part, "what": what, "found": found, "verdict": verdict, **figures}
+        with self.lock:
+            self.rows.append(row)
+            self.say(f"{part}: {what}: {found} {verdict}")
+            self.save()
+
+    def save(self):
+        document = {"facts": self.facts, "rows": self.rows}
+        (self.out / "results.json").write_text(json.dumps(document, indent=1) + "\n")
+        (self.out / "table.md").write_text(self.table())
+
+    def table(self):
+        lines = [f"{name}: {value}  " for name, value in self.facts.items()]
+        lines += ["", "| part | what | found | |", "| --- | --- | --- | --- |"]
+        clean = lambda text: str(text).replace("|", "/").replace("\n", " ")
+        for row in self.rows:
+            cells = [clean(row[key]) for key in ("part", "what", "found", "verdict")]
+            lines.append("| " + " | ".join(cells) + " |")
+        return "\n".join(lines) + "\n"
+
+    def is_right(self):
+        return all(row["verdict"] != "WRONG" for row in self.rows)

@@ -1,0 +1,215 @@
+"""The two sides: our program with its models and data, and PyTorch processes."""
+
+import json
+import os
+import random
+import re
+import struct
+import subprocess
+import tempfile
+import time
+import zlib
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+
+class Failed(Exception):
+    """A command that did not do what it should; its last words."""
+
+
+# Sizes: what stands in the model file under these names, examples of a step, and steps of a turn.
+FULL = {
+    "gpt2": {"file": "gpt2", "batch": 32, "steps": 60, "model":
+             {"seq": 1024, "width": 768, "heads": 12, "layers": 12, "vocab": 50304}},
+    "gpt2_medium": {"file": "gpt2", "batch": 16, "steps": 40, "model":
+                    {"seq": 1024, "width": 1024, "heads": 16, "layers": 24, "vocab": 50304}},
+    "vit": {"file": "vit", "batch": 256, "steps": 60, "model":
+            {"side": 224, "patch": 16, "width": 768, "heads": 12, "layers": 12, "classes": 1000}},
+    "resnet50": {"file": "resnet50", "batch": 256, "steps": 60, "model":
+                 {"side": 224, "width": 64, "classes": 1000}},
+}
+TINY_GPT2 = {"seq": 16, "width": 32, "heads": 2, "layers": 2, "vocab": 64}
+TINY = {
+    "gpt2": {"file": "gpt2", "batch": 4, "steps": 8, "model": TINY_GPT2},
+    "gpt2_medium": {"file": "gpt2", "batch": 2, "steps": 8, "model": {**TINY_GPT2, "layers": 3}},
+    "vit": {"file": "vit", "batch": 4, "steps": 8, "model":
+            {"side": 16, "patch": 8, "width": 16, "heads": 2, "layers": 2, "classes": 8}},
+    "resnet50": {"file": "resnet50", "batch": 4, "steps": 8, "model":
+                 {"side": 32, "width": 4, "classes": 8}},
+}
+
+
+def tokens(path, vocab, count):
+    """Each token follows from the one before, but for one in eight that is drawn."""
+    draw, token, numbers = random.Random(1), 1, []
+    for _ in range(count):
+        token = draw.randrange(vocab) if draw.random() < 0.125 else (5 * token + 3) % vocab
+        numbers.append(token)
+    path.write_bytes(struct.pack(f"<{count}H", *numbers))
+
+
+def images(folder, side, classes, count):
+    """PNG files that are not compressed: noise around a colour that tells the class."""
+    draw = random.Random(2)
+    for number in range(count):
+        own = number % classes
+        place = folder / f"{own:04}"
+        place.mkdir(parents=True, exist_ok=True)
+        colour = [random.Random(f"{own} {channel}").randrange(160) for channel in range(3)]
+        noise = draw.randbytes(3 * side * side)
+        table = [bytes((base + byte // 3) % 256 for byte in range(256)) for base in colour]
+        channels = [noise[channel::3].translate(table[channel]) for channel in range(3)]
+        pixels = bytearray(3 * side * side)
+        for channel in range(3):
+            pixels[channel::3] = channels[channel]
+        rows = b"".join(b"\0" + pixels[y * 3 * side:(y + 1) * 3 * side] for y in range(side))
+        (place / f"{number:04}.png").write_bytes(png(side, rows))
+
+
+def png(side, rows):
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    head = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
+    body = chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows, 0)) + chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + body
+
+
+class Ours:
+    def __init__(self, program, environment, work, tiny):
+        self.program, self.environment, self.work = program, environment, work
+        self.sizes = TINY if tiny else FULL
+        self.tiny = tiny
+        # Schedules that are compiled, by name.
+        self.compiled = {}
+        tokens(work / "tokens.bin", self.sizes["gpt2"]["model"]["vocab"], 4_000 if tiny else 1_000_000)
+        image = self.sizes["resnet50"]["model"]
+        images(work / "images", image["side"], 8, 40 if tiny else 320)
+
+    def call(self, words, timeout):
+        """Standard output of a command that must end well."""
+        command = [str(self.program), *map(str, words)]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=max(timeout, 1),
+                                  env=self.environment)
+        except subprocess.TimeoutExpired:
+            raise Failed(f"`{' '.join(words_of(words))}` took more than {timeout:.0f} s") from None
+        if done.returncode != 0:
+            raise Failed(f"`{' '.join(words_of(words))}`: {done.stderr.strip()[-400:]}")
+        return done.stdout
+
+    def program_file(self, model, name, edits=()):
+        """The model file with this model's sizes; edits are pairs of text."""
+        sizes = self.sizes[model]
+        text = (HERE / "models" / f"{sizes['file']}.rdl").read_text()
+        for key, value in sizes["model"].items():
+            text, count = re.subn(rf"\b{key} = [0-9]+", f"{key} = {value}", text, count=1)
+            if count != 1:
+                raise Failed(f"models/{sizes['file']}.rdl has no `{key}`")
+        text = re.sub(r"\bbatch +[0-9]+", f"batch {sizes['batch']}", text, count=1)
+        for old, new in edits:
+            if old not in text:
+                raise Failed(f"models/{sizes['file']}.rdl has no `{old}`")
+            text = text.replace(old, new)
+        path = self.work / f"{name}.rdl"
+        path.write_text(text)
+        return path
+
+    def compile(self, model, name, settings=(), edits=(), timeout=120):
+        """A schedule with some decisions set; a name stands for one schedule."""
+        if name in self.compiled:
+            return self.compiled[name]
+        program = self.program_file(model, name, edits)
+        schedule = self.work / f"{name}.schedule"
+        sets = [word for setting in settings for word in ("--set", setting)]
+        self.call(["compile", program, *sets, "-o", schedule], timeout)
+        self.compiled[name] = schedule
+        return schedule
+
+    def run(self, schedule, steps, timeout, *more):
+        """A training on the GPU: losses, time of a step in the steady state, the end's figures."""
+        command = ["run", schedule, "--device", "cuda", "--json", "--steps", steps, *more]
+        lines = [json.loads(line) for line in self.call(command, timeout).splitlines()]
+        steps = [line for line in lines if line["event"] == "step"]
+        times, end = [line["elapsed_s"] for line in steps], lines[-1]
+        first = len(times) // 4
+        rest = len(times) - 1 - first
+        step_s = (times[-1] - times[first]) / rest if rest > 0 else None
+        return {"losses": [line["loss"] for line in steps], "step_s": step_s, "end": end}
+
+
+def words_of(words):
+    return [Path(word).name if isinstance(word, Path) else str(word) for word in words]
+
+
+class Theirs:
+    def __init__(self, python, script, device, environment):
+        self.python, self.script, self.device = python, script, device
+        self.environment = dict(environment)
+        if device != "cuda":
+            self.environment.pop("LD_LIBRARY_PATH", None)
+
+    def command(self, *words):
+        return [self.python, str(self.script), *map(str, words), "--device", self.device]
+
+    def losses(self, sizes, precision, weights, data, steps, timeout):
+        words = ["losses", sizes["file"], "--sizes", json.dumps(sizes), "--precision", precision]
+        words += ["--weights", weights, "--data", data, "--steps", steps]
+        try:
+            done = subprocess.run(self.command(*words), capture_output=True, text=True,
+                                  timeout=max(timeout, 1), env=self.environment)
+        except subprocess.TimeoutExpired:
+            raise Failed(f"PyTorch's losses took more than {timeout:.0f} s") from None
+        except OSError as error:
+            raise Failed(f"`{self.python}`: {error.strerror}") from None
+        if done.returncode != 0:
+            raise Failed(last_words(done.stderr))
+        return json.loads(done.stdout.splitlines()[-1])["losses"]
+
+    def serve(self, sizes, mode, warm_up=6):
+        words = ["serve", sizes["file"], "--sizes", json.dumps(sizes), "--mode", mode]
+        return Server(self.command(*words, "--warm-up", warm_up), self.environment)
+
+
+class Server:
+    """A process that answers; its messages go to a file of their own."""
+
+    def __init__(self, command, environment):
+        self.errors = tempfile.TemporaryFile("w+")
+        pipe = subprocess.PIPE
+        try:
+            self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=self.errors,
+                                            env=environment)
+        except OSError as error:
+            raise Failed(f"`{command[0]}`: {error.strerror}") from None
+        os.set_blocking(self.process.stdout.fileno(), False)
+        self.pending = b""
+
+    def ask(self, request, timeout):
+        self.process.stdin.write(request.encode() + b"\n")
+        self.process.stdin.flush()
+        return self.answer(timeout)
+
+    def answer(self, timeout):
+        end = time.monotonic() + timeout
+        while time.monotonic() < end:
+            self.pending += self.process.stdout.read() or b""
+            if b"\n" in self.pending:
+                line, self.pending = self.pending.split(b"\n", 1)
+                return json.loads(line)
+            if self.process.poll() is not None:
+                self.errors.seek(0)
+                raise Failed(last_words(self.errors.read()))
+            time.sleep(0.01)
+        self.close()
+        raise Failed(f"PyTorch did not answer within {timeout:.0f} s")
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+
+
+def last_words(text):
+    lines = [line for line in text.strip().splitlines() if line.strip()]
+    return lines[-1][:300] if lines else "it ended without a word"

@@ -1,0 +1,94 @@
+//! How wide the operands of a call are, and how near numbers of a type come.
+
+use roundelay_schedule::{Call, Element, Float};
+
+/// Operands that a job in 16 bits keeps wide: statistics, losses, states; of a call with so many.
+fn statistics(name: &str, operands: usize) -> &'static [usize] {
+    match name {
+        "norm_part_sums" | "norm_part_gain" => &[1],
+        "norm_part_squares" => &[1, 2],
+        "norm_part" if operands == 8 => &[3, 4, 6, 7],
+        "norm_part" => &[2, 4],
+        "norm_part_slopes" if operands == 6 => &[2, 3, 5],
+        "norm_part_slopes" => &[2, 4],
+        "norm_part_backward" if operands == 7 => &[2, 3, 5],
+        "norm_part_backward" => &[2, 4],
+        "layer_norm" => &[4, 5],
+        "layer_norm_backward" => &[2, 3],
+        "layer_norm_parameters" => &[1, 2],
+        "batch_norm_backward" => &[2, 3],
+        "group_norm" => &[4, 5],
+        "group_norm_backward" => &[2, 3],
+        "rms_norm" => &[3],
+        "rms_norm_backward" => &[2],
+        "attention" => &[4],
+        "attention_backward" => &[4],
+        "cross_entropy" | "masked_cross_entropy" => &[2, 3],
+        "cross_entropy_backward" | "masked_cross_entropy_backward" => &[2],
+        "cross_entropy_part" => &[2],
+        "cross_entropy_join" => &[0, 2, 3],
+        "cross_entropy_part_backward" => &[2],
+        "mse" | "accuracy" => &[2],
+        "sgd" => &[3],
+        "adamw" => &[3, 4],
+        _ => &[],
+    }
+}
+
+/// Operands that are sums of a parameter's gradients in the usual programs.
+fn gradients(name: &str) -> &'static [usize] {
+    match name {
+        "matmul" | "multiply_sum_rows" | "embedding_backward" | "conv2d_weights" => &[2],
+        "embedding_part_backward" => &[2],
+        "accumulate" | "sum_rows" | "scale" => &[1],
+        "layer_norm_parameters" => &[4, 5],
+        "rms_norm_backward" => &[5],
+        "norm_part_gain" => &[3],
+        "sgd" | "adamw" => &[0],
+        _ => &[],
+    }
+}
+
+/// How wide operands are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mix {
+    /// Nothing is.
+    Narrow,
+    /// Statistics are.
+    Statistics,
+    /// Sums of gradients are too.
+    Gradients,
+}
+
+/// The same call in a mix.
+pub fn mixed(mut call: Call, mix: Mix) -> Call {
+    let name = call.kernel.clone();
+    let wide = match mix {
+        Mix::Narrow => vec![],
+        Mix::Statistics => statistics(&name, call.operands.len()).to_vec(),
+        Mix::Gradients => {
+            [statistics(&name, call.operands.len()), gradients(&name)].concat()
+        }
+    };
+    if name == "batch_norm" && mix != Mix::Narrow {
+        let last = call.operands.len() - 1;
+        call.operands[last - 1].element = Element::Wide;
+        call.operands[last].element = Element::Wide;
+    }
+    for operand in wide {
+        if let Some(operand) = call.operands.get_mut(operand) {
+            operand.element = Element::Wide;
+        }
+    }
+    call
+}
+
+/// Largest error for a largest value of one: a rounding or two of what is stored, and of sums.
+pub fn tolerance(dtype: Float) -> f64 {
+    match dtype {
+        Float::F64 => 1e-10,
+        Float::F32 => 3e-5,
+        Float::Bf16(_) => 1.2e-2,
+        Float::F16(_) => 2e-3,
+    }
+}

@@ -1,0 +1,331 @@
+//! The operands of one call as bytes on the host and on the device, between bytes that nobody may
+//! write.
+#![expect(unsafe_code, reason = "the reference runs on addresses of own arrays")]
+
+use super::super::{
+    CudaError,
+    arena::{ALIGNMENT, allocate},
+    bounce::{Bounce, Unreached},
+    code::{Binding, Code, ReadyCall, Work},
+    driver::{Address, Device, DeviceMemory, DriverError, Stream},
+    staging::words,
+};
+use crate::native::put;
+use half::{bf16, f16};
+use roundelay_kernels::{
+    Context, Kernel, Mode,
+    cuda::Scalars,
+    samples::{Array, tolerance},
+};
+use roundelay_schedule::{Access, Bytes, Call, Element, Float};
+use std::{ops::Range, time::Duration};
+
+/// Bytes before and behind every operand.
+pub(super) const GAP: u64 = ALIGNMENT;
+
+/// What stands there.
+const CANARY: u8 = 0xa5;
+
+/// What operands that are only written hold before, and scratch memory: no number in any type.
+const POISON: u8 = 0xff;
+
+/// Where operands begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Placement {
+    /// At multiples of [`GAP`].
+    Aligned,
+    /// One element behind these.
+    Unaligned,
+}
+
+/// An operand.
+struct Slot {
+    element: Element,
+    /// Its bytes in the image.
+    range: Range<usize>,
+}
+
+/// A call with its memory.
+pub(super) struct Stage {
+    context: Context,
+    slots: Vec<Slot>,
+    /// The scalars of the step, then all operands.
+    image: Vec<u8>,
+    /// The same numbers for the reference, which has not run yet.
+    reference: Vec<Array<f64>>,
+}
+
+impl Stage {
+    /// Operands that hold these numbers, rounded to what stores them; those that are only written
+    /// hold none.
+    pub(super) fn new(
+        call: &Call,
+        start: &[Array<f64>],
+        (dtype, placement): (Float, Placement),
+        context: Context,
+    ) -> Self {
+        let mut image = vec![CANARY; GAP as usize];
+        for (place, word) in image.chunks_exact_mut(8).zip(words(scalars(&context))) {
+            place.copy_from_slice(&word);
+        }
+        let mut slots = Vec::new();
+        for (operand, array) in call.operands.iter().zip(start) {
+            let size = operand.element.size(dtype) as usize;
+            let shift = if placement == Placement::Unaligned { size } else { 0 };
+            let first = image.len().next_multiple_of(GAP as usize) + GAP as usize + shift;
+            image.resize(first, CANARY);
+            store(array, operand.element, dtype, &mut image);
+            slots.push(Slot { element: operand.element, range: first..image.len() });
+        }
+        let end = image.len().next_multiple_of(GAP as usize) + GAP as usize;
+        image.resize(end, CANARY);
+        let stored = slots.iter().zip(start);
+        let reference = stored
+            .map(|(slot, array)| match array {
+                Array::Real(_) => Array::Real(numbers(&image, slot, dtype)),
+                Array::Integer(whole) => Array::Integer(whole.clone()),
+            })
+            .collect();
+        Self { context, slots, image, reference }
+    }
+
+    /// What the device holds before the call.
+    fn poisoned(&self, accesses: &[Access]) -> Vec<u8> {
+        let mut image = self.image.clone();
+        for (slot, access) in self.slots.iter().zip(accesses) {
+            if *access == Access::Write {
+                image[slot.range.clone()].fill(POISON);
+            }
+        }
+        image
+    }
+
+    /// Runs the reference, and holds what the device has left to it: the largest error, and in
+    /// words the first thing that is wrong.
+    pub(super) fn judge(
+        mut self,
+        kernel: &Kernel,
+        dtype: Float,
+    ) -> (f64, Option<String>) {
+        let pointers: Vec<*mut u8> =
+            self.reference.iter_mut().map(Array::pointer).collect();
+        // SAFETY: the arrays have the operands' lengths, and do not overlap.
+        unsafe { kernel.run_plain::<f64>(&pointers, &self.context) };
+        let outside = self.written_outside();
+        let mut error = 0.0f64;
+        let mut wrong =
+            outside.map(|byte| format!("byte {byte} between operands was written"));
+        let written = |(_, access): &(usize, &Access)| **access != Access::Read;
+        for (index, _) in kernel.accesses().iter().enumerate().filter(written) {
+            let slot = &self.slots[index];
+            let found = numbers(&self.image, slot, dtype);
+            let (own, place) = worst(
+                &found,
+                &in_range(self.reference[index].values(), slot.element, dtype),
+            );
+            error = error.max(own);
+            if own > tolerance(dtype) && wrong.is_none() {
+                let expected = self.reference[index].values()[place];
+                let found = found[place];
+                wrong = Some(format!(
+                    "operand {index}[{place}] is {found:?} for {expected:?}"
+                ));
+            }
+        }
+        (error, wrong)
+    }
+
+    /// The first byte that is no operand's and was written.
+    fn written_outside(&self) -> Option<usize> {
+        let starts = self.slots.iter().map(|slot| slot.range.start);
+        let starts = starts.chain([self.image.len()]);
+        let ends = self.slots.iter().map(|slot| slot.range.end);
+        let ends = [GAP as usize].into_iter().chain(ends);
+        ends.zip(starts)
+            .flat_map(|(end, start)| end..start)
+            .find(|byte| self.image[*byte] != CANARY)
+    }
+}
+
+fn scalars(context: &Context) -> Scalars {
+    let training = match context.mode {
+        Mode::Training => 1,
+        Mode::Evaluation => 0,
+    };
+    Scalars { step: context.step, seed: context.seed, rate: context.rate, training }
+}
+
+/// Adds the bytes of an array.
+fn store(array: &Array<f64>, element: Element, dtype: Float, bytes: &mut Vec<u8>) {
+    match array {
+        Array::Integer(whole) => {
+            bytes.extend(whole.iter().flat_map(|number| number.to_ne_bytes()));
+        }
+        Array::Real(values) => {
+            let (own, size) = (stored_as(element, dtype), element.size(dtype) as usize);
+            for value in values {
+                let first = bytes.len();
+                bytes.resize(first + size, 0);
+                put(own, *value, &mut bytes[first..]);
+            }
+        }
+    }
+}
+
+/// The type of a job whose parameters are stored like this element.
+fn stored_as(element: Element, dtype: Float) -> Float {
+    match (element, element.size(dtype)) {
+        (Element::Wide, 4) => Float::F32,
+        (Element::Real | Element::Wide | Element::I32, _) => dtype,
+    }
+}
+
+fn numbers(image: &[u8], slot: &Slot, dtype: Float) -> Vec<f64> {
+    let own = stored_as(slot.element, dtype);
+    let number = |bytes: &[u8]| match own {
+        Float::F32 => f64::from(f32::from_ne_bytes(bytes.try_into().unwrap_or_default())),
+        Float::F64 => f64::from_ne_bytes(bytes.try_into().unwrap_or_default()),
+        Float::Bf16(_) => {
+            bf16::from_ne_bytes(bytes.try_into().unwrap_or_default()).to_f64()
+        }
+        Float::F16(_) => {
+            f16::from_ne_bytes(bytes.try_into().unwrap_or_default()).to_f64()
+        }
+    };
+    let size = slot.element.size(dtype) as usize;
+    image[slot.range.clone()].chunks_exact(size).map(number).collect()
+}
+
+/// What is too large for 16 bits is infinite there.
+fn in_range(values: &[f64], element: Element, dtype: Float) -> Vec<f64> {
+    let most = match stored_as(element, dtype) {
+        Float::F16(_) => 65504.0,
+        Float::F32 | Float::F64 | Float::Bf16(_) => f64::MAX,
+    };
+    let cut = |x: &f64| if x.abs() > most { x.signum() * f64::INFINITY } else { *x };
+    values.iter().map(cut).collect()
+}
+
+/// The largest error, and where it is.
+fn worst(found: &[f64], expected: &[f64]) -> (f64, usize) {
+    let sizes = expected.iter().map(|value| value.abs());
+    let scale = sizes.filter(|size| size.is_finite()).fold(1.0f64, f64::max);
+    let error = |(found, expected): (&f64, &f64)| match found == expected {
+        true => 0.0,
+        false if (found - expected).is_finite() => (found - expected).abs() / scale,
+        false => f64::INFINITY,
+    };
+    let errors = found.iter().zip(expected).map(error).enumerate();
+    errors.fold(
+        (0.0, 0),
+        |(most, at), (place, error)| {
+            if error > most { (error, place) } else { (most, at) }
+        },
+    )
+}
+
+/// A stream and memory for one call at a time; dropped from first to last.
+pub(super) struct Room<'a> {
+    stream: Stream,
+    bounce: Bounce,
+    memory: DeviceMemory,
+    capacity: u64,
+    device: &'a Device,
+    patience: Duration,
+}
+
+impl<'a> Room<'a> {
+    pub(super) fn new(device: &'a Device, patience: Duration) -> Result<Self, CudaError> {
+        let refused = |reason| CudaError::Refused {
+            device: device.facts().to_string(),
+            what: "a stream".to_owned(),
+            reason,
+        };
+        device.enter().map_err(refused)?;
+        Ok(Self {
+            stream: Stream::new().map_err(refused)?,
+            bounce: Bounce::new().map_err(refused)?,
+            memory: allocate(device, "operands", Bytes(0))?,
+            capacity: 0,
+            device,
+            patience,
+        })
+    }
+
+    /// Runs a call on the device, on poisoned outputs and scratch; the stage then holds what it
+    /// left.
+    pub(super) fn run(
+        &mut self,
+        code: &mut Code,
+        (ready, scratch): (&ReadyCall, Bytes),
+        (kernel, call): (&Kernel, &Call),
+        stage: &mut Stage,
+    ) -> Result<(), CudaError> {
+        let image = stage.image.len() as u64;
+        let scratch = scratch.0.next_multiple_of(ALIGNMENT);
+        self.demand(image + scratch + code.workspace().0)?;
+        let before = stage.poisoned(kernel.accesses());
+        let done = self.give(code, ready, (&before, scratch), stage);
+        done.map_err(|unreached| self.failed(call, unreached))
+    }
+
+    fn demand(&mut self, bytes: u64) -> Result<(), CudaError> {
+        if bytes > self.capacity {
+            self.capacity = bytes.next_power_of_two();
+            self.memory = allocate(self.device, "operands", Bytes(self.capacity))?;
+        }
+        Ok(())
+    }
+
+    fn give(
+        &mut self,
+        code: &mut Code,
+        ready: &ReadyCall,
+        (before, scratch): (&[u8], u64),
+        stage: &mut Stage,
+    ) -> Result<(), Unreached> {
+        let start = self.memory.start();
+        let behind = start.plus(before.len() as u64);
+        let operands: Vec<Address> =
+            stage.slots.iter().map(|slot| start.plus(slot.range.start as u64)).collect();
+        let binding = Binding {
+            scalars: start,
+            workspace: behind.plus(scratch),
+            micro_batch: stage.context.micro_batch,
+            slice_offset: stage.context.slice_offset,
+            part: stage.context.part,
+            ..Binding::of(&operands, behind)
+        };
+        self.stream.fill(behind, POISON, scratch)?;
+        self.bounce.write(&self.stream, start, before, self.patience)?;
+        if let Work::Alone(steps) = &ready.work {
+            steps.iter().try_for_each(|step| code.run(step, &binding, &self.stream))?;
+        }
+        self.bounce.read(&self.stream, start, &mut stage.image, self.patience)
+    }
+
+    fn failed(&self, call: &Call, unreached: Unreached) -> CudaError {
+        let reason = match unreached {
+            Unreached::Broken(reason) => reason,
+            Unreached::Late | Unreached::Called(_) => DriverError {
+                call: "cuEventQuery",
+                reason: format!("it was not done within {:?}", self.patience),
+                code: 0,
+            },
+        };
+        let device = self.device.facts().to_string();
+        CudaError::Refused { device, what: format!("`{}`", call.text()), reason }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worst_number_is_found_with_its_place() {
+        assert_eq!(worst(&[1.0, 2.5, 4.0], &[1.0, 2.0, 4.0]), (0.125, 1));
+        assert_eq!(worst(&[f64::NAN], &[1.0]), (f64::INFINITY, 0));
+        assert_eq!(worst(&[f64::INFINITY], &[f64::INFINITY]), (0.0, 0));
+    }
+}

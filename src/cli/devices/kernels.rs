@@ -1,0 +1,110 @@
+//! `devices --check-kernels`: random calls of every kernel on a GPU against the references.
+
+use super::super::{
+    FORMAT, Form, args::DevicesArgs, failure::Failure, note, print, print_json,
+};
+use roundelay::parts::{
+    kernels::{NAMES, nearest, samples::tolerance},
+    runtime::{KernelCheck, KernelRow, KernelTrials},
+    schedule::Float,
+};
+use serde::Serialize;
+use std::{fmt::Write, path::Path, time::Duration};
+
+#[derive(Serialize)]
+struct Document<'a> {
+    format: u32,
+    device: String,
+    seed: u64,
+    rows: Vec<Row<'a>>,
+}
+
+#[derive(Serialize)]
+struct Row<'a> {
+    kernel: &'a str,
+    dtype: Float,
+    calls: u32,
+    /// None where a number is none, or infinite.
+    error: Option<f64>,
+    tolerance: f64,
+    wrong: Option<&'a str>,
+}
+
+pub(super) fn check(args: &DevicesArgs) -> Result<(), Failure> {
+    if let Some(unknown) = args.only.iter().find(|name| !NAMES.contains(&name.as_str())) {
+        let hint = nearest(unknown, NAMES.iter().copied());
+        let message = format!("there is no kernel `{unknown}`{hint}");
+        return Err(Failure::usage(Path::new(""), &message));
+    }
+    let trials = KernelTrials {
+        only: args.only.clone(),
+        seed: args.seed,
+        calls: args.calls,
+        patience: Duration::from_secs(args.deadline),
+    };
+    let told = |row: &KernelRow| {
+        if let Some(wrong) = &row.wrong {
+            note(&format!("WRONG in {}: {wrong}", row.dtype));
+        }
+    };
+    let checked = roundelay::check_kernels(trials, told)
+        .map_err(|error| Failure::gpus(&error.to_string()))?;
+    match args.json {
+        true => print_json(&document(&checked), Form::Document)?,
+        false => print(&table(&checked))?,
+    }
+    match checked.is_right() {
+        true => Ok(()),
+        false => Err(Failure::gpus(
+            "some kernels make other numbers than their references; do not train on this GPU, \
+             driver or libraries before they make the right ones",
+        )),
+    }
+}
+
+fn document(checked: &KernelCheck) -> Document<'_> {
+    let rows = checked.rows.iter().map(|row| Row {
+        kernel: row.kernel,
+        dtype: row.dtype,
+        calls: row.calls,
+        error: row.error.is_finite().then_some(row.error),
+        tolerance: tolerance(row.dtype),
+        wrong: row.wrong.as_deref(),
+    });
+    Document {
+        format: FORMAT,
+        device: checked.device.to_string(),
+        seed: checked.trials.seed,
+        rows: rows.collect(),
+    }
+}
+
+/// The largest error of every kernel, a column for each element type.
+fn table(checked: &KernelCheck) -> String {
+    let mut types: Vec<Float> = Vec::new();
+    for row in &checked.rows {
+        if !types.contains(&row.dtype) {
+            types.push(row.dtype);
+        }
+    }
+    let mut text =
+        format!("{}, seed {}\n{:<32}", checked.device, checked.trials.seed, "");
+    for dtype in &types {
+        let _ = write!(text, " {:>12}", dtype.to_string());
+    }
+    text += "\n";
+    let first = checked.rows.iter().filter(|row| Some(&row.dtype) == types.first());
+    for KernelRow { kernel, .. } in first {
+        let _ = write!(text, "{kernel:<32}");
+        for row in checked.rows.iter().filter(|row| row.kernel == *kernel) {
+            let mark = if row.wrong.is_some() { " WRONG" } else { "" };
+            let _ = write!(text, " {:>12}", format!("{:.1e}{mark}", row.error));
+        }
+        text += "\n";
+    }
+    let _ = write!(text, "{:<32}", "allowed");
+    for dtype in types {
+        let _ = write!(text, " {:>12}", format!("{:.1e}", tolerance(dtype)));
+    }
+    text + "\n"
+}

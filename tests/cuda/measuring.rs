@@ -1,0 +1,169 @@
+//! What measures a GPU: the check of kernels, tables of measured times, and the script of
+//! `benches/gpu`.
+
+use crate::{
+    bench::{Bench, has_compiler, program},
+    support::{document, ended, schema},
+};
+use serde_json::Value;
+use std::{env, fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
+
+/// Kernels of several sources, products among them.
+const SOME: &str = "relu,matmul,affine_gelu,softmax,adamw,cross_entropy";
+
+#[test]
+fn kernels_are_held_to_their_references() {
+    if !has_compiler() {
+        return;
+    }
+    let bench = Bench::new("kernel-check");
+    let words = format!("devices --check-kernels --calls 3 --seed 9 --only {SOME}");
+    let told = document(&mut bench.command(&words), "kernel-check");
+    let rows = told["rows"].as_array().expect("the schema holds");
+    assert_eq!(rows.len(), 6 * 4, "kernels in all element types");
+    for row in rows {
+        assert!(row["wrong"].is_null(), "{row}");
+        assert!(row["error"].as_f64() <= row["tolerance"].as_f64(), "{row}");
+    }
+    let unknown = ended(&mut bench.command("devices --check-kernels --only relo"));
+    assert!(
+        unknown.code == 2 && unknown.err.contains("nearest is `relu`"),
+        "{unknown:?}"
+    );
+}
+
+/// A compiler that makes one function wrong.
+fn wrong_compiler(bench: &Bench, right: &str, wrong: &str) -> std::path::PathBuf {
+    let text = format!(
+        "#!/bin/sh\nfor file in \"$@\"; do case \"$file\" in *.cc) \
+         sed -i 's/{right}/{wrong}/' \"$file\";; esac; done\nexec c++ \"$@\"\n"
+    );
+    let path = bench.scratch.file("wrong-compiler", &text);
+    let all = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(&path, all).expect("the scratch folder can be written");
+    path
+}
+
+#[test]
+fn a_wrong_kernel_is_named() {
+    if !has_compiler() || env::var_os("CXX").is_some() {
+        return;
+    }
+    let bench = Bench::new("kernel-wrong");
+    let compiler = wrong_compiler(&bench, "> W(0) ? x : W(0)", "> W(0) ? x : W(1)");
+    let mut command = bench.command("devices --check-kernels --calls 2 --only relu,copy");
+    command.env("CXX", compiler).env("ROUNDELAY_CACHE", bench.scratch.path("own-cache"));
+    let found = ended(&mut command);
+    let lines: Vec<&str> = found.out.lines().filter(|l| l.contains("WRONG")).collect();
+    assert!(found.code == 3 && found.err.contains("WRONG in f32: relu"), "{found:?}");
+    assert!(lines.len() == 1 && lines[0].starts_with("relu"), "{found:?}");
+}
+
+const PLAN: &str = "rule sync, placement accumulate, micro_batches 2, stages 1";
+
+/// The table has times of all calls, so nothing of the plan is guessed, and what comes of the
+/// schedule is the same.
+#[test]
+fn a_gpu_is_profiled_and_its_table_predicts() {
+    if !has_compiler() {
+        return;
+    }
+    let bench = Bench::new("profile");
+    let program = program(&bench, "bare", 1, "steps 4, dtype bf16", PLAN);
+    let table = bench.scratch.path("table.yaml");
+    let mut profile = bench.command("profile --device cuda --top 1 --patience 1");
+    let told = document(profile.arg(&program).arg("-o").arg(&table), "table");
+    assert_eq!(told["processor"], "Stand-in");
+    assert!(told["calls"].as_array().is_some_and(|rows| rows.len() > 10), "{told}");
+    assert!(told["copies"]["bandwidth"].as_u64() > Some(0), "{told}");
+    let text = fs::read_to_string(&program).expect("it was written");
+    let text = text
+        .replace("bandwidth 10 GB/s }", "bandwidth 10 GB/s, measured \"table.yaml\" }");
+    let measured = bench.scratch.file("measured.rdl", &text);
+    let mut plan = bench.command("plan --top 1");
+    let plan = document(plan.arg(&measured), "plan")["plans"][0].clone();
+    assert_eq!(
+        (&plan["calls"]["guessed"], &plan["calls"]["scaled"]),
+        (&0.into(), &0.into())
+    );
+    let trained = bench.run("--device cuda", &measured, &[]);
+    let bare = bench.run("--device cuda", &program, &[]);
+    assert!(trained.is(&bare), "a table changes no number");
+    let on_cpu = ended(bench.command("profile -o").arg(&table).arg(&program));
+    assert!(
+        on_cpu.code == 3 && on_cpu.err.contains("computes in f32 and f64"),
+        "{on_cpu:?}"
+    );
+}
+
+/// The same bytes as a run sees, for other programs.
+#[test]
+fn examples_become_files() {
+    let bench = Bench::new("examples");
+    let program = program(&bench, "tiny", 1, "steps 4, dtype bf16", PLAN);
+    let folder = bench.scratch.path("examples");
+    let mut data = bench.command("data --steps 3");
+    let told = document(data.arg(&program).arg("-o").arg(&folder), "data");
+    let index = fs::read_to_string(folder.join("index.json")).expect("it was written");
+    let index: Value = serde_json::from_str(&index).expect("it is JSON");
+    schema::hold("data", &index);
+    assert_eq!(told, index);
+    let tokens = |name: &str| {
+        let bytes = fs::read(folder.join(name)).expect("it was written");
+        let (words, rest) = bytes.as_chunks::<4>();
+        assert!(rest.is_empty());
+        words.iter().map(|word| i32::from_ne_bytes(*word)).collect::<Vec<_>>()
+    };
+    let (tokens, targets) = (tokens("tokens.bin"), tokens("targets.bin"));
+    assert_eq!(tokens.len(), 3 * 8 * 8, "steps, examples, positions");
+    for (row, next) in tokens.chunks(8).zip(targets.chunks(8)) {
+        assert_eq!(row[1..], next[..7], "targets are the tokens that follow");
+    }
+}
+
+fn has_python() -> bool {
+    Command::new("python3").arg("--version").output().is_ok()
+}
+
+/// The script with small sizes and without PyTorch, whose rows say so.
+#[test]
+fn the_script_measures_what_is_here() {
+    if !has_compiler() || !has_python() {
+        return;
+    }
+    let bench = Bench::new("script");
+    let (out, work) = (bench.scratch.path("out"), bench.scratch.path("work"));
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/gpu/run");
+    let own = bench.command("--version");
+    let mut command = Command::new("python3");
+    command.arg(script).arg(own.get_program()).arg(&out);
+    for (name, value) in own.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command.env("ROUNDELAY_CUDA_LIBRARIES", bench.scratch.path(""));
+    command.args(["--tiny", "--models", "gpt2", "--python", "/nonexistent/python"]);
+    command.args(["--budget", "3000", "--parts", "losses,speed,virtual,clock,overhead"]);
+    let ended = ended(command.arg("--work").arg(work));
+    let text = fs::read_to_string(out.join("results.json"));
+    let document: Value =
+        serde_json::from_str(&text.expect("it was written")).expect("JSON");
+    let rows = document["rows"].as_array().expect("a list");
+    let verdicts = |part: &str| -> Vec<&str> {
+        let own = rows.iter().filter(|row| row["part"] == part);
+        own.filter_map(|row| row["verdict"].as_str()).collect()
+    };
+    assert_eq!(ended.code, 0, "{}\n{}", ended.out, ended.err);
+    assert_eq!(verdicts("losses"), ["right", "right", "missing"], "{rows:#?}");
+    assert!(verdicts("memory").contains(&"right"), "{rows:#?}");
+    assert_eq!(verdicts("virtual"), ["right"; 2], "{rows:#?}");
+    assert_eq!(
+        (verdicts("clock").len(), verdicts("overhead").len()),
+        (1, 1),
+        "{rows:#?}"
+    );
+    let table = fs::read_to_string(out.join("table.md")).expect("it was written");
+    assert!(ended.out.ends_with(&format!("{table}\n")), "the table comes last");
+}
