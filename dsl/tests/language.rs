@@ -266,7 +266,7 @@ fn images_shrink_as_windows_move_over_them() {
         h = max_pool(deep, 3, stride = 2, padding = 1)
         h = avg_pool(h, 2)
         z = patches(x, 2, 8)
-        h = upsample(h, 3)
+        h = upsample(h, 4)
         loss mse(global_pool(h), y) + mse(global_pool(reshape(z, [batch, 16, 15, 8])), y)
     }";
     let program = resolve(text).unwrap_or_else(|wrong| panic!("{wrong}"));
@@ -291,7 +291,7 @@ fn images_shrink_as_windows_move_over_them() {
         &[8, 8, 8],
         &[4, 4, 8],
         &[16, 15, 8],
-        &[12, 12, 8],
+        &[16, 16, 8],
         &[8],
         &[8],
     ];
@@ -303,6 +303,8 @@ fn images_shrink_as_windows_move_over_them() {
     );
     assert_eq!(first.initial, Initial::Uniform(1.0 / 27f64.sqrt()));
     assert!(parameters(&program.model).contains(&"z.weight"));
+    let wrong = resolve(&text.replace("upsample(h, 4)", "upsample(h, 3)")).unwrap_err();
+    assert!(wrong.to_string().contains("`factor` must be a power of two, found 3"));
 }
 
 #[test]

@@ -65,8 +65,9 @@ impl Shapes {
         let parameters = parameters.collect();
         let shape = |(id, node): (NodeId, &roundelay_dsl::Node)| {
             let at = id.index();
-            let (layer, output, calls) = marks.get(at).copied().unwrap_or_default();
-            let what = (&node.operation, &node.shape, output, calls);
+            let (layer, output, parameters, calls) =
+                marks.get(at).copied().unwrap_or_default();
+            let what = (&node.operation, &node.shape, output, parameters, calls);
             let about = (what, trained[at], needed[at]);
             Shape {
                 kind: number(format!("{about:?}")),
@@ -269,7 +270,8 @@ mod tests {
         program.model = sample::read_again();
         let (costs, size) = (Costs::new(&program), (2, Tensor::WHOLE));
         let nodes = Nodes::new((&program, &program.model), size, &costs).unwrap();
-        let marks = nodes.marks.iter().map(|(_, output, calls)| (None, *output, *calls));
+        let nameless = |(_, output, own, calls): &Mark| (None, *output, *own, *calls);
+        let marks = nodes.marks.iter().map(nameless);
         let shapes = Shapes::new(&program.model, &marks.collect::<Vec<Mark>>());
         let kind =
             |start| shapes.kind(Place { before: start - 2, start, end: start + 2 });

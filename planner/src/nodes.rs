@@ -25,8 +25,8 @@ pub(crate) struct Nodes {
 }
 
 /// What of a node does not follow from what it does in the whole model: its layer, the size of its
-/// result, and how many calls it takes.
-pub(crate) type Mark = (Option<u32>, Bytes, usize);
+/// result, the elements of its parameters, and how many calls it takes.
+pub(crate) type Mark = (Option<u32>, Bytes, u64, usize);
 
 /// What all nodes of a kind take in both directions.
 #[derive(Clone, Debug)]
@@ -127,7 +127,7 @@ impl Nodes {
         let kinds: Option<Vec<Kind>> = kinds.collect::<Result<_, Unpriced>>()?;
         let mark = |node: &NodeCost| {
             let calls = node.forward.calls.len() + node.backward.calls.len();
-            (node.layer, node.output, calls)
+            (node.layer, node.output, node.parameters, calls)
         };
         Ok(kinds.map(|kinds| Self {
             reach,

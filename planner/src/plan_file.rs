@@ -43,7 +43,7 @@ pub fn parse_plan(text: &str) -> Result<Plan, PlanMistakes> {
         let mut message = error.without_snippet().to_string();
         if message.contains("unknown field `depth`") {
             message += "; a depth is written as `states: zero3` among all replicas, or as \
-                        `states: hsdp` and `shards: 2`";
+                        `states: hsdp` with as many `shards`";
         }
         PlanMistakes(vec![PlanMistake { line, message }])
     })

@@ -88,6 +88,25 @@ fn images_on_every_grid_train_like_on_one_device() {
     }
 }
 
+/// A convolution that the grid does not divide stands whole beside one whose sum has not met.
+#[test]
+fn a_sum_of_convolutions_of_which_one_is_not_divided_trains_like_on_one_device() {
+    let plain = job(4);
+    let program = program(&format!(
+        "model uneven {{
+            input images:  real[batch, 4, 4, 3]
+            input targets: i32[batch]
+            x = relu(conv2d(images, 8))
+            p = conv2d(x, 8)
+            q = conv2d(x, 7)
+            s = conv2d(q, 7, bias = false) + conv2d(p, 7, bias = false)
+            loss cross_entropy(linear(global_pool(s), 8), targets)
+        }}
+        {plain}"
+    ));
+    trains_like_one_device(&program, &[Tensor::grid(2, 1)], 1e-5);
+}
+
 fn small_unet(dtype: Float) -> Program {
     let plain = job(4)
         .replace("adamw(lr = step(1e-2, 0.1, 3), weight_decay = 0.1)", "sgd(lr = 1)");

@@ -7,7 +7,6 @@ use super::{
     rules::last,
     turns::Turn,
 };
-use crate::stage::StageError;
 use roundelay_dsl::{Extent, NodeId, Operation, Source};
 use roundelay_schedule::Direction;
 
@@ -141,11 +140,7 @@ impl Local<'_> {
         let Operation::Conv2d { stride, padding, .. } = operation else {
             unreachable!("the caller matched a convolution")
         };
-        if !groups.is_multiple_of(parts) {
-            if self.alternates() {
-                let operation = "a convolution whose groups they do not divide";
-                self.refuse(StageError::NoColumns { node: self.name(), operation });
-            }
+        if !self.divides(direction, ("groups", groups)) {
             return self.replicated(operation, operands, shape);
         }
         let own = Operation::Conv2d { stride, padding, groups: groups / parts };

@@ -195,6 +195,7 @@ impl Layout {
             Some(_) => end,
             None => Along::Whole,
         };
+        assert_ne!(from, next, "nothing makes shares of a sum from the whole");
         let motions = from.exchange(next).expect("every layout is one step from whole");
         Some(Step { direction, motions, to: self.with(direction, next) })
     }

@@ -370,12 +370,13 @@ impl Local<'_> {
         }
         let [a, b] = [operands[0], operands[1]];
         let missing = shape.len() - self.shape(b).len();
-        let mut layout = self.by_tokens(a).map(|along| match along {
+        let met = |along| match along {
             Along::Partial => Along::Whole,
             other => other,
-        });
+        };
+        let mut layout = self.by_tokens(a).map(met);
         if missing == 0 && layout == Layout::WHOLE {
-            layout = self.by_tokens(b);
+            layout = self.by_tokens(b).map(met);
         }
         // A share of the tokens has no whole rows of a table of positions.
         if missing == 1 && layout.rows == Along::Tokens && shape.len() > 2 {

@@ -123,10 +123,7 @@ impl Finder<'_> {
             [Direction::Columns, Direction::Rows] => other,
             _ => return divided[0],
         };
-        let mut chain = Vec::new();
-        if !self.turns_back(late, &mut chain) {
-            return divided[0];
-        }
+        let Some(chain) = self.turned_back(late) else { return divided[0] };
         for node in chain {
             self.phases[node.index()] = Direction::Columns;
             if let Some(turn) = self.turns.get_mut(&node) {
@@ -136,31 +133,39 @@ impl Finder<'_> {
         Direction::Columns
     }
 
-    /// Whether a value is made from 1 × 1 convolutions channel by channel, for one reader alone;
-    /// adds the nodes on the way.
-    fn turns_back(&self, source: Source, chain: &mut Vec<NodeId>) -> bool {
-        let Source::Node(id) = source else {
-            return matches!(source, Source::Parameter(_));
-        };
-        if self.users[id.index()].len() != 1 {
-            return false;
+    /// The nodes on the way to a value that is made from 1 × 1 convolutions channel by channel, for
+    /// one reader alone; none if it is made otherwise.
+    fn turned_back(&self, source: Source) -> Option<Vec<NodeId>> {
+        let (mut open, mut chain) = (vec![source], Vec::new());
+        while let Some(source) = open.pop() {
+            let id = match source {
+                Source::Node(id) => id,
+                Source::Parameter(_) => continue,
+                Source::Input(_) => return None,
+            };
+            let Node { operation, operands, .. } = &self.model.nodes[id];
+            let fits = match *operation {
+                Operation::Conv2d { groups: 1, .. } => {
+                    self.is_point(operands[1])
+                        && self.turns.get(&id) == Some(&Turn::On)
+                        && self.at(operands[0]) == Direction::Columns
+                }
+                Operation::Add | Operation::Multiply => {
+                    open.extend(operands);
+                    true
+                }
+                operation if is_channelwise(operation) || is_elementwise(operation) => {
+                    open.push(operands[0]);
+                    true
+                }
+                _ => false,
+            };
+            if !fits || self.users[id.index()].len() != 1 {
+                return None;
+            }
+            chain.push(id);
         }
-        chain.push(id);
-        let Node { operation, operands, .. } = &self.model.nodes[id];
-        match *operation {
-            Operation::Conv2d { groups: 1, .. } => {
-                self.is_point(operands[1])
-                    && self.turns.get(&id) == Some(&Turn::On)
-                    && self.at(operands[0]) == Direction::Columns
-            }
-            Operation::Add | Operation::Multiply => {
-                operands.iter().all(|own| self.turns_back(*own, chain))
-            }
-            operation if is_channelwise(operation) || is_elementwise(operation) => {
-                self.turns_back(operands[0], chain)
-            }
-            _ => false,
-        }
+        Some(chain)
     }
 
     /// Whether filters see one pixel.

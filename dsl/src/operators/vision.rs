@@ -88,7 +88,7 @@ pub(super) const GLOBAL_POOL: Operator = Operator {
 pub(super) const UPSAMPLE: Operator = Operator {
     name: "upsample",
     summary: "x (batch, height, width, channels) → (batch, factor · height, factor · width, \
-              channels), every pixel factor by factor times",
+              channels), every pixel factor by factor times; the factor is a power of two",
     formals: &[required("x"), optional("factor", Fallback::Number(2.0))],
     build: upsample,
 };
@@ -301,6 +301,11 @@ fn global_pool(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistak
 fn upsample(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
     let x = arguments.real_tensor("x")?;
     let factor = step(arguments, "factor", 2)?;
+    // Pixels are repeated by a mean that is handed back: other factors would round.
+    if !factor.is_power_of_two() {
+        let message = format!("`factor` must be a power of two, found {factor}");
+        return Err(Mistake::new(Code::Value, message).argument("factor"));
+    }
     let Images { batch, height, width, channels } = images(&x)?;
     let larger = |extent: u64| extent.checked_mul(factor).map(Extent::fixed);
     let Some((height, width)) = larger(height).zip(larger(width)) else {
