@@ -15,7 +15,7 @@ use std::{
 };
 
 /// What each file's plan must be; a new example says it here.
-const PLACED: [(&str, Placement, Rule, States); 12] = [
+const PLACED: [(&str, Placement, Rule, States); 13] = [
     ("accumulate", Placement::Accumulate, Rule::Sync, States::Replicated),
     ("concurrent", Placement::Concurrent, Rule::CyclicV2, States::Replicated),
     ("data-handoff", Placement::Data, Rule::CyclicV2, States::Handoff),
@@ -31,6 +31,7 @@ const PLACED: [(&str, Placement, Rule, States); 12] = [
     ("orders", Placement::Pipeline, Rule::Sync, States::Replicated),
     ("pipeline", Placement::Pipeline, Rule::CyclicV2, States::Replicated),
     ("shared", Placement::Shared, Rule::CyclicV2, States::Replicated),
+    ("slices", Placement::Pipeline, Rule::Sync, States::Replicated),
     ("tensor", Placement::Pipeline, Rule::Sync, States::Replicated),
     ("unet", Placement::Accumulate, Rule::Sync, States::Replicated),
 ];

@@ -4,6 +4,7 @@
 
 mod lower;
 mod rewrite;
+mod slices;
 mod stage;
 mod tensor;
 
@@ -14,7 +15,7 @@ pub use lower::{LowerError, device_lists, laid_out, lower, lower_if, lower_with}
 pub use rewrite::Everywhere;
 pub use rewrite::{Choice, FORMS, Form, Line, Neighbour, Place};
 pub use stage::{
-    BackwardCode, BackwardForm, CrossingValue, Differentiated, NodeCost, PassCost, Piece,
-    Samples, StageCode, StageError, StageForm, Stages, UpdateForm, node_costs, stages,
-    stages_in, update,
+    BackwardCode, BackwardForm, CrossingValue, Cut, Differentiated, NodeCost, PassCost,
+    Piece, Samples, StageCode, StageError, StageForm, Stages, UpdateForm, node_costs,
+    stages, stages_in, update,
 };

@@ -21,7 +21,7 @@ pub use error::LowerError;
 pub use order::device_lists;
 
 use crate::{
-    StageForm, Stages,
+    Cut, StageForm, Stages,
     rewrite::{Choice, Everywhere, Listed},
     stages_in,
 };
@@ -138,9 +138,9 @@ fn drafted<T>(
     let layout = (dtype, padding);
     let form = |stage: Stage| StageForm {
         backward: order.form(stage),
-        recompute: plan.recompute[stage.index()],
+        recompute: plan.recompute[plan.whole_stage(stage) as usize],
     };
-    let cut = (plan.cuts.as_slice(), plan.tensor);
+    let cut = Cut { cuts: &plan.cuts, tensor: plan.tensor, slices: plan.slices };
     let listed = Listed(&plan.rewrites);
     let choice = if plan.rewrites.is_empty() { choice } else { &listed };
     let code = stages_in(&program.model, cut, examples, layout, form, choice)?;
@@ -151,7 +151,7 @@ fn drafted<T>(
     let job = job(program, &code);
     let mut draft = Draft::new(plan, &program.target, &job, &code, order);
     let mut states = Table::<Stage, StageRows>::new();
-    for stage in draft.order.stages() {
+    for stage in draft.keepers() {
         states.push(state::lay_out(&mut draft, stage)?);
     }
     compute::add(&mut draft, &states)?;
@@ -196,6 +196,9 @@ fn fits(program: &Program, plan: &Plan) -> Result<(), LowerError> {
     }
     if let Some(fault) = plan.units_fault() {
         return Err(LowerError::Units(fault));
+    }
+    if let Some(fault) = plan.slices_fault() {
+        return Err(LowerError::Slices(fault));
     }
     let boundaries = program.model.boundaries();
     if plan.boundaries != boundaries {

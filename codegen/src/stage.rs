@@ -37,6 +37,7 @@ pub(crate) use {
 
 use crate::{
     rewrite::{Choice, Everywhere},
+    slices::sliced,
     tensor::Parted,
 };
 use flow::Flow;
@@ -50,6 +51,33 @@ use roundelay_schedule::{
 };
 use std::{cell::OnceCell, collections::BTreeMap, ops::Range};
 
+/// How a model is cut: into stages, among the devices that split tensors, into slices of its
+/// sequences.
+#[derive(Clone, Copy, Debug)]
+pub struct Cut<'a> {
+    /// S − 1 ascending node numbers.
+    pub cuts: &'a [u32],
+    /// How operations are split.
+    pub tensor: Tensor,
+    /// Slices of each sequence, k. Every slice of a stage is a stage of the result: slice q of
+    /// stage j is its stage j · k + q, and slice 0 has the parameters.
+    pub slices: u32,
+}
+
+impl<'a> From<(&'a [u32], Tensor)> for Cut<'a> {
+    /// Whole sequences.
+    fn from((cuts, tensor): (&'a [u32], Tensor)) -> Self {
+        Self { cuts, tensor, slices: 1 }
+    }
+}
+
+impl<'a, const N: usize> From<(&'a [u32; N], Tensor)> for Cut<'a> {
+    /// Whole sequences.
+    fn from((cuts, tensor): (&'a [u32; N], Tensor)) -> Self {
+        Self { cuts, tensor, slices: 1 }
+    }
+}
+
 /// The stages of a cut model, for micro-batches of one size.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stages {
@@ -61,7 +89,8 @@ pub struct Stages {
     pub inputs: Table<InputId, Input>,
     /// All parameters that the loss depends on, by stage, then offset.
     pub parameters: Vec<Parameter>,
-    /// Number of elements of each stage's flat parameters, padding included; never zero.
+    /// Number of elements of each stage's flat parameters, padding included; zero in all slices of a
+    /// stage but the first, which has the parameters of all, and nowhere else.
     pub elements: Table<Stage, u64>,
     /// Which calls of their routines are two in one.
     pub rewrites: Rewrites,
@@ -199,7 +228,7 @@ pub fn stages(
     dtype: Float,
     padding: u64,
 ) -> Result<Stages, StageError> {
-    let whole = (cuts, Tensor::WHOLE);
+    let whole = Cut::from((cuts, Tensor::WHOLE));
     let form = |_| StageForm::default();
     stages_in(model, whole, examples, (dtype, padding), form, &Everywhere)
 }
@@ -210,17 +239,18 @@ pub fn stages(
 ///
 /// # Errors
 /// As [`stages`], and when no operation of the model can be split.
-pub fn stages_in(
-    model: &Model,
-    cut: (&[u32], Tensor),
+pub fn stages_in<'a>(
+    model: &'a Model,
+    cut: impl Into<Cut<'a>>,
     examples: u64,
     element: (Float, u64),
     form: impl Fn(Stage) -> StageForm,
     choice: &dyn Choice,
 ) -> Result<Stages, StageError> {
+    let cut = cut.into();
     let own = Own::new(model, cut)?;
     let graph = own.graph(model, examples)?;
-    let flow = Flow::new(&graph, own.cuts(cut.0))?;
+    let flow = Flow::new(&graph, (own.cuts(cut.cuts), cut.slices))?;
     cost::admit(&graph)?;
     let all: Vec<Stage> = (0..flow.count()).map(Stage::new).collect();
     let each = all.iter().copied();
@@ -247,7 +277,7 @@ fn hopping(
     })
 }
 
-/// What one device computes: all of a model, or its part.
+/// What one device computes: all of a model, or a model that was made of it: its part, or slices.
 enum Own {
     Whole,
     Part {
@@ -258,10 +288,17 @@ enum Own {
 }
 
 impl Own {
-    fn new(model: &Model, (cuts, tensor): (&[u32], Tensor)) -> Result<Self, StageError> {
+    fn new(model: &Model, cut: Cut<'_>) -> Result<Self, StageError> {
+        let Cut { cuts, tensor, slices } = cut;
         let nodes = model.cuttable();
-        if tensor.parts() == 1 {
-            return Ok(Self::Whole);
+        match (tensor.parts(), slices) {
+            (1, 1) => return Ok(Self::Whole),
+            (1, _) => {
+                let parted = Box::new(sliced(model, cuts, slices)?);
+                return Ok(Self::Part { parted, layers: OnceCell::new() });
+            }
+            (_, 1) => {}
+            _ => return Err(StageError::SlicedTensor { tensor: tensor.shown() }),
         }
         if !cuts.iter().all(|cut| (*cut as usize) < nodes) {
             return Err(StageError::Cuts { cuts: cuts.to_vec(), nodes });
@@ -318,7 +355,7 @@ impl Own {
 /// [`node_costs`] gives costs for as many examples.
 pub struct Piece<'a> {
     model: &'a Model,
-    cuts: &'a [u32],
+    cut: Cut<'a>,
     own: Own,
 }
 
@@ -336,8 +373,9 @@ impl<'a> Piece<'a> {
     ///
     /// # Errors
     /// When no operation of the model can be split.
-    pub fn new(model: &'a Model, cut: (&'a [u32], Tensor)) -> Result<Self, StageError> {
-        Ok(Self { model, cuts: cut.0, own: Own::new(model, cut)? })
+    pub fn new(model: &'a Model, cut: impl Into<Cut<'a>>) -> Result<Self, StageError> {
+        let cut = cut.into();
+        Ok(Self { model, cut, own: Own::new(model, cut)? })
     }
 
     /// As [`stages_in`], with the routines of the wanted stages alone, each in its form and as if
@@ -356,7 +394,8 @@ impl<'a> Piece<'a> {
         choice: &dyn Choice,
     ) -> Result<Samples, StageError> {
         let graph = self.own.graph(self.model, examples)?;
-        let flow = Flow::new(&graph, self.own.cuts(self.cuts))?;
+        let Cut { cuts, slices, .. } = self.cut;
+        let flow = Flow::new(&graph, (self.own.cuts(cuts), slices))?;
         let layout = |stage: Option<(Stage, StageForm)>| {
             let form = |_| stage.map_or(StageForm::default(), |(_, form)| form);
             let stages = stage.map(|(stage, _)| stage);

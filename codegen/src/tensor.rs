@@ -34,10 +34,10 @@ use std::{
 };
 use turns::Turns;
 
-/// The graph of one device among several.
+/// A graph that was made of another: that of one device among several, or of slices of sequences.
 #[derive(Clone, Debug)]
 pub(crate) struct Parted {
-    /// Its operations, on its own parts.
+    /// Its operations, on parts of the whole.
     pub(crate) model: Model,
     /// Where it is cut.
     pub(crate) cuts: Vec<u32>,
@@ -71,11 +71,13 @@ impl Parted {
 
     /// The nodes of the whole model that some of the own ones belong to.
     pub(crate) fn whole_nodes(&self, nodes: Range<usize>) -> Range<usize> {
-        let at = |place: usize| self.origin.get(place).map_or(0, |node| node.index());
-        match nodes.is_empty() {
-            true => 0..0,
-            false => at(nodes.start)..at(nodes.end - 1) + 1,
-        }
+        // Sums over slices stand behind all others, in an order of their own.
+        let own = || {
+            let own = self.origin.get(nodes.clone()).into_iter().flatten();
+            own.map(|node| node.index())
+        };
+        let first = own().min().unwrap_or(0);
+        first..own().max().map_or(first, |last| last + 1)
     }
 }
 

@@ -9,7 +9,7 @@ mod halves;
 mod stage_support;
 
 use roundelay_codegen::{StageError, Stages, stages};
-use roundelay_dsl::{Cap, Extent, Model, Operation, Scale, Source, Window};
+use roundelay_dsl::{Cap, Extent, Model, Operation, Scale, Sliced, Source, Window};
 use roundelay_schedule::{Float, Id, Parameter, Role, Stage, Treatment};
 use stage_support::{
     build::{Build, Numbers, fixed, per_example},
@@ -238,6 +238,23 @@ fn rotary_positions() {
         let shape: &[u64] = &[2, 3, 8];
         hold_operation(Operation::Rotary { heads, base, turned }, &[shape], shape);
     }
+}
+
+#[test]
+fn slices_of_sequences() {
+    let shape: &[u64] = &[2, 3, 8];
+    let (heads, base, turned) = (2, 7.0, 4);
+    for first in [0, 5] {
+        let rotary = Sliced::Rotary { heads, base, turned, first };
+        hold_operation(Operation::Sliced(rotary), &[shape], shape);
+    }
+    for own in [0, 1] {
+        let dropout = Sliced::Dropout { rate: 0.4, operator: 3, own, slices: 2 };
+        hold_operation(Operation::Sliced(dropout), &[shape], shape);
+    }
+    let pieces: [&[u64]; 3] = [shape, &[2, 2, 8], &[2, 1, 8]];
+    hold_operation(Operation::Sliced(Sliced::Join), &pieces[..1], shape);
+    hold_operation(Operation::Sliced(Sliced::Join), &pieces, &[2, 6, 8]);
 }
 
 #[test]

@@ -160,6 +160,7 @@ impl fmt::Display for Operation {
             Operation::MeanSquaredError => f.write_str("mse"),
             Operation::Accuracy => f.write_str("accuracy"),
             Operation::Part { part, line } => write!(f, "{part:?} of {}", line.parts),
+            Operation::Sliced(sliced) => write!(f, "{sliced:?}"),
         }
     }
 }

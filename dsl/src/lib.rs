@@ -26,6 +26,7 @@ mod quantity;
 mod report;
 mod resolve;
 mod signature;
+mod sliced;
 mod source;
 mod syntax;
 mod token;
@@ -49,5 +50,6 @@ pub use program::{
 pub use quantity::{Dimension, Quantity};
 pub use resolve::{Tables, kind_of, parse, parse_with};
 pub use signature::{Fallback, Formal};
+pub use sliced::Sliced;
 pub use source::{SourceFile, Span};
 pub use value::{Measure, Tensor, Value};

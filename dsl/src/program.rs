@@ -1,6 +1,6 @@
 //! The resolved program: no text except for display, every name a handle, every shape checked.
 
-use crate::{Head, Part, Pattern};
+use crate::{Head, Part, Pattern, Sliced};
 use roundelay_schedule::{
     Bytes, Data, DeviceId, DeviceList, Division, Element, Evaluation, Exactness, Float,
     Hop, Id, Initial, Line, Optimizer, Order, Placement, Profile, Reading, Recompute,
@@ -350,6 +350,9 @@ pub enum Operation {
         /// The parts that meet, or that have their shares of what is divided.
         line: Line,
     },
+    /// What a slice of a sequence does of an operation; no program has it, only a model whose
+    /// sequences are cut into slices.
+    Sliced(Sliced),
 }
 
 /// How far a position of a sequence sees.
@@ -444,6 +447,9 @@ pub struct Search {
     pub micro_batches: Numbers,
     /// Numbers of stages on one device of a pipeline to try.
     pub chunks: Numbers,
+    /// Numbers of slices of each sequence to try; whole sequences where nothing is said, unless an
+    /// order asks for slices.
+    pub slices: Numbers,
     /// Cut points to use, when they are pinned: the first node of every stage but the first.
     pub cuts: Option<Vec<u32>>,
 }

@@ -92,7 +92,7 @@ __device__ void key_slopes(const N* q, const N* k, const N* v, const Wide<N>* ls
     typedef Wide<N> W;
     __shared__ W changes[TOGETHER], weights[TOGETHER];
     W *sums = reinterpret_cast<W*>(dynamic_shared()), *values = sums + heads.depth;
-    RowOfBlock own(heads.sequence, heads.key_heads);
+    RowOfBlock own(heads.positions(), heads.key_heads);
     u64 key = heads.key(own.example, own.head, own.position);
     u32 end = heads.last_query(own.position);
     for (u32 c = threadIdx.x; c < heads.depth; c += TOGETHER) sums[c] = values[c] = W(0);

@@ -159,8 +159,8 @@ __device__ void flash(const N* q, const N* k, const N* v, N* o, f32* lse, Heads 
     auto values = [&](u32 stage) { return Met{memory + (2 + 2 * stage) * Met::SIZE}; };
     const N *key = k + heads.key(own.example, key_head, 0), *value = v + heads.key(own.example, key_head, 0);
     auto begin = [&](u32 first, u32 stage) {
-        keys(stage).fetch(key, key_stride, first, heads.sequence);
-        values(stage).fetch(value, key_stride, first, heads.sequence);
+        keys(stage).fetch(key, key_stride, first, heads.positions());
+        values(stage).fetch(value, key_stride, first, heads.positions());
         commit_copies();
     };
     queries.fetch(q + heads.query(own.example, own.head, 0), stride, own.first, heads.sequence);
@@ -235,8 +235,8 @@ __device__ void flash_queries(const N* q, const N* k, const N* v, const f32* lse
     auto values = [&](u32 stage) { return Met{memory + 2 * Rows::SIZE + (2 * stage + 1) * Met::SIZE}; };
     const N *key = k + heads.key(own.example, key_head, 0), *value = v + heads.key(own.example, key_head, 0);
     auto begin = [&](u32 first, u32 stage) {
-        keys(stage).fetch(key, key_stride, first, heads.sequence);
-        values(stage).fetch(value, key_stride, first, heads.sequence);
+        keys(stage).fetch(key, key_stride, first, heads.positions());
+        values(stage).fetch(value, key_stride, first, heads.positions());
         commit_copies();
     };
     u64 at = heads.query(own.example, own.head, 0);
@@ -281,15 +281,15 @@ __device__ void flash_keys(const N* q, const N* k, const N* v, const f32* lse, c
     typedef Tile<N, D, ROWS> Rows;
     typedef Tile<N, D, QUERIES> Met;
     N* memory = reinterpret_cast<N*>(dynamic_shared());
-    Own own(heads.sequence, heads.key_heads);
+    Own own(heads.positions(), heads.key_heads);
     u32 stride = heads.heads * D, key_stride = heads.key_heads * D;
     Rows keys{memory}, values{memory + Rows::SIZE};
     auto queries = [&](u32 stage) { return Met{memory + 2 * Rows::SIZE + 2 * stage * Met::SIZE}; };
     auto slopes = [&](u32 stage) { return Met{memory + 2 * Rows::SIZE + (2 * stage + 1) * Met::SIZE}; };
     u64 at = heads.key(own.example, own.head, 0);
-    keys.fetch(k + at, key_stride, own.first, heads.sequence);
-    values.fetch(v + at, key_stride, own.first, heads.sequence);
-    u32 last = least(own.first + ROWS, heads.sequence) - 1;
+    keys.fetch(k + at, key_stride, own.first, heads.positions());
+    values.fetch(v + at, key_stride, own.first, heads.positions());
+    u32 last = least(own.first + ROWS, heads.positions()) - 1;
     u32 first = heads.first_query(own.first) / QUERIES * QUERIES, end = heads.last_query(last);
     u32 tiles = (end - first + QUERIES - 1) / QUERIES, steps = tiles * heads.group();
     auto begin = [&](u32 step) {
@@ -299,7 +299,8 @@ __device__ void flash_keys(const N* q, const N* k, const N* v, const f32* lse, c
         slopes(step % 2).fetch(slope + query, stride, from, heads.sequence);
         commit_copies();
     };
-    begin(0);
+    // Under a window no query may see these keys.
+    if (steps > 0) begin(0);
     u32 row = own.first + row_of_warp() + row_of_lane();
     Seen seen = Seen::queries(heads, row);
     Sums<D> of_keys, of_values;
@@ -324,7 +325,7 @@ __device__ void flash_keys(const N* q, const N* k, const N* v, const f32* lse, c
     }
     auto write = [&](N* to) {
         return [=](u32 half, u32 c, f32& sum) {
-            if (row + half * 8 < heads.sequence)
+            if (row + half * 8 < heads.positions())
                 put(to + heads.key(own.example, own.head, row + half * 8) + c, sum, add);
         };
     };

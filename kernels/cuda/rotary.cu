@@ -1,12 +1,12 @@
 // Rotary positions: pairs of every head turned by their position (Su et al., arXiv 2104.09864).
 
 // Cosines and then sines (sequence, half) of position · base^(−2i / turned), found once in 64 bits
-// for all examples and heads; `sign` −1 turns back.
+// for all examples and heads, of positions from `first` on; `sign` −1 turns back.
 template <class W>
-__device__ void angles(W* cosines, u64 sequence, u64 half, f64 base, f64 sign) {
+__device__ void angles(W* cosines, u64 sequence, u64 half, u64 first, f64 base, f64 sign) {
     u64 count = sequence * half;
     for (u64 at = thread_of_grid(); at < count; at += threads_of_grid()) {
-        u64 position = at / half, i = at % half;
+        u64 position = first + at / half, i = at % half;
         f64 angle = f64(position) * (sign * pow(base, -f64(i) / f64(half)));
         cosines[at] = W(cos(angle));
         cosines[count + at] = W(sin(angle));
@@ -49,8 +49,8 @@ __device__ void rotary(const N* x, const Wide<N>* cosines, G* y, u64 rows, u64 s
 }
 
 #define EXPORT(W)                                                                                    \
-    KERNEL(256, angles_##W, (W* cosines, u64 sequence, u64 half, f64 base, f64 sign),                \
-           angles(cosines, sequence, half, base, sign))
+    KERNEL(256, angles_##W, (W* cosines, u64 sequence, u64 half, u64 first, f64 base, f64 sign),     \
+           angles(cosines, sequence, half, first, base, sign))
 EXPORT(f32)
 EXPORT(f64)
 #undef EXPORT

@@ -13,12 +13,17 @@ use crate::{
 use roundelay_schedule::Access;
 use std::ops::Range;
 
-/// The extents of q (batch, sequence, heads · depth) and of k and v (batch, sequence, key heads ·
+/// The extents of q (batch, sequence, heads · depth) and of k and v (batch, keys, key heads ·
 /// depth), and which keys a query sees.
+///
+/// Where there are more keys than queries, the queries are the last positions of a longer
+/// sequence: query i stands where key i + `before` does.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Heads {
     pub(crate) batch: usize,
     pub(crate) sequence: usize,
+    /// Keys before the first query's own.
+    pub(crate) before: usize,
     pub(crate) heads: usize,
     pub(crate) key_heads: usize,
     pub(crate) depth: usize,
@@ -48,19 +53,39 @@ impl Heads {
         let extents = Self::extents(call, "q", counts[0])?;
         let scale = scale.unwrap_or(1.0 / (extents[2] as f64).sqrt());
         let heads = Self { cap, ..Self::new(counts, extents, sight, scale) };
-        call.shaped("k", Access::Read, heads.key_shape())?;
+        let (least, width) = heads.key_shape();
+        let rows = call.at_least("k", Access::Read, (least, heads.batch, width))?;
+        let heads = Self { before: (rows - least) / heads.batch, ..heads };
         call.shaped("v", Access::Read, heads.key_shape())?;
-        Ok(heads)
+        match heads.causal || heads.before == 0 {
+            true => Ok(heads),
+            false => Err(format!(
+                "{} queries are the last of {} keys only under a causal mask",
+                heads.sequence,
+                heads.positions()
+            )),
+        }
     }
-    /// Without a cap.
+    /// Without a cap, as many keys as queries.
     pub(crate) fn new(
         [heads, key_heads]: [usize; 2],
         [batch, sequence, depth]: [usize; 3],
         (causal, reach): (bool, usize),
         scale: f64,
     ) -> Self {
-        let cap = None;
-        Self { batch, sequence, heads, key_heads, depth, causal, reach, scale, cap }
+        let (cap, before) = (None, 0);
+        Self {
+            batch,
+            sequence,
+            before,
+            heads,
+            key_heads,
+            depth,
+            causal,
+            reach,
+            scale,
+            cap,
+        }
     }
     /// Numbers of heads and of key heads.
     pub(crate) fn counts(call: &mut Signature<'_>) -> Result<[usize; 2], String> {
@@ -97,18 +122,25 @@ impl Heads {
         (self.batch * self.sequence, self.heads * self.depth)
     }
     pub(crate) fn key_shape(&self) -> (usize, usize) {
-        (self.batch * self.sequence, self.key_heads * self.depth)
+        (self.batch * self.positions(), self.key_heads * self.depth)
+    }
+    /// Keys of an example.
+    pub(crate) fn positions(&self) -> usize {
+        self.before + self.sequence
     }
     pub(crate) fn statistics(&self) -> usize {
         self.batch * self.heads * self.sequence
     }
     /// Pairs of a query and a key that it sees, over all heads.
     fn pairs(&self) -> u64 {
-        let (size, near) = (self.sequence, self.reach.min(self.sequence));
-        let before = product([near, near + 1]) / 2 + product([size - near, near]);
+        // Those of the first positions, up to and with their own key.
+        let seen_by = |size: usize| {
+            let near = self.reach.min(size);
+            product([near, near + 1]) / 2 + product([size - near, near])
+        };
         let seen = match self.causal {
-            true => before,
-            false => 2 * before - size as u64,
+            true => seen_by(self.positions()) - seen_by(self.before),
+            false => 2 * seen_by(self.sequence) - self.sequence as u64,
         };
         seen.saturating_mul(product([self.batch, self.heads]))
     }
@@ -126,11 +158,12 @@ impl Heads {
     }
     /// The keys that query `i` sees; neither end ever falls from one query to the next.
     pub(crate) fn visible(&self, i: usize) -> Range<usize> {
+        let own = i + self.before;
         let end = match self.causal {
-            true => i + 1,
-            false => i.saturating_add(self.reach).min(self.sequence),
+            true => own + 1,
+            false => own.saturating_add(self.reach).min(self.positions()),
         };
-        (i + 1).saturating_sub(self.reach)..end
+        (own + 1).saturating_sub(self.reach)..end
     }
     /// Heads that read one key head.
     pub(crate) fn group(&self) -> usize {
@@ -138,15 +171,15 @@ impl Heads {
     }
     /// The rows of a head in q, o and their gradients.
     pub(crate) fn queries(&self, example: usize, head: usize) -> Rows {
-        self.rows(example, head, self.heads)
+        self.rows(example * self.sequence, head, self.heads)
     }
     /// The rows of a key head in k, v and their gradients.
     pub(crate) fn keys(&self, example: usize, key_head: usize) -> Rows {
-        self.rows(example, key_head, self.key_heads)
+        self.rows(example * self.positions(), key_head, self.key_heads)
     }
-    fn rows(&self, example: usize, head: usize, heads: usize) -> Rows {
+    fn rows(&self, before: usize, head: usize, heads: usize) -> Rows {
         let stride = heads * self.depth;
-        let first = example * self.sequence * stride + head * self.depth;
+        let first = before * stride + head * self.depth;
         Rows { first, stride, depth: self.depth }
     }
     /// Where lse of the first position stands.
@@ -254,7 +287,7 @@ mod tests {
         for (sequence, reach) in
             [(1, 1), (7, 1), (7, 3), (7, 7), (7, 90), (9, usize::MAX)]
         {
-            for causal in [false, true] {
+            for (causal, before) in [(false, 0), (true, 0), (true, 2), (true, 11)] {
                 let (heads, key_heads, depth) = (4, 2, 8);
                 let (batch, scale) = (3, 1.0);
                 let heads = Heads::new(
@@ -263,11 +296,15 @@ mod tests {
                     (causal, reach),
                     scale,
                 );
+                let heads = Heads { before, ..heads };
                 let seen: usize = (0..sequence).map(|i| heads.visible(i).len()).sum();
                 assert_eq!(heads.pairs(), (3 * 4 * seen) as u64, "{heads:?}");
                 for i in 0..sequence {
-                    let sees = |j: &usize| (!causal || *j <= i) && i.abs_diff(*j) < reach;
-                    let expected: Vec<usize> = (0..sequence).filter(sees).collect();
+                    let own = i + before;
+                    let sees =
+                        |j: &usize| (!causal || *j <= own) && own.abs_diff(*j) < reach;
+                    let expected: Vec<usize> =
+                        (0..before + sequence).filter(sees).collect();
                     assert_eq!(heads.visible(i).collect::<Vec<_>>(), expected);
                 }
             }

@@ -28,6 +28,8 @@ pub(crate) struct Placed {
     pub(crate) columns: usize,
     /// The parts of each of its rows.
     pub(crate) line: Line,
+    /// Which of them these are, where the call says it.
+    pub(crate) own: Option<u64>,
 }
 
 /// dx = dy · mask / (1 − rate), with the mask of the forward pass.
@@ -79,8 +81,9 @@ impl Dropout {
         context: &Context,
         apply: impl Fn(&[R], &mut [R], &Mask),
     ) {
-        let Placed { columns, line } = self.place;
-        let (own, parts) = (context.place(line), u64::from(line.parts));
+        let Placed { columns, line, own } = self.place;
+        let own = own.unwrap_or_else(|| context.place(line));
+        let parts = u64::from(line.parts);
         let mut mask = Mask::new(self, context);
         let rows = x.chunks(columns.max(1)).zip(out.chunks_mut(columns.max(1)));
         for (row, (x, out)) in rows.enumerate() {
@@ -90,15 +93,19 @@ impl Dropout {
     }
     fn place(call: &mut Signature<'_>, count: usize) -> Result<Placed, String> {
         if !call.has("parts") && !call.has("columns") {
-            return Ok(Placed { columns: count, line: Line { parts: 1, stride: 1 } });
+            let line = Line { parts: 1, stride: 1 };
+            return Ok(Placed { columns: count, line, own: None });
         }
         let line = crate::exchange::line(call)?;
+        let parts = i64::from(line.parts);
+        let own = call.optional_integer("own", "a part", |own| (0..parts).contains(&own));
+        let own = own?.map(|own| own as u64);
         let rule = "a divisor of the number of elements";
         let columns = call.integer("columns", rule, |columns| {
             usize::try_from(columns)
                 .is_ok_and(|columns| columns > 0 && count.is_multiple_of(columns))
         })?;
-        Ok(Placed { columns: columns as usize, line })
+        Ok(Placed { columns: columns as usize, line, own })
     }
     fn attributes(call: &mut Signature<'_>) -> Result<(f64, u64), String> {
         let rate = call.real("rate", "in 0 .. 1", |rate| (0.0..1.0).contains(&rate))?;

@@ -142,6 +142,7 @@ define_operations! {
     "rotary" => Rotary(rotary::Rotary);
     "slice" => Slice(rows::Slice);
     "slice_backward" => SliceBackward(rows::SliceBackward);
+    "slice_integers" => SliceIntegers(rows::SliceIntegers);
     "prepend" => Prepend(rows::Prepend);
     "conv2d" => Conv2d(convolution::Conv2d);
     "conv2d_backward" => Conv2dBackward(convolution::Conv2dBackward);

@@ -94,6 +94,13 @@ impl<'a, R: Real> Operands<'a, R> {
         unsafe { slice::from_raw_parts(pointer.cast(), length) }
     }
 
+    /// The next operand, written, of whole numbers.
+    pub(crate) fn integers_mut(&mut self) -> &'a mut [i32] {
+        let (pointer, length) = self.take(Element::I32, true);
+        // SAFETY: `new` promises that the memory is valid, and that nothing else uses it.
+        unsafe { slice::from_raw_parts_mut(pointer.cast(), length) }
+    }
+
     /// The next operand, written or updated.
     pub(crate) fn write(&mut self) -> &'a mut [R] {
         let (pointer, length) = self.take(Element::Real, true);

@@ -14,11 +14,13 @@ use roundelay_schedule::Access;
 
 /// y (batch, sequence, heads · depth): of the first `turned` elements of every head, pair
 /// (i, i + turned/2) of x turned by the angle position · base^(−2i/turned), backwards in the
-/// inverse; the others as they are.
+/// inverse; the others as they are. Positions count from `first`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Rotary {
     pub(crate) rows: usize,
     pub(crate) sequence: usize,
+    /// The first position.
+    pub(crate) first: usize,
     pub(crate) heads: usize,
     pub(crate) depth: usize,
     pub(crate) turned: usize,
@@ -47,6 +49,8 @@ impl Define for Rotary {
         let inverse = call.flag("inverse")?;
         let turned =
             call.optional_integer("turned", "at least 2", |turned| turned >= 2)?;
+        let first = call.optional_integer("first", "at least 0", |first| first >= 0)?;
+        let first = first.map_or(0, |first| first as usize);
         let [batch, sequence, width] = call.sequence("x", Access::Read)?;
         let whole = width.is_multiple_of(heads);
         let turned = turned.map_or(width / heads, |turned| turned as usize);
@@ -55,7 +59,7 @@ impl Define for Rotary {
         }
         call.shaped("y", store.access(), (batch * sequence, width))?;
         let (rows, depth) = (batch * sequence, width / heads);
-        Ok(Self { rows, sequence, heads, depth, turned, base, inverse, store })
+        Ok(Self { rows, sequence, first, heads, depth, turned, base, inverse, store })
     }
     fn flops(&self) -> u64 {
         let angles = product([8, self.rows, self.turned]);

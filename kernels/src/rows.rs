@@ -1,4 +1,4 @@
-//! `slice`, `slice_backward`, `prepend`: rows of sequences (batch, s, n), copied.
+//! `slice`, `slice_backward`, `slice_integers`, `prepend`: rows of sequences (batch, s, n), copied.
 
 use crate::{
     Context, Real, kernel::Define, operand::Operands, plain::rows as plain,
@@ -58,6 +58,13 @@ pub(crate) struct SliceBackward {
     pub(crate) store: Store,
 }
 
+/// out (batch, t) i32 = places `first` .. `first` + t of x (batch, s) i32.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct SliceIntegers {
+    pub(crate) sequences: usize,
+    pub(crate) window: Window,
+}
+
 /// y (batch, s + 1, n) = row (n), then x (batch, s, n).
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Prepend {
@@ -98,6 +105,30 @@ impl Define for SliceBackward {
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         let (dy, dx) = (operands.read(), operands.write());
         plain::slice_backward(&self.window, dy, dx, self.store);
+    }
+}
+
+impl Define for SliceIntegers {
+    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+        let positive = |number: i64| number >= 1;
+        let [sequence, length] = ["sequence", "length"]
+            .map(|name| call.integer(name, "at least 1", positive).map(|n| n as usize));
+        let (sequence, length) = (sequence?, length?);
+        let all = call.integers("x")?;
+        if !all.is_multiple_of(sequence) {
+            return Err(format!("{all} numbers are no sequences of {sequence}"));
+        }
+        let sequences = all / sequence;
+        let part = sequences.checked_mul(length).ok_or("`length` is too long")?;
+        call.integers_written("out", part)?;
+        let window = Window::new(call, (part, 1), [sequences, sequence, 1])?;
+        Ok(Self { sequences, window })
+    }
+    fn flops(&self) -> u64 {
+        0
+    }
+    fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
+        plain::slice_integers(&self.window, operands.integers(), operands.integers_mut());
     }
 }
 

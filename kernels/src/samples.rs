@@ -86,6 +86,15 @@ impl<R: Real> Array<R> {
             Array::Integer(_) => panic!("an operand of whole numbers has no real values"),
         }
     }
+    /// Its numbers, whole ones too, as reals.
+    pub fn numbers(&self) -> Vec<R> {
+        match self {
+            Array::Real(values) => values.clone(),
+            Array::Integer(values) => {
+                values.iter().map(|value| R::of(f64::from(*value))).collect()
+            }
+        }
+    }
     /// Where its first number is.
     pub fn pointer(&mut self) -> *mut u8 {
         match self {

@@ -46,6 +46,16 @@ impl<'a> Signature<'a> {
         Ok(self.slots[index].length)
     }
 
+    /// The next operand, i32, which is written and has exactly `length` elements.
+    pub(crate) fn integers_written(
+        &mut self,
+        name: &'static str,
+        length: usize,
+    ) -> Result<(), String> {
+        let index = self.take(name, Element::I32, Access::Write)?;
+        self.expect(index, name, &[length])
+    }
+
     /// The next operand as (m, n): n is the last extent, the others multiply to m.
     pub(crate) fn matrix(
         &mut self,
@@ -87,6 +97,25 @@ impl<'a> Signature<'a> {
         match trailing(&self.shape(index), columns) {
             true => self.expect(index, name, &[rows, columns]),
             false => Err(self.mismatch(index, name, &[rows, columns])),
+        }
+    }
+
+    /// The next operand, which has at least `(least, columns)`, and as many rows more for each of
+    /// `examples`: its rows.
+    pub(crate) fn at_least(
+        &mut self,
+        name: &'static str,
+        access: Access,
+        (least, examples, columns): (usize, usize, usize),
+    ) -> Result<usize, String> {
+        let index = self.take(name, Element::Real, access)?;
+        let rows = self.slots[index].length / columns;
+        let fits = trailing(&self.shape(index), columns)
+            && rows >= least
+            && rows.is_multiple_of(examples);
+        match fits {
+            true => Ok(rows),
+            false => Err(self.mismatch(index, name, &[least, columns])),
         }
     }
 

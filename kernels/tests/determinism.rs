@@ -11,7 +11,7 @@ use roundelay_kernels::{Context, Kernel, NAMES, Real};
 use roundelay_schedule::{Attribute, Call};
 
 fn bits<R: Real>(call: &Call, arrays: &[Array<R>]) -> Vec<Vec<u64>> {
-    let values = |index: usize| arrays[index].values().iter();
+    let values = |index: usize| arrays[index].numbers().into_iter();
     results(call)
         .into_iter()
         .map(|index| values(index).map(|value| value.widen().to_bits()).collect())

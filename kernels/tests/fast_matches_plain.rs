@@ -20,10 +20,10 @@ fn assert_same<R: Real>(
     tolerance: f64,
 ) {
     for index in results(call) {
-        let (fast, plain) = (fast[index].values(), plain[index].values());
+        let (fast, plain) = (fast[index].numbers(), plain[index].numbers());
         let sizes = plain.iter().map(|value| value.widen().abs());
         let scale = sizes.filter(|size| size.is_finite()).fold(1.0f64, f64::max);
-        for (i, (fast, plain)) in fast.iter().zip(plain).enumerate() {
+        for (i, (fast, plain)) in fast.iter().zip(&plain).enumerate() {
             let error = (fast.widen() - plain.widen()).abs() / scale;
             let shapes: Vec<_> = call.operands.iter().map(|x| &x.shape).collect();
             assert!(
@@ -128,7 +128,7 @@ fn writing_disregards_what_was_there() {
         run(&call, &mut poisoned, Body::Fast, &CONTEXT);
         for index in results(&call) {
             let bits = |array: &Array<f32>| -> Vec<u32> {
-                array.values().iter().map(|value| value.to_bits()).collect()
+                array.numbers().iter().map(|value| value.to_bits()).collect()
             };
             assert_eq!(bits(&clean[index]), bits(&poisoned[index]), "{name}");
         }

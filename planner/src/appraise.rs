@@ -41,9 +41,12 @@ pub fn appraise(program: &Program, plan: &Plan) -> Result<Candidate, Reason> {
         KnownStages::new(program, &costs, core, &BTreeMap::new()).load_of(cell)?;
     let network = &mut Network::new(&program.target);
     let bound = Bound::of_stages(plan, &loads, network);
-    let bound = match lists_of(plan) {
-        Some(lists) => bound.following(plan, &loads, &lists, network),
-        None => bound,
+    let bound = match plan.slices {
+        1 => match lists_of(plan) {
+            Some(lists) => bound.following(plan, &loads, &lists, network),
+            None => bound,
+        },
+        _ => bound.of_slices(program),
     };
     evaluate::clock(program, &costs, (plan.clone(), bound, 0))
 }

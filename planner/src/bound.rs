@@ -91,6 +91,14 @@ impl Bound {
         }
     }
 
+    /// What holds of slices too: all that is computed, moved and held of whole sequences is so of
+    /// their slices together, but a device need not wait for all of a sequence. By the law of the
+    /// roofline slices never take less than the whole; a table may say so.
+    pub(crate) fn of_slices(self, program: &Program) -> Self {
+        let work = if program.profiles.is_empty() { self.work } else { Nanos(0) };
+        Self { path: Nanos(0), work, ..self }
+    }
+
     /// By following the lists of the devices as well.
     pub(crate) fn following(
         self,

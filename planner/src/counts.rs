@@ -13,6 +13,8 @@ pub struct Counts {
     pub stages: u32,
     /// Stages on one device of a pipeline.
     pub chunks: u32,
+    /// Slices of each sequence.
+    pub slices: u32,
     /// R.
     pub replicas: u32,
     /// Replicas that split states among them.
@@ -55,17 +57,23 @@ impl Counts {
 
 impl From<&Plan> for Counts {
     fn from(plan: &Plan) -> Self {
-        let Plan { micro_batches, stages, chunks, replicas, shards, tensor, .. } = *plan;
-        Self { micro_batches, stages, chunks, replicas, shards, tensor }
+        let Plan {
+            micro_batches, stages, chunks, slices, replicas, shards, tensor, ..
+        } = *plan;
+        Self { micro_batches, stages, chunks, slices, replicas, shards, tensor }
     }
 }
 
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { micro_batches, stages, chunks, replicas, shards, tensor } = self;
+        let Self { micro_batches, stages, chunks, slices, replicas, shards, tensor } =
+            self;
         write!(f, "N = {micro_batches}, S = {stages}")?;
         if *chunks > 1 {
             write!(f, ", v = {chunks}")?;
+        }
+        if *slices > 1 {
+            write!(f, ", {slices} slices")?;
         }
         if *replicas > 1 {
             write!(f, ", R = {replicas}")?;

@@ -21,6 +21,7 @@ pub fn decisions(plan: &Plan) -> Vec<(&'static str, String)> {
         ("micro_batches", plan.micro_batches.to_string()),
         ("stages", plan.stages.to_string()),
         ("chunks", plan.chunks.to_string()),
+        ("slices", plan.slices.to_string()),
         ("cuts", format!("[{}]", cuts.join(", "))),
     ]
 }

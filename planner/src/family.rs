@@ -37,6 +37,8 @@ pub enum Clash {
     StatesNeedMembers(States),
     /// Sharded states where two devices of a cell hold a stage.
     StatesNeedOneHolder(States),
+    /// Sharded states where slices of sequences add up their gradients.
+    StatesNeedWholeSequences(States),
     /// Travelling states without workers.
     HandoffNeedsWorkers,
     /// ZeRO's collectives under a cyclic rule, where workers never meet.
@@ -98,6 +100,9 @@ impl Family {
             _ if self.order.fold() == Fold::Mirror => {
                 Err(Clash::StatesNeedOneHolder(self.states))
             }
+            _ if self.order.takes_slices() => {
+                Err(Clash::StatesNeedWholeSequences(self.states))
+            }
             States::Zero1 | States::Zero2 | States::Zero3 | States::Hsdp => {
                 match (splits, sync) {
                     (false, _) => Err(Clash::StatesNeedMembers(self.states)),
@@ -134,6 +139,8 @@ const PIPELINES: &[Order] = &[
     Order::Chimera,
     Order::DualPipe,
     Order::DualPipePaired,
+    Order::SlicesOneForwardOneBackward,
+    Order::TeraPipe,
     Order::Listed,
 ];
 
@@ -193,6 +200,11 @@ impl fmt::Display for Clash {
                 f,
                 "states {states} are split over replicas, and pipelines in opposite directions \
                  have none"
+            ),
+            Clash::StatesNeedWholeSequences(states) => write!(
+                f,
+                "states {states} are split over replicas, and slices of sequences add up their \
+                 gradients where they are: use replicated"
             ),
             Clash::HandoffNeedsWorkers => {
                 f.write_str("states handoff travel along the workers of placement data")

@@ -97,17 +97,20 @@ impl Grid {
     ) {
         for point in 0..self.points.len() {
             let (micro_batches, stages) = self.points[point];
-            for chunks in values.chunks(family, stages) {
+            let slices = values.slices(family);
+            let chunks = values.chunks(family, stages);
+            let flows = chunks.iter().flat_map(|v| slices.iter().map(|k| (*v, *k)));
+            for (chunks, slices) in flows {
                 for replica in 0..self.replicas(micro_batches).len() {
                     let replicas = self.replicas(micro_batches)[replica];
                     for &tensor in &values.tensors {
-                        let shards = 1;
                         let counts = Counts {
                             micro_batches,
                             stages,
                             chunks,
+                            slices,
                             replicas,
-                            shards,
+                            shards: 1,
                             tensor,
                         };
                         visit(self, counts);

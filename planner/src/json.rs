@@ -133,6 +133,8 @@ pub struct PlanRow {
     pub replicas: u32,
     /// Stages on one device of a pipeline.
     pub chunks: u32,
+    /// Slices of each sequence.
+    pub slices: u32,
     /// Replicas that split states among them under `hsdp`.
     pub shards: u32,
     /// S.
@@ -289,6 +291,7 @@ pub(crate) fn plan_row(rank: usize, candidate: &Candidate, goal: &Goal) -> PlanR
         order: plan.order,
         replicas: plan.replicas,
         chunks: plan.chunks,
+        slices: plan.slices,
         shards: plan.shards,
         stages: plan.stages,
         cuts: plan.cuts.clone(),

@@ -39,21 +39,22 @@ pub(crate) fn check_sizes(
             tied,
         }));
     }
-    let passes = u64::from(n) * u64::from(s);
+    let passes = (u64::from(n) * u64::from(s)).saturating_mul(counts.slices.into());
     if passes > PASSES_MAX {
         return Err(Reason::TooLong { passes });
     }
     if family.placement == Placement::Data && all == 1 {
         return Err(Reason::OneWorker);
     }
-    check_tensor(program, counts.tensor)?;
+    check_tensor(program, counts)?;
     check_order(family, counts, lists)?;
     check_replicas(family, counts)
 }
 
 /// Whether tensors can be split like this, whatever the model.
-fn check_tensor(program: &Program, tensor: Tensor) -> Result<(), Reason> {
-    match tensor {
+fn check_tensor(program: &Program, counts: Counts) -> Result<(), Reason> {
+    match counts.tensor {
+        tensor if tensor.parts() > 1 && counts.slices > 1 => Err(Reason::SlicedTensor),
         Tensor { rows: 0, .. }
         | Tensor { columns: 0, .. }
         | Tensor { rows: 1, sequence: Sequence::Split, .. } => Err(Reason::NoRows),
@@ -73,7 +74,8 @@ fn check_order(
     counts: Counts,
     lists: &[DeviceList],
 ) -> Result<(), Reason> {
-    let Counts { micro_batches: n, stages: s, chunks, replicas, .. } = counts;
+    let Counts { micro_batches: n, stages: s, chunks, slices, replicas, .. } = counts;
+    family.order.fits_slices(slices).map_err(Reason::Misfit)?;
     if family.placement != Placement::Pipeline {
         return if chunks == 1 { Ok(()) } else { Err(Reason::Misfit(Misfit::Chunks(1))) };
     }

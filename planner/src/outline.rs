@@ -22,7 +22,8 @@ impl Outline {
     /// The plan.
     pub(crate) fn plan(&self, program: &Program, cuts: &[u32]) -> Plan {
         let Family { rule, placement, order, states } = self.family;
-        let Counts { micro_batches, chunks, replicas, shards, tensor, .. } = self.counts;
+        let Counts { micro_batches, chunks, slices, replicas, shards, tensor, .. } =
+            self.counts;
         let plan =
             Plan::new(rule, placement, order, states, micro_batches, cuts.to_vec());
         let plan = match order {
@@ -30,7 +31,7 @@ impl Outline {
             _ => plan,
         };
         let plan = plan.with_boundaries(boundaries(rule, program));
-        let plan = plan.with_chunks(chunks).with_tensor(tensor);
+        let plan = plan.with_chunks(chunks).with_slices(slices).with_tensor(tensor);
         let plan = plan.replicated(replicas, shards);
         Plan { recompute: self.recomputes(program), ..plan }
     }
@@ -48,7 +49,7 @@ impl Outline {
     /// recompute, delays and devices are empty. What its methods say of numbers holds.
     pub(crate) fn bare(&self, program: &Program) -> Plan {
         let Family { rule, placement, order, states } = self.family;
-        let Counts { micro_batches, stages, chunks, replicas, shards, tensor } =
+        let Counts { micro_batches, stages, chunks, slices, replicas, shards, tensor } =
             self.counts;
         let lists = match order {
             Order::Listed => program.search.lists.clone(),
@@ -63,6 +64,7 @@ impl Outline {
             tensor,
             stages,
             chunks,
+            slices,
             cuts: Vec::new(),
             boundaries: Vec::new(),
             micro_batches,

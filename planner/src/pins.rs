@@ -13,6 +13,7 @@ pub(crate) enum Decision {
     /// With the cuts.
     Stages,
     Chunks,
+    Slices,
     Order,
     States,
     Shards,
@@ -28,11 +29,12 @@ pub(crate) enum Decision {
 }
 
 impl Decision {
-    pub(crate) const ALL: [Self; 15] = [
+    pub(crate) const ALL: [Self; 16] = [
         Self::Recompute,
         Self::MicroBatches,
         Self::Stages,
         Self::Chunks,
+        Self::Slices,
         Self::Order,
         Self::States,
         Self::Shards,
@@ -53,6 +55,7 @@ impl Decision {
             Self::MicroBatches => "micro_batches",
             Self::Stages => "stages",
             Self::Chunks => "chunks",
+            Self::Slices => "slices",
             Self::Order => "order",
             Self::States => "states",
             Self::Shards => "shards",
@@ -84,6 +87,7 @@ impl Decision {
             Self::MicroBatches => search.micro_batches == Numbers::Open,
             Self::Stages => search.stages == Numbers::Open && search.cuts.is_none(),
             Self::Chunks => search.chunks == Numbers::Open,
+            Self::Slices => search.slices == Numbers::Open,
             Self::Order => search.order == Choice::Open,
             Self::States => search.states == Choice::Open,
             Self::Shards => search.shards == Numbers::Open,
@@ -111,6 +115,7 @@ impl Decision {
                 search.cuts = None;
             }
             Self::Chunks => search.chunks = Numbers::Open,
+            Self::Slices => search.slices = Numbers::Open,
             Self::Order => search.order = Choice::Open,
             Self::States => search.states = Choice::Open,
             Self::Shards => search.shards = Numbers::Open,
@@ -142,6 +147,7 @@ impl Decision {
                 None => search.stages.allows(plan.stages.into()),
             },
             Self::Chunks => search.chunks.allows(plan.chunks.into()),
+            Self::Slices => search.slices.allows(plan.slices.into()),
             Self::Order => search.order.allows(&plan.order),
             Self::States => search.states.allows(&plan.states),
             Self::Shards => {
@@ -183,6 +189,7 @@ impl Decision {
             Self::Order if plan.order == Order::Listed => return None,
             Self::MicroBatches => vec![line(&plan.micro_batches)],
             Self::Chunks => vec![line(&plan.chunks)],
+            Self::Slices => vec![line(&plan.slices)],
             Self::Order => vec![line(&plan.order)],
             Self::States => vec![line(&plan.states)],
             Self::Shards => vec![line(&plan.shards)],
@@ -204,6 +211,7 @@ impl Decision {
             Self::MicroBatches => apart(&search.micro_batches, plan.micro_batches.into()),
             Self::Stages => apart(&search.stages, plan.stages.into()),
             Self::Chunks => apart(&search.chunks, plan.chunks.into()),
+            Self::Slices => apart(&search.slices, plan.slices.into()),
             Self::Shards => apart(&search.shards, plan.shards.into()),
             Self::Rows => apart(&search.rows, plan.tensor.rows.into()),
             Self::Columns => apart(&search.columns, plan.tensor.columns.into()),

@@ -133,6 +133,7 @@ fn decision(reason: &Reason, plan: &Plan) -> &'static str {
         Reason::NoRows
         | Reason::SequenceOfColumns
         | Reason::OtherDepth { .. }
+        | Reason::SlicedTensor
         | Reason::ClipNeedsWholeTensors => "tensor",
         Reason::OneReplica | Reason::ReplicasNeedSync | Reason::MirroredReplicas => {
             "replicas"
@@ -171,7 +172,9 @@ fn misfitting(misfit: Misfit, plan: &Plan) -> &'static str {
         | Misfit::OddChunks
         | Misfit::MicroBatches(_)
         | Misfit::FewMicroBatches(_)
+        | Misfit::FewSlices
         | Misfit::OddDevices => "order",
+        Misfit::Slices => "slices",
     }
 }
 

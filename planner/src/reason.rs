@@ -38,6 +38,8 @@ pub enum Reason {
     NoRows,
     /// Columns beside a sequence that rows split.
     SequenceOfColumns,
+    /// Slices of sequences on devices that split tensors.
+    SlicedTensor,
     /// Clipping where no device has whole gradients.
     ClipNeedsWholeTensors,
     /// Groups that do not divide the replicas.
@@ -124,6 +126,7 @@ impl Reason {
             Reason::OtherDepth { .. } => "other_depth",
             Reason::NoRows => "no_rows",
             Reason::SequenceOfColumns => "sequence_of_columns",
+            Reason::SlicedTensor => "slices_need_whole_tensors",
             Reason::ClipNeedsWholeTensors => "clipping_needs_whole_tensors",
             Reason::TooFewDevices { .. } => "too_few_devices",
             Reason::DevicesNotAllowed { .. } => "devices_not_allowed",
@@ -150,7 +153,8 @@ impl fmt::Display for Reason {
             }
             Reason::TooLong { passes } => write!(
                 f,
-                "N · S = {passes} passes in one period, at most {PASSES_MAX} are planned"
+                "micro-batches times stages times slices, {passes} passes in one period, are more than \
+                 the {PASSES_MAX} that are planned"
             ),
             Reason::OneWorker => {
                 write!(
@@ -176,6 +180,10 @@ impl fmt::Display for Reason {
             Reason::SequenceOfColumns => f.write_str(
                 "rows that split the sequence stand in one column: use sequence whole, or \
                  one column",
+            ),
+            Reason::SlicedTensor => f.write_str(
+                "slices of sequences are not made of tensors that are split: set `slices 1`, or \
+                 `tensor { rows 1, columns 1 }`",
             ),
             Reason::ClipNeedsWholeTensors => f.write_str(
                 "clipping needs a stage's whole gradient on one device, which parts of \

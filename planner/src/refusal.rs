@@ -134,7 +134,7 @@ fn depth(excluded: &Excluded) -> (u32, u64) {
         | Reason::OtherDepth { .. }
         | Reason::NoRows
         | Reason::SequenceOfColumns => (6, 0),
-        Reason::ClipNeedsWholeTensors => (7, 0),
+        Reason::ClipNeedsWholeTensors | Reason::SlicedTensor => (7, 0),
         Reason::Clash(Clash::ClipNeedsWholeGradient(_)) => (7, 0),
         Reason::Clash(_) => (7, 1),
         Reason::Equal(_) => (8, 0),
@@ -158,6 +158,7 @@ fn constraint(reason: &Reason) -> &'static str {
         Reason::NoRows
         | Reason::SequenceOfColumns
         | Reason::OtherDepth { .. }
+        | Reason::SlicedTensor
         | Reason::ClipNeedsWholeTensors => "tensor",
         Reason::WrongCuts(_) => "cuts",
         Reason::Uncuttable(_) | Reason::NoStage { .. } => "stages",

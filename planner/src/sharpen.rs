@@ -96,7 +96,8 @@ impl<'a> Bounds<'a> {
     ) -> Result<Bound, Reason> {
         let cutting = self.cuttings.get(count(outline))?;
         let plan = outline.bare(self.program);
-        Ok(Bound::of_nodes(self.program, &plan, cutting, network))
+        let bound = Bound::of_nodes(self.program, &plan, cutting, network);
+        Ok(if is_sliced(outline) { bound.of_slices(self.program) } else { bound })
     }
 
     /// The plan itself.
@@ -113,10 +114,14 @@ impl<'a> Bounds<'a> {
         &mut self,
         open: &[(Outline, Bound, Sharpness)],
     ) -> Vec<Result<(Bound, Sharpness), Reason>> {
-        self.make_loads(open.iter().map(|(outline, ..)| outline));
-        let far = open.iter().filter(|(_, _, known)| *known == Sharpness::Stages);
+        let whole = open.iter().filter(|(outline, ..)| !is_sliced(outline));
+        self.make_loads(whole.clone().map(|(outline, ..)| outline));
+        let far = whole.filter(|(_, _, known)| *known == Sharpness::Stages);
         self.make_lists(far.map(|(outline, ..)| outline));
         let each = open.iter().map(|(outline, bound, known)| {
+            if is_sliced(outline) {
+                return Ok((*bound, Sharpness::Lists));
+            }
             let plan = outline.bare(self.program);
             let loads = self.loads[&self.load_key(outline)].as_ref();
             let loads = loads.map_err(Clone::clone)?;
@@ -195,6 +200,11 @@ impl<'a> Bounds<'a> {
             self.lists.insert(key, lists);
         }
     }
+}
+
+/// Whether slices of sequences flow: what their stages take is not derived before they are clocked.
+fn is_sliced(outline: &Outline) -> bool {
+    outline.counts.slices > 1
 }
 
 /// What decides the cuts.

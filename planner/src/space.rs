@@ -264,6 +264,7 @@ impl<'a> Filler<'a> {
             Clash::UnitsNeedDevices { .. } => search.placement != Choice::Open,
             Clash::StatesNeedMembers(_)
             | Clash::StatesNeedOneHolder(_)
+            | Clash::StatesNeedWholeSequences(_)
             | Clash::HandoffNeedsWorkers
             | Clash::ShardsNeedSync(_)
             | Clash::HandoffNeedsCyclic => {

@@ -14,7 +14,7 @@ use roundelay_schedule::{
 use std::collections::BTreeSet;
 
 /// Number of columns.
-const COLUMNS: usize = 22;
+const COLUMNS: usize = 23;
 
 /// The cells of a plan.
 pub(crate) type Row = [String; COLUMNS];
@@ -27,6 +27,7 @@ const HEADER: [&str; COLUMNS] = [
     "N",
     "S",
     "v",
+    "slices",
     "R",
     "rows",
     "states",
@@ -45,11 +46,21 @@ const HEADER: [&str; COLUMNS] = [
 ];
 
 /// Columns of numbers and quantities, which end at the right.
-const RIGHT: [usize; 17] = [0, 4, 5, 6, 7, 8, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21];
+const RIGHT: [usize; 18] =
+    [0, 4, 5, 6, 7, 8, 9, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22];
 
 /// Columns that stand there only where a plan says something else than usual.
-const SOMETIMES: [(usize, &str); 8] =
-    [(6, "1"), (7, "1"), (8, "1"), (10, "none"), (18, ""), (19, ""), (20, ""), (21, "")];
+const SOMETIMES: [(usize, &str); 9] = [
+    (6, "1"),
+    (7, "1"),
+    (8, "1"),
+    (9, "1"),
+    (11, "none"),
+    (19, ""),
+    (20, ""),
+    (21, ""),
+    (22, ""),
+];
 
 /// The whole answer as text; every line ends with a newline.
 pub fn table(ranking: &Ranking, program: &Program) -> String {
@@ -155,6 +166,7 @@ fn row(rank: &str, candidate: &Candidate, goal: &Goal) -> Row {
         plan.micro_batches.to_string(),
         plan.stages.to_string(),
         plan.chunks.to_string(),
+        plan.slices.to_string(),
         plan.replicas.to_string(),
         tensor(plan),
         states(plan),

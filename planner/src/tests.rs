@@ -4,6 +4,7 @@ mod brute_force;
 mod local;
 mod recompute;
 mod repair;
+mod slices;
 
 pub(crate) use brute_force::{pick, random_program, some};
 

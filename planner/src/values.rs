@@ -3,7 +3,7 @@
 mod tensors;
 
 use crate::{family::Family, grid::Grid};
-use roundelay_dsl::{Choice, Numbers, Objective, Program, Search};
+use roundelay_dsl::{Choice, Numbers, Objective, Operation, Program, Search};
 use roundelay_schedule::{
     Hop, Order, Placement, Recompute, Rule, Sequence, States, Tensor,
 };
@@ -17,6 +17,9 @@ const MICRO_BATCHES_PER_DEVICE: u64 = 4;
 const RANGE_VALUES: usize = 16;
 /// Stages on one device that are tried when they are left open.
 const OPEN_CHUNKS: [u32; 5] = [1, 2, 3, 4, 8];
+/// Slices of each sequence that are tried when an order asks for some, and most of all.
+const OPEN_SLICES: [u32; 4] = [2, 4, 8, 16];
+const SLICES_MAX: u64 = 4096;
 /// Longer ranges are not even listed.
 const LONG_RANGE: u64 = 4096;
 /// Numbers of stages that are left open keep N · S at or below this: more passes in one period
@@ -44,6 +47,10 @@ pub(crate) struct Values {
     pub micro_batches: Vec<u32>,
     /// Stages on one device of a pipeline; open where empty.
     chunks: Vec<u32>,
+    /// Slices of each sequence; open where empty.
+    slices: Vec<u32>,
+    /// Open numbers of slices that divide the model's sequences.
+    divisors: Vec<u32>,
     /// Lists of the order `listed`.
     pub lists: usize,
     stages: Stages,
@@ -93,6 +100,7 @@ impl Values {
             recompute,
             stages,
             chunks,
+            slices,
             micro_batches,
             cuts,
             shards,
@@ -129,6 +137,11 @@ impl Values {
                 Numbers::Open => Vec::new(),
                 Numbers::Ranges(ranges) => thinned(listed(ranges, nodes.max(1))),
             },
+            slices: match slices {
+                Numbers::Open => Vec::new(),
+                Numbers::Ranges(ranges) => thinned(listed(ranges, SLICES_MAX)),
+            },
+            divisors: divisors(program),
             lists: program.search.lists.len(),
             stages,
             replicas: Replicas::new(program, devices),
@@ -189,6 +202,22 @@ impl Values {
         let fits = |v: &u32| stages > *v && family.order.fits_chunks(*v, stages).is_ok();
         let found: Vec<u32> = known.filter(fits).collect();
         if found.is_empty() { vec![1] } else { found }
+    }
+
+    /// Slices of each sequence to try. Open ones are for orders that take slices, which are tried
+    /// where the program names them.
+    pub(crate) fn slices(&self, family: Family) -> Vec<u32> {
+        match (self.slices.is_empty(), family.order.takes_slices()) {
+            (false, _) => self.slices.clone(),
+            (true, true) if !self.divisors.is_empty() => self.divisors.clone(),
+            (true, _) => vec![1],
+        }
+    }
+
+    /// Every number of slices that is tried in some family.
+    fn all_slices(&self) -> Vec<u32> {
+        let each = self.kinds().into_iter().flat_map(|family| self.slices(family));
+        sorted(each.map(u64::from))
     }
 
     /// Every number of stages on one device that is tried in some family.
@@ -268,6 +297,7 @@ impl Values {
             ("states", shown(&self.states)),
             ("recompute", shown(&self.recompute)),
             ("chunks", shown(&self.all_chunks())),
+            ("slices", shown(&self.all_slices())),
             ("replicas", shown(&self.all_replicas())),
             ("shards", shown(&grid.all_shards(self))),
             ("tensor.rows", shown(&counted(&self.tensors, |tensor| tensor.rows))),
@@ -333,8 +363,27 @@ fn sequences(tensors: &[Tensor]) -> Vec<Sequence> {
 /// only where there are some.
 fn known_orders(program: &Program) -> Vec<Order> {
     let listed = !program.search.lists.is_empty();
-    let known = |order: &&Order| listed || **order != Order::Listed;
+    let slices = match &program.search.slices {
+        Numbers::Open => false,
+        Numbers::Ranges(ranges) => ranges.iter().any(|(_, most)| *most > 1),
+    };
+    let known = |order: &&Order| match **order {
+        Order::Listed => listed,
+        order => slices || !order.takes_slices(),
+    };
     Order::ALL.iter().filter(known).copied().collect()
+}
+
+/// Open numbers of slices: those that divide the sequence of the first causal attention.
+fn divisors(program: &Program) -> Vec<u32> {
+    let nodes = program.model.nodes.values();
+    let mut attending = nodes.filter(|node| {
+        matches!(node.operation, Operation::Attention { causal: true, .. })
+    });
+    let first = attending.next().and_then(|node| node.shape.get(1));
+    let length = first.map_or(1, |extent| extent.size);
+    let divides = |k: &u32| length.is_multiple_of(u64::from(*k));
+    OPEN_SLICES.into_iter().filter(divides).collect()
 }
 
 /// The rules that are tried when the program leaves them open.

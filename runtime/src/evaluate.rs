@@ -26,6 +26,8 @@ pub struct Evaluator {
     forward: Vec<RoutineId>,
     /// By stage, then row.
     parameters: Vec<Vec<Memory>>,
+    /// The stage that has the parameters of each: its own, or that of its first slice.
+    keepers: Vec<usize>,
     threads: usize,
     /// Metrics that nothing measures, by their places.
     unmeasured: BTreeSet<usize>,
@@ -72,6 +74,7 @@ impl Evaluator {
         let flats = |n: &u64| (0..rows).map(|_| Memory::new(n * size)).collect();
         Ok(Self {
             forward: forward.collect(),
+            keepers: job.stages().map(|own| schedule.plan.keeper(own).index()).collect(),
             parameters: job.elements.values().map(flats).collect(),
             plain,
             threads: thread::available_parallelism().map_or(1, usize::from),
@@ -131,7 +134,8 @@ impl Evaluator {
         self.plain.feed(&self.job, |input, bytes| {
             feed.fill(input, step, micro_batch, bytes);
         });
-        for (routine, parameters) in self.forward.iter().zip(&mut self.parameters) {
+        for (routine, keeper) in self.forward.iter().zip(&self.keepers) {
+            let parameters = &mut self.parameters[*keeper];
             let parameters = parameters.iter_mut().map(Memory::bytes_mut).collect();
             let bound = &mut [(Role::Parameter, parameters)];
             self.plain.run(*routine, &context, bound);

@@ -3,6 +3,7 @@
 //!
 //! For t, for i = 1..RN: forward and backward through all stages with θ̂^j = θ^j_{t−τ(i,j)}, τ the
 //! same for every replica; sum in the plan's tree; θ^j_{t+1} = optimizer(θ^j_t, 1/(RN) Σ g^j_i).
+//! Where sequences are cut into slices, a stage takes them from the first to the last, and back.
 //! Whatever a machine replays must equal this bit for bit.
 
 mod stage;
@@ -15,7 +16,7 @@ use crate::{
     state::{State, StateError, rows},
 };
 use roundelay_kernels::{Context, Mode};
-use roundelay_schedule::{Checked, Id, Pass, Role};
+use roundelay_schedule::{Checked, Id, MicroBatch, Pass, Role};
 use stage::OracleStage;
 use std::collections::BTreeMap;
 
@@ -59,7 +60,8 @@ impl Oracle {
         ];
         let plain = Plain::new(schedule, &passes, &KEPT)?;
         let stage = |stage| OracleStage::new(schedule, &plain, state, stage);
-        let stages = schedule.job.elements.ids().map(stage).collect::<Result<_, _>>()?;
+        let keepers = schedule.job.stages().step_by(schedule.plan.slices as usize);
+        let stages = keepers.map(stage).collect::<Result<_, _>>()?;
         let (step, origin) = (state.step, state.origin);
         Ok(Self { schedule: schedule.clone(), plain, stages, step, origin })
     }
@@ -100,9 +102,11 @@ impl Oracle {
             feed.fill(input, step, i as u64, bytes);
         });
         for stage in self.schedule.job.elements.ids() {
-            let age = self.age(i, stage.index());
-            let own = &mut self.stages[stage.index()];
-            let routine = own.routines.forward;
+            let plan = &self.schedule.plan;
+            let (whole, slice) = (plan.whole_stage(stage) as usize, plan.slice(stage));
+            let age = self.age(i, whole);
+            let own = &mut self.stages[whole];
+            let routine = own.routines[slice as usize].forward;
             let bound = &mut [(Role::Parameter, own.version(age))];
             self.plain.run(routine, &context, bound);
         }
@@ -112,12 +116,15 @@ impl Oracle {
     fn backward(&mut self, i: usize) {
         let context = self.context(i as u64);
         for stage in self.schedule.job.elements.ids().rev() {
-            let age = self.age(i, stage.index());
+            let plan = &self.schedule.plan;
+            let (whole, slice) = (plan.whole_stage(stage) as usize, plan.slice(stage));
+            let addition = plan.addition(stage, MicroBatch::new(i)).index();
+            let age = self.age(i, whole);
             let dtype = self.schedule.job.dtype;
-            self.stages[stage.index()].backward(
+            self.stages[whole].backward(
                 &mut self.plain,
                 &context,
-                (i, age),
+                (slice as usize, addition, age),
                 dtype,
             );
         }

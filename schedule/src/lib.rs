@@ -29,6 +29,7 @@ mod routine;
 mod rule;
 mod schedule;
 mod segment;
+mod slices;
 mod sum;
 mod target;
 mod tensor;

@@ -8,17 +8,22 @@ use std::ops::Range;
 pub struct Units {
     /// Per stage, the stages of its unit.
     stages: Vec<Range<u32>>,
+    /// Stages one behind the other that are slices of one.
+    slices: u32,
     hop: Hop,
 }
 
 impl Units {
     /// All stages in one unit.
     pub fn one(stages: u32) -> Self {
-        Self { stages: vec![0..stages; stages as usize], hop: Hop::None }
+        Self { stages: vec![0..stages; stages as usize], slices: 1, hop: Hop::None }
     }
 
     /// The units of a plan, which begin where cuts are boundaries.
     pub fn of(plan: &Plan) -> Self {
+        if plan.slices > 1 {
+            return Self { slices: plan.slices, ..Self::one(plan.pass_stages()) };
+        }
         let starts = (1..).zip(&plan.cuts);
         let starts = starts.filter(|(_, cut)| plan.boundaries.contains(cut));
         let starts: Vec<u32> = [0].into_iter().chain(starts.map(|(s, _)| s)).collect();
@@ -26,7 +31,7 @@ impl Units {
         let units = starts.iter().copied().zip(ends);
         let stages = units.flat_map(|(start, end)| (start..end).map(move |_| start..end));
         let hop = if plan.boundaries.is_empty() { Hop::None } else { plan.rule.hop() };
-        Self { stages: stages.collect(), hop }
+        Self { stages: stages.collect(), slices: 1, hop }
     }
 
     /// The stage behind a boundary whose gradient the weights of this one wait for.
@@ -51,6 +56,12 @@ impl Units {
     /// When there is no such stage.
     pub fn unit(&self, stage: u32) -> Range<u32> {
         self.stages[stage as usize].clone()
+    }
+
+    /// Slices of each stage, which stand one behind the other: each follows the same slice of the
+    /// stage before, and the slice before.
+    pub fn slices(&self) -> u32 {
+        self.slices
     }
 
     /// Number of stages.

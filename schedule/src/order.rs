@@ -65,6 +65,12 @@ pub enum Order {
     /// The same with whole backward passes beside forward passes of the other direction.
     #[serde(rename = "dualpipe_paired")]
     DualPipePaired,
+    /// As 1F1B, slice after slice of each sequence; backward from the last slice to the first.
+    #[serde(rename = "seq1f1b")]
+    SlicesOneForwardOneBackward,
+    /// All forward passes of all slices, then all backward passes.
+    #[serde(rename = "terapipe")]
+    TeraPipe,
     /// What the plan's own lists say.
     Listed,
 }
@@ -100,6 +106,10 @@ pub enum Misfit {
     FewMicroBatches(u32),
     /// The number of devices must be even.
     OddDevices,
+    /// The order takes at least two slices of each sequence.
+    FewSlices,
+    /// The order takes whole sequences.
+    Slices,
 }
 
 impl Order {
@@ -123,7 +133,9 @@ impl Order {
             | Order::ZeroBubbleH2
             | Order::ZeroBubbleOneP
             | Order::ZeroBubbleTwoP
-            | Order::ZeroBubbleAuto => Fold::Loop,
+            | Order::ZeroBubbleAuto
+            | Order::SlicesOneForwardOneBackward
+            | Order::TeraPipe => Fold::Loop,
         }
     }
 
@@ -155,8 +167,15 @@ impl Order {
             | Order::BreadthFirst
             | Order::Wave
             | Order::Chimera
+            | Order::SlicesOneForwardOneBackward
+            | Order::TeraPipe
             | Order::Listed => false,
         }
+    }
+
+    /// Whether slices of sequences flow one after another under it.
+    pub fn takes_slices(self) -> bool {
+        matches!(self, Order::SlicesOneForwardOneBackward | Order::TeraPipe)
     }
 
     /// Whether its lists depend on times and memory: who plans finds them, and they stand in the
@@ -204,6 +223,18 @@ impl Order {
                 Err(Misfit::MicroBatches(2))
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Whether sequences in so many slices flow under the order.
+    ///
+    /// # Errors
+    /// What would have to be otherwise.
+    pub fn fits_slices(self, slices: u32) -> Result<(), Misfit> {
+        match (self.takes_slices(), slices) {
+            (true, 0 | 1) => Err(Misfit::FewSlices),
+            (false, 1) | (true, _) => Ok(()),
+            (false, _) => Err(Misfit::Slices),
         }
     }
 
@@ -265,6 +296,15 @@ impl fmt::Display for Misfit {
                 write!(f, "this order needs at least {count} micro-batches")
             }
             Misfit::OddDevices => write!(f, "this order needs an even number of devices"),
+            Misfit::FewSlices => write!(
+                f,
+                "this order takes slices of sequences: set `slices 2` or more, which divide a \
+                 sequence that causal attention reads"
+            ),
+            Misfit::Slices => write!(
+                f,
+                "slices of sequences are for the pipeline orders seq1f1b and terapipe"
+            ),
         }
     }
 }

@@ -30,6 +30,10 @@ pub struct Plan {
     /// Stages on one device of a pipeline, v.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub chunks: u32,
+    /// Slices of each sequence that flow one after another, k. Every slice of a stage has passes of
+    /// its own: in lists, routines and actions slice q of stage j is stage j · k + q.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub slices: u32,
     /// S − 1 ascending node numbers: stage j starts at node `cuts[j − 1]`.
     pub cuts: Vec<u32>,
     /// The cuts between units of a local rule, ascending: gradients stop there.
@@ -232,6 +236,7 @@ impl Plan {
             tensor: Tensor::WHOLE,
             stages,
             chunks: 1,
+            slices: 1,
             cuts,
             boundaries: Vec::new(),
             micro_batches,
@@ -278,7 +283,7 @@ impl Plan {
     }
 
     /// With what follows from replicas, chunks and lists.
-    fn placed(mut self) -> Self {
+    pub(crate) fn placed(mut self) -> Self {
         self.reduction = self.own_reduction();
         self.devices = (0..self.device_count() as usize).map(crate::Id::new).collect();
         self
@@ -424,7 +429,12 @@ impl Plan {
             1 => Exactness::Exact,
             _ => Exactness::Reordered,
         };
-        rule.max(tree).max(parts)
+        // So are gradients of slices, slice by slice.
+        let slices = match self.slices {
+            1 => Exactness::Exact,
+            _ => Exactness::Reordered,
+        };
+        rule.max(tree).max(parts).max(slices)
     }
 }
 
@@ -467,7 +477,7 @@ spelled! {
         ZeroBubbleOneP "zb_1p", ZeroBubbleTwoP "zb_2p", ZeroBubbleAuto "zb_auto",
         ZeroBubbleV "zb_v", HalfV "v_half", MinimalV "v_min", Wave "wave",
         Chimera "chimera", DualPipe "dualpipe", DualPipePaired "dualpipe_paired",
-        Listed "listed",
+        SlicesOneForwardOneBackward "seq1f1b", TeraPipe "terapipe", Listed "listed",
     }
     States, "states" {
         Replicated "replicated", Zero1 "zero1", Zero2 "zero2", Zero3 "zero3", Hsdp "hsdp",

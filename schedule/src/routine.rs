@@ -93,6 +93,27 @@ pub enum Role {
     Workspace,
 }
 
+impl Role {
+    /// Whether it is part of a stage's state, which all slices of the stage share.
+    pub fn is_state(self) -> bool {
+        match self {
+            Role::Parameter
+            | Role::NextParameter
+            | Role::Gradient
+            | Role::Received
+            | Role::Optimizer => true,
+            Role::Activation
+            | Role::Retained
+            | Role::Adjoint
+            | Role::Value(_)
+            | Role::ValueGradient(_)
+            | Role::Input(_)
+            | Role::Metric
+            | Role::Workspace => false,
+        }
+    }
+}
+
 /// What is done with a range of memory.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,

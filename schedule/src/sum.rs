@@ -3,7 +3,8 @@
 use crate::{Id, MicroBatch, Plan, Reduction};
 
 /// A sum of micro-batch gradients, from left to right. Floating-point addition does not
-/// associate, so the shape matters.
+/// associate, so the shape matters. Where sequences are cut into slices each adds a gradient of its
+/// own; numbers count these then ([`Plan::addition`]).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Sum {
     /// The gradient of one micro-batch.
@@ -47,7 +48,7 @@ impl Default for Sum {
 impl Plan {
     /// The sum in which `stage` (counted from zero) adds its gradients.
     pub fn sum(&self, stage: u32) -> Sum {
-        let (members, cell) = (self.members(), self.cell_micro_batches());
+        let (members, cell) = (self.members(), self.cell_additions());
         let one =
             |member: u32, i: u32| Sum::One(MicroBatch::new((member * cell + i) as usize));
         let by_micro_batch = |group: std::ops::Range<u32>| {
@@ -57,7 +58,7 @@ impl Plan {
         };
         match self.reduction {
             Reduction::Sequential => {
-                Sum::list((0..self.all_micro_batches() as usize).map(MicroBatch::new))
+                Sum::list((0..(members * cell) as usize).map(MicroBatch::new))
             }
             Reduction::ByDevice => self.by_device(stage),
             Reduction::ByReplica => {

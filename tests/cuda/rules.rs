@@ -130,3 +130,10 @@ fn rows_of_split_tensors() {
                 tensor { rows 2 }, sequence split";
     holds(("rows", 4, plan), Recurrence::Late);
 }
+
+#[test]
+fn slices_of_sequences() {
+    let plan = "rule sync, placement pipeline, order seq1f1b, slices 4, stages 2, \
+                micro_batches 2, replicas 1";
+    holds(("slices", 2, plan), Recurrence::Late);
+}

@@ -29,7 +29,8 @@ pub(crate) fn pipelines(n: u32, cuts: &[u32]) -> Vec<Plan> {
         .iter()
         .copied()
         .filter(|order| order.is_of_pipelines())
-        .filter(|order| *order != Order::Listed && !order.is_found());
+        .filter(|order| *order != Order::Listed && !order.is_found())
+        .filter(|order| !order.takes_slices());
     let sizes = named.flat_map(|order| [1, 2, 3, 4].map(|chunks| (order, chunks)));
     let lawful = sizes.filter(|(order, chunks)| order.fits(*chunks, stages, n).is_ok());
     let states = States::Replicated;

@@ -16,6 +16,7 @@ mod oracle;
 mod plans;
 mod replicas;
 mod rows;
+mod slices;
 mod support;
 mod volume;
 mod weights;

@@ -11,8 +11,8 @@ use super::{
 };
 use crate::{BackwardCode, Differentiated};
 use roundelay_schedule::{
-    Argument, BufferId, Bytes, Content, Id, InputId, MicroBatch, Pass, Place, RingId,
-    Role, Routine, RoutineId, Stage, Subject, Table,
+    Argument, BufferId, Bytes, Content, Id, InputId, MicroBatch, Pass, Place, Plan,
+    RingId, Role, Routine, RoutineId, Stage, Subject, Table,
 };
 use std::{collections::BTreeMap, rc::Rc};
 
@@ -23,7 +23,7 @@ struct Passes {
     backward: BTreeMap<Pass, [RoutineId; 2]>,
 }
 
-/// Adds all passes, given where each stage finds its state.
+/// Adds all passes, given where each stage, counted without slices, finds its state.
 pub(crate) fn add(
     draft: &mut Draft<'_>,
     states: &Table<Stage, StageRows>,
@@ -37,9 +37,10 @@ pub(crate) fn add(
     // A pass mostly has one message; room that is not used costs nothing.
     draft.actions.reserve(2 * slots.len());
     for (number, slot) in slots {
-        let routine = routine_of(&passes[slot.stage], &states[slot.stage], slot);
+        let state = &states[Stage::new(draft.plan.whole_stage(slot.stage) as usize)];
+        let routine = routine_of(draft.plan, &passes[slot.stage], state, slot);
         feed(draft, number, slot, &inputs[slot.stage]);
-        launch(draft, number, slot, routine, (&states[slot.stage], &mut seats));
+        launch(draft, number, slot, routine, (state, &mut seats));
         report(draft, number, slot, routine);
         match slot.pass {
             Pass::Forward => send_values(draft, slot)?,
@@ -58,9 +59,14 @@ pub(crate) fn add(
 
 fn number(draft: &mut Draft<'_>, stage: Stage) -> Passes {
     let code = &draft.code.stages[stage];
+    let begins = draft.plan.slice(stage) + 1 == draft.plan.slices;
     let mut push = |routine: &Routine| draft.routines.push(routine.clone());
     let forward = push(&code.forward);
     let backward = match &code.backward {
+        // Only the last slice, which comes first, begins a sum.
+        BackwardCode::Whole { next, .. } if !begins => {
+            [(Pass::Backward, [push(next); 2])].into()
+        }
         BackwardCode::Whole { first, next } => {
             [(Pass::Backward, [first, next].map(push))].into()
         }
@@ -73,11 +79,13 @@ fn number(draft: &mut Draft<'_>, stage: Stage) -> Passes {
     Passes { forward, backward }
 }
 
-fn routine_of(passes: &Passes, state: &StageRows, slot: Slot) -> RoutineId {
+/// Of the micro-batch that starts a sum the last slice does, which comes first.
+fn routine_of(plan: &Plan, passes: &Passes, state: &StageRows, slot: Slot) -> RoutineId {
+    let first = plan.slice(slot.stage) + 1 == plan.slices;
     match (slot.pass, state.gradient[&slot.micro_batch].1) {
         (Pass::Forward, _) => passes.forward,
-        (pass, Addition::First) => passes.backward[&pass][0],
-        (pass, Addition::Next) => passes.backward[&pass][1],
+        (pass, Addition::First) if first => passes.backward[&pass][0],
+        (pass, Addition::First | Addition::Next) => passes.backward[&pass][1],
     }
 }
 
@@ -199,9 +207,9 @@ fn inputs(draft: &Draft<'_>, stage: Stage) -> Vec<InputId> {
     inputs
 }
 
-/// The host brings a stage's inputs before its forward pass.
+/// The host brings a stage's inputs before its forward pass; slices all read the same.
 fn feed(draft: &mut Draft<'_>, number: u32, slot: Slot, inputs: &[InputId]) {
-    if slot.pass != Pass::Forward {
+    if slot.pass != Pass::Forward || draft.plan.keeper(slot.stage) != slot.stage {
         return;
     }
     let Slot { stage, micro_batch, lag, .. } = slot;
@@ -238,7 +246,7 @@ fn report(draft: &mut Draft<'_>, number: u32, slot: Slot, routine: RoutineId) {
 /// micro-batch at a time: it takes the value right before its pass, when the last one is gone.
 fn send_values(draft: &mut Draft<'_>, slot: Slot) -> Result<(), LowerError> {
     let i = slot.micro_batch;
-    let next = Stage::new(slot.stage.index() + 1);
+    let next = Stage::new(slot.stage.index() + draft.plan.slices as usize);
     for Crossing { value, size, .. } in draft.crossing(slot.stage).iter().copied() {
         let at = |stage| draft.sites.site(stage, i, slot.lag).at;
         let (from, to) = (at(slot.stage), at(next));
@@ -262,7 +270,8 @@ fn send_gradients(
     slot: Slot,
 ) -> Result<(), LowerError> {
     let i = slot.micro_batch;
-    let Some(before) = slot.stage.index().checked_sub(1).map(Stage::new) else {
+    let slices = draft.plan.slices as usize;
+    let Some(before) = slot.stage.index().checked_sub(slices).map(Stage::new) else {
         return Ok(());
     };
     for Crossing { value, size, gradient } in draft.crossing(before).iter().copied() {

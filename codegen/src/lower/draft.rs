@@ -35,7 +35,8 @@ pub(crate) struct Draft<'a> {
     pub(crate) arrivals: Vec<Arrival>,
     /// What is on each ring, by subject and number.
     named: Table<RingId, BTreeMap<(Subject, u32), BufferId>>,
-    /// The values that cross from each stage to the next one, in order.
+    /// The values that cross from each stage to the next one, of slices to the same slice of the
+    /// next stage, in order.
     crossing: Table<Stage, Rc<[Crossing]>>,
     links: BTreeMap<(Place, Place), LinkId>,
 }
@@ -242,7 +243,7 @@ impl<'a> Draft<'a> {
             holds: Vec::new(),
             arrivals: Vec::new(),
             named,
-            crossing: crossing(code),
+            crossing: crossing(code, plan),
             links: BTreeMap::new(),
         }
     }
@@ -342,6 +343,17 @@ impl<'a> Draft<'a> {
         &self.holds[places.start as usize..places.end as usize]
     }
 
+    /// The stages that have a state, slices left out.
+    pub(crate) fn keepers(&self) -> impl Iterator<Item = Stage> + use<> {
+        let slices = self.plan.slices as usize;
+        self.order.stages().step_by(slices)
+    }
+
+    /// The gradients that the sum of a stage adds up in one cell, in order.
+    pub(crate) fn additions(&self) -> impl Iterator<Item = MicroBatch> + use<> {
+        (0..self.plan.cell_additions() as usize).map(MicroBatch::new)
+    }
+
     /// The last micro-batch of the cell.
     pub(crate) fn last(&self) -> MicroBatch {
         MicroBatch::new(self.sites.micro_batches as usize - 1)
@@ -409,14 +421,15 @@ impl<'a> Draft<'a> {
     }
 }
 
-fn crossing(code: &Stages) -> Table<Stage, Rc<[Crossing]>> {
+fn crossing(code: &Stages, plan: &Plan) -> Table<Stage, Rc<[Crossing]>> {
     let mut all: Table<Stage, Vec<Crossing>> =
         code.stages.ids().map(|_| Vec::new()).collect();
     for (value, row) in code.values.iter() {
         let crossing = Crossing { value, size: row.size, gradient: row.gradient };
-        for stage in row.producer.index()..row.last.index() {
-            all[Stage::new(stage)].push(crossing);
-        }
+        // What only later slices of its stage read stays where it is.
+        let last = plan.keeper(row.last).index();
+        let own = (row.producer.index()..last).step_by(plan.slices as usize);
+        own.for_each(|stage| all[Stage::new(stage)].push(crossing));
     }
     all.values().map(|values| values.as_slice().into()).collect()
 }

@@ -53,6 +53,9 @@ pub enum LowerError {
     /// Units that are not those of the rule, or not those of the model.
     #[error("the units of the plan do not fit: {0}")]
     Units(String),
+    /// Slices that the plan's other decisions do not take.
+    #[error("{0}")]
+    Slices(String),
     /// Too few or unknown devices.
     #[error(
         "the placement takes {wanted} devices of the cluster, the plan names {found}"

@@ -63,7 +63,7 @@ const PASSES: [Pass; 4] =
 impl Slots {
     /// The order of a plan for the `micro_batches` that one cell takes itself.
     pub(crate) fn new(plan: &Plan, micro_batches: u32) -> Result<Self, LowerError> {
-        let size = Size { stages: plan.stages, micro_batches };
+        let size = Size { stages: plan.pass_stages(), micro_batches };
         let slots = match (plan.order, plan.placement) {
             (Order::Sequential, _) => size.sequential(&Units::of(plan)),
             (Order::Parallel, _) => size.parallel(&Units::of(plan)),

@@ -1,7 +1,7 @@
 //! Slots: how many each buffer needs, and which one each action touches.
 
 use super::draft::{Draft, DraftAction, DraftWork, Hold, Instance, Slotting};
-use roundelay_schedule::{BufferId, Id, Kind, MicroBatch, RingId, Row, Table};
+use roundelay_schedule::{BufferId, Id, Kind, MicroBatch, RingId, Row, Subject, Table};
 
 /// From the first touch of a value to the last, as places in the endless list of all periods'
 /// actions: place k of period p counts p · lines + k.
@@ -189,11 +189,11 @@ fn lives(
 }
 
 /// Messages of a pipeline get a slot more than list order needs, so that one is on its way while
-/// a pass still reads the one before. So does what the host brings to units of a local rule: it
+/// a pass still reads the one before; what slices of one stage hand each other is no message. So does what the host brings to units of a local rule: it
 /// serves all of them in list order, and none is to wait for what another has not read yet.
 fn overlaps(draft: &Draft<'_>, row: &super::draft::DraftBuffer) -> bool {
     let waits = match row.subject.kind() {
-        Kind::Boundary => true,
+        Kind::Boundary => travels(draft, row.subject),
         Kind::Input => !draft.plan.boundaries.is_empty(),
         Kind::Parameter
         | Kind::Gradient
@@ -203,6 +203,17 @@ fn overlaps(draft: &Draft<'_>, row: &super::draft::DraftBuffer) -> bool {
         | Kind::Metric => false,
     };
     waits && draft.plan.order.is_of_pipelines()
+}
+
+/// Whether a value goes from one stage to another, slices left out.
+fn travels(draft: &Draft<'_>, subject: Subject) -> bool {
+    match subject {
+        Subject::Value(value) | Subject::ValueGradient(value) => {
+            let row = &draft.code.values[value];
+            draft.plan.keeper(row.producer) != draft.plan.keeper(row.last)
+        }
+        _ => true,
+    }
 }
 
 /// The fewest slots of a buffer with a value per micro-batch. A slot is free for its next value

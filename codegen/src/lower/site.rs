@@ -12,7 +12,7 @@ pub(crate) struct Sites {
     pub(crate) axes: Table<AxisId, Axis>,
     pub(crate) rings: Table<RingId, Ring>,
     shape: Shape,
-    /// The ring of each stage, where it depends on the stage.
+    /// The ring of each slice of a stage, where it depends on the stage.
     seats: Vec<usize>,
     /// The micro-batches that go up, where that makes a difference.
     up: Vec<bool>,
@@ -70,11 +70,12 @@ impl Sites {
     fn cell(plan: &Plan, shape: Shape, rings: Table<RingId, Ring>) -> Self {
         let seat = |stage| match plan.placement {
             Placement::Pipeline => {
-                plan.seat(stage).expect("a plan that fits seats every stage")
+                let whole = plan.whole_stage(Stage::new(stage as usize));
+                plan.seat(whole).expect("a plan that fits seats every stage")
             }
             _ => stage,
         };
-        let seats = (0..plan.stages).map(|stage| seat(stage) as usize).collect();
+        let seats = (0..plan.pass_stages()).map(|stage| seat(stage) as usize).collect();
         let micro_batches = plan.micro_batches;
         Self { axes: Table::new(), rings, shape, seats, up: Vec::new(), micro_batches }
     }

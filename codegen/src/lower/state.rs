@@ -154,7 +154,8 @@ impl Draft<'_> {
 
     /// Updates that the parameters of a pass lag behind.
     pub(crate) fn delay(&self, stage: Stage, i: MicroBatch) -> i32 {
-        let delay = self.plan.delays.delay(i.index(), stage.index());
+        let stage = self.plan.whole_stage(stage) as usize;
+        let delay = self.plan.delays.delay(i.index(), stage);
         i32::try_from(delay).expect("a delay is a small number")
     }
 }

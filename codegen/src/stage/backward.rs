@@ -129,7 +129,8 @@ impl Half<'_> {
 
 /// Gradient sums as a stage's backward finds them: with what later stages added.
 pub(crate) fn begin(flow: &Flow, stage: Stage, sum: Sum) -> Accumulation {
-    let parameters = flow.parameters.iter().filter(|(_, user)| *user == stage);
+    let keeper = flow.keeper(stage);
+    let parameters = flow.parameters.iter().filter(|(_, user)| *user == keeper);
     let parameters: BTreeSet<Source> =
         parameters.map(|(id, _)| Source::Parameter(*id)).collect();
     let crossing = flow.crossing.iter();
@@ -146,11 +147,11 @@ pub(crate) fn begin(flow: &Flow, stage: Stage, sum: Sum) -> Accumulation {
 /// Writes 0 · θ where no call writes the gradient: gaps, the tail, parameters without
 /// contribution. Optimizers and norms see the whole flat array.
 fn zeros(layout: &Layout<'_>, stage: Stage, gradients: &Accumulation) -> Vec<Step> {
-    let parameters = layout.flow.parameters.iter();
+    let (parameters, keeper) = (layout.flow.parameters.iter(), layout.flow.keeper(stage));
     let written = parameters
-        .filter(|(id, user)| *user == stage && gradients.added(Source::Parameter(*id)))
+        .filter(|(id, user)| *user == keeper && gradients.added(Source::Parameter(*id)))
         .map(|(id, _)| layout.range(*id));
-    let end = layout.elements[stage];
+    let end = layout.flat(stage);
     let mut from = 0;
     let mut gaps = Vec::new();
     for (first, next) in written.chain([(end, end)]) {
@@ -176,7 +177,7 @@ pub(crate) fn combine(layout: &Layout<'_>, stage: Stage) -> Routine {
         argument,
         offset: roundelay_schedule::Bytes(0),
         element: layout.dtype.gradient(),
-        shape: vec![layout.elements[stage]],
+        shape: vec![layout.flat(stage)],
     };
     let add = Call {
         kernel: "accumulate".to_owned(),

@@ -97,7 +97,7 @@ fn graph_costs(
     rewriting: Rewriting<'_>,
 ) -> Result<Vec<NodeCost>, StageError> {
     let graph = Graph::new(model, examples)?;
-    let flow = Flow::new(&graph, &[])?;
+    let flow = Flow::new(&graph, (&[], 1))?;
     let form = ([Stage::new(0)], |_| StageForm::default());
     let layout = Layout::new(&graph, &flow, (dtype, 1), form, rewriting);
     let mut costs = vec![NodeCost::default(); model.nodes.len()];

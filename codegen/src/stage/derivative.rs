@@ -13,13 +13,14 @@ mod part;
 pub(crate) use part::moved;
 mod part_norm;
 mod rows;
+mod sliced;
 mod vision;
 
 use super::{
     call::{Step, Tensor, Term, call},
     graph::Graph,
 };
-use roundelay_dsl::{NodeId, Operation, Part, Source};
+use roundelay_dsl::{NodeId, Operation, Part, Sliced, Source};
 
 /// The calls of one node in both passes.
 #[derive(Debug)]
@@ -66,6 +67,10 @@ pub(crate) fn arity(operation: Operation) -> (usize, usize) {
         | Operation::LayerNorm { .. }
         | Operation::GroupNorm { .. } => (3, 3),
         Operation::BatchNorm => (5, 5),
+        Operation::Sliced(sliced) => match sliced {
+            Sliced::Cut { .. } | Sliced::Rotary { .. } | Sliced::Dropout { .. } => (1, 1),
+            Sliced::Join => (1, usize::MAX),
+        },
         Operation::Part { part, .. } => match part {
             Part::Exchange { .. } | Part::Dropout { .. } => (1, 1),
             Part::Embedding { .. } | Part::CrossEntropy { .. } | Part::RmsNorm { .. } => {
@@ -140,6 +145,7 @@ fn calls(graph: &Graph<'_>, node: NodeId) -> Derivative {
         Operation::MeanSquaredError => loss::mean_squared_error(&site),
         Operation::Accuracy => loss::accuracy(&site),
         Operation::Part { part, line } => part::part(&site, part, line),
+        Operation::Sliced(own) => sliced::sliced(&site, own),
     }
 }
 
@@ -150,6 +156,10 @@ struct Site<'a> {
 }
 
 impl Site<'_> {
+    /// Number of operands.
+    fn count(&self) -> usize {
+        self.graph.model.nodes[self.node].operands.len()
+    }
     fn source(&self, operand: usize) -> Option<Source> {
         self.graph.model.nodes[self.node].operands.get(operand).copied()
     }

@@ -47,6 +47,23 @@ pub enum StageError {
         /// The parts that were asked for, in words.
         tensor: String,
     },
+    /// An operation that slices of sequences do not cut.
+    #[error("`{node}`: {problem}")]
+    Unsliced {
+        /// The node's name.
+        node: String,
+        /// What keeps slices from it and what to do, as a sentence without full stop.
+        problem: String,
+    },
+    /// Slices of sequences on devices that split tensors.
+    #[error(
+        "tensors are split among {tensor}, and slices of sequences are not made of split \
+         tensors: set `slices 1`, or `tensor {{ rows 1, columns 1 }}`"
+    )]
+    SlicedTensor {
+        /// The parts that were asked for, in words.
+        tensor: String,
+    },
     /// An operation that columns do not split.
     #[error(
         "`{node}`: tensor columns do not split {operation}: set `tensor {{ columns 1 }}` and use \

@@ -8,9 +8,11 @@ use std::{collections::BTreeMap, ops::Range};
 /// A cut model.
 pub(crate) struct Flow {
     bounds: Vec<usize>,
+    /// Stages one behind the other that are slices of one, and share its parameters.
+    slices: usize,
     /// Values that cross, in the order of their nodes; a value's place here is its handle.
     pub(crate) crossing: Vec<Crossing>,
-    /// The stage of every used parameter, in the order of first use.
+    /// The stage of every used parameter, the first of its slices, in the order of first use.
     pub(crate) parameters: Vec<(ParameterId, Stage)>,
     handles: BTreeMap<NodeId, ValueId>,
     returning: BTreeMap<NodeId, ValueId>,
@@ -33,7 +35,10 @@ pub(crate) struct Crossing {
 
 impl Flow {
     /// Cuts the graph.
-    pub(crate) fn new(graph: &Graph<'_>, cuts: &[u32]) -> Result<Self, StageError> {
+    pub(crate) fn new(
+        graph: &Graph<'_>,
+        (cuts, slices): (&[u32], u32),
+    ) -> Result<Self, StageError> {
         let nodes = graph.model.cuttable();
         let inner = cuts.iter().map(|cut| *cut as usize);
         let bounds: Vec<usize> = [0].into_iter().chain(inner).chain([nodes]).collect();
@@ -43,6 +48,7 @@ impl Flow {
         let bounds = ending(bounds, graph.model.nodes.len());
         let mut flow = Self {
             bounds,
+            slices: slices as usize,
             crossing: vec![],
             parameters: vec![],
             handles: BTreeMap::new(),
@@ -61,6 +67,10 @@ impl Flow {
     /// Number of stages.
     pub(crate) fn count(&self) -> usize {
         self.bounds.len() - 1
+    }
+    /// The stage that has the parameters of a stage: the first of its slices.
+    pub(crate) fn keeper(&self, stage: Stage) -> Stage {
+        Stage::new(stage.index() / self.slices * self.slices)
     }
     /// The nodes of a stage.
     pub(crate) fn nodes(&self, stage: Stage) -> Range<usize> {
@@ -143,7 +153,7 @@ impl Flow {
         let mut places = BTreeMap::new();
         let mut order = Vec::new();
         for user in graph.computed() {
-            let stage = self.stage(user);
+            let stage = self.keeper(self.stage(user));
             for operand in &graph.model.nodes[user].operands {
                 let Source::Parameter(parameter) = graph.root(*operand) else { continue };
                 match places.insert(parameter, stage) {
@@ -152,7 +162,7 @@ impl Flow {
                     Some(first) => {
                         return Err(StageError::Shared {
                             parameter: graph.model.parameters[parameter].name.clone(),
-                            stages: [first.index(), stage.index()],
+                            stages: [first, stage].map(|own| own.index() / self.slices),
                         });
                     }
                 }

@@ -2,7 +2,9 @@
 //! a gradient, and what constant gradient the terms of the loss have.
 
 use super::{StageError, call::elements, derivative::arity, layers};
-use roundelay_dsl::{Metric, Model, Motion, Node, NodeId, Operation, Part, Source};
+use roundelay_dsl::{
+    Metric, Model, Motion, Node, NodeId, Operation, Part, Sliced, Source,
+};
 use roundelay_schedule::{Element, Hop, Id};
 use std::{
     cell::OnceCell,
@@ -144,7 +146,15 @@ impl<'a> Graph<'a> {
     pub(crate) fn element(&self, source: Source) -> Element {
         match self.root(source) {
             Source::Input(id) => self.model.inputs[id].element,
-            Source::Node(_) | Source::Parameter(_) => Element::Real,
+            Source::Node(id) => match &self.model.nodes[id] {
+                Node {
+                    operation: Operation::Sliced(Sliced::Cut { .. }),
+                    operands,
+                    ..
+                } => self.element(operands[0]),
+                _ => Element::Real,
+            },
+            Source::Parameter(_) => Element::Real,
         }
     }
 

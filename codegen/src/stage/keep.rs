@@ -16,7 +16,7 @@
 use super::{
     call::Tensor, derivative::derivative, flow::Flow, graph::Graph, layout::element,
 };
-use roundelay_dsl::{Motion, NodeId, Operation, Part, Source};
+use roundelay_dsl::{Motion, NodeId, Operation, Part, Sliced, Source};
 use roundelay_schedule::{Bytes, Float, Recompute, Stage};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -92,8 +92,8 @@ fn read(graph: &Graph<'_>, flow: &Flow, stage: Stage) -> BTreeSet<Tensor> {
     steps.flat_map(|step| step.terms).map(|term| term.tensor).collect()
 }
 
-/// What is gathered from the parts is gathered again where backward reads it; kept is the own
-/// part, as in Megatron's sequence parallelism (arXiv 2205.05198).
+/// What is gathered from the parts, or joined from slices, is gathered again where backward reads it;
+/// kept is the own part, as in Megatron's sequence parallelism (arXiv 2205.05198).
 fn ungathered(
     graph: &Graph<'_>,
     flow: &Flow,
@@ -104,11 +104,12 @@ fn ungathered(
     for node in flow.computed(graph, stage) {
         let result = Tensor::Source(Source::Node(node));
         let own = &graph.model.nodes[node];
-        let part = Tensor::Source(graph.root(own.operands[0]));
-        let here = made.iter().any(|(_, tensor, _)| *tensor == part);
-        if is_gather(own.operation) && kept.remove(&result) && here {
-            kept.insert(part);
+        if !is_gather(own.operation) || !kept.remove(&result) {
+            continue;
         }
+        let parts = own.operands.iter().map(|part| Tensor::Source(graph.root(*part)));
+        let here = |part: &Tensor| made.iter().any(|(_, tensor, _)| tensor == part);
+        kept.extend(parts.filter(here));
     }
     kept
 }
@@ -118,6 +119,7 @@ fn is_gather(operation: Operation) -> bool {
         Operation::Part { part: Part::Exchange { value, .. }, .. } => {
             matches!(value, Motion::Gather(_))
         }
+        Operation::Sliced(Sliced::Join) => true,
         _ => false,
     }
 }
@@ -221,6 +223,7 @@ fn is_cheap(operation: Operation) -> bool {
             Part::CrossEntropy { .. } => false,
         },
         Operation::Embedding
+        | Operation::Sliced(_)
         | Operation::Rotary { .. }
         | Operation::Scores { .. }
         | Operation::Rows { .. }

@@ -76,8 +76,10 @@ impl<'a> Layout<'a> {
             elements[*stage] = start.saturating_add(size);
             offsets.insert(*parameter, start);
         }
-        for (_, count) in elements.iter_mut() {
-            *count = align_up((*count).max(1), padding.max(1));
+        for (stage, count) in elements.iter_mut() {
+            if flow.keeper(stage) == stage {
+                *count = align_up((*count).max(1), padding.max(1));
+            }
         }
         let keep = |stage: Stage| {
             let StageForm { backward, recompute } = form(stage);
@@ -158,8 +160,8 @@ impl<'a> Layout<'a> {
         let aligned = |size: Bytes| size.align_up(SIZE_ALIGNMENT);
         let real = |elements: u64| aligned(Bytes(elements) * self.dtype.size());
         match role {
-            Role::Parameter | Role::NextParameter => real(self.elements[stage]),
-            Role::Gradient | Role::Received => self.sum(self.elements[stage]),
+            Role::Parameter | Role::NextParameter => real(self.flat(stage)),
+            Role::Gradient | Role::Received => self.sum(self.flat(stage)),
             Role::Activation => self.kept[&stage].activation.size,
             Role::Retained => self.kept[&stage].retained.size,
             Role::Adjoint => self.kept[&stage].adjoint.size,
@@ -177,6 +179,11 @@ impl<'a> Layout<'a> {
             }
             Role::Optimizer | Role::Workspace => Bytes(0),
         }
+    }
+
+    /// Elements of the flat parameters that a stage reads.
+    pub(crate) fn flat(&self, stage: Stage) -> u64 {
+        self.elements[self.flow.keeper(stage)]
     }
 
     /// First and end element of a parameter in its stage's flat array.

@@ -13,4 +13,5 @@ mod pairs;
 #[path = "../../../tests/support/plans.rs"]
 mod plans;
 mod sizes;
+mod slices;
 mod support;

@@ -7,7 +7,7 @@ use super::{
 use crate::{
     Choice, Code, Files, ListMistake, Lists, Mistake, Numbers, Search, SourceFile, Span,
     import, read_lists,
-    report::{Known, Report, not_yet},
+    report::{Known, Report},
     source,
     syntax::{Argument, Entry, Expression, ExpressionKind},
 };
@@ -53,14 +53,6 @@ fn order(
         ("listed", _) => {
             let mistake = Mistake::new(Code::Missing, "`listed` needs a file of lists");
             Err(report.error(value.span, mistake.hint("write `listed(\"mine.csv\")`")))
-        }
-        ("seq1f1b" | "terapipe", _) => {
-            let mistake = not_yet(format!("`{}`", name.text)).hint(
-                "a slice of a sequence reads keys and values of the slices before it, which \
-                 the passes of a stage do not hand on: use `1f1b` with more micro-batches, \
-                 or `zb_auto`",
-            );
-            Err(report.error(name.span, mistake))
         }
         _ => Ok((word(value, "order", Order::ALL, report)?, None)),
     }

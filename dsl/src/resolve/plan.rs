@@ -18,7 +18,7 @@ use roundelay_schedule::{
 };
 
 /// Keys that are read.
-const KEYS: [&str; 17] = [
+const KEYS: [&str; 18] = [
     "minimize",
     "result",
     "exactness",
@@ -34,6 +34,7 @@ const KEYS: [&str; 17] = [
     "shards",
     "stages",
     "chunks",
+    "slices",
     "micro_batches",
     "cuts",
 ];
@@ -150,6 +151,7 @@ fn apply(
         "replicas" => search.replicas = numbers(entry, report)?,
         "shards" => search.shards = numbers(entry, report)?,
         "chunks" => search.chunks = numbers(entry, report)?,
+        "slices" => search.slices = numbers(entry, report)?,
         "micro_batches" => search.micro_batches = numbers(entry, report)?,
         "rule" => search.rule = choice(entry, report, rule)?,
         "placement" => {

@@ -35,6 +35,13 @@ impl Sweep {
             Sweep::Keys => heads.key_heads,
         }
     }
+    /// Their rows of an example.
+    fn rows(self, heads: &Heads) -> usize {
+        match self {
+            Sweep::Forward | Sweep::Queries => heads.sequence,
+            Sweep::Keys => heads.positions(),
+        }
+    }
     /// Symbols in `flash.cu` and in `attention.cu`.
     fn names(self) -> [&'static str; 2] {
         match self {
@@ -76,7 +83,7 @@ impl Sweep {
         let block = [128, 1, 1];
         let (source, symbol, grid, shared) = match (draft.types.narrow, depth) {
             (Number::Bf16 | Number::F16, 64 | 128) => {
-                let tiles = heads.sequence.div_ceil(TILE) * all;
+                let tiles = self.rows(heads).div_ceil(TILE) * all;
                 (FLASH, format!("{tiled}_{depth}"), tiles, self.tiles(depth))
             }
             (Number::Bf16 | Number::F16 | Number::F32 | Number::F64, _) => {
@@ -84,7 +91,7 @@ impl Sweep {
                 if shared > MOST_SHARED {
                     return Err(format!("a head of {depth} numbers has no kernel"));
                 }
-                let rows = heads.sequence * all;
+                let rows = self.rows(heads) * all;
                 (ATTENTION, by_row.to_owned(), rows, Bytes(shared as u64))
             }
         };
@@ -97,11 +104,12 @@ impl Sweep {
 }
 
 /// What every kernel of attention knows: `HEADS` of `heads.h`.
-pub(super) fn extents(heads: &Heads) -> [Argument; 9] {
+pub(super) fn extents(heads: &Heads) -> [Argument; 10] {
     let whole = |number: usize| Argument::Unsigned(extent(number));
     [
         whole(heads.batch),
         whole(heads.sequence),
+        whole(heads.before),
         whole(heads.heads),
         whole(heads.key_heads),
         whole(heads.depth),

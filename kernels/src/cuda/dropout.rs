@@ -20,7 +20,7 @@ fn write(draft: &mut Draft, dropout: &Dropout, store: Store) {
         count(dropout.count),
         count(place.columns),
         count(place.line.parts as usize),
-        Argument::Place(place.line),
+        place.own.map_or(Argument::Place(place.line), |own| count(own as usize)),
         Argument::Double(dropout.rate),
         Argument::Unsigned64(dropout.operator),
         Argument::Scalars,

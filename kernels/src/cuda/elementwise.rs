@@ -9,7 +9,7 @@ use super::{
 use crate::{
     elementwise::{Accumulate, Add, AddRows, Copy, Multiply, Scale},
     part::Part,
-    rows::{Prepend, Slice, SliceBackward},
+    rows::{Prepend, Slice, SliceBackward, SliceIntegers},
     store::Store,
 };
 use roundelay_schedule::{Bytes, Line};
@@ -176,10 +176,13 @@ struct Window {
 }
 
 impl Window {
-    fn write(&self, draft: &mut Draft, [from, filler, to]: [Argument; 3]) {
+    fn write(&self, draft: &mut Draft, places: [Argument; 3]) {
+        let shape = Shape::each(self.to[0], draft.at_once());
+        draft.pair((ELEMENTWISE, "window"), shape, self.arguments(places));
+    }
+    fn arguments(&self, [from, filler, to]: [Argument; 3]) -> Vec<Argument> {
         let [elements, length] = self.to;
-        let shape = Shape::each(elements, draft.at_once());
-        let arguments = vec![
+        vec![
             from,
             filler,
             to,
@@ -191,8 +194,7 @@ impl Window {
             count(self.each),
             Argument::Place(self.line),
             adding(self.store),
-        ];
-        draft.pair((ELEMENTWISE, "window"), shape, arguments);
+        ]
     }
 }
 
@@ -236,6 +238,29 @@ impl Form for SliceBackward {
         };
         let [dy, dx] = draft.operands(0);
         window.write(draft, [dy, NOWHERE, dx]);
+        Ok(())
+    }
+}
+
+impl Form for SliceIntegers {
+    fn roles(&self) -> Vec<Role> {
+        vec![Role::Index, Role::Index]
+    }
+    /// What has 32 bits is copied bit for bit, whatever they mean.
+    fn write(&self, draft: &mut Draft) -> Result<(), String> {
+        let rows = &self.window;
+        let window = Window {
+            to: [self.sequences * rows.length, rows.length],
+            from: rows.whole,
+            shift: rows.start as i64,
+            each: 0,
+            line: ALONE,
+            store: Store::Write,
+        };
+        let [x, out] = draft.operands(0);
+        let shape = Shape::each(window.to[0], 1);
+        let arguments = window.arguments([x, NOWHERE, out]);
+        draft.launch(ELEMENTWISE, "window_f32_f32".to_owned(), shape, arguments);
         Ok(())
     }
 }

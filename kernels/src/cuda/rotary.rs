@@ -17,7 +17,8 @@ impl Form for Rotary {
         let angles = self.sequence.saturating_mul(half);
         let cosines = draft.wide_scratch(angles.saturating_mul(2));
         let sign = if self.inverse { -1.0 } else { 1.0 };
-        let mut arguments = vec![cosines, count(self.sequence), count(half)];
+        let mut arguments =
+            vec![cosines, count(self.sequence), count(half), count(self.first)];
         arguments.extend([self.base, sign].map(Argument::Double));
         draft.wide((ROTARY, "angles"), Shape::each(angles, 1), arguments);
         let [x, y] = draft.operands(0);

@@ -36,9 +36,9 @@ fn blocks(range: Range<usize>, size: usize) -> impl Iterator<Item = Range<usize>
 /// The blocks of keys, on their grid, that meet `seen`.
 fn key_blocks(heads: &Heads, seen: Range<usize>) -> impl Iterator<Item = Range<usize>> {
     let first = seen.start / KEYS * KEYS;
-    let sequence = heads.sequence;
+    let all = heads.positions();
     let starts = (first..seen.end).step_by(KEYS);
-    starts.map(move |start| start..(start + KEYS).min(sequence))
+    starts.map(move |start| start..(start + KEYS).min(all))
 }
 
 /// Keys that some query of a block sees.

@@ -36,7 +36,7 @@ vectorize! {
         let (((first, start), (x, y)), half) = ((place, data), rotary.turned / 2);
         let width = rotary.width();
         for (row, (x, y)) in x.chunks(width).zip(y.chunks_mut(width)).enumerate() {
-            let position = ((first + row) % rotary.sequence) as f64;
+            let position = (rotary.first + (first + row) % rotary.sequence) as f64;
             let (mut cosines, mut sines) = ([R::ZERO; PAIRS], [R::ZERO; PAIRS]);
             for ((cosine, sine), speed) in cosines.iter_mut().zip(&mut sines).zip(speeds) {
                 let (c, s) = cosine_and_sine(position * *speed);

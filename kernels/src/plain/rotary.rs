@@ -8,7 +8,7 @@ pub(crate) fn rotary<R: Real>(rotary: &Rotary, x: &[R], y: &mut [R], store: Stor
     let half = rotary.turned / 2;
     let heads = x.chunks(rotary.depth).zip(y.chunks_mut(rotary.depth)).enumerate();
     for (index, (x, y)) in heads {
-        let position = index / rotary.heads % rotary.sequence;
+        let position = rotary.first + index / rotary.heads % rotary.sequence;
         for i in 0..half {
             let (sine, cosine) = libm::sincos(position as f64 * rotary.speed(i));
             let (sine, cosine) = (R::of(sine), R::of(cosine));

@@ -11,6 +11,13 @@ pub(crate) fn slice<R: Real>(window: &Window, x: &[R], out: &mut [R], store: Sto
     }
 }
 
+/// out = the window of every sequence of x.
+pub(crate) fn slice_integers(window: &Window, x: &[i32], out: &mut [i32]) {
+    for (x, out) in x.chunks(window.whole).zip(out.chunks_mut(window.length)) {
+        out.copy_from_slice(&x[window.start..][..window.length]);
+    }
+}
+
 /// dx = dy in the window of every sequence, zero elsewhere.
 pub(crate) fn slice_backward<R: Real>(
     window: &Window,

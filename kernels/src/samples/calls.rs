@@ -90,6 +90,7 @@ pub fn sample(name: &str, draw: &mut Draw) -> Call {
             call.operands.swap(0, 1);
             call
         }
+        "slice_integers" => sample_slice_of_integers(plain, draw, [batch, m]),
         "prepend" => plain.reals(&[array, &[n], &[batch, m + 1, n]]),
         "cross_entropy" | "masked_cross_entropy" => {
             plain.real(array).integers(&[batch, m]).reals(&[&[batch, m], &[1]])
@@ -118,6 +119,7 @@ fn sample_rotary(adding: Call, draw: &mut Draw, [batch, m]: [u64; 2]) -> Call {
     let depth = 2 * pairs + still.unwrap_or(0);
     let shape: &[u64] = &[batch, m, heads * depth];
     let call = adding.integer("heads", heads as i64).number("base", 500.0);
+    let call = if draw.flag() { call.integer("first", 7) } else { call };
     let call = match still {
         Some(_) => call.integer("turned", 2 * pairs as i64),
         None => call,
@@ -203,19 +205,31 @@ fn sample_slice(call: Call, draw: &mut Draw, [batch, m, n]: [u64; 3]) -> Call {
     call.integer("first", first as i64).reals(&[&[batch, m, n], &[batch, count, n]])
 }
 
-/// Sequences that end inside of a block, or take several; windows and shared key heads.
+/// Some neighbouring tokens.
+fn sample_slice_of_integers(call: Call, draw: &mut Draw, [batch, m]: [u64; 2]) -> Call {
+    let first = draw.below(m);
+    let length = 1 + draw.below(m - first);
+    let call = call.integer("first", first as i64);
+    let call = call.integer("sequence", m as i64).integer("length", length as i64);
+    call.integers(&[batch, m]).integers(&[batch, length])
+}
+
+/// Sequences that end inside of a block, or take several; windows, shared key heads, and queries
+/// that are the last of more keys.
 fn sample_attention(call: Call, accumulate: bool, draw: &mut Draw) -> Call {
     let (batch, key_heads, group) =
         (1 + draw.below(2), 1 + draw.below(3), 1 + draw.below(2));
     let sequence = draw.extent() * (1 + draw.below(5));
     let (heads, depth) = (key_heads * group, 1 + draw.below(20));
     let array: &[u64] = &[batch, sequence, heads * depth];
-    let keys: &[u64] = &[batch, sequence, key_heads * depth];
+    let causal = draw.flag();
+    let before = if causal && draw.flag() { draw.below(200) } else { 0 };
+    let keys: &[u64] = &[batch, before + sequence, key_heads * depth];
     let lse: &[u64] = &[batch, heads, sequence];
     let mut call = call
         .integer("heads", heads as i64)
         .integer("key_heads", key_heads as i64)
-        .flag("causal", draw.flag());
+        .flag("causal", causal);
     if draw.flag() {
         call = call.integer("window", 1 + draw.below(2 * sequence) as i64);
     }

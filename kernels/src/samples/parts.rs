@@ -36,14 +36,15 @@ pub(crate) fn sample(adding: Call, draw: &mut Draw) -> Call {
             loss(adding, draw, n).real(array).integers(tokens).reals(&[tokens, array])
         }
         name if name.starts_with("norm_part") => norm(plain, adding, draw, [batch, m, n]),
-        "dropout" => dropout(plain, n).reals(&[array; 2]),
-        "dropout_backward" => dropout(adding, n).reals(&[array; 2]),
+        "dropout" => dropout(plain, draw, n).reals(&[array; 2]),
+        "dropout_backward" => dropout(adding, draw, n).reals(&[array; 2]),
         _ => adding.integer("parts", 1).reals(&[array; 2]),
     }
 }
 
-fn dropout(call: Call, columns: u64) -> Call {
+fn dropout(call: Call, draw: &mut Draw, columns: u64) -> Call {
     let call = call.number("rate", 0.3).integer("operator", 5);
+    let call = if draw.flag() { call.integer("own", 1) } else { call };
     call.integer("parts", 3).integer("columns", columns as i64)
 }
 

@@ -1,7 +1,7 @@
 //! What a checkpoint says about the run that wrote it.
 
 use crate::{Dataset, digest::Digest};
-use roundelay_schedule::{Id, Job, Method, Parameter, Schedule, Tensor};
+use roundelay_schedule::{Job, Method, Parameter, Schedule, Tensor};
 use std::collections::BTreeMap;
 
 /// The entries on which the numbers of a run depend, besides the model.
@@ -79,11 +79,11 @@ fn arithmetic(schedule: &Schedule) -> String {
         digest.add(format!("{} {:?}", spelled(plan.tensor), plan.cuts).as_bytes());
     }
     for parameter in &parameters {
-        let stage = parameter.stage;
+        let (stage, whole) = (parameter.stage, plan.whole_stage(parameter.stage));
         let own = plan.delays.size().0;
         let micro_batches = 0..plan.all_micro_batches() as usize;
-        let delays = micro_batches.map(|i| plan.delays.delay(i % own, stage.index()));
-        let sum = plan.sum(u32::try_from(stage.index()).unwrap_or(u32::MAX));
+        let delays = micro_batches.map(|i| plan.delays.delay(i % own, whole as usize));
+        let sum = plan.sum(whole);
         let clipped = job.optimizer.clip != 0.0;
         let norm = parameters.iter().find(|other| clipped && other.stage == stage);
         let norm = norm.map_or("", |first| first.name.as_str());

@@ -2,7 +2,7 @@
 
 use super::{Checkpoint, CheckpointError, Latest, Provenance};
 use crate::{State, StateError, Tensor};
-use roundelay_schedule::{Id, Job, Parameter, Schedule};
+use roundelay_schedule::{Job, Parameter, Schedule};
 use std::{collections::BTreeSet, path::Path};
 
 /// How a run goes on.
@@ -140,7 +140,8 @@ fn mistakes(state: &State, job: &Job) -> Vec<StateError> {
 /// An older version that the schedule reads and the checkpoint does not hold.
 fn forgotten(state: &State, schedule: &Schedule) -> Option<String> {
     let age = |parameter: &Parameter| {
-        let staleness = schedule.plan.delays.staleness(parameter.stage.index());
+        let stage = schedule.plan.whole_stage(parameter.stage) as usize;
+        let staleness = schedule.plan.delays.staleness(stage);
         u64::from(staleness).min(state.step - state.origin)
     };
     let held = |parameter: &Parameter| state.tensors[&parameter.name].versions.len();

@@ -46,6 +46,7 @@ fn of(rule: Rule, job: Job) -> Schedule {
         tensor: roundelay_schedule::Tensor::WHOLE,
         stages: 2,
         chunks: 1,
+        slices: 1,
         cuts: vec![1],
         boundaries: Vec::new(),
         micro_batches: 2,

@@ -20,9 +20,11 @@ use std::{collections::VecDeque, mem, ops::Range};
 /// behind the other in every memory.
 pub(super) struct OracleStage {
     stage: Stage,
-    pub(super) routines: Routines,
+    /// Of each slice of its sequences; one where these are whole.
+    pub(super) routines: Vec<Routines>,
     /// Rows of split tensors.
     rows: u32,
+    update: RoutineId,
     /// Bytes of the stage's flat parameters on one row.
     size: usize,
     /// Equal shards that update one by one.
@@ -43,17 +45,20 @@ pub(super) struct OracleStage {
     single: Memory,
 }
 
-/// What a stage runs.
+/// What a stage, or a slice of it, runs.
+#[derive(Clone, Copy)]
 pub(super) struct Routines {
     pub(super) forward: RoutineId,
     /// I, where the backward pass stands in halves.
     input: Option<RoutineId>,
-    /// B or W, of the first micro-batch of a sum.
-    first: RoutineId,
+    /// B or W, of the first gradient of a sum; slices that never begin one have none.
+    first: Option<RoutineId>,
     /// B or W, of later ones.
     next: Option<RoutineId>,
-    update: RoutineId,
 }
+
+/// Whatever a routine does with a gradient.
+const ANY: [Access; 3] = [Access::Read, Access::Write, Access::Update];
 
 impl OracleStage {
     /// The stage at rest, as the state has it.
@@ -67,22 +72,24 @@ impl OracleStage {
         let rows = schedule.tensor_parts();
         let size = job.elements[stage] * job.dtype.size();
         let bytes = size * u64::from(rows);
-        let staleness = schedule.plan.delays.staleness(stage.index());
+        let plan = &schedule.plan;
+        let whole = plan.whole_stage(stage);
+        let staleness = plan.delays.staleness(whole as usize);
         let kept = u64::from(staleness).min(state.step - state.origin) as u32;
         let version = |age| -> Result<Memory, OracleError> {
             let part = |row| state.parameters(job, stage, row, age);
             let parts: Vec<Vec<u8>> = (0..rows).map(part).collect::<Result<_, _>>()?;
             Ok(filled(&parts.concat()))
         };
-        let number = u32::try_from(stage.index()).expect("stages are few");
-        let tree = GradientTree::new(
-            &schedule.plan.sum(number),
-            schedule.cell_micro_batches() as usize,
-        );
+        let cell = schedule.cell_micro_batches() as usize * plan.slices as usize;
+        let tree = GradientTree::new(&plan.sum(whole), cell);
+        let slices = (0..plan.slices as usize).map(|q| Stage::new(stage.index() + q));
+        let update = plain.find(Pass::Update, stage, &ANY);
         let mut own = Self {
             stage,
-            routines: Routines::find(plain, stage),
+            routines: slices.map(|slice| Routines::find(plain, slice)).collect(),
             rows,
+            update: update.expect("every stage is updated"),
             size: size as usize,
             parts: parts(schedule, stage),
             versions: (0..=kept).map(version).collect::<Result<_, _>>()?,
@@ -109,24 +116,24 @@ impl OracleStage {
         lent(&mut self.versions[age], self.rows, 0..self.size)
     }
 
-    /// The backward pass of micro-batch `i` with θ of `age`.
+    /// The backward pass of a slice with θ of `age`; it adds gradient number `i`.
     pub(super) fn backward(
         &mut self,
         plain: &mut Plain,
         context: &Context,
-        (i, age): (usize, usize),
+        (slice, i, age): (usize, usize, usize),
         dtype: Float,
     ) {
         let (run, access) = self.tree.place(i);
-        let begins = access == Access::Write;
-        let routine = if begins { Some(self.routines.first) } else { self.routines.next };
+        let Routines { input, first, next, forward: _ } = self.routines[slice];
+        let routine = if access == Access::Write { first } else { next };
         let target = match routine {
             Some(_) => &mut self.runs[run],
             None => &mut self.single,
         };
         let (rows, all) = (self.rows, 0..self.size);
         let theta = &mut self.versions[age];
-        if let Some(input) = self.routines.input {
+        if let Some(input) = input {
             let theta = lent(theta, rows, all.clone());
             plain.run(input, context, &mut [(Role::Parameter, theta)]);
         }
@@ -134,7 +141,8 @@ impl OracleStage {
             (Role::Parameter, lent(theta, rows, all.clone())),
             (Role::Gradient, lent(target, rows, all)),
         ];
-        plain.run(routine.unwrap_or(self.routines.first), context, bound);
+        let single = || first.expect("every stage has a backward pass");
+        plain.run(routine.unwrap_or_else(single), context, bound);
         if routine.is_none() {
             add(dtype, &mut self.single, &mut self.runs[run]);
         }
@@ -159,7 +167,7 @@ impl OracleStage {
         };
         let newest = self.versions.front_mut().expect("there is a newest version");
         next.bytes_mut().copy_from_slice(newest.bytes_mut());
-        let routine = self.routines.update;
+        let routine = self.update;
         let in_place = plain.access(routine, Role::NextParameter).is_none();
         let elements = job.elements[self.stage] / self.parts as u64;
         let states = job.optimizer.method.states() as usize;
@@ -224,18 +232,14 @@ impl OracleStage {
 
 impl Routines {
     fn find(plain: &Plain, stage: Stage) -> Self {
-        let any = [Access::Read, Access::Write, Access::Update];
-        let find = |pass, gradient: &[Access]| {
-            plain.find(pass, stage, gradient).expect("every stage has every pass")
-        };
-        let input = plain.find(Pass::InputGradient, stage, &any);
+        let input = plain.find(Pass::InputGradient, stage, &ANY);
+        let forward = plain.find(Pass::Forward, stage, &ANY);
         let sums = if input.is_some() { Pass::WeightGradient } else { Pass::Backward };
         Self {
-            forward: find(Pass::Forward, &any),
+            forward: forward.expect("every stage has a forward pass"),
             input,
-            first: find(sums, &[Access::Write]),
+            first: plain.find(sums, stage, &[Access::Write]),
             next: plain.find(sums, stage, &[Access::Update]),
-            update: find(Pass::Update, &any),
         }
     }
 }

@@ -244,7 +244,8 @@ pub(crate) fn unflatten(
     let Schedule { job, plan, .. } = schedule;
     let tensors = job.parameters.iter().map(|parameter| {
         let cut = |key: Array| whole(flats, key, parameter, key.size(job));
-        let staleness = plan.delays.staleness(parameter.stage.index());
+        let stage = plan.whole_stage(parameter.stage) as usize;
+        let staleness = plan.delays.staleness(stage);
         let ages = 0..=staleness.min(u32::try_from(step - origin).unwrap_or(u32::MAX));
         let versions: Vec<Vec<u8>> =
             ages.map_while(|age| cut(Array::Parameter(parameter.stage, age))).collect();

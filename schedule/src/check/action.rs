@@ -139,9 +139,10 @@ impl Line<'_> {
             Content::Gradient(stage, sum) => {
                 self.stage(*stage);
                 let all = sum.micro_batches();
-                let most = self.schedule.plan.all_micro_batches() as usize;
+                let plan = &self.schedule.plan;
+                let most = u64::from(plan.all_micro_batches()) * u64::from(plan.slices);
                 let distinct: BTreeSet<_> = all.iter().collect();
-                let known = all.iter().all(|i| i.index() < most);
+                let known = all.iter().all(|i| (i.index() as u64) < most);
                 let filled = !sum.has_gaps();
                 self.require(distinct.len() == all.len() && known && filled, || {
                     "carries a sum that is empty, repeats, or exceeds the micro-batches"
@@ -227,7 +228,11 @@ impl<'a> Line<'a> {
         buffer: &Buffer,
     ) {
         let Argument { role, access: _, size } = argument;
-        self.require(buffer.subject.fits(*role, routine.stage), || {
+        let stage = match role.is_state() {
+            true => self.schedule.plan.keeper(routine.stage),
+            false => routine.stage,
+        };
+        self.require(buffer.subject.fits(*role, stage), || {
             let (stage, subject) = (routine.stage, buffer.subject);
             format!("binds {row} with {subject:?} to the {role:?} of {stage}")
         });

@@ -19,7 +19,7 @@ use super::{
     values::Flows,
 };
 use crate::{
-    Action, ActionId, Content, Id, Instance, Place, Rest, Row, Schedule, Segment, Stage,
+    Action, ActionId, Content, Instance, Place, Rest, Row, Schedule, Segment, Stage,
     Subject, Turned, Work,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -317,7 +317,7 @@ impl<'a> Run<'a> {
 
     /// The plan's sum of a stage; plans with a micro-batch have one.
     pub(super) fn tree(&self, stage: Stage) -> Option<std::rc::Rc<Tree>> {
-        self.trees[stage.index()].clone()
+        self.trees[self.schedule.plan.whole_stage(stage) as usize].clone()
     }
 
     /// The sum that a move of gradients carries.

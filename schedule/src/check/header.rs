@@ -52,12 +52,14 @@ fn target(schedule: &Schedule, faults: &mut Faults) {
 
 fn plan(schedule: &Schedule, faults: &mut Faults) {
     let culprit = Culprit::Header("plan");
-    let Plan { micro_batches, stages, cuts, recompute, .. } = &schedule.plan;
-    let tasks = u64::from(*micro_batches) * u64::from(*stages);
+    let Plan { micro_batches, stages, slices: k, cuts, recompute, .. } = &schedule.plan;
+    slices(&schedule.plan, faults);
+    let tasks = u64::from(*micro_batches)
+        .saturating_mul(u64::from(*stages).saturating_mul(u64::from(*k)));
     faults.require((1..=limit::TASKS).contains(&tasks), culprit, || {
         format!(
-            "{micro_batches} micro-batches of {stages} stages; both are at least 1, and \
-             their product is at most {}",
+            "{micro_batches} micro-batches of {stages} stages in {k} slices; all are at \
+             least 1, and their product is at most {}",
             limit::TASKS
         )
     });
@@ -94,12 +96,13 @@ fn plan(schedule: &Schedule, faults: &mut Faults) {
 /// Replicas exist, and shards divide those that share out the states of a stage.
 fn replicas(plan: &Plan, faults: &mut Faults) {
     let culprit = Culprit::Header("plan");
-    let Plan { micro_batches, replicas, shards, states, .. } = plan;
+    let Plan { micro_batches, replicas, shards, states, slices, .. } = plan;
     faults.require(*replicas >= 1, culprit, || "replicas must be at least 1".into());
-    let all = u64::from(*micro_batches) * u64::from(*replicas);
+    let each = u64::from(*micro_batches) * u64::from(*replicas);
+    let all = each.saturating_mul(u64::from(*slices));
     faults.require(all <= limit::ALL_MICRO_BATCHES, culprit, || {
         format!(
-            "{replicas} replicas take {all} micro-batches; at most {} are possible",
+            "{replicas} replicas take {all} micro-batches, slices counted; at most {} are possible",
             limit::ALL_MICRO_BATCHES
         )
     });
@@ -131,6 +134,13 @@ fn order(plan: &Plan, faults: &mut Faults) {
     });
 }
 
+/// Slices go with what passes them on.
+fn slices(plan: &Plan, faults: &mut Faults) {
+    let culprit = Culprit::Header("plan");
+    let fault = plan.slices_fault();
+    faults.require(fault.is_none(), culprit, || fault.unwrap_or_default());
+}
+
 fn delays(schedule: &Schedule, faults: &mut Faults) {
     let Plan { micro_batches, stages, rule, placement, delays, reduction, .. } =
         &schedule.plan;
@@ -151,8 +161,17 @@ fn job(schedule: &Schedule, faults: &mut Faults) {
     let culprit = Culprit::Header("job");
     let (job, plan) = (&schedule.job, &schedule.plan);
     let stages = job.elements.len();
-    faults.require(stages as u64 == u64::from(plan.stages), culprit, || {
-        format!("has elements of {stages} stages, but the plan has {}", plan.stages)
+    faults.require(stages as u64 == u64::from(plan.pass_stages()), culprit, || {
+        format!(
+            "has elements of {stages} stages, but the plan has {}",
+            plan.pass_stages()
+        )
+    });
+    let kept =
+        |(stage, elements): (Stage, &u64)| *elements == 0 || plan.keeper(stage) == stage;
+    faults.require(job.elements.iter().all(kept), culprit, || {
+        "has elements of a later slice: the first one has the parameters of its stage"
+            .into()
     });
     let micro_batches = plan.all_micro_batches();
     let whole = job.batch > 0 && job.batch.is_multiple_of(micro_batches);

@@ -45,18 +45,17 @@ impl Run<'_> {
     /// What an argument that is read must hold; nothing is expected of scratch memory.
     fn expected(&self, launch: Launch<'_>, role: Role) -> Option<Held<SumId>> {
         let (t, stage) = (launch.step.t, launch.routine.stage);
-        let i = launch.i.unwrap_or(MicroBatch::new(0));
+        let (plan, i) = (&self.schedule.plan, launch.i.unwrap_or(MicroBatch::new(0)));
+        let keeper = plan.keeper(stage);
         match role {
             Role::Parameter => {
-                let delay = match launch.i {
-                    Some(i) => self.schedule.plan.delays.delay(i.index(), stage.index()),
-                    None => 0,
-                };
-                Some(Held::Parameter(stage, t - i64::from(delay)))
+                let whole = plan.whole_stage(stage) as usize;
+                let delay = launch.i.map_or(0, |i| plan.delays.delay(i.index(), whole));
+                Some(Held::Parameter(keeper, t - i64::from(delay)))
             }
-            Role::Optimizer => Some(Held::Optimizer(stage, t)),
+            Role::Optimizer => Some(Held::Optimizer(keeper, t)),
             Role::Gradient => {
-                self.tree(stage).map(|tree| Held::Gradient(stage, t, tree.whole))
+                self.tree(stage).map(|tree| Held::Gradient(keeper, t, tree.whole))
             }
             Role::Activation => Some(Held::Activation(stage, i, t)),
             Role::Retained => Some(Held::Retained(stage, i, t)),
@@ -116,23 +115,25 @@ impl Run<'_> {
     /// The gradient sum that a backward pass or a combination makes.
     fn gather(&mut self, launch: Launch<'_>, faults: &mut Faults) -> Held<SumId> {
         let (t, stage) = (launch.step.t, launch.routine.stage);
+        let keeper = self.schedule.plan.keeper(stage);
+        let addition = |i| self.schedule.plan.addition(stage, i);
         let Some(tree) = self.tree(stage) else { return Held::Nothing };
         let made = match (launch.routine.pass, launch.i) {
             (Pass::Forward | Pass::InputGradient | Pass::Update, _)
             | (Pass::Backward | Pass::WeightGradient, None) => return Held::Nothing,
             (Pass::Backward | Pass::WeightGradient, Some(i)) => {
-                self.accumulate(launch, i, faults)
+                self.accumulate(launch, addition(i), faults)
             }
             (Pass::Combine, _) => self.combine(launch, faults),
         };
-        let planned = launch.i.map_or(tree.whole, |i| tree.with(i));
+        let planned = launch.i.map_or(tree.whole, |i| tree.with(addition(i)));
         match made {
-            Ok(Some(sum)) if tree.has(sum) => Held::Gradient(stage, t, sum),
+            Ok(Some(sum)) if tree.has(sum) => Held::Gradient(keeper, t, sum),
             Ok(sum) => {
-                self.misplan(launch.step, stage, sum, faults);
-                Held::Gradient(stage, t, planned)
+                self.misplan(launch.step, keeper, sum, faults);
+                Held::Gradient(keeper, t, planned)
             }
-            Err(Refused) => Held::Gradient(stage, t, planned),
+            Err(Refused) => Held::Gradient(keeper, t, planned),
         }
     }
 
@@ -184,7 +185,7 @@ impl Run<'_> {
         i: Option<MicroBatch>,
         faults: &mut Faults,
     ) -> Result<SumId, Refused> {
-        let (t, stage) = (launch.step.t, launch.routine.stage);
+        let (t, stage) = (launch.step.t, self.schedule.plan.keeper(launch.routine.stage));
         let spot = (launch.at, launch.rows[argument]);
         match self.read(spot.0, spot.1) {
             Held::Gradient(own, step, sum) if own == stage && step == t => Ok(sum),

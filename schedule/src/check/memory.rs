@@ -211,7 +211,10 @@ fn rest(schedule: &Schedule, id: BufferId, buffer: &Buffer, faults: &mut Faults)
     let Rest::Carried(ages) = &buffer.rest else { return };
     let culprit = Culprit::Buffer(id);
     let oldest = match buffer.subject {
-        Subject::Parameter(stage, _) => schedule.plan.delays.staleness(stage.index()),
+        Subject::Parameter(stage, _) => {
+            let whole = schedule.plan.whole_stage(stage) as usize;
+            schedule.plan.delays.staleness(whole)
+        }
         Subject::Optimizer(..) => 0,
         _ => {
             return faults.require(false, culprit, || {

@@ -138,10 +138,11 @@ impl Run<'_> {
     }
 }
 
-/// How many micro-batches each coordinate of a group's axes lies behind the first one's.
+/// How many gradients each coordinate of a group's axes lies behind the first one's.
 fn shifts(schedule: &Schedule, group: &Group) -> Vec<usize> {
     let mut all = vec![0];
-    let mut stride = schedule.cell_micro_batches() as usize;
+    let mut stride =
+        schedule.cell_micro_batches() as usize * schedule.plan.slices as usize;
     let mut strides = Vec::new();
     for (id, axis) in schedule.axes.iter().rev() {
         if group.axes.contains(&id) {

@@ -16,11 +16,10 @@ pub(super) struct Needs {
 }
 
 /// The array that an argument of this role is; none when its coverage is checked elsewhere.
-fn array(role: Role, stage: Stage) -> Option<Array> {
+fn array(schedule: &Schedule, role: Role, stage: Stage) -> Option<Array> {
     match role {
-        Role::Activation | Role::Retained | Role::Adjoint | Role::Parameter => {
-            Some((role, Some(stage)))
-        }
+        Role::Activation | Role::Retained | Role::Adjoint => Some((role, Some(stage))),
+        Role::Parameter => Some((role, Some(schedule.plan.keeper(stage)))),
         Role::Value(_) | Role::ValueGradient(_) | Role::Input(_) | Role::Metric => {
             Some((role, None))
         }
@@ -49,7 +48,7 @@ impl Needs {
             | Pass::WeightGradient => true,
             Pass::Combine | Pass::Update => false,
         };
-        if let Some(array) = array(role, routine.stage).filter(|_| whole) {
+        if let Some(array) = array(schedule, role, routine.stage).filter(|_| whole) {
             let all = bytes.iter().map(|range| (range.clone(), id));
             self.read.entry(array).or_default().extend(all);
         }
@@ -63,7 +62,7 @@ impl Needs {
         role: Role,
         bytes: &Ranges,
     ) {
-        if let Some(array) = array(role, schedule.routines[id].stage) {
+        if let Some(array) = array(schedule, role, schedule.routines[id].stage) {
             self.makers.push((array, id, bytes.clone()));
         }
     }

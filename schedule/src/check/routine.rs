@@ -102,7 +102,7 @@ fn demands(schedule: &Schedule, id: RoutineId, routine: &Routine, faults: &mut F
     let mut demand = |holds: bool, problem: &str| {
         faults.require(holds, Culprit::Routine(id), || problem.to_owned());
     };
-    let trained = schedule.job.elements[routine.stage] > 0;
+    let trained = schedule.job.elements[schedule.plan.keeper(routine.stage)] > 0;
     match routine.pass {
         Pass::Forward | Pass::InputGradient => {}
         Pass::Backward | Pass::WeightGradient => {
@@ -384,13 +384,14 @@ impl<'a> Body<'a> {
             Role::Gradient => job.gradient_width(),
             _ => Element::Real.size(job.dtype),
         };
-        let whole = job.elements[self.routine.stage] * real;
+        let keeper = self.schedule.plan.keeper(self.routine.stage);
+        let whole = job.elements[keeper] * real;
         let sums = matches!(self.routine.pass, Pass::Backward | Pass::WeightGradient);
         if declared.size.0 < whole && !sums {
             let all = reached.covers(&(0..declared.size.0));
             return if all { Ok(()) } else { Err(missed(argument, "its shard")) };
         }
-        for parameter in job.parameters_of(self.routine.stage) {
+        for parameter in job.parameters_of(keeper) {
             let start = parameter.offset * real;
             if !reached.covers(&(start..start + parameter.elements() * real)) {
                 return Err(missed(argument, &parameter.name));

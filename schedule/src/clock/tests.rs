@@ -66,6 +66,7 @@ fn plan() -> Plan {
         tensor: crate::Tensor::WHOLE,
         stages: 1,
         chunks: 1,
+        slices: 1,
         cuts: vec![],
         boundaries: Vec::new(),
         micro_batches: 1,

@@ -12,6 +12,9 @@ pub enum Unlisted {
         "passes of several training steps stand in one period: lists are one step with a flush"
     )]
     Interleaved,
+    /// Sequences are cut into slices.
+    #[error("sequences are cut into slices: lists count whole micro-batches")]
+    Sliced,
     /// A stage is on several devices.
     #[error("stage {0} is on several devices: lists give each stage to one")]
     Shared(usize),
@@ -24,6 +27,9 @@ pub enum Unlisted {
 /// # Errors
 /// When lists cannot say what the schedule does.
 pub fn lists_of(schedule: &Checked) -> Result<Vec<DeviceList>, Unlisted> {
+    if schedule.plan.slices > 1 {
+        return Err(Unlisted::Sliced);
+    }
     let turning = schedule.rings.values().any(|ring| ring.turn > 0);
     let mut homes: BTreeMap<Stage, PhysicalQueue> = BTreeMap::new();
     let mut lists: BTreeMap<PhysicalQueue, Vec<Vec<Listed>>> = BTreeMap::new();

@@ -159,11 +159,11 @@ impl<'a> Run<'a> {
 
     /// What each pass of an item needs of others.
     fn needs(&self, item: Item) -> Vec<(Listed, Listed)> {
-        let of = |listed: &Listed| {
-            let needs = needs(*listed, self.units, &self.split);
-            needs.map(|need| need.map(|need| (*listed, need)))
+        let of = |listed: Listed| {
+            let needs = needs(listed, self.units, &self.split);
+            needs.into_iter().flatten().map(move |need| (listed, need))
         };
-        let all = item.passes().iter().flat_map(of).flatten();
+        let all = item.passes().iter().copied().flat_map(of);
         let is_other = |(listed, need): &(Listed, Listed)| {
             let halves = (listed.pass, need.pass);
             halves != (Pass::WeightGradient, Pass::InputGradient)
@@ -188,8 +188,9 @@ impl<'a> Run<'a> {
     }
 }
 
-/// The passes that must be done before.
-fn needs(listed: Listed, units: &Units, split: &[bool]) -> [Option<Listed>; 2] {
+/// The passes that must be done before. A slice also follows the slice before, and backward the
+/// slice behind.
+fn needs(listed: Listed, units: &Units, split: &[bool]) -> [Option<Listed>; 3] {
     let stage = listed.stage.index();
     let beside =
         |pass, stage: usize| Some(Listed { pass, stage: Id::new(stage), ..listed });
@@ -198,22 +199,28 @@ fn needs(listed: Listed, units: &Units, split: &[bool]) -> [Option<Listed>; 2] {
         false => Pass::Backward,
     };
     let unit = units.unit(u32::try_from(stage).unwrap_or(u32::MAX));
-    let behind =
-        (stage + 1 < unit.end as usize).then(|| beside(gradient(stage + 1), stage + 1));
+    let slices = units.slices() as usize;
+    let (own, last) = (stage % slices, slices - 1);
+    let turned = |stage: usize| {
+        (stage < unit.end as usize).then(|| beside(gradient(stage), stage)).flatten()
+    };
+    let forward = |above: Option<usize>| above.and_then(|at| beside(Pass::Forward, at));
     match listed.pass {
         Pass::Forward => {
-            [stage.checked_sub(1).and_then(|above| beside(Pass::Forward, above)), None]
+            let slice = if own > 0 { stage.checked_sub(1) } else { None };
+            [forward(stage.checked_sub(slices)), forward(slice), None]
         }
         Pass::Backward | Pass::InputGradient => {
-            [beside(Pass::Forward, stage), behind.flatten()]
+            let slice = if own < last { turned(stage + 1) } else { None };
+            [beside(Pass::Forward, stage), turned(stage + slices), slice]
         }
         Pass::WeightGradient => {
             let hop = units.hop_from(u32::try_from(stage).unwrap_or(u32::MAX));
             let hop =
                 hop.and_then(|stage| beside(gradient(stage as usize), stage as usize));
-            [beside(Pass::InputGradient, stage), hop]
+            [beside(Pass::InputGradient, stage), hop, None]
         }
-        Pass::Combine | Pass::Update => [None, None],
+        Pass::Combine | Pass::Update => [None; 3],
     }
 }
 

@@ -111,6 +111,7 @@ fn plan() -> Plan {
         tensor: roundelay_schedule::Tensor::WHOLE,
         stages: 2,
         chunks: 1,
+        slices: 1,
         cuts: vec![5],
         boundaries: Vec::new(),
         micro_batches: 4,

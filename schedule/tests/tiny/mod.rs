@@ -75,6 +75,7 @@ pub(crate) fn empty(rule: Rule, n: u32, s: u32, devices: u32) -> Schedule {
             tensor: roundelay_schedule::Tensor::WHOLE,
             stages: s,
             chunks: 1,
+            slices: 1,
             cuts: (1..s).collect(),
             boundaries: Vec::new(),
             micro_batches: n,

@@ -12,9 +12,12 @@
 //! | `wave` | Hanayo, arXiv 2308.15762; see [`super::wave`] |
 //! | `chimera` | arXiv 2107.06925; see [`super::chimera`] |
 //! | `dualpipe`, `dualpipe_paired` | arXiv 2412.19437; see [`super::dual_pipe`] |
+//! | `seq1f1b` | arXiv 2406.03488 |
+//! | `terapipe` | arXiv 2102.07988 |
 //!
 //! Rank r of p devices counts from zero; m micro-batches; v chunks. Every stage takes its
-//! micro-batches in ascending order, so that gradients are summed from left to right.
+//! micro-batches in ascending order, so that gradients are summed from left to right. Slice q of
+//! stage j, of k slices, is stage j · k + q of the lists.
 
 use super::{chimera, dual_pipe, vee, wave};
 use roundelay_schedule::{DeviceList, Item, Listed, Order, Pass, Plan, Units, listed_in};
@@ -51,6 +54,10 @@ pub fn device_lists(plan: &Plan) -> Vec<DeviceList> {
             each(&|r| pipeline.one_by_one(r, 2, &units))
         }
         Order::Interleaved => each(&|r| pipeline.interleaved(r)),
+        Order::SlicesOneForwardOneBackward => {
+            each(&|r| pipeline.slices(r, (plan.slices, pipeline.devices - r - 1)))
+        }
+        Order::TeraPipe => each(&|r| pipeline.slices(r, (plan.slices, u32::MAX))),
         Order::ZeroBubbleH1 => each(&|r| pipeline.zero_bubble(r, 1)),
         Order::ZeroBubbleH2 => each(&|r| pipeline.zero_bubble(r, 2)),
         Order::ZeroBubbleV => each(&|r| vee::zero_bubble(pipeline, r)),
@@ -91,6 +98,19 @@ impl Pipeline {
         let forward = |i| Item::new(Pass::Forward, rank, i);
         let backward = |i| Item::new(Pass::Backward, rank, i);
         alternate(self.micro_batches, depth * below, forward, backward)
+    }
+
+    /// Slice after slice of each micro-batch, backward from the last slice to the first: a warm-up of
+    /// all slices of a micro-batch but one, and `below` more; then one forward and one backward
+    /// pass in turn.
+    fn slices(self, rank: u32, (slices, below): (u32, u32)) -> DeviceList {
+        let item = |pass, unit: u32, slice: u32| {
+            Item::new(pass, rank * slices + slice, unit / slices)
+        };
+        let forward = |u: u32| item(Pass::Forward, u, u % slices);
+        let backward = |u: u32| item(Pass::Backward, u, slices - 1 - u % slices);
+        let warm = below.saturating_add(slices - 1);
+        alternate(self.micro_batches * slices, warm, forward, backward)
     }
 
     /// What a unit hands back it makes at once. Its weights wait for what hops back, which comes

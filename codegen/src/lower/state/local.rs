@@ -15,7 +15,8 @@ pub(super) fn lay_out(draft: &mut Draft<'_>, stage: Stage) -> StageRows {
 /// The whole state of a stage on its ring; gradients are added up where they are made.
 pub(super) fn kept(draft: &mut Draft<'_>, stage: Stage) -> (StageRows, UpdateRows) {
     let ring = draft.sites.ring(stage, draft.last());
-    let versions = 1 + draft.plan.delays.staleness(stage.index());
+    let whole = draft.plan.whole_stage(stage) as usize;
+    let versions = 1 + draft.plan.delays.staleness(whole);
     let parameter = draft.state_buffer(ring, Subject::Parameter, stage, versions);
     let gradient = draft.state_buffer(ring, Subject::Gradient, stage, 1);
     let optimizer = draft.optimizer(ring, stage);

@@ -104,9 +104,22 @@ fn seeing(step: Step, (causal, window): (bool, Window)) -> Step {
 
 /// y = pairs of x turned by their positions; dx = pairs of dy turned back.
 pub(super) fn rotary(site: &Site<'_>, heads: u64, base: f64, turned: u64) -> Derivative {
+    rotary_from(site, (heads, base, turned), 0)
+}
+
+/// The same, of positions from `first` on.
+pub(super) fn rotary_from(
+    site: &Site<'_>,
+    (heads, base, turned): (u64, f64, u64),
+    first: u64,
+) -> Derivative {
     let width = site.shape().last().copied().unwrap_or(1);
     let attributed = |step: Step| {
         let step = step.integer("heads", whole(heads)).real("base", base);
+        let step = match first {
+            0 => step,
+            first => step.integer("first", whole(first)),
+        };
         match turned.saturating_mul(heads) == width {
             true => step,
             false => step.integer("turned", whole(turned)),
@@ -118,6 +131,6 @@ pub(super) fn rotary(site: &Site<'_>, heads: u64, base: f64, turned: u64) -> Der
 }
 
 /// As an attribute; what does not fit is refused by every kernel.
-fn whole(number: u64) -> i64 {
+pub(super) fn whole(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

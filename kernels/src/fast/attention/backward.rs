@@ -73,7 +73,7 @@ pub(crate) fn attention_backward<R: Real>(
     let [dq, dk, dv] = outputs;
     with_scratch(backward_scratch(heads), |scratch, buffers| {
         let mut own = Blocks::new(heads, scratch);
-        for range in blocks(0..heads.sequence, KEYS) {
+        for range in blocks(0..heads.positions(), KEYS) {
             transpose(keys, inputs[1], &range, own.key_columns);
             transpose(keys, inputs[2], &range, own.value_columns);
             own.dkeys.fill(R::ZERO);

@@ -1,0 +1,79 @@
+//! What slices of a sequence do: cut out of the whole, joined again for attention, with their own
+//! positions and masks.
+
+use super::{
+    Derivative, Site,
+    attention::{self, whole},
+};
+use crate::stage::call::{Step, Term, call};
+use roundelay_dsl::Sliced;
+use roundelay_schedule::Element;
+
+pub(super) fn sliced(site: &Site<'_>, sliced: Sliced) -> Derivative {
+    match sliced {
+        Sliced::Cut { first } => cut(site, first),
+        Sliced::Join => join(site),
+        Sliced::Rotary { heads, base, turned, first } => {
+            attention::rotary_from(site, (heads, base, turned), first)
+        }
+        Sliced::Dropout { rate, operator, own, slices } => {
+            dropout(site, (rate, operator), (own, slices))
+        }
+    }
+}
+
+/// y = places `first` .. of x; inputs have no gradient.
+fn cut(site: &Site<'_>, first: u64) -> Derivative {
+    let x = site.operand(0);
+    let y = Term { element: x.element, ..site.result() };
+    let tokens = |term: &Term| term.shape.get(1).copied().unwrap_or(1);
+    let forward = match x.element {
+        Element::I32 => {
+            let (sequence, length) = (tokens(&x), tokens(&y));
+            call("slice_integers", [x, y])
+                .integer("sequence", whole(sequence))
+                .integer("length", whole(length))
+        }
+        Element::Real | Element::Wide => call("slice", [x, y]),
+    };
+    Derivative { forward: vec![forward.integer("first", whole(first))], backward: vec![] }
+}
+
+/// y = the slices one behind the other: the first one among zeros, the others added in their
+/// places; dx of each = its part of dy.
+fn join(site: &Site<'_>) -> Derivative {
+    let mut first = 0;
+    let (mut forward, mut backward): (Vec<Step>, Vec<Step>) = (vec![], vec![]);
+    for operand in 0..site.count() {
+        let x = site.operand(operand);
+        let length = x.shape.get(1).copied().unwrap_or(1);
+        let placed = |step: Step| step.integer("first", whole(first));
+        let put = placed(call("slice_backward", [x, site.result()]));
+        forward.push(if operand == 0 { put } else { put.flag("accumulate") });
+        backward.extend(
+            site.contribution(operand)
+                .map(|dx| placed(call("slice", [site.gradient(), dx]))),
+        );
+        first += length;
+    }
+    Derivative { forward, backward }
+}
+
+/// y = x · mask / (1 − rate), dx = dy · mask / (1 − rate), with the own part of the mask.
+fn dropout(
+    site: &Site<'_>,
+    (rate, operator): (f64, u64),
+    (own, slices): (u32, u32),
+) -> Derivative {
+    let columns = site.shape().iter().skip(1).product::<u64>();
+    let of = |step: Step| {
+        step.real("rate", rate)
+            .integer("operator", whole(operator))
+            .integer("parts", i64::from(slices))
+            .integer("columns", whole(columns))
+            .integer("own", i64::from(own))
+    };
+    let forward = of(call("dropout", [site.operand(0), site.result()]));
+    let back = |dx| of(call("dropout_backward", [site.gradient(), dx]));
+    Derivative { forward: vec![forward], backward: site.each([(0, &back)]) }
+}

@@ -1,0 +1,38 @@
+//! What a slice of a sequence does of an operation; no program has it.
+
+/// What one slice of a sequence does where sequences are cut into equal slices. Every array is the
+/// own slice.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Sliced {
+    /// x (b, S, ..) → places `first` .. `first` + s of every example (b, s, ..). Whole numbers stay
+    /// whole numbers.
+    Cut {
+        /// The first place.
+        first: u64,
+    },
+    /// Slices (b, s, n) of one sequence → one behind the other (b, Σ s, n): what attention of a
+    /// later slice reads.
+    Join,
+    /// As `Rotary`, of positions from `first` on.
+    Rotary {
+        /// Number of heads; divides n.
+        heads: u64,
+        /// Base of the angles.
+        base: f64,
+        /// Elements of a head that turn.
+        turned: u64,
+        /// The first position.
+        first: u64,
+    },
+    /// Dropout with the mask of the whole sequence.
+    Dropout {
+        /// Probability, in [0, 1).
+        rate: f64,
+        /// Number of the node in the model, which gives the mask.
+        operator: u64,
+        /// Which slice it is.
+        own: u32,
+        /// Number of slices.
+        slices: u32,
+    },
+}

@@ -1,0 +1,64 @@
+//! Slices in a search: tried where a program names them, and never faster or smaller than bounded.
+
+use super::{all, refusal};
+use crate::{Candidate, appraise, sample};
+use roundelay_dsl::{Choice, Numbers, Program};
+use roundelay_schedule::{Bytes, Exactness, Order, Placement};
+
+/// Six layers on four devices with room.
+fn program() -> Program {
+    let mut program = sample::program(4, 4);
+    program.model = sample::gpt(6, 32, 16, false);
+    let roomy = Bytes(1 << 30);
+    program.target.devices.iter_mut().for_each(|(_, device)| device.memory = roomy);
+    program.target.pools.iter_mut().for_each(|(_, pool)| pool.capacity = roomy);
+    program.search.placement = Choice::OneOf(vec![Placement::Pipeline]);
+    program.search.stages = Numbers::Ranges(vec![(2, 4)]);
+    program.search.micro_batches = Numbers::Ranges(vec![(1, 2)]);
+    program
+}
+
+fn slices(candidates: &[Candidate]) -> Vec<u32> {
+    let mut slices: Vec<u32> = candidates.iter().map(|c| c.plan.slices).collect();
+    slices.sort_unstable();
+    slices.dedup();
+    slices
+}
+
+#[test]
+fn slices_are_tried_where_a_program_names_them() {
+    let mut program = program();
+    assert_eq!(slices(&all(&program).plans), [1]);
+    let orders = vec![Order::SlicesOneForwardOneBackward];
+    program.search.order = Choice::OneOf(orders);
+    assert_eq!(slices(&all(&program).plans), [2, 4, 8, 16]);
+    program.search.order = Choice::Open;
+    program.search.slices = Numbers::Ranges(vec![(1, 1), (8, 8)]);
+    assert_eq!(slices(&all(&program).plans), [1, 8]);
+    program.search.exactness = Some(Exactness::Exact);
+    assert_eq!(slices(&all(&program).plans), [1]);
+    program.search.exactness = None;
+    program.search.slices = Numbers::Ranges(vec![(5, 5)]);
+    program.search.replicas = Numbers::Ranges(vec![(1, 1)]);
+    let refused = refusal(&program).to_string();
+    assert!(refused.contains("5 slices do not divide its sequence of 32"), "{refused}");
+}
+
+#[test]
+fn no_slices_beat_their_bounds_and_a_plan_costs_what_the_search_says() {
+    let mut program = program();
+    program.search.slices = Numbers::Ranges(vec![(2, 2), (8, 8)]);
+    let plans = all(&program).plans;
+    assert!(plans.len() > 10);
+    for candidate in &plans {
+        let Candidate { bound, step_time, device_peak, plan, .. } = candidate;
+        assert!(bound.step_time() <= *step_time, "{bound:?} {step_time} {plan:?}");
+        assert!(bound.memory <= *device_peak, "{bound:?} {device_peak} {plan:?}");
+    }
+    for candidate in &plans[..3] {
+        let alone = appraise(&program, &candidate.plan).unwrap();
+        assert_eq!(alone.step_time, candidate.step_time);
+        let Candidate { bound, step_time, device_peak, .. } = &alone;
+        assert!(bound.step_time() <= *step_time && bound.memory <= *device_peak);
+    }
+}
