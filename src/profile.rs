@@ -1,6 +1,6 @@
 //! Measuring: the plans that would be shown are replayed, and become a table of times.
 
-use crate::{CompileError, RunError, compile, machine};
+use crate::{CompileError, RunError, compile, machine, run::refuse_unscaled};
 use roundelay_dsl::Program;
 use roundelay_planner::{Candidate, Options, Refusal, plan};
 use roundelay_runtime::{
@@ -156,6 +156,7 @@ impl Site {
                 Ok(Self { processor, launches, copies: copies() })
             }
             ProfileOn::Cuda => {
+                refuse_unscaled(program.train.dtype)?;
                 let gpu = Cuda::facts_of(0).map_err(on_gpu)?;
                 let copies = gpu_copies(0).map_err(DeviceError::from)?;
                 Ok(Self { processor: gpu.name, launches: usize::MAX, copies })

@@ -400,12 +400,18 @@ fn on_cpu(reason: &dyn Display) -> RunEvent {
     RunEvent::Note(format!("runs on the CPU: {reason}"))
 }
 
+/// The type whose losses would have to be scaled.
+pub(crate) fn refuse_unscaled(dtype: Float) -> Result<(), RunError> {
+    match dtype {
+        Float::F16(_) => Err(RunError::Unscaled(dtype)),
+        Float::F32 | Float::F64 | Float::Bf16(_) => Ok(()),
+    }
+}
+
 /// What is not there in 16 bits.
 fn refuse_mixed(schedule: &Checked) -> Result<(), RunError> {
     let dtype = schedule.job.dtype;
-    if let Float::F16(_) = dtype {
-        return Err(RunError::Unscaled(dtype));
-    }
+    refuse_unscaled(dtype)?;
     let refused = |what, only, way| Err(RunError::Mixed { what, dtype, only, way });
     match (dtype.native(), schedule.job.evaluate) {
         (Some(_), _) | (None, Evaluation::Never) => Ok(()),

@@ -5,7 +5,6 @@ import json
 import shutil
 import statistics
 import subprocess
-import time
 import traceback
 from dataclasses import dataclass, field
 
@@ -59,49 +58,96 @@ def run(name, bench):
         if bench.results.left() < 5:
             raise Failed("no time was left")
         PARTS[name].work(bench)
-    except Failed as error:
-        bench.results.add(name, "the part", str(error), "missing")
     except Exception as error:
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        place = f"{last.name}, line {last.lineno}"
-        bench.results.add(name, "the part", f"{type(error).__name__} in {place}: {error}", "missing")
+        bench.results.add(name, "the part", reason_of(error), "missing")
 
 
 def attempt(bench, part, what, work):
     """One item of a part, which may fail by itself."""
     try:
         work()
-    except Failed as error:
-        bench.results.add(part, what, str(error), "missing")
+    except Exception as error:
+        bench.results.add(part, what, reason_of(error), "missing")
+
+
+def reason_of(error):
+    """In words, with the place where nobody expected it."""
+    if isinstance(error, Failed):
+        return str(error)
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__} in {last.name}, line {last.lineno}: {error}"
 
 
 # Kernels
 
 
+# Kernels that are checked in one call; together all that `devices --check-kernels` knows.
+KERNELS = {
+    "products":
+        "matmul affine affine_relu affine_gelu affine_add",
+    "heads":
+        "attention attention_backward",
+    "stored heads":
+        "scores mix mix_backward rotary",
+    "convolutions":
+        "conv2d conv2d_backward conv2d_weights",
+    "norms":
+        "softmax softmax_backward layer_norm layer_norm_backward layer_norm_parameters batch_norm "
+        "batch_norm_backward group_norm group_norm_backward rms_norm rms_norm_backward",
+    "losses":
+        "cross_entropy cross_entropy_backward masked_cross_entropy masked_cross_entropy_backward "
+        "mse mse_backward accuracy",
+    "optimizers":
+        "sgd adamw",
+    "activations":
+        "relu relu_backward gelu gelu_backward silu silu_backward gelu_tanh gelu_tanh_backward "
+        "soft_cap soft_cap_backward dropout dropout_backward",
+    "sums":
+        "add add_rows accumulate copy sum_rows multiply multiply_sum_rows scale",
+    "rows":
+        "embedding embedding_backward slice slice_backward prepend",
+    "pools":
+        "max_pool max_pool_backward avg_pool avg_pool_backward global_pool global_pool_backward",
+    "parts":
+        "part embedding_part embedding_part_backward cross_entropy_part cross_entropy_join "
+        "cross_entropy_part_backward norm_part_sums norm_part_squares norm_part norm_part_slopes "
+        "norm_part_backward norm_part_gain",
+}
+
+
 def kernels(bench):
+    for group, names in KERNELS.items():
+        attempt(bench, "kernels", group, lambda: kernels_of(bench, group, names.split()))
+
+
+def kernels_of(bench, group, names):
+    """One group, so that what takes too long loses this one alone."""
     ours, calls = bench.ours, 1 if bench.tiny else 12
     words = ["devices", "--check-kernels", "--json", "--seed", bench.seed, "--calls", calls]
-    command = [str(ours.program), *map(str, words)]
-    limit = bench.timeout(900 if bench.tiny else 180)
+    command = [str(ours.program), *map(str, words), "--only", ",".join(names)]
+    limit = bench.timeout(900 if bench.tiny else 120)
     try:
         done = subprocess.run(command, capture_output=True, text=True, env=ours.environment,
                               timeout=limit)
     except subprocess.TimeoutExpired:
-        raise Failed(f"the check of kernels took more than {limit:.0f} s") from None
+        raise Failed(f"the check took more than {limit:.0f} s") from None
     if not done.stdout.startswith("{") or '"rows"' not in done.stdout:
-        raise Failed(done.stderr.strip()[-400:] or "the check of kernels said nothing")
-    rows = json.loads(done.stdout)["rows"]
+        raise Failed(done.stderr.strip()[-400:] or "the check said nothing")
+    document = json.loads(done.stdout)
+    rows, errors = document["rows"], []
     for dtype in dict.fromkeys(row["dtype"] for row in rows):
-        own = [row for row in rows if row["dtype"] == dtype]
-        wrong = [row for row in own if row["wrong"]]
-        known = [row for row in own if row["error"] is not None]
-        worst = max(known, key=lambda row: row["error"], default={"error": 0.0, "kernel": "none"})
-        found = (f"{len(own)} kernels, {sum(row['calls'] for row in own)} calls, largest error "
-                 f"{worst['error']:.1e} ({worst['kernel']}) of {own[0]['tolerance']:.1e}")
-        if wrong:
-            found += "; wrong: " + ", ".join(row["kernel"] for row in wrong)
-        bench.results.add("kernels", f"{dtype} against references in f64, seed {bench.seed}", found,
-                          "WRONG" if wrong else "right", rows=own)
+        known = [row for row in rows if row["dtype"] == dtype and row["error"] is not None]
+        if known:
+            worst = max(known, key=lambda row: row["error"])
+            errors.append(f"{dtype} {worst['error']:.1e} ({worst['kernel']}) of {worst['tolerance']:.1e}")
+    wrong = [f"{row['kernel']} in {row['dtype']}" for row in rows if row["wrong"]]
+    found = (f"{len(names)} kernels, {sum(row['calls'] for row in rows)} calls with "
+             f"{sum(row['products'] for row in rows)} products by cuBLASLt {document['cublaslt']}; "
+             f"largest errors {', '.join(errors)}")
+    if wrong:
+        found += "; wrong: " + ", ".join(wrong)
+    bench.results.add("kernels", f"{group} against references in f64, seed {bench.seed}", found,
+                      "WRONG" if wrong else "right", rows=rows)
 
 
 def sanitizer(bench):
@@ -115,7 +161,7 @@ def sanitizer(bench):
 def sanitize(bench, tool, which):
     command = [tool, "--tool", which, "--error-exitcode", "9", str(bench.ours.program), "devices",
                "--check-kernels", "--calls", "1", "--seed", str(bench.seed), "--json"]
-    limit = bench.timeout(80)
+    limit = bench.timeout(120)
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=limit,
                               env=bench.ours.environment)
@@ -145,24 +191,40 @@ def losses_of(bench, model):
     limit = 900 if bench.tiny else 150
     ours.run(schedule, 0, bench.timeout(limit), "--save", weights)
     ours.call(["data", schedule, "--steps", steps, "-o", data], bench.timeout(limit))
-    runs = []
+    runs, kept = [], []
     for number, graphs in enumerate(["periods", "periods", "never"]):
         saved = work / f"{name}-{number}.safetensors"
         words = ["--weights", weights, "--save", saved, "--graphs", graphs]
         found = ours.run(schedule, steps, bench.timeout(limit), *words)
         runs.append((found["losses"], saved.read_bytes()))
+        kept.append(found["end"]["gpus"])
         saved.unlink()
-    for what, other in [("two runs", runs[1]), ("with graphs and without", runs[2])]:
-        same = runs[0] == other
+    # Runs that should have replayed graphs, and one that should not.
+    graphed = all(gpus["graphs"] > 0 for gpus in kept[:2]) and kept[2]["graphs"] == 0
+    for what, other in [("two runs", 1), ("with graphs and without", 2)]:
+        same = runs[0] == runs[other]
         found = f"{steps} losses and all weights are " + ("the same bits" if same else "OTHER bits")
-        bench.results.add("losses", f"{model}: {what}", found, "right" if same else "WRONG")
+        found += "; " + " against ".join(graphs_of(kept[number]) for number in (0, other))
+        bench.results.add("losses", f"{model}: {what}", found, "right" if same and graphed else "WRONG")
     sizes = {**bench.sizes(model), "batch": batch}
-    curves = {"ours": runs[0][0]}
+    curves, absent = {"ours": runs[0][0]}, {}
     for precision in ("bf16", "f32"):
-        theirs = bench.theirs.losses(sizes, precision, weights, data, steps, bench.timeout(limit))
-        curves[precision] = theirs
+        try:
+            theirs = bench.theirs.losses(sizes, precision, weights, data, steps, bench.timeout(limit))
+            curves[precision] = theirs
+        except Exception as error:
+            absent[precision] = reason_of(error)
     shutil.rmtree(data, ignore_errors=True)
-    compare_curves(bench, model, curves)
+    if absent:
+        found = "; ".join(f"PyTorch in {precision}: {why}" for precision, why in absent.items())
+        bench.results.add("losses", f"{model}: {steps} steps against PyTorch", found, "missing", curves=curves)
+    else:
+        compare_curves(bench, model, curves)
+
+
+def graphs_of(gpus):
+    why = f" ({gpus['ungraphed']})" if gpus["ungraphed"] else ""
+    return f"{gpus['graphs']} graphs{why}"
 
 
 def compare_curves(bench, model, curves):
@@ -199,13 +261,15 @@ def speed_schedule(bench, model):
 def warm(bench):
     """Fills PyTorch's caches of compiled kernels, beside the parts that are not timed."""
     mode = "eager" if bench.tiny else "default"
-    serve = lambda model: bench.theirs.serve(bench.sizes(model), mode, 2)
-    servers = [(model, serve(model)) for model in bench.models]
+    servers = []
+    for model in bench.models:
+        serve = lambda: servers.append((model, bench.theirs.serve(bench.sizes(model), mode, 2)))
+        attempt(bench, "warm", model, serve)
     for model, server in servers:
         try:
             server.ask("ready", bench.timeout(180))
-        except (Failed, OSError) as error:
-            bench.results.add("warm", model, str(error), "missing")
+        except Exception as error:
+            bench.results.add("warm", model, reason_of(error), "missing")
         finally:
             server.close()
 
@@ -232,45 +296,72 @@ def speed(bench):
 
 
 def speed_of(bench, model):
-    sizes, ours = bench.sizes(model), bench.ours
+    sizes = bench.sizes(model)
     schedule = speed_schedule(bench, model)
-    limit = 900 if bench.tiny else 60
     servers, absent, told = {}, {}, {}
     for mode in ("default", "reduce-overhead"):
         try:
             servers[mode] = bench.theirs.serve(sizes, "eager" if bench.tiny else mode)
-        except Failed as error:
-            absent[mode] = str(error)
+        except Exception as error:
+            absent[mode] = reason_of(error)
     try:
         for mode, server in list(servers.items()):
             try:
                 told[mode] = server.ask("ready", bench.timeout(120))
-            except (Failed, OSError) as error:
-                absent[mode] = str(error)
+            except Exception as error:
+                absent[mode] = reason_of(error)
                 servers.pop(mode).close()
-        turns = {mode: [] for mode in servers}
-        own = []
-        for _ in range(1 if bench.tiny else 2):
-            for mode, server in servers.items():
-                seconds = 0.1 if bench.tiny else 3
-                turns[mode].append(server.ask(f"turn {seconds}", bench.timeout(60))["step_s"])
-            own.append(ours.run(schedule, sizes["steps"], bench.timeout(limit)))
-        memories = {mode: server.ask("memory", bench.timeout(30)) for mode, server in servers.items()}
-        counts = {mode: server.ask("kernels", bench.timeout(60)) for mode, server in servers.items()}
+        own, turns = take_turns(bench, model, schedule, servers, absent)
+        tell_speed(bench, model, own, turns)
+        memories = ask_all(bench, servers, absent, "memory", 30)
+        counts = ask_all(bench, servers, absent, "kernels", 60)
     finally:
         for server in servers.values():
             server.close()
-    tell_speed(bench, model, own, turns)
+        for what, reason in absent.items():
+            bench.results.add("speed", f"{model}: PyTorch {what}", reason, "missing")
     tell_memory(bench, model, own[-1]["end"], memories)
     kernels_of = {mode: answer["kernels"] for mode, answer in counts.items()}
-    found = f"ours {own[-1]['end']['kernels']}" + "".join(f", {m} {n}" for m, n in kernels_of.items())
+    found = f"ours {own[-1]['end']['kernels']} functions and products"
+    found += "".join(f", PyTorch {mode} {count} kernels" for mode, count in kernels_of.items())
     bench.results.add("speed", f"{model}: kernels of a step", found,
                       ours=own[-1]["end"]["kernels"], theirs=kernels_of)
-    if told:
-        backend = next(iter(told.values()))["attention"]
-        bench.results.add("speed", f"{model}: attention that PyTorch picks", str(backend))
-    for mode, reason in absent.items():
-        bench.results.add("speed", f"{model}: PyTorch {mode}", reason, "missing")
+    for mode, answer in told.items():
+        bench.results.add("speed", f"{model}: attention of PyTorch {mode}", str(answer["attention"]),
+                          times=answer.get("attention_ms"))
+
+
+def take_turns(bench, model, schedule, servers, absent):
+    """Our runs, and step times of each of PyTorch's modes; one that fails is left out from there."""
+    turns, own = {}, []
+    for _ in range(1 if bench.tiny else 2):
+        for mode, server in list(servers.items()):
+            seconds = 0.1 if bench.tiny else 3
+            try:
+                step = server.ask(f"turn {seconds}", bench.timeout(60))["step_s"]
+                turns.setdefault(mode, []).append(step)
+            except Exception as error:
+                absent[mode] = reason_of(error)
+                servers.pop(mode).close()
+        limit = 900 if bench.tiny else 60
+        try:
+            own.append(bench.ours.run(schedule, bench.sizes(model)["steps"], bench.timeout(limit)))
+        except Failed as error:
+            if not own:
+                raise
+            bench.results.add("speed", f"{model}: our second run", str(error), "missing")
+    return own, turns
+
+
+def ask_all(bench, servers, absent, request, seconds):
+    """Answers by mode, of those that give one."""
+    answers = {}
+    for mode, server in servers.items():
+        try:
+            answers[mode] = server.ask(request, bench.timeout(seconds))
+        except Exception as error:
+            absent[f"{mode}, {request}"] = reason_of(error)
+    return answers
 
 
 def tell_speed(bench, model, own, turns):
@@ -282,6 +373,7 @@ def tell_speed(bench, model, own, turns):
     rate = lambda step: sizes["batch"] * per_example / step
     utilized = lambda step: sizes["batch"] * arithmetic / step / PEAK
     found = f"ours {rate(ours):,.0f} {unit}, MFU {utilized(ours):.1%}, {ours * 1e3:.2f} ms a step"
+    found += f" with {graphs_of(own[-1]['end']['gpus'])}"
     figures = {"ours": {"step_s": ours, "rate": rate(ours), "mfu": utilized(ours)}}
     for mode, steps in turns.items():
         step = statistics.median(steps)
@@ -299,10 +391,14 @@ def gigabytes(count):
 
 
 def tell_memory(bench, model, end, memories):
+    page, handed = end["gpus"]["page_bytes"], end["gpus"]["handed_bytes"]
     arenas = [total(end[side], "arena_bytes") for side in ("predicted", "measured")]
-    same = end["predicted"]["pools"].keys() == end["measured"]["pools"].keys() and arenas[0] == arenas[1]
-    bench.results.add("memory", f"{model}: arena against prediction",
-                      f"{arenas[1]} bytes, predicted {arenas[0]}", "right" if same else "WRONG")
+    pools = end["predicted"]["pools"].values()
+    wanted = sum(-(-pool["arena_bytes"] // page) * page for pool in pools)
+    found = (f"the driver handed out {handed} bytes; predicted {arenas[0]}, which is {wanted} in "
+             f"whole pages of {page} for each pool")
+    bench.results.add("memory", f"{model}: arenas against prediction", found,
+                      "right" if handed == wanted else "WRONG")
     peak = total(end["measured"], "activation_peak_bytes")
     found = (f"ours {gigabytes(arenas[1])} in arenas ({gigabytes(peak)} activations by scan) and "
              f"{gigabytes(end['beside_bytes'])} beside")
@@ -318,12 +414,16 @@ def overhead(bench):
     schedule = ours.compile(model, "overhead", ["train.batch = 1"], edits, bench.timeout(120))
     steps = 8 if bench.tiny else 200
     runs = {}
+    kept = []
     for graphs in ("periods", "never"):
         found = ours.run(schedule, steps, bench.timeout(900 if bench.tiny else 60), "--graphs", graphs)
         runs[graphs] = found["step_s"]
         count = found["end"]["kernels"]
+        kept.append(found["end"]["gpus"])
+    if kept[0]["graphs"] == 0:
+        raise Failed(f"nothing to compare, for there were no graphs: {kept[0]['ungraphed']}")
     per = lambda step: f"{step * 1e3:.3f} ms a step, {step / count * 1e6:.2f} us a kernel"
-    found = f"{count} kernels; with graphs {per(runs['periods'])}; without {per(runs['never'])}"
+    found = f"{count} kernels; with {graphs_of(kept[0])} {per(runs['periods'])}; without {per(runs['never'])}"
     bench.results.add("overhead", "gpt2 with one short sequence", found, figures=runs, kernels=count)
 
 
@@ -358,7 +458,9 @@ def virtual_of(bench, model, count):
     found = {}
     for rule in ("sync", "cyclic_v2"):
         schedule = virtual_schedule(bench, model, count, rule)
-        found[rule] = bench.ours.run(schedule, 8 if bench.tiny else 16, bench.timeout(900 if bench.tiny else 45))
+        limit, steps = bench.timeout(900 if bench.tiny else 45), 8 if bench.tiny else 16
+        # Graphs of many periods would still be recorded while steps are timed.
+        found[rule] = bench.ours.run(schedule, steps, limit, "--graphs", "never")
     sides = {}
     for side in ("predicted", "measured"):
         peaks = [total(found[rule]["end"][side], "activation_peak_bytes") for rule in ("sync", "cyclic_v2")]
@@ -367,7 +469,7 @@ def virtual_of(bench, model, count):
     rates = [count * each / found[rule]["step_s"] for rule in ("sync", "cyclic_v2")]
     text = (f"activations {gigabytes(cyclic)} cyclic over {gigabytes(sync)} synchronous = {ratio:.3f} "
             f"(predicted {sides['predicted'][2]:.3f}; equal stages would have {(count + 1) / (2 * count):.3f}); "
-            f"{rates[1]:,.1f} over {rates[0]:,.1f} samples/s = {rates[1] / rates[0]:.3f}")
+            f"{rates[1]:,.1f} over {rates[0]:,.1f} samples/s = {rates[1] / rates[0]:.3f}, both without graphs")
     right = ratio < 1 and abs(ratio - sides["predicted"][2]) < 0.01
     bench.results.add("virtual", f"{model}, N = {count}, {each} examples each", text,
                       "right" if right else "WRONG", peaks=sides, samples_per_s=rates)

@@ -21,6 +21,7 @@ from pathlib import Path
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 
 # Models
@@ -312,6 +313,10 @@ def trained(arguments):
         model.take(safetensors(arguments.weights))
     optimizer = optimizer_of(arguments.model, model, device)
     narrow = arguments.precision == "bf16"
+    if not narrow:
+        # Products and convolutions in all 32 bits: these are what others are held to.
+        torch.backends.cudnn.allow_tf32 = False
+        torch.backends.cuda.matmul.allow_tf32 = False
 
     def loss_of(*batch):
         cast = torch.autocast(device.type, torch.bfloat16) if narrow else contextlib.nullcontext()
@@ -344,6 +349,12 @@ def losses(arguments):
 
 
 def serve(arguments):
+    backend, attention, times = attention_of(arguments, torch.device(arguments.device))
+    with sdpa_kernel(backend) if backend else contextlib.nullcontext():
+        answer_all(arguments, {"torch": torch.__version__, "attention": attention, "attention_ms": times})
+
+
+def answer_all(arguments, about):
     model, device, step = trained(arguments)
     batch = json.loads(arguments.sizes)["batch"]
     all_batches = [model.draw(batch, device) for _ in range(2)]
@@ -354,7 +365,7 @@ def serve(arguments):
     for request in sys.stdin:
         match request.split():
             case ["ready"]:
-                answer = {"torch": torch.__version__, "attention": attention_backend(device)}
+                answer = about
             case ["turn", seconds]:
                 answer = turn(step, all_batches, wait, float(seconds))
             case ["kernels"]:
@@ -387,9 +398,18 @@ def kernels(step, batch, device):
     with torch.profiler.profile(activities=activities) as profile:
         step(batch)
         torch.cuda.synchronize()
-    is_kernel = lambda event: not event.name.startswith(("Memcpy", "Memset"))
-    events = profile.events()
-    return sum(1 for e in events if e.device_type == torch.autograd.DeviceType.CUDA and is_kernel(e))
+    on_gpu = [event for event in profile.events() if event.device_type == torch.autograd.DeviceType.CUDA]
+    return sum(1 for event in on_gpu if is_kernel(event))
+
+
+# Ranges that PyTorch marks on the GPU's timeline, by the names that they begin with.
+ANNOTATIONS = ("## ", "Optimizer.", "ProfilerStep", "Torch-Compiled Region", "CompiledFunction")
+
+
+def is_kernel(event):
+    if getattr(event, "is_user_annotation", False):
+        return False
+    return not event.name.startswith(("Memcpy", "Memset", *ANNOTATIONS))
 
 
 def memory(device):
@@ -398,16 +418,53 @@ def memory(device):
     return {"allocated": torch.cuda.max_memory_allocated(), "reserved": torch.cuda.max_memory_reserved()}
 
 
-def attention_backend(device):
-    """The one that causal heads of 64 take at a thousand positions."""
-    if device.type != "cuda":
-        return None
-    q = torch.randn(2, 12, 1024, 64, device=device, dtype=torch.bfloat16, requires_grad=True)
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
-        F.scaled_dot_product_attention(q, q, q, is_causal=True)
+def attention_of(arguments, device):
+    """The faster of cuDNN's and FlashAttention's kernels at the model's shape in bf16, forward and
+    backward: its backend, its name, and milliseconds of both. Elsewhere whatever PyTorch picks."""
+    sizes = json.loads(arguments.sizes)
+    own = sizes["model"]
+    if "heads" not in own:
+        return None, "none", {}
+    if device.type != "cuda" or arguments.precision != "bf16":
+        return None, "what PyTorch picks", {}
+    sequence = own.get("seq") or 1 + (own["side"] // own["patch"]) ** 2
+    shape = (sizes["batch"], sequence, own["heads"], own["width"] // own["heads"])
+    backends = {"cuDNN": SDPBackend.CUDNN_ATTENTION, "FlashAttention": SDPBackend.FLASH_ATTENTION}
+    times, absent = {}, {}
+    for name, backend in backends.items():
+        try:
+            with sdpa_kernel(backend):
+                times[name] = attention_time(shape, arguments.model == "gpt2", device)
+        except RuntimeError as error:
+            absent[name] = str(error).splitlines()[0][:120]
+    # What was tried is no memory of the training.
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    if not times:
+        return None, f"what PyTorch picks: {absent}", absent
+    fastest = min(times, key=times.get)
+    said = ", ".join(f"{name} {time:.3f} ms" for name, time in times.items())
+    said += "".join(f", {name} is not there: {why}" for name, why in absent.items())
+    return backends[fastest], f"{fastest} ({said} a layer)", times
+
+
+def attention_time(shape, causal, device):
+    """Median milliseconds of one attention with its backward pass."""
+    draw = lambda: torch.randn(shape, device=device, dtype=torch.bfloat16, requires_grad=True)
+    leaves = [draw() for _ in range(3)]
+    q, k, v = [leaf.transpose(1, 2) for leaf in leaves]
+    gradient = torch.randn_like(q)
+    times = []
+    for number in range(13):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+        torch.autograd.grad(y, leaves, gradient)
+        end.record()
         torch.cuda.synchronize()
-    names = sorted({event.name for event in profile.events()}, key=len, reverse=True)
-    return names[0][:80] if names else None
+        if number >= 3:
+            times.append(begin.elapsed_time(end))
+    return sorted(times)[len(times) // 2]
 
 
 def main():

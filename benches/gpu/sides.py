@@ -186,9 +186,15 @@ class Server:
         self.pending = b""
 
     def ask(self, request, timeout):
-        self.process.stdin.write(request.encode() + b"\n")
-        self.process.stdin.flush()
-        return self.answer(timeout)
+        try:
+            self.process.stdin.write(request.encode() + b"\n")
+            self.process.stdin.flush()
+            return self.answer(timeout)
+        except (OSError, ValueError) as error:
+            # It is gone, or what it said is no JSON.
+            self.errors.seek(0)
+            said = last_words(self.errors.read())
+            raise Failed(f"PyTorch and `{request}`: {error}; {said}") from None
 
     def answer(self, timeout):
         end = time.monotonic() + timeout

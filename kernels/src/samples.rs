@@ -8,7 +8,7 @@ mod norms;
 mod parts;
 mod usual;
 
-pub use calls::{Draw, contents, large, results, sample};
+pub use calls::{Draw, contents, large, results, sample, sample_in};
 pub use mixes::{Mix, mixed, tolerance};
 pub use usual::usual;
 

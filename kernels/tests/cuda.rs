@@ -5,7 +5,7 @@ mod emulation;
 
 use common::{
     Array, Body, Build, CONTEXT, call, run,
-    sample::{Draw, Mix, contents, large, mixed, sample},
+    sample::{Draw, Mix, contents, large, mixed, sample, sample_in},
 };
 use emulation::{
     can_compile,
@@ -27,7 +27,7 @@ fn compare_samples(dtype: Float, mixes: &[Mix]) {
     for name in NAMES.iter().filter(|name| !REFUSED.contains(name)) {
         for seed in 0..CALLS_PER_KERNEL {
             let draw = &mut Draw::new(seed);
-            let call = sample(name, draw);
+            let call = sample_in(dtype, name, draw);
             let start = contents::<f64>(&call, draw);
             let mode = if seed % 4 == 0 { Mode::Evaluation } else { Mode::Training };
             let context = Context { mode, slice_offset: seed % 3, ..CONTEXT };

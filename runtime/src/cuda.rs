@@ -30,15 +30,17 @@ mod touched;
 pub use copies::gpu_copies;
 pub use driver::{DeviceFacts, DriverError, NoCuda};
 pub use error::CudaError;
-pub use kernel_check::{KernelCheck, KernelRow, KernelTrials, check_kernels};
+pub use kernel_check::{
+    KernelCheck, KernelRow, KernelTrials, check_kernels, is_exchange,
+};
 pub use periods::Ungraphed;
 pub use self_check::{Exercise, RankFacts, Row, SelfCheck, self_check};
 
 use crate::{
     feed::Feed,
     machine::{
-        Fill, Loss, Measured, Members, Meter, POISON, Queues, Record, Touched, members,
-        touched,
+        Fill, Loss, Measured, Members, Meter, OnGpus, POISON, Queues, Record, Touched,
+        members, touched,
     },
     ranks::{Control, Position},
     state::{State, rows},
@@ -332,14 +334,22 @@ impl Cuda {
     pub fn measured(&mut self) -> Result<Measured, CudaError> {
         let steps = self.step - self.first;
         self.attempt(|engine| {
-            let Engine { meter, schedule, arenas, lanes, staging, share, .. } = &*engine;
+            let Engine {
+                meter, schedule, arenas, lanes, staging, share, periods, ..
+            } = &*engine;
             let measured = meter.read(schedule, steps, arenas.sizes());
             let mut beside = lanes.scratch_bytes() + staging.device_bytes();
             if let Share::Part(rank) = share {
                 beside += rank.device_bytes();
             }
             let kernels = engine.kernels();
-            engine.sum_up(Measured { beside, kernels, ..measured })
+            let gpus = Some(OnGpus {
+                graphs: periods.graphs() as u64,
+                ungraphed: periods.none_kept(),
+                handed: arenas.handed(),
+                page: arenas.page(),
+            });
+            engine.sum_up(Measured { beside, kernels, gpus, ..measured })
         })
     }
 

@@ -1,6 +1,6 @@
 //! The command line as types.
 
-use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum, value_parser};
+use clap::{ArgAction, ArgGroup, Args, Parser, Subcommand, ValueEnum, value_parser};
 use std::path::PathBuf;
 
 /// A compiler for parallel training.
@@ -323,6 +323,7 @@ pub(crate) struct DataArgs {
 
 /// Options of `devices`.
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("check").args(["self_check", "check_kernels"]))]
 pub(crate) struct DevicesArgs {
     /// Write a cluster file.
     #[arg(short, value_name = "CLUSTER.RDL", conflicts_with = "self_check")]
@@ -354,7 +355,7 @@ pub(crate) struct DevicesArgs {
           value_parser = value_parser!(u64).range(1..=16_384))]
     pub(crate) largest: u64,
     /// Seconds after which a check is given up when nothing moves.
-    #[arg(long, value_name = "SECONDS", default_value_t = 60,
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, requires = "check",
           value_parser = value_parser!(u64).range(1..=31_536_000))]
     pub(crate) deadline: u64,
     /// One JSON document on standard output.

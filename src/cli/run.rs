@@ -209,7 +209,16 @@ enum Event {
         measured: Figures,
         beside_bytes: u64,
         kernels: u64,
+        gpus: Option<Gpus>,
     },
+}
+
+#[derive(Serialize)]
+struct Gpus {
+    graphs: u64,
+    ungraphed: Option<String>,
+    handed_bytes: u64,
+    page_bytes: u64,
 }
 
 #[derive(Serialize)]
@@ -339,7 +348,13 @@ fn tell_end(schedule: &Checked, outcome: &Outcome, json: bool) -> Result<(), Fai
     let (predicted, measured) = (predicted(schedule), measured(schedule, outcome));
     if json {
         let (beside_bytes, kernels) = (report.measured.beside.0, report.measured.kernels);
-        let end = Event::End { steps, predicted, measured, beside_bytes, kernels };
+        let gpus = report.measured.gpus.as_ref().map(|gpus| Gpus {
+            graphs: gpus.graphs,
+            ungraphed: gpus.ungraphed.clone(),
+            handed_bytes: gpus.handed.0,
+            page_bytes: gpus.page.0,
+        });
+        let end = Event::End { steps, predicted, measured, beside_bytes, kernels, gpus };
         return print_line(end);
     }
     let row = |name: &str, f: &Figures| {

@@ -5,6 +5,7 @@ use crate::{
     bench::{Bench, has_compiler, program},
     support::{document, ended, schema},
 };
+use roundelay::parts::{kernels::NAMES, runtime::is_exchange};
 use serde_json::Value;
 use std::{env, fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
@@ -24,12 +25,29 @@ fn kernels_are_held_to_their_references() {
     for row in rows {
         assert!(row["wrong"].is_null(), "{row}");
         assert!(row["error"].as_f64() <= row["tolerance"].as_f64(), "{row}");
+        // Three random calls; the large one and the usual one in all ways.
+        let is_product = matches!(row["kernel"].as_str(), Some("matmul" | "affine_gelu"));
+        assert_eq!(row["products"].as_u64() > Some(0), is_product, "{row}");
+        assert_eq!(row["calls"] == 9, is_product || row["kernel"] == "cross_entropy");
     }
+    assert!(told["cublaslt"].as_u64() > Some(0), "{told}");
     let unknown = ended(&mut bench.command("devices --check-kernels --only relo"));
     assert!(
         unknown.code == 2 && unknown.err.contains("nearest is `relu`"),
         "{unknown:?}"
     );
+}
+
+#[test]
+fn what_checks_nothing_is_refused() {
+    let bench = Bench::new("kernel-check-of-nothing");
+    let words = "devices --check-kernels --only relu,all_reduce";
+    let exchange = ended(&mut bench.command(words));
+    let said = exchange.err.contains("`all_reduce` is an exchange");
+    assert!(exchange.code == 2 && said, "{exchange:?}");
+    assert!(exchange.err.contains("--self-check"), "{exchange:?}");
+    let alone = ended(&mut bench.command("devices --deadline 5"));
+    assert!(alone.code == 2 && alone.err.contains("--self-check"), "{alone:?}");
 }
 
 /// A compiler that makes one function wrong.
@@ -89,11 +107,27 @@ fn a_gpu_is_profiled_and_its_table_predicts() {
     let trained = bench.run("--device cuda", &measured, &[]);
     let bare = bench.run("--device cuda", &program, &[]);
     assert!(trained.is(&bare), "a table changes no number");
+    let without = bench.run("--device cuda --graphs never", &program, &[]);
+    assert!(without.is(&bare), "graphs change no number");
+    let (kept, none) = (&bare.end["gpus"], &without.end["gpus"]);
+    assert!(kept["graphs"].as_u64() > Some(0) && kept["ungraphed"].is_null(), "{kept}");
+    assert_eq!((&none["graphs"], none["ungraphed"].is_string()), (&0.into(), true));
+    let figure = |name: &str| kept[name].as_u64().expect("a count");
+    let (handed, page) = (figure("handed_bytes"), figure("page_bytes"));
+    let pools = bare.end["predicted"]["pools"].as_object().expect("pools by name");
+    let arenas = pools.values().filter_map(|pool| pool["arena_bytes"].as_u64());
+    assert_eq!(handed, arenas.map(|bytes| bytes.next_multiple_of(page)).sum::<u64>());
     let on_cpu = ended(bench.command("profile -o").arg(&table).arg(&program));
     assert!(
         on_cpu.code == 3 && on_cpu.err.contains("computes in f32 and f64"),
         "{on_cpu:?}"
     );
+    let text = fs::read_to_string(&program).expect("it was written");
+    let text = text.replace("dtype bf16", "dtype f16");
+    let narrow = bench.scratch.file("narrow.rdl", &text);
+    let mut profile = bench.command("profile --device cuda --top 1 --patience 1");
+    let refused = ended(profile.arg(narrow).arg("-o").arg(&table));
+    assert!(refused.code == 3 && refused.err.contains("scale"), "{refused:?}");
 }
 
 /// The same bytes as a run sees, for other programs.
@@ -123,6 +157,20 @@ fn examples_become_files() {
 
 fn has_python() -> bool {
     Command::new("python3").arg("--version").output().is_ok()
+}
+
+/// A kernel that the script does not name would not be checked.
+#[test]
+fn the_script_names_all_kernels() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/gpu/parts.py");
+    let text = fs::read_to_string(script).expect("it is there");
+    let (_, rest) = text.split_once("KERNELS = {").expect("it has groups");
+    let (groups, _) = rest.split_once("\n}\n").expect("they end");
+    let words = |c: char| !(c.is_alphanumeric() || c == '_');
+    for name in NAMES {
+        let times = groups.split(words).filter(|word| word == name).count();
+        assert_eq!(times, usize::from(!is_exchange(name)), "{name}");
+    }
 }
 
 /// The script with small sizes and without PyTorch, whose rows say so.

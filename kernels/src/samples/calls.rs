@@ -2,7 +2,7 @@
 
 use super::{Array, Build, call, images, norms, parts};
 use crate::{Kernel, Real, random::Stream};
-use roundelay_schedule::{Access, Attribute, Call, Element};
+use roundelay_schedule::{Access, Attribute, Call, Element, Float};
 
 /// Draws small numbers one after another.
 pub struct Draw {
@@ -110,6 +110,24 @@ pub fn sample(name: &str, draw: &mut Draw) -> Call {
         }
         _ if name.contains("_norm") => norms::sample(plain, accumulate, draw),
         _ => images::sample(plain, accumulate, draw),
+    }
+}
+
+/// A random call of a job of this type: in 16 bits every second optimizer keeps a master copy of
+/// the parameters.
+///
+/// # Panics
+/// As [`sample`].
+pub fn sample_in(dtype: Float, name: &str, draw: &mut Draw) -> Call {
+    let call = sample(name, draw);
+    match dtype {
+        Float::Bf16(_) | Float::F16(_)
+            if matches!(name, "sgd" | "adamw") && draw.flag() =>
+        {
+            let shape = call.operands[0].shape.clone();
+            call.real(&shape)
+        }
+        Float::F32 | Float::F64 | Float::Bf16(_) | Float::F16(_) => call,
     }
 }
 

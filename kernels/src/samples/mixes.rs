@@ -29,8 +29,9 @@ fn statistics(name: &str, operands: usize) -> &'static [usize] {
         "cross_entropy_join" => &[0, 2, 3],
         "cross_entropy_part_backward" => &[2],
         "mse" | "accuracy" => &[2],
-        "sgd" => &[3],
-        "adamw" => &[3, 4],
+        // The last is a master copy of the parameters.
+        "sgd" => &[3, 4],
+        "adamw" => &[3, 4, 5],
         _ => &[],
     }
 }

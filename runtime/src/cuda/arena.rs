@@ -65,6 +65,17 @@ impl Arenas {
         self.arenas.iter().map(|(device, (_, size))| (*device, *size)).collect()
     }
 
+    /// What the driver handed out for all arenas.
+    pub(super) fn handed(&self) -> Bytes {
+        Bytes(self.blocks.iter().map(|block| block.handed().0).sum())
+    }
+
+    /// What each block was rounded up to.
+    pub(super) fn page(&self) -> Bytes {
+        let pages = self.blocks.iter().map(|block| block.handed().1);
+        Bytes(pages.fold(ALIGNMENT, u64::max))
+    }
+
     /// Whether a device is here.
     pub(super) fn has(&self, device: DeviceId) -> bool {
         self.arenas.contains_key(&device)

@@ -50,6 +50,15 @@ impl ReadyCall {
             Work::Together(_) => 0,
         }
     }
+
+    /// Steps that are products of the library.
+    pub(super) fn products(&self) -> u64 {
+        let is_product = |step: &&Step| matches!(step, Step::Product(..));
+        match &self.work {
+            Work::Alone(steps) => steps.iter().filter(is_product).count() as u64,
+            Work::Together(_) => 0,
+        }
+    }
 }
 
 /// A call as the kernels say it.

@@ -2,7 +2,8 @@
 //! was poisoned before, held to its plain reference in 64 bits on the same stored numbers.
 //!
 //! A call runs three ways in turn: with matrix products by the library, with all operands one
-//! element further on than a vector load wants, and with products by own functions.
+//! element further on than a vector load wants, and with products by own functions. A large call
+//! and those of usual models run in all three.
 
 mod stage;
 
@@ -23,7 +24,7 @@ use std::time::Duration;
 /// What is tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelTrials {
-    /// These kernels; all of them when none is named.
+    /// These kernels, none of which [`is_exchange`]; all of them when none is named.
     pub only: Vec<String>,
     /// Draws calls and numbers.
     pub seed: u64,
@@ -43,6 +44,8 @@ pub struct KernelRow {
     pub dtype: Float,
     /// How many calls.
     pub calls: u32,
+    /// How many of their steps were products of cuBLASLt.
+    pub products: u64,
     /// Largest error of a number, where the largest number of its operand is one or less;
     /// relative to that largest number where it is more.
     pub error: f64,
@@ -104,10 +107,59 @@ pub fn check_kernels(
     Ok(KernelCheck { device: facts, trials, rows })
 }
 
-/// Exchanges between parts are made by the machine, not by kernels.
-fn is_exchange(name: &str) -> bool {
+/// Whether a name of [`NAMES`] stands for an exchange between parts, which the machine makes: it
+/// is no kernel that can be tried alone.
+///
+/// # Panics
+/// When it is none of these names.
+pub fn is_exchange(name: &str) -> bool {
     let call = samples::sample(name, &mut Draw::new(0));
     Kernels.exchange(&call, Float::F32).is_some()
+}
+
+/// Products by the library on operands as a machine has them, on unaligned ones, and by own
+/// functions.
+const WAYS: u32 = 3;
+
+/// The way with operands that no vector load may take.
+const UNALIGNED: usize = 1;
+
+/// What changes from one trial to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Setting {
+    way: usize,
+    mix: Mix,
+    slice_offset: u64,
+}
+
+impl Setting {
+    /// Of the trial with this number: three that follow each other from a multiple of three have
+    /// all ways, mixes and offsets, and nine all pairs of two of these.
+    fn of(number: u32, mixes: &[Mix]) -> Self {
+        let (way, round) = (number % WAYS, number / WAYS);
+        Self {
+            way: way as usize,
+            mix: mixes[(way + round) as usize % mixes.len()],
+            slice_offset: u64::from((way + 2 * round) % 3),
+        }
+    }
+}
+
+/// The call of a trial: random ones, then a large one and those of usual models, these in all
+/// ways; none behind the last one.
+fn call_of(
+    (kernel, dtype): (&str, Float),
+    number: u32,
+    random: u32,
+    draw: &mut Draw,
+) -> Option<Call> {
+    let Some(behind) = number.checked_sub(random.next_multiple_of(WAYS)) else {
+        return Some(samples::sample_in(dtype, kernel, draw));
+    };
+    match (behind / WAYS) as usize {
+        0 => Some(samples::large(kernel, draw)),
+        usual => samples::usual(kernel, usual - 1),
+    }
 }
 
 /// A GPU on which calls are tried; dropped from first to last.
@@ -115,7 +167,7 @@ struct Bench<'a> {
     trials: &'a KernelTrials,
     /// Products by the library, for operands that start at multiples of 256 and of nothing, and
     /// by own functions.
-    codes: [Code; 3],
+    codes: [Code; WAYS as usize],
     room: Room<'a>,
 }
 
@@ -135,27 +187,25 @@ impl<'a> Bench<'a> {
         kernel: &'static str,
         (dtype, mixes): (Float, &[Mix]),
     ) -> Result<KernelRow, CudaError> {
-        let mut row = KernelRow { kernel, dtype, calls: 0, error: 0.0, wrong: None };
-        for number in 0u32.. {
+        let mut row =
+            KernelRow { kernel, dtype, calls: 0, products: 0, error: 0.0, wrong: None };
+        let random = self.trials.calls;
+        for number in (0..random).chain(random.next_multiple_of(WAYS)..) {
             let seed = self.trials.seed.wrapping_add(u64::from(number));
             let draw = &mut Draw::new(seed);
-            let call = match number.checked_sub(self.trials.calls) {
-                None => samples::sample(kernel, draw),
-                Some(0) => samples::large(kernel, draw),
-                Some(behind) => match samples::usual(kernel, behind as usize - 1) {
-                    Some(call) => call,
-                    None => break,
-                },
+            let Some(call) = call_of((kernel, dtype), number, random, draw) else {
+                break;
             };
             row.calls += 1;
             let start = samples::contents::<f64>(&call, draw);
-            let call = samples::mixed(call, mixes[number as usize % mixes.len()]);
-            let way = number as usize % self.codes.len();
+            let Setting { way, mix, slice_offset } = Setting::of(number, mixes);
+            let call = samples::mixed(call, mix);
             let placement =
-                if way == 1 { Placement::Unaligned } else { Placement::Aligned };
-            let context = context(number);
+                if way == UNALIGNED { Placement::Unaligned } else { Placement::Aligned };
+            let context = context(number, slice_offset);
             let stage = Stage::new(&call, &start, (dtype, placement), context);
-            let (error, wrong) = self.trial(way, &call, dtype, stage)?;
+            let (products, (error, wrong)) = self.trial(way, &call, dtype, stage)?;
+            row.products += products;
             row.error = row.error.max(error);
             row.wrong =
                 row.wrong.or(wrong.map(|wrong| format!("{}: {wrong}", call.text())));
@@ -163,25 +213,25 @@ impl<'a> Bench<'a> {
         Ok(row)
     }
 
-    /// The largest error of a call, and in words what is wrong with it.
+    /// Products of the library in a call, its largest error, and in words what is wrong with it.
     fn trial(
         &mut self,
         way: usize,
         call: &Call,
         dtype: Float,
         mut stage: Stage,
-    ) -> Result<(f64, Option<String>), CudaError> {
+    ) -> Result<(u64, (f64, Option<String>)), CudaError> {
         let code = &mut self.codes[way];
         let alone = RoutineId::new(0);
         let kernel = parse_call(call, alone, 0)?;
         let (ready, scratch) = code.prepare(dtype, (alone, 0), call)?;
         self.room.run(code, (&ready, scratch), (&kernel, call), &mut stage)?;
-        Ok(stage.judge(&kernel, dtype))
+        Ok((ready.products(), stage.judge(&kernel, dtype)))
     }
 }
 
 /// Every fourth call evaluates, and optimizers stand at several places of a stage.
-fn context(number: u32) -> Context {
+fn context(number: u32, slice_offset: u64) -> Context {
     let mode = if number % 4 == 3 { Mode::Evaluation } else { Mode::Training };
     Context {
         step: 3,
@@ -189,8 +239,55 @@ fn context(number: u32) -> Context {
         seed: 11,
         mode,
         rate: 0.05,
-        slice_offset: u64::from(number % 3),
+        slice_offset,
         part: 0,
         threads: 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ways_mixes_and_offsets_meet() {
+        let (_, mixes) = TYPES[2];
+        let mut seen = [(); 3].map(|()| Vec::new());
+        for round in 0..3 {
+            let three = [0, 1, 2].map(|way| Setting::of(3 * round + way, mixes));
+            for mix in mixes {
+                assert!(three.iter().any(|own| own.mix == *mix), "{three:?}");
+            }
+            for Setting { way, mix, slice_offset } in three {
+                let mix = mixes.iter().position(|own| *own == mix).expect("it is one");
+                let offset = slice_offset as usize;
+                seen[0].push((way, mix));
+                seen[1].push((way, offset));
+                seen[2].push((mix, offset));
+            }
+        }
+        for pairs in &mut seen {
+            pairs.sort_unstable();
+            pairs.dedup();
+            assert_eq!(pairs.len(), 9, "{pairs:?}");
+        }
+    }
+
+    #[test]
+    fn large_and_usual_calls_run_in_all_ways() {
+        for random in [1, 6, 7] {
+            let first = u32::next_multiple_of(random, WAYS);
+            let own = |number| {
+                call_of(("matmul", Float::F32), number, random, &mut Draw::new(0))
+            };
+            let large = samples::large("matmul", &mut Draw::new(0));
+            let usual = samples::usual("matmul", 0).expect("there is one");
+            for way in 0..WAYS {
+                assert_eq!(own(first + way), Some(large.clone()));
+                assert_eq!(own(first + WAYS + way), Some(usual.clone()));
+                assert_eq!(Setting::of(first + way, &[Mix::Narrow]).way, way as usize);
+            }
+            assert_eq!(own(first + 2 * WAYS), None);
+        }
     }
 }

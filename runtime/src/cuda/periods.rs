@@ -124,6 +124,15 @@ impl Periods {
         self.graphs.len()
     }
 
+    /// In words why no graph is kept, if none is.
+    pub(super) fn none_kept(&self) -> Option<String> {
+        match (&self.why_not, self.graphs.is_empty()) {
+            (Some(why), _) => Some(why.to_string()),
+            (None, true) => Some("no steady period came after the first one".to_owned()),
+            (None, false) => None,
+        }
+    }
+
     /// Why no period is recorded.
     pub(super) fn why_not(&self) -> Option<&Ungraphed> {
         self.why_not.as_ref()

@@ -21,6 +21,8 @@ pub struct Measured {
     pub beside: Bytes,
     /// Functions and matrix products that launches of one training step give to GPUs.
     pub kernels: u64,
+    /// What only GPUs have; none where CPU threads compute.
+    pub gpus: Option<OnGpus>,
     /// Bytes that crossed each link level, summed over senders.
     pub link_bytes: BTreeMap<LinkId, Bytes>,
     /// Bytes that each device sent.
@@ -32,11 +34,49 @@ pub struct Measured {
     pub routines: BTreeMap<RoutineId, (u64, Nanos)>,
 }
 
+/// What is known of a replay on GPUs besides.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OnGpus {
+    /// Graphs of whole periods that are kept.
+    pub graphs: u64,
+    /// In words why there is none.
+    pub ungraphed: Option<String>,
+    /// What the driver handed out for arenas.
+    pub handed: Bytes,
+    /// The page that each block of these was rounded up to.
+    pub page: Bytes,
+}
+
+impl OnGpus {
+    /// Those of several processes.
+    fn with(self, other: Self) -> Self {
+        Self {
+            graphs: self.graphs + other.graphs,
+            ungraphed: self.ungraphed.or(other.ungraphed),
+            handed: Bytes(self.handed.0 + other.handed.0),
+            page: self.page.max(other.page),
+        }
+    }
+}
+
 impl Measured {
     /// What several processes counted in the same replay.
     pub(crate) fn with(mut self, other: Self) -> Self {
-        let Self { steps, arenas, beside, kernels, link_bytes, sent, messages, routines } =
-            other;
+        let Self {
+            steps,
+            arenas,
+            beside,
+            kernels,
+            gpus,
+            link_bytes,
+            sent,
+            messages,
+            routines,
+        } = other;
+        self.gpus = match (self.gpus, gpus) {
+            (Some(own), Some(other)) => Some(own.with(other)),
+            (own, other) => own.or(other),
+        };
         self.steps = steps;
         self.arenas.extend(arenas);
         self.beside += beside;
@@ -129,6 +169,7 @@ impl Meter {
             arenas,
             beside: Bytes(0),
             kernels: 0,
+            gpus: None,
         }
     }
 }

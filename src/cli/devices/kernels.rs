@@ -5,7 +5,7 @@ use super::super::{
 };
 use roundelay::parts::{
     kernels::{NAMES, nearest, samples::tolerance},
-    runtime::{KernelCheck, KernelRow, KernelTrials},
+    runtime::{KernelCheck, KernelRow, KernelTrials, is_exchange},
     schedule::Float,
 };
 use serde::Serialize;
@@ -15,6 +15,8 @@ use std::{fmt::Write, path::Path, time::Duration};
 struct Document<'a> {
     format: u32,
     device: String,
+    /// cuBLASLt's version; zero where own functions make all products.
+    cublaslt: usize,
     seed: u64,
     rows: Vec<Row<'a>>,
 }
@@ -24,6 +26,8 @@ struct Row<'a> {
     kernel: &'a str,
     dtype: Float,
     calls: u32,
+    /// Steps of these that cuBLASLt made.
+    products: u64,
     /// None where a number is none, or infinite.
     error: Option<f64>,
     tolerance: f64,
@@ -34,6 +38,13 @@ pub(super) fn check(args: &DevicesArgs) -> Result<(), Failure> {
     if let Some(unknown) = args.only.iter().find(|name| !NAMES.contains(&name.as_str())) {
         let hint = nearest(unknown, NAMES.iter().copied());
         let message = format!("there is no kernel `{unknown}`{hint}");
+        return Err(Failure::usage(Path::new(""), &message));
+    }
+    if let Some(exchange) = args.only.iter().find(|name| is_exchange(name)) {
+        let message = format!(
+            "`{exchange}` is an exchange between devices, which no kernel makes alone; \
+             `devices --self-check` under torchrun, mpirun or srun tries exchanges"
+        );
         return Err(Failure::usage(Path::new(""), &message));
     }
     let trials = KernelTrials {
@@ -67,6 +78,7 @@ fn document(checked: &KernelCheck) -> Document<'_> {
         kernel: row.kernel,
         dtype: row.dtype,
         calls: row.calls,
+        products: row.products,
         error: row.error.is_finite().then_some(row.error),
         tolerance: tolerance(row.dtype),
         wrong: row.wrong.as_deref(),
@@ -74,6 +86,7 @@ fn document(checked: &KernelCheck) -> Document<'_> {
     Document {
         format: FORMAT,
         device: checked.device.to_string(),
+        cublaslt: checked.device.products,
         seed: checked.trials.seed,
         rows: rows.collect(),
     }
@@ -87,12 +100,16 @@ fn table(checked: &KernelCheck) -> String {
             types.push(row.dtype);
         }
     }
-    let mut text =
-        format!("{}, seed {}\n{:<32}", checked.device, checked.trials.seed, "");
+    let library = match checked.device.products {
+        0 => "no cuBLASLt".to_owned(),
+        version => format!("cuBLASLt {version}"),
+    };
+    let (device, seed) = (&checked.device, checked.trials.seed);
+    let mut text = format!("{device}, {library}, seed {seed}\n{:<32}", "");
     for dtype in &types {
         let _ = write!(text, " {:>12}", dtype.to_string());
     }
-    text += "\n";
+    text += "  products of the library\n";
     let first = checked.rows.iter().filter(|row| Some(&row.dtype) == types.first());
     for KernelRow { kernel, .. } in first {
         let _ = write!(text, "{kernel:<32}");
@@ -100,7 +117,8 @@ fn table(checked: &KernelCheck) -> String {
             let mark = if row.wrong.is_some() { " WRONG" } else { "" };
             let _ = write!(text, " {:>12}", format!("{:.1e}{mark}", row.error));
         }
-        text += "\n";
+        let own = checked.rows.iter().filter(|row| row.kernel == *kernel);
+        let _ = writeln!(text, "  {}", own.map(|row| row.products).sum::<u64>());
     }
     let _ = write!(text, "{:<32}", "allowed");
     for dtype in types {

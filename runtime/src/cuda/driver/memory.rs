@@ -28,9 +28,9 @@ pub(crate) struct DeviceMemory {
 
 enum Kind {
     /// Physical memory mapped at an address of our own.
-    Mapped { handle: CUmemGenericAllocationHandle, size: usize },
+    Mapped { handle: CUmemGenericAllocationHandle, size: usize, page: usize },
     /// What the driver gave.
-    Block,
+    Block { size: usize },
     /// No bytes.
     Nothing,
 }
@@ -52,7 +52,7 @@ impl DeviceMemory {
         let mut start = 0;
         // SAFETY: one address is written.
         unsafe { driver!(cuMemAlloc_v2(&raw mut start, bytes)) }?;
-        Ok(Self { start, kind: Kind::Block })
+        Ok(Self { start, kind: Kind::Block { size: bytes } })
     }
 
     fn mapped(device: &Device, bytes: usize) -> Result<Self, DriverError> {
@@ -61,12 +61,13 @@ impl DeviceMemory {
             id: device.raw(),
         };
         let properties = properties(location);
-        let size = bytes.next_multiple_of(granularity(&properties)?);
+        let page = granularity(&properties)?;
+        let size = bytes.next_multiple_of(page);
         let mut handle = 0;
         // SAFETY: a handle is written.
         unsafe { driver!(cuMemCreate(&raw mut handle, size, &raw const properties, 0)) }?;
         // From here on a failure gives back what was made, because dropping does.
-        let mut memory = Self { start: 0, kind: Kind::Mapped { handle, size } };
+        let mut memory = Self { start: 0, kind: Kind::Mapped { handle, size, page } };
         let access = CUmemAccessDesc {
             location,
             flags: Access::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
@@ -83,6 +84,15 @@ impl DeviceMemory {
     /// Its first byte.
     pub(crate) fn start(&self) -> Address {
         Address(self.start)
+    }
+
+    /// Bytes that the driver handed out, and the page that they were rounded up to.
+    pub(crate) fn handed(&self) -> (u64, u64) {
+        match self.kind {
+            Kind::Nothing => (0, 1),
+            Kind::Block { size } => (size as u64, 1),
+            Kind::Mapped { size, page, .. } => (size as u64, page as u64),
+        }
     }
 }
 
@@ -116,8 +126,8 @@ impl Drop for DeviceMemory {
         unsafe {
             match self.kind {
                 Kind::Nothing => {}
-                Kind::Block => drop(driver!(cuMemFree_v2(self.start))),
-                Kind::Mapped { handle, size } => {
+                Kind::Block { .. } => drop(driver!(cuMemFree_v2(self.start))),
+                Kind::Mapped { handle, size, .. } => {
                     if self.start != 0 {
                         let _ = driver!(cuMemUnmap(self.start, size));
                         let _ = driver!(cuMemAddressFree(self.start, size));

@@ -51,6 +51,8 @@ pub(super) struct Stage {
     slots: Vec<Slot>,
     /// The scalars of the step, then all operands.
     image: Vec<u8>,
+    /// What the device was given of these, once it was.
+    given: Vec<u8>,
     /// The same numbers for the reference, which has not run yet.
     reference: Vec<Array<f64>>,
 }
@@ -86,7 +88,7 @@ impl Stage {
                 Array::Integer(whole) => Array::Integer(whole.clone()),
             })
             .collect();
-        Self { context, slots, image, reference }
+        Self { context, slots, image, given: Vec::new(), reference }
     }
 
     /// What the device holds before the call.
@@ -111,21 +113,17 @@ impl Stage {
             self.reference.iter_mut().map(Array::pointer).collect();
         // SAFETY: the arrays have the operands' lengths, and do not overlap.
         unsafe { kernel.run_plain::<f64>(&pointers, &self.context) };
-        let outside = self.written_outside();
         let mut error = 0.0f64;
-        let mut wrong =
-            outside.map(|byte| format!("byte {byte} between operands was written"));
+        let mut wrong = self.written_unasked(kernel.accesses());
         let written = |(_, access): &(usize, &Access)| **access != Access::Read;
         for (index, _) in kernel.accesses().iter().enumerate().filter(written) {
             let slot = &self.slots[index];
             let found = numbers(&self.image, slot, dtype);
-            let (own, place) = worst(
-                &found,
-                &in_range(self.reference[index].values(), slot.element, dtype),
-            );
+            let expected = self.reference[index].numbers();
+            let (own, place) = worst(&found, &in_range(&expected, slot.element, dtype));
             error = error.max(own);
             if own > tolerance(dtype) && wrong.is_none() {
-                let expected = self.reference[index].values()[place];
+                let expected = expected[place];
                 let found = found[place];
                 wrong = Some(format!(
                     "operand {index}[{place}] is {found:?} for {expected:?}"
@@ -135,15 +133,20 @@ impl Stage {
         (error, wrong)
     }
 
-    /// The first byte that is no operand's and was written.
-    fn written_outside(&self) -> Option<usize> {
-        let starts = self.slots.iter().map(|slot| slot.range.start);
-        let starts = starts.chain([self.image.len()]);
-        let ends = self.slots.iter().map(|slot| slot.range.end);
-        let ends = [GAP as usize].into_iter().chain(ends);
-        ends.zip(starts)
-            .flat_map(|(end, start)| end..start)
-            .find(|byte| self.image[*byte] != CANARY)
+    /// In words the first byte that the call may not write, and that is another now.
+    fn written_unasked(&self, accesses: &[Access]) -> Option<String> {
+        let bytes = self.image.iter().zip(&self.given).enumerate();
+        let mut others = bytes.filter(|(_, (now, before))| now != before);
+        let holder =
+            |place: &usize| self.slots.iter().position(|slot| slot.range.contains(place));
+        others.find_map(|(place, _)| match holder(&place) {
+            None => Some(format!("byte {place} between operands was written")),
+            Some(index) if accesses[index] == Access::Read => {
+                let byte = place - self.slots[index].range.start;
+                Some(format!("byte {byte} of operand {index} was written, which is read"))
+            }
+            Some(_) => None,
+        })
     }
 }
 
@@ -182,7 +185,10 @@ fn stored_as(element: Element, dtype: Float) -> Float {
 
 fn numbers(image: &[u8], slot: &Slot, dtype: Float) -> Vec<f64> {
     let own = stored_as(slot.element, dtype);
+    let whole =
+        |bytes: &[u8]| i32::from_ne_bytes(bytes.try_into().unwrap_or_default()).into();
     let number = |bytes: &[u8]| match own {
+        _ if slot.element == Element::I32 => whole(bytes),
         Float::F32 => f64::from(f32::from_ne_bytes(bytes.try_into().unwrap_or_default())),
         Float::F64 => f64::from_ne_bytes(bytes.try_into().unwrap_or_default()),
         Float::Bf16(_) => {
@@ -264,8 +270,8 @@ impl<'a> Room<'a> {
         let image = stage.image.len() as u64;
         let scratch = scratch.0.next_multiple_of(ALIGNMENT);
         self.demand(image + scratch + code.workspace().0)?;
-        let before = stage.poisoned(kernel.accesses());
-        let done = self.give(code, ready, (&before, scratch), stage);
+        stage.given = stage.poisoned(kernel.accesses());
+        let done = self.give(code, ready, scratch, stage);
         done.map_err(|unreached| self.failed(call, unreached))
     }
 
@@ -281,11 +287,11 @@ impl<'a> Room<'a> {
         &mut self,
         code: &mut Code,
         ready: &ReadyCall,
-        (before, scratch): (&[u8], u64),
+        scratch: u64,
         stage: &mut Stage,
     ) -> Result<(), Unreached> {
         let start = self.memory.start();
-        let behind = start.plus(before.len() as u64);
+        let behind = start.plus(stage.given.len() as u64);
         let operands: Vec<Address> =
             stage.slots.iter().map(|slot| start.plus(slot.range.start as u64)).collect();
         let binding = Binding {
@@ -297,7 +303,7 @@ impl<'a> Room<'a> {
             ..Binding::of(&operands, behind)
         };
         self.stream.fill(behind, POISON, scratch)?;
-        self.bounce.write(&self.stream, start, before, self.patience)?;
+        self.bounce.write(&self.stream, start, &stage.given, self.patience)?;
         if let Work::Alone(steps) = &ready.work {
             steps.iter().try_for_each(|step| code.run(step, &binding, &self.stream))?;
         }
@@ -321,11 +327,44 @@ impl<'a> Room<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use roundelay_kernels::samples::{self, Build};
 
     #[test]
     fn the_worst_number_is_found_with_its_place() {
         assert_eq!(worst(&[1.0, 2.5, 4.0], &[1.0, 2.0, 4.0]), (0.125, 1));
         assert_eq!(worst(&[f64::NAN], &[1.0]), (f64::INFINITY, 0));
         assert_eq!(worst(&[f64::INFINITY], &[f64::INFINITY]), (0.0, 0));
+    }
+
+    #[test]
+    fn what_may_not_be_written_is_compared() {
+        let call = samples::call("relu").reals(&[&[4], &[4]]);
+        let start = [Array::Real(vec![1.0; 4]), Array::Real(vec![1.0; 4])];
+        let context = Context {
+            step: 0,
+            micro_batch: 0,
+            seed: 0,
+            mode: Mode::Training,
+            rate: 0.1,
+            slice_offset: 0,
+            part: 0,
+            threads: 1,
+        };
+        let kernel = Kernel::parse(&call).expect("it is well formed");
+        let said = |operand: Option<usize>| {
+            let setting = (Float::F32, Placement::Aligned);
+            let mut stage = Stage::new(&call, &start, setting, context);
+            stage.given = stage.poisoned(kernel.accesses());
+            let last = stage.slots.iter().map(|slot| slot.range.end).max();
+            let place = match operand {
+                Some(index) => stage.slots[index].range.start + 2,
+                None => last.expect("there are operands"),
+            };
+            stage.image[place] ^= 1;
+            stage.written_unasked(kernel.accesses())
+        };
+        assert!(said(Some(0)).is_some_and(|it| it.contains("byte 2 of operand 0")));
+        assert_eq!(said(Some(1)), None);
+        assert!(said(None).is_some_and(|it| it.contains("between operands")));
     }
 }
