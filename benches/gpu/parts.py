@@ -105,7 +105,7 @@ KERNELS = {
     "sums":
         "add add_rows accumulate copy sum_rows multiply multiply_sum_rows scale",
     "rows":
-        "embedding embedding_backward slice slice_backward prepend",
+        "embedding embedding_backward slice slice_backward slice_integers prepend",
     "pools":
         "max_pool max_pool_backward avg_pool avg_pool_backward global_pool global_pool_backward",
     "parts":
