@@ -325,7 +325,7 @@ fn depth_is_pinned_and_follows_from_states() {
     assert_eq!(found["plans"][0]["tensor"]["depth"], Value::from(4));
     assert_eq!(found["space"]["tensor.depth"]["values"], Value::from(vec!["4"]));
     let mut command = roundelay("plan --set states=replicated --set tensor.depth=2");
-    let words = ["a depth of 1, which the program does not allow", "tensor.depth"];
+    let words = ["a depth of 1, which the program does not allow", "tensor { depth 1 }"];
     refused(command.arg(&program), &words);
     let plan = scratch.path("plan.yaml");
     let mut command = roundelay("plan");

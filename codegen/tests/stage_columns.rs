@@ -313,8 +313,8 @@ fn what_columns_do_not_split_is_refused_by_name() {
     let found = refused(text, Tensor::grid(1, 4));
     assert_eq!(
         found,
-        "`conv2d_1`: tensor columns do not split a convolution whose groups they do not divide: \
-         set `tensor { columns 1 }` and use rows or replicas instead"
+        "`conv2d_1`: its 2 groups do not divide among 4 tensor columns; columns up to 16 that do: \
+         1, 2"
     );
 }
 

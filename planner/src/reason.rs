@@ -145,23 +145,18 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Reason::Clash(clash) => write!(f, "{clash}"),
-            Reason::Indivisible { batch } => {
-                write!(
-                    f,
-                    "the batch of {batch} does not divide into micro-batches of one size"
-                )
-            }
+            Reason::Indivisible { batch } => write!(
+                f,
+                "the batch of {batch} does not divide into micro-batches of one size"
+            ),
             Reason::TooLong { passes } => write!(
                 f,
-                "micro-batches times stages times slices, {passes} passes in one period, are more than \
-                 the {PASSES_MAX} that are planned"
+                "micro-batches times stages times slices are {passes} passes in one period, at \
+                 most {PASSES_MAX} are planned"
             ),
-            Reason::OneWorker => {
-                write!(
-                    f,
-                    "placement data needs at least two workers, that is, micro-batches"
-                )
-            }
+            Reason::OneWorker => f.write_str(
+                "placement data needs at least two workers, that is, micro-batches",
+            ),
             Reason::ReplicasNeedSync => f.write_str(
                 "workers of a cyclic rule never meet, so they have no replicas: use rule \
                  sync, or placement pipeline",
