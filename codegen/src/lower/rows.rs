@@ -189,8 +189,9 @@ fn lives(
 }
 
 /// Messages of a pipeline get a slot more than list order needs, so that one is on its way while
-/// a pass still reads the one before; what slices of one stage hand each other is no message. So does what the host brings to units of a local rule: it
-/// serves all of them in list order, and none is to wait for what another has not read yet.
+/// a pass still reads the one before; what slices of one stage hand each other is no message. So
+/// does what the host brings to units of a local rule: it serves all of them in list order, and
+/// none is to wait for what another has not read yet.
 fn overlaps(draft: &Draft<'_>, row: &super::draft::DraftBuffer) -> bool {
     let waits = match row.subject.kind() {
         Kind::Boundary => travels(draft, row.subject),
