@@ -36,7 +36,7 @@
 //! | `soft_cap_backward` | y r, dy r, dx w/u | `cap`, `accumulate` |
 //! | `softmax` | x (m, n) r, y (m, n) w | |
 //! | `softmax_backward` | y r, dy r, dx w/u | `accumulate` |
-//! | `dropout` | x r, y w | `rate` (real), `operator` (integer): copies outside training; `parts` and `columns` (integers, may be absent): x is the own one of so many parts, side by side in rows of which it has so many columns |
+//! | `dropout` | x r, y w | `rate` (real), `operator` (integer): copies outside training; `parts` and `columns` (integers, may be absent): x is the own one of so many parts, side by side in rows of which it has so many columns; `own` (integer, may be absent): which of them, where it is not the device's |
 //! | `dropout_backward` | dy r, dx w/u | `rate`, `operator`, `parts`, `columns`, `accumulate` |
 //! | `layer_norm` | x (m, n) r, gain (n) r, bias (n) r, y (m, n) w, mean (m) w, rstd (m) w | `epsilon` (real, may be absent: 1e-5) |
 //! | `layer_norm_backward` | x r, gain r, mean r, rstd r, dy r, dx w/u | `accumulate` |
@@ -49,13 +49,14 @@
 //! | `rms_norm_backward` | x r, gain r, rstd r, dy r, dx w/u, dgain (n) w/u | `accumulate` |
 //! | `embedding` | tokens i32 (m) r, table (v, n) r, y (m, n) w | |
 //! | `embedding_backward` | tokens i32 (m) r, dy (m, n) r, dtable (v, n) w/u | `accumulate` |
-//! | `attention` | q (b, s, n) r, k, v (b, s, m) r, o (b, s, n) w, lse (b, heads, s) w | `heads`, `key_heads` (integers; n = heads · d, m = key_heads · d), `causal` (flag), `window` (integer, may be absent: positions less than this many away are seen), `scale` (real, may be absent: 1/√d, the factor of q kᵀ), `cap` (real, may be absent: scores become cap · tanh(score / cap)) |
+//! | `attention` | q (b, s, n) r, k, v (b, t, m) r (t ≥ s when `causal`, else t = s: the queries are the last s), o (b, s, n) w, lse (b, heads, s) w | `heads`, `key_heads` (integers; n = heads · d, m = key_heads · d), `causal` (flag), `window` (integer, may be absent: positions less than this many away are seen), `scale` (real, may be absent: 1/√d, the factor of q kᵀ), `cap` (real, may be absent: scores become cap · tanh(score / cap)) |
 //! | `attention_backward` | q, k, v, o, lse, do r, dq, dk, dv w/u | `heads`, `key_heads`, `causal`, `window`, `scale`, `cap`, `accumulate` |
 //! | `scores` | a (b, s, n) r, b (b, s, m) r, out (b, heads, s, s) w/u | scale · a_i · b_j per head; `heads`, `key_heads`, `causal`, `window`: −∞ where i does not see j; `scale` (real, may be absent: 1), `accumulate` |
 //! | `mix` | weights (b, heads, s, s) r, x (b, s, m) r, out (b, s, n) w/u | scale · Σ_j weight_ij x_j per head; `heads`, `key_heads`, `scale`, `accumulate` |
 //! | `mix_backward` | weights (b, heads, s, s) r, x (b, s, n) r, out (b, s, m) w/u | scale · Σ_i weight_ij x_i over the heads of a key head; `heads`, `key_heads`, `scale`, `accumulate` |
-//! | `rotary` | x (b, s, n) r, y w/u | `heads` (integer), `base` (real), `turned` (even integer, may be absent: the leading elements of a head that turn), `inverse` (flag: turns back), `accumulate` |
+//! | `rotary` | x (b, s, n) r, y w/u | `heads` (integer), `base` (real), `turned` (even integer, may be absent: the leading elements of a head that turn), `inverse` (flag: turns back), `first` (integer, may be absent: the position of the first row), `accumulate` |
 //! | `slice` | x (b, s, n) r, out (b, t, n) w/u | rows `first` (integer) .. `first` + t; `accumulate` |
+//! | `slice_integers` | x (b, s) i r, out (b, t) i w | `first`, `sequence` (s), `length` (t) |
 //! | `slice_backward` | dy (b, t, n) r, dx (b, s, n) w/u | `first`, `accumulate` |
 //! | `prepend` | x (b, s, n) r, row (n) r, y (b, s + 1, n) w | |
 //! | `conv2d` | x (b, h, w, c) r, weight (n, kh, kw, c / groups) r, y (b, h', w', n) w | `stride`, `padding`, `groups` (integers); h' = (h + 2 padding − kh) / stride + 1, rounded down |
