@@ -135,17 +135,6 @@ impl<'a> Slicing<'a> {
         }
     }
 
-    fn shape(&self, source: Source) -> Vec<Extent> {
-        match source {
-            Source::Node(id) => self.whole.nodes[id].shape.clone(),
-            Source::Input(id) => self.whole.inputs[id].shape.clone(),
-            Source::Parameter(id) => {
-                let shape = self.whole.parameters[id].shape.iter();
-                shape.copied().map(Extent::fixed).collect()
-            }
-        }
-    }
-
     /// Whether an array has a row per token of a whole sequence.
     fn has_tokens(&self, shape: &[Extent]) -> bool {
         let sequence = Extent::fixed(self.length);
@@ -179,7 +168,7 @@ impl<'a> Slicing<'a> {
                 if let Some(known) = self.known.get(&source) {
                     return Ok(*known);
                 }
-                let shape = self.shape(source);
+                let shape = self.whole.shape(source);
                 if !self.has_tokens(&shape) {
                     return self.refuse(
                         "it reads an input that is no sequence of tokens, which slices do \
@@ -257,7 +246,7 @@ impl<'a> Slicing<'a> {
         shape: &[Extent],
     ) -> Result<Source, StageError> {
         let [a, b] = [operands[0], operands[1]];
-        let table = self.shape(b);
+        let table = self.whole.shape(b);
         let missing = shape.len() - table.len();
         let rows = missing == 1 && self.kind(b) == Kind::Common;
         if !rows || table.first() != Some(&Extent::fixed(self.length)) {
@@ -311,7 +300,7 @@ impl<'a> Slicing<'a> {
         }
         let until = self.own as usize + 1;
         let pieces = self.made[..until].iter().map(|made| made[&node]).collect();
-        let shape = self.of(&self.shape(source), self.first() + self.share());
+        let shape = self.of(&self.whole.shape(source), self.first() + self.share());
         let joined = self.add(Operation::Sliced(Sliced::Join), pieces, shape);
         self.known.insert(source, joined);
         Ok(joined)

@@ -106,6 +106,17 @@ impl Model {
     pub fn cuttable(&self) -> usize {
         self.loss.map_or(self.nodes.len(), |loss| loss.index() + 1)
     }
+
+    /// Extents of what a source holds.
+    pub fn shape(&self, source: Source) -> Vec<Extent> {
+        match source {
+            Source::Node(id) => self.nodes[id].shape.clone(),
+            Source::Input(id) => self.inputs[id].shape.clone(),
+            Source::Parameter(id) => {
+                self.parameters[id].shape.iter().copied().map(Extent::fixed).collect()
+            }
+        }
+    }
 }
 
 /// An input of the model.

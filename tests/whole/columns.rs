@@ -199,19 +199,38 @@ fn a_schedule_of_a_grid_is_read_as_it_was_written() {
     }
 }
 
-/// Where only what is sent takes time, the planner takes the grid that sends least: for a GPT three
-/// times as many rows as columns, in powers of two.
+/// A job and a search in which only what is sent takes time, over every grid in powers of two.
+pub(crate) fn volume_alone(devices: u32) -> String {
+    let powers = (0..).map(|power| 1 << power).take_while(|parts| *parts <= devices);
+    let powers: Vec<String> = powers.map(|parts: u32| parts.to_string()).collect();
+    let powers = powers.join(" | ");
+    format!(
+        "device core {{ memory 1000 GB, compute 1000000 TFLOP/s, bandwidth 1000000 GB/s }}
+        link bus {{ bandwidth 1 GB/s, latency 0 us }}
+        cluster many {{ {devices} x core joined by bus }}
+        train {{ data synthetic, batch 2, optimizer sgd(lr = 1e-2), steps 1, seed 1 }}
+        plan {{
+            minimize step_time
+            placement accumulate, states replicated, recompute none, sequence whole
+            devices {devices}, replicas 1, micro_batches 1, stages 1
+            tensor {{ rows {powers}, columns {powers} }}
+        }}"
+    )
+}
+
+/// The grid of the best plan.
+pub(crate) fn best_grid(program: &Program) -> Tensor {
+    let search = roundelay::Search::default();
+    let ranking = roundelay::plan(program, &search).expect("there is a grid");
+    ranking.best().tensor
+}
+
+/// For a GPT it has three times as many rows as columns, in powers of two.
 #[test]
 fn the_planner_takes_the_grid_that_sends_least() {
     for (devices, rows, columns) in
         [(4, 4, 1), (8, 4, 2), (16, 8, 2), (32, 8, 4), (64, 16, 4)]
     {
-        let powers: Vec<String> = (0..)
-            .map(|power| 1 << power)
-            .take_while(|parts| *parts <= devices)
-            .map(|parts: u32| parts.to_string())
-            .collect();
-        let powers = powers.join(" | ");
         let program = program(&format!(
             "model gpt {{
                 input x: real[batch, 2, 256]
@@ -223,19 +242,9 @@ fn the_planner_takes_the_grid_that_sends_least() {
                 }}
                 loss mse(h, y)
             }}
-            device core {{ memory 1000 GB, compute 1000000 TFLOP/s, bandwidth 1000000 GB/s }}
-            link bus {{ bandwidth 1 GB/s, latency 0 us }}
-            cluster many {{ {devices} x core joined by bus }}
-            train {{ data synthetic, batch 2, optimizer sgd(lr = 1e-2), steps 1, seed 1 }}
-            plan {{
-                minimize step_time
-                placement accumulate, states replicated, recompute none, sequence whole
-                devices {devices}, replicas 1, micro_batches 1, stages 1
-                tensor {{ rows {powers}, columns {powers} }}
-            }}"
+            {}",
+            volume_alone(devices)
         ));
-        let search = roundelay::Search::default();
-        let ranking = roundelay::plan(&program, &search).expect("there is a grid");
-        assert_eq!(ranking.best().tensor, Tensor::grid(rows, columns), "{devices}");
+        assert_eq!(best_grid(&program), Tensor::grid(rows, columns), "{devices}");
     }
 }

@@ -109,12 +109,8 @@ impl Slicing<'_> {
             }
             _ => {}
         }
-        let by_tokens = match operation {
-            Operation::Embedding | Operation::Attention { .. } => true,
-            _ => is_by_token(operation),
-        };
         // The last extent belongs to one token.
-        match by_tokens && self.has_tokens(shape) && shape.len() > 2 {
+        match is_by_token(operation) && self.has_tokens(shape) && shape.len() > 2 {
             true => Ok(Kind::Tokens),
             false => self.refuse(
                 "it mixes the tokens of a sequence, so there are no slices of one: set \
@@ -144,7 +140,8 @@ impl Slicing<'_> {
     }
 }
 
-/// Whether a row of the result depends on the same row of the operands alone.
+/// Whether a row of the result depends on the same row of the operands alone; on the rows before it
+/// too in causal attention.
 fn is_by_token(operation: Operation) -> bool {
     match operation {
         Operation::Linear
@@ -161,10 +158,10 @@ fn is_by_token(operation: Operation) -> bool {
         | Operation::Add
         | Operation::Multiply
         | Operation::Scale { .. }
-        | Operation::Reshape => true,
-        Operation::Embedding
-        | Operation::Attention { .. }
-        | Operation::Scores { .. }
+        | Operation::Reshape
+        | Operation::Embedding
+        | Operation::Attention { .. } => true,
+        Operation::Scores { .. }
         | Operation::Mix { .. }
         | Operation::ClassToken
         | Operation::Select { .. }

@@ -111,14 +111,7 @@ impl<'a> Local<'a> {
 
     /// Extents of the whole of a source.
     pub(super) fn shape(&self, source: Source) -> Vec<Extent> {
-        match source {
-            Source::Node(id) => self.whole.nodes[id].shape.clone(),
-            Source::Input(id) => self.whole.inputs[id].shape.clone(),
-            Source::Parameter(id) => {
-                let shape = self.whole.parameters[id].shape.iter();
-                shape.copied().map(Extent::fixed).collect()
-            }
-        }
+        self.whole.shape(source)
     }
 
     /// The layout in which a source is there.
