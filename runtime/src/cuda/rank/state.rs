@@ -42,12 +42,9 @@ impl Rank {
             }
         }
         let all = self.peers.control().gather(own)?;
-        // Steps become complete in order, whichever ranks have their losses.
         let told = all.iter().filter_map(|own| own.get(1..));
-        let mut losses: Vec<Loss> =
-            told.flat_map(|own| own.as_chunks::<LOSS>().0.iter().map(loss)).collect();
-        losses.sort_by_key(|loss| (loss.step, loss.micro_batch));
-        losses.into_iter().for_each(listener);
+        told.flat_map(|own| own.as_chunks::<LOSS>().0.iter().map(loss))
+            .for_each(listener);
         Ok(all.iter().all(|own| own.first() != Some(&0)))
     }
 
