@@ -307,6 +307,42 @@ fn a_grid_is_pinned_written_and_read_again() {
     refused(command.arg(&chosen), &words);
 }
 
+/// Columns gather where that is asked for, and shares of the tokens stand beside columns.
+#[test]
+fn ways_to_multiply_are_pinned_written_and_read_again() {
+    let scratch = Scratch::new("ways");
+    let program = scratch.file("line.rdl", &PROGRAM.replace("2 x core", "4 x core"));
+    let grid = |more: &'static str| {
+        ["tensor.rows=1", "tensor.columns=2", "placement=accumulate", more]
+    };
+    let said = [
+        ("contraction: gather", "gather", "tensor.contraction=gather"),
+        ("sequence: split", "alternate", "sequence=split"),
+    ];
+    for (written, contraction, line) in said {
+        let found = planned(&program, &grid(line));
+        assert_eq!(found["plans"][0]["tensor"]["contraction"], Value::from(contraction));
+        let [plan, schedule] =
+            ["plan.yaml", "line.schedule"].map(|name| scratch.path(name));
+        let mut command = roundelay("plan");
+        command.arg(&program).args(grid(line).iter().flat_map(|line| ["--set", line]));
+        let _ = printed(command.arg("-o").arg(&plan));
+        let text = std::fs::read_to_string(&plan).expect("it was written");
+        assert!(text.contains(written), "{text}");
+        let mut command = roundelay("compile");
+        command.arg(&program).arg("--plan").arg(&plan).arg("-o").arg(&schedule);
+        let _ = printed(&mut command);
+        let _ = printed(roundelay("check").arg(&schedule));
+    }
+    let mut command = roundelay("plan --set tensor.contraction=gather");
+    command.args(["--set", "tensor.rows=2", "--set", "tensor.columns=2"]);
+    let words = ["`contraction gather` is of several columns in one row"];
+    refused(command.arg(&program), &words);
+    let open = planned(&program, &[]);
+    let tried = &open["space"]["tensor.contraction"]["values"];
+    assert_eq!(*tried, Value::from(vec!["alternate"]));
+}
+
 /// Depth is `states` and `shards`, said otherwise: the document has both, and what contradicts is
 /// refused with what would do.
 #[test]

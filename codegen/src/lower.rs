@@ -30,7 +30,7 @@ use order::descending;
 use roundelay_dsl::Program;
 use roundelay_schedule::{
     Action, Buffer, BufferId, Bytes, Cells, DeviceId, Id, Job, Metric, Order, Place,
-    Placement, Plan, Row, Schedule, Sequence, Spot, Stage, States, Table, Tensor, Work,
+    Placement, Plan, Row, Schedule, Sequence, Spot, Stage, States, Table, Work,
     plan_faults,
 };
 use rows::Rows;
@@ -264,14 +264,12 @@ fn replicas_fit(plan: &Plan) -> Result<(), LowerError> {
 
 /// The parts of split tensors are neighbours, and nothing needs what no part has.
 fn parts_fit(plan: &Plan) -> Result<(), LowerError> {
-    let (Tensor { rows, columns, sequence }, parts) =
-        (plan.tensor, plan.tensor.parts() as usize);
-    let splits = sequence == Sequence::Split;
-    if parts == 0 || (rows == 1 && splits) {
+    let parts = plan.tensor.parts() as usize;
+    if parts == 0 || (parts == 1 && plan.tensor.sequence == Sequence::Split) {
         return Err(LowerError::Rows);
     }
-    if columns > 1 && splits {
-        return Err(LowerError::SequenceOfColumns);
+    if !plan.tensor.can_contract() {
+        return Err(LowerError::Contraction);
     }
     for (number, device) in plan.devices.iter().enumerate() {
         let own = plan.devices[number / parts * parts].index() + number % parts;

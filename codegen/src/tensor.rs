@@ -81,9 +81,12 @@ impl Parted {
     }
 }
 
-/// Parameters that all their users want in the same parts are kept in these.
+/// Parameters that all their users want in the same parts are kept in these. What is used alike is
+/// kept alike, whoever adds to its gradient.
 fn stored(trial: Local<'_>) -> BTreeMap<ParameterId, Layout> {
     let one = |(parameter, wants): (ParameterId, BTreeSet<Layout>)| {
+        let wants: BTreeSet<Layout> =
+            wants.into_iter().map(|layout| layout.map(Along::of_value)).collect();
         let mut wants = wants.into_iter();
         match (wants.next(), wants.next()) {
             (Some(layout), None) if is_division(layout) => Some((parameter, layout)),

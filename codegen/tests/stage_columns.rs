@@ -14,19 +14,36 @@ mod stage_support;
 use roundelay_codegen::{BackwardForm, Everywhere, StageForm, stages_in};
 use roundelay_kernels::{Exchange, Kernel};
 use roundelay_schedule::{
-    Collective, Division, Float, Id, Line, Recompute, Routine, Stage, Tensor,
+    Collective, Contraction, Division, Float, Id, Line, Recompute, Routine, Sequence,
+    Stage, Tensor,
 };
 use split::{
     CHARACTERS, DEEP_HEAD, EXAMPLES, GPT, LLAMA, STORED, assert_same, model, stages,
 };
 use stage_support::build::nodes;
 
-/// Every grid of several columns and at most eight parts whose rows divide so many heads.
+/// Every grid of several columns and at most eight parts that divides so many heads, in
+/// every way.
 fn grids(heads: u32) -> impl Iterator<Item = Tensor> {
     let rows = (1..=8u32).filter(move |rows| heads.is_multiple_of(*rows));
     let columns = [2, 3, 4, 6, 8];
     rows.flat_map(move |rows| columns.map(|columns| Tensor::grid(rows, columns)))
         .filter(|tensor| tensor.parts() <= 8)
+        .flat_map(ways)
+        .filter(move |tensor| {
+            let gathers = tensor.contraction == Contraction::Gather;
+            !gathers || heads.is_multiple_of(tensor.columns)
+        })
+}
+
+/// A grid with whole sequences and with split ones, and whose maps gather.
+fn ways(tensor: Tensor) -> impl Iterator<Item = Tensor> {
+    let gather = Tensor { contraction: Contraction::Gather, ..tensor };
+    [tensor, split(tensor), gather].into_iter().filter(Tensor::can_contract)
+}
+
+fn split(tensor: Tensor) -> Tensor {
+    Tensor { sequence: Sequence::Split, ..tensor }
 }
 
 #[test]
@@ -74,8 +91,9 @@ fn small_and_shared_tables_are_cut_where_they_are_read() {
     for text in [CHARACTERS, DEEP_HEAD] {
         let model = model(text);
         for tensor in [(1, 2), (2, 2), (4, 2), (2, 4), (1, 8)] {
-            let tensor = Tensor::grid(tensor.0, tensor.1);
-            assert_same(&model, &[], tensor, StageForm::default());
+            for tensor in ways(Tensor::grid(tensor.0, tensor.1)) {
+                assert_same(&model, &[], tensor, StageForm::default());
+            }
         }
     }
 }
@@ -95,7 +113,9 @@ fn layouts_meet_wherever_a_model_mixes_them() {
     }";
     for tensor in [(1, 2), (2, 2), (2, 4), (4, 2), (1, 4)] {
         let tensor = Tensor::grid(tensor.0, tensor.1);
-        assert_same(&model(text), &[], tensor, StageForm::default());
+        for tensor in ways(tensor) {
+            assert_same(&model(text), &[], tensor, StageForm::default());
+        }
     }
 }
 
@@ -106,7 +126,9 @@ fn what_is_computed_again_or_in_halves_changes_nothing() {
         for recompute in [Recompute::None, Recompute::Selective, Recompute::Full] {
             for backward in [BackwardForm::Whole, BackwardForm::Split] {
                 let form = StageForm { backward, recompute };
-                assert_same(&model, &[], Tensor::grid(2, 2), form);
+                for tensor in [Tensor::grid(2, 2), split(Tensor::grid(2, 2))] {
+                    assert_same(&model, &[], tensor, form);
+                }
             }
         }
     }
@@ -116,8 +138,11 @@ fn what_is_computed_again_or_in_halves_changes_nothing() {
 fn cuts_fall_anywhere() {
     let model = model(&LLAMA.replace("repeat 2", "repeat 1"));
     for cut in 1..nodes(&model) {
-        for tensor in [Tensor::grid(2, 2), Tensor::grid(1, 3)] {
+        for tensor in [(2, 2), (1, 3), (3, 2)] {
+            let tensor = split(Tensor::grid(tensor.0, tensor.1));
+            let whole = Tensor { sequence: Sequence::Whole, ..tensor };
             assert_same(&model, &[cut], tensor, StageForm::default());
+            assert_same(&model, &[cut], whole, StageForm::default());
         }
     }
 }
@@ -202,6 +227,35 @@ fn a_layer_sends_what_the_formulas_say() {
             let expected = 2 * 2 * 2 * statistics * tokens * (columns - 1) * rows;
             assert_eq!(norms, expected, "norms of {tensor:?}");
         }
+    }
+}
+
+/// Shares of the tokens are gathered and sums scattered where whole tokens would be summed, which
+/// sends as much, and once more for backward: 4 h on the columns, 2 h on the rows. Statistics are
+/// those of own tokens, and what all tokens use alike is summed over the shares: gains and
+/// biases of norms, biases behind scattered sums.
+#[test]
+fn a_layer_of_shared_tokens_gathers_once_more() {
+    const WIDTH: u64 = 48;
+    let text = "model gpt {
+        input tokens:  i32[batch, 12]
+        input targets: i32[batch, 12]
+        x = embedding(tokens, 64, 48)
+        repeat 2 as layer {
+            x = x + attention(layer_norm(x), 8, causal = true)
+            x = x + linear(gelu(linear(layer_norm(x), 4 * 48)), 48)
+        }
+        loss cross_entropy(linear(layer_norm(x), 64), targets)
+    }";
+    let tokens = EXAMPLES * 12;
+    for (rows, columns) in [(1, 2), (1, 4), (2, 1), (2, 2), (2, 4), (4, 1), (4, 2)] {
+        let tensor = split(Tensor::grid(rows, columns));
+        let [rows, columns] = [rows, columns].map(u64::from);
+        let features = tokens * WIDTH * (28 * (columns - 1) + 10 * (rows - 1));
+        let norms = 2 * 2 * 2 * 2 * tokens * (columns - 1);
+        let shared = 2 * WIDTH * (6 * (rows - 1) + 4 * (columns - 1));
+        let [one, other] = of_layer(text, tensor, tokens);
+        assert_eq!(one + other, features + norms + shared, "{tensor:?}");
     }
 }
 

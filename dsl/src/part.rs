@@ -1,5 +1,7 @@
 //! What one of several devices does of an operation; no program has it.
 
+use roundelay_schedule::Line;
+
 /// What one device does where tensors are split among several. Every array is the own part.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Part {
@@ -44,6 +46,8 @@ pub enum Part {
         operator: u64,
         /// Where the own part lies in it.
         share: Share,
+        /// Who divides the tokens, where `share` is of something else.
+        tokens: Option<Line>,
     },
 }
 

@@ -2,9 +2,9 @@
 
 use crate::{Head, Part, Pattern, Sliced};
 use roundelay_schedule::{
-    Bytes, Data, DeviceId, DeviceList, Division, Element, Evaluation, Exactness, Float,
-    Hop, Id, Initial, Line, Optimizer, Order, Placement, Profile, Reading, Recompute,
-    Rule, Sequence, States, Table, Target, Treatment,
+    Bytes, Contraction, Data, DeviceId, DeviceList, Division, Element, Evaluation,
+    Exactness, Float, Hop, Id, Initial, Line, Optimizer, Order, Placement, Profile,
+    Reading, Recompute, Rule, Sequence, States, Table, Target, Treatment,
 };
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -440,6 +440,8 @@ pub struct Search {
     /// Among how many devices parameters may be divided: `zero3` has a depth of all its replicas,
     /// `hsdp` one of its shards, all else one.
     pub depth: Numbers,
+    /// How maps may multiply features that columns divide; they alternate where nothing is said.
+    pub contraction: Choice<Contraction>,
     /// What rows may do where features are whole.
     pub sequence: Choice<Sequence>,
     /// State placements to try.

@@ -6,8 +6,8 @@ use roundelay_dsl::{
     fingerprint, format, parse,
 };
 use roundelay_schedule::{
-    Bytes, Data, Element, Evaluation, Exactness, Id, Initial, Method, Nanos, Rate,
-    Recompute, Rule, Sequence, Treatment,
+    Bytes, Contraction, Data, Element, Evaluation, Exactness, Id, Initial, Method, Nanos,
+    Rate, Recompute, Rule, Sequence, Treatment,
 };
 use std::{
     collections::BTreeMap,
@@ -361,6 +361,7 @@ fn a_search_is_set_from_the_command_line() {
         "tensor.rows=2 | 4",
         "tensor.columns<=3",
         "tensor.depth=2 | 4",
+        "tensor.contraction=gather",
         "sequence=split",
     ];
     for setting in settings {
@@ -373,6 +374,7 @@ fn a_search_is_set_from_the_command_line() {
     assert_eq!(search.rows, Numbers::Ranges(vec![(2, 2), (4, 4)]));
     assert_eq!(search.columns, Numbers::Ranges(vec![(1, 3)]));
     assert_eq!(search.depth, Numbers::Ranges(vec![(2, 2), (4, 4)]));
+    assert_eq!(search.contraction, Choice::OneOf(vec![Contraction::Gather]));
     assert_eq!(search.sequence, Choice::OneOf(vec![Sequence::Split]));
     let before = search.clone();
     for (wrong, message) in [
@@ -383,6 +385,7 @@ fn a_search_is_set_from_the_command_line() {
         ("tensor.columns=0", "expected a whole number from 1 to 1048576, found 0"),
         ("tensor.rows=0", "expected a whole number from 1 to 1048576, found 0"),
         ("sequence=none", "unknown sequence `none`"),
+        ("tensor.contraction=none", "unknown contraction `none`"),
         ("stages=", "`stages` needs a value"),
         ("", "expected a name, found end of file"),
         ("stages=4, rule=sync", "expected the end, found `,`"),

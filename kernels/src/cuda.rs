@@ -104,6 +104,16 @@ pub enum Argument {
     Part,
     /// The place of that part on its line, as 64 bits.
     Place(Line),
+    /// The number, as 64 bits, of the own part of the first of its rows, if parts are counted from
+    /// the first row of all on.
+    PlaceInRows {
+        /// The parts of a row.
+        line: Line,
+        /// The parts that have as many rows each, one behind the other.
+        of_rows: Line,
+        /// How many rows these are.
+        rows: u64,
+    },
     /// A whole number of 32 bits.
     Unsigned(u32),
     /// A whole number of 64 bits.

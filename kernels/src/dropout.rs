@@ -30,6 +30,8 @@ pub(crate) struct Placed {
     pub(crate) line: Line,
     /// Which of them these are, where the call says it.
     pub(crate) own: Option<u64>,
+    /// The parts that have as many rows each, one behind the other.
+    pub(crate) of_rows: Line,
 }
 
 /// dx = dy · mask / (1 − rate), with the mask of the forward pass.
@@ -70,6 +72,9 @@ impl Mask {
     }
 }
 
+/// The line of a part that has everything.
+const ALONE: Line = Line { parts: 1, stride: 1 };
+
 /// Sets these streams apart from those of other uses.
 const DROPOUT: u64 = 0x6472_6f70;
 
@@ -81,22 +86,28 @@ impl Dropout {
         context: &Context,
         apply: impl Fn(&[R], &mut [R], &Mask),
     ) {
-        let Placed { columns, line, own } = self.place;
+        let Placed { columns, line, own, of_rows } = self.place;
         let own = own.unwrap_or_else(|| context.place(line));
         let parts = u64::from(line.parts);
+        let first_row = context.place(of_rows) * (self.count / columns.max(1)) as u64;
         let mut mask = Mask::new(self, context);
         let rows = x.chunks(columns.max(1)).zip(out.chunks_mut(columns.max(1)));
         for (row, (x, out)) in rows.enumerate() {
-            mask.first = (row as u64 * parts + own) * columns as u64;
+            let row = first_row + row as u64;
+            mask.first = (row * parts + own) * columns as u64;
             apply(x, out, &mask);
         }
     }
     fn place(call: &mut Signature<'_>, count: usize) -> Result<Placed, String> {
         if !call.has("parts") && !call.has("columns") {
-            let line = Line { parts: 1, stride: 1 };
-            return Ok(Placed { columns: count, line, own: None });
+            let (line, of_rows) = (ALONE, ALONE);
+            return Ok(Placed { columns: count, line, own: None, of_rows });
         }
         let line = crate::exchange::line(call)?;
+        let of_rows = match line.parts > 1 && call.has("row_parts") {
+            true => crate::exchange::line_of(call, ["row_parts", "row_stride"])?,
+            false => ALONE,
+        };
         let parts = i64::from(line.parts);
         let own = call.optional_integer("own", "a part", |own| (0..parts).contains(&own));
         let own = own?.map(|own| own as u64);
@@ -105,7 +116,7 @@ impl Dropout {
             usize::try_from(columns)
                 .is_ok_and(|columns| columns > 0 && count.is_multiple_of(columns))
         })?;
-        Ok(Placed { columns: columns as usize, line, own })
+        Ok(Placed { columns: columns as usize, line, own, of_rows })
     }
     fn attributes(call: &mut Signature<'_>) -> Result<(f64, u64), String> {
         let rate = call.real("rate", "in 0 .. 1", |rate| (0.0..1.0).contains(&rate))?;

@@ -117,10 +117,18 @@ pub(crate) struct ReduceScatter(pub(crate) Exchange);
 
 /// The attributes `parts` and `stride`, which is one where it is absent.
 pub(crate) fn line(call: &mut Signature<'_>) -> Result<Line, String> {
+    line_of(call, ["parts", "stride"])
+}
+
+/// A line whose attributes have these names; the latter is one where it is absent.
+pub(crate) fn line_of(
+    call: &mut Signature<'_>,
+    [parts, stride]: [&'static str; 2],
+) -> Result<Line, String> {
     let rule = "from 1 to 4096";
     let fits = |number| (1..=4096).contains(&number);
-    let parts = call.integer("parts", rule, fits)?;
-    let stride = call.optional_integer("stride", rule, fits)?.unwrap_or(1);
+    let parts = call.integer(parts, rule, fits)?;
+    let stride = call.optional_integer(stride, rule, fits)?.unwrap_or(1);
     Ok(Line { parts: parts as u32, stride: stride as u32 })
 }
 

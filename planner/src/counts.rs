@@ -1,7 +1,7 @@
 //! The decisions that are numbers, of one combination.
 
 use crate::family::Family;
-use roundelay_schedule::{Order, Placement, Plan, Sequence, Tensor};
+use roundelay_schedule::{Contraction, Order, Placement, Plan, Sequence, Tensor};
 use std::fmt;
 
 /// The decisions that are numbers.
@@ -83,16 +83,17 @@ impl fmt::Display for Counts {
         }
         match tensor {
             Tensor { rows: 1, columns: 1, .. } => {}
-            Tensor { rows, columns: 1, sequence: Sequence::Whole } => {
-                write!(f, ", {rows} rows")?;
+            Tensor { rows, columns: 1, .. } => write!(f, ", {rows} rows")?,
+            Tensor { columns, contraction: Contraction::Gather, .. } => {
+                write!(f, ", {columns} columns that gather")?;
             }
-            Tensor { rows, columns: 1, sequence: Sequence::Split } => {
-                write!(f, ", {rows} rows that split the sequence")?;
-            }
-            Tensor { rows, columns, .. } => {
+            Tensor { rows, columns, contraction: Contraction::Alternate, .. } => {
                 write!(f, ", {rows} rows x {columns} columns")?;
             }
         }
-        Ok(())
+        match tensor.sequence {
+            Sequence::Split => f.write_str(" that split the sequence"),
+            Sequence::Whole => Ok(()),
+        }
     }
 }

@@ -17,6 +17,7 @@ pub fn decisions(plan: &Plan) -> Vec<(&'static str, String)> {
         ("tensor.rows", plan.tensor.rows.to_string()),
         ("tensor.columns", plan.tensor.columns.to_string()),
         ("tensor.depth", plan.depth().to_string()),
+        ("tensor.contraction", plan.tensor.contraction.to_string()),
         ("sequence", plan.tensor.sequence.to_string()),
         ("micro_batches", plan.micro_batches.to_string()),
         ("stages", plan.stages.to_string()),

@@ -12,7 +12,8 @@ use crate::{
     what_if::WhatIf,
 };
 use roundelay_schedule::{
-    Exactness, Kind, Order, Placement, Rewrite, Rule, Sequence, Sites, States,
+    Contraction, Exactness, Kind, Order, Placement, Rewrite, Rule, Sequence, Sites,
+    States,
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -213,6 +214,8 @@ pub struct Tensor {
     pub columns: u32,
     /// Its depth: members that divide parameters, by `states` and `shards`.
     pub depth: u32,
+    /// How maps multiply features that columns divide.
+    pub contraction: Contraction,
 }
 
 /// What the devices of one pool take of it.
@@ -301,6 +304,7 @@ pub(crate) fn plan_row(rank: usize, candidate: &Candidate, goal: &Goal) -> PlanR
             rows: plan.tensor.rows,
             columns: plan.tensor.columns,
             depth: plan.depth(),
+            contraction: plan.tensor.contraction,
         },
         sequence: plan.tensor.sequence,
         recompute: recompute(&plan.recompute),

@@ -57,10 +57,10 @@ fn check_tensor(program: &Program, counts: Counts) -> Result<(), Reason> {
         tensor if tensor.parts() > 1 && counts.slices > 1 => Err(Reason::SlicedTensor),
         Tensor { rows: 0, .. }
         | Tensor { columns: 0, .. }
-        | Tensor { rows: 1, sequence: Sequence::Split, .. } => Err(Reason::NoRows),
-        Tensor { columns: 2.., sequence: Sequence::Split, .. } => {
-            Err(Reason::SequenceOfColumns)
+        | Tensor { rows: 1, columns: 1, sequence: Sequence::Split, .. } => {
+            Err(Reason::NoRows)
         }
+        tensor if !tensor.can_contract() => Err(Reason::GatherInRows),
         tensor if tensor.parts() > 1 && program.train.optimizer.clip > 0.0 => {
             Err(Reason::ClipNeedsWholeTensors)
         }

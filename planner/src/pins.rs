@@ -20,6 +20,7 @@ pub(crate) enum Decision {
     Sequence,
     Rows,
     Columns,
+    Contraction,
     /// What `states` and `shards` come to.
     Depth,
     Replicas,
@@ -29,7 +30,7 @@ pub(crate) enum Decision {
 }
 
 impl Decision {
-    pub(crate) const ALL: [Self; 16] = [
+    pub(crate) const ALL: [Self; 17] = [
         Self::Recompute,
         Self::MicroBatches,
         Self::Stages,
@@ -41,6 +42,7 @@ impl Decision {
         Self::Sequence,
         Self::Rows,
         Self::Columns,
+        Self::Contraction,
         Self::Depth,
         Self::Replicas,
         Self::Devices,
@@ -62,6 +64,7 @@ impl Decision {
             Self::Sequence => "sequence",
             Self::Rows => "tensor.rows",
             Self::Columns => "tensor.columns",
+            Self::Contraction => "tensor.contraction",
             Self::Depth => "tensor.depth",
             Self::Replicas => "replicas",
             Self::Devices => "devices",
@@ -94,6 +97,7 @@ impl Decision {
             Self::Sequence => search.sequence == Choice::Open,
             Self::Rows => search.rows == Numbers::Open,
             Self::Columns => search.columns == Numbers::Open,
+            Self::Contraction => search.contraction == Choice::Open,
             Self::Depth => search.depth == Numbers::Open,
             Self::Replicas => search.replicas == Numbers::Open,
             Self::Devices => search.devices == Numbers::Open,
@@ -122,6 +126,7 @@ impl Decision {
             Self::Sequence => search.sequence = Choice::Open,
             Self::Rows => search.rows = Numbers::Open,
             Self::Columns => search.columns = Numbers::Open,
+            Self::Contraction => search.contraction = Choice::Open,
             Self::Depth => search.depth = Numbers::Open,
             Self::Replicas => search.replicas = Numbers::Open,
             Self::Devices => search.devices = Numbers::Open,
@@ -154,10 +159,14 @@ impl Decision {
                 plan.states != States::Hsdp || search.shards.allows(plan.shards.into())
             }
             Self::Sequence => {
-                plan.tensor.rows == 1 || search.sequence.allows(&plan.tensor.sequence)
+                plan.tensor.parts() == 1 || search.sequence.allows(&plan.tensor.sequence)
             }
             Self::Rows => search.rows.allows(plan.tensor.rows.into()),
             Self::Columns => search.columns.allows(plan.tensor.columns.into()),
+            Self::Contraction => {
+                plan.tensor.columns == 1
+                    || search.contraction.allows(&plan.tensor.contraction)
+            }
             Self::Depth => search.depth.allows(plan.depth().into()),
             Self::Replicas => search.replicas.allows(plan.replicas.into()),
             Self::Devices => search.devices.allows(plan.devices.len() as u64),
@@ -196,6 +205,7 @@ impl Decision {
             Self::Sequence => vec![line(&plan.tensor.sequence)],
             Self::Rows => vec![line(&plan.tensor.rows)],
             Self::Columns => vec![line(&plan.tensor.columns)],
+            Self::Contraction => vec![line(&plan.tensor.contraction)],
             Self::Depth => vec![line(&plan.depth())],
             Self::Replicas => vec![line(&plan.replicas)],
             Self::Devices => vec![line(&plan.devices.len())],
@@ -221,6 +231,7 @@ impl Decision {
             Self::Order
             | Self::States
             | Self::Sequence
+            | Self::Contraction
             | Self::Placement
             | Self::Rule => 0,
         }

@@ -131,7 +131,7 @@ fn decision(reason: &Reason, plan: &Plan) -> &'static str {
     match reason {
         Reason::UnevenShards { .. } => "shards",
         Reason::NoRows
-        | Reason::SequenceOfColumns
+        | Reason::GatherInRows
         | Reason::OtherDepth { .. }
         | Reason::SlicedTensor
         | Reason::ClipNeedsWholeTensors => "tensor",

@@ -34,10 +34,10 @@ pub enum Reason {
     MirroredReplicas,
     /// States that are split over replicas, and there is one.
     OneReplica,
-    /// No tensor row, or one that splits a sequence alone.
+    /// No tensor row or column, or one part that splits a sequence alone.
     NoRows,
-    /// Columns beside a sequence that rows split.
-    SequenceOfColumns,
+    /// Columns that gather, beside rows or shares of the tokens.
+    GatherInRows,
     /// Slices of sequences on devices that split tensors.
     SlicedTensor,
     /// Clipping where no device has whole gradients.
@@ -125,7 +125,7 @@ impl Reason {
             Reason::UnevenShards { .. } => "uneven_shards",
             Reason::OtherDepth { .. } => "other_depth",
             Reason::NoRows => "no_rows",
-            Reason::SequenceOfColumns => "sequence_of_columns",
+            Reason::GatherInRows => "gather_in_rows",
             Reason::SlicedTensor => "slices_need_whole_tensors",
             Reason::ClipNeedsWholeTensors => "clipping_needs_whole_tensors",
             Reason::TooFewDevices { .. } => "too_few_devices",
@@ -169,12 +169,12 @@ impl fmt::Display for Reason {
                 f.write_str("with one replica nothing is split: use states replicated")
             }
             Reason::NoRows => f.write_str(
-                "tensors have at least one row and one column, and one row alone splits no \
-                 sequence",
+                "tensors have at least one row and one column, and one part alone splits \
+                 no sequence",
             ),
-            Reason::SequenceOfColumns => f.write_str(
-                "rows that split the sequence stand in one column: use sequence whole, or \
-                 one column",
+            Reason::GatherInRows => f.write_str(
+                "`contraction gather` is of several columns in one row, which leaves sequences \
+                 whole: set `tensor { rows 1 }` and `sequence whole`",
             ),
             Reason::SlicedTensor => f.write_str(
                 "slices of sequences are not made of tensors that are split: set `slices 1`, or \

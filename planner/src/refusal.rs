@@ -133,7 +133,7 @@ fn depth(excluded: &Excluded) -> (u32, u64) {
         | Reason::UnevenShards { .. }
         | Reason::OtherDepth { .. }
         | Reason::NoRows
-        | Reason::SequenceOfColumns => (6, 0),
+        | Reason::GatherInRows => (6, 0),
         Reason::ClipNeedsWholeTensors | Reason::SlicedTensor => (7, 0),
         Reason::Clash(Clash::ClipNeedsWholeGradient(_)) => (7, 0),
         Reason::Clash(_) => (7, 1),
@@ -156,7 +156,7 @@ fn constraint(reason: &Reason) -> &'static str {
         Reason::Misfit(_) => "order",
         Reason::UnevenShards { .. } => "shards",
         Reason::NoRows
-        | Reason::SequenceOfColumns
+        | Reason::GatherInRows
         | Reason::OtherDepth { .. }
         | Reason::SlicedTensor
         | Reason::ClipNeedsWholeTensors => "tensor",

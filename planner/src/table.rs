@@ -9,7 +9,8 @@ use crate::{
 };
 use roundelay_dsl::{Choice, Program, Search};
 use roundelay_schedule::{
-    Exactness, Hop, Nanos, Placement, Plan, PoolId, Rule, Sequence, States, Tensor,
+    Contraction, Exactness, Hop, Nanos, Placement, Plan, PoolId, Rule, Sequence, States,
+    Tensor,
 };
 use std::collections::BTreeSet;
 
@@ -187,11 +188,15 @@ fn row(rank: &str, candidate: &Candidate, goal: &Goal) -> Row {
 
 /// Devices that split tensors, and whether they split the sequence too; rows, or rows x columns.
 fn tensor(plan: &Plan) -> String {
-    let Tensor { rows, columns, sequence } = plan.tensor;
-    match (columns, sequence) {
-        (1, Sequence::Whole) => rows.to_string(),
-        (1, Sequence::Split) => format!("{rows}/seq"),
-        (_, Sequence::Whole | Sequence::Split) => format!("{rows}x{columns}"),
+    let Tensor { rows, columns, sequence, contraction } = plan.tensor;
+    let grid = match (columns, contraction) {
+        (1, _) => rows.to_string(),
+        (_, Contraction::Alternate) => format!("{rows}x{columns}"),
+        (_, Contraction::Gather) => format!("{columns}/gather"),
+    };
+    match sequence {
+        Sequence::Whole => grid,
+        Sequence::Split => format!("{grid}/seq"),
     }
 }
 

@@ -5,7 +5,7 @@ mod tensors;
 use crate::{family::Family, grid::Grid};
 use roundelay_dsl::{Choice, Numbers, Objective, Operation, Program, Search};
 use roundelay_schedule::{
-    Hop, Order, Placement, Recompute, Rule, Sequence, States, Tensor,
+    Contraction, Hop, Order, Placement, Recompute, Rule, Sequence, States, Tensor,
 };
 use std::collections::BTreeSet;
 
@@ -290,6 +290,7 @@ impl Values {
         depths: &BTreeSet<u32>,
     ) -> Vec<(&'static str, Vec<String>)> {
         let depths: Vec<u32> = depths.iter().copied().collect();
+        let tensors = &self.tensors;
         vec![
             ("rule", shown(&self.rules)),
             ("placement", shown(&self.placements)),
@@ -303,7 +304,11 @@ impl Values {
             ("tensor.rows", shown(&counted(&self.tensors, |tensor| tensor.rows))),
             ("tensor.columns", shown(&counted(&self.tensors, |tensor| tensor.columns))),
             ("tensor.depth", shown(&depths)),
-            ("sequence", shown(&sequences(&self.tensors))),
+            (
+                "tensor.contraction",
+                shown(&tried(Contraction::ALL, tensors, |tensor| tensor.contraction)),
+            ),
+            ("sequence", shown(&tried(Sequence::ALL, tensors, |tensor| tensor.sequence))),
             ("micro_batches", shown(&self.micro_batches)),
             ("stages", shown(&self.all_stages())),
         ]
@@ -354,9 +359,14 @@ fn counted(tensors: &[Tensor], count: fn(&Tensor) -> u32) -> Vec<u32> {
     sorted(tensors.iter().map(|tensor| u64::from(count(tensor))))
 }
 
-fn sequences(tensors: &[Tensor]) -> Vec<Sequence> {
-    let tried = |one: &&Sequence| tensors.iter().any(|tensor| tensor.sequence == **one);
-    Sequence::ALL.iter().filter(tried).copied().collect()
+/// Those of all values that some of the ways to split tensors have.
+fn tried<T: Copy + PartialEq>(
+    all: &[T],
+    tensors: &[Tensor],
+    of: fn(&Tensor) -> T,
+) -> Vec<T> {
+    let tried = |one: &&T| tensors.iter().any(|tensor| of(tensor) == **one);
+    all.iter().filter(tried).copied().collect()
 }
 
 /// The orders that are tried when the program leaves them open: all that there are, but lists

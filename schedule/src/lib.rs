@@ -80,7 +80,7 @@ pub use schedule::{FORMAT, PhysicalQueue, Schedule, Touch};
 pub use segment::{Instance, Segment};
 pub use sum::Sum;
 pub use target::{Device, Domain, Host, Pool, Products, Target};
-pub use tensor::{Direction, Division, Line, Sequence, Split, Tensor};
+pub use tensor::{Contraction, Direction, Division, Line, Sequence, Split, Tensor};
 pub use timeline::{Simulation, Trace, enough_steps, grid, trace};
 pub use turned::{Cells, Turned};
 pub use unit::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Nanos};

@@ -21,6 +21,25 @@ pub struct Tensor {
     /// What they do where features are whole.
     #[serde(default, skip_serializing_if = "Sequence::is_whole")]
     pub sequence: Sequence,
+    /// How maps multiply features that columns divide.
+    #[serde(default, skip_serializing_if = "Contraction::is_alternate")]
+    pub contraction: Contraction,
+}
+
+/// How maps multiply features that columns divide.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Contraction {
+    /// They read what one direction of the grid divides and make what the other one divides, in
+    /// turn, and sums meet (Tensor3D, arXiv 2305.13525).
+    #[default]
+    Alternate,
+    /// Each device gathers what it reads from the columns and makes its own columns of the
+    /// result, in one row: products in two dimensions (SUMMA; arXiv 2110.14883) where states are
+    /// sharded among as many devices.
+    Gather,
 }
 
 /// What the rows do where features are whole, between two split regions.
@@ -102,12 +121,13 @@ impl Tensor {
 
     /// So many rows, in one column.
     pub const fn rows(rows: u32, sequence: Sequence) -> Self {
-        Self { rows, columns: 1, sequence }
+        Self { sequence, ..Self::grid(rows, 1) }
     }
 
     /// A grid of so many rows and columns.
     pub const fn grid(rows: u32, columns: u32) -> Self {
-        Self { rows, columns, sequence: Sequence::Whole }
+        let (sequence, contraction) = (Sequence::Whole, Contraction::Alternate);
+        Self { rows, columns, sequence, contraction }
     }
 
     /// Whether one device does everything.
@@ -117,9 +137,23 @@ impl Tensor {
 
     /// As messages say it: `2 tensor rows`, `2 tensor rows and 4 columns`.
     pub fn shown(&self) -> String {
-        match self.columns {
-            1 => format!("{} tensor rows", self.rows),
-            columns => format!("{} tensor rows and {columns} columns", self.rows),
+        match (self.columns, self.contraction) {
+            (1, _) => format!("{} tensor rows", self.rows),
+            (columns, Contraction::Alternate) => {
+                format!("{} tensor rows and {columns} columns", self.rows)
+            }
+            (columns, Contraction::Gather) => format!("{columns} columns that gather"),
+        }
+    }
+
+    /// Whether maps can multiply as they are to: columns that gather stand in one row, and it
+    /// leaves sequences whole, for nobody else divides the tokens.
+    pub fn can_contract(&self) -> bool {
+        match self.contraction {
+            Contraction::Alternate => true,
+            Contraction::Gather => {
+                self.columns > 1 && self.rows == 1 && self.sequence == Sequence::Whole
+            }
         }
     }
 
@@ -130,7 +164,7 @@ impl Tensor {
 
     /// The parts that differ in one direction.
     pub fn line(&self, direction: Direction) -> Line {
-        let Self { rows, columns, sequence: _ } = *self;
+        let Self { rows, columns, .. } = *self;
         match direction {
             Direction::Rows => Line { parts: rows, stride: columns },
             Direction::Columns => Line { parts: columns, stride: 1 },
@@ -184,6 +218,13 @@ impl Division {
 impl Default for Tensor {
     fn default() -> Self {
         Self::WHOLE
+    }
+}
+
+impl Contraction {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    fn is_alternate(&self) -> bool {
+        *self == Contraction::Alternate
     }
 }
 

@@ -169,11 +169,6 @@ fn lines_are_those_of_the_grid() {
     });
     let expected = "2 parts that are 4 apart make it together, which 2 tensor rows and 2 columns are not";
     assert!(says(&found, Culprit::Routine(id(0)), expected), "{found}");
-    let found = refused(crossed(accumulate(1)), |s| {
-        s.plan.tensor.sequence = Sequence::Split;
-    });
-    let expected = "columns split features where rows would split the sequence";
-    assert!(says(&found, Culprit::Header("axes"), expected), "{found}");
 }
 
 /// Half of a column of four rows is as far apart as its rows, but no line of the grid.

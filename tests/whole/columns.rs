@@ -12,7 +12,7 @@ use roundelay::{
     Program,
     parts::{
         runtime::{Cpu, CpuOptions, Dataset, State},
-        schedule::{self, Bytes, Float, LinkId, Tensor},
+        schedule::{self, Bytes, Contraction, Float, LinkId, Sequence, Tensor},
     },
 };
 use roundelay_schedule::Id;
@@ -83,7 +83,11 @@ fn every_grid_trains_like_one_device() {
     for (dtype, most) in [(Float::F64, 1e-12), (Float::F32, 1e-5)] {
         let program = divisible(dtype);
         let expected = losses(&program, Tensor::WHOLE);
-        for tensor in grids() {
+        let split = |tensor| Tensor { sequence: Sequence::Split, ..tensor };
+        let shared = grids().filter(|tensor| tensor.parts() > 1).map(split);
+        let gather = |tensor| Tensor { contraction: Contraction::Gather, ..tensor };
+        let gathered = grids().map(gather).filter(Tensor::can_contract);
+        for tensor in grids().chain(shared).chain(gathered) {
             for (one, other) in losses(&program, tensor).iter().zip(&expected) {
                 let error = (one - other).abs() / other.abs();
                 assert!(error < most, "{dtype} {tensor:?}: {one} for {other}");

@@ -4,6 +4,7 @@
 mod averages;
 mod columns;
 mod depth;
+mod dimensions;
 mod halves;
 mod images;
 mod memory;

@@ -137,17 +137,14 @@ pub enum LowerError {
         "clipping needs a stage's whole gradient on one device, which {0} parts of tensors split up"
     )]
     ClippingNeedsWholeTensors(u32),
-    /// No part, or a sequence that one row splits.
+    /// No part, or a sequence that one part splits.
     #[error(
-        "tensors have at least one row and one column, and one row splits no sequence"
+        "tensors have at least one row and one column, and one part splits no sequence"
     )]
     Rows,
-    /// Columns beside a sequence that rows split.
-    #[error(
-        "rows that split the sequence stand in one column: set `sequence whole` or \
-         `tensor {{ columns 1 }}`"
-    )]
-    SequenceOfColumns,
+    /// Columns that gather, beside rows or shares of the tokens.
+    #[error("columns that gather stand in one row, which leaves sequences whole")]
+    Contraction,
     /// Devices that nothing joins.
     #[error("no link joins {0} and {1}")]
     NoLink(DeviceId, DeviceId),

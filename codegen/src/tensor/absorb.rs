@@ -27,6 +27,8 @@ pub(crate) struct Absorb<'a> {
     made: Vec<bool>,
     /// The best use of each result divided along each of its extents.
     uses: Vec<Vec<Use>>,
+    /// Whether each result goes into heads before any other map.
+    heads: Vec<bool>,
 }
 
 impl<'a> Absorb<'a> {
@@ -35,7 +37,8 @@ impl<'a> Absorb<'a> {
     pub(crate) fn new(model: &'a Model, tensor: Tensor) -> Self {
         let [rows, parts] = [tensor.rows, tensor.parts()].map(u64::from);
         let uses = vec![Vec::new(); model.nodes.len()];
-        let mut absorb = Self { model, rows, parts, made: Vec::new(), uses };
+        let heads = vec![false; model.nodes.len()];
+        let mut absorb = Self { model, rows, parts, made: Vec::new(), uses, heads };
         for node in model.nodes.values() {
             let made = absorb.makes(node);
             absorb.made.push(made);
@@ -47,6 +50,8 @@ impl<'a> Absorb<'a> {
                 users.map(|(user, place)| absorb.by(*user, *place, id, extent)).max()
             });
             absorb.uses[id.index()] = best.map(|best| best.unwrap_or(Use::No)).collect();
+            let mut users = users[id.index()].iter();
+            absorb.heads[id.index()] = users.any(|(user, _)| absorb.takes_heads(*user));
         }
         absorb
     }
@@ -59,6 +64,23 @@ impl<'a> Absorb<'a> {
             Use::No => false,
             Use::Even => width.is_multiple_of(self.rows),
             Use::Any => width >= self.rows,
+        }
+    }
+
+    /// Whether a result goes into heads before any other map.
+    pub(crate) fn meets_heads(&self, node: NodeId) -> bool {
+        self.heads[node.index()]
+    }
+
+    /// Whether a node works head by head, or hands on to one that does.
+    fn takes_heads(&self, node: NodeId) -> bool {
+        match self.model.nodes[node].operation {
+            Operation::Attention { .. }
+            | Operation::Scores { .. }
+            | Operation::Mix { .. }
+            | Operation::Rotary { .. } => true,
+            Operation::Linear | Operation::Conv2d { .. } => false,
+            _ => self.heads[node.index()],
         }
     }
 

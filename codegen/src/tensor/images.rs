@@ -107,6 +107,10 @@ impl Local<'_> {
             self.layout(x).divides(last(&self.shape(x))) == Some(Direction::Rows);
         let from = if by_rows { Direction::Rows } else { Direction::Columns };
         match turn {
+            // What is gathered is whole, as what is brought is.
+            Turn::First | Turn::On | Turn::Back if self.gathers() => {
+                Way { from: None, to: Some(Direction::Columns) }
+            }
             Turn::First => Way { from: None, to: Some(Direction::Columns) },
             Turn::On => Way { from: Some(from), to: Some(crossing(from)) },
             Turn::Back => Way { from: Some(Direction::Columns), to: None },
@@ -120,8 +124,8 @@ impl Local<'_> {
         let read = size(&self.shape(x));
         let from = way.from.is_none_or(|from| self.divides(from, ("channels", read)));
         let to = match turn {
-            Turn::Back => way.from,
-            Turn::First | Turn::On | Turn::Last => way.to,
+            Turn::Back if way.to.is_none() => way.from,
+            Turn::Back | Turn::First | Turn::On | Turn::Last => way.to,
         };
         from && to.is_none_or(|to| self.divides(to, ("filters", size(shape))))
     }

@@ -35,6 +35,17 @@ pub(crate) struct Layout {
     pub(crate) columns: Along,
 }
 
+/// Where the own part of an array lies in the whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// What is divided.
+    pub(crate) share: Share,
+    /// Who divides it.
+    pub(crate) direction: Direction,
+    /// Who divides the tokens beside it.
+    pub(crate) tokens: Option<Direction>,
+}
+
 /// One exchange on the way from one layout to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
@@ -95,6 +106,14 @@ impl Along {
             Along::Whole | Along::Varying | Along::Partial => Share::Whole,
             Along::Split(extent) => Share::Extent(extent),
             Along::Tokens => Share::Tokens,
+        }
+    }
+
+    /// The layout of a value with a gradient that is the same everywhere.
+    pub(crate) fn of_value(self) -> Along {
+        match self {
+            Along::Varying => Along::Whole,
+            Along::Whole | Along::Split(_) | Along::Tokens | Along::Partial => self,
         }
     }
 
@@ -173,7 +192,7 @@ impl Layout {
 
     /// Whether both directions divide one extent.
     fn is_crossed(self) -> bool {
-        matches!(self.rows, Along::Split(_)) && self.rows == self.columns
+        self.rows.extent().is_some() && self.rows == self.columns
     }
 
     /// From or to an extent that both directions divide.
@@ -219,14 +238,21 @@ impl Layout {
         own
     }
 
-    /// Where the own part lies, and who has the others; none when both directions divide
-    /// something of their own.
-    pub(crate) fn share(self) -> Option<(Share, Direction)> {
+    /// Where the own part lies; none when both directions divide something of their own, but for
+    /// one that divides the tokens.
+    pub(crate) fn place(self) -> Option<Place> {
+        let alone = |share, direction| Some(Place { share, direction, tokens: None });
+        let beside = |share, direction| {
+            let tokens = Some(crossing(direction));
+            Some(Place { share, direction, tokens })
+        };
         match (self.rows.share(), self.columns.share()) {
-            (rows, columns) if rows == columns => Some((rows, Direction::Both)),
-            (rows, Share::Whole) => Some((rows, Direction::Rows)),
-            (Share::Whole, columns) => Some((columns, Direction::Columns)),
-            _ => None,
+            (rows, columns) if rows == columns => alone(rows, Direction::Both),
+            (rows, Share::Whole) => alone(rows, Direction::Rows),
+            (Share::Whole, columns) => alone(columns, Direction::Columns),
+            (rows, Share::Tokens) => beside(rows, Direction::Rows),
+            (Share::Tokens, columns) => beside(columns, Direction::Columns),
+            (Share::Extent(_), Share::Extent(_)) => None,
         }
     }
 }

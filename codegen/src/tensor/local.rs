@@ -10,7 +10,7 @@ use crate::stage::StageError;
 use roundelay_dsl::{
     Extent, Metric, Model, Node, NodeId, Operation, ParameterId, Part, Source,
 };
-use roundelay_schedule::{Direction, Division, Id, Sequence, Split, Tensor};
+use roundelay_schedule::{Contraction, Direction, Division, Id, Sequence, Split, Tensor};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What is known of all maps before the graph is built.
@@ -109,6 +109,11 @@ impl<'a> Local<'a> {
         self.tensor.columns > 1
     }
 
+    /// Whether every map gathers what it reads.
+    pub(super) fn gathers(&self) -> bool {
+        self.tensor.contraction == Contraction::Gather
+    }
+
     /// Extents of the whole of a source.
     pub(super) fn shape(&self, source: Source) -> Vec<Extent> {
         self.whole.shape(source)
@@ -128,26 +133,30 @@ impl<'a> Local<'a> {
     /// The layout for what works token by token on a value: its share of the tokens where that
     /// is wanted.
     pub(super) fn by_tokens(&self, source: Source) -> Layout {
-        let own = self.layout(source);
-        match own.rows {
-            Along::Whole => Layout { rows: self.settled(&self.shape(source)), ..own },
+        let (own, shape) = (self.layout(source), self.shape(source));
+        match (own.rows, own.columns) {
+            (Along::Whole, Along::Tokens) => own,
+            (Along::Whole, _) => {
+                Layout { rows: self.settled(&shape, Direction::Rows), ..own }
+            }
+            (Along::Split(_), Along::Whole) => {
+                Layout { columns: self.settled(&shape, Direction::Columns), ..own }
+            }
             _ => own,
         }
     }
 
-    /// How a value lies in a column that no row has a part of the features of.
-    pub(super) fn settled(&self, shape: &[Extent]) -> Along {
+    /// How a value lies in a direction that does not divide its features.
+    pub(super) fn settled(&self, shape: &[Extent], direction: Direction) -> Along {
         match self.tensor.sequence {
-            Sequence::Split if has_tokens(shape, self.parts(Direction::Rows)) => {
-                Along::Tokens
-            }
+            Sequence::Split if has_tokens(shape, self.parts(direction)) => Along::Tokens,
             Sequence::Split | Sequence::Whole => Along::Whole,
         }
     }
 
     /// The same where there is a direction for it: a single part has the whole, so layouts that
     /// differ only there are one.
-    fn canonical(&self, layout: Layout) -> Layout {
+    pub(super) fn canonical(&self, layout: Layout) -> Layout {
         let single = [Direction::Rows, Direction::Columns]
             .into_iter()
             .filter(|direction| self.parts(*direction) == 1);
@@ -165,10 +174,7 @@ impl<'a> Local<'a> {
             }
             Source::Input(_) => {
                 // What has no gradient is the same whole or varying.
-                layout = layout.map(|along| match along {
-                    Along::Varying => Along::Whole,
-                    own => own,
-                });
+                layout = layout.map(Along::of_value);
                 source
             }
         };

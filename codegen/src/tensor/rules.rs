@@ -2,7 +2,7 @@
 
 use super::{
     absorb::is_elementwise,
-    layout::{Along, Layout, crossing},
+    layout::{Along, Layout, Place, crossing},
     local::Local,
     turns::is_channelwise,
 };
@@ -19,6 +19,8 @@ enum Way {
     Replicated,
     /// What it reads is divided in a direction, what it makes in the other one.
     From(Direction),
+    /// All of what it reads is gathered, own columns of the result are made.
+    Gather,
     /// All parts of the grid make classes of their own.
     Classes,
 }
@@ -136,7 +138,7 @@ impl Local<'_> {
         operands: &[Source],
         shape: &[Extent],
     ) -> (Source, Layout) {
-        let layout = self.between(shape);
+        let layout = Layout { rows: Along::Whole, ..self.between(shape) };
         let (table, others) = operands.split_last().expect("there is a table");
         let mut own: Vec<Source> =
             others.iter().map(|other| self.want(*other, Layout::WHOLE)).collect();
@@ -148,7 +150,7 @@ impl Local<'_> {
 
     /// The layout between two split regions: no row has a part of the features, columns do.
     fn between(&mut self, shape: &[Extent]) -> Layout {
-        let rows = self.settled(shape);
+        let rows = self.settled(shape, Direction::Rows);
         let width = shape.last().map_or(1, |extent| extent.size);
         match self.alternates() && self.divides(Direction::Columns, ("features", width)) {
             true => Layout { rows, columns: Along::Split(last(shape)) },
@@ -165,15 +167,28 @@ impl Local<'_> {
         match self.way(id, operands[0]) {
             Way::Replicated => self.replicated(Operation::Linear, operands, shape),
             Way::From(direction) => self.contract(direction, operands, shape),
-            Way::Classes => {
-                let x = self.want(operands[0], Layout::both(Along::Varying));
-                let mut own = vec![x];
-                let split = Layout::both(Along::Split(0));
-                own.extend(operands[1..].iter().map(|other| self.want(*other, split)));
-                let layout = Layout::both(Along::Split(last(shape)));
-                (self.add("", Operation::Linear, own, (shape, layout)), layout)
+            Way::Gather => {
+                let width = shape.last().map_or(1, |extent| extent.size);
+                self.divides(Direction::Columns, ("output features", width));
+                self.own_results(Direction::Columns, operands, shape)
             }
+            Way::Classes => self.own_results(Direction::Both, operands, shape),
         }
+    }
+
+    /// Everybody reads all of the operand and makes own columns of the result.
+    fn own_results(
+        &mut self,
+        direction: Direction,
+        operands: &[Source],
+        shape: &[Extent],
+    ) -> (Source, Layout) {
+        let along = |along| Layout::only(direction, along);
+        let mut own = vec![self.want(operands[0], along(Along::Varying))];
+        let split = along(Along::Split(0));
+        own.extend(operands[1..].iter().map(|other| self.want(*other, split)));
+        let layout = along(Along::Split(last(shape)));
+        (self.add("", Operation::Linear, own, (shape, layout)), layout)
     }
 
     fn way(&mut self, id: NodeId, x: Source) -> Way {
@@ -183,6 +198,7 @@ impl Local<'_> {
         let by_rows = self.layout(x).rows == Along::Split(last) && even;
         match self.alternates() {
             true if self.absorb.makes_classes(id) => Way::Classes,
+            true if self.gathers() => Way::Gather,
             _ if by_rows => Way::From(Direction::Rows),
             true => Way::From(Direction::Columns),
             false if self.absorb.takes_columns(id) => Way::From(Direction::Columns),
@@ -217,9 +233,10 @@ impl Local<'_> {
         }
         let partial = made.with(from, Along::Partial);
         let sum = self.add("", Operation::Linear, own, (shape, partial));
-        let settled = match from {
-            Direction::Rows | Direction::Both => self.settled(shape),
-            Direction::Columns => Along::Whole,
+        // Heads are of whole sequences: shares of the tokens would have to meet at once.
+        let settled = match self.absorb.meets_heads(self.at) {
+            true => Along::Whole,
+            false => self.settled(shape, from),
         };
         let layout = made.with(from, settled);
         let sum = self.settle(sum, (partial, layout), shape);
@@ -277,11 +294,12 @@ impl Local<'_> {
                 if self.alternates() =>
             {
                 if let Some(part) = part_of_norm(operation, shape) {
-                    return self.norm_part((part, direction), operation, operands, shape);
+                    let part = (part, direction);
+                    return self.norm_part(part, layout, operation, operands, shape);
                 }
                 Layout::WHOLE
             }
-            Some(_) => Layout::only(Direction::Rows, self.settled(shape)),
+            Some(_) => self.by_rows(shape),
             None => layout,
         };
         let mut own = vec![self.want(operands[0], layout)];
@@ -294,11 +312,11 @@ impl Local<'_> {
     fn norm_part(
         &mut self,
         (part, direction): (Part, Direction),
+        layout: Layout,
         operation: Operation,
         operands: &[Source],
         shape: &[Extent],
     ) -> (Source, Layout) {
-        let layout = self.layout(operands[0]);
         let mut own = vec![self.want(operands[0], layout)];
         let beside = layout.map(Along::repeated).with(direction, Along::Split(0));
         own.extend(operands[1..].iter().map(|other| self.want(*other, beside)));
@@ -323,24 +341,30 @@ impl Local<'_> {
             return (self.add("", operation, vec![x], (shape, layout)), layout);
         };
         // Masks are those of places in the whole tensor, which only equal parts say.
-        let even = |(share, direction)| match share {
+        let even = |Place { share, direction, .. }: Place| match share {
             Share::Extent(extent) => {
                 shape[extent as usize].size.is_multiple_of(self.parts(direction))
             }
             Share::Whole | Share::Tokens => true,
         };
-        let whole = || Layout::only(Direction::Rows, self.settled(shape));
-        let layout = match layout.share() {
-            Some(share) if even(share) => layout,
-            Some(_) | None => whole(),
+        let place = |layout| self.canonical(layout).place();
+        let layout = match place(layout).is_some_and(even) {
+            true => layout,
+            false => self.by_rows(shape),
         };
-        let (share, direction) =
-            layout.share().expect("one direction at most divides something");
+        let Place { share, direction, tokens } =
+            place(layout).expect("rows alone divide no more than the tokens");
         let x = self.want(operands[0], layout);
         let operator = roundelay_schedule::Id::index(id) as u64;
-        let part = Part::Dropout { rate, operator, share };
+        let tokens = tokens.map(|direction| self.tensor.line(direction));
+        let part = Part::Dropout { rate, operator, share, tokens };
         let result = self.part("", (part, direction), vec![x], (shape, layout));
         (result, layout)
+    }
+
+    /// Whole features, and each row's share of the tokens where that is wanted.
+    fn by_rows(&self, shape: &[Extent]) -> Layout {
+        Layout::only(Direction::Rows, self.settled(shape, Direction::Rows))
     }
 
     /// A value as it lies: an exchange would stand in front of the boundary, where its stage
@@ -379,8 +403,11 @@ impl Local<'_> {
             layout = self.by_tokens(b).map(met);
         }
         // A share of the tokens has no whole rows of a table of positions.
-        if missing == 1 && layout.rows == Along::Tokens && shape.len() > 2 {
-            layout.rows = Along::Whole;
+        if missing == 1 && shape.len() > 2 {
+            layout = layout.map(|along| match along {
+                Along::Tokens => Along::Whole,
+                other => other,
+            });
         }
         let for_b = layout.map(|along| match (missing, along) {
             (0, along) => along,

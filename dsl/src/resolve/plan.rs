@@ -14,7 +14,7 @@ use crate::{
     syntax::{Argument, Choice, Entry, Expression, ExpressionKind, Setting},
 };
 use roundelay_schedule::{
-    Bytes, Exactness, Hop, Placement, Recompute, Rule, Sequence, States,
+    Bytes, Contraction, Exactness, Hop, Placement, Recompute, Rule, Sequence, States,
 };
 
 /// Keys that are read.
@@ -50,7 +50,7 @@ const ELSEWHERE: [(&str, &str); 3] = [
 ];
 
 /// Entries of `tensor { … }`.
-const TENSOR: [&str; 3] = ["rows", "columns", "depth"];
+const TENSOR: [&str; 4] = ["rows", "columns", "depth", "contraction"];
 
 /// What the planner may choose.
 pub(super) fn resolve(
@@ -419,7 +419,10 @@ fn cuts(entry: &Entry, report: &mut Report) -> Known<Vec<u32>> {
 /// `tensor { rows <= 8, columns 1, depth 2 | 4 }`.
 fn tensor(search: &mut Search, entry: &Entry, report: &mut Report) -> Known<()> {
     if !matches!(entry.value, Setting::Nothing) {
-        let mistake = Mistake::new(Code::Type, "`tensor` takes rows, columns and depth");
+        let mistake = Mistake::new(
+            Code::Type,
+            "`tensor` takes rows, columns, depth and contraction",
+        );
         let hint = "write `tensor { rows <= 8 }`";
         return Err(report.error(entry.key.span, mistake.hint(hint)));
     }
@@ -432,6 +435,11 @@ fn tensor(search: &mut Search, entry: &Entry, report: &mut Report) -> Known<()> 
     }
     if let Some(entry) = inner.get("depth") {
         search.depth = numbers(entry, report)?;
+    }
+    if let Some(entry) = inner.get("contraction") {
+        search.contraction = choice(entry, report, |value, report| {
+            word(value, "contraction", Contraction::ALL, report)
+        })?;
     }
     Ok(())
 }

@@ -7,9 +7,20 @@ use super::{
     source::DROPOUT,
 };
 use crate::{
-    dropout::{Dropout, DropoutBackward},
+    dropout::{Dropout, DropoutBackward, Placed},
     store::Store,
 };
+
+/// Which part of the first row the first element lies in, counted from the first row of all.
+fn part(dropout: &Dropout) -> Argument {
+    let Placed { columns, line, own, of_rows } = dropout.place;
+    let rows = (dropout.count / columns.max(1)) as u64;
+    match (own, of_rows.parts) {
+        (Some(own), _) => count(own as usize),
+        (None, 1) => Argument::Place(line),
+        (None, _) => Argument::PlaceInRows { line, of_rows, rows },
+    }
+}
 
 fn write(draft: &mut Draft, dropout: &Dropout, store: Store) {
     let [x, out] = draft.operands(0);
@@ -20,7 +31,7 @@ fn write(draft: &mut Draft, dropout: &Dropout, store: Store) {
         count(dropout.count),
         count(place.columns),
         count(place.line.parts as usize),
-        place.own.map_or(Argument::Place(place.line), |own| count(own as usize)),
+        part(dropout),
         Argument::Double(dropout.rate),
         Argument::Unsigned64(dropout.operator),
         Argument::Scalars,

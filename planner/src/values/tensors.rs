@@ -2,7 +2,7 @@
 
 use super::{listed, one_of, powers_of_two, sorted, thinned};
 use roundelay_dsl::{Numbers, Operation, Program, Search, Source};
-use roundelay_schedule::{Sequence, Tensor};
+use roundelay_schedule::{Contraction, Sequence, Tensor};
 
 /// Parts of tensors that are tried when rows or columns are left open, at most.
 const MOST_OPEN_PARTS: u64 = 16;
@@ -14,10 +14,11 @@ const LEAST_OPEN_GRID: u64 = 8;
 const LEAST_OPEN_GRID_OF_IMAGES: u64 = 4;
 
 /// Ways to split tensors: open rows and columns are powers of two whose grid fills part of an
-/// innermost link level, columns of larger grids alone; one row splits no sequence, and columns
-/// leave it whole.
+/// innermost link level, columns of larger grids alone; one part splits no sequence. Columns
+/// gather where a program names that: layers of transformers send less among as many rows.
 pub(super) fn tensors(program: &Program, devices: u64) -> Vec<Tensor> {
-    let Search { rows, columns, sequence, .. } = &program.search;
+    let Search { rows, columns, sequence, contraction, .. } = &program.search;
+    let contractions = one_of(contraction, &[Contraction::Alternate]);
     let sequences = one_of(sequence, Sequence::ALL);
     let inner = program.target.domains.iter().map(|d| d.devices.len() as u64);
     let most = inner.min().unwrap_or(1).min(MOST_OPEN_PARTS);
@@ -40,15 +41,21 @@ pub(super) fn tensors(program: &Program, devices: u64) -> Vec<Tensor> {
             [false, false] => true,
         }
     };
-    let whole = sequences.contains(&Sequence::Whole);
+    let ways: Vec<(Sequence, Contraction)> = (sequences.iter())
+        .flat_map(|sequence| contractions.iter().map(|own| (*sequence, *own)))
+        .collect();
+    // Where the tokens or the columns are whole there is one way, whatever is said.
     let one = |rows, columns| {
-        let sequences = match (rows, columns) {
-            (1, 1) => vec![Sequence::Whole],
-            (_, 1) => sequences.clone(),
-            _ if whole => vec![Sequence::Whole],
-            _ => sequences.clone(),
-        };
-        sequences.into_iter().map(move |sequence| Tensor { rows, columns, sequence })
+        let grid = Tensor::grid(rows, columns);
+        let way =
+            |(sequence, contraction): &(Sequence, Contraction)| match (rows, columns) {
+                (1, 1) => grid,
+                (_, 1) => Tensor { sequence: *sequence, ..grid },
+                _ => Tensor { sequence: *sequence, contraction: *contraction, ..grid },
+            };
+        let mut tensors: Vec<Tensor> = ways.iter().map(way).collect();
+        tensors.dedup();
+        tensors
     };
     let (rows, columns) = (values(rows), values(columns));
     let grids = rows.into_iter().flat_map(|rows| {

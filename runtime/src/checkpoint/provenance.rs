@@ -1,7 +1,7 @@
 //! What a checkpoint says about the run that wrote it.
 
 use crate::{Dataset, digest::Digest};
-use roundelay_schedule::{Job, Method, Parameter, Schedule, Tensor};
+use roundelay_schedule::{Contraction, Job, Method, Parameter, Schedule, Tensor};
 use std::collections::BTreeMap;
 
 /// The entries on which the numbers of a run depend, besides the model.
@@ -96,12 +96,13 @@ fn arithmetic(schedule: &Schedule) -> String {
 /// How tensors are split, in the words that digests of checkpoints are made of: these must stay as
 /// they are, and a single column is none of them.
 fn spelled(tensor: Tensor) -> String {
-    let Tensor { rows, columns, sequence } = tensor;
-    match columns {
-        1 => format!("Tensor {{ rows: {rows}, sequence: {sequence:?} }}"),
-        _ => format!(
+    let Tensor { rows, columns, sequence, contraction } = tensor;
+    match (columns, contraction) {
+        (1, _) => format!("Tensor {{ rows: {rows}, sequence: {sequence:?} }}"),
+        (_, Contraction::Alternate) => format!(
             "Tensor {{ rows: {rows}, columns: {columns}, sequence: {sequence:?} }}"
         ),
+        (_, Contraction::Gather) => format!("Tensor {{ columns: {columns}, gather }}"),
     }
 }
 

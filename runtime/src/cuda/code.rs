@@ -17,7 +17,7 @@ use roundelay_kernels::{
     },
 };
 use roundelay_schedule::{
-    Bytes, Call, Element, Float, Routine, RoutineId, Schedule, Table,
+    Bytes, Call, Element, Float, Line, Routine, RoutineId, Schedule, Table,
 };
 
 /// All routines of a schedule, on one device.
@@ -117,6 +117,10 @@ impl Binding<'_> {
         }
     }
 
+    fn place(&self, line: Line) -> u64 {
+        u64::from(line.place(u32::try_from(self.part).unwrap_or(u32::MAX)))
+    }
+
     fn value(&self, argument: Argument) -> u64 {
         match argument {
             Argument::Address(place) => self.address(place).0,
@@ -124,8 +128,9 @@ impl Binding<'_> {
             Argument::MicroBatch => self.micro_batch,
             Argument::SliceOffset => self.slice_offset,
             Argument::Part => self.part,
-            Argument::Place(line) => {
-                u64::from(line.place(u32::try_from(self.part).unwrap_or(u32::MAX)))
+            Argument::Place(line) => self.place(line),
+            Argument::PlaceInRows { line, of_rows, rows } => {
+                self.place(of_rows) * rows * u64::from(line.parts) + self.place(line)
             }
             Argument::Unsigned(number) => u64::from(number),
             Argument::Unsigned64(number) => number,

@@ -4,7 +4,7 @@
 use super::{Culprit, faults::Faults, limit};
 use crate::{
     DeviceId, Direction, Evaluation, Fold, Id, Line, Parameter, Placement, Plan,
-    Reduction, Rule, Schedule, Sequence, Split, Splits, Stage, States, Tensor,
+    Reduction, Rule, Schedule, Split, Splits, Stage, States, Tensor,
 };
 use std::collections::BTreeSet;
 
@@ -297,11 +297,12 @@ fn rows(schedule: &Schedule, faults: &mut Faults) {
             tensor.shown()
         )
     });
-    let whole = tensor.columns == 1 || tensor.sequence == Sequence::Whole;
-    faults.require(whole, culprit, || {
-        "columns split features where rows would split the sequence; let there be one column, or \
-         the sequence be whole"
-            .into()
+    faults.require(tensor.can_contract(), culprit, || {
+        format!(
+            "the plan splits tensors among {}; columns that gather stand in one row, which leaves \
+             sequences whole",
+            tensor.shown()
+        )
     });
     let last = schedule.axes.values().next_back().map(|axis| axis.splits);
     faults.require(parts == 1 || last == Some(Splits::Rows), culprit, || {

@@ -18,8 +18,8 @@ pub(super) fn part(site: &Site<'_>, part: Part, line: Line) -> Derivative {
         Part::RmsNorm { epsilon, whole } => {
             part_norm::rms_norm(site, epsilon, (whole, line))
         }
-        Part::Dropout { rate, operator, share } => {
-            dropout(site, (rate, operator), share, line)
+        Part::Dropout { rate, operator, share, tokens } => {
+            dropout(site, (rate, operator), share, (line, tokens))
         }
     }
 }
@@ -30,6 +30,15 @@ pub(super) fn along(step: Step, line: Line) -> Step {
     match line.stride {
         1 => step,
         stride => step.integer("stride", i64::from(stride)),
+    }
+}
+
+/// A call on a share of the rows, which parts on a line of their own have.
+fn of_tokens(step: Step, line: Line) -> Step {
+    let step = step.integer("row_parts", i64::from(line.parts));
+    match line.stride {
+        1 => step,
+        stride => step.integer("row_stride", i64::from(stride)),
     }
 }
 
@@ -138,7 +147,7 @@ fn dropout(
     site: &Site<'_>,
     (rate, operator): (f64, u64),
     share: Share,
-    line: Line,
+    (line, tokens): (Line, Option<Line>),
 ) -> Derivative {
     let columns = match share {
         Share::Whole => None,
@@ -151,7 +160,10 @@ fn dropout(
         let step = step.real("rate", rate).integer("operator", number(operator));
         match columns {
             None => step,
-            Some(columns) => along(step, line).integer("columns", number(columns)),
+            Some(columns) => {
+                let step = along(step, line).integer("columns", number(columns));
+                tokens.into_iter().fold(step, of_tokens)
+            }
         }
     };
     let back = |dx| masked(call("dropout_backward", [site.gradient(), dx]));
