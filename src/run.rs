@@ -315,6 +315,7 @@ fn train(
         Some(control) => rank_machine(schedule, data, on, control)?,
     };
     tell_ungraphed(&device, listener);
+    tell_unhidden(&device, schedule, listener);
     let trainer = Trainer::new(device, Rests { evaluate, checkpoint });
     let mut trainer = trainer.interruptible(options.interrupt.clone());
     let work = || {
@@ -343,6 +344,19 @@ fn tell_ungraphed(device: &Device, listener: &mut impl FnMut(RunEvent)) {
             listener(RunEvent::Note(format!("replays without graphs: {why}")));
         }
         Some(Ungraphed::Unwanted) | None => {}
+    }
+}
+
+/// Says that halves of a micro-batch hide nothing on a GPU, whose streams make exchanges in their turn.
+fn tell_unhidden(
+    device: &Device,
+    schedule: &Checked,
+    listener: &mut impl FnMut(RunEvent),
+) {
+    if matches!(device, Device::Cuda(_)) && schedule.plan.tensor.overdecompose > 1 {
+        let text = "exchanges between parts of tensors are made one call after another on GPUs: \
+                    `overdecompose` changes no number there, and hides nothing";
+        listener(RunEvent::Note(text.to_owned()));
     }
 }
 

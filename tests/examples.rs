@@ -37,7 +37,8 @@ const PLACED: [(&str, Placement, Rule, States); 13] = [
 ];
 
 /// Models of published sizes, with their parameters: they are planned, and too large to train here.
-const PUBLISHED: [(&str, u64); 6] = [
+const PUBLISHED: [(&str, u64); 7] = [
+    ("gpt-1024", 175_245_043_712),
     ("gpt2", 124_439_808),
     ("llama-small", 134_515_008),
     ("resnet18-cifar", 11_173_962),

@@ -375,3 +375,40 @@ fn depth_is_pinned_and_follows_from_states() {
     command.arg(&program).arg("--plan").arg(&other).arg("-o").arg(scratch.path("s"));
     refused(&mut command, &["unknown field `depth`", "as many `shards`"]);
 }
+
+/// Halves of a micro-batch are pinned by `--set`, stand in the document, the table, the plan file and
+/// the schedule, train, and are refused with what would do instead.
+#[test]
+fn halves_of_a_micro_batch_are_pinned_written_and_trained() {
+    let scratch = Scratch::new("overdecompose");
+    let program = scratch.file("line.rdl", PROGRAM);
+    let halves = ["tensor.rows=2", "tensor.overdecompose=2", "placement=accumulate"];
+    let found = planned(&program, &halves);
+    assert_eq!(found["plans"][0]["tensor"]["overdecompose"], Value::from(2));
+    let tried = &found["space"]["tensor.overdecompose"]["values"];
+    assert_eq!(*tried, Value::from(vec!["2"]));
+    let [plan, schedule] = ["plan.yaml", "line.schedule"].map(|name| scratch.path(name));
+    let mut command = roundelay("plan");
+    command.arg(&program).args(halves.iter().flat_map(|line| ["--set", line]));
+    let _ = printed(command.arg("-o").arg(&plan));
+    let text = std::fs::read_to_string(&plan).expect("it was written");
+    assert!(text.contains("overdecompose: 2"), "{text}");
+    let mut command = roundelay("compile");
+    command.arg(&program).arg("--plan").arg(&plan).arg("-o").arg(&schedule);
+    let _ = printed(&mut command);
+    let _ = printed(roundelay("check").arg(&schedule));
+    let _ = printed(roundelay("run --device cpu --steps 2").arg(&schedule));
+    for (wrong, words) in
+        [("overdecompose: 3", "not in 3 parts"), ("overdecompose: 0", "not in 0 parts")]
+    {
+        let other = scratch.file("wrong.yaml", &text.replace("overdecompose: 2", wrong));
+        let mut command = roundelay("compile");
+        command.arg(&program).arg("--plan").arg(&other).arg("-o").arg(&schedule);
+        refused(&mut command, &[words, "overdecompose 1"]);
+    }
+    let mut command = roundelay("plan --set tensor.overdecompose=2 --set tensor.rows=1");
+    refused(
+        command.arg(&program).args(["--set", "tensor.columns=1"]),
+        &["let there be rows"],
+    );
+}

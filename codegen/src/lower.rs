@@ -30,7 +30,7 @@ use order::descending;
 use roundelay_dsl::Program;
 use roundelay_schedule::{
     Action, Buffer, BufferId, Bytes, Cells, DeviceId, Id, Job, Metric, Order, Place,
-    Placement, Plan, Row, Schedule, Sequence, Spot, Stage, States, Table, Work,
+    Placement, Plan, Row, Schedule, Sequence, Spot, Stage, States, Table, Tensor, Work,
     plan_faults,
 };
 use rows::Rows;
@@ -264,12 +264,17 @@ fn replicas_fit(plan: &Plan) -> Result<(), LowerError> {
 
 /// The parts of split tensors are neighbours, and nothing needs what no part has.
 fn parts_fit(plan: &Plan) -> Result<(), LowerError> {
+    let Tensor { sequence, overdecompose, .. } = plan.tensor;
     let parts = plan.tensor.parts() as usize;
-    if parts == 0 || (parts == 1 && plan.tensor.sequence == Sequence::Split) {
+    if parts == 0 || (parts == 1 && sequence == Sequence::Split) {
         return Err(LowerError::Rows);
     }
     if !plan.tensor.can_contract() {
         return Err(LowerError::Contraction);
+    }
+    match (overdecompose, parts) {
+        (1, _) | (2, 2..) => {}
+        _ => return Err(LowerError::Overdecomposed(overdecompose)),
     }
     for (number, device) in plan.devices.iter().enumerate() {
         let own = plan.devices[number / parts * parts].index() + number % parts;

@@ -344,6 +344,6 @@ impl<'a> Slicing<'a> {
         let metric =
             |metric: &Metric| Metric { node: means[&metric.node], ..metric.clone() };
         model.metrics = whole.metrics.iter().map(metric).collect();
-        Ok(Parted { model, cuts, origin })
+        Ok(Parted { model, cuts, origin, strands: Vec::new(), halves: 1 })
     }
 }

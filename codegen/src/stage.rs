@@ -20,6 +20,7 @@ mod fuse;
 mod graph;
 mod halves;
 mod hop;
+mod interleave;
 mod keep;
 mod layers;
 mod layout;
@@ -42,7 +43,7 @@ use crate::{
 };
 use flow::Flow;
 use fuse::Rewriting;
-use graph::Graph;
+pub(crate) use graph::Graph;
 use layout::Layout;
 use roundelay_dsl::{Model, NodeId};
 use roundelay_schedule::{
@@ -323,7 +324,7 @@ impl Own {
                 layers.get_or_init(|| all.layers().clone())
             }
         };
-        let own = Graph::new(&parted.model, examples)?;
+        let own = parted.graph(examples)?;
         Ok(own.in_layers(layers, &parted.origin))
     }
 

@@ -10,11 +10,13 @@
 //! With several columns what would be whole is divided too: affine maps read what one direction of
 //! the grid divides and make what the other one divides, in turn (Tensor3D, arXiv 2305.13525), and
 //! norms meet the sums of their own features. Then everything is split, or refused by name.
+//! A device may take the examples of a micro-batch in two halves that take turns (`halves.rs`).
 //! Convolutions are affine maps of channels (`turns.rs`, `images.rs`).
 
 mod absorb;
 #[cfg(test)]
 mod adjoints;
+mod halves;
 mod heads;
 mod images;
 mod layout;
@@ -22,7 +24,9 @@ mod local;
 mod rules;
 mod turns;
 
-use crate::stage::StageError;
+pub(crate) use halves::Strand;
+
+use crate::stage::{Graph, StageError};
 use absorb::Absorb;
 use layout::{Along, Layout};
 use local::{Local, Maps};
@@ -43,6 +47,10 @@ pub(crate) struct Parted {
     pub(crate) cuts: Vec<u32>,
     /// The operation of the whole model that each belongs to.
     pub(crate) origin: Vec<NodeId>,
+    /// Which examples each works on; empty where all work on all.
+    pub(crate) strands: Vec<Strand>,
+    /// In how many parts the examples of a micro-batch are taken.
+    pub(crate) halves: u32,
 }
 
 impl Parted {
@@ -64,8 +72,24 @@ impl Parted {
         let local = Local::build(model, cuts, tensor, &maps, stored);
         let split = local.model.parameters.values().any(|own| !own.split.is_whole());
         match split {
-            true => Ok(local.finish(cuts)),
+            true if tensor.overdecompose == 1 => Ok(local.finish(cuts)),
+            true => local.finish(cuts).in_halves(tensor.overdecompose),
             false => Err(StageError::Unsplit { tensor: tensor.shown() }),
+        }
+    }
+
+    /// The graph for micro-batches of so many examples.
+    ///
+    /// # Errors
+    /// When the graph is not sound, or the examples do not make halves.
+    pub(crate) fn graph(&self, examples: u64) -> Result<Graph<'_>, StageError> {
+        let Self { model, strands, halves, .. } = self;
+        match examples.is_multiple_of(u64::from(*halves)) {
+            true => {
+                let graph = Graph::new(model, examples / u64::from(*halves))?;
+                Ok(graph.in_strands(strands))
+            }
+            false => Err(StageError::Odd { examples, halves: *halves }),
         }
     }
 

@@ -48,6 +48,8 @@ pub enum Part {
         share: Share,
         /// Who divides the tokens, where `share` is of something else.
         tokens: Option<Line>,
+        /// Which half of the examples it is of; the first where they are taken together.
+        half: u32,
     },
 }
 

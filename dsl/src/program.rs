@@ -437,6 +437,9 @@ pub struct Search {
     pub rows: Numbers,
     /// Numbers of tensor columns to try.
     pub columns: Numbers,
+    /// In how many parts a device may take the examples of a micro-batch where tensors are split, one
+    /// or two; one where nothing is said.
+    pub overdecompose: Numbers,
     /// Among how many devices parameters may be divided: `zero3` has a depth of all its replicas,
     /// `hsdp` one of its shards, all else one.
     pub depth: Numbers,

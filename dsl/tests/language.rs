@@ -360,6 +360,7 @@ fn a_search_is_set_from_the_command_line() {
         "order=1f1b",
         "tensor.rows=2 | 4",
         "tensor.columns<=3",
+        "tensor.overdecompose<=2",
         "tensor.depth=2 | 4",
         "tensor.contraction=gather",
         "sequence=split",
@@ -375,13 +376,18 @@ fn a_search_is_set_from_the_command_line() {
     assert_eq!(search.columns, Numbers::Ranges(vec![(1, 3)]));
     assert_eq!(search.depth, Numbers::Ranges(vec![(2, 2), (4, 4)]));
     assert_eq!(search.contraction, Choice::OneOf(vec![Contraction::Gather]));
+    assert_eq!(search.overdecompose, Numbers::Ranges(vec![(1, 2)]));
     assert_eq!(search.sequence, Choice::OneOf(vec![Sequence::Split]));
     let before = search.clone();
     for (wrong, message) in [
         ("ruel=sync", "unknown key `ruel` in plan"),
         ("rule=sink", "unknown rule `sink`"),
         ("tensor.depth=0", "expected a whole number from 1 to 1048576, found 0"),
-        ("overdecompose=2", "`overdecompose` is not supported yet"),
+        ("overdecompose=2", "`overdecompose` is no decision of its own"),
+        (
+            "tensor.overdecompose=3",
+            "the examples of a micro-batch are taken together, or in two halves",
+        ),
         ("tensor.columns=0", "expected a whole number from 1 to 1048576, found 0"),
         ("tensor.rows=0", "expected a whole number from 1 to 1048576, found 0"),
         ("sequence=none", "unknown sequence `none`"),

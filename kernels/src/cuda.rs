@@ -113,6 +113,8 @@ pub enum Argument {
         of_rows: Line,
         /// How many rows these are.
         rows: u64,
+        /// Rows that stand before those of the first of these parts.
+        before: u64,
     },
     /// A whole number of 32 bits.
     Unsigned(u32),

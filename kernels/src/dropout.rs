@@ -32,6 +32,8 @@ pub(crate) struct Placed {
     pub(crate) own: Option<u64>,
     /// The parts that have as many rows each, one behind the other.
     pub(crate) of_rows: Line,
+    /// Rows of the tensor that stand before these.
+    pub(crate) before: u64,
 }
 
 /// dx = dy · mask / (1 − rate), with the mask of the forward pass.
@@ -86,10 +88,11 @@ impl Dropout {
         context: &Context,
         apply: impl Fn(&[R], &mut [R], &Mask),
     ) {
-        let Placed { columns, line, own, of_rows } = self.place;
+        let Placed { columns, line, own, of_rows, before } = self.place;
         let own = own.unwrap_or_else(|| context.place(line));
         let parts = u64::from(line.parts);
-        let first_row = context.place(of_rows) * (self.count / columns.max(1)) as u64;
+        let rows = (self.count / columns.max(1)) as u64;
+        let first_row = context.place(of_rows) * rows + before;
         let mut mask = Mask::new(self, context);
         let rows = x.chunks(columns.max(1)).zip(out.chunks_mut(columns.max(1)));
         for (row, (x, out)) in rows.enumerate() {
@@ -101,7 +104,7 @@ impl Dropout {
     fn place(call: &mut Signature<'_>, count: usize) -> Result<Placed, String> {
         if !call.has("parts") && !call.has("columns") {
             let (line, of_rows) = (ALONE, ALONE);
-            return Ok(Placed { columns: count, line, own: None, of_rows });
+            return Ok(Placed { columns: count, line, own: None, of_rows, before: 0 });
         }
         let line = crate::exchange::line(call)?;
         let of_rows = match line.parts > 1 && call.has("row_parts") {
@@ -116,7 +119,11 @@ impl Dropout {
             usize::try_from(columns)
                 .is_ok_and(|columns| columns > 0 && count.is_multiple_of(columns))
         })?;
-        Ok(Placed { columns: columns as usize, line, own, of_rows })
+        // One part alone lies side by side, so it has no rows.
+        let fits = |before: i64| before >= 0 && (before == 0 || parts > 1);
+        let before = call.optional_integer("before", "rows of several parts", fits)?;
+        let before = before.unwrap_or(0) as u64;
+        Ok(Placed { columns: columns as usize, line, own, of_rows, before })
     }
     fn attributes(call: &mut Signature<'_>) -> Result<(f64, u64), String> {
         let rate = call.real("rate", "in 0 .. 1", |rate| (0.0..1.0).contains(&rate))?;

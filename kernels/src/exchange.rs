@@ -9,7 +9,9 @@ use crate::{
     signature::{Signature, product},
     store::Store,
 };
-use roundelay_schedule::{Access, Bytes, Collective, Element, Exchanged, Float, Line};
+use roundelay_schedule::{
+    Access, Bytes, Collective, Element, Exchanged, Float, Line, Meanwhile,
+};
 use std::ops::Range;
 
 /// One such call.
@@ -27,6 +29,8 @@ pub struct Exchange {
     pub inner: usize,
     /// In which element devices bring it.
     pub element: Element,
+    /// What a device does until it is done.
+    pub meanwhile: Meanwhile,
     /// Whether the result is added.
     store: Store,
 }
@@ -53,6 +57,7 @@ impl Exchange {
             kind: self.kind,
             line: self.line,
             whole: Bytes(self.elements() as u64 * self.element.size(dtype)),
+            meanwhile: self.meanwhile,
         }
     }
 
@@ -132,6 +137,11 @@ pub(crate) fn line_of(
     Ok(Line { parts: parts as u32, stride: stride as u32 })
 }
 
+/// The attribute `beside`: whether the calls that follow are made before the exchange is done.
+fn meanwhile(call: &mut Signature<'_>) -> Result<Meanwhile, String> {
+    Ok(if call.flag("beside")? { Meanwhile::GoesOn } else { Meanwhile::Waits })
+}
+
 /// The attribute `inner`: how many of the columns stay together, one where it is absent.
 pub(crate) fn inner(call: &mut Signature<'_>, columns: usize) -> Result<usize, String> {
     let rule = "a divisor of the number of columns";
@@ -155,11 +165,12 @@ fn alone<R: Real>(exchange: Exchange, mut operands: Operands<'_, R>) {
 
 impl Define for AllReduce {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
-        let (store, line) = (call.store()?, line(call)?);
+        let (store, line, meanwhile) = (call.store()?, line(call)?, meanwhile(call)?);
         let (rows, whole) = call.matrix("x", Access::Read)?;
         call.shaped("out", store.access(), (rows, whole))?;
         let (kind, element) = (Collective::AllReduce, call.element(0));
-        Ok(Self(Exchange { kind, line, rows, whole, inner: 1, element, store }))
+        let inner = 1;
+        Ok(Self(Exchange { kind, line, rows, whole, inner, element, meanwhile, store }))
     }
     fn flops(&self) -> u64 {
         product([self.0.line.parts as usize - 1, self.0.elements()])
@@ -171,12 +182,13 @@ impl Define for AllReduce {
 
 impl Define for AllGather {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
-        let (store, line) = (call.store()?, line(call)?);
+        let (store, line, meanwhile) = (call.store()?, line(call)?, meanwhile(call)?);
         let own = call.matrix("x", Access::Read)?;
         let (rows, whole) = call.matrix("out", store.access())?;
         let (kind, inner) = (Collective::AllGather, inner(call, whole)?);
         let element = call.element(0);
-        let exchange = Exchange { kind, line, rows, whole, inner, element, store };
+        let exchange =
+            Exchange { kind, line, rows, whole, inner, element, meanwhile, store };
         fits(&exchange, own).map(|()| Self(exchange))
     }
     fn flops(&self) -> u64 {
@@ -189,12 +201,13 @@ impl Define for AllGather {
 
 impl Define for ReduceScatter {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
-        let (store, line) = (call.store()?, line(call)?);
+        let (store, line, meanwhile) = (call.store()?, line(call)?, meanwhile(call)?);
         let (rows, whole) = call.matrix("x", Access::Read)?;
         let own = call.matrix("out", store.access())?;
         let (kind, inner) = (Collective::ReduceScatter, inner(call, whole)?);
         let element = call.element(0);
-        let exchange = Exchange { kind, line, rows, whole, inner, element, store };
+        let exchange =
+            Exchange { kind, line, rows, whole, inner, element, meanwhile, store };
         fits(&exchange, own).map(|()| Self(exchange))
     }
     fn flops(&self) -> u64 {
@@ -222,7 +235,8 @@ mod tests {
     fn exchange(kind: Collective) -> Exchange {
         let (element, store) = (Element::Real, Store::Write);
         let line = Line { parts: 3, stride: 1 };
-        Exchange { kind, line, rows: 2, whole: 5, inner: 1, element, store }
+        let meanwhile = Meanwhile::Waits;
+        Exchange { kind, line, rows: 2, whole: 5, inner: 1, element, meanwhile, store }
     }
 
     #[test]

@@ -18,7 +18,8 @@ use crate::{
     unit::{multiplies_rows, unit_of, unit_of_rows},
 };
 use roundelay_schedule::{
-    Access, Bytes, Call, Catalogue, Element, Exchanged, Float, Flops, Footprint, Unit,
+    Access, Bytes, Call, Catalogue, Element, Exchanged, Float, Flops, Footprint, Operand,
+    Touching, Unit,
 };
 
 /// One kernel: how its call is read, what it costs, and its two bodies.
@@ -220,6 +221,18 @@ impl Kernel {
     /// What is done with each operand.
     pub fn accesses(&self) -> &[Access] {
         &self.accesses
+    }
+
+    /// What the call touches, where real numbers are of this type: what exchanges go by that go on
+    /// beside it.
+    pub fn touching(&self, call: &Call, dtype: Float) -> Touching {
+        let operands = call.operands.iter().zip(self.sizes(dtype)).zip(&self.accesses);
+        let operand = |((operand, size), access): ((&Operand, Bytes), &Access)| {
+            let first = operand.offset.0;
+            (operand.argument, first..first.saturating_add(size.0), *access)
+        };
+        let exchange = self.exchange().map(|exchange| exchange.meanwhile);
+        Touching { operands: operands.map(operand).collect(), exchange }
     }
 
     /// What the devices that split a tensor do here together, if this is such a call. Its operands

@@ -36,7 +36,7 @@
 //! | `soft_cap_backward` | y r, dy r, dx w/u | `cap`, `accumulate` |
 //! | `softmax` | x (m, n) r, y (m, n) w | |
 //! | `softmax_backward` | y r, dy r, dx w/u | `accumulate` |
-//! | `dropout` | x r, y w | `rate` (real), `operator` (integer): copies outside training; `parts` and `columns` (integers, may be absent): x is the own one of so many parts, side by side in rows of which it has so many columns; `own` (integer, may be absent): which of them, where it is not the device's |
+//! | `dropout` | x r, y w | `rate` (real), `operator` (integer): copies outside training; `parts` and `columns` (integers, may be absent): x is the own one of so many parts, side by side in rows of which it has so many columns; `own` (integer, may be absent): which of them, where it is not the device's; `before` (integer, may be absent): rows of several parts that stand before |
 //! | `dropout_backward` | dy r, dx w/u | `rate`, `operator`, `parts`, `columns`, `accumulate` |
 //! | `layer_norm` | x (m, n) r, gain (n) r, bias (n) r, y (m, n) w, mean (m) w, rstd (m) w | `epsilon` (real, may be absent: 1e-5) |
 //! | `layer_norm_backward` | x r, gain r, mean r, rstd r, dy r, dx w/u | `accumulate` |
@@ -87,9 +87,9 @@
 //! | `norm_part_slopes` | x (m, c) r, gain (c) r, mean (m) r, rstd (m) r, dy (m, c) r, slopes (2, m) w | sums over the own columns of g · x̂ and of g = dy · gain; `centered`: without it there is no mean, and slopes is (m) |
 //! | `norm_part_backward` | x r, gain r, mean r, rstd r, dy r, slopes r, dx w/u | `whole`, `centered`, `accumulate` |
 //! | `norm_part_gain` | x (m, c) r, rstd (m) r, dy (m, c) r, dgain (c) w/u | `accumulate` |
-//! | `all_reduce` | x (m, n) r, out (m, n) w/u | made together with the other parts: their sum; `parts`, `stride` (integers: how many meet, and how far apart they are, 1 when absent), `accumulate` |
-//! | `all_gather` | x (m, c) r, out (m, n) w/u | all parts side by side, c as in `part`; `parts`, `stride`, `inner`, `accumulate` |
-//! | `reduce_scatter` | x (m, n) r, out (m, c) w/u | the own columns of the sum; `parts`, `stride`, `inner`, `accumulate` |
+//! | `all_reduce` | x (m, n) r, out (m, n) w/u | made together with the other parts: their sum; `parts`, `stride` (integers: how many meet, and how far apart they are, 1 when absent), `accumulate`, `beside` (whether the calls that follow are made before it is done) |
+//! | `all_gather` | x (m, c) r, out (m, n) w/u | all parts side by side, c as in `part`; `parts`, `stride`, `inner`, `accumulate`, `beside` |
+//! | `reduce_scatter` | x (m, n) r, out (m, c) w/u | the own columns of the sum; `parts`, `stride`, `inner`, `accumulate`, `beside` |
 //! | `sgd` | gradient r, parameter r, next w, momentum u (absent when `momentum` is 0) | `momentum`, `nesterov`, `weight_decay`, `clip`, `micro_batches`, `spared` (integers: begin, end, begin, end, … of elements without decay, in the stage's flat parameters), `averaged` (ranges as `spared`: next = (1 − momentum) · parameter + momentum · mean, nothing else), `average_momentum` (that momentum; only with `averaged`) |
 //! | `adamw` | gradient r, parameter r, next w, mean u, square u | `beta1`, `beta2`, `epsilon`, `weight_decay`, `clip`, `micro_batches`, `spared`, `averaged`, `average_momentum` |
 //!

@@ -283,9 +283,10 @@ mod tests {
     fn what_stages_take_is_on_a_line_over_the_examples() {
         let program = program();
         let costs = Costs::new(&program);
-        for tensor in sample::SPLITS {
+        let halves = Tensor::grid(2, 2).in_halves();
+        for tensor in sample::SPLITS.into_iter().chain([halves]) {
             let nodes =
-                Nodes::new((&program, &program.model), (2, tensor), &costs).unwrap();
+                Nodes::new((&program, &program.model), (4, tensor), &costs).unwrap();
             assert_eq!(nodes.reach, Reach::Most, "{tensor:?}");
             for (form, cuts) in
                 sample::forms().zip(all_cuts(&program.model).skip(6).step_by(7))
@@ -293,13 +294,14 @@ mod tests {
                 let make = |reach| {
                     all(&program, (&cuts, tensor), form, reach, &costs).into_iter()
                 };
-                for examples in [1, 2, 3, 7, 48, 500] {
+                let divides = |e: &u32| e.is_multiple_of(tensor.overdecompose);
+                for examples in [1, 2, 3, 4, 7, 48, 500].into_iter().filter(divides) {
                     let model = (&program, &program.model);
                     let [line, own] = [Nodes::new, Nodes::of_one]
                         .map(|nodes| nodes(model, (examples, tensor), &costs).unwrap());
                     assert_eq!(line.times(examples, &costs), own.times(examples, &costs));
-                    let line =
-                        make(Reach::widest(examples)).map(|one| one.at(examples, &costs));
+                    let line = make(Reach::widest(examples, tensor))
+                        .map(|one| one.at(examples, &costs));
                     let own =
                         make(Reach::One(examples)).map(|one| one.at(examples, &costs));
                     assert_eq!(

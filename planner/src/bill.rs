@@ -5,7 +5,7 @@
 //! a most of such lines: outside of both sizes it is no less than its line says.
 
 use crate::cost::Priced;
-use roundelay_schedule::{Bytes, Exchanged, Flops, Footprint};
+use roundelay_schedule::{Bytes, Exchanged, Flops, Footprint, Tensor};
 
 /// Micro-batches for which something is derived. Sixteen examples of anything are whole cache
 /// lines, so no rounding bends the line.
@@ -14,27 +14,29 @@ const SIZES: [u32; 2] = [16, 32];
 /// For which micro-batches a derivation is good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Reach {
-    /// Micro-batches of most sizes. One example alone is as large as what examples share, so
-    /// other calls are one then; and between both sizes no line is sure.
+    /// Micro-batches of most sizes. One example alone, in each half where there are halves, is as
+    /// large as what examples share, so other calls are one then; and between both sizes no line is
+    /// sure.
     Most,
     /// Those of so many examples.
     One(u32),
 }
 
 impl Reach {
-    /// The widest reach that may hold for micro-batches of so many examples.
-    pub(crate) fn widest(examples: u32) -> Self {
+    /// The widest reach that may hold for micro-batches of so many examples, where tensors are split
+    /// like this.
+    pub(crate) fn widest(examples: u32, tensor: Tensor) -> Self {
         let [low, high] = SIZES;
-        match examples == 1 || (low < examples && examples < high) {
+        match examples <= tensor.overdecompose || (low < examples && examples < high) {
             true => Reach::One(examples),
             false => Reach::Most,
         }
     }
 
     /// Whether it is good for micro-batches of so many examples.
-    pub(crate) fn holds(self, examples: u32) -> bool {
+    pub(crate) fn holds(self, examples: u32, tensor: Tensor) -> bool {
         match self {
-            Reach::Most => Self::widest(examples) == self,
+            Reach::Most => Self::widest(examples, tensor) == self,
             Reach::One(own) => examples == own,
         }
     }

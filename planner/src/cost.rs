@@ -5,11 +5,12 @@
 //! product's arithmetic takes `ramp` more, so one that takes as long as `ramp` reaches half of the
 //! rate; attention has the share of `compute` that the device says, and so have products some row
 //! of which is no whole number of 16 bytes. Exchanges between the parts of split tensors take what
-//! the links between them say: parts wait for each other there, and nothing is hidden. No call
+//! the links between them say: parts wait for each other there, and nothing is hidden, but where
+//! exchanges go on beside the calls of the other half ([`time_beside`]). No call
 //! takes less than issuing one: the host is never further ahead than by one call. A routine takes
-//! the sum of its calls, and on a device with a table what a launch takes besides. So more FLOPs,
-//! more bytes or more calls never take less time, a faster device never takes more, and times of
-//! routines add.
+//! the sum of its calls, but for what goes on beside others, and on a device with a table what a
+//! launch takes besides. So more FLOPs, more bytes or more calls never take less time, a faster
+//! device never takes more, and times of routines add.
 
 use crate::{
     measured::{Measured, Origin, Origins},
@@ -19,8 +20,9 @@ use crate::{
 use roundelay_dsl::Program;
 use roundelay_kernels::Kernel;
 use roundelay_schedule::{
-    Call, Device, DeviceId, Exchanged, Float, FlopsPerSecond, Footprint, Input, Job,
-    Nanos, Place, Products, Profile, RoutineId, Schedule, Table, Unit, Work, feed_text,
+    Call, Device, DeviceId, Doing, Exchanged, Float, FlopsPerSecond, Footprint, Id,
+    Input, Job, Line, Meanwhile, Nanos, Place, Products, Profile, RoutineId, Schedule,
+    Table, Touching, Unit, Work, feed_text, needed_by, time_beside,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -73,23 +75,48 @@ impl Priced {
     }
 }
 
-/// What a launch takes at least, on each kind of device: a sum over its calls.
+/// What a launch takes at least, on each kind of device: sums over its calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Floor(Vec<Nanos>);
+pub(crate) struct Floor(Vec<Busy>);
+
+/// How long some calls keep a device busy, and the links over which its parts exchange.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Busy {
+    /// Calls that compute, and exchanges that are waited for.
+    device: Nanos,
+    /// All exchanges along each kind of line, which is on one link.
+    lines: BTreeMap<Line, Nanos>,
+}
+
+impl Busy {
+    /// The calls take no less, however much goes on beside.
+    fn least(&self) -> Nanos {
+        self.lines.values().copied().fold(self.device, Nanos::max)
+    }
+
+    /// With so many times what the first of two others has more than the second.
+    fn with(mut self, times: u64, [more, less]: [&Self; 2]) -> Self {
+        let rise =
+            |more: Nanos, less: Nanos| Nanos(more.0.saturating_sub(less.0)) * times;
+        self.device += rise(more.device, less.device);
+        for (line, time) in &more.lines {
+            let less = less.lines.get(line).copied().unwrap_or_default();
+            *self.lines.entry(*line).or_default() += rise(*time, less);
+        }
+        self
+    }
+}
 
 impl Floor {
     /// The whole launch, on the fastest device.
     pub(crate) fn time(&self) -> Nanos {
-        self.0.iter().copied().min().unwrap_or_default()
+        self.0.iter().map(Busy::least).min().unwrap_or_default()
     }
 
     /// With so many times the calls that the first of two others has more than the second.
     pub(crate) fn with(self, times: u64, [more, less]: [&Self; 2]) -> Self {
         let kinds = self.0.into_iter().zip(more.0.iter().zip(&less.0));
-        let add = |(own, (more, less)): (Nanos, (&Nanos, &Nanos))| {
-            own + Nanos(more.0.saturating_sub(less.0)) * times
-        };
-        Self(kinds.map(add).collect())
+        Self(kinds.map(|(own, (more, less))| own.with(times, [more, less])).collect())
     }
 }
 
@@ -160,13 +187,17 @@ impl Costs {
 
     /// No device takes less for these calls in one launch, however many others are busy.
     pub(crate) fn floor(&self, calls: &[(Priced, u64)]) -> Floor {
-        let models = self.models.iter();
-        Floor(models.map(|model| self.least(model, calls) + model.launch()).collect())
+        let busy = |model: &Model| {
+            let busy = self.busy(model, calls);
+            Busy { device: busy.device + model.launch(), ..busy }
+        };
+        Floor(self.models.iter().map(busy).collect())
     }
 
-    /// No device takes less for them as a part of a launch.
+    /// No device takes less for them as a part of a launch. Exchanges that go on beside others count
+    /// for nothing: other parts may hide them.
     pub(crate) fn part(&self, calls: &[(Priced, u64)]) -> Nanos {
-        let least = self.models.iter().map(|model| self.least(model, calls));
+        let least = self.models.iter().map(|model| self.busy(model, calls).device);
         least.min().unwrap_or_default()
     }
 
@@ -181,29 +212,25 @@ impl Costs {
         let more = |model: &Model| match (&model.measured, contained) {
             (Some(_), [_, ..]) => Nanos(0),
             (Some(_), []) | (None, _) => {
-                self.least(model, calls) - self.least(model, contained)
+                self.busy(model, calls).device - self.busy(model, contained).device
             }
         };
         self.models.iter().map(more).min().unwrap_or_default()
     }
 
-    /// Time of calls on one kind of device, each where it takes least.
-    fn least(&self, model: &Model, calls: &[(Priced, u64)]) -> Nanos {
-        let exchanges = self.exchanged(model, counted(calls), Rows::least);
-        model.least(calls) + exchanges
-    }
-
-    /// What the exchanges among these calls take; one after another, and nothing runs beside.
-    fn exchanged<'a>(
-        &self,
-        model: &Model,
-        calls: impl Iterator<Item = (&'a Priced, u64)>,
-        time: impl Fn(&Rows, Exchanged) -> Nanos,
-    ) -> Nanos {
-        let exchanges = calls.filter_map(|(call, count)| call.exchange.zip(Some(count)));
-        let issue = model.device.issue;
-        let one = |exchange| time(&self.rows, exchange).max(issue);
-        exchanges.map(|(exchange, count)| one(exchange) * count).sum()
+    /// How long calls keep one kind of device and its link busy, each where it takes least.
+    fn busy(&self, model: &Model, calls: &[(Priced, u64)]) -> Busy {
+        let mut busy = Busy { device: model.least(calls), lines: BTreeMap::new() };
+        for (call, count) in counted(calls) {
+            let Some(exchange) = call.exchange else { continue };
+            let time = self.rows.least(exchange).max(model.device.issue) * count;
+            *busy.lines.entry(exchange.line).or_default() += time;
+            busy.device += match exchange.meanwhile {
+                Meanwhile::Waits => time,
+                Meanwhile::GoesOn => Nanos(0),
+            };
+        }
+        busy
     }
 
     /// What filling each input takes, where feeds were measured; nothing elsewhere.
@@ -237,17 +264,32 @@ impl Costs {
         repeated.map(|device| self.of[device]).collect()
     }
 
-    /// One launch of these calls on the slowest of some kinds, while `busy` devices compute.
+    /// One launch of these calls on the slowest of some kinds, while `busy` devices compute; these of
+    /// the exchanges that go on are done before each call.
     fn slowest(
         &self,
         kinds: &BTreeSet<usize>,
-        calls: &[Priced],
+        (calls, needed): (&[Priced], &[Vec<usize>]),
         busy: u32,
     ) -> (Nanos, Origins) {
         let launched = |model: &Model| {
-            let (kernels, origins) = model.launched(calls, busy);
-            let each = calls.iter().map(|call| (call, 1));
-            (kernels + self.exchanged(model, each, Rows::most), origins)
+            let mut origins = Origins::default();
+            let time = |call: &Priced| match call.exchange {
+                Some(exchange) => {
+                    let (time, link) = self.rows.most(exchange);
+                    let (meanwhile, link) = (exchange.meanwhile, link.index());
+                    let time = time.max(model.device.issue);
+                    (time, Doing::Exchanges { meanwhile, link })
+                }
+                // Exchanges are no kernels of one device.
+                None => {
+                    let (time, origin) = model.time(call, busy);
+                    origins.count(origin);
+                    (time, Doing::Computes)
+                }
+            };
+            let time = time_beside(calls.iter().map(time), needed);
+            (time + model.launch(), origins)
         };
         let times = kinds.iter().map(|kind| launched(&self.models[*kind]));
         times.max_by_key(|(time, _)| *time).unwrap_or_default()
@@ -287,18 +329,6 @@ impl Model {
         };
         counted(calls).filter(|(call, _)| call.exchange.is_none()).map(least).sum()
     }
-
-    fn launched(&self, calls: &[Priced], busy: u32) -> (Nanos, Origins) {
-        let mut origins = Origins::default();
-        let mut sum = self.launch();
-        // Exchanges are no kernels of one device.
-        for call in calls.iter().filter(|call| call.exchange.is_none()) {
-            let (time, origin) = self.time(call, busy);
-            origins.count(origin);
-            sum += time;
-        }
-        (sum, origins)
-    }
 }
 
 fn counted(calls: &[(Priced, u64)]) -> impl Iterator<Item = (&Priced, u64)> {
@@ -327,7 +357,9 @@ pub(crate) fn price_with(
     for (id, routine) in schedule.routines.iter() {
         let calls = costs.priced(&routine.calls)?;
         let kinds = places.get(&id).map(|places| costs.models_at(schedule, places));
-        let (time, origins) = costs.slowest(&kinds.unwrap_or_default(), &calls, busy);
+        let needed = exchanges_needed(&routine.calls, &calls, costs.dtype)?;
+        let kinds = kinds.unwrap_or_default();
+        let (time, origins) = costs.slowest(&kinds, (&calls, &needed), busy);
         all += origins;
         predicted.push(time);
     }
@@ -336,6 +368,25 @@ pub(crate) fn price_with(
     }
     schedule.target.host.feeds = costs.feeds(&schedule.job, busy);
     Ok(all)
+}
+
+/// Which of the exchanges that go on are done before each call.
+fn exchanges_needed(
+    calls: &[Call],
+    priced: &[Priced],
+    dtype: Float,
+) -> Result<Vec<Vec<usize>>, Unpriced> {
+    let mut exchanges = priced.iter().filter_map(|call| call.exchange);
+    if exchanges.all(|exchange| exchange.meanwhile == Meanwhile::Waits) {
+        return Ok(vec![Vec::new(); calls.len() + 1]);
+    }
+    let touching = |call: &Call| {
+        let unpriced = |message| Unpriced { kernel: call.kernel.clone(), message };
+        let kernel = Kernel::parse(call).map_err(unpriced)?;
+        Ok(kernel.touching(call, dtype))
+    };
+    let calls: Vec<Touching> = calls.iter().map(touching).collect::<Result<_, _>>()?;
+    Ok(needed_by(&calls))
 }
 
 fn launch_places(schedule: &Schedule) -> BTreeMap<RoutineId, BTreeSet<Place>> {

@@ -91,9 +91,12 @@ impl fmt::Display for Counts {
                 write!(f, ", {rows} rows x {columns} columns")?;
             }
         }
-        match tensor.sequence {
-            Sequence::Split => f.write_str(" that split the sequence"),
-            Sequence::Whole => Ok(()),
+        if tensor.sequence == Sequence::Split {
+            f.write_str(" that split the sequence")?;
+        }
+        match tensor.overdecompose {
+            1 => Ok(()),
+            halves => write!(f, ", overdecompose {halves}"),
         }
     }
 }

@@ -111,7 +111,7 @@ fn chains(
     let model = (program, &core.model);
     // Those for which lines hold come last, so that one of them stands for its way.
     let mut splits = grains.to_vec();
-    splits.sort_by_key(|grain| Reach::Most.holds(examples(grain)));
+    splits.sort_by_key(|grain| Reach::Most.holds(examples(grain), grain.1));
     let splits: BTreeMap<Tensor, Grain> =
         splits.into_iter().map(|grain| (grain.1, grain)).collect();
     let splits: Vec<Grain> = splits.into_values().collect();
@@ -134,7 +134,7 @@ fn chains(
             CostedChain { chain, passes, turns, elements }
         };
         match &known[&grain.1] {
-            Ok(known) if known.reach.holds(examples(grain)) => Ok(of(known)),
+            Ok(known) if known.reach.holds(examples(grain), grain.1) => Ok(of(known)),
             _ => {
                 let own = Nodes::of_one(model, size(grain), costs);
                 own.map(|own| of(&own)).map_err(refused)

@@ -18,6 +18,7 @@ pub fn decisions(plan: &Plan) -> Vec<(&'static str, String)> {
         ("tensor.columns", plan.tensor.columns.to_string()),
         ("tensor.depth", plan.depth().to_string()),
         ("tensor.contraction", plan.tensor.contraction.to_string()),
+        ("tensor.overdecompose", plan.tensor.overdecompose.to_string()),
         ("sequence", plan.tensor.sequence.to_string()),
         ("micro_batches", plan.micro_batches.to_string()),
         ("stages", plan.stages.to_string()),

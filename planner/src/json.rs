@@ -212,6 +212,8 @@ pub struct Tensor {
     pub rows: u32,
     /// Its columns.
     pub columns: u32,
+    /// Parts of a micro-batch's examples that take turns; 1 where they are taken together.
+    pub overdecompose: u32,
     /// Its depth: members that divide parameters, by `states` and `shards`.
     pub depth: u32,
     /// How maps multiply features that columns divide.
@@ -303,6 +305,7 @@ pub(crate) fn plan_row(rank: usize, candidate: &Candidate, goal: &Goal) -> PlanR
         tensor: Tensor {
             rows: plan.tensor.rows,
             columns: plan.tensor.columns,
+            overdecompose: plan.tensor.overdecompose,
             depth: plan.depth(),
             contraction: plan.tensor.contraction,
         },

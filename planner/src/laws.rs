@@ -53,6 +53,7 @@ pub(crate) fn check_sizes(
 
 /// Whether tensors can be split like this, whatever the model.
 fn check_tensor(program: &Program, counts: Counts) -> Result<(), Reason> {
+    check_halves(program, counts)?;
     match counts.tensor {
         tensor if tensor.parts() > 1 && counts.slices > 1 => Err(Reason::SlicedTensor),
         Tensor { rows: 0, .. }
@@ -65,6 +66,20 @@ fn check_tensor(program: &Program, counts: Counts) -> Result<(), Reason> {
             Err(Reason::ClipNeedsWholeTensors)
         }
         _ => Ok(()),
+    }
+}
+
+/// Whether the examples of a micro-batch can be taken in halves.
+fn check_halves(program: &Program, counts: Counts) -> Result<(), Reason> {
+    let halves = counts.tensor.overdecompose;
+    let examples = program.train.batch / counts.all_micro_batches().max(1);
+    match halves {
+        1 => Ok(()),
+        2 if counts.tensor.parts() > 1 => match examples.is_multiple_of(halves) {
+            true => Ok(()),
+            false => Err(Reason::OddHalves { examples }),
+        },
+        _ => Err(Reason::NothingToHide { halves }),
     }
 }
 

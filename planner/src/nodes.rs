@@ -70,7 +70,7 @@ impl Nodes {
         (examples, tensor): (u32, Tensor),
         costs: &Costs,
     ) -> Result<Self, LoadError> {
-        if program.profiles.is_empty() && Reach::Most.holds(examples) {
+        if program.profiles.is_empty() && Reach::Most.holds(examples, tensor) {
             let most = Self::within((program, model), Reach::Most, tensor, costs);
             if let Ok(Some(nodes)) = most {
                 return Ok(nodes);

@@ -21,6 +21,7 @@ pub(crate) enum Decision {
     Rows,
     Columns,
     Contraction,
+    Overdecompose,
     /// What `states` and `shards` come to.
     Depth,
     Replicas,
@@ -30,7 +31,7 @@ pub(crate) enum Decision {
 }
 
 impl Decision {
-    pub(crate) const ALL: [Self; 17] = [
+    pub(crate) const ALL: [Self; 18] = [
         Self::Recompute,
         Self::MicroBatches,
         Self::Stages,
@@ -43,6 +44,7 @@ impl Decision {
         Self::Rows,
         Self::Columns,
         Self::Contraction,
+        Self::Overdecompose,
         Self::Depth,
         Self::Replicas,
         Self::Devices,
@@ -65,6 +67,7 @@ impl Decision {
             Self::Rows => "tensor.rows",
             Self::Columns => "tensor.columns",
             Self::Contraction => "tensor.contraction",
+            Self::Overdecompose => "tensor.overdecompose",
             Self::Depth => "tensor.depth",
             Self::Replicas => "replicas",
             Self::Devices => "devices",
@@ -98,6 +101,7 @@ impl Decision {
             Self::Rows => search.rows == Numbers::Open,
             Self::Columns => search.columns == Numbers::Open,
             Self::Contraction => search.contraction == Choice::Open,
+            Self::Overdecompose => search.overdecompose == Numbers::Open,
             Self::Depth => search.depth == Numbers::Open,
             Self::Replicas => search.replicas == Numbers::Open,
             Self::Devices => search.devices == Numbers::Open,
@@ -127,6 +131,7 @@ impl Decision {
             Self::Rows => search.rows = Numbers::Open,
             Self::Columns => search.columns = Numbers::Open,
             Self::Contraction => search.contraction = Choice::Open,
+            Self::Overdecompose => search.overdecompose = Numbers::Open,
             Self::Depth => search.depth = Numbers::Open,
             Self::Replicas => search.replicas = Numbers::Open,
             Self::Devices => search.devices = Numbers::Open,
@@ -167,6 +172,9 @@ impl Decision {
                 plan.tensor.columns == 1
                     || search.contraction.allows(&plan.tensor.contraction)
             }
+            Self::Overdecompose => {
+                search.overdecompose.allows(plan.tensor.overdecompose.into())
+            }
             Self::Depth => search.depth.allows(plan.depth().into()),
             Self::Replicas => search.replicas.allows(plan.replicas.into()),
             Self::Devices => search.devices.allows(plan.devices.len() as u64),
@@ -206,6 +214,7 @@ impl Decision {
             Self::Rows => vec![line(&plan.tensor.rows)],
             Self::Columns => vec![line(&plan.tensor.columns)],
             Self::Contraction => vec![line(&plan.tensor.contraction)],
+            Self::Overdecompose => vec![line(&plan.tensor.overdecompose)],
             Self::Depth => vec![line(&plan.depth())],
             Self::Replicas => vec![line(&plan.replicas)],
             Self::Devices => vec![line(&plan.devices.len())],
@@ -225,6 +234,9 @@ impl Decision {
             Self::Shards => apart(&search.shards, plan.shards.into()),
             Self::Rows => apart(&search.rows, plan.tensor.rows.into()),
             Self::Columns => apart(&search.columns, plan.tensor.columns.into()),
+            Self::Overdecompose => {
+                apart(&search.overdecompose, plan.tensor.overdecompose.into())
+            }
             Self::Depth => apart(&search.depth, plan.depth().into()),
             Self::Replicas => apart(&search.replicas, plan.replicas.into()),
             Self::Devices => apart(&search.devices, plan.devices.len() as u64),

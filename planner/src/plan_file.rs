@@ -132,6 +132,8 @@ fn decision(reason: &Reason, plan: &Plan) -> &'static str {
         Reason::UnevenShards { .. } => "shards",
         Reason::NoRows
         | Reason::GatherInRows
+        | Reason::OddHalves { .. }
+        | Reason::NothingToHide { .. }
         | Reason::OtherDepth { .. }
         | Reason::SlicedTensor
         | Reason::ClipNeedsWholeTensors => "tensor",

@@ -38,6 +38,16 @@ pub enum Reason {
     NoRows,
     /// Columns that gather, beside rows or shares of the tokens.
     GatherInRows,
+    /// A micro-batch of an odd number of examples has no halves.
+    OddHalves {
+        /// Its examples.
+        examples: u32,
+    },
+    /// Examples are taken in parts where no exchange could go on meanwhile.
+    NothingToHide {
+        /// The parts that were asked for.
+        halves: u32,
+    },
     /// Slices of sequences on devices that split tensors.
     SlicedTensor,
     /// Clipping where no device has whole gradients.
@@ -126,6 +136,8 @@ impl Reason {
             Reason::OtherDepth { .. } => "other_depth",
             Reason::NoRows => "no_rows",
             Reason::GatherInRows => "gather_in_rows",
+            Reason::OddHalves { .. } => "odd_halves",
+            Reason::NothingToHide { .. } => "nothing_to_hide",
             Reason::SlicedTensor => "slices_need_whole_tensors",
             Reason::ClipNeedsWholeTensors => "clipping_needs_whole_tensors",
             Reason::TooFewDevices { .. } => "too_few_devices",
@@ -149,11 +161,7 @@ impl fmt::Display for Reason {
                 f,
                 "the batch of {batch} does not divide into micro-batches of one size"
             ),
-            Reason::TooLong { passes } => write!(
-                f,
-                "micro-batches times stages times slices are {passes} passes in one period, at \
-                 most {PASSES_MAX} are planned"
-            ),
+            Reason::TooLong { passes } => too_long(f, *passes),
             Reason::OneWorker => f.write_str(
                 "placement data needs at least two workers, that is, micro-batches",
             ),
@@ -176,6 +184,8 @@ impl fmt::Display for Reason {
                 "`contraction gather` is of several columns in one row, which leaves sequences \
                  whole: set `tensor { rows 1 }` and `sequence whole`",
             ),
+            Reason::OddHalves { examples } => odd_halves(f, *examples),
+            Reason::NothingToHide { halves } => nothing_to_hide(f, *halves),
             Reason::SlicedTensor => f.write_str(
                 "slices of sequences are not made of tensors that are split: set `slices 1`, or \
                  `tensor { rows 1, columns 1 }`",
@@ -225,4 +235,29 @@ impl fmt::Display for Shortfall {
             "{place} needs at least {needed} of {capacity}: {missing} are missing, most is {kind}"
         )
     }
+}
+
+fn odd_halves(f: &mut fmt::Formatter<'_>, examples: u32) -> fmt::Result {
+    write!(
+        f,
+        "micro-batches of {examples} examples have no halves that take turns: let there be \
+         fewer micro-batches or replicas, or set `tensor {{ overdecompose 1 }}`"
+    )
+}
+
+fn nothing_to_hide(f: &mut fmt::Formatter<'_>, halves: u32) -> fmt::Result {
+    write!(
+        f,
+        "the examples of a micro-batch are taken together, or in two halves where rows or columns \
+         split tensors, not in {halves} parts here: let there be rows or columns for two, or set \
+         `tensor {{ overdecompose 1 }}`"
+    )
+}
+
+fn too_long(f: &mut fmt::Formatter<'_>, passes: u64) -> fmt::Result {
+    write!(
+        f,
+        "micro-batches times stages times slices are {passes} passes in one period, at \
+         most {PASSES_MAX} are planned"
+    )
 }

@@ -133,6 +133,8 @@ fn depth(excluded: &Excluded) -> (u32, u64) {
         | Reason::UnevenShards { .. }
         | Reason::OtherDepth { .. }
         | Reason::NoRows
+        | Reason::OddHalves { .. }
+        | Reason::NothingToHide { .. }
         | Reason::GatherInRows => (6, 0),
         Reason::ClipNeedsWholeTensors | Reason::SlicedTensor => (7, 0),
         Reason::Clash(Clash::ClipNeedsWholeGradient(_)) => (7, 0),
@@ -157,6 +159,8 @@ fn constraint(reason: &Reason) -> &'static str {
         Reason::UnevenShards { .. } => "shards",
         Reason::NoRows
         | Reason::GatherInRows
+        | Reason::OddHalves { .. }
+        | Reason::NothingToHide { .. }
         | Reason::OtherDepth { .. }
         | Reason::SlicedTensor
         | Reason::ClipNeedsWholeTensors => "tensor",

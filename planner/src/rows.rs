@@ -2,7 +2,7 @@
 //! line, by the clock's own forms. Lines that exchange at once are priced each as if alone, though
 //! those that cross a node share its ports.
 
-use roundelay_schedule::{DeviceId, Exchanged, Id, Line, Nanos, Span, Target};
+use roundelay_schedule::{DeviceId, Exchanged, Id, Line, LinkId, Nanos, Span, Target};
 use std::{
     collections::BTreeMap,
     sync::{Mutex, PoisonError},
@@ -24,19 +24,24 @@ impl Rows {
 
     /// No line takes less.
     pub(crate) fn least(&self, exchange: Exchanged) -> Nanos {
-        self.times(exchange).into_iter().min().unwrap_or_default()
+        let times = self.times(exchange, |_| ()).into_iter();
+        times.map(|(time, ())| time).min().unwrap_or_default()
     }
 
-    /// The slowest line takes so long.
-    pub(crate) fn most(&self, exchange: Exchanged) -> Nanos {
-        self.times(exchange).into_iter().max().unwrap_or_default()
+    /// The slowest line takes so long, and keeps its outermost link busy.
+    pub(crate) fn most(&self, exchange: Exchanged) -> (Nanos, LinkId) {
+        let outermost = |span: &Span| span.levels.last().map(|level| level.link);
+        let times = self.times(exchange, |span| outermost(span).unwrap_or(Id::new(0)));
+        times.into_iter().max().unwrap_or((Nanos(0), Id::new(0)))
     }
 
-    fn times(&self, Exchanged { kind, line, whole }: Exchanged) -> Vec<Nanos> {
+    fn times<T>(&self, exchange: Exchanged, of: impl Fn(&Span) -> T) -> Vec<(Nanos, T)> {
+        let Exchanged { kind, line, whole, meanwhile: _ } = exchange;
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let spans = known.entry(line).or_insert_with(|| spans(&self.target, line));
         let links = spans.iter();
-        links.map(|span| self.target.collective_time(span, kind, whole)).collect()
+        let time = |span: &Span| self.target.collective_time(span, kind, whole);
+        links.map(|span| (time(span), of(span))).collect()
     }
 }
 

@@ -10,19 +10,22 @@ use roundelay_dsl::{
     Operation, Program, Scale, Search, Source, Train, Window,
 };
 use roundelay_schedule::{
-    Bytes, BytesPerSecond, CallTime, Copies, Data, Device, Division, Domain, Element,
-    Evaluation, Exactness, Float, FlopsPerSecond, Host, Id, Initial, Kind, Link, Method,
-    Nanos, Optimizer, Order, PROFILE_FORMAT, Placement, Plan, Pool, Profile, Rate,
-    Reading, Recompute, Rule, Sequence, States, Table, Target, Tensor, Treatment,
+    Bytes, BytesPerSecond, CallTime, Contraction, Copies, Data, Device, Division, Domain,
+    Element, Evaluation, Exactness, Float, FlopsPerSecond, Host, Id, Initial, Kind, Link,
+    Method, Nanos, Optimizer, Order, PROFILE_FORMAT, Placement, Plan, Pool, Profile,
+    Rate, Reading, Recompute, Rule, Sequence, States, Table, Target, Tensor, Treatment,
 };
 use std::{collections::BTreeMap, time::Duration};
 
-/// One row, two whose tokens are whole or split between them, and a grid.
-pub(crate) const SPLITS: [Tensor; 4] = [
+/// One row, two whose tokens are whole or split between them, the same of a grid, and columns that
+/// gather.
+pub(crate) const SPLITS: [Tensor; 6] = [
     Tensor::WHOLE,
     Tensor::rows(2, Sequence::Whole),
     Tensor::rows(2, Sequence::Split),
     Tensor::grid(2, 2),
+    Tensor { sequence: Sequence::Split, ..Tensor::grid(2, 2) },
+    Tensor { contraction: Contraction::Gather, ..Tensor::grid(1, 2) },
 ];
 
 /// All forms of a stage.

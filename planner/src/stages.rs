@@ -134,7 +134,7 @@ impl<'a> KnownStages<'a> {
     fn wanted<'c>(&self, cell: &'c Cell<'c>) -> Wanted<'c> {
         let tensor = cell.tensor;
         let reach = match self.straight.contains(&tensor) {
-            true => Reach::widest(cell.examples),
+            true => Reach::widest(cell.examples, tensor),
             false => Reach::One(cell.examples),
         };
         // What a table says of a call may depend on more than shapes.

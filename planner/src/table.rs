@@ -186,17 +186,19 @@ fn row(rank: &str, candidate: &Candidate, goal: &Goal) -> Row {
     ]
 }
 
-/// Devices that split tensors, and whether they split the sequence too; rows, or rows x columns.
+/// Devices that split tensors, and whether they split the sequence too; rows, or rows x columns,
+/// and in how many parts they take examples, where these take turns.
 fn tensor(plan: &Plan) -> String {
-    let Tensor { rows, columns, sequence, contraction } = plan.tensor;
+    let Tensor { rows, columns, sequence, contraction, overdecompose } = plan.tensor;
     let grid = match (columns, contraction) {
         (1, _) => rows.to_string(),
         (_, Contraction::Alternate) => format!("{rows}x{columns}"),
         (_, Contraction::Gather) => format!("{columns}/gather"),
     };
-    match sequence {
-        Sequence::Whole => grid,
-        Sequence::Split => format!("{grid}/seq"),
+    let sequence = if sequence == Sequence::Split { "/seq" } else { "" };
+    match overdecompose {
+        1 => format!("{grid}{sequence}"),
+        halves => format!("{grid}{sequence}/{halves}"),
     }
 }
 

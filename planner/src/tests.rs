@@ -2,6 +2,7 @@
 
 mod brute_force;
 mod local;
+mod overdecompose;
 mod recompute;
 mod repair;
 mod slices;

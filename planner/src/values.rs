@@ -303,6 +303,10 @@ impl Values {
             ("shards", shown(&grid.all_shards(self))),
             ("tensor.rows", shown(&counted(&self.tensors, |tensor| tensor.rows))),
             ("tensor.columns", shown(&counted(&self.tensors, |tensor| tensor.columns))),
+            (
+                "tensor.overdecompose",
+                shown(&counted(&self.tensors, |tensor| tensor.overdecompose)),
+            ),
             ("tensor.depth", shown(&depths)),
             (
                 "tensor.contraction",

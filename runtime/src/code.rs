@@ -8,7 +8,8 @@ use crate::{
 };
 use roundelay_kernels::{Context, Exchange, Kernel};
 use roundelay_schedule::{
-    Call, Float, Line, Native, Routine, RoutineId, Schedule, Table,
+    Call, Float, Line, Meanwhile, Native, Routine, RoutineId, Schedule, Table, Touching,
+    in_turn, most_open, needed_by,
 };
 use std::ops::ControlFlow;
 
@@ -54,6 +55,10 @@ pub(crate) struct Code {
     dtype: Native,
     calls: Vec<Parsed>,
     widest: usize,
+    /// How many of the exchanges that go on must be done before each call, and at the end.
+    needed: Vec<usize>,
+    /// The most of them that are open at one time.
+    open: usize,
 }
 
 /// A parsed call.
@@ -75,6 +80,10 @@ struct Operand {
 pub(crate) trait Watch {
     /// Makes a call together with the other rows; to break ends the routine here.
     fn exchange(&mut self, ends: &Ends) -> ControlFlow<()>;
+    /// Begins such a call, which goes on beside those that follow.
+    fn begin(&mut self, ends: &Ends) -> ControlFlow<()>;
+    /// Ends the calls that were begun since the routine started, up to so many.
+    fn finish(&mut self, begun: usize) -> ControlFlow<()>;
     /// A call is done.
     fn done(&mut self);
 }
@@ -121,12 +130,22 @@ impl Code {
         let calls: Vec<Parsed> = calls.collect::<Result<_, CodeError>>()?;
         let widest = calls.iter().map(|call| call.operands.len()).max();
         let widest = widest.unwrap_or(0);
-        Ok(Self { dtype: native(dtype), calls, widest })
+        let touching = calls.iter().zip(&routine.calls);
+        let touching: Vec<Touching> =
+            touching.map(|(parsed, call)| parsed.kernel.touching(call, dtype)).collect();
+        let needed = in_turn(&needed_by(&touching));
+        let open = most_open(&touching, &needed);
+        Ok(Self { dtype: native(dtype), calls, widest, needed, open })
     }
 
     /// The largest number of operands of one call.
     pub(crate) fn widest(&self) -> usize {
         self.widest
+    }
+
+    /// The most exchanges that have begun and are not done at one time.
+    pub(crate) fn open(&self) -> usize {
+        self.open
     }
 
     /// Runs all calls in order on claimed arguments, until the watch breaks; `operands` is scratch
@@ -142,14 +161,18 @@ impl Code {
         context: &Context,
         watch: &mut impl Watch,
     ) -> ControlFlow<()> {
-        for call in &self.calls {
+        for (call, needed) in self.calls.iter().zip(&self.needed) {
+            watch.finish(*needed)?;
             match self.ends(call, arguments) {
-                Some(ends) => watch.exchange(&ends)?,
+                Some(ends) => match ends.exchange.meanwhile {
+                    Meanwhile::Waits => watch.exchange(&ends)?,
+                    Meanwhile::GoesOn => watch.begin(&ends)?,
+                },
                 None => self.call(call, arguments, operands, context),
             }
             watch.done();
         }
-        ControlFlow::Continue(())
+        watch.finish(self.needed.last().copied().unwrap_or(0))
     }
 
     /// Runs all calls in order on the claimed arguments of all parts of split tensors, each call

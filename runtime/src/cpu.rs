@@ -306,15 +306,17 @@ impl Shared {
         let coordinates = schedule.coordinates();
         let splits = schedule.parts_axis().is_some();
         let booths = if splits { queues.threads() } else { 0 };
+        let code = Code::parse(schedule)?;
+        let open = launch::most_open(code.values());
         Ok(Self {
-            code: Code::parse(schedule)?,
+            code,
             batches: (coordinates.iter())
                 .map(|coordinate| u64::from(schedule.batch_of(coordinate)))
                 .collect(),
             coordinates,
             members: schedule.groups.values().map(members).collect(),
             lanes: (0..queues.threads()).map(lane).collect(),
-            booths: (0..booths).map(|_| Booth::new(&parking)).collect(),
+            booths: (0..booths).map(|_| Booth::new(&parking, open)).collect(),
             parking,
             recorder: Recorder::new(recording, queues.threads()),
             queues,

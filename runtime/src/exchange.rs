@@ -6,6 +6,7 @@ use roundelay_kernels::{Exchange, Real};
 use roundelay_schedule::Native;
 
 /// What one row brings to such a call, and where it gets its result.
+#[derive(Clone, Copy)]
 pub(crate) struct Ends {
     pub(crate) exchange: Exchange,
     pub(crate) dtype: Native,

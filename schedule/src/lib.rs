@@ -6,6 +6,7 @@
 //! schedule file, how a schedule was found, what a kernel computes, which devices exist.
 
 mod action;
+mod beside;
 mod buffer;
 mod check;
 mod clock;
@@ -38,6 +39,7 @@ mod turned;
 mod unit;
 
 pub use action::{Action, Collective, Content, Queue, Spot, Task, Wait, Work};
+pub use beside::{Doing, Touching, in_turn, most_open, needed_by, time_beside};
 pub use buffer::{
     Axis, Buffer, Group, Kind, Place, Rest, Ring, Row, Slice, Splits, Subject,
 };
@@ -72,8 +74,8 @@ pub use queues::Queues;
 pub use replay::{Issue, Machine, Marks, replay};
 pub use rewrite::{Rewrite, Rewrites, Sites};
 pub use routine::{
-    Access, Argument, Attribute, Call, Catalogue, Exchanged, Footprint, Operand, Pass,
-    Role, Routine, Unit,
+    Access, Argument, Attribute, Call, Catalogue, Exchanged, Footprint, Meanwhile,
+    Operand, Pass, Role, Routine, Unit,
 };
 pub use rule::{Delays, Exactness, Hop, Rule, Timeline};
 pub use schedule::{FORMAT, PhysicalQueue, Schedule, Touch};

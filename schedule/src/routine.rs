@@ -225,6 +225,19 @@ pub struct Exchanged {
     pub line: Line,
     /// The whole array, in the element in which parts bring it.
     pub whole: Bytes,
+    /// What a part does until it is done.
+    pub meanwhile: Meanwhile,
+}
+
+/// What a part does while an array is exchanged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Meanwhile {
+    /// It waits.
+    #[default]
+    Waits,
+    /// It makes the calls that follow, up to the first that needs the exchange to be done
+    /// ([`crate::needed_by`]).
+    GoesOn,
 }
 
 impl Exchanged {

@@ -24,6 +24,11 @@ pub struct Tensor {
     /// How maps multiply features that columns divide.
     #[serde(default, skip_serializing_if = "Contraction::is_alternate")]
     pub contraction: Contraction,
+    /// In how many parts a device takes the examples of a micro-batch: one, or two that take turns,
+    /// so that each computes while what the other one made is exchanged (overdecomposition, arXiv
+    /// 2305.13525).
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub overdecompose: u32,
 }
 
 /// How maps multiply features that columns divide.
@@ -126,8 +131,18 @@ impl Tensor {
 
     /// A grid of so many rows and columns.
     pub const fn grid(rows: u32, columns: u32) -> Self {
-        let (sequence, contraction) = (Sequence::Whole, Contraction::Alternate);
-        Self { rows, columns, sequence, contraction }
+        Self {
+            rows,
+            columns,
+            sequence: Sequence::Whole,
+            contraction: Contraction::Alternate,
+            overdecompose: 1,
+        }
+    }
+
+    /// The same, with the examples of a micro-batch in two halves that take turns.
+    pub const fn in_halves(self) -> Self {
+        Self { overdecompose: 2, ..self }
     }
 
     /// Whether one device does everything.

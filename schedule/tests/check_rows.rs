@@ -4,8 +4,8 @@
 mod tiny;
 
 use roundelay_schedule::{
-    Access, Argument, Attribute, Axis, Bytes, Call, Culprit, DeviceId, Direction,
-    Division, Element, Id, Line, LinkId, Operand, Pass, Role, Rule, Schedule, Sequence,
+    Access, Argument, Attribute, Axis, Bytes, Call, Contraction, Culprit, DeviceId,
+    Direction, Division, Element, Id, Line, LinkId, Operand, Pass, Role, Rule, Schedule,
     Split, Splits, Subject, Tensor, Violation, Violations, Work, check,
 };
 use tiny::{Builder, Letters, accumulate, empty, id, reduced, row};
@@ -169,6 +169,15 @@ fn lines_are_those_of_the_grid() {
     });
     let expected = "2 parts that are 4 apart make it together, which 2 tensor rows and 2 columns are not";
     assert!(says(&found, Culprit::Routine(id(0)), expected), "{found}");
+}
+
+#[test]
+fn columns_that_gather_stand_in_one_row() {
+    let found = refused(crossed(accumulate(1)), |s| {
+        s.plan.tensor.contraction = Contraction::Gather;
+    });
+    let expected = "columns that gather stand in one row, which leaves sequences whole";
+    assert!(says(&found, Culprit::Header("axes"), expected), "{found}");
 }
 
 /// Half of a column of four rows is as far apart as its rows, but no line of the grid.

@@ -13,6 +13,7 @@ mod metrics;
 mod models;
 mod networks;
 mod oracle;
+mod overdecomposed;
 #[path = "../support/plans.rs"]
 mod plans;
 mod replicas;

@@ -145,6 +145,13 @@ pub enum LowerError {
     /// Columns that gather, beside rows or shares of the tokens.
     #[error("columns that gather stand in one row, which leaves sequences whole")]
     Contraction,
+    /// Parts of a micro-batch that nothing is gained by.
+    #[error(
+        "the examples of a micro-batch are taken together, or in two halves where tensors are \
+         split among several devices, not in {0} parts: set `tensor {{ overdecompose 1 }}`, or 2 \
+         beside rows or columns"
+    )]
+    Overdecomposed(u32),
     /// Devices that nothing joins.
     #[error("no link joins {0} and {1}")]
     NoLink(DeviceId, DeviceId),

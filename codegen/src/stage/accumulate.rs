@@ -119,7 +119,8 @@ impl Accumulation {
                 self.detours += 1;
                 let on_its_way = Term { tensor: detour, ..term.clone() };
                 let target = std::mem::replace(term, on_its_way.clone());
-                additions.push(self.located(call("accumulate", [on_its_way, target])));
+                let addition = call("accumulate", [on_its_way, target]);
+                additions.push(self.located(addition.of(step.strand)));
             }
         }
         let mut steps = vec![self.located(step)];

@@ -3,6 +3,7 @@
 
 use super::{
     call::{Step, Tensor, Term},
+    interleave::{done, goes_on},
     layout::{Layout, SIZE_ALIGNMENT},
     memory::{Life, Packing},
 };
@@ -68,6 +69,15 @@ fn workspace(layout: &Layout<'_>, at: (Pass, Stage), steps: &[Step]) -> Packing 
             let size = Bytes(term.elements()) * width;
             let fresh = Life { tensor: term.tensor, size, first: index, last: index };
             lives.entry(term.tensor).or_insert(fresh).last = index;
+        }
+    }
+    // What is exchanged beside other calls stays as it is until the exchange is done.
+    for (index, step) in steps.iter().enumerate().filter(|(_, step)| goes_on(step)) {
+        let end = done(steps, index);
+        for term in &step.terms {
+            if let Some(life) = lives.get_mut(&term.tensor) {
+                life.last = life.last.max(end);
+            }
         }
     }
     Packing::by_liveness(lives.into_values().collect())

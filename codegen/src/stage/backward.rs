@@ -10,6 +10,7 @@ use super::{
     flow::Flow,
     fuse::fuse,
     halves::Halves,
+    interleave::interleave,
     layout::Layout,
 };
 use roundelay_dsl::{NodeId, Source};
@@ -87,7 +88,7 @@ impl Half<'_> {
     fn routine(self, steps: Vec<Step>, added: impl Fn(NodeId) -> bool) -> Routine {
         let Self { layout, stage, pass, sum } = self;
         let kept = |tensor| layout.home(tensor, (pass, stage)).is_some();
-        let steps = fuse(steps, &layout.rewriting, kept);
+        let steps = interleave(fuse(steps, &layout.rewriting, kept));
         let access = |role| match role {
             Role::Gradient => match sum {
                 Sum::First => Access::Write,

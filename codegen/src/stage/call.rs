@@ -1,5 +1,6 @@
 //! Kernel calls over symbolic tensors: what is computed, before anything has an address.
 
+use crate::tensor::Strand;
 use roundelay_dsl::{NodeId, Source};
 use roundelay_schedule::{Attribute, Call, Element, Operand};
 use std::collections::BTreeMap;
@@ -89,14 +90,26 @@ pub(crate) struct Step {
     pub(crate) terms: Vec<Term>,
     /// The operation that it stands for, where the table of derivatives has it.
     pub(crate) node: Option<NodeId>,
+    /// The examples that it is about.
+    pub(crate) strand: Strand,
 }
 
 /// A call without attributes.
 pub(crate) fn call<const N: usize>(kernel: &'static str, terms: [Term; N]) -> Step {
-    Step { kernel, attributes: BTreeMap::new(), terms: terms.into(), node: None }
+    Step {
+        kernel,
+        attributes: BTreeMap::new(),
+        terms: terms.into(),
+        node: None,
+        strand: Strand::All,
+    }
 }
 
 impl Step {
+    /// The same, about these examples.
+    pub(crate) fn of(self, strand: Strand) -> Self {
+        Self { strand, ..self }
+    }
     /// With one more constant.
     pub(crate) fn with(mut self, name: &str, value: Attribute) -> Self {
         self.attributes.insert(name.to_owned(), value);

@@ -9,6 +9,7 @@ use super::{
     fuse::{Rewriting, fuse_nodes},
     graph::Graph,
     halves::first_half,
+    interleave::going_on,
     layout::Layout,
 };
 use crate::{rewrite::Choice, tensor::Parted};
@@ -58,11 +59,12 @@ pub fn node_costs(
     choice: &dyn Choice,
 ) -> Result<Vec<NodeCost>, StageError> {
     if tensor.parts() == 1 {
-        return graph_costs(model, examples, dtype, Rewriting::new(choice, None));
+        let graph = Graph::new(model, examples)?;
+        return graph_costs(&graph, dtype, Rewriting::new(choice, None));
     }
     let parted = Parted::new(model, &[], tensor)?;
     let rewriting = Rewriting::new(choice, Some(&parted.origin));
-    let own = graph_costs(&parted.model, examples, dtype, rewriting)?;
+    let own = graph_costs(&parted.graph(examples)?, dtype, rewriting)?;
     let mut costs = vec![NodeCost::default(); model.nodes.len()];
     for (own, node) in own.into_iter().zip(&parted.origin) {
         costs[node.index()].take(own);
@@ -91,21 +93,19 @@ impl NodeCost {
 }
 
 fn graph_costs(
-    model: &Model,
-    examples: u64,
+    graph: &Graph<'_>,
     dtype: Float,
     rewriting: Rewriting<'_>,
 ) -> Result<Vec<NodeCost>, StageError> {
-    let graph = Graph::new(model, examples)?;
-    let flow = Flow::new(&graph, (&[], 1))?;
+    let flow = Flow::new(graph, (&[], 1))?;
     let form = ([Stage::new(0)], |_| StageForm::default());
-    let layout = Layout::new(&graph, &flow, (dtype, 1), form, rewriting);
-    let mut costs = vec![NodeCost::default(); model.nodes.len()];
+    let layout = Layout::new(graph, &flow, (dtype, 1), form, rewriting);
+    let mut costs = vec![NodeCost::default(); graph.model.nodes.len()];
     let mut seen = BTreeSet::new();
     for node in graph.computed() {
         let elements = graph.elements(Source::Node(node));
         let cost = &mut costs[node.index()];
-        cost.parameters = first_uses(&graph, node, &mut seen);
+        cost.parameters = first_uses(graph, node, &mut seen);
         cost.output = Bytes(elements) * dtype.size();
         cost.layer = graph.layers().get(&node).copied();
     }
@@ -113,15 +113,15 @@ fn graph_costs(
         costs[node.index()].kept += *size;
     }
     let forward = graph.computed().flat_map(|node| {
-        let steps = derivative(&graph, node).forward;
+        let steps = derivative(graph, node).forward;
         steps.into_iter().map(move |step| (node, step))
     });
     let pass: fn(&mut NodeCost) -> &mut PassCost = |cost| &mut cost.forward;
     add_pass(&layout, &mut costs, forward.collect(), (Pass::Forward, pass))?;
-    let backward = laid(&graph, &seen, |_, steps| steps);
+    let backward = laid(graph, &seen, |_, steps| steps);
     let pass: fn(&mut NodeCost) -> &mut PassCost = |cost| &mut cost.backward;
     add_pass(&layout, &mut costs, backward, (Pass::Backward, pass))?;
-    let turn = laid(&graph, &seen, first_half);
+    let turn = laid(graph, &seen, first_half);
     let pass: fn(&mut NodeCost) -> &mut PassCost = |cost| &mut cost.turn;
     add_pass(&layout, &mut costs, turn, (Pass::InputGradient, pass))?;
     Ok(costs)
@@ -196,7 +196,7 @@ fn calls(
         shape: term.shape.clone(),
     };
     let one = |step: &Step| {
-        let call = step.placed(nowhere);
+        let call = going_on(step.clone()).placed(nowhere);
         match Kernel::parse(&call) {
             Ok(_) => Ok(call),
             Err(problem) => {

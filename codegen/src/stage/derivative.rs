@@ -68,7 +68,11 @@ pub(crate) fn arity(operation: Operation) -> (usize, usize) {
         | Operation::GroupNorm { .. } => (3, 3),
         Operation::BatchNorm => (5, 5),
         Operation::Sliced(sliced) => match sliced {
-            Sliced::Cut { .. } | Sliced::Rotary { .. } | Sliced::Dropout { .. } => (1, 1),
+            Sliced::Cut { .. }
+            | Sliced::Rotary { .. }
+            | Sliced::Dropout { .. }
+            | Sliced::Examples { .. }
+            | Sliced::ExamplesDropout { .. } => (1, 1),
             Sliced::Join => (1, usize::MAX),
         },
         Operation::Part { part, .. } => match part {
@@ -86,6 +90,7 @@ pub(crate) fn derivative(graph: &Graph<'_>, node: NodeId) -> Derivative {
     let mut both = calls(graph, node);
     for step in both.forward.iter_mut().chain(&mut both.backward) {
         step.node = Some(node);
+        step.strand = graph.strand(node);
     }
     match graph.differentiates(node) {
         true => both,

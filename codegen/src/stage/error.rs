@@ -64,6 +64,26 @@ pub enum StageError {
         /// The parts that were asked for, in words.
         tensor: String,
     },
+    /// An operation that needs all examples of a micro-batch at once.
+    #[error("`{node}`: {problem}")]
+    Unhalved {
+        /// The node's name.
+        node: String,
+        /// What keeps halves from it and what to do, as a sentence without full stop.
+        problem: String,
+    },
+    /// Examples that do not make halves.
+    #[error(
+        "a micro-batch of {examples} examples has no {halves} equal parts that take turns: choose \
+         `micro_batches` and `replicas` so that {halves} divides its examples, or set \
+         `tensor {{ overdecompose 1 }}`"
+    )]
+    Odd {
+        /// Examples of a micro-batch.
+        examples: u64,
+        /// Parts that were asked for.
+        halves: u32,
+    },
     /// An operation that columns do not split.
     #[error(
         "`{node}`: tensor columns do not split {operation}: set `tensor {{ columns 1 }}` and use \

@@ -5,6 +5,7 @@ use super::{
     call::{Step, Tensor, Term, call},
     derivative::derivative,
     fuse::fuse,
+    interleave::interleave,
     layout::Layout,
 };
 use roundelay_dsl::{NodeId, Source};
@@ -22,7 +23,7 @@ pub(crate) fn forward(layout: &Layout<'_>, stage: Stage) -> Routine {
         made.chain(measured.map(|(number, node)| measure(number, *node))).collect();
     let pass = (Pass::Forward, stage);
     let kept = |tensor| layout.home(tensor, pass).is_some();
-    let steps = fuse(steps, &layout.rewriting, kept);
+    let steps = interleave(fuse(steps, &layout.rewriting, kept));
     let access = |role| match role {
         Role::Value(value) if flow.crossing[value.index()].producer == stage => {
             Access::Write

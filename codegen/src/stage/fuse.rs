@@ -7,7 +7,10 @@
 //! product grows into an affine map, and that into one with an activation.
 
 use super::call::{Step, Tensor, Term};
-use crate::rewrite::{Choice, FORMS, Form, Line, Neighbour, Place};
+use crate::{
+    rewrite::{Choice, FORMS, Form, Line, Neighbour, Place},
+    tensor::Strand,
+};
 use roundelay_dsl::NodeId;
 use roundelay_schedule::{Attribute, Id, Rewrite, Rewrites};
 use std::{
@@ -286,7 +289,7 @@ fn apply(
         return None;
     }
     reshape(form, second, &mut names)?;
-    Some(after(&form.after, &names, more))
+    Some(after(&form.after, &names, more, second.strand))
 }
 
 const ACCUMULATE: &str = "accumulate";
@@ -345,7 +348,12 @@ fn reshape(form: &Form, second: &Step, names: &mut Names) -> Option<()> {
 }
 
 /// The call of a line; `rest` is what it has besides the line's flags.
-fn after(line: &Line, names: &Names, rest: BTreeMap<String, Attribute>) -> Step {
+fn after(
+    line: &Line,
+    names: &Names,
+    rest: BTreeMap<String, Attribute>,
+    strand: Strand,
+) -> Step {
     let terms = line.operands().map(|name| names[name].clone()).collect();
     let mut attributes = rest;
     let flags = line.flags.iter().map(|flag| ((*flag).to_owned(), Attribute::Flag(true)));
@@ -354,14 +362,14 @@ fn after(line: &Line, names: &Names, rest: BTreeMap<String, Attribute>) -> Step 
         attributes.remove(INNER);
     }
     if line.kernel != "copy" {
-        return Step { kernel: line.kernel, attributes, terms, node: None };
+        return Step { kernel: line.kernel, attributes, terms, node: None, strand };
     }
     // What is there already needs no other rows.
     let kernel = match attributes.contains_key(ACCUMULATE) {
         true => "accumulate",
         false => "copy",
     };
-    Step { kernel, attributes: BTreeMap::new(), terms, node: None }
+    Step { kernel, attributes: BTreeMap::new(), terms, node: None, strand }
 }
 
 #[cfg(test)]

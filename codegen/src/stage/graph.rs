@@ -2,6 +2,7 @@
 //! a gradient, and what constant gradient the terms of the loss have.
 
 use super::{StageError, call::elements, derivative::arity, layers};
+use crate::tensor::Strand;
 use roundelay_dsl::{
     Metric, Model, Motion, Node, NodeId, Operation, Part, Sliced, Source,
 };
@@ -29,6 +30,8 @@ pub(crate) struct Graph<'a> {
     trained: Vec<bool>,
     weights: Vec<Option<f64>>,
     layers: OnceCell<BTreeMap<NodeId, u32>>,
+    /// Which examples each operation works on; empty where all work on all.
+    strands: &'a [Strand],
 }
 
 impl<'a> Graph<'a> {
@@ -56,6 +59,7 @@ impl<'a> Graph<'a> {
             trained: trained(model),
             weights: vec![None; model.nodes.len()],
             layers: OnceCell::new(),
+            strands: &[],
         };
         let Source::Node(loss) = graph.root(Source::Node(end)) else {
             return Err(StageError::NoLoss);
@@ -81,6 +85,16 @@ impl<'a> Graph<'a> {
         let layers: BTreeMap<NodeId, u32> =
             origin.iter().enumerate().filter_map(layer).collect();
         Self { layers: OnceCell::from(layers), ..self }
+    }
+
+    /// The same with the examples that each operation works on.
+    pub(crate) fn in_strands(self, strands: &'a [Strand]) -> Self {
+        Self { strands, ..self }
+    }
+
+    /// Which examples an operation works on.
+    pub(crate) fn strand(&self, id: NodeId) -> Strand {
+        self.strands.get(id.index()).copied().unwrap_or_default()
     }
 
     /// The layer of every node that has one; found when it is first asked for.
@@ -148,7 +162,8 @@ impl<'a> Graph<'a> {
             Source::Input(id) => self.model.inputs[id].element,
             Source::Node(id) => match &self.model.nodes[id] {
                 Node {
-                    operation: Operation::Sliced(Sliced::Cut { .. }),
+                    operation:
+                        Operation::Sliced(Sliced::Cut { .. } | Sliced::Examples { .. }),
                     operands,
                     ..
                 } => self.element(operands[0]),

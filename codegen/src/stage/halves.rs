@@ -26,6 +26,7 @@ use super::{
     hop::Hopping,
     keep::Keep,
 };
+use crate::tensor::Strand;
 use roundelay_dsl::{NodeId, Source};
 use roundelay_schedule::Stage;
 use std::collections::BTreeSet;
@@ -133,13 +134,15 @@ impl Halves {
         mut weight: Vec<Step>,
     ) -> Vec<Step> {
         let own = Tensor::Gradient(Source::Node(node));
+        let strand = weight.first().map_or(Strand::All, |step| step.strand);
         let mut terms = weight.iter_mut().flat_map(|step| &mut step.terms);
         if let Some(read) = terms.find(|term| term.tensor == own).cloned() {
             let (place, copied) = sums.keep(node);
             if copied {
                 let from = read.clone().flat();
                 let to = Term { tensor: place, ..from.clone() };
-                self.input.extend(sums.lay(node, vec![call("copy", [from, to])]));
+                let copy = call("copy", [from, to]).of(strand);
+                self.input.extend(sums.lay(node, vec![copy]));
             }
             self.adjoint.push((place, read.elements()));
             for term in weight.iter_mut().flat_map(|step| &mut step.terms) {
@@ -182,7 +185,8 @@ fn part(node: NodeId, steps: Vec<Step>) -> Parted {
             let kept = Term { tensor: Tensor::Aside(node, number), ..term.clone() };
             number += 1;
             let target = std::mem::replace(term, kept.clone());
-            parted.weight.push(call("copy", [kept.flat(), target.flat()]));
+            let copy = call("copy", [kept.flat(), target.flat()]);
+            parted.weight.push(copy.of(step.strand));
         }
         parted.input.push(step);
     }

@@ -96,7 +96,8 @@ impl<'a> Local<'a> {
             let place = origin.partition_point(|node| node.index() < *cut as usize);
             u32::try_from(place).expect("models have fewer than 2^32 nodes")
         };
-        Parted { cuts: cuts.iter().map(first).collect(), model, origin }
+        let cuts = cuts.iter().map(first).collect();
+        Parted { cuts, model, origin, strands: Vec::new(), halves: 1 }
     }
 
     /// How many parts divide something in a direction.

@@ -357,7 +357,7 @@ impl Local<'_> {
         let x = self.want(operands[0], layout);
         let operator = roundelay_schedule::Id::index(id) as u64;
         let tokens = tokens.map(|direction| self.tensor.line(direction));
-        let part = Part::Dropout { rate, operator, share, tokens };
+        let part = Part::Dropout { rate, operator, share, tokens, half: 0 };
         let result = self.part("", (part, direction), vec![x], (shape, layout));
         (result, layout)
     }

@@ -40,17 +40,18 @@ const KEYS: [&str; 18] = [
 ];
 
 /// Keys of the language that have one value so far.
-const LATER: [(&str, &str); 2] = [("overdecompose", "1"), ("cost", "none")];
+const LATER: [(&str, &str); 1] = [("cost", "none")];
 
 /// Keys of the language that are said elsewhere, and how.
-const ELSEWHERE: [(&str, &str); 3] = [
+const ELSEWHERE: [(&str, &str); 4] = [
+    ("overdecompose", "write `tensor { overdecompose 2 }`"),
     ("units", "write `rule local(units = 4)`"),
     ("overlap", "write `rule local(units = 4, overlap = 1)`"),
     ("heads", "write `head after NAME { … loss … }` in the model"),
 ];
 
 /// Entries of `tensor { … }`.
-const TENSOR: [&str; 4] = ["rows", "columns", "depth", "contraction"];
+const TENSOR: [&str; 5] = ["rows", "columns", "depth", "contraction", "overdecompose"];
 
 /// What the planner may choose.
 pub(super) fn resolve(
@@ -421,7 +422,7 @@ fn tensor(search: &mut Search, entry: &Entry, report: &mut Report) -> Known<()> 
     if !matches!(entry.value, Setting::Nothing) {
         let mistake = Mistake::new(
             Code::Type,
-            "`tensor` takes rows, columns, depth and contraction",
+            "`tensor` takes rows, columns, depth, contraction and overdecompose",
         );
         let hint = "write `tensor { rows <= 8 }`";
         return Err(report.error(entry.key.span, mistake.hint(hint)));
@@ -441,7 +442,22 @@ fn tensor(search: &mut Search, entry: &Entry, report: &mut Report) -> Known<()> 
             word(value, "contraction", Contraction::ALL, report)
         })?;
     }
+    if let Some(entry) = inner.get("overdecompose") {
+        search.overdecompose = halves(entry, report)?;
+    }
     Ok(())
+}
+
+/// `overdecompose 2`: one part of a micro-batch, or two.
+fn halves(entry: &Entry, report: &mut Report) -> Known<Numbers> {
+    let numbers = numbers(entry, report)?;
+    if numbers.allows(1) || numbers.allows(2) {
+        return Ok(numbers);
+    }
+    let message = "the examples of a micro-batch are taken together, or in two halves";
+    let mistake = Mistake::new(Code::Value, message)
+        .hint("write `tensor { overdecompose 2 }`, or 1 for together");
+    Err(report.error(entry.key.span, mistake))
 }
 
 /// A key whose decision has one value so far, or is said elsewhere.

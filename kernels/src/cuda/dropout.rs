@@ -11,14 +11,15 @@ use crate::{
     store::Store,
 };
 
-/// Which part of the first row the first element lies in, counted from the first row of all.
+/// Which part of the first row the first element lies in, counted from the first row of all: the
+/// kernel counts on from row to row by all parts.
 fn part(dropout: &Dropout) -> Argument {
-    let Placed { columns, line, own, of_rows } = dropout.place;
+    let Placed { columns, line, own, of_rows, before } = dropout.place;
     let rows = (dropout.count / columns.max(1)) as u64;
-    match (own, of_rows.parts) {
-        (Some(own), _) => count(own as usize),
-        (None, 1) => Argument::Place(line),
-        (None, _) => Argument::PlaceInRows { line, of_rows, rows },
+    match (own, of_rows.parts, before) {
+        (Some(own), ..) => Argument::Unsigned64(own + before * u64::from(line.parts)),
+        (None, 1, 0) => Argument::Place(line),
+        (None, ..) => Argument::PlaceInRows { line, of_rows, rows, before },
     }
 }
 

@@ -45,6 +45,7 @@ pub(crate) fn sample(adding: Call, draw: &mut Draw) -> Call {
 fn dropout(call: Call, draw: &mut Draw, columns: u64) -> Call {
     let call = call.number("rate", 0.3).integer("operator", 5);
     let call = if draw.flag() { call.integer("own", 1) } else { call };
+    let call = if draw.flag() { call.integer("before", 2) } else { call };
     let call = call.integer("parts", 3).integer("columns", columns as i64);
     match draw.flag() {
         true => call.integer("row_parts", 2).integer("row_stride", 3),

@@ -165,7 +165,9 @@ fn bits(
     scratch: u64,
     scalars: &Scalars,
 ) -> (u64, u64) {
-    let place = |line: &Line| u64::from(line.place(bound.context.part as u32));
+    let place = |line: &roundelay_schedule::Line| {
+        u64::from(line.place(bound.context.part as u32))
+    };
     match argument {
         Argument::Address(Place::Operand(index, offset)) => {
             (bound.operands[*index] as u64 + offset.0, 8)
@@ -176,8 +178,9 @@ fn bits(
         Argument::SliceOffset => (bound.context.slice_offset, 8),
         Argument::Part => (bound.context.part, 8),
         Argument::Place(line) => (place(line), 8),
-        Argument::PlaceInRows { line, of_rows, rows } => {
-            (place(of_rows) * rows * u64::from(line.parts) + place(line), 8)
+        Argument::PlaceInRows { line, of_rows, rows, before } => {
+            let row = place(of_rows) * rows + before;
+            (row * u64::from(line.parts) + place(line), 8)
         }
         Argument::Unsigned(number) => (u64::from(*number), 4),
         Argument::Unsigned64(number) => (*number, 8),

@@ -198,10 +198,11 @@ fn no_device_is_below_the_floor() {
         let schedule = priced(&program);
         for routine in schedule.routines.values() {
             let calls = costs.priced(&routine.calls).unwrap();
+            let needed = vec![Vec::new(); calls.len() + 1];
             for busy in 1..4 {
                 for device in [0, 1].map(DeviceId::new) {
-                    let (time, _) =
-                        costs.slowest(&[costs.of[device]].into(), &calls, busy);
+                    let kinds = [costs.of[device]].into();
+                    let (time, _) = costs.slowest(&kinds, (&calls, &needed), busy);
                     let each: Vec<_> =
                         calls.iter().map(|call| (call.clone(), 1)).collect();
                     assert!(costs.floor(&each).time() <= time);

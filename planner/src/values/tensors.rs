@@ -13,11 +13,16 @@ const LEAST_OPEN_GRID: u64 = 8;
 /// The same by residual blocks of images, whose best grid has about as many rows as columns.
 const LEAST_OPEN_GRID_OF_IMAGES: u64 = 4;
 
+/// Parts of a micro-batch that may take turns, at most.
+const MOST_HALVES: u64 = 2;
+
 /// Ways to split tensors: open rows and columns are powers of two whose grid fills part of an
 /// innermost link level, columns of larger grids alone; one part splits no sequence. Columns
 /// gather where a program names that: layers of transformers send less among as many rows.
+/// Examples are taken in halves where the program says so, and tensors are split.
 pub(super) fn tensors(program: &Program, devices: u64) -> Vec<Tensor> {
-    let Search { rows, columns, sequence, contraction, .. } = &program.search;
+    let Search { rows, columns, sequence, contraction, overdecompose, .. } =
+        &program.search;
     let contractions = one_of(contraction, &[Contraction::Alternate]);
     let sequences = one_of(sequence, Sequence::ALL);
     let inner = program.target.domains.iter().map(|d| d.devices.len() as u64);
@@ -41,20 +46,30 @@ pub(super) fn tensors(program: &Program, devices: u64) -> Vec<Tensor> {
             [false, false] => true,
         }
     };
-    let ways: Vec<(Sequence, Contraction)> = (sequences.iter())
-        .flat_map(|sequence| contractions.iter().map(|own| (*sequence, *own)))
-        .collect();
+    let halves = match overdecompose {
+        Numbers::Open => vec![1],
+        Numbers::Ranges(ranges) => listed(ranges, MOST_HALVES),
+    };
     // Where the tokens or the columns are whole there is one way, whatever is said.
     let one = |rows, columns| {
         let grid = Tensor::grid(rows, columns);
-        let way =
-            |(sequence, contraction): &(Sequence, Contraction)| match (rows, columns) {
-                (1, 1) => grid,
-                (_, 1) => Tensor { sequence: *sequence, ..grid },
-                _ => Tensor { sequence: *sequence, contraction: *contraction, ..grid },
-            };
-        let mut tensors: Vec<Tensor> = ways.iter().map(way).collect();
-        tensors.dedup();
+        let alone = rows == 1 && columns == 1;
+        let sequences = if alone { &[Sequence::Whole] } else { &sequences[..] };
+        let contractions =
+            if columns == 1 { &[Contraction::Alternate] } else { &contractions[..] };
+        let halves = if alone && halves.contains(&1) { &[1] } else { &halves[..] };
+        let mut tensors = Vec::new();
+        for sequence in sequences.iter().copied() {
+            for contraction in contractions.iter().copied() {
+                let way = |overdecompose: &u32| Tensor {
+                    sequence,
+                    contraction,
+                    overdecompose: *overdecompose,
+                    ..grid
+                };
+                tensors.extend(halves.iter().map(way));
+            }
+        }
         tensors
     };
     let (rows, columns) = (values(rows), values(columns));

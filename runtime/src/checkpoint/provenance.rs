@@ -94,15 +94,19 @@ fn arithmetic(schedule: &Schedule) -> String {
 }
 
 /// How tensors are split, in the words that digests of checkpoints are made of: these must stay as
-/// they are, and a single column is none of them.
+/// they are, and a single column is none of them, nor are examples that are taken together.
 fn spelled(tensor: Tensor) -> String {
-    let Tensor { rows, columns, sequence, contraction } = tensor;
-    match (columns, contraction) {
+    let Tensor { rows, columns, sequence, contraction, overdecompose } = tensor;
+    let grid = match (columns, contraction) {
         (1, _) => format!("Tensor {{ rows: {rows}, sequence: {sequence:?} }}"),
         (_, Contraction::Alternate) => format!(
             "Tensor {{ rows: {rows}, columns: {columns}, sequence: {sequence:?} }}"
         ),
         (_, Contraction::Gather) => format!("Tensor {{ columns: {columns}, gather }}"),
+    };
+    match overdecompose {
+        1 => grid,
+        halves => format!("{grid} in {halves} parts"),
     }
 }
 
@@ -117,5 +121,6 @@ mod tests {
         assert_eq!(spelled(rows), "Tensor { rows: 2, sequence: Split }");
         let grid = Tensor::grid(2, 4);
         assert_eq!(spelled(grid), "Tensor { rows: 2, columns: 4, sequence: Whole }");
+        assert!(spelled(grid.in_halves()).ends_with(" } in 2 parts"));
     }
 }

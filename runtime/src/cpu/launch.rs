@@ -20,7 +20,7 @@ use roundelay_schedule::{
     Bytes, DeviceId, Line, LinkId, Nanos, Pass, PhysicalQueue, Work,
 };
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     ops::ControlFlow,
     time::{Duration, Instant},
 };
@@ -33,6 +33,10 @@ pub(super) struct Rendezvous<'a> {
     pub(super) permit: Option<Permit<'a>>,
     /// What the last launch spent in exchanges.
     spent: Duration,
+    /// Exchanges that go on, in their order; sized once.
+    open: VecDeque<Ends>,
+    /// Exchanges of the last launch that went on and are done.
+    done: usize,
     /// Who sends along each kind of line.
     senders: BTreeMap<Line, Sender>,
 }
@@ -65,10 +69,56 @@ impl<'a> Rendezvous<'a> {
             _ => (thread..thread + 1, BTreeMap::new()),
         };
         let meeting = Meeting::new(thread, all, native(schedule.job.dtype));
-        Self { shared, meeting, permit: None, spent: Duration::ZERO, senders }
+        let most = most_open(shared.code.values());
+        let (open, done) = (VecDeque::with_capacity(most), 0);
+        let spent = Duration::ZERO;
+        Self { shared, meeting, permit: None, spent, open, done, senders }
     }
 
+    /// Before a launch.
+    fn start(&mut self) {
+        self.spent = Duration::ZERO;
+        self.done = 0;
+        self.open.clear();
+    }
+
+    /// An exchange that is waited for, behind those that go on.
     fn exchange(&mut self, ends: &Ends) -> ControlFlow<()> {
+        self.end(self.done + self.open.len())?;
+        self.show(ends);
+        self.join(ends)
+    }
+
+    /// Begins an exchange that goes on; one whose time is kept is done at once.
+    fn begin(&mut self, ends: &Ends) -> ControlFlow<()> {
+        self.show(ends);
+        self.open.push_back(*ends);
+        match self.shared.recorder {
+            Some(_) => self.end(self.done + self.open.len()),
+            None => ControlFlow::Continue(()),
+        }
+    }
+
+    /// Ends the exchanges of a launch that go on, up to so many.
+    fn end(&mut self, count: usize) -> ControlFlow<()> {
+        while self.done < count {
+            let ends = self.open.pop_front().expect("no more end than were begun");
+            self.join(&ends)?;
+            self.done += 1;
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn show(&mut self, ends: &Ends) {
+        let Shared { booths, parking, .. } = self.shared;
+        // SAFETY: both ends lie inside the launch's claim and do not overlap, as the checker
+        // says. What they bring is not written, nor what they get touched, before the exchange is
+        // done, as `needed_by` says, and a launch ends with none open. Every launch runs on all
+        // rows, and a queue is in list order on each of them.
+        unsafe { self.meeting.begin(booths, parking, ends) };
+    }
+
+    fn join(&mut self, ends: &Ends) -> ControlFlow<()> {
         let start = Instant::now();
         let Self { shared, meeting, permit, .. } = self;
         let recorder = shared.recorder.as_ref();
@@ -80,9 +130,8 @@ impl<'a> Rendezvous<'a> {
             waited
         };
         let (booths, parking) = (&shared.booths, &shared.parking);
-        // SAFETY: both ends lie inside the launch's claim and do not overlap, as the checker
-        // says. Every launch runs on all rows, and a queue is in list order on each of them.
-        unsafe { meeting.exchange(booths, parking, ends, &mut pause)? };
+        // SAFETY: as in `show`, which showed the same ends.
+        unsafe { meeting.finish(booths, parking, ends, &mut pause)? };
         self.count(ends);
         self.spent += start.elapsed();
         ControlFlow::Continue(())
@@ -100,6 +149,11 @@ impl<'a> Rendezvous<'a> {
             }
         }
     }
+}
+
+/// The most exchanges that are open at one time in any routine.
+pub(super) fn most_open<'a>(code: impl Iterator<Item = &'a Code>) -> usize {
+    code.map(Code::open).max().unwrap_or(0)
 }
 
 /// Who sends where a device runs at a coordinate, along such lines.
@@ -143,6 +197,14 @@ impl Watch for Watcher<'_, '_> {
         self.rendezvous.exchange(ends)
     }
 
+    fn begin(&mut self, ends: &Ends) -> ControlFlow<()> {
+        self.rendezvous.begin(ends)
+    }
+
+    fn finish(&mut self, begun: usize) -> ControlFlow<()> {
+        self.rendezvous.end(begun)
+    }
+
     fn done(&mut self) {
         if let Some(CallClock { recorder, times, last }) = &mut self.clock {
             let now = recorder.now();
@@ -171,7 +233,7 @@ impl Executor<'_> {
         }
         let context = self.context(turn);
         let Self { shared, arguments, operands, times, rendezvous } = self;
-        rendezvous.spent = Duration::ZERO;
+        rendezvous.start();
         let recorder = shared.recorder.as_ref();
         let clock =
             recorder.map(|recorder| CallClock { recorder, times, last: recorder.now() });

@@ -129,8 +129,9 @@ impl Binding<'_> {
             Argument::SliceOffset => self.slice_offset,
             Argument::Part => self.part,
             Argument::Place(line) => self.place(line),
-            Argument::PlaceInRows { line, of_rows, rows } => {
-                self.place(of_rows) * rows * u64::from(line.parts) + self.place(line)
+            Argument::PlaceInRows { line, of_rows, rows, before } => {
+                let row = self.place(of_rows) * rows + before;
+                row * u64::from(line.parts) + self.place(line)
             }
             Argument::Unsigned(number) => u64::from(number),
             Argument::Unsigned64(number) => number,

@@ -297,6 +297,14 @@ fn rows(schedule: &Schedule, faults: &mut Faults) {
             tensor.shown()
         )
     });
+    let halves = tensor.overdecompose == 1 || (tensor.overdecompose == 2 && parts > 1);
+    faults.require(halves, culprit, || {
+        format!(
+            "a micro-batch is taken whole, or in two halves where tensors are split, not in {} \
+             parts",
+            tensor.overdecompose
+        )
+    });
     faults.require(tensor.can_contract(), culprit, || {
         format!(
             "the plan splits tensors among {}; columns that gather stand in one row, which leaves \

@@ -9,10 +9,10 @@ use roundelay_schedule::{
     Access, Action, ActionId, Argument, Attribute, Axis, Buffer, Bytes, BytesPerSecond,
     Call, Catalogue, Collective, Content, Data, Device, Division, Domain, Element,
     Evaluation, Exchanged, Float, FlopsPerSecond, Group, Id, Initial, Input, Job, Line,
-    Link, Method, MicroBatch, Nanos, Operand, Optimizer, Order, Parameter, Pass, Place,
-    Placement, Plan, Pool, Rate, Recompute, Reduction, Rest, Ring, Role, Routine,
-    RoutineId, Row, Rule, Schedule, Slice, Spot, States, Subject, Sum, Table, Target,
-    Timeline, Treatment, Wait, Work,
+    Link, Meanwhile, Method, MicroBatch, Nanos, Operand, Optimizer, Order, Parameter,
+    Pass, Place, Placement, Plan, Pool, Rate, Recompute, Reduction, Rest, Ring, Role,
+    Routine, RoutineId, Row, Rule, Schedule, Slice, Spot, States, Subject, Sum, Table,
+    Target, Timeline, Treatment, Wait, Work,
 };
 use std::collections::BTreeMap;
 
@@ -39,7 +39,9 @@ impl Catalogue for Letters {
             _ => usual,
         };
         let line = Line { parts: integer("parts", 2), stride: integer("stride", 1) };
-        call.kernel.starts_with('=').then_some(Exchanged { kind, line, whole })
+        let meanwhile = Meanwhile::Waits;
+        let exchanged = Exchanged { kind, line, whole, meanwhile };
+        call.kernel.starts_with('=').then_some(exchanged)
     }
 }
 

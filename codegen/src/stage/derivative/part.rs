@@ -18,8 +18,8 @@ pub(super) fn part(site: &Site<'_>, part: Part, line: Line) -> Derivative {
         Part::RmsNorm { epsilon, whole } => {
             part_norm::rms_norm(site, epsilon, (whole, line))
         }
-        Part::Dropout { rate, operator, share, tokens } => {
-            dropout(site, (rate, operator), share, (line, tokens))
+        Part::Dropout { rate, operator, share, tokens, half } => {
+            dropout(site, (rate, operator), (share, half), (line, tokens))
         }
     }
 }
@@ -146,7 +146,7 @@ fn cross_entropy(site: &Site<'_>, whole: u64, masked: Masked, line: Line) -> Der
 fn dropout(
     site: &Site<'_>,
     (rate, operator): (f64, u64),
-    share: Share,
+    (share, half): (Share, u32),
     (line, tokens): (Line, Option<Line>),
 ) -> Derivative {
     let columns = match share {
@@ -164,6 +164,14 @@ fn dropout(
                 let step = along(step, line).integer("columns", number(columns));
                 tokens.into_iter().fold(step, of_tokens)
             }
+        }
+    };
+    let masked = |step: Step| match (columns, half) {
+        (None, _) | (_, 0) => masked(step),
+        (Some(columns), half) => {
+            let rows = site.result().elements() / columns.max(1);
+            let all = rows * tokens.map_or(1, |line| u64::from(line.parts));
+            masked(step).integer("before", number(all * u64::from(half)))
         }
     };
     let back = |dx| masked(call("dropout_backward", [site.gradient(), dx]));

@@ -1,5 +1,5 @@
 //! What slices of a sequence do: cut out of the whole, joined again for attention, with their own
-//! positions and masks.
+//! positions and masks; and what parts of the examples do.
 
 use super::{
     Derivative, Site,
@@ -17,9 +17,33 @@ pub(super) fn sliced(site: &Site<'_>, sliced: Sliced) -> Derivative {
             attention::rotary_from(site, (heads, base, turned), first)
         }
         Sliced::Dropout { rate, operator, own, slices } => {
-            dropout(site, (rate, operator), (own, slices))
+            let columns = site.shape().iter().skip(1).product();
+            dropout(site, (rate, operator), (own, slices), columns)
+        }
+        Sliced::Examples { own, .. } => examples(site, u64::from(own)),
+        Sliced::ExamplesDropout { rate, operator, own, parts } => {
+            let columns = site.result().elements();
+            dropout(site, (rate, operator), (own, parts), columns)
         }
     }
+}
+
+/// y = the own one of several equal parts of x, which lie one behind the other; inputs have no
+/// gradient.
+fn examples(site: &Site<'_>, own: u64) -> Derivative {
+    let x = site.operand(0);
+    let y = Term { element: x.element, ..site.result() };
+    let (whole_count, count) = (x.elements(), y.elements());
+    let flat = |term: Term, count| Term { shape: vec![1, count, 1], ..term };
+    let (x, y) = (flat(x, whole_count), flat(y, count));
+    let forward = match x.element {
+        Element::I32 => call("slice_integers", [x.flat(), y.flat()])
+            .integer("sequence", whole(whole_count))
+            .integer("length", whole(count)),
+        Element::Real | Element::Wide => call("slice", [x, y]),
+    };
+    let forward = vec![forward.integer("first", whole(own * count))];
+    Derivative { forward, backward: vec![] }
 }
 
 /// y = places `first` .. of x; inputs have no gradient.
@@ -64,8 +88,8 @@ fn dropout(
     site: &Site<'_>,
     (rate, operator): (f64, u64),
     (own, slices): (u32, u32),
+    columns: u64,
 ) -> Derivative {
-    let columns = site.shape().iter().skip(1).product::<u64>();
     let of = |step: Step| {
         step.real("rate", rate)
             .integer("operator", whole(operator))
