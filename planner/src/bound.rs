@@ -158,17 +158,26 @@ fn seated(plan: &Plan) -> Vec<Vec<usize>> {
     devices
 }
 
-/// What each device of a pipeline has of all its stages together.
-fn sums(plan: &Plan, of: impl Fn(usize) -> u64) -> Vec<u64> {
+/// What each device of a pipeline has of all its stages together; `own` says it of each stage.
+fn sums(plan: &Plan, own: impl Iterator<Item = u64>) -> Vec<u64> {
     let mut sums = vec![0; plan.pipeline_devices() as usize];
-    let last = sums.len().saturating_sub(1);
-    for stage in 0..plan.stages {
-        let seat = plan.seat(stage).map_or(0, |seat| seat as usize);
-        let own = of(stage as usize);
-        sums[seat] += own;
-        if holders(plan) == 2 {
-            sums[last - seat] += own;
+    let (fold, mut own) = (plan.order.fold(), own.fuse());
+    if fold == Fold::Lists {
+        for (stage, own) in (0..plan.stages).zip(own) {
+            sums[plan.seat(stage).map_or(0, |seat| seat as usize)] += own;
         }
+        return sums;
+    }
+    let add = |(sum, own): (&mut u64, u64)| *sum += own;
+    for row in 0..plan.chunks.max(1) {
+        match fold == Fold::Snake && row % 2 == 1 {
+            true => sums.iter_mut().rev().zip(&mut own).for_each(add),
+            false => sums.iter_mut().zip(&mut own).for_each(add),
+        }
+    }
+    if fold == Fold::Mirror {
+        let opposite: Vec<u64> = sums.iter().rev().copied().collect();
+        sums.iter_mut().zip(opposite).for_each(add);
     }
     sums
 }

@@ -5,7 +5,7 @@ mod units;
 use crate::alike::{needed, trained};
 use roundelay_dsl::{Model, Node, NodeId, Operation, Source};
 use roundelay_schedule::{Bytes, Float, Hop, Id, Nanos};
-use std::{collections::VecDeque, fmt};
+use std::fmt;
 
 /// A model's node list as the cutter sees it. Positions run from 0 to the number of nodes; a
 /// cut at position p puts node p first in a new stage.
@@ -284,28 +284,32 @@ impl Row {
 
 /// For each start of a window the least sum of a cut at a place behind it that is within reach,
 /// which ends later the later the start is, and of what follows that cut: the places that may
-/// still be the least stand in a queue, least last.
+/// still be the least stand in a queue, least first, and those out of reach before it.
 fn least_of_next(
     (first, last): (usize, usize),
     within: impl Fn(usize, usize) -> bool,
     crossing: &[Bytes],
     follows: &Row,
 ) -> Row {
-    let mut queue: VecDeque<(usize, Bytes)> = VecDeque::new();
     let mut least = vec![Bytes(u64::MAX); (last + 1).saturating_sub(first)];
-    let mut places = follows.places().rev().peekable();
-    for start in (first..=last).rev() {
-        while let Some(next) = places.next_if(|next| *next > start) {
-            let own = crossing[next] + follows.at(next);
-            while queue.front().is_some_and(|(_, other)| *other >= own) {
-                queue.pop_front();
+    let mut queue: Vec<(usize, Bytes)> = Vec::with_capacity(follows.least.len());
+    let mut begin = 0;
+    let places = &crossing[follows.places()];
+    let sums = places.iter().zip(&follows.least).map(|(own, rest)| *own + *rest);
+    let mut sums = follows.places().zip(sums).rev().peekable();
+    for (start, least) in (first..last + 1).zip(&mut least).rev() {
+        while let Some(next) = sums.next_if(|(place, _)| *place > start) {
+            while queue.len() > begin && queue[queue.len() - 1].1 >= next.1 {
+                queue.pop();
             }
-            queue.push_front((next, own));
+            queue.push(next);
         }
-        while queue.back().is_some_and(|(far, _)| !within(start, *far)) {
-            queue.pop_back();
+        while queue.get(begin).is_some_and(|(far, _)| !within(start, *far)) {
+            begin += 1;
         }
-        least[start - first] = queue.back().map_or(Bytes(u64::MAX), |(_, sum)| *sum);
+        if let Some((_, sum)) = queue.get(begin) {
+            *least = *sum;
+        }
     }
     Row { first, least }
 }

@@ -7,7 +7,7 @@ use crate::{
     cost::Costs,
     cuts::{Chain, cut},
     laws::check_cuts,
-    load::LoadError,
+    load::{LoadError, update_of},
     nodes::{Nodes, Times},
     parallel::parallel,
     reason::Reason,
@@ -36,6 +36,8 @@ pub(crate) struct Cutting {
     /// Those of all stages, and of the largest one.
     pub all: u64,
     pub largest: u64,
+    /// The update of all stages at once.
+    pub update: Nanos,
     /// The largest stage.
     pub widest: usize,
     /// Whether every stage reads of the one before, and gives a gradient back.
@@ -96,6 +98,7 @@ struct CostedChain {
     passes: Vec<Nanos>,
     turns: Vec<Nanos>,
     elements: Vec<u64>,
+    update: Nanos,
 }
 
 /// The nodes of each way to split tensors, and the chain of each grain.
@@ -127,19 +130,22 @@ fn chains(
             let Times { weights, passes, turns } = nodes.times(examples(grain), costs);
             let [weights, passes, turns] = [weights, passes, turns]
                 .map(|of| places.iter().map(|at| of[*at]).collect::<Vec<Nanos>>());
-            let elements = places.iter().map(|at| nodes.elements[*at]).collect();
+            let elements: Vec<u64> =
+                places.iter().map(|at| nodes.elements[*at]).collect();
+            let update = match program.profiles.is_empty() {
+                true => update_of(program, elements.iter().sum::<u64>().max(1), costs)?,
+                false => Nanos(0),
+            };
             let (model, dtype) = (&program.model, program.train.dtype);
             let size = examples(grain).into();
             let chain = uncosted.taking(model, weights, size, dtype);
-            CostedChain { chain, passes, turns, elements }
+            Ok(CostedChain { chain, passes, turns, elements, update })
         };
         match &known[&grain.1] {
-            Ok(known) if known.reach.holds(examples(grain), grain.1) => Ok(of(known)),
-            _ => {
-                let own = Nodes::of_one(model, size(grain), costs);
-                own.map(|own| of(&own)).map_err(refused)
-            }
+            Ok(known) if known.reach.holds(examples(grain), grain.1) => of(known),
+            _ => Nodes::of_one(model, size(grain), costs).and_then(|own| of(&own)),
         }
+        .map_err(refused)
     };
     let chains = parallel(grains, threads, &chain);
     let chains = grains.iter().copied().zip(chains).collect();
@@ -149,6 +155,14 @@ fn chains(
 }
 
 impl Cutting {
+    /// What the update of one stage takes at least: by the law of the roofline, as large a part of
+    /// the update of all as its elements are of all. A table may say less.
+    pub(crate) fn update(&self, stage: usize) -> Nanos {
+        let part = u128::from(self.update.0) * u128::from(self.elements[stage])
+            / u128::from(self.all.max(1));
+        Nanos(u64::try_from(part).unwrap_or(u64::MAX))
+    }
+
     fn new(program: &Program, costed: &CostedChain, stages: u32) -> Result<Self, Reason> {
         let chain = &costed.chain;
         let cuts = match &program.search.cuts {
@@ -159,7 +173,7 @@ impl Cutting {
     }
 
     fn at(costed: &CostedChain, cuts: Vec<u32>) -> Self {
-        let CostedChain { chain, passes, turns, elements } = costed;
+        let CostedChain { chain, passes, turns, elements, update } = costed;
         let starts = std::iter::once(0).chain(cuts.iter().map(|cut| *cut as usize));
         let ends = cuts.iter().map(|cut| *cut as usize).chain([elements.len()]);
         let stages: Vec<_> = starts.zip(ends).map(|(first, end)| first..end).collect();
@@ -175,6 +189,7 @@ impl Cutting {
         Self {
             all: elements.iter().sum(),
             largest,
+            update: *update,
             widest,
             linked: chain.links(&cuts),
             passes: in_a_row(passes),
@@ -194,5 +209,40 @@ impl InARow {
             before
         });
         Self { before: before.collect(), all, own }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        sample,
+        stages::{Cell, KnownStages},
+    };
+    use roundelay_codegen::StageForm;
+
+    #[test]
+    fn a_part_of_the_update_takes_no_more_than_its_stage() {
+        let mut program = sample::program(4, 4);
+        program.model = sample::gpt(14, 32, 16, false);
+        let (costs, core) = (Costs::new(&program), Core::whole(&program));
+        let counts = |tensor| (1..=9).map(move |stages| ((2, tensor), stages));
+        let wanted: BTreeSet<Count> =
+            sample::SPLITS.into_iter().flat_map(counts).collect();
+        let cuttings = Cuttings::new((&program, &core), &costs, &wanted, 1);
+        let mut known = KnownStages::new(&program, &costs, core, &cuttings.nodes);
+        let mut compared = 0;
+        for (grain, stages) in wanted {
+            let Ok(cutting) = cuttings.get((grain, stages)) else { continue };
+            let (examples, tensor) = (program.train.batch / grain.0, grain.1);
+            let forms = vec![StageForm::default(); stages as usize];
+            let cell = Cell { examples, tensor, cuts: &cutting.cuts, forms };
+            for (stage, load) in known.load_of(cell).unwrap().iter().enumerate() {
+                let part = cutting.update(stage);
+                assert!(part <= load.update, "{part} {load:?}");
+                compared += usize::from(part > Nanos(0));
+            }
+        }
+        assert!(compared > 100, "only {compared} stages were compared");
     }
 }

@@ -6,7 +6,9 @@ use roundelay_codegen::{
     Stages, UpdateForm, update,
 };
 use roundelay_dsl::Program;
-use roundelay_schedule::{Argument, Bytes, Id, Nanos, Role, Routine, Stage, ValueId};
+use roundelay_schedule::{
+    Argument, Bytes, Id, Nanos, Rewrites, Role, Routine, Stage, Table, ValueId,
+};
 
 /// What one stage takes for one micro-batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -143,11 +145,8 @@ fn sample(
         routine.map_or(Bytes(0), |routine| size(routine, Role::Workspace))
     };
     let [received, received_late] = received(frame, row, stage);
-    let (optimizer, form) = (&train.optimizer, UpdateForm::InPlace);
-    let update = update(frame, stage, optimizer, micro_batches, dtype, form, 1);
-    let update: Vec<_> = calls(&update)?.into_iter().map(|call| (call, 1)).collect();
     let load = StageLoad {
-        update: costs.floor(&update).time(),
+        update: update_time(program, (frame, micro_batches), stage, costs)?,
         parameters: Bytes(elements * dtype.size()),
         gradient: Bytes(elements * dtype.gradient().size(dtype)),
         optimizer: Bytes(elements * train.optimizer.arrays(dtype) * dtype.wide_size()),
@@ -163,6 +162,40 @@ fn sample(
     };
     let inbound = messages(frame, row, stage);
     Ok(Sample { load, inbound, forward: calls(&row.forward)?, backward })
+}
+
+/// What the update of a whole stage in place takes.
+fn update_time(
+    program: &Program,
+    (frame, micro_batches): (&Stages, u32),
+    stage: Stage,
+    costs: &Costs,
+) -> Result<Nanos, Unpriced> {
+    let (optimizer, dtype) = (&program.train.optimizer, program.train.dtype);
+    let form = UpdateForm::InPlace;
+    let routine = update(frame, stage, optimizer, micro_batches, dtype, form, 1);
+    let calls = costs.priced(&routine.calls)?.into_iter().map(|call| (call, 1));
+    Ok(costs.floor(&calls.collect::<Vec<_>>()).time())
+}
+
+/// What the update of one stage of so many elements takes.
+///
+/// # Errors
+/// When the optimizer's kernel is unknown.
+pub(crate) fn update_of(
+    program: &Program,
+    elements: u64,
+    costs: &Costs,
+) -> Result<Nanos, Unpriced> {
+    let frame = Stages {
+        stages: Table::new(),
+        values: Table::new(),
+        inputs: Table::new(),
+        parameters: Vec::new(),
+        elements: [elements].into_iter().collect(),
+        rewrites: Rewrites::default(),
+    };
+    update_time(program, (&frame, 1), Stage::new(0), costs)
 }
 
 /// What the stage before makes and the backward pass reads, or only its first half, and what the

@@ -20,8 +20,9 @@ use std::{cmp::Reverse, collections::BinaryHeap, ops::ControlFlow};
 /// depend on the number of threads.
 pub(crate) const ROUND: usize = 4;
 
-/// Plans whose bounds are made sharper between two looks.
-pub(crate) const SHARPENED: usize = 64;
+/// Plans whose bounds are made sharper between two looks: enough for several threads, and few that
+/// the first of them would have shown to be needless.
+pub(crate) const SHARPENED: usize = 16;
 
 /// A plan that is not yet clocked.
 #[derive(Clone, Copy, Debug)]

@@ -2,20 +2,26 @@
 
 use crate::{DeviceId, Domain, Id, LinkId, Target};
 
-/// The domains of a target in runs, in each of which a device is in at most one.
+/// The domains of a target in levels: those of one have no device in common, and a domain stands
+/// above all before it that it has devices in common with.
 #[derive(Clone, Debug)]
 pub struct Levels<'a> {
     target: &'a Target,
-    runs: Vec<&'a [Domain]>,
+    levels: Vec<Vec<&'a Domain>>,
 }
 
 impl<'a> Levels<'a> {
     /// The levels of a target.
     pub fn new(target: &'a Target) -> Self {
-        let behind = |one: &Domain, next: &Domain| {
-            one.devices.end <= next.devices.start && is_forward(one) && is_forward(next)
-        };
-        Self { target, runs: target.domains.chunk_by(behind).collect() }
+        let mut levels: Vec<Vec<&Domain>> = Vec::new();
+        for domain in target.domains.iter().filter(|domain| !domain.devices.is_empty()) {
+            let below = levels.iter().rposition(|level| meets(level, domain));
+            let own = below.map_or(0, |below| below + 1);
+            levels.resize(levels.len().max(own + 1), Vec::new());
+            let place = ending_by(&levels[own], domain.devices.start);
+            levels[own].insert(place, domain);
+        }
+        Self { target, levels }
     }
 
     /// Whose levels they are.
@@ -23,17 +29,17 @@ impl<'a> Levels<'a> {
         self.target
     }
 
-    /// How many runs are looked through for each pair.
-    pub fn count(&self) -> usize {
-        self.runs.len()
+    /// The domains of each level in order of devices, innermost level first.
+    pub fn each(&self) -> impl ExactSizeIterator<Item = &[&'a Domain]> {
+        self.levels.iter().map(Vec::as_slice)
     }
 
     /// The innermost link level that joins two devices, as [`Target::link_between`] says.
     pub fn link_between(&self, one: DeviceId, other: DeviceId) -> Option<LinkId> {
         let [one, other] =
             [one, other].map(|device| u32::try_from(device.index()).unwrap_or(u32::MAX));
-        self.runs.iter().find_map(|run| {
-            let domain = run.get(run.partition_point(|each| each.devices.end <= one))?;
+        self.levels.iter().find_map(|level| {
+            let domain = level.get(ending_by(level, one))?;
             let devices = &domain.devices;
             let holds = devices.contains(&one) && devices.contains(&other);
             holds.then_some(domain.link)
@@ -41,8 +47,15 @@ impl<'a> Levels<'a> {
     }
 }
 
-fn is_forward(domain: &Domain) -> bool {
-    domain.devices.start <= domain.devices.end
+/// How many domains of a level end before a device.
+fn ending_by(level: &[&Domain], device: u32) -> usize {
+    level.partition_point(|domain| domain.devices.end <= device)
+}
+
+/// Whether a domain has devices in common with some of a level.
+fn meets(level: &[&Domain], domain: &Domain) -> bool {
+    let next = level.get(ending_by(level, domain.devices.start));
+    next.is_some_and(|next| next.devices.start < domain.devices.end)
 }
 
 #[cfg(test)]
@@ -51,7 +64,7 @@ mod tests {
 
     /// Every list of domains from a small generator, ordered or not.
     #[test]
-    fn runs_join_what_the_list_of_domains_joins() {
+    fn levels_join_what_the_list_of_domains_joins() {
         let mut state = 9_u32;
         let mut draw = |bound: u32| {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -69,7 +82,7 @@ mod tests {
                 target.domains.sort_by_key(|domain| domain.devices.start);
             }
             let levels = Levels::new(&target);
-            assert!(levels.count() <= target.domains.len());
+            assert!(levels.each().len() <= target.domains.len());
             for pair in (0..100).map(|pair| [pair / 10, pair % 10].map(DeviceId::new)) {
                 let expected = target.link_between(pair[0], pair[1]);
                 joined += usize::from(expected.is_some());

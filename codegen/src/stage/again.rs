@@ -4,7 +4,6 @@
 
 use super::{
     call::{Step, Tensor},
-    derivative::derivative,
     graph::Graph,
     keep::Keep,
 };
@@ -38,7 +37,7 @@ impl<'a> Again<'a> {
         while let Some(node) = open.pop() {
             if self.done.insert(node) {
                 nodes.insert(node);
-                let forward = derivative(self.graph, node).forward;
+                let forward = &self.graph.derivative(node).forward;
                 let read = forward.iter().flat_map(|step| &step.terms);
                 open.extend(read.filter_map(|term| self.maker(term.tensor)));
             }
@@ -58,7 +57,7 @@ impl<'a> Again<'a> {
 
     /// The forward calls of a node. What they make and is still there goes to scratch.
     fn forward(&self, node: NodeId) -> Vec<Step> {
-        let mut steps = derivative(self.graph, node).forward;
+        let mut steps = self.graph.derivative(node).forward.clone();
         let mut there: Vec<Tensor> = Vec::new();
         for term in steps.iter_mut().flat_map(|step| &mut step.terms) {
             let own = match term.tensor {

@@ -28,8 +28,9 @@ pub(crate) fn assemble(
         None => (Role::Workspace, workspace.offsets[&term.tensor]),
     };
     let terms = steps.iter().flat_map(|step| &step.terms);
-    let homes = terms.map(|term| home(term).0);
-    let roles: BTreeSet<Role> = homes.chain(always.iter().copied()).collect();
+    let homes: Vec<(Role, Bytes)> = terms.map(home).collect();
+    let roles = homes.iter().map(|(role, _)| *role);
+    let roles: BTreeSet<Role> = roles.chain(always.iter().copied()).collect();
     let arguments = roles.iter().map(|role| Argument {
         role: *role,
         access: access(*role),
@@ -39,8 +40,9 @@ pub(crate) fn assemble(
         },
     });
     let numbers: BTreeMap<Role, u32> = roles.iter().copied().zip(0..).collect();
-    let operand = |term: &Term| {
-        let (role, offset) = home(term);
+    let mut homes = homes.into_iter();
+    let mut operand = |term: &Term| {
+        let (role, offset) = homes.next().expect("every term has its home");
         let argument = numbers[&role];
         let element = layout.element(term);
         Operand { argument, offset, element, shape: term.shape.clone() }
@@ -50,7 +52,7 @@ pub(crate) fn assemble(
         pass,
         stage,
         arguments: arguments.collect(),
-        calls: steps.iter().map(|step| step.placed(operand)).collect(),
+        calls: steps.iter().map(|step| step.placed(&mut operand)).collect(),
         predicted: Nanos(0),
     }
 }

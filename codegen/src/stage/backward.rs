@@ -6,7 +6,6 @@ use super::{
     again::Again,
     assemble::{assemble, name},
     call::{Step, Tensor, Term, call},
-    derivative::derivative,
     flow::Flow,
     fuse::fuse,
     halves::Halves,
@@ -37,9 +36,9 @@ pub(crate) fn backward(layout: &Layout<'_>, stage: Stage, sum: Sum) -> Routine {
     let mut again = Again::new(graph, layout.keep(stage));
     let mut steps: Vec<Step> = Vec::new();
     for node in flow.computed(graph, stage).rev() {
-        let backward = derivative(graph, node).backward;
-        steps.extend(again.before(&backward));
-        steps.extend(gradients.lay(node, backward));
+        let backward = &graph.derivative(node).backward;
+        steps.extend(again.before(backward));
+        steps.extend(gradients.lay(node, backward.clone()));
     }
     if sum == Sum::First {
         steps.splice(0..0, zeros(layout, stage, &gradients));

@@ -4,7 +4,7 @@ use super::{
     StageError, StageForm,
     accumulate::Accumulation,
     call::{Step, Term},
-    derivative::{Derivative, derivative},
+    derivative::Derivative,
     flow::Flow,
     fuse::{Rewriting, fuse_nodes},
     graph::Graph,
@@ -113,8 +113,8 @@ fn graph_costs(
         costs[node.index()].kept += *size;
     }
     let forward = graph.computed().flat_map(|node| {
-        let steps = derivative(graph, node).forward;
-        steps.into_iter().map(move |step| (node, step))
+        let steps = graph.derivative(node).forward.iter();
+        steps.map(move |step| (node, step.clone()))
     });
     let pass: fn(&mut NodeCost) -> &mut PassCost = |cost| &mut cost.forward;
     add_pass(&layout, &mut costs, forward.collect(), (Pass::Forward, pass))?;
@@ -136,7 +136,7 @@ fn laid(
 ) -> Vec<(NodeId, Step)> {
     let mut gradients = Accumulation::new(BTreeSet::new(), fixed.clone());
     let backward = graph.computed().rev().flat_map(|node| {
-        let steps = taken(node, derivative(graph, node).backward);
+        let steps = taken(node, graph.derivative(node).backward.clone());
         gradients.lay(node, steps).into_iter().map(move |step| (node, step))
     });
     backward.collect()
@@ -166,10 +166,10 @@ fn add_pass(
 /// Asks the kernel catalogue whether it takes every call of the model.
 pub(crate) fn admit(graph: &Graph<'_>) -> Result<(), StageError> {
     graph.computed().try_for_each(|node| {
-        let Derivative { forward, backward } = derivative(graph, node);
+        let Derivative { forward, backward } = graph.derivative(node);
         let real = |term: &Term| term.element;
-        calls(graph, node, &forward, real)?;
-        calls(graph, node, &backward, real).map(drop)
+        calls(graph, node, forward, real)?;
+        calls(graph, node, backward, real).map(drop)
     })
 }
 

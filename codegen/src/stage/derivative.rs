@@ -23,7 +23,7 @@ use super::{
 use roundelay_dsl::{NodeId, Operation, Part, Sliced, Source};
 
 /// The calls of one node in both passes.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Derivative {
     /// Makes the result and auxiliaries.
     pub(crate) forward: Vec<Step>,
@@ -85,8 +85,8 @@ pub(crate) fn arity(operation: Operation) -> (usize, usize) {
     }
 }
 
-/// The calls of one node. What only metrics need adds to no gradient.
-pub(crate) fn derivative(graph: &Graph<'_>, node: NodeId) -> Derivative {
+/// The calls of one node, made anew. What only metrics need adds to no gradient.
+pub(super) fn derivative(graph: &Graph<'_>, node: NodeId) -> Derivative {
     let mut both = calls(graph, node);
     for step in both.forward.iter_mut().chain(&mut both.backward) {
         step.node = Some(node);

@@ -3,7 +3,6 @@
 use super::{
     assemble::{assemble, name},
     call::{Step, Tensor, Term, call},
-    derivative::derivative,
     fuse::fuse,
     interleave::interleave,
     layout::Layout,
@@ -16,7 +15,7 @@ use roundelay_schedule::{Access, Id, Pass, Role, Routine, Stage};
 pub(crate) fn forward(layout: &Layout<'_>, stage: Stage) -> Routine {
     let Layout { graph, flow, .. } = layout;
     let nodes = flow.computed(graph, stage);
-    let made = nodes.flat_map(|node| derivative(graph, node).forward);
+    let made = nodes.flat_map(|node| &graph.derivative(node).forward).cloned();
     let measured = (0..).zip(&graph.metrics);
     let measured = measured.filter(|(_, node)| stage == flow.measures(graph, **node));
     let steps: Vec<Step> =

@@ -1,10 +1,14 @@
 //! What holds of a model however it is cut: which nodes loss and metrics need, which values have
 //! a gradient, and what constant gradient the terms of the loss have.
 
-use super::{StageError, call::elements, derivative::arity, layers};
+use super::{
+    StageError,
+    derivative::{Derivative, arity, derivative},
+    layers,
+};
 use crate::tensor::Strand;
 use roundelay_dsl::{
-    Metric, Model, Motion, Node, NodeId, Operation, Part, Sliced, Source,
+    Extent, Metric, Model, Motion, Node, NodeId, Operation, Part, Sliced, Source,
 };
 use roundelay_schedule::{Element, Hop, Id};
 use std::{
@@ -32,6 +36,7 @@ pub(crate) struct Graph<'a> {
     layers: OnceCell<BTreeMap<NodeId, u32>>,
     /// Which examples each operation works on; empty where all work on all.
     strands: &'a [Strand],
+    derivatives: Vec<OnceCell<Derivative>>,
 }
 
 impl<'a> Graph<'a> {
@@ -60,6 +65,7 @@ impl<'a> Graph<'a> {
             weights: vec![None; model.nodes.len()],
             layers: OnceCell::new(),
             strands: &[],
+            derivatives: vec![OnceCell::new(); model.nodes.len()],
         };
         let Source::Node(loss) = graph.root(Source::Node(end)) else {
             return Err(StageError::NoLoss);
@@ -87,9 +93,10 @@ impl<'a> Graph<'a> {
         Self { layers: OnceCell::from(layers), ..self }
     }
 
-    /// The same with the examples that each operation works on.
+    /// The same with the examples that each operation works on, of which its calls know.
     pub(crate) fn in_strands(self, strands: &'a [Strand]) -> Self {
-        Self { strands, ..self }
+        let derivatives = vec![OnceCell::new(); self.model.nodes.len()];
+        Self { strands, derivatives, ..self }
     }
 
     /// Which examples an operation works on.
@@ -100,6 +107,11 @@ impl<'a> Graph<'a> {
     /// The layer of every node that has one; found when it is first asked for.
     pub(crate) fn layers(&self) -> &BTreeMap<NodeId, u32> {
         self.layers.get_or_init(|| layers::of(self))
+    }
+
+    /// The calls of a node; made when they are first asked for.
+    pub(crate) fn derivative(&self, node: NodeId) -> &Derivative {
+        self.derivatives[node.index()].get_or_init(|| derivative(self, node))
     }
 
     /// The source whose memory this is: reshapes and boundaries are views, and what every part has
@@ -141,19 +153,24 @@ impl<'a> Graph<'a> {
         self.model.nodes.ids().filter(computed)
     }
 
-    /// Extents of what a source holds.
-    pub(crate) fn shape(&self, source: Source) -> Vec<u64> {
-        let extents = match source {
-            Source::Node(id) => &self.model.nodes[id].shape,
-            Source::Parameter(id) => return self.model.parameters[id].shape.clone(),
-            Source::Input(id) => &self.model.inputs[id].shape,
+    fn extents(&self, source: Source) -> impl Iterator<Item = u64> {
+        let (varying, fixed): (&[Extent], &[u64]) = match source {
+            Source::Node(id) => (&self.model.nodes[id].shape, &[]),
+            Source::Parameter(id) => (&[], &self.model.parameters[id].shape),
+            Source::Input(id) => (&self.model.inputs[id].shape, &[]),
         };
-        extents.iter().map(|extent| extent.at(self.examples)).collect()
+        let varying = varying.iter().map(|extent| extent.at(self.examples));
+        varying.chain(fixed.iter().copied())
     }
 
-    /// Number of elements of what a source holds.
+    /// Extents of what a source holds.
+    pub(crate) fn shape(&self, source: Source) -> Vec<u64> {
+        self.extents(source).collect()
+    }
+
+    /// Number of elements of what a source holds; saturates.
     pub(crate) fn elements(&self, source: Source) -> u64 {
-        elements(&self.shape(source))
+        self.extents(source).fold(1, u64::saturating_mul)
     }
 
     /// Element type of what a source holds.

@@ -20,7 +20,6 @@ use super::{
     again::Again,
     backward::{Sum, begin},
     call::{Step, Tensor, Term, call},
-    derivative::derivative,
     flow::Flow,
     graph::Graph,
     hop::Hopping,
@@ -55,7 +54,8 @@ impl Halves {
         let is_trunk = |node: &NodeId| hop.is_some_and(|hop| hop.is_trunk(*node));
         let (trunk, head): (Vec<_>, Vec<_>) = nodes.into_iter().partition(is_trunk);
         for node in head {
-            let Parted { input, weight } = part(node, derivative(graph, node).backward);
+            let Parted { input, weight } =
+                part(node, graph.derivative(node).backward.clone());
             halves.input.extend(again.before(input.iter().chain(&weight)));
             halves.keep_again(keep, &weight);
             let weight = halves.keep(&mut sums, node, &input, weight);
@@ -95,11 +95,11 @@ impl Halves {
         }
         self.weight.push(hop.begun(graph));
         for node in trunk {
-            let steps = derivative(graph, *node).backward;
-            let handed_on = hop.handed_on(&steps);
+            let steps = &graph.derivative(*node).backward;
+            let handed_on = hop.handed_on(steps);
             self.input.extend(input.before(&handed_on));
             self.input.extend(sums.lay(*node, handed_on));
-            let trained = hop.trained(graph, &steps);
+            let trained = hop.trained(graph, steps);
             let mut made = weight.before(&trained);
             made.extend(trained);
             if !made.is_empty() {

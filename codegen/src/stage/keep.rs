@@ -13,9 +13,7 @@
 //! `full` keeps what goes into each layer (Chen et al., arXiv 1604.06174), and computes again what
 //! the backward pass of the layer reads.
 
-use super::{
-    call::Tensor, derivative::derivative, flow::Flow, graph::Graph, layout::element,
-};
+use super::{call::Tensor, flow::Flow, graph::Graph, layout::element};
 use roundelay_dsl::{Motion, NodeId, Operation, Part, Sliced, Source};
 use roundelay_schedule::{Bytes, Float, Recompute, Stage};
 use std::collections::{BTreeMap, BTreeSet};
@@ -70,7 +68,7 @@ fn made(
     let mut made = Vec::new();
     for node in flow.computed(graph, stage) {
         let crosses = flow.value(node).is_some() || node == graph.loss;
-        for term in derivative(graph, node).forward.iter().flat_map(|step| &step.terms) {
+        for term in graph.derivative(node).forward.iter().flat_map(|step| &step.terms) {
             let own = match term.tensor {
                 Tensor::Source(source) => source == Source::Node(node) && !crosses,
                 Tensor::Auxiliary(..) => true,
@@ -88,8 +86,9 @@ fn made(
 
 /// What the backward calls of a stage's nodes read.
 fn read(graph: &Graph<'_>, flow: &Flow, stage: Stage) -> BTreeSet<Tensor> {
-    let steps = flow.computed(graph, stage).flat_map(|n| derivative(graph, n).backward);
-    steps.flat_map(|step| step.terms).map(|term| term.tensor).collect()
+    let nodes = flow.computed(graph, stage);
+    let steps = nodes.flat_map(|node| &graph.derivative(node).backward);
+    steps.flat_map(|step| &step.terms).map(|term| term.tensor).collect()
 }
 
 /// What is gathered from the parts, or joined from slices, is gathered again where backward reads it;

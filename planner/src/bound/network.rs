@@ -2,7 +2,7 @@
 //! once.
 
 use roundelay_schedule::{
-    Bytes, Collective, DeviceId, Id, Level, LinkId, Nanos, Span, Target,
+    Bytes, Collective, DeviceId, Domain, Id, Level, Levels, LinkId, Nanos, Span, Target,
 };
 use std::collections::BTreeMap;
 
@@ -143,41 +143,37 @@ fn even_span(levels: &[Even], stride: u32, number: u32) -> Span {
     Span { members: u64::from(number), levels: joined }
 }
 
-/// The levels of a target, if each consists of equal units without gaps, and each is a multiple
-/// of the one inside.
+/// The levels of a target, if each consists of equal units without gaps that one kind of link
+/// joins, and each is a multiple of the one inside.
 fn even(target: &Target) -> Option<Vec<Even>> {
     let all = u32::try_from(target.devices.len()).ok()?;
-    let mut levels: Vec<(Even, u32)> = Vec::new();
-    for domain in &target.domains {
-        let devices = domain.devices.end.checked_sub(domain.devices.start)?;
-        let last = levels.last_mut();
-        match last.filter(|(level, _)| level.devices == devices) {
-            Some((level, end))
-                if *end == domain.devices.start && level.link == domain.link =>
-            {
-                *end = domain.devices.end;
-            }
-            None if domain.devices.start == 0 => {
-                let even = Even { devices, link: domain.link };
-                levels.push((even, domain.devices.end));
-            }
-            _ => return None,
-        }
-    }
-    let whole = levels.iter().all(|(_, end)| *end == all);
+    let unit = |level: &[&Domain]| {
+        let Domain { devices, link } = level.first()?;
+        let (devices, link) = (devices.end, *link);
+        let mut starts = (0..all).step_by(devices as usize);
+        let alike = |one: &&Domain| {
+            let start = starts.next();
+            let end = start.and_then(|start| start.checked_add(devices));
+            (Some(one.devices.start), Some(one.devices.end), one.link)
+                == (start, end, link)
+        };
+        let whole = all.is_multiple_of(devices) && level.iter().all(alike);
+        (whole && starts.next().is_none()).then_some(Even { devices, link })
+    };
+    let levels: Vec<Even> =
+        Levels::new(target).each().map(unit).collect::<Option<_>>()?;
     let nested = levels.windows(2).all(|pair| {
-        let [inner, outer] = [pair[0].0.devices, pair[1].0.devices];
-        inner > 0 && outer > inner && outer.is_multiple_of(inner)
+        let [inner, outer] = [pair[0].devices, pair[1].devices];
+        outer > inner && outer.is_multiple_of(inner)
     });
-    (whole && nested && !levels.is_empty())
-        .then(|| levels.into_iter().map(|(level, _)| level).collect())
+    (nested && !levels.is_empty()).then_some(levels)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::sample::{self, Random};
-    use roundelay_schedule::{BytesPerSecond, Domain, Form, Link, Way};
+    use roundelay_schedule::{BytesPerSecond, Form, Link, Way};
 
     /// Up to three levels of equal units.
     fn target(random: &mut Random) -> Target {
@@ -206,6 +202,10 @@ mod tests {
             (0..all / size).map(unit).collect::<Vec<_>>()
         };
         target.domains = sizes[1..].iter().enumerate().flat_map(level).collect();
+        // Level by level, or each unit behind its own.
+        if random.below(2) == 0 {
+            target.domains.sort_by_key(|domain| domain.devices.end);
+        }
         target
     }
 

@@ -74,7 +74,7 @@ pub(super) fn most(plan: &Plan, cutting: &Cutting) -> Most {
             on(*widest, one, one)
         }
         Placement::Pipeline => {
-            let all = sums(plan, |stage| elements[stage]).into_iter().enumerate();
+            let all = sums(plan, elements.iter().copied()).into_iter().enumerate();
             let most = all.max_by_key(|(_, elements)| *elements);
             let (device, all) = most.unwrap_or_default();
             on(device, all, 0)

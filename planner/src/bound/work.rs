@@ -5,9 +5,10 @@ use super::{holders, ring, seated, sums};
 use crate::{cutting::Cutting, load::StageLoad};
 use roundelay_schedule::{Nanos, Order, Placement, Plan, Rule, States};
 
-/// Work by the passes of stages alone, and path and flush of a pipeline.
+/// Work by the passes of stages and the elements that are updated, and path and flush of a
+/// pipeline by passes alone.
 pub(super) fn of_nodes(plan: &Plan, cutting: &Cutting) -> (Nanos, Nanos) {
-    let work = busiest(plan, &cutting.passes.own, &|_| Nanos(0));
+    let work = busiest(plan, &cutting.passes.own, &|stage| cutting.update(stage));
     let apart = matches!(plan.placement, Placement::Pipeline | Placement::Shared);
     if !apart || plan.rule != Rule::Sync || !cutting.linked {
         return (work, Nanos(0));
@@ -20,20 +21,22 @@ pub(super) fn of_nodes(plan: &Plan, cutting: &Cutting) -> (Nanos, Nanos) {
     }
     let n = u64::from(plan.micro_batches);
     // A device of a loop or a snake has the stage of its own number first.
-    let own = sums(plan, |stage| turned.own[stage].0).into_iter().zip(&turned.before);
-    let ways = own.map(|(own, before)| Nanos(own) * n + *before);
-    (work, ways.fold(path, Nanos::max))
+    let way = |(own, before): (Nanos, &Nanos)| own * n + *before;
+    let longest = match plan.chunks {
+        1 => turned.own.iter().copied().zip(&turned.before).map(way).max(),
+        _ => {
+            let own = sums(plan, turned.own.iter().map(|own| own.0)).into_iter();
+            own.map(Nanos).zip(&turned.before).map(way).max()
+        }
+    };
+    (work, longest.map_or(path, |longest| path.max(longest)))
 }
 
 /// Law: the busiest device does at least its share of all forward and backward passes, and the
 /// updates of whole stages. Lanes of one device share its arithmetic.
 pub(super) fn of_stages(plan: &Plan, loads: &[StageLoad]) -> Nanos {
     let passes: Vec<Nanos> = loads.iter().map(StageLoad::pass).collect();
-    let updates = |stage: usize| match updates_whole(plan) {
-        true => loads[stage].update,
-        false => Nanos(0),
-    };
-    busiest(plan, &passes, &updates)
+    busiest(plan, &passes, &|stage| loads[stage].update)
 }
 
 /// Whether every device updates all that it computes with in place, once in each step.
@@ -41,19 +44,23 @@ pub(super) fn updates_whole(plan: &Plan) -> bool {
     plan.states == States::Replicated && plan.rule.is_synchronous() && holders(plan) == 1
 }
 
-fn busiest(plan: &Plan, passes: &[Nanos], update: &dyn Fn(usize) -> Nanos) -> Nanos {
+/// By the passes of stages, and what the update of a whole one takes.
+fn busiest(plan: &Plan, passes: &[Nanos], whole: &impl Fn(usize) -> Nanos) -> Nanos {
     let n = u64::from(plan.micro_batches);
+    let whole_ones = updates_whole(plan);
+    let update = |stage| if whole_ones { whole(stage) } else { Nanos(0) };
     let all = || -> Nanos { passes.iter().copied().sum() };
     let updates = || -> Nanos { (0..passes.len()).map(update).sum() };
     match plan.placement {
         Placement::Accumulate | Placement::Concurrent => all() * n + updates(),
         Placement::Data => all() + updates(),
         Placement::Pipeline if plan.chunks == 1 && plan.lists.is_empty() => {
-            pipeline(plan, passes, update)
+            pipeline(plan, passes, &update)
         }
         Placement::Pipeline => {
-            let own = |stage: usize| (passes[stage] * n + update(stage)).0;
-            let most = sums(plan, own).into_iter().max().unwrap_or(0);
+            let own = |(stage, pass): (usize, &Nanos)| (*pass * n + update(stage)).0;
+            let each = sums(plan, passes.iter().enumerate().map(own));
+            let most = each.into_iter().max().unwrap_or(0);
             Nanos(most / holders(plan))
         }
         Placement::Shared => (0..)
@@ -65,7 +72,7 @@ fn busiest(plan: &Plan, passes: &[Nanos], update: &dyn Fn(usize) -> Nanos) -> Na
 }
 
 /// One stage on each device, or on two in opposite directions.
-fn pipeline(plan: &Plan, passes: &[Nanos], update: &dyn Fn(usize) -> Nanos) -> Nanos {
+fn pipeline(plan: &Plan, passes: &[Nanos], update: &impl Fn(usize) -> Nanos) -> Nanos {
     let n = u64::from(plan.micro_batches);
     let own = |stage: usize| passes[stage] * n + update(stage);
     match holders(plan) {

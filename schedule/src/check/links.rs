@@ -55,7 +55,7 @@ impl Links<'_> {
         }
         let schedule = self.schedule;
         let rings = ends.map(|end| &schedule.rings[end.ring]);
-        let looked = self.shifts.len() * self.levels.count().max(1);
+        let looked = self.shifts.len() * self.levels.each().len().max(1);
         for period in 0..common_cycle(rings) {
             let pair =
                 [0, 1].map(|e: usize| rings[e].device(ends[e].place, period as i64));
@@ -87,7 +87,7 @@ impl Links<'_> {
         let schedule = self.schedule;
         let members = &schedule.groups[group];
         let ring = &schedule.rings[members.places[0].ring];
-        let looked = members.places.len() + self.levels.count();
+        let looked = members.places.len() + self.levels.each().len();
         for period in 0..common_cycle([ring, ring]) {
             for coordinate in others(schedule, members) {
                 self.work += looked as u64;
