@@ -5,6 +5,7 @@
 
 mod arena;
 mod arrivals;
+mod calendar;
 mod compute;
 mod dense;
 mod draft;
@@ -30,8 +31,8 @@ use order::descending;
 use roundelay_dsl::Program;
 use roundelay_schedule::{
     Action, Buffer, BufferId, Bytes, Cells, DeviceId, Id, Job, Metric, Order, Place,
-    Placement, Plan, Row, Schedule, Sequence, Spot, Stage, States, Table, Tensor, Work,
-    plan_faults,
+    Placement, Plan, Row, Schedule, Sequence, Spot, Stage, States, Table, Tensor, Waits,
+    Work, Writes, plan_faults,
 };
 use rows::Rows;
 use state::StageRows;
@@ -311,7 +312,7 @@ fn metric(metric: &roundelay_dsl::Metric) -> Metric {
 struct Arranged {
     schedule: Schedule,
     cells: Cells,
-    recurrence: u64,
+    writes: Writes,
 }
 
 /// Slots and offsets.
@@ -336,21 +337,21 @@ fn arranged(draft: Draft<'_>) -> Arranged {
         actions,
     };
     let cells = Cells::new(&schedule);
-    let recurrence = cells.recurrence(&schedule);
-    rest::fill(&mut schedule, &cells, recurrence);
+    let writes = Writes::new(&schedule, &cells);
+    rest::fill(&mut schedule, &cells, writes.recurrence);
     arena::lay_out(&mut schedule, &draft.buffers, &rows);
     drop(rows);
     pairs::join(&mut schedule, &draft.order);
-    Arranged { schedule, cells, recurrence }
+    Arranged { schedule, cells, writes }
 }
 
 fn finished<E>(
     arranged: Arranged,
     admit: impl FnOnce(&Schedule) -> Result<(), E>,
 ) -> Result<Schedule, E> {
-    let Arranged { mut schedule, cells, recurrence } = arranged;
+    let Arranged { mut schedule, cells, writes } = arranged;
     admit(&schedule)?;
-    waits::derive(&mut schedule, &cells, recurrence);
+    waits::derive(&mut schedule, (&cells, &writes));
     pairs::start_together(&mut schedule);
     Ok(schedule)
 }
@@ -407,5 +408,5 @@ fn numbered(draft: &Draft<'_>, number: usize, rows: &Rows) -> Action {
             Work::Report { at: *at, micro_batch: *micro_batch, row: row(*hold) }
         }
     };
-    Action { lag, reach, after: Vec::new(), work }
+    Action { lag, reach, after: Waits::default(), work }
 }

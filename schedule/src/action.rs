@@ -3,7 +3,7 @@
 
 use crate::{
     ActionId, GroupId, LinkId, MicroBatch, Pass, Place, RoutineId, Row, Stage, Sum,
-    ValueId,
+    ValueId, Waits,
 };
 use serde::{Deserialize, Serialize};
 
@@ -20,10 +20,13 @@ pub struct Action {
     /// Later steps that also need it.
     pub reach: u32,
     /// What must be done before.
-    pub after: Vec<Wait>,
+    pub after: Waits,
     /// What is done.
     pub work: Work,
 }
+
+/// Schedules have millions of actions.
+const _: () = assert!(size_of::<Action>() == 88);
 
 /// Waits for an action's instance `distance` periods earlier; with distance 0 it stands above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -48,7 +51,7 @@ pub enum Work {
         /// For which micro-batch, unless the pass serves them all.
         micro_batch: Option<MicroBatch>,
         /// One row per argument of the routine.
-        rows: Vec<Row>,
+        rows: Box<[Row]>,
         /// The forward pass of the pair that this backward pass is part of: on another lane, they
         /// start together.
         beside: Option<ActionId>,
@@ -130,7 +133,7 @@ pub enum Content {
     /// Optimizer state of a stage before the update of t.
     Optimizer(Stage),
     /// A partial gradient sum of a stage in step t.
-    Gradient(Stage, Sum),
+    Gradient(Stage, Box<Sum>),
     /// A value of a micro-batch in step t.
     Value(ValueId, MicroBatch),
     /// The gradient of such a value.
@@ -152,6 +155,7 @@ pub enum Queue {
 
 impl Action {
     /// The in-order queue it stands in.
+    #[inline]
     pub fn queue(&self) -> Queue {
         match &self.work {
             Work::Launch { at, lane, .. } => Queue::Lane(*at, *lane),

@@ -66,56 +66,66 @@ pub fn check(
     catalogue: &dyn Catalogue,
 ) -> Result<Checked, Violations> {
     let mut faults = Faults::default();
-    let exchanges = structure(&schedule, catalogue, &mut faults)?;
-    let layout = Layout::new(&schedule, &mut faults);
+    structure(&schedule, catalogue, &mut faults)?;
+    let ((layout, overlaps), (exchanges, misjoined)) = side_by_side(
+        &schedule,
+        || Faults::collect(|faults| Layout::new(&schedule, faults)),
+        || Faults::collect(|faults| joints(&schedule, catalogue, faults)),
+    );
+    faults.append(misjoined);
     faults.stop()?;
-    tasks::check(&schedule, &mut faults);
-    let flows = Flows::new(&schedule, &mut faults);
-    let facts = execution(&schedule, &layout, (&flows, &exchanges), &mut faults);
+    faults.append(overlaps);
+    faults.stop()?;
+    let facts = execution(&schedule, &layout, &exchanges, &mut faults);
     faults.stop()?;
     Ok(Checked { schedule, facts })
 }
 
-/// From so many actions on further threads are worth their start.
+/// From so many actions on a further thread is worth its start.
 const SIDE_BY_SIDE: usize = 1 << 14;
 
-/// Rules 3 to 5, and what is learned; order, contents and facts side by side when there is much to
-/// do. What is found does not depend on that.
+/// Does two things that need nothing of each other, side by side when there is much to do. What is
+/// found does not depend on that.
+fn side_by_side<A: Send, B>(
+    schedule: &Schedule,
+    beside: impl FnOnce() -> A + Send,
+    here: impl FnOnce() -> B,
+) -> (A, B) {
+    if schedule.actions.len() < SIDE_BY_SIDE {
+        return (beside(), here());
+    }
+    thread::scope(|scope| {
+        let beside = scope.spawn(beside);
+        let here = here();
+        (beside.join().unwrap_or_else(|panic| panic::resume_unwind(panic)), here)
+    })
+}
+
+/// Rules 2 to 5, and what is learned.
 fn execution(
     schedule: &Schedule,
     layout: &Layout,
-    (flows, exchanges): (&Flows, &Exchanges),
+    exchanges: &Exchanges,
     faults: &mut Faults,
 ) -> Facts {
-    let order = || {
-        let mut faults = Faults::default();
-        order::check(schedule, layout, &mut faults);
-        faults
-    };
+    let order = || Faults::collect(|faults| order::check(schedule, layout, faults)).1;
     let contents = || {
-        let mut faults = Faults::default();
-        contents::check(schedule, layout, flows, &mut faults);
-        faults
+        let (flows, missed) = Faults::collect(|faults| Flows::new(schedule, faults));
+        let follow = |faults: &mut _| contents::check(schedule, layout, &flows, faults);
+        (missed, Faults::collect(follow).1)
     };
-    // Of a schedule that is refused afterwards they mean nothing, but there they are.
-    let facts = || facts::gather(schedule, layout, exchanges);
-    let (unordered, wrong, facts) = if schedule.actions.len() < SIDE_BY_SIDE {
-        (order(), contents(), facts())
-    } else {
-        thread::scope(|scope| {
-            let (order, contents) = (scope.spawn(order), scope.spawn(contents));
-            let facts = facts();
-            (joined(order.join()), joined(contents.join()), facts)
-        })
+    let facts = || {
+        let ((), undone) = Faults::collect(|faults| tasks::check(schedule, faults));
+        // Of a schedule that is refused afterwards they mean nothing, but there they are.
+        (undone, facts::gather(schedule, layout, exchanges))
     };
-    faults.append(unordered);
-    faults.append(wrong);
+    let others = || side_by_side(schedule, contents, facts);
+    let (unordered, ((missed, wrong), (undone, facts))) =
+        side_by_side(schedule, order, others);
+    for found in [undone, missed, unordered, wrong] {
+        faults.append(found);
+    }
     facts
-}
-
-/// What another thread found, or its panic.
-fn joined<T>(found: thread::Result<T>) -> T {
-    found.unwrap_or_else(|panic| panic::resume_unwind(panic))
 }
 
 /// Rule 1, from the tables that others rely on to those that rely on them.
@@ -123,7 +133,7 @@ fn structure(
     schedule: &Schedule,
     catalogue: &dyn Catalogue,
     faults: &mut Faults,
-) -> Result<Exchanges, Violations> {
+) -> Result<(), Violations> {
     header::check(schedule, faults);
     memory::rings(schedule, faults);
     faults.stop()?;
@@ -134,12 +144,18 @@ fn structure(
     faults.stop()?;
     memory::capacity(schedule, faults);
     action::check(schedule, faults);
-    faults.stop()?;
+    faults.stop()
+}
+
+/// Rule 1 for what joins actions and devices.
+fn joints(
+    schedule: &Schedule,
+    catalogue: &dyn Catalogue,
+    faults: &mut Faults,
+) -> Exchanges {
     pairs::check(schedule, faults);
     links::check(schedule, faults);
-    let exchanges = exchanges::check(schedule, catalogue, faults);
-    faults.stop()?;
-    Ok(exchanges)
+    exchanges::check(schedule, catalogue, faults)
 }
 
 impl Checked {

@@ -1,7 +1,7 @@
 //! How far back a period looks: the first instance whose touch no write has covered when the
 //! period begins.
 
-use crate::{Access, Cells, Schedule, Turned};
+use crate::{Access, Cells, Schedule, Turned, Writes};
 
 /// An instance of an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -19,8 +19,12 @@ impl Horizon {
     /// An instance of `period` or later that conflicts with one above the horizon also conflicts
     /// with the write in between. So what is ordered, and what waits for what, can be found from
     /// the horizon on: whatever leads from one instance to another stands between them in the list.
-    pub fn before(period: u64, schedule: &Schedule, cells: &Cells) -> Self {
-        let mut open = cells.ever_written(schedule);
+    pub fn before(
+        period: u64,
+        schedule: &Schedule,
+        (cells, writes): (&Cells, &Writes),
+    ) -> Self {
+        let mut open = writes.ever.clone();
         let mut left = open.iter().filter(|open| **open).count();
         let mut horizon = Self { period, line: 0 };
         let mut turned = Turned::new(schedule, cells, 0);

@@ -22,9 +22,11 @@ macro_rules! define_ids {
 
         impl Id for $name {
             const PREFIX: &'static str = $prefix;
+            #[inline]
             fn new(index: usize) -> Self {
                 Self(u32::try_from(index).expect("tables hold fewer than 2^32 rows"))
             }
+            #[inline]
             fn index(self) -> usize {
                 self.0 as usize
             }

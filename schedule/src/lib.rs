@@ -37,6 +37,8 @@ mod tensor;
 mod timeline;
 mod turned;
 mod unit;
+mod waits;
+mod writes;
 
 pub use action::{Action, Collective, Content, Queue, Spot, Task, Wait, Work};
 pub use beside::{Doing, Touching, in_turn, most_open, needed_by, time_beside};
@@ -86,3 +88,5 @@ pub use tensor::{Contraction, Direction, Division, Line, Sequence, Split, Tensor
 pub use timeline::{Simulation, Trace, enough_steps, grid, trace};
 pub use turned::{Cells, Turned};
 pub use unit::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Nanos};
+pub use waits::Waits;
+pub use writes::Writes;

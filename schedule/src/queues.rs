@@ -46,6 +46,7 @@ impl Queues {
     }
 
     /// The number of an action's queue in a period.
+    #[inline]
     pub fn of(&self, action: &Action, turned: &Turned<'_>) -> u32 {
         let queue = action.queue();
         let index = match queue {
@@ -73,6 +74,7 @@ impl Queues {
     }
 
     /// Where a queue stands in `numbers`, given the index of its device in the ring.
+    #[inline]
     fn key(&self, queue: Queue, index: usize) -> usize {
         let row = |at: Place| self.rows[at.ring.index()][index] as usize;
         match queue {

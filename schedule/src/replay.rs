@@ -66,7 +66,7 @@ impl<M: Copy> Marks<M> {
         let waits = || schedule.actions.values().map(|action| &action.after);
         let depth =
             1 + waits().flatten().map(|wait| wait.distance).max().unwrap_or(0) as usize;
-        let widest = waits().map(Vec::len).max().unwrap_or(0);
+        let widest = waits().map(|waits| waits.len()).max().unwrap_or(0);
         let actions = schedule.actions.len();
         Self {
             rows: vec![None; actions * depth],

@@ -101,86 +101,16 @@ impl Cells {
         self.next(wheels(schedule, buffer), self.of(buffer).start, cell)
     }
 
-    fn next(&self, (ring, slots): (Wheel, Wheel), base: usize, cell: usize) -> usize {
+    /// The same, given the wheels of the cell's buffer and its first cell.
+    pub(crate) fn next(
+        &self,
+        (ring, slots): (Wheel, Wheel),
+        base: usize,
+        cell: usize,
+    ) -> usize {
         let inside = (cell - base) as u64;
         let device = ring.next(inside / slots.length);
         base + (device * slots.length + slots.next(inside % slots.length)) as usize
-    }
-
-    /// The most periods between two writes of a cell that follow each other, over all cells that
-    /// are ever written; at least one.
-    ///
-    /// No value outlives it, and no touch conflicts with one further back unless a write stands
-    /// between them. A cell is written when it meets a place that some action writes, so the
-    /// gaps between such places along their way round count.
-    pub fn recurrence(&self, schedule: &Schedule) -> u64 {
-        let written = self.written(schedule);
-        let mut seen = vec![false; self.count()];
-        let mut most = 1;
-        for buffer in schedule.buffers.ids() {
-            let wheels = wheels(schedule, buffer);
-            let cells = self.of(buffer);
-            for start in cells.clone() {
-                if written[start] && !seen[start] {
-                    let next = |cell| self.next(wheels, cells.start, cell);
-                    most = widest_gap(start, next, &written, &mut seen).max(most);
-                }
-            }
-        }
-        most
-    }
-
-    /// The cells that are written in some period.
-    pub(crate) fn ever_written(&self, schedule: &Schedule) -> Vec<bool> {
-        let mut written = self.written(schedule);
-        for buffer in schedule.buffers.ids() {
-            let wheels = wheels(schedule, buffer);
-            let cells = self.of(buffer);
-            for start in cells.clone() {
-                let mut cell = self.next(wheels, cells.start, start);
-                while written[start] && !written[cell] {
-                    written[cell] = true;
-                    cell = self.next(wheels, cells.start, cell);
-                }
-            }
-        }
-        written
-    }
-
-    /// The places that some action writes, as the cells that they are in period 0.
-    fn written(&self, schedule: &Schedule) -> Vec<bool> {
-        let mut written = vec![false; self.count()];
-        let start = Turned::new(schedule, self, 0);
-        for action in schedule.actions.values() {
-            schedule.each_touch(&action.work, |touch| {
-                if touch.access != Access::Read {
-                    written[start.cell(touch.at, touch.row)] = true;
-                }
-            });
-        }
-        written
-    }
-}
-
-/// The most steps from one marked place to the next on the way round from a marked one.
-fn widest_gap(
-    start: usize,
-    next: impl Fn(usize) -> usize,
-    marked: &[bool],
-    seen: &mut [bool],
-) -> u64 {
-    let (mut cell, mut gap, mut most) = (start, 0, 0);
-    loop {
-        cell = next(cell);
-        gap += 1;
-        if marked[cell] {
-            seen[cell] = true;
-            most = gap.max(most);
-            gap = 0;
-        }
-        if cell == start {
-            return most;
-        }
     }
 }
 
@@ -202,6 +132,7 @@ struct Position {
 
 impl Position {
     /// The index that a place means. A place is below the length, so one subtraction will do.
+    #[inline]
     fn index(self, place: u32) -> u32 {
         let sum = place + self.turned;
         if sum >= self.length { sum - self.length } else { sum }
@@ -234,6 +165,7 @@ impl<'a> Turned<'a> {
     }
 
     /// The index of the device that a place means.
+    #[inline]
     pub fn index(&self, at: Place) -> u32 {
         self.rings[at.ring.index()].index(at.place)
     }
@@ -244,6 +176,7 @@ impl<'a> Turned<'a> {
     }
 
     /// The cell that a row on a place means.
+    #[inline]
     pub fn cell(&self, at: Place, row: Row) -> usize {
         let slots = self.buffers[row.buffer.index()];
         let base = self.cells.bases[row.buffer.index()];

@@ -154,7 +154,10 @@ fn work(work: &mut Work, n: &mut Numbers) {
             2 => place(&mut to.at, n),
             3 => row(&mut from.row, n),
             4 => row(&mut to.row, n),
-            _ => *content = Content::Gradient(id(number), Sum::list([id(number)])),
+            _ => {
+                *content =
+                    Content::Gradient(id(number), Box::new(Sum::list([id(number)])));
+            }
         },
         Work::Collective { link, group, from, to, content, .. } => match n.below(5) {
             0 => *link = id(number),

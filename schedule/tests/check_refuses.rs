@@ -4,7 +4,7 @@ mod tiny;
 
 use roundelay_schedule::{
     Access, Action, Bytes, Collective, Content, Culprit, Held, Id, Rest, Schedule, Sum,
-    Treatment, Violation, Violations, Work, check,
+    Treatment, Violation, Violations, Waits, Work, check,
 };
 use tiny::{
     Builder, Letters, accumulate, action, at, delayed, id, pipeline, reduced, row,
@@ -23,7 +23,7 @@ fn erase(schedule: &mut Schedule, index: usize) {
     *schedule = std::mem::replace(schedule, tiny::accumulate(1)).chained();
 }
 
-fn rows(schedule: &mut Schedule, index: usize) -> &mut Vec<roundelay_schedule::Row> {
+fn rows(schedule: &mut Schedule, index: usize) -> &mut [roundelay_schedule::Row] {
     match &mut schedule.actions[action(index)].work {
         Work::Launch { rows, .. } => rows,
         other => panic!("no launch: {other:?}"),
@@ -37,14 +37,14 @@ fn lines(violations: &Violations) -> Vec<usize> {
 #[test]
 fn a_dropped_wait_is_a_race() {
     // F of the first micro-batch no longer waits for its feed.
-    let found = refused(accumulate(1), |s| s.actions[action(1)].after.clear());
+    let found = refused(accumulate(1), |s| s.actions[action(1)].after = Waits::default());
     assert!(found.iter().any(|v| matches!(
         v,
         Violation::Race { action: line, access: Access::Read, earlier, distance: 0, .. }
             if *line == action(1) && *earlier == action(0)
     )));
     // The report no longer waits for the loss; the next forward pass no longer waits for it.
-    let found = refused(accumulate(1), |s| s.actions[action(2)].after.clear());
+    let found = refused(accumulate(1), |s| s.actions[action(2)].after = Waits::default());
     assert!(
         found.iter().any(|v| matches!(
             v,
@@ -53,6 +53,37 @@ fn a_dropped_wait_is_a_race() {
         )),
         "{found}"
     );
+}
+
+/// What is told of so many micro-batches with a fault: how much, and of which lines, counted from the
+/// end of the list that is nearer.
+fn told(
+    micro_batches: u32,
+    fault: impl FnOnce(&mut Schedule, usize),
+) -> (usize, Vec<(char, usize)>) {
+    let last = 4 * micro_batches as usize;
+    let found = refused(accumulate(micro_batches), |s| fault(s, last));
+    let place = |line: usize| if line < 6 { ('+', line) } else { ('-', last + 1 - line) };
+    (found.total(), lines(&found).into_iter().map(place).collect())
+}
+
+/// Whoever looks side by side at a list that is long enough says what one says alone, in the order
+/// of the list.
+#[test]
+fn a_long_list_is_refused_like_a_short_one() {
+    let malformed = |s: &mut Schedule, last: usize| {
+        s.actions[action(last)].lag = 1 << 20;
+        rows(s, 1)[0] = row(99, 0);
+    };
+    assert_eq!(told(4100, malformed), (2, vec![('+', 1), ('-', 1)]));
+    let wrong = |s: &mut Schedule, last: usize| {
+        s.actions[action(last - 2)].after = Waits::default();
+        s.actions[action(1)].after = Waits::default();
+        s.actions.push(s.actions[action(2)].clone());
+    };
+    let (total, places) = told(4100, wrong);
+    assert!(places.contains(&('+', 1)) && places.contains(&('-', 0)), "{places:?}");
+    assert_eq!((total, places), told(3, wrong));
 }
 
 #[test]
@@ -85,7 +116,8 @@ fn every_wait_of_a_chain_through_two_devices_matters() {
             == schedule.actions[action(line - 1)].queue();
         // B1 follows F1 on its lane; that the loss was reported orders the next period alone.
         if !same && line != 5 {
-            let found = refused(schedule, |s| s.actions[action(line)].after.clear());
+            let found =
+                refused(schedule, |s| s.actions[action(line)].after = Waits::default());
             assert!(
                 found.iter().all(|v| matches!(v, Violation::Race { .. })),
                 "a{line}: {found}"
@@ -252,7 +284,7 @@ fn a_turning_ring_must_hand_its_parameters_on() {
         s.buffers[id(0)].rest = Rest::Carried(vec![vec![Some(0)], vec![Some(0)]]);
     });
     assert!(found.iter().any(|v| matches!(v, Violation::Rest { .. })), "{found}");
-    let found = refused(turning(), |s| s.actions[action(0)].after.clear());
+    let found = refused(turning(), |s| s.actions[action(0)].after = Waits::default());
     assert!(found.iter().any(|v| matches!(v, Violation::Race { .. })), "{found}");
 }
 
@@ -323,8 +355,8 @@ fn routines_must_keep_what_their_arguments_declare() {
 fn long_reports_end_with_a_count() {
     let found = refused(accumulate(3), |s| {
         for (_, line) in s.actions.iter_mut() {
-            line.after =
-                vec![roundelay_schedule::Wait { action: action(9999), distance: 1 }; 9];
+            let wait = roundelay_schedule::Wait { action: action(9999), distance: 1 };
+            line.after = [wait; 9].as_slice().into();
         }
     });
     assert_eq!(found.iter().len(), 50);

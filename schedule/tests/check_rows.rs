@@ -36,7 +36,7 @@ fn split(mut schedule: Schedule) -> Schedule {
         if let Work::Launch { routine, rows, .. } = &mut action.work
             && *routine == forward
         {
-            rows.push(row(scratch, 0));
+            *rows = rows.iter().copied().chain([row(scratch, 0)]).collect();
         }
     }
     schedule

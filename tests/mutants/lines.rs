@@ -103,7 +103,9 @@ fn waiting(schedule: &Schedule, random: &mut Random) -> Option<(ActionId, usize)
 
 fn drop_wait(schedule: &mut Schedule, random: &mut Random) -> Option<Fault> {
     let (id, wait) = waiting(schedule, random)?;
-    let dropped = schedule.actions[id].after.remove(wait);
+    let mut waits = schedule.actions[id].after.to_vec();
+    let dropped = waits.remove(wait);
+    schedule.actions[id].after = waits.as_slice().into();
     Some(Fault::of(schedule, id).beside(dropped.action))
 }
 
@@ -342,7 +344,7 @@ fn content_sum(schedule: &mut Schedule, random: &mut Random) -> Option<Fault> {
             return None;
         };
         let Content::Gradient(_, sum) = content else { return None };
-        let Sum::All(parts) = sum else { return None };
+        let Sum::All(parts) = &mut **sum else { return None };
         match random.below(4) {
             0 => drop(parts.pop()?),
             1 => parts.push(Sum::One(MicroBatch::new(random.below(all)))),

@@ -1,19 +1,21 @@
 //! Launches of the passes, and the values that go with them: inputs from the host, boundary
 //! values forward, their gradients back, losses to the host.
 
+mod routes;
+
 use super::{
     LowerError,
-    arrivals::{self, Arrival},
-    draft::{Crossing, Draft, DraftWork, Hold, Instance, Side, Slotting},
+    draft::{Draft, DraftWork, Hold, Instance, Side, Slotting},
     order::Slot,
-    site::BESIDE,
+    site::{BESIDE, Site},
     state::{Addition, StageRows},
 };
-use crate::{BackwardCode, Differentiated};
+use crate::BackwardCode;
 use roundelay_schedule::{
-    Argument, BufferId, Bytes, Content, Id, InputId, MicroBatch, Pass, Place, Plan,
-    RingId, Role, Routine, RoutineId, Stage, Subject, Table,
+    Argument, BufferId, Bytes, Id, InputId, MicroBatch, Pass, Plan, RingId, Role,
+    Routine, RoutineId, Stage, Subject, Table,
 };
+use routes::{Route, routes, send};
 use std::{collections::BTreeMap, rc::Rc};
 
 /// The routines of one stage, as the schedule numbers them.
@@ -32,29 +34,32 @@ pub(crate) fn add(
         draft.order.stages().map(|s| number(draft, s)).collect();
     let inputs: Table<Stage, Vec<InputId>> =
         draft.order.stages().map(|stage| inputs(draft, stage)).collect();
-    let slots: Vec<(u32, Slot)> = draft.order.iter().collect();
-    let mut seats = Seats::default();
-    // A pass mostly has one message; room that is not used costs nothing.
-    draft.actions.reserve(2 * slots.len());
-    for (number, slot) in slots {
+    let mut stops = Stops::new(&draft.routines);
+    reserve(draft);
+    for number in 0..draft.order.len() {
+        let slot = draft.order.slot(number);
         let state = &states[Stage::new(draft.plan.whole_stage(slot.stage) as usize)];
         let routine = routine_of(draft.plan, &passes[slot.stage], state, slot);
         feed(draft, number, slot, &inputs[slot.stage]);
-        launch(draft, number, slot, routine, (state, &mut seats));
-        report(draft, number, slot, routine);
-        match slot.pass {
-            Pass::Forward => send_values(draft, slot)?,
-            Pass::Backward | Pass::InputGradient => {
-                send_gradients(draft, number, slot)?;
-            }
-            Pass::WeightGradient => {}
-            Pass::Combine | Pass::Update => {
-                unreachable!("the order lists compute passes only")
-            }
+        let site = site(draft, slot);
+        let stop = stops.of(draft, (routine, site), slot)?;
+        launch(draft, (number, slot), (routine, site), (state, &stop.seats));
+        report(draft, number, slot);
+        for route in &stop.routes {
+            send(draft, (number, slot), route);
         }
     }
-    arrivals::order(draft);
+    let Draft { arrivals, actions, .. } = draft;
+    arrivals.order(actions);
     Ok(())
+}
+
+/// A pass mostly has one message. Room that is not used costs nothing.
+fn reserve(draft: &mut Draft<'_>) {
+    let passes = draft.order.len() as usize;
+    let arguments = draft.routines.values().map(|routine| routine.arguments.len());
+    draft.holds.reserve(passes * arguments.max().unwrap_or(0));
+    draft.actions.reserve(2 * passes);
 }
 
 fn number(draft: &mut Draft<'_>, stage: Stage) -> Passes {
@@ -121,65 +126,88 @@ enum Seat {
     Scratch(Hold),
 }
 
-/// What the seats of a launch depend on: its routine, its site, and which way it goes.
-type Kind = (RoutineId, RingId, u32, bool);
+/// What launches have alike that are of one routine on one device; thousands of micro-batches have
+/// the same.
+struct Stop {
+    seats: Vec<Seat>,
+    routes: Vec<Route>,
+}
 
-/// Where launches of one kind find their arguments; thousands of micro-batches have the same.
-#[derive(Default)]
-struct Seats(BTreeMap<Kind, Rc<[Seat]>>);
+/// What a stop depends on beside its routine: its site, and which way it goes.
+type Kind = (RingId, u32, bool);
 
-impl Seats {
+struct Stops(Table<RoutineId, BTreeMap<Kind, Rc<Stop>>>);
+
+impl Stops {
+    fn new(routines: &Table<RoutineId, Routine>) -> Self {
+        Self(routines.ids().map(|_| BTreeMap::new()).collect())
+    }
+
     fn of(
         &mut self,
         draft: &mut Draft<'_>,
-        kind @ (routine, home, lane, _): Kind,
-        (stage, i): (Stage, MicroBatch),
-    ) -> Rc<[Seat]> {
-        if let Some(known) = self.0.get(&kind) {
-            return Rc::clone(known);
+        (routine, site): (RoutineId, Site),
+        slot: Slot,
+    ) -> Result<Rc<Stop>, LowerError> {
+        let kind = (site.at.ring, site.lane, draft.sites.goes_up(slot.micro_batch));
+        if let Some(known) = self.0[routine].get(&kind) {
+            return Ok(Rc::clone(known));
         }
-        let count = draft.routines[routine].arguments.len();
-        let seat = |place| {
-            let Argument { role, size, access: _ } =
-                draft.routines[routine].arguments[place];
-            let subject = match role {
-                Role::Parameter => return Seat::Parameter,
-                Role::Gradient => return Seat::Gradient,
-                Role::Workspace => {
-                    return Seat::Scratch(draft.workspace(home, lane, size));
-                }
-                Role::Activation => Subject::Activation(stage),
-                Role::Retained => Subject::Retained(stage),
-                Role::Adjoint => Subject::Adjoint(stage),
-                Role::Value(id) => Subject::Value(id),
-                Role::ValueGradient(id) => Subject::ValueGradient(id),
-                Role::Input(id) => Subject::Input(id),
-                Role::Metric => Subject::Metric,
-                Role::NextParameter | Role::Received | Role::Optimizer => {
-                    unreachable!("a pass on a micro-batch has no such argument")
-                }
-            };
-            Seat::Value(hold(draft, home, subject, size, i).buffer)
+        let seats = seats(draft, (routine, site), slot);
+        let stop = Rc::new(Stop { seats, routes: routes(draft, slot)? });
+        self.0[routine].insert(kind, Rc::clone(&stop));
+        Ok(stop)
+    }
+}
+
+/// Where the arguments of a launch lie.
+fn seats(
+    draft: &mut Draft<'_>,
+    (routine, site): (RoutineId, Site),
+    slot: Slot,
+) -> Vec<Seat> {
+    let (home, stage) = (site.at.ring, slot.stage);
+    let count = draft.routines[routine].arguments.len();
+    let seat = |place| {
+        let Argument { role, size, access: _ } = draft.routines[routine].arguments[place];
+        let subject = match role {
+            Role::Parameter => return Seat::Parameter,
+            Role::Gradient => return Seat::Gradient,
+            Role::Workspace => {
+                return Seat::Scratch(draft.workspace(home, site.lane, size));
+            }
+            Role::Activation => Subject::Activation(stage),
+            Role::Retained => Subject::Retained(stage),
+            Role::Adjoint => Subject::Adjoint(stage),
+            Role::Value(id) => Subject::Value(id),
+            Role::ValueGradient(id) => Subject::ValueGradient(id),
+            Role::Input(id) => Subject::Input(id),
+            Role::Metric => Subject::Metric,
+            Role::NextParameter | Role::Received | Role::Optimizer => {
+                unreachable!("a pass on a micro-batch has no such argument")
+            }
         };
-        let seats: Rc<[Seat]> = (0..count).map(seat).collect();
-        self.0.insert(kind, Rc::clone(&seats));
-        seats
+        Seat::Value(hold(draft, home, subject, size, slot.micro_batch).buffer)
+    };
+    (0..count).map(seat).collect()
+}
+
+/// The device and the lane of a pass.
+fn site(draft: &Draft<'_>, slot: Slot) -> Site {
+    let site = draft.sites.site(slot.stage, slot.micro_batch, slot.lag);
+    match slot.beside {
+        Some(_) => Site { lane: BESIDE, ..site },
+        None => site,
     }
 }
 
 fn launch(
     draft: &mut Draft<'_>,
-    number: u32,
-    slot: Slot,
-    routine: RoutineId,
-    (state, seats): (&StageRows, &mut Seats),
+    (number, slot): (u32, Slot),
+    (routine, site): (RoutineId, Site),
+    (state, seats): (&StageRows, &[Seat]),
 ) {
-    let Slot { pass, stage, micro_batch: i, lag, beside, .. } = slot;
-    let mut site = draft.sites.site(stage, i, lag);
-    if beside.is_some() {
-        site.lane = BESIDE;
-    }
-    let key = (routine, site.at.ring, site.lane, draft.sites.goes_up(i));
+    let Slot { pass, micro_batch: i, lag, .. } = slot;
     let row = |seat: &Seat| match seat {
         Seat::Parameter => state.parameter[&(pass, i)],
         Seat::Gradient => state.gradient[&i].0,
@@ -188,7 +216,6 @@ fn launch(
         }
         Seat::Scratch(hold) => *hold,
     };
-    let seats = seats.of(draft, key, (stage, i));
     let key = draft.key(number, Side::At);
     draft.push_launch(site, (key, lag), routine, Some(i), seats.iter().map(row));
 }
@@ -228,96 +255,18 @@ fn input_size(draft: &Draft<'_>, input: InputId) -> Bytes {
 }
 
 /// The last stage tells the host the loss of a micro-batch.
-fn report(draft: &mut Draft<'_>, number: u32, slot: Slot, routine: RoutineId) {
+fn report(draft: &mut Draft<'_>, number: u32, slot: Slot) {
     let Slot { stage, micro_batch, lag, .. } = slot;
-    let measured =
-        draft.routines[routine].arguments.iter().find(|a| a.role == Role::Metric);
     let ends = stage.index() + 1 == draft.code.stages.len();
-    if slot.pass != Pass::Forward || measured.is_none() || !ends {
+    if slot.pass != Pass::Forward || !ends {
+        return;
+    }
+    let arguments = &draft.code.stages[stage].forward.arguments;
+    if arguments.iter().all(|argument| argument.role != Role::Metric) {
         return;
     }
     let at = draft.sites.site(stage, micro_batch, lag).at;
     let row = hold(draft, at.ring, Subject::Metric, draft.job.measured(), micro_batch);
     let key = draft.key(number, Side::After);
     draft.push(key, lag, DraftWork::Report { at, micro_batch, row });
-}
-
-/// Sends values on when the next stage is elsewhere. A device of a turning ring holds one
-/// micro-batch at a time: it takes the value right before its pass, when the last one is gone.
-fn send_values(draft: &mut Draft<'_>, slot: Slot) -> Result<(), LowerError> {
-    let i = slot.micro_batch;
-    let next = Stage::new(slot.stage.index() + draft.plan.slices as usize);
-    for Crossing { value, size, .. } in draft.crossing(slot.stage).iter().copied() {
-        let at = |stage| draft.sites.site(stage, i, slot.lag).at;
-        let (from, to) = (at(slot.stage), at(next));
-        if from == to {
-            continue;
-        }
-        let late = draft.sites.turns(from.ring) || draft.sites.turns(to.ring);
-        let (pass_stage, side) =
-            if late { (next, Side::Before) } else { (slot.stage, Side::After) };
-        let (number, found) = draft.order.find(Pass::Forward, pass_stage, i);
-        let content = Content::Value(value, i);
-        let move_ = Move { subject: Subject::Value(value), size, content };
-        send(draft, (number, side, found.lag), (slot.stage, next, i), move_)?;
-    }
-    Ok(())
-}
-
-fn send_gradients(
-    draft: &mut Draft<'_>,
-    number: u32,
-    slot: Slot,
-) -> Result<(), LowerError> {
-    let i = slot.micro_batch;
-    let slices = draft.plan.slices as usize;
-    let Some(before) = slot.stage.index().checked_sub(slices).map(Stage::new) else {
-        return Ok(());
-    };
-    for Crossing { value, size, gradient } in draft.crossing(before).iter().copied() {
-        let at = |stage| draft.sites.site(stage, i, slot.lag).at;
-        let (from, to) = (at(slot.stage), at(before));
-        let comes = matches!(gradient, Differentiated::From(last) if last >= slot.stage);
-        if from == to || !comes {
-            continue;
-        }
-        let content = Content::ValueGradient(value, i);
-        let move_ = Move { subject: Subject::ValueGradient(value), size, content };
-        send(draft, (number, Side::After, slot.lag), (slot.stage, before, i), move_)?;
-    }
-    Ok(())
-}
-
-/// What goes from one stage's place to another's.
-struct Move {
-    subject: Subject,
-    size: Bytes,
-    content: Content,
-}
-
-fn send(
-    draft: &mut Draft<'_>,
-    (number, side, lag): (u32, Side, u32),
-    (from, to, i): (Stage, Stage, MicroBatch),
-    Move { subject, size, content }: Move,
-) -> Result<(), LowerError> {
-    let mut end = |stage| -> (Place, Hold) {
-        let at = draft.sites.site(stage, i, lag).at;
-        (at, hold(draft, at.ring, subject, size, i))
-    };
-    let (giver, taker) = (end(from), end(to));
-    let key = draft.key(number, side);
-    let work = draft.transfer(giver, taker, content)?;
-    if side == Side::After && draft.plan.order.is_of_pipelines() {
-        let hops = draft.units.is_hopping();
-        let pass = match from < to {
-            true => Pass::Forward,
-            false if hops => draft.order.closing(to),
-            false => draft.order.turn(to),
-        };
-        let (needed, _) = draft.order.find(pass, to, i);
-        draft.arrivals.push(Arrival { action: draft.actions.len(), needed });
-    }
-    draft.push(key, lag, work);
-    Ok(())
 }

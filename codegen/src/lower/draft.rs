@@ -3,7 +3,8 @@
 
 use super::{
     LowerError,
-    arrivals::Arrival,
+    arrivals::Arrivals,
+    calendar::by_time,
     order::Slots,
     site::{Site, Sites},
 };
@@ -31,8 +32,7 @@ pub(crate) struct Draft<'a> {
     pub(crate) actions: Vec<DraftAction>,
     /// The rows of all launches, one launch behind the other.
     pub(crate) holds: Vec<Hold>,
-    /// The messages of a pipeline that come as soon as they can.
-    pub(crate) arrivals: Vec<Arrival>,
+    pub(crate) arrivals: Arrivals,
     /// What is on each ring, by subject and number.
     named: Table<RingId, BTreeMap<(Subject, u32), BufferId>>,
     /// The values that cross from each stage to the next one, of slices to the same slice of the
@@ -55,8 +55,8 @@ pub(crate) struct Crossing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     time: u64,
-    /// What ends at a time stands above what starts; starts are in order of slots.
-    start: Option<u32>,
+    /// What ends at a time stands above what starts; starts are in order of slots, from one.
+    start: u32,
     side: Side,
     sequence: u32,
     /// How far behind the action that has the same place otherwise.
@@ -66,9 +66,9 @@ pub(crate) struct Key {
 impl Key {
     /// A number in the same order; times are below 2^37 and shifts below 2^24.
     fn packed(self) -> u128 {
-        let start = self.start.map_or(0, |start| 1 + u128::from(start));
         let side = self.side as u128;
-        let [sequence, shift] = [self.sequence, self.shift].map(u128::from);
+        let [start, sequence, shift] =
+            [self.start, self.sequence, self.shift].map(u128::from);
         (u128::from(self.time) << 91)
             | (start << 58)
             | (side << 56)
@@ -180,34 +180,10 @@ pub(crate) enum Slotting {
     InTurn(u32),
 }
 
-/// The places of actions in list order. They are first put where their time says, so that few
-/// stand in one place.
+/// The places of actions in list order.
 pub(crate) fn list_order(actions: &[DraftAction]) -> Vec<u32> {
-    let last = actions.iter().map(|action| action.key.time).max().unwrap_or(0);
-    let coarse = (0..).find(|shift| last >> shift <= actions.len() as u64);
-    let coarse = coarse.expect("a time has no more than 64 bits");
-    let bucket = |action: &DraftAction| (action.key.time >> coarse) as usize;
-    let mut ends = vec![0; (last >> coarse) as usize + 1];
-    for action in actions {
-        ends[bucket(action)] += 1;
-    }
-    let mut taken = 0;
-    for end in &mut ends {
-        taken += std::mem::replace(end, taken);
-    }
-    let mut order = vec![0; actions.len()];
-    for (number, action) in (0..).zip(actions) {
-        let end: &mut usize = &mut ends[bucket(action)];
-        order[*end] = number;
-        *end += 1;
-    }
-    let key = |number: &u32| actions[*number as usize].key.packed();
-    let mut start = 0;
-    for end in ends {
-        order[start..end].sort_unstable_by_key(key);
-        start = end;
-    }
-    order
+    let times = actions.iter().map(|action| action.key.time);
+    by_time(times, |number| actions[number].key.packed())
 }
 
 impl Key {
@@ -234,6 +210,7 @@ impl<'a> Draft<'a> {
             levels: Levels::new(target),
             job,
             code,
+            arrivals: Arrivals::new(&sites.rings),
             sites,
             order,
             routines: Table::new(),
@@ -241,7 +218,6 @@ impl<'a> Draft<'a> {
             buffers: Table::new(),
             actions: Vec::new(),
             holds: Vec::new(),
-            arrivals: Vec::new(),
             named,
             crossing: crossing(code, plan),
             links: BTreeMap::new(),
@@ -273,9 +249,9 @@ impl<'a> Draft<'a> {
     pub(crate) fn key(&self, slot: u32, side: Side) -> Key {
         let found = self.order.slot(slot);
         let (time, start) = match side {
-            Side::Before => (found.start, Some(self.order.head(slot))),
-            Side::At => (found.start, Some(slot)),
-            Side::After => (found.end, None),
+            Side::Before => (found.start, 1 + self.order.head(slot)),
+            Side::At => (found.start, 1 + slot),
+            Side::After => (found.end, 0),
         };
         self.behind(Key { time, start, side, sequence: 0, shift: 0 })
     }
@@ -371,16 +347,18 @@ impl<'a> Draft<'a> {
         to: (Place, Hold),
         content: Content,
     ) -> Result<DraftWork, LowerError> {
-        let ends = (from.0, to.0);
-        let link = match self.links.get(&ends) {
-            Some(known) => *known,
-            None => {
-                let link = self.sites.link(&self.levels, ends.0, ends.1)?;
-                self.links.insert(ends, link);
-                link
-            }
-        };
+        let link = self.link(from.0, to.0)?;
         Ok(DraftWork::Transfer { link, from, to, content })
+    }
+
+    /// The link level between two places.
+    pub(crate) fn link(&mut self, from: Place, to: Place) -> Result<LinkId, LowerError> {
+        if let Some(known) = self.links.get(&(from, to)) {
+            return Ok(*known);
+        }
+        let link = self.sites.link(&self.levels, from, to)?;
+        self.links.insert((from, to), link);
+        Ok(link)
     }
 
     /// Whole flat parameters, gradients or optimizer state of a stage on a ring.

@@ -11,7 +11,7 @@ mod wave;
 pub(super) use lists::descending;
 pub use lists::device_lists;
 
-use super::LowerError;
+use super::{LowerError, calendar::by_time};
 use crate::BackwardForm;
 use roundelay_schedule::{
     Id, Item, ItemTime, Listed, MicroBatch, Order, Pass, Placement, Plan, Stage, Units,
@@ -134,6 +134,11 @@ impl Slots {
         beside.map_or(number, |(stage, i)| self.find(Pass::Forward, stage, i).0)
     }
 
+    /// How many slots there are.
+    pub(crate) fn len(&self) -> u32 {
+        u32::try_from(self.slots.len()).expect("slots are counted in 32 bits")
+    }
+
     /// A slot by its number.
     pub(crate) fn slot(&self, number: u32) -> Slot {
         self.slots[number as usize]
@@ -174,25 +179,27 @@ impl Slots {
 /// The devices' lists, merged in the order of the time at which passes start.
 fn of_lists(plan: &Plan) -> Result<Vec<Slot>, LowerError> {
     let lists = device_lists(plan);
-    let mut times = item_times(&lists, &Units::of(plan)).map_err(LowerError::Stuck)?;
-    times.sort_by_key(ItemTime::list_order);
-    let slots = |ItemTime { item, start, end }: &ItemTime| -> Vec<Slot> {
-        let slot = |listed: &Listed| Slot {
+    let times = item_times(&lists, &Units::of(plan)).map_err(LowerError::Stuck)?;
+    let order = by_time(times.iter().map(|time| time.start), |n| times[n].list_order());
+    let slots = |number: &u32| {
+        let ItemTime { item, start, end } = &times[*number as usize];
+        item.passes().iter().map(|listed| Slot {
             pass: listed.pass,
             stage: listed.stage,
             micro_batch: listed.micro_batch,
             lag: 0,
             start: *start,
             end: *end,
-            beside: beside(*item, *listed),
-        };
-        item.passes().iter().map(slot).collect()
+            beside: beside(item, *listed),
+        })
     };
-    Ok(times.iter().flat_map(slots).collect())
+    let mut all = Vec::with_capacity(times.len());
+    all.extend(order.iter().flat_map(slots));
+    Ok(all)
 }
 
 /// The forward pass of a pair, for a backward pass in it.
-fn beside(item: Item, listed: Listed) -> Option<(Stage, MicroBatch)> {
+fn beside(item: &Item, listed: Listed) -> Option<(Stage, MicroBatch)> {
     let first = item.first();
     (first != listed).then_some((first.stage, first.micro_batch))
 }

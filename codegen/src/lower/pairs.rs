@@ -3,7 +3,7 @@
 
 use super::order::Slots;
 use roundelay_schedule::{
-    Action, ActionId, MicroBatch, Pass, Schedule, Stage, Table, Wait, Work,
+    Action, ActionId, MicroBatch, Pass, Schedule, Stage, Table, Wait, Waits, Work,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -45,7 +45,7 @@ pub(super) fn start_together(schedule: &mut Schedule) {
     }
 }
 
-fn all_waits(actions: &Table<ActionId, Action>, members: &[ActionId]) -> Vec<Wait> {
+fn all_waits(actions: &Table<ActionId, Action>, members: &[ActionId]) -> Waits {
     let each = members.iter().flat_map(|id| &actions[*id].after);
     let all: BTreeSet<(u32, ActionId)> =
         each.map(|wait| (wait.distance, wait.action)).collect();

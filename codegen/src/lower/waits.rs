@@ -16,14 +16,15 @@ use clocks::Clocks;
 use history::{Earlier, Histories};
 use overlap::{Overlaps, Part};
 use roundelay_schedule::{
-    Access, Action, ActionId, Cells, Horizon, Id, Queues, Schedule, Turned, Wait,
+    Access, Action, ActionId, Cells, Horizon, Id, Queues, Schedule, Turned, Wait, Writes,
 };
 use std::cmp::Reverse;
 
-/// Fills in `Action::after`. A cell that is written is written again within `recurrence` periods.
-pub(crate) fn derive(schedule: &mut Schedule, cells: &Cells, recurrence: u64) {
+/// Fills in `Action::after`.
+pub(crate) fn derive(schedule: &mut Schedule, (cells, writes): (&Cells, &Writes)) {
     let mut unrolled = Unrolled::new(schedule, cells);
-    let horizon = Horizon::before(recurrence, schedule, cells);
+    let recurrence = writes.recurrence;
+    let horizon = Horizon::before(recurrence, schedule, (cells, writes));
     let mut actions = std::mem::take(&mut schedule.actions);
     let mut turned = Turned::new(schedule, cells, 0);
     for period in horizon.period..recurrence {
@@ -35,7 +36,7 @@ pub(crate) fn derive(schedule: &mut Schedule, cells: &Cells, recurrence: u64) {
     turned.turn_to(i64::try_from(recurrence).unwrap_or(i64::MAX));
     for (id, action) in actions.iter_mut() {
         unrolled.issue(recurrence, id, action, &turned);
-        action.after = unrolled.waits.clone();
+        action.after = unrolled.waits.as_slice().into();
     }
     schedule.actions = actions;
 }

@@ -181,7 +181,7 @@ fn gradients_that_go_where_the_rule_does_not_say_are_found() {
         if let Work::Launch { routine, rows, .. } = &mut action.work
             && *routine == input
         {
-            rows.push(row);
+            *rows = rows.iter().copied().chain([row]).collect();
         }
     }
     let found = faults(handed_on);

@@ -78,7 +78,8 @@ fn a_pair_that_is_none_is_told() {
     );
     tells(
         |s, (head, _)| {
-            s.actions[head].after.pop();
+            let waits = &mut s.actions[head].after;
+            *waits = waits[1..].into();
         },
         "but waits for other actions",
     );

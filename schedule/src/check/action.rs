@@ -1,20 +1,32 @@
 //! Rule 1 for actions: handles in range, rows that fit what they are bound to, waits that point
 //! back.
 
-use super::{Culprit, faults::Faults, limit};
+use super::{Culprit, faults::Faults, limit, side_by_side};
 use crate::{
     Access, Action, ActionId, Argument, Buffer, Collective, Content, GroupId, Id,
     MicroBatch, Pass, Place, Role, Routine, RoutineId, Row, Schedule, Slice, Spot, Stage,
     Subject, Wait, Work,
 };
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, ops::Range};
 
 /// Checks every action on its own; needs all tables sound.
 pub(super) fn check(schedule: &Schedule, faults: &mut Faults) {
-    for (id, action) in schedule.actions.iter() {
-        Line { schedule, id, faults }.check(action);
-    }
+    let half = schedule.actions.len() / 2;
+    let (((), second), ()) = side_by_side(
+        schedule,
+        || Faults::collect(|faults| lines(schedule, half..usize::MAX, faults)),
+        || lines(schedule, 0..half, faults),
+    );
+    faults.append(second);
     marks(schedule, faults);
+}
+
+fn lines(schedule: &Schedule, range: Range<usize>, faults: &mut Faults) {
+    let mut line = Line { schedule, id: ActionId::new(0), faults, bound: Vec::new() };
+    for (id, action) in schedule.actions.iter().take(range.end).skip(range.start) {
+        line.id = id;
+        line.check(action);
+    }
 }
 
 /// Marks of all waits fit the memory of a machine.
@@ -31,6 +43,8 @@ struct Line<'a> {
     schedule: &'a Schedule,
     id: ActionId,
     faults: &'a mut Faults,
+    /// Slices that a launch binds; the list is not made anew for each.
+    bound: Vec<Slice>,
 }
 
 impl Line<'_> {
@@ -210,7 +224,8 @@ impl<'a> Line<'a> {
         self.require(arguments.len() == rows.len(), || {
             format!("binds {} rows to {} arguments", rows.len(), arguments.len())
         });
-        let mut slices = Vec::new();
+        let mut slices = std::mem::take(&mut self.bound);
+        slices.clear();
         for (argument, row) in arguments.iter().zip(rows) {
             if let Some(buffer) = self.spot(Spot { at, row: *row }) {
                 self.argument(called, argument, *row, buffer);
@@ -218,6 +233,7 @@ impl<'a> Line<'a> {
             }
         }
         self.slices(called.pass, &slices);
+        self.bound = slices;
     }
 
     fn argument(

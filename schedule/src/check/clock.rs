@@ -2,7 +2,8 @@
 //!
 //! The clock of a queue says for every other queue how many of its instances are done before the
 //! next one of its own starts. Clocks are shared until they differ, and kept only while somebody
-//! may still wait for the instance that they belong to.
+//! may still wait for the instance that they belong to. Counts are signed: every processor compares
+//! many of those at once.
 
 /// A clock in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +15,7 @@ pub(super) struct Stamp {
     /// The queue.
     pub(super) queue: u32,
     /// Its number in the queue.
-    pub(super) number: u32,
+    pub(super) number: i32,
 }
 
 /// An issued instance that others may wait for.
@@ -30,8 +31,8 @@ pub(super) struct Mark {
 pub(super) struct Clocks {
     queues: usize,
     heads: Vec<ClockId>,
-    numbers: Vec<u32>,
-    rows: Vec<u32>,
+    numbers: Vec<i32>,
+    rows: Vec<i32>,
     users: Vec<u32>,
     free: Vec<ClockId>,
 }
@@ -131,11 +132,11 @@ impl Clocks {
 
 /// Two rows of one list: the first to change, the second to read. They are not the same.
 fn disjoint(
-    rows: &mut [u32],
+    rows: &mut [i32],
     own: usize,
     other: usize,
     width: usize,
-) -> (&mut [u32], &[u32]) {
+) -> (&mut [i32], &[i32]) {
     if own < other {
         let (low, high) = rows.split_at_mut(other);
         (&mut low[own..own + width], &high[..width])

@@ -7,8 +7,8 @@ use super::{
     rounds,
 };
 use crate::{
-    Bytes, Collective, DeviceId, GroupId, Kind, Line, LinkId, Place, PoolId, RoutineId,
-    Row, Schedule, Spot, Work,
+    Bytes, Collective, DeviceId, GroupId, Kind, Line, LinkId, Place, PoolId, Ring,
+    RingId, RoutineId, Row, Schedule, Spot, Table, Work,
 };
 use std::collections::BTreeMap;
 
@@ -48,7 +48,9 @@ pub(super) fn gather(
     let Peaks { kinds, devices } = live::peaks(schedule, layout);
     facts.live_peak = kinds;
     facts.device_live_peak = devices;
-    let (joint, places) = (BTreeMap::new(), BTreeMap::new());
+    let none = |ring: &Ring| vec![Bytes(0); ring.devices.len()];
+    let places = schedule.rings.values().map(none).collect();
+    let joint = BTreeMap::new();
     let mut traffic = Traffic { schedule, exchanges, facts: &mut facts, joint, places };
     traffic.count();
     facts
@@ -78,7 +80,7 @@ struct Traffic<'a> {
     /// The exchanges of all launches at each place.
     joint: BTreeMap<(Place, Line), Joint>,
     /// Bytes that leave each place in one period.
-    places: BTreeMap<Place, Bytes>,
+    places: Table<RingId, Vec<Bytes>>,
 }
 
 impl Traffic<'_> {
@@ -115,7 +117,7 @@ impl Traffic<'_> {
                     *sent * u64::from(line.parts);
                 self.facts.messages += calls;
             }
-            *self.places.entry(*at).or_default() += *sent;
+            self.places[at.ring][at.place as usize] += *sent;
         }
     }
 
@@ -127,7 +129,7 @@ impl Traffic<'_> {
         let cells = self.schedule.cell_count();
         let size = self.schedule.buffers[from.row.buffer].size;
         *self.facts.link_bytes.entry(link).or_default() += size * cells;
-        *self.places.entry(from.at).or_default() += size;
+        self.places[from.at.ring][from.at.place as usize] += size;
         self.facts.messages += cells;
     }
 
@@ -157,7 +159,7 @@ impl Traffic<'_> {
         }
         for at in &members.places {
             let share = Bytes(total.0.div_ceil(count));
-            *self.places.entry(*at).or_default() += share;
+            self.places[at.ring][at.place as usize] += share;
         }
     }
 
@@ -172,12 +174,7 @@ impl Traffic<'_> {
             for (index, device) in ring.devices.iter().enumerate() {
                 let places =
                     (0..visited).map(|p| (index + p * ring.turn as usize) % length);
-                let bytes: Bytes = places
-                    .filter_map(|place| {
-                        self.places.get(&Place { ring: id, place: place as u32 })
-                    })
-                    .copied()
-                    .sum();
+                let bytes: Bytes = places.map(|place| self.places[id][place]).sum();
                 let mean = Bytes(bytes.0.div_ceil(visited as u64));
                 *self.facts.sent.entry(*device).or_default() += mean;
             }

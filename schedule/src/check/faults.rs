@@ -57,6 +57,12 @@ pub(super) struct Faults {
 impl Faults {
     const COLLECTED: usize = 64 * limit::KEPT;
 
+    /// What `look` returns, and the faults that it finds.
+    pub(super) fn collect<T>(look: impl FnOnce(&mut Self) -> T) -> (T, Self) {
+        let mut faults = Self::default();
+        (look(&mut faults), faults)
+    }
+
     /// Takes one more.
     pub(super) fn push(&mut self, violation: Violation) {
         self.total += 1;
@@ -66,6 +72,7 @@ impl Faults {
     }
 
     /// Takes a malformed thing unless `holds`.
+    #[inline]
     pub(super) fn require(
         &mut self,
         holds: bool,

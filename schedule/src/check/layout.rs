@@ -2,7 +2,7 @@
 
 use super::{Culprit, faults::Faults, limit};
 use crate::{
-    BufferId, Cells, DeviceId, Schedule,
+    BufferId, Cells, DeviceId, Schedule, Writes,
     turned::{least_multiple, wheels},
 };
 use std::ops::Deref;
@@ -14,6 +14,8 @@ pub(super) struct Layout {
     /// For each cell the part of `shared` that lists the cells that share addresses with it.
     starts: Vec<u32>,
     shared: Vec<u32>,
+    /// Which cells are ever written.
+    pub(super) writes: Writes,
     /// Periods within which a cell that is ever written is written again.
     pub(super) recurrence: u64,
     /// Periods after which the same buffers share addresses again.
@@ -37,9 +39,9 @@ impl Layout {
     /// Lays out all cells; needs a sound structure.
     pub(super) fn new(schedule: &Schedule, faults: &mut Faults) -> Self {
         let cells = Cells::new(schedule);
-        let recurrence = cells.recurrence(schedule);
-        let (starts, shared) = (Vec::new(), Vec::new());
-        let mut layout = Self { cells, starts, shared, recurrence, symmetry: 1 };
+        let writes = Writes::new(schedule, &cells);
+        let (starts, shared, recurrence) = (Vec::new(), Vec::new(), writes.recurrence);
+        let mut layout = Self { cells, starts, shared, writes, recurrence, symmetry: 1 };
         layout.share(&layout.pairs(schedule, faults));
         layout.close(schedule, faults);
         layout

@@ -92,7 +92,7 @@ pub(super) fn peaks(schedule: &Schedule, layout: &Layout) -> Peaks {
         begins: Instants::new(lines + 1),
         ends: Instants::new(lines + 1),
     };
-    let horizon = Horizon::before(middle, schedule, layout);
+    let horizon = Horizon::before(middle, schedule, (layout, &layout.writes));
     for period in horizon.period..=2 * middle {
         lives.follow(period, horizon.lines_above(period));
     }

@@ -113,7 +113,8 @@ impl<'a> Order<'a> {
     /// collective is compared with those of crossing groups in the period before.
     fn horizon(&self) -> Horizon {
         let first = self.layout.recurrence;
-        let horizon = Horizon::before(first, self.schedule, self.layout);
+        let layout = self.layout;
+        let horizon = Horizon::before(first, self.schedule, (layout, &layout.writes));
         match self.crossing.values().any(|others| !others.is_empty()) {
             true => horizon.min(Horizon { period: first.saturating_sub(1), line: 0 }),
             false => horizon,

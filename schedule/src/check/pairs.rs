@@ -51,7 +51,7 @@ fn member(schedule: &Schedule, (head, id): (ActionId, ActionId), faults: &mut Fa
         format!("is beside {head}, which serves another step: give both one lag")
     });
     let waits = |action: &Action| {
-        let mut waits = action.after.clone();
+        let mut waits = action.after.to_vec();
         waits.sort_unstable();
         waits
     };

@@ -41,7 +41,7 @@ pub(super) fn count(schedule: &Schedule, cells: &Cells) -> u32 {
 
 struct Rounds {
     heads: Vec<Depth>,
-    /// Depth of every line in the last `kept` periods.
+    /// Depth of every line in the last `kept` periods: this one, and all that it looks back to.
     marks: Vec<Depth>,
     lines: usize,
     kept: usize,
@@ -59,7 +59,7 @@ impl Rounds {
     fn new(schedule: &Schedule, queues: usize) -> Self {
         let lines = schedule.actions.len();
         let waits = schedule.actions.values().flat_map(|action| &action.after);
-        let kept = 2 + waits.map(|wait| wait.distance as usize).max().unwrap_or(0);
+        let kept = 1 + waits.map(|wait| wait.distance as usize).max().unwrap_or(0).max(1);
         Self {
             heads: vec![(0, 0); queues],
             marks: vec![(0, 0); lines * kept],
@@ -80,10 +80,11 @@ impl Rounds {
         self.alike = period > 0;
     }
 
-    /// Whether all that later periods can ask for repeats from period to period.
+    /// Whether all that later periods can ask for repeats from period to period: what stands in
+    /// the periods that the next one looks back to.
     fn repeats(&mut self) -> bool {
         self.repeated = if self.alike { self.repeated + 1 } else { 0 };
-        self.repeated >= self.kept
+        self.repeated + 1 >= self.kept
     }
 
     fn take(&mut self, id: ActionId, action: &Action, queue: usize) {

@@ -2,8 +2,15 @@
 //! from one whole backward pass, or from its two halves: for all micro-batches of a stage alike.
 
 use super::{Duty, Violation, faults::Faults};
-use crate::{ActionId, Id, MicroBatch, Pass, Role, Routine, Schedule, Stage, Task, Work};
-use std::collections::BTreeMap;
+use crate::{
+    ActionId, Argument, Id, MicroBatch, Pass, Role, Routine, RoutineId, Schedule, Stage,
+    Table, Task, Work,
+};
+use std::collections::BTreeSet;
+
+/// The passes on a micro-batch, in order.
+const PASSES: [Pass; 4] =
+    [Pass::Forward, Pass::Backward, Pass::InputGradient, Pass::WeightGradient];
 
 /// Checks passes, updates and reports; needs sound actions.
 pub(super) fn check(schedule: &Schedule, faults: &mut Faults) {
@@ -47,19 +54,21 @@ impl Form {
     }
 }
 
-/// The form of each stage that has one, by its first line; lines of the other form are faults.
-fn forms(schedule: &Schedule, faults: &mut Faults) -> BTreeMap<Stage, Form> {
-    let mut firsts: BTreeMap<Stage, (ActionId, Task, Form)> = BTreeMap::new();
+/// The form of each stage, by its first line; lines of the other form are faults. Without a line it
+/// is whole.
+fn forms(schedule: &Schedule, faults: &mut Faults) -> Table<Stage, Form> {
+    let mut firsts: Table<Stage, Option<(ActionId, Task, Form)>> =
+        schedule.job.stages().map(|_| None).collect();
     for (action, line) in schedule.actions.iter() {
         let Some(task) = schedule.task(line) else { continue };
         let Some(form) = Form::of(task.pass) else { continue };
-        let known = *firsts.entry(task.stage).or_insert((action, task, form));
-        if known.2 != form {
-            let (first, other, _) = known;
+        let (first, other, known) =
+            *firsts[task.stage].get_or_insert((action, task, form));
+        if known != form {
             faults.push(Violation::Mixed { action, task, first, other });
         }
     }
-    firsts.into_iter().map(|(stage, (_, _, form))| (stage, form)).collect()
+    firsts.values().map(|first| first.map_or(Form::Whole, |(.., form)| form)).collect()
 }
 
 /// The first line that does each duty: a row per pass and stage, and one for reports.
@@ -104,31 +113,34 @@ fn duties(schedule: &Schedule) -> impl Iterator<Item = (ActionId, Duty)> {
     })
 }
 
-fn demanded(schedule: &Schedule, forms: &BTreeMap<Stage, Form>) -> Vec<Duty> {
+/// All duties, in order.
+fn demanded<'a>(
+    schedule: &'a Schedule,
+    forms: &'a Table<Stage, Form>,
+) -> impl Iterator<Item = Duty> + 'a {
+    let task = |pass, stage, micro_batch| Duty::Task(Task { pass, stage, micro_batch });
     let micro_batches =
         || (0..schedule.cell_micro_batches() as usize).map(MicroBatch::new);
-    let task = |pass, stage, micro_batch| Duty::Task(Task { pass, stage, micro_batch });
-    let mut all: Vec<Duty> = measured(schedule).map(Duty::Report).collect();
-    for stage in schedule.job.stages() {
-        let form = forms.get(&stage).copied().unwrap_or(Form::Whole);
-        for i in micro_batches() {
-            all.extend(form.passes().iter().map(|pass| task(*pass, stage, Some(i))));
-        }
-        if schedule.job.elements[stage] > 0 {
-            all.push(task(Pass::Update, stage, None));
-        }
-    }
-    all.sort_unstable();
-    all.dedup();
-    all
+    let passes = PASSES.into_iter().flat_map(move |pass| {
+        let stages = forms.iter().filter(move |(_, form)| form.passes().contains(&pass));
+        stages.flat_map(move |(stage, _)| {
+            micro_batches().map(move |i| task(pass, stage, Some(i)))
+        })
+    });
+    let trained = schedule.job.elements.iter().filter(|(_, elements)| **elements > 0);
+    let updates = trained.map(move |(stage, _)| task(Pass::Update, stage, None));
+    let reports = measured(schedule).into_iter().map(Duty::Report);
+    passes.chain(updates).chain(reports)
 }
 
 /// The micro-batches whose loss some launch writes.
-fn measured(schedule: &Schedule) -> impl Iterator<Item = MicroBatch> {
-    schedule.actions.values().filter_map(|action| {
-        let (routine, micro_batch) = action.work.routine()?;
-        let Routine { arguments, stage, .. } = &schedule.routines[routine];
-        let measures = arguments.iter().any(|argument| argument.role == Role::Metric);
-        micro_batch.filter(|_| measures && schedule.ends(*stage))
-    })
+fn measured(schedule: &Schedule) -> BTreeSet<MicroBatch> {
+    let measures = |routine: &Routine| {
+        let metric = |argument: &Argument| argument.role == Role::Metric;
+        schedule.ends(routine.stage) && routine.arguments.iter().any(metric)
+    };
+    let measures: Table<RoutineId, bool> =
+        schedule.routines.values().map(measures).collect();
+    let launches = schedule.actions.values().filter_map(|action| action.work.routine());
+    launches.filter_map(|(routine, i)| i.filter(|_| measures[routine])).collect()
 }

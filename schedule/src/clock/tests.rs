@@ -5,8 +5,8 @@ use crate::{
     Axis, AxisId, Buffer, BufferId, BytesPerSecond, Collective, Content, Data, Device,
     Domain, Evaluation, Float, FlopsPerSecond, Form, Id, Job, Link, Method, MicroBatch,
     Optimizer, Order, Pass, Placement, Plan, Pool, Rate, Recompute, Reduction, Rest,
-    Ring, RingId, Routine, RoutineId, Rule, Stage, States, Subject, Sum, Target,
-    Timeline, Wait, Way, enough_steps, grid,
+    Ring, RingId, Routine, RoutineId, Rule, Stage, States, Subject, Target, Timeline,
+    Wait, Way, enough_steps, grid,
 };
 
 /// Devices d0, d1, … with ring r0, r1, … each and 1,000 B/us memory; link x0 with 100 B/us
@@ -149,7 +149,7 @@ fn launch(ring: usize, lane: u32, routine: RoutineId, micro_batch: usize) -> Wor
         lane,
         routine,
         micro_batch,
-        rows: vec![],
+        rows: [].into(),
         beside: None,
     }
 }
@@ -327,7 +327,7 @@ fn a_receiver_receives_one_message_at_a_time() {
 }
 
 fn collective(kind: Collective) -> Work {
-    let content = Content::Gradient(Stage::new(0), Sum::default());
+    let content = Content::Gradient(Stage::new(0), Box::default());
     let (link, group) = (LinkId::new(0), GroupId::new(0));
     Work::Collective { link, kind, group, from: row(0), to: row(0), content }
 }

@@ -169,7 +169,7 @@ pub(super) fn read(
         _ => 0,
     };
     let work = read_work(&mut cursor, routines)?;
-    let after = read_waits(&mut cursor)?;
+    let after = read_waits(&mut cursor)?.as_slice().into();
     cursor.end(WAITS)?;
     Ok(Read { action: Action { lag, reach, after, work }, number, misnumbered })
 }
@@ -232,7 +232,7 @@ fn read_launch(
     cursor.keyword("lane", LAUNCH)?;
     let lane = cursor.number(LAUNCH)?;
     let routine = cursor.handle::<RoutineId>(LAUNCH)?;
-    let rows = read_rows(cursor)?;
+    let rows = read_rows(cursor)?.into();
     let beside = match cursor.takes("beside") {
         true => Some(cursor.handle(BESIDE)?),
         false => None,
@@ -287,7 +287,7 @@ fn read_content(cursor: &mut Cursor<'_>) -> Result<Content, Slip> {
         "gradient" => {
             let stage = cursor.handle(CONTENT)?;
             cursor.mark(",", CONTENT)?;
-            Content::Gradient(stage, read_sum(cursor, Sum::DEPTH)?)
+            Content::Gradient(stage, Box::new(read_sum(cursor, Sum::DEPTH)?))
         }
         "value" => {
             let value = cursor.handle(CONTENT)?;

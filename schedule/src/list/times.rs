@@ -54,13 +54,8 @@ pub struct Stuck {
 /// When no order of the devices lets all of them come to their ends.
 pub fn item_times(lists: &[DeviceList], units: &Units) -> Result<Vec<ItemTime>, Stuck> {
     let mut run = Run::new(lists, units);
-    let mut ready: Vec<usize> = (0..lists.len()).rev().collect();
-    while let Some(device) = ready.pop() {
-        while let Some(item) = run.step(device) {
-            for listed in item.passes() {
-                ready.extend(run.waiting.take(*listed));
-            }
-        }
+    while let Some(device) = run.ready.pop() {
+        while run.step(device) {}
     }
     match run.stuck() {
         devices if devices.is_empty() => Ok(run.times),
@@ -74,27 +69,38 @@ struct Run<'a> {
     units: &'a Units,
     place: Vec<usize>,
     free: Vec<u64>,
-    ends: Passes<Option<u64>>,
+    passes: Passes,
     split: Vec<bool>,
-    waiting: Waiting,
+    /// Devices that may go on.
+    ready: Vec<usize>,
+    /// Of each device that waits for a pass the one that came before it to wait for the same.
+    before: Vec<Option<u32>>,
     times: Vec<ItemTime>,
 }
 
-/// Who waits for a pass.
-struct Waiting(Passes<Vec<usize>>);
+/// What is known of a pass.
+#[derive(Clone, Copy)]
+enum Known {
+    /// Nothing, and nobody asked.
+    Nothing,
+    /// This device was the last to come and wait for it.
+    Awaited(u32),
+    /// When it is done.
+    Ends(u64),
+}
 
-/// One value for each pass of a pipeline.
-struct Passes<T> {
-    values: Vec<T>,
+/// What is known of each pass of a pipeline.
+struct Passes {
+    known: Vec<Known>,
     micro_batches: usize,
 }
 
-impl<T: Clone + Default> Passes<T> {
+impl Passes {
     fn new(stages: usize, micro_batches: usize) -> Self {
-        Self { values: vec![T::default(); 4 * stages * micro_batches], micro_batches }
+        Self { known: vec![Known::Nothing; 4 * stages * micro_batches], micro_batches }
     }
 
-    fn at(&mut self, listed: Listed) -> &mut T {
+    fn place(&self, listed: Listed) -> usize {
         let kind = match listed.pass {
             Pass::Forward => 0,
             Pass::Backward => 1,
@@ -102,13 +108,17 @@ impl<T: Clone + Default> Passes<T> {
             Pass::WeightGradient | Pass::Combine | Pass::Update => 3,
         };
         let row = 4 * listed.stage.index() + kind;
-        &mut self.values[row * self.micro_batches + listed.micro_batch.index()]
+        row * self.micro_batches + listed.micro_batch.index()
     }
-}
 
-impl Waiting {
-    fn take(&mut self, listed: Listed) -> Vec<usize> {
-        std::mem::take(self.0.at(listed))
+    fn of(&self, listed: Listed) -> Known {
+        self.known[self.place(listed)]
+    }
+
+    /// Sets what is known; returns what was known before.
+    fn set(&mut self, listed: Listed, known: Known) -> Known {
+        let place = self.place(listed);
+        std::mem::replace(&mut self.known[place], known)
     }
 }
 
@@ -126,65 +136,83 @@ impl<'a> Run<'a> {
             units,
             place: vec![0; lists.len()],
             free: vec![0; lists.len()],
-            ends: Passes::new(stages, micro_batches),
+            passes: Passes::new(stages, micro_batches),
             split,
-            waiting: Waiting(Passes::new(stages, micro_batches)),
-            times: Vec::new(),
+            ready: (0..lists.len()).rev().collect(),
+            before: vec![None; lists.len()],
+            times: Vec::with_capacity(lists.iter().map(Vec::len).sum()),
         }
     }
 
     /// Starts the next item of a device, if all that it needs has a time.
-    fn step(&mut self, device: usize) -> Option<Item> {
-        let item = *self.lists[device].get(self.place[device])?;
-        let mut start = self.free[device];
-        for (_, need) in self.needs(item) {
-            match *self.ends.at(need) {
-                Some(end) => start = start.max(end),
-                None => {
-                    self.waiting.0.at(need).push(device);
-                    return None;
-                }
+    fn step(&mut self, device: usize) -> bool {
+        let Some(item) = self.lists[device].get(self.place[device]).copied() else {
+            return false;
+        };
+        let start = match self.needed(&item) {
+            Ok(end) => end.max(self.free[device]),
+            Err((_, need)) => {
+                self.wait(device, need);
+                return false;
             }
-        }
+        };
         let lengths = item.passes().iter().map(|listed| pass_length(listed.pass));
         let end = start + lengths.sum::<u64>();
         self.place[device] += 1;
         self.free[device] = end;
         for listed in item.passes() {
-            *self.ends.at(*listed) = Some(end);
+            if let Known::Awaited(last) = self.passes.set(*listed, Known::Ends(end)) {
+                self.wake(last);
+            }
         }
         self.times.push(ItemTime { item, start, end });
-        Some(item)
+        true
     }
 
-    /// What each pass of an item needs of others.
-    fn needs(&self, item: Item) -> Vec<(Listed, Listed)> {
-        let of = |listed: Listed| {
-            let needs = needs(listed, self.units, &self.split);
-            needs.into_iter().flatten().map(move |need| (listed, need))
-        };
-        let all = item.passes().iter().copied().flat_map(of);
-        let is_other = |(listed, need): &(Listed, Listed)| {
-            let halves = (listed.pass, need.pass);
-            halves != (Pass::WeightGradient, Pass::InputGradient)
-                || !item.passes().contains(need)
-        };
-        all.filter(is_other).collect()
-    }
-
-    fn stuck(&mut self) -> Vec<(usize, usize, Listed, Listed)> {
-        let mut found = Vec::new();
-        for (device, list) in self.lists.iter().enumerate() {
-            let place = self.place[device];
-            let Some(item) = list.get(place).copied() else { continue };
-            let needs = self.needs(item);
-            let missing =
-                needs.into_iter().find(|(_, need)| self.ends.at(*need).is_none());
-            found.extend(
-                missing.map(|(listed, missing)| (device, place, listed, missing)),
-            );
+    /// When all is done that an item needs, or one of its passes and another that has no time.
+    fn needed(&self, item: &Item) -> Result<u64, (Listed, Listed)> {
+        let mut last = 0;
+        for listed in item.passes() {
+            let needs = needs(*listed, self.units, &self.split);
+            for need in needs.into_iter().flatten() {
+                let halves = (listed.pass, need.pass)
+                    == (Pass::WeightGradient, Pass::InputGradient);
+                if halves && item.passes().contains(&need) {
+                    continue;
+                }
+                match self.passes.of(need) {
+                    Known::Ends(end) => last = end.max(last),
+                    Known::Nothing | Known::Awaited(_) => return Err((*listed, need)),
+                }
+            }
         }
-        found
+        Ok(last)
+    }
+
+    fn wait(&mut self, device: usize, need: Listed) {
+        let last = u32::try_from(device).expect("devices are counted in 32 bits");
+        self.before[device] = match self.passes.set(need, Known::Awaited(last)) {
+            Known::Awaited(before) => Some(before),
+            Known::Nothing | Known::Ends(_) => None,
+        };
+    }
+
+    /// All that wait for one pass go on.
+    fn wake(&mut self, last: u32) {
+        let mut waiting = Some(last);
+        while let Some(device) = waiting {
+            self.ready.push(device as usize);
+            waiting = self.before[device as usize].take();
+        }
+    }
+
+    fn stuck(&self) -> Vec<(usize, usize, Listed, Listed)> {
+        let places = self.place.iter().copied().enumerate();
+        let next = places.filter_map(|(device, place)| {
+            let (listed, missing) = self.needed(self.lists[device].get(place)?).err()?;
+            Some((device, place, listed, missing))
+        });
+        next.collect()
     }
 }
 

@@ -7,7 +7,7 @@ use roundelay_schedule::{
     Nanos, Operand, Optimizer, Order, Parameter, Pass, Place, Placement, Plan, Pool,
     Protocol, Rate, Recompute, Reduction, Rest, Rewrite, Rewrites, Ring, Role, Routine,
     Row, Rule, Schedule, Slice, Spot, States, Subject, Sum, Target, Timeline, Treatment,
-    Wait, Way, Work,
+    Wait, Waits, Way, Work,
 };
 use std::collections::BTreeMap;
 
@@ -266,17 +266,18 @@ fn buffers() -> Vec<Buffer> {
 }
 
 fn actions() -> Vec<Action> {
-    let action = |work| Action { lag: 0, reach: 0, after: vec![], work };
+    let action = |work| Action { lag: 0, reach: 0, after: Waits::default(), work };
     let wait =
         |action: usize, distance| Wait { action: id::<ActionId>(action), distance };
-    let launch = |routine: usize, micro_batch: Option<usize>, rows| Work::Launch {
-        at: place(0, 0),
-        lane: 1,
-        routine: id(routine),
-        micro_batch: micro_batch.map(id),
-        rows,
-        beside: None,
-    };
+    let launch =
+        |routine: usize, micro_batch: Option<usize>, rows: Vec<Row>| Work::Launch {
+            at: place(0, 0),
+            lane: 1,
+            routine: id(routine),
+            micro_batch: micro_batch.map(id),
+            rows: rows.into(),
+            beside: None,
+        };
     let beside = |head: usize, mut work| {
         if let Work::Launch { beside, .. } = &mut work {
             *beside = Some(id(head));
@@ -297,18 +298,19 @@ fn actions() -> Vec<Action> {
         to: row(1, 0),
         content,
     };
+    let gradient = |sum| Content::Gradient(id(1), Box::new(sum));
     let sum =
         Sum::All(vec![Sum::list([id(0), id(2)]), Sum::default(), Sum::list([id(1)])]);
     vec![
         action(Work::Feed { at: place(0, 0), micro_batch: id(0), row: row(6, 0) }),
         Action {
-            after: vec![wait(0, 0), wait(9, 1)],
+            after: [wait(0, 0), wait(9, 1)].as_slice().into(),
             ..action(launch(0, Some(0), vec![row(0, 0), row(6, 1)]))
         },
         Action { lag: 3, ..action(launch(1, Some(1), vec![])) },
         Action {
             lag: 1,
-            after: vec![wait(2, 0)],
+            after: [wait(2, 0)].as_slice().into(),
             ..action(launch(2, None, vec![row(2, 0)]))
         },
         action(launch(77, None, vec![row(99, u32::MAX)])),
@@ -319,14 +321,11 @@ fn actions() -> Vec<Action> {
         Action {
             lag: u32::MAX,
             reach: u32::MAX,
-            after: vec![wait(3, u32::MAX)],
+            after: [wait(3, u32::MAX)].as_slice().into(),
             ..action(transfer(Content::ValueGradient(id(0), id(1))))
         },
-        action(collective(Collective::AllReduce, Content::Gradient(id(1), sum))),
-        action(collective(
-            Collective::ReduceScatter,
-            Content::Gradient(id(1), Sum::default()),
-        )),
+        action(collective(Collective::AllReduce, gradient(sum))),
+        action(collective(Collective::ReduceScatter, gradient(Sum::default()))),
         action(collective(Collective::AllGather, Content::Parameter(id(1)))),
         action(Work::Report { at: place(1, 1), micro_batch: id(3), row: row(7, 0) }),
         action(launch(3, Some(0), vec![row(9, 0)])),

@@ -12,7 +12,7 @@ use roundelay_schedule::{
     Link, Meanwhile, Method, MicroBatch, Nanos, Operand, Optimizer, Order, Parameter,
     Pass, Place, Placement, Plan, Pool, Rate, Recompute, Reduction, Rest, Ring, Role,
     Routine, RoutineId, Row, Rule, Schedule, Slice, Spot, States, Subject, Sum, Table,
-    Target, Timeline, Treatment, Wait, Work,
+    Target, Timeline, Treatment, Wait, Waits, Work,
 };
 use std::collections::BTreeMap;
 
@@ -239,7 +239,7 @@ impl Builder for Schedule {
     }
 
     fn work(&mut self, work: Work) {
-        self.actions.push(Action { lag: 0, reach: 0, after: Vec::new(), work });
+        self.actions.push(Action { lag: 0, reach: 0, after: Waits::default(), work });
     }
 
     fn launch(&mut self, at: Place, routine: RoutineId, i: Option<usize>, rows: &[Row]) {
@@ -249,7 +249,7 @@ impl Builder for Schedule {
             lane: 0,
             routine,
             micro_batch,
-            rows: rows.to_vec(),
+            rows: rows.into(),
             beside: None,
         });
     }
@@ -275,10 +275,11 @@ impl Builder for Schedule {
     fn chained(mut self) -> Schedule {
         let last = self.actions.len() - 1;
         for (action, line) in self.actions.iter_mut() {
-            line.after = vec![match action.index() {
+            let wait = match action.index() {
                 0 => Wait { action: id(last), distance: 1 },
                 index => Wait { action: id(index - 1), distance: 0 },
-            }];
+            };
+            line.after = [wait].as_slice().into();
         }
         self
     }
@@ -382,7 +383,7 @@ pub(crate) fn reduced() -> Schedule {
         group,
         from: row(1, 0),
         to: row(1, 0),
-        content: Content::Gradient(id(0), Sum::list([id(0)])),
+        content: Content::Gradient(id(0), Box::new(Sum::list([id(0)]))),
     });
     let update = schedule.routine(
         Pass::Update,

@@ -50,7 +50,8 @@ pub(super) fn lay_out(
     let all = members.along(draft, draft.sites.batch_axes())?;
     let last = members.turn(draft, draft.order.closing(stage), draft.last());
     let gradient = version(bound.gradient, 0);
-    let content = Content::Gradient(stage, Sum::list(draft.additions()));
+    let sum = Box::new(Sum::list(draft.additions()));
+    let content = Content::Gradient(stage, sum);
     let kind = Collective::AllReduce;
     let exchange = Exchange { along: all, kind, from: gradient, to: gradient, content };
     members.exchange(draft, members.after(draft, last, 1), exchange);

@@ -73,7 +73,8 @@ fn join(
     let place = |i| draft.sites.site(stage, i, 0).at;
     let from = (place(other[0]), version(gradient, 0));
     let to = (place(own[0]), version(received, 0));
-    let content = Content::Gradient(stage, Sum::list(other.iter().copied()));
+    let sum = Box::new(Sum::list(other.iter().copied()));
+    let content = Content::Gradient(stage, sum);
     let arrived = carry(draft, sent, 0, (from, to), content)?;
     let moment = arrived.max(done(draft, own));
     let routine = draft.routines.push(draft.code.stages[stage].combine.clone());

@@ -111,7 +111,8 @@ impl Pool {
             let spot =
                 |number, buffer| (self.place(number, moment.period), version(buffer, 0));
             let ends = (spot(giver, gradient), spot(taker, received));
-            carry(draft, moment, 0, ends, Content::Gradient(self.stage, so_far))?;
+            let content = Content::Gradient(self.stage, Box::new(so_far));
+            carry(draft, moment, 0, ends, content)?;
             self.add(draft, taker, gradient, received);
         }
         Ok(())

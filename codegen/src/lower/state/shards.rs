@@ -206,7 +206,7 @@ impl Shards {
         sum: Sum,
     ) {
         let (along, kind) = (self.inside, Collective::ReduceScatter);
-        let content = Content::Gradient(self.stage(), sum);
+        let content = Content::Gradient(self.stage(), Box::new(sum));
         let exchange = Exchange { along, kind, from, to, content };
         self.members.exchange(draft, moment, exchange);
     }
@@ -246,7 +246,7 @@ impl Shards {
         };
         let sum = Sum::All(draft.order.micro_batches().map(group).collect());
         let (kind, gradient) = (Collective::AllReduce, self.gradient());
-        let content = Content::Gradient(self.stage(), sum);
+        let content = Content::Gradient(self.stage(), Box::new(sum));
         let moment = self.members.after(draft, last, 2);
         let exchange = Exchange { along, kind, from: gradient, to: gradient, content };
         self.members.exchange(draft, moment, exchange);

@@ -138,7 +138,8 @@ fn send_sum(
 ) -> Result<(), LowerError> {
     let moment = draft.released(stage, giver);
     let ends = ((place(giver), version(from, 0)), (place(taker), version(to, 0)));
-    let content = Content::Gradient(stage, Sum::list(sum.iter().copied()));
+    let sum = Box::new(Sum::list(sum.iter().copied()));
+    let content = Content::Gradient(stage, sum);
     carry(draft, moment, 0, ends, content)?;
     Ok(())
 }

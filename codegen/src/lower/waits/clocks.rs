@@ -2,7 +2,8 @@
 //!
 //! The clock of a queue says for every queue how many of its instances are done before the next
 //! one of its own starts. A clock is shared until somebody changes it, and kept only while it is
-//! a queue's or that of an instance which later ones may still conflict with.
+//! a queue's or that of an instance which later ones may still conflict with. Counts are signed:
+//! every processor compares many of those at once.
 
 /// A clock in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,7 +14,7 @@ struct ClockId(u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
     pub(super) queue: u32,
-    number: u32,
+    number: i32,
     clock: ClockId,
 }
 
@@ -22,8 +23,8 @@ pub(super) struct Stamp {
 pub(super) struct Clocks {
     queues: usize,
     heads: Vec<ClockId>,
-    issued: Vec<u32>,
-    rows: Vec<u32>,
+    issued: Vec<i32>,
+    rows: Vec<i32>,
     users: Vec<u32>,
     free: Vec<ClockId>,
 }
@@ -103,11 +104,11 @@ impl Clocks {
 
 /// Two rows of one list: the first to change, the second to read. They are not the same.
 fn disjoint(
-    rows: &mut [u32],
+    rows: &mut [i32],
     own: usize,
     other: usize,
     width: usize,
-) -> (&mut [u32], &[u32]) {
+) -> (&mut [i32], &[i32]) {
     if own < other {
         let (low, high) = rows.split_at_mut(other);
         (&mut low[own..own + width], &high[..width])

@@ -7,7 +7,7 @@ use roundelay_schedule::{
     Argument, Buffer, BufferId, Bytes, Collective, Content, DeviceId, Group, GroupId,
     LinkId, MicroBatch, Nanos, Order, Pass, PhysicalQueue, Place, Placement, Plan, Rest,
     Ring, RingId, Role, Routine, RoutineId, Row, Rule, Slice, Spot, Stage, States,
-    Subject, Touch, Work,
+    Subject, Touch, Waits, Work,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -143,11 +143,11 @@ fn action(schedule: &Schedule, random: &mut Random) -> Action {
             lane: random.below(2),
             routine: RoutineId::new(random.below(4) as usize),
             micro_batch: Some(micro_batch),
-            rows: vec![first, rows[0], rows[1]],
+            rows: [first, rows[0], rows[1]].into(),
             beside: None,
         },
     };
-    Action { lag: random.below(2), reach: 0, after: Vec::new(), work }
+    Action { lag: random.below(2), reach: 0, after: Waits::default(), work }
 }
 
 /// One touch of an instance.
@@ -238,10 +238,10 @@ fn waits_are_the_conflicts_that_nothing_implies() {
     for case in 0..1500 {
         let mut schedule = drawn(&base, &mut random);
         let cells = Cells::new(&schedule);
-        let recurrence = cells.recurrence(&schedule);
-        derive(&mut schedule, &cells, recurrence);
+        let writes = Writes::new(&schedule, &cells);
+        derive(&mut schedule, (&cells, &writes));
         let derived: Vec<Vec<Wait>> =
-            schedule.actions.values().map(|action| action.after.clone()).collect();
+            schedule.actions.values().map(|action| action.after.to_vec()).collect();
         assert_eq!(derived, defined(&schedule), "case {case}: {schedule:#?}");
         found += derived.iter().map(Vec::len).sum::<usize>();
     }
@@ -267,7 +267,7 @@ fn a_cell_recurs_after_the_widest_gap_between_its_writes() {
     let (base, mut random) = (empty(), Random(8));
     for case in 0..1500 {
         let schedule = drawn(&base, &mut random);
-        let recurrence = Cells::new(&schedule).recurrence(&schedule);
+        let recurrence = Writes::new(&schedule, &Cells::new(&schedule)).recurrence;
         assert_eq!(recurrence, widest(&schedule), "case {case}: {schedule:#?}");
     }
 }
@@ -300,8 +300,10 @@ fn the_horizon_is_the_first_instance_that_nobody_covers() {
     for case in 0..500 {
         let schedule = drawn(&base, &mut random);
         let cells = Cells::new(&schedule);
-        let period = cells.recurrence(&schedule);
-        let Horizon { period: found, line } = Horizon::before(period, &schedule, &cells);
+        let writes = Writes::new(&schedule, &cells);
+        let period = writes.recurrence;
+        let Horizon { period: found, line } =
+            Horizon::before(period, &schedule, (&cells, &writes));
         let (period, action) =
             first_open(&schedule, period).unwrap_or((period as i64, ActionId::new(0)));
         assert_eq!((found as i64, line), (period, action.index()), "case {case}");
