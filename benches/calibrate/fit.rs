@@ -81,11 +81,7 @@ pub(crate) fn report(name: &str, pairs: &[Pair]) {
 /// What a planner would lose that takes the best prediction of each group: measured times against
 /// the best measured ones, on average and at most; of groups whose rows do the same work.
 pub(crate) fn regret(name: &str, pairs: &[Pair]) {
-    let mut groups: BTreeMap<&str, Vec<&Pair>> = BTreeMap::new();
-    for pair in pairs {
-        groups.entry(&pair.group).or_default().push(pair);
-    }
-    groups.retain(|_, group| group.len() >= 2);
+    let groups = by_group(pairs, 2);
     let lost = |group: &Vec<&Pair>| {
         let chosen =
             group.iter().min_by(|one, other| one.predicted.total_cmp(&other.predicted));
@@ -96,9 +92,23 @@ pub(crate) fn regret(name: &str, pairs: &[Pair]) {
     let mean = 100.0 * lost.iter().sum::<f64>() / lost.len().max(1) as f64;
     let most = 100.0 * lost.iter().fold(0.0, |most: f64, lost| most.max(*lost));
     let right = lost.iter().filter(|lost| **lost < 1e-9).count();
+    println!("| {name} | {} | {right} | {mean:.1} % | {most:.1} % |", lost.len());
+}
+
+/// The head of tables of [`regret`].
+pub(crate) fn regret_head() {
     println!("\n| choices | groups | best one chosen | mean regret | greatest regret |");
     println!("| --- | ---: | ---: | ---: | ---: |");
-    println!("| {name} | {} | {right} | {mean:.1} % | {most:.1} % |", lost.len());
+}
+
+/// The groups of at least so many rows.
+pub(crate) fn by_group(pairs: &[Pair], least: usize) -> BTreeMap<&str, Vec<&Pair>> {
+    let mut groups: BTreeMap<&str, Vec<&Pair>> = BTreeMap::new();
+    for pair in pairs {
+        groups.entry(&pair.group).or_default().push(pair);
+    }
+    groups.retain(|_, group| group.len() >= least);
+    groups
 }
 
 /// The head of tables of [`report`].
@@ -110,11 +120,7 @@ pub(crate) fn head(title: &str) {
 
 /// Spearman's coefficient inside groups of at least three, mean over groups by their rows.
 fn rank_correlation(pairs: &[Pair]) -> Option<f64> {
-    let mut groups: BTreeMap<&str, Vec<&Pair>> = BTreeMap::new();
-    for pair in pairs {
-        groups.entry(&pair.group).or_default().push(pair);
-    }
-    groups.retain(|_, group| group.len() >= 3);
+    let groups = by_group(pairs, 3);
     let rows: usize = groups.values().map(Vec::len).sum();
     let one = |group: &Vec<&Pair>| {
         let measured = ranks(group.iter().map(|pair| pair.measured).collect());

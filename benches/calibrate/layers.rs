@@ -8,7 +8,7 @@ use crate::{
     data::{self, Row},
     fit::{Pair, fit_from, head, loss, report},
     record::Record,
-    work::{Scores, Shape, Work, time},
+    work::{Head, Scores, Shape, Work, time},
 };
 use roundelay::parts::schedule::{
     Bytes, BytesPerSecond, Device, FlopsPerSecond, Id, Nanos, PoolId, Products,
@@ -48,6 +48,7 @@ pub(crate) fn device(sheet: Sheet, reached: Reached) -> Device {
         memory: Bytes(1),
         compute: FlopsPerSecond((sheet.peak * compute.min(1.0)) as u64),
         bandwidth: BytesPerSecond((sheet.memory * memory.min(1.0)) as u64),
+        updates: 1000,
         threads: 1,
         overhead: Nanos(0),
         issue: nanos(issue),
@@ -55,6 +56,13 @@ pub(crate) fn device(sheet: Sheet, reached: Reached) -> Device {
         reserved: Bytes(0),
         overlap: 0,
     }
+}
+
+/// The same with a share of the memory's rate that updates reach.
+pub(crate) fn with_updates(sheet: Sheet, reached: Reached, updates: f64) -> Device {
+    let [_, memory, ..] = reached;
+    let updates = (1000.0 * updates / memory.min(1.0)).round() as u32;
+    Device { updates, ..device(sheet, reached) }
 }
 
 /// Keeps what a device reaches.
@@ -96,7 +104,7 @@ fn stage(row: &Row) -> Result<Option<Stage>, Box<dyn Error>> {
     Ok(Some(Stage {
         model: row.text("model").to_owned(),
         layers: shape.layers as f64,
-        work: Work::of(shape, Scores::Memory)?,
+        work: Work::of(shape, Scores::Memory, Head::Own)?,
         times: [milliseconds("fwd_ms"), backward],
     }))
 }

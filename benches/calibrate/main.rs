@@ -25,9 +25,11 @@ mod collectives;
 mod data;
 mod fit;
 mod layers;
+mod order;
 mod planned;
 mod record;
 mod steps;
+mod updates;
 mod work;
 
 use record::Record;

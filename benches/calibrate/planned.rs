@@ -7,9 +7,10 @@
 
 use crate::{
     data::{self, Row},
-    fit::{Pair, head, regret, report},
+    fit::{Pair, head, regret, regret_head, report},
+    order::{self, Cell, Judged, profiled},
     steps::of_fitted_shape,
-    work::{Scores, Shape, model},
+    work::{Head, Scores, Shape, model},
 };
 use roundelay::{Program, Search, SourceFile};
 use std::{error::Error, fs, path::PathBuf};
@@ -25,7 +26,7 @@ const CLUSTERS: [(&str, &str); 3] = [
 pub(crate) fn judge(each: bool) -> Result<(), Box<dyn Error>> {
     let rows = data::rows("steps.csv")?;
     head("Training steps as planned, lowered and clocked");
-    let (mut megatron, mut held_out) = (Vec::new(), Vec::new());
+    let (mut fitted_shapes, mut held_out) = (Vec::new(), Vec::new());
     for (gpu, cluster) in CLUSTERS {
         for kind in Kind::ALL {
             let own = rows.iter().filter(|row| row.text("gpu") == gpu);
@@ -37,24 +38,49 @@ pub(crate) fn judge(each: bool) -> Result<(), Box<dyn Error>> {
             let name = format!("{name}, shapes of the fit");
             let seen = judge_rows((&name, each), seen, cluster)?;
             if kind != Kind::Data {
-                held_out.extend(other.iter().cloned());
-                megatron.extend(other.into_iter().chain(seen));
+                if !other.is_empty() {
+                    let name = format!("{}, with a profile", kind.name());
+                    report(&name, &profiled(&other, &seen));
+                }
+                held_out.extend(other);
+                fitted_shapes.extend(seen);
             }
         }
     }
-    report("vTrain, all plans of a model and batch on so many devices", &held_out);
-    report("vTrain, the same with the shapes of the fit", &megatron);
-    regret("vTrain, held-out shapes", &held_out);
-    regret("vTrain, all shapes", &megatron);
+    judge_choices(&held_out, &fitted_shapes);
+    let megatron = |row: &&Row| row.set() == "vtrain_single";
+    order::straightness(&rows.iter().filter(megatron).collect::<Vec<&Row>>());
     Ok(())
+}
+
+/// Judges the order and the choice among all plans of a model and batch on so many devices.
+fn judge_choices(held_out: &[Judged], fitted_shapes: &[Judged]) {
+    let pairs = |judged: &[Judged]| -> Vec<Pair> {
+        judged.iter().map(|one| one.pair.clone()).collect()
+    };
+    let (others, own) = (pairs(held_out), pairs(fitted_shapes));
+    let all = [others.clone(), own].concat();
+    let profiled = profiled(held_out, fitted_shapes);
+    report("vTrain, all plans of a model and batch on so many devices", &others);
+    report("the same, with a profile", &profiled);
+    report("vTrain, the same with the shapes of the fit", &all);
+    let sets = [
+        ("vTrain, held-out shapes", &others),
+        ("vTrain, held-out shapes, with a profile", &profiled),
+        ("vTrain, all shapes", &all),
+    ];
+    regret_head();
+    sets.iter().for_each(|(name, pairs)| regret(name, pairs));
+    order::head();
+    sets.iter().for_each(|(name, pairs)| order::count(name, pairs));
 }
 
 fn judge_rows(
     (name, each): (&str, bool),
     rows: Vec<&Row>,
     cluster: &str,
-) -> Result<Vec<Pair>, Box<dyn Error>> {
-    let (mut pairs, mut refused) = (Vec::new(), Vec::new());
+) -> Result<Vec<Judged>, Box<dyn Error>> {
+    let (mut judged, mut refused) = (Vec::new(), Vec::new());
     for row in rows {
         match step_time(row, cluster)? {
             Ok(pair) => {
@@ -65,19 +91,20 @@ fn judge_rows(
                         row.text("id")
                     );
                 }
-                pairs.push(pair);
+                judged.push(Judged { cell: Cell::of(row), pair });
             }
             Err(why) => refused.push((row.text("id").to_owned(), why)),
         }
     }
-    if !pairs.is_empty() {
+    if !judged.is_empty() {
+        let pairs: Vec<Pair> = judged.iter().map(|one| one.pair.clone()).collect();
         report(name, &pairs);
     }
     for (id, why) in refused {
         let first = why.lines().next().unwrap_or_default();
         println!("| {name}: {id} is refused: {first} | | | | |");
     }
-    Ok(pairs)
+    Ok(judged)
 }
 
 /// What a run is.
@@ -233,7 +260,13 @@ fn program(row: &Row, cluster: &str) -> Result<String, Box<dyn Error>> {
     let parts = if megatron { row.whole("tp") } else { 1 };
     let vocabulary = vocabulary / parts * parts;
     let shape = Shape { layers, hidden, heads, sequence, vocabulary, examples };
-    let model = model(shape, if megatron { Scores::Memory } else { Scores::Chip });
+    let scores = if megatron { Scores::Memory } else { Scores::Chip };
+    // Stages do not share parameters, so a table is tied where one device has the whole model.
+    let head = match (megatron, row.whole("pp"), devices) {
+        (true, 1, _) | (false, 1, 1) => Head::Tied,
+        (true | false, ..) => Head::Own,
+    };
+    let model = model(shape, scores, head);
     let nodes = format!("{} x node", devices.div_ceil(8));
     let cluster = shipped(&format!("clusters/{cluster}.rdl"))?;
     let cluster = cluster.replace("4 x node", &nodes);

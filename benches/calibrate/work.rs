@@ -40,8 +40,17 @@ pub(crate) enum Scores {
     Memory,
 }
 
+/// Where the head of a measured model has its matrix from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Head {
+    /// Its own: where a pipeline parts it from the embedding.
+    Own,
+    /// The table of the embedding: GPT-2 and what came after it, where both are on one device.
+    Tied,
+}
+
 /// The program of a model, but for where and how it is trained.
-pub(crate) fn model(shape: Shape, scores: Scores) -> String {
+pub(crate) fn model(shape: Shape, scores: Scores, head: Head) -> String {
     let Shape { layers, hidden, heads, sequence, vocabulary, .. } = shape;
     let mlp = format!("linear(gelu(linear(layer_norm(x), 4 * {hidden})), {hidden})");
     let (attention, mlp) = match scores {
@@ -56,16 +65,27 @@ pub(crate) fn model(shape: Shape, scores: Scores) -> String {
             format!("dropout({mlp}, 0.1)"),
         ),
     };
+    let (table, embedding, head) = match head {
+        Head::Own => {
+            (String::new(), format!("{vocabulary}, {hidden}"), vocabulary.to_string())
+        }
+        Head::Tied => (
+            format!("param table: [{vocabulary}, {hidden}] = normal(0.02)"),
+            "table".to_owned(),
+            "weight = table, bias = false".to_owned(),
+        ),
+    };
     format!(
         "model gpt {{
             input tokens: i32[batch, {sequence}]
             input targets: i32[batch, {sequence}]
-            x = embedding(tokens, {vocabulary}, {hidden}) + positions({sequence}, {hidden})
+            {table}
+            x = embedding(tokens, {embedding}) + positions({sequence}, {hidden})
             repeat {layers} as layer {{
                 x = x + {attention}
                 x = x + {mlp}
             }}
-            loss cross_entropy(linear(layer_norm(x), {vocabulary}), targets)
+            loss cross_entropy(linear(layer_norm(x), {head}), targets)
         }}"
     )
 }
@@ -101,18 +121,23 @@ impl Work {
     ///
     /// # Errors
     /// When the program of the model is refused.
-    pub(crate) fn of(shape: Shape, scores: Scores) -> Result<Self, Box<dyn Error>> {
-        let [two, three] = [passes(shape, scores, 2)?, passes(shape, scores, 3)?];
+    pub(crate) fn of(
+        shape: Shape,
+        scores: Scores,
+        head: Head,
+    ) -> Result<Self, Box<dyn Error>> {
+        let passes = |layers| {
+            passes(&model(Shape { layers, ..shape }, scores, head), shape.examples)
+        };
+        let [two, three] = [passes(2)?, passes(3)?];
         let layer = minus(&three, &two, 1);
         let around = minus(&two, &layer, 2);
         Ok(Self { layer, around })
     }
 }
 
-/// All calls of a model of so many layers.
-fn passes(shape: Shape, scores: Scores, layers: u64) -> Result<Passes, Box<dyn Error>> {
-    let examples = shape.examples;
-    let model = model(Shape { layers, ..shape }, scores);
+/// All calls of a model.
+fn passes(model: &str, examples: u64) -> Result<Passes, Box<dyn Error>> {
     let text = format!("{model}\ntrain {{ data synthetic, batch {examples} }}");
     let source = SourceFile::new("gpt.rdl".to_owned(), text);
     let program = roundelay::parse(&source)?;

@@ -47,6 +47,9 @@ impl std::fmt::Display for Shown<'_> {
                 write!(line, " {amount}")?;
             }
             write!(f, "{line} {} {}", device.threads, device.overhead.0)?;
+            if device.updates != 1000 {
+                write!(f, " updates {}", device.updates)?;
+            }
             if device.issue > Nanos(0) {
                 write!(f, " issue {}", device.issue.0)?;
             }

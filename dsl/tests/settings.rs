@@ -64,6 +64,10 @@ fn devices_links_and_memories_are_set_as_the_file_would() {
         "bandwidth 10 GB/s }",
         "bandwidth 10 GB/s, price 3 USD/h }",
     );
+    for time in ["0 us", "3 us"] {
+        let edited = format!("bandwidth 10 GB/s, issue {time} }}");
+        both(&[&format!("core.issue = {time}")], "bandwidth 10 GB/s }", &edited);
+    }
     both(&["bus.bandwidth = 16 GB/s"], "8 GB/s", "16 GB/s");
     both(&["bus.latency = 1 us"], "latency 2 us", "latency 1 us");
     for capacity in [3, 9] {
@@ -237,6 +241,35 @@ fn the_result_needs_every_constant_and_takes_them_one_by_one() {
         assert!(read(&format!("plan {{ result {{ {wrong} }} }}")).is_err(), "{wrong}");
     }
     assert!(read("plan { result 3 }").expect_err("no entries").contains("braces"));
+}
+
+/// Both are shares of the same peak, and updates reach what other calls do unless it says so.
+#[test]
+fn a_device_says_what_updates_reach_of_its_memory() {
+    let program = |shares: &str| {
+        let rates =
+            PARTS.replace("bandwidth 10 GB/s", &format!("bandwidth 10 GB/s {shares}"));
+        assert_ne!(rates, PARTS);
+        let source = SourceFile::new("m.rdl", format!("{MODEL}{rates}{FLAT}"));
+        parse(&source, &NoFiles).map_err(|mistakes| mistakes.to_string())
+    };
+    let rates = |shares| {
+        let (program, _) = program(shares).expect("the file is whole");
+        let device = program.target.devices.values().next().expect("there is one");
+        (device.bandwidth.0, device.updates)
+    };
+    let peak = 10_000_000_000;
+    assert_eq!(rates(""), (peak, 1000));
+    assert_eq!(rates("{ reach 0.5 }"), (peak / 2, 1000));
+    assert_eq!(rates("{ update 0.7 }"), (peak, 700));
+    assert_eq!(rates("{ reach 0.5, update 0.7 }"), (peak / 2, 1400));
+    for (wrong, why) in [
+        ("{ update 1.5 }", "`update` is a share above 0"),
+        ("{ updates 0.5 }", "unknown key `updates` in bandwidth"),
+    ] {
+        let told = program(wrong).expect_err("no such share");
+        assert!(told.contains(why), "{told}");
+    }
 }
 
 #[test]

@@ -13,6 +13,9 @@ const PRODUCTS: [&str; 6] =
 /// Kernels whose products stay on the chip.
 const ATTENTION: [&str; 2] = ["attention", "attention_backward"];
 
+/// Kernels that pass once over long arrays of parameters and their states.
+const UPDATES: [&str; 2] = ["sgd", "adamw"];
+
 /// What tensor cores load at once, in bytes.
 const LOADED: u64 = 16;
 
@@ -22,6 +25,8 @@ pub fn unit_of(kernel: &str) -> Unit {
         Unit::Product
     } else if ATTENTION.contains(&kernel) {
         Unit::Attention
+    } else if UPDATES.contains(&kernel) {
+        Unit::Update
     } else {
         Unit::Vector
     }
@@ -50,10 +55,12 @@ mod tests {
 
     #[test]
     fn every_name_is_a_kernel() {
-        for name in MATRICES.iter().chain(&PRODUCTS).chain(&ATTENTION) {
+        let named = MATRICES.iter().chain(&PRODUCTS).chain(&ATTENTION).chain(&UPDATES);
+        for name in named {
             assert!(NAMES.contains(name), "{name}");
         }
         assert_eq!(unit_of("layer_norm"), Unit::Vector);
+        assert_eq!(unit_of("adamw"), Unit::Update);
     }
 
     fn unit(dtype: Float, classes: u64) -> Unit {

@@ -1,7 +1,8 @@
 //! Time of kernel calls: the table of measured times where a device has one, else a roofline.
 //!
 //! Law of the roofline: a call takes max(FLOPs / compute, bytes / bandwidth) + overhead, each
-//! quotient rounded up to whole nanoseconds. Where a device says what small products lose, a
+//! quotient rounded up to whole nanoseconds. Updates of parameters stream through long arrays at a
+//! rate of memory of their own. Where a device says what small products lose, a
 //! product's arithmetic takes `ramp` more, so one that takes as long as `ramp` reaches half of the
 //! rate; attention has the share of `compute` that the device says, and so have products some row
 //! of which is no whole number of 16 bytes. Exchanges between the parts of split tensors take what
@@ -20,9 +21,9 @@ use crate::{
 use roundelay_dsl::Program;
 use roundelay_kernels::Kernel;
 use roundelay_schedule::{
-    Call, Device, DeviceId, Doing, Exchanged, Float, FlopsPerSecond, Footprint, Id,
-    Input, Job, Line, Meanwhile, Nanos, Place, Products, Profile, RoutineId, Schedule,
-    Table, Touching, Unit, Work, feed_text, needed_by, time_beside,
+    BytesPerSecond, Call, Device, DeviceId, Doing, Exchanged, Float, FlopsPerSecond,
+    Footprint, Id, Input, Job, Line, Meanwhile, Nanos, Place, Products, Profile,
+    RoutineId, Schedule, Table, Touching, Unit, Work, feed_text, needed_by, time_beside,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -42,19 +43,26 @@ pub struct Unpriced {
 /// Time of one call on a device, by the law of this module.
 pub fn roofline(footprint: Footprint, device: &Device) -> Nanos {
     let Products { ramp, attention, unaligned } = device.products;
-    let at = |thousandths: u32| {
-        let share = u128::from(device.compute.0) * u128::from(thousandths) / 1000;
-        let rate = u64::try_from(share).unwrap_or(u64::MAX);
-        footprint.flops.at(FlopsPerSecond(rate))
-    };
+    let at =
+        |share: u32| footprint.flops.at(FlopsPerSecond(part(device.compute.0, share)));
     let arithmetic = match footprint.unit {
-        Unit::Vector => at(1000),
+        Unit::Vector | Unit::Update => at(1000),
         Unit::Product => at(1000) + ramp,
         Unit::Unaligned => at(unaligned) + ramp,
         Unit::Attention => at(attention) + ramp,
     };
-    let traffic = footprint.bytes.at(device.bandwidth);
+    let streams = match footprint.unit {
+        Unit::Update => device.updates,
+        Unit::Vector | Unit::Product | Unit::Unaligned | Unit::Attention => 1000,
+    };
+    let traffic = footprint.bytes.at(BytesPerSecond(part(device.bandwidth.0, streams)));
     arithmetic.max(traffic) + device.overhead
+}
+
+/// So many thousandths of a rate.
+fn part(rate: u64, thousandths: u32) -> u64 {
+    let share = u128::from(rate) * u128::from(thousandths) / 1000;
+    u64::try_from(share).unwrap_or(u64::MAX)
 }
 
 /// A call as the cost model sees it.
@@ -154,7 +162,7 @@ impl Costs {
             let profile = program.profiles.get(&id);
             let key = (
                 device.compute,
-                device.bandwidth,
+                (device.bandwidth, device.updates),
                 [device.overhead, device.issue],
                 device.products,
                 profile.map(Arc::as_ptr),

@@ -200,6 +200,8 @@ pub enum Unit {
     Unaligned,
     /// Products whose result stays on the chip: attention.
     Attention,
+    /// Element by element, once over all parameters: an optimizer.
+    Update,
 }
 
 /// The kernels that exist; implemented beside them, asked by the checker.

@@ -67,6 +67,9 @@ pub struct Device {
     pub compute: FlopsPerSecond,
     /// Rate of its memory.
     pub bandwidth: BytesPerSecond,
+    /// Rate of its memory in updates of parameters, in thousandths of `bandwidth`.
+    #[serde(default = "all", skip_serializing_if = "is_all")]
+    pub updates: u32,
     /// CPU threads that a kernel may use; results do not depend on it.
     pub threads: u32,
     /// Launch overhead of one kernel call.

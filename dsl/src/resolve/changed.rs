@@ -18,16 +18,17 @@ use roundelay_schedule::{
 };
 
 /// What a device may be set to have.
-const DEVICE: [&str; 4] = ["memory", "compute", "bandwidth", "price"];
+const DEVICE: [&str; 5] = ["memory", "compute", "bandwidth", "issue", "price"];
 /// What a link may be set to have.
 const LINK: [&str; 2] = ["bandwidth", "latency"];
 
 impl Program {
     /// Sets one thing after another. `key=value` is a decision as in [`crate::Search::set`];
-    /// `NAME.key=value` is `memory`, `compute`, `bandwidth` or `price` of all devices NAME (rates
-    /// as they are reached), `bandwidth` or `latency` of the link NAME (its other protocols gain
-    /// or lose in proportion), or `sharing` of the memory that a group NAME shares; `cluster.devices=n` repeats or leaves out devices at the end of
-    /// the cluster; `train.batch=n` is the batch.
+    /// `NAME.key=value` is `memory`, `compute`, `bandwidth`, `issue` or `price` of all devices NAME
+    /// (rates as they are reached), `bandwidth` or `latency` of the link NAME (its other protocols
+    /// gain or lose in proportion), or `sharing` of the memory that a group NAME shares;
+    /// `cluster.devices=n` repeats or leaves out devices at the end of the cluster;
+    /// `train.batch=n` is the batch.
     ///
     /// # Errors
     /// The first thing that is wrong, or what the objective needs and the program does not say;
@@ -201,6 +202,12 @@ impl Program {
         let devices = self.devices_of(kind);
         match entry.key.text.as_str() {
             "memory" => self.set_memory(&devices, entry, report),
+            "issue" => {
+                let time = quantity(single(entry, report)?, Dimension::Time, report)?;
+                let all = devices.into_iter();
+                all.for_each(|id| self.target.devices[id].issue = Nanos(time));
+                Ok(())
+            }
             "price" => {
                 let price = positive(entry, Dimension::Price, report)?;
                 let priced =

@@ -61,7 +61,7 @@ pub(super) fn device_of(
     let settings = Settings::new("device", entries, &KEYS, report);
     let memory = memory_of(&settings, name, report);
     let compute = compute_of(&settings, name, dtype, report);
-    let bandwidth = rate_of(&settings, name, report);
+    let bandwidth = memory_rates_of(&settings, name, report);
     let threads = settings.whole("threads", 1, 1 << 10, report);
     let overhead = settings.quantity("overhead", Dimension::Time, report);
     let issue = settings.quantity("issue", Dimension::Time, report);
@@ -69,12 +69,14 @@ pub(super) fn device_of(
     let price = settings.quantity("price", Dimension::Price, report);
     let profile = shelf.profile(settings.get("measured"), report);
     let ((memory, reserved), (compute, products)) = (memory?, compute?);
+    let (bandwidth, updates) = bandwidth?;
     let device = Device {
         name: name.text.clone(),
         pool: Id::new(0),
         memory,
         compute,
-        bandwidth: bandwidth?,
+        bandwidth,
+        updates,
         threads: threads?.and_then(|threads| u32::try_from(threads).ok()).unwrap_or(1),
         overhead: Nanos(overhead?.unwrap_or(0)),
         issue: Nanos(issue?.unwrap_or(0)),
@@ -133,7 +135,22 @@ fn compute_of(
     Ok((FlopsPerSecond(rate), products))
 }
 
-/// `bandwidth 2 TB/s { reach 0.9 }`.
+/// `bandwidth 2 TB/s { reach 0.5, update 0.7 }`: the rate, and that of updates in thousandths of it.
+fn memory_rates_of(
+    settings: &Settings<'_>,
+    name: &Name,
+    report: &mut Report,
+) -> Known<(BytesPerSecond, u32)> {
+    let peak = settings.required_outer("bandwidth", Dimension::ByteRate, name, report)?;
+    let entries = settings.get("bandwidth").map_or(&[][..], |entry| &entry.entries);
+    let inner = Settings::new("bandwidth", entries, &["reach", "update"], report);
+    let rate = reached(peak, &inner, report)?;
+    let reach = inner.share("reach", report)?.unwrap_or(1000);
+    let update = inner.share("update", report)?.unwrap_or(reach);
+    Ok((BytesPerSecond(rate), update * 1000 / reach))
+}
+
+/// `bandwidth 25 GB/s { reach 0.9 }`.
 fn rate_of(
     settings: &Settings<'_>,
     name: &Name,

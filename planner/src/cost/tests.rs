@@ -42,6 +42,27 @@ fn a_product_of_half_size_reaches_half_of_the_rate() {
     assert_eq!(time(400, Unit::Vector), Nanos(400));
 }
 
+/// Updates pass over long arrays at a rate of their own, above or below that of other calls.
+#[test]
+fn updates_have_a_rate_of_memory_of_their_own() {
+    let time = |updates, unit| {
+        let device = Device {
+            compute: FlopsPerSecond(1_000_000_000),
+            bandwidth: BytesPerSecond(500_000_000),
+            overhead: Nanos(0),
+            updates,
+            ..device()
+        };
+        roofline(footprint(30, 300, unit), &device)
+    };
+    for (updates, nanos) in [(1000, 600), (1500, 400), (500, 1200), (100_000, 30)] {
+        assert_eq!(time(updates, Unit::Update), Nanos(nanos));
+        for unit in [Unit::Vector, Unit::Product, Unit::Unaligned, Unit::Attention] {
+            assert_eq!(time(updates, unit), Nanos(600));
+        }
+    }
+}
+
 /// A sum in 16 bits that is added to a wide one: half as many bytes travel as are written.
 #[test]
 fn an_exchange_takes_the_bytes_that_its_schedule_counts() {
@@ -137,9 +158,11 @@ fn more_work_never_takes_less_and_a_faster_device_never_takes_more() {
             bandwidth: BytesPerSecond(1 + draw()),
             overhead: Nanos(draw()),
             products: Products { ramp: Nanos(draw()), attention: 300, unaligned: 200 },
+            updates: u32::try_from(1 + draw()).unwrap(),
             ..device()
         };
-        for unit in [Unit::Vector, Unit::Product, Unit::Unaligned, Unit::Attention] {
+        let products = [Unit::Product, Unit::Unaligned, Unit::Attention];
+        for unit in products.into_iter().chain([Unit::Vector, Unit::Update]) {
             let small = footprint(draw(), draw(), unit);
             let flops = small.flops + Flops(draw());
             let large = Footprint { flops, bytes: small.bytes + Bytes(draw()), unit };

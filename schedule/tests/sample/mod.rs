@@ -67,6 +67,7 @@ fn target() -> Target {
         memory: Bytes(2_000_000_000),
         compute: FlopsPerSecond(40_000_000_000),
         bandwidth: BytesPerSecond(10_000_000_000),
+        updates: 1400,
         threads: 1,
         overhead: Nanos(0),
         issue: Nanos(0),

@@ -110,6 +110,7 @@ fn target(devices: u32) -> Target {
             memory: capacity,
             compute: FlopsPerSecond(1),
             bandwidth: BytesPerSecond(1),
+            updates: 1000,
             threads: 1,
             overhead: Nanos(0),
             issue: Nanos(0),
