@@ -107,7 +107,9 @@ impl Dropout {
             return Ok(Placed { columns: count, line, own: None, of_rows, before: 0 });
         }
         let line = crate::exchange::line(call)?;
-        let of_rows = match line.parts > 1 && call.has("row_parts") {
+        let of_rows = match line.parts > 1
+            && ["row_parts", "row_stride"].iter().any(|own| call.has(own))
+        {
             true => crate::exchange::line_of(call, ["row_parts", "row_stride"])?,
             false => ALONE,
         };
@@ -120,7 +122,10 @@ impl Dropout {
                 .is_ok_and(|columns| columns > 0 && count.is_multiple_of(columns))
         })?;
         // One part alone lies side by side, so it has no rows.
-        let fits = |before: i64| before >= 0 && (before == 0 || parts > 1);
+        let counted = |before: i64| before.checked_mul(parts)?.checked_mul(columns);
+        let fits = |before: i64| {
+            before == 0 || before > 0 && parts > 1 && counted(before).is_some()
+        };
         let before = call.optional_integer("before", "rows of several parts", fits)?;
         let before = before.unwrap_or(0) as u64;
         Ok(Placed { columns: columns as usize, line, own, of_rows, before })

@@ -96,7 +96,7 @@ fn a_call_with_one_mistake_is_refused() {
                     "cap" => name.starts_with("attention"),
                     "epsilon" => name.contains("_norm"),
                     "first" => *name == "rotary",
-                    "own" => true,
+                    "before" | "own" | "row_stride" => true,
                     other => OPTIONAL.contains(&other),
                 };
                 if !optional_here {
