@@ -56,6 +56,26 @@ fn grids_in_lockstep_make_the_gradients_of_the_whole() {
     }
 }
 
+/// Who divides the extent of sequences, as a reshape makes of features, divides no tokens.
+#[test]
+fn parts_of_sequences_are_no_shares_of_tokens() {
+    for count in [4, 8] {
+        let text = format!(
+            "model reshaped {{
+                input x: real[batch, 8]
+                input y: real[batch, {count}, 4]
+                h = dropout(gelu(reshape(linear(x, 4 * {count}), [batch, {count}, 4])), 0.2)
+                loss mse(linear(layer_norm(h), 4), y)
+            }}"
+        );
+        for tensor in [(1, 2), (2, 2), (4, 2), (2, 4)] {
+            for tensor in ways(Tensor::grid(tensor.0, tensor.1)) {
+                assert_same(&model(&text), &[], tensor, StageForm::default());
+            }
+        }
+    }
+}
+
 /// Convolutions in turn, from an input and to a loss, in groups, side by side, and turning back;
 /// norms of channels and of groups, even over several parts; every pool.
 const IMAGES: &str = "model images {

@@ -114,7 +114,8 @@ impl Dropout {
             false => ALONE,
         };
         let parts = i64::from(line.parts);
-        let own = call.optional_integer("own", "a part", |own| (0..parts).contains(&own));
+        let fits = |own| (0..parts).contains(&own) && of_rows == ALONE;
+        let own = call.optional_integer("own", "a part of all rows", fits);
         let own = own?.map(|own| own as u64);
         let rule = "a divisor of the number of elements";
         let columns = call.integer("columns", rule, |columns| {

@@ -27,7 +27,9 @@ impl Reach {
     /// like this.
     pub(crate) fn widest(examples: u32, tensor: Tensor) -> Self {
         let [low, high] = SIZES;
-        match examples <= tensor.overdecompose || (low < examples && examples < high) {
+        // Halves of fewer examples than the low size has are no whole cache lines.
+        let least = if tensor.overdecompose > 1 { low } else { 2 };
+        match examples < least || (low < examples && examples < high) {
             true => Reach::One(examples),
             false => Reach::Most,
         }

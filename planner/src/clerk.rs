@@ -169,7 +169,9 @@ impl Listed<'_> {
 
     fn after(&self, number: usize) -> usize {
         let Outline { family, counts, .. } = self.plans[number];
-        let alone = family.order.is_found() || counts.tensor.sequence == Sequence::Split;
+        let alone = family.order.is_found()
+            || counts.tensor.sequence == Sequence::Split
+            || counts.tensor.overdecompose > 1;
         if alone || self.grouping == Grouping::None {
             return number + 1;
         }

@@ -28,11 +28,14 @@ impl Rows {
         times.map(|(time, ())| time).min().unwrap_or_default()
     }
 
-    /// The slowest line takes so long, and keeps its outermost link busy.
+    /// The slowest line takes so long, and keeps a link busy: the last one of those that are
+    /// outermost for some line of the kind, whatever the size, so that lines of one kind share it.
     pub(crate) fn most(&self, exchange: Exchanged) -> (Nanos, LinkId) {
         let outermost = |span: &Span| span.levels.last().map(|level| level.link);
-        let times = self.times(exchange, |span| outermost(span).unwrap_or(Id::new(0)));
-        times.into_iter().max().unwrap_or((Nanos(0), Id::new(0)))
+        let times = self.times(exchange, outermost);
+        let time = times.iter().map(|(time, _)| *time).max().unwrap_or_default();
+        let link = times.into_iter().filter_map(|(_, link)| link).max();
+        (time, link.unwrap_or(Id::new(0)))
     }
 
     fn times<T>(&self, exchange: Exchanged, of: impl Fn(&Span) -> T) -> Vec<(Nanos, T)> {

@@ -92,7 +92,7 @@ impl Along {
     }
 
     /// The extent that is divided.
-    fn extent(self) -> Option<u32> {
+    pub(crate) fn extent(self) -> Option<u32> {
         match self {
             Along::Whole | Along::Varying | Along::Partial => None,
             Along::Split(extent) => Some(extent),
@@ -187,12 +187,23 @@ impl Layout {
         let steps = [Direction::Rows, Direction::Columns]
             .into_iter()
             .filter_map(|direction| self.toward(to, direction));
-        steps.min_by_key(|step| (step.to.is_crossed(), growth(step.motions[0])))
+        let next =
+            steps.min_by_key(|step| (step.to.divides_twice(), growth(step.motions[0])));
+        debug_assert!(
+            next.is_none_or(|step| !step.to.divides_twice()),
+            "{self:?} {to:?}"
+        );
+        next
+    }
+
+    /// Whether both directions divide one extent alike, the parts one after another.
+    fn is_crossed(self) -> bool {
+        self.divides_twice() && self.rows == self.columns
     }
 
     /// Whether both directions divide one extent.
-    fn is_crossed(self) -> bool {
-        self.rows.extent().is_some() && self.rows == self.columns
+    fn divides_twice(self) -> bool {
+        self.rows.extent().is_some() && self.rows.extent() == self.columns.extent()
     }
 
     /// From or to an extent that both directions divide.
@@ -268,7 +279,7 @@ pub(crate) fn crossing(direction: Direction) -> Direction {
 
 /// The extent of (batch, sequence, width) that counts tokens. A share of the tokens is one of all
 /// examples one behind the other; its shape only says how many there are.
-const SEQUENCE: u32 = 1;
+pub(crate) const SEQUENCE: u32 = 1;
 
 /// Whether an array is a sequence of tokens for each example that can be shared out.
 pub(crate) fn has_tokens(shape: &[Extent], rows: u64) -> bool {

@@ -3,7 +3,7 @@
 use super::{
     Parted,
     absorb::Absorb,
-    layout::{Along, Layout, Step, has_tokens},
+    layout::{Along, Layout, SEQUENCE, Step, has_tokens},
     turns::Turns,
 };
 use crate::stage::StageError;
@@ -132,11 +132,12 @@ impl<'a> Local<'a> {
     }
 
     /// The layout for what works token by token on a value: its share of the tokens where that
-    /// is wanted.
+    /// is wanted, and nobody has a part of each sequence already.
     pub(super) fn by_tokens(&self, source: Source) -> Layout {
         let (own, shape) = (self.layout(source), self.shape(source));
         match (own.rows, own.columns) {
-            (Along::Whole, Along::Tokens) => own,
+            (Along::Whole, other) if other.extent() == Some(SEQUENCE) => own,
+            (other, Along::Whole) if other.extent() == Some(SEQUENCE) => own,
             (Along::Whole, _) => {
                 Layout { rows: self.settled(&shape, Direction::Rows), ..own }
             }

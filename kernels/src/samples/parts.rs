@@ -47,7 +47,7 @@ fn dropout(call: Call, draw: &mut Draw, columns: u64) -> Call {
     let call = if draw.flag() { call.integer("own", 1) } else { call };
     let call = if draw.flag() { call.integer("before", 2) } else { call };
     let call = call.integer("parts", 3).integer("columns", columns as i64);
-    match draw.flag() {
+    match !call.attributes.contains_key("own") && draw.flag() {
         true => call.integer("row_parts", 2).integer("row_stride", 3),
         false => call,
     }
