@@ -202,21 +202,28 @@ fn of_layer(text: &str, tensor: Tensor, tokens: u64) -> [u64; 2] {
     [two[0] - one[0], two[1] - one[1]]
 }
 
+/// Two layers of a GPT.
+fn gpt(length: u64, width: u64, heads: u64) -> String {
+    format!(
+        "model gpt {{
+            input tokens:  i32[batch, {length}]
+            input targets: i32[batch, {length}]
+            x = embedding(tokens, 64, {width})
+            repeat 2 as layer {{
+                x = x + attention(layer_norm(x), {heads}, causal = true)
+                x = x + linear(gelu(linear(layer_norm(x), 4 * {width})), {width})
+            }}
+            loss cross_entropy(linear(layer_norm(x), 64), targets)
+        }}"
+    )
+}
+
 /// A layer of a GPT sends 2 tokens / parts · (12 h (columns − 1) + 4 h (rows − 1)), one of a
 /// Llama-like model with a quarter of the key heads and a hidden width of 3.5 h sends 13 h and
 /// 4 h; each of its norms sums two numbers, or one, per token in each pass.
 #[test]
 fn a_layer_sends_what_the_formulas_say() {
-    let gpt = "model gpt {
-        input tokens:  i32[batch, 12]
-        input targets: i32[batch, 12]
-        x = embedding(tokens, 64, 48)
-        repeat 2 as layer {
-            x = x + attention(layer_norm(x), 8, causal = true)
-            x = x + linear(gelu(linear(layer_norm(x), 4 * 48)), 48)
-        }
-        loss cross_entropy(linear(layer_norm(x), 64), targets)
-    }";
+    let gpt = gpt(12, 48, 8);
     let llama = "model llama {
         input tokens:  i32[batch, 12]
         input targets: i32[batch, 12]
@@ -230,7 +237,7 @@ fn a_layer_sends_what_the_formulas_say() {
     }";
     let tokens = EXAMPLES * 12;
     for (text, [a, b], statistics, most) in [
-        (gpt, [12 * 48, 4 * 48], 2, 8),
+        (gpt.as_str(), [12 * 48, 4 * 48], 2, 8),
         // In the backward pass and in the forward pass one sum each.
         (llama, [13 * 64, 4 * 64], 1, 4),
     ] {
@@ -257,16 +264,7 @@ fn a_layer_sends_what_the_formulas_say() {
 #[test]
 fn a_layer_of_shared_tokens_gathers_once_more() {
     const WIDTH: u64 = 48;
-    let text = "model gpt {
-        input tokens:  i32[batch, 12]
-        input targets: i32[batch, 12]
-        x = embedding(tokens, 64, 48)
-        repeat 2 as layer {
-            x = x + attention(layer_norm(x), 8, causal = true)
-            x = x + linear(gelu(linear(layer_norm(x), 4 * 48)), 48)
-        }
-        loss cross_entropy(linear(layer_norm(x), 64), targets)
-    }";
+    let text = &gpt(12, WIDTH, 8);
     let tokens = EXAMPLES * 12;
     for (rows, columns) in [(1, 2), (1, 4), (2, 1), (2, 2), (2, 4), (4, 1), (4, 2)] {
         let tensor = split(Tensor::grid(rows, columns));
@@ -418,16 +416,7 @@ fn more_parts_than_anything_has_are_refused_at_once() {
 /// in powers of two.
 #[test]
 fn the_best_grid_saves_what_the_law_says() {
-    let text = "model gpt {
-        input tokens:  i32[batch, 2]
-        input targets: i32[batch, 2]
-        x = embedding(tokens, 64, 256)
-        repeat 2 as layer {
-            x = x + attention(layer_norm(x), 64, causal = true)
-            x = x + linear(gelu(linear(layer_norm(x), 4 * 256)), 256)
-        }
-        loss cross_entropy(linear(layer_norm(x), 64), targets)
-    }";
+    let text = &gpt(2, 256, 64);
     let tokens = EXAMPLES * 2;
     let law = [
         (4, 12, (1, 4), 0),

@@ -11,7 +11,7 @@ use crate::{
 use roundelay::{
     Program,
     parts::{
-        runtime::{Cpu, CpuOptions, Dataset, State},
+        runtime::{Cpu, CpuOptions, Dataset, State, Timing},
         schedule::{self, Bytes, Contraction, Float, LinkId, Sequence, Tensor},
     },
 };
@@ -47,52 +47,64 @@ fn pipelines_of_grids_replay_like_the_recursion() {
 
 /// Widths and heads that every grid of at most eight devices divides; a large tied table, biases,
 /// dropout, gates and rotary positions.
-fn divisible(dtype: Float) -> Program {
+pub(crate) const DIVISIBLE: &str = "model divisible {
+    input tokens:  i32[batch, 4]
+    input targets: i32[batch, 4]
+    param table: [1030, 840] = normal(0.02)
+    x = embedding(tokens, table) + positions(4, 840)
+    x = x + dropout(attention(layer_norm(x), 840, causal = true), 0.2)
+    x = x + gated(rms_norm(x), 840)
+    loss cross_entropy(linear(layer_norm(x), weight = table, bias = false), targets)
+}";
+
+/// A model that is trained by plain descent, so that rounding stays rounding.
+pub(crate) fn descending(text: &str, batch: u32, rate: &str, dtype: Float) -> Program {
     let adamw = "adamw(lr = step(1e-2, 0.1, 3), weight_decay = 0.1)";
-    let plain = job(2).replace(adamw, "sgd(lr = 1e-2)");
-    let mut program = program(&format!(
-        "model divisible {{
-            input tokens:  i32[batch, 4]
-            input targets: i32[batch, 4]
-            param table: [1030, 840] = normal(0.02)
-            x = embedding(tokens, table) + positions(4, 840)
-            x = x + dropout(attention(layer_norm(x), 840, causal = true), 0.2)
-            x = x + gated(rms_norm(x), 840)
-            loss cross_entropy(linear(layer_norm(x), weight = table, bias = false), targets)
-        }}
-        {plain}"
-    ));
+    let plain = job(batch).replace(adamw, &format!("sgd(lr = {rate})"));
+    let mut program = program(&format!("{text}\n{plain}"));
     program.train.dtype = dtype;
     program
 }
 
 /// The losses of a few steps, of which the later ones show the gradients of the earlier.
-fn losses(program: &Program, tensor: Tensor) -> Vec<f64> {
+pub(crate) fn losses(program: &Program, tensor: Tensor, timing: Timing) -> Vec<f64> {
     const STEPS: u64 = 3;
     let schedule = sequential(program, tensor);
     let data = Dataset::open(&schedule.job, None).unwrap();
-    let mut cpu = Cpu::new(&schedule, Box::new(data), CpuOptions::default()).unwrap();
+    let options = CpuOptions { timing, ..CpuOptions::default() };
+    let mut cpu = Cpu::new(&schedule, Box::new(data), options).unwrap();
     cpu.load(&State::initial(&schedule.job)).unwrap();
     let mut losses = Vec::new();
     cpu.replay(STEPS, &mut |loss| losses.push(loss.loss)).unwrap();
     losses
 }
 
+/// Losses are those of one device, but for so much.
+pub(crate) fn trains_like_one_device(
+    program: &Program,
+    tensors: impl IntoIterator<Item = Tensor>,
+    most: f64,
+) {
+    let expected = losses(program, Tensor::WHOLE, Timing::Natural);
+    for tensor in tensors {
+        let found = losses(program, tensor, Timing::Natural);
+        assert_eq!(found.len(), expected.len(), "{tensor:?}");
+        for (one, other) in found.iter().zip(&expected) {
+            let error = (one - other).abs() / other.abs();
+            assert!(error < most, "{tensor:?}: {one} for {other}");
+        }
+    }
+}
+
 #[test]
 fn every_grid_trains_like_one_device() {
     for (dtype, most) in [(Float::F64, 1e-12), (Float::F32, 1e-5)] {
-        let program = divisible(dtype);
-        let expected = losses(&program, Tensor::WHOLE);
+        let program = descending(DIVISIBLE, 2, "1e-2", dtype);
         let split = |tensor| Tensor { sequence: Sequence::Split, ..tensor };
         let shared = grids().filter(|tensor| tensor.parts() > 1).map(split);
         let gather = |tensor| Tensor { contraction: Contraction::Gather, ..tensor };
         let gathered = grids().map(gather).filter(Tensor::can_contract);
-        for tensor in grids().chain(shared).chain(gathered) {
-            for (one, other) in losses(&program, tensor).iter().zip(&expected) {
-                let error = (one - other).abs() / other.abs();
-                assert!(error < most, "{dtype} {tensor:?}: {one} for {other}");
-            }
-        }
+        trains_like_one_device(&program, grids().chain(shared).chain(gathered), most);
     }
 }
 

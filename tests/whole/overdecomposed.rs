@@ -2,19 +2,15 @@
 //! for bit and the run of one device but for rounding, however late a part is, and send the same.
 
 use crate::{
-    columns::{counted, grids},
-    models::{gpt, job, program},
+    columns::{DIVISIBLE, counted, descending, grids, losses, trains_like_one_device},
+    models::gpt,
     oracle::{RESTS, compare_one},
     plans::{kinds, pipelines},
-    rows::sequential,
     support::{compiled, plan},
 };
-use roundelay::{
-    Program,
-    parts::{
-        runtime::{Cpu, CpuOptions, Dataset, State, Timing},
-        schedule::{self, Float, Sequence, Tensor},
-    },
+use roundelay::parts::{
+    runtime::Timing,
+    schedule::{self, Float, Sequence, Tensor},
 };
 
 #[test]
@@ -41,62 +37,23 @@ fn pipelines_in_halves_replay_like_the_recursion() {
     }
 }
 
-/// Widths and heads that every grid of at most eight devices divides; a large tied table, biases,
-/// dropout, gates; images beside a language model.
-fn divisible(dtype: Float) -> [Program; 2] {
-    let adamw = "adamw(lr = step(1e-2, 0.1, 3), weight_decay = 0.1)";
-    let plain = job(4).replace(adamw, "sgd(lr = 1e-2)");
-    let texts = [
-        "model divisible {
-            input tokens:  i32[batch, 4]
-            input targets: i32[batch, 4]
-            param table: [1030, 840] = normal(0.02)
-            x = embedding(tokens, table) + positions(4, 840)
-            x = x + dropout(attention(layer_norm(x), 840, causal = true), 0.2)
-            x = x + gated(rms_norm(x), 840)
-            loss cross_entropy(linear(layer_norm(x), weight = table, bias = false), targets)
-        }",
-        "model images {
-            input images: real[batch, 4, 4, 3]
-            input wanted: real[batch, 2, 2, 3]
-            x = max_pool(conv2d(images, 840, kernel = 1), 2)
-            y = conv2d(silu(group_norm(x, 840)), 840, kernel = 1)
-            x = x + conv2d(dropout(relu(y), 0.2), 840, kernel = 1)
-            loss mse(conv2d(x, 3, kernel = 1), wanted)
-        }",
-    ];
-    texts.map(|text| {
-        let mut program = program(&format!("{text}\n{plain}"));
-        program.train.dtype = dtype;
-        program
-    })
-}
-
-/// The losses of a few steps, of which the later ones show the gradients of the earlier.
-fn losses(program: &Program, tensor: Tensor, timing: Timing) -> Vec<f64> {
-    const STEPS: u64 = 3;
-    let schedule = sequential(program, tensor);
-    let data = Dataset::open(&schedule.job, None).unwrap();
-    let options = CpuOptions { timing, ..CpuOptions::default() };
-    let mut cpu = Cpu::new(&schedule, Box::new(data), options).unwrap();
-    cpu.load(&State::initial(&schedule.job)).unwrap();
-    let mut losses = Vec::new();
-    cpu.replay(STEPS, &mut |loss| losses.push(loss.loss)).unwrap();
-    losses
-}
+/// Images whose channels every grid of at most eight devices divides.
+const IMAGES: &str = "model images {
+    input images: real[batch, 4, 4, 3]
+    input wanted: real[batch, 2, 2, 3]
+    x = max_pool(conv2d(images, 840, kernel = 1), 2)
+    y = conv2d(silu(group_norm(x, 840)), 840, kernel = 1)
+    x = x + conv2d(dropout(relu(y), 0.2), 840, kernel = 1)
+    loss mse(conv2d(x, 3, kernel = 1), wanted)
+}";
 
 #[test]
 fn every_grid_in_halves_trains_like_without_them() {
     for (dtype, most) in [(Float::F64, 1e-12), (Float::F32, 1e-5)] {
-        for program in divisible(dtype) {
-            let expected = losses(&program, Tensor::WHOLE, Timing::Natural);
-            for tensor in grids().filter(|tensor| tensor.parts() > 1) {
-                let found = losses(&program, tensor.in_halves(), Timing::Natural);
-                for (one, other) in found.iter().zip(&expected) {
-                    let error = (one - other).abs() / other.abs();
-                    assert!(error < most, "{dtype} {tensor:?}: {one} for {other}");
-                }
-            }
+        for text in [DIVISIBLE, IMAGES] {
+            let program = descending(text, 4, "1e-2", dtype);
+            let several = grids().filter(|tensor| tensor.parts() > 1);
+            trains_like_one_device(&program, several.map(Tensor::in_halves), most);
         }
     }
 }

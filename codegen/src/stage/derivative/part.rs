@@ -158,20 +158,14 @@ fn dropout(
     };
     let masked = |step: Step| {
         let step = step.real("rate", rate).integer("operator", number(operator));
-        match columns {
-            None => step,
-            Some(columns) => {
-                let step = along(step, line).integer("columns", number(columns));
-                tokens.into_iter().fold(step, of_tokens)
-            }
-        }
-    };
-    let masked = |step: Step| match (columns, half) {
-        (None, _) | (_, 0) => masked(step),
-        (Some(columns), half) => {
-            let rows = site.result().elements() / columns.max(1);
-            let all = rows * tokens.map_or(1, |line| u64::from(line.parts));
-            masked(step).integer("before", number(all * u64::from(half)))
+        let Some(columns) = columns else { return step };
+        let step = along(step, line).integer("columns", number(columns));
+        let step = tokens.into_iter().fold(step, of_tokens);
+        let shares = tokens.map_or(1, |line| u64::from(line.parts));
+        let rows = site.result().elements() / columns.max(1) * shares;
+        match half {
+            0 => step,
+            half => step.integer("before", number(rows * u64::from(half))),
         }
     };
     let back = |dx| masked(call("dropout_backward", [site.gradient(), dx]));
