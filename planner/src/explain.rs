@@ -2,11 +2,12 @@
 //! change.
 
 use crate::{
+    approach::Approach,
     candidate::{Candidate, seconds},
     decisions::{differences, summary},
     ranking::{Options, Ranking},
     table::long,
-    what_if::{Subject, WhatIf, questions},
+    what_if::{Subject, WhatIf, questions, turns},
 };
 use roundelay_dsl::Program;
 use roundelay_schedule::{Bytes, Kind};
@@ -25,6 +26,10 @@ pub struct Explanation {
     pub binding: String,
     /// What would change, by planning again.
     pub what_if: Vec<WhatIf>,
+    /// The approaches of the space that have plans, best first; none where there is but one.
+    pub approaches: Vec<Approach>,
+    /// What comes first where links or memory are others, where there are several approaches.
+    pub turns: Vec<WhatIf>,
     /// The first plan.
     first: Candidate,
 }
@@ -40,12 +45,15 @@ pub fn explain(program: &Program, options: &Options, ranking: &Ranking) -> Expla
         (summary(&candidate.plan), reasons)
     });
     let what_if = questions(program, options, ranking);
+    let approaches = ranking.approaches.iter().filter(|lead| lead.candidate.is_some());
     Explanation {
         plans: plans.collect(),
         cuts: cuts(ranking),
         rewriting: rewriting(ranking),
         binding: binding(ranking, &what_if),
         what_if,
+        approaches: approaches.map(|lead| lead.approach).collect(),
+        turns: turns(program, options, ranking),
         first: ranking.plans[0].clone(),
     }
 }
@@ -82,17 +90,49 @@ impl fmt::Display for Explanation {
                 "what would change it; each line is found again with its `--set`:"
             )?;
         }
-        self.what_if.iter().try_for_each(|what| {
-            let set = what.lines.iter().map(|line| format!(" --set \"{line}\""));
-            let set: String = set.collect();
-            writeln!(f, "  {}: {} <-{set}", what.question, self.answer(what))
-        })?;
+        self.what_if
+            .iter()
+            .try_for_each(|what| writeln!(f, "  {}", self.question_with_answer(what)))?;
+        self.fmt_turns(f)?;
         self.cuts.iter().try_for_each(|cuts| writeln!(f, "cuts: {cuts}"))?;
         writeln!(f, "rewrites: {}", self.rewriting)
     }
 }
 
 impl Explanation {
+    /// Every approach with the changes under which it comes first.
+    fn fmt_turns(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.turns.is_empty() {
+            return Ok(());
+        }
+        writeln!(f, "when each approach comes first, by planning again:")?;
+        for approach in &self.approaches {
+            let is_first = Approach::of(&self.first.plan) == *approach;
+            let turns: Vec<&WhatIf> = self
+                .turns
+                .iter()
+                .filter(|turn| turn.approach() == Some(*approach))
+                .collect();
+            let now = match (is_first, turns.is_empty()) {
+                (true, _) => " as it is",
+                (false, true) => " under none of these changes",
+                (false, false) => "",
+            };
+            writeln!(f, "  {approach}:{now}")?;
+            turns.into_iter().try_for_each(|turn| {
+                writeln!(f, "    {}", self.question_with_answer(turn))
+            })?;
+        }
+        let mut none = self.turns.iter().filter(|turn| turn.approach().is_none());
+        none.try_for_each(|turn| writeln!(f, "  {}", self.question_with_answer(turn)))
+    }
+
+    fn question_with_answer(&self, what: &WhatIf) -> String {
+        let set = what.lines.iter().map(|line| format!(" --set \"{line}\""));
+        let set: String = set.collect();
+        format!("{}: {} <-{set}", what.question, self.answer(what))
+    }
+
     /// The answer to a question, against the first plan.
     fn answer(&self, what: &WhatIf) -> String {
         if let Some(mistake) = &what.mistake {

@@ -1,6 +1,7 @@
 //! The document that `plan --json` prints: format 1, described in `docs/plan.schema.json`.
 
 use crate::{
+    approach::Approach,
     candidate::{Candidate, seconds},
     decisions::recompute,
     explain::Explanation,
@@ -34,6 +35,9 @@ pub struct Document {
     pub plans: Vec<PlanRow>,
     /// The best plan of each weaker class.
     pub weaker: Vec<WeakerRow>,
+    /// The best plan of each approach, best first, where there are several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub approaches: Vec<ApproachRow>,
     /// Values tried per decision, and their number.
     pub space: BTreeMap<&'static str, Values>,
     /// Combinations of these values.
@@ -74,6 +78,9 @@ pub struct ExplainPart {
     pub cuts: Option<String>,
     /// Questions with their answers.
     pub what_if: Vec<WhatIfRow>,
+    /// What comes first where links or memory are others, where there are several approaches.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub turns: Vec<WhatIfRow>,
 }
 
 /// What a change leads to.
@@ -242,6 +249,19 @@ pub struct WeakerRow {
     pub plan: PlanRow,
 }
 
+/// The best plan of an approach.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ApproachRow {
+    /// The class of its rules, and how devices split tensors.
+    #[serde(flatten)]
+    pub approach: Approach,
+    /// How much better another of the approach may be.
+    pub gap: f64,
+    /// The plan, where one fits; its rank is that within its approach.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plan: Option<PlanRow>,
+}
+
 /// The document of a ranking.
 pub fn document(ranking: &Ranking) -> Document {
     let plans = (1..).zip(&ranking.plans);
@@ -250,6 +270,10 @@ pub fn document(ranking: &Ranking) -> Document {
         line: weaker.line.clone(),
         gap: weaker.gap,
         plan: plan_row(1, &weaker.candidate, &ranking.goal),
+    });
+    let approaches = ranking.approaches.iter().map(|leader| {
+        let plan = leader.candidate.as_ref().map(|best| plan_row(1, best, &ranking.goal));
+        ApproachRow { approach: leader.approach, gap: leader.gap, plan }
     });
     let space = ranking.space.decisions.iter().map(|(name, values)| {
         (*name, Values { values: values.clone(), number: values.len() })
@@ -262,6 +286,7 @@ pub fn document(ranking: &Ranking) -> Document {
             .map(|(rank, candidate)| plan_row(rank, candidate, &ranking.goal))
             .collect(),
         weaker: weaker.collect(),
+        approaches: approaches.collect(),
         space: space.collect(),
         combinations: ranking.space.combinations,
         excluded: ranking.space.dropped.clone(),
@@ -361,6 +386,7 @@ impl Document {
             reasons: reasons.collect(),
             cuts: explanation.cuts.clone(),
             what_if: explanation.what_if.iter().map(row).collect(),
+            turns: explanation.turns.iter().map(row).collect(),
         };
         Self { explain: Some(part), ..self }
     }

@@ -9,6 +9,7 @@
 
 mod alike;
 mod appraise;
+mod approach;
 mod automatic;
 mod bill;
 mod bound;
@@ -62,6 +63,7 @@ mod values;
 mod what_if;
 
 pub use appraise::appraise;
+pub use approach::{Approach, Leader, Tensors};
 pub use automatic::with_found_lists;
 pub use bound::Bound;
 pub use candidate::{Candidate, PoolUse};
@@ -83,7 +85,7 @@ pub use plan_file::{
     PlanMistake, PlanMistakes, check_plan, parse_plan, read_plan, write_plan,
 };
 pub use progress::{Look, Observer};
-pub use ranking::{Options, Ranking, Weaker};
+pub use ranking::{Compare, Options, Ranking, Weaker};
 pub use reason::{Reason, Shortage, Shortfall};
 pub use refusal::Refusal;
 pub use repair::Repair;

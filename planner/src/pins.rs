@@ -316,7 +316,8 @@ mod tests {
         let mut program = sample::program(4, 8);
         program.search.exactness = Some(roundelay_schedule::Exactness::Delayed);
         program.search.objective = Objective::Memory;
-        let every = Options { top: usize::MAX, clocked_max: usize::MAX };
+        let every =
+            Options { top: usize::MAX, clocked_max: usize::MAX, ..Options::default() };
         let all = plan(&program, &every).expect("plans fit").plans;
         for candidate in all.iter().step_by(7) {
             let mut pinned = program.clone();

@@ -1,6 +1,7 @@
 //! The planner's answer: ranked plans, the best of each weaker class, and what was searched.
 
 use crate::{
+    approach::{Leader, leaders},
     candidate::Candidate,
     clerk::{Classes, Clerk, Grouping},
     cost::Costs,
@@ -28,11 +29,23 @@ pub struct Options {
     /// How many plans of the allowed classes of exactness to lower and clock at most; of each
     /// weaker class a fifth of it, or fewer when one is found.
     pub clocked_max: usize,
+    /// What is compared besides.
+    pub compare: Compare,
+}
+
+/// What a search compares besides plans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compare {
+    /// Nothing.
+    Plans,
+    /// Also the best plans of all approaches, where a program allows more than summing gradients
+    /// in another order; each of them is one more search.
+    Approaches,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { top: 10, clocked_max: 250 }
+        Self { top: 10, clocked_max: 250, compare: Compare::Plans }
     }
 }
 
@@ -47,6 +60,9 @@ pub struct Ranking {
     pub plans: Vec<Candidate>,
     /// The best plan of each weaker class, from strict to weak.
     pub weaker: Vec<Weaker>,
+    /// The best plan of each approach, best first, where approaches are compared and there are
+    /// several.
+    pub approaches: Vec<Leader>,
     /// What was searched.
     pub space: Space,
     /// Plans whose cost was computed, if only by its bounds.
@@ -98,7 +114,15 @@ pub(crate) fn survey(
     options: &Options,
     progress: &mut Progress<'_>,
 ) -> Ranking {
-    ranked(program, options, Breadth::AllClasses, progress)
+    let mut ranking = ranked(program, options, Breadth::AllClasses, progress);
+    let has_several = ranking.allowed > Exactness::Reordered;
+    if options.compare == Compare::Approaches && has_several && !progress.stopped {
+        let started = Instant::now();
+        ranking.approaches = leaders(program, options, &ranking, progress);
+        ranking.interrupted = progress.stopped;
+        ranking.elapsed += started.elapsed();
+    }
+    ranking
 }
 
 /// The best plan that a program allows; weaker classes are not looked at. It is the one that
@@ -149,6 +173,7 @@ fn ranked_alone(
         allowed,
         plans: Vec::new(),
         weaker: Vec::new(),
+        approaches: Vec::new(),
         candidates: 0,
         pruned: 0,
         clocked: 0,
@@ -179,7 +204,7 @@ fn ranked_alone(
     ranking
 }
 
-fn aim<'a>(goal: &'a Goal, options: &Options, keep: usize) -> Aim<'a> {
+pub(crate) fn aim<'a>(goal: &'a Goal, options: &Options, keep: usize) -> Aim<'a> {
     let (keep, clocked_max) = (keep.max(1), options.clocked_max);
     Aim { goal, keep, clocked_max, enough: usize::MAX, threads: threads() }
 }
@@ -261,7 +286,7 @@ impl Ranking {
 }
 
 /// (best − bound) / best of the first number of two scores.
-fn gap(best: Option<Score>, open: Option<Score>) -> f64 {
+pub(crate) fn gap(best: Option<Score>, open: Option<Score>) -> f64 {
     match (best, open) {
         (Some([best, ..]), Some([open, ..])) if open < best => {
             (best - open) as f64 / best as f64

@@ -393,6 +393,7 @@ pub(crate) fn ranking() -> Ranking {
         allowed: Exactness::Reordered,
         plans: Vec::new(),
         weaker: Vec::new(),
+        approaches: Vec::new(),
         space: Space::default(),
         candidates: 12,
         pruned: 9,

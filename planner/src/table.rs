@@ -1,6 +1,7 @@
 //! The human answer: ranked plans, weaker classes with the line that would allow them, remarks.
 
 use crate::{
+    approach::Leader,
     candidate::Candidate,
     decisions::recompute,
     front::Front,
@@ -15,7 +16,7 @@ use roundelay_schedule::{
 use std::collections::BTreeSet;
 
 /// Number of columns.
-const COLUMNS: usize = 23;
+const COLUMNS: usize = 24;
 
 /// The cells of a plan.
 pub(crate) type Row = [String; COLUMNS];
@@ -23,6 +24,7 @@ pub(crate) type Row = [String; COLUMNS];
 const HEADER: [&str; COLUMNS] = [
     "rank",
     "rule",
+    "exactness",
     "placement",
     "order",
     "N",
@@ -48,19 +50,20 @@ const HEADER: [&str; COLUMNS] = [
 
 /// Columns of numbers and quantities, which end at the right.
 const RIGHT: [usize; 18] =
-    [0, 4, 5, 6, 7, 8, 9, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22];
+    [0, 5, 6, 7, 8, 9, 10, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23];
 
 /// Columns that stand there only where a plan says something else than usual.
-const SOMETIMES: [(usize, &str); 9] = [
-    (6, "1"),
-    (7, "1"),
-    (8, "1"),
-    (9, "1"),
-    (11, "none"),
-    (19, ""),
-    (20, ""),
-    (21, ""),
-    (22, ""),
+const SOMETIMES: [(usize, &[&str]); 10] = [
+    (2, &["exact", "reordered"]),
+    (7, &["1"]),
+    (8, &["1"]),
+    (9, &["1"]),
+    (10, &["1"]),
+    (12, &["none"]),
+    (20, &[""]),
+    (21, &[""]),
+    (22, &[""]),
+    (23, &[""]),
 ];
 
 /// The whole answer as text; every line ends with a newline.
@@ -70,22 +73,17 @@ pub fn table(ranking: &Ranking, program: &Program) -> String {
         .zip(&ranking.plans)
         .map(|(rank, candidate): (usize, _)| row(&rank.to_string(), candidate, goal))
         .collect();
-    let weaker: Vec<Row> =
-        ranking.weaker.iter().map(|weaker| row("-", &weaker.candidate, goal)).collect();
-    let (header, widths) = layout(&rows.iter().chain(&weaker).collect::<Vec<_>>());
-    let mut text = line(&header, &widths);
-    for row in &rows {
-        text += &line(row, &widths);
-    }
-    text += &searched(ranking);
-    if !weaker.is_empty() {
-        text += "\nBest plans of weaker exactness, and the line that would allow them:\n";
-    }
-    for (weaker, row) in ranking.weaker.iter().zip(&weaker) {
-        text += &line(row, &widths);
-        let change = weaker.exactness.change();
-        text += &format!("      {}    # {change}{}\n", weaker.line, doubt(weaker));
-    }
+    let leaders: Vec<Told> =
+        ranking.approaches.iter().map(|leader| led(leader, ranking)).collect();
+    let weaker: Vec<Told> =
+        ranking.weaker.iter().map(|weaker| allowing(weaker, goal)).collect();
+    let told = leaders.iter().chain(&weaker).filter_map(|(row, _)| row.as_ref());
+    let (header, widths) = layout(&rows.iter().chain(told).collect::<Vec<_>>());
+    let ranked = std::iter::once(&header).chain(&rows).map(|row| line(row, &widths));
+    let mut text = ranked.collect::<String>() + &searched(ranking);
+    text += &section("Best plan of each approach:", &leaders, &widths);
+    let lines = "Best plans of weaker exactness, and the line that would allow them:";
+    text += &section(lines, &weaker, &widths);
     for (index, remark) in remarks(ranking, program).into_iter().enumerate() {
         text += if index == 0 { "\n" } else { "" };
         text += &format!("note: {remark}\n");
@@ -93,12 +91,44 @@ pub fn table(ranking: &Ranking, program: &Program) -> String {
     text
 }
 
+/// A plan, where there is one, and what is said of it.
+type Told = (Option<Row>, String);
+
+fn section(title: &str, all: &[Told], widths: &[usize; COLUMNS]) -> String {
+    if all.is_empty() {
+        return String::new();
+    }
+    let each = all.iter().map(|(row, words)| {
+        let row = row.as_ref().map(|row| line(row, widths)).unwrap_or_default();
+        format!("{row}      {words}\n")
+    });
+    format!("\n{title}\n{}", each.collect::<String>())
+}
+
+/// The best plan of an approach, with its rank where it has one.
+fn led(leader: &Leader, ranking: &Ranking) -> Told {
+    let Leader { approach, candidate, gap } = leader;
+    let Some(best) = candidate else {
+        return (None, format!("# {approach}: nothing fits"));
+    };
+    let rank = ranking.plans.iter().position(|ranked| ranked.plan == best.plan);
+    let rank = rank.map_or("-".to_owned(), |place| (place + 1).to_string());
+    (Some(row(&rank, best, &ranking.goal)), format!("# {approach}{}", doubt(*gap)))
+}
+
+/// The best plan of a weaker class, with the line that would allow it.
+fn allowing(weaker: &Weaker, goal: &Goal) -> Told {
+    let (change, doubt) = (weaker.exactness.change(), doubt(weaker.gap));
+    let words = format!("{}    # {change}{doubt}", weaker.line);
+    (Some(row("-", &weaker.candidate, goal)), words)
+}
+
 /// The header, and the width of every column; a column that only says what is usual has none.
 fn layout(rows: &[&Row]) -> (Row, [usize; COLUMNS]) {
     let header = HEADER.map(str::to_owned);
     let mut widths = widths(rows.iter().copied().chain([&header]));
     for (column, usual) in SOMETIMES {
-        if rows.iter().all(|row| row[column] == usual) {
+        if rows.iter().all(|row| usual.contains(&row[column].as_str())) {
             widths[column] = 0;
         }
     }
@@ -162,6 +192,7 @@ fn row(rank: &str, candidate: &Candidate, goal: &Goal) -> Row {
     [
         rank.to_owned(),
         plan.rule.to_string(),
+        plan.exactness().to_string(),
         plan.placement.to_string(),
         plan.order.to_string(),
         plan.micro_batches.to_string(),
@@ -244,9 +275,9 @@ fn line(row: &Row, widths: &[usize; COLUMNS]) -> String {
     format!("{}\n", cells.join("  ").trim_end())
 }
 
-/// What better plan of its class may have been missed.
-fn doubt(weaker: &Weaker) -> String {
-    match weaker.gap {
+/// What better plan of its kind may have been missed.
+fn doubt(gap: f64) -> String {
+    match gap {
         gap if gap > 0.0 => format!("; another may be {:.1} % better", gap * 100.0),
         _ => String::new(),
     }
@@ -272,7 +303,8 @@ fn searched(ranking: &Ranking) -> String {
 pub fn remarks(ranking: &Ranking, program: &Program) -> Vec<String> {
     let shown = || {
         let weaker = ranking.weaker.iter().map(|weaker| &weaker.candidate);
-        ranking.plans.iter().chain(weaker)
+        let leaders = ranking.approaches.iter().filter_map(|led| led.candidate.as_ref());
+        ranking.plans.iter().chain(leaders).chain(weaker)
     };
     let cyclic = |placement| {
         shown().any(|candidate| {
@@ -358,13 +390,13 @@ mod tests {
         }];
         let text = table(&ranking, &sample::program(4, 8));
         let expected = "\
-rank  rule       placement   order       N  S  states      devices  step time  samples/s  peak memory  staleness  stale  bubble
-   1  sync       pipeline    1f1b        8  4  replicated        4    1.25 ms     6400.0      1.50 kB          0    0 %    25 %
-   2  sync       accumulate  sequential  1  1  replicated        1   31.00 ms      258.1      1.50 kB          0    0 %    25 %
+rank  rule       exactness  placement   order       N  S  states      devices  step time  samples/s  peak memory  staleness  stale  bubble
+   1  sync       exact      pipeline    1f1b        8  4  replicated        4    1.25 ms     6400.0      1.50 kB          0    0 %    25 %
+   2  sync       exact      accumulate  sequential  1  1  replicated        1   31.00 ms      258.1      1.50 kB          0    0 %    25 %
 12 plans: 3 clocked, 9 bounded away; the first is the best of the space
 
 Best plans of weaker exactness, and the line that would allow them:
-   -  cyclic_v2  data        cyclic      4  4  replicated        4    1.00 ms     8000.0      1.50 kB          1   38 %    25 %
+   -  cyclic_v2  delayed    data        cyclic      4  4  replicated        4    1.00 ms     8000.0      1.50 kB          1   38 %    25 %
       plan { exactness delayed }    # some gradients are taken at older parameters; another may be 50.0 % better
 
 note: in placement data the cyclic rule does not lower a device's activation peak, only that of all devices together

@@ -1,5 +1,6 @@
 //! The planner as a whole: bounds, determinism, refusals, and what is honest to say.
 
+mod approach;
 mod brute_force;
 mod local;
 mod overdecompose;
@@ -20,7 +21,7 @@ use std::ops::ControlFlow;
 
 /// Every plan of the space, clocked.
 fn everything() -> Options {
-    Options { top: usize::MAX, clocked_max: usize::MAX }
+    Options { top: usize::MAX, clocked_max: usize::MAX, ..Options::default() }
 }
 
 fn delayed(devices: usize, batch: u32) -> Program {

@@ -2,6 +2,7 @@
 //! the best plan of the program with these lines, found by planning again.
 
 use crate::{
+    approach::Approach,
     candidate::Candidate,
     objective::Goal,
     pins::{Decision, exact, exact_rate},
@@ -13,6 +14,12 @@ use std::collections::BTreeMap;
 
 /// How much more memory is asked about.
 const MORE: Bytes = Bytes(4_000_000_000);
+
+/// How much slower or faster a link is where approaches are compared.
+const TIMES: [u64; 2] = [4, 16];
+
+/// Which parts of the memory are left where approaches are compared.
+const PARTS: [u64; 2] = [2, 4];
 
 /// A question and its answer.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,6 +65,7 @@ pub(crate) fn questions(
     let mut asked: Vec<WhatIf> =
         all.into_iter().map(|question| ask(program, options, question)).collect();
     asked.extend(runner_up(program, options, ranking));
+    asked.extend(other_approaches(program, options, ranking));
     asked
 }
 
@@ -76,6 +84,14 @@ fn ask(program: &Program, options: &Options, question: Question) -> WhatIf {
 }
 
 fn more_memory(program: &Program) -> Question {
+    let more = |bytes: Bytes, users: u64| Bytes(bytes.0 + MORE.0 * users);
+    let question = format!("{} more on each device", exact(MORE.0));
+    (question, memory_lines(program, more), Subject::Given("memory".to_owned()))
+}
+
+/// Lines that give every device, every pool that several share, and a bound of the program another
+/// memory: `change` of what it is and of how many devices use it.
+fn memory_lines(program: &Program, change: impl Fn(Bytes, u64) -> Bytes) -> Vec<String> {
     let target = &program.target;
     let mut lines = Vec::new();
     let mut kinds: BTreeMap<&str, Bytes> = BTreeMap::new();
@@ -84,7 +100,7 @@ fn more_memory(program: &Program) -> Question {
         *kind = (*kind).max(device.memory + device.reserved);
     }
     for (kind, memory) in kinds {
-        lines.push(format!("{kind}.memory = {}", exact((memory + MORE).0)));
+        lines.push(format!("{kind}.memory = {}", exact(change(memory, 1).0)));
     }
     let users = |pool: &Pool| {
         let of = |device: &&Device| target.pools[device.pool].name == pool.name;
@@ -95,32 +111,40 @@ fn more_memory(program: &Program) -> Question {
     let mut shared: BTreeMap<&str, Bytes> = BTreeMap::new();
     for pool in target.pools.values().filter(|pool| !own(pool)) {
         let same = target.pools.values().filter(|other| other.name == pool.name).count();
-        let more = MORE.0 * users(pool) / same.max(1) as u64;
-        shared.insert(&pool.name, Bytes(pool.capacity.0 + more));
+        let changed = change(pool.capacity, users(pool) / same.max(1) as u64);
+        shared.insert(&pool.name, changed);
     }
     for (pool, capacity) in shared {
         lines.push(format!("{pool}.sharing = {}", exact(capacity.0)));
     }
     if let Some(bound) = program.search.memory {
-        lines.push(format!("memory <= {}", exact((bound + MORE).0)));
+        lines.push(format!("memory <= {}", exact(change(bound, 1).0)));
     }
-    let what = format!("{} more", exact(MORE.0));
-    (format!("{what} on each device"), lines, Subject::Given("memory".to_owned()))
+    lines
 }
 
 fn faster_links(program: &Program) -> Vec<Question> {
+    links(program, "twice as fast", |rate| rate.saturating_mul(2))
+}
+
+/// One question for each link that joins devices: what if its bandwidth were another?
+fn links(
+    program: &Program,
+    how: &str,
+    change: impl Fn(u64) -> u64 + Copy,
+) -> Vec<Question> {
     let mut rates: BTreeMap<&str, u64> = BTreeMap::new();
     let domains = program.target.domains.iter();
     for domain in domains.filter(|domain| domain.devices.len() > 1) {
         let link = &program.target.links[domain.link];
         rates.insert(&link.name, link.bandwidth.0);
     }
-    let twice = |(name, rate): (&str, u64)| {
-        let line = format!("{name}.bandwidth = {}", exact_rate(rate.saturating_mul(2)));
-        let question = format!("link {name} twice as fast");
+    let changed = |(name, rate): (&str, u64)| {
+        let line = format!("{name}.bandwidth = {}", exact_rate(change(rate)));
+        let question = format!("link {name} {how}");
         (question, vec![line], Subject::Given(format!("link {name}")))
     };
-    rates.into_iter().map(twice).collect()
+    rates.into_iter().map(changed).collect()
 }
 
 fn one_device_fewer(first: &Candidate) -> Option<Question> {
@@ -175,29 +199,83 @@ fn without(
     Some((format!("without {name} {own}"), vec![line], Subject::Taken))
 }
 
-/// The second plan, pinned by the decisions in which it differs, or by all of them.
 fn runner_up(program: &Program, options: &Options, ranking: &Ranking) -> Option<WhatIf> {
     let [first, second, ..] = &ranking.plans[..] else { return None };
-    let differing = crate::differences(&first.plan, &second.plan);
+    pinned(program, options, "the runner-up".to_owned(), [first, second])
+}
+
+/// Another plan than the first, pinned by the decisions in which it differs, or by all of them.
+fn pinned(
+    program: &Program,
+    options: &Options,
+    question: String,
+    [first, other]: [&Candidate; 2],
+) -> Option<WhatIf> {
+    let differing = crate::differences(&first.plan, &other.plan);
     let differs = |d: &Decision| differing.iter().any(|(name, ..)| *name == d.name());
     let lines = |wanted: &dyn Fn(&Decision) -> bool| -> Option<Vec<String>> {
         // Depth follows from states, shards and replicas.
         let all =
             Decision::ALL.into_iter().filter(|d| *d != Decision::Depth && wanted(d));
-        let each = all.map(|d| d.lines(&program.search, &second.plan));
+        let each = all.map(|d| d.lines(&program.search, &other.plan));
         each.collect::<Option<Vec<_>>>().map(|lines| lines.concat())
     };
-    let all = |d: &Decision| *d != Decision::Shards || second.plan.states == States::Hsdp;
+    let all = |d: &Decision| *d != Decision::Shards || other.plan.states == States::Hsdp;
     let ways = [lines(&differs), lines(&all)];
     ways.into_iter().flatten().find_map(|lines| {
-        let question = ("the runner-up".to_owned(), lines, Subject::Pinned);
-        let asked = ask(program, options, question);
-        let same = asked.answer.as_ref().is_some_and(|found| found.plan == second.plan);
+        let asked = ask(program, options, (question.clone(), lines, Subject::Pinned));
+        let same = asked.answer.as_ref().is_some_and(|found| found.plan == other.plan);
         (same || asked.mistake.is_some()).then_some(asked)
     })
 }
 
+/// The best plans of other approaches than the first plan's, pinned.
+fn other_approaches(
+    program: &Program,
+    options: &Options,
+    ranking: &Ranking,
+) -> Vec<WhatIf> {
+    let [lead, others @ ..] = &ranking.approaches[..] else { return Vec::new() };
+    let Some(first) = &lead.candidate else { return Vec::new() };
+    let each = others.iter().filter_map(|leader| {
+        let question = format!("the best of {}", leader.approach);
+        pinned(program, options, question, [first, leader.candidate.as_ref()?])
+    });
+    each.collect()
+}
+
+/// Planning again where links or memory are others, to see which approach comes first; nothing
+/// where there is one approach.
+pub(crate) fn turns(
+    program: &Program,
+    options: &Options,
+    ranking: &Ranking,
+) -> Vec<WhatIf> {
+    if ranking.approaches.is_empty() {
+        return Vec::new();
+    }
+    let mut all = Vec::new();
+    for times in TIMES {
+        all.extend(links(program, &format!("{times} times slower"), |rate| rate / times));
+    }
+    for times in TIMES {
+        let faster = |rate: u64| rate.saturating_mul(times);
+        all.extend(links(program, &format!("{times} times as fast"), faster));
+    }
+    for part in PARTS {
+        let lines = memory_lines(program, |bytes, _| Bytes(bytes.0 / part));
+        let question = format!("1/{part} of the memory of each device");
+        all.push((question, lines, Subject::Given("memory".to_owned())));
+    }
+    all.into_iter().map(|question| ask(program, options, question)).collect()
+}
+
 impl WhatIf {
+    /// The approach of the best plan then.
+    pub(crate) fn approach(&self) -> Option<Approach> {
+        self.answer.as_ref().map(|answer| Approach::of(&answer.plan))
+    }
+
     /// The part of the objective that is saved; below zero when it is worse.
     pub(crate) fn saving(&self, first: &Candidate, goal: &Goal) -> f64 {
         let worth = |candidate: &Candidate, goal: &Goal| candidate.score(goal)[0] as f64;

@@ -104,7 +104,7 @@ fn the_front_is_that_of_clocking_every_plan() {
     let (mut found, mut several) = (0, 0);
     for round in 0..24 {
         let program = random_program(&mut random);
-        let options = Options { top: 3, clocked_max: usize::MAX };
+        let options = Options { top: 3, clocked_max: usize::MAX, ..Options::default() };
         let ranking = survey(&program, &options, &mut Progress::default());
         let front = front(&program, &ranking, usize::MAX);
         let costs = Costs::new(&program);

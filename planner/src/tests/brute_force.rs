@@ -147,7 +147,7 @@ fn the_search_finds_what_clocking_every_plan_finds() {
     let mut found = 0;
     for round in 0..PROGRAMS {
         let program = random_search(&mut random);
-        let best_first = Options { top: 1, clocked_max: usize::MAX };
+        let best_first = Options { top: 1, ..everything() };
         let ranking = survey(&program, &best_first, &mut Progress::default());
         if ranking.plans.is_empty() {
             assert!(
@@ -189,7 +189,7 @@ fn no_plan_that_is_pinned_beats_an_answer_without_a_gap() {
         let mut program = delayed(pick(&mut random, &[2, 4, 8]), 8);
         program.search.exactness = None;
         cluster(&mut random, &mut program);
-        let best_first = Options { top: 1, clocked_max: usize::MAX };
+        let best_first = Options { top: 1, ..everything() };
         let answer = plan(&program, &best_first).expect("something fits");
         assert!(answer.optimal && answer.gap == 0.0);
         for _ in 0..40 {
@@ -200,7 +200,7 @@ fn no_plan_that_is_pinned_beats_an_answer_without_a_gap() {
                     pinned.search.set(&setting).expect("these are values");
                 }
             }
-            let one = Options { top: 1, clocked_max: 4 };
+            let one = Options { top: 1, clocked_max: 4, ..Options::default() };
             let Ok(other) = plan(&pinned, &one) else { continue };
             compared += 1;
             let [best, other] = [&answer.plans[0], &other.plans[0]];

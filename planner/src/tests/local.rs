@@ -58,7 +58,7 @@ fn no_bound_of_a_local_plan_is_beaten() {
         for candidate in &every.plans {
             assert_eq!(check_plan(&candidate.plan, &program), [], "round {round}");
         }
-        let best_first = Options { top: 1, clocked_max: usize::MAX };
+        let best_first = Options { top: 1, ..everything() };
         let ranking = survey(&program, &best_first, &mut Progress::default());
         assert!(ranking.optimal, "round {round}: gap {}", ranking.gap);
         assert_eq!(ranking.plans[0].plan, least.plan, "round {round}");

@@ -243,7 +243,7 @@ fn what_fits_is_found_though_the_limit_is_met_first() {
         program.search.objective = roundelay_dsl::Objective::StepTime;
         program.search.memory = Some(least);
         for clocked_max in [4, 16, 32] {
-            let few = Options { top: 1, clocked_max };
+            let few = Options { top: 1, clocked_max, ..Options::default() };
             match plan(&program, &few) {
                 Ok(found) if found.clocked > clocked_max => {
                     assert!(found.plans[0].device_peak <= least && !found.optimal);
