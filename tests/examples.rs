@@ -47,8 +47,8 @@ const PUBLISHED: [(&str, u64); 7] = [
     ("vit", 86_567_656),
 ];
 
-/// Small examples that show a model rather than a placement.
-const MODELS: [&str; 2] = ["quickstart", "shapes"];
+/// Small examples that show a model or a search rather than a placement.
+const MODELS: [&str; 3] = ["families", "quickstart", "shapes"];
 
 /// Training steps after which the rings of these plans have come round: they turn by at most four
 /// places.

@@ -259,6 +259,36 @@ fn every_number_of_explain_is_found_again_with_set() {
     assert!(rows.len() >= found);
 }
 
+/// Where all families are open, table and document have the best plan of each, and say when each
+/// comes first.
+#[test]
+fn families_stand_side_by_side_with_their_exactness() {
+    let scratch = Scratch::new("families");
+    let program = scratch.file("line.rdl", &PROGRAM.replace("2 x core", "4 x core"));
+    let open = ["--set", "exactness = local", "--top", "1", "--explain"];
+    let text = printed(roundelay("plan").arg(&program).args(open));
+    for told in [
+        "  exactness  ",
+        "Best plan of each approach:\n   1  ",
+        "      # synchronous\n",
+        "      # cyclic, tensors in rows\n",
+        "when each approach comes first, by planning again:\n",
+        "link bus 16 times slower: ",
+        "1/2 of the memory of each device: ",
+    ] {
+        assert!(text.contains(told), "{told}:\n{text}");
+    }
+    let told = document(roundelay("plan").arg(&program).args(open), "plan");
+    let rows = told["approaches"].as_array().expect("the schema holds");
+    let times = rows.iter().filter_map(|row| row["plan"]["step_time_s"].as_f64());
+    assert!(rows.len() > 2 && times.is_sorted(), "{rows:?}");
+    assert_eq!(rows[0]["plan"]["cuts"], told["plans"][0]["cuts"]);
+    let turns = told["explain"]["turns"].as_array().expect("the schema holds");
+    assert_eq!(turns.len(), 6, "four rates of the bus and two parts of the memory");
+    let strict = document(roundelay("plan").arg(&program), "plan");
+    assert!(strict.get("approaches").is_none(), "{strict}");
+}
+
 /// A grid is pinned by `--set`, stands in the document, the plan file and the schedule, and is
 /// refused with what would do instead.
 #[test]

@@ -258,7 +258,8 @@ micro_batches  4       8
     fn a_plan_that_does_not_fit_is_refused_with_where() {
         let mut program = sample::program(4, 8);
         let ranking = plan(&program, &Options::default()).expect("plans fit");
-        program.search.memory = Some(roundelay_schedule::Bytes(1_000));
+        let less = ranking.plans[0].device_peak - roundelay_schedule::Bytes(1);
+        program.search.memory = Some(less);
         let refused = appraise(&program, ranking.best()).expect_err("it is too large");
         assert!(refused.to_string().contains("are missing"), "{refused}");
         let mut wrong = ranking.best().clone();

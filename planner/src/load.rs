@@ -37,6 +37,8 @@ pub(crate) struct StageLoad {
     pub adjoint: Bytes,
     /// Scratch memory of the passes: forward, backward or its first half, the second half.
     pub scratch: [Bytes; 3],
+    /// Whether these passes read parameters.
+    pub reads: [bool; 3],
     /// What the forward pass of the next stage waits for; nothing where it reads nothing of it.
     pub down: Option<Bytes>,
     /// What the backward pass waits for, of the next stage's.
@@ -144,6 +146,10 @@ fn sample(
     let scratch = |routine: Option<&&Routine>| {
         routine.map_or(Bytes(0), |routine| size(routine, Role::Workspace))
     };
+    let reads = |routine: Option<&&Routine>| {
+        let is_read = |argument: &Argument| argument.role == Role::Parameter;
+        routine.is_some_and(|routine| routine.arguments.iter().any(is_read))
+    };
     let [received, received_late] = received(frame, row, stage);
     let load = StageLoad {
         update: update_time(program, (frame, micro_batches), stage, costs)?,
@@ -158,6 +164,7 @@ fn sample(
             scratch(late.first()),
             scratch(late.get(1)),
         ],
+        reads: [reads(Some(&&row.forward)), reads(late.first()), reads(late.get(1))],
         ..StageLoad::default()
     };
     let inbound = messages(frame, row, stage);

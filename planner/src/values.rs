@@ -199,7 +199,7 @@ impl Values {
             return vec![1];
         }
         let known = OPEN_CHUNKS.into_iter();
-        let fits = |v: &u32| stages > *v && family.order.fits_chunks(*v, stages).is_ok();
+        let fits = |v: &u32| stages >= *v && family.order.fits_chunks(*v, stages).is_ok();
         let found: Vec<u32> = known.filter(fits).collect();
         if found.is_empty() { vec![1] } else { found }
     }

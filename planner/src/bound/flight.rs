@@ -2,7 +2,7 @@
 //! activations until its backward pass, or the halves of it, are done; a sum of gradients is held
 //! from the first pass that adds to it to the last one, whole or in a shard: the update may follow at
 //! once, and leave its place to the next sum, but not where whole sums are split up when the step
-//! ends. Parameters that are split are whole while a pass of their stage runs and while the one
+//! ends. Parameters that are split are whole while a pass that reads them runs and while the one
 //! before it does, and sums that are split while the pass behind theirs runs.
 //!
 //! The law of segments: an arena has a segment for each kind of memory, and in those of what passes
@@ -184,21 +184,23 @@ struct Device {
 impl Device {
     fn take(&mut self, plan: &Plan, load: &StageLoad, pass: Pass, seat: &mut Seat) {
         seat.pass(pass);
-        self.take_parameters(plan, load);
-        self.take_gradient(plan, load, adds(pass).then_some(seat));
-        let scratch = match pass {
-            Pass::Forward => load.scratch[0],
-            Pass::Backward | Pass::InputGradient => load.scratch[1],
-            Pass::WeightGradient => load.scratch[2],
-            Pass::Combine | Pass::Update => Bytes(0),
+        let part = match pass {
+            Pass::Forward => Some(0),
+            Pass::Backward | Pass::InputGradient => Some(1),
+            Pass::WeightGradient => Some(2),
+            Pass::Combine | Pass::Update => None,
         };
+        let reads = part.is_some_and(|part| load.reads[part]);
+        let scratch = part.map_or(Bytes(0), |part| load.scratch[part]);
+        self.take_parameters(plan, if reads { load.parameters } else { Bytes(0) });
+        self.take_gradient(plan, load, adds(pass).then_some(seat));
         self.scratch = self.scratch.max(scratch.0);
     }
 
-    fn take_parameters(&mut self, plan: &Plan, load: &StageLoad) {
+    fn take_parameters(&mut self, plan: &Plan, read: Bytes) {
         let (whole, before) = match plan.states {
-            States::Zero3 | States::Hsdp => (load.parameters.0, self.whole),
-            States::Handoff => (load.parameters.0, 0),
+            States::Zero3 | States::Hsdp => (read.0, self.whole),
+            States::Handoff => (read.0, 0),
             States::Replicated | States::Zero1 | States::Zero2 => (0, 0),
         };
         self.most_whole = self.most_whole.max(whole + before);

@@ -11,6 +11,7 @@ fn load() -> StageLoad {
         parameters: Bytes(8),
         optimizer: Bytes(16),
         activation: Bytes(4),
+        reads: [true; 3],
         down: Some(Bytes(0)),
         up: Some(Bytes(0)),
         ..StageLoad::default()

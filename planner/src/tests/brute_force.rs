@@ -174,7 +174,7 @@ fn the_search_finds_what_clocking_every_plan_finds() {
 /// it may happen to be faster (`recompute.rs`).
 #[test]
 fn no_plan_that_is_pinned_beats_an_answer_without_a_gap() {
-    let pins: [(&str, &[&str]); 7] = [
+    let pins: [(&str, &[&str]); 9] = [
         ("tensor.rows", &["1", "2", "4"]),
         ("placement", &["accumulate", "data", "shared", "pipeline"]),
         ("order", &["gpipe", "1f1b", "eager_1f1b", "interleaved", "zb_h1", "zb_h2"]),
@@ -182,6 +182,8 @@ fn no_plan_that_is_pinned_beats_an_answer_without_a_gap() {
         ("states", &["replicated", "zero1", "zero2", "zero3"]),
         ("micro_batches", &["1", "2", "4", "8"]),
         ("stages", &["1", "2", "3", "4", "8"]),
+        ("chunks", &["1", "2", "3", "4"]),
+        ("replicas", &["1", "2", "4", "8"]),
     ];
     let mut random = Random::new(29);
     let mut compared = 0;
