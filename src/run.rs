@@ -321,7 +321,7 @@ fn train(
     let work = || {
         trainer.machine().load(&start.state)?;
         drop(start.state);
-        let report = trainer.run(end, &mut Listening(listener))?;
+        let report = trainer.run(end, &mut Listening { listener, lost: false })?;
         let device = trainer.machine();
         if options.save.is_some()
             && let (Some(state), Some(save)) = (device.save()?, save)
@@ -543,16 +543,27 @@ fn evaluating(evaluation: Evaluation, data: &Dataset) -> Result<Evaluating, RunE
 }
 
 /// Turns what the training loop says into events.
-struct Listening<'a, F>(&'a mut F);
+struct Listening<'a, F> {
+    listener: &'a mut F,
+    /// Whether a loss was no number.
+    lost: bool,
+}
 
 impl<F: FnMut(RunEvent)> Observer for Listening<'_, F> {
     fn step(&mut self, progress: &Progress) {
         let Progress { step, loss, samples_per_second, elapsed } = *progress;
-        (self.0)(RunEvent::Step { step, loss, samples_per_second, elapsed });
+        (self.listener)(RunEvent::Step { step, loss, samples_per_second, elapsed });
+        if !loss.is_finite() && !std::mem::replace(&mut self.lost, true) {
+            let text = format!(
+                "the loss of step {step} is {loss}, and no later one will be a number: try a \
+                 smaller learning rate or `clip`, and look at weights and data"
+            );
+            (self.listener)(RunEvent::Note(text));
+        }
     }
     fn evaluated(&mut self, step: u64, measures: &Measures) {
         let Measures { loss, metrics } = measures.clone();
-        (self.0)(RunEvent::Evaluate { step, loss, metrics });
+        (self.listener)(RunEvent::Evaluate { step, loss, metrics });
     }
     fn rested(&mut self, _: u64) -> ControlFlow<()> {
         ControlFlow::Continue(())

@@ -88,11 +88,15 @@ fn usage_mistakes_end_with_2() {
     refused(&mut roundelay(""), 2, &["Usage"]);
     refused(&mut roundelay("trian"), 2, &["trian"]);
     refused(roundelay("plan --tpo 3").arg(&program), 2, &["--tpo"]);
+    refused(roundelay("plan --top 0").arg(&program), 2, &["--top"]);
     refused(roundelay("run --resume").arg(&program), 2, &["--checkpoint"]);
     refused(roundelay("run --device tpu").arg(&program), 2, &["cuda"]);
     let every = "run --checkpoint-every 0 --checkpoint never";
     refused(roundelay(every).arg(&program), 2, &["checkpoint-every"]);
     let schedule = compiled(&scratch, &program, "line.schedule");
+    for command in ["show --steps 100000000", "simulate --steps 18446744073709551615"] {
+        refused(roundelay(command).arg(&schedule), 1, &["too long a timeline: at most"]);
+    }
     for command in ["run", "evaluate --checkpoint never"] {
         let mut command = roundelay(command);
         refused(command.arg(&schedule).args(["--set", "rule=sync"]), 2, &["`--set`"]);
@@ -302,6 +306,8 @@ fn a_plan_file_pins_what_is_compiled() {
     printed(&mut compile());
     let text = fs::read_to_string(&schedule).expect("it was written");
     assert!(text.contains("\n  placement: pipeline\n"), "{text}");
+    printed(compile().args(["--set", "core.memory = 4 GB", "--set", "memory <= 1 GB"]));
+    refused(compile().args(["--set", "rule = sync"]), 2, &["rule = sync", "--plan"]);
     let plan_text = fs::read_to_string(&plan).expect("it was written");
     scratch.file(
         "plan.yaml",
@@ -321,6 +327,9 @@ fn a_folder_with_checkpoints_is_not_overwritten() {
         command.arg(&program).arg("--checkpoint").arg(scratch.path("kept"));
         command
     };
+    let anew = printed(&mut run("run --steps 0 --resume"));
+    assert!(anew.contains("starts anew, for there is no checkpoint"), "{anew}");
+    fs::remove_dir_all(scratch.path("kept")).expect("it was made");
     printed(&mut run("run --steps 4"));
     refused(&mut run("run"), 1, &["holds checkpoints", "--resume"]);
     let rest = lines(&printed(&mut run("run --json --resume")));
@@ -384,6 +393,17 @@ fn data_is_found_from_program_schedule_and_option() {
     let other = scratch.path("other");
     let there = losses(roundelay("run --json --data").arg(&other).arg(&schedule));
     assert_ne!(there, here);
+    let drawn = scratch.file("line.rdl", PROGRAM);
+    refused(roundelay("run --data").arg(&other).arg(&drawn), 1, &["drawn", "other"]);
+}
+
+#[test]
+fn a_loss_that_is_no_number_is_said_once() {
+    let scratch = Scratch::new("not-a-number");
+    let program = scratch.file("line.rdl", &PROGRAM.replace("lr = 0.1", "lr = 1e30"));
+    let output = roundelay("run").arg(&program).output().expect("the binary starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(said.matches("no later one will be a number").count(), 1, "{said}");
 }
 
 #[test]

@@ -199,7 +199,9 @@ impl Arguments {
         match value {
             Value::Integer(number) => u64::try_from(number)
                 .map_err(|_| self.wrong(name, "at least 0", &number.to_string())),
-            Value::Real(number) if number >= 0.0 && number.fract() == 0.0 => {
+            Value::Real(number)
+                if (0.0..2f64.powi(64)).contains(&number) && number.fract() == 0.0 =>
+            {
                 Ok(number as u64)
             }
             other => Err(self.wrong(name, "a whole number", other.kind())),

@@ -140,6 +140,7 @@ fn decision(reason: &Reason, plan: &Plan) -> &'static str {
         Reason::OneReplica | Reason::ReplicasNeedSync | Reason::MirroredReplicas => {
             "replicas"
         }
+        Reason::Indivisible { .. } if plan.micro_batches == 0 => "micro_batches",
         Reason::Indivisible { .. } if plan.replicas != 1 => "replicas",
         Reason::Indivisible { .. }
         | Reason::TooLong { .. }

@@ -179,6 +179,11 @@ fn without(
     if decision == Decision::Shards && first.plan.states != States::Hsdp {
         return None;
     }
+    let needs_parts =
+        [Decision::Sequence, Decision::Contraction, Decision::Overdecompose];
+    if needs_parts.contains(&decision) && first.plan.tensor.parts() == 1 {
+        return None;
+    }
     // States and shards ask for it where the program does not.
     if decision == Decision::Depth && decision.is_open(search) {
         return None;

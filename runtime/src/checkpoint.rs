@@ -88,18 +88,30 @@ impl Latest {
     /// Looks through a folder; one that is not there has no checkpoint.
     ///
     /// # Errors
-    /// When the folder cannot be read.
+    /// When the folder cannot be read, or has checkpoints and none of them is whole.
     pub fn of(folder: &Path) -> Result<Self, CheckpointError> {
         let folder::Listing { checkpoints, mut ignored } = folder::list(folder)?;
+        let mut damaged = Vec::new();
         for path in checkpoints.values().rev() {
             match format::read(path) {
                 Ok(checkpoint) => {
+                    ignored.append(&mut damaged);
                     return Ok(Self { checkpoint: Some(checkpoint), ignored });
                 }
-                Err(error) => ignored.push(error),
+                Err(error) => damaged.push(error),
             }
         }
-        Ok(Self { checkpoint: None, ignored })
+        match damaged.into_iter().next() {
+            None => Ok(Self { checkpoint: None, ignored }),
+            Some(newest) => Err(CheckpointError::NoneWhole {
+                folder: folder.to_path_buf(),
+                count: checkpoints.len(),
+                reason: match newest {
+                    CheckpointError::Damaged { reason, .. } => reason,
+                    other => other.to_string(),
+                },
+            }),
+        }
     }
 }
 

@@ -73,6 +73,9 @@ impl Dataset {
     /// Files that are missing, unreadable, too large or too short; tokens above the bound of
     /// an input; inputs that the source cannot serve.
     pub fn open(job: &Job, root: Option<&Path>) -> Result<Self, DataError> {
+        if let (Some(root), Data::Shapes { .. } | Data::Synthetic) = (root, &job.data) {
+            return Err(DataError::Drawn { root: root.to_path_buf() });
+        }
         let source = match &job.data {
             Data::Text { root: own, globs } => {
                 let corpus = Corpus::text(root.unwrap_or(Path::new(own)), globs)?;

@@ -251,7 +251,7 @@ impl Rate {
             }
             Rate::Cosine { last, .. } => *last,
             Rate::Warmup { steps, after } if t < *steps => {
-                after.at(t) * (t + 1) as f64 / (*steps + 1) as f64
+                after.at(t) * (t as f64 + 1.0) / (*steps as f64 + 1.0)
             }
             Rate::Warmup { after, .. } => after.at(t),
         }
@@ -379,6 +379,8 @@ mod tests {
         assert_eq!(cosine.at(100), 0.0);
         let warm = Rate::Warmup { steps: 4, after: Box::new(Rate::Constant(1.0)) };
         assert_eq!([0, 3, 4].map(|t| warm.at(t)), [0.2, 0.8, 1.0]);
+        let slow = Rate::Warmup { steps: u64::MAX, after: Box::new(Rate::Constant(1.0)) };
+        assert!(slow.at(0) > 0.0 && slow.at(u64::MAX - 1) <= 1.0);
         let step = Rate::Step { initial: 1.0, factor: 0.5, every: 10 };
         assert_eq!([9, 10, 25].map(|t| step.at(t)), [1.0, 0.5, 0.25]);
     }

@@ -1,7 +1,7 @@
 //! The command line as types.
 
 use clap::{ArgAction, ArgGroup, Args, Parser, Subcommand, ValueEnum, value_parser};
-use std::path::PathBuf;
+use std::{num::NonZeroUsize, path::PathBuf};
 
 /// A compiler for parallel training.
 #[derive(Debug, Parser)]
@@ -65,8 +65,8 @@ pub(crate) struct PlanArgs {
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
     /// How many plans to show.
-    #[arg(long, default_value_t = 10)]
-    pub(crate) top: usize,
+    #[arg(long, default_value = "10")]
+    pub(crate) top: NonZeroUsize,
     /// Say what binds, why the first plan is first, and what would change it.
     #[arg(long)]
     pub(crate) explain: bool,
@@ -286,8 +286,8 @@ pub(crate) struct ProfileArgs {
     #[arg(long, value_enum, default_value_t = DeviceChoice::Auto)]
     pub(crate) device: DeviceChoice,
     /// Measure the best so many plans.
-    #[arg(long, default_value_t = 10)]
-    pub(crate) top: usize,
+    #[arg(long, default_value = "10")]
+    pub(crate) top: NonZeroUsize,
     /// Seconds after which a plan whose times have not settled is given up.
     #[arg(long, default_value_t = 20, value_parser = value_parser!(u64).range(1..))]
     pub(crate) patience: u64,

@@ -1,7 +1,12 @@
 //! `compile`: from a program to a schedule file.
 
-use super::{args::CompileArgs, check::tell_facts, failure::Failure, load};
-use roundelay::{Checked, Plan, Program, Search};
+use super::{
+    args::{CompileArgs, ProgramArgs},
+    check::tell_facts,
+    failure::Failure,
+    load,
+};
+use roundelay::{Checked, Plan, Program, Search, parts::dsl};
 use std::path::Path;
 
 pub(super) fn compile(args: &CompileArgs) -> Result<(), Failure> {
@@ -12,11 +17,30 @@ pub(super) fn compile(args: &CompileArgs) -> Result<(), Failure> {
         *root = load::relative(root, folder);
     }
     let schedule = match &args.plan {
-        Some(path) => lowered(file, &program, &read_plan(path, &program)?)?,
+        Some(path) => {
+            refuse_decisions(&args.program)?;
+            lowered(file, &program, &read_plan(path, &program)?)?
+        }
         None => best(file, &program)?,
     };
     load::write(&args.output, &roundelay::write(&schedule))?;
     tell_facts(&schedule, args.json)
+}
+
+/// A plan file has every decision made, so `--set` may change anything but decisions beside it.
+fn refuse_decisions(args: &ProgramArgs) -> Result<(), Failure> {
+    let decides = |line: &&String| {
+        let mut search = dsl::Search::default();
+        let is_set = search.set(line).is_ok();
+        let bounded = dsl::Search { memory: search.memory, ..dsl::Search::default() };
+        is_set && search != bounded
+    };
+    let Some(line) = args.set.iter().find(decides) else { return Ok(()) };
+    let message = format!(
+        "`--set \"{line}\"` decides what the plan of `--plan` has decided: leave one of them \
+         away, or edit the plan"
+    );
+    Err(Failure::usage(&args.file, &message))
 }
 
 fn read_plan(path: &Path, program: &Program) -> Result<Plan, Failure> {

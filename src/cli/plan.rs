@@ -30,7 +30,7 @@ pub(super) fn plan(args: &PlanArgs) -> Result<(), Failure> {
 
 fn ranked(args: &PlanArgs, file: &Path, program: &Program) -> Result<(), Failure> {
     let compare = planner::Compare::Approaches;
-    let options = Search { top: args.top.max(1), compare, ..Search::default() };
+    let options = Search { top: args.top.get(), compare, ..Search::default() };
     let ranking = planner::plan_watched(program, &options, &mut Watch::new());
     let ranking = ranking.map_err(|none| match none {
         NoPlan::Refused(refusal) => Failure::no_plan(file, &refusal),

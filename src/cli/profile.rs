@@ -17,7 +17,7 @@ pub(super) fn profile(args: &ProfileArgs) -> Result<(), Failure> {
     let usual = ProfileOptions::default();
     let patience = Duration::from_secs(args.patience);
     let options = ProfileOptions {
-        top: args.top.max(1),
+        top: args.top.get(),
         settling: Settling { patience, ..usual.settling },
         data: args.data.clone(),
         on: match args.device {

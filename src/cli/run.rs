@@ -338,6 +338,9 @@ fn how(resumed: &Resumed) -> String {
             format!("goes on from the newest parameters alone: {reason}")
         }
         Resumed::FromStart => "starts anew".to_owned(),
+        Resumed::WithoutCheckpoint => {
+            "starts anew, for there is no checkpoint to go on from".to_owned()
+        }
         Resumed::FromWeights => "starts from the weights of a file".to_owned(),
     }
 }

@@ -6,11 +6,21 @@ use super::{
     failure::Failure,
     load, print, print_json,
 };
-use roundelay::parts::{
-    dsl::write_lists,
-    schedule::{Nanos, lists_of},
+use roundelay::{
+    Checked,
+    parts::{
+        dsl::write_lists,
+        schedule::{Nanos, Simulation, lists_of},
+    },
 };
 use serde::Serialize;
+use std::path::Path;
+
+/// Actions of a timeline that is kept in memory.
+const REPLAYED_MAX: u64 = 1 << 24;
+
+/// Training steps that may be replayed however many actions they have.
+const STEPS_LEAST: u64 = 8;
 
 #[derive(Serialize)]
 struct Document {
@@ -24,7 +34,7 @@ struct Document {
 
 pub(super) fn simulate(args: &SimulateArgs) -> Result<(), Failure> {
     let schedule = load::schedule(&args.file)?;
-    let timeline = roundelay::simulate(&schedule, args.steps);
+    let timeline = replayed(&schedule, args.steps, &args.file)?;
     let seconds = |nanos: u64| nanos as f64 / 1e9;
     let step_time = timeline.step_time();
     let document = Document {
@@ -47,15 +57,32 @@ pub(super) fn simulate(args: &SimulateArgs) -> Result<(), Failure> {
     ))
 }
 
+/// The timeline of so many training steps, if it is one that memory can hold.
+fn replayed<'a>(
+    schedule: &'a Checked,
+    steps: u64,
+    path: &Path,
+) -> Result<Simulation<'a>, Failure> {
+    let most = (REPLAYED_MAX / schedule.actions.len().max(1) as u64).max(STEPS_LEAST);
+    if steps > most {
+        let message = format!(
+            "{steps} training steps of {} actions are too long a timeline: at most {most} fit",
+            schedule.actions.len()
+        );
+        return Err(Failure::refused("limit", path, message));
+    }
+    Ok(roundelay::simulate(schedule, steps))
+}
+
 pub(super) fn show(args: &ShowArgs) -> Result<(), Failure> {
     let schedule = load::schedule(&args.file)?;
-    let timeline = || roundelay::simulate(&schedule, args.steps);
+    let timeline = || replayed(&schedule, args.steps, &args.file);
     match args.form {
         ShowForm::Grid => {
-            let timeline = timeline();
+            let timeline = timeline()?;
             print(&roundelay::grid(&timeline, Nanos(0), timeline.makespan()))
         }
-        ShowForm::Trace => print_json(&roundelay::trace(&timeline()), Form::Document),
+        ShowForm::Trace => print_json(&roundelay::trace(&timeline()?), Form::Document),
         ShowForm::Csv => match lists_of(&schedule) {
             Ok(lists) => print(&write_lists(&lists)),
             Err(why) => Err(Failure::refused("lists", &args.file, why.to_string())),

@@ -101,6 +101,10 @@ pub(super) fn standing(name: &str) -> Standing {
         "is_decoder" => (json!(false), "a family has the mask that it is published with"),
         "add_cross_attention" | "tie_encoder_decoder" => (json!(false), ONE_SEQUENCE),
         "cross_attention_hidden_size" => (Value::Null, ONE_SEQUENCE),
+        "full_attn_mod" | "interpolate_factor" => (
+            json!(1),
+            "every layer reads all tokens, at positions that are not stretched",
+        ),
         "pruned_heads" => (json!({}), "all heads of a layer are alike"),
         "quantization_config" => {
             let why = "training is in f32; take the configuration of the model before it \

@@ -96,7 +96,7 @@ fn schedules(program: &Program, lines: &[&str]) -> Vec<String> {
         "micro_batches 1",
     ];
     program.set_all(&[&pinned, lines].concat()).unwrap_or_else(|wrong| panic!("{wrong}"));
-    let every = Search { top: usize::MAX, clocked_max: usize::MAX };
+    let every = Search { top: usize::MAX, clocked_max: usize::MAX, ..Search::default() };
     let ranking = roundelay::plan(&program, &every).unwrap_or_else(|no| panic!("{no}"));
     let text = |found: &roundelay::parts::planner::Candidate| {
         schedule::write(&compiled(&program, &found.plan).into_inner())

@@ -75,6 +75,9 @@ fn truth(name: &str, span: Span, report: &mut Report) -> Known<Value> {
 }
 
 const STEP: &[Formal] = &[required("lr"), required("factor"), required("every")];
+/// Most training steps.
+const STEPS_MAX: u64 = 1 << 40;
+
 const COSINE: &[Formal] =
     &[required("lr"), required("steps"), optional("last", Fallback::Number(0.0))];
 const WARMUP: &[Formal] = &[required("steps"), required("rate")];
@@ -118,7 +121,7 @@ fn cosine(arguments: &Arguments) -> Result<Rate, Mistake> {
 
 fn warmup(arguments: &Arguments) -> Result<Rate, Mistake> {
     let after = Box::new(learning_rate(arguments, "rate")?);
-    Ok(Rate::Warmup { steps: arguments.whole("steps")?, after })
+    Ok(Rate::Warmup { steps: arguments.whole_in("steps", (0, STEPS_MAX))?, after })
 }
 
 /// An argument that is a number or a rate.

@@ -29,13 +29,27 @@ pub enum CheckpointError {
     },
     /// A file that is cut short or changed.
     #[error(
-        "`{}` is not a whole checkpoint: {reason}; an earlier one takes its place, or remove it",
+        "`{}` is not a whole checkpoint: {reason}; the newest whole one before it takes its place",
         path.display()
     )]
     Damaged {
         /// The file.
         path: PathBuf,
         /// What does not hold.
+        reason: String,
+    },
+    /// A folder of which no checkpoint is whole.
+    #[error(
+        "none of the {count} checkpoints in `{}` is whole, the newest one for this: {reason}; name \
+         another folder, or remove them to start anew",
+        folder.display()
+    )]
+    NoneWhole {
+        /// The folder.
+        folder: PathBuf,
+        /// How many checkpoints it has.
+        count: usize,
+        /// What is wrong with the newest one.
         reason: String,
     },
     /// A file that a write left behind which did not come to its end.

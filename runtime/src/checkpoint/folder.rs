@@ -97,6 +97,7 @@ pub(super) fn prune(
         CheckpointError::Read { .. }
         | CheckpointError::Write { .. }
         | CheckpointError::Damaged { .. }
+        | CheckpointError::NoneWhole { .. }
         | CheckpointError::Foreign { .. }
         | CheckpointError::Occupied { .. }
         | CheckpointError::Mismatch { .. } => None,

@@ -21,8 +21,10 @@ pub enum Resumed {
         /// What keeps it from going on exactly, as a sentence without full stop.
         reason: String,
     },
-    /// From the start: there was no checkpoint.
+    /// From the start, as was asked for.
     FromStart,
+    /// From the start, for there was no checkpoint to go on from.
+    WithoutCheckpoint,
     /// From the start, with parameters of a file instead of drawn ones.
     FromWeights,
 }
@@ -57,7 +59,7 @@ impl Resumption {
         let found = Latest::of(folder)?;
         let (state, resumed) = match found.checkpoint {
             Some(checkpoint) => checkpoint.resume(schedule, provenance)?,
-            None => (State::initial(&schedule.job), Resumed::FromStart),
+            None => (State::initial(&schedule.job), Resumed::WithoutCheckpoint),
         };
         Ok(Self { state, resumed, ignored: found.ignored })
     }

@@ -239,6 +239,18 @@ fn damaged_and_foreign_files_are_passed_over() {
     assert_eq!((count(true), count(false)), (2, 3), "{:?}", found.ignored);
 }
 
+/// A run that starts anew would lose what somebody believes is there.
+#[test]
+fn a_folder_whose_checkpoints_are_all_damaged_is_refused() {
+    let folder = Scratch::new("checkpoint-damaged");
+    let schedule = schedule(Rule::Sync);
+    let whole = format::encode(&run(&schedule), &state(&schedule, 9));
+    folder.write("step-000000000009.safetensors", &whole[..whole.len() - 1]);
+    folder.write("step-000000000008.safetensors", b"");
+    let refused = Resumption::of(folder.path(), &schedule, &run(&schedule)).unwrap_err();
+    assert!(matches!(refused, CheckpointError::NoneWhole { count: 2, .. }), "{refused}");
+}
+
 #[test]
 fn a_folder_without_checkpoints_starts_anew() {
     let folder = Scratch::new("checkpoint-none");
@@ -246,7 +258,7 @@ fn a_folder_without_checkpoints_starts_anew() {
     let missing = folder.path().join("missing");
     let found = Resumption::of(&missing, &schedule, &run(&schedule)).unwrap();
     assert_eq!(found.state, State::initial(&schedule.job));
-    assert_eq!(found.resumed, Resumed::FromStart);
+    assert_eq!(found.resumed, Resumed::WithoutCheckpoint);
     folder.write("file", b"");
     assert!(Latest::of(&folder.path().join("file")).is_err());
     assert!(Checkpoints::start(&folder.path().join("file"), run(&schedule)).is_err());

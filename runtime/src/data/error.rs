@@ -6,6 +6,16 @@ use thiserror::Error;
 /// Why a job's data cannot be used. Every message ends with what would repair it.
 #[derive(Debug, Error)]
 pub enum DataError {
+    /// A folder for data that is drawn.
+    #[error(
+        "the program's data is drawn from its seed, so there is nothing to read in `{}`; leave \
+         --data away, or name `text`, `tokens`, `cifar10` or `images` in `train`",
+        root.display()
+    )]
+    Drawn {
+        /// The folder.
+        root: PathBuf,
+    },
     /// A pattern that means nothing.
     #[error("file pattern `{pattern}`: {reason}; write a path with `*`, `?` or `**`")]
     BadPattern {

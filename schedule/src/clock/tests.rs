@@ -494,6 +494,20 @@ fn no_window_of_a_grid_is_too_wide() {
     }
 }
 
+#[test]
+fn passes_that_a_grid_has_no_column_for_are_counted() {
+    let hidden = |schedule| {
+        let checked = Checked::unproven_for_tests(schedule);
+        let run = simulate(&checked, 3);
+        let text = grid(&run, Nanos(0), run.makespan());
+        let told = text.lines().last().expect("there are lines").to_owned();
+        told.strip_suffix(" passes stand behind longer ones in their columns")
+            .map(|number| number.parse::<usize>().expect("a number"))
+    };
+    assert_eq!(hidden(cyclic(3)), None);
+    assert!(hidden(pipeline(2, [1, 100_003])).is_some_and(|hidden| hidden > 4));
+}
+
 /// N workers that carry a micro-batch through N stages each, staggered by two units.
 fn cyclic(n: usize) -> Schedule {
     let mut s = schedule(n, 1);

@@ -41,12 +41,20 @@ pub fn grid(simulation: &Simulation<'_>, from: Nanos, to: Nanos) -> String {
     let width = launches.iter().map(|launch| notation.cell(launch).len()).max();
     let scale = Scale::fit(&launches, from..to, head, width.unwrap_or(0) + 1);
     let mut out = " ".repeat(head) + &scale.ruler() + "\n";
+    let mut hidden = 0;
     for (label, (_, cells)) in labels.iter().zip(&rows) {
-        let line = format!("{label:head$}{}", scale.line(cells, notation));
+        let owners = scale.owners(cells);
+        let seen: BTreeSet<usize> = owners.iter().copied().flatten().collect();
+        hidden += cells.len() - seen.len();
+        let line = format!("{label:head$}{}", scale.line(cells, &owners, notation));
         out += line.trim_end();
         out.push('\n');
     }
-    out + &legend(simulation, &scale, notation)
+    out += &legend(simulation, &scale, notation);
+    match hidden {
+        0 => out,
+        _ => format!("{out}{hidden} passes stand behind longer ones in their columns\n"),
+    }
 }
 
 /// A launch that takes time.
@@ -192,7 +200,8 @@ impl Scale {
         ruler.trim_end().to_owned()
     }
 
-    fn line(&self, cells: &[Launch], notation: Notation) -> String {
+    /// Which launch each column shows: the one that takes most of it.
+    fn owners(&self, cells: &[Launch]) -> Vec<Option<usize>> {
         let mut filled: Vec<Option<(Nanos, usize)>> = vec![None; self.columns];
         for (index, launch) in cells.iter().enumerate() {
             for column in self.columns_of(launch) {
@@ -202,9 +211,18 @@ impl Scale {
                 }
             }
         }
+        filled.into_iter().map(|filled| filled.map(|(_, index)| index)).collect()
+    }
+
+    fn line(
+        &self,
+        cells: &[Launch],
+        owners: &[Option<usize>],
+        notation: Notation,
+    ) -> String {
         let mut line = String::new();
         let mut before = None;
-        for owner in filled.iter().map(|filled| filled.map(|(_, index)| index)) {
+        for &owner in owners {
             let cell = match owner {
                 None => ".".to_owned(),
                 Some(_) if owner == before => "-".repeat(self.width - 1),
