@@ -8,7 +8,7 @@ use crate::{
     local,
     outline::Outline,
     progress::Progress,
-    ranking::{Options, Ranking, aim, gap},
+    ranking::{Options, Ranking, aim, gap, joined},
     search::{Open, search},
 };
 use roundelay_dsl::Program;
@@ -130,8 +130,8 @@ fn best(
 ) -> (Option<Candidate>, f64) {
     let goal = &ranking.goal;
     let classes = classes.into_iter().filter(|(class, _)| *class <= ranking.allowed);
-    let plans: Vec<Open> = classes.flat_map(|(_, plans)| plans).collect();
-    let found = search(plans, aim(goal, options, 1), &mut clerk, progress);
+    let parts: Vec<Vec<Open>> = classes.flat_map(|(_, parts)| parts).collect();
+    let found = search(joined(parts), aim(goal, options, 1), &mut clerk, progress);
     let best = found.best.into_iter().next();
     let score = best.as_ref().map(|best| best.score(goal));
     (best, gap(score, found.open))

@@ -16,6 +16,7 @@
 //! | rest | a device holds its share of parameters and optimizer state, and what a forward pass kept |
 //! | owner | of a state that travels one worker keeps the versions, the optimizer's part and the sum |
 //! | flight | as the device takes its list, it holds what is forward and not yet back, and sums of gradients |
+//! | room | where lists are yet to be found, as many micro-batches as a device has room for are on their way, and the others go there and back behind them |
 //! | segments | each kind of memory, and what each stage keeps, has its own addresses, so the most of each adds up |
 //!
 //! Times are those of the steady state: a law about the way from a pass of a device to the same
@@ -28,6 +29,7 @@ mod pairs;
 mod path;
 mod ports;
 mod rest;
+mod room;
 mod work;
 
 pub(crate) use lists::{Lists, lists_of};
@@ -89,6 +91,22 @@ impl Bound {
             memory,
             kind,
         }
+    }
+
+    /// With what follows of a synchronous pipeline whose lists are yet to be found where no device
+    /// may take more than `capacity`.
+    pub(crate) fn in_room(
+        self,
+        plan: &Plan,
+        loads: &[StageLoad],
+        capacity: Bytes,
+        network: &mut Network<'_>,
+    ) -> Self {
+        if !plan.order.is_found() || !plan.lists.is_empty() {
+            return self;
+        }
+        let path = self.path.max(room::step(plan, loads, capacity, network));
+        Self { path, ..self }
     }
 
     /// What holds of slices too: all that is computed, moved and held of whole sequences is so of

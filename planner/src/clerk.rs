@@ -8,7 +8,6 @@ use crate::{
     evaluate::evaluate,
     excluded::{Excluded, Exclusions, Sizes},
     family::Family,
-    memory::Room,
     outline::Outline,
     parallel::parallel,
     ranking::threads,
@@ -20,8 +19,9 @@ use roundelay_dsl::{Objective, Program};
 use roundelay_schedule::{Exactness, Sequence};
 use std::{collections::BTreeMap, ops::Range};
 
-/// Plans by class of exactness.
-pub(crate) type Classes = BTreeMap<Exactness, Vec<Open>>;
+/// Plans by class of exactness, in the parts in which they were looked at: they are many, and
+/// whoever wants one list of them makes it once.
+pub(crate) type Classes = BTreeMap<Exactness, Vec<Vec<Open>>>;
 
 /// Knows the costs of the plans of a program, and keeps what turned out.
 pub(crate) struct Clerk<'a> {
@@ -36,7 +36,6 @@ pub(crate) struct Clerk<'a> {
 struct Listed<'a> {
     program: &'a Program,
     bounds: Bounds<'a>,
-    room: Room,
     /// All plans, those of a group side by side.
     plans: Vec<Outline>,
     grouping: Grouping,
@@ -78,14 +77,13 @@ impl<'a> Clerk<'a> {
         grouping: Grouping,
     ) -> (Self, Classes) {
         let bounds = Bounds::new(program, costs, &plans, threads());
-        let room = Room::new(program);
-        let listed = Listed { program, bounds, room, plans, grouping };
+        let listed = Listed { program, bounds, plans, grouping };
         let parts = listed.parts(PARTS * threads());
         let found = parallel(&parts, threads(), &|part| listed.first(part.clone()));
         let (mut classes, mut unfit) = (Classes::new(), Exclusions::default());
         for (part, own) in found {
-            for (class, open) in part {
-                classes.entry(class).or_default().push(open);
+            for (class, plans) in part {
+                classes.entry(class).or_default().push(plans);
             }
             unfit.extend(own);
         }
@@ -95,7 +93,8 @@ impl<'a> Clerk<'a> {
 
     /// The first plan of a group from this one on that may fit.
     pub(crate) fn open(&mut self, number: usize) -> Option<Open> {
-        self.listed.open(number, &mut self.network, &mut self.unfit)
+        let group = number..self.listed.after(number);
+        self.listed.open(group, &mut self.network, &mut self.unfit)
     }
 
     /// Where the group of a plan ends.
@@ -126,55 +125,72 @@ impl Listed<'_> {
     }
 
     /// The plans to look at of some whole groups, with their classes.
-    fn first(&self, part: Range<usize>) -> (Vec<(Exactness, Open)>, Exclusions) {
+    fn first(&self, part: Range<usize>) -> (BTreeMap<Exactness, Vec<Open>>, Exclusions) {
         let mut network = Network::new(&self.program.target);
-        let (mut found, mut unfit) = (Vec::new(), Exclusions::default());
+        let mut found: BTreeMap<Exactness, Vec<Open>> = BTreeMap::new();
+        let mut unfit = Exclusions::default();
         let mut number = part.start;
         while number < part.end {
-            if let Some(open) = self.open(number, &mut network, &mut unfit) {
-                found.push((open.outline.exactness(self.program), open));
-            }
-            number = self.after(number);
+            let alike = number..self.alike(number).min(part.end);
+            number = alike.end;
+            let own = alike.clone();
+            let Some(open) = self.open(own, &mut network, &mut unfit) else { continue };
+            let class = open.outline.exactness(self.program);
+            let looked_at = if self.is_alone(&open.outline) { alike.len() } else { 1 };
+            let plans = alike.take(looked_at);
+            let each =
+                plans.map(|number| Open { outline: self.plans[number], number, ..open });
+            found.entry(class).or_default().extend(each);
         }
         (found, unfit)
     }
 
-    /// The first plan of a group from this one on that may fit. The plans of a group differ in
-    /// what they compute again, least first. Unless memory counts, the first that fits is the only
-    /// one to look at: a rule, for one that does less of it is nearly always no slower, but no law
-    /// (`tests/recompute.rs`), so it belongs to what the space is and not to what bounds prove.
-    /// Plans whose order is found, or whose rows share the tokens, may well be faster with more of
-    /// it: each of them stands alone.
+    /// The first of some plans that differ in what they compute again alone, if they may fit: their
+    /// first bounds are equal.
     fn open(
         &self,
-        mut number: usize,
+        alike: Range<usize>,
         network: &mut Network<'_>,
         unfit: &mut Exclusions,
     ) -> Option<Open> {
-        let end = self.after(number);
-        while number < end {
-            let outline = self.plans[number];
-            let found = self.bounds.first(&outline, network);
-            match found.and_then(|bound| self.roomy(&outline, bound)) {
-                Ok(bound) => {
-                    let sharpness = Sharpness::Nodes;
-                    return Some(Open { outline, bound, sharpness, number });
-                }
-                Err(reason) => unfit.add(which(&outline), &reason, 1),
+        let (number, outline) = (alike.start, self.plans[alike.start]);
+        let found = self.bounds.first(&outline, network);
+        match found.and_then(|bound| self.roomy(&outline, bound)) {
+            Ok(bound) => {
+                let sharpness = Sharpness::Nodes;
+                Some(Open { outline, bound, sharpness, number })
             }
-            number += 1;
+            Err(reason) => {
+                unfit.add(which(&outline), &reason, alike.len() as u64);
+                None
+            }
         }
-        None
     }
 
-    fn after(&self, number: usize) -> usize {
-        let Outline { family, counts, .. } = self.plans[number];
-        let alone = family.order.is_found()
+    /// Whether a plan is looked at whatever others do that differ in what they compute again. They
+    /// stand side by side, least first. Unless memory counts, the first that fits is the only one to
+    /// look at: a rule, for one that does less of it is nearly always no slower, but no law
+    /// (`tests/recompute.rs`), so it belongs to what the space is and not to what bounds prove.
+    /// Plans whose order is found, or whose rows share the tokens, may well be faster with more of
+    /// it: each of them stands alone.
+    fn is_alone(&self, outline: &Outline) -> bool {
+        let Outline { family, counts, .. } = outline;
+        family.order.is_found()
             || counts.tensor.sequence == Sequence::Split
-            || counts.tensor.overdecompose > 1;
-        if alone || self.grouping == Grouping::None {
-            return number + 1;
+            || counts.tensor.overdecompose > 1
+            || self.grouping == Grouping::None
+    }
+
+    /// Where the group of a plan ends, of which the first that fits stands for all.
+    fn after(&self, number: usize) -> usize {
+        match self.is_alone(&self.plans[number]) {
+            true => number + 1,
+            false => self.alike(number),
         }
+    }
+
+    /// Where the plans end that differ from one in what they compute again alone.
+    fn alike(&self, number: usize) -> usize {
         let group = |outline: &Outline| (outline.family, outline.counts);
         let own = group(&self.plans[number]);
         let rest = self.plans[number + 1..].iter();
@@ -183,7 +199,7 @@ impl Listed<'_> {
 
     /// The bound of a plan that may fit.
     fn roomy(&self, outline: &Outline, bound: Bound) -> Result<Bound, Reason> {
-        let fits = self.room.for_bound(self.program, outline.devices, &bound);
+        let fits = self.bounds.room.for_bound(self.program, outline.devices, &bound);
         fits.map(|()| bound).map_err(Reason::Memory)
     }
 }

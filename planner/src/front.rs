@@ -79,7 +79,7 @@ pub fn front(program: &Program, ranking: &Ranking, clocked_max: usize) -> Front 
         let count = own.len();
         let (mut clerk, classes) = Clerk::new(&program, &costs, own, Grouping::None);
         let allowed = classes.into_iter().filter(|(class, _)| *class <= ranking.allowed);
-        let plans = allowed.flat_map(|(_, plans)| plans);
+        let plans = allowed.flat_map(|(_, parts)| parts).flatten();
         let is_new = |open: &Open| !known.contains(&(first + open.number));
         open += search.run(plans.filter(is_new).collect(), clocked_max, &mut clerk);
         first += count;

@@ -31,6 +31,17 @@ impl Room {
         Self(widest.collect())
     }
 
+    /// The roomiest of the first so many devices, and what it may take.
+    fn roomiest(&self, devices: u32) -> Option<(DeviceId, Bytes)> {
+        let last = (devices as usize).min(self.0.len()).checked_sub(1)?;
+        Some(self.0[last])
+    }
+
+    /// What no device of a plan of so many devices can exceed.
+    pub(crate) fn capacity(&self, devices: u32) -> Bytes {
+        self.roomiest(devices).map_or(Bytes(u64::MAX), |(_, capacity)| capacity)
+    }
+
     /// Whether a plan may fit, by its bound: all its devices are alike enough that the bound counts
     /// against the roomiest.
     ///
@@ -42,10 +53,7 @@ impl Room {
         devices: u32,
         bound: &Bound,
     ) -> Result<(), Shortfall> {
-        let last = (devices as usize).min(self.0.len());
-        let Some((id, capacity)) = last.checked_sub(1).map(|last| self.0[last]) else {
-            return Ok(());
-        };
+        let Some((id, capacity)) = self.roomiest(devices) else { return Ok(()) };
         if bound.memory <= capacity {
             return Ok(());
         }

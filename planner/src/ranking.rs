@@ -13,7 +13,7 @@ use crate::{
     space::Space,
 };
 use roundelay_dsl::Program;
-use roundelay_schedule::{Exactness, Plan};
+use roundelay_schedule::{Exactness, Placement, Plan};
 use std::{
     collections::BTreeMap,
     num::NonZeroUsize,
@@ -226,13 +226,16 @@ impl Ranking {
         let goal = self.goal.clone();
         let (mine, others): (Classes, Classes) =
             classes.into_iter().partition(|(class, _)| *class <= self.allowed);
-        let mine: Vec<Open> = mine.into_values().flatten().collect();
+        let mine: Vec<Vec<Open>> = mine.into_values().flatten().collect();
         let first = aim(&goal, options, options.top);
-        let mut found = search(mine, first, clerk, progress);
+        let mut found = search(joined(mine), first, clerk, progress);
         self.count(clerk, &found);
+        if found.open.is_some() && !found.best.is_empty() && !progress.stopped {
+            self.each_placement(&mut found, clerk, options, progress);
+        }
         if found.best.is_empty() && found.open.is_some() && !progress.stopped {
             let left = std::mem::take(&mut found.left);
-            let left = left.into_iter().filter_map(|number| clerk.open(number));
+            let left = left.into_iter().filter_map(|open| clerk.open(open.number));
             let left = left.collect();
             found.best = self.smallest(left, clerk, options, progress);
         }
@@ -243,7 +246,7 @@ impl Ranking {
                 limit => (limit.div_ceil(WEAKER_PART), WEAKER_ENOUGH),
             };
             let usual = aim(&goal, &Options { clocked_max, ..*options }, 1);
-            let found = search(plans, Aim { enough, ..usual }, clerk, progress);
+            let found = search(joined(plans), Aim { enough, ..usual }, clerk, progress);
             self.count(clerk, &found);
             let line = format!("plan {{ exactness {exactness} }}");
             let Some(candidate) = found.best.into_iter().next() else { continue };
@@ -253,9 +256,37 @@ impl Ranking {
     }
 
     fn count(&mut self, clerk: &Clerk<'_>, found: &Found) {
-        let left = found.left.iter().map(|number| clerk.after(*number) - number);
+        let left = found.left.iter().map(|open| clerk.after(open.number) - open.number);
         self.clocked += found.clocked;
         self.pruned -= found.clocked + left.sum::<usize>();
+    }
+
+    /// A second look where the limit was met: bounds may be far from the truth for one placement or
+    /// number of devices and close to it for another, as where devices differ, so the likeliest plan
+    /// of each is clocked.
+    fn each_placement(
+        &mut self,
+        found: &mut Found,
+        clerk: &mut Clerk<'_>,
+        options: &Options,
+        progress: &mut Progress<'_>,
+    ) {
+        let goal = self.goal.clone();
+        let mut likeliest = BTreeMap::<(Placement, u32), Open>::new();
+        for open in &found.left {
+            let key = (open.outline.family.placement, open.outline.devices);
+            let known = likeliest.entry(key).or_insert(*open);
+            if open.score(&goal) < known.score(&goal) {
+                *known = *open;
+            }
+        }
+        let plans: Vec<Open> = likeliest.into_values().collect();
+        let all = Options { clocked_max: plans.len(), ..*options };
+        let more = search(plans, aim(&goal, &all, options.top), clerk, progress);
+        self.clocked += more.clocked;
+        found.best.extend(more.best);
+        found.best.sort_by_key(|candidate| candidate.score(&goal));
+        found.best.truncate(options.top.max(1));
     }
 
     /// A second look where the limit was met before anything fitted: what is likeliest to fit is
@@ -283,6 +314,14 @@ impl Ranking {
             found.open.is_none_or(|open| best.is_some_and(|best| best <= open));
         self.plans = found.best;
     }
+}
+
+/// The plans of all parts, each of which is dropped when it was taken.
+pub(crate) fn joined(parts: Vec<Vec<Open>>) -> Vec<Open> {
+    let mut all = Vec::new();
+    all.reserve_exact(parts.iter().map(Vec::len).sum());
+    parts.into_iter().for_each(|part| all.extend(part));
+    all
 }
 
 /// (best − bound) / best of the first number of two scores.

@@ -20,6 +20,10 @@ use std::{cmp::Reverse, collections::BinaryHeap, ops::ControlFlow};
 /// depend on the number of threads.
 pub(crate) const ROUND: usize = 4;
 
+/// Plans that are clocked side by side where as many may still be the best: bounds behind the first
+/// sharp one are made sharper until so many are sharp.
+const TOGETHER: usize = 2;
+
 /// Plans whose bounds are made sharper between two looks: enough for several threads, and few that
 /// the first of them would have shown to be needless.
 pub(crate) const SHARPENED: usize = 16;
@@ -59,8 +63,8 @@ pub(crate) struct Found {
     pub best: Vec<Candidate>,
     /// Plans that were clocked or turned out to be none when they were lowered.
     pub clocked: usize,
-    /// Numbers of the plans that were left open.
-    pub left: Vec<usize>,
+    /// The plans that were left open.
+    pub left: Vec<Open>,
     /// The best bound of the plans that were left open.
     pub open: Option<Score>,
 }
@@ -79,6 +83,11 @@ pub(crate) trait Judge {
 }
 
 impl Open {
+    /// Whether no bound is sharper.
+    fn is_sharp(&self) -> bool {
+        self.sharpness == Sharpness::Lists
+    }
+
     /// The bound's score.
     pub(crate) fn score(&self, goal: &Goal) -> Score {
         let Outline { devices, family, .. } = self.outline;
@@ -105,7 +114,7 @@ impl<'a> Queue<'a> {
         self.heap.peek().map(|Reverse((score, index))| (*score, &self.plans[*index]))
     }
 
-    /// Takes plans from the front that are as sharp, or as little, as wanted.
+    /// Takes plans from the front that are as wanted.
     fn take(&mut self, most: usize, wanted: impl Fn(Score, &Open) -> bool) -> Vec<usize> {
         let mut taken = Vec::new();
         while taken.len() < most {
@@ -119,9 +128,16 @@ impl<'a> Queue<'a> {
         taken
     }
 
-    fn numbers(&self) -> Vec<usize> {
-        let all = self.heap.iter();
-        all.map(|Reverse((_, index))| self.plans[*index].number).collect()
+    /// Gives back what was taken.
+    fn give_back(&mut self, taken: &[usize]) {
+        let entry =
+            |index: &usize| Reverse((self.plans[*index].score(self.goal), *index));
+        self.heap.extend(taken.iter().map(entry));
+    }
+
+    fn into_left(self) -> Vec<Open> {
+        let all = self.heap.into_iter();
+        all.map(|Reverse((_, index))| self.plans[index]).collect()
     }
 
     fn add(&mut self, open: Open) {
@@ -149,18 +165,18 @@ pub(crate) fn search(
         if found.is_settled(score, aim) {
             break;
         }
-        let sharp = first.sharpness == Sharpness::Lists;
+        let sharp = first.is_sharp();
         let room = aim.clocked_max.saturating_sub(found.clocked);
         if progress.look(found.look(aim, score)) == ControlFlow::Break(())
             || (sharp && (room == 0 || found.will_do(aim, score)))
         {
             found.open = Some(score);
-            found.left = queue.numbers();
+            found.left = queue.into_left();
             break;
         }
         match sharp {
             false => found.sharpen(&mut queue, aim, judge),
-            true => found.clock(&mut queue, (aim, room), judge),
+            true => found.clock_together(&mut queue, (aim, room), judge),
         }
     }
     found
@@ -185,9 +201,7 @@ impl Found {
     }
 
     fn sharpen(&mut self, queue: &mut Queue<'_>, aim: Aim<'_>, judge: &mut impl Judge) {
-        let dull = |score, open: &Open| {
-            open.sharpness < Sharpness::Lists && !self.is_settled(score, aim)
-        };
+        let dull = |score, open: &Open| !open.is_sharp() && !self.is_settled(score, aim);
         let taken = queue.take(SHARPENED, dull);
         let open: Vec<Open> = taken.iter().map(|index| queue.plans[*index]).collect();
         for (index, result) in taken.into_iter().zip(judge.sharper(&open)) {
@@ -201,16 +215,31 @@ impl Found {
         }
     }
 
-    fn clock(
+    /// Clocks the sharp plans at the front of the queue; where they are few and a dull one behind them
+    /// may still be the best, makes that sharper first.
+    fn clock_together(
         &mut self,
         queue: &mut Queue<'_>,
         (aim, room): (Aim<'_>, usize),
         judge: &mut impl Judge,
     ) {
-        let sharp = |score, open: &Open| {
-            open.sharpness == Sharpness::Lists && !self.is_settled(score, aim)
-        };
+        let sharp = |score, open: &Open| open.is_sharp() && !self.is_settled(score, aim);
         let taken = queue.take(ROUND.min(room), sharp);
+        let next = queue.first().filter(|(score, _)| !self.is_settled(*score, aim));
+        if taken.len() < TOGETHER.min(room) && next.is_some() {
+            self.sharpen(queue, aim, judge);
+            queue.give_back(&taken);
+        } else {
+            self.clock(queue, &taken, (aim, judge));
+        }
+    }
+
+    fn clock(
+        &mut self,
+        queue: &mut Queue<'_>,
+        taken: &[usize],
+        (aim, judge): (Aim<'_>, &mut impl Judge),
+    ) {
         let round: Vec<Open> = taken.iter().map(|index| queue.plans[*index]).collect();
         for (open, result) in round.iter().zip(judge.clock(&round, aim.threads)) {
             self.clocked += 1;

@@ -8,6 +8,7 @@ use crate::{
     counts::Counts,
     cutting::{Count, Cuttings},
     load::StageLoad,
+    memory::Room,
     outline::Outline,
     parallel::parallel,
     reason::Reason,
@@ -54,6 +55,8 @@ pub(crate) struct Bounds<'a> {
     cuttings: Cuttings,
     threads: usize,
     network: Network<'a>,
+    /// What devices may take.
+    pub room: Room,
     stages: KnownStages<'a>,
     loads: BTreeMap<LoadKey, Result<Vec<StageLoad>, Reason>>,
     lists: BTreeMap<ListKey, Option<Lists>>,
@@ -80,6 +83,7 @@ impl<'a> Bounds<'a> {
             cuttings,
             threads,
             network: Network::new(&program.target),
+            room: Room::new(program),
             loads: BTreeMap::new(),
             lists: BTreeMap::new(),
             passes: 0,
@@ -128,7 +132,10 @@ impl<'a> Bounds<'a> {
             let loads = loads.map_err(Clone::clone)?;
             match known {
                 Sharpness::Nodes => {
-                    let next = Bound::of_stages(&plan, loads, &mut self.network);
+                    let capacity = self.room.capacity(outline.devices);
+                    let network = &mut self.network;
+                    let next = Bound::of_stages(&plan, loads, network);
+                    let next = next.in_room(&plan, loads, capacity, network);
                     Ok((bound.and(next), Sharpness::Stages))
                 }
                 Sharpness::Stages | Sharpness::Lists => {

@@ -65,6 +65,7 @@ impl Space {
             own.found
         });
         let Filler { mut found, .. } = all;
+        found.plans.reserve_exact(filled.iter().map(|own| own.plans.len()).sum());
         filled.into_iter().for_each(|own| found.add(own));
         let Found { grid, depths, plans, exclusions, dropped, combinations } = found;
         let decisions = values.described(&grid, &depths);

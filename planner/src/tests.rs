@@ -16,7 +16,7 @@ use crate::{
     table,
 };
 use roundelay_dsl::{Choice, Learning, NanoDollarsPerHour, Numbers, Objective, Program};
-use roundelay_schedule::{Exactness, Nanos, Placement, Rule, States};
+use roundelay_schedule::{Exactness, Nanos, Placement, Recompute, Rule, States};
 use std::ops::ControlFlow;
 
 /// Every plan of the space, clocked.
@@ -310,4 +310,22 @@ fn a_period_without_end_is_refused_at_once() {
     program.search.micro_batches = Numbers::Ranges(vec![(4_000_000, 4_000_000)]);
     let refused = refusal(&program);
     assert!(refused.binding.contains("4000000 passes"), "{refused}");
+}
+
+/// Bounds may be far from the truth for one placement and close to it for another; where the limit
+/// is met, the likeliest plan of each was clocked.
+#[test]
+fn a_limit_leaves_no_placement_unseen() {
+    let mut program = sample::program(4, 8);
+    program.search.recompute = Choice::OneOf(vec![Recompute::None]);
+    let few = Options { top: 1, clocked_max: 1, ..Options::default() };
+    let answer = plan(&program, &few).expect("something fits");
+    assert!(!answer.optimal && answer.clocked > 3, "{answer:?}");
+    for placement in [Placement::Accumulate, Placement::Data, Placement::Pipeline] {
+        let mut alone = program.clone();
+        alone.search.placement = Choice::OneOf(vec![placement]);
+        let likeliest = crate::ranking::allowed(&alone, &few).remove(0);
+        let best = &answer.plans[0];
+        assert!(best.step_time <= likeliest.step_time, "{placement} {best:?}");
+    }
 }

@@ -16,32 +16,59 @@ use roundelay_schedule::{Bytes, Id, Kind, Listed, Pass, Placement, Plan, States}
 /// What a device whose list is yet to be found, or whose micro-batches come from others, holds at
 /// least while it takes its last micro-batch back.
 pub(super) fn of_last(plan: &Plan, loads: &[StageLoad]) -> (Bytes, Kind) {
+    let (passes, devices) = last_passes(plan);
+    fullest(plan, loads, (&passes, devices))
+}
+
+/// How many micro-batches each device whose list is yet to be found has room for between forward
+/// and backward, where it may take so much; one at least.
+pub(super) fn rooms(plan: &Plan, loads: &[StageLoad], capacity: Bytes) -> Vec<u64> {
+    let (passes, devices) = last_passes(plan);
+    let one = taken(plan, loads, (&passes, devices));
+    let room = |(device, load): (&Device, &StageLoad)| {
+        let left = capacity - Bytes(device.held(plan.states).1);
+        left.0.checked_div(load.kept().0).map_or(u64::MAX, |more| more.saturating_add(1))
+    };
+    one.iter().zip(loads).map(room).collect()
+}
+
+/// The passes of a micro-batch whose way is known without lists, and the number of devices.
+fn last_passes(plan: &Plan) -> (Vec<(Listed, u32)>, usize) {
     let stages = 0..plan.stages;
     let listed = |pass, stage| Listed::new(pass, stage, 0);
-    let passes: Vec<(Listed, u32)> = match plan.placement {
+    match plan.placement {
         Placement::Pipeline if plan.order.is_found() && plan.chunks == 1 => {
             let halves = [Pass::Forward, Pass::InputGradient, Pass::WeightGradient];
             let own = |stage| halves.map(|pass| (listed(pass, stage), stage));
-            stages.flat_map(own).collect()
+            (stages.flat_map(own).collect(), plan.stages as usize)
         }
         Placement::Data if !plan.rule.is_synchronous() => {
             let there = stages.clone().map(|stage| listed(Pass::Forward, stage));
             let back = stages.rev().map(|stage| listed(Pass::Backward, stage));
-            there.chain(back).map(|listed| (listed, 0)).collect()
+            (there.chain(back).map(|listed| (listed, 0)).collect(), 1)
         }
-        _ => return (Bytes(0), Kind::Parameter),
-    };
-    let devices =
-        passes.iter().map(|(_, device)| *device as usize + 1).max().unwrap_or(0);
-    fullest(plan, loads, (&passes, devices))
+        _ => (Vec::new(), 0),
+    }
 }
 
 /// What the fullest device takes at least, and the kind that takes most of it.
 pub(super) fn fullest(
     plan: &Plan,
     loads: &[StageLoad],
-    (passes, devices): (&[(Listed, u32)], usize),
+    lists: (&[(Listed, u32)], usize),
 ) -> (Bytes, Kind) {
+    let devices = taken(plan, loads, lists);
+    let held = devices.iter().map(|device| device.held(plan.states));
+    let fullest = held.max_by_key(|(_, all)| *all);
+    fullest.map_or((Bytes(0), Kind::Parameter), |(held, all)| (Bytes(all), held.kind()))
+}
+
+/// The devices behind their passes.
+fn taken(
+    plan: &Plan,
+    loads: &[StageLoad],
+    (passes, devices): (&[(Listed, u32)], usize),
+) -> Vec<Device> {
     let mut devices = vec![Device::default(); devices];
     let mut seats = Seats::new(loads.len());
     for (listed, device) in passes {
@@ -61,9 +88,7 @@ pub(super) fn fullest(
         device.rest = device.rest + share(plan, own);
         device.kept += seat.kept(load);
     }
-    let held = devices.iter().map(|device| device.held(plan.states));
-    let fullest = held.max_by_key(|(_, all)| *all);
-    fullest.map_or((Bytes(0), Kind::Parameter), |(held, all)| (Bytes(all), held.kind()))
+    devices
 }
 
 /// Whether a pass adds to a sum of gradients.

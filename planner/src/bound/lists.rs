@@ -114,21 +114,26 @@ fn one_stage(stage: u32) -> DeviceList {
 
 /// What moves of a stage take.
 #[derive(Clone, Copy, Debug, Default)]
-struct Moves {
+pub(super) struct Moves {
     /// The message to the next stage, and the one that comes back; none where nothing waits.
-    down: Option<Nanos>,
-    up: Option<Nanos>,
+    pub(super) down: Option<Nanos>,
+    pub(super) up: Option<Nanos>,
     /// Gathering parameters before each pass.
     gather: Nanos,
     /// Behind the last pass: sums of gradients.
-    sums: Nanos,
+    pub(super) sums: Nanos,
     /// The update.
-    update: Nanos,
+    pub(super) update: Nanos,
     /// Gathering what was updated.
-    renew: Nanos,
+    pub(super) renew: Nanos,
 }
 
-fn moves(plan: &Plan, loads: &[StageLoad], network: &mut Network<'_>) -> Vec<Moves> {
+/// The moves of each stage.
+pub(super) fn moves(
+    plan: &Plan,
+    loads: &[StageLoad],
+    network: &mut Network<'_>,
+) -> Vec<Moves> {
     let mut all: Vec<Moves> = Vec::with_capacity(loads.len());
     for (stage, load) in loads.iter().enumerate() {
         let last = loads.len() - 1;

@@ -63,6 +63,35 @@ fn lists_add_messages_sums_and_gradients() {
     assert_eq!(two.path, single.path + Nanos(18));
 }
 
+#[test]
+fn what_has_no_room_goes_there_and_back_later() {
+    let mut target = sample::target(8);
+    let link = Link::plain("bus", BytesPerSecond(1_000_000_000), Nanos(5));
+    target.links = [link].into_iter().collect();
+    let own = StageLoad { weight: Nanos(1), gradient: Bytes(8), ..load() };
+    let linked = vec![own.clone(); 2];
+    let mut network = Network::new(&target);
+    let mut step = |loads: &[StageLoad], plan: &Plan, micro_batches: u64| {
+        let capacity = Bytes(8 + 16 + 8 + 4 * micro_batches);
+        let bound = Bound::of_stages(plan, loads, &mut network);
+        bound.in_room(plan, loads, capacity, &mut network).path
+    };
+    let order = Order::ZeroBubbleAuto;
+    let plan = sample::plan(Rule::Sync, Placement::Pipeline, order, 4, 2);
+    // Both stages and two messages, and at last the weights of the first stage.
+    let around = 2 * (1 + 1) + 2 * 5;
+    assert_eq!(step(&linked, &plan, 1), Nanos(4 * around + 1));
+    assert_eq!(step(&linked, &plan, 2), Nanos(1 + 2 * around + 1));
+    assert_eq!(step(&linked, &plan, 3), Nanos(2 * around + 1));
+    // Behind one stage there and back, and its messages, the last one is busy.
+    assert_eq!(step(&linked, &plan, 4), Nanos(2 + 2 * 5 + 4 * 2 + 1));
+    // Stages that give nothing back do not wait for each other.
+    let unlinked = vec![StageLoad { up: None, ..own }; 2];
+    assert_eq!(step(&unlinked, &plan, 1), Nanos(4 * 3));
+    // An all-reduce of 8 bytes in a ring of two: 2 · (5 + 4).
+    assert_eq!(step(&linked, &plan.replicated(2, 1), 1), Nanos(4 * around + 1 + 18));
+}
+
 /// Nodes of two devices with 8 bytes per nanosecond, joined by 1 byte per nanosecond.
 fn nodes() -> Target {
     let mut target = sample::target(8);

@@ -95,15 +95,20 @@ pub(super) fn splits(plan: &Plan) -> bool {
     plan.order.splits_backward() || plan.order == Order::Listed
 }
 
+/// Whether every stage reads of the one before, and gives a gradient back.
+pub(super) fn are_linked(loads: &[StageLoad]) -> bool {
+    let follow = |load: &StageLoad| load.down.is_some() && load.up.is_some();
+    loads.iter().rev().skip(1).all(follow)
+}
+
 /// Law: in a synchronous pipeline whose stages follow each other, device 0 begins a step with the
 /// first forward pass and ends it behind its last backward pass. A device whose first stage is j
 /// cannot begin before the forward passes of the stages before j; after its last pass that others
 /// wait for come the backward passes of the stages before j, and the update of stage 0. Where
 /// backward passes are in halves, others wait for the first halves alone.
 pub(super) fn flush(plan: &Plan, loads: &[StageLoad]) -> Nanos {
-    let follow = |load: &StageLoad| load.down.is_some() && load.up.is_some();
-    let linked = loads.iter().rev().skip(1).all(follow);
-    if !flushes(plan) || holders(plan) > 1 || !linked || plan.order == Order::Listed {
+    let apart = holders(plan) > 1 || !are_linked(loads);
+    if !flushes(plan) || apart || plan.order == Order::Listed {
         return Nanos(0);
     }
     let n = u64::from(plan.micro_batches);

@@ -61,7 +61,7 @@ fn small_space(random: &mut Random) -> Program {
 fn clocked(program: &Program, plans: Vec<Outline>) -> Vec<Candidate> {
     let costs = Costs::new(program);
     let (mut clerk, classes) = Clerk::new(program, &costs, plans, Grouping::None);
-    let open: Vec<Open> = classes.into_values().flatten().collect();
+    let open: Vec<Open> = classes.into_values().flatten().flatten().collect();
     clerk.clock(&open, 1).into_iter().map(|found| found.expect("it is a plan")).collect()
 }
 

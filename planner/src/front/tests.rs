@@ -111,7 +111,7 @@ fn the_front_is_that_of_clocking_every_plan() {
         let all = ranking.space.plans.clone();
         let (mut clerk, classes) = Clerk::new(&program, &costs, all, Grouping::None);
         let every = classes.into_iter().filter(|(class, _)| *class <= ranking.allowed);
-        let every: Vec<Open> = every.flat_map(|(_, plans)| plans).collect();
+        let every: Vec<Open> = every.flat_map(|(_, parts)| parts).flatten().collect();
         let clocked: Vec<Candidate> =
             clerk.clock(&every, 1).into_iter().flatten().collect();
         let expected = least(points(&clocked).into_iter());

@@ -27,6 +27,14 @@ fn open((number, work): (usize, u64)) -> Open {
 struct MadeUp {
     first: Vec<u64>,
     refused: usize,
+    /// Sizes of the rounds in which plans were clocked.
+    rounds: Vec<usize>,
+}
+
+impl MadeUp {
+    fn new(first: &[u64]) -> Self {
+        Self { first: first.to_vec(), refused: 0, rounds: Vec::new() }
+    }
 }
 
 fn time(first: u64) -> Option<Nanos> {
@@ -51,6 +59,7 @@ impl Judge for MadeUp {
         round: &[Open],
         threads: usize,
     ) -> Vec<Result<Candidate, Reason>> {
+        self.rounds.push(round.len());
         parallel(round, threads, &|open: &Open| {
             let time = time(self.first[open.number]).ok_or(Reason::OneWorker)?;
             Ok(sample::candidate(&sample::plan_on(1), time, open.number))
@@ -66,8 +75,7 @@ impl Judge for MadeUp {
 
 fn found(first: &[u64], aim: Aim<'_>) -> Found {
     let plans = first.iter().copied().enumerate().map(open).collect();
-    let mut judge = MadeUp { first: first.to_vec(), refused: 0 };
-    search(plans, aim, &mut judge, &mut Progress::default())
+    search(plans, aim, &mut MadeUp::new(first), &mut Progress::default())
 }
 
 #[test]
@@ -105,4 +113,19 @@ fn any_plan_will_do_when_enough_were_clocked() {
     let refused: Vec<u64> = (1..=40).map(|work| work * 14).collect();
     let none = self::found(&refused, Aim { enough: 8, ..aim(&goal(), 1, 30) });
     assert!(none.best.is_empty() && none.clocked == 30);
+}
+
+#[test]
+fn no_plan_is_clocked_alone_while_another_may_be_the_best() {
+    let mut random = Random::new(5);
+    let goal = goal();
+    for _ in 0..20 {
+        let first: Vec<u64> = (0..40).map(|_| 1 + random.below(500)).collect();
+        let plans = first.iter().copied().enumerate().map(open).collect();
+        let mut judge = MadeUp::new(&first);
+        let aim = aim(&goal, 40, usize::MAX);
+        search(plans, aim, &mut judge, &mut Progress::default());
+        let (_, rounds) = judge.rounds.split_last().expect("something was clocked");
+        assert!(rounds.iter().all(|round| (TOGETHER..=ROUND).contains(round)));
+    }
 }
