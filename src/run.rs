@@ -4,9 +4,9 @@ use roundelay_runtime::{
     CheckpointError, Checkpointing, Checkpoints, CodeError, Control, Cpu, CpuOptions,
     Cuda, CudaError, CudaOptions, DataError, Dataset, Device, DeviceError, Evaluating,
     Evaluator, Fill, Graphs, HeldOut, Interrupt, Latest, Measures, NotNative, Observer,
-    Progress, Provenance, Report, Rests, Resumed, Resumption, Seat, State, StateError,
-    Touched, TrainError, Trainer, Ungraphed, Weights, WeightsError, WeightsFile,
-    check_native,
+    ProductCounts, Progress, Provenance, Report, Rests, Resumed, Resumption, Seat, State,
+    StateError, Touched, TrainError, Trainer, Ungraphed, Weights, WeightsError,
+    WeightsFile, check_native,
 };
 use roundelay_schedule::{Checked, DeviceId, Evaluation, Float, Kind};
 use std::{
@@ -315,6 +315,7 @@ fn train(
         Some(control) => rank_machine(schedule, data, on, control)?,
     };
     tell_ungraphed(&device, listener);
+    tell_own_products(&device, listener);
     tell_unhidden(&device, schedule, listener);
     let trainer = Trainer::new(device, Rests { evaluate, checkpoint });
     let mut trainer = trainer.interruptible(options.interrupt.clone());
@@ -344,6 +345,18 @@ fn tell_ungraphed(device: &Device, listener: &mut impl FnMut(RunEvent)) {
             listener(RunEvent::Note(format!("replays without graphs: {why}")));
         }
         Some(Ungraphed::Unwanted) | None => {}
+    }
+}
+
+/// Says why matrix products are not the library's.
+fn tell_own_products(device: &Device, listener: &mut impl FnMut(RunEvent)) {
+    let Device::Cuda(cuda) = device else { return };
+    let ProductCounts { library, own, why_own } = cuda.products();
+    if let Some(why) = why_own {
+        let all = library + own;
+        listener(RunEvent::Note(format!(
+            "own functions make {own} of {all} matrix products: {why}"
+        )));
     }
 }
 

@@ -5,6 +5,11 @@ import threading
 import time
 
 
+# With what they say of a row: nothing is a figure that nobody judges, and `missing` that
+# something is not here or that no time was left for it.
+VERDICTS = ("", "right", "missing", "WRONG", "FAILED")
+
+
 class Results:
     def __init__(self, out, facts, start, budget):
         self.out, self.facts, self.start, self.budget = out, facts, start, budget
@@ -21,8 +26,9 @@ class Results:
         print(f"[{time.monotonic() - self.start:6.1f} s] {text}", flush=True)
 
     def add(self, part, what, found, verdict="", **figures):
-        """A row: `found` in words, `verdict` is `right`, `WRONG`, `missing` or nothing, and
-        figures for whoever reads the document."""
+        """A row: `found` in words, `verdict` one of `VERDICTS`, and figures for whoever reads the
+        document."""
+        assert verdict in VERDICTS, verdict
         row = {"part": part, "what": what, "found": found, "verdict": verdict, **figures}
         with self.lock:
             self.rows.append(row)
@@ -41,7 +47,12 @@ class Results:
         for row in self.rows:
             cells = [clean(row[key]) for key in ("part", "what", "found", "verdict")]
             lines.append("| " + " | ".join(cells) + " |")
+        counts = [f"{self.count(verdict)} {verdict}" for verdict in VERDICTS if verdict]
+        lines += ["", f"{', '.join(counts)}."]
         return "\n".join(lines) + "\n"
 
+    def count(self, verdict):
+        return sum(row["verdict"] == verdict for row in self.rows)
+
     def is_right(self):
-        return all(row["verdict"] != "WRONG" for row in self.rows)
+        return self.count("WRONG") + self.count("FAILED") == 0

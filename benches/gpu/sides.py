@@ -18,6 +18,14 @@ class Failed(Exception):
     """A command that did not do what it should; its last words."""
 
 
+class Late(Failed):
+    """One that took longer than it may."""
+
+
+class Absent(Failed):
+    """What is not here, or had no time left."""
+
+
 # Sizes: what stands in the model file under these names, examples of a step, and steps of a turn.
 FULL = {
     "gpt2": {"file": "gpt2", "batch": 32, "steps": 60, "model":
@@ -86,14 +94,14 @@ class Ours:
         image = self.sizes["resnet50"]["model"]
         images(work / "images", image["side"], 8, 40 if tiny else 320)
 
-    def call(self, words, timeout):
-        """Standard output of a command that must end well."""
+    def call(self, words, timeout, more=None):
+        """Standard output of a command that must end well, with more in its environment."""
         command = [str(self.program), *map(str, words)]
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=max(timeout, 1),
-                                  env=self.environment)
+                                  env={**self.environment, **(more or {})})
         except subprocess.TimeoutExpired:
-            raise Failed(f"`{' '.join(words_of(words))}` took more than {timeout:.0f} s") from None
+            raise Late(f"`{' '.join(words_of(words))}` took more than {timeout:.0f} s") from None
         if done.returncode != 0:
             raise Failed(f"`{' '.join(words_of(words))}`: {done.stderr.strip()[-400:]}")
         return done.stdout
@@ -159,11 +167,11 @@ class Theirs:
             done = subprocess.run(self.command(*words), capture_output=True, text=True,
                                   timeout=max(timeout, 1), env=self.environment)
         except subprocess.TimeoutExpired:
-            raise Failed(f"PyTorch's losses took more than {timeout:.0f} s") from None
+            raise Late(f"PyTorch's losses took more than {timeout:.0f} s") from None
         except OSError as error:
-            raise Failed(f"`{self.python}`: {error.strerror}") from None
+            raise Absent(f"`{self.python}`: {error.strerror}") from None
         if done.returncode != 0:
-            raise Failed(last_words(done.stderr))
+            raise ended(done.stderr)
         return json.loads(done.stdout.splitlines()[-1])["losses"]
 
     def serve(self, sizes, mode, warm_up=6):
@@ -181,7 +189,7 @@ class Server:
             self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=self.errors,
                                             env=environment)
         except OSError as error:
-            raise Failed(f"`{command[0]}`: {error.strerror}") from None
+            raise Absent(f"`{command[0]}`: {error.strerror}") from None
         os.set_blocking(self.process.stdout.fileno(), False)
         self.pending = b""
 
@@ -192,9 +200,7 @@ class Server:
             return self.answer(timeout)
         except (OSError, ValueError) as error:
             # It is gone, or what it said is no JSON.
-            self.errors.seek(0)
-            said = last_words(self.errors.read())
-            raise Failed(f"PyTorch and `{request}`: {error}; {said}") from None
+            raise ended(self.said(), f"PyTorch and `{request}`: {error}; ") from None
 
     def answer(self, timeout):
         end = time.monotonic() + timeout
@@ -204,16 +210,26 @@ class Server:
                 line, self.pending = self.pending.split(b"\n", 1)
                 return json.loads(line)
             if self.process.poll() is not None:
-                self.errors.seek(0)
-                raise Failed(last_words(self.errors.read()))
+                raise ended(self.said())
             time.sleep(0.01)
         self.close()
-        raise Failed(f"PyTorch did not answer within {timeout:.0f} s")
+        raise Late(f"PyTorch did not answer within {timeout:.0f} s")
+
+    def said(self):
+        self.errors.seek(0)
+        return self.errors.read()
 
     def close(self):
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
+
+
+def ended(errors, before=""):
+    """Why a PyTorch process ended: a Python without PyTorch is one that is not here."""
+    said = last_words(errors)
+    kind = Absent if "No module named 'torch'" in said else Failed
+    return kind(before + said)
 
 
 def last_words(text):

@@ -132,7 +132,15 @@ struct Own {
 struct Seen {
     u32 low[2], high[2];
 
-    __device__ bool has(u32 half, u32 at) const { return at >= low[half] && at < high[half]; }
+    __device__ bool operator()(u32 half, u32 at) const { return at >= low[half] && at < high[half]; }
+    // Whether all rows of a block, from `first` to `last`, see the positions from `at` to before
+    // `end`: the first and the last position that a row sees grow with the row.
+    __device__ static bool all_keys(const Heads& heads, u32 first, u32 last, u32 at, u32 end) {
+        return at >= heads.first_key(last) && end <= heads.last_key(first);
+    }
+    __device__ static bool all_queries(const Heads& heads, u32 first, u32 last, u32 at, u32 end) {
+        return at >= heads.first_query(last) && end <= heads.last_query(first);
+    }
     __device__ static Seen keys(const Heads& heads, u32 row) {
         return {{heads.first_key(row), heads.first_key(row + 8)}, {heads.last_key(row), heads.last_key(row + 8)}};
     }
@@ -142,13 +150,18 @@ struct Seen {
     }
 };
 
+// The same for tiles of which every row sees all: they take no comparison.
+struct Everything {
+    __device__ bool operator()(u32, u32) const { return true; }
+};
+
 // The warp's first row among the block's, and the lane's row among the warp's.
 __device__ inline u32 row_of_warp() { return threadIdx.x / 32 * 16; }
 __device__ inline u32 row_of_lane() { return threadIdx.x % 32 / 4; }
 
 constexpr f32 LOG2_E = 1.4426950408889634f;
 
-template <class N, int D>
+template <class N, int D, bool CAPPED>
 __device__ void flash(const N* q, const N* k, const N* v, N* o, f32* lse, Heads heads) {
     typedef Tile<N, D, ROWS> Met;
     N* memory = reinterpret_cast<N*>(dynamic_shared());
@@ -178,10 +191,14 @@ __device__ void flash(const N* q, const N* k, const N* v, N* o, f32* lse, Heads 
         Sums<ROWS> scores;
         scores.multiply_turned(queries, row_of_warp(), keys(stage));
         f32 high[2] = {most[0], most[1]};
-        scores.each([&](u32 half, u32 j, f32& score) {
-            score = seen.has(half, first + j) ? heads.score(score) : negative_infinity<f32>();
-            high[half] = greatest(high[half], score);
-        });
+        auto mask = [&](auto sees) {
+            scores.each([&](u32 half, u32 j, f32& score) {
+                score = sees(half, first + j) ? heads.score_of<CAPPED>(score) : negative_infinity<f32>();
+                high[half] = greatest(high[half], score);
+            });
+        };
+        if (Seen::all_keys(heads, own.first, last, first, first + ROWS)) mask(Everything{});
+        else mask(seen);
         f32 base[2];
 #pragma unroll
         for (int half = 0; half < 2; half++) {
@@ -214,14 +231,15 @@ __device__ void flash(const N* q, const N* k, const N* v, N* o, f32* lse, Heads 
 }
 
 // The weight and the slope of a score, from its product and that of the output's slope and the value.
-__device__ inline void weigh(const Heads& heads, bool seen, f32 product, f32 along, f32 lse, f32 inner, f32& weight,
-                             f32& change) {
-    f32 score = heads.score(product);
+template <bool CAPPED>
+__device__ void weigh(const Heads& heads, bool seen, f32 product, f32 along, f32 lse, f32 inner, f32& weight,
+                      f32& change) {
+    f32 score = heads.score_of<CAPPED>(product);
     weight = seen ? exp2f((score - lse) * LOG2_E) : 0;
-    change = weight * (along - inner) * f32(heads.scale) * heads.steepness(score);
+    change = weight * (along - inner) * f32(heads.scale) * heads.steepness_of<CAPPED>(score);
 }
 
-template <class N, int D>
+template <class N, int D, bool CAPPED>
 __device__ void flash_queries(const N* q, const N* k, const N* v, const f32* lse, const N* slope, const f32* inner,
                               N* dq, Heads heads, bool add) {
     constexpr int KEYS = D == 64 ? 64 : 32;
@@ -261,11 +279,16 @@ __device__ void flash_queries(const N* q, const N* k, const N* v, const f32* lse
         Sums<KEYS> scores, along;
         scores.multiply_turned(queries, row_of_warp(), keys(stage));
         along.multiply_turned(slopes, row_of_warp(), values(stage));
-        scores.each_with(along, [&](u32 half, u32 j, f32& score, f32& product) {
-            f32 weight, change;
-            weigh(heads, seen.has(half, first + j), score, product, base[half], taken[half], weight, change);
-            score = change;
-        });
+        auto mask = [&](auto sees) {
+            scores.each_with(along, [&](u32 half, u32 j, f32& score, f32& product) {
+                bool is_seen = sees(half, first + j);
+                f32 weight, change;
+                weigh<CAPPED>(heads, is_seen, score, product, base[half], taken[half], weight, change);
+                score = change;
+            });
+        };
+        if (Seen::all_keys(heads, own.first, last, first, first + KEYS)) mask(Everything{});
+        else mask(seen);
         sums.multiply(scores, keys(stage));
     }
     sums.each([&](u32 half, u32 c, f32& sum) {
@@ -274,7 +297,7 @@ __device__ void flash_queries(const N* q, const N* k, const N* v, const f32* lse
     });
 }
 
-template <class N, int D>
+template <class N, int D, bool CAPPED>
 __device__ void flash_keys(const N* q, const N* k, const N* v, const f32* lse, const N* slope, const f32* inner, N* dk,
                            N* dv, Heads heads, bool add) {
     constexpr int QUERIES = D == 64 ? 64 : 32;
@@ -286,6 +309,8 @@ __device__ void flash_keys(const N* q, const N* k, const N* v, const f32* lse, c
     Rows keys{memory}, values{memory + Rows::SIZE};
     auto queries = [&](u32 stage) { return Met{memory + 2 * Rows::SIZE + 2 * stage * Met::SIZE}; };
     auto slopes = [&](u32 stage) { return Met{memory + 2 * Rows::SIZE + (2 * stage + 1) * Met::SIZE}; };
+    // Of the queries of a stage: lse, then inner.
+    f32* statistics = reinterpret_cast<f32*>(memory + 2 * Rows::SIZE + 4 * Met::SIZE);
     u64 at = heads.key(own.example, own.head, 0);
     keys.fetch(k + at, key_stride, own.first, heads.positions());
     values.fetch(v + at, key_stride, own.first, heads.positions());
@@ -297,6 +322,12 @@ __device__ void flash_keys(const N* q, const N* k, const N* v, const f32* lse, c
         u64 query = heads.query(own.example, head, 0);
         queries(step % 2).fetch(q + query, stride, from, heads.sequence);
         slopes(step % 2).fetch(slope + query, stride, from, heads.sequence);
+        if (threadIdx.x < 2 * QUERIES) {
+            u32 row = least(from + threadIdx.x % QUERIES, heads.sequence - 1);
+            const f32* of = threadIdx.x < QUERIES ? lse : inner;
+            f32* to = statistics + step % 2 * 2 * QUERIES + threadIdx.x;
+            copy_async(to, of + heads.statistic(own.example, head, row));
+        }
         commit_copies();
     };
     // Under a window no query may see these keys.
@@ -308,18 +339,22 @@ __device__ void flash_keys(const N* q, const N* k, const N* v, const f32* lse, c
         wait_for_copies<0>();
         __syncthreads();
         if (step + 1 < steps) begin(step + 1);
-        u32 head = own.head * heads.group() + step / tiles, from = first + step % tiles * QUERIES;
+        u32 from = first + step % tiles * QUERIES;
         Sums<QUERIES> scores, along;
         scores.multiply_turned(keys, row_of_warp(), queries(step % 2));
         along.multiply_turned(values, row_of_warp(), slopes(step % 2));
-        u64 statistics = heads.statistic(own.example, head, 0);
-        scores.each_with(along, [&](u32 half, u32 j, f32& score, f32& product) {
-            u64 at = statistics + least(from + j, heads.sequence - 1);
-            f32 weight, change;
-            weigh(heads, seen.has(half, from + j), score, product, lse[at], inner[at], weight, change);
-            score = weight;
-            product = change;
-        });
+        const f32* of_stage = statistics + step % 2 * 2 * QUERIES;
+        auto mask = [&](auto sees) {
+            scores.each_with(along, [&](u32 half, u32 j, f32& score, f32& product) {
+                bool is_seen = sees(half, from + j);
+                f32 weight, change;
+                weigh<CAPPED>(heads, is_seen, score, product, of_stage[j], of_stage[QUERIES + j], weight, change);
+                score = weight;
+                product = change;
+            });
+        };
+        if (Seen::all_queries(heads, own.first, last, from, from + QUERIES)) mask(Everything{});
+        else mask(seen);
         of_values.multiply(scores, slopes(step % 2));
         of_keys.multiply(along, queries(step % 2));
     }
@@ -333,19 +368,21 @@ __device__ void flash_keys(const N* q, const N* k, const N* v, const f32* lse, c
     of_values.each(write(dv));
 }
 
-#define EXPORT(N, D)                                                                                                \
-    KERNEL(128, flash_##D##_##N, (const N* q, const N* k, const N* v, N* o, f32* lse, HEADS),                       \
-           flash<N, D>(q, k, v, o, lse, HEADS_OF))                                                             \
-    KERNEL(128, flash_queries_##D##_##N,                                                                            \
+#define EXPORT(N, D, MARK, CAPPED)                                                                                  \
+    KERNEL(128, flash##MARK##_##D##_##N, (const N* q, const N* k, const N* v, N* o, f32* lse, HEADS),               \
+           flash<N, D, CAPPED>(q, k, v, o, lse, HEADS_OF))                                                          \
+    KERNEL(128, flash_queries##MARK##_##D##_##N,                                                                    \
            (const N* q, const N* k, const N* v, const f32* lse, const N* slope, const f32* inner, N* dq, HEADS,     \
             u32 add),                                                                                               \
-           flash_queries<N, D>(q, k, v, lse, slope, inner, dq, HEADS_OF, add))                                 \
-    KERNEL(128, flash_keys_##D##_##N,                                                                               \
+           flash_queries<N, D, CAPPED>(q, k, v, lse, slope, inner, dq, HEADS_OF, add))                              \
+    KERNEL(128, flash_keys##MARK##_##D##_##N,                                                                       \
            (const N* q, const N* k, const N* v, const f32* lse, const N* slope, const f32* inner, N* dk, N* dv,     \
             HEADS, u32 add),                                                                                        \
-           flash_keys<N, D>(q, k, v, lse, slope, inner, dk, dv, HEADS_OF, add))
-EXPORT(bf16, 64)
-EXPORT(bf16, 128)
-EXPORT(f16, 64)
-EXPORT(f16, 128)
+           flash_keys<N, D, CAPPED>(q, k, v, lse, slope, inner, dk, dv, HEADS_OF, add))
+#define EXPORT_BOTH(N, D) EXPORT(N, D, , false) EXPORT(N, D, _capped, true)
+EXPORT_BOTH(bf16, 64)
+EXPORT_BOTH(bf16, 128)
+EXPORT_BOTH(f16, 64)
+EXPORT_BOTH(f16, 128)
+#undef EXPORT_BOTH
 #undef EXPORT

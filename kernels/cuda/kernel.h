@@ -12,7 +12,7 @@ typedef double f64;
 // how to call it.
 #if defined(ROUNDELAY_EMULATION)
 #define KERNEL(threads, symbol, parameters, ...) \
-    extern "C" void symbol parameters { __VA_ARGS__; } EMULATION_EXPORT(symbol)
+    extern "C" void symbol parameters { __VA_ARGS__; } EMULATION_EXPORT(threads, symbol)
 #else
 #define KERNEL(threads, symbol, parameters, ...) \
     extern "C" __global__ void __launch_bounds__(threads) symbol parameters { __VA_ARGS__; }

@@ -1,4 +1,5 @@
-// Matrix products where no library is at hand: out = scale · a b, row-major, batch by batch.
+// Matrix products where no library is at hand: out = scale · a b, plus what is at `added` where it
+// is an address; row-major, batch by batch.
 
 enum Tail { PLAIN = 0, BIAS = 1, BIAS_RELU = 2, BIAS_GELU = 3 };
 
@@ -8,32 +9,33 @@ struct Finish {
     O* out;
     const B* bias;
     O* before;
+    const O* added;
     u64 m, n, row;
     f32 scale;
-    u32 accumulate, tail;
+    u32 tail;
 
     template <class W>
     __device__ void operator()(u64 i, u64 j, W sum) const {
         if (i >= m || j >= n) return;
         W value = W(scale) * sum;
-        O* place = out + i * row + j;
-        if (accumulate) value += W(widen(*place));
+        if (added) value += W(widen(added[i * row + j]));
         if (tail != PLAIN) value += W(widen(bias[j]));
         if (tail == BIAS_RELU) value = greatest(value, W(0));
         if (tail == BIAS_GELU) {
             before[i * row + j] = narrow<O>(value);
             value = gelu_called(value);
         }
-        *place = narrow<O>(value);
+        out[i * row + j] = narrow<O>(value);
     }
 };
 
 #define MATRICES(A, B, O)                                                                                     \
-    (const A* a, const B* b, O* out, const A* bias, O* before, u64 m, u64 n, u64 k, u32 a_turned, u64 a_row,  \
-     u64 a_batch, u32 b_turned, u64 b_row, u64 b_batch, u64 out_row, u64 out_batch, f32 scale, u32 accumulate, \
-     u32 tail)
-#define FINISH(A, O) \
-    Finish<O, A>{out + blockIdx.z * out_batch, bias, before + blockIdx.z * out_batch, m, n, out_row, scale, accumulate, tail}
+    (const A* a, const B* b, O* out, const A* bias, O* before, const O* added, u64 m, u64 n, u64 k,           \
+     u32 a_turned, u64 a_row, u64 a_batch, u32 b_turned, u64 b_row, u64 b_batch, u64 out_row, u64 out_batch,  \
+     f32 scale, u32 tail)
+#define FINISH(A, O)                                                                                          \
+    Finish<O, A>{out + blockIdx.z * out_batch, bias, before + blockIdx.z * out_batch,                         \
+                 added ? added + blockIdx.z * out_batch : added, m, n, out_row, scale, tail}
 
 #define EXPORT(N)                                                                                           \
     KERNEL(256, product_##N##_##N, MATRICES(N, N, N), a += blockIdx.z * a_batch; b += blockIdx.z * b_batch; \
@@ -75,9 +77,9 @@ __device__ inline void write_any(void* to, u64 at, u32 tag, f64 value) {
 
 // Every mix of types that has no kernel of its own; bias has the type of a, before that of out.
 KERNEL(256, product_mixed,
-       (const void* a, const void* b, void* out, const void* bias, void* before, u64 m, u64 n, u64 k, u32 a_turned,
-        u64 a_row, u64 a_batch, u32 b_turned, u64 b_row, u64 b_batch, u64 out_row, u64 out_batch, f32 scale,
-        u32 accumulate, u32 tail, u32 a_tag, u32 b_tag, u32 out_tag),
+       (const void* a, const void* b, void* out, const void* bias, void* before, const void* added, u64 m, u64 n,
+        u64 k, u32 a_turned, u64 a_row, u64 a_batch, u32 b_turned, u64 b_row, u64 b_batch, u64 out_row, u64 out_batch,
+        f32 scale, u32 tail, u32 a_tag, u32 b_tag, u32 out_tag),
        u64 batch = blockIdx.z;
        multiply_by_threads<f64>(
            m, n, k, a_turned, b_turned,
@@ -87,7 +89,7 @@ KERNEL(256, product_mixed,
                if (i >= m || j >= n) return;
                f64 value = f64(scale) * sum;
                u64 at = batch * out_batch + i * out_row + j;
-               if (accumulate) value += read_any(out, at, out_tag);
+               if (added) value += read_any(added, at, out_tag);
                if (tail != PLAIN) value += read_any(bias, j, a_tag);
                if (tail == BIAS_RELU) value = greatest(value, 0.0);
                if (tail == BIAS_GELU) {

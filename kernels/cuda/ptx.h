@@ -33,7 +33,12 @@ inline float f16_value(u16 half) {
 // after the wait for their group.
 inline void copy_async(void* to, const void* from, bool valid) {
     emulation::Thread& self = *emulation::block().current;
-    self.copies.push_back({to, valid ? from : nullptr, self.copy_group});
+    self.copies.push_back({to, valid ? from : nullptr, 16, self.copy_group});
+}
+// Copies one number of 32 bits in the same way.
+inline void copy_async(f32* to, const f32* from) {
+    emulation::Thread& self = *emulation::block().current;
+    self.copies.push_back({to, from, 4, self.copy_group});
 }
 inline void commit_copies() { emulation::block().current->copy_group++; }
 // Waits until at most LATE groups are on their way.
@@ -43,8 +48,8 @@ void wait_for_copies() {
     size_t done = 0;
     for (; done < self.copies.size() && self.copies[done].group + LATE < self.copy_group; done++) {
         const auto& copy = self.copies[done];
-        if (copy.from) memcpy(copy.to, copy.from, 16);
-        else memset(copy.to, 0, 16);
+        if (copy.from) memcpy(copy.to, copy.from, copy.bytes);
+        else memset(copy.to, 0, copy.bytes);
     }
     self.copies.erase(self.copies.begin(), self.copies.begin() + done);
 }
@@ -127,6 +132,9 @@ __device__ inline void copy_async(void* to, const void* from, bool valid) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
                  "r"(valid ? 16 : 0)
                  : "memory");
+}
+__device__ inline void copy_async(f32* to, const f32* from) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(shared_address(to)), "l"(from) : "memory");
 }
 __device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int LATE>

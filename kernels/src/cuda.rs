@@ -28,6 +28,7 @@ mod scan;
 mod source;
 mod stored;
 
+use crate::store::Store;
 use roundelay_schedule::{Bytes, Line};
 
 pub use elementwise::{Accumulation, MOST_SUMMED, sum};
@@ -150,7 +151,7 @@ pub struct Scalars {
     pub training: u64,
 }
 
-/// out = scale · a b, or out += scale · a b; row-major, summed in 32 bits or wider.
+/// out = scale · a b, or that added to what `addend` says; row-major, summed in 32 bits or wider.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Product {
     /// Rows of `out`.
@@ -169,10 +170,32 @@ pub struct Product {
     pub out: Matrix,
     /// What every sum is multiplied by.
     pub scale: f32,
-    /// Whether the sum is added to what is in `out`.
-    pub accumulate: bool,
+    /// What it is added to, before it is rounded.
+    pub addend: Addend,
     /// What follows on the way out.
     pub epilogue: Epilogue,
+}
+
+/// What a product is added to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Addend {
+    /// Nothing: what is in `out` is not read.
+    Nothing,
+    /// What is in `out`.
+    Out,
+    /// A matrix that lies here as `out` does, with the same numbers between its rows and batches,
+    /// and that is apart from it.
+    Other(Place),
+}
+
+impl Addend {
+    /// Of a call that writes its result, or adds it to what is there.
+    pub(crate) fn of(store: Store) -> Self {
+        match store {
+            Store::Write => Self::Nothing,
+            Store::Add => Self::Out,
+        }
+    }
 }
 
 /// Where a matrix of a product lies.

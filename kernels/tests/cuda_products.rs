@@ -7,7 +7,8 @@ mod emulation;
 use common::{Array, CONTEXT, sample::Draw};
 use emulation::{Bound, can_compile, run_steps, stored::Stored};
 use roundelay_kernels::cuda::{
-    Accumulation, Epilogue, MOST_SUMMED, Matrix, Number, Place, Product, Step, Steps, sum,
+    Accumulation, Addend, Epilogue, MOST_SUMMED, Matrix, Number, Place, Product, Step,
+    Steps, sum,
 };
 use roundelay_schedule::{Bytes, Element, Float, GradientSums};
 
@@ -79,8 +80,12 @@ fn expected(
         values[0][at(&product.a, batch, i, p)] * values[1][at(&product.b, batch, p, j)]
     };
     let total = f64::from(product.scale) * (0..product.k).map(term).sum::<f64>();
-    let before =
-        if product.accumulate { values[2][at(&product.out, batch, i, j)] } else { 0.0 };
+    let stands = at(&product.out, batch, i, j);
+    let before = match product.addend {
+        Addend::Nothing => 0.0,
+        Addend::Out => values[2][stands],
+        Addend::Other(_) => values[5][stands],
+    };
     let biased = total + before + values[3][j];
     match product.epilogue {
         Epilogue::Plain => [0.0, total + before],
@@ -108,7 +113,11 @@ fn random_product(draw: &mut Draw, [a, b, out]: [Number; 3]) -> Product {
         b: matrix(draw, (1, b), [k, n], turned[1]),
         out: matrix(draw, (2, out), [m, n], false),
         scale: if draw.flag() { 1.0 } else { 0.5 },
-        accumulate: draw.flag(),
+        addend: match draw.below(3) {
+            0 => Addend::Nothing,
+            1 => Addend::Out,
+            _ => Addend::Other(operand(5)),
+        },
         epilogue,
     }
 }
@@ -135,6 +144,7 @@ fn check_product(numbers: [Number; 3], seed: u64) {
         ),
         stored(draw, numbers[2], outputs),
         stored(draw, numbers[0], product.n),
+        stored(draw, numbers[2], outputs),
         stored(draw, numbers[2], outputs),
     ];
     let values: Vec<Vec<f64>> = operands.iter().map(Stored::values).collect();
@@ -211,7 +221,7 @@ fn products_without_gelu() {
             b: matrix(1, n),
             out: matrix(2, n),
             scale: 1.0,
-            accumulate: false,
+            addend: Addend::Nothing,
             epilogue: Epilogue::BiasGelu { bias: operand(3), before: operand(4) },
         };
         let results =

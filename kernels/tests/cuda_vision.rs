@@ -113,8 +113,11 @@ fn gradients_of_weights_over_many_places() {
 
 /// Products may go to a library, so nothing else is launched where a product is all there is.
 #[test]
-fn filters_of_one_pixel_are_products() {
-    for call in convolutions([2, 6, 7, 40, 16, 1, 1, 0, 1], true) {
+fn filters_of_one_pixel_and_affine_maps_that_add_are_products() {
+    let matrix: &[u64] = &[6, 24];
+    let affine = call("affine_add").reals(&[&[6, 40], &[24, 40], &[24], matrix, matrix]);
+    let filters = convolutions([2, 6, 7, 40, 16, 1, 1, 0, 1], true);
+    for call in filters.into_iter().chain([affine]) {
         let steps = emulation::compare::steps(&call, BF16).steps;
         assert!(matches!(steps[..], [Step::Product(_)]), "{}", call.kernel);
     }

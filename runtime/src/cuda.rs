@@ -18,6 +18,7 @@ mod issue;
 mod kernel_check;
 mod lanes;
 mod moves;
+mod multiplier;
 mod periods;
 mod products;
 mod rank;
@@ -31,7 +32,7 @@ pub use copies::gpu_copies;
 pub use driver::{DeviceFacts, DriverError, NoCuda};
 pub use error::CudaError;
 pub use kernel_check::{
-    KernelCheck, KernelRow, KernelTrials, check_kernels, is_exchange,
+    KernelCheck, KernelRow, KernelTrials, TriedProducts, check_kernels, is_exchange,
 };
 pub use periods::Ungraphed;
 pub use self_check::{Exercise, RankFacts, Row, SelfCheck, self_check};
@@ -39,8 +40,8 @@ pub use self_check::{Exercise, RankFacts, Row, SelfCheck, self_check};
 use crate::{
     feed::Feed,
     machine::{
-        Fill, Loss, Measured, Members, Meter, OnGpus, POISON, Queues, Record, Touched,
-        members, touched,
+        Fill, Loss, Measured, Members, Meter, OnGpus, POISON, ProductCounts, Queues,
+        Record, Touched, members, touched,
     },
     ranks::{Control, Position},
     state::{State, rows},
@@ -252,6 +253,11 @@ impl Cuda {
         self.engine.periods.why_not()
     }
 
+    /// Who makes the matrix products of the schedule here.
+    pub fn products(&self) -> &ProductCounts {
+        self.engine.code.products()
+    }
+
     /// Fills every carried row; the next step is the state's. What is measured starts anew.
     ///
     /// # Errors
@@ -335,7 +341,15 @@ impl Cuda {
         let steps = self.step - self.first;
         self.attempt(|engine| {
             let Engine {
-                meter, schedule, arenas, lanes, staging, share, periods, ..
+                meter,
+                schedule,
+                arenas,
+                lanes,
+                staging,
+                share,
+                periods,
+                code,
+                ..
             } = &*engine;
             let measured = meter.read(schedule, steps, arenas.sizes());
             let mut beside = lanes.scratch_bytes() + staging.device_bytes();
@@ -348,6 +362,7 @@ impl Cuda {
                 ungraphed: periods.none_kept(),
                 handed: arenas.handed(),
                 page: arenas.page(),
+                products: code.products().clone(),
             });
             engine.sum_up(Measured { beside, kernels, gpus, ..measured })
         })

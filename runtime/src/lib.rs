@@ -36,14 +36,14 @@ pub use cpu::{Cpu, CpuError, CpuOptions, Recording, Timing};
 pub use cuda::{
     Cuda, CudaError, CudaOptions, DeviceFacts, DriverError, Exercise, Graphs,
     KernelCheck, KernelRow, KernelTrials, NoCuda, RankFacts, Row, SelfCheck, Times,
-    Ungraphed, check_kernels, gpu_copies, is_exchange, self_check,
+    TriedProducts, Ungraphed, check_kernels, gpu_copies, is_exchange, self_check,
 };
 pub use data::{DataError, Dataset, HeldOut};
 pub use device::{Device, DeviceError};
 pub use evaluate::{Evaluator, Measures};
 pub use feed::Feed;
 pub use interrupt::Interrupt;
-pub use machine::{Fill, Loss, Measured, OnGpus, Ran, Record, Touched};
+pub use machine::{Fill, Loss, Measured, OnGpus, ProductCounts, Ran, Record, Touched};
 pub use native::{NotNative, check_native};
 pub use oracle::{Oracle, OracleError};
 pub use profile::{Collection, Sample, Settling, copies, sample};

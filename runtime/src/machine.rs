@@ -9,7 +9,7 @@ mod record;
 mod span;
 mod touched;
 
-pub use meter::{Measured, OnGpus};
+pub use meter::{Measured, OnGpus, ProductCounts};
 pub use record::{Ran, Record};
 pub use touched::Touched;
 

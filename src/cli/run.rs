@@ -219,6 +219,15 @@ struct Gpus {
     ungraphed: Option<String>,
     handed_bytes: u64,
     page_bytes: u64,
+    products: Products,
+}
+
+/// Matrix products of all routines, by who makes them.
+#[derive(Serialize)]
+struct Products {
+    cublaslt: u64,
+    own: u64,
+    why_own: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -356,6 +365,11 @@ fn tell_end(schedule: &Checked, outcome: &Outcome, json: bool) -> Result<(), Fai
             ungraphed: gpus.ungraphed.clone(),
             handed_bytes: gpus.handed.0,
             page_bytes: gpus.page.0,
+            products: Products {
+                cublaslt: gpus.products.library,
+                own: gpus.products.own,
+                why_own: gpus.products.why_own.clone(),
+            },
         });
         let end = Event::End { steps, predicted, measured, beside_bytes, kernels, gpus };
         return print_line(end);

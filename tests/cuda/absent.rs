@@ -4,6 +4,7 @@ use crate::{
     bench::{ALL, Bench, has_compiler, program},
     support::ended,
 };
+use std::{env, fs, os::unix::fs::symlink, process::Command};
 
 const PLAN: &str = "rule sync, placement accumulate, micro_batches 2, stages 1";
 
@@ -70,6 +71,36 @@ fn devices_shows_what_is_there_and_what_is_not() {
         "{}",
         absent.out
     );
+}
+
+/// The system has libraries of the same names with nothing in them.
+#[test]
+fn named_folders_come_before_the_system() {
+    if !has_compiler() {
+        return;
+    }
+    let bench = Bench::new("named-folders");
+    let system = bench.scratch.path("system");
+    fs::create_dir_all(&system).expect("the scratch folder can be written");
+    symlink(bench.scratch.path(ALL[0]), system.join(ALL[0])).expect("a link can be made");
+    let source = bench.scratch.file("empty.cc", "");
+    let compiler = env::var("CXX").unwrap_or_else(|_| "c++".to_owned());
+    for name in ["libnvrtc.so", "libcublasLt.so"] {
+        let mut command = Command::new(&compiler);
+        command.args(["-shared", "-o"]).arg(system.join(name)).arg(&source);
+        assert!(command.status().is_ok_and(|status| status.success()), "{name}");
+    }
+    let devices = |named: &[&str]| {
+        let mut command = bench.command("devices --json");
+        command.env("LD_LIBRARY_PATH", &system);
+        let folders = named.iter().map(|name| bench.scratch.path(name));
+        let folders = env::join_paths(folders).expect("folders without colons");
+        ended(command.env("ROUNDELAY_CUDA_LIBRARIES", folders))
+    };
+    let bare = devices(&[]);
+    assert!(bare.out.contains("NVRTC has no `nvrtcVersion`"), "{}", bare.out);
+    let named = devices(&[""]);
+    assert!(named.out.contains("NVRTC 13.0, cuBLASLt 130000"), "{}", named.out);
 }
 
 #[test]

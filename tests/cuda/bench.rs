@@ -99,6 +99,8 @@ pub(crate) struct Run {
     pub(crate) losses: Vec<f64>,
     /// The line of the end.
     pub(crate) end: Value,
+    /// What it said besides.
+    pub(crate) notes: String,
     /// The last parameters, as the file has them.
     pub(crate) bytes: Vec<u8>,
     counts: BTreeMap<String, u64>,
@@ -118,6 +120,7 @@ impl Run {
         Self {
             losses,
             end: end.expect("a run that ends says so").clone(),
+            notes: ended.err.clone(),
             bytes: std::fs::read(weights).expect("weights were saved"),
             counts: text.lines().filter_map(count).collect(),
         }

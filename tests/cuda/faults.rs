@@ -73,6 +73,24 @@ fn what_is_missing_is_made_up_for() {
     let own = without.run("--device cuda", &program, &[]);
     assert_eq!((refused.count("products"), own.count("products")), (0, 0));
     assert!(own.is(&refused), "a library that refuses is as good as none");
+    let why = "cuBLASLt answers CUBLAS_STATUS_NOT_SUPPORTED";
+    for (run, why) in [(&refused, why), (&own, "there is no cuBLASLt")] {
+        let products = &run.end["gpus"]["products"];
+        assert!(
+            products["cublaslt"] == 0 && products["own"].as_u64() > Some(0),
+            "{products}"
+        );
+        assert!(
+            products["why_own"].as_str().is_some_and(|it| it.contains(why)),
+            "{products}"
+        );
+        assert!(run.notes.contains("own functions make"), "{}", run.notes);
+        assert!(run.notes.contains(why), "{}", run.notes);
+    }
+    let products = &whole.end["gpus"]["products"];
+    assert!(products["own"] == 0 && products["why_own"].is_null(), "{products}");
+    assert!(products["cublaslt"].as_u64() > Some(0), "{products}");
+    assert!(!whole.notes.contains("own functions make"), "{}", whole.notes);
     for (mine, other) in own.losses.iter().zip(&whole.losses) {
         assert!((mine - other).abs() < 2e-3 * other, "{mine} against {other}");
     }

@@ -3,7 +3,7 @@
 
 use crate::{
     bench::{Bench, has_compiler, program},
-    support::{document, ended, schema},
+    support::{Ended, document, ended, schema},
 };
 use roundelay::parts::{kernels::NAMES, runtime::is_exchange};
 use serde_json::Value;
@@ -173,13 +173,38 @@ fn the_script_names_all_kernels() {
     }
 }
 
-/// The script with small sizes and without PyTorch, whose rows say so.
+/// What the script says of figures, apart from where they come from.
 #[test]
-fn the_script_measures_what_is_here() {
-    if !has_compiler() || !has_python() {
+fn the_script_judges_as_it_says() {
+    if !has_python() {
         return;
     }
-    let bench = Bench::new("script");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/gpu");
+    let text = "import judge
+near = lambda found, *wanted: all(abs(a - b) < 1e-12 for a, b in zip(found, wanted))
+# Noise within a window is none; where losses go to zero, their mean is what counts.
+assert near(judge.distance([2.0, 4.0] * 20, [3.0] * 40), 0.0, 0.0)
+assert near(judge.distance([2.0] * 20 + [0.5] * 20, [2.0] * 20 + [0.0] * 20), 0.25, 0.5)
+assert near(judge.distance([0.0] * 8, [0.0] * 8), 0.0, 0.0)
+assert not judge.distance([float('nan')], [1.0])[0] <= 1.0
+counts = lambda **counts: judge.known_counts({name.replace('_', '-'): n for name, n in counts.items()})
+assert counts(default=9, reduce_overhead=9)['reduce-overhead'] == 9
+assert counts(default=9, reduce_overhead=1)['reduce-overhead'] is None
+assert counts(reduce_overhead=9)['reduce-overhead'] is None
+assert judge.of_clock(0.019)[1] == 'right'
+assert judge.of_clock(-0.03) == ('-3.00%, above the target of 2%', '')
+";
+    let mut python = Command::new("python3");
+    let ended = ended(python.args(["-B", "-c", text]).env("PYTHONPATH", folder));
+    assert_eq!(ended.code, 0, "{}", ended.err);
+}
+
+/// The script with small sizes and without PyTorch: its exit code and its rows.
+fn measured(
+    bench: &Bench,
+    (parts, budget): (&str, &str),
+    settings: &[(&str, &str)],
+) -> (Ended, Vec<Value>) {
     let (out, work) = (bench.scratch.path("out"), bench.scratch.path("work"));
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/gpu/run");
     let own = bench.command("--version");
@@ -193,25 +218,56 @@ fn the_script_measures_what_is_here() {
     }
     command.env("ROUNDELAY_CUDA_LIBRARIES", bench.scratch.path(""));
     command.args(["--tiny", "--models", "gpt2", "--python", "/nonexistent/python"]);
-    command.args(["--budget", "3000", "--parts", "losses,speed,virtual,clock,overhead"]);
-    let ended = ended(command.arg("--work").arg(work));
+    command.args(["--budget", budget, "--parts", parts]);
+    let ended = ended(command.arg("--work").arg(work).envs(settings.iter().copied()));
     let text = fs::read_to_string(out.join("results.json"));
     let document: Value =
         serde_json::from_str(&text.expect("it was written")).expect("JSON");
-    let rows = document["rows"].as_array().expect("a list");
-    let verdicts = |part: &str| -> Vec<&str> {
-        let own = rows.iter().filter(|row| row["part"] == part);
-        own.filter_map(|row| row["verdict"].as_str()).collect()
-    };
-    assert_eq!(ended.code, 0, "{}\n{}", ended.out, ended.err);
-    assert_eq!(verdicts("losses"), ["right", "right", "missing"], "{rows:#?}");
-    assert!(verdicts("memory").contains(&"right"), "{rows:#?}");
-    assert_eq!(verdicts("virtual"), ["right"; 2], "{rows:#?}");
-    assert_eq!(
-        (verdicts("clock").len(), verdicts("overhead").len()),
-        (1, 1),
-        "{rows:#?}"
-    );
+    let rows = document["rows"].as_array().expect("a list").clone();
     let table = fs::read_to_string(out.join("table.md")).expect("it was written");
     assert!(ended.out.ends_with(&format!("{table}\n")), "the table comes last");
+    (ended, rows)
+}
+
+/// The verdicts of a part, in order.
+fn verdicts<'a>(rows: &'a [Value], part: &str) -> Vec<&'a str> {
+    let own = rows.iter().filter(|row| row["part"] == part);
+    own.filter_map(|row| row["verdict"].as_str()).collect()
+}
+
+#[test]
+fn the_script_measures_what_is_here() {
+    if !has_compiler() || !has_python() {
+        return;
+    }
+    let bench = Bench::new("script");
+    let parts = "losses,nccl,speed,virtual,clock,overhead";
+    let (ended, rows) = measured(&bench, (parts, "3000"), &[]);
+    assert_eq!(ended.code, 0, "{}\n{}", ended.out, ended.err);
+    assert_eq!(verdicts(&rows, "losses"), ["right", "right", "missing"], "{rows:#?}");
+    assert_eq!(verdicts(&rows, "nccl"), ["missing"], "{rows:#?}");
+    assert!(verdicts(&rows, "memory").contains(&"right"), "{rows:#?}");
+    assert_eq!(verdicts(&rows, "virtual"), ["right"; 2], "{rows:#?}");
+    let counts = (verdicts(&rows, "clock").len(), verdicts(&rows, "overhead").len());
+    assert_eq!(counts, (1, 1), "{rows:#?}");
+    let said = |row: &Value| row["found"].as_str().map(str::to_owned);
+    let speed = rows.iter().filter(|row| row["part"] == "speed").filter_map(said);
+    assert_eq!(speed.filter(|text| text.contains("products by cuBLASLt")).count(), 1);
+}
+
+/// What fails is no right answer, and what had no time says so.
+#[test]
+fn the_script_tells_failures_from_what_is_missing() {
+    if !has_compiler() || !has_python() {
+        return;
+    }
+    let bench = Bench::new("script-failure");
+    let broken = [("STANDIN_CUDA_FAIL", "30")];
+    let (ended, rows) = measured(&bench, ("overhead", "3000"), &broken);
+    assert_eq!(ended.code, 3, "{}\n{}", ended.out, ended.err);
+    assert_eq!(verdicts(&rows, "overhead"), ["FAILED"], "{rows:#?}");
+    let (ended, rows) = measured(&bench, ("speed,overhead", "1"), &[]);
+    assert_eq!(ended.code, 0, "{}\n{}", ended.out, ended.err);
+    assert!(rows.iter().all(|row| row["verdict"] == "missing"), "{rows:#?}");
+    assert!(rows.iter().all(|row| row["found"] == "no time was left"), "{rows:#?}");
 }

@@ -31,6 +31,7 @@ constexpr unsigned SLOT = 64;
 struct Copy {
     void* to;
     const void* from;
+    unsigned bytes;
     unsigned group;
 };
 

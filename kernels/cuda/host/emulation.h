@@ -3,17 +3,18 @@
 //
 //     c++ -std=c++17 -O1 -fPIC -shared -pthread -include kernels/cuda/host/emulation.h SOURCE -o OBJECT
 //
-// For every kernel SYMBOL the object exports two C functions:
+// For every kernel SYMBOL the object exports three C functions:
 //
 //     void roundelay_emulate_SYMBOL(const unsigned* grid, const unsigned* block,
 //                                   unsigned long long shared, void** arguments);
 //     unsigned roundelay_parameters_SYMBOL(unsigned long long* sizes);
+//     unsigned roundelay_threads_SYMBOL(void);
 //
 // The first runs the whole grid and returns when all of it has run. `grid` and `block` have three
 // extents (x, y, z), `shared` is the size of the block's dynamic shared memory in bytes, and
 // `arguments` has the address of each argument in order, as `cuLaunchKernel` takes them. The
 // second gives the number of parameters, and the size of each in bytes where `sizes` is not null
-// (no kernel has more than 128). Blocks run one after another unless ROUNDELAY_EMULATION_THREADS
+// (no kernel has more than 128); the third the most threads that its blocks may have. Blocks run one after another unless ROUNDELAY_EMULATION_THREADS
 // says on how many system threads. What would hang a GPU (a barrier that not all threads reach)
 // ends the process with the place on standard error.
 #pragma once
@@ -49,11 +50,12 @@ unsigned parameters(void (*)(Parameters...), unsigned long long* sizes) {
 
 }  // namespace emulation
 
-#define EMULATION_EXPORT(symbol)                                                                     \
+#define EMULATION_EXPORT(threads, symbol)                                                            \
     extern "C" void roundelay_emulate_##symbol(const unsigned* grid, const unsigned* block,          \
                                                unsigned long long shared, void** arguments) {        \
         emulation::emulate(symbol, grid, block, shared, arguments);                                  \
     }                                                                                                \
     extern "C" unsigned roundelay_parameters_##symbol(unsigned long long* sizes) {                   \
         return emulation::parameters(symbol, sizes);                                                 \
-    }
+    }                                                                                                \
+    extern "C" unsigned roundelay_threads_##symbol() { return threads; }

@@ -59,9 +59,17 @@ impl Sweep {
             (Sweep::Queries | Sweep::Keys, _) => 2 * TILE + 4 * TILE / 2,
         }
     }
-    /// Bytes of these tiles, whose rows are 16 bytes longer than a head.
+    /// Numbers of 32 bits beside these tiles: two for every row of the two stages of queries.
+    fn statistics(self, depth: usize) -> usize {
+        match self {
+            Sweep::Forward | Sweep::Queries => 0,
+            Sweep::Keys => self.tile_rows(depth) - 2 * TILE,
+        }
+    }
+    /// Bytes of the tiles, whose rows are 16 bytes longer than a head, and of what is beside them.
     fn tiles(self, depth: usize) -> Bytes {
-        Bytes((self.tile_rows(depth) * (depth + 8) * 2) as u64)
+        let tiles = self.tile_rows(depth) * (depth + 8) * 2;
+        Bytes((tiles + 4 * self.statistics(depth)) as u64)
     }
     /// Sums of a head that a row needs in `attention.cu`.
     fn sums(self) -> usize {
@@ -84,7 +92,8 @@ impl Sweep {
         let (source, symbol, grid, shared) = match (draft.types.narrow, depth) {
             (Number::Bf16 | Number::F16, 64 | 128) => {
                 let tiles = self.rows(heads).div_ceil(TILE) * all;
-                (FLASH, format!("{tiled}_{depth}"), tiles, self.tiles(depth))
+                let capped = if heads.cap.is_some() { "_capped" } else { "" };
+                (FLASH, format!("{tiled}{capped}_{depth}"), tiles, self.tiles(depth))
             }
             (Number::Bf16 | Number::F16 | Number::F32 | Number::F64, _) => {
                 let shared = self.sums() * depth * draft.types.narrow.wide().size();

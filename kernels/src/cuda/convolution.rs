@@ -2,7 +2,7 @@
 //! sees, which is never stored; with few channels in a group, sums of few terms.
 
 use super::{
-    Argument, Epilogue, Matrix, Number, Product, Source,
+    Addend, Argument, Epilogue, Matrix, Number, Product, Source,
     columns::Partial,
     draft::{Draft, Shape, adding, count, extent},
     form::{Form, Role},
@@ -106,9 +106,9 @@ fn pointwise(
     [a, b, out]: [Matrix; 3],
     store: Store,
 ) -> Product {
-    let (batches, accumulate) = (geometry.groups, store == Store::Add);
+    let (batches, addend) = (geometry.groups, Addend::of(store));
     let epilogue = Epilogue::Plain;
-    Product { m, n, k, batches, a, b, out, scale: 1.0, accumulate, epilogue }
+    Product { m, n, k, batches, a, b, out, scale: 1.0, addend, epilogue }
 }
 
 /// Images, results and weights of a pointwise convolution, which are these operands.

@@ -1,9 +1,8 @@
 //! Matrix products, and our own kernel for them where there is no library.
 
 use super::{
-    Argument, Epilogue, Function, Launch, Matrix, Number, Place, Product, Step,
+    Addend, Argument, Epilogue, Function, Launch, Matrix, Number, Place, Product, Step,
     draft::{Draft, NOWHERE, Shape, count, extent},
-    elementwise::convert,
     form::{Form, Role},
     source::{ACTIVATION, PRODUCT},
 };
@@ -68,7 +67,7 @@ impl Product {
         let Matrix { row, batch, place, number, .. } = self.out;
         let dense = row == self.n && (self.batches == 1 || batch == self.m * row);
         assert!(
-            dense && !self.accumulate,
+            dense && self.addend == Addend::Nothing,
             "a GELU of its own replaces arrays without gaps"
         );
         let elements = self.batches * self.m * self.n;
@@ -106,21 +105,28 @@ impl Product {
                 (3, Argument::Address(bias), Argument::Address(before))
             }
         };
+        let added = match self.addend {
+            Addend::Nothing => NOWHERE,
+            Addend::Out => address(self.out),
+            Addend::Other(place) => Argument::Address(place),
+        };
         let stored = |matrix: Matrix| {
             let turned = Argument::Unsigned(matrix.transposed.into());
             [turned, count(matrix.row), count(matrix.batch)]
         };
-        let mut arguments =
-            vec![address(self.a), address(self.b), address(self.out), bias, before];
+        let mut arguments = vec![
+            address(self.a),
+            address(self.b),
+            address(self.out),
+            bias,
+            before,
+            added,
+        ];
         arguments.extend([self.m, self.n, self.k].map(count));
         arguments.extend(stored(self.a));
         arguments.extend(stored(self.b));
         arguments.extend([count(self.out.row), count(self.out.batch)]);
-        arguments.extend([
-            Argument::Single(self.scale),
-            Argument::Unsigned(self.accumulate.into()),
-            Argument::Unsigned(tail),
-        ]);
+        arguments.extend([Argument::Single(self.scale), Argument::Unsigned(tail)]);
         arguments
     }
 }
@@ -145,7 +151,7 @@ fn product(draft: &Draft, map: &Matmul, out: (usize, Number), store: Store) -> P
         b: Matrix { transposed: transpose_b, ..dense(draft.place(1), narrow, b_row) },
         out: dense(draft.place(out.0), out.1, n),
         scale: 1.0,
-        accumulate: store == Store::Add,
+        addend: Addend::of(store),
         epilogue: Epilogue::Plain,
     }
 }
@@ -161,9 +167,15 @@ impl Form for Matmul {
 }
 
 /// The product of an affine map into operand `out`, with what follows.
-fn affine(draft: &mut Draft, map: &Matmul, out: usize, epilogue: Epilogue, store: Store) {
-    let product = product(draft, map, (out, draft.types.narrow), store);
-    draft.product(Product { epilogue, ..product });
+fn affine(
+    draft: &mut Draft,
+    map: &Matmul,
+    out: usize,
+    epilogue: Epilogue,
+    addend: Addend,
+) {
+    let product = product(draft, map, (out, draft.types.narrow), Store::Write);
+    draft.product(Product { epilogue, addend, ..product });
 }
 
 impl Form for Affine {
@@ -172,7 +184,7 @@ impl Form for Affine {
     }
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
         let bias = draft.place(2);
-        affine(draft, &self.0, 3, Epilogue::Bias(bias), Store::Write);
+        affine(draft, &self.0, 3, Epilogue::Bias(bias), Addend::Nothing);
         Ok(())
     }
 }
@@ -183,7 +195,7 @@ impl Form for AffineRelu {
     }
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
         let bias = draft.place(2);
-        affine(draft, &self.0, 3, Epilogue::BiasRelu(bias), Store::Write);
+        affine(draft, &self.0, 3, Epilogue::BiasRelu(bias), Addend::Nothing);
         Ok(())
     }
 }
@@ -194,7 +206,7 @@ impl Form for AffineGelu {
     }
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
         let (bias, before) = (draft.place(2), draft.place(3));
-        affine(draft, &self.0, 4, Epilogue::BiasGelu { bias, before }, Store::Write);
+        affine(draft, &self.0, 4, Epilogue::BiasGelu { bias, before }, Addend::Nothing);
         Ok(())
     }
 }
@@ -203,12 +215,10 @@ impl Form for AffineAdd {
     fn roles(&self) -> Vec<Role> {
         vec![Narrow; 5]
     }
-    /// The product adds to a copy, so the sum is rounded once.
+    /// The sum is rounded once.
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
-        let [bias, a, y] = [2, 3, 4].map(|operand| draft.place(operand));
-        let number = draft.types.narrow;
-        convert(draft, [a, y], [number; 2], self.0.m.saturating_mul(self.0.n));
-        affine(draft, &self.0, 4, Epilogue::Bias(bias), Store::Add);
+        let [bias, a] = [2, 3].map(|operand| draft.place(operand));
+        affine(draft, &self.0, 4, Epilogue::Bias(bias), Addend::Other(a));
         Ok(())
     }
 }
@@ -229,7 +239,7 @@ mod tests {
             b: matrix(1, Number::Bf16),
             out: matrix(2, Number::F64),
             scale: 1.0,
-            accumulate: false,
+            addend: Addend::Nothing,
             epilogue: Epilogue::Plain,
         };
         let launch = product.launch();

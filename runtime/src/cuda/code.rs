@@ -3,17 +3,17 @@
 
 use super::{
     CudaError,
-    driver::{Address, Device, DriverError, Function, Parameters, Products, Stream},
+    driver::{Address, Device, DriverError, Function, Parameters, Stream},
     exchange::Meeting,
     functions::Functions,
-    products::{self, Addresses, Handle, Plan},
+    multiplier::{Multiplier, power_of_two_in},
 };
-use crate::code::parse_call;
+use crate::{code::parse_call, machine::ProductCounts};
 use roundelay_kernels::{
     Exchange,
     cuda::{
-        self, Accumulation, Argument, Epilogue, Launch, MOST_SUMMED, Matrix, Number,
-        Place, Product, Steps, sum,
+        self, Accumulation, Argument, Launch, MOST_SUMMED, Number, Place, Product, Steps,
+        sum,
     },
 };
 use roundelay_schedule::{
@@ -110,7 +110,7 @@ impl Binding<'_> {
         }
     }
 
-    fn address(&self, place: Place) -> Address {
+    pub(super) fn address(&self, place: Place) -> Address {
         match place {
             Place::Operand(operand, Bytes(bytes)) => self.operands[operand].plus(bytes),
             Place::Scratch(Bytes(bytes)) => self.scratch.plus(bytes),
@@ -170,8 +170,12 @@ impl Code {
 
     /// Memory that the library of products may take on each lane.
     pub(super) fn workspace(&self) -> Bytes {
-        let plans = self.multiplier.plans.iter();
-        plans.map(|(_, plan)| plan.workspace).max().unwrap_or_default()
+        self.multiplier.workspace()
+    }
+
+    /// Who makes the products of all calls that are ready.
+    pub(super) fn products(&self) -> &ProductCounts {
+        self.multiplier.counts()
     }
 
     fn routine(
@@ -386,81 +390,4 @@ fn alignment(schedule: &Schedule) -> u64 {
     let all =
         schedule.buffers.values().flat_map(|buffer| [buffer.offset.0, buffer.size.0]);
     power_of_two_in(all)
-}
-
-/// The greatest power of two, up to the alignment of arenas, of which all are multiples.
-fn power_of_two_in(numbers: impl Iterator<Item = u64>) -> u64 {
-    let bits = numbers.fold(super::arena::ALIGNMENT, |bits, number| bits | number);
-    1 << bits.trailing_zeros()
-}
-
-/// The library of products with its plans, or neither.
-struct Multiplier {
-    handle: Option<Handle>,
-    /// By shape, that is the product with all matrices at the beginning of something, and by what
-    /// the first bytes of matrices are multiples of.
-    plans: Vec<((Product, u64), Plan)>,
-    alignment: u64,
-}
-
-impl Multiplier {
-    fn new(device: &Device, alignment: Option<u64>) -> Self {
-        let handle = match (device.libraries.products, alignment) {
-            (Products::Library(_), Some(_)) => Handle::new().ok(),
-            (Products::Library(_), None) | (Products::Own, _) => None,
-        };
-        Self { handle, plans: Vec::new(), alignment: alignment.unwrap_or(1) }
-    }
-
-    /// The plan of a product; none where the library is missing or would not do it.
-    fn plan(&mut self, product: &Product, operands: &[(usize, u64)]) -> Option<usize> {
-        let handle = self.handle.as_ref()?;
-        let places = [&product.a, &product.b, &product.out].map(|matrix| matrix.place);
-        let offset = |place: Place| match place {
-            Place::Operand(operand, Bytes(bytes)) => {
-                bytes | operands.get(operand).map_or(0, |(_, offset)| *offset)
-            }
-            Place::Scratch(Bytes(bytes)) => bytes,
-        };
-        let offsets = places.into_iter().map(offset).chain([self.alignment]);
-        let key = (shape(product), power_of_two_in(offsets));
-        if let Some(known) = self.plans.iter().position(|(other, _)| *other == key) {
-            return Some(known);
-        }
-        let plan = Plan::new(handle, product, key.1).ok()?;
-        self.plans.push((key, plan));
-        Some(self.plans.len() - 1)
-    }
-
-    fn run(
-        &mut self,
-        plan: usize,
-        product: &Product,
-        binding: &Binding<'_>,
-        stream: &Stream,
-    ) -> Result<(), DriverError> {
-        let handle = self.handle.as_ref().expect("who has plans has their library");
-        let at = Addresses {
-            a: binding.address(product.a.place),
-            b: binding.address(product.b.place),
-            out: binding.address(product.out.place),
-            bias: products::bias(product).map(|place| binding.address(place)),
-        };
-        let (_, plan) = &mut self.plans[plan];
-        plan.run(handle, at, binding.workspace, stream).map_err(DriverError::from)
-    }
-}
-
-/// A product without its places.
-fn shape(product: &Product) -> Product {
-    let place = Place::Operand(0, Bytes(0));
-    let nowhere = |matrix: &Matrix| Matrix { place, ..*matrix };
-    let epilogue = match product.epilogue {
-        Epilogue::Plain => Epilogue::Plain,
-        Epilogue::Bias(_) => Epilogue::Bias(place),
-        Epilogue::BiasRelu(_) => Epilogue::BiasRelu(place),
-        Epilogue::BiasGelu { .. } => Epilogue::BiasGelu { bias: place, before: place },
-    };
-    let [a, b, out] = [&product.a, &product.b, &product.out].map(nowhere);
-    Product { a, b, out, epilogue, ..*product }
 }

@@ -4,9 +4,12 @@
 //! digest, so that a broken one is seen and made again.
 #![expect(unsafe_code, reason = "NVRTC is called here")]
 
-use super::{CudaError, driver::DeviceFacts};
+use super::{
+    CudaError,
+    driver::{DeviceFacts, nvrtc},
+};
 use crate::digest::Digest;
-use cudarc::nvrtc::sys::{self, nvrtcProgram, nvrtcResult};
+use cudarc::nvrtc::sys::{nvrtcProgram, nvrtcResult};
 use roundelay_kernels::cuda::{OPTIONS, Source};
 use std::{
     env,
@@ -144,7 +147,7 @@ impl Program {
         let mut raw = ptr::null_mut();
         // SAFETY: both texts end with zero; a program is written; there are no headers.
         let result = unsafe {
-            sys::nvrtcCreateProgram(
+            nvrtc::nvrtcCreateProgram(
                 &raw mut raw,
                 text.as_ptr(),
                 name.as_ptr(),
@@ -164,19 +167,22 @@ impl Program {
         let options: Vec<_> = options.iter().map(|option| option.as_ptr()).collect();
         // SAFETY: the program is live, and every option ends with zero.
         let result = unsafe {
-            sys::nvrtcCompileProgram(self.0, options.len() as i32, options.as_ptr())
+            nvrtc::nvrtcCompileProgram(self.0, options.len() as i32, options.as_ptr())
         };
         if result != nvrtcResult::NVRTC_SUCCESS {
-            let log = self.bytes(sys::nvrtcGetProgramLogSize, sys::nvrtcGetProgramLog);
+            let log =
+                self.bytes(nvrtc::nvrtcGetProgramLogSize, nvrtc::nvrtcGetProgramLog);
             let log = log.unwrap_or_else(|result| format!("no log: {result:?}").into());
             let log = String::from_utf8_lossy(&log).replace('\0', "");
             return Err(format!("{log}\n({result:?})"));
         }
         let code = match target {
             Target::Machine { .. } => {
-                self.bytes(sys::nvrtcGetCUBINSize, sys::nvrtcGetCUBIN)
+                self.bytes(nvrtc::nvrtcGetCUBINSize, nvrtc::nvrtcGetCUBIN)
             }
-            Target::Virtual { .. } => self.bytes(sys::nvrtcGetPTXSize, sys::nvrtcGetPTX),
+            Target::Virtual { .. } => {
+                self.bytes(nvrtc::nvrtcGetPTXSize, nvrtc::nvrtcGetPTX)
+            }
         };
         code.map_err(|result| format!("it does not give the code: {result:?}"))
     }
@@ -207,7 +213,7 @@ impl Program {
 impl Drop for Program {
     fn drop(&mut self) {
         // SAFETY: the program is live.
-        let _ = unsafe { sys::nvrtcDestroyProgram(&raw mut self.0) };
+        let _ = unsafe { nvrtc::nvrtcDestroyProgram(&raw mut self.0) };
     }
 }
 
@@ -215,13 +221,13 @@ impl Drop for Program {
 fn known_architectures() -> Vec<u32> {
     let mut count = 0;
     // SAFETY: a number is written.
-    let asked = unsafe { sys::nvrtcGetNumSupportedArchs(&raw mut count) };
+    let asked = unsafe { nvrtc::nvrtcGetNumSupportedArchs(&raw mut count) };
     let mut known = vec![0i32; usize::try_from(count).unwrap_or(0)];
     if asked != nvrtcResult::NVRTC_SUCCESS || known.is_empty() {
         return Vec::new();
     }
     // SAFETY: so many numbers are written.
-    let asked = unsafe { sys::nvrtcGetSupportedArchs(known.as_mut_ptr()) };
+    let asked = unsafe { nvrtc::nvrtcGetSupportedArchs(known.as_mut_ptr()) };
     match asked {
         nvrtcResult::NVRTC_SUCCESS => {
             known.into_iter().filter_map(|number| u32::try_from(number).ok()).collect()

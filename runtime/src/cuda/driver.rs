@@ -12,6 +12,7 @@ mod memory;
 mod module;
 mod nccl;
 mod stream;
+mod tables;
 
 pub(super) use device::Device;
 pub use device::DeviceFacts;
@@ -22,6 +23,7 @@ pub(super) use memory::{Address, DeviceMemory, Pinned};
 pub(super) use module::{Function, Module, Parameters};
 pub(super) use nccl::{Communicator, Nccl, NcclError, Readiness, Reduction};
 pub(super) use stream::{Event, Rectangle, State, Stream};
+pub(super) use tables::{cublaslt, nvrtc};
 
 use cudarc::driver::sys::{self, CUresult};
 use std::ffi::CStr;

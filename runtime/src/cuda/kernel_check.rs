@@ -31,8 +31,19 @@ pub struct KernelTrials {
     /// Random calls of every kernel and element type; one that takes many blocks, and some of
     /// usual models, come besides.
     pub calls: u32,
+    /// Who makes matrix products.
+    pub products: TriedProducts,
     /// How long one call is waited for.
     pub patience: Duration,
+}
+
+/// Who makes the matrix products of calls that are tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TriedProducts {
+    /// The library and own functions in turn.
+    All,
+    /// Own functions alone, as for tools that look into every kernel.
+    Own,
 }
 
 /// How the calls of a kernel in one element type went.
@@ -174,11 +185,9 @@ struct Bench<'a> {
 impl<'a> Bench<'a> {
     fn new(device: &'a Device, trials: &'a KernelTrials) -> Result<Self, CudaError> {
         let room = Room::new(device, trials.patience)?;
-        let codes = [
-            Code::bare(device, Some(stage::GAP)),
-            Code::bare(device, Some(1)),
-            Code::bare(device, None),
-        ];
+        let by_library = trials.products == TriedProducts::All;
+        let codes = [Some(stage::GAP), Some(1), None]
+            .map(|alignment| Code::bare(device, alignment.filter(|_| by_library)));
         Ok(Self { trials, codes, room })
     }
 

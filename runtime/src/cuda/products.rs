@@ -5,16 +5,16 @@
 //! n numbers is one of the rows of outᵀ.
 #![expect(unsafe_code, reason = "cuBLASLt is called here")]
 
-use super::driver::{Address, DriverError, Stream};
+use super::driver::{Address, DriverError, Stream, cublaslt};
 use cudarc::cublaslt::sys::{
     self, cublasComputeType_t as Compute, cublasLtEpilogue_t as Library,
     cublasLtMatmulAlgo_t, cublasLtMatmulDescAttributes_t as Attribute,
     cublasLtMatmulHeuristicResult_t as Heuristic, cublasLtMatmulPreferenceAttributes_t,
     cublasLtMatrixLayoutAttribute_t as LayoutAttribute, cublasStatus_t, cudaDataType,
 };
-use roundelay_kernels::cuda::{Epilogue, Matrix, Number, Place, Product};
+use roundelay_kernels::cuda::{Addend, Epilogue, Matrix, Number, Place, Product};
 use roundelay_schedule::Bytes;
-use std::{ffi::c_void, mem::MaybeUninit, ptr};
+use std::{ffi::c_void, fmt, mem::MaybeUninit, ptr};
 
 /// Memory that a product may take beside its matrices; what it really takes is asked.
 const WORKSPACE: Bytes = Bytes(32 << 20);
@@ -29,10 +29,16 @@ pub(super) struct Refused(cublasStatus_t);
 
 type Done<T = ()> = Result<T, Refused>;
 
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.0)
+    }
+}
+
 impl From<Refused> for DriverError {
-    fn from(Refused(status): Refused) -> Self {
-        let (call, reason) = ("cublasLtMatmul", format!("{status:?}"));
-        Self { call, reason, code: status as u32 }
+    fn from(refused: Refused) -> Self {
+        let (call, reason) = ("cublasLtMatmul", refused.to_string());
+        Self { call, reason, code: refused.0 as u32 }
     }
 }
 
@@ -54,7 +60,7 @@ impl Handle {
     pub(super) fn new() -> Done<Self> {
         let mut raw = ptr::null_mut();
         // SAFETY: a handle is written.
-        check(unsafe { sys::cublasLtCreate(&raw mut raw) })?;
+        check(unsafe { cublaslt::cublasLtCreate(&raw mut raw) })?;
         Ok(Self(raw))
     }
 }
@@ -62,7 +68,7 @@ impl Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         // SAFETY: the handle is live, and the streams that it worked on are done.
-        let _ = unsafe { sys::cublasLtDestroy(self.0) };
+        let _ = unsafe { cublaslt::cublasLtDestroy(self.0) };
     }
 }
 
@@ -87,6 +93,8 @@ pub(super) struct Addresses {
     pub(super) a: Address,
     pub(super) b: Address,
     pub(super) out: Address,
+    /// What is added, which lies as `out` does; `out` itself where nothing else is.
+    pub(super) added: Address,
     /// Of a bias, where the epilogue has one.
     pub(super) bias: Option<Address>,
 }
@@ -107,12 +115,16 @@ impl Plan {
             Layout::new(&product.out, product.m, product.n, product.batches)?,
         ];
         let found = ask(handle, &description, &layouts, alignment)?;
+        let addend_scale = match product.addend {
+            Addend::Nothing => 0.0,
+            Addend::Out | Addend::Other(_) => 1.0,
+        };
         Ok(Self {
             description,
             layouts,
             algorithm: found.algo,
             scale: Scale::new(wide, product.scale),
-            accumulate: Scale::new(wide, if product.accumulate { 1.0 } else { 0.0 }),
+            accumulate: Scale::new(wide, addend_scale),
             workspace: Bytes(found.workspaceSize as u64),
         })
     }
@@ -133,7 +145,7 @@ impl Plan {
         // SAFETY: all descriptions are live; scales have the type that the description names;
         // addresses are the device's matter, and the bias is read from the description now.
         check(unsafe {
-            sys::cublasLtMatmul(
+            cublaslt::cublasLtMatmul(
                 handle.0,
                 self.description.0,
                 self.scale.pointer(),
@@ -142,7 +154,7 @@ impl Plan {
                 pointer(at.a),
                 b.0,
                 self.accumulate.pointer(),
-                pointer(at.out),
+                pointer(at.added),
                 out.0,
                 pointer(at.out),
                 out.0,
@@ -172,6 +184,14 @@ pub(super) fn bias(product: &Product) -> Option<Place> {
         Epilogue::Bias(bias)
         | Epilogue::BiasRelu(bias)
         | Epilogue::BiasGelu { bias, .. } => Some(bias),
+    }
+}
+
+/// Where what is added to a product is, which lies as its result does.
+pub(super) fn added(product: &Product) -> Place {
+    match product.addend {
+        Addend::Nothing | Addend::Out => product.out.place,
+        Addend::Other(place) => place,
     }
 }
 
@@ -206,7 +226,9 @@ impl Description {
         };
         let mut raw = ptr::null_mut();
         // SAFETY: a description is written.
-        check(unsafe { sys::cublasLtMatmulDescCreate(&raw mut raw, compute, scale) })?;
+        check(unsafe {
+            cublaslt::cublasLtMatmulDescCreate(&raw mut raw, compute, scale)
+        })?;
         let mut own = Self(raw);
         let turned = |matrix: &Matrix| match matrix.transposed {
             true => TRANSPOSED,
@@ -221,7 +243,7 @@ impl Description {
     fn set<T>(&mut self, attribute: Attribute, value: T) -> Done {
         // SAFETY: the description is live, and the attribute has the size of the value.
         check(unsafe {
-            sys::cublasLtMatmulDescSetAttribute(
+            cublaslt::cublasLtMatmulDescSetAttribute(
                 self.0,
                 attribute,
                 ptr::from_ref(&value).cast(),
@@ -234,7 +256,7 @@ impl Description {
 impl Drop for Description {
     fn drop(&mut self) {
         // SAFETY: the description is live.
-        let _ = unsafe { sys::cublasLtMatmulDescDestroy(self.0) };
+        let _ = unsafe { cublaslt::cublasLtMatmulDescDestroy(self.0) };
     }
 }
 
@@ -249,7 +271,7 @@ impl Layout {
         let mut raw = ptr::null_mut();
         // SAFETY: a description is written.
         check(unsafe {
-            sys::cublasLtMatrixLayoutCreate(
+            cublaslt::cublasLtMatrixLayoutCreate(
                 &raw mut raw,
                 data_type(matrix.number),
                 stored_columns as u64,
@@ -272,7 +294,7 @@ impl Layout {
     fn set<T>(&mut self, attribute: LayoutAttribute, value: T) -> Done {
         // SAFETY: the description is live, and the attribute has the size of the value.
         check(unsafe {
-            sys::cublasLtMatrixLayoutSetAttribute(
+            cublaslt::cublasLtMatrixLayoutSetAttribute(
                 self.0,
                 attribute,
                 ptr::from_ref(&value).cast(),
@@ -285,7 +307,7 @@ impl Layout {
 impl Drop for Layout {
     fn drop(&mut self) {
         // SAFETY: the description is live.
-        let _ = unsafe { sys::cublasLtMatrixLayoutDestroy(self.0) };
+        let _ = unsafe { cublaslt::cublasLtMatrixLayoutDestroy(self.0) };
     }
 }
 
@@ -306,7 +328,7 @@ impl Preference {
         use cublasLtMatmulPreferenceAttributes_t as Attribute;
         let mut raw = ptr::null_mut();
         // SAFETY: a preference is written.
-        check(unsafe { sys::cublasLtMatmulPreferenceCreate(&raw mut raw) })?;
+        check(unsafe { cublaslt::cublasLtMatmulPreferenceCreate(&raw mut raw) })?;
         let mut own = Self(raw);
         own.set(Attribute::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, WORKSPACE.0)?;
         let alignment = alignment as u32;
@@ -324,7 +346,7 @@ impl Preference {
     ) -> Done {
         // SAFETY: the preference is live, and the attribute has the size of the value.
         check(unsafe {
-            sys::cublasLtMatmulPreferenceSetAttribute(
+            cublaslt::cublasLtMatmulPreferenceSetAttribute(
                 self.0,
                 attribute,
                 ptr::from_ref(&value).cast(),
@@ -337,7 +359,7 @@ impl Preference {
 impl Drop for Preference {
     fn drop(&mut self) {
         // SAFETY: the preference is live.
-        let _ = unsafe { sys::cublasLtMatmulPreferenceDestroy(self.0) };
+        let _ = unsafe { cublaslt::cublasLtMatmulPreferenceDestroy(self.0) };
     }
 }
 
@@ -354,7 +376,7 @@ fn ask(
     let mut count = 0;
     // SAFETY: all descriptions are live; a result and a number are written.
     check(unsafe {
-        sys::cublasLtMatmulAlgoGetHeuristic(
+        cublaslt::cublasLtMatmulAlgoGetHeuristic(
             handle.0,
             description.0,
             a,

@@ -45,6 +45,30 @@ pub struct OnGpus {
     pub handed: Bytes,
     /// The page that each block of these was rounded up to.
     pub page: Bytes,
+    /// Who makes matrix products.
+    pub products: ProductCounts,
+}
+
+/// Matrix products of all routines, by who makes them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProductCounts {
+    /// By cuBLASLt.
+    pub library: u64,
+    /// By functions of ours.
+    pub own: u64,
+    /// In words why the first of these is not the library's; none where there are none.
+    pub why_own: Option<String>,
+}
+
+impl ProductCounts {
+    /// Those of several processes.
+    fn with(self, other: Self) -> Self {
+        Self {
+            library: self.library + other.library,
+            own: self.own + other.own,
+            why_own: self.why_own.or(other.why_own),
+        }
+    }
 }
 
 impl OnGpus {
@@ -55,6 +79,7 @@ impl OnGpus {
             ungraphed: self.ungraphed.or(other.ungraphed),
             handed: Bytes(self.handed.0 + other.handed.0),
             page: self.page.max(other.page),
+            products: self.products.with(other.products),
         }
     }
 }

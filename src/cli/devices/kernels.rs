@@ -5,7 +5,7 @@ use super::super::{
 };
 use roundelay::parts::{
     kernels::{NAMES, nearest, samples::tolerance},
-    runtime::{KernelCheck, KernelRow, KernelTrials, is_exchange},
+    runtime::{KernelCheck, KernelRow, KernelTrials, TriedProducts, is_exchange},
     schedule::Float,
 };
 use serde::Serialize;
@@ -51,6 +51,7 @@ pub(super) fn check(args: &DevicesArgs) -> Result<(), Failure> {
         only: args.only.clone(),
         seed: args.seed,
         calls: args.calls,
+        products: if args.own_products { TriedProducts::Own } else { TriedProducts::All },
         patience: Duration::from_secs(args.deadline),
     };
     let told = |row: &KernelRow| {

@@ -1,10 +1,14 @@
-//! Which libraries of CUDA are here, found before anything is called that would need them.
+//! Which libraries of CUDA are here, found before anything is called that would need them. The driver is
+//! the system's and opened by cudarc, all others are opened here (`tables.rs`, `nccl/library.rs`).
 
-use super::DriverError;
-use cudarc::{cublaslt, driver, nvrtc};
+use super::{
+    DriverError,
+    tables::{Missing, cublaslt, nvrtc},
+};
+use cudarc::driver;
 use libloading::{
     Library,
-    os::unix::{Library as Native, RTLD_GLOBAL, RTLD_NOW},
+    os::unix::{Library as Native, RTLD_LOCAL, RTLD_NOW},
 };
 use std::{
     env, fs, mem,
@@ -105,30 +109,18 @@ impl Libraries {
 }
 
 fn find() -> Result<Libraries, NoCuda> {
-    // SAFETY: these only open the libraries, whose initializers are trusted like the driver.
-    let present = [
-        ("cuda", driver::sys::is_culib_present as unsafe fn() -> bool),
-        ("nvrtc", nvrtc::sys::is_culib_present),
-        ("cublasLt", cublaslt::sys::is_culib_present),
-    ]
-    .map(|(name, present)| preload(name, || unsafe { present() }));
-    let [driver, compiler, products] = present;
-    if !driver {
+    if !has_driver() {
         return Err(NoCuda::Driver);
     }
     let driver = driver_version()?;
-    if !compiler {
-        return Err(NoCuda::Compiler);
-    }
     let compiler = compiler_version()?;
-    let products = if products { products_version() } else { Products::Own };
-    Ok(Libraries { driver, compiler, products })
+    Ok(Libraries { driver, compiler, products: products_version() })
 }
 
 fn driver_version() -> Result<i32, NoCuda> {
     // SAFETY: the library is present.
     let library = unsafe { driver::sys::culib() };
-    has_all(library, "the NVIDIA driver", DRIVER)?;
+    has_all(library)?;
     let mut version = 0;
     // SAFETY: the driver writes one number; its symbol is there.
     let asked = unsafe {
@@ -152,12 +144,13 @@ fn dotted(version: i32) -> String {
 }
 
 fn compiler_version() -> Result<(i32, i32), NoCuda> {
-    // SAFETY: the library is present.
-    let library = unsafe { nvrtc::sys::culib() };
-    has_all(library, "NVRTC", COMPILER)?;
+    nvrtc::load().map_err(|missing| match missing {
+        Missing::Library => NoCuda::Compiler,
+        Missing::Symbol(symbol) => NoCuda::Symbol { library: "NVRTC", symbol },
+    })?;
     let (mut major, mut minor) = (0, 0);
-    // SAFETY: two numbers are written; the symbol is there.
-    let _ = unsafe { nvrtc::sys::nvrtcVersion(&raw mut major, &raw mut minor) };
+    // SAFETY: two numbers are written.
+    let _ = unsafe { nvrtc::nvrtcVersion(&raw mut major, &raw mut minor) };
     match major >= OLDEST_MAJOR {
         true => Ok((major, minor)),
         false => Err(NoCuda::OldCompiler { found: format!("{major}.{minor}") }),
@@ -166,13 +159,11 @@ fn compiler_version() -> Result<(i32, i32), NoCuda> {
 
 /// A library of products that lacks something is as good as none.
 fn products_version() -> Products {
-    // SAFETY: the library is present.
-    let library = unsafe { cublaslt::sys::culib() };
-    if has_all(library, "cuBLASLt", PRODUCTS).is_err() {
+    if cublaslt::load().is_err() {
         return Products::Own;
     }
-    // SAFETY: the symbol is there.
-    let version = unsafe { cublaslt::sys::cublasLtGetVersion() };
+    // SAFETY: it takes nothing.
+    let version = unsafe { cublaslt::cublasLtGetVersion() };
     match version / 10_000 >= OLDEST_MAJOR as usize {
         true => Products::Library(version),
         false => Products::Own,
@@ -232,50 +223,12 @@ const DRIVER: &[&str] = &[
     "cuGraphDestroy",
 ];
 
-/// What is called of NVRTC.
-const COMPILER: &[&str] = &[
-    "nvrtcVersion",
-    "nvrtcCreateProgram",
-    "nvrtcCompileProgram",
-    "nvrtcDestroyProgram",
-    "nvrtcGetProgramLogSize",
-    "nvrtcGetProgramLog",
-    "nvrtcGetCUBINSize",
-    "nvrtcGetCUBIN",
-    "nvrtcGetPTXSize",
-    "nvrtcGetPTX",
-    "nvrtcGetNumSupportedArchs",
-    "nvrtcGetSupportedArchs",
-];
-
-/// What is called of cuBLASLt.
-const PRODUCTS: &[&str] = &[
-    "cublasLtGetVersion",
-    "cublasLtCreate",
-    "cublasLtDestroy",
-    "cublasLtMatmulDescCreate",
-    "cublasLtMatmulDescDestroy",
-    "cublasLtMatmulDescSetAttribute",
-    "cublasLtMatrixLayoutCreate",
-    "cublasLtMatrixLayoutDestroy",
-    "cublasLtMatrixLayoutSetAttribute",
-    "cublasLtMatmulPreferenceCreate",
-    "cublasLtMatmulPreferenceDestroy",
-    "cublasLtMatmulPreferenceSetAttribute",
-    "cublasLtMatmulAlgoGetHeuristic",
-    "cublasLtMatmul",
-];
-
-fn has_all(
-    library: &Library,
-    name: &'static str,
-    symbols: &[&'static str],
-) -> Result<(), NoCuda> {
-    for symbol in symbols {
+fn has_all(driver: &Library) -> Result<(), NoCuda> {
+    for symbol in DRIVER {
         // SAFETY: the address is only looked for.
-        let found = unsafe { library.get::<*const ()>(symbol.as_bytes()) };
+        let found = unsafe { driver.get::<*const ()>(symbol.as_bytes()) };
         if found.is_err() {
-            return Err(NoCuda::Symbol { library: name, symbol });
+            return Err(NoCuda::Symbol { library: "the NVIDIA driver", symbol });
         }
     }
     Ok(())
@@ -295,24 +248,24 @@ impl Found {
     }
 }
 
-/// Opens a library that is not cudarc's matter: from the folders that are named, as the system
-/// finds it under `file`, or from where packages put it.
-pub(super) fn find_library(name: &str, file: &str) -> Option<Found> {
-    let start = format!("lib{name}.so");
-    let of = |folders: &[PathBuf]| {
-        let all = folders.iter().flat_map(|folder| files(folder));
-        all.filter(|path| is_named(path, &start)).find_map(|path| open(&path))
-    };
-    let found = of(&named_folders()).or_else(|| open(Path::new(file)));
-    found.or_else(|| of(&package_folders())).map(Found)
+/// Opens a library: from the folders that are named, as the system finds it under one of these
+/// names, or from where packages put it.
+pub(super) fn find_library(name: &str, known: &[&str]) -> Option<Found> {
+    let as_system = || known.iter().find_map(|file| open(Path::new(file)));
+    let found = open_from(&named_folders(), name).or_else(as_system);
+    found.or_else(|| open_from(&package_folders(), name)).map(Found)
 }
 
-/// Whether a library can be opened: from the folders that are named, as the system finds it, or
-/// from where packages put it. A library that was opened from a folder is found again by its
-/// name, so it stays open.
-fn preload(name: &str, present: impl Fn() -> bool) -> bool {
-    open_from(&named_folders(), name);
-    present() || open_from(&package_folders(), name) && present()
+/// Whether the driver can be opened: from the folders that are named, as the system finds it, or
+/// from where packages put it. One that was opened from a folder is found again by its name, so
+/// it stays open.
+fn has_driver() -> bool {
+    // SAFETY: this only opens the library, whose initializers are trusted.
+    let present = || unsafe { driver::sys::is_culib_present() };
+    let keep =
+        |folders: &[PathBuf]| open_from(folders, "cuda").map(mem::forget).is_some();
+    keep(&named_folders());
+    present() || keep(&package_folders()) && present()
 }
 
 fn named_folders() -> Vec<PathBuf> {
@@ -320,18 +273,18 @@ fn named_folders() -> Vec<PathBuf> {
     named.unwrap_or_default()
 }
 
-fn open_from(folders: &[PathBuf], name: &str) -> bool {
-    folders.iter().any(|folder| {
+/// The first library of folders whose name starts like this, if there is one.
+fn open_from(folders: &[PathBuf], name: &str) -> Option<Native> {
+    folders.iter().find_map(|folder| {
         // NVRTC looks for this one by its name alone, so it must be there already.
-        open_first(folder, &format!("lib{name}-builtins.so"));
+        mem::forget(open_first(folder, &format!("lib{name}-builtins.so")));
         open_first(folder, &format!("lib{name}.so"))
     })
 }
 
-/// Opens the first library of a folder whose name starts like this, if there is one.
-fn open_first(folder: &Path, start: &str) -> bool {
-    let mut found = files(folder).into_iter().filter(|file| is_named(file, start));
-    found.any(|file| open(&file).map(mem::forget).is_some())
+fn open_first(folder: &Path, start: &str) -> Option<Native> {
+    let named = files(folder).into_iter().filter(|file| is_named(file, start));
+    named.into_iter().find_map(|file| open(&file))
 }
 
 fn is_named(file: &Path, start: &str) -> bool {
@@ -340,8 +293,10 @@ fn is_named(file: &Path, start: &str) -> bool {
 }
 
 fn open(file: &Path) -> Option<Native> {
+    // Local, because all symbols are asked of a handle, and libraries of several versions must not
+    // take each other's.
     // SAFETY: whoever names a folder of CUDA libraries trusts their initializers.
-    unsafe { Native::open(Some(file), RTLD_NOW | RTLD_GLOBAL) }.ok()
+    unsafe { Native::open(Some(file), RTLD_NOW | RTLD_LOCAL) }.ok()
 }
 
 /// Where toolkits and Python packages put libraries.

@@ -3,9 +3,11 @@
 use crate::{
     work::Work,
     world::{
-        CAPTURE_INVALIDATED, CAPTURE_UNJOINED, CAPTURE_UNMATCHED, INVALID_HANDLE, World,
+        CAPTURE_INVALIDATED, CAPTURE_UNJOINED, CAPTURE_UNMATCHED, CAPTURE_UNSUPPORTED,
+        INVALID_HANDLE, World,
     },
 };
+use std::thread::{self, ThreadId};
 
 /// A recorded piece of work; `after` counts pieces of the same capture.
 #[derive(Clone)]
@@ -19,6 +21,8 @@ pub(crate) struct Capture {
     /// The stream on which it began.
     origin: u64,
     recorded: Vec<Recorded>,
+    /// The thread that began it.
+    thread: ThreadId,
     /// Whether something was called that cannot be recorded.
     pub(crate) spoiled: bool,
 }
@@ -52,9 +56,25 @@ impl World {
             return CAPTURE_UNMATCHED;
         }
         own.captured = Some((number, Vec::new()));
-        let capture = Capture { origin: stream, recorded: Vec::new(), spoiled: false };
+        let capture = Capture {
+            origin: stream,
+            recorded: Vec::new(),
+            thread: thread::current().id(),
+            spoiled: false,
+        };
         self.captures.insert(number, capture);
         0
+    }
+
+    /// Spoils what the calling thread captures: it called what may not be called meanwhile.
+    pub(crate) fn spoil_own(&mut self) -> Option<i32> {
+        let own = thread::current().id();
+        let mut refusal = None;
+        for capture in self.captures.values_mut().filter(|other| other.thread == own) {
+            capture.spoiled = true;
+            refusal = Some(CAPTURE_UNSUPPORTED);
+        }
+        refusal
     }
 
     /// The graph that a stream recorded.

@@ -97,6 +97,10 @@ extern "C" fn cuEventRecord(event: u64, stream: u64) -> c_int {
 #[unsafe(no_mangle)]
 extern "C" fn cuEventQuery(event: u64) -> c_int {
     let mut world = world();
+    // Not while this thread captures, unless the capture is a relaxed one.
+    if let Some(refusal) = world.spoil_own() {
+        return refusal;
+    }
     let Some(moment) = world.events.get(&event).cloned() else { return INVALID_HANDLE };
     let done = match moment {
         Event::Unset => true,

@@ -18,6 +18,9 @@ type Emulate = unsafe extern "C" fn(*const u32, *const u32, u64, *mut *mut c_voi
 /// How the emulation says what parameters a kernel has.
 type Parameters = unsafe extern "C" fn(*mut u64) -> u32;
 
+/// How the emulation says how many threads a block may have.
+type Threads = unsafe extern "C" fn() -> u32;
+
 /// The most parameters of a kernel.
 const MOST: usize = 128;
 
@@ -26,6 +29,8 @@ pub(crate) struct Function {
     symbol: String,
     emulate: Emulate,
     sizes: Vec<usize>,
+    /// The most threads that it was compiled for.
+    threads: u32,
     /// Dynamic shared memory that a launch may want.
     pub(crate) shared: u32,
 }
@@ -103,17 +108,26 @@ pub(crate) fn function(module: u64, symbol: &CStr) -> Option<Function> {
         (!address.is_null()).then_some(address)
     };
     // SAFETY: the emulation exports functions of these types under these names.
-    let (emulate, parameters) = unsafe {
+    let (emulate, parameters, threads) = unsafe {
         (
             std::mem::transmute::<*mut c_void, Emulate>(find("emulate")?),
             std::mem::transmute::<*mut c_void, Parameters>(find("parameters")?),
+            std::mem::transmute::<*mut c_void, Threads>(find("threads")?),
         )
     };
     let mut sizes = [0u64; MOST];
     // SAFETY: no kernel has more parameters.
     let count = unsafe { parameters(sizes.as_mut_ptr()) } as usize;
     let sizes = sizes[..count].iter().map(|size| *size as usize).collect();
-    Some(Function { symbol: symbol.to_owned(), emulate, sizes, shared: 48 << 10 })
+    // SAFETY: it has no parameters.
+    let threads = unsafe { threads() };
+    Some(Function {
+        symbol: symbol.to_owned(),
+        emulate,
+        sizes,
+        threads,
+        shared: 48 << 10,
+    })
 }
 
 impl World {
@@ -132,6 +146,10 @@ impl World {
             forbid(&format!("{symbol}: more shared memory than it was told to expect"));
         }
         let threads: u64 = block.iter().map(|n| u64::from(*n)).product();
+        if threads > u64::from(function.threads) {
+            let most = function.threads;
+            forbid(&format!("{symbol}: {threads} threads of at most {most}"));
+        }
         if !(1..=1024).contains(&threads)
             || grid.contains(&0)
             || grid[1..].iter().any(|n| *n > 65_535)

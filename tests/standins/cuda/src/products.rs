@@ -18,6 +18,9 @@ const INVALID_VALUE: c_int = 7;
 const EXECUTION_FAILED: c_int = 13;
 const NOT_SUPPORTED: c_int = 15;
 
+/// What algorithms may take for granted of a bias, of which preferences say nothing.
+const BIAS_ALIGNMENT: u64 = 16;
+
 /// What an algorithm takes beside its matrices, so that room for it is asked for.
 const WORKSPACE: u64 = 512;
 
@@ -65,6 +68,8 @@ pub(crate) struct Product {
     a: Matrix,
     b: Matrix,
     out: Matrix,
+    /// What is added, which may be `out`.
+    before: Matrix,
     wide: bool,
     scale: f64,
     accumulate: f64,
@@ -126,7 +131,7 @@ impl Product {
         };
         let before = match self.accumulate {
             0.0 => 0.0,
-            factor => factor * self.out.read(batch, row, column),
+            factor => factor * self.before.read(batch, row, column),
         };
         let bias = match self.epilogue & BIAS {
             0 => 0.0,
@@ -357,7 +362,7 @@ unsafe extern "C" fn cublasLtMatmul(
     b_layout: *const Layout,
     accumulate: *const c_void,
     before: u64,
-    _: *const Layout,
+    before_layout: *const Layout,
     out: u64,
     out_layout: *const Layout,
     algorithm: *const [u64; 8],
@@ -382,6 +387,7 @@ unsafe extern "C" fn cublasLtMatmul(
             a: matrix(a, a_layout, first),
             b: matrix(b, b_layout, second),
             out: matrix(out, out_layout, false),
+            before: matrix(before, before_layout, false),
             wide: description.wide,
             scale: factor(scale),
             accumulate: factor(accumulate),
@@ -391,7 +397,7 @@ unsafe extern "C" fn cublasLtMatmul(
         };
         (product, (*algorithm)[0])
     };
-    if before != out || workspace_bytes < WORKSPACE as usize {
+    if workspace_bytes < WORKSPACE as usize {
         return INVALID_VALUE;
     }
     let mut world = world();
@@ -413,7 +419,15 @@ impl Product {
         }
         let live =
             |start, bytes| is_of_device(start) && world.memory.is_live(start, bytes);
-        for matrix in [&self.a, &self.b, &self.out] {
+        let (from, to) = (self.before.start, self.out.start);
+        let (read, written) = (from + self.before.bytes(), to + self.out.bytes());
+        if self.accumulate != 0.0 && from != to && from < written && to < read {
+            forbid("what is added to a product overlaps its result");
+        }
+        if self.before.extents() != (rows, columns) {
+            forbid("what is added to a product does not fit");
+        }
+        for matrix in [&self.a, &self.b, &self.out, &self.before] {
             if !live(matrix.start, matrix.bytes()) {
                 forbid("a matrix of a product is not in live memory");
             }
@@ -424,6 +438,9 @@ impl Product {
         let bias = rows * self.out.layout.number.size();
         if self.epilogue & BIAS != 0 && !live(self.bias, bias) {
             forbid("the bias of a product is not in live memory");
+        }
+        if self.epilogue & BIAS != 0 && !self.bias.is_multiple_of(BIAS_ALIGNMENT) {
+            forbid("the bias of a product does not start at a multiple of 16 bytes");
         }
         if !live(self.workspace, WORKSPACE) {
             forbid("the workspace of a product is not in live memory");

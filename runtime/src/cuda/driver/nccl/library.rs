@@ -145,7 +145,7 @@ impl Nccl {
 }
 
 fn find() -> Result<Nccl, NoNccl> {
-    let library = find_library("nccl", "libnccl.so.2").ok_or(NoNccl::Missing)?;
+    let library = find_library("nccl", &["libnccl.so.2"]).ok_or(NoNccl::Missing)?;
     // SAFETY: the type is that of the library's header.
     let asked = unsafe {
         library.symbol::<unsafe extern "C" fn(*mut c_int) -> u32>("ncclGetVersion")
