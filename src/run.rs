@@ -8,7 +8,7 @@ use roundelay_runtime::{
     StateError, Touched, TrainError, Trainer, Ungraphed, Weights, WeightsError,
     WeightsFile, check_native,
 };
-use roundelay_schedule::{Checked, DeviceId, Evaluation, Float, Kind};
+use roundelay_schedule::{Checked, DeviceId, Evaluation, Float, Images, Kind};
 use std::{
     collections::BTreeMap,
     fmt::Display,
@@ -200,6 +200,12 @@ pub enum RunError {
     /// A state that is not the schedule's.
     #[error(transparent)]
     State(#[from] StateError),
+    /// Images that are split on a machine that has no kernels for them.
+    #[error(
+        "GPUs have no kernels yet for images whose pixels tensor rows divide: run it with `--device \
+         cpu`, in one process, or plan with `--set images=whole`"
+    )]
+    Pixels,
     /// Several processes on a machine of one.
     #[error(
         "this is rank {rank} of {size}, but the CPU machine is one process with a thread per \
@@ -233,6 +239,7 @@ impl RunError {
             RunError::Element(_)
             | RunError::Mixed { .. }
             | RunError::Unscaled(_)
+            | RunError::Pixels
             | RunError::ManyOnCpu { .. }
             | RunError::Machine(_)
             | RunError::Train(_) => false,
@@ -251,7 +258,11 @@ pub fn run(
     mut listener: impl FnMut(RunEvent),
 ) -> Result<Outcome, RunError> {
     let RunOptions { seat, deadline, .. } = options;
+    let splits_images = schedule.plan.tensor.images == Images::Split;
     let control = match (options.on, seat.size) {
+        (On::Cuda(_), _) | (On::Best(_), 2..) if splits_images => {
+            return Err(RunError::Pixels);
+        }
         (_, 1) => None,
         (On::Cpu, size) => return Err(RunError::ManyOnCpu { rank: seat.rank, size }),
         (On::Cuda(_) | On::Best(_), _) => Some(Arc::new(meet(seat, *deadline)?)),

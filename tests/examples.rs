@@ -15,7 +15,7 @@ use std::{
 };
 
 /// What each file's plan must be; a new example says it here.
-const PLACED: [(&str, Placement, Rule, States); 13] = [
+const PLACED: [(&str, Placement, Rule, States); 14] = [
     ("accumulate", Placement::Accumulate, Rule::Sync, States::Replicated),
     ("concurrent", Placement::Concurrent, Rule::CyclicV2, States::Replicated),
     ("data-handoff", Placement::Data, Rule::CyclicV2, States::Handoff),
@@ -30,6 +30,7 @@ const PLACED: [(&str, Placement, Rule, States); 13] = [
     ),
     ("orders", Placement::Pipeline, Rule::Sync, States::Replicated),
     ("pipeline", Placement::Pipeline, Rule::CyclicV2, States::Replicated),
+    ("pixels", Placement::Accumulate, Rule::Sync, States::Replicated),
     ("shared", Placement::Shared, Rule::CyclicV2, States::Replicated),
     ("slices", Placement::Pipeline, Rule::Sync, States::Replicated),
     ("tensor", Placement::Pipeline, Rule::Sync, States::Replicated),

@@ -373,6 +373,53 @@ fn ways_to_multiply_are_pinned_written_and_read_again() {
     assert_eq!(*tried, Value::from(vec!["alternate"]));
 }
 
+/// Rows split images where that is asked for and where it is open, the plan file and the document say
+/// so, it runs on the CPU, and what cannot be split is refused with what would do.
+#[test]
+fn split_images_are_pinned_written_read_again_and_run() {
+    let scratch = Scratch::new("pixels");
+    let two = "    input x: real[batch, 32]
+    input y: real[batch, 32]
+    loss mse(linear(relu(linear(x, 32)), 32), y)";
+    let images = "    input x: real[batch, 12, 8, 3]
+    input y: real[batch, 6, 4, 3]
+    loss mse(conv2d(relu(batch_norm(conv2d(x, 4))), 3, stride = 2), y)";
+    let four = PROGRAM.replace("2 x core", "4 x core").replace(two, images);
+    let four = four.replace("sgd(lr = 0.1)", "sgd(lr = 0.1), steps 2");
+    let program = scratch.file("images.rdl", &four);
+    let split =
+        ["images=split", "tensor.rows=2", "tensor.columns=1", "placement=accumulate"];
+    let found = planned(&program, &split);
+    assert_eq!(found["plans"][0]["images"], Value::from("split"));
+    let open = planned(&program, &["tensor.rows=2", "placement=accumulate"]);
+    assert_eq!(open["space"]["images"]["values"], Value::from(vec!["whole", "split"]));
+    let text = planned(&scratch.file("line.rdl", PROGRAM), &[]);
+    assert_eq!(text["space"]["images"]["values"], Value::from(vec!["whole"]));
+    let [plan, schedule] = ["plan.yaml", "line.schedule"].map(|name| scratch.path(name));
+    let with = |lines: &[&'static str]| {
+        let mut command = roundelay("plan");
+        command.arg(&program).args(lines.iter().flat_map(|line| ["--set", line]));
+        command
+    };
+    let table = printed(with(&split).arg("-o").arg(&plan));
+    assert!(table.contains("2/px"), "{table}");
+    let text = std::fs::read_to_string(&plan).expect("it was written");
+    assert!(text.contains("tensor:\n  rows: 2\n  images: split\n"), "{text}");
+    let mut command = roundelay("compile");
+    command.arg(&program).arg("--plan").arg(&plan).arg("-o").arg(&schedule);
+    let _ = printed(&mut command);
+    let _ = printed(roundelay("check").arg(&schedule));
+    let _ = printed(roundelay("run --device cpu").arg(&schedule));
+    let words = ["GPUs have no kernels yet for images", "--set images=whole"];
+    refused(roundelay("run --device cuda").arg(&schedule), &words);
+    let columns = ["images=split", "tensor.rows=2", "tensor.columns=2"];
+    let words = ["channels that columns divide beside pixels are not built"];
+    refused(&mut with(&columns), &words);
+    let odd = ["images=split", "tensor.rows=4", "tensor.columns=1"];
+    let words = ["4 tensor rows do not divide images of 6 rows of pixels", "1, 2, 3, 6"];
+    refused(&mut with(&odd), &words);
+}
+
 /// Depth is `states` and `shards`, said otherwise: the document has both, and what contradicts is
 /// refused with what would do.
 #[test]

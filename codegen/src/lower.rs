@@ -273,6 +273,9 @@ fn parts_fit(plan: &Plan) -> Result<(), LowerError> {
     if !plan.tensor.can_contract() {
         return Err(LowerError::Contraction);
     }
+    if !plan.tensor.can_lie() {
+        return Err(LowerError::Images);
+    }
     match (overdecompose, parts) {
         (1, _) | (2, 2..) => {}
         _ => return Err(LowerError::Overdecomposed(overdecompose)),

@@ -11,16 +11,19 @@
 //! the grid divides and make what the other one divides, in turn (Tensor3D, arXiv 2305.13525), and
 //! norms meet the sums of their own features. Then everything is split, or refused by name.
 //! A device may take the examples of a micro-batch in two halves that take turns (`halves.rs`).
-//! Convolutions are affine maps of channels (`turns.rs`, `images.rs`).
+//! Convolutions are affine maps of channels (`turns.rs`, `images.rs`), or rows divide the height of
+//! images instead (`pixels.rs`, `halos.rs`).
 
 mod absorb;
 #[cfg(test)]
 mod adjoints;
+mod halos;
 mod halves;
 mod heads;
 mod images;
 mod layout;
 mod local;
+mod pixels;
 mod rules;
 mod turns;
 
@@ -31,7 +34,7 @@ use absorb::Absorb;
 use layout::{Along, Layout};
 use local::{Local, Maps};
 use roundelay_dsl::{Model, NodeId, ParameterId};
-use roundelay_schedule::{Id, Tensor};
+use roundelay_schedule::{Id, Images, Tensor};
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::Range,
@@ -70,7 +73,11 @@ impl Parted {
         }
         let stored = stored(trial);
         let local = Local::build(model, cuts, tensor, &maps, stored);
-        let split = local.model.parameters.values().any(|own| !own.split.is_whole());
+        let divided = local.model.parameters.values().any(|own| !own.split.is_whole());
+        if tensor.images == Images::Split && !local.splits_pixels {
+            return Err(StageError::NoImages { tensor: tensor.shown() });
+        }
+        let split = divided || local.splits_pixels;
         match split {
             true if tensor.overdecompose == 1 => Ok(local.finish(cuts)),
             true => local.finish(cuts).in_halves(tensor.overdecompose),

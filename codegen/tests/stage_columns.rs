@@ -12,7 +12,7 @@ mod split;
 mod stage_support;
 
 use roundelay_codegen::{BackwardForm, Everywhere, StageForm, stages_in};
-use roundelay_kernels::{Exchange, Kernel};
+use roundelay_kernels::{Exchange, Joint, Kernel};
 use roundelay_schedule::{
     Collective, Contraction, Division, Float, Id, Line, Recompute, Routine, Sequence,
     Stage, Tensor,
@@ -186,8 +186,9 @@ fn of_layer(text: &str, tensor: Tensor, tokens: u64) -> [u64; 2] {
         let mut sent = [0, 0];
         for exchange in both.into_iter().flat_map(exchanges) {
             let rounds = match exchange.kind {
-                Collective::AllReduce => 2,
-                Collective::AllGather | Collective::ReduceScatter => 1,
+                Joint::Collective(Collective::AllReduce) => 2,
+                Joint::Collective(Collective::AllGather | Collective::ReduceScatter) => 1,
+                Joint::Halo(_) | Joint::HaloAdd(_) => panic!("there are no images"),
             };
             let parts = u64::from(exchange.line.parts);
             let elements = exchange.elements() as u64 * rounds * (parts - 1);
@@ -299,7 +300,10 @@ fn layers_are_never_laid_out_anew() {
         let stage = &code.stages[Stage::new(0)];
         let moved = |routine: &Routine| -> usize {
             let all = exchanges(routine);
-            all.iter().filter(|exchange| exchange.kind != Collective::AllReduce).count()
+            let is_sum = |exchange: &Exchange| {
+                exchange.kind.collective() == Some(Collective::AllReduce)
+            };
+            all.iter().filter(|exchange| !is_sum(exchange)).count()
         };
         // The embedding's sum is scattered, the head's operand and the loss's sums are gathered.
         assert_eq!(moved(&stage.forward), 3);

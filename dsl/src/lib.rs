@@ -40,7 +40,7 @@ pub use import::{Disk, Files, NoFiles};
 pub use lists::{ListMistake, Lists, read_lists, write_lists};
 pub use local::{Head, localised};
 pub use operators::{METRICS, OPERATORS, Operator};
-pub use part::{Masked, Motion, Part, Share};
+pub use part::{Masked, Motion, Padding, Part, Share};
 pub use pattern::Pattern;
 pub use program::{
     Cap, Choice, Extent, Learning, Metric, Model, ModelInput, ModelInputId,

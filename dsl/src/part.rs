@@ -38,6 +38,26 @@ pub enum Part {
         /// Columns of all parts.
         whole: u64,
     },
+    /// Images (b, h, w, c), own rows → the rows (b, l, w + 2 side, c) that a window reads which moves
+    /// over the whole image: at place r from row r · step − before on, with padding where no image
+    /// is. Their gradients go back to those who have them.
+    Halo {
+        /// Rows in front of the image.
+        before: u64,
+        /// Rows from one part to the next.
+        step: u64,
+        /// Columns of padding at both ends.
+        side: u64,
+        /// What stands there.
+        padding: Padding,
+    },
+    /// As `BatchNorm`, of own rows of pixels.
+    BatchNorm,
+    /// As `GroupNorm`, of own rows of pixels.
+    GroupNorm {
+        /// Divides the channels.
+        groups: u64,
+    },
     /// Dropout with the mask of the whole tensor.
     Dropout {
         /// Probability, in [0, 1).
@@ -51,6 +71,15 @@ pub enum Part {
         /// Which half of the examples it is of; the first where they are taken together.
         half: u32,
     },
+}
+
+/// What stands where there is no image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Padding {
+    /// Zero, as convolutions and means see it.
+    Zero,
+    /// Less than every number, so that it is never the greatest.
+    Lowest,
 }
 
 /// Whether some targets are no class.

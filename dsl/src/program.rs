@@ -3,8 +3,8 @@
 use crate::{Head, Part, Pattern, Sliced};
 use roundelay_schedule::{
     Bytes, Contraction, Data, DeviceId, DeviceList, Division, Element, Evaluation,
-    Exactness, Float, Hop, Id, Initial, Line, Optimizer, Order, Placement, Profile,
-    Reading, Recompute, Rule, Sequence, States, Table, Target, Treatment,
+    Exactness, Float, Hop, Id, Images, Initial, Line, Optimizer, Order, Placement,
+    Profile, Reading, Recompute, Rule, Sequence, States, Table, Target, Treatment,
 };
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -447,6 +447,8 @@ pub struct Search {
     pub contraction: Choice<Contraction>,
     /// What rows may do where features are whole.
     pub sequence: Choice<Sequence>,
+    /// What rows may do with the pixels of images.
+    pub images: Choice<Images>,
     /// State placements to try.
     pub states: Choice<States>,
     /// What to try computing again in every stage.

@@ -6,8 +6,8 @@ use roundelay_dsl::{
     fingerprint, format, parse,
 };
 use roundelay_schedule::{
-    Bytes, Contraction, Data, Element, Evaluation, Exactness, Id, Initial, Method, Nanos,
-    Rate, Recompute, Rule, Sequence, Treatment,
+    Bytes, Contraction, Data, Element, Evaluation, Exactness, Id, Images, Initial,
+    Method, Nanos, Rate, Recompute, Rule, Sequence, Treatment,
 };
 use std::{
     collections::BTreeMap,
@@ -364,6 +364,7 @@ fn a_search_is_set_from_the_command_line() {
         "tensor.depth=2 | 4",
         "tensor.contraction=gather",
         "sequence=split",
+        "images=split",
     ];
     for setting in settings {
         search.set(setting).unwrap_or_else(|wrong| panic!("{wrong}"));
@@ -378,6 +379,7 @@ fn a_search_is_set_from_the_command_line() {
     assert_eq!(search.contraction, Choice::OneOf(vec![Contraction::Gather]));
     assert_eq!(search.overdecompose, Numbers::Ranges(vec![(1, 2)]));
     assert_eq!(search.sequence, Choice::OneOf(vec![Sequence::Split]));
+    assert_eq!(search.images, Choice::OneOf(vec![Images::Split]));
     let before = search.clone();
     for (wrong, message) in [
         ("ruel=sync", "unknown key `ruel` in plan"),
@@ -391,6 +393,7 @@ fn a_search_is_set_from_the_command_line() {
         ("tensor.columns=0", "expected a whole number from 1 to 1048576, found 0"),
         ("tensor.rows=0", "expected a whole number from 1 to 1048576, found 0"),
         ("sequence=none", "unknown sequence `none`"),
+        ("images=pixels", "unknown images `pixels`"),
         ("tensor.contraction=none", "unknown contraction `none`"),
         ("stages=", "`stages` needs a value"),
         ("", "expected a name, found end of file"),

@@ -1,16 +1,17 @@
 //! Calls that the devices of a line make together where tensors are split: `all_reduce`,
-//! `all_gather`, `reduce_scatter`. A kernel only says what becomes of everybody's contribution;
+//! `all_gather`, `reduce_scatter`, `halo` and `halo_add`. A kernel only says what becomes of everybody's contribution;
 //! that all of them are there, and stay until all have read them, is up to the machine.
 
 use crate::{
     Context, Real,
+    halo::{Halo, images},
     kernel::Define,
     operand::Operands,
     signature::{Signature, product},
     store::Store,
 };
 use roundelay_schedule::{
-    Access, Bytes, Collective, Element, Exchanged, Float, Line, Meanwhile,
+    Access, Bytes, Collective, Element, Exchanged, Exchanging, Float, Line, Meanwhile,
 };
 use std::ops::Range;
 
@@ -18,7 +19,7 @@ use std::ops::Range;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exchange {
     /// What is made of the contributions.
-    pub kind: Collective,
+    pub kind: Joint,
     /// Which devices take part.
     pub line: Line,
     /// Rows of the arrays.
@@ -33,6 +34,27 @@ pub struct Exchange {
     pub meanwhile: Meanwhile,
     /// Whether the result is added.
     store: Store,
+}
+
+/// What is made of what devices bring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Joint {
+    /// Sums of all, or the parts of all side by side.
+    Collective(Collective),
+    /// All rows that a window reads, of images whose rows are divided.
+    Halo(Halo),
+    /// Sums of their gradients, for those who have the rows.
+    HaloAdd(Halo),
+}
+
+impl Joint {
+    /// The collective, if it is one.
+    pub fn collective(self) -> Option<Collective> {
+        match self {
+            Joint::Collective(kind) => Some(kind),
+            Joint::Halo(_) | Joint::HaloAdd(_) => None,
+        }
+    }
 }
 
 impl Exchange {
@@ -54,10 +76,31 @@ impl Exchange {
     /// What is sent between devices, where real numbers are of this type.
     pub fn exchanged(&self, dtype: Float) -> Exchanged {
         Exchanged {
-            kind: self.kind,
+            kind: self.exchanging(),
             line: self.line,
             whole: Bytes(self.elements() as u64 * self.element.size(dtype)),
             meanwhile: self.meanwhile,
+        }
+    }
+
+    /// Bytes that the part at a place of the line sends, where real numbers are of this type.
+    pub fn sent_by(&self, place: usize, dtype: Float) -> Bytes {
+        let parts = self.line.parts as usize;
+        let rows = match self.kind {
+            Joint::Collective(_) => return self.exchanged(dtype).sent(),
+            Joint::Halo(halo) => halo.sent_by(place, parts),
+            Joint::HaloAdd(halo) => halo.sent_back_by(place, parts),
+        };
+        let row = (self.rows * self.inner) as u64 * self.element.size(dtype);
+        Bytes(rows as u64 * row)
+    }
+
+    fn exchanging(&self) -> Exchanging {
+        let parts = self.line.parts as usize;
+        match self.kind {
+            Joint::Collective(kind) => Exchanging::Collective(kind),
+            Joint::Halo(halo) => Exchanging::Strips(halo.strips(parts)),
+            Joint::HaloAdd(halo) => Exchanging::Strips(halo.strips_back(parts)),
         }
     }
 
@@ -70,9 +113,15 @@ impl Exchange {
         let parts = self.line.parts as usize;
         assert_eq!(brought.len(), parts, "every device brings something");
         match self.kind {
-            Collective::AllReduce => self.sum(brought, 0..out.len(), out),
-            Collective::AllGather => self.gather(brought, out),
-            Collective::ReduceScatter => self.scatter(brought, part, out),
+            Joint::Collective(Collective::AllReduce) => {
+                self.sum(brought, 0..out.len(), out);
+            }
+            Joint::Collective(Collective::AllGather) => self.gather(brought, out),
+            Joint::Collective(Collective::ReduceScatter) => {
+                self.scatter(brought, part, out);
+            }
+            Joint::Halo(halo) => halo.fetch(brought, part, out),
+            Joint::HaloAdd(halo) => halo.add(brought, part, out, self.store),
         }
     }
 
@@ -119,6 +168,14 @@ pub(crate) struct AllGather(pub(crate) Exchange);
 /// Everybody gets its own part of the sum.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ReduceScatter(pub(crate) Exchange);
+
+/// Everybody gets the rows that its window reads.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct FetchHalo(pub(crate) Exchange);
+
+/// Everybody gets the sums of the gradients of its own rows.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct AddHalo(pub(crate) Exchange);
 
 /// The attributes `parts` and `stride`, which is one where it is absent.
 pub(crate) fn line(call: &mut Signature<'_>) -> Result<Line, String> {
@@ -168,7 +225,8 @@ impl Define for AllReduce {
         let (store, line, meanwhile) = (call.store()?, line(call)?, meanwhile(call)?);
         let (rows, whole) = call.matrix("x", Access::Read)?;
         call.shaped("out", store.access(), (rows, whole))?;
-        let (kind, element) = (Collective::AllReduce, call.element(0));
+        let kind = Joint::Collective(Collective::AllReduce);
+        let element = call.element(0);
         let inner = 1;
         Ok(Self(Exchange { kind, line, rows, whole, inner, element, meanwhile, store }))
     }
@@ -185,7 +243,8 @@ impl Define for AllGather {
         let (store, line, meanwhile) = (call.store()?, line(call)?, meanwhile(call)?);
         let own = call.matrix("x", Access::Read)?;
         let (rows, whole) = call.matrix("out", store.access())?;
-        let (kind, inner) = (Collective::AllGather, inner(call, whole)?);
+        let kind = Joint::Collective(Collective::AllGather);
+        let inner = inner(call, whole)?;
         let element = call.element(0);
         let exchange =
             Exchange { kind, line, rows, whole, inner, element, meanwhile, store };
@@ -204,7 +263,8 @@ impl Define for ReduceScatter {
         let (store, line, meanwhile) = (call.store()?, line(call)?, meanwhile(call)?);
         let (rows, whole) = call.matrix("x", Access::Read)?;
         let own = call.matrix("out", store.access())?;
-        let (kind, inner) = (Collective::ReduceScatter, inner(call, whole)?);
+        let kind = Joint::Collective(Collective::ReduceScatter);
+        let inner = inner(call, whole)?;
         let element = call.element(0);
         let exchange =
             Exchange { kind, line, rows, whole, inner, element, meanwhile, store };
@@ -216,6 +276,53 @@ impl Define for ReduceScatter {
     fn plain<R: Real>(&self, operands: Operands<'_, R>, _: &Context) {
         alone(self.0, operands);
     }
+}
+
+impl Define for FetchHalo {
+    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+        let (line, meanwhile) = (line(call)?, meanwhile(call)?);
+        let ends = [("x", Access::Read), ("out", Access::Write)];
+        let [own, got] = images(call, ends)?;
+        let halo = Halo::parse(call, own, got)?;
+        let (rows, whole, inner) = columns(own, &halo, line);
+        let (kind, store, element) = (Joint::Halo(halo), Store::Write, call.element(0));
+        Ok(Self(Exchange { kind, line, rows, whole, inner, element, meanwhile, store }))
+    }
+    fn flops(&self) -> u64 {
+        0
+    }
+    fn plain<R: Real>(&self, operands: Operands<'_, R>, _: &Context) {
+        alone(self.0, operands);
+    }
+}
+
+impl Define for AddHalo {
+    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+        let (store, line, meanwhile) = (call.store()?, line(call)?, meanwhile(call)?);
+        let ends = [("dy", Access::Read), ("dx", store.access())];
+        let [got, own] = images(call, ends)?;
+        let halo = Halo::parse(call, own, got)?;
+        let (rows, whole, inner) = columns(own, &halo, line);
+        let (kind, element) = (Joint::HaloAdd(halo), call.element(0));
+        Ok(Self(Exchange { kind, line, rows, whole, inner, element, meanwhile, store }))
+    }
+    fn flops(&self) -> u64 {
+        match self.0.kind {
+            Joint::Halo(halo) | Joint::HaloAdd(halo) => {
+                product([self.0.rows, halo.got()])
+            }
+            Joint::Collective(_) => 0,
+        }
+    }
+    fn plain<R: Real>(&self, operands: Operands<'_, R>, _: &Context) {
+        alone(self.0, operands);
+    }
+}
+
+/// Images whose rows are divided as a matrix whose columns are: a row for each image.
+fn columns(own: [usize; 4], halo: &Halo, line: Line) -> (usize, usize, usize) {
+    let [images, height, _, _] = own;
+    (images, height * halo.width() * line.parts as usize, halo.width())
 }
 
 fn fits(exchange: &Exchange, own: (usize, usize)) -> Result<(), String> {
@@ -233,6 +340,7 @@ mod tests {
     use roundelay_schedule::{Attribute, Call, Catalogue, GradientSums, Operand};
 
     fn exchange(kind: Collective) -> Exchange {
+        let kind = Joint::Collective(kind);
         let (element, store) = (Element::Real, Store::Write);
         let line = Line { parts: 3, stride: 1 };
         let meanwhile = Meanwhile::Waits;

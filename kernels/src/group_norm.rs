@@ -41,7 +41,7 @@ pub(crate) struct Groups {
 const COST: usize = 8;
 
 impl Groups {
-    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+    pub(crate) fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
         let groups = call.integer("groups", "at least 1", |groups| groups >= 1)? as usize;
         let [examples, positions, columns] = call.sequence("x", Access::Read)?;
         match columns.is_multiple_of(groups) {
@@ -62,10 +62,10 @@ impl Groups {
     fn size(self) -> usize {
         self.positions * self.columns
     }
-    fn matrix(self) -> (usize, usize) {
+    pub(crate) fn matrix(self) -> (usize, usize) {
         (self.examples * self.positions, self.columns)
     }
-    fn work(self, operations: usize) -> u64 {
+    pub(crate) fn work(self, operations: usize) -> u64 {
         product([operations, self.examples, self.positions, self.columns])
     }
 }

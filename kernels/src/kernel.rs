@@ -9,7 +9,7 @@ use crate::{
     nearest::nearest,
     norm,
     operand::{Operands, Slot},
-    optimizer, part, part_loss, part_norm, pool,
+    optimizer, part, part_loss, part_norm, pixel_norm, pool,
     product::lend_lines,
     rms_norm, rotary, rows,
     signature::Signature,
@@ -175,9 +175,17 @@ define_operations! {
     "norm_part_slopes" => NormPartSlopes(part_norm::NormPartSlopes);
     "norm_part_backward" => NormPartBackward(part_norm::NormPartBackward);
     "norm_part_gain" => NormPartGain(part_norm::NormPartGain);
+    "pixel_norm_moments" => PixelNormMoments(pixel_norm::PixelNormMoments);
+    "pixel_norm_statistics" => PixelNormStatistics(pixel_norm::PixelNormStatistics);
+    "pixel_norm" => PixelNorm(pixel_norm::PixelNorm);
+    "pixel_norm_slopes" => PixelNormSlopes(pixel_norm::PixelNormSlopes);
+    "pixel_norm_backward" => PixelNormBackward(pixel_norm::PixelNormBackward);
+    "pixel_norm_parameters" => PixelNormParameters(pixel_norm::PixelNormParameters);
     "all_reduce" => AllReduce(exchange::AllReduce);
     "all_gather" => AllGather(exchange::AllGather);
     "reduce_scatter" => ReduceScatter(exchange::ReduceScatter);
+    "halo" => Halo(exchange::FetchHalo);
+    "halo_add" => HaloAdd(exchange::AddHalo);
     "sgd" => Sgd(optimizer::Sgd);
     "adamw" => Adamw(optimizer::Adamw);
 }
@@ -241,7 +249,9 @@ impl Kernel {
         match &self.operation {
             Operation::AllReduce(exchange::AllReduce(joint))
             | Operation::AllGather(exchange::AllGather(joint))
-            | Operation::ReduceScatter(exchange::ReduceScatter(joint)) => Some(*joint),
+            | Operation::ReduceScatter(exchange::ReduceScatter(joint))
+            | Operation::Halo(exchange::FetchHalo(joint))
+            | Operation::HaloAdd(exchange::AddHalo(joint)) => Some(*joint),
             _ => None,
         }
     }

@@ -87,9 +87,17 @@
 //! | `norm_part_slopes` | x (m, c) r, gain (c) r, mean (m) r, rstd (m) r, dy (m, c) r, slopes (2, m) w | sums over the own columns of g · x̂ and of g = dy · gain; `centered`: without it there is no mean, and slopes is (m) |
 //! | `norm_part_backward` | x r, gain r, mean r, rstd r, dy r, slopes r, dx w/u | `whole`, `centered`, `accumulate` |
 //! | `norm_part_gain` | x (m, c) r, rstd (m) r, dy (m, c) r, dgain (c) w/u | `accumulate` |
+//! | `pixel_norm_moments` | x (b, s, n) r, moments (2, b, groups) w | of own pixels, which are as many on every part: means, and sums of squares around them; `groups` |
+//! | `pixel_norm_statistics` | moments (parts, 2, k) r, running_mean (k) r, running_variance (k) r, mean (k) w, variance (k) w | of all pixels; `count` (integer): elements of each part; `running` (flag): outside of training the running ones, which are absent without it |
+//! | `pixel_norm` | x (b, s, n) r, gain (n) r, bias (n) r, mean (b, groups) r, variance (b, groups) r, y w | `groups` |
+//! | `pixel_norm_slopes` | x r, gain r, mean r, variance r, dy r, slopes (2, b, groups) w | sums over own pixels of g · x̂ and of g = dy · gain; `groups` |
+//! | `pixel_norm_backward` | x r, gain r, mean r, variance r, dy r, slopes r, dx w/u | from the slopes of all pixels; `count` (integer): elements of all parts; `groups`, `accumulate` |
+//! | `pixel_norm_parameters` | x r, mean r, variance r, dy r, dgain (n) w/u, dbias (n) w/u | own shares; `groups`, `accumulate` |
 //! | `all_reduce` | x (m, n) r, out (m, n) w/u | made together with the other parts: their sum; `parts`, `stride` (integers: how many meet, and how far apart they are, 1 when absent), `accumulate`, `beside` (whether the calls that follow are made before it is done) |
 //! | `all_gather` | x (m, c) r, out (m, n) w/u | all parts side by side, c as in `part`; `parts`, `stride`, `inner`, `accumulate`, `beside` |
 //! | `reduce_scatter` | x (m, n) r, out (m, c) w/u | the own columns of the sum; `parts`, `stride`, `inner`, `accumulate`, `beside` |
+//! | `halo` | x (b, h, w, c) r, out (b, l, w + 2 side, c) w | made together with the other parts, which have h rows each: rows of the whole image from r · `step` − `before` on for the part at place r, and `side` columns of padding at both ends; `lowest` (flag): padding is −∞, else zero; `parts`, `stride`, `beside` |
+//! | `halo_add` | dy (b, l, w + 2 side, c) r, dx (b, h, w, c) w/u | the adjoint: sums over all parts that got a row; `before`, `step`, `side`, `lowest`, `parts`, `stride`, `accumulate`, `beside` |
 //! | `sgd` | gradient r, parameter r, next w, momentum u (absent when `momentum` is 0) | `momentum`, `nesterov`, `weight_decay`, `clip`, `micro_batches`, `spared` (integers: begin, end, begin, end, … of elements without decay, in the stage's flat parameters), `averaged` (ranges as `spared`: next = (1 − momentum) · parameter + momentum · mean, nothing else), `average_momentum` (that momentum; only with `averaged`) |
 //! | `adamw` | gradient r, parameter r, next w, mean u, square u | `beta1`, `beta2`, `epsilon`, `weight_decay`, `clip`, `micro_batches`, `spared`, `averaged`, `average_momentum` |
 //!
@@ -99,7 +107,7 @@
 //! Extents count by their products: a reshape without a copy is a view of the same operand.
 //!
 //! On CUDA devices a call is the steps of [`Kernel::cuda`]: functions of the sources in
-//! `kernels/cuda`, and matrix products. All kernels but the exchanges have them.
+//! `kernels/cuda`, and matrix products. All kernels have them but the exchanges and `pixel_norm`.
 
 mod activation;
 mod affine;
@@ -116,6 +124,7 @@ mod exchange;
 mod fast;
 mod function;
 mod group_norm;
+mod halo;
 mod kernel;
 mod line;
 mod loss;
@@ -129,6 +138,7 @@ mod optimizer;
 mod part;
 mod part_loss;
 mod part_norm;
+mod pixel_norm;
 mod plain;
 mod pool;
 mod product;
@@ -151,7 +161,8 @@ mod unit;
 mod window;
 
 pub use context::{Context, Mode};
-pub use exchange::Exchange;
+pub use exchange::{Exchange, Joint};
+pub use halo::Halo;
 pub use kernel::{Kernel, Kernels, NAMES};
 pub use nearest::nearest;
 pub use real::Real;

@@ -16,7 +16,7 @@ use crate::{
     sharpen::{Bounds, Sharpness},
 };
 use roundelay_dsl::{Objective, Program};
-use roundelay_schedule::{Exactness, Sequence};
+use roundelay_schedule::{Exactness, Images, Sequence};
 use std::{collections::BTreeMap, ops::Range};
 
 /// Plans by class of exactness, in the parts in which they were looked at: they are many, and
@@ -171,12 +171,13 @@ impl Listed<'_> {
     /// stand side by side, least first. Unless memory counts, the first that fits is the only one to
     /// look at: a rule, for one that does less of it is nearly always no slower, but no law
     /// (`tests/recompute.rs`), so it belongs to what the space is and not to what bounds prove.
-    /// Plans whose order is found, or whose rows share the tokens, may well be faster with more of
+    /// Plans whose order is found, or whose rows share tokens or pixels, may well be faster with more of
     /// it: each of them stands alone.
     fn is_alone(&self, outline: &Outline) -> bool {
         let Outline { family, counts, .. } = outline;
         family.order.is_found()
             || counts.tensor.sequence == Sequence::Split
+            || counts.tensor.images == Images::Split
             || counts.tensor.overdecompose > 1
             || self.grouping == Grouping::None
     }

@@ -21,9 +21,10 @@ use crate::{
 use roundelay_dsl::Program;
 use roundelay_kernels::Kernel;
 use roundelay_schedule::{
-    BytesPerSecond, Call, Device, DeviceId, Doing, Exchanged, Float, FlopsPerSecond,
-    Footprint, Id, Input, Job, Line, Meanwhile, Nanos, Place, Products, Profile,
-    RoutineId, Schedule, Table, Touching, Unit, Work, feed_text, needed_by, time_beside,
+    BytesPerSecond, Call, Device, DeviceId, Doing, Exchanged, Exchanging, Float,
+    FlopsPerSecond, Footprint, Id, Input, Job, Line, Meanwhile, Nanos, Place, Products,
+    Profile, RoutineId, Schedule, Table, Touching, Unit, Work, feed_text, needed_by,
+    time_beside,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -231,7 +232,8 @@ impl Costs {
         let mut busy = Busy { device: model.least(calls), lines: BTreeMap::new() };
         for (call, count) in counted(calls) {
             let Some(exchange) = call.exchange else { continue };
-            let time = self.rows.least(exchange).max(model.device.issue) * count;
+            let wire = self.rows.least(exchange);
+            let time = model.exchange(call, exchange, wire) * count;
             *busy.lines.entry(exchange.line).or_default() += time;
             busy.device += match exchange.meanwhile {
                 Meanwhile::Waits => time,
@@ -286,7 +288,7 @@ impl Costs {
                 Some(exchange) => {
                     let (time, link) = self.rows.most(exchange);
                     let (meanwhile, link) = (exchange.meanwhile, link.index());
-                    let time = time.max(model.device.issue);
+                    let time = model.exchange(call, exchange, time);
                     (time, Doing::Exchanges { meanwhile, link })
                 }
                 // Exchanges are no kernels of one device.
@@ -326,6 +328,16 @@ impl Model {
             measured.and_then(|measured| measured.time(&call.text, roofline, busy));
         let (time, origin) = measured.unwrap_or((roofline, Origin::Guessed));
         (time.max(self.device.issue), origin)
+    }
+
+    /// Time of an exchange that takes so long over its links: strips lie beside own rows, which the
+    /// device moves there itself.
+    fn exchange(&self, call: &Priced, exchange: Exchanged, wire: Nanos) -> Nanos {
+        let moved = match exchange.kind {
+            Exchanging::Collective(_) => Nanos(0),
+            Exchanging::Strips(_) => roofline(call.footprint, &self.device),
+        };
+        (wire + moved).max(self.device.issue)
     }
 
     /// Time of calls, each with the number of busy devices that makes it least.

@@ -1,7 +1,7 @@
 //! The decisions that are numbers, of one combination.
 
 use crate::family::Family;
-use roundelay_schedule::{Contraction, Order, Placement, Plan, Sequence, Tensor};
+use roundelay_schedule::{Contraction, Images, Order, Placement, Plan, Sequence, Tensor};
 use std::fmt;
 
 /// The decisions that are numbers.
@@ -91,9 +91,12 @@ impl fmt::Display for Counts {
                 write!(f, ", {rows} rows x {columns} columns")?;
             }
         }
-        if tensor.sequence == Sequence::Split {
-            f.write_str(" that split the sequence")?;
-        }
+        f.write_str(match (tensor.sequence, tensor.images) {
+            (Sequence::Whole, Images::Whole) => "",
+            (Sequence::Split, Images::Whole) => " that split the sequence",
+            (Sequence::Whole, Images::Split) => " that split images",
+            (Sequence::Split, Images::Split) => " that split the sequence and images",
+        })?;
         match tensor.overdecompose {
             1 => Ok(()),
             halves => write!(f, ", overdecompose {halves}"),

@@ -20,6 +20,7 @@ pub fn decisions(plan: &Plan) -> Vec<(&'static str, String)> {
         ("tensor.contraction", plan.tensor.contraction.to_string()),
         ("tensor.overdecompose", plan.tensor.overdecompose.to_string()),
         ("sequence", plan.tensor.sequence.to_string()),
+        ("images", plan.tensor.images.to_string()),
         ("micro_batches", plan.micro_batches.to_string()),
         ("stages", plan.stages.to_string()),
         ("chunks", plan.chunks.to_string()),

@@ -13,8 +13,8 @@ use crate::{
     what_if::WhatIf,
 };
 use roundelay_schedule::{
-    Contraction, Exactness, Kind, Order, Placement, Rewrite, Rule, Sequence, Sites,
-    States,
+    Contraction, Exactness, Images, Kind, Order, Placement, Rewrite, Rule, Sequence,
+    Sites, States,
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -157,6 +157,8 @@ pub struct PlanRow {
     pub tensor: Tensor,
     /// What tensor rows do where features are whole.
     pub sequence: Sequence,
+    /// What tensor rows do with the pixels of images.
+    pub images: Images,
     /// What is computed again for backward: one word for all stages, or one per stage.
     pub recompute: String,
     /// The rules that make one call of two, each with the operations at which it is applied.
@@ -335,6 +337,7 @@ pub(crate) fn plan_row(rank: usize, candidate: &Candidate, goal: &Goal) -> PlanR
             contraction: plan.tensor.contraction,
         },
         sequence: plan.tensor.sequence,
+        images: plan.tensor.images,
         recompute: recompute(&plan.recompute),
         rewrites: plan.rewrites.iter().map(sites).collect(),
         devices: plan.devices.len(),

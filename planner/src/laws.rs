@@ -62,6 +62,7 @@ fn check_tensor(program: &Program, counts: Counts) -> Result<(), Reason> {
             Err(Reason::NoRows)
         }
         tensor if !tensor.can_contract() => Err(Reason::GatherInRows),
+        tensor if !tensor.can_lie() => Err(Reason::PixelsInColumns),
         tensor if tensor.parts() > 1 && program.train.optimizer.clip > 0.0 => {
             Err(Reason::ClipNeedsWholeTensors)
         }

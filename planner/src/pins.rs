@@ -18,6 +18,7 @@ pub(crate) enum Decision {
     States,
     Shards,
     Sequence,
+    Images,
     Rows,
     Columns,
     Contraction,
@@ -31,7 +32,7 @@ pub(crate) enum Decision {
 }
 
 impl Decision {
-    pub(crate) const ALL: [Self; 18] = [
+    pub(crate) const ALL: [Self; 19] = [
         Self::Recompute,
         Self::MicroBatches,
         Self::Stages,
@@ -41,6 +42,7 @@ impl Decision {
         Self::States,
         Self::Shards,
         Self::Sequence,
+        Self::Images,
         Self::Rows,
         Self::Columns,
         Self::Contraction,
@@ -64,6 +66,7 @@ impl Decision {
             Self::States => "states",
             Self::Shards => "shards",
             Self::Sequence => "sequence",
+            Self::Images => "images",
             Self::Rows => "tensor.rows",
             Self::Columns => "tensor.columns",
             Self::Contraction => "tensor.contraction",
@@ -98,6 +101,7 @@ impl Decision {
             Self::States => search.states == Choice::Open,
             Self::Shards => search.shards == Numbers::Open,
             Self::Sequence => search.sequence == Choice::Open,
+            Self::Images => search.images == Choice::Open,
             Self::Rows => search.rows == Numbers::Open,
             Self::Columns => search.columns == Numbers::Open,
             Self::Contraction => search.contraction == Choice::Open,
@@ -128,6 +132,7 @@ impl Decision {
             Self::States => search.states = Choice::Open,
             Self::Shards => search.shards = Numbers::Open,
             Self::Sequence => search.sequence = Choice::Open,
+            Self::Images => search.images = Choice::Open,
             Self::Rows => search.rows = Numbers::Open,
             Self::Columns => search.columns = Numbers::Open,
             Self::Contraction => search.contraction = Choice::Open,
@@ -165,6 +170,9 @@ impl Decision {
             }
             Self::Sequence => {
                 plan.tensor.parts() == 1 || search.sequence.allows(&plan.tensor.sequence)
+            }
+            Self::Images => {
+                plan.tensor.parts() == 1 || search.images.allows(&plan.tensor.images)
             }
             Self::Rows => search.rows.allows(plan.tensor.rows.into()),
             Self::Columns => search.columns.allows(plan.tensor.columns.into()),
@@ -211,6 +219,7 @@ impl Decision {
             Self::States => vec![line(&plan.states)],
             Self::Shards => vec![line(&plan.shards)],
             Self::Sequence => vec![line(&plan.tensor.sequence)],
+            Self::Images => vec![line(&plan.tensor.images)],
             Self::Rows => vec![line(&plan.tensor.rows)],
             Self::Columns => vec![line(&plan.tensor.columns)],
             Self::Contraction => vec![line(&plan.tensor.contraction)],
@@ -243,6 +252,7 @@ impl Decision {
             Self::Order
             | Self::States
             | Self::Sequence
+            | Self::Images
             | Self::Contraction
             | Self::Placement
             | Self::Rule => 0,

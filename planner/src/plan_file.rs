@@ -132,6 +132,7 @@ fn decision(reason: &Reason, plan: &Plan) -> &'static str {
         Reason::UnevenShards { .. } => "shards",
         Reason::NoRows
         | Reason::GatherInRows
+        | Reason::PixelsInColumns
         | Reason::OddHalves { .. }
         | Reason::NothingToHide { .. }
         | Reason::OtherDepth { .. }

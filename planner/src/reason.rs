@@ -38,6 +38,8 @@ pub enum Reason {
     NoRows,
     /// Columns that gather, beside rows or shares of the tokens.
     GatherInRows,
+    /// Images that are split among columns.
+    PixelsInColumns,
     /// A micro-batch of an odd number of examples has no halves.
     OddHalves {
         /// Its examples.
@@ -136,6 +138,7 @@ impl Reason {
             Reason::OtherDepth { .. } => "other_depth",
             Reason::NoRows => "no_rows",
             Reason::GatherInRows => "gather_in_rows",
+            Reason::PixelsInColumns => "pixels_in_columns",
             Reason::OddHalves { .. } => "odd_halves",
             Reason::NothingToHide { .. } => "nothing_to_hide",
             Reason::SlicedTensor => "slices_need_whole_tensors",
@@ -184,6 +187,7 @@ impl fmt::Display for Reason {
                 "`contraction gather` is of several columns in one row, which leaves sequences \
                  whole: set `tensor { rows 1 }` and `sequence whole`",
             ),
+            Reason::PixelsInColumns => f.write_str(PIXELS_IN_COLUMNS),
             Reason::OddHalves { examples } => odd_halves(f, *examples),
             Reason::NothingToHide { halves } => nothing_to_hide(f, *halves),
             Reason::SlicedTensor => f.write_str(
@@ -236,6 +240,9 @@ impl fmt::Display for Shortfall {
         )
     }
 }
+
+const PIXELS_IN_COLUMNS: &str = "several rows in one column split images, for channels that columns divide beside pixels are not \
+     built: set `tensor { columns 1 }` and rows, or `images whole`";
 
 fn odd_halves(f: &mut fmt::Formatter<'_>, examples: u32) -> fmt::Result {
     write!(

@@ -135,7 +135,8 @@ fn depth(excluded: &Excluded) -> (u32, u64) {
         | Reason::NoRows
         | Reason::OddHalves { .. }
         | Reason::NothingToHide { .. }
-        | Reason::GatherInRows => (6, 0),
+        | Reason::GatherInRows
+        | Reason::PixelsInColumns => (6, 0),
         Reason::ClipNeedsWholeTensors | Reason::SlicedTensor => (7, 0),
         Reason::Clash(Clash::ClipNeedsWholeGradient(_)) => (7, 0),
         Reason::Clash(_) => (7, 1),
@@ -159,6 +160,7 @@ fn constraint(reason: &Reason) -> &'static str {
         Reason::UnevenShards { .. } => "shards",
         Reason::NoRows
         | Reason::GatherInRows
+        | Reason::PixelsInColumns
         | Reason::OddHalves { .. }
         | Reason::NothingToHide { .. }
         | Reason::OtherDepth { .. }

@@ -1,5 +1,5 @@
 //! What the exchanges between the parts of split tensors take: a collective of the devices of a
-//! line, by the clock's own forms. Lines that exchange at once are priced each as if alone, though
+//! line, or messages between neighbours, by the clock's own forms. Lines that exchange at once are priced each as if alone, though
 //! those that cross a node share its ports.
 
 use roundelay_schedule::{DeviceId, Exchanged, Id, Line, LinkId, Nanos, Span, Target};
@@ -39,18 +39,18 @@ impl Rows {
     }
 
     fn times<T>(&self, exchange: Exchanged, of: impl Fn(&Span) -> T) -> Vec<(Nanos, T)> {
-        let Exchanged { kind, line, whole, meanwhile: _ } = exchange;
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let spans = known.entry(line).or_insert_with(|| spans(&self.target, line));
+        let spans = known.entry(exchange.line);
+        let spans = spans.or_insert_with(|| spans_of(&self.target, exchange.line));
         let links = spans.iter();
-        let time = |span: &Span| self.target.collective_time(span, kind, whole);
+        let time = |span: &Span| self.target.exchange_time(span, exchange);
         links.map(|span| (time(span), of(span))).collect()
     }
 }
 
 /// The ways in which the lines of grids are joined that fill the cluster from its first device on,
 /// each once.
-fn spans(target: &Target, line: Line) -> Vec<Span> {
+fn spans_of(target: &Target, line: Line) -> Vec<Span> {
     let parts = line.parts.max(1);
     let each = (parts * line.stride.max(1)) as usize;
     let whole = target.devices.len() / each * each;

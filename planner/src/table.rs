@@ -10,8 +10,8 @@ use crate::{
 };
 use roundelay_dsl::{Choice, Program, Search};
 use roundelay_schedule::{
-    Contraction, Exactness, Hop, Nanos, Placement, Plan, PoolId, Rule, Sequence, States,
-    Tensor,
+    Contraction, Exactness, Hop, Images, Nanos, Placement, Plan, PoolId, Rule, Sequence,
+    States, Tensor,
 };
 use std::collections::BTreeSet;
 
@@ -217,19 +217,21 @@ fn row(rank: &str, candidate: &Candidate, goal: &Goal) -> Row {
     ]
 }
 
-/// Devices that split tensors, and whether they split the sequence too; rows, or rows x columns,
+/// Devices that split tensors, and whether they split the sequence too, or pixels; rows, or rows x columns,
 /// and in how many parts they take examples, where these take turns.
 fn tensor(plan: &Plan) -> String {
-    let Tensor { rows, columns, sequence, contraction, overdecompose } = plan.tensor;
+    let Tensor { rows, columns, sequence, images, contraction, overdecompose } =
+        plan.tensor;
     let grid = match (columns, contraction) {
         (1, _) => rows.to_string(),
         (_, Contraction::Alternate) => format!("{rows}x{columns}"),
         (_, Contraction::Gather) => format!("{columns}/gather"),
     };
     let sequence = if sequence == Sequence::Split { "/seq" } else { "" };
+    let images = if images == Images::Split { "/px" } else { "" };
     match overdecompose {
-        1 => format!("{grid}{sequence}"),
-        halves => format!("{grid}{sequence}/{halves}"),
+        1 => format!("{grid}{sequence}{images}"),
+        halves => format!("{grid}{sequence}{images}/{halves}"),
     }
 }
 

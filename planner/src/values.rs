@@ -5,7 +5,7 @@ mod tensors;
 use crate::{family::Family, grid::Grid};
 use roundelay_dsl::{Choice, Numbers, Objective, Operation, Program, Search};
 use roundelay_schedule::{
-    Contraction, Hop, Order, Placement, Recompute, Rule, Sequence, States, Tensor,
+    Contraction, Hop, Images, Order, Placement, Recompute, Rule, Sequence, States, Tensor,
 };
 use std::collections::BTreeSet;
 
@@ -313,6 +313,7 @@ impl Values {
                 shown(&tried(Contraction::ALL, tensors, |tensor| tensor.contraction)),
             ),
             ("sequence", shown(&tried(Sequence::ALL, tensors, |tensor| tensor.sequence))),
+            ("images", shown(&tried(Images::ALL, tensors, |tensor| tensor.images))),
             ("micro_batches", shown(&self.micro_batches)),
             ("stages", shown(&self.all_stages())),
         ]

@@ -32,7 +32,7 @@ pub use copies::gpu_copies;
 pub use driver::{DeviceFacts, DriverError, NoCuda};
 pub use error::CudaError;
 pub use kernel_check::{
-    KernelCheck, KernelRow, KernelTrials, TriedProducts, check_kernels, is_exchange,
+    KernelCheck, KernelRow, KernelTrials, TriedProducts, check_kernels, is_formless,
 };
 pub use periods::Ungraphed;
 pub use self_check::{Exercise, RankFacts, Row, SelfCheck, self_check};

@@ -36,7 +36,7 @@ pub use cpu::{Cpu, CpuError, CpuOptions, Recording, Timing};
 pub use cuda::{
     Cuda, CudaError, CudaOptions, DeviceFacts, DriverError, Exercise, Graphs,
     KernelCheck, KernelRow, KernelTrials, NoCuda, RankFacts, Row, SelfCheck, Times,
-    TriedProducts, Ungraphed, check_kernels, gpu_copies, is_exchange, self_check,
+    TriedProducts, Ungraphed, check_kernels, gpu_copies, is_formless, self_check,
 };
 pub use data::{DataError, Dataset, HeldOut};
 pub use device::{Device, DeviceError};

@@ -11,6 +11,7 @@ mod buffer;
 mod check;
 mod clock;
 mod element;
+mod exchanged;
 mod file;
 mod horizon;
 mod id;
@@ -48,6 +49,7 @@ pub use buffer::{
 pub use check::{Checked, Culprit, Duty, Facts, Held, Violation, Violations, check};
 pub use clock::{Clock, Entry, simulate};
 pub use element::{Element, Float, GradientSums, Native, NoFloat};
+pub use exchanged::{Exchanged, Exchanging, Meanwhile, Strips};
 pub use file::{FileError, FileErrors, Lines, read, seal, write};
 pub use horizon::Horizon;
 pub use id::{
@@ -76,15 +78,17 @@ pub use queues::Queues;
 pub use replay::{Issue, Machine, Marks, replay};
 pub use rewrite::{Rewrite, Rewrites, Sites};
 pub use routine::{
-    Access, Argument, Attribute, Call, Catalogue, Exchanged, Footprint, Meanwhile,
-    Operand, Pass, Role, Routine, Unit,
+    Access, Argument, Attribute, Call, Catalogue, Footprint, Operand, Pass, Role,
+    Routine, Unit,
 };
 pub use rule::{Delays, Exactness, Hop, Rule, Timeline};
 pub use schedule::{FORMAT, PhysicalQueue, Schedule, Touch};
 pub use segment::{Instance, Segment};
 pub use sum::Sum;
 pub use target::{Device, Domain, Host, Pool, Products, Target};
-pub use tensor::{Contraction, Direction, Division, Line, Sequence, Split, Tensor};
+pub use tensor::{
+    Contraction, Direction, Division, Images, Line, Sequence, Split, Tensor,
+};
 pub use timeline::{Simulation, Trace, enough_steps, grid, trace};
 pub use turned::{Cells, Turned};
 pub use unit::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Nanos};

@@ -25,7 +25,10 @@
 //! Contention is priced by assumption: β is the share of a member while all members use the
 //! ports that they have in common, so groups side by side do not slow each other down further.
 
-use crate::{Bytes, BytesPerSecond, Collective, DeviceId, Id, LinkId, Nanos, Target};
+use crate::{
+    Bytes, BytesPerSecond, Collective, DeviceId, Exchanged, Exchanging, Id, LinkId,
+    Nanos, Target,
+};
 use serde::{Deserialize, Serialize};
 
 /// A level of links; rates are one way, per member.
@@ -185,6 +188,19 @@ impl Link {
 }
 
 impl Target {
+    /// The time of what the parts of a line make together: a collective, or messages to neighbours,
+    /// which leave the part that sends most one behind the other, over the link that joins the line.
+    pub fn exchange_time(&self, span: &Span, exchanged: Exchanged) -> Nanos {
+        match exchanged.kind {
+            Exchanging::Collective(kind) => {
+                self.collective_time(span, kind, exchanged.whole)
+            }
+            Exchanging::Strips(_) => {
+                self.links[span.outermost().link].transfer_time(exchanged.sent())
+            }
+        }
+    }
+
     /// The time of a collective over an array of `whole` bytes, by the laws of the module `link`.
     pub fn collective_time(&self, span: &Span, kind: Collective, whole: Bytes) -> Nanos {
         let outer = span.outermost();

@@ -1,8 +1,8 @@
 //! Every decision about how a model is trained on a cluster, as plain data.
 
 use crate::{
-    Contraction, Delays, DeviceId, DeviceList, Exactness, Fold, Item, Order, Rewrite,
-    Rewrites, Rule, Sequence, Tensor, Timeline, listed_in,
+    Contraction, Delays, DeviceId, DeviceList, Exactness, Fold, Images, Item, Order,
+    Rewrite, Rewrites, Rule, Sequence, Tensor, Timeline, listed_in,
 };
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
@@ -488,6 +488,7 @@ spelled! {
         ByMicroBatch "by_micro_batch", ByShard "by_shard", ByDirection "by_direction",
     }
     Sequence, "sequence" { Whole "whole", Split "split", }
+    Images, "images" { Whole "whole", Split "split", }
     Contraction, "contraction" { Alternate "alternate", Gather "gather", }
     Recompute, "recompute" { None "none", Selective "selective", Full "full", }
     Rewrite, "rewrite" {

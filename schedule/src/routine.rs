@@ -1,6 +1,6 @@
 //! What a launch runs: the kernel calls of one pass of one stage, over named arguments.
 
-use crate::{Bytes, Collective, Element, Float, InputId, Line, Nanos, Stage, ValueId};
+use crate::{Bytes, Element, Exchanged, Float, InputId, Nanos, Stage, ValueId};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt};
 
@@ -215,44 +215,6 @@ pub trait Catalogue {
     /// What parts of a split tensor do together in this call, where real numbers are of this type,
     /// if it is such a call and well formed.
     fn exchange(&self, call: &Call, dtype: Float) -> Option<Exchanged>;
-}
-
-/// A call that the parts of a line make together, on an array of real numbers; all lines of the
-/// grid make it at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Exchanged {
-    /// What is made of what they bring.
-    pub kind: Collective,
-    /// Who takes part.
-    pub line: Line,
-    /// The whole array, in the element in which parts bring it.
-    pub whole: Bytes,
-    /// What a part does until it is done.
-    pub meanwhile: Meanwhile,
-}
-
-/// What a part does while an array is exchanged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Meanwhile {
-    /// It waits.
-    #[default]
-    Waits,
-    /// It makes the calls that follow, up to the first that needs the exchange to be done
-    /// ([`crate::needed_by`]).
-    GoesOn,
-}
-
-impl Exchanged {
-    /// Bytes that each part sends: (n − 1)/n of the whole as in a ring, for an all-reduce twice;
-    /// rounded up.
-    pub fn sent(&self) -> Bytes {
-        let turns = match self.kind {
-            Collective::AllReduce => 2,
-            Collective::ReduceScatter | Collective::AllGather => 1,
-        };
-        let parts = u64::from(self.line.parts.max(1));
-        Bytes((self.whole.0 * turns * (parts - 1)).div_ceil(parts))
-    }
 }
 
 impl fmt::Display for Pass {

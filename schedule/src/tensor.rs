@@ -21,6 +21,9 @@ pub struct Tensor {
     /// What they do where features are whole.
     #[serde(default, skip_serializing_if = "Sequence::is_whole")]
     pub sequence: Sequence,
+    /// What they do with the pixels of images.
+    #[serde(default, skip_serializing_if = "Images::is_whole")]
+    pub images: Images,
     /// How maps multiply features that columns divide.
     #[serde(default, skip_serializing_if = "Contraction::is_alternate")]
     pub contraction: Contraction,
@@ -57,6 +60,20 @@ pub enum Sequence {
     #[default]
     Whole,
     /// Each row does its share of the tokens (sequence parallelism, arXiv 2205.05198).
+    Split,
+}
+
+/// What the rows do with images.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Images {
+    /// They have all pixels; convolutions divide channels, as affine maps do features.
+    #[default]
+    Whole,
+    /// Each row has an equal part of the height, of all channels, and all weights; windows that reach
+    /// over the edge read rows of the neighbours (halos; arXiv 2006.03108).
     Split,
 }
 
@@ -135,9 +152,15 @@ impl Tensor {
             rows,
             columns,
             sequence: Sequence::Whole,
+            images: Images::Whole,
             contraction: Contraction::Alternate,
             overdecompose: 1,
         }
+    }
+
+    /// So many rows that divide the height of images.
+    pub const fn pixels(rows: u32) -> Self {
+        Self { images: Images::Split, ..Self::grid(rows, 1) }
     }
 
     /// The same, with the examples of a micro-batch in two halves that take turns.
@@ -153,6 +176,9 @@ impl Tensor {
     /// As messages say it: `2 tensor rows`, `2 tensor rows and 4 columns`.
     pub fn shown(&self) -> String {
         match (self.columns, self.contraction) {
+            (1, _) if self.images == Images::Split => {
+                format!("{} tensor rows that split images", self.rows)
+            }
             (1, _) => format!("{} tensor rows", self.rows),
             (columns, Contraction::Alternate) => {
                 format!("{} tensor rows and {columns} columns", self.rows)
@@ -169,6 +195,15 @@ impl Tensor {
             Contraction::Gather => {
                 self.columns > 1 && self.rows == 1 && self.sequence == Sequence::Whole
             }
+        }
+    }
+
+    /// Whether images can lie as they are to: several rows in one column split them, for channels
+    /// that columns divide beside pixels are not built.
+    pub fn can_lie(&self) -> bool {
+        match self.images {
+            Images::Whole => true,
+            Images::Split => self.rows > 1 && self.columns == 1,
         }
     }
 
@@ -246,6 +281,13 @@ impl Contraction {
 impl Sequence {
     fn is_whole(&self) -> bool {
         *self == Sequence::Whole
+    }
+}
+
+impl Images {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    fn is_whole(&self) -> bool {
+        *self == Images::Whole
     }
 }
 

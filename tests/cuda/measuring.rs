@@ -5,7 +5,7 @@ use crate::{
     bench::{Bench, has_compiler, program},
     support::{Ended, document, ended, schema},
 };
-use roundelay::parts::{kernels::NAMES, runtime::is_exchange};
+use roundelay::parts::{kernels::NAMES, runtime::is_formless};
 use serde_json::Value;
 use std::{env, fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
@@ -169,7 +169,7 @@ fn the_script_names_all_kernels() {
     let words = |c: char| !(c.is_alphanumeric() || c == '_');
     for name in NAMES {
         let times = groups.split(words).filter(|word| word == name).count();
-        assert_eq!(times, usize::from(!is_exchange(name)), "{name}");
+        assert_eq!(times, usize::from(!is_formless(name)), "{name}");
     }
 }
 

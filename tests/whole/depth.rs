@@ -34,7 +34,7 @@ fn divisible(batch: u32, dtype: Float) -> Program {
 }
 
 /// So many replicas of a grid, in groups of `depth` that divide their parameters.
-fn deep(program: &Program, tensor: Tensor, replicas: u32, depth: u32) -> Plan {
+pub(crate) fn deep(program: &Program, tensor: Tensor, replicas: u32, depth: u32) -> Plan {
     let (states, shards) = match depth {
         1 => (States::Replicated, 1),
         all if all == replicas => (States::Zero3, 1),
@@ -46,7 +46,7 @@ fn deep(program: &Program, tensor: Tensor, replicas: u32, depth: u32) -> Plan {
 }
 
 /// The mean losses of a few steps, of which the later ones show the gradients of the earlier.
-fn losses(program: &Program, plan: &Plan) -> [f64; 3] {
+pub(crate) fn losses(program: &Program, plan: &Plan) -> [f64; 3] {
     let schedule = compiled(program, plan);
     let data = Dataset::open(&schedule.job, None).unwrap();
     let mut cpu = Cpu::new(&schedule, Box::new(data), CpuOptions::default()).unwrap();

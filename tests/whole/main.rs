@@ -14,6 +14,7 @@ mod models;
 mod networks;
 mod oracle;
 mod overdecomposed;
+mod pixels;
 #[path = "../support/plans.rs"]
 mod plans;
 mod replicas;

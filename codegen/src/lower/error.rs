@@ -145,6 +145,12 @@ pub enum LowerError {
     /// Columns that gather, beside rows or shares of the tokens.
     #[error("columns that gather stand in one row, which leaves sequences whole")]
     Contraction,
+    /// Images that are split among columns, or by one part.
+    #[error(
+        "several rows in one column split images, for channels that columns divide beside pixels are \
+         not built: set `tensor {{ columns 1 }}` and rows, or `images whole`"
+    )]
+    Images,
     /// Parts of a micro-batch that nothing is gained by.
     #[error(
         "the examples of a micro-batch are taken together, or in two halves where tensors are \

@@ -2,7 +2,7 @@
 //! their gradient is no gradient.
 
 use super::StageError;
-use roundelay_dsl::{Model, Node, Operation, Source};
+use roundelay_dsl::{Model, Node, Operation, Part, Source};
 
 /// The operands of batch normalisation that are running averages.
 const AVERAGES: std::ops::Range<usize> = 3..5;
@@ -10,9 +10,8 @@ const AVERAGES: std::ops::Range<usize> = 3..5;
 /// Checks every use of a running average, and that all have one momentum.
 pub(crate) fn check(model: &Model) -> Result<(), StageError> {
     for node in model.nodes.values() {
-        let running = |operand: usize| {
-            node.operation == Operation::BatchNorm && AVERAGES.contains(&operand)
-        };
+        let running =
+            |operand: usize| is_batch_norm(node.operation) && AVERAGES.contains(&operand);
         for (operand, source) in node.operands.iter().enumerate() {
             if running(operand) != momentum(model, *source).is_some() {
                 return malformed(
@@ -39,6 +38,13 @@ pub(crate) fn check(model: &Model) -> Result<(), StageError> {
         }
     }
     Ok(())
+}
+
+fn is_batch_norm(operation: Operation) -> bool {
+    matches!(
+        operation,
+        Operation::BatchNorm | Operation::Part { part: Part::BatchNorm, .. }
+    )
 }
 
 fn momentum(model: &Model, source: Source) -> Option<f64> {

@@ -12,6 +12,7 @@ mod part;
 #[cfg(test)]
 pub(crate) use part::moved;
 mod part_norm;
+mod pixels;
 mod rows;
 mod sliced;
 mod vision;
@@ -76,11 +77,12 @@ pub(crate) fn arity(operation: Operation) -> (usize, usize) {
             Sliced::Join => (1, usize::MAX),
         },
         Operation::Part { part, .. } => match part {
-            Part::Exchange { .. } | Part::Dropout { .. } => (1, 1),
+            Part::Exchange { .. } | Part::Dropout { .. } | Part::Halo { .. } => (1, 1),
             Part::Embedding { .. } | Part::CrossEntropy { .. } | Part::RmsNorm { .. } => {
                 (2, 2)
             }
-            Part::LayerNorm { .. } => (3, 3),
+            Part::LayerNorm { .. } | Part::GroupNorm { .. } => (3, 3),
+            Part::BatchNorm => (5, 5),
         },
     }
 }

@@ -47,6 +47,15 @@ pub enum StageError {
         /// The parts that were asked for, in words.
         tensor: String,
     },
+    /// A model without images among parts that split them.
+    #[error(
+        "no operation of the model has a window that moves over images, which {tensor} could divide: \
+         set `images whole`"
+    )]
+    NoImages {
+        /// The parts that were asked for, in words.
+        tensor: String,
+    },
     /// An operation that slices of sequences do not cut.
     #[error("`{node}`: {problem}")]
     Unsliced {
@@ -114,6 +123,22 @@ pub enum StageError {
         direction: &'static str,
         /// The largest number of parts that is looked at for one that fits.
         most: u64,
+    },
+    /// A height of images that the rows of the grid do not divide.
+    #[error(
+        "`{node}`: {parts} tensor rows do not divide images of {height} rows of pixels; numbers of rows \
+         that divide all heights of the model: {}",
+        fitting(*common, *common)
+    )]
+    Height {
+        /// The node's name.
+        node: String,
+        /// The height.
+        height: u64,
+        /// Among how many rows it is divided.
+        parts: u64,
+        /// The greatest number that divides all heights.
+        common: u64,
     },
     /// A gradient hops back in the middle of a stage.
     #[error(

@@ -12,7 +12,8 @@ use roundelay_schedule::Attribute;
 use std::collections::{BTreeMap, VecDeque};
 
 /// The calls that parts of split tensors make together.
-const EXCHANGES: [&str; 3] = ["all_gather", "all_reduce", "reduce_scatter"];
+const EXCHANGES: [&str; 5] =
+    ["all_gather", "all_reduce", "halo", "halo_add", "reduce_scatter"];
 /// The flag of an exchange that the next calls do not wait for.
 const BESIDE: &str = "beside";
 

@@ -91,8 +91,8 @@ fn read(graph: &Graph<'_>, flow: &Flow, stage: Stage) -> BTreeSet<Tensor> {
     steps.flat_map(|step| &step.terms).map(|term| term.tensor).collect()
 }
 
-/// What is gathered from the parts, or joined from slices, is gathered again where backward reads it;
-/// kept is the own part, as in Megatron's sequence parallelism (arXiv 2205.05198).
+/// What is gathered from the parts, halos with it, or joined from slices, is gathered again where
+/// backward reads it; kept is the own part, as in Megatron's sequence parallelism (arXiv 2205.05198).
 fn ungathered(
     graph: &Graph<'_>,
     flow: &Flow,
@@ -118,6 +118,7 @@ fn is_gather(operation: Operation) -> bool {
         Operation::Part { part: Part::Exchange { value, .. }, .. } => {
             matches!(value, Motion::Gather(_))
         }
+        Operation::Part { part: Part::Halo { .. }, .. } => true,
         Operation::Sliced(Sliced::Join) => true,
         _ => false,
     }
@@ -218,7 +219,10 @@ fn is_cheap(operation: Operation) -> bool {
             Part::Embedding { .. }
             | Part::Dropout { .. }
             | Part::LayerNorm { .. }
-            | Part::RmsNorm { .. } => true,
+            | Part::RmsNorm { .. }
+            | Part::Halo { .. }
+            | Part::BatchNorm
+            | Part::GroupNorm { .. } => true,
             Part::CrossEntropy { .. } => false,
         },
         Operation::Embedding

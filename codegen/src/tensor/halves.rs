@@ -237,7 +237,8 @@ impl<'a> Halving<'a> {
     /// What an operation on all examples is on those of a half.
     fn halved(&self, operation: Operation, half: u32) -> Result<Operation, StageError> {
         match operation {
-            Operation::BatchNorm => self.refuse(
+            Operation::BatchNorm
+            | Operation::Part { part: Part::BatchNorm, .. } => self.refuse(
                 "batch norm takes its statistics over all examples of a micro-batch, and two \
                  halves would have their own: set `tensor { overdecompose 1 }`, or use group norm",
             ),

@@ -41,7 +41,9 @@ pub(super) struct Local<'a> {
     origin: Vec<NodeId>,
     /// The operation that is worked on.
     pub(super) at: NodeId,
-    /// The first thing that a grid of several columns does not split.
+    /// Whether some operation works on own rows of pixels.
+    pub(super) splits_pixels: bool,
+    /// The first thing that the grid does not split.
     pub(super) refused: Option<StageError>,
 }
 
@@ -68,6 +70,7 @@ impl<'a> Local<'a> {
             known: BTreeMap::new(),
             origin: Vec::new(),
             at: NodeId::new(0),
+            splits_pixels: false,
             refused: None,
         };
         for id in whole.nodes.ids() {

@@ -31,6 +31,9 @@ impl Local<'_> {
         let Node { operation, operands, shape, .. } = &self.whole.nodes[id];
         let (operation, operands, shape) =
             (*operation, operands.as_slice(), shape.as_slice());
+        if let Some(made) = self.on_pixels(operation, operands, shape) {
+            return made;
+        }
         match operation {
             Operation::Embedding => self.embedding(operands, shape),
             Operation::Linear => self.linear(id, operands, shape),

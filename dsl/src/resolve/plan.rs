@@ -14,11 +14,12 @@ use crate::{
     syntax::{Argument, Choice, Entry, Expression, ExpressionKind, Setting},
 };
 use roundelay_schedule::{
-    Bytes, Contraction, Exactness, Hop, Placement, Recompute, Rule, Sequence, States,
+    Bytes, Contraction, Exactness, Hop, Images, Placement, Recompute, Rule, Sequence,
+    States,
 };
 
 /// Keys that are read.
-const KEYS: [&str; 18] = [
+const KEYS: [&str; 19] = [
     "minimize",
     "result",
     "exactness",
@@ -29,6 +30,7 @@ const KEYS: [&str; 18] = [
     "order",
     "states",
     "sequence",
+    "images",
     "recompute",
     "replicas",
     "shards",
@@ -169,6 +171,11 @@ fn apply(
         "sequence" => {
             search.sequence = choice(entry, report, |value, report| {
                 word(value, "sequence", Sequence::ALL, report)
+            })?;
+        }
+        "images" => {
+            search.images = choice(entry, report, |value, report| {
+                word(value, "images", Images::ALL, report)
             })?;
         }
         "recompute" => {

@@ -105,6 +105,8 @@ pub fn sample(name: &str, draw: &mut Draw) -> Call {
         }
         "sgd" | "adamw" => sample_optimizer(plain, m * n, draw),
         "all_reduce" | "all_gather" | "reduce_scatter" => parts::sample(adding, draw),
+        "halo" | "halo_add" => images::halo(plain, accumulate, draw),
+        _ if name.starts_with("pixel_norm") => norms::of_pixels(plain, accumulate, draw),
         _ if name.contains("part") || name.ends_with("join") => {
             parts::sample(adding, draw)
         }
@@ -363,6 +365,10 @@ fn is_square(kernel: &str, operand: usize) -> bool {
         ("batch_norm", 4),
         ("batch_norm_backward", 3),
         // With a bias before them, and without.
+        ("pixel_norm", 4),
+        ("pixel_norm_slopes", 3),
+        ("pixel_norm_backward", 3),
+        ("pixel_norm_parameters", 2),
         ("norm_part", 4),
         ("norm_part", 2),
     ];

@@ -92,3 +92,19 @@ fn sample_pool(call: Call, accumulate: bool, draw: &mut Draw) -> Call {
         _ => call.flag("accumulate", accumulate).reals(&[x, y, x]),
     }
 }
+
+/// The rows of one part alone that some window reads; some stay unread, some stand in the padding.
+pub(crate) fn halo(call: Call, accumulate: bool, draw: &mut Draw) -> Call {
+    let [batch, height, width, channels] = [3, 9, 6, 20].map(|most| 1 + draw.below(most));
+    let [before, side] = [(); 2].map(|()| draw.below(3));
+    let rows = 1 + draw.below(height + before + 2);
+    let x: &[u64] = &[batch, height, width, channels];
+    let out: &[u64] = &[batch, rows, width + 2 * side, channels];
+    let call = call.integer("parts", 1).integer("step", height as i64);
+    let call = call.integer("before", before as i64).integer("side", side as i64);
+    let call = call.flag("lowest", draw.flag());
+    match call.kernel.as_str() {
+        "halo" => call.reals(&[x, out]),
+        _ => call.flag("accumulate", accumulate).reals(&[out, x]),
+    }
+}

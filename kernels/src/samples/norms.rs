@@ -121,3 +121,34 @@ fn sample_group_norm(
             .reals(&[array, row, statistics, statistics, array, array, row, row]),
     }
 }
+
+/// Norms of images whose pixels several parts have.
+pub(crate) fn of_pixels(call: Call, accumulate: bool, draw: &mut Draw) -> Call {
+    let (batch, m, width) = (1 + draw.below(3), draw.extent(), 1 + draw.below(6));
+    let groups = 1 + draw.below(5);
+    let (n, parts) = (groups * width, 1 + draw.below(3));
+    let (x, row, kept): (&[u64], &[u64], &[u64]) =
+        (&[batch, m, n], &[n], &[batch, groups]);
+    let both: &[u64] = &[2, batch, groups];
+    let count = (m * width) as i64;
+    let name = call.kernel.clone();
+    let of = |call: Call| call.integer("groups", groups as i64);
+    let adding = |call: Call| call.flag("accumulate", accumulate);
+    match name.as_str() {
+        "pixel_norm_moments" => of(call).reals(&[x, both]),
+        "pixel_norm_statistics" => {
+            let running = draw.flag();
+            let call = call.integer("count", count).flag("running", running);
+            let call = call.real(&[parts, 2 * batch * groups]);
+            let call = if running { call.reals(&[kept; 2]) } else { call };
+            call.reals(&[kept; 2])
+        }
+        "pixel_norm" => of(call).reals(&[x, row, row, kept, kept, x]),
+        "pixel_norm_slopes" => of(call).reals(&[x, row, kept, kept, x, both]),
+        "pixel_norm_backward" => {
+            let call = of(adding(call)).integer("count", count * parts as i64);
+            call.reals(&[x, row, kept, kept, x, both, x])
+        }
+        _ => of(adding(call)).reals(&[x, kept, kept, x, row, row]),
+    }
+}

@@ -1,8 +1,8 @@
 //! The ways to split tensors that are tried: grids of rows and columns.
 
 use super::{listed, one_of, powers_of_two, sorted, thinned};
-use roundelay_dsl::{Numbers, Operation, Program, Search, Source};
-use roundelay_schedule::{Contraction, Sequence, Tensor};
+use roundelay_dsl::{Choice, Numbers, Operation, Program, Search, Source};
+use roundelay_schedule::{Contraction, Images, Sequence, Tensor};
 
 /// Parts of tensors that are tried when rows or columns are left open, at most.
 const MOST_OPEN_PARTS: u64 = 16;
@@ -25,6 +25,7 @@ pub(super) fn tensors(program: &Program, devices: u64) -> Vec<Tensor> {
         &program.search;
     let contractions = one_of(contraction, &[Contraction::Alternate]);
     let sequences = one_of(sequence, Sequence::ALL);
+    let pixels = pixels(program);
     let inner = program.target.domains.iter().map(|d| d.devices.len() as u64);
     let most = inner.min().unwrap_or(1).min(MOST_OPEN_PARTS);
     let values = |numbers: &Numbers| match numbers {
@@ -70,7 +71,8 @@ pub(super) fn tensors(program: &Program, devices: u64) -> Vec<Tensor> {
                 tensors.extend(halves.iter().map(way));
             }
         }
-        tensors
+        let lie = |tensor: &Tensor| pixels(*tensor);
+        tensors.iter().flat_map(lie).collect::<Vec<_>>()
     };
     let (rows, columns) = (values(rows), values(columns));
     let grids = rows.into_iter().flat_map(|rows| {
@@ -78,6 +80,30 @@ pub(super) fn tensors(program: &Program, devices: u64) -> Vec<Tensor> {
         columns.map(move |columns| (rows, columns)).collect::<Vec<_>>()
     });
     grids.flat_map(|(rows, columns)| one(rows, columns)).collect()
+}
+
+/// The ways in which images may lie where tensors are split like this. Where nothing is said they are
+/// split if the model has any, among rows alone; where nothing is said of sequences, these are whole
+/// then.
+fn pixels(program: &Program) -> impl Fn(Tensor) -> Vec<Tensor> {
+    let Search { images, sequence, .. } = &program.search;
+    let [open, any_sequence] = [*images == Choice::Open, *sequence == Choice::Open];
+    let tried = match open && !convolves(program) {
+        true => vec![Images::Whole],
+        false => one_of(images, Images::ALL),
+    };
+    move |tensor| {
+        let fits = |own: &Tensor| {
+            let lies = own.can_lie() || !open;
+            let alone = own.sequence == Sequence::Whole || !any_sequence;
+            own.images == Images::Whole || (lies && alone)
+        };
+        let ways = tried.iter().map(|images| Tensor { images: *images, ..tensor });
+        match tensor.parts() {
+            1 => vec![tensor],
+            _ => ways.filter(fits).collect(),
+        }
+    }
 }
 
 /// Whether a model has convolutions behind others: one that cuts an image in patches is none.
@@ -95,19 +121,41 @@ mod tests {
     use roundelay_dsl::Node;
     use roundelay_schedule::Id;
 
+    fn with_images(mut program: Program) -> Program {
+        let operation = Operation::Conv2d { stride: 1, padding: 0, groups: 1 };
+        let operands = vec![Source::Node(Id::new(0))];
+        let (name, shape) = ("convolution".into(), Vec::new());
+        program.model.nodes.push(Node { name, operation, operands, shape });
+        program
+    }
+
+    #[test]
+    fn images_are_split_where_there_are_some_among_rows_alone() {
+        let plain = sample::program(4, 8);
+        let split = |program: &Program| -> Vec<Tensor> {
+            let all = tensors(program, 4).into_iter();
+            all.filter(|tensor| tensor.images == Images::Split).collect()
+        };
+        assert_eq!(split(&plain), []);
+        let mut images = with_images(plain);
+        assert_eq!(split(&images), [Tensor::pixels(2), Tensor::pixels(4)]);
+        let many = tensors(&images, 4).len();
+        images.search.images = Choice::OneOf(vec![Images::Whole]);
+        assert_eq!((split(&images), tensors(&images, 4).len()), (vec![], many - 2));
+        // What was asked for is refused by name where it cannot be.
+        images.search.images = Choice::OneOf(vec![Images::Split]);
+        let found = tensors(&images, 4);
+        let is_split = |own: &Tensor| own.parts() == 1 || own.images == Images::Split;
+        assert!(found.iter().all(is_split) && found.iter().any(|own| !own.can_lie()));
+    }
+
     #[test]
     fn columns_are_tried_from_the_size_on_at_which_they_send_less() {
         let most = |program: &Program, devices| {
             tensors(program, devices).iter().map(|tensor| tensor.columns).max()
         };
         let plain = [2, 4, 8].map(|devices| sample::program(devices, 8));
-        let mut images = plain.clone();
-        for program in &mut images {
-            let operation = Operation::Conv2d { stride: 1, padding: 0, groups: 1 };
-            let operands = vec![Source::Node(Id::new(0))];
-            let (name, shape) = ("convolution".into(), Vec::new());
-            program.model.nodes.push(Node { name, operation, operands, shape });
-        }
+        let images = plain.clone().map(with_images);
         let found = |programs: &[Program; 3]| {
             let devices = programs.iter().zip([2, 4, 8]);
             devices.map(|(program, devices)| most(program, devices)).collect::<Vec<_>>()

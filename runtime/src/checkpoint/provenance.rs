@@ -1,7 +1,7 @@
 //! What a checkpoint says about the run that wrote it.
 
 use crate::{Dataset, digest::Digest};
-use roundelay_schedule::{Contraction, Job, Method, Parameter, Schedule, Tensor};
+use roundelay_schedule::{Contraction, Images, Job, Method, Parameter, Schedule, Tensor};
 use std::collections::BTreeMap;
 
 /// The entries on which the numbers of a run depend, besides the model.
@@ -96,13 +96,17 @@ fn arithmetic(schedule: &Schedule) -> String {
 /// How tensors are split, in the words that digests of checkpoints are made of: these must stay as
 /// they are, and a single column is none of them, nor are examples that are taken together.
 fn spelled(tensor: Tensor) -> String {
-    let Tensor { rows, columns, sequence, contraction, overdecompose } = tensor;
+    let Tensor { rows, columns, sequence, images, contraction, overdecompose } = tensor;
     let grid = match (columns, contraction) {
         (1, _) => format!("Tensor {{ rows: {rows}, sequence: {sequence:?} }}"),
         (_, Contraction::Alternate) => format!(
             "Tensor {{ rows: {rows}, columns: {columns}, sequence: {sequence:?} }}"
         ),
         (_, Contraction::Gather) => format!("Tensor {{ columns: {columns}, gather }}"),
+    };
+    let grid = match images {
+        Images::Whole => grid,
+        Images::Split => format!("{grid} of pixels"),
     };
     match overdecompose {
         1 => grid,
@@ -122,5 +126,6 @@ mod tests {
         let grid = Tensor::grid(2, 4);
         assert_eq!(spelled(grid), "Tensor { rows: 2, columns: 4, sequence: Whole }");
         assert!(spelled(grid.in_halves()).ends_with(" } in 2 parts"));
+        assert!(spelled(Tensor::pixels(4)).ends_with(" } of pixels"));
     }
 }

@@ -139,7 +139,8 @@ impl<'a> Rendezvous<'a> {
 
     fn count(&self, ends: &Ends) {
         let Shared { meter, schedule, .. } = self.shared;
-        let Bytes(sent) = ends.exchange.exchanged(schedule.job.dtype).sent();
+        let place = ends.exchange.line.place(self.meeting.part()) as usize;
+        let Bytes(sent) = ends.exchange.sent_by(place, schedule.job.dtype);
         match self.senders.get(&ends.exchange.line) {
             None | Some(Sender::Nobody) => {}
             Some(&Sender::Device(device, link)) => meter.moved(link, device, sent),

@@ -58,6 +58,11 @@ impl Meeting {
         Self { thread, parts, begun: 0, done: 0, join }
     }
 
+    /// The number of the thread's part.
+    pub(super) fn part(&self) -> u32 {
+        u32::try_from(self.thread - self.parts.start).expect("parts are few")
+    }
+
     /// Begins an exchange, which all parts make alike; [`Meeting::finish`] ends it, with the same
     /// ends. No more are open than booths have room for.
     ///
@@ -90,9 +95,8 @@ impl Meeting {
         pause: &mut impl FnMut(&dyn Fn() -> Waited) -> Waited,
     ) -> ControlFlow<()> {
         self.done += 1;
-        let (number, thread) = (self.done, self.thread);
+        let (number, thread, own) = (self.done, self.thread, self.part());
         let all = &booths[self.parts.clone()];
-        let own = u32::try_from(thread - self.parts.start).expect("parts are few");
         let line = ends.exchange.line;
         let members = line.members(own).map(|member| &all[member as usize]);
         let wait = |counter: fn(&Booth) -> &Counter| {

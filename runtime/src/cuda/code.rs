@@ -17,7 +17,7 @@ use roundelay_kernels::{
     },
 };
 use roundelay_schedule::{
-    Bytes, Call, Element, Float, Line, Routine, RoutineId, Schedule, Table,
+    Bytes, Call, Collective, Element, Float, Line, Routine, RoutineId, Schedule, Table,
 };
 
 /// All routines of a schedule, on one device.
@@ -64,7 +64,7 @@ impl ReadyCall {
 /// A call as the kernels say it.
 enum Given {
     Alone(Steps),
-    Together(Exchange),
+    Together(Exchange, Collective),
 }
 
 /// What a call does.
@@ -211,8 +211,12 @@ impl Code {
             kernel: source.kernel.clone(),
             message,
         };
-        let given = match kernel.exchange() {
-            Some(exchange) => Given::Together(exchange),
+        let together = kernel.exchange().and_then(|exchange| {
+            let kind = exchange.kind.collective()?;
+            Some(Given::Together(exchange, kind))
+        });
+        let given = match together {
+            Some(together) => together,
             None => Given::Alone(kernel.cuda(dtype).map_err(refused)?),
         };
         self.call(dtype, given, source)
@@ -229,8 +233,8 @@ impl Code {
         };
         let operands: Vec<(usize, u64)> = source.operands.iter().map(place).collect();
         let (work, scratch) = match given {
-            Given::Together(exchange) => {
-                let meeting = Meeting::new(exchange, dtype);
+            Given::Together(exchange, kind) => {
+                let meeting = Meeting::new(exchange, kind, dtype);
                 self.prepare_sum(meeting.number)?;
                 (Work::Together(meeting), meeting.scratch())
             }

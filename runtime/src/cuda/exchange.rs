@@ -14,6 +14,7 @@ use roundelay_schedule::{Bytes, Collective, Float};
 #[derive(Clone, Copy)]
 pub(super) struct Meeting {
     pub(super) exchange: Exchange,
+    kind: Collective,
     pub(super) number: Number,
     /// Bytes of an element.
     element: u64,
@@ -30,15 +31,16 @@ pub(super) struct Ends<'a> {
 
 impl Meeting {
     /// A call in a job's type: sums that are kept wide stay so on the way.
-    pub(super) fn new(exchange: Exchange, dtype: Float) -> Self {
+    pub(super) fn new(exchange: Exchange, kind: Collective, dtype: Float) -> Self {
         let element = exchange.element;
-        Self { exchange, number: number_of(dtype, element), element: element.size(dtype) }
+        let number = number_of(dtype, element);
+        Self { exchange, kind, number, element: element.size(dtype) }
     }
 
     /// Elements of what each row gets.
     fn elements(&self) -> u64 {
-        let Exchange { kind, rows, whole, .. } = self.exchange;
-        match kind {
+        let Exchange { rows, whole, .. } = self.exchange;
+        match self.kind {
             Collective::AllReduce | Collective::AllGather => (rows * whole) as u64,
             Collective::ReduceScatter => (rows * self.exchange.columns()) as u64,
         }
@@ -46,7 +48,7 @@ impl Meeting {
 
     /// Room for a gathered result that is added to something, and for the parts that are summed.
     pub(super) fn scratch(&self) -> Bytes {
-        let arrays = match self.exchange.kind {
+        let arrays = match self.kind {
             Collective::AllReduce => 0,
             Collective::AllGather => u64::from(self.exchange.adds()),
             Collective::ReduceScatter => u64::from(self.exchange.line.parts),
@@ -66,7 +68,7 @@ impl Meeting {
         stream: &Stream,
     ) -> Result<(), DriverError> {
         let (to, store) = ((ends.got, self.elements()), self.store());
-        match self.exchange.kind {
+        match self.kind {
             Collective::AllReduce => {
                 code.sum(self.number, ends.brought, to, store, stream)
             }

@@ -14,17 +14,17 @@ use super::{
 };
 use crate::code::parse_call;
 use roundelay_kernels::{
-    Context, Kernels, Mode, NAMES,
+    Context, Kernel, Mode, NAMES,
     samples::{self, Draw, Mix},
 };
-use roundelay_schedule::{Call, Catalogue, Float, GradientSums, Id, RoutineId};
+use roundelay_schedule::{Call, Float, GradientSums, Id, RoutineId};
 use stage::{Placement, Room, Stage};
 use std::time::Duration;
 
 /// What is tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelTrials {
-    /// These kernels, none of which [`is_exchange`]; all of them when none is named.
+    /// These kernels, none of which [`is_formless`]; all of them when none is named.
     pub only: Vec<String>,
     /// Draws calls and numbers.
     pub seed: u64,
@@ -104,7 +104,7 @@ pub fn check_kernels(
     let facts = device.facts().clone();
     let wanted = |name: &&&str| {
         let all = trials.only.is_empty() || trials.only.iter().any(|own| own == **name);
-        all && !is_exchange(name)
+        all && !is_formless(name)
     };
     let mut bench = Bench::new(&device, &trials)?;
     let mut rows = Vec::new();
@@ -118,14 +118,14 @@ pub fn check_kernels(
     Ok(KernelCheck { device: facts, trials, rows })
 }
 
-/// Whether a name of [`NAMES`] stands for an exchange between parts, which the machine makes: it
-/// is no kernel that can be tried alone.
+/// Whether a name of [`NAMES`] stands for no functions of a device: for an exchange between parts,
+/// which the machine makes, or for what only CPUs do. It cannot be tried alone.
 ///
 /// # Panics
 /// When it is none of these names.
-pub fn is_exchange(name: &str) -> bool {
+pub fn is_formless(name: &str) -> bool {
     let call = samples::sample(name, &mut Draw::new(0));
-    Kernels.exchange(&call, Float::F32).is_some()
+    Kernel::parse(&call).is_ok_and(|kernel| kernel.cuda(Float::F32).is_err())
 }
 
 /// Products by the library on operands as a machine has them, on unaligned ones, and by own

@@ -27,8 +27,10 @@ pub(super) struct Exchanges {
 pub(super) struct Joint {
     /// How many there are.
     pub(super) calls: u64,
-    /// Bytes that one part sends.
+    /// Bytes that the part sends that sends most.
     pub(super) sent: Bytes,
+    /// Bytes that all parts of a line send together.
+    pub(super) all: Bytes,
 }
 
 /// Whether an exchange runs along lines of the plan's grid.
@@ -93,6 +95,7 @@ fn joint(
         let joint = all.entry(exchanged.line).or_default();
         joint.calls += 1;
         joint.sent += exchanged.sent();
+        joint.all += exchanged.sent_by_all();
     }
     all
 }

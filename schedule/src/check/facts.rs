@@ -27,7 +27,8 @@ pub struct Facts {
     pub pool_arena: BTreeMap<PoolId, Bytes>,
     /// Bytes that cross each link level in one training step, summed over senders and coordinates.
     pub link_bytes: BTreeMap<LinkId, Bytes>,
-    /// Bytes that each device sends in one training step; the mean over periods where it turns.
+    /// Bytes that each device sends in one training step; the mean over periods where it turns, and of
+    /// each exchange of strips what the part sends that sends most.
     pub sent: BTreeMap<DeviceId, Bytes>,
     /// Messages in one training step: transfers between devices, collectives, and exchanges
     /// between rows.
@@ -100,21 +101,22 @@ impl Traffic<'_> {
     }
 
     fn exchange(&mut self, at: Place, routine: RoutineId) {
-        for (line, Joint { calls, sent }) in
+        for (line, Joint { calls, sent, all }) in
             self.exchanges.routines.get(&routine).into_iter().flatten()
         {
-            let all = self.joint.entry((at, *line)).or_default();
-            *all = Joint { calls: all.calls + calls, sent: all.sent + *sent };
+            let joint = self.joint.entry((at, *line)).or_default();
+            joint.calls += calls;
+            joint.sent += *sent;
+            joint.all += *all;
         }
     }
 
     /// What the parts of all launches send each other, along every line.
     fn joined(&mut self) {
-        for ((at, line), Joint { calls, sent }) in &self.joint {
+        for ((at, line), Joint { calls, sent, all }) in &self.joint {
             let device = self.schedule.rings[at.ring].device(at.place, 0);
             for link in &self.exchanges.links[&(device, *line)] {
-                *self.facts.link_bytes.entry(*link).or_default() +=
-                    *sent * u64::from(line.parts);
+                *self.facts.link_bytes.entry(*link).or_default() += *all;
                 self.facts.messages += calls;
             }
             self.places[at.ring][at.place as usize] += *sent;

@@ -312,6 +312,12 @@ fn rows(schedule: &Schedule, faults: &mut Faults) {
             tensor.shown()
         )
     });
+    faults.require(tensor.can_lie(), culprit, || {
+        format!(
+            "the plan splits images among {}; rows split them where there are several, in one column",
+            tensor.shown()
+        )
+    });
     let last = schedule.axes.values().next_back().map(|axis| axis.splits);
     faults.require(parts == 1 || last == Some(Splits::Rows), culprit, || {
         "the axis that splits tensors is the last one: their parts lie next to each other".into()

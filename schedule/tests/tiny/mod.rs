@@ -8,11 +8,11 @@ pub(crate) mod halves;
 use roundelay_schedule::{
     Access, Action, ActionId, Argument, Attribute, Axis, Buffer, Bytes, BytesPerSecond,
     Call, Catalogue, Collective, Content, Data, Device, Division, Domain, Element,
-    Evaluation, Exchanged, Float, FlopsPerSecond, Group, Id, Initial, Input, Job, Line,
-    Link, Meanwhile, Method, MicroBatch, Nanos, Operand, Optimizer, Order, Parameter,
-    Pass, Place, Placement, Plan, Pool, Rate, Recompute, Reduction, Rest, Ring, Role,
-    Routine, RoutineId, Row, Rule, Schedule, Slice, Spot, States, Subject, Sum, Table,
-    Target, Timeline, Treatment, Wait, Waits, Work,
+    Evaluation, Exchanged, Exchanging, Float, FlopsPerSecond, Group, Id, Initial, Input,
+    Job, Line, Link, Meanwhile, Method, MicroBatch, Nanos, Operand, Optimizer, Order,
+    Parameter, Pass, Place, Placement, Plan, Pool, Rate, Recompute, Reduction, Rest,
+    Ring, Role, Routine, RoutineId, Row, Rule, Schedule, Slice, Spot, States, Subject,
+    Sum, Table, Target, Timeline, Treatment, Wait, Waits, Work,
 };
 use std::collections::BTreeMap;
 
@@ -33,7 +33,8 @@ impl Catalogue for Letters {
     /// A sign of equality in front: the parts of a line, two neighbours where it says nothing,
     /// bring sixteen numbers and get their sums.
     fn exchange(&self, call: &Call, dtype: Float) -> Option<Exchanged> {
-        let (kind, whole) = (Collective::AllReduce, Bytes(16 * dtype.size()));
+        let kind = Exchanging::Collective(Collective::AllReduce);
+        let whole = Bytes(16 * dtype.size());
         let integer = |name: &str, usual: u32| match call.attributes.get(name) {
             Some(Attribute::Integer(given)) => u32::try_from(*given).unwrap_or(usual),
             _ => usual,

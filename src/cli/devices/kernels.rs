@@ -5,7 +5,7 @@ use super::super::{
 };
 use roundelay::parts::{
     kernels::{NAMES, nearest, samples::tolerance},
-    runtime::{KernelCheck, KernelRow, KernelTrials, TriedProducts, is_exchange},
+    runtime::{KernelCheck, KernelRow, KernelTrials, TriedProducts, is_formless},
     schedule::Float,
 };
 use serde::Serialize;
@@ -40,10 +40,10 @@ pub(super) fn check(args: &DevicesArgs) -> Result<(), Failure> {
         let message = format!("there is no kernel `{unknown}`{hint}");
         return Err(Failure::usage(Path::new(""), &message));
     }
-    if let Some(exchange) = args.only.iter().find(|name| is_exchange(name)) {
+    if let Some(formless) = args.only.iter().find(|name| is_formless(name)) {
         let message = format!(
-            "`{exchange}` is an exchange between devices, which no kernel makes alone; \
-             `devices --self-check` under torchrun, mpirun or srun tries exchanges"
+            "`{formless}` is an exchange between devices, or only the CPU has it, so no kernel of a \
+             GPU makes it alone; `devices --self-check` under torchrun, mpirun or srun tries exchanges"
         );
         return Err(Failure::usage(Path::new(""), &message));
     }

@@ -1,7 +1,7 @@
 //! What one of several devices does where tensors are split among them. Every change of layout
 //! declares its own adjoint, so a backward pass is derived like any other.
 
-use super::{Derivative, Site, loss::weighted, part_norm};
+use super::{Derivative, Site, loss::weighted, part_norm, pixels};
 use crate::stage::call::{Step, Term, call};
 use roundelay_dsl::{Masked, Motion, Part, Share};
 use roundelay_schedule::{Element, Line};
@@ -18,6 +18,11 @@ pub(super) fn part(site: &Site<'_>, part: Part, line: Line) -> Derivative {
         Part::RmsNorm { epsilon, whole } => {
             part_norm::rms_norm(site, epsilon, (whole, line))
         }
+        Part::Halo { before, step, side, padding } => {
+            pixels::halo(site, (before, step, side), padding, line)
+        }
+        Part::BatchNorm => pixels::batch_norm(site, line),
+        Part::GroupNorm { groups } => pixels::group_norm(site, groups, line),
         Part::Dropout { rate, operator, share, tokens, half } => {
             dropout(site, (rate, operator), (share, half), (line, tokens))
         }

@@ -1,0 +1,187 @@
+//! Images whose rows several devices divide equally: `halo` makes of own rows all that a window
+//! reads which moves over the whole image to make the own rows of its result, `halo_add` hands the
+//! gradients of these rows back to those who have them (DistDL, arXiv 2006.03108). Where the whole
+//! image ends, and beside its columns, stands padding, so the window pads nothing itself.
+//!
+//! The part at place r gets `rows` rows of the whole image from row r · `step` − `before` on; rows
+//! that no window reads go nowhere, and such that several read go to each of them.
+
+use crate::{Real, signature::Signature, store::Store};
+use roundelay_schedule::{Access, Strips};
+use std::ops::Range;
+
+/// Which rows of the whole image each part gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Halo {
+    /// Rows of the image that each part has.
+    height: usize,
+    /// Elements of a row of it.
+    width: usize,
+    /// Rows that each part gets.
+    rows: usize,
+    /// Rows that the first part gets in front of the image.
+    before: usize,
+    /// From the first row that a part gets to the first one that the next part gets.
+    step: usize,
+    /// Elements of padding at both ends of a row.
+    side: usize,
+    padding: Padding,
+}
+
+/// What stands where there is no image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Padding {
+    Zero,
+    /// Less than every number.
+    Lowest,
+}
+
+/// Larger numbers mean nothing, and might overflow.
+const MOST: i64 = 1 << 20;
+
+impl Halo {
+    /// Reads the attributes; a part has `own` and gets `got`, as (b, h, w, c).
+    pub(crate) fn parse(
+        call: &mut Signature<'_>,
+        own: [usize; 4],
+        got: [usize; 4],
+    ) -> Result<Self, String> {
+        let rule = "from 0 to 1048576";
+        let mut number = |name| {
+            let number = call.integer(name, rule, |number| (0..=MOST).contains(&number));
+            number.map(|number| number as usize)
+        };
+        let (before, step, side) = (number("before")?, number("step")?, number("side")?);
+        let lowest = call.flag("lowest")?;
+        let [images, height, width, channels] = own;
+        if (got[0], got[2], got[3]) != (images, width + 2 * side, channels) {
+            return Err(format!(
+                "{got:?} are no rows of {own:?} with {side} at both ends"
+            ));
+        }
+        Ok(Self {
+            height,
+            width: width * channels,
+            rows: got[1],
+            before,
+            step,
+            side: side * channels,
+            padding: if lowest { Padding::Lowest } else { Padding::Zero },
+        })
+    }
+
+    /// Elements of a row that a part has.
+    pub(crate) fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Elements of the rows that a part gets of one image.
+    pub(crate) fn got(&self) -> usize {
+        self.rows * (self.width + 2 * self.side)
+    }
+
+    /// Rows of the whole image that a part gets, in it.
+    fn window(&self, part: usize, parts: usize) -> Range<usize> {
+        let first = part * self.step;
+        let end = (first + self.rows).saturating_sub(self.before);
+        let start = first.saturating_sub(self.before);
+        start.min(self.height * parts)..end.min(self.height * parts).max(start)
+    }
+
+    /// Rows that `from` has and `to` gets.
+    fn between(&self, [from, to]: [usize; 2], parts: usize) -> usize {
+        let window = self.window(to, parts);
+        let own = from * self.height..(from + 1) * self.height;
+        window.end.min(own.end).saturating_sub(window.start.max(own.start))
+    }
+
+    /// Rows that the part at a place sends to others.
+    pub(crate) fn sent_by(&self, place: usize, parts: usize) -> usize {
+        let to = (0..parts).filter(|other| *other != place);
+        to.map(|other| self.between([place, other], parts)).sum()
+    }
+
+    /// Rows whose gradients it sends to others.
+    pub(crate) fn sent_back_by(&self, place: usize, parts: usize) -> usize {
+        let to = (0..parts).filter(|other| *other != place);
+        to.map(|other| self.between([other, place], parts)).sum()
+    }
+
+    /// What parts send each other so that each gets its rows.
+    pub(crate) fn strips(&self, parts: usize) -> Strips {
+        self.counted(parts, |place| self.sent_by(place, parts))
+    }
+
+    /// What they send on the way back.
+    pub(crate) fn strips_back(&self, parts: usize) -> Strips {
+        self.counted(parts, |place| self.sent_back_by(place, parts))
+    }
+
+    fn counted(&self, parts: usize, sent: impl Fn(usize) -> usize) -> Strips {
+        let most = (0..parts).map(&sent).max().unwrap_or(0);
+        let all: usize = (0..parts).map(sent).sum();
+        let [height, most, all] = [self.height * parts, most, all].map(|n| n as u64);
+        Strips { height, most, all }
+    }
+
+    /// The rows that the part at a place gets, from what each part has.
+    pub(crate) fn fetch<R: Real>(&self, brought: &[&[R]], part: usize, out: &mut [R]) {
+        let padding = match self.padding {
+            Padding::Zero => R::ZERO,
+            Padding::Lowest => R::NEGATIVE_INFINITY,
+        };
+        let window = self.window(part, brought.len());
+        let image = self.rows * (self.width + 2 * self.side);
+        for (number, out) in out.chunks_mut(image).enumerate() {
+            for (place, out) in out.chunks_mut(self.width + 2 * self.side).enumerate() {
+                out.fill(padding);
+                let at = (part * self.step + place).checked_sub(self.before);
+                if let Some(at) = at.filter(|at| window.contains(at)) {
+                    let row = self.row(brought[at / self.height], number, at);
+                    out[self.side..][..self.width].copy_from_slice(row);
+                }
+            }
+        }
+    }
+
+    /// A row of the whole image in the images of the part that has it.
+    fn row<'a, R>(&self, own: &'a [R], image: usize, at: usize) -> &'a [R] {
+        let first = (image * self.height + at % self.height) * self.width;
+        &own[first..first + self.width]
+    }
+
+    /// The gradients of the rows that the part at a place has, from those of the rows that each part
+    /// got: a row that several got is summed over them, in their order.
+    pub(crate) fn add<R: Real>(
+        &self,
+        brought: &[&[R]],
+        part: usize,
+        out: &mut [R],
+        store: Store,
+    ) {
+        store.clear(out);
+        let got = self.width + 2 * self.side;
+        for (number, out) in out.chunks_mut(self.height * self.width).enumerate() {
+            for (row, out) in out.chunks_mut(self.width).enumerate() {
+                let at = part * self.height + row + self.before;
+                let places = brought.iter().enumerate().filter_map(|(other, brought)| {
+                    let place = at.checked_sub(other * self.step)?;
+                    (place < self.rows).then_some((place, *brought))
+                });
+                for (place, brought) in places {
+                    let first = (number * self.rows + place) * got + self.side;
+                    let from = &brought[first..first + self.width];
+                    out.iter_mut().zip(from).for_each(|(out, x)| *out += *x);
+                }
+            }
+        }
+    }
+}
+
+/// The next two operands, both of images.
+pub(crate) fn images(
+    call: &mut Signature<'_>,
+    [first, second]: [(&'static str, Access); 2],
+) -> Result<[[usize; 4]; 2], String> {
+    Ok([call.images(first.0, first.1)?, call.images(second.0, second.1)?])
+}
