@@ -51,9 +51,9 @@ const PUBLISHED: [(&str, u64); 7] = [
 /// Small examples that show a model or a search rather than a placement.
 const MODELS: [&str; 3] = ["families", "quickstart", "shapes"];
 
-/// Training steps after which the rings of these plans have come round: they turn by at most four
+/// Training steps after which the rings of these plans have come round: they turn by at most eight
 /// places.
-const ROUND: u64 = 4;
+const ROUND: u64 = 8;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("examples")

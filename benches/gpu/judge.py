@@ -18,6 +18,8 @@ def windows(curve):
 def distance(one, other):
     """Mean and largest distance of two curves, as a part of the other one's losses, but of no less
     than their mean: where losses go to zero, their noise does not."""
+    if len(one) != len(other):
+        raise ValueError(f"curves of {len(one)} and of {len(other)} losses")
     mean = statistics.fmean(other)
     far = [abs(a - b) / (max(b, mean) or 1.0) for a, b in zip(windows(one), windows(other))]
     return statistics.fmean(far), max(far)

@@ -144,11 +144,11 @@ fn masks_are_those_of_the_cpu() {
 /// Heads of the sizes that tensor cores take, with everything that may change what is seen, keys
 /// before the first query's own among it; lse
 /// and o are those of the forward pass, as in a training.
-fn compare_attention(depth: u64, longest: u64, dtype: Float, seed: u64) {
+fn compare_attention(depth: u64, (least, longest): (u64, u64), dtype: Float, seed: u64) {
     let draw = &mut Draw::new(seed);
     let (batch, key_heads, group) =
         (1 + draw.below(2), 1 + draw.below(2), 1 + draw.below(2));
-    let sequence = 1 + draw.below(longest);
+    let sequence = least + draw.below(longest);
     let heads = key_heads * group;
     let before = if seed.is_multiple_of(2) { draw.below(longest) } else { 0 };
     let wide: &[u64] = &[batch, sequence, heads * depth];
@@ -157,7 +157,12 @@ fn compare_attention(depth: u64, longest: u64, dtype: Float, seed: u64) {
         let call = call(name).integer("heads", heads as i64);
         let call = call.integer("key_heads", key_heads as i64);
         let call = call.flag("causal", seed.is_multiple_of(2));
-        let call = if seed.is_multiple_of(3) { call.integer("window", 20) } else { call };
+        // A wide window and a long sequence have tiles that are wholly visible and tiles that are not.
+        let window = if least > 200 { 100 } else { 20 };
+        let call = match seed.is_multiple_of(3) {
+            true => call.integer("window", window),
+            false => call,
+        };
         if seed % 4 == 1 { call.number("cap", 1.5) } else { call }
     };
     let forward = build("attention", seed).reals(&[wide, keys, keys, wide]);
@@ -184,10 +189,12 @@ fn attention_on_tensor_cores() {
         return;
     }
     for seed in 0..6 {
-        compare_attention(64, 150, Float::Bf16(GradientSums::Same), seed);
-        compare_attention(128, 150, Float::F16(GradientSums::Same), seed + 1);
+        compare_attention(64, (1, 150), Float::Bf16(GradientSums::Same), seed);
+        compare_attention(128, (1, 150), Float::F16(GradientSums::Same), seed + 1);
     }
-    compare_attention(128, 150, Float::Bf16(GradientSums::Same), 8);
+    compare_attention(128, (1, 150), Float::Bf16(GradientSums::Same), 8);
+    compare_attention(64, (230, 40), Float::Bf16(GradientSums::Same), 6);
+    compare_attention(128, (230, 40), Float::Bf16(GradientSums::Same), 3);
 }
 
 /// What sanitizers have the time for.
@@ -196,6 +203,6 @@ fn short_sequences_on_tensor_cores() {
     if !can_compile() {
         return;
     }
-    compare_attention(64, 40, Float::Bf16(GradientSums::Same), 3);
-    compare_attention(128, 80, Float::F16(GradientSums::Same), 5);
+    compare_attention(64, (1, 40), Float::Bf16(GradientSums::Same), 3);
+    compare_attention(128, (1, 80), Float::F16(GradientSums::Same), 5);
 }

@@ -31,6 +31,11 @@ fn kernels_are_held_to_their_references() {
         assert_eq!(row["calls"] == 9, is_product || row["kernel"] == "cross_entropy");
     }
     assert!(told["cublaslt"].as_u64() > Some(0), "{told}");
+    let words = "devices --check-kernels --calls 1 --only matmul --own-products";
+    let told = document(&mut bench.command(words), "kernel-check");
+    let rows = told["rows"].as_array().expect("the schema holds");
+    assert!(rows.iter().all(|row| row["products"] == 0), "{told}");
+    assert_eq!(told["cublaslt"], 0, "{told}");
     let unknown = ended(&mut bench.command("devices --check-kernels --only relo"));
     assert!(
         unknown.code == 2 && unknown.err.contains("nearest is `relu`"),
@@ -270,4 +275,7 @@ fn the_script_tells_failures_from_what_is_missing() {
     assert_eq!(ended.code, 0, "{}\n{}", ended.out, ended.err);
     assert!(rows.iter().all(|row| row["verdict"] == "missing"), "{rows:#?}");
     assert!(rows.iter().all(|row| row["found"] == "no time was left"), "{rows:#?}");
+    for part in ["speed", "overhead"] {
+        assert!(!verdicts(&rows, part).is_empty(), "{part}: {rows:#?}");
+    }
 }

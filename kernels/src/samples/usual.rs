@@ -37,15 +37,30 @@ pub fn usual(name: &str, number: usize) -> Option<Call> {
     }
 }
 
-/// Heads of 64 and of 128, causal and not.
+/// Heads of 64 and of 128, causal and not, then with caps on the scores and heads that share their
+/// keys, in a window and behind keys of before.
 fn attention(name: &str, number: usize) -> Option<Call> {
-    let (depth, causal) = *[(64, true), (64, false), (128, true)].get(number)?;
-    let (rows, lse): (&[u64], &[u64]) = (&[1, 200, 2 * depth], &[1, 2, 200]);
-    let call = call(name).integer("heads", 2).integer("key_heads", 2);
-    let call = call.flag("causal", causal).reals(&[rows, rows, rows, rows, lse]);
+    let shapes = [
+        (64, true, 2, 0),
+        (64, false, 2, 0),
+        (128, true, 2, 0),
+        (64, true, 1, 0),
+        (128, true, 1, 70),
+    ];
+    let (depth, causal, key_heads, before) = *shapes.get(number)?;
+    let (wide, lse): (&[u64], &[u64]) = (&[1, 200, 2 * depth], &[1, 2, 200]);
+    let keys: &[u64] = &[1, before + 200, key_heads * depth];
+    let call = call(name).integer("heads", 2).integer("key_heads", key_heads as i64);
+    let call = call.flag("causal", causal);
+    let call = match (key_heads, before) {
+        (1, 0) => call.number("cap", 1.5).integer("window", 100),
+        (1, _) => call.number("cap", 1.5),
+        _ => call,
+    };
+    let call = call.reals(&[wide, keys, keys, wide]).reals(&[lse]);
     Some(match name {
         "attention" => call,
-        _ => call.reals(&[rows, rows, rows, rows]),
+        _ => call.reals(&[wide, wide, keys, keys]),
     })
 }
 

@@ -61,11 +61,11 @@ pub struct ProductCounts {
 }
 
 impl ProductCounts {
-    /// Those of several processes.
+    /// Those of several processes, each of which plans all routines: of the one that makes most itself.
     fn with(self, other: Self) -> Self {
         Self {
-            library: self.library + other.library,
-            own: self.own + other.own,
+            library: self.library.min(other.library),
+            own: self.own.max(other.own),
             why_own: self.why_own.or(other.why_own),
         }
     }

@@ -87,9 +87,17 @@ fn document(checked: &KernelCheck) -> Document<'_> {
     Document {
         format: FORMAT,
         device: checked.device.to_string(),
-        cublaslt: checked.device.products,
+        cublaslt: version(checked),
         seed: checked.trials.seed,
         rows: rows.collect(),
+    }
+}
+
+/// cuBLASLt's version; zero where it makes no products.
+fn version(checked: &KernelCheck) -> u64 {
+    match checked.trials.products {
+        TriedProducts::All => checked.device.products,
+        TriedProducts::Own => 0,
     }
 }
 
@@ -101,7 +109,7 @@ fn table(checked: &KernelCheck) -> String {
             types.push(row.dtype);
         }
     }
-    let library = match checked.device.products {
+    let library = match version(checked) {
         0 => "no cuBLASLt".to_owned(),
         version => format!("cuBLASLt {version}"),
     };
