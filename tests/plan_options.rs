@@ -373,7 +373,7 @@ fn ways_to_multiply_are_pinned_written_and_read_again() {
     assert_eq!(*tried, Value::from(vec!["alternate"]));
 }
 
-/// Rows split images where that is asked for and where it is open, the plan file and the document say
+/// Rows split images where that is asked for, alone or beside whole ones, the plan file and the document say
 /// so, it runs on the CPU, and what cannot be split is refused with what would do.
 #[test]
 fn split_images_are_pinned_written_read_again_and_run() {
@@ -391,8 +391,9 @@ fn split_images_are_pinned_written_read_again_and_run() {
         ["images=split", "tensor.rows=2", "tensor.columns=1", "placement=accumulate"];
     let found = planned(&program, &split);
     assert_eq!(found["plans"][0]["images"], Value::from("split"));
-    let open = planned(&program, &["tensor.rows=2", "placement=accumulate"]);
-    assert_eq!(open["space"]["images"]["values"], Value::from(vec!["whole", "split"]));
+    let both = ["images=whole | split", "tensor.rows=2", "placement=accumulate"];
+    let both = planned(&program, &both);
+    assert_eq!(both["space"]["images"]["values"], Value::from(vec!["whole", "split"]));
     let text = planned(&scratch.file("line.rdl", PROGRAM), &[]);
     assert_eq!(text["space"]["images"]["values"], Value::from(vec!["whole"]));
     let [plan, schedule] = ["plan.yaml", "line.schedule"].map(|name| scratch.path(name));

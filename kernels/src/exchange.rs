@@ -284,7 +284,7 @@ impl Define for FetchHalo {
         let ends = [("x", Access::Read), ("out", Access::Write)];
         let [own, got] = images(call, ends)?;
         let halo = Halo::parse(call, own, got)?;
-        let (rows, whole, inner) = columns(own, &halo, line);
+        let (rows, whole, inner) = columns(own, &halo, line)?;
         let (kind, store, element) = (Joint::Halo(halo), Store::Write, call.element(0));
         Ok(Self(Exchange { kind, line, rows, whole, inner, element, meanwhile, store }))
     }
@@ -302,7 +302,7 @@ impl Define for AddHalo {
         let ends = [("dy", Access::Read), ("dx", store.access())];
         let [got, own] = images(call, ends)?;
         let halo = Halo::parse(call, own, got)?;
-        let (rows, whole, inner) = columns(own, &halo, line);
+        let (rows, whole, inner) = columns(own, &halo, line)?;
         let (kind, element) = (Joint::HaloAdd(halo), call.element(0));
         Ok(Self(Exchange { kind, line, rows, whole, inner, element, meanwhile, store }))
     }
@@ -320,9 +320,17 @@ impl Define for AddHalo {
 }
 
 /// Images whose rows are divided as a matrix whose columns are: a row for each image.
-fn columns(own: [usize; 4], halo: &Halo, line: Line) -> (usize, usize, usize) {
+fn columns(
+    own: [usize; 4],
+    halo: &Halo,
+    line: Line,
+) -> Result<(usize, usize, usize), String> {
     let [images, height, _, _] = own;
-    (images, height * halo.width() * line.parts as usize, halo.width())
+    let parts = height.checked_mul(line.parts as usize);
+    let whole = parts.and_then(|rows| rows.checked_mul(halo.width()));
+    let fits = whole.filter(|whole| images.checked_mul(*whole).is_some());
+    let whole = fits.ok_or("images of all parts are larger than any memory")?;
+    Ok((images, whole, halo.width()))
 }
 
 fn fits(exchange: &Exchange, own: (usize, usize)) -> Result<(), String> {

@@ -79,7 +79,7 @@ fn length(shape: [u64; 4]) -> usize {
     shape.iter().product::<u64>() as usize
 }
 
-/// Kernels of one, two, three, five and seven rows; halos of two neighbours, of unequal and of
+/// Kernels of one, two, three and five rows; halos of two neighbours, of unequal and of
 /// negative size; rows that nobody reads.
 fn windows() -> Vec<Window> {
     let mut all = Vec::new();

@@ -56,7 +56,8 @@ fn drain(schedule: &Schedule) -> u64 {
     u64::from(schedule.span().0) + 1
 }
 
-fn gcd(one: u64, other: u64) -> u64 {
+/// The greatest common divisor; with zero it is the other number.
+pub fn gcd(one: u64, other: u64) -> u64 {
     if other == 0 { one } else { gcd(other, one % other) }
 }
 

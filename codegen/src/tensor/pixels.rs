@@ -9,7 +9,7 @@ use super::{
 };
 use crate::stage::StageError;
 use roundelay_dsl::{Extent, Operation, Padding, Part, Source};
-use roundelay_schedule::{Direction, Images};
+use roundelay_schedule::{Direction, Images, gcd};
 
 /// Extents of images (b, h, w, c), and the one that rows divide.
 const EXTENTS: usize = 4;
@@ -26,10 +26,6 @@ fn has_window(operation: Operation) -> bool {
         operation,
         Operation::Conv2d { .. } | Operation::MaxPool { .. } | Operation::AvgPool { .. }
     )
-}
-
-fn common_divisor(one: u64, other: u64) -> u64 {
-    if other == 0 { one } else { common_divisor(other, one % other) }
 }
 
 impl Local<'_> {
@@ -145,7 +141,7 @@ impl Local<'_> {
             let read = self.shape(node.operands[0]);
             [read[HEIGHT as usize].size, node.shape[HEIGHT as usize].size]
         });
-        heights.fold(0, common_divisor)
+        heights.fold(0, gcd)
     }
 
     /// A norm whose statistics meet; running ones are whole.

@@ -364,11 +364,11 @@ fn is_square(kernel: &str, operand: usize) -> bool {
         ("adamw", 4),
         ("batch_norm", 4),
         ("batch_norm_backward", 3),
-        // With a bias before them, and without.
         ("pixel_norm", 4),
         ("pixel_norm_slopes", 3),
         ("pixel_norm_backward", 3),
         ("pixel_norm_parameters", 2),
+        // With a bias before them, and without.
         ("norm_part", 4),
         ("norm_part", 2),
     ];

@@ -314,7 +314,7 @@ fn rows(schedule: &Schedule, faults: &mut Faults) {
     });
     faults.require(tensor.can_lie(), culprit, || {
         format!(
-            "the plan splits images among {}; rows split them where there are several, in one column",
+            "the plan has {}; rows split images where there are several, in one column",
             tensor.shown()
         )
     });
