@@ -579,7 +579,7 @@ impl<F: FnMut(RunEvent)> Observer for Listening<'_, F> {
         (self.listener)(RunEvent::Step { step, loss, samples_per_second, elapsed });
         if !loss.is_finite() && !std::mem::replace(&mut self.lost, true) {
             let text = format!(
-                "the loss of step {step} is {loss}, and no later one will be a number: try a \
+                "the loss of step {step} is {loss}, and later ones may be none either: try a \
                  smaller learning rate or `clip`, and look at weights and data"
             );
             (self.listener)(RunEvent::Note(text));

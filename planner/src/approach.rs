@@ -3,18 +3,20 @@
 
 use crate::{
     candidate::Candidate,
-    clerk::{Classes, Clerk, Grouping},
     cost::Costs,
     local,
     outline::Outline,
     progress::Progress,
-    ranking::{Options, Ranking, aim, gap, joined},
-    search::{Open, search},
+    ranking::{Options, Ranking, threads},
+    space::Space,
 };
-use roundelay_dsl::Program;
+use roundelay_dsl::{Choice, Program};
 use roundelay_schedule::{Exactness, Plan, Rule, Tensor};
 use serde::Serialize;
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 /// What a plan is, whatever else it decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -43,8 +45,10 @@ pub enum Tensors {
 pub struct Leader {
     /// The approach.
     pub approach: Approach,
-    /// Its best plan; none when nothing of it fits.
+    /// Its best plan; none when no plan of it was found.
     pub candidate: Option<Candidate>,
+    /// Whether no plan of it was left open, so that where none was found there is none.
+    pub is_complete: bool,
     /// How much better another one of the approach may be: (it − least open bound) / it.
     pub gap: f64,
 }
@@ -82,7 +86,8 @@ impl fmt::Display for Approach {
 }
 
 /// The best plan of each approach that a program allows, best first; none where there is but one
-/// approach. The first plan of a ranking leads its own one; each of the others is searched alone.
+/// approach. The first plan of a ranking leads its own one; each of the others is searched alone, in
+/// the space that its rules have, where no other approach makes its plans superfluous.
 pub(crate) fn leaders(
     program: &Program,
     options: &Options,
@@ -91,50 +96,52 @@ pub(crate) fn leaders(
 ) -> Vec<Leader> {
     let Some(first) = ranking.plans.first() else { return Vec::new() };
     let own = Approach::of(&first.plan);
-    let mut all =
-        vec![Leader { approach: own, candidate: Some(first.clone()), gap: ranking.gap }];
+    let lead = |candidate: &Candidate, gap| {
+        let approach = Approach::of(&candidate.plan);
+        Leader { approach, candidate: Some(candidate.clone()), gap, is_complete: true }
+    };
+    let mut all: Vec<Leader> = ranking.plans.iter().map(|plan| lead(plan, 0.0)).collect();
+    all[0].gap = ranking.gap;
+    let once = Options { top: 1, ..*options };
     for program in local::programs(program) {
-        let costs = Costs::new(&program);
-        for (approach, plans) in approaches(&program, ranking) {
-            if approach == own || progress.stopped {
-                continue;
+        for program in of_each_class(&program, ranking) {
+            let costs = Costs::new(&program);
+            for (approach, plans) in approaches(&program) {
+                if approach != own && !progress.stopped {
+                    let plans = (&program, &costs, plans);
+                    let found = Ranking::of_plans(plans, &once, progress);
+                    all.push(Leader::new(approach, found));
+                }
             }
-            let (clerk, classes) =
-                Clerk::new(&program, &costs, plans, Grouping::of(ranking.goal.objective));
-            let (candidate, gap) = best((clerk, classes), options, ranking, progress);
-            all.push(Leader { approach, candidate, gap });
         }
     }
     best_of_each(all, ranking)
 }
 
-/// The plans of a program that its ranking allows, by approach.
-fn approaches(program: &Program, ranking: &Ranking) -> BTreeMap<Approach, Vec<Outline>> {
-    let mut all = BTreeMap::<Approach, Vec<Outline>>::new();
-    let plans = ranking.space.plans.iter();
-    for plan in plans.filter(|plan| local::has(program, plan.family.rule)) {
-        let approach = Approach::new(plan.family.rule, plan.counts.tensor);
-        if approach.gradients <= ranking.allowed {
-            all.entry(approach).or_default().push(*plan);
-        }
+/// A program with the rules of each allowed class alone.
+fn of_each_class(program: &Program, ranking: &Ranking) -> Vec<Program> {
+    let mut classes = BTreeMap::<Exactness, BTreeSet<Rule>>::new();
+    let rules = ranking.space.plans.iter().map(|plan| plan.family.rule);
+    for rule in rules.filter(|rule| local::has(program, *rule)) {
+        classes.entry(rule.exactness()).or_default().insert(rule);
     }
-    all
+    let allowed = classes.into_iter().filter(|(class, _)| *class <= ranking.allowed);
+    let one = |(_, rules): (Exactness, BTreeSet<Rule>)| {
+        let mut own = program.clone();
+        own.search.rule = Choice::OneOf(rules.into_iter().collect());
+        own
+    };
+    allowed.map(one).collect()
 }
 
-/// The best of some plans, and how much better another one may be.
-fn best(
-    (mut clerk, classes): (Clerk<'_>, Classes),
-    options: &Options,
-    ranking: &Ranking,
-    progress: &mut Progress<'_>,
-) -> (Option<Candidate>, f64) {
-    let goal = &ranking.goal;
-    let classes = classes.into_iter().filter(|(class, _)| *class <= ranking.allowed);
-    let parts: Vec<Vec<Open>> = classes.flat_map(|(_, parts)| parts).collect();
-    let found = search(joined(parts), aim(goal, options, 1), &mut clerk, progress);
-    let best = found.best.into_iter().next();
-    let score = best.as_ref().map(|best| best.score(goal));
-    (best, gap(score, found.open))
+/// The plans of a program by approach.
+fn approaches(program: &Program) -> BTreeMap<Approach, Vec<Outline>> {
+    let mut all = BTreeMap::<Approach, Vec<Outline>>::new();
+    for plan in Space::new(program, threads()).plans {
+        let approach = Approach::new(plan.family.rule, plan.counts.tensor);
+        all.entry(approach).or_default().push(plan);
+    }
+    all
 }
 
 /// One leader of each approach, best first, those without a plan last; none where there is but one
@@ -160,6 +167,12 @@ fn best_of_each(mut all: Vec<Leader>, ranking: &Ranking) -> Vec<Leader> {
 }
 
 impl Leader {
+    fn new(approach: Approach, found: Ranking) -> Self {
+        let is_complete = found.left_open() == 0 && !found.interrupted;
+        let (candidate, gap) = (found.plans.into_iter().next(), found.gap);
+        Self { approach, candidate, gap, is_complete }
+    }
+
     /// How much better a plan may be that a worse leader of the same approach left open.
     fn gap_to(&self, other: &Leader, ranking: &Ranking) -> f64 {
         let worth = |leader: &Leader| {

@@ -26,7 +26,8 @@ pub struct Explanation {
     pub binding: String,
     /// What would change, by planning again.
     pub what_if: Vec<WhatIf>,
-    /// The approaches of the space that have plans, best first; none where there is but one.
+    /// The approaches that have plans, best first, then those that come first under some change
+    /// alone; none where there is but one.
     pub approaches: Vec<Approach>,
     /// What comes first where links or memory are others, where there are several approaches.
     pub turns: Vec<WhatIf>,
@@ -45,15 +46,22 @@ pub fn explain(program: &Program, options: &Options, ranking: &Ranking) -> Expla
         (summary(&candidate.plan), reasons)
     });
     let what_if = questions(program, options, ranking);
-    let approaches = ranking.approaches.iter().filter(|lead| lead.candidate.is_some());
+    let turns = turns(program, options, ranking);
+    let led = ranking.approaches.iter().filter(|lead| lead.candidate.is_some());
+    let mut approaches: Vec<Approach> = led.map(|lead| lead.approach).collect();
+    for approach in turns.iter().filter_map(WhatIf::approach) {
+        if !approaches.contains(&approach) {
+            approaches.push(approach);
+        }
+    }
     Explanation {
         plans: plans.collect(),
         cuts: cuts(ranking),
         rewriting: rewriting(ranking),
         binding: binding(ranking, &what_if),
         what_if,
-        approaches: approaches.map(|lead| lead.approach).collect(),
-        turns: turns(program, options, ranking),
+        approaches,
+        turns,
         first: ranking.plans[0].clone(),
     }
 }

@@ -259,7 +259,7 @@ pub struct ApproachRow {
     pub approach: Approach,
     /// How much better another of the approach may be.
     pub gap: f64,
-    /// The plan, where one fits; its rank is that within its approach.
+    /// The plan, where one was found; its rank is that within its approach.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<PlanRow>,
 }

@@ -7,7 +7,7 @@ use roundelay_codegen::{
 };
 use roundelay_dsl::Program;
 use roundelay_schedule::{
-    Argument, Bytes, Id, Nanos, Rewrites, Role, Routine, Stage, Table, ValueId,
+    Argument, Bytes, Id, Nanos, Pass, Rewrites, Role, Routine, Stage, Table, ValueId,
 };
 
 /// What one stage takes for one micro-batch.
@@ -54,6 +54,16 @@ impl StageLoad {
     /// The backward pass up to what the stage before waits for.
     pub(crate) fn turn(&self) -> Nanos {
         self.backward - self.weight
+    }
+
+    /// Whether a pass reads parameters.
+    pub(crate) fn reads(&self, pass: Pass) -> bool {
+        match pass {
+            Pass::Forward => self.reads[0],
+            Pass::Backward | Pass::InputGradient => self.reads[1],
+            Pass::WeightGradient => self.reads[2],
+            Pass::Combine | Pass::Update => false,
+        }
     }
 
     /// What forward keeps of one micro-batch.

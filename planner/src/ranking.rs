@@ -7,6 +7,7 @@ use crate::{
     cost::Costs,
     local,
     objective::{Goal, Score},
+    outline::Outline,
     progress::Progress,
     rewrite::Stop,
     search::{Aim, Found, Open, search},
@@ -166,45 +167,19 @@ fn ranked_alone(
     progress: &mut Progress<'_>,
 ) -> Ranking {
     let started = Instant::now();
-    let allowed = program.search.exactness.unwrap_or(Exactness::Reordered);
     let costs = Costs::new(program);
-    let mut ranking = Ranking {
-        goal: Goal::new(program),
-        allowed,
-        plans: Vec::new(),
-        weaker: Vec::new(),
-        approaches: Vec::new(),
-        candidates: 0,
-        pruned: 0,
-        clocked: 0,
-        optimal: false,
-        interrupted: false,
-        gap: 0.0,
-        rewriting: BTreeMap::new(),
-        elapsed: Duration::ZERO,
-        space: Space::default(),
-    };
+    let mut ranking = Ranking::blank(program);
     if !program.target.devices.is_empty() {
         ranking.space = Space::new(program, threads());
         let plans = std::mem::take(&mut ranking.space.plans);
-        (ranking.candidates, ranking.pruned) = (plans.len(), plans.len());
-        let grouping = Grouping::of(program.search.objective);
-        let (mut clerk, mut classes) = Clerk::new(program, &costs, plans, grouping);
-        if breadth == Breadth::AllowedClasses {
-            classes.retain(|class, _| *class <= allowed);
-        }
-        ranking.look(&mut clerk, classes, options, progress);
-        let (plans, unfit) = clerk.into_all();
-        ranking.space.excluded.extend(unfit);
-        ranking.space.plans = plans;
+        ranking.take_plans((program, &costs, plans), options, breadth, progress);
     }
     ranking.rewriting = costs.algebra.stops();
-    ranking.interrupted = progress.stopped;
     ranking.elapsed = started.elapsed();
     ranking
 }
 
-pub(crate) fn aim<'a>(goal: &'a Goal, options: &Options, keep: usize) -> Aim<'a> {
+fn aim<'a>(goal: &'a Goal, options: &Options, keep: usize) -> Aim<'a> {
     let (keep, clocked_max) = (keep.max(1), options.clocked_max);
     Aim { goal, keep, clocked_max, enough: usize::MAX, threads: threads() }
 }
@@ -215,6 +190,64 @@ pub(crate) fn threads() -> usize {
 }
 
 impl Ranking {
+    /// Nothing yet.
+    fn blank(program: &Program) -> Self {
+        Self {
+            goal: Goal::new(program),
+            allowed: program.search.exactness.unwrap_or(Exactness::Reordered),
+            plans: Vec::new(),
+            weaker: Vec::new(),
+            approaches: Vec::new(),
+            candidates: 0,
+            pruned: 0,
+            clocked: 0,
+            optimal: false,
+            interrupted: false,
+            gap: 0.0,
+            rewriting: BTreeMap::new(),
+            elapsed: Duration::ZERO,
+            space: Space::default(),
+        }
+    }
+
+    /// The best of some plans of a program.
+    pub(crate) fn of_plans(
+        (program, costs, plans): (&Program, &Costs, Vec<Outline>),
+        options: &Options,
+        progress: &mut Progress<'_>,
+    ) -> Self {
+        let mut ranking = Self::blank(program);
+        let breadth = Breadth::AllowedClasses;
+        ranking.take_plans((program, costs, plans), options, breadth, progress);
+        ranking
+    }
+
+    /// Searches some plans, and keeps them in its space.
+    fn take_plans(
+        &mut self,
+        (program, costs, plans): (&Program, &Costs, Vec<Outline>),
+        options: &Options,
+        breadth: Breadth,
+        progress: &mut Progress<'_>,
+    ) {
+        (self.candidates, self.pruned) = (plans.len(), plans.len());
+        let grouping = Grouping::of(program.search.objective);
+        let (mut clerk, mut classes) = Clerk::new(program, costs, plans, grouping);
+        if breadth == Breadth::AllowedClasses {
+            classes.retain(|class, _| *class <= self.allowed);
+        }
+        self.look(&mut clerk, classes, options, progress);
+        let (plans, unfit) = clerk.into_all();
+        self.space.excluded.extend(unfit);
+        self.space.plans = plans;
+        self.interrupted = progress.stopped;
+    }
+
+    /// Plans that were neither clocked nor bounded away.
+    pub(crate) fn left_open(&self) -> usize {
+        self.candidates.saturating_sub(self.clocked + self.pruned)
+    }
+
     /// Searches the allowed classes, then each weaker one for its best.
     fn look(
         &mut self,
@@ -317,7 +350,7 @@ impl Ranking {
 }
 
 /// The plans of all parts, each of which is dropped when it was taken.
-pub(crate) fn joined(parts: Vec<Vec<Open>>) -> Vec<Open> {
+fn joined(parts: Vec<Vec<Open>>) -> Vec<Open> {
     let mut all = Vec::new();
     all.reserve_exact(parts.iter().map(Vec::len).sum());
     parts.into_iter().for_each(|part| all.extend(part));
@@ -325,7 +358,7 @@ pub(crate) fn joined(parts: Vec<Vec<Open>>) -> Vec<Open> {
 }
 
 /// (best − bound) / best of the first number of two scores.
-pub(crate) fn gap(best: Option<Score>, open: Option<Score>) -> f64 {
+fn gap(best: Option<Score>, open: Option<Score>) -> f64 {
     match (best, open) {
         (Some([best, ..]), Some([open, ..])) if open < best => {
             (best - open) as f64 / best as f64

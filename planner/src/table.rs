@@ -107,9 +107,11 @@ fn section(title: &str, all: &[Told], widths: &[usize; COLUMNS]) -> String {
 
 /// The best plan of an approach, with its rank where it has one.
 fn led(leader: &Leader, ranking: &Ranking) -> Told {
-    let Leader { approach, candidate, gap } = leader;
+    let Leader { approach, candidate, gap, is_complete } = leader;
     let Some(best) = candidate else {
-        return (None, format!("# {approach}: nothing fits"));
+        let found =
+            if *is_complete { "no plan" } else { "none of those that were clocked" };
+        return (None, format!("# {approach}: {found}"));
     };
     let rank = ranking.plans.iter().position(|ranked| ranked.plan == best.plan);
     let rank = rank.map_or("-".to_owned(), |place| (place + 1).to_string());
@@ -292,7 +294,7 @@ fn searched(ranking: &Ranking) -> String {
         true => "the first is the best of the space".to_owned(),
         false => format!("the best of the space may be {:.1} % better", gap * 100.0),
     };
-    let left = match candidates.saturating_sub(*clocked + *pruned) {
+    let left = match ranking.left_open() {
         0 => String::new(),
         left => format!(", {left} left open"),
     };

@@ -16,7 +16,9 @@ use crate::{
     table,
 };
 use roundelay_dsl::{Choice, Learning, NanoDollarsPerHour, Numbers, Objective, Program};
-use roundelay_schedule::{Exactness, Nanos, Placement, Recompute, Rule, States};
+use roundelay_schedule::{
+    BytesPerSecond, Exactness, Nanos, Placement, Recompute, Rule, States,
+};
 use std::ops::ControlFlow;
 
 /// Every plan of the space, clocked.
@@ -75,7 +77,14 @@ fn no_plan_beats_its_bounds() {
     });
     let mut branching = delayed(4, 4);
     branching.model = sample::branches();
-    for program in guessed.iter().chain(&measured).chain([&branching]) {
+    // The first map's backward pass reads no parameters, so it waits for no gathering.
+    let mut slow = sample::program(2, 8);
+    slow.search.states = Choice::OneOf(vec![States::Zero3]);
+    for link in slow.target.links.ids().collect::<Vec<_>>() {
+        slow.target.links[link].bandwidth = BytesPerSecond(10_000_000);
+    }
+    let odd = [&branching, &slow];
+    for program in guessed.iter().chain(&measured).chain(odd) {
         let ranking = all(program);
         let goals = each_goal(program);
         for candidate in &ranking.plans {

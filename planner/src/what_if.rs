@@ -240,9 +240,10 @@ fn other_approaches(
     options: &Options,
     ranking: &Ranking,
 ) -> Vec<WhatIf> {
-    let [lead, others @ ..] = &ranking.approaches[..] else { return Vec::new() };
-    let Some(first) = &lead.candidate else { return Vec::new() };
-    let each = others.iter().filter_map(|leader| {
+    let Some(first) = ranking.plans.first() else { return Vec::new() };
+    let own = Approach::of(&first.plan);
+    let others = ranking.approaches.iter().filter(|leader| leader.approach != own);
+    let each = others.filter_map(|leader| {
         let question = format!("the best of {}", leader.approach);
         pinned(program, options, question, [first, leader.candidate.as_ref()?])
     });

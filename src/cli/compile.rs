@@ -27,18 +27,13 @@ pub(super) fn compile(args: &CompileArgs) -> Result<(), Failure> {
     tell_facts(&schedule, args.json)
 }
 
-/// A plan file has every decision made, so `--set` may change anything but decisions beside it.
+/// A plan file has every decision made, so `--set` may change anything but those beside it.
 fn refuse_decisions(args: &ProgramArgs) -> Result<(), Failure> {
-    let decides = |line: &&String| {
-        let mut search = dsl::Search::default();
-        let is_set = search.set(line).is_ok();
-        let bounded = dsl::Search { memory: search.memory, ..dsl::Search::default() };
-        is_set && search != bounded
-    };
+    let decides = |line: &&String| dsl::Search::default().set(line).is_ok();
     let Some(line) = args.set.iter().find(decides) else { return Ok(()) };
     let message = format!(
-        "`--set \"{line}\"` decides what the plan of `--plan` has decided: leave one of them \
-         away, or edit the plan"
+        "`--set \"{line}\"` is for a search, and the plan of `--plan` has every decision made: leave \
+         one of them away, or edit the plan"
     );
     Err(Failure::usage(&args.file, &message))
 }

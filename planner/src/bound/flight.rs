@@ -209,15 +209,14 @@ struct Device {
 impl Device {
     fn take(&mut self, plan: &Plan, load: &StageLoad, pass: Pass, seat: &mut Seat) {
         seat.pass(pass);
-        let part = match pass {
-            Pass::Forward => Some(0),
-            Pass::Backward | Pass::InputGradient => Some(1),
-            Pass::WeightGradient => Some(2),
-            Pass::Combine | Pass::Update => None,
+        let scratch = match pass {
+            Pass::Forward => load.scratch[0],
+            Pass::Backward | Pass::InputGradient => load.scratch[1],
+            Pass::WeightGradient => load.scratch[2],
+            Pass::Combine | Pass::Update => Bytes(0),
         };
-        let reads = part.is_some_and(|part| load.reads[part]);
-        let scratch = part.map_or(Bytes(0), |part| load.scratch[part]);
-        self.take_parameters(plan, if reads { load.parameters } else { Bytes(0) });
+        let read = if load.reads(pass) { load.parameters } else { Bytes(0) };
+        self.take_parameters(plan, read);
         self.take_gradient(plan, load, adds(pass).then_some(seat));
         self.scratch = self.scratch.max(scratch.0);
     }

@@ -181,10 +181,12 @@ type Reached = Option<Nanos>;
 /// The way of one device so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct Way {
-    /// End of the last pass, and of the one before.
-    ends: [Reached; 2],
+    /// End of the last pass.
+    end: Reached,
     /// End of the last gathering.
     gathered: Reached,
+    /// Ends of the last pass and of the one before, where they read parameters.
+    read: [Reached; 2],
 }
 
 /// The least time of a training step by this law.
@@ -240,7 +242,8 @@ impl Walk<'_> {
     fn start(&self, listed: Listed, device: u32) -> Reached {
         let way = &self.ways[device as usize];
         let stage = listed.stage.index();
-        let gathered = self.gathering(way, stage);
+        let reads = self.loads[stage].reads(listed.pass);
+        let gathered = if reads { self.gathering(way, stage) } else { None };
         let message = match listed.pass {
             Pass::Forward => stage.checked_sub(1).and_then(|before| {
                 let end = self.ends[0][self.cell(before, listed)]?;
@@ -252,13 +255,14 @@ impl Walk<'_> {
             }
             _ => None,
         };
-        way.ends[0].max(message).max(gathered)
+        way.end.max(message).max(gathered)
     }
 
-    /// When the parameters of a pass are together.
+    /// When the parameters of a pass are together: they take the place of those of the last pass but
+    /// one, which are there until it has read them.
     fn gathering(&self, way: &Way, stage: usize) -> Reached {
         let gather = self.moves[stage].gather;
-        let begun = way.gathered.max(way.ends[1]);
+        let begun = way.gathered.max(way.read[1]);
         begun.filter(|_| gather > Nanos(0)).map(|begun| begun + gather)
     }
 
@@ -276,7 +280,8 @@ impl Walk<'_> {
         let gathered = self.gathering(&self.ways[device as usize], stage);
         let way = &mut self.ways[device as usize];
         way.gathered = gathered;
-        way.ends = [end, way.ends[0]];
+        way.end = end;
+        way.read = [end.filter(|_| load.reads(listed.pass)), way.read[0]];
         if let Some(turned) = turned {
             let cell = self.cell(stage, listed);
             self.ends[turned][cell] = end;
@@ -289,7 +294,7 @@ impl Walk<'_> {
     /// When the source device can begin its next step: behind the updates of its own stages, all
     /// but one of which may have found time before the last pass.
     fn close(&self, first: Listed, source: u32, own: &[usize]) -> Nanos {
-        let end = self.ways[source as usize].ends[0].unwrap_or_default();
+        let end = self.ways[source as usize].end.unwrap_or_default();
         let updated = own.iter().filter_map(|stage| {
             let Moves { sums, update, renew, .. } = self.moves[*stage];
             let renew = if *stage == first.stage.index() { renew } else { Nanos(0) };

@@ -122,7 +122,7 @@ impl Exchange {
 pub(super) struct State {
     parameters: Bytes,
     gradient: Bytes,
-    /// Passes of a micro-batch that read the parameters.
+    /// Passes of a micro-batch, before each of which parameters are gathered.
     passes: u64,
 }
 

@@ -94,7 +94,7 @@ fn document(checked: &KernelCheck) -> Document<'_> {
 }
 
 /// cuBLASLt's version; zero where it makes no products.
-fn version(checked: &KernelCheck) -> u64 {
+fn version(checked: &KernelCheck) -> usize {
     match checked.trials.products {
         TriedProducts::All => checked.device.products,
         TriedProducts::Own => 0,
