@@ -156,6 +156,7 @@ fn best_of_each(mut all: Vec<Leader>, ranking: &Ranking) -> Vec<Leader> {
         let is_same = other.approach == kept.approach;
         if is_same {
             kept.gap = kept.gap.max(kept.gap_to(other, ranking));
+            kept.is_complete &= other.is_complete;
         }
         is_same
     });

@@ -109,7 +109,12 @@ fn binding(program: &Program, ranking: &Ranking) -> String {
         Some(Excluded { family, sizes: Sizes::One(counts), reason, .. }) => {
             format!("{}: {family}, {counts}: {reason}", constraint(reason))
         }
-        None => "devices: the cluster has none".to_owned(),
+        None if program.target.devices.is_empty() => {
+            "devices: the cluster has none".to_owned()
+        }
+        None => "decisions: together they leave nothing to try, as `states hsdp` does where no \
+                 number of shards splits the members into several groups"
+            .to_owned(),
     }
 }
 

@@ -45,7 +45,8 @@ impl Provenance {
     pub(super) fn differences(&self, earlier: &Provenance) -> Vec<String> {
         let differs = |name: &&str| self.entry(name) != earlier.entry(name);
         let spell = |name| {
-            format!("{name} was {} and is {}", earlier.entry(name), self.entry(name))
+            let all = if name == "micro_batches" { " times replicas" } else { "" };
+            format!("{name}{all} was {} and is {}", earlier.entry(name), self.entry(name))
         };
         DECISIVE.into_iter().filter(differs).map(spell).collect()
     }

@@ -62,7 +62,7 @@ fn other_replicas_go_on_as_their_sums_say() {
     let Resumed::FromParameters { reason } = resumed(Placement::Accumulate, 1, 2) else {
         panic!("another number of micro-batches is another run")
     };
-    assert!(reason.contains("micro_batches was 4 and is 2"), "{reason}");
+    assert!(reason.contains("micro_batches times replicas was 4 and is 2"), "{reason}");
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn another_run_starts_from_the_parameters_and_says_why() {
     type Change = fn(&mut Schedule);
     let changes: [(&str, Change); 5] = [
         ("rule was cyclic_v2 and is sync", |to| to.plan.rule = Rule::Sync),
-        ("micro_batches was 2 and is 4", |to| to.plan.micro_batches = 4),
+        ("micro_batches times replicas was 2 and is 4", |to| to.plan.micro_batches = 4),
         ("seed was 7 and is 8", |to| to.job.seed = 8),
         ("batch was 4 and is 8", |to| to.job.batch = 8),
         ("optimizer was", |to| to.job.optimizer.weight_decay = 0.5),
