@@ -25,7 +25,7 @@ mod program;
 mod rotary;
 mod unknown;
 
-pub use options::{ImportOptions, Imported};
+pub use options::{ImportCluster, ImportDtype, ImportOptions, Imported};
 
 use family::{FAMILIES, Family};
 use fields::Fields;
@@ -34,7 +34,7 @@ use program::Program;
 use roundelay_dsl::{
     Code, Diagnostic, Diagnostics, NoFiles, SourceFile, Span, format, parse,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// The names of the families that can be imported.
 pub fn families() -> impl Iterator<Item = &'static str> {
@@ -65,8 +65,19 @@ pub fn import(
         }
     };
     let model = (family.read)(&mut fields, options);
+    let dtype = options.dtype.unwrap_or_else(|| stored(&mut fields));
     let warnings = fields.finish(&options.ignored).map_err(refused)?;
-    written(source, options, family, &model, warnings)
+    written(source, (options, dtype), family, &model, warnings)
+}
+
+/// What suits what the weights are stored in; it is named in two ways.
+fn stored(fields: &mut Fields<'_>) -> ImportDtype {
+    let narrow = [json!("bfloat16"), json!("float16")];
+    let named = ["dtype", "torch_dtype"].map(|name| fields.value(name));
+    match named.into_iter().flatten().any(|value| narrow.contains(&value)) {
+        true => ImportDtype::Bf16,
+        false => ImportDtype::F32,
+    }
 }
 
 /// The family that `model_type` names, or what to say.
@@ -83,26 +94,38 @@ fn family(fields: &mut Fields<'_>) -> Result<&'static Family, (String, String)> 
 /// The program's text; the model alone is parsed first, to count its parameters.
 fn written(
     source: &SourceFile,
-    options: &ImportOptions,
+    (options, dtype): (&ImportOptions, ImportDtype),
     family: &Family,
     model: &Model,
     warnings: Vec<Diagnostic>,
 ) -> Result<Imported, Diagnostics> {
     let restated = |wrong: Diagnostics| restated(source, &wrong);
-    let parameters = parameters(&model.text()).map_err(restated)?;
-    let said = warnings.iter().map(|warning| warning.message.as_str()).collect();
-    let (batch, path) = (options.batch, source.path.as_str());
-    let program = Program { model, source: path, parameters, warnings: said, batch };
+    let (parameters, device_bytes) =
+        sizes(&model.text(), options.cluster).map_err(restated)?;
+    let program = Program {
+        model,
+        source: &source.path,
+        parameters,
+        warnings: warnings.iter().map(|warning| warning.message.as_str()).collect(),
+        batch: options.batch,
+        dtype,
+        cluster: options.cluster,
+        device_bytes,
+        nodes: options.nodes,
+    };
     let text = format(&program.text()).map_err(restated)?;
     parse(&own(&text), &NoFiles).map_err(restated)?;
     Ok(Imported { text, family: family.model_type, parameters, warnings })
 }
 
-/// Numbers that a model trains.
-fn parameters(text: &str) -> Result<u64, Diagnostics> {
-    let (program, _) = parse(&own(text), &NoFiles)?;
+/// Numbers that a model trains, and bytes that each device of a cluster has for them.
+fn sizes(model: &str, cluster: ImportCluster) -> Result<(u64, u64), Diagnostics> {
+    let text = format!("import \"{}\"\n{model}", program::path(cluster));
+    let (program, _) = parse(&own(&text), &NoFiles)?;
     let rows = program.model.parameters.values();
-    Ok(rows.map(|row| row.shape.iter().product::<u64>()).sum())
+    let devices = program.target.devices.values();
+    let least = devices.map(|device| device.memory.0).min().unwrap_or_default();
+    Ok((rows.map(|row| row.shape.iter().product::<u64>()).sum(), least))
 }
 
 fn own(text: &str) -> SourceFile {

@@ -39,7 +39,7 @@ mod run;
 
 pub use compile::{CompileError, compile};
 pub use data::{Examples, ExamplesError, ExamplesFile, write_examples};
-pub use import::{ImportOptions, Imported, families, import};
+pub use import::{ImportCluster, ImportDtype, ImportOptions, Imported, families, import};
 pub use machine::{check_kernels, gpus, machine, self_check};
 pub use profile::{Measuring, ProfileError, ProfileOn, ProfileOptions, profile};
 pub use run::{

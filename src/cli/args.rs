@@ -1,6 +1,11 @@
 //! The command line as types.
 
-use clap::{ArgAction, ArgGroup, Args, Parser, Subcommand, ValueEnum, value_parser};
+use clap::{
+    ArgAction, ArgGroup, Args, Parser, Subcommand, ValueEnum,
+    builder::{PossibleValuesParser, TypedValueParser},
+    value_parser,
+};
+use roundelay::{ImportCluster, ImportDtype};
 use std::{num::NonZeroUsize, path::PathBuf};
 
 /// A compiler for parallel training.
@@ -265,6 +270,18 @@ pub(crate) struct ImportArgs {
     /// Examples of a training step; by default one for every device of the cluster.
     #[arg(long, value_name = "EXAMPLES", value_parser = value_parser!(u32).range(1..))]
     pub(crate) batch: Option<u32>,
+    /// What the model trains in; by default bf16 where its weights are stored in 16 bits, else
+    /// f32.
+    #[arg(long, value_name = "DTYPE",
+          value_parser = one_of(ImportDtype::ALL, ImportDtype::name))]
+    pub(crate) dtype: Option<ImportDtype>,
+    /// Whose devices and links the cluster is made of.
+    #[arg(long, value_name = "CLUSTER", default_value = "dgx-a100",
+          value_parser = one_of(ImportCluster::ALL, ImportCluster::name))]
+    pub(crate) cluster: ImportCluster,
+    /// Nodes of eight devices; by default as many as hold the model.
+    #[arg(long, value_name = "NODES", value_parser = value_parser!(u32).range(1..=8192))]
+    pub(crate) nodes: Option<u32>,
     /// Leave out an unknown field, because it changes nothing in training.
     #[arg(long, value_name = "FIELD")]
     pub(crate) ignore: Vec<String>,
@@ -365,4 +382,14 @@ pub(crate) struct DevicesArgs {
     /// One JSON document on standard output.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Reads the name of one of several.
+fn one_of<T: Copy + Send + Sync + 'static, const COUNT: usize>(
+    all: [T; COUNT],
+    name: fn(T) -> &'static str,
+) -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(all.map(name)).try_map(move |text| {
+        all.into_iter().find(|one| name(*one) == text).ok_or("it is none of them")
+    })
 }

@@ -24,6 +24,9 @@ pub(super) fn import(args: &ImportArgs) -> Result<(), Failure> {
     let options = ImportOptions {
         sequence: args.seq,
         batch: args.batch,
+        dtype: args.dtype,
+        cluster: args.cluster,
+        nodes: args.nodes,
         ignored: args.ignore.clone(),
     };
     let imported = roundelay::import(&source, &options);

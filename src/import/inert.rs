@@ -107,8 +107,8 @@ pub(super) fn standing(name: &str) -> Standing {
         ),
         "pruned_heads" => (json!({}), "all heads of a layer are alike"),
         "quantization_config" => {
-            let why = "training is in f32; take the configuration of the model before it \
-                       was quantized";
+            let why = "quantized weights are not trained; take the configuration of the \
+                       model before it was quantized";
             (Value::Null, why)
         }
         "num_experts"

@@ -1,16 +1,18 @@
 //! Around the model: what a reader should know, a cluster that holds it, and how it is trained.
 
-use super::model::Model;
+use super::{
+    model::Model,
+    options::{ImportCluster, ImportDtype},
+};
 use std::fmt::Write;
 
-/// Bytes of memory of one device of the cluster.
-const DEVICE_BYTES: u64 = 80_000_000_000;
 /// Devices of a node.
 const NODE: u64 = 8;
-/// Bytes that AdamW in f32 keeps per parameter: itself, its gradient, and two means.
+/// Bytes that AdamW keeps per parameter: in f32 itself, its gradient, and two means; in mixed
+/// precision 2 + 2 bytes for the first two, and a master and two means in f32.
 const STATE_BYTES: u64 = 16;
-/// Nodes of the largest cluster.
-const NODES: u64 = 1024;
+/// Nodes of the largest cluster that is chosen.
+const NODES: u32 = 1024;
 
 /// A program without its model.
 pub(super) struct Program<'a> {
@@ -22,15 +24,21 @@ pub(super) struct Program<'a> {
     pub(super) warnings: Vec<&'a str>,
     /// Examples of a step, where they are asked for.
     pub(super) batch: Option<u32>,
+    pub(super) dtype: ImportDtype,
+    pub(super) cluster: ImportCluster,
+    /// Bytes of memory that schedules may use of one of its devices.
+    pub(super) device_bytes: u64,
+    /// Nodes, where they are asked for.
+    pub(super) nodes: Option<u32>,
 }
 
 /// Nodes on which parameters and their states take at most two fifths of the memory, so that
 /// activations find room.
-fn nodes(parameters: u64) -> u64 {
+fn nodes(parameters: u64, device_bytes: u64) -> u32 {
     let states = u128::from(parameters) * u128::from(STATE_BYTES);
-    let room = u128::from(NODE) * u128::from(DEVICE_BYTES) * 2 / 5;
+    let room = (u128::from(NODE) * u128::from(device_bytes) * 2 / 5).max(1);
     let nodes = states.div_ceil(room).max(1);
-    u64::try_from(nodes).unwrap_or(NODES).next_power_of_two().min(NODES)
+    u32::try_from(nodes).unwrap_or(NODES).min(NODES).next_power_of_two()
 }
 
 impl Program<'_> {
@@ -38,6 +46,7 @@ impl Program<'_> {
     pub(super) fn text(&self) -> String {
         let mut out = String::new();
         self.head(&mut out);
+        let _ = writeln!(out, "import \"{}\"", path(self.cluster));
         out.push_str(&self.model.text());
         self.rest(&mut out);
         out
@@ -50,9 +59,15 @@ impl Program<'_> {
         let title = format!("{}: {count} parameters, imported from {file}", model.name);
         comment(out, "", &title);
         out.push_str("#\n");
-        let how = "Matrices are drawn from normal(deviation), and training is in f32.";
+        let trained = match self.dtype {
+            ImportDtype::F32 => "f32",
+            ImportDtype::Bf16 => "bf16 with masters in f32, which takes a GPU",
+        };
+        let how = format!(
+            "Matrices are drawn from normal(deviation), and training is in {trained}."
+        );
         let notes = model.notes.iter().map(String::as_str);
-        for note in [how].into_iter().chain(notes) {
+        for note in [how.as_str()].into_iter().chain(notes) {
             comment(out, "", note);
         }
         if !warnings.is_empty() {
@@ -64,30 +79,31 @@ impl Program<'_> {
     }
 
     fn rest(&self, out: &mut String) {
-        let nodes = nodes(self.parameters);
-        let batch = self.batch.map_or(nodes * NODE, u64::from);
-        out.push_str(
-            "device a100 { memory 80 GB, compute 19.5 TFLOP/s, bandwidth 2 TB/s }\n",
-        );
-        out.push_str("link nvlink { bandwidth 300 GB/s, latency 2.5 us }\n");
-        if nodes == 1 {
-            out.push_str("cluster node { 8 x a100 joined by nvlink }\n");
-        } else {
-            out.push_str("link infiniband { bandwidth 25 GB/s, latency 5 us }\n");
-            let _ = writeln!(
+        let nodes =
+            self.nodes.unwrap_or_else(|| nodes(self.parameters, self.device_bytes));
+        let batch = self.batch.map_or(u64::from(nodes) * NODE, u64::from);
+        let node = format!("{NODE} x {} joined by nvlink", self.cluster.device());
+        let _ = match nodes {
+            1 => writeln!(out, "cluster node {{ {node} }}"),
+            _ => writeln!(
                 out,
-                "cluster nodes {{ node = 8 x a100 joined by nvlink, {nodes} x node joined by \
-                 infiniband }}"
-            );
-        }
+                "cluster nodes {{ node = {node}, {nodes} x node joined by infiniband }}"
+            ),
+        };
         let _ = writeln!(
             out,
             "train {{\n    data synthetic\n    batch {batch}\n    optimizer adamw(lr = \
              warmup(100, cosine(3e-4, 10000)), weight_decay = 0.1)\n    steps 10000\n    \
-             seed 7\n}}"
+             seed 7\n    dtype {}\n}}",
+            self.dtype.name()
         );
         out.push_str("plan {\n    minimize step_time\n}\n");
     }
+}
+
+/// The shipped file with the devices and links of a cluster.
+pub(super) fn path(cluster: ImportCluster) -> String {
+    format!("roundelay:clusters/{}.rdl", cluster.name())
 }
 
 /// A sentence as comment lines.
@@ -131,6 +147,7 @@ mod tests {
 
     #[test]
     fn states_take_two_fifths_at_most() {
+        let nodes = |parameters| nodes(parameters, 80_000_000_000);
         assert_eq!([1, 16_000_000_000, 16_000_000_001].map(nodes), [1, 1, 2]);
         assert_eq!([70_553_706_496, u64::MAX].map(nodes), [8, NODES]);
     }

@@ -1,6 +1,7 @@
 //! Models of published configurations: their parameters, their text, their gradients, and what is
 //! refused.
 
+mod clusters;
 mod commands;
 mod counts;
 mod mutations;

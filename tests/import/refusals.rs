@@ -97,7 +97,7 @@ fn wrong_requests() -> Vec<Case> {
         ("llama-2-7b", "num_experts", json!(64), "mixture of experts"),
         ("llama-2-7b", "is_encoder_decoder", json!(true), "a second one"),
         ("llama-2-7b", "pruned_heads", json!({"0": [1]}), "alike"),
-        ("llama-2-7b", "quantization_config", json!({"bits": 4}), "f32"),
+        ("llama-2-7b", "quantization_config", json!({"bits": 4}), "quantized weights"),
         ("llama-2-7b", "hiden_size", json!(8), "nearest is `hidden_size`"),
         ("llama-2-7b", "hiden_size", json!(8), "--ignore hiden_size"),
         (

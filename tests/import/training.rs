@@ -14,7 +14,7 @@ const RATE: f64 = 1e-6;
 
 /// The small program on two devices of this machine, with plain descent in f64.
 fn program(text: &str) -> Program {
-    let (model, _) = text.split_once("\ndevice ").expect("a cluster follows the model");
+    let (model, _) = text.split_once("\ncluster ").expect("a cluster follows the model");
     let text = format!(
         "{model}
          device core {{ memory 2 GB, compute 40 GFLOP/s, bandwidth 10 GB/s }}
