@@ -5,6 +5,7 @@ use super::{
     greedy::{Habit, fill},
     pipe::{Half, Merit, Passes, Pipe},
 };
+use roundelay_schedule::Nanos;
 
 /// Tenths of W that a gap must have.
 const GAPS: [u64; 4] = [0, 6, 4, 10];
@@ -28,19 +29,54 @@ pub(crate) enum Aim {
 /// The best order but for some, and how good it is; of equally good ones the first. Nothing where a
 /// device has no room for one micro-batch.
 pub(crate) fn find(pipe: &Pipe, aim: Aim, without: &[Passes]) -> Option<(Merit, Passes)> {
-    let known = [1, 2].map(|depth| handcrafted(pipe, depth)).into_iter();
-    let filled = habits(pipe).filter_map(|habit| fill(pipe, habit));
-    let each = known.chain([plain(pipe)]).chain(filled);
-    let each = each.filter_map(|passes| Some((pipe.merit(&passes)?, passes)));
-    let mut each: Vec<(Merit, Passes)> = each.collect();
-    each.sort_by_key(|(merit, _)| *merit);
-    each.dedup();
-    each.retain(|(_, passes)| !without.contains(passes));
-    match aim {
-        Aim::Time => each.into_iter().find(|(_, passes)| pipe.fits(passes)),
-        Aim::Memory => {
-            let fitting = each.into_iter().filter(|(_, passes)| pipe.fits(passes));
-            fitting.min_by_key(|(_, passes)| pipe.excess(passes))
+    let mut best = Best { pipe, aim, without, found: None };
+    for passes in [handcrafted(pipe, 1), handcrafted(pipe, 2), plain(pipe)] {
+        best.take(passes);
+    }
+    for habit in habits(pipe) {
+        if let Some(passes) = fill(pipe, habit, best.longest()) {
+            best.take(passes);
+        }
+    }
+    best.found.map(|((_, merit), passes)| (merit, passes))
+}
+
+/// The best order of those that were seen.
+struct Best<'a> {
+    pipe: &'a Pipe,
+    aim: Aim,
+    /// Orders that are not taken.
+    without: &'a [Passes],
+    /// With what it is judged by: how much room it leaves where memory counts, then time.
+    found: Option<((i128, Merit), Passes)>,
+}
+
+impl Best<'_> {
+    /// Takes an order that has room and is better than the best so far.
+    fn take(&mut self, passes: Passes) {
+        let Some(merit) = self.pipe.merit(&passes) else { return };
+        let is_late = match (self.aim, &self.found) {
+            (Aim::Time, Some(((_, best), _))) => *best <= merit,
+            (Aim::Time, None) | (Aim::Memory, _) => false,
+        };
+        if is_late || self.without.contains(&passes) {
+            return;
+        }
+        let excess = self.pipe.excess(&passes);
+        let key = match self.aim {
+            Aim::Time => (0, merit),
+            Aim::Memory => (excess, merit),
+        };
+        if excess <= 0 && self.found.as_ref().is_none_or(|(best, _)| key < *best) {
+            self.found = Some((key, passes));
+        }
+    }
+
+    /// How long a device may take while an order is filled that could still be the best.
+    fn longest(&self) -> Nanos {
+        match (self.aim, &self.found) {
+            (Aim::Time, Some(((_, best), _))) => best.stage_span,
+            (Aim::Time, None) | (Aim::Memory, _) => Nanos(u64::MAX),
         }
     }
 }

@@ -3,7 +3,7 @@
 //! arXiv 2401.10241, section 3; here each decision is made when its time has come, with what is
 //! known of all devices by then.
 
-use super::pipe::{Account, Arrivals, Half, Passes, Pipe};
+use super::pipe::{Account, Arrivals, Half, Passes, Pipe, StageHalves};
 use roundelay_schedule::Nanos;
 use std::{cmp::Reverse, collections::BinaryHeap};
 
@@ -23,11 +23,15 @@ pub(crate) struct Habit {
     pub alternate: bool,
 }
 
-/// The order that a habit leads to; nothing where a device has no room for one micro-batch.
-pub(crate) fn fill(pipe: &Pipe, habit: Habit) -> Option<Passes> {
-    let mut filling = Filling::new(pipe, habit);
+/// The order that a habit leads to; nothing where a device has no room for one micro-batch, or
+/// is sure to take longer than `longest` from its first pass to its last.
+pub(crate) fn fill(pipe: &Pipe, habit: Habit, longest: Nanos) -> Option<Passes> {
+    let mut filling = Filling::new(pipe, habit, longest);
     while let Some(Reverse((time, device))) = filling.wakes.pop() {
         filling.wake(device, time);
+        if filling.desks[device].idle > filling.idle_most[device] {
+            return None;
+        }
     }
     let all = 3 * pipe.micro_batches;
     let whole = filling.desks.iter().all(|desk| desk.passes.len() == all);
@@ -57,11 +61,16 @@ struct Filling<'a> {
     wakes: BinaryHeap<Reverse<(Nanos, usize)>>,
     /// The longest time that a device has idled.
     worst: Nanos,
+    /// How long each device may idle.
+    idle_most: Vec<Nanos>,
 }
 
 impl<'a> Filling<'a> {
-    fn new(pipe: &'a Pipe, habit: Habit) -> Self {
+    fn new(pipe: &'a Pipe, habit: Habit, longest: Nanos) -> Self {
         let desk = |turn| Desk { turn, ..Desk::default() };
+        let work = |stage: &StageHalves| {
+            (stage.forward + stage.input + stage.weight) * pipe.micro_batches as u64
+        };
         Self {
             pipe,
             habit,
@@ -71,6 +80,7 @@ impl<'a> Filling<'a> {
                 .map(|device| Reverse((Nanos(0), device)))
                 .collect(),
             worst: Nanos(0),
+            idle_most: pipe.stages.iter().map(|stage| longest - work(stage)).collect(),
         }
     }
 

@@ -220,6 +220,7 @@ impl Pipe {
     }
 
     /// Whether every device has room for what its passes keep, and for what waits for them.
+    #[cfg(test)]
     pub(crate) fn fits(&self, passes: &Passes) -> bool {
         self.excess(passes) <= 0
     }
