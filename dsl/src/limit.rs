@@ -22,8 +22,13 @@ pub const NODES: usize = 100_000;
 pub const PARAMETERS: usize = 100_000;
 /// Extents of a shape.
 pub const RANK: usize = 8;
-/// Elements of one parameter, or of one result for a whole batch.
+/// Elements of one parameter, or of what one example makes of one result.
 pub const ELEMENTS: u64 = 1 << 40;
+/// Elements of one result for a whole batch: steps over millions of tokens have logits, and stored
+/// scores, of more than 2^44.
+pub const BATCH_ELEMENTS: u64 = 1 << 46;
+/// Elements of all results for a whole batch; 64 bits hold their bytes.
+pub const ALL_ELEMENTS: u64 = 1 << 58;
 /// Multiplications of one operation for a whole batch.
 pub const WORK: u64 = 1 << 60;
 /// Pixels of a window, of a stride and of padding.

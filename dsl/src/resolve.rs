@@ -102,20 +102,26 @@ fn program(
     Ok(program)
 }
 
-/// Results of a whole batch stay within the declared limit.
+/// Results of a whole batch stay within the declared limits.
 fn bound_results(model: &Model, train: &Train, place: Span, report: &mut Report) {
     let batch = u64::from(train.batch);
+    let mut left = limit::ALL_ELEMENTS;
     for node in model.nodes.values() {
         let elements =
             node.shape.iter().try_fold(1u64, |all, e| all.checked_mul(e.at(batch)));
-        if elements.is_none_or(|elements| elements > limit::ELEMENTS) {
-            let message = format!(
-                "`{}` has more than {} elements for {batch} examples",
-                node.name,
-                limit::ELEMENTS
-            );
-            report.error(place, Mistake::new(Code::Limit, message));
+        let own = elements.filter(|own| *own <= limit::BATCH_ELEMENTS);
+        let rest = own.and_then(|own| left.checked_sub(own));
+        let Some(rest) = rest else {
+            let (name, most) = match own {
+                Some(_) => ("the whole model".to_owned(), limit::ALL_ELEMENTS),
+                None => (format!("`{}`", node.name), limit::BATCH_ELEMENTS),
+            };
+            let message =
+                format!("{name} has more than {most} elements for {batch} examples");
+            let mistake = Mistake::new(Code::Limit, message);
+            report.error(place, mistake.hint("take a smaller batch"));
             return;
-        }
+        };
+        left = rest;
     }
 }
