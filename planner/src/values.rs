@@ -11,8 +11,6 @@ use std::collections::BTreeSet;
 
 /// Divisors of the batch up to this number are tried even when they are no power of two.
 const SMALL: u64 = 16;
-/// Micro-batches tried per device, at most.
-const MICRO_BATCHES_PER_DEVICE: u64 = 4;
 /// Ranges with more values than this are thinned out to their ends and powers of two.
 const RANGE_VALUES: usize = 16;
 /// Stages on one device that are tried when they are left open.
@@ -22,8 +20,9 @@ const OPEN_SLICES: [u32; 4] = [2, 4, 8, 16];
 const SLICES_MAX: u64 = 4096;
 /// Longer ranges are not even listed.
 const LONG_RANGE: u64 = 4096;
-/// Numbers of stages that are left open keep N · S at or below this: more passes in one period
-/// are tried only when the program asks for them.
+/// Numbers of stages that are left open keep N · S at or below this, and so do numbers of
+/// micro-batches where there are no more devices: more passes in one period are tried only when
+/// the program asks for them.
 const OPEN_PASSES: u64 = 8192;
 
 /// What is tried for every decision.
@@ -70,8 +69,6 @@ enum Replicas {
         /// Divisors of the number of devices and powers of two.
         known: Vec<u32>,
         batch: u64,
-        /// R · N stays at or below this, when N is open too.
-        micro_batches: u64,
     },
     Listed(Vec<u32>),
 }
@@ -323,16 +320,12 @@ impl Values {
 impl Replicas {
     fn new(program: &Program, devices: u64) -> Self {
         let batch = u64::from(program.train.batch);
-        let micro_batches = match program.search.micro_batches {
-            Numbers::Open => devices.saturating_mul(MICRO_BATCHES_PER_DEVICE),
-            Numbers::Ranges(_) => u64::MAX,
-        };
         match &program.search.replicas {
             Numbers::Open => {
                 let divisors =
                     (1..=devices.min(LONG_RANGE)).filter(|r| devices.is_multiple_of(*r));
                 let known = sorted(powers_of_two(devices).chain(divisors));
-                Self::Open { known, batch, micro_batches }
+                Self::Open { known, batch }
             }
             Numbers::Ranges(ranges) => {
                 Self::Listed(thinned(listed(ranges, devices.max(1))))
@@ -351,10 +344,10 @@ impl Replicas {
     fn fit(&self, micro_batches: u32, replicas: u32) -> bool {
         match self {
             Self::Listed(_) => true,
-            Self::Open { batch, micro_batches: most, .. } => {
+            Self::Open { batch, .. } => {
                 let n = u64::from(micro_batches).max(1);
                 let all = n.saturating_mul(u64::from(replicas));
-                replicas == 1 || all <= *most && batch.is_multiple_of(all)
+                replicas == 1 || batch.is_multiple_of(all)
             }
         }
     }
@@ -431,7 +424,7 @@ fn micro_batch_counts(wanted: &Numbers, batch: u64, devices: u64) -> Vec<u32> {
     let divides = |n: &u64| batch.is_multiple_of(*n);
     match wanted {
         Numbers::Open => {
-            let most = devices.saturating_mul(MICRO_BATCHES_PER_DEVICE).min(batch).max(1);
+            let most = devices.max(OPEN_PASSES).min(batch).max(1);
             let small = 1..=devices.min(SMALL);
             let tried = powers_of_two(most).chain(small).chain([devices]);
             sorted(tried.filter(|n| (1..=most).contains(n)).filter(divides))
@@ -508,7 +501,9 @@ mod tests {
     fn open_numbers_are_powers_of_two_small_divisors_and_the_devices() {
         let program = sample::program(6, 96);
         let values = Values::new(&program);
-        assert_eq!(values.micro_batches, [1, 2, 3, 4, 6, 8, 16]);
+        assert_eq!(values.micro_batches, [1, 2, 3, 4, 6, 8, 16, 32]);
+        // Down to one example in each, with replicas too.
+        assert!(values.tries_replicas(16, 6) && values.tries_replicas(32, 3));
         assert_eq!(values.stages(4), [1, 2, 4, 6]);
         for (n, r) in (1..20).flat_map(|n| (1..20).map(move |r| (n, r))) {
             assert_eq!(values.tries_replicas(n, r), values.replicas(n).contains(&r));
@@ -519,6 +514,15 @@ mod tests {
             assert_eq!(values.tries_stages(n, s), all.contains(&s));
             assert_eq!(values.tries_fewer_stages(s), all[0] < s);
         }
+    }
+
+    #[test]
+    fn open_micro_batches_are_bounded_by_passes_or_devices() {
+        let most = |devices: usize| {
+            let program = sample::program(devices, 1 << 20);
+            Values::new(&program).micro_batches.last().copied()
+        };
+        assert_eq!([4, 1 << 14].map(most), [Some(1 << 13), Some(1 << 14)]);
     }
 
     #[test]
