@@ -265,20 +265,23 @@ fn every_number_of_explain_is_found_again_with_set() {
 fn families_stand_side_by_side_with_their_exactness() {
     let scratch = Scratch::new("families");
     let program = scratch.file("line.rdl", &PROGRAM.replace("2 x core", "4 x core"));
+    let grids = ["--set", "tensor.columns = 1 | 2"];
     let open = ["--set", "exactness = local", "--top", "1", "--explain"];
-    let text = printed(roundelay("plan").arg(&program).args(open));
+    let open: Vec<&str> = open.into_iter().chain(grids).collect();
+    let text = printed(roundelay("plan").arg(&program).args(&open));
     for told in [
         "  exactness  ",
         "Best plan of each approach:\n   1  ",
         "      # synchronous\n",
         "      # cyclic, tensors in rows\n",
+        "      # synchronous, tensors on a grid\n",
         "when each approach comes first, by planning again:\n",
         "link bus 16 times slower: ",
         "1/2 of the memory of each device: ",
     ] {
         assert!(text.contains(told), "{told}:\n{text}");
     }
-    let told = document(roundelay("plan").arg(&program).args(open), "plan");
+    let told = document(roundelay("plan").arg(&program).args(&open), "plan");
     let rows = told["approaches"].as_array().expect("the schema holds");
     let times = rows.iter().filter_map(|row| row["plan"]["step_time_s"].as_f64());
     assert!(rows.len() > 2 && times.is_sorted(), "{rows:?}");

@@ -17,26 +17,31 @@ const LEAST_OPEN_GRID_OF_IMAGES: u64 = 4;
 const MOST_HALVES: u64 = 2;
 
 /// Ways to split tensors: open rows and columns are powers of two whose grid fills part of an
-/// innermost link level, columns of larger grids alone; one part splits no sequence. Columns
+/// innermost link level, columns of larger grids alone; one part splits no sequence, and models
+/// without sequences have none to split. Grids of
+/// images may be larger than that level: weights are much of what their replicas exchange, and a
+/// grid shares them out. Columns
 /// gather where a program names that: layers of transformers send less among as many rows.
 /// Examples are taken in halves where the program says so, and tensors are split.
 pub(super) fn tensors(program: &Program, devices: u64) -> Vec<Tensor> {
     let Search { rows, columns, sequence, contraction, overdecompose, .. } =
         &program.search;
     let contractions = one_of(contraction, &[Contraction::Alternate]);
-    let sequences = one_of(sequence, Sequence::ALL);
+    let sequences = match has_sequences(program) {
+        true => one_of(sequence, Sequence::ALL),
+        false => one_of(sequence, &[Sequence::Whole]),
+    };
     let pixels = pixels(program);
     let inner = program.target.domains.iter().map(|d| d.devices.len() as u64);
-    let most = inner.min().unwrap_or(1).min(MOST_OPEN_PARTS);
+    let (least, most) = match convolves(program) {
+        true => (LEAST_OPEN_GRID_OF_IMAGES, devices.clamp(1, MOST_OPEN_PARTS)),
+        false => (LEAST_OPEN_GRID, inner.min().unwrap_or(1).min(MOST_OPEN_PARTS)),
+    };
     let values = |numbers: &Numbers| match numbers {
         Numbers::Ranges(ranges) => thinned(listed(ranges, devices.max(1))),
         Numbers::Open => {
             sorted(powers_of_two(most).filter(|parts| devices.is_multiple_of(*parts)))
         }
-    };
-    let least = match convolves(program) {
-        true => LEAST_OPEN_GRID_OF_IMAGES,
-        false => LEAST_OPEN_GRID,
     };
     let open = [rows, columns].map(|numbers| *numbers == Numbers::Open);
     let fits = |rows: u32, columns: u32| {
@@ -109,6 +114,11 @@ fn convolves(program: &Program) -> bool {
         let is_convolution = matches!(node.operation, Operation::Conv2d { .. });
         is_convolution && matches!(node.operands[0], Source::Node(_))
     })
+}
+
+/// Whether a model makes values of sequences; without them there is nothing of theirs to split.
+fn has_sequences(program: &Program) -> bool {
+    program.model.nodes.values().any(|node| node.shape.len() == 3)
 }
 
 #[cfg(test)]
