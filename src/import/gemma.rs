@@ -13,6 +13,7 @@ use super::{
     pattern::Kind,
     rotary::{Bases, base, kinds, local_base, pairs, whole},
 };
+use roundelay_dsl::Code;
 use serde_json::json;
 
 /// What a family has where its configuration says nothing.
@@ -191,6 +192,17 @@ pub(super) fn gemma(fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
     reading.model(fields, GEMMA.name, style, (of_one_base(kinds), None))
 }
 
+/// How many positions a layer with a window sees; releases may name it a second time.
+fn window(fields: &mut Fields<'_>) -> Option<u64> {
+    let window = fields.open_size("sliding_window", Some(4096));
+    let again = fields.open_size("sliding_window_size", None);
+    if again.is_some() && again != window {
+        let message = "`sliding_window_size` is not `sliding_window`".to_owned();
+        fields.refuse("sliding_window_size", Code::Value, message, "keep one of them");
+    }
+    window
+}
+
 /// arXiv 2408.00118: every second layer has a window, scores and logits are capped.
 pub(super) fn gemma2(fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
     causal_head(fields, &["Gemma2ForCausalLM"], &["Gemma2Model"]);
@@ -198,7 +210,7 @@ pub(super) fn gemma2(fields: &mut Fields<'_>, options: &ImportOptions) -> Model 
     fields.value("hidden_act");
     let activation = gate(fields, "hidden_activation", "gelu_tanh");
     reading.scored(fields, Some(50.0));
-    let window = fields.open_size("sliding_window", Some(4096));
+    let window = window(fields);
     let cap = fields.open_real("final_logit_softcapping", Some(30.0));
     let bases = Bases { full: reading.base, sliding: reading.base };
     let even = |layer: u64| layer.is_multiple_of(2);
@@ -217,7 +229,7 @@ pub(super) fn gemma3(fields: &mut Fields<'_>, options: &ImportOptions) -> Model 
     reading.scored(fields, None);
     reading.attention =
         reading.attention.clone().with("head_norm", number(reading.epsilon));
-    let window = fields.open_size("sliding_window", Some(4096));
+    let window = window(fields);
     let old = fields.open_size("sliding_window_pattern", None);
     let new = fields.open_size("_sliding_window_pattern", None);
     let pattern = new.or(old).unwrap_or(6);

@@ -105,6 +105,9 @@ pub(super) fn standing(name: &str) -> Standing {
             json!(1),
             "every layer reads all tokens, at positions that are not stretched",
         ),
+        "attention_probs_dropout_prob" | "hidden_dropout_prob" => {
+            (json!(0), "the dropouts of this family have other names")
+        }
         "pruned_heads" => (json!({}), "all heads of a layer are alike"),
         "quantization_config" => {
             let why = "quantized weights are not trained; take the configuration of the \

@@ -276,6 +276,21 @@ fn sequences_are_as_long_as_asked_for_and_as_the_table_has_rows() {
     assert!(text.contains("batch     96"), "{text}");
 }
 
+/// Fields of published releases that say again, or deny, what others say.
+#[test]
+fn fields_that_repeat_others_are_taken_while_they_agree() {
+    let zero =
+        [("attention_probs_dropout_prob", json!(0.0)), ("hidden_dropout_prob", json!(0))];
+    let _ = accepted(&edited("pythia-160m", &zero));
+    hold(
+        &edited("pythia-160m", &[("hidden_dropout_prob", json!(0.1))]),
+        &["other names"],
+    );
+    let _ = accepted(&edited("gemma-2-2b", &[("sliding_window_size", json!(4096))]));
+    let other = edited("gemma-2-2b", &[("sliding_window_size", json!(512))]);
+    hold(&other, &["`sliding_window_size` is not `sliding_window`"]);
+}
+
 /// Windows and bases of layers that differ.
 #[test]
 fn layers_that_differ_take_what_they_differ_in() {
