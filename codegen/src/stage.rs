@@ -47,8 +47,8 @@ pub(crate) use graph::Graph;
 use layout::Layout;
 use roundelay_dsl::{Model, NodeId};
 use roundelay_schedule::{
-    Bytes, Float, Id, Input, InputId, Parameter, Recompute, Rewrites, Routine, Stage,
-    Table, Tensor, ValueId,
+    Argument, Bytes, Float, Id, Input, InputId, Parameter, Pass, Recompute, Rewrites,
+    Role, Routine, Stage, Table, Tensor, ValueId,
 };
 use std::{cell::OnceCell, collections::BTreeMap, ops::Range};
 
@@ -134,6 +134,22 @@ pub struct StageCode {
     pub combine: Routine,
     /// The model's nodes that the stage computes.
     pub nodes: Range<usize>,
+}
+
+impl StageCode {
+    /// Whether a pass on a micro-batch reads parameters; the halves of a backward pass may
+    /// differ, the first micro-batch of a sum and later ones do not.
+    pub fn reads(&self, pass: Pass) -> bool {
+        let backward = self.backward.first();
+        let routine = match pass {
+            Pass::Forward => Some(&self.forward),
+            Pass::Backward | Pass::InputGradient => backward.first().copied(),
+            Pass::WeightGradient => backward.get(1).copied(),
+            Pass::Combine | Pass::Update => None,
+        };
+        let is_read = |argument: &Argument| argument.role == Role::Parameter;
+        routine.is_some_and(|routine| routine.arguments.iter().any(is_read))
+    }
 }
 
 /// Whether the backward pass of a stage is one pass or two.

@@ -121,6 +121,7 @@ fn values_without_a_parameter_above_have_no_gradient() {
     let idle = &stages.stages[Stage::new(0)];
     assert_eq!(stages.elements[Stage::new(0)], 16);
     assert_eq!(idle.backward.first()[0].calls.len(), 1, "zeros for the padding");
+    assert_eq!(access(idle.backward.first()[0], Role::Parameter), None);
 }
 
 #[test]

@@ -56,6 +56,12 @@ pub(crate) struct Copy {
     pub(crate) count: usize,
 }
 
+/// out = 0.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Zero {
+    pub(crate) count: usize,
+}
+
 /// out_j = Σ_i x_ij.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct SumRows {
@@ -169,6 +175,22 @@ impl Define for Copy {
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         plain::copy(operands.read(), operands.write());
+    }
+}
+
+impl Define for Zero {
+    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+        Ok(Self { count: call.any("out", Access::Write)? })
+    }
+    fn flops(&self) -> u64 {
+        0
+    }
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+        let share = share(context.threads, self.count, self.count);
+        for_each_part(operands.write().chunks_mut(share), |out| plain::zero(out));
+    }
+    fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
+        plain::zero(operands.write());
     }
 }
 

@@ -106,6 +106,7 @@ define_operations! {
     "add_rows" => AddRows(elementwise::AddRows);
     "accumulate" => Accumulate(elementwise::Accumulate);
     "copy" => Copy(elementwise::Copy);
+    "zero" => Zero(elementwise::Zero);
     "sum_rows" => SumRows(elementwise::SumRows);
     "multiply" => Multiply(elementwise::Multiply);
     "multiply_sum_rows" => MultiplySumRows(elementwise::MultiplySumRows);

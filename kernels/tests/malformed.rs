@@ -110,7 +110,7 @@ fn a_call_with_one_mistake_is_refused() {
 }
 
 /// Growing one operand alone breaks every kernel, but where it only says how many rows there
-/// are.
+/// are, or how many zeros.
 #[test]
 fn a_shape_that_does_not_fit_is_refused() {
     for name in NAMES {
@@ -120,6 +120,7 @@ fn a_shape_that_does_not_fit_is_refused() {
                 let rows_are_free = [
                     ("add_rows", 1),
                     ("sum_rows", 0),
+                    ("zero", 0),
                     ("embedding", 1),
                     ("embedding_backward", 2),
                     ("cross_entropy_join", 0),

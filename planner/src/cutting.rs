@@ -33,7 +33,9 @@ pub(crate) struct Cutting {
     pub turns: InARow,
     /// Elements of each stage's parameters, without padding.
     pub elements: Vec<u64>,
-    /// Those of all stages, and of the largest one.
+    /// Whether the backward pass of every stage that has parameters reads some.
+    pub reads: bool,
+    /// Elements of all stages, and of the largest one.
     pub all: u64,
     pub largest: u64,
     /// The update of all stages at once.
@@ -92,12 +94,14 @@ impl Cuttings {
     }
 }
 
-/// A chain, what its nodes take at least, and the elements of their own parameters.
+/// A chain, what its nodes take at least, the elements of their own parameters, and whether their
+/// backward passes read parameters.
 struct CostedChain {
     chain: Chain,
     passes: Vec<Nanos>,
     turns: Vec<Nanos>,
     elements: Vec<u64>,
+    reads: Vec<bool>,
     update: Nanos,
 }
 
@@ -132,6 +136,7 @@ fn chains(
                 .map(|of| places.iter().map(|at| of[*at]).collect::<Vec<Nanos>>());
             let elements: Vec<u64> =
                 places.iter().map(|at| nodes.elements[*at]).collect();
+            let reads = places.iter().map(|at| nodes.reads[*at]).collect();
             let update = match program.profiles.is_empty() {
                 true => update_of(program, elements.iter().sum::<u64>().max(1), costs)?,
                 false => Nanos(0),
@@ -139,7 +144,7 @@ fn chains(
             let (model, dtype) = (&program.model, program.train.dtype);
             let size = examples(grain).into();
             let chain = uncosted.taking(model, weights, size, dtype);
-            Ok(CostedChain { chain, passes, turns, elements, update })
+            Ok(CostedChain { chain, passes, turns, elements, reads, update })
         };
         match &known[&grain.1] {
             Ok(known) if known.reach.holds(examples(grain), grain.1) => of(known),
@@ -173,13 +178,15 @@ impl Cutting {
     }
 
     fn at(costed: &CostedChain, cuts: Vec<u32>) -> Self {
-        let CostedChain { chain, passes, turns, elements, update } = costed;
+        let CostedChain { chain, passes, turns, elements, reads, update } = costed;
         let starts = std::iter::once(0).chain(cuts.iter().map(|cut| *cut as usize));
         let ends = cuts.iter().map(|cut| *cut as usize).chain([elements.len()]);
         let stages: Vec<_> = starts.zip(ends).map(|(first, end)| first..end).collect();
         let own = stages.iter().cloned();
         let elements: Vec<u64> =
             own.clone().map(|own| elements[own].iter().sum()).collect();
+        let read = own.clone().map(|own| reads[own].contains(&true));
+        let reads = read.zip(&elements).all(|(reads, elements)| reads || *elements == 0);
         let in_a_row = |times: &[Nanos]| {
             let own = own.clone().map(|own| times[own].iter().copied().sum());
             InARow::new(own.collect())
@@ -188,6 +195,7 @@ impl Cutting {
         let (widest, largest) = most.unwrap_or_default();
         Self {
             all: elements.iter().sum(),
+            reads,
             largest,
             update: *update,
             widest,

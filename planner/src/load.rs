@@ -156,10 +156,6 @@ fn sample(
     let scratch = |routine: Option<&&Routine>| {
         routine.map_or(Bytes(0), |routine| size(routine, Role::Workspace))
     };
-    let reads = |routine: Option<&&Routine>| {
-        let is_read = |argument: &Argument| argument.role == Role::Parameter;
-        routine.is_some_and(|routine| routine.arguments.iter().any(is_read))
-    };
     let [received, received_late] = received(frame, row, stage);
     let load = StageLoad {
         update: update_time(program, (frame, micro_batches), stage, costs)?,
@@ -174,7 +170,8 @@ fn sample(
             scratch(late.first()),
             scratch(late.get(1)),
         ],
-        reads: [reads(Some(&&row.forward)), reads(late.first()), reads(late.get(1))],
+        reads: [Pass::Forward, Pass::Backward, Pass::WeightGradient]
+            .map(|pass| row.reads(pass)),
         ..StageLoad::default()
     };
     let inbound = messages(frame, row, stage);

@@ -17,6 +17,8 @@ pub(crate) struct Nodes {
     pub reach: Reach,
     /// Elements of the parameters that each node is the first to use.
     pub elements: Vec<u64>,
+    /// Whether the backward pass of each node reads parameters.
+    pub reads: Vec<bool>,
     /// The mark of each node.
     pub marks: Vec<Mark>,
     kinds: Vec<Kind>,
@@ -132,6 +134,7 @@ impl Nodes {
         Ok(kinds.map(|kinds| Self {
             reach,
             elements: nodes.iter().map(|node| node.parameters).collect(),
+            reads: nodes.iter().map(|node| node.reads).collect(),
             marks: nodes.iter().map(mark).collect(),
             kinds,
             of,

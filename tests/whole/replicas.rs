@@ -19,11 +19,12 @@ use roundelay::{
 };
 
 /// Placements with replicas, and the order that each takes.
-const PLACED: [(Placement, Order); 4] = [
+const PLACED: [(Placement, Order); 5] = [
     (Placement::Accumulate, Order::Sequential),
     (Placement::Data, Order::Parallel),
     (Placement::Pipeline, Order::Gpipe),
     (Placement::Pipeline, Order::OneForwardOneBackward),
+    (Placement::Pipeline, Order::ZeroBubbleH1),
 ];
 
 fn plan(

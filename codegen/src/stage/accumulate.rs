@@ -153,7 +153,6 @@ impl Term {
             | Tensor::Again(..)
             | Tensor::Detour(..)
             | Tensor::Gradient(_)
-            | Tensor::Parameters(_)
             | Tensor::Gradients(_)
             | Tensor::Metric(_) => None,
         }

@@ -144,7 +144,7 @@ pub(crate) fn begin(flow: &Flow, stage: Stage, sum: Sum) -> Accumulation {
     Accumulation::new(written, fixed.collect())
 }
 
-/// Writes 0 · θ where no call writes the gradient: gaps, the tail, parameters without
+/// Writes zeros where no call writes the gradient: gaps, the tail, parameters without
 /// contribution. Optimizers and norms see the whole flat array.
 fn zeros(layout: &Layout<'_>, stage: Stage, gradients: &Accumulation) -> Vec<Step> {
     let (parameters, keeper) = (layout.flow.parameters.iter(), layout.flow.keeper(stage));
@@ -160,11 +160,8 @@ fn zeros(layout: &Layout<'_>, stage: Stage, gradients: &Accumulation) -> Vec<Ste
         }
         from = next;
     }
-    let zero = |(from, to)| {
-        let part = |tensor| Term::real(tensor, &[to - from]);
-        call("scale", [part(Tensor::Parameters(from)), part(Tensor::Gradients(from))])
-            .real("factor", 0.0)
-    };
+    let zero =
+        |(from, to)| call("zero", [Term::real(Tensor::Gradients(from), &[to - from])]);
     gaps.into_iter().map(zero).collect()
 }
 

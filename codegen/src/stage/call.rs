@@ -28,9 +28,7 @@ pub(crate) enum Tensor {
     Detour(NodeId, u32),
     /// The gradient sum of a node's result or a parameter.
     Gradient(Source),
-    /// A range of the stage's flat parameters, from this element on.
-    Parameters(u64),
-    /// The same range of its flat gradient.
+    /// A range of the stage's flat gradient, from this element on.
     Gradients(u64),
     /// The place of this metric's number behind the loss.
     Metric(u32),

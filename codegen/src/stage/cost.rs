@@ -3,7 +3,7 @@
 use super::{
     StageError, StageForm,
     accumulate::Accumulation,
-    call::{Step, Term},
+    call::{self, Step, Term},
     derivative::Derivative,
     flow::Flow,
     fuse::{Rewriting, fuse_nodes},
@@ -29,6 +29,8 @@ pub struct NodeCost {
     pub turn: PassCost,
     /// Elements of the parameters that it is the first to use.
     pub parameters: u64,
+    /// Whether its backward calls read parameters.
+    pub reads: bool,
     /// What it makes that the backward pass of the uncut model reads.
     pub kept: Bytes,
     /// The layer that it belongs to, where layers repeat.
@@ -87,6 +89,7 @@ impl NodeCost {
             all.contained.extend(more.contained);
         }
         self.parameters += next.parameters;
+        self.reads |= next.reads;
         self.kept += next.kept;
         self.output = next.output;
     }
@@ -106,6 +109,7 @@ fn graph_costs(
         let elements = graph.elements(Source::Node(node));
         let cost = &mut costs[node.index()];
         cost.parameters = first_uses(graph, node, &mut seen);
+        cost.reads = reads_back(graph, node);
         cost.output = Bytes(elements) * dtype.size();
         cost.layer = graph.layers().get(&node).copied();
     }
@@ -180,6 +184,12 @@ fn first_uses(graph: &Graph<'_>, node: NodeId, seen: &mut BTreeSet<Source>) -> u
         .filter(|source| matches!(source, Source::Parameter(_)));
     let fresh = parameters.filter(|source| seen.insert(*source));
     fresh.map(|source| graph.elements(source)).sum()
+}
+
+/// Whether the backward calls of a node read parameters.
+fn reads_back(graph: &Graph<'_>, node: NodeId) -> bool {
+    let mut terms = graph.derivative(node).backward.iter().flat_map(|step| &step.terms);
+    terms.any(|term| matches!(term.tensor, call::Tensor::Source(Source::Parameter(_))))
 }
 
 /// The calls of some steps of a node, if the catalogue takes them.

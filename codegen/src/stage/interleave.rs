@@ -128,8 +128,5 @@ fn is_sum(tensor: Tensor) -> bool {
 
 /// Whether a pass writes a tensor: parameters and inputs it only reads.
 fn is_changing(tensor: Tensor) -> bool {
-    !matches!(
-        tensor,
-        Tensor::Source(Source::Parameter(_) | Source::Input(_)) | Tensor::Parameters(_)
-    )
+    !matches!(tensor, Tensor::Source(Source::Parameter(_) | Source::Input(_)))
 }

@@ -138,9 +138,6 @@ impl<'a> Layout<'a> {
                 Some(value) => start(Role::ValueGradient(value)),
                 None => kept(),
             },
-            Tensor::Parameters(from) => {
-                Some((Role::Parameter, Bytes(from) * self.dtype.size()))
-            }
             Tensor::Gradients(from) => Some((Role::Gradient, self.sum(from))),
             Tensor::Metric(number) => {
                 let place = 1 + u64::from(number);
@@ -296,8 +293,7 @@ pub(crate) fn element(
         | Tensor::Contribution(_)
         | Tensor::Scratch(..)
         | Tensor::Unwanted(..)
-        | Tensor::Detour(..)
-        | Tensor::Parameters(_) => said,
+        | Tensor::Detour(..) => said,
     };
     dtype.spelled(kept)
 }

@@ -50,7 +50,8 @@ pub(crate) fn compiled(plan: &Plan, times: Times) -> Checked {
 /// The same where a pair hides so many thousandths of its shorter pass.
 fn compiled_hiding(plan: &Plan, times: Times, overlap: u32) -> Checked {
     let chunks = u64::from(plan.chunks);
-    let mut schedule = lower(&program(plan.stages, plan.micro_batches), plan).unwrap();
+    let program = program(plan.stages, plan.all_micro_batches());
+    let mut schedule = lower(&program, plan).unwrap();
     for (_, routine) in schedule.routines.iter_mut() {
         let whole = match routine.pass {
             Pass::Forward => times.forward,

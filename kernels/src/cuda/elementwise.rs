@@ -7,7 +7,7 @@ use super::{
     source::ELEMENTWISE,
 };
 use crate::{
-    elementwise::{Accumulate, Add, AddRows, Copy, Multiply, Scale},
+    elementwise::{Accumulate, Add, AddRows, Copy, Multiply, Scale, Zero},
     part::Part,
     rows::{Prepend, Slice, SliceBackward, SliceIntegers},
     store::Store,
@@ -113,6 +113,20 @@ impl Form for Scale {
     }
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
         scale(draft, self.count, self.factor, self.store);
+        Ok(())
+    }
+}
+
+impl Form for Zero {
+    fn roles(&self) -> Vec<Role> {
+        vec![Role::Either]
+    }
+    /// A window of which nothing lies in the row that is read.
+    fn write(&self, draft: &mut Draft) -> Result<(), String> {
+        let (to, store) = ([self.count; 2], Store::Write);
+        let window = Window { to, from: 0, shift: 0, each: 0, line: ALONE, store };
+        let [out] = draft.operands(0);
+        window.write(draft, [NOWHERE, NOWHERE, out]);
         Ok(())
     }
 }

@@ -28,6 +28,11 @@ pub(crate) fn copy<R: Real>(x: &[R], out: &mut [R]) {
     out.copy_from_slice(x);
 }
 
+/// out = 0.
+pub(crate) fn zero<R: Real>(out: &mut [R]) {
+    out.fill(R::ZERO);
+}
+
 /// out_j = Σ_i x_ij.
 pub(crate) fn sum_rows<R: Real>(x: &[R], out: &mut [R], store: Store) {
     let columns = out.len();

@@ -66,6 +66,7 @@ pub fn sample(name: &str, draw: &mut Draw) -> Call {
         "accumulate" | "copy" | "relu" | "gelu" | "gelu_tanh" | "silu" | "softmax" => {
             plain.reals(&[array; 2])
         }
+        "zero" => plain.real(array),
         "sum_rows" => adding.real(array).real(&[m, n][draw.below(2) as usize..]),
         "multiply" => adding.reals(&[array, &[m, n], array]),
         "multiply_sum_rows" => adding.reals(&[array, array, &[n]]),

@@ -41,6 +41,7 @@ fn gradients(name: &str) -> &'static [usize] {
     match name {
         "matmul" | "multiply_sum_rows" | "embedding_backward" | "conv2d_weights" => &[2],
         "embedding_part_backward" => &[2],
+        "zero" => &[0],
         "accumulate" | "sum_rows" | "scale" => &[1],
         "layer_norm_parameters" => &[4, 5],
         "rms_norm_backward" => &[5],

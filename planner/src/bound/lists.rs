@@ -2,8 +2,8 @@
 //!
 //! A device takes the passes of its list one after another; a pass waits for the message of the
 //! stage before or behind, a message for the pass that makes it. Parameters that are split come
-//! together before each pass, and not before the pass but one before, whose place in memory they
-//! take. Behind the last pass of a stage come its sums, its update, and the gathering of what was
+//! together before each pass that reads them, and not before the pass but one before, whose place in
+//! memory they take. Behind the last pass of a stage come its sums, its update, and the gathering of what was
 //! updated; the device begins its next step behind all its updates. What is found is the longest
 //! way from the first pass of device 0 to its first pass in the next step. Ports only add to it.
 
@@ -277,11 +277,12 @@ impl Walk<'_> {
             Pass::Combine | Pass::Update => (Nanos(0), None),
         };
         let end = start.map(|start| start + time);
+        let reads = load.reads(listed.pass);
         let gathered = self.gathering(&self.ways[device as usize], stage);
         let way = &mut self.ways[device as usize];
-        way.gathered = gathered;
+        way.gathered = if reads { gathered } else { way.gathered };
         way.end = end;
-        way.read = [end.filter(|_| load.reads(listed.pass)), way.read[0]];
+        way.read = [end.filter(|_| reads), way.read[0]];
         if let Some(turned) = turned {
             let cell = self.cell(stage, listed);
             self.ends[turned][cell] = end;

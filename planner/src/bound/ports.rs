@@ -24,7 +24,7 @@ pub(super) fn of_nodes(
     let state = State {
         parameters: Bytes(most.all) * dtype.size(),
         gradient: Bytes(most.all) * dtype.gradient().size(dtype),
-        passes: 2,
+        passes: if most.reads { 2 } else { 1 },
     };
     let all = exchanges(plan, state, most.device * plan.tensor.parts());
     let least = |one: &Exchange| {
@@ -44,7 +44,9 @@ pub(super) fn traffic(
     let mut known: Option<(&StageLoad, Nanos)> = None;
     for (stage, load) in loads.iter().enumerate() {
         let device = device(plan, stage);
-        let alike = known.filter(|(other, _)| other.parameters == load.parameters);
+        let alike = known.filter(|(other, _)| {
+            (other.parameters, other.reads) == (load.parameters, load.reads)
+        });
         let time = match alike {
             Some((_, time)) => time,
             None => {
@@ -122,13 +124,13 @@ impl Exchange {
 pub(super) struct State {
     parameters: Bytes,
     gradient: Bytes,
-    /// Passes of a micro-batch, before each of which parameters are gathered.
+    /// Passes of a micro-batch that read parameters, before each of which they are gathered.
     passes: u64,
 }
 
 impl State {
     pub(super) fn of(load: &StageLoad) -> Self {
-        let passes = if load.weight > Nanos(0) { 3 } else { 2 };
+        let passes = load.reads.iter().filter(|reads| **reads).count() as u64;
         Self { parameters: load.parameters, gradient: load.gradient, passes }
     }
 }

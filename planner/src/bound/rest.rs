@@ -42,6 +42,8 @@ pub(super) struct Most {
     pub(super) all: u64,
     /// One that it passes through.
     one: u64,
+    /// Whether the backward passes of all read parameters.
+    pub(super) reads: bool,
 }
 
 impl Most {
@@ -58,12 +60,13 @@ impl Most {
 }
 
 pub(super) fn most(plan: &Plan, cutting: &Cutting) -> Most {
-    let Cutting { elements, largest: one, widest, all, .. } = cutting;
-    let one = *one;
+    let Cutting { elements, largest: one, widest, all, reads, .. } = cutting;
+    let (one, reads) = (*one, *reads);
     let on = |device: usize, all, one| Most {
         device: u32::try_from(device).unwrap_or(u32::MAX),
         all,
         one,
+        reads,
     };
     match plan.placement {
         Placement::Accumulate | Placement::Concurrent | Placement::Data => {

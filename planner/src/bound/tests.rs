@@ -11,7 +11,7 @@ fn load() -> StageLoad {
         parameters: Bytes(8),
         optimizer: Bytes(16),
         activation: Bytes(4),
-        reads: [true; 3],
+        reads: [true, true, false],
         down: Some(Bytes(0)),
         up: Some(Bytes(0)),
         ..StageLoad::default()
@@ -107,7 +107,8 @@ fn nodes() -> Target {
 #[test]
 fn collectives_take_the_ports_of_their_members() {
     let (parameters, gradient) = (Bytes(8_000), Bytes(8_000));
-    let load = StageLoad { parameters, gradient, ..StageLoad::default() };
+    let reads = [true, true, false];
+    let load = StageLoad { parameters, gradient, reads, ..StageLoad::default() };
     let (loads, target) = (vec![load; 2], nodes());
     let least = |states, replicas, shards| {
         let (rule, order) = (Rule::Sync, Order::Sequential);

@@ -4,7 +4,7 @@
 //! | --- | --- | --- | --- |
 //! | zero1 | whole sum, reduce-scatter at the end of the step | own shard | all-gather once a step |
 //! | zero2 | reduce-scatter of each micro-batch's, added up in the shard | own shard | all-gather once a step |
-//! | zero3 | as zero2 | own shard | all-gather for each pass, dropped behind it |
+//! | zero3 | as zero2 | own shard | all-gather for each pass that reads them, dropped behind it |
 //! | hsdp | as zero3 inside a group, then an all-reduce of the shard across groups | own shard | as zero3 inside a group |
 //!
 //! A gather stands one turn before its pass, so two units are whole at a time: one that a pass
@@ -104,9 +104,11 @@ impl Shards {
         }
     }
 
-    /// Whole parameters for each pass, while the pass before it runs.
+    /// Whole parameters for each pass that reads them, while the pass before it runs.
     fn gather_each(&self, draft: &mut Draft<'_>, rows: &mut StageRows) {
+        let code = &draft.code.stages[self.stage()];
         let passes = draft.order.passes(self.stage()).iter().zip((0..).step_by(2));
+        let passes = passes.filter(|(pass, _)| code.reads(**pass));
         let all = passes.flat_map(|(pass, which)| {
             let turn = |i| (self.members.turn(draft, *pass, i), *pass, i, which);
             draft.order.micro_batches().map(turn).collect::<Vec<_>>()
