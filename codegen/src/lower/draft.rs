@@ -78,6 +78,11 @@ impl Key {
 }
 
 /// Where an action stands beside a compute slot.
+///
+/// Law: behind the last pass of a device in a step, and without a flush right behind the pass that
+/// makes a sum whole, what a pass of the step waits for stands above what only the next step waits
+/// for. Ports, and queues of messages, are taken in list order: so the way back through a pipeline
+/// waits for no sum of gradients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Side {
     /// What the slot's pass still needs.
@@ -86,6 +91,9 @@ pub(crate) enum Side {
     At,
     /// What the slot's pass made possible.
     After,
+    /// What it made possible and no pass of the step waits for: whole sums of gradients, and the
+    /// updates behind them.
+    Closing,
 }
 
 /// An instance: a place in the list of one period. The list order of instances is their order
@@ -251,7 +259,7 @@ impl<'a> Draft<'a> {
         let (time, start) = match side {
             Side::Before => (found.start, 1 + self.order.head(slot)),
             Side::At => (found.start, 1 + slot),
-            Side::After => (found.end, 0),
+            Side::After | Side::Closing => (found.end, 0),
         };
         self.behind(Key { time, start, side, sequence: 0, shift: 0 })
     }

@@ -1,6 +1,7 @@
 //! Compiled schedules: golden tables, and sizes that the rules promise.
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps nothing")]
 
+mod closing;
 mod gathers;
 mod golden;
 mod hop;

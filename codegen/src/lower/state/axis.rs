@@ -3,7 +3,8 @@
 //!
 //! What a pass made possible stands a turn later than it could: a turn is one pass of the
 //! device, so that a reduction has a pass to hide behind before its result is wanted, and the
-//! next gather goes first where both use one queue.
+//! next gather goes first where both use one queue. What closes a step and has no pass left to hide
+//! behind stands behind the messages of the last one ([`Side::Closing`]).
 
 use super::{StageRows, UpdateRows, local, version};
 use crate::lower::{
@@ -54,8 +55,8 @@ pub(super) fn lay_out(
     let content = Content::Gradient(stage, sum);
     let kind = Collective::AllReduce;
     let exchange = Exchange { along: all, kind, from: gradient, to: gradient, content };
-    members.exchange(draft, members.after(draft, last, 1), exchange);
-    members.update(draft, members.after(draft, last, 2), &bound);
+    members.exchange(draft, members.closing(draft, last, 1), exchange);
+    members.update(draft, members.closing(draft, last, 2), &bound);
     Ok(rows)
 }
 
@@ -91,8 +92,7 @@ impl Members {
 
     /// Before the pass of a turn.
     pub(super) fn before(&self, draft: &Draft<'_>, turn: usize) -> (Key, u32) {
-        let slot = self.turns[turn];
-        (draft.key(slot, Side::Before), draft.order.slot(slot).lag)
+        self.beside(draft, turn, Side::Before)
     }
 
     /// So many turns after the pass of a turn, or after the last of the period.
@@ -102,14 +102,36 @@ impl Members {
         turn: usize,
         later: usize,
     ) -> (Key, u32) {
-        let turn = (turn + later * self.patience).min(self.turns.len() - 1);
-        let slot = self.turns[turn];
-        (draft.key(slot, Side::After), draft.order.slot(slot).lag)
+        self.beside(draft, turn + later * self.patience, Side::After)
     }
 
-    /// After the last pass of the device in a period.
+    /// The same, for what only the next step waits for: where no pass is left to hide behind, it
+    /// lets messages go first.
+    pub(super) fn closing(
+        &self,
+        draft: &Draft<'_>,
+        turn: usize,
+        later: usize,
+    ) -> (Key, u32) {
+        let turn = turn + later * self.patience;
+        // Where every pass makes a whole sum, the next one waits for the place of this one.
+        let waits = match self.patience {
+            0 => draft.sites.micro_batches > 1,
+            _ => turn + 1 >= self.turns.len(),
+        };
+        let side = if waits { Side::Closing } else { Side::After };
+        self.beside(draft, turn, side)
+    }
+
+    /// After the last pass of the device in a period, for what only the next step waits for.
     pub(super) fn at_end(&self, draft: &Draft<'_>) -> (Key, u32) {
-        self.after(draft, self.turns.len() - 1, 0)
+        self.closing(draft, self.turns.len() - 1, 0)
+    }
+
+    /// Beside the pass of a turn, or beside the last of the period.
+    fn beside(&self, draft: &Draft<'_>, turn: usize, side: Side) -> (Key, u32) {
+        let slot = self.turns[turn.min(self.turns.len() - 1)];
+        (draft.key(slot, side), draft.order.slot(slot).lag)
     }
 
     /// Adds a collective.

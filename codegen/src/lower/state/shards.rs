@@ -8,7 +8,9 @@
 //! | hsdp | as zero3 inside a group, then an all-reduce of the shard across groups | own shard | as zero3 inside a group |
 //!
 //! A gather stands one turn before its pass, so two units are whole at a time: one that a pass
-//! reads, one that arrives. So do two whole gradients: one that a pass makes, one that leaves.
+//! reads, one that arrives. So do two whole gradients: one that a pass makes, one that leaves. W reads
+//! no parameters, so nothing is gathered for it. What of the last micro-batch has no pass left to hide
+//! behind stands behind the messages of the step ([`Members::closing`]).
 
 use super::{
     Addition, StageRows, UpdateRows,
@@ -176,7 +178,11 @@ impl Shards {
             let subject = Subject::Gradient(self.stage(), Slice::Whole);
             let whole = self.in_turn(draft, subject, 0, (turn, i));
             rows.gradient.insert(i, (whole, Addition::First));
-            let moment = self.members.after(draft, turn, 1);
+            let place = |draft: &Draft<'_>, later| match i == draft.last() {
+                true => self.members.closing(draft, turn, later),
+                false => self.members.after(draft, turn, later),
+            };
+            let moment = place(draft, 1);
             let sum = Sum::list([i]);
             if i.index() == 0 {
                 self.scatter(draft, moment, (whole, self.gradient()), sum);
@@ -184,7 +190,8 @@ impl Shards {
                 let subject = Subject::Gradient(self.stage(), Slice::Shard(self.axis));
                 let received = self.in_turn(draft, subject, 1, (turn, i));
                 self.scatter(draft, moment, (whole, received), sum);
-                self.add(draft, turn, received);
+                let moment = place(draft, 2);
+                self.add(draft, moment, received);
             }
             last = turn;
         }
@@ -192,7 +199,7 @@ impl Shards {
         if let Some(along) = self.across {
             self.reduce_across(draft, along, last);
         }
-        let moment = self.members.after(draft, last, 2 + reduced);
+        let moment = self.members.closing(draft, last, 2 + reduced);
         self.members.update(draft, moment, &self.bound);
     }
 
@@ -214,9 +221,8 @@ impl Shards {
     }
 
     /// Adds what was received to the shard.
-    fn add(&self, draft: &mut Draft<'_>, turn: usize, received: Hold) {
+    fn add(&self, draft: &mut Draft<'_>, (key, lag): (Key, u32), received: Hold) {
         let routine = self.combination(draft);
-        let (key, lag) = self.members.after(draft, turn, 2);
         let site = draft.sites.site(self.stage(), draft.last(), lag);
         let own = self.gradient();
         let rows = draft.bind(site, routine, |role| match role {
@@ -249,7 +255,7 @@ impl Shards {
         let sum = Sum::All(draft.order.micro_batches().map(group).collect());
         let (kind, gradient) = (Collective::AllReduce, self.gradient());
         let content = Content::Gradient(self.stage(), Box::new(sum));
-        let moment = self.members.after(draft, last, 2);
+        let moment = self.members.closing(draft, last, 2);
         let exchange = Exchange { along, kind, from: gradient, to: gradient, content };
         self.members.exchange(draft, moment, exchange);
     }

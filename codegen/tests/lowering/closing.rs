@@ -1,0 +1,141 @@
+//! What only the next step waits for stands behind the messages of the step: sums of gradients that
+//! are whole, and the updates behind them (`Side` of `codegen/src/lower/draft.rs`).
+
+use crate::{
+    orders::{Times, compiled, pipeline, step},
+    plans::{kinds, pipelines},
+    support::{plan, program},
+};
+use roundelay_codegen::lower;
+use roundelay_schedule::{
+    Access, Action, ActionId, Content, Fold, Id, Order, Place, Placement, Plan, Row,
+    Schedule, States, Work,
+};
+
+const UNIT: u64 = 1_000_000;
+
+/// Plans whose stages send each other messages, and whose members add up a gradient when the
+/// last pass of a step has added to it.
+fn plans() -> Vec<Plan> {
+    let (n, stages) = (8, 4);
+    let cuts: Vec<u32> = (1..stages).collect();
+    let kinds = kinds(4, stages).into_iter().filter(|(_, placement, ..)| {
+        matches!(placement, Placement::Pipeline | Placement::Shared)
+    });
+    let shared = kinds.map(|kind| plan(kind, 4, stages)).filter_map(|plan| {
+        match (plan.placement, plan.rule.is_synchronous()) {
+            (Placement::Pipeline, _) => Some(plan.replicated(2, 1)),
+            (Placement::Shared, true) => Some(plan),
+            _ => None,
+        }
+    });
+    let folded = pipelines(n, &cuts);
+    let folded = folded.into_iter().filter(|plan| plan.order.fold() != Fold::Mirror);
+    let split = [States::Replicated, States::Zero1];
+    let folded = folded.flat_map(|plan| {
+        split.map(|states| Plan { states, ..plan.clone() }.replicated(2, 1))
+    });
+    shared.chain(folded).collect()
+}
+
+fn lowered(plan: &Plan) -> Schedule {
+    lower(&program(plan.stages, plan.all_micro_batches()), plan).unwrap()
+}
+
+/// The last launch above that makes what a row holds.
+fn maker(schedule: &Schedule, (at, row): (Place, Row), above: ActionId) -> ActionId {
+    let makes = |action: &Action| match &action.work {
+        Work::Launch { at: own, routine, rows, .. } if *own == at => {
+            let arguments = &schedule.routines[*routine].arguments;
+            let mut bound = rows.iter().zip(arguments);
+            bound.any(|(own, argument)| *own == row && argument.access != Access::Read)
+        }
+        _ => false,
+    };
+    let mut above = schedule.actions.iter().take(above.index());
+    let made = above.rfind(|(_, action)| makes(action));
+    made.expect("what is sent was made").0
+}
+
+/// The messages of a schedule: who sends, what made it, and where it stands.
+fn messages(schedule: &Schedule) -> Vec<(Place, ActionId, ActionId)> {
+    let message = |(id, action): (ActionId, &Action)| match &action.work {
+        Work::Transfer {
+            from,
+            content: Content::Value(..) | Content::ValueGradient(..),
+            ..
+        } => Some((from.at, maker(schedule, (from.at, from.row), id), id)),
+        _ => None,
+    };
+    schedule.actions.iter().filter_map(message).collect()
+}
+
+/// The sums of a schedule that no pass of their members follows in the period, and those of steps
+/// without an end: who adds up, and where they stand.
+fn closing(schedule: &Schedule) -> Vec<(&[Place], ActionId)> {
+    let passes = |at: &Place, below: ActionId| {
+        let mut below = schedule.actions.values().skip(below.index());
+        below.any(|action| match &action.work {
+            Work::Launch { at: own, micro_batch, .. } => {
+                own == at && micro_batch.is_some()
+            }
+            _ => false,
+        })
+    };
+    let mut sums = Vec::new();
+    for (id, action) in schedule.actions.iter() {
+        if let Work::Collective { group, content: Content::Gradient(..), .. } =
+            &action.work
+        {
+            let members = &*schedule.groups[*group].places;
+            let ends = !members.iter().any(|member| passes(member, id));
+            if ends || !schedule.plan.rule.is_synchronous() {
+                sums.push((members, id));
+            }
+        }
+    }
+    sums
+}
+
+/// A message is above every sum that is not above the pass which makes it, so neither a port nor
+/// a queue of messages in list order keeps it waiting for a sum.
+#[test]
+fn no_message_stands_behind_a_sum_that_the_step_does_not_need() {
+    let mut compared = 0;
+    for plan in plans() {
+        let schedule = lowered(&plan);
+        let messages = messages(&schedule);
+        let sums = closing(&schedule);
+        assert!(!sums.is_empty(), "{plan:?}");
+        for (members, sum) in sums {
+            for (from, made, sent) in messages.iter().filter(|m| members.contains(&m.0)) {
+                compared += 1;
+                let between = *made < sum && sum < *sent;
+                assert!(!between, "{from:?} {made:?} {sum:?} {sent:?}: {plan:?}");
+            }
+        }
+    }
+    assert!(compared > 1000, "only {compared} pairs");
+}
+
+/// A sum takes as long as a pass here, and no pass of the step starts later for it.
+#[test]
+fn sums_at_the_end_of_a_step_keep_no_pass_waiting() {
+    let times = Times { forward: UNIT, input: UNIT, weight: UNIT, message: UNIT / 2 };
+    for (order, chunks, states) in [
+        (Order::Gpipe, 1, States::Replicated),
+        (Order::OneForwardOneBackward, 1, States::Replicated),
+        (Order::OneForwardOneBackward, 1, States::Zero1),
+        (Order::Eager, 1, States::Zero1),
+        (Order::ZeroBubbleH1, 1, States::Zero1),
+        (Order::Interleaved, 2, States::Zero1),
+        (Order::ZeroBubbleV, 2, States::Zero1),
+        (Order::Wave, 2, States::Zero1),
+    ] {
+        let alone = pipeline(order, 4, chunks, 8);
+        let folded = Plan { states, ..alone.clone() }.replicated(2, 1);
+        let [alone, folded] =
+            [alone, folded].map(|plan| step(&compiled(&plan, times)).span);
+        assert_eq!(alone, folded, "{order} {states:?}");
+    }
+}
