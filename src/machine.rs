@@ -1,8 +1,8 @@
 //! What this machine has: CPU devices as a cluster file, and GPUs.
 
 use roundelay_runtime::{
-    Cuda, CudaError, DeviceFacts, KernelCheck, KernelRow, KernelTrials, NoCuda, Seat,
-    SelfCheck,
+    Cuda, CudaError, DeviceFacts, HostMemory, KernelCheck, KernelRow, KernelTrials,
+    NoCuda, Seat, SelfCheck,
 };
 use roundelay_schedule::Bytes;
 use std::{fmt::Write, fs, thread, time::Duration};
@@ -45,7 +45,7 @@ pub fn check_kernels(
 /// Rates are nominal; `profile` is what measures. GPUs are named in comments.
 pub fn machine() -> String {
     let cores = thread::available_parallelism().map_or(1, usize::from);
-    let memory = memory_megabytes().unwrap_or(2_000);
+    let memory = HostMemory::read().map_or(2_000, |memory| memory.total.0 / 1_000_000);
     let mut text = String::new();
     let _ =
         writeln!(text, "# {}: {cores} processors, {memory} MB of memory", processor());
@@ -79,13 +79,6 @@ fn describe(gpu: &DeviceFacts, text: &mut String) {
         dotted(driver),
         dotted(compiler),
     );
-}
-
-fn memory_megabytes() -> Option<u64> {
-    let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find(|line| line.starts_with("MemTotal:"))?;
-    let kilobytes: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
-    Some(kilobytes * 1024 / 1_000_000)
 }
 
 /// Name of this machine's processor.

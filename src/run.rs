@@ -299,6 +299,9 @@ fn train(
     listener: &mut impl FnMut(RunEvent),
 ) -> Result<Outcome, RunError> {
     let on = settle(schedule, options, listener)?;
+    if on == On::Cpu {
+        Cpu::room(schedule).map_err(DeviceError::from)?;
+    }
     let data = Dataset::open(&schedule.job, options.data.as_deref())?;
     let provenance = Provenance::new(schedule, &data);
     let first = options.seat.rank == 0;

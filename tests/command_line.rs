@@ -375,6 +375,25 @@ fn a_run_that_fails_ends_with_3() {
 }
 
 #[test]
+fn arenas_that_do_not_fit_into_this_machine_end_a_run_with_3() {
+    let scratch = Scratch::new("too-large");
+    let large = PROGRAM
+        .replace(
+            "linear(relu(linear(x, 8)), 8)",
+            "linear(relu(linear(x, 100000000000)), 8)",
+        )
+        .replace("memory 1 GB", "memory 1000 TB")
+        .replace("micro_batches 2,", "placement pipeline, micro_batches 2,");
+    let program = scratch.file("line.rdl", &large);
+    let schedule = compiled(&scratch, &program, "line.schedule");
+    let words =
+        ["of memory left", "the arena of `", "those of all 2 devices", "plan with"];
+    refused(roundelay("run --device cpu").arg(&schedule), 3, &words);
+    let found = diagnostics(roundelay("run --device cpu").arg(&schedule), 3);
+    assert!(found[0]["message"].as_str().is_some_and(|m| m.contains("memory left")));
+}
+
+#[test]
 fn data_is_found_from_program_schedule_and_option() {
     let scratch = Scratch::new("data");
     let program = scratch.file("reader.rdl", READER);

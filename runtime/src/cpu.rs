@@ -15,12 +15,14 @@ mod jitter;
 mod launch;
 mod record;
 mod rendezvous;
+mod room;
 mod serve;
 mod session;
 
 pub use error::CpuError;
 pub use jitter::Timing;
 pub use record::Recording;
+pub use room::Demand;
 
 use crate::{
     code::Code,
@@ -118,7 +120,7 @@ impl Cpu {
     /// Allocates arenas and starts a thread per queue. Nothing is loaded yet.
     ///
     /// # Errors
-    /// When a kernel call is malformed or a thread cannot be started.
+    /// When a kernel call is malformed, there is too little memory, or a thread cannot be started.
     pub fn new(
         schedule: &Checked,
         feed: Box<dyn Feed>,
@@ -146,6 +148,14 @@ impl Cpu {
             cpu.threads.push(handle);
         }
         Ok(cpu)
+    }
+
+    /// Looks whether this machine has the memory for a schedule and the state that it starts from.
+    ///
+    /// # Errors
+    /// When it says that it has too little.
+    pub fn room(schedule: &Checked) -> Result<(), CpuError> {
+        room::for_all(schedule)
     }
 
     /// The schedule that is replayed.
@@ -320,7 +330,7 @@ impl Shared {
             parking,
             recorder: Recorder::new(recording, queues.threads()),
             queues,
-            arenas: Arenas::new(schedule),
+            arenas: Arenas::new(schedule)?,
             meter: Meter::new(schedule),
             feed: Mutex::new(feed),
             feeding: AtomicUsize::new(0),

@@ -3,12 +3,14 @@
 
 mod bind;
 mod group;
+mod host;
 mod meter;
 mod queues;
 mod record;
 mod span;
 mod touched;
 
+pub use host::HostMemory;
 pub use meter::{Measured, OnGpus, ProductCounts};
 pub use record::{Ran, Record};
 pub use touched::Touched;
@@ -17,7 +19,7 @@ pub(crate) use bind::{input_of, slice_offset};
 pub(crate) use group::{Members, members, part, placed};
 pub(crate) use meter::Meter;
 pub(crate) use queues::{Queues, describe};
-pub(crate) use span::Span;
+pub(crate) use span::{Span, arena_sizes};
 pub(crate) use touched::{POISON, append, scan, touched};
 
 /// What arenas hold before the first use.

@@ -6,7 +6,7 @@
 #![expect(unsafe_code, reason = "threads write disjoint ranges of one allocation")]
 
 use roundelay_kernels::Real;
-use std::{cell::UnsafeCell, ops::Range, ptr, slice};
+use std::{cell::UnsafeCell, collections::TryReserveError, ops::Range, ptr, slice};
 
 /// Rows start at multiples of this many bytes.
 const ALIGNMENT: usize = 64;
@@ -46,11 +46,26 @@ impl Claim {
 
 impl Memory {
     /// `bytes` zeros.
+    ///
+    /// # Panics
+    /// When the system does not hand them out.
     pub(crate) fn new(bytes: u64) -> Self {
-        let bytes = usize::try_from(bytes).expect("an arena is smaller than the memory");
-        let line = || UnsafeCell::new(Line([0; ALIGNMENT]));
-        let lines = (0..bytes.div_ceil(ALIGNMENT)).map(|_| line()).collect();
-        Self { lines, bytes }
+        Self::try_new(bytes).expect("the system hands out the memory")
+    }
+
+    /// `bytes` zeros.
+    ///
+    /// # Errors
+    /// When the system does not hand them out; one that promises more than it has may.
+    pub(crate) fn try_new(bytes: u64) -> Result<Self, TryReserveError> {
+        // What no machine can address, no vector can reserve.
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let mut lines = Vec::new();
+        lines.try_reserve_exact(bytes.div_ceil(ALIGNMENT))?;
+        lines.resize_with(bytes.div_ceil(ALIGNMENT), || {
+            UnsafeCell::new(Line([0; ALIGNMENT]))
+        });
+        Ok(Self { lines: lines.into_boxed_slice(), bytes })
     }
 
     /// Number of bytes.
@@ -217,6 +232,13 @@ mod tests {
         // SAFETY: nobody else knows the memory.
         let claim = unsafe { Claim::new() };
         assert_eq!(memory.read(&claim, 0..100), [0; 100]);
+    }
+
+    #[test]
+    fn what_no_machine_has_is_an_error() {
+        for bytes in [1 << 60, u64::MAX] {
+            assert!(Memory::try_new(bytes).is_err(), "{bytes} bytes");
+        }
     }
 
     #[test]

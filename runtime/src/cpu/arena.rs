@@ -1,7 +1,11 @@
 //! The memory of every device, at the offsets that the schedule fixed.
 
+use super::{
+    CpuError,
+    room::{self, Demand},
+};
 use crate::{
-    machine::{POISON, Touched, scan, touched},
+    machine::{POISON, Touched, arena_sizes, scan, touched},
     memory::{Claim, Memory},
 };
 use roundelay_schedule::{Bytes, DeviceId, Id, Kind, Schedule};
@@ -14,17 +18,21 @@ pub(super) struct Arenas {
 
 impl Arenas {
     /// Arenas of the size that the schedule gives, zeroed.
-    pub(super) fn new(schedule: &Schedule) -> Self {
+    ///
+    /// # Errors
+    /// When the host has too little memory.
+    pub(super) fn new(schedule: &Schedule) -> Result<Self, CpuError> {
+        room::for_arenas(schedule)?;
         let mut arenas = Vec::new();
         arenas.resize_with(schedule.target.devices.len(), || None);
-        for coordinate in schedule.coordinates() {
-            for device in schedule.rings.values().flat_map(|ring| &ring.devices) {
-                let own: &mut Option<Memory> =
-                    &mut arenas[schedule.device_at(*device, &coordinate).index()];
-                own.get_or_insert_with(|| Memory::new(schedule.arena(*device).0));
-            }
+        for (device, size) in arena_sizes(schedule) {
+            let made = Memory::try_new(size.0).map_err(|reason| CpuError::Refused {
+                wanted: Demand::refused(schedule, device, size),
+                reason: reason.to_string(),
+            });
+            arenas[device.index()] = Some(made?);
         }
-        Self { arenas }
+        Ok(Self { arenas })
     }
 
     /// The arena of a device in use.

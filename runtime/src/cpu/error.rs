@@ -1,7 +1,8 @@
 //! Why a replay stopped.
 
+use super::Demand;
 use crate::{code::CodeError, state::StateError};
-use roundelay_schedule::ActionId;
+use roundelay_schedule::{ActionId, Bytes};
 use std::time::Duration;
 
 /// Why the CPU machine could not go on.
@@ -13,6 +14,28 @@ pub enum CpuError {
     /// The state does not fit the schedule.
     #[error(transparent)]
     State(#[from] StateError),
+    /// The host has too little memory; nothing was touched.
+    #[error(
+        "this machine has {left} of memory left, but {wanted}; plan with less `memory` for each \
+         device or on fewer devices, or close what else runs here"
+    )]
+    Memory {
+        /// What there should be.
+        wanted: Demand,
+        /// How much there is.
+        left: Bytes,
+    },
+    /// The system does not hand out an arena.
+    #[error(
+        "the system refuses memory ({reason}): {wanted}; plan with less `memory` for each device \
+         or on fewer devices, or raise the limit of this process"
+    )]
+    Refused {
+        /// What there should be.
+        wanted: Demand,
+        /// What it says.
+        reason: String,
+    },
     /// A thread could not be started.
     #[error("cannot start a thread for {queue}: {message}")]
     Thread {

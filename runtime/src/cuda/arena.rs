@@ -6,7 +6,7 @@ use super::{
     CudaError,
     driver::{Address, Device, DeviceMemory, DriverError},
 };
-use crate::machine::Span;
+use crate::machine::{Span, arena_sizes};
 use roundelay_schedule::{Bytes, DeviceId, PoolId, Schedule};
 use std::collections::BTreeMap;
 
@@ -31,7 +31,8 @@ impl Arenas {
         here: impl Fn(DeviceId) -> bool,
     ) -> Result<Self, CudaError> {
         let mut pools: BTreeMap<PoolId, Vec<(DeviceId, Bytes)>> = BTreeMap::new();
-        for (own, size) in sizes(schedule).into_iter().filter(|(own, _)| here(*own)) {
+        for (own, size) in arena_sizes(schedule).into_iter().filter(|(own, _)| here(*own))
+        {
             pools.entry(schedule.target.devices[own].pool).or_default().push((own, size));
         }
         let mut all = Self { blocks: Vec::new(), arenas: BTreeMap::new() };
@@ -95,18 +96,6 @@ impl Arenas {
     pub(super) fn of(&self, span: &Span) -> Address {
         self.at(span.device, span.bytes.start)
     }
-}
-
-/// The devices of the target in use and the sizes of their arenas.
-pub(super) fn sizes(schedule: &Schedule) -> BTreeMap<DeviceId, Bytes> {
-    let mut sizes = BTreeMap::new();
-    for coordinate in schedule.coordinates() {
-        for device in schedule.rings.values().flat_map(|ring| &ring.devices) {
-            let own = schedule.device_at(*device, &coordinate);
-            sizes.insert(own, schedule.arena(*device));
-        }
-    }
-    sizes
 }
 
 /// Device memory for a purpose.

@@ -17,12 +17,12 @@ pub(super) use peers::{Peers, of_rank};
 
 use super::{
     CudaError, DriverError,
-    arena::{ALIGNMENT, allocate, sizes},
+    arena::{ALIGNMENT, allocate},
     driver::{Address, Device, DeviceMemory, Event},
     lanes::{Homes, Lanes},
 };
 use crate::{
-    machine::{Loss, Queues},
+    machine::{Loss, Queues, arena_sizes},
     ranks::Control,
 };
 use clocks::{Clocks, Moment};
@@ -105,7 +105,7 @@ fn owners(
     schedule: &Schedule,
     control: &Control,
 ) -> Result<BTreeMap<DeviceId, u32>, CudaError> {
-    let devices = sizes(schedule);
+    let devices = arena_sizes(schedule);
     let ranks = control.seat().size;
     if devices.len() != ranks as usize {
         return Err(CudaError::WorldSize { devices: devices.len(), ranks });

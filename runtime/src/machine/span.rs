@@ -1,7 +1,19 @@
 //! Where rows are in the memory of devices.
 
-use roundelay_schedule::{DeviceId, Place, Row, Schedule};
-use std::ops::Range;
+use roundelay_schedule::{Bytes, DeviceId, Place, Row, Schedule};
+use std::{collections::BTreeMap, ops::Range};
+
+/// The devices of the target in use and the sizes of their arenas.
+pub(crate) fn arena_sizes(schedule: &Schedule) -> BTreeMap<DeviceId, Bytes> {
+    let mut sizes = BTreeMap::new();
+    for coordinate in schedule.coordinates() {
+        for device in schedule.rings.values().flat_map(|ring| &ring.devices) {
+            let own = schedule.device_at(*device, &coordinate);
+            sizes.insert(own, schedule.arena(*device));
+        }
+    }
+    sizes
+}
 
 /// A range of a device's arena.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,0 +1,47 @@
+//! What memory the host has, and what of it can still be had.
+
+use roundelay_schedule::Bytes;
+use std::fs;
+
+/// Memory of the host. Where the system does not say it, a system that promises more than it has
+/// ends whoever believes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostMemory {
+    /// All of it, without swap.
+    pub total: Bytes,
+    /// What a process can have without taking it from others: free memory, caches that can be
+    /// dropped, and free swap.
+    pub left: Bytes,
+}
+
+impl HostMemory {
+    /// Asks the system; nothing where there is no `/proc/meminfo`.
+    pub fn read() -> Option<Self> {
+        Self::parse(&fs::read_to_string("/proc/meminfo").ok()?)
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let of = |name: &str| -> Option<Bytes> {
+            let value = text.lines().find_map(|line| line.strip_prefix(name))?;
+            let kibibytes: u64 = value.strip_suffix("kB")?.trim().parse().ok()?;
+            Some(Bytes(kibibytes) * 1024)
+        };
+        let swap = of("SwapFree:").unwrap_or_default();
+        Some(Self { total: of("MemTotal:")?, left: of("MemAvailable:")? + swap })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_is_what_can_be_had_and_swap() {
+        let text = "MemTotal:       16 kB\nMemFree:         2 kB\nMemAvailable:    9 kB\n\
+                    SwapTotal:       8 kB\nSwapFree:        3 kB\n";
+        let memory = HostMemory { total: Bytes(16 * 1024), left: Bytes(12 * 1024) };
+        assert_eq!(HostMemory::parse(text), Some(memory));
+        assert_eq!(HostMemory::parse("MemTotal:       16 kB\n"), None);
+        assert_eq!(HostMemory::parse("MemTotal: many\nMemAvailable: 9 kB\n"), None);
+    }
+}
