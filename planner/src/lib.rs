@@ -29,6 +29,7 @@ mod explain;
 mod family;
 mod front;
 mod grid;
+mod idle;
 mod json;
 mod laws;
 mod load;

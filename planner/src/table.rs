@@ -5,6 +5,7 @@ use crate::{
     candidate::Candidate,
     decisions::recompute,
     front::Front,
+    idle::idle,
     objective::{Goal, dollars},
     ranking::{Ranking, Weaker},
 };
@@ -340,6 +341,9 @@ pub fn remarks(ranking: &Ranking, program: &Program) -> Vec<String> {
         );
     }
     remarks.extend(unasked(ranking, program));
+    if let Some(first) = ranking.plans.first() {
+        remarks.extend(idle(&program.search, &first.plan));
+    }
     if shown().any(|candidate| candidate.staleness() > 1) {
         remarks.push(
             "a flush-free pipeline with N < S - 1 lags more than one update behind"
