@@ -15,6 +15,7 @@ mod objective;
 mod optimizer;
 mod order;
 mod plan;
+mod repeated;
 mod resized;
 mod scope;
 mod settings;
@@ -100,6 +101,10 @@ fn program(
     plan::fit(definitions, &program, report);
     objective::check(&program, definitions, report);
     Ok(program)
+}
+
+fn first(diagnostics: Diagnostics) -> Diagnostic {
+    diagnostics.first().clone()
 }
 
 /// Results of a whole batch stay within the declared limits.

@@ -173,6 +173,30 @@ fn a_setting_that_fits_nothing_says_what_would() {
 }
 
 #[test]
+fn no_key_is_set_twice_on_one_line() {
+    for [one, other, key] in [
+        ["stages = 2", "stages 4", "`stages`"],
+        ["rule = sync", "rule = sync", "`rule`"],
+        ["tensor.rows = 2", "tensor { columns 2, rows 1 }", "`tensor.rows`"],
+        ["core.memory = 3 GB", "core { memory 4 GB }", "`core.memory`"],
+        ["train.batch = 8", "train.batch = 16", "`train.batch`"],
+        ["memory <= 1 GB", "memory <= 2 GB", "`memory`"],
+        ["result.staleness = 1", "result { staleness 2 }", "`result.staleness`"],
+    ] {
+        let told = set(FLAT, &[one, "micro_batches = 2", other]).expect_err(key);
+        let both = format!("{key} is set twice, by `{one}` and `{other}`");
+        assert!(told.contains(&both) && told.contains("--set:1"), "{told}");
+    }
+    let several = ["tensor.rows = 2", "tensor.columns = 2", "core.memory = 3 GB"];
+    set(FLAT, &several).expect("each is set once");
+    let stages =
+        ["stages = 2", "stage 0 { recompute full }", "stage 1 { recompute none }"];
+    set(FLAT, &stages).expect("stages are pinned one by one");
+    let over = set(&format!("{FLAT}\nplan {{ stages 4 }}"), &["stages = 2"]);
+    assert!(over.expect("a setting stands over the file").search.stages.allows(2));
+}
+
+#[test]
 fn a_sign_is_one_only_right_behind_its_key() {
     let one =
         set(FLAT, &["rule cyclic(slack = 1)"]).expect("it stands in plans like this");

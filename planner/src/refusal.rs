@@ -49,7 +49,8 @@ impl fmt::Display for Refusal {
             write!(
                 f,
                 "\n  each of these makes one fit, the smallest change first; the lines go into \
-                 `plan {{ … }}` or behind `--set`, dotted ones behind `--set` only:"
+                 `plan {{ … }}` or behind `--set`, dotted ones behind `--set` only, each in \
+                 place of what sets the same:"
             )?;
         }
         self.repairs.iter().try_for_each(|repair| write!(f, "\n  - {repair}"))?;

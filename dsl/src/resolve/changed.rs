@@ -2,8 +2,10 @@
 //! section, or what a device, a link, a shared memory, the cluster or the training has.
 
 use super::{
+    first,
     objective::{kind_of, lacking, unmade},
     plan::{all_keys, as_entry},
+    repeated::refuse_repeated,
     resized::resize,
     settings::{Settings, quantity, single, unknown_word, whole},
 };
@@ -29,7 +31,7 @@ impl Program {
     /// `latency` of the link NAME (its other protocols gain or lose in proportion), or `sharing` of
     /// the memory that a group NAME shares;
     /// `cluster.devices=n` repeats or leaves out devices at the end of the cluster;
-    /// `train.batch=n` is the batch.
+    /// `train.batch=n` is the batch. No key is set twice.
     ///
     /// # Errors
     /// The first thing that is wrong, or what the objective needs and the program does not say;
@@ -42,6 +44,7 @@ impl Program {
     /// # Ok::<(), roundelay_dsl::Diagnostic>(())
     /// ```
     pub fn set_all(&mut self, settings: &[impl AsRef<str>]) -> Result<(), Diagnostic> {
+        refuse_repeated(settings)?;
         let mut changed = self.clone();
         for setting in settings {
             changed.set(setting.as_ref())?;
@@ -259,10 +262,6 @@ impl Program {
         }
         Ok(())
     }
-}
-
-fn first(diagnostics: crate::Diagnostics) -> Diagnostic {
-    diagnostics.first().clone()
 }
 
 fn positive(entry: &Entry, dimension: Dimension, report: &mut Report) -> Known<u64> {
