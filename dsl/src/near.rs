@@ -40,7 +40,7 @@ impl Mistake {
 }
 
 /// The known name with the least edit distance, when that is small against its length.
-fn nearest<'a>(found: &str, known: &[&'a str]) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(found: &str, known: &[&'a str]) -> Option<&'a str> {
     if found.chars().count() > 64 {
         return None;
     }

@@ -9,6 +9,7 @@ mod data;
 mod definitions;
 mod evaluate;
 mod head;
+mod hinted;
 mod measured;
 mod model;
 mod objective;

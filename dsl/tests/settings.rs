@@ -173,6 +173,45 @@ fn a_setting_that_fits_nothing_says_what_would() {
 }
 
 #[test]
+fn a_key_without_its_name_is_hinted_in_full() {
+    let refused = |rest: &str, setting: &str| set(rest, &[setting]).expect_err(setting);
+    for (setting, hint) in [
+        ("batch = 7", "did you mean `train.batch`?"),
+        ("bach = 7", "did you mean `train.batch`?"),
+        ("rows = 2", "did you mean `tensor.rows`?"),
+        ("critical_batch = 7", "did you mean `result.critical_batch`?"),
+        ("latency = 1 us", "did you mean `bus.latency`?"),
+        ("sharing = 9 GB", "did you mean `laptop.sharing`?"),
+        ("laptop2.sharing = 9 GB", "did you mean `laptop`?"),
+    ] {
+        let told = refused(SHARED, setting);
+        assert!(told.contains(hint), "{told}");
+    }
+}
+
+#[test]
+fn who_names_the_cluster_for_its_links_hears_of_them() {
+    let nested = "cluster c { node = 2 x core joined by bus, 2 x node joined by net }";
+    let told = set(nested, &["c.bandwidth = 9 GB/s"]).expect_err("a cluster is no link");
+    assert!(
+        told.contains("the links of cluster `c` are `bus`, `net`, innermost"),
+        "{told}"
+    );
+    for name in ["laptop", "cluster"] {
+        let told = set(SHARED, &[&format!("{name}.latency = 1 us")]);
+        let told = told.expect_err("a cluster is no link");
+        assert!(told.contains(&format!("`{name}` is no link, so it has no `latency`")));
+        assert!(told.contains("the links of cluster `laptop` are `bus`"), "{told}");
+    }
+    let own = "cluster c { node = 2 x core joined by bus, 2 x node joined by node }";
+    for own in [own, "cluster c { 2 x core joined by c }"] {
+        let told = read(own).expect_err("a group is no link");
+        assert!(told.contains("is a group of devices, no link"), "{told}");
+        assert!(told.contains("links are `bus`, `net`"), "{told}");
+    }
+}
+
+#[test]
 fn no_key_is_set_twice_on_one_line() {
     for [one, other, key] in [
         ["stages = 2", "stages 4", "`stages`"],

@@ -3,11 +3,12 @@
 
 use super::{
     first,
+    hinted::{unknown_key, unknown_part},
     objective::{kind_of, lacking, unmade},
     plan::{all_keys, as_entry},
     repeated::refuse_repeated,
     resized::resize,
-    settings::{Settings, quantity, single, unknown_word, whole},
+    settings::{Settings, quantity, single, whole},
 };
 use crate::{
     Code, Diagnostic, Dimension, Mistake, NanoDollarsPerHour, Program, SourceFile, limit,
@@ -22,7 +23,7 @@ use roundelay_schedule::{
 /// What a device may be set to have.
 const DEVICE: [&str; 5] = ["memory", "compute", "bandwidth", "issue", "price"];
 /// What a link may be set to have.
-const LINK: [&str; 2] = ["bandwidth", "latency"];
+pub(super) const LINK: [&str; 2] = ["bandwidth", "latency"];
 
 impl Program {
     /// Sets one thing after another. `key=value` is a decision as in [`crate::Search::set`];
@@ -88,17 +89,16 @@ impl Program {
         let name = entry.key.text.as_str();
         let known = self.parts(name);
         if known.is_empty() {
-            let mut names = self.part_names();
-            names.extend(all_keys().into_iter().map(str::to_owned));
-            let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            let what = "decision, device, link or shared memory";
-            return Err(unknown_word(what, name, &names, entry.key.span, report));
+            return Err(report.error(entry.key.span, unknown_part(self, name)));
         }
         if entry.entries.is_empty() || !matches!(entry.value, Setting::Nothing) {
             let message =
                 format!("`{name}` takes a key, such as `{name}.{} = …`", known[0]);
             let mistake = Mistake::new(Code::Type, message);
             return Err(report.error(entry.key.span, mistake));
+        }
+        if let Some((span, mistake)) = unknown_key(self, name, &entry.entries, &known) {
+            return Err(report.error(span, mistake));
         }
         let inner = Settings::new(name, &entry.entries, &known, report);
         let found = known.iter().filter_map(|key| Some((*key, inner.get(key)?)));
@@ -135,7 +135,7 @@ impl Program {
     }
 
     /// The keys that a name has.
-    fn parts(&self, name: &str) -> Vec<&'static str> {
+    pub(super) fn parts(&self, name: &str) -> Vec<&'static str> {
         let mut keys: Vec<&str> = Vec::new();
         if !self.devices_of(name).is_empty() {
             keys.extend(DEVICE);
@@ -156,7 +156,7 @@ impl Program {
         keys
     }
 
-    fn part_names(&self) -> Vec<String> {
+    pub(super) fn part_names(&self) -> Vec<String> {
         let target = &self.target;
         let devices = target.devices.values().map(|device| kind_of(&device.name));
         let links = target.links.values().map(|link| link.name.as_str());

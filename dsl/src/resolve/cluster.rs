@@ -303,7 +303,20 @@ impl<'a, 's> Expansion<'a, 's> {
     fn unknown_link<T>(&mut self, name: &Name) -> Known<T> {
         self.definitions.only_if_whole(self.report)?;
         let known = self.definitions.links.keys().copied();
-        let mistake = near::unknown("link", &name.text, known);
+        let text = name.text.as_str();
+        let is_group = self.tiers.contains_key(text) || self.target.name == text;
+        let mistake = match is_group {
+            true => {
+                let known: Vec<String> = known.map(|link| format!("`{link}`")).collect();
+                let message = format!("`{text}` is a group of devices, no link");
+                let hint = match &known[..] {
+                    [] => "no link is defined".to_owned(),
+                    known => format!("links are {}", known.join(", ")),
+                };
+                Mistake::new(Code::UnknownName, message).hint(hint)
+            }
+            false => near::unknown("link", text, known),
+        };
         self.fail(name.span, mistake.hint("write `link NAME { … }`, or import it"))
     }
 

@@ -20,6 +20,9 @@ pub(super) fn objective(entry: &Entry, report: &mut Report) -> Known<Objective> 
     found.ok_or_else(|| unknown_word("objective", &name.text, &known, name.span, report))
 }
 
+/// Entries of `result { … }`.
+pub(super) const RESULT_KEYS: [&str; 3] = ["least_steps", "critical_batch", "staleness"];
+
 /// `result { least_steps 1000, critical_batch 512, staleness 1 }`; keys that are not there stay
 /// as they are.
 pub(super) fn learning(
@@ -27,12 +30,11 @@ pub(super) fn learning(
     entry: &Entry,
     report: &mut Report,
 ) -> Known<()> {
-    const KEYS: [&str; 3] = ["least_steps", "critical_batch", "staleness"];
     if !matches!(entry.value, Setting::Nothing) {
         let mistake = Mistake::new(Code::Type, "`result` takes entries in braces");
         return Err(report.error(entry.key.span, mistake.hint(RESULT)));
     }
-    let inner = Settings::new("result", &entry.entries, &KEYS, report);
+    let inner = Settings::new("result", &entry.entries, &RESULT_KEYS, report);
     let steps = inner.whole("least_steps", 1, 1 << 40, report);
     let batch = inner.whole("critical_batch", 0, 1 << 40, report);
     let staleness = inner.get("staleness").map(|entry| thousandths(entry, report));

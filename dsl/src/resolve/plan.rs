@@ -53,7 +53,8 @@ const ELSEWHERE: [(&str, &str); 4] = [
 ];
 
 /// Entries of `tensor { … }`.
-const TENSOR: [&str; 5] = ["rows", "columns", "depth", "contraction", "overdecompose"];
+pub(super) const TENSOR: [&str; 5] =
+    ["rows", "columns", "depth", "contraction", "overdecompose"];
 
 /// What the planner may choose.
 pub(super) fn resolve(
