@@ -292,6 +292,25 @@ fn an_edit_by_hand_is_seen_and_sealed_only_when_it_holds() {
 }
 
 #[test]
+fn faults_of_routines_are_told_on_the_line_of_the_call() {
+    let scratch = Scratch::new("calls");
+    let program = scratch.file("line.rdl", PROGRAM);
+    let schedule = compiled(&scratch, &program, "line.schedule");
+    let text = fs::read_to_string(&schedule).expect("it was written");
+    let is_call = |line: &&str| line.trim_start().starts_with("- kernel: ");
+    assert!(text.lines().filter(is_call).count() > 4, "{text}");
+    let calls = text.lines().enumerate().filter(|(_, line)| is_call(line));
+    for (index, line) in calls {
+        let mut lines: Vec<&str> = text.lines().collect();
+        let nameless = format!("{}nothing", &line[..line.find(':').unwrap_or(0) + 2]);
+        lines[index] = &nameless;
+        let broken = scratch.file("broken.schedule", &(lines.join("\n") + "\n"));
+        let place = format!("broken.schedule:{}", index + 1);
+        refused(roundelay("check --seal").arg(broken), 1, &["nothing", &place]);
+    }
+}
+
+#[test]
 fn a_plan_file_pins_what_is_compiled() {
     let scratch = Scratch::new("plan-file");
     let program = scratch.file("line.rdl", PROGRAM);

@@ -29,12 +29,14 @@ mod cursor;
 mod error;
 mod header;
 mod layout;
+mod lines;
 mod node;
 mod parts;
 
 pub use error::{FileError, FileErrors};
+pub use lines::Lines;
 
-use crate::{Action, ActionId, FORMAT, Id, Routine, RoutineId, Schedule, Table};
+use crate::{Action, ActionId, FORMAT, Routine, RoutineId, Schedule, Table};
 use error::Mistakes;
 use parts::{Block, Parts};
 
@@ -124,28 +126,4 @@ fn read_actions(
         }
     }
     actions
-}
-
-/// On which line of a file each action stands, counted from one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lines(Vec<usize>);
-
-impl Lines {
-    /// Finds the lines of a text that [`read`] accepts; without any when it has not the outline
-    /// of a schedule file.
-    pub fn of(text: &str) -> Self {
-        let parts = parts::split(text, &mut Mistakes::default());
-        let block = parts.map(|parts| parts.actions);
-        let lines = block.iter().flat_map(|block| block.lines());
-        Self(
-            lines
-                .filter(|line| !line.bare().is_empty())
-                .map(|line| line.number)
-                .collect(),
-        )
-    }
-    /// The line of one action, if it stands there.
-    pub fn line(&self, action: ActionId) -> Option<usize> {
-        self.0.get(action.index()).copied()
-    }
 }

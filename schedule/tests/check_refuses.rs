@@ -335,7 +335,7 @@ fn routines_must_keep_what_their_arguments_declare() {
     let found = refused(accumulate(2), |s| {
         s.routines[id(2)].calls[0].kernel = "rrw".to_owned();
     });
-    let culprit = Culprit::Routine(id(2));
+    let culprit = Culprit::Call(id(2), 0);
     assert!(matches!(
         found.first(),
         Violation::Malformed { culprit: found, .. } if *found == culprit

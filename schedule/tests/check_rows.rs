@@ -91,7 +91,7 @@ fn replicas_exchange_for_themselves_and_reduce_row_by_row() {
 
 #[test]
 fn an_exchange_is_made_by_all_rows_that_there_are() {
-    let routine = Culprit::Routine(id(0));
+    let routine = Culprit::Call(id(0), 1);
     let found = refused(accumulate(1), |s| {
         s.routines[id(0)].calls.push(exchange([2, 3]));
     });
@@ -168,7 +168,7 @@ fn lines_are_those_of_the_grid() {
         s.routines[id(0)].calls[1].attributes.extend([stride]);
     });
     let expected = "2 parts that are 4 apart make it together, which 2 tensor rows and 2 columns are not";
-    assert!(says(&found, Culprit::Routine(id(0)), expected), "{found}");
+    assert!(says(&found, Culprit::Call(id(0), 1), expected), "{found}");
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn pieces_of_lines_are_none() {
     });
     let expected = "2 parts that are 2 apart make it together, which 4 tensor rows and 2 \
                     columns are not";
-    assert!(says(&found, Culprit::Routine(id(0)), expected), "{found}");
+    assert!(says(&found, Culprit::Call(id(0), 1), expected), "{found}");
 }
 
 #[test]

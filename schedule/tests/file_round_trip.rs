@@ -3,8 +3,8 @@
 mod sample;
 
 use roundelay_schedule::{
-    ActionId, Augmentation, Data, Evaluation, Float, Id, Lines, Method, Rate, Schedule,
-    TokenWidth, read, seal, write,
+    ActionId, Augmentation, Culprit, Data, Evaluation, Float, Id, Lines, Method, Rate,
+    Schedule, TokenWidth, read, seal, write,
 };
 
 fn returns(schedule: &Schedule) {
@@ -140,9 +140,41 @@ fn every_action_has_its_line() {
     let text = sample::small().replace("actions\n", "actions\n\n# the first\n");
     let lines = Lines::of(&text);
     for k in 0..16 {
-        let line = lines.line(ActionId::new(k)).unwrap();
+        let line = lines.line(Culprit::Action(ActionId::new(k))).unwrap();
         assert!(text.lines().nth(line - 1).unwrap().starts_with(&format!("a{k} ")));
     }
-    assert_eq!(lines.line(ActionId::new(16)), None);
-    assert_eq!(Lines::of("nothing").line(ActionId::new(0)), None);
+    let first = Culprit::Action(ActionId::new(0));
+    assert_eq!(lines.line(Culprit::Action(ActionId::new(16))), None);
+    assert_eq!(Lines::of("nothing").line(first), None);
+}
+
+#[test]
+fn every_row_and_every_call_has_its_line() {
+    let text = sample::small().replace("routines:\n", "routines:\n\n  # the first\n");
+    let (lines, schedule) = (Lines::of(&text), read(&seal(&text).unwrap()).unwrap());
+    let at = |culprit| {
+        let line = lines.line(culprit).unwrap_or_else(|| panic!("no line of {culprit}"));
+        text.lines().nth(line - 1).unwrap()
+    };
+    for key in ["target", "plan", "job", "axes"] {
+        assert!(at(Culprit::Header(key)).starts_with(key));
+    }
+    for (id, _) in schedule.rings.iter() {
+        assert!(at(Culprit::Ring(id)).starts_with(&format!("  {id}:")));
+    }
+    for (id, _) in schedule.buffers.iter() {
+        assert!(at(Culprit::Buffer(id)).starts_with(&format!("  {id}:")));
+    }
+    let mut calls = 0;
+    for (id, routine) in schedule.routines.iter() {
+        assert!(at(Culprit::Routine(id)).starts_with(&format!("  {id}:")));
+        for (number, call) in routine.calls.iter().enumerate() {
+            let found = at(Culprit::Call(id, number));
+            assert!(found.contains(&format!("kernel: {}", call.kernel)), "{found}");
+            calls += 1;
+        }
+        let behind = Culprit::Call(id, routine.calls.len());
+        assert_eq!(lines.line(behind), lines.line(Culprit::Routine(id)));
+    }
+    assert!(calls > schedule.routines.len(), "some routine has several calls");
 }

@@ -31,9 +31,8 @@ fn seal(args: &CheckArgs) -> Result<(), Failure> {
     let sealed = schedule::seal(&text).map_err(refused)?;
     let read = schedule::read(&sealed).map_err(refused)?;
     let lines = Lines::of(&sealed);
-    schedule::check(read, &Kernels).map_err(|wrong| {
-        Failure::violations(path, &wrong, |action| lines.line(action))
-    })?;
+    schedule::check(read, &Kernels)
+        .map_err(|wrong| Failure::violations(path, &wrong, &lines))?;
     load::write(path, &sealed)
 }
 

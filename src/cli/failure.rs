@@ -6,7 +6,7 @@ use roundelay::{
     parts::{
         dsl::{ListMistake, Severity},
         planner::{PlanMistakes, Repair},
-        schedule::Violations,
+        schedule::{Lines, Violations},
     },
 };
 use serde::Serialize;
@@ -194,14 +194,15 @@ impl Failure {
         Self::listed(errors.iter().map(of).collect())
     }
 
-    /// A schedule that breaks a rule; `line` finds the lines of actions.
+    /// A schedule that breaks a rule, with the lines of its file.
     pub(crate) fn violations(
         path: &Path,
         violations: &Violations,
-        line: impl Fn(roundelay::parts::schedule::ActionId) -> Option<usize>,
+        lines: &Lines,
     ) -> Self {
         let of = |violation: &roundelay::parts::schedule::Violation| {
-            let found = violation.action().and_then(&line).unwrap_or(0);
+            let culprit = violation.culprit();
+            let found = culprit.and_then(|culprit| lines.line(culprit)).unwrap_or(0);
             Problem::new("check", path, found as u64, violation.to_string())
         };
         Self::listed(violations.iter().map(of).collect())
@@ -211,7 +212,7 @@ impl Failure {
     pub(crate) fn compile(path: &Path, error: &CompileError) -> Self {
         match error {
             CompileError::Check(violations) => {
-                Self::violations(path, violations, |_| None)
+                Self::violations(path, violations, &Lines::default())
             }
             CompileError::Lower(_) | CompileError::Price(_) => {
                 Self::refused("compile", path, error.to_string())

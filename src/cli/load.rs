@@ -62,7 +62,7 @@ pub(super) fn schedule(path: &Path) -> Result<Checked, Failure> {
     }
     let lines = Lines::of(&text);
     schedule::check(read, &Kernels)
-        .map_err(|wrong| Failure::violations(path, &wrong, |action| lines.line(action)))
+        .map_err(|wrong| Failure::violations(path, &wrong, &lines))
 }
 
 /// What can be trained.

@@ -171,8 +171,8 @@ impl<'a> Body<'a> {
         let routine = self.routine;
         for (number, call) in routine.calls.iter().enumerate() {
             if let Err(problem) = self.call(call, catalogue) {
-                faults.require(false, Culprit::Routine(self.id), || {
-                    format!("call {number} of {}: {problem}", call.kernel)
+                faults.require(false, Culprit::Call(self.id, number), || {
+                    format!("{}: {problem}", call.kernel)
                 });
             }
         }

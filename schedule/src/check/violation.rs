@@ -151,6 +151,8 @@ pub enum Culprit {
     Group(GroupId),
     /// A routine.
     Routine(RoutineId),
+    /// A call of a routine, counted from zero.
+    Call(RoutineId, usize),
     /// A buffer.
     Buffer(BufferId),
     /// A line.
@@ -185,6 +187,26 @@ impl Violation {
             | Violation::Content { action, .. }
             | Violation::Tree { action, .. } => Some(*action),
             Violation::Rest { writer, .. } => *writer,
+        }
+    }
+}
+
+impl Violation {
+    /// What is at fault; nothing when it is a line that is not there.
+    pub fn culprit(&self) -> Option<Culprit> {
+        match self {
+            Violation::Malformed { culprit, problem: _ } => Some(*culprit),
+            Violation::Overfull { buffer, .. } => Some(Culprit::Buffer(*buffer)),
+            Violation::Missing { .. }
+            | Violation::Lost { .. }
+            | Violation::Repeated { .. }
+            | Violation::Mixed { .. }
+            | Violation::Alias { .. }
+            | Violation::Race { .. }
+            | Violation::Crossing { .. }
+            | Violation::Content { .. }
+            | Violation::Tree { .. }
+            | Violation::Rest { .. } => self.action().map(Culprit::Action),
         }
     }
 }
@@ -328,6 +350,7 @@ impl fmt::Display for Culprit {
             Culprit::Ring(id) => id.fmt(f),
             Culprit::Group(id) => id.fmt(f),
             Culprit::Routine(id) => id.fmt(f),
+            Culprit::Call(id, number) => write!(f, "call {number} of {id}"),
             Culprit::Buffer(id) => id.fmt(f),
             Culprit::Action(id) => id.fmt(f),
         }
