@@ -1,5 +1,10 @@
 //! Rule 1 for routines: calls that the catalogue accepts, operands inside their arguments, and
 //! accesses that keep what the arguments declare.
+//!
+//! Sums of gradients that leave a routine are proven to be whole: none of their terms is written over
+//! another. Of a sum within one routine, in its workspace, no more is proven than that it is written
+//! before it is read: which arrays are one sum follows from derivatives, which the checker does not
+//! know, and workspace is written over as soon as it is free.
 
 use super::{Culprit, exchanges, faults::Faults, limit, needs::Needs, ranges::Ranges};
 use crate::{
