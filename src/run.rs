@@ -1,12 +1,13 @@
 //! Running a checked schedule: data, state, machine, training loop.
 
+mod notes;
+
 use roundelay_runtime::{
     CheckpointError, Checkpointing, Checkpoints, CodeError, Control, Cpu, CpuOptions,
     Cuda, CudaError, CudaOptions, DataError, Dataset, Device, DeviceError, Evaluating,
     Evaluator, Fill, Graphs, HeldOut, Interrupt, Latest, Measures, NotNative, Observer,
-    ProductCounts, Progress, Provenance, Report, Rests, Resumed, Resumption, Seat, State,
-    StateError, Touched, TrainError, Trainer, Ungraphed, Weights, WeightsError,
-    WeightsFile, check_native,
+    Progress, Provenance, Report, Rests, Resumed, Resumption, Seat, State, StateError,
+    Touched, TrainError, Trainer, Weights, WeightsError, WeightsFile, check_native,
 };
 use roundelay_schedule::{Checked, DeviceId, Evaluation, Float, Images, Kind};
 use std::{
@@ -307,7 +308,7 @@ fn train(
     let first = options.seat.rank == 0;
     let save = options.save.as_deref().filter(|_| first);
     let save = save.map(WeightsFile::new).transpose()?;
-    let (start, checkpoint) = begin(schedule, provenance, options)?;
+    let (start, checkpoint) = begin(schedule, provenance, options, listener)?;
     let end = options.steps.unwrap_or(schedule.job.steps);
     if let Some(control) = control {
         let agreed = control.agree(schedule, data.digest(), &start.state, end);
@@ -328,9 +329,9 @@ fn train(
         None => machine(schedule, data, (on, options.deadline), listener)?,
         Some(control) => rank_machine(schedule, data, on, control)?,
     };
-    tell_ungraphed(&device, listener);
-    tell_own_products(&device, listener);
-    tell_unhidden(&device, schedule, listener);
+    notes::tell_ungraphed(&device, listener);
+    notes::tell_own_products(&device, listener);
+    notes::tell_unhidden(&device, schedule, listener);
     let trainer = Trainer::new(device, Rests { evaluate, checkpoint });
     let mut trainer = trainer.interruptible(options.interrupt.clone());
     let work = || {
@@ -349,42 +350,6 @@ fn train(
     };
     // Before the device is given up, which may take its time where a kernel waits.
     told(control, work())
-}
-
-/// Says why a GPU replays without graphs, unless nobody asked for them.
-fn tell_ungraphed(device: &Device, listener: &mut impl FnMut(RunEvent)) {
-    let Device::Cuda(cuda) = device else { return };
-    match cuda.ungraphed() {
-        Some(why @ (Ungraphed::Turns { .. } | Ungraphed::Ranks)) => {
-            listener(RunEvent::Note(format!("replays without graphs: {why}")));
-        }
-        Some(Ungraphed::Unwanted) | None => {}
-    }
-}
-
-/// Says why matrix products are not the library's.
-fn tell_own_products(device: &Device, listener: &mut impl FnMut(RunEvent)) {
-    let Device::Cuda(cuda) = device else { return };
-    let ProductCounts { library, own, why_own } = cuda.products();
-    if let Some(why) = why_own {
-        let all = library + own;
-        listener(RunEvent::Note(format!(
-            "own functions make {own} of {all} matrix products: {why}"
-        )));
-    }
-}
-
-/// Says that halves of a micro-batch hide nothing on a GPU, whose streams make exchanges in their turn.
-fn tell_unhidden(
-    device: &Device,
-    schedule: &Checked,
-    listener: &mut impl FnMut(RunEvent),
-) {
-    if matches!(device, Device::Cuda(_)) && schedule.plan.tensor.overdecompose > 1 {
-        let text = "exchanges between parts of tensors are made one call after another on GPUs: \
-                    `overdecompose` changes no number there, and hides nothing";
-        listener(RunEvent::Note(text.to_owned()));
-    }
 }
 
 /// The machine of one rank of several.
@@ -524,10 +489,16 @@ fn begin(
     schedule: &Checked,
     provenance: Provenance,
     options: &RunOptions,
+    listener: &mut impl FnMut(RunEvent),
 ) -> Result<(Resumption, Checkpointing), RunError> {
     let (state, resumed) = match &options.weights {
         None => (State::initial(&schedule.job), Resumed::FromStart),
-        Some(file) => (Weights::read(file)?.state(&schedule.job)?, Resumed::FromWeights),
+        Some(file) => {
+            let weights = Weights::read(file)?;
+            let state = weights.state(&schedule.job)?;
+            notes::tell_not_finite(file, &weights.not_finite(&schedule.job), listener);
+            (state, Resumed::FromWeights)
+        }
     };
     let fresh = Resumption { state, resumed, ignored: Vec::new() };
     let first = options.seat.rank == 0;

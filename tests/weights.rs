@@ -45,6 +45,43 @@ fn evaluations(text: &str) -> Vec<Value> {
     lines(text).into_iter().filter(evaluates).collect()
 }
 
+/// Overwrites numbers of the first array of a file of f32.
+fn spoiled(path: &PathBuf, numbers: &[f32]) -> String {
+    let mut bytes = fs::read(path).expect("it was written");
+    let length = u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"));
+    let header: Value =
+        serde_json::from_slice(&bytes[8..8 + length as usize]).expect("a JSON header");
+    let arrays = header.as_object().expect("arrays by name").iter();
+    let first = arrays.filter(|(name, _)| *name != "__metadata__");
+    let (name, _) = first
+        .min_by_key(|(_, array)| array["data_offsets"][0].as_u64())
+        .expect("there are arrays");
+    for (number, place) in numbers.iter().zip((8 + length as usize..).step_by(4)) {
+        bytes[place..place + 4].copy_from_slice(&number.to_le_bytes());
+    }
+    fs::write(path, bytes).expect("the scratch folder can be written");
+    name.clone()
+}
+
+#[test]
+fn weights_that_are_no_numbers_are_told_when_they_are_read() {
+    let (scratch, schedule) = compiled("not-finite");
+    let saved = scratch.path("kept.safetensors");
+    printed(roundelay("run --device cpu --steps 1 --save").arg(&saved).arg(&schedule));
+    let start = |words: &str| {
+        let mut command = roundelay(words);
+        ended(command.arg(&saved).arg(&schedule))
+    };
+    let whole = start("run --device cpu --weights");
+    assert!(whole.code == 0 && !whole.err.contains("NaN or infinity"), "{}", whole.err);
+    let name = spoiled(&saved, &[f32::NAN, 1.0, f32::NEG_INFINITY]);
+    for words in ["run --device cpu --weights", "run --device cpu --json --weights"] {
+        let told = start(words).err;
+        assert_eq!(told.matches("NaN or infinity").count(), 1, "{told}");
+        assert!(told.contains(": 2 of ") && told.contains(&name), "{told}");
+    }
+}
+
 #[test]
 fn what_a_run_saves_is_what_the_next_one_starts_from() {
     let (scratch, schedule) = compiled("weights");

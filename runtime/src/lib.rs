@@ -54,4 +54,4 @@ pub use state::{State, StateError, Tensor};
 pub use train::{
     Checkpointing, Evaluating, Observer, Progress, Report, Rests, TrainError, Trainer,
 };
-pub use weights::{Weights, WeightsError, WeightsFile, WeightsMistake};
+pub use weights::{NotFinite, Weights, WeightsError, WeightsFile, WeightsMistake};

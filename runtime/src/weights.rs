@@ -29,6 +29,17 @@ pub struct Weights {
     container: Container,
 }
 
+/// A parameter with numbers that are NaN or infinite.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotFinite {
+    /// Global name.
+    pub name: String,
+    /// How many are.
+    pub count: u64,
+    /// Of how many.
+    pub all: u64,
+}
+
 impl Weights {
     /// Reads a safetensors file. Of a checkpoint only the newest parameters count.
     ///
@@ -69,6 +80,18 @@ impl Weights {
             true => Ok(state),
             false => Err(WeightsError::Mismatch { path: self.path.clone(), mistakes }),
         }
+    }
+
+    /// Parameters of a job that hold numbers which are not finite, in the job's order.
+    pub fn not_finite(&self, job: &Job) -> Vec<NotFinite> {
+        let arrays = self.arrays();
+        let of = |parameter: &Parameter| {
+            let Array { dtype, bytes, .. } = arrays.get(&parameter.name)?;
+            let count = convert::not_finite(*dtype, bytes);
+            let (name, all) = (parameter.name.clone(), parameter.whole_elements());
+            (count > 0).then_some(NotFinite { name, count, all })
+        };
+        job.parameters.iter().filter_map(of).collect()
     }
 
     /// What should be parameters: of a checkpoint not older versions and optimizer state.

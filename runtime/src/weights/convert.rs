@@ -22,6 +22,21 @@ pub(super) fn numbers(
     })
 }
 
+/// How many little-endian numbers of a file are NaN or infinite; none of those that are no real
+/// ones.
+pub(super) fn not_finite(from: Dtype, bytes: &[u8]) -> u64 {
+    let count = |values: &mut dyn Iterator<Item = f64>| {
+        values.filter(|value| !value.is_finite()).count() as u64
+    };
+    match from {
+        Dtype::F64 => count(&mut values(bytes, f64::from_le_bytes)),
+        Dtype::F32 => count(&mut values(bytes, |b| f32::from_le_bytes(b).into())),
+        Dtype::BF16 => count(&mut values(bytes, |b| bf16::from_le_bytes(b).to_f64())),
+        Dtype::F16 => count(&mut values(bytes, |b| f16::from_le_bytes(b).to_f64())),
+        _ => 0,
+    }
+}
+
 fn values<const N: usize>(
     bytes: &[u8],
     value: impl Fn([u8; N]) -> f64,

@@ -1,0 +1,64 @@
+//! What a run says besides its progress: what it does otherwise than it might have, and why.
+
+use super::RunEvent;
+use roundelay_runtime::{Device, NotFinite, ProductCounts, Ungraphed};
+use roundelay_schedule::Checked;
+use std::path::Path;
+
+/// Names parameters that start as no numbers, of which losses will be none either.
+pub(super) fn tell_not_finite(
+    file: &Path,
+    found: &[NotFinite],
+    listener: &mut impl FnMut(RunEvent),
+) {
+    const NAMED: usize = 8;
+    let named = found.iter().take(NAMED).map(|NotFinite { name, count, all }| {
+        format!("{count} of {all} numbers of `{name}`")
+    });
+    let further = match found.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(", and some of {more} further parameters"),
+    };
+    if !found.is_empty() {
+        let named = named.collect::<Vec<_>>().join(", ");
+        let file = file.display();
+        let text = format!("`{file}` holds NaN or infinity: {named}{further}");
+        listener(RunEvent::Note(text));
+    }
+}
+
+/// Says why a GPU replays without graphs, unless nobody asked for them.
+pub(super) fn tell_ungraphed(device: &Device, listener: &mut impl FnMut(RunEvent)) {
+    let Device::Cuda(cuda) = device else { return };
+    match cuda.ungraphed() {
+        Some(why @ (Ungraphed::Turns { .. } | Ungraphed::Ranks)) => {
+            listener(RunEvent::Note(format!("replays without graphs: {why}")));
+        }
+        Some(Ungraphed::Unwanted) | None => {}
+    }
+}
+
+/// Says why matrix products are not the library's.
+pub(super) fn tell_own_products(device: &Device, listener: &mut impl FnMut(RunEvent)) {
+    let Device::Cuda(cuda) = device else { return };
+    let ProductCounts { library, own, why_own } = cuda.products();
+    if let Some(why) = why_own {
+        let all = library + own;
+        listener(RunEvent::Note(format!(
+            "own functions make {own} of {all} matrix products: {why}"
+        )));
+    }
+}
+
+/// Says that halves of a micro-batch hide nothing on a GPU, whose streams make exchanges in their turn.
+pub(super) fn tell_unhidden(
+    device: &Device,
+    schedule: &Checked,
+    listener: &mut impl FnMut(RunEvent),
+) {
+    if matches!(device, Device::Cuda(_)) && schedule.plan.tensor.overdecompose > 1 {
+        let text = "exchanges between parts of tensors are made one call after another on GPUs: \
+                    `overdecompose` changes no number there, and hides nothing";
+        listener(RunEvent::Note(text.to_owned()));
+    }
+}
