@@ -144,6 +144,24 @@ fn run_prints_a_line_for_every_event() {
     assert_eq!(end["predicted"]["bytes"], end["measured"]["bytes"]);
 }
 
+/// Arrays of a few numbers do not fill the lines of memory that they lie in.
+#[test]
+fn what_is_measured_is_what_was_predicted_whatever_the_widths() {
+    let scratch = Scratch::new("widths");
+    let odd = PROGRAM.replace("real[batch, 8]", "real[batch, 9]").replace(
+        "linear(relu(linear(x, 8)), 8)",
+        "linear(relu(linear(layer_norm(x), 7)), 9)",
+    );
+    let program = scratch.file("line.rdl", &odd);
+    for placement in ["accumulate", "pipeline", "data"] {
+        let mut run = roundelay("run --json --device cpu --set");
+        let run = run.arg(format!("placement = {placement}")).arg(&program);
+        let lines = lines(&printed(run.args(["--set", "exactness = reordered"])));
+        let end = &lines[lines.len() - 1];
+        assert_eq!(end["predicted"]["pools"], end["measured"]["pools"], "{placement}");
+    }
+}
+
 #[test]
 fn a_run_stops_where_it_is_told() {
     let scratch = Scratch::new("steps");

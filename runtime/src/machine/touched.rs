@@ -8,6 +8,10 @@ use std::{collections::BTreeMap, ops::Range};
 /// A pattern that is not a number in any real type, and no token either.
 pub(crate) const POISON: u8 = 0xff;
 
+/// What arrays lie in: each starts at a multiple of so many bytes, and whatever is left behind its
+/// end belongs to it.
+const LINE: u64 = 64;
+
 /// How finely touched memory is told from poison: the size of the smallest element.
 const GRAIN: usize = 4;
 
@@ -16,22 +20,43 @@ const GRAIN: usize = 4;
 pub struct Touched {
     /// Bytes that were written at least once.
     pub count: Bytes,
-    /// From the first to the last of them.
+    /// What a layout gives for them: of every buffer all from the first to the last of them, in
+    /// whole lines of 64 bytes, for an array and what fills up its last line are one.
     pub span: Bytes,
 }
 
-impl Touched {
-    /// Ranges may overlap: buffers whose lives are disjoint share memory.
-    fn of(mut ranges: Vec<Range<u64>>) -> Self {
-        ranges.sort_by_key(|range| range.start);
-        let (mut count, mut end) = (0, 0);
-        for range in &ranges {
-            count += range.end.saturating_sub(range.start.max(end));
-            end = end.max(range.end);
+/// What was touched while it is gathered. Ranges may overlap: buffers whose lives are disjoint share
+/// memory, which counts once.
+#[derive(Debug, Default)]
+struct Found {
+    ranges: Vec<Range<u64>>,
+    spans: Vec<Range<u64>>,
+}
+
+impl Found {
+    /// What was touched of a buffer that takes `all`, in order.
+    fn add(&mut self, all: &Range<u64>, ranges: Vec<Range<u64>>) {
+        if let [first, .., last] | [first @ last] = &ranges[..] {
+            let lines = first.start / LINE * LINE..last.end.next_multiple_of(LINE);
+            self.spans.push(lines.start.max(all.start)..lines.end.min(all.end));
         }
-        let start = ranges.first().map_or(end, |range| range.start);
-        Self { count: Bytes(count), span: Bytes(end - start) }
+        self.ranges.extend(ranges);
     }
+
+    fn touched(self) -> Touched {
+        Touched { count: united(self.ranges), span: united(self.spans) }
+    }
+}
+
+/// Bytes that lie in one of the ranges at least.
+fn united(mut ranges: Vec<Range<u64>>) -> Bytes {
+    ranges.sort_by_key(|range| range.start);
+    let (mut count, mut end) = (0, 0);
+    for range in &ranges {
+        count += range.end.saturating_sub(range.start.max(end));
+        end = end.max(range.end);
+    }
+    Bytes(count)
 }
 
 /// What was touched of every kind of memory on the devices that are here; `look` says which parts
@@ -41,7 +66,7 @@ pub(crate) fn touched<E>(
     here: impl Fn(DeviceId) -> bool,
     mut look: impl FnMut(DeviceId, Range<u64>) -> Result<Vec<Range<u64>>, E>,
 ) -> Result<BTreeMap<(DeviceId, Kind), Touched>, E> {
-    let mut ranges: BTreeMap<(DeviceId, Kind), Vec<Range<u64>>> = BTreeMap::new();
+    let mut kinds: BTreeMap<(DeviceId, Kind), Found> = BTreeMap::new();
     for buffer in schedule.buffers.values() {
         let all = buffer.offset.0..buffer.offset.0 + buffer.total().0;
         let homes = homes(schedule, buffer).into_iter();
@@ -51,10 +76,10 @@ pub(crate) fn touched<E>(
                 Rest::Transient => look(device, all.clone())?,
             };
             let key = (device, buffer.subject.kind());
-            ranges.entry(key).or_default().extend(found);
+            kinds.entry(key).or_default().add(&all, found);
         }
     }
-    Ok(ranges.into_iter().map(|(key, ranges)| (key, Touched::of(ranges))).collect())
+    Ok(kinds.into_iter().map(|(key, found)| (key, found.touched())).collect())
 }
 
 /// The devices of the target that have a buffer.
@@ -104,10 +129,35 @@ mod tests {
         assert_eq!(scan(&arena[8..24], 8), [8..12, 16..24]);
     }
 
+    fn one(range: Range<u64>) -> Vec<Range<u64>> {
+        vec![range]
+    }
+
     #[test]
     fn memory_that_buffers_share_counts_once() {
-        let touched = Touched::of(vec![8..12, 16..24, 4..10, 20..22]);
-        assert_eq!(touched, Touched { count: Bytes(16), span: Bytes(20) });
-        assert_eq!(Touched::of(Vec::new()), Touched::default());
+        assert_eq!(united(vec![8..12, 16..24, 4..10, 20..22]), Bytes(16));
+        assert_eq!(united(Vec::new()), Bytes(0));
+        let mut found = Found::default();
+        found.add(&(0..128), one(4..100));
+        found.add(&(64..192), vec![70..72, 140..150]);
+        assert_eq!(found.touched(), Touched { count: Bytes(106), span: Bytes(192) });
+        assert_eq!(Found::default().touched(), Touched::default());
+    }
+
+    /// Arrays of 40 bytes fill their lines, but for the last one of a buffer that ends with it; what
+    /// lies between buffers is nobody's.
+    #[test]
+    fn a_span_is_what_the_layout_gives() {
+        let mut found = Found::default();
+        found.add(&(64..192), vec![64..104, 128..168]);
+        found.add(&(320..424), vec![320..360, 384..424]);
+        assert_eq!(found.touched().span, Bytes(128 + 104));
+        let mut late = Found::default();
+        late.add(&(64..192), one(140..150));
+        assert_eq!(
+            late.touched().span,
+            Bytes(64),
+            "a buffer that is hardly used is seen"
+        );
     }
 }
