@@ -357,6 +357,24 @@ fn a_plan_file_pins_what_is_compiled() {
     refused(&mut compile(), 1, &["plan.yaml", "micro"]);
 }
 
+/// Whether reading it or lowering it finds the first misfit.
+#[test]
+fn a_plan_of_another_program_is_told_as_that() {
+    let scratch = Scratch::new("other-plan");
+    let program = scratch.file("line.rdl", PROGRAM);
+    let plan = scratch.path("plan.yaml");
+    let pinned = ["--set", "placement = pipeline", "--set", "rule = cyclic_v2"];
+    printed(roundelay("plan -o").arg(&plan).arg(&program).args(pinned));
+    let other = PROGRAM.replace("model line", "model other");
+    for (from, to) in [("linear(relu(linear(x, 8)), 8)", "x"), ("relu(", "gelu(")] {
+        let text = other.replace(from, to).replace("x, y", "linear(x, 8), y");
+        let other = scratch.file("other.rdl", &text);
+        let mut compile = roundelay("compile -o never.schedule --plan");
+        let words = ["another program", "for model `line`", "is `other`", "plan.yaml:"];
+        refused(compile.arg(&plan).arg(other), 1, &words);
+    }
+}
+
 #[test]
 fn a_folder_with_checkpoints_is_not_overwritten() {
     let scratch = Scratch::new("occupied");

@@ -83,7 +83,7 @@ pub use measured::Origins;
 pub use objective::{FemtoDollars, Goal};
 pub use outline::Outline;
 pub use plan_file::{
-    PlanMistake, PlanMistakes, check_plan, parse_plan, read_plan, write_plan,
+    PlanMistake, PlanMistakes, check_plan, parse_plan, read_plan, stranger, write_plan,
 };
 pub use progress::{Look, Observer};
 pub use ranking::{Compare, Options, Ranking, Weaker};

@@ -1,5 +1,7 @@
 //! plan.yaml: every decision of one plan, written down and read back against a program.
 
+mod origin;
+
 use crate::{
     counts::Counts,
     cuts::Chain,
@@ -7,6 +9,7 @@ use crate::{
     laws::{check_cuts, check_delay, check_shards, check_sizes, has_devices},
     reason::Reason,
 };
+use origin::Origin;
 use roundelay_codegen::{Everywhere, node_costs};
 use roundelay_dsl::Program;
 use roundelay_schedule::{DeviceId, Id, Misfit, Nanos, Plan, plan_faults};
@@ -25,11 +28,11 @@ pub struct PlanMistake {
     pub message: String,
 }
 
-/// A plan as YAML.
-pub fn write_plan(plan: &Plan) -> String {
+/// A plan as YAML, with the names of the program that it is for.
+pub fn write_plan(plan: &Plan, program: &Program) -> String {
     let text = serde_saphyr::to_string(plan);
     let text = text.expect("a plan is made of numbers, names and lists");
-    format!("{}\n", text.trim_end())
+    format!("{}\n{}", text.trim_end(), origin::lines(program))
 }
 
 /// Reads a plan, whatever program it is for.
@@ -37,6 +40,10 @@ pub fn write_plan(plan: &Plan) -> String {
 /// # Errors
 /// The place where the text is no plan.
 pub fn parse_plan(text: &str) -> Result<Plan, PlanMistakes> {
+    parse_decisions(&Origin::take(text).1)
+}
+
+fn parse_decisions(text: &str) -> Result<Plan, PlanMistakes> {
     serde_saphyr::from_str(text).map_err(|error| {
         let line = error.location().map_or(1, |location| location.line());
         let line = usize::try_from(line).unwrap_or(1);
@@ -52,14 +59,25 @@ pub fn parse_plan(text: &str) -> Result<Plan, PlanMistakes> {
 /// Reads a plan and checks it against a program.
 ///
 /// # Errors
-/// The place where the text is no plan; or every decision that does not go with the program.
+/// The place where the text is no plan; that it is another program's, where it does not go with this
+/// one; or every decision that does not.
 pub fn read_plan(text: &str, program: &Program) -> Result<Plan, PlanMistakes> {
-    let plan = parse_plan(text)?;
+    let (origin, decisions) = Origin::take(text);
+    let plan = parse_decisions(&decisions)?;
     let mistakes: Vec<PlanMistake> = check_plan(&plan, program)
         .into_iter()
         .map(|(key, message)| PlanMistake { line: line_of(text, key), message })
         .collect();
-    if mistakes.is_empty() { Ok(plan) } else { Err(PlanMistakes(mistakes)) }
+    match (&mistakes[..], origin.mistake(program)) {
+        ([], _) => Ok(plan),
+        (_, Some(other)) => Err(PlanMistakes(vec![other])),
+        (_, None) => Err(PlanMistakes(mistakes)),
+    }
+}
+
+/// What is first to be said of a plan that cannot be lowered: that its text names another program.
+pub fn stranger(text: &str, program: &Program) -> Option<PlanMistake> {
+    Origin::take(text).0.mistake(program)
 }
 
 /// Every decision that does not go with the program: its name and what is wrong.
@@ -249,13 +267,37 @@ mod tests {
     #[test]
     fn a_plan_reads_back_as_written() {
         let program = sample::program(4, 8);
-        assert_eq!(read_plan(&write_plan(&plan()), &program), Ok(plan()));
+        let text = write_plan(&plan(), &program);
+        assert_eq!(read_plan(&text, &program), Ok(plan()));
+        assert_eq!(parse_plan(&text), Ok(plan()));
+    }
+
+    #[test]
+    fn a_plan_of_another_program_is_told_before_what_does_not_fit() {
+        let own = sample::program(4, 8);
+        let mut other = sample::program(1, 5);
+        let text = write_plan(&plan(), &own);
+        let told = |program: &Program| read_plan(&text, program).unwrap_err().0;
+        let misfits = told(&other);
+        assert!(misfits.iter().all(|misfit| !misfit.message.contains("another program")));
+        other.model.name = "bert".to_owned();
+        let all = told(&other);
+        let [PlanMistake { line, message }] = &all[..] else { panic!("{all:?}") };
+        assert_eq!(*line, line_of(&text, "model"));
+        assert!(message.contains("the program's is `bert`"), "{message}");
+        assert!(!message.contains("cluster"), "{message}");
+        other.target.name = "selene".to_owned();
+        assert!(told(&other)[0].message.contains("the program's is `selene`"));
+        // What fits is a plan, whatever it was written for.
+        let mut renamed = own.clone();
+        renamed.model.name = "b".to_owned();
+        assert_eq!(read_plan(&text, &renamed), Ok(plan()));
     }
 
     #[test]
     fn every_wrong_decision_is_reported_with_its_line() {
         let program = sample::program(4, 8);
-        let text = write_plan(&plan());
+        let text = write_plan(&plan(), &program);
         let line = |key: &str| line_of(&text, key);
         let wrong = |from: &str, to: &str| {
             assert!(text.contains(from), "{from} stands in\n{text}");
@@ -279,7 +321,7 @@ mod tests {
 
     /// The keys on whose lines the mistakes stand that one change makes.
     fn keys(plan: &Plan, from: &str, to: &str) -> Vec<String> {
-        let text = write_plan(plan);
+        let text = write_plan(plan, &sample::program(8, 8));
         assert!(text.contains(from), "{from} stands in\n{text}");
         let wrong = text.replacen(from, to, 1);
         let PlanMistakes(mistakes) =

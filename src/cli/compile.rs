@@ -6,7 +6,13 @@ use super::{
     failure::Failure,
     load,
 };
-use roundelay::{Checked, Plan, Program, Search, parts::dsl};
+use roundelay::{
+    Checked, CompileError, Plan, Program, Search,
+    parts::{
+        dsl,
+        planner::{self, PlanMistakes},
+    },
+};
 use std::path::Path;
 
 pub(super) fn compile(args: &CompileArgs) -> Result<(), Failure> {
@@ -19,7 +25,7 @@ pub(super) fn compile(args: &CompileArgs) -> Result<(), Failure> {
     let schedule = match &args.plan {
         Some(path) => {
             refuse_decisions(&args.program)?;
-            lowered(file, &program, &read_plan(path, &program)?)?
+            planned(path, file, &program)?
         }
         None => best(file, &program)?,
     };
@@ -38,9 +44,17 @@ fn refuse_decisions(args: &ProgramArgs) -> Result<(), Failure> {
     Err(Failure::usage(&args.file, &message))
 }
 
-fn read_plan(path: &Path, program: &Program) -> Result<Plan, Failure> {
+/// The schedule of the plan in a file.
+fn planned(path: &Path, file: &Path, program: &Program) -> Result<Checked, Failure> {
     let text = load::text(path)?;
-    roundelay::read_plan(&text, program).map_err(|wrong| Failure::plan_file(path, &wrong))
+    let wrong = |mistakes| Failure::plan_file(path, &mistakes);
+    let plan = roundelay::read_plan(&text, program).map_err(wrong)?;
+    roundelay::compile(program, &plan).map_err(|error| {
+        match (&error, planner::stranger(&text, program)) {
+            (CompileError::Lower(_), Some(other)) => wrong(PlanMistakes(vec![other])),
+            _ => Failure::compile(file, &error),
+        }
+    })
 }
 
 /// The schedule of the plan that `plan` ranks first.

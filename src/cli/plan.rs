@@ -37,7 +37,7 @@ fn ranked(args: &PlanArgs, file: &Path, program: &Program) -> Result<(), Failure
         NoPlan::Interrupted => Failure::interrupted(&none.to_string()),
     })?;
     if let Some(path) = &args.output {
-        load::write(path, &roundelay::write_plan(ranking.best()))?;
+        load::write(path, &roundelay::write_plan(ranking.best(), program))?;
     }
     // Who ends the search wants what there is, and no other one.
     let more = !ranking.interrupted;

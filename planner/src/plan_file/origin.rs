@@ -1,0 +1,68 @@
+//! Whose plan a file holds: the names of model and cluster stand below the decisions, so that
+//! whoever reads it with another program hears that first.
+
+use super::PlanMistake;
+use roundelay_dsl::Program;
+
+/// The keys of the names.
+const KEYS: [&str; 2] = ["model", "cluster"];
+
+/// The names in a file, each with its line, counted from one; files need not have them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Origin([Option<(usize, String)>; 2]);
+
+/// The names of a program, as lines of a file.
+pub(super) fn lines(program: &Program) -> String {
+    let named = KEYS.into_iter().zip(names(program)).filter(|(_, name)| is_plain(name));
+    named.map(|(key, name)| format!("{key}: {name}\n")).collect()
+}
+
+fn names(program: &Program) -> [&str; 2] {
+    [&program.model.name, &program.target.name]
+}
+
+/// Whether a name is one of the language; programs that are built may have others.
+fn is_plain(name: &str) -> bool {
+    let mut letters = name.chars();
+    letters.next().is_some_and(|first| first.is_ascii_alphabetic() || first == '_')
+        && letters.all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
+}
+
+impl Origin {
+    /// The names, and the text with empty lines in their places.
+    pub(super) fn take(text: &str) -> (Self, String) {
+        let mut origin = Self::default();
+        let mut rest = String::with_capacity(text.len());
+        for (index, line) in text.lines().enumerate() {
+            let found = KEYS.iter().enumerate().find_map(|(place, key)| {
+                let name = line.strip_prefix(key)?.strip_prefix(':')?.trim();
+                Some((place, name.trim_matches(['"', '\'']).to_owned()))
+            });
+            match found {
+                Some((place, name)) => origin.0[place] = Some((index + 1, name)),
+                None => rest.push_str(line),
+            }
+            rest.push('\n');
+        }
+        (origin, rest)
+    }
+
+    /// What is to be said of a program that is another one.
+    pub(super) fn mistake(&self, program: &Program) -> Option<PlanMistake> {
+        let own = names(program);
+        let known = self.0.iter().zip(own).zip(KEYS);
+        let other = |((found, own), key): ((&Option<(usize, String)>, &str), _)| {
+            let (line, name) = found.as_ref().filter(|(_, name)| name != own)?;
+            Some((*line, format!("{key} `{name}`, and the program's is `{own}`")))
+        };
+        let others: Vec<(usize, String)> = known.filter_map(other).collect();
+        let line = others.first()?.0;
+        let told: Vec<&str> = others.iter().map(|(_, text)| text.as_str()).collect();
+        let message = format!(
+            "the plan is of another program and does not go with this one: it is for {}; \
+             plan this program, or read it with its own",
+            told.join("; for ")
+        );
+        Some(PlanMistake { line, message })
+    }
+}
