@@ -4,6 +4,7 @@
 
 mod boundary;
 mod default;
+mod written;
 
 use crate::{
     Choice, Code, Metric, Mistake, Model, ModelParameter, Node, NodeId, Operation,
@@ -15,6 +16,7 @@ use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
 };
+pub(crate) use written::{fits, idle};
 
 /// An auxiliary network behind a value: the end of a unit under a local rule.
 #[derive(Clone, Debug, PartialEq)]
@@ -92,23 +94,6 @@ impl Search {
         let units = OPEN_UNITS.into_iter();
         let each = units.flat_map(|units| HOPS.map(|hop| Rule::Local { units, hop }));
         each.filter(|rule| self.exactness >= Some(rule.exactness())).collect()
-    }
-}
-
-/// Whether a head can stand where it says: some value goes on alone, and it reads no input but
-/// those of the loss.
-pub(crate) fn fits(model: &Model, head: &Head) -> Result<(), Mistake> {
-    let boundaries = Boundaries::new(model);
-    if !head.after.iter().any(|node| boundaries.is_position(*node)) {
-        let message = "no unit can end here: more than one value goes on, or none";
-        let hint = "write a head behind what alone is read by all that follows";
-        return Err(Mistake::new(Code::Value, message).hint(hint));
-    }
-    let known = |name: &str| model.inputs.values().any(|input| input.name == name);
-    let mut others = head.body.inputs.values().skip(1);
-    match others.find(|input| !known(&input.name)) {
-        Some(input) => Err(foreign_input(&input.name)),
-        None => Ok(()),
     }
 }
 
@@ -244,7 +229,7 @@ impl<'a> Localised<'a> {
             let own =
                 self.model.inputs.iter_mut().find(|(_, own)| own.name == input.name);
             let Some((own, known)) = own else {
-                return Err(foreign_input(&input.name));
+                return Err(written::foreign_input(&input.name));
             };
             known.bound = match [known.bound, input.bound] {
                 [0, bound] | [bound, 0] => bound,
@@ -296,10 +281,4 @@ fn unlike(wanted: &str, taken: impl Fn(&str) -> bool) -> String {
     let numbered = (1..).map(|number| format!("{wanted}_{number}"));
     let mut names = [wanted.to_owned()].into_iter().chain(numbered);
     names.find(|name| !taken(name)).expect("some number is free")
-}
-
-fn foreign_input(name: &str) -> Mistake {
-    let message = format!("the head needs the input `{name}`, the loss does not");
-    let hint = "read only what the loss of the model is computed from";
-    Mistake::new(Code::Value, message).hint(hint)
 }

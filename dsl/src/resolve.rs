@@ -25,13 +25,14 @@ mod train;
 
 use crate::{
     Code, Diagnostic, Diagnostics, Files, Mistake, Model, Program, Search, SourceFile,
-    Span, Train, import, limit,
+    Span, Train, import, limit, local,
     report::{Known, Report},
 };
 pub(crate) use cluster::plain;
 use definitions::Definitions;
 use measured::Shelf;
 pub use measured::Tables;
+use model::Resolved;
 pub use objective::kind_of;
 
 /// Reads a program: the file and all it imports.
@@ -89,7 +90,7 @@ fn program(
     let dtype = train.as_ref().map_or(Train::default().dtype, |(train, _)| train.dtype);
     let target = cluster::resolve(definitions, dtype, shelf, report);
     let search = plan::resolve(definitions, shelf.files(), report);
-    let (mut model, place) = model?;
+    let Resolved { mut model, place, heads } = model?;
     let (train, no_decay) = train?;
     optimizer::spare(&mut model, &no_decay);
     shelf.check_dtype(&train, report);
@@ -100,6 +101,9 @@ fn program(
     let program = Program { model, target, train, search, profiles, prices };
     optimizer::name_some(&program, &no_decay, report);
     plan::fit(definitions, &program, report);
+    for (head, mistake) in local::idle(&program) {
+        report.warning(heads[head], mistake);
+    }
     objective::check(&program, definitions, report);
     Ok(program)
 }

@@ -1,6 +1,8 @@
 //! Models in units: where they end, which heads they have, and what is refused.
 
-use roundelay_dsl::{Mistake, Model, NoFiles, Operation, SourceFile, localised, parse};
+use roundelay_dsl::{
+    Diagnostic, Mistake, Model, NoFiles, Operation, Program, SourceFile, localised, parse,
+};
 use roundelay_schedule::{Hop, Treatment};
 
 fn model(body: &str) -> Model {
@@ -137,11 +139,27 @@ fn written(body: &str, rule: &str) -> Result<Model, String> {
     trained(body, rule, "")
 }
 
+/// The warnings about heads of a program that is right.
+fn warned(body: &str, plan: &str) -> Vec<String> {
+    let (_, warnings) = read("", body, "", plan).expect("it is right");
+    let warnings = warnings.iter().map(ToString::to_string);
+    warnings.filter(|warning| warning.contains("head")).collect()
+}
+
 fn trained(body: &str, rule: &str, train: &str) -> Result<Model, String> {
     planned("", body, train, &format!("exactness local, rule {rule}"))
 }
 
 fn planned(blocks: &str, body: &str, train: &str, plan: &str) -> Result<Model, String> {
+    read(blocks, body, train, plan).map(|(program, _)| program.model)
+}
+
+fn read(
+    blocks: &str,
+    body: &str,
+    train: &str,
+    plan: &str,
+) -> Result<(Program, Vec<Diagnostic>), String> {
     let text = format!(
         "{blocks}
         model it {{
@@ -157,10 +175,7 @@ fn planned(blocks: &str, body: &str, train: &str, plan: &str) -> Result<Model, S
         plan {{ {plan} }}"
     );
     let source = SourceFile::new("it.rdl", text);
-    match parse(&source, &NoFiles) {
-        Ok((program, _)) => Ok(program.model),
-        Err(wrong) => Err(wrong.to_string()),
-    }
+    parse(&source, &NoFiles).map_err(|wrong| wrong.to_string())
 }
 
 const LAYERS: &str = "repeat 3 as layer { x = x + linear(layer_norm(x), 16) }";
@@ -193,6 +208,26 @@ fn a_head_behind_a_value_stands_there_alone() {
     let model = written(body, "local(units = 2)").expect("it is right");
     let all = heads(&model, 4);
     assert!(all.iter().any(|name| name.starts_with("unit1.head.linear_1")), "{all:?}");
+}
+
+/// What a program writes and no rule trains is said, with where units end instead.
+#[test]
+fn a_head_where_no_unit_ends_is_told() {
+    let body = "x = relu(linear(x, 16))
+        y = x
+        repeat 4 as layer { x = x + linear(layer_norm(x), 16) }
+        head after y { loss cross_entropy(linear(y, vocab), targets) }";
+    let two = warned(body, "exactness local, rule local(units = 2)");
+    let wanted = ["no unit ends here, so the head is left out", "it.rdl:11:20"];
+    assert_eq!(two.len(), 1, "{two:?}");
+    for part in wanted.iter().chain(&["units end behind `layer.1.add`; write"]) {
+        assert!(two[0].contains(part), "{part}: {}", two[0]);
+    }
+    let open = warned(body, "exactness local");
+    assert!(open[0].contains("`layer.0.add`, `layer.1.add`, `layer.2.add`;"), "{open:?}");
+    assert_eq!(warned(body, "rule sync"), [""; 0], "no rule has units");
+    let there = body.replace("after y", "after layer").replace("(y,", "(x,");
+    assert_eq!(warned(&there, "exactness local, rule local(units = 2)"), [""; 0]);
 }
 
 /// Heads belong to local rules: whoever reads the model under another rule sees none of them.
@@ -273,6 +308,28 @@ fn mistakes_of_heads_and_units_have_a_place_and_a_hint() {
         let wrong = written(&body, rule).expect_err(message);
         assert!(wrong.contains(message), "{message}: {wrong}");
         assert!(wrong.contains("it.rdl:"), "it has a place: {wrong}");
+    }
+}
+
+/// What heads make of targets is what the loss makes of them: else the data would be at fault.
+#[test]
+fn heads_have_the_classes_of_the_loss() {
+    let cases = [
+        (
+            "cross_entropy(linear(x, 5), targets)",
+            "the head has 5 classes for `targets`, the loss of the model has 24",
+        ),
+        ("cross_entropy(linear(x, 25), targets)", "give the head 24 classes"),
+        (
+            "mse(x, embedding(targets, 5, 16))",
+            "the head takes `targets` below 5, the model below 24",
+        ),
+    ];
+    for (loss, message) in cases {
+        let body = format!("{LAYERS}\nhead after layer {{ loss {loss} }}");
+        let wrong = written(&body, "sync").expect_err(message);
+        assert!(wrong.contains(message), "{message}: {wrong}");
+        assert!(wrong.contains("it.rdl:9:12"), "it has a place: {wrong}");
     }
 }
 

@@ -28,11 +28,20 @@ pub(super) enum Home {
     Head,
 }
 
-/// The model that is trained, and where its name stands.
+/// The model that is trained, and where it stands.
+pub(super) struct Resolved {
+    pub(super) model: Model,
+    /// Its name.
+    pub(super) place: Span,
+    /// What each of its heads stands behind.
+    pub(super) heads: Vec<Span>,
+}
+
+/// The model that is trained.
 pub(super) fn resolve(
     definitions: &Definitions<'_>,
     report: &mut Report,
-) -> Known<(Model, Span)> {
+) -> Known<Resolved> {
     let model = definitions.model(report)?;
     let place = model.name.span;
     let mut evaluator = Evaluator::new(&model.name.text, definitions, report);
@@ -50,15 +59,15 @@ pub(super) fn resolve(
         graph.admits(&loss, metric).map_err(|m| report.error(*place, m))?;
     }
     let metrics: Vec<Measure> = metrics.into_iter().map(|(metric, _)| metric).collect();
-    let (heads, places): (Vec<_>, Vec<_>) = heads.into_iter().unzip();
-    graph.state_heads(heads);
+    let (bodies, heads): (Vec<_>, Vec<Span>) = heads.into_iter().unzip();
+    graph.state_heads(bodies);
     let finished = graph.finish(&loss, &metrics);
     let (model, unused) = finished.map_err(|m| report.error(span, m))?;
     unused.iter().for_each(|source| warn_unused(*source, &origins, report));
-    for (head, place) in model.heads.iter().zip(places) {
-        local::fits(&model, head).map_err(|m| report.error(place, m))?;
+    for (head, place) in model.heads.iter().zip(&heads) {
+        local::fits(&model, head).map_err(|m| report.error(*place, m))?;
     }
-    Ok((model, place))
+    Ok(Resolved { model, place, heads })
 }
 
 fn warn_unused(source: Source, origins: &[Vec<Span>; 3], report: &mut Report) {
