@@ -42,7 +42,12 @@ pub enum Clash {
     /// Travelling states without workers.
     HandoffNeedsWorkers,
     /// ZeRO's collectives under a cyclic rule, where workers never meet.
-    ShardsNeedSync(States),
+    ShardsNeedSync {
+        /// What was asked for.
+        states: States,
+        /// Where.
+        placement: Placement,
+    },
     /// Hand-over under sync, where all workers want a stage at the same time.
     HandoffNeedsCyclic,
     /// Clipping with sharded states.
@@ -106,7 +111,10 @@ impl Family {
             States::Zero1 | States::Zero2 | States::Zero3 | States::Hsdp => {
                 match (splits, sync) {
                     (false, _) => Err(Clash::StatesNeedMembers(self.states)),
-                    (true, false) => Err(Clash::ShardsNeedSync(self.states)),
+                    (true, false) => {
+                        let Self { states, placement, .. } = self;
+                        Err(Clash::ShardsNeedSync { states, placement })
+                    }
                     (true, true) => Ok(()),
                 }
             }
@@ -209,10 +217,15 @@ impl fmt::Display for Clash {
             Clash::HandoffNeedsWorkers => {
                 f.write_str("states handoff travel along the workers of placement data")
             }
-            Clash::ShardsNeedSync(states) => write!(
+            Clash::ShardsNeedSync { states, placement: Placement::Data } => write!(
                 f,
                 "states {states} need all workers at one time, which a cyclic rule never \
                  has: use handoff"
+            ),
+            Clash::ShardsNeedSync { states, placement } => write!(
+                f,
+                "states {states} need all who share a stage at one time, which a cyclic rule \
+                 never has: use replicated in placement {placement}, or rule sync"
             ),
             Clash::HandoffNeedsCyclic => write!(
                 f,

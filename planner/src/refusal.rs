@@ -96,6 +96,8 @@ fn binding(program: &Program, ranking: &Ranking) -> String {
     let divided = [States::Zero3, States::Hsdp].iter().any(|own| states.allows(own));
     let whole = rows.allows(1) && columns.allows(1);
     let depth = |excluded: &&Excluded| match &excluded.reason {
+        // Whatever else stands against some plans, this stands against all.
+        Reason::ClipNeedsWholeTensors if !whole => (0, 0),
         // More devices do not help a model that cannot be split as the program asks.
         Reason::Refused(_) if !whole => (1, 0),
         // Nor do they give depth to states that have none.

@@ -1,7 +1,8 @@
 //! The smallest changes that make a plan fit. Each is a list of lines as `--set` takes them, and
 //! is told only after planning with it. Decisions that the program restricts come first, then its
 //! own bound of memory, a weaker class of exactness, another batch, and last what must be bought:
-//! memory, then devices; of a number the value that is nearest to an allowed one.
+//! memory, then devices; of a number the value that is nearest to an allowed one. Where no single
+//! change helps, as few as suffice at once, without weaker exactness if there are such.
 
 use crate::{
     candidate::Candidate,
@@ -223,29 +224,59 @@ impl Mender<'_> {
         self.planned(&[format!("cluster.devices = {count}")])
     }
 
-    /// All restrictions dropped at once: what the smallest plan of all needs of them.
+    /// Several changes at once, in the class of exactness that the program allows, else in the
+    /// strictest weaker one.
     fn everything(&mut self) {
-        if !self.has_room("several changes at once") {
-            return;
+        let allowed = self.program.search.exactness.unwrap_or(Exactness::Reordered);
+        let weaker = [Exactness::Delayed, Exactness::Truncated, Exactness::Local];
+        let weaker = weaker.into_iter().filter(|class| *class > allowed);
+        for exactness in [allowed].into_iter().chain(weaker) {
+            let is_done = !self.changes.repairs.is_empty();
+            if is_done || !self.has_room("several changes at once") {
+                return;
+            }
+            self.several(exactness);
         }
-        let mut relaxed = self.program.clone();
-        Decision::ALL.iter().for_each(|decision| decision.open(&mut relaxed.search));
-        relaxed.search.exactness = Some(Exactness::Local);
+    }
+
+    /// All restrictions dropped at once, then restored one by one where a plan still fits, what
+    /// changes most first: so no change that is told could be left out.
+    fn several(&mut self, exactness: Exactness) {
         let search = &self.program.search;
-        let allowed = search.exactness.unwrap_or(Exactness::Reordered);
-        let refused = |found: &Candidate| {
-            let restricted = Decision::ALL.into_iter();
-            let restricted = restricted.filter(|d| !d.allows(search, &found.plan));
-            restricted.collect::<Vec<_>>()
+        let restricted = |decision: &Decision| !decision.is_open(search);
+        let mut open: Vec<Decision> =
+            Decision::ALL.into_iter().filter(restricted).collect();
+        let mut plans = self.plans(&self.relaxed(&open, exactness));
+        for decision in open.clone().into_iter().rev() {
+            if plans.is_empty() || self.left == 0 {
+                break;
+            }
+            let fewer: Vec<Decision> =
+                open.iter().copied().filter(|one| *one != decision).collect();
+            let found = self.plans(&self.relaxed(&fewer, exactness));
+            if !found.is_empty() {
+                (open, plans) = (fewer, found);
+            }
+        }
+        let search = &self.program.search;
+        let far = |found: &&Candidate| -> u64 {
+            open.iter().map(|decision| decision.distance(search, &found.plan)).sum()
         };
-        let plans = self.plans(&relaxed);
-        let nearest = plans.iter().min_by_key(|found| refused(found).len());
-        let Some(found) = nearest else { return };
+        let Some(found) = plans.iter().min_by_key(far) else { return };
+        let allowed = search.exactness.unwrap_or(Exactness::Reordered);
         let weaker = found.exactness() > allowed;
         let class = weaker.then(|| format!("exactness {}", found.exactness()));
-        let pins = refused(found).into_iter();
-        let pins = pins.flat_map(|d| d.lines(search, &found.plan).unwrap_or_default());
+        let changed = open.iter().filter(|one| !one.allows(search, &found.plan));
+        let pins = changed.flat_map(|d| d.lines(search, &found.plan).unwrap_or_default());
         self.try_lines(pins.chain(class).collect(), String::new());
+    }
+
+    /// The program without these restrictions.
+    fn relaxed(&self, open: &[Decision], exactness: Exactness) -> Program {
+        let mut relaxed = self.program.clone();
+        open.iter().for_each(|decision| decision.open(&mut relaxed.search));
+        relaxed.search.exactness = Some(exactness);
+        relaxed
     }
 
     /// Keeps a change if a plan fits with it.

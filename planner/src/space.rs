@@ -267,7 +267,7 @@ impl<'a> Filler<'a> {
             | Clash::StatesNeedOneHolder(_)
             | Clash::StatesNeedWholeSequences(_)
             | Clash::HandoffNeedsWorkers
-            | Clash::ShardsNeedSync(_)
+            | Clash::ShardsNeedSync { .. }
             | Clash::HandoffNeedsCyclic => {
                 search.states != Choice::Open || !search.depth.allows(1)
             }
