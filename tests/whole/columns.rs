@@ -16,6 +16,7 @@ use roundelay::{
     },
 };
 use roundelay_schedule::Id;
+use std::collections::BTreeMap;
 
 /// Every grid of at most eight devices.
 pub(crate) fn grids() -> impl Iterator<Item = Tensor> {
@@ -45,8 +46,8 @@ fn pipelines_of_grids_replay_like_the_recursion() {
     }
 }
 
-/// Widths and heads that every grid of at most eight devices divides; a large tied table, biases,
-/// dropout, gates and rotary positions.
+/// Widths and heads that every grid of at most eight devices divides; a large tied table, positions
+/// that are trained, biases, dropout and gates.
 pub(crate) const DIVISIBLE: &str = "model divisible {
     input tokens:  i32[batch, 4]
     input targets: i32[batch, 4]
@@ -66,8 +67,24 @@ pub(crate) fn descending(text: &str, batch: u32, rate: &str, dtype: Float) -> Pr
     program
 }
 
+/// Models by what attention and losses have besides, of which four rows or columns divide all.
+const UNUSUAL: &str = "model unusual {
+    input images:  real[batch, 8, 8, 3]
+    input targets: i32[batch, 4]
+    x = patches(images, 4, 24) + positions(4, 24)
+    x = x + attention(rms_norm(x), 8, causal = true, head_width = 6, window = 3, scale = 0.3,
+                      cap = 2.0)
+    x = x + linear(gelu_tanh(linear(layer_norm(x), 48)), 24)
+    loss cross_entropy(soft_cap(linear(layer_norm(x), 40), 30), targets, masked = true)
+}";
+
 /// The losses of a few steps, of which the later ones show the gradients of the earlier.
 pub(crate) fn losses(program: &Program, tensor: Tensor, timing: Timing) -> Vec<f64> {
+    trained(program, tensor, timing).0
+}
+
+/// The losses of a few steps, and what the machine has then.
+fn trained(program: &Program, tensor: Tensor, timing: Timing) -> (Vec<f64>, State) {
     const STEPS: u64 = 3;
     let schedule = sequential(program, tensor);
     let data = Dataset::open(&schedule.job, None).unwrap();
@@ -76,22 +93,54 @@ pub(crate) fn losses(program: &Program, tensor: Tensor, timing: Timing) -> Vec<f
     cpu.load(&State::initial(&schedule.job)).unwrap();
     let mut losses = Vec::new();
     cpu.replay(STEPS, &mut |loss| losses.push(loss.loss)).unwrap();
-    losses
+    (losses, cpu.save().unwrap())
 }
 
-/// Losses are those of one device, but for so much.
+/// The newest numbers of every parameter, by name.
+fn parameters(state: &State) -> BTreeMap<&str, Vec<f64>> {
+    let numbers = |bytes: &[u8]| -> Vec<f64> {
+        match state.dtype {
+            Float::F64 => {
+                bytes.as_chunks().0.iter().map(|word| f64::from_ne_bytes(*word)).collect()
+            }
+            Float::F32 => bytes
+                .as_chunks()
+                .0
+                .iter()
+                .map(|word| f64::from(f32::from_ne_bytes(*word)))
+                .collect(),
+            other => panic!("no test trains {other:?}"),
+        }
+    };
+    let tensors = state.tensors.iter();
+    tensors.map(|(name, own)| (name.as_str(), numbers(&own.versions[0]))).collect()
+}
+
+/// Losses are those of one device, but for so much of them, and so are the parameters after them,
+/// but for ten times as much, since norms of few numbers enlarge rounding; of parameters that are
+/// small, of a hundredth.
 pub(crate) fn trains_like_one_device(
     program: &Program,
     tensors: impl IntoIterator<Item = Tensor>,
     most: f64,
 ) {
-    let expected = losses(program, Tensor::WHOLE, Timing::Natural);
+    let (expected, last) = trained(program, Tensor::WHOLE, Timing::Natural);
     for tensor in tensors {
-        let found = losses(program, tensor, Timing::Natural);
+        let (found, own) = trained(program, tensor, Timing::Natural);
         assert_eq!(found.len(), expected.len(), "{tensor:?}");
         for (one, other) in found.iter().zip(&expected) {
             let error = (one - other).abs() / other.abs();
             assert!(error < most, "{tensor:?}: {one} for {other}");
+        }
+        let (own, last) = (parameters(&own), parameters(&last));
+        assert!(own.keys().eq(last.keys()), "{tensor:?}");
+        for ((name, own), last) in own.iter().zip(last.values()) {
+            let size = last.iter().fold(0.01, |most: f64, one| most.max(one.abs()));
+            assert_eq!(own.len(), last.len(), "{tensor:?}: {name}");
+            for (one, other) in own.iter().zip(last) {
+                let error = (one - other).abs() / size;
+                assert!(error < 10.0 * most, "{tensor:?}: {one} for {other} in {name}");
+            }
         }
     }
 }
@@ -105,6 +154,17 @@ fn every_grid_trains_like_one_device() {
         let gather = |tensor| Tensor { contraction: Contraction::Gather, ..tensor };
         let gathered = grids().map(gather).filter(Tensor::can_contract);
         trains_like_one_device(&program, grids().chain(shared).chain(gathered), most);
+    }
+}
+
+#[test]
+fn what_attention_and_losses_have_besides_trains_like_on_one_device() {
+    for (dtype, most) in [(Float::F64, 1e-12), (Float::F32, 1e-5)] {
+        let program = descending(UNUSUAL, 4, "1e-1", dtype);
+        let grids = [(2, 1), (4, 1), (1, 2), (1, 4), (2, 2), (4, 2), (2, 4)];
+        let grids = grids.map(|(rows, columns)| Tensor::grid(rows, columns));
+        let split = grids.map(|own| Tensor { sequence: Sequence::Split, ..own });
+        trains_like_one_device(&program, grids.into_iter().chain(split), most);
     }
 }
 
