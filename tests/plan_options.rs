@@ -317,6 +317,8 @@ fn a_grid_is_pinned_written_and_read_again() {
         (&tensor["rows"], &tensor["columns"], &tensor["depth"]),
         (&Value::from(2), &Value::from(2), &Value::from(1))
     );
+    let notes = found["notes"].to_string();
+    assert!(notes.contains("local rules were not searched"), "{notes}");
     let [plan, schedule] = ["plan.yaml", "line.schedule"].map(|name| scratch.path(name));
     let mut command = roundelay("plan");
     command.arg(&program).args(grid.iter().flat_map(|line| ["--set", line]));

@@ -26,8 +26,10 @@ mod local;
 mod pixels;
 mod rules;
 mod turns;
+mod whole;
 
 pub(crate) use halves::Strand;
+pub use whole::{Undivided, undivided};
 
 use crate::stage::{Graph, StageError};
 use absorb::Absorb;

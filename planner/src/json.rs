@@ -58,6 +58,9 @@ pub struct Document {
     pub rewriting: BTreeMap<Stop, usize>,
     /// How long the search took.
     pub elapsed_s: f64,
+    /// What a reader should know before believing the plans, where it was asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// The front, where it was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub front: Option<FrontPart>,
@@ -299,6 +302,7 @@ pub fn document(ranking: &Ranking) -> Document {
         gap: ranking.gap,
         rewriting: ranking.rewriting.clone(),
         elapsed_s: ranking.elapsed.as_secs_f64(),
+        notes: Vec::new(),
         front: None,
         explain: None,
     }
@@ -361,6 +365,11 @@ pub(crate) fn plan_row(rank: usize, candidate: &Candidate, goal: &Goal) -> PlanR
 }
 
 impl Document {
+    /// The document with what [`crate::remarks`] says.
+    pub fn with_notes(self, notes: Vec<String>) -> Self {
+        Self { notes, ..self }
+    }
+
     /// The document with a front.
     pub fn with_front(self, front: &Front, goal: &Goal) -> Self {
         let rows = (1..).zip(&front.plans);

@@ -5,16 +5,12 @@ use crate::{
     candidate::Candidate,
     decisions::recompute,
     front::Front,
-    idle::idle,
     objective::{Goal, dollars},
     ranking::{Ranking, Weaker},
+    remarks::remarks,
 };
-use roundelay_dsl::{Choice, Program, Search};
-use roundelay_schedule::{
-    Contraction, Exactness, Hop, Images, Nanos, Placement, Plan, PoolId, Rule, Sequence,
-    States, Tensor,
-};
-use std::collections::BTreeSet;
+use roundelay_dsl::Program;
+use roundelay_schedule::{Contraction, Images, Nanos, Plan, Sequence, States, Tensor};
 
 /// Number of columns.
 const COLUMNS: usize = 24;
@@ -152,30 +148,6 @@ pub fn front_table(front: &Front, goal: &Goal) -> String {
     )
 }
 
-/// Classes of local rules that were not searched, since nothing asks for them: another objective is
-/// never proposed for its time alone.
-fn unasked(ranking: &Ranking, program: &Program) -> Option<String> {
-    let units = |hop| program.under(Rule::Local { units: 2, hop }).is_ok();
-    let open = program.search.rule == Choice::Open && places_units(&program.search);
-    let classes = [(Hop::Added, Exactness::Truncated), (Hop::None, Exactness::Local)];
-    let others = classes
-        .into_iter()
-        .filter(|(hop, class)| open && *class > ranking.allowed && units(*hop));
-    let lines: Vec<String> = others
-        .map(|(_, class)| format!("`exactness {class}`: {}", class.change()))
-        .collect();
-    let rules = "local rules were not searched, for they have another objective";
-    (!lines.is_empty()).then(|| format!("{rules}; {}", lines.join("; ")))
-}
-
-/// Whether a placement and an order that are tried can hold a local rule.
-fn places_units(search: &Search) -> bool {
-    let mut placements = Placement::ALL.iter().filter(|one| search.placement.allows(one));
-    placements.any(|placement| {
-        placement.orders_of_units().iter().any(|order| search.order.allows(order))
-    })
-}
-
 /// Plans under each other, numbered; every line ends with a newline.
 fn listed<'a>(plans: impl Iterator<Item = &'a Candidate>, goal: &Goal) -> String {
     let numbered = (1..).zip(plans);
@@ -304,78 +276,11 @@ fn searched(ranking: &Ranking) -> String {
     )
 }
 
-/// What a reader should know before believing the table.
-pub fn remarks(ranking: &Ranking, program: &Program) -> Vec<String> {
-    let shown = || {
-        let weaker = ranking.weaker.iter().map(|weaker| &weaker.candidate);
-        let leaders = ranking.approaches.iter().filter_map(|led| led.candidate.as_ref());
-        ranking.plans.iter().chain(leaders).chain(weaker)
-    };
-    let cyclic = |placement| {
-        shown().any(|candidate| {
-            candidate.plan.placement == placement && !candidate.plan.rule.is_synchronous()
-        })
-    };
-    let mut remarks = Vec::new();
-    if cyclic(Placement::Concurrent) {
-        remarks.push(
-            "accumulate needs less memory than concurrent cyclic micro-batches, and no delay"
-                .to_owned(),
-        );
-    }
-    if cyclic(Placement::Data) {
-        remarks.push(
-            "in placement data the cyclic rule does not lower a device's activation peak, \
-             only that of all devices together"
-                .to_owned(),
-        );
-    }
-    if shown().any(|candidate| candidate.plan.placement == Placement::Concurrent) {
-        remarks.push("on one device no placement saves time".to_owned());
-    }
-    if shown().any(|candidate| !candidate.plan.boundaries.is_empty()) {
-        remarks.push(
-            "under a local rule units train on losses of their own: times compare, what it \
-             costs in quality is not known"
-                .to_owned(),
-        );
-    }
-    remarks.extend(unasked(ranking, program));
-    if let Some(first) = ranking.plans.first() {
-        remarks.extend(idle(&program.search, &first.plan));
-    }
-    if shown().any(|candidate| candidate.staleness() > 1) {
-        remarks.push(
-            "a flush-free pipeline with N < S - 1 lags more than one update behind"
-                .to_owned(),
-        );
-    }
-    if shown().any(|candidate| is_virtual(candidate, program)) {
-        remarks.push(
-            "devices that share a memory are taken as separate processors: where they are \
-             virtual, times are predictions, memory and numbers are real"
-                .to_owned(),
-        );
-    }
-    if let Some(first) = shown().next().filter(|_| !program.profiles.is_empty()) {
-        remarks.push(format!("times of the first plan: {}", first.origins));
-    }
-    remarks
-}
-
-/// Whether two devices of a plan allocate from one pool.
-fn is_virtual(candidate: &Candidate, program: &Program) -> bool {
-    let devices = &candidate.plan.devices;
-    let pools: BTreeSet<PoolId> =
-        devices.iter().map(|device| program.target.devices[*device].pool).collect();
-    pools.len() < devices.len()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::sample;
-    use roundelay_schedule::{Order, Recompute};
+    use roundelay_schedule::{Exactness, Order, Placement, Recompute, Rule};
 
     #[test]
     fn the_table_is_aligned_and_says_what_would_allow_more() {
@@ -412,39 +317,6 @@ note: local rules were not searched, for they have another objective; `exactness
 note: devices that share a memory are taken as separate processors: where they are virtual, times are predictions, memory and numbers are real
 ";
         assert_eq!(text, expected);
-    }
-
-    #[test]
-    fn what_local_rules_would_change_is_named_where_nobody_asks_for_them() {
-        let mut ranking = sample::ranking();
-        let mut program = sample::program(4, 8);
-        let mut note = |allowed, rule: Choice<Rule>| {
-            (ranking.allowed, program.search.rule) = (allowed, rule);
-            let notes = remarks(&ranking, &program);
-            notes
-                .into_iter()
-                .find(|note| note.starts_with("local rules were not searched"))
-        };
-        let both = note(Exactness::Reordered, Choice::Open).expect("none was searched");
-        assert!(both.contains("`exactness truncated`: units train on"), "{both}");
-        assert!(both.contains("`exactness local`: units train on"), "{both}");
-        let one = note(Exactness::Truncated, Choice::Open).expect("one was searched");
-        assert!(!one.contains("`exactness truncated`"), "{one}");
-        assert_eq!(note(Exactness::Local, Choice::Open), None);
-        assert_eq!(note(Exactness::Exact, Choice::OneOf(vec![Rule::Sync])), None);
-        let mut placed = |placement, order| {
-            program.search.rule = Choice::Open;
-            program.search.placement = Choice::OneOf(vec![placement]);
-            program.search.order = order;
-            ranking.allowed = Exactness::Reordered;
-            let notes = remarks(&ranking, &program);
-            notes.iter().any(|note| note.starts_with("local rules were not searched"))
-        };
-        let sequential = || Choice::OneOf(vec![Order::Sequential]);
-        assert!(placed(Placement::Pipeline, Choice::Open));
-        assert!(placed(Placement::Accumulate, sequential()));
-        assert!(!placed(Placement::Pipeline, sequential()), "units follow in 1f1b");
-        assert!(!placed(Placement::Shared, Choice::Open), "no unit is shared");
     }
 
     #[test]

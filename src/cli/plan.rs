@@ -48,7 +48,7 @@ fn ranked(args: &PlanArgs, file: &Path, program: &Program) -> Result<(), Failure
         explanation: (args.explain && more).then(explanation),
     };
     match args.json {
-        true => print_document(&ranking, &extras)?,
+        true => print_document(&ranking, &extras, program)?,
         false => print_text(&ranking, &extras, program)?,
     }
     match ranking.interrupted {
@@ -63,8 +63,13 @@ struct Extras {
     explanation: Option<Explanation>,
 }
 
-fn print_document(ranking: &Ranking, extras: &Extras) -> Result<(), Failure> {
-    let mut document = planner::document(ranking);
+fn print_document(
+    ranking: &Ranking,
+    extras: &Extras,
+    program: &Program,
+) -> Result<(), Failure> {
+    let notes = planner::remarks(ranking, program);
+    let mut document = planner::document(ranking).with_notes(notes);
     if let Some(front) = &extras.front {
         document = document.with_front(front, &ranking.goal);
     }

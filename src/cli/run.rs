@@ -139,7 +139,8 @@ fn prepare(args: &RunArgs, told: Told) -> Result<Checked, Failure> {
     match (told, args.json) {
         (Told::Elsewhere, _) => {}
         (Told::Here, true) => {
-            let plan = &planner::document(&ranking);
+            let notes = planner::remarks(&ranking, &program);
+            let plan = &planner::document(&ranking).with_notes(notes);
             print_json(&PlanLine { event: "plan", plan }, Form::Line)?;
         }
         (Told::Here, false) => print(&roundelay::table(&ranking, &program))?,

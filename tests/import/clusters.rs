@@ -33,13 +33,13 @@ fn weights_of_sixteen_bits_train_in_mixed_precision() {
 #[test]
 fn every_cluster_has_the_devices_that_are_asked_for() {
     for cluster in ImportCluster::ALL {
-        for nodes in [1, 3] {
-            let nodes = Some(nodes);
+        for count in [1, 3] {
+            let nodes = Some(count);
             let options = ImportOptions { cluster, nodes, ..ImportOptions::default() };
             let source = SourceFile::new("imported.rdl", text("llama-3-8b", &options));
             let program = roundelay::parse(&source).unwrap_or_else(|w| panic!("{w}"));
             let devices = program.target.devices.len();
-            assert_eq!(devices as u32, 8 * nodes.unwrap_or_default(), "{cluster:?}");
+            assert_eq!(devices as u32, 8 * count, "{cluster:?}");
             let batch = program.train.batch;
             assert_eq!(batch, devices as u32, "{cluster:?}: an example for each device");
         }

@@ -67,6 +67,11 @@ impl<'a> Absorb<'a> {
         }
     }
 
+    /// Whether somebody could use equal parts of what an affine map makes, if there were such.
+    pub(crate) fn wants_columns(&self, node: NodeId) -> bool {
+        self.of(node, self.last(node)) == Use::Even
+    }
+
     /// Whether a result goes into heads before any other map.
     pub(crate) fn meets_heads(&self, node: NodeId) -> bool {
         self.heads[node.index()]

@@ -44,6 +44,7 @@ impl Local<'_> {
         own: impl Fn([u64; 2]) -> Operation,
     ) -> (Source, Layout) {
         let Some(direction) = self.by_heads(operands, heads) else {
+            self.counted_heads(heads);
             let whole: Vec<Source> = operands.iter().map(|(own, _)| *own).collect();
             return self.replicated(operation, &whole, shape);
         };

@@ -122,6 +122,9 @@ impl Local<'_> {
     fn fits(&mut self, (way, turn): (Way, Turn), x: Source, shape: &[Extent]) -> bool {
         let size = |shape: &[Extent]| shape.last().map_or(1, |extent| extent.size);
         let read = size(&self.shape(x));
+        if way.to == Some(Direction::Rows) {
+            self.counted(("filters", size(shape)), size(shape));
+        }
         let from = way.from.is_none_or(|from| self.divides(from, ("channels", read)));
         let to = match turn {
             Turn::Back if way.to.is_none() => way.from,
@@ -145,6 +148,7 @@ impl Local<'_> {
             unreachable!("the caller matched a convolution")
         };
         if !self.divides(direction, ("groups", groups)) {
+            self.counted(("groups", groups), groups);
             return self.replicated(operation, operands, shape);
         }
         let own = Operation::Conv2d { stride, padding, groups: groups / parts };

@@ -5,6 +5,7 @@ use super::{
     absorb::Absorb,
     layout::{Along, Layout, SEQUENCE, Step, has_tokens},
     turns::Turns,
+    whole::Undivided,
 };
 use crate::stage::StageError;
 use roundelay_dsl::{
@@ -45,6 +46,8 @@ pub(super) struct Local<'a> {
     pub(super) splits_pixels: bool,
     /// The first thing that the grid does not split.
     pub(super) refused: Option<StageError>,
+    /// What every row does whole for its numbers.
+    pub(super) undivided: Vec<Undivided>,
 }
 
 impl<'a> Local<'a> {
@@ -72,6 +75,7 @@ impl<'a> Local<'a> {
             at: NodeId::new(0),
             splits_pixels: false,
             refused: None,
+            undivided: Vec::new(),
         };
         for id in whole.nodes.ids() {
             local.at = id;

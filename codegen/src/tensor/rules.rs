@@ -168,7 +168,13 @@ impl Local<'_> {
         shape: &[Extent],
     ) -> (Source, Layout) {
         match self.way(id, operands[0]) {
-            Way::Replicated => self.replicated(Operation::Linear, operands, shape),
+            Way::Replicated => {
+                if self.absorb.wants_columns(id) {
+                    let width = shape.last().map_or(1, |extent| extent.size);
+                    self.counted(("output features", width), width);
+                }
+                self.replicated(Operation::Linear, operands, shape)
+            }
             Way::From(direction) => self.contract(direction, operands, shape),
             Way::Gather => {
                 let width = shape.last().map_or(1, |extent| extent.size);

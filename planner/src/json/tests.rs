@@ -23,6 +23,19 @@ fn the_document_keeps_its_schema() {
     assert!(!document["weaker"].as_array().unwrap().is_empty());
 }
 
+/// Programs that read documents are told what a person reads below the table.
+#[test]
+fn notes_stand_in_the_document() {
+    let program = sample::program(2, 4);
+    let ranking = plan(&program, &Options::default()).expect("it fits");
+    let notes = crate::remarks(&ranking, &program);
+    assert!(!notes.is_empty());
+    let document = document(&ranking).with_notes(notes.clone());
+    let document = serde_json::to_value(document).unwrap();
+    schema::hold("plan", &document);
+    assert_eq!(document["notes"], json!(notes));
+}
+
 #[test]
 fn the_validator_sees_what_is_wrong() {
     let good = sample_document(1, 2);
