@@ -50,7 +50,7 @@ pub(crate) fn idle(search: &Search, plan: &Plan) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use crate::{sample, table::remarks};
+    use crate::{remarks::remarks, sample};
     use roundelay_dsl::Program;
     use roundelay_schedule::{Nanos, Tensor};
 
