@@ -232,8 +232,7 @@ impl BackwardCode {
 /// `cuts` are S − 1 ascending node numbers; stage j starts at node `cuts[j − 1]`. Each stage's
 /// parameters lie in one flat array in order of first use, every start a multiple of 16
 /// elements, its length a multiple of `padding`. Gradients have the same layout. The first
-/// backward pass writes the gradient everywhere: what no kernel reaches is 0 · θ of the same
-/// range, so the whole flat parameter array, padding included, must be defined.
+/// backward pass writes the gradient everywhere: what no kernel reaches is zero, padding included.
 ///
 /// # Errors
 /// Wrong cuts, a malformed model, a loss without a gradient kernel, a parameter that two stages

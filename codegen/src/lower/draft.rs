@@ -82,7 +82,8 @@ impl Key {
 /// Law: behind the last pass of a device in a step, and without a flush right behind the pass that
 /// makes a sum whole, what a pass of the step waits for stands above what only the next step waits
 /// for. Ports, and queues of messages, are taken in list order: so the way back through a pipeline
-/// waits for no sum of gradients.
+/// waits for no sum of gradients. Sums that another device of the step waits for keep their place:
+/// those of two directions, and those that cyclic workers and rings of shared devices hand on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Side {
     /// What the slot's pass still needs.

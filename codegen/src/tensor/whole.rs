@@ -7,7 +7,7 @@ use super::{
     turns::Turns,
 };
 use roundelay_dsl::{Model, NodeId, Operation};
-use roundelay_schedule::{Direction, Tensor};
+use roundelay_schedule::{Direction, Tensor, gcd};
 use std::collections::BTreeMap;
 
 /// An operation that every row does whole, since rows do not divide what it counts.
@@ -25,8 +25,8 @@ pub struct Undivided {
     pub divisor: u64,
 }
 
-/// What every row of a model does whole for its numbers; nothing among several columns, which
-/// refuse it.
+/// The attention, affine maps and convolutions that every row does whole for their numbers, each
+/// the first of its chain; nothing among several columns, which refuse it.
 pub fn undivided(model: &Model, tensor: Tensor) -> Vec<Undivided> {
     if tensor.rows == 1 || tensor.columns > 1 {
         return Vec::new();
@@ -49,7 +49,7 @@ impl Local<'_> {
 
     /// The same for what is made head by head: rows must divide heads and key heads.
     pub(super) fn counted_heads(&mut self, [heads, key_heads]: [u64; 2]) {
-        let both = common(heads, key_heads);
+        let both = gcd(heads, key_heads);
         match heads.is_multiple_of(self.parts(Direction::Rows)) {
             true => self.counted(("key heads", key_heads), both),
             false => self.counted(("heads", heads), both),
@@ -66,9 +66,4 @@ fn kind(operation: Operation) -> Option<&'static str> {
         Operation::Conv2d { .. } => Some("the convolution"),
         _ => None,
     }
-}
-
-/// The greatest common divisor.
-fn common(one: u64, other: u64) -> u64 {
-    if other == 0 { one } else { common(other, one % other) }
 }

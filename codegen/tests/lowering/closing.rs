@@ -14,8 +14,7 @@ use roundelay_schedule::{
 
 const UNIT: u64 = 1_000_000;
 
-/// Plans whose stages send each other messages, and whose members add up a gradient when the
-/// last pass of a step has added to it.
+/// Plans whose stages send each other messages, and whose members add up gradients.
 fn plans() -> Vec<Plan> {
     let (n, stages) = (8, 4);
     let cuts: Vec<u32> = (1..stages).collect();
@@ -31,7 +30,7 @@ fn plans() -> Vec<Plan> {
     });
     let folded = pipelines(n, &cuts);
     let folded = folded.into_iter().filter(|plan| plan.order.fold() != Fold::Mirror);
-    let split = [States::Replicated, States::Zero1];
+    let split = [States::Replicated, States::Zero1, States::Zero2, States::Zero3];
     let folded = folded.flat_map(|plan| {
         split.map(|states| Plan { states, ..plan.clone() }.replicated(2, 1))
     });

@@ -24,7 +24,7 @@ fn gathers(schedule: &Schedule) -> Vec<usize> {
 }
 
 /// The first map makes no gradient of its input, so its backward pass reads no parameters; W of no
-/// map does.
+/// map does, for no gradient hops back here.
 #[test]
 fn parameters_are_gathered_for_the_passes_that_read_them() {
     let n = 8;

@@ -22,7 +22,8 @@ pub(super) struct Members {
     pub(super) ring: RingId,
     /// The passes of the stage's device in list order, as numbers of slots.
     turns: Vec<u32>,
-    /// Turns that what a pass made possible may stand later.
+    /// Turns that what a pass made possible may stand later; none without a flush, nor where
+    /// micro-batches have lanes of their own.
     patience: usize,
 }
 
@@ -114,13 +115,28 @@ impl Members {
         later: usize,
     ) -> (Key, u32) {
         let turn = turn + later * self.patience;
-        // Where every pass makes a whole sum, the next one waits for the place of this one.
-        let waits = match self.patience {
+        let closes = match self.patience {
+            // With N = 1 every pass makes a whole sum, and the next one waits for its place.
             0 => draft.sites.micro_batches > 1,
             _ => turn + 1 >= self.turns.len(),
         };
-        let side = if waits { Side::Closing } else { Side::After };
+        let side = if closes { Side::Closing } else { Side::After };
         self.beside(draft, turn, side)
+    }
+
+    /// The same for the sum of one micro-batch's gradients, of which each is added up at once:
+    /// without patience the sum of the last one alone is whole.
+    pub(super) fn summed(
+        &self,
+        draft: &Draft<'_>,
+        i: MicroBatch,
+        turn: usize,
+        later: usize,
+    ) -> (Key, u32) {
+        match self.patience > 0 || i == draft.last() {
+            true => self.closing(draft, turn, later),
+            false => self.after(draft, turn, later),
+        }
     }
 
     /// After the last pass of the device in a period, for what only the next step waits for.

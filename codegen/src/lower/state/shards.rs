@@ -9,8 +9,8 @@
 //!
 //! A gather stands one turn before its pass, so two units are whole at a time: one that a pass
 //! reads, one that arrives. So do two whole gradients: one that a pass makes, one that leaves. W reads
-//! no parameters, so nothing is gathered for it. What of the last micro-batch has no pass left to hide
-//! behind stands behind the messages of the step ([`Members::closing`]).
+//! no parameters but where a gradient hops back, so nothing is gathered for it elsewhere. Sums that
+//! have no pass left to hide behind stand behind the messages of the step ([`Members::closing`]).
 
 use super::{
     Addition, StageRows, UpdateRows,
@@ -178,11 +178,7 @@ impl Shards {
             let subject = Subject::Gradient(self.stage(), Slice::Whole);
             let whole = self.in_turn(draft, subject, 0, (turn, i));
             rows.gradient.insert(i, (whole, Addition::First));
-            let place = |draft: &Draft<'_>, later| match i == draft.last() {
-                true => self.members.closing(draft, turn, later),
-                false => self.members.after(draft, turn, later),
-            };
-            let moment = place(draft, 1);
+            let moment = self.members.summed(draft, i, turn, 1);
             let sum = Sum::list([i]);
             if i.index() == 0 {
                 self.scatter(draft, moment, (whole, self.gradient()), sum);
@@ -190,7 +186,7 @@ impl Shards {
                 let subject = Subject::Gradient(self.stage(), Slice::Shard(self.axis));
                 let received = self.in_turn(draft, subject, 1, (turn, i));
                 self.scatter(draft, moment, (whole, received), sum);
-                let moment = place(draft, 2);
+                let moment = self.members.summed(draft, i, turn, 2);
                 self.add(draft, moment, received);
             }
             last = turn;
