@@ -20,9 +20,12 @@ const OPEN_SLICES: [u32; 4] = [2, 4, 8, 16];
 const SLICES_MAX: u64 = 4096;
 /// Longer ranges are not even listed.
 const LONG_RANGE: u64 = 4096;
-/// Numbers of stages that are left open keep N · S at or below this, and so do numbers of
-/// micro-batches where there are no more devices: more passes in one period are tried only when
-/// the program asks for them.
+/// Micro-batches that are left open, at most, or so many for each device: more are tried only
+/// when the program asks for them.
+const OPEN_MICRO_BATCHES: u64 = 512;
+const OPEN_MICRO_BATCHES_PER_DEVICE: u64 = 4;
+/// Numbers of stages that are left open keep N · S at or below this: more passes in one period
+/// are tried only when the program asks for them.
 const OPEN_PASSES: u64 = 8192;
 
 /// What is tried for every decision.
@@ -424,9 +427,10 @@ fn micro_batch_counts(wanted: &Numbers, batch: u64, devices: u64) -> Vec<u32> {
     let divides = |n: &u64| batch.is_multiple_of(*n);
     match wanted {
         Numbers::Open => {
-            let most = devices.max(OPEN_PASSES).min(batch).max(1);
+            let by_devices = devices.saturating_mul(OPEN_MICRO_BATCHES_PER_DEVICE);
+            let most = by_devices.max(OPEN_MICRO_BATCHES).min(batch).max(1);
             let small = 1..=devices.min(SMALL);
-            let tried = powers_of_two(most).chain(small).chain([devices]);
+            let tried = powers_of_two(most).chain(small).chain([devices, batch]);
             sorted(tried.filter(|n| (1..=most).contains(n)).filter(divides))
         }
         Numbers::Ranges(ranges) => {
@@ -501,7 +505,7 @@ mod tests {
     fn open_numbers_are_powers_of_two_small_divisors_and_the_devices() {
         let program = sample::program(6, 96);
         let values = Values::new(&program);
-        assert_eq!(values.micro_batches, [1, 2, 3, 4, 6, 8, 16, 32]);
+        assert_eq!(values.micro_batches, [1, 2, 3, 4, 6, 8, 16, 32, 96]);
         // Down to one example in each, with replicas too.
         assert!(values.tries_replicas(16, 6) && values.tries_replicas(32, 3));
         assert_eq!(values.stages(4), [1, 2, 4, 6]);
@@ -517,12 +521,12 @@ mod tests {
     }
 
     #[test]
-    fn open_micro_batches_are_bounded_by_passes_or_devices() {
+    fn open_micro_batches_are_bounded_by_themselves_or_by_devices() {
         let most = |devices: usize| {
             let program = sample::program(devices, 1 << 20);
             Values::new(&program).micro_batches.last().copied()
         };
-        assert_eq!([4, 1 << 14].map(most), [Some(1 << 13), Some(1 << 14)]);
+        assert_eq!([4, 1 << 14].map(most), [Some(512), Some(1 << 16)]);
     }
 
     #[test]

@@ -16,13 +16,12 @@ const LEAST_OPEN_GRID_OF_IMAGES: u64 = 4;
 /// Parts of a micro-batch that may take turns, at most.
 const MOST_HALVES: u64 = 2;
 
-/// Ways to split tensors: open rows and columns are powers of two whose grid fills part of an
-/// innermost link level, columns of larger grids alone; one part splits no sequence, and models
-/// without sequences have none to split. Grids of
-/// images may be larger than that level: weights are much of what their replicas exchange, and a
-/// grid shares them out. Columns
-/// gather where a program names that: layers of transformers send less among as many rows.
-/// Examples are taken in halves where the program says so, and tensors are split.
+/// Ways to split tensors. Open rows and columns are powers of two whose grid fills part of an
+/// innermost link level, or for images of any: weights are much of what replicas of these exchange,
+/// and a grid shares them out. Columns are tried in larger grids alone. Sequences are split where
+/// there are some, and several parts. Columns gather where a program names that: layers of transformers
+/// send less among as many rows. Examples are taken in halves where the program says so, and tensors
+/// are split.
 pub(super) fn tensors(program: &Program, devices: u64) -> Vec<Tensor> {
     let Search { rows, columns, sequence, contraction, overdecompose, .. } =
         &program.search;
