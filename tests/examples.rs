@@ -114,10 +114,10 @@ fn trained(schedule: &Checked, steps: u64) -> (Cpu, Vec<f64>) {
 
 #[test]
 fn large_programs_of_the_benches_parse_and_are_formatted() {
-    let benches = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/planner");
-    let paths = programs(&benches);
-    assert!(paths.len() >= 5);
-    for path in paths {
+    let benches = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches");
+    let folders = ["planner", "published"].map(|name| programs(&benches.join(name)));
+    assert!(folders.iter().all(|paths| paths.len() >= 4));
+    for path in folders.concat() {
         let program = parsed(&path);
         assert!(program.target.devices.len() >= 8, "{}", path.display());
         let formatted = roundelay::format(&text(&path)).expect("it parses");
