@@ -34,7 +34,7 @@ use program::Program;
 use roundelay_dsl::{
     Code, Diagnostic, Diagnostics, NoFiles, SourceFile, Span, format, parse,
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// The names of the families that can be imported.
 pub fn families() -> impl Iterator<Item = &'static str> {
@@ -70,13 +70,14 @@ pub fn import(
     written(source, (options, dtype), family, &model, warnings)
 }
 
-/// What suits what the weights are stored in; it is named in two ways.
+/// What suits what the weights are stored in: `dtype`, which older files call `torch_dtype`.
 fn stored(fields: &mut Fields<'_>) -> ImportDtype {
-    let narrow = [json!("bfloat16"), json!("float16")];
-    let named = ["dtype", "torch_dtype"].map(|name| fields.value(name));
-    match named.into_iter().flatten().any(|value| narrow.contains(&value)) {
-        true => ImportDtype::Bf16,
-        false => ImportDtype::F32,
+    let [new, old] = ["dtype", "torch_dtype"].map(|name| fields.value(name));
+    let named = new.or(old);
+    let name = named.as_ref().and_then(Value::as_str).unwrap_or_default();
+    match name.strip_prefix("torch.").unwrap_or(name) {
+        "bfloat16" | "float16" => ImportDtype::Bf16,
+        _ => ImportDtype::F32,
     }
 }
 

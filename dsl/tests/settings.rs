@@ -355,3 +355,27 @@ fn a_device_says_what_of_a_pair_of_passes_hides() {
         assert!(told.contains("`overlap` is a share above 0"), "{told}");
     }
 }
+
+/// Numbers of an example, layers and examples that are within the limits, and one more of each.
+#[test]
+fn results_of_a_batch_are_bounded_alone_and_together() {
+    let read = |width: u64, layers: u64, batch: u64| {
+        let text = format!(
+            "model m {{\n input x: real[batch, {width}]\n input y: real[batch, 1]\n\
+             repeat {layers} as layer {{ x = relu(x) }}\n loss mse(linear(x, 1), y)\n}}\n\
+             train {{ data synthetic, batch {batch}, optimizer sgd(lr = 0.1) }}"
+        );
+        let parsed = parse(&SourceFile::new("m.rdl", text), &NoFiles);
+        parsed.map(|(program, _)| program).map_err(|mistakes| mistakes.to_string())
+    };
+    let (width, batch) = (1 << 22, 1 << 24);
+    let one = format!("has more than {} elements for {batch} examples", 1u64 << 46);
+    assert_eq!(read(width, 4000, batch).err(), None);
+    let wide = read(width + 1, 1, batch).expect_err("one result is too large");
+    assert!(wide.contains(&one) && wide.contains("take a smaller batch"), "{wide}");
+    let long = read(width, 4100, batch).expect_err("all are too large together");
+    assert!(long.contains("the whole model has more than"), "{long}");
+    let mut program = read(width + 1, 1, 8).expect("few examples");
+    let more = program.set_all(&[format!("train.batch={batch}")]);
+    assert!(more.expect_err("it is bounded there too").to_string().contains(&one));
+}

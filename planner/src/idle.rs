@@ -15,7 +15,7 @@ struct Pin {
     lacking: &'static str,
 }
 
-/// Law: `has_subject` is false exactly where the space takes one value whatever a program says.
+/// Law: where `has_subject` is false the space takes one value whatever a program says.
 const PINS: [Pin; 3] = [
     Pin {
         line: "sequence split",

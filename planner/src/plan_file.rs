@@ -59,8 +59,8 @@ fn parse_decisions(text: &str) -> Result<Plan, PlanMistakes> {
 /// Reads a plan and checks it against a program.
 ///
 /// # Errors
-/// The place where the text is no plan; that it is another program's, where it does not go with this
-/// one; or every decision that does not.
+/// The place where the text is no plan; or every decision that does not go with the program, and first
+/// that the text names another one, where it does.
 pub fn read_plan(text: &str, program: &Program) -> Result<Plan, PlanMistakes> {
     let (origin, decisions) = Origin::take(text);
     let plan = parse_decisions(&decisions)?;
@@ -68,10 +68,12 @@ pub fn read_plan(text: &str, program: &Program) -> Result<Plan, PlanMistakes> {
         .into_iter()
         .map(|(key, message)| PlanMistake { line: line_of(text, key), message })
         .collect();
-    match (&mistakes[..], origin.mistake(program)) {
-        ([], _) => Ok(plan),
-        (_, Some(other)) => Err(PlanMistakes(vec![other])),
-        (_, None) => Err(PlanMistakes(mistakes)),
+    match mistakes.is_empty() {
+        true => Ok(plan),
+        false => {
+            let other = origin.mistake(program).into_iter();
+            Err(PlanMistakes(other.chain(mistakes).collect()))
+        }
     }
 }
 
@@ -282,7 +284,8 @@ mod tests {
         assert!(misfits.iter().all(|misfit| !misfit.message.contains("another program")));
         other.model.name = "bert".to_owned();
         let all = told(&other);
-        let [PlanMistake { line, message }] = &all[..] else { panic!("{all:?}") };
+        assert_eq!(all[1..], misfits, "what does not fit follows");
+        let PlanMistake { line, message } = &all[0];
         assert_eq!(*line, line_of(&text, "model"));
         assert!(message.contains("the program's is `bert`"), "{message}");
         assert!(!message.contains("cluster"), "{message}");

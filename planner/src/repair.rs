@@ -240,7 +240,7 @@ impl Mender<'_> {
     }
 
     /// All restrictions dropped at once, then restored one by one where a plan still fits, what
-    /// changes most first: so no change that is told could be left out.
+    /// changes most first: so none of the changes that are told can be left out.
     fn several(&mut self, exactness: Exactness) {
         let search = &self.program.search;
         let restricted = |decision: &Decision| !decision.is_open(search);
@@ -248,7 +248,8 @@ impl Mender<'_> {
             Decision::ALL.into_iter().filter(restricted).collect();
         let mut plans = self.plans(&self.relaxed(&open, exactness));
         for decision in open.clone().into_iter().rev() {
-            if plans.is_empty() || self.left == 0 {
+            // The last search is for what was found.
+            if plans.is_empty() || self.left <= 1 {
                 break;
             }
             let fewer: Vec<Decision> =

@@ -9,7 +9,7 @@ pub struct ImportOptions {
     pub sequence: Option<u64>,
     /// Examples of a training step; by default as many as the cluster has devices.
     pub batch: Option<u32>,
-    /// What the model trains in; by default what its weights are stored in.
+    /// What the model trains in; by default bf16 where its weights are stored in 16 bits, else f32.
     pub dtype: Option<ImportDtype>,
     /// Whose devices and links the cluster is made of.
     pub cluster: ImportCluster,

@@ -5,7 +5,8 @@ use roundelay_runtime::{Device, NotFinite, ProductCounts, Ungraphed};
 use roundelay_schedule::Checked;
 use std::path::Path;
 
-/// Names parameters that start as no numbers, of which losses will be none either.
+/// Names parameters that start as no numbers; losses need not show them, for what takes the
+/// greater of two numbers takes zero of zero and NaN.
 pub(super) fn tell_not_finite(
     file: &Path,
     found: &[NotFinite],

@@ -22,7 +22,7 @@ fn weights_of_sixteen_bits_train_in_mixed_precision() {
     ] {
         assert!(trains_in(&accepted(&fixture(name)).text, dtype), "{name}");
     }
-    let renamed = edited("gpt2", &[("dtype", json!("bfloat16"))]);
+    let renamed = edited("gpt2", &[("dtype", json!("torch.bfloat16"))]);
     assert!(trains_in(&accepted(&renamed).text, "bf16"));
     for dtype in ImportDtype::ALL {
         let options = ImportOptions { dtype: Some(dtype), ..ImportOptions::default() };

@@ -72,7 +72,7 @@ impl Best<'_> {
         }
     }
 
-    /// How long a device may take while an order is filled that could still be the best.
+    /// How long a device may take while an order is filled that is looked at.
     fn longest(&self) -> Nanos {
         match (self.aim, &self.found) {
             (Aim::Time, Some(((_, best), _))) => best.stage_span,

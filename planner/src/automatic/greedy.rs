@@ -23,8 +23,9 @@ pub(crate) struct Habit {
     pub alternate: bool,
 }
 
-/// The order that a habit leads to; nothing where a device has no room for one micro-batch, or
-/// is sure to take longer than `longest` from its first pass to its last.
+/// The order that a habit leads to; nothing where a device has no room for one micro-batch, or takes
+/// longer than `longest` from its first pass to its last as it is filled. Taken as early as can be the
+/// same passes may be a little faster; of such orders some are given up.
 pub(crate) fn fill(pipe: &Pipe, habit: Habit, longest: Nanos) -> Option<Passes> {
     let mut filling = Filling::new(pipe, habit, longest);
     while let Some(Reverse((time, device))) = filling.wakes.pop() {

@@ -42,7 +42,7 @@ pub(super) struct Most {
     pub(super) all: u64,
     /// One that it passes through.
     one: u64,
-    /// Whether the backward passes of all read parameters.
+    /// Whether the backward passes of all stages read parameters.
     pub(super) reads: bool,
 }
 

@@ -35,7 +35,8 @@ impl Origin {
         let mut rest = String::with_capacity(text.len());
         for (index, line) in text.lines().enumerate() {
             let found = KEYS.iter().enumerate().find_map(|(place, key)| {
-                let name = line.strip_prefix(key)?.strip_prefix(':')?.trim();
+                let value = line.strip_prefix(key)?.strip_prefix(':')?;
+                let name = value.split(" #").next().unwrap_or(value).trim();
                 Some((place, name.trim_matches(['"', '\'']).to_owned()))
             });
             match found {

@@ -93,7 +93,8 @@ pub(super) fn for_all(schedule: &Schedule) -> Result<(), CpuError> {
 }
 
 fn look(wanted: Demand) -> Result<(), CpuError> {
-    HostMemory::read().map_or(Ok(()), |memory| fits(wanted, memory.left))
+    let left = HostMemory::read().and_then(|memory| memory.left);
+    left.map_or(Ok(()), |left| fits(wanted, left))
 }
 
 #[cfg(test)]

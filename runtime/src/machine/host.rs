@@ -10,8 +10,8 @@ pub struct HostMemory {
     /// All of it, without swap.
     pub total: Bytes,
     /// What a process can have without taking it from others: free memory, caches that can be
-    /// dropped, and free swap.
-    pub left: Bytes,
+    /// dropped, and free swap; nothing where the system does not say it.
+    pub left: Option<Bytes>,
 }
 
 impl HostMemory {
@@ -27,7 +27,8 @@ impl HostMemory {
             Some(Bytes(kibibytes) * 1024)
         };
         let swap = of("SwapFree:").unwrap_or_default();
-        Some(Self { total: of("MemTotal:")?, left: of("MemAvailable:")? + swap })
+        let left = of("MemAvailable:").map(|available| available + swap);
+        Some(Self { total: of("MemTotal:")?, left })
     }
 }
 
@@ -39,9 +40,10 @@ mod tests {
     fn what_is_left_is_what_can_be_had_and_swap() {
         let text = "MemTotal:       16 kB\nMemFree:         2 kB\nMemAvailable:    9 kB\n\
                     SwapTotal:       8 kB\nSwapFree:        3 kB\n";
-        let memory = HostMemory { total: Bytes(16 * 1024), left: Bytes(12 * 1024) };
+        let memory = HostMemory { total: Bytes(16 * 1024), left: Some(Bytes(12 * 1024)) };
         assert_eq!(HostMemory::parse(text), Some(memory));
-        assert_eq!(HostMemory::parse("MemTotal:       16 kB\n"), None);
+        let untold = HostMemory { left: None, ..memory };
+        assert_eq!(HostMemory::parse("MemTotal:       16 kB\n"), Some(untold));
         assert_eq!(HostMemory::parse("MemTotal: many\nMemAvailable: 9 kB\n"), None);
     }
 }

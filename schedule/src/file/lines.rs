@@ -62,8 +62,10 @@ impl Lines {
             Culprit::Group(id) => row(id.to_string()).map(|row| row.line),
             Culprit::Routine(id) => row(id.to_string()).map(|row| row.line),
             Culprit::Buffer(id) => row(id.to_string()).map(|row| row.line),
-            Culprit::Call(id, number) => row(id.to_string())
-                .map(|row| row.calls.get(number).copied().unwrap_or(row.line)),
+            Culprit::Call(id, number) => row(id.to_string()).map(|row| {
+                let own = row.calls.get(number).or(row.calls.last());
+                own.copied().unwrap_or(row.line)
+            }),
         }
     }
 
@@ -102,6 +104,8 @@ impl Walk {
         let is_item = text.starts_with("- ");
         match self {
             Self::Outside if text == "calls:" => (Self::Calls(indent, None), false),
+            // Few calls may stand on one line.
+            Self::Outside if text.starts_with("calls:") => (Self::Outside, true),
             Self::Outside => (self, false),
             Self::Calls(key, None) if is_item && indent >= key => {
                 (Self::Calls(key, Some(indent)), true)

@@ -60,6 +60,22 @@ fn laws() {
     }
 }
 
+/// Orders that are given up while they are filled leave the best one.
+#[test]
+fn giving_up_early_changes_nothing_that_is_found() {
+    let mut random = Random::new(8);
+    for round in 0..100 {
+        let pipe = random_pipe(&mut random);
+        let known = [handcrafted(&pipe, 1), handcrafted(&pipe, 2), plain(&pipe)];
+        let filled =
+            habits(&pipe).filter_map(|habit| fill(&pipe, habit, Nanos(u64::MAX)));
+        let fitting = known.into_iter().chain(filled).filter(|own| pipe.fits(own));
+        let best = fitting.filter_map(|passes| pipe.merit(&passes)).min();
+        let found = find(&pipe, Aim::Time, &[]).map(|(merit, _)| merit);
+        assert_eq!(found, best, "round {round}: {pipe:?}");
+    }
+}
+
 fn random_pipe(random: &mut Random) -> Pipe {
     let devices = 1 + random.below(5) as usize;
     let stage = |random: &mut Random| StageHalves {
