@@ -136,7 +136,7 @@ KERNELS = {
         "relu relu_backward gelu gelu_backward silu silu_backward gelu_tanh gelu_tanh_backward "
         "soft_cap soft_cap_backward dropout dropout_backward",
     "sums":
-        "add add_rows accumulate copy sum_rows multiply multiply_sum_rows scale",
+        "add add_rows accumulate zero copy sum_rows multiply multiply_sum_rows scale",
     "rows":
         "embedding embedding_backward slice slice_backward slice_integers prepend",
     "pools":
