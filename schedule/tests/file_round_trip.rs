@@ -4,7 +4,7 @@ mod sample;
 
 use roundelay_schedule::{
     ActionId, Augmentation, Culprit, Data, Evaluation, Float, Id, Lines, Method, Rate,
-    Schedule, TokenWidth, read, seal, write,
+    RoutineId, Schedule, TokenWidth, read, seal, write,
 };
 
 fn returns(schedule: &Schedule) {
@@ -177,4 +177,18 @@ fn every_row_and_every_call_has_its_line() {
         assert_eq!(lines.line(behind), lines.line(Culprit::Routine(id)));
     }
     assert!(calls > schedule.routines.len(), "some routine has several calls");
+}
+
+/// Short lists are written on one line, which is that of each of their calls.
+#[test]
+fn calls_on_one_line_have_it() {
+    let text =
+        sample::small().replacen("    calls:\n", "    calls: [{kernel: zero}]\n", 1);
+    let place = text.lines().position(|line| line.contains("[{kernel: zero}]")).unwrap();
+    let above = text.lines().take(place).collect::<Vec<_>>();
+    let row = above.iter().rposition(|line| line.starts_with("  k")).unwrap();
+    let number = above[row].trim().trim_matches(['k', ':']).parse().unwrap();
+    let (lines, routine) = (Lines::of(&text), RoutineId::new(number));
+    assert_eq!(lines.line(Culprit::Routine(routine)), Some(row + 1));
+    assert_eq!(lines.line(Culprit::Call(routine, 0)), Some(place + 1));
 }

@@ -25,6 +25,8 @@ struct Row {
     line: usize,
     /// Those of its calls, where it is a routine.
     calls: Vec<usize>,
+    /// Where all of them stand on one line.
+    all_calls: Option<usize>,
 }
 
 /// Where a walk down the rows of routines stands.
@@ -63,8 +65,8 @@ impl Lines {
             Culprit::Routine(id) => row(id.to_string()).map(|row| row.line),
             Culprit::Buffer(id) => row(id.to_string()).map(|row| row.line),
             Culprit::Call(id, number) => row(id.to_string()).map(|row| {
-                let own = row.calls.get(number).or(row.calls.last());
-                own.copied().unwrap_or(row.line)
+                let own = row.calls.get(number).copied();
+                own.or(row.all_calls).unwrap_or(row.line)
             }),
         }
     }
@@ -83,12 +85,16 @@ impl Lines {
                     row = None;
                 }
                 2 if in_table => {
-                    let new = Row { line: line.number, calls: Vec::new() };
+                    let new =
+                        Row { line: line.number, calls: Vec::new(), all_calls: None };
                     row = Some(self.rows.entry(key.to_owned()).or_insert(new));
                     walk = Walk::Outside;
                 }
                 indent => {
                     let Some(row) = &mut row else { continue };
+                    if text.starts_with("calls: ") {
+                        row.all_calls = Some(line.number);
+                    }
                     let found;
                     (walk, found) = walk.over(indent, text);
                     row.calls.extend(found.then_some(line.number));
@@ -104,8 +110,6 @@ impl Walk {
         let is_item = text.starts_with("- ");
         match self {
             Self::Outside if text == "calls:" => (Self::Calls(indent, None), false),
-            // Few calls may stand on one line.
-            Self::Outside if text.starts_with("calls:") => (Self::Outside, true),
             Self::Outside => (self, false),
             Self::Calls(key, None) if is_item && indent >= key => {
                 (Self::Calls(key, Some(indent)), true)
