@@ -8,6 +8,9 @@ use roundelay_dsl::{Choice, Model, Program, Search};
 use roundelay_schedule::{Exactness, Hop, Placement, Plan, PoolId, Rule};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// The largest number of rows that is looked at for one that fits.
+const ROWS_SHOWN: u64 = 64;
+
 /// What a reader should know before believing the table.
 pub fn remarks(ranking: &Ranking, program: &Program) -> Vec<String> {
     let shown = || {
@@ -112,9 +115,6 @@ fn whole(model: &Model, plan: &Plan) -> Vec<String> {
     };
     alike.into_iter().map(sentence).collect()
 }
-
-/// The largest number of rows that is looked at for one that fits.
-const ROWS_SHOWN: u64 = 64;
 
 /// A last stage that shared parameters leave nothing but the loss.
 fn loss_alone(model: &Model, plan: &Plan) -> Option<String> {

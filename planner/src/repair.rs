@@ -227,7 +227,7 @@ impl Mender<'_> {
     /// Several changes at once, in the class of exactness that the program allows, else in the
     /// strictest weaker one.
     fn everything(&mut self) {
-        let allowed = self.program.search.exactness.unwrap_or(Exactness::Reordered);
+        let allowed = self.allowed();
         let weaker = [Exactness::Delayed, Exactness::Truncated, Exactness::Local];
         let weaker = weaker.into_iter().filter(|class| *class > allowed);
         for exactness in [allowed].into_iter().chain(weaker) {
@@ -264,12 +264,16 @@ impl Mender<'_> {
             open.iter().map(|decision| decision.distance(search, &found.plan)).sum()
         };
         let Some(found) = plans.iter().min_by_key(far) else { return };
-        let allowed = search.exactness.unwrap_or(Exactness::Reordered);
-        let weaker = found.exactness() > allowed;
+        let weaker = found.exactness() > self.allowed();
         let class = weaker.then(|| format!("exactness {}", found.exactness()));
         let changed = open.iter().filter(|one| !one.allows(search, &found.plan));
         let pins = changed.flat_map(|d| d.lines(search, &found.plan).unwrap_or_default());
         self.try_lines(pins.chain(class).collect(), String::new());
+    }
+
+    /// The weakest class of exactness that the program allows.
+    fn allowed(&self) -> Exactness {
+        self.program.search.exactness.unwrap_or(Exactness::Reordered)
     }
 
     /// The program without these restrictions.

@@ -9,7 +9,7 @@ use roundelay_kernels::Real;
 use std::{cell::UnsafeCell, collections::TryReserveError, ops::Range, ptr, slice};
 
 /// Rows start at multiples of this many bytes.
-const ALIGNMENT: usize = 64;
+pub(crate) const ALIGNMENT: usize = 64;
 
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]

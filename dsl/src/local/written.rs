@@ -5,6 +5,9 @@ use crate::{Choice, Code, Mistake, Model, NodeId, Operation, Program, Source};
 use roundelay_schedule::Rule;
 use std::collections::BTreeSet;
 
+/// Ends that are named in one sentence.
+const NAMED: usize = 4;
+
 /// Whether a head can stand where it says: some value goes on alone, it reads no input but those
 /// of the loss, and of these the same values.
 pub(crate) fn fits(model: &Model, head: &Head) -> Result<(), Mistake> {
@@ -96,9 +99,6 @@ pub(crate) fn idle(program: &Program) -> Vec<(usize, Mistake)> {
     let heads = model.heads.iter().enumerate().filter(|(_, head)| !stands(head));
     heads.map(|(number, _)| (number, no_end(model, &ends))).collect()
 }
-
-/// Ends that are named in one sentence.
-const NAMED: usize = 4;
 
 fn no_end(model: &Model, ends: &BTreeSet<NodeId>) -> Mistake {
     let named =

@@ -2,10 +2,10 @@
 //!
 //! A device takes the passes of its list one after another; a pass waits for the message of the
 //! stage before or behind, a message for the pass that makes it. Parameters that are split come
-//! together before each pass that reads them, and not before the pass but one before, whose place in
-//! memory they take. Behind the last pass of a stage come its sums, its update, and the gathering of what was
-//! updated; the device begins its next step behind all its updates. What is found is the longest
-//! way from the first pass of device 0 to its first pass in the next step. Ports only add to it.
+//! together before each pass that reads them, and not before the pass but one before, whose place
+//! in memory they take. Behind the last pass of a stage come its sums, its update, and the gathering
+//! of what was updated; the device begins its next step behind all its updates. What is found is the
+//! longest way from the first pass of device 0 to its first pass in the next step. Ports only add to it.
 
 use super::{
     holders,

@@ -63,8 +63,7 @@ impl fmt::Display for Demand {
 /// The training state that arenas are filled from, in bytes.
 fn state(schedule: &Schedule) -> Bytes {
     let job = &schedule.job;
-    let arrays = job.optimizer.arrays(job.dtype);
-    let each = job.dtype.size() + arrays * job.dtype.wide_size();
+    let each = job.dtype.size() + job.optimizer_width();
     job.parameters.iter().map(|parameter| Bytes(parameter.whole_elements()) * each).sum()
 }
 

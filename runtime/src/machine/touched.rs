@@ -1,6 +1,7 @@
 //! What a run really used of the memory that it was given: arenas start as poison, and whatever
 //! is none any more was touched.
 
+use crate::memory::ALIGNMENT;
 use roundelay_schedule::{Buffer, Bytes, DeviceId, Kind, Rest, Schedule};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, ops::Range};
@@ -10,7 +11,7 @@ pub(crate) const POISON: u8 = 0xff;
 
 /// What arrays lie in: each starts at a multiple of so many bytes, and whatever is left behind its
 /// end belongs to it.
-const LINE: u64 = 64;
+const LINE: u64 = ALIGNMENT as u64;
 
 /// How finely touched memory is told from poison: the size of the smallest element.
 const GRAIN: usize = 4;

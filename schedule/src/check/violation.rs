@@ -171,42 +171,32 @@ pub enum Duty {
 impl Violation {
     /// The line at fault; none when it is the header, a table, or a line that is not there.
     pub fn action(&self) -> Option<ActionId> {
+        match self.culprit()? {
+            Culprit::Action(action) => Some(action),
+            Culprit::Header(_)
+            | Culprit::Axis(_)
+            | Culprit::Ring(_)
+            | Culprit::Group(_)
+            | Culprit::Routine(_)
+            | Culprit::Call(..)
+            | Culprit::Buffer(_) => None,
+        }
+    }
+
+    /// What is at fault; nothing when it is a line that is not there.
+    pub fn culprit(&self) -> Option<Culprit> {
         match self {
-            Violation::Malformed { culprit: Culprit::Action(action), problem: _ } => {
-                Some(*action)
-            }
-            Violation::Malformed { .. }
-            | Violation::Overfull { .. }
-            | Violation::Missing { .. }
-            | Violation::Lost { .. } => None,
+            Violation::Malformed { culprit, problem: _ } => Some(*culprit),
+            Violation::Overfull { buffer, .. } => Some(Culprit::Buffer(*buffer)),
+            Violation::Missing { .. } | Violation::Lost { .. } => None,
             Violation::Repeated { action, .. }
             | Violation::Mixed { action, .. }
             | Violation::Alias { action, .. }
             | Violation::Race { action, .. }
             | Violation::Crossing { action, .. }
             | Violation::Content { action, .. }
-            | Violation::Tree { action, .. } => Some(*action),
-            Violation::Rest { writer, .. } => *writer,
-        }
-    }
-}
-
-impl Violation {
-    /// What is at fault; nothing when it is a line that is not there.
-    pub fn culprit(&self) -> Option<Culprit> {
-        match self {
-            Violation::Malformed { culprit, problem: _ } => Some(*culprit),
-            Violation::Overfull { buffer, .. } => Some(Culprit::Buffer(*buffer)),
-            Violation::Missing { .. }
-            | Violation::Lost { .. }
-            | Violation::Repeated { .. }
-            | Violation::Mixed { .. }
-            | Violation::Alias { .. }
-            | Violation::Race { .. }
-            | Violation::Crossing { .. }
-            | Violation::Content { .. }
-            | Violation::Tree { .. }
-            | Violation::Rest { .. } => self.action().map(Culprit::Action),
+            | Violation::Tree { action, .. } => Some(Culprit::Action(*action)),
+            Violation::Rest { writer, .. } => writer.map(Culprit::Action),
         }
     }
 }

@@ -59,11 +59,11 @@ impl Lines {
         match culprit {
             Culprit::Action(id) => self.actions.get(id.index()).copied(),
             Culprit::Header(key) => self.sections.get(key).copied(),
-            Culprit::Axis(id) => row(id.to_string()).map(|row| row.line),
-            Culprit::Ring(id) => row(id.to_string()).map(|row| row.line),
-            Culprit::Group(id) => row(id.to_string()).map(|row| row.line),
-            Culprit::Routine(id) => row(id.to_string()).map(|row| row.line),
-            Culprit::Buffer(id) => row(id.to_string()).map(|row| row.line),
+            Culprit::Axis(_)
+            | Culprit::Ring(_)
+            | Culprit::Group(_)
+            | Culprit::Routine(_)
+            | Culprit::Buffer(_) => row(culprit.to_string()).map(|row| row.line),
             Culprit::Call(id, number) => row(id.to_string()).map(|row| {
                 let own = row.calls.get(number).copied();
                 own.or(row.all_calls).unwrap_or(row.line)
