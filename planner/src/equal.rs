@@ -187,8 +187,10 @@ fn same_placement(values: &Values, family: Family, counts: Counts) -> Option<Sup
     let one_device = counts.devices(family, values.lists) == replicas * parts;
     let simple = placement == Placement::Accumulate;
     let looped = counts.chunks != 1;
-    // One micro-batch goes there and back through all chunks of its device, whatever the order.
-    let in_turn = !looped || (n == 1 && !order.splits_backward());
+    // One micro-batch goes there and back through all chunks of its device, whatever the order; on
+    // a wave each does so before the next one starts.
+    let alone = n == 1 && !order.splits_backward();
+    let in_turn = !looped || alone || order == Order::Wave;
     let one_by_one = n == 1 || (sync && placement != Placement::Concurrent);
     // Parts of an arena fit one another by chance, so plans that keep as much may differ in memory.
     let by_time = values.objective != Objective::Memory;

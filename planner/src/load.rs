@@ -22,6 +22,8 @@ pub(crate) struct StageLoad {
     pub weight: Nanos,
     /// The update of the whole stage in place.
     pub update: Nanos,
+    /// What members that split the state do besides passes.
+    pub split: Split,
     /// Parameters.
     pub parameters: Bytes,
     /// The sum of gradients.
@@ -43,6 +45,16 @@ pub(crate) struct StageLoad {
     pub down: Option<Bytes>,
     /// What the backward pass waits for, of the next stage's.
     pub up: Option<Bytes>,
+}
+
+/// What all members that split a stage's state take together, each an equal part of it by the law
+/// of the roofline; nothing where a table may say less of a part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Split {
+    /// Adding one micro-batch's gradient to the sum.
+    pub combine: Nanos,
+    /// The update.
+    pub update: Nanos,
 }
 
 impl StageLoad {
@@ -157,8 +169,14 @@ fn sample(
         routine.map_or(Bytes(0), |routine| size(routine, Role::Workspace))
     };
     let [received, received_late] = received(frame, row, stage);
+    let update = update_time(program, (frame, micro_batches), stage, costs)?;
+    let split = match program.profiles.is_empty() {
+        true => Split { combine: launch_time(&row.combine, costs)?, update },
+        false => Split::default(),
+    };
     let load = StageLoad {
-        update: update_time(program, (frame, micro_batches), stage, costs)?,
+        update,
+        split,
         parameters: Bytes(elements * dtype.size()),
         gradient: Bytes(elements * dtype.gradient().size(dtype)),
         optimizer: Bytes(elements * train.optimizer.arrays(dtype) * dtype.wide_size()),
@@ -188,6 +206,11 @@ fn update_time(
     let (optimizer, dtype) = (&program.train.optimizer, program.train.dtype);
     let form = UpdateForm::InPlace;
     let routine = update(frame, stage, optimizer, micro_batches, dtype, form, 1);
+    launch_time(&routine, costs)
+}
+
+/// What one launch of a routine takes at least.
+fn launch_time(routine: &Routine, costs: &Costs) -> Result<Nanos, Unpriced> {
     let calls = costs.priced(&routine.calls)?.into_iter().map(|call| (call, 1));
     Ok(costs.floor(&calls.collect::<Vec<_>>()).time())
 }

@@ -4,7 +4,7 @@
 use crate::{
     bill::{Bill, Reach, bytes_on_line},
     cost::{Costs, Floor, Priced},
-    load::{BackwardCalls, LoadError, Sample, StageLoad, samples},
+    load::{BackwardCalls, LoadError, Sample, Split, StageLoad, samples},
 };
 use roundelay_codegen::{Piece, StageForm};
 use roundelay_dsl::{Model, Program};
@@ -119,10 +119,18 @@ impl Taken {
             let step = of(&more.load).0.saturating_sub(of(&less.load).0);
             of(&load) + Bytes(step) * layers
         };
-        let update = more.load.update.0.saturating_sub(less.load.update.0) * layers;
+        // Each of them was rounded up to whole nanoseconds.
+        let time = |of: fn(&StageLoad) -> Nanos| {
+            let step = of(&more.load).0.saturating_sub(of(&less.load).0);
+            Nanos((of(&load).0 + step * layers).saturating_sub(layers))
+        };
+        let split = Split {
+            combine: time(|load| load.split.combine),
+            update: time(|load| load.split.update),
+        };
         let load = StageLoad {
-            // Each of them was rounded up to whole nanoseconds.
-            update: Nanos((load.update.0 + update).saturating_sub(layers)),
+            update: time(|load| load.update),
+            split,
             parameters: bytes(|load| load.parameters),
             gradient: bytes(|load| load.gradient),
             optimizer: bytes(|load| load.optimizer),

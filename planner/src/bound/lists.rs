@@ -11,7 +11,7 @@ use super::{
     holders,
     network::Network,
     ports::{self, device, exchanges},
-    work::updates_whole,
+    work::closing,
 };
 use crate::load::StageLoad;
 use roundelay_codegen::device_lists;
@@ -122,7 +122,7 @@ pub(super) struct Moves {
     gather: Nanos,
     /// Behind the last pass: sums of gradients.
     pub(super) sums: Nanos,
-    /// The update.
+    /// The update, and what of the sum is yet to be added up.
     pub(super) update: Nanos,
     /// Gathering what was updated.
     pub(super) renew: Nanos,
@@ -152,7 +152,7 @@ pub(super) fn moves(
             Some((_, known)) => known,
             None => state_moves(plan, load, own, network),
         };
-        let update = if updates_whole(plan) { load.update } else { Nanos(0) };
+        let update = closing(plan, load);
         all.push(Moves { down, up, gather, sums, update, renew });
     }
     all

@@ -2,13 +2,18 @@
 //! wait for others before and after.
 
 use super::{holders, ring, seated, sums};
-use crate::{cutting::Cutting, load::StageLoad};
+use crate::{
+    cutting::Cutting,
+    load::{Split, StageLoad},
+};
 use roundelay_schedule::{Nanos, Order, Placement, Plan, Rule, States};
 
 /// Work by the passes of stages and the elements that are updated, and path and flush of a
 /// pipeline by passes alone.
 pub(super) fn of_nodes(plan: &Plan, cutting: &Cutting) -> (Nanos, Nanos) {
-    let work = busiest(plan, &cutting.passes.own, &|stage| cutting.update(stage));
+    let split = |stage| Split { combine: Nanos(0), update: cutting.update(stage) };
+    let beside = |stage| beside(plan, cutting.update(stage), split(stage));
+    let work = busiest(plan, &cutting.passes.own, &beside);
     let apart = matches!(plan.placement, Placement::Pipeline | Placement::Shared);
     if !apart || plan.rule != Rule::Sync || !cutting.linked {
         return (work, Nanos(0));
@@ -32,33 +37,56 @@ pub(super) fn of_nodes(plan: &Plan, cutting: &Cutting) -> (Nanos, Nanos) {
     (work, longest.map_or(path, |longest| path.max(longest)))
 }
 
-/// Law: the busiest device does at least its share of all forward and backward passes, and the
-/// updates of whole stages. Lanes of one device share its arithmetic.
+/// Law: the busiest device does at least its share of all forward and backward passes, and what its
+/// stages do beside them. Lanes of one device share its arithmetic.
 pub(super) fn of_stages(plan: &Plan, loads: &[StageLoad]) -> Nanos {
     let passes: Vec<Nanos> = loads.iter().map(StageLoad::pass).collect();
-    busiest(plan, &passes, &|stage| loads[stage].update)
+    busiest(plan, &passes, &|stage| beside(plan, loads[stage].update, loads[stage].split))
 }
 
-/// Whether every device updates all that it computes with in place, once in each step.
-pub(super) fn updates_whole(plan: &Plan) -> bool {
-    plan.states == States::Replicated && plan.rule.is_synchronous() && holders(plan) == 1
+/// What a device does in a step for a stage besides its passes: the update of all or of its own
+/// part, and where each micro-batch's sum is split up at once, adding the own part of it to that of
+/// those before.
+fn beside(plan: &Plan, update: Nanos, split: Split) -> Nanos {
+    let later = plan.cell_micro_batches().saturating_sub(1);
+    of_state(plan, update, split, later.into())
 }
 
-/// By the passes of stages, and what the update of a whole one takes.
-fn busiest(plan: &Plan, passes: &[Nanos], whole: &impl Fn(usize) -> Nanos) -> Nanos {
+/// What of it is left when the last pass of a stage is done.
+pub(super) fn closing(plan: &Plan, load: &StageLoad) -> Nanos {
+    let later = plan.cell_micro_batches().saturating_sub(1).min(1);
+    of_state(plan, load.update, load.split, later.into())
+}
+
+/// The update and so many additions.
+fn of_state(plan: &Plan, update: Nanos, split: Split, additions: u64) -> Nanos {
+    if !plan.rule.is_synchronous() || holders(plan) > 1 {
+        return Nanos(0);
+    }
+    let part = |all: Nanos| Nanos(all.0 / u64::from(plan.parts().max(1)));
+    match plan.states {
+        States::Replicated => update,
+        States::Zero1 => part(split.update),
+        States::Zero2 | States::Zero3 | States::Hsdp => {
+            part(split.update) + part(split.combine) * additions
+        }
+        States::Handoff => Nanos(0),
+    }
+}
+
+/// By the passes of stages, and what is done for each besides.
+fn busiest(plan: &Plan, passes: &[Nanos], beside: &impl Fn(usize) -> Nanos) -> Nanos {
     let n = u64::from(plan.micro_batches);
-    let whole_ones = updates_whole(plan);
-    let update = |stage| if whole_ones { whole(stage) } else { Nanos(0) };
     let all = || -> Nanos { passes.iter().copied().sum() };
-    let updates = || -> Nanos { (0..passes.len()).map(update).sum() };
+    let others = || -> Nanos { (0..passes.len()).map(beside).sum() };
     match plan.placement {
-        Placement::Accumulate | Placement::Concurrent => all() * n + updates(),
-        Placement::Data => all() + updates(),
+        Placement::Accumulate | Placement::Concurrent => all() * n + others(),
+        Placement::Data => all() + others(),
         Placement::Pipeline if plan.chunks == 1 && plan.lists.is_empty() => {
-            pipeline(plan, passes, &update)
+            pipeline(plan, passes, beside)
         }
         Placement::Pipeline => {
-            let own = |(stage, pass): (usize, &Nanos)| (*pass * n + update(stage)).0;
+            let own = |(stage, pass): (usize, &Nanos)| (*pass * n + beside(stage)).0;
             let each = sums(plan, passes.iter().enumerate().map(own));
             let most = each.into_iter().max().unwrap_or(0);
             Nanos(most / holders(plan))
@@ -72,9 +100,9 @@ fn busiest(plan: &Plan, passes: &[Nanos], whole: &impl Fn(usize) -> Nanos) -> Na
 }
 
 /// One stage on each device, or on two in opposite directions.
-fn pipeline(plan: &Plan, passes: &[Nanos], update: &impl Fn(usize) -> Nanos) -> Nanos {
+fn pipeline(plan: &Plan, passes: &[Nanos], beside: &impl Fn(usize) -> Nanos) -> Nanos {
     let n = u64::from(plan.micro_batches);
-    let own = |stage: usize| passes[stage] * n + update(stage);
+    let own = |stage: usize| passes[stage] * n + beside(stage);
     match holders(plan) {
         1 => (0..passes.len()).map(own).max().unwrap_or_default(),
         _ => {
@@ -112,10 +140,8 @@ pub(super) fn flush(plan: &Plan, loads: &[StageLoad]) -> Nanos {
         return Nanos(0);
     }
     let n = u64::from(plan.micro_batches);
-    let first = loads.first().map_or(Nanos(0), |load| match updates_whole(plan) {
-        true => load.weight + load.update,
-        false => load.weight,
-    });
+    let first = loads.first();
+    let first = first.map_or(Nanos(0), |load| load.weight + closing(plan, load));
     let mut around = vec![Nanos(0)];
     for load in loads {
         let before = around.last().copied().unwrap_or_default();

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::{
+    bound::lists_of,
     candidate::Candidate,
     clerk::{Clerk, Grouping},
     cost::Costs,
@@ -181,4 +182,17 @@ fn a_rule_that_cannot_be_leaves_no_other_out() {
     program.search.recompute = Choice::OneOf(vec![Recompute::None]);
     let kept = plans(&program);
     assert_eq!(kept, ["cyclic(slack = 9) pipeline cyclic replicated, N = 1, S = 4"]);
+}
+
+#[test]
+fn a_wave_on_one_device_takes_micro_batches_one_after_another() {
+    for (stages, micro_batches) in [(2, 1), (2, 5), (4, 3), (8, 4)] {
+        let plan = |placement, order| {
+            sample::plan(Rule::Sync, placement, order, micro_batches, stages)
+        };
+        let wave = plan(Placement::Pipeline, Order::Wave).with_chunks(stages);
+        let in_turn = plan(Placement::Accumulate, Order::Sequential);
+        let [wave, in_turn] = [wave, in_turn].map(|plan| lists_of(&plan));
+        assert!(wave.is_some() && wave == in_turn, "{wave:?} {in_turn:?}");
+    }
 }
