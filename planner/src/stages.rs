@@ -289,9 +289,14 @@ mod tests {
                     for (stage, (mut short, own)) in
                         short.into_iter().zip(own).enumerate()
                     {
-                        let rounding = short.update..=short.update + Nanos(14);
-                        assert!(rounding.contains(&own.update));
-                        short.update = own.update;
+                        for [short, own] in [
+                            [short.update, own.update],
+                            [short.split.combine, own.split.combine],
+                            [short.split.update, own.split.update],
+                        ] {
+                            assert!((short..=short + Nanos(14)).contains(&own));
+                        }
+                        (short.update, short.split) = (own.update, own.split);
                         assert_eq!(short, own, "{stage} of {cuts:?} {form:?} {tensor:?}");
                     }
                 }
@@ -403,7 +408,7 @@ mod tests {
                         known.load_of(cell).unwrap(),
                     );
                     for (short, own) in short.iter_mut().zip(&own) {
-                        short.update = own.update;
+                        (short.update, short.split) = (own.update, own.split);
                     }
                     assert_eq!(short, own, "{units} {hop:?} {form:?} {tensor:?}");
                 }

@@ -58,22 +58,31 @@ pub(crate) struct Key {
     /// What ends at a time stands above what starts; starts are in order of slots, from one.
     start: u32,
     side: Side,
+    /// How many turns behind the last pass of the step it would stand.
+    overdue: u32,
     sequence: u32,
     /// How far behind the action that has the same place otherwise.
     shift: u32,
 }
 
 impl Key {
-    /// A number in the same order; times are below 2^37 and shifts below 2^24.
+    /// A number in the same order; times are below 2^37, turns below 4, sequences below 2^31 and
+    /// shifts below 2^24.
     fn packed(self) -> u128 {
         let side = self.side as u128;
-        let [start, sequence, shift] =
-            [self.start, self.sequence, self.shift].map(u128::from);
+        let [start, overdue, sequence, shift] =
+            [self.start, self.overdue, self.sequence, self.shift].map(u128::from);
         (u128::from(self.time) << 91)
-            | (start << 58)
-            | (side << 56)
+            | (start << 59)
+            | (side << 57)
+            | (overdue << 55)
             | (sequence << 24)
             | shift
+    }
+
+    /// The same place so many turns behind the last pass of the step.
+    pub(crate) fn overdue(self, turns: u32) -> Self {
+        Self { overdue: turns, ..self }
     }
 }
 
@@ -262,7 +271,7 @@ impl<'a> Draft<'a> {
             Side::At => (found.start, 1 + slot),
             Side::After | Side::Closing => (found.end, 0),
         };
-        self.behind(Key { time, start, side, sequence: 0, shift: 0 })
+        self.behind(Key { time, start, side, overdue: 0, sequence: 0, shift: 0 })
     }
 
     /// The same place, behind all that stands there already.

@@ -8,9 +8,10 @@ use crate::{
 };
 use roundelay_codegen::lower;
 use roundelay_schedule::{
-    Access, Action, ActionId, Content, Fold, Id, Order, Place, Placement, Plan, Row,
-    Schedule, States, Work,
+    Access, Action, ActionId, Content, Fold, Id, Order, Pass, Place, Placement, Plan,
+    Routine, Row, Rule, Schedule, Stage, States, Work,
 };
+use std::collections::BTreeMap;
 
 const UNIT: u64 = 1_000_000;
 
@@ -137,4 +138,60 @@ fn sums_at_the_end_of_a_step_keep_no_pass_waiting() {
             [alone, folded].map(|plan| step(&compiled(&plan, times)).span);
         assert_eq!(alone, folded, "{order} {states:?}");
     }
+}
+
+/// Whether a line is a pass at a place.
+fn is_pass(action: &Action, place: Place) -> bool {
+    matches!(&action.work, Work::Launch { at, micro_batch: Some(_), .. } if *at == place)
+}
+
+/// The last line that adds to the gradient of a stage at a place.
+fn whole(schedule: &Schedule, place: Place, stage: Stage) -> ActionId {
+    let adds = |action: &Action| match &action.work {
+        Work::Launch { at, routine, .. } => {
+            let Routine { pass, stage: own, .. } = schedule.routines[*routine];
+            let adds = matches!(pass, Pass::Backward | Pass::WeightGradient);
+            adds && (*at, own) == (place, stage)
+        }
+        _ => false,
+    };
+    let mut lines = schedule.actions.iter();
+    lines.rfind(|(_, action)| adds(action)).expect("somebody adds to it").0
+}
+
+/// A queue is taken in list order, so no sum waits for one that becomes whole later; and none has
+/// more than one pass to hide behind go by.
+#[test]
+fn sums_of_a_device_stand_in_the_order_in_which_they_become_whole() {
+    let states = [States::Replicated, States::Zero1, States::Zero2, States::Zero3];
+    let on_one = states.map(|states| {
+        let kind = (Rule::Sync, Placement::Accumulate, Order::Sequential, states);
+        plan(kind, 4, 4).replicated(2, 1)
+    });
+    let synchronous = plans().into_iter().filter(|plan| plan.rule.is_synchronous());
+    let mut compared = 0;
+    for plan in synchronous.chain(on_one) {
+        let schedule = lowered(&plan);
+        let mut before: BTreeMap<&[Place], ActionId> = BTreeMap::new();
+        for (id, action) in schedule.actions.iter() {
+            let Work::Collective { group, content: Content::Gradient(stage, _), .. } =
+                &action.work
+            else {
+                continue;
+            };
+            let members = &*schedule.groups[*group].places;
+            let whole = whole(&schedule, members[0], *stage);
+            if id < whole {
+                continue;
+            }
+            let earlier = before.insert(members, whole);
+            assert!(earlier.is_none_or(|earlier| earlier <= whole), "{id} {plan:?}");
+            let between = schedule.actions.iter().filter(|(pass, action)| {
+                whole < *pass && *pass < id && is_pass(action, members[0])
+            });
+            assert!(between.count() <= 1, "{id} {plan:?}");
+            compared += 1;
+        }
+    }
+    assert!(compared > 100, "only {compared} sums");
 }

@@ -1,9 +1,9 @@
 //! The law of flight: what a device holds while it takes its list. A forward pass keeps its
 //! activations until its backward pass, or the halves of it, are done; a sum of gradients is held
 //! from the first pass that adds to it to the last one, whole or in a shard: the update may follow at
-//! once, and leave its place to the next sum, but not where whole sums are split up when the step
-//! ends. Parameters that are split are whole while a pass that reads them runs and while the one
-//! before it does, and sums that are split while the pass behind theirs runs.
+//! once, and leave its place to the next sum. Parameters that are split are whole while a pass that
+//! reads them runs and while the one before it does, and sums that are split while the pass behind
+//! theirs runs.
 //!
 //! The law of segments: an arena has a segment for each kind of memory, and in those of what passes
 //! keep a row of slots for each stage. So what a device takes is not the most at one time, but the
@@ -241,12 +241,11 @@ impl Device {
         let first = !std::mem::replace(&mut seat.summed, true);
         seat.left -= 1;
         let part = load.gradient.0 / u64::from(plan.parts()).max(1);
-        let (own, sum, stays) = match plan.states {
-            States::Replicated | States::Handoff => (0, load.gradient.0, false),
-            States::Zero1 => (0, load.gradient.0, true),
-            States::Zero2 | States::Zero3 | States::Hsdp => {
-                (load.gradient.0, part, false)
-            }
+        let whole = load.gradient.0;
+        let (own, sum, leaving) = match plan.states {
+            States::Replicated | States::Handoff => (0, whole, 0),
+            States::Zero1 => (0, whole, if seat.left == 0 { whole } else { 0 }),
+            States::Zero2 | States::Zero3 | States::Hsdp => (whole, part, whole),
         };
         if first && own == 0 {
             self.sums += sum;
@@ -255,10 +254,10 @@ impl Device {
         if first && own > 0 {
             self.sums += sum;
         }
-        if seat.left == 0 && !stays {
+        if seat.left == 0 {
             self.sums -= sum;
         }
-        self.leaving = if plan.has_pairs() { 0 } else { own };
+        self.leaving = if plan.has_pairs() { 0 } else { leaving };
     }
 
     /// What it holds by kinds, and all of it with scratch memory.

@@ -139,15 +139,12 @@ impl Members {
         }
     }
 
-    /// After the last pass of the device in a period, for what only the next step waits for.
-    pub(super) fn at_end(&self, draft: &Draft<'_>) -> (Key, u32) {
-        self.closing(draft, self.turns.len() - 1, 0)
-    }
-
-    /// Beside the pass of a turn, or beside the last of the period.
+    /// Beside the pass of a turn, or behind the last of the period, in the order of turns.
     fn beside(&self, draft: &Draft<'_>, turn: usize, side: Side) -> (Key, u32) {
-        let slot = self.turns[turn.min(self.turns.len() - 1)];
-        (draft.key(slot, side), draft.order.slot(slot).lag)
+        let last = self.turns.len() - 1;
+        let slot = self.turns[turn.min(last)];
+        let overdue = u32::try_from(turn.saturating_sub(last)).unwrap_or(u32::MAX);
+        (draft.key(slot, side).overdue(overdue), draft.order.slot(slot).lag)
     }
 
     /// Adds a collective.

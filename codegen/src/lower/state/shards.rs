@@ -2,7 +2,7 @@
 //!
 //! | states | gradients | update | parameters |
 //! | --- | --- | --- | --- |
-//! | zero1 | whole sum, reduce-scatter at the end of the step | own shard | all-gather once a step |
+//! | zero1 | whole sum, reduce-scatter behind the last micro-batch's | own shard | all-gather once a step |
 //! | zero2 | reduce-scatter of each micro-batch's, added up in the shard | own shard | all-gather once a step |
 //! | zero3 | as zero2 | own shard | all-gather for each pass that reads them, dropped behind it |
 //! | hsdp | as zero3 inside a group, then an all-reduce of the shard across groups | own shard | as zero3 inside a group |
@@ -47,7 +47,7 @@ pub(super) fn lay_out(
     match draft.plan.states {
         States::Zero1 => {
             shards.gather_once(draft, &mut rows);
-            shards.reduce_at_end(draft, &mut rows);
+            shards.reduce_once(draft, &mut rows);
         }
         States::Zero2 => {
             shards.gather_once(draft, &mut rows);
@@ -155,17 +155,19 @@ impl Shards {
     }
 
     /// Every member adds up its own micro-batches' whole gradients first.
-    fn reduce_at_end(&self, draft: &mut Draft<'_>, rows: &mut StageRows) {
+    fn reduce_once(&self, draft: &mut Draft<'_>, rows: &mut StageRows) {
         let ring = self.members.ring;
+        let last =
+            self.members.turn(draft, draft.order.closing(self.stage()), draft.last());
         let whole = draft.state_buffer(ring, Subject::Gradient, self.stage(), 1);
         for i in draft.order.micro_batches() {
             let addition = if i.index() == 0 { Addition::First } else { Addition::Next };
             rows.gradient.insert(i, (version(whole, 0), addition));
         }
         let sum = Sum::list(draft.order.micro_batches());
-        let moment = self.members.at_end(draft);
+        let moment = self.members.closing(draft, last, 1);
         self.scatter(draft, moment, (version(whole, 0), self.gradient()), sum);
-        let moment = self.members.at_end(draft);
+        let moment = self.members.closing(draft, last, 2);
         self.members.update(draft, moment, &self.bound);
     }
 
