@@ -114,6 +114,13 @@ pub(crate) struct Moment {
     pub(crate) key: Key,
 }
 
+impl Moment {
+    /// The same so many periods later.
+    pub(crate) fn later(self, periods: i64) -> Self {
+        Self { period: self.period + periods, ..self }
+    }
+}
+
 /// An action whose rows are not yet slots.
 #[derive(Clone, Debug)]
 pub(crate) struct DraftAction {

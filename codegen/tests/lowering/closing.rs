@@ -9,7 +9,8 @@ use crate::{
 use roundelay_codegen::lower;
 use roundelay_schedule::{
     Access, Action, ActionId, Content, Fold, Id, Order, Pass, Place, Placement, Plan,
-    Routine, Row, Rule, Schedule, Stage, States, Work,
+    Routine, Row, Rule, Schedule, Slice, Stage, States, Subject, Work, enough_steps,
+    simulate,
 };
 use std::collections::BTreeMap;
 
@@ -194,4 +195,33 @@ fn sums_of_a_device_stand_in_the_order_in_which_they_become_whole() {
         }
     }
     assert!(compared > 100, "only {compared} sums");
+}
+
+/// Without a flush the sum has until a pass reads what the update makes, and the sums of two steps
+/// have places of their own. With the freshest rule that pass is the next one.
+#[test]
+fn an_update_without_a_flush_waits_for_its_reader() {
+    let (n, stages) = (8, 4);
+    let long = Times { forward: UNIT, input: UNIT, weight: UNIT, message: UNIT / 4 };
+    let known = [Rule::CyclicV2, Rule::CyclicSlack(2), Rule::CyclicV1].map(|rule| {
+        let kind = (rule, Placement::Pipeline, Order::Cyclic, States::Replicated);
+        let schedule = compiled(&plan(kind, n, stages).replicated(8, 1), long);
+        let stage = Stage::new(1);
+        let subject = Subject::Gradient(stage, Slice::Whole);
+        let sums = schedule.buffers.values().find(|buffer| buffer.subject == subject);
+        let slots = sums.expect("the stage has a sum").slots;
+        let update = schedule.actions.values().find(|action| match &action.work {
+            Work::Launch { routine, .. } => {
+                let Routine { pass, stage: own, .. } = schedule.routines[*routine];
+                (pass, own) == (Pass::Update, stage)
+            }
+            _ => false,
+        });
+        let lag = update.expect("the stage has an update").lag;
+        (slots, lag, simulate(&schedule, enough_steps(&schedule)).step_time())
+    });
+    let [fresh, slack, lazy] = known;
+    assert_eq!((fresh.0, slack.0, lazy.0), (1, 2, 2));
+    assert!(fresh.1 <= slack.1 && slack.1 < lazy.1, "{known:?}");
+    assert!(lazy.2 <= slack.2 && slack.2 < fresh.2, "{known:?}");
 }

@@ -9,11 +9,12 @@
 use super::{StageRows, UpdateRows, local, version};
 use crate::lower::{
     LowerError,
-    draft::{Draft, DraftWork, Hold, Key, Side},
+    draft::{Draft, DraftWork, Hold, Key, Moment, Side},
     site::group_of,
 };
 use roundelay_schedule::{
-    AxisId, Collective, Content, GroupId, LinkId, MicroBatch, Pass, RingId, Stage, Sum,
+    AxisId, Collective, Content, GroupId, Id, LinkId, MicroBatch, Pass, Placement,
+    RingId, Stage, Sum,
 };
 
 /// One stage on every coordinate of the axes.
@@ -48,17 +49,46 @@ pub(super) fn lay_out(
     stage: Stage,
 ) -> Result<StageRows, LowerError> {
     let members = Members::new(draft, stage);
-    let (rows, bound) = local::kept(draft, stage);
-    let all = members.along(draft, draft.sites.batch_axes())?;
     let last = members.turn(draft, draft.order.closing(stage), draft.last());
+    let update = update_moment(&members, draft, last);
+    let sums = if update > first_addition(draft, stage, 1) { 2 } else { 1 };
+    let (rows, bound) = local::kept(draft, stage, sums);
+    let all = members.along(draft, draft.sites.batch_axes())?;
     let gradient = version(bound.gradient, 0);
     let sum = Box::new(Sum::list(draft.additions()));
     let content = Content::Gradient(stage, sum);
     let kind = Collective::AllReduce;
     let exchange = Exchange { along: all, kind, from: gradient, to: gradient, content };
     members.exchange(draft, members.closing(draft, last, 1), exchange);
-    members.update(draft, members.closing(draft, last, 2), &bound);
+    let lag = u32::try_from(update.period).expect("no update stands before its passes");
+    members.update(draft, (draft.behind(update.key), lag), &bound);
     Ok(rows)
+}
+
+/// Where the update of step 0 stands. Without a flush the lane goes on with passes that read older
+/// versions, so it stands right above the first one that reads what it makes: till then the sum may
+/// take. It is above the first pass that adds to the sum of step 2, so there are two sums at most.
+fn update_moment(members: &Members, draft: &Draft<'_>, last: usize) -> Moment {
+    let stage = members.stage;
+    let (key, lag) = members.closing(draft, last, 2);
+    let soonest = Moment { period: lag.into(), key };
+    let plan = draft.plan;
+    if plan.placement != Placement::Pipeline || plan.rule.is_synchronous() {
+        return soonest;
+    }
+    let read = draft.order.micro_batches().map(|i| {
+        let read = draft.beside(Pass::Forward, stage, i, Side::Before);
+        read.later(1 + i64::from(draft.delay(stage, i)))
+    });
+    let latest = read.chain([first_addition(draft, stage, 2)]).min();
+    latest.map_or(soonest, |latest| latest.max(soonest))
+}
+
+/// Right above the first pass that adds to the sum of a step.
+fn first_addition(draft: &Draft<'_>, stage: Stage, step: i64) -> Moment {
+    let first = MicroBatch::new(0);
+    let pass = draft.order.closing(stage);
+    draft.beside(pass, stage, first, Side::Before).later(step)
 }
 
 impl Members {

@@ -57,12 +57,8 @@ fn spread(
         for reader in
             readers.filter(|i| draft.delay(stage, *i) == delay).collect::<Vec<_>>()
         {
-            let shifted = |mut moment: Moment, periods| {
-                moment.period += i64::from(periods);
-                moment
-            };
-            let freed = shifted(draft.released(stage, reader), delay - 1);
-            let used = shifted(draft.after(Pass::Forward, stage, reader), delay);
+            let freed = draft.released(stage, reader).later(i64::from(delay - 1));
+            let used = draft.after(Pass::Forward, stage, reader).later(delay.into());
             let hold = |i: MicroBatch| (place(i), version(copies[i.index()], 0));
             let content = Content::Parameter(stage);
             carry(draft, ready.max(freed), 0, (hold(source), hold(reader)), content)?;
@@ -166,9 +162,7 @@ pub(super) fn handoff(
     for stay in stays(draft, stage) {
         let next = (stay.worker, residence(draft, stage, (owner, kept), &stay));
         if next.1 != kept {
-            let mut freed = stay.ends;
-            freed.period -= 1;
-            let moment = left.max(freed).min(stay.needs);
+            let moment = left.max(stay.ends.later(-1)).min(stay.needs);
             let hold = |(i, buffer)| (place(i), version(buffer, 0));
             let ends = (hold(holder), hold(next));
             carry(draft, moment, staleness, ends, Content::Parameter(stage))?;
@@ -201,9 +195,8 @@ fn residence(
 fn stays(draft: &Draft<'_>, stage: Stage) -> Vec<Stay> {
     let of = |pass, worker| {
         let beside = |side| {
-            let mut moment = draft.beside(pass, stage, worker, side);
-            moment.period += i64::from(draft.delay(stage, worker));
-            moment
+            let moment = draft.beside(pass, stage, worker, side);
+            moment.later(draft.delay(stage, worker).into())
         };
         let (needs, ends) = (beside(Side::Before), beside(Side::After));
         Stay { worker, passes: vec![pass], needs, ends }
