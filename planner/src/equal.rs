@@ -192,6 +192,8 @@ fn same_placement(values: &Values, family: Family, counts: Counts) -> Option<Sup
     let alone = n == 1 && !order.splits_backward();
     let in_turn = !looped || alone || order == Order::Wave;
     let one_by_one = n == 1 || (sync && placement != Placement::Concurrent);
+    // Without a flush sums over replicas hide behind the next step.
+    let hides = !sync && replicas > 1 && placement == Placement::Pipeline;
     // Parts of an arena fit one another by chance, so plans that keep as much may differ in memory.
     let by_time = values.objective != Objective::Memory;
     if one_device
@@ -199,6 +201,7 @@ fn same_placement(values: &Values, family: Family, counts: Counts) -> Option<Sup
         && !simple
         && in_turn
         && one_by_one
+        && !hides
         && tried(Placement::Accumulate, Order::Sequential)
     {
         return Some(Superior::OneDevice);
