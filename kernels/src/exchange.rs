@@ -55,12 +55,27 @@ impl Joint {
             Joint::Halo(_) | Joint::HaloAdd(_) => None,
         }
     }
+
+    /// What is made of gradients on the way back: ⟨F x, y⟩ = ⟨x, F* y⟩, summed over all devices. Of
+    /// halos whose padding is not zero, that of the rows alone.
+    pub fn adjoint(self) -> Self {
+        match self {
+            Joint::Collective(kind) => Joint::Collective(kind.adjoint()),
+            Joint::Halo(halo) => Joint::HaloAdd(halo),
+            Joint::HaloAdd(halo) => Joint::Halo(halo),
+        }
+    }
 }
 
 impl Exchange {
     /// Columns of a part: those of the whole, divided and rounded up to such as stay together.
     pub fn columns(&self) -> usize {
         each(self.whole, self.line.parts as usize, self.inner)
+    }
+
+    /// The exchange of gradients, which writes its result.
+    pub fn adjoint(self) -> Self {
+        Self { kind: self.kind.adjoint(), store: Store::Write, ..self }
     }
 
     /// Whether the result is added to what is there.

@@ -51,7 +51,9 @@ impl Window {
     }
     fn back(self) -> Exchange {
         let call = self.with(call("halo_add"));
-        exchange(call.reals(&[&self.got_shape(), &self.own_shape()]))
+        let back = exchange(call.reals(&[&self.got_shape(), &self.own_shape()]));
+        assert_eq!(back, self.forward().adjoint(), "it is what is declared");
+        back
     }
     /// What an exchange makes for every part.
     fn all(

@@ -5,6 +5,8 @@
 //! Everything is allocated when the machine is made; a replay allocates nothing.
 #![expect(unsafe_code, reason = "that the machine is at rest is known here")]
 
+#[cfg(test)]
+mod adjoints;
 mod arena;
 mod collective;
 mod command;

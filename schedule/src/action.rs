@@ -125,6 +125,18 @@ pub enum Collective {
     AllGather,
 }
 
+impl Collective {
+    /// What moves gradients back where this moves values: ⟨F x, y⟩ = ⟨x, F* y⟩, summed over the
+    /// rows of all members (arXiv 2006.03108).
+    pub const fn adjoint(self) -> Self {
+        match self {
+            Collective::AllReduce => Collective::AllReduce,
+            Collective::ReduceScatter => Collective::AllGather,
+            Collective::AllGather => Collective::ReduceScatter,
+        }
+    }
+}
+
 /// What a move carries; t is the step that the move serves.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Content {

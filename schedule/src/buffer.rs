@@ -217,6 +217,26 @@ impl Subject {
         }
     }
 
+    /// What moves back where this moves on: the gradient of a value, and the value of a gradient. A
+    /// copy to another device has a copy of the dual from there as its adjoint, which is added to
+    /// what else there is of it; where several read one value, the sum of what they send. None for
+    /// what nothing is differentiated by.
+    pub const fn dual(self) -> Option<Self> {
+        match self {
+            Subject::Parameter(stage, slice) => Some(Subject::Gradient(stage, slice)),
+            Subject::Gradient(stage, slice) => Some(Subject::Parameter(stage, slice)),
+            Subject::Value(value) => Some(Subject::ValueGradient(value)),
+            Subject::ValueGradient(value) => Some(Subject::Value(value)),
+            Subject::Optimizer(..)
+            | Subject::Activation(_)
+            | Subject::Retained(_)
+            | Subject::Adjoint(_)
+            | Subject::Input(_)
+            | Subject::Metric
+            | Subject::Workspace => None,
+        }
+    }
+
     /// Whether a launch of `stage` may bind this to an argument of `role`.
     pub fn fits(self, role: Role, stage: Stage) -> bool {
         match (self, role) {

@@ -26,6 +26,9 @@ use roundelay_schedule::{
     Slice, Stage, States, Subject, Sum,
 };
 
+/// How parameters get from their shards to those who read them; gradients go back by its adjoint.
+const PARAMETERS: Collective = Collective::AllGather;
+
 /// A stage whose state is split.
 struct Shards {
     members: Members,
@@ -147,7 +150,7 @@ impl Shards {
 
     fn gather(&self, draft: &mut Draft<'_>, turn: usize, to: Hold) {
         let from = version(self.bound.parameter, 0);
-        let (along, kind) = (self.inside, Collective::AllGather);
+        let (along, kind) = (self.inside, PARAMETERS);
         let content = Content::Parameter(self.stage());
         let moment = self.members.before(draft, turn);
         let exchange = Exchange { along, kind, from, to, content };
@@ -212,7 +215,7 @@ impl Shards {
         (from, to): (Hold, Hold),
         sum: Sum,
     ) {
-        let (along, kind) = (self.inside, Collective::ReduceScatter);
+        let (along, kind) = (self.inside, PARAMETERS.adjoint());
         let content = Content::Gradient(self.stage(), Box::new(sum));
         let exchange = Exchange { along, kind, from, to, content };
         self.members.exchange(draft, moment, exchange);
