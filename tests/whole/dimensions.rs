@@ -15,9 +15,10 @@ use roundelay::{
     },
 };
 
-const EXAMPLES: u64 = 8;
+const EXAMPLES: u64 = 16;
 const TOKENS: u64 = 4;
-const WIDTH: u64 = 16;
+/// Enough for 64 parts: the weights of a layer then fill equal shards without padding.
+const WIDTH: u64 = 32;
 
 /// Elements of an operand or a result over all examples, and of a weight.
 const X: u64 = EXAMPLES * TOKENS * WIDTH;
@@ -77,7 +78,7 @@ const REPLICATED: (States, u32) = (States::Replicated, 1);
 /// 2 (P − 1) / P · Y for each of P devices.
 #[test]
 fn one_dimension() {
-    for p in [2, 4, 8] {
+    for p in [2, 4, 8, 16] {
         let found = moved(Tensor::grid(p, 1), 1, REPLICATED);
         assert_eq!(found, 2 * u64::from(p - 1) * X, "{p}");
     }
@@ -100,7 +101,7 @@ fn two_dimensions() {
 /// 3 (q − 1) / q² · (X / d + W) + 2 (d − 1) / d · W / q² for each of q² d devices.
 #[test]
 fn two_dimensions_and_a_half() {
-    for (q, d) in [(2, 2), (2, 4)] {
+    for (q, d) in [(2, 2), (2, 4), (4, 2), (4, 4)] {
         let found = moved(gather(q), q * d, (States::Hsdp, q));
         let [q, d] = [q, d].map(u64::from);
         let expected = 3 * (q - 1) * (X + d * W) + 2 * (d - 1) * W;
@@ -108,16 +109,21 @@ fn two_dimensions_and_a_half() {
     }
 }
 
-/// 2 (q − 1) / q³ · (X + W + Y) for each of q³ devices; with less memory once more X and W, which
-/// backward gathers again.
+/// 2 (q − 1) / q³ · (X + W + Y) for each of q³ devices, where forward leaves gathered what the next map
+/// and backward read; where each device keeps its share of the tokens, backward gathers X once more.
+/// With parameters in parts they are gathered once more as well.
 #[test]
 fn three_dimensions() {
-    let q = 2;
-    let tensor = Tensor { sequence: Sequence::Split, ..Tensor::grid(q, q) };
-    for (states, weights) in [(States::Zero1, 2), (States::Zero2, 2), (States::Zero3, 3)]
-    {
-        let found = moved(tensor, q, (states, 1));
-        let expected = u64::from(q - 1) * (3 * X + weights * W + 2 * X);
-        assert_eq!(found, expected, "{states}");
+    for q in [2, 4] {
+        for (sequence, operands) in [(Sequence::Whole, 2), (Sequence::Split, 3)] {
+            let tensor = Tensor { sequence, ..Tensor::grid(q, q) };
+            for (states, weights) in
+                [(States::Zero1, 2), (States::Zero2, 2), (States::Zero3, 3)]
+            {
+                let found = moved(tensor, q, (states, 1));
+                let expected = u64::from(q - 1) * (operands * X + weights * W + 2 * X);
+                assert_eq!(found, expected, "{q} {states} {sequence:?}");
+            }
+        }
     }
 }

@@ -81,7 +81,7 @@ fn a_sum_of_convolutions_of_which_one_is_not_divided_trains_like_on_one_device()
     trains_like_one_device(&program, [Tensor::grid(2, 1)], 1e-5);
 }
 
-fn small_unet(dtype: Float) -> Program {
+pub(crate) fn small_unet(dtype: Float) -> Program {
     let plain = job(4)
         .replace("adamw(lr = step(1e-2, 0.1, 3), weight_decay = 0.1)", "sgd(lr = 1)");
     let mut program = with_blocks(&format!(
@@ -135,7 +135,7 @@ fn a_state_of_images_comes_back_from_a_grid_as_it_went_there() {
 
 /// A block with its numbers of channels: those that it reads beside each other, and those that it
 /// makes.
-struct Block {
+pub(crate) struct Block {
     text: &'static str,
     read: &'static [u64],
     made: u64,
@@ -151,7 +151,7 @@ impl Block {
 
     /// What all parts together send for so many pixels: 2 m [A (C − 1) + B (R − 1)], and for a map
     /// that turns back over R rows of C columns 2 m n (C − 1) R: scattered, and gathered again.
-    fn sent(&self, pixels: u64, tensor: Tensor) -> u64 {
+    pub(crate) fn sent(&self, pixels: u64, tensor: Tensor) -> u64 {
         let [a, b, back] = self.coefficients();
         let [rows, columns] = [tensor.rows, tensor.columns].map(u64::from);
         2 * pixels * (a * (columns - 1) + b * (rows - 1) + back * (columns - 1) * rows)
@@ -205,31 +205,35 @@ fn blocks_of_a_unet_send_what_the_formulas_say_to_the_byte() {
     }
 }
 
+const fn block(read: &'static [u64], made: u64) -> Block {
+    Block { text: "", read, made }
+}
+
+/// How often each block stands in the network, and for how many pixels of an image of 1,024; in
+/// channels of the width.
+pub(crate) const UNET: [(u64, u64, Block); 14] = [
+    (3, 1024, block(&[1], 1)),
+    (1, 256, block(&[1], 2)),
+    (2, 256, block(&[2], 2)),
+    (3, 64, block(&[2], 2)),
+    (3, 16, block(&[2], 2)),
+    (2, 4, block(&[2], 2)),
+    (3, 4, block(&[2, 2], 2)),
+    (3, 16, block(&[2, 2], 2)),
+    (2, 64, block(&[2, 2], 2)),
+    (1, 64, block(&[2, 1], 2)),
+    (3, 256, block(&[1, 1], 1)),
+    (1, 256, block(&[2, 1], 1)),
+    (3, 1024, block(&[1, 1], 1)),
+    (1, 1024, block(&[1, 2], 1)),
+];
+
 /// The published sums of the whole list, for 1,024 pixels of the input, in channels of the width.
 #[test]
 fn the_network_has_the_published_coefficients() {
-    let block = |read: &'static [u64], made| Block { text: "", read, made };
-    let (steady, wide) = (|| block(&[1], 1), || block(&[2], 2));
-    let merge = |read: &'static [u64], made| block(read, made);
-    let list: Vec<(u64, u64, Block)> = vec![
-        (3, 1024, steady()),
-        (1, 256, block(&[1], 2)),
-        (2, 256, wide()),
-        (3, 64, wide()),
-        (3, 16, wide()),
-        (2, 4, wide()),
-        (3, 4, merge(&[2, 2], 2)),
-        (3, 16, merge(&[2, 2], 2)),
-        (2, 64, merge(&[2, 2], 2)),
-        (1, 64, merge(&[2, 1], 2)),
-        (3, 256, merge(&[1, 1], 1)),
-        (1, 256, merge(&[2, 1], 1)),
-        (3, 1024, merge(&[1, 1], 1)),
-        (1, 1024, merge(&[1, 2], 1)),
-    ];
     let mut published = [0, 0];
     let mut parameters = 0;
-    for (count, pixels, block) in &list {
+    for (count, pixels, block) in &UNET {
         let [a, b, back] = block.coefficients();
         let read: u64 = block.read.iter().sum();
         // A convolution that does not turn back sends as any other one does.

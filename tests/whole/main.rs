@@ -21,5 +21,6 @@ mod replicas;
 mod rows;
 mod slices;
 mod support;
+mod traffic;
 mod volume;
 mod weights;
