@@ -135,6 +135,26 @@ impl Network {
         sum.next_multiple_of(16 * shards)
     }
 
+    /// So many groups of `depth` replicas of a grid send what the formulas say.
+    fn holds_depth(&self, tensor: Tensor, (depth, groups): (u32, u32)) {
+        let program = self.program();
+        let plan = deep(&program, tensor, depth * groups, depth);
+        let schedule = compiled(&program, &plan);
+        let [depth, groups] = [depth, groups].map(u64::from);
+        let elements: u64 = schedule.job.elements.values().sum();
+        assert_eq!(elements, self.flat(tensor, depth), "{tensor:?} {depth}");
+        let flat = u64::from(tensor.parts()) * elements;
+        let gathers = 3 * groups * (depth - 1) * flat;
+        let sums = 2 * (groups - 1) * flat;
+        let expected = self.sent(tensor, EXAMPLES * SEQUENCE) + gathers + sums;
+        let data = Dataset::open(&schedule.job, None).unwrap();
+        let mut cpu = Cpu::new(&schedule, Box::new(data), CpuOptions::default()).unwrap();
+        cpu.load(&State::initial(&schedule.job)).unwrap();
+        cpu.replay(1, &mut |_| {}).unwrap();
+        let found: u64 = cpu.measured().link_bytes.values().map(|own| own.0).sum();
+        assert_eq!(found, 8 * expected, "{tensor:?} {depth} {groups}");
+    }
+
     fn fits(&self, tensor: &Tensor) -> bool {
         let [rows, columns] = [tensor.rows, tensor.columns];
         let powers = rows.is_power_of_two() && columns.is_power_of_two();
@@ -160,31 +180,13 @@ fn whole_language_models_send_what_the_formulas_say_to_the_byte() {
 /// `depth` that take examples of their own; groups of them sum their shards.
 #[test]
 fn depth_on_grids_adds_flat_parameters_to_the_byte() {
-    let network = Network::gpt(64);
-    let program = network.program();
     let tensors = [(1, 1), (2, 1), (1, 2), (2, 2), (4, 2), (2, 4)];
-    for tensor in tensors.map(|(rows, columns)| Tensor::grid(rows, columns)) {
-        for (depth, groups) in [(2, 1), (4, 1), (8, 1), (2, 2), (2, 4), (4, 2)] {
-            let schedule =
-                compiled(&program, &deep(&program, tensor, depth * groups, depth));
-            let [depth, groups] = [depth, groups].map(u64::from);
-            let elements: u64 = schedule.job.elements.values().sum();
-            assert_eq!(elements, network.flat(tensor, depth), "{tensor:?} {depth}");
-            let flat = u64::from(tensor.parts()) * elements;
-            let gathers = 3 * groups * (depth - 1) * flat;
-            let sums = 2 * (groups - 1) * flat;
-            let features = network.sent(tensor, EXAMPLES * SEQUENCE);
-            let data = Dataset::open(&schedule.job, None).unwrap();
-            let mut cpu =
-                Cpu::new(&schedule, Box::new(data), CpuOptions::default()).unwrap();
-            cpu.load(&State::initial(&schedule.job)).unwrap();
-            cpu.replay(1, &mut |_| {}).unwrap();
-            let found: u64 = cpu.measured().link_bytes.values().map(|own| own.0).sum();
-            assert_eq!(
-                found,
-                8 * (features + gathers + sums),
-                "{tensor:?} {depth} {groups}"
-            );
+    let tensors = tensors.map(|(rows, columns)| Tensor::grid(rows, columns));
+    for network in [Network::gpt(64), Network::llama(64)] {
+        for tensor in tensors.iter().filter(|own| own.rows <= network.rows_most) {
+            for (depth, groups) in [(2, 1), (4, 1), (8, 1), (2, 2), (2, 4), (4, 2)] {
+                network.holds_depth(*tensor, (depth, groups));
+            }
         }
     }
 }

@@ -23,8 +23,8 @@ use roundelay_codegen::{Everywhere, lower_with};
 use roundelay_dsl::Program;
 use roundelay_kernels::{Kernels, random::Stream};
 use roundelay_schedule::{
-    Access, Action, ActionId, Checked, Float, InputId, Place, Plan, Role, RoutineId, Row,
-    Work, check,
+    Access, Action, ActionId, Checked, Float, InputId, Order, Place, Placement, Plan,
+    Role, RoutineId, Row, Rule, States, Work, check,
 };
 
 /// How many members, workers or stages there are.
@@ -245,6 +245,14 @@ fn compiled(program: &Program, plan: &Plan) -> Checked {
     let schedule = lower_with(program, plan, &Everywhere)
         .unwrap_or_else(|wrong| panic!("{plan:?}: {wrong}"));
     check(schedule, &Kernels).unwrap_or_else(|wrong| panic!("{plan:?}: {wrong}"))
+}
+
+/// Synchronous workers with a stage or several each.
+pub(super) fn workers(n: u32, states: States, stages: u32) -> Checked {
+    let program = in_doubles(models::mlp(3, 2 * n));
+    let kind = (Rule::Sync, Placement::Data, Order::Parallel, states);
+    let cuts = models::even_cuts(&program, stages);
+    compiled(&program, &plans::plan(kind, n, cuts))
 }
 
 /// A program whose numbers have 64 bits.

@@ -82,23 +82,25 @@ impl Way<'_> {
             if self.carries(moment, Step::Ahead) {
                 self.bench.execute(moment);
             }
-            match self.pass(moment) {
-                Some((Pass::Forward, stage)) if stage.index() == 0 => {
-                    for (value, seat) in self.values(moment, Access::Write) {
-                        self.bench.write(seat, &self.random(1, value, seat));
-                    }
-                }
-                Some((Pass::Forward, stage)) if stage == self.last => {
-                    for (value, seat) in self.values(moment, Access::Read) {
-                        let gradient = self.random(2, value, seat);
-                        product.add(&self.bench.read(seat), &gradient);
-                    }
-                }
-                Some((Pass::Forward, _)) => self.bench.execute(moment),
-                Some(_) | None => {}
+            if let Some((Pass::Forward, stage)) = self.pass(moment) {
+                self.forward(moment, stage, &mut product);
             }
         }
         product
+    }
+
+    fn forward(&self, moment: Moment<'_>, stage: Stage, product: &mut Product) {
+        if stage.index() == 0 {
+            for (value, seat) in self.rows(moment, value, |own| own == Access::Write) {
+                self.bench.write(seat, &self.random(1, value, seat));
+            }
+        } else if stage == self.last {
+            for (value, seat) in self.rows(moment, value, |own| own == Access::Read) {
+                product.add(&self.bench.read(seat), &self.random(2, value, seat));
+            }
+        } else {
+            self.bench.execute(moment);
+        }
     }
 
     /// Gradients from the last stage to the first, their product with values there, and how many
@@ -114,46 +116,39 @@ impl Way<'_> {
                 }
                 moves += 1;
             }
-            match self.pass(moment) {
-                Some((Pass::Backward | Pass::InputGradient, stage)) => {
-                    if stage.index() == 0 {
-                        for (value, seat) in self.gradients(moment, false) {
-                            let value = self.random(1, value, seat);
-                            product.add(&self.bench.read(seat), &value);
-                        }
-                    } else if stage == self.last {
-                        for (value, seat) in self.gradients(moment, true) {
-                            self.bench.write(seat, &self.random(2, value, seat));
-                        }
-                    } else {
-                        self.bench.execute(moment);
-                    }
-                }
-                Some(_) | None => {}
+            let pass = self.pass(moment);
+            if let Some((Pass::Backward | Pass::InputGradient, stage)) = pass {
+                self.backward(moment, stage, &mut product);
             }
         }
         (product, moves)
     }
 
-    /// Values that a pass does something with.
-    fn values(&self, moment: Moment<'_>, wanted: Access) -> Vec<(ValueId, Seat)> {
-        let bound = self.bench.bound(moment, |_, access| access == wanted);
-        let value = |(role, _, seat)| match role {
-            Role::Value(value) => Some((value, seat)),
-            _ => None,
-        };
-        bound.into_iter().filter_map(value).collect()
+    /// The first stage may have gradients of its own to add to those that it finds; the last one
+    /// begins them all.
+    fn backward(&self, moment: Moment<'_>, stage: Stage, product: &mut Product) {
+        if stage.index() == 0 {
+            for (value, seat) in self.rows(moment, gradient, |own| own != Access::Write) {
+                product.add(&self.bench.read(seat), &self.random(1, value, seat));
+            }
+        } else if stage == self.last {
+            for (value, seat) in self.rows(moment, gradient, |own| own == Access::Write) {
+                self.bench.write(seat, &self.random(2, value, seat));
+            }
+        } else {
+            self.bench.execute(moment);
+        }
     }
 
-    /// Gradients of values that a pass finds, or that it makes without having found them.
-    fn gradients(&self, moment: Moment<'_>, made: bool) -> Vec<(ValueId, Seat)> {
-        let bound =
-            self.bench.bound(moment, |_, access| (access == Access::Write) == made);
-        let value = |(role, _, seat)| match role {
-            Role::ValueGradient(value) => Some((value, seat)),
-            _ => None,
-        };
-        bound.into_iter().filter_map(value).collect()
+    /// Rows of values, or of their gradients, that a pass does something with.
+    fn rows(
+        &self,
+        moment: Moment<'_>,
+        of: fn(Role) -> Option<ValueId>,
+        wanted: fn(Access) -> bool,
+    ) -> Vec<(ValueId, Seat)> {
+        let bound = self.bench.bound(moment, |_, access| wanted(access));
+        bound.into_iter().filter_map(|(role, _, seat)| Some((of(role)?, seat))).collect()
     }
 
     /// Whether it moves a value of this micro-batch, or a gradient of one.
@@ -166,6 +161,20 @@ impl Way<'_> {
                 false
             }
         }
+    }
+}
+
+fn value(role: Role) -> Option<ValueId> {
+    match role {
+        Role::Value(value) => Some(value),
+        _ => None,
+    }
+}
+
+fn gradient(role: Role) -> Option<ValueId> {
+    match role {
+        Role::ValueGradient(value) => Some(value),
+        _ => None,
     }
 }
 

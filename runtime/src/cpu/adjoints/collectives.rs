@@ -2,9 +2,7 @@
 
 use super::{
     Bench, MEMBERS, Moment, Product, SCALE, STEP, Seat, compiled, hold, in_doubles,
-    models::{even_cuts, mlp},
-    plans::{self, Kind},
-    random,
+    models::mlp, random, workers,
 };
 use roundelay_schedule::{
     Action, ActionId, Checked, Collective, Content, GroupId, Id, LinkId, Order,
@@ -90,19 +88,12 @@ fn operators(schedule: &Checked) -> BTreeSet<Operator> {
     schedule.actions.values().filter_map(Operator::of).map(|(own, _)| own).collect()
 }
 
-/// Stages of several sizes, each on all workers.
-fn schedule(n: u32, states: States) -> Checked {
-    let program = in_doubles(mlp(3, 2 * n));
-    let kind: Kind = (Rule::Sync, Placement::Data, Order::Parallel, states);
-    compiled(&program, &plans::plan(kind, n, even_cuts(&program, 4)))
-}
-
 #[test]
 fn collectives_of_workers_have_the_adjoints_that_they_declare() {
     let mut kinds = BTreeSet::new();
     for n in MEMBERS {
         for states in [States::Replicated, States::Zero1, States::Zero2, States::Zero3] {
-            let schedule = schedule(n, states);
+            let schedule = workers(n, states, 4);
             let bench = Bench::new(&schedule);
             for operator in operators(&schedule) {
                 kinds.insert(operator.kind);
@@ -138,7 +129,7 @@ fn collectives_of_replicas_and_their_groups_have_the_adjoints_that_they_declare(
 fn parts_of_unequal_length_have_the_same_adjoints() {
     let mut unequal = BTreeSet::new();
     for n in MEMBERS {
-        let schedule = schedule(n, States::Replicated);
+        let schedule = workers(n, States::Replicated, 4);
         let bench = Bench::new(&schedule);
         for whole in operators(&schedule) {
             let size = |row: Row| schedule.buffers[row.buffer].size.0 / 8;
