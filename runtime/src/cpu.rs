@@ -24,7 +24,7 @@ mod session;
 pub use error::CpuError;
 pub use jitter::Timing;
 pub use record::Recording;
-pub use room::Demand;
+pub use room::{ArenaDemand, Demand};
 
 use crate::{
     code::Code,
@@ -158,6 +158,15 @@ impl Cpu {
     /// When it says that it has too little.
     pub fn room(schedule: &Checked) -> Result<(), CpuError> {
         room::for_all(schedule)
+    }
+
+    /// Looks whether this machine has the memory to look at held-out data with a schedule's forward
+    /// passes.
+    ///
+    /// # Errors
+    /// When it says that it has too little.
+    pub fn room_to_evaluate(schedule: &Checked) -> Result<(), CpuError> {
+        room::for_evaluation(schedule)
     }
 
     /// The schedule that is replayed.

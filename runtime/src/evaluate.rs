@@ -12,7 +12,7 @@ use crate::{
 };
 use roundelay_kernels::{Context, Mode};
 use roundelay_schedule::{
-    Access, Checked, Id, Job, Metric, Pass, Role, RoutineId, Schedule,
+    Access, Bytes, Checked, Id, Job, Metric, Pass, Role, RoutineId, Schedule,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -32,6 +32,12 @@ pub struct Evaluator {
     /// Metrics that nothing measures, by their places.
     unmeasured: BTreeSet<usize>,
 }
+
+/// The passes that an evaluator runs.
+const PASSES: [Pass; 1] = [Pass::Forward];
+
+/// What it has besides the blocks of these.
+const BOUND: [Role; 1] = [Role::Parameter];
 
 /// What is measured on held-out data.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,9 +68,18 @@ impl Evaluator {
         Self::of(&own, unmeasured)
     }
 
+    /// Bytes of an evaluator: flat parameters, and what forward passes work on.
+    pub(crate) fn bytes(schedule: &Schedule) -> Bytes {
+        let job = &schedule.job;
+        let elements: u64 = job.elements.values().sum();
+        let parts = u64::from(schedule.tensor_parts());
+        let flat = Bytes(elements) * job.dtype.size() * parts;
+        flat + Plain::bytes(schedule, &PASSES, &BOUND)
+    }
+
     fn of(schedule: &Schedule, unmeasured: BTreeSet<usize>) -> Result<Self, CodeError> {
         let job = schedule.job.clone();
-        let plain = Plain::new(schedule, &[Pass::Forward], &[Role::Parameter])?;
+        let plain = Plain::new(schedule, &PASSES, &BOUND)?;
         let any = [Access::Read, Access::Write, Access::Update];
         let forward = job.elements.ids().map(|stage| {
             let found = plain.find(Pass::Forward, stage, &any);

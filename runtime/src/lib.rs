@@ -32,7 +32,7 @@ pub use checkpoint::{
     Checkpoint, CheckpointError, Checkpoints, Latest, Provenance, Resumed, Resumption,
 };
 pub use code::CodeError;
-pub use cpu::{Cpu, CpuError, CpuOptions, Demand, Recording, Timing};
+pub use cpu::{ArenaDemand, Cpu, CpuError, CpuOptions, Demand, Recording, Timing};
 pub use cuda::{
     Cuda, CudaError, CudaOptions, DeviceFacts, DriverError, Exercise, Graphs,
     KernelCheck, KernelRow, KernelTrials, NoCuda, RankFacts, Row, SelfCheck, Times,
@@ -44,7 +44,8 @@ pub use evaluate::{Evaluator, Measures};
 pub use feed::Feed;
 pub use interrupt::Interrupt;
 pub use machine::{
-    Fill, HostMemory, Loss, Measured, OnGpus, ProductCounts, Ran, Record, Touched,
+    Fill, HostMemory, Loss, Measured, MemoryBound, OnGpus, ProductCounts, Ran, Record,
+    Touched,
 };
 pub use native::{NotNative, check_native};
 pub use oracle::{Oracle, OracleError};

@@ -4,6 +4,7 @@
 mod bind;
 mod group;
 mod host;
+mod limits;
 mod meter;
 mod queues;
 mod record;
@@ -11,12 +12,14 @@ mod span;
 mod touched;
 
 pub use host::HostMemory;
+pub use limits::MemoryBound;
 pub use meter::{Measured, OnGpus, ProductCounts};
 pub use record::{Ran, Record};
 pub use touched::Touched;
 
 pub(crate) use bind::{input_of, slice_offset};
 pub(crate) use group::{Members, members, part, placed};
+pub(crate) use limits::Room;
 pub(crate) use meter::Meter;
 pub(crate) use queues::{Queues, describe};
 pub(crate) use span::{Span, arena_sizes};

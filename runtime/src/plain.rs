@@ -9,8 +9,8 @@ use crate::{
 };
 use roundelay_kernels::Context;
 use roundelay_schedule::{
-    Access, Argument, InputId, Job, Pass, Role, Routine, RoutineId, Schedule, Stage,
-    Table,
+    Access, Argument, Bytes, InputId, Job, Pass, Role, Routine, RoutineId, Schedule,
+    Stage, Table,
 };
 use std::collections::BTreeMap;
 
@@ -38,15 +38,7 @@ impl Plain {
         bound: &[Role],
     ) -> Result<Self, CodeError> {
         let code = Code::parse(schedule)?;
-        let mut sizes: BTreeMap<Key, u64> = BTreeMap::new();
-        let served = |routine: &&Routine| passes.contains(&routine.pass);
-        for routine in schedule.routines.values().filter(served) {
-            for argument in routine.arguments.iter().filter(|a| !bound.contains(&a.role))
-            {
-                let size = sizes.entry(key(argument.role, routine.stage)).or_default();
-                *size = argument.size.0.max(*size);
-            }
-        }
+        let sizes = sizes(schedule, passes, bound);
         let widest = schedule.routines.values().map(|r| r.arguments.len()).max();
         let operands = code.values().map(Code::widest).max();
         let rows = 0..schedule.tensor_parts();
@@ -58,6 +50,13 @@ impl Plain {
             arguments: rows.map(|_| Arguments::new(widest.unwrap_or(0))).collect(),
             operands: Vec::with_capacity(operands.unwrap_or(0)),
         })
+    }
+
+    /// Bytes of these blocks, on all rows together.
+    pub(crate) fn bytes(schedule: &Schedule, passes: &[Pass], bound: &[Role]) -> Bytes {
+        let sizes = sizes(schedule, passes, bound);
+        let row: Bytes = sizes.into_values().map(Bytes).sum();
+        row * u64::from(schedule.tensor_parts())
     }
 
     /// The first routine of a pass of a stage whose gradient is accessed in one of these ways.
@@ -140,6 +139,20 @@ impl Plain {
         let Self { code, arguments, operands, .. } = self;
         code[routine].run_rows(&mut claim, arguments, operands, context);
     }
+}
+
+/// Bytes of the blocks of one row, for everything that routines of `passes` work on, but not for
+/// `bound` roles.
+fn sizes(schedule: &Schedule, passes: &[Pass], bound: &[Role]) -> BTreeMap<Key, u64> {
+    let mut sizes: BTreeMap<Key, u64> = BTreeMap::new();
+    let served = |routine: &&Routine| passes.contains(&routine.pass);
+    for routine in schedule.routines.values().filter(served) {
+        for argument in routine.arguments.iter().filter(|a| !bound.contains(&a.role)) {
+            let size = sizes.entry(key(argument.role, routine.stage)).or_default();
+            *size = argument.size.0.max(*size);
+        }
+    }
+    sizes
 }
 
 fn key(role: Role, stage: Stage) -> Key {

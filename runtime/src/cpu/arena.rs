@@ -23,6 +23,14 @@ impl Arenas {
     /// When the host has too little memory.
     pub(super) fn new(schedule: &Schedule) -> Result<Self, CpuError> {
         room::for_arenas(schedule)?;
+        Self::allocate(schedule)
+    }
+
+    /// The same, however much there is.
+    ///
+    /// # Errors
+    /// When the system does not hand out an arena.
+    fn allocate(schedule: &Schedule) -> Result<Self, CpuError> {
         let mut arenas = Vec::new();
         arenas.resize_with(schedule.target.devices.len(), || None);
         for (device, size) in arena_sizes(schedule) {
@@ -70,5 +78,29 @@ impl Arenas {
         };
         touched::<Infallible>(schedule, |_| true, look)
             .unwrap_or_else(|never| match never {})
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::adjoints::workers;
+    use roundelay_schedule::States;
+
+    #[test]
+    fn an_arena_that_the_system_does_not_hand_out_is_an_error() {
+        let mut schedule = workers(2, States::Replicated, 2).into_inner();
+        let last = schedule.buffers.ids().last().expect("there are buffers");
+        schedule.buffers[last].offset = Bytes(1 << 60);
+        let Err(refused) = Arenas::allocate(&schedule) else {
+            panic!("no machine has so much")
+        };
+        assert!(matches!(refused, CpuError::Refused { .. }), "{refused:?}");
+        let said = refused.to_string();
+        for expected in
+            ["the system refuses memory (", "the arena of `core.0` takes 1152921.50 TB"]
+        {
+            assert!(said.contains(expected), "{said}");
+        }
     }
 }

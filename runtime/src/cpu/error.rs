@@ -1,7 +1,7 @@
 //! Why a replay stopped.
 
 use super::Demand;
-use crate::{code::CodeError, state::StateError};
+use crate::{code::CodeError, machine::MemoryBound, state::StateError};
 use roundelay_schedule::{ActionId, Bytes};
 use std::time::Duration;
 
@@ -14,16 +14,18 @@ pub enum CpuError {
     /// The state does not fit the schedule.
     #[error(transparent)]
     State(#[from] StateError),
-    /// The host has too little memory; nothing was touched.
+    /// There is too little memory; nothing was touched.
     #[error(
-        "this machine has {left} of memory left, but {wanted}; plan with less `memory` for each \
-         device or on fewer devices, or close what else runs here"
+        "{}, but {wanted}; plan with less `memory` for each device or on fewer devices, or {}",
+        bound.leaves(*left), bound.remedy()
     )]
     Memory {
         /// What there should be.
         wanted: Demand,
         /// How much there is.
         left: Bytes,
+        /// By what.
+        bound: MemoryBound,
     },
     /// The system does not hand out an arena.
     #[error(

@@ -1,42 +1,76 @@
-//! Whether the host has the memory that a schedule's arenas take, asked before any is touched:
-//! a system may promise what it does not have, and end the process that uses it.
+//! Whether there is the memory that a run takes, asked before any is touched: a system may promise
+//! what it does not have, and end the process that uses it, and a limit may turn down what there is no
+//! way on without.
 
 use super::CpuError;
-use crate::machine::{HostMemory, arena_sizes};
-use roundelay_schedule::{Bytes, DeviceId, Schedule};
-use std::fmt;
+use crate::{
+    Evaluator,
+    machine::{MemoryBound, Queues, Room, arena_sizes},
+};
+use roundelay_schedule::{Bytes, DeviceId, Evaluation, PhysicalQueue, Schedule};
+use std::{env, fmt, thread};
 
-/// What the devices of a schedule take of the host's memory.
+/// Addresses that a thread has for its stack: what `std` gives it.
+const STACK: Bytes = Bytes(2 << 20);
+
+/// Addresses that glibc sets aside for what a thread allocates, used or not; for at most so many
+/// threads on each core, or for as many as the environment says.
+const HEAP: Bytes = Bytes(64 << 20);
+const HEAPS_PER_CORE: u64 = 8;
+const HEAPS_MOST: &str = "MALLOC_ARENA_MAX";
+
+/// What is taken of the host's memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Demand {
+    /// The arenas of devices, if there are any.
+    pub arenas: Option<ArenaDemand>,
+    /// Whatever else there will be at one time with them, and what it is.
+    pub beside: Vec<(&'static str, Bytes)>,
+}
+
+/// What the arenas of a schedule take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArenaDemand {
     /// The device that is told: of the largest arena, or of the one that was refused.
     pub device: String,
     /// Its arena.
     pub arena: Bytes,
     /// All arenas together.
-    pub arenas: Bytes,
+    pub all: Bytes,
     /// How many there are.
     pub devices: usize,
-    /// Whatever else there will be at one time with them.
-    pub beside: Bytes,
 }
 
-impl Demand {
+impl ArenaDemand {
     /// What a schedule takes; the largest arena is told.
-    fn of(schedule: &Schedule, beside: Bytes) -> Self {
+    fn of(schedule: &Schedule) -> Self {
         let sizes = arena_sizes(schedule);
         let largest = sizes.iter().max_by_key(|(device, size)| (**size, **device));
         let (device, arena) = match largest {
             Some((device, arena)) => (name(schedule, *device), *arena),
             None => (String::new(), Bytes(0)),
         };
-        let arenas = sizes.values().copied().sum();
-        Self { device, arena, arenas, devices: sizes.len(), beside }
+        let all = sizes.values().copied().sum();
+        Self { device, arena, all, devices: sizes.len() }
+    }
+}
+
+impl Demand {
+    /// What the arenas of a schedule take, and what there is beside them.
+    fn new(schedule: &Schedule, beside: Vec<(&'static str, Bytes)>) -> Self {
+        Self { arenas: Some(ArenaDemand::of(schedule)), beside }
     }
 
     /// What a schedule takes; a device's arena was refused.
     pub(super) fn refused(schedule: &Schedule, device: DeviceId, arena: Bytes) -> Self {
-        Self { device: name(schedule, device), arena, ..Self::of(schedule, Bytes(0)) }
+        let device = name(schedule, device);
+        let arenas = ArenaDemand { device, arena, ..ArenaDemand::of(schedule) };
+        Self { arenas: Some(arenas), beside: Vec::new() }
+    }
+
+    fn total(&self) -> Bytes {
+        let arenas = self.arenas.iter().map(|arenas| arenas.all);
+        arenas.chain(self.beside.iter().map(|(_, bytes)| *bytes)).sum()
     }
 }
 
@@ -46,75 +80,178 @@ fn name(schedule: &Schedule, device: DeviceId) -> String {
 
 impl fmt::Display for Demand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { device, arena, arenas, devices, beside } = self;
+        let told = self.beside.iter().filter(|(_, bytes)| bytes.0 > 0);
+        let told = told.map(|(what, bytes)| format!("{what} {bytes}"));
+        let beside = told.collect::<Vec<_>>().join(" and ");
+        let Some(ArenaDemand { device, arena, all, devices }) = &self.arenas else {
+            return write!(f, "there should be {beside}");
+        };
         write!(f, "the arena of `{device}` takes {arena}")?;
         if *devices > 1 {
-            write!(f, ", those of all {devices} devices together {arenas}")?;
+            write!(f, ", those of all {devices} devices together {all}")?;
         }
-        match beside {
-            Bytes(0) => Ok(()),
-            beside => {
-                write!(f, ", and the parameters that they start from {beside} more")
-            }
+        match beside.is_empty() {
+            true => Ok(()),
+            false => write!(f, ", and {beside} more"),
         }
     }
 }
 
-/// The training state that arenas are filled from, in bytes.
-fn state(schedule: &Schedule) -> Bytes {
+/// So many versions of the parameters of a job, and its optimizer's state.
+fn state(schedule: &Schedule, versions: u64) -> Bytes {
     let job = &schedule.job;
-    let each = job.dtype.size() + job.optimizer_width();
+    let each = job.dtype.size() * versions + job.optimizer_width();
     job.parameters.iter().map(|parameter| Bytes(parameter.whole_elements()) * each).sum()
 }
 
-/// Looks whether a host with so much memory left has what is wanted.
-fn fits(wanted: Demand, left: Bytes) -> Result<(), CpuError> {
-    match wanted.arenas + wanted.beside <= left {
-        true => Ok(()),
-        false => Err(CpuError::Memory { wanted, left }),
+/// What looking at held-out data takes while a machine rests: an evaluator, and the state that it
+/// looks at.
+fn looking(schedule: &Schedule) -> Bytes {
+    match schedule.job.evaluate {
+        Evaluation::Never => Bytes(0),
+        Evaluation::Every(_) => {
+            let versions = 1 + u64::from(schedule.plan.delays.max());
+            Evaluator::bytes(schedule) + state(schedule, versions)
+        }
     }
 }
 
-/// Looks whether this machine can hold all arenas of a schedule.
+/// Threads of a machine, of those that help them, and of an evaluator.
+fn threads(schedule: &Schedule) -> u64 {
+    let queues = Queues::new(schedule);
+    let helpers = |thread| match queues.queue(queues.home(thread).0) {
+        PhysicalQueue::Lane(device, _) => schedule.target.devices[device].threads.max(1),
+        PhysicalQueue::Arrival(_) | PhysicalQueue::Group(_) | PhysicalQueue::Host(_) => 1,
+    };
+    (0..queues.threads()).map(|thread| u64::from(helpers(thread))).sum::<u64>() + cores()
+}
+
+fn cores() -> u64 {
+    thread::available_parallelism().map_or(1, |cores| cores.get() as u64)
+}
+
+/// What so many threads take of what a bound counts; of memory that is used they take next to
+/// nothing.
+fn of_threads(bound: &MemoryBound, threads: impl Fn() -> u64) -> Bytes {
+    match bound {
+        MemoryBound::Host | MemoryBound::Group(_) => Bytes(0),
+        MemoryBound::Data => STACK * threads(),
+        MemoryBound::Addresses => {
+            let threads = threads();
+            STACK * threads + HEAP * threads.min(heaps_most())
+        }
+    }
+}
+
+fn heaps_most() -> u64 {
+    let said = env::var(HEAPS_MOST).ok().and_then(|said| said.parse().ok());
+    said.filter(|most| *most > 0).unwrap_or(HEAPS_PER_CORE * cores())
+}
+
+/// Looks whether what is left is enough.
+fn fits(
+    mut wanted: Demand,
+    threads: impl Fn() -> u64,
+    room: Room,
+) -> Result<(), CpuError> {
+    wanted.beside.push(("threads", of_threads(&room.bound, threads)));
+    let Room { bound, left } = room;
+    match wanted.total() <= left {
+        true => Ok(()),
+        false => Err(CpuError::Memory { wanted, left, bound }),
+    }
+}
+
+/// Looks whether this machine can hold all arenas of a schedule, and what there will be beside them.
 ///
 /// # Errors
 /// When it says that it has too little memory.
 pub(super) fn for_arenas(schedule: &Schedule) -> Result<(), CpuError> {
-    look(Demand::of(schedule, Bytes(0)))
+    let beside = vec![(LOOKING, looking(schedule))];
+    look(&Demand::new(schedule, beside), || threads(schedule))
 }
 
-/// Looks whether this machine can hold all arenas of a schedule and the state that they start from.
+/// Looks whether this machine can hold all arenas of a schedule and the state that they start from,
+/// which gives way to what looks at held-out data.
 ///
 /// # Errors
 /// When it says that it has too little memory.
 pub(super) fn for_all(schedule: &Schedule) -> Result<(), CpuError> {
-    look(Demand::of(schedule, state(schedule)))
+    let (start, looking) = (state(schedule, 1), looking(schedule));
+    let beside = match looking > start {
+        true => (LOOKING, looking),
+        false => ("the parameters that they start from", start),
+    };
+    look(&Demand::new(schedule, vec![beside]), || threads(schedule))
 }
 
-fn look(wanted: Demand) -> Result<(), CpuError> {
-    let left = HostMemory::read().and_then(|memory| memory.left);
-    left.map_or(Ok(()), |left| fits(wanted, left))
+/// Looks whether this machine can hold what looks at held-out data, without arenas.
+///
+/// # Errors
+/// When it says that it has too little memory.
+pub(crate) fn for_evaluation(schedule: &Schedule) -> Result<(), CpuError> {
+    let beside = vec![
+        ("for a forward pass", Evaluator::bytes(schedule)),
+        ("for the parameters that it looks at", state(schedule, 1)),
+    ];
+    look(&Demand { arenas: None, beside }, cores)
+}
+
+const LOOKING: &str = "a look at held-out data";
+
+fn look(wanted: &Demand, threads: impl Fn() -> u64) -> Result<(), CpuError> {
+    let mut rooms = Room::read().into_iter();
+    rooms.try_for_each(|room| fits(wanted.clone(), &threads, room))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn wanted() -> Demand {
+        let (device, devices) = ("core.1".to_owned(), 2);
+        let (arena, all) = (Bytes(3_000), Bytes(5_000));
+        let arenas = Some(ArenaDemand { device, arena, all, devices });
+        let start = ("the parameters that they start from", Bytes(1_000));
+        Demand { arenas, beside: vec![start] }
+    }
+
+    fn refusal(bound: MemoryBound, threads: u64, needed: u64) -> String {
+        let room = |left| Room { bound: bound.clone(), left: Bytes(left) };
+        assert_eq!(fits(wanted(), || threads, room(needed)), Ok(()));
+        fits(wanted(), || threads, room(needed - 1)).unwrap_err().to_string()
+    }
+
     #[test]
     fn a_host_holds_what_is_not_more_than_it_has_left() {
-        let wanted = Demand {
-            device: "core.1".to_owned(),
-            arena: Bytes(3_000),
-            arenas: Bytes(5_000),
-            devices: 2,
-            beside: Bytes(1_000),
-        };
-        assert_eq!(fits(wanted.clone(), Bytes(6_000)), Ok(()));
-        let said = fits(wanted, Bytes(5_999)).unwrap_err().to_string();
         let expected = "this machine has 6.00 kB of memory left, but the arena of `core.1` takes \
                         3.00 kB, those of all 2 devices together 5.00 kB, and the parameters \
                         that they start from 1.00 kB more; plan with less `memory` for each device \
                         or on fewer devices, or close what else runs here";
-        assert_eq!(said, expected);
+        assert_eq!(refusal(MemoryBound::Host, 10, 6_000), expected);
+    }
+
+    #[test]
+    fn a_control_group_is_named() {
+        let said = refusal(MemoryBound::Group("/groups/job".into()), 10, 6_000);
+        assert!(
+            said.starts_with("the control group `/groups/job` leaves 6.00 kB"),
+            "{said}"
+        );
+        assert!(said.ends_with("or give the group more"), "{said}");
+    }
+
+    #[test]
+    fn a_limit_on_addresses_counts_those_of_threads() {
+        let needed = 6_000 + (2 << 20) + (64 << 20);
+        let said = refusal(MemoryBound::Addresses, 1, needed);
+        for part in [
+            "(`ulimit -v`) leaves 69.21 MB",
+            " and threads 69.21 MB more",
+            "raise the limit",
+        ] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+        refusal(MemoryBound::Data, 3, 6_000 + 3 * (2 << 20));
     }
 }
