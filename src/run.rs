@@ -460,16 +460,18 @@ fn machine(
 }
 
 /// Held-out loss and metrics of what was learned, and the number of updates that a checkpoint
-/// has seen; weights do not say.
+/// has seen; weights do not say. The listener hears of weights that are no numbers.
 ///
 /// # Errors
-/// Unusable data, no checkpoint or weights, or those of another model.
+/// Unusable data, no checkpoint or weights, or those of another model; too little memory.
 pub fn evaluate(
     schedule: &Checked,
     learned: &Learned,
     data: Option<&Path>,
+    mut listener: impl FnMut(RunEvent),
 ) -> Result<(u64, Measures), RunError> {
     check_native(schedule.job.dtype)?;
+    Cpu::room_to_evaluate(schedule).map_err(DeviceError::from)?;
     let data = Dataset::open(&schedule.job, data)?;
     let state = match learned {
         Learned::Checkpoint(folder) => {
@@ -477,12 +479,24 @@ pub fn evaluate(
             let found = found.ok_or_else(|| RunError::NoCheckpoint(folder.to_owned()))?;
             found.resume(schedule, &Provenance::new(schedule, &data))?.0
         }
-        Learned::Weights(file) => Weights::read(file)?.state(&schedule.job)?,
+        Learned::Weights(file) => weights(schedule, file, &mut listener)?,
     };
     let mut held_out = data.held_out(HeldOut::EXAMPLES)?;
     let micro_batches = held_out.micro_batches();
     let mut evaluator = Evaluator::of_model(schedule)?;
     Ok((state.step, evaluator.measure(&state, &mut held_out, micro_batches)?))
+}
+
+/// The state of a file of weights; what is no number in it is told.
+fn weights(
+    schedule: &Checked,
+    file: &Path,
+    listener: &mut impl FnMut(RunEvent),
+) -> Result<State, RunError> {
+    let weights = Weights::read(file)?;
+    let state = weights.state(&schedule.job)?;
+    notes::tell_not_finite(file, &weights.not_finite(&schedule.job), listener);
+    Ok(state)
 }
 
 fn begin(
@@ -493,12 +507,7 @@ fn begin(
 ) -> Result<(Resumption, Checkpointing), RunError> {
     let (state, resumed) = match &options.weights {
         None => (State::initial(&schedule.job), Resumed::FromStart),
-        Some(file) => {
-            let weights = Weights::read(file)?;
-            let state = weights.state(&schedule.job)?;
-            notes::tell_not_finite(file, &weights.not_finite(&schedule.job), listener);
-            (state, Resumed::FromWeights)
-        }
+        Some(file) => (weights(schedule, file, listener)?, Resumed::FromWeights),
     };
     let fresh = Resumption { state, resumed, ignored: Vec::new() };
     let first = options.seat.rank == 0;

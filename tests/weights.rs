@@ -72,10 +72,22 @@ fn weights_that_are_no_numbers_are_told_when_they_are_read() {
         let mut command = roundelay(words);
         ended(command.arg(&saved).arg(&schedule))
     };
-    let whole = start("run --device cpu --weights");
-    assert!(whole.code == 0 && !whole.err.contains("NaN or infinity"), "{}", whole.err);
+    let all = [
+        "run --device cpu --weights",
+        "run --device cpu --json --weights",
+        "evaluate --weights",
+        "evaluate --json --weights",
+    ];
+    for words in all {
+        let whole = start(words);
+        assert!(
+            whole.code == 0 && !whole.err.contains("NaN or infinity"),
+            "{}",
+            whole.err
+        );
+    }
     let name = spoiled(&saved, &[f32::NAN, 1.0, f32::NEG_INFINITY]);
-    for words in ["run --device cpu --weights", "run --device cpu --json --weights"] {
+    for words in all {
         let told = start(words).err;
         assert_eq!(told.matches("NaN or infinity").count(), 1, "{told}");
         assert!(told.contains(": 2 of ") && told.contains(&name), "{told}");

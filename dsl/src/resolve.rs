@@ -72,19 +72,54 @@ pub fn parse_with(
     files: &dyn Files,
     tables: Tables,
 ) -> Result<(Program, Vec<Diagnostic>), Diagnostics> {
+    parse_set(source, files, tables, &[""; 0]).map_err(|refused| match refused {
+        Refused::Program(diagnostics) => diagnostics,
+        Refused::Setting(setting) => Diagnostics::new(vec![setting]),
+    })
+}
+
+/// Why a program that is read with settings is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// What is wrong with the program itself.
+    Program(Diagnostics),
+    /// The first setting that does not go with it.
+    Setting(Diagnostic),
+}
+
+/// Reads a program like [`parse_with`] and sets one thing after another, as [`Program::set_all`] does;
+/// warnings are about the program that this makes.
+///
+/// # Errors
+/// All mistakes, in source order; without any, the first wrong setting.
+pub fn parse_set(
+    source: &SourceFile,
+    files: &dyn Files,
+    tables: Tables,
+    settings: &[impl AsRef<str>],
+) -> Result<(Program, Vec<Diagnostic>), Refused> {
     let mut report = Report::default();
     let trees = import::load(source, files, &mut report);
     let definitions = Definitions::collect(&trees, &mut report);
     let mut shelf = Shelf::new(files, tables);
-    let program = program(&definitions, &mut shelf, &mut report);
-    report.finish(program)
+    let mut read = program(&definitions, &mut shelf, &mut report);
+    if let Ok((program, heads)) = &mut read {
+        if report.errors() == 0 {
+            program.set_all(settings).map_err(Refused::Setting)?;
+        }
+        for (head, mistake) in local::idle(program) {
+            report.warning(heads[head], mistake);
+        }
+    }
+    report.finish(read.map(|(program, _)| program)).map_err(Refused::Program)
 }
 
+/// A program, and where its heads were written.
 fn program(
     definitions: &Definitions<'_>,
     shelf: &mut Shelf<'_>,
     report: &mut Report,
-) -> Known<Program> {
+) -> Known<(Program, Vec<Span>)> {
     let model = model::resolve(definitions, report);
     let train = train::resolve(definitions, report);
     let dtype = train.as_ref().map_or(Train::default().dtype, |(train, _)| train.dtype);
@@ -101,11 +136,8 @@ fn program(
     let program = Program { model, target, train, search, profiles, prices };
     optimizer::name_some(&program, &no_decay, report);
     plan::fit(definitions, &program, report);
-    for (head, mistake) in local::idle(&program) {
-        report.warning(heads[head], mistake);
-    }
     objective::check(&program, definitions, report);
-    Ok(program)
+    Ok((program, heads))
 }
 
 fn first(diagnostics: Diagnostics) -> Diagnostic {

@@ -1,7 +1,8 @@
 //! Models in units: where they end, which heads they have, and what is refused.
 
 use roundelay_dsl::{
-    Diagnostic, Mistake, Model, NoFiles, Operation, Program, SourceFile, localised, parse,
+    Diagnostic, Mistake, Model, NoFiles, Operation, Program, SourceFile, Tables,
+    localised, parse, parse_set,
 };
 use roundelay_schedule::{Hop, Treatment};
 
@@ -160,6 +161,11 @@ fn read(
     train: &str,
     plan: &str,
 ) -> Result<(Program, Vec<Diagnostic>), String> {
+    let source = source(blocks, body, train, plan);
+    parse(&source, &NoFiles).map_err(|wrong| wrong.to_string())
+}
+
+fn source(blocks: &str, body: &str, train: &str, plan: &str) -> SourceFile {
     let text = format!(
         "{blocks}
         model it {{
@@ -174,8 +180,7 @@ fn read(
         train {{ {train} }}
         plan {{ {plan} }}"
     );
-    let source = SourceFile::new("it.rdl", text);
-    parse(&source, &NoFiles).map_err(|wrong| wrong.to_string())
+    SourceFile::new("it.rdl", text)
 }
 
 const LAYERS: &str = "repeat 3 as layer { x = x + linear(layer_norm(x), 16) }";
@@ -228,6 +233,31 @@ fn a_head_where_no_unit_ends_is_told() {
     assert_eq!(warned(body, "rule sync"), [""; 0], "no rule has units");
     let there = body.replace("after y", "after layer").replace("(y,", "(x,");
     assert_eq!(warned(&there, "exactness local, rule local(units = 2)"), [""; 0]);
+}
+
+/// What is warned of is the program with what was set.
+#[test]
+fn a_head_is_told_under_the_rule_that_is_set() {
+    let body = "x = relu(linear(x, 16))
+        y = x
+        repeat 4 as layer { x = x + linear(layer_norm(x), 16) }
+        head after y { loss cross_entropy(linear(y, vocab), targets) }";
+    let source = source("", body, "", "exactness local, rule sync");
+    let said = |settings: &[&str]| -> Vec<String> {
+        let read = parse_set(&source, &NoFiles, Tables::Read, settings);
+        let (_, warnings) = read.unwrap_or_else(|refused| panic!("{refused:?}"));
+        warnings
+            .iter()
+            .map(ToString::to_string)
+            .filter(|own| own.contains("head"))
+            .collect()
+    };
+    assert_eq!(said(&[]), [""; 0]);
+    let told = said(&["rule = local(units = 2)"]);
+    assert_eq!(told.len(), 1, "{told:?}");
+    for part in ["no unit ends here", "it.rdl:11:20", "units end behind `layer.1.add`"] {
+        assert!(told[0].contains(part), "{part}: {told:?}");
+    }
 }
 
 /// Heads belong to local rules: whoever reads the model under another rule sees none of them.

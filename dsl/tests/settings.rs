@@ -211,6 +211,43 @@ fn who_names_the_cluster_for_its_links_hears_of_them() {
     }
 }
 
+/// By its key, whatever it was set of.
+#[test]
+fn who_sets_a_key_of_something_else_hears_what_has_it() {
+    let nested = "cluster c { node = 2 x core joined by bus, 2 x node joined by net }";
+    let (devices, links) = ("the devices of cluster `c` are `core`", "`bus`, `net`");
+    let cluster = "write `cluster.devices = …`";
+    for (setting, hint) in [
+        ("c.memory = 2 GB", devices),
+        ("c.memory = 2 GB", "write `core.memory = …`"),
+        ("c.price = 2 USD/h", "write `core.price = …`"),
+        ("c.devices = 4", cluster),
+        ("core.devices = 4", cluster),
+        ("bus.devices = 4", cluster),
+        ("bus.memory = 2 GB", devices),
+        ("core.latency = 1 us", links),
+        ("c.sharing = 9 GB", "no group shares a memory"),
+        ("cluster.memory = 2 GB", devices),
+        ("cluster.batch = 4", "write `train.batch = …`"),
+        ("c = 4", cluster),
+        ("c = 4", devices),
+        ("c = 4", links),
+    ] {
+        let told = set(nested, &[setting]).expect_err(setting);
+        assert!(told.contains(hint), "{setting}: {told}");
+    }
+    for (setting, hint) in [
+        ("laptop.memory = 2 GB", "`laptop` is no device, so it has no `memory`"),
+        ("laptop.memory = 2 GB", "write `big.memory = …`"),
+        ("laptop.devices = 4", cluster),
+        ("big.sharing = 4 GB", "write `laptop.sharing = …`"),
+    ] {
+        let told = set(SHARED, &[setting]).expect_err(setting);
+        assert!(told.contains(hint), "{setting}: {told}");
+        assert!(!told.contains("the links of"), "{setting}: {told}");
+    }
+}
+
 #[test]
 fn no_key_is_set_twice_on_one_line() {
     for [one, other, key] in [

@@ -1,6 +1,8 @@
-//! Pins that say nothing of a plan: they are about parts of tensors, and it has but one.
+//! Pins that say nothing of a plan: they are about parts of tensors and it has but one, or about
+//! something that the model has not.
 
-use roundelay_dsl::Search;
+use crate::values::{has_sequences, has_windows};
+use roundelay_dsl::{Model, Program, Search};
 use roundelay_schedule::{Contraction, Images, Plan, Sequence, Tensor};
 
 /// A decision about parts of tensors.
@@ -9,65 +11,96 @@ struct Pin {
     line: &'static str,
     /// Whether a program leaves no other value.
     is_pinned: fn(&Search) -> bool,
-    /// Whether tensors that are split like this have what it is about.
-    has_subject: fn(&Tensor) -> bool,
+    /// What not every model has and it is about.
+    subject: Option<Subject>,
+    /// Whether tensors that are split like this have it in parts.
+    is_split: fn(&Tensor) -> bool,
     /// What they lack without.
     lacking: &'static str,
 }
 
-/// Law: where `has_subject` is false the space takes one value whatever a program says.
+/// What some models have.
+struct Subject {
+    is_there: fn(&Model) -> bool,
+    /// What is said of the others.
+    absent: &'static str,
+}
+
+/// Law: where `is_split` is false the space takes one value whatever a program says.
 const PINS: [Pin; 3] = [
     Pin {
         line: "sequence split",
         is_pinned: |search| !search.sequence.allows(&Sequence::Whole),
-        has_subject: |tensor| tensor.parts() > 1,
+        subject: Some(Subject {
+            is_there: has_sequences,
+            absent: "the model has no sequences",
+        }),
+        is_split: |tensor| tensor.parts() > 1,
         lacking: "no tensor there is split; `tensor { rows 2 }` would split them",
     },
     Pin {
         line: "images split",
         is_pinned: |search| !search.images.allows(&Images::Whole),
-        has_subject: |tensor| tensor.parts() > 1,
+        subject: Some(Subject {
+            is_there: has_windows,
+            absent: "the model has no convolutions or pools of images",
+        }),
+        is_split: |tensor| tensor.parts() > 1,
         lacking: "no tensor there is split; `tensor { rows 2 }` would split them",
     },
     Pin {
         line: "tensor { contraction gather }",
         is_pinned: |search| !search.contraction.allows(&Contraction::Alternate),
-        has_subject: |tensor| tensor.columns > 1,
+        subject: None,
+        is_split: |tensor| tensor.columns > 1,
         lacking: "tensors there have one column; `tensor { columns 2 }` would split them",
     },
 ];
 
-/// What a program pins and the first plan has nothing of, each with what would give it a meaning.
-pub(crate) fn idle(search: &Search, plan: &Plan) -> Vec<String> {
-    let idle = PINS
-        .iter()
-        .filter(|pin| (pin.is_pinned)(search) && !(pin.has_subject)(&plan.tensor));
-    let told = |Pin { line, lacking, .. }: &Pin| {
-        format!("`{line}` says nothing of the first plan, for {lacking}")
-    };
-    idle.map(told).collect()
+/// What a program pins and the first plan has nothing of, each with why, or with what would give it a
+/// meaning.
+pub(crate) fn idle(program: &Program, plan: &Plan) -> Vec<String> {
+    let pinned = PINS.iter().filter(|pin| (pin.is_pinned)(&program.search));
+    let told = pinned.filter_map(|pin| {
+        let absent = |subject: &&Subject| !(subject.is_there)(&program.model);
+        let why = match (pin.subject.as_ref().filter(absent), &plan.tensor) {
+            (Some(subject), _) => subject.absent,
+            (None, tensor) if !(pin.is_split)(tensor) => pin.lacking,
+            (None, _) => return None,
+        };
+        Some(format!("`{}` says nothing of the first plan, for {why}", pin.line))
+    });
+    told.collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::{remarks::remarks, sample};
-    use roundelay_dsl::Program;
-    use roundelay_schedule::{Nanos, Tensor};
+    use super::*;
+    use crate::sample;
+    use roundelay_dsl::{Extent, Node, Operation, Source};
+    use roundelay_schedule::Id;
 
+    /// A program of a model that has sequences and images.
     fn set(lines: &[&str]) -> Program {
         let mut program = sample::program(2, 8);
+        let operand = Source::Node(Id::new(0));
+        let conv = Operation::Conv2d { stride: 1, padding: 0, groups: 1 };
+        for (operation, extents) in [(Operation::Relu, 3), (conv, 4)] {
+            let (name, operands) = ("more".to_owned(), vec![operand]);
+            let shape = vec![Extent::fixed(2); extents];
+            program.model.nodes.push(Node { name, operation, operands, shape });
+        }
         program.set_all(lines).unwrap_or_else(|mistake| panic!("{mistake}"));
         program
     }
 
     /// What is said where the first plan splits tensors like this.
     fn told(tensor: Tensor, lines: &[&str]) -> Vec<String> {
-        let plan = sample::plan_on(1);
-        let plan = roundelay_schedule::Plan { tensor, ..plan };
-        let mut ranking = sample::ranking();
-        ranking.plans = vec![sample::candidate(&plan, Nanos(1_000), 0)];
-        let all = remarks(&ranking, &set(lines)).into_iter();
-        all.filter(|remark| remark.contains("says nothing of the first plan")).collect()
+        told_of(&set(lines), tensor)
+    }
+
+    fn told_of(program: &Program, tensor: Tensor) -> Vec<String> {
+        idle(program, &Plan { tensor, ..sample::plan_on(1) })
     }
 
     #[test]
@@ -87,5 +120,19 @@ mod tests {
         assert_eq!(told(Tensor::grid(2, 2), &split), [""; 0]);
         let open = ["sequence = split | whole", "images = whole | split"];
         assert_eq!(told(Tensor::WHOLE, &open), [""; 0]);
+    }
+
+    /// Parts would give it no meaning either.
+    #[test]
+    fn a_pin_about_what_a_model_has_not_is_told_whatever_is_split() {
+        let mut program = sample::program(2, 8);
+        let lines = ["sequence split", "images split"];
+        program.set_all(&lines).unwrap_or_else(|mistake| panic!("{mistake}"));
+        for tensor in [Tensor::WHOLE, Tensor::grid(2, 1)] {
+            let all = told_of(&program, tensor);
+            assert_eq!(all.len(), 2, "{all:?}");
+            assert!(all[0].ends_with("for the model has no sequences"), "{all:?}");
+            assert!(all[1].contains("no convolutions or pools"), "{all:?}");
+        }
     }
 }

@@ -40,7 +40,7 @@ pub fn write_plan(plan: &Plan, program: &Program) -> String {
 /// # Errors
 /// The place where the text is no plan.
 pub fn parse_plan(text: &str) -> Result<Plan, PlanMistakes> {
-    parse_decisions(&Origin::take(text).1)
+    parse_decisions(&Origin::take(text)?.1)
 }
 
 fn parse_decisions(text: &str) -> Result<Plan, PlanMistakes> {
@@ -62,7 +62,7 @@ fn parse_decisions(text: &str) -> Result<Plan, PlanMistakes> {
 /// The place where the text is no plan; or every decision that does not go with the program, and first
 /// that the text names another one, where it does.
 pub fn read_plan(text: &str, program: &Program) -> Result<Plan, PlanMistakes> {
-    let (origin, decisions) = Origin::take(text);
+    let (origin, decisions) = Origin::take(text)?;
     let plan = parse_decisions(&decisions)?;
     let mistakes: Vec<PlanMistake> = check_plan(&plan, program)
         .into_iter()
@@ -79,7 +79,7 @@ pub fn read_plan(text: &str, program: &Program) -> Result<Plan, PlanMistakes> {
 
 /// What is first to be said of a plan that cannot be lowered: that its text names another program.
 pub fn stranger(text: &str, program: &Program) -> Option<PlanMistake> {
-    Origin::take(text).0.mistake(program)
+    Origin::take(text).ok()?.0.mistake(program)
 }
 
 /// Every decision that does not go with the program: its name and what is wrong.
@@ -320,6 +320,23 @@ mod tests {
         assert_eq!(wrong("- none\n- none", "- none"), [line("recompute")]);
         assert_eq!(wrong("- none", "- some"), [line("recompute") + 1]);
         assert_eq!(wrong("replicas: 1", "replicas: 2"), [line("replicas")]);
+    }
+
+    #[test]
+    fn a_name_that_is_said_twice_is_refused_like_any_key() {
+        let program = sample::program(4, 8);
+        let text = write_plan(&plan(), &program);
+        let again = format!("{text}model: other\n");
+        let line = again.lines().count();
+        for read in [parse_plan(&again), read_plan(&again, &program)] {
+            let PlanMistakes(mistakes) = read.unwrap_err();
+            assert_eq!(mistakes.len(), 1, "{mistakes:?}");
+            assert_eq!(mistakes[0].line, line);
+            assert!(
+                mistakes[0].message.contains("`model` is said twice"),
+                "{mistakes:?}"
+            );
+        }
     }
 
     /// The keys on whose lines the mistakes stand that one change makes.

@@ -66,7 +66,7 @@ pub fn remarks(ranking: &Ranking, program: &Program) -> Vec<String> {
         remarks.push(format!("times of the first plan: {}", first.origins));
     }
     if let Some(first) = ranking.plans.first() {
-        remarks.extend(idle(&program.search, &first.plan));
+        remarks.extend(idle(program, &first.plan));
         remarks.extend(of_first(&first.plan, program));
     }
     remarks

@@ -2,6 +2,8 @@
 
 mod tensors;
 
+pub(crate) use tensors::{has_sequences, has_windows};
+
 use crate::{family::Family, grid::Grid};
 use roundelay_dsl::{Choice, Numbers, Objective, Operation, Program, Search};
 use roundelay_schedule::{

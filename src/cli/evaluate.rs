@@ -5,9 +5,9 @@ use super::{
     args::{EvaluateArgs, LearnedArgs},
     compile,
     failure::Failure,
-    load, print, print_json, run,
+    load, note, print, print_json, run,
 };
-use roundelay::{Learned, Measures};
+use roundelay::{Learned, Measures, RunEvent};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -26,7 +26,13 @@ pub(super) fn evaluate(args: &EvaluateArgs) -> Result<(), Failure> {
         load::Input::Schedule(schedule) => *schedule,
     };
     let learned = learned(&args.learned);
-    let evaluated = roundelay::evaluate(&schedule, &learned, args.data.as_deref());
+    let told = |event| {
+        if let RunEvent::Note(text) = event {
+            note(&format!("note: {text}"));
+        }
+    };
+    let data = args.data.as_deref();
+    let evaluated = roundelay::evaluate(&schedule, &learned, data, told);
     let (step, measures) = evaluated.map_err(|error| Failure::run(file, &error))?;
     if args.json {
         let Measures { loss, metrics } = measures;

@@ -42,12 +42,14 @@ pub(super) fn program_with(
     tables: dsl::Tables,
 ) -> Result<Program, Failure> {
     let source = SourceFile::new(args.file.display().to_string(), text(&args.file)?);
-    let parsed = dsl::parse_with(&source, &dsl::Disk, tables);
-    let (mut program, warnings) = parsed.map_err(|refused| Failure::program(&refused))?;
+    let read = dsl::parse_set(&source, &dsl::Disk, tables, &args.set);
+    let (program, warnings) = read.map_err(|refused| match refused {
+        dsl::Refused::Program(mistakes) => Failure::program(&mistakes),
+        dsl::Refused::Setting(mistake) => Failure::setting(&mistake),
+    })?;
     for warning in warnings {
         note(&warning.to_string());
     }
-    program.set_all(&args.set).map_err(|refused| Failure::setting(&refused))?;
     Ok(program)
 }
 

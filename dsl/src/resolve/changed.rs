@@ -21,7 +21,7 @@ use roundelay_schedule::{
 };
 
 /// What a device may be set to have.
-const DEVICE: [&str; 5] = ["memory", "compute", "bandwidth", "issue", "price"];
+pub(super) const DEVICE: [&str; 5] = ["memory", "compute", "bandwidth", "issue", "price"];
 /// What a link may be set to have.
 pub(super) const LINK: [&str; 2] = ["bandwidth", "latency"];
 
@@ -89,7 +89,7 @@ impl Program {
         let name = entry.key.text.as_str();
         let known = self.parts(name);
         if known.is_empty() {
-            return Err(report.error(entry.key.span, unknown_part(self, name)));
+            return Err(report.error(entry.key.span, unknown_part(self, entry)));
         }
         if entry.entries.is_empty() || !matches!(entry.value, Setting::Nothing) {
             let message =

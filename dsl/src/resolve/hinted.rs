@@ -1,20 +1,30 @@
-//! What `--set` may have meant by a name that it does not know: the nearest key in full, and the
-//! links of a cluster for whoever names the cluster instead.
+//! What `--set` may have meant by a name that it does not know: the nearest key in full, and what has
+//! such a key for whoever sets it of something else.
 
 use super::{
-    changed::LINK,
-    objective::RESULT_KEYS,
+    changed::{DEVICE, LINK},
+    objective::{RESULT_KEYS, kind_of},
     plan::{TENSOR, all_keys},
 };
 use crate::{Code, Mistake, Program, Span, near, syntax::Entry};
 use std::collections::BTreeSet;
 
 /// A first name that no part and no decision has.
-pub(super) fn unknown_part(program: &Program, name: &str) -> Mistake {
+pub(super) fn unknown_part(program: &Program, entry: &Entry) -> Mistake {
+    let name = entry.key.text.as_str();
     let what = "decision, device, link or shared memory";
     let mistake = Mistake::new(Code::UnknownName, format!("unknown {what} `{name}`"));
     if name == program.target.name {
-        return mistake.hint(links(program));
+        let keys = entry.entries.iter().map(|inner| inner.key.text.as_str());
+        let owner = keys.filter_map(Owner::of).next();
+        return mistake.hint(match owner {
+            Some((owner, key)) => owner.told(program, key),
+            None => format!(
+                "write `cluster.devices = …`; {}; {}",
+                devices(program, DEVICE[0]),
+                links(program)
+            ),
+        });
     }
     let mut names = program.part_names();
     names.extend(all_keys().into_iter().map(str::to_owned));
@@ -32,41 +42,109 @@ pub(super) fn unknown_part(program: &Program, name: &str) -> Mistake {
     }
 }
 
-/// What links have, set of a memory that a group shares: groups have no bandwidth of their own.
+/// A key that another kind of part has.
 pub(super) fn unknown_key(
     program: &Program,
     name: &str,
     entries: &[Entry],
     known: &[&str],
 ) -> Option<(Span, Mistake)> {
-    let is_tier = program.target.pools.values().any(|pool| pool.name == name)
-        || name == "cluster"
-        || name == program.target.name;
-    let of_links = |entry: &&Entry| {
-        let key = entry.key.text.as_str();
-        LINK.contains(&key) && !known.contains(&key)
+    let foreign =
+        entries.iter().filter(|entry| !known.contains(&entry.key.text.as_str()));
+    let (span, (owner, key)) = foreign
+        .filter_map(|entry| Some((entry.key.span, Owner::of(&entry.key.text)?)))
+        .next()?;
+    let message = match owner {
+        Owner::Link => format!("`{name}` is no link, so it has no `{key}`"),
+        Owner::Device => format!("`{name}` is no device, so it has no `{key}`"),
+        Owner::Cluster | Owner::Training | Owner::Pool => {
+            format!("`{name}` has no `{key}`")
+        }
     };
-    let entry = entries.iter().find(of_links).filter(|_| is_tier)?;
-    let message = format!("`{name}` is no link, so it has no `{}`", entry.key.text);
-    Some((entry.key.span, Mistake::new(Code::UnknownKey, message).hint(links(program))))
+    let mistake = Mistake::new(Code::UnknownKey, message);
+    Some((span, mistake.hint(owner.told(program, key))))
+}
+
+/// What has a key that `--set` may change.
+#[derive(Clone, Copy)]
+enum Owner {
+    Link,
+    Device,
+    Pool,
+    Cluster,
+    Training,
+}
+
+impl Owner {
+    /// What has this key, and the key. Links come first: what a group is joined by is more often
+    /// meant than what its devices have.
+    fn of(key: &str) -> Option<(Self, &str)> {
+        let owner = match key {
+            "devices" => Self::Cluster,
+            "batch" => Self::Training,
+            "sharing" => Self::Pool,
+            _ if LINK.contains(&key) => Self::Link,
+            _ if DEVICE.contains(&key) => Self::Device,
+            _ => return None,
+        };
+        Some((owner, key))
+    }
+
+    /// What there is of it in a program, and how to write its key.
+    fn told(self, program: &Program, key: &str) -> String {
+        match self {
+            Self::Link => links(program),
+            Self::Device => devices(program, key),
+            Self::Pool => pools(program),
+            Self::Cluster => "write `cluster.devices = …` for how many there are, and \
+                              `devices = …` for how many a plan takes"
+                .to_owned(),
+            Self::Training => "write `train.batch = …`".to_owned(),
+        }
+    }
+}
+
+/// Each name once, in order, in backticks; and the first.
+fn quoted<'a>(names: impl Iterator<Item = &'a str>) -> (String, Option<&'a str>) {
+    let mut told = BTreeSet::new();
+    let names: Vec<&str> = names.filter(|name| told.insert(*name)).collect();
+    let all: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    (all.join(", "), names.first().copied())
+}
+
+/// The kinds of devices of the cluster.
+fn devices(program: &Program, key: &str) -> String {
+    let target = &program.target;
+    match quoted(target.devices.values().map(|device| kind_of(&device.name))) {
+        (_, None) => format!("cluster `{}` has no devices", target.name),
+        (all, Some(first)) => format!(
+            "the devices of cluster `{}` are {all}; write `{first}.{key} = …`",
+            target.name
+        ),
+    }
+}
+
+/// The memories that groups share.
+fn pools(program: &Program) -> String {
+    let pools = program.target.pools.values().map(|pool| pool.name.as_str());
+    match quoted(pools.filter(|name| !name.contains('.'))) {
+        (_, None) => "no group shares a memory".to_owned(),
+        (all, Some(first)) => {
+            format!("groups that share a memory are {all}; write `{first}.sharing = …`")
+        }
+    }
 }
 
 /// The links of the cluster, innermost first.
 fn links(program: &Program) -> String {
     let target = &program.target;
-    let mut told = BTreeSet::new();
     let links = target.domains.iter().map(|domain| &target.links[domain.link].name);
-    let links: Vec<String> = links
-        .filter(|name| told.insert(name.as_str()))
-        .map(|name| format!("`{name}`"))
-        .collect();
-    match &links[..] {
-        [] => format!("cluster `{}` has no links", target.name),
-        [first, ..] => format!(
-            "the links of cluster `{}` are {}, innermost first; write `{}.bandwidth = …`",
-            target.name,
-            links.join(", "),
-            first.trim_matches('`')
+    match quoted(links.map(String::as_str)) {
+        (_, None) => format!("cluster `{}` has no links", target.name),
+        (all, Some(first)) => format!(
+            "the links of cluster `{}` are {all}, innermost first; write \
+             `{first}.bandwidth = …`",
+            target.name
         ),
     }
 }

@@ -1,7 +1,7 @@
 //! Whose plan a file holds: the names of model and cluster stand below the decisions, so that
 //! whoever reads it with another program hears that first.
 
-use super::PlanMistake;
+use super::{PlanMistake, PlanMistakes};
 use roundelay_dsl::Program;
 
 /// The keys of the names.
@@ -30,9 +30,13 @@ fn is_plain(name: &str) -> bool {
 
 impl Origin {
     /// The names, and the text with empty lines in their places.
-    pub(super) fn take(text: &str) -> (Self, String) {
+    ///
+    /// # Errors
+    /// The places where a key stands once more.
+    pub(super) fn take(text: &str) -> Result<(Self, String), PlanMistakes> {
         let mut origin = Self::default();
         let mut rest = String::with_capacity(text.len());
+        let mut mistakes = Vec::new();
         for (index, line) in text.lines().enumerate() {
             let found = KEYS.iter().enumerate().find_map(|(place, key)| {
                 let value = line.strip_prefix(key)?.strip_prefix(':')?;
@@ -40,12 +44,21 @@ impl Origin {
                 Some((place, name.trim_matches(['"', '\'']).to_owned()))
             });
             match found {
-                Some((place, name)) => origin.0[place] = Some((index + 1, name)),
+                Some((place, name)) => match &origin.0[place] {
+                    Some((first, _)) => mistakes.push(PlanMistake {
+                        line: index + 1,
+                        message: format!(
+                            "`{}` is said twice, first in line {first}",
+                            KEYS[place]
+                        ),
+                    }),
+                    None => origin.0[place] = Some((index + 1, name)),
+                },
                 None => rest.push_str(line),
             }
             rest.push('\n');
         }
-        (origin, rest)
+        if mistakes.is_empty() { Ok((origin, rest)) } else { Err(PlanMistakes(mistakes)) }
     }
 
     /// What is to be said of a program that is another one.

@@ -1,7 +1,7 @@
 //! The ways to split tensors that are tried: grids of rows and columns.
 
 use super::{listed, one_of, powers_of_two, sorted, thinned};
-use roundelay_dsl::{Choice, Numbers, Operation, Program, Search, Source};
+use roundelay_dsl::{Choice, Model, Numbers, Operation, Program, Search, Source};
 use roundelay_schedule::{Contraction, Images, Sequence, Tensor};
 
 /// Parts of tensors that are tried when rows or columns are left open, at most.
@@ -26,7 +26,7 @@ pub(super) fn tensors(program: &Program, devices: u64) -> Vec<Tensor> {
     let Search { rows, columns, sequence, contraction, overdecompose, .. } =
         &program.search;
     let contractions = one_of(contraction, &[Contraction::Alternate]);
-    let sequences = match has_sequences(program) {
+    let sequences = match has_sequences(&program.model) {
         true => one_of(sequence, Sequence::ALL),
         false => one_of(sequence, &[Sequence::Whole]),
     };
@@ -116,8 +116,17 @@ fn convolves(program: &Program) -> bool {
 }
 
 /// Whether a model makes values of sequences; without them there is nothing of theirs to split.
-fn has_sequences(program: &Program) -> bool {
-    program.model.nodes.values().any(|node| node.shape.len() == 3)
+pub(crate) fn has_sequences(model: &Model) -> bool {
+    model.nodes.values().any(|node| node.shape.len() == 3)
+}
+
+/// Whether a model moves windows over images; without them there are no pixels to split.
+pub(crate) fn has_windows(model: &Model) -> bool {
+    let is_window = |operation| {
+        use Operation::{AvgPool, Conv2d, MaxPool};
+        matches!(operation, Conv2d { .. } | MaxPool { .. } | AvgPool { .. })
+    };
+    model.nodes.values().any(|node| is_window(node.operation))
 }
 
 #[cfg(test)]

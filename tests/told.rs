@@ -1,0 +1,178 @@
+//! What the command line says before anything goes wrong: of memory that limits do not leave, of heads
+//! that no unit uses, of keys that something else has, of names that are said twice, and of pins that
+//! say nothing.
+
+#[allow(dead_code, reason = "each test file uses its part")]
+mod support;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+use support::{Scratch, ended, printed, roundelay};
+
+const LAYERS: &str = r#"
+model layers {
+    input x: real[batch, 16]
+    input targets: i32[batch]
+    y = relu(linear(x, 16))
+    z = y
+    repeat 4 as layer { z = z + linear(layer_norm(z), 16) }
+    head after y { loss cross_entropy(linear(y, 8), targets) }
+    loss cross_entropy(linear(z, 8), targets)
+}
+device core { memory 1 GB, compute 10 GFLOP/s, bandwidth 10 GB/s }
+link bus { bandwidth 8 GB/s, latency 2 us }
+cluster two { 2 x core joined by bus }
+train { data synthetic, batch 8, steps 2, seed 3, optimizer sgd(lr = 0.1), evaluate { every 1 } }
+plan { exactness local, rule sync, placement pipeline, micro_batches 2, stages 2 }
+"#;
+
+/// Large arenas, so that bounds between what a process has anyway and what it wants are easily hit.
+fn compiled(scratch: &Scratch) -> PathBuf {
+    let wide = LAYERS.replace("[batch, 16]", "[batch, 1024]").replace("16)", "1024)");
+    let program = scratch.file("wide.rdl", &wide);
+    let schedule = scratch.path("wide.schedule");
+    printed(roundelay("compile").arg(program).arg("-o").arg(&schedule));
+    schedule
+}
+
+/// A command in a shell that may have so many kibibytes of addresses.
+#[cfg(target_os = "linux")]
+fn limited(kibibytes: u64, words: &str, file: &Path) -> Command {
+    let mut command = Command::new("sh");
+    let script = format!("ulimit -v {kibibytes} && exec \"$0\" \"$@\"");
+    let own = roundelay(words);
+    command.arg("-c").arg(script).arg(own.get_program()).args(own.get_args()).arg(file);
+    command
+}
+
+/// Whatever the limit, a run is done or refused with the reason; it is never ended in its middle.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_run_under_a_limit_on_addresses_is_done_or_refused() {
+    let scratch = Scratch::new("limited");
+    let schedule = compiled(&scratch);
+    let mut ends = Vec::new();
+    let limits =
+        [100, 150, 200, 300, 400, 500, 600, 800, 1_000, 1_500, 2_000, 4_000, 64_000];
+    for mebibytes in limits {
+        let words = "run --device cpu --steps 2";
+        let found = ended(
+            limited(mebibytes << 10, words, &schedule).env_remove("MALLOC_ARENA_MAX"),
+        );
+        let said = &found.err;
+        let is_told = said.contains("the limit on addresses (`ulimit -v`) leaves")
+            || said.contains("the system refuses memory");
+        let is_refused =
+            found.code == 3 && is_told && said.contains("the arena of `core.");
+        assert!(is_refused || found.code == 0, "{mebibytes} MiB: {found:?}");
+        ends.push(found.code);
+    }
+    let first = ends.iter().position(|code| *code == 0).expect("64 GB are enough");
+    assert!(first > 0, "100 MiB are too few");
+    assert!(ends[first..].iter().all(|code| *code == 0), "{ends:?}");
+    let told =
+        ended(&mut limited(limits[first - 1] << 10, "run --device cpu", &schedule)).err;
+    for word in
+        ["(`ulimit -v`) leaves", "a look at held-out data", "threads", "raise the limit"]
+    {
+        assert!(told.contains(word), "{word}: {told}");
+    }
+    // With one heap for all threads less is enough.
+    let mut frugal = limited(limits[first - 1] << 10, "run --device cpu", &schedule);
+    let found = ended(frugal.env("MALLOC_ARENA_MAX", "1"));
+    assert_eq!(found.code, 0, "{found:?}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_evaluation_under_a_limit_on_addresses_is_refused_with_the_reason() {
+    let scratch = Scratch::new("limited-evaluation");
+    let schedule = compiled(&scratch);
+    let kept = scratch.path("kept.safetensors");
+    printed(roundelay("run --steps 1 --save").arg(&kept).arg(&schedule));
+    let words = format!("evaluate --weights {}", kept.display());
+    let found = ended(&mut limited(100 << 10, &words, &schedule));
+    assert_eq!(found.code, 3, "{found:?}");
+    for word in
+        ["(`ulimit -v`) leaves", "for a forward pass", "the parameters that it looks at"]
+    {
+        assert!(found.err.contains(word), "{word}: {}", found.err);
+    }
+}
+
+#[test]
+fn a_head_that_no_unit_uses_is_told_under_the_rule_that_is_set() {
+    let scratch = Scratch::new("idle-head");
+    let program = scratch.file("layers.rdl", LAYERS);
+    let said = |settings: &[&str]| {
+        let set = settings.iter().flat_map(|setting| ["--set", setting]);
+        let found = ended(roundelay("plan").args(set).arg(&program));
+        assert_eq!(found.code, 0, "{found:?}");
+        found.err
+    };
+    assert!(!said(&[]).contains("no unit ends here"));
+    let told = said(&["rule = local(units = 2)"]);
+    assert!(told.contains("no unit ends here, so the head is left out"), "{told}");
+    assert!(told.contains("layers.rdl:8:16"), "{told}");
+}
+
+#[test]
+fn a_key_that_something_else_has_is_hinted_by_what_has_it() {
+    let scratch = Scratch::new("foreign-key");
+    let program = scratch.file("layers.rdl", LAYERS);
+    for (setting, hint) in [
+        ("two.devices = 4", "write `cluster.devices = …`"),
+        ("core.devices = 4", "write `cluster.devices = …`"),
+        (
+            "two.memory = 2 GB",
+            "the devices of cluster `two` are `core`; write `core.memory",
+        ),
+        ("two.latency = 1 us", "the links of cluster `two` are `bus`"),
+    ] {
+        let found = ended(roundelay("plan --set").arg(setting).arg(&program));
+        assert_eq!(found.code, 1, "{found:?}");
+        assert!(found.err.contains(hint), "{setting}: {}", found.err);
+    }
+}
+
+#[test]
+fn a_plan_that_names_its_model_twice_is_refused() {
+    let scratch = Scratch::new("twice");
+    let program = scratch.file("layers.rdl", LAYERS);
+    let plan = scratch.path("plan.yaml");
+    printed(roundelay("plan -o").arg(&plan).arg(&program));
+    let text = fs::read_to_string(&plan).expect("it was written");
+    let schedule = scratch.path("layers.schedule");
+    let mut compile = roundelay("compile --plan");
+    compile.arg(&plan).arg(&program).arg("-o").arg(&schedule);
+    printed(&mut compile);
+    for key in ["model: layers", "cluster: two"] {
+        let line = 1 + text.lines().position(|line| line == key).expect("it is named");
+        fs::write(&plan, format!("{text}{key}\n")).expect("it can be written");
+        let found = ended(&mut compile);
+        assert_eq!(found.code, 1, "{found:?}");
+        let (name, _) = key.split_once(':').expect("a key");
+        let said = format!("`{name}` is said twice, first in line {line}");
+        assert!(found.err.contains(&said), "{}", found.err);
+    }
+}
+
+/// What would split tensors is no remedy where the model has nothing of the kind.
+#[test]
+fn a_pin_about_what_the_model_has_not_is_told() {
+    let scratch = Scratch::new("idle-pin");
+    let program = scratch.file("layers.rdl", LAYERS);
+    for (pin, lacking) in [
+        ("sequence = split", "the model has no sequences"),
+        ("images = split", "the model has no convolutions or pools of images"),
+    ] {
+        let found = ended(roundelay("plan --set").arg(pin).arg(&program));
+        assert_eq!(found.code, 0, "{found:?}");
+        let said = format!("{}{}", found.out, found.err);
+        assert!(said.contains(lacking), "{said}");
+        assert!(!said.contains("would split them"), "{said}");
+    }
+}
