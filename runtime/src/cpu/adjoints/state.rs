@@ -7,7 +7,7 @@
 
 use super::{
     Bench, MEMBERS, Moment, Product, STEP, Seat, compiled, hold, in_doubles,
-    models::{even_cuts, mlp},
+    models::{even_cuts, gpt, mlp},
     plans::{kinds, pipelines, plan},
     random,
 };
@@ -254,6 +254,23 @@ fn gradients_of_groups_of_replicas_go_back_the_way_of_parameters() {
         let kind = (Rule::Sync, Placement::Accumulate, Order::Sequential, States::Hsdp);
         let plan = plan(kind, 2, even_cuts(&program, 2)).replicated(replicas, shards);
         holds(&compiled(&program, &plan), &format!("{replicas} in {shards}"));
+    }
+}
+
+/// Each slice reads the parameters of its stage, and its backward pass adds a term of its own; such
+/// sums stay where they are made.
+#[test]
+fn gradients_of_slices_go_back_the_way_of_parameters() {
+    let program = in_doubles(gpt(2, 8));
+    for order in [Order::SlicesOneForwardOneBackward, Order::TeraPipe] {
+        for slices in [2, 4] {
+            let (placement, states) = (Placement::Pipeline, States::Replicated);
+            let cuts = even_cuts(&program, 2);
+            let plan = Plan::new(Rule::Sync, placement, order, states, 2, cuts);
+            let plan = plan.with_slices(slices).replicated(2, 1);
+            let what = format!("{slices} {order}");
+            assert!(holds(&compiled(&program, &plan), &what) > 0, "{what}");
+        }
     }
 }
 
