@@ -21,8 +21,8 @@ pub enum CompileError {
     Check(Violations),
 }
 
-/// Lowers a plan, prices its routines, and proves the schedule. Where the plan lists no rewrites
-/// they are found.
+/// Lowers a plan, prices its routines, and proves the schedule. Where the plan lists no rewrites,
+/// or no ways of maps, they are found.
 ///
 /// # Errors
 /// When the plan does not fit the program or its devices' memory.

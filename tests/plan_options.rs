@@ -363,7 +363,7 @@ fn ways_to_multiply_are_pinned_written_and_read_again() {
     };
     let said = [
         ("contraction: gather", "gather", "tensor.contraction=gather"),
-        ("sequence: split", "alternate", "sequence=split"),
+        ("sequence: split", "each", "sequence=split"),
     ];
     for (written, contraction, line) in said {
         let found = planned(&program, &grid(line));
@@ -379,6 +379,7 @@ fn ways_to_multiply_are_pinned_written_and_read_again() {
         command.arg(&program).arg("--plan").arg(&plan).arg("-o").arg(&schedule);
         let _ = printed(&mut command);
         let _ = printed(roundelay("check").arg(&schedule));
+        sends_maps_as_written((&program, &plan), &scratch, &text);
     }
     let mut command = roundelay("plan --set tensor.contraction=gather");
     command.args(["--set", "tensor.rows=2", "--set", "tensor.columns=2"]);
@@ -387,6 +388,37 @@ fn ways_to_multiply_are_pinned_written_and_read_again() {
     let open = planned(&program, &[]);
     let tried = &open["space"]["tensor.contraction"]["values"];
     assert_eq!(*tried, Value::from(vec!["alternate"]));
+}
+
+/// A plan file sends maps ways by name; those that it lists are taken and no others, and a way that
+/// does not fit is refused with what would.
+fn sends_maps_as_written((program, plan): (&Path, &Path), scratch: &Scratch, text: &str) {
+    let (before, maps) = text.split_once("\nmaps:\n").expect("its maps go some ways");
+    let (way, sites) =
+        maps.lines().next().and_then(|line| line.split_once(": ")).expect("a way");
+    let schedule = scratch.path("maps.schedule");
+    let compiled = |maps: &str| {
+        let file = scratch.file("maps.yaml", &format!("{before}\nmaps:\n{maps}"));
+        let mut command = roundelay("compile");
+        command.arg(program).arg("--plan").arg(&file).arg("-o").arg(&schedule);
+        command
+    };
+    let first = sites.split_whitespace().next().expect("a map");
+    let _ = printed(&mut compiled(&format!("{way}: {first}\n")));
+    let written = std::fs::read_to_string(&schedule).expect("it was written");
+    let listed = written.lines().find(|line| line.trim_start().starts_with("maps:"));
+    let listed = listed.unwrap_or_else(|| panic!("{plan:?} lists its maps"));
+    assert!(listed.contains(way.trim()) && listed.contains(first), "{listed}");
+    assert_eq!(listed.matches(": ").count(), 2, "{listed} has one way");
+    let mut wrong = compiled("  rows_to_whole: o1\n");
+    refused(
+        &mut wrong,
+        &["maps", "send o1 by rows_to_whole", "delete the operation from"],
+    );
+    let mut twice = compiled(&format!("{way}: {first}\n  whole_to_all: {first}\n"));
+    refused(&mut twice, &[first, "goes two ways"]);
+    let mut unfit = compiled(&format!("  rows_to_whole: {first}\n"));
+    refused(&mut unfit, &["what fits: ", "no way, so that every part does all of it"]);
 }
 
 /// Rows split images where that is asked for, alone or beside whole ones, the plan file and the document say

@@ -19,4 +19,4 @@ pub use stage::{
     Piece, Samples, StageCode, StageError, StageForm, Stages, UpdateForm, node_costs,
     stages, stages_in, update,
 };
-pub use tensor::{Undivided, undivided};
+pub use tensor::{Divided, Lie, Undivided, undivided};

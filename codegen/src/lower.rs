@@ -23,7 +23,7 @@ pub use order::device_lists;
 
 use crate::{
     Cut, StageForm, Stages,
-    rewrite::{Choice, Everywhere, Listed},
+    rewrite::{Choice, Decided, Everywhere, Listed},
     stages_in,
 };
 use draft::{Draft, DraftAction, DraftWork, Hold, list_order};
@@ -50,8 +50,8 @@ pub fn lower(program: &Program, plan: &Plan) -> Result<Schedule, LowerError> {
     lower_with(program, plan, &Listed(&plan.rewrites))
 }
 
-/// Lowers a plan; where it lists no rewrites, with those that `choice` chooses. They stand in the
-/// plan of the schedule.
+/// Lowers a plan; where it lists no rewrites, or no ways of maps, with those that `choice` chooses.
+/// They stand in the plan of the schedule.
 ///
 /// # Errors
 /// As [`lower`].
@@ -143,12 +143,20 @@ fn drafted<T>(
     };
     let cut = Cut { cuts: &plan.cuts, tensor: plan.tensor, slices: plan.slices };
     let listed = Listed(&plan.rewrites);
-    let choice = if plan.rewrites.is_empty() { choice } else { &listed };
-    let code = stages_in(&program.model, cut, examples, layout, form, choice)?;
+    let decided = Decided {
+        calls: if plan.rewrites.is_empty() { choice } else { &listed },
+        maps: (!plan.maps.is_empty()).then_some(&plan.maps),
+        otherwise: choice,
+    };
+    let code = stages_in(&program.model, cut, examples, layout, form, &decided)?;
     if let Some((rewrite, site)) = plan.rewrites.beyond(&code.rewrites) {
         return Err(LowerError::Rewrite { rewrite, site });
     }
-    let plan = &Plan { rewrites: code.rewrites.clone(), ..plan.clone() };
+    if let (true, Some((site, way))) = (code.maps.is_empty(), plan.maps.iter().next()) {
+        return Err(LowerError::Maps { site, way });
+    }
+    let (rewrites, maps) = (code.rewrites.clone(), code.maps.clone());
+    let plan = &Plan { rewrites, maps, ..plan.clone() };
     let job = job(program, &code);
     let mut draft = Draft::new(plan, &program.target, &job, &code, order);
     let mut states = Table::<Stage, StageRows>::new();

@@ -8,7 +8,8 @@
 //! Arrays that have no line after the rewrite are not made any more, so a rule with such an array
 //! only fits where nobody else reads it. `part` is only ever taken of what all rows have alike.
 
-use roundelay_schedule::{Attribute, Rewrite, Rewrites};
+use crate::tensor::Divided;
+use roundelay_schedule::{Attribute, MapWays, Rewrite, Rewrites};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
@@ -232,15 +233,40 @@ pub struct Place<'a> {
     pub is_shared: bool,
 }
 
-/// Says where rules are applied.
+/// Says where rules are applied, and how maps are split.
 pub trait Choice: Sync {
     /// Of neighbouring calls, each of which works on an array of the one before: which become one
     /// with what stands before them, and by which rule. What does not fit stays as it is.
     fn choose(&self, neighbours: &[Neighbour<'_>]) -> BTreeSet<(usize, Rewrite)>;
+
+    /// How the maps of a model go on a grid: as they go by themselves, where nobody knows better.
+    fn ways(&self, divided: &Divided<'_>) -> MapWays {
+        divided.ways.clone()
+    }
 }
 
 /// Applies rules where somebody has written them down.
 pub(crate) struct Listed<'a>(pub(crate) &'a Rewrites);
+
+/// What a plan lists, and a choice for what it does not.
+pub(crate) struct Decided<'a> {
+    pub(crate) calls: &'a dyn Choice,
+    pub(crate) maps: Option<&'a MapWays>,
+    pub(crate) otherwise: &'a dyn Choice,
+}
+
+impl Choice for Decided<'_> {
+    fn choose(&self, neighbours: &[Neighbour<'_>]) -> BTreeSet<(usize, Rewrite)> {
+        self.calls.choose(neighbours)
+    }
+
+    fn ways(&self, divided: &Divided<'_>) -> MapWays {
+        match self.maps {
+            Some(maps) => maps.clone(),
+            None => self.otherwise.ways(divided),
+        }
+    }
+}
 
 impl Choice for Listed<'_> {
     fn choose(&self, neighbours: &[Neighbour<'_>]) -> BTreeSet<(usize, Rewrite)> {

@@ -12,7 +12,7 @@ mod laws;
 use crate::{stage::StageError, tensor::Parted};
 use laws::{one_reader, sequence};
 use roundelay_dsl::{Extent, Metric, Model, Node, NodeId, Operation, Sliced, Source};
-use roundelay_schedule::Id;
+use roundelay_schedule::{Id, MapWays};
 use std::{collections::BTreeMap, ops::Range};
 
 /// The model whose sequences are cut into so many slices, cut before these nodes into stages.
@@ -344,6 +344,7 @@ impl<'a> Slicing<'a> {
         let metric =
             |metric: &Metric| Metric { node: means[&metric.node], ..metric.clone() };
         model.metrics = whole.metrics.iter().map(metric).collect();
-        Ok(Parted { model, cuts, origin, strands: Vec::new(), halves: 1 })
+        let ways = MapWays::default();
+        Ok(Parted { model, cuts, origin, ways, strands: Vec::new(), halves: 1 })
     }
 }

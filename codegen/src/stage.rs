@@ -47,8 +47,8 @@ pub(crate) use graph::Graph;
 use layout::Layout;
 use roundelay_dsl::{Model, NodeId};
 use roundelay_schedule::{
-    Argument, Bytes, Float, Id, Input, InputId, Parameter, Pass, Recompute, Rewrites,
-    Role, Routine, Stage, Table, Tensor, ValueId,
+    Argument, Bytes, Float, Id, Input, InputId, MapWays, Parameter, Pass, Recompute,
+    Rewrites, Role, Routine, Stage, Table, Tensor, ValueId,
 };
 use std::{cell::OnceCell, collections::BTreeMap, ops::Range};
 
@@ -95,6 +95,8 @@ pub struct Stages {
     pub elements: Table<Stage, u64>,
     /// Which calls of their routines are two in one.
     pub rewrites: Rewrites,
+    /// How affine maps are split.
+    pub maps: MapWays,
 }
 
 /// A value that is made in one stage and read in a later one.
@@ -250,8 +252,8 @@ pub fn stages(
 }
 
 /// As [`stages`], with the routines of each stage in a form, for one device among those that split
-/// tensors: then parameters, values and routines are those of its parts. Calls become one as
-/// `choice` says.
+/// tensors: then parameters, values and routines are those of its parts. Calls become one, and maps
+/// are split, as `choice` says.
 ///
 /// # Errors
 /// As [`stages`], and when no operation of the model can be split.
@@ -264,7 +266,7 @@ pub fn stages_in<'a>(
     choice: &dyn Choice,
 ) -> Result<Stages, StageError> {
     let cut = cut.into();
-    let own = Own::new(model, cut)?;
+    let own = Own::new(model, cut, choice)?;
     let graph = own.graph(model, examples)?;
     let flow = Flow::new(&graph, (own.cuts(cut.cuts), cut.slices))?;
     cost::admit(&graph)?;
@@ -273,7 +275,7 @@ pub fn stages_in<'a>(
     let form = hopping(&graph, &flow, each.clone(), form)?;
     let layout = Layout::new(&graph, &flow, element, (each, form), own.rewriting(choice));
     let stages = all.iter().map(|stage| code(&layout, *stage, &own));
-    Ok(Stages { stages: stages.collect(), ..frame(&layout) })
+    Ok(Stages { stages: stages.collect(), ..frame(&layout, &own) })
 }
 
 /// The forms of stages: where gradients hop back, every backward pass is in halves.
@@ -304,7 +306,7 @@ enum Own {
 }
 
 impl Own {
-    fn new(model: &Model, cut: Cut<'_>) -> Result<Self, StageError> {
+    fn new(model: &Model, cut: Cut<'_>, choice: &dyn Choice) -> Result<Self, StageError> {
         let Cut { cuts, tensor, slices } = cut;
         let nodes = model.cuttable();
         match (tensor.parts(), slices) {
@@ -319,7 +321,7 @@ impl Own {
         if !cuts.iter().all(|cut| (*cut as usize) < nodes) {
             return Err(StageError::Cuts { cuts: cuts.to_vec(), nodes });
         }
-        let parted = Box::new(Parted::new(model, cuts, tensor)?);
+        let parted = Box::new(Parted::new(model, cuts, tensor, choice)?);
         Ok(Self::Part { parted, layers: OnceCell::new() })
     }
 
@@ -357,6 +359,14 @@ impl Own {
         }
     }
 
+    /// How affine maps are split.
+    fn maps(&self) -> MapWays {
+        match self {
+            Own::Whole => MapWays::default(),
+            Own::Part { parted, .. } => parted.ways.clone(),
+        }
+    }
+
     /// The nodes of the whole model that some of the own ones belong to.
     fn whole_nodes(&self, nodes: Range<usize>) -> Range<usize> {
         match self {
@@ -385,13 +395,17 @@ pub struct Samples {
 }
 
 impl<'a> Piece<'a> {
-    /// Cuts a model as [`stages`] does.
+    /// Cuts a model as [`stages`] does; its maps go the ways that `choice` says.
     ///
     /// # Errors
     /// When no operation of the model can be split.
-    pub fn new(model: &'a Model, cut: impl Into<Cut<'a>>) -> Result<Self, StageError> {
+    pub fn new(
+        model: &'a Model,
+        cut: impl Into<Cut<'a>>,
+        choice: &dyn Choice,
+    ) -> Result<Self, StageError> {
         let cut = cut.into();
-        Ok(Self { model, cut, own: Own::new(model, cut)? })
+        Ok(Self { model, cut, own: Own::new(model, cut, choice)? })
     }
 
     /// As [`stages_in`], with the routines of the wanted stages alone, each in its form and as if
@@ -423,12 +437,12 @@ impl<'a> Piece<'a> {
             Ok(code(&layout(Some(*wanted))?, wanted.0, &self.own))
         };
         let code = wanted.iter().map(one).collect::<Result<_, StageError>>()?;
-        Ok(Samples { frame: frame(&layout(None)?), code })
+        Ok(Samples { frame: frame(&layout(None)?, &self.own), code })
     }
 }
 
 /// Everything but code.
-fn frame(layout: &Layout<'_>) -> Stages {
+fn frame(layout: &Layout<'_>, own: &Own) -> Stages {
     Stages {
         stages: Table::new(),
         values: layout.values(),
@@ -436,6 +450,7 @@ fn frame(layout: &Layout<'_>) -> Stages {
         parameters: layout.parameters(),
         elements: layout.elements.clone(),
         rewrites: layout.rewriting.all_done(),
+        maps: own.maps(),
     }
 }
 

@@ -11,32 +11,40 @@
 //! the grid divides and make what the other one divides, in turn (Tensor3D, arXiv 2305.13525), and
 //! norms meet the sums of their own features. Then everything is split, or refused by name.
 //! A device may take the examples of a micro-batch in two halves that take turns (`halves.rs`).
-//! Convolutions are affine maps of channels (`turns.rs`, `images.rs`), or rows divide the height of
+//! Convolutions are affine maps of channels (`turns.rs`, `images.rs`); how each map is split is an
+//! instruction of the plan (`maps.rs`), or follows from how its operand lies. Or rows divide the height of
 //! images instead (`pixels.rs`, `halos.rs`).
 
 mod absorb;
 #[cfg(test)]
 mod adjoints;
+mod divided;
 mod halos;
 mod halves;
 mod heads;
 mod images;
 mod layout;
 mod local;
+mod maps;
 mod pixels;
 mod rules;
 mod turns;
+mod unfit;
 mod whole;
 
+pub use divided::{Divided, Lie};
 pub(crate) use halves::Strand;
 pub use whole::{Undivided, undivided};
 
-use crate::stage::{Graph, StageError};
+use crate::{
+    rewrite::Choice,
+    stage::{Graph, StageError},
+};
 use absorb::Absorb;
 use layout::{Along, Layout};
 use local::{Local, Maps};
 use roundelay_dsl::{Model, NodeId, ParameterId};
-use roundelay_schedule::{Id, Images, Tensor};
+use roundelay_schedule::{Direction, Id, Images, MapWays, Tensor};
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::Range,
@@ -52,6 +60,8 @@ pub(crate) struct Parted {
     pub(crate) cuts: Vec<u32>,
     /// The operation of the whole model that each belongs to.
     pub(crate) origin: Vec<NodeId>,
+    /// How maps of the whole model are split.
+    pub(crate) ways: MapWays,
     /// Which examples each works on; empty where all work on all.
     pub(crate) strands: Vec<Strand>,
     /// In how many parts the examples of a micro-batch are taken.
@@ -59,22 +69,33 @@ pub(crate) struct Parted {
 }
 
 impl Parted {
-    /// The part of a model, cut before these nodes.
+    /// The part of a model, cut before these nodes, whose maps go the ways that `choice` says.
     ///
     /// # Errors
-    /// When no operation can be split among one column, or some cannot among several.
+    /// When no operation can be split among one column, or some cannot among several; when a map
+    /// cannot go its way.
     pub(crate) fn new(
         model: &Model,
         cuts: &[u32],
         tensor: Tensor,
+        choice: &dyn Choice,
     ) -> Result<Self, StageError> {
         let maps = Maps { absorb: Absorb::new(model, tensor), turns: Turns::new(model) };
-        let trial = Local::build(model, cuts, tensor, &maps, BTreeMap::new());
+        let alone = Local::build(model, cuts, tensor, (&maps, None), BTreeMap::new());
+        let ways = choice.ways(&alone.divided());
+        let listed = (&maps, Some(&ways));
+        let trial = match ways == alone.ways {
+            true => alone,
+            false => Local::build(model, cuts, tensor, listed, BTreeMap::new()),
+        };
         if let Some(refused) = trial.refused {
             return Err(refused);
         }
         let stored = stored(trial);
-        let local = Local::build(model, cuts, tensor, &maps, stored);
+        let local = Local::build(model, cuts, tensor, listed, stored);
+        if let Some(refused) = local.refused {
+            return Err(refused);
+        }
         let divided = local.model.parameters.values().any(|own| !own.split.is_whole());
         if tensor.images == Images::Split && !local.splits_pixels {
             return Err(StageError::NoImages { tensor: tensor.shown() });
@@ -127,6 +148,15 @@ fn stored(trial: Local<'_>) -> BTreeMap<ParameterId, Layout> {
         }
     };
     trial.wants.into_iter().filter_map(one).collect()
+}
+
+/// What the parts of a direction are called.
+fn shown(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Rows => "rows",
+        Direction::Columns => "columns",
+        Direction::Both => "parts",
+    }
 }
 
 /// Whether a layout divides an array, and does nothing else.

@@ -443,7 +443,8 @@ pub struct Search {
     /// Among how many devices parameters may be divided: `zero3` has a depth of all its replicas,
     /// `hsdp` one of its shards, all else one.
     pub depth: Numbers,
-    /// How maps may multiply features that columns divide; they alternate where nothing is said.
+    /// How maps may multiply features that columns divide; each goes a way of its own where nothing is
+    /// said, and may where both others are.
     pub contraction: Choice<Contraction>,
     /// What rows may do where features are whole.
     pub sequence: Choice<Sequence>,

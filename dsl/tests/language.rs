@@ -380,6 +380,8 @@ fn a_search_is_set_from_the_command_line() {
     assert_eq!(search.overdecompose, Numbers::Ranges(vec![(1, 2)]));
     assert_eq!(search.sequence, Choice::OneOf(vec![Sequence::Split]));
     assert_eq!(search.images, Choice::OneOf(vec![Images::Split]));
+    search.set("tensor.contraction = alternate | gather").expect("it is a choice");
+    assert_eq!(search.contraction, Choice::OneOf(Contraction::ALL.to_vec()));
     let before = search.clone();
     for (wrong, message) in [
         ("ruel=sync", "unknown key `ruel` in plan"),

@@ -87,7 +87,12 @@ impl fmt::Display for Counts {
             Tensor { columns, contraction: Contraction::Gather, .. } => {
                 write!(f, ", {columns} columns that gather")?;
             }
-            Tensor { rows, columns, contraction: Contraction::Alternate, .. } => {
+            Tensor {
+                rows,
+                columns,
+                contraction: Contraction::Alternate | Contraction::Each,
+                ..
+            } => {
                 write!(f, ", {rows} rows x {columns} columns")?;
             }
         }

@@ -6,12 +6,13 @@ use crate::{
     candidate::{Candidate, seconds},
     decisions::{differences, summary},
     ranking::{Options, Ranking},
+    rewrite::Stop,
     table::long,
     what_if::{Subject, WhatIf, questions, turns},
 };
 use roundelay_dsl::Program;
-use roundelay_schedule::{Bytes, Kind};
-use std::fmt;
+use roundelay_schedule::{Bytes, Kind, Sites};
+use std::{collections::BTreeMap, fmt};
 
 /// Why the plans of a ranking stand where they stand, and what would change the first.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,6 +23,8 @@ pub struct Explanation {
     pub cuts: Option<String>,
     /// How rewrites were found.
     pub rewriting: String,
+    /// How the ways of maps were found, where some were.
+    pub sharding: Option<String>,
     /// What holds back the first plan.
     pub binding: String,
     /// What would change, by planning again.
@@ -42,6 +45,7 @@ pub fn explain(program: &Program, options: &Options, ranking: &Ranking) -> Expla
     let plans = numbered.map(|(rank, (candidate, next))| {
         let mut reasons = vec![time(candidate), memory(candidate), times(candidate)];
         reasons.extend(rewrites(candidate));
+        reasons.extend(maps(candidate));
         reasons.extend(next.map(|next| runner_up(candidate, rank + 1, next)));
         (summary(&candidate.plan), reasons)
     });
@@ -58,6 +62,7 @@ pub fn explain(program: &Program, options: &Options, ranking: &Ranking) -> Expla
         plans: plans.collect(),
         cuts: cuts(ranking),
         rewriting: rewriting(ranking),
+        sharding: sharding(ranking),
         binding: binding(ranking, &what_if),
         what_if,
         approaches,
@@ -103,7 +108,8 @@ impl fmt::Display for Explanation {
             .try_for_each(|what| writeln!(f, "  {}", self.question_with_answer(what)))?;
         self.fmt_turns(f)?;
         self.cuts.iter().try_for_each(|cuts| writeln!(f, "cuts: {cuts}"))?;
-        writeln!(f, "rewrites: {}", self.rewriting)
+        writeln!(f, "rewrites: {}", self.rewriting)?;
+        self.sharding.iter().try_for_each(|sharding| writeln!(f, "maps: {sharding}"))
     }
 }
 
@@ -215,25 +221,47 @@ fn times(candidate: &Candidate) -> String {
 /// Which neighbouring calls are one.
 fn rewrites(candidate: &Candidate) -> Option<String> {
     let rewrites = &candidate.plan.rewrites;
-    let each = rewrites.iter().map(|(rewrite, sites)| match sites.iter().len() {
-        count if count <= FEW_SITES => format!("{rewrite} at {sites}"),
-        count => format!("{rewrite} at {count} operations"),
+    named("rewrites", rewrites.iter().map(|(rewrite, sites)| (rewrite, sites.clone())))
+}
+
+/// How affine maps are split.
+fn maps(candidate: &Candidate) -> Option<String> {
+    named("maps", candidate.plan.maps.by_way())
+}
+
+/// What is done where; none where nothing is.
+fn named<T: fmt::Display>(
+    what: &str,
+    all: impl IntoIterator<Item = (T, Sites)>,
+) -> Option<String> {
+    let each = all.into_iter().map(|(name, sites)| match sites.iter().len() {
+        count if count <= FEW_SITES => format!("{name} at {sites}"),
+        count => format!("{name} at {count} operations"),
     });
     let each: Vec<String> = each.collect();
-    (!each.is_empty()).then(|| format!("rewrites: {}", each.join(", ")))
+    (!each.is_empty()).then(|| format!("{what}: {}", each.join(", ")))
 }
 
 /// So many operations are named, more are counted; a plan file names them all.
 const FEW_SITES: usize = 8;
 
 fn rewriting(ranking: &Ranking) -> String {
-    let stops = ranking.rewriting.iter();
-    let each: Vec<String> =
-        stops.map(|(stop, count)| format!("{count} {stop}")).collect();
-    match each.is_empty() {
-        true => "no neighbouring calls that a rule could join".to_owned(),
-        false => format!("e-graphs of neighbouring calls: {}", each.join(", ")),
+    match counted(&ranking.rewriting) {
+        None => "no neighbouring calls that a rule could join".to_owned(),
+        Some(each) => format!("e-graphs of neighbouring calls: {each}"),
     }
+}
+
+/// How the ways of maps were found.
+fn sharding(ranking: &Ranking) -> Option<String> {
+    counted(&ranking.sharding).map(|each| format!("e-graphs of regions: {each}"))
+}
+
+/// E-graphs by why they grew no further; none where there are none.
+fn counted(stops: &BTreeMap<Stop, usize>) -> Option<String> {
+    let each = stops.iter().map(|(stop, count)| format!("{count} {stop}"));
+    let each: Vec<String> = each.collect();
+    (!each.is_empty()).then(|| each.join(", "))
 }
 
 fn runner_up(candidate: &Candidate, rank: usize, next: &Candidate) -> String {

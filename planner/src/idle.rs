@@ -27,7 +27,7 @@ struct Subject {
 }
 
 /// Law: where `is_split` is false the space takes one value whatever a program says.
-const PINS: [Pin; 3] = [
+const PINS: [Pin; 4] = [
     Pin {
         line: "sequence split",
         is_pinned: |search| !search.sequence.allows(&Sequence::Whole),
@@ -50,7 +50,20 @@ const PINS: [Pin; 3] = [
     },
     Pin {
         line: "tensor { contraction gather }",
-        is_pinned: |search| !search.contraction.allows(&Contraction::Alternate),
+        is_pinned: |search| {
+            let others = [Contraction::Alternate, Contraction::Each];
+            !others.iter().any(|other| search.contraction.allows(other))
+        },
+        subject: None,
+        is_split: |tensor| tensor.columns > 1,
+        lacking: "tensors there have one column; `tensor { columns 2 }` would split them",
+    },
+    Pin {
+        line: "tensor { contraction each }",
+        is_pinned: |search| {
+            let others = [Contraction::Alternate, Contraction::Gather];
+            !others.iter().any(|other| search.contraction.allows(other))
+        },
         subject: None,
         is_split: |tensor| tensor.columns > 1,
         lacking: "tensors there have one column; `tensor { columns 2 }` would split them",

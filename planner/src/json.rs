@@ -13,8 +13,8 @@ use crate::{
     what_if::WhatIf,
 };
 use roundelay_schedule::{
-    Contraction, Exactness, Images, Kind, Order, Placement, Rewrite, Rule, Sequence,
-    Sites, States,
+    Contraction, Exactness, Images, Kind, MapWay, Order, Placement, Rewrite, Rule,
+    Sequence, Sites, States,
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -56,6 +56,8 @@ pub struct Document {
     pub gap: f64,
     /// How many e-graphs were asked which calls are one, by why they grew no further.
     pub rewriting: BTreeMap<Stop, usize>,
+    /// The same of those that were asked how maps are split.
+    pub sharding: BTreeMap<Stop, usize>,
     /// How long the search took.
     pub elapsed_s: f64,
     /// What a reader should know before believing the plans, where it was asked for.
@@ -166,6 +168,8 @@ pub struct PlanRow {
     pub recompute: String,
     /// The rules that make one call of two, each with the operations at which it is applied.
     pub rewrites: BTreeMap<Rewrite, Vec<u32>>,
+    /// How affine maps are split, each way with the operations that go it.
+    pub maps: BTreeMap<MapWay, Vec<u32>>,
     /// Devices in use.
     pub devices: usize,
     /// Time of one training step in the steady state.
@@ -301,11 +305,18 @@ pub fn document(ranking: &Ranking) -> Document {
         optimal: ranking.optimal,
         gap: ranking.gap,
         rewriting: ranking.rewriting.clone(),
+        sharding: ranking.sharding.clone(),
         elapsed_s: ranking.elapsed.as_secs_f64(),
         notes: Vec::new(),
         front: None,
         explain: None,
     }
+}
+
+/// The operations that go each way.
+fn maps(plan: &roundelay_schedule::Plan) -> BTreeMap<MapWay, Vec<u32>> {
+    let ways = plan.maps.by_way().into_iter();
+    ways.map(|(way, sites)| (way, sites.iter().collect())).collect()
 }
 
 fn sites((rewrite, sites): (Rewrite, &Sites)) -> (Rewrite, Vec<u32>) {
@@ -344,6 +355,7 @@ pub(crate) fn plan_row(rank: usize, candidate: &Candidate, goal: &Goal) -> PlanR
         images: plan.tensor.images,
         recompute: recompute(&plan.recompute),
         rewrites: plan.rewrites.iter().map(sites).collect(),
+        maps: maps(plan),
         devices: plan.devices.len(),
         step_time_s: seconds(candidate.step_time),
         samples_per_s: candidate.samples_per_s(),

@@ -54,6 +54,7 @@ mod rows;
 #[cfg(test)]
 mod sample;
 mod search;
+mod sharding;
 mod sharpen;
 mod space;
 mod stages;

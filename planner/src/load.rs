@@ -7,7 +7,8 @@ use roundelay_codegen::{
 };
 use roundelay_dsl::Program;
 use roundelay_schedule::{
-    Argument, Bytes, Id, Nanos, Pass, Rewrites, Role, Routine, Stage, Table, ValueId,
+    Argument, Bytes, Id, MapWays, Nanos, Pass, Rewrites, Role, Routine, Stage, Table,
+    ValueId,
 };
 
 /// What one stage takes for one micro-batch.
@@ -231,6 +232,7 @@ pub(crate) fn update_of(
         parameters: Vec::new(),
         elements: [elements].into_iter().collect(),
         rewrites: Rewrites::default(),
+        maps: MapWays::default(),
     };
     update_time(program, (&frame, 1), Stage::new(0), costs)
 }

@@ -83,8 +83,12 @@ fn two(mut one: Ranking, mut other: Ranking, top: usize) -> Ranking {
     one.clocked += other.clocked;
     one.optimal &= other.optimal;
     one.interrupted |= other.interrupted;
-    for (stop, count) in other.rewriting {
-        *one.rewriting.entry(stop).or_default() += count;
+    for (own, others) in
+        [(&mut one.rewriting, other.rewriting), (&mut one.sharding, other.sharding)]
+    {
+        others
+            .into_iter()
+            .for_each(|(stop, count)| *own.entry(stop).or_default() += count);
     }
     one.elapsed += other.elapsed;
     one

@@ -75,6 +75,7 @@ impl Outline {
             devices: Vec::new(),
             lists,
             rewrites: roundelay_schedule::Rewrites::default(),
+            maps: roundelay_schedule::MapWays::default(),
         };
         Plan { reduction: plan.own_reduction(), ..plan }
     }

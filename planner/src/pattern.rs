@@ -46,7 +46,7 @@ pub(crate) fn patterns(
     reach: Reach,
     costs: &Costs,
 ) -> Result<Vec<Result<Option<Pattern>, LoadError>>, LoadError> {
-    let piece = Piece::new(model, cut)?;
+    let piece = Piece::new(model, cut, &costs.algebra)?;
     let [first, second] =
         reach.derive(|examples| samples(program, &piece, wanted, examples, costs))?;
     let pairs = first.into_iter().zip(second);

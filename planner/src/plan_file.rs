@@ -8,11 +8,14 @@ use crate::{
     family::Family,
     laws::{check_cuts, check_delay, check_shards, check_sizes, has_devices},
     reason::Reason,
+    rewrite::Algebra,
 };
 use origin::Origin;
-use roundelay_codegen::{Everywhere, node_costs};
+use roundelay_codegen::{Choice, Divided, LowerError, Neighbour, StageError, node_costs};
 use roundelay_dsl::Program;
-use roundelay_schedule::{DeviceId, Id, Misfit, Nanos, Plan, plan_faults};
+use roundelay_schedule::{
+    DeviceId, Id, MapWays, Misfit, Nanos, Plan, Rewrite, plan_faults,
+};
 use std::{collections::BTreeSet, fmt};
 
 /// What is wrong with a plan file: all mistakes, by line.
@@ -141,7 +144,7 @@ fn check_trained(plan: &Plan, program: &Program) -> Vec<(&'static str, String)> 
         mistakes.push((decision(&reason, plan), reason.to_string()));
         return mistakes;
     }
-    mistakes.extend(check_tensor(plan, program).map(|message| ("tensor", message)));
+    mistakes.extend(check_tensor(plan, program));
     mistakes.extend(check_devices(plan, program).map(|message| ("devices", message)));
     mistakes
 }
@@ -202,15 +205,44 @@ fn misfitting(misfit: Misfit, plan: &Plan) -> &'static str {
     }
 }
 
-/// Whether the model has operations that these parts split.
-fn check_tensor(plan: &Plan, program: &Program) -> Option<String> {
-    if plan.tensor.parts() == 1 {
-        return None;
+/// Whether the model has operations that these parts split, and maps that go the ways of the plan.
+fn check_tensor(plan: &Plan, program: &Program) -> Option<(&'static str, String)> {
+    let way = plan.maps.iter().next();
+    match (plan.tensor.parts(), way) {
+        (1, None) => return None,
+        (1, Some((site, way))) => {
+            return Some(("maps", LowerError::Maps { site, way }.to_string()));
+        }
+        _ => {}
     }
     let examples = u64::from(program.train.batch / plan.all_micro_batches().max(1));
     let (size, dtype) = ((examples, plan.tensor), program.train.dtype);
-    let costs = node_costs(&program.model, size, dtype, &Everywhere);
-    costs.err().map(|error| error.to_string())
+    let listed = Listed { maps: &plan.maps, algebra: Algebra::default() };
+    let error = node_costs(&program.model, size, dtype, &listed).err()?;
+    let decision = match error {
+        StageError::MapWay { .. } => "maps",
+        _ => "tensor",
+    };
+    Some((decision, error.to_string()))
+}
+
+/// The ways that a plan lists, or those that are found where it lists none.
+struct Listed<'a> {
+    maps: &'a MapWays,
+    algebra: Algebra,
+}
+
+impl Choice for Listed<'_> {
+    fn choose(&self, neighbours: &[Neighbour<'_>]) -> BTreeSet<(usize, Rewrite)> {
+        self.algebra.choose(neighbours)
+    }
+
+    fn ways(&self, divided: &Divided<'_>) -> MapWays {
+        match self.maps.is_empty() {
+            true => self.algebra.ways(divided),
+            false => self.maps.clone(),
+        }
+    }
 }
 
 fn check_devices(plan: &Plan, program: &Program) -> Option<String> {

@@ -80,6 +80,8 @@ pub struct Ranking {
     pub gap: f64,
     /// How many e-graphs were asked which calls are one, by why they grew no further.
     pub rewriting: BTreeMap<Stop, usize>,
+    /// The same of those that were asked how maps are split.
+    pub sharding: BTreeMap<Stop, usize>,
     /// How long it took.
     pub elapsed: Duration,
 }
@@ -175,6 +177,7 @@ fn ranked_alone(
         ranking.take_plans((program, &costs, plans), options, breadth, progress);
     }
     ranking.rewriting = costs.algebra.stops();
+    ranking.sharding = costs.algebra.map_stops();
     ranking.elapsed = started.elapsed();
     ranking
 }
@@ -205,6 +208,7 @@ impl Ranking {
             interrupted: false,
             gap: 0.0,
             rewriting: BTreeMap::new(),
+            sharding: BTreeMap::new(),
             elapsed: Duration::ZERO,
             space: Space::default(),
         }

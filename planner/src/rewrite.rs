@@ -12,9 +12,10 @@ mod sketch;
 #[cfg(test)]
 mod tests;
 
+use crate::sharding::Shardings;
 use egg::{EGraph, Runner, SimpleScheduler, StopReason, SymbolLang};
-use roundelay_codegen::{Choice, Neighbour};
-use roundelay_schedule::{Attribute, Rewrite};
+use roundelay_codegen::{Choice, Divided, Neighbour};
+use roundelay_schedule::{Attribute, MapWays, Rewrite};
 use rules::Rule;
 use serde::Serialize;
 use sketch::Sketch;
@@ -26,10 +27,10 @@ use std::{
 };
 
 /// Nodes of an e-graph, and rounds of all rules, at most.
-const NODES_MAX: usize = 1 << 12;
-const ROUNDS_MAX: usize = 32;
+pub(crate) const NODES_MAX: usize = 1 << 12;
+pub(crate) const ROUNDS_MAX: usize = 32;
 /// Long enough for any machine to reach one of the limits above first.
-const TIME_MAX: Duration = Duration::from_secs(1 << 20);
+pub(crate) const TIME_MAX: Duration = Duration::from_secs(1 << 20);
 
 /// Arrays as terms: kernels of arrays.
 type Terms = EGraph<SymbolLang, ()>;
@@ -42,11 +43,16 @@ type Chosen = BTreeSet<(usize, Rewrite)>;
 pub struct Algebra {
     rules: Vec<Rule>,
     known: Mutex<BTreeMap<Word, (Chosen, Stop)>>,
+    shardings: Shardings,
 }
 
 impl Default for Algebra {
     fn default() -> Self {
-        Self { rules: rules::rules(), known: Mutex::default() }
+        Self {
+            rules: rules::rules(),
+            known: Mutex::default(),
+            shardings: Shardings::default(),
+        }
     }
 }
 
@@ -60,8 +66,21 @@ pub enum Stop {
     Nodes,
     /// The rules were applied as often as they may be.
     Rounds,
+    /// It said all, but not all ways in it were looked at.
+    Search,
     /// A limit that no search should meet.
     Other,
+}
+
+impl Stop {
+    pub(crate) fn of(reason: Option<StopReason>) -> Self {
+        match reason {
+            Some(StopReason::Saturated) => Stop::Saturated,
+            Some(StopReason::NodeLimit(_)) => Stop::Nodes,
+            Some(StopReason::IterationLimit(_)) => Stop::Rounds,
+            Some(StopReason::TimeLimit(_) | StopReason::Other(_)) | None => Stop::Other,
+        }
+    }
 }
 
 impl fmt::Display for Stop {
@@ -70,6 +89,7 @@ impl fmt::Display for Stop {
             Stop::Saturated => "saturated",
             Stop::Nodes => "stopped at the limit of nodes",
             Stop::Rounds => "stopped at the limit of rounds",
+            Stop::Search => "stopped at the limit of ways",
             Stop::Other => "stopped for another reason",
         })
     }
@@ -86,6 +106,11 @@ impl Algebra {
         stops
     }
 
+    /// The same of those that say how maps are split.
+    pub fn map_stops(&self) -> BTreeMap<Stop, usize> {
+        self.shardings.stops()
+    }
+
     fn find(&self, neighbours: &[Neighbour<'_>]) -> (Chosen, Stop) {
         let sketch = Sketch::new(neighbours);
         let runner = Runner::default()
@@ -95,12 +120,7 @@ impl Algebra {
             .with_iter_limit(ROUNDS_MAX)
             .with_time_limit(TIME_MAX)
             .run(self.rules.iter().map(|rule| &rule.rewrite));
-        let stop = match runner.stop_reason {
-            Some(StopReason::Saturated) => Stop::Saturated,
-            Some(StopReason::NodeLimit(_)) => Stop::Nodes,
-            Some(StopReason::IterationLimit(_)) => Stop::Rounds,
-            Some(StopReason::TimeLimit(_) | StopReason::Other(_)) | None => Stop::Other,
-        };
+        let stop = Stop::of(runner.stop_reason);
         let cheapest = extract::cheapest(&runner.egraph, &sketch.needed);
         (sketch.chosen(&runner.egraph, &cheapest, &self.rules), stop)
     }
@@ -117,6 +137,10 @@ impl Choice for Algebra {
         let chosen = found.0.clone();
         locked().insert(word, found);
         chosen
+    }
+
+    fn ways(&self, divided: &Divided<'_>) -> MapWays {
+        self.shardings.ways(divided)
     }
 }
 

@@ -17,15 +17,16 @@ use roundelay_schedule::{
 };
 use std::{collections::BTreeMap, time::Duration};
 
-/// One row, two whose tokens are whole or split between them, the same of a grid, and columns that
-/// gather.
-pub(crate) const SPLITS: [Tensor; 6] = [
+/// One row, two whose tokens are whole or split between them, the same of a grid, columns that
+/// gather, and columns whose maps choose.
+pub(crate) const SPLITS: [Tensor; 7] = [
     Tensor::WHOLE,
     Tensor::rows(2, Sequence::Whole),
     Tensor::rows(2, Sequence::Split),
     Tensor::grid(2, 2),
     Tensor { sequence: Sequence::Split, ..Tensor::grid(2, 2) },
     Tensor { contraction: Contraction::Gather, ..Tensor::grid(1, 2) },
+    Tensor { contraction: Contraction::Each, ..Tensor::grid(1, 2) },
 ];
 
 /// All forms of a stage.
@@ -402,6 +403,7 @@ pub(crate) fn ranking() -> Ranking {
         interrupted: false,
         gap: 0.0,
         rewriting: BTreeMap::new(),
+        sharding: BTreeMap::new(),
         elapsed: Duration::ZERO,
     }
 }

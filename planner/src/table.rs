@@ -199,7 +199,7 @@ fn tensor(plan: &Plan) -> String {
         plan.tensor;
     let grid = match (columns, contraction) {
         (1, _) => rows.to_string(),
-        (_, Contraction::Alternate) => format!("{rows}x{columns}"),
+        (_, Contraction::Alternate | Contraction::Each) => format!("{rows}x{columns}"),
         (_, Contraction::Gather) => format!("{columns}/gather"),
     };
     let sequence = if sequence == Sequence::Split { "/seq" } else { "" };

@@ -20,6 +20,7 @@ mod levels;
 mod link;
 mod list;
 mod local;
+mod map;
 mod metric;
 mod order;
 mod plan;
@@ -67,6 +68,7 @@ pub use list::{
     list_faults, listed_in, lists_of, pass_length, plan_faults,
 };
 pub use local::Units;
+pub use map::{MapWay, MapWays};
 pub use metric::{Metric, Reading};
 pub use order::{Fold, Misfit, Order};
 pub use plan::{Placement, Plan, Recompute, Reduction, States};

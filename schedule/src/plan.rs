@@ -1,8 +1,8 @@
 //! Every decision about how a model is trained on a cluster, as plain data.
 
 use crate::{
-    Contraction, Delays, DeviceId, DeviceList, Exactness, Fold, Images, Item, Order,
-    Rewrite, Rewrites, Rule, Sequence, Tensor, Timeline, listed_in,
+    Contraction, Delays, DeviceId, DeviceList, Exactness, Fold, Images, Item, MapWay,
+    MapWays, Order, Rewrite, Rewrites, Rule, Sequence, Tensor, Timeline, listed_in,
 };
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
@@ -58,6 +58,10 @@ pub struct Plan {
     /// whoever compiles it finds them.
     #[serde(default, skip_serializing_if = "Rewrites::is_empty")]
     pub rewrites: Rewrites,
+    /// How each affine map is split where tensors are; where a plan lists none at all, whoever
+    /// compiles it finds them.
+    #[serde(default, skip_serializing_if = "MapWays::is_empty")]
+    pub maps: MapWays,
 }
 
 /// How tasks meet devices.
@@ -247,6 +251,7 @@ impl Plan {
             devices: Vec::new(),
             lists: Vec::new(),
             rewrites: Rewrites::default(),
+            maps: MapWays::default(),
         };
         plan.replicated(1, 1)
     }
@@ -489,7 +494,13 @@ spelled! {
     }
     Sequence, "sequence" { Whole "whole", Split "split", }
     Images, "images" { Whole "whole", Split "split", }
-    Contraction, "contraction" { Alternate "alternate", Gather "gather", }
+    Contraction, "contraction" { Alternate "alternate", Gather "gather", Each "each", }
+    MapWay, "way of a map" {
+        ColumnsToRows "columns_to_rows", RowsToColumns "rows_to_columns",
+        WholeToColumns "whole_to_columns", ColumnsToColumns "columns_to_columns",
+        ColumnsToWhole "columns_to_whole", RowsToWhole "rows_to_whole",
+        WholeToAll "whole_to_all",
+    }
     Recompute, "recompute" { None "none", Selective "selective", Full "full", }
     Rewrite, "rewrite" {
         Affine "affine", AffineRelu "affine_relu", AffineGelu "affine_gelu",

@@ -36,8 +36,7 @@ pub enum Rewrite {
     PartOfSum,
 }
 
-/// The operations of a model at which a rule is applied, by their numbers: those whose calls come
-/// second of the two.
+/// Operations of a model, by their numbers. Rules name those whose calls come second of the two.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sites(BTreeSet<u32>);
 
@@ -49,7 +48,7 @@ pub struct Rewrites(BTreeMap<Rewrite, Sites>);
 impl Rewrites {
     /// Applies a rule at an operation.
     pub fn insert(&mut self, rewrite: Rewrite, site: u32) {
-        self.0.entry(rewrite).or_default().0.insert(site);
+        self.0.entry(rewrite).or_default().insert(site);
     }
     /// Whether a rule is applied at an operation.
     pub fn contains(&self, rewrite: Rewrite, site: u32) -> bool {
@@ -74,6 +73,11 @@ impl Rewrites {
 }
 
 impl Sites {
+    /// Adds an operation.
+    pub(crate) fn insert(&mut self, site: u32) {
+        self.0.insert(site);
+    }
+
     /// Their numbers, ascending.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = u32> {
         self.0.iter().copied()
@@ -105,9 +109,7 @@ impl FromStr for Sites {
             }
         }
         match sites.is_empty() {
-            true => {
-                Err("a rule without an operation is not applied: delete it".to_owned())
-            }
+            true => Err("no operation is named: delete the line".to_owned()),
             false => Ok(Self(sites)),
         }
     }
@@ -139,7 +141,7 @@ mod tests {
         assert_eq!(sites.to_string(), "o4 o17");
         assert_eq!(sites.to_string().parse(), Ok(sites.clone()));
         for (text, wrong) in [
-            ("", "a rule without an operation is not applied: delete it"),
+            ("", "no operation is named: delete the line"),
             ("4", "expected operations like `o4 o7`, found `4`"),
             ("o+4", "expected operations like `o4 o7`, found `o+4`"),
             ("o04", "expected operations like `o4 o7`, found `o04`"),

@@ -48,6 +48,8 @@ pub enum Contraction {
     /// result, in one row: products in two dimensions (SUMMA; arXiv 2110.14883) where states are
     /// sharded among as many devices.
     Gather,
+    /// Each map in a way of its own: plans list them as `maps`.
+    Each,
 }
 
 /// What the rows do where features are whole, between two split regions.
@@ -180,7 +182,7 @@ impl Tensor {
                 format!("{} tensor rows that split images", self.rows)
             }
             (1, _) => format!("{} tensor rows", self.rows),
-            (columns, Contraction::Alternate) => {
+            (columns, Contraction::Alternate | Contraction::Each) => {
                 format!("{} tensor rows and {columns} columns", self.rows)
             }
             (columns, Contraction::Gather) => format!("{columns} columns that gather"),
@@ -188,10 +190,11 @@ impl Tensor {
     }
 
     /// Whether maps can multiply as they are to: columns that gather stand in one row, and it
-    /// leaves sequences whole, for nobody else divides the tokens.
+    /// leaves sequences whole, for nobody else divides the tokens; one column leaves no choice.
     pub fn can_contract(&self) -> bool {
         match self.contraction {
             Contraction::Alternate => true,
+            Contraction::Each => self.columns > 1,
             Contraction::Gather => {
                 self.columns > 1 && self.rows == 1 && self.sequence == Sequence::Whole
             }

@@ -153,7 +153,11 @@ fn every_grid_trains_like_one_device() {
         let shared = grids().filter(|tensor| tensor.parts() > 1).map(split);
         let gather = |tensor| Tensor { contraction: Contraction::Gather, ..tensor };
         let gathered = grids().map(gather).filter(Tensor::can_contract);
-        trains_like_one_device(&program, grids().chain(shared).chain(gathered), most);
+        let each = |tensor| Tensor { contraction: Contraction::Each, ..tensor };
+        let chosen = grids().chain(grids().filter(|own| own.parts() > 1).map(split));
+        let chosen = chosen.map(each).filter(Tensor::can_contract);
+        let all = grids().chain(shared).chain(gathered).chain(chosen);
+        trains_like_one_device(&program, all, most);
     }
 }
 
@@ -298,7 +302,8 @@ pub(crate) fn volume_alone(devices: u32) -> String {
 pub(crate) fn best_grid(program: &Program) -> Tensor {
     let search = roundelay::Search::default();
     let ranking = roundelay::plan(program, &search).expect("there is a grid");
-    ranking.best().tensor
+    let Tensor { rows, columns, .. } = ranking.best().tensor;
+    Tensor::grid(rows, columns)
 }
 
 /// For a GPT it has three times as many rows as columns, in powers of two.

@@ -2,8 +2,8 @@
 
 use crate::StageError;
 use roundelay_schedule::{
-    DeviceId, ListFault, Listed, Misfit, Placement, Reduction, Rewrite, Rule, States,
-    Stuck,
+    DeviceId, ListFault, Listed, MapWay, Misfit, Placement, Reduction, Rewrite, Rule,
+    States, Stuck,
 };
 use thiserror::Error;
 
@@ -46,6 +46,17 @@ pub enum LowerError {
         rewrite: Rewrite,
         /// The operation.
         site: u32,
+    },
+    /// Ways of maps in a plan that splits no tensors.
+    #[error(
+        "the plan's `maps` send o{site} by {way}, but it splits no tensors: delete `maps`, or \
+         give `tensor` several rows or columns"
+    )]
+    Maps {
+        /// The operation.
+        site: u32,
+        /// Its way.
+        way: MapWay,
     },
     /// A version map that is not the rule's.
     #[error("the delays of the plan are not those of {0}")]

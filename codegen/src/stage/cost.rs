@@ -64,7 +64,7 @@ pub fn node_costs(
         let graph = Graph::new(model, examples)?;
         return graph_costs(&graph, dtype, Rewriting::new(choice, None));
     }
-    let parted = Parted::new(model, &[], tensor)?;
+    let parted = Parted::new(model, &[], tensor, choice)?;
     let rewriting = Rewriting::new(choice, Some(&parted.origin));
     let own = graph_costs(&parted.graph(examples)?, dtype, rewriting)?;
     let mut costs = vec![NodeCost::default(); model.nodes.len()];

@@ -1,5 +1,6 @@
 //! What can be wrong with a model or its cuts before any routine is made.
 
+use roundelay_schedule::MapWay;
 use thiserror::Error;
 
 /// Why a model cannot be cut into stages as asked.
@@ -123,6 +124,20 @@ pub enum StageError {
         direction: &'static str,
         /// The largest number of parts that is looked at for one that fits.
         most: u64,
+    },
+    /// A way of a map that does not fit it.
+    #[error("`{node}`: the plan's `maps` send o{site} by {way}, but {problem}; {hint}")]
+    MapWay {
+        /// The name of the operation, or of the model.
+        node: String,
+        /// Its number.
+        site: u32,
+        /// The way that the plan lists.
+        way: MapWay,
+        /// What is wrong, as a sentence without full stop.
+        problem: String,
+        /// What to do.
+        hint: String,
     },
     /// A height of images that the rows of the grid do not divide.
     #[error(

@@ -91,9 +91,14 @@ impl<'a> Absorb<'a> {
 
     /// Whether an affine map makes classes of a loss, which however many parts may divide.
     pub(crate) fn makes_classes(&self, node: NodeId) -> bool {
+        self.may_be_uneven(node, self.parts)
+    }
+
+    /// Whether only a loss over classes reads what a map makes, and there are so many at least.
+    pub(crate) fn may_be_uneven(&self, node: NodeId, parts: u64) -> bool {
         let last = self.last(node);
         let width = self.model.nodes[node].shape[last as usize].size;
-        self.of(node, last) == Use::Any && width >= self.parts
+        self.of(node, last) == Use::Any && width >= parts
     }
 
     fn last(&self, node: NodeId) -> u32 {

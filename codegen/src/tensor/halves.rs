@@ -231,7 +231,8 @@ impl<'a> Halving<'a> {
             self.model.metrics.push(Metric { node, ..metric.clone() });
         }
         let Self { model, cuts, origin, strands, halves, .. } = self;
-        Ok(Parted { model, cuts, origin, strands, halves })
+        let ways = whole.ways.clone();
+        Ok(Parted { model, cuts, origin, ways, strands, halves })
     }
 
     /// What an operation on all examples is on those of a half.

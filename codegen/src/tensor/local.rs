@@ -11,7 +11,9 @@ use crate::stage::StageError;
 use roundelay_dsl::{
     Extent, Metric, Model, Node, NodeId, Operation, ParameterId, Part, Source,
 };
-use roundelay_schedule::{Contraction, Direction, Division, Id, Sequence, Split, Tensor};
+use roundelay_schedule::{
+    Contraction, Direction, Division, Id, MapWays, Sequence, Split, Tensor,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What is known of all maps before the graph is built.
@@ -27,6 +29,10 @@ pub(super) struct Local<'a> {
     pub(super) tensor: Tensor,
     pub(super) absorb: &'a Absorb<'a>,
     pub(super) turns: &'a Turns,
+    /// The ways that somebody has written down; none where each map follows its operand.
+    pub(super) listed: Option<&'a MapWays>,
+    /// The ways that maps went so far.
+    pub(super) ways: MapWays,
     /// The own part of it.
     pub(super) model: Model,
     /// In which layouts parameters are read.
@@ -52,12 +58,12 @@ pub(super) struct Local<'a> {
 
 impl<'a> Local<'a> {
     /// The own part of a model whose parameters are kept in these layouts, whole where none is
-    /// said.
+    /// said, and whose maps go the listed ways.
     pub(super) fn build(
         whole: &'a Model,
         cuts: &'a [u32],
         tensor: Tensor,
-        maps: &'a Maps<'a>,
+        (maps, listed): (&'a Maps<'a>, Option<&'a MapWays>),
         stored: BTreeMap<ParameterId, Layout>,
     ) -> Self {
         let mut local = Self {
@@ -65,6 +71,8 @@ impl<'a> Local<'a> {
             tensor,
             absorb: &maps.absorb,
             turns: &maps.turns,
+            listed,
+            ways: MapWays::default(),
             model: own_model(whole, tensor, &stored),
             wants: BTreeMap::new(),
             stored,
@@ -82,12 +90,13 @@ impl<'a> Local<'a> {
             let made = local.operation(id);
             local.made.push(made);
         }
+        local.refuse_idle();
         local
     }
 
     /// With the loss, the metrics and the cuts where they are now.
     pub(super) fn finish(self, cuts: &[u32]) -> Parted {
-        let Self { mut model, made, origin, whole, .. } = self;
+        let Self { mut model, made, origin, whole, ways, .. } = self;
         let now = |node: NodeId| match made[node.index()].0 {
             Source::Node(node) => node,
             Source::Parameter(_) | Source::Input(_) => {
@@ -104,7 +113,7 @@ impl<'a> Local<'a> {
             u32::try_from(place).expect("models have fewer than 2^32 nodes")
         };
         let cuts = cuts.iter().map(first).collect();
-        Parted { cuts, model, origin, strands: Vec::new(), halves: 1 }
+        Parted { cuts, model, origin, ways, strands: Vec::new(), halves: 1 }
     }
 
     /// How many parts divide something in a direction.
@@ -125,6 +134,11 @@ impl<'a> Local<'a> {
     /// Extents of the whole of a source.
     pub(super) fn shape(&self, source: Source) -> Vec<Extent> {
         self.whole.shape(source)
+    }
+
+    /// The layout of each operation's result.
+    pub(super) fn layouts(&self) -> impl Iterator<Item = Layout> + '_ {
+        self.made.iter().map(|(_, layout)| *layout)
     }
 
     /// The layout in which a source is there.

@@ -2,8 +2,10 @@
 
 use super::{
     absorb::is_elementwise,
-    layout::{Along, Layout, Place, crossing},
+    layout::{Along, Layout, Place},
     local::Local,
+    maps::Map,
+    shown,
     turns::is_channelwise,
 };
 use crate::stage::StageError;
@@ -12,18 +14,6 @@ use roundelay_schedule::Direction;
 
 /// A table is split by rows when a part has at least so many: splitting costs a sum of results.
 const LEAST_ROWS: u64 = 128;
-
-/// How an affine map is split.
-enum Way {
-    /// Everybody does all of it.
-    Replicated,
-    /// What it reads is divided in a direction, what it makes in the other one.
-    From(Direction),
-    /// All of what it reads is gathered, own columns of the result are made.
-    Gather,
-    /// All parts of the grid make classes of their own.
-    Classes,
-}
 
 impl Local<'_> {
     /// Adds what becomes of an operation; the result and its layout.
@@ -36,7 +26,9 @@ impl Local<'_> {
         }
         match operation {
             Operation::Embedding => self.embedding(operands, shape),
-            Operation::Linear => self.linear(id, operands, shape),
+            Operation::Linear | Operation::Conv2d { groups: 1, .. } => {
+                self.map(Map { id, operation, operands, shape })
+            }
             Operation::Attention { .. } => self.attention(operation, operands, shape),
             Operation::Scores { .. } => self.scores(operation, operands, shape),
             Operation::Mix { .. } => self.mix(operation, operands, shape),
@@ -50,7 +42,7 @@ impl Local<'_> {
             Operation::CrossEntropy => self.loss(operation, operands, Masked::No),
             Operation::MaskedCrossEntropy => self.loss(operation, operands, Masked::Yes),
             Operation::Conv2d { groups, .. } => {
-                self.conv2d(id, (operation, groups), operands, shape)
+                self.in_groups((operation, groups), operands, shape)
             }
             Operation::Rows { .. } if self.alternates() => {
                 self.own_columns(operation, operands, shape)
@@ -100,13 +92,8 @@ impl Local<'_> {
         let parts = self.parts(direction);
         let even = size.is_multiple_of(parts);
         if !even && self.alternates() {
-            let name = match direction {
-                Direction::Rows => "rows",
-                Direction::Columns => "columns",
-                Direction::Both => "parts",
-            };
             let (node, most) = (self.name(), parts.clamp(LEAST_SHOWN, MOST_SHOWN));
-            let direction = name;
+            let direction = shown(direction);
             let error =
                 StageError::Indivisible { node, what, size, parts, direction, most };
             self.refuse(error);
@@ -158,106 +145,6 @@ impl Local<'_> {
         match self.alternates() && self.divides(Direction::Columns, ("features", width)) {
             true => Layout { rows, columns: Along::Split(last(shape)) },
             false => Layout { rows, columns: Along::Whole },
-        }
-    }
-
-    fn linear(
-        &mut self,
-        id: NodeId,
-        operands: &[Source],
-        shape: &[Extent],
-    ) -> (Source, Layout) {
-        match self.way(id, operands[0]) {
-            Way::Replicated => {
-                if self.absorb.wants_columns(id) {
-                    let width = shape.last().map_or(1, |extent| extent.size);
-                    self.counted(("output features", width), width);
-                }
-                self.replicated(Operation::Linear, operands, shape)
-            }
-            Way::From(direction) => self.contract(direction, operands, shape),
-            Way::Gather => {
-                let width = shape.last().map_or(1, |extent| extent.size);
-                self.divides(Direction::Columns, ("output features", width));
-                self.own_results(Direction::Columns, operands, shape)
-            }
-            Way::Classes => self.own_results(Direction::Both, operands, shape),
-        }
-    }
-
-    /// Everybody reads all of the operand and makes own columns of the result.
-    fn own_results(
-        &mut self,
-        direction: Direction,
-        operands: &[Source],
-        shape: &[Extent],
-    ) -> (Source, Layout) {
-        let along = |along| Layout::only(direction, along);
-        let mut own = vec![self.want(operands[0], along(Along::Varying))];
-        let split = along(Along::Split(0));
-        own.extend(operands[1..].iter().map(|other| self.want(*other, split)));
-        let layout = along(Along::Split(last(shape)));
-        (self.add("", Operation::Linear, own, (shape, layout)), layout)
-    }
-
-    fn way(&mut self, id: NodeId, x: Source) -> Way {
-        let shape = self.shape(x);
-        let (last, rows) = (last(&shape), self.parts(Direction::Rows));
-        let even = shape[last as usize].size.is_multiple_of(rows);
-        let by_rows = self.layout(x).rows == Along::Split(last) && even;
-        match self.alternates() {
-            true if self.absorb.makes_classes(id) => Way::Classes,
-            true if self.gathers() => Way::Gather,
-            _ if by_rows => Way::From(Direction::Rows),
-            true => Way::From(Direction::Columns),
-            false if self.absorb.takes_columns(id) => Way::From(Direction::Columns),
-            false => Way::Replicated,
-        }
-    }
-
-    /// x and the columns of the weight are divided in one direction, its rows in the other: every
-    /// device has a summand of its part of the result. The bias is added once.
-    fn contract(
-        &mut self,
-        from: Direction,
-        operands: &[Source],
-        shape: &[Extent],
-    ) -> (Source, Layout) {
-        let to = crossing(from);
-        let read = self.shape(operands[0]);
-        if self.alternates() {
-            let size = |shape: &[Extent]| shape.last().map_or(1, |extent| extent.size);
-            self.divides(from, ("input features", size(&read)));
-            self.divides(to, ("output features", size(shape)));
-        }
-        let x = Layout::only(from, Along::Split(last(&read))).with(to, Along::Varying);
-        let weight = Layout::only(from, Along::Split(1)).with(to, Along::Split(0));
-        let made = Layout::only(to, Along::Split(last(shape)));
-        let mut own = vec![self.want(operands[0], x), self.want(operands[1], weight)];
-        if self.parts(from) == 1 {
-            // Nobody else has a summand, so the map adds its bias itself.
-            let bias = Layout::only(to, Along::Split(0));
-            own.extend(operands[2..].iter().map(|bias_of| self.want(*bias_of, bias)));
-            return (self.add("", Operation::Linear, own, (shape, made)), made);
-        }
-        let partial = made.with(from, Along::Partial);
-        let sum = self.add("", Operation::Linear, own, (shape, partial));
-        // Heads are of whole sequences: shares of the tokens would have to meet at once.
-        let settled = match self.absorb.meets_heads(self.at) {
-            true => Along::Whole,
-            false => self.settled(shape, from),
-        };
-        let layout = made.with(from, settled);
-        let sum = self.settle(sum, (partial, layout), shape);
-        match operands.get(2) {
-            None => (sum, layout),
-            Some(bias) => {
-                let own =
-                    Layout::only(from, settled.repeated()).with(to, Along::Split(0));
-                let bias = self.want(*bias, own);
-                let added = vec![sum, bias];
-                (self.add("bias", Operation::Add, added, (shape, layout)), layout)
-            }
         }
     }
 

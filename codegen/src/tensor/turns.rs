@@ -26,7 +26,9 @@ pub(crate) enum Turn {
 /// The turns of all convolutions that are not in groups.
 pub(crate) struct Turns {
     turns: BTreeMap<NodeId, Turn>,
-    /// Convolutions whose sums are added up before they meet.
+    /// Convolutions without bias whose results are only added to one another.
+    partners: BTreeMap<NodeId, NodeId>,
+    /// Those of them whose sums are added up before they meet.
     joined: BTreeSet<NodeId>,
 }
 
@@ -42,8 +44,9 @@ impl Turns {
             let brought = node.operands.iter().all(|own| finder.is_brought(*own));
             finder.brought.push(brought);
         }
-        let joined = finder.joined();
-        Self { turns: finder.turns, joined }
+        let partners = finder.partners();
+        let joined = finder.joined(&partners);
+        Self { turns: finder.turns, partners, joined }
     }
 
     /// The turn of a convolution that is not in groups.
@@ -51,7 +54,13 @@ impl Turns {
         self.turns.get(&node).copied().unwrap_or(Turn::On)
     }
 
-    /// Whether the sums of a convolution are added to those of another one before they meet.
+    /// The convolution whose result is only added to that of another one, as it is itself.
+    pub(crate) fn partner(&self, node: NodeId) -> Option<NodeId> {
+        self.partners.get(&node).copied()
+    }
+
+    /// Whether the sums of a convolution are added to those of another one before they meet, where
+    /// convolutions take turns.
     pub(crate) fn joins(&self, node: NodeId) -> bool {
         self.joined.contains(&node)
     }
@@ -177,31 +186,39 @@ impl Finder<'_> {
     }
 
     /// Convolutions without bias whose results are only added to one another: a convolution of
-    /// several operands side by side. Their sums meet once.
-    fn joined(&self) -> BTreeSet<NodeId> {
-        let mut joined = BTreeSet::new();
+    /// several operands side by side.
+    fn partners(&self) -> BTreeMap<NodeId, NodeId> {
+        let mut partners = BTreeMap::new();
         let adds =
             self.model.nodes.values().filter(|node| node.operation == Operation::Add);
         for node in adds {
             let [Source::Node(one), Source::Node(other)] = node.operands[..] else {
                 continue;
             };
-            let kinds = [one, other].map(|id| self.joinable(id));
-            if one != other && kinds[0].is_some() && kinds[0] == kinds[1] {
-                joined.extend([one, other]);
+            if one != other && self.is_joinable(one) && self.is_joinable(other) {
+                partners.extend([(one, other), (other, one)]);
             }
         }
-        joined
+        partners
     }
 
-    /// The turn of a convolution that may leave its sums to another one, and who divides what it
-    /// reads.
-    fn joinable(&self, id: NodeId) -> Option<(Turn, Direction)> {
+    fn is_joinable(&self, id: NodeId) -> bool {
         let operands = &self.model.nodes[id].operands;
-        let turn = self.turns.get(&id).copied()?;
-        let meets = matches!(turn, Turn::On | Turn::Back);
         let alone = self.users[id.index()].len() == 1 && operands.len() == 2;
-        (meets && alone).then(|| (turn, self.at(operands[0])))
+        alone && self.turns.contains_key(&id)
+    }
+
+    /// Of these, those that read and make alike: their sums meet once.
+    fn joined(&self, partners: &BTreeMap<NodeId, NodeId>) -> BTreeSet<NodeId> {
+        let alike = |(one, other): &(&NodeId, &NodeId)| {
+            let kinds = [**one, **other].map(|id| {
+                let turn = self.turns[&id];
+                let meets = matches!(turn, Turn::On | Turn::Back);
+                meets.then(|| (turn, self.at(self.model.nodes[id].operands[0])))
+            });
+            kinds[0].is_some() && kinds[0] == kinds[1]
+        };
+        partners.iter().filter(alike).map(|(one, _)| *one).collect()
     }
 }
 

@@ -32,7 +32,7 @@ pub fn undivided(model: &Model, tensor: Tensor) -> Vec<Undivided> {
         return Vec::new();
     }
     let maps = Maps { absorb: Absorb::new(model, tensor), turns: Turns::new(model) };
-    Local::build(model, &[], tensor, &maps, BTreeMap::new()).undivided
+    Local::build(model, &[], tensor, (&maps, None), BTreeMap::new()).undivided
 }
 
 impl Local<'_> {

@@ -7,7 +7,7 @@ use crate::{
         machine::{Machine, context},
     },
 };
-use roundelay_codegen::{Everywhere, StageForm, Stages, stages_in};
+use roundelay_codegen::{Choice, Everywhere, StageForm, Stages, stages_in};
 use roundelay_dsl::Model;
 use roundelay_schedule::{Float, Role, Tensor};
 
@@ -94,8 +94,21 @@ pub(crate) fn stages(
 
 /// Two micro-batches, one after another, on whole tensors and on rows.
 pub(crate) fn assert_same(model: &Model, cuts: &[u32], tensor: Tensor, form: StageForm) {
+    assert_same_by(model, cuts, tensor, form, &Everywhere);
+}
+
+/// The same where calls become one, and maps are split, as somebody chooses.
+pub(crate) fn assert_same_by(
+    model: &Model,
+    cuts: &[u32],
+    tensor: Tensor,
+    form: StageForm,
+    choice: &dyn Choice,
+) {
     let whole = stages(model, &[], Tensor::WHOLE, StageForm::default());
-    let parts = stages(model, cuts, tensor, form);
+    let layout = (Float::F64, 16);
+    let made = stages_in(model, (cuts, tensor), EXAMPLES, layout, |_| form, choice);
+    let parts = made.expect("it splits");
     let mut machine = Machine::new::<f64>(&whole, 0);
     let mut rows = Lockstep::new::<f64>(&parts, &machine, tensor.parts());
     for i in 0..2 {

@@ -446,14 +446,30 @@ fn tensor(search: &mut Search, entry: &Entry, report: &mut Report) -> Known<()> 
         search.depth = numbers(entry, report)?;
     }
     if let Some(entry) = inner.get("contraction") {
-        search.contraction = choice(entry, report, |value, report| {
-            word(value, "contraction", Contraction::ALL, report)
-        })?;
+        search.contraction = contraction(entry, report)?;
     }
     if let Some(entry) = inner.get("overdecompose") {
         search.overdecompose = halves(entry, report)?;
     }
     Ok(())
+}
+
+/// `contraction gather`. Where both words are said, each map may also go a way of its own.
+fn contraction(entry: &Entry, report: &mut Report) -> Known<crate::Choice<Contraction>> {
+    let said = choice(entry, report, |value, report| {
+        word(value, "contraction", Contraction::ALL, report)
+    })?;
+    let both = [Contraction::Alternate, Contraction::Gather];
+    Ok(match said {
+        crate::Choice::OneOf(mut words)
+            if both.iter().all(|word| words.contains(word))
+                && !words.contains(&Contraction::Each) =>
+        {
+            words.push(Contraction::Each);
+            crate::Choice::OneOf(words)
+        }
+        said => said,
+    })
 }
 
 /// `overdecompose 2`: one part of a micro-batch, or two.

@@ -19,13 +19,13 @@ const MOST_HALVES: u64 = 2;
 /// Ways to split tensors. Open rows and columns are powers of two whose grid fills part of an
 /// innermost link level, or for images of any: weights are much of what replicas of these exchange,
 /// and a grid shares them out. Columns are tried in larger grids alone. Sequences are split where
-/// there are some, and several parts. Columns gather where a program names that: layers of transformers
-/// send less among as many rows. Examples are taken in halves where the program says so, and tensors
+/// there are some, and several parts. Each map goes a way of its own unless a program says otherwise;
+/// one column leaves them none but to alternate. Examples are taken in halves where the program says so, and tensors
 /// are split.
 pub(super) fn tensors(program: &Program, devices: u64) -> Vec<Tensor> {
     let Search { rows, columns, sequence, contraction, overdecompose, .. } =
         &program.search;
-    let contractions = one_of(contraction, &[Contraction::Alternate]);
+    let contractions = one_of(contraction, &[Contraction::Each]);
     let sequences = match has_sequences(&program.model) {
         true => one_of(sequence, Sequence::ALL),
         false => one_of(sequence, &[Sequence::Whole]),

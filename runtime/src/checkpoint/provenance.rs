@@ -1,7 +1,9 @@
 //! What a checkpoint says about the run that wrote it.
 
 use crate::{Dataset, digest::Digest};
-use roundelay_schedule::{Contraction, Images, Job, Method, Parameter, Schedule, Tensor};
+use roundelay_schedule::{
+    Contraction, Images, Job, MapWays, Method, Parameter, Schedule, Tensor,
+};
 use std::collections::BTreeMap;
 
 /// The entries on which the numbers of a run depend, besides the model.
@@ -78,6 +80,7 @@ fn arithmetic(schedule: &Schedule) -> String {
     digest.add(format!("{}", schedule.cell_count() / parts).as_bytes());
     if !plan.tensor.is_whole() {
         digest.add(format!("{} {:?}", spelled(plan.tensor), plan.cuts).as_bytes());
+        digest.add(maps(&plan.maps).as_bytes());
     }
     for parameter in &parameters {
         let (stage, whole) = (parameter.stage, plan.whole_stage(parameter.stage));
@@ -94,6 +97,12 @@ fn arithmetic(schedule: &Schedule) -> String {
     format!("{:016x}", digest.value())
 }
 
+/// How each map is split.
+fn maps(maps: &MapWays) -> String {
+    let each = maps.by_way().into_iter().map(|(way, sites)| format!("{way} {sites}"));
+    each.collect::<Vec<_>>().join(", ")
+}
+
 /// How tensors are split, in the words that digests of checkpoints are made of: these must stay as
 /// they are, and a single column is none of them, nor are examples that are taken together.
 fn spelled(tensor: Tensor) -> String {
@@ -104,6 +113,9 @@ fn spelled(tensor: Tensor) -> String {
             "Tensor {{ rows: {rows}, columns: {columns}, sequence: {sequence:?} }}"
         ),
         (_, Contraction::Gather) => format!("Tensor {{ columns: {columns}, gather }}"),
+        (_, Contraction::Each) => format!(
+            "Tensor {{ rows: {rows}, columns: {columns}, sequence: {sequence:?}, each }}"
+        ),
     };
     let grid = match images {
         Images::Whole => grid,

@@ -57,6 +57,7 @@ fn of(rule: Rule, job: Job) -> Schedule {
         devices: Vec::new(),
         lists: Vec::new(),
         rewrites: roundelay_schedule::Rewrites::default(),
+        maps: roundelay_schedule::MapWays::default(),
     };
     Schedule {
         fingerprint: "0123456789abcdef".into(),

@@ -78,6 +78,7 @@ fn plan() -> Plan {
         devices: vec![],
         lists: vec![],
         rewrites: crate::Rewrites::default(),
+        maps: crate::MapWays::default(),
     }
 }
 

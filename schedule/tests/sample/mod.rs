@@ -3,11 +3,11 @@
 use roundelay_schedule::{
     Access, Action, ActionId, Argument, Attribute, Axis, Buffer, Bytes, BytesPerSecond,
     Call, Collective, Content, Data, Device, Division, Domain, Element, Evaluation,
-    Float, FlopsPerSecond, Form, Group, Id, Initial, Input, Item, Job, Link, Method,
-    Nanos, Operand, Optimizer, Order, Parameter, Pass, Place, Placement, Plan, Pool,
-    Protocol, Rate, Recompute, Reduction, Rest, Rewrite, Rewrites, Ring, Role, Routine,
-    Row, Rule, Schedule, Slice, Spot, States, Subject, Sum, Target, Timeline, Treatment,
-    Wait, Waits, Way, Work,
+    Float, FlopsPerSecond, Form, Group, Id, Initial, Input, Item, Job, Link, MapWay,
+    MapWays, Method, Nanos, Operand, Optimizer, Order, Parameter, Pass, Place, Placement,
+    Plan, Pool, Protocol, Rate, Recompute, Reduction, Rest, Rewrite, Rewrites, Ring,
+    Role, Routine, Row, Rule, Schedule, Slice, Spot, States, Subject, Sum, Target,
+    Timeline, Treatment, Wait, Waits, Way, Work,
 };
 use std::collections::BTreeMap;
 
@@ -128,7 +128,16 @@ fn plan() -> Plan {
                 .to_vec(),
         ],
         rewrites: rewrites(),
+        maps: maps(),
     }
+}
+
+fn maps() -> MapWays {
+    let mut maps = MapWays::default();
+    for (site, way) in [(4, MapWay::ColumnsToRows), (12, MapWay::RowsToColumns)] {
+        maps.insert(site, way);
+    }
+    maps
 }
 
 fn rewrites() -> Rewrites {

@@ -89,6 +89,7 @@ pub(crate) fn empty(rule: Rule, n: u32, s: u32, devices: u32) -> Schedule {
             devices: vec![id(0)],
             lists: Vec::new(),
             rewrites: roundelay_schedule::Rewrites::default(),
+            maps: roundelay_schedule::MapWays::default(),
         },
         job: job(n, s),
         axes: Table::new(),

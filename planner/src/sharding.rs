@@ -1,0 +1,104 @@
+//! How the maps of a model are split, found by equations: time plays no part.
+//!
+//! A model falls into regions between values whose layout is fixed ([`region`]). A region becomes an
+//! e-graph whose classes are arrays in a layout ([`sketch`]); equations ([`rules`]) add what else
+//! makes the same arrays; of all ways to make what others read, the cheapest is taken ([`extract`]),
+//! and how its maps are split is what the plan says. Limits are counts, so no result depends on the
+//! machine; equal regions are asked about once. Convolutions take turns, as lowering has them.
+
+mod extract;
+#[cfg(test)]
+mod laws;
+mod region;
+mod rules;
+mod sketch;
+#[cfg(test)]
+mod tests;
+
+use crate::rewrite::{NODES_MAX, ROUNDS_MAX, Stop, TIME_MAX};
+use egg::{Runner, SimpleScheduler};
+use region::{Found, Region, regions};
+use roundelay_codegen::Divided;
+use roundelay_schedule::{Contraction, Images, MapWay, MapWays};
+use sketch::Sketch;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+/// The ways of the operations of a region, and why its e-graph grew no further.
+type Answer = (Vec<Option<MapWay>>, Stop);
+
+/// Finds the ways of maps; it remembers what it was asked.
+#[derive(Debug, Default)]
+pub(crate) struct Shardings {
+    known: Mutex<BTreeMap<Region, Answer>>,
+}
+
+impl Shardings {
+    /// The ways of all maps of a model on a grid.
+    pub(crate) fn ways(&self, divided: &Divided<'_>) -> MapWays {
+        let mut ways = divided.ways.clone();
+        if divided.tensor.images == Images::Split || is_stuck(divided) {
+            return ways;
+        }
+        for Found { region, sites } in regions(divided) {
+            for (site, way) in sites.iter().zip(self.of(region)) {
+                let site = u32::try_from(roundelay_schedule::Id::index(*site));
+                let site = site.expect("models have fewer than 2^32 nodes");
+                ways.send(site, way);
+            }
+        }
+        ways
+    }
+
+    /// How many e-graphs were made, by why they grew no further.
+    pub(crate) fn stops(&self) -> BTreeMap<Stop, usize> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stops = BTreeMap::new();
+        for (_, stop) in known.values() {
+            *stops.entry(*stop).or_default() += 1;
+        }
+        stops
+    }
+
+    /// The ways of the operations of a region.
+    fn of(&self, region: Region) -> Vec<Option<MapWay>> {
+        let locked = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((ways, _)) = locked().get(&region) {
+            return ways.clone();
+        }
+        let found = find(&region);
+        let ways = found.0.clone();
+        locked().insert(region, found);
+        ways
+    }
+}
+
+/// Whether some map has no way to go: lowering refuses it by name.
+fn is_stuck(divided: &Divided<'_>) -> bool {
+    let chooses = divided.tensor.contraction == Contraction::Each;
+    divided.ways.iter().any(|(site, way)| {
+        let fitting = divided.fitting.get(&site).map_or(&[][..], Vec::as_slice);
+        fitting.is_empty() || !(chooses || fitting.contains(&way))
+    })
+}
+
+fn find(region: &Region) -> Answer {
+    let Sketch { terms, needed, .. } = Sketch::new(region);
+    let operations: Arc<[region::Part]> = region.operations.clone().into();
+    let rules = rules::rewrites(region.grid, &operations);
+    let runner = Runner::default()
+        .with_egraph(terms)
+        .with_scheduler(SimpleScheduler)
+        .with_node_limit(NODES_MAX)
+        .with_iter_limit(ROUNDS_MAX)
+        .with_time_limit(TIME_MAX)
+        .run(&rules);
+    let cheapest = extract::cheapest(region, &runner.egraph, &needed);
+    let stop = match (Stop::of(runner.stop_reason), cheapest.is_proven) {
+        (Stop::Saturated, false) => Stop::Search,
+        (stop, _) => stop,
+    };
+    (region.ways(&runner.egraph, &cheapest), stop)
+}

@@ -1,0 +1,346 @@
+//! Regions of a model: operations between values whose layout is fixed. In each the ways of the
+//! maps are chosen for themselves, and equal regions are one.
+
+use roundelay_codegen::{Divided, Lie};
+use roundelay_dsl::{Node, NodeId, Operation, Source};
+use roundelay_schedule::{Contraction, Id, MapWay};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Maps of a chain after which a value is fixed, wherever it may be.
+const MAPS_MAX: usize = 8;
+
+/// What lies between fixed values, by all that the ways of its maps depend on.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Region {
+    pub(super) grid: Grid,
+    /// Fixed values that it reads.
+    pub(super) given: Vec<Given>,
+    /// Its operations; operands come before their users.
+    pub(super) operations: Vec<Part>,
+    /// What others read of it, and how that lies.
+    pub(super) needed: Vec<(usize, Lie)>,
+}
+
+/// A grid, and whether its maps choose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Grid {
+    pub(super) rows: u64,
+    pub(super) columns: u64,
+    pub(super) contraction: Contraction,
+}
+
+/// A value that is fixed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Given {
+    pub(super) lie: Lie,
+    pub(super) size: Size,
+    /// Whether its gradient is wanted.
+    pub(super) gradient: bool,
+}
+
+/// How large a value is for one example.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Size {
+    pub(super) elements: u64,
+    /// Features of each of its tokens.
+    pub(super) width: u64,
+    /// The number of the extent that counts them.
+    pub(super) last: u32,
+}
+
+/// An operation of a region.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Part {
+    pub(super) kind: Kind,
+    pub(super) operands: Vec<Operand>,
+    pub(super) size: Size,
+}
+
+/// What an operation reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Operand {
+    Given(usize),
+    Made(usize),
+}
+
+/// The operations that rules know.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    /// An affine map of so many features, with the ways that fit and the one it went by itself.
+    Map { read: u64, fitting: Vec<MapWay>, alone: Option<MapWay> },
+    /// Element by element.
+    Each,
+    /// Of two values, element by element.
+    Pair,
+    /// Over the last extent, by so many sums for each token; softmax is not made of sums.
+    Norm { sums: Option<u64> },
+    /// Of queries, keys and values head by head.
+    Attend { heads: [u64; 2] },
+    /// Scores of queries and keys.
+    Scores { heads: [u64; 2] },
+    /// Values weighed by scores.
+    Mix { heads: [u64; 2] },
+    /// Positions turned head by head.
+    Rotary { heads: u64 },
+    /// A loss over classes.
+    Loss,
+}
+
+/// A region, and the number of each of its operations in the model.
+pub(super) struct Found {
+    pub(super) region: Region,
+    pub(super) sites: Vec<NodeId>,
+}
+
+/// The regions of a model that have maps.
+pub(super) fn regions(divided: &Divided<'_>) -> Vec<Found> {
+    let outline = Outline::new(divided);
+    let mut groups: BTreeMap<usize, Vec<NodeId>> = BTreeMap::new();
+    for id in outline.known.keys() {
+        groups.entry(outline.group(id.index())).or_default().push(*id);
+    }
+    let has_maps = |sites: &Vec<NodeId>| {
+        sites.iter().any(|id| matches!(outline.known[id], Kind::Map { .. }))
+    };
+    let groups = groups.into_values().filter(has_maps);
+    groups.filter_map(|sites| outline.region(sites)).collect()
+}
+
+/// Which values are fixed, and which operations belong together.
+struct Outline<'a> {
+    divided: &'a Divided<'a>,
+    known: BTreeMap<NodeId, Kind>,
+    /// Values that others than the next operations of a region count on.
+    fixed: BTreeSet<NodeId>,
+    /// Whether parameters stand above each value.
+    gradient: Vec<bool>,
+    /// For each operation one further up that it belongs with, or itself.
+    with: Vec<usize>,
+}
+
+impl<'a> Outline<'a> {
+    fn new(divided: &'a Divided<'a>) -> Self {
+        let nodes = &divided.model.nodes;
+        let inside = divided.model.cuttable();
+        let known: BTreeMap<NodeId, Kind> = nodes
+            .iter()
+            .take(inside)
+            .filter_map(|(id, node)| Some((id, kind(divided, id, node)?)))
+            .collect();
+        let mut gradient: Vec<bool> = Vec::with_capacity(nodes.len());
+        for node in nodes.values() {
+            let above = node.operands.iter().any(|operand| match operand {
+                Source::Node(id) => gradient[id.index()],
+                Source::Parameter(_) => true,
+                Source::Input(_) => false,
+            });
+            gradient.push(above);
+        }
+        let with = (0..nodes.len()).collect();
+        let fixed = BTreeSet::new();
+        let mut outline = Self { divided, known, fixed, gradient, with };
+        outline.fix();
+        outline.join();
+        outline
+    }
+
+    /// What operations that no rule knows make and read, residual streams, and values on long
+    /// chains.
+    fn fix(&mut self) {
+        let nodes = &self.divided.model.nodes;
+        for (id, node) in nodes.iter().take(self.divided.model.cuttable()) {
+            if self.known.contains_key(&id) {
+                continue;
+            }
+            self.fixed.insert(id);
+            self.fixed.extend(node.operands.iter().filter_map(|operand| match operand {
+                Source::Node(id) => Some(*id),
+                Source::Parameter(_) | Source::Input(_) => None,
+            }));
+        }
+        let narrow = self.narrow();
+        let mut maps = 0;
+        for (id, kind) in &self.known {
+            maps += usize::from(matches!(kind, Kind::Map { .. }));
+            if !narrow.contains(id) {
+                continue;
+            }
+            let operands = nodes[*id].operands.iter();
+            let skips = *kind == Kind::Pair
+                && operands.clone().any(|own| match own {
+                    Source::Node(own) => narrow.contains(own),
+                    Source::Parameter(_) | Source::Input(_) => false,
+                });
+            if skips || maps >= MAPS_MAX {
+                self.fixed.insert(*id);
+                maps = 0;
+            }
+        }
+    }
+
+    /// Values that are all that goes on from what stands above: no operation behind one reads what
+    /// stands before it.
+    fn narrow(&self) -> BTreeSet<NodeId> {
+        let model = self.divided.model;
+        let mut last = vec![0; model.nodes.len()];
+        for (id, node) in model.nodes.iter().take(model.cuttable()) {
+            for operand in &node.operands {
+                if let Source::Node(operand) = operand {
+                    last[operand.index()] = id.index();
+                }
+            }
+        }
+        let mut reach = 0;
+        let mut narrow = BTreeSet::new();
+        for id in model.nodes.ids().take(model.cuttable()) {
+            if reach <= id.index() {
+                narrow.insert(id);
+            }
+            reach = reach.max(last[id.index()]);
+        }
+        narrow
+    }
+
+    /// Joins operations over values that are not fixed.
+    fn join(&mut self) {
+        for id in self.known.keys() {
+            for operand in &self.divided.model.nodes[*id].operands {
+                if let Source::Node(operand) = operand
+                    && self.known.contains_key(operand)
+                    && !self.fixed.contains(operand)
+                {
+                    let (one, other) =
+                        (self.group(id.index()), self.group(operand.index()));
+                    self.with[one.max(other)] = one.min(other);
+                }
+            }
+        }
+    }
+
+    fn group(&self, mut node: usize) -> usize {
+        while self.with[node] != node {
+            node = self.with[node];
+        }
+        node
+    }
+
+    /// None where a fixed value lies in a way that rules do not know.
+    fn region(&self, sites: Vec<NodeId>) -> Option<Found> {
+        let tensor = self.divided.tensor;
+        let (rows, columns) = (u64::from(tensor.rows), u64::from(tensor.columns));
+        let contraction = tensor.contraction;
+        let grid = Grid { rows, columns, contraction };
+        let (given, operations, needed) = (Vec::new(), Vec::new(), Vec::new());
+        let mut region = Region { grid, given, operations, needed };
+        let place: BTreeMap<NodeId, usize> =
+            sites.iter().enumerate().map(|(place, id)| (*id, place)).collect();
+        let mut sources: Vec<Source> = Vec::new();
+        for id in &sites {
+            let node = &self.divided.model.nodes[*id];
+            let mut operands = Vec::new();
+            for source in self.values(node) {
+                operands.push(match source {
+                    Source::Node(own)
+                        if place.contains_key(&own) && !self.fixed.contains(&own) =>
+                    {
+                        Operand::Made(place[&own])
+                    }
+                    _ => {
+                        let known = sources.iter().position(|known| *known == source);
+                        let number = known.unwrap_or(sources.len());
+                        if known.is_none() {
+                            sources.push(source);
+                            region.given.push(self.given(source)?);
+                        }
+                        Operand::Given(number)
+                    }
+                });
+            }
+            let (kind, size) = (self.known[id].clone(), self.size(Source::Node(*id)));
+            region.operations.push(Part { kind, operands, size });
+            let is_loss = self.divided.model.loss == Some(*id);
+            if self.fixed.contains(id) || is_loss {
+                let lie = self.divided.lies[id.index()];
+                if lie == Lie::Otherwise {
+                    return None;
+                }
+                region.needed.push((place[id], lie));
+            }
+        }
+        Some(Found { region, sites })
+    }
+
+    /// The values among the operands that lie somehow: parameters are kept as they are read.
+    fn values(&self, node: &Node) -> Vec<Source> {
+        let count = match node.operation {
+            Operation::Attention { .. } => 3,
+            Operation::Scores { .. } | Operation::Mix { .. } => 2,
+            Operation::Add | Operation::Multiply
+                if matches!(node.operands[1], Source::Node(_)) =>
+            {
+                2
+            }
+            _ => 1,
+        };
+        node.operands.iter().copied().take(count).collect()
+    }
+
+    fn given(&self, source: Source) -> Option<Given> {
+        let (lie, gradient) = match source {
+            Source::Node(id) => {
+                (self.divided.lies[id.index()], self.gradient[id.index()])
+            }
+            Source::Parameter(_) | Source::Input(_) => (Lie::Whole, false),
+        };
+        let size = self.size(source);
+        (lie != Lie::Otherwise).then_some(Given { lie, size, gradient })
+    }
+
+    fn size(&self, source: Source) -> Size {
+        let shape = self.divided.model.shape(source);
+        let elements = shape.iter().map(|extent| extent.size).product();
+        let width = shape.last().map_or(1, |extent| extent.size);
+        let last = u32::try_from(shape.len().saturating_sub(1)).unwrap_or(u32::MAX);
+        Size { elements, width, last }
+    }
+}
+
+/// What rules know of an operation; nothing of those that only move or bring values.
+fn kind(divided: &Divided<'_>, id: NodeId, node: &Node) -> Option<Kind> {
+    let site = u32::try_from(id.index()).ok()?;
+    let is_node = |operand: &Source| matches!(operand, Source::Node(_));
+    let model = divided.model;
+    let kind = match node.operation {
+        Operation::Linear => {
+            let read = model.shape(node.operands[0]).last().map_or(1, |own| own.size);
+            let fitting = divided.fitting.get(&site).cloned().unwrap_or_default();
+            return Some(Kind::Map { read, fitting, alone: divided.ways.of(site) });
+        }
+        Operation::Relu
+        | Operation::Gelu
+        | Operation::GeluTanh
+        | Operation::Silu
+        | Operation::SoftCap { .. }
+        | Operation::Scale { .. }
+        | Operation::Dropout { .. } => Kind::Each,
+        Operation::Add | Operation::Multiply => match node.operands[1] {
+            Source::Parameter(_) => Kind::Each,
+            Source::Node(other) if model.nodes[other].shape == node.shape => Kind::Pair,
+            Source::Node(_) | Source::Input(_) => return None,
+        },
+        Operation::LayerNorm { .. } => Kind::Norm { sums: Some(2) },
+        Operation::RmsNorm { .. } => Kind::Norm { sums: Some(1) },
+        Operation::Softmax => Kind::Norm { sums: None },
+        Operation::Attention { heads, key_heads, .. } => {
+            Kind::Attend { heads: [heads, key_heads] }
+        }
+        Operation::Scores { heads, key_heads, .. } => {
+            Kind::Scores { heads: [heads, key_heads] }
+        }
+        Operation::Mix { heads, key_heads } => Kind::Mix { heads: [heads, key_heads] },
+        Operation::Rotary { heads, .. } => Kind::Rotary { heads },
+        Operation::CrossEntropy | Operation::MaskedCrossEntropy => Kind::Loss,
+        _ => return None,
+    };
+    node.operands.first().is_some_and(is_node).then_some(kind)
+}

@@ -1,0 +1,357 @@
+//! What is found against how maps go by themselves, and against all ways that there are.
+
+use super::*;
+use crate::rewrite::Algebra;
+use roundelay_codegen::{
+    Choice, Everywhere, Neighbour, Piece, StageForm, Stages, stages_in,
+};
+use roundelay_dsl::{Disk, Model, NoFiles, SourceFile, parse};
+use roundelay_kernels::{Joint, Kernel};
+use roundelay_schedule::{Collective, Contraction, Float, Id, Rewrite, Sequence, Tensor};
+use std::collections::BTreeSet;
+
+const EXAMPLES: u64 = 2;
+
+pub(super) fn model(text: &str) -> Model {
+    let text = format!(
+        "model test {{ {text} }}
+         device core {{ memory 1 GB, compute 40 GFLOP/s, bandwidth 10 GB/s }}
+         link bus {{ bandwidth 8 GB/s, latency 2 us }}
+         cluster test {{ 4 x core joined by bus }}
+         train {{ data synthetic, batch 4, optimizer sgd(lr = 0.1), steps 1, seed 1 }}"
+    );
+    match parse(&SourceFile::new("test.rdl", text.as_str()), &NoFiles) {
+        Ok((program, _)) => program.model,
+        Err(mistakes) => panic!("{mistakes}"),
+    }
+}
+
+fn gpt(length: u64, width: u64, heads: u64, classes: u64) -> String {
+    format!(
+        "input tokens:  i32[batch, {length}]
+         input targets: i32[batch, {length}]
+         x = embedding(tokens, {classes}, {width}) + positions({length}, {width})
+         repeat 2 as layer {{
+             x = x + attention(layer_norm(x), {heads}, causal = true)
+             x = x + linear(gelu(linear(layer_norm(x), 4 * {width})), {width})
+         }}
+         loss cross_entropy(linear(layer_norm(x), {classes}), targets)"
+    )
+}
+
+const LLAMA: &str = "
+    input tokens:  i32[batch, 12]
+    input targets: i32[batch, 12]
+    x = embedding(tokens, 520, 48)
+    repeat 2 as layer {
+        x = x + attention(rms_norm(x), 12, key_heads = 6, rotary = 100.0, bias = false,
+                          head_norm = 1e-5, causal = true)
+        x = x + gated(rms_norm(x), 36)
+    }
+    loss cross_entropy(soft_cap(linear(rms_norm(x), 520, bias = false), 30.0), targets)";
+
+const STORED: &str = "
+    input tokens:  i32[batch, 12]
+    input targets: i32[batch, 12]
+    x = embedding(tokens, 520, 48)
+    x = x + attention(layer_norm(x), 12, causal = true, stored_scores = true, dropout = 0.2)
+    x = x + attention(layer_norm(x), 12, key_heads = 6, window = 5, stored_scores = true)
+    loss cross_entropy(linear(layer_norm(x), 520), targets)";
+
+/// Norms right behind maps, and sums of values that lie differently: no pairs of maps that take turns.
+const MIXED: &str = "
+    input x: real[batch, 6, 8]
+    input y: real[batch, 6, 4]
+    a = linear(x, 24)
+    b = linear(relu(linear(a, 16)), 24)
+    c = layer_norm(a + b) * rms_norm(b)
+    d = dropout(linear(c, 24) + c, 0.25)
+    e = softmax(linear(d, 24))
+    loss mse(linear(e + a, 4), y)";
+
+const MAPS: &str = "
+    input x: real[batch, 6, 12]
+    input y: real[batch, 6, 4]
+    loss mse(linear(relu(linear(x, 24)), 4), y)";
+
+const DEEP_HEAD: &str = "
+    input tokens:  i32[batch, 12]
+    input targets: i32[batch, 12]
+    param table: [257, 24] = normal(0.02)
+    x = layer_norm(embedding(tokens, table))
+    h = gelu(linear(x, 24))
+    loss cross_entropy(linear(h, weight = table, bias = false), targets)";
+
+const IMAGES: &str = "
+    input images: real[batch, 4, 4, 3]
+    input targets: i32[batch]
+    x = relu(batch_norm(conv2d(images, 24)))
+    x = x + batch_norm(conv2d(relu(conv2d(x, 24)), 24))
+    loss cross_entropy(linear(relu(linear(global_pool(x), 48)), 24), targets)";
+
+fn models() -> Vec<Model> {
+    let gpts = [gpt(12, 24, 12, 64), gpt(8, 32, 2, 256)];
+    let others = [LLAMA, STORED, MAPS, DEEP_HEAD, IMAGES].map(str::to_owned);
+    gpts.iter().chain(&others).map(|text| model(text)).collect()
+}
+
+/// Every grid of at most eight parts.
+fn grids() -> impl Iterator<Item = Tensor> {
+    let all = (1..=8u32).flat_map(|rows| (1..=8).map(move |columns| (rows, columns)));
+    let fits = all.filter(|(rows, columns)| (2..=8).contains(&(rows * columns)));
+    fits.flat_map(|(rows, columns)| {
+        let grid = Tensor::grid(rows, columns);
+        let ways = Contraction::ALL.iter();
+        ways.map(move |contraction| Tensor { contraction: *contraction, ..grid })
+            .filter(|tensor| tensor.can_contract())
+    })
+}
+
+/// Hands on what some other choice says, and keeps it beside what maps do by themselves.
+struct Heard<'a> {
+    says: &'a dyn Choice,
+    heard: Mutex<Option<[MapWays; 2]>>,
+}
+
+impl Choice for Heard<'_> {
+    fn choose(&self, neighbours: &[Neighbour<'_>]) -> BTreeSet<(usize, Rewrite)> {
+        Everywhere.choose(neighbours)
+    }
+
+    fn ways(&self, divided: &Divided<'_>) -> MapWays {
+        let said = self.says.ways(divided);
+        *self.heard.lock().unwrap() = Some([divided.ways.clone(), said.clone()]);
+        said
+    }
+}
+
+fn stages(model: &Model, tensor: Tensor, choice: &dyn Choice) -> Option<Stages> {
+    let (cut, form) = ((&[][..], tensor), |_| StageForm::default());
+    stages_in(model, cut, EXAMPLES, (Float::F32, 16), form, choice).ok()
+}
+
+/// How maps go by themselves and how they are sent; none where the grid does not split the model.
+fn both(model: &Model, tensor: Tensor, says: &dyn Choice) -> Option<[MapWays; 2]> {
+    let heard = Heard { says, heard: Mutex::default() };
+    Piece::new(model, (&[][..], tensor), &heard).ok()?;
+    heard.heard.into_inner().unwrap()
+}
+
+/// The models of the examples.
+fn examples() -> Vec<(String, Model)> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples");
+    let files = std::fs::read_dir(folder).expect("there are examples");
+    let mut paths: Vec<_> = files.map(|file| file.expect("it is there").path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|kind| kind == "rdl"));
+    paths.sort();
+    let read = |path: &std::path::PathBuf| {
+        let (name, text) = (path.display().to_string(), std::fs::read_to_string(path));
+        let file = SourceFile::new(name.as_str(), text.expect("it is text").as_str());
+        let model = parse(&file, &Disk).map(|(program, _)| program.model);
+        model.ok().map(|model| (name, model))
+    };
+    paths.iter().filter_map(read).collect()
+}
+
+/// Where maps take turns or all gather, what is found is what lowering does by itself: for the models
+/// of the examples.
+#[test]
+fn examples_find_what_their_maps_do_by_themselves() {
+    let algebra = Algebra::default();
+    let all = examples();
+    assert!(all.len() > 15, "only {} are read", all.len());
+    let mut compared = 0;
+    for (name, model) in &all {
+        for (rows, columns) in
+            [(2, 1), (4, 1), (8, 1), (1, 2), (2, 2), (4, 2), (2, 4), (8, 4)]
+        {
+            let tensor = Tensor::grid(rows, columns);
+            let Some([alone, found]) = both(model, tensor, &algebra) else { continue };
+            assert_eq!(found, alone, "{name} on {tensor:?}");
+            compared += 1;
+        }
+    }
+    assert!(compared > 60, "only {compared} were compared");
+}
+
+/// Where maps take turns or all gather, what is found is what lowering does by itself.
+#[test]
+fn pinned_contractions_find_what_maps_do_by_themselves() {
+    let algebra = Algebra::default();
+    let (mut compared, mut different) = (0, Vec::new());
+    for (number, model) in models().iter().enumerate() {
+        for tensor in grids().filter(|own| own.contraction != Contraction::Each) {
+            for sequence in [Sequence::Whole, Sequence::Split] {
+                let tensor = Tensor { sequence, ..tensor };
+                if !tensor.can_contract() {
+                    continue;
+                }
+                let Some([alone, found]) = both(model, tensor, &algebra) else {
+                    continue;
+                };
+                compared += 1;
+                if found != alone {
+                    different.push(format!(
+                        "model {number} on {tensor:?}: {found:?} for {alone:?}"
+                    ));
+                }
+            }
+        }
+    }
+    assert!(different.is_empty(), "{}", different.join("\n"));
+    assert!(compared > 200, "only {compared} were compared");
+    let stops = algebra.map_stops();
+    assert_eq!(stops.keys().collect::<Vec<_>>(), [&Stop::Saturated], "{stops:?}");
+}
+
+/// The numbers that one part sends in both passes, times the parts of the grid.
+fn sent(code: &Stages, tensor: Tensor) -> u64 {
+    let stage = &code.stages[Id::new(0)];
+    let both = [&stage.forward, stage.backward.first()[0]];
+    let calls = both.iter().flat_map(|routine| &routine.calls);
+    let kernels = calls.map(|call| Kernel::parse(call).expect("it is one"));
+    let of = |exchange: roundelay_kernels::Exchange| {
+        let rounds = match exchange.kind {
+            Joint::Collective(Collective::AllReduce) => 2,
+            Joint::Collective(Collective::AllGather | Collective::ReduceScatter) => 1,
+            Joint::Halo(_) | Joint::HaloAdd(_) => panic!("there are no images"),
+        };
+        let parts = u64::from(exchange.line.parts);
+        exchange.elements() as u64 * rounds * (parts - 1) * u64::from(tensor.parts())
+            / parts
+    };
+    kernels.filter_map(|kernel| kernel.exchange()).map(of).sum()
+}
+
+/// Where norms stand right behind maps, rows alone do such maps whole by themselves; what is found
+/// divides more of them.
+#[test]
+fn rows_repeat_less_where_maps_stand_alone() {
+    let (algebra, model) = (Algebra::default(), model(MIXED));
+    for rows in [2, 4, 8] {
+        let tensor = Tensor::grid(rows, 1);
+        let [alone, found] = both(&model, tensor, &algebra).expect("it splits");
+        let [own, other] = [found, alone].map(|ways| cost(&model, tensor, &ways));
+        let ([work, _], [repeated, _]) =
+            (own.expect("it splits").into(), other.expect("it splits").into());
+        let (work, repeated): (u64, u64) = (work, repeated);
+        assert!(4 * work < 3 * repeated, "{rows}: {work} for {repeated}");
+    }
+}
+
+/// A choice of ways that are written down.
+struct Sent(MapWays);
+
+impl Choice for Sent {
+    fn choose(&self, neighbours: &[Neighbour<'_>]) -> BTreeSet<(usize, Rewrite)> {
+        Everywhere.choose(neighbours)
+    }
+
+    fn ways(&self, _: &Divided<'_>) -> MapWays {
+        self.0.clone()
+    }
+}
+
+/// What `found` sends one layer of a model, times the parts of the grid.
+fn of_layer(text: &str, tensor: Tensor, says: &dyn Choice) -> u64 {
+    let of = |layers: u32| {
+        let model = model(&text.replace("repeat 2", &format!("repeat {layers}")));
+        let [_, ways] = both(&model, tensor, says).expect("it splits");
+        sent(&stages(&model, tensor, &Sent(ways)).expect("it splits"), tensor)
+    };
+    of(3) - of(2)
+}
+
+/// In one row columns that choose send 10 h for each token of a layer of a transformer: both operands
+/// are gathered in three exchanges of h, both sums scattered in two. In turn they send 24 h, and
+/// every column does all of attention; all gathering they send 21 h.
+#[test]
+fn maps_that_choose_send_less_than_all_in_turn_or_all_gathering() {
+    const WIDTH: u64 = 48;
+    let (length, text) = (12, gpt(12, WIDTH, 8, 64));
+    for columns in [2, 4] {
+        let grid = Tensor::grid(1, columns);
+        let of = |contraction, says: &dyn Choice| {
+            let all = of_layer(&text, Tensor { contraction, ..grid }, says);
+            // Two norms with two statistics in both passes.
+            let norms = 2 * 2 * 2 * 2 * EXAMPLES * length * u64::from(columns - 1);
+            (all - norms) / (EXAMPLES * length * u64::from(columns - 1))
+        };
+        let algebra = Algebra::default();
+        assert_eq!(of(Contraction::Alternate, &Everywhere), 24 * WIDTH);
+        assert_eq!(of(Contraction::Gather, &Everywhere), 21 * WIDTH);
+        assert_eq!(of(Contraction::Each, &algebra), 10 * WIDTH);
+    }
+}
+
+/// What the products of maps with ways take, and what is sent: as the law of costs puts them.
+fn cost(model: &Model, tensor: Tensor, ways: &MapWays) -> Option<(u64, u64)> {
+    let code = stages(model, tensor, &Sent(ways.clone()))?;
+    let parts = |direction: Option<roundelay_schedule::Direction>| {
+        direction.map_or(1, |direction| u64::from(tensor.line(direction).parts))
+    };
+    let work = |(id, node): (roundelay_dsl::NodeId, &roundelay_dsl::Node)| {
+        if node.operation != roundelay_dsl::Operation::Linear {
+            return 0;
+        }
+        let read = model.shape(node.operands[0]).last().map_or(1, |own| own.size);
+        let made: u64 = node.shape.iter().map(|extent| extent.size).product();
+        let way = ways.of(u32::try_from(id.index()).unwrap());
+        let divided = way.map_or(1, |way| {
+            let to = way.to().filter(|to| Some(*to) != way.from());
+            parts(way.from()) * parts(to)
+        });
+        read * made * u64::from(tensor.parts()) / divided
+    };
+    Some((model.nodes.iter().map(work).sum(), sent(&code, tensor)))
+}
+
+/// Every way of every map of small models, as lowering makes it and as its exchanges count: nothing
+/// costs less than what is found.
+#[test]
+fn nothing_costs_less_than_what_is_found() {
+    let perceptron = "
+        input tokens:  i32[batch, 4]
+        input targets: i32[batch, 4]
+        x = embedding(tokens, 64, 16)
+        x = x + linear(gelu(linear(layer_norm(x), 48)), 16)
+        loss cross_entropy(linear(layer_norm(x), 32), targets)";
+    let narrow = "
+        input tokens:  i32[batch, 4]
+        input targets: i32[batch, 4]
+        x = embedding(tokens, 64, 32)
+        x = x + linear(relu(linear(relu(linear(rms_norm(x), 8)), 32)), 32)
+        loss cross_entropy(x, targets)";
+    let algebra = Algebra::default();
+    let mut better = 0;
+    for text in [perceptron, narrow] {
+        let model = model(text);
+        let maps: Vec<u32> = model
+            .nodes
+            .iter()
+            .filter(|(_, node)| node.operation == roundelay_dsl::Operation::Linear)
+            .map(|(id, _)| u32::try_from(id.index()).unwrap())
+            .collect();
+        for (rows, columns) in [(1, 2), (1, 4), (2, 2), (4, 2)] {
+            let contraction = Contraction::Each;
+            let tensor = Tensor { contraction, ..Tensor::grid(rows, columns) };
+            let [alone, found] = both(&model, tensor, &algebra).expect("it splits");
+            let own = cost(&model, tensor, &found).expect("it splits");
+            better += usize::from(own < cost(&model, tensor, &alone).expect("it splits"));
+            for number in 0..8_usize.pow(maps.len().try_into().unwrap()) {
+                let mut ways = MapWays::default();
+                for (place, site) in maps.iter().enumerate() {
+                    let way = number / 8_usize.pow(place.try_into().unwrap()) % 8;
+                    ways.send(*site, MapWay::ALL.get(way).copied());
+                }
+                if let Some(other) = cost(&model, tensor, &ways) {
+                    assert!(
+                        own <= other,
+                        "{tensor:?}: {found:?} {own:?}, {ways:?} {other:?}"
+                    );
+                }
+            }
+        }
+    }
+    assert!(better >= 4, "only {better} are better than by themselves");
+}
