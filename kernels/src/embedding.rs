@@ -33,6 +33,7 @@ impl Define for Embedding {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
         let tokens = call.integers("tokens")?;
         let (rows, columns) = call.matrix("table", Access::Read)?;
+        call.looked_up(tokens, columns);
         call.shaped("y", Access::Write, (tokens, columns))?;
         Ok(Self { tokens, rows, columns })
     }
@@ -54,6 +55,7 @@ impl Define for EmbeddingBackward {
             return Err(format!("`dy` has {rows} rows for {tokens} tokens"));
         }
         let rows = call.rows("dtable", store.access(), columns)?;
+        call.looked_up(tokens, columns);
         Ok(Self { tokens, rows, columns, store })
     }
     fn flops(&self) -> u64 {

@@ -263,11 +263,14 @@ impl Kernel {
     }
 
     /// Arithmetic and memory traffic. A matrix product of (m, k) and (k, n) costs 2·m·n·k;
-    /// an exponential or error function counts as eight; an update is a read and a write.
+    /// an exponential or error function counts as eight; an update is a read and a write. Of a
+    /// table, the rows of the tokens pass.
     pub fn footprint(&self, dtype: Float) -> Footprint {
+        let once =
+            |slot: &Slot| Bytes(slot.passes.saturating_mul(slot.element.size(dtype)));
         let traffic = |slot: &Slot| match slot.access {
-            Access::Read | Access::Write => size(slot, dtype),
-            Access::Update => size(slot, dtype) * 2,
+            Access::Read | Access::Write => once(slot),
+            Access::Update => once(slot) * 2,
         };
         Footprint {
             flops: Flops(self.operation.flops()),

@@ -11,6 +11,8 @@ pub(crate) struct Slot {
     pub(crate) element: Element,
     pub(crate) access: Access,
     pub(crate) length: usize,
+    /// Elements that pass between memory and chip: all, but where rows of a table are looked up.
+    pub(crate) passes: u64,
     /// Elements that lie side by side: the last extent.
     pub(crate) row: u64,
 }

@@ -92,6 +92,7 @@ impl Define for EmbeddingPart {
         let whole = whole(call)?;
         let tokens = call.integers("tokens")?;
         let (rows, columns) = call.matrix("table", Access::Read)?;
+        call.looked_up(tokens, columns);
         no_more(rows, whole)?;
         call.shaped("y", Access::Write, (tokens, columns))?;
         Ok(Self { whole, tokens, rows, columns })
@@ -121,6 +122,7 @@ impl Define for EmbeddingPartBackward {
             return Err(format!("`dy` has {rows} rows for {tokens} tokens"));
         }
         let rows = call.rows("dtable", store.access(), columns)?;
+        call.looked_up(tokens, columns);
         no_more(rows, whole)?;
         Ok(Self { whole, tokens, rows, columns, store })
     }

@@ -172,6 +172,19 @@ impl<'a> Signature<'a> {
         }
     }
 
+    /// Of the operand that was taken last, only the rows of `tokens` are read or updated, each as
+    /// often as it is named; whatever is written is written whole.
+    pub(crate) fn looked_up(&mut self, tokens: usize, columns: usize) {
+        if let Some(table) = self.slots.last_mut() {
+            match table.access {
+                Access::Read | Access::Update => {
+                    table.passes = product([tokens, columns]);
+                }
+                Access::Write => {}
+            }
+        }
+    }
+
     /// The element type of an operand that was taken.
     pub(crate) fn element(&self, index: usize) -> Element {
         self.slots[index].element
@@ -350,7 +363,7 @@ impl<'a> Signature<'a> {
         }
         let (element, length) = (operand.element, length as usize);
         let row = operand.shape.last().copied().unwrap_or(1);
-        self.slots.push(Slot { element, access, length, row });
+        self.slots.push(Slot { element, access, length, passes: length as u64, row });
         Ok(index)
     }
 

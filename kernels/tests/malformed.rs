@@ -205,3 +205,17 @@ fn footprint_counts_arithmetic_and_traffic() {
     assert_eq!(added.accesses()[2], Access::Update);
     assert_eq!(added.footprint(Float::F64).bytes, Bytes(8 * (24 + 20 + 2 * 30)));
 }
+
+/// A table passes row by row, as its rows are named; a gradient that is written is written whole.
+#[test]
+fn footprint_counts_the_rows_that_are_looked_up() {
+    let bytes = |call: &Call| Kernel::parse(call).unwrap().footprint(Float::F32).bytes;
+    let (tokens, rows, table) = (4 * 3, 4 * 3 * 5, 4 * 100 * 5);
+    let looked_up = call("embedding").integers(&[3]).reals(&[&[100, 5], &[3, 5]]);
+    assert_eq!(bytes(&looked_up), Bytes(tokens + 2 * rows));
+    let part = call("embedding_part").integers(&[3]).reals(&[&[100, 5], &[3, 5]]);
+    assert_eq!(bytes(&part.integer("whole", 200)), Bytes(tokens + 2 * rows));
+    let slopes = call("embedding_backward").integers(&[3]).reals(&[&[3, 5], &[100, 5]]);
+    assert_eq!(bytes(&slopes), Bytes(tokens + rows + table));
+    assert_eq!(bytes(&slopes.flag("accumulate", true)), Bytes(tokens + 3 * rows));
+}
