@@ -8,7 +8,7 @@ use crate::{
     data::{self, Row},
     fit::{Pair, fit_from, head, loss, report},
     record::Record,
-    work::{Head, Scores, Shape, Work, time},
+    work::{Head, Made, Scores, Shape, Work, time},
 };
 use roundelay::parts::schedule::{
     Bytes, BytesPerSecond, Device, FlopsPerSecond, Id, Nanos, PoolId, Products,
@@ -104,7 +104,7 @@ fn stage(row: &Row) -> Result<Option<Stage>, Box<dyn Error>> {
     Ok(Some(Stage {
         model: row.text("model").to_owned(),
         layers: shape.layers as f64,
-        work: Work::of(shape, Scores::Memory, Head::Own)?,
+        work: Work::of(shape, (Scores::Memory, Head::Own), Made::Fused)?,
         times: [milliseconds("fwd_ms"), backward],
     }))
 }

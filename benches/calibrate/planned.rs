@@ -10,9 +10,9 @@ use crate::{
     fit::{Pair, head, regret, regret_head, report},
     order::{self, Cell, Judged, profiled},
     steps::of_fitted_shape,
-    work::{Head, Scores, Shape, model},
+    work::{Head, Made, Scores, Shape, model},
 };
-use roundelay::{Program, Search, SourceFile};
+use roundelay::{Program, Search, SourceFile, parts::planner::appraise};
 use std::{error::Error, fs, path::PathBuf};
 
 /// A GPU and the file of the cluster that has it.
@@ -164,10 +164,19 @@ fn step_time(row: &Row, cluster: &str) -> Result<Result<Pair, String>, Box<dyn E
         Err(refusal) => return Ok(Err(refusal.to_string())),
     };
     let found = ranking.plans.first().ok_or("a ranking has a first plan")?;
+    let mut plan = found.plan.clone();
+    plan.rewrites = Made::of(row.set()).among(&plan.rewrites);
+    let step_time = match plan.rewrites == found.plan.rewrites {
+        true => found.step_time,
+        false => match appraise(&program, &plan) {
+            Ok(appraised) => appraised.step_time,
+            Err(reason) => return Ok(Err(reason.to_string())),
+        },
+    };
     Ok(Ok(Pair {
         group: group(row),
         measured: row.number_or("iter_time_s", 0.0),
-        predicted: found.step_time.0 as f64 / 1e9,
+        predicted: step_time.0 as f64 / 1e9,
     }))
 }
 
@@ -205,7 +214,8 @@ fn plan(row: &Row) -> String {
     let n = batch / (replicas * examples).max(1);
     let recompute = if row.recomputes() { "full" } else { "none" };
     let counts = format!(
-        "micro_batches {n}, replicas {replicas}, recompute {recompute}, tensor {{ rows {rows} }}"
+        "micro_batches {n}, replicas {replicas}, recompute {recompute}, sequence whole, \
+         tensor {{ rows {rows}, columns 1 }}"
     );
     match (stages, devices, row.whole("zero_stage")) {
         (1, 1, _) => format!("placement accumulate, stages 1, {counts}"),

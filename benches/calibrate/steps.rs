@@ -17,7 +17,7 @@ use crate::{
     layers::{Reached, STARTS, Sheet, judge_stages, keep, with_updates},
     record::Record,
     updates,
-    work::{Head, Scores, Shape, Work, time},
+    work::{Head, Made, Scores, Shape, Work, time},
 };
 use roundelay::parts::{
     dsl::{NoFiles, parse},
@@ -70,6 +70,7 @@ fn step(row: &Row) -> Result<Option<Step>, Box<dyn Error>> {
     let (vocabulary, heads) = (row.whole("vocab"), row.whole("heads"));
     let shape = Shape { layers, hidden, heads, sequence, vocabulary, examples };
     let scores = if megatron { Scores::Memory } else { Scores::Chip };
+    let head = if pipeline > 1 { Head::Own } else { Head::Tied };
     let batch = row.number_or("global_batch", 0.0);
     let recomputes = row.recomputes();
     let forwards = if recomputes { 2.0 } else { 1.0 };
@@ -80,7 +81,7 @@ fn step(row: &Row) -> Result<Option<Step>, Box<dyn Error>> {
     Ok(Some(Step {
         set: row.set().to_owned(),
         shape,
-        work: Work::of(shape, scores, if pipeline > 1 { Head::Own } else { Head::Tied })?,
+        work: Work::of(shape, (scores, head), Made::of(row.set()))?,
         devices,
         pipeline,
         micro_batches: batch / (devices / pipeline * examples) as f64,
@@ -231,8 +232,8 @@ fn links(cluster: &str) -> Result<Target, Box<dyn Error>> {
 const FITTED_SHAPES: [(u64, u64); 2] = [(12, 1024), (24, 2048)];
 
 /// What the error of vTrain's rows counts against that of MosaicML's. They pull at what is reached of
-/// the memory's rate; of 1, 1.5 and 2 this is the greatest with which fitted rows of MosaicML are off
-/// by 8.0 % or less on average.
+/// the memory's rate. Declared like the split, so no fit may choose it by its figures; docs/accuracy.md
+/// says what 1 and 2 would give.
 const VTRAIN_WEIGHT: f64 = 1.5;
 
 /// Whether a row of vTrain has one of the shapes that are fitted on.

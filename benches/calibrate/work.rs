@@ -7,15 +7,19 @@
 use roundelay::{
     SourceFile,
     parts::{
-        codegen::{Everywhere, NodeCost, PassCost, node_costs},
+        codegen::{Choice, Neighbour, NodeCost, PassCost, node_costs},
         kernels::Kernel,
         planner::roofline,
         schedule::{
-            Bytes, Call, Device, Float, Flops, Footprint, GradientSums, Tensor, Unit,
+            Bytes, Call, Device, Float, Flops, Footprint, GradientSums, Rewrite,
+            Rewrites, Tensor, Unit,
         },
     },
 };
-use std::{collections::BTreeMap, error::Error};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    error::Error,
+};
 
 /// The type that all rows train in; fp16 costs the same.
 const DTYPE: Float = Float::Bf16(GradientSums::Same);
@@ -47,6 +51,50 @@ pub(crate) enum Head {
     Own,
     /// The table of the embedding: GPT-2 and what came after it, where both are on one device.
     Tied,
+}
+
+/// Which neighbouring calls of a measured model were one kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Made {
+    /// A product and its bias, and nothing else: PyTorch without a compiler, where GELU and sums
+    /// pass over memory on their own.
+    Eagerly,
+    /// Whatever our own kernels make as one: kernels written by hand, or a compiler.
+    Fused,
+}
+
+impl Made {
+    /// How the models of a set of rows were made: those of llm-foundry were not compiled.
+    pub(crate) fn of(set: &str) -> Self {
+        if set.starts_with("mpt_") { Self::Eagerly } else { Self::Fused }
+    }
+
+    fn joins(self, rewrite: Rewrite) -> bool {
+        match self {
+            Self::Eagerly => rewrite == Rewrite::Affine,
+            Self::Fused => true,
+        }
+    }
+
+    /// Those of some rewrites that were made.
+    pub(crate) fn among(self, rewrites: &Rewrites) -> Rewrites {
+        let mut made = Rewrites::default();
+        for (rewrite, sites) in rewrites.iter().filter(|(one, _)| self.joins(*one)) {
+            sites.iter().for_each(|site| made.insert(rewrite, site));
+        }
+        made
+    }
+}
+
+impl Choice for Made {
+    fn choose(&self, neighbours: &[Neighbour<'_>]) -> BTreeSet<(usize, Rewrite)> {
+        let joined = Rewrite::ALL.iter().filter(|rewrite| self.joins(**rewrite));
+        let places = |rewrite: &Rewrite| {
+            let rewrite = *rewrite;
+            (1..neighbours.len()).map(move |place| (place, rewrite))
+        };
+        joined.flat_map(places).collect()
+    }
 }
 
 /// The program of a model, but for where and how it is trained.
@@ -123,11 +171,12 @@ impl Work {
     /// When the program of the model is refused.
     pub(crate) fn of(
         shape: Shape,
-        scores: Scores,
-        head: Head,
+        (scores, head): (Scores, Head),
+        made: Made,
     ) -> Result<Self, Box<dyn Error>> {
         let passes = |layers| {
-            passes(&model(Shape { layers, ..shape }, scores, head), shape.examples)
+            let model = model(Shape { layers, ..shape }, scores, head);
+            passes(&model, shape.examples, made)
         };
         let [two, three] = [passes(2)?, passes(3)?];
         let layer = minus(&three, &two, 1);
@@ -137,12 +186,11 @@ impl Work {
 }
 
 /// All calls of a model.
-fn passes(model: &str, examples: u64) -> Result<Passes, Box<dyn Error>> {
+fn passes(model: &str, examples: u64, made: Made) -> Result<Passes, Box<dyn Error>> {
     let text = format!("{model}\ntrain {{ data synthetic, batch {examples} }}");
     let source = SourceFile::new("gpt.rdl".to_owned(), text);
     let program = roundelay::parse(&source)?;
-    let costs =
-        node_costs(&program.model, (examples, Tensor::WHOLE), DTYPE, &Everywhere)?;
+    let costs = node_costs(&program.model, (examples, Tensor::WHOLE), DTYPE, &made)?;
     Ok(Passes {
         forward: calls(&costs, |cost| &cost.forward)?,
         backward: calls(&costs, |cost| &cost.backward)?,
