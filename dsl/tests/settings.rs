@@ -211,6 +211,18 @@ fn who_names_the_cluster_for_its_links_hears_of_them() {
     }
 }
 
+#[test]
+fn the_first_mistake_is_told_whatever_has_the_other_keys() {
+    let nested = "cluster c { node = 2 x core joined by bus, 2 x node joined by net }";
+    for (setting, first) in [
+        ("core { memroy 2 GB, latency 1 us }", "unknown key `memroy`"),
+        ("core { latency 1 us, memroy 2 GB }", "so it has no `latency`"),
+    ] {
+        let told = set(nested, &[setting]).expect_err("a core has none of these");
+        assert!(told.contains(first), "{told}");
+    }
+}
+
 /// By its key, whatever it was set of.
 #[test]
 fn who_sets_a_key_of_something_else_hears_what_has_it() {

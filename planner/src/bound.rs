@@ -6,7 +6,7 @@
 //!
 //! | law | says |
 //! | --- | --- |
-//! | work | the busiest device does its share of all passes, and its updates |
+//! | work | the busiest device does its share of all passes, its updates, and adds up its shards of sums |
 //! | flush | a device of a synchronous pipeline begins after the forward passes of the stages before it, and what is left when it ends are their backward passes |
 //! | path | a micro-batch that sees fresh parameters is followed, after its passes, by the update that makes the next ones |
 //! | relay | cyclic workers add to a sum of gradients one after another, and hand it on |

@@ -3,7 +3,7 @@
 
 use super::{
     first,
-    hinted::{unknown_key, unknown_part},
+    hinted::{foreign_keys, unknown_part},
     objective::{kind_of, lacking, unmade},
     plan::{all_keys, as_entry},
     repeated::refuse_repeated,
@@ -97,10 +97,13 @@ impl Program {
             let mistake = Mistake::new(Code::Type, message);
             return Err(report.error(entry.key.span, mistake));
         }
-        if let Some((span, mistake)) = unknown_key(self, name, &entry.entries, &known) {
-            return Err(report.error(span, mistake));
+        let (foreign, own) = foreign_keys(self, name, &entry.entries, &known);
+        let told = foreign.into_iter().map(|(span, mistake)| report.error(span, mistake));
+        let told = told.last();
+        let inner = Settings::new(name, own, &known, report);
+        if let Some(told) = told {
+            return Err(told);
         }
-        let inner = Settings::new(name, &entry.entries, &known, report);
         let found = known.iter().filter_map(|key| Some((*key, inner.get(key)?)));
         let found: Vec<(&str, &Entry)> = found.collect();
         found

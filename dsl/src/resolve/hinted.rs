@@ -42,27 +42,24 @@ pub(super) fn unknown_part(program: &Program, entry: &Entry) -> Mistake {
     }
 }
 
-/// A key that another kind of part has.
-pub(super) fn unknown_key(
+/// Keys that another kind of part has, with what has them; the others are left.
+pub(super) fn foreign_keys<'e>(
     program: &Program,
     name: &str,
-    entries: &[Entry],
+    entries: &'e [Entry],
     known: &[&str],
-) -> Option<(Span, Mistake)> {
-    let foreign =
-        entries.iter().filter(|entry| !known.contains(&entry.key.text.as_str()));
-    let (span, (owner, key)) = foreign
-        .filter_map(|entry| Some((entry.key.span, Owner::of(&entry.key.text)?)))
-        .next()?;
-    let message = match owner {
-        Owner::Link => format!("`{name}` is no link, so it has no `{key}`"),
-        Owner::Device => format!("`{name}` is no device, so it has no `{key}`"),
-        Owner::Cluster | Owner::Training | Owner::Pool => {
-            format!("`{name}` has no `{key}`")
+) -> (Vec<(Span, Mistake)>, Vec<&'e Entry>) {
+    let (mut foreign, mut rest) = (Vec::new(), Vec::new());
+    for entry in entries {
+        let key = entry.key.text.as_str();
+        match Owner::of(key).filter(|_| !known.contains(&key)) {
+            Some((owner, key)) => {
+                foreign.push((entry.key.span, owner.lacking(program, name, key)));
+            }
+            None => rest.push(entry),
         }
-    };
-    let mistake = Mistake::new(Code::UnknownKey, message);
-    Some((span, mistake.hint(owner.told(program, key))))
+    }
+    (foreign, rest)
 }
 
 /// What has a key that `--set` may change.
@@ -88,6 +85,18 @@ impl Owner {
             _ => return None,
         };
         Some((owner, key))
+    }
+
+    /// That something else has no such key.
+    fn lacking(self, program: &Program, name: &str, key: &str) -> Mistake {
+        let message = match self {
+            Owner::Link => format!("`{name}` is no link, so it has no `{key}`"),
+            Owner::Device => format!("`{name}` is no device, so it has no `{key}`"),
+            Owner::Cluster | Owner::Training | Owner::Pool => {
+                format!("`{name}` has no `{key}`")
+            }
+        };
+        Mistake::new(Code::UnknownKey, message).hint(self.told(program, key))
     }
 
     /// What there is of it in a program, and how to write its key.

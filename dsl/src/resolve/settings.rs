@@ -20,7 +20,7 @@ impl<'a> Settings<'a> {
     /// but nobody misses them.
     pub(super) fn new(
         owner: &'a str,
-        entries: &'a [Entry],
+        entries: impl IntoIterator<Item = &'a Entry>,
         known: &[&str],
         report: &mut Report,
     ) -> Self {

@@ -132,7 +132,7 @@ pub(super) fn are_linked(loads: &[StageLoad]) -> bool {
 /// Law: in a synchronous pipeline whose stages follow each other, device 0 begins a step with the
 /// first forward pass and ends it behind its last backward pass. A device whose first stage is j
 /// cannot begin before the forward passes of the stages before j; after its last pass that others
-/// wait for come the backward passes of the stages before j, and the update of stage 0. Where
+/// wait for come the backward passes of the stages before j, and what closes stage 0. Where
 /// backward passes are in halves, others wait for the first halves alone.
 pub(super) fn flush(plan: &Plan, loads: &[StageLoad]) -> Nanos {
     let apart = holders(plan) > 1 || !are_linked(loads);

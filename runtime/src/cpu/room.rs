@@ -13,8 +13,9 @@ use std::{env, fmt, thread};
 /// Addresses that a thread has for its stack: what `std` gives it.
 const STACK: Bytes = Bytes(2 << 20);
 
-/// Addresses that glibc sets aside for what a thread allocates, used or not; for at most so many
-/// threads on each core, or for as many as the environment says.
+/// Addresses that glibc sets aside for what a thread allocates, used or not, where there are some;
+/// for at most so many threads on each core, or for as many as the environment says. What is allocated
+/// while they run, to look at held-out data, lacks them.
 const HEAP: Bytes = Bytes(64 << 20);
 const HEAPS_PER_CORE: u64 = 8;
 const HEAPS_MOST: &str = "MALLOC_ARENA_MAX";
@@ -116,14 +117,19 @@ fn looking(schedule: &Schedule) -> Bytes {
     }
 }
 
-/// Threads of a machine, of those that help them, and of an evaluator.
+/// Threads of a machine, of those that help them, and of an evaluator if there is one.
 fn threads(schedule: &Schedule) -> u64 {
+    let evaluator = match schedule.job.evaluate {
+        Evaluation::Never => 0,
+        Evaluation::Every(_) => cores(),
+    };
     let queues = Queues::new(schedule);
     let helpers = |thread| match queues.queue(queues.home(thread).0) {
         PhysicalQueue::Lane(device, _) => schedule.target.devices[device].threads.max(1),
         PhysicalQueue::Arrival(_) | PhysicalQueue::Group(_) | PhysicalQueue::Host(_) => 1,
     };
-    (0..queues.threads()).map(|thread| u64::from(helpers(thread))).sum::<u64>() + cores()
+    (0..queues.threads()).map(|thread| u64::from(helpers(thread))).sum::<u64>()
+        + evaluator
 }
 
 fn cores() -> u64 {
@@ -132,13 +138,15 @@ fn cores() -> u64 {
 
 /// What so many threads take of what a bound counts; of memory that is used they take next to
 /// nothing.
-fn of_threads(bound: &MemoryBound, threads: impl Fn() -> u64) -> Bytes {
+fn of_threads(bound: &MemoryBound, wanted: &Demand, threads: impl Fn() -> u64) -> Bytes {
     match bound {
         MemoryBound::Host | MemoryBound::Group(_) => Bytes(0),
         MemoryBound::Data => STACK * threads(),
         MemoryBound::Addresses => {
             let threads = threads();
-            STACK * threads + HEAP * threads.min(heaps_most())
+            let looks = wanted.beside.iter().any(|(_, bytes)| bytes.0 > 0);
+            let heaps = if looks { threads.min(heaps_most()) } else { 0 };
+            STACK * threads + HEAP * heaps
         }
     }
 }
@@ -154,7 +162,7 @@ fn fits(
     threads: impl Fn() -> u64,
     room: Room,
 ) -> Result<(), CpuError> {
-    wanted.beside.push(("threads", of_threads(&room.bound, threads)));
+    wanted.beside.push(("threads", of_threads(&room.bound, &wanted, threads)));
     let Room { bound, left } = room;
     match wanted.total() <= left {
         true => Ok(()),

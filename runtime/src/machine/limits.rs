@@ -172,18 +172,27 @@ impl Version {
     fn left(self, folder: &Path, swap: Bytes) -> Option<Bytes> {
         let read = |name: &str| fs::read_to_string(folder.join(name)).ok();
         let number = |name: &str| read(name)?.trim().parse().ok().map(Bytes);
-        let [limit, used, cached] = match self {
-            Version::One => {
-                ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "]
-            }
-            Version::Two => ["memory.max", "memory.current", "inactive_file "],
+        let (limit, used, dropped): (_, _, &[&str]) = match self {
+            Version::One => (
+                "memory.limit_in_bytes",
+                "memory.usage_in_bytes",
+                &["total_active_file", "total_inactive_file"],
+            ),
+            Version::Two => (
+                "memory.max",
+                "memory.current",
+                &["active_file", "inactive_file", "slab_reclaimable"],
+            ),
         };
         let limit = number(limit)?;
         let stat = read("memory.stat").unwrap_or_default();
-        let cached = stat.lines().find_map(|line| line.strip_prefix(cached));
-        let cached =
-            cached.and_then(|own| own.trim().parse().ok()).map_or(Bytes(0), Bytes);
-        let used = number(used)? - cached;
+        let dropped: Bytes = stat
+            .lines()
+            .filter_map(|line| line.split_once(' '))
+            .filter(|(name, _)| dropped.contains(name))
+            .filter_map(|(_, bytes)| bytes.trim().parse().ok().map(Bytes))
+            .sum();
+        let used = number(used)? - dropped;
         let swap = match self {
             Version::One => Bytes(0),
             Version::Two => match number("memory.swap.max") {
@@ -231,7 +240,10 @@ mod tests {
                 ("proc/self/mountinfo", mounts),
                 ("sys/fs/cgroup/user/job/memory.max", "5000\n"),
                 ("sys/fs/cgroup/user/job/memory.current", "3000\n"),
-                ("sys/fs/cgroup/user/job/memory.stat", "anon 10\ninactive_file 500\n"),
+                (
+                    "sys/fs/cgroup/user/job/memory.stat",
+                    "anon 10\ninactive_file 300\nactive_file 150\nslab_reclaimable 50\n",
+                ),
                 ("sys/fs/cgroup/user/job/memory.swap.max", "0\n"),
                 ("sys/fs/cgroup/user/memory.max", "max\n"),
                 ("sys/fs/cgroup/user/memory.current", "4000\n"),
@@ -257,7 +269,10 @@ mod tests {
                 ("proc/self/mountinfo", mounts),
                 ("sys/fs/cgroup/memory/job/memory.limit_in_bytes", "7000\n"),
                 ("sys/fs/cgroup/memory/job/memory.usage_in_bytes", "6000\n"),
-                ("sys/fs/cgroup/memory/job/memory.stat", "total_inactive_file 1000\n"),
+                (
+                    "sys/fs/cgroup/memory/job/memory.stat",
+                    "inactive_file 9\ntotal_inactive_file 600\ntotal_active_file 400\n",
+                ),
                 ("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n"),
                 ("sys/fs/cgroup/memory/memory.usage_in_bytes", "6000\n"),
             ],

@@ -51,8 +51,7 @@ pub(super) fn lay_out(
     let members = Members::new(draft, stage);
     let last = members.turn(draft, draft.order.closing(stage), draft.last());
     let update = update_moment(&members, draft, last);
-    let sums = if update > first_addition(draft, stage, 1) { 2 } else { 1 };
-    let (rows, bound) = local::kept(draft, stage, sums);
+    let (rows, bound) = local::kept(draft, stage);
     let all = members.along(draft, draft.sites.batch_axes())?;
     let gradient = version(bound.gradient, 0);
     let sum = Box::new(Sum::list(draft.additions()));
@@ -66,8 +65,8 @@ pub(super) fn lay_out(
 }
 
 /// Where the update of step 0 stands. Without a flush the lane goes on with passes that read older
-/// versions, so it stands right above the first one that reads what it makes: till then the sum may
-/// take. It is above the first pass that adds to the sum of step 2, so there are two sums at most.
+/// versions, so it stands right above the first one that reads what it makes, or that begins the
+/// next sum in its place. So many passes hide the sum over the members.
 fn update_moment(members: &Members, draft: &Draft<'_>, last: usize) -> Moment {
     let stage = members.stage;
     let (key, lag) = members.closing(draft, last, 2);
@@ -76,19 +75,14 @@ fn update_moment(members: &Members, draft: &Draft<'_>, last: usize) -> Moment {
     if plan.placement != Placement::Pipeline || plan.rule.is_synchronous() {
         return soonest;
     }
-    let read = draft.order.micro_batches().map(|i| {
-        let read = draft.beside(Pass::Forward, stage, i, Side::Before);
-        read.later(1 + i64::from(draft.delay(stage, i)))
-    });
-    let latest = read.chain([first_addition(draft, stage, 2)]).min();
+    let above = |pass, i| draft.beside(pass, stage, i, Side::Before);
+    let read = draft
+        .order
+        .micro_batches()
+        .map(|i| above(Pass::Forward, i).later(1 + i64::from(draft.delay(stage, i))));
+    let next_sum = above(draft.order.closing(stage), MicroBatch::new(0)).later(1);
+    let latest = read.chain([next_sum]).min();
     latest.map_or(soonest, |latest| latest.max(soonest))
-}
-
-/// Right above the first pass that adds to the sum of a step.
-fn first_addition(draft: &Draft<'_>, stage: Stage, step: i64) -> Moment {
-    let first = MicroBatch::new(0);
-    let pass = draft.order.closing(stage);
-    draft.beside(pass, stage, first, Side::Before).later(step)
 }
 
 impl Members {
@@ -119,6 +113,15 @@ impl Members {
         let (slot, _) = draft.order.find(pass, self.stage, i);
         let found = self.turns.binary_search(&slot);
         found.expect("a pass of the stage is one of its device's")
+    }
+
+    /// The turn behind which a stage's whole sum goes: that of its last pass; but the device's last
+    /// where nothing stands a turn later, for its lane would stop there for the sum.
+    pub(super) fn whole(&self, draft: &Draft<'_>) -> usize {
+        match self.patience {
+            0 => self.turns.len() - 1,
+            _ => self.turn(draft, draft.order.closing(self.stage), draft.last()),
+        }
     }
 
     /// Before the pass of a turn.

@@ -5,25 +5,20 @@ use crate::lower::draft::Draft;
 use roundelay_schedule::{Id, Stage, Subject};
 
 pub(super) fn lay_out(draft: &mut Draft<'_>, stage: Stage) -> StageRows {
-    let (rows, bound) = kept(draft, stage, 1);
+    let (rows, bound) = kept(draft, stage);
     let (key, lag) = draft.after_last(stage);
     let site = draft.sites.site(stage, draft.last(), lag);
     draft.push_update(stage, site, (key, lag), &bound);
     rows
 }
 
-/// The whole state of a stage on its ring, with the sums of so many steps; gradients are added up
-/// where they are made.
-pub(super) fn kept(
-    draft: &mut Draft<'_>,
-    stage: Stage,
-    sums: u32,
-) -> (StageRows, UpdateRows) {
+/// The whole state of a stage on its ring; gradients are added up where they are made.
+pub(super) fn kept(draft: &mut Draft<'_>, stage: Stage) -> (StageRows, UpdateRows) {
     let ring = draft.sites.ring(stage, draft.last());
     let whole = draft.plan.whole_stage(stage) as usize;
     let versions = 1 + draft.plan.delays.staleness(whole);
     let parameter = draft.state_buffer(ring, Subject::Parameter, stage, versions);
-    let gradient = draft.state_buffer(ring, Subject::Gradient, stage, sums);
+    let gradient = draft.state_buffer(ring, Subject::Gradient, stage, 1);
     let optimizer = draft.optimizer(ring, stage);
     let mut rows = StageRows::default();
     for i in draft.order.micro_batches() {

@@ -160,8 +160,7 @@ impl Shards {
     /// Every member adds up its own micro-batches' whole gradients first.
     fn reduce_once(&self, draft: &mut Draft<'_>, rows: &mut StageRows) {
         let ring = self.members.ring;
-        let last =
-            self.members.turn(draft, draft.order.closing(self.stage()), draft.last());
+        let last = self.members.whole(draft);
         let whole = draft.state_buffer(ring, Subject::Gradient, self.stage(), 1);
         for i in draft.order.micro_batches() {
             let addition = if i.index() == 0 { Addition::First } else { Addition::Next };
