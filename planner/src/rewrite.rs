@@ -12,8 +12,10 @@ mod sketch;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use extract::is_grounded;
+
 use crate::sharding::Shardings;
-use egg::{EGraph, Runner, SimpleScheduler, StopReason, SymbolLang};
+use egg::{EGraph, Rewrite as Equation, Runner, SimpleScheduler, StopReason, SymbolLang};
 use roundelay_codegen::{Choice, Divided, Neighbour};
 use roundelay_schedule::{Attribute, MapWays, Rewrite};
 use rules::Rule;
@@ -27,13 +29,13 @@ use std::{
 };
 
 /// Nodes of an e-graph, and rounds of all rules, at most.
-pub(crate) const NODES_MAX: usize = 1 << 12;
-pub(crate) const ROUNDS_MAX: usize = 32;
+const NODES_MAX: usize = 1 << 12;
+const ROUNDS_MAX: usize = 32;
 /// Long enough for any machine to reach one of the limits above first.
-pub(crate) const TIME_MAX: Duration = Duration::from_secs(1 << 20);
+const TIME_MAX: Duration = Duration::from_secs(1 << 20);
 
 /// Arrays as terms: kernels of arrays.
-type Terms = EGraph<SymbolLang, ()>;
+pub(crate) type Terms = EGraph<SymbolLang, ()>;
 
 /// Which rules are applied where: the first call is the one that comes second.
 type Chosen = BTreeSet<(usize, Rewrite)>;
@@ -72,8 +74,23 @@ pub enum Stop {
     Other,
 }
 
+/// What equations make of some terms, and why it grew no further.
+pub(crate) fn grown<'e>(
+    terms: Terms,
+    equations: impl IntoIterator<Item = &'e Equation<SymbolLang, ()>>,
+) -> (Terms, Stop) {
+    let runner = Runner::default()
+        .with_egraph(terms)
+        .with_scheduler(SimpleScheduler)
+        .with_node_limit(NODES_MAX)
+        .with_iter_limit(ROUNDS_MAX)
+        .with_time_limit(TIME_MAX)
+        .run(equations);
+    (runner.egraph, Stop::of(runner.stop_reason))
+}
+
 impl Stop {
-    pub(crate) fn of(reason: Option<StopReason>) -> Self {
+    fn of(reason: Option<StopReason>) -> Self {
         match reason {
             Some(StopReason::Saturated) => Stop::Saturated,
             Some(StopReason::NodeLimit(_)) => Stop::Nodes,
@@ -113,16 +130,10 @@ impl Algebra {
 
     fn find(&self, neighbours: &[Neighbour<'_>]) -> (Chosen, Stop) {
         let sketch = Sketch::new(neighbours);
-        let runner = Runner::default()
-            .with_egraph(sketch.terms.clone())
-            .with_scheduler(SimpleScheduler)
-            .with_node_limit(NODES_MAX)
-            .with_iter_limit(ROUNDS_MAX)
-            .with_time_limit(TIME_MAX)
-            .run(self.rules.iter().map(|rule| &rule.rewrite));
-        let stop = Stop::of(runner.stop_reason);
-        let cheapest = extract::cheapest(&runner.egraph, &sketch.needed);
-        (sketch.chosen(&runner.egraph, &cheapest, &self.rules), stop)
+        let equations = self.rules.iter().map(|rule| &rule.rewrite);
+        let (terms, stop) = grown(sketch.terms.clone(), equations);
+        let cheapest = extract::cheapest(&terms, &sketch.needed);
+        (sketch.chosen(&terms, &cheapest, &self.rules), stop)
     }
 }
 

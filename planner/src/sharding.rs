@@ -15,8 +15,7 @@ mod sketch;
 #[cfg(test)]
 mod tests;
 
-use crate::rewrite::{NODES_MAX, ROUNDS_MAX, Stop, TIME_MAX};
-use egg::{Runner, SimpleScheduler};
+use crate::rewrite::{Stop, grown};
 use region::{Found, Region, regions};
 use roundelay_codegen::Divided;
 use roundelay_schedule::{Contraction, Images, MapWay, MapWays};
@@ -88,17 +87,11 @@ fn find(region: &Region) -> Answer {
     let Sketch { terms, needed, .. } = Sketch::new(region);
     let operations: Arc<[region::Part]> = region.operations.clone().into();
     let rules = rules::rewrites(region.grid, &operations);
-    let runner = Runner::default()
-        .with_egraph(terms)
-        .with_scheduler(SimpleScheduler)
-        .with_node_limit(NODES_MAX)
-        .with_iter_limit(ROUNDS_MAX)
-        .with_time_limit(TIME_MAX)
-        .run(&rules);
-    let cheapest = extract::cheapest(region, &runner.egraph, &needed);
-    let stop = match (Stop::of(runner.stop_reason), cheapest.is_proven) {
+    let (terms, stop) = grown(terms, &rules);
+    let cheapest = extract::cheapest(region, &terms, &needed);
+    let stop = match (stop, cheapest.is_proven) {
         (Stop::Saturated, false) => Stop::Search,
         (stop, _) => stop,
     };
-    (region.ways(&runner.egraph, &cheapest), stop)
+    (region.ways(&terms, &cheapest), stop)
 }

@@ -50,7 +50,7 @@ fn search(
         return;
     }
     let Some(id) = open.pop_last() else {
-        if way.is_grounded(terms) {
+        if is_grounded(terms, &way.taken) {
             *best = Some(way);
         }
         return;
@@ -66,23 +66,23 @@ fn search(
     }
 }
 
-impl Cheapest {
-    /// Whether no array is made from itself.
-    fn is_grounded(&self, terms: &Terms) -> bool {
-        let mut made: BTreeSet<Id> = BTreeSet::new();
-        loop {
-            let before = made.len();
-            for (id, term) in &self.taken {
-                if term.children.iter().all(|child| made.contains(&terms.find(*child))) {
-                    made.insert(*id);
-                }
-            }
-            if made.len() == before {
-                return before == self.taken.len();
+/// Whether no array is made from itself, where one term is taken for each.
+pub(crate) fn is_grounded(terms: &Terms, taken: &BTreeMap<Id, SymbolLang>) -> bool {
+    let mut made: BTreeSet<Id> = BTreeSet::new();
+    loop {
+        let before = made.len();
+        for (id, term) in taken {
+            if term.children.iter().all(|child| made.contains(&terms.find(*child))) {
+                made.insert(*id);
             }
         }
+        if made.len() == before {
+            return before == taken.len();
+        }
     }
+}
 
+impl Cheapest {
     /// The operator of the call that makes an array, if it is made.
     pub(super) fn maker<'a>(&'a self, terms: &Terms, array: Id) -> Option<&'a str> {
         let term = self.taken.get(&terms.find(array))?;

@@ -9,9 +9,12 @@
 
 use super::{
     region::{Grid, Kind, Operand, Region},
-    rules::{Terms, leaf, operation},
+    rules::{leaf, operation},
+    sketch::{name, way},
 };
+use crate::rewrite::{Terms, is_grounded};
 use egg::{Id, SymbolLang};
+use roundelay_codegen::Lie;
 use roundelay_schedule::{Contraction, MapWay};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -64,22 +67,6 @@ impl Cheapest {
             term.op.as_str() == "scatter"
                 && term.children.last().map(|id| terms.find(*id)) == own
         })
-    }
-
-    /// Whether no array is made from itself.
-    fn is_grounded(&self, terms: &Terms) -> bool {
-        let mut made: BTreeSet<Id> = BTreeSet::new();
-        loop {
-            let before = made.len();
-            for (id, term) in &self.taken {
-                if term.children.iter().all(|child| made.contains(&terms.find(*child))) {
-                    made.insert(*id);
-                }
-            }
-            if made.len() == before {
-                return before == self.taken.len();
-            }
-        }
     }
 }
 
@@ -153,7 +140,7 @@ impl Search<'_> {
             return;
         }
         let Some(id) = open.pop_last() else {
-            if way.is_grounded(self.facts.terms) {
+            if is_grounded(self.facts.terms, &way.taken) {
                 self.best = Some(way);
             }
             return;
@@ -286,15 +273,8 @@ impl<'a> Facts<'a> {
             let given = &self.region.given[number.parse::<usize>().ok()?];
             let whole = given.size.elements * self.parts("rc");
             let own = match given.lie {
-                roundelay_codegen::Lie::Split { direction, .. } => {
-                    let parts = match direction {
-                        roundelay_schedule::Direction::Rows => self.parts("r"),
-                        roundelay_schedule::Direction::Columns => self.parts("c"),
-                        roundelay_schedule::Direction::Both => self.parts("rc"),
-                    };
-                    whole / parts
-                }
-                _ => whole,
+                Lie::Split { direction, .. } => whole / self.parts(name(direction)),
+                Lie::Whole | Lie::Otherwise => whole,
             };
             return Some(Array { own, gradient: given.gradient });
         }
@@ -422,8 +402,7 @@ impl<'a> Facts<'a> {
         match sides {
             None => alone.is_none(),
             Some(sides) => {
-                let ways =
-                    [true, false].map(|scatters| super::sketch::way(sides, scatters));
+                let ways = [true, false].map(|scatters| way(sides, scatters));
                 ways.contains(alone) || (self.is_one_row() && is_same(sides, *alone))
             }
         }

@@ -10,15 +10,13 @@
 //! its adjoint, which lowering tests.
 
 use super::region::{Grid, Kind, Part};
+use crate::rewrite::Terms;
 use egg::{
     ConditionalApplier, ENodeOrVar, Id, Language, Pattern, PatternAst, RecExpr,
     SymbolLang,
 };
 use roundelay_schedule::{Contraction, MapWay};
 use std::sync::Arc;
-
-/// Arrays as terms.
-pub(super) type Terms = egg::EGraph<SymbolLang, ()>;
 
 /// An equation.
 #[derive(Clone, Copy, Debug)]

@@ -3,8 +3,9 @@
 use super::{
     extract::Cheapest,
     region::{Kind, Operand, Region},
-    rules::{Terms, leaf, operation},
+    rules::{leaf, operation},
 };
+use crate::rewrite::Terms;
 use egg::{Id, SymbolLang};
 use roundelay_codegen::Lie;
 use roundelay_schedule::{Direction, MapWay};
@@ -19,7 +20,7 @@ pub(super) struct Sketch {
 }
 
 /// The name of a direction.
-fn name(direction: Direction) -> &'static str {
+pub(super) fn name(direction: Direction) -> &'static str {
     match direction {
         Direction::Rows => "r",
         Direction::Columns => "c",

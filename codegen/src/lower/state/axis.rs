@@ -49,18 +49,18 @@ pub(super) fn lay_out(
     stage: Stage,
 ) -> Result<StageRows, LowerError> {
     let members = Members::new(draft, stage);
-    let last = members.turn(draft, draft.order.closing(stage), draft.last());
-    let update = update_moment(&members, draft, last);
     let (rows, bound) = local::kept(draft, stage);
     let all = members.along(draft, draft.sites.batch_axes())?;
+    let last = members.turn(draft, draft.order.closing(stage), draft.last());
     let gradient = version(bound.gradient, 0);
     let sum = Box::new(Sum::list(draft.additions()));
     let content = Content::Gradient(stage, sum);
     let kind = Collective::AllReduce;
     let exchange = Exchange { along: all, kind, from: gradient, to: gradient, content };
     members.exchange(draft, members.closing(draft, last, 1), exchange);
-    let lag = u32::try_from(update.period).expect("no update stands before its passes");
-    members.update(draft, (draft.behind(update.key), lag), &bound);
+    let Moment { period, key } = update_moment(&members, draft, last);
+    let lag = u32::try_from(period).expect("no update stands before its passes");
+    members.update(draft, (key, lag), &bound);
     Ok(rows)
 }
 
