@@ -86,8 +86,8 @@ fn functions(text: &str) -> Vec<(usize, usize)> {
     };
     let mut found = Vec::new();
     let has_body = |number: usize| {
-        let ends = lines[number..].iter().find(|line| line.contains(['{', ';']));
-        ends.is_some_and(|line| line.contains('{'))
+        let ends = |line: &&&str| line.contains('{') || line.ends_with(';');
+        lines[number..].iter().find(ends).is_some_and(|line| line.contains('{'))
     };
     for (number, line) in lines.iter().enumerate().filter(|(_, line)| starts(line)) {
         if !has_body(number) {
@@ -125,6 +125,8 @@ fn the_length_rule_sees_long_functions() {
     assert_eq!(functions(&long), [(1, 82)]);
     assert_eq!(functions("    pub(crate) fn g() {\n    }\n"), [(1, 2)]);
     assert_eq!(functions("    fn declared(\n    );\n}\n"), []);
+    let array = "fn h(\n    pair: [u32; 2],\n) {\n}\n";
+    assert_eq!(functions(array), [(1, 4)]);
 }
 
 #[test]

@@ -82,8 +82,8 @@ pub fn lower_if<E>(
     drafted(program, plan, (order, choice), |draft| finished(arranged(draft), admit))
 }
 
-/// As [`lower_with`], as far as memory is laid out: the schedule lacks the waits of its actions, and
-/// a fingerprint.
+/// As [`lower_with`], as far as memory is laid out, of a program whose model is already that of the
+/// plan's rule: the schedule lacks the waits of its actions, and a fingerprint.
 ///
 /// # Errors
 /// As [`lower`].

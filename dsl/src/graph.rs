@@ -165,6 +165,11 @@ impl Graph {
             return Err(Mistake::new(Code::Limit, message));
         }
         let name = self.path_to(role);
+        if name.starts_with("__") {
+            let message = format!("a parameter is called `{name}`");
+            let hint = "files of arrays keep names that begin with `__` to themselves";
+            return Err(Mistake::new(Code::Value, message).hint(hint));
+        }
         self.one_momentum(&name, treatment)?;
         let parameter =
             ModelParameter { name, shape, split: Division::Whole, initial, treatment };

@@ -3,7 +3,7 @@
 use crate::{counts::Counts, family::Family};
 use roundelay_schedule::{Plan, Recompute};
 
-/// Name and value of every decision of a plan, in the order of the search.
+/// Name and value of every decision of a plan.
 pub fn decisions(plan: &Plan) -> Vec<(&'static str, String)> {
     let cuts: Vec<String> = plan.cuts.iter().map(u32::to_string).collect();
     vec![

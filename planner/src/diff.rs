@@ -7,7 +7,7 @@ use crate::{
 };
 use roundelay_schedule::{Kind, Plan};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The document of `plan --diff --json`: format 1, described in `docs/diff.schema.json`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -71,7 +71,8 @@ pub struct CostRow {
 }
 
 /// The decisions that two plans take differently. What follows from others is named only where
-/// it was changed by hand: devices, the tree of sums, lists.
+/// it was changed by hand: devices, the tree of sums, lists; and, where nothing else differs, what
+/// follows from all decisions together.
 pub fn diff(first: &Plan, second: &Plan) -> Vec<Difference> {
     let mut found: Vec<Difference> = differences(first, second)
         .into_iter()
@@ -94,7 +95,66 @@ pub fn diff(first: &Plan, second: &Plan) -> Vec<Difference> {
         let (first, second) = (lists(first), lists(second));
         found.push(Difference { decision: "lists", first, second });
     }
+    if found.is_empty() {
+        let pairs = following(first).into_iter().zip(following(second));
+        found.extend(pairs.filter_map(|((decision, first), (_, second))| {
+            let [one, two] = [(&first, &second), (&second, &first)]
+                .map(|(own, other)| some(own.difference(other)));
+            other(decision, one, two)
+        }));
+    }
     found
+}
+
+/// What follows from all decisions together, item by item. A new field of plans breaks this: it is
+/// told here, in [`diff`], or as a decision.
+fn following(plan: &Plan) -> [(&'static str, BTreeSet<String>); 4] {
+    let Plan {
+        rule: _,
+        placement: _,
+        order: _,
+        replicas: _,
+        shards: _,
+        tensor: _,
+        stages: _,
+        chunks: _,
+        slices: _,
+        cuts: _,
+        boundaries,
+        micro_batches: _,
+        states: _,
+        recompute: _,
+        reduction: _,
+        delays,
+        devices: _,
+        lists: _,
+        rewrites,
+        maps,
+    } = plan;
+    let rewrites = rewrites.iter().flat_map(|(rewrite, sites)| {
+        sites.iter().map(move |site| format!("{rewrite} at o{site}"))
+    });
+    let maps = maps.iter().map(|(site, way)| format!("{way} at o{site}"));
+    let boundaries = boundaries.iter().map(|place| format!("before o{place}"));
+    [
+        ("boundaries", boundaries.collect()),
+        ("delays", [format!("{delays:?}")].into()),
+        ("rewrites", rewrites.collect()),
+        ("maps", maps.collect()),
+    ]
+}
+
+/// The first few of some items.
+fn some<'a>(items: impl Iterator<Item = &'a String>) -> String {
+    const SHOWN: usize = 4;
+    let items: Vec<&str> = items.map(String::as_str).collect();
+    match items.len() {
+        0 => "-".to_owned(),
+        count if count > SHOWN => {
+            format!("{}, and {} more", items[..SHOWN].join(", "), count - SHOWN)
+        }
+        _ => items.join(", "),
+    }
 }
 
 fn other(decision: &'static str, first: String, second: String) -> Option<Difference> {
@@ -209,7 +269,9 @@ fn cost_row(candidate: &Candidate, goal: &Goal) -> CostRow {
 mod tests {
     use super::*;
     use crate::{Options, appraise, plan, sample};
-    use roundelay_schedule::{Id, Order, Placement, Rule};
+    use roundelay_schedule::{
+        Id, MapWay, Order, Placement, Recompute, Rewrite, Rule, Timeline,
+    };
 
     fn names(differences: &[Difference]) -> Vec<&str> {
         differences.iter().map(|difference| difference.decision).collect()
@@ -234,6 +296,35 @@ micro_batches  4       8
         let ring = sample::plan(Rule::CyclicV2, Placement::Shared, Order::Cyclic, 2, 2);
         let all = names(&diff(&one, &ring)).join(" ");
         assert_eq!(all, "rule placement order micro_batches reduction");
+    }
+
+    /// No plan that differs anywhere is told to be the same.
+    #[test]
+    fn what_was_changed_by_hand_is_named() {
+        let plan = || sample::plan(Rule::Sync, Placement::Pipeline, Order::Gpipe, 4, 2);
+        let told = |change: &dyn Fn(&mut Plan)| {
+            let mut changed = plan();
+            change(&mut changed);
+            let found = diff(&plan(), &changed);
+            assert_eq!(diff(&changed, &plan()).len(), found.len());
+            found
+        };
+        let rewrites = told(&|plan| {
+            (0..6).for_each(|site| plan.rewrites.insert(Rewrite::AffineAdd, site));
+        });
+        assert_eq!(names(&rewrites), ["rewrites"]);
+        let more = "affine_add at o0, affine_add at o1, affine_add at o2, \
+                    affine_add at o3, and 2 more";
+        assert_eq!([&*rewrites[0].first, &*rewrites[0].second], ["-", more]);
+        let maps = told(&|plan| plan.maps.send(3, Some(MapWay::WholeToAll)));
+        assert_eq!(maps[0].second, "whole_to_all at o3");
+        let boundaries = told(&|plan| plan.boundaries.push(2));
+        assert_eq!(boundaries[0].second, "before o2");
+        let late = Rule::CyclicV2.delays(Timeline::Workers, 4, 2);
+        assert_eq!(names(&told(&|plan| plan.delays = late.clone())), ["delays"]);
+        let halves = [Recompute::Full, Recompute::None].to_vec();
+        let again = told(&|plan| plan.recompute = halves.clone());
+        assert_eq!(names(&again), ["recompute"]);
     }
 
     #[test]

@@ -285,7 +285,7 @@ impl Values {
         sorted(each.map(u64::from))
     }
 
-    /// Name and values of every decision, as text, in the order of the search.
+    /// Name and values of every decision, as text, in the order in which tables name them.
     pub(crate) fn described(
         &self,
         grid: &Grid,

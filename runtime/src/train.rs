@@ -186,7 +186,7 @@ fn is_due(step: u64, every: u64, end: u64) -> bool {
 }
 
 impl Trainer {
-    /// A run on a machine that is loaded.
+    /// A run on a machine that has its schedule; what parameters hold is loaded before it begins.
     pub fn new(device: impl Into<Device>, rests: Rests) -> Self {
         let device = device.into();
         Self { device, evaluator: None, rests, interrupt: Interrupt::default() }

@@ -190,7 +190,7 @@ impl Work {
         }
     }
 
-    /// The task that a launch does: pass, stage and micro-batch are the routine's and its own.
+    /// What a launch launches, and for which micro-batch.
     pub fn routine(&self) -> Option<(RoutineId, Option<MicroBatch>)> {
         match self {
             Work::Launch { routine, micro_batch, .. } => Some((*routine, *micro_batch)),

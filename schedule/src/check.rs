@@ -26,6 +26,7 @@ mod links;
 mod live;
 mod memory;
 mod moves;
+mod names;
 mod needs;
 mod order;
 mod pairs;
@@ -60,7 +61,8 @@ pub struct Checked {
 /// Checks a schedule by all rules.
 ///
 /// # Errors
-/// All violations, in list order.
+/// All violations of the first group of rules that is violated, in list order: later groups count on
+/// those before.
 pub fn check(
     schedule: Schedule,
     catalogue: &dyn Catalogue,

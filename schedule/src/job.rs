@@ -361,7 +361,7 @@ impl Job {
     pub fn parameters_of(&self, stage: Stage) -> impl Iterator<Item = &Parameter> {
         self.parameters.iter().filter(move |parameter| parameter.stage == stage)
     }
-    /// Number of stages.
+    /// All stages, in their order.
     pub fn stages(&self) -> impl Iterator<Item = Stage> + use<> {
         (0..self.elements.len()).map(Stage::new)
     }

@@ -2,8 +2,9 @@
 //!
 //! A [`Schedule`] is a modulo schedule: one period of the steady state, as a list of actions in
 //! an order in which they could legally run one by one. [`check`] turns it into [`Checked`];
-//! [`replay`] drives any [`Machine`] with it. This crate must not know: files other than the
-//! schedule file, how a schedule was found, what a kernel computes, which devices exist.
+//! [`replay`] drives any [`Machine`] with it. This crate must not know: files other than
+//! schedules and tables of measured times, how a schedule was found, what a kernel computes, which
+//! devices exist.
 
 mod action;
 mod beside;

@@ -3,8 +3,8 @@
 mod tiny;
 
 use roundelay_schedule::{
-    Access, Action, Bytes, Collective, Content, Culprit, Held, Id, Rest, Schedule, Sum,
-    Treatment, Violation, Violations, Waits, Work, check,
+    Access, Action, Bytes, Collective, Content, Culprit, Held, Id, Parameter, Rest,
+    Schedule, Sum, Treatment, Violation, Violations, Waits, Work, check,
 };
 use tiny::{
     Builder, Letters, accumulate, action, at, delayed, id, pipeline, reduced, row,
@@ -105,6 +105,43 @@ fn running_averages_have_one_momentum_that_is_a_share() {
         let found = averaged([momentum; 2]);
         assert!(found.contains("it lies from 0 to 1"), "{found}");
     }
+}
+
+#[test]
+fn names_are_apart_and_fit_files() {
+    let parameter = |name: &str| Parameter {
+        name: name.to_owned(),
+        stage: id(0),
+        offset: 0,
+        shape: vec![0],
+        split: roundelay_schedule::Division::default(),
+        initial: roundelay_schedule::Initial::Constant(0.0),
+        treatment: Treatment::Decayed,
+    };
+    let named = |names: &[&str]| {
+        let mut schedule = accumulate(1);
+        schedule.job.parameters = names.iter().map(|name| parameter(name)).collect();
+        check(schedule, &Letters)
+    };
+    assert!(named(&["layer.0.weight", "layer-1_bias"]).is_ok());
+    let twice = named(&["w", "w"]).expect_err("one name is there twice").to_string();
+    assert!(twice.contains("two parameters are called `w`"), "{twice}");
+    let long = "n".repeat(1025);
+    for name in
+        ["", "a#m", "a@-1", "__metadata__", "../evil", "/evil", "a/b", "a b", &long]
+    {
+        let wrong = named(&[name]).expect_err("files cannot have it").to_string();
+        assert!(wrong.contains("names arrays in files"), "{name}: {wrong}");
+    }
+    let input = |name: &str| {
+        let mut schedule = accumulate(1);
+        let inputs = schedule.job.inputs.values().cloned();
+        let named = |own| roundelay_schedule::Input { name: name.to_owned(), ..own };
+        schedule.job.inputs = inputs.map(named).collect();
+        check(schedule, &Letters)
+    };
+    let wrong = input("../evil").expect_err("it would leave the folder").to_string();
+    assert!(wrong.contains("input `../evil` names arrays in files"), "{wrong}");
 }
 
 #[test]

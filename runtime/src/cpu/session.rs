@@ -170,13 +170,14 @@ impl Session<'_> {
         if done != before {
             self.driver.progress = (done, Instant::now());
         } else if since.elapsed() > self.driver.patience {
-            self.shared.fail(self.stuck());
+            // What ended since was no more than slow.
+            self.stuck().into_iter().for_each(|stuck| self.shared.fail(stuck));
         }
         self.failed()
     }
 
-    /// Names what stands at the head of its queue for longest.
-    fn stuck(&self) -> CpuError {
+    /// Names what stands at the head of its queue for longest; nothing where no command is under way.
+    fn stuck(&self) -> Option<CpuError> {
         let shared = self.shared;
         let head = |thread: usize| {
             let lane = &shared.lanes[thread];
@@ -189,10 +190,8 @@ impl Session<'_> {
         // One feed at a time: whatever waits for it is not what is stuck.
         let feeding = shared.feeding.load(Ordering::Relaxed).checked_sub(1);
         let busy = heads().find(|(_, action, _)| Some(action.index()) == feeding);
-        let (period, action, queue) = busy
-            .or_else(|| heads().min())
-            .expect("a driver only waits for commands that are under way");
+        let (period, action, queue) = busy.or_else(|| heads().min())?;
         let queue = describe(shared.queues.queue(queue));
-        CpuError::Stuck { action, period, queue, patience: self.driver.patience }
+        Some(CpuError::Stuck { action, period, queue, patience: self.driver.patience })
     }
 }

@@ -1,12 +1,11 @@
 //! Rule 1 for the header: target, plan, job and axes agree with each other and stay below the
 //! declared limits.
 
-use super::{Culprit, faults::Faults, limit};
+use super::{Culprit, faults::Faults, limit, names};
 use crate::{
     DeviceId, Direction, Evaluation, Fold, Id, Line, Parameter, Placement, Plan,
     Reduction, Rule, Schedule, Split, Splits, Stage, States, Tensor,
 };
-use std::collections::BTreeSet;
 
 /// Checks what needs no other table. After it the derived numbers of the plan do not overflow.
 pub(super) fn check(schedule: &Schedule, faults: &mut Faults) {
@@ -15,7 +14,7 @@ pub(super) fn check(schedule: &Schedule, faults: &mut Faults) {
     if faults.is_empty() {
         delays(schedule, faults);
         job(schedule, faults);
-        metrics(schedule, faults);
+        names::check(schedule, faults);
         parameters(schedule, faults);
     }
     axes(schedule, faults);
@@ -199,15 +198,6 @@ fn job(schedule: &Schedule, faults: &mut Faults) {
         });
         faults.require(input.shape.first() == Some(&examples), culprit, || {
             format!("input {id} must bring {examples} examples, found {:?}", input.shape)
-        });
-    }
-}
-
-fn metrics(schedule: &Schedule, faults: &mut Faults) {
-    let mut names = BTreeSet::new();
-    for metric in &schedule.job.metrics {
-        faults.require(names.insert(&metric.name), Culprit::Header("job"), || {
-            format!("two metrics are called `{}`; give each a name", metric.name)
         });
     }
 }

@@ -35,3 +35,5 @@ pub(super) const QUEUES: usize = 1 << 12;
 pub(super) const CLOCKS: usize = 1 << 27;
 /// Domains of a target.
 pub(super) const DOMAINS: usize = 1 << 17;
+/// Bytes of a name that files get.
+pub(super) const NAME: usize = 1 << 10;

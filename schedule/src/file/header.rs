@@ -6,7 +6,9 @@ use super::{
 };
 use crate::{Id, Schedule, Table};
 use serde::de::DeserializeOwned;
-use serde_saphyr::{DefaultMessageFormatter, Error, MessageFormatter, Options};
+use serde_saphyr::{
+    DefaultMessageFormatter, Error, MessageFormatter, Options, budget::BudgetBreach,
+};
 use std::collections::BTreeMap;
 
 /// Writes all sections.
@@ -285,7 +287,11 @@ fn explain(error: &Error) -> String {
             format!("the key `{key}` stands here twice")
         }
         Error::Budget { breach, .. } => {
-            format!("the header may not have this: {breach:?}")
+            let beyond = match breach {
+                BudgetBreach::Depth { .. } => "is nested deeper",
+                _ => "is larger",
+            };
+            format!("the header {beyond} than that of any schedule")
         }
         other => DefaultMessageFormatter.format_message(other).into_owned(),
     }
