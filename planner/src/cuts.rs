@@ -1,6 +1,9 @@
 //! Cut points: the exact dynamic program over the node list.
 
+mod apart;
 mod units;
+
+pub(crate) use apart::cut_apart;
 
 use crate::alike::{needed, trained};
 use roundelay_dsl::{Model, Node, NodeId, Operation, Source};
@@ -166,7 +169,11 @@ impl Chain {
 /// When ties or the number of nodes leave fewer than `stages` stages.
 pub fn cut(chain: &Chain, stages: u32) -> Result<Vec<u32>, Uncuttable> {
     chain.check(stages)?;
-    let positions = chain.positions();
+    Ok(cut_at(chain, &chain.positions(), stages))
+}
+
+/// The best cuts among some positions, the ends and all boundaries among them.
+fn cut_at(chain: &Chain, positions: &[usize], stages: u32) -> Vec<u32> {
     let sums = chain.times.iter().scan(Nanos(0), |sum, time| {
         *sum += *time;
         Some(*sum)
@@ -183,11 +190,8 @@ pub fn cut(chain: &Chain, stages: u32) -> Result<Vec<u32>, Uncuttable> {
     let ends = starts[1..].iter().copied().chain([positions.len() - 1]);
     let units: Vec<_> = starts.iter().copied().zip(ends).map(|(s, e)| s..=e).collect();
     let counts = units::shared(&elapsed, &units, stages as usize);
-    let chosen = units::cuts(&elapsed, &crossing, &units, &counts);
-    Ok(chosen
-        .into_iter()
-        .map(|index| u32::try_from(positions[index]).unwrap_or(u32::MAX))
-        .collect())
+    let chosen = units::cuts(&elapsed, &crossing, &units, &counts).into_iter();
+    chosen.map(|index| u32::try_from(positions[index]).unwrap_or(u32::MAX)).collect()
 }
 
 /// The least possible largest stage time; `elapsed[p]` is the time of everything before p. Stages

@@ -5,7 +5,7 @@ use crate::{
     bill::Reach,
     core::Core,
     cost::Costs,
-    cuts::{Chain, cut},
+    cuts::{Chain, cut, cut_apart},
     laws::check_cuts,
     load::{LoadError, update_of},
     nodes::{Nodes, Times},
@@ -13,14 +13,14 @@ use crate::{
     reason::Reason,
 };
 use roundelay_dsl::Program;
-use roundelay_schedule::{Nanos, Tensor};
+use roundelay_schedule::{LinkId, Nanos, Tensor};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Micro-batches of all replicas, and how tensors are split.
 type Grain = (u32, Tensor);
 
-/// A grain, and stages.
-pub(crate) type Count = (Grain, u32);
+/// A grain, stages, and the link over which stages send each other values, where they do.
+pub(crate) type Count = (Grain, u32, Option<LinkId>);
 
 /// A cut model by the costs of its nodes.
 #[derive(Clone, Debug)]
@@ -73,13 +73,13 @@ impl Cuttings {
         wanted: &BTreeSet<Count>,
         threads: usize,
     ) -> Self {
-        let grains: BTreeSet<Grain> = wanted.iter().map(|(grain, _)| *grain).collect();
+        let grains: BTreeSet<Grain> = wanted.iter().map(|(grain, ..)| *grain).collect();
         let grains: Vec<Grain> = grains.into_iter().collect();
         let (nodes, chains) = chains((program, core), costs, &grains, threads);
         let wanted: Vec<Count> = wanted.iter().copied().collect();
-        let found = parallel(&wanted, threads, &|(grain, stages)| {
+        let found = parallel(&wanted, threads, &|(grain, stages, link)| {
             let costed = chains[grain].as_ref().map_err(Clone::clone)?;
-            Cutting::new(program, costed, *stages)
+            Cutting::new(program, costed, (*stages, *link))
         });
         Self { known: wanted.into_iter().zip(found).collect(), nodes }
     }
@@ -168,11 +168,20 @@ impl Cutting {
         Nanos(u64::try_from(part).unwrap_or(u64::MAX))
     }
 
-    fn new(program: &Program, costed: &CostedChain, stages: u32) -> Result<Self, Reason> {
+    fn new(
+        program: &Program,
+        costed: &CostedChain,
+        (stages, link): (u32, Option<LinkId>),
+    ) -> Result<Self, Reason> {
         let chain = &costed.chain;
-        let cuts = match &program.search.cuts {
-            Some(cuts) => check_cuts(chain, cuts, stages).map(|()| cuts.clone())?,
-            None => cut(chain, stages).map_err(Reason::Uncuttable)?,
+        let cuts = match (&program.search.cuts, link) {
+            (Some(cuts), _) => check_cuts(chain, cuts, stages).map(|()| cuts.clone())?,
+            (None, None) => cut(chain, stages).map_err(Reason::Uncuttable)?,
+            (None, Some(link)) => {
+                let link = &program.target.links[link];
+                let cuts = cut_apart(chain, stages, |bytes| link.transfer_time(bytes));
+                cuts.map_err(Reason::Uncuttable)?
+            }
         };
         Ok(Self::at(costed, cuts))
     }
@@ -234,14 +243,14 @@ mod tests {
         let mut program = sample::program(4, 4);
         program.model = sample::gpt(14, 32, 16, false);
         let (costs, core) = (Costs::new(&program), Core::whole(&program));
-        let counts = |tensor| (1..=9).map(move |stages| ((2, tensor), stages));
+        let counts = |tensor| (1..=9).map(move |stages| ((2, tensor), stages, None));
         let wanted: BTreeSet<Count> =
             sample::SPLITS.into_iter().flat_map(counts).collect();
         let cuttings = Cuttings::new((&program, &core), &costs, &wanted, 1);
         let mut known = KnownStages::new(&program, &costs, core, &cuttings.nodes);
         let mut compared = 0;
-        for (grain, stages) in wanted {
-            let Ok(cutting) = cuttings.get((grain, stages)) else { continue };
+        for (grain, stages, link) in wanted {
+            let Ok(cutting) = cuttings.get((grain, stages, link)) else { continue };
             let (examples, tensor) = (program.train.batch / grain.0, grain.1);
             let forms = vec![StageForm::default(); stages as usize];
             let cell = Cell { examples, tensor, cuts: &cutting.cuts, forms };

@@ -1,5 +1,5 @@
 //! Rule 1 for names: those of parameters and inputs become keys and names of files, those of
-//! metrics keys of documents, and devices and links are told apart by theirs.
+//! metrics keys of documents.
 
 use super::{Culprit, faults::Faults, limit};
 use crate::Schedule;
@@ -7,22 +7,15 @@ use std::collections::BTreeSet;
 
 /// Checks that all names are apart, and that files can have those that files get.
 pub(super) fn check(schedule: &Schedule, faults: &mut Faults) {
-    let (job, target) = (&schedule.job, &schedule.target);
+    let job = &schedule.job;
     let parameters: Vec<&str> = job.parameters.iter().map(|own| &*own.name).collect();
     let inputs: Vec<&str> = job.inputs.values().map(|own| &*own.name).collect();
     let metrics: Vec<&str> = job.metrics.iter().map(|own| &*own.name).collect();
-    let devices: Vec<&str> = target.devices.values().map(|own| &*own.name).collect();
-    let links: Vec<&str> = target.links.values().map(|own| &*own.name).collect();
-    for (kind, section, names) in [
-        ("parameters", "job", &parameters),
-        ("inputs", "job", &inputs),
-        ("metrics", "job", &metrics),
-        ("devices", "target", &devices),
-        ("links", "target", &links),
-    ] {
+    let all = [("parameters", &parameters), ("inputs", &inputs), ("metrics", &metrics)];
+    for (kind, names) in all {
         let mut known = BTreeSet::new();
         for name in names {
-            faults.require(known.insert(name), Culprit::Header(section), || {
+            faults.require(known.insert(name), Culprit::Header("job"), || {
                 format!("two {kind} are called `{name}`; give each a name")
             });
         }
