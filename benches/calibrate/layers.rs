@@ -7,6 +7,7 @@
 use crate::{
     data::{self, Row},
     fit::{Pair, fit_from, head, loss, report},
+    losses,
     record::Record,
     work::{Head, Made, Scores, Shape, Work, time},
 };
@@ -28,6 +29,24 @@ pub(crate) struct Sheet {
 /// nanoseconds, the share of attention and that of unaligned products.
 pub(crate) type Reached = [f64; 6];
 
+/// Shares of the memory's rate in calls that stream through long arrays.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Streams {
+    /// Of parameters and their states.
+    pub(crate) updates: f64,
+    /// Of logits.
+    pub(crate) losses: f64,
+}
+
+impl Streams {
+    /// For rows in which neither has a part.
+    pub(crate) const NONE: Self = Self { updates: 1.0, losses: 1.0 };
+}
+
+/// Models whose layers and heads are fitted on, and those that are held out.
+pub(crate) const FITTED: [&str; 3] = ["350M", "1_3B", "6_7B"];
+pub(crate) const HELD_OUT: [&str; 2] = ["2_6B", "13B"];
+
 /// Where the search starts.
 pub(crate) const STARTS: [Reached; 4] = [
     [0.7, 0.8, 3e3, 20e3, 0.6, 0.4],
@@ -37,8 +56,9 @@ pub(crate) const STARTS: [Reached; 4] = [
 ];
 
 /// The device that a sheet and what is reached of it describe.
-pub(crate) fn device(sheet: Sheet, reached: Reached) -> Device {
+pub(crate) fn device(sheet: Sheet, reached: Reached, streams: Streams) -> Device {
     let [compute, memory, ramp, issue, attention, unaligned] = reached;
+    let of_memory = |share: f64| (1000.0 * share / memory.min(1.0)).round() as u32;
     let nanos = |value: f64| Nanos(value.max(0.0) as u64);
     let [attention, unaligned] =
         [attention, unaligned].map(|share| (share * 1000.0).clamp(1.0, 1000.0) as u32);
@@ -48,7 +68,8 @@ pub(crate) fn device(sheet: Sheet, reached: Reached) -> Device {
         memory: Bytes(1),
         compute: FlopsPerSecond((sheet.peak * compute.min(1.0)) as u64),
         bandwidth: BytesPerSecond((sheet.memory * memory.min(1.0)) as u64),
-        updates: 1000,
+        updates: of_memory(streams.updates),
+        losses: of_memory(streams.losses),
         threads: 1,
         overhead: Nanos(0),
         issue: nanos(issue),
@@ -58,15 +79,8 @@ pub(crate) fn device(sheet: Sheet, reached: Reached) -> Device {
     }
 }
 
-/// The same with a share of the memory's rate that updates reach.
-pub(crate) fn with_updates(sheet: Sheet, reached: Reached, updates: f64) -> Device {
-    let [_, memory, ..] = reached;
-    let updates = (1000.0 * updates / memory.min(1.0)).round() as u32;
-    Device { updates, ..device(sheet, reached) }
-}
-
 /// Keeps what a device reaches.
-pub(crate) fn keep(name: &str, reached: Reached, record: &mut Record) {
+pub(crate) fn keep(name: &str, reached: Reached, streams: Streams, record: &mut Record) {
     let [compute, memory, ramp, issue, attention, unaligned] = reached;
     record.share(&format!("{name}.compute.reach"), compute.min(1.0));
     record.share(&format!("{name}.bandwidth.reach"), memory.min(1.0));
@@ -74,6 +88,8 @@ pub(crate) fn keep(name: &str, reached: Reached, record: &mut Record) {
     record.time(&format!("{name}.issue"), issue);
     record.share(&format!("{name}.attention"), attention.min(1.0));
     record.share(&format!("{name}.unaligned"), unaligned.min(1.0));
+    record.share(&format!("{name}.bandwidth.update"), streams.updates);
+    record.share(&format!("{name}.bandwidth.loss"), streams.losses);
 }
 
 /// One measured stage: forward and backward in nanoseconds.
@@ -123,25 +139,27 @@ fn pairs(device: &Device, stages: &[&Stage]) -> Vec<Pair> {
     stages.iter().flat_map(one).collect()
 }
 
-/// Fits and judges V100 on layers, and judges A100-80 on stages later.
-pub(crate) fn calibrate(record: &mut Record) -> Result<(), Box<dyn Error>> {
+/// Fits and judges V100 on layers, and judges A100-80 on stages later. Returns the share of the
+/// memory's rate that losses reach.
+pub(crate) fn calibrate(record: &mut Record) -> Result<f64, Box<dyn Error>> {
     let sheet = Sheet { peak: 125e12, memory: 900e9 };
     let stages = stages("V100")?;
     let of = |names: &[&str]| -> Vec<&Stage> {
         let named = |stage: &&Stage| names.iter().any(|name| stage.model.contains(name));
         stages.iter().filter(named).collect()
     };
-    let seen = of(&["350M", "1_3B", "6_7B"]);
-    let held_out = of(&["2_6B", "13B"]);
-    let reached = fit_from(&STARTS, |x| loss(&pairs(&device(sheet, x), &seen)));
+    let [seen, held_out] = [&FITTED[..], &HELD_OUT].map(of);
+    let with = |reached| device(sheet, reached, Streams::NONE);
+    let reached = fit_from(&STARTS, |x| loss(&pairs(&with(x), &seen)));
     head("Layers on a V100");
-    let device = device(sheet, reached);
-    report("350M, 1.3B, 6.7B, fitted (Aceso)", &pairs(&device, &seen));
-    report("2.6B, 13B, held out (Aceso)", &pairs(&device, &held_out));
-    keep("v100", reached, record);
-    record.forget("v100.attention");
-    record.forget("v100.unaligned");
-    Ok(())
+    report("350M, 1.3B, 6.7B, fitted (Aceso)", &pairs(&with(reached), &seen));
+    report("2.6B, 13B, held out (Aceso)", &pairs(&with(reached), &held_out));
+    let losses = losses::fitted(sheet, reached)?;
+    keep("v100", reached, Streams { losses, ..Streams::NONE }, record);
+    ["attention", "unaligned", "bandwidth.update"]
+        .iter()
+        .for_each(|none| record.forget(&format!("v100.{none}")));
+    Ok(losses)
 }
 
 /// Judges a device by the stages of arXiv 2401.10241.

@@ -11,6 +11,7 @@
 //! | links between A100 nodes | Echo, 16 and 64 GPUs | Echo, 32 and 128 GPUs; nccl-tests plateaus |
 //! | links inside a V100 node | Aceso, all-reduce | Aceso, other kinds and pairs; vTrain, 2, 4 and 8 GPUs |
 //! | V100 | Aceso layers of 350M, 1.3B, 6.7B | Aceso layers of 2.6B and 13B |
+//! | `loss` of all devices | Aceso heads of 350M, 1.3B, 6.7B (V100) | Aceso heads of 2.6B and 13B |
 //! | A100-40, A100-80, H100 | `mpt` models at even places by size, and replicas and pipelines of `vts` shapes 12x1024 and 24x2048 | the other models and shapes; llm.c, nanoGPT; stages of arXiv 2401.10241 |
 //!
 //! Rows that are a plan of ours go through planner, checker and clock as well, with the constants
@@ -25,6 +26,7 @@ mod collectives;
 mod data;
 mod fit;
 mod layers;
+mod losses;
 mod order;
 mod planned;
 mod record;
@@ -47,8 +49,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let [each, write] = known.map(|option| given.iter().any(|word| word == option));
     let mut record = Record::default();
     collectives::calibrate(&mut record)?;
-    layers::calibrate(&mut record)?;
-    steps::calibrate(&mut record)?;
+    let losses = layers::calibrate(&mut record)?;
+    steps::calibrate(losses, &mut record)?;
     planned::judge(each)?;
     println!("{record}");
     if write {

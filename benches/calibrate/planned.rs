@@ -159,6 +159,8 @@ fn step_time(row: &Row, cluster: &str) -> Result<Result<Pair, String>, Box<dyn E
     let source = SourceFile::new("row.rdl".to_owned(), program(row, cluster)?);
     let mut program = roundelay::parse(&source)?;
     program.search.cuts = cuts(row, &program);
+    let devices = program.target.devices.values();
+    program.target.devices = devices.map(|own| Made::of(row.set()).on(own)).collect();
     let ranking = match roundelay::plan(&program, &Search::default()) {
         Ok(ranking) => ranking,
         Err(refusal) => return Ok(Err(refusal.to_string())),
@@ -190,10 +192,14 @@ fn group(row: &Row) -> String {
     }
 }
 
-/// Megatron's pipelines have as many layers on every device.
+/// Megatron's pipelines have as many layers on every device, and FSDP gathers layer by layer.
 fn cuts(row: &Row, program: &Program) -> Option<Vec<u32>> {
-    let (layers, pipeline) = (row.whole("layers"), row.whole("pp"));
-    if pipeline == 1 || !layers.is_multiple_of(pipeline) {
+    let layers = row.whole("layers");
+    let stages = match (row.whole("pp"), row.whole("zero_stage")) {
+        (1, 3) => layers,
+        (pipeline, _) => pipeline,
+    };
+    if stages == 1 || !layers.is_multiple_of(stages) {
         return None;
     }
     let first = |layer: u64| {
@@ -202,7 +208,7 @@ fn cuts(row: &Row, program: &Program) -> Option<Vec<u32>> {
         let place = nodes.position(|node| node.name.starts_with(&begins));
         place.and_then(|place| u32::try_from(place).ok())
     };
-    (1..pipeline).map(|stage| first(stage * layers / pipeline)).collect()
+    (1..stages).map(|stage| first(stage * layers / stages)).collect()
 }
 
 /// The decisions of a run.

@@ -14,7 +14,7 @@ use crate::{
     collectives::{span, target},
     data::{self, Row},
     fit::{Pair, fit, fit_from, head, loss, report},
-    layers::{Reached, STARTS, Sheet, judge_stages, keep, with_updates},
+    layers::{self, Reached, STARTS, Sheet, Streams, judge_stages, keep},
     record::Record,
     updates,
     work::{Head, Made, Scores, Shape, Work, time},
@@ -31,6 +31,7 @@ pub(crate) struct Step {
     pub(crate) set: String,
     pub(crate) shape: Shape,
     work: Work,
+    made: Made,
     pub(crate) devices: u64,
     /// Devices of a pipeline; one where there is none.
     pub(crate) pipeline: u64,
@@ -78,10 +79,12 @@ fn step(row: &Row) -> Result<Option<Step>, Box<dyn Error>> {
         12.0 * (layers * hidden * hidden) as f64 + (hidden * vocabulary) as f64;
     let pairs = (2 * layers * hidden * sequence) as f64;
     let flops = (2.0 * parameters + 2.0 * pairs) * (2.0 + forwards);
+    let made = Made::of(row.set());
     Ok(Some(Step {
         set: row.set().to_owned(),
         shape,
-        work: Work::of(shape, (scores, head), Made::of(row.set()))?,
+        work: Work::of(shape, (scores, head), made)?,
+        made,
         devices,
         pipeline,
         micro_batches: batch / (devices / pipeline * examples) as f64,
@@ -104,6 +107,7 @@ impl Step {
 
     /// Nanoseconds on a device over the links of a target.
     fn predicted(&self, device: &Device, target: &Target) -> f64 {
+        let device = &self.made.on(device);
         let layers = self.shape.layers as f64;
         let forward = time(&self.work.layer.forward, device);
         let backward = time(&self.work.layer.backward, device);
@@ -274,16 +278,17 @@ const SUBJECTS: [Subject; 3] = [
     },
 ];
 
-/// Fits and judges all devices of which steps were measured.
-pub(crate) fn calibrate(record: &mut Record) -> Result<(), Box<dyn Error>> {
+/// Fits and judges all devices of which steps were measured. Losses reach this share of the
+/// memory's rate.
+pub(crate) fn calibrate(losses: f64, record: &mut Record) -> Result<(), Box<dyn Error>> {
     let rows = data::rows("steps.csv")?;
-    let mut known = None;
+    let mut known: Option<(Reached, Streams)> = None;
     for subject in SUBJECTS {
         let mut steps = Vec::new();
         for row in rows.iter().filter(|row| row.text("gpu") == subject.gpu) {
             steps.extend(step(row)?);
         }
-        known = Some(one(&subject, &steps, known, record)?);
+        known = Some(one(&subject, &steps, (losses, known), record)?);
     }
     Ok(())
 }
@@ -291,9 +296,9 @@ pub(crate) fn calibrate(record: &mut Record) -> Result<(), Box<dyn Error>> {
 fn one(
     subject: &Subject,
     steps: &[Step],
-    known: Option<(Reached, f64)>,
+    (losses, known): (f64, Option<(Reached, Streams)>),
     record: &mut Record,
-) -> Result<(Reached, f64), Box<dyn Error>> {
+) -> Result<(Reached, Streams), Box<dyn Error>> {
     let of =
         |set: &'static str| steps.iter().filter(move |step| step.set.starts_with(set));
     let mut models: Vec<(u64, u64)> = of(subject.set).map(Step::model).collect();
@@ -306,12 +311,12 @@ fn one(
     let (launched, others): (Vec<&Step>, Vec<&Step>) =
         of("vtrain").partition(|step| FITTED_SHAPES.contains(&step.model()));
     let target = links(subject.cluster)?;
-    let updates = match known {
-        None => updates::fitted(subject, &target, &launched),
-        Some((_, updates)) => updates,
+    let streams = match known {
+        None => Streams { updates: updates::fitted(subject, &target, &launched), losses },
+        Some((_, streams)) => streams,
     };
     let score = |reached: Reached| {
-        let device = with_updates(subject.sheet, reached, updates);
+        let device = layers::device(subject.sheet, reached, streams);
         let [mpt, vtrain] =
             [&seen, &launched].map(|rows| loss(&pairs(&device, &target, rows)));
         mpt + VTRAIN_WEIGHT * vtrain
@@ -325,7 +330,7 @@ fn one(
         }
     };
     head(&format!("Training steps on {}", subject.gpu));
-    let device = with_updates(subject.sheet, reached, updates);
+    let device = layers::device(subject.sheet, reached, streams);
     let table = |name: &str, rows: &[&Step], basis: &[&Step]| {
         if !rows.is_empty() {
             report(name, &pairs(&device, &target, rows));
@@ -348,7 +353,6 @@ fn one(
         judge_stages(&device)?;
         updates::judge(&device, &target, &[launched, others].concat());
     }
-    keep(subject.name, reached, record);
-    record.share(&format!("{}.bandwidth.update", subject.name), updates);
-    Ok((reached, updates))
+    keep(subject.name, reached, streams, record);
+    Ok((reached, streams))
 }

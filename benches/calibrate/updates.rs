@@ -7,7 +7,7 @@
 
 use crate::{
     fit::{Pair, by_group, fit, loss},
-    layers::with_updates,
+    layers::{Streams, device},
     steps::{Step, Subject},
 };
 use roundelay::parts::schedule::{Device, Target};
@@ -51,7 +51,8 @@ fn pairs(device: &Device, target: &Target, steps: &[&Step]) -> Vec<Pair> {
 /// The share of the memory's rate that updates reach on a device, fitted on these steps.
 pub(crate) fn fitted(subject: &Subject, target: &Target, seen: &[&Step]) -> f64 {
     let score = |[updates]: [f64; 1]| {
-        loss(&pairs(&with_updates(subject.sheet, [1.0; 6], updates), target, seen))
+        let streams = Streams { updates, ..Streams::NONE };
+        loss(&pairs(&device(subject.sheet, [1.0; 6], streams), target, seen))
     };
     let [updates] = fit([START], score);
     updates.min(1.0)

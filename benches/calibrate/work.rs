@@ -59,20 +59,33 @@ pub(crate) enum Made {
     /// A product and its bias, and nothing else: PyTorch without a compiler, where GELU and sums
     /// pass over memory on their own.
     Eagerly,
-    /// Whatever our own kernels make as one: kernels written by hand, or a compiler.
+    /// Whatever our own kernels make as one, but for the loss, which passes over logits of 32 bits
+    /// one operation after the other: Megatron.
     Fused,
+    /// The loss as well: kernels written by hand, or a compiler.
+    Whole,
 }
 
 impl Made {
     /// How the models of a set of rows were made: those of llm-foundry were not compiled.
     pub(crate) fn of(set: &str) -> Self {
-        if set.starts_with("mpt_") { Self::Eagerly } else { Self::Fused }
+        match set {
+            "vtrain_single" => Self::Fused,
+            _ if set.starts_with("mpt_") => Self::Eagerly,
+            _ => Self::Whole,
+        }
+    }
+
+    /// A device as these models find it.
+    pub(crate) fn on(self, device: &Device) -> Device {
+        let losses = if self == Self::Whole { 1000 } else { device.losses };
+        Device { losses, ..device.clone() }
     }
 
     fn joins(self, rewrite: Rewrite) -> bool {
         match self {
             Self::Eagerly => rewrite == Rewrite::Affine,
-            Self::Fused => true,
+            Self::Fused | Self::Whole => true,
         }
     }
 
@@ -185,15 +198,45 @@ impl Work {
     }
 }
 
+/// The calls of a head: the product that makes logits, its loss, and both gradients of the product.
+///
+/// # Errors
+/// When the program of the head is refused.
+pub(crate) fn head(shape: Shape) -> Result<Passes, Box<dyn Error>> {
+    let Shape { hidden, sequence, vocabulary, examples, .. } = shape;
+    let model = format!(
+        "model head {{
+            input x: real[batch, {sequence}, {hidden}]
+            input targets: i32[batch, {sequence}]
+            loss cross_entropy(linear(layer_norm(x), {vocabulary}, bias = false), targets)
+        }}"
+    );
+    let costs = costs(&model, examples, Made::Fused)?;
+    // What is normed wants a gradient; the norm itself is none of the head.
+    summed(&costs[1..])
+}
+
 /// All calls of a model.
 fn passes(model: &str, examples: u64, made: Made) -> Result<Passes, Box<dyn Error>> {
+    summed(&costs(model, examples, made)?)
+}
+
+/// The calls of each node of a model.
+fn costs(
+    model: &str,
+    examples: u64,
+    made: Made,
+) -> Result<Vec<NodeCost>, Box<dyn Error>> {
     let text = format!("{model}\ntrain {{ data synthetic, batch {examples} }}");
     let source = SourceFile::new("gpt.rdl".to_owned(), text);
     let program = roundelay::parse(&source)?;
-    let costs = node_costs(&program.model, (examples, Tensor::WHOLE), DTYPE, &made)?;
+    Ok(node_costs(&program.model, (examples, Tensor::WHOLE), DTYPE, &made)?)
+}
+
+fn summed(costs: &[NodeCost]) -> Result<Passes, Box<dyn Error>> {
     Ok(Passes {
-        forward: calls(&costs, |cost| &cost.forward)?,
-        backward: calls(&costs, |cost| &cost.backward)?,
+        forward: calls(costs, |cost| &cost.forward)?,
+        backward: calls(costs, |cost| &cost.backward)?,
     })
 }
 

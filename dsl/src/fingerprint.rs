@@ -50,6 +50,9 @@ impl std::fmt::Display for Shown<'_> {
             if device.updates != 1000 {
                 write!(f, " updates {}", device.updates)?;
             }
+            if device.losses != 1000 {
+                write!(f, " losses {}", device.losses)?;
+            }
             if device.issue > Nanos(0) {
                 write!(f, " issue {}", device.issue.0)?;
             }

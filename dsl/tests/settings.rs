@@ -357,7 +357,7 @@ fn the_result_needs_every_constant_and_takes_them_one_by_one() {
 
 /// Both are shares of the same peak, and updates reach what other calls do unless it says so.
 #[test]
-fn a_device_says_what_updates_reach_of_its_memory() {
+fn a_device_says_what_updates_and_losses_reach_of_its_memory() {
     let program = |shares: &str| {
         let rates =
             PARTS.replace("bandwidth 10 GB/s", &format!("bandwidth 10 GB/s {shares}"));
@@ -368,15 +368,16 @@ fn a_device_says_what_updates_reach_of_its_memory() {
     let rates = |shares| {
         let (program, _) = program(shares).expect("the file is whole");
         let device = program.target.devices.values().next().expect("there is one");
-        (device.bandwidth.0, device.updates)
+        (device.bandwidth.0, device.updates, device.losses)
     };
     let peak = 10_000_000_000;
-    assert_eq!(rates(""), (peak, 1000));
-    assert_eq!(rates("{ reach 0.5 }"), (peak / 2, 1000));
-    assert_eq!(rates("{ update 0.7 }"), (peak, 700));
-    assert_eq!(rates("{ reach 0.5, update 0.7 }"), (peak / 2, 1400));
+    assert_eq!(rates(""), (peak, 1000, 1000));
+    assert_eq!(rates("{ reach 0.5 }"), (peak / 2, 1000, 1000));
+    assert_eq!(rates("{ update 0.7 }"), (peak, 700, 1000));
+    assert_eq!(rates("{ reach 0.5, update 0.7, loss 0.1 }"), (peak / 2, 1400, 200));
     for (wrong, why) in [
         ("{ update 1.5 }", "`update` is a share above 0"),
+        ("{ loss 0 }", "`loss` is a share above 0"),
         ("{ updates 0.5 }", "unknown key `updates` in bandwidth"),
     ] {
         let told = program(wrong).expect_err("no such share");

@@ -16,6 +16,16 @@ const ATTENTION: [&str; 2] = ["attention", "attention_backward"];
 /// Kernels that pass once over long arrays of parameters and their states.
 const UPDATES: [&str; 2] = ["sgd", "adamw"];
 
+/// Kernels that pass over the logits of a loss.
+const LOSSES: [&str; 6] = [
+    "cross_entropy",
+    "cross_entropy_backward",
+    "masked_cross_entropy",
+    "masked_cross_entropy_backward",
+    "cross_entropy_part",
+    "cross_entropy_part_backward",
+];
+
 /// What tensor cores load at once, in bytes.
 const LOADED: u64 = 16;
 
@@ -27,6 +37,8 @@ pub fn unit_of(kernel: &str) -> Unit {
         Unit::Attention
     } else if UPDATES.contains(&kernel) {
         Unit::Update
+    } else if LOSSES.contains(&kernel) {
+        Unit::Loss
     } else {
         Unit::Vector
     }
@@ -55,12 +67,13 @@ mod tests {
 
     #[test]
     fn every_name_is_a_kernel() {
-        let named = MATRICES.iter().chain(&PRODUCTS).chain(&ATTENTION).chain(&UPDATES);
-        for name in named {
+        let products = MATRICES.iter().chain(&PRODUCTS).chain(&ATTENTION);
+        for name in products.chain(&UPDATES).chain(&LOSSES) {
             assert!(NAMES.contains(name), "{name}");
         }
         assert_eq!(unit_of("layer_norm"), Unit::Vector);
         assert_eq!(unit_of("adamw"), Unit::Update);
+        assert_eq!(unit_of("cross_entropy_backward"), Unit::Loss);
     }
 
     fn unit(dtype: Float, classes: u64) -> Unit {

@@ -2,13 +2,14 @@
 //!
 //! Law of the roofline: a call takes max(FLOPs / compute, bytes / bandwidth) + overhead, each
 //! quotient rounded up to whole nanoseconds. Updates of parameters stream through long arrays at a
-//! rate of memory of their own. Where a device says what small products lose, a
+//! rate of memory of their own, and so do losses over classes. Where a device says what small products lose, a
 //! product's arithmetic takes `ramp` more, so one that takes as long as `ramp` reaches half of the
 //! rate; attention has the share of `compute` that the device says, and so have products some row
 //! of which is no whole number of 16 bytes. Exchanges between the parts of split tensors take what
 //! the links between them say: parts wait for each other there, and nothing is hidden, but where
 //! exchanges go on beside the calls of the other half ([`time_beside`]). No call
-//! takes less than issuing one: the host is never further ahead than by one call. A routine takes
+//! takes less than issuing one: the host is never further ahead than by one call. An exchange waits
+//! for the slowest of its hosts, which is not ahead: what issuing takes stands before it. A routine takes
 //! the sum of its calls, but for what goes on beside others, and on a device with a table what a
 //! launch takes besides. So more FLOPs, more bytes or more calls never take less time, a faster
 //! device never takes more, and times of routines add.
@@ -47,13 +48,14 @@ pub fn roofline(footprint: Footprint, device: &Device) -> Nanos {
     let at =
         |share: u32| footprint.flops.at(FlopsPerSecond(part(device.compute.0, share)));
     let arithmetic = match footprint.unit {
-        Unit::Vector | Unit::Update => at(1000),
+        Unit::Vector | Unit::Update | Unit::Loss => at(1000),
         Unit::Product => at(1000) + ramp,
         Unit::Unaligned => at(unaligned) + ramp,
         Unit::Attention => at(attention) + ramp,
     };
     let streams = match footprint.unit {
         Unit::Update => device.updates,
+        Unit::Loss => device.losses,
         Unit::Vector | Unit::Product | Unit::Unaligned | Unit::Attention => 1000,
     };
     let traffic = footprint.bytes.at(BytesPerSecond(part(device.bandwidth.0, streams)));
@@ -163,7 +165,7 @@ impl Costs {
             let profile = program.profiles.get(&id);
             let key = (
                 device.compute,
-                (device.bandwidth, device.updates),
+                (device.bandwidth, [device.updates, device.losses]),
                 [device.overhead, device.issue],
                 device.products,
                 profile.map(Arc::as_ptr),
@@ -337,7 +339,7 @@ impl Model {
             Exchanging::Collective(_) => Nanos(0),
             Exchanging::Strips(_) => roofline(call.footprint, &self.device),
         };
-        (wire + moved).max(self.device.issue)
+        wire + moved + self.device.issue
     }
 
     /// Time of calls, each with the number of busy devices that makes it least.

@@ -72,6 +72,7 @@ pub(crate) fn device() -> Device {
         compute: FlopsPerSecond(1_000_000_000),
         bandwidth: BytesPerSecond(1_000_000_000),
         updates: 1000,
+        losses: 1000,
         threads: 1,
         overhead: Nanos(1_000),
         issue: Nanos(0),

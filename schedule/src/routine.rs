@@ -202,6 +202,8 @@ pub enum Unit {
     Attention,
     /// Element by element, once over all parameters: an optimizer.
     Update,
+    /// Over all classes of each token, which frameworks widen and pass over several times.
+    Loss,
 }
 
 /// The kernels that exist; implemented beside them, asked by the checker.

@@ -70,6 +70,9 @@ pub struct Device {
     /// Rate of its memory in updates of parameters, in thousandths of `bandwidth`.
     #[serde(default = "all", skip_serializing_if = "is_all")]
     pub updates: u32,
+    /// Rate of its memory in losses over classes, in thousandths of `bandwidth`.
+    #[serde(default = "all", skip_serializing_if = "is_all")]
+    pub losses: u32,
     /// CPU threads that a kernel may use; results do not depend on it.
     pub threads: u32,
     /// Launch overhead of one kernel call.

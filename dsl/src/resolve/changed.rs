@@ -28,7 +28,7 @@ pub(super) const LINK: [&str; 2] = ["bandwidth", "latency"];
 impl Program {
     /// Sets one thing after another. `key=value` is a decision as in [`crate::Search::set`];
     /// `NAME.key=value` is `memory`, `compute`, `bandwidth`, `issue` or `price` of all devices NAME
-    /// (rates as they are reached; updates keep their share of the memory's), `bandwidth` or
+    /// (rates as they are reached; updates and losses keep their shares of the memory's), `bandwidth` or
     /// `latency` of the link NAME (its other protocols gain or lose in proportion), or `sharing` of
     /// the memory that a group NAME shares;
     /// `cluster.devices=n` repeats or leaves out devices at the end of the cluster;

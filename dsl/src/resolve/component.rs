@@ -69,7 +69,7 @@ pub(super) fn device_of(
     let price = settings.quantity("price", Dimension::Price, report);
     let profile = shelf.profile(settings.get("measured"), report);
     let ((memory, reserved), (compute, products)) = (memory?, compute?);
-    let (bandwidth, updates) = bandwidth?;
+    let MemoryRates { bandwidth, updates, losses } = bandwidth?;
     let device = Device {
         name: name.text.clone(),
         pool: Id::new(0),
@@ -77,6 +77,7 @@ pub(super) fn device_of(
         compute,
         bandwidth,
         updates,
+        losses,
         threads: threads?.and_then(|threads| u32::try_from(threads).ok()).unwrap_or(1),
         overhead: Nanos(overhead?.unwrap_or(0)),
         issue: Nanos(issue?.unwrap_or(0)),
@@ -135,19 +136,27 @@ fn compute_of(
     Ok((FlopsPerSecond(rate), products))
 }
 
-/// `bandwidth 2 TB/s { reach 0.5, update 0.7 }`: the rate, and that of updates in thousandths of it.
+/// The rate of a memory, and those of updates and of losses over classes in thousandths of it.
+struct MemoryRates {
+    bandwidth: BytesPerSecond,
+    updates: u32,
+    losses: u32,
+}
+
+/// `bandwidth 2 TB/s { reach 0.5, update 0.7, loss 0.1 }`.
 fn memory_rates_of(
     settings: &Settings<'_>,
     name: &Name,
     report: &mut Report,
-) -> Known<(BytesPerSecond, u32)> {
+) -> Known<MemoryRates> {
     let peak = settings.required_outer("bandwidth", Dimension::ByteRate, name, report)?;
     let entries = settings.get("bandwidth").map_or(&[][..], |entry| &entry.entries);
-    let inner = Settings::new("bandwidth", entries, &["reach", "update"], report);
+    let inner = Settings::new("bandwidth", entries, &["reach", "update", "loss"], report);
     let rate = reached(peak, &inner, report)?;
     let reach = inner.share("reach", report)?.unwrap_or(1000);
-    let update = inner.share("update", report)?.unwrap_or(reach);
-    Ok((BytesPerSecond(rate), update * 1000 / reach))
+    let mut of_rate = |key| Ok(inner.share(key, report)?.unwrap_or(reach) * 1000 / reach);
+    let (updates, losses) = (of_rate("update")?, of_rate("loss")?);
+    Ok(MemoryRates { bandwidth: BytesPerSecond(rate), updates, losses })
 }
 
 /// `bandwidth 25 GB/s { reach 0.9 }`.

@@ -42,24 +42,58 @@ fn a_product_of_half_size_reaches_half_of_the_rate() {
     assert_eq!(time(400, Unit::Vector), Nanos(400));
 }
 
-/// Updates pass over long arrays at a rate of their own, above or below that of other calls.
+/// Updates pass over long arrays at a rate of their own, above or below that of other calls, and so
+/// do losses over classes.
 #[test]
-fn updates_have_a_rate_of_memory_of_their_own() {
-    let time = |updates, unit| {
-        let device = Device {
-            compute: FlopsPerSecond(1_000_000_000),
-            bandwidth: BytesPerSecond(500_000_000),
-            overhead: Nanos(0),
-            updates,
-            ..device()
-        };
-        roofline(footprint(30, 300, unit), &device)
+fn updates_and_losses_have_rates_of_memory_of_their_own() {
+    let device = Device {
+        compute: FlopsPerSecond(1_000_000_000),
+        bandwidth: BytesPerSecond(500_000_000),
+        overhead: Nanos(0),
+        ..device()
     };
-    for (updates, nanos) in [(1000, 600), (1500, 400), (500, 1200), (100_000, 30)] {
-        assert_eq!(time(updates, Unit::Update), Nanos(nanos));
-        for unit in [Unit::Vector, Unit::Product, Unit::Unaligned, Unit::Attention] {
-            assert_eq!(time(updates, unit), Nanos(600));
+    let others = [Unit::Vector, Unit::Product, Unit::Unaligned, Unit::Attention];
+    for (share, nanos) in [(1000, 600), (1500, 400), (500, 1200), (100_000, 30)] {
+        let updates = Device { updates: share, ..device.clone() };
+        let losses = Device { losses: share, ..device.clone() };
+        for (device, own, other) in
+            [(updates, Unit::Update, Unit::Loss), (losses, Unit::Loss, Unit::Update)]
+        {
+            let time = |unit| roofline(footprint(30, 300, unit), &device);
+            assert_eq!(time(own), Nanos(nanos));
+            for unit in others.into_iter().chain([other]) {
+                assert_eq!(time(unit), Nanos(600));
+            }
         }
+    }
+}
+
+/// Hosts that are ahead of their devices wait at an exchange for the slowest: issuing it counts
+/// besides what its links take, as a whole and as a bound.
+#[test]
+fn issuing_an_exchange_stands_before_it() {
+    let mut program = sample::program(2, 8);
+    let plan = Plan {
+        tensor: Tensor { rows: 2, ..Tensor::WHOLE },
+        ..sample::plan(Rule::Sync, Placement::Accumulate, Order::Sequential, 1, 1)
+    };
+    let schedule = lower(&program, &plan).unwrap();
+    let exchanges = |call: &&Call| Kernels.exchange(call, Float::F32).is_some();
+    let calls = schedule.routines.values().flat_map(|routine| &routine.calls);
+    let calls: Vec<Call> = calls.filter(exchanges).cloned().collect();
+    let mut floor = |issue| {
+        for (_, device) in program.target.devices.iter_mut() {
+            device.issue = Nanos(issue);
+        }
+        let costs = Costs::new(&program);
+        let calls = costs.priced(&calls).unwrap();
+        let calls: Vec<_> = calls.into_iter().map(|call| (call, 1)).collect();
+        costs.floor(&calls).time()
+    };
+    let (wires, count) = (floor(0), calls.len() as u64);
+    assert!(wires > Nanos(0) && count > 0);
+    for issue in [1, 2_000, 1_000_000] {
+        assert_eq!(floor(issue), wires + Nanos(issue * count));
     }
 }
 
@@ -159,10 +193,11 @@ fn more_work_never_takes_less_and_a_faster_device_never_takes_more() {
             overhead: Nanos(draw()),
             products: Products { ramp: Nanos(draw()), attention: 300, unaligned: 200 },
             updates: u32::try_from(1 + draw()).unwrap(),
+            losses: u32::try_from(1 + draw()).unwrap(),
             ..device()
         };
         let products = [Unit::Product, Unit::Unaligned, Unit::Attention];
-        for unit in products.into_iter().chain([Unit::Vector, Unit::Update]) {
+        for unit in products.into_iter().chain([Unit::Vector, Unit::Update, Unit::Loss]) {
             let small = footprint(draw(), draw(), unit);
             let flops = small.flops + Flops(draw());
             let large = Footprint { flops, bytes: small.bytes + Bytes(draw()), unit };

@@ -36,6 +36,7 @@ fn target(devices: usize) -> Target {
         compute: FlopsPerSecond(1),
         bandwidth: BytesPerSecond(1_000_000_000),
         updates: 1000,
+        losses: 1000,
         threads: 1,
         overhead: Nanos(0),
         issue: Nanos(0),

@@ -68,6 +68,7 @@ fn target() -> Target {
         compute: FlopsPerSecond(40_000_000_000),
         bandwidth: BytesPerSecond(10_000_000_000),
         updates: 1400,
+        losses: 600,
         threads: 1,
         overhead: Nanos(0),
         issue: Nanos(0),

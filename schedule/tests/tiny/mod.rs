@@ -113,6 +113,7 @@ fn target(devices: u32) -> Target {
             compute: FlopsPerSecond(1),
             bandwidth: BytesPerSecond(1),
             updates: 1000,
+            losses: 1000,
             threads: 1,
             overhead: Nanos(0),
             issue: Nanos(0),
