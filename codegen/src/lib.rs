@@ -10,7 +10,7 @@ mod tensor;
 
 #[doc(hidden)]
 pub use lower::lower_halved;
-pub use lower::{LowerError, device_lists, laid_out, lower, lower_if, lower_with};
+pub use lower::{LowerError, Lowerer, device_lists, lower, lower_with};
 #[doc(hidden)]
 pub use rewrite::Everywhere;
 pub use rewrite::{Choice, FORMS, Form, Line, Neighbour, Place};

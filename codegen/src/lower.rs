@@ -6,10 +6,12 @@
 mod arena;
 mod arrivals;
 mod calendar;
+mod code;
 mod compute;
 mod dense;
 mod draft;
 mod error;
+mod lowerer;
 mod order;
 mod pairs;
 mod rest;
@@ -19,13 +21,14 @@ mod state;
 mod waits;
 
 pub use error::LowerError;
+pub use lowerer::Lowerer;
 pub use order::device_lists;
 
 use crate::{
-    Cut, StageForm, Stages,
-    rewrite::{Choice, Decided, Everywhere, Listed},
-    stages_in,
+    Stages,
+    rewrite::{Choice, Everywhere, Listed},
 };
+use code::CodeKey;
 use draft::{Draft, DraftAction, DraftWork, Hold, list_order};
 use order::descending;
 use roundelay_dsl::Program;
@@ -37,9 +40,6 @@ use roundelay_schedule::{
 use rows::Rows;
 use state::StageRows;
 use std::{borrow::Cow, convert::Infallible};
-
-/// Bytes of a line of memory.
-const LINE: u64 = 64;
 
 /// Lowers a plan: launches, transfers, collectives, buffers and waits.
 ///
@@ -65,38 +65,6 @@ pub fn lower_with(
     lower_in(program, plan, order, choice)
 }
 
-/// As [`lower_with`], as far as memory is laid out, and goes on only if that is admitted: the
-/// schedule that `admit` sees lacks the waits of its actions alone. It is for whoever weighs a plan,
-/// and has no fingerprint.
-///
-/// # Errors
-/// As [`lower`]; what `admit` says is the inner result.
-pub fn lower_if<E>(
-    program: &Program,
-    plan: &Plan,
-    choice: &dyn Choice,
-    admit: impl FnOnce(&Schedule) -> Result<(), E>,
-) -> Result<Result<Schedule, E>, LowerError> {
-    let program = &*fitting(program, plan)?;
-    let order = order::Slots::new(plan, plan.cell_micro_batches())?;
-    drafted(program, plan, (order, choice), |draft| finished(arranged(draft), admit))
-}
-
-/// As [`lower_with`], as far as memory is laid out, of a program whose model is already that of the
-/// plan's rule: the schedule lacks the waits of its actions, and a fingerprint.
-///
-/// # Errors
-/// As [`lower`].
-pub fn laid_out(
-    program: &Program,
-    plan: &Plan,
-    choice: &dyn Choice,
-) -> Result<Schedule, LowerError> {
-    fits(program, plan)?;
-    let order = order::Slots::new(plan, plan.cell_micro_batches())?;
-    drafted(program, plan, (order, choice), |draft| arranged(draft).schedule)
-}
-
 /// Lowers a plan with each backward pass in two halves, one right after the other, whatever its
 /// order says: what tests compare with whole passes.
 ///
@@ -117,7 +85,8 @@ fn lower_in(
 ) -> Result<Schedule, LowerError> {
     let admit = |_: &Schedule| Ok::<(), Infallible>(());
     let finish = |draft: Draft<'_>| finished(arranged(draft), admit);
-    match drafted(program, plan, (order, choice), finish)? {
+    let code = CodeKey::new(program, plan, &order).derive(program, choice)?;
+    match drafted(program, plan, (order, &code), finish)? {
         Ok(schedule) => {
             Ok(Schedule { fingerprint: roundelay_dsl::fingerprint(program), ..schedule })
         }
@@ -125,40 +94,17 @@ fn lower_in(
     }
 }
 
-/// What `finish` makes of the draft of a plan.
+/// What `finish` makes of the draft of a plan whose stages have this code.
 fn drafted<T>(
     program: &Program,
     plan: &Plan,
-    (order, choice): (order::Slots, &dyn Choice),
+    (order, code): (order::Slots, &Stages),
     finish: impl FnOnce(Draft<'_>) -> T,
 ) -> Result<T, LowerError> {
-    let examples = u64::from(program.train.batch / plan.all_micro_batches());
-    let dtype = program.train.dtype;
-    // A part of any member is whole lines of memory, in the narrowest type that it has.
-    let padding = LINE.div_ceil(dtype.size()).max(16) * u64::from(plan.parts());
-    let layout = (dtype, padding);
-    let form = |stage: Stage| StageForm {
-        backward: order.form(stage),
-        recompute: plan.recompute[plan.whole_stage(stage) as usize],
-    };
-    let cut = Cut { cuts: &plan.cuts, tensor: plan.tensor, slices: plan.slices };
-    let listed = Listed(&plan.rewrites);
-    let decided = Decided {
-        calls: if plan.rewrites.is_empty() { choice } else { &listed },
-        maps: (!plan.maps.is_empty()).then_some(&plan.maps),
-        otherwise: choice,
-    };
-    let code = stages_in(&program.model, cut, examples, layout, form, &decided)?;
-    if let Some((rewrite, site)) = plan.rewrites.beyond(&code.rewrites) {
-        return Err(LowerError::Rewrite { rewrite, site });
-    }
-    if let (true, Some((site, way))) = (code.maps.is_empty(), plan.maps.iter().next()) {
-        return Err(LowerError::Maps { site, way });
-    }
     let (rewrites, maps) = (code.rewrites.clone(), code.maps.clone());
     let plan = &Plan { rewrites, maps, ..plan.clone() };
-    let job = job(program, &code);
-    let mut draft = Draft::new(plan, &program.target, &job, &code, order);
+    let job = job(program, code);
+    let mut draft = Draft::new(plan, &program.target, &job, code, order);
     let mut states = Table::<Stage, StageRows>::new();
     for stage in draft.keepers() {
         states.push(state::lay_out(&mut draft, stage)?);

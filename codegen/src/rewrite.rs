@@ -9,11 +9,8 @@
 //! only fits where nobody else reads it. `part` is only ever taken of what all rows have alike.
 
 use crate::tensor::Divided;
-use roundelay_schedule::{Attribute, MapWays, Rewrite, Rewrites};
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-};
+use roundelay_schedule::{Attributes, MapWays, Rewrite, Rewrites};
+use std::{collections::BTreeSet, fmt};
 
 /// What one call makes of which arrays, by their names in a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -217,7 +214,7 @@ pub struct Neighbour<'a> {
     /// Its kernel.
     pub kernel: &'static str,
     /// The constants of the kernel.
-    pub attributes: &'a BTreeMap<String, Attribute>,
+    pub attributes: &'a Attributes,
     /// The arrays that it works on, in the order of the catalogue.
     pub operands: Vec<Place<'a>>,
 }

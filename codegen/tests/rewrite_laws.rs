@@ -7,7 +7,9 @@ mod stage_support;
 
 use roundelay_codegen::{FORMS, Form, Line};
 use roundelay_kernels::{Context, Kernel, Real};
-use roundelay_schedule::{Attribute, Bytes, Call, Element, Float, Operand, Rewrite};
+use roundelay_schedule::{
+    Attribute, Attributes, Bytes, Call, Element, Float, Operand, Rewrite,
+};
 use stage_support::{build::Numbers, machine::context};
 use std::collections::BTreeMap;
 
@@ -65,17 +67,14 @@ fn drawn<R: Real>(
 }
 
 fn call(form: &Form, line: &Line, sizes: Sizes) -> Call {
-    let mut attributes: BTreeMap<String, Attribute> = line
-        .flags
-        .iter()
-        .map(|flag| ((*flag).to_owned(), Attribute::Flag(true)))
-        .collect();
+    let mut attributes: Attributes =
+        line.flags.iter().map(|flag| ((*flag).into(), Attribute::Flag(true))).collect();
     let moves = ["all_reduce", "all_gather", "reduce_scatter", "part"];
     if moves.contains(&line.kernel) {
-        attributes.insert("parts".to_owned(), Attribute::Integer(sizes.parts as i64));
+        attributes.insert("parts".into(), Attribute::Integer(sizes.parts as i64));
     }
     if moves[1..].contains(&line.kernel) {
-        attributes.insert("inner".to_owned(), Attribute::Integer(sizes.inner as i64));
+        attributes.insert("inner".into(), Attribute::Integer(sizes.inner as i64));
     }
     let operand = |name: &str| Operand {
         argument: 0,
@@ -85,7 +84,7 @@ fn call(form: &Form, line: &Line, sizes: Sizes) -> Call {
     };
     let made = if line.is_in_place() { &[] } else { line.made };
     let operands = line.read.iter().chain(made).map(|name| operand(name)).collect();
-    Call { kernel: line.kernel.to_owned(), attributes, operands }
+    Call { kernel: line.kernel.into(), attributes, operands }
 }
 
 /// Runs a line on all devices.

@@ -48,7 +48,7 @@ fn cut(model: &Model, cuts: &[u32]) -> Stages {
 fn kernels(routine: &Routine) -> Vec<String> {
     let name = |call: &Call| {
         let set = call.attributes.iter().filter(|(_, a)| **a == Attribute::Flag(true));
-        set.fold(call.kernel.clone(), |name, (flag, _)| format!("{name} {flag}"))
+        set.fold(call.kernel.to_string(), |name, (flag, _)| format!("{name} {flag}"))
     };
     routine.calls.iter().map(name).collect()
 }

@@ -62,9 +62,9 @@ impl Shape {
             element: Element::Real,
             shape: shape.to_vec(),
         };
-        let flag = |name: &str, value| (name.to_owned(), Attribute::Flag(value));
+        let flag = |name: &'static str, value| (name.into(), Attribute::Flag(value));
         Call {
-            kernel: "matmul".to_owned(),
+            kernel: "matmul".into(),
             attributes: BTreeMap::from([
                 flag("transpose_a", self.transpose_a),
                 flag("transpose_b", self.transpose_b),

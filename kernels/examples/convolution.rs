@@ -50,11 +50,8 @@ impl Layer {
             "weights" => ("conv2d_weights", [self.x, y, self.weight]),
             _ => ("conv2d", [self.x, self.weight, y]),
         };
-        let integer = |name: &str, value: u64| {
-            (
-                name.to_owned(),
-                Attribute::Integer(i64::try_from(value).unwrap_or(i64::MAX)),
-            )
+        let integer = |name: &'static str, value: u64| {
+            (name.into(), Attribute::Integer(i64::try_from(value).unwrap_or(i64::MAX)))
         };
         let operand = |(argument, shape): (u32, [u64; 4])| Operand {
             argument,
@@ -63,7 +60,7 @@ impl Layer {
             shape: shape.to_vec(),
         };
         Call {
-            kernel: kernel.to_owned(),
+            kernel: kernel.into(),
             attributes: BTreeMap::from([
                 integer("stride", self.stride),
                 integer("padding", padding),

@@ -416,15 +416,15 @@ mod tests {
     /// In 16 bits; what is brought may be wider or narrower than what becomes of it.
     #[test]
     fn what_is_sent_counts_in_the_element_that_is_brought() {
-        let sent = |kernel: &str, operands: [(Element, u64); 2]| {
+        let sent = |kernel: &'static str, operands: [(Element, u64); 2]| {
             let operand = |(element, columns)| {
                 let (argument, offset) = (0, Bytes(0));
                 Operand { argument, offset, element, shape: vec![3, columns] }
             };
             let parts = Attribute::Integer(2);
             let call = Call {
-                kernel: kernel.to_owned(),
-                attributes: [("parts".to_owned(), parts)].into(),
+                kernel: kernel.into(),
+                attributes: [("parts".into(), parts)].into(),
                 operands: operands.map(operand).into(),
             };
             let exchanged = Kernels.exchange(&call, Float::Bf16(GradientSums::F32));

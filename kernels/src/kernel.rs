@@ -21,6 +21,7 @@ use roundelay_schedule::{
     Access, Bytes, Call, Catalogue, Element, Exchanged, Float, Flops, Footprint, Operand,
     Touching, Unit,
 };
+use std::sync::OnceLock;
 
 /// One kernel: how its call is read, what it costs, and its two bodies.
 pub(crate) trait Define: Sized {
@@ -56,11 +57,15 @@ macro_rules! define_operations {
         pub const NAMES: &[&str] = &[$($name),*];
 
         impl Operation {
-            fn parse(name: &str, call: &mut Signature<'_>) -> Result<Self, String> {
-                match name {
+            /// Nothing if no kernel has the name.
+            fn parse(
+                name: &str,
+                call: &mut Signature<'_>,
+            ) -> Option<Result<Self, String>> {
+                Some(match name {
                     $($name => Define::parse(call).map(Self::$variant),)*
-                    _ => Err("is unknown".to_owned()),
-                }
+                    _ => return None,
+                })
             }
             fn flops(&self) -> u64 {
                 match self {
@@ -196,7 +201,8 @@ define_operations! {
 pub struct Kernel {
     operation: Operation,
     slots: Vec<Slot>,
-    accesses: Vec<Access>,
+    /// Those of the slots, once somebody asked for them.
+    accesses: OnceLock<Vec<Access>>,
     unit: Unit,
     /// Whether the lengths of rows of its matrices count.
     multiplies_rows: bool,
@@ -210,32 +216,29 @@ impl Kernel {
     /// the nearest known one), a missing attribute or operand, an element type, a shape, or a
     /// size beyond any memory.
     pub fn parse(call: &Call) -> Result<Self, String> {
-        let name = call.kernel.as_str();
+        let name = &*call.kernel;
         let mut signature = Signature::new(call);
-        let parsed = match NAMES.contains(&name) {
-            true => Operation::parse(name, &mut signature),
-            false => {
-                let hint = nearest(name, NAMES.iter().copied());
-                return Err(format!("unknown kernel `{name}`{hint}"));
-            }
+        let Some(parsed) = Operation::parse(name, &mut signature) else {
+            let hint = nearest(name, NAMES.iter().copied());
+            return Err(format!("unknown kernel `{name}`{hint}"));
         };
         let finished = parsed.and_then(|operation| Ok((operation, signature.finish()?)));
         let (operation, slots) =
             finished.map_err(|mistake| format!("kernel `{name}`: {mistake}"))?;
-        let accesses = slots.iter().map(|slot| slot.access).collect();
+        let accesses = OnceLock::new();
         let (unit, multiplies_rows) = (unit_of(name), multiplies_rows(name));
         Ok(Self { operation, slots, accesses, unit, multiplies_rows })
     }
 
     /// What is done with each operand.
     pub fn accesses(&self) -> &[Access] {
-        &self.accesses
+        self.accesses.get_or_init(|| self.slots.iter().map(|slot| slot.access).collect())
     }
 
     /// What the call touches, where real numbers are of this type: what exchanges go by that go on
     /// beside it.
     pub fn touching(&self, call: &Call, dtype: Float) -> Touching {
-        let operands = call.operands.iter().zip(self.sizes(dtype)).zip(&self.accesses);
+        let operands = call.operands.iter().zip(self.sizes(dtype)).zip(self.accesses());
         let operand = |((operand, size), access): ((&Operand, Bytes), &Access)| {
             let first = operand.offset.0;
             (operand.argument, first..first.saturating_add(size.0), *access)
@@ -395,7 +398,8 @@ pub struct Kernels;
 
 impl Catalogue for Kernels {
     fn accesses(&self, call: &Call) -> Result<Vec<Access>, String> {
-        Kernel::parse(call).map(|kernel| kernel.accesses)
+        Kernel::parse(call)
+            .map(|kernel| kernel.slots.iter().map(|slot| slot.access).collect())
     }
 
     fn exchange(&self, call: &Call, dtype: Float) -> Option<Exchanged> {

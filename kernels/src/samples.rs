@@ -18,7 +18,11 @@ use std::collections::BTreeMap;
 
 /// A call under construction.
 pub fn call(kernel: &str) -> Call {
-    Call { kernel: kernel.to_owned(), attributes: BTreeMap::new(), operands: Vec::new() }
+    Call {
+        kernel: kernel.to_owned().into(),
+        attributes: BTreeMap::new(),
+        operands: Vec::new(),
+    }
 }
 
 /// Adds to a call.
@@ -55,7 +59,7 @@ pub trait Build: Sized {
 
 impl Build for Call {
     fn with(mut self, name: &str, value: Attribute) -> Self {
-        self.attributes.insert(name.to_owned(), value);
+        self.attributes.insert(name.to_owned().into(), value);
         self
     }
     fn operand(mut self, element: Element, shape: &[u64]) -> Self {

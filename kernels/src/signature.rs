@@ -11,12 +11,18 @@ pub(crate) struct Signature<'a> {
     known: Vec<&'static str>,
 }
 
+/// As many attributes as most kernels ask for.
+const ASKED: usize = 8;
+
 /// More elements than this cannot be addressed in any element type.
 const MOST_ELEMENTS: u64 = (isize::MAX as u64) / 8;
 
 impl<'a> Signature<'a> {
     pub(crate) fn new(call: &'a Call) -> Self {
-        Self { call, slots: Vec::new(), known: Vec::new() }
+        let slots = Vec::with_capacity(call.operands.len());
+        // Where nothing is given, nothing needs to be known.
+        let known = if call.attributes.is_empty() { 0 } else { ASKED };
+        Self { call, slots, known: Vec::with_capacity(known) }
     }
 
     /// The next operand, of any shape: its number of elements.
@@ -63,7 +69,7 @@ impl<'a> Signature<'a> {
         access: Access,
     ) -> Result<(usize, usize), String> {
         let index = self.take(name, Element::Real, access)?;
-        let columns = self.shape(index).last().copied().unwrap_or(1);
+        let columns = self.shape(index).last().map_or(1, |columns| *columns as usize);
         Ok((self.slots[index].length / columns, columns))
     }
 
@@ -76,7 +82,7 @@ impl<'a> Signature<'a> {
         columns: usize,
     ) -> Result<usize, String> {
         let index = self.take(name, Element::Real, access)?;
-        match trailing(&self.shape(index), columns) {
+        match trailing(self.shape(index), columns) {
             true => Ok(self.slots[index].length / columns),
             false => Err(format!(
                 "operand `{name}` has shape {:?}, whose trailing extents do not multiply to \
@@ -94,7 +100,7 @@ impl<'a> Signature<'a> {
         (rows, columns): (usize, usize),
     ) -> Result<(), String> {
         let index = self.take(name, Element::Real, access)?;
-        match trailing(&self.shape(index), columns) {
+        match trailing(self.shape(index), columns) {
             true => self.expect(index, name, &[rows, columns]),
             false => Err(self.mismatch(index, name, &[rows, columns])),
         }
@@ -110,7 +116,7 @@ impl<'a> Signature<'a> {
     ) -> Result<usize, String> {
         let index = self.take(name, Element::Real, access)?;
         let rows = self.slots[index].length / columns;
-        let fits = trailing(&self.shape(index), columns)
+        let fits = trailing(self.shape(index), columns)
             && rows >= least
             && rows.is_multiple_of(examples);
         match fits {
@@ -131,7 +137,7 @@ impl<'a> Signature<'a> {
         access: Access,
     ) -> Result<usize, String> {
         let index = self.take(name, Element::Real, access)?;
-        match trailing(&self.shape(index - 1), self.slots[index].length) {
+        match trailing(self.shape(index - 1), self.slots[index].length) {
             true => Ok(self.slots[index].length),
             false => Err(format!(
                 "operand `{name}` has shape {:?}, which is no trailing part of {:?}",
@@ -148,9 +154,10 @@ impl<'a> Signature<'a> {
         access: Access,
     ) -> Result<[usize; 3], String> {
         let index = self.take(name, Element::Real, access)?;
-        match self.shape(index).as_slice() {
+        match *self.shape(index) {
             [.., sequence, width] => {
-                Ok([self.slots[index].length / sequence / width, *sequence, *width])
+                let [sequence, width] = [sequence, width].map(|extent| extent as usize);
+                Ok([self.slots[index].length / sequence / width, sequence, width])
             }
             _ => Err(format!("operand `{name}` needs at least two extents")),
         }
@@ -163,10 +170,12 @@ impl<'a> Signature<'a> {
         access: Access,
     ) -> Result<[usize; 4], String> {
         let index = self.take(name, Element::Real, access)?;
-        match self.shape(index).as_slice() {
+        match *self.shape(index) {
             [.., height, width, channels] => {
+                let [height, width, channels] =
+                    [height, width, channels].map(|extent| extent as usize);
                 let images = self.slots[index].length / height / width / channels;
-                Ok([images, *height, *width, *channels])
+                Ok([images, height, width, channels])
             }
             _ => Err(format!("operand `{name}` needs at least three extents")),
         }
@@ -322,7 +331,7 @@ impl<'a> Signature<'a> {
             return Err(format!("takes {taken} operands, but has {given}"));
         }
         for name in self.call.attributes.keys() {
-            if !self.known.contains(&name.as_str()) {
+            if !self.known.contains(&&**name) {
                 let hint = nearest(name, self.known.iter().copied());
                 return Err(format!("has no attribute `{name}`{hint}"));
             }
@@ -331,7 +340,9 @@ impl<'a> Signature<'a> {
     }
 
     fn attribute(&mut self, name: &'static str) -> Option<&'a Attribute> {
-        self.known.push(name);
+        if !self.call.attributes.is_empty() {
+            self.known.push(name);
+        }
         self.call.attributes.get(name)
     }
 
@@ -367,8 +378,8 @@ impl<'a> Signature<'a> {
         Ok(index)
     }
 
-    fn shape(&self, index: usize) -> Vec<usize> {
-        self.call.operands[index].shape.iter().map(|extent| *extent as usize).collect()
+    fn shape(&self, index: usize) -> &'a [u64] {
+        &self.call.operands[index].shape
     }
 
     fn expect(&self, index: usize, name: &str, shape: &[usize]) -> Result<(), String> {
@@ -393,10 +404,10 @@ fn described(element: Element) -> &'static str {
 }
 
 /// Whether some trailing extents multiply to `product`; none of them is zero.
-fn trailing(shape: &[usize], product: usize) -> bool {
+fn trailing(shape: &[u64], product: usize) -> bool {
     let mut total = 1;
     let mut products = shape.iter().rev().map(|extent| {
-        total *= extent;
+        total *= *extent as usize;
         total
     });
     product == 1 || products.any(|so_far| so_far == product)

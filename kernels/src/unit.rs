@@ -84,10 +84,11 @@ mod tests {
             shape: shape.to_vec(),
         };
         let flags = ["transpose_a", "transpose_b"];
-        let flag = |name: &str| (name.to_owned(), Attribute::Flag(name == "transpose_b"));
+        let flag =
+            |name: &'static str| (name.into(), Attribute::Flag(name == "transpose_b"));
         let shapes = [[3, 64], [classes, 64], [3, classes]];
         let call = Call {
-            kernel: "matmul".to_owned(),
+            kernel: "matmul".into(),
             attributes: flags.map(flag).into(),
             operands: shapes.map(operand).to_vec(),
         };

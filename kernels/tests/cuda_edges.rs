@@ -45,7 +45,7 @@ fn rows_of_every_length() {
         ];
         calls.iter().for_each(|call| check(call, Float::F32, &CONTEXT));
         let wide = calls.map(|mut call| {
-            let statistics: &[usize] = match call.kernel.as_str() {
+            let statistics: &[usize] = match &*call.kernel {
                 "layer_norm" => &[4, 5],
                 "cross_entropy" => &[2, 3],
                 _ => &[],

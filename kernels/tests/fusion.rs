@@ -35,7 +35,7 @@ fn one_by_one(fused: &Call, arrays: &mut [Array<f32>], threads: usize) {
     };
     step("matmul", &[0, 1, map]);
     step("add_rows", &[2, map]);
-    match fused.kernel.as_str() {
+    match &*fused.kernel {
         "affine" => {}
         "affine_relu" => step("relu", &[map, map]),
         "affine_gelu" => step("gelu", &[3, 4]),

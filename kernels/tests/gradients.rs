@@ -253,7 +253,7 @@ fn stored_scores() {
     };
     let hold = |forward: &Forward, backward: Call, kept: usize, input: usize| {
         let length = forward.arrays[input].values().len();
-        let slopes = match backward.kernel.as_str() {
+        let slopes = match &*backward.kernel {
             "scores" => [forward.weights(), forward.arrays[kept].clone()],
             _ if forward.call.kernel == "scores" => {
                 [forward.weights(), forward.arrays[kept].clone()]

@@ -94,7 +94,7 @@ fn a_call_with_one_mistake_is_refused() {
                 refused(&text, &format!("attribute `{attribute}` must be"));
                 let mut lacking = good.clone();
                 lacking.attributes.remove(attribute);
-                let optional_here = match attribute.as_str() {
+                let optional_here = match &**attribute {
                     "cap" => name.starts_with("attention"),
                     "epsilon" => name.contains("_norm"),
                     "first" => *name == "rotary",

@@ -10,7 +10,7 @@ use crate::{
     reason::Reason,
     stages::{Cell, KnownStages, backward_form},
 };
-use roundelay_codegen::StageForm;
+use roundelay_codegen::{Lowerer, StageForm};
 use roundelay_dsl::Program;
 use roundelay_schedule::{Id, Plan, Recompute, Stage};
 use std::collections::BTreeMap;
@@ -48,5 +48,6 @@ pub fn appraise(program: &Program, plan: &Plan) -> Result<Candidate, Reason> {
         },
         _ => bound.of_slices(program),
     };
-    evaluate::clock(program, &costs, (plan.clone(), bound, 0))
+    let lowerer = Lowerer::new(program, &costs.algebra);
+    evaluate::clock(program, (&costs, &lowerer), (plan.clone(), bound, 0))
 }

@@ -17,7 +17,7 @@ use crate::{
 };
 use find::Aim;
 use pipe::{Merit, Passes, Pipe, StageHalves};
-use roundelay_codegen::laid_out;
+use roundelay_codegen::Lowerer;
 use roundelay_dsl::{Objective, Program};
 use roundelay_schedule::{Bytes, Order, Plan};
 
@@ -31,21 +31,22 @@ const TRIALS: u64 = 32;
 /// # Errors
 /// When the plan cannot be lowered or priced.
 pub fn with_found_lists(program: &Program, plan: &Plan) -> Result<Plan, Reason> {
-    complete(program, &Costs::new(program), plan)
+    let costs = Costs::new(program);
+    let lowerer = Lowerer::new(program, &costs.algebra);
+    complete(program, (&costs, &lowerer), plan)
 }
 
-/// As [`with_found_lists`], with costs at hand.
+/// As [`with_found_lists`], with costs and a lowerer of the program at hand.
 pub(crate) fn complete(
     program: &Program,
-    costs: &Costs,
+    (costs, lowerer): (&Costs, &Lowerer<'_>),
     plan: &Plan,
 ) -> Result<Plan, Reason> {
     if !plan.order.is_found() || !plan.lists.is_empty() {
         return Ok(plan.clone());
     }
     let plain = plain(plan);
-    let algebra = &costs.algebra;
-    let mut schedule = laid_out(program, &plain, algebra).map_err(refused)?;
+    let mut schedule = lowerer.laid_out(&plain).map_err(refused)?;
     cost::price_with(&mut schedule, costs).map_err(refused)?;
     let mut pipe = read::pipe(program, &schedule);
     let aim = match (program.search.objective, plan.order) {
@@ -53,7 +54,7 @@ pub(crate) fn complete(
         _ => Aim::Time,
     };
     let found = match plan.order {
-        Order::ZeroBubbleAuto => roomy((program, costs), plan, &mut pipe, aim)?,
+        Order::ZeroBubbleAuto => roomy((program, lowerer), plan, &mut pipe, aim)?,
         _ => find::find(&pipe, aim, &[]).map(|(_, passes)| passes),
     };
     Ok(found.map_or(plain, |passes| listed(plan, &pipe, &passes)))
@@ -64,14 +65,14 @@ pub(crate) fn complete(
 /// little is passed over, and ever more of it. Once one had no room, none is taken that is worse
 /// than an order with fixed rules that has.
 fn roomy(
-    (program, costs): (&Program, &Costs),
+    (program, lowerer): (&Program, &Lowerer<'_>),
     plan: &Plan,
     pipe: &mut Pipe,
     aim: Aim,
 ) -> Result<Option<Passes>, Reason> {
     let lacks = |pipe: &Pipe, passes: &Passes| {
         let found = listed(plan, pipe, passes);
-        let schedule = laid_out(program, &found, &costs.algebra).map_err(refused)?;
+        let schedule = lowerer.laid_out(&found).map_err(refused)?;
         Ok(memory::lacks(program, &schedule))
     };
     let mut tried = Vec::new();

@@ -15,6 +15,7 @@ use crate::{
     search::{Judge, Open},
     sharpen::{Bounds, Sharpness},
 };
+use roundelay_codegen::Lowerer;
 use roundelay_dsl::{Objective, Program};
 use roundelay_schedule::{Exactness, Images, Sequence};
 use std::{collections::BTreeMap, ops::Range};
@@ -26,6 +27,7 @@ pub(crate) type Classes = BTreeMap<Exactness, Vec<Vec<Open>>>;
 /// Knows the costs of the plans of a program, and keeps what turned out.
 pub(crate) struct Clerk<'a> {
     costs: &'a Costs,
+    lowerer: Lowerer<'a>,
     listed: Listed<'a>,
     network: Network<'a>,
     /// Plans that turned out to be none.
@@ -88,7 +90,8 @@ impl<'a> Clerk<'a> {
             unfit.extend(own);
         }
         let network = Network::new(&program.target);
-        (Self { costs, listed, network, unfit }, classes)
+        let lowerer = Lowerer::new(program, &costs.algebra);
+        (Self { costs, lowerer, listed, network, unfit }, classes)
     }
 
     /// The first plan of a group from this one on that may fit.
@@ -228,7 +231,7 @@ impl Judge for Clerk<'_> {
     ) -> Vec<Result<Candidate, Reason>> {
         parallel(round, threads, &|open: &Open| {
             let plan = self.listed.bounds.plan(&open.outline)?;
-            evaluate(self.listed.program, self.costs, open, plan)
+            evaluate(self.listed.program, (self.costs, &self.lowerer), open, plan)
         })
     }
 

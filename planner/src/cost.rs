@@ -183,17 +183,21 @@ impl Costs {
     ///
     /// # Errors
     /// When the catalogue does not know a call.
-    pub(crate) fn priced(&self, calls: &[Call]) -> Result<Vec<Priced>, Unpriced> {
+    pub(crate) fn priced<'a>(
+        &self,
+        calls: impl IntoIterator<Item = &'a Call>,
+    ) -> Result<Vec<Priced>, Unpriced> {
         let measured = self.models.iter().any(|model| model.measured.is_some());
         let one = |call: &Call| {
-            let unpriced = |message| Unpriced { kernel: call.kernel.clone(), message };
+            let unpriced =
+                |message| Unpriced { kernel: call.kernel.to_string(), message };
             let kernel = Kernel::parse(call).map_err(unpriced)?;
             let footprint = kernel.footprint(self.dtype);
             let exchange = kernel.exchange().map(|one| one.exchanged(self.dtype));
             let text = if measured { call.text() } else { String::new() };
             Ok(Priced { footprint, text, exchange })
         };
-        calls.iter().map(one).collect()
+        calls.into_iter().map(one).collect()
     }
 
     /// No device takes less for these calls in one launch, however many others are busy.
@@ -403,7 +407,7 @@ fn exchanges_needed(
         return Ok(vec![Vec::new(); calls.len() + 1]);
     }
     let touching = |call: &Call| {
-        let unpriced = |message| Unpriced { kernel: call.kernel.clone(), message };
+        let unpriced = |message| Unpriced { kernel: call.kernel.to_string(), message };
         let kernel = Kernel::parse(call).map_err(unpriced)?;
         Ok(kernel.touching(call, dtype))
     };

@@ -10,7 +10,7 @@ use crate::{
     reason::Reason,
     search::Open,
 };
-use roundelay_codegen::lower_if;
+use roundelay_codegen::Lowerer;
 use roundelay_dsl::Program;
 use roundelay_kernels::Kernels;
 use roundelay_schedule::{
@@ -26,12 +26,12 @@ use std::collections::BTreeMap;
 /// Why it is no plan after all.
 pub(crate) fn evaluate(
     program: &Program,
-    costs: &Costs,
+    (costs, lowerer): (&Costs, &Lowerer<'_>),
     open: &Open,
     plan: Plan,
 ) -> Result<Candidate, Reason> {
-    let plan = automatic::complete(program, costs, &plan)?;
-    clock(program, costs, (plan, open.bound, open.number))
+    let plan = automatic::complete(program, (costs, lowerer), &plan)?;
+    clock(program, (costs, lowerer), (plan, open.bound, open.number))
 }
 
 /// The plan, whose lists are there where its order has some, with its costs; its bound and its
@@ -41,11 +41,11 @@ pub(crate) fn evaluate(
 /// Why it is no plan after all.
 pub(crate) fn clock(
     program: &Program,
-    costs: &Costs,
+    (costs, lowerer): (&Costs, &Lowerer<'_>),
     (plan, bound, number): (Plan, Bound, usize),
 ) -> Result<Candidate, Reason> {
     let admit = |schedule: &Schedule| memory::fits(program, schedule);
-    let lowered = lower_if(program, &plan, &costs.algebra, admit);
+    let lowered = lowerer.lower_if(&plan, admit);
     let mut schedule = lowered.map_err(refused)?.map_err(Reason::Memory)?;
     let origins = cost::price_with(&mut schedule, costs).map_err(refused)?;
     let violated = |violations: Violations| {

@@ -6,7 +6,7 @@ use crate::{
     cost::{Costs, Priced, Unpriced},
     load::LoadError,
 };
-use roundelay_codegen::{NodeCost, PassCost, node_costs};
+use roundelay_codegen::{NodeCost, PassCost, Piece};
 use roundelay_dsl::{Model, Program};
 use roundelay_schedule::{Bytes, Call, Nanos, Tensor};
 
@@ -101,13 +101,14 @@ impl Nodes {
         costs: &Costs,
     ) -> Result<Option<Self>, LoadError> {
         let dtype = program.train.dtype;
-        let at = |examples: u32| {
-            node_costs(model, (examples.into(), tensor), dtype, &costs.algebra)
+        let algebra = &costs.algebra;
+        let piece = Piece::new(model, (&[], tensor), algebra)?;
+        let at = |examples: u32| piece.node_costs(examples.into(), dtype, algebra);
+        let sizes = match reach {
+            Reach::Most => reach.sizes().into_iter().chain([PROOF]).map(at).collect(),
+            Reach::One(examples) => at(examples).map(|nodes| vec![nodes]),
         };
-        let mut sizes: Vec<Vec<NodeCost>> = reach.derive(at)?.into();
-        if reach == Reach::Most {
-            sizes.push(at(PROOF)?);
-        }
+        let sizes: Vec<Vec<NodeCost>> = sizes?;
         let nodes = &sizes[0];
         let mut seen: Vec<Costed<'_>> = Vec::new();
         let mut of = Vec::with_capacity(nodes.len());
@@ -172,7 +173,8 @@ impl Net {
         costs: &Costs,
     ) -> Result<Option<Self>, Unpriced> {
         let priced = |calls: fn(&PassCost) -> &[Call]| {
-            let at = |cost: &&NodeCost| costs.priced(&passes(cost).map(calls).concat());
+            let at =
+                |cost: &&NodeCost| costs.priced(passes(cost).into_iter().flat_map(calls));
             node.iter().map(at).collect::<Result<Vec<_>, _>>()
         };
         let calls = straight(priced(|pass| &pass.calls)?);
@@ -199,7 +201,9 @@ impl Net {
 /// The bill of the same calls at several sizes, if they are on lines.
 fn straight(sizes: Vec<Vec<Priced>>) -> Option<Bill> {
     let mut sizes = sizes.into_iter();
-    let bill = Bill::new([sizes.next()?, sizes.next()?])?;
+    let first = sizes.next()?;
+    let second = sizes.next().unwrap_or_else(|| first.clone());
+    let bill = Bill::new([first, second])?;
     let proven = match sizes.next() {
         Some(proof) => Bill::new([proof.clone(), proof])?.at(PROOF) == bill.at(PROOF),
         None => true,

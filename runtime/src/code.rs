@@ -45,7 +45,7 @@ pub(crate) fn parse_call(
     Kernel::parse(call).map_err(|message| CodeError::Call {
         routine,
         call: number,
-        kernel: call.kernel.clone(),
+        kernel: call.kernel.to_string(),
         message,
     })
 }

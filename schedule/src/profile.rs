@@ -128,7 +128,7 @@ impl Call {
     /// Kernel, attributes, element types and shapes, without places in memory:
     /// `matmul(transpose_b = true) real[8,4] real[2,4] real[8,2]`.
     pub fn text(&self) -> String {
-        let mut text = self.kernel.clone();
+        let mut text = self.kernel.to_string();
         for (index, (name, value)) in self.attributes.iter().enumerate() {
             let lead = if index == 0 { "(" } else { ", " };
             text += &format!("{lead}{name} = {}", Spelled(value));
@@ -180,7 +180,7 @@ mod tests {
         ];
         let mut call = Call {
             kernel: "attention".into(),
-            attributes: attributes.map(|(name, value)| (name.to_owned(), value)).into(),
+            attributes: attributes.map(|(name, value)| (name.into(), value)).into(),
             operands: vec![
                 operand(Element::Real, &[4, 2], 64),
                 operand(Element::I32, &[4], 0),

@@ -2,7 +2,7 @@
 
 use crate::{Bytes, Element, Exchanged, Float, InputId, Nanos, Stage, ValueId};
 use serde::{Deserialize, Serialize};
-use std::{collections::BTreeMap, fmt};
+use std::{borrow::Cow, collections::BTreeMap, fmt};
 
 /// The kernel calls of one pass of one stage.
 ///
@@ -128,15 +128,21 @@ pub enum Access {
     Update,
 }
 
+/// A name that the catalogue has. Who makes calls knows it beforehand, and makes many of them.
+pub type Name = Cow<'static, str>;
+
+/// The constants of a kernel call, by their names.
+pub type Attributes = BTreeMap<Name, Attribute>;
+
 /// One kernel call. The kernel catalogue knows what name, attributes and operands mean.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Call {
     /// Name in the kernel catalogue.
-    pub kernel: String,
+    pub kernel: Name,
     /// Its constants.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub attributes: BTreeMap<String, Attribute>,
+    pub attributes: Attributes,
     /// What it works on.
     pub operands: Vec<Operand>,
 }

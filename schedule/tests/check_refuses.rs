@@ -370,7 +370,7 @@ fn handles_out_of_range_are_named() {
 fn routines_must_keep_what_their_arguments_declare() {
     // The kernel writes a gradient that the argument declares as updated.
     let found = refused(accumulate(2), |s| {
-        s.routines[id(2)].calls[0].kernel = "rrw".to_owned();
+        s.routines[id(2)].calls[0].kernel = "rrw".into();
     });
     let culprit = Culprit::Call(id(2), 0);
     assert!(matches!(
@@ -384,7 +384,7 @@ fn routines_must_keep_what_their_arguments_declare() {
     assert!(found.to_string().contains("k0"), "{found}");
     // A kernel that does not exist.
     let found =
-        refused(accumulate(1), |s| s.routines[id(0)].calls[0].kernel = "x".to_owned());
+        refused(accumulate(1), |s| s.routines[id(0)].calls[0].kernel = "x".into());
     assert!(found.to_string().contains("there is no kernel `x`"), "{found}");
 }
 

@@ -50,7 +50,7 @@ fn exchange(arguments: [u32; 2]) -> Call {
         shape: vec![16],
     };
     Call {
-        kernel: "=rw".to_owned(),
+        kernel: "=rw".into(),
         attributes: [].into(),
         operands: arguments.map(operand).into(),
     }
@@ -132,7 +132,7 @@ fn crossed(schedule: Schedule) -> Schedule {
     }
     for (_, routine) in schedule.routines.iter_mut() {
         for call in routine.calls.iter_mut().filter(|call| call.kernel == "=rw") {
-            call.attributes.insert("stride".to_owned(), Attribute::Integer(2));
+            call.attributes.insert("stride".into(), Attribute::Integer(2));
         }
     }
     schedule
@@ -164,7 +164,7 @@ fn lines_are_those_of_the_grid() {
         "by 3 parts that are 2 apart, which 2 tensor rows and 2 columns are not";
     assert!(says(&found, job, expected), "{found}");
     let found = refused(crossed(accumulate(1)), |s| {
-        let stride = ("stride".to_owned(), Attribute::Integer(4));
+        let stride = ("stride".into(), Attribute::Integer(4));
         s.routines[id(0)].calls[1].attributes.extend([stride]);
     });
     let expected = "2 parts that are 4 apart make it together, which 2 tensor rows and 2 columns are not";

@@ -231,7 +231,7 @@ fn a_file_keeps_treatments_and_updates_follow_them() {
         for call in &mut routine.calls {
             if call.attributes.contains_key("averaged") {
                 let none = Attribute::Integers(Vec::new());
-                call.attributes.insert("averaged".to_owned(), none);
+                call.attributes.insert("averaged".into(), none);
             }
         }
     }

@@ -37,11 +37,11 @@ impl Accumulation {
         let last = steps.len().saturating_sub(1);
         let terms = steps.iter().flat_map(|step| &step.terms);
         self.added.extend(terms.filter_map(Term::contribution));
-        let mut laid = Vec::new();
+        let mut laid = Vec::with_capacity(steps.len());
         for (index, (step, aside)) in with_aside(steps).enumerate() {
             match index == last && self.hands_over(node, &step) {
                 true => {}
-                false => laid.extend(self.settle(node, step, aside)),
+                false => self.settle(node, (step, aside), &mut laid),
             }
         }
         laid
@@ -91,11 +91,17 @@ impl Accumulation {
     /// One kernel has one `accumulate` for all that it writes; contributions that need the
     /// other one take a detour through scratch. Nothing stands where what nobody wants goes, and
     /// what is made aside is whole before it is added, whoever adds it.
-    fn settle(&mut self, node: NodeId, step: Step, aside: bool) -> Vec<Step> {
+    fn settle(
+        &mut self,
+        node: NodeId,
+        (step, aside): (Step, bool),
+        laid: &mut Vec<Step>,
+    ) {
         let contributions = step.terms.iter().filter_map(Term::contribution);
         let again: Vec<bool> = contributions.map(|s| !self.written.insert(s)).collect();
         if step.kernel == "copy" && again == [true] {
-            return vec![self.located(Step { kernel: "accumulate", ..step })];
+            laid.push(self.located(Step { kernel: "accumulate", ..step }));
+            return;
         }
         let distinct = step.terms.iter().filter_map(Term::contribution);
         let distinct = distinct.collect::<BTreeSet<_>>().len() == again.len();
@@ -103,8 +109,8 @@ impl Accumulation {
             |term: &Term| matches!(term.tensor, Tensor::Unwanted(..) | Tensor::Aside(..));
         let adds = again.iter().all(|again| *again) && !again.is_empty();
         match adds && distinct && !aside && !step.terms.iter().any(unwanted) {
-            true => vec![self.located(step.flag("accumulate"))],
-            false => self.detoured(node, step, &again),
+            true => laid.push(self.located(step.flag("accumulate"))),
+            false => laid.extend(self.detoured(node, step, &again)),
         }
     }
 

@@ -22,13 +22,14 @@ pub(crate) fn assemble(
     always: &[Role],
     access: impl Fn(Role) -> Access,
 ) -> Routine {
-    let workspace = workspace(layout, (pass, stage), steps);
-    let home = |term: &Term| match layout.home(term.tensor, (pass, stage)) {
-        Some(home) => home,
-        None => (Role::Workspace, workspace.offsets[&term.tensor]),
-    };
     let terms = steps.iter().flat_map(|step| &step.terms);
-    let homes: Vec<(Role, Bytes)> = terms.map(home).collect();
+    let homes = terms.clone().map(|term| layout.home(term.tensor, (pass, stage)));
+    let homes: Vec<Option<(Role, Bytes)>> = homes.collect();
+    let workspace = workspace(layout, steps, &homes);
+    let scratch = |term: &Term| (Role::Workspace, workspace.offsets[&term.tensor]);
+    let homes =
+        terms.zip(homes).map(|(term, home)| home.unwrap_or_else(|| scratch(term)));
+    let homes: Vec<(Role, Bytes)> = homes.collect();
     let roles = homes.iter().map(|(role, _)| *role);
     let roles: BTreeSet<Role> = roles.chain(always.iter().copied()).collect();
     let arguments = roles.iter().map(|role| Argument {
@@ -45,7 +46,7 @@ pub(crate) fn assemble(
         let (role, offset) = homes.next().expect("every term has its home");
         let argument = numbers[&role];
         let element = layout.element(term);
-        Operand { argument, offset, element, shape: term.shape.clone() }
+        Operand { argument, offset, element, shape: term.shape.to_vec() }
     };
     Routine {
         name,
@@ -62,16 +63,21 @@ pub(crate) fn name(pass: Pass, stage: Stage) -> String {
     format!("{pass}{}", stage.index())
 }
 
-fn workspace(layout: &Layout<'_>, at: (Pass, Stage), steps: &[Step]) -> Packing {
+/// Where the tensors lie that have no home; `homes` are those of the terms of all steps.
+fn workspace(
+    layout: &Layout<'_>,
+    steps: &[Step],
+    homes: &[Option<(Role, Bytes)>],
+) -> Packing {
     let mut lives: BTreeMap<Tensor, Life> = BTreeMap::new();
-    for (index, step) in steps.iter().enumerate() {
-        let homeless = |term: &&Term| layout.home(term.tensor, at).is_none();
-        for term in step.terms.iter().filter(homeless) {
-            let width = layout.element(term).size(layout.dtype);
-            let size = Bytes(term.elements()) * width;
-            let fresh = Life { tensor: term.tensor, size, first: index, last: index };
-            lives.entry(term.tensor).or_insert(fresh).last = index;
-        }
+    let numbered = steps.iter().enumerate();
+    let terms =
+        numbered.flat_map(|(index, step)| step.terms.iter().map(move |t| (index, t)));
+    for ((index, term), _) in terms.zip(homes).filter(|(_, home)| home.is_none()) {
+        let width = layout.element(term).size(layout.dtype);
+        let size = Bytes(term.elements()) * width;
+        let fresh = Life { tensor: term.tensor, size, first: index, last: index };
+        lives.entry(term.tensor).or_insert(fresh).last = index;
     }
     // What is exchanged beside other calls stays as it is until the exchange is done.
     for (index, step) in steps.iter().enumerate().filter(|(_, step)| goes_on(step)) {

@@ -177,7 +177,7 @@ pub(crate) fn combine(layout: &Layout<'_>, stage: Stage) -> Routine {
         shape: vec![layout.flat(stage)],
     };
     let add = Call {
-        kernel: "accumulate".to_owned(),
+        kernel: "accumulate".into(),
         attributes: BTreeMap::new(),
         operands: vec![operand(1), operand(0)],
     };

@@ -2,8 +2,8 @@
 
 use crate::tensor::Strand;
 use roundelay_dsl::{NodeId, Source};
-use roundelay_schedule::{Attribute, Call, Element, Operand};
-use std::collections::BTreeMap;
+use roundelay_schedule::{Attribute, Attributes, Call, Element, Operand};
+use std::rc::Rc;
 
 /// A dense array of a routine. Reshapes are views, so no `Source` here names a reshape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,6 +36,12 @@ pub(crate) enum Tensor {
     Contribution(Source),
 }
 
+/// Extents, slowest first. Calls are laid down again and again, so they share them.
+pub(crate) type Shape = Rc<[u64]>;
+
+/// The constants of a call, shared like extents.
+pub(crate) type Constants = Rc<Attributes>;
+
 /// A tensor as one kernel sees it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Term {
@@ -44,13 +50,13 @@ pub(crate) struct Term {
     /// Element type.
     pub(crate) element: Element,
     /// Extents, slowest first.
-    pub(crate) shape: Vec<u64>,
+    pub(crate) shape: Shape,
 }
 
 impl Term {
     /// A real tensor.
     pub(crate) fn real(tensor: Tensor, shape: &[u64]) -> Self {
-        Self { tensor, element: Element::Real, shape: shape.to_vec() }
+        Self { tensor, element: Element::Real, shape: shape.into() }
     }
     /// Number of elements; saturates.
     pub(crate) fn elements(&self) -> u64 {
@@ -64,11 +70,11 @@ impl Term {
     /// The same elements as (m, `columns`).
     pub(crate) fn rows_of(self, columns: u64) -> Self {
         let rows = self.elements() / columns.max(1);
-        Self { shape: vec![rows, columns], ..self }
+        Self { shape: [rows, columns].into(), ..self }
     }
     /// The same elements in one row.
     pub(crate) fn flat(self) -> Self {
-        Self { shape: vec![self.elements()], ..self }
+        Self { shape: [self.elements()].into(), ..self }
     }
 }
 
@@ -83,7 +89,7 @@ pub(crate) struct Step {
     /// Name in the kernel catalogue.
     pub(crate) kernel: &'static str,
     /// Its constants.
-    pub(crate) attributes: BTreeMap<String, Attribute>,
+    pub(crate) attributes: Constants,
     /// What it works on, in the catalogue's order.
     pub(crate) terms: Vec<Term>,
     /// The operation that it stands for, where the table of derivatives has it.
@@ -96,7 +102,7 @@ pub(crate) struct Step {
 pub(crate) fn call<const N: usize>(kernel: &'static str, terms: [Term; N]) -> Step {
     Step {
         kernel,
-        attributes: BTreeMap::new(),
+        attributes: Constants::default(),
         terms: terms.into(),
         node: None,
         strand: Strand::All,
@@ -109,27 +115,27 @@ impl Step {
         Self { strand, ..self }
     }
     /// With one more constant.
-    pub(crate) fn with(mut self, name: &str, value: Attribute) -> Self {
-        self.attributes.insert(name.to_owned(), value);
+    pub(crate) fn with(mut self, name: &'static str, value: Attribute) -> Self {
+        Rc::make_mut(&mut self.attributes).insert(name.into(), value);
         self
     }
     /// With a flag that is true.
-    pub(crate) fn flag(self, name: &str) -> Self {
+    pub(crate) fn flag(self, name: &'static str) -> Self {
         self.with(name, Attribute::Flag(true))
     }
     /// With a real constant.
-    pub(crate) fn real(self, name: &str, value: f64) -> Self {
+    pub(crate) fn real(self, name: &'static str, value: f64) -> Self {
         self.with(name, Attribute::Real(value))
     }
     /// With a whole constant.
-    pub(crate) fn integer(self, name: &str, value: i64) -> Self {
+    pub(crate) fn integer(self, name: &'static str, value: i64) -> Self {
         self.with(name, Attribute::Integer(value))
     }
     /// The call of the schedule, each term placed by `place`.
     pub(crate) fn placed(&self, place: impl FnMut(&Term) -> Operand) -> Call {
         Call {
-            kernel: self.kernel.to_owned(),
-            attributes: self.attributes.clone(),
+            kernel: self.kernel.into(),
+            attributes: (*self.attributes).clone(),
             operands: self.terms.iter().map(place).collect(),
         }
     }

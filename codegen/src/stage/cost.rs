@@ -1,7 +1,7 @@
 //! What every node of a model costs on its own, for whoever chooses cut points.
 
 use super::{
-    StageError, StageForm,
+    Own, Piece, StageError, StageForm,
     accumulate::Accumulation,
     call::{self, Step, Term},
     derivative::Derivative,
@@ -12,7 +12,7 @@ use super::{
     interleave::going_on,
     layout::Layout,
 };
-use crate::{rewrite::Choice, tensor::Parted};
+use crate::rewrite::Choice;
 use roundelay_dsl::{Model, NodeId, Source};
 use roundelay_kernels::Kernel;
 use roundelay_schedule::{Bytes, Call, Element, Float, Id, Operand, Pass, Stage, Tensor};
@@ -60,21 +60,34 @@ pub fn node_costs(
     dtype: Float,
     choice: &dyn Choice,
 ) -> Result<Vec<NodeCost>, StageError> {
-    if tensor.parts() == 1 {
-        let graph = Graph::new(model, examples)?;
-        return graph_costs(&graph, dtype, Rewriting::new(choice, None));
+    Piece::new(model, (&[], tensor), choice)?.node_costs(examples, dtype, choice)
+}
+
+impl Piece<'_> {
+    /// As [`node_costs`], of the nodes of the model that was cut, for whoever wants them for
+    /// several sizes of micro-batches.
+    ///
+    /// # Errors
+    /// As [`node_costs`].
+    pub fn node_costs(
+        &self,
+        examples: u64,
+        dtype: Float,
+        choice: &dyn Choice,
+    ) -> Result<Vec<NodeCost>, StageError> {
+        let graph = self.own.graph(self.model, examples)?;
+        let own = graph_costs(&graph, dtype, self.own.rewriting(choice))?;
+        let Own::Part { parted, layers } = &self.own else { return Ok(own) };
+        let mut costs = vec![NodeCost::default(); self.model.nodes.len()];
+        for (own, node) in own.into_iter().zip(&parted.origin) {
+            costs[node.index()].take(own);
+        }
+        // They were found for the own graph.
+        for (node, layer) in layers.get().into_iter().flatten() {
+            costs[node.index()].layer = Some(*layer);
+        }
+        Ok(costs)
     }
-    let parted = Parted::new(model, &[], tensor, choice)?;
-    let rewriting = Rewriting::new(choice, Some(&parted.origin));
-    let own = graph_costs(&parted.graph(examples)?, dtype, rewriting)?;
-    let mut costs = vec![NodeCost::default(); model.nodes.len()];
-    for (own, node) in own.into_iter().zip(&parted.origin) {
-        costs[node.index()].take(own);
-    }
-    for (node, layer) in Graph::new(model, examples)?.layers() {
-        costs[node.index()].layer = Some(*layer);
-    }
-    Ok(costs)
 }
 
 impl NodeCost {
@@ -154,15 +167,20 @@ fn add_pass(
     (direction, pass): (Pass, fn(&mut NodeCost) -> &mut PassCost),
 ) -> Result<(), StageError> {
     let kept = |tensor| layout.home(tensor, (direction, Stage::new(0))).is_some();
+    let own =
+        |node, step| calls(layout.graph, node, &[step], |term| layout.element(term));
     for made in fuse_nodes(steps, &layout.rewriting, kept) {
         let mut inner = vec![];
-        for (node, step) in made.contains.into_iter().chain([(made.node, made.step)]) {
-            let own = calls(layout.graph, node, &[step], |term| layout.element(term))?;
+        for (node, step) in made.contains {
+            let own = own(node, step)?;
             let cost = pass(&mut costs[node.index()]);
             cost.contained.append(&mut inner);
             cost.calls.extend(own.iter().cloned());
             inner = own;
         }
+        let cost = pass(&mut costs[made.node.index()]);
+        cost.contained.append(&mut inner);
+        cost.calls.append(&mut own(made.node, made.step)?);
     }
     Ok(())
 }
@@ -203,7 +221,7 @@ fn calls(
         argument: 0,
         offset: Bytes(0),
         element: element(term),
-        shape: term.shape.clone(),
+        shape: term.shape.to_vec(),
     };
     let one = |step: &Step| {
         let call = going_on(step.clone()).placed(nowhere);

@@ -18,10 +18,11 @@ mod sliced;
 mod vision;
 
 use super::{
-    call::{Step, Tensor, Term, call},
+    call::{Shape, Step, Tensor, Term, call},
     graph::Graph,
 };
 use roundelay_dsl::{NodeId, Operation, Part, Sliced, Source};
+use roundelay_schedule::Element;
 
 /// The calls of one node in both passes.
 #[derive(Clone, Debug)]
@@ -186,16 +187,20 @@ impl Site<'_> {
     fn operands<const N: usize>(&self) -> [Term; N] {
         std::array::from_fn(|operand| self.operand(operand))
     }
-    fn shape(&self) -> Vec<u64> {
+    fn shape(&self) -> Shape {
         self.graph.shape(Source::Node(self.node))
     }
     /// y.
     fn result(&self) -> Term {
-        Term::real(Tensor::Source(Source::Node(self.node)), &self.shape())
+        self.own(Tensor::Source(Source::Node(self.node)))
     }
     /// dy.
     fn gradient(&self) -> Term {
-        Term::real(Tensor::Gradient(Source::Node(self.node)), &self.shape())
+        self.own(Tensor::Gradient(Source::Node(self.node)))
+    }
+    /// A tensor of the result's shape.
+    fn own(&self, tensor: Tensor) -> Term {
+        Term { tensor, element: Element::Real, shape: self.shape() }
     }
     /// A contribution to the gradient of an operand, if it has one.
     fn contribution(&self, operand: usize) -> Option<Term> {

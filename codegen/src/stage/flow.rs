@@ -104,19 +104,20 @@ impl Flow {
         graph: &'a Graph<'_>,
         stage: Stage,
     ) -> impl DoubleEndedIterator<Item = NodeId> + use<'a> {
-        let nodes = self.nodes(stage);
-        graph.computed().filter(move |id| nodes.contains(&id.index()))
+        graph.computed_among(self.nodes(stage))
     }
 
     fn find_crossing(&self, graph: &Graph<'_>) -> Vec<Crossing> {
-        let mut last = BTreeMap::new();
-        let mut adds = BTreeMap::new();
+        let nodes = graph.model.nodes.len();
+        let mut last: Vec<Option<Stage>> = vec![None; nodes];
+        let mut adds: Vec<Option<(Stage, NodeId)>> = vec![None; nodes];
         for user in graph.computed() {
             for operand in &graph.model.nodes[user].operands {
                 if let Source::Node(node) = graph.root(*operand) {
-                    last.insert(node, self.stage(user));
+                    last[node.index()] = Some(self.stage(user));
                     if graph.differentiates(user) && graph.adds(*operand) {
-                        let known = adds.entry(node).or_insert((self.stage(user), node));
+                        let known =
+                            adds[node.index()].get_or_insert((self.stage(user), node));
                         known.0 = self.stage(user);
                         // What stands behind a boundary adds to its sum, or to one that does.
                         if let Source::Node(sum) = graph.sum_of(*operand)
@@ -130,12 +131,14 @@ impl Flow {
         }
         for node in &graph.metrics {
             let measured = self.measures(graph, *node);
-            let last = last.entry(*node).or_insert(measured);
+            let last = last[node.index()].get_or_insert(measured);
             *last = measured.max(*last);
         }
-        let crossing = last.into_iter().map(|(node, last)| {
+        let read = last.into_iter().enumerate();
+        let read = read.filter_map(|(node, last)| Some((NodeId::new(node), last?)));
+        let crossing = read.map(|(node, last)| {
             let producer = self.stage(node);
-            let adds = adds.get(&node).copied().filter(|(stage, _)| *stage > producer);
+            let adds = adds[node.index()].filter(|(stage, _)| *stage > producer);
             let adds = adds.filter(|_| graph.has_gradient(Source::Node(node)));
             let (returns, sum) = match adds {
                 Some((stage, sum)) => (Some(stage), sum),
@@ -150,13 +153,13 @@ impl Flow {
         &self,
         graph: &Graph<'_>,
     ) -> Result<Vec<(ParameterId, Stage)>, StageError> {
-        let mut places = BTreeMap::new();
+        let mut places: Vec<Option<Stage>> = vec![None; graph.model.parameters.len()];
         let mut order = Vec::new();
         for user in graph.computed() {
             let stage = self.keeper(self.stage(user));
             for operand in &graph.model.nodes[user].operands {
                 let Source::Parameter(parameter) = graph.root(*operand) else { continue };
-                match places.insert(parameter, stage) {
+                match places[parameter.index()].replace(stage) {
                     None => order.push((parameter, stage)),
                     Some(first) if first == stage => {}
                     Some(first) => {

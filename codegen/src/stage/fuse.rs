@@ -6,13 +6,13 @@
 //! other is not made any more. A call that does two joins what stands before it in turn, so a
 //! product grows into an affine map, and that into one with an activation.
 
-use super::call::{Step, Tensor, Term};
+use super::call::{Constants, Shape, Step, Tensor, Term};
 use crate::{
     rewrite::{Choice, FORMS, Form, Line, Neighbour, Place},
     tensor::Strand,
 };
 use roundelay_dsl::NodeId;
-use roundelay_schedule::{Attribute, Id, Rewrite, Rewrites};
+use roundelay_schedule::{Attribute, Attributes, Id, Rewrite, Rewrites};
 use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet},
@@ -265,7 +265,7 @@ fn apply(
     let own = bind(&form.before[0], first, &mut names)?;
     let more = bind(&form.before[1], second, &mut names)?;
     let both_cut = [first, second].iter().all(|step| CUT.contains(&step.kernel));
-    let constants = |all: &BTreeMap<String, Attribute>| {
+    let constants = |all: &Attributes| {
         let mut rest = all.clone();
         rest.remove(ACCUMULATE);
         rest.retain(|name, _| both_cut || name != INNER);
@@ -299,12 +299,8 @@ const INNER: &str = "inner";
 const CUT: [&str; 3] = ["all_gather", "part", "reduce_scatter"];
 
 /// Gives the tensors of a call the names of a line; what it has besides the line's flags.
-fn bind(
-    line: &Line,
-    step: &Step,
-    names: &mut Names,
-) -> Option<BTreeMap<String, Attribute>> {
-    let mut rest = step.attributes.clone();
+fn bind(line: &Line, step: &Step, names: &mut Names) -> Option<Attributes> {
+    let mut rest = (*step.attributes).clone();
     for flag in line.flags {
         rest.remove(*flag).filter(|value| *value == Attribute::Flag(true))?;
     }
@@ -326,7 +322,7 @@ fn bind(
 }
 
 /// The shape in which a call sees a tensor.
-fn seen<'a>(term: &Term, step: &'a Step) -> Option<&'a Vec<u64>> {
+fn seen<'a>(term: &Term, step: &'a Step) -> Option<&'a Shape> {
     let found = step.terms.iter().find(|other| other.tensor == term.tensor);
     found.map(|term| &term.shape)
 }
@@ -348,20 +344,16 @@ fn reshape(form: &Form, second: &Step, names: &mut Names) -> Option<()> {
 }
 
 /// The call of a line; `rest` is what it has besides the line's flags.
-fn after(
-    line: &Line,
-    names: &Names,
-    rest: BTreeMap<String, Attribute>,
-    strand: Strand,
-) -> Step {
+fn after(line: &Line, names: &Names, rest: Attributes, strand: Strand) -> Step {
     let terms = line.operands().map(|name| names[name].clone()).collect();
     let mut attributes = rest;
-    let flags = line.flags.iter().map(|flag| ((*flag).to_owned(), Attribute::Flag(true)));
+    let flags = line.flags.iter().map(|flag| ((*flag).into(), Attribute::Flag(true)));
     attributes.extend(flags);
     if !CUT.contains(&line.kernel) {
         attributes.remove(INNER);
     }
     if line.kernel != "copy" {
+        let attributes = Constants::new(attributes);
         return Step { kernel: line.kernel, attributes, terms, node: None, strand };
     }
     // What is there already needs no other rows.
@@ -369,7 +361,7 @@ fn after(
         true => "accumulate",
         false => "copy",
     };
-    Step { kernel, attributes: BTreeMap::new(), terms, node: None, strand }
+    Step { kernel, attributes: Constants::default(), terms, node: None, strand }
 }
 
 #[cfg(test)]

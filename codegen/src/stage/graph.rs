@@ -3,6 +3,7 @@
 
 use super::{
     StageError,
+    call::Shape,
     derivative::{Derivative, arity, derivative},
     layers,
 };
@@ -11,10 +12,7 @@ use roundelay_dsl::{
     Extent, Metric, Model, Motion, Node, NodeId, Operation, Part, Sliced, Source,
 };
 use roundelay_schedule::{Element, Hop, Id};
-use std::{
-    cell::OnceCell,
-    collections::{BTreeMap, BTreeSet},
-};
+use std::{cell::OnceCell, collections::BTreeMap, ops::Range};
 
 /// A model whose graph is sound, for micro-batches of one size.
 pub(crate) struct Graph<'a> {
@@ -145,12 +143,20 @@ impl<'a> Graph<'a> {
 
     /// Nodes that have kernels: needed by a loss or a metric, no views; in topological order.
     pub(crate) fn computed(&self) -> impl DoubleEndedIterator<Item = NodeId> + '_ {
+        self.computed_among(0..self.model.nodes.len())
+    }
+
+    /// Those of some nodes that have kernels.
+    pub(crate) fn computed_among(
+        &self,
+        nodes: Range<usize>,
+    ) -> impl DoubleEndedIterator<Item = NodeId> + '_ {
         let computed = |id: &NodeId| {
             let needed = [&self.trunk, &self.reached, &self.measured];
             needed.iter().any(|needed| needed[id.index()])
                 && !is_view(self.model.nodes[*id].operation)
         };
-        self.model.nodes.ids().filter(computed)
+        nodes.map(NodeId::new).filter(computed)
     }
 
     fn extents(&self, source: Source) -> impl Iterator<Item = u64> {
@@ -164,7 +170,7 @@ impl<'a> Graph<'a> {
     }
 
     /// Extents of what a source holds.
-    pub(crate) fn shape(&self, source: Source) -> Vec<u64> {
+    pub(crate) fn shape(&self, source: Source) -> Shape {
         self.extents(source).collect()
     }
 
@@ -400,18 +406,17 @@ fn needed(
 
 /// Nodes that depend on a parameter behind the last stop.
 fn trained(model: &Model) -> Vec<bool> {
-    let mut trained = BTreeSet::new();
-    for (id, node) in model.nodes.iter() {
+    let mut trained = Vec::with_capacity(model.nodes.len());
+    for node in model.nodes.values() {
         let depends = |operand: &Source| match operand {
-            Source::Node(above) => trained.contains(above),
+            Source::Node(above) => trained[above.index()],
             Source::Parameter(_) => true,
             Source::Input(_) => false,
         };
-        if passes_gradient(node.operation) && node.operands.iter().any(depends) {
-            trained.insert(id);
-        }
+        trained
+            .push(passes_gradient(node.operation) && node.operands.iter().any(depends));
     }
-    model.nodes.ids().map(|id| trained.contains(&id)).collect()
+    trained
 }
 
 fn sound(model: &Model, id: NodeId, node: &Node) -> Result<(), StageError> {

@@ -84,11 +84,15 @@ fn made(
     made
 }
 
-/// What the backward calls of a stage's nodes read.
+/// What nodes make that the backward calls of a stage's nodes read.
 fn read(graph: &Graph<'_>, flow: &Flow, stage: Stage) -> BTreeSet<Tensor> {
     let nodes = flow.computed(graph, stage);
     let steps = nodes.flat_map(|node| &graph.derivative(node).backward);
-    steps.flat_map(|step| &step.terms).map(|term| term.tensor).collect()
+    let tensors = steps.flat_map(|step| &step.terms).map(|term| term.tensor);
+    let is_made = |tensor: &Tensor| {
+        matches!(tensor, Tensor::Source(Source::Node(_)) | Tensor::Auxiliary(..))
+    };
+    tensors.filter(is_made).collect()
 }
 
 /// What is gathered from the parts, halos with it, or joined from slices, is gathered again where

@@ -47,8 +47,9 @@ impl Packing {
         lives.sort_by_key(|life| (u64::MAX - life.size.0, life.first, life.tensor));
         let mut packing = Self::default();
         let mut placed: Vec<(Life, Bytes)> = Vec::new();
+        let mut taken = Vec::new();
         for life in lives {
-            let offset = lowest_gap(&placed, life);
+            let offset = lowest_gap(&placed, life, &mut taken);
             placed.push((life, offset));
             packing.offsets.insert(life.tensor, offset);
             packing.size = packing.size.max(offset + life.size);
@@ -57,16 +58,19 @@ impl Packing {
     }
 }
 
-fn lowest_gap(placed: &[(Life, Bytes)], life: Life) -> Bytes {
+/// The lowest offset for a life; `taken` is for its own use.
+fn lowest_gap(
+    placed: &[(Life, Bytes)],
+    life: Life,
+    taken: &mut Vec<(Bytes, Bytes)>,
+) -> Bytes {
     let meets = |other: &Life| other.first <= life.last && life.first <= other.last;
-    let mut taken: Vec<(Bytes, Bytes)> = placed
-        .iter()
-        .filter(|(other, _)| meets(other))
-        .map(|(other, offset)| (*offset, *offset + other.size))
-        .collect();
-    taken.sort();
+    let met = placed.iter().filter(|(other, _)| meets(other));
+    taken.clear();
+    taken.extend(met.map(|(other, offset)| (*offset, *offset + other.size)));
+    taken.sort_unstable();
     let mut lowest = Bytes(0);
-    for (start, end) in taken {
+    for &(start, end) in &*taken {
         if lowest + life.size <= start {
             break;
         }

@@ -2,10 +2,9 @@
 
 use super::{Stages, assemble::name};
 use roundelay_schedule::{
-    Access, Argument, Attribute, Bytes, Call, Element, Float, Method, Nanos, Operand,
-    Optimizer, Pass, Role, Routine, Stage, Treatment,
+    Access, Argument, Attribute, Attributes, Bytes, Call, Element, Float, Method, Nanos,
+    Operand, Optimizer, Pass, Role, Routine, Stage, Treatment,
 };
-use std::collections::BTreeMap;
 
 /// Where an update writes θ_{t+1}.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +65,7 @@ pub fn update(
     let (kernel, mut attributes) = rule(optimizer, micro_batches);
     attributes.extend(treatments(stages, stage));
     let call = Call {
-        kernel: kernel.to_owned(),
+        kernel: kernel.into(),
         attributes,
         operands: whole.into_iter().chain(state).collect(),
     };
@@ -81,10 +80,7 @@ pub fn update(
     }
 }
 
-fn rule(
-    optimizer: &Optimizer,
-    micro_batches: u32,
-) -> (&'static str, BTreeMap<String, Attribute>) {
+fn rule(optimizer: &Optimizer, micro_batches: u32) -> (&'static str, Attributes) {
     let mut constants = vec![
         ("weight_decay", Attribute::Real(optimizer.weight_decay)),
         ("clip", Attribute::Real(optimizer.clip)),
@@ -103,21 +99,21 @@ fn rule(
             "adamw"
         }
     };
-    let named = constants.into_iter().map(|(name, value)| (name.to_owned(), value));
+    let named = constants.into_iter().map(|(name, value)| (name.into(), value));
     (kernel, named.collect())
 }
 
 /// The ranges that are no ordinary weights: without decay, and running averages.
-fn treatments(stages: &Stages, stage: Stage) -> BTreeMap<String, Attribute> {
+fn treatments(stages: &Stages, stage: Stage) -> Attributes {
     let own = || stages.parameters.iter().filter(|parameter| parameter.stage == stage);
     let spared = Treatment::ranges(own(), |treatment| treatment == Treatment::Spared);
     let averaged = Treatment::ranges(own(), |t| t.momentum().is_some());
     let momentum = own().find_map(|parameter| parameter.treatment.momentum());
-    let spared = ("spared".to_owned(), Attribute::Integers(spared));
+    let spared = ("spared".into(), Attribute::Integers(spared));
     let averages = momentum.map(|momentum| {
         [
-            ("averaged".to_owned(), Attribute::Integers(averaged)),
-            ("average_momentum".to_owned(), Attribute::Real(momentum)),
+            ("averaged".into(), Attribute::Integers(averaged)),
+            ("average_momentum".into(), Attribute::Real(momentum)),
         ]
     });
     averages.into_iter().flatten().chain([spared]).collect()

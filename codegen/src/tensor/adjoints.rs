@@ -106,11 +106,11 @@ fn run(
         argument: 0,
         offset: Bytes(0),
         element: Element::Real,
-        shape: term.shape.clone(),
+        shape: term.shape.to_vec(),
     };
     let call = Call {
-        kernel: made.kernel.to_owned(),
-        attributes: made.attributes.clone(),
+        kernel: made.kernel.into(),
+        attributes: (*made.attributes).clone(),
         operands: made.terms.iter().map(operand).collect(),
     };
     let kernel = Kernel::parse(&call).expect("the call is well formed");

@@ -6,6 +6,7 @@ mod gathers;
 mod golden;
 mod hop;
 mod local;
+mod lowerer;
 #[allow(dead_code, reason = "other tests use the other models")]
 #[path = "../../../tests/support/models.rs"]
 mod models;

@@ -213,7 +213,7 @@ fn sample_matmul(call: Call, draw: &mut Draw) -> Call {
 
 fn sample_affine(call: Call, [m, n, k]: [u64; 3]) -> Call {
     let (inputs, y): ([&[u64]; 3], &[u64]) = ([&[m, k], &[n, k], &[n]], &[m, n]);
-    match call.kernel.as_str() {
+    match &*call.kernel {
         "affine" | "affine_relu" => call.reals(&inputs).real(y),
         _ => call.reals(&inputs).reals(&[y; 2]),
     }
@@ -260,7 +260,7 @@ fn sample_attention(call: Call, accumulate: bool, draw: &mut Draw) -> Call {
     if draw.below(3) == 0 {
         call = call.number("cap", 1.5);
     }
-    match call.kernel.as_str() {
+    match &*call.kernel {
         "attention" => call.reals(&[array, keys, keys, array, lse]),
         _ => call
             .flag("accumulate", accumulate)
@@ -282,7 +282,7 @@ fn sample_stored(call: Call, draw: &mut Draw) -> Call {
     if draw.flag() {
         call = call.number("scale", 0.3);
     }
-    match call.kernel.as_str() {
+    match &*call.kernel {
         "mix" => call.reals(&[grid, keys, rows]),
         "mix_backward" => call.reals(&[grid, rows, keys]),
         _ => {
@@ -312,7 +312,7 @@ fn sample_optimizer(call: Call, count: u64, draw: &mut Draw) -> Call {
             .number("average_momentum", 0.1),
         false => call,
     };
-    match (call.kernel.as_str(), draw.flag()) {
+    match (&*call.kernel, draw.flag()) {
         ("sgd", false) => call.number("momentum", 0.0).reals(&[array; 3]),
         ("sgd", true) => {
             call.number("momentum", 0.9).flag("nesterov", draw.flag()).reals(&[array; 4])
@@ -335,7 +335,7 @@ pub fn contents<R: Real>(call: &Call, draw: &mut Draw) -> Vec<Array<R>> {
         let shape = &call.operands[operand].shape;
         if axis == 0 { shape[0] } else { shape[shape.len() - 1] }
     };
-    let bound = match call.kernel.as_str() {
+    let bound = match &*call.kernel {
         "embedding" => extent(1, 0),
         "embedding_backward" => extent(2, 0),
         "cross_entropy" | "cross_entropy_backward" | "accuracy" => extent(0, 1),

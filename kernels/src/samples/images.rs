@@ -5,7 +5,7 @@ use roundelay_schedule::Call;
 
 /// A random call of this kernel.
 pub(crate) fn sample(call: Call, accumulate: bool, draw: &mut Draw) -> Call {
-    match call.kernel.as_str() {
+    match &*call.kernel {
         "conv2d" | "conv2d_backward" | "conv2d_weights" => {
             sample_convolution(call, accumulate, draw)
         }
@@ -22,7 +22,7 @@ pub(crate) fn large(call: Call) -> Call {
     let (image, result): (&[u64], &[u64]) = (&[7, 9, 10, 16], &[7, 9, 10, 24]);
     let weight: &[u64] = &[24, 3, 3, 16];
     let call = call.integer("stride", 1).integer("padding", 1).integer("groups", 1);
-    match call.kernel.as_str() {
+    match &*call.kernel {
         "conv2d" => call.reals(&[image, weight, result]),
         "conv2d_backward" => call.reals(&[result, weight, image]),
         _ => call.reals(&[image, result, weight]),
@@ -33,7 +33,7 @@ fn sample_global(call: Call, accumulate: bool, draw: &mut Draw) -> Call {
     let (batch, channels) = (1 + draw.below(3), 1 + draw.below(40));
     let x: &[u64] = &[batch, 1 + draw.below(5), 1 + draw.below(5), channels];
     let y: &[u64] = &[batch, channels];
-    match call.kernel.as_str() {
+    match &*call.kernel {
         "global_pool" => call.reals(&[x, y]),
         _ => call.flag("accumulate", accumulate).reals(&[y, x]),
     }
@@ -67,7 +67,7 @@ fn sample_convolution(call: Call, accumulate: bool, draw: &mut Draw) -> Call {
     let x: &[u64] = &[batch, h, w, channels];
     let weight: &[u64] = &[filters, high, wide, depth];
     let y: &[u64] = &[batch, rows, columns, filters];
-    match call.kernel.as_str() {
+    match &*call.kernel {
         "conv2d" => call.reals(&[x, weight, y]),
         "conv2d_backward" => call.flag("accumulate", accumulate).reals(&[y, weight, x]),
         _ => call.flag("accumulate", accumulate).reals(&[x, y, weight]),
@@ -86,7 +86,7 @@ fn sample_pool(call: Call, accumulate: bool, draw: &mut Draw) -> Call {
         .integer("padding", padding as i64);
     let x: &[u64] = &[batch, h, w, channels];
     let y: &[u64] = &[batch, rows, columns, channels];
-    match call.kernel.as_str() {
+    match &*call.kernel {
         "max_pool" | "avg_pool" => call.reals(&[x, y]),
         "avg_pool_backward" => call.flag("accumulate", accumulate).reals(&[y, x]),
         _ => call.flag("accumulate", accumulate).reals(&[x, y, x]),
@@ -103,7 +103,7 @@ pub(crate) fn halo(call: Call, accumulate: bool, draw: &mut Draw) -> Call {
     let call = call.integer("parts", 1).integer("step", height as i64);
     let call = call.integer("before", before as i64).integer("side", side as i64);
     let call = call.flag("lowest", draw.flag());
-    match call.kernel.as_str() {
+    match &*call.kernel {
         "halo" => call.reals(&[x, out]),
         _ => call.flag("accumulate", accumulate).reals(&[out, x]),
     }

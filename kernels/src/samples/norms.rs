@@ -7,7 +7,7 @@ use roundelay_schedule::Call;
 pub(crate) fn sample(call: Call, accumulate: bool, draw: &mut Draw) -> Call {
     let (batch, m, n) = (1 + draw.below(3), draw.extent(), draw.extent());
     let array: &[u64] = &[batch, m, n];
-    match call.kernel.as_str() {
+    match &*call.kernel {
         "batch_norm" | "batch_norm_backward" => {
             sample_batch_norm(call, accumulate, [1 + batch, m, n], draw)
         }
@@ -58,7 +58,7 @@ pub(crate) fn large(call: Call) -> Call {
     let (rows, columns, count): (&[u64], &[u64], &[u64]) = (&[300, 130], &[130], &[300]);
     let (x, channels, statistics): (&[u64], &[u64], &[u64]) =
         (&[9, 31, 128], &[128], &[9, 4]);
-    match call.kernel.as_str() {
+    match &*call.kernel {
         "batch_norm" => call
             .reals(&[rows, columns, columns, columns, columns])
             .reals(&[rows, columns, columns]),
@@ -89,7 +89,7 @@ fn sample_batch_norm(
     let one = [array];
     let some = |wanted: bool| &one[..usize::from(wanted)];
     let call = call.flag("relu", relu);
-    match call.kernel.as_str() {
+    match &*call.kernel {
         "batch_norm" => call
             .flag("residual", residual)
             .reals(&[array, row, row, row, row])
@@ -114,7 +114,7 @@ fn sample_group_norm(
     let array: &[u64] = &[batch, positions, columns];
     let (row, statistics): (&[u64], &[u64]) = (&[columns], &[batch, groups]);
     let call = call.integer("groups", groups as i64);
-    match call.kernel.as_str() {
+    match &*call.kernel {
         "group_norm" => call.reals(&[array, row, row, array, statistics, statistics]),
         _ => call
             .flag("accumulate", accumulate)
@@ -134,7 +134,7 @@ pub(crate) fn of_pixels(call: Call, accumulate: bool, draw: &mut Draw) -> Call {
     let name = call.kernel.clone();
     let of = |call: Call| call.integer("groups", groups as i64);
     let adding = |call: Call| call.flag("accumulate", accumulate);
-    match name.as_str() {
+    match &*name {
         "pixel_norm_moments" => of(call).reals(&[x, both]),
         "pixel_norm_statistics" => {
             let running = draw.flag();

@@ -10,7 +10,7 @@ pub(crate) fn sample(adding: Call, draw: &mut Draw) -> Call {
     let (batch, m, n) = (1 + draw.below(3), draw.extent(), draw.extent());
     let array: &[u64] = &[batch, m, n];
     let (tokens, table): (&[u64], &[u64]) = (&[batch, m], &[11, n]);
-    match adding.kernel.as_str() {
+    match &*adding.kernel {
         "part" => {
             let parts = 1 + draw.below(3);
             let inner = if draw.flag() { n } else { 1 };
@@ -63,7 +63,7 @@ fn norm(plain: Call, adding: Call, draw: &mut Draw, [batch, m, n]: [u64; 3]) -> 
     let whole = (n + draw.below(n)) as i64;
     let of = |call: Call| call.flag("centered", centered).integer("whole", whole);
     let name = plain.kernel.clone();
-    match name.as_str() {
+    match &*name {
         "norm_part_sums" => plain.reals(&[array, rows]),
         "norm_part_squares" => of(plain).real(array).reals(&only(rows)).real(rows),
         "norm_part" => {

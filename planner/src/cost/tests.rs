@@ -107,10 +107,10 @@ fn an_exchange_takes_the_bytes_that_its_schedule_counts() {
         shape: vec![3, columns],
     };
     let call = Call {
-        kernel: "reduce_scatter".to_owned(),
+        kernel: "reduce_scatter".into(),
         attributes: [
-            ("parts".to_owned(), Attribute::Integer(2)),
-            ("accumulate".to_owned(), Attribute::Flag(true)),
+            ("parts".into(), Attribute::Integer(2)),
+            ("accumulate".into(), Attribute::Flag(true)),
         ]
         .into(),
         operands: vec![operand(Element::Real, 10), operand(Element::Wide, 5)],

@@ -7,7 +7,7 @@ use super::{
 };
 use egg::{Id, SymbolLang};
 use roundelay_codegen::{Neighbour, Place};
-use roundelay_schedule::Attribute;
+use roundelay_schedule::{Attribute, Name};
 use std::collections::BTreeMap;
 
 /// Neighbouring calls as terms.
@@ -151,9 +151,9 @@ impl Sketch {
 /// The operator of a call. Where `add` repeats an operand it is no sum of equals, of which rules
 /// speak.
 fn spelled(one: &Neighbour<'_>) -> String {
-    let flag = |(name, value): (&'_ String, &Attribute)| {
+    let flag = |(name, value): (&Name, &Attribute)| {
         let set = *value == Attribute::Flag(true) && name != "accumulate";
-        set.then(|| name.clone())
+        set.then(|| name.to_string())
     };
     let flags: Vec<String> = one.attributes.iter().filter_map(flag).collect();
     let repeats = one.kernel == "add" && !is_uniform(one);

@@ -8,7 +8,8 @@ use roundelay_codegen::{
 };
 use roundelay_dsl::{NoFiles, Program, SourceFile, parse};
 use roundelay_schedule::{
-    Float, Order, Placement, Plan, Recompute, Rewrites, Rule, Schedule, Sequence, Tensor,
+    Attributes, Float, Order, Placement, Plan, Recompute, Rewrites, Rule, Schedule,
+    Sequence, Tensor,
 };
 
 const GPT: &str = "
@@ -115,7 +116,7 @@ fn first_site(rewrites: &Rewrites) -> u32 {
 
 /// Calls by kernel and the numbers of their arrays; these are shared.
 fn chosen(calls: &[(&'static str, &[u32])], shared: &[u32]) -> Vec<(usize, Rewrite)> {
-    let flags = [("transpose_b".to_owned(), Attribute::Flag(true))].into();
+    let flags = [("transpose_b".into(), Attribute::Flag(true))].into();
     let none = BTreeMap::new();
     let neighbour = |(kernel, arrays): &(&'static str, &[u32])| Neighbour {
         site: Some(0),
@@ -156,10 +157,11 @@ fn a_product_is_not_made_twice() {
 /// What one direction of a grid cuts is not what the other one gathers.
 #[test]
 fn exchanges_of_crossing_lines_are_left_alone() {
-    let along = |stride| -> BTreeMap<String, Attribute> {
+    let along = |stride| -> Attributes {
         let numbers = [("parts", 2), ("stride", stride)];
-        let attribute =
-            |(name, number): (&str, i64)| (name.to_owned(), Attribute::Integer(number));
+        let attribute = |(name, number): (&'static str, i64)| {
+            (name.into(), Attribute::Integer(number))
+        };
         numbers.map(attribute).into()
     };
     let place = |array, shape| Place { array, shape, is_shared: array != 1 };
@@ -186,7 +188,7 @@ fn why_it_stopped_is_said() {
     assert_eq!(texts.len(), all.len());
     let algebra = Algebra::default();
     assert!(algebra.stops().is_empty());
-    let flags = [("parts".to_owned(), Attribute::Integer(2))].into();
+    let flags = [("parts".into(), Attribute::Integer(2))].into();
     let place = |array, shape| Place { array, shape, is_shared: array != 1 };
     let calls = [("part", &[3, 8], &[3, 4]), ("all_gather", &[3, 4], &[3, 8])];
     let neighbours: Vec<Neighbour<'_>> = (0..)

@@ -148,8 +148,8 @@ mod tests {
         };
         let parts = Attribute::Integer(ROWS as i64);
         let call = Call {
-            kernel: "all_reduce".to_owned(),
-            attributes: [("parts".to_owned(), parts)].into(),
+            kernel: "all_reduce".into(),
+            attributes: [("parts".into(), parts)].into(),
             operands: vec![operand.clone(), operand],
         };
         let kernel = Kernel::parse(&call).expect("such a call is well formed");

@@ -208,7 +208,7 @@ impl Code {
         let refused = |message| CudaError::Kernel {
             routine: id,
             call: number,
-            kernel: source.kernel.clone(),
+            kernel: source.kernel.to_string(),
             message,
         };
         let together = kernel.exchange().and_then(|exchange| {

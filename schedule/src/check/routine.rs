@@ -196,7 +196,7 @@ impl<'a> Body<'a> {
         if let Some(exchanged) = catalogue.exchange(call, self.schedule.job.dtype) {
             exchanges::legal(self.schedule, exchanged)?;
         }
-        let steps = matches!(call.kernel.as_str(), "sgd" | "adamw");
+        let steps = matches!(&*call.kernel, "sgd" | "adamw");
         if steps {
             self.constants(call)?;
         }

@@ -219,13 +219,13 @@ fn routine(pass: Pass) -> Routine {
         shape: vec![4, 4],
     };
     let attributes = BTreeMap::from([
-        ("accumulate".to_owned(), Attribute::Flag(true)),
-        ("heads".to_owned(), Attribute::Integer(i64::MIN)),
-        ("factor".to_owned(), Attribute::Real(1.0)),
-        ("huge".to_owned(), Attribute::Real(1e300)),
-        ("limit".to_owned(), Attribute::Real(f64::INFINITY)),
-        ("spared".to_owned(), Attribute::Integers(vec![0, 4])),
-        ("none".to_owned(), Attribute::Integers(vec![])),
+        ("accumulate".into(), Attribute::Flag(true)),
+        ("heads".into(), Attribute::Integer(i64::MIN)),
+        ("factor".into(), Attribute::Real(1.0)),
+        ("huge".into(), Attribute::Real(1e300)),
+        ("limit".into(), Attribute::Real(f64::INFINITY)),
+        ("spared".into(), Attribute::Integers(vec![0, 4])),
+        ("none".into(), Attribute::Integers(vec![])),
     ]);
     Routine {
         name: format!("{pass}0"),
@@ -235,12 +235,8 @@ fn routine(pass: Pass) -> Routine {
             .map(|(role, access)| Argument { role, access, size: Bytes(64) })
             .collect(),
         calls: vec![
-            Call { kernel: "add".to_owned(), attributes, operands: vec![operand; 3] },
-            Call {
-                kernel: "copy".to_owned(),
-                attributes: BTreeMap::new(),
-                operands: vec![],
-            },
+            Call { kernel: "add".into(), attributes, operands: vec![operand; 3] },
+            Call { kernel: "copy".into(), attributes: BTreeMap::new(), operands: vec![] },
         ],
         predicted: Nanos(1_000),
     }

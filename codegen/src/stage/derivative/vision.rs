@@ -4,7 +4,7 @@ use super::{Derivative, Site};
 use crate::stage::call::{Step, Term, call};
 
 /// Attributes that all calls of one node share.
-fn attributed(step: Step, attributes: &[(&str, u64)]) -> Step {
+fn attributed(step: Step, attributes: &[(&'static str, u64)]) -> Step {
     attributes.iter().fold(step, |step, (name, value)| {
         step.integer(name, i64::try_from(*value).unwrap_or(i64::MAX))
     })

@@ -95,8 +95,8 @@ fn numbers(step: &Step) -> Vec<Tensor> {
     step.terms.iter().map(|term| term.tensor).collect()
 }
 
-fn flagged(names: &[&str]) -> BTreeMap<String, Attribute> {
-    names.iter().map(|name| ((*name).to_owned(), Attribute::Flag(true))).collect()
+fn flagged(names: &[&'static str]) -> Attributes {
+    names.iter().map(|name| ((*name).into(), Attribute::Flag(true))).collect()
 }
 
 #[test]
@@ -115,11 +115,11 @@ fn a_batch_norm_takes_in_what_follows() {
         let steps = [vec![norm()], last].concat();
         let fused = fuse(steps, |_| false);
         assert_eq!(kernels(&fused), ["batch_norm"]);
-        assert_eq!(fused[0].attributes, attributes);
+        assert_eq!(*fused[0].attributes, attributes);
         let expected: Vec<Tensor> = terms.iter().map(|n| wide(*n).tensor).collect();
         assert_eq!(numbers(&fused[0]), expected);
         let shapes = fused[0].terms.iter().map(|term| term.shape.clone());
-        assert!(shapes.into_iter().all(|shape| shape == [6, 5] || shape == [5]));
+        assert!(shapes.into_iter().all(|shape| *shape == [6, 5] || *shape == [5]));
     }
 }
 
@@ -165,13 +165,15 @@ fn the_gradient_of_a_batch_norm_takes_in_that_of_its_activation() {
     let [relu, norm] = opened();
     let expected = [0, 11, 12, 13, 1, 2, 4, 14, 15].map(|n| wide(n).tensor);
     for attributes in [flagged(&[]), flagged(&["accumulate"])] {
-        let norm = Step { attributes: attributes.clone(), ..norm.clone() };
+        let constants = Constants::new(attributes.clone());
+        let norm = Step { attributes: constants, ..norm.clone() };
         let fused = fuse(vec![relu.clone(), norm], |_| false);
         assert_eq!(kernels(&fused), ["batch_norm_backward"]);
         assert_eq!(numbers(&fused[0]), expected);
-        assert_eq!(fused[0].terms[4].shape, [6, 5]);
-        let flags = [attributes, flagged(&["relu"])].into_iter().flatten().collect();
-        assert_eq!(fused[0].attributes, flags);
+        assert_eq!(*fused[0].terms[4].shape, [6, 5]);
+        let flags: Attributes =
+            [attributes, flagged(&["relu"])].into_iter().flatten().collect();
+        assert_eq!(*fused[0].attributes, flags);
     }
 }
 
@@ -229,7 +231,7 @@ fn what_does_not_fit_is_left_alone() {
         assert_eq!(kernels(&fuse(steps, |_| false)), ["affine", "add"]);
     }
     let mut plain = linear();
-    plain[0].attributes.clear();
+    plain[0].attributes = Constants::default();
     assert_eq!(kernels(&fuse(plain, |_| false)), ["matmul", "add_rows"]);
     let mut elsewhere = linear();
     elsewhere[1].terms[1] = wide(7);
@@ -256,7 +258,7 @@ fn exchanges_that_undo_each_other_are_not_made() {
         let steps = moved(kernels, columns);
         let one = fuse(steps.clone(), |_| false).remove(0);
         let parts = match both {
-            "copy" => BTreeMap::new(),
+            "copy" => Constants::default(),
             _ => steps[0].attributes.clone(),
         };
         assert_eq!((one.kernel, &one.attributes), (both, &parts));

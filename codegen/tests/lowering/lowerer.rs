@@ -1,0 +1,91 @@
+//! What a lowerer remembers changes no schedule, and code is derived once for plans that share it.
+
+use crate::{models, plans, support::kinds};
+use roundelay_codegen::{Choice, Everywhere, Lowerer, Neighbour, lower_with};
+use roundelay_dsl::Program;
+use roundelay_schedule::{
+    Order, Placement, Plan, Recompute, Rewrite, Rule, Schedule, States,
+};
+use std::{
+    collections::BTreeSet,
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+/// Layers whose calls become one: something to choose in every stage.
+fn program(batch: u32) -> Program {
+    let body = ["x = relu(linear(x, 16))"; 3].join("\n");
+    models::program(&format!(
+        "model layers {{
+            input features: real[batch, 16]
+            input wanted: real[batch, 16]
+            x = features
+            {body}
+            loss mse(x, wanted)
+        }}
+        {}",
+        models::job(batch)
+    ))
+}
+
+fn lowered(lowerer: &Lowerer<'_>, plan: &Plan) -> Schedule {
+    let admitted = lowerer.lower_if(plan, |_| Ok::<(), ()>(()));
+    admitted.unwrap().unwrap()
+}
+
+#[test]
+fn plans_lower_to_the_same_one_after_another_as_alone() {
+    let program = program(8);
+    let lowerer = Lowerer::new(&program, &Everywhere);
+    let mut plans = Vec::new();
+    for (kind, recompute) in kinds(4, 3)
+        .into_iter()
+        .zip([Recompute::None, Recompute::None, Recompute::Selective].into_iter().cycle())
+    {
+        let plan = plans::plan(kind, 4, vec![2, 4]);
+        plans.push(Plan { recompute: vec![recompute; 3], ..plan });
+    }
+    for plan in plans.iter().chain(plans.iter().rev()) {
+        let alone = lower_with(&program, plan, &Everywhere).unwrap();
+        let alone = Schedule { fingerprint: String::new(), ..alone };
+        assert_eq!(lowered(&lowerer, plan), alone, "{plan:?}");
+        let laid_out = lowerer.laid_out(plan).unwrap();
+        assert_eq!(laid_out.buffers, alone.buffers, "{plan:?}");
+    }
+    let refused = lowerer.lower_if(&plans[0], |_| Err("no room"));
+    assert_eq!(refused.unwrap(), Err("no room"));
+}
+
+/// Every rule everywhere, and how often it was asked.
+#[derive(Default)]
+struct Counted(AtomicUsize);
+
+impl Choice for Counted {
+    fn choose(&self, neighbours: &[Neighbour<'_>]) -> BTreeSet<(usize, Rewrite)> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Everywhere.choose(neighbours)
+    }
+}
+
+#[test]
+fn code_is_derived_once_for_plans_that_share_it() {
+    let (program, choice) = (program(8), Counted::default());
+    let lowerer = Lowerer::new(&program, &choice);
+    let asked = |plan: &Plan| {
+        let before = choice.0.load(Ordering::Relaxed);
+        lowered(&lowerer, plan);
+        choice.0.load(Ordering::Relaxed) - before
+    };
+    let plan = |rule, order, states, cuts| {
+        plans::plan((rule, Placement::Data, order, states), 4, cuts)
+    };
+    let zero = |states| plan(Rule::Sync, Order::Parallel, states, vec![2, 4]);
+    assert!(asked(&zero(States::Zero1)) > 0);
+    for states in [States::Zero2, States::Zero3, States::Zero1] {
+        assert_eq!(asked(&zero(states)), 0, "{states:?}");
+    }
+    let other = plan(Rule::Sync, Order::Parallel, States::Zero1, vec![2, 3]);
+    let again = Plan { recompute: vec![Recompute::Full; 3], ..zero(States::Zero1) };
+    for plan in [other, again] {
+        assert!(asked(&plan) > 0, "{plan:?}");
+    }
+}
