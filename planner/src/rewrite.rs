@@ -12,8 +12,6 @@ mod sketch;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use extract::is_grounded;
-
 use crate::sharding::Shardings;
 use egg::{EGraph, Rewrite as Equation, Runner, SimpleScheduler, StopReason, SymbolLang};
 use roundelay_codegen::{Choice, Divided, Neighbour};

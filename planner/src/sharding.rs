@@ -2,20 +2,31 @@
 //!
 //! A model falls into regions between values whose layout is fixed ([`region`]). A region becomes an
 //! e-graph whose classes are arrays in a layout ([`sketch`]); equations ([`rules`]) add what else
-//! makes the same arrays; of all ways to make what others read, the cheapest is taken ([`extract`]),
-//! and how its maps are split is what the plan says. Limits are counts, so no result depends on the
-//! machine; equal regions are asked about once. Convolutions take turns, as lowering has them.
+//! makes the same arrays; of all ways to make what others read that lowering would take ([`moves`]), the
+//! cheapest ([`costs`]) is taken ([`extract`]), and how its maps are split is what the plan says. Linear
+//! maps divide features, convolutions channels; those in groups have own groups. Limits are counts, so
+//! no result depends on the machine; equal regions are asked about once.
 
+#[cfg(test)]
+mod arrays;
+mod costs;
 mod extract;
+mod fences;
+mod fits;
+#[cfg(test)]
+mod image_tests;
+mod kinds;
 #[cfg(test)]
 mod laws;
+mod moves;
 mod region;
 mod rules;
 mod sketch;
 #[cfg(test)]
 mod tests;
 
-use crate::rewrite::{Stop, grown};
+use crate::rewrite::{Stop, Terms, grown};
+use extract::Cheapest;
 use region::{Found, Region, regions};
 use roundelay_codegen::Divided;
 use roundelay_schedule::{Contraction, Images, MapWay, MapWays};
@@ -41,7 +52,8 @@ impl Shardings {
         if divided.tensor.images == Images::Split || is_stuck(divided) {
             return ways;
         }
-        for Found { region, sites } in regions(divided) {
+        let found = regions(divided).into_iter();
+        for Found { region, sites } in found.filter(|found| found.region.has_maps()) {
             for (site, way) in sites.iter().zip(self.of(region)) {
                 let site = u32::try_from(roundelay_schedule::Id::index(*site));
                 let site = site.expect("models have fewer than 2^32 nodes");
@@ -84,14 +96,20 @@ fn is_stuck(divided: &Divided<'_>) -> bool {
 }
 
 fn find(region: &Region) -> Answer {
-    let Sketch { terms, needed, .. } = Sketch::new(region);
-    let operations: Arc<[region::Part]> = region.operations.clone().into();
-    let rules = rules::rewrites(region.grid, &operations);
-    let (terms, stop) = grown(terms, &rules);
-    let cheapest = extract::cheapest(region, &terms, &needed);
-    let stop = match (stop, cheapest.is_proven) {
-        (Stop::Saturated, false) => Stop::Search,
+    let (terms, cheapest, stop) = solved(region);
+    let stop = match (stop, cheapest.cost) {
+        (Stop::Saturated, None) => Stop::Search,
         (stop, _) => stop,
     };
     (region.ways(&terms, &cheapest), stop)
+}
+
+/// All that equations say of a region, and what is cheapest of it.
+fn solved(region: &Region) -> (Terms, Cheapest, Stop) {
+    let Sketch { terms, needed, .. } = Sketch::new(region);
+    let operations: Arc<[region::Part]> = region.operations.clone().into();
+    let rules = fits::rewrites(region.grid, &operations);
+    let (terms, stop) = grown(terms, &rules);
+    let cheapest = extract::cheapest(region, &terms, &needed);
+    (terms, cheapest, stop)
 }

@@ -9,7 +9,7 @@ use crate::{
     support::{compiled, plan},
 };
 use roundelay::{
-    Program,
+    Checked, Program,
     parts::{
         runtime::{Cpu, CpuOptions, Dataset, State, Timing},
         schedule::{self, Bytes, Contraction, Float, LinkId, Sequence, Tensor},
@@ -183,9 +183,13 @@ fn what_grids_move_is_what_the_facts_say() {
 
 /// Bytes that the machine counts on the link in one training step.
 pub(crate) fn counted(program: &Program, tensor: Tensor) -> u64 {
-    let schedule = sequential(program, tensor);
+    counted_of(&sequential(program, tensor))
+}
+
+/// The same of a schedule.
+pub(crate) fn counted_of(schedule: &Checked) -> u64 {
     let data = Dataset::open(&schedule.job, None).unwrap();
-    let mut cpu = Cpu::new(&schedule, Box::new(data), CpuOptions::default()).unwrap();
+    let mut cpu = Cpu::new(schedule, Box::new(data), CpuOptions::default()).unwrap();
     cpu.load(&State::initial(&schedule.job)).unwrap();
     cpu.replay(1, &mut |_| {}).unwrap();
     let Bytes(bytes) = cpu.measured().link_bytes[&LinkId::new(0)];

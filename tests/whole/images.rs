@@ -4,7 +4,7 @@
 
 use crate::{
     columns::{
-        best_grid, counted, descending, grids, trains_like_one_device, volume_alone,
+        best_grid, counted_of, descending, grids, trains_like_one_device, volume_alone,
     },
     models::job,
     networks::resnet,
@@ -14,11 +14,13 @@ use crate::{
     support::plan,
 };
 use roundelay::{
-    Program,
+    Checked, Program,
     parts::{
+        codegen::{Everywhere, lower_with},
         dsl::{Disk, SourceFile, parse},
+        kernels::Kernels,
         runtime::{Cpu, CpuOptions, Dataset, State},
-        schedule::{Float, Tensor},
+        schedule::{Contraction, Float, Tensor, check},
     },
 };
 
@@ -52,6 +54,13 @@ fn everything(channels: u32, dtype: Float) -> Program {
     descending(&text, 4, "1e-1", dtype)
 }
 
+/// Maps in turn, all gathering, and each in a way of its own, where there are such.
+fn contracted(tensor: Tensor) -> impl Iterator<Item = Tensor> {
+    let all = Contraction::ALL.iter();
+    all.map(move |own| Tensor { contraction: *own, ..tensor })
+        .filter(Tensor::can_contract)
+}
+
 #[test]
 fn images_on_every_grid_train_like_on_one_device() {
     for (dtype, most) in [(Float::F64, 1e-12), (Float::F32, 1e-5)] {
@@ -59,7 +68,7 @@ fn images_on_every_grid_train_like_on_one_device() {
             let fits = |tensor: &Tensor| {
                 channels % tensor.rows == 0 && channels % tensor.columns == 0
             };
-            let grids = grids().filter(fits);
+            let grids = grids().filter(fits).flat_map(contracted);
             trains_like_one_device(&everything(channels, dtype), grids, most);
         }
     }
@@ -99,14 +108,18 @@ pub(crate) fn small_unet(dtype: Float) -> Program {
 #[test]
 fn a_unet_on_grids_trains_like_on_one_device() {
     let grids = [(1, 2), (2, 1), (2, 2), (4, 2), (2, 4)].map(|(r, c)| Tensor::grid(r, c));
-    trains_like_one_device(&small_unet(Float::F64), grids, 1e-12);
+    let each = |tensor| Tensor { contraction: Contraction::Each, ..tensor };
+    let chosen = [grids[0], grids[2], grids[4]].map(each);
+    let all = grids.into_iter().chain(chosen);
+    trains_like_one_device(&small_unet(Float::F64), all, 1e-12);
     trains_like_one_device(&small_unet(Float::F32), [grids[2]], 1e-5);
 }
 
 #[test]
 fn residual_networks_on_grids_replay_like_the_recursion() {
     let program = resnet(8);
-    for tensor in [Tensor::grid(2, 1), Tensor::grid(1, 2), Tensor::grid(2, 2)] {
+    let each = Tensor { contraction: Contraction::Each, ..Tensor::grid(2, 2) };
+    for tensor in [Tensor::grid(2, 1), Tensor::grid(1, 2), Tensor::grid(2, 2), each] {
         for kind in kinds(2, 2) {
             let plan = plan(&program, kind, 2, 2).with_tensor(tensor);
             compare_one(&program, &plan, &RESTS[2..]);
@@ -165,6 +178,13 @@ const BLOCKS: [Block; 4] = [
     Block { text: "merging(x, widened, 8, 8)", read: &[8, 16], made: 8 },
 ];
 
+/// A schedule whose convolutions go as lowering has them, which knows no planner.
+fn by_themselves(program: &Program, tensor: Tensor) -> Checked {
+    let plan = plan(program, kinds(2, 1)[0], 2, 1).with_tensor(tensor);
+    let schedule = lower_with(program, &plan, &Everywhere).unwrap();
+    check(schedule, &Kernels).unwrap()
+}
+
 #[test]
 fn blocks_of_a_unet_send_what_the_formulas_say_to_the_byte() {
     let of = |block: Option<&Block>, tensor| {
@@ -187,7 +207,7 @@ fn blocks_of_a_unet_send_what_the_formulas_say_to_the_byte() {
             job(2)
         ));
         program.train.dtype = Float::F64;
-        counted(&program, tensor)
+        counted_of(&by_themselves(&program, tensor))
     };
     let pixels = 2 * 4 * 4;
     let powers = |tensor: &Tensor| {
@@ -250,7 +270,8 @@ fn the_network_has_the_published_coefficients() {
     assert_eq!(elements, parameters * width * width + ends);
 }
 
-/// Where only what is sent takes time, the planner takes the grid that sends least: of the published
+/// Where only what is sent takes time and convolutions take turns, the planner takes the grid that sends
+/// least: of the published
 /// U-Net columns / rows = B / A = 1.48, in powers of two.
 #[test]
 fn the_planner_takes_the_grid_of_a_unet_that_sends_least() {
@@ -264,7 +285,7 @@ fn the_planner_takes_the_grid_of_a_unet_that_sends_least() {
                 loss mse(unet(images, 64, 64), wanted)
             }}
             {}",
-            volume_alone(devices)
+            volume_alone(devices).replace("tensor {", "tensor { contraction alternate,")
         ));
         assert_eq!(best_grid(&program), Tensor::grid(rows, columns), "{devices}");
     }

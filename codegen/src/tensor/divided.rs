@@ -5,9 +5,9 @@ use super::{
     local::Local,
     maps::{Map, site},
 };
-use roundelay_dsl::{Model, Node, NodeId, Operation};
+use roundelay_dsl::{Model, Node, NodeId, Operation, Source};
 use roundelay_schedule::{Direction, MapWay, MapWays, Tensor};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A model on a grid, where each map follows how its operand lies.
 #[derive(Clone, Debug)]
@@ -22,6 +22,9 @@ pub struct Divided<'a> {
     pub lies: Vec<Lie>,
     /// The ways that each map could go.
     pub fitting: BTreeMap<u32, Vec<MapWay>>,
+    /// The sums of two convolutions that are added up before they meet, where both go one way that
+    /// divides what they make.
+    pub joins: BTreeSet<u32>,
 }
 
 /// How the features of a value lie. Where tokens are shared out, that is not told; where a direction
@@ -72,7 +75,19 @@ impl Local<'_> {
             ways: &self.ways,
             lies: lies.collect(),
             fitting: self.fitting(),
+            joins: self.joins_of_two(),
         }
+    }
+
+    fn joins_of_two(&self) -> BTreeSet<u32> {
+        let joins = |node: &Node| match node.operands[..] {
+            [Source::Node(one), Source::Node(other)] => {
+                node.operation == Operation::Add && self.turns.partner(one) == Some(other)
+            }
+            _ => false,
+        };
+        let all = self.whole.nodes.iter().filter(|(_, node)| joins(node));
+        all.map(|(id, _)| site(id)).collect()
     }
 
     fn fitting(&self) -> BTreeMap<u32, Vec<MapWay>> {

@@ -6,7 +6,8 @@ use roundelay_codegen::lower;
 use roundelay_kernels::Kernels;
 use roundelay_schedule::{
     Attribute, Bytes, BytesPerSecond, CallTime, Catalogue, Element, Flops,
-    FlopsPerSecond, GradientSums, Id, Operand, Order, Pass, Placement, Rule, Unit,
+    FlopsPerSecond, GradientSums, Id, Operand, Order, Pass, Placement, Plan, Rule,
+    Tensor, Unit,
 };
 
 #[test]

@@ -67,7 +67,7 @@ fn search(
 }
 
 /// Whether no array is made from itself, where one term is taken for each.
-pub(crate) fn is_grounded(terms: &Terms, taken: &BTreeMap<Id, SymbolLang>) -> bool {
+fn is_grounded(terms: &Terms, taken: &BTreeMap<Id, SymbolLang>) -> bool {
     let mut made: BTreeSet<Id> = BTreeSet::new();
     loop {
         let before = made.len();

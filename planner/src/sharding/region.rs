@@ -1,13 +1,11 @@
 //! Regions of a model: operations between values whose layout is fixed. In each the ways of the
 //! maps are chosen for themselves, and equal regions are one.
 
+use super::{fences, kinds::kind};
 use roundelay_codegen::{Divided, Lie};
 use roundelay_dsl::{Node, NodeId, Operation, Source};
 use roundelay_schedule::{Contraction, Id, MapWay};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Maps of a chain after which a value is fixed, wherever it may be.
-const MAPS_MAX: usize = 8;
 
 /// What lies between fixed values, by all that the ways of its maps depend on.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,6 +52,8 @@ pub(super) struct Part {
     pub(super) kind: Kind,
     pub(super) operands: Vec<Operand>,
     pub(super) size: Size,
+    /// Whether the gradient of what it makes is wanted.
+    pub(super) gradient: bool,
 }
 
 /// What an operation reads.
@@ -66,12 +66,21 @@ pub(super) enum Operand {
 /// The operations that rules know.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
-    /// An affine map of so many features, with the ways that fit and the one it went by itself.
-    Map { read: u64, fitting: Vec<MapWay>, alone: Option<MapWay> },
+    /// An affine map of so many numbers for each that it makes, those of a window of pixels for a
+    /// convolution; with the ways that it may go and the one it went by itself. None is that every
+    /// part does all of it.
+    Map { read: u64, open: Vec<Option<MapWay>>, alone: Option<MapWay> },
     /// Element by element.
     Each,
     /// Of two values, element by element.
     Pair,
+    /// The sum of two convolutions, which are added up before they meet if both go one way.
+    Join,
+    /// Of channels in groups: a norm, a pool of windows, larger images, or a convolution with
+    /// filters of its own for each group, of so many products for each number that it makes.
+    Channels { groups: u64, products: u64 },
+    /// The mean of each of so many channels over all pixels.
+    Pool { channels: u64 },
     /// Over the last extent, by so many sums for each token; softmax is not made of sums.
     Norm { sums: Option<u64> },
     /// Of queries, keys and values head by head.
@@ -84,6 +93,8 @@ pub(super) enum Kind {
     Rotary { heads: u64 },
     /// A loss over classes.
     Loss,
+    /// What every part makes of all that it reads.
+    Whole,
 }
 
 /// A region, and the number of each of its operations in the model.
@@ -92,18 +103,22 @@ pub(super) struct Found {
     pub(super) sites: Vec<NodeId>,
 }
 
-/// The regions of a model that have maps.
+/// The regions of a model.
 pub(super) fn regions(divided: &Divided<'_>) -> Vec<Found> {
     let outline = Outline::new(divided);
     let mut groups: BTreeMap<usize, Vec<NodeId>> = BTreeMap::new();
     for id in outline.known.keys() {
         groups.entry(outline.group(id.index())).or_default().push(*id);
     }
-    let has_maps = |sites: &Vec<NodeId>| {
-        sites.iter().any(|id| matches!(outline.known[id], Kind::Map { .. }))
-    };
-    let groups = groups.into_values().filter(has_maps);
+    let groups = groups.into_values();
     groups.filter_map(|sites| outline.region(sites)).collect()
+}
+
+impl Region {
+    /// Whether there is something to choose.
+    pub(super) fn has_maps(&self) -> bool {
+        self.operations.iter().any(|part| matches!(part.kind, Kind::Map { .. }))
+    }
 }
 
 /// Which values are fixed, and which operations belong together.
@@ -139,66 +154,9 @@ impl<'a> Outline<'a> {
         let with = (0..nodes.len()).collect();
         let fixed = BTreeSet::new();
         let mut outline = Self { divided, known, fixed, gradient, with };
-        outline.fix();
+        outline.fixed = fences::fixed(divided.model, &outline.known);
         outline.join();
         outline
-    }
-
-    /// What operations that no rule knows make and read, residual streams, and values on long
-    /// chains.
-    fn fix(&mut self) {
-        let nodes = &self.divided.model.nodes;
-        for (id, node) in nodes.iter().take(self.divided.model.cuttable()) {
-            if self.known.contains_key(&id) {
-                continue;
-            }
-            self.fixed.insert(id);
-            self.fixed.extend(node.operands.iter().filter_map(|operand| match operand {
-                Source::Node(id) => Some(*id),
-                Source::Parameter(_) | Source::Input(_) => None,
-            }));
-        }
-        let narrow = self.narrow();
-        let mut maps = 0;
-        for (id, kind) in &self.known {
-            maps += usize::from(matches!(kind, Kind::Map { .. }));
-            if !narrow.contains(id) {
-                continue;
-            }
-            let operands = nodes[*id].operands.iter();
-            let skips = *kind == Kind::Pair
-                && operands.clone().any(|own| match own {
-                    Source::Node(own) => narrow.contains(own),
-                    Source::Parameter(_) | Source::Input(_) => false,
-                });
-            if skips || maps >= MAPS_MAX {
-                self.fixed.insert(*id);
-                maps = 0;
-            }
-        }
-    }
-
-    /// Values that are all that goes on from what stands above: no operation behind one reads what
-    /// stands before it.
-    fn narrow(&self) -> BTreeSet<NodeId> {
-        let model = self.divided.model;
-        let mut last = vec![0; model.nodes.len()];
-        for (id, node) in model.nodes.iter().take(model.cuttable()) {
-            for operand in &node.operands {
-                if let Source::Node(operand) = operand {
-                    last[operand.index()] = id.index();
-                }
-            }
-        }
-        let mut reach = 0;
-        let mut narrow = BTreeSet::new();
-        for id in model.nodes.ids().take(model.cuttable()) {
-            if reach <= id.index() {
-                narrow.insert(id);
-            }
-            reach = reach.max(last[id.index()]);
-        }
-        narrow
     }
 
     /// Joins operations over values that are not fixed.
@@ -257,7 +215,8 @@ impl<'a> Outline<'a> {
                 });
             }
             let (kind, size) = (self.known[id].clone(), self.size(Source::Node(*id)));
-            region.operations.push(Part { kind, operands, size });
+            let gradient = self.gradient[id.index()];
+            region.operations.push(Part { kind, operands, size, gradient });
             let is_loss = self.divided.model.loss == Some(*id);
             if self.fixed.contains(id) || is_loss {
                 let lie = self.divided.lies[id.index()];
@@ -274,7 +233,9 @@ impl<'a> Outline<'a> {
     fn values(&self, node: &Node) -> Vec<Source> {
         let count = match node.operation {
             Operation::Attention { .. } => 3,
-            Operation::Scores { .. } | Operation::Mix { .. } => 2,
+            Operation::Scores { .. }
+            | Operation::Mix { .. }
+            | Operation::MeanSquaredError => 2,
             Operation::Add | Operation::Multiply
                 if matches!(node.operands[1], Source::Node(_)) =>
             {
@@ -303,44 +264,4 @@ impl<'a> Outline<'a> {
         let last = u32::try_from(shape.len().saturating_sub(1)).unwrap_or(u32::MAX);
         Size { elements, width, last }
     }
-}
-
-/// What rules know of an operation; nothing of those that only move or bring values.
-fn kind(divided: &Divided<'_>, id: NodeId, node: &Node) -> Option<Kind> {
-    let site = u32::try_from(id.index()).ok()?;
-    let is_node = |operand: &Source| matches!(operand, Source::Node(_));
-    let model = divided.model;
-    let kind = match node.operation {
-        Operation::Linear => {
-            let read = model.shape(node.operands[0]).last().map_or(1, |own| own.size);
-            let fitting = divided.fitting.get(&site).cloned().unwrap_or_default();
-            return Some(Kind::Map { read, fitting, alone: divided.ways.of(site) });
-        }
-        Operation::Relu
-        | Operation::Gelu
-        | Operation::GeluTanh
-        | Operation::Silu
-        | Operation::SoftCap { .. }
-        | Operation::Scale { .. }
-        | Operation::Dropout { .. } => Kind::Each,
-        Operation::Add | Operation::Multiply => match node.operands[1] {
-            Source::Parameter(_) => Kind::Each,
-            Source::Node(other) if model.nodes[other].shape == node.shape => Kind::Pair,
-            Source::Node(_) | Source::Input(_) => return None,
-        },
-        Operation::LayerNorm { .. } => Kind::Norm { sums: Some(2) },
-        Operation::RmsNorm { .. } => Kind::Norm { sums: Some(1) },
-        Operation::Softmax => Kind::Norm { sums: None },
-        Operation::Attention { heads, key_heads, .. } => {
-            Kind::Attend { heads: [heads, key_heads] }
-        }
-        Operation::Scores { heads, key_heads, .. } => {
-            Kind::Scores { heads: [heads, key_heads] }
-        }
-        Operation::Mix { heads, key_heads } => Kind::Mix { heads: [heads, key_heads] },
-        Operation::Rotary { heads, .. } => Kind::Rotary { heads },
-        Operation::CrossEntropy | Operation::MaskedCrossEntropy => Kind::Loss,
-        _ => return None,
-    };
-    node.operands.first().is_some_and(is_node).then_some(kind)
 }

@@ -9,14 +9,7 @@
 //! Each law is tested on random arrays (`laws.rs`); that of gradients follows, for each move has
 //! its adjoint, which lowering tests.
 
-use super::region::{Grid, Kind, Part};
-use crate::rewrite::Terms;
-use egg::{
-    ConditionalApplier, ENodeOrVar, Id, Language, Pattern, PatternAst, RecExpr,
-    SymbolLang,
-};
-use roundelay_schedule::{Contraction, MapWay};
-use std::sync::Arc;
+use roundelay_schedule::MapWay;
 
 /// An equation.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +34,12 @@ pub(super) enum Fits {
     OtherExtent,
     /// Of norms that are made of sums.
     Sums,
+    /// Where the parts of the direction divide all groups of channels.
+    Groups,
+    /// Of sums of two convolutions that are added up before they meet.
+    Joins,
+    /// The same where what they make is divided.
+    JoinsOfParts,
 }
 
 /// On which grids an equation is a choice.
@@ -71,10 +70,10 @@ const fn way(
     Law { fits: Fits::Way(way), ..law(name, left, right) }
 }
 
-const MAP: &str = "(map ?o ?e ?x)";
+pub(super) const MAP: &str = "(map ?o ?e ?x)";
 
 /// All of them.
-pub(super) const LAWS: [Law; 20] = [
+pub(super) const LAWS: [Law; 24] = [
     way(
         "map_from_columns_to_rows",
         MAP,
@@ -117,15 +116,12 @@ pub(super) const LAWS: [Law; 20] = [
         "(sum c (split c w ?o (cut c ?e ?x)))",
         MapWay::ColumnsToWhole,
     ),
-    Law {
-        on: On::Ways,
-        ..way(
-            "map_by_sum_of_rows",
-            MAP,
-            "(sum r (split r w ?o (cut r ?e ?x)))",
-            MapWay::RowsToWhole,
-        )
-    },
+    way(
+        "map_by_sum_of_rows",
+        MAP,
+        "(sum r (split r w ?o (cut r ?e ?x)))",
+        MapWay::RowsToWhole,
+    ),
     Law {
         on: On::Columns,
         ..way(
@@ -200,6 +196,38 @@ pub(super) const LAWS: [Law; 20] = [
         )
     },
     Law {
+        fits: Fits::Groups,
+        ..law(
+            "own_channels",
+            "(channels ?o ?e (gather ?d ?e ?x))",
+            "(gather ?d ?e (channels_own ?d ?o ?x))",
+        )
+    },
+    Law {
+        fits: Fits::Groups,
+        ..law(
+            "pool_of_own_channels",
+            "(pool ?o ?e (gather ?d ?e ?x))",
+            "(gather ?d e1 (pool_own ?d ?o ?x))",
+        )
+    },
+    Law {
+        fits: Fits::JoinsOfParts,
+        ..law(
+            "sums_added_before_they_meet",
+            "(pair ?o (sum ?d (split ?d ?t ?m ?x)) (sum ?d (split ?d ?t ?n ?y)))",
+            "(sum ?d (pair ?o (split ?d ?t ?m ?x) (split ?d ?t ?n ?y)))",
+        )
+    },
+    Law {
+        fits: Fits::Joins,
+        ..law(
+            "sums_added_before_they_scatter",
+            "(pair ?o (scatter ?d ?e (split ?d w ?m ?x)) (scatter ?d ?e (split ?d w ?n ?y)))",
+            "(scatter ?d ?e (pair ?o (split ?d w ?m ?x) (split ?d w ?n ?y)))",
+        )
+    },
+    Law {
         on: On::Rows,
         ..law("loss_over_rows", "(loss ?o ?e (gather r ?e ?x))", "(loss_own r ?o ?x)")
     },
@@ -225,173 +253,4 @@ pub(super) const MOVES: [Law; 3] = [
 /// All laws.
 pub(super) fn all() -> impl Iterator<Item = &'static Law> {
     LAWS.iter().chain(&MOVES)
-}
-
-/// The laws that are choices for a region, as rewrites of its terms.
-pub(super) fn rewrites(
-    grid: Grid,
-    operations: &Arc<[Part]>,
-) -> Vec<egg::Rewrite<SymbolLang, ()>> {
-    let laws = all().filter(|law| law.on.is_on(grid));
-    laws.map(|law| law.rewrite(grid, operations.clone())).collect()
-}
-
-impl On {
-    pub(super) fn is_on(self, grid: Grid) -> bool {
-        match self {
-            On::All => true,
-            On::Rows => grid.columns == 1,
-            On::Columns => grid.columns > 1,
-            On::Turns => grid.contraction != Contraction::Each,
-            On::Ways => grid.contraction == Contraction::Each && grid.rows > 1,
-        }
-    }
-}
-
-impl Grid {
-    /// How many parts a direction has.
-    pub(super) fn parts(self, direction: &str) -> u64 {
-        match direction {
-            "r" => self.rows,
-            "c" => self.columns,
-            "rc" => self.rows * self.columns,
-            _ => 1,
-        }
-    }
-
-    /// The direction that has nothing to move: a single column; a single row, but where maps take
-    /// turns, for then it counts whose turn it is.
-    pub(super) fn idle(self) -> Option<&'static str> {
-        match (self.columns, self.rows, self.contraction) {
-            (1, ..) => Some("c"),
-            (_, 1, Contraction::Each | Contraction::Gather) => Some("r"),
-            _ => None,
-        }
-    }
-}
-
-/// What moves arrays along the direction that it reads first.
-pub(super) const MOVING: [&str; 6] =
-    ["gather", "cut", "sum", "scatter", "vary", "gather_vary"];
-
-/// A pattern without the moves in a direction.
-pub(super) fn without(
-    pattern: &PatternAst<SymbolLang>,
-    direction: Option<&str>,
-) -> PatternAst<SymbolLang> {
-    let mut made = RecExpr::default();
-    let mut places: Vec<Id> = Vec::new();
-    for node in pattern.as_ref() {
-        let is_idle = |child: &Id| match &pattern[*child] {
-            ENodeOrVar::ENode(leaf) => Some(leaf.op.as_str()) == direction,
-            ENodeOrVar::Var(_) => false,
-        };
-        let place = match node {
-            ENodeOrVar::ENode(term)
-                if MOVING.contains(&term.op.as_str())
-                    && term.children.first().is_some_and(is_idle) =>
-            {
-                let last = term.children.last().expect("a move has an operand");
-                places[usize::from(*last)]
-            }
-            ENodeOrVar::ENode(term) => {
-                let children = term.children.iter().map(|id| places[usize::from(*id)]);
-                made.add(ENodeOrVar::ENode(SymbolLang::new(
-                    term.op.as_str(),
-                    children.collect(),
-                )))
-            }
-            ENodeOrVar::Var(name) => made.add(ENodeOrVar::Var(*name)),
-        };
-        places.push(place);
-    }
-    // The root stands last.
-    let root = *places.last().expect("a pattern has a root");
-    made[root].build_recexpr(|id| made[id].clone())
-}
-
-impl Law {
-    /// Both sides on a grid.
-    pub(super) fn sides(&self, grid: Grid) -> [PatternAst<SymbolLang>; 2] {
-        [self.left, self.right].map(|text| {
-            let pattern: Pattern<SymbolLang> = text.parse().expect("a law is a pattern");
-            without(&pattern.ast, grid.idle())
-        })
-    }
-
-    fn rewrite(
-        &self,
-        grid: Grid,
-        operations: Arc<[Part]>,
-    ) -> egg::Rewrite<SymbolLang, ()> {
-        let [left, right] = self.sides(grid).map(Pattern::new);
-        let fits = self.fits;
-        let condition = move |terms: &mut Terms, _: Id, names: &egg::Subst| {
-            fits.holds(terms, names, grid, &operations)
-        };
-        let right = ConditionalApplier { condition, applier: right };
-        let rewrite = egg::Rewrite::new(self.name, left, right);
-        rewrite.expect("a law makes nothing from nowhere")
-    }
-}
-
-/// The name of a leaf.
-pub(super) fn leaf(terms: &Terms, id: Id) -> &'static str {
-    let leaves = terms[id].nodes.iter().filter(|term| term.children.is_empty());
-    leaves.map(|term| term.op.as_str()).next().unwrap_or_default()
-}
-
-/// The operation that a leaf names.
-pub(super) fn operation(name: &str) -> Option<usize> {
-    name.strip_prefix('o')?.parse().ok()
-}
-
-impl Fits {
-    fn holds(
-        self,
-        terms: &Terms,
-        names: &egg::Subst,
-        grid: Grid,
-        operations: &[Part],
-    ) -> bool {
-        let named = |name: &str| {
-            let variable = name.parse().expect("it is a variable");
-            names.get(variable).map_or("", |id| leaf(terms, *id))
-        };
-        let kind = operation(named("?o")).map(|number| &operations[number].kind);
-        match (self, kind) {
-            (Fits::All, _) => true,
-            (Fits::OtherExtent, _) => named("?e") != named("?f"),
-            (Fits::Way(way), Some(Kind::Map { fitting, alone, .. })) => {
-                // Maps that are told how to multiply do so, but for classes of a loss.
-                let classes =
-                    grid.contraction != Contraction::Each && way == MapWay::WholeToAll;
-                fitting.contains(&way) && (!classes || *alone == Some(way))
-            }
-            (Fits::Sums, Some(Kind::Norm { sums })) => sums.is_some(),
-            (Fits::Heads, Some(kind)) => {
-                let direction = named("?d");
-                let parts = grid.parts(direction);
-                direction != "rc" && kind.heads().all(|heads| heads.is_multiple_of(parts))
-            }
-            (Fits::Way(_) | Fits::Sums | Fits::Heads, _) => false,
-        }
-    }
-}
-
-impl Kind {
-    fn heads(&self) -> impl Iterator<Item = u64> {
-        let heads = match self {
-            Kind::Attend { heads } | Kind::Scores { heads } | Kind::Mix { heads } => {
-                *heads
-            }
-            Kind::Rotary { heads } => [*heads; 2],
-            Kind::Map { .. }
-            | Kind::Each
-            | Kind::Pair
-            | Kind::Norm { .. }
-            | Kind::Loss => [0; 2],
-        };
-        heads.into_iter()
-    }
 }

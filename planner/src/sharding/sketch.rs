@@ -2,8 +2,8 @@
 
 use super::{
     extract::Cheapest,
-    region::{Kind, Operand, Region},
-    rules::{leaf, operation},
+    fits::{leaf, operation},
+    region::{Grid, Kind, Operand, Region},
 };
 use crate::rewrite::Terms;
 use egg::{Id, SymbolLang};
@@ -94,19 +94,22 @@ fn operator(kind: &Kind) -> &'static str {
     match kind {
         Kind::Map { .. } => "map",
         Kind::Each => "each",
-        Kind::Pair => "pair",
+        Kind::Pair | Kind::Join => "pair",
+        Kind::Channels { .. } => "channels",
+        Kind::Pool { .. } => "pool",
         Kind::Norm { .. } => "norm",
         Kind::Attend { .. } => "attend",
         Kind::Scores { .. } => "scores",
         Kind::Mix { .. } => "mix",
         Kind::Rotary { .. } => "rotary",
         Kind::Loss => "loss",
+        Kind::Whole => "whole",
     }
 }
 
 /// Whether a term says which extent is the last of what it reads.
 fn is_of_extent(kind: &Kind) -> bool {
-    !matches!(kind, Kind::Each | Kind::Pair)
+    !matches!(kind, Kind::Each | Kind::Pair | Kind::Join | Kind::Whole)
 }
 
 impl Region {
@@ -134,8 +137,9 @@ impl Region {
                 }
                 "split" => {
                     if let Some(number) = operation(named(2)) {
+                        let sides = [named(0), named(1)];
                         let scattered = cheapest.scatters(terms, term);
-                        ways[number] = way([named(0), named(1)], scattered);
+                        ways[number] = way(self.grid, ways[number], (sides, scattered));
                     }
                 }
                 _ => {}
@@ -145,11 +149,19 @@ impl Region {
     }
 }
 
-/// The way of a map on parts, whose sums are scattered or not.
-pub(super) fn way(sides: [&str; 2], scattered: bool) -> Option<MapWay> {
+/// The way of a map on parts, whose sums are scattered or not. In one row what rows divide is whole:
+/// there it is the way that the map goes by itself.
+pub(super) fn way(
+    grid: Grid,
+    alone: Option<MapWay>,
+    (sides, scattered): ([&str; 2], bool),
+) -> Option<MapWay> {
     Some(match (sides, scattered) {
         (["c", "r"], _) => MapWay::ColumnsToRows,
         (["r", "c"], _) => MapWay::RowsToColumns,
+        (["w", "c"], _) if grid.rows == 1 && alone == Some(MapWay::RowsToColumns) => {
+            MapWay::RowsToColumns
+        }
         (["w", "c"], _) => MapWay::WholeToColumns,
         (["c", "w"], true) => MapWay::ColumnsToColumns,
         (["c", "w"], false) => MapWay::ColumnsToWhole,

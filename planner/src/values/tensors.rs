@@ -25,7 +25,10 @@ const MOST_HALVES: u64 = 2;
 pub(super) fn tensors(program: &Program, devices: u64) -> Vec<Tensor> {
     let Search { rows, columns, sequence, contraction, overdecompose, .. } =
         &program.search;
-    let contractions = one_of(contraction, &[Contraction::Each]);
+    let contractions = match convolves(program) {
+        true => one_of(contraction, &[Contraction::Alternate, Contraction::Each]),
+        false => one_of(contraction, &[Contraction::Each]),
+    };
     let sequences = match has_sequences(&program.model) {
         true => one_of(sequence, Sequence::ALL),
         false => one_of(sequence, &[Sequence::Whole]),
