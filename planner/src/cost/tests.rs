@@ -6,8 +6,8 @@ use roundelay_codegen::lower;
 use roundelay_kernels::Kernels;
 use roundelay_schedule::{
     Attribute, Bytes, BytesPerSecond, CallTime, Catalogue, Element, Flops,
-    FlopsPerSecond, GradientSums, Id, Operand, Order, Pass, Placement, Plan, Rule,
-    Tensor, Unit,
+    FlopsPerSecond, GradientSums, Id, Operand, Order, Pass, Placement, Rule, Tensor,
+    Unit,
 };
 
 #[test]
@@ -74,10 +74,8 @@ fn updates_and_losses_have_rates_of_memory_of_their_own() {
 #[test]
 fn issuing_an_exchange_stands_before_it() {
     let mut program = sample::program(2, 8);
-    let plan = Plan {
-        tensor: Tensor { rows: 2, ..Tensor::WHOLE },
-        ..sample::plan(Rule::Sync, Placement::Accumulate, Order::Sequential, 1, 1)
-    };
+    let plan = sample::plan(Rule::Sync, Placement::Accumulate, Order::Sequential, 1, 1);
+    let plan = plan.with_tensor(Tensor { rows: 2, ..Tensor::WHOLE });
     let schedule = lower(&program, &plan).unwrap();
     let exchanges = |call: &&Call| Kernels.exchange(call, Float::F32).is_some();
     let calls = schedule.routines.values().flat_map(|routine| &routine.calls);
