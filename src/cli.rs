@@ -2,8 +2,8 @@
 //!
 //! JSON goes to standard output; text and tables too unless `--json` is given; progress and
 //! diagnostics go to standard error. Exit codes: 0 done, 1 the input was refused or nothing
-//! fits, 2 usage, 3 the run failed, 130 interrupted (a run comes to
-//! rest at the first Ctrl-C; all else ends by the signal itself).
+//! fits, 2 usage, 3 the run failed, 130 interrupted (a run comes to rest at the first Ctrl-C, and
+//! `plan` prints what it knows; all else ends by the signal itself).
 
 mod args;
 mod check;
@@ -84,12 +84,17 @@ fn print(text: &str) -> Result<(), Failure> {
 
 /// Prints one JSON document, or one line of many.
 fn print_json(document: &impl serde::Serialize, form: Form) -> Result<(), Failure> {
+    print(&json_text(document, form)?)
+}
+
+/// One JSON document, or one line of many, as it is printed.
+fn json_text(document: &impl serde::Serialize, form: Form) -> Result<String, Failure> {
     let text = match form {
         Form::Document => serde_json::to_string_pretty(document),
         Form::Line => serde_json::to_string(document),
     };
     let text = text.map_err(|error| Failure::output(&error.into()))?;
-    print(&format!("{text}\n"))
+    Ok(format!("{text}\n"))
 }
 
 /// Version of every document and line.

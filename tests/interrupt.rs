@@ -1,5 +1,6 @@
 //! Ctrl-C ends a run cleanly: whole checkpoint, all that was promised on standard output, the exit
-//! code of an interruption, and a way to go on to the same bits. It also ends what follows a search.
+//! code of an interruption, and a way to go on to the same bits. It also ends what follows a search,
+//! whose plans are told all the same.
 #![cfg(unix)]
 
 #[allow(dead_code, reason = "each test file uses its part")]
@@ -7,13 +8,14 @@ mod support;
 
 use serde_json::Value;
 use std::{
+    fs,
     io::{BufRead, BufReader, Read},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread,
     time::Duration,
 };
-use support::{Scratch, lines, printed, roundelay};
+use support::{Ended, Scratch, lines, printed, root, roundelay, schema};
 
 /// A run that would take hours.
 const PROGRAM: &str = r#"
@@ -131,13 +133,13 @@ fn a_second_interruption_ends_the_run_at_once() {
     assert_eq!(found.code, Some(130), "{}", found.err);
 }
 
-#[test]
-fn an_interruption_after_the_search_ends_the_explanation() {
-    let scratch = Scratch::new("interrupt-explanation");
+/// What `plan` with these words prints when Ctrl-C comes between the search and its last line.
+fn known(scratch: &Scratch, words: &str) -> Ended {
     let best = scratch.path("best.yaml");
-    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/quickstart.rdl");
-    let mut command = roundelay("plan --explain -o");
-    command.arg(&best).arg(program).stdout(Stdio::piped()).stderr(Stdio::null());
+    let _ = fs::remove_file(&best);
+    let program = root().join("examples/quickstart.rdl");
+    let mut command = roundelay(&format!("plan {words} -o"));
+    command.arg(&best).arg(program).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the binary starts");
     // The best plan is written between the search and what is asked besides.
     while !best.exists() {
@@ -146,6 +148,31 @@ fn an_interruption_after_the_search_ends_the_explanation() {
         thread::sleep(Duration::from_millis(5));
     }
     interrupt(&child);
-    let ended = child.wait_with_output().expect("it ends");
-    assert_eq!(ended.status.code(), Some(130), "{:?}", ended.stdout);
+    Ended::from(child.wait_with_output().expect("it ends"))
+}
+
+#[test]
+fn an_interruption_after_the_search_leaves_the_ranking() {
+    let scratch = Scratch::new("interrupt-explanation");
+    for (words, missing) in [
+        ("--explain", "the explanation was not made"),
+        ("--pareto", "the front was not found"),
+        ("--pareto --explain", "neither front nor explanation was made"),
+    ] {
+        let found = known(&scratch, words);
+        assert_eq!(found.code, 130, "{found:?}");
+        assert!(found.err.contains(missing), "{}", found.err);
+        assert!(
+            found.out.contains("rank") && found.out.contains("step time"),
+            "{words}: {}",
+            found.out
+        );
+        let found = known(&scratch, &format!("{words} --json"));
+        assert_eq!(found.code, 130, "{found:?}");
+        let document: Value = serde_json::from_str(&found.out).expect("it is whole");
+        schema::hold("plan", &document);
+        assert_eq!(document["plans"][0]["rank"], 1);
+        assert!(document["notes"].to_string().contains(missing), "{}", document["notes"]);
+        assert!(document.get("explain").is_none() && document.get("front").is_none());
+    }
 }

@@ -205,6 +205,52 @@ fn listed_orders_compile_and_replay() {
     }
 }
 
+/// Paths of the command line start where the command was called.
+#[test]
+fn lists_are_named_on_the_command_line() {
+    let scratch = Scratch::new("lists-set");
+    let program = program(&scratch, "rule sync");
+    let lists = scratch.file("lists/mine.csv", UNEVEN);
+    let folder = lists.parent().expect("it lies in one");
+    let schedule = scratch.path("line.schedule");
+    let set = |command: &str| {
+        let mut command = roundelay(command);
+        command.current_dir(folder).arg(&program);
+        command.args(["--set", "order = listed(\"mine.csv\")"]);
+        command
+    };
+    printed(set("compile").arg("-o").arg(&schedule));
+    assert_eq!(shown(&schedule), UNEVEN);
+    scratch.file("lists/mine.csv", &good().replace("1F2", "1F2x"));
+    let found = ended(&mut set("plan"));
+    assert_eq!(found.code, 1, "{found:?}");
+    assert!(found.err.contains("mine.csv:2:17"), "{}", found.err);
+    std::fs::remove_file(&lists).expect("it is there");
+    let found = ended(&mut set("plan"));
+    assert_eq!(found.code, 1, "{found:?}");
+    assert!(
+        found.err.contains("those of `--set` to the working folder"),
+        "{}",
+        found.err
+    );
+}
+
+/// Spreadsheets write a mark before the first cell, and names in capitals.
+#[test]
+fn lists_of_a_spreadsheet_are_read() {
+    let scratch = Scratch::new("lists-marked");
+    let marked = format!("\u{feff}{}", good());
+    let capitals = scratch.file("T.CSV", &marked);
+    assert_eq!(document(roundelay("check").arg(&capitals), "lists")["passes"], 16);
+    let program = program(&scratch, "rule sync, order listed(\"T.CSV\")");
+    let schedule = compiled(&scratch, &program, &[]);
+    assert_eq!(shown(&schedule), good());
+    scratch.file("T.CSV", &marked.replace("0F1", "0F1x"));
+    for found in [refused("plan", &program), refused("check", &capitals)] {
+        assert_at(&found, (1, 5), "`0F1x`");
+    }
+}
+
 #[test]
 fn a_wrong_list_of_a_program_is_reported_at_its_cell() {
     let scratch = Scratch::new("lists-program");

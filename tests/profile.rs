@@ -64,6 +64,20 @@ fn a_measured_program_is_planned_and_simulated_by_its_table() {
     assert!(told.contains("0 scaled from measured calls"), "{told}");
 }
 
+/// Measuring takes long, so a table that cannot be written is refused before.
+#[test]
+fn a_table_that_cannot_be_written_is_refused_before_anything_is_measured() {
+    let scratch = Scratch::new("unwritable-table");
+    let program = scratch.file("line.rdl", PROGRAM);
+    for table in [scratch.path("nowhere/table.yaml"), scratch.path("")] {
+        let mut profile = roundelay("profile --top 1 --patience 1");
+        let found = ended(profile.arg(&program).arg("-o").arg(&table));
+        assert_eq!(found.code, 1, "{found:?}");
+        assert!(found.err.contains("cannot use `"), "{}", found.err);
+        assert!(!found.err.contains(" a step, "), "it measured: {}", found.err);
+    }
+}
+
 #[test]
 fn a_slower_table_gives_slower_plans_and_another_fingerprint() {
     let scratch = Scratch::new("slower");

@@ -1,5 +1,6 @@
 //! What the command line says before anything goes wrong: of memory that limits do not leave, of heads
-//! that no unit uses, of keys that something else has, of names that are said twice, and of pins that
+//! that no unit uses, of keys that something else has, of names that are said twice, of plans of other
+//! programs, of folders that are named as files, of kinds of memory that share addresses, and of pins that
 //! say nothing.
 
 #[allow(dead_code, reason = "each test file uses its part")]
@@ -10,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
 };
-use support::{Scratch, ended, printed, roundelay};
+use support::{Scratch, document, ended, printed, root, roundelay};
 
 const LAYERS: &str = r#"
 model layers {
@@ -160,6 +161,34 @@ fn a_plan_that_names_its_model_twice_is_refused() {
     }
 }
 
+/// A plan of another program is taken where it goes with this one, with a warning.
+#[test]
+fn a_plan_of_another_program_is_doubted() {
+    let scratch = Scratch::new("doubt");
+    let program = scratch.file("layers.rdl", LAYERS);
+    let [plan, schedule] =
+        ["plan.yaml", "layers.schedule"].map(|name| scratch.path(name));
+    printed(roundelay("plan -o").arg(&plan).arg(&program));
+    let compiled = |text: &str| {
+        let program = scratch.file("other.rdl", text);
+        let mut compile = roundelay("compile --plan");
+        let found = ended(compile.arg(&plan).arg(program).arg("-o").arg(&schedule));
+        assert_eq!(found.code, 0, "{found:?}");
+        found.err
+    };
+    assert!(!compiled(LAYERS).contains("warning"));
+    let told = compiled(&LAYERS.replace("model layers", "model ladder"));
+    assert!(told.contains("warning: the plan is of another program"), "{told}");
+    assert!(told.contains("model `layers`, and the program's is `ladder`"), "{told}");
+    assert!(told.contains("plan.yaml:"), "{told}");
+    let told = compiled(&LAYERS.replace("cluster two", "cluster pair"));
+    assert!(told.contains("cluster `two`, and the program's is `pair`"), "{told}");
+    let other = scratch.path("other.rdl");
+    let diff = ["--diff".as_ref(), plan.as_os_str(), plan.as_os_str(), other.as_os_str()];
+    let told = ended(roundelay("plan").args(diff)).err;
+    assert!(told.contains("cluster `two`, and the program's is `pair`"), "{told}");
+}
+
 /// What would split tensors is no remedy where the model has nothing of the kind.
 #[test]
 fn a_pin_about_what_the_model_has_not_is_told() {
@@ -174,5 +203,54 @@ fn a_pin_about_what_the_model_has_not_is_told() {
         let said = format!("{}{}", found.out, found.err);
         assert!(said.contains(lacking), "{said}");
         assert!(!said.contains("would split them"), "{said}");
+    }
+}
+
+/// The working folder has a name in messages, and so has what an import of it reads.
+#[test]
+fn the_working_folder_is_named() {
+    let scratch = Scratch::new("working-folder");
+    let said = |name: &str, text: &str, words: &str| {
+        let file = scratch.file(name, text);
+        let folder = file.parent().expect("it lies in one");
+        let found = ended(roundelay(words).current_dir(folder).arg(name));
+        assert_eq!(found.code, 1, "{found:?}");
+        found.err
+    };
+    let told = said("imports.rdl", &format!("import \".\"\n{LAYERS}"), "plan");
+    assert!(told.contains("cannot import `.`: it is a folder"), "{told}");
+    let lists = LAYERS.replace("rule sync", "rule sync, order listed(\".\")");
+    let told = said("lists.rdl", &lists, "plan");
+    assert!(told.contains("cannot read the lists `.`: it is a folder"), "{told}");
+    let text = r#"
+model bytes {
+    input tokens:  i32[batch, 8]
+    input targets: i32[batch, 8]
+    loss cross_entropy(linear(embedding(tokens, 256, 8), 256), targets)
+}
+train { data text("*.none"), batch 8, steps 2, optimizer sgd(lr = 0.1) }
+"#;
+    let told = said("bytes.rdl", text, "run");
+    assert!(told.contains("no file matches `*.none` under `.`"), "{told}");
+}
+
+/// Bytes of kinds that share addresses add up to more than the arena, and the text says why.
+#[test]
+fn kinds_that_share_addresses_are_told() {
+    let scratch = Scratch::new("overlap");
+    for (example, is_shared) in [("data-zero3", true), ("accumulate", false)] {
+        let program = root().join(format!("examples/{example}.rdl"));
+        let schedule = scratch.path("one.schedule");
+        printed(roundelay("compile").arg(program).arg("-o").arg(&schedule));
+        let facts = document(roundelay("check").arg(&schedule), "check");
+        let devices = facts["devices"].as_object().expect("the schema holds");
+        let is_more = devices.values().any(|device| {
+            let kinds = device["memory"].as_object().expect("the schema holds");
+            let sum: u64 = kinds.values().filter_map(|bytes| bytes.as_u64()).sum();
+            Some(sum) > device["arena_bytes"].as_u64()
+        });
+        assert_eq!(is_more, is_shared, "{example}: {facts}");
+        let told = printed(roundelay("check").arg(&schedule));
+        assert_eq!(told.contains("shares addresses"), is_shared, "{told}");
     }
 }

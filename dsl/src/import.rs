@@ -25,7 +25,11 @@ pub struct NoFiles;
 impl Files for Disk {
     fn read(&self, path: &str) -> Result<String, String> {
         let said = |error: std::io::Error| error.to_string();
-        if !fs::metadata(path).map_err(said)?.is_file() {
+        let found = fs::metadata(path).map_err(said)?;
+        if found.is_dir() {
+            return Err("it is a folder".to_owned());
+        }
+        if !found.is_file() {
             return Err("it is not a file".to_owned());
         }
         let mut bytes = Vec::new();
@@ -195,7 +199,8 @@ fn cycle(path: &str, chain: &[&str]) -> Mistake {
     Mistake::new(Code::Import, message).hint("move what both files need to a third one")
 }
 
-/// The path as seen from a folder, without `.` and without `..` where that can be.
+/// The path as seen from a folder, without `.` and without `..` where that can be; `.` where nothing
+/// is left.
 pub(crate) fn join(folder: &str, path: &str) -> String {
     if path.starts_with('/') || path.starts_with("roundelay:") {
         return path.to_owned();
@@ -211,7 +216,7 @@ pub(crate) fn join(folder: &str, path: &str) -> String {
             _ => parts.push(part),
         }
     }
-    parts.join("/")
+    if parts.is_empty() { ".".to_owned() } else { parts.join("/") }
 }
 
 #[cfg(test)]
@@ -227,10 +232,19 @@ mod tests {
             ("", "../a.rdl", "../a.rdl"),
             ("/x", "../../a.rdl", "/../a.rdl"),
             ("/x", "/a.rdl", "/a.rdl"),
+            ("", ".", "."),
+            ("x", "..", "."),
+            ("x", ".", "x"),
             ("roundelay:devices", "core.rdl", "roundelay:devices/core.rdl"),
         ];
         for (folder, path, expected) in cases {
             assert_eq!(join(folder, path), expected, "{folder} {path}");
         }
+    }
+
+    #[test]
+    fn folders_are_no_files() {
+        assert_eq!(Disk.read("."), Err("it is a folder".to_owned()));
+        assert!(Disk.read("no such file").is_err());
     }
 }

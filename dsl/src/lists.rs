@@ -3,6 +3,7 @@
 //! `2W0`), or a pair that a device does at once (`(0F3;7B1)OVERLAP_F_B`); empty cells where a
 //! device rests.
 
+use crate::source::unmarked;
 use roundelay_schedule::{DeviceList, Id, Item, Listed, list_faults, listed_in};
 use std::collections::BTreeSet;
 
@@ -60,7 +61,7 @@ const DERIVED: [&str; 10] = [
 /// ```
 pub fn read_lists(text: &str) -> Result<Lists, Vec<ListMistake>> {
     let mut mistakes = Vec::new();
-    let rows: Vec<Row> = text
+    let rows: Vec<Row> = unmarked(text)
         .lines()
         .enumerate()
         .map(|(index, line)| Row::read(index + 1, line, &mut mistakes))

@@ -512,6 +512,20 @@ pub struct Learning {
     pub staleness: Option<u64>,
 }
 
+impl Learning {
+    /// The constants that are not known, by their names in the language.
+    pub fn missing(self) -> Vec<&'static str> {
+        let Self { least_steps, critical_batch, staleness } = self;
+        let constants = [
+            ("least_steps", least_steps),
+            ("critical_batch", critical_batch),
+            ("staleness", staleness),
+        ];
+        let unknown = constants.into_iter().filter(|(_, value)| value.is_none());
+        unknown.map(|(key, _)| key).collect()
+    }
+}
+
 /// The values that one decision may take.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Choice<T> {

@@ -105,7 +105,7 @@ pub fn parse_set(
     let mut read = program(&definitions, &mut shelf, &mut report);
     if let Ok((program, heads)) = &mut read {
         if report.errors() == 0 {
-            program.set_all(settings).map_err(Refused::Setting)?;
+            program.set_all_from(settings, files).map_err(Refused::Setting)?;
         }
         for (head, mistake) in local::idle(program) {
             report.warning(heads[head], mistake);

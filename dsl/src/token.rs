@@ -62,7 +62,7 @@ pub(crate) struct Token<'a> {
 /// All tokens of a text, comments and visible line ends included, with an end behind the last.
 pub(crate) fn tokens(text: &str) -> Vec<Token<'_>> {
     let mut tokens: Vec<Token<'_>> = Vec::new();
-    let mut rest = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut rest = crate::source::unmarked(text);
     loop {
         rest = rest.trim_start_matches([' ', '\t', '\r']);
         let last = tokens.last().map(|token| token.kind);

@@ -180,6 +180,8 @@ pub fn diff_table(
         let mut rows = vec![["cost".to_owned(), one.to_owned(), other.to_owned()]];
         rows.extend(cost_lines(first, second, goal));
         text += &format!("\n{}", aligned(&rows, &[1, 2]));
+        let overlap = [first, second].into_iter().find_map(Candidate::overlap);
+        text.extend(overlap.map(|overlap| format!("{overlap}\n")));
     }
     text
 }
@@ -270,7 +272,7 @@ mod tests {
     use super::*;
     use crate::{Options, appraise, plan, sample};
     use roundelay_schedule::{
-        Id, MapWay, Order, Placement, Recompute, Rewrite, Rule, Timeline,
+        Bytes, Id, MapWay, Order, Placement, Recompute, Rewrite, Rule, Timeline,
     };
 
     fn names(differences: &[Difference]) -> Vec<&str> {
@@ -343,13 +345,21 @@ micro_batches  4       8
             assert!(text.contains(word), "{text}");
         }
         assert!(text.contains(&last.step_time.to_string()), "{text}");
+        let [mut small, mut large] = [first.clone(), last.clone()];
+        (small.device_peak, large.device_peak) = (Bytes(1 << 40), Bytes(1 << 40));
+        let told = |other: &Candidate| {
+            diff_table(&found, ("a", "b"), Some((&small, other, &ranking.goal)))
+        };
+        assert!(!told(&large).contains("shares addresses"));
+        large.device_peak = Bytes(1);
+        assert!(told(&large).contains("shares addresses"), "{}", told(&large));
     }
 
     #[test]
     fn a_plan_that_does_not_fit_is_refused_with_where() {
         let mut program = sample::program(4, 8);
         let ranking = plan(&program, &Options::default()).expect("plans fit");
-        let less = ranking.plans[0].device_peak - roundelay_schedule::Bytes(1);
+        let less = ranking.plans[0].device_peak - Bytes(1);
         program.search.memory = Some(less);
         let refused = appraise(&program, ranking.best()).expect_err("it is too large");
         assert!(refused.to_string().contains("are missing"), "{refused}");

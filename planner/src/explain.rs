@@ -206,10 +206,12 @@ fn memory(candidate: &Candidate) -> String {
     kinds.sort_by(|one, other| other.cmp(one));
     let parts: Vec<String> =
         kinds.iter().take(3).map(|(bytes, kind)| format!("{kind} {bytes}")).collect();
+    let overlap = candidate.overlap().map(|overlap| format!("; {overlap}"));
     format!(
-        "memory: the fullest device takes {}; most of it is {}",
+        "memory: the fullest device takes {}; most of it is {}{}",
         candidate.device_peak,
-        parts.join(", ")
+        parts.join(", "),
+        overlap.unwrap_or_default()
     )
 }
 

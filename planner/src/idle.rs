@@ -1,11 +1,11 @@
-//! Pins that say nothing of a plan: they are about parts of tensors and it has but one, or about
-//! something that the model has not.
+//! Pins that say nothing of a plan: they are about parts of tensors or shards of states and it has none,
+//! or about something that the model has not, or they are half of what is asked for.
 
 use crate::values::{has_sequences, has_windows};
-use roundelay_dsl::{Model, Program, Search};
-use roundelay_schedule::{Contraction, Images, Plan, Sequence, Tensor};
+use roundelay_dsl::{Learning, Model, Program, Search};
+use roundelay_schedule::{Contraction, Images, Plan, Sequence, States};
 
-/// A decision about parts of tensors.
+/// A decision about something that not every plan has.
 struct Pin {
     /// As it stands in a program.
     line: &'static str,
@@ -13,9 +13,9 @@ struct Pin {
     is_pinned: fn(&Search) -> bool,
     /// What not every model has and it is about.
     subject: Option<Subject>,
-    /// Whether tensors that are split like this have it in parts.
-    is_split: fn(&Tensor) -> bool,
-    /// What they lack without.
+    /// Whether a plan has what it is about.
+    has_it: fn(&Plan) -> bool,
+    /// What others lack.
     lacking: &'static str,
 }
 
@@ -26,8 +26,8 @@ struct Subject {
     absent: &'static str,
 }
 
-/// Law: where `is_split` is false the space takes one value whatever a program says.
-const PINS: [Pin; 4] = [
+/// Law: where `has_it` is false the space takes one value whatever a program says.
+const PINS: [Pin; 5] = [
     Pin {
         line: "sequence split",
         is_pinned: |search| !search.sequence.allows(&Sequence::Whole),
@@ -35,7 +35,7 @@ const PINS: [Pin; 4] = [
             is_there: has_sequences,
             absent: "the model has no sequences",
         }),
-        is_split: |tensor| tensor.parts() > 1,
+        has_it: |plan| plan.tensor.parts() > 1,
         lacking: "no tensor there is split; `tensor { rows 2 }` would split them",
     },
     Pin {
@@ -45,7 +45,7 @@ const PINS: [Pin; 4] = [
             is_there: has_windows,
             absent: "the model has no convolutions or pools of images",
         }),
-        is_split: |tensor| tensor.parts() > 1,
+        has_it: |plan| plan.tensor.parts() > 1,
         lacking: "no tensor there is split; `tensor { rows 2 }` would split them",
     },
     Pin {
@@ -55,7 +55,7 @@ const PINS: [Pin; 4] = [
             !others.iter().any(|other| search.contraction.allows(other))
         },
         subject: None,
-        is_split: |tensor| tensor.columns > 1,
+        has_it: |plan| plan.tensor.columns > 1,
         lacking: "tensors there have one column; `tensor { columns 2 }` would split them",
     },
     Pin {
@@ -65,8 +65,16 @@ const PINS: [Pin; 4] = [
             !others.iter().any(|other| search.contraction.allows(other))
         },
         subject: None,
-        is_split: |tensor| tensor.columns > 1,
+        has_it: |plan| plan.tensor.columns > 1,
         lacking: "tensors there have one column; `tensor { columns 2 }` would split them",
+    },
+    Pin {
+        line: "shards",
+        is_pinned: |search| !search.shards.allows(1),
+        subject: None,
+        has_it: |plan| plan.states == States::Hsdp,
+        lacking: "its states are not split among some of its replicas; `states hsdp` would split \
+                  them",
     },
 ];
 
@@ -76,14 +84,22 @@ pub(crate) fn idle(program: &Program, plan: &Plan) -> Vec<String> {
     let pinned = PINS.iter().filter(|pin| (pin.is_pinned)(&program.search));
     let told = pinned.filter_map(|pin| {
         let absent = |subject: &&Subject| !(subject.is_there)(&program.model);
-        let why = match (pin.subject.as_ref().filter(absent), &plan.tensor) {
-            (Some(subject), _) => subject.absent,
-            (None, tensor) if !(pin.is_split)(tensor) => pin.lacking,
-            (None, _) => return None,
+        let why = match pin.subject.as_ref().filter(absent) {
+            Some(subject) => subject.absent,
+            None if !(pin.has_it)(plan) => pin.lacking,
+            None => return None,
         };
         Some(format!("`{}` says nothing of the first plan, for {why}", pin.line))
     });
-    told.collect()
+    told.chain(half_known(program.search.learning)).collect()
+}
+
+/// Constants of a time to the result that no plan has, for others are not known.
+fn half_known(learning: Learning) -> Option<String> {
+    let missing = learning.missing();
+    (learning != Learning::default() && !missing.is_empty()).then(|| {
+        format!("`result` says nothing of any plan, for it lacks {}", missing.join(", "))
+    })
 }
 
 #[cfg(test)]
@@ -91,7 +107,7 @@ mod tests {
     use super::*;
     use crate::sample;
     use roundelay_dsl::{Extent, Node, Operation, Source};
-    use roundelay_schedule::Id;
+    use roundelay_schedule::{Id, Tensor};
 
     /// A program of a model that has sequences and images.
     fn set(lines: &[&str]) -> Program {
@@ -133,6 +149,27 @@ mod tests {
         assert_eq!(told(Tensor::grid(2, 2), &split), [""; 0]);
         let open = ["sequence = split | whole", "images = whole | split"];
         assert_eq!(told(Tensor::WHOLE, &open), [""; 0]);
+    }
+
+    #[test]
+    fn shards_are_told_where_no_states_are_split_among_some_replicas() {
+        let plan = |states| Plan { states, ..sample::plan_on(1) };
+        let program = set(&["shards = 2"]);
+        let told = idle(&program, &plan(States::Zero2));
+        assert!(told.len() == 1 && told[0].contains("`states hsdp` would"), "{told:?}");
+        assert_eq!(idle(&program, &plan(States::Hsdp)), [""; 0]);
+        for open in ["shards = 1 | 2", "stages = 2"] {
+            assert_eq!(idle(&set(&[open]), &plan(States::Zero2)), [""; 0]);
+        }
+    }
+
+    #[test]
+    fn half_of_the_constants_of_a_result_are_told() {
+        let said = |line: &str| told(Tensor::WHOLE, &[line]);
+        let told = said("result { least_steps 5 }");
+        assert!(told.len() == 1 && told[0].ends_with("lacks critical_batch, staleness"));
+        let whole = "result { least_steps 5, critical_batch 1, staleness 1 }";
+        assert_eq!(said(whole), [""; 0]);
     }
 
     /// Parts would give it no meaning either.

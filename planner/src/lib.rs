@@ -69,7 +69,7 @@ pub use appraise::appraise;
 pub use approach::{Approach, Leader, Tensors};
 pub use automatic::with_found_lists;
 pub use bound::Bound;
-pub use candidate::{Candidate, PoolUse};
+pub use candidate::{Candidate, PoolUse, overlap};
 pub use cost::{Unpriced, price, roofline};
 pub use counts::Counts;
 pub use cuts::{Chain, Tie, Uncuttable, cut};
@@ -85,9 +85,10 @@ pub use measured::Origins;
 pub use objective::{FemtoDollars, Goal};
 pub use outline::Outline;
 pub use plan_file::{
-    PlanMistake, PlanMistakes, check_plan, parse_plan, read_plan, stranger, write_plan,
+    PlanMistake, PlanMistakes, check_plan, doubt, parse_plan, read_plan, stranger,
+    write_plan,
 };
-pub use progress::{Look, Observer};
+pub use progress::{End, Look, Observer};
 pub use ranking::{Compare, Options, Ranking, Weaker};
 pub use reason::{Reason, Shortage, Shortfall};
 pub use refusal::Refusal;
@@ -148,7 +149,7 @@ fn searched(
         return Err(Refusal::lacking(&lacking));
     }
     let ranking = ranking::survey(program, options, progress);
-    progress.end();
+    progress.end(if ranking.plans.is_empty() { End::Nothing } else { End::Plans });
     match ranking.plans.is_empty() && !ranking.interrupted {
         true => Err(refusal::refuse(program, options, &ranking)),
         false => Ok(ranking),

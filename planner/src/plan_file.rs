@@ -85,6 +85,11 @@ pub fn stranger(text: &str, program: &Program) -> Option<PlanMistake> {
     Origin::take(text).ok()?.0.mistake(program)
 }
 
+/// What is to be said of a plan that goes with a program though its text names another one.
+pub fn doubt(text: &str, program: &Program) -> Option<PlanMistake> {
+    Origin::take(text).ok()?.0.doubt(program)
+}
+
 /// Every decision that does not go with the program: its name and what is wrong.
 pub fn check_plan(plan: &Plan, program: &Program) -> Vec<(&'static str, String)> {
     match program.under(plan.rule) {

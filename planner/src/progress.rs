@@ -13,14 +13,22 @@ pub struct Look {
     pub bound: u64,
 }
 
+/// How a search ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// With plans, which whoever asked gets.
+    Plans,
+    /// Without: what would make one fit may still be looked for.
+    Nothing,
+}
+
 /// Who is told how far a search is, and says whether it goes on.
 pub trait Observer {
     /// Called between two steps of a search; when it says break, the search ends with what it has.
     fn look(&mut self, look: Look) -> ControlFlow<()>;
 
-    /// Called once when the search is over: nothing asks this observer again whether to go on,
-    /// though what would make a plan fit may still be looked for.
-    fn end(&mut self) {}
+    /// Called once when the search is over: nothing asks this observer again whether to go on.
+    fn end(&mut self, _end: End) {}
 }
 
 /// The observer of a search, if there is one, and whether it wished to stop.
@@ -46,9 +54,9 @@ impl<'a> Progress<'a> {
     }
 
     /// Tells that the search is over.
-    pub(crate) fn end(&mut self) {
+    pub(crate) fn end(&mut self, end: End) {
         if let Some(observer) = &mut self.observer {
-            observer.end();
+            observer.end(end);
         }
     }
 }
@@ -65,20 +73,20 @@ mod tests {
     use crate::{NoPlan, Options, plan_watched, sample};
     use roundelay_schedule::Bytes;
 
-    /// Counts the ends, and the looks after one.
+    /// Hears the ends, and counts the looks after one.
     #[derive(Default)]
     struct Listener {
-        ends: usize,
+        ends: Vec<End>,
         late: usize,
     }
 
     impl Observer for Listener {
         fn look(&mut self, _: Look) -> ControlFlow<()> {
-            self.late += self.ends;
+            self.late += self.ends.len();
             ControlFlow::Continue(())
         }
-        fn end(&mut self) {
-            self.ends += 1;
+        fn end(&mut self, end: End) {
+            self.ends.push(end);
         }
     }
 
@@ -87,12 +95,12 @@ mod tests {
         let mut program = sample::program(2, 8);
         let mut heard = Listener::default();
         plan_watched(&program, &Options::default(), &mut heard).expect("it fits");
-        assert_eq!((heard.ends, heard.late), (1, 0));
+        assert_eq!((&heard.ends[..], heard.late), (&[End::Plans][..], 0));
         program.search.memory = Some(Bytes(2_000));
         let mut heard = Listener::default();
         let refused = plan_watched(&program, &Options::default(), &mut heard);
         let Err(NoPlan::Refused(refusal)) = refused else { panic!("{refused:?}") };
         assert!(!refusal.repairs.is_empty());
-        assert_eq!((heard.ends, heard.late), (1, 0));
+        assert_eq!((&heard.ends[..], heard.late), (&[End::Nothing][..], 0));
     }
 }

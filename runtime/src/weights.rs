@@ -1,7 +1,8 @@
 //! Weights in and out: parameters alone, as one safetensors file under their global names.
 //!
 //! What is read may hold other element types than the job's; what is written has the job's. A file
-//! is written under another name, brought to disk, then renamed.
+//! is written under another name, brought to disk, then renamed. So it must be a file, or nothing yet:
+//! a rename would take the place of a link, a device or a pipe.
 
 mod convert;
 mod error;
@@ -19,6 +20,7 @@ use safetensors::tensor::TensorView;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs::{self, File},
+    io,
     path::{Path, PathBuf},
 };
 
@@ -146,22 +148,25 @@ fn numbers(
 #[derive(Clone, Debug)]
 pub struct WeightsFile {
     path: PathBuf,
+    /// Where links lead from there.
+    place: PathBuf,
 }
 
 impl WeightsFile {
     /// Proves that the file can be written, so that a run does not train for nothing. What is
-    /// there stays until [`WeightsFile::write`].
+    /// there stays until [`WeightsFile::write`]; links are followed then.
     ///
     /// # Errors
-    /// [`WeightsError::Write`].
+    /// [`WeightsError::Write`], also where something else than a file stands.
     pub fn new(path: &Path) -> Result<Self, WeightsError> {
-        let (path, trial) = (path.to_path_buf(), unfinished(path));
-        let tried = match path.is_dir() {
-            true => Err(std::io::ErrorKind::IsADirectory.into()),
-            false => File::create(&trial).and_then(|_| fs::remove_file(&trial)),
-        };
+        let tried = place(path).and_then(|place| {
+            let trial = unfinished(&place);
+            File::create(&trial).and_then(|_| fs::remove_file(&trial))?;
+            Ok(place)
+        });
+        let path = path.to_path_buf();
         match tried {
-            Ok(()) => Ok(Self { path }),
+            Ok(place) => Ok(Self { path, place }),
             Err(source) => Err(WeightsError::Write { path, source }),
         }
     }
@@ -171,13 +176,30 @@ impl WeightsFile {
     /// # Errors
     /// [`WeightsError::Write`]; then what was there before is untouched.
     pub fn write(&self, state: &State) -> Result<(), WeightsError> {
-        write_whole(&self.path, &unfinished(&self.path), &encode(state))
+        write_whole(&self.place, &unfinished(&self.place), &encode(state))
             .map_err(|source| WeightsError::Write { path: self.path.clone(), source })
     }
 
     /// Where it lies.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+}
+
+/// Where a file of this name lies, or would lie, behind all links.
+fn place(path: &Path) -> io::Result<PathBuf> {
+    match fs::metadata(path) {
+        Ok(found) if found.is_file() => fs::canonicalize(path),
+        Ok(found) if found.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+        Ok(_) => Err(io::Error::other("it is no regular file")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let mut place = path.to_path_buf();
+            while let Ok(next) = fs::read_link(&place) {
+                place = place.parent().unwrap_or(Path::new("")).join(next);
+            }
+            Ok(place)
+        }
+        Err(error) => Err(error),
     }
 }
 

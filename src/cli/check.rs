@@ -7,6 +7,7 @@ use roundelay::{
     Checked,
     parts::{
         kernels::Kernels,
+        planner::overlap,
         schedule::{self, Lines},
     },
 };
@@ -14,7 +15,11 @@ use serde::Serialize;
 use std::{collections::BTreeMap, fmt::Write};
 
 pub(super) fn check(args: &CheckArgs) -> Result<(), Failure> {
-    if args.file.extension().is_some_and(|extension| extension == "csv") {
+    if args
+        .file
+        .extension()
+        .is_some_and(|extension| extension.eq_ignore_ascii_case("csv"))
+    {
         return lists::check(args);
     }
     if args.seal {
@@ -115,6 +120,13 @@ fn table(document: &Document) -> String {
             bytes(memory.live_peak_bytes),
             kinds.join(", ")
         );
+    }
+    let overlap = |memory: &Memory| {
+        let kinds = memory.memory.values().copied().map(schedule::Bytes);
+        overlap(kinds, schedule::Bytes(memory.arena_bytes))
+    };
+    if let Some(overlap) = document.devices.values().find_map(overlap) {
+        let _ = writeln!(text, "{overlap}");
     }
     for (name, count) in &document.link_bytes {
         let _ = writeln!(text, "{name}: {} a step", bytes(*count));

@@ -4,7 +4,7 @@ use super::{
     args::{CompileArgs, ProgramArgs},
     check::tell_facts,
     failure::Failure,
-    load,
+    load, note,
 };
 use roundelay::{
     Checked, CompileError, Plan, Program, Search,
@@ -18,6 +18,7 @@ use std::path::Path;
 pub(super) fn compile(args: &CompileArgs) -> Result<(), Failure> {
     let file = &args.program.file;
     let mut program = load::program(&args.program)?;
+    load::try_write(&args.output)?;
     let folder = args.output.parent().unwrap_or(Path::new(""));
     if let Some(root) = program.train.data.root_mut() {
         *root = load::relative(root, folder);
@@ -35,7 +36,8 @@ pub(super) fn compile(args: &CompileArgs) -> Result<(), Failure> {
 
 /// A plan file has every decision made, so `--set` may change anything but those beside it.
 fn refuse_decisions(args: &ProgramArgs) -> Result<(), Failure> {
-    let decides = |line: &&String| dsl::Search::default().set(line).is_ok();
+    let decides =
+        |line: &&String| dsl::Search::default().set_from(line, &dsl::Disk).is_ok();
     let Some(line) = args.set.iter().find(decides) else { return Ok(()) };
     let message = format!(
         "`--set \"{line}\"` is for a search, and the plan of `--plan` has every decision made: leave \
@@ -49,12 +51,21 @@ fn planned(path: &Path, file: &Path, program: &Program) -> Result<Checked, Failu
     let text = load::text(path)?;
     let wrong = |mistakes| Failure::plan_file(path, &mistakes);
     let plan = roundelay::read_plan(&text, program).map_err(wrong)?;
-    roundelay::compile(program, &plan).map_err(|error| {
+    let schedule = roundelay::compile(program, &plan).map_err(|error| {
         match (&error, planner::stranger(&text, program)) {
             (CompileError::Lower(_), Some(other)) => wrong(PlanMistakes(vec![other])),
             _ => Failure::compile(file, &error),
         }
-    })
+    })?;
+    tell_doubt(path, &text, program);
+    Ok(schedule)
+}
+
+/// Warns of a plan that was made for another program and is taken all the same.
+pub(super) fn tell_doubt(path: &Path, text: &str, program: &Program) {
+    if let Some(planner::PlanMistake { line, message }) = planner::doubt(text, program) {
+        note(&format!("warning: {message}\n --> {}:{line}", path.display()));
+    }
 }
 
 /// The schedule of the plan that `plan` ranks first.

@@ -11,7 +11,7 @@ use roundelay::{
 };
 use std::{
     fs,
-    io::Read,
+    io::{self, Read},
     path::{Path, PathBuf},
 };
 
@@ -77,7 +77,11 @@ pub(super) enum Input {
 
 /// A program by its extension; anything else is read as a schedule.
 pub(super) fn input(args: &ProgramArgs) -> Result<Input, Failure> {
-    if args.file.extension().is_some_and(|extension| extension == "rdl") {
+    if args
+        .file
+        .extension()
+        .is_some_and(|extension| extension.eq_ignore_ascii_case("rdl"))
+    {
         return program(args).map(|program| Input::Program(Box::new(program)));
     }
     if !args.set.is_empty() {
@@ -104,4 +108,28 @@ pub(super) fn relative(root: &str, folder: &Path) -> String {
 /// Writes a text file.
 pub(super) fn write(path: &Path, text: &str) -> Result<(), Failure> {
     fs::write(path, text).map_err(|error| Failure::file(path, &error))
+}
+
+/// Proves that a text file can be written at the end of long work, as far as that is known before.
+/// What is there stays; what is no file is tried by nobody but its writer.
+pub(super) fn try_write(path: &Path) -> Result<(), Failure> {
+    let tried = match fs::symlink_metadata(path) {
+        Ok(_) => match fs::metadata(path) {
+            Ok(found) if found.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+            Ok(found) if found.is_file() => {
+                fs::File::options().append(true).open(path).map(drop)
+            }
+            Ok(_) | Err(_) => Ok(()),
+        },
+        Err(_) => {
+            let mut trial = path.as_os_str().to_owned();
+            trial.push(".unfinished");
+            match fs::File::create_new(&trial) {
+                // Somebody else's, in a folder that takes files.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+                made => made.and_then(|_| fs::remove_file(&trial)),
+            }
+        }
+    };
+    tried.map_err(|error| Failure::file(path, &error))
 }

@@ -3,13 +3,14 @@
 use super::{
     Form,
     args::{PlanArgs, ProgramArgs},
+    compile,
     failure::Failure,
-    load, print, print_json,
-    watch::Watch,
+    json_text, load, note, print, print_json,
+    watch::{Known, Watch},
 };
 use roundelay::{
     Plan, Program, Ranking, Search,
-    parts::planner::{self, Explanation, Front, Goal, NoPlan},
+    parts::planner::{self, Document, Explanation, Front, Goal, NoPlan},
 };
 use std::path::Path;
 
@@ -22,6 +23,7 @@ pub(super) fn plan(args: &PlanArgs) -> Result<(), Failure> {
         ([], Some(file)) => {
             let set = args.set.clone();
             let program = load::program(&ProgramArgs { file: file.clone(), set })?;
+            args.output.as_deref().map_or(Ok(()), load::try_write)?;
             ranked(args, file, &program)
         }
         _ => unreachable!("the arguments must name a program or two plans"),
@@ -31,7 +33,8 @@ pub(super) fn plan(args: &PlanArgs) -> Result<(), Failure> {
 fn ranked(args: &PlanArgs, file: &Path, program: &Program) -> Result<(), Failure> {
     let compare = planner::Compare::Approaches;
     let options = Search { top: args.top.get(), compare, ..Search::default() };
-    let ranking = planner::plan_watched(program, &options, &mut Watch::new());
+    let mut watch = Watch::new();
+    let ranking = planner::plan_watched(program, &options, &mut watch);
     let ranking = ranking.map_err(|none| match none {
         NoPlan::Refused(refusal) => Failure::no_plan(file, &refusal),
         NoPlan::Interrupted => Failure::interrupted(&none.to_string()),
@@ -39,57 +42,100 @@ fn ranked(args: &PlanArgs, file: &Path, program: &Program) -> Result<(), Failure
     if let Some(path) = &args.output {
         load::write(path, &roundelay::write_plan(ranking.best(), program))?;
     }
-    // Who ends the search wants what there is, and no other one.
-    let more = !ranking.interrupted;
-    let front = || planner::front(program, &ranking, FRONT_CLOCKED_MAX);
-    let explanation = || roundelay::explain(program, &options, &ranking);
-    let extras = Extras {
-        front: (args.pareto && more).then(front),
-        explanation: (args.explain && more).then(explanation),
-    };
+    let found = Found { program, options, ranking, watch };
     match args.json {
-        true => print_document(&ranking, &extras, program)?,
-        false => print_text(&ranking, &extras, program)?,
+        true => print_document(args, &found)?,
+        false => print_text(args, &found)?,
     }
-    match ranking.interrupted {
-        true => Err(Failure::interrupted(&stopped(&ranking))),
+    match found.ranking.interrupted {
+        true => Err(Failure::interrupted(&stopped(&found.ranking))),
         false => Ok(()),
     }
 }
 
-/// What is asked for besides the ranking.
-struct Extras {
-    front: Option<Front>,
-    explanation: Option<Explanation>,
+/// A ranking, and what more is found out about it from.
+struct Found<'a> {
+    program: &'a Program,
+    options: Search,
+    ranking: Ranking,
+    watch: Watch,
 }
 
-fn print_document(
-    ranking: &Ranking,
-    extras: &Extras,
-    program: &Program,
-) -> Result<(), Failure> {
-    let notes = planner::remarks(ranking, program);
-    let mut document = planner::document(ranking).with_notes(notes);
-    if let Some(front) = &extras.front {
-        document = document.with_front(front, &ranking.goal);
+impl Found<'_> {
+    /// What will not come of what is asked for. Who ends the search wants what there is, and no other
+    /// one.
+    fn missing(&self, args: &PlanArgs) -> Option<&'static str> {
+        match (self.ranking.interrupted, args.pareto, args.explain) {
+            (false, ..) | (true, false, false) => None,
+            (true, true, false) => Some(NO_FRONT),
+            (true, false, true) => Some(NO_EXPLANATION),
+            (true, true, true) => Some(NEITHER),
+        }
     }
-    if let Some(explanation) = &extras.explanation {
-        document = document.with_explanation(explanation);
+
+    fn front(
+        &self,
+        args: &PlanArgs,
+        known: impl FnOnce(&str) -> Result<String, Failure>,
+    ) -> Result<Option<Front>, Failure> {
+        if !args.pareto || self.ranking.interrupted {
+            return Ok(None);
+        }
+        let missing = if args.explain { NEITHER } else { NO_FRONT };
+        let known = Known { text: known(missing)?, missing };
+        let front = || planner::front(self.program, &self.ranking, FRONT_CLOCKED_MAX);
+        Ok(Some(self.watch.follow(known, front)))
     }
-    print_json(&document, Form::Document)
+
+    fn explanation(
+        &self,
+        args: &PlanArgs,
+        known: impl FnOnce(&str) -> Result<String, Failure>,
+    ) -> Result<Option<Explanation>, Failure> {
+        if !args.explain || self.ranking.interrupted {
+            return Ok(None);
+        }
+        let known = Known { text: known(NO_EXPLANATION)?, missing: NO_EXPLANATION };
+        let explain = || roundelay::explain(self.program, &self.options, &self.ranking);
+        Ok(Some(self.watch.follow(known, explain)))
+    }
 }
 
-fn print_text(
-    ranking: &Ranking,
-    extras: &Extras,
-    program: &Program,
-) -> Result<(), Failure> {
-    print(&roundelay::table(ranking, program))?;
-    if let Some(front) = &extras.front {
-        print(&format!("\n{}", planner::front_table(front, &ranking.goal)))?;
+const NO_FRONT: &str = "the front was not found";
+const NO_EXPLANATION: &str = "the explanation was not made";
+const NEITHER: &str = "neither front nor explanation was made";
+
+/// The document goes out whole; what interrupts it sends what there is.
+fn print_document(args: &PlanArgs, found: &Found<'_>) -> Result<(), Failure> {
+    let mut notes = planner::remarks(&found.ranking, found.program);
+    notes.extend(found.missing(args).map(str::to_owned));
+    let noted = |document: &Document, missing: &str| {
+        let notes = notes.iter().cloned().chain([missing.to_owned()]).collect();
+        json_text(&document.clone().with_notes(notes), Form::Document)
+    };
+    let mut document = planner::document(&found.ranking);
+    if let Some(front) = found.front(args, |missing| noted(&document, missing))? {
+        document = document.with_front(&front, &found.ranking.goal);
     }
-    if let Some(explanation) = &extras.explanation {
+    if let Some(why) = found.explanation(args, |missing| noted(&document, missing))? {
+        document = document.with_explanation(&why);
+    }
+    print_json(&document.with_notes(notes), Form::Document)
+}
+
+/// Everything goes out as soon as it is known.
+fn print_text(args: &PlanArgs, found: &Found<'_>) -> Result<(), Failure> {
+    let nothing_more = |_: &str| Ok(String::new());
+    print(&roundelay::table(&found.ranking, found.program))?;
+    if let Some(front) = found.front(args, nothing_more)? {
+        let front = planner::front_table(&front, &found.ranking.goal);
+        print(&format!("\n{front}"))?;
+    }
+    if let Some(explanation) = found.explanation(args, nothing_more)? {
         print(&format!("\n{explanation}"))?;
+    }
+    if let Some(missing) = found.missing(args) {
+        note(missing);
     }
     Ok(())
 }
@@ -117,7 +163,10 @@ fn diff(
     let program = load::program(&ProgramArgs { file: file.to_owned(), set })?;
     let read = |path: &Path| -> Result<Plan, Failure> {
         let mistakes = |wrong| Failure::plan_file(path, &wrong);
-        roundelay::read_plan(&load::text(path)?, &program).map_err(mistakes)
+        let text = load::text(path)?;
+        let plan = roundelay::read_plan(&text, &program).map_err(mistakes)?;
+        compile::tell_doubt(path, &text, &program);
+        Ok(plan)
     };
     let plans = (read(one)?, read(other)?);
     let cost = |path: &Path, plan: &Plan| {

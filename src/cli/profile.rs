@@ -14,6 +14,7 @@ use std::time::Duration;
 
 pub(super) fn profile(args: &ProfileArgs) -> Result<(), Failure> {
     let program = load::program_with(&args.program, Tables::Leave)?;
+    load::try_write(&args.output)?;
     let usual = ProfileOptions::default();
     let patience = Duration::from_secs(args.patience);
     let options = ProfileOptions {

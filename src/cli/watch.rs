@@ -1,8 +1,9 @@
-//! A search that takes its time tells how far it is, and ends early at Ctrl-C.
+//! A search that takes its time tells how far it is, and ends early at Ctrl-C; what follows it ends
+//! there too, with what is known.
 
-use super::note;
+use super::{note, print};
 use indicatif::ProgressBar;
-use roundelay::parts::planner::{Look, Observer};
+use roundelay::parts::planner::{End, Look, Observer};
 use std::{
     ops::ControlFlow,
     process,
@@ -21,27 +22,38 @@ pub(super) struct Watch {
 }
 
 /// What Ctrl-C finds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Phase {
-    /// A search that can end early with what it has.
-    Searching,
-    /// One that somebody wants to end.
+    /// What looks here before it goes on: a search, or a few lines on their way out.
+    Looking,
+    /// The same, when somebody wants an end.
     Wanted,
-    /// One that was told so, or none any more: nothing else listens to a signal.
+    /// What never looks, and what to tell instead of it.
+    Known(Known),
+    /// A search that was told so, or one that found nothing: nothing else listens to a signal.
     Over,
 }
 
+/// What stands in for the rest of a command that is interrupted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Known {
+    /// What standard output still lacks.
+    pub(super) text: String,
+    /// What will not come.
+    pub(super) missing: &'static str,
+}
+
 impl Watch {
-    /// Watches from now on. The first Ctrl-C ends the search, the second one the program, and so
-    /// does the first one after the search. Where the signal cannot be listened for, it does what it
-    /// always does.
+    /// Watches from now on. The first Ctrl-C ends the search, or what follows it, the second one the
+    /// program. Where the signal cannot be listened for, it does what it always does.
     pub(super) fn new() -> Self {
-        let phase = Arc::new(Mutex::new(Phase::Searching));
+        let phase = Arc::new(Mutex::new(Phase::Looking));
         let shared = Arc::clone(&phase);
         let handler = move || {
             let mut phase = locked(&shared);
-            match *phase {
-                Phase::Searching => *phase = Phase::Wanted,
+            match &*phase {
+                Phase::Looking => *phase = Phase::Wanted,
+                Phase::Known(known) => leave_with(known),
                 Phase::Wanted | Phase::Over => leave(),
             }
         };
@@ -49,6 +61,23 @@ impl Watch {
             note(&format!("cannot listen for Ctrl-C: {error}"));
         }
         Self { begun: Instant::now(), line: None, phase }
+    }
+
+    /// Does what follows a search that found plans. Ctrl-C meanwhile, or since the search, tells what
+    /// is known and ends the program.
+    pub(super) fn follow<T>(&self, known: Known, work: impl FnOnce() -> T) -> T {
+        self.change(|phase| match phase {
+            Phase::Wanted => leave_with(&known),
+            Phase::Looking | Phase::Known(_) | Phase::Over => Phase::Known(known),
+        });
+        let done = work();
+        self.change(|_| Phase::Looking);
+        done
+    }
+
+    fn change(&self, next: impl FnOnce(&Phase) -> Phase) {
+        let mut phase = locked(&self.phase);
+        *phase = next(&phase);
     }
 
     fn clear(&mut self) {
@@ -60,6 +89,13 @@ impl Watch {
 
 fn locked(phase: &Mutex<Phase>) -> MutexGuard<'_, Phase> {
     phase.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn leave_with(Known { text, missing }: &Known) -> ! {
+    // Whoever reads no more has interrupted all the same.
+    let _ = print(text);
+    note(&format!("interrupted: {missing}"));
+    leave()
 }
 
 fn leave() -> ! {
@@ -75,22 +111,22 @@ impl Observer for Watch {
         }
         let mut phase = locked(&self.phase);
         match *phase {
-            Phase::Searching => ControlFlow::Continue(()),
-            Phase::Wanted | Phase::Over => {
+            Phase::Looking => ControlFlow::Continue(()),
+            Phase::Wanted | Phase::Known(_) | Phase::Over => {
                 *phase = Phase::Over;
                 ControlFlow::Break(())
             }
         }
     }
 
-    /// A signal that came too late for the search is one that came after it.
-    fn end(&mut self) {
+    /// A signal that came too late for the search is one that came after it: plans are told first.
+    fn end(&mut self, end: End) {
         self.clear();
-        let mut phase = locked(&self.phase);
-        match *phase {
-            Phase::Wanted => leave(),
-            Phase::Searching | Phase::Over => *phase = Phase::Over,
-        }
+        self.change(|phase| match (end, phase) {
+            (End::Plans, phase) => phase.clone(),
+            (End::Nothing, Phase::Wanted) => leave(),
+            (End::Nothing, Phase::Looking | Phase::Known(_) | Phase::Over) => Phase::Over,
+        });
     }
 }
 

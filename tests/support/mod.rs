@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::{self, Command},
+    process::{self, Command, Output},
 };
 
 /// An empty folder of its own for one test; it is gone when the test is done.
@@ -77,15 +77,20 @@ pub(crate) struct Ended {
     pub(crate) err: String,
 }
 
+impl From<Output> for Ended {
+    fn from(output: Output) -> Self {
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("output is UTF-8");
+        Self {
+            code: output.status.code().expect("no signal ends it"),
+            out: text(output.stdout),
+            err: text(output.stderr),
+        }
+    }
+}
+
 /// Runs a command to its end.
 pub(crate) fn ended(command: &mut Command) -> Ended {
-    let output = command.output().expect("the binary starts");
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("output is UTF-8");
-    Ended {
-        code: output.status.code().expect("no signal ends it"),
-        out: text(output.stdout),
-        err: text(output.stderr),
-    }
+    command.output().expect("the binary starts").into()
 }
 
 /// Standard output of a command that must succeed.

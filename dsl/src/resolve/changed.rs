@@ -11,8 +11,8 @@ use super::{
     settings::{Settings, quantity, single, whole},
 };
 use crate::{
-    Code, Diagnostic, Dimension, Mistake, NanoDollarsPerHour, Program, SourceFile, limit,
-    parse,
+    Code, Diagnostic, Dimension, Files, Mistake, NanoDollarsPerHour, NoFiles, Program,
+    SourceFile, limit, parse,
     report::{Known, Report},
     syntax::{Entry, Setting},
 };
@@ -45,10 +45,22 @@ impl Program {
     /// # Ok::<(), roundelay_dsl::Diagnostic>(())
     /// ```
     pub fn set_all(&mut self, settings: &[impl AsRef<str>]) -> Result<(), Diagnostic> {
+        self.set_all_from(settings, &NoFiles)
+    }
+
+    /// Sets like [`Program::set_all`]; lists that a line names are one of the files.
+    ///
+    /// # Errors
+    /// Those of [`Program::set_all`], and what is wrong with the lists.
+    pub fn set_all_from(
+        &mut self,
+        settings: &[impl AsRef<str>],
+        files: &dyn Files,
+    ) -> Result<(), Diagnostic> {
         refuse_repeated(settings)?;
         let mut changed = self.clone();
         for setting in settings {
-            changed.set(setting.as_ref())?;
+            changed.set(setting.as_ref(), files)?;
         }
         let mut report = Report::default();
         let asks = |text: &&str| {
@@ -72,12 +84,12 @@ impl Program {
         Ok(())
     }
 
-    fn set(&mut self, text: &str) -> Result<(), Diagnostic> {
+    fn set(&mut self, text: &str, files: &dyn Files) -> Result<(), Diagnostic> {
         let entry_text = as_entry(text);
-        let Ok(entry) = parse::entry(&entry_text) else { return self.search.set(text) };
-        if all_keys().contains(&entry.key.text.as_str()) {
-            return self.search.set(text);
-        }
+        let part = parse::entry(&entry_text)
+            .ok()
+            .filter(|entry| !all_keys().contains(&entry.key.text.as_str()));
+        let Some(entry) = part else { return self.search.set_from(text, files) };
         let mut report = Report::default();
         report.add_file(SourceFile::new("--set", entry_text.as_str()));
         let done = self.set_part(&entry, &mut report);

@@ -5,6 +5,7 @@
 
 use super::{
     measured::Shelf,
+    plan::{alternatives, word},
     settings::{Settings, no_entries, unknown_word},
 };
 use crate::{
@@ -18,7 +19,10 @@ use roundelay_schedule::{
 };
 use std::sync::Arc;
 
-/// The rates of arithmetic that a device may name besides its own.
+/// Number types that a device may name a rate of arithmetic for besides its own, or may lack.
+const TYPES: [&str; 4] = ["f64", "f32", "bf16", "f16"];
+
+/// The name of a type among them.
 fn named_rate(dtype: Float) -> &'static str {
     match dtype {
         Float::F32 => "f32",
@@ -119,13 +123,16 @@ fn compute_of(
     dtype: Float,
     report: &mut Report,
 ) -> Known<(FlopsPerSecond, Products)> {
-    const KEYS: [&str; 8] =
-        ["reach", "ramp", "attention", "unaligned", "f64", "f32", "bf16", "f16"];
+    const SHARES: [&str; 5] = ["reach", "ramp", "attention", "unaligned", "lacks"];
     let own = settings.required_outer("compute", Dimension::FlopRate, name, report)?;
     let entries = settings.get("compute").map_or(&[][..], |entry| &entry.entries);
-    let inner = Settings::new("compute", entries, &KEYS, report);
-    for key in &KEYS[4..] {
+    let inner =
+        Settings::new("compute", entries, &[&SHARES[..], &TYPES].concat(), report);
+    for key in TYPES {
         inner.quantity(key, Dimension::FlopRate, report)?;
+    }
+    if let Some(entry) = inner.get("lacks") {
+        tell_lacking(name, dtype, entry, report)?;
     }
     let named = inner.quantity(named_rate(dtype), Dimension::FlopRate, report)?;
     let rate = reached(named.unwrap_or(own), &inner, report)?;
@@ -134,6 +141,29 @@ fn compute_of(
     let (attention, unaligned) = (share("attention")?, share("unaligned")?);
     let products = Products { ramp: Nanos(ramp), attention, unaligned };
     Ok((FlopsPerSecond(rate), products))
+}
+
+/// `lacks bf16`: a warning where a program trains in a type that the device has no units for.
+fn tell_lacking(
+    name: &Name,
+    dtype: Float,
+    entry: &Entry,
+    report: &mut Report,
+) -> Known<()> {
+    let dtype = named_rate(dtype);
+    let lacking = alternatives(entry, report, |value, report| {
+        word(value, "number type", &TYPES, report)
+    })?;
+    if lacking.contains(&dtype) {
+        let message = format!(
+            "device `{}` has no units for {dtype}, so its times in this program are those of \
+             a device that has",
+            name.text
+        );
+        let mistake = Mistake::new(Code::Value, message);
+        report.warning(entry.key.span, mistake.hint("write `dtype f32` in `train`"));
+    }
+    Ok(())
 }
 
 /// The rate of a memory, and those of updates and of losses over classes in thousandths of it.

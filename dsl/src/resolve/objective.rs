@@ -131,17 +131,7 @@ fn no_price(device: &str) -> Mistake {
 }
 
 fn no_constant(learning: Learning) -> Option<Mistake> {
-    let Learning { least_steps, critical_batch, staleness } = learning;
-    let keys = [
-        ("least_steps", least_steps),
-        ("critical_batch", critical_batch),
-        ("staleness", staleness),
-    ];
-    let missing: Vec<&str> = keys
-        .into_iter()
-        .filter(|(_, value)| value.is_none())
-        .map(|(key, _)| key)
-        .collect();
+    let missing = learning.missing();
     let message = format!(
         "`minimize time_to_result` needs {} of `result`: steps to the result are \
          least_steps · (1 + staleness · τ + critical_batch / batch)",

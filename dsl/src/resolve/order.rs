@@ -67,12 +67,13 @@ fn read(argument: &Argument, files: &dyn Files, report: &mut Report) -> Known<Li
     let path = import::join(report.file(span.file).folder(), path);
     let text = files.read(&path).map_err(|why| {
         let message = format!("cannot read the lists `{path}`: {why}");
-        let hint = "paths are relative to the file that names them; one line per device, \
-                    cells such as `0F3`";
+        let hint = "paths are relative to the file that names them, those of `--set` to the \
+                    working folder; one line per device, cells such as `0F3`";
         report.error(span, Mistake::new(Code::Import, message).hint(hint))
     })?;
-    let file = report.add_file(SourceFile::new(path, text.as_str()));
-    read_lists(&text).map_err(|mistakes| {
+    let text = source::unmarked(&text);
+    let file = report.add_file(SourceFile::new(path, text));
+    read_lists(text).map_err(|mistakes| {
         for mistake in mistakes {
             let place = cell(report.file(file), file, &mistake);
             let ListMistake { message, hint, .. } = mistake;

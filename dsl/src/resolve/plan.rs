@@ -95,13 +95,21 @@ impl Search {
     /// # Ok::<(), roundelay_dsl::Diagnostic>(())
     /// ```
     pub fn set(&mut self, text: &str) -> Result<(), Diagnostic> {
+        self.set_from(text, &NoFiles)
+    }
+
+    /// Sets one decision like [`Search::set`]; lists that it names are one of the files.
+    ///
+    /// # Errors
+    /// What is wrong with the text or the lists; the search is unchanged then.
+    pub fn set_from(&mut self, text: &str, files: &dyn Files) -> Result<(), Diagnostic> {
         let mut report = Report::default();
         let text = as_entry(text);
         report.add_file(SourceFile::new("--set", text.as_str()));
         let mut changed = self.clone();
         let result = match parse::entry(&text) {
             Err(mistake) => Err(report.syntax_error(&mistake)),
-            Ok(entry) => set_entry(&mut changed, &entry, &mut report),
+            Ok(entry) => set_entry(&mut changed, &entry, files, &mut report),
         };
         match report.finish(result) {
             Ok(_) => {
@@ -113,11 +121,16 @@ impl Search {
     }
 }
 
-fn set_entry(search: &mut Search, entry: &Entry, report: &mut Report) -> Known<()> {
+fn set_entry(
+    search: &mut Search,
+    entry: &Entry,
+    files: &dyn Files,
+    report: &mut Report,
+) -> Known<()> {
     let entries = std::slice::from_ref(entry);
     let settings = Settings::new("plan", entries, &all_keys(), report);
     match settings.get(&entry.key.text) {
-        Some(entry) => apply(search, entry, &NoFiles, report),
+        Some(entry) => apply(search, entry, files, report),
         None => Err(report.earlier()),
     }
 }

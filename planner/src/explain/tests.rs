@@ -34,6 +34,22 @@ fn reasons_name_the_bound_and_the_differing_decisions() {
 }
 
 #[test]
+fn kinds_that_add_up_to_more_than_the_whole_are_told() {
+    let plan = sample::plan(Rule::Sync, Placement::Pipeline, Order::Gpipe, 4, 2);
+    let mut candidate = sample::candidate(&plan, Nanos(1_000), 0);
+    candidate.device_peak = Bytes(100);
+    candidate.memory =
+        [(Kind::Parameter, Bytes(60)), (Kind::Activation, Bytes(40))].into();
+    assert!(!memory(&candidate).contains("shares addresses"));
+    candidate.memory.insert(Kind::Workspace, Bytes(1));
+    let told = memory(&candidate);
+    assert!(
+        told.contains("workspace 1 B; what is never needed at one time shares"),
+        "{told}"
+    );
+}
+
+#[test]
 fn rewrites_are_named_where_they_are_few_and_counted_where_they_are_many() {
     let plan = sample::plan(Rule::Sync, Placement::Pipeline, Order::Gpipe, 4, 2);
     let mut candidate = sample::candidate(&plan, Nanos(1_000), 0);

@@ -61,8 +61,28 @@ impl Origin {
         if mistakes.is_empty() { Ok((origin, rest)) } else { Err(PlanMistakes(mistakes)) }
     }
 
-    /// What is to be said of a program that is another one.
+    /// What is to be said of a program that is another one, where the plan does not go with it.
     pub(super) fn mistake(&self, program: &Program) -> Option<PlanMistake> {
+        let (line, others) = self.others(program)?;
+        let message = format!(
+            "the plan is of another program and does not go with this one: it is for {others}; \
+             plan this program, or read it with its own"
+        );
+        Some(PlanMistake { line, message })
+    }
+
+    /// The same where the plan goes with it.
+    pub(super) fn doubt(&self, program: &Program) -> Option<PlanMistake> {
+        let (line, others) = self.others(program)?;
+        let message = format!(
+            "the plan is of another program, though it goes with this one: it is for {others}; \
+             nobody looked for the best plan of this one"
+        );
+        Some(PlanMistake { line, message })
+    }
+
+    /// The names that are not the program's, and the line of the first.
+    fn others(&self, program: &Program) -> Option<(usize, String)> {
         let own = names(program);
         let known = self.0.iter().zip(own).zip(KEYS);
         let other = |((found, own), key): ((&Option<(usize, String)>, &str), _)| {
@@ -72,11 +92,6 @@ impl Origin {
         let others: Vec<(usize, String)> = known.filter_map(other).collect();
         let line = others.first()?.0;
         let told: Vec<&str> = others.iter().map(|(_, text)| text.as_str()).collect();
-        let message = format!(
-            "the plan is of another program and does not go with this one: it is for {}; \
-             plan this program, or read it with its own",
-            told.join("; for ")
-        );
-        Some(PlanMistake { line, message })
+        Some((line, told.join("; for ")))
     }
 }

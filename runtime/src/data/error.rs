@@ -1,7 +1,16 @@
 //! What can be wrong with data: files, patterns, tokens, and inputs that a source cannot serve.
 
-use std::{io, ops::RangeInclusive, path::PathBuf};
+use std::{
+    io,
+    ops::RangeInclusive,
+    path::{Path, PathBuf},
+};
 use thiserror::Error;
+
+/// A folder under a name that can be read: that of a program in the working folder is empty.
+fn named(folder: &Path) -> &Path {
+    if folder.as_os_str().is_empty() { Path::new(".") } else { folder }
+}
 
 /// Why a job's data cannot be used. Every message ends with what would repair it.
 #[derive(Debug, Error)]
@@ -28,7 +37,7 @@ pub enum DataError {
     #[error(
         "no file matches `{pattern}` under `{}`; patterns start at the folder of the program, \
          another folder is given with --data DIR (folders `target` and `.name` must be named)",
-        root.display()
+        named(root).display()
     )]
     NoMatch {
         /// The pattern.

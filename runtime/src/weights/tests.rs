@@ -222,3 +222,32 @@ fn what_cannot_be_written_is_said_before_and_harms_nothing() {
     target.write(&state).unwrap();
     assert!(fs::read(&path).unwrap().len() > 100 && !unfinished(&path).exists());
 }
+
+#[cfg(unix)]
+#[test]
+fn links_are_followed_and_what_is_no_file_stays() {
+    use std::os::unix::{fs::symlink, net::UnixListener};
+    let scratch = Scratch::new("weights-links");
+    let state = State::initial(&trained(Float::F32));
+    let at = |name: &str| scratch.path().join(name);
+    scratch.write("there", b"earlier");
+    fs::create_dir(at("folder")).unwrap();
+    // From another folder, over two links, and to nothing yet.
+    symlink("../there", at("folder/link")).unwrap();
+    symlink("folder/link", at("links")).unwrap();
+    symlink("folder/new", at("dangling")).unwrap();
+    for (link, file) in [("links", "there"), ("dangling", "folder/new")] {
+        WeightsFile::new(&at(link)).unwrap().write(&state).unwrap();
+        assert!(at(link).is_symlink() && at(file).is_file() && !at(file).is_symlink());
+        assert!(Weights::read(&at(file)).is_ok());
+    }
+    assert!(at("folder/link").is_symlink());
+    let _socket = UnixListener::bind(at("socket")).unwrap();
+    symlink("socket", at("to_socket")).unwrap();
+    for name in ["socket", "to_socket"] {
+        let refused = WeightsFile::new(&at(name)).unwrap_err().to_string();
+        assert!(refused.contains("no regular file"), "{refused}");
+    }
+    symlink("loop", at("loop")).unwrap();
+    assert!(WeightsFile::new(&at("loop")).is_err());
+}
