@@ -68,6 +68,7 @@ pub(crate) fn fitted(sheet: Sheet, reached: Reached) -> Result<f64, Box<dyn Erro
     let with = |losses| device(sheet, reached, Streams { losses, ..Streams::NONE });
     let seen = of(&FITTED);
     let [losses] = fit([START], |[x]: [f64; 1]| loss(&pairs(&with(x), &seen)));
+    let losses = losses.min(1.0);
     report("heads of 350M, 1.3B, 6.7B, fitted (Aceso)", &pairs(&with(losses), &seen));
     let held_out = pairs(&with(losses), &of(&HELD_OUT));
     report("heads of 2.6B, 13B, held out (Aceso)", &held_out);

@@ -44,7 +44,7 @@ use absorb::Absorb;
 use layout::{Along, Layout};
 use local::{Local, Maps};
 use roundelay_dsl::{Model, NodeId, ParameterId};
-use roundelay_schedule::{Direction, Id, Images, MapWays, Tensor};
+use roundelay_schedule::{Contraction, Direction, Id, Images, MapWays, Tensor};
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::Range,
@@ -84,7 +84,9 @@ impl Parted {
         let alone = Local::build(model, cuts, tensor, (&maps, None), BTreeMap::new());
         let ways = choice.ways(&alone.divided());
         let listed = (&maps, Some(&ways));
-        let trial = match ways == alone.ways {
+        // What no map does by itself may be done whole where each goes its own way.
+        let repeats = alone.refused.is_some() && tensor.contraction == Contraction::Each;
+        let trial = match ways == alone.ways && !repeats {
             true => alone,
             false => Local::build(model, cuts, tensor, listed, BTreeMap::new()),
         };

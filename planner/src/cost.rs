@@ -62,10 +62,10 @@ pub fn roofline(footprint: Footprint, device: &Device) -> Nanos {
     arithmetic.max(traffic) + device.overhead
 }
 
-/// So many thousandths of a rate.
+/// So many thousandths of a rate, which is something.
 fn part(rate: u64, thousandths: u32) -> u64 {
     let share = u128::from(rate) * u128::from(thousandths) / 1000;
-    u64::try_from(share).unwrap_or(u64::MAX)
+    u64::try_from(share).unwrap_or(u64::MAX).max(1)
 }
 
 /// A call as the cost model sees it.

@@ -1,5 +1,5 @@
 //! Where a program is cut, and what its stages take at least by the costs of single nodes: once
-//! for each number of micro-batches, way to split tensors and number of stages, before any stage is made.
+//! for each number of micro-batches, way to split tensors, number of stages and their devices, before any stage is made.
 
 use crate::{
     bill::Reach,
@@ -13,14 +13,52 @@ use crate::{
     reason::Reason,
 };
 use roundelay_dsl::Program;
-use roundelay_schedule::{LinkId, Nanos, Tensor};
+use roundelay_schedule::{
+    Bytes, DeviceId, Fold, Id, Images, Levels, LinkId, Nanos, Sequence, Target, Tensor,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Micro-batches of all replicas, and how tensors are split.
 type Grain = (u32, Tensor);
 
-/// A grain, stages, and the link over which stages send each other values, where they do.
-pub(crate) type Count = (Grain, u32, Option<LinkId>);
+/// A grain, stages, and their devices where they have several.
+pub(crate) type Count = (Grain, u32, Option<Seats>);
+
+/// Which device of a cell has which stage: of several, in this direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Seats {
+    pub fold: Fold,
+    pub devices: u32,
+}
+
+impl Seats {
+    /// The device of a stage; where its list says it, as if it were in turn.
+    fn of(self, stage: u32) -> u32 {
+        let (turn, rank) = (stage / self.devices, stage % self.devices);
+        match self.fold {
+            Fold::Snake if turn % 2 == 1 => self.devices - 1 - rank,
+            Fold::Snake | Fold::Loop | Fold::Mirror | Fold::Lists => rank,
+        }
+    }
+
+    /// The link at each cut between so many stages; none between stages of one device.
+    fn links(self, target: &Target, tensor: Tensor, stages: u32) -> Vec<Option<LinkId>> {
+        let levels = Levels::new(target);
+        let device = |stage| DeviceId::new((self.of(stage) * tensor.parts()) as usize);
+        let between = |cut| {
+            let [one, other] = [cut - 1, cut].map(device);
+            (one != other).then(|| levels.link_between(one, other)).flatten()
+        };
+        (1..stages).map(between).collect()
+    }
+}
+
+/// The part of what crosses that each part of a grid sends.
+fn own_part(tensor: Tensor, bytes: Bytes) -> Bytes {
+    let is_split = tensor.sequence == Sequence::Split || tensor.images == Images::Split;
+    let rows = if is_split { tensor.rows } else { 1 };
+    Bytes(bytes.0.div_ceil(u64::from(rows * tensor.columns).max(1)))
+}
 
 /// A cut model by the costs of its nodes.
 #[derive(Clone, Debug)]
@@ -77,9 +115,9 @@ impl Cuttings {
         let grains: Vec<Grain> = grains.into_iter().collect();
         let (nodes, chains) = chains((program, core), costs, &grains, threads);
         let wanted: Vec<Count> = wanted.iter().copied().collect();
-        let found = parallel(&wanted, threads, &|(grain, stages, link)| {
+        let found = parallel(&wanted, threads, &|(grain, stages, seats)| {
             let costed = chains[grain].as_ref().map_err(Clone::clone)?;
-            Cutting::new(program, costed, (*stages, *link))
+            Cutting::new(program, costed, (grain.1, *stages, *seats))
         });
         Self { known: wanted.into_iter().zip(found).collect(), nodes }
     }
@@ -171,16 +209,20 @@ impl Cutting {
     fn new(
         program: &Program,
         costed: &CostedChain,
-        (stages, link): (u32, Option<LinkId>),
+        (tensor, stages, seats): (Tensor, u32, Option<Seats>),
     ) -> Result<Self, Reason> {
         let chain = &costed.chain;
-        let cuts = match (&program.search.cuts, link) {
+        let cuts = match (&program.search.cuts, seats) {
             (Some(cuts), _) => check_cuts(chain, cuts, stages).map(|()| cuts.clone())?,
             (None, None) => cut(chain, stages).map_err(Reason::Uncuttable)?,
-            (None, Some(link)) => {
-                let link = &program.target.links[link];
-                let cuts = cut_apart(chain, stages, |bytes| link.transfer_time(bytes));
-                cuts.map_err(Reason::Uncuttable)?
+            (None, Some(seats)) => {
+                let links = seats.links(&program.target, tensor, stages);
+                let message = |cut: usize, bytes| {
+                    let link = links[cut].map(|link| &program.target.links[link]);
+                    let bytes = own_part(tensor, bytes);
+                    link.map_or(Nanos(0), |link| link.transfer_time(bytes))
+                };
+                cut_apart(chain, stages, message).map_err(Reason::Uncuttable)?
             }
         };
         Ok(Self::at(costed, cuts))
@@ -249,8 +291,8 @@ mod tests {
         let cuttings = Cuttings::new((&program, &core), &costs, &wanted, 1);
         let mut known = KnownStages::new(&program, &costs, core, &cuttings.nodes);
         let mut compared = 0;
-        for (grain, stages, link) in wanted {
-            let Ok(cutting) = cuttings.get((grain, stages, link)) else { continue };
+        for (grain, stages, seats) in wanted {
+            let Ok(cutting) = cuttings.get((grain, stages, seats)) else { continue };
             let (examples, tensor) = (program.train.batch / grain.0, grain.1);
             let forms = vec![StageForm::default(); stages as usize];
             let cell = Cell { examples, tensor, cuts: &cutting.cuts, forms };

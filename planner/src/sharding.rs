@@ -89,19 +89,23 @@ impl Shardings {
 /// Whether some map has no way to go: lowering refuses it by name.
 fn is_stuck(divided: &Divided<'_>) -> bool {
     let chooses = divided.tensor.contraction == Contraction::Each;
-    divided.ways.iter().any(|(site, way)| {
-        let fitting = divided.fitting.get(&site).map_or(&[][..], Vec::as_slice);
-        fitting.is_empty() || !(chooses || fitting.contains(&way))
-    })
+    !chooses && divided.is_refused
+        || divided.ways.iter().any(|(site, way)| {
+            let fitting = divided.fitting.get(&site).map_or(&[][..], Vec::as_slice);
+            fitting.is_empty() || !(chooses || fitting.contains(&way))
+        })
 }
 
 fn find(region: &Region) -> Answer {
     let (terms, cheapest, stop) = solved(region);
-    let stop = match (stop, cheapest.cost) {
-        (Stop::Saturated, None) => Stop::Search,
-        (stop, _) => stop,
-    };
-    (region.ways(&terms, &cheapest), stop)
+    match (stop, cheapest.cost) {
+        (Stop::Saturated, Some(_)) => (region.ways(&terms, &cheapest), stop),
+        // What equations have not said of all terms may be worse than what maps do by themselves.
+        (stop, cost) => {
+            let stop = if cost.is_none() { Stop::Search } else { stop };
+            (region.ways(&terms, &Cheapest::default()), stop)
+        }
+    }
 }
 
 /// All that equations say of a region, and what is cheapest of it.

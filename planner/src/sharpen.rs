@@ -6,7 +6,8 @@ use crate::{
     core::Core,
     cost::Costs,
     counts::Counts,
-    cutting::{Count, Cuttings},
+    cutting::{Count, Cuttings, Seats},
+    family::Family,
     load::StageLoad,
     memory::Room,
     outline::Outline,
@@ -16,9 +17,7 @@ use crate::{
 };
 use roundelay_codegen::StageForm;
 use roundelay_dsl::Program;
-use roundelay_schedule::{
-    DeviceId, Id, Levels, LinkId, Order, Placement, Plan, Recompute, Rule, Stage, Target,
-};
+use roundelay_schedule::{Fold, Id, Order, Placement, Plan, Recompute, Rule, Stage};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How many passes of lists are kept at one time, at most.
@@ -55,8 +54,6 @@ type ListKey = (Placement, Order, u32, u32, u32);
 pub(crate) struct Bounds<'a> {
     program: &'a Program,
     cuttings: Cuttings,
-    /// The link that joins so many of the first devices.
-    joining: Vec<Option<LinkId>>,
     threads: usize,
     network: Network<'a>,
     /// What devices may take.
@@ -76,8 +73,6 @@ impl<'a> Bounds<'a> {
         plans: &[Outline],
         threads: usize,
     ) -> Self {
-        let joining = joining(&program.target);
-        let count = |outline: &Outline| count(outline, &joining);
         let alike = plans.chunk_by(|one, next| count(one) == count(next));
         let wanted: BTreeSet<Count> = alike.map(|plans| count(&plans[0])).collect();
         let core = Core::new(program);
@@ -87,7 +82,6 @@ impl<'a> Bounds<'a> {
             program,
             stages,
             cuttings,
-            joining,
             threads,
             network: Network::new(&program.target),
             room: Room::new(program),
@@ -106,7 +100,7 @@ impl<'a> Bounds<'a> {
         outline: &Outline,
         network: &mut Network<'_>,
     ) -> Result<Bound, Reason> {
-        let cutting = self.cuttings.get(count(outline, &self.joining))?;
+        let cutting = self.cuttings.get(count(outline))?;
         let plan = outline.bare(self.program);
         let bound = Bound::of_nodes(self.program, &plan, cutting, network);
         Ok(if is_sliced(outline) { bound.of_slices(self.program) } else { bound })
@@ -117,7 +111,7 @@ impl<'a> Bounds<'a> {
     /// # Errors
     /// Why it is no plan.
     pub(crate) fn plan(&self, outline: &Outline) -> Result<Plan, Reason> {
-        let cutting = self.cuttings.get(count(outline, &self.joining))?;
+        let cutting = self.cuttings.get(count(outline))?;
         Ok(outline.plan(self.program, &cutting.cuts))
     }
 
@@ -166,7 +160,7 @@ impl<'a> Bounds<'a> {
             order if order.splits_backward() => Halves::All,
             _ => Halves::None,
         };
-        (count(outline, &self.joining), outline.recompute, halves)
+        (count(outline), outline.recompute, halves)
     }
 
     /// Makes the loads that are not yet known.
@@ -222,27 +216,21 @@ fn is_sliced(outline: &Outline) -> bool {
     outline.counts.slices > 1
 }
 
-/// What decides the cuts.
-/// What decides where a plan is cut. Stages on devices of their own send each other values over the
-/// link that joins those of a cell.
-fn count(outline: &Outline, joining: &[Option<LinkId>]) -> Count {
-    let Counts { tensor, stages, replicas, .. } = outline.counts;
-    let link = match outline.family.placement {
-        Placement::Pipeline | Placement::Shared => {
-            let cell = outline.devices / replicas.max(1);
-            let parted = cell > tensor.parts();
-            joining.get(cell as usize).copied().flatten().filter(|_| parted)
+/// What decides where a plan is cut.
+fn count(outline: &Outline) -> Count {
+    let Counts { tensor, stages, chunks, .. } = outline.counts;
+    let Family { placement, order, .. } = outline.family;
+    let seats = match placement {
+        Placement::Pipeline => {
+            let devices = stages / chunks.max(1);
+            (devices > 1).then_some(Seats { fold: order.fold(), devices })
+        }
+        Placement::Shared => {
+            (stages > 1).then_some(Seats { fold: Fold::Loop, devices: stages })
         }
         Placement::Accumulate | Placement::Concurrent | Placement::Data => None,
     };
-    ((outline.counts.all_micro_batches(), tensor), stages, link)
-}
-
-/// By number: the link that joins the first so many devices.
-fn joining(target: &Target) -> Vec<Option<LinkId>> {
-    let levels = Levels::new(target);
-    let to = |last: DeviceId| levels.link_between(DeviceId::new(0), last);
-    [None].into_iter().chain(target.devices.ids().map(to)).collect()
+    ((outline.counts.all_micro_batches(), tensor), stages, seats)
 }
 
 fn list_key(outline: &Outline) -> ListKey {

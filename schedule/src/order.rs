@@ -76,7 +76,7 @@ pub enum Order {
 }
 
 /// Which device of a pipeline has which stage.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fold {
     /// Chunk after chunk in the same direction: stage j on device j mod p.
     Loop,

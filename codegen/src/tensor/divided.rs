@@ -18,6 +18,8 @@ pub struct Divided<'a> {
     pub tensor: Tensor,
     /// The ways that its maps go.
     pub ways: &'a MapWays,
+    /// Whether lowering refuses something by name where maps go by themselves.
+    pub is_refused: bool,
     /// How the result of each operation lies.
     pub lies: Vec<Lie>,
     /// The ways that each map could go.
@@ -76,6 +78,7 @@ impl Local<'_> {
             lies: lies.collect(),
             fitting: self.fitting(),
             joins: self.joins_of_two(),
+            is_refused: self.refused.is_some(),
         }
     }
 

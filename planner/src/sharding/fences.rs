@@ -8,6 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Maps of a chain after which a value is fixed, wherever it may be.
 const MAPS_MAX: usize = 8;
 
+/// The same of operations of any kind, so that no chain makes a graph that grows beyond its limits.
+const OPERATIONS_MAX: usize = 32;
+
 /// Maps behind which a value that is read over their heads is fixed: a skip.
 const SKIPPED_MAX: usize = 6;
 
@@ -84,9 +87,10 @@ impl Fences<'_> {
     /// behind it reads what stands before it, but for what is fixed.
     fn meetings(&self, mut fixed: BTreeSet<NodeId>) -> BTreeSet<NodeId> {
         let mut narrow = BTreeSet::new();
-        let (mut reach, mut maps) = (0, 0);
+        let (mut reach, mut maps, mut operations) = (0, 0, 0);
         for (id, node) in inside(self.model) {
             maps += usize::from(self.is_map(id));
+            operations += 1;
             let is_narrow = reach <= id.index();
             if is_narrow {
                 narrow.insert(id);
@@ -97,12 +101,12 @@ impl Fences<'_> {
                 Some(Kind::Join) => skips(),
                 _ => false,
             };
-            if is_narrow && self.known.contains_key(&id) && (maps >= MAPS_MAX || meets())
-            {
+            let is_long = || maps >= MAPS_MAX || operations >= OPERATIONS_MAX;
+            if is_narrow && self.known.contains_key(&id) && (is_long() || meets()) {
                 fixed.insert(id);
             }
             if fixed.contains(&id) {
-                maps = 0;
+                (maps, operations) = (0, 0);
             } else {
                 reach = reach.max(self.last[id.index()]);
             }

@@ -155,7 +155,9 @@ impl Fits {
             (Fits::All, _) => true,
             (Fits::OtherExtent, _) => named("?e") != named("?f"),
             (Fits::Way(way), Some(Kind::Map { open, .. })) => open.contains(&Some(way)),
-            (Fits::Sums, Some(Kind::Norm { sums })) => sums.is_some(),
+            (Fits::Sums, Some(Kind::Norm { sums })) => {
+                sums.is_some() && named("?d") != "rc"
+            }
             (Fits::Heads | Fits::Groups, Some(kind)) => {
                 is_divided(kind, grid, named("?d"))
             }

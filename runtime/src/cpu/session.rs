@@ -165,15 +165,23 @@ impl Session<'_> {
     }
 
     fn check_progress(&mut self) -> Result<(), CpuError> {
-        let done = self.shared.lanes.iter().map(|lane| lane.done.value()).sum();
+        let done = self.done();
         let (before, since) = self.driver.progress;
         if done != before {
             self.driver.progress = (done, Instant::now());
         } else if since.elapsed() > self.driver.patience {
-            // What ended since was no more than slow.
-            self.stuck().into_iter().for_each(|stuck| self.shared.fail(stuck));
+            let stuck = self.stuck();
+            // Where some command ended meanwhile, nothing was more than slow.
+            if done == self.done() {
+                stuck.into_iter().for_each(|stuck| self.shared.fail(stuck));
+            }
         }
         self.failed()
+    }
+
+    /// Commands of all lanes that ended.
+    fn done(&self) -> u64 {
+        self.shared.lanes.iter().map(|lane| lane.done.value()).sum()
     }
 
     /// Names what stands at the head of its queue for longest; nothing where no command is under way.

@@ -35,5 +35,7 @@ pub(super) const QUEUES: usize = 1 << 12;
 pub(super) const CLOCKS: usize = 1 << 27;
 /// Domains of a target.
 pub(super) const DOMAINS: usize = 1 << 17;
-/// Bytes of a name that files get.
-pub(super) const NAME: usize = 1 << 10;
+/// Bytes of a name that is a key in files.
+pub(super) const KEY: usize = 1 << 12;
+/// Bytes of a name that files get, beside what tells their kind.
+pub(super) const FILE_NAME: usize = 250;

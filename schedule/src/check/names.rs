@@ -20,25 +20,32 @@ pub(super) fn check(schedule: &Schedule, faults: &mut Faults) {
             });
         }
     }
-    for (kind, names) in [("parameter", parameters), ("input", inputs)] {
-        for name in names {
-            faults.require(is_plain(name), Culprit::Header("job"), || {
-                format!(
-                    "{kind} `{}` names arrays in files: write letters, digits, `_`, `-` and `.`, \
-                     at most {}, and begin with no `.` or `__`",
-                    name.escape_debug(),
-                    limit::NAME
-                )
-            });
-        }
+    for name in parameters {
+        let is_key = is_plain(name, limit::KEY) && !name.starts_with("__");
+        faults.require(is_key, Culprit::Header("job"), || {
+            format!("parameter {}, and begin with no `__`", told(name, limit::KEY))
+        });
+    }
+    for name in inputs {
+        let is_file = is_plain(name, limit::FILE_NAME);
+        faults.require(is_file, Culprit::Header("job"), || {
+            format!("input {}", told(name, limit::FILE_NAME))
+        });
     }
 }
 
-/// Whether a name is a key of files and the name of one, and is no key that they keep to themselves.
-fn is_plain(name: &str) -> bool {
+fn told(name: &str, most: usize) -> String {
+    format!(
+        "`{}` names arrays in files: write letters, digits, `_`, `-` and `.`, at most {most}, the \
+         first one no `.`",
+        name.escape_debug()
+    )
+}
+
+/// Whether a name can be a key of files, or the name of one.
+fn is_plain(name: &str, most: usize) -> bool {
     let letters = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-    (1..=limit::NAME).contains(&name.len())
+    (1..=most).contains(&name.len())
         && name.chars().all(letters)
         && !name.starts_with('.')
-        && !name.starts_with("__")
 }
