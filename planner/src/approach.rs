@@ -160,7 +160,14 @@ fn best_of_each(mut all: Vec<Leader>, ranking: &Ranking) -> Vec<Leader> {
         }
         is_same
     });
-    all.sort_by_key(score);
+    // Numbers are places in searches of their own, so they part no plans that are worth as much.
+    let first = ranking.plans.first().map(|first| &first.plan);
+    let worth = |leader: &Leader| {
+        let (is_missing, score) = score(leader);
+        let plan = leader.candidate.as_ref().map(|best| &best.plan);
+        (is_missing, score.map(|[a, b, c, d, _]| [a, b, c, d]), plan != first)
+    };
+    all.sort_by_key(worth);
     match all.len() {
         1 => Vec::new(),
         _ => all,

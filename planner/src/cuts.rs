@@ -3,7 +3,7 @@
 mod apart;
 mod units;
 
-pub(crate) use apart::cut_apart;
+pub(crate) use apart::Apart;
 
 use crate::alike::{needed, trained};
 use roundelay_dsl::{Model, Node, NodeId, Operation, Source};

@@ -5,7 +5,7 @@ use crate::{
     bill::Reach,
     core::Core,
     cost::Costs,
-    cuts::{Chain, cut, cut_apart},
+    cuts::{Apart, Chain, cut},
     laws::check_cuts,
     load::{LoadError, update_of},
     nodes::{Nodes, Times},
@@ -98,7 +98,9 @@ pub(crate) struct InARow {
 /// Cuts by what decides them, or why there are none.
 #[derive(Debug, Default)]
 pub(crate) struct Cuttings {
-    known: BTreeMap<Count, Result<Cutting, Reason>>,
+    known: BTreeMap<Count, Result<usize, Reason>>,
+    /// Those that differ.
+    distinct: Vec<Cutting>,
     /// The nodes of the short model, for each way to split tensors where they are known.
     pub nodes: BTreeMap<Tensor, Nodes>,
 }
@@ -114,12 +116,29 @@ impl Cuttings {
         let grains: BTreeSet<Grain> = wanted.iter().map(|(grain, ..)| *grain).collect();
         let grains: Vec<Grain> = grains.into_iter().collect();
         let (nodes, chains) = chains((program, core), costs, &grains, threads);
-        let wanted: Vec<Count> = wanted.iter().copied().collect();
-        let found = parallel(&wanted, threads, &|(grain, stages, seats)| {
+        let mut groups: BTreeMap<(Grain, u32), Vec<Option<Seats>>> = BTreeMap::new();
+        for (grain, stages, seats) in wanted {
+            groups.entry((*grain, *stages)).or_default().push(*seats);
+        }
+        let groups: Vec<_> = groups.into_iter().collect();
+        let found = parallel(&groups, threads, &|((grain, stages), seats)| {
             let costed = chains[grain].as_ref().map_err(Clone::clone)?;
-            Cutting::new(program, costed, (grain.1, *stages, *seats))
+            cut_all(program, costed, (grain.1, *stages), seats)
         });
-        Self { known: wanted.into_iter().zip(found).collect(), nodes }
+        let mut cuttings = Self { nodes, ..Self::default() };
+        for (((grain, stages), seats), found) in groups.into_iter().zip(found) {
+            let first = cuttings.distinct.len();
+            let of = match found {
+                Ok((distinct, of)) => {
+                    cuttings.distinct.extend(distinct);
+                    of.into_iter().map(|own| Ok(first + own)).collect()
+                }
+                Err(reason) => vec![Err(reason); seats.len()],
+            };
+            let counts = seats.into_iter().map(|seats| (grain, stages, seats));
+            cuttings.known.extend(counts.zip(of));
+        }
+        cuttings
     }
 
     /// The cuts for these numbers.
@@ -127,9 +146,53 @@ impl Cuttings {
     /// # Errors
     /// Why there are none.
     pub(crate) fn get(&self, count: Count) -> Result<&Cutting, Reason> {
-        let found = self.known.get(&count).expect("all numbers of the space were cut");
-        found.as_ref().map_err(Clone::clone)
+        self.number(count).map(|number| &self.distinct[number])
     }
+
+    /// The number of these cuts: equal ones of as many stages and micro-batches have one.
+    ///
+    /// # Errors
+    /// Why there are none.
+    pub(crate) fn number(&self, count: Count) -> Result<usize, Reason> {
+        self.known.get(&count).expect("all numbers of the space were cut").clone()
+    }
+}
+
+/// The cuts of a chain for each way to seat its stages: those that differ, and which each way has.
+fn cut_all(
+    program: &Program,
+    costed: &CostedChain,
+    (tensor, stages): (Tensor, u32),
+    seats: &[Option<Seats>],
+) -> Result<(Vec<Cutting>, Vec<usize>), Reason> {
+    let chain = &costed.chain;
+    if let Some(cuts) = &program.search.cuts {
+        check_cuts(chain, cuts, stages)?;
+        return Ok((vec![Cutting::at(costed, cuts.clone())], vec![0; seats.len()]));
+    }
+    if seats.iter().all(Option::is_none) {
+        let cuts = cut(chain, stages).map_err(Reason::Uncuttable)?;
+        return Ok((vec![Cutting::at(costed, cuts)], vec![0; seats.len()]));
+    }
+    let apart = Apart::new(chain, stages).map_err(Reason::Uncuttable)?;
+    let best = |seats: &Option<Seats>| match seats {
+        None => &apart.balanced[..],
+        Some(seats) => {
+            let links = seats.links(&program.target, tensor, stages);
+            apart.best(chain, |cut, bytes| {
+                let link = links[cut].map(|link| &program.target.links[link]);
+                let bytes = own_part(tensor, bytes);
+                link.map_or(Nanos(0), |link| link.transfer_time(bytes))
+            })
+        }
+    };
+    let cuts: Vec<&[u32]> = seats.iter().map(best).collect();
+    let mut distinct = cuts.clone();
+    distinct.sort_unstable();
+    distinct.dedup();
+    let of = cuts.iter().map(|own| distinct.partition_point(|other| other < own));
+    let of = of.collect();
+    Ok((distinct.into_iter().map(|own| Cutting::at(costed, own.to_vec())).collect(), of))
 }
 
 /// A chain, what its nodes take at least, the elements of their own parameters, and whether their
@@ -204,28 +267,6 @@ impl Cutting {
         let part = u128::from(self.update.0) * u128::from(self.elements[stage])
             / u128::from(self.all.max(1));
         Nanos(u64::try_from(part).unwrap_or(u64::MAX))
-    }
-
-    fn new(
-        program: &Program,
-        costed: &CostedChain,
-        (tensor, stages, seats): (Tensor, u32, Option<Seats>),
-    ) -> Result<Self, Reason> {
-        let chain = &costed.chain;
-        let cuts = match (&program.search.cuts, seats) {
-            (Some(cuts), _) => check_cuts(chain, cuts, stages).map(|()| cuts.clone())?,
-            (None, None) => cut(chain, stages).map_err(Reason::Uncuttable)?,
-            (None, Some(seats)) => {
-                let links = seats.links(&program.target, tensor, stages);
-                let message = |cut: usize, bytes| {
-                    let link = links[cut].map(|link| &program.target.links[link]);
-                    let bytes = own_part(tensor, bytes);
-                    link.map_or(Nanos(0), |link| link.transfer_time(bytes))
-                };
-                cut_apart(chain, stages, message).map_err(Reason::Uncuttable)?
-            }
-        };
-        Ok(Self::at(costed, cuts))
     }
 
     fn at(costed: &CostedChain, cuts: Vec<u32>) -> Self {

@@ -34,9 +34,9 @@ pub(crate) enum Sharpness {
     Lists,
 }
 
-/// What decides what stages take: micro-batches of all replicas and stages, what stages compute
-/// again, and whether backward passes are in halves.
-type LoadKey = (Count, Recompute, Halves);
+/// What decides what stages take: the number of their cuts, what stages compute again, and whether
+/// backward passes are in halves.
+type LoadKey = (usize, Recompute, Halves);
 
 /// Which stages have their backward passes in halves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -129,7 +129,7 @@ impl<'a> Bounds<'a> {
                 return Ok((*bound, Sharpness::Lists));
             }
             let plan = outline.bare(self.program);
-            let loads = self.loads[&self.load_key(outline)].as_ref();
+            let loads = self.loads[&self.load_key(outline)?].as_ref();
             let loads = loads.map_err(Clone::clone)?;
             match known {
                 Sharpness::Nodes => {
@@ -154,24 +154,24 @@ impl<'a> Bounds<'a> {
         each.collect()
     }
 
-    fn load_key(&self, outline: &Outline) -> LoadKey {
+    fn load_key(&self, outline: &Outline) -> Result<LoadKey, Reason> {
         let halves = match outline.family.order {
             Order::Listed => Halves::Listed,
             order if order.splits_backward() => Halves::All,
             _ => Halves::None,
         };
-        (count(outline), outline.recompute, halves)
+        Ok((self.cuttings.number(count(outline))?, outline.recompute, halves))
     }
 
     /// Makes the loads that are not yet known.
     fn make_loads<'b>(&mut self, outlines: impl Iterator<Item = &'b Outline>) {
         let wanted: BTreeMap<LoadKey, &Outline> = outlines
-            .map(|outline| (self.load_key(outline), outline))
+            .filter_map(|outline| Some((self.load_key(outline).ok()?, outline)))
             .filter(|(key, _)| !self.loads.contains_key(key))
             .collect();
-        let cell = |(key, outline): (&LoadKey, &&Outline)| {
-            let count = &key.0;
-            let cutting = self.cuttings.get(*count)?;
+        let cell = |outline: &&Outline| {
+            let count = count(outline);
+            let cutting = self.cuttings.get(count)?;
             let recompute = outline.recomputes(self.program);
             let form = |(stage, recompute): (usize, Recompute)| {
                 let order = outline.family.order;
@@ -180,11 +180,11 @@ impl<'a> Bounds<'a> {
                 StageForm { backward, recompute }
             };
             let forms = recompute.into_iter().enumerate().map(form).collect();
-            let ((all, tensor), ..) = *count;
+            let ((all, tensor), ..) = count;
             let examples = self.program.train.batch / all;
             Ok(Cell { examples, tensor, cuts: &cutting.cuts, forms })
         };
-        let cells: Vec<Result<Cell<'_>, Reason>> = wanted.iter().map(cell).collect();
+        let cells: Vec<Result<Cell<'_>, Reason>> = wanted.values().map(cell).collect();
         let found = self.stages.loads(&cells, self.threads);
         self.loads.extend(wanted.into_keys().zip(found));
     }

@@ -3,31 +3,41 @@
 use super::{Chain, Uncuttable, cut_at};
 use roundelay_schedule::{Bytes, Nanos};
 
-/// Cuts a chain into stages on devices of their own, which send each other what crosses;
-/// `message` is what that takes at the cut of a number, one way.
-///
-/// Each stage waits for what it gets and gives, once in every micro-batch of a pipeline that has
-/// no more under way than devices. So of two ways to balance, among all places and among those
-/// where least crosses, that is taken whose slowest stage with its messages takes less; the first
-/// where they are equal.
-///
-/// # Errors
-/// As [`super::cut`].
-pub(crate) fn cut_apart(
-    chain: &Chain,
-    stages: u32,
-    message: impl Fn(usize, Bytes) -> Nanos,
-) -> Result<Vec<u32>, Uncuttable> {
-    chain.check(stages)?;
-    let all = chain.positions();
-    let narrow = narrow(chain, &all, stages);
-    let balanced = cut_at(chain, &all, stages);
-    if narrow.len() == all.len() {
-        return Ok(balanced);
+/// The cuts among which stages on devices of their own choose.
+pub(crate) struct Apart {
+    /// Balanced among all places, as [`super::cut`] does it.
+    pub balanced: Vec<u32>,
+    /// Balanced among the places where least crosses.
+    pub narrow: Vec<u32>,
+}
+
+impl Apart {
+    /// Both of a chain.
+    ///
+    /// # Errors
+    /// As [`super::cut`].
+    pub(crate) fn new(chain: &Chain, stages: u32) -> Result<Self, Uncuttable> {
+        chain.check(stages)?;
+        let all = chain.positions();
+        let narrow = cut_at(chain, &narrow(chain, &all, stages), stages);
+        Ok(Self { balanced: cut_at(chain, &all, stages), narrow })
     }
-    let narrow = cut_at(chain, &narrow, stages);
-    let slowest = |cuts: &[u32]| slowest(chain, cuts, &message);
-    Ok(if slowest(&narrow) < slowest(&balanced) { narrow } else { balanced })
+
+    /// The cuts of stages that send each other what crosses; `message` is what that takes at the
+    /// cut of a number, one way.
+    ///
+    /// Each stage waits for what it gets and gives, once in every micro-batch of a pipeline that
+    /// has no more under way than devices. So that way to cut is taken whose slowest stage with
+    /// its messages takes less; the first where they are equal.
+    pub(crate) fn best(
+        &self,
+        chain: &Chain,
+        message: impl Fn(usize, Bytes) -> Nanos,
+    ) -> &[u32] {
+        let [balanced, narrow] =
+            [&self.balanced, &self.narrow].map(|cuts| slowest(chain, cuts, &message));
+        if narrow < balanced { &self.narrow } else { &self.balanced }
+    }
 }
 
 /// The ends, all boundaries, and of the others those where least crosses: as many sizes of it as
@@ -91,7 +101,10 @@ mod tests {
     #[test]
     fn what_crosses_counts_as_much_as_it_takes() {
         let layers = chain(&[1, 1, 1, 1, 1, 9], &[0, 4, 4, 1, 4, 4]);
-        let at = |nanos: u64| cut_apart(&layers, 2, |_, bytes| Nanos(bytes.0 * nanos));
+        let apart = Apart::new(&layers, 2).unwrap();
+        let at = |nanos: u64| {
+            Ok(apart.best(&layers, |_, bytes| Nanos(bytes.0 * nanos)).to_vec())
+        };
         assert_eq!(at(0), cut(&layers, 2));
         assert_eq!(at(0), Ok(vec![5]));
         // 9 + 4 against 11 + 1.
@@ -108,7 +121,7 @@ mod tests {
                 true => Nanos(bytes.0),
                 false => Nanos(0),
             };
-            cut_apart(&layers, 2, message)
+            Ok(Apart::new(&layers, 2).unwrap().best(&layers, message).to_vec())
         };
         assert_eq!(only(0), Ok(vec![3]));
         assert_eq!(only(1), cut(&layers, 2));
@@ -132,7 +145,9 @@ mod tests {
             let stages = 1 + u32::try_from(random.below(4)).unwrap();
             let Ok(balanced) = cut(&chain, stages) else { continue };
             let message = |_, bytes: Bytes| Nanos(bytes.0);
-            let apart = cut_apart(&chain, stages, message).unwrap();
+            let apart = Apart::new(&chain, stages).unwrap();
+            assert_eq!(apart.balanced, balanced);
+            let apart = apart.best(&chain, message).to_vec();
             let [one, other] =
                 [&apart, &balanced].map(|cuts| slowest(&chain, cuts, message));
             assert!(one <= other, "{chain:?}");
