@@ -287,11 +287,16 @@ fn explain(error: &Error) -> String {
             format!("the key `{key}` stands here twice")
         }
         Error::Budget { breach, .. } => {
-            let beyond = match breach {
-                BudgetBreach::Depth { .. } => "is nested deeper",
-                _ => "is larger",
+            let what = match breach {
+                BudgetBreach::Anchors { .. } | BudgetBreach::Aliases { .. } => {
+                    "may not have anchors and aliases"
+                }
+                BudgetBreach::Depth { .. } => {
+                    "is nested deeper than that of any schedule"
+                }
+                _ => "holds more than that of any schedule, or other things",
             };
-            format!("the header {beyond} than that of any schedule")
+            format!("the header {what}")
         }
         other => DefaultMessageFormatter.format_message(other).into_owned(),
     }
