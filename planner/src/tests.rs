@@ -2,6 +2,7 @@
 
 mod approach;
 mod brute_force;
+mod cuts;
 mod local;
 mod overdecompose;
 mod recompute;

@@ -73,9 +73,13 @@ pub(super) fn cluster(random: &mut Random, program: &mut Program) {
     let compute = FlopsPerSecond(1_000_000 << random.below(12));
     let bandwidth = BytesPerSecond(1_000_000 << random.below(12));
     let overlap = pick(random, &[0, 300, 1000]);
+    let issue = pick(random, &[Nanos(0), Nanos(700), Nanos(200_000)]);
+    let streams = [(); 2].map(|()| pick(random, &[1000, 300, 1700]));
     for (_, device) in program.target.devices.iter_mut() {
         (device.compute, device.bandwidth) = (compute, bandwidth);
         device.overlap = overlap;
+        device.issue = issue;
+        [device.updates, device.losses] = streams;
     }
 }
 
