@@ -78,7 +78,7 @@ impl Arguments {
 }
 
 fn shapes(call: &Call) -> String {
-    let shape = |shape: &Vec<u64>| {
+    let shape = |shape: &[u64]| {
         let extents: Vec<String> = shape.iter().map(u64::to_string).collect();
         extents.join("x")
     };

@@ -378,7 +378,7 @@ impl Own {
 
 /// A cut model on one device among those that split its tensors, for whoever wants the routines of
 /// some of its stages. Its calls are known to be in the kernel catalogue, as they are where
-/// [`node_costs`] gives costs for as many examples.
+/// [`Piece::admit`] takes them, or whoever prices its nodes, for as many examples.
 pub struct Piece<'a> {
     model: &'a Model,
     cut: Cut<'a>,

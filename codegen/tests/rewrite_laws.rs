@@ -80,7 +80,7 @@ fn call(form: &Form, line: &Line, sizes: Sizes) -> Call {
         argument: 0,
         offset: Bytes(0),
         element: Element::Real,
-        shape: shape(form, name, sizes),
+        shape: shape(form, name, sizes).into(),
     };
     let made = if line.is_in_place() { &[] } else { line.made };
     let operands = line.read.iter().chain(made).map(|name| operand(name)).collect();

@@ -79,7 +79,9 @@ fn typical(name: &str) -> Call {
         "mse_backward" => call(name).integer("sign", 1).reals(&[rows; 3]),
         other => {
             let mut call = sample(other, &mut Draw::new(1));
-            call.operands.iter_mut().for_each(|operand| operand.shape = vec![200_000]);
+            call.operands
+                .iter_mut()
+                .for_each(|operand| operand.shape = [200_000][..].into());
             call
         }
     }

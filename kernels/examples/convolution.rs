@@ -57,7 +57,7 @@ impl Layer {
             argument,
             offset: Bytes(0),
             element: Element::Real,
-            shape: shape.to_vec(),
+            shape: shape.into(),
         };
         Call {
             kernel: kernel.into(),

@@ -419,7 +419,7 @@ mod tests {
         let sent = |kernel: &'static str, operands: [(Element, u64); 2]| {
             let operand = |(element, columns)| {
                 let (argument, offset) = (0, Bytes(0));
-                Operand { argument, offset, element, shape: vec![3, columns] }
+                Operand { argument, offset, element, shape: [3, columns][..].into() }
             };
             let parts = Attribute::Integer(2);
             let call = Call {

@@ -64,7 +64,7 @@ impl Build for Call {
     }
     fn operand(mut self, element: Element, shape: &[u64]) -> Self {
         let argument = self.operands.len() as u32;
-        let shape = shape.to_vec();
+        let shape = shape.into();
         self.operands.push(Operand { argument, offset: Bytes(0), element, shape });
         self
     }

@@ -3,12 +3,13 @@
 
 use crate::{nearest::nearest, operand::Slot, store::Store};
 use roundelay_schedule::{Access, Attribute, Call, Element};
+use smallvec::SmallVec;
 
 /// What a kernel's `parse` takes a call apart with. Operands are taken in table order.
 pub(crate) struct Signature<'a> {
     call: &'a Call,
     slots: Vec<Slot>,
-    known: Vec<&'static str>,
+    known: SmallVec<[&'static str; ASKED]>,
 }
 
 /// As many attributes as most kernels ask for.
@@ -20,9 +21,7 @@ const MOST_ELEMENTS: u64 = (isize::MAX as u64) / 8;
 impl<'a> Signature<'a> {
     pub(crate) fn new(call: &'a Call) -> Self {
         let slots = Vec::with_capacity(call.operands.len());
-        // Where nothing is given, nothing needs to be known.
-        let known = if call.attributes.is_empty() { 0 } else { ASKED };
-        Self { call, slots, known: Vec::with_capacity(known) }
+        Self { call, slots, known: SmallVec::new() }
     }
 
     /// The next operand, of any shape: its number of elements.

@@ -81,7 +81,7 @@ mod tests {
             argument: 0,
             offset: Bytes(0),
             element: Element::Real,
-            shape: shape.to_vec(),
+            shape: shape[..].into(),
         };
         let flags = ["transpose_a", "transpose_b"];
         let flag =

@@ -110,24 +110,19 @@ impl Nodes {
         };
         let sizes: Vec<Vec<NodeCost>> = sizes?;
         let nodes = &sizes[0];
-        let mut seen: Vec<Costed<'_>> = Vec::new();
-        let mut of = Vec::with_capacity(nodes.len());
-        for node in 0..nodes.len() {
-            let own: Costed<'_> = sizes.iter().map(|all| &all[node]).collect();
-            let known = seen.iter().position(|other| {
-                let same = |(one, other): (&&NodeCost, &&NodeCost)| {
-                    (&one.forward, &one.backward, &one.turn)
-                        == (&other.forward, &other.backward, &other.turn)
-                };
-                own.iter().zip(other).all(same)
-            });
-            of.push(known.unwrap_or(seen.len()));
-            if known.is_none() {
-                seen.push(own);
-            }
-        }
+        let (seen, of) = kinds(&sizes);
         let kinds = seen.iter().map(|node| Kind::new(node, costs));
-        let kinds: Option<Vec<Kind>> = kinds.collect::<Result<_, Unpriced>>()?;
+        let kinds = match kinds.collect::<Result<Option<Vec<Kind>>, Unpriced>>() {
+            Ok(kinds) => kinds,
+            Err(unpriced) => {
+                // This error names the node as well.
+                reach
+                    .sizes()
+                    .into_iter()
+                    .try_for_each(|size| piece.admit(size.into()))?;
+                return Err(unpriced.into());
+            }
+        };
         let mark = |node: &NodeCost| {
             let calls = node.forward.calls.len() + node.backward.calls.len();
             (node.layer, node.output, node.parameters, calls)
@@ -154,6 +149,27 @@ impl Nodes {
             turns: of(&|kind| kind.turned.least(examples, costs)),
         }
     }
+}
+
+/// The nodes that differ in what they call, at several sizes, and which of them each node is like.
+fn kinds(sizes: &[Vec<NodeCost>]) -> (Vec<Costed<'_>>, Vec<usize>) {
+    let mut seen: Vec<Costed<'_>> = Vec::new();
+    let nodes = 0..sizes[0].len();
+    let of = nodes.map(|node| {
+        let own: Costed<'_> = sizes.iter().map(|all| &all[node]).collect();
+        let is_own = |other: &Costed<'_>| {
+            own.iter().zip(other).all(|(one, other)| {
+                (&one.forward, &one.backward, &one.turn)
+                    == (&other.forward, &other.backward, &other.turn)
+            })
+        };
+        seen.iter().position(is_own).unwrap_or_else(|| {
+            seen.push(own);
+            seen.len() - 1
+        })
+    });
+    let of = of.collect();
+    (seen, of)
 }
 
 impl Kind {

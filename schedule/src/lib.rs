@@ -81,8 +81,8 @@ pub use queues::Queues;
 pub use replay::{Issue, Machine, Marks, replay};
 pub use rewrite::{Rewrite, Rewrites, Sites};
 pub use routine::{
-    Access, Argument, Attribute, Attributes, Call, Catalogue, Footprint, Name, Operand,
-    Pass, Role, Routine, Unit,
+    Access, Argument, Attribute, Attributes, Call, Catalogue, Extents, Footprint, Name,
+    Operand, Pass, Role, Routine, Unit,
 };
 pub use rule::{Delays, Exactness, Hop, Rule, Timeline};
 pub use schedule::{FORMAT, PhysicalQueue, Schedule, Touch};

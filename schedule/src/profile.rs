@@ -170,7 +170,7 @@ mod tests {
             argument: 3,
             offset: Bytes(offset),
             element,
-            shape: shape.to_vec(),
+            shape: shape.into(),
         };
         let attributes = [
             ("heads", Attribute::Integer(2)),

@@ -2,6 +2,7 @@
 
 use crate::{Bytes, Element, Exchanged, Float, InputId, Nanos, Stage, ValueId};
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 use std::{borrow::Cow, collections::BTreeMap, fmt};
 
 /// The kernel calls of one pass of one stage.
@@ -158,8 +159,11 @@ pub struct Operand {
     /// Element type.
     pub element: Element,
     /// Extents, slowest first.
-    pub shape: Vec<u64>,
+    pub shape: Extents,
 }
+
+/// Extents of an array, slowest first; so few take no memory of their own.
+pub type Extents = SmallVec<[u64; 4]>;
 
 impl Operand {
     /// Number of elements; none when it overflows.

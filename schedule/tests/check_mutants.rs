@@ -119,7 +119,7 @@ fn routine(routine: &mut Routine, n: &mut Numbers) {
         3 => drop(routine.arguments.pop()),
         4 => operand.argument = number,
         5 => operand.offset = Bytes(bytes),
-        6 => operand.shape = shape,
+        6 => operand.shape = shape.into(),
         7 => operand.element = Element::I32,
         _ => routine.calls.clear(),
     }

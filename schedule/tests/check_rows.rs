@@ -47,7 +47,7 @@ fn exchange(arguments: [u32; 2]) -> Call {
         argument,
         offset: Bytes(0),
         element: Element::Real,
-        shape: vec![16],
+        shape: [16][..].into(),
     };
     Call {
         kernel: "=rw".into(),

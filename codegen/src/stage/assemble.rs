@@ -46,7 +46,7 @@ pub(crate) fn assemble(
         let (role, offset) = homes.next().expect("every term has its home");
         let argument = numbers[&role];
         let element = layout.element(term);
-        Operand { argument, offset, element, shape: term.shape.to_vec() }
+        Operand { argument, offset, element, shape: term.shape.clone() }
     };
     Routine {
         name,

@@ -174,7 +174,7 @@ pub(crate) fn combine(layout: &Layout<'_>, stage: Stage) -> Routine {
         argument,
         offset: roundelay_schedule::Bytes(0),
         element: layout.dtype.gradient(),
-        shape: vec![layout.flat(stage)],
+        shape: [layout.flat(stage)][..].into(),
     };
     let add = Call {
         kernel: "accumulate".into(),

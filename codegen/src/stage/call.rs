@@ -2,7 +2,7 @@
 
 use crate::tensor::Strand;
 use roundelay_dsl::{NodeId, Source};
-use roundelay_schedule::{Attribute, Attributes, Call, Element, Operand};
+use roundelay_schedule::{Attribute, Attributes, Call, Element, Extents, Operand};
 use std::rc::Rc;
 
 /// A dense array of a routine. Reshapes are views, so no `Source` here names a reshape.
@@ -36,10 +36,7 @@ pub(crate) enum Tensor {
     Contribution(Source),
 }
 
-/// Extents, slowest first. Calls are laid down again and again, so they share them.
-pub(crate) type Shape = Rc<[u64]>;
-
-/// The constants of a call, shared like extents.
+/// The constants of a call. Calls are laid down again and again, so they share them.
 pub(crate) type Constants = Rc<Attributes>;
 
 /// A tensor as one kernel sees it.
@@ -50,7 +47,7 @@ pub(crate) struct Term {
     /// Element type.
     pub(crate) element: Element,
     /// Extents, slowest first.
-    pub(crate) shape: Shape,
+    pub(crate) shape: Extents,
 }
 
 impl Term {
@@ -70,11 +67,11 @@ impl Term {
     /// The same elements as (m, `columns`).
     pub(crate) fn rows_of(self, columns: u64) -> Self {
         let rows = self.elements() / columns.max(1);
-        Self { shape: [rows, columns].into(), ..self }
+        Self { shape: [rows, columns][..].into(), ..self }
     }
     /// The same elements in one row.
     pub(crate) fn flat(self) -> Self {
-        Self { shape: [self.elements()].into(), ..self }
+        Self { shape: [self.elements()][..].into(), ..self }
     }
 }
 

@@ -60,12 +60,24 @@ pub fn node_costs(
     dtype: Float,
     choice: &dyn Choice,
 ) -> Result<Vec<NodeCost>, StageError> {
-    Piece::new(model, (&[], tensor), choice)?.node_costs(examples, dtype, choice)
+    let piece = Piece::new(model, (&[], tensor), choice)?;
+    piece.admit(examples)?;
+    piece.node_costs(examples, dtype, choice)
 }
 
 impl Piece<'_> {
+    /// Asks the kernel catalogue whether it takes every call of the nodes, for micro-batches of
+    /// `examples`.
+    ///
+    /// # Errors
+    /// The first node with a call that it does not take.
+    pub fn admit(&self, examples: u64) -> Result<(), StageError> {
+        admit(&self.own.graph(self.model, examples)?)
+    }
+
     /// As [`node_costs`], of the nodes of the model that was cut, for whoever wants them for
-    /// several sizes of micro-batches.
+    /// several sizes of micro-batches. Calls are those that [`Piece::admit`] takes, or not: who
+    /// prices them asks the catalogue as well.
     ///
     /// # Errors
     /// As [`node_costs`].
@@ -134,13 +146,13 @@ fn graph_costs(
         steps.map(move |step| (node, step.clone()))
     });
     let pass: fn(&mut NodeCost) -> &mut PassCost = |cost| &mut cost.forward;
-    add_pass(&layout, &mut costs, forward.collect(), (Pass::Forward, pass))?;
+    add_pass(&layout, &mut costs, forward.collect(), (Pass::Forward, pass));
     let backward = laid(graph, &seen, |_, steps| steps);
     let pass: fn(&mut NodeCost) -> &mut PassCost = |cost| &mut cost.backward;
-    add_pass(&layout, &mut costs, backward, (Pass::Backward, pass))?;
+    add_pass(&layout, &mut costs, backward, (Pass::Backward, pass));
     let turn = laid(graph, &seen, first_half);
     let pass: fn(&mut NodeCost) -> &mut PassCost = |cost| &mut cost.turn;
-    add_pass(&layout, &mut costs, turn, (Pass::InputGradient, pass))?;
+    add_pass(&layout, &mut costs, turn, (Pass::InputGradient, pass));
     Ok(costs)
 }
 
@@ -165,33 +177,35 @@ fn add_pass(
     costs: &mut [NodeCost],
     steps: Vec<(NodeId, Step)>,
     (direction, pass): (Pass, fn(&mut NodeCost) -> &mut PassCost),
-) -> Result<(), StageError> {
+) {
     let kept = |tensor| layout.home(tensor, (direction, Stage::new(0))).is_some();
-    let own =
-        |node, step| calls(layout.graph, node, &[step], |term| layout.element(term));
+    let own = |step| call(step, |term| layout.element(term));
     for made in fuse_nodes(steps, &layout.rewriting, kept) {
-        let mut inner = vec![];
+        let mut inner = None;
         for (node, step) in made.contains {
-            let own = own(node, step)?;
+            let own = own(step);
             let cost = pass(&mut costs[node.index()]);
-            cost.contained.append(&mut inner);
-            cost.calls.extend(own.iter().cloned());
-            inner = own;
+            cost.contained.extend(inner);
+            cost.calls.push(own.clone());
+            inner = Some(own);
         }
         let cost = pass(&mut costs[made.node.index()]);
-        cost.contained.append(&mut inner);
-        cost.calls.append(&mut own(made.node, made.step)?);
+        cost.contained.extend(inner);
+        cost.calls.push(own(made.step));
     }
-    Ok(())
 }
 
 /// Asks the kernel catalogue whether it takes every call of the model.
 pub(crate) fn admit(graph: &Graph<'_>) -> Result<(), StageError> {
     graph.computed().try_for_each(|node| {
         let Derivative { forward, backward } = graph.derivative(node);
-        let real = |term: &Term| term.element;
-        calls(graph, node, forward, real)?;
-        calls(graph, node, backward, real).map(drop)
+        forward.iter().chain(backward).try_for_each(|step| {
+            let call = call(step.clone(), |term| term.element);
+            Kernel::parse(&call).map(drop).map_err(|problem| {
+                let node = graph.model.nodes[node].name.clone();
+                StageError::Malformed { node, problem }
+            })
+        })
     })
 }
 
@@ -210,28 +224,12 @@ fn reads_back(graph: &Graph<'_>, node: NodeId) -> bool {
     terms.any(|term| matches!(term.tensor, call::Tensor::Source(Source::Parameter(_))))
 }
 
-/// The calls of some steps of a node, if the catalogue takes them.
-fn calls(
-    graph: &Graph<'_>,
-    node: NodeId,
-    steps: &[Step],
-    element: impl Fn(&Term) -> Element,
-) -> Result<Vec<Call>, StageError> {
-    let nowhere = |term: &Term| Operand {
+/// The call of a step, without places.
+fn call(step: Step, element: impl Fn(&Term) -> Element) -> Call {
+    going_on(step).placed(|term| Operand {
         argument: 0,
         offset: Bytes(0),
         element: element(term),
-        shape: term.shape.to_vec(),
-    };
-    let one = |step: &Step| {
-        let call = going_on(step.clone()).placed(nowhere);
-        match Kernel::parse(&call) {
-            Ok(_) => Ok(call),
-            Err(problem) => {
-                let node = graph.model.nodes[node].name.clone();
-                Err(StageError::Malformed { node, problem })
-            }
-        }
-    };
-    steps.iter().map(one).collect()
+        shape: term.shape.clone(),
+    })
 }

@@ -18,11 +18,11 @@ mod sliced;
 mod vision;
 
 use super::{
-    call::{Shape, Step, Tensor, Term, call},
+    call::{Step, Tensor, Term, call},
     graph::Graph,
 };
 use roundelay_dsl::{NodeId, Operation, Part, Sliced, Source};
-use roundelay_schedule::Element;
+use roundelay_schedule::{Element, Extents};
 
 /// The calls of one node in both passes.
 #[derive(Clone, Debug)]
@@ -187,7 +187,7 @@ impl Site<'_> {
     fn operands<const N: usize>(&self) -> [Term; N] {
         std::array::from_fn(|operand| self.operand(operand))
     }
-    fn shape(&self) -> Shape {
+    fn shape(&self) -> Extents {
         self.graph.shape(Source::Node(self.node))
     }
     /// y.

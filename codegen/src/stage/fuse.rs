@@ -6,13 +6,13 @@
 //! other is not made any more. A call that does two joins what stands before it in turn, so a
 //! product grows into an affine map, and that into one with an activation.
 
-use super::call::{Constants, Shape, Step, Tensor, Term};
+use super::call::{Constants, Step, Tensor, Term};
 use crate::{
     rewrite::{Choice, FORMS, Form, Line, Neighbour, Place},
     tensor::Strand,
 };
 use roundelay_dsl::NodeId;
-use roundelay_schedule::{Attribute, Attributes, Id, Rewrite, Rewrites};
+use roundelay_schedule::{Attribute, Attributes, Extents, Id, Rewrite, Rewrites};
 use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet},
@@ -322,7 +322,7 @@ fn bind(line: &Line, step: &Step, names: &mut Names) -> Option<Attributes> {
 }
 
 /// The shape in which a call sees a tensor.
-fn seen<'a>(term: &Term, step: &'a Step) -> Option<&'a Shape> {
+fn seen<'a>(term: &Term, step: &'a Step) -> Option<&'a Extents> {
     let found = step.terms.iter().find(|other| other.tensor == term.tensor);
     found.map(|term| &term.shape)
 }

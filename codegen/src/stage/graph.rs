@@ -3,7 +3,6 @@
 
 use super::{
     StageError,
-    call::Shape,
     derivative::{Derivative, arity, derivative},
     layers,
 };
@@ -11,7 +10,7 @@ use crate::tensor::Strand;
 use roundelay_dsl::{
     Extent, Metric, Model, Motion, Node, NodeId, Operation, Part, Sliced, Source,
 };
-use roundelay_schedule::{Element, Hop, Id};
+use roundelay_schedule::{Element, Extents, Hop, Id};
 use std::{cell::OnceCell, collections::BTreeMap, ops::Range};
 
 /// A model whose graph is sound, for micro-batches of one size.
@@ -170,7 +169,7 @@ impl<'a> Graph<'a> {
     }
 
     /// Extents of what a source holds.
-    pub(crate) fn shape(&self, source: Source) -> Shape {
+    pub(crate) fn shape(&self, source: Source) -> Extents {
         self.extents(source).collect()
     }
 

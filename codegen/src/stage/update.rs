@@ -56,7 +56,7 @@ pub fn update(
         argument: u32::try_from(argument).expect("an update has four arguments"),
         offset,
         element,
-        shape: vec![count],
+        shape: [count][..].into(),
     };
     let whole = [(gradient, dtype.gradient()), (0, Element::Real), (next, Element::Real)];
     let whole = whole.map(|(argument, element)| operand(argument, element, Bytes(0)));

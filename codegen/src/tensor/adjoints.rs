@@ -106,7 +106,7 @@ fn run(
         argument: 0,
         offset: Bytes(0),
         element: Element::Real,
-        shape: term.shape.to_vec(),
+        shape: term.shape.clone(),
     };
     let call = Call {
         kernel: made.kernel.into(),

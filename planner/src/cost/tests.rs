@@ -103,7 +103,7 @@ fn an_exchange_takes_the_bytes_that_its_schedule_counts() {
         argument: 0,
         offset: Bytes(0),
         element,
-        shape: vec![3, columns],
+        shape: [3, columns][..].into(),
     };
     let call = Call {
         kernel: "reduce_scatter".into(),

@@ -144,7 +144,7 @@ mod tests {
             argument: 0,
             offset: Bytes(0),
             element: Element::Real,
-            shape: vec![1, 5],
+            shape: [1, 5][..].into(),
         };
         let parts = Attribute::Integer(ROWS as i64);
         let call = Call {

@@ -216,7 +216,7 @@ fn routine(pass: Pass) -> Routine {
         argument: 0,
         offset: Bytes(8),
         element: Element::Real,
-        shape: vec![4, 4],
+        shape: [4, 4][..].into(),
     };
     let attributes = BTreeMap::from([
         ("accumulate".into(), Attribute::Flag(true)),

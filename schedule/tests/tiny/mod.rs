@@ -220,7 +220,7 @@ impl Builder for Schedule {
             argument,
             offset: Bytes(0),
             element: Element::Real,
-            shape: vec![16],
+            shape: [16][..].into(),
         };
         let call = Call {
             kernel: arguments.iter().map(|(_, access)| letter(access)).collect(),

@@ -72,7 +72,7 @@ pub(super) fn group_norm(site: &Site<'_>, groups: u64) -> Derivative {
     let cubic = |term: Term| {
         let columns = term.shape.last().copied().unwrap_or(1);
         let positions = term.elements() / examples.saturating_mul(columns).max(1);
-        Term { shape: [examples, positions, columns].into(), ..term }
+        Term { shape: [examples, positions, columns][..].into(), ..term }
     };
     let [x, y, dy] = [x, site.result(), site.gradient()].map(cubic);
     let [mean, rstd] = [0, 1].map(|number| site.auxiliary(number, &[examples, groups]));

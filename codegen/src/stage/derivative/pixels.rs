@@ -90,7 +90,7 @@ impl<'a> Norm<'a> {
     }
 
     fn array(&self, term: Term) -> Term {
-        Term { shape: self.shape.into(), ..term }
+        Term { shape: self.shape[..].into(), ..term }
     }
 
     fn of(&self, step: Step) -> Step {
@@ -117,8 +117,10 @@ impl<'a> Norm<'a> {
         let x = self.array(site.operand(0));
         let (own, all) = (self.sums(0, 1), self.sums(1, u64::from(self.line.parts)));
         let gathered = all.clone().flat();
-        let terms =
-            [own.clone(), Term { shape: [1, gathered.elements()].into(), ..gathered }];
+        let terms = [
+            own.clone(),
+            Term { shape: [1, gathered.elements()][..].into(), ..gathered },
+        ];
         let y = self.array(site.result());
         let (mean, variance) = (self.mean.clone(), self.variance.clone());
         let norm = [x.clone(), gain, bias, mean, variance, y];

@@ -34,7 +34,7 @@ fn examples(site: &Site<'_>, own: u64) -> Derivative {
     let x = site.operand(0);
     let y = Term { element: x.element, ..site.result() };
     let (whole_count, count) = (x.elements(), y.elements());
-    let flat = |term: Term, count| Term { shape: [1, count, 1].into(), ..term };
+    let flat = |term: Term, count| Term { shape: [1, count, 1][..].into(), ..term };
     let (x, y) = (flat(x, whole_count), flat(y, count));
     let forward = match x.element {
         Element::I32 => call("slice_integers", [x.flat(), y.flat()])
