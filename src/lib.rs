@@ -43,7 +43,8 @@ pub use import::{ImportCluster, ImportDtype, ImportOptions, Imported, families, 
 pub use machine::{check_kernels, gpus, machine, self_check};
 pub use profile::{Measuring, ProfileError, ProfileOn, ProfileOptions, profile};
 pub use run::{
-    Folder, Keep, Learned, On, Outcome, RunError, RunEvent, RunOptions, evaluate, run,
+    Folder, Learned, On, Outcome, RunError, RunEvent, RunOptions, Start, TextFacts,
+    evaluate, run,
 };
 
 pub use roundelay_dsl::{

@@ -10,8 +10,8 @@ use super::{
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use roundelay::{
-    Checked, Folder, Graphs, Interrupt, Keep, Measures, On, Outcome, RunEvent,
-    RunOptions, Search, Seat,
+    Checked, Folder, Graphs, Interrupt, Measures, On, Outcome, RunEvent, RunOptions,
+    Search, Seat, Start, TextFacts,
     parts::{
         planner,
         runtime::{Measured, Resumed},
@@ -22,7 +22,7 @@ use serde::Serialize;
 use std::{collections::BTreeMap, path::Path, process, time::Duration};
 
 pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
-    choose_start(args)?;
+    let start = choose_start(args)?;
     let seat =
         Seat::of_environment().map_err(|error| Failure::gpus(&error.to_string()))?;
     let told = Told::of(&seat);
@@ -31,8 +31,7 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
         on: choose_device(args),
         steps: args.steps,
         data: args.data.clone(),
-        keep: keep(args),
-        weights: args.weights.clone(),
+        start,
         save: args.save.clone(),
         interrupt: interrupt(&args.program.file)?,
         seat,
@@ -111,13 +110,18 @@ fn choose_device(args: &RunArgs) -> On {
     }
 }
 
-fn choose_start(args: &RunArgs) -> Result<(), Failure> {
-    if args.resume && args.weights.is_some() {
-        let message = "`--resume` goes on with the weights of the newest checkpoint, \
-                       `--weights` starts with others; leave one of the two away";
-        return Err(Failure::usage(&args.program.file, message));
+fn choose_start(args: &RunArgs) -> Result<Start, Failure> {
+    let every = args.checkpoint_every;
+    let folder = args.checkpoint.clone().map(|path| Folder { path, every });
+    match (folder, &args.weights) {
+        (Some(_), Some(_)) if args.resume => {
+            let message = "`--resume` goes on with the weights of the newest checkpoint, \
+                           `--weights` starts with others; leave one of the two away";
+            Err(Failure::usage(&args.program.file, message))
+        }
+        (Some(folder), None) if args.resume => Ok(Start::Resume(folder)),
+        (keep, weights) => Ok(Start::Anew { weights: weights.clone(), keep }),
     }
-    Ok(())
 }
 
 fn tell_saved(args: &RunArgs) -> Result<(), Failure> {
@@ -146,18 +150,6 @@ fn prepare(args: &RunArgs, told: Told) -> Result<Checked, Failure> {
         (Told::Here, false) => print(&roundelay::table(&ranking, &program))?,
     }
     compile::lowered(file, &program, ranking.best())
-}
-
-fn keep(args: &RunArgs) -> Keep {
-    let folder = args
-        .checkpoint
-        .as_ref()
-        .map(|path| Folder { path: path.clone(), every: args.checkpoint_every });
-    match folder {
-        None => Keep::Nothing,
-        Some(folder) if args.resume => Keep::Resume(folder),
-        Some(folder) => Keep::Start(folder),
-    }
 }
 
 /// What held-out data says.
@@ -273,11 +265,11 @@ impl Teller {
                 note(&format!("note: {text}"));
                 Ok(())
             }
-            RunEvent::Begin { tokens, bigram_entropy, resumed, ignored, first, end } => {
+            RunEvent::Begin { text, resumed, ignored, first, end } => {
                 ignored.iter().for_each(|file| note(&format!("warning: {file}")));
                 self.bar.set_length(end.max(first));
                 self.bar.set_position(first);
-                print(&begun(tokens, bigram_entropy, &resumed, first))
+                print(&begun(text, &resumed, first))
             }
             RunEvent::Step { step, loss, samples_per_second, elapsed: _ } => {
                 self.bar.set_position(step + 1);
@@ -300,8 +292,9 @@ fn tell_line(event: RunEvent) -> Result<(), Failure> {
             note(&format!("note: {text}"));
             return Ok(());
         }
-        RunEvent::Begin { tokens: _, bigram_entropy, resumed, ignored, first, end } => {
+        RunEvent::Begin { text, resumed, ignored, first, end } => {
             ignored.iter().for_each(|file| note(&format!("warning: {file}")));
+            let bigram_entropy = text.and_then(|text| text.bigram_entropy);
             Event::Begin { resumed: how(&resumed), first, end, bigram_entropy }
         }
         RunEvent::Step { step, loss, samples_per_second, elapsed } => Event::Step {
@@ -320,24 +313,19 @@ fn print_line(event: Event) -> Result<(), Failure> {
     print_json(&Line { format: FORMAT, event }, Form::Line)
 }
 
-fn begun(
-    tokens: Option<(u64, u64)>,
-    bigram_entropy: Option<f64>,
-    resumed: &Resumed,
-    first: u64,
-) -> String {
-    let mut text = String::new();
-    if let Some((training, held_out)) = tokens {
-        text += &format!("data: {training} tokens to train on, {held_out} held out");
+fn begun(text: Option<TextFacts>, resumed: &Resumed, first: u64) -> String {
+    let mut said = String::new();
+    if let Some(TextFacts { training, held_out, bigram_entropy }) = text {
+        said += &format!("data: {training} tokens to train on, {held_out} held out");
         if let Some(entropy) = bigram_entropy {
-            text += &format!("; held-out bigram entropy {entropy:.4}");
+            said += &format!("; held-out bigram entropy {entropy:.4}");
         }
-        text += "\n";
+        said += "\n";
     }
     if *resumed != Resumed::FromStart {
-        text += &format!("step {first}: {}\n", how(resumed));
+        said += &format!("step {first}: {}\n", how(resumed));
     }
-    text
+    said
 }
 
 fn how(resumed: &Resumed) -> String {

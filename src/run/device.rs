@@ -1,0 +1,132 @@
+//! The machine of a run: what was asked for, against what is here.
+
+use super::{On, RunError, RunEvent};
+use roundelay_runtime::{
+    Control, Cpu, CpuOptions, Cuda, CudaError, CudaOptions, Dataset, Device, DeviceError,
+    Fill, Graphs, check_native,
+};
+use roundelay_schedule::{Checked, Evaluation, Float};
+use std::{fmt::Display, sync::Arc, time::Duration};
+
+/// What a run was settled on, after a look at what is here.
+#[derive(Clone, Copy)]
+pub(super) enum Settled<'a> {
+    /// CPU threads.
+    Cpu,
+    /// One GPU.
+    Gpu(Graphs),
+    /// One GPU if it can do what the schedule asks for, else CPU threads.
+    GpuOrCpu(Graphs),
+    /// The GPU of this rank among those that train together.
+    Rank(Graphs, &'a Arc<Control>),
+}
+
+impl<'a> Settled<'a> {
+    pub(super) fn of(
+        schedule: &Checked,
+        on: On,
+        control: Option<&'a Arc<Control>>,
+        listener: &mut impl FnMut(RunEvent),
+    ) -> Result<Self, RunError> {
+        let dtype = schedule.job.dtype;
+        let settled = match (on, control) {
+            (On::Cpu, _) => Self::Cpu,
+            // Ranks on different machines could not go on together, so none takes its CPU.
+            (On::Cuda(graphs) | On::Best(graphs), Some(control)) => {
+                some_gpu()?;
+                Self::Rank(graphs, control)
+            }
+            (On::Cuda(graphs), None) => {
+                some_gpu()?;
+                Self::Gpu(graphs)
+            }
+            (On::Best(graphs), None) => match Cuda::count() {
+                Ok(_) => Self::GpuOrCpu(graphs),
+                Err(absent) => {
+                    check_native(dtype)?;
+                    listener(on_cpu(&absent));
+                    Self::Cpu
+                }
+            },
+        };
+        match settled {
+            Self::Cpu => {
+                check_native(dtype)?;
+                Cpu::room(schedule).map_err(DeviceError::from)?;
+            }
+            Self::Gpu(_) | Self::GpuOrCpu(_) | Self::Rank(..) => refuse_mixed(schedule)?,
+        }
+        Ok(settled)
+    }
+
+    /// The machine; its arenas start poisoned.
+    pub(super) fn machine(
+        self,
+        schedule: &Checked,
+        data: Dataset,
+        deadline: Duration,
+        listener: &mut impl FnMut(RunEvent),
+    ) -> Result<Device, RunError> {
+        let fill = Fill::Poison;
+        let cpu = |data| {
+            let options = CpuOptions { fill, deadline, ..CpuOptions::default() };
+            Cpu::new(schedule, Box::new(data), options).map(Device::from)
+        };
+        let options =
+            |graphs| CudaOptions { fill, graphs, deadline, ..CudaOptions::default() };
+        let gpu = |data, graphs| {
+            Cuda::new(schedule, Box::new(data), options(graphs)).map(Device::from)
+        };
+        let made = match self {
+            Self::Cpu => cpu(data).map_err(DeviceError::from),
+            Self::Gpu(graphs) => gpu(data, graphs).map_err(DeviceError::from),
+            Self::GpuOrCpu(graphs) => match gpu(data.clone(), graphs) {
+                Ok(made) => Ok(made),
+                Err(refusal) => {
+                    check_native(schedule.job.dtype)?;
+                    listener(on_cpu(&refusal));
+                    cpu(data).map_err(DeviceError::from)
+                }
+            },
+            Self::Rank(graphs, control) => {
+                let deadline = control.patience();
+                let options = CudaOptions { deadline, ..options(graphs) };
+                let control = Arc::clone(control);
+                Cuda::of_rank(schedule, Box::new(data), options, control)
+                    .map(Device::from)
+                    .map_err(DeviceError::from)
+            }
+        };
+        Ok(made?)
+    }
+}
+
+fn some_gpu() -> Result<(), DeviceError> {
+    Cuda::count().map(drop).map_err(|absent| CudaError::from(absent).into())
+}
+
+fn on_cpu(reason: &dyn Display) -> RunEvent {
+    RunEvent::Note(format!("runs on the CPU: {reason}"))
+}
+
+/// The type whose losses would have to be scaled.
+pub(crate) fn refuse_unscaled(dtype: Float) -> Result<(), RunError> {
+    match dtype {
+        Float::F16(_) => Err(RunError::Unscaled(dtype)),
+        Float::F32 | Float::F64 | Float::Bf16(_) => Ok(()),
+    }
+}
+
+/// What is not there in 16 bits.
+fn refuse_mixed(schedule: &Checked) -> Result<(), RunError> {
+    let dtype = schedule.job.dtype;
+    refuse_unscaled(dtype)?;
+    let refused = |what, only, way| Err(RunError::Mixed { what, dtype, only, way });
+    match (dtype.native(), schedule.job.evaluate) {
+        (Some(_), _) | (None, Evaluation::Never) => Ok(()),
+        (None, Evaluation::Every(_)) => {
+            let only = "is not there yet, because the CPU does it in f32 or f64";
+            refused("a look at held-out data", only, "`evaluate`")
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Why a run cannot be, or stopped.
+
+use roundelay_runtime::{
+    CheckpointError, CodeError, DataError, DeviceError, NotNative, StateError,
+    TrainError, WeightsError,
+};
+use roundelay_schedule::Float;
+use std::path::PathBuf;
+use thiserror::Error;
+
+/// Why a run did not happen, or stopped.
+#[derive(Debug, Error)]
+pub enum RunError {
+    /// The data cannot be used.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// A checkpoint cannot be read or written.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// The folder has no whole checkpoint.
+    #[error("`{0}` holds no whole checkpoint")]
+    NoCheckpoint(PathBuf),
+    /// Weights cannot be read or written.
+    #[error(transparent)]
+    Weights(#[from] WeightsError),
+    /// The machine does not compute in the job's type.
+    #[error(transparent)]
+    Element(#[from] NotNative),
+    /// What a run in 16 bits cannot do.
+    #[error("{what} in {dtype} {only}; leave {way} away, or train with `dtype f32`")]
+    Mixed {
+        /// What was asked for.
+        what: &'static str,
+        /// The job's type.
+        dtype: Float,
+        /// Why it cannot be.
+        only: &'static str,
+        /// Where it was asked for.
+        way: &'static str,
+    },
+    /// Losses of a type whose small gradients vanish would have to be scaled.
+    #[error(
+        "training in {0} wants losses that are scaled, or small gradients vanish, and there is no \
+         scaling yet; train with `dtype bf16`"
+    )]
+    Unscaled(Float),
+    /// The schedule's kernels cannot be called.
+    #[error(transparent)]
+    Code(#[from] CodeError),
+    /// A state that is not the schedule's.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// Images that are split on a machine that has no kernels for them.
+    #[error(
+        "GPUs have no kernels yet for images whose pixels tensor rows divide: run it with `--device \
+         cpu`, in one process, or plan with `--set images=whole`"
+    )]
+    Pixels,
+    /// Several processes on a machine of one.
+    #[error(
+        "this is rank {rank} of {size}, but the CPU machine is one process with a thread per \
+         queue: start it alone, without torchrun, mpirun or srun, or train on GPUs"
+    )]
+    ManyOnCpu {
+        /// This process.
+        rank: u32,
+        /// All of them.
+        size: u32,
+    },
+    /// The machine failed.
+    #[error(transparent)]
+    Machine(#[from] DeviceError),
+    /// The training loop failed.
+    #[error(transparent)]
+    Train(#[from] TrainError),
+}
+
+impl RunError {
+    /// Whether what was given is at fault, not the run.
+    pub fn is_input(&self) -> bool {
+        match self {
+            RunError::Data(_)
+            | RunError::Checkpoint(_)
+            | RunError::NoCheckpoint(_)
+            | RunError::Weights(_)
+            | RunError::Code(_)
+            | RunError::State(_) => true,
+            RunError::Element(_)
+            | RunError::Mixed { .. }
+            | RunError::Unscaled(_)
+            | RunError::Pixels
+            | RunError::ManyOnCpu { .. }
+            | RunError::Machine(_)
+            | RunError::Train(_) => false,
+        }
+    }
+}

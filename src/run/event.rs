@@ -1,0 +1,109 @@
+//! What a run says while it goes on, and what it leaves.
+
+use roundelay_runtime::{
+    Dataset, Measures, Observer, Progress, Report, Resumed, Touched,
+};
+use roundelay_schedule::{DeviceId, Kind};
+use std::{collections::BTreeMap, ops::ControlFlow, time::Duration};
+
+/// What happens during a run, in order; told on the first rank.
+#[derive(Clone, Debug)]
+pub enum RunEvent {
+    /// Something is done otherwise than it might have been, with the reason.
+    Note(String),
+    /// The data is read and the state is there.
+    Begin {
+        /// The text, where that is the data.
+        text: Option<TextFacts>,
+        /// How the run relates to an earlier one.
+        resumed: Resumed,
+        /// What lies in the folder of checkpoints besides.
+        ignored: Vec<String>,
+        /// First training step.
+        first: u64,
+        /// One past the last.
+        end: u64,
+    },
+    /// A training step is done.
+    Step {
+        /// Which, counted from zero.
+        step: u64,
+        /// Mean loss of its micro-batches.
+        loss: f64,
+        /// Examples per second since the run began.
+        samples_per_second: f64,
+        /// Time since the run began.
+        elapsed: Duration,
+    },
+    /// Held-out data was looked at.
+    Evaluate {
+        /// Updates done.
+        step: u64,
+        /// Held-out loss.
+        loss: f64,
+        /// Held-out metrics, by name.
+        metrics: BTreeMap<String, f64>,
+    },
+}
+
+/// What is known of a text before anything is trained.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TextFacts {
+    /// Tokens of the training part.
+    pub training: u64,
+    /// Tokens of the held-out part.
+    pub held_out: u64,
+    /// Held-out bigram entropy in nats per token, for small vocabularies.
+    pub bigram_entropy: Option<f64>,
+}
+
+impl TextFacts {
+    pub(super) fn of(data: &Dataset) -> Option<Self> {
+        let (training, held_out) = data.tokens()?;
+        Some(Self { training, held_out, bigram_entropy: data.bigram_entropy() })
+    }
+}
+
+/// What a run did and what it used; on other ranks than the first, their part of it.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Losses, times and counts.
+    pub report: Report,
+    /// Bytes that were really used, by device and kind of memory: arenas start poisoned, and
+    /// are scanned at the end.
+    pub touched: BTreeMap<(DeviceId, Kind), Touched>,
+}
+
+/// Turns what the training loop says into events.
+pub(super) struct Listening<'a, F> {
+    listener: &'a mut F,
+    /// Whether a loss was no number.
+    lost: bool,
+}
+
+impl<'a, F> Listening<'a, F> {
+    pub(super) fn new(listener: &'a mut F) -> Self {
+        Self { listener, lost: false }
+    }
+}
+
+impl<F: FnMut(RunEvent)> Observer for Listening<'_, F> {
+    fn step(&mut self, progress: &Progress) {
+        let Progress { step, loss, samples_per_second, elapsed } = *progress;
+        (self.listener)(RunEvent::Step { step, loss, samples_per_second, elapsed });
+        if !loss.is_finite() && !std::mem::replace(&mut self.lost, true) {
+            let text = format!(
+                "the loss of step {step} is {loss}, and later ones may be none either: try a \
+                 smaller learning rate or `clip`, and look at weights and data"
+            );
+            (self.listener)(RunEvent::Note(text));
+        }
+    }
+    fn evaluated(&mut self, step: u64, measures: &Measures) {
+        let Measures { loss, metrics } = measures.clone();
+        (self.listener)(RunEvent::Evaluate { step, loss, metrics });
+    }
+    fn rested(&mut self, _: u64) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+}

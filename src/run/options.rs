@@ -1,0 +1,83 @@
+//! How a run is asked for: on what, from where, and what it keeps.
+
+use roundelay_runtime::{CpuOptions, Graphs, Interrupt, Seat};
+use std::{path::PathBuf, time::Duration};
+
+/// How to run a schedule.
+#[derive(Clone, Debug)]
+pub struct RunOptions {
+    /// On what.
+    pub on: On,
+    /// Stop after this many training steps instead of the job's number.
+    pub steps: Option<u64>,
+    /// Take the data from this folder instead of the job's.
+    pub data: Option<PathBuf>,
+    /// Where it begins, and which checkpoints it keeps.
+    pub start: Start,
+    /// Write the last parameters to this safetensors file.
+    pub save: Option<PathBuf>,
+    /// Ends the run early, at rest and with all that it keeps, when it is raised.
+    pub interrupt: Interrupt,
+    /// Who this process is among those that train together, one per device of the schedule.
+    pub seat: Seat,
+    /// When nothing moves for so long, the run ends, on all ranks.
+    pub deadline: Duration,
+}
+
+impl Default for RunOptions {
+    /// One process on the CPU, which keeps nothing.
+    fn default() -> Self {
+        Self {
+            on: On::default(),
+            steps: None,
+            data: None,
+            start: Start::default(),
+            save: None,
+            interrupt: Interrupt::default(),
+            seat: Seat::alone(),
+            deadline: CpuOptions::default().deadline,
+        }
+    }
+}
+
+/// What a schedule runs on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum On {
+    /// CPU threads.
+    #[default]
+    Cpu,
+    /// A GPU.
+    Cuda(Graphs),
+    /// A GPU if there is one that can do what the schedule asks for, else CPU threads.
+    Best(Graphs),
+}
+
+/// Where a run begins, and which checkpoints it keeps.
+#[derive(Clone, Debug)]
+pub enum Start {
+    /// At step zero.
+    Anew {
+        /// With the parameters of this safetensors file instead of drawn ones.
+        weights: Option<PathBuf>,
+        /// With checkpoints in this folder, which has none yet.
+        keep: Option<Folder>,
+    },
+    /// At the newest checkpoint of this folder, which gets those that follow too.
+    Resume(Folder),
+}
+
+impl Default for Start {
+    /// With drawn parameters and no checkpoints.
+    fn default() -> Self {
+        Self::Anew { weights: None, keep: None }
+    }
+}
+
+/// A folder of checkpoints.
+#[derive(Clone, Debug)]
+pub struct Folder {
+    /// Where.
+    pub path: PathBuf,
+    /// Training steps between checkpoints; the end of the run is always kept.
+    pub every: u64,
+}

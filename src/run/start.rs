@@ -1,0 +1,57 @@
+//! Where a run begins: drawn parameters, a file of weights, or the newest checkpoint.
+
+use super::{Folder, RunError, RunEvent, RunOptions, Start, notes};
+use roundelay_runtime::{
+    Checkpointing, Checkpoints, Provenance, Resumed, Resumption, State, Weights,
+};
+use roundelay_schedule::Checked;
+use std::path::Path;
+
+/// The state of a file of weights; what is no number in it is told.
+pub(super) fn weights(
+    schedule: &Checked,
+    file: &Path,
+    listener: &mut impl FnMut(RunEvent),
+) -> Result<State, RunError> {
+    let weights = Weights::read(file)?;
+    let state = weights.state(&schedule.job)?;
+    notes::tell_not_finite(file, &weights.not_finite(&schedule.job), listener);
+    Ok(state)
+}
+
+/// The state that a run begins with, and who writes its checkpoints.
+pub(super) fn begin(
+    schedule: &Checked,
+    provenance: Provenance,
+    options: &RunOptions,
+    listener: &mut impl FnMut(RunEvent),
+) -> Result<(Resumption, Checkpointing), RunError> {
+    let first = options.seat.rank == 0;
+    let every = |folder: &Folder, open: fn(&Path, Provenance) -> _, provenance| {
+        let steps = folder.every;
+        Ok::<_, RunError>(match first {
+            true => {
+                let checkpoints = open(&folder.path, provenance)?;
+                Checkpointing::Every { steps, checkpoints }
+            }
+            false => Checkpointing::Elsewhere { steps },
+        })
+    };
+    match &options.start {
+        Start::Anew { weights: file, keep } => {
+            let (state, resumed) = match file {
+                None => (State::initial(&schedule.job), Resumed::FromStart),
+                Some(file) => (weights(schedule, file, listener)?, Resumed::FromWeights),
+            };
+            let kept = match keep {
+                None => Checkpointing::Never,
+                Some(folder) => every(folder, Checkpoints::start, provenance)?,
+            };
+            Ok((Resumption { state, resumed, ignored: Vec::new() }, kept))
+        }
+        Start::Resume(folder) => {
+            let found = Resumption::of(&folder.path, schedule, &provenance)?;
+            Ok((found, every(folder, Checkpoints::open, provenance)?))
+        }
+    }
+}
