@@ -33,9 +33,8 @@ use draft::{Draft, DraftAction, DraftWork, Hold, list_order};
 use order::descending;
 use roundelay_dsl::Program;
 use roundelay_schedule::{
-    Action, Buffer, BufferId, Bytes, Cells, DeviceId, Id, Job, Metric, Order, Place,
-    Placement, Plan, Row, Schedule, Sequence, Spot, Stage, States, Table, Tensor, Waits,
-    Work, Writes, plan_faults,
+    Action, Buffer, BufferId, Bytes, Cells, Job, Metric, Place, Plan, Row, Schedule,
+    Spot, Stage, Table, Waits, Work, Writes,
 };
 use rows::Rows;
 use state::StageRows;
@@ -124,123 +123,45 @@ fn fitting<'a>(
 }
 
 fn fits(program: &Program, plan: &Plan) -> Result<(), LowerError> {
-    let (n, s) = (plan.micro_batches, plan.stages);
     let micro_batches = plan.all_micro_batches();
     if micro_batches == 0 || !program.train.batch.is_multiple_of(micro_batches) {
         return Err(LowerError::Batch { batch: program.train.batch, micro_batches });
     }
-    let ascending = plan.cuts.windows(2).all(|pair| pair[0] < pair[1]);
+    plan.check_cuts()?;
     let inside =
         |cut: &u32| (1..program.model.cuttable() as u64).contains(&u64::from(*cut));
-    if s == 0
-        || plan.cuts.len() as u64 + 1 != u64::from(s)
-        || !ascending
-        || !plan.cuts.iter().all(inside)
-    {
-        return Err(LowerError::Cuts { stages: s });
+    if !plan.cuts.iter().all(inside) {
+        return Err(LowerError::Cuts { stages: plan.stages });
     }
-    if plan.recompute.len() as u64 != u64::from(s) {
-        return Err(LowerError::Recompute { stages: s, found: plan.recompute.len() });
-    }
-    if plan.delays != plan.rule.delays(plan.placement.timeline(), n, s) {
-        return Err(LowerError::Delays(plan.rule));
-    }
+    plan.check_recompute()?;
+    plan.check_delays()?;
     let clipped = program.train.optimizer.clip > 0.0;
     if plan.tensor.parts() > 1 && clipped {
         return Err(LowerError::ClippingNeedsWholeTensors(plan.tensor.parts()));
     }
-    if let Some(fault) = plan.units_fault() {
-        return Err(LowerError::Units(fault));
-    }
-    if let Some(fault) = plan.slices_fault() {
-        return Err(LowerError::Slices(fault));
-    }
+    plan.check_units()?;
+    plan.check_slices()?;
     let boundaries = program.model.boundaries();
     if plan.boundaries != boundaries {
         let message = format!("those of the model begin at {boundaries:?}");
         return Err(LowerError::Units(message));
     }
-    replicas_fit(plan)?;
-    let wanted = plan.device_count();
-    orders(plan)?;
-    let known =
-        plan.devices.iter().all(|device| program.target.devices.get(*device).is_some());
-    if plan.devices.len() as u64 != u64::from(wanted) || !known {
-        return Err(LowerError::Devices { wanted, found: plan.devices.len() });
+    plan.check_replicas()?;
+    plan.check_shards()?;
+    plan.check_reduction()?;
+    plan.tensor.check_parts()?;
+    plan.tensor.check_contraction()?;
+    plan.tensor.check_images()?;
+    plan.tensor.check_halves()?;
+    plan.check_neighbours()?;
+    plan.check_order()?;
+    plan.check_lists()?;
+    if plan.takes_lists()
+        && let Some(listed) = descending(&plan.lists)
+    {
+        return Err(LowerError::Descending(listed));
     }
-    Ok(())
-}
-
-/// A pipeline's order is defined for its numbers, and its lists are whole.
-fn orders(plan: &Plan) -> Result<(), LowerError> {
-    if plan.placement != Placement::Pipeline || plan.order == Order::Cyclic {
-        return Ok(());
-    }
-    let Plan { order, chunks, stages, micro_batches, .. } = *plan;
-    order.fits(chunks, stages, micro_batches).map_err(LowerError::Order)?;
-    if order != Order::Listed && !order.is_found() {
-        return Ok(());
-    }
-    match plan_faults(plan).into_iter().next() {
-        Some(fault) => Err(LowerError::Lists(fault)),
-        None => match descending(&plan.lists) {
-            Some(listed) => Err(LowerError::Descending(listed)),
-            None => Ok(()),
-        },
-    }
-}
-
-/// Replicas are equal cells side by side, and shards divide them.
-fn replicas_fit(plan: &Plan) -> Result<(), LowerError> {
-    let Plan { placement, rule, shards, states, reduction, .. } = *plan;
-    let alone = matches!(placement, Placement::Data | Placement::Shared);
-    if plan.replicas > 1 && alone && !rule.is_synchronous() {
-        return Err(LowerError::Replicas { placement, rule });
-    }
-    let members = plan.members();
-    let split = states == States::Hsdp || shards == 1;
-    if shards == 0 || !members.is_multiple_of(shards) || !split {
-        return Err(LowerError::Shards { members, shards, states });
-    }
-    let expected = plan.own_reduction();
-    if reduction != expected {
-        return Err(LowerError::Reduction { found: reduction, expected });
-    }
-    parts_fit(plan)?;
-    let cell = (plan.device_count() / members.max(1)).max(1) as usize;
-    for (number, device) in plan.devices.iter().enumerate() {
-        let own = plan.devices[number % cell].index() + number / cell * cell;
-        if device.index() != own {
-            return Err(LowerError::Scattered(number, DeviceId::new(own)));
-        }
-    }
-    Ok(())
-}
-
-/// The parts of split tensors are neighbours, and nothing needs what no part has.
-fn parts_fit(plan: &Plan) -> Result<(), LowerError> {
-    let Tensor { sequence, overdecompose, .. } = plan.tensor;
-    let parts = plan.tensor.parts() as usize;
-    if parts == 0 || (parts == 1 && sequence == Sequence::Split) {
-        return Err(LowerError::Rows);
-    }
-    if !plan.tensor.can_contract() {
-        return Err(LowerError::Contraction);
-    }
-    if !plan.tensor.can_lie() {
-        return Err(LowerError::Images);
-    }
-    match (overdecompose, parts) {
-        (1, _) | (2, 2..) => {}
-        _ => return Err(LowerError::Overdecomposed(overdecompose)),
-    }
-    for (number, device) in plan.devices.iter().enumerate() {
-        let own = plan.devices[number / parts * parts].index() + number % parts;
-        if device.index() != own {
-            return Err(LowerError::Scattered(number, DeviceId::new(own)));
-        }
-    }
-    Ok(())
+    Ok(plan.check_devices(&program.target)?)
 }
 
 fn job(program: &Program, code: &Stages) -> Job {

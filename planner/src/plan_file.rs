@@ -13,9 +13,7 @@ use crate::{
 use origin::Origin;
 use roundelay_codegen::{Choice, Divided, LowerError, Neighbour, StageError, node_costs};
 use roundelay_dsl::Program;
-use roundelay_schedule::{
-    DeviceId, Id, MapWays, Misfit, Nanos, Plan, Rewrite, plan_faults,
-};
+use roundelay_schedule::{DeviceId, MapWays, Misfit, Nanos, Plan, PlanFault, Rewrite};
 use std::{collections::BTreeSet, fmt};
 
 /// What is wrong with a plan file: all mistakes, by line.
@@ -114,11 +112,7 @@ fn check_trained(plan: &Plan, program: &Program) -> Vec<(&'static str, String)> 
         mistakes.push((decision(&reason, plan), reason.to_string()));
         return mistakes;
     }
-    if plan.order.is_found()
-        && let Some(fault) = plan_faults(plan).into_iter().next()
-    {
-        mistakes.push(("lists", fault.to_string()));
-    }
+    mistakes.extend(plan.check_lists().err().map(told));
     let (dtype, all) = (program.train.dtype, counts.all_micro_batches());
     let none = vec![Nanos(0); program.model.nodes.len()];
     let chain =
@@ -131,27 +125,20 @@ fn check_trained(plan: &Plan, program: &Program) -> Vec<(&'static str, String)> 
     if let Err(reason) = check_cuts(&chain, &plan.cuts, s) {
         mistakes.push(("cuts", reason.to_string()));
     }
-    if plan.recompute.len() != s as usize {
-        let found = plan.recompute.len();
-        mistakes
-            .push(("recompute", format!("{s} stages take as many values, not {found}")));
-    }
-    if plan.delays != plan.rule.delays(plan.placement.timeline(), n, s) {
-        let message = format!("the delays are not those of {}", plan.rule);
-        mistakes.push(("delays", message));
-    }
-    let reduction = plan.own_reduction();
-    if plan.reduction != reduction {
-        let message = format!("these replicas, placement and states sum {reduction}");
-        mistakes.push(("reduction", message));
-    }
+    let held = [plan.check_recompute(), plan.check_delays(), plan.check_reduction()];
+    mistakes.extend(held.into_iter().filter_map(Result::err).map(told));
     if let Err(reason) = has_devices(program, plan.device_count()) {
         mistakes.push((decision(&reason, plan), reason.to_string()));
         return mistakes;
     }
     mistakes.extend(check_tensor(plan, program));
-    mistakes.extend(check_devices(plan, program).map(|message| ("devices", message)));
+    mistakes.extend(check_devices(plan, program));
     mistakes
+}
+
+/// A fault with the decision that it is about.
+fn told(fault: PlanFault) -> (&'static str, String) {
+    (fault.decision(), fault.to_string())
 }
 
 /// The decision that a reason about numbers speaks of first.
@@ -250,29 +237,15 @@ impl Choice for Listed<'_> {
     }
 }
 
-fn check_devices(plan: &Plan, program: &Program) -> Option<String> {
-    let needed = plan.device_count();
+fn check_devices(plan: &Plan, program: &Program) -> Option<(&'static str, String)> {
+    if let Err(fault) = plan.check_devices(&program.target) {
+        return Some(told(fault));
+    }
     let distinct: BTreeSet<&DeviceId> = plan.devices.iter().collect();
-    let unknown =
-        plan.devices.iter().find(|id| program.target.devices.get(**id).is_none());
-    if let Some(device) = unknown {
-        let count = program.target.devices.len();
-        return Some(format!("there is no device {device}, the cluster has {count}"));
+    if distinct.len() < plan.devices.len() {
+        return Some(("devices", "a device stands twice".to_owned()));
     }
-    let found = plan.devices.len();
-    if found != needed as usize {
-        return Some(format!("the placement takes {needed} devices, here are {found}"));
-    }
-    if distinct.len() < found {
-        return Some("a device stands twice".to_owned());
-    }
-    let cell = (needed / plan.members().max(1)).max(1) as usize;
-    let apart = plan.devices.iter().enumerate().find(|(number, device)| {
-        device.index() != plan.devices[number % cell].index() + number / cell * cell
-    });
-    apart.map(|(_, device)| {
-        format!("{device} is out of line: replicas lie side by side, {cell} devices each")
-    })
+    plan.check_neighbours().err().map(told)
 }
 
 /// The line of a key at the start of a line; the first line when it stands nowhere.

@@ -72,7 +72,7 @@ pub use local::Units;
 pub use map::{MapWay, MapWays};
 pub use metric::{Metric, Reading};
 pub use order::{Fold, Misfit, Order};
-pub use plan::{Placement, Plan, Recompute, Reduction, States};
+pub use plan::{Placement, Plan, PlanFault, Recompute, Reduction, States};
 pub use profile::{
     CallTime, Copies, CopyTime, PROFILE_FORMAT, Profile, ProfileError, ProfileErrors,
     feed_text, kernel_of, read_profile, write_profile,

@@ -1,6 +1,6 @@
 //! Local rules: which stages gradients pass between, and which plans have such units.
 
-use crate::{Hop, Order, Placement, Plan, Rule};
+use crate::{Hop, Order, Placement, Plan, PlanFault, Rule};
 use std::ops::Range;
 
 /// The units of a local rule, as runs of stages; under other rules all stages are one.
@@ -100,31 +100,34 @@ impl Rule {
 }
 
 impl Plan {
-    /// What keeps the plan's units from being those of its rule, as a sentence without full stop:
-    /// K units have K − 1 boundaries, which are cuts.
-    pub fn units_fault(&self) -> Option<String> {
+    /// Units are those of the rule: K units have K − 1 boundaries, which are cuts.
+    ///
+    /// # Errors
+    /// What keeps them from it.
+    pub fn check_units(&self) -> Result<(), PlanFault> {
         let units = match self.rule {
             Rule::Local { units, hop: _ } => units,
             Rule::Sync | Rule::CyclicV1 | Rule::CyclicV2 | Rule::CyclicSlack(_) => 1,
         };
         let Self { rule, placement, order, boundaries, cuts, stages, .. } = self;
+        let fault = |message| Err(PlanFault::Units(message));
         if !rule.is_possible(*placement, *order) {
-            return Some(format!(
+            return fault(format!(
                 "{rule} goes with accumulate in sequential order, data in parallel order or \
                  pipeline in 1f1b order, not with {placement} in {order} order"
             ));
         }
         if rule.hop() != Hop::None && units > 1 && *stages != units {
-            return Some(format!(
+            return fault(format!(
                 "{rule} has one stage for each unit, not {stages} stages"
             ));
         }
         let ascending = boundaries.windows(2).all(|pair| pair[0] < pair[1]);
         let many = boundaries.len() as u64 + 1 == u64::from(units);
         if many && ascending && boundaries.iter().all(|own| cuts.contains(own)) {
-            return None;
+            return Ok(());
         }
-        Some(format!(
+        fault(format!(
             "{rule} needs one ascending boundary less than units, each a cut, found \
              boundaries {boundaries:?} for the cuts {cuts:?}"
         ))
@@ -153,16 +156,17 @@ mod tests {
 
     #[test]
     fn boundaries_are_cuts_one_less_than_units() {
-        assert_eq!(plan(2, vec![2, 5], &[5]).units_fault(), None);
+        assert_eq!(plan(2, vec![2, 5], &[5]).check_units(), Ok(()));
         for (units, boundaries) in [(2, vec![]), (2, vec![3]), (3, vec![5, 2])] {
-            let fault = plan(units, vec![2, 5], &boundaries).units_fault();
-            assert!(fault.is_some_and(|fault| fault.contains("boundar")));
+            let fault = plan(units, vec![2, 5], &boundaries).check_units().unwrap_err();
+            assert!(fault.to_string().contains("boundar"));
         }
         let cyclic = Plan {
             placement: Placement::Concurrent,
             order: Order::Parallel,
             ..plan(2, vec![5], &[5])
         };
-        assert!(cyclic.units_fault().is_some_and(|fault| fault.contains("accumulate")));
+        let fault = cyclic.check_units().unwrap_err();
+        assert!(fault.to_string().contains("accumulate"));
     }
 }

@@ -1,11 +1,21 @@
 //! Every decision about how a model is trained on a cluster, as plain data.
 
+mod fault;
+mod placement;
+mod shares;
+mod spelled;
+mod sum;
+
+pub use fault::PlanFault;
+pub use placement::Placement;
+pub use shares::{Recompute, States};
+pub use sum::Reduction;
+
 use crate::{
-    Contraction, Delays, DeviceId, DeviceList, Exactness, Fold, Images, Item, MapWay,
-    MapWays, Order, Rewrite, Rewrites, Rule, Sequence, Tensor, Timeline, listed_in,
+    Delays, DeviceId, DeviceList, Fold, Item, MapWays, Order, Rewrites, Rule, Tensor,
+    listed_in,
 };
 use serde::{Deserialize, Serialize};
-use std::{fmt, str::FromStr};
 
 /// One complete answer of the planner. Lowering it takes no further decision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,159 +74,12 @@ pub struct Plan {
     pub maps: MapWays,
 }
 
-/// How tasks meet devices.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-#[serde(rename_all = "lowercase")]
-pub enum Placement {
-    /// One device, one micro-batch after another.
-    Accumulate,
-    /// One device, N lanes.
-    Concurrent,
-    /// A device per worker.
-    Data,
-    /// A ring of devices per stage: N − j + 1 under a cyclic rule, N under sync.
-    Shared,
-    /// A device per stage.
-    Pipeline,
-}
-
-/// Who holds parameters, gradients and optimizer state.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-#[serde(rename_all = "lowercase")]
-pub enum States {
-    /// Whoever computes with a stage has all of it.
-    Replicated,
-    /// Optimizer state is split over the workers.
-    Zero1,
-    /// Gradients too.
-    Zero2,
-    /// Parameters too: each pass of a stage gathers them, and drops them again.
-    Zero3,
-    /// As `zero3` inside groups of `shards` replicas; the groups are replicas of each other.
-    Hsdp,
-    /// Cyclic point-to-point ZeRO: a stage travels from its user to its next user.
-    Handoff,
-}
-
-/// What the backward pass of a stage computes again; it changes no bit.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-#[serde(rename_all = "lowercase")]
-pub enum Recompute {
-    /// Nothing: forward keeps all that backward reads.
-    None,
-    /// What is cheap: forward keeps results of products, convolutions and attention.
-    Selective,
-    /// Whole layers: forward keeps what goes into each.
-    Full,
-}
-
-/// In which tree the micro-batch gradients of a stage are summed.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum Reduction {
-    /// g_1 + g_2 + … + g_N, from left to right.
-    Sequential,
-    /// In a ring of L devices: device by device (micro-batches i, i + L, …) from left to right,
-    /// then the devices' sums in the order of the micro-batch that each took last; then the
-    /// replicas.
-    ByDevice,
-    /// Each replica's micro-batches from left to right, then the replicas' sums.
-    ByReplica,
-    /// The replicas' gradients of each micro-batch, then these sums from left to right.
-    ByMicroBatch,
-    /// In each group of `shards` replicas by micro-batch, then the groups' sums.
-    ByShard,
-    /// Of two pipelines in opposite directions: the micro-batches that go down from left to
-    /// right, then the sum of those that go up.
-    ByDirection,
-}
-
 fn one() -> u32 {
     1
 }
 
 fn is_one(number: &u32) -> bool {
     *number == 1
-}
-
-/// The greatest common divisor.
-fn common(one: u64, other: u64) -> u64 {
-    if other == 0 { one } else { common(other, one % other) }
-}
-
-impl States {
-    /// Among how many of the members that hold a stage its parameters are divided, in groups of
-    /// `shards` under `hsdp`.
-    pub fn depth(self, members: u32, shards: u32) -> u32 {
-        match self {
-            States::Replicated | States::Zero1 | States::Zero2 | States::Handoff => 1,
-            States::Zero3 => members,
-            States::Hsdp => shards,
-        }
-    }
-}
-
-impl Placement {
-    /// Ring length of a stage (counted from zero): how many devices turn under it. A cyclic
-    /// worker holds stage j for 2(S − j) of the 2S time slots between its micro-batches, and
-    /// workers start 2S/N slots apart: ⌈N(S − j)/S⌉ at a time, N − j for S = N.
-    pub fn ring(self, rule: Rule, micro_batches: u32, stages: u32, stage: u32) -> u32 {
-        match (self, rule) {
-            (
-                Placement::Shared,
-                Rule::CyclicV1 | Rule::CyclicV2 | Rule::CyclicSlack(_),
-            ) => {
-                let [n, s, left] = [micro_batches, stages, stages - stage].map(u64::from);
-                u32::try_from((n * left).div_ceil(s)).unwrap_or(u32::MAX)
-            }
-            _ => 1,
-        }
-    }
-
-    /// Which timeline its version map belongs to.
-    pub fn timeline(self) -> Timeline {
-        match self {
-            Placement::Pipeline => Timeline::FlushFree,
-            Placement::Accumulate
-            | Placement::Concurrent
-            | Placement::Data
-            | Placement::Shared => Timeline::Workers,
-        }
-    }
-
-    /// How many devices one cell takes whose pipeline, if it is one, has `pipeline` devices; the
-    /// largest number there is where it is more. Rings of all stages are
-    /// Σ ⌈N k / S⌉ = (N S + N + S − gcd(N, S)) / 2 over k = 1 … S.
-    pub fn devices(
-        self,
-        rule: Rule,
-        micro_batches: u32,
-        stages: u32,
-        pipeline: u32,
-    ) -> u32 {
-        match (self, rule) {
-            (Placement::Accumulate | Placement::Concurrent, _) => 1,
-            (Placement::Data, _) => micro_batches,
-            (Placement::Shared, rule) if rule.is_synchronous() => {
-                micro_batches.saturating_mul(stages)
-            }
-            (Placement::Shared, _) => {
-                let [n, s] = [micro_batches, stages].map(u64::from);
-                let twice = u128::from(n) * u128::from(s) + u128::from(n + s);
-                let twice = twice - u128::from(common(n, s));
-                u32::try_from(twice / 2).unwrap_or(u32::MAX)
-            }
-            (Placement::Pipeline, _) => pipeline,
-        }
-    }
 }
 
 impl Plan {
@@ -352,35 +215,18 @@ impl Plan {
         self.states.depth(self.members(), self.shards)
     }
 
-    /// The tree that goes with placement, states and replicas: a whole sum is kept by
-    /// `replicated` and `zero1`; the others give each micro-batch's gradient away at once.
-    pub fn own_reduction(&self) -> Reduction {
-        let turns = self.placement == Placement::Shared && !self.rule.is_synchronous();
-        let (members, cell) = (self.members(), self.cell_micro_batches());
-        let groups = match self.states {
-            States::Replicated | States::Handoff | States::Zero1 => members,
-            States::Zero2 | States::Zero3 => 1,
-            States::Hsdp => members / self.shards.max(1),
-        };
-        let mirrored =
-            self.placement == Placement::Pipeline && self.order.fold() == Fold::Mirror;
-        match (turns, members, cell) {
-            (false, 1, _) if mirrored => Reduction::ByDirection,
-            (true, ..) => Reduction::ByDevice,
-            (false, 1, _) => Reduction::Sequential,
-            (false, _, 1) if groups == 1 || groups == members => Reduction::Sequential,
-            (false, ..) if groups == 1 => Reduction::ByMicroBatch,
-            (false, ..) if self.states == States::Hsdp => Reduction::ByShard,
-            (false, ..) => Reduction::ByReplica,
-        }
-    }
-
     /// Devices of a pipeline, p.
     pub fn pipeline_devices(&self) -> u32 {
         match self.order.fold() {
             Fold::Lists => u32::try_from(self.lists.len()).unwrap_or(u32::MAX),
             Fold::Loop | Fold::Snake | Fold::Mirror => self.stages / self.chunks.max(1),
         }
+    }
+
+    /// Whether its lists are what the devices of a pipeline do.
+    pub fn takes_lists(&self) -> bool {
+        let listed = self.order == Order::Listed || self.order.is_found();
+        self.placement == Placement::Pipeline && listed
     }
 
     /// Whether devices do some of their passes in pairs.
@@ -415,138 +261,5 @@ impl Plan {
     /// The same plan that computes again as much in every stage.
     pub fn recomputing(self, recompute: Recompute) -> Self {
         Self { recompute: vec![recompute; self.stages as usize], ..self }
-    }
-
-    /// The class of the gradients that this plan takes.
-    pub fn exactness(&self) -> Exactness {
-        let tree = match self.reduction {
-            Reduction::Sequential => Exactness::Exact,
-            Reduction::ByDevice
-            | Reduction::ByReplica
-            | Reduction::ByMicroBatch
-            | Reduction::ByShard
-            | Reduction::ByDirection => Exactness::Reordered,
-        };
-        let fresh = self.delays.max() == 0 && self.boundaries.is_empty();
-        let rule = if fresh { Exactness::Exact } else { self.rule.exactness() };
-        // Products of split tensors are summed part by part.
-        let parts = match self.tensor.parts() {
-            1 => Exactness::Exact,
-            _ => Exactness::Reordered,
-        };
-        // So are gradients of slices, slice by slice.
-        let slices = match self.slices {
-            1 => Exactness::Exact,
-            _ => Exactness::Reordered,
-        };
-        rule.max(tree).max(parts).max(slices)
-    }
-}
-
-macro_rules! spelled {
-    ($($name:ident, $what:literal { $($variant:ident $text:literal,)* })*) => {$(
-        impl $name {
-            /// All values, in the order in which a search tries them.
-            pub const ALL: &'static [Self] = &[$(Self::$variant),*];
-        }
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(match self { $(Self::$variant => $text,)* })
-            }
-        }
-        impl FromStr for $name {
-            type Err = String;
-            fn from_str(text: &str) -> Result<Self, String> {
-                match text {
-                    $($text => Ok(Self::$variant),)*
-                    _ => Err(format!(
-                        concat!("unknown ", $what, " `{}`; known are {}"),
-                        text,
-                        [$($text),*].join(", "),
-                    )),
-                }
-            }
-        }
-    )*};
-}
-
-spelled! {
-    Placement, "placement" {
-        Accumulate "accumulate", Concurrent "concurrent", Data "data", Shared "shared",
-        Pipeline "pipeline",
-    }
-    Order, "order" {
-        Sequential "sequential", Parallel "parallel", Cyclic "cyclic", Gpipe "gpipe",
-        OneForwardOneBackward "1f1b", Eager "eager_1f1b", Interleaved "interleaved",
-        BreadthFirst "breadth_first", ZeroBubbleH1 "zb_h1", ZeroBubbleH2 "zb_h2",
-        ZeroBubbleOneP "zb_1p", ZeroBubbleTwoP "zb_2p", ZeroBubbleAuto "zb_auto",
-        ZeroBubbleV "zb_v", HalfV "v_half", MinimalV "v_min", Wave "wave",
-        Chimera "chimera", DualPipe "dualpipe", DualPipePaired "dualpipe_paired",
-        SlicesOneForwardOneBackward "seq1f1b", TeraPipe "terapipe", Listed "listed",
-    }
-    States, "states" {
-        Replicated "replicated", Zero1 "zero1", Zero2 "zero2", Zero3 "zero3", Hsdp "hsdp",
-        Handoff "handoff",
-    }
-    Reduction, "reduction" {
-        Sequential "sequential", ByDevice "by_device", ByReplica "by_replica",
-        ByMicroBatch "by_micro_batch", ByShard "by_shard", ByDirection "by_direction",
-    }
-    Sequence, "sequence" { Whole "whole", Split "split", }
-    Images, "images" { Whole "whole", Split "split", }
-    Contraction, "contraction" { Alternate "alternate", Gather "gather", Each "each", }
-    MapWay, "way of a map" {
-        ColumnsToRows "columns_to_rows", RowsToColumns "rows_to_columns",
-        WholeToColumns "whole_to_columns", ColumnsToColumns "columns_to_columns",
-        ColumnsToWhole "columns_to_whole", RowsToWhole "rows_to_whole",
-        WholeToAll "whole_to_all",
-    }
-    Recompute, "recompute" { None "none", Selective "selective", Full "full", }
-    Rewrite, "rewrite" {
-        Affine "affine", AffineRelu "affine_relu", AffineGelu "affine_gelu",
-        AffineAdd "affine_add", BatchNormAdd "batch_norm_add",
-        BatchNormRelu "batch_norm_relu",
-        BatchNormBackwardRelu "batch_norm_backward_relu",
-        GatherOfScatter "gather_of_scatter", GatherOfPart "gather_of_part",
-        PartOfSum "part_of_sum",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cell_has_the_devices_of_its_rings() {
-        let shared = Placement::Shared;
-        for rule in [Rule::CyclicV1, Rule::CyclicV2, Rule::CyclicSlack(3)] {
-            for (n, s) in (1..30).flat_map(|n| (1..30).map(move |s| (n, s))) {
-                let rings = (0..s).map(|stage| shared.ring(rule, n, s, stage));
-                assert_eq!(shared.devices(rule, n, s, 0), rings.sum(), "{n}, {s}");
-            }
-        }
-    }
-
-    #[test]
-    fn split_tensors_are_summed_in_another_order_in_either_direction() {
-        let (placement, order) = (Placement::Accumulate, Order::Sequential);
-        let plan =
-            Plan::new(Rule::Sync, placement, order, States::Replicated, 2, Vec::new());
-        let class = |tensor| plan.clone().with_tensor(tensor).exactness();
-        assert_eq!(class(Tensor::WHOLE), Exactness::Exact);
-        for tensor in [Tensor::grid(1, 2), Tensor::grid(2, 1), Tensor::grid(2, 2)] {
-            assert_eq!(class(tensor), Exactness::Reordered, "{tensor:?}");
-        }
-    }
-
-    #[test]
-    fn more_devices_than_can_be_counted_are_as_many_as_can_be() {
-        let devices = |rule, n, s| Placement::Shared.devices(rule, n, s, 0);
-        assert_eq!(devices(Rule::Sync, 8192, 1 << 20), u32::MAX);
-        assert_eq!(devices(Rule::CyclicV2, 8192, 1 << 20), u32::MAX);
-        assert_eq!(devices(Rule::CyclicV2, u32::MAX, u32::MAX), u32::MAX);
-        assert_eq!(devices(Rule::CyclicV2, 1, u32::MAX), u32::MAX);
-        let ring = Placement::Shared.ring(Rule::CyclicV2, u32::MAX, u32::MAX, 0);
-        assert_eq!(ring, u32::MAX);
     }
 }

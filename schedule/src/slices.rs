@@ -1,7 +1,7 @@
 //! Slices of sequences: how stages are counted where each stands once per slice, who keeps their
 //! state, and which plans have them.
 
-use crate::{Id, MicroBatch, Placement, Plan, Rule, Stage, States};
+use crate::{Id, MicroBatch, Placement, Plan, PlanFault, Rule, Stage, States};
 
 impl Plan {
     /// The same with each sequence in so many slices.
@@ -39,26 +39,31 @@ impl Plan {
         MicroBatch::new(micro_batch.index() * slices + last)
     }
 
-    /// What keeps the plan's sequences from being cut into its slices, as a sentence without full
-    /// stop.
-    pub fn slices_fault(&self) -> Option<String> {
+    /// Sequences can be cut into these slices.
+    ///
+    /// # Errors
+    /// What keeps them from it.
+    pub fn check_slices(&self) -> Result<(), PlanFault> {
         let Self { slices, order, rule, placement, states, .. } = *self;
+        let fault = |message| Err(PlanFault::Slices(message));
         if let Err(misfit) = order.fits_slices(slices) {
-            return Some(format!("{slices} slices under order {order}: {misfit}"));
+            return fault(format!("{slices} slices under order {order}: {misfit}"));
         }
         match slices {
-            1 => None,
-            _ if (placement, rule) != (Placement::Pipeline, Rule::Sync) => Some(format!(
-                "slices are for the pipeline of rule sync, not for {placement} {rule}"
-            )),
-            _ if states != States::Replicated => Some(format!(
+            1 => Ok(()),
+            _ if (placement, rule) != (Placement::Pipeline, Rule::Sync) => {
+                fault(format!(
+                    "slices are for the pipeline of rule sync, not for {placement} {rule}"
+                ))
+            }
+            _ if states != States::Replicated => fault(format!(
                 "a sum over slices stays where it is made: set `states replicated`, not {states}"
             )),
-            _ if self.tensor.parts() > 1 => Some(format!(
+            _ if self.tensor.parts() > 1 => fault(format!(
                 "slices are not made of tensors that are split among {}",
                 self.tensor.shown()
             )),
-            _ => None,
+            _ => Ok(()),
         }
     }
 

@@ -10,7 +10,7 @@ use roundelay_dsl::Program;
 use roundelay_kernels::Kernels;
 use roundelay_schedule::{
     Argument, Checked, Content, DeviceId, Exactness, Hop, Id, Kind, Order, Pass,
-    Placement, Plan, Role, Rule, Schedule, States, Work, check,
+    Placement, Plan, PlanFault, Role, Rule, Schedule, States, Work, check,
 };
 
 /// f, ι (what I takes) and w.
@@ -129,7 +129,7 @@ fn the_class_is_truncated() {
 fn a_unit_is_one_stage() {
     let program = under(Rule::Local { units: 2, hop: Hop::Added }, 4, 2);
     let wrong = lower(&program, &plan(&program, 2, PIPELINE, 2));
-    let Err(LowerError::Units(message)) = wrong else {
+    let Err(LowerError::Plan(PlanFault::Units(message))) = wrong else {
         panic!("{:?}", wrong.map(|_| ()))
     };
     assert!(message.contains("one stage for each unit, not 4 stages"), "{message}");

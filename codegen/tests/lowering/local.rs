@@ -10,7 +10,7 @@ use roundelay_dsl::{Model, Program};
 use roundelay_kernels::Kernels;
 use roundelay_schedule::{
     BytesPerSecond, Checked, Content, DeviceId, Exactness, Hop, Id, Kind, Nanos, Order,
-    Pass, PhysicalQueue, Placement, Plan, Rule, States, Work, check, simulate,
+    Pass, PhysicalQueue, Placement, Plan, PlanFault, Rule, States, Work, check, simulate,
 };
 
 /// f, b and a, and what a message takes.
@@ -221,7 +221,9 @@ fn plans_that_units_do_not_fit_are_refused() {
     let program = layers(4, 2, 4);
     let fitting = plan(&program, 2, PIPELINE, 4);
     let wrong = |plan: &Plan| match lower(&program, plan) {
-        Err(LowerError::Units(message)) => message,
+        Err(error @ (LowerError::Plan(PlanFault::Units(_)) | LowerError::Units(_))) => {
+            error.to_string()
+        }
         other => panic!("{:?}", other.map(|_| ())),
     };
     let gpipe = Plan { order: Order::Gpipe, ..fitting.clone() };

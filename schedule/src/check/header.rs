@@ -4,7 +4,7 @@
 use super::{Culprit, faults::Faults, limit, names};
 use crate::{
     DeviceId, Direction, Evaluation, Fold, Id, Line, Parameter, Placement, Plan,
-    Reduction, Rule, Schedule, Split, Splits, Stage, States, Tensor,
+    PlanFault, Reduction, Rule, Schedule, Split, Splits, Stage, Tensor,
 };
 
 /// Checks what needs no other table. After it the derived numbers of the plan do not overflow.
@@ -49,10 +49,18 @@ fn target(schedule: &Schedule, faults: &mut Faults) {
     }
 }
 
+/// What keeps decisions from going together.
+fn hold(held: Result<(), PlanFault>, culprit: Culprit, faults: &mut Faults) {
+    if let Err(fault) = held {
+        faults.require(false, culprit, || fault.to_string());
+    }
+}
+
 fn plan(schedule: &Schedule, faults: &mut Faults) {
     let culprit = Culprit::Header("plan");
-    let Plan { micro_batches, stages, slices: k, cuts, recompute, .. } = &schedule.plan;
-    slices(&schedule.plan, faults);
+    let Plan { micro_batches, stages, slices: k, .. } = &schedule.plan;
+    let plan = &schedule.plan;
+    hold(plan.check_slices(), culprit, faults);
     let tasks = u64::from(*micro_batches)
         .saturating_mul(u64::from(*stages).saturating_mul(u64::from(*k)));
     faults.require((1..=limit::TASKS).contains(&tasks), culprit, || {
@@ -65,25 +73,18 @@ fn plan(schedule: &Schedule, faults: &mut Faults) {
     faults.require(*micro_batches <= limit::MICRO_BATCHES, culprit, || {
         format!("{micro_batches} micro-batches; at most {} do", limit::MICRO_BATCHES)
     });
-    replicas(&schedule.plan, faults);
-    order(&schedule.plan, faults);
-    faults.require(recompute.len() as u64 == u64::from(*stages), culprit, || {
-        format!("recompute has {} values for {stages} stages", recompute.len())
-    });
-    let ascending = cuts.windows(2).all(|pair| pair[0] < pair[1]);
-    faults.require(
-        cuts.len() as u64 + 1 == u64::from(*stages) && ascending,
-        culprit,
-        || format!("{stages} stages need one ascending cut less, found {cuts:?}"),
-    );
-    for device in &schedule.plan.devices {
+    replicas(plan, faults);
+    hold(plan.check_order(), culprit, faults);
+    opposite(plan, faults);
+    hold(plan.check_recompute(), culprit, faults);
+    hold(plan.check_cuts(), culprit, faults);
+    for device in &plan.devices {
         faults.require(schedule.target.devices.get(*device).is_some(), culprit, || {
             format!("names the device {device}; name one of the target")
         });
     }
-    let units = schedule.plan.units_fault();
-    faults.require(units.is_none(), culprit, || units.unwrap_or_default());
-    let slack = match schedule.plan.rule {
+    hold(plan.check_units(), culprit, faults);
+    let slack = match plan.rule {
         Rule::CyclicSlack(slack) => slack,
         Rule::Sync | Rule::CyclicV1 | Rule::CyclicV2 | Rule::Local { .. } => 0,
     };
@@ -95,7 +96,7 @@ fn plan(schedule: &Schedule, faults: &mut Faults) {
 /// Replicas exist, and shards divide those that share out the states of a stage.
 fn replicas(plan: &Plan, faults: &mut Faults) {
     let culprit = Culprit::Header("plan");
-    let Plan { micro_batches, replicas, shards, states, slices, .. } = plan;
+    let Plan { micro_batches, replicas, slices, .. } = plan;
     faults.require(*replicas >= 1, culprit, || "replicas must be at least 1".into());
     let each = u64::from(*micro_batches) * u64::from(*replicas);
     let all = each.saturating_mul(u64::from(*slices));
@@ -105,44 +106,22 @@ fn replicas(plan: &Plan, faults: &mut Faults) {
             limit::ALL_MICRO_BATCHES
         )
     });
-    let split = *states == States::Hsdp;
-    faults.require(*shards == 1 || split, culprit, || {
-        format!("{shards} shards are for states hsdp, not for {states}")
-    });
-    let members = plan.members();
-    let even = *shards >= 1 && members.is_multiple_of(*shards);
-    faults.require(even, culprit, || {
-        format!("{members} replicas do not split into groups of {shards} shards")
-    });
+    hold(plan.check_shards(), culprit, faults);
 }
 
-/// A pipeline's order is defined for its numbers, and only opposite pipelines sum by direction.
-fn order(plan: &Plan, faults: &mut Faults) {
-    let culprit = Culprit::Header("plan");
-    let Plan { placement, order, chunks, stages, micro_batches, .. } = plan;
-    if *placement == Placement::Pipeline && order.is_of_pipelines() {
-        let fits = order.fits(*chunks, *stages, *micro_batches);
-        faults.require(fits.is_ok(), culprit, || {
-            let why = fits.err().map(|misfit| misfit.to_string());
-            format!("order {order}: {}", why.unwrap_or_default())
-        });
-    }
+/// Only opposite pipelines sum by direction.
+fn opposite(plan: &Plan, faults: &mut Faults) {
+    let Plan { placement, order, .. } = plan;
     let opposite = *placement == Placement::Pipeline && order.fold() == Fold::Mirror;
-    faults.require(opposite || plan.reduction != Reduction::ByDirection, culprit, || {
+    let sums = opposite || plan.reduction != Reduction::ByDirection;
+    faults.require(sums, Culprit::Header("plan"), || {
         format!("{placement} {order} has one direction; sum otherwise")
     });
 }
 
-/// Slices go with what passes them on.
-fn slices(plan: &Plan, faults: &mut Faults) {
-    let culprit = Culprit::Header("plan");
-    let fault = plan.slices_fault();
-    faults.require(fault.is_none(), culprit, || fault.unwrap_or_default());
-}
-
 fn delays(schedule: &Schedule, faults: &mut Faults) {
-    let Plan { micro_batches, stages, rule, placement, delays, reduction, .. } =
-        &schedule.plan;
+    let plan = &schedule.plan;
+    let Plan { micro_batches, stages, rule, placement, reduction, .. } = plan;
     let rings = (0..*stages)
         .map(|stage| u64::from(placement.ring(*rule, *micro_batches, *stages, stage)));
     let devices: u64 = rings.sum();
@@ -150,10 +129,11 @@ fn delays(schedule: &Schedule, faults: &mut Faults) {
     faults.require(few, Culprit::Header("plan"), || {
         format!("takes {devices} devices; at most {} do", limit::DEVICES)
     });
-    let expected = rule.delays(placement.timeline(), *micro_batches, *stages);
-    faults.require(*delays == expected, Culprit::Header("plan"), || {
-        format!("the delays are not those of {rule} for {placement}; write {expected:?}")
-    });
+    if let Err(fault) = plan.check_delays() {
+        let expected = rule.delays(placement.timeline(), *micro_batches, *stages);
+        let problem = || format!("{fault}; write {expected:?}");
+        faults.require(false, Culprit::Header("plan"), problem);
+    }
 }
 
 fn job(schedule: &Schedule, faults: &mut Faults) {
@@ -287,27 +267,9 @@ fn rows(schedule: &Schedule, faults: &mut Faults) {
             tensor.shown()
         )
     });
-    let halves = tensor.overdecompose == 1 || (tensor.overdecompose == 2 && parts > 1);
-    faults.require(halves, culprit, || {
-        format!(
-            "a micro-batch is taken whole, or in two halves where tensors are split, not in {} \
-             parts",
-            tensor.overdecompose
-        )
-    });
-    faults.require(tensor.can_contract(), culprit, || {
-        format!(
-            "the plan splits tensors among {}; columns that gather stand in one row, which leaves \
-             sequences whole",
-            tensor.shown()
-        )
-    });
-    faults.require(tensor.can_lie(), culprit, || {
-        format!(
-            "the plan has {}; rows split images where there are several, in one column",
-            tensor.shown()
-        )
-    });
+    hold(tensor.check_halves(), culprit, faults);
+    hold(tensor.check_contraction(), culprit, faults);
+    hold(tensor.check_images(), culprit, faults);
     let last = schedule.axes.values().next_back().map(|axis| axis.splits);
     faults.require(parts == 1 || last == Some(Splits::Rows), culprit, || {
         "the axis that splits tensors is the last one: their parts lie next to each other".into()

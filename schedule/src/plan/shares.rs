@@ -1,0 +1,49 @@
+//! Who holds what: states on devices, and what forward keeps for backward.
+
+use serde::{Deserialize, Serialize};
+
+/// Who holds parameters, gradients and optimizer state.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum States {
+    /// Whoever computes with a stage has all of it.
+    Replicated,
+    /// Optimizer state is split over the workers.
+    Zero1,
+    /// Gradients too.
+    Zero2,
+    /// Parameters too: each pass of a stage gathers them, and drops them again.
+    Zero3,
+    /// As `zero3` inside groups of `shards` replicas; the groups are replicas of each other.
+    Hsdp,
+    /// Cyclic point-to-point ZeRO: a stage travels from its user to its next user.
+    Handoff,
+}
+
+/// What the backward pass of a stage computes again; it changes no bit.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Recompute {
+    /// Nothing: forward keeps all that backward reads.
+    None,
+    /// What is cheap: forward keeps results of products, convolutions and attention.
+    Selective,
+    /// Whole layers: forward keeps what goes into each.
+    Full,
+}
+
+impl States {
+    /// Among how many of the members that hold a stage its parameters are divided, in groups of
+    /// `shards` under `hsdp`.
+    pub fn depth(self, members: u32, shards: u32) -> u32 {
+        match self {
+            States::Replicated | States::Zero1 | States::Zero2 | States::Handoff => 1,
+            States::Zero3 => members,
+            States::Hsdp => shards,
+        }
+    }
+}
