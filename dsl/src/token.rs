@@ -68,7 +68,7 @@ pub(crate) fn tokens(text: &str) -> Vec<Token<'_>> {
         let last = tokens.last().map(|token| token.kind);
         let leads = matches!(last, None | Some(Kind::Newline));
         let start = crate::source::count(text.len() - rest.len());
-        let Ok((after, (kind, text))) = token(rest, last == Some(Kind::Number)) else {
+        let Ok((after, (kind, text))) = token(rest, last) else {
             tokens.push(Token { kind: Kind::End, text: "", start, leads });
             return visible(tokens);
         };
@@ -128,8 +128,9 @@ pub(crate) fn begins_item(token: &Token<'_>, next: &Token<'_>) -> bool {
 
 type Lexed<'a> = IResult<&'a str, (Kind, &'a str)>;
 
-fn token(input: &str, after_number: bool) -> Lexed<'_> {
-    if let (true, Ok(found)) = (after_number, unit(input)) {
+/// The token that the input begins with; units stand behind numbers alone.
+fn token(input: &str, last: Option<Kind>) -> Lexed<'_> {
+    if let (Some(Kind::Number), Ok(found)) = (last, unit(input)) {
         return Ok(found);
     }
     alt((

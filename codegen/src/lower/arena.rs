@@ -40,7 +40,7 @@ pub(crate) fn lay_out(
 ) {
     let period = i64::try_from(schedule.actions.len()).unwrap_or(i64::MAX);
     let step = period / (2 * i64::from(schedule.plan.stages));
-    let alone = schedule.plan.placement == Placement::Accumulate;
+    let placement = schedule.plan.placement;
     let turn = |id: BufferId| match drafts[id].slots {
         Slotting::InTurn(turn) => Some(turn),
         Slotting::PerStep(_) | Slotting::PerMicroBatch => None,
@@ -63,7 +63,7 @@ pub(crate) fn lay_out(
                 let longer = if in_order { 0 } else { step };
                 let mut lives = rows.lives(*id).peekable();
                 let buffer = &schedule.buffers[*id];
-                let shares = part_time(buffer, alone) && lives.peek().is_some();
+                let shares = part_time(buffer, placement) && lives.peek().is_some();
                 shares.then(|| parts(lives.map(ends), longer, period))
             });
             let parts: Vec<Option<Parts>> = parts.collect();
@@ -72,11 +72,13 @@ pub(crate) fn lay_out(
     }
 }
 
-/// Whether a buffer may share its addresses; `alone`: one lane makes all passes.
-fn part_time(buffer: &Buffer, alone: bool) -> bool {
+/// Whether a buffer may share its addresses; values may where one lane makes all passes.
+fn part_time(buffer: &Buffer, placement: Placement) -> bool {
     let shares = match buffer.subject {
         Subject::Parameter(..) | Subject::Gradient(..) => true,
-        Subject::Value(_) | Subject::ValueGradient(_) => alone,
+        Subject::Value(_) | Subject::ValueGradient(_) => {
+            placement == Placement::Accumulate
+        }
         Subject::Optimizer(..)
         | Subject::Activation(_)
         | Subject::Retained(_)

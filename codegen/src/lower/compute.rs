@@ -133,8 +133,14 @@ struct Stop {
     routes: Vec<Route>,
 }
 
-/// What a stop depends on beside its routine: its site, and which way it goes.
-type Kind = (RingId, u32, bool);
+/// What a stop depends on beside its routine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Kind {
+    ring: RingId,
+    lane: u32,
+    /// Whether its micro-batches go the other way through the devices.
+    goes_up: bool,
+}
 
 struct Stops(Table<RoutineId, BTreeMap<Kind, Rc<Stop>>>);
 
@@ -149,7 +155,8 @@ impl Stops {
         (routine, site): (RoutineId, Site),
         slot: Slot,
     ) -> Result<Rc<Stop>, LowerError> {
-        let kind = (site.at.ring, site.lane, draft.sites.goes_up(slot.micro_batch));
+        let goes_up = draft.sites.goes_up(slot.micro_batch);
+        let kind = Kind { ring: site.at.ring, lane: site.lane, goes_up };
         if let Some(known) = self.0[routine].get(&kind) {
             return Ok(Rc::clone(known));
         }

@@ -2,7 +2,7 @@
 
 use super::{
     call::{Step, Tensor, Term, call},
-    halves::with_aside,
+    halves::{Made, made},
 };
 use roundelay_dsl::{NodeId, Source};
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,6 +15,14 @@ pub(crate) struct Accumulation {
     kept: BTreeSet<NodeId>,
     holders: BTreeMap<Source, Source>,
     detours: u32,
+}
+
+/// Where a gradient is kept that is whole.
+pub(crate) enum Kept {
+    /// Where its sum lies.
+    InPlace(Tensor),
+    /// Here, where it must be copied: its sum stands in a place of its own.
+    Copied(Tensor),
 }
 
 impl Accumulation {
@@ -38,25 +46,25 @@ impl Accumulation {
         let terms = steps.iter().flat_map(|step| &step.terms);
         self.added.extend(terms.filter_map(Term::contribution));
         let mut laid = Vec::with_capacity(steps.len());
-        for (index, (step, aside)) in with_aside(steps).enumerate() {
-            match index == last && self.hands_over(node, &step) {
+        for (index, one) in made(steps).enumerate() {
+            let (Made::Aside(step) | Made::Own(step)) = &one;
+            match index == last && self.hands_over(node, step) {
                 true => {}
-                false => self.settle(node, (step, aside), &mut laid),
+                false => self.settle(node, one, &mut laid),
             }
         }
         laid
     }
 
     /// Keeps the gradient of a node, which is whole by now, as it is: its memory is not handed
-    /// over. Returns where it is kept, and whether it must be copied there, since it stands in a
-    /// place of its own.
-    pub(crate) fn keep(&mut self, node: NodeId) -> (Tensor, bool) {
+    /// over.
+    pub(crate) fn keep(&mut self, node: NodeId) -> Kept {
         let holder = self.holder(Source::Node(node));
         if self.fixed.contains(&holder) {
-            return (Tensor::Adjoint(node), true);
+            return Kept::Copied(Tensor::Adjoint(node));
         }
         self.kept.insert(node);
-        (Tensor::Gradient(holder), false)
+        Kept::InPlace(Tensor::Gradient(holder))
     }
 
     /// Whether a contribution to this sum was laid down.
@@ -91,12 +99,11 @@ impl Accumulation {
     /// One kernel has one `accumulate` for all that it writes; contributions that need the
     /// other one take a detour through scratch. Nothing stands where what nobody wants goes, and
     /// what is made aside is whole before it is added, whoever adds it.
-    fn settle(
-        &mut self,
-        node: NodeId,
-        (step, aside): (Step, bool),
-        laid: &mut Vec<Step>,
-    ) {
+    fn settle(&mut self, node: NodeId, made: Made, laid: &mut Vec<Step>) {
+        let (step, aside) = match made {
+            Made::Aside(step) => (step, true),
+            Made::Own(step) => (step, false),
+        };
         let contributions = step.terms.iter().filter_map(Term::contribution);
         let again: Vec<bool> = contributions.map(|s| !self.written.insert(s)).collect();
         if step.kernel == "copy" && again == [true] {

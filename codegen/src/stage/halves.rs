@@ -16,7 +16,7 @@
 //! both forms, which parameter gradients never add up inside the kernel that makes them.
 
 use super::{
-    accumulate::Accumulation,
+    accumulate::{Accumulation, Kept},
     again::Again,
     backward::{Sum, begin},
     call::{Step, Tensor, Term, call},
@@ -137,13 +137,16 @@ impl Halves {
         let strand = weight.first().map_or(Strand::All, |step| step.strand);
         let mut terms = weight.iter_mut().flat_map(|step| &mut step.terms);
         if let Some(read) = terms.find(|term| term.tensor == own).cloned() {
-            let (place, copied) = sums.keep(node);
-            if copied {
-                let from = read.clone().flat();
-                let to = Term { tensor: place, ..from.clone() };
-                let copy = call("copy", [from, to]).of(strand);
-                self.input.extend(sums.lay(node, vec![copy]));
-            }
+            let place = match sums.keep(node) {
+                Kept::InPlace(place) => place,
+                Kept::Copied(place) => {
+                    let from = read.clone().flat();
+                    let to = Term { tensor: place, ..from.clone() };
+                    let copy = call("copy", [from, to]).of(strand);
+                    self.input.extend(sums.lay(node, vec![copy]));
+                    place
+                }
+            };
             self.adjoint.push((place, read.elements()));
             for term in weight.iter_mut().flat_map(|step| &mut step.terms) {
                 if term.tensor == own {
@@ -172,15 +175,18 @@ pub(crate) fn first_half(node: NodeId, steps: Vec<Step>) -> Vec<Step> {
 fn part(node: NodeId, steps: Vec<Step>) -> Parted {
     let mut parted = Parted { input: Vec::new(), weight: Vec::new() };
     let mut number = 0;
-    for (mut step, aside) in with_aside(steps) {
-        if !aside {
-            let half = match parameters(&step) {
-                true => &mut parted.weight,
-                false => &mut parted.input,
-            };
-            half.push(step);
-            continue;
-        }
+    for one in made(steps) {
+        let mut step = match one {
+            Made::Own(step) => {
+                let half = match parameters(&step) {
+                    true => &mut parted.weight,
+                    false => &mut parted.input,
+                };
+                half.push(step);
+                continue;
+            }
+            Made::Aside(step) => step,
+        };
         for term in step.terms.iter_mut().filter(|term| is_parameter(term)) {
             let kept = Term { tensor: Tensor::Aside(node, number), ..term.clone() };
             number += 1;
@@ -193,20 +199,25 @@ fn part(node: NodeId, steps: Vec<Step>) -> Parted {
     parted
 }
 
-/// The backward calls of one node, each with whether it makes parameter gradients by the way.
-pub(crate) fn with_aside(steps: Vec<Step>) -> impl Iterator<Item = (Step, bool)> {
-    let heavy = steps.iter().any(is_heavy);
-    steps.into_iter().map(move |step| {
-        let aside = made_aside(&step, heavy);
-        (step, aside)
-    })
+/// A backward call, by how it makes the gradients of parameters.
+pub(crate) enum Made {
+    /// By the way, beside those of values; or small ones, of a node that has nothing else to make.
+    Aside(Step),
+    /// For their own sake, or none at all.
+    Own(Step),
 }
 
-/// Whether a call makes parameter gradients by the way; `heavy` says that a call of its node is a
-/// product or a look-up, whose inputs W has at hand.
-fn made_aside(step: &Step, heavy: bool) -> bool {
-    let alone = !step.terms.iter().any(is_value);
-    parameters(step) && !(heavy && alone)
+/// The backward calls of one node. A call for parameters alone is not made by the way where one of
+/// the node's is a product or a look-up, whose inputs W has at hand.
+pub(crate) fn made(steps: Vec<Step>) -> impl Iterator<Item = Made> {
+    let heavy = steps.iter().any(is_heavy);
+    steps.into_iter().map(move |step| {
+        let alone = !step.terms.iter().any(is_value);
+        match parameters(&step) && !(heavy && alone) {
+            true => Made::Aside(step),
+            false => Made::Own(step),
+        }
+    })
 }
 
 /// Products and look-ups: what W is for.

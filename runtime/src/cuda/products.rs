@@ -107,8 +107,7 @@ impl Plan {
     pub(super) fn new(handle: &Handle, product: &Product, alignment: u64) -> Done<Self> {
         let unsupported = Refused(cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED);
         let epilogue = epilogue(&product.epilogue).ok_or(unsupported)?;
-        let wide = product.out.number == Number::F64;
-        let description = Description::new(wide, product, epilogue)?;
+        let description = Description::new(product, epilogue)?;
         let layouts = [
             Layout::new(&product.b, product.k, product.n, product.batches)?,
             Layout::new(&product.a, product.m, product.k, product.batches)?,
@@ -123,8 +122,8 @@ impl Plan {
             description,
             layouts,
             algorithm: found.algo,
-            scale: Scale::new(wide, product.scale),
-            accumulate: Scale::new(wide, addend_scale),
+            scale: Scale::new(product, product.scale),
+            accumulate: Scale::new(product, addend_scale),
             workspace: Bytes(found.workspaceSize as u64),
         })
     }
@@ -203,8 +202,12 @@ enum Scale {
 }
 
 impl Scale {
-    fn new(wide: bool, factor: f32) -> Self {
-        if wide { Self::Double(f64::from(factor)) } else { Self::Single(factor) }
+    /// A factor of a product, which sums in 64 bits if its result has as many.
+    fn new(product: &Product, factor: f32) -> Self {
+        match product.out.number {
+            Number::F64 => Self::Double(f64::from(factor)),
+            Number::F32 | Number::Bf16 | Number::F16 => Self::Single(factor),
+        }
     }
 
     fn pointer(&self) -> *const c_void {
@@ -219,10 +222,10 @@ impl Scale {
 struct Description(sys::cublasLtMatmulDesc_t);
 
 impl Description {
-    fn new(wide: bool, product: &Product, epilogue: Library) -> Done<Self> {
-        let (compute, scale) = match wide {
-            true => (Compute::CUBLAS_COMPUTE_64F, cudaDataType::CUDA_R_64F),
-            false => (Compute::CUBLAS_COMPUTE_32F, cudaDataType::CUDA_R_32F),
+    fn new(product: &Product, epilogue: Library) -> Done<Self> {
+        let (compute, scale) = match Scale::new(product, 1.0) {
+            Scale::Double(_) => (Compute::CUBLAS_COMPUTE_64F, cudaDataType::CUDA_R_64F),
+            Scale::Single(_) => (Compute::CUBLAS_COMPUTE_32F, cudaDataType::CUDA_R_32F),
         };
         let mut raw = ptr::null_mut();
         // SAFETY: a description is written.

@@ -139,6 +139,15 @@ fn demands(schedule: &Schedule, id: RoutineId, routine: &Routine, faults: &mut F
     }
 }
 
+/// What a call is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Deed {
+    /// To compute; what it writes lies apart from all else.
+    Compute,
+    /// To update parameters; the next ones may lie where these do.
+    Update,
+}
+
 /// One routine while its calls are walked through.
 struct Body<'a> {
     schedule: &'a Schedule,
@@ -196,21 +205,24 @@ impl<'a> Body<'a> {
         if let Some(exchanged) = catalogue.exchange(call, self.schedule.job.dtype) {
             exchanges::legal(self.schedule, exchanged)?;
         }
-        let steps = matches!(&*call.kernel, "sgd" | "adamw");
-        if steps {
+        let deed = match &*call.kernel {
+            "sgd" | "adamw" => Deed::Update,
+            _ => Deed::Compute,
+        };
+        if deed == Deed::Update {
             self.constants(call)?;
         }
         let mut ranges = Vec::with_capacity(accesses.len());
         for operand in &call.operands {
             ranges.push(self.range(operand)?);
         }
-        self.distinct(call, &accesses, &ranges, steps)?;
+        self.distinct(call, &accesses, &ranges, deed)?;
         // Reads of a call come before its writes.
         for wanted in [Access::Read, Access::Update, Access::Write] {
             for (index, range) in ranges.iter().enumerate() {
                 if accesses[index] == wanted {
                     let argument = call.operands[index].argument as usize;
-                    self.touch(argument, range, wanted, steps)?;
+                    self.touch(argument, range, wanted, deed)?;
                 }
             }
         }
@@ -307,14 +319,15 @@ impl<'a> Body<'a> {
         call: &Call,
         accesses: &[Access],
         ranges: &[Range<u64>],
-        steps: bool,
+        deed: Deed,
     ) -> Result<(), String> {
         for (one, first) in ranges.iter().enumerate() {
             for (other, second) in ranges.iter().enumerate().skip(one + 1) {
                 let same = call.operands[one].argument == call.operands[other].argument
                     && first.start.max(second.start) < first.end.min(second.end);
                 let read = [one, other].iter().all(|o| accesses[*o] == Access::Read);
-                let in_place = steps && (one, other) == (1, 2) && first == second;
+                let in_place =
+                    deed == Deed::Update && (one, other) == (1, 2) && first == second;
                 if same && !read && !in_place {
                     return Err(format!(
                         "operands {one} and {other} overlap, and one is written"
@@ -330,7 +343,7 @@ impl<'a> Body<'a> {
         argument: usize,
         range: &Range<u64>,
         access: Access,
-        steps: bool,
+        deed: Deed,
     ) -> Result<(), String> {
         let Argument { role, access: declared, size: _ } =
             self.routine.arguments[argument];
@@ -357,7 +370,7 @@ impl<'a> Body<'a> {
         if access != Access::Write && !defined {
             self.needed[argument].add(range.clone());
         }
-        let in_place = steps && declared == Access::Update;
+        let in_place = deed == Deed::Update && declared == Access::Update;
         match access {
             Access::Read => {}
             Access::Write if in_place => self.updated[argument].add(range.clone()),

@@ -24,8 +24,16 @@ pub(super) struct Route {
     buffers: [BufferId; 2],
     value: ValueId,
     content: fn(ValueId, MicroBatch) -> Content,
-    /// Whether the taker has room only right before its own pass.
-    late: bool,
+    moment: Moment,
+}
+
+/// When something is sent on.
+#[derive(Clone, Copy, Debug)]
+enum Moment {
+    /// As soon as it is made.
+    Made,
+    /// Right before the pass of its taker, which has no room earlier.
+    Taken,
 }
 
 /// What goes from stage to stage.
@@ -83,20 +91,23 @@ fn route(
     let subject = (load.subject)(value);
     let buffers = [from, to].map(|at| hold(draft, at.ring, subject, size, i).buffer);
     let turns = [from, to].iter().any(|at| draft.sites.turns(at.ring));
-    let late = turns && slot.pass == Pass::Forward;
+    let moment = match turns && slot.pass == Pass::Forward {
+        true => Moment::Taken,
+        false => Moment::Made,
+    };
     let link = draft.link(from, to)?;
-    Ok(Some(Route { link, stages, buffers, value, content: load.content, late }))
+    Ok(Some(Route { link, stages, buffers, value, content: load.content, moment }))
 }
 
 /// Sends something on: as soon as it is made, or where the taker has room.
 pub(super) fn send(draft: &mut Draft<'_>, (number, slot): (u32, Slot), route: &Route) {
     let (i, [from, to]) = (slot.micro_batch, route.stages);
-    let (number, side, lag) = match route.late {
-        true => {
+    let (number, side, lag) = match route.moment {
+        Moment::Taken => {
             let (number, found) = draft.order.find(Pass::Forward, to, i);
             (number, Side::Before, found.lag)
         }
-        false => (number, Side::After, slot.lag),
+        Moment::Made => (number, Side::After, slot.lag),
     };
     let end = |stage, buffer| {
         let at = draft.sites.site(stage, i, lag).at;

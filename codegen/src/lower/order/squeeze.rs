@@ -3,7 +3,7 @@
 
 use roundelay_schedule::pass_length;
 use roundelay_schedule::{DeviceList, Id, Item, Listed, Pass};
-use std::collections::VecDeque;
+use std::{cmp::Reverse, collections::VecDeque};
 
 /// A pattern: the passes of each device but for weight gradients, in the order in which the
 /// pattern repeats them.
@@ -52,10 +52,27 @@ pub(super) fn squeeze(pattern: &Pattern, policies: &[Policy]) -> Vec<DeviceList>
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Offer {
     start: u64,
-    filler: bool,
-    urgency: std::cmp::Reverse<i64>,
-    /// Its place among the next passes; nothing for a weight gradient.
-    place: Option<usize>,
+    choice: Choice,
+}
+
+/// Which pass it is; of those that could start at one time the first of them goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Choice {
+    /// One of the pattern.
+    Next {
+        urgency: Reverse<i64>,
+        /// Its place among the next passes.
+        place: usize,
+    },
+    /// The weight gradient that has waited longest.
+    Filler,
+}
+
+/// When the passes of a cell ended that others wait for.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ends {
+    forward: Option<u64>,
+    gradient: Option<u64>,
 }
 
 /// The devices while they are filled.
@@ -66,7 +83,7 @@ struct Press<'a> {
     weights: Vec<VecDeque<Listed>>,
     kept: Vec<u32>,
     free: Vec<u64>,
-    ends: Vec<[Option<u64>; 2]>,
+    ends: Vec<Ends>,
     lists: Vec<DeviceList>,
 }
 
@@ -85,7 +102,7 @@ impl<'a> Press<'a> {
             weights: vec![VecDeque::new(); devices],
             kept: vec![0; devices],
             free: vec![0; devices],
-            ends: vec![[None; 2]; passes],
+            ends: vec![Ends::default(); passes],
             lists: vec![Vec::new(); devices],
         }
     }
@@ -127,29 +144,24 @@ impl<'a> Press<'a> {
                 }
             }
             let Some(ready) = self.ready(*listed) else { continue };
-            let offer = Offer {
-                start: ready.max(self.free[device]),
-                filler: false,
-                urgency: std::cmp::Reverse(self.urgency(*listed)),
-                place: Some(place),
-            };
+            let urgency = Reverse(self.urgency(*listed));
+            let start = ready.max(self.free[device]);
+            let offer = Offer { start, choice: Choice::Next { urgency, place } };
             best = best.into_iter().chain([offer]).min();
         }
-        let filler = (!self.weights[device].is_empty()).then(|| Offer {
-            start: self.free[device],
-            filler: true,
-            urgency: std::cmp::Reverse(0),
-            place: None,
-        });
+        let filler = (!self.weights[device].is_empty())
+            .then(|| Offer { start: self.free[device], choice: Choice::Filler });
         best.into_iter().chain(filler).min()
     }
 
     fn take(&mut self, device: usize, offer: Offer) {
-        let listed = match offer.place {
-            Some(place) => {
+        let listed = match offer.choice {
+            Choice::Next { place, .. } => {
                 self.todo[device].remove(place).expect("the offer stands there")
             }
-            None => self.weights[device].pop_front().expect("a filler was offered"),
+            Choice::Filler => {
+                self.weights[device].pop_front().expect("a filler was offered")
+            }
         };
         let end = offer.start + pass_length(listed.pass);
         self.free[device] = end;
@@ -162,9 +174,11 @@ impl<'a> Press<'a> {
                 self.weights[device].push_back(weight);
             }
         }
-        if listed.pass != Pass::WeightGradient {
-            let cell = self.cell(listed.stage.index(), listed.micro_batch.index());
-            self.ends[cell][usize::from(listed.pass != Pass::Forward)] = Some(end);
+        let cell = self.cell(listed.stage.index(), listed.micro_batch.index());
+        match listed.pass {
+            Pass::WeightGradient => {}
+            Pass::Forward => self.ends[cell].forward = Some(end),
+            _ => self.ends[cell].gradient = Some(end),
         }
     }
 
@@ -175,14 +189,13 @@ impl<'a> Press<'a> {
     /// When all that a pass needs is done, if that is known.
     fn ready(&self, listed: Listed) -> Option<u64> {
         let (stage, i) = (listed.stage.index(), listed.micro_batch.index());
-        let end =
-            |stage: usize, gradient: usize| self.ends[self.cell(stage, i)][gradient];
+        let ends = |stage: usize| self.ends[self.cell(stage, i)];
         let last = stage + 1 == self.pattern.stages as usize;
         match listed.pass {
             Pass::Forward if stage == 0 => Some(0),
-            Pass::Forward => end(stage - 1, 0),
-            _ if last => end(stage, 0),
-            _ => Some(end(stage, 0)?.max(end(stage + 1, 1)?)),
+            Pass::Forward => ends(stage - 1).forward,
+            _ if last => ends(stage).forward,
+            _ => Some(ends(stage).forward?.max(ends(stage + 1).gradient?)),
         }
     }
 

@@ -90,7 +90,8 @@ impl Wave {
             Some(above) => done(&self.stages[above as usize].forward, next, now),
             None => next - ends.backward.len() < 2 * self.pipeline.devices as usize,
         };
-        number(next, there && next < self.pipeline.micro_batches as usize)
+        let open = there && next < self.pipeline.micro_batches as usize;
+        open.then(|| number(next))
     }
 
     /// The next micro-batch whose backward pass a stage can start.
@@ -99,7 +100,7 @@ impl Wave {
         let next = ends.backward.len();
         let behind = self.stages.get(stage as usize + 1);
         let there = behind.is_none_or(|behind| done(&behind.backward, next, now));
-        number(next, there && done(&ends.forward, next, now))
+        (there && done(&ends.forward, next, now)).then(|| number(next))
     }
 }
 
@@ -107,6 +108,6 @@ fn done(ends: &[u64], number: usize, now: u64) -> bool {
     ends.get(number).is_some_and(|end| *end <= now)
 }
 
-fn number(next: usize, there: bool) -> Option<u32> {
-    there.then(|| u32::try_from(next).expect("a plan counts micro-batches in 32 bits"))
+fn number(next: usize) -> u32 {
+    u32::try_from(next).expect("a plan counts micro-batches in 32 bits")
 }
