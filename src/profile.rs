@@ -4,8 +4,8 @@ use crate::{CompileError, RunError, compile, machine, run::refuse_unscaled};
 use roundelay_dsl::Program;
 use roundelay_planner::{Candidate, Options, Refusal, plan};
 use roundelay_runtime::{
-    Collection, Cpu, CpuOptions, Cuda, CudaError, CudaOptions, Dataset, Device,
-    DeviceError, Recording, Settling, Times, check_native, copies, gpu_copies, sample,
+    AnyMachine, Collection, Cpu, CpuOptions, Cuda, CudaError, CudaOptions, Dataset,
+    MachineError, Recording, Settling, Times, check_native, copies, gpu_copies, sample,
 };
 use roundelay_schedule::{Checked, Copies, Host, Nanos, Profile};
 use std::{num::NonZeroUsize, path::PathBuf, sync::Arc, thread, time::Duration};
@@ -145,7 +145,7 @@ struct Site {
 
 impl Site {
     fn of(program: &Program, on: ProfileOn, threads: u32) -> Result<Self, RunError> {
-        let on_gpu = |absent| RunError::from(DeviceError::from(CudaError::from(absent)));
+        let on_gpu = |absent| RunError::from(MachineError::from(CudaError::from(absent)));
         match on {
             ProfileOn::Cpu => {
                 check_native(program.train.dtype)?;
@@ -158,7 +158,7 @@ impl Site {
             ProfileOn::Cuda => {
                 refuse_unscaled(program.train.dtype)?;
                 let gpu = Cuda::facts_of(0).map_err(on_gpu)?;
-                let copies = gpu_copies(0).map_err(DeviceError::from)?;
+                let copies = gpu_copies(0).map_err(MachineError::from)?;
                 Ok(Self { processor: gpu.name, launches: usize::MAX, copies })
             }
         }
@@ -171,7 +171,7 @@ fn recording(
     data: Box<Dataset>,
     on: ProfileOn,
     launches: usize,
-) -> Result<Device, DeviceError> {
+) -> Result<AnyMachine, MachineError> {
     match on {
         ProfileOn::Cpu => {
             let recording = Recording::On { launches };

@@ -1,23 +1,23 @@
 //! Running a checked schedule: data, state, machine, training loop.
 
-mod device;
 mod error;
 mod evaluate;
 mod event;
+mod machine;
 mod notes;
 mod options;
 mod start;
 
-pub(crate) use device::refuse_unscaled;
 pub use error::RunError;
 pub use evaluate::{Learned, evaluate};
 pub use event::{Outcome, RunEvent, TextFacts};
+pub(crate) use machine::refuse_unscaled;
 pub use options::{Folder, On, RunOptions, Start};
 
-use device::Settled;
 use event::Listening;
+use machine::Settled;
 use roundelay_runtime::{
-    Control, CudaError, Dataset, DeviceError, Evaluating, HeldOut, Provenance, Rests,
+    Control, CudaError, Dataset, Evaluating, HeldOut, MachineError, Provenance, Rests,
     Seat, Trainer, WeightsFile,
 };
 use roundelay_schedule::{Checked, Evaluation, Images};
@@ -65,7 +65,7 @@ fn told<T>(
 
 fn meet(seat: &Seat, deadline: Duration) -> Result<Control, RunError> {
     let met = Control::meet(seat, deadline).map_err(CudaError::from);
-    Ok(met.map_err(DeviceError::from)?)
+    Ok(met.map_err(MachineError::from)?)
 }
 
 fn train(
@@ -85,7 +85,7 @@ fn train(
     if let Some(control) = control {
         let agreed = control.agree(schedule, data.digest(), &start.state, end);
         agreed.map_err(|trouble| {
-            DeviceError::from(CudaError::at_start(control.seat(), trouble))
+            MachineError::from(CudaError::at_start(control.seat(), trouble))
         })?;
     }
     listener(RunEvent::Begin {
@@ -96,27 +96,27 @@ fn train(
         end,
     });
     let evaluate = evaluating(schedule.job.evaluate, &data)?;
-    let device = settled.machine(schedule, data, options.deadline, listener)?;
-    notes::tell_ungraphed(&device, listener);
-    notes::tell_own_products(&device, listener);
-    notes::tell_unhidden(&device, schedule, listener);
-    let trainer = Trainer::new(device, Rests { evaluate, checkpoint });
+    let machine = settled.machine(schedule, data, options.deadline, listener)?;
+    notes::tell_ungraphed(&machine, listener);
+    notes::tell_own_products(&machine, listener);
+    notes::tell_unhidden(&machine, schedule, listener);
+    let trainer = Trainer::new(machine, Rests { evaluate, checkpoint });
     let mut trainer = trainer.interruptible(options.interrupt.clone());
     let work = || {
         trainer.machine().load(&start.state)?;
         drop(start.state);
         let report = trainer.run(end, &mut Listening::new(listener))?;
-        let device = trainer.machine();
+        let machine = trainer.machine();
         if options.save.is_some()
-            && let (Some(state), Some(save)) = (device.save()?, save)
+            && let (Some(state), Some(save)) = (machine.save()?, save)
         {
             save.write(&state)?;
         }
-        let touched = device.touched()?;
-        device.leave()?;
+        let touched = machine.touched()?;
+        machine.leave()?;
         Ok(Outcome { report, touched })
     };
-    // Before the device is given up, which may take its time where a kernel waits.
+    // Before the machine is given up, which may take its time where a kernel waits.
     told(control, work())
 }
 

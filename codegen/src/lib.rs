@@ -3,6 +3,7 @@
 //! This crate must not know: the planner, hardware, which plan is better.
 
 mod lower;
+mod mean;
 mod rewrite;
 mod slices;
 mod stage;
@@ -13,7 +14,7 @@ pub use lower::lower_halved;
 pub use lower::{LowerError, Lowerer, device_lists, lower, lower_with};
 #[doc(hidden)]
 pub use rewrite::Everywhere;
-pub use rewrite::{Choice, FORMS, Form, Line, Neighbour, Place};
+pub use rewrite::{ArrayUse, CallPattern, Choice, FORMS, Neighbour, RewriteForm};
 pub use stage::{
     BackwardCode, BackwardForm, CrossingValue, Cut, Differentiated, NodeCost, PassCost,
     Piece, Samples, StageCode, StageError, StageForm, Stages, UpdateForm, node_costs,

@@ -14,7 +14,7 @@ use std::{collections::BTreeSet, fmt};
 
 /// What one call makes of which arrays, by their names in a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct CallPattern {
     /// What it makes, in the order of the catalogue.
     pub made: &'static [&'static str],
     /// The kernel.
@@ -27,13 +27,13 @@ pub struct Line {
 
 /// A form of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Form {
+pub struct RewriteForm {
     /// The rule.
     pub rewrite: Rewrite,
     /// Two neighbours, in their order. The second reads what the first makes.
-    pub before: [Line; 2],
+    pub before: [CallPattern; 2],
     /// What stands for both.
-    pub after: Line,
+    pub after: CallPattern,
     /// Arrays that must be as large as the one that goes from the first to the second, whose
     /// shape they take.
     pub alike: &'static [&'static str],
@@ -42,7 +42,7 @@ pub struct Form {
 /// The kernel that updates its last operand: what it makes lies where that lay.
 const IN_PLACE: &str = "add_rows";
 
-impl Line {
+impl CallPattern {
     /// Whether what it makes lies where the last array lay that it reads.
     pub fn is_in_place(&self) -> bool {
         self.kernel == IN_PLACE
@@ -55,7 +55,7 @@ impl Line {
     }
 }
 
-impl Form {
+impl RewriteForm {
     /// The array that goes from the first call to the second.
     pub fn between(&self) -> &'static str {
         let [first, second] = &self.before;
@@ -64,7 +64,7 @@ impl Form {
     }
 }
 
-impl fmt::Display for Line {
+impl fmt::Display for CallPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { made, kernel, flags, read } = self;
         write!(f, "{} = {kernel}", made.join(", "))?;
@@ -73,7 +73,7 @@ impl fmt::Display for Line {
     }
 }
 
-impl fmt::Display for Form {
+impl fmt::Display for RewriteForm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [first, second] = &self.before;
         write!(f, "{first}; {second} → {}", self.after)
@@ -81,16 +81,16 @@ impl fmt::Display for Form {
 }
 
 /// A line that makes one array.
-const fn line(kernel: &'static str, read: &'static [&'static str]) -> Line {
-    Line { made: &["y"], kernel, flags: &[], read }
+const fn line(kernel: &'static str, read: &'static [&'static str]) -> CallPattern {
+    CallPattern { made: &["y"], kernel, flags: &[], read }
 }
 
-const fn making(made: &'static [&'static str], line: Line) -> Line {
-    Line { made, ..line }
+const fn making(made: &'static [&'static str], line: CallPattern) -> CallPattern {
+    CallPattern { made, ..line }
 }
 
-const fn with(flags: &'static [&'static str], line: Line) -> Line {
-    Line { flags, ..line }
+const fn with(flags: &'static [&'static str], line: CallPattern) -> CallPattern {
+    CallPattern { flags, ..line }
 }
 
 const MAP: &[&str] = &["x", "weight", "bias"];
@@ -101,14 +101,14 @@ const NORM_BETWEEN: &[&str] = &["t", "mean", "variance"];
 const NORM_MADE: &[&str] = &["y", "mean", "variance"];
 const NORM_GRADIENTS: &[&str] = &["dx", "dgain", "dbias"];
 
-const AFFINE: Line = making(&["t"], line("affine", MAP));
-const AFFINE_ADD: Line = line("affine_add", MAP_AND);
-const BATCH_NORM: Line = making(NORM_BETWEEN, line("batch_norm", NORM));
-const RESIDUAL: Line = with(&["residual"], line("batch_norm", NORM_AND));
+const AFFINE: CallPattern = making(&["t"], line("affine", MAP));
+const AFFINE_ADD: CallPattern = line("affine_add", MAP_AND);
+const BATCH_NORM: CallPattern = making(NORM_BETWEEN, line("batch_norm", NORM));
+const RESIDUAL: CallPattern = with(&["residual"], line("batch_norm", NORM_AND));
 
 /// All rules, in all their forms.
-pub const FORMS: [Form; 13] = [
-    Form {
+pub const FORMS: [RewriteForm; 13] = [
+    RewriteForm {
         rewrite: Rewrite::Affine,
         before: [
             making(&["t"], with(&["transpose_b"], line("matmul", &["x", "weight"]))),
@@ -117,55 +117,55 @@ pub const FORMS: [Form; 13] = [
         after: line("affine", MAP),
         alike: &["y"],
     },
-    Form {
+    RewriteForm {
         rewrite: Rewrite::AffineRelu,
         before: [AFFINE, line("relu", &["t"])],
         after: line("affine_relu", MAP),
         alike: &["y"],
     },
-    Form {
+    RewriteForm {
         rewrite: Rewrite::AffineGelu,
         before: [AFFINE, line("gelu", &["t"])],
         after: making(&["t", "y"], line("affine_gelu", MAP)),
         alike: &["y"],
     },
-    Form {
+    RewriteForm {
         rewrite: Rewrite::AffineAdd,
         before: [AFFINE, line("add", &["a", "t"])],
         after: AFFINE_ADD,
         alike: &["a", "y"],
     },
-    Form {
+    RewriteForm {
         rewrite: Rewrite::AffineAdd,
         before: [AFFINE, line("add", &["t", "a"])],
         after: AFFINE_ADD,
         alike: &["a", "y"],
     },
-    Form {
+    RewriteForm {
         rewrite: Rewrite::BatchNormAdd,
         before: [BATCH_NORM, line("add", &["a", "t"])],
         after: making(NORM_MADE, RESIDUAL),
         alike: &["a", "y"],
     },
-    Form {
+    RewriteForm {
         rewrite: Rewrite::BatchNormAdd,
         before: [BATCH_NORM, line("add", &["t", "a"])],
         after: making(NORM_MADE, RESIDUAL),
         alike: &["a", "y"],
     },
-    Form {
+    RewriteForm {
         rewrite: Rewrite::BatchNormRelu,
         before: [BATCH_NORM, line("relu", &["t"])],
         after: making(NORM_MADE, with(&["relu"], line("batch_norm", NORM))),
         alike: &["y"],
     },
-    Form {
+    RewriteForm {
         rewrite: Rewrite::BatchNormRelu,
         before: [making(NORM_BETWEEN, RESIDUAL), line("relu", &["t"])],
         after: making(NORM_MADE, with(&["relu", "residual"], RESIDUAL)),
         alike: &["y"],
     },
-    Form {
+    RewriteForm {
         rewrite: Rewrite::BatchNormBackwardRelu,
         before: [
             making(&["dt"], line("relu_backward", &["y", "dy"])),
@@ -196,8 +196,8 @@ const fn moved(
     rewrite: Rewrite,
     [first, second]: [&'static str; 2],
     both: &'static str,
-) -> Form {
-    Form {
+) -> RewriteForm {
+    RewriteForm {
         rewrite,
         before: [making(&["t"], line(first, &["x"])), line(second, &["t"])],
         after: line(both, &["x"]),
@@ -216,12 +216,12 @@ pub struct Neighbour<'a> {
     /// The constants of the kernel.
     pub attributes: &'a Attributes,
     /// The arrays that it works on, in the order of the catalogue.
-    pub operands: Vec<Place<'a>>,
+    pub operands: Vec<ArrayUse<'a>>,
 }
 
 /// An array as one call sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place<'a> {
+pub struct ArrayUse<'a> {
     /// Equal numbers are the same memory.
     pub array: u32,
     /// Its extents.

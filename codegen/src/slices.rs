@@ -9,7 +9,7 @@
 
 mod laws;
 
-use crate::{stage::StageError, tensor::Parted};
+use crate::{mean::mean, stage::StageError, tensor::Parted};
 use laws::{one_reader, sequence};
 use roundelay_dsl::{Extent, Metric, Model, Node, NodeId, Operation, Sliced, Source};
 use roundelay_schedule::{Id, MapWays};
@@ -154,9 +154,18 @@ impl<'a> Slicing<'a> {
         operands: Vec<Source>,
         shape: Vec<Extent>,
     ) -> Source {
+        Source::Node(self.push(operation, operands, shape))
+    }
+
+    fn push(
+        &mut self,
+        operation: Operation,
+        operands: Vec<Source>,
+        shape: Vec<Extent>,
+    ) -> NodeId {
         let name = format!("{}.{}", self.whole.nodes[self.at].name, self.own);
         self.origin.push(self.at);
-        Source::Node(self.model.nodes.push(Node { name, operation, operands, shape }))
+        self.model.nodes.push(Node { name, operation, operands, shape })
     }
 
     /// The own part of an operand.
@@ -309,19 +318,8 @@ impl<'a> Slicing<'a> {
     /// The mean over the slices of a mean over their tokens.
     fn mean(&mut self, node: NodeId) -> NodeId {
         self.at = node;
-        let parts: Vec<Source> = self.made.iter().map(|made| made[&node]).collect();
-        let (first, others) = parts.split_first().expect("there is a slice");
-        let mut sum = *first;
-        for part in others {
-            sum = self.add(Operation::Add, vec![sum, *part], vec![]);
-        }
-        let factor = 1.0 / f64::from(self.slices);
-        match self.add(Operation::Scale { factor }, vec![sum], vec![]) {
-            Source::Node(node) => node,
-            Source::Parameter(_) | Source::Input(_) => {
-                unreachable!("operations become operations")
-            }
-        }
+        let pieces: Vec<Source> = self.made.iter().map(|made| made[&node]).collect();
+        mean(&pieces, |operation, operands| self.push(operation, operands, vec![]))
     }
 
     /// With the loss and the metrics of whole sequences.

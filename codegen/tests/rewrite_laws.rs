@@ -5,7 +5,7 @@
 #[allow(dead_code, reason = "each test file uses its part")]
 mod stage_support;
 
-use roundelay_codegen::{FORMS, Form, Line};
+use roundelay_codegen::{CallPattern, FORMS, RewriteForm};
 use roundelay_kernels::{Context, Kernel, Real};
 use roundelay_schedule::{
     Attribute, Attributes, Bytes, Call, Element, Float, Operand, Rewrite,
@@ -29,7 +29,7 @@ struct Sizes {
 type Arrays<R> = BTreeMap<&'static str, Vec<Vec<R>>>;
 
 /// The extents of an array in a rule.
-fn shape(form: &Form, name: &str, sizes: Sizes) -> Vec<u64> {
+fn shape(form: &RewriteForm, name: &str, sizes: Sizes) -> Vec<u64> {
     let Sizes { parts, m, k, n, inner } = sizes;
     let part = (n / inner).div_ceil(parts as u64) * inner;
     let is_affine = [&form.before[0], &form.after].iter().any(|line| {
@@ -48,7 +48,7 @@ fn shape(form: &Form, name: &str, sizes: Sizes) -> Vec<u64> {
 
 /// An array that nobody in the rule makes.
 fn drawn<R: Real>(
-    form: &Form,
+    form: &RewriteForm,
     name: &str,
     sizes: Sizes,
     numbers: &mut Numbers,
@@ -66,7 +66,7 @@ fn drawn<R: Real>(
     }
 }
 
-fn call(form: &Form, line: &Line, sizes: Sizes) -> Call {
+fn call(form: &RewriteForm, line: &CallPattern, sizes: Sizes) -> Call {
     let mut attributes: Attributes =
         line.flags.iter().map(|flag| ((*flag).into(), Attribute::Flag(true))).collect();
     let moves = ["all_reduce", "all_gather", "reduce_scatter", "part"];
@@ -88,7 +88,12 @@ fn call(form: &Form, line: &Line, sizes: Sizes) -> Call {
 }
 
 /// Runs a line on all devices.
-fn run<R: Real>(form: &Form, line: &Line, sizes: Sizes, arrays: &mut Arrays<R>) {
+fn run<R: Real>(
+    form: &RewriteForm,
+    line: &CallPattern,
+    sizes: Sizes,
+    arrays: &mut Arrays<R>,
+) {
     let call = call(form, line, sizes);
     let kernel = Kernel::parse(&call).unwrap_or_else(|wrong| panic!("{line}: {wrong}"));
     let count = |name: &str| -> usize {
@@ -135,7 +140,7 @@ fn launch<R: Real>(kernel: &Kernel, own: &mut [Vec<R>], part: usize) {
 }
 
 /// Whether a rule holds for one trial.
-fn holds<R: Real>(form: &Form, sizes: Sizes, numbers: &mut Numbers) -> bool {
+fn holds<R: Real>(form: &RewriteForm, sizes: Sizes, numbers: &mut Numbers) -> bool {
     let [first, second] = &form.before;
     let mut before = Arrays::<R>::new();
     for name in first.read.iter().chain(second.read) {
@@ -153,7 +158,7 @@ fn holds<R: Real>(form: &Form, sizes: Sizes, numbers: &mut Numbers) -> bool {
     form.after.made.iter().all(|name| bits(&before[name]) == bits(&after[name]))
 }
 
-fn always_holds(form: &Form, numbers: &mut Numbers) -> bool {
+fn always_holds(form: &RewriteForm, numbers: &mut Numbers) -> bool {
     (0..40).all(|_| {
         let mut size = |least| least + numbers.below(12);
         let (m, k, n) = (size(2), size(1), size(1));
@@ -184,8 +189,8 @@ fn wrong_rules_are_found_out() {
         *forms.next_back().unwrap()
     };
     let after = |rewrite, kernel, read| {
-        let form: Form = of(rewrite);
-        Form { after: Line { kernel, read, ..form.after }, ..form }
+        let form: RewriteForm = of(rewrite);
+        RewriteForm { after: CallPattern { kernel, read, ..form.after }, ..form }
     };
     let map = &["x", "weight", "bias"];
     let norm = of(Rewrite::BatchNormRelu);
@@ -194,9 +199,9 @@ fn wrong_rules_are_found_out() {
         after(Rewrite::Affine, "affine_relu", map),
         after(Rewrite::AffineRelu, "affine", map),
         after(Rewrite::AffineAdd, "affine", map),
-        Form { after: Line { flags: &["residual"], ..norm.after }, ..norm },
-        Form {
-            after: Line {
+        RewriteForm { after: CallPattern { flags: &["residual"], ..norm.after }, ..norm },
+        RewriteForm {
+            after: CallPattern {
                 read: &["x", "gain", "mean", "variance", "dy", "y"],
                 ..opened.after
             },

@@ -1,33 +1,21 @@
 //! A stable hash of model and cluster.
 
 use crate::Program;
-use roundelay_schedule::{Bytes, Nanos, Profile, Target};
+use roundelay_schedule::{Bytes, Fnv, Nanos, Profile, Target};
 use std::{collections::BTreeMap, fmt::Write, sync::Arc};
 
 /// Sixteen hexadecimal digits that change with the model, the cluster or the tables of measured
-/// times, and with nothing else: FNV-1a of their text.
+/// times, and with nothing else: the hash of their text.
 pub fn fingerprint(program: &Program) -> String {
-    let mut hash = Hash(0xcbf2_9ce4_8422_2325);
     let text = format_args!("{}{}", program.model, Shown(&program.target)).to_string();
-    hash.add(text.as_bytes());
+    let mut hash = Fnv::default().with(text.as_bytes());
     let mut digests: BTreeMap<*const Profile, String> = BTreeMap::new();
     for (device, profile) in &program.profiles {
         let table = digests.entry(Arc::as_ptr(profile));
         let digest = table.or_insert_with(|| profile.digest());
-        hash.add(format!("{device} measured {digest}\n").as_bytes());
+        hash = hash.with(format!("{device} measured {digest}\n").as_bytes());
     }
-    format!("{:016x}", hash.0)
-}
-
-/// FNV-1a, 64 bits (Fowler, Noll, Vo).
-struct Hash(u64);
-
-impl Hash {
-    fn add(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-        }
-    }
+    format!("{:016x}", hash.value())
 }
 
 /// A cluster as text: one line per pool, device, link and domain. What the host takes comes from
@@ -75,22 +63,5 @@ impl std::fmt::Display for Shown<'_> {
             writeln!(f, "{} {:?}", domain.link, domain.devices)?;
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_hash_is_fnv_1a() {
-        let hashed = |text: &str| {
-            let mut hash = Hash(0xcbf2_9ce4_8422_2325);
-            hash.add(text.as_bytes());
-            hash.0
-        };
-        assert_eq!(hashed(""), 0xcbf2_9ce4_8422_2325);
-        assert_eq!(hashed("a"), 0xaf63_dc4c_8601_ec8c);
-        assert_eq!(hashed("foobar"), 0x8594_4171_f739_67e8);
     }
 }

@@ -23,6 +23,7 @@ mod part;
 mod pattern;
 mod program;
 mod quantity;
+mod reach;
 mod report;
 mod resolve;
 mod signature;

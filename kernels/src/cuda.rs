@@ -94,7 +94,7 @@ pub struct Source {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Argument {
     /// An address.
-    Address(Place),
+    Address(CallPlace),
     /// The address of the [`Scalars`] of the training step that is served.
     Scalars,
     /// The micro-batch, as 64 bits.
@@ -129,7 +129,7 @@ pub enum Argument {
 
 /// An address, so many bytes behind the beginning of something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum CallPlace {
     /// An operand of the call, by its number in table order.
     Operand(usize, Bytes),
     /// The scratch memory of the call.
@@ -185,7 +185,7 @@ pub enum Addend {
     Out,
     /// A matrix that lies here as `out` does, with the same numbers between its rows and batches,
     /// and that is apart from it.
-    Other(Place),
+    Other(CallPlace),
 }
 
 impl Addend {
@@ -202,7 +202,7 @@ impl Addend {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Matrix {
     /// Its first element.
-    pub place: Place,
+    pub place: CallPlace,
     /// The type of its elements.
     pub number: Number,
     /// Whether it is stored as its transpose.
@@ -232,16 +232,16 @@ pub enum Epilogue {
     /// Nothing.
     Plain,
     /// A bias (n) is added to every row.
-    Bias(Place),
+    Bias(CallPlace),
     /// A bias (n) is added to every row, and what is below zero becomes zero.
-    BiasRelu(Place),
+    BiasRelu(CallPlace),
     /// A bias (n) is added to every row, which is stored in `before`, (m, n) like `out`, and goes
     /// through GELU into `out`: the exact one, by the error function. Libraries approximate it by a
     /// hyperbolic tangent, which is another function; see [`Product::without_gelu`].
     BiasGelu {
         /// The bias.
-        bias: Place,
+        bias: CallPlace,
         /// What went into GELU.
-        before: Place,
+        before: CallPlace,
     },
 }

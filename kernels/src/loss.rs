@@ -43,9 +43,7 @@ pub(crate) struct MseBackward {
 
 impl Define for CrossEntropy {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
-        let (rows, classes) = logits_and_targets(call)?;
-        call.vector("lse", Access::Write, rows)?;
-        call.vector("loss", Access::Write, 1)?;
+        let (rows, classes) = loss_of_rows(call)?;
         Ok(Self { rows, classes })
     }
     fn flops(&self) -> u64 {
@@ -54,9 +52,7 @@ impl Define for CrossEntropy {
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let (logits, targets) = (operands.read(), operands.integers());
         let (lse, loss) = (operands.write(), operands.write());
-        let rows = rows_per_part(context.threads, self.rows, 11 * self.classes);
-        let parts = logits.chunks(rows * self.classes).zip(lse.chunks_mut(rows));
-        for_each_part(parts, |(logits, lse)| fast::log_sums(logits, lse));
+        log_sums(logits, lse, self.classes, context);
         let rows = logits.chunks(self.classes).zip(targets).zip(&*lse);
         let each = rows.map(|((row, target), lse)| {
             (*lse - row[class_of(*target, self.classes)]).widen()
@@ -73,9 +69,7 @@ impl Define for CrossEntropy {
 impl Define for CrossEntropyBackward {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
         let store = call.store()?;
-        let (rows, classes) = logits_and_targets(call)?;
-        call.vector("lse", Access::Read, rows)?;
-        call.shaped("dlogits", store.access(), (rows, classes))?;
+        let (rows, classes) = slope_of_rows(call, store)?;
         Ok(Self { rows, classes, store })
     }
     fn flops(&self) -> u64 {
@@ -141,6 +135,37 @@ impl Define for MseBackward {
         let (a, b) = (operands.read(), operands.read());
         plain::mse_backward(a, b, operands.write(), R::of(self.factor), self.store);
     }
+}
+
+/// The operands of a loss: logits, targets, lse and the loss itself. Gives m and v.
+pub(crate) fn loss_of_rows(call: &mut Signature<'_>) -> Result<(usize, usize), String> {
+    let (rows, classes) = logits_and_targets(call)?;
+    call.vector("lse", Access::Write, rows)?;
+    call.vector("loss", Access::Write, 1)?;
+    Ok((rows, classes))
+}
+
+/// The operands of its gradient: logits, targets, lse and what is made of them. Gives m and v.
+pub(crate) fn slope_of_rows(
+    call: &mut Signature<'_>,
+    store: Store,
+) -> Result<(usize, usize), String> {
+    let (rows, classes) = logits_and_targets(call)?;
+    call.vector("lse", Access::Read, rows)?;
+    call.shaped("dlogits", store.access(), (rows, classes))?;
+    Ok((rows, classes))
+}
+
+/// lse of every row of logits, on all threads.
+pub(crate) fn log_sums<R: Real>(
+    logits: &[R],
+    lse: &mut [R],
+    classes: usize,
+    context: &Context,
+) {
+    let rows = rows_per_part(context.threads, lse.len(), 11 * classes);
+    let parts = logits.chunks(rows * classes).zip(lse.chunks_mut(rows));
+    for_each_part(parts, |(logits, lse)| fast::log_sums(logits, lse));
 }
 
 /// The next two operands, (m, v) and i32 (m): m and v.

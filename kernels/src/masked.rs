@@ -2,16 +2,15 @@
 
 use crate::{
     Context, Real,
-    fast::{loss::log_sums, masked as fast},
+    fast::masked as fast,
     kernel::Define,
-    loss::{class_of, logits_and_targets},
+    loss::{class_of, log_sums, loss_of_rows, slope_of_rows},
     operand::Operands,
     plain::masked as plain,
     signature::{Signature, product},
     store::Store,
     team::{for_each_part, rows_per_part},
 };
-use roundelay_schedule::Access;
 
 /// loss = mean of lse − logit of the target over the rows that count; zero without any.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,9 +42,7 @@ pub(crate) fn share<R: Real>(targets: &[i32], classes: usize) -> R {
 
 impl Define for MaskedCrossEntropy {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
-        let (rows, classes) = logits_and_targets(call)?;
-        call.vector("lse", Access::Write, rows)?;
-        call.vector("loss", Access::Write, 1)?;
+        let (rows, classes) = loss_of_rows(call)?;
         Ok(Self { rows, classes })
     }
     fn flops(&self) -> u64 {
@@ -54,9 +51,7 @@ impl Define for MaskedCrossEntropy {
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let (logits, targets) = (operands.read(), operands.integers());
         let (lse, loss) = (operands.write(), operands.write());
-        let rows = rows_per_part(context.threads, self.rows, 11 * self.classes);
-        let parts = logits.chunks(rows * self.classes).zip(lse.chunks_mut(rows));
-        for_each_part(parts, |(logits, lse)| log_sums(logits, lse));
+        log_sums(logits, lse, self.classes, context);
         let rows = logits.chunks(self.classes).zip(targets).zip(&*lse);
         let each = rows.filter_map(|((row, target), lse)| {
             counted(*target, self.classes).map(|class| (*lse - row[class]).widen())
@@ -74,9 +69,7 @@ impl Define for MaskedCrossEntropy {
 impl Define for MaskedCrossEntropyBackward {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
         let store = call.store()?;
-        let (rows, classes) = logits_and_targets(call)?;
-        call.vector("lse", Access::Read, rows)?;
-        call.shaped("dlogits", store.access(), (rows, classes))?;
+        let (rows, classes) = slope_of_rows(call, store)?;
         Ok(Self { rows, classes, store })
     }
     fn flops(&self) -> u64 {

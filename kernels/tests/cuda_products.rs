@@ -7,8 +7,8 @@ mod emulation;
 use common::{Array, CONTEXT, sample::Draw};
 use emulation::{Bound, can_compile, run_steps, stored::Stored};
 use roundelay_kernels::cuda::{
-    Accumulation, Addend, Epilogue, MOST_SUMMED, Matrix, Number, Place, Product, Step,
-    Steps, sum,
+    Accumulation, Addend, CallPlace, Epilogue, MOST_SUMMED, Matrix, Number, Product,
+    Step, Steps, sum,
 };
 use roundelay_schedule::{Bytes, Element, Float, GradientSums};
 
@@ -32,8 +32,8 @@ fn tolerance(number: Number) -> f64 {
     }
 }
 
-fn operand(index: usize) -> Place {
-    Place::Operand(index, Bytes(0))
+fn operand(index: usize) -> CallPlace {
+    CallPlace::Operand(index, Bytes(0))
 }
 
 fn stored(draw: &mut Draw, number: Number, length: usize) -> Stored {

@@ -3,7 +3,7 @@
 
 use crate::{core::Place, nodes::Mark};
 use roundelay_dsl::{Model, NodeId, Operation, ParameterId, Source};
-use roundelay_schedule::{Hop, Id};
+use roundelay_schedule::Id;
 use std::collections::BTreeMap;
 
 /// What of a model decides which of its stages are alike, whatever the cuts.
@@ -46,7 +46,7 @@ impl Shapes {
             let next = u32::try_from(known.len()).unwrap_or(u32::MAX);
             *known.entry(text).or_insert(next)
         };
-        let (trained, needed) = (trained(model), needed(model));
+        let (trained, needed) = (model.trained(), needed(model));
         let mut last = vec![[0; 2]; model.nodes.len()];
         for (user, node) in model.nodes.iter() {
             for operand in &node.operands {
@@ -159,36 +159,10 @@ fn place<T: PartialEq + Copy>(seen: &mut Vec<T>, one: T) -> u32 {
     short(place)
 }
 
-/// Whether a parameter stands above each node, behind the last stop.
-pub(crate) fn trained(model: &Model) -> Vec<bool> {
-    let mut trained: Vec<bool> = Vec::with_capacity(model.nodes.len());
-    for node in model.nodes.values() {
-        let by = |operand: &Source| match operand {
-            Source::Node(made) => trained[made.index()],
-            Source::Parameter(_) => true,
-            Source::Input(_) => false,
-        };
-        let passes = node.operation != Operation::Boundary(Hop::None);
-        trained.push(passes && node.operands.iter().any(by));
-    }
-    trained
-}
-
 /// Whether a minimised loss depends on each node.
 pub(crate) fn needed(model: &Model) -> Vec<bool> {
-    let mut needed = vec![false; model.nodes.len()];
-    needed.iter_mut().skip(model.cuttable().saturating_sub(1)).take(1).for_each(|loss| {
-        *loss = true;
-    });
-    model.auxiliary.iter().for_each(|loss| needed[loss.index()] = true);
-    for (id, node) in model.nodes.iter().rev() {
-        for operand in &node.operands {
-            if let (Source::Node(made), true) = (operand, needed[id.index()]) {
-                needed[made.index()] = true;
-            }
-        }
-    }
-    needed
+    let loss = model.cuttable().checked_sub(1).map(NodeId::new);
+    model.needed(model.auxiliary.iter().copied().chain(loss), |_| true)
 }
 
 #[cfg(test)]

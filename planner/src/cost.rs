@@ -16,8 +16,8 @@
 
 use crate::{
     measured::{Measured, Origin, Origins},
+    part_links::PartLinks,
     rewrite::Algebra,
-    rows::Rows,
 };
 use roundelay_dsl::Program;
 use roundelay_kernels::Kernel;
@@ -135,7 +135,7 @@ impl Floor {
 #[derive(Debug)]
 pub(crate) struct Costs {
     dtype: Float,
-    rows: Rows,
+    part_links: PartLinks,
     /// Which calls are one, and so take the time of one.
     pub(crate) algebra: Algebra,
     models: Vec<Model>,
@@ -156,7 +156,7 @@ impl Costs {
         let mut kinds: BTreeMap<_, usize> = BTreeMap::new();
         let mut costs = Self {
             dtype: program.train.dtype,
-            rows: Rows::new(&program.target),
+            part_links: PartLinks::new(&program.target),
             algebra: Algebra::default(),
             models: Vec::new(),
             of: Table::new(),
@@ -238,7 +238,7 @@ impl Costs {
         let mut busy = Busy { device: model.least(calls), lines: BTreeMap::new() };
         for (call, count) in counted(calls) {
             let Some(exchange) = call.exchange else { continue };
-            let wire = self.rows.least(exchange);
+            let wire = self.part_links.least(exchange);
             let time = model.exchange(call, exchange, wire) * count;
             *busy.lines.entry(exchange.line).or_default() += time;
             busy.device += match exchange.meanwhile {
@@ -292,7 +292,7 @@ impl Costs {
             let mut origins = Origins::default();
             let time = |call: &Priced| match call.exchange {
                 Some(exchange) => {
-                    let (time, link) = self.rows.most(exchange);
+                    let (time, link) = self.part_links.most(exchange);
                     let (meanwhile, link) = (exchange.meanwhile, link.index());
                     let time = model.exchange(call, exchange, time);
                     (time, Doing::Exchanges { meanwhile, link })

@@ -5,7 +5,7 @@ mod units;
 
 pub(crate) use apart::Apart;
 
-use crate::alike::{needed, trained};
+use crate::alike::needed;
 use roundelay_dsl::{Model, Node, NodeId, Operation, Source};
 use roundelay_schedule::{Bytes, Float, Hop, Id, Nanos};
 use std::fmt;
@@ -340,7 +340,7 @@ fn crossing(model: &Model, examples: u64, dtype: Float) -> Vec<Bytes> {
 
 /// Reads of values that a parameter stands above by nodes that the loss depends on.
 fn reads(model: &Model) -> Vec<(usize, usize)> {
-    let (trained, needed) = (trained(model), needed(model));
+    let (trained, needed) = (model.trained(), needed(model));
     let of = |(id, node): (NodeId, &Node)| {
         let makers =
             node.operands.iter().filter_map(|operand| match root(model, *operand) {

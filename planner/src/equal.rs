@@ -89,7 +89,9 @@ pub(crate) fn equal(
         .find(values, family, n, s)
         .or_else(|| accumulating(values, family))
         .or_else(|| same_members(values, family, counts))
-        .or_else(|| same_placement(values, family, counts))
+        .or_else(|| same_device(values, family, counts))
+        .or_else(|| same_rings(values, family, counts))
+        .or_else(|| same_order(values, family, counts))
 }
 
 /// Workers instead of replicas, or states that split as much.
@@ -175,17 +177,22 @@ fn accumulating(values: &Values, family: Family) -> Option<Superior> {
     (accumulates && delayed).then_some(Superior::NoOverlap)
 }
 
-/// A simpler placement, order or cut that does the same.
-fn same_placement(values: &Values, family: Family, counts: Counts) -> Option<Superior> {
+/// Whether a placement and an order are both among what is tried.
+fn tried(values: &Values, placement: Placement, order: Order) -> bool {
+    values.placements.contains(&placement) && values.orders.contains(&order)
+}
+
+/// On one device nothing is gained by a placement that moves things, nor by many stages.
+fn same_device(values: &Values, family: Family, counts: Counts) -> Option<Superior> {
     let Counts { micro_batches: n, stages: s, replicas, .. } = counts;
-    let tried = |placement, order| {
-        values.placements.contains(&placement) && values.orders.contains(&order)
-    };
     let Family { rule, placement, order, .. } = family;
-    let sync = rule.is_synchronous();
     let parts = counts.tensor.parts();
-    let one_device = counts.devices(family, values.lists) == replicas * parts;
-    let simple = placement == Placement::Accumulate;
+    // Parts of an arena fit one another by chance, so plans that keep as much may differ in memory.
+    let by_time = values.objective != Objective::Memory;
+    if counts.devices(family, values.lists) != replicas * parts || !by_time {
+        return None;
+    }
+    let sync = rule.is_synchronous();
     let looped = counts.chunks != 1;
     // One micro-batch goes there and back through all chunks of its device, whatever the order; on
     // a wave each does so before the next one starts.
@@ -194,44 +201,50 @@ fn same_placement(values: &Values, family: Family, counts: Counts) -> Option<Sup
     let one_by_one = n == 1 || (sync && placement != Placement::Concurrent);
     // Without a flush sums over replicas hide behind the next step.
     let hides = !sync && replicas > 1 && placement == Placement::Pipeline;
-    // Parts of an arena fit one another by chance, so plans that keep as much may differ in memory.
-    let by_time = values.objective != Objective::Memory;
-    if one_device
-        && by_time
-        && !simple
+    if placement != Placement::Accumulate
         && in_turn
         && one_by_one
         && !hides
-        && tried(Placement::Accumulate, Order::Sequential)
+        && tried(values, Placement::Accumulate, Order::Sequential)
     {
         return Some(Superior::OneDevice);
     }
     // Units of a local rule are stages at least, so the fewest that are listed may be too few.
     let fewer = rule == Rule::Sync && values.tries_fewer_stages(s);
-    let alike = !looped && !values.pinned && by_time;
-    if one_device && replicas == 1 && fewer && alike {
-        return Some(Superior::FewerStages);
+    (replicas == 1 && fewer && !looped && !values.pinned).then_some(Superior::FewerStages)
+}
+
+/// A ring of devices per stage turns nothing where there is one stage, or one micro-batch.
+fn same_rings(values: &Values, family: Family, counts: Counts) -> Option<Superior> {
+    let Counts { micro_batches: n, stages: s, .. } = counts;
+    if !family.rule.is_synchronous() || family.placement != Placement::Shared {
+        return None;
     }
-    if sync && placement == Placement::Shared {
-        let workers = counts.all_micro_batches() > 1;
-        if s == 1 && workers && tried(Placement::Data, Order::Parallel) {
-            return Some(Superior::OneStage);
-        }
-        if n == 1 && tried(Placement::Pipeline, Order::Gpipe) {
-            return Some(Superior::OneInPipeline);
-        }
+    let workers = counts.all_micro_batches() > 1;
+    if s == 1 && workers && tried(values, Placement::Data, Order::Parallel) {
+        return Some(Superior::OneStage);
     }
-    let late = n == 1
-        && rule == Rule::Sync
+    (n == 1 && tried(values, Placement::Pipeline, Order::Gpipe))
+        .then_some(Superior::OneInPipeline)
+}
+
+/// One micro-batch passes a pipeline in one way, whatever its order.
+fn same_order(values: &Values, family: Family, counts: Counts) -> Option<Superior> {
+    let Family { rule, order, .. } = family;
+    if counts.micro_batches != 1 {
+        return None;
+    }
+    let late = rule == Rule::Sync
         && order.is_of_pipelines()
         && order.fold() == Fold::Loop
         && order != Order::Gpipe
         && !order.splits_backward()
-        && !looped;
-    if late && tried(Placement::Pipeline, Order::Gpipe) {
+        && counts.chunks == 1;
+    let plain = |order| tried(values, Placement::Pipeline, order);
+    if late && plain(Order::Gpipe) {
         return Some(Superior::OneMicroBatch(Order::Gpipe));
     }
-    (n == 1 && order.is_found() && tried(Placement::Pipeline, Order::ZeroBubbleH1))
+    (order.is_found() && plain(Order::ZeroBubbleH1))
         .then_some(Superior::OneMicroBatch(Order::ZeroBubbleH1))
 }
 

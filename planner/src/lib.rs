@@ -40,6 +40,7 @@ mod nodes;
 mod objective;
 mod outline;
 mod parallel;
+mod part_links;
 mod pattern;
 mod pins;
 mod plan_file;
@@ -50,7 +51,6 @@ mod refusal;
 mod remarks;
 mod repair;
 mod rewrite;
-mod rows;
 #[cfg(test)]
 mod sample;
 mod search;

@@ -2,13 +2,13 @@
 //!
 //! This crate must not know: the language, how a schedule was found or lowered.
 
+mod any_machine;
 mod checkpoint;
 mod code;
 mod container;
 mod cpu;
 mod cuda;
 mod data;
-mod device;
 mod digest;
 mod evaluate;
 mod exchange;
@@ -28,6 +28,7 @@ mod state;
 mod train;
 mod weights;
 
+pub use any_machine::{AnyMachine, MachineError};
 pub use checkpoint::{
     Checkpoint, CheckpointError, Checkpoints, Latest, Provenance, Resumed, Resumption,
 };
@@ -39,7 +40,6 @@ pub use cuda::{
     TriedProducts, Ungraphed, check_kernels, gpu_copies, is_formless, self_check,
 };
 pub use data::{DataError, Dataset, HeldOut};
-pub use device::{Device, DeviceError};
 pub use evaluate::{Evaluator, Measures};
 pub use feed::Feed;
 pub use interrupt::Interrupt;

@@ -5,8 +5,8 @@
 mod losses;
 
 use crate::{
-    CheckpointError, Checkpoints, Device, DeviceError, Evaluator, HeldOut, Interrupt,
-    Measured, Measures, State, StateError, code::CodeError,
+    AnyMachine, CheckpointError, Checkpoints, Evaluator, HeldOut, Interrupt,
+    MachineError, Measured, Measures, State, StateError, code::CodeError,
 };
 use losses::StepLosses;
 use roundelay_schedule::{Evaluation, Nanos, enough_steps, simulate};
@@ -17,7 +17,7 @@ use std::{
 
 /// A machine on its way through a training run.
 pub struct Trainer {
-    device: Device,
+    machine: AnyMachine,
     /// Made when it is first needed, for it has memory of its own.
     evaluator: Option<Evaluator>,
     rests: Rests,
@@ -118,7 +118,7 @@ pub struct Report {
 pub enum TrainError {
     /// The machine could not go on.
     #[error(transparent)]
-    Machine(#[from] DeviceError),
+    Machine(#[from] MachineError),
     /// A checkpoint could not be written.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
@@ -187,9 +187,9 @@ fn is_due(step: u64, every: u64, end: u64) -> bool {
 
 impl Trainer {
     /// A run on a machine that has its schedule; what parameters hold is loaded before it begins.
-    pub fn new(device: impl Into<Device>, rests: Rests) -> Self {
-        let device = device.into();
-        Self { device, evaluator: None, rests, interrupt: Interrupt::default() }
+    pub fn new(machine: impl Into<AnyMachine>, rests: Rests) -> Self {
+        let machine = machine.into();
+        Self { machine, evaluator: None, rests, interrupt: Interrupt::default() }
     }
 
     /// A run that ends early, at rest, when another thread wishes so.
@@ -207,31 +207,31 @@ impl Trainer {
         end: u64,
         observer: &mut dyn Observer,
     ) -> Result<Report, TrainError> {
-        let first = self.device.step();
+        let first = self.machine.step();
         let mut course = Course {
             start: Instant::now(),
             idle: Duration::ZERO,
-            batch: u64::from(self.device.schedule().job.batch),
+            batch: u64::from(self.machine.schedule().job.batch),
             first,
             losses: Vec::with_capacity(end.saturating_sub(first) as usize),
         };
         let mut evaluations = Vec::new();
-        let mut gathered = StepLosses::new(self.device.schedule(), first);
+        let mut gathered = StepLosses::new(self.machine.schedule(), first);
         let interrupt = self.interrupt.clone();
         // Ranks end together: what one of them is asked, all do.
         let mut stopped = false;
-        while self.device.step() < end {
-            stopped = self.device.any(interrupt.is_raised())?;
+        while self.machine.step() < end {
+            stopped = self.machine.any(interrupt.is_raised())?;
             if stopped {
                 interrupt.raise();
                 break;
             }
-            let rest = self.rests.after(self.device.step(), end);
+            let rest = self.rests.after(self.machine.step(), end);
             let mut listen = |loss| {
                 gathered.add(loss, |step, mean| course.step(step, mean, observer));
             };
             let mut goes_on = || !interrupt.is_raised();
-            self.device.replay_while(rest, &mut listen, &mut goes_on)?;
+            self.machine.replay_while(rest, &mut listen, &mut goes_on)?;
             let pause = Instant::now();
             let flow = self.rest(end, &mut evaluations, observer)?;
             course.idle += pause.elapsed();
@@ -244,11 +244,11 @@ impl Trainer {
             self.keep_last(first, end)?;
             course.idle += pause.elapsed();
         }
-        let measured = self.device.measured()?;
-        let schedule = self.device.schedule();
+        let measured = self.machine.measured()?;
+        let schedule = self.machine.schedule();
         Ok(Report {
             first,
-            end: self.device.step(),
+            end: self.machine.step(),
             replayed: course.start.elapsed() - course.idle,
             losses: course.losses,
             evaluations,
@@ -258,8 +258,8 @@ impl Trainer {
     }
 
     /// The machine, to look at what it used.
-    pub fn machine(&mut self) -> &mut Device {
-        &mut self.device
+    pub fn machine(&mut self) -> &mut AnyMachine {
+        &mut self.machine
     }
 
     /// A checkpoint comes last: whoever goes on from it has been told all that came before.
@@ -269,9 +269,9 @@ impl Trainer {
         evaluations: &mut Vec<(u64, Measures)>,
         observer: &mut dyn Observer,
     ) -> Result<ControlFlow<()>, TrainError> {
-        let step = self.device.step();
+        let step = self.machine.step();
         if (self.rests.evaluates(step, end) || self.rests.saves(step, end))
-            && let Some(state) = self.device.save()?
+            && let Some(state) = self.machine.save()?
         {
             if let Some(measures) = self.evaluate(&state, end)? {
                 observer.evaluated(step, &measures);
@@ -288,14 +288,14 @@ impl Trainer {
 
     /// A checkpoint of where an interrupted run rests, unless there is one.
     fn keep_last(&mut self, first: u64, end: u64) -> Result<(), TrainError> {
-        let step = self.device.step();
+        let step = self.machine.step();
         if matches!(self.rests.checkpoint, Checkpointing::Never)
             || step == first
             || self.rests.saves(step, end)
         {
             return Ok(());
         }
-        let state = self.device.save()?;
+        let state = self.machine.save()?;
         if let Checkpointing::Every { checkpoints, .. } = &self.rests.checkpoint
             && let Some(state) = state
         {
@@ -323,7 +323,7 @@ impl Trainer {
         };
         let evaluator = match &mut self.evaluator {
             Some(evaluator) => evaluator,
-            none => none.insert(Evaluator::new(self.device.schedule())?),
+            none => none.insert(Evaluator::new(self.machine.schedule())?),
         };
         let micro_batches = held_out.micro_batches();
         Ok(Some(evaluator.measure(state, held_out.as_mut(), micro_batches)?))

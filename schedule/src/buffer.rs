@@ -29,7 +29,8 @@ pub enum Splits {
     Batch,
     /// Tensors: all coordinates take the same micro-batches, and each does its part of every
     /// split operation. Nothing but the exchanges inside of routines moves along such an axis.
-    Rows,
+    #[serde(rename = "rows")]
+    Tensors,
 }
 
 impl Splits {

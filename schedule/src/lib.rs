@@ -14,6 +14,7 @@ mod clock;
 mod element;
 mod exchanged;
 mod file;
+mod hash;
 mod horizon;
 mod id;
 mod job;
@@ -53,6 +54,7 @@ pub use clock::{Clock, Entry, simulate};
 pub use element::{Element, Float, GradientSums, Native, NoFloat};
 pub use exchanged::{Exchanged, Exchanging, Meanwhile, Strips};
 pub use file::{FileError, FileErrors, Lines, read, seal, write};
+pub use hash::Fnv;
 pub use horizon::Horizon;
 pub use id::{
     ActionId, AxisId, BufferId, DeviceId, GroupId, Id, InputId, LinkId, MicroBatch,

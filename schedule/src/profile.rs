@@ -5,7 +5,7 @@ mod file;
 pub use file::{ProfileError, ProfileErrors, read_profile, write_profile};
 
 use crate::{
-    Attribute, Bytes, BytesPerSecond, Call, Element, Float, Flops, Input, Nanos,
+    Attribute, Bytes, BytesPerSecond, Call, Element, Float, Flops, Fnv, Input, Nanos,
 };
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -85,13 +85,9 @@ pub struct CallTime {
 }
 
 impl Profile {
-    /// Sixteen hexadecimal digits that change with every number of the table: FNV-1a of its
-    /// text (Fowler, Noll, Vo).
+    /// Sixteen hexadecimal digits that change with every number of the table: the hash of its text.
     pub fn digest(&self) -> String {
-        let fold =
-            |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        let hash = write_profile(self).bytes().fold(0xcbf2_9ce4_8422_2325, fold);
-        format!("{hash:016x}")
+        format!("{:016x}", Fnv::default().with(write_profile(self).as_bytes()).value())
     }
 }
 

@@ -372,7 +372,7 @@ impl Schedule {
     /// The axis along which tensors are split, if there is one.
     pub fn parts_axis(&self) -> Option<AxisId> {
         let mut axes = self.axes.iter();
-        axes.find(|(_, axis)| axis.splits == Splits::Rows).map(|(id, _)| id)
+        axes.find(|(_, axis)| axis.splits == Splits::Tensors).map(|(id, _)| id)
     }
 
     /// How many coordinates split one tensor among them.

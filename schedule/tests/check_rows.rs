@@ -16,7 +16,7 @@ fn split(mut schedule: Schedule) -> Schedule {
     schedule.target = empty(Rule::Sync, 1, 1, 2 * devices).target;
     schedule.plan.tensor = Tensor { rows: 2, ..Tensor::WHOLE };
     schedule.axes.iter_mut().for_each(|(_, axis)| axis.stride *= 2);
-    let splits = Splits::Rows;
+    let splits = Splits::Tensors;
     schedule.axes.push(Axis { name: "row".to_owned(), extent: 2, stride: 1, splits });
     for parameter in &mut schedule.job.parameters {
         parameter.split = Division::One(Split { extent: 0, whole: 31, line: None });

@@ -1,7 +1,7 @@
 //! Why a run cannot be, or stopped.
 
 use roundelay_runtime::{
-    CheckpointError, CodeError, DataError, DeviceError, NotNative, StateError,
+    CheckpointError, CodeError, DataError, MachineError, NotNative, StateError,
     TrainError, WeightsError,
 };
 use roundelay_schedule::Float;
@@ -69,7 +69,7 @@ pub enum RunError {
     },
     /// The machine failed.
     #[error(transparent)]
-    Machine(#[from] DeviceError),
+    Machine(#[from] MachineError),
     /// The training loop failed.
     #[error(transparent)]
     Train(#[from] TrainError),

@@ -2,7 +2,7 @@
 
 use super::{RunError, RunEvent, start::weights};
 use roundelay_runtime::{
-    Cpu, Dataset, DeviceError, Evaluator, HeldOut, Latest, Measures, Provenance,
+    Cpu, Dataset, Evaluator, HeldOut, Latest, MachineError, Measures, Provenance,
     check_native,
 };
 use roundelay_schedule::Checked;
@@ -29,7 +29,7 @@ pub fn evaluate(
     mut listener: impl FnMut(RunEvent),
 ) -> Result<(u64, Measures), RunError> {
     check_native(schedule.job.dtype)?;
-    Cpu::room_to_evaluate(schedule).map_err(DeviceError::from)?;
+    Cpu::room_to_evaluate(schedule).map_err(MachineError::from)?;
     let data = Dataset::open(&schedule.job, data)?;
     let state = match learned {
         Learned::Checkpoint(folder) => {

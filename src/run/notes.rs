@@ -1,7 +1,7 @@
 //! What a run says besides its progress: what it does otherwise than it might have, and why.
 
 use super::RunEvent;
-use roundelay_runtime::{Device, NotFinite, ProductCounts, Ungraphed};
+use roundelay_runtime::{AnyMachine, NotFinite, ProductCounts, Ungraphed};
 use roundelay_schedule::Checked;
 use std::path::Path;
 
@@ -29,8 +29,8 @@ pub(super) fn tell_not_finite(
 }
 
 /// Says why a GPU replays without graphs, unless nobody asked for them.
-pub(super) fn tell_ungraphed(device: &Device, listener: &mut impl FnMut(RunEvent)) {
-    let Device::Cuda(cuda) = device else { return };
+pub(super) fn tell_ungraphed(machine: &AnyMachine, listener: &mut impl FnMut(RunEvent)) {
+    let AnyMachine::Cuda(cuda) = machine else { return };
     match cuda.ungraphed() {
         Some(why @ (Ungraphed::Turns { .. } | Ungraphed::Ranks)) => {
             listener(RunEvent::Note(format!("replays without graphs: {why}")));
@@ -40,8 +40,11 @@ pub(super) fn tell_ungraphed(device: &Device, listener: &mut impl FnMut(RunEvent
 }
 
 /// Says why matrix products are not the library's.
-pub(super) fn tell_own_products(device: &Device, listener: &mut impl FnMut(RunEvent)) {
-    let Device::Cuda(cuda) = device else { return };
+pub(super) fn tell_own_products(
+    machine: &AnyMachine,
+    listener: &mut impl FnMut(RunEvent),
+) {
+    let AnyMachine::Cuda(cuda) = machine else { return };
     let ProductCounts { library, own, why_own } = cuda.products();
     if let Some(why) = why_own {
         let all = library + own;
@@ -53,11 +56,11 @@ pub(super) fn tell_own_products(device: &Device, listener: &mut impl FnMut(RunEv
 
 /// Says that halves of a micro-batch hide nothing on a GPU, whose streams make exchanges in their turn.
 pub(super) fn tell_unhidden(
-    device: &Device,
+    machine: &AnyMachine,
     schedule: &Checked,
     listener: &mut impl FnMut(RunEvent),
 ) {
-    if matches!(device, Device::Cuda(_)) && schedule.plan.tensor.overdecompose > 1 {
+    if matches!(machine, AnyMachine::Cuda(_)) && schedule.plan.tensor.overdecompose > 1 {
         let text = "exchanges between parts of tensors are made one call after another on GPUs: \
                     `overdecompose` changes no number there, and hides nothing";
         listener(RunEvent::Note(text.to_owned()));

@@ -296,7 +296,7 @@ fn axes(plan: &Plan) -> Table<AxisId, Axis> {
     };
     if parts > 1 {
         let name = if plan.tensor.columns == 1 { "row" } else { "part" }.to_owned();
-        axes.push(Axis { name, extent: parts, stride: 1, splits: Splits::Rows });
+        axes.push(Axis { name, extent: parts, stride: 1, splits: Splits::Tensors });
     }
     axes.into_iter().collect()
 }

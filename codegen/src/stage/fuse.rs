@@ -8,7 +8,7 @@
 
 use super::call::{Constants, Step, Tensor, Term};
 use crate::{
-    rewrite::{Choice, FORMS, Form, Line, Neighbour, Place},
+    rewrite::{ArrayUse, CallPattern, Choice, FORMS, Neighbour, RewriteForm},
     tensor::Strand,
 };
 use roundelay_dsl::NodeId;
@@ -191,7 +191,7 @@ fn neighbours<'a>(
             arrays.len() - 1
         });
         let array = u32::try_from(number).expect("a few calls work on few arrays");
-        Place { array, shape: &term.shape, is_shared: arrays[number].1 }
+        ArrayUse { array, shape: &term.shape, is_shared: arrays[number].1 }
     };
     let mut neighbour = |step: &&'a Step| Neighbour {
         site: rewriting.site(step),
@@ -257,7 +257,7 @@ type Names = BTreeMap<&'static str, Term>;
 
 /// The call that a rule has for two.
 fn apply(
-    form: &Form,
+    form: &RewriteForm,
     [first, second]: [&Step; 2],
     private: &dyn Fn(Tensor) -> bool,
 ) -> Option<Step> {
@@ -299,7 +299,7 @@ const INNER: &str = "inner";
 const CUT: [&str; 3] = ["all_gather", "part", "reduce_scatter"];
 
 /// Gives the tensors of a call the names of a line; what it has besides the line's flags.
-fn bind(line: &Line, step: &Step, names: &mut Names) -> Option<Attributes> {
+fn bind(line: &CallPattern, step: &Step, names: &mut Names) -> Option<Attributes> {
     let mut rest = (*step.attributes).clone();
     for flag in line.flags {
         rest.remove(*flag).filter(|value| *value == Attribute::Flag(true))?;
@@ -329,7 +329,7 @@ fn seen<'a>(term: &Term, step: &'a Step) -> Option<&'a Extents> {
 
 /// Gives what must be alike the shape of the tensor between the calls, as a matrix where one of
 /// them sees it so.
-fn reshape(form: &Form, second: &Step, names: &mut Names) -> Option<()> {
+fn reshape(form: &RewriteForm, second: &Step, names: &mut Names) -> Option<()> {
     let between = names[form.between()].clone();
     let shapes = [Some(&between.shape), seen(&between, second)].into_iter().flatten();
     let shape = shapes.min_by_key(|shape| shape.len())?.clone();
@@ -344,7 +344,7 @@ fn reshape(form: &Form, second: &Step, names: &mut Names) -> Option<()> {
 }
 
 /// The call of a line; `rest` is what it has besides the line's flags.
-fn after(line: &Line, names: &Names, rest: Attributes, strand: Strand) -> Step {
+fn after(line: &CallPattern, names: &Names, rest: Attributes, strand: Strand) -> Step {
     let terms = line.operands().map(|name| names[name].clone()).collect();
     let mut attributes = rest;
     let flags = line.flags.iter().map(|flag| ((*flag).into(), Attribute::Flag(true)));

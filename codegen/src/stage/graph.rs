@@ -55,10 +55,10 @@ impl<'a> Graph<'a> {
             examples,
             loss: end,
             metrics: vec![],
-            trunk: needed(model, [end], |_| true),
-            reached: needed(model, minimised(model, end), passes_gradient),
+            trunk: model.needed([end], |_| true),
+            reached: model.needed(minimised(model, end), Operation::passes_gradient),
             measured: vec![],
-            trained: trained(model),
+            trained: model.trained(),
             weights: vec![None; model.nodes.len()],
             layers: OnceCell::new(),
             strands: &[],
@@ -70,7 +70,7 @@ impl<'a> Graph<'a> {
         graph.loss = loss;
         graph.metrics =
             model.metrics.iter().map(|m| graph.measure(m)).collect::<Result<_, _>>()?;
-        graph.measured = needed(model, graph.metrics.iter().copied(), |_| true);
+        graph.measured = model.needed(graph.metrics.iter().copied(), |_| true);
         graph.views_fit()?;
         graph.weigh_losses()?;
         Ok(graph)
@@ -373,49 +373,10 @@ fn is_hop(operation: Operation) -> bool {
     matches!(operation, Operation::Boundary(Hop::Added | Hop::Alone))
 }
 
-fn passes_gradient(operation: Operation) -> bool {
-    operation != Operation::Boundary(Hop::None)
-}
-
 /// The loss and those of heads.
 fn minimised(model: &Model, loss: NodeId) -> impl Iterator<Item = NodeId> + use<> {
     let all = model.auxiliary.iter().copied().chain([loss]);
     all.collect::<Vec<_>>().into_iter()
-}
-
-/// Nodes that some of these depend on through operations that pass, and these.
-fn needed(
-    model: &Model,
-    ends: impl IntoIterator<Item = NodeId>,
-    passes: impl Fn(Operation) -> bool,
-) -> Vec<bool> {
-    let mut needed = vec![false; model.nodes.len()];
-    ends.into_iter().for_each(|end| needed[end.index()] = true);
-    for (id, node) in model.nodes.iter().rev() {
-        if needed[id.index()] && passes(node.operation) {
-            for operand in &node.operands {
-                if let Source::Node(above) = operand {
-                    needed[above.index()] = true;
-                }
-            }
-        }
-    }
-    needed
-}
-
-/// Nodes that depend on a parameter behind the last stop.
-fn trained(model: &Model) -> Vec<bool> {
-    let mut trained = Vec::with_capacity(model.nodes.len());
-    for node in model.nodes.values() {
-        let depends = |operand: &Source| match operand {
-            Source::Node(above) => trained[above.index()],
-            Source::Parameter(_) => true,
-            Source::Input(_) => false,
-        };
-        trained
-            .push(passes_gradient(node.operation) && node.operands.iter().any(depends));
-    }
-    trained
 }
 
 fn sound(model: &Model, id: NodeId, node: &Node) -> Result<(), StageError> {

@@ -7,7 +7,7 @@
 //! over examples, and become the mean over the halves. What mixes examples is refused by name.
 
 use super::Parted;
-use crate::stage::StageError;
+use crate::{mean::mean, stage::StageError};
 use roundelay_dsl::{
     Extent, Masked, Metric, Model, ModelInput, Node, NodeId, Operation, Part, Share,
     Sliced, Source,
@@ -137,10 +137,10 @@ impl<'a> Halving<'a> {
         Err(StageError::Unhalved { node, problem: problem.to_owned() })
     }
 
-    fn add(&mut self, strand: Strand, node: Node) -> Source {
+    fn add(&mut self, strand: Strand, node: Node) -> NodeId {
         self.origin.push(self.whole.origin[self.at.index()]);
         self.strands.push(strand);
-        Source::Node(self.model.nodes.push(node))
+        self.model.nodes.push(node)
     }
 
     /// What becomes of an operation.
@@ -155,8 +155,8 @@ impl<'a> Halving<'a> {
         };
         let operands = node.operands.iter().map(|source| self.operand(*source, strand));
         let operands = operands.collect();
-        Ok(self
-            .add(strand, Node { name, operation, operands, shape: node.shape.clone() }))
+        let own = Node { name, operation, operands, shape: node.shape.clone() };
+        Ok(Source::Node(self.add(strand, own)))
     }
 
     fn operand(&mut self, source: Source, strand: Strand) -> Source {
@@ -176,7 +176,8 @@ impl<'a> Halving<'a> {
                 let own = Sliced::Examples { own: half, parts: self.halves };
                 let operation = Operation::Sliced(own);
                 let (operands, shape) = (vec![source], whole.shape.clone());
-                let own = self.add(strand, Node { name, operation, operands, shape });
+                let own = Node { name, operation, operands, shape };
+                let own = Source::Node(self.add(strand, own));
                 self.known.insert((source, half), own);
                 own
             }
@@ -193,26 +194,11 @@ impl<'a> Halving<'a> {
         {
             return self.refuse("it is no mean over examples");
         }
-        let parts: Vec<Source> = self.made.iter().map(|made| made[&node]).collect();
-        let factor = 1.0 / f64::from(self.halves);
-        let joined = |operation, operands| Node {
-            name: name.clone(),
-            operation,
-            operands,
-            shape: shape.clone(),
-        };
-        let (first, others) = parts.split_first().expect("there is a half");
-        let mut mean = *first;
-        for part in others {
-            mean = self.add(Strand::All, joined(Operation::Add, vec![mean, *part]));
-        }
-        let scale = joined(Operation::Scale { factor }, vec![mean]);
-        match self.add(Strand::All, scale) {
-            Source::Node(node) => Ok(node),
-            Source::Parameter(_) | Source::Input(_) => {
-                unreachable!("operations become operations")
-            }
-        }
+        let pieces: Vec<Source> = self.made.iter().map(|made| made[&node]).collect();
+        Ok(mean(&pieces, |operation, operands| {
+            let (name, shape) = (name.clone(), shape.clone());
+            self.add(Strand::All, Node { name, operation, operands, shape })
+        }))
     }
 
     /// With the metrics.

@@ -9,6 +9,34 @@ use super::{
 use roundelay_dsl::{Extent, Operation, Source};
 use roundelay_schedule::Direction;
 
+/// An operation on heads, with as many of queries and of keys; where keys have none of their own,
+/// twice the same.
+#[derive(Clone, Copy)]
+pub(super) struct Heads {
+    pub(super) operation: Operation,
+    pub(super) count: [u64; 2],
+}
+
+impl Heads {
+    /// The operation on one of so many equal parts of the heads.
+    fn own(self, parts: u64) -> Operation {
+        let [heads, key_heads] = self.count.map(|heads| heads / parts);
+        match self.operation {
+            Operation::Attention { causal, window, scale, cap, .. } => {
+                Operation::Attention { heads, key_heads, causal, window, scale, cap }
+            }
+            Operation::Scores { causal, window, scale, .. } => {
+                Operation::Scores { heads, key_heads, causal, window, scale }
+            }
+            Operation::Mix { .. } => Operation::Mix { heads, key_heads },
+            Operation::Rotary { base, turned, .. } => {
+                Operation::Rotary { heads, base, turned }
+            }
+            other => other,
+        }
+    }
+}
+
 impl Local<'_> {
     /// Who divides these operands, and their heads with them; none where everybody does all.
     fn by_heads(
@@ -35,26 +63,24 @@ impl Local<'_> {
     }
 
     /// An operation that is made head by head: own heads of each operand, divided along the extent
-    /// beside it, give a result that is divided along one; `own` is the operation on so many heads.
+    /// beside it, give a result that is divided along one.
     fn head_by_head(
         &mut self,
-        (operation, shape): (Operation, &[Extent]),
-        (operands, heads): (&[(Source, u32)], [u64; 2]),
-        divided: u32,
-        own: impl Fn([u64; 2]) -> Operation,
+        heads: Heads,
+        operands: &[(Source, u32)],
+        (shape, divided): (&[Extent], u32),
     ) -> (Source, Layout) {
-        let Some(direction) = self.by_heads(operands, heads) else {
-            self.counted_heads(heads);
+        let Some(direction) = self.by_heads(operands, heads.count) else {
+            self.counted_heads(heads.count);
             let whole: Vec<Source> = operands.iter().map(|(own, _)| *own).collect();
-            return self.replicated(operation, &whole, shape);
+            return self.replicated(heads.operation, &whole, shape);
         };
         let parts = self.parts(direction);
         let part = |extent| Layout::only(direction, Along::Split(extent));
         let operands =
             operands.iter().map(|(own, extent)| self.want(*own, part(*extent))).collect();
-        let own = own(heads.map(|heads| heads / parts));
         let layout = part(divided);
-        (self.add("", own, operands, (shape, layout)), layout)
+        (self.add("", heads.own(parts), operands, (shape, layout)), layout)
     }
 
     /// Each operand with its last extent.
@@ -62,80 +88,36 @@ impl Local<'_> {
         operands.iter().map(|own| (*own, last(&self.shape(*own)))).collect()
     }
 
+    /// Own heads of all operands: own columns.
     pub(super) fn attention(
         &mut self,
-        operation: Operation,
+        heads: Heads,
         operands: &[Source],
         shape: &[Extent],
     ) -> (Source, Layout) {
-        let Operation::Attention { heads, key_heads, causal, window, scale, cap } =
-            operation
-        else {
-            unreachable!("the caller matched an attention")
-        };
-        let own = |[heads, key_heads]: [u64; 2]| Operation::Attention {
-            heads,
-            key_heads,
-            causal,
-            window,
-            scale,
-            cap,
-        };
         let operands = self.by_last(operands);
-        let given = (&operands[..], [heads, key_heads]);
-        self.head_by_head((operation, shape), given, last(shape), own)
+        self.head_by_head(heads, &operands, (shape, last(shape)))
     }
 
     /// Own heads of queries and keys: own scores.
     pub(super) fn scores(
         &mut self,
-        operation: Operation,
+        heads: Heads,
         operands: &[Source],
         shape: &[Extent],
     ) -> (Source, Layout) {
-        let Operation::Scores { heads, key_heads, causal, window, scale } = operation
-        else {
-            unreachable!("the caller matched scores")
-        };
-        let own = |[heads, key_heads]: [u64; 2]| Operation::Scores {
-            heads,
-            key_heads,
-            causal,
-            window,
-            scale,
-        };
         let operands = self.by_last(operands);
-        let given = (&operands[..], [heads, key_heads]);
-        self.head_by_head((operation, shape), given, HEADS, own)
+        self.head_by_head(heads, &operands, (shape, HEADS))
     }
 
     /// Own weights and own heads of values: own columns.
     pub(super) fn mix(
         &mut self,
-        operation: Operation,
+        heads: Heads,
         operands: &[Source],
         shape: &[Extent],
     ) -> (Source, Layout) {
-        let Operation::Mix { heads, key_heads } = operation else {
-            unreachable!("the caller matched a mix")
-        };
-        let own = |[heads, key_heads]: [u64; 2]| Operation::Mix { heads, key_heads };
         let operands = [(operands[0], HEADS), (operands[1], last(shape))];
-        let given = (&operands[..], [heads, key_heads]);
-        self.head_by_head((operation, shape), given, last(shape), own)
-    }
-
-    pub(super) fn rotary(
-        &mut self,
-        operation: Operation,
-        operands: &[Source],
-        shape: &[Extent],
-    ) -> (Source, Layout) {
-        let Operation::Rotary { heads, base, turned } = operation else {
-            unreachable!("the caller matched rotary positions")
-        };
-        let own = |[heads, _]: [u64; 2]| Operation::Rotary { heads, base, turned };
-        let given = (&[(operands[0], last(shape))][..], [heads; 2]);
-        self.head_by_head((operation, shape), given, last(shape), own)
+        self.head_by_head(heads, &operands, (shape, last(shape)))
     }
 }

@@ -11,25 +11,22 @@ use roundelay_schedule::Direction;
 
 impl Local<'_> {
     /// Filters of their own for each group of channels: whoever divides channels divides groups.
+    /// `of` is the operation in so many groups.
     pub(super) fn in_groups(
         &mut self,
-        (operation, groups): (Operation, u64),
+        (of, groups): (impl Fn(u64) -> Operation, u64),
         operands: &[Source],
         shape: &[Extent],
     ) -> (Source, Layout) {
         let Some(direction) = self.by_channels(operands[0]) else {
-            return self.replicated(operation, operands, shape);
+            return self.replicated(of(groups), operands, shape);
         };
         let parts = self.parts(direction);
-        let Operation::Conv2d { stride, padding, .. } = operation else {
-            unreachable!("the caller matched a convolution")
-        };
         if !self.divides(direction, ("groups", groups)) {
             self.counted(("groups", groups), groups);
-            return self.replicated(operation, operands, shape);
+            return self.replicated(of(groups), operands, shape);
         }
-        let own = Operation::Conv2d { stride, padding, groups: groups / parts };
-        self.on_channels((own, direction), operands, shape)
+        self.on_channels((of(groups / parts), direction), operands, shape)
     }
 
     /// An operation that makes every channel from the same one.

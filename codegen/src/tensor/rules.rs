@@ -2,6 +2,7 @@
 
 use super::{
     absorb::is_elementwise,
+    heads::Heads,
     layout::{Along, Layout, Place},
     local::Local,
     maps::Map,
@@ -29,10 +30,21 @@ impl Local<'_> {
             Operation::Linear | Operation::Conv2d { groups: 1, .. } => {
                 self.map(Map { id, operation, operands, shape })
             }
-            Operation::Attention { .. } => self.attention(operation, operands, shape),
-            Operation::Scores { .. } => self.scores(operation, operands, shape),
-            Operation::Mix { .. } => self.mix(operation, operands, shape),
-            Operation::Rotary { .. } => self.rotary(operation, operands, shape),
+            Operation::Attention { heads, key_heads, .. } => {
+                let heads = Heads { operation, count: [heads, key_heads] };
+                self.attention(heads, operands, shape)
+            }
+            Operation::Scores { heads, key_heads, .. } => {
+                let heads = Heads { operation, count: [heads, key_heads] };
+                self.scores(heads, operands, shape)
+            }
+            Operation::Mix { heads, key_heads } => {
+                let heads = Heads { operation, count: [heads, key_heads] };
+                self.mix(heads, operands, shape)
+            }
+            Operation::Rotary { heads, .. } => {
+                self.attention(Heads { operation, count: [heads; 2] }, operands, shape)
+            }
             Operation::Reshape => self.reshape(id, operands, shape),
             Operation::LayerNorm { .. }
             | Operation::RmsNorm { .. }
@@ -41,8 +53,9 @@ impl Local<'_> {
             Operation::Add | Operation::Multiply => self.pair(operation, operands, shape),
             Operation::CrossEntropy => self.loss(operation, operands, Masked::No),
             Operation::MaskedCrossEntropy => self.loss(operation, operands, Masked::Yes),
-            Operation::Conv2d { groups, .. } => {
-                self.in_groups((operation, groups), operands, shape)
+            Operation::Conv2d { stride, padding, groups } => {
+                let own = |groups: u64| Operation::Conv2d { stride, padding, groups };
+                self.in_groups((own, groups), operands, shape)
             }
             Operation::Rows { .. } if self.alternates() => {
                 self.own_columns(operation, operands, shape)

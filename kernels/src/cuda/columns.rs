@@ -1,7 +1,7 @@
 //! Sums over rows: partial sums of segments of rows, then the sums of those.
 
 use super::{
-    Argument, Place, Source,
+    Argument, CallPlace, Source,
     draft::{Draft, NOWHERE, Shape, adding, count, extent},
     form::{Form, Role},
     source::COLUMNS,
@@ -23,7 +23,7 @@ pub(crate) struct Columns {
 /// Sums of the segments, in scratch memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Partial {
-    sums: Place,
+    sums: CallPlace,
     pub(crate) segments: usize,
     columns: Columns,
     terms: usize,
@@ -107,7 +107,7 @@ impl Partial {
         Argument::Address(self.sums)
     }
     /// Sums of one term over `segments` segments, of `columns` columns each.
-    pub(crate) fn new(sums: Place, segments: usize, columns: usize) -> Self {
+    pub(crate) fn new(sums: CallPlace, segments: usize, columns: usize) -> Self {
         Self { sums, segments, columns: Columns { rows: segments, columns }, terms: 1 }
     }
     /// out = Σ over all segments of one term.
@@ -135,11 +135,11 @@ impl Partial {
 }
 
 /// A place so many bytes further on.
-pub(crate) fn further(place: Place, bytes: usize) -> Place {
+pub(crate) fn further(place: CallPlace, bytes: usize) -> CallPlace {
     let bytes = Bytes(bytes as u64);
     match place {
-        Place::Operand(index, offset) => Place::Operand(index, offset + bytes),
-        Place::Scratch(offset) => Place::Scratch(offset + bytes),
+        CallPlace::Operand(index, offset) => CallPlace::Operand(index, offset + bytes),
+        CallPlace::Scratch(offset) => CallPlace::Scratch(offset + bytes),
     }
 }
 

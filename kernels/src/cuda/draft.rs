@@ -1,6 +1,8 @@
 //! Steps of a call under construction: which addresses, which scratch memory, which grid.
 
-use super::{Argument, Function, Launch, Number, Place, Product, Source, Step, Steps};
+use super::{
+    Argument, CallPlace, Function, Launch, Number, Product, Source, Step, Steps,
+};
 use crate::store::Store;
 use roundelay_schedule::Bytes;
 
@@ -25,7 +27,7 @@ pub(crate) struct Shape {
 #[derive(Debug)]
 pub(crate) struct Draft {
     pub(crate) types: Types,
-    operands: Vec<Place>,
+    operands: Vec<CallPlace>,
     steps: Vec<Step>,
     scratch: Bytes,
 }
@@ -108,11 +110,11 @@ impl Shape {
 
 impl Draft {
     /// Of a call whose operands are in these places.
-    pub(crate) fn new(types: Types, operands: Vec<Place>) -> Self {
+    pub(crate) fn new(types: Types, operands: Vec<CallPlace>) -> Self {
         Self { types, operands, steps: Vec::new(), scratch: Bytes(0) }
     }
     /// Where an operand is.
-    pub(crate) fn place(&self, operand: usize) -> Place {
+    pub(crate) fn place(&self, operand: usize) -> CallPlace {
         self.operands[operand]
     }
     /// The address of an operand.
@@ -124,8 +126,8 @@ impl Draft {
         std::array::from_fn(|index| self.operand(first + index))
     }
     /// Scratch memory for so many bytes.
-    pub(crate) fn scratch(&mut self, bytes: usize) -> Place {
-        let place = Place::Scratch(self.scratch);
+    pub(crate) fn scratch(&mut self, bytes: usize) -> CallPlace {
+        let place = CallPlace::Scratch(self.scratch);
         let size = (bytes as u64).next_multiple_of(ALIGNMENT);
         self.scratch = Bytes(self.scratch.0.saturating_add(size));
         place
@@ -140,7 +142,7 @@ impl Draft {
         16 / self.types.narrow.size()
     }
     /// Puts conversions where operands are, in a call that has begun.
-    pub(crate) fn replace(&mut self, operand: usize, place: Place) {
+    pub(crate) fn replace(&mut self, operand: usize, place: CallPlace) {
         self.operands[operand] = place;
     }
     /// Launches a function of given types.

@@ -1,7 +1,7 @@
 //! Sums, products and copies of arrays, and of windows of their rows.
 
 use super::{
-    Argument, Function, Launch, Number, Place,
+    Argument, CallPlace, Function, Launch, Number,
     draft::{Draft, NOWHERE, Shape, adding, count},
     form::{Form, Role},
     source::ELEMENTWISE,
@@ -34,7 +34,7 @@ pub fn sum(
             "a sum has from 1 to {MOST_SUMMED} parts on a CUDA device, not {parts}"
         ));
     }
-    let operand = |index| Argument::Address(Place::Operand(index, Bytes(0)));
+    let operand = |index| Argument::Address(CallPlace::Operand(index, Bytes(0)));
     let store = match accumulate {
         Accumulation::Replace => Store::Write,
         Accumulation::Add => Store::Add,
@@ -62,7 +62,7 @@ pub enum Accumulation {
 /// Copies numbers of one type to another.
 pub(crate) fn convert(
     draft: &mut Draft,
-    [from, to]: [Place; 2],
+    [from, to]: [CallPlace; 2],
     [is, becomes]: [Number; 2],
     elements: usize,
 ) {

@@ -2,7 +2,7 @@
 //! converted to 32 bits before, and back after.
 
 use super::{
-    Number, Place, Steps,
+    CallPlace, Number, Steps,
     draft::{Draft, Types},
     elementwise::convert,
 };
@@ -45,7 +45,8 @@ pub(crate) fn steps(
         slots.iter().map(|slot| stored(slot.element, dtype)).collect();
     let types = direct(&roles, &stored, narrow(dtype));
     let types = types.unwrap_or(Types { narrow: Number::F32, either: Number::F32 });
-    let places = (0..slots.len()).map(|index| Place::Operand(index, Bytes(0))).collect();
+    let places =
+        (0..slots.len()).map(|index| CallPlace::Operand(index, Bytes(0))).collect();
     let mut draft = Draft::new(types, places);
     let others: Vec<Conversion> = (0..slots.len())
         .filter_map(|operand| {
@@ -67,7 +68,7 @@ struct Conversion {
     to: Number,
 }
 
-fn before(draft: &mut Draft, others: &[Conversion], slots: &[Slot]) -> Vec<Place> {
+fn before(draft: &mut Draft, others: &[Conversion], slots: &[Slot]) -> Vec<CallPlace> {
     let each = others.iter().map(|other| {
         let (slot, original) = (&slots[other.operand], draft.place(other.operand));
         let copy = draft.scratch(slot.length.saturating_mul(other.to.size()));
@@ -83,7 +84,12 @@ fn before(draft: &mut Draft, others: &[Conversion], slots: &[Slot]) -> Vec<Place
     each.collect()
 }
 
-fn after(draft: &mut Draft, others: &[Conversion], slots: &[Slot], originals: &[Place]) {
+fn after(
+    draft: &mut Draft,
+    others: &[Conversion],
+    slots: &[Slot],
+    originals: &[CallPlace],
+) {
     for (other, original) in others.iter().zip(originals) {
         let (slot, copy) = (&slots[other.operand], draft.place(other.operand));
         match slot.access {

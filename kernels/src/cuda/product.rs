@@ -1,7 +1,8 @@
 //! Matrix products, and our own kernel for them where there is no library.
 
 use super::{
-    Addend, Argument, Epilogue, Function, Launch, Matrix, Number, Place, Product, Step,
+    Addend, Argument, CallPlace, Epilogue, Function, Launch, Matrix, Number, Product,
+    Step,
     draft::{Draft, NOWHERE, Shape, count, extent},
     form::{Form, Role},
     source::{ACTIVATION, PRODUCT},
@@ -63,7 +64,7 @@ impl Product {
         }
     }
 
-    fn gelu(&self, before: Place) -> Launch {
+    fn gelu(&self, before: CallPlace) -> Launch {
         let Matrix { row, batch, place, number, .. } = self.out;
         let dense = row == self.n && (self.batches == 1 || batch == self.m * row);
         assert!(
@@ -132,7 +133,7 @@ impl Product {
 }
 
 /// A matrix that stands alone, stored with `columns` in a row.
-fn dense(place: Place, number: Number, columns: usize) -> Matrix {
+fn dense(place: CallPlace, number: Number, columns: usize) -> Matrix {
     Matrix { place, number, transposed: false, row: columns, batch: 0 }
 }
 
@@ -229,7 +230,8 @@ mod tests {
 
     #[test]
     fn mixed_types_have_a_kernel_too() {
-        let matrix = |index, number| dense(Place::Operand(index, Bytes(0)), number, 3);
+        let matrix =
+            |index, number| dense(CallPlace::Operand(index, Bytes(0)), number, 3);
         let product = Product {
             m: 2,
             n: 3,

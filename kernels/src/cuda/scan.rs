@@ -1,7 +1,7 @@
 //! Counting words of memory.
 
 use super::{
-    Argument, Function, Launch, Place,
+    Argument, CallPlace, Function, Launch,
     draft::{count, extent},
     source::SCAN,
 };
@@ -10,7 +10,7 @@ use roundelay_schedule::Bytes;
 /// How many of each `each` words of operand 0, which has `words` words of 32 bits, equal `word`:
 /// a whole number of 32 bits for each run goes to operand 1.
 pub fn count_words(words: usize, each: usize, word: u32) -> Launch {
-    let operand = |index| Argument::Address(Place::Operand(index, Bytes(0)));
+    let operand = |index| Argument::Address(CallPlace::Operand(index, Bytes(0)));
     let function = Function { source: SCAN, symbol: "count_words".to_owned() };
     Launch {
         function,

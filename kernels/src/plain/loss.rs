@@ -12,11 +12,16 @@ pub(crate) fn cross_entropy<R: Real>(
     let columns = logits.len() / targets.len();
     let mut total = R::ZERO;
     for (i, row) in logits.chunks(columns).enumerate() {
-        let most = row.iter().fold(R::NEGATIVE_INFINITY, |most, x| most.greater(*x));
-        lse[i] = most + row.iter().map(|x| (*x - most).exp()).sum::<R>().ln();
+        lse[i] = log_sum(row);
         total += lse[i] - row[class_of(targets[i], columns)];
     }
     *loss = total / R::of(targets.len() as f64);
+}
+
+/// ln Σ exp(x).
+pub(crate) fn log_sum<R: Real>(row: &[R]) -> R {
+    let most = row.iter().fold(R::NEGATIVE_INFINITY, |most, x| most.greater(*x));
+    most + row.iter().map(|x| (*x - most).exp()).sum::<R>().ln()
 }
 
 /// dlogits_ik = (exp(logits_ik − lse_i) − \[k = target\]) / m.

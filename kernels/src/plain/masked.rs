@@ -3,6 +3,7 @@
 use crate::{
     Real,
     masked::{counted, share},
+    plain::loss::log_sum,
     store::Store,
 };
 
@@ -16,8 +17,7 @@ pub(crate) fn masked_cross_entropy<R: Real>(
     let columns = logits.len() / targets.len();
     let mut total = R::ZERO;
     for (i, row) in logits.chunks(columns).enumerate() {
-        let most = row.iter().fold(R::NEGATIVE_INFINITY, |most, x| most.greater(*x));
-        lse[i] = most + row.iter().map(|x| (*x - most).exp()).sum::<R>().ln();
+        lse[i] = log_sum(row);
         if let Some(class) = counted(targets[i], columns) {
             total += lse[i] - row[class];
         }

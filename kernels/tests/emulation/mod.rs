@@ -13,7 +13,7 @@ pub(crate) mod stored;
 
 use roundelay_kernels::{
     Context, Mode,
-    cuda::{Argument, Launch, Place, Scalars, Source, Step, Steps},
+    cuda::{Argument, CallPlace, Launch, Scalars, Source, Step, Steps},
 };
 use std::{
     collections::BTreeMap,
@@ -169,10 +169,10 @@ fn bits(
         u64::from(line.place(bound.context.part as u32))
     };
     match argument {
-        Argument::Address(Place::Operand(index, offset)) => {
+        Argument::Address(CallPlace::Operand(index, offset)) => {
             (bound.operands[*index] as u64 + offset.0, 8)
         }
-        Argument::Address(Place::Scratch(offset)) => (scratch + offset.0, 8),
+        Argument::Address(CallPlace::Scratch(offset)) => (scratch + offset.0, 8),
         Argument::Scalars => (std::ptr::from_ref(scalars) as u64, 8),
         Argument::MicroBatch => (bound.context.micro_batch, 8),
         Argument::SliceOffset => (bound.context.slice_offset, 8),

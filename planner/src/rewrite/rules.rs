@@ -8,12 +8,12 @@ use super::Terms;
 use egg::{
     Applier, Id, MultiPattern, PatternAst, SearchMatches, Subst, Symbol, SymbolLang, Var,
 };
-use roundelay_codegen::{FORMS, Form, Line};
+use roundelay_codegen::{CallPattern, FORMS, RewriteForm};
 
 /// An equation, and the form of a rule that it is.
 #[derive(Clone, Debug)]
 pub(super) struct Rule {
-    pub(super) form: &'static Form,
+    pub(super) form: &'static RewriteForm,
     pub(super) rewrite: egg::Rewrite<SymbolLang, ()>,
 }
 
@@ -22,7 +22,7 @@ pub(super) fn rules() -> Vec<Rule> {
     FORMS.iter().enumerate().map(rule).collect()
 }
 
-fn rule((number, form): (usize, &'static Form)) -> Rule {
+fn rule((number, form): (usize, &'static RewriteForm)) -> Rule {
     let [first, second] = &form.before;
     let left = format!("{}, {}", equations(first, "first"), equations(second, "second"));
     let right = equations(&form.after, "after");
@@ -86,7 +86,7 @@ pub(super) fn operator<'a>(
 }
 
 /// The operator of a line.
-pub(super) fn operator_of(line: &Line) -> String {
+pub(super) fn operator_of(line: &CallPattern) -> String {
     operator(line.kernel, line.flags.iter().copied())
 }
 
@@ -97,10 +97,10 @@ pub(super) fn results(kernel: &str) -> usize {
 
 /// Whether calls of a kernel make their array where the last one lay that they read.
 pub(super) fn is_in_place(kernel: &str) -> bool {
-    line_of(kernel).is_some_and(Line::is_in_place)
+    line_of(kernel).is_some_and(CallPattern::is_in_place)
 }
 
-fn line_of(kernel: &str) -> Option<&'static Line> {
+fn line_of(kernel: &str) -> Option<&'static CallPattern> {
     let mut lines = FORMS.iter().flat_map(|form| form.before.iter().chain([&form.after]));
     lines.find(|line| line.kernel == kernel)
 }
@@ -110,7 +110,7 @@ pub(super) fn result(number: usize) -> String {
     format!("result{number}")
 }
 
-fn equations(line: &Line, call: &str) -> String {
+fn equations(line: &CallPattern, call: &str) -> String {
     let read = line.read.iter().map(|name| format!("?{name}"));
     let along = MOVES.contains(&line.kernel).then(|| "?along".to_owned());
     let operands: Vec<String> = along.into_iter().chain(read).collect();

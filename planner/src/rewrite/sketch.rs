@@ -6,7 +6,7 @@ use super::{
     rules::{MOVES, Rule, is_in_place, operator, operator_of, result, results},
 };
 use egg::{Id, SymbolLang};
-use roundelay_codegen::{Neighbour, Place};
+use roundelay_codegen::{ArrayUse, Neighbour};
 use roundelay_schedule::{Attribute, Name};
 use std::collections::BTreeMap;
 
@@ -29,13 +29,13 @@ struct Call {
 
 /// Whether all operands of a call have as many elements.
 pub(super) fn is_uniform(one: &Neighbour<'_>) -> bool {
-    let size = |place: &Place<'_>| place.shape.iter().product::<u64>();
+    let size = |place: &ArrayUse<'_>| place.shape.iter().product::<u64>();
     one.operands.windows(2).all(|pair| size(&pair[0]) == size(&pair[1]))
 }
 
 /// Along which extents a call moves an array: how many rows and columns the whole has.
 pub(super) fn along(one: &Neighbour<'_>) -> [u64; 2] {
-    let shape = |place: &Place<'_>| {
+    let shape = |place: &ArrayUse<'_>| {
         let columns = place.shape.last().copied().unwrap_or(1);
         [place.shape.iter().product::<u64>() / columns.max(1), columns]
     };
@@ -71,7 +71,7 @@ impl Sketch {
         &mut self,
         one: &'a Neighbour<'a>,
         arrays: &mut BTreeMap<u32, Id>,
-    ) -> Vec<(&'a Place<'a>, Id)> {
+    ) -> Vec<(&'a ArrayUse<'a>, Id)> {
         let results = results(one.kernel);
         let first = one.operands.len().saturating_sub(results);
         let read = if is_in_place(one.kernel) { one.operands.len() } else { first };
@@ -103,7 +103,7 @@ impl Sketch {
     }
 
     /// What lies at a place.
-    fn content(&mut self, place: &Place<'_>, arrays: &mut BTreeMap<u32, Id>) -> Id {
+    fn content(&mut self, place: &ArrayUse<'_>, arrays: &mut BTreeMap<u32, Id>) -> Id {
         let known = arrays.get(&place.array).copied();
         known.unwrap_or_else(|| {
             let fresh = self.term(format!("array{}", place.array), vec![]);

@@ -4,7 +4,7 @@
 use super::*;
 use crate::sample;
 use roundelay_codegen::{
-    Everywhere, FORMS, Place, StageForm, Stages, lower, lower_with, stages_in,
+    ArrayUse, Everywhere, FORMS, StageForm, Stages, lower, lower_with, stages_in,
 };
 use roundelay_dsl::{NoFiles, Program, SourceFile, parse};
 use roundelay_schedule::{
@@ -124,7 +124,7 @@ fn chosen(calls: &[(&'static str, &[u32])], shared: &[u32]) -> Vec<(usize, Rewri
         attributes: if *kernel == "matmul" { &flags } else { &none },
         operands: arrays
             .iter()
-            .map(|array| Place {
+            .map(|array| ArrayUse {
                 array: *array,
                 shape: &[4, 4],
                 is_shared: shared.contains(array),
@@ -164,7 +164,7 @@ fn exchanges_of_crossing_lines_are_left_alone() {
         };
         numbers.map(attribute).into()
     };
-    let place = |array, shape| Place { array, shape, is_shared: array != 1 };
+    let place = |array, shape| ArrayUse { array, shape, is_shared: array != 1 };
     for (strides, expected) in [([2, 1], 0), ([1, 2], 0), ([2, 2], 1)] {
         let attributes = strides.map(along);
         let neighbour = |site, kernel, attributes, [from, to]: [&'static [u64]; 2]| {
@@ -189,7 +189,7 @@ fn why_it_stopped_is_said() {
     let algebra = Algebra::default();
     assert!(algebra.stops().is_empty());
     let flags = [("parts".into(), Attribute::Integer(2))].into();
-    let place = |array, shape| Place { array, shape, is_shared: array != 1 };
+    let place = |array, shape| ArrayUse { array, shape, is_shared: array != 1 };
     let calls = [("part", &[3, 8], &[3, 4]), ("all_gather", &[3, 4], &[3, 8])];
     let neighbours: Vec<Neighbour<'_>> = (0..)
         .zip(&calls)

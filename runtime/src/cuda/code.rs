@@ -12,8 +12,8 @@ use crate::{code::parse_call, machine::ProductCounts};
 use roundelay_kernels::{
     Exchange,
     cuda::{
-        self, Accumulation, Argument, Launch, MOST_SUMMED, Number, Place, Product, Steps,
-        sum,
+        self, Accumulation, Argument, CallPlace, Launch, MOST_SUMMED, Number, Product,
+        Steps, sum,
     },
 };
 use roundelay_schedule::{
@@ -110,10 +110,12 @@ impl Binding<'_> {
         }
     }
 
-    pub(super) fn address(&self, place: Place) -> Address {
+    pub(super) fn address(&self, place: CallPlace) -> Address {
         match place {
-            Place::Operand(operand, Bytes(bytes)) => self.operands[operand].plus(bytes),
-            Place::Scratch(Bytes(bytes)) => self.scratch.plus(bytes),
+            CallPlace::Operand(operand, Bytes(bytes)) => {
+                self.operands[operand].plus(bytes)
+            }
+            CallPlace::Scratch(Bytes(bytes)) => self.scratch.plus(bytes),
         }
     }
 

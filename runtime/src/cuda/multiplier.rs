@@ -8,7 +8,7 @@ use super::{
     products::{self, Addresses, Handle, Plan, Refused},
 };
 use crate::machine::ProductCounts;
-use roundelay_kernels::cuda::{Addend, Epilogue, Matrix, Place, Product};
+use roundelay_kernels::cuda::{Addend, CallPlace, Epilogue, Matrix, Product};
 use roundelay_schedule::Bytes;
 
 /// What a bias starts at a multiple of, in bytes. Preferences speak of matrices alone, so the
@@ -99,7 +99,7 @@ impl Multiplier {
         operands: &[(usize, u64)],
     ) -> Result<usize, Reason> {
         let handle = self.handle.as_ref().map_err(|reason| *reason)?;
-        let starts = |places: &[Place]| {
+        let starts = |places: &[CallPlace]| {
             let offsets = places.iter().map(|place| offset(*place, operands));
             power_of_two_in(offsets.chain([self.alignment]))
         };
@@ -146,12 +146,12 @@ impl Multiplier {
 }
 
 /// Bits of how far behind the beginning of a row, or of scratch, a place is.
-fn offset(place: Place, operands: &[(usize, u64)]) -> u64 {
+fn offset(place: CallPlace, operands: &[(usize, u64)]) -> u64 {
     match place {
-        Place::Operand(operand, Bytes(bytes)) => {
+        CallPlace::Operand(operand, Bytes(bytes)) => {
             bytes | operands.get(operand).map_or(0, |(_, offset)| *offset)
         }
-        Place::Scratch(Bytes(bytes)) => bytes,
+        CallPlace::Scratch(Bytes(bytes)) => bytes,
     }
 }
 
@@ -163,7 +163,7 @@ pub(super) fn power_of_two_in(numbers: impl Iterator<Item = u64>) -> u64 {
 
 /// A product without its places.
 fn shape(product: &Product) -> Product {
-    let place = Place::Operand(0, Bytes(0));
+    let place = CallPlace::Operand(0, Bytes(0));
     let nowhere = |matrix: &Matrix| Matrix { place, ..*matrix };
     let epilogue = match product.epilogue {
         Epilogue::Plain => Epilogue::Plain,

@@ -12,7 +12,7 @@ use cudarc::cublaslt::sys::{
     cublasLtMatmulHeuristicResult_t as Heuristic, cublasLtMatmulPreferenceAttributes_t,
     cublasLtMatrixLayoutAttribute_t as LayoutAttribute, cublasStatus_t, cudaDataType,
 };
-use roundelay_kernels::cuda::{Addend, Epilogue, Matrix, Number, Place, Product};
+use roundelay_kernels::cuda::{Addend, CallPlace, Epilogue, Matrix, Number, Product};
 use roundelay_schedule::Bytes;
 use std::{ffi::c_void, fmt, mem::MaybeUninit, ptr};
 
@@ -177,7 +177,7 @@ fn epilogue(epilogue: &Epilogue) -> Option<Library> {
 }
 
 /// Where the bias of a product is.
-pub(super) fn bias(product: &Product) -> Option<Place> {
+pub(super) fn bias(product: &Product) -> Option<CallPlace> {
     match product.epilogue {
         Epilogue::Plain => None,
         Epilogue::Bias(bias)
@@ -187,7 +187,7 @@ pub(super) fn bias(product: &Product) -> Option<Place> {
 }
 
 /// Where what is added to a product is, which lies as its result does.
-pub(super) fn added(product: &Product) -> Place {
+pub(super) fn added(product: &Product) -> CallPlace {
     match product.addend {
         Addend::Nothing | Addend::Out => product.out.place,
         Addend::Other(place) => place,

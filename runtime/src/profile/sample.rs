@@ -1,7 +1,7 @@
 //! Replays a schedule until the times of its calls have settled.
 
 use super::{quartiles, usual};
-use crate::{Device, DeviceError, Ran, Record, State};
+use crate::{AnyMachine, MachineError, Ran, Record, State};
 use roundelay_kernels::Kernels;
 use roundelay_schedule::{
     ActionId, Catalogue, Checked, InputId, Nanos, PhysicalQueue, RoutineId, Schedule,
@@ -54,10 +54,10 @@ pub struct Sample {
 /// # Errors
 /// When the machine cannot run it.
 pub fn sample(
-    mut machine: Device,
+    mut machine: AnyMachine,
     launches: usize,
     settling: Settling,
-) -> Result<Sample, DeviceError> {
+) -> Result<Sample, MachineError> {
     let schedule = machine.schedule().clone();
     machine.load(&State::initial(&schedule.job))?;
     replay(&mut machine, ROUND)?;
@@ -80,7 +80,7 @@ pub fn sample(
 }
 
 /// What a machine does up to a step.
-fn replay(machine: &mut Device, end: u64) -> Result<Record, DeviceError> {
+fn replay(machine: &mut AnyMachine, end: u64) -> Result<Record, MachineError> {
     machine.replay_while(end, &mut |_| (), &mut || true)?;
     machine.record()
 }

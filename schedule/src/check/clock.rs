@@ -86,9 +86,10 @@ impl Clocks {
     pub(super) fn wait(&mut self, queue: u32, mark: &mut Mark) {
         if !self.done(queue, mark.stamp) {
             let own = self.own(queue);
-            let [own, other] = [own, mark.clock].map(|clock| self.row(clock).start);
-            let (own, other) = disjoint(&mut self.rows, own, other, self.queues);
-            for (known, seen) in own.iter_mut().zip(other) {
+            let rows = [own, mark.clock].map(|clock| self.row(clock));
+            let apart = self.rows.get_disjoint_mut(rows);
+            let [own, other] = apart.expect("nobody waits with the clock of a mark");
+            for (known, seen) in own.iter_mut().zip(&*other) {
                 *known = (*known).max(*seen);
             }
             let known = &mut own[mark.stamp.queue as usize];
@@ -127,21 +128,5 @@ impl Clocks {
     /// The instance that comes next in `queue`.
     pub(super) fn next(&self, queue: u32) -> Stamp {
         Stamp { queue, number: self.numbers[queue as usize] + 1 }
-    }
-}
-
-/// Two rows of one list: the first to change, the second to read. They are not the same.
-fn disjoint(
-    rows: &mut [i32],
-    own: usize,
-    other: usize,
-    width: usize,
-) -> (&mut [i32], &[i32]) {
-    if own < other {
-        let (low, high) = rows.split_at_mut(other);
-        (&mut low[own..own + width], &high[..width])
-    } else {
-        let (low, high) = rows.split_at_mut(own);
-        (&mut high[..width], &low[other..other + width])
     }
 }

@@ -234,7 +234,7 @@ fn axes(schedule: &Schedule, faults: &mut Faults) {
         let problem = || format!("extents are at least 1, and at most {most} together");
         return faults.require(false, culprit, problem);
     }
-    rows(schedule, faults);
+    parts(schedule, faults);
     let plan = &schedule.plan;
     let batch = schedule.axes.values().filter(|axis| axis.splits == Splits::Batch);
     let folded: u64 = batch.map(|axis| u64::from(axis.extent)).product();
@@ -253,11 +253,11 @@ fn axes(schedule: &Schedule, faults: &mut Faults) {
 }
 
 /// Split tensors have one axis, and parameters are the parts that it says.
-fn rows(schedule: &Schedule, faults: &mut Faults) {
+fn parts(schedule: &Schedule, faults: &mut Faults) {
     let culprit = Culprit::Header("axes");
     let tensor = schedule.plan.tensor;
     let parts = tensor.parts();
-    let axes = schedule.axes.values().filter(|axis| axis.splits == Splits::Rows);
+    let axes = schedule.axes.values().filter(|axis| axis.splits == Splits::Tensors);
     let extents: Vec<u32> = axes.map(|axis| axis.extent).collect();
     let one = if parts == 1 { extents.is_empty() } else { extents == [parts] };
     faults.require(one, culprit, || {
@@ -271,7 +271,7 @@ fn rows(schedule: &Schedule, faults: &mut Faults) {
     hold(tensor.check_contraction(), culprit, faults);
     hold(tensor.check_images(), culprit, faults);
     let last = schedule.axes.values().next_back().map(|axis| axis.splits);
-    faults.require(parts == 1 || last == Some(Splits::Rows), culprit, || {
+    faults.require(parts == 1 || last == Some(Splits::Tensors), culprit, || {
         "the axis that splits tensors is the last one: their parts lie next to each other".into()
     });
     faults.require(parts == 1 || schedule.job.optimizer.clip == 0.0, culprit, || {

@@ -1,7 +1,7 @@
 //! The outline of a schedule file: first line, header, hash, actions.
 
 use super::{FILE_BYTES_MAX, LINE_BYTES_MAX, error::Mistakes};
-use crate::FORMAT;
+use crate::{FORMAT, Fnv};
 
 /// Consecutive lines of a file.
 #[derive(Clone, Copy, Debug)]
@@ -177,9 +177,7 @@ pub(super) fn hash_line(hash: u64) -> String {
     format!("hash {hash:016x}\n")
 }
 
-/// 64-bit FNV-1a over what stands before and after the hash line
-/// (Fowler, Noll, Vo; RFC 9923).
+/// The hash of what stands before and after the hash line.
 pub(super) fn content_hash(head: &str, tail: &str) -> u64 {
-    let step = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    head.bytes().chain(tail.bytes()).fold(0xcbf2_9ce4_8422_2325, step)
+    Fnv::default().with(head.as_bytes()).with(tail.as_bytes()).value()
 }

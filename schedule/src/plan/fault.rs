@@ -90,7 +90,7 @@ pub enum PlanFault {
     #[error(
         "tensors have at least one row and one column, and one part splits no sequence"
     )]
-    Rows,
+    NoParts,
     /// Columns that gather, beside rows or shares of the tokens.
     #[error(
         "the plan splits tensors among {}; columns that gather stand in one row, which leaves \
@@ -158,7 +158,7 @@ impl PlanFault {
             PlanFault::Replicas { .. } => "replicas",
             PlanFault::NeedlessShards { .. } | PlanFault::UnevenShards { .. } => "shards",
             PlanFault::Reduction { .. } => "reduction",
-            PlanFault::Rows
+            PlanFault::NoParts
             | PlanFault::Contraction(_)
             | PlanFault::Images(_)
             | PlanFault::Overdecomposed(_) => "tensor",
@@ -292,8 +292,8 @@ impl Tensor {
     /// There are parts, and several where they split a sequence.
     pub fn check_parts(&self) -> Result<(), PlanFault> {
         match self.parts() {
-            0 => Err(PlanFault::Rows),
-            1 if self.sequence == Sequence::Split => Err(PlanFault::Rows),
+            0 => Err(PlanFault::NoParts),
+            1 if self.sequence == Sequence::Split => Err(PlanFault::NoParts),
             _ => Ok(()),
         }
     }

@@ -5,6 +5,8 @@
 //! a queue's or that of an instance which later ones may still conflict with. Counts are signed:
 //! every processor compares many of those at once.
 
+use std::ops::Range;
+
 /// A clock in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ClockId(u32);
@@ -42,22 +44,23 @@ impl Clocks {
         }
     }
 
-    fn start(&self, clock: ClockId) -> usize {
-        clock.0 as usize * self.queues
+    fn row(&self, clock: ClockId) -> Range<usize> {
+        let start = clock.0 as usize * self.queues;
+        start..start + self.queues
     }
 
     /// Makes the next instance of a queue wait for another; says whether that was news.
     pub(super) fn wait(&mut self, queue: u32, earlier: Stamp) -> bool {
         let head = self.heads[queue as usize];
-        let known = self.rows[self.start(head) + earlier.queue as usize];
+        let known = self.rows[self.row(head).start + earlier.queue as usize];
         if queue == earlier.queue || known >= earlier.number {
             return false;
         }
         let own = self.own(queue);
-        let own = self.start(own);
-        let other = self.start(earlier.clock);
-        let (own, other) = disjoint(&mut self.rows, own, other, self.queues);
-        for (known, seen) in own.iter_mut().zip(other) {
+        let rows = [own, earlier.clock].map(|clock| self.row(clock));
+        let apart = self.rows.get_disjoint_mut(rows);
+        let [own, other] = apart.expect("nobody waits with the clock of an instance");
+        for (known, seen) in own.iter_mut().zip(&*other) {
             *known = (*known).max(*seen);
         }
         own[earlier.queue as usize] = earlier.number.max(own[earlier.queue as usize]);
@@ -75,8 +78,8 @@ impl Clocks {
             self.rows.resize(self.rows.len() + self.queues, 0);
             ClockId(self.users.len() as u32 - 1)
         });
-        let (source, target) = (self.start(head), self.start(fresh));
-        self.rows.copy_within(source..source + self.queues, target);
+        let (source, target) = (self.row(head), self.row(fresh));
+        self.rows.copy_within(source, target.start);
         self.users[head.0 as usize] -= 1;
         self.users[fresh.0 as usize] = 1;
         self.heads[queue as usize] = fresh;
@@ -99,21 +102,5 @@ impl Clocks {
         if *users == 0 {
             self.free.push(stamp.clock);
         }
-    }
-}
-
-/// Two rows of one list: the first to change, the second to read. They are not the same.
-fn disjoint(
-    rows: &mut [i32],
-    own: usize,
-    other: usize,
-    width: usize,
-) -> (&mut [i32], &[i32]) {
-    if own < other {
-        let (low, high) = rows.split_at_mut(other);
-        (&mut low[own..own + width], &high[..width])
-    } else {
-        let (low, high) = rows.split_at_mut(own);
-        (&mut high[..width], &low[other..other + width])
     }
 }

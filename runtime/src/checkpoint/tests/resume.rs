@@ -72,7 +72,7 @@ fn other_tensor_rows_go_on_with_the_same_whole_state() {
         let mut to = from.clone();
         to.plan.tensor = Tensor { rows, ..Tensor::WHOLE };
         to.plan.cuts = cuts;
-        let (name, splits) = ("row".to_owned(), Splits::Rows);
+        let (name, splits) = ("row".to_owned(), Splits::Tensors);
         to.axes.push(Axis { name, extent: rows, stride: 1, splits });
         for parameter in &mut to.job.parameters {
             let whole = parameter.shape[0];

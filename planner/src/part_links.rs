@@ -10,13 +10,13 @@ use std::{
 
 /// The links between parts, wherever in a cluster they are.
 #[derive(Debug)]
-pub(crate) struct Rows {
+pub(crate) struct PartLinks {
     target: Target,
     /// For each kind of line the ways in which some of them are joined.
     known: Mutex<BTreeMap<Line, Vec<Span>>>,
 }
 
-impl Rows {
+impl PartLinks {
     /// Of a cluster.
     pub(crate) fn new(target: &Target) -> Self {
         Self { target: target.clone(), known: Mutex::default() }

@@ -2,8 +2,8 @@
 
 use super::{On, RunError, RunEvent};
 use roundelay_runtime::{
-    Control, Cpu, CpuOptions, Cuda, CudaError, CudaOptions, Dataset, Device, DeviceError,
-    Fill, Graphs, check_native,
+    AnyMachine, Control, Cpu, CpuOptions, Cuda, CudaError, CudaOptions, Dataset, Fill,
+    Graphs, MachineError, check_native,
 };
 use roundelay_schedule::{Checked, Evaluation, Float};
 use std::{fmt::Display, sync::Arc, time::Duration};
@@ -52,7 +52,7 @@ impl<'a> Settled<'a> {
         match settled {
             Self::Cpu => {
                 check_native(dtype)?;
-                Cpu::room(schedule).map_err(DeviceError::from)?;
+                Cpu::room(schedule).map_err(MachineError::from)?;
             }
             Self::Gpu(_) | Self::GpuOrCpu(_) | Self::Rank(..) => refuse_mixed(schedule)?,
         }
@@ -66,26 +66,26 @@ impl<'a> Settled<'a> {
         data: Dataset,
         deadline: Duration,
         listener: &mut impl FnMut(RunEvent),
-    ) -> Result<Device, RunError> {
+    ) -> Result<AnyMachine, RunError> {
         let fill = Fill::Poison;
         let cpu = |data| {
             let options = CpuOptions { fill, deadline, ..CpuOptions::default() };
-            Cpu::new(schedule, Box::new(data), options).map(Device::from)
+            Cpu::new(schedule, Box::new(data), options).map(AnyMachine::from)
         };
         let options =
             |graphs| CudaOptions { fill, graphs, deadline, ..CudaOptions::default() };
         let gpu = |data, graphs| {
-            Cuda::new(schedule, Box::new(data), options(graphs)).map(Device::from)
+            Cuda::new(schedule, Box::new(data), options(graphs)).map(AnyMachine::from)
         };
         let made = match self {
-            Self::Cpu => cpu(data).map_err(DeviceError::from),
-            Self::Gpu(graphs) => gpu(data, graphs).map_err(DeviceError::from),
+            Self::Cpu => cpu(data).map_err(MachineError::from),
+            Self::Gpu(graphs) => gpu(data, graphs).map_err(MachineError::from),
             Self::GpuOrCpu(graphs) => match gpu(data.clone(), graphs) {
                 Ok(made) => Ok(made),
                 Err(refusal) => {
                     check_native(schedule.job.dtype)?;
                     listener(on_cpu(&refusal));
-                    cpu(data).map_err(DeviceError::from)
+                    cpu(data).map_err(MachineError::from)
                 }
             },
             Self::Rank(graphs, control) => {
@@ -93,15 +93,15 @@ impl<'a> Settled<'a> {
                 let options = CudaOptions { deadline, ..options(graphs) };
                 let control = Arc::clone(control);
                 Cuda::of_rank(schedule, Box::new(data), options, control)
-                    .map(Device::from)
-                    .map_err(DeviceError::from)
+                    .map(AnyMachine::from)
+                    .map_err(MachineError::from)
             }
         };
         Ok(made?)
     }
 }
 
-fn some_gpu() -> Result<(), DeviceError> {
+fn some_gpu() -> Result<(), MachineError> {
     Cuda::count().map(drop).map_err(|absent| CudaError::from(absent).into())
 }
 

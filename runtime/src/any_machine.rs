@@ -7,7 +7,7 @@ use roundelay_schedule::{Checked, DeviceId, Kind};
 use std::collections::BTreeMap;
 
 /// A machine that replays one schedule.
-pub enum Device {
+pub enum AnyMachine {
     /// CPU threads.
     Cpu(Box<Cpu>),
     /// A GPU.
@@ -16,7 +16,7 @@ pub enum Device {
 
 /// Why a machine could not go on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DeviceError {
+pub enum MachineError {
     /// CPU threads.
     #[error(transparent)]
     Cpu(#[from] CpuError),
@@ -25,25 +25,25 @@ pub enum DeviceError {
     Cuda(Box<CudaError>),
 }
 
-impl From<CudaError> for DeviceError {
+impl From<CudaError> for MachineError {
     fn from(error: CudaError) -> Self {
         Self::Cuda(Box::new(error))
     }
 }
 
-impl From<Cpu> for Device {
+impl From<Cpu> for AnyMachine {
     fn from(cpu: Cpu) -> Self {
         Self::Cpu(Box::new(cpu))
     }
 }
 
-impl From<Cuda> for Device {
+impl From<Cuda> for AnyMachine {
     fn from(cuda: Cuda) -> Self {
         Self::Cuda(Box::new(cuda))
     }
 }
 
-impl Device {
+impl AnyMachine {
     /// The schedule that is replayed.
     pub fn schedule(&self) -> &Checked {
         match self {
@@ -64,7 +64,7 @@ impl Device {
     ///
     /// # Errors
     /// When the state does not fit, or something failed before.
-    pub fn load(&mut self, state: &State) -> Result<(), DeviceError> {
+    pub fn load(&mut self, state: &State) -> Result<(), MachineError> {
         match self {
             Self::Cpu(cpu) => Ok(cpu.load(state)?),
             Self::Cuda(cuda) => Ok(cuda.load(state)?),
@@ -75,7 +75,7 @@ impl Device {
     ///
     /// # Errors
     /// When something failed before, or fails now.
-    pub fn save(&mut self) -> Result<Option<State>, DeviceError> {
+    pub fn save(&mut self) -> Result<Option<State>, MachineError> {
         match self {
             Self::Cpu(cpu) => Ok(Some(cpu.save()?)),
             Self::Cuda(cuda) => Ok(cuda.save()?),
@@ -91,7 +91,7 @@ impl Device {
         end: u64,
         listener: &mut dyn FnMut(Loss),
         goes_on: &mut dyn FnMut() -> bool,
-    ) -> Result<(), DeviceError> {
+    ) -> Result<(), MachineError> {
         match self {
             Self::Cpu(cpu) => Ok(cpu.replay_while(end, listener, goes_on)?),
             Self::Cuda(cuda) => Ok(cuda.replay_while(end, listener, goes_on)?),
@@ -102,7 +102,7 @@ impl Device {
     ///
     /// # Errors
     /// When something failed before, or fails now.
-    pub fn measured(&mut self) -> Result<Measured, DeviceError> {
+    pub fn measured(&mut self) -> Result<Measured, MachineError> {
         match self {
             Self::Cpu(cpu) => Ok(cpu.measured()),
             Self::Cuda(cuda) => Ok(cuda.measured()?),
@@ -113,7 +113,7 @@ impl Device {
     ///
     /// # Errors
     /// When something failed before, or fails now.
-    pub fn record(&mut self) -> Result<Record, DeviceError> {
+    pub fn record(&mut self) -> Result<Record, MachineError> {
         match self {
             Self::Cpu(cpu) => Ok(cpu.record()),
             Self::Cuda(cuda) => Ok(cuda.record()?),
@@ -124,7 +124,7 @@ impl Device {
     ///
     /// # Errors
     /// When something goes wrong on one of them.
-    pub fn any(&mut self, wish: bool) -> Result<bool, DeviceError> {
+    pub fn any(&mut self, wish: bool) -> Result<bool, MachineError> {
         match self {
             Self::Cpu(_) => Ok(wish),
             Self::Cuda(cuda) => Ok(cuda.any(wish)?),
@@ -135,7 +135,7 @@ impl Device {
     ///
     /// # Errors
     /// When something goes wrong on one of them.
-    pub fn leave(&mut self) -> Result<(), DeviceError> {
+    pub fn leave(&mut self) -> Result<(), MachineError> {
         match self {
             Self::Cpu(_) => Ok(()),
             Self::Cuda(cuda) => Ok(cuda.leave()?),
@@ -149,7 +149,7 @@ impl Device {
     /// When something failed before, or fails now.
     pub fn touched(
         &mut self,
-    ) -> Result<BTreeMap<(DeviceId, Kind), Touched>, DeviceError> {
+    ) -> Result<BTreeMap<(DeviceId, Kind), Touched>, MachineError> {
         match self {
             Self::Cpu(cpu) => Ok(cpu.touched()?),
             Self::Cuda(cuda) => Ok(cuda.touched()?),
