@@ -5,7 +5,7 @@ use crate::{
     decisions::differences,
     objective::{FemtoDollars, Goal},
 };
-use roundelay_schedule::{Kind, Plan};
+use roundelay_schedule::{Id, Kind, Plan};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -106,9 +106,23 @@ pub fn diff(first: &Plan, second: &Plan) -> Vec<Difference> {
     found
 }
 
+/// A part of what follows, by where it is: items come in the order of their places.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Item {
+    place: [u32; 2],
+    text: String,
+}
+
+impl Item {
+    /// Of an operation.
+    fn at(site: u32, text: String) -> Self {
+        Self { place: [site, 0], text }
+    }
+}
+
 /// What follows from all decisions together, item by item. A new field of plans breaks this: it is
 /// told here, in [`diff`], or as a decision.
-fn following(plan: &Plan) -> [(&'static str, BTreeSet<String>); 4] {
+fn following(plan: &Plan) -> [(&'static str, BTreeSet<Item>); 4] {
     let Plan {
         rule: _,
         placement: _,
@@ -132,22 +146,28 @@ fn following(plan: &Plan) -> [(&'static str, BTreeSet<String>); 4] {
         maps,
     } = plan;
     let rewrites = rewrites.iter().flat_map(|(rewrite, sites)| {
-        sites.iter().map(move |site| format!("{rewrite} at o{site}"))
+        sites.iter().map(move |site| Item::at(site, format!("{rewrite} at o{site}")))
     });
-    let maps = maps.iter().map(|(site, way)| format!("{way} at o{site}"));
-    let boundaries = boundaries.iter().map(|place| format!("before o{place}"));
+    let maps = maps.iter().map(|(site, way)| Item::at(site, format!("{way} at o{site}")));
+    let boundaries =
+        boundaries.iter().map(|&site| Item::at(site, format!("before o{site}")));
+    let delays = delays.iter().map(|(micro_batch, stage, delay)| Item {
+        place: [micro_batch.index(), stage.index()]
+            .map(|number| u32::try_from(number).unwrap_or(u32::MAX)),
+        text: format!("{delay} for {stage} {micro_batch}"),
+    });
     [
         ("boundaries", boundaries.collect()),
-        ("delays", [format!("{delays:?}")].into()),
+        ("delays", delays.collect()),
         ("rewrites", rewrites.collect()),
         ("maps", maps.collect()),
     ]
 }
 
 /// The first few of some items.
-fn some<'a>(items: impl Iterator<Item = &'a String>) -> String {
+fn some<'a>(items: impl Iterator<Item = &'a Item>) -> String {
     const SHOWN: usize = 4;
-    let items: Vec<&str> = items.map(String::as_str).collect();
+    let items: Vec<&str> = items.map(|item| &*item.text).collect();
     match items.len() {
         0 => "-".to_owned(),
         count if count > SHOWN => {
@@ -272,7 +292,7 @@ mod tests {
     use super::*;
     use crate::{Options, appraise, plan, sample};
     use roundelay_schedule::{
-        Bytes, Id, MapWay, Order, Placement, Recompute, Rewrite, Rule, Timeline,
+        Bytes, MapWay, Order, Placement, Recompute, Rewrite, Rule, Timeline,
     };
 
     fn names(differences: &[Difference]) -> Vec<&str> {
@@ -312,18 +332,22 @@ micro_batches  4       8
             found
         };
         let rewrites = told(&|plan| {
-            (0..6).for_each(|site| plan.rewrites.insert(Rewrite::AffineAdd, site));
+            (8..14).for_each(|site| plan.rewrites.insert(Rewrite::AffineAdd, site));
         });
         assert_eq!(names(&rewrites), ["rewrites"]);
-        let more = "affine_add at o0, affine_add at o1, affine_add at o2, \
-                    affine_add at o3, and 2 more";
+        let more = "affine_add at o8, affine_add at o9, affine_add at o10, \
+                    affine_add at o11, and 2 more";
         assert_eq!([&*rewrites[0].first, &*rewrites[0].second], ["-", more]);
         let maps = told(&|plan| plan.maps.send(3, Some(MapWay::WholeToAll)));
         assert_eq!(maps[0].second, "whole_to_all at o3");
         let boundaries = told(&|plan| plan.boundaries.push(2));
         assert_eq!(boundaries[0].second, "before o2");
         let late = Rule::CyclicV2.delays(Timeline::Workers, 4, 2);
-        assert_eq!(names(&told(&|plan| plan.delays = late.clone())), ["delays"]);
+        let delays = told(&|plan| plan.delays = late.clone());
+        assert_eq!(names(&delays), ["delays"]);
+        let [fresh, late] = [&delays[0].first, &delays[0].second];
+        assert!(fresh.starts_with("0 for p0 m0, 0 for p"), "{fresh}");
+        assert!(late.starts_with("1 for p0 m0, 1 for p"), "{late}");
         let halves = [Recompute::Full, Recompute::None].to_vec();
         let again = told(&|plan| plan.recompute = halves.clone());
         assert_eq!(names(&again), ["recompute"]);

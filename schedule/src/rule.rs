@@ -1,5 +1,6 @@
 //! Training rules: which parameter version each (stage, micro-batch) uses.
 
+use crate::{Id, MicroBatch, Stage};
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 
@@ -192,6 +193,13 @@ impl Delays {
     /// When either is out of range.
     pub fn delay(&self, micro_batch: usize, stage: usize) -> u32 {
         self.0[micro_batch][stage]
+    }
+    /// τ of each micro-batch and stage, both counted from zero, in this order.
+    pub fn iter(&self) -> impl Iterator<Item = (MicroBatch, Stage, u32)> {
+        self.0.iter().enumerate().flat_map(|(i, row)| {
+            let own = row.iter().enumerate();
+            own.map(move |(j, delay)| (MicroBatch::new(i), Stage::new(j), *delay))
+        })
     }
     /// Number of micro-batches and stages.
     pub fn size(&self) -> (usize, usize) {
