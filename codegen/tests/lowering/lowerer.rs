@@ -1,10 +1,13 @@
 //! What a lowerer remembers changes no schedule, and code is derived once for plans that share it.
 
-use crate::{models, plans, support::kinds};
+use crate::{
+    local, models, plans,
+    support::{self, kinds},
+};
 use roundelay_codegen::{Choice, Everywhere, Lowerer, Neighbour, lower_with};
 use roundelay_dsl::Program;
 use roundelay_schedule::{
-    Order, Placement, Plan, Recompute, Rewrite, Rule, Schedule, States,
+    Hop, Order, Placement, Plan, Recompute, Rewrite, Rule, Schedule, States,
 };
 use std::{
     collections::BTreeSet,
@@ -87,5 +90,21 @@ fn code_is_derived_once_for_plans_that_share_it() {
     let again = Plan { recompute: vec![Recompute::Full; 3], ..zero(States::Zero1) };
     for plan in [other, again] {
         assert!(asked(&plan) > 0, "{plan:?}");
+    }
+}
+
+/// Plans that differ in nothing but the rule, where the model follows from it.
+#[test]
+fn rules_with_models_of_their_own_share_no_code() {
+    let program = support::program(2, 2);
+    let rule = Rule::Local { units: 2, hop: Hop::None };
+    let trained = program.under(rule).expect("layers have one width");
+    let own = local::plan(&trained, 2, local::PIPELINE, 2);
+    let plain = Plan { rule: Rule::Sync, boundaries: Vec::new(), ..own.clone() };
+    let lowerer = Lowerer::new(&program, &Everywhere);
+    for plan in [&own, &plain, &own] {
+        let alone = lower_with(&program, plan, &Everywhere).unwrap();
+        let alone = Schedule { fingerprint: String::new(), ..alone };
+        assert_eq!(lowered(&lowerer, plan), alone, "{}", plan.rule);
     }
 }
