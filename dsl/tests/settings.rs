@@ -355,7 +355,8 @@ fn the_result_needs_every_constant_and_takes_them_one_by_one() {
     assert!(read("plan { result 3 }").expect_err("no entries").contains("braces"));
 }
 
-/// Both are shares of the same peak, and updates reach what other calls do unless it says so.
+/// `reach`, `update` and `loss` are shares of the same peak; updates and losses of which nothing is
+/// said reach what other calls do.
 #[test]
 fn a_device_says_what_updates_and_losses_reach_of_its_memory() {
     let program = |shares: &str| {
