@@ -42,8 +42,9 @@ pub(crate) fn add(
         let routine = routine_of(draft.plan, &passes[slot.stage], state, slot);
         feed(draft, number, slot, &inputs[slot.stage]);
         let site = site(draft, slot);
-        let stop = stops.of(draft, (routine, site), slot)?;
-        launch(draft, (number, slot), (routine, site), (state, &stop.seats));
+        let turn = Turn { slot, routine, site };
+        let stop = stops.of(draft, turn)?;
+        launch(draft, number, turn, (state, &stop.seats));
         report(draft, number, slot);
         for route in &stop.routes {
             send(draft, (number, slot), route);
@@ -52,6 +53,14 @@ pub(crate) fn add(
     let Draft { arrivals, actions, .. } = draft;
     arrivals.order(actions);
     Ok(())
+}
+
+/// A pass that is launched.
+#[derive(Clone, Copy)]
+struct Turn {
+    slot: Slot,
+    routine: RoutineId,
+    site: Site,
 }
 
 /// A pass mostly has one message. Room that is not used costs nothing.
@@ -149,18 +158,14 @@ impl Stops {
         Self(routines.ids().map(|_| BTreeMap::new()).collect())
     }
 
-    fn of(
-        &mut self,
-        draft: &mut Draft<'_>,
-        (routine, site): (RoutineId, Site),
-        slot: Slot,
-    ) -> Result<Rc<Stop>, LowerError> {
+    fn of(&mut self, draft: &mut Draft<'_>, turn: Turn) -> Result<Rc<Stop>, LowerError> {
+        let Turn { slot, routine, site } = turn;
         let goes_up = draft.sites.goes_up(slot.micro_batch);
         let kind = Kind { ring: site.at.ring, lane: site.lane, goes_up };
         if let Some(known) = self.0[routine].get(&kind) {
             return Ok(Rc::clone(known));
         }
-        let seats = seats(draft, (routine, site), slot);
+        let seats = seats(draft, turn);
         let stop = Rc::new(Stop { seats, routes: routes(draft, slot)? });
         self.0[routine].insert(kind, Rc::clone(&stop));
         Ok(stop)
@@ -168,11 +173,8 @@ impl Stops {
 }
 
 /// Where the arguments of a launch lie.
-fn seats(
-    draft: &mut Draft<'_>,
-    (routine, site): (RoutineId, Site),
-    slot: Slot,
-) -> Vec<Seat> {
+fn seats(draft: &mut Draft<'_>, turn: Turn) -> Vec<Seat> {
+    let Turn { slot, routine, site } = turn;
     let (home, stage) = (site.at.ring, slot.stage);
     let count = draft.routines[routine].arguments.len();
     let seat = |place| {
@@ -210,10 +212,11 @@ fn site(draft: &Draft<'_>, slot: Slot) -> Site {
 
 fn launch(
     draft: &mut Draft<'_>,
-    (number, slot): (u32, Slot),
-    (routine, site): (RoutineId, Site),
+    number: u32,
+    turn: Turn,
     (state, seats): (&StageRows, &[Seat]),
 ) {
+    let Turn { slot, routine, site } = turn;
     let Slot { pass, micro_batch: i, lag, .. } = slot;
     let row = |seat: &Seat| match seat {
         Seat::Parameter => state.parameter[&(pass, i)],

@@ -1,6 +1,7 @@
 //! All faults of one schedule, in list order.
 
 use super::{Culprit, Violation, limit};
+use crate::PlanFault;
 use std::fmt;
 
 /// Why a schedule was refused: at least one violation, in list order; the first 50 are kept.
@@ -81,6 +82,13 @@ impl Faults {
     ) {
         if !holds {
             self.push(Violation::Malformed { culprit, problem: problem() });
+        }
+    }
+
+    /// Takes what keeps the decisions of a plan from going together.
+    pub(super) fn hold(&mut self, culprit: Culprit, held: Result<(), PlanFault>) {
+        if let Err(fault) = held {
+            self.require(false, culprit, || fault.to_string());
         }
     }
 

@@ -4,7 +4,7 @@
 use super::{Culprit, faults::Faults, limit, names};
 use crate::{
     DeviceId, Direction, Evaluation, Fold, Id, Line, Parameter, Placement, Plan,
-    PlanFault, Reduction, Rule, Schedule, Split, Splits, Stage, Tensor,
+    Reduction, Rule, Schedule, Split, Splits, Stage, Tensor,
 };
 
 /// Checks what needs no other table. After it the derived numbers of the plan do not overflow.
@@ -49,18 +49,11 @@ fn target(schedule: &Schedule, faults: &mut Faults) {
     }
 }
 
-/// What keeps decisions from going together.
-fn hold(held: Result<(), PlanFault>, culprit: Culprit, faults: &mut Faults) {
-    if let Err(fault) = held {
-        faults.require(false, culprit, || fault.to_string());
-    }
-}
-
 fn plan(schedule: &Schedule, faults: &mut Faults) {
     let culprit = Culprit::Header("plan");
-    let Plan { micro_batches, stages, slices: k, .. } = &schedule.plan;
     let plan = &schedule.plan;
-    hold(plan.check_slices(), culprit, faults);
+    let Plan { micro_batches, stages, slices: k, .. } = plan;
+    faults.hold(culprit, plan.check_slices());
     let tasks = u64::from(*micro_batches)
         .saturating_mul(u64::from(*stages).saturating_mul(u64::from(*k)));
     faults.require((1..=limit::TASKS).contains(&tasks), culprit, || {
@@ -74,16 +67,16 @@ fn plan(schedule: &Schedule, faults: &mut Faults) {
         format!("{micro_batches} micro-batches; at most {} do", limit::MICRO_BATCHES)
     });
     replicas(plan, faults);
-    hold(plan.check_order(), culprit, faults);
+    faults.hold(culprit, plan.check_order());
     opposite(plan, faults);
-    hold(plan.check_recompute(), culprit, faults);
-    hold(plan.check_cuts(), culprit, faults);
+    faults.hold(culprit, plan.check_recompute());
+    faults.hold(culprit, plan.check_cuts());
     for device in &plan.devices {
         faults.require(schedule.target.devices.get(*device).is_some(), culprit, || {
             format!("names the device {device}; name one of the target")
         });
     }
-    hold(plan.check_units(), culprit, faults);
+    faults.hold(culprit, plan.check_units());
     let slack = match plan.rule {
         Rule::CyclicSlack(slack) => slack,
         Rule::Sync | Rule::CyclicV1 | Rule::CyclicV2 | Rule::Local { .. } => 0,
@@ -106,7 +99,7 @@ fn replicas(plan: &Plan, faults: &mut Faults) {
             limit::ALL_MICRO_BATCHES
         )
     });
-    hold(plan.check_shards(), culprit, faults);
+    faults.hold(culprit, plan.check_shards());
 }
 
 /// Only opposite pipelines sum by direction.
@@ -267,9 +260,9 @@ fn parts(schedule: &Schedule, faults: &mut Faults) {
             tensor.shown()
         )
     });
-    hold(tensor.check_halves(), culprit, faults);
-    hold(tensor.check_contraction(), culprit, faults);
-    hold(tensor.check_images(), culprit, faults);
+    faults.hold(culprit, tensor.check_halves());
+    faults.hold(culprit, tensor.check_contraction());
+    faults.hold(culprit, tensor.check_images());
     let last = schedule.axes.values().next_back().map(|axis| axis.splits);
     faults.require(parts == 1 || last == Some(Splits::Tensors), culprit, || {
         "the axis that splits tensors is the last one: their parts lie next to each other".into()
