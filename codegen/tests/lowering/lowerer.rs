@@ -1,7 +1,7 @@
 //! What a lowerer remembers changes no schedule, and code is derived once for plans that share it.
 
 use crate::{
-    local, models, plans,
+    models, plans,
     support::{self, kinds},
 };
 use roundelay_codegen::{Choice, Everywhere, Lowerer, Neighbour, lower_with};
@@ -96,10 +96,13 @@ fn code_is_derived_once_for_plans_that_share_it() {
 /// Plans that differ in nothing but the rule, where the model follows from it.
 #[test]
 fn rules_with_models_of_their_own_share_no_code() {
-    let program = support::program(2, 2);
+    let program = support::program(12, 2);
     let rule = Rule::Local { units: 2, hop: Hop::None };
     let trained = program.under(rule).expect("layers have one width");
-    let own = local::plan(&trained, 2, local::PIPELINE, 2);
+    let units = trained.model.boundaries();
+    let (placement, order) = (Placement::Pipeline, Order::OneForwardOneBackward);
+    let own = plans::plan((rule, placement, order, States::Replicated), 2, units.clone())
+        .with_boundaries(units);
     let plain = Plan { rule: Rule::Sync, boundaries: Vec::new(), ..own.clone() };
     let lowerer = Lowerer::new(&program, &Everywhere);
     for plan in [&own, &plain, &own] {
