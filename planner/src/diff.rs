@@ -346,8 +346,8 @@ micro_batches  4       8
         let delays = told(&|plan| plan.delays = late.clone());
         assert_eq!(names(&delays), ["delays"]);
         let [fresh, late] = [&delays[0].first, &delays[0].second];
-        assert!(fresh.starts_with("0 for p0 m0, 0 for p"), "{fresh}");
-        assert!(late.starts_with("1 for p0 m0, 1 for p"), "{late}");
+        assert!(fresh.starts_with("0 for s0 i0, 0 for s1 i0"), "{fresh}");
+        assert!(late.starts_with("1 for s0 i0, 1 for s1 i0"), "{late}");
         let halves = [Recompute::Full, Recompute::None].to_vec();
         let again = told(&|plan| plan.recompute = halves.clone());
         assert_eq!(names(&again), ["recompute"]);
