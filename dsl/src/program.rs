@@ -425,6 +425,9 @@ pub struct Search {
     pub memory: Option<Bytes>,
     /// Bound on the number of devices.
     pub devices: Numbers,
+    /// Devices at which plans may begin that take fewer than all, counted from zero; where nothing
+    /// is said, those where another kind of device begins or would just end.
+    pub first_device: Numbers,
     /// Rules to try.
     pub rule: Choice<Rule>,
     /// Placements to try.

@@ -171,7 +171,7 @@ mod tests {
     use crate::{
         bill::Reach,
         core::places,
-        cost::Costs,
+        cost::{Costs, On},
         nodes::Nodes,
         pattern::{Pattern, in_a_row, patterns},
         sample,
@@ -271,14 +271,17 @@ mod tests {
                     let model = (&program, &program.model);
                     let [line, own] = [Nodes::new, Nodes::of_one]
                         .map(|nodes| nodes(model, (examples, tensor), &costs).unwrap());
-                    assert_eq!(line.times(examples, &costs), own.times(examples, &costs));
+                    assert_eq!(
+                        line.times(examples, On::Any, &costs),
+                        own.times(examples, On::Any, &costs)
+                    );
                     let line = make(Reach::widest(examples, tensor))
                         .map(|one| one.at(examples, &costs));
                     let own =
                         make(Reach::One(examples)).map(|one| one.at(examples, &costs));
                     assert_eq!(
-                        in_a_row(line.collect()),
-                        in_a_row(own.collect()),
+                        in_a_row(line.collect(), &[]),
+                        in_a_row(own.collect(), &[]),
                         "{examples} {cuts:?} {form:?} {tensor:?}"
                     );
                 }

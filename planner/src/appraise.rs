@@ -4,15 +4,16 @@ use crate::{
     bound::{Bound, Network, lists_of},
     candidate::Candidate,
     core::Core,
-    cost::Costs,
+    cost::{Costs, Kinds},
     evaluate,
     plan_file::check_plan,
     reason::Reason,
+    spread::Spread,
     stages::{Cell, KnownStages, backward_form},
 };
 use roundelay_codegen::{Lowerer, StageForm};
 use roundelay_dsl::Program;
-use roundelay_schedule::{Id, Plan, Recompute, Stage};
+use roundelay_schedule::{DeviceId, Id, Plan, Recompute, Stage};
 use std::collections::BTreeMap;
 
 /// Lowers, prices, checks and clocks a plan.
@@ -30,11 +31,18 @@ pub fn appraise(program: &Program, plan: &Plan) -> Result<Candidate, Reason> {
         let backward = backward_form(plan.order, &plan.lists, Stage::new(stage));
         StageForm { backward, recompute: *recompute }
     };
+    // By the plan's own list: somebody may have put its devices in another order.
+    let (spread, first) = (Spread::of(plan), plan.first_device() as usize);
+    let device = |place: DeviceId| plan.devices[place.index() - first];
+    let kinds = (0..plan.stages)
+        .map(|stage| costs.kinds_of(spread.stage(stage, &plan.lists).map(device)));
+    let kinds: Vec<Kinds> = kinds.collect();
     let cell = Cell {
         examples: program.train.batch / plan.all_micro_batches(),
         tensor: plan.tensor,
         cuts: &plan.cuts,
         forms: plan.recompute.iter().enumerate().map(form).collect(),
+        kinds: &kinds,
     };
     let core = Core::whole(program);
     let loads =

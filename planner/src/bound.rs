@@ -93,13 +93,13 @@ impl Bound {
         }
     }
 
-    /// With what follows of a synchronous pipeline whose lists are yet to be found where no device
-    /// may take more than `capacity`.
+    /// With what follows of a synchronous pipeline whose lists are yet to be found where each device
+    /// of the cell may take its `capacity`.
     pub(crate) fn in_room(
         self,
         plan: &Plan,
         loads: &[StageLoad],
-        capacity: Bytes,
+        capacity: impl Fn(u32) -> Bytes,
         network: &mut Network<'_>,
     ) -> Self {
         if !plan.order.is_found() || !plan.lists.is_empty() {
@@ -153,6 +153,41 @@ impl Bound {
     pub fn step_time(&self) -> Nanos {
         self.work.max(self.path).max(self.traffic)
     }
+}
+
+/// What a device of a pipeline holds at least at rest of one stage with so many elements.
+pub(crate) fn held_by_elements(program: &Program, plan: &Plan, elements: u64) -> Bytes {
+    rest::of_nodes(program, plan, rest::Most::one(elements)).0
+}
+
+/// What each device of a cell holds at least by the costs of nodes; one that stands for all where all
+/// hold as much.
+pub(crate) fn held_by_nodes(
+    program: &Program,
+    plan: &Plan,
+    cutting: &Cutting,
+) -> Vec<(Bytes, Kind)> {
+    let each = rest::each_most(plan, cutting).into_iter();
+    each.map(|most| rest::of_nodes(program, plan, most)).collect()
+}
+
+/// The same by what the stages take: at rest, and in flight as far as that is known.
+pub(crate) fn held_by_stages(
+    plan: &Plan,
+    loads: &[StageLoad],
+) -> [Vec<(Bytes, Kind)>; 2] {
+    let rest = rest::each(plan, loads).into_iter();
+    let rest = rest.map(|held| (Bytes(held.total()), held.kind())).collect();
+    [rest, flight::each_of_last(plan, loads)]
+}
+
+/// The same by following lists.
+pub(crate) fn held_by_lists(
+    plan: &Plan,
+    loads: &[StageLoad],
+    lists: &Lists,
+) -> Vec<(Bytes, Kind)> {
+    flight::each(plan, loads, lists.passes())
 }
 
 /// Devices of a pipeline that have the same stage.

@@ -30,6 +30,9 @@ pub struct Candidate {
     pub comm_rounds: u32,
     /// Share of the devices' time in which no kernel runs, in the steady state.
     pub bubble: f64,
+    /// Where its devices are of several kinds, the share of the time in which those of each compute
+    /// nothing, in the steady state.
+    pub idle: BTreeMap<String, f64>,
     /// Where the times of its kernel calls come from.
     pub origins: Origins,
     /// Lower bounds of time and memory.

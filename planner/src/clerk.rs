@@ -203,7 +203,8 @@ impl Listed<'_> {
 
     /// The bound of a plan that may fit.
     fn roomy(&self, outline: &Outline, bound: Bound) -> Result<Bound, Reason> {
-        let fits = self.bounds.room.for_bound(self.program, outline.devices, &bound);
+        let window = (outline.counts.first_device, outline.devices);
+        let fits = self.bounds.room.for_bound(self.program, window, &bound);
         fits.map(|()| bound).map_err(Reason::Memory)
     }
 }

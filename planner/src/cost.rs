@@ -24,8 +24,8 @@ use roundelay_kernels::Kernel;
 use roundelay_schedule::{
     BytesPerSecond, Call, Device, DeviceId, Doing, Exchanged, Exchanging, Float,
     FlopsPerSecond, Footprint, Id, Input, Job, Line, Meanwhile, Nanos, Place, Products,
-    Profile, RoutineId, Schedule, Table, Touching, Unit, Work, feed_text, needed_by,
-    time_beside,
+    Profile, Routine, RoutineId, Schedule, Table, Touching, Unit, Work, feed_text,
+    needed_by, time_beside,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -86,6 +86,37 @@ impl Priced {
     }
 }
 
+/// Kinds of devices on which a launch runs: it takes as long as on the slowest of them.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Kinds(Arc<[usize]>);
+
+impl Kinds {
+    /// Of kinds by number.
+    pub(crate) fn new(kinds: impl Iterator<Item = usize>) -> Self {
+        let kinds: BTreeSet<usize> = kinds.collect();
+        Self(kinds.into_iter().collect())
+    }
+
+    /// Whether all devices are of one kind.
+    pub(crate) fn is_single(&self) -> bool {
+        self.0.len() == 1
+    }
+
+    /// What the slowest of them takes.
+    pub(crate) fn slowest(&self, time: impl Fn(usize) -> Nanos) -> Nanos {
+        self.0.iter().map(|kind| time(*kind)).max().unwrap_or_default()
+    }
+}
+
+/// For which devices a cost is good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum On {
+    /// All of the program: no device takes less.
+    Any,
+    /// Those of one kind.
+    Kind(usize),
+}
+
 /// What a launch takes at least, on each kind of device: sums over its calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Floor(Vec<Busy>);
@@ -122,6 +153,11 @@ impl Floor {
     /// The whole launch, on the fastest device.
     pub(crate) fn time(&self) -> Nanos {
         self.0.iter().map(Busy::least).min().unwrap_or_default()
+    }
+
+    /// The whole launch, on the slowest device of some kinds.
+    pub(crate) fn on(&self, kinds: &Kinds) -> Nanos {
+        kinds.slowest(|kind| self.0[kind].least())
     }
 
     /// With so many times the calls that the first of two others has more than the second.
@@ -179,6 +215,47 @@ impl Costs {
         costs
     }
 
+    /// How many kinds of devices there are.
+    pub(crate) fn kinds(&self) -> usize {
+        self.models.len()
+    }
+
+    /// The kinds of some devices.
+    pub(crate) fn kinds_of(&self, devices: impl Iterator<Item = DeviceId>) -> Kinds {
+        Kinds::new(devices.filter_map(|device| self.of.get(device).copied()))
+    }
+
+    /// The number of a device's kind.
+    pub(crate) fn kind_of(&self, device: DeviceId) -> usize {
+        self.of[device]
+    }
+
+    /// What one launch of each routine takes on each kind of device, while all devices of the plan
+    /// compute.
+    ///
+    /// # Errors
+    /// When the catalogue does not know a call.
+    pub(crate) fn on_each_kind(
+        &self,
+        schedule: &Schedule,
+    ) -> Result<BTreeMap<RoutineId, Vec<Nanos>>, Unpriced> {
+        let busy = u32::try_from(schedule.plan.devices.len()).unwrap_or(u32::MAX);
+        let times = |(id, routine): (RoutineId, &Routine)| {
+            let calls = self.priced(&routine.calls)?;
+            let needed = exchanges_needed(&routine.calls, &calls, self.dtype)?;
+            let on = |kind| self.slowest(&[kind].into(), (&calls, &needed), busy).0;
+            Ok((id, (0..self.kinds()).map(on).collect()))
+        };
+        schedule.routines.iter().map(times).collect()
+    }
+
+    fn models(&self, on: On) -> &[Model] {
+        match on {
+            On::Any => &self.models,
+            On::Kind(kind) => &self.models[kind..=kind],
+        }
+    }
+
     /// Calls ready to be priced.
     ///
     /// # Errors
@@ -209,18 +286,19 @@ impl Costs {
         Floor(self.models.iter().map(busy).collect())
     }
 
-    /// No device takes less for them as a part of a launch. Exchanges that go on beside others count
+    /// None of these devices takes less for them as a part of a launch. Exchanges that go on beside others count
     /// for nothing: other parts may hide them.
-    pub(crate) fn part(&self, calls: &[(Priced, u64)]) -> Nanos {
-        let least = self.models.iter().map(|model| self.busy(model, calls).device);
+    pub(crate) fn part(&self, on: On, calls: &[(Priced, u64)]) -> Nanos {
+        let least = self.models(on).iter().map(|model| self.busy(model, calls).device);
         least.min().unwrap_or_default()
     }
 
-    /// No device takes less for these calls as a part of a launch than what it takes for those that
+    /// None of these devices takes less for these calls as a part of a launch than what it takes for those that
     /// they contain, and this. What a table says of calls in one may be more than what it says of
     /// them apart, so there calls that contain others count for nothing.
     pub(crate) fn more(
         &self,
+        on: On,
         calls: &[(Priced, u64)],
         contained: &[(Priced, u64)],
     ) -> Nanos {
@@ -230,7 +308,7 @@ impl Costs {
                 self.busy(model, calls).device - self.busy(model, contained).device
             }
         };
-        self.models.iter().map(more).min().unwrap_or_default()
+        self.models(on).iter().map(more).min().unwrap_or_default()
     }
 
     /// How long calls keep one kind of device and its link busy, each where it takes least.

@@ -21,6 +21,8 @@ pub struct Counts {
     pub shards: u32,
     /// Devices that split tensors among them, and how.
     pub tensor: Tensor,
+    /// The first of its devices.
+    pub first_device: u32,
 }
 
 impl Counts {
@@ -60,14 +62,32 @@ impl From<&Plan> for Counts {
         let Plan {
             micro_batches, stages, chunks, slices, replicas, shards, tensor, ..
         } = *plan;
-        Self { micro_batches, stages, chunks, slices, replicas, shards, tensor }
+        let first_device = plan.first_device();
+        Self {
+            micro_batches,
+            stages,
+            chunks,
+            slices,
+            replicas,
+            shards,
+            tensor,
+            first_device,
+        }
     }
 }
 
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { micro_batches, stages, chunks, slices, replicas, shards, tensor } =
-            self;
+        let Self {
+            micro_batches,
+            stages,
+            chunks,
+            slices,
+            replicas,
+            shards,
+            tensor,
+            first_device,
+        } = self;
         write!(f, "N = {micro_batches}, S = {stages}")?;
         if *chunks > 1 {
             write!(f, ", v = {chunks}")?;
@@ -103,8 +123,12 @@ impl fmt::Display for Counts {
             (Sequence::Split, Images::Split) => " that split the sequence and images",
         })?;
         match tensor.overdecompose {
-            1 => Ok(()),
-            halves => write!(f, ", overdecompose {halves}"),
+            1 => {}
+            halves => write!(f, ", overdecompose {halves}")?,
+        }
+        match first_device {
+            0 => Ok(()),
+            first => write!(f, ", from device {first} on"),
         }
     }
 }

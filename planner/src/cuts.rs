@@ -1,9 +1,11 @@
 //! Cut points: the exact dynamic program over the node list.
 
 mod apart;
+mod uneven;
 mod units;
 
-pub(crate) use apart::Apart;
+pub(crate) use apart::{Apart, Speeds};
+pub(crate) use uneven::Uneven;
 
 use crate::alike::needed;
 use roundelay_dsl::{Model, Node, NodeId, Operation, Source};
@@ -82,16 +84,12 @@ impl Chain {
     pub(crate) fn taking(
         &self,
         model: &Model,
-        mut times: Vec<Nanos>,
+        times: Vec<Nanos>,
         examples: u64,
         dtype: Float,
     ) -> Self {
         assert_eq!(times.len(), model.nodes.len(), "every node has a time");
-        let end = model.cuttable();
-        let behind: Nanos = times.drain(end..).sum();
-        if let Some(loss) = times.last_mut() {
-            *loss += behind;
-        }
+        let times = until_loss(times, model.cuttable());
         Self { times, crossing: crossing(model, examples, dtype), ..self.clone() }
     }
 
@@ -156,6 +154,15 @@ impl Chain {
         let inner = (1..self.times.len()).filter(|at| self.tie_at(*at).is_none());
         std::iter::once(0).chain(inner).chain([self.times.len()]).collect()
     }
+}
+
+/// The times of the nodes that can be cut, with what stands behind the loss as part of it.
+pub(crate) fn until_loss(mut times: Vec<Nanos>, cuttable: usize) -> Vec<Nanos> {
+    let behind: Nanos = times.drain(cuttable..).sum();
+    if let Some(loss) = times.last_mut() {
+        *loss += behind;
+    }
+    times
 }
 
 /// Cuts a chain into `stages` contiguous stages: the largest stage time is minimal, then the sum

@@ -4,13 +4,15 @@
 use crate::{
     bill::Reach,
     core::Core,
-    cost::Costs,
-    cuts::{Apart, Chain, cut},
+    cost::{Costs, Kinds, On},
+    cuts::{Apart, Chain, Speeds, Uneven, cut, until_loss},
     laws::check_cuts,
     load::{LoadError, update_of},
+    memory::Room,
     nodes::{Nodes, Times},
     parallel::parallel,
     reason::Reason,
+    spread::Spread,
 };
 use roundelay_dsl::Program;
 use roundelay_schedule::{
@@ -21,8 +23,42 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Micro-batches of all replicas, and how tensors are split.
 type Grain = (u32, Tensor);
 
-/// A grain, stages, and their devices where they have several.
-pub(crate) type Count = (Grain, u32, Option<Seats>);
+/// A grain, stages, and where they are.
+pub(crate) type Count = (Grain, u32, Seating);
+
+/// Where stages are, as far as it makes a difference.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Seating {
+    /// Their devices where they have several.
+    pub seats: Option<Seats>,
+    /// All devices at all coordinates, where there are several kinds, or where the first one is not
+    /// that of the cluster.
+    pub spread: Option<Spread>,
+    /// Bytes that [`ELEMENTS`] elements of a stage take at rest, where devices differ in memory.
+    pub held: Option<Bytes>,
+}
+
+/// So many elements are asked for what each of them takes.
+pub(crate) const ELEMENTS: u64 = 1 << 20;
+
+/// Whether devices differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sorts {
+    /// All are alike.
+    One,
+    /// In what they take for a kernel, or in memory.
+    Several,
+}
+
+impl Sorts {
+    /// Those of a program.
+    pub(crate) fn of(costs: &Costs, room: &Room) -> Self {
+        match costs.kinds() > 1 || room.is_uneven() {
+            true => Self::Several,
+            false => Self::One,
+        }
+    }
+}
 
 /// Which device of a cell has which stage: of several, in this direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,7 +69,7 @@ pub(crate) struct Seats {
 
 impl Seats {
     /// The device of a stage; where its list says it, as if it were in turn.
-    fn of(self, stage: u32) -> u32 {
+    pub(crate) fn of(self, stage: u32) -> u32 {
         let (turn, rank) = (stage / self.devices, stage % self.devices);
         match self.fold {
             Fold::Snake if turn % 2 == 1 => self.devices - 1 - rank,
@@ -41,10 +77,23 @@ impl Seats {
         }
     }
 
-    /// The link at each cut between so many stages; none between stages of one device.
-    fn links(self, target: &Target, tensor: Tensor, stages: u32) -> Vec<Option<LinkId>> {
+    /// How many of so many stages a device has.
+    fn stages_of_one(self, stages: u32) -> u64 {
+        let chunks = u64::from(stages / self.devices.max(1)).max(1);
+        if self.fold == Fold::Mirror { 2 * chunks } else { chunks }
+    }
+
+    /// The link at each cut between so many stages from this device on; none between stages of one
+    /// device.
+    fn links(
+        self,
+        target: &Target,
+        (first, tensor): (u32, Tensor),
+        stages: u32,
+    ) -> Vec<Option<LinkId>> {
         let levels = Levels::new(target);
-        let device = |stage| DeviceId::new((self.of(stage) * tensor.parts()) as usize);
+        let number = |stage| first + self.of(stage) * tensor.parts();
+        let device = |stage| DeviceId::new(number(stage) as usize);
         let between = |cut| {
             let [one, other] = [cut - 1, cut].map(device);
             (one != other).then(|| levels.link_between(one, other)).flatten()
@@ -65,6 +114,8 @@ fn own_part(tensor: Tensor, bytes: Bytes) -> Bytes {
 pub(crate) struct Cutting {
     /// First node of every stage but the first.
     pub cuts: Vec<u32>,
+    /// The kinds of devices of each stage, where there are several.
+    pub kinds: Vec<Kinds>,
     /// Forward and backward pass of each stage.
     pub passes: InARow,
     /// Forward, and what the backward pass makes for the stage before where it is in halves.
@@ -109,21 +160,22 @@ impl Cuttings {
     /// All that are wanted; independent ones on several threads.
     pub(crate) fn new(
         (program, core): (&Program, &Core),
-        costs: &Costs,
+        (costs, room): (&Costs, &Room),
         wanted: &BTreeSet<Count>,
         threads: usize,
     ) -> Self {
         let grains: BTreeSet<Grain> = wanted.iter().map(|(grain, ..)| *grain).collect();
         let grains: Vec<Grain> = grains.into_iter().collect();
-        let (nodes, chains) = chains((program, core), costs, &grains, threads);
-        let mut groups: BTreeMap<(Grain, u32), Vec<Option<Seats>>> = BTreeMap::new();
+        let sorts = Sorts::of(costs, room);
+        let (nodes, chains) = chains((program, core), (costs, sorts), &grains, threads);
+        let mut groups: BTreeMap<(Grain, u32), Vec<Seating>> = BTreeMap::new();
         for (grain, stages, seats) in wanted {
             groups.entry((*grain, *stages)).or_default().push(*seats);
         }
         let groups: Vec<_> = groups.into_iter().collect();
         let found = parallel(&groups, threads, &|((grain, stages), seats)| {
             let costed = chains[grain].as_ref().map_err(Clone::clone)?;
-            cut_all(program, costed, (grain.1, *stages), seats)
+            cut_all((program, costs, room), costed, (grain.1, *stages), seats)
         });
         let mut cuttings = Self { nodes, ..Self::default() };
         for (((grain, stages), seats), found) in groups.into_iter().zip(found) {
@@ -160,56 +212,115 @@ impl Cuttings {
 
 /// The cuts of a chain for each way to seat its stages: those that differ, and which each way has.
 fn cut_all(
-    program: &Program,
+    (program, costs, room): (&Program, &Costs, &Room),
     costed: &CostedChain,
     (tensor, stages): (Tensor, u32),
-    seats: &[Option<Seats>],
+    seatings: &[Seating],
 ) -> Result<(Vec<Cutting>, Vec<usize>), Reason> {
-    let chain = &costed.chain;
-    if let Some(cuts) = &program.search.cuts {
-        check_cuts(chain, cuts, stages)?;
-        return Ok((vec![Cutting::at(costed, cuts.clone())], vec![0; seats.len()]));
+    let mut cutter = Cutter { program, costed, tensor, stages, apart: BTreeMap::new() };
+    let lists = &program.search.lists;
+    let sorts = Sorts::of(costs, room);
+    let mut all = Vec::with_capacity(seatings.len());
+    for seating in seatings {
+        let spread = seating.spread.filter(|_| sorts == Sorts::Several);
+        let each = |spread: Spread| {
+            let devices = |stage| spread.stage(stage, lists);
+            (0..stages).map(|stage| costs.kinds_of(devices(stage))).collect()
+        };
+        let kinds: Vec<Kinds> = spread.map(each).unwrap_or_default();
+        let rooms = |(spread, held): (Spread, Bytes)| {
+            let own = |stage| room.least(spread.stage(stage, lists));
+            let several = seating.seats.map_or(1, |seats| seats.stages_of_one(stages));
+            let elements = |own: Bytes| {
+                let all = u128::from(own.0) * u128::from(ELEMENTS)
+                    / u128::from(held.0.max(1) * several);
+                u64::try_from(all).unwrap_or(u64::MAX)
+            };
+            (0..stages).map(|stage| elements(own(stage))).collect()
+        };
+        let rooms: Vec<u64> = spread.zip(seating.held).map(rooms).unwrap_or_default();
+        all.push((cutter.cut(*seating, (&kinds, &rooms))?, kinds));
     }
-    if seats.iter().all(Option::is_none) {
-        let cuts = cut(chain, stages).map_err(Reason::Uncuttable)?;
-        return Ok((vec![Cutting::at(costed, cuts)], vec![0; seats.len()]));
-    }
-    let apart = Apart::new(chain, stages).map_err(Reason::Uncuttable)?;
-    let best = |seats: &Option<Seats>| match seats {
-        None => &apart.balanced[..],
-        Some(seats) => {
-            let links = seats.links(&program.target, tensor, stages);
-            apart.best(chain, |cut, bytes| {
-                let link = links[cut].map(|link| &program.target.links[link]);
-                let bytes = own_part(tensor, bytes);
-                link.map_or(Nanos(0), |link| link.transfer_time(bytes))
-            })
-        }
-    };
-    let cuts: Vec<&[u32]> = seats.iter().map(best).collect();
-    let mut distinct = cuts.clone();
+    let mut distinct = all.clone();
     distinct.sort_unstable();
     distinct.dedup();
-    let of = cuts.iter().map(|own| distinct.partition_point(|other| other < own));
+    let of = all.iter().map(|own| distinct.partition_point(|other| other < own));
     let of = of.collect();
-    Ok((distinct.into_iter().map(|own| Cutting::at(costed, own.to_vec())).collect(), of))
+    let cutting = |(cuts, kinds)| Cutting::at(costed, cuts, kinds);
+    Ok((distinct.into_iter().map(cutting).collect(), of))
+}
+
+/// Cuts one chain for all ways to seat so many stages.
+struct Cutter<'a> {
+    program: &'a Program,
+    costed: &'a CostedChain,
+    tensor: Tensor,
+    stages: u32,
+    /// By the kinds of devices of the stages, and for how many elements they have room.
+    apart: BTreeMap<(Vec<Kinds>, Vec<u64>), Apart>,
+}
+
+impl Cutter<'_> {
+    fn cut(
+        &mut self,
+        seating: Seating,
+        (kinds, rooms): (&[Kinds], &[u64]),
+    ) -> Result<Vec<u32>, Reason> {
+        let Self { program, costed, tensor, stages, apart } = self;
+        let chain = &costed.chain;
+        if let Some(cuts) = &program.search.cuts {
+            check_cuts(chain, cuts, *stages)?;
+            return Ok(cuts.clone());
+        }
+        let Some(seats) = seating.seats else {
+            return cut(chain, *stages).map_err(Reason::Uncuttable);
+        };
+        let (times, elements) = (&costed.weights, &costed.elements);
+        let speeds = match kinds {
+            [] => Speeds::Alike,
+            kinds => Speeds::Uneven(Uneven { times, kinds, elements, rooms }),
+        };
+        let key = (kinds.to_vec(), rooms.to_vec());
+        if !apart.contains_key(&key) {
+            let new = Apart::new(chain, *stages, speeds).map_err(Reason::Uncuttable)?;
+            apart.insert(key.clone(), new);
+        }
+        let first = seating.spread.map_or(0, Spread::first);
+        let links = seats.links(&program.target, (first, *tensor), *stages);
+        let best = apart[&key].best((chain, speeds), |cut, bytes| {
+            let link = links[cut].map(|link| &program.target.links[link]);
+            let bytes = own_part(*tensor, bytes);
+            link.map_or(Nanos(0), |link| link.transfer_time(bytes))
+        });
+        Ok(best.to_vec())
+    }
 }
 
 /// A chain, what its nodes take at least, the elements of their own parameters, and whether their
 /// backward passes read parameters.
 struct CostedChain {
     chain: Chain,
-    passes: Vec<Nanos>,
-    turns: Vec<Nanos>,
+    /// On the fastest devices.
+    least: NodeTimes,
+    /// On each kind of device, where devices differ.
+    kinds: Vec<NodeTimes>,
+    /// The weights of all nodes on each of them, as the chain has those on the fastest.
+    weights: Vec<Vec<Nanos>>,
     elements: Vec<u64>,
     reads: Vec<bool>,
     update: Nanos,
 }
 
+/// What each node takes at least, in both directions and until others go on.
+struct NodeTimes {
+    passes: Vec<Nanos>,
+    turns: Vec<Nanos>,
+}
+
 /// The nodes of each way to split tensors, and the chain of each grain.
 fn chains(
     (program, core): (&Program, &Core),
-    costs: &Costs,
+    (costs, sorts): (&Costs, Sorts),
     grains: &[Grain],
     threads: usize,
 ) -> (BTreeMap<Tensor, Nodes>, BTreeMap<Grain, Result<CostedChain, Reason>>) {
@@ -232,9 +343,13 @@ fn chains(
     let uncosted = Chain::uncosted(&program.model);
     let chain = |grain: &Grain| {
         let of = |nodes: &Nodes| {
-            let Times { weights, passes, turns } = nodes.times(examples(grain), costs);
-            let [weights, passes, turns] = [weights, passes, turns]
-                .map(|of| places.iter().map(|at| of[*at]).collect::<Vec<Nanos>>());
+            let times = |on: On| {
+                let Times { weights, passes, turns } =
+                    nodes.times(examples(grain), on, costs);
+                [weights, passes, turns]
+                    .map(|of| places.iter().map(|at| of[*at]).collect::<Vec<Nanos>>())
+            };
+            let [weights, passes, turns] = times(On::Any);
             let elements: Vec<u64> =
                 places.iter().map(|at| nodes.elements[*at]).collect();
             let reads = places.iter().map(|at| nodes.reads[*at]).collect();
@@ -245,7 +360,17 @@ fn chains(
             let (model, dtype) = (&program.model, program.train.dtype);
             let size = examples(grain).into();
             let chain = uncosted.taking(model, weights, size, dtype);
-            Ok(CostedChain { chain, passes, turns, elements, reads, update })
+            let kinds = match sorts {
+                Sorts::One => 0,
+                Sorts::Several => costs.kinds(),
+            };
+            let each = (0..kinds).map(|kind| {
+                let [weights, passes, turns] = times(On::Kind(kind));
+                (NodeTimes { passes, turns }, until_loss(weights, model.cuttable()))
+            });
+            let (kinds, weights) = each.unzip();
+            let least = NodeTimes { passes, turns };
+            Ok(CostedChain { chain, least, kinds, weights, elements, reads, update })
         };
         match &known[&grain.1] {
             Ok(known) if known.reach.holds(examples(grain), grain.1) => of(known),
@@ -269,8 +394,8 @@ impl Cutting {
         Nanos(u64::try_from(part).unwrap_or(u64::MAX))
     }
 
-    fn at(costed: &CostedChain, cuts: Vec<u32>) -> Self {
-        let CostedChain { chain, passes, turns, elements, reads, update } = costed;
+    fn at(costed: &CostedChain, cuts: Vec<u32>, kinds: Vec<Kinds>) -> Self {
+        let CostedChain { chain, elements, reads, update, .. } = costed;
         let starts = std::iter::once(0).chain(cuts.iter().map(|cut| *cut as usize));
         let ends = cuts.iter().map(|cut| *cut as usize).chain([elements.len()]);
         let stages: Vec<_> = starts.zip(ends).map(|(first, end)| first..end).collect();
@@ -279,8 +404,14 @@ impl Cutting {
             own.clone().map(|own| elements[own].iter().sum()).collect();
         let read = own.clone().map(|own| reads[own].contains(&true));
         let reads = read.zip(&elements).all(|(reads, elements)| reads || *elements == 0);
-        let in_a_row = |times: &[Nanos]| {
-            let own = own.clone().map(|own| times[own].iter().copied().sum());
+        let in_a_row = |times: fn(&NodeTimes) -> &[Nanos]| {
+            let own = own.clone().enumerate().map(|(stage, own)| {
+                let of = |all: &NodeTimes| times(all)[own.clone()].iter().copied().sum();
+                match kinds.get(stage) {
+                    Some(kinds) => kinds.slowest(|kind| of(&costed.kinds[kind])),
+                    None => of(&costed.least),
+                }
+            });
             InARow::new(own.collect())
         };
         let most = elements.iter().copied().enumerate().max_by_key(|(_, own)| *own);
@@ -292,10 +423,11 @@ impl Cutting {
             update: *update,
             widest,
             linked: chain.links(&cuts),
-            passes: in_a_row(passes),
-            turns: in_a_row(turns),
+            passes: in_a_row(|times| &times.passes),
+            turns: in_a_row(|times| &times.turns),
             elements,
             cuts,
+            kinds,
         }
     }
 }
@@ -326,17 +458,19 @@ mod tests {
         let mut program = sample::program(4, 4);
         program.model = sample::gpt(14, 32, 16, false);
         let (costs, core) = (Costs::new(&program), Core::whole(&program));
-        let counts = |tensor| (1..=9).map(move |stages| ((2, tensor), stages, None));
+        let counts =
+            |tensor| (1..=9).map(move |stages| ((2, tensor), stages, Seating::default()));
         let wanted: BTreeSet<Count> =
             sample::SPLITS.into_iter().flat_map(counts).collect();
-        let cuttings = Cuttings::new((&program, &core), &costs, &wanted, 1);
+        let cuttings =
+            Cuttings::new((&program, &core), (&costs, &Room::new(&program)), &wanted, 1);
         let mut known = KnownStages::new(&program, &costs, core, &cuttings.nodes);
         let mut compared = 0;
         for (grain, stages, seats) in wanted {
             let Ok(cutting) = cuttings.get((grain, stages, seats)) else { continue };
             let (examples, tensor) = (program.train.batch / grain.0, grain.1);
             let forms = vec![StageForm::default(); stages as usize];
-            let cell = Cell { examples, tensor, cuts: &cutting.cuts, forms };
+            let cell = Cell { examples, tensor, cuts: &cutting.cuts, forms, kinds: &[] };
             for (stage, load) in known.load_of(cell).unwrap().iter().enumerate() {
                 let part = cutting.update(stage);
                 assert!(part <= load.update, "{part} {load:?}");

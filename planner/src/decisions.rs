@@ -25,6 +25,7 @@ pub fn decisions(plan: &Plan) -> Vec<(&'static str, String)> {
         ("stages", plan.stages.to_string()),
         ("chunks", plan.chunks.to_string()),
         ("slices", plan.slices.to_string()),
+        ("first_device", plan.first_device().to_string()),
         ("cuts", format!("[{}]", cuts.join(", "))),
     ]
 }

@@ -4,11 +4,12 @@ use crate::{
     automatic,
     bound::Bound,
     candidate::{Candidate, PoolUse},
-    cost::{self, Costs},
+    cost::{self, Costs, Unpriced},
     measured::Origins,
     memory,
     reason::Reason,
     search::Open,
+    waiting,
 };
 use roundelay_codegen::Lowerer;
 use roundelay_dsl::Program;
@@ -52,7 +53,7 @@ pub(crate) fn clock(
         refused(format!("the checker finds: {}", violations.first()))
     };
     let checked = check(schedule, &Kernels).map_err(violated)?;
-    Ok(candidate((bound, number), &checked, origins))
+    candidate((bound, number), &checked, (costs, origins)).map_err(refused)
 }
 
 fn refused(error: impl std::fmt::Display) -> Reason {
@@ -62,8 +63,8 @@ fn refused(error: impl std::fmt::Display) -> Reason {
 fn candidate(
     (bound, number): (Bound, usize),
     checked: &Checked,
-    origins: Origins,
-) -> Candidate {
+    (costs, origins): (&Costs, Origins),
+) -> Result<Candidate, Unpriced> {
     let run = simulate(checked, enough_steps(checked));
     let cells = memory::cells(checked);
     let arena = memory::arenas(checked);
@@ -71,7 +72,7 @@ fn candidate(
     let facts = checked.facts();
     let sent: Bytes =
         cells.values().filter_map(|cell| facts.sent.get(cell)).copied().sum();
-    Candidate {
+    Ok(Candidate {
         plan: checked.plan.clone(),
         batch: checked.job.batch,
         step_time: run.step_time(),
@@ -81,10 +82,11 @@ fn candidate(
         comm_bytes_per_device: Bytes(sent.0.div_ceil(cells.len().max(1) as u64)),
         comm_rounds: facts.comm_rounds,
         bubble: run.bubble(),
+        idle: waiting::idle(costs, checked, &run)?,
         origins,
         bound,
         number,
-    }
+    })
 }
 
 fn kinds(checked: &Checked, cell: DeviceId) -> BTreeMap<Kind, Bytes> {

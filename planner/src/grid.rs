@@ -13,6 +13,8 @@ pub(crate) struct Grid {
     replicas: BTreeMap<u32, Vec<u32>>,
     /// Numbers of shards by members and devices of a cell.
     shards: BTreeMap<(u32, u32), Arc<[u32]>>,
+    /// First devices by the number of devices.
+    windows: BTreeMap<u32, Arc<[u32]>>,
     /// The number of shards of states that are not split in groups.
     whole: Arc<[u32]>,
     /// Combinations by what makes a difference.
@@ -31,6 +33,7 @@ impl Grid {
             points: points.collect(),
             replicas: replicas.collect(),
             shards: BTreeMap::new(),
+            windows: BTreeMap::new(),
             whole: [1].into(),
             numbers: BTreeMap::new(),
         }
@@ -57,6 +60,18 @@ impl Grid {
         Arc::clone(self.shards.entry((members, cell)).or_insert_with(new))
     }
 
+    /// The first devices to try where a plan takes so many.
+    pub(crate) fn windows(&mut self, values: &Values, devices: u32) -> Arc<[u32]> {
+        let new = || values.windows.starts(devices).into();
+        Arc::clone(self.windows.entry(devices).or_insert_with(new))
+    }
+
+    /// Every first device that is tried with some number of devices.
+    pub(crate) fn all_windows(&self) -> Vec<u32> {
+        let all = self.windows.values().flat_map(|starts| starts.iter().copied());
+        all.collect::<std::collections::BTreeSet<u32>>().into_iter().collect()
+    }
+
     /// How many combinations of numbers a family has.
     pub(crate) fn number(&mut self, values: &Values, family: Family) -> u64 {
         let Family { rule, placement, order, states } = family;
@@ -68,15 +83,19 @@ impl Grid {
         }
         let mut number = 0;
         self.each(values, family, |grid, counts| {
-            number += grid.shards(values, family, counts).len() as u64;
+            let devices = counts.devices(family, values.lists);
+            number += grid.shards(values, family, counts).len() as u64
+                * grid.windows(values, devices).len() as u64;
         });
         self.numbers.insert(key, number);
         number
     }
 
-    /// Takes over the numbers of shards that another one of the same values worked out.
+    /// Takes over the numbers of shards and first devices that another one of the same values worked
+    /// out.
     pub(crate) fn learn(&mut self, other: Self) {
         self.shards.extend(other.shards);
+        self.windows.extend(other.windows);
     }
 
     /// Every number of shards that is tried in some family; one where nothing is asked.
@@ -88,7 +107,7 @@ impl Grid {
         all.into_iter().collect()
     }
 
-    /// Calls `visit` with all numbers of a family but those of shards.
+    /// Calls `visit` with all numbers of a family but those of shards and of first devices.
     pub(crate) fn each(
         &mut self,
         values: &Values,
@@ -112,6 +131,7 @@ impl Grid {
                             replicas,
                             shards: 1,
                             tensor,
+                            first_device: 0,
                         };
                         visit(self, counts);
                     }

@@ -172,6 +172,8 @@ pub struct PlanRow {
     pub maps: BTreeMap<MapWay, Vec<u32>>,
     /// Devices in use.
     pub devices: usize,
+    /// The first of them.
+    pub first_device: u32,
     /// Time of one training step in the steady state.
     pub step_time_s: f64,
     /// Examples per second in the steady state.
@@ -357,6 +359,7 @@ pub(crate) fn plan_row(rank: usize, candidate: &Candidate, goal: &Goal) -> PlanR
         rewrites: plan.rewrites.iter().map(sites).collect(),
         maps: maps(plan),
         devices: plan.devices.len(),
+        first_device: plan.first_device(),
         step_time_s: seconds(candidate.step_time),
         samples_per_s: candidate.samples_per_s(),
         device_peak_bytes: candidate.device_peak.0,

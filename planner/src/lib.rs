@@ -57,13 +57,16 @@ mod search;
 mod sharding;
 mod sharpen;
 mod space;
+mod spread;
 mod stages;
 mod table;
 #[cfg(test)]
 mod tests;
 mod tied;
 mod values;
+mod waiting;
 mod what_if;
+mod windows;
 
 pub use appraise::appraise;
 pub use approach::{Approach, Leader, Tensors};
@@ -91,7 +94,7 @@ pub use plan_file::{
 pub use progress::{End, Look, Observer};
 pub use ranking::{Compare, Options, Ranking, Weaker};
 pub use reason::{Reason, Shortage, Shortfall};
-pub use refusal::Refusal;
+pub use refusal::{Refusal, Searched};
 pub use remarks::remarks;
 pub use repair::Repair;
 pub use rewrite::{Algebra, Stop};

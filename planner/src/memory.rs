@@ -3,9 +3,10 @@
 use crate::{
     bound::Bound,
     reason::{Shortage, Shortfall},
+    spread::Spread,
 };
 use roundelay_dsl::Program;
-use roundelay_schedule::{Bytes, Device, DeviceId, Kind, PoolId, Schedule};
+use roundelay_schedule::{Bytes, Device, DeviceId, Id, Kind, PoolId, Schedule};
 use std::collections::BTreeMap;
 
 /// What one device may take: its own limit, its pool's, and the program's.
@@ -15,57 +16,116 @@ pub(crate) fn device_capacity(program: &Program, device: &Device) -> Bytes {
     program.search.memory.map_or(own, |bound| own.min(bound))
 }
 
-/// For each number of devices the roomiest of the first so many, and what it may take.
+/// What the devices of a cluster may take.
 #[derive(Clone, Debug)]
-pub(crate) struct Room(Vec<(DeviceId, Bytes)>);
+pub(crate) struct Room {
+    each: Vec<Bytes>,
+    /// For each number of devices the roomiest of the first so many, and what it may take.
+    firsts: Vec<(DeviceId, Bytes)>,
+}
+
+/// Devices that follow each other: the first one, and how many they are.
+type Window = (u32, u32);
 
 impl Room {
     /// Of a program's devices.
     pub(crate) fn new(program: &Program) -> Self {
-        let devices = program.target.devices.iter();
-        let own = devices.map(|(id, device)| (id, device_capacity(program, device)));
-        let widest = own.scan(None, |best: &mut Option<(DeviceId, Bytes)>, own| {
-            *best = Some(best.filter(|best| best.1 > own.1).unwrap_or(own));
-            *best
-        });
-        Self(widest.collect())
+        let devices = program.target.devices.values();
+        let each: Vec<Bytes> =
+            devices.map(|device| device_capacity(program, device)).collect();
+        let firsts = roomiest(&each, 0).collect();
+        Self { each, firsts }
     }
 
-    /// The roomiest of the first so many devices, and what it may take.
-    fn roomiest(&self, devices: u32) -> Option<(DeviceId, Bytes)> {
-        let last = (devices as usize).min(self.0.len()).checked_sub(1)?;
-        Some(self.0[last])
+    /// The roomiest device of some, and what it may take.
+    fn roomiest(&self, (first, devices): Window) -> Option<(DeviceId, Bytes)> {
+        let count = devices as usize;
+        match first {
+            0 => Some(self.firsts[count.min(self.firsts.len()).checked_sub(1)?]),
+            _ => roomiest(&self.each, first as usize).take(count).last(),
+        }
     }
 
-    /// What no device of a plan of so many devices can exceed.
-    pub(crate) fn capacity(&self, devices: u32) -> Bytes {
-        self.roomiest(devices).map_or(Bytes(u64::MAX), |(_, capacity)| capacity)
+    /// Whether some devices may take more than others.
+    pub(crate) fn is_uneven(&self) -> bool {
+        self.each.windows(2).any(|pair| pair[0] != pair[1])
     }
 
-    /// Whether a plan may fit, by its bound: all its devices are alike enough that the bound counts
-    /// against the roomiest.
+    /// What the smallest of the devices may take that are the same device of a cell.
+    pub(crate) fn of_seat(&self, spread: Spread, seat: u32) -> Bytes {
+        self.smallest(spread, seat).map_or(Bytes(u64::MAX), |(capacity, _)| capacity)
+    }
+
+    /// What the smallest of some devices may take.
+    pub(crate) fn least(&self, devices: impl Iterator<Item = DeviceId>) -> Bytes {
+        let own = devices.filter_map(|id| self.each.get(id.index()).copied());
+        own.min().unwrap_or(Bytes(u64::MAX))
+    }
+
+    fn smallest(&self, spread: Spread, seat: u32) -> Option<(Bytes, DeviceId)> {
+        let own = |id: DeviceId| Some((*self.each.get(id.index())?, id));
+        spread.at(seat).filter_map(own).min()
+    }
+
+    /// Whether a plan may fit, by its bound, which counts against the roomiest of its devices.
     ///
     /// # Errors
     /// What is missing at least.
     pub(crate) fn for_bound(
         &self,
         program: &Program,
-        devices: u32,
+        window: Window,
         bound: &Bound,
     ) -> Result<(), Shortfall> {
-        let Some((id, capacity)) = self.roomiest(devices) else { return Ok(()) };
-        if bound.memory <= capacity {
-            return Ok(());
-        }
-        let name = program.target.devices[id].name.clone();
-        Err(Shortfall {
-            missing: bound.memory - capacity,
-            needed: bound.memory,
-            capacity,
-            place: Shortage::Device(id, name),
-            kind: bound.kind,
-        })
+        let Some((id, capacity)) = self.roomiest(window) else { return Ok(()) };
+        shortfall(program, (id, capacity), (bound.memory, bound.kind)).map_or(Ok(()), Err)
     }
+
+    /// Whether a plan may fit whose devices of a cell hold so much at least, each against the smallest
+    /// of those that hold the same at other coordinates.
+    ///
+    /// # Errors
+    /// What is missing where most is missing.
+    pub(crate) fn for_each(
+        &self,
+        program: &Program,
+        spread: Spread,
+        held: &[(Bytes, Kind)],
+    ) -> Result<(), Shortfall> {
+        let short = |(seat, held): (u32, &(Bytes, Kind))| {
+            let (capacity, id) = self.smallest(spread, seat)?;
+            shortfall(program, (id, capacity), *held)
+        };
+        let all = (0..).zip(held).filter_map(short);
+        all.max_by_key(|short| short.missing).map_or(Ok(()), Err)
+    }
+}
+
+/// From a device on, the roomiest of the first one, of two, and so on.
+fn roomiest(each: &[Bytes], first: usize) -> impl Iterator<Item = (DeviceId, Bytes)> {
+    let own = each.iter().enumerate().skip(first);
+    let own = own.map(|(number, capacity)| (DeviceId::new(number), *capacity));
+    own.scan(None, |best: &mut Option<(DeviceId, Bytes)>, own| {
+        *best = Some(best.filter(|best| best.1 > own.1).unwrap_or(own));
+        *best
+    })
+}
+
+/// What a device lacks that holds so much.
+fn shortfall(
+    program: &Program,
+    (id, capacity): (DeviceId, Bytes),
+    (needed, kind): (Bytes, Kind),
+) -> Option<Shortfall> {
+    let place = || Shortage::Device(id, program.target.devices[id].name.clone());
+    let missing = needed - capacity;
+    (needed > capacity).then(|| Shortfall {
+        missing,
+        needed,
+        capacity,
+        place: place(),
+        kind,
+    })
 }
 
 /// Whether a lowered plan fits every device and pool.

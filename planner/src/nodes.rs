@@ -3,7 +3,7 @@
 
 use crate::{
     bill::{Bill, PROOF, Reach},
-    cost::{Costs, Priced, Unpriced},
+    cost::{Costs, On, Priced, Unpriced},
     load::LoadError,
 };
 use roundelay_codegen::{NodeCost, PassCost, Piece};
@@ -137,16 +137,16 @@ impl Nodes {
         }))
     }
 
-    /// What each node takes for one micro-batch.
-    pub(crate) fn times(&self, examples: u32, costs: &Costs) -> Times {
+    /// What each node takes for one micro-batch on some devices.
+    pub(crate) fn times(&self, examples: u32, on: On, costs: &Costs) -> Times {
         let of = |time: &dyn Fn(&Kind) -> Nanos| -> Vec<Nanos> {
             let times: Vec<Nanos> = self.kinds.iter().map(time).collect();
             self.of.iter().map(|kind| times[*kind]).collect()
         };
         Times {
-            weights: of(&|kind| kind.all.weight(examples, costs)),
-            passes: of(&|kind| kind.all.least(examples, costs)),
-            turns: of(&|kind| kind.turned.least(examples, costs)),
+            weights: of(&|kind| kind.all.weight(examples, on, costs)),
+            passes: of(&|kind| kind.all.least(examples, on, costs)),
+            turns: of(&|kind| kind.turned.least(examples, on, costs)),
         }
     }
 }
@@ -199,14 +199,14 @@ impl Net {
         Ok(both.map(|(calls, contained)| Self { calls, contained }))
     }
 
-    fn weight(&self, examples: u32, costs: &Costs) -> Nanos {
-        let [calls, contained] = self.at(examples).map(|calls| costs.part(&calls));
+    fn weight(&self, examples: u32, on: On, costs: &Costs) -> Nanos {
+        let [calls, contained] = self.at(examples).map(|calls| costs.part(on, &calls));
         calls - contained
     }
 
-    fn least(&self, examples: u32, costs: &Costs) -> Nanos {
+    fn least(&self, examples: u32, on: On, costs: &Costs) -> Nanos {
         let [calls, contained] = self.at(examples);
-        costs.more(&calls, &contained)
+        costs.more(on, &calls, &contained)
     }
 
     fn at(&self, examples: u32) -> [Vec<(Priced, u64)>; 2] {

@@ -14,8 +14,9 @@ pub struct Goal {
     batch: u32,
     /// Price of each device in billionths of a dollar per hour.
     prices: Vec<Option<u64>>,
-    /// Price of the first k devices together, for every k.
-    firsts: Vec<Option<u128>>,
+    /// For every k, what those of the first k devices cost together that have a price, and how many
+    /// have none.
+    firsts: Vec<(u128, usize)>,
     curve: Option<Curve>,
 }
 
@@ -48,12 +49,13 @@ impl Goal {
     pub fn new(program: &Program) -> Self {
         let price = |id: DeviceId| program.prices.get(&id).map(|price| price.0);
         let prices: Vec<Option<u64>> = program.target.devices.ids().map(price).collect();
-        let mut firsts = vec![Some(0)];
+        let mut firsts = vec![(0, 0)];
         for price in &prices {
-            let before = firsts[firsts.len() - 1];
-            firsts.push(
-                before.zip(*price).map(|(sum, own): (u128, u64)| sum + u128::from(own)),
-            );
+            let (sum, unknown) = firsts[firsts.len() - 1];
+            firsts.push(match price {
+                Some(price) => (sum + u128::from(*price), unknown),
+                None => (sum, unknown + 1),
+            });
         }
         Self {
             objective: program.search.objective,
@@ -119,12 +121,19 @@ impl Goal {
         }
     }
 
-    /// How a plan stands at best that takes the first devices of the cluster; some parameters lag
-    /// behind under a cyclic rule.
-    pub(crate) fn standing_at_best(&self, devices: u32, rule: Rule) -> Standing {
+    /// How a plan stands at best that takes so many devices from the first one on; some parameters
+    /// lag behind under a cyclic rule.
+    pub(crate) fn standing_at_best(
+        &self,
+        (first, devices): (u32, u32),
+        rule: Rule,
+    ) -> Standing {
+        let until = |end: u32| self.firsts.get(end as usize).copied();
+        let ends = until(first).zip(until(first.saturating_add(devices)));
+        let priced = ends.filter(|(begin, end)| begin.1 == end.1);
         Standing {
             devices: u64::from(devices),
-            hourly: self.firsts.get(devices as usize).copied().flatten(),
+            hourly: priced.map(|(begin, end)| end.0 - begin.0),
             stale: 0,
             delay: u32::from(!rule.is_synchronous()),
         }

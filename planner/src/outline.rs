@@ -33,6 +33,7 @@ impl Outline {
         let plan = plan.with_boundaries(boundaries(rule, program));
         let plan = plan.with_chunks(chunks).with_slices(slices).with_tensor(tensor);
         let plan = plan.replicated(replicas, shards);
+        let plan = plan.starting_at(self.counts.first_device);
         Plan { recompute: self.recomputes(program), ..plan }
     }
 
@@ -46,11 +47,20 @@ impl Outline {
     }
 
     /// The plan without what has a place for each stage, micro-batch or device: cuts, units,
-    /// recompute, delays and devices are empty. What its methods say of numbers holds.
+    /// recompute and delays are empty, and of the devices only the first is there. What its methods
+    /// say of numbers holds.
     pub(crate) fn bare(&self, program: &Program) -> Plan {
         let Family { rule, placement, order, states } = self.family;
-        let Counts { micro_batches, stages, chunks, slices, replicas, shards, tensor } =
-            self.counts;
+        let Counts {
+            micro_batches,
+            stages,
+            chunks,
+            slices,
+            replicas,
+            shards,
+            tensor,
+            first_device,
+        } = self.counts;
         let lists = match order {
             Order::Listed => program.search.lists.clone(),
             _ => Vec::new(),
@@ -72,7 +82,7 @@ impl Outline {
             recompute: Vec::new(),
             reduction: roundelay_schedule::Reduction::Sequential,
             delays: rule.delays(placement.timeline(), 0, 0),
-            devices: Vec::new(),
+            devices: vec![roundelay_schedule::Id::new(first_device as usize)],
             lists,
             rewrites: roundelay_schedule::Rewrites::default(),
             maps: roundelay_schedule::MapWays::default(),

@@ -3,7 +3,7 @@
 
 use crate::{
     bill::{Bill, Reach, bytes_on_line},
-    cost::{Costs, Floor, Priced},
+    cost::{Costs, Floor, Kinds, Priced},
     load::{BackwardCalls, LoadError, Sample, Split, StageLoad, samples},
 };
 use roundelay_codegen::{Piece, StageForm};
@@ -155,18 +155,23 @@ impl Taken {
     }
 }
 
-/// The loads of stages that follow each other.
-pub(crate) fn in_a_row(stages: Vec<Taken>) -> Vec<StageLoad> {
+/// The loads of stages that follow each other, each on the slowest of its kinds of devices; without any
+/// kinds on the fastest of all.
+pub(crate) fn in_a_row(stages: Vec<Taken>, kinds: &[Kinds]) -> Vec<StageLoad> {
     let inbound: Vec<[Option<Bytes>; 2]> =
         stages.iter().map(|stage| stage.inbound).collect();
     let one = |(stage, taken): (usize, Taken)| {
+        let time = |floor: &Floor| match kinds.get(stage) {
+            Some(kinds) => floor.on(kinds),
+            None => floor.time(),
+        };
         let [down, up] = inbound.get(stage + 1).copied().unwrap_or_default();
-        let last = taken.last.iter().map(Floor::time).min().unwrap_or_default();
+        let last = taken.last.iter().map(time).min().unwrap_or_default();
         let (backward, weight) = match &taken.input {
             None => (last, Nanos(0)),
-            Some(input) => (input.time() + last, last),
+            Some(input) => (time(input) + last, last),
         };
-        let forward = taken.forward.time();
+        let forward = time(&taken.forward);
         StageLoad { forward, backward, weight, down, up, ..taken.load }
     };
     stages.into_iter().enumerate().map(one).collect()

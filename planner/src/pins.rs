@@ -27,12 +27,13 @@ pub(crate) enum Decision {
     Depth,
     Replicas,
     Devices,
+    FirstDevice,
     Placement,
     Rule,
 }
 
 impl Decision {
-    pub(crate) const ALL: [Self; 19] = [
+    pub(crate) const ALL: [Self; 20] = [
         Self::Recompute,
         Self::MicroBatches,
         Self::Stages,
@@ -50,6 +51,7 @@ impl Decision {
         Self::Depth,
         Self::Replicas,
         Self::Devices,
+        Self::FirstDevice,
         Self::Placement,
         Self::Rule,
     ];
@@ -74,6 +76,7 @@ impl Decision {
             Self::Depth => "tensor.depth",
             Self::Replicas => "replicas",
             Self::Devices => "devices",
+            Self::FirstDevice => "first_device",
             Self::Placement => "placement",
             Self::Rule => "rule",
         }
@@ -109,6 +112,7 @@ impl Decision {
             Self::Depth => search.depth == Numbers::Open,
             Self::Replicas => search.replicas == Numbers::Open,
             Self::Devices => search.devices == Numbers::Open,
+            Self::FirstDevice => search.first_device == Numbers::Open,
             Self::Placement => search.placement == Choice::Open,
             Self::Rule => search.rule == Choice::Open,
         }
@@ -140,6 +144,7 @@ impl Decision {
             Self::Depth => search.depth = Numbers::Open,
             Self::Replicas => search.replicas = Numbers::Open,
             Self::Devices => search.devices = Numbers::Open,
+            Self::FirstDevice => search.first_device = Numbers::Open,
             Self::Placement => search.placement = Choice::Open,
             Self::Rule => search.rule = Choice::Open,
         }
@@ -186,6 +191,7 @@ impl Decision {
             Self::Depth => search.depth.allows(plan.depth().into()),
             Self::Replicas => search.replicas.allows(plan.replicas.into()),
             Self::Devices => search.devices.allows(plan.devices.len() as u64),
+            Self::FirstDevice => search.first_device.allows(plan.first_device().into()),
             Self::Placement => search.placement.allows(&plan.placement),
             Self::Rule => search.rule.allows(&plan.rule),
         }
@@ -227,6 +233,7 @@ impl Decision {
             Self::Depth => vec![line(&plan.depth())],
             Self::Replicas => vec![line(&plan.replicas)],
             Self::Devices => vec![line(&plan.devices.len())],
+            Self::FirstDevice => vec![line(&plan.first_device())],
             Self::Placement => vec![line(&plan.placement)],
             Self::Rule => vec![line(&plan.rule)],
         })
@@ -249,6 +256,7 @@ impl Decision {
             Self::Depth => apart(&search.depth, plan.depth().into()),
             Self::Replicas => apart(&search.replicas, plan.replicas.into()),
             Self::Devices => apart(&search.devices, plan.devices.len() as u64),
+            Self::FirstDevice => apart(&search.first_device, plan.first_device().into()),
             Self::Order
             | Self::States
             | Self::Sequence

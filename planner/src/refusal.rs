@@ -3,11 +3,12 @@
 use crate::{
     excluded::{Excluded, Sizes},
     family::Clash,
-    ranking::{Options, Ranking},
+    ranking::{Options, Ranking, threads},
     reason::Reason,
     repair::{Changes, Repair, changes},
+    space::Space,
 };
-use roundelay_dsl::{Mistake, Program, Search};
+use roundelay_dsl::{Mistake, Numbers, Program, Search};
 use roundelay_schedule::States;
 use std::fmt;
 
@@ -22,8 +23,24 @@ pub struct Refusal {
     pub untried: Vec<String>,
     /// Changes whose lines cannot be set, each with the reason.
     pub mistaken: Vec<String>,
-    /// Whether anything was searched at all.
-    pub searched: bool,
+    /// What was searched.
+    pub searched: Searched,
+}
+
+/// How far a search went that found no plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Searched {
+    /// Nothing was searched.
+    Nothing,
+    /// All was looked at: that no plan fits is proven.
+    All,
+    /// The limit was met before.
+    Part {
+        /// Plans that were clocked.
+        clocked: usize,
+        /// Plans that nobody looked at.
+        unseen: usize,
+    },
 }
 
 impl Refusal {
@@ -35,16 +52,28 @@ impl Refusal {
             .map(String::as_str)
             .collect();
         let Changes { repairs, untried, mistaken } = Changes::default();
-        Self { binding: said.join("; "), repairs, untried, mistaken, searched: false }
+        Self {
+            binding: said.join("; "),
+            repairs,
+            untried,
+            mistaken,
+            searched: Searched::Nothing,
+        }
     }
 }
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.searched {
-            return write!(f, "no plan is looked for: {}", self.binding);
+        let binding = &self.binding;
+        match self.searched {
+            Searched::Nothing => return write!(f, "no plan is looked for: {binding}"),
+            Searched::All => write!(f, "no plan fits: {binding}")?,
+            Searched::Part { clocked, unseen } => write!(
+                f,
+                "no plan was found that fits: {clocked} were clocked and {unseen} were not looked \
+                 at, some of which may fit; of the others, {binding}"
+            )?,
         }
-        write!(f, "no plan fits: {}", self.binding)?;
         if !self.repairs.is_empty() {
             write!(
                 f,
@@ -71,16 +100,36 @@ impl fmt::Display for Refusal {
 /// The refusal of a program whose search came out empty.
 pub(crate) fn refuse(program: &Program, options: &Options, ranking: &Ranking) -> Refusal {
     let Changes { repairs, mut untried, mistaken } = changes(program, options, ranking);
-    if !ranking.optimal {
-        let limit = options.clocked_max;
-        untried.insert(0, format!("every plan: {limit} of a class are clocked at most"));
+    let searched = match ranking.optimal {
+        true => Searched::All,
+        false => {
+            let limit = options.clocked_max;
+            untried
+                .insert(0, format!("every plan: {limit} of a class are clocked at most"));
+            Searched::Part { clocked: ranking.clocked, unseen: ranking.left_open() }
+        }
+    };
+    let binding = binding(program, ranking) + &possible_depths(program);
+    Refusal { binding, repairs, untried, mistaken, searched }
+}
+
+/// The depths that go with all other decisions, where the program allows some depths alone.
+fn possible_depths(program: &Program) -> String {
+    if program.search.depth == Numbers::Open {
+        return String::new();
     }
-    Refusal {
-        binding: binding(program, ranking),
-        repairs,
-        untried,
-        mistaken,
-        searched: true,
+    let mut open = program.clone();
+    open.search.depth = Numbers::Open;
+    let space = Space::new(&open, threads());
+    let depths = space.decisions.into_iter().find(|(name, _)| *name == "tensor.depth");
+    match depths {
+        Some((_, depths)) if !depths.is_empty() => {
+            format!(
+                "; values of tensor.depth that go with the rest: {}",
+                depths.join(", ")
+            )
+        }
+        _ => String::new(),
     }
 }
 

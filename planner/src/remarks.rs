@@ -4,7 +4,7 @@ use crate::{
     candidate::Candidate, cuts::Chain, idle::idle, ranking::Ranking, tied::Tied,
 };
 use roundelay_codegen::{Undivided, undivided};
-use roundelay_dsl::{Choice, Model, Program, Search};
+use roundelay_dsl::{Choice, Model, Numbers, Program, Search};
 use roundelay_schedule::{Exactness, Hop, Placement, Plan, PoolId, Rule};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -68,6 +68,8 @@ pub fn remarks(ranking: &Ranking, program: &Program) -> Vec<String> {
     if let Some(first) = ranking.plans.first() {
         remarks.extend(idle(program, &first.plan));
         remarks.extend(of_first(&first.plan, program));
+        remarks.extend(waiting(first));
+        remarks.extend(uncut(&first.plan, ranking, program));
     }
     remarks
 }
@@ -122,8 +124,46 @@ fn loss_alone(model: &Model, plan: &Plan) -> Option<String> {
     let tied = Tied::new(model, &Chain::uncosted(model))?;
     (last + 1 == model.cuttable()).then(|| {
         let stage = plan.cuts.len();
-        format!("stage {stage} of the first plan is the loss alone: {tied}")
+        format!(
+            "stage {stage} of the first plan is the loss alone: {tied}; {}",
+            untied(&tied)
+        )
     })
+}
+
+/// What devices of several kinds wait for each other.
+fn waiting(first: &Candidate) -> Option<String> {
+    let share =
+        |(kind, idle): (&String, &f64)| format!("{kind} idle {:.0} %", 100.0 * idle);
+    let all: Vec<String> = first.idle.iter().map(share).collect();
+    let why = "a launch that several kinds share takes as long as on the slowest";
+    (!all.is_empty())
+        .then(|| format!("devices of the first plan: {}; {why}", all.join(", ")))
+}
+
+/// What parameters with several users leave out, where there are devices for more stages.
+fn uncut(plan: &Plan, ranking: &Ranking, program: &Program) -> Option<String> {
+    let tied = ranking.space.tied.as_ref()?;
+    let wanted = program.target.devices.len().min(tied.nodes);
+    let open = program.search.stages == Numbers::Open && program.search.cuts.is_none();
+    // A stage that is the loss alone has a note of its own, which says as much.
+    let told = loss_alone(&program.model, plan).is_some();
+    (open && !told && tied.most < wanted).then(|| {
+        format!(
+            "{tied}: pipelines of more stages, and gathering split parameters layer by layer, are \
+             left out; {}",
+            untied(tied)
+        )
+    })
+}
+
+/// What would part the users of the parameter that forbids most cuts.
+fn untied(tied: &Tied) -> String {
+    let [parameter, _, last] = &tied.parameters[0];
+    format!(
+        "a parameter of its own for `{last}`, without `weight = {parameter}` in its line, would open \
+         more"
+    )
 }
 
 /// Why no local rule was searched, where nobody names one and some are allowed.
@@ -227,6 +267,27 @@ mod tests {
             let says = |note: &String| note.contains("is the loss alone: `node.0` to");
             assert!(own.is_none_or(says), "{notes:?}");
         }
+    }
+
+    #[test]
+    fn what_a_tied_parameter_leaves_out_is_told_with_what_would_open_it() {
+        let mut program = sample::program(8, 8);
+        let mut told = |is_tied, stages| {
+            program.model = sample::gpt(2, 8, 16, is_tied);
+            program.search.stages = stages;
+            let mut ranking = sample::ranking();
+            ranking.space.tied =
+                Tied::new(&program.model, &Chain::uncosted(&program.model));
+            ranking.plans = vec![sample::candidate(&sample::plan_on(1), Nanos(1), 0)];
+            let notes = remarks(&ranking, &program);
+            notes.into_iter().find(|note| note.contains("would open more"))
+        };
+        let note = told(true, Numbers::Open).expect("a table has two users");
+        assert!(
+            note.contains("share the parameter") && note.contains("without `weight = ")
+        );
+        assert_eq!(told(false, Numbers::Open), None);
+        assert_eq!(told(true, Numbers::Ranges(vec![(1, 1)])), None);
     }
 
     fn parsed(text: &str) -> Program {

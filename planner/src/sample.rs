@@ -371,6 +371,7 @@ pub(crate) fn candidate(plan: &Plan, step_time: Nanos, number: usize) -> Candida
         comm_bytes_per_device: Bytes(0),
         comm_rounds: 0,
         bubble: 0.25,
+        idle: BTreeMap::new(),
         origins: Origins::default(),
         bound: bound(Nanos(750)),
         number,

@@ -90,8 +90,9 @@ impl Open {
 
     /// The bound's score.
     pub(crate) fn score(&self, goal: &Goal) -> Score {
-        let Outline { devices, family, .. } = self.outline;
-        let standing = goal.standing_at_best(devices, family.rule);
+        let Outline { devices, family, counts, .. } = self.outline;
+        let window = (counts.first_device, devices);
+        let standing = goal.standing_at_best(window, family.rule);
         goal.score(standing, self.bound.step_time(), self.bound.memory, self.number)
     }
 }

@@ -2,22 +2,28 @@
 //! and from those to the lists of the devices. What plans share is made once.
 
 use crate::{
-    bound::{Bound, Lists, Network, lists_of},
+    bound::{
+        Bound, Lists, Network, held_by_elements, held_by_lists, held_by_nodes,
+        held_by_stages, lists_of,
+    },
     core::Core,
     cost::Costs,
     counts::Counts,
-    cutting::{Count, Cuttings, Seats},
+    cutting::{Count, Cuttings, ELEMENTS, Seating, Seats, Sorts},
     family::Family,
     load::StageLoad,
     memory::Room,
     outline::Outline,
     parallel::parallel,
     reason::Reason,
+    spread::Spread,
     stages::{Cell, KnownStages, backward_form},
 };
 use roundelay_codegen::StageForm;
 use roundelay_dsl::Program;
-use roundelay_schedule::{Fold, Id, Order, Placement, Plan, Recompute, Rule, Stage};
+use roundelay_schedule::{
+    Bytes, Fold, Id, Kind, Order, Placement, Plan, Recompute, Rule, Stage,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How many passes of lists are kept at one time, at most.
@@ -53,6 +59,7 @@ type ListKey = (Placement, Order, u32, u32, u32);
 /// The bounds of a program's plans.
 pub(crate) struct Bounds<'a> {
     program: &'a Program,
+    differ: Differ,
     cuttings: Cuttings,
     threads: usize,
     network: Network<'a>,
@@ -73,18 +80,23 @@ impl<'a> Bounds<'a> {
         plans: &[Outline],
         threads: usize,
     ) -> Self {
+        let room = Room::new(program);
+        let (sorts, has_uneven_room) = (Sorts::of(costs, &room), room.is_uneven());
+        let differ = Differ { sorts, has_uneven_room };
+        let count = |outline: &Outline| count(program, outline, differ);
         let alike = plans.chunk_by(|one, next| count(one) == count(next));
         let wanted: BTreeSet<Count> = alike.map(|plans| count(&plans[0])).collect();
         let core = Core::new(program);
-        let cuttings = Cuttings::new((program, &core), costs, &wanted, threads);
+        let cuttings = Cuttings::new((program, &core), (costs, &room), &wanted, threads);
         let stages = KnownStages::new(program, costs, core, &cuttings.nodes);
         Self {
             program,
+            differ,
             stages,
             cuttings,
             threads,
             network: Network::new(&program.target),
-            room: Room::new(program),
+            room,
             loads: BTreeMap::new(),
             lists: BTreeMap::new(),
             passes: 0,
@@ -100,10 +112,30 @@ impl<'a> Bounds<'a> {
         outline: &Outline,
         network: &mut Network<'_>,
     ) -> Result<Bound, Reason> {
-        let cutting = self.cuttings.get(count(outline))?;
+        let cutting = self.cuttings.get(self.count(outline))?;
         let plan = outline.bare(self.program);
+        if self.differ.has_uneven_room {
+            self.has_room(outline, &held_by_nodes(self.program, &plan, cutting))?;
+        }
         let bound = Bound::of_nodes(self.program, &plan, cutting, network);
         Ok(if is_sliced(outline) { bound.of_slices(self.program) } else { bound })
+    }
+
+    fn count(&self, outline: &Outline) -> Count {
+        count(self.program, outline, self.differ)
+    }
+
+    /// Whether each device of a cell has room for what it holds at least, where devices differ in
+    /// what they may take.
+    fn has_room(&self, outline: &Outline, held: &[(Bytes, Kind)]) -> Result<(), Reason> {
+        let Family { placement, rule, .. } = outline.family;
+        // Workers of their own do not all hold as much as the fullest.
+        if placement == Placement::Data && !rule.is_synchronous() {
+            return Ok(());
+        }
+        let spread = Spread::new(outline.family, outline.counts, outline.devices);
+        let fits = self.room.for_each(self.program, spread, held);
+        fits.map_err(Reason::Memory)
     }
 
     /// The plan itself.
@@ -111,7 +143,7 @@ impl<'a> Bounds<'a> {
     /// # Errors
     /// Why it is no plan.
     pub(crate) fn plan(&self, outline: &Outline) -> Result<Plan, Reason> {
-        let cutting = self.cuttings.get(count(outline))?;
+        let cutting = self.cuttings.get(self.count(outline))?;
         Ok(outline.plan(self.program, &cutting.cuts))
     }
 
@@ -133,7 +165,14 @@ impl<'a> Bounds<'a> {
             let loads = loads.map_err(Clone::clone)?;
             match known {
                 Sharpness::Nodes => {
-                    let capacity = self.room.capacity(outline.devices);
+                    if self.differ.has_uneven_room {
+                        for held in held_by_stages(&plan, loads) {
+                            self.has_room(outline, &held)?;
+                        }
+                    }
+                    let Outline { family, counts, devices, .. } = *outline;
+                    let spread = Spread::new(family, counts, devices);
+                    let capacity = |seat| self.room.of_seat(spread, seat);
                     let network = &mut self.network;
                     let next = Bound::of_stages(&plan, loads, network);
                     let next = next.in_room(&plan, loads, capacity, network);
@@ -143,6 +182,10 @@ impl<'a> Bounds<'a> {
                     let lists = self.lists.get(&list_key(outline));
                     let next = match lists.and_then(Option::as_ref) {
                         Some(lists) => {
+                            if self.differ.has_uneven_room {
+                                let held = held_by_lists(&plan, loads, lists);
+                                self.has_room(outline, &held)?;
+                            }
                             bound.following(&plan, loads, lists, &mut self.network)
                         }
                         None => *bound,
@@ -160,7 +203,7 @@ impl<'a> Bounds<'a> {
             order if order.splits_backward() => Halves::All,
             _ => Halves::None,
         };
-        Ok((self.cuttings.number(count(outline))?, outline.recompute, halves))
+        Ok((self.cuttings.number(self.count(outline))?, outline.recompute, halves))
     }
 
     /// Makes the loads that are not yet known.
@@ -170,7 +213,7 @@ impl<'a> Bounds<'a> {
             .filter(|(key, _)| !self.loads.contains_key(key))
             .collect();
         let cell = |outline: &&Outline| {
-            let count = count(outline);
+            let count = count(self.program, outline, self.differ);
             let cutting = self.cuttings.get(count)?;
             let recompute = outline.recomputes(self.program);
             let form = |(stage, recompute): (usize, Recompute)| {
@@ -182,7 +225,8 @@ impl<'a> Bounds<'a> {
             let forms = recompute.into_iter().enumerate().map(form).collect();
             let ((all, tensor), ..) = count;
             let examples = self.program.train.batch / all;
-            Ok(Cell { examples, tensor, cuts: &cutting.cuts, forms })
+            let (cuts, kinds) = (&cutting.cuts, &cutting.kinds);
+            Ok(Cell { examples, tensor, cuts, forms, kinds })
         };
         let cells: Vec<Result<Cell<'_>, Reason>> = wanted.values().map(cell).collect();
         let found = self.stages.loads(&cells, self.threads);
@@ -216,9 +260,17 @@ fn is_sliced(outline: &Outline) -> bool {
     outline.counts.slices > 1
 }
 
+/// How the devices of a program differ.
+#[derive(Clone, Copy, Debug)]
+struct Differ {
+    sorts: Sorts,
+    /// Whether they do in memory.
+    has_uneven_room: bool,
+}
+
 /// What decides where a plan is cut.
-fn count(outline: &Outline) -> Count {
-    let Counts { tensor, stages, chunks, .. } = outline.counts;
+fn count(program: &Program, outline: &Outline, differ: Differ) -> Count {
+    let Counts { tensor, stages, chunks, first_device, .. } = outline.counts;
     let Family { placement, order, .. } = outline.family;
     let seats = match placement {
         Placement::Pipeline => {
@@ -230,7 +282,14 @@ fn count(outline: &Outline) -> Count {
         }
         Placement::Accumulate | Placement::Concurrent | Placement::Data => None,
     };
-    ((outline.counts.all_micro_batches(), tensor), stages, seats)
+    let spread = || Spread::new(outline.family, outline.counts, outline.devices);
+    // Where all are of one kind links alone may differ, and then from device to device.
+    let differs = differ.sorts == Sorts::Several || first_device > 0;
+    let cut_apart = differ.has_uneven_room && seats.is_some();
+    let held =
+        cut_apart.then(|| held_by_elements(program, &outline.bare(program), ELEMENTS));
+    let seating = Seating { seats, spread: differs.then(spread), held };
+    ((outline.counts.all_micro_batches(), tensor), stages, seating)
 }
 
 fn list_key(outline: &Outline) -> ListKey {

@@ -8,7 +8,9 @@ use crate::{
     excluded::{Excluded, Exclusions, Sizes},
     family::{Clash, Family},
     grid::Grid,
-    laws::{check_cuts, check_delay, check_devices, check_shards, check_sizes},
+    laws::{
+        check_cuts, check_delay, check_devices, check_shards, check_sizes, has_devices,
+    },
     outline::Outline,
     parallel::parallel,
     reason::Reason,
@@ -177,18 +179,36 @@ impl<'a> Filler<'a> {
         }
     }
 
-    /// Adds the combinations with these numbers, for each number of shards.
+    /// Adds the combinations with these numbers, for each first device and number of shards.
     fn add(&mut self, family: Family, counts: Counts) {
         let values = self.ground.values;
         let shards = self.found.grid.shards(values, family, counts);
+        let needed = counts.devices(family, values.lists);
+        let windows = self.found.grid.windows(values, needed);
         let each = values.recompute.len() as u64;
-        self.found.combinations += shards.len() as u64 * each;
-        let devices = match self.check(family, counts) {
-            Ok(devices) => devices,
-            Err(reason) => {
-                return self.drop(family, counts, &reason, shards.len() as u64 * each);
+        let own = shards.len() as u64 * each;
+        self.found.combinations += own * windows.len() as u64;
+        if let Err(reason) = self.check(family, counts) {
+            return self.drop(family, counts, &reason, own * windows.len() as u64);
+        }
+        for first_device in windows.iter().copied() {
+            let counts = Counts { first_device, ..counts };
+            let end = first_device.saturating_add(needed);
+            match has_devices(self.ground.program, end) {
+                Err(reason) => self.drop(family, counts, &reason, own),
+                Ok(()) => self.add_shards(family, (counts, needed), &shards),
             }
-        };
+        }
+    }
+
+    /// Adds the combinations with each number of shards.
+    fn add_shards(
+        &mut self,
+        family: Family,
+        (counts, devices): (Counts, u32),
+        shards: &[u32],
+    ) {
+        let each = self.ground.values.recompute.len() as u64;
         for shards in shards.iter().copied() {
             let counts = Counts { shards, ..counts };
             match self.check_last(family, counts) {
@@ -218,9 +238,9 @@ impl<'a> Filler<'a> {
         self.found.exclusions.add((family, Sizes::One(counts)), reason, number);
     }
 
-    /// What does not depend on shards; gives the number of devices. Cheap checks first, so that no
-    /// number is too large for the later ones.
-    fn check(&self, family: Family, counts: Counts) -> Result<u32, Reason> {
+    /// What depends neither on shards nor on the first device. Cheap checks first, so that no number
+    /// is too large for the later ones.
+    fn check(&self, family: Family, counts: Counts) -> Result<(), Reason> {
         let Counts { micro_batches: n, stages: s, .. } = counts;
         let program = self.ground.program;
         check_sizes(program, family, counts, &program.search.lists)?;
@@ -234,7 +254,7 @@ impl<'a> Filler<'a> {
             self.check_depth(family, counts)?;
         }
         let devices = counts.devices(family, self.ground.values.lists);
-        check_devices(program, devices).map(|()| devices)
+        check_devices(program, devices)
     }
 
     /// Whether parameters are divided among as many members as the program allows.

@@ -4,7 +4,7 @@ use crate::{
     alike::{Kind, Shapes},
     bill::Reach,
     core::{Core, Place, Shortened},
-    cost::Costs,
+    cost::{Costs, Kinds},
     load::{LoadError, StageLoad},
     nodes::Nodes,
     parallel::parallel,
@@ -27,6 +27,8 @@ pub(crate) struct Cell<'a> {
     pub cuts: &'a [u32],
     /// How the routines of each stage are made.
     pub forms: Vec<StageForm>,
+    /// The kinds of devices of each stage; none where what stages take on the fastest will do.
+    pub kinds: &'a [Kinds],
 }
 
 /// How an order has the backward pass of a stage; one's own lists say so themselves.
@@ -229,7 +231,7 @@ impl<'a> KnownStages<'a> {
                 }
             });
         }
-        Ok(in_a_row(stages))
+        Ok(in_a_row(stages, wanted.cell.kinds))
     }
 
     fn taken<'k>(
@@ -251,7 +253,7 @@ impl<'a> KnownStages<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{nodes::Times, sample};
+    use crate::{cost::On, nodes::Times, sample};
     use roundelay_dsl::{NoFiles, SourceFile, localised, parse};
     use roundelay_schedule::{DeviceId, Hop, Nanos};
 
@@ -283,7 +285,8 @@ mod tests {
                 missing += core.stages(&cuts).iter().map(|one| one.missing).sum::<u64>();
                 for form in sample::forms() {
                     let forms = vec![form; cuts.len() + 1];
-                    let cell = Cell { examples: 2, tensor, cuts: &cuts, forms };
+                    let cell =
+                        Cell { examples: 2, tensor, cuts: &cuts, forms, kinds: &[] };
                     let short = known.load_of(cell.clone()).unwrap();
                     let own = exact.load_of(cell).unwrap();
                     for (stage, (mut short, own)) in
@@ -334,7 +337,7 @@ mod tests {
             let Ok(nodes) = Nodes::new((&program, model), (2, tensor), &costs) else {
                 continue;
             };
-            let times = nodes.times(2, &costs);
+            let times = nodes.times(2, On::Any, &costs);
             let nodes = [(tensor, nodes)].into();
             for kind in [0, 1].map(DeviceId::new) {
                 let alone = of_one_kind(&program, kind);
@@ -344,7 +347,8 @@ mod tests {
                     sample::forms().map(move |form| (cuts.clone(), form))
                 }) {
                     let forms = vec![form; cuts.len() + 1];
-                    let cell = Cell { examples: 2, tensor, cuts: &cuts, forms };
+                    let cell =
+                        Cell { examples: 2, tensor, cuts: &cuts, forms, kinds: &[] };
                     let loads = known.load_of(cell).unwrap();
                     turned_sooner += compared(&times, &cuts, &loads);
                 }
@@ -402,7 +406,8 @@ mod tests {
                 let cuts = program.model.boundaries();
                 for form in sample::forms() {
                     let forms = vec![form; cuts.len() + 1];
-                    let cell = Cell { examples: 2, tensor, cuts: &cuts, forms };
+                    let cell =
+                        Cell { examples: 2, tensor, cuts: &cuts, forms, kinds: &[] };
                     let (own, mut short) = (
                         exact.load_of(cell.clone()).unwrap(),
                         known.load_of(cell).unwrap(),
@@ -440,6 +445,7 @@ mod tests {
                     tensor: Tensor::WHOLE,
                     cuts: &[2],
                     forms: vec![form; 2],
+                    kinds: &[],
                 };
                 let own = exact.load_of(cell.clone()).unwrap();
                 assert_eq!(known.load_of(cell).unwrap(), own, "{examples} {form:?}");

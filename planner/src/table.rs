@@ -13,7 +13,7 @@ use roundelay_dsl::Program;
 use roundelay_schedule::{Contraction, Images, Nanos, Plan, Sequence, States, Tensor};
 
 /// Number of columns.
-const COLUMNS: usize = 24;
+const COLUMNS: usize = 25;
 
 /// The cells of a plan.
 pub(crate) type Row = [String; COLUMNS];
@@ -33,6 +33,7 @@ const HEADER: [&str; COLUMNS] = [
     "states",
     "recompute",
     "devices",
+    "from",
     "step time",
     "samples/s",
     "peak memory",
@@ -46,21 +47,22 @@ const HEADER: [&str; COLUMNS] = [
 ];
 
 /// Columns of numbers and quantities, which end at the right.
-const RIGHT: [usize; 18] =
-    [0, 5, 6, 7, 8, 9, 10, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23];
+const RIGHT: [usize; 19] =
+    [0, 5, 6, 7, 8, 9, 10, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24];
 
 /// Columns that stand there only where a plan says something else than usual.
-const SOMETIMES: [(usize, &[&str]); 10] = [
+const SOMETIMES: [(usize, &[&str]); 11] = [
     (2, &["exact", "reordered"]),
     (7, &["1"]),
     (8, &["1"]),
     (9, &["1"]),
     (10, &["1"]),
     (12, &["none"]),
-    (20, &[""]),
+    (14, &["0"]),
     (21, &[""]),
     (22, &[""]),
     (23, &[""]),
+    (24, &[""]),
 ];
 
 /// The whole answer as text; every line ends with a newline.
@@ -179,6 +181,7 @@ fn row(rank: &str, candidate: &Candidate, goal: &Goal) -> Row {
         states(plan),
         recompute(&plan.recompute),
         plan.devices.len().to_string(),
+        plan.first_device().to_string(),
         candidate.step_time.to_string(),
         format!("{:.1}", candidate.samples_per_s()),
         candidate.device_peak.to_string(),

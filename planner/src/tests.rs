@@ -3,6 +3,7 @@
 mod approach;
 mod brute_force;
 mod cuts;
+mod kinds;
 mod local;
 mod overdecompose;
 mod recompute;
@@ -84,7 +85,9 @@ fn no_plan_beats_its_bounds() {
     for link in slow.target.links.ids().collect::<Vec<_>>() {
         slow.target.links[link].bandwidth = BytesPerSecond(10_000_000);
     }
-    let odd = [&branching, &slow];
+    let mut mixed = delayed(3, 2);
+    brute_force::second_kind(&mut random, &mut mixed);
+    let odd = [&branching, &slow, &mixed];
     for program in guessed.iter().chain(&measured).chain(odd) {
         let ranking = all(program);
         let goals = each_goal(program);
@@ -94,7 +97,8 @@ fn no_plan_beats_its_bounds() {
             assert!(bound.memory <= *device_peak, "{bound:?} {device_peak} {plan:?}");
             for goal in &goals {
                 let devices = u32::try_from(plan.devices.len()).unwrap();
-                let open = goal.standing_at_best(devices, plan.rule);
+                let window = (plan.first_device(), devices);
+                let open = goal.standing_at_best(window, plan.rule);
                 let open = goal.score(open, bound.step_time(), bound.memory, 0);
                 let real = goal.standing(plan);
                 let real = goal.score(real, *step_time, *device_peak, 0);

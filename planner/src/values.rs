@@ -4,7 +4,7 @@ mod tensors;
 
 pub(crate) use tensors::{has_sequences, has_windows};
 
-use crate::{family::Family, grid::Grid};
+use crate::{family::Family, grid::Grid, windows::Windows};
 use roundelay_dsl::{Choice, Numbers, Objective, Operation, Program, Search};
 use roundelay_schedule::{
     Contraction, Hop, Images, Order, Placement, Recompute, Rule, Sequence, States, Tensor,
@@ -65,6 +65,8 @@ pub(crate) struct Values {
     pub tensors: Vec<Tensor>,
     /// Devices that the innermost link levels join.
     domains: Vec<u32>,
+    /// Where plans of fewer devices than all may begin.
+    pub windows: Windows,
 }
 
 /// Numbers of replicas, which depend on N when they are left open.
@@ -156,6 +158,7 @@ impl Values {
                 .iter()
                 .map(|d| d.devices.len() as u32)
                 .collect(),
+            windows: Windows::new(program),
         }
     }
 
@@ -318,6 +321,7 @@ impl Values {
             ("images", shown(&tried(Images::ALL, tensors, |tensor| tensor.images))),
             ("micro_batches", shown(&self.micro_batches)),
             ("stages", shown(&self.all_stages())),
+            ("first_device", shown(&grid.all_windows())),
         ]
     }
 }
@@ -458,7 +462,7 @@ fn listed(ranges: &[(u64, u64)], most: u64) -> Vec<u32> {
     sorted(each)
 }
 
-fn thinned(values: Vec<u32>) -> Vec<u32> {
+pub(crate) fn thinned(values: Vec<u32>) -> Vec<u32> {
     let ends = [values.first().copied(), values.last().copied()];
     match values.len() > RANGE_VALUES {
         true => values

@@ -36,13 +36,22 @@ impl<'a> Levels<'a> {
 
     /// The innermost link level that joins two devices, as [`Target::link_between`] says.
     pub fn link_between(&self, one: DeviceId, other: DeviceId) -> Option<LinkId> {
+        self.level_between(one, other).map(|(_, link)| link)
+    }
+
+    /// The number of the innermost level that joins two devices, and its link.
+    pub fn level_between(
+        &self,
+        one: DeviceId,
+        other: DeviceId,
+    ) -> Option<(usize, LinkId)> {
         let [one, other] =
             [one, other].map(|device| u32::try_from(device.index()).unwrap_or(u32::MAX));
-        self.levels.iter().find_map(|level| {
+        self.levels.iter().enumerate().find_map(|(number, level)| {
             let domain = level.get(ending_by(level, one))?;
             let devices = &domain.devices;
             let holds = devices.contains(&one) && devices.contains(&other);
-            holds.then_some(domain.link)
+            holds.then_some((number, domain.link))
         })
     }
 }

@@ -144,6 +144,19 @@ impl Plan {
         Self { chunks, ..self }.placed()
     }
 
+    /// The same on as many devices that follow each other, from this one on.
+    #[must_use]
+    pub fn starting_at(self, first: u32) -> Self {
+        Self { devices: vec![crate::Id::new(first as usize)], ..self }.placed()
+    }
+
+    /// The first of its devices: the others follow it in the order of the cluster, unless somebody
+    /// put them in another one.
+    pub fn first_device(&self) -> u32 {
+        let first = self.devices.first().map_or(0, |device| crate::Id::index(*device));
+        u32::try_from(first).unwrap_or(u32::MAX)
+    }
+
     /// The same with a list of passes for each device of its pipeline.
     #[must_use]
     pub fn with_lists(self, lists: Vec<DeviceList>) -> Self {
@@ -153,7 +166,9 @@ impl Plan {
     /// With what follows from replicas, chunks and lists.
     pub(crate) fn placed(mut self) -> Self {
         self.reduction = self.own_reduction();
-        self.devices = (0..self.device_count() as usize).map(crate::Id::new).collect();
+        let first = self.first_device() as usize;
+        let number = self.device_count() as usize;
+        self.devices = (first..first + number).map(crate::Id::new).collect();
         self
     }
 

@@ -19,12 +19,13 @@ use roundelay_schedule::{
 };
 
 /// Keys that are read.
-const KEYS: [&str; 19] = [
+const KEYS: [&str; 20] = [
     "minimize",
     "result",
     "exactness",
     "memory",
     "devices",
+    "first_device",
     "rule",
     "placement",
     "order",
@@ -164,6 +165,7 @@ fn apply(
         "exactness" => search.exactness = Some(exactness(entry, report)?),
         "memory" => search.memory = Some(memory(entry, report)?),
         "devices" => search.devices = numbers(entry, report)?,
+        "first_device" => search.first_device = numbers_from(0, entry, report)?,
         "stages" => search.stages = numbers(entry, report)?,
         "replicas" => search.replicas = numbers(entry, report)?,
         "shards" => search.shards = numbers(entry, report)?,
@@ -236,17 +238,23 @@ pub(super) const MOST: u64 = 1 << 20;
 
 /// `stages 1 .. 4 | 8`, `stages <= 8`, `stages >= 2`.
 fn numbers(entry: &Entry, report: &mut Report) -> Known<Numbers> {
+    numbers_from(1, entry, report)
+}
+
+/// Numbers of which none is below the least.
+fn numbers_from(least: u64, entry: &Entry, report: &mut Report) -> Known<Numbers> {
     no_entries(entry, report)?;
-    let number = |value, report: &mut Report| whole(value, 1, MOST, report);
+    let number = |value, report: &mut Report| whole(value, least, MOST, report);
     let ranges = match &entry.value {
         Setting::Nothing | Setting::Broken => {
             return Err(report.error(entry.key.span, no_value(entry)));
         }
-        Setting::AtMost(value) => vec![(1, number(value, report)?)],
+        Setting::AtMost(value) => vec![(least, number(value, report)?)],
         Setting::AtLeast(value) => vec![(number(value, report)?, u64::MAX)],
-        Setting::OneOf(choices) => {
-            choices.iter().map(|choice| range(choice, 1, report)).collect::<Known<_>>()?
-        }
+        Setting::OneOf(choices) => choices
+            .iter()
+            .map(|choice| range(choice, least, report))
+            .collect::<Known<_>>()?,
     };
     Ok(Numbers::Ranges(ranges))
 }

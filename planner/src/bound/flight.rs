@@ -21,15 +21,19 @@ pub(super) fn of_last(plan: &Plan, loads: &[StageLoad]) -> (Bytes, Kind) {
 }
 
 /// How many micro-batches each device whose list is yet to be found has room for between forward
-/// and backward, where it may take so much; one at least.
-pub(super) fn rooms(plan: &Plan, loads: &[StageLoad], capacity: Bytes) -> Vec<u64> {
+/// and backward, where it may take `capacity`; one at least.
+pub(super) fn rooms(
+    plan: &Plan,
+    loads: &[StageLoad],
+    capacity: impl Fn(u32) -> Bytes,
+) -> Vec<u64> {
     let (passes, devices) = last_passes(plan);
     let one = taken(plan, loads, (&passes, devices));
-    let room = |(device, load): (&Device, &StageLoad)| {
-        let left = capacity - Bytes(device.held(plan.states).1);
+    let room = |(number, (device, load)): (u32, (&Device, &StageLoad))| {
+        let left = capacity(number) - Bytes(device.held(plan.states).1);
         left.0.checked_div(load.kept().0).map_or(u64::MAX, |more| more.saturating_add(1))
     };
-    one.iter().zip(loads).map(room).collect()
+    (0..).zip(one.iter().zip(loads)).map(room).collect()
 }
 
 /// The passes of a micro-batch whose way is known without lists, and the number of devices.
@@ -51,16 +55,31 @@ fn last_passes(plan: &Plan) -> (Vec<(Listed, u32)>, usize) {
     }
 }
 
+/// What each device of a cell holds while it takes its last micro-batch back, where that is known.
+pub(super) fn each_of_last(plan: &Plan, loads: &[StageLoad]) -> Vec<(Bytes, Kind)> {
+    let (passes, devices) = last_passes(plan);
+    each(plan, loads, (&passes, devices))
+}
+
+/// What each device of a cell takes at least, and the kind that takes most of it.
+pub(super) fn each(
+    plan: &Plan,
+    loads: &[StageLoad],
+    lists: (&[(Listed, u32)], usize),
+) -> Vec<(Bytes, Kind)> {
+    let devices = taken(plan, loads, lists).into_iter();
+    let held = devices.map(|device| device.held(plan.states));
+    held.map(|(held, all)| (Bytes(all), held.kind())).collect()
+}
+
 /// What the fullest device takes at least, and the kind that takes most of it.
 pub(super) fn fullest(
     plan: &Plan,
     loads: &[StageLoad],
     lists: (&[(Listed, u32)], usize),
 ) -> (Bytes, Kind) {
-    let devices = taken(plan, loads, lists);
-    let held = devices.iter().map(|device| device.held(plan.states));
-    let fullest = held.max_by_key(|(_, all)| *all);
-    fullest.map_or((Bytes(0), Kind::Parameter), |(held, all)| (Bytes(all), held.kind()))
+    let held = each(plan, loads, lists).into_iter().max_by_key(|(all, _)| *all);
+    held.unwrap_or((Bytes(0), Kind::Parameter))
 }
 
 /// The devices behind their passes.

@@ -138,7 +138,7 @@ pub(super) fn moves(
     for (stage, load) in loads.iter().enumerate() {
         let last = loads.len() - 1;
         let [own, next] = [stage, (stage + 1).min(last)]
-            .map(|stage| device(plan, stage) * plan.tensor.parts());
+            .map(|stage| ports::place(plan, device(plan, stage)));
         // The devices of a pipeline in the other direction may be nearer.
         let apart = |bytes| match holders(plan) {
             1 => network.transfer(own, next, bytes),
@@ -146,8 +146,9 @@ pub(super) fn moves(
         };
         let (down, up) = (load.down.map(apart), load.up.map(apart));
         let known = stage.checked_sub(1).map(|before| (&loads[before], all[before]));
-        let alike =
-            |(other, _): &(&StageLoad, Moves)| other.parameters == load.parameters;
+        let alike = |(other, _): &(&StageLoad, Moves)| {
+            other.parameters == load.parameters && ports::are_alike(plan)
+        };
         let Moves { gather, sums, renew, .. } = match known.filter(alike) {
             Some((_, known)) => known,
             None => state_moves(plan, load, own, network),

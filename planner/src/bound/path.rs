@@ -1,6 +1,6 @@
 //! The laws of the path and of the relay: how often parameters can be renewed.
 
-use super::{network::Network, work::splits};
+use super::{network::Network, ports::place, work::splits};
 use crate::load::StageLoad;
 use roundelay_schedule::{Hop, Nanos, Placement, Plan, Rule};
 
@@ -41,10 +41,13 @@ pub(super) fn relay(plan: &Plan, loads: &[StageLoad], network: &Network<'_>) -> 
     if plan.placement != Placement::Data || plan.rule.is_synchronous() {
         return Nanos(0);
     }
-    let (n, parts) = (plan.micro_batches, plan.tensor.parts());
+    let n = plan.micro_batches;
     let first = plan.rule.stalest(plan.placement.timeline(), n, plan.stages);
     let hops = |load: &StageLoad| -> Nanos {
-        let hop = |i: u32| network.transfer((i - 1) * parts, i * parts, load.gradient);
+        let hop = |i: u32| {
+            let [from, to] = [i - 1, i].map(|worker| place(plan, worker));
+            network.transfer(from, to, load.gradient)
+        };
         (1..n).map(hop).sum()
     };
     let mut known: Option<(&StageLoad, Nanos)> = None;

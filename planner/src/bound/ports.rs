@@ -26,7 +26,7 @@ pub(super) fn of_nodes(
         gradient: Bytes(most.all) * dtype.gradient().size(dtype),
         passes: if most.reads { 2 } else { 1 },
     };
-    let all = exchanges(plan, state, most.device * plan.tensor.parts());
+    let all = exchanges(plan, state, place(plan, most.device));
     let least = |one: &Exchange| {
         let rounding = Nanos(2 * u64::from(one.members.number));
         (one.time(network) - rounding) * one.count
@@ -45,12 +45,13 @@ pub(super) fn traffic(
     for (stage, load) in loads.iter().enumerate() {
         let device = device(plan, stage);
         let alike = known.filter(|(other, _)| {
-            (other.parameters, other.reads) == (load.parameters, load.reads)
+            let same = (other.parameters, other.reads) == (load.parameters, load.reads);
+            same && are_alike(plan)
         });
         let time = match alike {
             Some((_, time)) => time,
             None => {
-                let first = device * plan.tensor.parts();
+                let first = place(plan, device);
                 let exchanges = exchanges(plan, State::of(load), first);
                 let each =
                     exchanges.map(|exchange| exchange.time(network) * exchange.count);
@@ -64,6 +65,17 @@ pub(super) fn traffic(
     }
     messages(plan, loads, network, &mut devices);
     devices.into_iter().flatten().max().unwrap_or_default()
+}
+
+/// Where a device of a cell is: the first of its parts, at the first coordinate.
+pub(super) fn place(plan: &Plan, device: u32) -> u32 {
+    plan.first_device() + device * plan.tensor.parts()
+}
+
+/// Whether what the members of a stage take for a collective, and those of the next stage, may be told
+/// from each other by what they hold: behind another first device some of them may be nearer.
+pub(super) fn are_alike(plan: &Plan) -> bool {
+    plan.first_device() == 0
 }
 
 /// The device of a cell that has a stage; where several do, the first.
@@ -92,7 +104,7 @@ fn messages(
         let time = |from, to, bytes: Option<Bytes>| {
             bytes.map_or(Nanos(0), |bytes| network.transfer(from, to, bytes)) * n
         };
-        let [first, second] = [own, next].map(|device| device * plan.tensor.parts());
+        let [first, second] = [own, next].map(|device| place(plan, device));
         let (down, up) = (time(first, second, load.down), time(second, first, load.up));
         let [own, next] = [own, next].map(|device| device as usize);
         devices[own][0] += down;

@@ -47,6 +47,11 @@ pub(super) struct Most {
 }
 
 impl Most {
+    /// Of one stage alone.
+    pub(super) fn one(elements: u64) -> Self {
+        Self { device: 0, all: elements, one: elements, reads: true }
+    }
+
     /// Elements of gradients that are sure to be there when the device takes its last micro-batch
     /// back through one stage: its sum, and where micro-batches follow each other those of all
     /// stages, to which the ones before have added.
@@ -55,6 +60,26 @@ impl Most {
         match (plan.rule, plan.states) {
             (Rule::Sync, States::Replicated | States::Zero1) if follow => self.all,
             _ => self.one,
+        }
+    }
+}
+
+/// Those of each device of a cell; of one that stands for all where all have the same.
+pub(super) fn each_most(plan: &Plan, cutting: &Cutting) -> Vec<Most> {
+    let Cutting { elements, reads, .. } = cutting;
+    let on = |(device, all, one)| Most { device, all, one, reads: *reads };
+    let own = || (0..).zip(elements.iter().copied());
+    match plan.placement {
+        Placement::Accumulate | Placement::Concurrent | Placement::Data => {
+            vec![most(plan, cutting)]
+        }
+        Placement::Shared => own().map(|(stage, all)| on((stage, all, 0))).collect(),
+        Placement::Pipeline if plan.chunks == 1 && plan.lists.is_empty() => {
+            own().map(|(stage, all)| on((stage, all, all))).collect()
+        }
+        Placement::Pipeline => {
+            let sums = (0..).zip(sums(plan, elements.iter().copied()));
+            sums.map(|(device, all)| on((device, all, 0))).collect()
         }
     }
 }
@@ -88,24 +113,28 @@ pub(super) fn most(plan: &Plan, cutting: &Cutting) -> Most {
 /// Law: at rest a device holds its share of parameters and optimizer state, and when a
 /// micro-batch turns from forward to backward, what its forward kept on that device.
 pub(super) fn of_stages(plan: &Plan, loads: &[StageLoad]) -> (Bytes, Kind) {
+    let fullest = each(plan, loads).into_iter().max_by_key(Held::total);
+    let held = fullest.unwrap_or_default();
+    (Bytes(held.total()), held.kind())
+}
+
+/// What each device of a cell holds; one that stands for all where all hold as much.
+pub(super) fn each(plan: &Plan, loads: &[StageLoad]) -> Vec<Held> {
     let own = loads.iter().map(|load| share(plan, Held::all(load)));
-    let held = match plan.placement {
+    match plan.placement {
         Placement::Accumulate | Placement::Concurrent | Placement::Data => {
             let all = own.fold(Held::default(), |sum, held| sum + held);
             let all = turning(plan, loads, all).keeping(lanes(plan));
-            match plan.states {
+            vec![match plan.states {
                 States::Handoff => owning(plan, loads, all),
                 States::Replicated
                 | States::Zero1
                 | States::Zero2
                 | States::Zero3
                 | States::Hsdp => all,
-            }
+            }]
         }
-        Placement::Shared => own
-            .map(|held| held.keeping(lanes(plan)))
-            .max_by_key(Held::total)
-            .unwrap_or_default(),
+        Placement::Shared => own.map(|held| held.keeping(lanes(plan))).collect(),
         Placement::Pipeline => {
             let (timeline, n) = (plan.placement.timeline(), plan.micro_batches);
             let stalest: Vec<u32> = plan.rule.stalest(timeline, n, plan.stages).collect();
@@ -113,11 +142,9 @@ pub(super) fn of_stages(plan: &Plan, loads: &[StageLoad]) -> (Bytes, Kind) {
             (0..)
                 .zip(seated(plan))
                 .map(|(rank, own)| on_device(plan, rank, stages, &own))
-                .max_by_key(Held::total)
-                .unwrap_or_default()
+                .collect()
         }
-    };
-    (Bytes(held.total()), held.kind())
+    }
 }
 
 /// Law: of a state that travels somebody keeps the versions that are still seen, the optimizer's

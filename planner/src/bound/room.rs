@@ -17,11 +17,11 @@ use super::{
 use crate::load::StageLoad;
 use roundelay_schedule::{Bytes, Nanos, Plan};
 
-/// The least time of a training step where no device may take more than `capacity`.
+/// The least time of a training step where each device of a cell may take its `capacity`.
 pub(super) fn step(
     plan: &Plan,
     loads: &[StageLoad],
-    capacity: Bytes,
+    capacity: impl Fn(u32) -> Bytes,
     network: &mut Network<'_>,
 ) -> Nanos {
     let moves = moves(plan, loads, network);

@@ -74,7 +74,7 @@ fn what_has_no_room_goes_there_and_back_later() {
     let mut step = |loads: &[StageLoad], plan: &Plan, micro_batches: u64| {
         let capacity = Bytes(8 + 16 + 8 + 4 * micro_batches);
         let bound = Bound::of_stages(plan, loads, &mut network);
-        bound.in_room(plan, loads, capacity, &mut network).path
+        bound.in_room(plan, loads, |_| capacity, &mut network).path
     };
     let order = Order::ZeroBubbleAuto;
     let plan = sample::plan(Rule::Sync, Placement::Pipeline, order, 4, 2);

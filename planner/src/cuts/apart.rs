@@ -1,7 +1,16 @@
 //! Cut points of stages on devices of their own: what crosses a cut takes time as well.
 
-use super::{Chain, Uncuttable, cut_at};
+use super::{Chain, Uncuttable, Uneven, cut_at, uneven::Roomy};
 use roundelay_schedule::{Bytes, Nanos};
+
+/// What stages take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Speeds<'a> {
+    /// What the chain says, wherever they are.
+    Alike,
+    /// Each what it takes on its devices.
+    Uneven(Uneven<'a>),
+}
 
 /// The cuts among which stages on devices of their own choose.
 pub(crate) struct Apart {
@@ -12,15 +21,27 @@ pub(crate) struct Apart {
 }
 
 impl Apart {
-    /// Both of a chain.
+    /// Both of a chain, for stages that take so much.
     ///
     /// # Errors
     /// As [`super::cut`].
-    pub(crate) fn new(chain: &Chain, stages: u32) -> Result<Self, Uncuttable> {
+    pub(crate) fn new(
+        chain: &Chain,
+        stages: u32,
+        speeds: Speeds<'_>,
+    ) -> Result<Self, Uncuttable> {
         chain.check(stages)?;
         let all = chain.positions();
-        let narrow = cut_at(chain, &narrow(chain, &all, stages), stages);
-        Ok(Self { balanced: cut_at(chain, &all, stages), narrow })
+        let cut = |positions: &[usize]| match speeds {
+            Speeds::Alike => {
+                Roomy { cuts: cut_at(chain, positions, stages), has_room: true }
+            }
+            Speeds::Uneven(uneven) => uneven.cut_at(chain, positions),
+        };
+        let [balanced, narrow] = [cut(&all), cut(&narrow(chain, &all, stages))];
+        let keeps = narrow.has_room || !balanced.has_room;
+        let narrow = if keeps { narrow.cuts } else { balanced.cuts.clone() };
+        Ok(Self { balanced: balanced.cuts, narrow })
     }
 
     /// The cuts of stages that send each other what crosses; `message` is what that takes at the
@@ -31,11 +52,16 @@ impl Apart {
     /// its messages takes less; the first where they are equal.
     pub(crate) fn best(
         &self,
-        chain: &Chain,
+        (chain, speeds): (&Chain, Speeds<'_>),
         message: impl Fn(usize, Bytes) -> Nanos,
     ) -> &[u32] {
-        let [balanced, narrow] =
-            [&self.balanced, &self.narrow].map(|cuts| slowest(chain, cuts, &message));
+        let [balanced, narrow] = [&self.balanced, &self.narrow].map(|cuts| {
+            let times = match speeds {
+                Speeds::Alike => chain.stage_times(cuts),
+                Speeds::Uneven(uneven) => uneven.stage_times(cuts),
+            };
+            slowest((chain, times), cuts, &message)
+        });
         if narrow < balanced { &self.narrow } else { &self.balanced }
     }
 }
@@ -58,9 +84,9 @@ fn narrow(chain: &Chain, all: &[usize], stages: u32) -> Vec<usize> {
     left.copied().collect()
 }
 
-/// What the slowest stage takes with the messages before and behind it.
+/// What the slowest of stages with these times takes with the messages before and behind it.
 fn slowest(
-    chain: &Chain,
+    (chain, times): (&Chain, Vec<Nanos>),
     cuts: &[u32],
     message: impl Fn(usize, Bytes) -> Nanos,
 ) -> Option<Nanos> {
@@ -73,7 +99,7 @@ fn slowest(
         .collect();
     let before = [Nanos(0)].into_iter().chain(sent.iter().copied());
     let behind = sent.iter().copied().chain([Nanos(0)]);
-    let own = chain.stage_times(cuts).into_iter().zip(before.zip(behind));
+    let own = times.into_iter().zip(before.zip(behind));
     own.map(|(own, (before, behind))| own + before + behind).max()
 }
 
@@ -101,9 +127,11 @@ mod tests {
     #[test]
     fn what_crosses_counts_as_much_as_it_takes() {
         let layers = chain(&[1, 1, 1, 1, 1, 9], &[0, 4, 4, 1, 4, 4]);
-        let apart = Apart::new(&layers, 2).unwrap();
+        let apart = Apart::new(&layers, 2, Speeds::Alike).unwrap();
         let at = |nanos: u64| {
-            Ok(apart.best(&layers, |_, bytes| Nanos(bytes.0 * nanos)).to_vec())
+            Ok(apart
+                .best((&layers, Speeds::Alike), |_, bytes| Nanos(bytes.0 * nanos))
+                .to_vec())
         };
         assert_eq!(at(0), cut(&layers, 2));
         assert_eq!(at(0), Ok(vec![5]));
@@ -121,7 +149,10 @@ mod tests {
                 true => Nanos(bytes.0),
                 false => Nanos(0),
             };
-            Ok(Apart::new(&layers, 2).unwrap().best(&layers, message).to_vec())
+            Ok(Apart::new(&layers, 2, Speeds::Alike)
+                .unwrap()
+                .best((&layers, Speeds::Alike), message)
+                .to_vec())
         };
         assert_eq!(only(0), Ok(vec![3]));
         assert_eq!(only(1), cut(&layers, 2));
@@ -145,11 +176,11 @@ mod tests {
             let stages = 1 + u32::try_from(random.below(4)).unwrap();
             let Ok(balanced) = cut(&chain, stages) else { continue };
             let message = |_, bytes: Bytes| Nanos(bytes.0);
-            let apart = Apart::new(&chain, stages).unwrap();
+            let apart = Apart::new(&chain, stages, Speeds::Alike).unwrap();
             assert_eq!(apart.balanced, balanced);
-            let apart = apart.best(&chain, message).to_vec();
-            let [one, other] =
-                [&apart, &balanced].map(|cuts| slowest(&chain, cuts, message));
+            let apart = apart.best((&chain, Speeds::Alike), message).to_vec();
+            let [one, other] = [&apart, &balanced]
+                .map(|cuts| slowest((&chain, chain.stage_times(cuts)), cuts, message));
             assert!(one <= other, "{chain:?}");
             better += usize::from(one < other);
             assert!(round % 4 > 0 || apart == balanced, "{chain:?}");

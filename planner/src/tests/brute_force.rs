@@ -50,7 +50,24 @@ fn link(random: &mut Random) -> Link {
     link
 }
 
-/// Equal devices in nodes and racks, or on one link.
+/// Makes the devices from one on others, in speed, memory or both; how often is up to chance.
+pub(super) fn second_kind(random: &mut Random, program: &mut Program) {
+    let count = program.target.devices.len();
+    let from = usize::try_from(random.below(count as u64)).unwrap();
+    let speed = pick(random, &[1, 3, 8]);
+    let stream = pick(random, &[1, 2, 8]);
+    let memory = pick(random, &[1, 2, 50, 200]);
+    let is_slower = random.below(2) == 0;
+    let behind = |number: usize| (number >= from) == is_slower;
+    let each = program.target.devices.iter_mut().enumerate();
+    for (_, (_, device)) in each.filter(|(number, _)| behind(*number)) {
+        device.compute.0 = (device.compute.0 / speed).max(1);
+        device.bandwidth.0 = (device.bandwidth.0 / stream).max(1);
+        device.memory.0 /= memory;
+    }
+}
+
+/// Devices of one or two kinds in nodes and racks, or on one link.
 pub(super) fn cluster(random: &mut Random, program: &mut Program) {
     let devices = u32::try_from(program.target.devices.len()).unwrap();
     let sizes: Vec<u32> = match devices {
@@ -88,6 +105,9 @@ fn random_search(random: &mut Random) -> Program {
     let devices = pick(random, &[1, 2, 3, 4, 6, 8]);
     let mut program = delayed(devices, pick(random, &[1, 2, 4, 6, 8]));
     cluster(random, &mut program);
+    if random.below(2) == 0 {
+        second_kind(random, &mut program);
+    }
     worth(random, &mut program);
     let search = &mut program.search;
     search.objective = pick(random, &Objective::ALL);
@@ -148,7 +168,7 @@ pub(super) fn within_bounds(candidate: &Candidate) {
 #[test]
 fn the_search_finds_what_clocking_every_plan_finds() {
     let mut random = Random::new(83);
-    let mut found = 0;
+    let (mut found, mut late) = (0, 0);
     for round in 0..PROGRAMS {
         let program = random_search(&mut random);
         let best_first = Options { top: 1, ..everything() };
@@ -170,15 +190,17 @@ fn the_search_finds_what_clocking_every_plan_finds() {
         assert_eq!(best.plan, least.plan, "round {round}");
         assert_eq!(best.step_time, least.step_time, "round {round}");
         assert_eq!(best.device_peak, least.device_peak, "round {round}");
+        late += usize::from(best.plan.first_device() > 0);
     }
     assert!(found > PROGRAMS / 4, "only {found} programs have a plan");
+    assert!(late > 5, "only {late} plans begin behind the first device");
 }
 
 /// What is computed again is not pinned: a space has it only where nothing less fits, and more of
 /// it may happen to be faster (`recompute.rs`).
 #[test]
 fn no_plan_that_is_pinned_beats_an_answer_without_a_gap() {
-    let pins: [(&str, &[&str]); 9] = [
+    let pins: [(&str, &[&str]); 10] = [
         ("tensor.rows", &["1", "2", "4"]),
         ("placement", &["accumulate", "data", "shared", "pipeline"]),
         ("order", &["gpipe", "1f1b", "eager_1f1b", "interleaved", "zb_h1", "zb_h2"]),
@@ -188,6 +210,7 @@ fn no_plan_that_is_pinned_beats_an_answer_without_a_gap() {
         ("stages", &["1", "2", "3", "4", "8"]),
         ("chunks", &["1", "2", "3", "4"]),
         ("replicas", &["1", "2", "4", "8"]),
+        ("devices", &["1", "2", "4"]),
     ];
     let mut random = Random::new(29);
     let mut compared = 0;
@@ -195,6 +218,9 @@ fn no_plan_that_is_pinned_beats_an_answer_without_a_gap() {
         let mut program = delayed(pick(&mut random, &[2, 4, 8]), 8);
         program.search.exactness = None;
         cluster(&mut random, &mut program);
+        if round % 2 == 0 {
+            second_kind(&mut random, &mut program);
+        }
         let best_first = Options { top: 1, ..everything() };
         let answer = plan(&program, &best_first).expect("something fits");
         assert!(answer.optimal && answer.gap == 0.0);

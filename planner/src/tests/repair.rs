@@ -2,7 +2,7 @@
 
 use super::{all, everything, refusal};
 use crate::{
-    Options, Refusal, Repair, plan,
+    Options, Refusal, Repair, Searched, plan,
     progress::Progress,
     ranking::survey,
     sample::{self, Random},
@@ -309,7 +309,7 @@ fn what_is_cut_short_is_said() {
         repairs: vec![repair],
         untried,
         mistaken: Vec::new(),
-        searched: true,
+        searched: Searched::All,
     };
     let text = refused.to_string();
     assert!(

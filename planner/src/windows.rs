@@ -1,0 +1,179 @@
+//! Where plans begin that take fewer devices than the cluster has: the first of their devices, which
+//! follow each other in the order of the program.
+//!
+//! Law: devices of which each is of the same kind as the one at its place among others, and joined to
+//! the next one on the same level by the same link, do all that those others do. So of windows that are
+//! alike in this the first stands for all; where all devices are of one kind that is device 0.
+
+use crate::values::thinned;
+use roundelay_dsl::{Numbers, Program};
+use roundelay_schedule::{Device, DeviceId, Id, Levels, LinkId, PoolId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The devices of a cluster, as whoever takes some of them sees them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Windows {
+    asked: Numbers,
+    /// The kind of each device.
+    kinds: Vec<usize>,
+    /// The innermost level that joins each device to the next one, and its link.
+    joints: Vec<Option<(usize, LinkId)>>,
+    /// Where devices of another kind begin; the first device, and the end of the cluster.
+    edges: Vec<u32>,
+}
+
+impl Windows {
+    /// Those of a program's cluster.
+    pub(crate) fn new(program: &Program) -> Self {
+        let kinds = kinds(program);
+        let count = number(kinds.len());
+        let changes = (1..count).filter(|at| {
+            let at = *at as usize;
+            kinds[at] != kinds[at - 1]
+        });
+        let edges = std::iter::once(0).chain(changes).chain([count]).collect();
+        let asked = program.search.first_device.clone();
+        Self { asked, joints: joints(program), kinds, edges }
+    }
+
+    /// The first devices to try where a plan takes so many, ascending; one at least. Open ones are
+    /// those with which the plan begins where another kind of device begins, or ends where it ends.
+    pub(crate) fn starts(&self, devices: u32) -> Vec<u32> {
+        match &self.asked {
+            Numbers::Ranges(ranges) => self.listed(ranges),
+            Numbers::Open => self.open(devices),
+        }
+    }
+
+    fn listed(&self, ranges: &[(u64, u64)]) -> Vec<u32> {
+        let last = self.kinds.len().saturating_sub(1) as u64;
+        // One that lies behind all devices stays, so that the reason can be told.
+        let each = ranges
+            .iter()
+            .flat_map(|(least, most)| *least..=(*most).min(last).max(*least));
+        let all: BTreeSet<u32> =
+            each.map(|first| u32::try_from(first).unwrap_or(u32::MAX)).collect();
+        thinned(all.into_iter().collect())
+    }
+
+    fn open(&self, devices: u32) -> Vec<u32> {
+        let count = number(self.kinds.len());
+        // One kind, or no choice; no plan takes no devices.
+        if self.edges.len() <= 2 || devices >= count || devices == 0 {
+            return vec![0];
+        }
+        let begins = self.edges.iter().copied();
+        let ends = self.edges.iter().filter_map(|end| end.checked_sub(devices));
+        let known: BTreeSet<u32> =
+            begins.chain(ends).filter(|first| *first <= count - devices).collect();
+        let mut kept: Vec<u32> = Vec::new();
+        for first in known {
+            if !kept.iter().any(|other| self.are_alike([*other, first], devices)) {
+                kept.push(first);
+            }
+        }
+        kept
+    }
+
+    /// Whether windows of so many devices do the same.
+    fn are_alike(&self, firsts: [u32; 2], devices: u32) -> bool {
+        let [one, other] = firsts.map(|first| first as usize);
+        let devices = devices as usize;
+        let joints = devices.saturating_sub(1);
+        self.kinds[one..one + devices] == self.kinds[other..other + devices]
+            && self.joints[one..one + joints] == self.joints[other..other + joints]
+    }
+}
+
+/// The kind of each device: those of one kind have everything alike but their names.
+fn kinds(program: &Program) -> Vec<usize> {
+    let target = &program.target;
+    let mut users: BTreeMap<PoolId, usize> = BTreeMap::new();
+    for device in target.devices.values() {
+        *users.entry(device.pool).or_default() += 1;
+    }
+    let mut seen: Vec<(Device, _)> = Vec::new();
+    let each = target.devices.iter().map(|(id, device)| {
+        let alike = Device { name: String::new(), pool: Id::new(0), ..device.clone() };
+        let pool = (target.pools[device.pool].capacity, users[&device.pool]);
+        let profile = program.profiles.get(&id).map(std::sync::Arc::as_ptr);
+        let own = (alike, (pool, program.prices.get(&id).copied(), profile));
+        let known = seen.iter().position(|other| *other == own);
+        known.unwrap_or_else(|| {
+            seen.push(own);
+            seen.len() - 1
+        })
+    });
+    each.collect()
+}
+
+fn joints(program: &Program) -> Vec<Option<(usize, LinkId)>> {
+    let levels = Levels::new(&program.target);
+    let count = program.target.devices.len();
+    let joint = |at: usize| {
+        let [one, next] = [at, at + 1].map(DeviceId::new);
+        levels.level_between(one, next)
+    };
+    (0..count.saturating_sub(1)).map(joint).collect()
+}
+
+fn number(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+    use roundelay_schedule::Domain;
+
+    /// A cluster of devices of these speeds in nodes of so many.
+    fn windows(speeds: &[u64], node: u32) -> Windows {
+        let mut program = sample::program(speeds.len(), 8);
+        for ((_, device), speed) in program.target.devices.iter_mut().zip(speeds) {
+            device.compute.0 = *speed;
+        }
+        let link = program.target.domains[0].link;
+        let count = number(speeds.len());
+        let nodes = (0..count / node)
+            .map(|own| Domain { link, devices: own * node..(own + 1) * node });
+        program.target.domains =
+            nodes.chain([Domain { link, devices: 0..count }]).collect();
+        Windows::new(&program)
+    }
+
+    #[test]
+    fn equal_devices_have_one_window() {
+        let all = windows(&[1; 8], 4);
+        assert!((1..=8).all(|devices| all.starts(devices) == [0]));
+    }
+
+    #[test]
+    fn windows_begin_or_end_where_kinds_do() {
+        let all = windows(&[1, 1, 1, 1, 9, 9, 9, 9], 4);
+        assert_eq!(all.starts(8), [0]);
+        assert_eq!(all.starts(4), [0, 4]);
+        // The last two of a kind do what the first two do.
+        assert_eq!(all.starts(2), [0, 4]);
+        assert_eq!(all.starts(6), [0, 2]);
+        assert_eq!(all.starts(9), [0], "the reason why there are too few is told once");
+    }
+
+    #[test]
+    fn windows_that_are_joined_alike_are_one() {
+        let all = windows(&[1, 9, 1, 9, 1, 9], 2);
+        assert_eq!(all.starts(1), [0, 1]);
+        // A node, or the end of one and the begin of the next.
+        assert_eq!(all.starts(2), [0, 1]);
+        assert_eq!(all.starts(3), [0, 1]);
+    }
+
+    #[test]
+    fn what_is_asked_for_is_tried() {
+        let mut all = windows(&[1; 4], 2);
+        all.asked = Numbers::Ranges(vec![(1, 2), (9, 9)]);
+        assert_eq!(all.starts(2), [1, 2, 9]);
+        all.asked = Numbers::Ranges(vec![(0, u64::MAX)]);
+        assert_eq!(all.starts(1), [0, 1, 2, 3]);
+    }
+}
