@@ -16,8 +16,8 @@ pub use lower::{LowerError, Lowerer, device_lists, lower, lower_with};
 pub use rewrite::Everywhere;
 pub use rewrite::{ArrayUse, CallPattern, Choice, FORMS, Neighbour, RewriteForm};
 pub use stage::{
-    BackwardCode, BackwardForm, CrossingValue, Cut, Differentiated, NodeCost, PassCost,
-    Piece, Samples, StageCode, StageError, StageForm, Stages, UpdateForm, node_costs,
-    stages, stages_in, update,
+    BackwardCode, BackwardForm, CrossingValue, Cut, Differentiated, Needs, NodeCost,
+    PassCost, Piece, Samples, StageCode, StageError, StageForm, Stages, UpdateForm,
+    needs, node_costs, stages, stages_in, update,
 };
 pub use tensor::{Divided, Lie, Undivided, undivided};

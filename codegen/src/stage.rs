@@ -25,10 +25,12 @@ mod keep;
 mod layers;
 mod layout;
 mod memory;
+mod needs;
 mod update;
 
 pub use cost::{NodeCost, PassCost, node_costs};
 pub use error::StageError;
+pub use needs::{Needs, needs};
 pub use update::{UpdateForm, update};
 #[cfg(test)]
 pub(crate) use {

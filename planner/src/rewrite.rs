@@ -9,11 +9,12 @@
 mod extract;
 mod rules;
 mod sketch;
+mod term;
 #[cfg(test)]
 mod tests;
 
 use crate::sharding::Shardings;
-use egg::{EGraph, Rewrite as Equation, Runner, SimpleScheduler, StopReason, SymbolLang};
+use egg::{EGraph, Rewrite as Equation, Runner, SimpleScheduler, StopReason};
 use roundelay_codegen::{Choice, Divided, Neighbour};
 use roundelay_schedule::{Attribute, MapWays, Rewrite};
 use rules::Rule;
@@ -32,8 +33,10 @@ const ROUNDS_MAX: usize = 32;
 /// Long enough for any machine to reach one of the limits above first.
 const TIME_MAX: Duration = Duration::from_secs(1 << 20);
 
+pub(crate) use term::Term;
+
 /// Arrays as terms: kernels of arrays.
-pub(crate) type Terms = EGraph<SymbolLang, ()>;
+pub(crate) type Terms = EGraph<Term, ()>;
 
 /// Which rules are applied where: the first call is the one that comes second.
 type Chosen = BTreeSet<(usize, Rewrite)>;
@@ -75,7 +78,7 @@ pub enum Stop {
 /// What equations make of some terms, and why it grew no further.
 pub(crate) fn grown<'e>(
     terms: Terms,
-    equations: impl IntoIterator<Item = &'e Equation<SymbolLang, ()>>,
+    equations: impl IntoIterator<Item = &'e Equation<Term, ()>>,
 ) -> (Terms, Stop) {
     let runner = Runner::default()
         .with_egraph(terms)

@@ -8,8 +8,11 @@
 //! no result depends on the machine; equal regions are asked about once.
 
 #[cfg(test)]
+mod array_operations;
+#[cfg(test)]
 mod arrays;
 mod costs;
+mod exchanges;
 mod extract;
 mod fences;
 mod fits;
@@ -21,6 +24,8 @@ mod laws;
 mod moves;
 mod region;
 mod rules;
+#[cfg(test)]
+mod sent_tests;
 mod sketch;
 #[cfg(test)]
 mod tests;

@@ -201,6 +201,16 @@ impl Tensor {
         }
     }
 
+    /// The direction of a single part that does not even count whose turn it is: values that it
+    /// divides are whole.
+    pub fn idle(&self) -> Option<Direction> {
+        match (self.columns, self.rows, self.contraction) {
+            (1, ..) => Some(Direction::Columns),
+            (_, 1, Contraction::Each | Contraction::Gather) => Some(Direction::Rows),
+            _ => None,
+        }
+    }
+
     /// Whether images can lie as they are to: several rows in one column split them, for channels
     /// that columns divide beside pixels are not built.
     pub fn can_lie(&self) -> bool {

@@ -46,7 +46,7 @@ impl Local<'_> {
     ) -> Option<Direction> {
         let divided: Vec<Option<Direction>> = operands
             .iter()
-            .map(|(own, extent)| self.layout(*own).divides(*extent))
+            .map(|(own, extent)| self.divider(self.layout(*own), *extent))
             .collect();
         let direction = match self.alternates() {
             true => divided[0].filter(|own| *own != Direction::Both),

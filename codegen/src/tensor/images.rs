@@ -55,7 +55,7 @@ impl Local<'_> {
     /// Who divides the channels of an array, all of them and equally.
     fn by_channels(&self, x: Source) -> Option<Direction> {
         let shape = self.shape(x);
-        let direction = self.layout(x).divides(last(&shape))?;
+        let direction = self.divider(self.layout(x), last(&shape))?;
         let even = shape.last()?.size.is_multiple_of(self.parts(direction));
         (even && direction != Direction::Both).then_some(direction)
     }

@@ -3,7 +3,7 @@
 use super::{
     Parted,
     absorb::Absorb,
-    layout::{Along, Layout, SEQUENCE, Step, has_tokens},
+    layout::{Along, Layout, SEQUENCE, Step, crossing, has_tokens},
     turns::Turns,
     whole::Undivided,
 };
@@ -150,6 +150,22 @@ impl<'a> Local<'a> {
             }
             Source::Input(_) => Layout::WHOLE,
         }
+    }
+
+    /// Who divides an extent of a value that lies like this. Beside a single part that counts no
+    /// turns the other direction divides it alone.
+    pub(super) fn divider(&self, layout: Layout, extent: u32) -> Option<Direction> {
+        match (layout.divides(extent)?, self.tensor.idle()) {
+            (Direction::Both, Some(idle)) => Some(crossing(idle)),
+            (direction, _) => Some(direction),
+        }
+    }
+
+    /// Whether nobody divides anything: a single part that counts no turns does not.
+    pub(super) fn is_whole(&self, layout: Layout) -> bool {
+        let idle = self.tensor.idle();
+        let layout = idle.map_or(layout, |idle| layout.with(idle, Along::Whole));
+        layout == Layout::WHOLE
     }
 
     /// The layout for what works token by token on a value: its share of the tokens where that

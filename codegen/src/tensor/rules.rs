@@ -198,7 +198,7 @@ impl Local<'_> {
     ) -> (Source, Layout) {
         let last = last(shape);
         let layout = self.by_tokens(operands[0]);
-        let layout = match layout.divides(last) {
+        let layout = match self.divider(layout, last) {
             Some(direction @ (Direction::Rows | Direction::Columns))
                 if self.alternates() =>
             {
@@ -308,8 +308,11 @@ impl Local<'_> {
             other => other,
         };
         let mut layout = self.by_tokens(a).map(met);
-        if missing == 0 && layout == Layout::WHOLE {
-            layout = self.by_tokens(b).map(met);
+        if missing == 0 && self.is_whole(layout) {
+            let other = self.by_tokens(b).map(met);
+            if layout == Layout::WHOLE || !self.is_whole(other) {
+                layout = other;
+            }
         }
         // A share of the tokens has no whole rows of a table of positions.
         if missing == 1 && shape.len() > 2 {
@@ -343,6 +346,7 @@ impl Local<'_> {
         let split = Along::Split(last(&logits));
         let layout = self.layout(operands[0]);
         let own_classes = match self.alternates() {
+            true if self.tensor.idle().is_some() => layout.columns == split,
             true => layout == Layout::both(split),
             false => layout.rows == split,
         };

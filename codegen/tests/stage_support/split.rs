@@ -28,27 +28,18 @@ pub(crate) const GPT: &str = "model gpt {
 }";
 
 /// Shared key heads, rotary positions, norms of heads, gates, a head and capped scores.
-pub(crate) const LLAMA: &str = "model llama {
-    input tokens:  i32[batch, 12]
-    input targets: i32[batch, 12]
-    x = embedding(tokens, 520, 48)
-    repeat 2 as layer {
-        x = x + attention(rms_norm(x), 12, key_heads = 6, rotary = 100.0, bias = false,
-                          head_norm = 1e-5, causal = true)
-        x = x + gated(rms_norm(x), 36)
-    }
-    loss cross_entropy(soft_cap(linear(rms_norm(x), 520, bias = false), 30.0), targets)
-}";
+pub(crate) const LLAMA: &str = concat!(
+    "model llama {\n",
+    include_str!("../../../tests/fixtures/models/llama.model"),
+    "}"
+);
 
 /// Attention with stored scores, dropped in part; in the second layer key heads are shared.
-pub(crate) const STORED: &str = "model stored {
-    input tokens:  i32[batch, 12]
-    input targets: i32[batch, 12]
-    x = embedding(tokens, 520, 48)
-    x = x + attention(layer_norm(x), 12, causal = true, stored_scores = true, dropout = 0.2)
-    x = x + attention(layer_norm(x), 12, key_heads = 6, window = 5, stored_scores = true)
-    loss cross_entropy(linear(layer_norm(x), 520), targets)
-}";
+pub(crate) const STORED: &str = concat!(
+    "model stored {\n",
+    include_str!("../../../tests/fixtures/models/stored.model"),
+    "}"
+);
 
 /// A table of 65 rows shared with the head, too small to be kept in parts.
 pub(crate) const CHARACTERS: &str = "model characters {
@@ -61,14 +52,11 @@ pub(crate) const CHARACTERS: &str = "model characters {
 }";
 
 /// A table of 257 rows whose head adds up columns, so its users want different parts.
-pub(crate) const DEEP_HEAD: &str = "model deep_head {
-    input tokens:  i32[batch, 12]
-    input targets: i32[batch, 12]
-    param table: [257, 24] = normal(0.02)
-    x = layer_norm(embedding(tokens, table))
-    h = gelu(linear(x, 24))
-    loss cross_entropy(linear(h, weight = table, bias = false), targets)
-}";
+pub(crate) const DEEP_HEAD: &str = concat!(
+    "model deep_head {\n",
+    include_str!("../../../tests/fixtures/models/deep_head.model"),
+    "}"
+);
 
 /// Nothing but two maps; the loss is no cross-entropy.
 pub(crate) const MAPS: &str = "model maps {

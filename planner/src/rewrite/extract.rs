@@ -4,20 +4,21 @@
 //! an array that is needed anyway is not made twice. Products, norms and other passes that do
 //! more than move or map elements cost more than all passes together that rules could save.
 
+use super::Term;
 use super::{Terms, rules::result};
-use egg::{Id, SymbolLang};
+use egg::Id;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Which term is taken for each array.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cheapest {
     cost: u64,
-    taken: BTreeMap<Id, SymbolLang>,
+    taken: BTreeMap<Id, Term>,
 }
 
 /// What a call costs, whatever its size.
-fn cost(term: &SymbolLang) -> u64 {
-    let operator = term.op.as_str();
+fn cost(term: &Term) -> u64 {
+    let operator = term.op;
     let is_free = term.children.is_empty()
         || operator == "accumulated"
         || (0..3).any(|number| operator == result(number));
@@ -67,7 +68,7 @@ fn search(
 }
 
 /// Whether no array is made from itself, where one term is taken for each.
-fn is_grounded(terms: &Terms, taken: &BTreeMap<Id, SymbolLang>) -> bool {
+fn is_grounded(terms: &Terms, taken: &BTreeMap<Id, Term>) -> bool {
     let mut made: BTreeSet<Id> = BTreeSet::new();
     loop {
         let before = made.len();
@@ -86,7 +87,7 @@ impl Cheapest {
     /// The operator of the call that makes an array, if it is made.
     pub(super) fn maker<'a>(&'a self, terms: &Terms, array: Id) -> Option<&'a str> {
         let term = self.taken.get(&terms.find(array))?;
-        let operator = term.op.as_str();
+        let operator = term.op;
         match (0..3).any(|number| operator == result(number)) {
             true => self.maker(terms, term.children[0]),
             false => Some(operator),

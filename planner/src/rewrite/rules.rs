@@ -4,17 +4,15 @@
 //! call that makes several arrays is a term too, and each array a `result` of it. What moves
 //! arrays between rows reads one more: along which extents.
 
-use super::Terms;
-use egg::{
-    Applier, Id, MultiPattern, PatternAst, SearchMatches, Subst, Symbol, SymbolLang, Var,
-};
+use super::{Term, Terms};
+use egg::{Applier, Id, MultiPattern, PatternAst, SearchMatches, Subst, Symbol, Var};
 use roundelay_codegen::{CallPattern, FORMS, RewriteForm};
 
 /// An equation, and the form of a rule that it is.
 #[derive(Clone, Debug)]
 pub(super) struct Rule {
     pub(super) form: &'static RewriteForm,
-    pub(super) rewrite: egg::Rewrite<SymbolLang, ()>,
+    pub(super) rewrite: egg::Rewrite<Term, ()>,
 }
 
 /// All rules.
@@ -27,7 +25,7 @@ fn rule((number, form): (usize, &'static RewriteForm)) -> Rule {
     let left = format!("{}, {}", equations(first, "first"), equations(second, "second"));
     let right = equations(&form.after, "after");
     let [left, right] = [left, right].map(|text| {
-        let parsed: MultiPattern<SymbolLang> = text.parse().expect("a rule is a pattern");
+        let parsed: MultiPattern<Term> = text.parse().expect("a rule is a pattern");
         parsed
     });
     let name = format!("{} {number}", form.rewrite);
@@ -37,17 +35,17 @@ fn rule((number, form): (usize, &'static RewriteForm)) -> Rule {
 
 /// Adds what a rule says. Patterns of several equations call every match news; here it is only
 /// what the graph did not know, or it would never be saturated.
-struct Say(MultiPattern<SymbolLang>);
+struct Say(MultiPattern<Term>);
 
-impl Applier<SymbolLang, ()> for Say {
+impl Applier<Term, ()> for Say {
     fn apply_matches(
         &self,
         terms: &mut Terms,
-        matches: &[SearchMatches<'_, SymbolLang>],
+        matches: &[SearchMatches<'_, Term>],
         name: Symbol,
     ) -> Vec<Id> {
         let size = |terms: &Terms| (terms.total_size(), terms.number_of_classes());
-        let news = |found: &SearchMatches<'_, SymbolLang>| {
+        let news = |found: &SearchMatches<'_, Term>| {
             let before = size(terms);
             self.0.apply_matches(terms, std::slice::from_ref(found), name);
             (size(terms) != before).then_some(found.eclass)
@@ -60,14 +58,14 @@ impl Applier<SymbolLang, ()> for Say {
         terms: &mut Terms,
         class: Id,
         names: &Subst,
-        left: Option<&PatternAst<SymbolLang>>,
+        left: Option<&PatternAst<Term>>,
         name: Symbol,
     ) -> Vec<Id> {
         self.0.apply_one(terms, class, names, left, name)
     }
 
     fn vars(&self) -> Vec<Var> {
-        Applier::<SymbolLang, ()>::vars(&self.0)
+        Applier::<Term, ()>::vars(&self.0)
     }
 }
 

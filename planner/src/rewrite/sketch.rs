@@ -1,11 +1,12 @@
 //! Neighbouring calls as terms, and back from terms to rules that were applied.
 
+use super::Term;
 use super::{
     Chosen, Terms,
     extract::Cheapest,
     rules::{MOVES, Rule, is_in_place, operator, operator_of, result, results},
 };
-use egg::{Id, SymbolLang};
+use egg::Id;
 use roundelay_codegen::{ArrayUse, Neighbour};
 use roundelay_schedule::{Attribute, Name};
 use std::collections::BTreeMap;
@@ -63,7 +64,7 @@ impl Sketch {
     }
 
     fn term(&mut self, operator: String, operands: Vec<Id>) -> Id {
-        self.terms.add(SymbolLang::new(operator, operands))
+        self.terms.add(Term::new(&operator, operands))
     }
 
     /// Adds a call; the places that it writes, with what lies there then.

@@ -3,17 +3,15 @@
 //! Law: a way costs, in this order, the arrays that maps which take turns would have to gather, the
 //! products with weights that one part makes, and the numbers that it sends in both passes; each
 //! term once, however many read it. So nothing is done by all parts to send less, and time plays no
-//! part. In a line of p parts a sum sends 2 (p − 1) / p of the array, a gather or a scatter
-//! (p − 1) / p of the larger one; gradients take the adjoint of every move, and what is gathered
-//! is gathered again for the backward pass (docs/tensor.md).
+//! part. What is sent is what lowering sends ([`super::exchanges`], docs/tensor.md).
 
 use super::{
     fits::{leaf, operation},
-    region::{Given, Grid, Kind, Region},
+    region::{Given, Grid, Kind, Part, Region},
     sketch::{name, way},
 };
-use crate::rewrite::Terms;
-use egg::{Id, SymbolLang};
+use crate::rewrite::{Term, Terms};
+use egg::Id;
 use roundelay_codegen::Lie;
 use roundelay_schedule::Contraction;
 use std::{collections::BTreeMap, ops::Add};
@@ -57,14 +55,18 @@ const NEVER: u64 = 1 << 32;
 pub(super) struct Facts<'a> {
     pub(super) region: &'a Region,
     pub(super) terms: &'a Terms,
-    /// Elements of one part, times the parts of the grid, and whether there is a gradient.
     arrays: BTreeMap<Id, Array>,
 }
 
+/// What is known of an array.
 #[derive(Clone, Copy)]
-struct Array {
-    own: u64,
-    gradient: bool,
+pub(super) struct Array {
+    /// Elements of one part, times the parts of the grid.
+    pub(super) own: u64,
+    /// The number of its last extent.
+    pub(super) last: u32,
+    /// Whether there is a gradient.
+    pub(super) gradient: bool,
 }
 
 impl<'a> Facts<'a> {
@@ -88,15 +90,29 @@ impl<'a> Facts<'a> {
     }
 
     /// The map that a term does.
-    pub(super) fn map(&self, term: &SymbolLang) -> Option<usize> {
-        match term.op.as_str() {
+    pub(super) fn map(&self, term: &Term) -> Option<usize> {
+        match term.op {
             "map" => operation(self.name(term, 0)),
             "split" => operation(self.name(term, 2)),
             _ => None,
         }
     }
 
-    pub(super) fn name(&self, term: &SymbolLang, place: usize) -> &'static str {
+    /// The operation that a term does.
+    pub(super) fn operation(&self, term: &Term) -> Option<&'a Part> {
+        let named = term.children.iter().map(|id| leaf(self.terms, *id));
+        let number = named.take(3).find_map(operation)?;
+        self.region.operations.get(number)
+    }
+
+    /// Whether a term gathers parts of the last extent.
+    pub(super) fn gathers_last(&self, term: &Term) -> bool {
+        let last = term.children.last().and_then(|id| self.of(*id));
+        let extent = self.name(term, 1).strip_prefix('e');
+        last.is_some_and(|array| extent == Some(array.last.to_string().as_str()))
+    }
+
+    pub(super) fn name(&self, term: &Term, place: usize) -> &'static str {
         leaf(self.terms, term.children[place])
     }
 
@@ -104,8 +120,13 @@ impl<'a> Facts<'a> {
         self.region.grid.parts(direction)
     }
 
+    /// What is known of the array that a class is.
+    pub(super) fn of(&self, id: Id) -> Option<Array> {
+        self.arrays.get(&self.terms.find(id)).copied()
+    }
+
     /// Elements of all parts of the whole, had each part all of it.
-    fn whole(&self, number: usize) -> u64 {
+    pub(super) fn whole(&self, number: usize) -> u64 {
         self.region.operations[number].size.elements * self.parts("rc")
     }
 
@@ -116,69 +137,72 @@ impl<'a> Facts<'a> {
     }
 
     /// What a term makes; none where that is not known yet, or no array.
-    fn array(&self, term: &SymbolLang) -> Option<Array> {
-        let operator = term.op.as_str();
+    fn array(&self, term: &Term) -> Option<Array> {
+        let operator = term.op;
         if let Some(given) = self.given(operator) {
             let whole = given.size.elements * self.parts("rc");
             let own = match given.lie {
                 Lie::Split { direction, .. } => whole / self.parts(name(direction)),
                 Lie::Whole | Lie::Otherwise => whole,
             };
-            return Some(Array { own, gradient: given.gradient });
+            return Some(Array { own, last: given.size.last, gradient: given.gradient });
         }
         let last = *term.children.last()?;
-        let operand = || self.arrays.get(&self.terms.find(last)).copied();
+        let operand = || self.of(last);
         let of = |place: usize| operation(self.name(term, place));
-        let learned = |own| Some(Array { own, gradient: true });
         let made = |number: usize, parts: u64| {
-            let gradient = self.region.operations[number].gradient;
-            Some(Array { own: self.whole(number) / parts, gradient })
+            let Part { gradient, size, .. } = &self.region.operations[number];
+            let (own, last) = (self.whole(number) / parts, size.last);
+            Some(Array { own, last, gradient: *gradient })
         };
         match operator {
             "gather" | "gather_vary" => {
-                let Array { own, gradient } = operand()?;
-                Some(Array { own: own * self.parts(self.name(term, 0)), gradient })
+                let array = operand()?;
+                Some(Array { own: array.own * self.parts(self.name(term, 0)), ..array })
             }
             "cut" | "scatter" => {
-                let Array { own, gradient } = operand()?;
-                Some(Array { own: own / self.parts(self.name(term, 0)), gradient })
+                let array = operand()?;
+                Some(Array { own: array.own / self.parts(self.name(term, 0)), ..array })
             }
-            "split" => learned(self.whole(of(2)?) / self.parts(self.name(term, 1))),
-            "map" | "loss" => learned(self.whole(of(0)?)),
-            "loss_own" => learned(self.whole(of(1)?)),
-            "scores_own" | "mix_own" | "attend_own" | "channels_own" | "pool_own" => {
-                made(of(1)?, self.parts(self.name(term, 0)))
+            // As large as what it is made of, wherever that lies.
+            "each" | "pair" | "norm" => {
+                let gradient = self.region.operations[of(0)?].gradient;
+                Some(Array { gradient, ..operand()? })
             }
-            "scores" | "mix" | "attend" | "channels" | "pool" | "whole" => {
-                made(of(0)?, 1)
+            "norm_part" => {
+                let gradient = self.region.operations[of(1)?].gradient;
+                Some(Array { gradient, ..operand()? })
             }
-            _ => operand(),
+            "split" => made(of(2)?, self.parts(self.name(term, 1))),
+            "loss_own" => made(of(1)?, 1),
+            "scores_own" | "mix_own" | "attend_own" | "rotary_own" | "channels_own"
+            | "pool_own" => made(of(1)?, self.parts(self.name(term, 0))),
+            "map" | "loss" | "scores" | "mix" | "attend" | "rotary" | "channels"
+            | "pool" | "whole" => made(of(0)?, 1),
+            "vary" | "sum" => operand(),
+            _ => None,
         }
     }
 
     /// What a term costs by itself.
-    pub(super) fn cost(&self, made: Id, term: &SymbolLang) -> Cost {
-        match term.op.as_str() {
+    pub(super) fn cost(&self, made: Id, term: &Term) -> Cost {
+        match term.op {
             "map" | "split" | "channels" | "channels_own" => {
                 let (gathered, work) = (self.gathered(term), self.work(term));
                 Cost { gathered, work, sent: 0, strayed: self.strayed(term) }
             }
-            "norm_part" => {
-                let sent = self.sums(made, term);
-                Cost { sent, ..Cost::default() }
-            }
             _ => Cost {
                 gathered: self.gathered(term),
-                sent: self.sent(made, term),
+                sent: self.exchanges(made, term).map(|own| own.sent).sum(),
                 ..Cost::default()
             },
         }
     }
 
     /// Multiplications of a map, or of a convolution in groups.
-    fn work(&self, term: &SymbolLang) -> u128 {
+    fn work(&self, term: &Term) -> u128 {
         let parts = |place: usize| self.parts(self.name(term, place));
-        let (place, divided) = match term.op.as_str() {
+        let (place, divided) = match term.op {
             "split" => (2, parts(0) * parts(1)),
             "channels_own" => (1, parts(0)),
             _ => (0, 1),
@@ -193,32 +217,35 @@ impl<'a> Facts<'a> {
         u128::from(self.whole(number)) * u128::from(products) / u128::from(divided)
     }
 
-    /// Numbers of the sums of a norm, in both passes.
-    fn sums(&self, made: Id, term: &SymbolLang) -> u64 {
-        let parts = self.parts(self.name(term, 0));
-        let number = operation(self.name(term, 1)).unwrap_or(0);
-        let part = &self.region.operations[number];
-        let Kind::Norm { sums } = part.kind else { return 0 };
-        let own = self.arrays.get(&made).map_or(0, |array| array.own);
-        let tokens = own * parts / part.size.width.max(1);
-        2 * ring(parts, 2 * tokens * sums.unwrap_or(0))
+    /// What it costs that the backward pass reads again what a term makes.
+    pub(super) fn cost_again(&self, made: Id, term: &Term) -> Cost {
+        let sent = self.again(made, term).map_or(0, |own| own.sent);
+        Cost { sent, ..Cost::default() }
     }
 
     /// Whether maps in turn would have to lay something out anew.
-    fn gathered(&self, term: &SymbolLang) -> u64 {
+    fn gathered(&self, term: &Term) -> u64 {
         let Grid { columns, contraction, .. } = self.region.grid;
         let takes_turns = contraction == Contraction::Alternate;
-        match term.op.as_str() {
+        match term.op {
             "gather" => u64::from(takes_turns),
             // With several columns classes alone are made of all that is read.
             "gather_vary" => u64::from(takes_turns && columns == 1),
+            "cut" => u64::from(takes_turns && self.is_of_shares(term)),
             "map" if !self.is_open_whole(term) => NEVER,
             _ => 0,
         }
     }
 
+    /// Whether everybody adds a share to the gradient of what a term reads, which it has gathered.
+    fn is_of_shares(&self, term: &Term) -> bool {
+        let read = term.children.last().map(|last| &self.terms[*last].nodes);
+        let mut terms = read.into_iter().flatten();
+        terms.any(|own| own.op == "gather_vary")
+    }
+
     /// Whether every part may do all of a map.
-    fn is_open_whole(&self, term: &SymbolLang) -> bool {
+    fn is_open_whole(&self, term: &Term) -> bool {
         let number = self.map(term);
         match number.map(|number| &self.region.operations[number].kind) {
             Some(Kind::Map { open, .. }) => open.contains(&None),
@@ -226,33 +253,13 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// Numbers that a move sends, in both passes.
-    fn sent(&self, made: Id, term: &SymbolLang) -> u64 {
-        let (Some(result), Some(last)) = (self.arrays.get(&made), term.children.last())
-        else {
-            return 0;
-        };
-        let Some(read) = self.arrays.get(&self.terms.find(*last)) else { return 0 };
-        let line = |elements| ring(self.parts(self.name(term, 0)), elements);
-        let back = |elements| if read.gradient { line(elements) } else { 0 };
-        match term.op.as_str() {
-            "gather" => 2 * line(result.own),
-            "gather_vary" => 2 * line(result.own) + back(result.own),
-            "cut" => back(read.own),
-            "vary" => back(2 * read.own),
-            "sum" => line(2 * read.own),
-            "scatter" => line(read.own) + back(read.own),
-            _ => 0,
-        }
-    }
-
     /// Whether a map goes another way than by itself.
-    fn strayed(&self, term: &SymbolLang) -> u64 {
+    fn strayed(&self, term: &Term) -> u64 {
         let Some(number) = self.map(term) else { return 0 };
         let Kind::Map { alone, .. } = self.region.operations[number].kind else {
             return 0;
         };
-        let goes_alone = match term.op.as_str() {
+        let goes_alone = match term.op {
             "map" => alone.is_none(),
             _ => {
                 let sides = [self.name(term, 0), self.name(term, 1)];
@@ -263,9 +270,4 @@ impl<'a> Facts<'a> {
         };
         u64::from(!goes_alone)
     }
-}
-
-/// What one part sends of so many elements that move once round a ring.
-fn ring(parts: u64, elements: u64) -> u64 {
-    elements * (parts - 1) / parts.max(1)
 }

@@ -5,45 +5,64 @@
 //! values before what they are made of. What the rest costs depends on the arrays that are still
 //! wanted alone, so it is asked once for each set of them.
 
+#[cfg(test)]
+use super::exchanges::Exchange;
 use super::{
     costs::{Cost, Facts},
-    moves::{Banned, banned_by, banned_of_needed, is_banned},
+    moves::{Asked, asked_by, asked_of_needed, is_refused},
     region::Region,
 };
-use crate::rewrite::Terms;
-use egg::{Id, SymbolLang};
-use std::collections::BTreeMap;
+use crate::rewrite::{Term, Terms};
+use egg::Id;
+use std::{collections::BTreeMap, ops::Add};
 
 /// Terms that are looked at, at most.
 pub(super) const STEPS_MAX: usize = 1 << 18;
 
-/// Which term is taken for each array.
+/// Which term is taken for each array, and what is asked of it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cheapest {
-    taken: BTreeMap<Id, SymbolLang>,
+    taken: BTreeMap<Id, (Term, Asked)>,
     /// What it costs; none where nothing was found, or too many would have to be looked at.
     pub(super) cost: Option<Cost>,
 }
 
 impl Cheapest {
-    pub(super) fn terms(&self) -> impl Iterator<Item = &SymbolLang> {
-        self.taken.values()
+    pub(super) fn terms(&self) -> impl Iterator<Item = &Term> {
+        self.taken.values().map(|(term, _)| term)
+    }
+
+    /// The term that makes an array.
+    #[cfg(test)]
+    pub(super) fn term(&self, id: Id) -> Option<&Term> {
+        self.taken.get(&id).map(|(term, _)| term)
+    }
+
+    /// What the terms exchange.
+    #[cfg(test)]
+    pub(super) fn exchanges(&self, region: &Region, terms: &Terms) -> Vec<Exchange> {
+        let facts = Facts::new(region, terms);
+        let own = |(id, (term, asked)): (&Id, &(Term, Asked))| {
+            let again = asked.is_read_again().then(|| facts.again(*id, term));
+            let all: Vec<Exchange> = facts.exchanges(*id, term).collect();
+            all.into_iter().chain(again.flatten())
+        };
+        self.taken.iter().flat_map(own).collect()
     }
 
     /// Whether the sums of a map are scattered, those of another one added or not.
-    pub(super) fn scatters(&self, terms: &Terms, map: &SymbolLang) -> bool {
-        let own = self.taken.iter().find(|(_, term)| *term == map).map(|(id, _)| *id);
-        let reads = |term: &SymbolLang| {
-            term.children.iter().any(|id| Some(terms.find(*id)) == own)
-        };
-        let read = |scatter: &SymbolLang| {
+    pub(super) fn scatters(&self, terms: &Terms, map: &Term) -> bool {
+        let mut taken = self.taken.iter();
+        let own = taken.find(|(_, (term, _))| term == map).map(|(id, _)| *id);
+        let reads =
+            |term: &Term| term.children.iter().any(|id| Some(terms.find(*id)) == own);
+        let read = |scatter: &Term| {
             let last = scatter.children.last();
-            last.and_then(|id| self.taken.get(&terms.find(*id)))
+            last.and_then(|id| self.taken.get(&terms.find(*id))).map(|(term, _)| term)
         };
-        self.terms().filter(|term| term.op.as_str() == "scatter").any(|scatter| {
+        self.terms().filter(|term| term.op == "scatter").any(|scatter| {
             reads(scatter)
-                || read(scatter)
-                    .is_some_and(|sum| sum.op.as_str() == "pair" && reads(sum))
+                || read(scatter).is_some_and(|sum| sum.op == "pair" && reads(sum))
         })
     }
 }
@@ -56,7 +75,7 @@ pub(super) fn cheapest(region: &Region, terms: &Terms, needed: &[Id]) -> Cheapes
     for (id, (_, lie)) in needed.iter().zip(&region.needed) {
         let id = terms.find(*id);
         if !search.is_there(id) {
-            *open.entry(id).or_default() |= banned_of_needed(region.grid, *lie);
+            *open.entry(id).or_default() |= asked_of_needed(region.grid, *lie);
         }
     }
     let cost = search.least(&open).filter(|cost| cost.is_allowed());
@@ -66,18 +85,26 @@ pub(super) fn cheapest(region: &Region, terms: &Terms, needed: &[Id]) -> Cheapes
     }
 }
 
-/// Arrays that are wanted, and what may not make each.
-type Wanted = BTreeMap<Id, Banned>;
+/// Arrays that are wanted, and what is asked of each.
+type Wanted = BTreeMap<Id, Asked>;
 
 /// The best that is made of some arrays that are wanted: what is taken, and what that wants.
-type Best = Option<(Cost, Vec<(Id, usize)>, Wanted)>;
+type Best = Option<(Cost, Vec<Taken>, Wanted)>;
+
+/// A term that is taken for an array, by its number, and what is asked of it.
+#[derive(Clone, Copy)]
+struct Taken {
+    id: Id,
+    number: usize,
+    asked: Asked,
+}
 
 /// A term that could be taken for an array.
 struct Choice<'a> {
-    term: &'a SymbolLang,
+    term: &'a Term,
     cost: Cost,
     /// The arrays that it reads.
-    reads: Vec<(Id, Banned)>,
+    reads: Vec<(Id, Asked)>,
 }
 
 struct Search<'a> {
@@ -93,7 +120,7 @@ struct Search<'a> {
 #[derive(Clone, Default)]
 struct Filling {
     left: Wanted,
-    taken: Vec<(Id, usize)>,
+    taken: Vec<Taken>,
     next: Wanted,
     /// The array in which each map is done.
     maps: BTreeMap<usize, Id>,
@@ -106,11 +133,12 @@ impl<'a> Search<'a> {
         let known = BTreeMap::new();
         let mut search = Self { facts, choices, depths, known, steps: 0 };
         for class in facts.terms.classes() {
-            let of = |term: &'a SymbolLang| {
+            let of = |term: &'a Term| {
                 let cost = facts.cost(class.id, term);
-                Choice { term, cost, reads: search.reads(term) }
+                let reads = search.reads(term).into_iter();
+                reads.map(move |reads| Choice { term, cost, reads })
             };
-            let choices = class.nodes.iter().map(of).collect();
+            let choices = class.nodes.iter().flat_map(of).collect();
             search.choices.insert(class.id, choices);
         }
         search.depths = depths_of(facts.terms);
@@ -122,11 +150,14 @@ impl<'a> Search<'a> {
         self.facts.terms[id].nodes.iter().any(|term| term.children.is_empty())
     }
 
-    fn reads(&self, term: &SymbolLang) -> Vec<(Id, Banned)> {
-        let banned = banned_by(self.facts, term);
-        let children = term.children.iter().map(|id| self.facts.terms.find(*id));
-        let reads = children.enumerate().filter(|(_, id)| !self.is_there(*id));
-        reads.map(|(place, id)| (id, banned(place))).collect()
+    /// What a term reads, in each of the ways in which it may.
+    fn reads(&self, term: &Term) -> Vec<Vec<(Id, Asked)>> {
+        let ways = asked_by(self.facts, term).into_iter();
+        let of = |asked: Vec<Asked>| {
+            let children = term.children.iter().map(|id| self.facts.terms.find(*id));
+            children.zip(asked).filter(|(id, _)| !self.is_there(*id)).collect()
+        };
+        ways.map(of).collect()
     }
 
     /// What it costs at least to make these arrays; none where nothing makes them.
@@ -139,10 +170,10 @@ impl<'a> Search<'a> {
         }
         let depth = open.keys().map(|id| self.depths[id]).max()?;
         let mut filling = Filling::default();
-        for (id, banned) in open {
+        for (id, asked) in open {
             match self.depths[id] == depth {
-                true => filling.left.insert(*id, *banned),
-                false => filling.next.insert(*id, *banned),
+                true => filling.left.insert(*id, *asked),
+                false => filling.next.insert(*id, *asked),
             };
             let done = self.done_in(*id);
             filling.maps.extend(done.map(|map| (map, *id)));
@@ -157,7 +188,7 @@ impl<'a> Search<'a> {
     /// The map that makes an array, if nothing else does.
     fn done_in(&self, id: Id) -> Option<usize> {
         let terms = &self.facts.terms[id].nodes;
-        let is_map = |term: &SymbolLang| term.op.as_str() == "split";
+        let is_map = |term: &Term| term.op == "split";
         terms.iter().all(is_map).then(|| self.facts.map(terms.first()?))?
     }
 
@@ -167,11 +198,11 @@ impl<'a> Search<'a> {
         if self.steps > STEPS_MAX {
             return;
         }
-        let Some((id, banned)) = filling.left.pop_last() else {
+        let Some((id, asked)) = filling.left.pop_last() else {
             if self.is_grounded(&filling.taken)
                 && let Some(rest) = self.least(&filling.next)
             {
-                let cost = filling.cost + rest;
+                let cost = filling.cost + self.again(&filling) + rest;
                 if best.as_ref().is_none_or(|(least, ..)| cost < *least) {
                     *best = Some((cost, filling.taken, filling.next));
                 }
@@ -179,55 +210,85 @@ impl<'a> Search<'a> {
             return;
         };
         for number in 0..self.choices[&id].len() {
+            if is_refused(self.facts, asked, self.choices[&id][number].term) {
+                continue;
+            }
             let mut filling = filling.clone();
-            if self.take(&mut filling, (id, banned, number), depth).is_some() {
+            if self.take(&mut filling, (id, asked, number), depth).is_some() {
                 self.fill(filling, depth, best);
             }
         }
+    }
+
+    /// What it costs to have again what backward reads.
+    fn again(&self, filling: &Filling) -> Cost {
+        let read = filling.taken.iter().filter(|own| own.asked.is_read_again());
+        let costs = read.map(|own| self.facts.cost_again(own.id, self.term(own)));
+        costs.fold(Cost::default(), Cost::add)
     }
 
     /// Takes a term for an array; none where lowering would not make it like this.
     fn take(
         &self,
         filling: &mut Filling,
-        (id, banned, number): (Id, Banned, usize),
+        (id, asked, number): (Id, Asked, usize),
         depth: usize,
     ) -> Option<()> {
         let choice = &self.choices[&id][number];
-        if is_banned(self.facts, banned, choice.term) {
-            return None;
-        }
         filling.cost = filling.cost + choice.cost;
-        filling.taken.push((id, number));
+        filling.taken.push(Taken { id, number, asked });
         do_map(filling, self.facts.map(choice.term), id)?;
         for (read, more) in &choice.reads {
-            let more = *more | banned.passed_by(choice.term);
+            let more = *more | asked.passed_by(self.facts, choice.term);
             if self.depths[read] != depth {
-                *filling.next.entry(*read).or_default() |= more;
                 do_map(filling, self.done_in(*read), *read)?;
-                continue;
             }
-            match filling.taken.iter().find(|(taken, _)| taken == read) {
-                Some((_, number)) => {
-                    let taken = self.choices[read][*number].term;
-                    if is_banned(self.facts, more, taken) {
-                        return None;
-                    }
-                }
-                None => *filling.left.entry(*read).or_default() |= more,
-            }
+            self.ask(filling, (*read, more), depth)?;
         }
         Some(())
     }
 
+    /// Asks something of an array, and of what it is made of; none where it is made otherwise.
+    fn ask(
+        &self,
+        filling: &mut Filling,
+        (id, more): (Id, Asked),
+        depth: usize,
+    ) -> Option<()> {
+        if self.depths[&id] != depth {
+            *filling.next.entry(id).or_default() |= more;
+            return Some(());
+        }
+        let Some(own) = filling.taken.iter_mut().find(|own| own.id == id) else {
+            *filling.left.entry(id).or_default() |= more;
+            return Some(());
+        };
+        let choice = &self.choices[&id][own.number];
+        if is_refused(self.facts, more, choice.term) {
+            return None;
+        }
+        let known = own.asked.passed_by(self.facts, choice.term);
+        own.asked |= more;
+        let passed = own.asked.passed_by(self.facts, choice.term);
+        if passed == known {
+            return Some(());
+        }
+        let mut reads = choice.reads.iter();
+        reads.try_for_each(|(read, _)| self.ask(filling, (*read, passed), depth))
+    }
+
+    fn term(&self, taken: &Taken) -> &'a Term {
+        self.choices[&taken.id][taken.number].term
+    }
+
     /// Whether no array of a value is made from itself.
-    fn is_grounded(&self, taken: &[(Id, usize)]) -> bool {
-        let mut open: Vec<&(Id, usize)> = taken.iter().collect();
+    fn is_grounded(&self, taken: &[Taken]) -> bool {
+        let mut open: Vec<&Taken> = taken.iter().collect();
         loop {
             let before = open.len();
-            let still: Vec<Id> = open.iter().map(|(id, _)| *id).collect();
-            open.retain(|(id, number)| {
-                let reads = &self.choices[id][*number].reads;
+            let still: Vec<Id> = open.iter().map(|own| own.id).collect();
+            open.retain(|own| {
+                let reads = &self.choices[&own.id][own.number].reads;
                 reads.iter().any(|(read, _)| still.contains(read))
             });
             if open.len() == before {
@@ -237,12 +298,12 @@ impl<'a> Search<'a> {
     }
 
     /// The terms of the best.
-    fn taken(&self, mut open: Wanted) -> BTreeMap<Id, SymbolLang> {
+    fn taken(&self, mut open: Wanted) -> BTreeMap<Id, (Term, Asked)> {
         let mut all = BTreeMap::new();
         while let Some(Some((_, taken, next))) = self.known.get(&open) {
             let terms =
-                taken.iter().map(|(id, number)| (*id, &self.choices[id][*number]));
-            all.extend(terms.map(|(id, choice)| (id, choice.term.clone())));
+                taken.iter().map(|own| (own.id, (self.term(own).clone(), own.asked)));
+            all.extend(terms);
             open.clone_from(next);
         }
         all
@@ -264,7 +325,7 @@ fn depths_of(terms: &Terms) -> BTreeMap<Id, usize> {
             let children = term.children.iter().map(|id| terms.find(*id));
             reads.entry(class.id).or_default().extend(children);
             // Parts belong to what is gathered from them.
-            if let ("gather", Some(part)) = (term.op.as_str(), term.children.last()) {
+            if let ("gather", Some(part)) = (term.op, term.children.last()) {
                 reads.entry(terms.find(*part)).or_default().push(class.id);
             }
         }

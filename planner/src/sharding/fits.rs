@@ -4,23 +4,37 @@
 use super::{
     region::{Grid, Kind, Part},
     rules::{Fits, Law, On, all},
+    sketch::name,
 };
-use crate::rewrite::Terms;
-use egg::{
-    ConditionalApplier, ENodeOrVar, Id, Language, Pattern, PatternAst, RecExpr,
-    SymbolLang,
+use crate::rewrite::{Term, Terms};
+use egg::{ConditionalApplier, ENodeOrVar, Id, Language, Pattern, PatternAst, RecExpr};
+use roundelay_schedule::{Contraction, Direction};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, LazyLock},
 };
-use roundelay_schedule::Contraction;
-use std::sync::Arc;
 
 /// The laws that are choices for a region, as rewrites of its terms.
 pub(super) fn rewrites(
     grid: Grid,
     operations: &Arc<[Part]>,
-) -> Vec<egg::Rewrite<SymbolLang, ()>> {
-    let laws = all().filter(|law| law.on.is_on(grid));
-    laws.map(|law| law.rewrite(grid, operations.clone())).collect()
+) -> Vec<egg::Rewrite<Term, ()>> {
+    let sides = SIDES.get(&grid.idle).into_iter().flatten();
+    let laws = all().zip(sides).filter(|(law, _)| law.on.is_on(grid));
+    laws.map(|(law, sides)| law.rewrite(sides.clone(), grid, operations.clone()))
+        .collect()
 }
+
+/// Both sides of each law, by the direction that has nothing to move.
+static SIDES: LazyLock<BTreeMap<Option<Direction>, Vec<[Pattern<Term>; 2]>>> =
+    LazyLock::new(|| {
+        let idle = [None, Some(Direction::Rows), Some(Direction::Columns)];
+        let of = |idle: Option<Direction>| {
+            let sides = all().map(|law| law.sides(idle).map(Pattern::new));
+            (idle, sides.collect())
+        };
+        idle.into_iter().map(of).collect()
+    });
 
 impl On {
     pub(super) fn is_on(self, grid: Grid) -> bool {
@@ -45,14 +59,9 @@ impl Grid {
         }
     }
 
-    /// The direction that has nothing to move: a single column; a single row, but where maps take
-    /// turns, for then it counts whose turn it is.
+    /// The direction that has nothing to move.
     pub(super) fn idle(self) -> Option<&'static str> {
-        match (self.columns, self.rows, self.contraction) {
-            (1, ..) => Some("c"),
-            (_, 1, Contraction::Each | Contraction::Gather) => Some("r"),
-            _ => None,
-        }
+        self.idle.map(name)
     }
 }
 
@@ -60,21 +69,21 @@ impl Grid {
 pub(super) const MOVING: [&str; 6] =
     ["gather", "cut", "sum", "scatter", "vary", "gather_vary"];
 
-/// A pattern without the moves in a direction.
+/// A pattern without the moves in a direction: what all parts of a single row divide its columns do.
 pub(super) fn without(
-    pattern: &PatternAst<SymbolLang>,
+    pattern: &PatternAst<Term>,
     direction: Option<&str>,
-) -> PatternAst<SymbolLang> {
-    let mut made = RecExpr::default();
+) -> PatternAst<Term> {
+    let mut made: PatternAst<Term> = RecExpr::default();
     let mut places: Vec<Id> = Vec::new();
     for node in pattern.as_ref() {
         let is_idle = |child: &Id| match &pattern[*child] {
-            ENodeOrVar::ENode(leaf) => Some(leaf.op.as_str()) == direction,
+            ENodeOrVar::ENode(leaf) => Some(leaf.op) == direction,
             ENodeOrVar::Var(_) => false,
         };
         let place = match node {
             ENodeOrVar::ENode(term)
-                if MOVING.contains(&term.op.as_str())
+                if MOVING.contains(&term.op)
                     && term.children.first().is_some_and(is_idle) =>
             {
                 let last = term.children.last().expect("a move has an operand");
@@ -82,10 +91,11 @@ pub(super) fn without(
             }
             ENodeOrVar::ENode(term) => {
                 let children = term.children.iter().map(|id| places[usize::from(*id)]);
-                made.add(ENodeOrVar::ENode(SymbolLang::new(
-                    term.op.as_str(),
-                    children.collect(),
-                )))
+                let mut children: Vec<Id> = children.collect();
+                if MOVING.contains(&term.op) {
+                    children[0] = along(&mut made, children[0], direction);
+                }
+                made.add(ENodeOrVar::ENode(Term::new(term.op, children)))
             }
             ENodeOrVar::Var(name) => made.add(ENodeOrVar::Var(*name)),
         };
@@ -96,21 +106,38 @@ pub(super) fn without(
     made[root].build_recexpr(|id| made[id].clone())
 }
 
+/// Along which direction something moves where another one may be idle.
+fn along(pattern: &mut PatternAst<Term>, direction: Id, idle: Option<&str>) -> Id {
+    let name = match &pattern[direction] {
+        ENodeOrVar::ENode(name) => of_one_row(name.op, idle),
+        ENodeOrVar::Var(_) => return direction,
+    };
+    pattern.add(ENodeOrVar::ENode(Term::new(name, vec![])))
+}
+
+/// The name of a direction where another one may be idle.
+pub(super) fn of_one_row<'n>(name: &'n str, idle: Option<&str>) -> &'n str {
+    match (name, idle) {
+        ("rc", Some("r")) => "c",
+        _ => name,
+    }
+}
+
 impl Law {
-    /// Both sides on a grid.
-    pub(super) fn sides(&self, grid: Grid) -> [PatternAst<SymbolLang>; 2] {
+    /// Both sides where a direction may have nothing to move.
+    pub(super) fn sides(&self, idle: Option<Direction>) -> [PatternAst<Term>; 2] {
         [self.left, self.right].map(|text| {
-            let pattern: Pattern<SymbolLang> = text.parse().expect("a law is a pattern");
-            without(&pattern.ast, grid.idle())
+            let pattern: Pattern<Term> = text.parse().expect("a law is a pattern");
+            without(&pattern.ast, idle.map(name))
         })
     }
 
     fn rewrite(
         &self,
+        [left, right]: [Pattern<Term>; 2],
         grid: Grid,
         operations: Arc<[Part]>,
-    ) -> egg::Rewrite<SymbolLang, ()> {
-        let [left, right] = self.sides(grid).map(Pattern::new);
+    ) -> egg::Rewrite<Term, ()> {
         let fits = self.fits;
         let condition = move |terms: &mut Terms, _: Id, names: &egg::Subst| {
             fits.holds(terms, names, grid, &operations)
@@ -124,7 +151,7 @@ impl Law {
 /// The name of a leaf.
 pub(super) fn leaf(terms: &Terms, id: Id) -> &'static str {
     let leaves = terms[id].nodes.iter().filter(|term| term.children.is_empty());
-    leaves.map(|term| term.op.as_str()).next().unwrap_or_default()
+    leaves.map(|term| term.op).next().unwrap_or_default()
 }
 
 /// The operation that a leaf names.
@@ -154,6 +181,10 @@ impl Fits {
         match (self, kind) {
             (Fits::All, _) => true,
             (Fits::OtherExtent, _) => named("?e") != named("?f"),
+            (Fits::Crossing, _) => {
+                let both = [named("?d"), named("?f")];
+                both == ["r", "c"] || both == ["c", "r"]
+            }
             (Fits::Way(way), Some(Kind::Map { open, .. })) => open.contains(&Some(way)),
             (Fits::Sums, Some(Kind::Norm { sums })) => {
                 sums.is_some() && named("?d") != "rc"

@@ -1,50 +1,75 @@
 //! Where lowering moves arrays: what maps read, what is added to something that lies otherwise, and
 //! what an operation needs whole. All other operations follow how what they read lies, and a value
-//! lies as it is made; terms that say otherwise are equal, but not what would be lowered.
+//! lies as it is made; terms that say otherwise are equal, but not what would be lowered. On the way
+//! from one layout to another what makes an array smaller comes first and what makes it larger last,
+//! unless two directions would divide one extent (`codegen/src/tensor/layout.rs`).
 
 use super::{
     costs::Facts,
     fits::is_divided,
-    region::{Grid, Kind},
+    region::{Grid, Kind, Part},
 };
-use egg::SymbolLang;
+use crate::rewrite::Term;
 use roundelay_codegen::Lie;
 use std::ops::{BitOr, BitOrAssign};
 
-/// Moves that may not make an array.
+/// What readers ask of an array: moves that may not make it, and whether backward reads it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Banned(u8);
+pub(super) struct Asked(u16);
 
-impl Banned {
-    /// From parts along rows, columns or both.
-    const GATHERS: [Self; 3] = [Self(1), Self(2), Self(4)];
-    const GATHER: Self = Self(7);
-    /// To parts.
-    const CUT: Self = Self(8);
-    /// To parts, of what is gathered.
-    const CUT_OF_GATHER: Self = Self(16);
+impl Asked {
+    /// Not from parts of the last extent, along rows, columns or both.
+    const GATHERS: [Self; 3] = [Self(1), Self(1 << 1), Self(1 << 2)];
+    /// Not from parts of another extent.
+    const GATHER_OF_OTHERS: Self = Self(1 << 3);
+    const GATHER: Self = Self(0b1111);
+    /// Not to parts.
+    const CUT: Self = Self(1 << 4);
+    /// Not to parts of what is gathered, each so far above the gather.
+    const ABOVE: u16 = 5;
+    const CUTS_OF_GATHERS: [Self; 3] = [Self(1 << 5), Self(1 << 6), Self(1 << 7)];
+    const CUT_OF_GATHER: Self = Self(0b1111 << Self::ABOVE);
+    /// Not with shares of the gradient, but where something is gathered.
+    const VARY: Self = Self(1 << 9);
+    /// Nor there.
+    const GATHER_VARY: Self = Self(1 << 10);
+    /// Backward reads it, and gathers it again if it was gathered.
+    const AGAIN: Self = Self(1 << 11);
 
     fn has(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
 
-    /// What may not make the array that a term reads which makes one for which this is banned.
-    pub(super) fn passed_by(self, term: &SymbolLang) -> Self {
-        match term.op.as_str() {
-            "cut" if self.has(Self::CUT_OF_GATHER) => Self::GATHER,
+    /// Whether backward reads the array.
+    pub(super) fn is_read_again(self) -> bool {
+        self.has(Self::AGAIN)
+    }
+
+    /// What is asked of the array that a term reads which makes one of which this is asked.
+    pub(super) fn passed_by(self, facts: &Facts<'_>, term: &Term) -> Self {
+        let pick = |all: Self| Self(self.0 & all.0);
+        let below = Self(pick(Self::CUT_OF_GATHER).0 >> Self::ABOVE);
+        let is_single = || facts.parts(facts.name(term, 0)) == 1;
+        match term.op {
+            // A single part moves nothing.
+            "gather" if is_single() => pick(Self::AGAIN | Self::CUT_OF_GATHER),
+            "cut" if is_single() => pick(Self::AGAIN) | below,
+            "cut" => below,
+            // It is the same memory.
+            "vary" => pick(Self::AGAIN | Self::CUT),
             _ => Self::default(),
         }
     }
 }
 
-impl BitOr for Banned {
+impl BitOr for Asked {
     type Output = Self;
     fn bitor(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 }
 
-impl BitOrAssign for Banned {
+impl BitOrAssign for Asked {
     fn bitor_assign(&mut self, other: Self) {
         *self = *self | other;
     }
@@ -52,72 +77,120 @@ impl BitOrAssign for Banned {
 
 const DIRECTIONS: [&str; 3] = ["r", "c", "rc"];
 
-/// Whether a term may not make an array.
-pub(super) fn is_banned(facts: &Facts<'_>, banned: Banned, term: &SymbolLang) -> bool {
-    match term.op.as_str() {
-        "gather" => {
-            let along = DIRECTIONS.iter().position(|own| *own == facts.name(term, 0));
-            along.is_some_and(|along| banned.has(Banned::GATHERS[along]))
-        }
-        "cut" => banned.has(Banned::CUT),
+fn along(all: [Asked; 3], direction: &str) -> Asked {
+    let mut each = DIRECTIONS.iter().zip(all);
+    each.find(|(own, _)| **own == direction).map_or(Asked::default(), |(_, own)| own)
+}
+
+/// Whether a term may not make an array of which this is asked.
+pub(super) fn is_refused(facts: &Facts<'_>, asked: Asked, term: &Term) -> bool {
+    let Grid { rows, columns, .. } = facts.region.grid;
+    match term.op {
+        // Where there are rows and columns, heads are divided.
+        "attend" | "scores" | "mix" | "rotary" => rows > 1 && columns > 1,
+        "gather" => asked.has(match facts.gathers_last(term) {
+            true => along(Asked::GATHERS, facts.name(term, 0)),
+            false => Asked::GATHER_OF_OTHERS,
+        }),
+        "cut" => asked.has(Asked::CUT),
+        "vary" => asked.has(Asked::VARY),
+        "gather_vary" => asked.has(Asked::GATHER_VARY),
         _ => false,
     }
 }
 
-/// What may not make the arrays that a term reads, by their places.
-pub(super) fn banned_by<'f>(
-    facts: &'f Facts<'_>,
-    term: &'f SymbolLang,
-) -> impl Fn(usize) -> Banned + use<'f> {
-    let last = term.children.len().saturating_sub(1);
-    let by = match term.op.as_str() {
-        "each" => [Banned::GATHER | Banned::CUT; 2],
-        // A sum lies as its first term, or as its second one where that is whole, unless a single row
-        // or column divides it.
-        "pair" => {
-            let second = match facts.region.grid.idle() {
-                Some(_) => Banned::default(),
-                None => Banned::GATHER,
-            };
-            [Banned::GATHER | Banned::CUT_OF_GATHER, second]
+/// What a term asks of the arrays that it reads, by their places: in one of these ways.
+pub(super) fn asked_by(facts: &Facts<'_>, term: &Term) -> Vec<Vec<Asked>> {
+    let part = facts.operation(term);
+    let mut again = vec![Asked::default(); term.children.len()];
+    let reads = part.map_or(&[][..], |part| &part.reads);
+    for (asked, is_read) in again.iter_mut().rev().zip(reads.iter().rev()) {
+        if *is_read {
+            *asked = Asked::AGAIN;
         }
-        "norm_part" | "channels_own" | "pool_own" => [Banned::CUT; 2],
-        "norm" | "channels" | "pool" => [divided(facts, term); 2],
-        _ => [Banned::default(); 2],
+    }
+    let with = |moves: &[Asked]| {
+        let mut asked = again.clone();
+        for (asked, moves) in asked.iter_mut().rev().zip(moves.iter().rev()) {
+            *asked |= *moves;
+        }
+        asked
     };
-    move |place| match place {
-        place if place == last => by[1],
-        place if place + 1 == last => by[0],
-        _ => Banned::default(),
+    match term.op {
+        // A sum lies as its first term, or as its second one where nobody divides the first.
+        "pair" => {
+            let as_first = [Asked::GATHER | Asked::CUT, Asked::GATHER];
+            let as_second =
+                [Asked::GATHER | Asked::CUT_OF_GATHER, Asked::GATHER | Asked::CUT];
+            vec![with(&as_first), with(&as_second)]
+        }
+        // Heads lie as those of the first.
+        "attend" => {
+            vec![with(&[heads(facts, part), Asked::default(), Asked::default()])]
+        }
+        "scores" | "mix" => vec![with(&[heads(facts, part), Asked::default()])],
+        "rotary" => vec![with(&[heads(facts, part)])],
+        _ => vec![with(&[moves_asked(facts, term, part)])],
     }
 }
 
+/// Moves that do not make the last array that a term reads.
+fn moves_asked(facts: &Facts<'_>, term: &Term, part: Option<&Part>) -> Asked {
+    match term.op {
+        "each" => Asked::GATHER | Asked::CUT,
+        "norm_part" | "channels_own" | "pool_own" | "gather" | "gather_vary" => {
+            Asked::CUT
+        }
+        "norm" => divided(facts, part) | Asked::GATHER_OF_OTHERS,
+        "channels" | "pool" => divided(facts, part),
+        "cut" => Asked::VARY,
+        "vary" => {
+            let direction = facts.name(term, 0);
+            let second = if direction == "r" { Asked::VARY } else { Asked::default() };
+            let anew = along(Asked::CUTS_OF_GATHERS, direction);
+            let [rows, columns, _] = Asked::GATHERS;
+            rows | columns | Asked::GATHER_VARY | anew | second
+        }
+        _ => Asked::default(),
+    }
+}
+
+/// Gathers of what an operation on heads would do in parts, for its first operand: among several
+/// columns.
+fn heads(facts: &Facts<'_>, part: Option<&Part>) -> Asked {
+    if facts.region.grid.columns == 1 {
+        return Asked::default();
+    }
+    let asked = divided(facts, part);
+    let is_divided = asked.has(Asked::GATHERS[1]);
+    asked | if is_divided { Asked::GATHER_OF_OTHERS } else { Asked::default() }
+}
+
 /// Gathers of what an operation would do in parts.
-fn divided(facts: &Facts<'_>, term: &SymbolLang) -> Banned {
-    let number = super::fits::operation(facts.name(term, 0));
-    let Some(kind) = number.map(|number| &facts.region.operations[number].kind) else {
-        return Banned::default();
-    };
+fn divided(facts: &Facts<'_>, part: Option<&Part>) -> Asked {
+    let Some(kind) = part.map(|part| &part.kind) else { return Asked::default() };
     let grid = facts.region.grid;
     let is_divided = |direction: &str| match kind {
         Kind::Norm { sums } => sums.is_some() && grid.columns > 1 && direction != "rc",
         kind => is_divided(kind, grid, direction),
     };
-    let all = DIRECTIONS.iter().zip(Banned::GATHERS);
+    let all = DIRECTIONS.iter().zip(Asked::GATHERS);
     let all = all.filter(|(direction, _)| is_divided(direction));
-    all.fold(Banned::default(), |banned, (_, gather)| banned | gather)
+    all.fold(Asked::default(), |asked, (_, gather)| asked | gather)
 }
 
-/// What may not make a value that others count on to lie like this. One column has one direction
+/// What is asked of a value that others count on to lie like this. One column has one direction
 /// alone, and what lies otherwise there is moved where it is read.
-pub(super) fn banned_of_needed(grid: Grid, lie: Lie) -> Banned {
-    match lie {
-        _ if grid.columns == 1 => Banned::default(),
+pub(super) fn asked_of_needed(grid: Grid, lie: Lie) -> Asked {
+    let moves = match lie {
+        _ if grid.columns == 1 => Asked::default(),
         Lie::Split { direction, .. }
             if grid.idle() != Some(super::sketch::name(direction)) =>
         {
-            Banned::CUT
+            Asked::CUT
         }
-        Lie::Whole | Lie::Otherwise | Lie::Split { .. } => Banned::GATHER,
-    }
+        Lie::Whole | Lie::Otherwise | Lie::Split { .. } => Asked::GATHER,
+    };
+    // Whoever reads it may read it again.
+    moves | Asked::AGAIN
 }

@@ -2,9 +2,9 @@
 //! maps are chosen for themselves, and equal regions are one.
 
 use super::{fences, kinds::kind};
-use roundelay_codegen::{Divided, Lie};
+use roundelay_codegen::{Divided, Lie, Needs, needs};
 use roundelay_dsl::{Node, NodeId, Operation, Source};
-use roundelay_schedule::{Contraction, Id, MapWay};
+use roundelay_schedule::{Contraction, Direction, Id, MapWay};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What lies between fixed values, by all that the ways of its maps depend on.
@@ -25,6 +25,8 @@ pub(super) struct Grid {
     pub(super) rows: u64,
     pub(super) columns: u64,
     pub(super) contraction: Contraction,
+    /// The direction that has nothing to move.
+    pub(super) idle: Option<Direction>,
 }
 
 /// A value that is fixed.
@@ -54,6 +56,8 @@ pub(super) struct Part {
     pub(super) size: Size,
     /// Whether the gradient of what it makes is wanted.
     pub(super) gradient: bool,
+    /// Which of its operands the backward pass reads.
+    pub(super) reads: Vec<bool>,
 }
 
 /// What an operation reads.
@@ -103,9 +107,10 @@ pub(super) struct Found {
     pub(super) sites: Vec<NodeId>,
 }
 
-/// The regions of a model.
+/// The regions of a model; none where it has no derivatives, for then nothing is lowered.
 pub(super) fn regions(divided: &Divided<'_>) -> Vec<Found> {
-    let outline = Outline::new(divided);
+    let Ok(needs) = needs(divided.model) else { return Vec::new() };
+    let outline = Outline::new(divided, needs);
     let mut groups: BTreeMap<usize, Vec<NodeId>> = BTreeMap::new();
     for id in outline.known.keys() {
         groups.entry(outline.group(id.index())).or_default().push(*id);
@@ -127,14 +132,14 @@ struct Outline<'a> {
     known: BTreeMap<NodeId, Kind>,
     /// Values that others than the next operations of a region count on.
     fixed: BTreeSet<NodeId>,
-    /// Whether parameters stand above each value.
-    gradient: Vec<bool>,
+    /// What backward needs of each operation.
+    needs: Vec<Needs>,
     /// For each operation one further up that it belongs with, or itself.
     with: Vec<usize>,
 }
 
 impl<'a> Outline<'a> {
-    fn new(divided: &'a Divided<'a>) -> Self {
+    fn new(divided: &'a Divided<'a>, needs: Vec<Needs>) -> Self {
         let nodes = &divided.model.nodes;
         let inside = divided.model.cuttable();
         let known: BTreeMap<NodeId, Kind> = nodes
@@ -142,18 +147,9 @@ impl<'a> Outline<'a> {
             .take(inside)
             .filter_map(|(id, node)| Some((id, kind(divided, id, node)?)))
             .collect();
-        let mut gradient: Vec<bool> = Vec::with_capacity(nodes.len());
-        for node in nodes.values() {
-            let above = node.operands.iter().any(|operand| match operand {
-                Source::Node(id) => gradient[id.index()],
-                Source::Parameter(_) => true,
-                Source::Input(_) => false,
-            });
-            gradient.push(above);
-        }
         let with = (0..nodes.len()).collect();
         let fixed = BTreeSet::new();
-        let mut outline = Self { divided, known, fixed, gradient, with };
+        let mut outline = Self { divided, known, fixed, needs, with };
         outline.fixed = fences::fixed(divided.model, &outline.known);
         outline.join();
         outline
@@ -187,7 +183,7 @@ impl<'a> Outline<'a> {
         let tensor = self.divided.tensor;
         let (rows, columns) = (u64::from(tensor.rows), u64::from(tensor.columns));
         let contraction = tensor.contraction;
-        let grid = Grid { rows, columns, contraction };
+        let grid = Grid { rows, columns, contraction, idle: tensor.idle() };
         let (given, operations, needed) = (Vec::new(), Vec::new(), Vec::new());
         let mut region = Region { grid, given, operations, needed };
         let place: BTreeMap<NodeId, usize> =
@@ -215,8 +211,9 @@ impl<'a> Outline<'a> {
                 });
             }
             let (kind, size) = (self.known[id].clone(), self.size(Source::Node(*id)));
-            let gradient = self.gradient[id.index()];
-            region.operations.push(Part { kind, operands, size, gradient });
+            let Needs { gradient, mut reads } = self.needs[id.index()].clone();
+            reads.truncate(operands.len());
+            region.operations.push(Part { kind, operands, size, gradient, reads });
             let is_loss = self.divided.model.loss == Some(*id);
             if self.fixed.contains(id) || is_loss {
                 let lie = self.divided.lies[id.index()];
@@ -249,7 +246,7 @@ impl<'a> Outline<'a> {
     fn given(&self, source: Source) -> Option<Given> {
         let (lie, gradient) = match source {
             Source::Node(id) => {
-                (self.divided.lies[id.index()], self.gradient[id.index()])
+                (self.divided.lies[id.index()], self.needs[id.index()].gradient)
             }
             Source::Parameter(_) | Source::Input(_) => (Lie::Whole, false),
         };

@@ -6,7 +6,7 @@
 //! changes no value, but everybody adds a share to its gradient; `gather_vary` is both in one.
 //! `split` is a map on parts: who divides what it reads, and who what it makes.
 //!
-//! Each law is tested on random arrays (`laws.rs`); that of gradients follows, for each move has
+//! Each law is tested on random arrays, those of moves on gradients as well (`laws.rs`): each move has
 //! its adjoint, which lowering tests.
 
 use roundelay_schedule::MapWay;
@@ -32,6 +32,8 @@ pub(super) enum Fits {
     Heads,
     /// Where the divided extent is another one.
     OtherExtent,
+    /// Where two directions cross.
+    Crossing,
     /// Of norms that are made of sums.
     Sums,
     /// Where the parts of the direction divide all groups of channels.
@@ -223,8 +225,8 @@ pub(super) const LAWS: [Law; 24] = [
         fits: Fits::Joins,
         ..law(
             "sums_added_before_they_scatter",
-            "(pair ?o (scatter ?d ?e (split ?d w ?m ?x)) (scatter ?d ?e (split ?d w ?n ?y)))",
-            "(scatter ?d ?e (pair ?o (split ?d w ?m ?x) (split ?d w ?n ?y)))",
+            "(pair ?o (scatter c ?e (split c w ?m ?x)) (scatter c ?e (split c w ?n ?y)))",
+            "(scatter c ?e (pair ?o (split c w ?m ?x) (split c w ?n ?y)))",
         )
     },
     Law {
@@ -239,13 +241,40 @@ pub(super) const LAWS: [Law; 24] = [
 ];
 
 /// Those that say what two moves are together.
-pub(super) const MOVES: [Law; 3] = [
-    law("shares_in_any_order", "(vary ?d (vary ?f ?x))", "(vary ?f (vary ?d ?x))"),
+pub(super) const MOVES: [Law; 6] = [
+    Law {
+        fits: Fits::Crossing,
+        ..law("shares_in_any_order", "(vary ?d (vary ?f ?x))", "(vary ?f (vary ?d ?x))")
+    },
     law("shares_of_gather", "(vary ?d (gather ?d ?e ?x))", "(gather_vary ?d ?e ?x)"),
+    Law {
+        fits: Fits::Crossing,
+        ..law(
+            "shares_of_gathered_parts",
+            "(vary ?d (gather ?f ?e ?x))",
+            "(gather ?f ?e (vary ?d ?x))",
+        )
+    },
+    Law {
+        fits: Fits::Crossing,
+        ..law(
+            "shares_of_gathered_shares",
+            "(vary ?d (gather_vary ?f ?e ?x))",
+            "(gather_vary ?f ?e (vary ?d ?x))",
+        )
+    },
+    Law {
+        fits: Fits::Crossing,
+        ..law(
+            "shares_of_what_is_laid_out_anew",
+            "(vary ?d (cut ?f ?e (gather ?d ?e ?x)))",
+            "(cut ?f ?e (gather_vary ?d ?e ?x))",
+        )
+    },
     way(
         "cut_of_sum",
-        "(cut ?d ?e (sum ?d (split ?d w ?o ?x)))",
-        "(scatter ?d ?e (split ?d w ?o ?x))",
+        "(cut c ?e (sum c (split c w ?o ?x)))",
+        "(scatter c ?e (split c w ?o ?x))",
         MapWay::ColumnsToColumns,
     ),
 ];

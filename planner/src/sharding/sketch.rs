@@ -2,11 +2,11 @@
 
 use super::{
     extract::Cheapest,
-    fits::{leaf, operation},
+    fits::{leaf, of_one_row, operation},
     region::{Grid, Kind, Operand, Region},
 };
-use crate::rewrite::Terms;
-use egg::{Id, SymbolLang};
+use crate::rewrite::{Term, Terms};
+use egg::Id;
 use roundelay_codegen::Lie;
 use roundelay_schedule::{Direction, MapWay};
 
@@ -73,7 +73,7 @@ impl Sketch {
     }
 
     fn add(&mut self, operator: &str, children: &[Id]) -> Id {
-        self.terms.add(SymbolLang::new(operator, children.to_vec()))
+        self.terms.add(Term::new(operator, children.to_vec()))
     }
 
     /// From or to how a value lies.
@@ -82,7 +82,7 @@ impl Sketch {
             Lie::Whole | Lie::Otherwise => value,
             Lie::Split { direction, .. } if self.idle == Some(name(direction)) => value,
             Lie::Split { extent, direction } => {
-                let direction = self.add(name(direction), &[]);
+                let direction = self.add(of_one_row(name(direction), self.idle), &[]);
                 let extent = self.add(&format!("e{extent}"), &[]);
                 self.add(operator, &[direction, extent, value])
             }
@@ -129,7 +129,7 @@ impl Region {
         let mut ways: Vec<_> = self.operations.iter().map(alone).collect();
         for term in cheapest.terms() {
             let named = |place: usize| leaf(terms, term.children[place]);
-            match term.op.as_str() {
+            match term.op {
                 "map" => {
                     if let Some(number) = operation(named(0)) {
                         ways[number] = None;

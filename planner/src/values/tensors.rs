@@ -19,9 +19,9 @@ const MOST_HALVES: u64 = 2;
 /// Ways to split tensors. Open rows and columns are powers of two whose grid fills part of an
 /// innermost link level, or for images of any: weights are much of what replicas of these exchange,
 /// and a grid shares them out. Columns are tried in larger grids alone. Sequences are split where
-/// there are some, and several parts. Each map goes a way of its own unless a program says otherwise;
-/// one column leaves them none but to alternate. Examples are taken in halves where the program says so, and tensors
-/// are split.
+/// there are some, and several parts. Each map goes a way of its own unless a program says otherwise,
+/// and where there are convolutions all take turns as well; one column leaves them nothing else.
+/// Examples are taken in halves where the program says so, and tensors are split.
 pub(super) fn tensors(program: &Program, devices: u64) -> Vec<Tensor> {
     let Search { rows, columns, sequence, contraction, overdecompose, .. } =
         &program.search;
