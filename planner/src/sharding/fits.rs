@@ -25,16 +25,18 @@ pub(super) fn rewrites(
         .collect()
 }
 
+/// Both sides of one law.
+type Sides = [Pattern<Term>; 2];
+
 /// Both sides of each law, by the direction that has nothing to move.
-static SIDES: LazyLock<BTreeMap<Option<Direction>, Vec<[Pattern<Term>; 2]>>> =
-    LazyLock::new(|| {
-        let idle = [None, Some(Direction::Rows), Some(Direction::Columns)];
-        let of = |idle: Option<Direction>| {
-            let sides = all().map(|law| law.sides(idle).map(Pattern::new));
-            (idle, sides.collect())
-        };
-        idle.into_iter().map(of).collect()
-    });
+static SIDES: LazyLock<BTreeMap<Option<Direction>, Vec<Sides>>> = LazyLock::new(|| {
+    let idle = [None, Some(Direction::Rows), Some(Direction::Columns)];
+    let of = |idle: Option<Direction>| {
+        let sides = all().map(|law| law.sides(idle).map(Pattern::new));
+        (idle, sides.collect())
+    };
+    idle.into_iter().map(of).collect()
+});
 
 impl On {
     pub(super) fn is_on(self, grid: Grid) -> bool {
@@ -134,7 +136,7 @@ impl Law {
 
     fn rewrite(
         &self,
-        [left, right]: [Pattern<Term>; 2],
+        [left, right]: Sides,
         grid: Grid,
         operations: Arc<[Part]>,
     ) -> egg::Rewrite<Term, ()> {
