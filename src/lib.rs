@@ -43,7 +43,7 @@ pub use import::{ImportCluster, ImportDtype, ImportOptions, Imported, families, 
 pub use machine::{check_kernels, gpus, machine, self_check};
 pub use profile::{Measuring, ProfileError, ProfileOn, ProfileOptions, profile};
 pub use run::{
-    Folder, Learned, On, Outcome, RunError, RunEvent, RunOptions, Start, TextFacts,
+    Folder, Learned, On, Outcome, RunError, RunEvent, RunOptions, Start, TokenFacts,
     evaluate, run,
 };
 

@@ -10,7 +10,7 @@ mod start;
 
 pub use error::RunError;
 pub use evaluate::{Learned, evaluate};
-pub use event::{Outcome, RunEvent, TextFacts};
+pub use event::{Outcome, RunEvent, TokenFacts};
 pub(crate) use machine::refuse_unscaled;
 pub use options::{Folder, On, RunOptions, Start};
 
@@ -89,7 +89,7 @@ fn train(
         })?;
     }
     listener(RunEvent::Begin {
-        text: TextFacts::of(&data),
+        tokens: TokenFacts::of(&data),
         resumed: start.resumed,
         ignored: start.ignored.iter().map(ToString::to_string).collect(),
         first: start.state.step,

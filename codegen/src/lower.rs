@@ -128,10 +128,10 @@ fn fits(program: &Program, plan: &Plan) -> Result<(), LowerError> {
         return Err(LowerError::Batch { batch: program.train.batch, micro_batches });
     }
     plan.check_cuts()?;
-    let inside =
-        |cut: &u32| (1..program.model.cuttable() as u64).contains(&u64::from(*cut));
-    if !plan.cuts.iter().all(inside) {
-        return Err(LowerError::Cuts { stages: plan.stages });
+    let last = program.model.cuttable().saturating_sub(1);
+    let outside = |cut: &&u32| !(1..=last as u64).contains(&u64::from(**cut));
+    if let Some(&cut) = plan.cuts.iter().find(outside) {
+        return Err(LowerError::Cut { cut, last });
     }
     plan.check_recompute()?;
     plan.check_delays()?;
@@ -153,7 +153,6 @@ fn fits(program: &Program, plan: &Plan) -> Result<(), LowerError> {
     plan.tensor.check_contraction()?;
     plan.tensor.check_images()?;
     plan.tensor.check_halves()?;
-    plan.check_neighbours()?;
     plan.check_order()?;
     plan.check_lists()?;
     if plan.takes_lists()
@@ -161,7 +160,8 @@ fn fits(program: &Program, plan: &Plan) -> Result<(), LowerError> {
     {
         return Err(LowerError::Descending(listed));
     }
-    Ok(plan.check_devices(&program.target)?)
+    plan.check_devices(&program.target)?;
+    Ok(plan.check_neighbours()?)
 }
 
 fn job(program: &Program, code: &Stages) -> Job {

@@ -19,6 +19,7 @@ fn typical(name: &str) -> Call {
     let (rows, wide, row, count): (&[u64], &[u64], &[u64], &[u64]) =
         (&[1024, 128], &[1024, 512], &[128], &[1024]);
     let (x, lse): (&[u64], &[u64]) = (&[8, 128, 128], &[8, 4, 128]);
+    let heads = || call(name).integer("heads", 4).integer("key_heads", 4);
     match name {
         "matmul" => call(name).reals(&[rows, &[128, 128], rows]),
         "affine" | "affine_relu" => call(name).reals(&[rows, &[512, 128], &[512], wide]),
@@ -52,19 +53,12 @@ fn typical(name: &str) -> Call {
         | "rms_norm_backward" => large(name, &mut Draw::new(0)),
         "embedding" => call(name).integers(count).reals(&[&[256, 128], rows]),
         "embedding_backward" => call(name).integers(count).reals(&[rows, &[256, 128]]),
-        "attention" | "attention_backward" => {
-            let call = call(name).integer("heads", 4).integer("key_heads", 4);
-            let call = call.flag("causal", true).reals(&[x, x, x, x, lse]);
-            if name == "attention" { call } else { call.reals(&[x, x, x, x]) }
+        "attention" => heads().flag("causal", true).reals(&[x, x, x, x, lse]),
+        "attention_backward" => {
+            heads().flag("causal", true).reals(&[x, x, x, x, lse, x, x, x, x])
         }
-        "scores" => {
-            let call = call(name).integer("heads", 4).integer("key_heads", 4);
-            call.flag("causal", true).reals(&[x, x, &[8, 4, 128, 128]])
-        }
-        "mix" | "mix_backward" => {
-            let call = call(name).integer("heads", 4).integer("key_heads", 4);
-            call.reals(&[&[8, 4, 128, 128], x, x])
-        }
+        "scores" => heads().flag("causal", true).reals(&[x, x, &[8, 4, 128, 128]]),
+        "mix" | "mix_backward" => heads().reals(&[&[8, 4, 128, 128], x, x]),
         "rotary" => call(name).integer("heads", 4).number("base", 1e4).reals(&[x, x]),
         "slice" => call(name).integer("first", 0).reals(&[x, &[8, 64, 128]]),
         "slice_backward" => call(name).integer("first", 0).reals(&[&[8, 64, 128], x]),

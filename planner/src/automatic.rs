@@ -72,8 +72,8 @@ fn roomy(
 ) -> Result<Option<Passes>, Reason> {
     let lacks = |pipe: &Pipe, passes: &Passes| {
         let found = listed(plan, pipe, passes);
-        let schedule = lowerer.laid_out(&found).map_err(refused)?;
-        Ok(memory::lacks(program, &schedule))
+        let schedule = lowerer.laid_out(&found).map_err(refused);
+        schedule.map(|schedule| memory::lacks(program, &schedule))
     };
     let mut tried = Vec::new();
     let mut known = None;

@@ -8,8 +8,7 @@ use crate::{
 };
 use roundelay_dsl::Program;
 use roundelay_schedule::{
-    DeviceList, Fold, Misfit, Order, Placement, Rule, Sequence, States, Tensor,
-    list_faults,
+    DeviceList, Fold, Misfit, Order, Placement, Rule, States, list_faults,
 };
 
 /// Whether the numbers make sense for a family in this program; cheap checks first, so that no
@@ -54,33 +53,24 @@ pub(crate) fn check_sizes(
 /// Whether tensors can be split like this, whatever the model.
 fn check_tensor(program: &Program, counts: Counts) -> Result<(), Reason> {
     check_halves(program, counts)?;
-    match counts.tensor {
-        tensor if tensor.parts() > 1 && counts.slices > 1 => Err(Reason::SlicedTensor),
-        Tensor { rows: 0, .. }
-        | Tensor { columns: 0, .. }
-        | Tensor { rows: 1, columns: 1, sequence: Sequence::Split, .. } => {
-            Err(Reason::NoRows)
-        }
-        tensor if !tensor.can_contract() => Err(Reason::GatherInRows),
-        tensor if !tensor.can_lie() => Err(Reason::PixelsInColumns),
-        tensor if tensor.parts() > 1 && program.train.optimizer.clip > 0.0 => {
-            Err(Reason::ClipNeedsWholeTensors)
-        }
-        _ => Ok(()),
+    let tensor = counts.tensor;
+    tensor.check_slices(counts.slices)?;
+    tensor.check_parts()?;
+    tensor.check_contraction()?;
+    tensor.check_images()?;
+    match tensor.parts() > 1 && program.train.optimizer.clip > 0.0 {
+        true => Err(Reason::ClipNeedsWholeTensors),
+        false => Ok(()),
     }
 }
 
 /// Whether the examples of a micro-batch can be taken in halves.
 fn check_halves(program: &Program, counts: Counts) -> Result<(), Reason> {
-    let halves = counts.tensor.overdecompose;
+    counts.tensor.check_halves()?;
     let examples = program.train.batch / counts.all_micro_batches().max(1);
-    match halves {
-        1 => Ok(()),
-        2 if counts.tensor.parts() > 1 => match examples.is_multiple_of(halves) {
-            true => Ok(()),
-            false => Err(Reason::OddHalves { examples }),
-        },
-        _ => Err(Reason::NothingToHide { halves }),
+    match examples.is_multiple_of(counts.tensor.overdecompose) {
+        true => Ok(()),
+        false => Err(Reason::OddHalves { examples }),
     }
 }
 
@@ -110,10 +100,7 @@ fn check_order(
 /// Whether a family has so many replicas.
 fn check_replicas(family: Family, counts: Counts) -> Result<(), Reason> {
     let members = counts.members(family);
-    let apart = matches!(family.placement, Placement::Data | Placement::Shared);
-    if counts.replicas > 1 && apart && !family.rule.is_synchronous() {
-        return Err(Reason::ReplicasNeedSync);
-    }
+    family.placement.check_replicas(family.rule, counts.replicas)?;
     match family.states {
         States::Replicated | States::Handoff => {}
         States::Zero1 | States::Zero2 | States::Zero3 | States::Hsdp => {
@@ -130,12 +117,7 @@ fn check_replicas(family: Family, counts: Counts) -> Result<(), Reason> {
 /// # Errors
 /// When they do not.
 pub(crate) fn check_shards(family: Family, counts: Counts) -> Result<(), Reason> {
-    let members = counts.members(family);
-    let split = counts.shards == 1 || family.states == States::Hsdp;
-    if counts.shards == 0 || !members.is_multiple_of(counts.shards) || !split {
-        return Err(Reason::UnevenShards { members });
-    }
-    Ok(())
+    Ok(family.states.check_shards(counts.shards, counts.members(family))?)
 }
 
 /// Whether the delay of a rule is long enough for its placement.

@@ -144,18 +144,11 @@ fn told(fault: PlanFault) -> (&'static str, String) {
 /// The decision that a reason about numbers speaks of first.
 fn decision(reason: &Reason, plan: &Plan) -> &'static str {
     match reason {
-        Reason::UnevenShards { .. } => "shards",
-        Reason::NoRows
-        | Reason::GatherInRows
-        | Reason::PixelsInColumns
-        | Reason::OddHalves { .. }
-        | Reason::NothingToHide { .. }
+        Reason::Plan(fault) => fault.decision(),
+        Reason::OddHalves { .. }
         | Reason::OtherDepth { .. }
-        | Reason::SlicedTensor
         | Reason::ClipNeedsWholeTensors => "tensor",
-        Reason::OneReplica | Reason::ReplicasNeedSync | Reason::MirroredReplicas => {
-            "replicas"
-        }
+        Reason::OneReplica | Reason::MirroredReplicas => "replicas",
         Reason::Indivisible { .. } if plan.micro_batches == 0 => "micro_batches",
         Reason::Indivisible { .. } if plan.replicas != 1 => "replicas",
         Reason::Indivisible { .. }

@@ -1,7 +1,7 @@
 //! Why a combination of decisions is no plan, as data and as a sentence.
 
 use crate::{cuts::Uncuttable, equal::Superior, family::Clash};
-use roundelay_schedule::{Bytes, DeviceId, Kind, Misfit};
+use roundelay_schedule::{Bytes, DeviceId, Kind, Misfit, PlanFault};
 use std::fmt;
 
 /// The most micro-batches times stages in one period: 64 stages on 8192 micro-batches. That makes
@@ -12,8 +12,10 @@ pub(crate) const PASSES_MAX: u64 = 1 << 19;
 /// Why a combination is no plan to try.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reason {
-    /// Decisions that do not go together.
+    /// Decisions of a family that do not go together.
     Clash(Clash),
+    /// Decisions of one plan that do not.
+    Plan(PlanFault),
     /// N does not divide the batch.
     Indivisible {
         /// Examples of one training step.
@@ -26,39 +28,19 @@ pub enum Reason {
     },
     /// The placement spreads over workers, and there is one.
     OneWorker,
-    /// Replicas of a placement whose workers never meet.
-    ReplicasNeedSync,
     /// The order is not defined for these numbers.
     Misfit(Misfit),
     /// Replicas of two pipelines in opposite directions.
     MirroredReplicas,
     /// States that are split over replicas, and there is one.
     OneReplica,
-    /// No tensor row or column, or one part that splits a sequence alone.
-    NoRows,
-    /// Columns that gather, beside rows or shares of the tokens.
-    GatherInRows,
-    /// Images that are split among columns.
-    PixelsInColumns,
     /// A micro-batch of an odd number of examples has no halves.
     OddHalves {
         /// Its examples.
         examples: u32,
     },
-    /// Examples are taken in parts where no exchange could go on meanwhile.
-    NothingToHide {
-        /// The parts that were asked for.
-        halves: u32,
-    },
-    /// Slices of sequences on devices that split tensors.
-    SlicedTensor,
     /// Clipping where no device has whole gradients.
     ClipNeedsWholeTensors,
-    /// Groups that do not divide the replicas.
-    UnevenShards {
-        /// Replicas that hold the same stages.
-        members: u32,
-    },
     /// Parameters are divided among another number of members than the program allows.
     OtherDepth {
         /// Their number.
@@ -122,26 +104,26 @@ pub enum Shortage {
     Pool(String),
 }
 
+impl From<PlanFault> for Reason {
+    fn from(fault: PlanFault) -> Self {
+        Self::Plan(fault)
+    }
+}
+
 impl Reason {
     /// Its name in documents.
     pub fn name(&self) -> &'static str {
         match self {
             Reason::Clash(_) => "clash",
+            Reason::Plan(fault) => fault.name(),
             Reason::Indivisible { .. } => "indivisible_batch",
             Reason::TooLong { .. } => "too_many_passes",
             Reason::OneWorker => "one_worker",
-            Reason::ReplicasNeedSync => "replicas_need_sync",
             Reason::Misfit(_) => "order_not_defined",
             Reason::MirroredReplicas => "mirrored_replicas",
             Reason::OneReplica => "one_replica",
-            Reason::UnevenShards { .. } => "uneven_shards",
             Reason::OtherDepth { .. } => "other_depth",
-            Reason::NoRows => "no_rows",
-            Reason::GatherInRows => "gather_in_rows",
-            Reason::PixelsInColumns => "pixels_in_columns",
             Reason::OddHalves { .. } => "odd_halves",
-            Reason::NothingToHide { .. } => "nothing_to_hide",
-            Reason::SlicedTensor => "slices_need_whole_tensors",
             Reason::ClipNeedsWholeTensors => "clipping_needs_whole_tensors",
             Reason::TooFewDevices { .. } => "too_few_devices",
             Reason::DevicesNotAllowed { .. } => "devices_not_allowed",
@@ -160,6 +142,7 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Reason::Clash(clash) => write!(f, "{clash}"),
+            Reason::Plan(fault) => write!(f, "{fault}"),
             Reason::Indivisible { batch } => write!(
                 f,
                 "the batch of {batch} does not divide into micro-batches of one size"
@@ -168,10 +151,6 @@ impl fmt::Display for Reason {
             Reason::OneWorker => f.write_str(
                 "placement data needs at least two workers, that is, micro-batches",
             ),
-            Reason::ReplicasNeedSync => f.write_str(
-                "workers of a cyclic rule never meet, so they have no replicas: use rule \
-                 sync, or placement pipeline",
-            ),
             Reason::Misfit(misfit) => write!(f, "{misfit}"),
             Reason::MirroredReplicas => {
                 f.write_str("two pipelines in opposite directions have no replicas")
@@ -179,28 +158,11 @@ impl fmt::Display for Reason {
             Reason::OneReplica => {
                 f.write_str("with one replica nothing is split: use states replicated")
             }
-            Reason::NoRows => f.write_str(
-                "tensors have at least one row and one column, and one part alone splits \
-                 no sequence",
-            ),
-            Reason::GatherInRows => f.write_str(
-                "`contraction gather` is of several columns in one row, which leaves sequences \
-                 whole: set `tensor { rows 1 }` and `sequence whole`",
-            ),
-            Reason::PixelsInColumns => f.write_str(PIXELS_IN_COLUMNS),
             Reason::OddHalves { examples } => odd_halves(f, *examples),
-            Reason::NothingToHide { halves } => nothing_to_hide(f, *halves),
-            Reason::SlicedTensor => f.write_str(
-                "slices of sequences are not made of tensors that are split: set `slices 1`, or \
-                 `tensor { rows 1, columns 1 }`",
-            ),
             Reason::ClipNeedsWholeTensors => f.write_str(
                 "clipping needs a stage's whole gradient on one device, which parts of \
                  tensors split up",
             ),
-            Reason::UnevenShards { members } => {
-                write!(f, "{members} replicas do not split into equal groups of shards")
-            }
             Reason::OtherDepth { depth } => write!(
                 f,
                 "parameters have a depth of {depth}, which the program does not allow: it is \
@@ -241,23 +203,11 @@ impl fmt::Display for Shortfall {
     }
 }
 
-const PIXELS_IN_COLUMNS: &str = "several rows in one column split images, for channels that columns divide beside pixels are not \
-     built: set `tensor { columns 1 }` and rows, or `images whole`";
-
 fn odd_halves(f: &mut fmt::Formatter<'_>, examples: u32) -> fmt::Result {
     write!(
         f,
         "micro-batches of {examples} examples have no halves that take turns: let there be \
          fewer micro-batches or replicas, or set `tensor {{ overdecompose 1 }}`"
-    )
-}
-
-fn nothing_to_hide(f: &mut fmt::Formatter<'_>, halves: u32) -> fmt::Result {
-    write!(
-        f,
-        "the examples of a micro-batch are taken together, or in two halves where rows or columns \
-         split tensors, not in {halves} parts here: let there be rows or columns for two, or set \
-         `tensor {{ overdecompose 1 }}`"
     )
 }
 

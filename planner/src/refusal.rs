@@ -9,7 +9,7 @@ use crate::{
     space::Space,
 };
 use roundelay_dsl::{Mistake, Numbers, Program, Search};
-use roundelay_schedule::States;
+use roundelay_schedule::{PlanFault, States};
 use std::fmt;
 
 /// Why no plan of the space fits, and what would make one fit.
@@ -186,15 +186,12 @@ fn depth(excluded: &Excluded) -> (u32, u64) {
         | Reason::OneReplica
         | Reason::MirroredReplicas
         | Reason::Misfit(_)
-        | Reason::ReplicasNeedSync
-        | Reason::UnevenShards { .. }
         | Reason::OtherDepth { .. }
-        | Reason::NoRows
-        | Reason::OddHalves { .. }
-        | Reason::NothingToHide { .. }
-        | Reason::GatherInRows
-        | Reason::PixelsInColumns => (6, 0),
-        Reason::ClipNeedsWholeTensors | Reason::SlicedTensor => (7, 0),
+        | Reason::OddHalves { .. } => (6, 0),
+        Reason::ClipNeedsWholeTensors | Reason::Plan(PlanFault::SlicedTensor(_)) => {
+            (7, 0)
+        }
+        Reason::Plan(_) => (6, 0),
         Reason::Clash(Clash::ClipNeedsWholeGradient(_)) => (7, 0),
         Reason::Clash(_) => (7, 1),
         Reason::Equal(_) => (8, 0),
@@ -210,18 +207,11 @@ fn constraint(reason: &Reason) -> &'static str {
         | Reason::Indivisible { .. }
         | Reason::TooLong { .. }
         | Reason::OneWorker => "micro_batches",
-        Reason::OneReplica | Reason::ReplicasNeedSync | Reason::MirroredReplicas => {
-            "replicas"
-        }
+        Reason::OneReplica | Reason::MirroredReplicas => "replicas",
         Reason::Misfit(_) => "order",
-        Reason::UnevenShards { .. } => "shards",
-        Reason::NoRows
-        | Reason::GatherInRows
-        | Reason::PixelsInColumns
-        | Reason::OddHalves { .. }
-        | Reason::NothingToHide { .. }
+        Reason::Plan(fault) => fault.decision(),
+        Reason::OddHalves { .. }
         | Reason::OtherDepth { .. }
-        | Reason::SlicedTensor
         | Reason::ClipNeedsWholeTensors => "tensor",
         Reason::WrongCuts(_) => "cuts",
         Reason::Uncuttable(_) | Reason::NoStage { .. } => "stages",

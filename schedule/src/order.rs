@@ -214,8 +214,10 @@ impl Order {
             Order::Chimera if !micro_batches.is_multiple_of(devices) => {
                 Err(Misfit::MicroBatches(devices))
             }
-            Order::DualPipe | Order::DualPipePaired if micro_batches < 2 * devices => {
-                Err(Misfit::FewMicroBatches(2 * devices))
+            Order::DualPipe | Order::DualPipePaired
+                if micro_batches < devices.saturating_mul(2) =>
+            {
+                Err(Misfit::FewMicroBatches(devices.saturating_mul(2)))
             }
             Order::DualPipe | Order::DualPipePaired
                 if !micro_batches.is_multiple_of(2) =>

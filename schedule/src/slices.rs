@@ -59,11 +59,7 @@ impl Plan {
             _ if states != States::Replicated => fault(format!(
                 "a sum over slices stays where it is made: set `states replicated`, not {states}"
             )),
-            _ if self.tensor.parts() > 1 => fault(format!(
-                "slices are not made of tensors that are split among {}",
-                self.tensor.shown()
-            )),
-            _ => Ok(()),
+            _ => self.tensor.check_slices(slices),
         }
     }
 

@@ -176,7 +176,7 @@ fn columns_that_gather_stand_in_one_row() {
     let found = refused(crossed(accumulate(1)), |s| {
         s.plan.tensor.contraction = Contraction::Gather;
     });
-    let expected = "columns that gather stand in one row, which leaves sequences whole";
+    let expected = "contraction gather is not for 2 rows and 2 columns";
     assert!(says(&found, Culprit::Header("axes"), expected), "{found}");
 }
 

@@ -11,7 +11,7 @@ use super::{
 use indicatif::{ProgressBar, ProgressStyle};
 use roundelay::{
     Checked, Folder, Graphs, Interrupt, Measures, On, Outcome, RunEvent, RunOptions,
-    Search, Seat, Start, TextFacts,
+    Search, Seat, Start, TokenFacts,
     parts::{
         planner,
         runtime::{Measured, Resumed},
@@ -265,11 +265,11 @@ impl Teller {
                 note(&format!("note: {text}"));
                 Ok(())
             }
-            RunEvent::Begin { text, resumed, ignored, first, end } => {
+            RunEvent::Begin { tokens, resumed, ignored, first, end } => {
                 ignored.iter().for_each(|file| note(&format!("warning: {file}")));
                 self.bar.set_length(end.max(first));
                 self.bar.set_position(first);
-                print(&begun(text, &resumed, first))
+                print(&begun(tokens, &resumed, first))
             }
             RunEvent::Step { step, loss, samples_per_second, elapsed: _ } => {
                 self.bar.set_position(step + 1);
@@ -292,9 +292,9 @@ fn tell_line(event: RunEvent) -> Result<(), Failure> {
             note(&format!("note: {text}"));
             return Ok(());
         }
-        RunEvent::Begin { text, resumed, ignored, first, end } => {
+        RunEvent::Begin { tokens, resumed, ignored, first, end } => {
             ignored.iter().for_each(|file| note(&format!("warning: {file}")));
-            let bigram_entropy = text.and_then(|text| text.bigram_entropy);
+            let bigram_entropy = tokens.and_then(|tokens| tokens.bigram_entropy);
             Event::Begin { resumed: how(&resumed), first, end, bigram_entropy }
         }
         RunEvent::Step { step, loss, samples_per_second, elapsed } => Event::Step {
@@ -313,9 +313,9 @@ fn print_line(event: Event) -> Result<(), Failure> {
     print_json(&Line { format: FORMAT, event }, Form::Line)
 }
 
-fn begun(text: Option<TextFacts>, resumed: &Resumed, first: u64) -> String {
+fn begun(tokens: Option<TokenFacts>, resumed: &Resumed, first: u64) -> String {
     let mut said = String::new();
-    if let Some(TextFacts { training, held_out, bigram_entropy }) = text {
+    if let Some(TokenFacts { training, held_out, bigram_entropy }) = tokens {
         said += &format!("data: {training} tokens to train on, {held_out} held out");
         if let Some(entropy) = bigram_entropy {
             said += &format!("; held-out bigram entropy {entropy:.4}");

@@ -13,8 +13,8 @@ pub enum RunEvent {
     Note(String),
     /// The data is read and the state is there.
     Begin {
-        /// The text, where that is the data.
-        text: Option<TextFacts>,
+        /// The tokens, where data are some.
+        tokens: Option<TokenFacts>,
         /// How the run relates to an earlier one.
         resumed: Resumed,
         /// What lies in the folder of checkpoints besides.
@@ -46,9 +46,9 @@ pub enum RunEvent {
     },
 }
 
-/// What is known of a text before anything is trained.
+/// What is known of tokens before anything is trained.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct TextFacts {
+pub struct TokenFacts {
     /// Tokens of the training part.
     pub training: u64,
     /// Tokens of the held-out part.
@@ -57,7 +57,7 @@ pub struct TextFacts {
     pub bigram_entropy: Option<f64>,
 }
 
-impl TextFacts {
+impl TokenFacts {
     pub(super) fn of(data: &Dataset) -> Option<Self> {
         let (training, held_out) = data.tokens()?;
         Some(Self { training, held_out, bigram_entropy: data.bigram_entropy() })

@@ -62,7 +62,8 @@ pub enum Start {
         /// With checkpoints in this folder, which has none yet.
         keep: Option<Folder>,
     },
-    /// At the newest checkpoint of this folder, which gets those that follow too.
+    /// At the newest checkpoint of this folder, or at step zero where it has none; it gets those that
+    /// follow too.
     Resume(Folder),
 }
 

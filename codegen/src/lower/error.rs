@@ -23,11 +23,15 @@ pub enum LowerError {
         /// N.
         micro_batches: u32,
     },
-    /// Cut points out of range.
-    #[error("the cuts of the plan are not {stages} ascending stages of the model")]
-    Cuts {
-        /// S.
-        stages: u32,
+    /// A cut point out of range.
+    #[error(
+        "cut {cut} is not between 1 and {last}, the nodes of the model where stages begin"
+    )]
+    Cut {
+        /// The node.
+        cut: u32,
+        /// The last one where a stage can begin.
+        last: usize,
     },
     /// A rewrite of calls that are not there, or are no neighbours, or whose array between them
     /// is needed.

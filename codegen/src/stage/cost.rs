@@ -80,7 +80,7 @@ impl Piece<'_> {
     /// prices them asks the catalogue as well.
     ///
     /// # Errors
-    /// As [`node_costs`].
+    /// As [`node_costs`], but for calls that the catalogue does not take.
     pub fn node_costs(
         &self,
         examples: u64,

@@ -32,7 +32,7 @@ impl Heads {
             Operation::Rotary { base, turned, .. } => {
                 Operation::Rotary { heads, base, turned }
             }
-            other => other,
+            other => unreachable!("{other:?} has no heads"),
         }
     }
 }
@@ -89,7 +89,7 @@ impl Local<'_> {
     }
 
     /// Own heads of all operands: own columns.
-    pub(super) fn attention(
+    pub(super) fn by_columns(
         &mut self,
         heads: Heads,
         operands: &[Source],

@@ -32,7 +32,7 @@ impl Local<'_> {
             }
             Operation::Attention { heads, key_heads, .. } => {
                 let heads = Heads { operation, count: [heads, key_heads] };
-                self.attention(heads, operands, shape)
+                self.by_columns(heads, operands, shape)
             }
             Operation::Scores { heads, key_heads, .. } => {
                 let heads = Heads { operation, count: [heads, key_heads] };
@@ -43,7 +43,7 @@ impl Local<'_> {
                 self.mix(heads, operands, shape)
             }
             Operation::Rotary { heads, .. } => {
-                self.attention(Heads { operation, count: [heads; 2] }, operands, shape)
+                self.by_columns(Heads { operation, count: [heads; 2] }, operands, shape)
             }
             Operation::Reshape => self.reshape(id, operands, shape),
             Operation::LayerNorm { .. }

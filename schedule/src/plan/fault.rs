@@ -1,5 +1,6 @@
-//! What keeps decisions from going together, whatever the model: the one list for all who read or
-//! lower plans. Each check is a method, so that everybody asks for as much as he relies on.
+//! What keeps decisions from going together, whatever the model: the one list for all who search,
+//! read, check or lower plans. Each check is a method of what it needs to know, so that everybody
+//! asks for as much as he relies on.
 
 use super::{Placement, Plan, Reduction, States};
 use crate::{
@@ -53,8 +54,8 @@ pub enum PlanFault {
     Lists(ListFault),
     /// Replicas of a cell whose workers never meet.
     #[error(
-        "placement {placement} under {rule} has no replicas: its workers update at different \
-         times"
+        "placement {placement} has no replicas under {rule}, whose workers never meet: use rule \
+         sync, or placement pipeline"
     )]
     Replicas {
         /// The placement.
@@ -71,7 +72,7 @@ pub enum PlanFault {
         states: States,
     },
     /// Shards that do not divide the replicas.
-    #[error("{members} replicas do not split into groups of {shards} shards")]
+    #[error("{members} replicas do not split into equal groups of {shards} shards")]
     UnevenShards {
         /// Coordinates that hold the same stages.
         members: u32,
@@ -88,16 +89,23 @@ pub enum PlanFault {
     },
     /// No part, or a sequence that one part splits.
     #[error(
-        "tensors have at least one row and one column, and one part splits no sequence"
+        "tensors have at least one row and one column, and one part alone splits no sequence"
     )]
     NoParts,
-    /// Columns that gather, beside rows or shares of the tokens.
+    /// Columns that cannot multiply as they are to.
     #[error(
-        "the plan splits tensors among {}; columns that gather stand in one row, which leaves \
-         sequences whole",
-        .0.shown()
+        "contraction {} is not for {} rows and {} columns that leave sequences {}: `gather` is of \
+         several columns in one row and whole sequences, `each` of several columns",
+        .0.contraction, .0.rows, .0.columns, .0.sequence
     )]
     Contraction(Tensor),
+    /// Slices of sequences on devices that split tensors.
+    #[error(
+        "slices of sequences are not made of tensors that are split among {}: set `slices 1`, or \
+         `tensor {{ rows 1, columns 1 }}`",
+        .0.shown()
+    )]
+    SlicedTensor(Tensor),
     /// Images that are split among columns, or by one part.
     #[error(
         "the plan has {}; several rows in one column split images, for channels that columns \
@@ -108,9 +116,9 @@ pub enum PlanFault {
     Images(Tensor),
     /// Parts of a micro-batch that nothing is gained by.
     #[error(
-        "the examples of a micro-batch are taken together, or in two halves where tensors are \
-         split among several devices, not in {0} parts: set `tensor {{ overdecompose 1 }}`, or 2 \
-         beside rows or columns"
+        "the examples of a micro-batch are taken together, or in two halves where rows or columns \
+         split tensors, not in {0} parts here: let there be rows or columns for two, or set \
+         `tensor {{ overdecompose 1 }}`"
     )]
     Overdecomposed(u32),
     /// A device that the cluster does not have.
@@ -145,6 +153,31 @@ pub enum PlanFault {
 }
 
 impl PlanFault {
+    /// Its name in documents.
+    pub fn name(&self) -> &'static str {
+        match self {
+            PlanFault::Cuts { .. } => "wrong_cuts",
+            PlanFault::Recompute { .. } => "wrong_recompute",
+            PlanFault::Delays { .. } => "wrong_delays",
+            PlanFault::Units(_) => "wrong_units",
+            PlanFault::Slices(_) => "wrong_slices",
+            PlanFault::SlicedTensor(_) => "slices_need_whole_tensors",
+            PlanFault::Order { .. } => "order_not_defined",
+            PlanFault::Lists(_) => "wrong_lists",
+            PlanFault::Replicas { .. } => "replicas_need_sync",
+            PlanFault::NeedlessShards { .. } => "shards_need_hsdp",
+            PlanFault::UnevenShards { .. } => "uneven_shards",
+            PlanFault::Reduction { .. } => "wrong_reduction",
+            PlanFault::NoParts => "no_rows",
+            PlanFault::Contraction(_) => "contraction_not_defined",
+            PlanFault::Images(_) => "pixels_in_columns",
+            PlanFault::Overdecomposed(_) => "nothing_to_hide",
+            PlanFault::UnknownDevice { .. } => "unknown_device",
+            PlanFault::Devices { .. } => "wrong_devices",
+            PlanFault::Scattered { .. } => "scattered_devices",
+        }
+    }
+
     /// The decision that would have to be otherwise, as plan files name it.
     pub fn decision(&self) -> &'static str {
         match self {
@@ -152,7 +185,7 @@ impl PlanFault {
             PlanFault::Recompute { .. } => "recompute",
             PlanFault::Delays { .. } => "delays",
             PlanFault::Units(_) => "boundaries",
-            PlanFault::Slices(_) => "slices",
+            PlanFault::Slices(_) | PlanFault::SlicedTensor(_) => "slices",
             PlanFault::Order { .. } => "order",
             PlanFault::Lists(_) => "lists",
             PlanFault::Replicas { .. } => "replicas",
@@ -220,23 +253,12 @@ impl Plan {
 
     /// Only workers that update together have replicas.
     pub fn check_replicas(&self) -> Result<(), PlanFault> {
-        let Self { placement, rule, replicas, .. } = *self;
-        let alone = matches!(placement, Placement::Data | Placement::Shared);
-        match replicas > 1 && alone && !rule.is_synchronous() {
-            true => Err(PlanFault::Replicas { placement, rule }),
-            false => Ok(()),
-        }
+        self.placement.check_replicas(self.rule, self.replicas)
     }
 
     /// Shards divide those that hold a stage, where states are split in groups.
     pub fn check_shards(&self) -> Result<(), PlanFault> {
-        let Self { shards, states, .. } = *self;
-        let members = self.members();
-        match shards >= 1 && members.is_multiple_of(shards) {
-            false => Err(PlanFault::UnevenShards { members, shards }),
-            true if shards == 1 || states == States::Hsdp => Ok(()),
-            true => Err(PlanFault::NeedlessShards { shards, states }),
-        }
+        self.states.check_shards(self.shards, self.members())
     }
 
     /// Gradients are summed as the collectives of this plan do it.
@@ -262,7 +284,8 @@ impl Plan {
         }
     }
 
-    /// Replicas lie side by side, and so do parts of tensors.
+    /// Replicas lie side by side, and so do parts of tensors; of devices that [`Plan::check_devices`]
+    /// found in a cluster.
     pub fn check_neighbours(&self) -> Result<(), PlanFault> {
         let cell = (self.device_count() / self.members().max(1)).max(1) as usize;
         let copies = |number| (number % cell, number / cell * cell);
@@ -286,6 +309,36 @@ impl Plan {
     }
 }
 
+impl Placement {
+    /// Only workers that update together have replicas.
+    ///
+    /// # Errors
+    /// Those of workers that never meet.
+    pub fn check_replicas(self, rule: Rule, replicas: u32) -> Result<(), PlanFault> {
+        let alone = matches!(self, Placement::Data | Placement::Shared);
+        match replicas > 1 && alone && !rule.is_synchronous() {
+            true => Err(PlanFault::Replicas { placement: self, rule }),
+            false => Ok(()),
+        }
+    }
+}
+
+impl States {
+    /// Shards divide so many members that hold a stage, where states are split in groups.
+    ///
+    /// # Errors
+    /// Other states, or shards that divide no members.
+    pub fn check_shards(self, shards: u32, members: u32) -> Result<(), PlanFault> {
+        if shards > 1 && self != States::Hsdp {
+            return Err(PlanFault::NeedlessShards { shards, states: self });
+        }
+        match shards >= 1 && members.is_multiple_of(shards) {
+            true => Ok(()),
+            false => Err(PlanFault::UnevenShards { members, shards }),
+        }
+    }
+}
+
 /// # Errors
 /// Each check says what keeps tensors from being split so.
 impl Tensor {
@@ -295,6 +348,14 @@ impl Tensor {
             0 => Err(PlanFault::NoParts),
             1 if self.sequence == Sequence::Split => Err(PlanFault::NoParts),
             _ => Ok(()),
+        }
+    }
+
+    /// Tensors are whole where sequences are in slices.
+    pub fn check_slices(&self, slices: u32) -> Result<(), PlanFault> {
+        match slices > 1 && self.parts() > 1 {
+            true => Err(PlanFault::SlicedTensor(*self)),
+            false => Ok(()),
         }
     }
 

@@ -1,0 +1,130 @@
+//! What keeps decisions from going together: every fault is found, said of its decision, and told
+//! with its numbers.
+
+use roundelay_schedule::{
+    Contraction, DeviceId, Id, Images, Item, Order, Pass, Placement, Plan, PlanFault,
+    Recompute, Reduction, Rule, Sequence, States, Tensor,
+};
+
+/// A pipeline of two stages on four micro-batches, with nothing wrong.
+fn pipeline() -> Plan {
+    let order = Order::OneForwardOneBackward;
+    Plan::new(Rule::Sync, Placement::Pipeline, order, States::Replicated, 4, vec![5])
+}
+
+fn split(tensor: Tensor) -> Plan {
+    pipeline().with_tensor(tensor)
+}
+
+/// What the checks that need no cluster say.
+fn fault(plan: &Plan) -> Option<PlanFault> {
+    let checks = [
+        Plan::check_cuts,
+        Plan::check_recompute,
+        Plan::check_delays,
+        Plan::check_order,
+        Plan::check_lists,
+        Plan::check_replicas,
+        Plan::check_shards,
+        Plan::check_slices,
+        Plan::check_units,
+        |plan: &Plan| plan.tensor.check_parts(),
+        |plan: &Plan| plan.tensor.check_contraction(),
+        |plan: &Plan| plan.tensor.check_images(),
+        |plan: &Plan| plan.tensor.check_halves(),
+        Plan::check_reduction,
+        Plan::check_neighbours,
+    ];
+    checks.iter().find_map(|check| check(plan).err())
+}
+
+#[test]
+fn decisions_that_go_together_have_no_fault() {
+    let grid = Tensor::grid(2, 2);
+    let each = Tensor { contraction: Contraction::Each, ..grid };
+    let halves = Tensor { overdecompose: 2, ..grid };
+    let plans = [pipeline(), split(grid), split(each), split(halves)];
+    let sharded = Plan { states: States::Hsdp, ..pipeline() }.replicated(4, 2);
+    for plan in plans.into_iter().chain([sharded]) {
+        assert_eq!(fault(&plan), None, "{plan:?}");
+    }
+}
+
+/// Each with the decision that it is about, and what is said of it.
+#[test]
+fn decisions_that_do_not_go_together_are_named() {
+    let grid = Tensor::grid(2, 2);
+    let column = Tensor::grid(2, 1);
+    let gather = Tensor { contraction: Contraction::Gather, ..grid };
+    let each = Tensor { contraction: Contraction::Each, ..column };
+    let alone = Tensor { sequence: Sequence::Split, ..Tensor::WHOLE };
+    let sharded = |states, replicas, shards| {
+        Plan { states, ..pipeline() }.replicated(replicas, shards)
+    };
+    let workers = Plan::new(
+        Rule::CyclicV2,
+        Placement::Data,
+        Order::Cyclic,
+        States::Replicated,
+        4,
+        vec![5],
+    );
+    let listed = Plan { order: Order::Listed, ..pipeline() };
+    let item = Item::new(Pass::Forward, 0, 0);
+    let cases = [
+        ("cuts", "2 stages need one", Plan { cuts: vec![], ..pipeline() }),
+        ("recompute", "0 values for 2", Plan { recompute: vec![], ..pipeline() }),
+        (
+            "delays",
+            "not those of sync",
+            Plan { delays: workers.delays.clone(), ..pipeline() },
+        ),
+        ("order", "order interleaved", Plan { order: Order::Interleaved, ..pipeline() }),
+        ("lists", "no training step", listed.with_lists(vec![vec![item]])),
+        ("replicas", "never meet: use rule sync", workers.replicated(2, 1)),
+        ("shards", "2 shards are for states hsdp", sharded(States::Zero3, 4, 2)),
+        // Even groups alone would not help.
+        ("shards", "3 shards are for states hsdp", sharded(States::Zero3, 4, 3)),
+        ("shards", "groups of 3 shards", sharded(States::Hsdp, 4, 3)),
+        ("shards", "groups of 0 shards", sharded(States::Replicated, 4, 0)),
+        ("slices", "2 slices under order 1f1b", Plan { slices: 2, ..pipeline() }),
+        (
+            "slices",
+            "set `slices 1`",
+            Plan { slices: 2, order: Order::SlicesOneForwardOneBackward, ..split(grid) },
+        ),
+        ("tensor", "one part alone splits no sequence", split(alone)),
+        ("tensor", "at least one row", split(Tensor { rows: 0, ..Tensor::WHOLE })),
+        ("tensor", "contraction gather is not for 2 rows and 2 columns", split(gather)),
+        ("tensor", "contraction each is not for 2 rows and 1 columns", split(each)),
+        ("tensor", "`images whole`", split(Tensor { images: Images::Split, ..grid })),
+        ("tensor", "not in 3 parts", split(Tensor { overdecompose: 3, ..grid })),
+        ("tensor", "not in 2 parts", split(Tensor { overdecompose: 2, ..Tensor::WHOLE })),
+        (
+            "reduction",
+            "sums by_device, its replicas, placement and states sum sequential",
+            Plan { reduction: Reduction::ByDevice, ..pipeline() },
+        ),
+        (
+            "devices",
+            "device 2 of the plan must be d2, not d1",
+            Plan {
+                devices: [0, 2, 1, 3].map(DeviceId::new).into(),
+                ..pipeline().replicated(2, 1)
+            },
+        ),
+    ];
+    for (decision, words, plan) in cases {
+        let fault = fault(&plan).unwrap_or_else(|| panic!("no fault: {words}"));
+        let said = fault.to_string();
+        assert_eq!(fault.decision(), decision, "{said}");
+        assert!(said.contains(words), "{said}");
+    }
+}
+
+#[test]
+fn recompute_is_said_for_every_stage() {
+    let plan = Plan { recompute: vec![Recompute::Full; 3], ..pipeline() };
+    let expected = PlanFault::Recompute { stages: 2, found: 3 };
+    assert_eq!(plan.check_recompute(), Err(expected));
+}
