@@ -6,6 +6,7 @@ use crate::{
     core::Core,
     cost::{Costs, Kinds},
     evaluate,
+    family::Family,
     plan_file::check_plan,
     reason::Reason,
     spread::Spread,
@@ -36,7 +37,10 @@ pub fn appraise(program: &Program, plan: &Plan) -> Result<Candidate, Reason> {
     let device = |place: DeviceId| plan.devices[place.index() - first];
     let kinds = (0..plan.stages)
         .map(|stage| costs.kinds_of(spread.stage(stage, &plan.lists).map(device)));
-    let kinds: Vec<Kinds> = kinds.collect();
+    let kinds: Vec<Kinds> = match Family::from(plan).has_workers_apart() {
+        true => Vec::new(),
+        false => kinds.collect(),
+    };
     let cell = Cell {
         examples: program.train.batch / plan.all_micro_batches(),
         tensor: plan.tensor,

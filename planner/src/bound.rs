@@ -70,7 +70,7 @@ impl Bound {
         Self { work: relieved(work), path: relieved(path), traffic, memory, kind }
     }
 
-    /// By what the stages take on the fastest device of the cluster.
+    /// By what the stages take.
     pub(crate) fn of_stages(
         plan: &Plan,
         loads: &[StageLoad],

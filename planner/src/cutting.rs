@@ -16,7 +16,8 @@ use crate::{
 };
 use roundelay_dsl::Program;
 use roundelay_schedule::{
-    Bytes, DeviceId, Fold, Id, Images, Levels, LinkId, Nanos, Sequence, Target, Tensor,
+    Bytes, DeviceId, DeviceList, Fold, Id, Images, Levels, LinkId, Nanos, Sequence,
+    Target, Tensor, listed_in,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -77,10 +78,18 @@ impl Seats {
         }
     }
 
-    /// How many of so many stages a device has.
-    fn stages_of_one(self, stages: u32) -> u64 {
+    /// How many of so many stages a device has; at most, where a program has these lists.
+    fn stages_of_one(self, stages: u32, lists: &[DeviceList]) -> u64 {
         let chunks = u64::from(stages / self.devices.max(1)).max(1);
-        if self.fold == Fold::Mirror { 2 * chunks } else { chunks }
+        let listed = |list: &DeviceList| {
+            let stages: BTreeSet<_> = listed_in(list).map(|own| own.stage).collect();
+            stages.len() as u64
+        };
+        match self.fold {
+            Fold::Loop | Fold::Snake => chunks,
+            Fold::Mirror => 2 * chunks,
+            Fold::Lists => lists.iter().map(listed).max().unwrap_or(1).max(1),
+        }
     }
 
     /// The link at each cut between so many stages from this device on; none between stages of one
@@ -230,7 +239,8 @@ fn cut_all(
         let kinds: Vec<Kinds> = spread.map(each).unwrap_or_default();
         let rooms = |(spread, held): (Spread, Bytes)| {
             let own = |stage| room.least(spread.stage(stage, lists));
-            let several = seating.seats.map_or(1, |seats| seats.stages_of_one(stages));
+            let several =
+                seating.seats.map_or(1, |seats| seats.stages_of_one(stages, lists));
             let elements = |own: Bytes| {
                 let all = u128::from(own.0) * u128::from(ELEMENTS)
                     / u128::from(held.0.max(1) * several);

@@ -82,9 +82,9 @@ impl Exclusions {
 fn rank(reason: &Reason, sizes: Sizes) -> (u64, u32) {
     let lacking = match reason {
         Reason::Memory(short) => short.missing.0,
-        Reason::TooFewDevices { needed, .. } | Reason::DevicesNotAllowed { needed } => {
-            u64::from(*needed)
-        }
+        Reason::TooFewDevices { needed, .. }
+        | Reason::BehindTheLast { end: needed, .. }
+        | Reason::DevicesNotAllowed { needed } => u64::from(*needed),
         Reason::DelayTooShort { least } => u64::from(*least),
         Reason::TooLong { passes } => *passes,
         _ => 0,

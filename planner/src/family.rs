@@ -74,6 +74,12 @@ impl Family {
         all
     }
 
+    /// Whether workers that never meet compute all stages: each has backward passes that are priced on
+    /// its own device, as only the first one begins a sum, and holds what the others do not.
+    pub(crate) fn has_workers_apart(self) -> bool {
+        self.placement == Placement::Data && !self.rule.is_synchronous()
+    }
+
     /// Whether these decisions are a plan together, whatever the numbers.
     ///
     /// # Errors

@@ -143,6 +143,21 @@ pub(crate) fn has_devices(program: &Program, needed: u32) -> Result<(), Reason> 
     }
 }
 
+/// Whether the cluster has as many devices behind the first ones.
+pub(crate) fn has_behind(
+    program: &Program,
+    first: u32,
+    needed: u32,
+) -> Result<(), Reason> {
+    let end = first.saturating_add(needed);
+    has_devices(program, end).map_err(|reason| match reason {
+        Reason::TooFewDevices { available, .. } if first > 0 => {
+            Reason::BehindTheLast { end, available }
+        }
+        reason => reason,
+    })
+}
+
 /// Whether the cluster has so many devices, and the program allows as many.
 pub(crate) fn check_devices(program: &Program, needed: u32) -> Result<(), Reason> {
     has_devices(program, needed)?;

@@ -161,6 +161,7 @@ fn decision(reason: &Reason, plan: &Plan) -> &'static str {
         Reason::Refused(_) if !plan.lists.is_empty() => "lists",
         Reason::Refused(_) => "order",
         Reason::TooFewDevices { .. }
+        | Reason::BehindTheLast { .. }
         | Reason::DevicesNotAllowed { .. }
         | Reason::Memory(_) => "devices",
         Reason::Equal(_) => "rule",

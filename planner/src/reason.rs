@@ -53,6 +53,13 @@ pub enum Reason {
         /// What there is.
         available: u32,
     },
+    /// The devices from a pinned first one on go past the last of the cluster.
+    BehindTheLast {
+        /// How many devices there would have to be.
+        end: u32,
+        /// What there is.
+        available: u32,
+    },
     /// The program allows another number of devices.
     DevicesNotAllowed {
         /// What it takes.
@@ -126,6 +133,7 @@ impl Reason {
             Reason::OddHalves { .. } => "odd_halves",
             Reason::ClipNeedsWholeTensors => "clipping_needs_whole_tensors",
             Reason::TooFewDevices { .. } => "too_few_devices",
+            Reason::BehindTheLast { .. } => "behind_the_last_device",
             Reason::DevicesNotAllowed { .. } => "devices_not_allowed",
             Reason::DelayTooShort { .. } => "delay_too_short",
             Reason::Uncuttable(_) => "uncuttable",
@@ -171,6 +179,10 @@ impl fmt::Display for Reason {
             Reason::TooFewDevices { needed, available } => {
                 write!(f, "it needs {needed} devices, the cluster has {available}")
             }
+            Reason::BehindTheLast { end, available } => write!(
+                f,
+                "its devices would end at number {end}, the cluster has {available}"
+            ),
             Reason::DevicesNotAllowed { needed } => {
                 write!(f, "it takes {needed} devices, which the program does not allow")
             }

@@ -113,7 +113,7 @@ pub(crate) fn refuse(program: &Program, options: &Options, ranking: &Ranking) ->
     Refusal { binding, repairs, untried, mistaken, searched }
 }
 
-/// The depths that go with all other decisions, where the program allows some depths alone.
+/// The depths that go with all other decisions, where the program allows none of them.
 fn possible_depths(program: &Program) -> String {
     if program.search.depth == Numbers::Open {
         return String::new();
@@ -122,8 +122,10 @@ fn possible_depths(program: &Program) -> String {
     open.search.depth = Numbers::Open;
     let space = Space::new(&open, threads());
     let depths = space.decisions.into_iter().find(|(name, _)| *name == "tensor.depth");
+    let depth = &program.search.depth;
+    let is_allowed = |own: &String| own.parse().is_ok_and(|own| depth.allows(own));
     match depths {
-        Some((_, depths)) if !depths.is_empty() => {
+        Some((_, depths)) if !depths.is_empty() && !depths.iter().any(is_allowed) => {
             format!(
                 "; values of tensor.depth that go with the rest: {}",
                 depths.join(", ")
@@ -174,9 +176,9 @@ fn binding(program: &Program, ranking: &Ranking) -> String {
 fn depth(excluded: &Excluded) -> (u32, u64) {
     match &excluded.reason {
         Reason::Memory(short) => (0, short.missing.0),
-        Reason::TooFewDevices { needed, .. } | Reason::DevicesNotAllowed { needed } => {
-            (1, u64::from(*needed))
-        }
+        Reason::TooFewDevices { needed, .. }
+        | Reason::BehindTheLast { end: needed, .. }
+        | Reason::DevicesNotAllowed { needed } => (1, u64::from(*needed)),
         Reason::DelayTooShort { least } => (2, u64::from(*least)),
         Reason::Refused(_) => (3, 0),
         Reason::WrongCuts(_) | Reason::Uncuttable(_) | Reason::NoStage { .. } => (4, 0),
@@ -202,7 +204,9 @@ fn depth(excluded: &Excluded) -> (u32, u64) {
 fn constraint(reason: &Reason) -> &'static str {
     match reason {
         Reason::Memory(_) => "memory",
-        Reason::TooFewDevices { .. } | Reason::DevicesNotAllowed { .. } => "devices",
+        Reason::TooFewDevices { .. }
+        | Reason::BehindTheLast { .. }
+        | Reason::DevicesNotAllowed { .. } => "devices",
         Reason::DelayTooShort { .. }
         | Reason::Indivisible { .. }
         | Reason::TooLong { .. }

@@ -181,7 +181,8 @@ impl Mender<'_> {
         let available = self.program.target.devices.len() as u32;
         let needed = self.ranking.space.excluded.iter().filter_map(|excluded| {
             match excluded.reason {
-                Reason::TooFewDevices { needed, .. } => Some(needed),
+                Reason::TooFewDevices { needed, .. }
+                | Reason::BehindTheLast { end: needed, .. } => Some(needed),
                 _ => None,
             }
         });

@@ -128,9 +128,8 @@ impl<'a> Bounds<'a> {
     /// Whether each device of a cell has room for what it holds at least, where devices differ in
     /// what they may take.
     fn has_room(&self, outline: &Outline, held: &[(Bytes, Kind)]) -> Result<(), Reason> {
-        let Family { placement, rule, .. } = outline.family;
         // Workers of their own do not all hold as much as the fullest.
-        if placement == Placement::Data && !rule.is_synchronous() {
+        if outline.family.has_workers_apart() {
             return Ok(());
         }
         let spread = Spread::new(outline.family, outline.counts, outline.devices);
@@ -284,7 +283,8 @@ fn count(program: &Program, outline: &Outline, differ: Differ) -> Count {
     };
     let spread = || Spread::new(outline.family, outline.counts, outline.devices);
     // Where all are of one kind links alone may differ, and then from device to device.
-    let differs = differ.sorts == Sorts::Several || first_device > 0;
+    let differs = !outline.family.has_workers_apart()
+        && (differ.sorts == Sorts::Several || first_device > 0);
     let cut_apart = differ.has_uneven_room && seats.is_some();
     let held =
         cut_apart.then(|| held_by_elements(program, &outline.bare(program), ELEMENTS));

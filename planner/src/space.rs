@@ -9,7 +9,7 @@ use crate::{
     family::{Clash, Family},
     grid::Grid,
     laws::{
-        check_cuts, check_delay, check_devices, check_shards, check_sizes, has_devices,
+        check_cuts, check_delay, check_devices, check_shards, check_sizes, has_behind,
     },
     outline::Outline,
     parallel::parallel,
@@ -193,8 +193,7 @@ impl<'a> Filler<'a> {
         }
         for first_device in windows.iter().copied() {
             let counts = Counts { first_device, ..counts };
-            let end = first_device.saturating_add(needed);
-            match has_devices(self.ground.program, end) {
+            match has_behind(self.ground.program, first_device, needed) {
                 Err(reason) => self.drop(family, counts, &reason, own),
                 Ok(()) => self.add_shards(family, (counts, needed), &shards),
             }

@@ -226,7 +226,7 @@ fn replicas_that_cannot_be_are_refused_with_the_reason() {
     program.search.micro_batches = Numbers::Ranges(vec![(2, 2)]);
     program.search.replicas = Numbers::Ranges(vec![(2, 2)]);
     let cyclic = refusal(&program).to_string();
-    assert!(cyclic.contains("workers of a cyclic rule never meet"), "{cyclic}");
+    assert!(cyclic.contains("workers never meet: use rule sync"), "{cyclic}");
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! Where plans begin that take fewer devices than the cluster has: the first of their devices, which
 //! follow each other in the order of the program.
 //!
-//! Law: devices of which each is of the same kind as the one at its place among others, and joined to
-//! the next one on the same level by the same link, do all that those others do. So of windows that are
+//! Law: devices of which each is of the same kind as the one at its place among others, is joined to
+//! the next one on the same level by the same link, and has one memory with it if that has, do all that
+//! those others do. So of windows that are
 //! alike in this the first stands for all; where all devices are of one kind that is device 0.
 
 use crate::values::thinned;
@@ -16,10 +17,17 @@ pub(crate) struct Windows {
     asked: Numbers,
     /// The kind of each device.
     kinds: Vec<usize>,
-    /// The innermost level that joins each device to the next one, and its link.
-    joints: Vec<Option<(usize, LinkId)>>,
+    /// What joins each device to the next one.
+    joints: Vec<Joint>,
     /// Where devices of another kind begin; the first device, and the end of the cluster.
     edges: Vec<u32>,
+}
+
+/// The innermost level that joins two devices, and its link; and whether they share a memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Joint {
+    level: Option<(usize, LinkId)>,
+    is_shared: bool,
 }
 
 impl Windows {
@@ -76,7 +84,7 @@ impl Windows {
     }
 
     /// Whether windows of so many devices do the same.
-    fn are_alike(&self, firsts: [u32; 2], devices: u32) -> bool {
+    pub(crate) fn are_alike(&self, firsts: [u32; 2], devices: u32) -> bool {
         let [one, other] = firsts.map(|first| first as usize);
         let devices = devices as usize;
         let joints = devices.saturating_sub(1);
@@ -107,12 +115,14 @@ fn kinds(program: &Program) -> Vec<usize> {
     each.collect()
 }
 
-fn joints(program: &Program) -> Vec<Option<(usize, LinkId)>> {
+fn joints(program: &Program) -> Vec<Joint> {
     let levels = Levels::new(&program.target);
-    let count = program.target.devices.len();
+    let devices = &program.target.devices;
+    let count = devices.len();
     let joint = |at: usize| {
         let [one, next] = [at, at + 1].map(DeviceId::new);
-        levels.level_between(one, next)
+        let level = levels.level_between(one, next);
+        Joint { level, is_shared: devices[one].pool == devices[next].pool }
     };
     (0..count.saturating_sub(1)).map(joint).collect()
 }
@@ -166,6 +176,46 @@ mod tests {
         // A node, or the end of one and the begin of the next.
         assert_eq!(all.starts(2), [0, 1]);
         assert_eq!(all.starts(3), [0, 1]);
+    }
+
+    #[test]
+    fn windows_that_share_other_memories_are_apart() {
+        let mut program = sample::program(5, 8);
+        let speeds = [1, 1, 1, 1, 9];
+        for ((_, device), speed) in program.target.devices.iter_mut().zip(speeds) {
+            device.compute.0 = speed;
+        }
+        let alone = Windows::new(&program);
+        assert_eq!(alone.starts(3), [0, 2]);
+        // Two and two of the slow ones, so that three of them fill one memory with two.
+        let mut pools = program.target.pools.clone();
+        let pool = program.target.pools[PoolId::new(0)].clone();
+        let [one, other] = [(); 2].map(|()| pools.push(pool.clone()));
+        program.target.pools = pools;
+        let shared = [one, one, other, other];
+        for ((_, device), pool) in program.target.devices.iter_mut().zip(shared) {
+            device.pool = pool;
+        }
+        let pairs = Windows::new(&program);
+        assert!(!pairs.are_alike([0, 1], 3));
+        assert!(pairs.are_alike([0, 2], 2));
+        assert!(alone.are_alike([0, 1], 3));
+    }
+
+    #[test]
+    fn windows_on_other_links_are_apart() {
+        let mut program = sample::program(4, 8);
+        let slow = program.target.links[program.target.domains[0].link].clone();
+        let slow = program.target.links.push(slow);
+        let link = program.target.domains[0].link;
+        let node =
+            |(first, link): (u32, LinkId)| Domain { link, devices: first..first + 2 };
+        let all = program.target.domains.clone();
+        let nodes = [(0, link), (2, slow)].map(node);
+        program.target.domains = nodes.into_iter().chain(all).collect();
+        let windows = Windows::new(&program);
+        assert!(!windows.are_alike([0, 2], 2));
+        assert!(windows.are_alike([0, 2], 1));
     }
 
     #[test]

@@ -154,7 +154,8 @@ impl Accumulation {
 }
 
 impl Term {
-    fn contribution(&self) -> Option<Source> {
+    /// The sum that it adds to.
+    pub(super) fn contribution(&self) -> Option<Source> {
         match self.tensor {
             Tensor::Contribution(source) => Some(source),
             Tensor::Source(_)

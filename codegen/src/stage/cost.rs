@@ -6,7 +6,7 @@ use super::{
     call::{self, Step, Term},
     derivative::Derivative,
     flow::Flow,
-    fuse::{Rewriting, fuse_nodes},
+    fuse::{Made, Rewriting, fuse_nodes},
     graph::Graph,
     halves::first_half,
     interleave::going_on,
@@ -16,14 +16,14 @@ use crate::rewrite::Choice;
 use roundelay_dsl::{Model, NodeId, Source};
 use roundelay_kernels::Kernel;
 use roundelay_schedule::{Bytes, Call, Element, Float, Id, Operand, Pass, Stage, Tensor};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What one node adds to the stage that has it, for one micro-batch.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeCost {
     /// Its forward calls.
     pub forward: PassCost,
-    /// Its backward calls, as the uncut model makes them for its first micro-batch.
+    /// Its backward calls, as the uncut model makes them for the micro-batch for which they take least.
     pub backward: PassCost,
     /// Those of the first half, where its backward pass is in two.
     pub turn: PassCost,
@@ -156,14 +156,30 @@ fn graph_costs(
     Ok(costs)
 }
 
-/// What the uncut model takes of the backward calls of each node, laid down for its first
-/// micro-batch; sums in `fixed` have a place of their own.
+/// Sums to which nothing takes less than to write them: of a table, whoever adds passes the rows of
+/// the tokens, and whoever writes clears all others too.
+fn tables(graph: &Graph<'_>) -> BTreeSet<Source> {
+    let nodes = graph.computed().rev();
+    let steps = nodes.flat_map(|node| &graph.derivative(node).backward);
+    let mut begun = BTreeMap::new();
+    for step in steps {
+        for sum in step.terms.iter().filter_map(Term::contribution) {
+            begun.entry(sum).or_insert(step.kernel);
+        }
+    }
+    let tables = ["embedding_backward", "embedding_part_backward"];
+    begun.retain(|_, kernel| tables.contains(kernel));
+    begun.into_keys().collect()
+}
+
+/// What the uncut model takes of the backward calls of each node, laid down for the micro-batch for
+/// which they take least: the first one, but for tables; sums in `fixed` have a place of their own.
 fn laid(
     graph: &Graph<'_>,
     fixed: &BTreeSet<Source>,
     taken: impl Fn(NodeId, Vec<Step>) -> Vec<Step>,
 ) -> Vec<(NodeId, Step)> {
-    let mut gradients = Accumulation::new(BTreeSet::new(), fixed.clone());
+    let mut gradients = Accumulation::new(tables(graph), fixed.clone());
     let backward = graph.computed().rev().flat_map(|node| {
         let steps = taken(node, graph.derivative(node).backward.clone());
         gradients.lay(node, steps).into_iter().map(move |step| (node, step))
@@ -181,6 +197,10 @@ fn add_pass(
     let kept = |tensor| layout.home(tensor, (direction, Stage::new(0))).is_some();
     let own = |step| call(step, |term| layout.element(term));
     for made in fuse_nodes(steps, &layout.rewriting, kept) {
+        if let Some((node, least)) = moved(&made) {
+            pass(&mut costs[node.index()]).calls.push(own(least.clone()));
+            continue;
+        }
         let mut inner = None;
         for (node, step) in made.contains {
             let own = own(step);
@@ -193,6 +213,19 @@ fn add_pass(
         cost.contained.extend(inner);
         cost.calls.push(own(made.step));
     }
+}
+
+/// Where moves of several nodes went together, the first of them with the least that it does, cut off
+/// or not: a sum that is cut into parts is a scattered one, and the others do nothing that is sure. What
+/// one call does instead of two may take longer than the second of them alone.
+fn moved(made: &Made<NodeId>) -> Option<(NodeId, &Step)> {
+    let (node, first) = made.contains.first()?;
+    let moves = ["part", "reduce_scatter", "all_reduce"];
+    let rank = |step: &&Step| moves.iter().position(|own| *own == step.kernel);
+    rank(&first)?;
+    let later = made.contains.iter().map(|(_, step)| step).chain([&made.step]);
+    let least = later.min_by_key(|step| rank(step).unwrap_or(moves.len()))?;
+    Some((*node, least))
 }
 
 /// Asks the kernel catalogue whether it takes every call of the model.

@@ -135,19 +135,21 @@ pub(super) fn moves(
     network: &mut Network<'_>,
 ) -> Vec<Moves> {
     let mut all: Vec<Moves> = Vec::with_capacity(loads.len());
+    let last = loads.len().saturating_sub(1);
+    let place = |stage| ports::place(plan, device(plan, stage));
+    let mut repeated = false;
     for (stage, load) in loads.iter().enumerate() {
-        let last = loads.len() - 1;
-        let [own, next] = [stage, (stage + 1).min(last)]
-            .map(|stage| ports::place(plan, device(plan, stage)));
+        let [own, next] = [stage, (stage + 1).min(last)].map(place);
         // The devices of a pipeline in the other direction may be nearer.
         let apart = |bytes| match holders(plan) {
             1 => network.transfer(own, next, bytes),
             _ => Nanos(0),
         };
         let (down, up) = (load.down.map(apart), load.up.map(apart));
+        let repeats = ports::repeat(plan, own, network);
         let known = stage.checked_sub(1).map(|before| (&loads[before], all[before]));
         let alike = |(other, _): &(&StageLoad, Moves)| {
-            other.parameters == load.parameters && ports::are_alike(plan)
+            repeats && repeated && other.parameters == load.parameters
         };
         let Moves { gather, sums, renew, .. } = match known.filter(alike) {
             Some((_, known)) => known,
@@ -155,6 +157,7 @@ pub(super) fn moves(
         };
         let update = closing(plan, load);
         all.push(Moves { down, up, gather, sums, update, renew });
+        repeated = repeats;
     }
     all
 }

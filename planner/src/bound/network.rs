@@ -99,7 +99,7 @@ impl<'a> Network<'a> {
 
     /// Whether members with this stride are joined alike wherever the first one is: a unit either
     /// has one of them, or as many as strides go into it.
-    fn repeats(&self, Members { first, stride, .. }: Members) -> bool {
+    pub(super) fn repeats(&self, Members { first, stride, .. }: Members) -> bool {
         let alike = |level: &Even| {
             level.devices <= stride || level.devices.is_multiple_of(stride)
         };

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::load::StageLoad;
 use roundelay_dsl::Program;
-use roundelay_schedule::{Bytes, Collective, Nanos, Placement, Plan, States};
+use roundelay_schedule::{Bytes, Collective, Id, Nanos, Placement, Plan, States};
 
 /// The least time that the state of the fullest device takes of its ports: all its stages at once
 /// take no longer than one after another, but for the nanosecond to which each of the messages to
@@ -44,21 +44,21 @@ pub(super) fn traffic(
     let mut known: Option<(&StageLoad, Nanos)> = None;
     for (stage, load) in loads.iter().enumerate() {
         let device = device(plan, stage);
+        let first = place(plan, device);
+        let repeats = repeat(plan, first, network);
         let alike = known.filter(|(other, _)| {
-            let same = (other.parameters, other.reads) == (load.parameters, load.reads);
-            same && are_alike(plan)
+            repeats && (other.parameters, other.reads) == (load.parameters, load.reads)
         });
         let time = match alike {
             Some((_, time)) => time,
             None => {
-                let first = place(plan, device);
                 let exchanges = exchanges(plan, State::of(load), first);
                 let each =
                     exchanges.map(|exchange| exchange.time(network) * exchange.count);
                 each.into_iter().sum()
             }
         };
-        known = Some((load, time));
+        known = repeats.then_some((load, time));
         let device = device as usize;
         devices.resize(devices.len().max(device + 1), [Nanos(0); 2]);
         devices[device].iter_mut().for_each(|port| *port += time);
@@ -67,15 +67,26 @@ pub(super) fn traffic(
     devices.into_iter().flatten().max().unwrap_or_default()
 }
 
-/// Where a device of a cell is: the first of its parts, at the first coordinate.
+/// Where a device of a cell is: the first of its parts, at the first coordinate. A plan that is bounded
+/// may name its first device alone.
 pub(super) fn place(plan: &Plan, device: u32) -> u32 {
-    plan.first_device() + device * plan.tensor.parts()
+    let number = device * plan.tensor.parts();
+    let named = plan.devices.get(number as usize);
+    named.map_or(plan.first_device() + number, |id| {
+        u32::try_from(id.index()).unwrap_or(u32::MAX)
+    })
 }
 
-/// Whether what the members of a stage take for a collective, and those of the next stage, may be told
-/// from each other by what they hold: behind another first device some of them may be nearer.
-pub(super) fn are_alike(plan: &Plan) -> bool {
-    plan.first_device() == 0
+/// Whether the members of which this is the first are joined like all others that hold a stage of
+/// the plan and are so too: then what they take follows from what they hold.
+pub(super) fn repeat(plan: &Plan, first: u32, network: &Network<'_>) -> bool {
+    let number = plan.members();
+    let cell = plan.device_count() / number.max(1);
+    let strides = match plan.states {
+        States::Hsdp => [cell, cell.saturating_mul(plan.shards)],
+        _ => [cell; 2],
+    };
+    strides.into_iter().all(|stride| network.repeats(Members { first, stride, number }))
 }
 
 /// The device of a cell that has a stage; where several do, the first.

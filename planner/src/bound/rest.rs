@@ -226,7 +226,9 @@ fn on_device(
 pub(super) fn share(plan: &Plan, all: Held) -> Held {
     let parts = u64::from(plan.parts()).max(1);
     match plan.states {
-        States::Replicated if plan.placement == Placement::Shared => {
+        States::Replicated
+            if plan.placement == Placement::Shared && !plan.rule.is_synchronous() =>
+        {
             Held { optimizer: 0, ..all }
         }
         States::Replicated => all,

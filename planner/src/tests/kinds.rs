@@ -6,7 +6,9 @@ use super::{
     brute_force::{cluster, second_kind, within_bounds},
     delayed, everything, refusal,
 };
-use crate::{Options, Ranking, appraise, plan, remarks, sample, sample::Random};
+use crate::{
+    Options, Ranking, appraise, plan, remarks, sample, sample::Random, windows::Windows,
+};
 use roundelay_dsl::{Numbers, Program};
 use roundelay_schedule::{Bytes, FlopsPerSecond, Plan, Recompute};
 
@@ -48,6 +50,36 @@ fn plans_on_fast_devices_alone_are_seen_wherever_these_stand() {
     let firsts = alike.space.decisions.iter().find(|(name, _)| *name == "first_device");
     assert_eq!(firsts.unwrap().1, ["0"]);
     assert!(alike.plans.iter().all(|one| one.plan.first_device() == 0));
+}
+
+/// The law of windows.
+#[test]
+fn plans_on_windows_that_are_alike_do_the_same() {
+    let mut random = Random::new(29);
+    let mut compared = 0;
+    for round in 0..24 {
+        let mut program = delayed([4, 6, 8][round % 3], 4);
+        cluster(&mut random, &mut program);
+        second_kind(&mut random, &mut program);
+        let program = set(&program, &["stages <= 2", "recompute none", "replicas <= 2"]);
+        let windows = Windows::new(&program);
+        let count = program.target.devices.len() as u32;
+        let Ok(found) = plan(&program, &everything()) else { continue };
+        for one in found.plans {
+            let (own, devices) = (one.plan.first_device(), one.plan.device_count());
+            let others = (0..=count - devices).filter(|other| {
+                *other != own && windows.are_alike([own, *other], devices)
+            });
+            for other in others {
+                let other = appraise(&program, &one.plan.clone().starting_at(other));
+                let other = other.unwrap_or_else(|reason| panic!("{reason}"));
+                assert_eq!(other.step_time, one.step_time, "{:?}", other.plan);
+                assert_eq!(other.device_peak, one.device_peak, "{:?}", other.plan);
+                compared += 1;
+            }
+        }
+    }
+    assert!(compared > 100, "only {compared} are compared");
 }
 
 #[test]
@@ -145,6 +177,9 @@ fn values_of_depth_that_would_do_are_told() {
     let refused =
         refusal(&set(&sample::program(4, 8), &["tensor.depth = 3"])).to_string();
     assert!(refused.contains("tensor.depth that go with the rest: 1, 2, 4"), "{refused}");
+    let small = set(&sample::program(4, 8), &["tensor.depth = 1", "memory <= 1 kB"]);
+    let refused = refusal(&small).to_string();
+    assert!(!refused.contains("tensor.depth that go"), "memory is what lacks: {refused}");
 }
 
 #[test]
