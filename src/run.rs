@@ -97,6 +97,7 @@ fn train(
     });
     let evaluate = evaluating(schedule.job.evaluate, &data)?;
     let machine = settled.machine(schedule, data, options.deadline, listener)?;
+    notes::tell_first_device(schedule, options.seat.size, listener);
     notes::tell_ungraphed(&machine, listener);
     notes::tell_own_products(&machine, listener);
     notes::tell_unhidden(&machine, schedule, listener);

@@ -157,13 +157,22 @@ fn uncut(plan: &Plan, ranking: &Ranking, program: &Program) -> Option<String> {
     })
 }
 
-/// What would part the users of the parameter that forbids most cuts.
+/// What would part the users of all parameters that forbid cuts.
 fn untied(tied: &Tied) -> String {
-    let [parameter, _, last] = &tied.parameters[0];
-    format!(
-        "a parameter of its own for `{last}`, without `weight = {parameter}` in its line, would open \
-         more"
-    )
+    match &tied.parameters[..] {
+        [[parameter, _, last]] => format!(
+            "a parameter of its own for `{last}`, without `weight = {parameter}` in its line, would \
+             open more"
+        ),
+        all => {
+            let lasts: Vec<String> =
+                all.iter().map(|[_, _, last]| format!("`{last}`")).collect();
+            format!(
+                "parameters of their own for {}, without `weight = ` in their lines, would open more",
+                lasts.join(", ")
+            )
+        }
+    }
 }
 
 /// Why no local rule was searched, where nobody names one and some are allowed.

@@ -2,7 +2,7 @@
 
 use super::RunEvent;
 use roundelay_runtime::{AnyMachine, NotFinite, ProductCounts, Ungraphed};
-use roundelay_schedule::Checked;
+use roundelay_schedule::{Checked, Id};
 use std::path::Path;
 
 /// Names parameters that start as no numbers; losses need not show them, for what takes the
@@ -51,6 +51,31 @@ pub(super) fn tell_own_products(
         listener(RunEvent::Note(format!(
             "own functions make {own} of {all} matrix products: {why}"
         )));
+    }
+}
+
+/// Says who has which device, where a plan leaves out the first ones of its cluster: launchers begin at
+/// the first host.
+pub(super) fn tell_first_device(
+    schedule: &Checked,
+    ranks: u32,
+    listener: &mut impl FnMut(RunEvent),
+) {
+    let Some((first, device)) = schedule
+        .plan
+        .devices
+        .iter()
+        .min()
+        .and_then(|id| Some((id.index(), &schedule.target.devices.get(*id)?.name)))
+    else {
+        return;
+    };
+    if ranks > 1 && first > 0 {
+        let text = format!(
+            "the plan begins at device {first} of its cluster: rank 0 has `{device}`, and each \
+             further rank the device behind it; start the processes on the hosts of those"
+        );
+        listener(RunEvent::Note(text));
     }
 }
 

@@ -111,6 +111,23 @@ fn synchronous_replicas() {
 }
 
 #[test]
+fn ranks_of_a_plan_behind_the_first_device() {
+    if !has_compiler() {
+        return;
+    }
+    let plan = "rule sync, placement pipeline, micro_batches 4, stages 2, devices 2, \
+                first_device 1";
+    let whole = World::new("behind", 1);
+    let file = program(&whole.bench, "tiny", 3, "steps 3", plan);
+    let one = whole.bench.run("--device cuda", &file, &[]);
+    let world = World::new("behind-ranks", 2);
+    assert!(train(&world, "", &file).is(&one));
+    let told = world.run("run --device cuda --deadline 60", Some(&file));
+    let note = "begins at device 1 of its cluster: rank 0 has `core.1`";
+    assert!(told[0].err.contains(note), "{}", told[0].err);
+}
+
+#[test]
 fn numbers_of_16_bits() {
     if !has_compiler() {
         return;
