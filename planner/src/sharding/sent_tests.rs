@@ -63,7 +63,7 @@ impl Choice for Limited {
         let mut counted = Some(Counted::default());
         for Found { mut region, sites } in regions(divided) {
             limit(&mut region, &mut draw);
-            let (terms, cheapest, stop) = solved(&region);
+            let (terms, cheapest, stop) = solved(&region, STEPS_MAX);
             if stop != Stop::Saturated || cheapest.cost.is_none() {
                 counted = None;
                 continue;
