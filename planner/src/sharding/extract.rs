@@ -133,6 +133,8 @@ struct Filling {
     next: Wanted,
     /// The array in which each map is done.
     maps: BTreeMap<usize, Id>,
+    /// The array in which shares of a sum meet.
+    sums: BTreeMap<Id, Id>,
     cost: Cost,
 }
 
@@ -247,6 +249,7 @@ impl<'a> Search<'a> {
         filling.cost = filling.cost + choice.cost;
         filling.taken.push(Taken { id, number, asked });
         do_map(filling, self.facts.map(choice.term), id)?;
+        self.do_sum(filling, choice.term, id)?;
         for (read, more) in &choice.reads {
             let more = *more | asked.passed_by(self.facts, choice.term);
             if self.depths[read] != depth {
@@ -255,6 +258,16 @@ impl<'a> Search<'a> {
             self.ask(filling, (*read, more), depth)?;
         }
         Some(())
+    }
+
+    /// Has shares meet in an array; none where they meet in another one already.
+    fn do_sum(&self, filling: &mut Filling, term: &Term, id: Id) -> Option<()> {
+        let meets = matches!(term.op, "sum" | "scatter");
+        let Some(shares) = term.children.last().filter(|_| meets) else {
+            return Some(());
+        };
+        let shares = self.facts.terms.find(*shares);
+        (*filling.sums.entry(shares).or_insert(id) == id).then_some(())
     }
 
     /// Asks something of an array, and of what it is made of; none where it is made otherwise.

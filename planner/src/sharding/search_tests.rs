@@ -3,12 +3,12 @@
 use super::{
     costs::Facts,
     extract::Search,
-    image_tests::{regions_of, regions_or_refused},
+    image_tests::{NARROWED, regions_of, regions_or_refused},
     region::{Kind, Region},
     tests::{both, examples, model},
     *,
 };
-use crate::rewrite::Algebra;
+use crate::rewrite::{Algebra, Term};
 use roundelay_schedule::Tensor;
 
 fn each(rows: u32, columns: u32) -> Tensor {
@@ -84,4 +84,33 @@ fn a_search_that_meets_its_limit_says_so() {
     let (found, stop) = find(region, STEPS_MAX);
     assert_eq!(stop, Stop::Saturated);
     assert_ne!(found, alone);
+}
+
+/// A map has one way, so its shares meet once: summed for one reader, they are not scattered for another.
+#[test]
+fn shares_meet_once() {
+    let ways = [
+        vec![Some(MapWay::ColumnsToColumns), Some(MapWay::ColumnsToWhole)],
+        vec![None],
+        vec![Some(MapWay::WholeToAll)],
+    ];
+    let mut met = 0;
+    for tensor in [each(4, 2), each(2, 4)] {
+        let mut regions = regions_of(&model(NARROWED), tensor);
+        let region = regions.iter_mut().find(|region| region.has_maps()).expect("maps");
+        let mut left = ways.iter();
+        for part in &mut region.operations {
+            if let Kind::Map { open, .. } = &mut part.kind {
+                open.clone_from(left.next().expect("there are three"));
+            }
+        }
+        let (terms, cheapest, _) = solved(region, STEPS_MAX);
+        let meets = |term: &&Term| matches!(term.op, "sum" | "scatter");
+        let last = |term: &Term| term.children.last().map(|shares| terms.find(*shares));
+        let mut shares: Vec<_> = cheapest.terms().filter(meets).map(last).collect();
+        met += shares.len();
+        shares.sort();
+        assert!(shares.is_sorted_by(|one, other| one < other), "{tensor:?}: {region:?}");
+    }
+    assert!(met > 0);
 }
