@@ -25,13 +25,15 @@ mod moves;
 mod region;
 mod rules;
 #[cfg(test)]
+mod search_tests;
+#[cfg(test)]
 mod sent_tests;
 mod sketch;
 #[cfg(test)]
 mod tests;
 
 use crate::rewrite::{Stop, Terms, grown};
-use extract::Cheapest;
+use extract::{Cheapest, STEPS_MAX};
 use region::{Found, Region, regions};
 use roundelay_codegen::Divided;
 use roundelay_schedule::{Contraction, Images, MapWay, MapWays};
@@ -84,7 +86,7 @@ impl Shardings {
         if let Some((ways, _)) = locked().get(&region) {
             return ways.clone();
         }
-        let found = find(&region);
+        let found = find(&region, STEPS_MAX);
         let ways = found.0.clone();
         locked().insert(region, found);
         ways
@@ -101,24 +103,26 @@ fn is_stuck(divided: &Divided<'_>) -> bool {
         })
 }
 
-fn find(region: &Region) -> Answer {
-    let (terms, cheapest, stop) = solved(region);
+fn find(region: &Region, steps_max: usize) -> Answer {
+    let (terms, cheapest, stop) = solved(region, steps_max);
     match (stop, cheapest.cost) {
         (Stop::Saturated, Some(_)) => (region.ways(&terms, &cheapest), stop),
-        // What equations have not said of all terms may be worse than what maps do by themselves.
-        (stop, cost) => {
-            let stop = if cost.is_none() { Stop::Search } else { stop };
-            (region.ways(&terms, &Cheapest::default()), stop)
+        // What equations have not said of all terms may be worse than what maps do by themselves, and
+        // of what they have said there may be no way that lowering takes.
+        (stop, _) => {
+            let alone = region.ways(&terms, &Cheapest::default());
+            let is_cut_short = stop == Stop::Saturated && cheapest.is_limited;
+            (alone, if is_cut_short { Stop::Search } else { stop })
         }
     }
 }
 
 /// All that equations say of a region, and what is cheapest of it.
-fn solved(region: &Region) -> (Terms, Cheapest, Stop) {
+fn solved(region: &Region, steps_max: usize) -> (Terms, Cheapest, Stop) {
     let Sketch { terms, needed, .. } = Sketch::new(region);
     let operations: Arc<[region::Part]> = region.operations.clone().into();
     let rules = fits::rewrites(region.grid, &operations);
     let (terms, stop) = grown(terms, &rules);
-    let cheapest = extract::cheapest(region, &terms, &needed);
+    let cheapest = extract::cheapest(region, (&terms, &needed), steps_max);
     (terms, cheapest, stop)
 }

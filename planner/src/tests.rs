@@ -145,26 +145,6 @@ fn the_same_program_gives_the_same_document() {
     assert_eq!(text(), text());
 }
 
-/// Neither does it matter what was planned before.
-#[test]
-fn programs_give_the_same_documents_in_any_order() {
-    let with = |model| {
-        let mut program = sample::program(8, 4);
-        program.model = model;
-        program.search.columns = Numbers::Ranges(vec![(1, 4)]);
-        program
-    };
-    let programs = [sample::gpt(2, 8, 16, true), sample::branches()].map(with);
-    let text = |program: &Program| {
-        let mut document = document(&plan(program, &Options::default()).unwrap());
-        document.elapsed_s = 0.0;
-        document.to_text()
-    };
-    let ahead = programs.each_ref().map(text);
-    let [second, first] = [&programs[1], &programs[0]].map(text);
-    assert_eq!(ahead, [first, second]);
-}
-
 #[test]
 fn a_tied_parameter_keeps_its_users_in_one_stage() {
     let mut program = sample::program(2, 2);

@@ -183,7 +183,7 @@ fn exchanges_of_crossing_lines_are_left_alone() {
 /// A limit that is met is said, and what is found by then still holds.
 #[test]
 fn why_it_stopped_is_said() {
-    let all = [Stop::Saturated, Stop::Nodes, Stop::Rounds, Stop::Other];
+    let all = [Stop::Saturated, Stop::Nodes, Stop::Rounds, Stop::Search, Stop::Other];
     let texts: BTreeSet<String> = all.iter().map(Stop::to_string).collect();
     assert_eq!(texts.len(), all.len());
     let algebra = Algebra::default();

@@ -3,7 +3,8 @@
 //! Law: a way costs, in this order, the arrays that maps which take turns would have to gather, the
 //! products with weights that one part makes, and the numbers that it sends in both passes; each
 //! term once, however many read it. So nothing is done by all parts to send less, and time plays no
-//! part. What is sent is what lowering sends ([`super::exchanges`], docs/tensor.md).
+//! part. What is sent is what lowering sends for whole sequences in one stage ([`super::exchanges`],
+//! docs/tensor.md).
 
 use super::{
     fits::{leaf, operation},

@@ -1,8 +1,9 @@
 //! What terms exchange in either pass: which parts, by which collective, how many numbers.
 //!
-//! Law: what is counted is what lowering sends, kind by kind (`sent_tests.rs`). In a line of p parts a
-//! sum sends 2 (p − 1) / p of the array, a gather or a scatter (p − 1) / p of the larger one. Gradients
-//! take the adjoint of every move; what is gathered is gathered again where the backward pass reads it.
+//! Law: for whole sequences in one stage what is counted is what lowering sends, kind by kind
+//! (`sent_tests.rs`; docs/tensor.md lists what is left). In a line of p parts a sum sends 2 (p − 1) / p of
+//! the array, a gather or a scatter (p − 1) / p of the larger one. Gradients take the adjoint of every
+//! move; what is gathered is gathered again where the backward pass reads it.
 
 use super::{costs::Facts, fits::operation, region::Kind};
 use crate::rewrite::Term;

@@ -25,6 +25,8 @@ pub(super) struct Cheapest {
     taken: BTreeMap<Id, (Term, Asked)>,
     /// What it costs; none where nothing was found, or too many would have to be looked at.
     pub(super) cost: Option<Cost>,
+    /// Whether not all terms were looked at.
+    pub(super) is_limited: bool,
 }
 
 impl Cheapest {
@@ -67,10 +69,15 @@ impl Cheapest {
     }
 }
 
-/// The cheapest way; of equal ones that in which most maps go as by themselves.
-pub(super) fn cheapest(region: &Region, terms: &Terms, needed: &[Id]) -> Cheapest {
+/// The cheapest way, where no more terms are looked at than so many; of equal ones that in which most
+/// maps go as by themselves.
+pub(super) fn cheapest(
+    region: &Region,
+    (terms, needed): (&Terms, &[Id]),
+    steps_max: usize,
+) -> Cheapest {
     let facts = Facts::new(region, terms);
-    let mut search = Search::new(&facts);
+    let mut search = Search::new(&facts, steps_max);
     let mut open = Wanted::new();
     for (id, (_, lie)) in needed.iter().zip(&region.needed) {
         let id = terms.find(*id);
@@ -79,9 +86,10 @@ pub(super) fn cheapest(region: &Region, terms: &Terms, needed: &[Id]) -> Cheapes
         }
     }
     let cost = search.least(&open).filter(|cost| cost.is_allowed());
-    match cost.filter(|_| search.steps <= STEPS_MAX) {
-        Some(cost) => Cheapest { taken: search.taken(open), cost: Some(cost) },
-        None => Cheapest::default(),
+    let is_limited = search.steps > steps_max;
+    match cost.filter(|_| !is_limited) {
+        Some(_) => Cheapest { taken: search.taken(open), cost, is_limited },
+        None => Cheapest { is_limited, ..Cheapest::default() },
     }
 }
 
@@ -107,13 +115,14 @@ struct Choice<'a> {
     reads: Vec<(Id, Asked)>,
 }
 
-struct Search<'a> {
+pub(super) struct Search<'a> {
     facts: &'a Facts<'a>,
     choices: BTreeMap<Id, Vec<Choice<'a>>>,
     /// Arrays that are made of one another have one number; what they are made of, smaller ones.
     depths: BTreeMap<Id, usize>,
     known: BTreeMap<Wanted, Best>,
     steps: usize,
+    steps_max: usize,
 }
 
 /// One value while terms are taken for it.
@@ -124,14 +133,16 @@ struct Filling {
     next: Wanted,
     /// The array in which each map is done.
     maps: BTreeMap<usize, Id>,
+    /// The array in which shares of a sum meet.
+    sums: BTreeMap<Id, Id>,
     cost: Cost,
 }
 
 impl<'a> Search<'a> {
-    fn new(facts: &'a Facts<'a>) -> Self {
+    pub(super) fn new(facts: &'a Facts<'a>, steps_max: usize) -> Self {
         let (choices, depths) = (BTreeMap::new(), BTreeMap::new());
         let known = BTreeMap::new();
-        let mut search = Self { facts, choices, depths, known, steps: 0 };
+        let mut search = Self { facts, choices, depths, known, steps: 0, steps_max };
         for class in facts.terms.classes() {
             let of = |term: &'a Term| {
                 let cost = facts.cost(class.id, term);
@@ -146,18 +157,18 @@ impl<'a> Search<'a> {
     }
 
     /// Whether an array is given.
-    fn is_there(&self, id: Id) -> bool {
+    pub(super) fn is_there(&self, id: Id) -> bool {
         self.facts.terms[id].nodes.iter().any(|term| term.children.is_empty())
     }
 
     /// What a term reads, in each of the ways in which it may.
-    fn reads(&self, term: &Term) -> Vec<Vec<(Id, Asked)>> {
+    pub(super) fn reads(&self, term: &Term) -> Vec<Vec<(Id, Asked)>> {
         let ways = asked_by(self.facts, term).into_iter();
         let of = |asked: Vec<Asked>| {
             let children = term.children.iter().map(|id| self.facts.terms.find(*id));
             children.zip(asked).filter(|(id, _)| !self.is_there(*id)).collect()
         };
-        ways.map(of).collect()
+        without_narrower(ways.map(of).collect())
     }
 
     /// What it costs at least to make these arrays; none where nothing makes them.
@@ -195,7 +206,7 @@ impl<'a> Search<'a> {
     /// Takes every term for one of the arrays of a value in turn.
     fn fill(&mut self, mut filling: Filling, depth: usize, best: &mut Best) {
         self.steps += 1;
-        if self.steps > STEPS_MAX {
+        if self.steps > self.steps_max {
             return;
         }
         let Some((id, asked)) = filling.left.pop_last() else {
@@ -238,6 +249,7 @@ impl<'a> Search<'a> {
         filling.cost = filling.cost + choice.cost;
         filling.taken.push(Taken { id, number, asked });
         do_map(filling, self.facts.map(choice.term), id)?;
+        self.do_sum(filling, choice.term, id)?;
         for (read, more) in &choice.reads {
             let more = *more | asked.passed_by(self.facts, choice.term);
             if self.depths[read] != depth {
@@ -246,6 +258,16 @@ impl<'a> Search<'a> {
             self.ask(filling, (*read, more), depth)?;
         }
         Some(())
+    }
+
+    /// Has shares meet in an array; none where they meet in another one already.
+    fn do_sum(&self, filling: &mut Filling, term: &Term, id: Id) -> Option<()> {
+        let meets = matches!(term.op, "sum" | "scatter");
+        let Some(shares) = term.children.last().filter(|_| meets) else {
+            return Some(());
+        };
+        let shares = self.facts.terms.find(*shares);
+        (*filling.sums.entry(shares).or_insert(id) == id).then_some(())
     }
 
     /// Asks something of an array, and of what it is made of; none where it is made otherwise.
@@ -308,6 +330,23 @@ impl<'a> Search<'a> {
         }
         all
     }
+}
+
+/// Leaves out what asks all that another way of the same term asks: it finds nothing better. Of equal
+/// ways the first is left.
+fn without_narrower(ways: Vec<Vec<(Id, Asked)>>) -> Vec<Vec<(Id, Asked)>> {
+    let asks_all = |way: &[(Id, Asked)], other: &[(Id, Asked)]| {
+        let mut both = way.iter().zip(other);
+        both.all(|((_, asked), (_, less))| *asked | *less == *asked)
+    };
+    let mut left: Vec<Vec<(Id, Asked)>> = Vec::new();
+    for way in ways {
+        if !left.iter().any(|other| asks_all(&way, other)) {
+            left.retain(|other| !asks_all(other, &way));
+            left.push(way);
+        }
+    }
+    left
 }
 
 /// Does a map in an array; none where it is done in another one already.

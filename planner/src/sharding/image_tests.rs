@@ -32,12 +32,20 @@ impl Choice for Regions {
     }
 }
 
-fn regions_of(model: &Model, tensor: Tensor) -> Vec<Region> {
+/// The regions of a model that lowering splits.
+pub(super) fn regions_of(model: &Model, tensor: Tensor) -> Vec<Region> {
+    regions_or_refused(model, tensor).unwrap_or_default()
+}
+
+/// The regions of a model; those of one that lowering refuses apart.
+pub(super) fn regions_or_refused(
+    model: &Model,
+    tensor: Tensor,
+) -> Result<Vec<Region>, Vec<Region>> {
     let heard = Regions(Mutex::default());
-    match Piece::new(model, (&[][..], tensor), &heard) {
-        Ok(_) => heard.0.into_inner().unwrap(),
-        Err(_) => Vec::new(),
-    }
+    let refused = Piece::new(model, (&[][..], tensor), &heard).is_err();
+    let regions = heard.0.into_inner().unwrap();
+    if refused { Err(regions) } else { Ok(regions) }
 }
 
 /// What lowering does by itself is among the ways of every region: where maps may go no other way, it
@@ -66,7 +74,7 @@ fn what_maps_do_by_themselves_is_a_way() {
                     });
                 }
                 if !asked.contains(&region) {
-                    let found = find(&region);
+                    let found = find(&region, STEPS_MAX);
                     assert_eq!(
                         found,
                         (own, Stop::Saturated),

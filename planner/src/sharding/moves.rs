@@ -101,19 +101,15 @@ pub(super) fn is_refused(facts: &Facts<'_>, asked: Asked, term: &Term) -> bool {
 
 /// What a term asks of the arrays that it reads, by their places: in one of these ways.
 pub(super) fn asked_by(facts: &Facts<'_>, term: &Term) -> Vec<Vec<Asked>> {
-    let part = facts.operation(term);
+    let (part, grid) = (facts.operation(term), facts.region.grid);
     let mut again = vec![Asked::default(); term.children.len()];
-    let reads = part.map_or(&[][..], |part| &part.reads);
-    for (asked, is_read) in again.iter_mut().rev().zip(reads.iter().rev()) {
-        if *is_read {
-            *asked = Asked::AGAIN;
-        }
-    }
+    let reads = part.map_or(&[][..], |part| &part.reads).iter();
+    let reads =
+        reads.map(|is_read| if *is_read { Asked::AGAIN } else { Asked::default() });
+    ask(&mut again, reads);
     let with = |moves: &[Asked]| {
         let mut asked = again.clone();
-        for (asked, moves) in asked.iter_mut().rev().zip(moves.iter().rev()) {
-            *asked |= *moves;
-        }
+        ask(&mut asked, moves.iter().copied());
         asked
     };
     match term.op {
@@ -124,13 +120,17 @@ pub(super) fn asked_by(facts: &Facts<'_>, term: &Term) -> Vec<Vec<Asked>> {
                 [Asked::GATHER | Asked::CUT_OF_GATHER, Asked::GATHER | Asked::CUT];
             vec![with(&as_first), with(&as_second)]
         }
-        // Heads lie as those of the first.
-        "attend" => {
-            vec![with(&[heads(facts, part), Asked::default(), Asked::default()])]
+        "attend" | "scores" | "mix" | "rotary" => {
+            heads(grid, part).iter().map(|moves| with(moves)).collect()
         }
-        "scores" | "mix" => vec![with(&[heads(facts, part), Asked::default()])],
-        "rotary" => vec![with(&[heads(facts, part)])],
         _ => vec![with(&[moves_asked(facts, term, part)])],
+    }
+}
+
+/// Asks more of the last arrays that a term reads: names of directions and operations stand first.
+fn ask(asked: &mut [Asked], more: impl DoubleEndedIterator<Item = Asked>) {
+    for (asked, more) in asked.iter_mut().rev().zip(more.rev()) {
+        *asked |= more;
     }
 }
 
@@ -142,6 +142,7 @@ fn moves_asked(facts: &Facts<'_>, term: &Term, part: Option<&Part>) -> Asked {
             Asked::CUT
         }
         "norm" => divided(facts, part) | Asked::GATHER_OF_OTHERS,
+        "loss" => along(Asked::GATHERS, own_classes(facts.region.grid)),
         "channels" | "pool" => divided(facts, part),
         "cut" => Asked::VARY,
         "vary" => {
@@ -155,15 +156,32 @@ fn moves_asked(facts: &Facts<'_>, term: &Term, part: Option<&Part>) -> Asked {
     }
 }
 
-/// Gathers of what an operation on heads would do in parts, for its first operand: among several
-/// columns.
-fn heads(facts: &Facts<'_>, part: Option<&Part>) -> Asked {
-    if facts.region.grid.columns == 1 {
-        return Asked::default();
+/// Gathers of what an operation on heads reads that does all of them. Whichever of several columns divide
+/// its first operand divide its heads as well, or lowering refuses them by name; one column of rows
+/// that could divide them does so where all its operands are divided, so one of them is not.
+fn heads(grid: Grid, part: Option<&Part>) -> Vec<Vec<Asked>> {
+    let [rows, columns, _] = Asked::GATHERS;
+    let operands = part.map_or(0, |part| part.operands.len());
+    let of = |place: usize| {
+        let mut asked = vec![Asked::default(); operands];
+        asked[place] = rows | columns | Asked::GATHER_OF_OTHERS;
+        asked
+    };
+    let divides = || part.is_some_and(|part| is_divided(&part.kind, grid, "r"));
+    match grid.columns {
+        1 if divides() => (0..operands).map(of).collect(),
+        1 => vec![vec![Asked::default(); operands]],
+        _ => vec![of(0)],
     }
-    let asked = divided(facts, part);
-    let is_divided = asked.has(Asked::GATHERS[1]);
-    asked | if is_divided { Asked::GATHER_OF_OTHERS } else { Asked::default() }
+}
+
+/// Along which direction classes are divided that a loss reads as they lie: such are not gathered.
+fn own_classes(grid: Grid) -> &'static str {
+    match grid {
+        Grid { columns: 1, .. } => "r",
+        Grid { idle: Some(_), .. } => "c",
+        Grid { idle: None, .. } => "rc",
+    }
 }
 
 /// Gathers of what an operation would do in parts.

@@ -5,12 +5,12 @@ use super::{
     exchanges::{Exchange, Pass, rounds},
     image_tests::{GROUPED, JOINED, NARROWED},
     region::Kind,
-    tests::{EXAMPLES, model},
+    tests::{EXAMPLES, lowered, model},
     *,
 };
-use roundelay_codegen::{Choice, Neighbour, StageForm, Stages, stages_in};
+use roundelay_codegen::{Choice, Neighbour, StageError, Stages};
 use roundelay_kernels::{Joint, Kernel, random::Stream};
-use roundelay_schedule::{Collective, Direction, Float, Id, Line, Rewrite, Tensor};
+use roundelay_schedule::{Collective, Direction, Id, Line, Rewrite, Tensor};
 use std::collections::BTreeSet;
 
 /// Numbers that are sent.
@@ -59,11 +59,14 @@ impl Choice for Limited {
 
     fn ways(&self, divided: &Divided<'_>) -> MapWays {
         let mut ways = divided.ways.clone();
+        if is_stuck(divided) {
+            return ways;
+        }
         let mut draw = self.draw.lock().unwrap();
         let mut counted = Some(Counted::default());
         for Found { mut region, sites } in regions(divided) {
             limit(&mut region, &mut draw);
-            let (terms, cheapest, stop) = solved(&region);
+            let (terms, cheapest, stop) = solved(&region, STEPS_MAX);
             if stop != Stop::Saturated || cheapest.cost.is_none() {
                 counted = None;
                 continue;
@@ -120,7 +123,7 @@ fn add(sent: &mut Sent, tensor: Tensor, own: Exchange) {
 }
 
 /// What the routines of the only stage send.
-fn lowered(code: &Stages, tensor: Tensor) -> Sent {
+fn sent_by(code: &Stages, tensor: Tensor) -> Sent {
     let stage = &code.stages[Id::new(0)];
     let backward = stage.backward.first()[0];
     let mut sent = Sent::new();
@@ -180,6 +183,10 @@ impl Chain {
     }
 }
 
+/// Heads that every direction divides, and some that a line of four does not.
+const HEADS: [&str; 4] =
+    ["8, key_heads = 4", "2", "2, rotary = 100.0", "4, key_heads = 2, rotary = 100.0"];
+
 /// Features of tokens.
 fn features(draw: &mut Draw) -> String {
     let text = "input x: real[batch, 4, 8]\n".to_owned();
@@ -198,8 +205,9 @@ fn features(draw: &mut Draw) -> String {
                 (format!("{norm}({name})"), width)
             }
             6 => {
+                let heads = draw.of(&HEADS);
                 let stored = draw.of(&["", ", stored_scores = true"]);
-                (format!("attention({name}, 8, key_heads = 4{stored})"), width)
+                (format!("attention({name}, {heads}{stored})"), width)
             }
             _ => {
                 chain.pair(draw);
@@ -211,7 +219,13 @@ fn features(draw: &mut Draw) -> String {
     let name = chain.last().0;
     let end = match draw.below(2) {
         0 => format!("input y: real[batch, 4, 8]\nloss mse(linear({name}, 8), y)"),
-        _ => format!("input y: i32[batch, 4]\nloss cross_entropy(linear({name}, 16), y)"),
+        _ => {
+            // As many as parts, and more.
+            let classes = [4, 8, 16][draw.below(3)];
+            format!(
+                "input y: i32[batch, 4]\nloss cross_entropy(linear({name}, {classes}), y)"
+            )
+        }
     };
     chain.text + &end
 }
@@ -256,14 +270,17 @@ fn channels(draw: &mut Draw) -> String {
     chain.text + &end
 }
 
-/// What is counted and what is sent; none where some region has no such ways.
+/// What is counted and what is sent; none where some region has no such ways, or they divide no
+/// parameter. Lowering takes all else that is found.
 fn outcome(text: &str, tensor: Tensor, draw: Draw) -> Option<(Counted, Sent, MapWays)> {
-    let model = model(text);
     let limited = Limited { draw: Mutex::new(draw), counted: Mutex::default() };
-    let (cut, form) = ((&[][..], tensor), |_| StageForm::default());
-    let code = stages_in(&model, cut, EXAMPLES, (Float::F32, 16), form, &limited).ok()?;
+    let code = lowered(&model(text), tensor, &limited);
     let counted = limited.counted.into_inner().unwrap()?;
-    Some((counted, lowered(&code, tensor), code.maps.clone()))
+    match code {
+        Ok(code) => Some((counted, sent_by(&code, tensor), code.maps.clone())),
+        Err(StageError::Unsplit { .. }) => None,
+        Err(refused) => panic!("{tensor:?}: {refused}\n{text}"),
+    }
 }
 
 const GRIDS: [(u32, u32); 7] = [(2, 1), (4, 1), (1, 2), (1, 4), (2, 2), (4, 2), (2, 4)];

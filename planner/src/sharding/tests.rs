@@ -3,7 +3,7 @@
 use super::*;
 use crate::rewrite::Algebra;
 use roundelay_codegen::{
-    Choice, Everywhere, Neighbour, Piece, StageForm, Stages, stages_in,
+    Choice, Everywhere, Neighbour, Piece, StageError, StageForm, Stages, stages_in,
 };
 use roundelay_dsl::{Disk, Model, NoFiles, SourceFile, parse};
 use roundelay_kernels::{Joint, Kernel};
@@ -109,8 +109,17 @@ pub(super) fn stages(
     tensor: Tensor,
     choice: &dyn Choice,
 ) -> Option<Stages> {
+    lowered(model, tensor, choice).ok()
+}
+
+/// The only stage of a model on a grid, or why there is none.
+pub(super) fn lowered(
+    model: &Model,
+    tensor: Tensor,
+    choice: &dyn Choice,
+) -> Result<Stages, StageError> {
     let (cut, form) = ((&[][..], tensor), |_| StageForm::default());
-    stages_in(model, cut, EXAMPLES, (Float::F32, 16), form, choice).ok()
+    stages_in(model, cut, EXAMPLES, (Float::F32, 16), form, choice)
 }
 
 /// How maps go by themselves and how they are sent; none where the grid does not split the model.
@@ -168,6 +177,35 @@ fn pinned_contractions_find_what_maps_do_by_themselves() {
     assert!(compared > 200, "only {compared} were compared");
     let stops = algebra.map_stops();
     assert_eq!(stops.keys().collect::<Vec<_>>(), [&Stop::Saturated], "{stops:?}");
+}
+
+/// In one row lowering divides the heads of what columns divide, or refuses: in front of heads that they
+/// do not divide maps leave features whole, though they would send less.
+#[test]
+fn heads_that_columns_do_not_divide_are_whole() {
+    let attention = |heads: &str| {
+        format!(
+            "input x: real[batch, 4, 24]
+             input y: real[batch, 4, 24]
+             loss mse(linear(attention(x, {heads}), 24), y)"
+        )
+    };
+    let parallel = "
+        input tokens: i32[batch, 4]
+        input y: real[batch, 4, 24]
+        x = embedding(tokens, 64, 24)
+        h = layer_norm(x)
+        loss mse(x + attention(h, 6) + linear(gelu(linear(h, 48)), 24), y)";
+    let of_heads = ["6, rotary = 100.0", "12, key_heads = 6", "6, stored_scores = true"];
+    let all = of_heads.map(attention).into_iter().chain([parallel.to_owned()]);
+    let tensor = Tensor { contraction: Contraction::Each, ..Tensor::grid(1, 4) };
+    for text in all {
+        let algebra = Algebra::default();
+        let code = lowered(&model(&text), tensor, &algebra);
+        assert!(code.is_ok(), "{:?}\n{text}", code.err());
+        let stops = algebra.map_stops();
+        assert_eq!(stops.keys().collect::<Vec<_>>(), [&Stop::Saturated], "{text}");
+    }
 }
 
 /// The numbers that one part sends in both passes, times the parts of the grid.
