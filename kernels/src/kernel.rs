@@ -269,6 +269,17 @@ impl Kernel {
     /// an exponential or error function counts as eight; an update is a read and a write. Of a
     /// table, the rows of the tokens pass.
     pub fn footprint(&self, dtype: Float) -> Footprint {
+        self.passing(dtype, |_| true)
+    }
+
+    /// What of the footprint is sure whether the call writes its sums or adds to them: of a table, either
+    /// may pass less.
+    pub fn sure_footprint(&self, dtype: Float) -> Footprint {
+        self.passing(dtype, |slot| !slot.is_looked_up || slot.access == Access::Read)
+    }
+
+    /// With the traffic of some operands.
+    fn passing(&self, dtype: Float, counts: impl Fn(&Slot) -> bool) -> Footprint {
         let once =
             |slot: &Slot| Bytes(slot.passes.saturating_mul(slot.element.size(dtype)));
         let traffic = |slot: &Slot| match slot.access {
@@ -277,7 +288,7 @@ impl Kernel {
         };
         Footprint {
             flops: Flops(self.operation.flops()),
-            bytes: self.slots.iter().map(traffic).sum(),
+            bytes: self.slots.iter().filter(|slot| counts(slot)).map(traffic).sum(),
             unit: self.unit(dtype),
         }
     }

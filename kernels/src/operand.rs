@@ -13,6 +13,8 @@ pub(crate) struct Slot {
     pub(crate) length: usize,
     /// Elements that pass between memory and chip: all, but where rows of a table are looked up.
     pub(crate) passes: u64,
+    /// Whether it is such a table.
+    pub(crate) is_looked_up: bool,
     /// Elements that lie side by side: the last extent.
     pub(crate) row: u64,
 }

@@ -184,6 +184,7 @@ impl<'a> Signature<'a> {
     /// often as it is named; whatever is written is written whole.
     pub(crate) fn looked_up(&mut self, tokens: usize, columns: usize) {
         if let Some(table) = self.slots.last_mut() {
+            table.is_looked_up = true;
             match table.access {
                 Access::Read | Access::Update => {
                     table.passes = product([tokens, columns]);
@@ -373,7 +374,9 @@ impl<'a> Signature<'a> {
         }
         let (element, length) = (operand.element, length as usize);
         let row = operand.shape.last().copied().unwrap_or(1);
-        self.slots.push(Slot { element, access, length, passes: length as u64, row });
+        let passes = length as u64;
+        let is_looked_up = false;
+        self.slots.push(Slot { element, access, length, passes, is_looked_up, row });
         Ok(index)
     }
 

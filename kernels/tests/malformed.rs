@@ -219,3 +219,26 @@ fn footprint_counts_the_rows_that_are_looked_up() {
     assert_eq!(bytes(&slopes), Bytes(tokens + rows + table));
     assert_eq!(bytes(&slopes.flag("accumulate", true)), Bytes(tokens + 3 * rows));
 }
+
+/// Law: what is sure of a call that writes is no more than what it passes, nor than what it passes
+/// where it adds.
+#[test]
+fn what_is_sure_of_a_call_is_no_more_than_it_passes() {
+    let mut both = 0;
+    for name in NAMES {
+        let mut draw = Draw::new(5);
+        for _ in 0..20 {
+            let mut call = sample(name, &mut draw);
+            call.attributes.remove("accumulate");
+            let Ok(written) = Kernel::parse(&call) else { continue };
+            let added = Kernel::parse(&call.flag("accumulate", true)).ok();
+            both += usize::from(added.is_some());
+            let sure = written.sure_footprint(Float::F32);
+            for all in [Some(&written), added.as_ref()].into_iter().flatten() {
+                let all = all.footprint(Float::F32);
+                assert!(sure.bytes <= all.bytes && sure.flops <= all.flops, "{name}");
+            }
+        }
+    }
+    assert!(both > 100, "only {both} calls may add");
+}

@@ -131,6 +131,7 @@ fn between([first, second]: &[Priced; 2], examples: u32) -> Priced {
             unit: first.footprint.unit,
         },
         text: first.text.clone(),
+        adding: first.adding.clone(),
         exchange,
     }
 }

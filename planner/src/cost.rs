@@ -22,10 +22,10 @@ use crate::{
 use roundelay_dsl::Program;
 use roundelay_kernels::Kernel;
 use roundelay_schedule::{
-    BytesPerSecond, Call, Device, DeviceId, Doing, Exchanged, Exchanging, Float,
-    FlopsPerSecond, Footprint, Id, Input, Job, Line, Meanwhile, Nanos, Place, Products,
-    Profile, Routine, RoutineId, Schedule, Table, Touching, Unit, Work, feed_text,
-    needed_by, time_beside,
+    Attribute, BytesPerSecond, Call, Device, DeviceId, Doing, Exchanged, Exchanging,
+    Float, FlopsPerSecond, Footprint, Id, Input, Job, Line, Meanwhile, Nanos, Place,
+    Products, Profile, Routine, RoutineId, Schedule, Table, Touching, Unit, Work,
+    feed_text, needed_by, time_beside,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -74,6 +74,8 @@ pub(crate) struct Priced {
     pub(crate) footprint: Footprint,
     /// The call as tables spell it; empty where no device has one.
     pub(crate) text: String,
+    /// The same of the call that adds to a sum where this one writes it, where either may be made.
+    pub(crate) adding: String,
     /// What devices that split tensors exchange in it; kernels are nobody's business but their own.
     pub(crate) exchange: Option<Exchanged>,
 }
@@ -264,17 +266,41 @@ impl Costs {
         &self,
         calls: impl IntoIterator<Item = &'a Call>,
     ) -> Result<Vec<Priced>, Unpriced> {
-        let measured = self.models.iter().any(|model| model.measured.is_some());
+        let one = |call| Ok(self.parsed(call)?.1);
+        calls.into_iter().map(one).collect()
+    }
+
+    /// Calls of the first micro-batch of a sum as no other one takes less for them, which adds to the sum.
+    ///
+    /// # Errors
+    /// When the catalogue does not know a call.
+    pub(crate) fn surely_priced<'a>(
+        &self,
+        calls: impl IntoIterator<Item = &'a Call>,
+    ) -> Result<Vec<Priced>, Unpriced> {
         let one = |call: &Call| {
-            let unpriced =
-                |message| Unpriced { kernel: call.kernel.to_string(), message };
-            let kernel = Kernel::parse(call).map_err(unpriced)?;
-            let footprint = kernel.footprint(self.dtype);
-            let exchange = kernel.exchange().map(|one| one.exchanged(self.dtype));
-            let text = if measured { call.text() } else { String::new() };
-            Ok(Priced { footprint, text, exchange })
+            let (kernel, own) = self.parsed(call)?;
+            let footprint = kernel.sure_footprint(self.dtype);
+            if own.text.is_empty() {
+                return Ok(Priced { footprint, ..own });
+            }
+            let mut adding = call.clone();
+            adding.attributes.insert("accumulate".into(), Attribute::Flag(true));
+            let adds = Kernel::parse(&adding).is_ok();
+            let adding = if adds { adding.text() } else { String::new() };
+            Ok(Priced { footprint, adding, ..own })
         };
         calls.into_iter().map(one).collect()
+    }
+
+    fn parsed(&self, call: &Call) -> Result<(Kernel, Priced), Unpriced> {
+        let unpriced = |message| Unpriced { kernel: call.kernel.to_string(), message };
+        let kernel = Kernel::parse(call).map_err(unpriced)?;
+        let footprint = kernel.footprint(self.dtype);
+        let exchange = kernel.exchange().map(|one| one.exchanged(self.dtype));
+        let measured = self.models.iter().any(|model| model.measured.is_some());
+        let text = if measured { call.text() } else { String::new() };
+        Ok((kernel, Priced { footprint, text, adding: String::new(), exchange }))
     }
 
     /// No device takes less for these calls in one launch, however many others are busy.
@@ -406,10 +432,14 @@ impl Model {
     }
 
     fn time(&self, call: &Priced, busy: u32) -> (Nanos, Origin) {
+        self.spelled((call, &call.text), busy)
+    }
+
+    /// By what a table says of a text.
+    fn spelled(&self, (call, text): (&Priced, &str), busy: u32) -> (Nanos, Origin) {
         let roofline = roofline(call.footprint, &self.device);
         let measured = self.measured.as_ref();
-        let measured =
-            measured.and_then(|measured| measured.time(&call.text, roofline, busy));
+        let measured = measured.and_then(|measured| measured.time(text, roofline, busy));
         let (time, origin) = measured.unwrap_or((roofline, Origin::Guessed));
         (time.max(self.device.issue), origin)
     }
@@ -428,7 +458,12 @@ impl Model {
     fn least(&self, calls: &[(Priced, u64)]) -> Nanos {
         let least = |(call, count): (&Priced, u64)| {
             let levels = self.measured.iter().flat_map(Measured::levels);
-            let times = levels.map(|busy| self.time(call, busy).0);
+            let texts = [&call.text, &call.adding];
+            let texts = texts.into_iter().filter(|text| !text.is_empty());
+            let times = levels.flat_map(|busy| {
+                let own = texts.clone().map(move |text| (text, busy));
+                own.map(|(text, busy)| self.spelled((call, text), busy).0)
+            });
             times.min().unwrap_or_else(|| self.time(call, 1).0) * count
         };
         counted(calls).filter(|(call, _)| call.exchange.is_none()).map(least).sum()

@@ -189,8 +189,9 @@ impl Net {
         costs: &Costs,
     ) -> Result<Option<Self>, Unpriced> {
         let priced = |calls: fn(&PassCost) -> &[Call]| {
-            let at =
-                |cost: &&NodeCost| costs.priced(passes(cost).into_iter().flat_map(calls));
+            let at = |cost: &&NodeCost| {
+                costs.surely_priced(passes(cost).into_iter().flat_map(calls))
+            };
             node.iter().map(at).collect::<Result<Vec<_>, _>>()
         };
         let calls = straight(priced(|pass| &pass.calls)?);

@@ -154,8 +154,7 @@ impl Accumulation {
 }
 
 impl Term {
-    /// The sum that it adds to.
-    pub(super) fn contribution(&self) -> Option<Source> {
+    fn contribution(&self) -> Option<Source> {
         match self.tensor {
             Tensor::Contribution(source) => Some(source),
             Tensor::Source(_)

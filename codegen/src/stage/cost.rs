@@ -16,14 +16,14 @@ use crate::rewrite::Choice;
 use roundelay_dsl::{Model, NodeId, Source};
 use roundelay_kernels::Kernel;
 use roundelay_schedule::{Bytes, Call, Element, Float, Id, Operand, Pass, Stage, Tensor};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// What one node adds to the stage that has it, for one micro-batch.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeCost {
     /// Its forward calls.
     pub forward: PassCost,
-    /// Its backward calls, as the uncut model makes them for the micro-batch for which they take least.
+    /// Its backward calls, as the uncut model makes them for its first micro-batch.
     pub backward: PassCost,
     /// Those of the first half, where its backward pass is in two.
     pub turn: PassCost,
@@ -156,30 +156,14 @@ fn graph_costs(
     Ok(costs)
 }
 
-/// Sums to which nothing takes less than to write them: of a table, whoever adds passes the rows of
-/// the tokens, and whoever writes clears all others too.
-fn tables(graph: &Graph<'_>) -> BTreeSet<Source> {
-    let nodes = graph.computed().rev();
-    let steps = nodes.flat_map(|node| &graph.derivative(node).backward);
-    let mut begun = BTreeMap::new();
-    for step in steps {
-        for sum in step.terms.iter().filter_map(Term::contribution) {
-            begun.entry(sum).or_insert(step.kernel);
-        }
-    }
-    let tables = ["embedding_backward", "embedding_part_backward"];
-    begun.retain(|_, kernel| tables.contains(kernel));
-    begun.into_keys().collect()
-}
-
-/// What the uncut model takes of the backward calls of each node, laid down for the micro-batch for
-/// which they take least: the first one, but for tables; sums in `fixed` have a place of their own.
+/// What the uncut model takes of the backward calls of each node, laid down for its first
+/// micro-batch; sums in `fixed` have a place of their own.
 fn laid(
     graph: &Graph<'_>,
     fixed: &BTreeSet<Source>,
     taken: impl Fn(NodeId, Vec<Step>) -> Vec<Step>,
 ) -> Vec<(NodeId, Step)> {
-    let mut gradients = Accumulation::new(tables(graph), fixed.clone());
+    let mut gradients = Accumulation::new(BTreeSet::new(), fixed.clone());
     let backward = graph.computed().rev().flat_map(|node| {
         let steps = taken(node, graph.derivative(node).backward.clone());
         gradients.lay(node, steps).into_iter().map(move |step| (node, step))

@@ -297,3 +297,43 @@ fn a_schedule_says_where_its_times_come_from() {
     assert!(told.measured > 0 && told.guessed > 0, "{told}");
     assert_eq!(told.measured + told.scaled + told.guessed, guessed.guessed);
 }
+
+/// Later micro-batches of a sum add to it, and a table may say that this takes less than to write it.
+#[test]
+fn nodes_are_bounded_by_the_faster_of_writing_and_adding() {
+    let operand = |rows| Operand {
+        argument: 0,
+        offset: Bytes(0),
+        element: Element::Real,
+        shape: [rows, 4][..].into(),
+    };
+    let written = Call {
+        kernel: "matmul".into(),
+        attributes: [].into(),
+        operands: vec![operand(3), operand(4), operand(3)],
+    };
+    let mut added = written.clone();
+    added.attributes.insert("accumulate".into(), Attribute::Flag(true));
+    let row = |(call, nanos): (&Call, u64)| CallTime {
+        busy: 1,
+        nanos: Nanos(nanos),
+        samples: 1,
+        spread: 0.0,
+        flops: Flops(1),
+        bytes: Bytes(1),
+        call: call.text(),
+    };
+    for [writing, adding] in [[900, 500], [500, 900]] {
+        let mut program = sample::program(1, 8);
+        let rows = [(&written, writing), (&added, adding)].map(row);
+        let profile = Arc::new(sample::profile(rows.to_vec()));
+        program.profiles.insert(DeviceId::new(0), profile);
+        let costs = Costs::new(&program);
+        let part = |calls: Vec<Priced>| {
+            let calls: Vec<_> = calls.into_iter().map(|call| (call, 1)).collect();
+            costs.part(On::Any, &calls)
+        };
+        assert_eq!(part(costs.surely_priced([&written]).unwrap()), Nanos(500));
+        assert_eq!(part(costs.priced([&written]).unwrap()), Nanos(writing));
+    }
+}

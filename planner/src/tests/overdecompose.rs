@@ -80,11 +80,6 @@ fn no_halves_beat_their_bounds_and_a_plan_costs_what_the_search_says() {
         let mut program = program(4);
         cluster(&mut random, &mut program);
         program.search.overdecompose = one(2);
-        eprintln!(
-            "DBG round {round} {:?} {:?}",
-            program.target.devices.values().next(),
-            program.target.links
-        );
         let plans = all(&program).plans;
         assert!(plans.len() > 10, "round {round}: {}", plans.len());
         for candidate in &plans {

@@ -168,7 +168,7 @@ fn ways(random: &mut Random) -> Vec<[Candidate; 2]> {
 /// `selective` keeps.
 #[test]
 fn more_of_it_is_seldom_faster_and_never_much() {
-    let mut random = Random::new(7);
+    let mut random = Random::new(19);
     let mut faster = [0, 0];
     for _ in 0..PROGRAMS {
         for [less, more] in ways(&mut random) {
