@@ -17,7 +17,7 @@ use crate::{
 use roundelay_dsl::Program;
 use roundelay_schedule::{
     Bytes, DeviceId, DeviceList, Fold, Id, Images, Levels, LinkId, Nanos, Sequence,
-    Target, Tensor, listed_in,
+    Tensor, listed_in,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -96,11 +96,10 @@ impl Seats {
     /// device.
     fn links(
         self,
-        target: &Target,
+        levels: &Levels<'_>,
         (first, tensor): (u32, Tensor),
         stages: u32,
     ) -> Vec<Option<LinkId>> {
-        let levels = Levels::new(target);
         let number = |stage| first + self.of(stage) * tensor.parts();
         let device = |stage| DeviceId::new(number(stage) as usize);
         let between = |cut| {
@@ -175,7 +174,7 @@ impl Cuttings {
     ) -> Self {
         let grains: BTreeSet<Grain> = wanted.iter().map(|(grain, ..)| *grain).collect();
         let grains: Vec<Grain> = grains.into_iter().collect();
-        let sorts = Sorts::of(costs, room);
+        let (sorts, levels) = (Sorts::of(costs, room), Levels::new(&program.target));
         let (nodes, chains) = chains((program, core), (costs, sorts), &grains, threads);
         let mut groups: BTreeMap<(Grain, u32), Vec<Seating>> = BTreeMap::new();
         for (grain, stages, seats) in wanted {
@@ -184,7 +183,16 @@ impl Cuttings {
         let groups: Vec<_> = groups.into_iter().collect();
         let found = parallel(&groups, threads, &|((grain, stages), seats)| {
             let costed = chains[grain].as_ref().map_err(Clone::clone)?;
-            cut_all((program, costs, room), costed, (grain.1, *stages), seats)
+            let cutter = Cutter {
+                program,
+                levels: &levels,
+                costed,
+                tensor: grain.1,
+                stages: *stages,
+                balanced: None,
+                apart: BTreeMap::new(),
+            };
+            cut_all(cutter, (costs, room), seats)
         });
         let mut cuttings = Self { nodes, ..Self::default() };
         for (((grain, stages), seats), found) in groups.into_iter().zip(found) {
@@ -221,12 +229,11 @@ impl Cuttings {
 
 /// The cuts of a chain for each way to seat its stages: those that differ, and which each way has.
 fn cut_all(
-    (program, costs, room): (&Program, &Costs, &Room),
-    costed: &CostedChain,
-    (tensor, stages): (Tensor, u32),
+    mut cutter: Cutter<'_>,
+    (costs, room): (&Costs, &Room),
     seatings: &[Seating],
 ) -> Result<(Vec<Cutting>, Vec<usize>), Reason> {
-    let mut cutter = Cutter { program, costed, tensor, stages, apart: BTreeMap::new() };
+    let Cutter { program, costed, stages, .. } = cutter;
     let lists = &program.search.lists;
     let sorts = Sorts::of(costs, room);
     let mut all = Vec::with_capacity(seatings.len());
@@ -263,9 +270,12 @@ fn cut_all(
 /// Cuts one chain for all ways to seat so many stages.
 struct Cutter<'a> {
     program: &'a Program,
+    levels: &'a Levels<'a>,
     costed: &'a CostedChain,
     tensor: Tensor,
     stages: u32,
+    /// Balanced cuts of stages that are alike, once they are known.
+    balanced: Option<Vec<u32>>,
     /// By the kinds of devices of the stages, and for how many elements they have room.
     apart: BTreeMap<(Vec<Kinds>, Vec<u64>), Apart>,
 }
@@ -276,33 +286,45 @@ impl Cutter<'_> {
         seating: Seating,
         (kinds, rooms): (&[Kinds], &[u64]),
     ) -> Result<Vec<u32>, Reason> {
-        let Self { program, costed, tensor, stages, apart } = self;
+        let Self { program, levels, costed, tensor, stages, .. } = *self;
         let chain = &costed.chain;
         if let Some(cuts) = &program.search.cuts {
-            check_cuts(chain, cuts, *stages)?;
+            check_cuts(chain, cuts, stages)?;
             return Ok(cuts.clone());
         }
-        let Some(seats) = seating.seats else {
-            return cut(chain, *stages).map_err(Reason::Uncuttable);
-        };
+        let Some(seats) = seating.seats else { return self.balanced() };
         let (times, elements) = (&costed.weights, &costed.elements);
         let speeds = match kinds {
             [] => Speeds::Alike,
             kinds => Speeds::Uneven(Uneven { times, kinds, elements, rooms }),
         };
         let key = (kinds.to_vec(), rooms.to_vec());
-        if !apart.contains_key(&key) {
-            let new = Apart::new(chain, *stages, speeds).map_err(Reason::Uncuttable)?;
-            apart.insert(key.clone(), new);
+        if !self.apart.contains_key(&key) {
+            let new = match speeds {
+                Speeds::Alike => Apart::of_alike(chain, stages, self.balanced()?),
+                speeds @ Speeds::Uneven(_) => {
+                    Apart::new(chain, stages, speeds).map_err(Reason::Uncuttable)?
+                }
+            };
+            self.apart.insert(key.clone(), new);
         }
         let first = seating.spread.map_or(0, Spread::first);
-        let links = seats.links(&program.target, (first, *tensor), *stages);
-        let best = apart[&key].best((chain, speeds), |cut, bytes| {
+        let links = seats.links(levels, (first, tensor), stages);
+        let best = self.apart[&key].best((chain, speeds), |cut, bytes| {
             let link = links[cut].map(|link| &program.target.links[link]);
-            let bytes = own_part(*tensor, bytes);
+            let bytes = own_part(tensor, bytes);
             link.map_or(Nanos(0), |link| link.transfer_time(bytes))
         });
         Ok(best.to_vec())
+    }
+
+    fn balanced(&mut self) -> Result<Vec<u32>, Reason> {
+        if self.balanced.is_none() {
+            let cuts =
+                cut(&self.costed.chain, self.stages).map_err(Reason::Uncuttable)?;
+            self.balanced = Some(cuts);
+        }
+        Ok(self.balanced.clone().unwrap_or_default())
     }
 }
 

@@ -137,6 +137,7 @@ pub(super) fn moves(
     let mut all: Vec<Moves> = Vec::with_capacity(loads.len());
     let last = loads.len().saturating_sub(1);
     let place = |stage| ports::place(plan, device(plan, stage));
+    let below = ports::alike_below(plan, network);
     let mut repeated = false;
     for (stage, load) in loads.iter().enumerate() {
         let [own, next] = [stage, (stage + 1).min(last)].map(place);
@@ -146,7 +147,7 @@ pub(super) fn moves(
             _ => Nanos(0),
         };
         let (down, up) = (load.down.map(apart), load.up.map(apart));
-        let repeats = ports::repeat(plan, own, network);
+        let repeats = own < below;
         let known = stage.checked_sub(1).map(|before| (&loads[before], all[before]));
         let alike = |(other, _): &(&StageLoad, Moves)| {
             repeats && repeated && other.parameters == load.parameters

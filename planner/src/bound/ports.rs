@@ -42,10 +42,11 @@ pub(super) fn traffic(
 ) -> Nanos {
     let mut devices: Vec<[Nanos; 2]> = Vec::new();
     let mut known: Option<(&StageLoad, Nanos)> = None;
+    let below = alike_below(plan, network);
     for (stage, load) in loads.iter().enumerate() {
         let device = device(plan, stage);
         let first = place(plan, device);
-        let repeats = repeat(plan, first, network);
+        let repeats = first < below;
         let alike = known.filter(|(other, _)| {
             repeats && (other.parameters, other.reads) == (load.parameters, load.reads)
         });
@@ -77,16 +78,20 @@ pub(super) fn place(plan: &Plan, device: u32) -> u32 {
     })
 }
 
-/// Whether the members of which this is the first are joined like all others that hold a stage of
-/// the plan and are so too: then what they take follows from what they hold.
-pub(super) fn repeat(plan: &Plan, first: u32, network: &Network<'_>) -> bool {
+/// Below which first member those that hold a stage are joined like all others: then what they take
+/// follows from what they hold.
+pub(super) fn alike_below(plan: &Plan, network: &Network<'_>) -> u32 {
     let number = plan.members();
-    let cell = plan.device_count() / number.max(1);
+    if number <= 1 {
+        return u32::MAX;
+    }
+    let cell = plan.device_count() / number;
     let strides = match plan.states {
         States::Hsdp => [cell, cell.saturating_mul(plan.shards)],
         _ => [cell; 2],
     };
-    strides.into_iter().all(|stride| network.repeats(Members { first, stride, number }))
+    let repeats = |stride| network.repeats(Members { first: 0, stride, number });
+    if strides.into_iter().all(repeats) { cell } else { 0 }
 }
 
 /// The device of a cell that has a stage; where several do, the first.

@@ -12,6 +12,17 @@ pub(crate) enum Speeds<'a> {
     Uneven(Uneven<'a>),
 }
 
+impl Speeds<'_> {
+    fn cut_at(&self, chain: &Chain, positions: &[usize], stages: u32) -> Roomy {
+        match self {
+            Speeds::Alike => {
+                Roomy { cuts: cut_at(chain, positions, stages), has_room: true }
+            }
+            Speeds::Uneven(uneven) => uneven.cut_at(chain, positions),
+        }
+    }
+}
+
 /// The cuts among which stages on devices of their own choose.
 pub(crate) struct Apart {
     /// Balanced among all places, as [`super::cut`] does it.
@@ -31,17 +42,25 @@ impl Apart {
         speeds: Speeds<'_>,
     ) -> Result<Self, Uncuttable> {
         chain.check(stages)?;
-        let all = chain.positions();
-        let cut = |positions: &[usize]| match speeds {
-            Speeds::Alike => {
-                Roomy { cuts: cut_at(chain, positions, stages), has_room: true }
-            }
-            Speeds::Uneven(uneven) => uneven.cut_at(chain, positions),
-        };
-        let [balanced, narrow] = [cut(&all), cut(&narrow(chain, &all, stages))];
+        let balanced = speeds.cut_at(chain, &chain.positions(), stages);
+        Ok(Self::beside(balanced, (chain, stages, speeds)))
+    }
+
+    /// Both of stages that are alike, whose balanced cuts are known.
+    pub(crate) fn of_alike(chain: &Chain, stages: u32, balanced: Vec<u32>) -> Self {
+        let balanced = Roomy { cuts: balanced, has_room: true };
+        Self::beside(balanced, (chain, stages, Speeds::Alike))
+    }
+
+    fn beside(
+        balanced: Roomy,
+        (chain, stages, speeds): (&Chain, u32, Speeds<'_>),
+    ) -> Self {
+        let positions = narrow(chain, &chain.positions(), stages);
+        let narrow = speeds.cut_at(chain, &positions, stages);
         let keeps = narrow.has_room || !balanced.has_room;
         let narrow = if keeps { narrow.cuts } else { balanced.cuts.clone() };
-        Ok(Self { balanced: balanced.cuts, narrow })
+        Self { balanced: balanced.cuts, narrow }
     }
 
     /// The cuts of stages that send each other what crosses; `message` is what that takes at the
