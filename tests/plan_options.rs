@@ -382,7 +382,7 @@ fn ways_to_multiply_are_pinned_written_and_read_again() {
     }
     let mut command = roundelay("plan --set tensor.contraction=gather");
     command.args(["--set", "tensor.rows=2", "--set", "tensor.columns=2"]);
-    let words = ["`contraction gather` is of several columns in one row"];
+    let words = ["contraction gather is not for a grid of 2 x 2 with sequences whole"];
     refused(command.arg(&program), &words);
     let open = planned(&program, &[]);
     let tried = &open["space"]["tensor.contraction"]["values"];

@@ -8,7 +8,7 @@ use crate::{
 };
 use roundelay_codegen::{NodeCost, PassCost, Piece};
 use roundelay_dsl::{Model, Program};
-use roundelay_schedule::{Bytes, Call, Nanos, Tensor};
+use roundelay_schedule::{Bytes, Nanos, Tensor};
 
 /// The nodes of a program.
 #[derive(Clone, Debug)]
@@ -172,32 +172,37 @@ fn kinds(sizes: &[Vec<NodeCost>]) -> (Vec<Costed<'_>>, Vec<usize>) {
     (seen, of)
 }
 
+/// The calls of a pass, and what they contain.
+type Prices = [Vec<Priced>; 2];
+
 impl Kind {
     /// Nothing if the node's calls are on no line.
     fn new(node: &Costed<'_>, costs: &Costs) -> Result<Option<Self>, Unpriced> {
-        let all = Net::new(node, |cost| [&cost.forward, &cost.backward], costs)?;
-        let turned = Net::new(node, |cost| [&cost.forward, &cost.turn], costs)?;
+        let each = |pass: fn(&NodeCost) -> &PassCost| {
+            let at = |cost: &&NodeCost| prices(pass(cost), costs);
+            node.iter().map(at).collect::<Result<Vec<Prices>, Unpriced>>()
+        };
+        let forward = each(|cost| &cost.forward)?;
+        let all = Net::new(&forward, &each(|cost| &cost.backward)?);
+        let turned = Net::new(&forward, &each(|cost| &cost.turn)?);
         Ok(all.zip(turned).map(|(all, turned)| Self { all, turned }))
     }
 }
 
+fn prices(pass: &PassCost, costs: &Costs) -> Result<Prices, Unpriced> {
+    Ok([costs.surely_priced(&pass.calls)?, costs.surely_priced(&pass.contained)?])
+}
+
 impl Net {
-    /// Of some passes; nothing if their calls are on no line.
-    fn new(
-        node: &Costed<'_>,
-        passes: fn(&NodeCost) -> [&PassCost; 2],
-        costs: &Costs,
-    ) -> Result<Option<Self>, Unpriced> {
-        let priced = |calls: fn(&PassCost) -> &[Call]| {
-            let at = |cost: &&NodeCost| {
-                costs.surely_priced(passes(cost).into_iter().flat_map(calls))
-            };
-            node.iter().map(at).collect::<Result<Vec<_>, _>>()
+    /// Of two passes at several sizes; nothing if their calls are on no line.
+    fn new(forward: &[Prices], back: &[Prices]) -> Option<Self> {
+        let both = |of: usize| {
+            let sizes = forward.iter().zip(back);
+            straight(
+                sizes.map(|(one, other)| [&*one[of], &*other[of]].concat()).collect(),
+            )
         };
-        let calls = straight(priced(|pass| &pass.calls)?);
-        let contained = straight(priced(|pass| &pass.contained)?);
-        let both = calls.zip(contained);
-        Ok(both.map(|(calls, contained)| Self { calls, contained }))
+        Some(Self { calls: both(0)?, contained: both(1)? })
     }
 
     fn weight(&self, examples: u32, on: On, costs: &Costs) -> Nanos {

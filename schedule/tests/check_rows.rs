@@ -176,7 +176,7 @@ fn columns_that_gather_stand_in_one_row() {
     let found = refused(crossed(accumulate(1)), |s| {
         s.plan.tensor.contraction = Contraction::Gather;
     });
-    let expected = "contraction gather is not for 2 rows and 2 columns";
+    let expected = "contraction gather is not for a grid of 2 x 2 with sequences whole";
     assert!(says(&found, Culprit::Header("axes"), expected), "{found}");
 }
 

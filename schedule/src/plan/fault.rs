@@ -94,8 +94,8 @@ pub enum PlanFault {
     NoParts,
     /// Columns that cannot multiply as they are to.
     #[error(
-        "contraction {} is not for {} rows and {} columns that leave sequences {}: `gather` is of \
-         several columns in one row and whole sequences, `each` of several columns",
+        "contraction {} is not for a grid of {} x {} with sequences {}: `gather` is of several \
+         columns in one row, which leaves sequences whole, `each` of several columns",
         .0.contraction, .0.rows, .0.columns, .0.sequence
     )]
     Contraction(Tensor),
