@@ -269,7 +269,7 @@ mod tests {
                 };
                 for examples in [1, 2, 3, 7, 48, 500] {
                     let model = (&program, &program.model);
-                    let [line, own] = [Nodes::new, Nodes::of_one]
+                    let [line, own] = [Nodes::new, Nodes::alone]
                         .map(|nodes| nodes(model, (examples, tensor), &costs).unwrap());
                     assert_eq!(
                         line.times(examples, On::Any, &costs),

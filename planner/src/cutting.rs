@@ -2,14 +2,13 @@
 //! for each number of micro-batches, way to split tensors, number of stages and their devices, before any stage is made.
 
 use crate::{
-    bill::Reach,
     core::Core,
     cost::{Costs, Kinds, On},
     cuts::{Apart, Chain, Speeds, Uneven, cut, until_loss},
     laws::check_cuts,
     load::{LoadError, update_of},
     memory::Room,
-    nodes::{Nodes, Times},
+    nodes::{Nodes, Split, Times},
     parallel::parallel,
     reason::Reason,
     spread::Spread,
@@ -357,20 +356,18 @@ fn chains(
     threads: usize,
 ) -> (BTreeMap<Tensor, Nodes>, BTreeMap<Grain, Result<CostedChain, Reason>>) {
     let examples = |grain: &Grain| program.train.batch / grain.0;
-    let size = |grain: &Grain| (examples(grain), grain.1);
-    let refused = |error: LoadError| Reason::Refused(error.to_string());
+    let refused = |error: &LoadError| Reason::Refused(error.to_string());
     let model = (program, &core.model);
-    // Those for which lines hold come last, so that one of them stands for its way.
-    let mut splits = grains.to_vec();
-    splits.sort_by_key(|grain| Reach::Most.holds(examples(grain), grain.1));
-    let splits: BTreeMap<Tensor, Grain> =
-        splits.into_iter().map(|grain| (grain.1, grain)).collect();
-    let splits: Vec<Grain> = splits.into_values().collect();
-    let found = parallel(&splits, threads, &|grain| {
-        Nodes::new(model, size(grain), costs).map_err(refused)
+    let mut splits: BTreeMap<Tensor, Vec<u32>> = BTreeMap::new();
+    for grain in grains {
+        splits.entry(grain.1).or_default().push(examples(grain));
+    }
+    let splits: Vec<(Tensor, Vec<u32>)> = splits.into_iter().collect();
+    let found = parallel(&splits, threads, &|(tensor, sizes)| {
+        Split::new(model, (sizes, *tensor), costs)
     });
-    let tensors = splits.iter().map(|(_, tensor)| *tensor);
-    let known: BTreeMap<Tensor, Result<Nodes, Reason>> = tensors.zip(found).collect();
+    let tensors = splits.iter().map(|(tensor, _)| *tensor);
+    let known: BTreeMap<Tensor, Result<Split, LoadError>> = tensors.zip(found).collect();
     let places = core.nodes(&program.model);
     let uncosted = Chain::uncosted(&program.model);
     let chain = |grain: &Grain| {
@@ -404,17 +401,16 @@ fn chains(
             let least = NodeTimes { passes, turns };
             Ok(CostedChain { chain, least, kinds, weights, elements, reads, update })
         };
-        match &known[&grain.1] {
-            Ok(known) if known.reach.holds(examples(grain), grain.1) => of(known),
-            _ => Nodes::of_one(model, size(grain), costs).and_then(|own| of(&own)),
-        }
-        .map_err(refused)
+        let split = known[&grain.1].as_ref().map_err(refused)?;
+        let nodes = split.of(examples(grain)).map_err(refused)?;
+        of(nodes).map_err(|error: LoadError| refused(&error))
     };
     let chains = parallel(grains, threads, &chain);
     let chains = grains.iter().copied().zip(chains).collect();
-    let known =
-        known.into_iter().filter_map(|(tensor, nodes)| Some((tensor, nodes.ok()?)));
-    (known.collect(), chains)
+    let widest = |(tensor, split): (Tensor, Result<Split, LoadError>)| {
+        Some((tensor, split.ok()?.into_widest()?))
+    };
+    (known.into_iter().filter_map(widest).collect(), chains)
 }
 
 impl Cutting {

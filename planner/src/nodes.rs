@@ -9,6 +9,7 @@ use crate::{
 use roundelay_codegen::{NodeCost, PassCost, Piece};
 use roundelay_dsl::{Model, Program};
 use roundelay_schedule::{Bytes, Nanos, Tensor};
+use std::collections::BTreeMap;
 
 /// The nodes of a program.
 #[derive(Clone, Debug)]
@@ -61,48 +62,102 @@ pub(crate) struct Times {
 /// One node at several sizes.
 type Costed<'a> = Vec<&'a NodeCost>;
 
-impl Nodes {
-    /// The nodes of a program's model, or of a short one, where `tensor` splits tensors: for most
-    /// sizes where their calls are on lines, else for micro-batches of `examples`.
+/// The nodes of a model, or of a short one, where tensors are split in one way.
+#[derive(Debug)]
+pub(crate) struct Split {
+    tensor: Tensor,
+    /// For most sizes, where their calls are on lines.
+    most: Option<Nodes>,
+    /// For micro-batches of so many examples alone.
+    ones: BTreeMap<u32, Result<Nodes, LoadError>>,
+}
+
+impl Split {
+    /// Those for micro-batches of these numbers of examples.
     ///
     /// # Errors
-    /// When the model cannot be differentiated, or a kernel is unknown.
+    /// When the model cannot be differentiated or split.
     pub(crate) fn new(
         (program, model): (&Program, &Model),
-        (examples, tensor): (u32, Tensor),
+        (sizes, tensor): (&[u32], Tensor),
         costs: &Costs,
     ) -> Result<Self, LoadError> {
-        if program.profiles.is_empty() && Reach::Most.holds(examples, tensor) {
-            let most = Self::within((program, model), Reach::Most, tensor, costs);
-            if let Ok(Some(nodes)) = most {
-                return Ok(nodes);
-            }
-        }
-        Self::of_one((program, model), (examples, tensor), costs)
+        let piece = Piece::new(model, (&[], tensor), &costs.algebra)?;
+        let lined = |size: &u32| Reach::Most.holds(*size, tensor);
+        let most = match program.profiles.is_empty() && sizes.iter().any(lined) {
+            true => Nodes::within(program, &piece, Reach::Most, costs).ok().flatten(),
+            false => None,
+        };
+        let alone = sizes.iter().filter(|size| most.is_none() || !lined(size));
+        let one = |size: &u32| (*size, Nodes::of_one(program, &piece, *size, costs));
+        Ok(Self { tensor, ones: alone.map(one).collect(), most })
     }
 
-    /// As [`Nodes::new`], for micro-batches of `examples` alone.
+    /// Those for micro-batches of a number that was named.
     ///
     /// # Errors
-    /// As [`Nodes::new`].
-    pub(crate) fn of_one(
+    /// When a kernel is unknown.
+    pub(crate) fn of(&self, examples: u32) -> Result<&Nodes, &LoadError> {
+        match &self.most {
+            Some(most) if most.reach.holds(examples, self.tensor) => Ok(most),
+            _ => self.ones[&examples].as_ref(),
+        }
+    }
+
+    /// Those that stand for this way to split tensors: for most sizes, else for the smallest that is no
+    /// exception.
+    pub(crate) fn into_widest(self) -> Option<Nodes> {
+        let excepted = |size: &u32| !Reach::Most.holds(*size, self.tensor);
+        let ones = self.ones.into_iter();
+        let first = ones.min_by_key(|(size, _)| (excepted(size), *size));
+        self.most.or_else(|| first?.1.ok())
+    }
+}
+
+impl Nodes {
+    /// Those for micro-batches of one number of examples, and of most others where lines hold.
+    #[cfg(test)]
+    pub(crate) fn new(
+        model: (&Program, &Model),
+        (examples, tensor): (u32, Tensor),
+        costs: &Costs,
+    ) -> Result<Self, String> {
+        let split = Split::new(model, (&[examples], tensor), costs);
+        let split = split.map_err(|error| error.to_string())?;
+        split.of(examples).cloned().map_err(ToString::to_string)
+    }
+
+    /// Those for micro-batches of one number of examples alone.
+    #[cfg(test)]
+    pub(crate) fn alone(
         (program, model): (&Program, &Model),
         (examples, tensor): (u32, Tensor),
         costs: &Costs,
+    ) -> Result<Self, String> {
+        let piece = Piece::new(model, (&[], tensor), &costs.algebra);
+        let piece = piece.map_err(|error| error.to_string())?;
+        let own = Self::of_one(program, &piece, examples, costs);
+        own.map_err(|error| error.to_string())
+    }
+
+    fn of_one(
+        program: &Program,
+        piece: &Piece<'_>,
+        examples: u32,
+        costs: &Costs,
     ) -> Result<Self, LoadError> {
-        let one = Self::within((program, model), Reach::One(examples), tensor, costs)?;
+        let one = Self::within(program, piece, Reach::One(examples), costs)?;
         Ok(one.expect("a node goes together with itself"))
     }
 
     fn within(
-        (program, model): (&Program, &Model),
+        program: &Program,
+        piece: &Piece<'_>,
         reach: Reach,
-        tensor: Tensor,
         costs: &Costs,
     ) -> Result<Option<Self>, LoadError> {
         let dtype = program.train.dtype;
         let algebra = &costs.algebra;
-        let piece = Piece::new(model, (&[], tensor), algebra)?;
         let at = |examples: u32| piece.node_costs(examples.into(), dtype, algebra);
         let sizes = match reach {
             Reach::Most => reach.sizes().into_iter().chain([PROOF]).map(at).collect(),
