@@ -461,8 +461,7 @@ impl Model {
             let texts = [&call.text, &call.adding];
             let texts = texts.into_iter().filter(|text| !text.is_empty());
             let times = levels.flat_map(|busy| {
-                let own = texts.clone().map(move |text| (text, busy));
-                own.map(|(text, busy)| self.spelled((call, text), busy).0)
+                texts.clone().map(move |text| self.spelled((call, text), busy).0)
             });
             times.min().unwrap_or_else(|| self.time(call, 1).0) * count
         };

@@ -440,7 +440,7 @@ mod tests {
     use crate::sample::{self, Random};
 
     /// Every way to cut, by the definition.
-    fn brute_force(chain: &Chain, stages: u32) -> Option<Vec<u32>> {
+    pub(super) fn all_cuts(chain: &Chain, stages: u32) -> Vec<Vec<u32>> {
         let n = u32::try_from(chain.times.len()).unwrap();
         let mut all: Vec<Vec<u32>> = vec![Vec::new()];
         for _ in 1..stages {
@@ -452,14 +452,21 @@ mod tests {
             all = all.iter().flat_map(longer).collect();
         }
         let legal = |cuts: &Vec<u32>| {
-            cuts.iter().all(|cut| chain.tie_at(*cut as usize).is_none())
+            let whole = cuts.iter().all(|cut| chain.tie_at(*cut as usize).is_none());
+            let has = |at: &usize| cuts.iter().any(|cut| *cut as usize == *at);
+            whole && chain.boundaries.iter().all(has)
         };
+        all.into_iter().filter(legal).collect()
+    }
+
+    /// The best of them.
+    fn brute_force(chain: &Chain, stages: u32) -> Option<Vec<u32>> {
         let largest = |cuts: &Vec<u32>| chain.stage_times(cuts).into_iter().max();
         let bytes = |cuts: &Vec<u32>| -> Bytes {
             cuts.iter().map(|cut| chain.crossing[*cut as usize]).sum()
         };
-        let legal = all.into_iter().filter(legal);
-        legal.min_by_key(|cuts| (largest(cuts), bytes(cuts), cuts.clone()))
+        let all = all_cuts(chain, stages).into_iter();
+        all.min_by_key(|cuts| (largest(cuts), bytes(cuts), cuts.clone()))
     }
 
     #[test]

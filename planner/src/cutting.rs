@@ -191,7 +191,7 @@ impl Cuttings {
                 balanced: None,
                 apart: BTreeMap::new(),
             };
-            cut_all(cutter, (costs, room), seats)
+            cut_all(cutter, (costs, sorts, room), seats)
         });
         let mut cuttings = Self { nodes, ..Self::default() };
         for (((grain, stages), seats), found) in groups.into_iter().zip(found) {
@@ -229,12 +229,11 @@ impl Cuttings {
 /// The cuts of a chain for each way to seat its stages: those that differ, and which each way has.
 fn cut_all(
     mut cutter: Cutter<'_>,
-    (costs, room): (&Costs, &Room),
+    (costs, sorts, room): (&Costs, Sorts, &Room),
     seatings: &[Seating],
 ) -> Result<(Vec<Cutting>, Vec<usize>), Reason> {
     let Cutter { program, costed, stages, .. } = cutter;
     let lists = &program.search.lists;
-    let sorts = Sorts::of(costs, room);
     let mut all = Vec::with_capacity(seatings.len());
     for seating in seatings {
         let spread = seating.spread.filter(|_| sorts == Sorts::Several);

@@ -143,19 +143,13 @@ pub(crate) fn has_devices(program: &Program, needed: u32) -> Result<(), Reason> 
     }
 }
 
-/// Whether the cluster has as many devices behind the first ones.
-pub(crate) fn has_behind(
-    program: &Program,
-    first: u32,
-    needed: u32,
-) -> Result<(), Reason> {
-    let end = first.saturating_add(needed);
-    has_devices(program, end).map_err(|reason| match reason {
-        Reason::TooFewDevices { available, .. } if first > 0 => {
-            Reason::BehindTheLast { end, available }
-        }
-        reason => reason,
-    })
+/// Whether the devices of a cluster that has enough go so far.
+pub(crate) fn check_end(program: &Program, end: u32) -> Result<(), Reason> {
+    let available = u32::try_from(program.target.devices.len()).unwrap_or(u32::MAX);
+    match end > available {
+        true => Err(Reason::BehindTheLast { end, available }),
+        false => Ok(()),
+    }
 }
 
 /// Whether the cluster has so many devices, and the program allows as many.

@@ -7,7 +7,7 @@ use crate::{
 };
 use roundelay_dsl::Program;
 use roundelay_schedule::{Bytes, Device, DeviceId, Id, Kind, PoolId, Schedule};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Range};
 
 /// What one device may take: its own limit, its pool's, and the program's.
 pub(crate) fn device_capacity(program: &Program, device: &Device) -> Bytes {
@@ -20,8 +20,8 @@ pub(crate) fn device_capacity(program: &Program, device: &Device) -> Bytes {
 #[derive(Clone, Debug)]
 pub(crate) struct Room {
     each: Vec<Bytes>,
-    /// For each number of devices the roomiest of the first so many, and what it may take.
-    firsts: Vec<(DeviceId, Bytes)>,
+    /// Devices that follow each other and may take as much.
+    alike: Vec<Range<usize>>,
 }
 
 /// Devices that follow each other: the first one, and how many they are.
@@ -33,27 +33,28 @@ impl Room {
         let devices = program.target.devices.values();
         let each: Vec<Bytes> =
             devices.map(|device| device_capacity(program, device)).collect();
-        let firsts = roomiest(&each, 0).collect();
-        Self { each, firsts }
+        let mut end = 0;
+        let run = |own: &[Bytes]| {
+            let start = end;
+            end += own.len();
+            start..end
+        };
+        let alike = each.chunk_by(|one, next| one == next).map(run).collect();
+        Self { each, alike }
     }
 
-    /// The roomiest device of some, and what it may take.
+    /// The roomiest device of some, the last of those that are, and what it may take.
     fn roomiest(&self, (first, devices): Window) -> Option<(DeviceId, Bytes)> {
-        let count = devices as usize;
-        match first {
-            0 => Some(self.firsts[count.min(self.firsts.len()).checked_sub(1)?]),
-            _ => roomiest(&self.each, first as usize).take(count).last(),
-        }
+        let (first, end) = (first as usize, first.saturating_add(devices) as usize);
+        let within = |run: &Range<usize>| run.start.max(first)..run.end.min(end);
+        let runs = self.alike.iter().map(within).filter(|run| !run.is_empty());
+        let last = runs.max_by_key(|run| self.each[run.start])?.end - 1;
+        Some((DeviceId::new(last), self.each[last]))
     }
 
     /// Whether some devices may take more than others.
     pub(crate) fn is_uneven(&self) -> bool {
-        self.each.windows(2).any(|pair| pair[0] != pair[1])
-    }
-
-    /// What the smallest of the devices may take that are the same device of a cell.
-    pub(crate) fn of_seat(&self, spread: Spread, seat: u32) -> Bytes {
-        self.smallest(spread, seat).map_or(Bytes(u64::MAX), |(capacity, _)| capacity)
+        self.alike.len() > 1
     }
 
     /// What the smallest of some devices may take.
@@ -101,29 +102,17 @@ impl Room {
     }
 }
 
-/// From a device on, the roomiest of the first one, of two, and so on.
-fn roomiest(each: &[Bytes], first: usize) -> impl Iterator<Item = (DeviceId, Bytes)> {
-    let own = each.iter().enumerate().skip(first);
-    let own = own.map(|(number, capacity)| (DeviceId::new(number), *capacity));
-    own.scan(None, |best: &mut Option<(DeviceId, Bytes)>, own| {
-        *best = Some(best.filter(|best| best.1 > own.1).unwrap_or(own));
-        *best
-    })
-}
-
 /// What a device lacks that holds so much.
 fn shortfall(
     program: &Program,
     (id, capacity): (DeviceId, Bytes),
     (needed, kind): (Bytes, Kind),
 ) -> Option<Shortfall> {
-    let place = || Shortage::Device(id, program.target.devices[id].name.clone());
-    let missing = needed - capacity;
     (needed > capacity).then(|| Shortfall {
-        missing,
+        missing: needed - capacity,
         needed,
         capacity,
-        place: place(),
+        place: Shortage::Device(id, program.target.devices[id].name.clone()),
         kind,
     })
 }

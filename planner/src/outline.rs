@@ -1,7 +1,7 @@
 //! A plan before it is written out: the decisions of the search, and what follows from them by
 //! arithmetic alone. A space has many of them, so they are small.
 
-use crate::{counts::Counts, family::Family};
+use crate::{counts::Counts, family::Family, spread::Spread};
 use roundelay_dsl::Program;
 use roundelay_schedule::{Exactness, Order, Plan, Recompute, Rule};
 
@@ -44,6 +44,11 @@ impl Outline {
             all[pin.first as usize..=pin.last as usize].fill(pin.recompute);
         }
         all
+    }
+
+    /// How its stages are spread over its devices.
+    pub(crate) fn spread(&self) -> Spread {
+        Spread::new(self.family, self.counts, self.devices)
     }
 
     /// The plan without what has a place for each stage, micro-batch or device: cuts, units,

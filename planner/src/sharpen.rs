@@ -16,7 +16,6 @@ use crate::{
     outline::Outline,
     parallel::parallel,
     reason::Reason,
-    spread::Spread,
     stages::{Cell, KnownStages, backward_form},
 };
 use roundelay_codegen::StageForm;
@@ -132,8 +131,7 @@ impl<'a> Bounds<'a> {
         if outline.family.has_workers_apart() {
             return Ok(());
         }
-        let spread = Spread::new(outline.family, outline.counts, outline.devices);
-        let fits = self.room.for_each(self.program, spread, held);
+        let fits = self.room.for_each(self.program, outline.spread(), held);
         fits.map_err(Reason::Memory)
     }
 
@@ -169,9 +167,8 @@ impl<'a> Bounds<'a> {
                             self.has_room(outline, &held)?;
                         }
                     }
-                    let Outline { family, counts, devices, .. } = *outline;
-                    let spread = Spread::new(family, counts, devices);
-                    let capacity = |seat| self.room.of_seat(spread, seat);
+                    let spread = outline.spread();
+                    let capacity = |seat| self.room.least(spread.at(seat));
                     let network = &mut self.network;
                     let next = Bound::of_stages(&plan, loads, network);
                     let next = next.in_room(&plan, loads, capacity, network);
@@ -281,14 +278,13 @@ fn count(program: &Program, outline: &Outline, differ: Differ) -> Count {
         }
         Placement::Accumulate | Placement::Concurrent | Placement::Data => None,
     };
-    let spread = || Spread::new(outline.family, outline.counts, outline.devices);
     // Where all are of one kind links alone may differ, and then from device to device.
     let differs = !outline.family.has_workers_apart()
         && (differ.sorts == Sorts::Several || first_device > 0);
     let cut_apart = differ.has_uneven_room && seats.is_some();
     let held =
         cut_apart.then(|| held_by_elements(program, &outline.bare(program), ELEMENTS));
-    let seating = Seating { seats, spread: differs.then(spread), held };
+    let seating = Seating { seats, spread: differs.then(|| outline.spread()), held };
     ((outline.counts.all_micro_batches(), tensor), stages, seating)
 }
 

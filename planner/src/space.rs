@@ -9,7 +9,7 @@ use crate::{
     family::{Clash, Family},
     grid::Grid,
     laws::{
-        check_cuts, check_delay, check_devices, check_shards, check_sizes, has_behind,
+        check_cuts, check_delay, check_devices, check_end, check_shards, check_sizes,
     },
     outline::Outline,
     parallel::parallel,
@@ -193,7 +193,8 @@ impl<'a> Filler<'a> {
         }
         for first_device in windows.iter().copied() {
             let counts = Counts { first_device, ..counts };
-            match has_behind(self.ground.program, first_device, needed) {
+            let end = first_device.saturating_add(needed);
+            match check_end(self.ground.program, end) {
                 Err(reason) => self.drop(family, counts, &reason, own),
                 Ok(()) => self.add_shards(family, (counts, needed), &shards),
             }

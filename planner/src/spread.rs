@@ -39,14 +39,8 @@ impl Spread {
         let (stride, parts) = (devices / members, counts.tensor.parts().max(1));
         let shape = match family.placement {
             Placement::Accumulate | Placement::Concurrent | Placement::Data => {
-                let own = Self {
-                    shape: Shape::Whole,
-                    first,
-                    members: 1,
-                    stride: devices,
-                    parts,
-                };
-                return own;
+                let (shape, members, stride) = (Shape::Whole, 1, devices);
+                return Self { shape, first, members, stride, parts };
             }
             Placement::Pipeline => {
                 let (fold, devices) = (family.order.fold(), stages / chunks.max(1));

@@ -61,16 +61,11 @@ pub(super) fn tell_first_device(
     ranks: u32,
     listener: &mut impl FnMut(RunEvent),
 ) {
-    let Some((first, device)) = schedule
-        .plan
-        .devices
-        .iter()
-        .min()
-        .and_then(|id| Some((id.index(), &schedule.target.devices.get(*id)?.name)))
-    else {
-        return;
-    };
-    if ranks > 1 && first > 0 {
+    if let Some(id) = schedule.plan.devices.iter().copied().min()
+        && ranks > 1
+        && id.index() > 0
+    {
+        let (first, device) = (id.index(), &schedule.target.devices[id].name);
         let text = format!(
             "the plan begins at device {first} of its cluster: rank 0 has `{device}`, and each \
              further rank the device behind it; start the processes on the hosts of those"

@@ -248,7 +248,7 @@ fn with((sum, crossing): (&Option<Bytes>, &Bytes)) -> Option<Bytes> {
 mod tests {
     use super::*;
     use crate::{
-        cuts::{Inside, Tie, cut},
+        cuts::{Inside, Tie, cut, tests::all_cuts},
         sample::Random,
     };
 
@@ -279,26 +279,6 @@ mod tests {
         let stages = 1 + random.below(4);
         let draw = |_| Kinds::new(kinds[random.below(3) as usize].iter().copied());
         (Chain { boundaries, ..chain }, [one, other], (0..stages).map(draw).collect())
-    }
-
-    /// All ways to cut, by the definition.
-    fn all_cuts(chain: &Chain, stages: usize) -> Vec<Vec<u32>> {
-        let n = u32::try_from(chain.times.len()).unwrap();
-        let mut all: Vec<Vec<u32>> = vec![Vec::new()];
-        for _ in 1..stages {
-            let longer = |head: &Vec<u32>| {
-                let from = head.last().map_or(1, |cut| cut + 1);
-                let head = head.clone();
-                (from..n).map(move |cut| head.iter().copied().chain([cut]).collect())
-            };
-            all = all.iter().flat_map(longer).collect();
-        }
-        let legal = |cuts: &Vec<u32>| {
-            let whole = cuts.iter().all(|cut| chain.tie_at(*cut as usize).is_none());
-            let has = |at: &usize| cuts.iter().any(|cut| *cut as usize == *at);
-            whole && chain.boundaries.iter().all(has)
-        };
-        all.into_iter().filter(legal).collect()
     }
 
     #[test]
@@ -336,7 +316,8 @@ mod tests {
                 });
                 each.max().unwrap_or(0)
             };
-            let all = all_cuts(&chain, kinds.len());
+            let stages = u32::try_from(kinds.len()).unwrap();
+            let all = all_cuts(&chain, stages);
             let emptiest = all.iter().map(fill).min().unwrap_or(0);
             let most = match emptiest <= WHOLE {
                 true => filled(emptiest),
@@ -346,7 +327,6 @@ mod tests {
             let roomy = all.into_iter().filter(|cuts| fill(cuts) <= most);
             let best =
                 roomy.min_by_key(|cuts| (largest(cuts), bytes(cuts), cuts.clone()));
-            let stages = u32::try_from(kinds.len()).unwrap();
             assert_eq!(chain.check(stages).is_ok(), best.is_some(), "{chain:?}");
             let Some(best) = best else { continue };
             let found = uneven.cut_at(&chain, &chain.positions());

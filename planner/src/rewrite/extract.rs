@@ -4,8 +4,7 @@
 //! an array that is needed anyway is not made twice. Products, norms and other passes that do
 //! more than move or map elements cost more than all passes together that rules could save.
 
-use super::Term;
-use super::{Terms, rules::result};
+use super::{Term, Terms, rules::result};
 use egg::Id;
 use std::collections::{BTreeMap, BTreeSet};
 
