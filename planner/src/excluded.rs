@@ -26,8 +26,9 @@ pub enum Sizes {
     One(Counts),
 }
 
-/// A group of exclusions: those of one reason, told apart where it has no number of its own.
-type Group = (Family, &'static str, Option<Told>);
+/// A group of exclusions: those of one reason, told apart where it has no number of its own. Those of
+/// one family differ in the reason, so that comes first.
+type Group = (&'static str, Option<Told>, Family);
 
 /// What tells exclusions of one reason apart.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,7 +59,7 @@ impl Exclusions {
             _ => None,
         };
         let new = || Excluded { family, sizes, reason: reason.clone(), number: 0 };
-        let known = self.groups.entry((family, reason.name(), told)).or_insert_with(new);
+        let known = self.groups.entry((reason.name(), told, family)).or_insert_with(new);
         known.number += number;
         if rank(reason, sizes) < rank(&known.reason, known.sizes) {
             *known = Excluded { number: known.number, ..new() };
@@ -72,9 +73,21 @@ impl Exclusions {
         }
     }
 
+    /// How many combinations there are of each reason, by its name.
+    pub(crate) fn numbers(&self) -> BTreeMap<&'static str, u64> {
+        let mut numbers = BTreeMap::new();
+        for ((reason, ..), group) in &self.groups {
+            *numbers.entry(*reason).or_default() += group.number;
+        }
+        numbers
+    }
+
     /// All groups, in order of family.
     pub(crate) fn into_all(self) -> Vec<Excluded> {
-        self.groups.into_values().collect()
+        let mut all: Vec<Excluded> = self.groups.into_values().collect();
+        // Groups of a family stay in their order.
+        all.sort_by_key(|own| own.family);
+        all
     }
 }
 

@@ -69,8 +69,12 @@ impl Space {
         let Filler { mut found, .. } = all;
         found.plans.reserve_exact(filled.iter().map(|own| own.plans.len()).sum());
         filled.into_iter().for_each(|own| found.add(own));
-        let Found { grid, depths, plans, exclusions, dropped, combinations } = found;
+        let Found { grid, depths, plans, exclusions, clashes, combinations } = found;
         let decisions = values.described(&grid, &depths);
+        let mut dropped = exclusions.numbers();
+        for (clash, number) in clashes {
+            *dropped.entry(clash).or_default() += number;
+        }
         let excluded = exclusions.into_all();
         let tied = Tied::new(&program.model, &ground.uncosted);
         Self { decisions, combinations, plans, dropped, excluded, tied }
@@ -120,7 +124,8 @@ struct Found {
     depths: BTreeSet<u32>,
     plans: Vec<Outline>,
     exclusions: Exclusions,
-    dropped: BTreeMap<&'static str, u64>,
+    /// Combinations of clashes that nobody asks for, by name.
+    clashes: BTreeMap<&'static str, u64>,
     combinations: u64,
 }
 
@@ -131,8 +136,8 @@ impl Found {
         self.depths.extend(later.depths);
         self.plans.extend(later.plans);
         self.exclusions.extend(later.exclusions);
-        for (reason, number) in later.dropped {
-            *self.dropped.entry(reason).or_default() += number;
+        for (clash, number) in later.clashes {
+            *self.clashes.entry(clash).or_default() += number;
         }
         self.combinations += later.combinations;
     }
@@ -152,7 +157,7 @@ impl<'a> Filler<'a> {
             depths: BTreeSet::new(),
             plans: Vec::new(),
             exclusions: Exclusions::default(),
-            dropped: BTreeMap::new(),
+            clashes: BTreeMap::new(),
             combinations: 0,
         };
         Self { ground, rules: SameRules::default(), found }
@@ -165,9 +170,9 @@ impl<'a> Filler<'a> {
             self.found.grid.number(values, family) * values.recompute.len() as u64;
         self.found.combinations += number;
         let reason = Reason::Clash(clash);
-        *self.found.dropped.entry(reason.name()).or_default() += number;
-        if self.is_asked_for(clash) {
-            self.found.exclusions.add((family, Sizes::All), &reason, number);
+        match self.is_asked_for(clash) {
+            true => self.found.exclusions.add((family, Sizes::All), &reason, number),
+            false => *self.found.clashes.entry(reason.name()).or_default() += number,
         }
     }
 
@@ -234,7 +239,6 @@ impl<'a> Filler<'a> {
     }
 
     fn drop(&mut self, family: Family, counts: Counts, reason: &Reason, number: u64) {
-        *self.found.dropped.entry(reason.name()).or_default() += number;
         self.found.exclusions.add((family, Sizes::One(counts)), reason, number);
     }
 
