@@ -84,7 +84,7 @@ fn call(form: &RewriteForm, line: &CallPattern, sizes: Sizes) -> Call {
     };
     let made = if line.is_in_place() { &[] } else { line.made };
     let operands = line.read.iter().chain(made).map(|name| operand(name)).collect();
-    Call { kernel: line.kernel.into(), attributes, operands }
+    Call { kernel: line.kernel.into(), attributes: attributes.into(), operands }
 }
 
 /// Runs a line on all devices.

@@ -112,8 +112,8 @@ fn a_layer_computes_again_what_the_law_says() {
         layer(recompute) - layer(Recompute::None)
     };
     let forward = |layers| code(layers, BackwardForm::Whole, Recompute::None).forward;
-    let last = forward(3).calls.into_iter();
-    let last = last.filter(|call| call.kernel == "affine_add").map(|call| flops(&call));
+    let short = forward(3);
+    let last = short.calls.iter().filter(|call| call.kernel == "affine_add").map(flops);
     let layer = work(&[&forward(4)]) - work(&[&forward(3)]);
     let full = layer - last.max().expect("a layer ends with a product");
     for form in FORMS {

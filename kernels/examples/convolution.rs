@@ -7,7 +7,6 @@
 use roundelay_kernels::{Context, Kernel, Mode, random::Stream};
 use roundelay_schedule::{Attribute, Bytes, Call, Element, Operand};
 use std::{
-    collections::BTreeMap,
     io::{self, BufRead},
     time::Instant,
 };
@@ -61,11 +60,13 @@ impl Layer {
         };
         Call {
             kernel: kernel.into(),
-            attributes: BTreeMap::from([
+            attributes: [
                 integer("stride", self.stride),
                 integer("padding", padding),
                 integer("groups", 1),
-            ]),
+            ]
+            .into_iter()
+            .collect(),
             operands: (0..).zip(shapes).map(operand).collect(),
         }
     }

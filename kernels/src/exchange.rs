@@ -424,7 +424,7 @@ mod tests {
             let parts = Attribute::Integer(2);
             let call = Call {
                 kernel: kernel.into(),
-                attributes: [("parts".into(), parts)].into(),
+                attributes: [("parts".into(), parts)].into_iter().collect(),
                 operands: operands.map(operand).into(),
             };
             let exchanged = Kernels.exchange(&call, Float::Bf16(GradientSums::F32));

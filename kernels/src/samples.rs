@@ -13,14 +13,13 @@ pub use mixes::{Mix, mixed, tolerance};
 pub use usual::usual;
 
 use crate::Real;
-use roundelay_schedule::{Attribute, Bytes, Call, Element, Operand};
-use std::collections::BTreeMap;
+use roundelay_schedule::{Attribute, Bytes, Call, Constants, Element, Operand};
 
 /// A call under construction.
 pub fn call(kernel: &str) -> Call {
     Call {
         kernel: kernel.to_owned().into(),
-        attributes: BTreeMap::new(),
+        attributes: Constants::default(),
         operands: Vec::new(),
     }
 }

@@ -89,7 +89,7 @@ mod tests {
         let shapes = [[3, 64], [classes, 64], [3, classes]];
         let call = Call {
             kernel: "matmul".into(),
-            attributes: flags.map(flag).into(),
+            attributes: flags.into_iter().map(flag).collect(),
             operands: shapes.map(operand).to_vec(),
         };
         Kernel::parse(&call).unwrap().footprint(dtype).unit

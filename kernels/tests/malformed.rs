@@ -63,8 +63,8 @@ fn a_call_with_one_mistake_is_refused() {
                     bad
                 };
                 refused(&mutate(&|bad| bad.operands.truncate(place)), "is missing");
-                refused(&mutate(&|bad| bad.operands[place].shape.push(0)), "zero");
-                let huge = |bad: &mut Call| bad.operands[place].shape.push(1 << 60);
+                refused(&mutate(&|bad| bad.operands[place].shape.extend([0])), "zero");
+                let huge = |bad: &mut Call| bad.operands[place].shape.extend([1 << 60]);
                 refused(
                     &mutate(&|bad| {
                         huge(bad);
@@ -241,4 +241,26 @@ fn what_is_sure_of_a_call_is_no_more_than_it_passes() {
         }
     }
     assert!(both > 100, "only {both} calls may add");
+}
+
+/// Law: what a call does and takes follows from its kernel, constants and shapes, wherever its
+/// operands lie.
+#[test]
+fn places_change_nothing() {
+    let known = |call: &Call| {
+        let kernel = Kernel::parse(call).unwrap();
+        let (footprint, exchange) = (kernel.footprint(Float::F32), kernel.exchange());
+        (kernel.accesses().to_vec(), footprint, exchange)
+    };
+    for name in NAMES {
+        for seed in 0..20 {
+            let call = sample(name, &mut Draw::new(seed));
+            let mut moved = call.clone();
+            for operand in &mut moved.operands {
+                (operand.argument, operand.offset) = (7, operand.offset + Bytes(64));
+            }
+            assert!(call.is_like(&moved), "{name}");
+            assert_eq!(known(&call), known(&moved), "{name}");
+        }
+    }
 }

@@ -24,8 +24,8 @@ use roundelay_kernels::Kernel;
 use roundelay_schedule::{
     Attribute, BytesPerSecond, Call, Device, DeviceId, Doing, Exchanged, Exchanging,
     Float, FlopsPerSecond, Footprint, Id, Input, Job, Line, Meanwhile, Nanos, Place,
-    Products, Profile, Routine, RoutineId, Schedule, Table, Touching, Unit, Work,
-    feed_text, needed_by, time_beside,
+    Products, Profile, Repeated, Routine, RoutineId, Schedule, Table, Touching, Unit,
+    Work, feed_text, needed_by, time_beside,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -266,7 +266,19 @@ impl Costs {
         &self,
         calls: impl IntoIterator<Item = &'a Call>,
     ) -> Result<Vec<Priced>, Unpriced> {
-        let one = |call| Ok(self.parsed(call)?.1);
+        self.priced_again(&mut Repeated::default(), calls)
+    }
+
+    /// The same, with what is known of calls by now.
+    ///
+    /// # Errors
+    /// When the catalogue does not know a call.
+    pub(crate) fn priced_again<'a>(
+        &self,
+        known: &mut Repeated<'a, Priced>,
+        calls: impl IntoIterator<Item = &'a Call>,
+    ) -> Result<Vec<Priced>, Unpriced> {
+        let one = |call| known.of(call, |call| Ok(self.parsed(call)?.1)).cloned();
         calls.into_iter().map(one).collect()
     }
 
@@ -492,8 +504,9 @@ pub(crate) fn price_with(
     let busy = u32::try_from(schedule.plan.devices.len()).unwrap_or(u32::MAX);
     let mut all = Origins::default();
     let mut predicted = Vec::with_capacity(schedule.routines.len());
+    let mut known = Repeated::default();
     for (id, routine) in schedule.routines.iter() {
-        let calls = costs.priced(&routine.calls)?;
+        let calls = costs.priced_again(&mut known, &routine.calls)?;
         let kinds = places.get(&id).map(|places| costs.models_at(schedule, places));
         let needed = exchanges_needed(&routine.calls, &calls, costs.dtype)?;
         let kinds = kinds.unwrap_or_default();

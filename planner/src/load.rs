@@ -7,8 +7,8 @@ use roundelay_codegen::{
 };
 use roundelay_dsl::Program;
 use roundelay_schedule::{
-    Argument, Bytes, Id, MapWays, Nanos, Pass, Rewrites, Role, Routine, Stage, Table,
-    ValueId,
+    Argument, Bytes, Id, MapWays, Nanos, Pass, Repeated, Rewrites, Role, Routine, Stage,
+    Table, ValueId,
 };
 
 /// What one stage takes for one micro-batch.
@@ -140,22 +140,21 @@ pub(crate) fn samples(
     let n = u64::from(examples);
     let Samples { frame, code } = piece.samples(n, layout, wanted, &costs.algebra)?;
     let all = (program.train.batch / examples.max(1)).max(1);
-    let each = wanted.iter().zip(&code);
-    let one = |((stage, _), code): (&(Stage, StageForm), &StageCode)| {
-        sample(program, (&frame, all), (*stage, code), costs)
-    };
-    Ok(each.map(one).collect())
+    // Forms of a stage have most of their calls in common.
+    let mut known = Repeated::default();
+    let each = wanted.iter().map(|(stage, _)| *stage).zip(&code);
+    Ok(each.map(|own| sample(program, (&frame, all), own, (costs, &mut known))).collect())
 }
 
-fn sample(
+fn sample<'c>(
     program: &Program,
     (frame, micro_batches): (&Stages, u32),
-    (stage, row): (Stage, &StageCode),
-    costs: &Costs,
+    (stage, row): (Stage, &'c StageCode),
+    (costs, known): (&Costs, &mut Repeated<'c, Priced>),
 ) -> Result<Sample, LoadError> {
     let train = &program.train;
     let (dtype, elements) = (train.dtype, frame.elements[stage]);
-    let calls = |routine: &Routine| costs.priced(&routine.calls);
+    let mut calls = |routine: &'c Routine| costs.priced_again(known, &routine.calls);
     let backward = match &row.backward {
         BackwardCode::Whole { first, next } => {
             BackwardCalls::Whole([calls(first)?, calls(next)?])

@@ -13,6 +13,7 @@ mod check;
 mod clock;
 mod element;
 mod exchanged;
+mod extents;
 mod file;
 mod hash;
 mod horizon;
@@ -28,12 +29,14 @@ mod order;
 mod plan;
 mod profile;
 mod queues;
+mod repeated;
 mod replay;
 mod rewrite;
 mod routine;
 mod rule;
 mod schedule;
 mod segment;
+mod shared;
 mod slices;
 mod sum;
 mod target;
@@ -53,6 +56,7 @@ pub use check::{Checked, Culprit, Duty, Facts, Held, Violation, Violations, chec
 pub use clock::{Clock, Entry, simulate};
 pub use element::{Element, Float, GradientSums, Native, NoFloat};
 pub use exchanged::{Exchanged, Exchanging, Meanwhile, Strips};
+pub use extents::Extents;
 pub use file::{FileError, FileErrors, Lines, read, seal, write};
 pub use hash::Fnv;
 pub use horizon::Horizon;
@@ -80,15 +84,17 @@ pub use profile::{
     feed_text, kernel_of, read_profile, write_profile,
 };
 pub use queues::Queues;
+pub use repeated::Repeated;
 pub use replay::{Issue, Machine, Marks, replay};
 pub use rewrite::{Rewrite, Rewrites, Sites};
 pub use routine::{
-    Access, Argument, Attribute, Attributes, Call, Catalogue, Extents, Footprint, Name,
+    Access, Argument, Attribute, Attributes, Call, Catalogue, Constants, Footprint, Name,
     Operand, Pass, Role, Routine, Unit,
 };
 pub use rule::{Delays, Exactness, Hop, Rule, Timeline};
 pub use schedule::{FORMAT, PhysicalQueue, Schedule, Touch};
 pub use segment::{Instance, Segment};
+pub use shared::Shared;
 pub use sum::Sum;
 pub use target::{Device, Domain, Host, Pool, Products, Target};
 pub use tensor::{

@@ -6,6 +6,7 @@ pub use file::{ProfileError, ProfileErrors, read_profile, write_profile};
 
 use crate::{
     Attribute, Bytes, BytesPerSecond, Call, Element, Float, Flops, Fnv, Input, Nanos,
+    Operand,
 };
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -135,6 +136,17 @@ impl Call {
         }
         text
     }
+
+    /// Whether both have one [text](Self::text), and so differ at most in places.
+    pub fn is_like(&self, other: &Self) -> bool {
+        let is_like = |(one, other): (&Operand, &Operand)| {
+            one.element == other.element && one.shape == other.shape
+        };
+        self.kernel == other.kernel
+            && self.operands.len() == other.operands.len()
+            && self.attributes == other.attributes
+            && self.operands.iter().zip(&other.operands).all(is_like)
+    }
 }
 
 /// An attribute in a call's text.
@@ -176,7 +188,10 @@ mod tests {
         ];
         let mut call = Call {
             kernel: "attention".into(),
-            attributes: attributes.map(|(name, value)| (name.into(), value)).into(),
+            attributes: attributes
+                .map(|(name, value)| (name.into(), value))
+                .into_iter()
+                .collect(),
             operands: vec![
                 operand(Element::Real, &[4, 2], 64),
                 operand(Element::I32, &[4], 0),
@@ -185,6 +200,19 @@ mod tests {
         let text = "attention(flag = true, heads = 2, rate = 0.1, spared = [1,2]) real[4,2] i32[4]";
         assert_eq!(call.text(), text);
         assert_eq!(kernel_of(text), "attention");
+        let changes: [fn(&mut Call); 6] = [
+            |call| call.operands[0].offset = Bytes(0),
+            |call| call.operands[1].argument = 0,
+            |call| call.operands[0].shape = [2, 4].into(),
+            |call| call.operands[1].element = Element::Real,
+            |call| drop(call.operands.pop()),
+            |call| drop(call.attributes.insert("heads".into(), Attribute::Integer(4))),
+        ];
+        for change in changes {
+            let mut other = call.clone();
+            change(&mut other);
+            assert_eq!(call.is_like(&other), other.text() == text);
+        }
         call.attributes.clear();
         assert_eq!(call.text(), "attention real[4,2] i32[4]");
         assert_eq!(kernel_of(&call.text()), "attention");

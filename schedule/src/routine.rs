@@ -1,8 +1,9 @@
 //! What a launch runs: the kernel calls of one pass of one stage, over named arguments.
 
-use crate::{Bytes, Element, Exchanged, Float, InputId, Nanos, Stage, ValueId};
+use crate::{
+    Bytes, Element, Exchanged, Extents, Float, InputId, Nanos, Shared, Stage, ValueId,
+};
 use serde::{Deserialize, Serialize};
-use smallvec::SmallVec;
 use std::{borrow::Cow, collections::BTreeMap, fmt};
 
 /// The kernel calls of one pass of one stage.
@@ -20,8 +21,8 @@ pub struct Routine {
     pub stage: Stage,
     /// What a launch must bind.
     pub arguments: Vec<Argument>,
-    /// Kernel calls, in order.
-    pub calls: Vec<Call>,
+    /// Kernel calls, in order. Schedules of one search share them.
+    pub calls: Shared<Vec<Call>>,
     /// Predicted time on the device it runs on.
     pub predicted: Nanos,
 }
@@ -135,6 +136,9 @@ pub type Name = Cow<'static, str>;
 /// The constants of a kernel call, by their names.
 pub type Attributes = BTreeMap<Name, Attribute>;
 
+/// The constants of one call. Calls are made and copied again and again, so they share them.
+pub type Constants = Shared<Attributes>;
+
 /// One kernel call. The kernel catalogue knows what name, attributes and operands mean.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -142,10 +146,14 @@ pub struct Call {
     /// Name in the kernel catalogue.
     pub kernel: Name,
     /// Its constants.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub attributes: Attributes,
+    #[serde(default, skip_serializing_if = "has_none")]
+    pub attributes: Constants,
     /// What it works on.
     pub operands: Vec<Operand>,
+}
+
+fn has_none(attributes: &Constants) -> bool {
+    attributes.is_empty()
 }
 
 /// A dense array inside an argument.
@@ -161,9 +169,6 @@ pub struct Operand {
     /// Extents, slowest first.
     pub shape: Extents,
 }
-
-/// Extents of an array, slowest first; so few take no memory of their own.
-pub type Extents = SmallVec<[u64; 4]>;
 
 impl Operand {
     /// Number of elements; none when it overflows.
@@ -218,7 +223,8 @@ pub enum Unit {
 
 /// The kernels that exist; implemented beside them, asked by the checker.
 pub trait Catalogue {
-    /// What the call does to each operand, if such a call is well formed.
+    /// What the call does to each operand, if such a call is well formed; the same for all calls that
+    /// differ in places alone, where these lie in an argument.
     ///
     /// # Errors
     /// What is wrong, as a sentence without full stop.

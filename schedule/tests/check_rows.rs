@@ -4,9 +4,9 @@
 mod tiny;
 
 use roundelay_schedule::{
-    Access, Argument, Attribute, Axis, Bytes, Call, Contraction, Culprit, DeviceId,
-    Direction, Division, Element, Id, Line, LinkId, Operand, Pass, Role, Rule, Schedule,
-    Split, Splits, Subject, Tensor, Violation, Violations, Work, check,
+    Access, Argument, Attribute, Axis, Bytes, Call, Constants, Contraction, Culprit,
+    DeviceId, Direction, Division, Element, Id, Line, LinkId, Operand, Pass, Role, Rule,
+    Schedule, Split, Splits, Subject, Tensor, Violation, Violations, Work, check,
 };
 use tiny::{Builder, Letters, accumulate, empty, id, reduced, row};
 
@@ -51,7 +51,7 @@ fn exchange(arguments: [u32; 2]) -> Call {
     };
     Call {
         kernel: "=rw".into(),
-        attributes: [].into(),
+        attributes: Constants::default(),
         operands: arguments.map(operand).into(),
     }
 }

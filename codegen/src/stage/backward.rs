@@ -14,9 +14,9 @@ use super::{
 };
 use roundelay_dsl::{NodeId, Source};
 use roundelay_schedule::{
-    Access, Argument, Call, Id, Nanos, Operand, Pass, Role, Routine, Stage,
+    Access, Argument, Call, Constants, Id, Nanos, Operand, Pass, Role, Routine, Stage,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// Which micro-batch of a gradient sum a backward pass serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -178,7 +178,7 @@ pub(crate) fn combine(layout: &Layout<'_>, stage: Stage) -> Routine {
     };
     let add = Call {
         kernel: "accumulate".into(),
-        attributes: BTreeMap::new(),
+        attributes: Constants::default(),
         operands: vec![operand(1), operand(0)],
     };
     Routine {
@@ -186,7 +186,7 @@ pub(crate) fn combine(layout: &Layout<'_>, stage: Stage) -> Routine {
         pass: Pass::Combine,
         stage,
         arguments: arguments.into(),
-        calls: vec![add],
+        calls: vec![add].into(),
         predicted: Nanos(0),
     }
 }

@@ -2,8 +2,7 @@
 
 use crate::tensor::Strand;
 use roundelay_dsl::{NodeId, Source};
-use roundelay_schedule::{Attribute, Attributes, Call, Element, Extents, Operand};
-use std::rc::Rc;
+use roundelay_schedule::{Attribute, Call, Constants, Element, Extents, Operand};
 
 /// A dense array of a routine. Reshapes are views, so no `Source` here names a reshape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,9 +34,6 @@ pub(crate) enum Tensor {
     /// One contribution to such a sum; accumulation turns it into `Gradient` or `Detour`.
     Contribution(Source),
 }
-
-/// The constants of a call. Calls are laid down again and again, so they share them.
-pub(crate) type Constants = Rc<Attributes>;
 
 /// A tensor as one kernel sees it.
 #[derive(Clone, Debug, PartialEq)]
@@ -113,7 +109,7 @@ impl Step {
     }
     /// With one more constant.
     pub(crate) fn with(mut self, name: &'static str, value: Attribute) -> Self {
-        Rc::make_mut(&mut self.attributes).insert(name.into(), value);
+        self.attributes.insert(name.into(), value);
         self
     }
     /// With a flag that is true.
@@ -132,7 +128,7 @@ impl Step {
     pub(crate) fn placed(&self, place: impl FnMut(&Term) -> Operand) -> Call {
         Call {
             kernel: self.kernel.into(),
-            attributes: (*self.attributes).clone(),
+            attributes: self.attributes.clone(),
             operands: self.terms.iter().map(place).collect(),
         }
     }

@@ -6,13 +6,15 @@
 //! other is not made any more. A call that does two joins what stands before it in turn, so a
 //! product grows into an affine map, and that into one with an activation.
 
-use super::call::{Constants, Step, Tensor, Term};
+use super::call::{Step, Tensor, Term};
 use crate::{
     rewrite::{ArrayUse, CallPattern, Choice, FORMS, Neighbour, RewriteForm},
     tensor::Strand,
 };
 use roundelay_dsl::NodeId;
-use roundelay_schedule::{Attribute, Attributes, Extents, Id, Rewrite, Rewrites};
+use roundelay_schedule::{
+    Attribute, Attributes, Constants, Extents, Id, Rewrite, Rewrites,
+};
 use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet},
@@ -353,7 +355,7 @@ fn after(line: &CallPattern, names: &Names, rest: Attributes, strand: Strand) ->
         attributes.remove(INNER);
     }
     if line.kernel != "copy" {
-        let attributes = Constants::new(attributes);
+        let attributes = Constants::from(attributes);
         return Step { kernel: line.kernel, attributes, terms, node: None, strand };
     }
     // What is there already needs no other rows.

@@ -66,7 +66,7 @@ pub fn update(
     attributes.extend(treatments(stages, stage));
     let call = Call {
         kernel: kernel.into(),
-        attributes,
+        attributes: attributes.into(),
         operands: whole.into_iter().chain(state).collect(),
     };
     let argument = |(role, access, size)| Argument { role, access, size };
@@ -75,7 +75,7 @@ pub fn update(
         pass: Pass::Update,
         stage,
         arguments: arguments.into_iter().map(argument).collect(),
-        calls: vec![call],
+        calls: vec![call].into(),
         predicted: Nanos(0),
     }
 }

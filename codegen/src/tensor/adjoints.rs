@@ -110,7 +110,7 @@ fn run(
     };
     let call = Call {
         kernel: made.kernel.into(),
-        attributes: (*made.attributes).clone(),
+        attributes: made.attributes.clone(),
         operands: made.terms.iter().map(operand).collect(),
     };
     let kernel = Kernel::parse(&call).expect("the call is well formed");

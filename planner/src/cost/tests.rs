@@ -5,7 +5,7 @@ use crate::sample::{self, Random, device};
 use roundelay_codegen::lower;
 use roundelay_kernels::Kernels;
 use roundelay_schedule::{
-    Attribute, Bytes, BytesPerSecond, CallTime, Catalogue, Element, Flops,
+    Attribute, Bytes, BytesPerSecond, CallTime, Catalogue, Constants, Element, Flops,
     FlopsPerSecond, GradientSums, Id, Operand, Order, Pass, Placement, Rule, Tensor,
     Unit,
 };
@@ -111,7 +111,8 @@ fn an_exchange_takes_the_bytes_that_its_schedule_counts() {
             ("parts".into(), Attribute::Integer(2)),
             ("accumulate".into(), Attribute::Flag(true)),
         ]
-        .into(),
+        .into_iter()
+        .collect(),
         operands: vec![operand(Element::Real, 10), operand(Element::Wide, 5)],
     };
     let mut program = sample::program(2, 8);
@@ -309,7 +310,7 @@ fn nodes_are_bounded_by_the_faster_of_writing_and_adding() {
     };
     let written = Call {
         kernel: "matmul".into(),
-        attributes: [].into(),
+        attributes: Constants::default(),
         operands: vec![operand(3), operand(4), operand(3)],
     };
     let mut added = written.clone();

@@ -149,7 +149,7 @@ mod tests {
         let parts = Attribute::Integer(ROWS as i64);
         let call = Call {
             kernel: "all_reduce".into(),
-            attributes: [("parts".into(), parts)].into(),
+            attributes: [("parts".into(), parts)].into_iter().collect(),
             operands: vec![operand.clone(), operand],
         };
         let kernel = Kernel::parse(&call).expect("such a call is well formed");

@@ -117,8 +117,8 @@ mod tests {
     use roundelay_codegen::lower;
     use roundelay_dsl::{NoFiles, SourceFile, parse};
     use roundelay_schedule::{
-        Argument, Bytes, Hop, Id, Nanos, Order, Placement, Plan, Rule, Stage, States,
-        ValueId,
+        Argument, Bytes, Hop, Id, Nanos, Order, Placement, Plan, Rule, Shared, Stage,
+        States, ValueId,
     };
 
     const READ: Access = Access::Read;
@@ -186,7 +186,7 @@ mod tests {
             argument(Role::Metric, WRITE),
         ];
         let (pass, stage, predicted) = (Pass::Forward, Stage::new(0), Nanos(0));
-        let (name, calls) = ("F0".to_owned(), Vec::new());
+        let (name, calls) = ("F0".to_owned(), Shared::default());
         let routine = Routine { name, pass, stage, arguments, calls, predicted };
         let trunk = vec![part(1, 0..32, WRITE)];
         let head = vec![part(1, 0..16, READ), part(1, 32..48, WRITE)];

@@ -9,20 +9,21 @@
 use super::{Culprit, exchanges, faults::Faults, limit, needs::Needs, ranges::Ranges};
 use crate::{
     Access, Argument, Attribute, Call, Catalogue, Element, Id, Method, Operand,
-    Optimizer, Pass, Role, Routine, RoutineId, Schedule, Treatment,
+    Optimizer, Pass, Repeated, Role, Routine, RoutineId, Schedule, Treatment,
 };
 use std::{collections::BTreeSet, ops::Range};
 
 /// Checks all routines; needs a sound job.
 pub(super) fn check(schedule: &Schedule, catalogue: &dyn Catalogue, faults: &mut Faults) {
     let mut needs = Needs::default();
+    let mut known = Repeated::default();
     for (id, routine) in schedule.routines.iter() {
         let before = faults.total();
         signature(schedule, id, routine, faults);
         if faults.total() == before {
             demands(schedule, id, routine, faults);
             let mut body = Body::new(schedule, id, routine);
-            body.check(catalogue, faults);
+            body.check((catalogue, &mut known), faults);
             body.tell(&mut needs);
         }
     }
@@ -148,6 +149,9 @@ enum Deed {
     Update,
 }
 
+/// What calls do to their operands.
+type Accesses<'a> = Repeated<'a, Vec<Access>>;
+
 /// One routine while its calls are walked through.
 struct Body<'a> {
     schedule: &'a Schedule,
@@ -181,10 +185,17 @@ impl<'a> Body<'a> {
         }
     }
 
-    fn check(&mut self, catalogue: &dyn Catalogue, faults: &mut Faults) {
+    fn check(
+        &mut self,
+        (catalogue, known): (&dyn Catalogue, &mut Accesses<'a>),
+        faults: &mut Faults,
+    ) {
         let routine = self.routine;
         for (number, call) in routine.calls.iter().enumerate() {
-            if let Err(problem) = self.call(call, catalogue) {
+            let accesses = known.of(call, |call| catalogue.accesses(call));
+            let checked =
+                accesses.and_then(|accesses| self.call(call, accesses, catalogue));
+            if let Err(problem) = checked {
                 faults.require(false, Culprit::Call(self.id, number), || {
                     format!("{}: {problem}", call.kernel)
                 });
@@ -197,8 +208,12 @@ impl<'a> Body<'a> {
         }
     }
 
-    fn call(&mut self, call: &Call, catalogue: &dyn Catalogue) -> Result<(), String> {
-        let accesses = catalogue.accesses(call)?;
+    fn call(
+        &mut self,
+        call: &Call,
+        accesses: &[Access],
+        catalogue: &dyn Catalogue,
+    ) -> Result<(), String> {
         if accesses.len() != call.operands.len() {
             return Err(format!("needs {} operands", accesses.len()));
         }
@@ -216,7 +231,7 @@ impl<'a> Body<'a> {
         for operand in &call.operands {
             ranges.push(self.range(operand)?);
         }
-        self.distinct(call, &accesses, &ranges, deed)?;
+        self.distinct(call, accesses, &ranges, deed)?;
         // Reads of a call come before its writes.
         for wanted in [Access::Read, Access::Update, Access::Write] {
             for (index, range) in ranges.iter().enumerate() {

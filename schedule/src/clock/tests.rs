@@ -5,8 +5,8 @@ use crate::{
     Axis, AxisId, Buffer, BufferId, BytesPerSecond, Collective, Content, Data, Device,
     Domain, Evaluation, Float, FlopsPerSecond, Form, Id, Job, Link, Method, MicroBatch,
     Optimizer, Order, Pass, Placement, Plan, Pool, Rate, Recompute, Reduction, Rest,
-    Ring, RingId, Routine, RoutineId, Rule, Stage, States, Subject, Target, Timeline,
-    Wait, Way, enough_steps, grid,
+    Ring, RingId, Routine, RoutineId, Rule, Shared, Stage, States, Subject, Target,
+    Timeline, Wait, Way, enough_steps, grid,
 };
 
 /// Devices d0, d1, … with ring r0, r1, … each and 1,000 B/us memory; link x0 with 100 B/us
@@ -131,7 +131,7 @@ fn routine(schedule: &mut Schedule, pass: Pass, stage: usize, nanos: u64) -> Rou
         pass,
         stage: Stage::new(stage),
         arguments: vec![],
-        calls: vec![],
+        calls: Shared::default(),
         predicted: Nanos(nanos),
     })
 }

@@ -2,14 +2,13 @@
 
 use roundelay_schedule::{
     Access, Action, ActionId, Argument, Attribute, Axis, Buffer, Bytes, BytesPerSecond,
-    Call, Collective, Content, Data, Device, Division, Domain, Element, Evaluation,
-    Float, FlopsPerSecond, Form, Group, Id, Initial, Input, Item, Job, Link, MapWay,
-    MapWays, Method, Nanos, Operand, Optimizer, Order, Parameter, Pass, Place, Placement,
-    Plan, Pool, Protocol, Rate, Recompute, Reduction, Rest, Rewrite, Rewrites, Ring,
-    Role, Routine, Row, Rule, Schedule, Slice, Spot, States, Subject, Sum, Target,
+    Call, Collective, Constants, Content, Data, Device, Division, Domain, Element,
+    Evaluation, Float, FlopsPerSecond, Form, Group, Id, Initial, Input, Item, Job, Link,
+    MapWay, MapWays, Method, Nanos, Operand, Optimizer, Order, Parameter, Pass, Place,
+    Placement, Plan, Pool, Protocol, Rate, Recompute, Reduction, Rest, Rewrite, Rewrites,
+    Ring, Role, Routine, Row, Rule, Schedule, Slice, Spot, States, Subject, Sum, Target,
     Timeline, Treatment, Wait, Waits, Way, Work,
 };
-use std::collections::BTreeMap;
 
 fn id<I: Id>(index: usize) -> I {
     I::new(index)
@@ -218,7 +217,7 @@ fn routine(pass: Pass) -> Routine {
         element: Element::Real,
         shape: [4, 4][..].into(),
     };
-    let attributes = BTreeMap::from([
+    let attributes = [
         ("accumulate".into(), Attribute::Flag(true)),
         ("heads".into(), Attribute::Integer(i64::MIN)),
         ("factor".into(), Attribute::Real(1.0)),
@@ -226,7 +225,7 @@ fn routine(pass: Pass) -> Routine {
         ("limit".into(), Attribute::Real(f64::INFINITY)),
         ("spared".into(), Attribute::Integers(vec![0, 4])),
         ("none".into(), Attribute::Integers(vec![])),
-    ]);
+    ];
     Routine {
         name: format!("{pass}0"),
         pass,
@@ -234,10 +233,20 @@ fn routine(pass: Pass) -> Routine {
         arguments: arguments
             .map(|(role, access)| Argument { role, access, size: Bytes(64) })
             .collect(),
-        calls: vec![
-            Call { kernel: "add".into(), attributes, operands: vec![operand; 3] },
-            Call { kernel: "copy".into(), attributes: BTreeMap::new(), operands: vec![] },
-        ],
+        calls: [
+            Call {
+                kernel: "add".into(),
+                attributes: attributes.into_iter().collect(),
+                operands: vec![operand; 3],
+            },
+            Call {
+                kernel: "copy".into(),
+                attributes: Constants::default(),
+                operands: vec![],
+            },
+        ]
+        .into_iter()
+        .collect(),
         predicted: Nanos(1_000),
     }
 }

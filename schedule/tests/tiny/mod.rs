@@ -7,14 +7,13 @@ pub(crate) mod halves;
 
 use roundelay_schedule::{
     Access, Action, ActionId, Argument, Attribute, Axis, Buffer, Bytes, BytesPerSecond,
-    Call, Catalogue, Collective, Content, Data, Device, Division, Domain, Element,
-    Evaluation, Exchanged, Exchanging, Float, FlopsPerSecond, Group, Id, Initial, Input,
-    Job, Line, Link, Meanwhile, Method, MicroBatch, Nanos, Operand, Optimizer, Order,
-    Parameter, Pass, Place, Placement, Plan, Pool, Rate, Recompute, Reduction, Rest,
-    Ring, Role, Routine, RoutineId, Row, Rule, Schedule, Slice, Spot, States, Subject,
-    Sum, Table, Target, Timeline, Treatment, Wait, Waits, Work,
+    Call, Catalogue, Collective, Constants, Content, Data, Device, Division, Domain,
+    Element, Evaluation, Exchanged, Exchanging, Float, FlopsPerSecond, Group, Id,
+    Initial, Input, Job, Line, Link, Meanwhile, Method, MicroBatch, Nanos, Operand,
+    Optimizer, Order, Parameter, Pass, Place, Placement, Plan, Pool, Rate, Recompute,
+    Reduction, Rest, Ring, Role, Routine, RoutineId, Row, Rule, Schedule, Slice, Spot,
+    States, Subject, Sum, Table, Target, Timeline, Treatment, Wait, Waits, Work,
 };
-use std::collections::BTreeMap;
 
 /// Reads, writes and updates as the letters of a kernel's name say.
 pub(crate) struct Letters;
@@ -224,7 +223,7 @@ impl Builder for Schedule {
         };
         let call = Call {
             kernel: arguments.iter().map(|(_, access)| letter(access)).collect(),
-            attributes: BTreeMap::new(),
+            attributes: Constants::default(),
             operands: (0..arguments.len() as u32).map(operand).collect(),
         };
         let declare = |(role, access): &(Role, Access)| Argument {
@@ -237,7 +236,7 @@ impl Builder for Schedule {
             pass,
             stage: id(stage),
             arguments: arguments.iter().map(declare).collect(),
-            calls: vec![call],
+            calls: vec![call].into(),
             predicted: Nanos(1),
         })
     }

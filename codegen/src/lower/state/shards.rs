@@ -265,6 +265,7 @@ impl Shards {
 fn part_of(mut routine: Routine, parts: u64) -> Routine {
     routine.arguments.iter_mut().for_each(|argument| argument.size.0 /= parts);
     let operands = routine.calls.iter_mut().flat_map(|call| &mut call.operands);
-    operands.flat_map(|operand| &mut operand.shape).for_each(|extent| *extent /= parts);
+    let extents = operands.flat_map(|operand| operand.shape.iter_mut());
+    extents.for_each(|extent| *extent /= parts);
     routine
 }

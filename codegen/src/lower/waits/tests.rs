@@ -6,8 +6,8 @@ use roundelay_dsl::{Disk, SourceFile, parse};
 use roundelay_schedule::{
     Argument, Buffer, BufferId, Bytes, Collective, Content, DeviceId, Group, GroupId,
     LinkId, MicroBatch, Nanos, Order, Pass, PhysicalQueue, Place, Placement, Plan, Rest,
-    Ring, RingId, Role, Routine, RoutineId, Row, Rule, Slice, Spot, Stage, States,
-    Subject, Touch, Waits, Work,
+    Ring, RingId, Role, Routine, RoutineId, Row, Rule, Shared, Slice, Spot, Stage,
+    States, Subject, Touch, Waits, Work,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -98,7 +98,7 @@ fn routine(random: &mut Random) -> Routine {
         pass: Pass::Forward,
         stage: Stage::new(0),
         arguments: (0..3).map(argument).collect(),
-        calls: Vec::new(),
+        calls: Shared::default(),
         predicted: Nanos(0),
     }
 }

@@ -165,7 +165,7 @@ fn the_gradient_of_a_batch_norm_takes_in_that_of_its_activation() {
     let [relu, norm] = opened();
     let expected = [0, 11, 12, 13, 1, 2, 4, 14, 15].map(|n| wide(n).tensor);
     for attributes in [flagged(&[]), flagged(&["accumulate"])] {
-        let constants = Constants::new(attributes.clone());
+        let constants = Constants::from(attributes.clone());
         let norm = Step { attributes: constants, ..norm.clone() };
         let fused = fuse(vec![relu.clone(), norm], |_| false);
         assert_eq!(kernels(&fused), ["batch_norm_backward"]);
