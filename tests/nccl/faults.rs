@@ -5,7 +5,7 @@ use crate::{
     bench::{has_compiler, program},
     support::Ended,
     training::train,
-    world::{Running, World},
+    world::{PATIENCE, Running, World},
 };
 use std::{
     path::PathBuf,
@@ -20,7 +20,7 @@ const PLAN: &str = "rule cyclic_v2, placement shared, micro_batches 2, stages 2"
 const DEADLINE: u64 = 20;
 
 /// What ranks take to notice, to tell each other and to end, on a machine that does other things.
-const SLACK: Duration = Duration::from_secs(30);
+const SLACK: Duration = Duration::from_secs(60);
 
 fn words(more: &str) -> String {
     format!("run --device cuda --deadline {DEADLINE} {more}")
@@ -34,7 +34,7 @@ fn endless(world: &World) -> PathBuf {
 fn training(world: &World, running: &Running) {
     let folder = world.bench.scratch.path("kept");
     while std::fs::read_dir(&folder).map_or(0, Iterator::count) < 2 {
-        assert!(running.elapsed() < Duration::from_secs(60), "nothing is trained");
+        assert!(running.elapsed() < PATIENCE, "nothing is trained");
         thread::sleep(Duration::from_millis(20));
     }
 }
