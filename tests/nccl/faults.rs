@@ -5,7 +5,7 @@ use crate::{
     bench::{has_compiler, program},
     support::Ended,
     training::train,
-    world::{PATIENCE, Running, World},
+    world::{Running, World},
 };
 use std::{
     path::PathBuf,
@@ -18,6 +18,10 @@ const PLAN: &str = "rule cyclic_v2, placement shared, micro_batches 2, stages 2"
 
 /// Seconds after which nothing may stand still.
 const DEADLINE: u64 = 20;
+
+/// What ranks take to compile their kernels side by side and to train; the rest of the patience with
+/// a test is for their ends.
+const BEGINNING: Duration = Duration::from_secs(150);
 
 /// What ranks take to notice, to tell each other and to end, on a machine that does other things.
 const SLACK: Duration = Duration::from_secs(60);
@@ -34,7 +38,7 @@ fn endless(world: &World) -> PathBuf {
 fn training(world: &World, running: &Running) {
     let folder = world.bench.scratch.path("kept");
     while std::fs::read_dir(&folder).map_or(0, Iterator::count) < 2 {
-        assert!(running.elapsed() < PATIENCE, "nothing is trained");
+        assert!(running.elapsed() < BEGINNING, "nothing is trained");
         thread::sleep(Duration::from_millis(20));
     }
 }

@@ -17,7 +17,7 @@ use std::{
 
 /// A test that takes longer has a rank that does not begin, or does not end: each compiles its kernels
 /// first, all of them side by side.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
+const PATIENCE: Duration = Duration::from_secs(240);
 
 /// The libraries of a machine with several GPUs.
 pub(crate) const LIBRARIES: [&str; 4] = [ALL[0], ALL[1], ALL[2], "libnccl.so.2"];
