@@ -256,8 +256,9 @@ fn places_change_nothing() {
         for seed in 0..20 {
             let call = sample(name, &mut Draw::new(seed));
             let mut moved = call.clone();
-            for operand in &mut moved.operands {
-                (operand.argument, operand.offset) = (7, operand.offset + Bytes(64));
+            for (operand, number) in moved.operands.iter_mut().zip(0..) {
+                operand.argument = 7;
+                operand.offset += Bytes(1 + 3 * number);
             }
             assert!(call.is_like(&moved), "{name}");
             assert_eq!(known(&call), known(&moved), "{name}");

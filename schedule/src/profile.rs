@@ -137,7 +137,8 @@ impl Call {
         text
     }
 
-    /// Whether both have one [text](Self::text), and so differ at most in places.
+    /// Whether both differ at most in places: then both have one [text](Self::text), but for the sign
+    /// of zero.
     pub fn is_like(&self, other: &Self) -> bool {
         let is_like = |(one, other): (&Operand, &Operand)| {
             one.element == other.element && one.shape == other.shape
@@ -200,7 +201,8 @@ mod tests {
         let text = "attention(flag = true, heads = 2, rate = 0.1, spared = [1,2]) real[4,2] i32[4]";
         assert_eq!(call.text(), text);
         assert_eq!(kernel_of(text), "attention");
-        let changes: [fn(&mut Call); 6] = [
+        let changes: [fn(&mut Call); 7] = [
+            |call| call.kernel = "attentive".into(),
             |call| call.operands[0].offset = Bytes(0),
             |call| call.operands[1].argument = 0,
             |call| call.operands[0].shape = [2, 4].into(),

@@ -100,6 +100,18 @@ mod tests {
     }
 
     #[test]
+    fn calls_of_one_digest_are_told_apart() {
+        let copy = call(1, 0);
+        let zero = Call { kernel: "zero".into(), ..copy.clone() };
+        assert_eq!(digest(&copy), digest(&zero));
+        let mut repeated = Repeated::default();
+        for call in [&copy, &zero, &copy] {
+            let found = repeated.of(call, |call| Ok::<_, Infallible>(&*call.kernel));
+            assert_eq!(found, Ok(&&*call.kernel));
+        }
+    }
+
+    #[test]
     fn of_many_calls_no_more_are_kept_than_so_many() {
         let calls: Vec<Call> = (0..3 * KEPT as u64).map(|n| call(1 + n, 0)).collect();
         let mut repeated = Repeated::default();

@@ -223,8 +223,8 @@ pub enum Unit {
 
 /// The kernels that exist; implemented beside them, asked by the checker.
 pub trait Catalogue {
-    /// What the call does to each operand, if such a call is well formed; the same for all calls that
-    /// differ in places alone, where these lie in an argument.
+    /// What the call does to each operand, if such a call is well formed. Of calls that differ in places
+    /// alone one may be asked for all: whoever asks sees to it that operands lie inside arguments.
     ///
     /// # Errors
     /// What is wrong, as a sentence without full stop.
