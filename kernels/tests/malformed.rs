@@ -63,8 +63,12 @@ fn a_call_with_one_mistake_is_refused() {
                     bad
                 };
                 refused(&mutate(&|bad| bad.operands.truncate(place)), "is missing");
-                refused(&mutate(&|bad| bad.operands[place].shape.extend([0])), "zero");
-                let huge = |bad: &mut Call| bad.operands[place].shape.extend([1 << 60]);
+                let extend = |bad: &mut Call, extent| {
+                    let shape = &mut bad.operands[place].shape;
+                    *shape = shape.iter().copied().chain([extent]).collect();
+                };
+                refused(&mutate(&|bad| extend(bad, 0)), "zero");
+                let huge = |bad: &mut Call| extend(bad, 1 << 60);
                 refused(
                     &mutate(&|bad| {
                         huge(bad);

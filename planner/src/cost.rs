@@ -24,8 +24,8 @@ use roundelay_kernels::Kernel;
 use roundelay_schedule::{
     Attribute, BytesPerSecond, Call, Device, DeviceId, Doing, Exchanged, Exchanging,
     Float, FlopsPerSecond, Footprint, Id, Input, Job, Line, Meanwhile, Nanos, Place,
-    Products, Profile, Repeated, Routine, RoutineId, Schedule, Table, Touching, Unit,
-    Work, feed_text, needed_by, time_beside,
+    Products, Profile, Repeated, RoutineId, Schedule, Table, Touching, Unit, Work,
+    feed_text, needed_by, time_beside,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -242,13 +242,14 @@ impl Costs {
         schedule: &Schedule,
     ) -> Result<BTreeMap<RoutineId, Vec<Nanos>>, Unpriced> {
         let busy = u32::try_from(schedule.plan.devices.len()).unwrap_or(u32::MAX);
-        let times = |(id, routine): (RoutineId, &Routine)| {
-            let calls = self.priced(&routine.calls)?;
+        let mut known = Repeated::default();
+        let routines = schedule.routines.iter().map(|(id, routine)| {
+            let calls = self.priced_knowing(&mut known, &routine.calls)?;
             let needed = exchanges_needed(&routine.calls, &calls, self.dtype)?;
             let on = |kind| self.slowest(&[kind].into(), (&calls, &needed), busy).0;
             Ok((id, (0..self.kinds()).map(on).collect()))
-        };
-        schedule.routines.iter().map(times).collect()
+        });
+        routines.collect()
     }
 
     fn models(&self, on: On) -> &[Model] {
@@ -266,14 +267,14 @@ impl Costs {
         &self,
         calls: impl IntoIterator<Item = &'a Call>,
     ) -> Result<Vec<Priced>, Unpriced> {
-        self.priced_again(&mut Repeated::default(), calls)
+        self.priced_knowing(&mut Repeated::default(), calls)
     }
 
     /// The same, with what is known of calls by now.
     ///
     /// # Errors
     /// When the catalogue does not know a call.
-    pub(crate) fn priced_again<'a>(
+    pub(crate) fn priced_knowing<'a>(
         &self,
         known: &mut Repeated<'a, Priced>,
         calls: impl IntoIterator<Item = &'a Call>,
@@ -506,7 +507,7 @@ pub(crate) fn price_with(
     let mut predicted = Vec::with_capacity(schedule.routines.len());
     let mut known = Repeated::default();
     for (id, routine) in schedule.routines.iter() {
-        let calls = costs.priced_again(&mut known, &routine.calls)?;
+        let calls = costs.priced_knowing(&mut known, &routine.calls)?;
         let kinds = places.get(&id).map(|places| costs.models_at(schedule, places));
         let needed = exchanges_needed(&routine.calls, &calls, costs.dtype)?;
         let kinds = kinds.unwrap_or_default();

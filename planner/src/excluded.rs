@@ -128,8 +128,13 @@ mod tests {
         for superior in [Superior::NoLag, Superior::NoOverlap] {
             all.add((family, Sizes::All), &Reason::Equal(superior), 1);
         }
+        let earlier = Family { rule: Rule::Sync, placement: Placement::Data, ..family };
+        assert!(earlier < family);
+        all.add((earlier, Sizes::All), &Reason::OneReplica, 5);
+        assert_eq!(all.numbers().values().sum::<u64>(), 13);
         let found = all.into_all();
-        assert_eq!(found.len(), 3);
+        assert_eq!(found.len(), 4);
+        assert!(found.is_sorted_by_key(|own| (own.family, own.reason.name())));
         let devices = found.iter().find(|e| e.reason.name() == "too_few_devices");
         let devices = devices.expect("one group is about devices");
         assert_eq!(devices.number, 6);

@@ -134,18 +134,22 @@ pub(crate) fn check_delay(family: Family, n: u32, s: u32) -> Result<(), Reason> 
     Ok(())
 }
 
+fn available(program: &Program) -> u32 {
+    u32::try_from(program.target.devices.len()).unwrap_or(u32::MAX)
+}
+
 /// Whether the cluster has so many devices.
 pub(crate) fn has_devices(program: &Program, needed: u32) -> Result<(), Reason> {
-    let available = u32::try_from(program.target.devices.len()).unwrap_or(u32::MAX);
+    let available = available(program);
     match needed > available {
         true => Err(Reason::TooFewDevices { needed, available }),
         false => Ok(()),
     }
 }
 
-/// Whether the devices of a cluster that has enough go so far.
+/// Whether a window that ends here lies in a cluster that has enough devices for it.
 pub(crate) fn check_end(program: &Program, end: u32) -> Result<(), Reason> {
-    let available = u32::try_from(program.target.devices.len()).unwrap_or(u32::MAX);
+    let available = available(program);
     match end > available {
         true => Err(Reason::BehindTheLast { end, available }),
         false => Ok(()),

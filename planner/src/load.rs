@@ -154,7 +154,7 @@ fn sample<'c>(
 ) -> Result<Sample, LoadError> {
     let train = &program.train;
     let (dtype, elements) = (train.dtype, frame.elements[stage]);
-    let mut calls = |routine: &'c Routine| costs.priced_again(known, &routine.calls);
+    let mut calls = |routine: &'c Routine| costs.priced_knowing(known, &routine.calls);
     let backward = match &row.backward {
         BackwardCode::Whole { first, next } => {
             BackwardCalls::Whole([calls(first)?, calls(next)?])

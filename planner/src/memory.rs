@@ -31,8 +31,10 @@ impl Room {
     /// Of a program's devices.
     pub(crate) fn new(program: &Program) -> Self {
         let devices = program.target.devices.values();
-        let each: Vec<Bytes> =
-            devices.map(|device| device_capacity(program, device)).collect();
+        Self::of(devices.map(|device| device_capacity(program, device)).collect())
+    }
+
+    fn of(each: Vec<Bytes>) -> Self {
         let mut end = 0;
         let run = |own: &[Bytes]| {
             let start = end;
@@ -47,7 +49,9 @@ impl Room {
     fn roomiest(&self, (first, devices): Window) -> Option<(DeviceId, Bytes)> {
         let (first, end) = (first as usize, first.saturating_add(devices) as usize);
         let within = |run: &Range<usize>| run.start.max(first)..run.end.min(end);
-        let runs = self.alike.iter().map(within).filter(|run| !run.is_empty());
+        let from = self.alike.partition_point(|run| run.end <= first);
+        let runs = self.alike[from..].iter().take_while(|run| run.start < end);
+        let runs = runs.map(within).filter(|run| !run.is_empty());
         let last = runs.max_by_key(|run| self.each[run.start])?.end - 1;
         Some((DeviceId::new(last), self.each[last]))
     }
@@ -207,4 +211,29 @@ pub(crate) fn cells(schedule: &Schedule) -> BTreeMap<DeviceId, DeviceId> {
     let repeated = rings
         .flat_map(|cell| shifts.iter().map(move |shift| (cell.shifted(*shift), cell)));
     repeated.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::Random;
+
+    #[test]
+    fn the_roomiest_of_a_window_is_the_last_that_may_take_most() {
+        let mut random = Random::new(3);
+        for _ in 0..100 {
+            let count = random.below(8);
+            let each: Vec<Bytes> = (0..count).map(|_| Bytes(random.below(3))).collect();
+            let room = Room::of(each.clone());
+            for first in 0..10 {
+                for devices in 0..10 {
+                    let window = first..(first + devices).min(each.len());
+                    let best = window.max_by_key(|device| (each[*device], *device));
+                    let best = best.map(|device| (DeviceId::new(device), each[device]));
+                    let window = (first as u32, devices as u32);
+                    assert_eq!(room.roomiest(window), best, "{each:?}, {window:?}");
+                }
+            }
+        }
+    }
 }

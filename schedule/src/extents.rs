@@ -56,12 +56,6 @@ impl FromIterator<u64> for Extents {
     }
 }
 
-impl Extend<u64> for Extents {
-    fn extend<I: IntoIterator<Item = u64>>(&mut self, extents: I) {
-        self.0.extend(extents);
-    }
-}
-
 impl fmt::Debug for Extents {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)

@@ -228,7 +228,7 @@ fn a_file_keeps_treatments_and_updates_follow_them() {
     let mut changed = read(&text).unwrap();
     assert_eq!(changed, *schedule);
     for (_, routine) in changed.routines.iter_mut() {
-        for call in &mut routine.calls {
+        for call in routine.calls.iter_mut() {
             if call.attributes.contains_key("averaged") {
                 let none = Attribute::Integers(Vec::new());
                 call.attributes.insert("averaged".into(), none);
