@@ -20,8 +20,7 @@ use roundelay_dsl::{Objective, Program};
 use roundelay_schedule::{Exactness, Images, Sequence};
 use std::{collections::BTreeMap, ops::Range};
 
-/// Plans by class of exactness, in the parts in which they were looked at: they are many, and
-/// whoever wants one list of them makes it once.
+/// Plans by class of exactness, in the parts in which they were looked at.
 pub(crate) type Classes = BTreeMap<Exactness, Vec<Vec<Open>>>;
 
 /// Knows the costs of the plans of a program, and keeps what turned out.

@@ -1,6 +1,7 @@
 //! Cut points: the exact dynamic program over the node list.
 
 mod apart;
+mod balanced;
 mod uneven;
 mod units;
 
@@ -199,130 +200,6 @@ fn cut_at(chain: &Chain, positions: &[usize], stages: u32) -> Vec<u32> {
     let counts = units::shared(&elapsed, &units, stages as usize);
     let chosen = units::cuts(&elapsed, &crossing, &units, &counts).into_iter();
     chosen.map(|index| u32::try_from(positions[index]).unwrap_or(u32::MAX)).collect()
-}
-
-/// The least possible largest stage time; `elapsed[p]` is the time of everything before p. Stages
-/// that are filled up one after another are the fewest within a limit, and fewer can be parted.
-fn least_largest(elapsed: &[Nanos], stages: usize) -> Nanos {
-    let end = elapsed.len() - 1;
-    let fits = |limit: u64| {
-        let mut start = 0;
-        for _ in 0..stages {
-            let reach = Nanos(elapsed[start].0.saturating_add(limit));
-            start = elapsed.partition_point(|before| *before <= reach) - 1;
-            if start >= end {
-                return true;
-            }
-        }
-        false
-    };
-    let (mut low, mut high) = (0, elapsed[end].0);
-    while low < high {
-        let middle = low + (high - low) / 2;
-        if fits(middle) {
-            high = middle;
-        } else {
-            low = middle + 1;
-        }
-    }
-    Nanos(low)
-}
-
-/// Indices of the cuts with the least sum of crossing bytes, all stages within `limit`.
-fn least_crossing(
-    elapsed: &[Nanos],
-    crossing: &[Bytes],
-    stages: usize,
-    limit: Nanos,
-) -> Vec<usize> {
-    let within = |start: usize, next: usize| elapsed[next] - elapsed[start] <= limit;
-    let windows = windows(elapsed, stages, limit);
-    let mut rows = vec![Row { first: windows[0].0, least: vec![Bytes(0)] }];
-    rows[0].least.resize(windows[0].1 - windows[0].0 + 1, Bytes(0));
-    for window in &windows[1..] {
-        let next = least_of_next(*window, within, crossing, &rows[rows.len() - 1]);
-        rows.push(next);
-    }
-    let mut cuts: Vec<usize> = Vec::new();
-    for left in (1..stages).rev() {
-        let start = cuts.last().copied().unwrap_or(0);
-        let rest = &rows[left - 1];
-        let next = rest.places().find(|next| {
-            *next > start
-                && within(start, *next)
-                && crossing[*next] + rest.at(*next) == rows[left].at(start)
-        });
-        cuts.push(next.expect("the first pass found cuts within the limit"));
-    }
-    cuts
-}
-
-/// The first and the last place where the last stage may start, the last two, and so on: so late
-/// that what is left fits into them, so early that what is before fits into the others.
-fn windows(elapsed: &[Nanos], stages: usize, limit: Nanos) -> Vec<(usize, usize)> {
-    let end = elapsed.len() - 1;
-    let mut latest = vec![0];
-    let mut earliest = vec![end];
-    for _ in 0..stages {
-        let (start, next) = (latest[latest.len() - 1], earliest[earliest.len() - 1]);
-        let reach = Nanos(elapsed[start].0.saturating_add(limit.0));
-        latest.push(elapsed.partition_point(|before| *before <= reach) - 1);
-        let reach = Nanos(elapsed[next].0.saturating_sub(limit.0));
-        earliest.push(elapsed.partition_point(|before| *before < reach));
-    }
-    let window = |left: usize| {
-        let before = stages - left;
-        (earliest[left].max(before), latest[before].min(end - left))
-    };
-    (1..=stages).map(window).collect()
-}
-
-/// The least sums of bytes from some starts that follow each other.
-struct Row {
-    first: usize,
-    least: Vec<Bytes>,
-}
-
-impl Row {
-    fn places(&self) -> std::ops::Range<usize> {
-        self.first..self.first + self.least.len()
-    }
-
-    fn at(&self, start: usize) -> Bytes {
-        self.least[start - self.first]
-    }
-}
-
-/// For each start of a window the least sum of a cut at a place behind it that is within reach,
-/// which ends later the later the start is, and of what follows that cut: the places that may
-/// still be the least stand in a queue, least first, and those out of reach before it.
-fn least_of_next(
-    (first, last): (usize, usize),
-    within: impl Fn(usize, usize) -> bool,
-    crossing: &[Bytes],
-    follows: &Row,
-) -> Row {
-    let mut least = vec![Bytes(u64::MAX); (last + 1).saturating_sub(first)];
-    let mut queue: Vec<(usize, Bytes)> = Vec::with_capacity(follows.least.len());
-    let mut begin = 0;
-    let places = &crossing[follows.places()];
-    let sums = places.iter().zip(&follows.least).map(|(own, rest)| *own + *rest);
-    let mut sums = follows.places().zip(sums).rev().peekable();
-    for (start, least) in (first..last + 1).zip(&mut least).rev() {
-        while let Some(next) = sums.next_if(|(place, _)| *place > start) {
-            while queue.len() > begin && queue[queue.len() - 1].1 >= next.1 {
-                queue.pop();
-            }
-            queue.push(next);
-        }
-        while queue.get(begin).is_some_and(|(far, _)| !within(start, *far)) {
-            begin += 1;
-        }
-        if let Some((_, sum)) = queue.get(begin) {
-            *least = *sum;
-        }
-    }
-    Row { first, least }
 }
 
 /// Bytes of the values that one micro-batch carries over the boundary in front of each node.

@@ -134,8 +134,9 @@ pub(crate) struct Cutting {
     /// Elements of all stages, and of the largest one.
     pub all: u64,
     pub largest: u64,
-    /// The update of all stages at once.
-    pub update: Nanos,
+    /// What the update of each stage takes at least: by the law of the roofline, as large a part of
+    /// the update of all as its elements are of all. A table may say less.
+    pub updates: Vec<Nanos>,
     /// The largest stage.
     pub widest: usize,
     /// Whether every stage reads of the one before, and gives a gradient back.
@@ -413,14 +414,6 @@ fn chains(
 }
 
 impl Cutting {
-    /// What the update of one stage takes at least: by the law of the roofline, as large a part of
-    /// the update of all as its elements are of all. A table may say less.
-    pub(crate) fn update(&self, stage: usize) -> Nanos {
-        let part = u128::from(self.update.0) * u128::from(self.elements[stage])
-            / u128::from(self.all.max(1));
-        Nanos(u64::try_from(part).unwrap_or(u64::MAX))
-    }
-
     fn at(costed: &CostedChain, cuts: Vec<u32>, kinds: Vec<Kinds>) -> Self {
         let CostedChain { chain, elements, reads, update, .. } = costed;
         let starts = std::iter::once(0).chain(cuts.iter().map(|cut| *cut as usize));
@@ -443,11 +436,16 @@ impl Cutting {
         };
         let most = elements.iter().copied().enumerate().max_by_key(|(_, own)| *own);
         let (widest, largest) = most.unwrap_or_default();
+        let all: u64 = elements.iter().sum();
+        let part = |own: &u64| {
+            let part = u128::from(update.0) * u128::from(*own) / u128::from(all.max(1));
+            Nanos(u64::try_from(part).unwrap_or(u64::MAX))
+        };
         Self {
-            all: elements.iter().sum(),
+            all,
             reads,
             largest,
-            update: *update,
+            updates: elements.iter().map(part).collect(),
             widest,
             linked: chain.links(&cuts),
             passes: in_a_row(|times| &times.passes),
@@ -499,7 +497,7 @@ mod tests {
             let forms = vec![StageForm::default(); stages as usize];
             let cell = Cell { examples, tensor, cuts: &cutting.cuts, forms, kinds: &[] };
             for (stage, load) in known.load_of(cell).unwrap().iter().enumerate() {
-                let part = cutting.update(stage);
+                let part = cutting.updates[stage];
                 assert!(part <= load.update, "{part} {load:?}");
                 compared += usize::from(part > Nanos(0));
             }

@@ -265,7 +265,7 @@ impl Ranking {
             classes.into_iter().partition(|(class, _)| *class <= self.allowed);
         let mine: Vec<Vec<Open>> = mine.into_values().flatten().collect();
         let first = aim(&goal, options, options.top);
-        let mut found = search(joined(mine), first, clerk, progress);
+        let mut found = search(mine, first, clerk, progress);
         self.count(clerk, &found);
         if found.open.is_some() && !found.best.is_empty() && !progress.stopped {
             self.each_placement(&mut found, clerk, options, progress);
@@ -283,7 +283,7 @@ impl Ranking {
                 limit => (limit.div_ceil(WEAKER_PART), WEAKER_ENOUGH),
             };
             let usual = aim(&goal, &Options { clocked_max, ..*options }, 1);
-            let found = search(joined(plans), Aim { enough, ..usual }, clerk, progress);
+            let found = search(plans, Aim { enough, ..usual }, clerk, progress);
             self.count(clerk, &found);
             let line = format!("plan {{ exactness {exactness} }}");
             let Some(candidate) = found.best.into_iter().next() else { continue };
@@ -319,7 +319,7 @@ impl Ranking {
         }
         let plans: Vec<Open> = likeliest.into_values().collect();
         let all = Options { clocked_max: plans.len(), ..*options };
-        let more = search(plans, aim(&goal, &all, options.top), clerk, progress);
+        let more = search(vec![plans], aim(&goal, &all, options.top), clerk, progress);
         self.clocked += more.clocked;
         found.best.extend(more.best);
         found.best.sort_by_key(|candidate| candidate.score(&goal));
@@ -336,7 +336,7 @@ impl Ranking {
         progress: &mut Progress<'_>,
     ) -> Vec<Candidate> {
         let goal = self.goal.by_memory();
-        let found = search(plans, aim(&goal, options, usize::MAX), clerk, progress);
+        let found = search(vec![plans], aim(&goal, options, usize::MAX), clerk, progress);
         self.clocked += found.clocked;
         let mut best = found.best;
         best.sort_by_key(|candidate| candidate.score(&self.goal));
@@ -351,14 +351,6 @@ impl Ranking {
             found.open.is_none_or(|open| best.is_some_and(|best| best <= open));
         self.plans = found.best;
     }
-}
-
-/// The plans of all parts, each of which is dropped when it was taken.
-fn joined(parts: Vec<Vec<Open>>) -> Vec<Open> {
-    let mut all = Vec::new();
-    all.reserve_exact(parts.iter().map(Vec::len).sum());
-    parts.into_iter().for_each(|part| all.extend(part));
-    all
 }
 
 /// (best − bound) / best of the first number of two scores.

@@ -5,6 +5,9 @@
 //! what is kept is the best of all, unless the limit on clocked plans came first, or somebody
 //! wished to stop; then the least open bound says how far off it may be.
 
+mod queue;
+
+use self::queue::{Place, Queue};
 use crate::{
     bound::Bound,
     candidate::Candidate,
@@ -14,7 +17,7 @@ use crate::{
     reason::Reason,
     sharpen::Sharpness,
 };
-use std::{cmp::Reverse, collections::BinaryHeap, ops::ControlFlow};
+use std::ops::ControlFlow;
 
 /// Plans that are clocked between two looks at the bounds; fixed, so that the result does not
 /// depend on the number of threads.
@@ -97,70 +100,14 @@ impl Open {
     }
 }
 
-/// The plans that may still be the best, least bound first.
-struct Queue<'a> {
-    heap: BinaryHeap<Reverse<(Score, usize)>>,
-    plans: Vec<Open>,
-    goal: &'a Goal,
-}
-
-impl<'a> Queue<'a> {
-    fn new(plans: Vec<Open>, goal: &'a Goal) -> Self {
-        let entry = |(index, open): (usize, &Open)| Reverse((open.score(goal), index));
-        let heap = plans.iter().enumerate().map(entry).collect();
-        Self { heap, plans, goal }
-    }
-
-    fn first(&self) -> Option<(Score, &Open)> {
-        self.heap.peek().map(|Reverse((score, index))| (*score, &self.plans[*index]))
-    }
-
-    /// Takes plans from the front that are as wanted.
-    fn take(&mut self, most: usize, wanted: impl Fn(Score, &Open) -> bool) -> Vec<usize> {
-        let mut taken = Vec::new();
-        while taken.len() < most {
-            match self.first() {
-                Some((score, open)) if wanted(score, open) => {
-                    taken.extend(self.heap.pop().map(|Reverse((_, index))| index));
-                }
-                _ => break,
-            }
-        }
-        taken
-    }
-
-    /// Gives back what was taken.
-    fn give_back(&mut self, taken: &[usize]) {
-        let entry =
-            |index: &usize| Reverse((self.plans[*index].score(self.goal), *index));
-        self.heap.extend(taken.iter().map(entry));
-    }
-
-    fn into_left(self) -> Vec<Open> {
-        let all = self.heap.into_iter();
-        all.map(|Reverse((_, index))| self.plans[index]).collect()
-    }
-
-    fn add(&mut self, open: Open) {
-        self.heap.push(Reverse((open.score(self.goal), self.plans.len())));
-        self.plans.push(open);
-    }
-
-    fn put_back(&mut self, index: usize, (bound, sharpness): (Bound, Sharpness)) {
-        let open = &mut self.plans[index];
-        (open.bound, open.sharpness) = (bound, sharpness);
-        self.heap.push(Reverse((open.score(self.goal), index)));
-    }
-}
-
-/// Clocks plans, best bound first.
+/// Clocks plans, best bound first; they come in any parts.
 pub(crate) fn search(
-    plans: Vec<Open>,
+    plans: Vec<Vec<Open>>,
     aim: Aim<'_>,
     judge: &mut impl Judge,
     progress: &mut Progress<'_>,
 ) -> Found {
-    let mut queue = Queue::new(plans, aim.goal);
+    let mut queue = Queue::new(plans, (aim.goal, aim.threads));
     let mut found = Found::default();
     while let Some((score, first)) = queue.first() {
         if found.is_settled(score, aim) {
@@ -204,12 +151,12 @@ impl Found {
     fn sharpen(&mut self, queue: &mut Queue<'_>, aim: Aim<'_>, judge: &mut impl Judge) {
         let dull = |score, open: &Open| !open.is_sharp() && !self.is_settled(score, aim);
         let taken = queue.take(SHARPENED, dull);
-        let open: Vec<Open> = taken.iter().map(|index| queue.plans[*index]).collect();
-        for (index, result) in taken.into_iter().zip(judge.sharper(&open)) {
+        let open: Vec<Open> = taken.iter().map(|place| *queue.at(*place)).collect();
+        for (place, result) in taken.into_iter().zip(judge.sharper(&open)) {
             match result {
-                Ok(sharper) => queue.put_back(index, sharper),
+                Ok(sharper) => queue.put_back(place, sharper),
                 Err(reason) => {
-                    let next = judge.refuse(&queue.plans[index], &reason);
+                    let next = judge.refuse(queue.at(place), &reason);
                     next.into_iter().for_each(|next| queue.add(next));
                 }
             }
@@ -238,10 +185,10 @@ impl Found {
     fn clock(
         &mut self,
         queue: &mut Queue<'_>,
-        taken: &[usize],
+        taken: &[Place],
         (aim, judge): (Aim<'_>, &mut impl Judge),
     ) {
-        let round: Vec<Open> = taken.iter().map(|index| queue.plans[*index]).collect();
+        let round: Vec<Open> = taken.iter().map(|place| *queue.at(*place)).collect();
         for (open, result) in round.iter().zip(judge.clock(&round, aim.threads)) {
             self.clocked += 1;
             match result {

@@ -28,6 +28,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// How many passes of lists are kept at one time, at most.
 const PASSES_KEPT: usize = 1 << 22;
 
+/// How many plans one thread asks where they are cut before it takes others.
+const PART: usize = 1 << 14;
+
 /// By what a bound was found; each step is sharper than the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Sharpness {
@@ -82,9 +85,7 @@ impl<'a> Bounds<'a> {
         let room = Room::new(program);
         let (sorts, has_uneven_room) = (Sorts::of(costs, &room), room.is_uneven());
         let differ = Differ { sorts, has_uneven_room };
-        let count = |outline: &Outline| count(program, outline, differ);
-        let alike = plans.chunk_by(|one, next| count(one) == count(next));
-        let wanted: BTreeSet<Count> = alike.map(|plans| count(&plans[0])).collect();
+        let wanted = wanted(program, plans, differ, threads);
         let core = Core::new(program);
         let cuttings = Cuttings::new((program, &core), (costs, &room), &wanted, threads);
         let stages = KnownStages::new(program, costs, core, &cuttings.nodes);
@@ -262,6 +263,23 @@ struct Differ {
     sorts: Sorts,
     /// Whether they do in memory.
     has_uneven_room: bool,
+}
+
+/// What decides where the plans are cut; most are cut where the one before is.
+fn wanted(
+    program: &Program,
+    plans: &[Outline],
+    differ: Differ,
+    threads: usize,
+) -> BTreeSet<Count> {
+    let parts: Vec<&[Outline]> = plans.chunks(PART).collect();
+    let of_part = |part: &&[Outline]| {
+        let mut last = None;
+        let counts = part.iter().map(|outline| count(program, outline, differ));
+        let new = counts.filter(|count| last.replace(*count) != Some(*count));
+        new.collect::<BTreeSet<Count>>()
+    };
+    parallel(&parts, threads, &of_part).into_iter().flatten().collect()
 }
 
 /// What decides where a plan is cut.

@@ -29,7 +29,8 @@ pub(crate) struct Network<'a> {
     /// The levels, innermost first, where each consists of equal units without gaps.
     even: Option<Vec<Even>>,
     spans: BTreeMap<Members, Option<Span>>,
-    times: BTreeMap<(Members, Collective, Bytes), Nanos>,
+    /// By size first: most differ in it.
+    times: BTreeMap<(Bytes, Members, Collective), Nanos>,
 }
 
 impl<'a> Network<'a> {
@@ -69,7 +70,7 @@ impl<'a> Network<'a> {
             true => Members { first: 0, ..members },
             false => members,
         };
-        if let Some(time) = self.times.get(&(key, kind, whole)) {
+        if let Some(time) = self.times.get(&(whole, key, kind)) {
             return *time;
         }
         if !self.spans.contains_key(&key) {
@@ -79,7 +80,7 @@ impl<'a> Network<'a> {
         let span = self.spans.get(&key).and_then(Option::as_ref);
         let time =
             span.map_or(Nanos(0), |span| self.target.collective_time(span, kind, whole));
-        self.times.insert((key, kind, whole), time);
+        self.times.insert((whole, key, kind), time);
         time
     }
 

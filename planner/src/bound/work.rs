@@ -11,9 +11,12 @@ use roundelay_schedule::{Nanos, Order, Placement, Plan, Rule, States};
 /// Work by the passes of stages and the elements that are updated, and path and flush of a
 /// pipeline by passes alone.
 pub(super) fn of_nodes(plan: &Plan, cutting: &Cutting) -> (Nanos, Nanos) {
-    let split = |stage| Split { combine: Nanos(0), update: cutting.update(stage) };
-    let beside = |stage| beside(plan, cutting.update(stage), split(stage));
-    let work = busiest(plan, &cutting.passes.own, &beside);
+    let beside = beside(plan);
+    let of_stage = |stage: usize| {
+        let update = cutting.updates[stage];
+        beside(update, Split { combine: Nanos(0), update })
+    };
+    let work = busiest(plan, &cutting.passes.own, &of_stage);
     let apart = matches!(plan.placement, Placement::Pipeline | Placement::Shared);
     if !apart || plan.rule != Rule::Sync || !cutting.linked {
         return (work, Nanos(0));
@@ -41,30 +44,30 @@ pub(super) fn of_nodes(plan: &Plan, cutting: &Cutting) -> (Nanos, Nanos) {
 /// stages do beside them. Lanes of one device share its arithmetic.
 pub(super) fn of_stages(plan: &Plan, loads: &[StageLoad]) -> Nanos {
     let passes: Vec<Nanos> = loads.iter().map(StageLoad::pass).collect();
-    busiest(plan, &passes, &|stage| beside(plan, loads[stage].update, loads[stage].split))
+    let beside = beside(plan);
+    busiest(plan, &passes, &|stage| beside(loads[stage].update, loads[stage].split))
 }
 
 /// What a device does in a step for a stage besides its passes: the update of all or of its own
 /// part, and where each micro-batch's sum is split up at once, adding the own part of it to that of
 /// those before.
-fn beside(plan: &Plan, update: Nanos, split: Split) -> Nanos {
-    let later = plan.cell_micro_batches().saturating_sub(1);
-    of_state(plan, update, split, later.into())
+fn beside(plan: &Plan) -> impl Fn(Nanos, Split) -> Nanos {
+    of_state(plan, plan.cell_micro_batches().saturating_sub(1).into())
 }
 
 /// What of it is left when the last pass of a stage is done.
 pub(super) fn closing(plan: &Plan, load: &StageLoad) -> Nanos {
     let later = plan.cell_micro_batches().saturating_sub(1).min(1);
-    of_state(plan, load.update, load.split, later.into())
+    of_state(plan, later.into())(load.update, load.split)
 }
 
-/// The update and so many additions.
-fn of_state(plan: &Plan, update: Nanos, split: Split, additions: u64) -> Nanos {
-    if !plan.rule.is_synchronous() || holders(plan) > 1 {
-        return Nanos(0);
-    }
-    let part = |all: Nanos| Nanos(all.0 / u64::from(plan.parts().max(1)));
-    match plan.states {
+/// The update of a stage and so many additions.
+fn of_state(plan: &Plan, additions: u64) -> impl Fn(Nanos, Split) -> Nanos {
+    let nothing = !plan.rule.is_synchronous() || holders(plan) > 1;
+    let (states, parts) = (plan.states, u64::from(plan.parts().max(1)));
+    let part = move |all: Nanos| Nanos(all.0 / parts);
+    move |update, split| match states {
+        _ if nothing => Nanos(0),
         States::Replicated => update,
         States::Zero1 => part(split.update),
         States::Zero2 | States::Zero3 | States::Hsdp => {

@@ -1,6 +1,6 @@
 //! Cut points of a model in units: every boundary is a cut, and each unit is cut by itself.
 
-use super::{least_crossing, least_largest};
+use super::balanced::{least_crossing, least_largest};
 use roundelay_schedule::{Bytes, Nanos};
 use std::ops::RangeInclusive;
 

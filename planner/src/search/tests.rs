@@ -8,7 +8,7 @@ use crate::{
 };
 use roundelay_schedule::Nanos;
 
-fn goal() -> Goal {
+pub(super) fn goal() -> Goal {
     Goal::new(&sample::program(1, 8))
 }
 
@@ -16,7 +16,7 @@ fn aim(goal: &Goal, keep: usize, clocked_max: usize) -> Aim<'_> {
     Aim { goal, keep, clocked_max, enough: usize::MAX, threads: 2 }
 }
 
-fn open((number, work): (usize, u64)) -> Open {
+pub(super) fn open((number, work): (usize, u64)) -> Open {
     let outline = sample::outline(1);
     let bound = sample::bound(Nanos(work));
     Open { outline, bound, sharpness: Sharpness::Nodes, number }
@@ -74,7 +74,7 @@ impl Judge for MadeUp {
 }
 
 fn found(first: &[u64], aim: Aim<'_>) -> Found {
-    let plans = first.iter().copied().enumerate().map(open).collect();
+    let plans = vec![first.iter().copied().enumerate().map(open).collect()];
     search(plans, aim, &mut MadeUp::new(first), &mut Progress::default())
 }
 
@@ -121,7 +121,7 @@ fn no_plan_is_clocked_alone_while_another_may_be_the_best() {
     let goal = goal();
     for _ in 0..20 {
         let first: Vec<u64> = (0..40).map(|_| 1 + random.below(500)).collect();
-        let plans = first.iter().copied().enumerate().map(open).collect();
+        let plans = vec![first.iter().copied().enumerate().map(open).collect()];
         let mut judge = MadeUp::new(&first);
         let aim = aim(&goal, 40, usize::MAX);
         search(plans, aim, &mut judge, &mut Progress::default());

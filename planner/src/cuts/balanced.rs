@@ -1,0 +1,240 @@
+//! Balanced cuts of one row of nodes: the least largest stage first, then the fewest bytes that cross.
+
+use roundelay_schedule::{Bytes, Nanos};
+use std::cmp::max;
+
+/// The least possible largest stage time; `elapsed[p]` is the time of everything before p.
+///
+/// Stages that are filled up one after another are the fewest within a limit, and fewer can be
+/// parted. Filling them says more than whether a limit holds: none below the largest stage is needed
+/// where it does, and where it does not none is enough under which no stage takes a node more.
+pub(super) fn least_largest(elapsed: &[Nanos], stages: usize) -> Nanos {
+    let all = elapsed[elapsed.len() - 1] - elapsed[0];
+    let (mut low, mut high) = (all.0.div_ceil(stages as u64), all.0);
+    while low < high {
+        match filled(elapsed, stages, Nanos(low + (high - low) / 2)) {
+            Filled::All { largest } => high = largest.0,
+            Filled::Some { next } => low = next.0,
+        }
+    }
+    Nanos(low)
+}
+
+/// What stages within a limit hold together when each takes as much as it can.
+enum Filled {
+    /// Everything.
+    All { largest: Nanos },
+    /// Not everything; with one more node some stage would take this, and no other one less.
+    Some { next: Nanos },
+}
+
+fn filled(elapsed: &[Nanos], stages: usize, limit: Nanos) -> Filled {
+    let end = elapsed.len() - 1;
+    let (mut start, mut largest, mut next) = (0, Nanos(0), Nanos(u64::MAX));
+    for _ in 0..stages {
+        let reach = Nanos(elapsed[start].0.saturating_add(limit.0));
+        let stop = start + elapsed[start..].partition_point(|at| *at <= reach) - 1;
+        largest = max(largest, elapsed[stop] - elapsed[start]);
+        if stop == end {
+            return Filled::All { largest };
+        }
+        next = next.min(elapsed[stop + 1] - elapsed[start]);
+        start = stop;
+    }
+    Filled::Some { next }
+}
+
+/// Indices of the cuts with the least sum of crossing bytes, all stages within `limit`; of those
+/// the first ones in lexicographic order.
+pub(super) fn least_crossing(
+    elapsed: &[Nanos],
+    crossing: &[Bytes],
+    stages: usize,
+    limit: Nanos,
+) -> Vec<usize> {
+    narrowest(elapsed, crossing, stages, limit)
+        .unwrap_or_else(|| row_by_row(elapsed, crossing, stages, limit))
+}
+
+/// The same cuts where all of them can be at places where least crosses, so that no others cross
+/// less: each of them as early as the stages behind it allow.
+fn narrowest(
+    elapsed: &[Nanos],
+    crossing: &[Bytes],
+    stages: usize,
+    limit: Nanos,
+) -> Option<Vec<usize>> {
+    let end = elapsed.len() - 1;
+    let least = crossing.get(1..end)?.iter().min()?;
+    let inner = (1..end).filter(|at| crossing[*at] == *least);
+    let places: Vec<usize> = [0].into_iter().chain(inner).chain([end]).collect();
+    let elapsed: Vec<Nanos> = places.iter().map(|at| elapsed[*at]).collect();
+    if places.len() <= stages {
+        return None;
+    }
+    let windows = windows(&elapsed, stages, limit);
+    if windows[stages - 1].0 > 0 {
+        return None;
+    }
+    let behind = windows[..stages - 1].iter().rev();
+    let chosen = behind.scan(0, |last, (earliest, _)| {
+        *last = max(*last + 1, *earliest);
+        Some(places[*last])
+    });
+    Some(chosen.collect())
+}
+
+/// The same cuts among all places: the least sums of all rows of stages from the last one on.
+fn row_by_row(
+    elapsed: &[Nanos],
+    crossing: &[Bytes],
+    stages: usize,
+    limit: Nanos,
+) -> Vec<usize> {
+    let furthest = |at: &Nanos| {
+        let reach = Nanos(at.0.saturating_add(limit.0));
+        elapsed.partition_point(|before| *before <= reach) - 1
+    };
+    let reach: Vec<usize> = elapsed.iter().map(furthest).collect();
+    let windows = windows(elapsed, stages, limit);
+    let mut rows = vec![Row { first: windows[0].0, least: vec![Bytes(0)] }];
+    rows[0].least.resize(windows[0].1 - windows[0].0 + 1, Bytes(0));
+    for window in &windows[1..] {
+        let next = least_of_next(*window, &reach, crossing, &rows[rows.len() - 1]);
+        rows.push(next);
+    }
+    let mut cuts: Vec<usize> = Vec::new();
+    for left in (1..stages).rev() {
+        let start = cuts.last().copied().unwrap_or(0);
+        let rest = &rows[left - 1];
+        let next = (start + 1..=reach[start]).find(|next| {
+            let behind = rest.at(*next);
+            behind.map(|bytes| crossing[*next] + bytes) == rows[left].at(start)
+        });
+        cuts.push(next.expect("the first pass found cuts within the limit"));
+    }
+    cuts
+}
+
+/// The first and the last place where the last stage may start, the last two, and so on: so late
+/// that what is left fits into them, so early that what is before fits into the others.
+fn windows(elapsed: &[Nanos], stages: usize, limit: Nanos) -> Vec<(usize, usize)> {
+    let end = elapsed.len() - 1;
+    let mut latest = vec![0];
+    let mut earliest = vec![end];
+    for _ in 0..stages {
+        let (start, next) = (latest[latest.len() - 1], earliest[earliest.len() - 1]);
+        let reach = Nanos(elapsed[start].0.saturating_add(limit.0));
+        latest.push(elapsed.partition_point(|before| *before <= reach) - 1);
+        let reach = Nanos(elapsed[next].0.saturating_sub(limit.0));
+        earliest.push(elapsed.partition_point(|before| *before < reach));
+    }
+    let window = |left: usize| {
+        let before = stages - left;
+        (earliest[left].max(before), latest[before].min(end - left))
+    };
+    (1..=stages).map(window).collect()
+}
+
+/// The least sums of bytes from some starts that follow each other.
+struct Row {
+    first: usize,
+    least: Vec<Bytes>,
+}
+
+impl Row {
+    /// Behind the last of them.
+    fn end(&self) -> usize {
+        self.first + self.least.len()
+    }
+
+    fn at(&self, start: usize) -> Option<Bytes> {
+        self.least.get(start.checked_sub(self.first)?).copied()
+    }
+}
+
+/// For each start of a window the least sum of a cut at a place behind it that is within `reach`,
+/// which ends later the later the start is, and of what follows that cut: the places that may
+/// still be the least stand in a queue, least first, and those out of reach before it.
+fn least_of_next(
+    (first, last): (usize, usize),
+    reach: &[usize],
+    crossing: &[Bytes],
+    follows: &Row,
+) -> Row {
+    let own = &crossing[follows.first..follows.end()];
+    let sums: Vec<Bytes> =
+        own.iter().zip(&follows.least).map(|(own, rest)| *own + *rest).collect();
+    let mut least = vec![Bytes(u64::MAX); (last + 1).saturating_sub(first)];
+    let mut queue: Vec<(usize, Bytes)> = Vec::with_capacity(sums.len());
+    let (mut begin, mut next) = (0, follows.end());
+    for (start, least) in (first..last + 1).zip(&mut least).rev() {
+        while next > max(start + 1, follows.first) {
+            next -= 1;
+            let sum = sums[next - follows.first];
+            while queue.len() > begin && queue[queue.len() - 1].1 >= sum {
+                queue.pop();
+            }
+            queue.push((next, sum));
+        }
+        while begin < queue.len() && queue[begin].0 > reach[start] {
+            begin += 1;
+        }
+        if let Some((_, sum)) = queue.get(begin) {
+            *least = *sum;
+        }
+    }
+    Row { first, least }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::Random;
+
+    /// Places with random times between them, some of which take none.
+    fn elapsed(random: &mut Random) -> Vec<Nanos> {
+        let times = 2 + random.below(12);
+        let each = (0..times).map(|_| random.below(7)).collect::<Vec<u64>>();
+        let sums = each.into_iter().scan(3, |sum, time| {
+            *sum += time;
+            Some(Nanos(*sum))
+        });
+        [Nanos(3)].into_iter().chain(sums).collect()
+    }
+
+    #[test]
+    fn no_smaller_limit_holds_all_stages() {
+        let mut random = Random::new(9);
+        for _ in 0..500 {
+            let elapsed = elapsed(&mut random);
+            let stages = 1 + random.below(elapsed.len() as u64 - 1) as usize;
+            let holds = |limit: &u64| {
+                matches!(filled(&elapsed, stages, Nanos(*limit)), Filled::All { .. })
+            };
+            let first = (0..).find(holds).map(Nanos);
+            assert_eq!(first, Some(least_largest(&elapsed, stages)), "{elapsed:?}");
+        }
+    }
+
+    #[test]
+    fn the_narrowest_cuts_are_those_of_all_places() {
+        let mut random = Random::new(12);
+        let mut found = 0;
+        for _ in 0..2_000 {
+            let elapsed = elapsed(&mut random);
+            let crossing: Vec<Bytes> =
+                elapsed.iter().map(|_| Bytes(1 + random.below(2))).collect();
+            let stages = 1 + random.below(elapsed.len() as u64 - 1) as usize;
+            let limit = least_largest(&elapsed, stages) + Nanos(random.below(6));
+            let all = row_by_row(&elapsed, &crossing, stages, limit);
+            assert_eq!(least_crossing(&elapsed, &crossing, stages, limit), all);
+            let narrow = narrowest(&elapsed, &crossing, stages, limit);
+            let least = crossing[1..elapsed.len() - 1].iter().min();
+            let is_least = all.iter().all(|at| Some(&crossing[*at]) == least);
+            assert_eq!(narrow.is_some(), is_least && least.is_some(), "{elapsed:?}");
+            found += usize::from(narrow.is_some() && stages > 2);
+        }
+        assert!(found > 200, "{found} were found");
+    }
+}
