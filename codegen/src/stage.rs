@@ -19,6 +19,7 @@ mod forward;
 mod fuse;
 mod graph;
 mod halves;
+mod hashed;
 mod hop;
 mod interleave;
 mod keep;

@@ -161,7 +161,7 @@ pub struct Node {
 }
 
 /// What an operation reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Source {
     /// The result of an earlier node.
     Node(NodeId),

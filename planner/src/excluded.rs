@@ -40,7 +40,11 @@ enum Told {
 /// Exclusions while they are gathered.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Exclusions {
-    groups: BTreeMap<Group, Excluded>,
+    /// Where each group stands.
+    places: BTreeMap<Group, usize>,
+    groups: Vec<Excluded>,
+    /// The group that was added to last, for the next one is nearly always of it.
+    last: Option<(Group, usize)>,
 }
 
 impl Exclusions {
@@ -59,16 +63,34 @@ impl Exclusions {
             _ => None,
         };
         let new = || Excluded { family, sizes, reason: reason.clone(), number: 0 };
-        let known = self.groups.entry((reason.name(), told, family)).or_insert_with(new);
+        let place = self.place((reason.name(), told, family), new);
+        let known = &mut self.groups[place];
         known.number += number;
         if rank(reason, sizes) < rank(&known.reason, known.sizes) {
             *known = Excluded { number: known.number, ..new() };
         }
     }
 
+    /// Where a group stands, a new one last.
+    fn place(&mut self, group: Group, new: impl FnOnce() -> Excluded) -> usize {
+        match &self.last {
+            Some((last, place)) if *last == group => *place,
+            _ => {
+                let end = self.groups.len();
+                let place = *self.places.entry(group.clone()).or_insert(end);
+                if place == end {
+                    self.groups.push(new());
+                }
+                self.last = Some((group, place));
+                place
+            }
+        }
+    }
+
     /// Adds others.
     pub(crate) fn extend(&mut self, others: Self) {
-        for own in others.groups.into_values() {
+        for place in others.places.into_values() {
+            let own = &others.groups[place];
             self.add((own.family, own.sizes), &own.reason, own.number);
         }
     }
@@ -76,18 +98,19 @@ impl Exclusions {
     /// How many combinations there are of each reason, by its name.
     pub(crate) fn numbers(&self) -> BTreeMap<&'static str, u64> {
         let mut numbers = BTreeMap::new();
-        for ((reason, ..), group) in &self.groups {
-            *numbers.entry(*reason).or_default() += group.number;
+        for ((reason, ..), place) in &self.places {
+            *numbers.entry(*reason).or_default() += self.groups[*place].number;
         }
         numbers
     }
 
     /// All groups, in order of family.
     pub(crate) fn into_all(self) -> Vec<Excluded> {
-        let mut all: Vec<Excluded> = self.groups.into_values().collect();
+        let Self { places, groups, .. } = self;
+        let mut order: Vec<usize> = places.into_values().collect();
         // Groups of a family stay in their order.
-        all.sort_by_key(|own| own.family);
-        all
+        order.sort_by_key(|place| groups[*place].family);
+        order.into_iter().map(|place| groups[place].clone()).collect()
     }
 }
 

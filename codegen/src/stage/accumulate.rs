@@ -3,17 +3,17 @@
 use super::{
     call::{Step, Tensor, Term, call},
     halves::{Made, made},
+    hashed::{HashedMap, HashedSet},
 };
 use roundelay_dsl::{NodeId, Source};
-use std::collections::{BTreeMap, BTreeSet};
 
 /// The state of all gradient sums while the calls of a backward pass are laid down.
 pub(crate) struct Accumulation {
-    written: BTreeSet<Source>,
-    added: BTreeSet<Source>,
-    fixed: BTreeSet<Source>,
-    kept: BTreeSet<NodeId>,
-    holders: BTreeMap<Source, Source>,
+    written: HashedSet<Source>,
+    added: HashedSet<Source>,
+    fixed: HashedSet<Source>,
+    kept: HashedSet<NodeId>,
+    holders: HashedMap<Source, Source>,
     detours: u32,
 }
 
@@ -28,13 +28,13 @@ pub(crate) enum Kept {
 impl Accumulation {
     /// Begins with the sums in `written` holding contributions from elsewhere. Sums in `fixed`
     /// have a place of their own, in an argument; all others live in workspace.
-    pub(crate) fn new(written: BTreeSet<Source>, fixed: BTreeSet<Source>) -> Self {
+    pub(crate) fn new(written: HashedSet<Source>, fixed: HashedSet<Source>) -> Self {
         Self {
             written,
-            added: BTreeSet::new(),
+            added: HashedSet::default(),
             fixed,
-            kept: BTreeSet::new(),
-            holders: BTreeMap::new(),
+            kept: HashedSet::default(),
+            holders: HashedMap::default(),
             detours: 0,
         }
     }
@@ -110,8 +110,11 @@ impl Accumulation {
             laid.push(self.located(Step { kernel: "accumulate", ..step }));
             return;
         }
-        let distinct = step.terms.iter().filter_map(Term::contribution);
-        let distinct = distinct.collect::<BTreeSet<_>>().len() == again.len();
+        let mut targets: Vec<Source> =
+            step.terms.iter().filter_map(Term::contribution).collect();
+        targets.sort_unstable();
+        targets.dedup();
+        let distinct = targets.len() == again.len();
         let unwanted =
             |term: &Term| matches!(term.tensor, Tensor::Unwanted(..) | Tensor::Aside(..));
         let adds = again.iter().all(|again| *again) && !again.is_empty();

@@ -5,6 +5,7 @@
 use super::{
     call::{Step, Tensor},
     graph::Graph,
+    hashed::HashedSet,
     keep::Keep,
 };
 use roundelay_dsl::{NodeId, Source};
@@ -15,13 +16,13 @@ use std::collections::BTreeSet;
 pub(crate) struct Again<'a> {
     graph: &'a Graph<'a>,
     keep: &'a Keep,
-    done: BTreeSet<NodeId>,
+    done: HashedSet<NodeId>,
 }
 
 impl<'a> Again<'a> {
     /// Nothing is made again yet.
     pub(crate) fn new(graph: &'a Graph<'a>, keep: &'a Keep) -> Self {
-        Self { graph, keep, done: BTreeSet::new() }
+        Self { graph, keep, done: HashedSet::default() }
     }
 
     /// The forward calls, in their order, that make what these calls read and is not there.

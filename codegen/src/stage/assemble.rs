@@ -3,6 +3,7 @@
 
 use super::{
     call::{Step, Tensor, Term},
+    hashed::HashedMap,
     interleave::{done, goes_on},
     layout::{Layout, SIZE_ALIGNMENT},
     memory::{Life, Packing},
@@ -10,7 +11,6 @@ use super::{
 use roundelay_schedule::{
     Access, Argument, Bytes, Id, Nanos, Operand, Pass, Role, Routine, Stage,
 };
-use std::collections::{BTreeMap, BTreeSet};
 
 /// The routine that makes the calls of `steps`. Its arguments are the homes of their tensors and
 /// the roles of `always`, in the order of the roles.
@@ -31,7 +31,9 @@ pub(crate) fn assemble(
         terms.zip(homes).map(|(term, home)| home.unwrap_or_else(|| scratch(term)));
     let homes: Vec<(Role, Bytes)> = homes.collect();
     let roles = homes.iter().map(|(role, _)| *role);
-    let roles: BTreeSet<Role> = roles.chain(always.iter().copied()).collect();
+    let mut roles: Vec<Role> = roles.chain(always.iter().copied()).collect();
+    roles.sort_unstable();
+    roles.dedup();
     let arguments = roles.iter().map(|role| Argument {
         role: *role,
         access: access(*role),
@@ -40,11 +42,11 @@ pub(crate) fn assemble(
             role => layout.size(*role, stage),
         },
     });
-    let numbers: BTreeMap<Role, u32> = roles.iter().copied().zip(0..).collect();
     let mut homes = homes.into_iter();
     let mut operand = |term: &Term| {
         let (role, offset) = homes.next().expect("every term has its home");
-        let argument = numbers[&role];
+        let argument = roles.partition_point(|other| *other < role);
+        let argument = u32::try_from(argument).expect("a routine has few arguments");
         let element = layout.element(term);
         Operand { argument, offset, element, shape: term.shape.clone() }
     };
@@ -69,24 +71,29 @@ fn workspace(
     steps: &[Step],
     homes: &[Option<(Role, Bytes)>],
 ) -> Packing {
-    let mut lives: BTreeMap<Tensor, Life> = BTreeMap::new();
+    let mut lives: Vec<Life> = Vec::new();
+    let mut places: HashedMap<Tensor, usize> = HashedMap::default();
     let numbered = steps.iter().enumerate();
     let terms =
         numbered.flat_map(|(index, step)| step.terms.iter().map(move |t| (index, t)));
     for ((index, term), _) in terms.zip(homes).filter(|(_, home)| home.is_none()) {
         let width = layout.element(term).size(layout.dtype);
         let size = Bytes(term.elements()) * width;
-        let fresh = Life { tensor: term.tensor, size, first: index, last: index };
-        lives.entry(term.tensor).or_insert(fresh).last = index;
+        let place = *places.entry(term.tensor).or_insert(lives.len());
+        if place == lives.len() {
+            let tensor = term.tensor;
+            lives.push(Life { tensor, size, first: index, last: index });
+        }
+        lives[place].last = index;
     }
     // What is exchanged beside other calls stays as it is until the exchange is done.
     for (index, step) in steps.iter().enumerate().filter(|(_, step)| goes_on(step)) {
         let end = done(steps, index);
         for term in &step.terms {
-            if let Some(life) = lives.get_mut(&term.tensor) {
-                life.last = life.last.max(end);
+            if let Some(place) = places.get(&term.tensor) {
+                lives[*place].last = lives[*place].last.max(end);
             }
         }
     }
-    Packing::by_liveness(lives.into_values().collect())
+    Packing::by_liveness(lives)
 }

@@ -9,6 +9,7 @@ use super::{
     flow::Flow,
     fuse::fuse,
     halves::Halves,
+    hashed::HashedSet,
     interleave::interleave,
     layout::Layout,
 };
@@ -16,7 +17,6 @@ use roundelay_dsl::{NodeId, Source};
 use roundelay_schedule::{
     Access, Argument, Call, Constants, Id, Nanos, Operand, Pass, Role, Routine, Stage,
 };
-use std::collections::BTreeSet;
 
 /// Which micro-batch of a gradient sum a backward pass serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,11 +131,11 @@ impl Half<'_> {
 pub(crate) fn begin(flow: &Flow, stage: Stage, sum: Sum) -> Accumulation {
     let keeper = flow.keeper(stage);
     let parameters = flow.parameters.iter().filter(|(_, user)| *user == keeper);
-    let parameters: BTreeSet<Source> =
+    let parameters: Vec<Source> =
         parameters.map(|(id, _)| Source::Parameter(*id)).collect();
     let crossing = flow.crossing.iter();
     let later = crossing.clone().filter(|row| row.returns > Some(stage));
-    let mut written: BTreeSet<Source> = later.map(|row| Source::Node(row.sum)).collect();
+    let mut written: HashedSet<Source> = later.map(|row| Source::Node(row.sum)).collect();
     if sum == Sum::Next {
         written.extend(&parameters);
     }

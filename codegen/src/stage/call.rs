@@ -5,7 +5,7 @@ use roundelay_dsl::{NodeId, Source};
 use roundelay_schedule::{Attribute, Call, Constants, Element, Extents, Operand};
 
 /// A dense array of a routine. Reshapes are views, so no `Source` here names a reshape.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Tensor {
     /// A node's result, a parameter, or an input.
     Source(Source),

@@ -9,6 +9,7 @@ use super::{
     fuse::{Made, Rewriting, fuse_nodes},
     graph::Graph,
     halves::first_half,
+    hashed::HashedSet,
     interleave::going_on,
     layout::Layout,
 };
@@ -16,7 +17,6 @@ use crate::rewrite::Choice;
 use roundelay_dsl::{Model, NodeId, Source};
 use roundelay_kernels::Kernel;
 use roundelay_schedule::{Bytes, Call, Element, Float, Id, Operand, Pass, Stage, Tensor};
-use std::collections::BTreeSet;
 
 /// What one node adds to the stage that has it, for one micro-batch.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -129,7 +129,7 @@ fn graph_costs(
     let form = ([Stage::new(0)], |_| StageForm::default());
     let layout = Layout::new(graph, &flow, (dtype, 1), form, rewriting);
     let mut costs = vec![NodeCost::default(); graph.model.nodes.len()];
-    let mut seen = BTreeSet::new();
+    let mut seen = HashedSet::default();
     for node in graph.computed() {
         let elements = graph.elements(Source::Node(node));
         let cost = &mut costs[node.index()];
@@ -160,10 +160,10 @@ fn graph_costs(
 /// micro-batch; sums in `fixed` have a place of their own.
 fn laid(
     graph: &Graph<'_>,
-    fixed: &BTreeSet<Source>,
+    fixed: &HashedSet<Source>,
     taken: impl Fn(NodeId, Vec<Step>) -> Vec<Step>,
 ) -> Vec<(NodeId, Step)> {
-    let mut gradients = Accumulation::new(BTreeSet::new(), fixed.clone());
+    let mut gradients = Accumulation::new(HashedSet::default(), fixed.clone());
     let backward = graph.computed().rev().flat_map(|node| {
         let steps = taken(node, graph.derivative(node).backward.clone());
         gradients.lay(node, steps).into_iter().map(move |step| (node, step))
@@ -226,7 +226,7 @@ pub(crate) fn admit(graph: &Graph<'_>) -> Result<(), StageError> {
     })
 }
 
-fn first_uses(graph: &Graph<'_>, node: NodeId, seen: &mut BTreeSet<Source>) -> u64 {
+fn first_uses(graph: &Graph<'_>, node: NodeId, seen: &mut HashedSet<Source>) -> u64 {
     let operands = graph.model.nodes[node].operands.iter();
     let parameters = operands
         .map(|operand| graph.root(*operand))

@@ -1,9 +1,9 @@
 //! What cuts decide: which stage computes a node, which values cross, who reads them.
 
-use super::{StageError, graph::Graph};
+use super::{StageError, graph::Graph, hashed::HashedMap};
 use roundelay_dsl::{NodeId, ParameterId, Source};
 use roundelay_schedule::{Id, Stage, ValueId};
-use std::{collections::BTreeMap, ops::Range};
+use std::ops::Range;
 
 /// A cut model.
 pub(crate) struct Flow {
@@ -14,8 +14,8 @@ pub(crate) struct Flow {
     pub(crate) crossing: Vec<Crossing>,
     /// The stage of every used parameter, the first of its slices, in the order of first use.
     pub(crate) parameters: Vec<(ParameterId, Stage)>,
-    handles: BTreeMap<NodeId, ValueId>,
-    returning: BTreeMap<NodeId, ValueId>,
+    handles: HashedMap<NodeId, ValueId>,
+    returning: HashedMap<NodeId, ValueId>,
 }
 
 /// A node's result that a later stage reads.
@@ -51,8 +51,8 @@ impl Flow {
             slices: slices as usize,
             crossing: vec![],
             parameters: vec![],
-            handles: BTreeMap::new(),
-            returning: BTreeMap::new(),
+            handles: HashedMap::default(),
+            returning: HashedMap::default(),
         };
         flow.parameters = flow.place_parameters(graph)?;
         flow.crossing = flow.find_crossing(graph);

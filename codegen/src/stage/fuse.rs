@@ -6,7 +6,10 @@
 //! other is not made any more. A call that does two joins what stands before it in turn, so a
 //! product grows into an affine map, and that into one with an activation.
 
-use super::call::{Step, Tensor, Term};
+use super::{
+    call::{Step, Tensor, Term},
+    hashed::HashedMap,
+};
 use crate::{
     rewrite::{ArrayUse, CallPattern, Choice, FORMS, Neighbour, RewriteForm},
     tensor::Strand,
@@ -205,7 +208,7 @@ fn neighbours<'a>(
 }
 
 /// How many calls of a pass touch each tensor that calls touch which rules may join.
-struct Touched(BTreeMap<Tensor, usize>);
+struct Touched(HashedMap<Tensor, usize>);
 
 impl Touched {
     fn new<N>(steps: &[(N, Step)], runs: &[Range<usize>]) -> Self {

@@ -22,6 +22,7 @@ use super::{
     call::{Step, Tensor, Term, call},
     flow::Flow,
     graph::Graph,
+    hashed::HashedSet,
     hop::Hopping,
     keep::Keep,
 };
@@ -109,7 +110,7 @@ impl Halves {
     }
 
     /// The tensors that W reads.
-    pub(crate) fn read_by_weight(&self) -> BTreeSet<Tensor> {
+    pub(crate) fn read_by_weight(&self) -> HashedSet<Tensor> {
         let steps = self.weight.iter().flat_map(|(_, steps)| steps);
         steps.flat_map(|step| &step.terms).map(|term| term.tensor).collect()
     }

@@ -5,11 +5,14 @@
 //! half waits for what it exchanged the other one computes, forward and backward, across layers.
 //! What all examples share is no part of a half: both are done before it, and begin after it.
 
-use super::call::{Step, Tensor};
+use super::{
+    call::{Step, Tensor},
+    hashed::HashedMap,
+};
 use crate::tensor::Strand;
 use roundelay_dsl::Source;
 use roundelay_schedule::Attribute;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 /// The calls that parts of split tensors make together.
 const EXCHANGES: [&str; 5] =
@@ -71,7 +74,7 @@ struct Run {
     segments: VecDeque<usize>,
     /// The call behind which the other half may touch each tensor that it may share: the last one
     /// that touches it, of a sum over both the first, which writes it.
-    ready: BTreeMap<Tensor, usize>,
+    ready: HashedMap<Tensor, usize>,
     /// Calls that were made.
     taken: usize,
 }
@@ -79,7 +82,7 @@ struct Run {
 impl Run {
     fn new(strand: Strand) -> Self {
         let (steps, segments) = (VecDeque::new(), VecDeque::new());
-        Self { strand, steps, segments, ready: BTreeMap::new(), taken: 0 }
+        Self { strand, steps, segments, ready: HashedMap::default(), taken: 0 }
     }
 
     fn push(&mut self, step: Step) {

@@ -13,7 +13,13 @@
 //! `full` keeps what goes into each layer (Chen et al., arXiv 1604.06174), and computes again what
 //! the backward pass of the layer reads.
 
-use super::{call::Tensor, flow::Flow, graph::Graph, layout::element};
+use super::{
+    call::Tensor,
+    flow::Flow,
+    graph::Graph,
+    hashed::{HashedMap, HashedSet},
+    layout::element,
+};
 use roundelay_dsl::{Motion, NodeId, Operation, Part, Sliced, Source};
 use roundelay_schedule::{Bytes, Float, Recompute, Stage};
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,7 +30,7 @@ pub(crate) struct Keep {
     /// In the order in which forward makes it, with the node that makes it.
     pub(crate) tensors: Vec<(NodeId, Tensor, Bytes)>,
     /// What the stage makes, has no row of its own, and does not keep.
-    lost: BTreeSet<Tensor>,
+    lost: HashedSet<Tensor>,
 }
 
 impl Keep {
@@ -39,11 +45,18 @@ impl Keep {
         let made = made(graph, flow, dtype, stage);
         let read = read(graph, flow, stage);
         let own = made.iter().map(|(_, tensor, _)| *tensor);
-        let all: BTreeSet<Tensor> = own.filter(|tensor| read.contains(tensor)).collect();
-        let kept = match recompute {
-            Recompute::None => ungathered(graph, flow, stage, all, &made),
-            Recompute::Selective => &all - &cheap(graph, flow, stage, &read, &all),
-            Recompute::Full => Full::new(graph, flow, stage, &all).kept(),
+        let all = own.filter(|tensor| read.contains(tensor));
+        let kept: HashedSet<Tensor> = match recompute {
+            Recompute::None => ungathered(graph, flow, stage, all.collect(), &made),
+            Recompute::Selective => {
+                let mut all: HashedSet<Tensor> = all.collect();
+                let again = cheap(graph, flow, stage, &read, &all);
+                all.retain(|tensor| !again.contains(tensor));
+                all
+            }
+            Recompute::Full => {
+                Full::new(graph, flow, stage, &all.collect()).kept().into_iter().collect()
+            }
         };
         let (tensors, lost): (Vec<_>, Vec<_>) =
             made.into_iter().partition(|(_, tensor, _)| kept.contains(tensor));
@@ -64,7 +77,7 @@ fn made(
     dtype: Float,
     stage: Stage,
 ) -> Vec<(NodeId, Tensor, Bytes)> {
-    let mut seen = BTreeSet::new();
+    let mut seen = HashedSet::default();
     let mut made = Vec::new();
     for node in flow.computed(graph, stage) {
         let crosses = flow.value(node).is_some() || node == graph.loss;
@@ -85,7 +98,7 @@ fn made(
 }
 
 /// What nodes make that the backward calls of a stage's nodes read.
-fn read(graph: &Graph<'_>, flow: &Flow, stage: Stage) -> BTreeSet<Tensor> {
+fn read(graph: &Graph<'_>, flow: &Flow, stage: Stage) -> HashedSet<Tensor> {
     let nodes = flow.computed(graph, stage);
     let steps = nodes.flat_map(|node| &graph.derivative(node).backward);
     let tensors = steps.flat_map(|step| &step.terms).map(|term| term.tensor);
@@ -101,9 +114,9 @@ fn ungathered(
     graph: &Graph<'_>,
     flow: &Flow,
     stage: Stage,
-    mut kept: BTreeSet<Tensor>,
+    mut kept: HashedSet<Tensor>,
     made: &[(NodeId, Tensor, Bytes)],
-) -> BTreeSet<Tensor> {
+) -> HashedSet<Tensor> {
     for node in flow.computed(graph, stage) {
         let result = Tensor::Source(Source::Node(node));
         let own = &graph.model.nodes[node];
@@ -151,11 +164,11 @@ fn cheap(
     graph: &Graph<'_>,
     flow: &Flow,
     stage: Stage,
-    read: &BTreeSet<Tensor>,
-    kept: &BTreeSet<Tensor>,
-) -> BTreeSet<Tensor> {
-    let mut had: BTreeMap<NodeId, Had> = BTreeMap::new();
-    let mut again = BTreeSet::new();
+    read: &HashedSet<Tensor>,
+    kept: &HashedSet<Tensor>,
+) -> HashedSet<Tensor> {
+    let mut had: HashedMap<NodeId, Had> = HashedMap::default();
+    let mut again = HashedSet::default();
     let present = |node| match read.contains(&Tensor::Source(Source::Node(node))) {
         true => Had::Kept,
         false => Had::Gone,
@@ -194,14 +207,17 @@ fn way(values: impl ExactSizeIterator<Item = Had> + Clone) -> Had {
 }
 
 /// The nodes whose results a node reads, each once.
-fn values(graph: &Graph<'_>, node: NodeId) -> BTreeSet<NodeId> {
+fn values(graph: &Graph<'_>, node: NodeId) -> Vec<NodeId> {
     let operands = graph.model.nodes[node].operands.iter();
     let roots = operands.map(|operand| graph.root(*operand));
     let node = |source| match source {
         Source::Node(node) => Some(node),
         Source::Parameter(_) | Source::Input(_) => None,
     };
-    roots.filter_map(node).collect()
+    let mut values: Vec<NodeId> = roots.filter_map(node).collect();
+    values.sort_unstable();
+    values.dedup();
+    values
 }
 
 /// Whether a result takes little arithmetic for its bytes.

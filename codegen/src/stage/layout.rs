@@ -9,6 +9,7 @@ use super::{
     fuse::Rewriting,
     graph::Graph,
     halves::Halves,
+    hashed::{HashedMap, HashedSet},
     keep::Keep,
     memory::Packing,
 };
@@ -16,7 +17,7 @@ use roundelay_dsl::{ParameterId, Source};
 use roundelay_schedule::{
     Bytes, Element, Float, Id, InputId, Parameter, Pass, Role, Stage, Table, ValueId,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Every parameter starts at a multiple of this many elements, so that vectors load aligned.
 const PARAMETER_ALIGNMENT: u64 = 16;
@@ -35,7 +36,7 @@ pub(crate) struct Layout<'a> {
     pub(crate) elements: Table<Stage, u64>,
     /// Which calls become one.
     pub(crate) rewriting: Rewriting<'a>,
-    offsets: BTreeMap<ParameterId, u64>,
+    offsets: HashedMap<ParameterId, u64>,
     kept: BTreeMap<Stage, Kept>,
 }
 
@@ -69,7 +70,7 @@ impl<'a> Layout<'a> {
         rewriting: Rewriting<'a>,
     ) -> Self {
         let mut elements: Table<Stage, u64> = (0..flow.count()).map(|_| 0).collect();
-        let mut offsets = BTreeMap::new();
+        let mut offsets = HashedMap::default();
         for (parameter, stage) in &flow.parameters {
             let start = align_up(elements[*stage], PARAMETER_ALIGNMENT);
             let size = graph.elements(Source::Parameter(*parameter));
@@ -237,7 +238,7 @@ impl<'a> Layout<'a> {
 impl Kept {
     fn new(graph: &Graph<'_>, keep: Keep, backward: Backward, dtype: Float) -> Self {
         let (late, adjoint) = match &backward {
-            Backward::Whole => (BTreeSet::new(), vec![]),
+            Backward::Whole => (HashedSet::default(), vec![]),
             Backward::Split(halves) => {
                 let size = |(tensor, elements): &(Tensor, u64)| {
                     let element = element(graph, dtype, *tensor, Element::Real);

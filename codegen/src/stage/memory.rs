@@ -1,8 +1,7 @@
 //! Where tensors lie inside one argument: packed one after another, or first-fit by liveness.
 
-use super::call::Tensor;
+use super::{call::Tensor, hashed::HashedMap};
 use roundelay_schedule::Bytes;
-use std::collections::BTreeMap;
 
 /// Every tensor starts at a multiple of this many bytes, so that vectors load aligned.
 pub(crate) const ALIGNMENT: u64 = 64;
@@ -11,7 +10,7 @@ pub(crate) const ALIGNMENT: u64 = 64;
 #[derive(Debug, Default)]
 pub(crate) struct Packing {
     /// First byte of each.
-    pub(crate) offsets: BTreeMap<Tensor, Bytes>,
+    pub(crate) offsets: HashedMap<Tensor, Bytes>,
     /// End of the last.
     pub(crate) size: Bytes,
 }

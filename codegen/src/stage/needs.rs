@@ -1,8 +1,7 @@
 //! What the backward pass needs of operations, for whoever counts what it costs to have it.
 
-use super::{StageError, call::Tensor, graph::Graph};
+use super::{StageError, call::Tensor, graph::Graph, hashed::HashedSet};
 use roundelay_dsl::{Model, Source};
-use std::collections::BTreeSet;
 
 /// What the backward pass needs of an operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,7 +21,7 @@ pub fn needs(model: &Model) -> Result<Vec<Needs>, StageError> {
     let of = |id| {
         let steps = graph.derivative(id).backward.iter();
         let terms = steps.flat_map(|step| &step.terms).map(|term| term.tensor);
-        let terms: BTreeSet<Tensor> = terms.collect();
+        let terms: HashedSet<Tensor> = terms.collect();
         let reads = |own: &Source| terms.contains(&Tensor::Source(graph.root(*own)));
         let operands = model.nodes[id].operands.iter();
         let gradient = graph.adds(Source::Node(id));
