@@ -7,6 +7,7 @@
 //! | law | says |
 //! | --- | --- |
 //! | work | the busiest device does its share of all passes, its updates, and adds up its shards of sums |
+//! | writes | of a stage's backward passes on a device the first writes the gradient and the others add to it; all write where it is split up at once |
 //! | flush | a device of a synchronous pipeline begins after the forward passes of the stages before it, and what is left when it ends are their backward passes |
 //! | path | a micro-batch that sees fresh parameters is followed, after its passes, by the update that makes the next ones |
 //! | relay | cyclic workers add to a sum of gradients one after another, and hand it on |
@@ -31,6 +32,7 @@ mod ports;
 mod rest;
 mod room;
 mod work;
+mod writes;
 
 pub(crate) use lists::{Lists, lists_of};
 pub(crate) use network::Network;

@@ -21,6 +21,8 @@ pub(crate) struct StageLoad {
     pub backward: Nanos,
     /// What of it makes gradients of parameters, where that is a half of its own.
     pub weight: Nanos,
+    /// What a backward pass that writes the gradient takes more than that, and one that adds.
+    pub more: [Nanos; 2],
     /// The update of the whole stage in place.
     pub update: Nanos,
     /// What members that split the state do besides passes.

@@ -166,13 +166,20 @@ pub(crate) fn in_a_row(stages: Vec<Taken>, kinds: &[Kinds]) -> Vec<StageLoad> {
             None => floor.time(),
         };
         let [down, up] = inbound.get(stage + 1).copied().unwrap_or_default();
-        let last = taken.last.iter().map(time).min().unwrap_or_default();
+        let each = taken.last.each_ref().map(time);
+        let [write, add] = each;
+        let last = write.min(add);
+        // On several kinds of devices one may be slow to write and another one to add.
+        let more = match kinds.get(stage) {
+            Some(_) => [Nanos(0); 2],
+            None => each.map(|pass| pass - last),
+        };
         let (backward, weight) = match &taken.input {
             None => (last, Nanos(0)),
             Some(input) => (time(input) + last, last),
         };
         let forward = time(&taken.forward);
-        StageLoad { forward, backward, weight, down, up, ..taken.load }
+        StageLoad { forward, backward, weight, more, down, up, ..taken.load }
     };
     stages.into_iter().enumerate().map(one).collect()
 }

@@ -12,6 +12,7 @@ use super::{
     network::Network,
     ports::{self, device, exchanges},
     work::closing,
+    writes::Writes,
 };
 use crate::load::StageLoad;
 use roundelay_codegen::device_lists;
@@ -205,6 +206,7 @@ pub(super) fn step(
     let mut walk = Walk {
         loads,
         moves: &moves,
+        writes: Writes::of(plan),
         micro_batches: lists.micro_batches,
         ways: vec![Way::default(); lists.devices],
         ends: [(); 2].map(|()| vec![None; loads.len() * lists.micro_batches]),
@@ -230,6 +232,7 @@ pub(super) fn step(
 struct Walk<'a> {
     loads: &'a [StageLoad],
     moves: &'a [Moves],
+    writes: Writes,
     micro_batches: usize,
     ways: Vec<Way>,
     /// Ends of the passes of each stage and micro-batch that others wait for: there and back.
@@ -274,11 +277,12 @@ impl Walk<'_> {
     fn take(&mut self, listed: Listed, device: u32, start: Reached) {
         let stage = listed.stage.index();
         let load = &self.loads[stage];
+        let more = self.writes.more(load, listed.micro_batch.index());
         let (time, turned) = match listed.pass {
             Pass::Forward => (load.forward, Some(0)),
-            Pass::Backward => (load.backward, Some(1)),
+            Pass::Backward => (load.backward + more, Some(1)),
             Pass::InputGradient => (load.turn(), Some(1)),
-            Pass::WeightGradient => (load.weight, None),
+            Pass::WeightGradient => (load.weight + more, None),
             Pass::Combine | Pass::Update => (Nanos(0), None),
         };
         let end = start.map(|start| start + time);

@@ -13,6 +13,7 @@ use super::{
     lists::{Moves, moves},
     network::Network,
     work::are_linked,
+    writes::Writes,
 };
 use crate::load::StageLoad;
 use roundelay_schedule::{Bytes, Nanos, Plan};
@@ -27,7 +28,10 @@ pub(super) fn step(
     let moves = moves(plan, loads, network);
     let stages = || loads.iter().zip(&moves);
     let n = u64::from(plan.micro_batches);
-    let alone = |(load, moves): (&StageLoad, &Moves)| load.pass() * n + closing(moves);
+    let writes = Writes::of(plan);
+    let alone = |(load, moves): (&StageLoad, &Moves)| {
+        load.pass() * n + writes.more_of_all(plan, load) + closing(moves)
+    };
     let alone = stages().map(alone).max().unwrap_or_default();
     let (Some(first), true) = (stages().next(), are_linked(loads)) else { return alone };
     let last = first.0.weight + closing(first.1);

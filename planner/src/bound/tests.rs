@@ -38,6 +38,31 @@ fn delays_divide_the_path_and_devices_divide_the_work() {
     assert_eq!((shared.work, shared.path), (Nanos(12), Nanos(12)));
 }
 
+/// One of four micro-batches begins the sum and the others add to it; where it is split up at once
+/// each begins one; of two pipelines that meet either may be the one that begins it.
+#[test]
+fn the_first_backward_pass_writes_and_the_others_add() {
+    let target = sample::target(16);
+    let loads = vec![StageLoad { more: [Nanos(7), Nanos(5)], ..load() }; 4];
+    let mut network = Network::new(&target);
+    let mut bound = |order, states| {
+        let plan = sample::plan(Rule::Sync, Placement::Pipeline, order, 4, 4);
+        let plan = Plan { states, ..plan };
+        let lists = lists_of(&plan).expect("a synchronous pipeline has lists");
+        let own = Bound::of_stages(&plan, &loads, &mut network);
+        let followed = own.following(&plan, &loads, &lists, &mut network);
+        (own.work, own.path, followed.path)
+    };
+    let more = 7 + 3 * 5;
+    let [work, path] = [12, 12 + 9].map(|alike| Nanos(alike + more));
+    let once = bound(Order::Gpipe, States::Replicated);
+    assert_eq!((once.0, once.1), (work, path));
+    assert!(once.2 > path);
+    let each = bound(Order::Gpipe, States::Zero2);
+    assert_eq!(each.0, Nanos(12 + 4 * 7));
+    assert_eq!(bound(Order::Chimera, States::Replicated).0, Nanos(12));
+}
+
 #[test]
 fn lists_add_messages_sums_and_gradients() {
     let mut target = sample::target(8);

@@ -1,7 +1,7 @@
 //! The laws of work and of the flush: how long the busiest device computes, and how long it must
 //! wait for others before and after.
 
-use super::{holders, ring, seated, sums};
+use super::{holders, ring, seated, sums, writes::Writes};
 use crate::{
     cutting::Cutting,
     load::{Split, StageLoad},
@@ -45,7 +45,11 @@ pub(super) fn of_nodes(plan: &Plan, cutting: &Cutting) -> (Nanos, Nanos) {
 pub(super) fn of_stages(plan: &Plan, loads: &[StageLoad]) -> Nanos {
     let passes: Vec<Nanos> = loads.iter().map(StageLoad::pass).collect();
     let beside = beside(plan);
-    busiest(plan, &passes, &|stage| beside(loads[stage].update, loads[stage].split))
+    let writes = Writes::of(plan);
+    busiest(plan, &passes, &|stage| {
+        let load = &loads[stage];
+        beside(load.update, load.split) + writes.more_of_all(plan, load)
+    })
 }
 
 /// What a device does in a step for a stage besides its passes: the update of all or of its own
@@ -150,8 +154,13 @@ pub(super) fn flush(plan: &Plan, loads: &[StageLoad]) -> Nanos {
         let before = around.last().copied().unwrap_or_default();
         around.push(before + load.forward + load.turn());
     }
+    let writes = Writes::of(plan);
+    let work = |load: &StageLoad| match splits(plan) {
+        true => (load.forward + load.turn()) * n,
+        false => load.pass() * n + writes.more_of_all(plan, load),
+    };
     let own = |stages: Vec<usize>| -> Nanos {
-        let work = stages.iter().map(|s| (loads[*s].forward + loads[*s].turn()) * n);
+        let work = stages.iter().map(|stage| work(&loads[*stage]));
         let least = stages.iter().min().map_or(Nanos(0), |first| around[*first]);
         work.sum::<Nanos>() + least
     };
