@@ -5,7 +5,7 @@ use roundelay_schedule::{Order, Placement, States};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// What the numbers of all families share.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Grid {
     /// N and S, in the order of the search.
     pub points: Vec<(u32, u32)>,

@@ -177,19 +177,19 @@ impl<'a> Filler<'a> {
     }
 
     fn fill(&mut self, family: Family) {
-        let mut all = Vec::new();
-        self.found.grid.each(self.ground.values, family, |_, counts| all.push(counts));
-        for counts in all {
-            self.add(family, counts);
-        }
+        let mut grid = std::mem::take(&mut self.found.grid);
+        grid.each(self.ground.values, family, |grid, counts| {
+            self.add(family, counts, grid);
+        });
+        self.found.grid = grid;
     }
 
     /// Adds the combinations with these numbers, for each first device and number of shards.
-    fn add(&mut self, family: Family, counts: Counts) {
+    fn add(&mut self, family: Family, counts: Counts, grid: &mut Grid) {
         let values = self.ground.values;
-        let shards = self.found.grid.shards(values, family, counts);
+        let shards = grid.shards(values, family, counts);
         let needed = counts.devices(family, values.lists);
-        let windows = self.found.grid.windows(values, needed);
+        let windows = grid.windows(values, needed);
         let each = values.recompute.len() as u64;
         let own = shards.len() as u64 * each;
         self.found.combinations += own * windows.len() as u64;
