@@ -10,6 +10,7 @@ use crate::{
     family::Family,
     outline::Outline,
     parallel::parallel,
+    pieces::Pieces,
     ranking::threads,
     reason::Reason,
     search::{Judge, Open},
@@ -20,8 +21,8 @@ use roundelay_dsl::{Objective, Program};
 use roundelay_schedule::{Exactness, Images, Sequence};
 use std::{collections::BTreeMap, ops::Range};
 
-/// Plans by class of exactness, in the parts in which they were looked at.
-pub(crate) type Classes = BTreeMap<Exactness, Vec<Vec<Open>>>;
+/// Plans by class of exactness.
+pub(crate) type Classes = BTreeMap<Exactness, Pieces<Open>>;
 
 /// Knows the costs of the plans of a program, and keeps what turned out.
 pub(crate) struct Clerk<'a> {
@@ -84,7 +85,7 @@ impl<'a> Clerk<'a> {
         let (mut classes, mut unfit) = (Classes::new(), Exclusions::default());
         for (part, own) in found {
             for (class, plans) in part {
-                classes.entry(class).or_default().push(plans);
+                classes.entry(class).or_default().append(plans);
             }
             unfit.extend(own);
         }
@@ -127,9 +128,9 @@ impl Listed<'_> {
     }
 
     /// The plans to look at of some whole groups, with their classes.
-    fn first(&self, part: Range<usize>) -> (BTreeMap<Exactness, Vec<Open>>, Exclusions) {
+    fn first(&self, part: Range<usize>) -> (Classes, Exclusions) {
         let mut network = Network::new(&self.program.target);
-        let mut found: BTreeMap<Exactness, Vec<Open>> = BTreeMap::new();
+        let mut found = Classes::new();
         let mut unfit = Exclusions::default();
         let mut number = part.start;
         while number < part.end {

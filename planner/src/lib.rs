@@ -42,6 +42,7 @@ mod outline;
 mod parallel;
 mod part_links;
 mod pattern;
+mod pieces;
 mod pins;
 mod plan_file;
 mod progress;

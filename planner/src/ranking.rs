@@ -263,7 +263,7 @@ impl Ranking {
         let goal = self.goal.clone();
         let (mine, others): (Classes, Classes) =
             classes.into_iter().partition(|(class, _)| *class <= self.allowed);
-        let mine: Vec<Vec<Open>> = mine.into_values().flatten().collect();
+        let mine = mine.into_values().flatten().collect();
         let first = aim(&goal, options, options.top);
         let mut found = search(mine, first, clerk, progress);
         self.count(clerk, &found);
@@ -283,7 +283,12 @@ impl Ranking {
                 limit => (limit.div_ceil(WEAKER_PART), WEAKER_ENOUGH),
             };
             let usual = aim(&goal, &Options { clocked_max, ..*options }, 1);
-            let found = search(plans, Aim { enough, ..usual }, clerk, progress);
+            let found = search(
+                plans.into_iter().collect(),
+                Aim { enough, ..usual },
+                clerk,
+                progress,
+            );
             self.count(clerk, &found);
             let line = format!("plan {{ exactness {exactness} }}");
             let Some(candidate) = found.best.into_iter().next() else { continue };

@@ -13,6 +13,7 @@ use crate::{
     },
     outline::Outline,
     parallel::parallel,
+    pieces::Pieces,
     reason::Reason,
     tied::Tied,
     values::Values,
@@ -67,9 +68,11 @@ impl Space {
             own.found
         });
         let Filler { mut found, .. } = all;
-        found.plans.reserve_exact(filled.iter().map(|own| own.plans.len()).sum());
         filled.into_iter().for_each(|own| found.add(own));
-        let Found { grid, depths, plans, exclusions, clashes, combinations } = found;
+        let Found { grid, depths, plans: pieces, exclusions, clashes, combinations } =
+            found;
+        let mut plans = Vec::with_capacity(pieces.len());
+        pieces.into_iter().for_each(|piece| plans.extend(piece));
         let decisions = values.described(&grid, &depths);
         let mut dropped = exclusions.numbers();
         for (clash, number) in clashes {
@@ -122,7 +125,7 @@ struct Found {
     grid: Grid,
     /// Depths of combinations that the program allows.
     depths: BTreeSet<u32>,
-    plans: Vec<Outline>,
+    plans: Pieces<Outline>,
     exclusions: Exclusions,
     /// Combinations of clashes that nobody asks for, by name.
     clashes: BTreeMap<&'static str, u64>,
@@ -134,7 +137,7 @@ impl Found {
     fn add(&mut self, later: Self) {
         self.grid.learn(later.grid);
         self.depths.extend(later.depths);
-        self.plans.extend(later.plans);
+        self.plans.append(later.plans);
         self.exclusions.extend(later.exclusions);
         for (clash, number) in later.clashes {
             *self.clashes.entry(clash).or_default() += number;
@@ -155,7 +158,7 @@ impl<'a> Filler<'a> {
         let found = Found {
             grid,
             depths: BTreeSet::new(),
-            plans: Vec::new(),
+            plans: Pieces::default(),
             exclusions: Exclusions::default(),
             clashes: BTreeMap::new(),
             combinations: 0,
