@@ -79,7 +79,7 @@ fn workspace(
     for ((index, term), _) in terms.zip(homes).filter(|(_, home)| home.is_none()) {
         let width = layout.element(term).size(layout.dtype);
         let size = Bytes(term.elements()) * width;
-        let place = *places.entry(term.tensor).or_insert(lives.len());
+        let place = *places.get_or_insert(term.tensor, lives.len());
         if place == lives.len() {
             let tensor = term.tensor;
             lives.push(Life { tensor, size, first: index, last: index });

@@ -137,7 +137,7 @@ pub(crate) fn begin(flow: &Flow, stage: Stage, sum: Sum) -> Accumulation {
     let later = crossing.clone().filter(|row| row.returns > Some(stage));
     let mut written: HashedSet<Source> = later.map(|row| Source::Node(row.sum)).collect();
     if sum == Sum::Next {
-        written.extend(&parameters);
+        written.extend(parameters.iter().copied());
     }
     let returning = crossing.filter(|row| row.returns.is_some());
     let fixed = returning.map(|row| Source::Node(row.sum)).chain(parameters);

@@ -92,7 +92,7 @@ impl Run {
             _ => self.segments.push_back(1),
         }
         for term in step.terms.iter().filter(|term| is_changing(term.tensor)) {
-            let known = self.ready.entry(term.tensor).or_insert(self.steps.len());
+            let known = self.ready.get_or_insert(term.tensor, self.steps.len());
             if !is_sum(term.tensor) {
                 *known = self.steps.len();
             }

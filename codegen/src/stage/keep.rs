@@ -49,10 +49,8 @@ impl Keep {
         let kept: HashedSet<Tensor> = match recompute {
             Recompute::None => ungathered(graph, flow, stage, all.collect(), &made),
             Recompute::Selective => {
-                let mut all: HashedSet<Tensor> = all.collect();
-                let again = cheap(graph, flow, stage, &read, &all);
-                all.retain(|tensor| !again.contains(tensor));
-                all
+                let again = cheap(graph, flow, stage, &read, &all.clone().collect());
+                all.filter(|tensor| !again.contains(tensor)).collect()
             }
             Recompute::Full => {
                 Full::new(graph, flow, stage, &all.collect()).kept().into_iter().collect()
