@@ -1,7 +1,8 @@
 //! A machine of any kind, for whatever does not care which.
 
 use crate::{
-    CpuError, CudaError, Loss, Measured, Record, State, Touched, cpu::Cpu, cuda::Cuda,
+    CpuError, CudaError, EvaluateError, Evaluated, Evaluator, Loss, Measured, Record,
+    State, Touched, cpu::Cpu, cuda::Cuda,
 };
 use roundelay_schedule::{Checked, DeviceId, Kind};
 use std::collections::BTreeMap;
@@ -57,6 +58,27 @@ impl AnyMachine {
         match self {
             Self::Cpu(cpu) => cpu.step(),
             Self::Cuda(cuda) => cuda.step(),
+        }
+    }
+
+    /// Whether it has the state of all ranks when it saves.
+    pub fn is_first(&self) -> bool {
+        match self {
+            Self::Cpu(_) => true,
+            Self::Cuda(cuda) => cuda.is_first(),
+        }
+    }
+
+    /// What looks at held-out data where this machine is, beside it.
+    ///
+    /// # Errors
+    /// When there is too little memory, or something else is missing.
+    pub fn evaluator(&self) -> Result<Evaluator, EvaluateError> {
+        match self {
+            Self::Cpu(cpu) => Ok(Evaluator::new(cpu.schedule())?),
+            Self::Cuda(cuda) => {
+                Evaluator::on_gpu(cuda.schedule(), Evaluated::Trained, cuda.beside())
+            }
         }
     }
 

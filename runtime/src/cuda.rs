@@ -7,10 +7,12 @@
 
 mod arena;
 mod bounce;
+mod cache;
 mod code;
 mod compile;
 mod copies;
 mod driver;
+mod engine;
 mod error;
 mod exchange;
 mod functions;
@@ -19,6 +21,7 @@ mod kernel_check;
 mod lanes;
 mod moves;
 mod multiplier;
+mod passes;
 mod periods;
 mod products;
 mod rank;
@@ -27,6 +30,7 @@ mod self_check;
 mod session;
 mod staging;
 mod touched;
+mod tuning;
 
 pub use copies::gpu_copies;
 pub use driver::{DeviceFacts, DriverError, NoCuda};
@@ -34,31 +38,24 @@ pub use error::CudaError;
 pub use kernel_check::{
     KernelCheck, KernelRow, KernelTrials, TriedProducts, check_kernels, is_formless,
 };
+pub(crate) use passes::GpuPasses;
 pub use periods::Ungraphed;
 pub use self_check::{Exercise, RankFacts, Row, SelfCheck, self_check};
 
 use crate::{
+    evaluate::OnGpu,
     feed::Feed,
-    machine::{
-        Fill, Loss, Measured, Members, Meter, OnGpus, POISON, ProductCounts, Queues,
-        Record, Touched, members, touched,
-    },
+    machine::{Fill, Loss, Measured, OnGpus, ProductCounts, Record, Touched, touched},
     ranks::{Control, Position},
-    state::{State, rows},
+    state::State,
 };
-use arena::Arenas;
-use bounce::{Bounce, Unreached, alone, wait};
-use code::{Code, ReadyCall};
-use driver::{Device, Event};
-use lanes::{Homes, Lanes, Mark, Marked};
-use periods::Periods;
-use rank::{Rank, Seated, Share, of_rank};
+use driver::Device;
+use engine::Engine;
+use lanes::Mark;
+use rank::{Seated, Share, of_rank};
 use record::Recorder;
-use roundelay_schedule::{
-    Action, Checked, DeviceId, GroupId, Kind, Marks, Segment, Table, Work, replay,
-};
+use roundelay_schedule::{Checked, DeviceId, Kind, Marks, Segment, replay};
 use session::Session;
-use staging::Staging;
 use std::{collections::BTreeMap, mem::ManuallyDrop, sync::Arc, time::Duration};
 
 /// How a CUDA machine is set up.
@@ -114,33 +111,6 @@ pub struct Cuda {
     origin: u64,
     first: u64,
     failure: Option<CudaError>,
-}
-
-/// Everything that a replay works with; dropped from first to last.
-struct Engine {
-    share: Share,
-    periods: Periods,
-    marked: Marked,
-    lanes: Lanes,
-    staging: Staging,
-    bounce: Bounce,
-    arenas: Arenas,
-    code: Code,
-    device: Device,
-    schedule: Arc<Checked>,
-    queues: Queues,
-    /// Instances issued, by queue.
-    issued: Vec<u64>,
-    coordinates: Vec<Vec<u32>>,
-    /// Numbers of the coordinates that this process has devices at.
-    own: Vec<usize>,
-    /// The number of each coordinate among those that take micro-batches of their own.
-    batches: Vec<u64>,
-    members: Table<GroupId, Members>,
-    meter: Meter,
-    recorder: Option<Recorder>,
-    feed: Box<dyn Feed>,
-    patience: Duration,
 }
 
 impl Cuda {
@@ -241,6 +211,20 @@ impl Cuda {
     /// What is known of the GPU.
     pub fn facts(&self) -> &DeviceFacts {
         self.engine.device.facts()
+    }
+
+    /// Whether this is the first rank, or the only one.
+    pub fn is_first(&self) -> bool {
+        match &self.engine.share {
+            Share::Whole => true,
+            Share::Part(rank) => rank.peers.control().seat().rank == 0,
+        }
+    }
+
+    /// Where something else on the same GPU is, with the same patience.
+    pub fn beside(&self) -> OnGpu {
+        let ordinal = self.engine.device.facts().ordinal;
+        OnGpu { ordinal, patience: self.engine.patience }
     }
 
     /// Graphs that were recorded so far.
@@ -412,157 +396,6 @@ impl Cuda {
     }
 }
 
-impl Engine {
-    fn new(
-        schedule: &Checked,
-        feed: Box<dyn Feed>,
-        options: CudaOptions,
-        (device, among): (Device, Option<(Arc<Control>, Seated)>),
-    ) -> Result<Self, CudaError> {
-        let refused = |what: &'static str| {
-            let device = device.facts().to_string();
-            move |reason| CudaError::Refused { device, what: what.to_owned(), reason }
-        };
-        device.enter().map_err(refused("its context"))?;
-        let queues = Queues::new(schedule);
-        let seated = among.as_ref().map(|(_, seated)| *seated);
-        let here = |own| seated.is_none_or(|seated| seated.device == own);
-        let arenas = Arenas::new(schedule, &device, here)?;
-        let code = Code::new(schedule, &device)?;
-        let homes = seated.map_or_else(|| Homes::all(&queues), |own| own.homes(&queues));
-        let lanes = Lanes::new(schedule, &queues, &code, (&device, homes))?;
-        let coordinates = schedule.coordinates();
-        let own = seated
-            .map_or_else(|| (0..coordinates.len()).collect(), |own| vec![own.coordinate]);
-        let staging = Staging::new(schedule, &device, own.len())?;
-        let bounce = Bounce::new().map_err(refused("pinned host memory"))?;
-        let share = match among {
-            None => Share::Whole,
-            Some(among) => {
-                let rank = Rank::new(schedule, &queues, &device, among, &lanes)?;
-                Share::Part(Box::new(rank))
-            }
-        };
-        let (graphs, recorder) = match options.times {
-            Times::Dropped => (options.graphs, None),
-            Times::Kept => {
-                (Graphs::Never, Some(Recorder::new().map_err(refused("events"))?))
-            }
-        };
-        let periods = Periods::new(schedule, graphs, &share);
-        Ok(Self {
-            periods: periods.map_err(refused("events"))?,
-            share,
-            marked: Marked::new(schedule, &queues).map_err(refused("events"))?,
-            lanes,
-            staging,
-            bounce,
-            arenas,
-            code,
-            schedule: Arc::new(schedule.clone()),
-            issued: vec![0; queues.len()],
-            queues,
-            batches: (coordinates.iter())
-                .map(|coordinate| u64::from(schedule.batch_of(coordinate)))
-                .collect(),
-            coordinates,
-            own,
-            members: schedule.groups.values().map(|g| members(schedule, g)).collect(),
-            meter: Meter::new(schedule),
-            recorder,
-            feed,
-            patience: options.deadline,
-            device,
-        })
-    }
-
-    fn enter(&self) -> Result<(), CudaError> {
-        self.device.enter().map_err(|reason| self.refused("its context", reason))
-    }
-
-    /// Times count from here, if they are kept.
-    fn start_times(&mut self) -> Result<(), CudaError> {
-        let Some(recorder) = &mut self.recorder else { return Ok(()) };
-        let started = recorder.start(&self.lanes.origin);
-        started.map_err(|reason| self.refused("an event", reason))
-    }
-
-    /// Something that is no action, and that the device refuses.
-    fn refused(&self, what: &str, reason: DriverError) -> CudaError {
-        let device = self.device.facts().to_string();
-        CudaError::Refused { device, what: what.to_owned(), reason }
-    }
-
-    fn load(&mut self, state: &State, fill: Fill) -> Result<(), CudaError> {
-        self.fill(fill)?;
-        let schedule = Arc::clone(&self.schedule);
-        rows::load(&schedule, state, |device, start, bytes| {
-            match self.arenas.has(device) {
-                true => self.write(device, start, bytes),
-                false => Ok(()),
-            }
-        })
-    }
-
-    /// Functions and products that launches of one training step give to this process's devices.
-    fn kernels(&self) -> u64 {
-        let launched = |action: &Action| {
-            let Work::Launch { at, routine, .. } = &action.work else { return 0 };
-            let steps = self.code.routines[*routine].calls.iter().map(ReadyCall::steps);
-            steps.sum::<u64>() * self.here(*at, 0).len() as u64
-        };
-        self.schedule.actions.values().map(launched).sum()
-    }
-
-    fn fill(&mut self, fill: Fill) -> Result<(), CudaError> {
-        let byte = match fill {
-            Fill::Zero => 0,
-            Fill::Poison => POISON,
-        };
-        let origin = &self.lanes.origin;
-        let mut arenas = self.arenas.all();
-        let filled =
-            arenas.try_for_each(|(start, size)| origin.fill(start, byte, size.0));
-        filled.map_err(|reason| self.refused("to fill its memory", reason))
-    }
-
-    fn write(
-        &mut self,
-        device: DeviceId,
-        start: u64,
-        bytes: &[u8],
-    ) -> Result<(), CudaError> {
-        let to = self.arenas.at(device, start);
-        let moved = self.bounce.write(&self.lanes.origin, to, bytes, self.patience);
-        moved.map_err(|unreached| self.unmoved(unreached))
-    }
-
-    fn read(
-        &mut self,
-        device: DeviceId,
-        start: u64,
-        bytes: &mut [u8],
-    ) -> Result<(), CudaError> {
-        let from = self.arenas.at(device, start);
-        let moved = self.bounce.read(&self.lanes.origin, from, bytes, self.patience);
-        moved.map_err(|unreached| self.unmoved(unreached))
-    }
-
-    fn unmoved(&self, unreached: Unreached) -> CudaError {
-        let late = |patience: Duration| DriverError {
-            call: "cuEventQuery",
-            reason: format!("a copy was not done within {patience:?}"),
-            code: 0,
-        };
-        match unreached {
-            Unreached::Broken(reason) => self.refused("a copy of its memory", reason),
-            Unreached::Late | Unreached::Called(_) => {
-                self.refused("a copy of its memory", late(self.patience))
-            }
-        }
-    }
-}
-
 impl Drop for Cuda {
     /// What streams still do with the memory is waited for; where it does not end, the memory is
     /// left to the end of the process.
@@ -576,17 +409,5 @@ impl Drop for Cuda {
             // SAFETY: the engine is not used again, and the device does nothing with it.
             unsafe { ManuallyDrop::drop(&mut self.engine) };
         }
-    }
-}
-
-impl Engine {
-    /// Whether everything that was issued is known to be done.
-    fn is_idle(&self) -> bool {
-        let joined = Event::new().and_then(|idle| {
-            self.lanes.join()?;
-            self.lanes.origin.record(&idle)?;
-            Ok(idle)
-        });
-        joined.is_ok_and(|idle| wait(&idle, self.patience.min(IDLE), &mut alone).is_ok())
     }
 }

@@ -2,42 +2,76 @@
 //! masks.
 
 mod headless;
+mod host;
 
 use crate::{
+    MachineError,
     code::CodeError,
+    cuda::GpuPasses,
     feed::Feed,
-    memory::Memory,
     plain::Plain,
     state::{State, StateError},
 };
+use host::HostPasses;
 use roundelay_kernels::{Context, Mode};
 use roundelay_schedule::{
-    Access, Bytes, Checked, Id, Job, Metric, Pass, Role, RoutineId, Schedule,
+    Bytes, Checked, InputId, Job, Metric, Pass, Role, Routine, RoutineId, Schedule, Stage,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
     thread,
+    time::Duration,
 };
 
 /// Evaluates states of one job; memory is allocated once.
 pub struct Evaluator {
     job: Job,
-    plain: Plain,
-    forward: Vec<RoutineId>,
-    /// By stage, then row.
-    parameters: Vec<Vec<Memory>>,
-    /// The stage that has the parameters of each: its own, or that of its first slice.
-    keepers: Vec<usize>,
+    /// Parts of split tensors.
+    parts: u32,
+    passes: Box<dyn ForwardPasses>,
     threads: usize,
     /// Metrics that nothing measures, by their places.
     unmeasured: BTreeSet<usize>,
 }
 
+/// The forward passes of all stages, on memory of their own.
+pub(crate) trait ForwardPasses {
+    /// Takes the flat parameters of a stage on one part of split tensors.
+    fn place(&mut self, stage: Stage, part: u32, flat: &[u8])
+    -> Result<(), MachineError>;
+    /// Runs them on inputs that are filled in, and returns what the last stage measures: the loss,
+    /// then a number for each metric.
+    fn run(
+        &mut self,
+        fill: &mut dyn FnMut(InputId, &mut [u8]),
+        context: &Context,
+    ) -> Result<Vec<f64>, MachineError>;
+    /// Memory that it takes of a GPU.
+    fn device_bytes(&self) -> Bytes;
+}
+
+/// A forward pass of a stage.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ForwardPass {
+    pub(crate) routine: RoutineId,
+    /// The stage that has its parameters: its own, or that of its first slice.
+    pub(crate) keeper: Stage,
+}
+
+/// Which GPU looks at held-out data, and for how long it is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OnGpu {
+    /// Its number.
+    pub ordinal: u32,
+    /// The longest that a pass may take.
+    pub patience: Duration,
+}
+
 /// The passes that an evaluator runs.
-const PASSES: [Pass; 1] = [Pass::Forward];
+pub(crate) const PASSES: [Pass; 1] = [Pass::Forward];
 
 /// What it has besides the blocks of these.
-const BOUND: [Role; 1] = [Role::Parameter];
+pub(crate) const BOUND: [Role; 1] = [Role::Parameter];
 
 /// What is measured on held-out data.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,27 +82,74 @@ pub struct Measures {
     pub metrics: BTreeMap<String, f64>,
 }
 
+/// Why held-out data could not be looked at.
+#[derive(Debug, thiserror::Error)]
+pub enum EvaluateError {
+    /// A kernel call of the schedule is malformed.
+    #[error(transparent)]
+    Code(#[from] CodeError),
+    /// The state is of another model.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// The machine could not go on.
+    #[error(transparent)]
+    Machine(#[from] MachineError),
+}
+
+/// What of a schedule is evaluated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Evaluated {
+    /// What is trained, heads of units and their losses too.
+    Trained,
+    /// The model as it is used: heads of units do not run, and their losses are no metrics.
+    Used,
+}
+
 impl Evaluator {
-    /// An evaluator with the forward routines of a schedule: what is trained, heads of units and
-    /// their losses too.
+    /// An evaluator with the forward routines of a schedule, on threads of the host: what is
+    /// trained.
     ///
     /// # Errors
     /// When a kernel call is malformed.
     pub fn new(schedule: &Checked) -> Result<Self, CodeError> {
-        Self::of(schedule, BTreeSet::new())
+        Self::on_host(schedule, Evaluated::Trained)
     }
 
-    /// An evaluator of the model as it is used: heads of units do not run, and their losses are no
-    /// metrics.
+    /// As [`Evaluator::new`], of what one is asked for.
     ///
     /// # Errors
     /// When a kernel call is malformed.
-    pub fn of_model(schedule: &Checked) -> Result<Self, CodeError> {
-        let (own, unmeasured) = headless::headless(schedule)?;
-        Self::of(&own, unmeasured)
+    pub fn on_host(schedule: &Checked, what: Evaluated) -> Result<Self, CodeError> {
+        let (own, unmeasured) = what.of(schedule)?;
+        Ok(Self::of(&own, unmeasured, Box::new(HostPasses::new(&own)?)))
     }
 
-    /// Bytes of an evaluator: flat parameters, and what forward passes work on.
+    /// An evaluator on a GPU, where it computes in the types in which the schedule trains.
+    ///
+    /// # Errors
+    /// When a kernel call is malformed, CUDA is missing, a kernel is not compiled, or the GPU has
+    /// too little memory.
+    pub fn on_gpu(
+        schedule: &Checked,
+        what: Evaluated,
+        on: OnGpu,
+    ) -> Result<Self, EvaluateError> {
+        let (own, unmeasured) = what.of(schedule)?;
+        let passes = GpuPasses::new(&own, on).map_err(MachineError::from)?;
+        Ok(Self::of(&own, unmeasured, Box::new(passes)))
+    }
+
+    fn of(
+        schedule: &Schedule,
+        unmeasured: BTreeSet<usize>,
+        passes: Box<dyn ForwardPasses>,
+    ) -> Self {
+        let threads = thread::available_parallelism().map_or(1, usize::from);
+        let (job, parts) = (schedule.job.clone(), schedule.tensor_parts());
+        Self { job, parts, passes, threads, unmeasured }
+    }
+
+    /// Bytes of an evaluator on the host: flat parameters, and what forward passes work on.
     pub(crate) fn bytes(schedule: &Schedule) -> Bytes {
         let job = &schedule.job;
         let elements: u64 = job.elements.values().sum();
@@ -77,48 +158,35 @@ impl Evaluator {
         flat + Plain::bytes(schedule, &PASSES, &BOUND)
     }
 
-    fn of(schedule: &Schedule, unmeasured: BTreeSet<usize>) -> Result<Self, CodeError> {
-        let job = schedule.job.clone();
-        let plain = Plain::new(schedule, &PASSES, &BOUND)?;
-        let any = [Access::Read, Access::Write, Access::Update];
-        let forward = job.elements.ids().map(|stage| {
-            let found = plain.find(Pass::Forward, stage, &any);
-            found.expect("every stage has a forward pass")
-        });
-        let (size, rows) = (job.dtype.size(), schedule.tensor_parts());
-        let flats = |n: &u64| (0..rows).map(|_| Memory::new(n * size)).collect();
-        Ok(Self {
-            forward: forward.collect(),
-            keepers: job.stages().map(|own| schedule.plan.keeper(own).index()).collect(),
-            parameters: job.elements.values().map(flats).collect(),
-            plain,
-            threads: thread::available_parallelism().map_or(1, usize::from),
-            unmeasured,
-            job,
-        })
+    /// Memory that it takes of a GPU.
+    pub fn device_bytes(&self) -> Bytes {
+        self.passes.device_bytes()
     }
 
     /// Loss and metrics of θ_T over micro-batches 0 .. `micro_batches` of a feed.
     ///
     /// # Errors
-    /// When the state is of another model.
+    /// When the state is of another model, or the machine fails.
     pub fn measure(
         &mut self,
         state: &State,
         feed: &mut dyn Feed,
         micro_batches: u64,
-    ) -> Result<Measures, StateError> {
+    ) -> Result<Measures, EvaluateError> {
         state.fits(&self.job)?;
         for stage in self.job.elements.ids() {
-            for (row, own) in (0..).zip(&mut self.parameters[stage.index()]) {
-                let flat = state.parameters(&self.job, stage, row, 0)?;
-                own.bytes_mut().copy_from_slice(&flat);
+            for part in 0..self.parts {
+                let flat = state.parameters(&self.job, stage, part, 0)?;
+                self.passes.place(stage, part, &flat)?;
             }
         }
         let mut sums = vec![0.0; 1 + self.job.metrics.len()];
         for micro_batch in 0..micro_batches {
-            self.forward(feed, state.step, micro_batch);
-            let numbers = self.plain.measured(&self.job);
+            let context = self.context(state.step, micro_batch);
+            let mut fill = |input, bytes: &mut [u8]| {
+                feed.fill(input, state.step, micro_batch, bytes);
+            };
+            let numbers = self.passes.run(&mut fill, &context)?;
             sums.iter_mut().zip(numbers).for_each(|(sum, number)| *sum += number);
         }
         let means = sums.into_iter().map(|sum| sum / micro_batches as f64);
@@ -135,8 +203,8 @@ impl Evaluator {
         Measures { loss: means[0], metrics: metrics.map(reading).collect() }
     }
 
-    fn forward(&mut self, feed: &mut dyn Feed, step: u64, micro_batch: u64) {
-        let context = Context {
+    fn context(&self, step: u64, micro_batch: u64) -> Context {
+        Context {
             step,
             micro_batch,
             seed: self.job.seed,
@@ -145,15 +213,30 @@ impl Evaluator {
             slice_offset: 0,
             part: 0,
             threads: self.threads,
-        };
-        self.plain.feed(&self.job, |input, bytes| {
-            feed.fill(input, step, micro_batch, bytes);
-        });
-        for (routine, keeper) in self.forward.iter().zip(&self.keepers) {
-            let parameters = &mut self.parameters[*keeper];
-            let parameters = parameters.iter_mut().map(Memory::bytes_mut).collect();
-            let bound = &mut [(Role::Parameter, parameters)];
-            self.plain.run(*routine, &context, bound);
         }
     }
+}
+
+impl Evaluated {
+    /// The schedule whose forward passes are run, and the places of the metrics that they do not
+    /// measure.
+    fn of(self, schedule: &Checked) -> Result<(Schedule, BTreeSet<usize>), CodeError> {
+        match self {
+            Self::Trained => Ok((Schedule::clone(schedule), BTreeSet::new())),
+            Self::Used => headless::headless(schedule),
+        }
+    }
+}
+
+/// The forward passes of a schedule, in the order of its stages.
+pub(crate) fn forward_passes(schedule: &Schedule) -> Vec<ForwardPass> {
+    let pass = |stage: Stage| {
+        let is_own =
+            |routine: &&Routine| (routine.pass, routine.stage) == (Pass::Forward, stage);
+        let mut routines = schedule.routines.iter();
+        let own = routines.find(|(_, routine)| is_own(routine));
+        let (routine, _) = own.expect("every stage has a forward pass");
+        ForwardPass { routine, keeper: schedule.plan.keeper(stage) }
+    };
+    schedule.job.stages().map(pass).collect()
 }

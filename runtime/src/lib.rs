@@ -40,7 +40,7 @@ pub use cuda::{
     TriedProducts, Ungraphed, check_kernels, gpu_copies, is_formless, self_check,
 };
 pub use data::{DataError, Dataset, HeldOut};
-pub use evaluate::{Evaluator, Measures};
+pub use evaluate::{EvaluateError, Evaluated, Evaluator, Measures, OnGpu};
 pub use feed::Feed;
 pub use interrupt::Interrupt;
 pub use machine::{

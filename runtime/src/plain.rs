@@ -28,7 +28,7 @@ pub(crate) struct Plain {
 pub(crate) type Lent<'a> = Vec<&'a mut [u8]>;
 
 /// A block: what has the same key is the same thing, whichever routine names it.
-type Key = (Role, Option<Stage>);
+pub(crate) type Key = (Role, Option<Stage>);
 
 impl Plain {
     /// Blocks for everything that routines of `passes` work on, but not for `bound` roles.
@@ -141,9 +141,13 @@ impl Plain {
     }
 }
 
-/// Bytes of the blocks of one row, for everything that routines of `passes` work on, but not for
+/// Bytes of the blocks of one row, by what they are, for everything that routines of `passes` work on, but not for
 /// `bound` roles.
-fn sizes(schedule: &Schedule, passes: &[Pass], bound: &[Role]) -> BTreeMap<Key, u64> {
+pub(crate) fn sizes(
+    schedule: &Schedule,
+    passes: &[Pass],
+    bound: &[Role],
+) -> BTreeMap<Key, u64> {
     let mut sizes: BTreeMap<Key, u64> = BTreeMap::new();
     let served = |routine: &&Routine| passes.contains(&routine.pass);
     for routine in schedule.routines.values().filter(served) {
@@ -155,7 +159,8 @@ fn sizes(schedule: &Schedule, passes: &[Pass], bound: &[Role]) -> BTreeMap<Key, 
     sizes
 }
 
-fn key(role: Role, stage: Stage) -> Key {
+/// The block of an argument of a stage.
+pub(crate) fn key(role: Role, stage: Stage) -> Key {
     match role {
         Role::Parameter
         | Role::NextParameter

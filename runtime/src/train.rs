@@ -5,11 +5,11 @@
 mod losses;
 
 use crate::{
-    AnyMachine, CheckpointError, Checkpoints, Evaluator, HeldOut, Interrupt,
-    MachineError, Measured, Measures, State, StateError, code::CodeError,
+    AnyMachine, CheckpointError, Checkpoints, EvaluateError, Evaluator, HeldOut,
+    Interrupt, MachineError, Measured, Measures, State,
 };
 use losses::StepLosses;
-use roundelay_schedule::{Evaluation, Nanos, enough_steps, simulate};
+use roundelay_schedule::{Bytes, Evaluation, Nanos, enough_steps, simulate};
 use std::{
     ops::ControlFlow,
     time::{Duration, Instant},
@@ -18,7 +18,7 @@ use std::{
 /// A machine on its way through a training run.
 pub struct Trainer {
     machine: AnyMachine,
-    /// Made when it is first needed, for it has memory of its own.
+    /// Made before the first step where held-out data is looked at, for it has memory of its own.
     evaluator: Option<Evaluator>,
     rests: Rests,
     interrupt: Interrupt,
@@ -122,12 +122,9 @@ pub enum TrainError {
     /// A checkpoint could not be written.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
-    /// A kernel call of the schedule is malformed.
+    /// Held-out data could not be looked at.
     #[error(transparent)]
-    Code(#[from] CodeError),
-    /// The state does not fit.
-    #[error(transparent)]
-    State(#[from] StateError),
+    Evaluate(#[from] EvaluateError),
 }
 
 impl Rests {
@@ -201,13 +198,15 @@ impl Trainer {
     /// the last step is kept where checkpoints are.
     ///
     /// # Errors
-    /// When the machine cannot go on or a checkpoint cannot be written.
+    /// When the machine cannot go on, held-out data cannot be looked at, or a checkpoint cannot be
+    /// written.
     pub fn run(
         &mut self,
         end: u64,
         observer: &mut dyn Observer,
     ) -> Result<Report, TrainError> {
         let first = self.machine.step();
+        self.prepare()?;
         let mut course = Course {
             start: Instant::now(),
             idle: Duration::ZERO,
@@ -244,7 +243,9 @@ impl Trainer {
             self.keep_last(first, end)?;
             course.idle += pause.elapsed();
         }
-        let measured = self.machine.measured()?;
+        let mut measured = self.machine.measured()?;
+        measured.beside +=
+            self.evaluator.as_ref().map_or(Bytes(0), Evaluator::device_bytes);
         let schedule = self.machine.schedule();
         Ok(Report {
             first,
@@ -260,6 +261,20 @@ impl Trainer {
     /// The machine, to look at what it used.
     pub fn machine(&mut self) -> &mut AnyMachine {
         &mut self.machine
+    }
+
+    /// Makes the evaluator, if this rank will need one.
+    fn prepare(&mut self) -> Result<(), EvaluateError> {
+        let looks = match self.rests.evaluate {
+            Evaluating::Never => false,
+            Evaluating::Every { .. } | Evaluating::AtEnd { .. } => {
+                self.machine.is_first()
+            }
+        };
+        if looks && self.evaluator.is_none() {
+            self.evaluator = Some(self.machine.evaluator()?);
+        }
+        Ok(())
     }
 
     /// A checkpoint comes last: whoever goes on from it has been told all that came before.
@@ -309,21 +324,16 @@ impl Trainer {
         &mut self,
         state: &State,
         end: u64,
-    ) -> Result<Option<Measures>, TrainError> {
+    ) -> Result<Option<Measures>, EvaluateError> {
         let due = self.rests.evaluates(state.step, end);
         let held_out = match &mut self.rests.evaluate {
-            Evaluating::Every { held_out, .. } | Evaluating::AtEnd { held_out }
-                if due =>
-            {
+            Evaluating::Every { held_out, .. } | Evaluating::AtEnd { held_out } => {
                 held_out
             }
-            Evaluating::Never | Evaluating::Every { .. } | Evaluating::AtEnd { .. } => {
-                return Ok(None);
-            }
+            Evaluating::Never => return Ok(None),
         };
-        let evaluator = match &mut self.evaluator {
-            Some(evaluator) => evaluator,
-            none => none.insert(Evaluator::new(self.machine.schedule())?),
+        let Some(evaluator) = self.evaluator.as_mut().filter(|_| due) else {
+            return Ok(None);
         };
         let micro_batches = held_out.micro_batches();
         Ok(Some(evaluator.measure(state, held_out.as_mut(), micro_batches)?))

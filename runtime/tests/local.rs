@@ -7,7 +7,7 @@ mod support;
 use roundelay_codegen::lower_halved;
 use roundelay_dsl::{Model, Node, NodeId, Operation, Program, Source};
 use roundelay_kernels::Kernels;
-use roundelay_runtime::{Evaluator, Oracle, State, Timing};
+use roundelay_runtime::{Evaluated, Evaluator, Oracle, State, Timing};
 use roundelay_schedule::{
     Hop, Id, Kind, Order, Placement, Plan, Recompute, Rule, Sequence, States, Subject,
     Tensor, check,
@@ -390,7 +390,8 @@ fn a_model_measures_the_same_without_heads() {
         };
         let state = State::initial(&schedule.job);
         let mut all = Evaluator::new(&schedule).expect("kernels are well formed");
-        let mut used = Evaluator::of_model(&schedule).expect("kernels are well formed");
+        let mut used = Evaluator::on_host(&schedule, Evaluated::Used)
+            .expect("kernels are well formed");
         let (all, own) = (measured(&mut all, &state), measured(&mut used, &state));
         assert_eq!(own.loss, all.loss);
         assert_eq!(own.metrics["accuracy"], all.metrics["accuracy"]);

@@ -192,6 +192,9 @@ pub(crate) struct EvaluateArgs {
     /// What was learned.
     #[command(flatten)]
     pub(crate) learned: LearnedArgs,
+    /// Where to compute.
+    #[arg(long, value_enum, default_value_t = DeviceChoice::Auto)]
+    pub(crate) device: DeviceChoice,
     /// Take the data from this folder instead of the program's.
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,

@@ -7,7 +7,7 @@ use super::{
     failure::Failure,
     load, note, print, print_json, run,
 };
-use roundelay::{Learned, Measures, RunEvent};
+use roundelay::{Graphs, Learned, Measures, RunEvent};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -32,7 +32,8 @@ pub(super) fn evaluate(args: &EvaluateArgs) -> Result<(), Failure> {
         }
     };
     let data = args.data.as_deref();
-    let evaluated = roundelay::evaluate(&schedule, &learned, data, told);
+    let on = run::on(args.device, Graphs::Never);
+    let evaluated = roundelay::evaluate(&schedule, &learned, on, data, told);
     let (step, measures) = evaluated.map_err(|error| Failure::run(file, &error))?;
     if args.json {
         let Measures { loss, metrics } = measures;

@@ -98,16 +98,21 @@ fn stopped(args: &RunArgs, outcome: &Outcome) -> String {
     format!("interrupted before step {}; {kept}", outcome.report.end)
 }
 
+/// What a choice says of a machine whose periods are graphs or not.
+pub(super) fn on(device: DeviceChoice, graphs: Graphs) -> On {
+    match device {
+        DeviceChoice::Auto => On::Best(graphs),
+        DeviceChoice::Cpu => On::Cpu,
+        DeviceChoice::Cuda => On::Cuda(graphs),
+    }
+}
+
 fn choose_device(args: &RunArgs) -> On {
     let graphs = match args.graphs {
         GraphChoice::Periods => Graphs::Periods,
         GraphChoice::Never => Graphs::Never,
     };
-    match args.device {
-        DeviceChoice::Auto => On::Best(graphs),
-        DeviceChoice::Cpu => On::Cpu,
-        DeviceChoice::Cuda => On::Cuda(graphs),
-    }
+    on(args.device, graphs)
 }
 
 fn choose_start(args: &RunArgs) -> Result<Start, Failure> {

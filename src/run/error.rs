@@ -1,8 +1,8 @@
 //! Why a run cannot be, or stopped.
 
 use roundelay_runtime::{
-    CheckpointError, CodeError, DataError, MachineError, NotNative, StateError,
-    TrainError, WeightsError,
+    CheckpointError, CodeError, DataError, EvaluateError, MachineError, NotNative,
+    StateError, TrainError, WeightsError,
 };
 use roundelay_schedule::Float;
 use std::path::PathBuf;
@@ -26,18 +26,6 @@ pub enum RunError {
     /// The machine does not compute in the job's type.
     #[error(transparent)]
     Element(#[from] NotNative),
-    /// What a run in 16 bits cannot do.
-    #[error("{what} in {dtype} {only}; leave {way} away, or train with `dtype f32`")]
-    Mixed {
-        /// What was asked for.
-        what: &'static str,
-        /// The job's type.
-        dtype: Float,
-        /// Why it cannot be.
-        only: &'static str,
-        /// Where it was asked for.
-        way: &'static str,
-    },
     /// Losses of a type whose small gradients vanish would have to be scaled.
     #[error(
         "training in {0} wants losses that are scaled, or small gradients vanish, and there is no \
@@ -75,6 +63,16 @@ pub enum RunError {
     Train(#[from] TrainError),
 }
 
+impl From<EvaluateError> for RunError {
+    fn from(error: EvaluateError) -> Self {
+        match error {
+            EvaluateError::Code(error) => Self::Code(error),
+            EvaluateError::State(error) => Self::State(error),
+            EvaluateError::Machine(error) => Self::Machine(error),
+        }
+    }
+}
+
 impl RunError {
     /// Whether what was given is at fault, not the run.
     pub fn is_input(&self) -> bool {
@@ -86,7 +84,6 @@ impl RunError {
             | RunError::Code(_)
             | RunError::State(_) => true,
             RunError::Element(_)
-            | RunError::Mixed { .. }
             | RunError::Unscaled(_)
             | RunError::Pixels
             | RunError::ManyOnCpu { .. }

@@ -1,11 +1,15 @@
 //! Held-out data against what was learned, without a schedule's machine.
 
-use super::{RunError, RunEvent, start::weights};
-use roundelay_runtime::{
-    Cpu, Dataset, Evaluator, HeldOut, Latest, MachineError, Measures, Provenance,
-    check_native,
+use super::{
+    On, RunError, RunEvent,
+    machine::{on_cpu, some_gpu},
+    start::weights,
 };
-use roundelay_schedule::Checked;
+use roundelay_runtime::{
+    Cpu, CudaOptions, Dataset, Evaluated, Evaluator, HeldOut, Latest, MachineError,
+    Measures, OnGpu, Provenance, check_native,
+};
+use roundelay_schedule::{Checked, Images};
 use std::path::{Path, PathBuf};
 
 /// Where parameters lie that were trained.
@@ -18,18 +22,21 @@ pub enum Learned {
 }
 
 /// Held-out loss and metrics of what was learned, and the number of updates that a checkpoint
-/// has seen; weights do not say. The listener hears of weights that are no numbers.
+/// has seen; weights do not say. One process computes them, call by call, so it does not matter
+/// whether periods are graphs. The listener hears of weights that are no numbers, and why a GPU is
+/// not used.
 ///
 /// # Errors
-/// Unusable data, no checkpoint or weights, or those of another model; too little memory.
+/// Unusable data, no checkpoint or weights, or those of another model; too little memory; a GPU that
+/// is missing or fails.
 pub fn evaluate(
     schedule: &Checked,
     learned: &Learned,
+    on: On,
     data: Option<&Path>,
     mut listener: impl FnMut(RunEvent),
 ) -> Result<(u64, Measures), RunError> {
-    check_native(schedule.job.dtype)?;
-    Cpu::room_to_evaluate(schedule).map_err(MachineError::from)?;
+    let mut evaluator = evaluator(schedule, on, &mut listener)?;
     let data = Dataset::open(&schedule.job, data)?;
     let state = match learned {
         Learned::Checkpoint(folder) => {
@@ -41,6 +48,42 @@ pub fn evaluate(
     };
     let mut held_out = data.held_out(HeldOut::EXAMPLES)?;
     let micro_batches = held_out.micro_batches();
-    let mut evaluator = Evaluator::of_model(schedule)?;
     Ok((state.step, evaluator.measure(&state, &mut held_out, micro_batches)?))
+}
+
+fn evaluator(
+    schedule: &Checked,
+    on: On,
+    listener: &mut impl FnMut(RunEvent),
+) -> Result<Evaluator, RunError> {
+    match on {
+        On::Cpu => on_host(schedule),
+        On::Cuda(_) => {
+            some_gpu()?;
+            on_gpu(schedule)
+        }
+        On::Best(_) => {
+            let found = some_gpu().map_err(RunError::from);
+            found.and_then(|()| on_gpu(schedule)).or_else(|refusal| {
+                let own = on_host(schedule)?;
+                listener(on_cpu(&refusal));
+                Ok(own)
+            })
+        }
+    }
+}
+
+fn on_gpu(schedule: &Checked) -> Result<Evaluator, RunError> {
+    if schedule.plan.tensor.images == Images::Split {
+        return Err(RunError::Pixels);
+    }
+    let CudaOptions { ordinal, deadline: patience, .. } = CudaOptions::default();
+    let gpu = OnGpu { ordinal, patience };
+    Ok(Evaluator::on_gpu(schedule, Evaluated::Used, gpu)?)
+}
+
+fn on_host(schedule: &Checked) -> Result<Evaluator, RunError> {
+    check_native(schedule.job.dtype)?;
+    Cpu::room_to_evaluate(schedule).map_err(MachineError::from)?;
+    Ok(Evaluator::on_host(schedule, Evaluated::Used)?)
 }

@@ -5,7 +5,7 @@ use roundelay_runtime::{
     AnyMachine, Control, Cpu, CpuOptions, Cuda, CudaError, CudaOptions, Dataset, Fill,
     Graphs, MachineError, check_native,
 };
-use roundelay_schedule::{Checked, Evaluation, Float};
+use roundelay_schedule::{Checked, Float};
 use std::{fmt::Display, sync::Arc, time::Duration};
 
 /// What a run was settled on, after a look at what is here.
@@ -54,7 +54,7 @@ impl<'a> Settled<'a> {
                 check_native(dtype)?;
                 Cpu::room(schedule).map_err(MachineError::from)?;
             }
-            Self::Gpu(_) | Self::GpuOrCpu(_) | Self::Rank(..) => refuse_mixed(schedule)?,
+            Self::Gpu(_) | Self::GpuOrCpu(_) | Self::Rank(..) => refuse_unscaled(dtype)?,
         }
         Ok(settled)
     }
@@ -101,11 +101,11 @@ impl<'a> Settled<'a> {
     }
 }
 
-fn some_gpu() -> Result<(), MachineError> {
+pub(super) fn some_gpu() -> Result<(), MachineError> {
     Cuda::count().map(drop).map_err(|absent| CudaError::from(absent).into())
 }
 
-fn on_cpu(reason: &dyn Display) -> RunEvent {
+pub(super) fn on_cpu(reason: &dyn Display) -> RunEvent {
     RunEvent::Note(format!("runs on the CPU: {reason}"))
 }
 
@@ -114,19 +114,5 @@ pub(crate) fn refuse_unscaled(dtype: Float) -> Result<(), RunError> {
     match dtype {
         Float::F16(_) => Err(RunError::Unscaled(dtype)),
         Float::F32 | Float::F64 | Float::Bf16(_) => Ok(()),
-    }
-}
-
-/// What is not there in 16 bits.
-fn refuse_mixed(schedule: &Checked) -> Result<(), RunError> {
-    let dtype = schedule.job.dtype;
-    refuse_unscaled(dtype)?;
-    let refused = |what, only, way| Err(RunError::Mixed { what, dtype, only, way });
-    match (dtype.native(), schedule.job.evaluate) {
-        (Some(_), _) | (None, Evaluation::Never) => Ok(()),
-        (None, Evaluation::Every(_)) => {
-            let only = "is not there yet, because the CPU does it in f32 or f64";
-            refused("a look at held-out data", only, "`evaluate`")
-        }
     }
 }

@@ -97,6 +97,8 @@ impl Bench {
 /// What a training said and left.
 pub(crate) struct Run {
     pub(crate) losses: Vec<f64>,
+    /// The lines of looks at held-out data.
+    pub(crate) looks: Vec<Value>,
     /// The line of the end.
     pub(crate) end: Value,
     /// What it said besides.
@@ -111,6 +113,8 @@ impl Run {
         let lines = crate::support::lines(&ended.out);
         let steps = lines.iter().filter(|line| line["event"] == "step");
         let losses = steps.filter_map(|line| line["loss"].as_f64()).collect();
+        let looks = lines.iter().filter(|line| line["event"] == "evaluate");
+        let looks = looks.cloned().collect();
         let end = lines.iter().find(|line| line["event"] == "end");
         let text = std::fs::read_to_string(counts).unwrap_or_default();
         let count = |line: &str| {
@@ -119,6 +123,7 @@ impl Run {
         };
         Self {
             losses,
+            looks,
             end: end.expect("a run that ends says so").clone(),
             notes: ended.err.clone(),
             bytes: std::fs::read(weights).expect("weights were saved"),
@@ -135,6 +140,13 @@ impl Run {
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.bytes == other.bytes && self.losses == other.losses
     }
+}
+
+/// Bytes of the arenas of every pool, as predicted or as measured.
+pub(crate) fn arenas(figures: &Value) -> Vec<(String, u64)> {
+    let pools = figures["pools"].as_object().expect("pools are an object");
+    let bytes = |own: &Value| own["arena_bytes"].as_u64().expect("arenas have a size");
+    pools.iter().map(|(pool, own)| (pool.clone(), bytes(own))).collect()
 }
 
 /// A byte-level language model whose plan is said by the test.

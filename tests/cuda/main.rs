@@ -12,6 +12,8 @@ mod absent;
 mod bench;
 mod cache;
 mod faults;
+mod looking;
 mod measuring;
 mod precision;
 mod rules;
+mod tuning;

@@ -1,6 +1,6 @@
 //! Every kind of plan, held to the CPU machine: captured as graphs, given action by action, twice.
 
-use crate::bench::{Bench, Run, has_compiler, program};
+use crate::bench::{Bench, Run, arenas, has_compiler, program};
 
 /// Kind of plan, devices, and the lines that pin it.
 const PLANS: [(&str, u32, &str); 6] = [
@@ -72,13 +72,6 @@ fn holds((name, devices, plan): (&str, u32, &str), recurrence: Recurrence) {
 
 /// Arenas are as large as was planned, to the byte, and as much is moved as on the CPU.
 fn figures(cuda: &Run, cpu: &Run, name: &str) {
-    let arenas = |figures: &serde_json::Value| {
-        let pools = figures["pools"].as_object().expect("pools are an object");
-        let bytes = |(pool, own): (&String, &serde_json::Value)| {
-            (pool.clone(), own["arena_bytes"].as_u64())
-        };
-        pools.iter().map(bytes).collect::<Vec<_>>()
-    };
     let (predicted, measured) = (&cuda.end["predicted"], &cuda.end["measured"]);
     assert_eq!(arenas(measured), arenas(predicted), "{name}: arenas");
     for count in ["transfers", "bytes"] {

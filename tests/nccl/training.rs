@@ -2,6 +2,7 @@
 
 use crate::{
     bench::{Run, has_compiler, program},
+    support::lines,
     world::World,
 };
 use std::{fs, path::Path};
@@ -141,11 +142,6 @@ fn numbers_of_16_bits() {
     assert!(train(&world, "", &file).is(&one));
 }
 
-/// Lines of a run that say what was looked at.
-fn evaluations(run: &str) -> Vec<String> {
-    run.lines().filter(|line| line.contains("\"evaluate\"")).map(str::to_owned).collect()
-}
-
 #[test]
 fn checkpoints_of_ranks_go_on_as_one_process_and_back() {
     if !has_compiler() {
@@ -162,7 +158,9 @@ fn checkpoints_of_ranks_go_on_as_one_process_and_back() {
     let words = format!("run --json --device cuda --deadline 60 {kept}");
     let first = world.run(&format!("{words} --steps 3"), Some(&file));
     assert!(first.iter().all(|own| own.code == 0), "{first:?}");
-    assert_eq!(evaluations(&first[0].out).len(), 1);
+    let looks = lines(&first[0].out).into_iter();
+    let looks: Vec<_> = looks.filter(|line| line["event"] == "evaluate").collect();
+    assert_eq!(looks, whole.looks[..1], "rank 0 looks at what one process looks at");
     let second = train(&world, &format!("{kept} --resume --steps 5"), &file);
     assert_eq!(second.losses, whole.losses[3..5]);
     let last = one.bench.run(&format!("--device cuda {kept} --resume"), &file, &[]);

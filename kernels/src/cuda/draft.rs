@@ -52,7 +52,7 @@ impl Number {
         }
     }
     /// Bytes of a number.
-    pub(crate) fn size(self) -> usize {
+    pub fn size(self) -> usize {
         match self {
             Number::Bf16 | Number::F16 => 2,
             Number::F32 => 4,

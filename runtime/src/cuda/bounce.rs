@@ -29,6 +29,20 @@ pub(super) enum Unreached {
     Called(Box<Trouble>),
 }
 
+impl Unreached {
+    /// Why `what` was not done, where no other rank can call.
+    pub(super) fn reason(self, what: &str, patience: Duration) -> DriverError {
+        match self {
+            Self::Broken(reason) => reason,
+            Self::Late | Self::Called(_) => DriverError {
+                call: "cuEventQuery",
+                reason: format!("{what} was not done within {patience:?}"),
+                code: 0,
+            },
+        }
+    }
+}
+
 impl From<DriverError> for Unreached {
     fn from(error: DriverError) -> Self {
         Self::Broken(error)

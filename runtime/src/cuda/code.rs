@@ -3,10 +3,12 @@
 
 use super::{
     CudaError,
+    arena::ALIGNMENT,
     driver::{Address, Device, DriverError, Function, Parameters, Stream},
     exchange::Meeting,
     functions::Functions,
     multiplier::{Multiplier, power_of_two_in},
+    tuning::Trials,
 };
 use crate::{code::parse_call, machine::ProductCounts};
 use roundelay_kernels::{
@@ -17,7 +19,8 @@ use roundelay_kernels::{
     },
 };
 use roundelay_schedule::{
-    Bytes, Call, Collective, Element, Float, Line, Routine, RoutineId, Schedule, Table,
+    Bytes, Call, Collective, Element, Float, Line, Pass, Routine, RoutineId, Schedule,
+    Table,
 };
 
 /// All routines of a schedule, on one device.
@@ -43,6 +46,12 @@ pub(super) struct ReadyCall {
 }
 
 impl ReadyCall {
+    /// Its operands in the arguments of a launch.
+    pub(super) fn operands_in(&self, arguments: &[Address]) -> Vec<Address> {
+        let operands = self.operands.iter();
+        operands.map(|(argument, offset)| arguments[*argument].plus(*offset)).collect()
+    }
+
     /// Functions and products, without what parts exchange.
     pub(super) fn steps(&self) -> u64 {
         match &self.work {
@@ -148,8 +157,12 @@ impl Code {
     ///
     /// # Errors
     /// When a call is malformed, or a source is not compiled.
-    pub(super) fn new(schedule: &Schedule, device: &Device) -> Result<Self, CudaError> {
-        let mut code = Self::bare(device, Some(alignment(schedule)));
+    pub(super) fn new(
+        schedule: &Schedule,
+        device: &Device,
+        trials: Trials,
+    ) -> Result<Self, CudaError> {
+        let mut code = Self::bare(device, Some(alignment(schedule)), trials);
         let routines = schedule.routines.iter();
         let ready = |(id, routine)| code.routine(schedule.job.dtype, id, routine);
         let routines: Result<_, CudaError> = routines.map(ready).collect();
@@ -159,13 +172,34 @@ impl Code {
         Ok(code)
     }
 
+    /// Makes the routines of a pass ready, whose rows start at multiples of the alignment of
+    /// scratch; others have no calls.
+    ///
+    /// # Errors
+    /// As [`Code::new`].
+    pub(super) fn of_pass(
+        schedule: &Schedule,
+        device: &Device,
+        pass: Pass,
+    ) -> Result<Self, CudaError> {
+        let mut code = Self::bare(device, Some(ALIGNMENT), Trials::Left);
+        let ready = |(id, routine): (RoutineId, &Routine)| match routine.pass == pass {
+            true => code.routine(schedule.job.dtype, id, routine),
+            false => Ok(Ready { calls: Vec::new(), scratch: Bytes(0) }),
+        };
+        let routines: Result<_, CudaError> =
+            schedule.routines.iter().map(ready).collect();
+        code.routines = routines?;
+        Ok(code)
+    }
+
     /// No routines yet. Products are the library's, for rows that start at multiples of
     /// `alignment`, or own ones without it.
-    pub(super) fn bare(device: &Device, alignment: Option<u64>) -> Self {
+    pub(super) fn bare(device: &Device, alignment: Option<u64>, trials: Trials) -> Self {
         Self {
             routines: Table::default(),
             functions: Functions::new(device.facts()),
-            multiplier: Multiplier::new(device, alignment),
+            multiplier: Multiplier::new(device, alignment, trials),
             parameters: Parameters::default(),
         }
     }

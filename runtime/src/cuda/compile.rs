@@ -1,26 +1,15 @@
 //! Machine code of sources: compiled by NVRTC when it is first needed, and kept on disk.
-//!
-//! A file of the cache is named after everything that its contents depend on, and holds its own
-//! digest, so that a broken one is seen and made again.
 #![expect(unsafe_code, reason = "NVRTC is called here")]
 
 use super::{
     CudaError,
+    cache::{cache_folder, read, write},
     driver::{DeviceFacts, nvrtc},
 };
 use crate::digest::Digest;
 use cudarc::nvrtc::sys::{nvrtcProgram, nvrtcResult};
 use roundelay_kernels::cuda::{OPTIONS, Source};
-use std::{
-    env,
-    ffi::CString,
-    fmt, fs, io,
-    path::{Path, PathBuf},
-    process, ptr,
-};
-
-/// Opens every file of the cache.
-const MAGIC: &[u8; 8] = b"rdlcubin";
+use std::{ffi::CString, fmt, path::PathBuf, ptr};
 
 /// What a source is compiled to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -236,45 +225,9 @@ fn known_architectures() -> Vec<u32> {
     }
 }
 
-/// `ROUNDELAY_CACHE`, or the folder for such things; none when there is no home.
-fn cache_folder() -> Option<PathBuf> {
-    let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
-    let of = |name: &str| set(name).map(PathBuf::from);
-    of("ROUNDELAY_CACHE")
-        .or_else(|| of("XDG_CACHE_HOME").map(|folder| folder.join("roundelay")))
-        .or_else(|| of("HOME").map(|folder| folder.join(".cache/roundelay")))
-}
-
-/// The code in a file, unless it is broken.
-fn read(file: &Path) -> Option<Vec<u8>> {
-    let bytes = fs::read(file).ok()?;
-    let (magic, rest) = bytes.split_first_chunk::<8>()?;
-    let (digest, code) = rest.split_first_chunk::<8>()?;
-    let whole = magic == MAGIC && u64::from_le_bytes(*digest) == digest_of(code);
-    whole.then(|| code.to_vec())
-}
-
-/// Writes a file that is there as a whole or not at all.
-fn write(file: &Path, code: &[u8]) -> io::Result<()> {
-    if let Some(folder) = file.parent() {
-        fs::create_dir_all(folder)?;
-    }
-    let half = file.with_extension(format!("{}.part", process::id()));
-    let digest = digest_of(code).to_le_bytes();
-    fs::write(&half, [MAGIC, digest.as_slice(), code].concat())?;
-    fs::rename(&half, file)
-}
-
-fn digest_of(code: &[u8]) -> u64 {
-    let mut digest = Digest::new();
-    digest.add(code);
-    digest.value()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scratch::Scratch;
 
     #[test]
     fn devices_newer_than_the_compiler_get_code_for_the_driver() {
@@ -284,23 +237,5 @@ mod tests {
         assert_eq!(of((8, 9)), "compute_86");
         assert_eq!(of((12, 1)), "compute_100");
         assert_eq!(Target::of((9, 0), &[]).to_string(), "sm_90a");
-    }
-
-    #[test]
-    fn a_broken_file_of_the_cache_is_no_code() {
-        let scratch = Scratch::new("cubin-cache");
-        let file = scratch.path().join("folder/one.cubin");
-        assert_eq!(read(&file), None);
-        write(&file, b"machine code").unwrap();
-        assert_eq!(read(&file).as_deref(), Some(b"machine code".as_slice()));
-        let whole = fs::read(&file).unwrap();
-        for byte in 0..whole.len() {
-            let mut broken = whole.clone();
-            broken[byte] ^= 1;
-            fs::write(&file, &broken).unwrap();
-            assert_eq!(read(&file), None, "byte {byte}");
-            fs::write(&file, &whole[..byte]).unwrap();
-            assert_eq!(read(&file), None, "{byte} bytes");
-        }
     }
 }

@@ -3,7 +3,7 @@
 use super::{
     CudaError, IDLE,
     arena::allocate,
-    bounce::{Unreached, alone, wait},
+    bounce::{alone, wait},
     driver::{Device, DriverError, Event, Stream},
 };
 use crate::profile::{BLOCK, REPETITIONS, SIZES, fit, quartiles};
@@ -46,13 +46,6 @@ fn time(
     stream.record(&start)?;
     work()?;
     stream.record(&end)?;
-    wait(&end, IDLE, &mut alone).map_err(|unreached| match unreached {
-        Unreached::Broken(reason) => reason,
-        Unreached::Late | Unreached::Called(_) => DriverError {
-            call: "cuEventQuery",
-            reason: format!("a copy was not done within {IDLE:?}"),
-            code: 0,
-        },
-    })?;
+    wait(&end, IDLE, &mut alone).map_err(|unreached| unreached.reason("a copy", IDLE))?;
     end.since(&start)
 }

@@ -37,6 +37,17 @@ impl Meeting {
         Self { exchange, kind, number, element: element.size(dtype) }
     }
 
+    /// The lines of so many parts, each as the numbers of its parts.
+    pub(super) fn lines(
+        self,
+        parts: usize,
+    ) -> impl Iterator<Item = impl Iterator<Item = usize> + Clone> {
+        let line = self.exchange.line;
+        let all = 0..u32::try_from(parts).unwrap_or(u32::MAX);
+        let firsts = all.filter(move |part| line.place(*part) == 0);
+        firsts.map(move |first| line.members(first).map(|part| part as usize))
+    }
+
     /// Elements of what each row gets.
     fn elements(&self) -> u64 {
         let Exchange { rows, whole, .. } = self.exchange;

@@ -15,7 +15,7 @@ use super::{
 use crate::machine::{Span, input_of, slice_offset};
 use roundelay_kernels::cuda::Accumulation;
 use roundelay_schedule::{
-    Action, ActionId, Instance, Line, MicroBatch, Place, RoutineId, Work,
+    Action, ActionId, Instance, MicroBatch, Place, RoutineId, Work,
 };
 use std::time::Duration;
 
@@ -158,7 +158,7 @@ impl Engine {
             let Call::Together(meeting) = &call.work else { continue };
             let sent = meeting.exchange.exchanged(self.schedule.job.dtype).sent().0;
             for first in (0..self.coordinates.len()).step_by(parts) {
-                for line in lines(meeting.exchange.line, parts) {
+                for line in meeting.lines(parts) {
                     let own = line.map(|part| first + part);
                     self.count_exchange(turn, own, sent);
                 }
@@ -418,7 +418,7 @@ impl Engine {
     /// before all of its line have looked.
     fn together(&mut self, call: &ReadyCall, all: &[Bound]) -> Result<(), DriverError> {
         let Call::Together(meeting) = &call.work else { return Ok(()) };
-        for line in lines(meeting.exchange.line, all.len()) {
+        for line in meeting.lines(all.len()) {
             let parts: Vec<&Bound> = line.map(|part| &all[part]).collect();
             self.join(call, meeting, &parts)?;
         }
@@ -462,16 +462,6 @@ impl Engine {
     }
 }
 
-/// The lines of so many parts.
-fn lines(
-    line: Line,
-    parts: usize,
-) -> impl Iterator<Item = impl Iterator<Item = usize> + Clone> {
-    let all = 0..u32::try_from(parts).unwrap_or(u32::MAX);
-    let firsts = all.filter(move |part| line.place(*part) == 0);
-    firsts.map(move |first| line.members(first).map(|part| part as usize))
-}
-
 /// What a launch binds at one coordinate.
 struct Bound {
     thread: usize,
@@ -484,9 +474,6 @@ struct Bound {
 
 impl Bound {
     fn operands(&self, call: &ReadyCall) -> Vec<Address> {
-        let operands = call.operands.iter();
-        operands
-            .map(|(argument, offset)| self.arguments[*argument].plus(*offset))
-            .collect()
+        call.operands_in(&self.arguments)
     }
 }

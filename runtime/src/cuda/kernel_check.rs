@@ -11,6 +11,7 @@ use super::{
     CudaError,
     code::Code,
     driver::{Device, DeviceFacts},
+    tuning::Trials,
 };
 use crate::code::parse_call;
 use roundelay_kernels::{
@@ -187,7 +188,8 @@ impl<'a> Bench<'a> {
         let room = Room::new(device, trials.patience)?;
         let by_library = trials.products == TriedProducts::All;
         let codes = [Some(stage::GAP), Some(1), None]
-            .map(|alignment| Code::bare(device, alignment.filter(|_| by_library)));
+            .map(|alignment| alignment.filter(|_| by_library))
+            .map(|alignment| Code::bare(device, alignment, Trials::Left));
         Ok(Self { trials, codes, room })
     }
 

@@ -5,7 +5,8 @@ use super::{
     arena::ALIGNMENT,
     code::Binding,
     driver::{Device, DriverError, Products, Stream},
-    products::{self, Addresses, Handle, Plan, Refused},
+    products::{self, Addresses, Extents, Handle, Plan, Refused},
+    tuning::{Trials, Tuner},
 };
 use crate::machine::ProductCounts;
 use roundelay_kernels::cuda::{Addend, CallPlace, Epilogue, Matrix, Product};
@@ -48,20 +49,23 @@ pub(super) struct Multiplier {
     plans: Vec<((Product, u64), Plan)>,
     /// What the first byte of every row is a multiple of.
     alignment: u64,
+    tuner: Tuner,
     counts: ProductCounts,
 }
 
 impl Multiplier {
     /// Products by the library, for rows that start at multiples of `alignment`; by functions of
     /// ours without it, or where there is no library.
-    pub(super) fn new(device: &Device, alignment: Option<u64>) -> Self {
+    pub(super) fn new(device: &Device, alignment: Option<u64>, trials: Trials) -> Self {
         let handle = match (device.libraries.products, alignment) {
             (Products::Library(_), Some(_)) => Handle::new().map_err(Reason::Start),
             (Products::Own, Some(_)) => Err(Reason::Absent),
             (Products::Library(_) | Products::Own, None) => Err(Reason::Unwanted),
         };
         let (plans, counts) = (Vec::new(), ProductCounts::default());
-        Self { handle, plans, alignment: alignment.unwrap_or(1), counts }
+        let (alignment, tuner) =
+            (alignment.unwrap_or(1), Tuner::new(device.facts(), trials));
+        Self { handle, plans, alignment, tuner, counts }
     }
 
     /// Who makes the products that were planned so far.
@@ -71,7 +75,7 @@ impl Multiplier {
 
     /// Memory that the library may take on each lane.
     pub(super) fn workspace(&self) -> Bytes {
-        self.plans.iter().map(|(_, plan)| plan.workspace).max().unwrap_or_default()
+        self.plans.iter().map(|(_, plan)| plan.workspace()).max().unwrap_or_default()
     }
 
     /// The plan of a product of a call with these operands; none where a function of ours makes it.
@@ -116,7 +120,13 @@ impl Multiplier {
         }
         let Product { m, n, k, .. } = *product;
         let refused = |status| Reason::Refused { status, m, n, k };
-        let plan = Plan::new(handle, product, key.1).map_err(refused)?;
+        let (mut plan, algorithms) =
+            Plan::new(handle, product, key.1).map_err(refused)?;
+        let (text, extents) = (format!("{key:?}"), Extents::of(product));
+        let own = (&mut plan, handle);
+        if let Some(chosen) = self.tuner.choose(own, (&text, extents), &algorithms) {
+            plan.take(chosen);
+        }
         self.plans.push((key, plan));
         Ok(self.plans.len() - 1)
     }

@@ -17,7 +17,18 @@ use roundelay_schedule::Bytes;
 use std::{ffi::c_void, fmt, mem::MaybeUninit, ptr};
 
 /// Memory that a product may take beside its matrices; what it really takes is asked.
-const WORKSPACE: Bytes = Bytes(32 << 20);
+pub(super) const WORKSPACE: Bytes = Bytes(32 << 20);
+
+/// The most algorithms that the library is asked for.
+const OFFERED: usize = 8;
+
+/// `CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE`: sums that are made in parts are not rounded to the type
+/// of the result before they meet.
+const WIDE_SUMS: u32 = 2;
+
+/// A place that is aligned as well as any, for an algorithm that looks at the bias's while it is
+/// chosen.
+const SOMEWHERE: u64 = 1 << 20;
 
 /// `CUBLAS_OP_N` and `CUBLAS_OP_T`.
 const AS_IT_IS: i32 = 0;
@@ -77,11 +88,55 @@ pub(super) struct Plan {
     description: Description,
     /// Of what it calls A, B and of the result.
     layouts: [Layout; 3],
-    algorithm: cublasLtMatmulAlgo_t,
+    algorithm: Algorithm,
     scale: Scale,
     accumulate: Scale,
-    /// What it takes beside its matrices.
-    pub(super) workspace: Bytes,
+}
+
+/// One of the ways in which the library does a product.
+#[derive(Clone, Copy)]
+pub(super) struct Algorithm {
+    raw: cublasLtMatmulAlgo_t,
+    /// What it takes beside the matrices.
+    workspace: Bytes,
+}
+
+impl Algorithm {
+    /// What says which one it is, for the same version of the library.
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        self.raw.data.iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+}
+
+/// How far the matrices and the bias of a product reach, from the first byte of each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Extents {
+    pub(super) a: Bytes,
+    pub(super) b: Bytes,
+    pub(super) out: Bytes,
+    pub(super) bias: Bytes,
+}
+
+impl Extents {
+    pub(super) fn of(product: &Product) -> Self {
+        let Product { m, n, k, batches, .. } = *product;
+        let reach = |matrix: &Matrix, rows: usize, columns: usize| {
+            let (rows, columns) = stored(matrix, rows, columns);
+            let last = (batches - 1) * matrix.batch + (rows - 1) * matrix.row;
+            Bytes(((last + columns) * matrix.number.size()) as u64)
+        };
+        Self {
+            a: reach(&product.a, m, k),
+            b: reach(&product.b, k, n),
+            out: reach(&product.out, m, n),
+            bias: Bytes((n * product.out.number.size()) as u64),
+        }
+    }
+}
+
+/// Rows and columns as they lie in memory.
+fn stored(matrix: &Matrix, rows: usize, columns: usize) -> (usize, usize) {
+    if matrix.transposed { (columns, rows) } else { (rows, columns) }
 }
 
 // SAFETY: descriptions are plain data of the library, used by one thread at a time.
@@ -100,14 +155,23 @@ pub(super) struct Addresses {
 }
 
 impl Plan {
-    /// How the library would do a product whose matrices start at multiples of `alignment`.
+    /// How the library would do a product whose matrices start at multiples of `alignment`, and by
+    /// which algorithms, the one it holds best first; the plan takes that one.
     ///
     /// # Errors
     /// When it would not, or when its epilogue is not ours: its GELU is the one by tanh.
-    pub(super) fn new(handle: &Handle, product: &Product, alignment: u64) -> Done<Self> {
+    pub(super) fn new(
+        handle: &Handle,
+        product: &Product,
+        alignment: u64,
+    ) -> Done<(Self, Vec<Algorithm>)> {
         let unsupported = Refused(cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED);
         let epilogue = epilogue(&product.epilogue).ok_or(unsupported)?;
-        let description = Description::new(product, epilogue)?;
+        let mut description = Description::new(product, epilogue)?;
+        if bias(product).is_some() {
+            let pointer = Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER;
+            description.set(pointer, SOMEWHERE)?;
+        }
         let layouts = [
             Layout::new(&product.b, product.k, product.n, product.batches)?,
             Layout::new(&product.a, product.m, product.k, product.batches)?,
@@ -118,14 +182,24 @@ impl Plan {
             Addend::Nothing => 0.0,
             Addend::Out | Addend::Other(_) => 1.0,
         };
-        Ok(Self {
+        let plan = Self {
             description,
             layouts,
-            algorithm: found.algo,
+            algorithm: found[0],
             scale: Scale::new(product, product.scale),
             accumulate: Scale::new(product, addend_scale),
-            workspace: Bytes(found.workspaceSize as u64),
-        })
+        };
+        Ok((plan, found))
+    }
+
+    /// Makes it by another algorithm.
+    pub(super) fn take(&mut self, algorithm: Algorithm) {
+        self.algorithm = algorithm;
+    }
+
+    /// What it takes beside its matrices.
+    pub(super) fn workspace(&self) -> Bytes {
+        self.algorithm.workspace
     }
 
     /// Gives the product to a stream; `workspace` has the bytes that the plan wants.
@@ -157,9 +231,9 @@ impl Plan {
                 out.0,
                 pointer(at.out),
                 out.0,
-                &raw const self.algorithm,
+                &raw const self.algorithm.raw,
                 pointer(workspace),
-                self.workspace.0 as usize,
+                self.workspace().0 as usize,
                 stream.raw().cast(),
             )
         })
@@ -269,8 +343,7 @@ struct Layout(sys::cublasLtMatrixLayout_t);
 impl Layout {
     /// Of a matrix of so many rows and columns, before it is transposed.
     fn new(matrix: &Matrix, rows: usize, columns: usize, batches: usize) -> Done<Self> {
-        let (stored_rows, stored_columns) =
-            if matrix.transposed { (columns, rows) } else { (rows, columns) };
+        let (stored_rows, stored_columns) = stored(matrix, rows, columns);
         let mut raw = ptr::null_mut();
         // SAFETY: a description is written.
         check(unsafe {
@@ -334,6 +407,7 @@ impl Preference {
         check(unsafe { cublaslt::cublasLtMatmulPreferenceCreate(&raw mut raw) })?;
         let mut own = Self(raw);
         own.set(Attribute::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, WORKSPACE.0)?;
+        own.set(Attribute::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, WIDE_SUMS)?;
         let alignment = alignment as u32;
         own.set(Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment)?;
         own.set(Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment)?;
@@ -366,18 +440,18 @@ impl Drop for Preference {
     }
 }
 
-/// The algorithm that the library holds best.
+/// The algorithms that the library offers, the one that it holds best first; there is one at least.
 fn ask(
     handle: &Handle,
     description: &Description,
     layouts: &[Layout; 3],
     alignment: u64,
-) -> Done<Heuristic> {
+) -> Done<Vec<Algorithm>> {
     let preference = Preference::new(alignment)?;
     let [a, b, out] = layouts.each_ref().map(|layout| layout.0);
-    let mut found = MaybeUninit::<Heuristic>::zeroed();
+    let mut found = [const { MaybeUninit::<Heuristic>::zeroed() }; OFFERED];
     let mut count = 0;
-    // SAFETY: all descriptions are live; a result and a number are written.
+    // SAFETY: all descriptions are live; at most so many results and a number are written.
     check(unsafe {
         cublaslt::cublasLtMatmulAlgoGetHeuristic(
             handle.0,
@@ -387,14 +461,24 @@ fn ask(
             out,
             out,
             preference.0,
-            1,
-            found.as_mut_ptr(),
+            OFFERED as i32,
+            found.as_mut_ptr().cast(),
             &raw mut count,
         )
     })?;
-    if count < 1 {
-        return Err(Refused(cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED));
+    let count = usize::try_from(count).unwrap_or(0);
+    // SAFETY: the library has written so many results; all others are zero, which is one too.
+    let found =
+        found.iter().take(count).map(|result| unsafe { result.assume_init_ref() });
+    let usable =
+        found.filter(|result| result.state == cublasStatus_t::CUBLAS_STATUS_SUCCESS);
+    let algorithm = |result: &Heuristic| Algorithm {
+        raw: result.algo,
+        workspace: Bytes(result.workspaceSize as u64),
+    };
+    let algorithms: Vec<Algorithm> = usable.map(algorithm).collect();
+    match algorithms.is_empty() {
+        true => Err(Refused(cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED)),
+        false => Ok(algorithms),
     }
-    // SAFETY: the library has written one result.
-    Ok(unsafe { found.assume_init() })
 }

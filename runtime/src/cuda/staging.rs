@@ -13,7 +13,7 @@ use crate::{
     machine::{Loss, input_of},
     native::number_of,
 };
-use roundelay_kernels::cuda::Scalars;
+use roundelay_kernels::{Context, Mode, cuda::Scalars};
 use roundelay_schedule::{ActionId, Bytes, Schedule, Work};
 use std::{collections::BTreeMap, ops::Range};
 
@@ -185,6 +185,15 @@ impl Staging {
         let start = half * self.half + first + coordinate * each;
         start..start + each
     }
+}
+
+/// The row of a context.
+pub(super) fn scalars(context: &Context) -> Scalars {
+    let training = match context.mode {
+        Mode::Training => 1,
+        Mode::Evaluation => 0,
+    };
+    Scalars { step: context.step, seed: context.seed, rate: context.rate, training }
 }
 
 /// The words of a row, as the device reads them.

@@ -7,14 +7,13 @@ use super::super::{
     arena::{ALIGNMENT, allocate},
     bounce::{Bounce, Unreached},
     code::{Binding, Code, ReadyCall, Work},
-    driver::{Address, Device, DeviceMemory, DriverError, Stream},
-    staging::words,
+    driver::{Address, Device, DeviceMemory, Stream},
+    staging::{scalars, words},
 };
 use crate::native::put;
 use half::{bf16, f16};
 use roundelay_kernels::{
-    Context, Kernel, Mode,
-    cuda::Scalars,
+    Context, Kernel,
     samples::{Array, tolerance},
 };
 use roundelay_schedule::{Access, Bytes, Call, Element, Float};
@@ -148,14 +147,6 @@ impl Stage {
             Some(_) => None,
         })
     }
-}
-
-fn scalars(context: &Context) -> Scalars {
-    let training = match context.mode {
-        Mode::Training => 1,
-        Mode::Evaluation => 0,
-    };
-    Scalars { step: context.step, seed: context.seed, rate: context.rate, training }
 }
 
 /// Adds the bytes of an array.
@@ -311,14 +302,7 @@ impl<'a> Room<'a> {
     }
 
     fn failed(&self, call: &Call, unreached: Unreached) -> CudaError {
-        let reason = match unreached {
-            Unreached::Broken(reason) => reason,
-            Unreached::Late | Unreached::Called(_) => DriverError {
-                call: "cuEventQuery",
-                reason: format!("it was not done within {:?}", self.patience),
-                code: 0,
-            },
-        };
+        let reason = unreached.reason("it", self.patience);
         let device = self.device.facts().to_string();
         CudaError::Refused { device, what: format!("`{}`", call.text()), reason }
     }
@@ -327,6 +311,7 @@ impl<'a> Room<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use roundelay_kernels::Mode;
     use roundelay_kernels::samples::{self, Build};
 
     #[test]

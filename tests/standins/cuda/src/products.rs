@@ -9,7 +9,8 @@ use crate::{
 };
 use std::{
     ffi::{c_int, c_void},
-    ptr,
+    ptr, slice, thread,
+    time::Duration,
 };
 
 /// Results that are used.
@@ -23,6 +24,13 @@ const BIAS_ALIGNMENT: u64 = 16;
 
 /// What an algorithm takes beside its matrices, so that room for it is asked for.
 const WORKSPACE: u64 = 512;
+
+/// The place of the algorithm that takes no time, where several are offered; another one sleeps.
+const FASTEST: u64 = 2;
+const SLOW: Duration = Duration::from_micros(300);
+
+/// Sums in parts that are not rounded before they meet.
+const WIDE_SUMS: u32 = 2;
 
 /// What is computed.
 #[derive(Clone, Copy)]
@@ -52,6 +60,8 @@ struct Layout {
 struct Preference {
     workspace: u64,
     alignment: u64,
+    /// How sums may be made in parts.
+    reductions: u32,
 }
 
 /// A matrix where it is.
@@ -76,6 +86,8 @@ pub(crate) struct Product {
     epilogue: u32,
     bias: u64,
     workspace: u64,
+    /// Whether an algorithm makes it that others are faster than.
+    slow: bool,
 }
 
 impl Matrix {
@@ -109,6 +121,9 @@ impl Product {
     pub(crate) fn run(&self) {
         // SAFETY: the workspace was live when the product was given.
         unsafe { ptr::write_bytes(self.workspace as *mut u8, 0xa5, WORKSPACE as usize) };
+        if self.slow {
+            thread::sleep(SLOW);
+        }
         let (rows, columns) = self.out.extents();
         for batch in 0..self.out.layout.batches {
             for column in 0..columns {
@@ -281,7 +296,7 @@ unsafe extern "C" fn cublasLtMatrixLayoutSetAttribute(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cublasLtMatmulPreferenceCreate(own: *mut *mut Preference) -> c_int {
     // SAFETY: the same promise.
-    unsafe { create(own, Preference { workspace: 0, alignment: 256 }) }
+    unsafe { create(own, Preference { workspace: 0, alignment: 256, reductions: !0 }) }
 }
 
 #[unsafe(no_mangle)]
@@ -302,6 +317,7 @@ unsafe extern "C" fn cublasLtMatmulPreferenceSetAttribute(
         let own = &mut *own;
         match attribute {
             1 => value::<u64>(to, size).map(|bytes| own.workspace = bytes),
+            3 => value::<u32>(to, size).map(|mask| own.reductions = mask),
             5..=8 => value::<u32>(to, size)
                 .map(|bytes| own.alignment = own.alignment.min(u64::from(bytes))),
             _ => None,
@@ -329,11 +345,11 @@ unsafe extern "C" fn cublasLtMatmulAlgoGetHeuristic(
     _: *const Layout,
     out: *const Layout,
     preference: *const Preference,
-    _: c_int,
-    answer: *mut Answer,
+    wanted: c_int,
+    answers: *mut Answer,
     count: *mut c_int,
 ) -> c_int {
-    // SAFETY: all handles are live; the caller gives room for an answer and a number.
+    // SAFETY: all handles are live; the caller gives room for so many answers and a number.
     unsafe {
         let all = [&*a, &*b, &*out];
         let fits = all.iter().all(|layout| layout.batches == all[2].batches);
@@ -343,10 +359,19 @@ unsafe extern "C" fn cublasLtMatmulAlgoGetHeuristic(
             *count = 0;
             return NOT_SUPPORTED;
         }
-        let algorithm = [preference.alignment, 0, 0, 0, 0, 0, 0, 0];
-        let (workspace, reserved) = (WORKSPACE as usize, [0; 4]);
-        *answer = Answer { algorithm, workspace, state: SUCCESS, waves: 1.0, reserved };
-        *count = 1;
+        if preference.reductions != WIDE_SUMS {
+            forbid("sums of products may be rounded before they meet");
+        }
+        let offered = world().settings.algorithms.min(wanted as u64);
+        let answers = slice::from_raw_parts_mut(answers, offered as usize);
+        for (place, answer) in (0..).zip(answers) {
+            let slow = u64::from(offered > 1 && place != FASTEST);
+            let algorithm = [preference.alignment, place, slow, 0, 0, 0, 0, 0];
+            let (workspace, reserved) = (WORKSPACE as usize, [0; 4]);
+            *answer =
+                Answer { algorithm, workspace, state: SUCCESS, waves: 1.0, reserved };
+        }
+        *count = offered as c_int;
     }
     SUCCESS
 }
@@ -371,7 +396,7 @@ unsafe extern "C" fn cublasLtMatmul(
     stream: u64,
 ) -> c_int {
     // SAFETY: all handles are live; factors have the type that the description says.
-    let (product, alignment) = unsafe {
+    let (product, alignment, slow) = unsafe {
         let description = *description;
         let factor = |place: *const c_void| match description.wide {
             true => ptr::read_unaligned(place.cast::<f64>()),
@@ -394,8 +419,9 @@ unsafe extern "C" fn cublasLtMatmul(
             epilogue: description.epilogue,
             bias: description.bias,
             workspace,
+            slow: (*algorithm)[2] != 0,
         };
-        (product, (*algorithm)[0])
+        (product, (*algorithm)[0], (*algorithm)[2])
     };
     if workspace_bytes < WORKSPACE as usize {
         return INVALID_VALUE;
@@ -403,6 +429,7 @@ unsafe extern "C" fn cublasLtMatmul(
     let mut world = world();
     product.check(&world, alignment);
     world.counts.products += 1;
+    world.counts.slow_products += slow;
     match world.give(stream, Work::Product(Box::new(product))) {
         0 => SUCCESS,
         _ => EXECUTION_FAILED,

@@ -35,6 +35,8 @@ pub(crate) struct Settings {
     pub(crate) forget: Option<u64>,
     pub(crate) fail: Option<u64>,
     pub(crate) refuses_products: bool,
+    /// Algorithms that are offered for a product.
+    pub(crate) algorithms: u64,
     pub(crate) counts: Option<String>,
     pub(crate) nccl: i32,
     pub(crate) sends: Sends,
@@ -72,6 +74,7 @@ impl Settings {
             maps: text("MAPS").as_deref() != Some("no"),
             forget: number("FORGET"),
             fail: number("FAIL"),
+            algorithms: number("ALGORITHMS").unwrap_or(1).max(1),
             refuses_products: text("PRODUCTS").as_deref() == Some("refuse"),
             counts: text("COUNTS"),
             nccl: i32::try_from(of_nccl("VERSION").unwrap_or(22_809)).unwrap_or(0),

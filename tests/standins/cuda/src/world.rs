@@ -70,6 +70,8 @@ pub(crate) struct Counts {
     pub(crate) waits: u64,
     pub(crate) kernels: u64,
     pub(crate) products: u64,
+    /// Those by an algorithm that others are faster than.
+    pub(crate) slow_products: u64,
     pub(crate) graphs: u64,
     pub(crate) graph_launches: u64,
     pub(crate) compilations: u64,
@@ -288,6 +290,7 @@ impl World {
             waits,
             kernels,
             products,
+            slow_products,
             graphs,
             graph_launches,
             compilations,
@@ -296,8 +299,8 @@ impl World {
         } = &self.counts;
         if let Some(file) = &self.settings.counts {
             let text = format!(
-                "waits {waits}\nkernels {kernels}\nproducts {products}\ngraphs {graphs}\n\
-                 graph_launches {graph_launches}\ncompilations {compilations}\n\
+                "waits {waits}\nkernels {kernels}\nproducts {products}\n\
+                 slow_products {slow_products}\ngraphs {graphs}\ngraph_launches {graph_launches}\ncompilations {compilations}\n\
                  exchanges {exchanges}\ngrouped {grouped}\n"
             );
             let _ = fs::write(file, text);

@@ -1,0 +1,208 @@
+//! What a GPU replays with: streams, memory, routines and what the host hands over, made before the
+//! start.
+
+use super::{
+    CudaError, CudaOptions, Graphs, IDLE, Times,
+    arena::Arenas,
+    bounce::{Bounce, Unreached, alone, wait},
+    code::{Code, ReadyCall},
+    driver::{Device, DriverError, Event},
+    lanes::{Homes, Lanes, Marked},
+    periods::Periods,
+    rank::{Rank, Seated, Share},
+    record::Recorder,
+    staging::Staging,
+    tuning::Trials,
+};
+use crate::{
+    feed::Feed,
+    machine::{Fill, Members, Meter, POISON, Queues, members},
+    ranks::Control,
+    state::{State, rows},
+};
+use roundelay_schedule::{Action, Checked, DeviceId, GroupId, Table, Work};
+use std::{sync::Arc, time::Duration};
+
+/// Everything that a replay works with; dropped from first to last.
+pub(super) struct Engine {
+    pub(super) share: Share,
+    pub(super) periods: Periods,
+    pub(super) marked: Marked,
+    pub(super) lanes: Lanes,
+    pub(super) staging: Staging,
+    pub(super) bounce: Bounce,
+    pub(super) arenas: Arenas,
+    pub(super) code: Code,
+    pub(super) device: Device,
+    pub(super) schedule: Arc<Checked>,
+    pub(super) queues: Queues,
+    /// Instances issued, by queue.
+    pub(super) issued: Vec<u64>,
+    pub(super) coordinates: Vec<Vec<u32>>,
+    /// Numbers of the coordinates that this process has devices at.
+    pub(super) own: Vec<usize>,
+    /// The number of each coordinate among those that take micro-batches of their own.
+    pub(super) batches: Vec<u64>,
+    pub(super) members: Table<GroupId, Members>,
+    pub(super) meter: Meter,
+    pub(super) recorder: Option<Recorder>,
+    pub(super) feed: Box<dyn Feed>,
+    pub(super) patience: Duration,
+}
+
+impl Engine {
+    pub(super) fn new(
+        schedule: &Checked,
+        feed: Box<dyn Feed>,
+        options: CudaOptions,
+        (device, among): (Device, Option<(Arc<Control>, Seated)>),
+    ) -> Result<Self, CudaError> {
+        let refused = |what: &'static str| {
+            let device = device.facts().to_string();
+            move |reason| CudaError::Refused { device, what: what.to_owned(), reason }
+        };
+        device.enter().map_err(refused("its context"))?;
+        let queues = Queues::new(schedule);
+        let seated = among.as_ref().map(|(_, seated)| *seated);
+        let here = |own| seated.is_none_or(|seated| seated.device == own);
+        // Code first: products are tried in memory that the arenas take then.
+        let trials = match seated {
+            None => Trials::Made,
+            Some(_) => Trials::Left,
+        };
+        let code = Code::new(schedule, &device, trials)?;
+        let arenas = Arenas::new(schedule, &device, here)?;
+        let homes = seated.map_or_else(|| Homes::all(&queues), |own| own.homes(&queues));
+        let lanes = Lanes::new(schedule, &queues, &code, (&device, homes))?;
+        let coordinates = schedule.coordinates();
+        let own = seated
+            .map_or_else(|| (0..coordinates.len()).collect(), |own| vec![own.coordinate]);
+        let staging = Staging::new(schedule, &device, own.len())?;
+        let bounce = Bounce::new().map_err(refused("pinned host memory"))?;
+        let share = match among {
+            None => Share::Whole,
+            Some(among) => {
+                let rank = Rank::new(schedule, &queues, &device, among, &lanes)?;
+                Share::Part(Box::new(rank))
+            }
+        };
+        let (graphs, recorder) = match options.times {
+            Times::Dropped => (options.graphs, None),
+            Times::Kept => {
+                (Graphs::Never, Some(Recorder::new().map_err(refused("events"))?))
+            }
+        };
+        let periods = Periods::new(schedule, graphs, &share);
+        Ok(Self {
+            periods: periods.map_err(refused("events"))?,
+            share,
+            marked: Marked::new(schedule, &queues).map_err(refused("events"))?,
+            lanes,
+            staging,
+            bounce,
+            arenas,
+            code,
+            schedule: Arc::new(schedule.clone()),
+            issued: vec![0; queues.len()],
+            queues,
+            batches: (coordinates.iter())
+                .map(|coordinate| u64::from(schedule.batch_of(coordinate)))
+                .collect(),
+            coordinates,
+            own,
+            members: schedule.groups.values().map(|g| members(schedule, g)).collect(),
+            meter: Meter::new(schedule),
+            recorder,
+            feed,
+            patience: options.deadline,
+            device,
+        })
+    }
+
+    pub(super) fn enter(&self) -> Result<(), CudaError> {
+        self.device.enter().map_err(|reason| self.refused("its context", reason))
+    }
+
+    /// Times count from here, if they are kept.
+    pub(super) fn start_times(&mut self) -> Result<(), CudaError> {
+        let Some(recorder) = &mut self.recorder else { return Ok(()) };
+        let started = recorder.start(&self.lanes.origin);
+        started.map_err(|reason| self.refused("an event", reason))
+    }
+
+    /// Something that is no action, and that the device refuses.
+    pub(super) fn refused(&self, what: &str, reason: DriverError) -> CudaError {
+        let device = self.device.facts().to_string();
+        CudaError::Refused { device, what: what.to_owned(), reason }
+    }
+
+    pub(super) fn load(&mut self, state: &State, fill: Fill) -> Result<(), CudaError> {
+        self.fill(fill)?;
+        let schedule = Arc::clone(&self.schedule);
+        rows::load(&schedule, state, |device, start, bytes| {
+            match self.arenas.has(device) {
+                true => self.write(device, start, bytes),
+                false => Ok(()),
+            }
+        })
+    }
+
+    /// Functions and products that launches of one training step give to this process's devices.
+    pub(super) fn kernels(&self) -> u64 {
+        let launched = |action: &Action| {
+            let Work::Launch { at, routine, .. } = &action.work else { return 0 };
+            let steps = self.code.routines[*routine].calls.iter().map(ReadyCall::steps);
+            steps.sum::<u64>() * self.here(*at, 0).len() as u64
+        };
+        self.schedule.actions.values().map(launched).sum()
+    }
+
+    pub(super) fn fill(&mut self, fill: Fill) -> Result<(), CudaError> {
+        let byte = match fill {
+            Fill::Zero => 0,
+            Fill::Poison => POISON,
+        };
+        let origin = &self.lanes.origin;
+        let mut arenas = self.arenas.all();
+        let filled =
+            arenas.try_for_each(|(start, size)| origin.fill(start, byte, size.0));
+        filled.map_err(|reason| self.refused("to fill its memory", reason))
+    }
+
+    pub(super) fn write(
+        &mut self,
+        device: DeviceId,
+        start: u64,
+        bytes: &[u8],
+    ) -> Result<(), CudaError> {
+        let to = self.arenas.at(device, start);
+        let moved = self.bounce.write(&self.lanes.origin, to, bytes, self.patience);
+        moved.map_err(|unreached| self.unmoved(unreached))
+    }
+
+    pub(super) fn read(
+        &mut self,
+        device: DeviceId,
+        start: u64,
+        bytes: &mut [u8],
+    ) -> Result<(), CudaError> {
+        let from = self.arenas.at(device, start);
+        let moved = self.bounce.read(&self.lanes.origin, from, bytes, self.patience);
+        moved.map_err(|unreached| self.unmoved(unreached))
+    }
+
+    pub(super) fn unmoved(&self, unreached: Unreached) -> CudaError {
+        let reason = unreached.reason("a copy", self.patience);
+        self.refused("a copy of its memory", reason)
+    }
+
+    /// Whether everything that was issued is known to be done.
+    pub(super) fn is_idle(&self) -> bool {
+        let joined = Event::new().and_then(|idle| {
+            self.lanes.join()?;
+            self.lanes.origin.record(&idle)?;
+            Ok(idle)
+        });
+        joined.is_ok_and(|idle| wait(&idle, self.patience.min(IDLE), &mut alone).is_ok())
+    }
+}

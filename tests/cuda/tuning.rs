@@ -1,0 +1,68 @@
+//! The fastest algorithm of a product is found once and kept, so that runs repeat.
+
+use crate::bench::{Bench, Run, has_compiler, program};
+use std::{fs, path::PathBuf};
+
+const PLAN: &str = "rule sync, placement accumulate, micro_batches 2, stages 1";
+
+/// Algorithms that the library offers, of which one is fast.
+const SEVERAL: (&str, &str) = ("STANDIN_CUDA_ALGORITHMS", "4");
+
+/// The files that keep choices.
+fn kept(bench: &Bench) -> Vec<PathBuf> {
+    let files = fs::read_dir(bench.scratch.path("cache")).expect("the cache is there");
+    let files = files.map(|file| file.expect("readable").path());
+    let is_choice = |file: &PathBuf| file.extension().is_some_and(|it| it == "algorithm");
+    let mut kept: Vec<PathBuf> = files.filter(is_choice).collect();
+    kept.sort();
+    kept
+}
+
+fn run(bench: &Bench, setting: (&str, &str)) -> Run {
+    let cache = bench.scratch.path("cache");
+    let cache = ("ROUNDELAY_CACHE", cache.to_str().expect("the path is text"));
+    let program = program(bench, "tiny", 1, "steps 2", PLAN);
+    bench.run("--device cuda", &program, &[setting, cache])
+}
+
+#[test]
+fn algorithms_are_tried_once_and_the_best_is_kept() {
+    if !has_compiler() {
+        return;
+    }
+    let bench = Bench::new("tuned");
+    let one = run(&bench, ("STANDIN_CUDA_ALGORITHMS", "1"));
+    assert!(kept(&bench).is_empty(), "nothing is to be chosen of one");
+    let first = run(&bench, SEVERAL);
+    let choices = kept(&bench);
+    assert!(first.count("products") > one.count("products"), "trials are products");
+    assert!(first.count("slow_products") > 0, "slow ones are tried");
+    assert!(!choices.is_empty());
+    let again = run(&bench, SEVERAL);
+    assert_eq!(again.count("products"), one.count("products"), "nothing is tried again");
+    assert_eq!(again.count("slow_products"), 0, "the fast ones were kept");
+    assert!(again.is(&first));
+    fs::write(&choices[0], b"broken").expect("writable");
+    let mended = run(&bench, SEVERAL);
+    assert!(mended.count("slow_products") > 0, "a broken choice is made again");
+    assert_eq!(run(&bench, SEVERAL).count("slow_products"), 0);
+    assert_eq!(kept(&bench), choices, "in the same files, and no halves");
+}
+
+/// What cannot be kept is not tried: the next run could choose otherwise.
+#[test]
+fn nothing_is_chosen_where_nothing_is_kept() {
+    if !has_compiler() {
+        return;
+    }
+    let bench = Bench::new("untuned");
+    let program = program(&bench, "tiny", 1, "steps 2", PLAN);
+    let nowhere = ("ROUNDELAY_CACHE", "/dev/null/cache");
+    let run = bench.run("--device cuda", &program, &[SEVERAL, nowhere]);
+    let products = run.count("products");
+    assert!(products > 0);
+    let steps = run.end["gpus"]["products"]["cublaslt"].as_u64();
+    assert!(steps > Some(0));
+    let again = bench.run("--device cuda", &program, &[SEVERAL, nowhere]);
+    assert!(again.is(&run));
+}
