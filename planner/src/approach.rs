@@ -86,8 +86,9 @@ impl fmt::Display for Approach {
 }
 
 /// The best plan of each approach that a program allows, best first; none where there is but one
-/// approach. The first plan of a ranking leads its own one; each of the others is searched alone, in
-/// the space that its rules have, where no other approach makes its plans superfluous.
+/// approach. The first plan of a ranking leads its own one, if no other can be better; each of the
+/// others is searched alone, in the space that its rules have, where no other approach makes its plans
+/// superfluous.
 pub(crate) fn leaders(
     program: &Program,
     options: &Options,
@@ -107,9 +108,11 @@ pub(crate) fn leaders(
         for program in of_each_class(&program, ranking) {
             let costs = Costs::new(&program);
             for (approach, plans) in approaches(&program) {
-                if approach != own && !progress.stopped {
+                let is_settled = approach == own && ranking.optimal;
+                if !is_settled && !progress.stopped {
                     let plans = (&program, &costs, plans);
-                    let found = Ranking::of_plans(plans, &once, progress);
+                    let mut found = Ranking::of_plans(plans, &once, progress);
+                    found.place_in(ranking);
                     all.push(Leader::new(approach, found));
                 }
             }
@@ -160,17 +163,23 @@ fn best_of_each(mut all: Vec<Leader>, ranking: &Ranking) -> Vec<Leader> {
         }
         is_same
     });
-    // Numbers are places in searches of their own, so they part no plans that are worth as much.
-    let first = ranking.plans.first().map(|first| &first.plan);
-    let worth = |leader: &Leader| {
-        let (is_missing, score) = score(leader);
-        let plan = leader.candidate.as_ref().map(|best| &best.plan);
-        (is_missing, score.map(|[a, b, c, d, _]| [a, b, c, d]), plan != first)
-    };
-    all.sort_by_key(worth);
+    all.sort_by_key(score);
     match all.len() {
         1 => Vec::new(),
         _ => all,
+    }
+}
+
+impl Ranking {
+    /// Gives plans of a part of a space their places in all of it, and the place behind all to those
+    /// that something else in the whole makes superfluous.
+    fn place_in(&mut self, whole: &Ranking) {
+        let all = &whole.space.plans;
+        for candidate in &mut self.plans {
+            let own = self.space.plans[candidate.number];
+            let place = all.iter().position(|plan| *plan == own);
+            candidate.number = place.unwrap_or(all.len());
+        }
     }
 }
 

@@ -122,7 +122,7 @@ fn rank(reason: &Reason, sizes: Sizes) -> (u64, u32) {
         | Reason::BehindTheLast { end: needed, .. }
         | Reason::DevicesNotAllowed { needed } => u64::from(*needed),
         Reason::DelayTooShort { least } => u64::from(*least),
-        Reason::TooLong { passes } => *passes,
+        Reason::TooLong { passes, .. } => *passes,
         _ => 0,
     };
     let all = match sizes {
@@ -137,6 +137,19 @@ mod tests {
     use super::*;
     use crate::sample;
     use roundelay_schedule::{Order, Placement, Rule};
+
+    #[test]
+    fn a_group_is_found_again_behind_others() {
+        let plan = sample::plan(Rule::Sync, Placement::Pipeline, Order::Gpipe, 2, 2);
+        let family = Family::from(&plan);
+        let earlier = Family { placement: Placement::Data, ..family };
+        let mut all = Exclusions::default();
+        for (own, number) in [(family, 1), (earlier, 2), (family, 4), (family, 8)] {
+            all.add((own, Sizes::All), &Reason::OneReplica, number);
+        }
+        let numbers = all.into_all().into_iter().map(|own| (own.family, own.number));
+        assert_eq!(numbers.collect::<Vec<_>>(), [(earlier, 2), (family, 13)]);
+    }
 
     #[test]
     fn one_group_keeps_its_nearest_and_counts_all() {

@@ -25,8 +25,8 @@ impl Grid {
     /// The numbers of some values.
     pub(crate) fn new(values: &Values) -> Self {
         let points = values.micro_batches.iter().flat_map(|n| {
-            let point = |s| (*n, s);
-            values.stages(*n).into_iter().map(point).collect::<Vec<_>>()
+            let point = |s: &u32| (*n, *s);
+            values.stages().iter().map(point)
         });
         let replicas = values.micro_batches.iter().map(|n| (*n, values.replicas(*n)));
         Self {

@@ -40,7 +40,7 @@ pub(crate) fn check_sizes(
     }
     let passes = (u64::from(n) * u64::from(s)).saturating_mul(counts.slices.into());
     if passes > PASSES_MAX {
-        return Err(Reason::TooLong { passes });
+        return Err(Reason::TooLong { passes, most: PASSES_MAX });
     }
     if family.placement == Placement::Data && all == 1 {
         return Err(Reason::OneWorker);

@@ -166,14 +166,9 @@ pub(crate) fn in_a_row(stages: Vec<Taken>, kinds: &[Kinds]) -> Vec<StageLoad> {
             None => floor.time(),
         };
         let [down, up] = inbound.get(stage + 1).copied().unwrap_or_default();
-        let each = taken.last.each_ref().map(time);
-        let [write, add] = each;
+        let [write, add] = taken.last.each_ref().map(time);
         let last = write.min(add);
-        // On several kinds of devices one may be slow to write and another one to add.
-        let more = match kinds.get(stage) {
-            Some(_) => [Nanos(0); 2],
-            None => each.map(|pass| pass - last),
-        };
+        let more = [write, add].map(|pass| pass - last);
         let (backward, weight) = match &taken.input {
             None => (last, Nanos(0)),
             Some(input) => (time(input) + last, last),

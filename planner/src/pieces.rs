@@ -28,7 +28,9 @@ impl<T> Pieces<T> {
         match self.0.last_mut() {
             Some(piece) if piece.len() < PIECE => piece.push(one),
             _ => {
-                let mut piece = Vec::with_capacity(PIECE);
+                // Many lists have a few alone.
+                let room = if self.0.is_empty() { 0 } else { PIECE };
+                let mut piece = Vec::with_capacity(room);
                 piece.push(one);
                 self.0.push(piece);
             }

@@ -118,12 +118,12 @@ pub(crate) fn survey(
     progress: &mut Progress<'_>,
 ) -> Ranking {
     let mut ranking = ranked(program, options, Breadth::AllClasses, progress);
-    let has_several = ranking.allowed > Exactness::Reordered;
-    if options.compare == Compare::Approaches && has_several && !progress.stopped {
-        let started = Instant::now();
-        ranking.approaches = leaders(program, options, &ranking, progress);
-        ranking.interrupted = progress.stopped;
-        ranking.elapsed += started.elapsed();
+    match options.compare {
+        Compare::Plans => ranking.approaches.clear(),
+        Compare::Approaches if ranking.approaches.is_empty() => {
+            ranking.look_at_approaches(program, options, progress);
+        }
+        Compare::Approaches => {}
     }
     ranking
 }
@@ -159,7 +159,12 @@ fn ranked(
 ) -> Ranking {
     let programs = local::programs(program);
     let each = programs.iter().map(|own| ranked_alone(own, options, breadth, progress));
-    local::joined(each.collect(), options.top)
+    let mut ranking = local::joined(each.collect(), options.top);
+    // Where the limit was met, an approach that is searched alone may have a better plan.
+    if !ranking.optimal {
+        ranking.look_at_approaches(program, options, progress);
+    }
+    ranking
 }
 
 fn ranked_alone(
@@ -245,6 +250,46 @@ impl Ranking {
         self.space.excluded.extend(unfit);
         self.space.plans = plans;
         self.interrupted = progress.stopped;
+    }
+
+    /// Finds the best plan of each approach, if the program allows several, and ranks those that are
+    /// better than what was found.
+    fn look_at_approaches(
+        &mut self,
+        program: &Program,
+        options: &Options,
+        progress: &mut Progress<'_>,
+    ) {
+        if self.allowed <= Exactness::Reordered || progress.stopped {
+            return;
+        }
+        let started = Instant::now();
+        self.approaches = leaders(program, options, self, progress);
+        self.welcome(options.top.max(1));
+        self.interrupted = progress.stopped;
+        self.elapsed += started.elapsed();
+    }
+
+    /// Ranks the leaders of approaches among the plans, of which so many are kept.
+    fn welcome(&mut self, top: usize) {
+        let goal = self.goal.clone();
+        let worth = |candidate: &Candidate| candidate.score(&goal);
+        let open =
+            self.plans.first().map(|best| worth(best)[0] as f64 * (1.0 - self.gap));
+        let leaders =
+            self.approaches.iter().filter_map(|leader| leader.candidate.clone());
+        for leader in leaders {
+            let is_new = self.plans.iter().all(|known| known.number != leader.number);
+            if is_new && leader.number < self.space.plans.len() {
+                self.plans.push(leader);
+            }
+        }
+        self.plans.sort_by_key(worth);
+        self.plans.truncate(top);
+        if let (Some(open), Some(best)) = (open, self.plans.first()) {
+            self.gap = (1.0 - open / worth(best)[0] as f64).max(0.0);
+            self.optimal |= self.gap == 0.0;
+        }
     }
 
     /// Plans that were neither clocked nor bounded away.

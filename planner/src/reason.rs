@@ -23,8 +23,10 @@ pub enum Reason {
     },
     /// One period would hold too many passes to be worth a schedule.
     TooLong {
-        /// N · S.
+        /// N · S · k.
         passes: u64,
+        /// How many it may hold.
+        most: u64,
     },
     /// The placement spreads over workers, and there is one.
     OneWorker,
@@ -155,7 +157,7 @@ impl fmt::Display for Reason {
                 f,
                 "the batch of {batch} does not divide into micro-batches of one size"
             ),
-            Reason::TooLong { passes } => too_long(f, *passes),
+            Reason::TooLong { passes, most } => too_long(f, *passes, *most),
             Reason::OneWorker => f.write_str(
                 "placement data needs at least two workers, that is, micro-batches",
             ),
@@ -223,10 +225,10 @@ fn odd_halves(f: &mut fmt::Formatter<'_>, examples: u32) -> fmt::Result {
     )
 }
 
-fn too_long(f: &mut fmt::Formatter<'_>, passes: u64) -> fmt::Result {
+fn too_long(f: &mut fmt::Formatter<'_>, passes: u64, most: u64) -> fmt::Result {
     write!(
         f,
         "micro-batches times stages times slices are {passes} passes in one period, at \
-         most {PASSES_MAX} are planned"
+         most {most} are planned"
     )
 }

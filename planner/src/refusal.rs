@@ -183,7 +183,7 @@ fn depth(excluded: &Excluded) -> (u32, u64) {
         Reason::Refused(_) => (3, 0),
         Reason::WrongCuts(_) | Reason::Uncuttable(_) | Reason::NoStage { .. } => (4, 0),
         Reason::Indivisible { .. } => (5, 0),
-        Reason::TooLong { passes } => (5, *passes),
+        Reason::TooLong { passes, .. } => (5, *passes),
         Reason::OneWorker
         | Reason::OneReplica
         | Reason::MirroredReplicas

@@ -4,7 +4,7 @@ mod tensors;
 
 pub(crate) use tensors::{has_sequences, has_windows};
 
-use crate::{family::Family, grid::Grid, windows::Windows};
+use crate::{family::Family, grid::Grid, reason::Reason, windows::Windows};
 use roundelay_dsl::{Choice, Numbers, Objective, Operation, Program, Search};
 use roundelay_schedule::{
     Contraction, Hop, Images, Order, Placement, Recompute, Rule, Sequence, States, Tensor,
@@ -26,8 +26,8 @@ const LONG_RANGE: u64 = 4096;
 /// when the program asks for them.
 const OPEN_MICRO_BATCHES: u64 = 512;
 const OPEN_MICRO_BATCHES_PER_DEVICE: u64 = 4;
-/// Numbers of stages that are left open keep N · S at or below this: more passes in one period
-/// are tried only when the program asks for them.
+/// Numbers of stages that are left open keep N · S at or below this, or S at one: more passes in one
+/// period are tried only when the program asks for them.
 const OPEN_PASSES: u64 = 8192;
 
 /// What is tried for every decision.
@@ -80,14 +80,15 @@ enum Replicas {
     Listed(Vec<u32>),
 }
 
-/// Numbers of stages, which may depend on N when they are left open.
+/// Numbers of stages: the same with every N, so that what is listed is tried or counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Stages {
+    /// Powers of two up to one stage per node, the number of devices, those of micro-batches, and
+    /// multiples of the chunks that are named.
     Open {
-        devices: u64,
-        nodes: u64,
+        known: Vec<u32>,
         /// Units of a local rule are whole stages.
-        units: u64,
+        units: u32,
     },
     Listed(Vec<u32>),
 }
@@ -114,12 +115,22 @@ impl Values {
         let devices = usable_devices(program);
         let nodes = program.model.cuttable() as u64;
         let units = program.model.boundaries().len() as u64 + 1;
+        let micro_batches =
+            micro_batch_counts(micro_batches, u64::from(program.train.batch), devices);
+        let chunks = match chunks {
+            Numbers::Open => Vec::new(),
+            Numbers::Ranges(ranges) => thinned(listed(ranges, nodes.max(1))),
+        };
         let stages = match (cuts, stages) {
             (Some(cuts), _) => Stages::Listed(vec![number(cuts.len() as u64 + 1)]),
             (None, Numbers::Open) if program.model.hop() != Hop::None => {
                 Stages::Listed(vec![number(units)])
             }
-            (None, Numbers::Open) => Stages::Open { devices, nodes, units },
+            (None, Numbers::Open) => {
+                let special = micro_batches.iter().map(|n| u64::from(*n));
+                let special: Vec<u64> = special.chain([devices]).collect();
+                Stages::open((nodes, units), &special, &chunks)
+            }
             (None, Numbers::Ranges(ranges)) => {
                 Stages::Listed(thinned(listed(ranges, nodes.max(1))))
             }
@@ -132,15 +143,8 @@ impl Values {
             states: one_of(states, States::ALL),
             recompute: ascending(one_of(recompute, Recompute::ALL)),
             pinned: !program.search.pinned.is_empty(),
-            micro_batches: micro_batch_counts(
-                micro_batches,
-                u64::from(program.train.batch),
-                devices,
-            ),
-            chunks: match chunks {
-                Numbers::Open => Vec::new(),
-                Numbers::Ranges(ranges) => thinned(listed(ranges, nodes.max(1))),
-            },
+            micro_batches,
+            chunks,
             slices: match slices {
                 Numbers::Open => Vec::new(),
                 Numbers::Ranges(ranges) => thinned(listed(ranges, SLICES_MAX)),
@@ -227,10 +231,9 @@ impl Values {
 
     /// Every number of stages on one device that is tried in some family.
     fn all_chunks(&self) -> Vec<u32> {
-        let stages = self.all_stages();
         let each = self.kinds().into_iter().flat_map(|family| {
             let chunks = |s: &u32| self.chunks(family, *s);
-            stages.iter().flat_map(chunks).collect::<Vec<_>>()
+            self.stages().iter().flat_map(chunks).collect::<Vec<_>>()
         });
         sorted(each.map(u64::from))
     }
@@ -247,45 +250,40 @@ impl Values {
         sorted(each.map(u64::from))
     }
 
-    /// Numbers of stages to try with N micro-batches.
-    pub(crate) fn stages(&self, micro_batches: u32) -> Vec<u32> {
+    /// Numbers of stages to try.
+    pub(crate) fn stages(&self) -> &[u32] {
         match &self.stages {
-            Stages::Listed(values) => values.clone(),
-            Stages::Open { devices, nodes, units } => {
-                let most = most_stages(micro_batches, *devices, *nodes);
-                let special = [u64::from(micro_batches), *devices];
-                let special = special.into_iter().filter(|s| (1..=most).contains(s));
-                let known = powers_of_two(most).chain(special).filter(|s| s >= units);
-                sorted(known.chain([*units]))
+            Stages::Listed(values) | Stages::Open { known: values, .. } => values,
+        }
+    }
+
+    /// Whether so many stages are tried with N micro-batches, if they are at all.
+    ///
+    /// # Errors
+    /// How many passes one period would have, and how many it may.
+    pub(crate) fn check_passes(
+        &self,
+        micro_batches: u32,
+        stages: u32,
+    ) -> Result<(), Reason> {
+        let passes = u64::from(micro_batches) * u64::from(stages);
+        match &self.stages {
+            Stages::Open { units, .. } if stages > *units && passes > OPEN_PASSES => {
+                Err(Reason::TooLong { passes, most: OPEN_PASSES })
             }
+            Stages::Open { .. } | Stages::Listed(_) => Ok(()),
         }
     }
 
     /// Whether a number of stages is tried with N micro-batches.
     pub(crate) fn tries_stages(&self, micro_batches: u32, stages: u32) -> bool {
-        let (n, s) = (u64::from(micro_batches), u64::from(stages));
-        match &self.stages {
-            Stages::Listed(values) => values.contains(&stages),
-            Stages::Open { devices, nodes, units } => {
-                let known = s.is_power_of_two() || s == n || s == *devices;
-                let most = most_stages(micro_batches, *devices, *nodes);
-                s == *units || (known && (*units..=most).contains(&s))
-            }
-        }
+        self.stages().contains(&stages)
+            && self.check_passes(micro_batches, stages).is_ok()
     }
 
     /// Whether fewer stages are tried as well, whatever the micro-batches.
     pub(crate) fn tries_fewer_stages(&self, stages: u32) -> bool {
-        match &self.stages {
-            Stages::Listed(values) => values.first().is_some_and(|least| *least < stages),
-            Stages::Open { units, .. } => *units < u64::from(stages),
-        }
-    }
-
-    /// Every number of stages that is tried with some N.
-    pub(crate) fn all_stages(&self) -> Vec<u32> {
-        let each = self.micro_batches.iter().flat_map(|n| self.stages(*n));
-        sorted(each.map(u64::from))
+        self.stages().first().is_some_and(|least| *least < stages)
     }
 
     /// Name and values of every decision, as text, in the order in which tables name them.
@@ -320,9 +318,21 @@ impl Values {
             ("sequence", shown(&tried(Sequence::ALL, tensors, |tensor| tensor.sequence))),
             ("images", shown(&tried(Images::ALL, tensors, |tensor| tensor.images))),
             ("micro_batches", shown(&self.micro_batches)),
-            ("stages", shown(&self.all_stages())),
+            ("stages", shown(self.stages())),
             ("first_device", shown(&grid.all_windows())),
         ]
+    }
+}
+
+impl Stages {
+    /// Numbers of stages that nobody names, from one per unit to one per node.
+    fn open((nodes, units): (u64, u64), special: &[u64], chunks: &[u32]) -> Self {
+        let powers = || powers_of_two(nodes);
+        let chunks = chunks.iter().map(|v| u64::from(*v));
+        let multiples = chunks.flat_map(|v| powers().map(move |s| s.saturating_mul(v)));
+        let known = powers().chain(special.iter().copied()).chain(multiples);
+        let known = known.filter(|s| (units..=nodes).contains(s)).chain([units]);
+        Self::Open { known: sorted(known), units: number(units) }
     }
 }
 
@@ -473,13 +483,6 @@ pub(crate) fn thinned(values: Vec<u32>) -> Vec<u32> {
     }
 }
 
-/// The most stages that are tried with N micro-batches where they are left open.
-fn most_stages(micro_batches: u32, devices: u64, nodes: u64) -> u64 {
-    let n = u64::from(micro_batches);
-    let passes = (OPEN_PASSES / n.max(1)).max(1);
-    n.max(devices).min(nodes).min(passes)
-}
-
 fn powers_of_two(most: u64) -> impl Iterator<Item = u64> {
     (0..u64::BITS - 1).map(|power| 1 << power).take_while(move |value| *value <= most)
 }
@@ -514,16 +517,33 @@ mod tests {
         assert_eq!(values.micro_batches, [1, 2, 3, 4, 6, 8, 16, 32, 96]);
         // Down to one example in each, with replicas too.
         assert!(values.tries_replicas(16, 6) && values.tries_replicas(32, 3));
-        assert_eq!(values.stages(4), [1, 2, 4, 6]);
+        assert_eq!(values.stages(), [1, 2, 3, 4, 6, 8]);
         for (n, r) in (1..20).flat_map(|n| (1..20).map(move |r| (n, r))) {
             assert_eq!(values.tries_replicas(n, r), values.replicas(n).contains(&r));
         }
-        assert_eq!(values.stages(8), [1, 2, 4, 6, 8]);
-        for (n, s) in (1..20).flat_map(|n| (1..20).map(move |s| (n, s))) {
-            let all = values.stages(n);
-            assert_eq!(values.tries_stages(n, s), all.contains(&s));
-            assert_eq!(values.tries_fewer_stages(s), all[0] < s);
+        for s in 1..20 {
+            assert_eq!(values.tries_stages(4, s), values.stages().contains(&s));
+            assert_eq!(values.tries_fewer_stages(s), values.stages()[0] < s);
         }
+    }
+
+    /// Whatever is listed is tried with every N, or known to make too long a period.
+    #[test]
+    fn open_stages_go_down_to_nodes_and_have_the_chunks_that_are_named() {
+        let mut program = sample::program(6, 1 << 12);
+        program.model = sample::gpt(3, 32, 16, false);
+        let nodes = program.model.cuttable() as u32;
+        let values = Values::new(&program);
+        let (most, known) = (values.stages().last().copied(), values.stages());
+        assert!(most <= Some(nodes) && most > Some(nodes / 2), "{known:?} of {nodes}");
+        assert!(known.contains(&6) && !known.contains(&12), "{known:?}");
+        assert_eq!(values.check_passes(4096, 1), Ok(()));
+        assert_eq!(values.check_passes(4096, 2), Ok(()));
+        let long = Reason::TooLong { passes: 4 << 12, most: OPEN_PASSES };
+        assert_eq!(values.check_passes(4096, 4), Err(long));
+        program.search.chunks = Numbers::Ranges(vec![(3, 3)]);
+        let values = Values::new(&program);
+        assert!([3, 6, 12, 24].iter().all(|s| values.tries_stages(4, *s)));
     }
 
     #[test]

@@ -58,6 +58,14 @@ fn the_first_backward_pass_writes_and_the_others_add() {
     let once = bound(Order::Gpipe, States::Replicated);
     assert_eq!((once.0, once.1), (work, path));
     assert!(once.2 > path);
+    let alike = vec![load(); 4];
+    for rule in [Rule::CyclicV1, Rule::CyclicV2] {
+        let plan = sample::plan(rule, Placement::Data, Order::Cyclic, 4, 4);
+        let network = &mut Network::new(&target);
+        let [own, plain] =
+            [&loads, &alike].map(|loads| Bound::of_stages(&plan, loads, network).work);
+        assert_eq!(own, plain, "sums of {rule} go from worker to worker");
+    }
     let each = bound(Order::Gpipe, States::Zero2);
     assert_eq!(each.0, Nanos(12 + 4 * 7));
     assert_eq!(bound(Order::Chimera, States::Replicated).0, Nanos(12));

@@ -13,7 +13,7 @@ pub(super) enum Writes {
     /// The first on each device, to which the others add.
     First,
     /// Left open: each takes as long as the faster of both.
-    Some,
+    Open,
 }
 
 impl Writes {
@@ -22,10 +22,10 @@ impl Writes {
         let in_turn = matches!(plan.placement, Placement::Data | Placement::Shared)
             && !plan.rule.is_synchronous();
         match plan.states {
-            _ if in_turn || holders(plan) > 1 => Self::Some,
+            _ if in_turn || holders(plan) > 1 => Self::Open,
             States::Replicated | States::Zero1 => Self::First,
             States::Zero2 | States::Zero3 | States::Hsdp => Self::Every,
-            States::Handoff => Self::Some,
+            States::Handoff => Self::Open,
         }
     }
 
@@ -35,7 +35,7 @@ impl Writes {
         match self {
             Self::First if micro_batch > 0 => adding,
             Self::First | Self::Every => writing,
-            Self::Some => Nanos(0),
+            Self::Open => Nanos(0),
         }
     }
 

@@ -136,9 +136,9 @@ fn row_by_row(
     for left in (1..stages).rev() {
         let start = cuts.last().copied().unwrap_or(0);
         let rest = &rows[left - 1];
+        let best = rows[left].at(start).expect("a start lies in its window");
         let next = (start + 1..=reach[start]).find(|next| {
-            let behind = rest.at(*next);
-            behind.map(|bytes| crossing[*next] + bytes) == rows[left].at(start)
+            rest.at(*next).is_some_and(|behind| crossing[*next] + behind == best)
         });
         cuts.push(next.expect("the first pass found cuts within the limit"));
     }

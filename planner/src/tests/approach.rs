@@ -1,16 +1,20 @@
 //! The best plan of each approach, against all plans.
 
 use super::{
-    brute_force::{cluster, pick},
+    brute_force::{cluster, pick, second_kind},
     delayed, everything,
 };
 use crate::{
     Approach, Candidate, Compare, Explanation, Options, Ranking, Tensors, document,
-    explain, plan, progress::Progress, ranking::survey, sample::Random, table,
+    explain, plan,
+    progress::Progress,
+    ranking::{best, survey},
+    sample::Random,
+    table,
 };
-use roundelay_dsl::{Choice, Program};
+use roundelay_dsl::{Choice, Objective, Program};
 use roundelay_schedule::{Exactness, Hop, Order, Placement, Recompute, Rule, States};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const RULES: [Rule; 4] = [
     Rule::Sync,
@@ -80,6 +84,37 @@ fn each_leader_is_the_best_plan_of_its_approach() {
     for tensors in [Tensors::Whole, Tensors::Rows, Tensors::Grid] {
         assert!(approaches.keys().any(|one| one.tensors == tensors), "{approaches:?}");
     }
+}
+
+/// Where a limit leaves plans open, what is shown below the first plan is never better than it, and
+/// whoever asks for the best alone gets the same.
+#[test]
+fn no_leader_is_better_than_the_first_plan() {
+    let mut random = Random::new(57);
+    let mut open_ones = 0;
+    for round in 0..30 {
+        let mut program = open(pick(&mut random, &[2, 4, 8]), 8);
+        cluster(&mut random, &mut program);
+        second_kind(&mut random, &mut program);
+        program.search.objective = pick(&mut random, &Objective::ALL[..3]);
+        let compare = Compare::Approaches;
+        let few = Options { top: 3, clocked_max: 2, compare };
+        let Ok(ranking) = plan(&program, &few) else { continue };
+        open_ones += usize::from(!ranking.optimal);
+        let score = |candidate: &Candidate| candidate.score(&ranking.goal);
+        let first = score(&ranking.plans[0]);
+        assert!(ranking.plans.is_sorted_by_key(score), "round {round}");
+        let led = ranking.approaches.iter().filter_map(|lead| lead.candidate.as_ref());
+        for leader in led {
+            assert!(first <= score(leader), "round {round}: {:?}", leader.plan);
+        }
+        let alone = best(&program, &Options { compare: Compare::Plans, ..few });
+        assert_eq!(alone.as_ref(), ranking.plans.first(), "round {round}");
+        let numbers: BTreeSet<usize> =
+            ranking.plans.iter().map(|plan| plan.number).collect();
+        assert_eq!(numbers.len(), ranking.plans.len(), "round {round}: a plan twice");
+    }
+    assert!(open_ones > 5, "only {open_ones} searches met their limit");
 }
 
 #[test]
