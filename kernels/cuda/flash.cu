@@ -159,7 +159,22 @@ struct Everything {
 __device__ inline u32 row_of_warp() { return threadIdx.x / 32 * 16; }
 __device__ inline u32 row_of_lane() { return threadIdx.x % 32 / 4; }
 
+// Scores as multiples of `unit`, which is taken in where the exponent is made: of a product, or of
+// its hyperbolic tangent where there is a cap. Exponents are of two.
 constexpr f32 LOG2_E = 1.4426950408889634f;
+
+template <bool CAPPED>
+struct Scores {
+    f32 inside, unit, factor;
+
+    __device__ Scores(const Heads& heads)
+        : inside(f32(heads.scale) / f32(heads.cap)), unit(f32(CAPPED ? heads.cap : heads.scale)),
+          factor(unit * LOG2_E) {}
+    __device__ f32 of(f32 product) const { return CAPPED ? tangent(product * inside) : product; }
+    __device__ f32 exponential(f32 score, f32 base) const { return power_of_two(fmaf(score, factor, -base)); }
+    // The slope of a score by the scaled product.
+    __device__ f32 steepness(f32 score) const { return CAPPED ? 1 - score * score : 1; }
+};
 
 template <class N, int D, bool CAPPED>
 __device__ void flash(const N* q, const N* k, const N* v, N* o, f32* lse, Heads heads) {
@@ -180,6 +195,7 @@ __device__ void flash(const N* q, const N* k, const N* v, N* o, f32* lse, Heads 
     u32 last = least(own.first + ROWS, heads.sequence) - 1;
     u32 first = heads.first_key(own.first) / ROWS * ROWS, end = heads.last_key(last), stage = 0;
     begin(first, 0);
+    Scores<CAPPED> scores(heads);
     Sums<D> out;
     f32 most[2] = {negative_infinity<f32>(), negative_infinity<f32>()}, total[2] = {};
     u32 row = own.first + row_of_warp() + row_of_lane();
@@ -188,55 +204,54 @@ __device__ void flash(const N* q, const N* k, const N* v, N* o, f32* lse, Heads 
         wait_for_copies<0>();
         __syncthreads();
         if (first + ROWS < end) begin(first + ROWS, stage ^ 1);
-        Sums<ROWS> scores;
-        scores.multiply_turned(queries, row_of_warp(), keys(stage));
-        f32 high[2] = {most[0], most[1]};
+        Sums<ROWS> sums;
+        sums.multiply_turned(queries, row_of_warp(), keys(stage));
+        f32 high[2] = {most[0], most[1]}, base[2], shrink[2];
         auto mask = [&](auto sees) {
-            scores.each([&](u32 half, u32 j, f32& score) {
-                score = sees(half, first + j) ? heads.score_of<CAPPED>(score) : negative_infinity<f32>();
-                high[half] = greatest(high[half], score);
+            sums.each([&](u32 half, u32 j, f32& score) {
+                score = sees(half, first + j) ? scores.of(score) : negative_infinity<f32>();
+                high[half] = fmaxf(high[half], score);
             });
         };
         if (Seen::all_keys(heads, own.first, last, first, first + ROWS)) mask(Everything{});
         else mask(seen);
-        f32 base[2];
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             high[half] = quad_reduce<Most>(high[half]);
             // A row that has seen nothing yet has no maximum to take off.
-            base[half] = high[half] == negative_infinity<f32>() ? 0 : high[half];
-            f32 shrink = exp2f((most[half] - base[half]) * LOG2_E);
-            total[half] *= shrink;
-            most[half] = shrink;
+            base[half] = high[half] == negative_infinity<f32>() ? 0 : high[half] * scores.factor;
+            shrink[half] = scores.exponential(most[half], base[half]);
+            total[half] *= shrink[half];
+            most[half] = high[half];
         }
-        out.each([&](u32 half, u32, f32& sum) { sum *= most[half]; });
-#pragma unroll
-        for (int half = 0; half < 2; half++) most[half] = high[half];
-        scores.each([&](u32 half, u32, f32& score) {
-            score = exp2f((score - base[half]) * LOG2_E);
+        out.each([&](u32 half, u32, f32& sum) { sum *= shrink[half]; });
+        sums.each([&](u32 half, u32, f32& score) {
+            score = scores.exponential(score, base[half]);
             total[half] += score;
         });
-        out.multiply(scores, values(stage));
+        out.multiply(sums, values(stage));
     }
 #pragma unroll
     for (int half = 0; half < 2; half++) total[half] = quad_reduce<Sum>(total[half]);
+    const f32 share[2] = {1 / total[0], 1 / total[1]};
     out.each([&](u32 half, u32 c, f32& sum) {
         if (row + half * 8 < heads.sequence)
-            o[heads.query(own.example, own.head, row + half * 8) + c] = narrow<N>(sum / total[half]);
+            o[heads.query(own.example, own.head, row + half * 8) + c] = narrow<N>(sum * share[half]);
     });
     if (threadIdx.x % 4 == 0)
         for (int half = 0; half < 2; half++)
             if (row + half * 8 < heads.sequence)
-                lse[heads.statistic(own.example, own.head, row + half * 8)] = most[half] + logf(total[half]);
+                lse[heads.statistic(own.example, own.head, row + half * 8)] =
+                    most[half] * scores.unit + logf(total[half]);
 }
 
-// The weight and the slope of a score, from its product and that of the output's slope and the value.
+// The weight and the slope of a scaled product, from its product and that of the output's slope and
+// the value.
 template <bool CAPPED>
-__device__ void weigh(const Heads& heads, bool seen, f32 product, f32 along, f32 lse, f32 inner, f32& weight,
-                      f32& change) {
-    f32 score = heads.score_of<CAPPED>(product);
-    weight = seen ? exp2f((score - lse) * LOG2_E) : 0;
-    change = weight * (along - inner) * f32(heads.scale) * heads.steepness_of<CAPPED>(score);
+__device__ void weigh(const Scores<CAPPED>& scores, bool seen, f32& product, f32& along, f32 base, f32 inner) {
+    f32 score = scores.of(product);
+    product = seen ? scores.exponential(score, base) : 0;
+    along = product * (along - inner) * scores.steepness(score);
 }
 
 template <class N, int D, bool CAPPED>
@@ -268,32 +283,31 @@ __device__ void flash_queries(const N* q, const N* k, const N* v, const f32* lse
     f32 base[2], taken[2];
     for (int half = 0; half < 2; half++) {
         u64 statistic = heads.statistic(own.example, own.head, least(row + half * 8, heads.sequence - 1));
-        base[half] = lse[statistic];
+        base[half] = lse[statistic] * LOG2_E;
         taken[half] = inner[statistic];
     }
+    Scores<CAPPED> scores(heads);
     Sums<D> sums;
     for (; first < end; first += KEYS, stage ^= 1) {
         wait_for_copies<0>();
         __syncthreads();
         if (first + KEYS < end) begin(first + KEYS, stage ^ 1);
-        Sums<KEYS> scores, along;
-        scores.multiply_turned(queries, row_of_warp(), keys(stage));
-        along.multiply_turned(slopes, row_of_warp(), values(stage));
+        Sums<KEYS> weights, changes;
+        weights.multiply_turned(queries, row_of_warp(), keys(stage));
+        changes.multiply_turned(slopes, row_of_warp(), values(stage));
         auto mask = [&](auto sees) {
-            scores.each_with(along, [&](u32 half, u32 j, f32& score, f32& product) {
-                bool is_seen = sees(half, first + j);
-                f32 weight, change;
-                weigh<CAPPED>(heads, is_seen, score, product, base[half], taken[half], weight, change);
-                score = change;
+            weights.each_with(changes, [&](u32 half, u32 j, f32& weight, f32& change) {
+                weigh(scores, sees(half, first + j), weight, change, base[half], taken[half]);
             });
         };
         if (Seen::all_keys(heads, own.first, last, first, first + KEYS)) mask(Everything{});
         else mask(seen);
-        sums.multiply(scores, keys(stage));
+        sums.multiply(changes, keys(stage));
     }
+    f32 scale = heads.scale;
     sums.each([&](u32 half, u32 c, f32& sum) {
         if (row + half * 8 < heads.sequence)
-            put(dq + heads.query(own.example, own.head, row + half * 8) + c, sum, add);
+            put(dq + heads.query(own.example, own.head, row + half * 8) + c, sum * scale, add);
     });
 }
 
@@ -334,38 +348,36 @@ __device__ void flash_keys(const N* q, const N* k, const N* v, const f32* lse, c
     if (steps > 0) begin(0);
     u32 row = own.first + row_of_warp() + row_of_lane();
     Seen seen = Seen::queries(heads, row);
+    Scores<CAPPED> scores(heads);
     Sums<D> of_keys, of_values;
     for (u32 step = 0; step < steps; step++) {
         wait_for_copies<0>();
         __syncthreads();
         if (step + 1 < steps) begin(step + 1);
         u32 from = first + step % tiles * QUERIES;
-        Sums<QUERIES> scores, along;
-        scores.multiply_turned(keys, row_of_warp(), queries(step % 2));
-        along.multiply_turned(values, row_of_warp(), slopes(step % 2));
+        Sums<QUERIES> weights, changes;
+        weights.multiply_turned(keys, row_of_warp(), queries(step % 2));
+        changes.multiply_turned(values, row_of_warp(), slopes(step % 2));
         const f32* of_stage = statistics + step % 2 * 2 * QUERIES;
         auto mask = [&](auto sees) {
-            scores.each_with(along, [&](u32 half, u32 j, f32& score, f32& product) {
-                bool is_seen = sees(half, from + j);
-                f32 weight, change;
-                weigh<CAPPED>(heads, is_seen, score, product, of_stage[j], of_stage[QUERIES + j], weight, change);
-                score = weight;
-                product = change;
+            weights.each_with(changes, [&](u32 half, u32 j, f32& weight, f32& change) {
+                f32 base = of_stage[j] * LOG2_E;
+                weigh(scores, sees(half, from + j), weight, change, base, of_stage[QUERIES + j]);
             });
         };
         if (Seen::all_queries(heads, own.first, last, from, from + QUERIES)) mask(Everything{});
         else mask(seen);
-        of_values.multiply(scores, slopes(step % 2));
-        of_keys.multiply(along, queries(step % 2));
+        of_values.multiply(weights, slopes(step % 2));
+        of_keys.multiply(changes, queries(step % 2));
     }
-    auto write = [&](N* to) {
+    auto write = [&](N* to, f32 factor) {
         return [=](u32 half, u32 c, f32& sum) {
             if (row + half * 8 < heads.positions())
-                put(to + heads.key(own.example, own.head, row + half * 8) + c, sum, add);
+                put(to + heads.key(own.example, own.head, row + half * 8) + c, sum * factor, add);
         };
     };
-    of_keys.each(write(dk));
-    of_values.each(write(dv));
+    of_keys.each(write(dk, heads.scale));
+    of_values.each(write(dv, 1));
 }
 
 #define EXPORT(N, D, MARK, CAPPED)                                                                                  \
