@@ -354,9 +354,25 @@ __device__ void weigh(const Scores<CAPPED>& scores, bool seen, f32& product, f32
     along = product * (along - inner) * scores.steepness(score);
 }
 
+// The lane's part of Σ left · right, of a row that four lanes share.
+template <int D, class N>
+__device__ f32 quarter_dot(const N* left, const N* right) {
+    bool packed = is_aligned(left) && is_aligned(right);
+    f32 total = 0;
+#pragma unroll
+    for (u32 c = 0; c < D; c += 32) {
+        u32 own = c + threadIdx.x % 4 * 8;
+        auto a = load_some<8>(left + own, 8, packed), b = load_some<8>(right + own, 8, packed);
+#pragma unroll
+        for (int i = 0; i < 8; i++) total += widen(a.at[i]) * widen(b.at[i]);
+    }
+    return total;
+}
+
+// Also inner[b, h, i] = do_i · o_i, which the keys' gradients need as well.
 template <class N, int D, bool CAPPED>
-__device__ void flash_queries(const N* q, const N* k, const N* v, const f32* lse, const N* slope, const f32* inner,
-                              N* dq, Heads heads, bool add) {
+__device__ void flash_queries(const N* q, const N* k, const N* v, const N* o, const f32* lse, const N* slope,
+                              f32* inner, N* dq, Heads heads, bool add) {
     constexpr int KEYS = D == 64 ? 64 : 32;
     typedef Tile<N, D, ROWS> Rows;
     typedef Tile<N, D, KEYS> Met;
@@ -383,9 +399,11 @@ __device__ void flash_queries(const N* q, const N* k, const N* v, const f32* lse
     Seen seen = Seen::keys(heads, own.first + row_of_warp());
     f32 base[2], taken[2];
     for (int half = 0; half < 2; half++) {
-        u64 statistic = heads.statistic(own.example, own.head, least(row + half * 8, heads.sequence - 1));
+        u32 i = least(row + half * 8, heads.sequence - 1);
+        u64 statistic = heads.statistic(own.example, own.head, i), query = heads.query(own.example, own.head, i);
         base[half] = lse[statistic] * LOG2_E;
-        taken[half] = inner[statistic];
+        taken[half] = quad_reduce<Sum>(quarter_dot<D>(o + query, slope + query));
+        if (threadIdx.x % 4 == 0 && row + half * 8 < heads.sequence) inner[statistic] = taken[half];
     }
     wait_for_copies<1>();
     __syncthreads();
@@ -517,9 +535,9 @@ constexpr int TOGETHER_BY_KEYS = D == 128 ? 2 : 3;
                     (const N* q, const N* k, const N* v, N* o, f32* lse, HEADS),                                    \
                     flash<N, D, CAPPED>(q, k, v, o, lse, HEADS_OF))                                                 \
     KERNEL_TOGETHER(TOGETHER_BY_QUERIES, 128, flash_queries##MARK##_##D##_##N,                                      \
-                    (const N* q, const N* k, const N* v, const f32* lse, const N* slope, const f32* inner, N* dq,   \
-                     HEADS, u32 add),                                                                               \
-                    flash_queries<N, D, CAPPED>(q, k, v, lse, slope, inner, dq, HEADS_OF, add))                     \
+                    (const N* q, const N* k, const N* v, const N* o, const f32* lse, const N* slope, f32* inner,    \
+                     N* dq, HEADS, u32 add),                                                                        \
+                    flash_queries<N, D, CAPPED>(q, k, v, o, lse, slope, inner, dq, HEADS_OF, add))                  \
     KERNEL_TOGETHER(TOGETHER_BY_KEYS<D>, 128, flash_keys##MARK##_##D##_##N,                                         \
                     (const N* q, const N* k, const N* v, const f32* lse, const N* slope, const f32* inner, N* dk,   \
                      N* dv, HEADS, u32 add),                                                                        \
