@@ -157,12 +157,10 @@ struct Sums {
             N* to = rows(half);
 #pragma unroll
             for (int c = 0; c < COLUMNS / 8; c += 4) {
-                f32 pairs[4][2], values[8];
+                f32 values[8];
+                join_pairs(at + c, half, values);
 #pragma unroll
-                for (int i = 0; i < 8; i++) pairs[i / 2][i % 2] = at[c + i / 2][half * 2 + i % 2] * factor[half];
-                join_pairs(pairs);
-#pragma unroll
-                for (int i = 0; i < 8; i++) values[i] = pairs[i / 2][i % 2];
+                for (f32& value : values) value *= factor[half];
                 if (to) put_some(to + (c + lane) * 8, values, 8, packed, add);
             }
         }
