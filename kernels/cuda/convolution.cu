@@ -81,11 +81,16 @@ struct Convolution {
     template <class G>
     __device__ void run(G* out, bool add) const {
         out += blockIdx.z * across;
-        auto done = [=](u64 i, u64 j, auto sum) {
-            if (i < rows && j < across) put(out + i * row + j, sum, add);
-        };
-        if constexpr (sizeof(N) == 2) by_warps(done);
-        else by_threads(done);
+        if constexpr (sizeof(N) == 2) {
+            bool packed = is_aligned(out) && row % 8 == 0;
+            by_warps(in_packs([=](u64 i, u64 j, const f32(&sums)[8]) {
+                if (i < rows && j < across) put_some(out + i * row + j, sums, across - j, packed, add);
+            }));
+        } else {
+            by_threads([=](u64 i, u64 j, auto sum) {
+                if (i < rows && j < across) put(out + i * row + j, sum, add);
+            });
+        }
     }
 };
 
@@ -101,18 +106,23 @@ __device__ void convolution_weights(const N* x, const N* dy, Wide<N>* partial, u
     x += group * groups.channels;
     dy += first * row + group * filters;
     partial += blockIdx.z * filters * depth;
-    auto done = [=](u64 i, u64 j, auto sum) {
-        if (i < filters && j < depth) partial[i * depth + j] = sum;
-    };
     if constexpr (sizeof(N) == 2) {
         Layout left = {filters, end - first, row, false, is_aligned(dy) && row % 8 == 0 && filters % 8 == 0};
         bool packed = is_aligned(x) && view.all % 8 == 0 && view.channels % 8 == 0;
+        bool aligned = is_aligned(partial) && depth % PACKED<f32> == 0;
         multiply_by_warps<N>(end - first, false, false, Stored<N>{dy, left, u64(blockIdx.x) * ACROSS},
-                             Columns<N>(x, view, first, end, packed), done);
+                             Columns<N>(x, view, first, end, packed),
+                             in_packs([=](u64 i, u64 j, const f32(&sums)[8]) {
+                                 if (i < filters && j < depth)
+                                     put_some(partial + i * depth + j, sums, depth - j, aligned, false);
+                             }));
     } else {
         multiply_by_threads<N>(
             filters, depth, end - first, true, false, [=](u64 i, u64 p) { return dy[p * row + i]; },
-            [&](u64 p, u64 j) { return view.number(x, view.spot(first + p, end), view.tap(j)); }, done);
+            [&](u64 p, u64 j) { return view.number(x, view.spot(first + p, end), view.tap(j)); },
+            [=](u64 i, u64 j, auto sum) {
+                if (i < filters && j < depth) partial[i * depth + j] = sum;
+            });
     }
 }
 

@@ -40,26 +40,16 @@ struct Heads {
         return last > before ? u32(last - before) : 0;
     }
 
-    // The score of a product, and its slope by the scaled product, where it is known whether there
-    // is a cap.
-    template <bool CAPPED, class W>
-    __device__ W score_of(W product) const {
-        W value = product * W(scale);
-        return CAPPED ? W(cap) * tangent(value / W(cap)) : value;
-    }
-    template <bool CAPPED, class W>
-    __device__ W steepness_of(W score) const {
-        W share = CAPPED ? score / W(cap) : W(0);
-        return 1 - share * share;
-    }
-    // The same where it is not.
+    // The score of a product, and its slope by the scaled product.
     template <class W>
     __device__ W score(W product) const {
-        return cap > 0 ? score_of<true>(product) : score_of<false>(product);
+        W value = product * W(scale);
+        return cap > 0 ? W(cap) * tangent(value / W(cap)) : value;
     }
     template <class W>
     __device__ W steepness(W score) const {
-        return cap > 0 ? steepness_of<true>(score) : steepness_of<false>(score);
+        W share = cap > 0 ? score / W(cap) : W(0);
+        return 1 - share * share;
     }
 };
 

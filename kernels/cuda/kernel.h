@@ -11,12 +11,17 @@ typedef double f64;
 // An `extern "C"` function for blocks of at most `threads` threads. The emulation also exports
 // how to call it.
 #if defined(ROUNDELAY_EMULATION)
-#define KERNEL(threads, symbol, parameters, ...) \
+#define KERNEL_WITHIN(bounds, threads, symbol, parameters, ...) \
     extern "C" void symbol parameters { __VA_ARGS__; } EMULATION_EXPORT(threads, symbol)
 #else
-#define KERNEL(threads, symbol, parameters, ...) \
-    extern "C" __global__ void __launch_bounds__(threads) symbol parameters { __VA_ARGS__; }
+#define KERNEL_WITHIN(bounds, threads, symbol, parameters, ...) \
+    extern "C" __global__ void __launch_bounds__ bounds symbol parameters { __VA_ARGS__; }
 #endif
+#define KERNEL(threads, symbol, parameters, ...) \
+    KERNEL_WITHIN((threads), threads, symbol, parameters, __VA_ARGS__)
+// The same with so few registers that `blocks` of them run together on a multiprocessor.
+#define KERNEL_TOGETHER(blocks, threads, symbol, parameters, ...) \
+    KERNEL_WITHIN((threads, blocks), threads, symbol, parameters, __VA_ARGS__)
 
 // The block's dynamic shared memory.
 __device__ inline unsigned char* dynamic_shared() {

@@ -33,8 +33,10 @@ __device__ void class_sums(const N* logits, const i32* targets, Wide<N>* lse, Wi
             total *= exponential(most - high);
             most = high;
         }
+        // A thread that has met nothing but −∞ has no maximum to take off.
+        W base = most == negative_infinity<W>() ? W(0) : most;
 #pragma unroll
-        for (int k = 0; k < COUNT; k++) total += exponential(widen(pack.at[k]) - most);
+        for (int k = 0; k < COUNT; k++) total += exponential(widen(pack.at[k]) - base);
     });
     W all = row_most(most);
     // Threads without a class have nothing to add.

@@ -59,3 +59,21 @@ __device__ Pack<T, COUNT> load_some(const T* from, u64 valid, bool packed) {
     for (int i = 0; i < COUNT; i++) pack.at[i] = u64(i) < valid ? from[i] : T{};
     return pack;
 }
+
+// Sums on tensor cores have two neighbours in each lane, in two rows. Of four eights of columns of
+// a row, in which the lane has a pair each, four lanes get one each: all its pairs, in order.
+__device__ inline void join_pairs(const f32 (*sums)[4], int half, f32 (&values)[8]) {
+#pragma unroll
+    for (int i = 0; i < 8; i++) values[i] = sums[i / 2][half * 2 + i % 2];
+#pragma unroll
+    for (u32 by = 1; by < 4; by *= 2) {
+        bool upper = threadIdx.x & by;
+#pragma unroll
+        for (u32 i = 0; i < 8; i++) {
+            if (i & 2 * by) continue;
+            f32 &low = values[i], &high = values[i + 2 * by];
+            f32 other = __shfl_xor_sync(WHOLE_WARP, upper ? low : high, by);
+            (upper ? low : high) = other;
+        }
+    }
+}

@@ -29,6 +29,12 @@ inline float f16_value(u16 half) {
     return reinterpret<float>(sign | ((size << 13) + 0x38000000));
 }
 
+// 2^x within a few units of the last place; what is below the normal numbers is zero.
+inline float power_of_two(float x) {
+    float power = exp2f(x);
+    return power < 0x1p-126f ? 0.0f : power;
+}
+
 // Copies 16 bytes into shared memory, or zeros where there is nothing to copy; they are there
 // after the wait for their group.
 inline void copy_async(void* to, const void* from, bool valid) {
@@ -122,6 +128,12 @@ __device__ inline float f16_value(u16 half) {
     float x;
     asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(half));
     return x;
+}
+
+__device__ inline float power_of_two(float x) {
+    float power;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+    return power;
 }
 
 __device__ inline u32 shared_address(const void* pointer) {

@@ -88,6 +88,35 @@ __device__ void fragments(u32 (&to)[4], const N* tile, bool deep, bool depth_fir
     else load_matrices_transposed(to, tile + (d + row) * ALONG_ACROSS + x);
 }
 
+// Calls done(row, column, sum) for a lane's part of 16 × 32 sums: rows `row` and that + 8.
+template <class Done>
+__device__ void finish(const f32 (&sums)[4][4], u64 row, u64 column, Done done) {
+#pragma unroll
+    for (int j = 0; j < 4; j++)
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            done(row + e / 2 * 8, column + j * 8 + threadIdx.x % 4 * 2 + e % 2, sums[j][e]);
+}
+
+// What is to be called with eight neighbours of a row at once: done(row, column, sums).
+template <class Done>
+struct InPacks {
+    Done done;
+};
+template <class Done>
+__device__ InPacks<Done> in_packs(Done done) {
+    return {done};
+}
+template <class Done>
+__device__ void finish(const f32 (&sums)[4][4], u64 row, u64 column, const InPacks<Done>& packs) {
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        f32 values[8];
+        join_pairs(sums, half, values);
+        packs.done(row + half * 8, column + threadIdx.x % 4 * 8, values);
+    }
+}
+
 // 128 × 128 sums by eight warps that have 64 × 32 each, on tensor cores; tiles arrive while the
 // ones before them are multiplied. `a` and `b` are called with a tile and where its depth begins,
 // stage by stage, and fetch it as `deep` or not.
@@ -126,11 +155,5 @@ __device__ void multiply_by_warps(u64 k, bool a_deep, bool b_deep, FetchA a, Fet
         }
     }
 #pragma unroll
-    for (int i = 0; i < 4; i++)
-#pragma unroll
-        for (int j = 0; j < 4; j++)
-#pragma unroll
-            for (int e = 0; e < 4; e++)
-                done(top + row + i * 16 + e / 2 * 8 + lane / 4, side + column + j * 8 + lane % 4 * 2 + e % 2,
-                     sums[i][j][e]);
+    for (int i = 0; i < 4; i++) finish(sums[i], top + row + i * 16 + lane / 4, side + column, done);
 }

@@ -13,7 +13,7 @@ use emulation::{
     stored::Placement,
 };
 use roundelay_kernels::{Context, Kernel, Mode, NAMES, cuda::Step};
-use roundelay_schedule::{Element, Float, GradientSums};
+use roundelay_schedule::{Call, Element, Float, GradientSums};
 
 const CALLS_PER_KERNEL: u64 = 6;
 
@@ -141,46 +141,84 @@ fn masks_are_those_of_the_cpu() {
     }
 }
 
-/// Heads of the sizes that tensor cores take, with everything that may change what is seen, keys
-/// before the first query's own among it; lse
-/// and o are those of the forward pass, as in a training.
+/// Heads of the sizes that tensor cores take, with everything that may change what is seen.
+struct Sight {
+    batch: u64,
+    key_heads: u64,
+    group: u64,
+    depth: u64,
+    sequence: u64,
+    /// Keys before the first query's own.
+    before: u64,
+    causal: bool,
+    window: Option<i64>,
+    cap: Option<f64>,
+    accumulate: bool,
+    placement: Placement,
+}
+
+impl Sight {
+    fn heads(&self) -> u64 {
+        self.key_heads * self.group
+    }
+    fn call(&self, name: &str) -> Call {
+        let call = call(name).integer("heads", self.heads() as i64);
+        let call = call.integer("key_heads", self.key_heads as i64);
+        let call = call.flag("causal", self.causal);
+        let call = match self.window {
+            Some(window) => call.integer("window", window),
+            None => call,
+        };
+        match self.cap {
+            Some(cap) => call.number("cap", cap),
+            None => call,
+        }
+    }
+    /// lse and o of the backward pass are those of the forward pass, as in a training.
+    fn compare(&self, dtype: Float, draw: &mut Draw) {
+        let wide: &[u64] = &[self.batch, self.sequence, self.heads() * self.depth];
+        let positions = self.before + self.sequence;
+        let keys: &[u64] = &[self.batch, positions, self.key_heads * self.depth];
+        let statistics: &[u64] = &[self.batch, self.heads(), self.sequence];
+        let forward = self.call("attention").reals(&[wide, keys, keys, wide]);
+        let forward = forward.operand(Element::Wide, statistics);
+        let start = contents::<f64>(&forward, draw);
+        let way = (dtype, self.placement);
+        compare(&forward, &start, way, &CONTEXT, tolerance(dtype));
+        let mut done = start.clone();
+        run(&forward, &mut done, Body::Plain, &CONTEXT);
+        let backward = self.call("attention_backward");
+        let backward = backward.flag("accumulate", self.accumulate);
+        let backward = backward.reals(&[wide, keys, keys, wide]);
+        let backward = backward.operand(Element::Wide, statistics);
+        let backward = backward.reals(&[wide, wide, keys, keys]);
+        let slopes = contents::<f64>(&backward, draw);
+        let start = [&done[..], &slopes[5..]].concat();
+        compare(&backward, &start, way, &CONTEXT, 2.0 * tolerance(dtype));
+    }
+}
+
 fn compare_attention(depth: u64, (least, longest): (u64, u64), dtype: Float, seed: u64) {
     let draw = &mut Draw::new(seed);
     let (batch, key_heads, group) =
         (1 + draw.below(2), 1 + draw.below(2), 1 + draw.below(2));
     let sequence = least + draw.below(longest);
-    let heads = key_heads * group;
-    let before = if seed.is_multiple_of(2) { draw.below(longest) } else { 0 };
-    let wide: &[u64] = &[batch, sequence, heads * depth];
-    let keys: &[u64] = &[batch, before + sequence, key_heads * depth];
-    let build = |name, seed: u64| {
-        let call = call(name).integer("heads", heads as i64);
-        let call = call.integer("key_heads", key_heads as i64);
-        let call = call.flag("causal", seed.is_multiple_of(2));
-        // A wide window and a long sequence have tiles that are wholly visible and tiles that are not.
-        let window = if least > 200 { 100 } else { 20 };
-        let call = match seed.is_multiple_of(3) {
-            true => call.integer("window", window),
-            false => call,
-        };
-        if seed % 4 == 1 { call.number("cap", 1.5) } else { call }
+    // A wide window and a long sequence have tiles that are wholly visible and tiles that are not.
+    let window = if least > 200 { 100 } else { 20 };
+    let sight = Sight {
+        batch,
+        key_heads,
+        group,
+        depth,
+        sequence,
+        before: if seed.is_multiple_of(2) { draw.below(longest) } else { 0 },
+        causal: seed.is_multiple_of(2),
+        window: seed.is_multiple_of(3).then_some(window),
+        cap: (seed % 4 == 1).then_some(1.5),
+        accumulate: seed.is_multiple_of(5),
+        placement: if seed % 4 == 3 { Placement::Unaligned } else { Placement::Aligned },
     };
-    let forward = build("attention", seed).reals(&[wide, keys, keys, wide]);
-    let forward = forward.operand(Element::Wide, &[batch, heads, sequence]);
-    let start = contents::<f64>(&forward, draw);
-    let way =
-        (dtype, if seed % 4 == 3 { Placement::Unaligned } else { Placement::Aligned });
-    compare(&forward, &start, way, &CONTEXT, tolerance(dtype));
-    let mut done = start.clone();
-    run(&forward, &mut done, Body::Plain, &CONTEXT);
-    let backward =
-        build("attention_backward", seed).flag("accumulate", seed.is_multiple_of(5));
-    let backward = backward.reals(&[wide, keys, keys, wide]);
-    let backward = backward.operand(Element::Wide, &[batch, heads, sequence]);
-    let backward = backward.reals(&[wide, wide, keys, keys]);
-    let slopes = contents::<f64>(&backward, draw);
-    let start = [&done[..], &slopes[5..]].concat();
-    compare(&backward, &start, way, &CONTEXT, 2.0 * tolerance(dtype));
+    sight.compare(dtype, draw);
 }
 
 #[test]
@@ -195,6 +233,43 @@ fn attention_on_tensor_cores() {
     compare_attention(128, (1, 150), Float::Bf16(GradientSums::Same), 8);
     compare_attention(64, (230, 40), Float::Bf16(GradientSums::Same), 6);
     compare_attention(128, (230, 40), Float::Bf16(GradientSums::Same), 3);
+}
+
+/// Sequences that end about where tiles, halves of tiles and a warp's rows do, with all else drawn.
+#[test]
+fn attention_about_the_ends_of_tiles() {
+    if !can_compile() {
+        return;
+    }
+    let lengths = [1, 15, 16, 17, 31, 33, 48, 63, 64, 65, 95, 97, 127, 129, 197];
+    for (seed, sequence) in (0..).zip(lengths) {
+        for (depth, dtype) in
+            [(64, Float::Bf16(GradientSums::Same)), (128, Float::F16(GradientSums::Same))]
+        {
+            let draw = &mut Draw::new(100 * depth + seed);
+            let mut chance = |of: u64| draw.below(of) == 0;
+            let (causal, capped, accumulate) = (chance(2), chance(4), chance(2));
+            let (aligned, whole, windowed) = (!chance(4), chance(2), chance(2));
+            let sight = Sight {
+                batch: 1,
+                key_heads: 1 + draw.below(2),
+                group: 1 + draw.below(3),
+                depth,
+                sequence,
+                before: if whole || !causal { 0 } else { draw.below(100) },
+                causal,
+                window: windowed.then(|| 1 + draw.below(90) as i64),
+                cap: capped.then_some(1.5),
+                accumulate,
+                placement: if aligned {
+                    Placement::Aligned
+                } else {
+                    Placement::Unaligned
+                },
+            };
+            sight.compare(dtype, draw);
+        }
+    }
 }
 
 /// What sanitizers have the time for.

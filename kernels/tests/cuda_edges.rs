@@ -5,7 +5,7 @@ mod common;
 mod emulation;
 
 use common::{
-    Array, Build, CONTEXT, call,
+    Array, Body, Build, CONTEXT, call, run,
     sample::{Draw, contents},
 };
 use emulation::{
@@ -54,6 +54,37 @@ fn rows_of_every_length() {
             call
         });
         wide.iter().for_each(|call| check(call, BF16, &CONTEXT));
+    }
+}
+
+/// Logits of −∞, as masks leave them: in all that a thread meets first, and everywhere but at the
+/// target.
+#[test]
+fn classes_that_are_masked_away() {
+    if !can_compile() {
+        return;
+    }
+    for (columns, masked) in [(1000u64, 600), (1000, 999), (40_000, 30_000), (13, 12)] {
+        let (array, count): (&[u64], &[u64]) = (&[3, columns], &[3]);
+        let forward = call("cross_entropy").real(array).integers(count);
+        let forward = forward.operand(Element::Wide, count).operand(Element::Wide, &[1]);
+        let mut logits = Draw::new(columns).normals(3 * columns as usize);
+        logits[..masked].fill(f64::NEG_INFINITY);
+        let last = columns as i32 - 1;
+        let targets = Array::Integer(vec![last, 0, last]);
+        for dtype in [Float::F32, BF16] {
+            let statistics = [3, 1].map(|length| Array::Real(vec![0.0; length]));
+            let given = [Array::Real(logits.clone()), targets.clone()];
+            let mut start = [&given[..], &statistics[..]].concat();
+            let way = (dtype, Placement::Aligned);
+            compare(&forward, &start, way, &CONTEXT, tolerance(dtype));
+            run(&forward, &mut start, Body::Plain, &CONTEXT);
+            assert!(start[2].numbers().iter().all(|lse| lse.is_finite()));
+            let slopes = call("cross_entropy_backward").real(array).integers(count);
+            let slopes = slopes.operand(Element::Wide, count).real(array);
+            start[3] = Array::Real(vec![0.0; logits.len()]);
+            compare(&slopes, &start, way, &CONTEXT, tolerance(dtype));
+        }
     }
 }
 

@@ -22,6 +22,24 @@ enum Sweep {
     Keys,
 }
 
+/// How rows are gone over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// By tiles on tensor cores, which take heads of these sizes: `flash.cu`.
+    Tiles,
+    /// Row by row: `attention.cu`.
+    Rows,
+}
+
+impl Way {
+    fn of(draft: &Draft, heads: &Heads) -> Self {
+        match (draft.types.narrow, heads.depth) {
+            (Number::Bf16 | Number::F16, 64 | 128) => Way::Tiles,
+            (Number::Bf16 | Number::F16 | Number::F32 | Number::F64, _) => Way::Rows,
+        }
+    }
+}
+
 /// Rows of a block's tile: `ROWS` of `flash.cu`.
 const TILE: usize = 64;
 /// Most shared memory of a block, in bytes, on every device without asking.
@@ -78,7 +96,6 @@ impl Sweep {
             Sweep::Keys => 2,
         }
     }
-    /// On tensor cores where they take the heads, else row by row.
     fn launch(
         self,
         draft: &mut Draft,
@@ -89,13 +106,13 @@ impl Sweep {
         let (all, depth) = (heads.batch * self.heads(heads), heads.depth);
         let [tiled, by_row] = self.names();
         let block = [128, 1, 1];
-        let (source, symbol, grid, shared) = match (draft.types.narrow, depth) {
-            (Number::Bf16 | Number::F16, 64 | 128) => {
+        let (source, symbol, grid, shared) = match Way::of(draft, heads) {
+            Way::Tiles => {
                 let tiles = self.rows(heads).div_ceil(TILE) * all;
                 let capped = if heads.cap.is_some() { "_capped" } else { "" };
                 (FLASH, format!("{tiled}{capped}_{depth}"), tiles, self.tiles(depth))
             }
-            (Number::Bf16 | Number::F16 | Number::F32 | Number::F64, _) => {
+            Way::Rows => {
                 let shared = self.sums() * depth * draft.types.narrow.wide().size();
                 if shared > MOST_SHARED {
                     return Err(format!("a head of {depth} numbers has no kernel"));
@@ -146,22 +163,27 @@ impl Form for AttentionBackward {
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
         let heads = &self.heads;
         let [q, k, v, o, lse, slope, dq, dk, dv] = draft.operands(0);
-        let inner = inner_products(draft, heads, [o, slope]);
+        // Σ do · o of every row.
+        let inner = draft.wide_scratch(heads.statistics());
+        let queries = match Way::of(draft, heads) {
+            Way::Tiles => vec![q, k, v, o, lse, slope, inner, dq],
+            Way::Rows => {
+                inner_products(draft, heads, [o, slope, inner]);
+                vec![q, k, v, lse, slope, inner, dq]
+            }
+        };
         let add = Some(adding(self.store));
-        let queries = [q, k, v, lse, slope, inner, dq];
         Sweep::Queries.launch(draft, heads, &queries, add)?;
         let keys = [q, k, v, lse, slope, inner, dk, dv];
         Sweep::Keys.launch(draft, heads, &keys, add)
     }
 }
 
-/// Σ do · o of every row.
-fn inner_products(draft: &mut Draft, heads: &Heads, operands: [Argument; 2]) -> Argument {
-    let rows = heads.statistics();
-    let inner = draft.wide_scratch(rows);
-    let arguments = operands.into_iter().chain([inner]).chain(extents(heads)).collect();
-    draft.narrow((ATTENTION, "inner_products"), Shape::rows(rows, 1), arguments);
-    inner
+/// The gradient of queries makes these on its way where it goes by tiles.
+fn inner_products(draft: &mut Draft, heads: &Heads, operands: [Argument; 3]) {
+    let arguments = operands.into_iter().chain(extents(heads)).collect();
+    let shape = Shape::rows(heads.statistics(), 1);
+    draft.narrow((ATTENTION, "inner_products"), shape, arguments);
 }
 
 #[cfg(test)]
