@@ -140,11 +140,13 @@ fn spans_of_four_and_eight_devices() {
         assert_eq!(spans(order, 8, chunks, 32).0, large, "{order}");
     }
     assert_eq!(spans(Order::Interleaved, 8, 4, 32).0, 101.25);
+    assert_eq!(spans(Order::OneForwardOneBackward, 8, 1, 16).0, 69.0);
 }
 
 #[test]
 fn stage_spans_of_zero_bubble_orders() {
     for (order, chunks, small, large) in [
+        (Order::ZeroBubbleH1, 1, 27.0, 103.0),
         (Order::ZeroBubbleH2, 1, 24.0, 96.0),
         (Order::ZeroBubbleV, 2, 24.0, 96.0),
         (Order::HalfV, 2, 26.5, 104.5),
@@ -152,6 +154,17 @@ fn stage_spans_of_zero_bubble_orders() {
     ] {
         assert_eq!(spans(order, 4, chunks, 8).1, small, "{order}");
         assert_eq!(spans(order, 8, chunks, 32).1, large, "{order}");
+    }
+}
+
+/// Where the halves of a backward pass differ, a V is no longer without a bubble.
+#[test]
+fn halves_of_unequal_length_cost_a_v_its_fit() {
+    let times = Times { input: UNIT * 3 / 2, weight: UNIT / 2, ..EQUAL };
+    for (p, n, excess) in [(4, 8, 3.0), (8, 32, 7.0)] {
+        let plan = pipeline(Order::ZeroBubbleV, p, 2, n);
+        let span = units(step(&compiled(&plan, times)).stage_span);
+        assert_eq!(span - f64::from(3 * n), excess, "p = {p}");
     }
 }
 
