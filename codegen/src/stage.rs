@@ -25,8 +25,10 @@ mod interleave;
 mod keep;
 mod layers;
 mod layout;
+mod lives;
 mod memory;
 mod needs;
+mod replace;
 mod update;
 
 pub use cost::{NodeCost, PassCost, node_costs};

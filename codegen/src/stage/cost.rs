@@ -16,7 +16,7 @@ use super::{
 use crate::rewrite::Choice;
 use roundelay_dsl::{Model, NodeId, Source};
 use roundelay_kernels::Kernel;
-use roundelay_schedule::{Bytes, Call, Element, Float, Id, Operand, Pass, Stage, Tensor};
+use roundelay_schedule::{Bytes, Call, Element, Float, Id, Pass, Stage, Tensor};
 
 /// What one node adds to the stage that has it, for one micro-batch.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -243,10 +243,5 @@ fn reads_back(graph: &Graph<'_>, node: NodeId) -> bool {
 
 /// The call of a step, without places.
 fn call(step: Step, element: impl Fn(&Term) -> Element) -> Call {
-    going_on(step).placed(|term| Operand {
-        argument: 0,
-        offset: Bytes(0),
-        element: element(term),
-        shape: term.shape.clone(),
-    })
+    going_on(step).unplaced(element)
 }
