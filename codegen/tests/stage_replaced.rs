@@ -185,6 +185,28 @@ fn the_slope_of_an_activation_lies_where_that_lay() {
     assert_eq!(slopes.map(is_in_place).collect::<Vec<_>>(), [true, true]);
 }
 
+/// A residual unit: what goes into its norm is read for the last time where its slope is made. What
+/// comes out of its relu says where the slope counts, so the slope of the loss does not lie there.
+#[test]
+fn the_slope_of_a_norm_lies_where_its_operand_lay() {
+    let shape = [per_example(2), fixed(WIDTH)];
+    let mut build = Build::default();
+    let x = build.input("x", &shape);
+    let [first, second] = [(); 2].map(|()| build.parameter(&[WIDTH, WIDTH]));
+    let stem = build.node(Operation::Linear, &[x, first], &shape);
+    let inner = build.node(Operation::Linear, &[stem, second], &shape);
+    let [gain, bias] = [(); 2].map(|()| build.parameter(&[WIDTH]));
+    let [mean, variance] = [(); 2].map(|()| build.average(&[WIDTH]));
+    let norm = [inner, gain, bias, mean, variance];
+    let normal = build.node(Operation::BatchNorm, &norm, &shape);
+    let sum = build.node(Operation::Add, &[normal, stem], &shape);
+    let open = build.node(Operation::Relu, &[sum], &shape);
+    let stages = uncut(&build.mean_squared_error(open, &shape));
+    assert!(is_in_place(call(backward(&stages), "batch_norm_backward")));
+    assert!(!is_in_place(call(backward(&stages), "mse_backward")));
+    assert!(is_in_place(call(backward(&stages), "relu_backward")));
+}
+
 /// No call touches the range after one has replaced what was there, but by what replaced it: so no
 /// later call reads what forward wrote there.
 fn hold(routine: &Routine, reads: &mut usize) {

@@ -40,7 +40,7 @@ pub(crate) enum Current<'a, R> {
 }
 
 /// Numbers that are put aside at once, before their memory is written.
-const ASIDE: usize = 256;
+const ASIDE: usize = 1024;
 
 impl<'a, R: Real> Current<'a, R> {
     /// Those that a range of the next ones replaces.
@@ -48,6 +48,17 @@ impl<'a, R: Real> Current<'a, R> {
         match self {
             Current::InPlace => Current::InPlace,
             Current::Separate(all) => Current::Separate(&all[range]),
+        }
+    }
+
+    /// All of them; `next` is where the next ones go.
+    pub(crate) fn all<'b>(self, next: &'b [R]) -> &'b [R]
+    where
+        'a: 'b,
+    {
+        match self {
+            Current::InPlace => next,
+            Current::Separate(all) => all,
         }
     }
 
@@ -62,22 +73,33 @@ impl<'a, R: Real> Current<'a, R> {
     /// Makes all of `next`, element by element: `make` gets the place of the first, the numbers as
     /// they were, and where the next ones go, at once or piece by piece.
     #[inline(always)]
-    pub(crate) fn replace(
+    pub(crate) fn replace(self, next: &mut [R], make: impl FnMut(usize, &[R], &mut [R])) {
+        self.replace_rows(next, 1, make);
+    }
+
+    /// The same where pieces are whole rows of so many elements, or each a part of one.
+    #[inline(always)]
+    pub(crate) fn replace_rows(
         self,
         next: &mut [R],
+        columns: usize,
         mut make: impl FnMut(usize, &[R], &mut [R]),
     ) {
-        match self {
-            Current::Separate(all) => make(0, all, next),
-            Current::InPlace => {
-                let mut aside = [R::ZERO; ASIDE];
-                for (piece, next) in next.chunks_mut(ASIDE).enumerate() {
-                    let all = &mut aside[..next.len()];
-                    all.copy_from_slice(next);
-                    make(piece * ASIDE, all, next);
+        let Current::Separate(all) = self else {
+            let mut aside = [R::ZERO; ASIDE];
+            let together = (ASIDE / columns).max(1) * columns;
+            let mut first = 0;
+            for rows in next.chunks_mut(together) {
+                for piece in rows.chunks_mut(ASIDE) {
+                    let all = &mut aside[..piece.len()];
+                    all.copy_from_slice(piece);
+                    make(first, all, piece);
+                    first += piece.len();
                 }
             }
-        }
+            return;
+        };
+        make(0, all, next);
     }
 }
 

@@ -21,8 +21,9 @@ use std::collections::BTreeSet;
 const CALLS_PER_KERNEL: u64 = 40;
 
 /// Kernels that say so of some of their calls.
-const REPLACING: [&str; 13] = [
+const REPLACING: [&str; 14] = [
     "adamw",
+    "batch_norm_backward",
     "cross_entropy_backward",
     "cross_entropy_part_backward",
     "gelu_backward",
