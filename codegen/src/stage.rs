@@ -29,6 +29,7 @@ mod lives;
 mod memory;
 mod needs;
 mod replace;
+mod share;
 mod update;
 
 pub use cost::{NodeCost, PassCost, node_costs};

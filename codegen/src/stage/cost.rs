@@ -12,6 +12,7 @@ use super::{
     hashed::HashedSet,
     interleave::going_on,
     layout::Layout,
+    share::handed_on,
 };
 use crate::rewrite::Choice;
 use roundelay_dsl::{Model, NodeId, Source};
@@ -181,6 +182,10 @@ fn add_pass(
     let kept = |tensor| layout.home(tensor, (direction, Stage::new(0))).is_some();
     let own = |step| call(step, |term| layout.element(term));
     for made in fuse_nodes(steps, &layout.rewriting, kept) {
+        // Which copies of gradients a stage needs depends on where it is cut, so none is sure.
+        if handed_on(&made.step).is_some() {
+            continue;
+        }
         if let Some((node, least)) = moved(&made) {
             pass(&mut costs[node.index()]).calls.push(own(least.clone()));
             continue;
