@@ -25,8 +25,11 @@ mod interleave;
 mod keep;
 mod layers;
 mod layout;
+mod lives;
 mod memory;
 mod needs;
+mod replace;
+mod share;
 mod update;
 
 pub use cost::{NodeCost, PassCost, node_costs};

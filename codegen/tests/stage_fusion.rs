@@ -101,6 +101,11 @@ fn costs(model: &Model) -> Vec<NodeCost> {
         .expect("the model is sound")
 }
 
+/// Without copies: which of them a stage makes depends on its cuts, and costs say what is sure.
+fn but_copies(calls: Vec<String>) -> Vec<String> {
+    calls.into_iter().filter(|text| !text.starts_with("copy")).collect()
+}
+
 #[test]
 fn costs_of_nodes_add_up_to_the_uncut_routines() {
     let random = (20..40).map(|seed| random_model(&mut Numbers(seed), 12));
@@ -113,7 +118,8 @@ fn costs_of_nodes_add_up_to_the_uncut_routines() {
         let forward = launched(costs.iter().map(|cost| &cost.forward));
         assert_eq!(forward, calls(&code.forward));
         let backward = launched(costs.iter().rev().map(|cost| &cost.backward));
-        let mut expected = calls(code.backward.first()[0]);
+        let backward = but_copies(backward);
+        let mut expected = but_copies(calls(code.backward.first()[0]));
         let zeros = expected.len() - backward.len();
         assert_eq!(backward, expected.split_off(zeros));
         let parameters: u64 = costs.iter().map(|cost| cost.parameters).sum();
@@ -138,15 +144,13 @@ fn costs_of_the_turn_add_up_to_the_first_half() {
         let BackwardCode::Split { input, .. } = &code.backward else {
             panic!("it is in halves")
         };
-        let copies = |text: &String| !text.starts_with("copy");
-        let made: Vec<String> = input.calls.iter().map(Call::text).collect();
-        let made: Vec<String> = made.into_iter().filter(copies).collect();
-        let turn: Vec<String> = turn.into_iter().filter(copies).collect();
-        assert_eq!(turn, made);
+        let made = input.calls.iter().map(Call::text).collect();
+        assert_eq!(but_copies(turn), but_copies(made));
     }
 }
 
-/// Every node of a chain that became one call costs something, in both passes.
+/// Every node of a chain that became one call costs something, in both passes; but a sum, whose
+/// gradient is that of its terms.
 #[test]
 fn a_chain_is_counted_at_each_of_its_nodes() {
     let model = residual();
@@ -157,7 +161,7 @@ fn a_chain_is_counted_at_each_of_its_nodes() {
     let calls: Vec<[usize; 2]> = counts(|cost| cost.calls.len());
     let contained: Vec<[usize; 2]> = counts(|cost| cost.contained.len());
     assert_eq!(nodes(&model), 8);
-    let expected = [[1, 1], [1, 3], [1, 1], [1, 2], [1, 3], [1, 1], [1, 1], [1, 1]];
+    let expected = [[1, 1], [1, 3], [1, 1], [1, 2], [1, 3], [1, 0], [1, 1], [1, 1]];
     assert_eq!(calls, expected);
     let expected = [[0, 0], [0, 1], [1, 0], [0, 0], [0, 0], [1, 0], [1, 0], [0, 0]];
     assert_eq!(contained, expected);

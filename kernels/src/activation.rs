@@ -62,18 +62,19 @@ macro_rules! backward {
             fn flops(&self) -> u64 {
                 product([$flops, self.count])
             }
-            fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
-                let (kept, dy, dx) = (operands.read(), operands.read(), operands.write());
+            fn replaces(&self) -> Option<[usize; 2]> {
+                self.store.replaces([0, 2])
+            }
+            fn fast<R: Real>(&self, operands: Operands<'_, R>, context: &Context) {
                 let share = rows_per_part(context.threads, self.count, $weight);
-                let parts = kept.chunks(share).zip(dy.chunks(share));
-                let parts = parts.zip(dx.chunks_mut(share));
-                for_each_part(parts, |((kept, dy), dx)| {
+                each_slope(operands, share, |kept, dy, dx| {
                     fast::$function(kept, dy, dx, self.store);
                 });
             }
-            fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
-                let (kept, dy) = (operands.read(), operands.read());
-                plain::$function(kept, dy, operands.write(), self.store);
+            fn plain<R: Real>(&self, operands: Operands<'_, R>, _: &Context) {
+                each_slope(operands, self.count, |kept, dy, dx| {
+                    plain::$function(kept, dy, dx, self.store);
+                });
             }
         }
     };
@@ -111,6 +112,23 @@ backward!(
     /// dx = dy · σ(x) (1 + x (1 − σ(x))), σ(x) = 1 / (1 + exp(−x)).
     SiluBackward of "x", 15, 15, silu_backward
 );
+
+/// Makes dx in parts of `share` elements from what forward kept and dy, whether dx lies apart or
+/// where that was kept.
+pub(crate) fn each_slope<R: Real>(
+    mut operands: Operands<'_, R>,
+    share: usize,
+    slope: impl Fn(&[R], &[R], &mut [R]) + Sync,
+) {
+    let (kept, dy, dx) = (operands.current(2), operands.read(), operands.write());
+    for_each_part(dx.chunks_mut(share).enumerate(), |(part, dx)| {
+        let range = part * share..part * share + dx.len();
+        let dy = &dy[range.clone()];
+        kept.part(range).replace(dx, |first, kept, dx| {
+            slope(kept, &dy[first..first + dx.len()], dx);
+        });
+    });
+}
 
 /// Reads x, writes y.
 pub(crate) fn forward(call: &mut Signature<'_>) -> Result<usize, String> {

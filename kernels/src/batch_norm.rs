@@ -4,7 +4,7 @@ use crate::{
     Context, Mode, Real,
     fast::batch_norm as fast,
     kernel::Define,
-    operand::Operands,
+    operand::{Current, Operands},
     plain::batch_norm as plain,
     product::with_scratch,
     segments::{Segments, join_rows},
@@ -229,13 +229,17 @@ impl Define for BatchNormBackward {
     fn scratch(&self) -> usize {
         (2 * Segments::new(self.rows, COST * self.columns).count + 3) * self.columns
     }
+    fn replaces(&self) -> Option<[usize; 2]> {
+        self.store.replaces([0, self.made()])
+    }
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
-        let [x, gain, mean, variance] = [(); 4].map(|()| operands.read());
+        let x = operands.current(self.made());
+        let [gain, mean, variance] = [(); 3].map(|()| operands.read());
         let (y, dy) = self.result_and_gradient(&mut operands);
         let [dx, dgain, dbias] = [(); 3].map(|()| operands.write());
         with_scratch(self.scratch(), |scratch, _| {
             let (channels, partial) = scratch.split_at_mut(3 * self.columns);
-            self.sums(context, [x, y, dy], mean, partial);
+            self.sums(context, [x.all(dx), y, dy], mean, partial);
             let (first, _) = partial.split_at_mut(2 * self.columns);
             let (along, total) = first.split_at(self.columns);
             let sums = [gain, variance, along, total];
@@ -245,17 +249,17 @@ impl Define for BatchNormBackward {
                 self.store.put(sum, *total);
             }
             let channels = Channels::new(mean, channels);
-            self.spread(context, [x, y, dy], channels, dx);
+            self.spread(context, (x, [y, dy]), channels, dx);
         });
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
-        let [x, gain, mean, variance] = [(); 4].map(|()| operands.read());
+        let x = operands.current(self.made());
+        let norm = [(); 3].map(|()| operands.read());
         let (y, dy) = self.result_and_gradient(&mut operands);
         let [dx, dgain, dbias] = [(); 3].map(|()| operands.write());
         let open = |i: usize| !self.relu || y[i] > R::ZERO;
         let dy_at = |i: usize| if open(i) { dy[i] } else { R::ZERO };
-        let kept = [x, gain, mean, variance];
-        plain::backward(kept, dy_at, [dx, dgain, dbias], self.store);
+        plain::backward((x, norm), dy_at, [dx, dgain, dbias], self.store);
     }
 }
 
@@ -275,9 +279,23 @@ impl<'a, R> Channels<'a, R> {
         let (shift, slope) = others.split_at(mean.len());
         Self { mean, scale, shift, slope }
     }
+
+    /// Those of a part of a row, or of all where there are whole rows.
+    fn part(self, first: usize, length: usize) -> Self {
+        let end = self.mean.len().min(first + length);
+        let own = |channels: &'a [R]| &channels[first..end];
+        let Self { mean, scale, shift, slope } = self;
+        let [mean, scale, shift, slope] = [mean, scale, shift, slope].map(own);
+        Self { mean, scale, shift, slope }
+    }
 }
 
 impl BatchNormBackward {
+    /// The operand dx.
+    fn made(&self) -> usize {
+        5 + usize::from(self.relu)
+    }
+
     /// y and dy; y is dy where no kernel after the norm made another one.
     fn result_and_gradient<'a, R: Real>(
         &self,
@@ -321,18 +339,24 @@ impl BatchNormBackward {
     fn spread<R: Real>(
         &self,
         context: &Context,
-        [x, y, dy]: [&[R]; 3],
+        (x, slopes): (Current<'_, R>, [&[R]; 2]),
         channels: Channels<'_, R>,
         dx: &mut [R],
     ) {
-        let store = self.store;
-        let rows = rows_per_part(context.threads, self.rows, COST * self.columns);
-        let share = rows * self.columns;
-        let inputs = x.chunks(share).zip(y.chunks(share)).zip(dy.chunks(share));
-        let parts = inputs.zip(dx.chunks_mut(share));
-        for_each_part(parts, |(((x, y), dy), dx)| match self.relu {
-            false => fast::spread([x, dy], channels, dx, store),
-            true => fast::open_spread([x, y, dy], channels, dx, store),
+        let (store, columns) = (self.store, self.columns);
+        let rows = rows_per_part(context.threads, self.rows, COST * columns);
+        let share = rows * columns;
+        for_each_part(dx.chunks_mut(share).enumerate(), |(part, dx)| {
+            let range = part * share..part * share + dx.len();
+            let slopes = slopes.map(|slopes| &slopes[range.clone()]);
+            x.part(range).replace_rows(dx, columns, |first, x, dx| {
+                let [y, dy] = slopes.map(|slopes| &slopes[first..first + dx.len()]);
+                let channels = channels.part(first % columns, dx.len());
+                match self.relu {
+                    false => fast::spread([x, dy], channels, dx, store),
+                    true => fast::open_spread([x, y, dy], channels, dx, store),
+                }
+            });
         });
     }
 }

@@ -4,7 +4,7 @@ use crate::{
     Context, Real,
     fast::elementwise as fast,
     kernel::Define,
-    operand::Operands,
+    operand::{Current, Operands},
     plain::elementwise as plain,
     signature::{Signature, product},
     store::Store,
@@ -228,18 +228,45 @@ impl Define for Multiply {
     fn flops(&self) -> u64 {
         product([self.count])
     }
+    fn replaces(&self) -> Option<[usize; 2]> {
+        self.store.replaces([1, 2]).filter(|_| self.repeats == self.count)
+    }
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
-        let (a, b, out) = (operands.read(), operands.read(), operands.write());
-        let share = share(context.threads, self.count, b.len());
+        let (a, b, out) = (operands.read(), operands.current(1), operands.write());
+        let share = share(context.threads, self.count, self.repeats);
         let parts = a.chunks(share).zip(out.chunks_mut(share)).enumerate();
         for_each_part(parts, |(part, (a, out))| {
-            let b = repeated(b, self.count, part * share, a.len());
-            fast::multiply(a, b, out, self.store);
+            let first = part * share;
+            self.each(b, (first, a, out), |a, b, out| {
+                fast::multiply(a, b, out, self.store);
+            });
         });
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
-        let (a, b) = (operands.read(), operands.read());
-        plain::multiply(a, b, operands.write(), self.store);
+        let (a, b) = (operands.read(), operands.current(1));
+        self.each(b, (0, a, operands.write()), |a, b, out| {
+            plain::multiply(a, b, out, self.store);
+        });
+    }
+}
+
+impl Multiply {
+    /// Multiplies the elements of a part from `first` on, whether b repeats, lies apart, or is where
+    /// the products go.
+    fn each<R: Real>(
+        &self,
+        b: Current<'_, R>,
+        (first, a, out): (usize, &[R], &mut [R]),
+        multiply: impl Fn(&[R], &[R], &mut [R]),
+    ) {
+        match b {
+            Current::Separate(b) => {
+                multiply(a, repeated(b, self.count, first, a.len()), out);
+            }
+            Current::InPlace => b.replace(out, |first, b, out| {
+                multiply(&a[first..first + out.len()], b, out);
+            }),
+        }
     }
 }
 
@@ -275,15 +302,21 @@ impl Define for Scale {
     fn flops(&self) -> u64 {
         product([self.count])
     }
+    fn replaces(&self) -> Option<[usize; 2]> {
+        self.store.replaces([0, 1])
+    }
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let factor = R::of(self.factor);
-        let (x, out) = (operands.read(), operands.write());
+        let (x, out) = (operands.current(1), operands.write());
         let share = share(context.threads, self.count, self.count);
-        let parts = x.chunks(share).zip(out.chunks_mut(share));
-        for_each_part(parts, |(x, out)| fast::scale(x, out, factor, self.store));
+        for_each_part(out.chunks_mut(share).enumerate(), |(part, out)| {
+            let x = x.part(part * share..part * share + out.len());
+            x.replace(out, |_, x, out| fast::scale(x, out, factor, self.store));
+        });
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         let factor = R::of(self.factor);
-        plain::scale(operands.read(), operands.write(), factor, self.store);
+        let (x, out) = (operands.current(1), operands.write());
+        x.replace(out, |_, x, out| plain::scale(x, out, factor, self.store));
     }
 }

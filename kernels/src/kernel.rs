@@ -37,6 +37,11 @@ pub(crate) trait Define: Sized {
     fn packed<R: Real>(&self) -> usize {
         0
     }
+    /// The operand that is read and the one that is written which may be one memory: whoever
+    /// writes an element, in any form, is the last to read it, before. Nothing is added to.
+    fn replaces(&self) -> Option<[usize; 2]> {
+        None
+    }
     /// What runs; the plain body unless something is faster.
     fn fast<R: Real>(&self, operands: Operands<'_, R>, context: &Context) {
         self.plain(operands, context);
@@ -80,6 +85,11 @@ macro_rules! define_operations {
             fn packed<R: Real>(&self) -> usize {
                 match self {
                     $(Self::$variant(definition) => definition.packed::<R>(),)*
+                }
+            }
+            fn replaces(&self) -> Option<[usize; 2]> {
+                match self {
+                    $(Self::$variant(definition) => definition.replaces(),)*
                 }
             }
             fn fast<R: Real>(&self, operands: Operands<'_, R>, context: &Context) {
@@ -235,6 +245,12 @@ impl Kernel {
         self.accesses.get_or_init(|| self.slots.iter().map(|slot| slot.access).collect())
     }
 
+    /// An operand that is read and one that is written which may be one memory, if their elements
+    /// are of one width: each element is read for the last time by whoever then writes it.
+    pub fn replaces(&self) -> Option<[usize; 2]> {
+        self.operation.replaces()
+    }
+
     /// What the call touches, where real numbers are of this type: what exchanges go by that go on
     /// beside it.
     pub fn touching(&self, call: &Call, dtype: Float) -> Touching {
@@ -334,7 +350,7 @@ impl Kernel {
     /// # Safety
     /// Every pointer is aligned and valid for the bytes of [`Kernel::sizes`] at `R::DTYPE`;
     /// operands that are written or updated overlap nothing and nobody else uses them
-    /// meanwhile, but an optimizer's `parameter` may be its `next`.
+    /// meanwhile, but the two of [`Kernel::replaces`] may be one memory.
     #[allow(unsafe_code, reason = "operands arrive as addresses inside an arena")]
     pub unsafe fn run<R: Real>(&self, operands: &[*mut u8], context: &Context) {
         // SAFETY: the same promise.
@@ -411,6 +427,10 @@ impl Catalogue for Kernels {
     fn accesses(&self, call: &Call) -> Result<Vec<Access>, String> {
         Kernel::parse(call)
             .map(|kernel| kernel.slots.iter().map(|slot| slot.access).collect())
+    }
+
+    fn replaces(&self, call: &Call) -> Option<[usize; 2]> {
+        Kernel::parse(call).ok()?.replaces()
     }
 
     fn exchange(&self, call: &Call, dtype: Float) -> Option<Exchanged> {

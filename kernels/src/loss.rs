@@ -2,9 +2,10 @@
 
 use crate::{
     Context, Real,
+    activation::each_slope,
     fast::loss as fast,
     kernel::Define,
-    operand::Operands,
+    operand::{Current, Operands},
     plain::loss as plain,
     signature::{Signature, product},
     store::Store,
@@ -75,22 +76,20 @@ impl Define for CrossEntropyBackward {
     fn flops(&self) -> u64 {
         product([11, self.rows, self.classes])
     }
-    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
-        let (logits, targets) = (operands.read(), operands.integers());
-        let (lse, dlogits) = (operands.read(), operands.write());
-        let rows = rows_per_part(context.threads, self.rows, 11 * self.classes);
-        let share = rows * self.classes;
-        let values = logits.chunks(share).zip(dlogits.chunks_mut(share));
-        let parts = values.zip(targets.chunks(rows).zip(lse.chunks(rows)));
+    fn replaces(&self) -> Option<[usize; 2]> {
+        self.store.replaces([0, 3])
+    }
+    fn fast<R: Real>(&self, operands: Operands<'_, R>, context: &Context) {
         let mean = R::of(1.0 / self.rows as f64);
-        for_each_part(parts, |((logits, dlogits), (targets, lse))| {
-            fast::cross_entropy_backward(logits, targets, lse, dlogits, mean, self.store);
+        Slopes::new(operands).each_row(context, |row, lse, target, out| {
+            row.replace(out, |_, row, out| {
+                fast::softmax_share(row, out, lse, mean, self.store);
+            });
+            out[class_of(target, self.classes)] -= mean;
         });
     }
-    fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
-        let (logits, targets) = (operands.read(), operands.integers());
-        let (lse, dlogits) = (operands.read(), operands.write());
-        plain::cross_entropy_backward(logits, targets, lse, dlogits, self.store);
+    fn plain<R: Real>(&self, operands: Operands<'_, R>, _: &Context) {
+        plain::cross_entropy_backward(Slopes::new(operands), self.store);
     }
 }
 
@@ -127,13 +126,56 @@ impl Define for MseBackward {
     fn flops(&self) -> u64 {
         product([2, self.count])
     }
-    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
-        let (a, b) = (operands.read(), operands.read());
-        fast::mse_backward(a, b, operands.write(), R::of(self.factor), self.store);
+    fn replaces(&self) -> Option<[usize; 2]> {
+        self.store.replaces([0, 2])
     }
-    fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
-        let (a, b) = (operands.read(), operands.read());
-        plain::mse_backward(a, b, operands.write(), R::of(self.factor), self.store);
+    fn fast<R: Real>(&self, operands: Operands<'_, R>, _: &Context) {
+        each_slope(operands, self.count, |a, b, da| {
+            fast::mse_backward(a, b, da, R::of(self.factor), self.store);
+        });
+    }
+    fn plain<R: Real>(&self, operands: Operands<'_, R>, _: &Context) {
+        each_slope(operands, self.count, |a, b, da| {
+            plain::mse_backward(a, b, da, R::of(self.factor), self.store);
+        });
+    }
+}
+
+/// What the gradient of a loss is made of, and where it goes, row by row.
+pub(crate) struct Slopes<'a, R> {
+    pub(crate) logits: Current<'a, R>,
+    pub(crate) targets: &'a [i32],
+    pub(crate) lse: &'a [R],
+    pub(crate) dlogits: &'a mut [R],
+}
+
+impl<'a, R: Real> Slopes<'a, R> {
+    /// The operands that [`slope_of_rows`] takes.
+    pub(crate) fn new(mut operands: Operands<'a, R>) -> Self {
+        let (logits, targets) = (operands.current(3), operands.integers());
+        Self { logits, targets, lse: operands.read(), dlogits: operands.write() }
+    }
+
+    /// Calls `make` for every row, on all threads: with its logits, its lse, its target, and where
+    /// the gradient goes.
+    pub(crate) fn each_row(
+        self,
+        context: &Context,
+        make: impl Fn(Current<'_, R>, R, i32, &mut [R]) + Sync,
+    ) {
+        let Self { logits, targets, lse, dlogits } = self;
+        let classes = dlogits.len() / targets.len();
+        let rows = rows_per_part(context.threads, targets.len(), 11 * classes);
+        let share = rows * classes;
+        let statistics = targets.chunks(rows).zip(lse.chunks(rows));
+        let parts = dlogits.chunks_mut(share).zip(statistics).enumerate();
+        for_each_part(parts, |(part, (dlogits, (targets, lse)))| {
+            let rows = dlogits.chunks_mut(classes).zip(targets.iter().zip(lse));
+            for (row, (out, (target, lse))) in rows.enumerate() {
+                let first = part * share + row * classes;
+                make(logits.part(first..first + classes), *lse, *target, out);
+            }
+        });
     }
 }
 

@@ -2,14 +2,13 @@
 
 use crate::{
     Context, Real,
-    fast::masked as fast,
+    fast::loss::softmax_share,
     kernel::Define,
-    loss::{class_of, log_sums, loss_of_rows, slope_of_rows},
+    loss::{Slopes, class_of, log_sums, loss_of_rows, slope_of_rows},
     operand::Operands,
     plain::masked as plain,
     signature::{Signature, product},
     store::Store,
-    team::{for_each_part, rows_per_part},
 };
 
 /// loss = mean of lse − logit of the target over the rows that count; zero without any.
@@ -75,24 +74,25 @@ impl Define for MaskedCrossEntropyBackward {
     fn flops(&self) -> u64 {
         product([11, self.rows, self.classes])
     }
-    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
-        let (logits, targets) = (operands.read(), operands.integers());
-        let (lse, dlogits) = (operands.read(), operands.write());
-        let rows = rows_per_part(context.threads, self.rows, 11 * self.classes);
-        let size = rows * self.classes;
-        let values = logits.chunks(size).zip(dlogits.chunks_mut(size));
-        let parts = values.zip(targets.chunks(rows).zip(lse.chunks(rows)));
-        let share: R = share(targets, self.classes);
-        for_each_part(parts, |((logits, dlogits), (targets, lse))| {
-            let store = self.store;
-            fast::masked_cross_entropy_backward(
-                logits, targets, lse, dlogits, share, store,
-            );
+    fn replaces(&self) -> Option<[usize; 2]> {
+        self.store.replaces([0, 3])
+    }
+    fn fast<R: Real>(&self, operands: Operands<'_, R>, context: &Context) {
+        let slopes = Slopes::new(operands);
+        let share: R = share(slopes.targets, self.classes);
+        slopes.each_row(context, |row, lse, target, out| {
+            match counted(target, self.classes) {
+                None => self.store.clear(out),
+                Some(class) => {
+                    row.replace(out, |_, row, out| {
+                        softmax_share(row, out, lse, share, self.store);
+                    });
+                    out[class] -= share;
+                }
+            }
         });
     }
-    fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
-        let (logits, targets) = (operands.read(), operands.integers());
-        let (lse, dlogits) = (operands.read(), operands.write());
-        plain::masked_cross_entropy_backward(logits, targets, lse, dlogits, self.store);
+    fn plain<R: Real>(&self, operands: Operands<'_, R>, _: &Context) {
+        plain::masked_cross_entropy_backward(Slopes::new(operands), self.store);
     }
 }

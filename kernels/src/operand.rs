@@ -22,19 +22,85 @@ pub(crate) struct Slot {
 /// The operands of one launch, handed out one after another in table order.
 ///
 /// Each is handed out once, with the access that the call declares, so the slices can only
-/// alias when the promise of [`Operands::new`] is broken.
+/// alias when the promise of [`Operands::new`] is broken. Of two that are one memory, the one that
+/// is read is not handed out: [`Current`] says so instead.
 pub(crate) struct Operands<'a, R> {
     slots: slice::Iter<'a, Slot>,
     pointers: slice::Iter<'a, *mut u8>,
     element: PhantomData<R>,
 }
 
-/// Where an optimizer finds the parameters that it replaces.
+/// Where a kernel finds the numbers that it replaces.
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Current<'a, R> {
     /// In the memory that receives the next ones.
     InPlace,
     /// Elsewhere.
     Separate(&'a [R]),
+}
+
+/// Numbers that are put aside at once, before their memory is written.
+const ASIDE: usize = 1024;
+
+impl<'a, R: Real> Current<'a, R> {
+    /// Those that a range of the next ones replaces.
+    pub(crate) fn part(self, range: Range<usize>) -> Self {
+        match self {
+            Current::InPlace => Current::InPlace,
+            Current::Separate(all) => Current::Separate(&all[range]),
+        }
+    }
+
+    /// All of them; `next` is where the next ones go.
+    pub(crate) fn all<'b>(self, next: &'b [R]) -> &'b [R]
+    where
+        'a: 'b,
+    {
+        match self {
+            Current::InPlace => next,
+            Current::Separate(all) => all,
+        }
+    }
+
+    /// One of them; `place` is where the next one goes.
+    pub(crate) fn at(self, index: usize, place: &R) -> R {
+        match self {
+            Current::InPlace => *place,
+            Current::Separate(all) => all[index],
+        }
+    }
+
+    /// Makes all of `next`, element by element: `make` gets the place of the first, the numbers as
+    /// they were, and where the next ones go, at once or piece by piece.
+    #[inline(always)]
+    pub(crate) fn replace(self, next: &mut [R], make: impl FnMut(usize, &[R], &mut [R])) {
+        self.replace_rows(next, 1, make);
+    }
+
+    /// The same where pieces are whole rows of so many elements, or each a part of one.
+    #[inline(always)]
+    pub(crate) fn replace_rows(
+        self,
+        next: &mut [R],
+        columns: usize,
+        mut make: impl FnMut(usize, &[R], &mut [R]),
+    ) {
+        let Current::Separate(all) = self else {
+            let mut aside = [R::ZERO; ASIDE];
+            let together = (ASIDE / columns).max(1) * columns;
+            let mut first = 0;
+            for rows in next.chunks_mut(together) {
+                for piece in rows.chunks_mut(ASIDE) {
+                    let all = &mut aside[..piece.len()];
+                    all.copy_from_slice(piece);
+                    make(first, all, piece);
+                    first += piece.len();
+                }
+            }
+            return;
+        };
+        make(0, all, next);
+    }
 }
 
 /// An output that several threads write, each its own ranges.
@@ -74,7 +140,7 @@ impl<'a, R: Real> Operands<'a, R> {
     /// # Safety
     /// For the lifetime of the slices every pointer is aligned and valid for its slot's
     /// elements of type `R` or i32; no operand that is not only read overlaps another one,
-    /// but a parameter may be the very memory of the `next` that follows it.
+    /// but the two of `Define::replaces` may be one memory.
     pub(crate) unsafe fn new(slots: &'a [Slot], pointers: &'a [*mut u8]) -> Self {
         assert_eq!(
             slots.len(),
@@ -112,14 +178,19 @@ impl<'a, R: Real> Operands<'a, R> {
         unsafe { slice::from_raw_parts_mut(pointer.cast(), length) }
     }
 
+    /// The next operand, only read, unless it is the memory of the operand so many behind it.
+    pub(crate) fn current(&mut self, behind: usize) -> Current<'a, R> {
+        let pointers = self.pointers.as_slice();
+        if pointers[0] == pointers[behind] {
+            self.take(Element::Real, false);
+            return Current::InPlace;
+        }
+        Current::Separate(self.read())
+    }
+
     /// The next two operands: the parameters of an optimizer and their successors.
     pub(crate) fn current_and_next(&mut self) -> (Current<'a, R>, &'a mut [R]) {
-        let in_place = self.pointers.as_slice()[0] == self.pointers.as_slice()[1];
-        if in_place {
-            self.take(Element::Real, false);
-            return (Current::InPlace, self.write());
-        }
-        (Current::Separate(self.read()), self.write())
+        (self.current(1), self.write())
     }
 
     fn take(&mut self, element: Element, written: bool) -> (*mut u8, usize) {

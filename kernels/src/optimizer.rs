@@ -177,6 +177,9 @@ impl Define for Sgd {
         let (count, master) = counted(call, states)?;
         Ok(Self { count, master, momentum, nesterov, common })
     }
+    fn replaces(&self) -> Option<[usize; 2]> {
+        Some([1, 2])
+    }
     fn flops(&self) -> u64 {
         product([7, self.count])
     }
@@ -282,6 +285,9 @@ impl Define for Adamw {
         let epsilon = call.real("epsilon", "above 0", |epsilon| epsilon > 0.0)?;
         let (count, master) = counted(call, &["mean", "square"])?;
         Ok(Self { count, master, betas, epsilon, common })
+    }
+    fn replaces(&self) -> Option<[usize; 2]> {
+        Some([1, 2])
     }
     fn flops(&self) -> u64 {
         product([14, self.count])

@@ -5,7 +5,7 @@ use crate::{
     Context, Real,
     fast::loss as fast,
     kernel::Define,
-    loss::logits_and_targets,
+    loss::{Slopes, logits_and_targets},
     operand::Operands,
     part::{no_more, own, whole},
     plain::part as plain,
@@ -171,35 +171,28 @@ impl Define for CrossEntropyPartBackward {
     fn flops(&self) -> u64 {
         product([11, self.rows, self.each])
     }
-    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
-        let (logits, targets) = (operands.read(), operands.integers());
-        let (lse, dlogits) = (operands.read(), operands.write());
+    fn replaces(&self) -> Option<[usize; 2]> {
+        self.store.replaces([0, 3])
+    }
+    fn fast<R: Real>(&self, operands: Operands<'_, R>, context: &Context) {
+        let slopes = Slopes::new(operands);
         let classes = self.all.of(context, self.each);
-        let mean = R::of(classes.share(targets));
-        let rows = rows_per_part(context.threads, self.rows, 11 * self.each);
-        let size = rows * self.each;
-        let values = logits.chunks(size).zip(dlogits.chunks_mut(size));
-        let parts = values.zip(targets.chunks(rows).zip(lse.chunks(rows)));
-        for_each_part(parts, |((logits, dlogits), (targets, lse))| {
-            let rows = logits.chunks(self.each).zip(dlogits.chunks_mut(self.each));
-            for ((x, out), (target, lse)) in rows.zip(targets.iter().zip(lse)) {
-                let share = if classes.counts(*target) { mean } else { R::ZERO };
-                let (out, behind) = out.split_at_mut(classes.own.len());
-                fast::softmax_share(&x[..out.len()], out, *lse, share, self.store);
-                self.store.clear(behind);
-                if let Some(class) = classes.place(*target) {
-                    out[class] -= share;
-                }
+        let mean = R::of(classes.share(slopes.targets));
+        slopes.each_row(context, |row, lse, target, out| {
+            let share = if classes.counts(target) { mean } else { R::ZERO };
+            let (out, behind) = out.split_at_mut(classes.own.len());
+            row.part(0..out.len()).replace(out, |_, row, out| {
+                fast::softmax_share(row, out, lse, share, self.store);
+            });
+            self.store.clear(behind);
+            if let Some(class) = classes.place(target) {
+                out[class] -= share;
             }
         });
     }
-    fn plain<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
-        let (logits, targets) = (operands.read(), operands.integers());
-        let (lse, dlogits) = (operands.read(), operands.write());
+    fn plain<R: Real>(&self, operands: Operands<'_, R>, context: &Context) {
         let classes = self.all.of(context, self.each);
-        let store = self.store;
-        plain::cross_entropy_part_backward(
-            logits, targets, lse, dlogits, &classes, store,
-        );
+        let slopes = Slopes::new(operands);
+        plain::cross_entropy_part_backward(slopes, &classes, self.store);
     }
 }

@@ -20,6 +20,13 @@ impl Store {
             Store::Add => Access::Update,
         }
     }
+    /// Operands that may be one memory where nothing is added to what the output held.
+    pub(crate) fn replaces(self, operands: [usize; 2]) -> Option<[usize; 2]> {
+        match self {
+            Store::Write => Some(operands),
+            Store::Add => None,
+        }
+    }
     /// Prepares an output that is summed into.
     #[inline(always)]
     pub(crate) fn clear<R: Real>(self, out: &mut [R]) {

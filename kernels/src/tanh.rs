@@ -2,7 +2,7 @@
 
 use crate::{
     Context, Real,
-    activation::{backward, forward},
+    activation::{backward, each_slope, forward},
     fast::tanh as fast,
     kernel::Define,
     operand::Operands,
@@ -72,17 +72,18 @@ impl Define for SoftCapBackward {
     fn flops(&self) -> u64 {
         product([4, self.count])
     }
-    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
-        let (y, dy, dx) = (operands.read(), operands.read(), operands.write());
+    fn replaces(&self) -> Option<[usize; 2]> {
+        self.store.replaces([0, 2])
+    }
+    fn fast<R: Real>(&self, operands: Operands<'_, R>, context: &Context) {
         let share = rows_per_part(context.threads, self.count, 4);
-        let parts = y.chunks(share).zip(dy.chunks(share)).zip(dx.chunks_mut(share));
-        for_each_part(parts, |((y, dy), dx)| {
+        each_slope(operands, share, |y, dy, dx| {
             fast::soft_cap_backward(y, dy, dx, R::of(self.cap), self.store);
         });
     }
-    fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
-        let (y, dy) = (operands.read(), operands.read());
-        let cap = R::of(self.cap);
-        plain::soft_cap_backward(y, dy, operands.write(), cap, self.store);
+    fn plain<R: Real>(&self, operands: Operands<'_, R>, _: &Context) {
+        each_slope(operands, self.count, |y, dy, dx| {
+            plain::soft_cap_backward(y, dy, dx, R::of(self.cap), self.store);
+        });
     }
 }

@@ -12,6 +12,7 @@ use super::{
     hashed::HashedSet,
     interleave::interleave,
     layout::Layout,
+    share::share,
 };
 use roundelay_dsl::{NodeId, Source};
 use roundelay_schedule::{
@@ -88,6 +89,7 @@ impl Half<'_> {
         let Self { layout, stage, pass, sum } = self;
         let kept = |tensor| layout.home(tensor, (pass, stage)).is_some();
         let steps = interleave(fuse(steps, &layout.rewriting, kept));
+        let steps = share(layout, steps, kept);
         let access = |role| match role {
             Role::Gradient => match sum {
                 Sum::First => Access::Write,

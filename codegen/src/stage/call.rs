@@ -2,7 +2,7 @@
 
 use crate::tensor::Strand;
 use roundelay_dsl::{NodeId, Source};
-use roundelay_schedule::{Attribute, Call, Constants, Element, Extents, Operand};
+use roundelay_schedule::{Attribute, Bytes, Call, Constants, Element, Extents, Operand};
 
 /// A dense array of a routine. Reshapes are views, so no `Source` here names a reshape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -123,6 +123,15 @@ impl Step {
     /// With a whole constant.
     pub(crate) fn integer(self, name: &'static str, value: i64) -> Self {
         self.with(name, Attribute::Integer(value))
+    }
+    /// The call without places, for whoever asks the catalogue.
+    pub(crate) fn unplaced(&self, element: impl Fn(&Term) -> Element) -> Call {
+        self.placed(|term| Operand {
+            argument: 0,
+            offset: Bytes(0),
+            element: element(term),
+            shape: term.shape.clone(),
+        })
     }
     /// The call of the schedule, each term placed by `place`.
     pub(crate) fn placed(&self, place: impl FnMut(&Term) -> Operand) -> Call {

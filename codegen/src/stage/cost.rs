@@ -12,11 +12,12 @@ use super::{
     hashed::HashedSet,
     interleave::going_on,
     layout::Layout,
+    share::handed_on,
 };
 use crate::rewrite::Choice;
 use roundelay_dsl::{Model, NodeId, Source};
 use roundelay_kernels::Kernel;
-use roundelay_schedule::{Bytes, Call, Element, Float, Id, Operand, Pass, Stage, Tensor};
+use roundelay_schedule::{Bytes, Call, Element, Float, Id, Pass, Stage, Tensor};
 
 /// What one node adds to the stage that has it, for one micro-batch.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -181,6 +182,10 @@ fn add_pass(
     let kept = |tensor| layout.home(tensor, (direction, Stage::new(0))).is_some();
     let own = |step| call(step, |term| layout.element(term));
     for made in fuse_nodes(steps, &layout.rewriting, kept) {
+        // Which copies of gradients a stage needs depends on where it is cut, so none is sure.
+        if handed_on(&made.step).is_some() {
+            continue;
+        }
         if let Some((node, least)) = moved(&made) {
             pass(&mut costs[node.index()]).calls.push(own(least.clone()));
             continue;
@@ -243,10 +248,5 @@ fn reads_back(graph: &Graph<'_>, node: NodeId) -> bool {
 
 /// The call of a step, without places.
 fn call(step: Step, element: impl Fn(&Term) -> Element) -> Call {
-    going_on(step).placed(|term| Operand {
-        argument: 0,
-        offset: Bytes(0),
-        element: element(term),
-        shape: term.shape.clone(),
-    })
+    going_on(step).unplaced(element)
 }

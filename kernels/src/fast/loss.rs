@@ -1,7 +1,6 @@
 //! Vectorised losses, row by row.
 
 use crate::{
-    loss::class_of,
     simd::vectorize,
     store::Store,
     sum::{greatest, sums},
@@ -15,22 +14,6 @@ vectorize! {
             let most = greatest(row);
             let [total] = sums([row], |[x]| [(x - most).quick_exp()]);
             *lse = most + total.ln();
-        }
-    }
-}
-
-vectorize! {
-    /// dlogits = (exp(logits − lse) − one-hot) · share.
-    pub(crate) fn cross_entropy_backward<R>(
-        logits: &[R], targets: &[i32], lse: &[R], dlogits: &mut [R], share: R, store: Store,
-    ) {
-        let columns = logits.len() / targets.len();
-        let rows = logits.chunks(columns).zip(dlogits.chunks_mut(columns));
-        for ((x, out), (lse, target)) in rows.zip(lse.iter().zip(targets)) {
-            for (x, out) in x.iter().zip(&mut *out) {
-                store.put(out, (*x - *lse).quick_exp() * share);
-            }
-            out[class_of(*target, columns)] -= share;
         }
     }
 }

@@ -9,7 +9,6 @@ pub(crate) mod dropout;
 pub(crate) mod elementwise;
 pub(crate) mod group_norm;
 pub(crate) mod loss;
-pub(crate) mod masked;
 pub(crate) mod norm;
 pub(crate) mod optimizer;
 pub(crate) mod part_norm;

@@ -1,6 +1,6 @@
 //! Plain batch normalisation, channel by channel (Ioffe and Szegedy, arXiv 1502.03167).
 
-use crate::{Real, norm::EPSILON, store::Store};
+use crate::{Real, norm::EPSILON, operand::Current, store::Store};
 
 /// The channels' values, one row after another.
 fn channel<R: Real>(
@@ -40,24 +40,24 @@ pub(crate) fn normalise<R: Real>(
 /// dbias = Σ dy, dgain = Σ dy · x̂, dx = gain · rstd · (dy − dbias / m − x̂ · dgain / m), where
 /// x̂ = (x − mean) · rstd.
 pub(crate) fn backward<R: Real>(
-    [x, gain, mean, variance]: [&[R]; 4],
+    (x, [gain, mean, variance]): (Current<'_, R>, [&[R]; 3]),
     dy: impl Fn(usize) -> R,
     [dx, dgain, dbias]: [&mut [R]; 3],
     store: Store,
 ) {
     let columns = gain.len();
-    let rows = x.len() / columns;
+    let rows = dx.len() / columns;
     let count = R::of(rows as f64);
     for j in 0..columns {
         let rstd = R::ONE / (variance[j] + R::of(EPSILON)).sqrt();
         let at = |i: usize| i * columns + j;
-        let normal = |i: usize| (x[at(i)] - mean[j]) * rstd;
+        let normal = |i, dx: &[R]| (x.at(at(i), &dx[at(i)]) - mean[j]) * rstd;
         let total = (0..rows).map(|i| dy(at(i))).sum::<R>();
-        let along = (0..rows).map(|i| dy(at(i)) * normal(i)).sum::<R>();
+        let along = (0..rows).map(|i| dy(at(i)) * normal(i, dx)).sum::<R>();
         store.put(&mut dgain[j], along);
         store.put(&mut dbias[j], total);
         for i in 0..rows {
-            let rest = dy(at(i)) - total / count - normal(i) * (along / count);
+            let rest = dy(at(i)) - total / count - normal(i, dx) * (along / count);
             store.put(&mut dx[at(i)], gain[j] * rstd * rest);
         }
     }

@@ -1,6 +1,10 @@
 //! Plain losses.
 
-use crate::{Real, loss::class_of, store::Store};
+use crate::{
+    Real,
+    loss::{Slopes, class_of},
+    store::Store,
+};
 
 /// lse_i = ln Σ_k exp(logits_ik); loss = mean of lse_i − logits_i(target).
 pub(crate) fn cross_entropy<R: Real>(
@@ -25,19 +29,14 @@ pub(crate) fn log_sum<R: Real>(row: &[R]) -> R {
 }
 
 /// dlogits_ik = (exp(logits_ik − lse_i) − \[k = target\]) / m.
-pub(crate) fn cross_entropy_backward<R: Real>(
-    logits: &[R],
-    targets: &[i32],
-    lse: &[R],
-    dlogits: &mut [R],
-    store: Store,
-) {
-    let columns = logits.len() / targets.len();
+pub(crate) fn cross_entropy_backward<R: Real>(slopes: Slopes<'_, R>, store: Store) {
+    let Slopes { logits, targets, lse, dlogits } = slopes;
+    let columns = dlogits.len() / targets.len();
     let share = R::ONE / R::of(targets.len() as f64);
     for (i, out) in dlogits.chunks_mut(columns).enumerate() {
         let class = class_of(targets[i], columns);
         for (k, out) in out.iter_mut().enumerate() {
-            let probability = (logits[i * columns + k] - lse[i]).exp();
+            let probability = (logits.at(i * columns + k, out) - lse[i]).exp();
             let certain = if k == class { R::ONE } else { R::ZERO };
             store.put(out, (probability - certain) * share);
         }

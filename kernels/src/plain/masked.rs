@@ -2,6 +2,7 @@
 
 use crate::{
     Real,
+    loss::Slopes,
     masked::{counted, share},
     plain::loss::log_sum,
     store::Store,
@@ -27,18 +28,16 @@ pub(crate) fn masked_cross_entropy<R: Real>(
 
 /// dlogits_ik = (exp(logits_ik − lse_i) − \[k = target\]) / count where row i counts, else 0.
 pub(crate) fn masked_cross_entropy_backward<R: Real>(
-    logits: &[R],
-    targets: &[i32],
-    lse: &[R],
-    dlogits: &mut [R],
+    slopes: Slopes<'_, R>,
     store: Store,
 ) {
-    let columns = logits.len() / targets.len();
+    let Slopes { logits, targets, lse, dlogits } = slopes;
+    let columns = dlogits.len() / targets.len();
     let share: R = share(targets, columns);
     for (i, out) in dlogits.chunks_mut(columns).enumerate() {
         let class = counted(targets[i], columns);
         for (k, out) in out.iter_mut().enumerate() {
-            let probability = (logits[i * columns + k] - lse[i]).exp();
+            let probability = (logits.at(i * columns + k, out) - lse[i]).exp();
             let certain = if class == Some(k) { R::ONE } else { R::ZERO };
             let slope = (probability - certain) * share;
             store.put(out, if class.is_some() { slope } else { R::ZERO });

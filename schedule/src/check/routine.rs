@@ -143,9 +143,9 @@ fn demands(schedule: &Schedule, id: RoutineId, routine: &Routine, faults: &mut F
 /// What a call is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Deed {
-    /// To compute; what it writes lies apart from all else.
+    /// To compute.
     Compute,
-    /// To update parameters; the next ones may lie where these do.
+    /// To update parameters; where the next ones lie where these do, that is an update.
     Update,
 }
 
@@ -231,7 +231,7 @@ impl<'a> Body<'a> {
         for operand in &call.operands {
             ranges.push(self.range(operand)?);
         }
-        self.distinct(call, accesses, &ranges, deed)?;
+        distinct(call, accesses, &ranges, catalogue)?;
         // Reads of a call come before its writes.
         for wanted in [Access::Read, Access::Update, Access::Write] {
             for (index, range) in ranges.iter().enumerate() {
@@ -328,31 +328,6 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// What is written overlaps no other operand, but for an optimizer's parameter and next.
-    fn distinct(
-        &self,
-        call: &Call,
-        accesses: &[Access],
-        ranges: &[Range<u64>],
-        deed: Deed,
-    ) -> Result<(), String> {
-        for (one, first) in ranges.iter().enumerate() {
-            for (other, second) in ranges.iter().enumerate().skip(one + 1) {
-                let same = call.operands[one].argument == call.operands[other].argument
-                    && first.start.max(second.start) < first.end.min(second.end);
-                let read = [one, other].iter().all(|o| accesses[*o] == Access::Read);
-                let in_place =
-                    deed == Deed::Update && (one, other) == (1, 2) && first == second;
-                if same && !read && !in_place {
-                    return Err(format!(
-                        "operands {one} and {other} overlap, and one is written"
-                    ));
-                }
-            }
-        }
-        Ok(())
-    }
-
     fn touch(
         &mut self,
         argument: usize,
@@ -432,6 +407,33 @@ impl<'a> Body<'a> {
         }
         Ok(())
     }
+}
+
+/// What is written overlaps no other operand, but for one that it may replace: that is the same
+/// memory, elements of one width.
+fn distinct(
+    call: &Call,
+    accesses: &[Access],
+    ranges: &[Range<u64>],
+    catalogue: &dyn Catalogue,
+) -> Result<(), String> {
+    for (one, first) in ranges.iter().enumerate() {
+        for (other, second) in ranges.iter().enumerate().skip(one + 1) {
+            let [read, written] = [one, other].map(|place| &call.operands[place]);
+            let same = read.argument == written.argument
+                && first.start.max(second.start) < first.end.min(second.end);
+            if !same || [one, other].iter().all(|o| accesses[*o] == Access::Read) {
+                continue;
+            }
+            let alike = first == second && read.element == written.element;
+            if !alike || catalogue.replaces(call) != Some([one, other]) {
+                return Err(format!(
+                    "operands {one} and {other} overlap, and one is written"
+                ));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn missed(argument: usize, part: &str) -> String {

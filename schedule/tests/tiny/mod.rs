@@ -26,7 +26,12 @@ impl Catalogue for Letters {
             'u' => Ok(Access::Update),
             _ => Err(format!("there is no kernel `{}`", call.kernel)),
         };
-        call.kernel.trim_start_matches('=').chars().map(access).collect()
+        call.kernel.trim_start_matches(['=', '~']).chars().map(access).collect()
+    }
+
+    /// A wave in front: the first two operands may be one memory.
+    fn replaces(&self, call: &Call) -> Option<[usize; 2]> {
+        call.kernel.starts_with('~').then_some([0, 1])
     }
 
     /// A sign of equality in front: the parts of a line, two neighbours where it says nothing,
