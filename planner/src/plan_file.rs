@@ -153,6 +153,7 @@ fn decision(reason: &Reason, plan: &Plan) -> &'static str {
         Reason::Indivisible { .. } if plan.replicas != 1 => "replicas",
         Reason::Indivisible { .. }
         | Reason::TooLong { .. }
+        | Reason::NotAsMany { .. }
         | Reason::DelayTooShort { .. } => "micro_batches",
         Reason::OneWorker | Reason::Clash(_) => "placement",
         Reason::Misfit(misfit) => misfitting(*misfit, plan),

@@ -28,6 +28,11 @@ pub enum Reason {
         /// How many it may hold.
         most: u64,
     },
+    /// So many stages are tried with as many micro-batches, for nobody names them.
+    NotAsMany {
+        /// S.
+        stages: u32,
+    },
     /// The placement spreads over workers, and there is one.
     OneWorker,
     /// The order is not defined for these numbers.
@@ -127,6 +132,7 @@ impl Reason {
             Reason::Plan(fault) => fault.name(),
             Reason::Indivisible { .. } => "indivisible_batch",
             Reason::TooLong { .. } => "too_many_passes",
+            Reason::NotAsMany { .. } => "not_as_many_stages",
             Reason::OneWorker => "one_worker",
             Reason::Misfit(_) => "order_not_defined",
             Reason::MirroredReplicas => "mirrored_replicas",
@@ -158,6 +164,12 @@ impl fmt::Display for Reason {
                 "the batch of {batch} does not divide into micro-batches of one size"
             ),
             Reason::TooLong { passes, most } => too_long(f, *passes, *most),
+            Reason::NotAsMany { stages } => {
+                write!(
+                    f,
+                    "{stages} stages go with as many micro-batches unless `stages` is set"
+                )
+            }
             Reason::OneWorker => f.write_str(
                 "placement data needs at least two workers, that is, micro-batches",
             ),

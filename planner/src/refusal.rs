@@ -184,7 +184,8 @@ fn depth(excluded: &Excluded) -> (u32, u64) {
         Reason::WrongCuts(_) | Reason::Uncuttable(_) | Reason::NoStage { .. } => (4, 0),
         Reason::Indivisible { .. } => (5, 0),
         Reason::TooLong { passes, .. } => (5, *passes),
-        Reason::OneWorker
+        Reason::NotAsMany { .. }
+        | Reason::OneWorker
         | Reason::OneReplica
         | Reason::MirroredReplicas
         | Reason::Misfit(_)
@@ -218,7 +219,9 @@ fn constraint(reason: &Reason) -> &'static str {
         | Reason::OtherDepth { .. }
         | Reason::ClipNeedsWholeTensors => "tensor",
         Reason::WrongCuts(_) => "cuts",
-        Reason::Uncuttable(_) | Reason::NoStage { .. } => "stages",
+        Reason::Uncuttable(_) | Reason::NoStage { .. } | Reason::NotAsMany { .. } => {
+            "stages"
+        }
         Reason::Clash(_) => "decisions that do not go together",
         Reason::Refused(_) | Reason::Equal(_) => "the model",
     }

@@ -250,7 +250,7 @@ impl<'a> Filler<'a> {
     fn check(&self, family: Family, counts: Counts) -> Result<(), Reason> {
         let Counts { micro_batches: n, stages: s, .. } = counts;
         let program = self.ground.program;
-        self.ground.values.check_passes(n, s)?;
+        self.ground.values.check_stages(n, s)?;
         check_sizes(program, family, counts, &program.search.lists)?;
         let pins = program.search.pinned.iter().map(|pin| pin.last);
         if let Some(stage) = pins.filter(|last| *last >= s).max() {

@@ -26,6 +26,8 @@ const LONG_RANGE: u64 = 4096;
 /// when the program asks for them.
 const OPEN_MICRO_BATCHES: u64 = 512;
 const OPEN_MICRO_BATCHES_PER_DEVICE: u64 = 4;
+/// Numbers of stages that are left open are at most so many, or one for each device.
+const OPEN_STAGES: u64 = 64;
 /// Numbers of stages that are left open keep N · S at or below this, or S at one: more passes in one
 /// period are tried only when the program asks for them.
 const OPEN_PASSES: u64 = 8192;
@@ -80,13 +82,15 @@ enum Replicas {
     Listed(Vec<u32>),
 }
 
-/// Numbers of stages: the same with every N, so that what is listed is tried or counted.
+/// Numbers of stages, the same with every N: what is listed is tried, or counted with the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Stages {
-    /// Powers of two up to one stage per node, the number of devices, those of micro-batches, and
-    /// multiples of the chunks that are named.
+    /// Powers of two, the number of devices, multiples of the chunks that are named, and numbers of
+    /// micro-batches.
     Open {
         known: Vec<u32>,
+        /// Those among them that are numbers of micro-batches and nothing else.
+        as_many: Vec<u32>,
         /// Units of a local rule are whole stages.
         units: u32,
     },
@@ -127,9 +131,7 @@ impl Values {
                 Stages::Listed(vec![number(units)])
             }
             (None, Numbers::Open) => {
-                let special = micro_batches.iter().map(|n| u64::from(*n));
-                let special: Vec<u64> = special.chain([devices]).collect();
-                Stages::open((nodes, units), &special, &chunks)
+                Stages::open((nodes, units), devices, (&micro_batches, &chunks))
             }
             (None, Numbers::Ranges(ranges)) => {
                 Stages::Listed(thinned(listed(ranges, nodes.max(1))))
@@ -260,25 +262,27 @@ impl Values {
     /// Whether so many stages are tried with N micro-batches, if they are at all.
     ///
     /// # Errors
-    /// How many passes one period would have, and how many it may.
-    pub(crate) fn check_passes(
+    /// Why they are not.
+    pub(crate) fn check_stages(
         &self,
         micro_batches: u32,
         stages: u32,
     ) -> Result<(), Reason> {
+        let Stages::Open { as_many, units, .. } = &self.stages else { return Ok(()) };
         let passes = u64::from(micro_batches) * u64::from(stages);
-        match &self.stages {
-            Stages::Open { units, .. } if stages > *units && passes > OPEN_PASSES => {
-                Err(Reason::TooLong { passes, most: OPEN_PASSES })
-            }
-            Stages::Open { .. } | Stages::Listed(_) => Ok(()),
+        if stages > *units && passes > OPEN_PASSES {
+            return Err(Reason::TooLong { passes, most: OPEN_PASSES });
+        }
+        match stages != micro_batches && as_many.binary_search(&stages).is_ok() {
+            true => Err(Reason::NotAsMany { stages }),
+            false => Ok(()),
         }
     }
 
     /// Whether a number of stages is tried with N micro-batches.
     pub(crate) fn tries_stages(&self, micro_batches: u32, stages: u32) -> bool {
         self.stages().contains(&stages)
-            && self.check_passes(micro_batches, stages).is_ok()
+            && self.check_stages(micro_batches, stages).is_ok()
     }
 
     /// Whether fewer stages are tried as well, whatever the micro-batches.
@@ -325,14 +329,24 @@ impl Values {
 }
 
 impl Stages {
-    /// Numbers of stages that nobody names, from one per unit to one per node.
-    fn open((nodes, units): (u64, u64), special: &[u64], chunks: &[u32]) -> Self {
-        let powers = || powers_of_two(nodes);
+    /// Numbers of stages that nobody names, from one per unit to one per node at most.
+    fn open(
+        (nodes, units): (u64, u64),
+        devices: u64,
+        (micro_batches, chunks): (&[u32], &[u32]),
+    ) -> Self {
+        let lawful = |s: &u64| (units..=nodes).contains(s);
+        let most = devices.max(OPEN_STAGES);
         let chunks = chunks.iter().map(|v| u64::from(*v));
-        let multiples = chunks.flat_map(|v| powers().map(move |s| s.saturating_mul(v)));
-        let known = powers().chain(special.iter().copied()).chain(multiples);
-        let known = known.filter(|s| (units..=nodes).contains(s)).chain([units]);
-        Self::Open { known: sorted(known), units: number(units) }
+        let multiples =
+            chunks.flat_map(|v| powers_of_two(most).map(move |s| s.saturating_mul(v)));
+        let usual = powers_of_two(most).chain([devices]).chain(multiples);
+        let usual = sorted(usual.filter(|s| *s <= most).filter(lawful).chain([units]));
+        let special = micro_batches.iter().map(|n| u64::from(*n)).filter(lawful);
+        let as_many = special.filter(|s| usual.binary_search(&number(*s)).is_err());
+        let as_many = sorted(as_many);
+        let known = usual.iter().chain(&as_many).map(|s| u64::from(*s));
+        Self::Open { known: sorted(known), as_many, units: number(units) }
     }
 }
 
@@ -518,11 +532,13 @@ mod tests {
         // Down to one example in each, with replicas too.
         assert!(values.tries_replicas(16, 6) && values.tries_replicas(32, 3));
         assert_eq!(values.stages(), [1, 2, 3, 4, 6, 8]);
+        assert_eq!(values.check_stages(3, 3), Ok(()));
+        assert_eq!(values.check_stages(4, 3), Err(Reason::NotAsMany { stages: 3 }));
         for (n, r) in (1..20).flat_map(|n| (1..20).map(move |r| (n, r))) {
             assert_eq!(values.tries_replicas(n, r), values.replicas(n).contains(&r));
         }
         for s in 1..20 {
-            assert_eq!(values.tries_stages(4, s), values.stages().contains(&s));
+            assert_eq!(values.tries_stages(s, s), values.stages().contains(&s));
             assert_eq!(values.tries_fewer_stages(s), values.stages()[0] < s);
         }
     }
@@ -537,10 +553,10 @@ mod tests {
         let (most, known) = (values.stages().last().copied(), values.stages());
         assert!(most <= Some(nodes) && most > Some(nodes / 2), "{known:?} of {nodes}");
         assert!(known.contains(&6) && !known.contains(&12), "{known:?}");
-        assert_eq!(values.check_passes(4096, 1), Ok(()));
-        assert_eq!(values.check_passes(4096, 2), Ok(()));
+        assert_eq!(values.check_stages(4096, 1), Ok(()));
+        assert_eq!(values.check_stages(4096, 2), Ok(()));
         let long = Reason::TooLong { passes: 4 << 12, most: OPEN_PASSES };
-        assert_eq!(values.check_passes(4096, 4), Err(long));
+        assert_eq!(values.check_stages(4096, 4), Err(long));
         program.search.chunks = Numbers::Ranges(vec![(3, 3)]);
         let values = Values::new(&program);
         assert!([3, 6, 12, 24].iter().all(|s| values.tries_stages(4, *s)));
