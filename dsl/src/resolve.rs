@@ -21,6 +21,7 @@ mod resized;
 mod scope;
 mod settings;
 mod stage;
+mod tiers;
 mod train;
 
 use crate::{
