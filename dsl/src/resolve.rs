@@ -35,6 +35,7 @@ use measured::Shelf;
 pub use measured::Tables;
 use model::Resolved;
 pub use objective::kind_of;
+pub(crate) use plan::as_entry;
 
 /// Reads a program: the file and all it imports.
 ///

@@ -13,6 +13,7 @@ mod approach;
 mod automatic;
 mod bill;
 mod bound;
+mod breach;
 mod candidate;
 mod clerk;
 mod core;
@@ -73,6 +74,7 @@ pub use appraise::appraise;
 pub use approach::{Approach, Leader, Tensors};
 pub use automatic::with_found_lists;
 pub use bound::Bound;
+pub use breach::{Breach, breaches, weaker};
 pub use candidate::{Candidate, PoolUse, overlap};
 pub use cost::{Unpriced, price, roofline};
 pub use counts::Counts;
@@ -86,8 +88,10 @@ pub use family::{Clash, Family};
 pub use front::{Front, front};
 pub use json::{Document, document};
 pub use measured::Origins;
+pub use memory::shortfalls;
 pub use objective::{FemtoDollars, Goal};
 pub use outline::Outline;
+pub use pins::exact;
 pub use plan_file::{
     PlanMistake, PlanMistakes, check_plan, doubt, parse_plan, read_plan, stranger,
     write_plan,

@@ -5,7 +5,9 @@ use super::{
     args::{PlanArgs, ProgramArgs},
     compile,
     failure::Failure,
-    json_text, load, note, print, print_json,
+    json_text,
+    load::{self, Loaded},
+    note, print, print_json,
     watch::{Known, Watch},
 };
 use roundelay::{
@@ -22,21 +24,22 @@ pub(super) fn plan(args: &PlanArgs) -> Result<(), Failure> {
         ([first, second], file) => diff(args, (first, second), file.as_deref()),
         ([], Some(file)) => {
             let set = args.set.clone();
-            let program = load::program(&ProgramArgs { file: file.clone(), set })?;
+            let loaded = load::program(&ProgramArgs { file: file.clone(), set })?;
             args.output.as_deref().map_or(Ok(()), load::try_write)?;
-            ranked(args, file, &program)
+            ranked(args, &loaded)
         }
         _ => unreachable!("the arguments must name a program or two plans"),
     }
 }
 
-fn ranked(args: &PlanArgs, file: &Path, program: &Program) -> Result<(), Failure> {
+fn ranked(args: &PlanArgs, loaded: &Loaded) -> Result<(), Failure> {
+    let program = &loaded.program;
     let compare = planner::Compare::Approaches;
     let options = Search { top: args.top.get(), compare, ..Search::default() };
     let mut watch = Watch::new();
     let ranking = planner::plan_watched(program, &options, &mut watch);
     let ranking = ranking.map_err(|none| match none {
-        NoPlan::Refused(refusal) => Failure::no_plan(file, &refusal),
+        NoPlan::Refused(refusal) => Failure::no_plan(loaded, &refusal),
         NoPlan::Interrupted => Failure::interrupted(&none.to_string()),
     })?;
     if let Some(path) = &args.output {
@@ -160,7 +163,7 @@ fn diff(
         return tell_diff(args, (one, other), &planner::diff(&plans.0, &plans.1), None);
     };
     let set = args.set.clone();
-    let program = load::program(&ProgramArgs { file: file.to_owned(), set })?;
+    let program = load::program(&ProgramArgs { file: file.to_owned(), set })?.program;
     let read = |path: &Path| -> Result<Plan, Failure> {
         let mistakes = |wrong| Failure::plan_file(path, &wrong);
         let text = load::text(path)?;
