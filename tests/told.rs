@@ -1,6 +1,6 @@
 //! What the command line says before anything goes wrong: of memory that limits do not leave, of heads
 //! that no unit uses, of keys that something else has, of names that are said twice, of plans of other
-//! programs, of plans that break a line of theirs, of folders that are
+//! programs, of plans that break a line of theirs, of lines that rule every plan out, of folders that are
 //! named as files, of kinds of memory that share addresses, and of pins that say nothing.
 
 #[allow(dead_code, reason = "each test file uses its part")]
@@ -375,4 +375,24 @@ fn a_plan_on_devices_that_are_too_small_is_told_once() {
     {
         assert!(message.contains(words), "{words}: {message}");
     }
+}
+
+/// Times that nobody can count are refused; no plan takes no time.
+#[test]
+fn a_step_that_takes_longer_than_can_be_counted_is_refused() {
+    let scratch = Scratch::new("endless");
+    let wide = LAYERS.replace("[batch, 16]", "[batch, 1024]").replace("16)", "1024)");
+    let program = scratch.file("wide.rdl", &wide.replace("batch 8", "batch 4096"));
+    let set = "core.compute = 1 FLOP/s";
+    let told = problems(roundelay("plan --set").arg(set).arg(&program));
+    let message = told[0]["message"].as_str().expect("the schema holds");
+    assert!(message.starts_with("time: "), "{message}");
+    assert!(message.contains("device core."), "{message}");
+    assert!(message.contains("computes at 1 FLOP/s and moves 10.00 GB/s"), "{message}");
+    let slow = document(
+        roundelay("plan --set").arg("core.compute = 1 MFLOP/s").arg(&program),
+        "plan",
+    );
+    let time = slow["plans"][0]["step_time_s"].as_f64().expect("the schema holds");
+    assert!(time > 1e4, "{time}");
 }

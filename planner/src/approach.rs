@@ -165,7 +165,7 @@ fn best_of_each(mut all: Vec<Leader>, ranking: &Ranking) -> Vec<Leader> {
     let worth = |leader: &Leader| {
         let (is_missing, score) = score(leader);
         let plan = leader.candidate.as_ref().map(|best| &best.plan);
-        (is_missing, score.map(|[a, b, c, d, _]| [a, b, c, d]), plan != first)
+        (is_missing, score.map(|(worth, [a, b, c, _])| (worth, [a, b, c])), plan != first)
     };
     all.sort_by_key(worth);
     match all.len() {
@@ -185,7 +185,7 @@ impl Leader {
     fn gap_to(&self, other: &Leader, ranking: &Ranking) -> f64 {
         let worth = |leader: &Leader| {
             let best = leader.candidate.as_ref()?;
-            Some(best.score(&ranking.goal)[0] as f64)
+            Some(best.score(&ranking.goal).0 as f64)
         };
         match (worth(self), worth(other)) {
             (Some(own), Some(other_worth)) if own > 0.0 => {

@@ -186,6 +186,7 @@ fn decision(reason: &Reason, plan: &Plan) -> &'static str {
         Reason::TooFewDevices { .. }
         | Reason::BehindTheLast { .. }
         | Reason::DevicesNotAllowed { .. }
+        | Reason::Endless(_)
         | Reason::Memory(_) => "devices",
         Reason::Equal(_) => "rule",
     }

@@ -361,7 +361,7 @@ impl Ranking {
 /// (best − bound) / best of the first number of two scores.
 fn gap(best: Option<Score>, open: Option<Score>) -> f64 {
     match (best, open) {
-        (Some([best, ..]), Some([open, ..])) if open < best => {
+        (Some((best, _)), Some((open, _))) if open < best => {
             (best - open) as f64 / best as f64
         }
         _ => 0.0,

@@ -175,6 +175,7 @@ fn binding(program: &Program, ranking: &Ranking) -> String {
 /// How far an excluded plan is from fitting: the last phase it reached, then what is missing.
 fn depth(excluded: &Excluded) -> (u32, u64) {
     match &excluded.reason {
+        Reason::Endless(_) => (0, 0),
         Reason::Memory(short) => (0, short.missing.0),
         Reason::TooFewDevices { needed, .. }
         | Reason::BehindTheLast { end: needed, .. }
@@ -204,6 +205,7 @@ fn depth(excluded: &Excluded) -> (u32, u64) {
 fn constraint(reason: &Reason) -> &'static str {
     match reason {
         Reason::Memory(_) => "memory",
+        Reason::Endless(_) => "time",
         Reason::TooFewDevices { .. }
         | Reason::BehindTheLast { .. }
         | Reason::DevicesNotAllowed { .. } => "devices",
