@@ -377,6 +377,31 @@ fn a_plan_on_devices_that_are_too_small_is_told_once() {
     }
 }
 
+/// Where one line rules every plan out, the refusal points at it.
+#[test]
+fn a_refusal_points_at_the_line_that_is_to_blame() {
+    let scratch = Scratch::new("blame");
+    for (line, place) in [
+        ("stages 99", (17, 1)),
+        ("memory <= 100 B", (17, 1)),
+        ("placement pipeline, micro_batches 3", (17, 21)),
+        ("tensor { rows 3 }", (17, 10)),
+        ("rule cyclic_v1", (17, 1)),
+    ] {
+        let program =
+            planning(&scratch, "blamed.rdl", &format!("minimize step_time\n{line}"));
+        let told = problems(roundelay("plan").arg(&program));
+        let found = (&told[0]["line"], &told[0]["column"]);
+        assert_eq!(found, (&place.0.into(), &place.1.into()), "{line}: {told:?}");
+        let text = ended(roundelay("plan").arg(&program)).err;
+        let arrow = format!("blamed.rdl:{}:{}\n", place.0, place.1);
+        assert!(text.contains(&arrow), "{text}");
+    }
+    let program = planning(&scratch, "open.rdl", "minimize step_time");
+    let told = problems(roundelay("plan --set stages=99").arg(&program));
+    assert_eq!((&told[0]["file"], &told[0]["line"]), (&"--set".into(), &1.into()));
+}
+
 /// Times that nobody can count are refused; no plan takes no time.
 #[test]
 fn a_step_that_takes_longer_than_can_be_counted_is_refused() {

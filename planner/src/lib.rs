@@ -12,6 +12,7 @@ mod appraise;
 mod approach;
 mod automatic;
 mod bill;
+mod blame;
 mod bound;
 mod breach;
 mod candidate;

@@ -4,7 +4,7 @@ use super::{FORMAT, Form, broken, load::Loaded, note, print_json};
 use roundelay::{
     CompileError, Diagnostic, Diagnostics, FileErrors, ProfileError, Refusal, RunError,
     parts::{
-        dsl::{ListMistake, Severity},
+        dsl::{ListMistake, Place, Severity},
         planner::{PlanMistake, PlanMistakes, Repair, Shortfall},
         schedule::{Lines, Violations},
     },
@@ -165,7 +165,17 @@ impl Failure {
         let lines = refusal.repairs.iter().map(|repair| repair.lines.join(", "));
         problem.hint = lines.collect::<Vec<_>>().join("; ");
         problem.repairs = refusal.repairs.iter().map(RepairRow::from).collect();
+        let lines = &loaded.lines;
+        let place = refusal.blamed.iter().find_map(|key| lines.of_key(key).next());
+        let place = place.map(|line| &line.place);
+        if let Some(Place { file, line, column, .. }) = place {
+            problem.file.clone_from(file);
+            (problem.line, problem.column) = (u64::from(*line), u64::from(*column));
+        }
         let text = format!("error: {refusal}");
+        let (first, rest) = text.split_once('\n').unwrap_or((&text, ""));
+        let place = place.map_or(String::new(), Place::to_string);
+        let text = format!("{first}\n{place}{rest}");
         Self { kind: Kind::Refused, text, problems: vec![problem] }
     }
 
