@@ -1,6 +1,6 @@
 //! How a command fails: what is said, in which form, and the exit code.
 
-use super::{FORMAT, Form, broken, load::Loaded, note, print_json};
+use super::{FORMAT, Form, broken, json_text, load::Loaded, note, print};
 use roundelay::{
     CompileError, Diagnostic, Diagnostics, FileErrors, ProfileError, Refusal, RunError,
     parts::{
@@ -81,8 +81,7 @@ impl Failure {
     pub(crate) fn tell(&self, json: Option<Form>) -> ExitCode {
         note(self.text.trim_end());
         if let Some(form) = json.filter(|_| !self.problems.is_empty()) {
-            let document = Problems { format: FORMAT, diagnostics: &self.problems };
-            let _ = print_json(&document, form);
+            let _ = self.document(form).and_then(|document| print(&document));
         }
         match self.kind {
             Kind::Refused => ExitCode::from(1),
@@ -90,6 +89,11 @@ impl Failure {
             Kind::Run => ExitCode::from(3),
             Kind::Interrupted => ExitCode::from(INTERRUPTED),
         }
+    }
+
+    /// What is wrong as JSON.
+    pub(crate) fn document(&self, form: Form) -> Result<String, Self> {
+        json_text(&Problems { format: FORMAT, diagnostics: &self.problems }, form)
     }
 
     /// A file that cannot be read or written.
@@ -129,6 +133,12 @@ impl Failure {
     /// A run that was interrupted and is at rest.
     pub(crate) fn interrupted(text: &str) -> Self {
         Self { kind: Kind::Interrupted, text: text.to_owned(), problems: Vec::new() }
+    }
+
+    /// A command that was interrupted before it printed anything.
+    pub(crate) fn interrupted_early(path: &Path, message: &str) -> Self {
+        let problem = Problem::new("interrupted", path, 0, message.to_owned());
+        Self { problems: vec![problem], ..Self::interrupted(message) }
     }
 
     /// A program that is refused.

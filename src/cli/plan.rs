@@ -36,11 +36,16 @@ fn ranked(args: &PlanArgs, loaded: &Loaded) -> Result<(), Failure> {
     let program = &loaded.program;
     let compare = planner::Compare::Approaches;
     let options = Search { top: args.top.get(), compare, ..Search::default() };
-    let mut watch = Watch::new();
+    let early = |message: &str| Failure::interrupted_early(&loaded.file, message);
+    let text = match args.json {
+        true => early(NO_PLAN).document(Form::Document)?,
+        false => String::new(),
+    };
+    let mut watch = Watch::new(Known { text, missing: NO_PLAN });
     let ranking = planner::plan_watched(program, &options, &mut watch);
     let ranking = ranking.map_err(|none| match none {
         NoPlan::Refused(refusal) => Failure::no_plan(loaded, &refusal),
-        NoPlan::Interrupted => Failure::interrupted(&none.to_string()),
+        NoPlan::Interrupted => early(&none.to_string()),
     })?;
     if let Some(path) = &args.output {
         load::write(path, &roundelay::write_plan(ranking.best(), program))?;
@@ -104,6 +109,7 @@ impl Found<'_> {
     }
 }
 
+const NO_PLAN: &str = "no plan was told";
 const NO_FRONT: &str = "the front was not found";
 const NO_EXPLANATION: &str = "the explanation was not made";
 const NEITHER: &str = "neither front nor explanation was made";
