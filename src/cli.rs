@@ -6,6 +6,7 @@
 //! `plan` prints what it knows; all else ends by the signal itself).
 
 mod args;
+mod broken;
 mod check;
 mod compile;
 mod data;

@@ -3,7 +3,7 @@
 use roundelay_codegen::{LowerError, lower_with};
 use roundelay_dsl::Program;
 use roundelay_kernels::Kernels;
-use roundelay_planner::{Algebra, Unpriced};
+use roundelay_planner::{Algebra, Shortfall, Unpriced, shortfalls};
 use roundelay_schedule::{Checked, Plan, Violations, check};
 use thiserror::Error;
 
@@ -16,18 +16,30 @@ pub enum CompileError {
     /// A kernel without a price.
     #[error(transparent)]
     Price(#[from] Unpriced),
-    /// The schedule breaks a rule: memory too small, or a fault of the compiler.
+    /// Devices have too little memory, or the program allows too little.
+    #[error("{}", told(.0))]
+    Memory(Vec<Shortfall>),
+    /// The schedule breaks a rule, which is a fault of the compiler.
     #[error("{0}")]
     Check(Violations),
+}
+
+fn told(shortfalls: &[Shortfall]) -> String {
+    let all: Vec<String> = shortfalls.iter().map(Shortfall::to_string).collect();
+    all.join("; ")
 }
 
 /// Lowers a plan, prices its routines, and proves the schedule. Where the plan lists no rewrites,
 /// or no ways of maps, they are found.
 ///
 /// # Errors
-/// When the plan does not fit the program or its devices' memory.
+/// When the plan does not fit the program, its devices' memory, or what the program allows of it.
 pub fn compile(program: &Program, plan: &Plan) -> Result<Checked, CompileError> {
     let mut schedule = lower_with(program, plan, &Algebra::default())?;
+    let lacking = shortfalls(program, &schedule);
+    if !lacking.is_empty() {
+        return Err(CompileError::Memory(lacking));
+    }
     roundelay_planner::price(&mut schedule, program)?;
     check(schedule, &Kernels).map_err(CompileError::Check)
 }

@@ -176,3 +176,43 @@ fn an_interruption_after_the_search_leaves_the_ranking() {
         assert!(document.get("explain").is_none() && document.get("front").is_none());
     }
 }
+
+/// Waits until a process listens for Ctrl-C.
+#[cfg(target_os = "linux")]
+fn until_it_listens(child: &Child) {
+    let status = format!("/proc/{}/status", child.id());
+    loop {
+        let text = fs::read_to_string(&status).expect("it runs");
+        let caught = text.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        let caught = caught.map(|mask| u64::from_str_radix(mask.trim(), 16));
+        // Signals count from one, and this one is the second.
+        if caught.expect("Linux tells").expect("a mask") & 2 != 0 {
+            return;
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// However early the signal comes, whoever reads JSON gets a document.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_search_that_is_interrupted_before_it_found_a_plan_says_so() {
+    let program = root().join("examples/gpt-1024.rdl");
+    for json in [true, false] {
+        let mut command = roundelay(if json { "plan --json" } else { "plan" });
+        command.arg(&program).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.spawn().expect("the binary starts");
+        until_it_listens(&child);
+        interrupt(&child);
+        let found = Ended::from(child.wait_with_output().expect("it ends"));
+        assert_eq!(found.code, 130, "{found:?}");
+        assert!(found.err.contains("interrupted"), "{}", found.err);
+        if !json {
+            assert_eq!(found.out, "");
+            continue;
+        }
+        let document: Value = serde_json::from_str(&found.out).expect("it is whole");
+        schema::hold("diagnostics", &document);
+        assert_eq!(document["diagnostics"][0]["code"], "interrupted");
+    }
+}

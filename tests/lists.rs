@@ -236,6 +236,26 @@ fn lists_are_named_on_the_command_line() {
 }
 
 /// Spreadsheets write a mark before the first cell, and names in capitals.
+/// Lists say which stages a device has, so no number of chunks makes another plan of them.
+#[test]
+fn a_listed_plan_stands_in_the_table_once() {
+    let scratch = Scratch::new("listed-once");
+    scratch.file("good.csv", &good());
+    let program = program(&scratch, "order listed(\"good.csv\")");
+    let found = document(roundelay("plan").arg(&program), "plan");
+    let mut plans = found["plans"].as_array().expect("the schema holds").clone();
+    assert!(!plans.is_empty(), "{found}");
+    for plan in &mut plans {
+        let fields = plan.as_object_mut().expect("the schema holds");
+        for own in ["rank", "chunks"] {
+            fields.remove(own);
+        }
+    }
+    for (number, plan) in plans.iter().enumerate() {
+        assert!(!plans[..number].contains(plan), "{plan}");
+    }
+}
+
 #[test]
 fn lists_of_a_spreadsheet_are_read() {
     let scratch = Scratch::new("lists-marked");

@@ -1,7 +1,7 @@
 //! What the command line says before anything goes wrong: of memory that limits do not leave, of heads
 //! that no unit uses, of keys that something else has, of names that are said twice, of plans of other
-//! programs, of folders that are named as files, of kinds of memory that share addresses, and of pins that
-//! say nothing.
+//! programs, of plans that break a line of theirs, of lines that rule every plan out, of folders that are
+//! named as files, of kinds of memory that share addresses, and of pins that say nothing.
 
 #[allow(dead_code, reason = "each test file uses its part")]
 mod support;
@@ -253,4 +253,171 @@ fn kinds_that_share_addresses_are_told() {
         let told = printed(roundelay("check").arg(&schedule));
         assert_eq!(told.contains("shares addresses"), is_shared, "{told}");
     }
+}
+
+/// The program with other lines in its plan block.
+fn planning(scratch: &Scratch, name: &str, lines: &str) -> PathBuf {
+    let start = LAYERS.find("plan {").expect("there is a block");
+    scratch.file(name, &format!("{}plan {{\n{lines}\n}}\n", &LAYERS[..start]))
+}
+
+/// `compile` with the plan of one program for another one.
+fn compile_with(scratch: &Scratch, plan_of: &Path, program: &Path) -> Command {
+    let plan = scratch.path("plan.yaml");
+    printed(roundelay("plan -o").arg(&plan).arg(plan_of));
+    let mut compile = roundelay("compile --plan");
+    compile.arg(&plan).arg(program).arg("-o").arg(scratch.path("layers.schedule"));
+    compile
+}
+
+/// Diagnostics of a command that is refused, as JSON and held to their schema.
+fn problems(command: &mut Command) -> Vec<serde_json::Value> {
+    let found = ended(command.arg("--json"));
+    assert_eq!(found.code, 1, "{found:?}");
+    let document: serde_json::Value =
+        serde_json::from_str(&found.out).expect("it is JSON");
+    support::schema::hold("diagnostics", &document);
+    document["diagnostics"].as_array().expect("the schema holds").clone()
+}
+
+/// Every line of the plan block that a plan file does not keep is told with its place, and the plan is
+/// taken all the same.
+#[test]
+fn lines_that_a_plan_does_not_keep_are_told() {
+    let scratch = Scratch::new("broken-lines");
+    let pinned = "rule sync, placement pipeline, order gpipe, recompute none";
+    let own = format!("{pinned}, micro_batches 2, stages 2");
+    let own = planning(&scratch, "layers.rdl", &own);
+    let other = planning(
+        &scratch,
+        "other.rdl",
+        "exactness local, stages 1\n    order zb_h1 | 1f1b, micro_batches 4 .. 8\n    \
+         tensor { rows 2 }, placement pipeline\n    stage 1 { recompute full }",
+    );
+    let mut compile = compile_with(&scratch, &own, &other);
+    let said = ended(&mut compile);
+    assert_eq!(said.code, 0, "{said:?}");
+    for (has, says, place) in [
+        ("`stages 2`", "`stages 1`", ":16:18"),
+        ("`order gpipe`", "`order zb_h1 | 1f1b`", ":17:5"),
+        ("`micro_batches 2`", "`micro_batches 4 .. 8`", ":17:25"),
+        ("`tensor { rows 1 }`", "`rows 2`", ":18:14"),
+        ("`stage 1 { recompute none }`", "`stage 1 { recompute full }`", ":19:5"),
+    ] {
+        let told = format!("the plan has {has}, the program says {says}\n");
+        assert!(said.err.contains(&told), "{told}: {}", said.err);
+        assert!(said.err.contains(&format!("other.rdl{place}\n")), "{}", said.err);
+    }
+    assert_eq!(said.err.matches("warning[plan]").count(), 5, "{}", said.err);
+    let facts = document(&mut compile, "check");
+    let warnings = facts["warnings"].as_array().expect("there are some");
+    assert_eq!(warnings.len(), 5, "{facts}");
+    assert_eq!((&warnings[0]["line"], &warnings[0]["column"]), (&16.into(), &18.into()));
+    let kept = document(&mut compile_with(&scratch, &own, &own), "check");
+    assert!(kept.get("warnings").is_none(), "{kept}");
+}
+
+/// A plan file is no way around the class of gradients or the memory that a program allows.
+#[test]
+fn what_a_program_forbids_a_plan_file_does_not_bring_back() {
+    let scratch = Scratch::new("back-door");
+    let pinned = "rule cyclic_v2, placement pipeline, stages 2, micro_batches 2";
+    let own = planning(&scratch, "delayed.rdl", &format!("exactness delayed, {pinned}"));
+    let silent = planning(&scratch, "silent.rdl", "placement pipeline");
+    let exact = planning(&scratch, "exact.rdl", "stages 2\nexactness reordered");
+    for (program, line, says) in [
+        (silent, 15, "where it has no line `exactness`"),
+        (exact, 17, "allows reordered"),
+    ] {
+        let told = problems(&mut compile_with(&scratch, &own, &program));
+        let [refused] = &told[..] else { panic!("{told:?}") };
+        let message = refused["message"].as_str().expect("the schema holds");
+        assert!(message.contains("the plan is delayed: "), "{message}");
+        assert!(message.contains(says), "{message}");
+        assert_eq!(
+            (&refused["line"], &refused["severity"]),
+            (&line.into(), &"error".into())
+        );
+        assert!(refused["hint"].to_string().contains("write `exactness delayed`"));
+    }
+    let small = planning(
+        &scratch,
+        "small.rdl",
+        &format!("exactness delayed\nmemory <= 3 kB, {pinned}"),
+    );
+    let told = problems(&mut compile_with(&scratch, &own, &small));
+    let [refused] = &told[..] else { panic!("{told:?}") };
+    assert_eq!((&refused["line"], &refused["column"]), (&17.into(), &1.into()));
+    let message = refused["message"].as_str().expect("the schema holds");
+    assert!(
+        message.contains("the plan breaks `memory <= 3 kB`: device core."),
+        "{message}"
+    );
+    let hint = refused["hint"].as_str().expect("the schema holds");
+    assert!(hint.contains("3 kB are allowed; `memory <= "), "{hint}");
+    // The line of the hint lets it through.
+    let line = hint.rsplit('`').nth(1).expect("a line in quotes");
+    let enough = planning(&scratch, "enough.rdl", &format!("exactness delayed\n{line}"));
+    printed(&mut compile_with(&scratch, &own, &enough));
+}
+
+/// What devices lack is said as `plan` says it, once for each kind of them.
+#[test]
+fn a_plan_on_devices_that_are_too_small_is_told_once() {
+    let scratch = Scratch::new("too-small");
+    let own = scratch.file("layers.rdl", LAYERS);
+    let small = scratch.file("small.rdl", &LAYERS.replace("memory 1 GB", "memory 5 kB"));
+    let told = problems(&mut compile_with(&scratch, &own, &small));
+    let [refused] = &told[..] else { panic!("{told:?}") };
+    let message = refused["message"].as_str().expect("the schema holds");
+    for words in
+        ["device core.", " needs at least ", " of 5.00 kB: ", " are missing, most is "]
+    {
+        assert!(message.contains(words), "{words}: {message}");
+    }
+}
+
+/// Where one line rules every plan out, the refusal points at it.
+#[test]
+fn a_refusal_points_at_the_line_that_is_to_blame() {
+    let scratch = Scratch::new("blame");
+    for (line, place) in [
+        ("stages 99", (17, 1)),
+        ("memory <= 100 B", (17, 1)),
+        ("placement pipeline, micro_batches 3", (17, 21)),
+        ("tensor { rows 3 }", (17, 10)),
+        ("rule cyclic_v1", (17, 1)),
+    ] {
+        let program =
+            planning(&scratch, "blamed.rdl", &format!("minimize step_time\n{line}"));
+        let told = problems(roundelay("plan").arg(&program));
+        let found = (&told[0]["line"], &told[0]["column"]);
+        assert_eq!(found, (&place.0.into(), &place.1.into()), "{line}: {told:?}");
+        let text = ended(roundelay("plan").arg(&program)).err;
+        let arrow = format!("blamed.rdl:{}:{}\n", place.0, place.1);
+        assert!(text.contains(&arrow), "{text}");
+    }
+    let program = planning(&scratch, "open.rdl", "minimize step_time");
+    let told = problems(roundelay("plan --set stages=99").arg(&program));
+    assert_eq!((&told[0]["file"], &told[0]["line"]), (&"--set".into(), &1.into()));
+}
+
+/// Times that nobody can count are refused; no plan takes no time.
+#[test]
+fn a_step_that_takes_longer_than_can_be_counted_is_refused() {
+    let scratch = Scratch::new("endless");
+    let wide = LAYERS.replace("[batch, 16]", "[batch, 1024]").replace("16)", "1024)");
+    let program = scratch.file("wide.rdl", &wide.replace("batch 8", "batch 4096"));
+    let set = "core.compute = 1 FLOP/s";
+    let told = problems(roundelay("plan --set").arg(set).arg(&program));
+    let message = told[0]["message"].as_str().expect("the schema holds");
+    assert!(message.starts_with("time: "), "{message}");
+    assert!(message.contains("device core."), "{message}");
+    assert!(message.contains("computes at 1 FLOP/s and moves 10.00 GB/s"), "{message}");
+    let slow = document(
+        roundelay("plan --set").arg("core.compute = 1 MFLOP/s").arg(&program),
+        "plan",
+    );
+    let time = slow["plans"][0]["step_time_s"].as_f64().expect("the schema holds");
+    assert!(time > 1e4, "{time}");
 }

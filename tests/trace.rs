@@ -142,6 +142,48 @@ fn arrows_join_spans_of_two_tracks() {
     }
 }
 
+#[test]
+fn processes_have_the_names_of_their_devices() {
+    let schedule = compiled("sync", "pipeline");
+    let events = traced(&schedule);
+    let of = |name: &str| -> BTreeSet<String> {
+        let named = events.kind("M").iter().filter(|event| event["name"] == name);
+        let said = named.map(|event| event["args"]["name"].as_str().expect("text"));
+        said.map(str::to_owned).collect()
+    };
+    let devices =
+        schedule.plan.devices.iter().map(|d| schedule.target.devices[*d].name.as_str());
+    let processes = of("process_name");
+    assert!(devices.clone().all(|name| processes.contains(name)), "{processes:?}");
+    let hosts =
+        of("thread_name").into_iter().filter(|name| name.starts_with("host for "));
+    let known: BTreeSet<String> =
+        devices.map(|name| format!("host for {name}")).collect();
+    assert!(hosts.into_iter().all(|host| known.contains(&host)), "{known:?}");
+}
+
+/// On the clock messages overlap with passes, which the order of the list does not know of.
+#[test]
+fn counters_never_exceed_the_arena() {
+    for (rule, placement) in
+        [("sync", "pipeline"), ("cyclic_v2", "data"), ("cyclic_v2", "pipeline")]
+    {
+        let schedule = compiled(rule, placement);
+        let events = traced(&schedule);
+        for event in events.kind("C") {
+            assert_eq!(event["name"], "live bytes on the clock");
+            let kinds = event["args"].as_object().expect("bytes by kind");
+            let all: u64 = kinds.values().filter_map(Value::as_u64).sum();
+            let number = event["pid"].as_u64().expect("a number") - 1;
+            let mut arenas = schedule.facts().device_arena.iter();
+            let (device, arena) = arenas
+                .find(|(device, _)| device.index() as u64 == number)
+                .expect("a device of the cell");
+            assert!(all <= arena.0, "{rule} {placement}, {device}: {all} of {arena}");
+        }
+    }
+}
+
 /// Launches keep the checker's order on a device, so the clock sees the same activations at most.
 #[test]
 fn counters_reach_the_peak_that_was_proven() {

@@ -43,6 +43,8 @@ pub enum Code {
     NotYet,
     /// Something that has no effect.
     Unused,
+    /// A plan that is written down and that the program does not allow.
+    Plan,
 }
 
 /// One thing said about a program, ready to print.
@@ -217,6 +219,7 @@ impl fmt::Display for Code {
             Code::Table => "table",
             Code::NotYet => "not-yet",
             Code::Unused => "unused",
+            Code::Plan => "plan",
         })
     }
 }

@@ -21,6 +21,7 @@ mod operators;
 mod parse;
 mod part;
 mod pattern;
+mod plan_lines;
 mod program;
 mod quantity;
 mod reach;
@@ -43,6 +44,7 @@ pub use local::{Head, localised};
 pub use operators::{METRICS, OPERATORS, Operator};
 pub use part::{Masked, Motion, Padding, Part, Share};
 pub use pattern::Pattern;
+pub use plan_lines::{PlanLine, PlanLines};
 pub use program::{
     Cap, Choice, Extent, Learning, Metric, Model, ModelInput, ModelInputId,
     ModelParameter, NanoDollarsPerHour, Node, NodeId, Numbers, Objective, Operation,

@@ -38,6 +38,17 @@ impl Dimension {
             Dimension::Price => "a price such as `2.5 USD/h`",
         }
     }
+
+    /// One of what is counted.
+    pub(crate) fn least(self) -> &'static str {
+        match self {
+            Dimension::Memory => "one byte",
+            Dimension::ByteRate => "one byte a second",
+            Dimension::FlopRate => "one operation a second",
+            Dimension::Time => "one nanosecond",
+            Dimension::Price => "a billionth of a dollar an hour",
+        }
+    }
 }
 
 /// `2.5 us` as a quantity: digits with a unit of the closed list, rounded to whole counts.

@@ -21,6 +21,7 @@ mod resized;
 mod scope;
 mod settings;
 mod stage;
+mod tiers;
 mod train;
 
 use crate::{
@@ -34,6 +35,7 @@ use measured::Shelf;
 pub use measured::Tables;
 use model::Resolved;
 pub use objective::kind_of;
+pub(crate) use plan::as_entry;
 
 /// Reads a program: the file and all it imports.
 ///

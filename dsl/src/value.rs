@@ -166,6 +166,10 @@ pub(crate) fn negative(value: &Value) -> Result<Value, Mistake> {
             number.checked_neg().map(Value::Integer).ok_or_else(overflow)
         }
         Value::Real(number) => Ok(Value::Real(-number)),
+        Value::Quantity(_) => {
+            let message = format!("{} is never negative", value.kind());
+            Err(Mistake::new(Code::Value, message).hint("take the `-` away"))
+        }
         other => {
             let message = format!("expected a number after `-`, found {}", other.kind());
             Err(Mistake::new(Code::Type, message))

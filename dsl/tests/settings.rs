@@ -430,3 +430,26 @@ fn results_of_a_batch_are_bounded_alone_and_together() {
     let more = program.set_all(&[format!("train.batch={batch}")]);
     assert!(more.expect_err("it is bounded there too").to_string().contains(&one));
 }
+
+/// Whoever writes a unit or a name as others do is told how it is written here.
+#[test]
+fn units_and_names_as_others_write_them_are_hinted() {
+    for (setting, said, hint) in [
+        ("core.memory = -1 GB", "a size in bytes is never negative", "take the `-` away"),
+        ("core.memory = nan GB", "`GB` stands behind a number", "write `2 GB`"),
+        ("bus.latency = 2 usec", "unknown unit `usec`", "did you mean `us`?"),
+        ("bus.latency = 2 \u{b5}s", "unknown unit `\u{b5}`", "did you mean `us`?"),
+        ("bus.latency = 2 seconds", "unknown unit `seconds`", "did you mean `s`?"),
+        ("core.price = 1 EUR/h", "unknown unit `EUR`", "US dollars an hour"),
+        ("order = zb-h1", "expected a name of order", "write `zb_h1`"),
+        (
+            "placement = data-parallel",
+            "expected a name of placement",
+            "write `data_parallel`",
+        ),
+    ] {
+        let refused = set(FLAT, &[setting]).expect_err(setting);
+        assert!(refused.contains(said), "{setting}: {refused}");
+        assert!(refused.contains(hint), "{setting}: {refused}");
+    }
+}

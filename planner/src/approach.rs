@@ -194,7 +194,7 @@ impl Leader {
     fn gap_to(&self, other: &Leader, ranking: &Ranking) -> f64 {
         let worth = |leader: &Leader| {
             let best = leader.candidate.as_ref()?;
-            Some(best.score(&ranking.goal)[0] as f64)
+            Some(best.score(&ranking.goal).0 as f64)
         };
         match (worth(self), worth(other)) {
             (Some(own), Some(other_worth)) if own > 0.0 => {

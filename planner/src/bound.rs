@@ -213,17 +213,19 @@ fn seated(plan: &Plan) -> Vec<Vec<usize>> {
     devices
 }
 
-/// What each device of a pipeline has of all its stages together; `own` says it of each stage.
+/// What each device of a pipeline has of all its stages together; `own` says it of each stage. Times
+/// among them may end at never, so sums do too.
 fn sums(plan: &Plan, own: impl Iterator<Item = u64>) -> Vec<u64> {
-    let mut sums = vec![0; plan.pipeline_devices() as usize];
+    let mut sums = vec![0u64; plan.pipeline_devices() as usize];
     let (fold, mut own) = (plan.order.fold(), own.fuse());
     if fold == Fold::Lists {
         for (stage, own) in (0..plan.stages).zip(own) {
-            sums[plan.seat(stage).map_or(0, |seat| seat as usize)] += own;
+            let sum = &mut sums[plan.seat(stage).map_or(0, |seat| seat as usize)];
+            *sum = sum.saturating_add(own);
         }
         return sums;
     }
-    let add = |(sum, own): (&mut u64, u64)| *sum += own;
+    let add = |(sum, own): (&mut u64, u64)| *sum = sum.saturating_add(own);
     for row in 0..plan.chunks.max(1) {
         match fold == Fold::Snake && row % 2 == 1 {
             true => sums.iter_mut().rev().zip(&mut own).for_each(add),

@@ -5,6 +5,7 @@ use crate::{
     bound::{Bound, Network},
     candidate::Candidate,
     cost::Costs,
+    endless::Endless,
     evaluate::evaluate,
     excluded::{Excluded, Exclusions, Sizes},
     family::Family,
@@ -201,11 +202,13 @@ impl Listed<'_> {
         number + 1 + rest.take_while(|other| group(other) == own).count()
     }
 
-    /// The bound of a plan that may fit.
+    /// The bound of a plan that may fit, and ends.
     fn roomy(&self, outline: &Outline, bound: Bound) -> Result<Bound, Reason> {
         let window = (outline.counts.first_device, outline.devices);
         let fits = self.bounds.room.for_bound(self.program, window, &bound);
-        fits.map(|()| bound).map_err(Reason::Memory)
+        fits.map_err(Reason::Memory)?;
+        let endless = Endless::of_bound(self.program, outline, &bound);
+        endless.map_or(Ok(bound), |endless| Err(Reason::Endless(endless)))
     }
 }
 

@@ -4,7 +4,8 @@ use crate::{
     automatic,
     bound::Bound,
     candidate::{Candidate, PoolUse},
-    cost::{self, Costs, Unpriced},
+    cost::{self, Costs},
+    endless::Endless,
     measured::Origins,
     memory,
     reason::Reason,
@@ -53,7 +54,7 @@ pub(crate) fn clock(
         refused(format!("the checker finds: {}", violations.first()))
     };
     let checked = check(schedule, &Kernels).map_err(violated)?;
-    candidate((bound, number), &checked, (costs, origins)).map_err(refused)
+    candidate((bound, number), &checked, (costs, origins))
 }
 
 fn refused(error: impl std::fmt::Display) -> Reason {
@@ -64,8 +65,11 @@ fn candidate(
     (bound, number): (Bound, usize),
     checked: &Checked,
     (costs, origins): (&Costs, Origins),
-) -> Result<Candidate, Unpriced> {
+) -> Result<Candidate, Reason> {
     let run = simulate(checked, enough_steps(checked));
+    if let Some(endless) = Endless::of_clock(checked, &run) {
+        return Err(Reason::Endless(endless));
+    }
     let cells = memory::cells(checked);
     let arena = memory::arenas(checked);
     let fullest = cells.values().max_by_key(|cell| arena(**cell)).copied();
@@ -82,7 +86,7 @@ fn candidate(
         comm_bytes_per_device: Bytes(sent.0.div_ceil(cells.len().max(1) as u64)),
         comm_rounds: facts.comm_rounds,
         bubble: run.bubble(),
-        idle: waiting::idle(costs, checked, &run)?,
+        idle: waiting::idle(costs, checked, &run).map_err(refused)?,
         origins,
         bound,
         number,

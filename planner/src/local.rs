@@ -71,7 +71,7 @@ fn two(mut one: Ranking, mut other: Ranking, top: usize) -> Ranking {
     one.plans.append(&mut other.plans);
     one.plans.sort_by_key(|plan| plan.score(&one.goal));
     one.plans.truncate(top.max(1));
-    let best = one.plans.first().map(|best| best.score(&one.goal)[0] as f64);
+    let best = one.plans.first().map(|best| best.score(&one.goal).0 as f64);
     one.gap = best.map_or(0.0, |best| ((best - open) / best).max(0.0));
     one.weaker.append(&mut other.weaker);
     one.weaker
@@ -96,7 +96,7 @@ fn two(mut one: Ranking, mut other: Ranking, top: usize) -> Ranking {
 
 /// The least bound of the objective that is open, from best and gap; none counts as endless.
 fn least_open(ranking: &Ranking) -> f64 {
-    let best = ranking.plans.first().map(|best| best.score(&ranking.goal)[0] as f64);
+    let best = ranking.plans.first().map(|best| best.score(&ranking.goal).0 as f64);
     best.map_or(f64::INFINITY, |best| best * (1.0 - ranking.gap))
 }
 

@@ -5,7 +5,7 @@ use crate::{
     reason::{Shortage, Shortfall},
     spread::Spread,
 };
-use roundelay_dsl::Program;
+use roundelay_dsl::{Program, kind_of};
 use roundelay_schedule::{Bytes, Device, DeviceId, Id, Kind, PoolId, Schedule};
 use std::{collections::BTreeMap, ops::Range};
 
@@ -149,6 +149,36 @@ pub(crate) fn fits(program: &Program, schedule: &Schedule) -> Result<(), Shortfa
             Err(Shortfall { kind: fullest_kind(schedule, cell), ..short })
         }
     }
+}
+
+/// What is missing where a lowered plan does not fit: of each kind of device at the one that misses
+/// most, and in each memory that several devices share.
+pub fn shortfalls(program: &Program, schedule: &Schedule) -> Vec<Shortfall> {
+    let (cells, arena) = (cells(schedule), arenas(schedule));
+    let mut kinds: BTreeMap<&str, Shortfall> = BTreeMap::new();
+    let mut pools: BTreeMap<PoolId, (Bytes, Vec<DeviceId>)> = BTreeMap::new();
+    for (id, cell) in cells {
+        let device = &schedule.target.devices[id];
+        let entry = pools.entry(device.pool).or_default();
+        entry.0 += arena(cell);
+        entry.1.push(cell);
+        let room = (id, device_capacity(program, device));
+        let held = (arena(cell), fullest_kind(schedule, cell));
+        let Some(short) = shortfall(program, room, held) else { continue };
+        let known = kinds.entry(kind_of(&device.name)).or_insert_with(|| short.clone());
+        if short.missing > known.missing {
+            *known = short;
+        }
+    }
+    let shared = pools.into_iter().filter(|(_, (_, cells))| cells.len() > 1);
+    let shared = shared.filter_map(|(id, (needed, cells))| {
+        let pool = &schedule.target.pools[id];
+        let (place, kind) = (Shortage::Pool(pool.name.clone()), cells[0]);
+        let (missing, kind) = (needed - pool.capacity, fullest_kind(schedule, kind));
+        let short = Shortfall { missing, needed, capacity: pool.capacity, place, kind };
+        (needed > pool.capacity).then_some(short)
+    });
+    kinds.into_values().chain(shared).collect()
 }
 
 /// How much each device of the cell lacks in a lowered plan; those that lack nothing are not

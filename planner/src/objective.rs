@@ -35,14 +35,15 @@ struct Curve {
 
 /// 10⁻¹⁵ US dollars.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct FemtoDollars(pub u64);
+pub struct FemtoDollars(pub u128);
 
 /// What an objective compares: lexicographic, less is better. The objective's own number comes
 /// first, what is stale, in millionths, and the place in the order of the search last, so that
 /// no two plans are equal.
-pub(crate) type Score = [u64; 5];
+pub(crate) type Score = (u128, [u64; 4]);
 
-const NANOS_PER_HOUR: u128 = 3_600_000_000_000;
+/// Nanoseconds in which 10⁻⁹ dollars an hour cost 10⁻¹⁵ dollars.
+const NANOS_PER_PRICE: u128 = 3_600_000;
 
 impl Goal {
     /// The objective of a program.
@@ -83,17 +84,17 @@ impl Goal {
         let Standing { devices, hourly, stale, delay } = standing;
         let (time, memory, number) = (step_time.0, peak.0, number as u64);
         match self.objective {
-            Objective::StepTime => [time, memory, devices, stale, number],
-            Objective::Memory => [memory, time, devices, stale, number],
-            Objective::Devices => [devices, time, memory, stale, number],
+            Objective::StepTime => (time.into(), [memory, devices, stale, number]),
+            Objective::Memory => (memory.into(), [time, devices, stale, number]),
+            Objective::Devices => (devices.into(), [time, memory, stale, number]),
             Objective::Cost => {
                 let cost = hourly.map(|hourly| price_of(hourly, step_time));
-                [cost.unwrap_or_default().0, time, memory, stale, number]
+                (cost.unwrap_or_default().0, [time, memory, stale, number])
             }
             Objective::TimeToResult => {
                 let steps = self.curve.map(|curve| curve.steps(self.batch, delay));
-                let result = steps.map(|steps| times(steps, step_time));
-                [result.unwrap_or_default().0, memory, devices, stale, number]
+                let result = steps.map(|steps| steps.saturating_mul(time.into()));
+                (result.unwrap_or_default(), [memory, devices, stale, number])
             }
         }
     }
@@ -171,14 +172,17 @@ pub(crate) struct Standing {
     delay: u32,
 }
 
-/// What a time costs at a price per hour, rounded down.
+/// What a time costs at a price per hour, rounded down. 10⁻⁹ dollars an hour are as many 10⁻¹⁵ in
+/// 3.6 ms; whole ones are taken first, so that no product leaves 128 bits.
 fn price_of(hourly: u128, time: Nanos) -> FemtoDollars {
-    let femto = hourly * 1_000_000 * u128::from(time.0) / NANOS_PER_HOUR;
-    FemtoDollars(u64::try_from(femto).unwrap_or(u64::MAX))
+    let time = u128::from(time.0);
+    let (whole, rest) = (hourly / NANOS_PER_PRICE, hourly % NANOS_PER_PRICE);
+    FemtoDollars(whole * time + rest * time / NANOS_PER_PRICE)
 }
 
 fn times(steps: u128, time: Nanos) -> Nanos {
-    Nanos(u64::try_from(steps * u128::from(time.0)).unwrap_or(u64::MAX))
+    let all = steps.saturating_mul(u128::from(time.0));
+    Nanos(u64::try_from(all).unwrap_or(u64::MAX))
 }
 
 impl Curve {
@@ -282,6 +286,18 @@ mod tests {
         let step = goal.cost(&plan, Nanos(1_000_000)).expect("both have a price");
         assert_eq!(step, FemtoDollars(833_333_333));
         assert_eq!(step.to_string(), "8.33e-7 USD");
+    }
+
+    /// Money does not end before time does.
+    #[test]
+    fn the_longest_step_of_the_dearest_cluster_costs_what_it_does() {
+        let hourly = 16_384 * 1_000_000_000_000_000_000;
+        let cost = price_of(hourly, Nanos::NEVER).dollars();
+        let hours = Nanos::NEVER.0 as f64 / 3.6e12;
+        let expected = 16_384.0 * 1e9 * hours;
+        assert!((cost / expected - 1.0).abs() < 1e-9, "{cost} is not {expected}");
+        assert_eq!(price_of(3_600_001, Nanos(7_200_000)), FemtoDollars(7_200_002));
+        assert_eq!(price_of(3_599_999, Nanos(1)), FemtoDollars(0));
     }
 
     #[test]

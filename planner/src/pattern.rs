@@ -122,7 +122,8 @@ impl Taken {
         // Each of them was rounded up to whole nanoseconds.
         let time = |of: fn(&StageLoad) -> Nanos| {
             let step = of(&more.load).0.saturating_sub(of(&less.load).0);
-            Nanos((of(&load).0 + step * layers).saturating_sub(layers))
+            let longer = of(&load).0.saturating_add(step.saturating_mul(layers));
+            Nanos(longer.saturating_sub(layers))
         };
         let split = Split {
             combine: time(|load| load.split.combine),

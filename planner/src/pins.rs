@@ -282,7 +282,7 @@ fn apart(numbers: &Numbers, value: u64) -> u64 {
 }
 
 /// A number of bytes as the language spells it, to the byte.
-pub(crate) fn exact(bytes: u64) -> String {
+pub fn exact(bytes: u64) -> String {
     let units = [(1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB"), (1, "B")];
     let fits = |(size, _): &(u64, &str)| bytes >= *size;
     let (size, unit) = units.into_iter().find(fits).unwrap_or((1, "B"));

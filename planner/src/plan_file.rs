@@ -13,6 +13,7 @@ use crate::{
 use origin::Origin;
 use roundelay_codegen::{Choice, Divided, LowerError, Neighbour, StageError, node_costs};
 use roundelay_dsl::Program;
+use roundelay_kernels::nearest;
 use roundelay_schedule::{DeviceId, MapWays, Misfit, Nanos, Plan, PlanFault, Rewrite};
 use std::{collections::BTreeSet, fmt};
 
@@ -48,13 +49,35 @@ fn parse_decisions(text: &str) -> Result<Plan, PlanMistakes> {
     serde_saphyr::from_str(text).map_err(|error| {
         let line = error.location().map_or(1, |location| location.line());
         let line = usize::try_from(line).unwrap_or(1);
-        let mut message = error.without_snippet().to_string();
-        if message.contains("unknown field `depth`") {
-            message += "; a depth is written as `states: zero3` among all replicas, or as \
-                        `states: hsdp` with as many `shards`";
-        }
-        PlanMistakes(vec![PlanMistake { line, message }])
+        let message = error.without_snippet().to_string();
+        PlanMistakes(vec![explained(line, message)])
     })
+}
+
+/// What is wrong with a field, with what to do about it.
+fn explained(line: usize, message: String) -> PlanMistake {
+    let named = |what: &str| message.strip_prefix(what)?.split('`').next();
+    if let Some(missing) = named("missing field `") {
+        let message = format!(
+            "the decision `{missing}` is missing: a plan file has every one made; \
+             `plan F.rdl -o plan.yaml` writes one"
+        );
+        return PlanMistake { line: 1, message };
+    }
+    let more = match named("unknown field `") {
+        Some("depth") => {
+            "; a depth is written as `states: zero3` among all replicas, or as \
+                          `states: hsdp` with as many `shards`"
+                .to_owned()
+        }
+        Some(unknown) => {
+            let known = message.split("expected one of ").nth(1).unwrap_or_default();
+            let known = known.split(" at line ").next().unwrap_or_default();
+            nearest(unknown, known.split(", ").map(|name| name.trim_matches('`')))
+        }
+        None => String::new(),
+    };
+    PlanMistake { line, message: message + &more }
 }
 
 /// Reads a plan and checks it against a program.
@@ -164,6 +187,7 @@ fn decision(reason: &Reason, plan: &Plan) -> &'static str {
         Reason::TooFewDevices { .. }
         | Reason::BehindTheLast { .. }
         | Reason::DevicesNotAllowed { .. }
+        | Reason::Endless(_)
         | Reason::Memory(_) => "devices",
         Reason::Equal(_) => "rule",
     }
@@ -277,6 +301,24 @@ mod tests {
         let text = write_plan(&plan(), &program);
         assert_eq!(read_plan(&text, &program), Ok(plan()));
         assert_eq!(parse_plan(&text), Ok(plan()));
+    }
+
+    #[test]
+    fn fields_that_are_missing_or_unknown_are_told_with_what_to_do() {
+        let text = write_plan(&plan(), &sample::program(4, 8));
+        let told = |text: &str| parse_plan(text).unwrap_err().0.remove(0);
+        let unknown = told(&text.replace("stages:", "stagez:"));
+        assert!(unknown.message.contains("unknown field `stagez`"), "{unknown:?}");
+        assert!(unknown.message.ends_with("; nearest is `stages`"), "{unknown:?}");
+        assert_eq!(unknown.line, line_of(&text, "stages"));
+        let rest: Vec<&str> =
+            text.lines().filter(|line| !line.starts_with("rule:")).collect();
+        let missing = told(&rest.join("\n"));
+        assert!(
+            missing.message.starts_with("the decision `rule` is missing"),
+            "{missing:?}"
+        );
+        assert_eq!(missing.line, 1);
     }
 
     #[test]

@@ -8,9 +8,9 @@ pub struct Look {
     /// Plans that were clocked so far, of the class that is searched now.
     pub clocked: usize,
     /// What is minimised, of the best of them, in its unit.
-    pub best: Option<u64>,
+    pub best: Option<u128>,
     /// The least bound of the plans that are open: none is better.
-    pub bound: u64,
+    pub bound: u128,
 }
 
 /// How a search ended.

@@ -274,8 +274,7 @@ impl Ranking {
     fn welcome(&mut self, top: usize) {
         let goal = self.goal.clone();
         let worth = |candidate: &Candidate| candidate.score(&goal);
-        let open =
-            self.plans.first().map(|best| worth(best)[0] as f64 * (1.0 - self.gap));
+        let open = self.plans.first().map(|best| worth(best).0 as f64 * (1.0 - self.gap));
         let leaders =
             self.approaches.iter().filter_map(|leader| leader.candidate.clone());
         for leader in leaders {
@@ -287,7 +286,7 @@ impl Ranking {
         self.plans.sort_by_key(worth);
         self.plans.truncate(top);
         if let (Some(open), Some(best)) = (open, self.plans.first()) {
-            self.gap = (1.0 - open / worth(best)[0] as f64).max(0.0);
+            self.gap = (1.0 - open / worth(best).0 as f64).max(0.0);
             self.optimal |= self.gap == 0.0;
         }
     }
@@ -406,7 +405,7 @@ impl Ranking {
 /// (best − bound) / best of the first number of two scores.
 fn gap(best: Option<Score>, open: Option<Score>) -> f64 {
     match (best, open) {
-        (Some([best, ..]), Some([open, ..])) if open < best => {
+        (Some((best, _)), Some((open, _))) if open < best => {
             (best - open) as f64 / best as f64
         }
         _ => 0.0,

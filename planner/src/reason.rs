@@ -1,6 +1,6 @@
 //! Why a combination of decisions is no plan, as data and as a sentence.
 
-use crate::{cuts::Uncuttable, equal::Superior, family::Clash};
+use crate::{cuts::Uncuttable, endless::Endless, equal::Superior, family::Clash};
 use roundelay_schedule::{Bytes, DeviceId, Kind, Misfit, PlanFault};
 use std::fmt;
 
@@ -85,6 +85,8 @@ pub enum Reason {
     Equal(Superior),
     /// A device or pool is too small.
     Memory(Shortfall),
+    /// It takes longer than can be counted.
+    Endless(Endless),
     /// A stage is pinned that the plan does not have.
     NoStage {
         /// The stage, counted from zero.
@@ -148,6 +150,7 @@ impl Reason {
             Reason::WrongCuts(_) => "wrong_cuts",
             Reason::Equal(_) => "same_or_never_better",
             Reason::Memory(_) => "memory",
+            Reason::Endless(_) => "endless",
             Reason::NoStage { .. } => "no_such_stage",
             Reason::Refused(_) => "refused",
         }
@@ -211,6 +214,7 @@ impl fmt::Display for Reason {
             Reason::WrongCuts(text) | Reason::Refused(text) => f.write_str(text),
             Reason::Equal(superior) => write!(f, "{superior}"),
             Reason::Memory(shortfall) => write!(f, "{shortfall}"),
+            Reason::Endless(endless) => write!(f, "{endless}"),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! When nothing fits: the binding constraint, and the smallest changes that make a plan fit.
 
 use crate::{
+    blame::blamed,
     excluded::{Excluded, Sizes},
     family::Clash,
     ranking::{Options, Ranking, threads},
@@ -20,11 +21,13 @@ pub struct Refusal {
     /// Changes, each of which was planned with and suffices, the smallest first.
     pub repairs: Vec<Repair>,
     /// Changes that were not tried, because the search for them was cut short.
-    pub untried: Vec<String>,
+    pub untried: Box<[String]>,
     /// Changes whose lines cannot be set, each with the reason.
-    pub mistaken: Vec<String>,
+    pub mistaken: Box<[String]>,
     /// What was searched.
     pub searched: Searched,
+    /// The keys of the lines of `plan` that may be to blame, the likeliest first.
+    pub blamed: Box<[String]>,
 }
 
 /// How far a search went that found no plan.
@@ -51,13 +54,13 @@ impl Refusal {
             .chain(&mistake.hints)
             .map(String::as_str)
             .collect();
-        let Changes { repairs, untried, mistaken } = Changes::default();
         Self {
             binding: said.join("; "),
-            repairs,
-            untried,
-            mistaken,
+            repairs: Vec::new(),
+            untried: Box::default(),
+            mistaken: Box::default(),
             searched: Searched::Nothing,
+            blamed: ["minimize", "result"].map(str::to_owned).into(),
         }
     }
 }
@@ -109,8 +112,12 @@ pub(crate) fn refuse(program: &Program, options: &Options, ranking: &Ranking) ->
             Searched::Part { clocked: ranking.clocked, unseen: ranking.left_open() }
         }
     };
-    let binding = binding(program, ranking) + &possible_depths(program);
-    Refusal { binding, repairs, untried, mistaken, searched }
+    let furthest = furthest(program, ranking);
+    let binding = binding(program, ranking, furthest) + &possible_depths(program);
+    let reason = furthest.map(|excluded| &excluded.reason);
+    let blamed = blamed(program, ranking, (reason, &repairs)).into();
+    let (untried, mistaken) = (untried.into(), mistaken.into());
+    Refusal { binding, repairs, untried, mistaken, searched, blamed }
 }
 
 /// The depths that go with all other decisions, where the program allows none of them.
@@ -136,26 +143,13 @@ fn possible_depths(program: &Program) -> String {
 }
 
 /// What holds back the plans that came furthest.
-fn binding(program: &Program, ranking: &Ranking) -> String {
+fn binding(program: &Program, ranking: &Ranking, furthest: Option<&Excluded>) -> String {
     if let Some(weaker) = ranking.weaker.first() {
         return format!(
             "exactness: what fits is {}, the program allows {}",
             weaker.exactness, ranking.allowed
         );
     }
-    let Search { rows, columns, states, .. } = &program.search;
-    let divided = [States::Zero3, States::Hsdp].iter().any(|own| states.allows(own));
-    let whole = rows.allows(1) && columns.allows(1);
-    let depth = |excluded: &&Excluded| match &excluded.reason {
-        // Whatever else stands against some plans, this stands against all.
-        Reason::ClipNeedsWholeTensors if !whole => (0, 0),
-        // More devices do not help a model that cannot be split as the program asks.
-        Reason::Refused(_) if !whole => (1, 0),
-        // Nor do they give depth to states that have none.
-        Reason::OtherDepth { .. } if !divided => (1, 0),
-        _ => depth(excluded),
-    };
-    let furthest = ranking.space.excluded.iter().min_by_key(depth);
     match furthest {
         Some(Excluded { family, sizes: Sizes::All, reason, .. }) => {
             format!("{}: {family}: {reason}", constraint(reason))
@@ -172,9 +166,27 @@ fn binding(program: &Program, ranking: &Ranking) -> String {
     }
 }
 
+/// Of the plans that were excluded one that came furthest.
+fn furthest<'a>(program: &Program, ranking: &'a Ranking) -> Option<&'a Excluded> {
+    let Search { rows, columns, states, .. } = &program.search;
+    let divided = [States::Zero3, States::Hsdp].iter().any(|own| states.allows(own));
+    let whole = rows.allows(1) && columns.allows(1);
+    let depth = |excluded: &&Excluded| match &excluded.reason {
+        // Whatever else stands against some plans, this stands against all.
+        Reason::ClipNeedsWholeTensors if !whole => (0, 0),
+        // More devices do not help a model that cannot be split as the program asks.
+        Reason::Refused(_) if !whole => (1, 0),
+        // Nor do they give depth to states that have none.
+        Reason::OtherDepth { .. } if !divided => (1, 0),
+        _ => depth(excluded),
+    };
+    ranking.space.excluded.iter().min_by_key(depth)
+}
+
 /// How far an excluded plan is from fitting: the last phase it reached, then what is missing.
 fn depth(excluded: &Excluded) -> (u32, u64) {
     match &excluded.reason {
+        Reason::Endless(_) => (0, 0),
         Reason::Memory(short) => (0, short.missing.0),
         Reason::TooFewDevices { needed, .. }
         | Reason::BehindTheLast { end: needed, .. }
@@ -205,6 +217,7 @@ fn depth(excluded: &Excluded) -> (u32, u64) {
 fn constraint(reason: &Reason) -> &'static str {
     match reason {
         Reason::Memory(_) => "memory",
+        Reason::Endless(_) => "time",
         Reason::TooFewDevices { .. }
         | Reason::BehindTheLast { .. }
         | Reason::DevicesNotAllowed { .. } => "devices",

@@ -139,13 +139,13 @@ impl Found {
 
     /// Whether enough were looked at, and there is a plan that no open one beats by more than half.
     fn will_do(&self, aim: Aim<'_>, open: Score) -> bool {
-        let half = |best: &Candidate| best.score(aim.goal)[0] / 2 <= open[0];
+        let half = |best: &Candidate| best.score(aim.goal).0 / 2 <= open.0;
         self.clocked >= aim.enough && self.best.first().is_some_and(half)
     }
 
     fn look(&self, aim: Aim<'_>, open: Score) -> Look {
-        let best = self.best.first().map(|best| best.score(aim.goal)[0]);
-        Look { clocked: self.clocked, best, bound: open[0] }
+        let best = self.best.first().map(|best| best.score(aim.goal).0);
+        Look { clocked: self.clocked, best, bound: open.0 }
     }
 
     fn sharpen(&mut self, queue: &mut Queue<'_>, aim: Aim<'_>, judge: &mut impl Judge) {

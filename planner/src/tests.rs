@@ -102,7 +102,7 @@ fn no_plan_beats_its_bounds() {
                 let open = goal.score(open, bound.step_time(), bound.memory, 0);
                 let real = goal.standing(plan);
                 let real = goal.score(real, *step_time, *device_peak, 0);
-                assert!(open <= real && open[0] <= real[0], "{goal:?} {plan:?}");
+                assert!(open <= real && open.0 <= real.0, "{goal:?} {plan:?}");
             }
         }
         assert!(ranking.optimal && ranking.clocked > 0);

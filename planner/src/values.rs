@@ -203,6 +203,10 @@ impl Values {
 
     /// Stages on one device to try; open ones are those for which the order is defined.
     pub(crate) fn chunks(&self, family: Family, stages: u32) -> Vec<u32> {
+        // Lists say which stages a device has; one number of them is as good as any.
+        if family.order == Order::Listed {
+            return vec![self.chunks.first().copied().unwrap_or(1)];
+        }
         if !self.chunks.is_empty() {
             return self.chunks.clone();
         }

@@ -284,7 +284,7 @@ impl WhatIf {
 
     /// The part of the objective that is saved; below zero when it is worse.
     pub(crate) fn saving(&self, first: &Candidate, goal: &Goal) -> f64 {
-        let worth = |candidate: &Candidate, goal: &Goal| candidate.score(goal)[0] as f64;
+        let worth = |candidate: &Candidate, goal: &Goal| candidate.score(goal).0 as f64;
         match &self.answer {
             Some(answer) => 1.0 - worth(answer, &self.goal) / worth(first, goal).max(1.0),
             None => f64::NEG_INFINITY,

@@ -102,9 +102,13 @@ impl<'a> Simulation<'a> {
     /// one is the last whose successors ran as far as in the steady state; k is the largest
     /// multiple of the rings' pattern that leaves the first half of the run out, or that half
     /// when the pattern is longer. A run too short for this gives its makespan per step.
-    /// [`enough_steps`] says how many steps it takes.
+    /// [`enough_steps`] says how many steps it takes. Where the clock came to the end of what it
+    /// counts, a step never ends.
     pub fn step_time(&self) -> Nanos {
         let Window { time, steps } = self.window();
+        if time.end == Nanos::NEVER {
+            return Nanos::NEVER;
+        }
         Nanos((time.end - time.start).0 / steps.max(1))
     }
 

@@ -61,6 +61,11 @@ define_units! {
     FlopsPerSecond show_flop_rate;
 }
 
+impl Nanos {
+    /// Later than everything that is counted: 584 years.
+    pub const NEVER: Self = Self(u64::MAX);
+}
+
 impl Bytes {
     /// The time to move this many bytes at `rate`, rounded up; never at rate zero.
     pub fn at(self, rate: BytesPerSecond) -> Nanos {

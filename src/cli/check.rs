@@ -2,7 +2,12 @@
 
 mod lists;
 
-use super::{FORMAT, Form, args::CheckArgs, failure::Failure, load, print, print_json};
+use super::{
+    FORMAT, Form,
+    args::CheckArgs,
+    failure::{Failure, Problem},
+    load, print, print_json,
+};
 use roundelay::{
     Checked,
     parts::{
@@ -25,7 +30,7 @@ pub(super) fn check(args: &CheckArgs) -> Result<(), Failure> {
     if args.seal {
         seal(args)?;
     }
-    tell_facts(&load::schedule(&args.file)?, args.json)
+    tell_facts(&load::schedule(&args.file)?, Vec::new(), args.json)
 }
 
 /// Writes the new hash only when the edited schedule still holds.
@@ -51,6 +56,8 @@ struct Document {
     link_bytes: BTreeMap<String, u64>,
     messages: u64,
     comm_rounds: u32,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<Problem>,
 }
 
 #[derive(Serialize)]
@@ -60,16 +67,20 @@ struct Memory {
     memory: BTreeMap<String, u64>,
 }
 
-/// Prints what the checker learned.
-pub(super) fn tell_facts(schedule: &Checked, json: bool) -> Result<(), Failure> {
-    let document = facts(schedule);
+/// Prints what the checker learned; warnings that were told go into the document too.
+pub(super) fn tell_facts(
+    schedule: &Checked,
+    warnings: Vec<Problem>,
+    json: bool,
+) -> Result<(), Failure> {
+    let document = facts(schedule, warnings);
     if json {
         return print_json(&document, Form::Document);
     }
     print(&table(&document))
 }
 
-fn facts(schedule: &Checked) -> Document {
+fn facts(schedule: &Checked, warnings: Vec<Problem>) -> Document {
     let facts = schedule.facts();
     let target = &schedule.target;
     let memory = |device| Memory {
@@ -100,6 +111,7 @@ fn facts(schedule: &Checked) -> Document {
             .collect(),
         messages: facts.messages,
         comm_rounds: facts.comm_rounds,
+        warnings,
     }
 }
 

@@ -2,9 +2,11 @@
 
 use super::{
     args::{CompileArgs, ProgramArgs},
+    broken,
     check::tell_facts,
-    failure::Failure,
-    load, note,
+    failure::{Failure, Problem},
+    load::{self, Loaded},
+    note,
 };
 use roundelay::{
     Checked, CompileError, Plan, Program, Search,
@@ -16,22 +18,21 @@ use roundelay::{
 use std::path::Path;
 
 pub(super) fn compile(args: &CompileArgs) -> Result<(), Failure> {
-    let file = &args.program.file;
-    let mut program = load::program(&args.program)?;
+    let mut loaded = load::program(&args.program)?;
     load::try_write(&args.output)?;
     let folder = args.output.parent().unwrap_or(Path::new(""));
-    if let Some(root) = program.train.data.root_mut() {
+    if let Some(root) = loaded.program.train.data.root_mut() {
         *root = load::relative(root, folder);
     }
-    let schedule = match &args.plan {
+    let (schedule, warnings) = match &args.plan {
         Some(path) => {
             refuse_decisions(&args.program)?;
-            planned(path, file, &program)?
+            planned(path, &loaded)?
         }
-        None => best(file, &program)?,
+        None => (best(&loaded)?, Vec::new()),
     };
     load::write(&args.output, &roundelay::write(&schedule))?;
-    tell_facts(&schedule, args.json)
+    tell_facts(&schedule, warnings, args.json)
 }
 
 /// A plan file has every decision made, so `--set` may change anything but those beside it.
@@ -46,40 +47,50 @@ fn refuse_decisions(args: &ProgramArgs) -> Result<(), Failure> {
     Err(Failure::usage(&args.file, &message))
 }
 
-/// The schedule of the plan in a file.
-fn planned(path: &Path, file: &Path, program: &Program) -> Result<Checked, Failure> {
+/// The schedule of the plan in a file, and what is told of it.
+fn planned(path: &Path, loaded: &Loaded) -> Result<(Checked, Vec<Problem>), Failure> {
     let text = load::text(path)?;
+    let program = &loaded.program;
     let wrong = |mistakes| Failure::plan_file(path, &mistakes);
     let plan = roundelay::read_plan(&text, program).map_err(wrong)?;
-    let schedule = roundelay::compile(program, &plan).map_err(|error| {
-        match (&error, planner::stranger(&text, program)) {
-            (CompileError::Lower(_), Some(other)) => wrong(PlanMistakes(vec![other])),
-            _ => Failure::compile(file, &error),
+    let warnings = broken::lines(&plan, loaded);
+    warnings.iter().for_each(|warning| note(&warning.to_string()));
+    let mut told: Vec<Problem> = warnings.iter().map(Problem::from).collect();
+    if let Some(weaker) = broken::exactness(&plan, loaded) {
+        return Err(Failure::diagnostic(&weaker).beside(told));
+    }
+    match roundelay::compile(program, &plan) {
+        Ok(schedule) => {
+            told.extend(tell_doubt(path, &text, program));
+            Ok((schedule, told))
         }
-    })?;
-    tell_doubt(path, &text, program);
-    Ok(schedule)
-}
-
-/// Warns of a plan that was made for another program and is taken all the same.
-pub(super) fn tell_doubt(path: &Path, text: &str, program: &Program) {
-    if let Some(planner::PlanMistake { line, message }) = planner::doubt(text, program) {
-        note(&format!("warning: {message}\n --> {}:{line}", path.display()));
+        Err(error) => {
+            let failure = match (&error, planner::stranger(&text, program)) {
+                (CompileError::Lower(_), Some(other)) => wrong(PlanMistakes(vec![other])),
+                _ => Failure::compile(loaded, &error),
+            };
+            Err(failure.beside(told))
+        }
     }
 }
 
+/// Warns of a plan that was made for another program and is taken all the same.
+pub(super) fn tell_doubt(path: &Path, text: &str, program: &Program) -> Option<Problem> {
+    let doubt = Problem::doubt(path, planner::doubt(text, program)?);
+    note(&doubt.to_string());
+    Some(doubt)
+}
+
 /// The schedule of the plan that `plan` ranks first.
-pub(super) fn best(file: &Path, program: &Program) -> Result<Checked, Failure> {
-    let ranking = roundelay::plan(program, &Search { top: 1, ..Search::default() });
-    let ranking = ranking.map_err(|refusal| Failure::no_plan(file, &refusal))?;
-    lowered(file, program, ranking.best())
+pub(super) fn best(loaded: &Loaded) -> Result<Checked, Failure> {
+    let options = Search { top: 1, ..Search::default() };
+    let ranking = roundelay::plan(&loaded.program, &options);
+    let ranking = ranking.map_err(|refusal| Failure::no_plan(loaded, &refusal))?;
+    lowered(loaded, ranking.best())
 }
 
 /// The schedule of a plan.
-pub(super) fn lowered(
-    file: &Path,
-    program: &Program,
-    plan: &Plan,
-) -> Result<Checked, Failure> {
-    roundelay::compile(program, plan).map_err(|error| Failure::compile(file, &error))
+pub(super) fn lowered(loaded: &Loaded, plan: &Plan) -> Result<Checked, Failure> {
+    roundelay::compile(&loaded.program, plan)
+        .map_err(|error| Failure::compile(loaded, &error))
 }

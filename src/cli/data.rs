@@ -6,7 +6,7 @@ use roundelay::ExamplesError;
 pub(super) fn data(args: &DataArgs) -> Result<(), Failure> {
     let file = &args.program.file;
     let schedule = match load::input(&args.program)? {
-        load::Input::Program(program) => compile::best(file, &program)?,
+        load::Input::Program(program) => compile::best(&program)?,
         load::Input::Schedule(schedule) => *schedule,
     };
     let steps = args.steps.unwrap_or(schedule.job.steps);

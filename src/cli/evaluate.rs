@@ -22,7 +22,7 @@ struct Document {
 pub(super) fn evaluate(args: &EvaluateArgs) -> Result<(), Failure> {
     let file = &args.program.file;
     let schedule = match load::input(&args.program)? {
-        load::Input::Program(program) => compile::best(file, &program)?,
+        load::Input::Program(program) => compile::best(&program)?,
         load::Input::Schedule(schedule) => *schedule,
     };
     let learned = learned(&args.learned);

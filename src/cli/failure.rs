@@ -1,11 +1,11 @@
 //! How a command fails: what is said, in which form, and the exit code.
 
-use super::{FORMAT, Form, note, print_json};
+use super::{FORMAT, Form, broken, json_text, load::Loaded, note, print};
 use roundelay::{
     CompileError, Diagnostic, Diagnostics, FileErrors, ProfileError, Refusal, RunError,
     parts::{
-        dsl::{ListMistake, Severity},
-        planner::{PlanMistakes, Repair},
+        dsl::{ListMistake, Place, Severity},
+        planner::{PlanMistake, PlanMistakes, Repair, Shortfall},
         schedule::{Lines, Violations},
     },
 };
@@ -81,8 +81,7 @@ impl Failure {
     pub(crate) fn tell(&self, json: Option<Form>) -> ExitCode {
         note(self.text.trim_end());
         if let Some(form) = json.filter(|_| !self.problems.is_empty()) {
-            let document = Problems { format: FORMAT, diagnostics: &self.problems };
-            let _ = print_json(&document, form);
+            let _ = self.document(form).and_then(|document| print(&document));
         }
         match self.kind {
             Kind::Refused => ExitCode::from(1),
@@ -90,6 +89,11 @@ impl Failure {
             Kind::Run => ExitCode::from(3),
             Kind::Interrupted => ExitCode::from(INTERRUPTED),
         }
+    }
+
+    /// What is wrong as JSON.
+    pub(crate) fn document(&self, form: Form) -> Result<String, Self> {
+        json_text(&Problems { format: FORMAT, diagnostics: &self.problems }, form)
     }
 
     /// A file that cannot be read or written.
@@ -131,6 +135,12 @@ impl Failure {
         Self { kind: Kind::Interrupted, text: text.to_owned(), problems: Vec::new() }
     }
 
+    /// A command that was interrupted before it printed anything.
+    pub(crate) fn interrupted_early(path: &Path, message: &str) -> Self {
+        let problem = Problem::new("interrupted", path, 0, message.to_owned());
+        Self { problems: vec![problem], ..Self::interrupted(message) }
+    }
+
     /// A program that is refused.
     pub(crate) fn program(diagnostics: &Diagnostics) -> Self {
         let problems = diagnostics.iter().map(Problem::from).collect();
@@ -146,25 +156,42 @@ impl Failure {
         Self::listed(diagnostics.iter().map(of).collect())
     }
 
-    /// A `--set` that is refused.
-    pub(crate) fn setting(diagnostic: &Diagnostic) -> Self {
+    /// An input that is refused for one reason, with its place.
+    pub(crate) fn diagnostic(diagnostic: &Diagnostic) -> Self {
         let problems = vec![Problem::from(diagnostic)];
         Self { kind: Kind::Refused, text: diagnostic.to_string(), problems }
     }
 
+    /// With what was told before, for whoever reads documents.
+    pub(crate) fn beside(mut self, told: Vec<Problem>) -> Self {
+        self.problems.splice(0..0, told);
+        self
+    }
+
     /// No plan fits.
-    pub(crate) fn no_plan(path: &Path, refusal: &Refusal) -> Self {
-        let mut problem = Problem::new("no_plan", path, 0, refusal.binding.clone());
+    pub(crate) fn no_plan(loaded: &Loaded, refusal: &Refusal) -> Self {
+        let binding = refusal.binding.clone();
+        let mut problem = Problem::new("no_plan", &loaded.file, 0, binding);
         let lines = refusal.repairs.iter().map(|repair| repair.lines.join(", "));
         problem.hint = lines.collect::<Vec<_>>().join("; ");
         problem.repairs = refusal.repairs.iter().map(RepairRow::from).collect();
+        let lines = &loaded.lines;
+        let place = refusal.blamed.iter().find_map(|key| lines.of_key(key).next());
+        let place = place.map(|line| &line.place);
+        if let Some(Place { file, line, column, .. }) = place {
+            problem.file.clone_from(file);
+            (problem.line, problem.column) = (u64::from(*line), u64::from(*column));
+        }
         let text = format!("error: {refusal}");
+        let (first, rest) = text.split_once('\n').unwrap_or((&text, ""));
+        let place = place.map_or(String::new(), Place::to_string);
+        let text = format!("{first}\n{place}{rest}");
         Self { kind: Kind::Refused, text, problems: vec![problem] }
     }
 
     /// A plan file that is refused.
     pub(crate) fn plan_file(path: &Path, mistakes: &PlanMistakes) -> Self {
-        let of = |m: &roundelay::parts::planner::PlanMistake| {
+        let of = |m: &PlanMistake| {
             Problem::new("plan", path, m.line as u64, m.message.clone())
         };
         Self::listed(mistakes.0.iter().map(of).collect())
@@ -209,22 +236,33 @@ impl Failure {
     }
 
     /// A plan that does not become a schedule.
-    pub(crate) fn compile(path: &Path, error: &CompileError) -> Self {
+    pub(crate) fn compile(loaded: &Loaded, error: &CompileError) -> Self {
         match error {
             CompileError::Check(violations) => {
-                Self::violations(path, violations, &Lines::default())
+                Self::violations(&loaded.file, violations, &Lines::default())
             }
+            CompileError::Memory(shortfalls) => Self::memory(loaded, shortfalls),
             CompileError::Lower(_) | CompileError::Price(_) => {
-                Self::refused("compile", path, error.to_string())
+                Self::refused("compile", &loaded.file, error.to_string())
             }
         }
     }
 
+    /// A plan that takes more memory than there is, or than the program allows.
+    fn memory(loaded: &Loaded, shortfalls: &[Shortfall]) -> Self {
+        let of = |short: &Shortfall| match broken::memory(short, loaded) {
+            Some(diagnostic) => Problem::from(&diagnostic),
+            None => Problem::new("memory", &loaded.file, 0, short.to_string()),
+        };
+        Self::listed(shortfalls.iter().map(of).collect())
+    }
+
     /// A program that cannot be measured.
-    pub(crate) fn profile(path: &Path, error: &ProfileError) -> Self {
+    pub(crate) fn profile(loaded: &Loaded, error: &ProfileError) -> Self {
+        let path = &loaded.file;
         match error {
-            ProfileError::NoPlan(refusal) => Self::no_plan(path, refusal),
-            ProfileError::Compile(error) => Self::compile(path, error),
+            ProfileError::NoPlan(refusal) => Self::no_plan(loaded, refusal),
+            ProfileError::Compile(error) => Self::compile(loaded, error),
             ProfileError::Threads { .. } | ProfileError::Run(_) => {
                 let run = matches!(error, ProfileError::Run(run) if !run.is_input());
                 let kind = if run { Kind::Run } else { Kind::Refused };
@@ -264,6 +302,12 @@ fn describe(error: &dyn std::error::Error) -> String {
 }
 
 impl Problem {
+    /// A plan of another program that is taken all the same.
+    pub(crate) fn doubt(path: &Path, doubt: PlanMistake) -> Self {
+        let problem = Self::new("plan", path, doubt.line as u64, doubt.message);
+        Self { severity: "warning", ..problem }
+    }
+
     fn new(code: &str, path: &Path, line: u64, message: String) -> Self {
         Self {
             code: code.to_owned(),

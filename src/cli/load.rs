@@ -31,8 +31,19 @@ pub(super) fn text(path: &Path) -> Result<String, Failure> {
     Ok(text)
 }
 
+/// A program with its `--set` decisions.
+#[derive(Debug)]
+pub(super) struct Loaded {
+    /// The program.
+    pub(super) program: Program,
+    /// Its file.
+    pub(super) file: PathBuf,
+    /// Where it says what may be planned.
+    pub(super) lines: dsl::PlanLines,
+}
+
 /// A program with its `--set` decisions; warnings are printed.
-pub(super) fn program(args: &ProgramArgs) -> Result<Program, Failure> {
+pub(super) fn program(args: &ProgramArgs) -> Result<Loaded, Failure> {
     program_with(args, dsl::Tables::Read)
 }
 
@@ -40,17 +51,18 @@ pub(super) fn program(args: &ProgramArgs) -> Result<Program, Failure> {
 pub(super) fn program_with(
     args: &ProgramArgs,
     tables: dsl::Tables,
-) -> Result<Program, Failure> {
+) -> Result<Loaded, Failure> {
     let source = SourceFile::new(args.file.display().to_string(), text(&args.file)?);
     let read = dsl::parse_set(&source, &dsl::Disk, tables, &args.set);
     let (program, warnings) = read.map_err(|refused| match refused {
         dsl::Refused::Program(mistakes) => Failure::program(&mistakes),
-        dsl::Refused::Setting(mistake) => Failure::setting(&mistake),
+        dsl::Refused::Setting(mistake) => Failure::diagnostic(&mistake),
     })?;
     for warning in warnings {
         note(&warning.to_string());
     }
-    Ok(program)
+    let lines = dsl::PlanLines::of(&source, &args.set);
+    Ok(Loaded { program, file: args.file.clone(), lines })
 }
 
 /// A checked schedule; its data paths are relative to its own folder.
@@ -70,7 +82,7 @@ pub(super) fn schedule(path: &Path) -> Result<Checked, Failure> {
 /// What can be trained.
 pub(super) enum Input {
     /// A program, to be planned.
-    Program(Box<Program>),
+    Program(Box<Loaded>),
     /// A schedule, which has every decision made.
     Schedule(Box<Checked>),
 }

@@ -5,7 +5,9 @@ use super::{
     args::{PlanArgs, ProgramArgs},
     compile,
     failure::Failure,
-    json_text, load, note, print, print_json,
+    json_text,
+    load::{self, Loaded},
+    note, print, print_json,
     watch::{Known, Watch},
 };
 use roundelay::{
@@ -22,22 +24,28 @@ pub(super) fn plan(args: &PlanArgs) -> Result<(), Failure> {
         ([first, second], file) => diff(args, (first, second), file.as_deref()),
         ([], Some(file)) => {
             let set = args.set.clone();
-            let program = load::program(&ProgramArgs { file: file.clone(), set })?;
+            let loaded = load::program(&ProgramArgs { file: file.clone(), set })?;
             args.output.as_deref().map_or(Ok(()), load::try_write)?;
-            ranked(args, file, &program)
+            ranked(args, &loaded)
         }
         _ => unreachable!("the arguments must name a program or two plans"),
     }
 }
 
-fn ranked(args: &PlanArgs, file: &Path, program: &Program) -> Result<(), Failure> {
+fn ranked(args: &PlanArgs, loaded: &Loaded) -> Result<(), Failure> {
+    let program = &loaded.program;
     let compare = planner::Compare::Approaches;
     let options = Search { top: args.top.get(), compare, ..Search::default() };
-    let mut watch = Watch::new();
+    let early = |message: &str| Failure::interrupted_early(&loaded.file, message);
+    let text = match args.json {
+        true => early(NO_PLAN).document(Form::Document)?,
+        false => String::new(),
+    };
+    let mut watch = Watch::new(Known { text, missing: NO_PLAN });
     let ranking = planner::plan_watched(program, &options, &mut watch);
     let ranking = ranking.map_err(|none| match none {
-        NoPlan::Refused(refusal) => Failure::no_plan(file, &refusal),
-        NoPlan::Interrupted => Failure::interrupted(&none.to_string()),
+        NoPlan::Refused(refusal) => Failure::no_plan(loaded, &refusal),
+        NoPlan::Interrupted => early(&none.to_string()),
     })?;
     if let Some(path) = &args.output {
         load::write(path, &roundelay::write_plan(ranking.best(), program))?;
@@ -101,6 +109,7 @@ impl Found<'_> {
     }
 }
 
+const NO_PLAN: &str = "no plan was told";
 const NO_FRONT: &str = "the front was not found";
 const NO_EXPLANATION: &str = "the explanation was not made";
 const NEITHER: &str = "neither front nor explanation was made";
@@ -160,7 +169,7 @@ fn diff(
         return tell_diff(args, (one, other), &planner::diff(&plans.0, &plans.1), None);
     };
     let set = args.set.clone();
-    let program = load::program(&ProgramArgs { file: file.to_owned(), set })?;
+    let program = load::program(&ProgramArgs { file: file.to_owned(), set })?.program;
     let read = |path: &Path| -> Result<Plan, Failure> {
         let mistakes = |wrong| Failure::plan_file(path, &wrong);
         let text = load::text(path)?;

@@ -13,7 +13,7 @@ use roundelay::{
 use std::time::Duration;
 
 pub(super) fn profile(args: &ProfileArgs) -> Result<(), Failure> {
-    let program = load::program_with(&args.program, Tables::Leave)?;
+    let loaded = load::program_with(&args.program, Tables::Leave)?;
     load::try_write(&args.output)?;
     let usual = ProfileOptions::default();
     let patience = Duration::from_secs(args.patience);
@@ -26,8 +26,8 @@ pub(super) fn profile(args: &ProfileArgs) -> Result<(), Failure> {
             DeviceChoice::Cuda => ProfileOn::Cuda,
         },
     };
-    let found = roundelay::profile(&program, &options, tell)
-        .map_err(|error| Failure::profile(&args.program.file, &error))?;
+    let found = roundelay::profile(&loaded.program, &options, tell)
+        .map_err(|error| Failure::profile(&loaded, &error))?;
     load::write(&args.output, &roundelay::write_profile(&found))?;
     if args.json {
         return print_json(&found, Form::Document);

@@ -138,23 +138,23 @@ fn tell_saved(args: &RunArgs) -> Result<(), Failure> {
 
 /// Plans and compiles a program, or reads a schedule.
 fn prepare(args: &RunArgs, told: Told) -> Result<Checked, Failure> {
-    let file = &args.program.file;
-    let program = match load::input(&args.program)? {
-        Input::Program(program) => program,
+    let loaded = match load::input(&args.program)? {
+        Input::Program(loaded) => loaded,
         Input::Schedule(schedule) => return Ok(*schedule),
     };
-    let ranking = roundelay::plan(&program, &Search::default())
-        .map_err(|refusal| Failure::no_plan(file, &refusal))?;
+    let program = &loaded.program;
+    let ranking = roundelay::plan(program, &Search::default())
+        .map_err(|refusal| Failure::no_plan(&loaded, &refusal))?;
     match (told, args.json) {
         (Told::Elsewhere, _) => {}
         (Told::Here, true) => {
-            let notes = planner::remarks(&ranking, &program);
+            let notes = planner::remarks(&ranking, program);
             let plan = &planner::document(&ranking).with_notes(notes);
             print_json(&PlanLine { event: "plan", plan }, Form::Line)?;
         }
-        (Told::Here, false) => print(&roundelay::table(&ranking, &program))?,
+        (Told::Here, false) => print(&roundelay::table(&ranking, program))?,
     }
-    compile::lowered(file, &program, ranking.best())
+    compile::lowered(&loaded, ranking.best())
 }
 
 /// What held-out data says.

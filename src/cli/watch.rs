@@ -19,18 +19,26 @@ pub(super) struct Watch {
     begun: Instant,
     line: Option<ProgressBar>,
     phase: Arc<Mutex<Phase>>,
+    /// What to tell in place of a search that told no plan.
+    nothing: Known,
 }
 
 /// What Ctrl-C finds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Phase {
-    /// What looks here before it goes on: a search, or a few lines on their way out.
-    Looking,
+    /// A search that has not looked here yet, and has no plan.
+    Begun,
+    /// A search that looks here before it goes on.
+    Searching,
     /// The same, when somebody wants an end.
+    Stopping,
+    /// A few lines on their way out.
+    Printing,
+    /// The same, when somebody wants an end of what follows them.
     Wanted,
     /// What never looks, and what to tell instead of it.
     Known(Known),
-    /// A search that was told so, or one that found nothing: nothing else listens to a signal.
+    /// What is left of a search that was told so.
     Over,
 }
 
@@ -45,14 +53,17 @@ pub(super) struct Known {
 
 impl Watch {
     /// Watches from now on. The first Ctrl-C ends the search, or what follows it, the second one the
-    /// program. Where the signal cannot be listened for, it does what it always does.
-    pub(super) fn new() -> Self {
-        let phase = Arc::new(Mutex::new(Phase::Looking));
-        let shared = Arc::clone(&phase);
+    /// program; before a search told a plan, standard output gets `nothing`. Where the signal cannot be
+    /// listened for, it does what it always does.
+    pub(super) fn new(nothing: Known) -> Self {
+        let phase = Arc::new(Mutex::new(Phase::Begun));
+        let (shared, none) = (Arc::clone(&phase), nothing.clone());
         let handler = move || {
             let mut phase = locked(&shared);
             match &*phase {
-                Phase::Looking => *phase = Phase::Wanted,
+                Phase::Begun | Phase::Stopping => leave_with(&none),
+                Phase::Searching => *phase = Phase::Stopping,
+                Phase::Printing => *phase = Phase::Wanted,
                 Phase::Known(known) => leave_with(known),
                 Phase::Wanted | Phase::Over => leave(),
             }
@@ -60,18 +71,22 @@ impl Watch {
         if let Err(error) = ctrlc::set_handler(handler) {
             note(&format!("cannot listen for Ctrl-C: {error}"));
         }
-        Self { begun: Instant::now(), line: None, phase }
+        Self { begun: Instant::now(), line: None, phase, nothing }
     }
 
     /// Does what follows a search that found plans. Ctrl-C meanwhile, or since the search, tells what
     /// is known and ends the program.
     pub(super) fn follow<T>(&self, known: Known, work: impl FnOnce() -> T) -> T {
         self.change(|phase| match phase {
-            Phase::Wanted => leave_with(&known),
-            Phase::Looking | Phase::Known(_) | Phase::Over => Phase::Known(known),
+            Phase::Stopping | Phase::Wanted => leave_with(&known),
+            Phase::Begun
+            | Phase::Searching
+            | Phase::Printing
+            | Phase::Known(_)
+            | Phase::Over => Phase::Known(known),
         });
         let done = work();
-        self.change(|_| Phase::Looking);
+        self.change(|_| Phase::Printing);
         done
     }
 
@@ -111,8 +126,15 @@ impl Observer for Watch {
         }
         let mut phase = locked(&self.phase);
         match *phase {
-            Phase::Looking => ControlFlow::Continue(()),
-            Phase::Wanted | Phase::Known(_) | Phase::Over => {
+            Phase::Begun | Phase::Searching => {
+                *phase = Phase::Searching;
+                ControlFlow::Continue(())
+            }
+            Phase::Stopping
+            | Phase::Printing
+            | Phase::Wanted
+            | Phase::Known(_)
+            | Phase::Over => {
                 *phase = Phase::Over;
                 ControlFlow::Break(())
             }
@@ -122,10 +144,19 @@ impl Observer for Watch {
     /// A signal that came too late for the search is one that came after it: plans are told first.
     fn end(&mut self, end: End) {
         self.clear();
+        let nothing = self.nothing.clone();
         self.change(|phase| match (end, phase) {
-            (End::Plans, phase) => phase.clone(),
-            (End::Nothing, Phase::Wanted) => leave(),
-            (End::Nothing, Phase::Looking | Phase::Known(_) | Phase::Over) => Phase::Over,
+            (_, Phase::Over) => Phase::Over,
+            (End::Plans, Phase::Stopping | Phase::Wanted) => Phase::Wanted,
+            (End::Plans, Phase::Begun | Phase::Searching | Phase::Printing) => {
+                Phase::Printing
+            }
+            (End::Plans, Phase::Known(known)) => Phase::Known(known.clone()),
+            (End::Nothing, Phase::Stopping | Phase::Wanted) => leave_with(&nothing),
+            (
+                End::Nothing,
+                Phase::Begun | Phase::Searching | Phase::Printing | Phase::Known(_),
+            ) => Phase::Known(nothing),
         });
     }
 }

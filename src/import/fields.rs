@@ -316,11 +316,22 @@ impl<'a> Fields<'a> {
     }
 
     fn refuse_unknown(&mut self, name: &str) {
-        let known = nearest(name, self.read.iter().map(String::as_str));
+        let name_of = spelled_out(name);
+        let is_there = |known: &&str| self.fields.iter().any(|own| own.name == **known);
+        let read = || self.read.iter().map(String::as_str);
+        let absent = nearest(&name_of, read().filter(|known| !is_there(known)));
+        let known = nearest(&name_of, read());
         let message = format!("unknown field `{name}`{known}");
-        let hint = format!(
-            "if it changes nothing in training, say `--ignore {name}` or take it out"
-        );
+        // One that is meant for another is no field to ignore.
+        let hint = match known == absent && !absent.is_empty() {
+            true => {
+                "this family reads that one, and it is missing; give the field its name"
+                    .to_owned()
+            }
+            false => format!(
+                "if it changes nothing in training, say `--ignore {name}` or take it out"
+            ),
+        };
         self.refuse(name, Code::UnknownKey, message, &hint);
     }
 
@@ -350,6 +361,19 @@ impl<'a> Fields<'a> {
         self.refuse(name, code, message, hint);
         self.mistakes
     }
+}
+
+/// A name with the words that some write short as this family may write them.
+fn spelled_out(name: &str) -> String {
+    let word = |word| match word {
+        "kv" => "key_value",
+        "n" => "num",
+        "eps" => "epsilon",
+        "ffn" => "intermediate",
+        "dim" => "size",
+        other => other,
+    };
+    name.split('_').map(word).collect::<Vec<_>>().join("_")
 }
 
 /// Whether two values are the same; 0 and 0.0 are.

@@ -308,3 +308,11 @@ fn layers_that_differ_take_what_they_differ_in() {
     let mistral = accepted(&fixture("mistral-7b-v0.1")).text;
     assert!(mistral.contains("window = 4096") && !mistral.contains("block layer"));
 }
+
+/// A field under another name than the one that is read is not offered to be ignored.
+#[test]
+fn a_field_that_is_meant_for_a_missing_one_is_to_be_renamed() {
+    let text = fixture("llama-3-8b").replace("num_key_value_heads", "num_kv_heads");
+    hold(&text, &["nearest is `num_key_value_heads`", "give the field its name"]);
+    assert!(!refused(&text).to_string().contains("--ignore"));
+}

@@ -96,19 +96,63 @@ impl<'a> ParseError<Tokens<'a>> for SyntaxError {
     }
 }
 
-/// A word after a number that looks like a unit, but is none.
+/// Words and signs that others write for a unit of the list.
+const SPELLINGS: [(&str, &str); 21] = [
+    ("\u{b5}", "us"),
+    ("\u{3bc}", "us"),
+    ("nsec", "ns"),
+    ("nanoseconds", "ns"),
+    ("usec", "us"),
+    ("microseconds", "us"),
+    ("msec", "ms"),
+    ("milliseconds", "ms"),
+    ("sec", "s"),
+    ("second", "s"),
+    ("seconds", "s"),
+    ("minutes", "min"),
+    ("hour", "h"),
+    ("hours", "h"),
+    ("byte", "B"),
+    ("bytes", "B"),
+    ("USD", "USD/h"),
+    ("EUR", "USD/h"),
+    ("GBP", "USD/h"),
+    ("JPY", "USD/h"),
+    ("CNY", "USD/h"),
+];
+
+/// A word after a number that looks like a unit, but is none; or a unit after a word.
 fn stray_unit(input: Tokens<'_>) -> Option<Mistake> {
     let Token { kind, text, .. } = input.peek();
-    if kind != Kind::Name || !input.after_number() {
+    if !matches!(kind, Kind::Name | Kind::Stray) {
         return None;
+    }
+    if !input.after_number() {
+        return lone_unit(input.before()?, text);
     }
     let alike = UNITS.into_iter().filter(|unit| unit.eq_ignore_ascii_case(text));
     let known: Vec<&str> = alike.collect();
-    let hint = match known[..] {
-        [] => near::hint(text, UNITS).filter(|_| text.len() > 1)?,
-        [one, ..] => format!("did you mean `{one}`?"),
+    let spelled = SPELLINGS.iter().find(|(other, _)| *other == text);
+    let hint = match (&known[..], spelled) {
+        ([one, ..], _) => format!("did you mean `{one}`?"),
+        ([], Some((_, unit @ "USD/h"))) => {
+            format!("prices are in `{unit}`, US dollars an hour")
+        }
+        ([], Some((_, unit))) => format!("did you mean `{unit}`?"),
+        ([], None) => near::hint(text, UNITS).filter(|_| text.len() > 1)?,
     };
     Some(Mistake::new(Code::Unit, format!("unknown unit `{text}`")).hint(hint))
+}
+
+/// A unit of several letters behind a word that should be a number.
+fn lone_unit(before: Token<'_>, text: &str) -> Option<Mistake> {
+    let is_unit = text.len() > 1 && UNITS.iter().any(|unit| unit.starts_with(text));
+    if before.kind != Kind::Name || !is_unit || !text.ends_with(['B', 'b', 'P', 's']) {
+        return None;
+    }
+    let message =
+        format!("`{text}` stands behind a number, and `{}` is none", before.text);
+    Some(Mistake::new(Code::Unit, message).hint(format!("write `2 {text}`")))
 }
 
 fn describe(token: Token<'_>) -> String {

@@ -14,7 +14,7 @@ use std::{cell::RefCell, iter, slice};
 pub(crate) struct Tokens<'a> {
     rest: &'a [Token<'a>],
     depth: u8,
-    last: Option<Kind>,
+    last: Option<Token<'a>>,
     shared: &'a Shared,
 }
 
@@ -46,12 +46,17 @@ impl<'a> Tokens<'a> {
     /// Without the next token.
     pub(crate) fn advance(self) -> Self {
         let rest = if self.rest.len() > 1 { &self.rest[1..] } else { self.rest };
-        Self { rest, last: Some(self.peek().kind), ..self }
+        Self { rest, last: Some(self.peek()), ..self }
     }
 
     /// Whether the token before was a number.
     pub(crate) fn after_number(&self) -> bool {
-        self.last == Some(Kind::Number)
+        self.last.is_some_and(|last| last.kind == Kind::Number)
+    }
+
+    /// The token before.
+    pub(crate) fn before(&self) -> Option<Token<'a>> {
+        self.last
     }
 
     /// Where the next token is.

@@ -8,7 +8,7 @@ use super::{
     plan::{all_keys, as_entry},
     repeated::refuse_repeated,
     resized::resize,
-    settings::{Settings, quantity, single, whole},
+    settings::{Settings, quantity, refuse_nothing, single, whole},
 };
 use crate::{
     Code, Diagnostic, Dimension, Files, Mistake, NanoDollarsPerHour, NoFiles, Program,
@@ -282,9 +282,6 @@ impl Program {
 fn positive(entry: &Entry, dimension: Dimension, report: &mut Report) -> Known<u64> {
     let expression = single(entry, report)?;
     let amount = quantity(expression, dimension, report)?;
-    if amount > 0 {
-        return Ok(amount);
-    }
-    let message = format!("`{}` must be more than zero", entry.key.text);
-    Err(report.error(expression.span, Mistake::new(Code::Value, message)))
+    refuse_nothing(&entry.key.text, (amount, dimension), expression, report)?;
+    Ok(amount)
 }

@@ -5,7 +5,8 @@ use super::{
     constant::constant,
     definitions::{Definitions, beginning},
     measured::{Shelf, Tables},
-    settings::quantity,
+    settings::{quantity, refuse_nothing},
+    tiers::tiers,
 };
 use crate::{
     Code, Dimension, Mistake, NanoDollarsPerHour, NoFiles, Span, Value, import, limit,
@@ -88,16 +89,7 @@ fn expand(
     report: &mut Report,
 ) -> Known<(Target, Profiles, Prices)> {
     let errors = report.errors();
-    let mut tiers: BTreeMap<&str, &Group> = BTreeMap::new();
-    for (name, group) in &cluster.tiers {
-        if definitions.devices.contains_key(name.text.as_str()) {
-            let message = format!("`{}` is a device already", name.text);
-            report.error(name.span, Mistake::new(Code::Duplicate, message));
-        }
-        if tiers.insert(&name.text, group).is_some() {
-            report.error(name.span, crate::report::duplicate("tier", &name.text));
-        }
-    }
+    let tiers = tiers(definitions, cluster, report)?;
     let whole = match &cluster.whole {
         Whole::Group(whole) => whole,
         Whole::Broken => return Err(report.earlier()),
@@ -218,7 +210,9 @@ impl<'a, 's> Expansion<'a, 's> {
             let mistake = Mistake::new(Code::Duplicate, message);
             return Err(self.report.error(sharing.span, mistake));
         }
-        let capacity = Bytes(quantity(sharing, Dimension::Memory, self.report)?);
+        let capacity = quantity(sharing, Dimension::Memory, self.report)?;
+        refuse_nothing("sharing", (capacity, Dimension::Memory), sharing, self.report)?;
+        let capacity = Bytes(capacity);
         Ok(self.target.pools.push(Pool { name: name.to_owned(), capacity }))
     }
 
@@ -233,7 +227,7 @@ impl<'a, 's> Expansion<'a, 's> {
         }
     }
 
-    /// A device, or a tier that stands above; tiers nest as deep as there are tiers.
+    /// A device, or a tier that stands above.
     fn member(
         &mut self,
         name: &'a Name,
@@ -241,9 +235,9 @@ impl<'a, 's> Expansion<'a, 's> {
         depth: usize,
     ) -> Known<()> {
         if let Some(tier) = self.tiers.get(name.text.as_str()).copied() {
-            if depth >= self.tiers.len().min(usize::from(limit::DEPTH)) {
-                let message = format!("tier `{}` holds itself", name.text);
-                return self.fail(name.span, Mistake::new(Code::Value, message));
+            if depth >= usize::from(limit::DEPTH) {
+                let message = format!("tiers nest at most {} deep", limit::DEPTH);
+                return self.fail(name.span, Mistake::new(Code::Limit, message));
             }
             return self.group(&name.text, tier, pool, depth + 1);
         }

@@ -38,9 +38,11 @@ impl<'a> Definitions<'a> {
             file.items.iter().for_each(|item| all.add(number, item, report));
         }
         for (what, sections) in [("train", &mut all.trains), ("plan", &mut all.plans)] {
-            refuse_second(what, sections, report);
-            sections.dedup_by_key(|(file, _)| *file);
+            let what = format!("`{what}` section");
+            keep_first(&what, sections, |section| section.span, report);
         }
+        keep_first("model", &mut all.models, |model| model.name.span, report);
+        keep_first("cluster", &mut all.clusters, |cluster| cluster.name.span, report);
         all
     }
 
@@ -76,7 +78,7 @@ impl<'a> Definitions<'a> {
         if self.broken == 0 { Ok(()) } else { Err(report.earlier()) }
     }
 
-    /// The model that is trained: the last of the main file, else the only one.
+    /// The model that is trained: that of the main file, else the only one that is imported.
     pub(super) fn model(&self, report: &mut Report) -> Known<&'a Model> {
         let model = chosen("model", &self.models);
         if let Some(model) = model.map_err(|m| report.error(beginning(), m))? {
@@ -127,23 +129,33 @@ fn hides_operator(name: &str) -> Mistake {
     mistake.hint("give the block another name")
 }
 
-fn refuse_second(what: &str, sections: &[(usize, &Section)], report: &mut Report) {
-    for pair in sections.windows(2) {
-        let [(file, first), (other, second)] = pair else { continue };
-        if file == other {
-            let message = format!("a file has one `{what}` section, found a second");
-            let labels = vec![(first.span, "the first is here".to_owned())];
-            report.error_with(
-                second.span,
-                Mistake::new(Code::Duplicate, message),
-                labels,
-            );
+/// Refuses all but the first of what a file has one of; an imported one is something else.
+fn keep_first<T>(
+    what: &str,
+    all: &mut Vec<(usize, &T)>,
+    span: impl Fn(&T) -> Span,
+    report: &mut Report,
+) {
+    let mut first: Option<(usize, Span)> = None;
+    all.retain(|(file, item)| match first {
+        Some((own, place)) if own == *file => {
+            let message = format!("a file has one {what}, found a second");
+            let labels = vec![(place, "the first is here".to_owned())];
+            let hint =
+                "leave one out; others may stand in files that import what they need";
+            let mistake = Mistake::new(Code::Duplicate, message).hint(hint);
+            report.error_with(span(item), mistake, labels);
+            false
         }
-    }
+        Some(_) | None => {
+            first = Some((*file, span(item)));
+            true
+        }
+    });
 }
 
 fn chosen<'a, T>(what: &str, all: &[(usize, &'a T)]) -> Result<Option<&'a T>, Mistake> {
-    let main = all.iter().rev().find(|(file, _)| *file == 0);
+    let main = all.iter().find(|(file, _)| *file == 0);
     match (main, all) {
         (Some((_, item)), _) | (None, [(_, item)]) => Ok(Some(item)),
         (None, []) => Ok(None),

@@ -5,7 +5,7 @@ use crate::{
     Code, Mistake, Model, Pattern, Program, Span, limit,
     report::{Known, Report},
     signature::{Arguments, Fallback, Formal, optional, required},
-    syntax::{Argument, Expression, ExpressionKind, Name},
+    syntax::{Argument, Expression, ExpressionKind, Name, Operator},
 };
 use roundelay_schedule::{Initial, Method, Optimizer, Rate};
 use std::collections::BTreeSet;
@@ -155,6 +155,12 @@ pub(super) fn called<'a>(
         ExpressionKind::Name(text) => {
             Ok((Name { text: text.clone(), span: expression.span }, &[]))
         }
+        ExpressionKind::Chain(first, others) if is_hyphenated(first, others) => {
+            let message = format!("expected {expected}; a `-` stands in none");
+            let hint = format!("write `{}`", underscored(first, others));
+            Err(report
+                .error(expression.span, Mistake::new(Code::Type, message).hint(hint)))
+        }
         ExpressionKind::Number(..)
         | ExpressionKind::Text(_)
         | ExpressionKind::Shape(_)
@@ -164,6 +170,33 @@ pub(super) fn called<'a>(
             let mistake = Mistake::new(Code::Type, format!("expected {expected}"));
             Err(report.error(expression.span, mistake))
         }
+    }
+}
+
+/// Whether a difference is a name with `-` in place of `_`.
+fn is_hyphenated(first: &Expression, others: &[(Operator, Expression)]) -> bool {
+    let word = |one: &Expression| !written(one).is_empty();
+    let joined =
+        |(sign, one): &(Operator, Expression)| *sign == Operator::Subtract && word(one);
+    matches!(first.kind, ExpressionKind::Name(_)) && others.iter().all(joined)
+}
+
+fn underscored(first: &Expression, others: &[(Operator, Expression)]) -> String {
+    let others = others.iter().map(|(_, one)| written(one));
+    [written(first)].into_iter().chain(others).collect::<Vec<_>>().join("_")
+}
+
+/// A name or a number as it is written; of others nothing.
+fn written(expression: &Expression) -> &str {
+    match &expression.kind {
+        ExpressionKind::Name(text) | ExpressionKind::Number(text, None) => text,
+        ExpressionKind::Number(_, Some(_))
+        | ExpressionKind::Text(_)
+        | ExpressionKind::Shape(_)
+        | ExpressionKind::Call(..)
+        | ExpressionKind::Index(..)
+        | ExpressionKind::Negative(_)
+        | ExpressionKind::Chain(..) => "",
     }
 }
 

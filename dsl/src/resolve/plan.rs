@@ -138,7 +138,7 @@ fn set_entry(
 
 /// `key=value` as `key value`, and `outer.inner=value` as `outer { inner value }`. A sign is one
 /// only right behind the key; `rule cyclic(slack = 1)` is an entry as it stands.
-pub(super) fn as_entry(text: &str) -> String {
+pub(crate) fn as_entry(text: &str) -> String {
     let key = text.trim_start().split([' ', '\t', '=', '<', '>']).next().unwrap_or("");
     let behind = text.trim_start()[key.len()..].trim_start();
     if key.is_empty() || !behind.starts_with(['=', '<', '>']) {

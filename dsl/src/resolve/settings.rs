@@ -4,7 +4,7 @@ use super::constant::constant;
 use crate::{
     Code, Dimension, Mistake, Quantity, Span, Value, near,
     report::{Known, Report, duplicate},
-    syntax::{Choice, Entry, Expression, Name, Setting},
+    syntax::{Choice, Entry, Expression, ExpressionKind, Name, Setting},
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -106,9 +106,8 @@ impl<'a> Settings<'a> {
         let Some(entry) = self.get(key) else { return Ok(None) };
         let expression = only_value(entry, report)?;
         let amount = quantity(expression, dimension, report)?;
-        if amount == 0 && dimension != Dimension::Time {
-            let message = format!("`{key}` must be more than zero");
-            return Err(report.error(expression.span, Mistake::new(Code::Value, message)));
+        if dimension != Dimension::Time {
+            refuse_nothing(key, (amount, dimension), expression, report)?;
         }
         Ok(Some(amount))
     }
@@ -196,6 +195,31 @@ pub(super) fn quantity(
             let message = format!("expected {expected}, found {}", other.kind());
             Err(report.error(expression.span, Mistake::new(Code::Unit, message)))
         }
+    }
+}
+
+/// Refuses a quantity that counts nothing, be it zero or less than the least that is counted.
+pub(super) fn refuse_nothing(
+    key: &str,
+    (amount, dimension): (u64, Dimension),
+    expression: &Expression,
+    report: &mut Report,
+) -> Known<()> {
+    if amount > 0 {
+        return Ok(());
+    }
+    let message = match is_zero(expression) {
+        true => format!("`{key}` must be more than zero"),
+        false => format!("`{key}` is less than {}", dimension.least()),
+    };
+    Err(report.error(expression.span, Mistake::new(Code::Value, message)))
+}
+
+/// Whether a number is zero as it is written.
+fn is_zero(expression: &Expression) -> bool {
+    match &expression.kind {
+        ExpressionKind::Number(digits, _) => digits.parse() == Ok(0.0),
+        _ => true,
     }
 }
 

@@ -153,7 +153,7 @@ mod tests {
             }
             assert_eq!(seen, expected[..3_000]);
             queue.add(open((5_000, 1)));
-            assert_eq!(queue.first().map(|(score, _)| score[0]), Some(1));
+            assert_eq!(queue.first().map(|(score, _)| score.0), Some(1));
             let back = queue.take(1, |_, _| true)[0];
             let slower = sample::bound(roundelay_schedule::Nanos(1_000));
             queue.put_back(back, (slower, Sharpness::Stages));
@@ -162,7 +162,7 @@ mod tests {
                 left.iter().map(|open| open.score(&goal)).collect();
             left.sort_unstable();
             let last = left.pop().expect("what was given back is left");
-            assert_eq!((last[0], &left[..]), (1_000, &expected[3_000..]));
+            assert_eq!((last.0, &left[..]), (1_000, &expected[3_000..]));
         }
     }
 }

@@ -98,7 +98,7 @@ fn a_limit_leaves_its_least_bound_open() {
     let first: Vec<u64> = (1..=40).map(|work| work * 14 + 1).collect();
     let found = found(&first, aim(&goal(), 40, 10));
     let least = first[10] * 2;
-    assert_eq!((found.clocked, found.open.map(|open| open[0])), (10, Some(least)));
+    assert_eq!((found.clocked, found.open.map(|open| open.0)), (10, Some(least.into())));
 }
 
 #[test]

@@ -303,12 +303,13 @@ fn what_is_cut_short_is_said() {
         plan: "sync".into(),
         step_time: roundelay_schedule::Nanos(5),
     };
-    let untried = vec!["8 devices".to_owned()];
+    let untried = ["8 devices".to_owned()].into();
     let refused = Refusal {
+        blamed: Box::default(),
         binding: "memory".into(),
         repairs: vec![repair],
         untried,
-        mistaken: Vec::new(),
+        mistaken: Box::default(),
         searched: Searched::All,
     };
     let text = refused.to_string();

@@ -1,10 +1,13 @@
 //! A simulated run as a Chrome trace, which Perfetto and `chrome://tracing` open: a process per
 //! device with a track per queue, an arrow for every wait across queues, and a counter of live
-//! memory.
+//! memory on the clock. The live peak of the checker follows the order of the list instead: there
+//! nothing overlaps, so on the clock a device may hold more at one time, though never more than its
+//! arena.
 
 use super::memory::live;
 use crate::{
-    ActionId, Bytes, Collective, Entry, Id, Kind, Nanos, PhysicalQueue, Simulation, Work,
+    ActionId, Bytes, Collective, DeviceId, Entry, Id, Kind, Nanos, PhysicalQueue,
+    Simulation, Work,
 };
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -114,11 +117,13 @@ fn track(simulation: &Simulation<'_>, queue: PhysicalQueue) -> [usize; 2] {
 fn names(simulation: &Simulation<'_>) -> Vec<Event> {
     let queues: BTreeSet<PhysicalQueue> =
         spans(simulation).map(|entry| entry.queue).collect();
+    let devices = &simulation.schedule().target.devices;
+    let called = |device: &DeviceId| devices[*device].name.clone();
     let name = |queue: &PhysicalQueue| match queue {
-        PhysicalQueue::Lane(device, lane) => (device.to_string(), format!("lane {lane}")),
-        PhysicalQueue::Arrival(device) => (device.to_string(), "arrivals".to_owned()),
+        PhysicalQueue::Lane(device, lane) => (called(device), format!("lane {lane}")),
+        PhysicalQueue::Arrival(device) => (called(device), "arrivals".to_owned()),
         PhysicalQueue::Host(device) => {
-            ("shared".to_owned(), format!("host for {device}"))
+            ("shared".to_owned(), format!("host for {}", called(device)))
         }
         PhysicalQueue::Group(group) => ("shared".to_owned(), format!("group {group}")),
     };
@@ -203,7 +208,7 @@ fn arrow(
 fn counters(simulation: &Simulation<'_>) -> impl Iterator<Item = Event> {
     let counter = |pid: usize, (time, live): (Nanos, BTreeMap<Kind, Bytes>)| {
         let args = live.into_iter().map(|(kind, bytes)| (kind.to_string(), bytes.0));
-        let (name, ts) = ("live bytes", microseconds(time));
+        let (name, ts) = ("live bytes on the clock", microseconds(time));
         Event::Counter { name, pid, ts, args: args.collect() }
     };
     let devices = live(simulation).into_iter();

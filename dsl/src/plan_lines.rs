@@ -1,0 +1,164 @@
+//! The lines that say what may be planned: those of the `plan` block and those behind `--set`, each
+//! with its place, so that whoever finds one broken points at it.
+
+use crate::{
+    Place, SourceFile, Span,
+    parse::{entry, file},
+    resolve::as_entry,
+    source::unmarked,
+    syntax::{Choice, Entry, Item, Section, Setting},
+};
+
+/// One line: what it is about, how it is written, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanLine {
+    /// The key, behind the one around it and a dot: `stages`, `tensor.rows`.
+    pub key: String,
+    /// The line as it is written.
+    pub text: String,
+    /// Where.
+    pub place: Place,
+}
+
+/// The lines that count, in their order: what is set stands in place of what the block says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanLines {
+    /// Where the `plan` block begins; the begin of a file that has none.
+    pub block: Place,
+    lines: Vec<PlanLine>,
+}
+
+impl PlanLines {
+    /// The lines of a main file and of settings that were read without a mistake.
+    pub fn of(source: &SourceFile, settings: &[impl AsRef<str>]) -> Self {
+        let source = SourceFile::new(source.path.as_str(), unmarked(&source.text));
+        let (tree, _) = file(&source.text, 0);
+        let block = tree.items.iter().find_map(section);
+        let span = block.map_or(Span::default(), |section| section.span);
+        let entries = block.map_or(&[][..], |section| &section.entries);
+        let mut all = Self { block: Place::new(&source, span), lines: Vec::new() };
+        entries.iter().for_each(|entry| all.lines.extend(lines(&source, entry)));
+        for setting in settings {
+            let set = SourceFile::new("--set", as_entry(setting.as_ref()));
+            let set = entry(&set.text).map(|entry| lines(&set, &entry));
+            set.into_iter().flatten().for_each(|line| all.set(line));
+        }
+        all
+    }
+
+    /// Puts a line in place of those that say the same; each of `stage` says something of its own.
+    fn set(&mut self, line: PlanLine) {
+        self.lines.retain(|known| known.key != line.key || line.key == "stage");
+        self.lines.push(line);
+    }
+
+    /// The lines of a key; `stage` alone may have several.
+    pub fn of_key<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a PlanLine> {
+        self.lines.iter().filter(move |line| line.key == key)
+    }
+}
+
+fn section(item: &Item) -> Option<&Section> {
+    match item {
+        Item::Plan(section) => Some(section),
+        Item::Import(_)
+        | Item::Model(_)
+        | Item::Block(_)
+        | Item::Device(_)
+        | Item::Link(_)
+        | Item::Cluster(_)
+        | Item::Train(_) => None,
+    }
+}
+
+/// The lines of an entry: those in its braces, where it has no value of its own.
+fn lines(source: &SourceFile, entry: &Entry) -> Vec<PlanLine> {
+    let outer = &entry.key.text;
+    match entry.value {
+        Setting::Nothing if !entry.entries.is_empty() => {
+            let named = |inner: &Entry| format!("{outer}.{}", inner.key.text);
+            entry.entries.iter().map(|inner| line(source, named(inner), inner)).collect()
+        }
+        _ => vec![line(source, outer.clone(), entry)],
+    }
+}
+
+fn line(source: &SourceFile, key: String, entry: &Entry) -> PlanLine {
+    let span = Span { end: end(entry), ..entry.key.span };
+    let written = source.text.get(span.start as usize..span.end as usize);
+    let mut text = written.unwrap_or_default().to_owned();
+    if !entry.entries.is_empty() {
+        text.push_str(" }");
+    }
+    PlanLine { key, text, place: Place::new(source, span) }
+}
+
+/// Where the last word of an entry ends.
+fn end(entry: &Entry) -> u32 {
+    let own = match &entry.value {
+        Setting::AtMost(value) | Setting::AtLeast(value) => value.span.end,
+        Setting::OneOf(choices) => choices.last().map_or(entry.key.span.end, last),
+        Setting::Nothing | Setting::Broken => entry.key.span.end,
+    };
+    entry.entries.iter().map(end).fold(own, u32::max)
+}
+
+fn last(choice: &Choice) -> u32 {
+    choice.last.as_ref().unwrap_or(&choice.first).span.end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "\u{feff}plan {
+    exactness delayed, stages 2 .. 4 | 8
+    tensor { rows <= 8, contraction gather }
+    rule cyclic(slack = 1)   # why
+    stage 0 .. 1 { recompute full }
+    memory <= 1 GB
+}";
+
+    #[test]
+    fn lines_stand_where_they_are_written() {
+        let lines = PlanLines::of(&SourceFile::new("a.rdl", TEXT), &[""; 0]);
+        assert_eq!((lines.block.line, lines.block.column), (1, 1));
+        for (key, text, line, column) in [
+            ("exactness", "exactness delayed", 2, 5),
+            ("stages", "stages 2 .. 4 | 8", 2, 24),
+            ("tensor.rows", "rows <= 8", 3, 14),
+            ("tensor.contraction", "contraction gather", 3, 25),
+            ("rule", "rule cyclic(slack = 1)", 4, 5),
+            ("stage", "stage 0 .. 1 { recompute full }", 5, 5),
+            ("memory", "memory <= 1 GB", 6, 5),
+        ] {
+            let found: Vec<&PlanLine> = lines.of_key(key).collect();
+            let [found] = found[..] else { panic!("{key}: {found:?}") };
+            assert_eq!(found.text, text);
+            let Place { file, .. } = &found.place;
+            assert_eq!((file.as_str(), found.place.line), ("a.rdl", line), "{key}");
+            assert_eq!(found.place.column, column, "{key}");
+        }
+    }
+
+    #[test]
+    fn what_is_set_takes_the_place_of_a_line() {
+        let set = ["memory<=2 GB", "tensor.rows=1", "stage 2 { recompute none }"];
+        let lines = PlanLines::of(&SourceFile::new("a.rdl", TEXT), &set);
+        let said = |key| -> Vec<(&str, &str)> {
+            let all = lines.of_key(key);
+            all.map(|line| (line.place.file.as_str(), line.text.as_str())).collect()
+        };
+        assert_eq!(said("memory"), [("--set", "memory<=2 GB")]);
+        assert_eq!(said("tensor.rows"), [("--set", "rows 1")]);
+        assert_eq!(said("tensor.contraction"), [("a.rdl", "contraction gather")]);
+        let stages = [
+            ("a.rdl", "stage 0 .. 1 { recompute full }"),
+            ("--set", "stage 2 { recompute none }"),
+        ];
+        assert_eq!(said("stage"), stages);
+        let none = PlanLines::of(&SourceFile::new("b.rdl", "# nothing"), &[""; 0]);
+        assert_eq!((none.block.line, none.block.column), (1, 1));
+        assert_eq!(none.of_key("memory").count(), 0);
+    }
+}

@@ -1,0 +1,84 @@
+//! What a plan that is given breaks of its program: lines that it does not keep are told and the plan
+//! is taken; a weaker class of gradients and too little memory refuse it.
+
+use super::load::Loaded;
+use roundelay::{
+    Diagnostic, Plan,
+    parts::{
+        dsl::{Code, Place, PlanLine, Severity},
+        planner::{self, Breach, Shortage, Shortfall},
+        schedule::Exactness,
+    },
+};
+
+/// One warning for every line of the program that a plan does not keep, in the order of the lines.
+pub(super) fn lines(plan: &Plan, loaded: &Loaded) -> Vec<Diagnostic> {
+    let breaches = planner::breaches(plan, &loaded.program);
+    let mut all: Vec<Diagnostic> =
+        breaches.iter().map(|breach| warning(breach, loaded)).collect();
+    all.sort_by_key(|diagnostic| (diagnostic.place.line, diagnostic.place.column));
+    all
+}
+
+fn warning(breach: &Breach, loaded: &Loaded) -> Diagnostic {
+    let line = loaded.lines.of_key(breach.key).nth(breach.number);
+    let says = match line {
+        Some(line) => format!("the program says `{}`", line.text),
+        None => format!("the program has another `{}`", breach.key),
+    };
+    Diagnostic {
+        severity: Severity::Warning,
+        message: format!("the plan has {}, {says}", breach.has),
+        hints: vec!["the plan is taken as it stands; mend it or this line".to_owned()],
+        ..at(line, loaded)
+    }
+}
+
+/// Why a plan is refused whose gradients are of a weaker class than the program allows.
+pub(super) fn exactness(plan: &Plan, loaded: &Loaded) -> Option<Diagnostic> {
+    let class = planner::weaker(plan, &loaded.program)?;
+    let line = loaded.lines.of_key("exactness").next();
+    let (line, says) = match line {
+        Some(_) => (line, String::new()),
+        None => (
+            loaded.lines.of_key("rule").next(),
+            " where it has no line `exactness`".to_owned(),
+        ),
+    };
+    let allowed = loaded.program.search.exactness.unwrap_or(Exactness::Reordered);
+    let message = format!(
+        "the plan is {class}: {}; the program allows {allowed}{says}",
+        class.change()
+    );
+    let hints = vec![format!("write `exactness {class}` in `plan {{ … }}` to allow it")];
+    Some(Diagnostic { message, hints, ..at(line, loaded) })
+}
+
+/// Why a plan is refused that takes more of a device than the program allows; none where the device
+/// itself has too little.
+pub(super) fn memory(short: &Shortfall, loaded: &Loaded) -> Option<Diagnostic> {
+    let bound = loaded.program.search.memory?;
+    if short.capacity != bound || matches!(short.place, Shortage::Pool(_)) {
+        return None;
+    }
+    let line = loaded.lines.of_key("memory").next();
+    let says = line.map_or("the bound of `memory`", |line| &line.text);
+    let (needed, bound) = (planner::exact(short.needed.0), planner::exact(bound.0));
+    let message = format!("the plan breaks `{says}`: {short}");
+    let hints =
+        vec![format!("it needs {needed}, {bound} are allowed; `memory <= {needed}`")];
+    Some(Diagnostic { message, hints, ..at(line, loaded) })
+}
+
+/// An error at a line, or at the block that lacks it.
+fn at(line: Option<&PlanLine>, loaded: &Loaded) -> Diagnostic {
+    let place: &Place = line.map_or(&loaded.lines.block, |line| &line.place);
+    Diagnostic {
+        code: Code::Plan,
+        severity: Severity::Error,
+        place: Box::new(place.clone()),
+        message: String::new(),
+        hints: Vec::new(),
+        labels: Vec::new(),
+    }
+}
