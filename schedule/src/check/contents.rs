@@ -300,7 +300,7 @@ impl<'a> Run<'a> {
     pub(super) fn misplan(
         &mut self,
         step: Step,
-        stage: Stage,
+        (stage, at, row): (Stage, Place, Row),
         made: Option<SumId>,
         faults: &mut Faults,
     ) {
@@ -309,6 +309,8 @@ impl<'a> Run<'a> {
             faults.push(Violation::Tree {
                 action: step.action,
                 stage,
+                at,
+                row,
                 made: made.map(|sum| self.sums.spell(sum)),
                 plan: self.sums.spell(tree.whole),
             });

@@ -6,7 +6,7 @@ use super::{
     held::Held,
     sums::SumId,
 };
-use crate::{Access, Id, MicroBatch, Pass, Place, Role, Routine, Row, ValueId};
+use crate::{Access, Argument, Id, MicroBatch, Pass, Place, Role, Routine, Row, ValueId};
 
 /// A launch that executes.
 #[derive(Clone, Copy, Debug)]
@@ -130,7 +130,10 @@ impl Run<'_> {
         match made {
             Ok(Some(sum)) if tree.has(sum) => Held::Gradient(keeper, t, sum),
             Ok(sum) => {
-                self.misplan(launch.step, keeper, sum, faults);
+                let is_sum = |argument: &Argument| argument.role == Role::Gradient;
+                let sums = launch.routine.arguments.iter().position(is_sum);
+                let row = launch.rows[sums.expect("who makes a sum has a row for it")];
+                self.misplan(launch.step, (keeper, launch.at, row), sum, faults);
                 Held::Gradient(keeper, t, planned)
             }
             Err(Refused) => Held::Gradient(keeper, t, planned),

@@ -120,7 +120,7 @@ impl Run<'_> {
                 Held::Gradient(stage, step.t, sum)
             }
             _ => {
-                self.misplan(step, stage, total, faults);
+                self.misplan(step, (stage, group.places[0], from), total, faults);
                 planned
             }
         }

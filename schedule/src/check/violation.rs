@@ -111,6 +111,10 @@ pub enum Violation {
         action: ActionId,
         /// The stage.
         stage: Stage,
+        /// Where.
+        at: Place,
+        /// The row that has the sum.
+        row: Row,
         /// What it makes; nothing when it is deeper than a sum of sums.
         made: Option<Sum>,
         /// What the plan says.
@@ -276,17 +280,17 @@ impl Violation {
                  move its slot, or add the action that puts it there",
                 Writer(found, *writer)
             ),
-            Violation::Tree { action, stage, made: Some(made), plan } => write!(
+            Violation::Tree { action, stage, at, row, made: Some(made), plan } => write!(
                 f,
-                "{action} makes the gradient sum {} of {stage}; the plan adds {}: take the \
-                 micro-batches in the plan's order",
+                "{action} makes the gradient sum {} of {stage} in {row} on {at}; the plan adds \
+                 {}: take the micro-batches in the plan's order",
                 Spelled(made),
                 Spelled(plan)
             ),
-            Violation::Tree { action, stage, made: None, plan } => write!(
+            Violation::Tree { action, stage, at, row, made: None, plan } => write!(
                 f,
-                "{action} adds nothing to the gradient of {stage}; the plan adds {}: give \
-                 its group members",
+                "{action} adds nothing to the gradient of {stage} in {row} on {at}; the plan adds \
+                 {}: give its group members",
                 Spelled(plan)
             ),
             Violation::Rest { at, row, expected, found, writer, steps } => write!(
