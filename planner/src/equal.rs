@@ -209,8 +209,9 @@ fn same_device(values: &Values, family: Family, counts: Counts) -> Option<Superi
     {
         return Some(Superior::OneDevice);
     }
-    // Units of a local rule are stages at least, so the fewest that are listed may be too few.
-    let fewer = rule == Rule::Sync && values.tries_fewer_stages(s);
+    // Units of a local rule are stages at least, so the fewest that are listed may be too few; and
+    // where memory is bounded the few bytes by which stages differ may be those that are missing.
+    let fewer = rule == Rule::Sync && !values.is_bounded && values.tries_fewer_stages(s);
     (replicas == 1 && fewer && !looped && !values.pinned).then_some(Superior::FewerStages)
 }
 

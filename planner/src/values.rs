@@ -37,6 +37,8 @@ const OPEN_PASSES: u64 = 8192;
 pub(crate) struct Values {
     /// What is minimised.
     pub objective: Objective,
+    /// Whether the program bounds memory further than its devices do.
+    pub is_bounded: bool,
     /// Rules.
     pub rules: Vec<Rule>,
     /// Placements.
@@ -139,6 +141,7 @@ impl Values {
         };
         Self {
             objective: program.search.objective,
+            is_bounded: program.search.memory.is_some(),
             rules: one_of(rule, &known_rules()),
             placements: one_of(placement, Placement::ALL),
             orders: one_of(order, &known_orders(program)),
