@@ -120,7 +120,8 @@ pub(crate) fn survey(
     let mut ranking = ranked(program, options, Breadth::AllClasses, progress);
     match options.compare {
         Compare::Plans => ranking.approaches.clear(),
-        Compare::Approaches if ranking.approaches.is_empty() => {
+        // Where the limit was met they were looked at already.
+        Compare::Approaches if ranking.optimal && ranking.approaches.is_empty() => {
             ranking.look_at_approaches(program, options, progress);
         }
         Compare::Approaches => {}

@@ -50,6 +50,11 @@ pub(super) fn keep(file: &Path, contents: &[u8]) -> io::Result<Vec<u8>> {
     }
 }
 
+/// Whether anything can be kept in a folder.
+pub(super) fn can_keep(folder: &Path) -> bool {
+    half(&folder.join("trial"), &[]).and_then(fs::remove_file).is_ok()
+}
+
 /// Writes what is to become a file, beside it.
 fn half(file: &Path, contents: &[u8]) -> io::Result<PathBuf> {
     if let Some(folder) = file.parent() {
@@ -101,6 +106,8 @@ mod tests {
         assert_eq!(read(&file).as_deref(), Some(b"third".as_slice()));
         let files = fs::read_dir(file.parent().unwrap()).unwrap();
         assert_eq!(files.count(), 1, "no halves are left");
+        assert!(can_keep(file.parent().unwrap()));
+        assert!(!can_keep(Path::new("/dev/null")), "it is no folder");
         assert!(keep(Path::new("/dev/null/one"), b"nowhere").is_err());
     }
 }

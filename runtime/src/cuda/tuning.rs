@@ -7,7 +7,7 @@
 
 use super::{
     bounce::{alone, wait},
-    cache::{cache_folder, keep, read},
+    cache::{cache_folder, can_keep, keep, read},
     driver::{Address, Device, DeviceFacts, DeviceMemory, DriverError, Event, Stream},
     products::{Addresses, Algorithm, Extents, Handle, Plan, WORKSPACE},
 };
@@ -80,7 +80,7 @@ impl Tuner {
         };
         let file = folder.join(self.name(text));
         let known = read(&file).and_then(|kept| find(algorithms, &kept));
-        if known.is_some() || self.trials == Trials::Left {
+        if known.is_some() || self.trials == Trials::Left || !can_keep(folder) {
             return known.or(Some(first));
         }
         let tried = self.try_all((plan, handle), extents, algorithms);
