@@ -2,6 +2,8 @@
 //! also gives stages replicas of their own. Its golden numbers on public profiles show that it is
 //! the published one; with one machine per stage and free messages it must agree with [`cut`].
 
+mod resnet50;
+
 use super::{Chain, cut};
 use roundelay_schedule::{Bytes, Nanos};
 
@@ -155,12 +157,16 @@ fn partition(layers: &[Layer], machines: Machines) -> (f64, Vec<(usize, usize)>)
 
 #[test]
 fn the_published_partitions() {
+    let resnet50 = resnet50::layers();
     for (layers, count, time, ends, replicas) in [
         (&VGG16[..], 4, 0.2055, vec![17, 40], vec![3, 1]),
         (&VGG16, 8, 0.1038, vec![24, 40], vec![7, 1]),
         // The second cut is published as 32; with 31 the slowest stage is the same one.
         (&VGG16, 16, 0.0565, vec![24, 31, 40], vec![13, 2, 1]),
         (&ALEXNET, 4, 0.0342, vec![13, 22], vec![3, 1]),
+        // Published without the places of the cuts.
+        (&resnet50, 4, 0.1629, vec![94, 176], vec![2, 2]),
+        (&resnet50, 16, 0.0478, vec![91, 153, 176], vec![7, 6, 3]),
     ] {
         let machines = Machines { count, together: count, bandwidth: 1e9 };
         let (found, stages) = partition(layers, machines);
@@ -172,7 +178,7 @@ fn the_published_partitions() {
 
 #[test]
 fn the_cuts_are_those_of_one_machine_per_stage() {
-    for layers in [&VGG16[..], &ALEXNET] {
+    for layers in [&VGG16[..], &ALEXNET, &resnet50::layers()] {
         let chain = Chain {
             reads: Vec::new(),
             times: layers.iter().map(|layer| Nanos(1000 * layer.0)).collect(),
