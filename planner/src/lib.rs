@@ -67,6 +67,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod tied;
+mod timeless;
 mod values;
 mod waiting;
 mod what_if;

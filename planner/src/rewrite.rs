@@ -13,7 +13,7 @@ mod term;
 #[cfg(test)]
 mod tests;
 
-use crate::sharding::Shardings;
+use crate::{sharding::Shardings, timeless::timeless};
 use egg::{EGraph, Rewrite as Equation, Runner, SimpleScheduler, StopReason};
 use roundelay_codegen::{Choice, Divided, Neighbour};
 use roundelay_schedule::{Attribute, MapWays, Rewrite};
@@ -24,14 +24,11 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
     sync::{Mutex, PoisonError},
-    time::Duration,
 };
 
 /// Nodes of an e-graph, and rounds of all rules, at most.
 const NODES_MAX: usize = 1 << 12;
 const ROUNDS_MAX: usize = 32;
-/// Long enough for any machine to reach one of the limits above first.
-const TIME_MAX: Duration = Duration::from_secs(1 << 20);
 
 pub(crate) use term::Term;
 
@@ -80,13 +77,10 @@ pub(crate) fn grown<'e>(
     terms: Terms,
     equations: impl IntoIterator<Item = &'e Equation<Term, ()>>,
 ) -> (Terms, Stop) {
-    let runner = Runner::default()
-        .with_egraph(terms)
-        .with_scheduler(SimpleScheduler)
-        .with_node_limit(NODES_MAX)
-        .with_iter_limit(ROUNDS_MAX)
-        .with_time_limit(TIME_MAX)
-        .run(equations);
+    let runner = timeless(|| {
+        let runner = Runner::default().with_egraph(terms).with_scheduler(SimpleScheduler);
+        runner.with_node_limit(NODES_MAX).with_iter_limit(ROUNDS_MAX).run(equations)
+    });
     (runner.egraph, Stop::of(runner.stop_reason))
 }
 

@@ -6,6 +6,7 @@ use super::{
     extract::Cheapest,
     rules::{MOVES, Rule, is_in_place, operator, operator_of, result, results},
 };
+use crate::timeless::timeless;
 use egg::Id;
 use roundelay_codegen::{ArrayUse, Neighbour};
 use roundelay_schedule::{Attribute, Name};
@@ -58,7 +59,7 @@ impl Sketch {
                 }
             }
         }
-        sketch.terms.rebuild();
+        timeless(|| sketch.terms.rebuild());
         sketch.needed = needed.into_values().collect();
         sketch
     }

@@ -5,7 +5,10 @@ use super::{
     fits::{leaf, of_one_row, operation},
     region::{Grid, Kind, Operand, Region},
 };
-use crate::rewrite::{Term, Terms};
+use crate::{
+    rewrite::{Term, Terms},
+    timeless::timeless,
+};
 use egg::Id;
 use roundelay_codegen::Lie;
 use roundelay_schedule::{Direction, MapWay};
@@ -68,7 +71,7 @@ impl Sketch {
             let id = sketch.lying("cut", *lie, made[*number]);
             sketch.needed.push(id);
         }
-        sketch.terms.rebuild();
+        timeless(|| sketch.terms.rebuild());
         sketch
     }
 
