@@ -6,7 +6,7 @@ use roundelay_codegen::lower;
 use roundelay_kernels::Kernels;
 use roundelay_schedule::{
     BytesPerSecond, Checked, Content, DeviceId, Id, Nanos, Order, Pass, PhysicalQueue,
-    Placement, Rule, States, Task, Work, check, simulate,
+    Placement, Plan, Rule, States, Subject, Task, Work, check, simulate,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,8 +27,13 @@ struct Event {
 
 /// Compiles S = N stages with one time step per pass and messages that take none.
 fn compiled(rule: Rule, placement: Placement, states: States, n: u32) -> Checked {
-    let plan = plan((rule, placement, Order::Cyclic, states), n, n);
-    let mut schedule = lower(&program(n, n), &plan).unwrap();
+    timed(&plan((rule, placement, Order::Cyclic, states), n, n))
+}
+
+/// Compiles a plan in the same way.
+fn timed(plan: &Plan) -> Checked {
+    let program = program(plan.stages, plan.all_micro_batches());
+    let mut schedule = lower(&program, plan).unwrap();
     for (_, routine) in schedule.routines.iter_mut() {
         routine.predicted = match routine.pass {
             Pass::Forward | Pass::Backward => Nanos(STEP),
@@ -139,21 +144,20 @@ fn live_counts_are_n_minus_j_plus_one() {
             let events = events(&schedule, n);
             for time in 2 * size * 13..2 * size * 14 {
                 for stage in 1..=size {
-                    let own = || events.iter().filter(|e| e.stage == stage);
-                    let begun =
-                        own().filter(|e| e.pass == Pass::Forward && e.time <= time);
-                    let over =
-                        own().filter(|e| e.pass == Pass::Backward && e.time < time);
-                    let live = begun.count() - over.count();
-                    assert_eq!(
-                        live as i64,
-                        size - stage + 1,
-                        "N = {n}, {placement}, {time}"
-                    );
+                    let live = in_flight(&events, stage, time);
+                    assert_eq!(live, size - stage + 1, "N = {n}, {placement}, {time}");
                 }
             }
         }
     }
+}
+
+/// Micro-batches of a stage at a time step whose backward pass is not over.
+fn in_flight(events: &[Event], stage: i64, time: i64) -> i64 {
+    let own = || events.iter().filter(|e| e.stage == stage);
+    let begun = own().filter(|e| e.pass == Pass::Forward && e.time <= time);
+    let over = own().filter(|e| e.pass == Pass::Backward && e.time < time);
+    begun.count() as i64 - over.count() as i64
 }
 
 #[test]
@@ -345,5 +349,32 @@ fn owners_update_when_the_last_gradient_is_there() {
             let possible = 2 * size * event.step + 4 * size - 2 - event.stage;
             assert_eq!(event.time, possible + 1, "N = {n}, stage {}", event.stage);
         }
+    }
+}
+
+/// PipeDream (arXiv 1806.03377) is a flush-free pipeline of which every micro-batch is a step of its
+/// own: a stage is updated after each backward pass, keeps the version that each micro-batch in
+/// flight began with, and is late by as many updates as there are stages behind it.
+#[test]
+fn one_micro_batch_a_step_is_pipe_dream() {
+    let kind = (Rule::CyclicV2, Placement::Pipeline, Order::Cyclic, States::Replicated);
+    let schedule = timed(&plan(kind, 1, 8));
+    let delays: Vec<u32> =
+        (0..8).map(|stage| schedule.plan.delays.delay(0, stage)).collect();
+    assert_eq!(delays, [7, 6, 5, 4, 3, 2, 1, 0]);
+    let mut versions = BTreeMap::new();
+    for buffer in schedule.buffers.values() {
+        if let Subject::Parameter(stage, _) = buffer.subject {
+            versions.insert(stage, buffer.slots);
+        }
+    }
+    assert_eq!(versions.into_values().collect::<Vec<_>>(), [8, 7, 6, 5, 4, 3, 2, 1]);
+    let events = events(&schedule, 1);
+    for time in 2 * 12..2 * 16 {
+        let live: Vec<i64> =
+            (1..=8).map(|stage| in_flight(&events, stage, time)).collect();
+        assert_eq!(live, [8, 7, 6, 5, 4, 3, 2, 1], "{time}");
+        let busy = events.iter().filter(passes).filter(|e| e.time == time).count();
+        assert_eq!(busy, 8, "no device is idle at {time}");
     }
 }
