@@ -235,7 +235,6 @@ fn lists_are_named_on_the_command_line() {
     );
 }
 
-/// Spreadsheets write a mark before the first cell, and names in capitals.
 /// Lists say which stages a device has, so no number of chunks makes another plan of them.
 #[test]
 fn a_listed_plan_stands_in_the_table_once() {
@@ -256,6 +255,7 @@ fn a_listed_plan_stands_in_the_table_once() {
     }
 }
 
+/// Spreadsheets write a mark before the first cell, and names in capitals.
 #[test]
 fn lists_of_a_spreadsheet_are_read() {
     let scratch = Scratch::new("lists-marked");
