@@ -219,17 +219,6 @@ fn what_does_not_go_between_processes_is_refused() {
         assert_eq!(own.code, 3, "{own:?}");
         assert!(own.err.contains("the CPU machine is one process"), "{}", own.err);
     }
-    if !has_compiler() {
-        return;
-    }
-    let rows = "rule sync, placement pipeline, order 1f1b, stages 2, micro_batches 2, \
-                tensor { rows 2 }";
-    let world = World::new("rows", 4);
-    let file = program(&world.bench, "tiny", 4, "steps 4", rows);
-    for own in world.run(&words(""), Some(&file)) {
-        assert_eq!(own.code, 3, "{own:?}");
-        assert!(own.err.contains("splits tensors in 2 parts"), "{}", own.err);
-    }
 }
 
 /// Every rank hears of Ctrl-C when the launcher passes it on; here only one does, and all rest

@@ -8,7 +8,7 @@ use crate::{
 use std::{fs, path::Path};
 
 /// Kind of plan, devices, and the lines that pin it.
-const PLANS: [(&str, u32, &str); 6] = [
+const PLANS: [(&str, u32, &str); 10] = [
     ("shared", 3, "rule cyclic_v2, placement shared, micro_batches 2, stages 2"),
     (
         "workers",
@@ -26,6 +26,26 @@ const PLANS: [(&str, u32, &str); 6] = [
         "replicas",
         4,
         "rule sync, placement data, micro_batches 4, stages 1, states replicated",
+    ),
+    (
+        "rows",
+        4,
+        "rule sync, placement pipeline, order 1f1b, micro_batches 2, stages 2, tensor { rows 2 }",
+    ),
+    (
+        "tokens",
+        4,
+        "rule cyclic_v2, placement data, micro_batches 2, stages 2, tensor { rows 2 }, sequence split",
+    ),
+    (
+        "grid",
+        4,
+        "rule sync, placement accumulate, micro_batches 2, stages 1, replicas 1, tensor { rows 2, columns 2 }",
+    ),
+    (
+        "depth",
+        4,
+        "rule sync, placement accumulate, micro_batches 2, stages 1, replicas 2, states zero3, tensor { rows 2 }",
     ),
 ];
 
@@ -109,6 +129,26 @@ fn sharded_states() {
 #[test]
 fn synchronous_replicas() {
     holds(PLANS[5]);
+}
+
+#[test]
+fn rows_of_split_tensors_in_a_pipeline() {
+    holds(PLANS[6]);
+}
+
+#[test]
+fn rows_that_split_tokens() {
+    holds(PLANS[7]);
+}
+
+#[test]
+fn a_grid_of_rows_and_columns() {
+    holds(PLANS[8]);
+}
+
+#[test]
+fn rows_beside_sharded_states() {
+    holds(PLANS[9]);
 }
 
 #[test]

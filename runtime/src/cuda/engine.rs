@@ -82,7 +82,7 @@ impl Engine {
         let share = match among {
             None => Share::Whole,
             Some(among) => {
-                let rank = Rank::new(schedule, &queues, &device, among, &lanes)?;
+                let rank = Rank::new(schedule, &queues, &device, among, (&lanes, &code))?;
                 Share::Part(Box::new(rank))
             }
         };

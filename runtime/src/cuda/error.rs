@@ -44,15 +44,6 @@ pub enum CudaError {
         /// Processes.
         ranks: u32,
     },
-    /// Rows of tensors on several processes.
-    #[error(
-        "the plan splits tensors in {parts} parts, whose exchanges inside of a pass do not go \
-         between processes yet; start one process, or plan without `tensor`"
-    )]
-    SplitTensors {
-        /// How many.
-        parts: u32,
-    },
     /// There is no GPU for this rank.
     #[error(
         "rank {rank} is process {local} of its machine, which has {count} GPUs for it; start \

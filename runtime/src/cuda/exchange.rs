@@ -17,7 +17,18 @@ pub(super) struct Meeting {
     kind: Collective,
     pub(super) number: Number,
     /// Bytes of an element.
-    element: u64,
+    pub(super) element: u64,
+}
+
+/// How ranks make together what a part gets, each with the bits of a machine that has all parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Every part gets what all bring, and makes its result alone.
+    Bring,
+    /// Every part gets what all bring of a share of the elements, sums it, and gives it to all.
+    Share,
+    /// Every part gets what all bring of its own columns, and sums it.
+    Cut,
 }
 
 /// What one row brings, where it gets its result, and memory meanwhile.
@@ -48,8 +59,30 @@ impl Meeting {
         firsts.map(move |first| line.members(first).map(|part| part as usize))
     }
 
+    /// What ranks send each other for it. A sum that is added to something is no sum of shares, for
+    /// shares would be rounded before.
+    pub(super) fn way(&self) -> Way {
+        match (self.kind, self.store()) {
+            (Collective::AllReduce, Accumulation::Replace) => Way::Share,
+            (Collective::AllReduce, Accumulation::Add) | (Collective::AllGather, _) => {
+                Way::Bring
+            }
+            (Collective::ReduceScatter, _) => Way::Cut,
+        }
+    }
+
+    /// Bytes of what each row brings.
+    pub(super) fn brought(&self) -> u64 {
+        let Exchange { rows, whole, .. } = self.exchange;
+        let columns = match self.kind {
+            Collective::AllReduce | Collective::ReduceScatter => whole,
+            Collective::AllGather => self.exchange.columns(),
+        };
+        (rows * columns) as u64 * self.element
+    }
+
     /// Elements of what each row gets.
-    fn elements(&self) -> u64 {
+    pub(super) fn elements(&self) -> u64 {
         let Exchange { rows, whole, .. } = self.exchange;
         match self.kind {
             Collective::AllReduce | Collective::AllGather => (rows * whole) as u64,
@@ -67,7 +100,8 @@ impl Meeting {
         Bytes(arrays * self.room())
     }
 
-    fn room(&self) -> u64 {
+    /// Bytes of what each row gets, as they lie one after another.
+    pub(super) fn room(&self) -> u64 {
         (self.elements() * self.element).next_multiple_of(super::arena::ALIGNMENT)
     }
 
@@ -92,7 +126,8 @@ impl Meeting {
         }
     }
 
-    fn store(&self) -> Accumulation {
+    /// Whether the result is added to what is there.
+    pub(super) fn store(&self) -> Accumulation {
         match self.exchange.adds() {
             true => Accumulation::Add,
             false => Accumulation::Replace,
@@ -128,30 +163,38 @@ impl Meeting {
         Ok(())
     }
 
-    /// The columns of the part are taken out of what each row brings, and then summed; columns
-    /// behind the whole are zero.
+    /// The columns of the part are taken out of what each row brings, and then summed.
     fn scatter(
         &self,
         code: &mut Code,
         ends: Ends<'_>,
         stream: &Stream,
     ) -> Result<(), DriverError> {
-        let (own, whole) = self.pitches();
-        let (first, columns) = self.columns(ends.part);
         let room = self.room();
         let parts = (0..ends.brought.len() as u64).map(|k| ends.scratch.plus(k * room));
         let parts: Vec<Address> = parts.collect();
-        if columns * self.element < own {
-            stream.fill(ends.scratch, 0, room * parts.len() as u64)?;
-        }
         for (brought, part) in ends.brought.iter().zip(&parts) {
-            let from =
-                Rectangle { start: brought.plus(first * self.element), pitch: whole };
-            let to = Rectangle { start: *part, pitch: own };
-            let rows = self.exchange.rows as u64;
-            stream.copy_rows(from, to, columns * self.element, rows)?;
+            self.cut((*brought, ends.part), *part, stream)?;
         }
         let to = (ends.got, self.elements());
         code.sum(self.number, &parts, to, self.store(), stream)
+    }
+
+    /// Takes the columns of a part out of what a row brings; columns behind the whole are zero.
+    pub(super) fn cut(
+        &self,
+        (brought, part): (Address, usize),
+        to: Address,
+        stream: &Stream,
+    ) -> Result<(), DriverError> {
+        let (own, whole) = self.pitches();
+        let (first, columns) = self.columns(part);
+        let width = columns * self.element;
+        if width < own {
+            stream.fill(to, 0, self.room())?;
+        }
+        let from = Rectangle { start: brought.plus(first * self.element), pitch: whole };
+        let to = Rectangle { start: to, pitch: own };
+        stream.copy_rows(from, to, width, self.exchange.rows as u64)
     }
 }

@@ -144,6 +144,7 @@ impl Engine {
         self.own.contains(coordinate) && self.has(*at, period, *coordinate)
     }
 
+    /// Messages are those of the first of a line; what is sent is the sender's.
     fn count_launch(&self, turn: &Turn<'_>, routine: RoutineId) {
         let Work::Launch { at, .. } = &turn.action.work else { return };
         let here = |coordinate: &&usize| self.has(*at, turn.period, **coordinate);
@@ -180,8 +181,11 @@ impl Engine {
         let (Some(first), Some(last)) = ends else { return };
         let link = self.schedule.target.link_between(own(first), own(last));
         let Some(link) = link else { return };
-        self.meter.message();
-        line.for_each(|part| self.meter.moved(link, own(part), sent));
+        if self.arenas.has(own(first)) {
+            self.meter.message();
+        }
+        let here = line.map(own).filter(|device| self.arenas.has(*device));
+        here.for_each(|device| self.meter.moved(link, device, sent));
     }
 
     /// Gives an instance to its streams: what it waits for, what it does, and its end.
@@ -248,7 +252,7 @@ impl Engine {
         let threads = self.queues.threads_of(turn.queue);
         let half = Periods::half(turn.period);
         match (&turn.action.work, &self.share) {
-            (Work::Launch { .. }, _) => Ok(self.launch(turn)?),
+            (Work::Launch { .. }, _) => self.launch(turn),
             (Work::Transfer { .. }, Share::Whole) => {
                 for (coordinate, thread) in threads.enumerate() {
                     let (from, to) = self.ends(turn, coordinate);
@@ -325,7 +329,7 @@ impl Engine {
 
     /// Launches a routine at all coordinates of this process; the rows of split tensors go call by call, so that
     /// each finds what the others bring.
-    fn launch(&mut self, turn: &Turn<'_>) -> Result<(), DriverError> {
+    fn launch(&mut self, turn: &Turn<'_>) -> Result<(), Unreached> {
         let Work::Launch { at, routine, .. } = &turn.action.work else {
             unreachable!("the caller matched a launch")
         };
@@ -375,7 +379,23 @@ impl Engine {
             micro_batch: self.global(number, *micro_batch),
             slice_offset: slice_offset(&self.schedule, rows, coordinate),
             part: u64::from(self.schedule.part_at(coordinate)),
+            ranks: self.ranks_of_parts(turn, number),
         }
+    }
+
+    /// The ranks of all parts that launch together with that of a coordinate; none where all of
+    /// them are here.
+    fn ranks_of_parts(&self, turn: &Turn<'_>, number: usize) -> Vec<u32> {
+        let (Share::Part(rank), Work::Launch { at, .. }) =
+            (&self.share, &turn.action.work)
+        else {
+            return Vec::new();
+        };
+        let device = self.schedule.rings[at.ring].device(at.place, turn.period);
+        let first = number - self.schedule.part_at(&self.coordinates[number]) as usize;
+        let parts = &self.coordinates[first..][..self.schedule.tensor_parts() as usize];
+        let of = |part: &Vec<u32>| rank.owner(self.schedule.device_at(device, part));
+        parts.iter().map(of).collect()
     }
 
     /// One call of a routine on all rows.
@@ -384,14 +404,19 @@ impl Engine {
         routine: RoutineId,
         call: usize,
         rows: &[Bound],
-    ) -> Result<(), DriverError> {
+    ) -> Result<(), Unreached> {
         // The calls are lent out while the rest of the code runs them.
         let calls = std::mem::take(&mut self.code.routines[routine].calls);
         let done = match &calls[call].work {
             Call::Alone(_) => {
-                rows.iter().try_for_each(|row| self.alone(&calls[call], row))
+                let mut rows = rows.iter();
+                rows.try_for_each(|row| Ok(self.alone(&calls[call], row)?))
             }
-            Call::Together(_) => self.together(&calls[call], rows),
+            Call::Together(meeting) => match self.share {
+                Share::Whole => Ok(self.together(&calls[call], meeting, rows)?),
+                Share::Part(_) => (rows.iter())
+                    .try_for_each(|row| self.join_as_rank(&calls[call], meeting, row)),
+            },
         };
         self.code.routines[routine].calls = calls;
         done
@@ -416,8 +441,12 @@ impl Engine {
 
     /// The parts of each line show what they bring, each makes its own result, and none goes on
     /// before all of its line have looked.
-    fn together(&mut self, call: &ReadyCall, all: &[Bound]) -> Result<(), DriverError> {
-        let Call::Together(meeting) = &call.work else { return Ok(()) };
+    fn together(
+        &mut self,
+        call: &ReadyCall,
+        meeting: &Meeting,
+        all: &[Bound],
+    ) -> Result<(), DriverError> {
         for line in meeting.lines(all.len()) {
             let parts: Vec<&Bound> = line.map(|part| &all[part]).collect();
             self.join(call, meeting, &parts)?;
@@ -448,7 +477,7 @@ impl Engine {
 
     /// The streams of all these wait for each other.
     fn meet(&self, rows: &[&Bound], moment: usize) -> Result<(), DriverError> {
-        let event = |row: &Bound| &self.lanes.meetings[row.thread][moment];
+        let event = |row: &Bound| &self.lanes.meeting(row.thread)[moment];
         for row in rows {
             self.lanes.stream(row.thread).record(event(row))?;
         }
@@ -463,17 +492,19 @@ impl Engine {
 }
 
 /// What a launch binds at one coordinate.
-struct Bound {
-    thread: usize,
+pub(super) struct Bound {
+    pub(super) thread: usize,
     arguments: Vec<Address>,
     scalars: Address,
     micro_batch: u64,
     slice_offset: u64,
-    part: u64,
+    pub(super) part: u64,
+    /// Those of all parts, unless all are here.
+    pub(super) ranks: Vec<u32>,
 }
 
 impl Bound {
-    fn operands(&self, call: &ReadyCall) -> Vec<Address> {
+    pub(super) fn operands(&self, call: &ReadyCall) -> Vec<Address> {
         call.operands_in(&self.arguments)
     }
 }

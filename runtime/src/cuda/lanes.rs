@@ -35,7 +35,7 @@ pub(super) struct Lanes {
     /// Brings scalars to the device.
     pub(super) courier: Stream,
     /// By stream: when rows show what they bring to an exchange, and when they have looked at it.
-    pub(super) meetings: Vec<[Event; 2]>,
+    meetings: Vec<[Event; 2]>,
     /// Memory of each stream, for products and for kernels.
     scratch: Vec<[Address; 2]>,
     memory: DeviceMemory,
@@ -110,6 +110,11 @@ impl Lanes {
     /// Memory of a stream for the library of products, and for kernels.
     pub(super) fn scratch(&self, thread: usize) -> [Address; 2] {
         self.scratch[self.home(thread)]
+    }
+
+    /// When a thread shows what it brings to an exchange, and when it has looked at it.
+    pub(super) fn meeting(&self, thread: usize) -> &[Event; 2] {
+        &self.meetings[self.home(thread)]
     }
 
     /// Memory of all streams.

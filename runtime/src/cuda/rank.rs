@@ -4,11 +4,13 @@
 //! Every rank issues the whole list, gives its streams what touches its device, and turns what
 //! crosses devices into messages. All of these stand in one stream, in the order of the list, so
 //! that ranks meet in them alike and none waits for one that does not come: whoever is at the
-//! earliest action of all in that order waits for nobody. Collectives are messages and sums of our
+//! earliest action of all in that order waits for nobody. Exchanges of split tensors stand there too, at
+//! the place of their launch, call by call. Collectives and exchanges are messages and sums of our
 //! own, because they add up in group order; so ranks get the bits that one process gets.
 
 mod clocks;
 mod issue;
+mod parts;
 mod peers;
 mod post;
 mod state;
@@ -18,6 +20,7 @@ pub(super) use peers::{Peers, of_rank};
 use super::{
     CudaError, DriverError,
     arena::{ALIGNMENT, allocate},
+    code::Code,
     driver::{Address, Device, DeviceMemory, Event},
     lanes::{Homes, Lanes},
 };
@@ -117,11 +120,8 @@ impl Seated {
     /// Where a rank sits.
     ///
     /// # Errors
-    /// When there are not as many ranks as devices, or tensors are split.
+    /// When there are not as many ranks as devices.
     pub(super) fn of(schedule: &Schedule, control: &Control) -> Result<Self, CudaError> {
-        if schedule.tensor_parts() > 1 {
-            return Err(CudaError::SplitTensors { parts: schedule.tensor_parts() });
-        }
         let owners = owners(schedule, control)?;
         let rank = control.seat().rank;
         let cells = || schedule.rings.values().flat_map(|ring| ring.devices.clone());
@@ -185,7 +185,7 @@ impl Rank {
         queues: &Queues,
         device: &Device,
         (control, seated): (Arc<Control>, Seated),
-        lanes: &Lanes,
+        (lanes, code): (&Lanes, &Code),
     ) -> Result<Self, CudaError> {
         let streams = lanes.homes.streams;
         let messages = streams - 1;
@@ -194,7 +194,7 @@ impl Rank {
         let depth = 1 + waits.map(|wait| wait.distance).max().unwrap_or(0) as usize;
         let actions = schedule.actions.len();
         let moments = Moments::new(streams, actions);
-        let received_bytes = terms(schedule);
+        let received_bytes = terms(schedule).max(parts::incoming(code));
         let received = allocate(device, "the terms of sums over ranks", received_bytes)?;
         let refused = |reason| CudaError::Refused {
             device: device.facts().to_string(),
@@ -218,6 +218,11 @@ impl Rank {
             losses: Vec::new(),
             looked: Cell::new(Instant::now()),
         })
+    }
+
+    /// The rank that has a device.
+    pub(super) fn owner(&self, device: DeviceId) -> u32 {
+        self.owners[&device]
     }
 
     /// Bytes of the device that it takes.

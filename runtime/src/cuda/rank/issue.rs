@@ -258,7 +258,11 @@ impl Rank {
     }
 
     /// Gives messages to the stream of messages.
-    fn together(&self, messages: &[Message], lanes: &Lanes) -> Result<(), Trouble> {
+    pub(super) fn together(
+        &self,
+        messages: &[Message],
+        lanes: &Lanes,
+    ) -> Result<(), Trouble> {
         if messages.is_empty() {
             return Ok(());
         }
