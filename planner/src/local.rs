@@ -1,7 +1,7 @@
 //! Local rules train models of their own. So a program is searched as one program for each model,
 //! and what is found is put together.
 
-use crate::{ranking::Ranking, space::Space};
+use crate::{objective::Score, ranking::Ranking, space::Space};
 use roundelay_dsl::{Choice, Program};
 use roundelay_schedule::Rule;
 use std::borrow::Cow;
@@ -67,12 +67,15 @@ fn two(mut one: Ranking, mut other: Ranking, top: usize) -> Ranking {
     let before = one.space.plans.len();
     let weaker = other.weaker.iter_mut().map(|weaker| &mut weaker.candidate);
     other.plans.iter_mut().chain(weaker).for_each(|plan| plan.number += before);
-    let open = least_open(&one).min(least_open(&other));
+    let place_behind = |(worth, [rest @ .., number]): Score| {
+        let [second, third, stale] = rest;
+        (worth, [second, third, stale, number + before as u64])
+    };
+    one.open = one.open.into_iter().chain(other.open.map(place_behind)).min();
     one.plans.append(&mut other.plans);
     one.plans.sort_by_key(|plan| plan.score(&one.goal));
     one.plans.truncate(top.max(1));
-    let best = one.plans.first().map(|best| best.score(&one.goal).0 as f64);
-    one.gap = best.map_or(0.0, |best| ((best - open) / best).max(0.0));
+    one.conclude();
     one.weaker.append(&mut other.weaker);
     one.weaker
         .sort_by_key(|weaker| (weaker.exactness, weaker.candidate.score(&one.goal)));
@@ -81,7 +84,6 @@ fn two(mut one: Ranking, mut other: Ranking, top: usize) -> Ranking {
     one.candidates += other.candidates;
     one.pruned += other.pruned;
     one.clocked += other.clocked;
-    one.optimal &= other.optimal;
     one.interrupted |= other.interrupted;
     for (own, others) in
         [(&mut one.rewriting, other.rewriting), (&mut one.sharding, other.sharding)]
@@ -92,12 +94,6 @@ fn two(mut one: Ranking, mut other: Ranking, top: usize) -> Ranking {
     }
     one.elapsed += other.elapsed;
     one
-}
-
-/// The least bound of the objective that is open, from best and gap; none counts as endless.
-fn least_open(ranking: &Ranking) -> f64 {
-    let best = ranking.plans.first().map(|best| best.score(&ranking.goal).0 as f64);
-    best.map_or(f64::INFINITY, |best| best * (1.0 - ranking.gap))
 }
 
 impl Space {

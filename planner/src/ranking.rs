@@ -78,6 +78,8 @@ pub struct Ranking {
     pub interrupted: bool,
     /// (best − least open bound) / best of the objective, at least zero.
     pub gap: f64,
+    /// The least bound of the plans that were neither clocked nor bounded away.
+    pub(crate) open: Option<Score>,
     /// How many e-graphs were asked which calls are one, by why they grew no further.
     pub rewriting: BTreeMap<Stop, usize>,
     /// The same of those that were asked how maps are split.
@@ -118,13 +120,8 @@ pub(crate) fn survey(
     progress: &mut Progress<'_>,
 ) -> Ranking {
     let mut ranking = ranked(program, options, Breadth::AllClasses, progress);
-    match options.compare {
-        Compare::Plans => ranking.approaches.clear(),
-        // Where the limit was met they were looked at already.
-        Compare::Approaches if ranking.optimal && ranking.approaches.is_empty() => {
-            ranking.look_at_approaches(program, options, progress);
-        }
-        Compare::Approaches => {}
+    if options.compare == Compare::Plans {
+        ranking.approaches.clear();
     }
     ranking
 }
@@ -139,7 +136,8 @@ pub(crate) fn best(program: &Program, options: &Options) -> Option<Candidate> {
 /// The best plans of the classes that a program allows.
 pub(crate) fn allowed(program: &Program, options: &Options) -> Vec<Candidate> {
     let silent = &mut Progress::default();
-    ranked(program, options, Breadth::AllowedClasses, silent).plans
+    let plain = Options { compare: Compare::Plans, ..*options };
+    ranked(program, &plain, Breadth::AllowedClasses, silent).plans
 }
 
 /// Which plans are looked at.
@@ -162,7 +160,7 @@ fn ranked(
     let each = programs.iter().map(|own| ranked_alone(own, options, breadth, progress));
     let mut ranking = local::joined(each.collect(), options.top);
     // Where the limit was met, an approach that is searched alone may have a better plan.
-    if !ranking.optimal {
+    if !ranking.optimal || options.compare == Compare::Approaches {
         ranking.look_at_approaches(program, options, progress);
     }
     ranking
@@ -213,6 +211,7 @@ impl Ranking {
             optimal: false,
             interrupted: false,
             gap: 0.0,
+            open: None,
             rewriting: BTreeMap::new(),
             sharding: BTreeMap::new(),
             elapsed: Duration::ZERO,
@@ -274,8 +273,6 @@ impl Ranking {
     /// Ranks the leaders of approaches among the plans, of which so many are kept.
     fn welcome(&mut self, top: usize) {
         let goal = self.goal.clone();
-        let worth = |candidate: &Candidate| candidate.score(&goal);
-        let open = self.plans.first().map(|best| worth(best).0 as f64 * (1.0 - self.gap));
         let leaders =
             self.approaches.iter().filter_map(|leader| leader.candidate.clone());
         for leader in leaders {
@@ -284,12 +281,16 @@ impl Ranking {
                 self.plans.push(leader);
             }
         }
-        self.plans.sort_by_key(worth);
+        self.plans.sort_by_key(|candidate| candidate.score(&goal));
         self.plans.truncate(top);
-        if let (Some(open), Some(best)) = (open, self.plans.first()) {
-            self.gap = (1.0 - open / worth(best).0 as f64).max(0.0);
-            self.optimal |= self.gap == 0.0;
-        }
+        self.conclude();
+    }
+
+    /// How far the first plan may be from the best one, by the least bound that is open.
+    pub(crate) fn conclude(&mut self) {
+        let best = self.plans.first().map(|best| best.score(&self.goal));
+        self.gap = gap(best, self.open);
+        self.optimal = self.open.is_none_or(|open| best.is_some_and(|best| best <= open));
     }
 
     /// Plans that were neither clocked nor bounded away.
@@ -395,11 +396,8 @@ impl Ranking {
     }
 
     fn settle(&mut self, found: Found) {
-        let best = found.best.first().map(|best| best.score(&self.goal));
-        self.gap = gap(best, found.open);
-        self.optimal =
-            found.open.is_none_or(|open| best.is_some_and(|best| best <= open));
-        self.plans = found.best;
+        (self.plans, self.open) = (found.best, found.open);
+        self.conclude();
     }
 }
 

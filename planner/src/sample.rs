@@ -404,6 +404,7 @@ pub(crate) fn ranking() -> Ranking {
         optimal: true,
         interrupted: false,
         gap: 0.0,
+        open: None,
         rewriting: BTreeMap::new(),
         sharding: BTreeMap::new(),
         elapsed: Duration::ZERO,
