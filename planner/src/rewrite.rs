@@ -24,6 +24,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
     sync::{Mutex, PoisonError},
+    time::Duration,
 };
 
 /// Nodes of an e-graph, and rounds of all rules, at most.
@@ -79,7 +80,8 @@ pub(crate) fn grown<'e>(
 ) -> (Terms, Stop) {
     let runner = timeless(|| {
         let runner = Runner::default().with_egraph(terms).with_scheduler(SimpleScheduler);
-        runner.with_node_limit(NODES_MAX).with_iter_limit(ROUNDS_MAX).run(equations)
+        let runner = runner.with_node_limit(NODES_MAX).with_iter_limit(ROUNDS_MAX);
+        runner.with_time_limit(Duration::MAX).run(equations)
     });
     (runner.egraph, Stop::of(runner.stop_reason))
 }
