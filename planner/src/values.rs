@@ -26,10 +26,11 @@ const LONG_RANGE: u64 = 4096;
 /// when the program asks for them.
 const OPEN_MICRO_BATCHES: u64 = 512;
 const OPEN_MICRO_BATCHES_PER_DEVICE: u64 = 4;
-/// Numbers of stages that are left open are at most so many, or one for each device.
+/// Numbers of stages that are left open are at most so many, or one for each device, times the
+/// chunks that are named.
 const OPEN_STAGES: u64 = 64;
-/// Numbers of stages that are left open keep N · S at or below this, or S at one: more passes in one
-/// period are tried only when the program asks for them.
+/// Numbers of stages that are left open keep N · S at or below this, or S at one per unit: more passes
+/// in one period are tried only when the program asks for them.
 const OPEN_PASSES: u64 = 8192;
 
 /// What is tried for every decision.
@@ -345,10 +346,10 @@ impl Stages {
         let lawful = |s: &u64| (units..=nodes).contains(s);
         let most = devices.max(OPEN_STAGES);
         let chunks = chunks.iter().map(|v| u64::from(*v));
-        let multiples =
-            chunks.flat_map(|v| powers_of_two(most).map(move |s| s.saturating_mul(v)));
-        let usual = powers_of_two(most).chain([devices]).chain(multiples);
-        let usual = sorted(usual.filter(|s| *s <= most).filter(lawful).chain([units]));
+        let usual = || powers_of_two(most).chain([devices]);
+        let multiples = chunks.flat_map(|v| usual().map(move |s| s.saturating_mul(v)));
+        let usual = usual().chain(multiples);
+        let usual = sorted(usual.filter(lawful).chain([units]));
         let special = micro_batches.iter().map(|n| u64::from(*n)).filter(lawful);
         let as_many = special.filter(|s| usual.binary_search(&number(*s)).is_err());
         let as_many = sorted(as_many);
@@ -550,7 +551,8 @@ mod tests {
         }
     }
 
-    /// Whatever is listed is tried with every N, or known to make too long a period.
+    /// What is listed is tried with every N but where it stands for as many micro-batches, or known to
+    /// make too long a period.
     #[test]
     fn open_stages_go_down_to_nodes_and_have_the_chunks_that_are_named() {
         let mut program = sample::program(6, 1 << 12);
@@ -566,7 +568,12 @@ mod tests {
         assert_eq!(values.check_stages(4096, 4), Err(long));
         program.search.chunks = Numbers::Ranges(vec![(3, 3)]);
         let values = Values::new(&program);
-        assert!([3, 6, 12, 24].iter().all(|s| values.tries_stages(4, *s)));
+        assert!([3, 6, 12, 18, 24].iter().all(|s| values.tries_stages(4, *s)));
+        // Two stages on each of 48 devices.
+        let mut program = sample::program(48, 64);
+        program.model = sample::gpt(30, 32, 16, false);
+        program.search.chunks = Numbers::Ranges(vec![(2, 2)]);
+        assert!(Values::new(&program).tries_stages(4, 96));
     }
 
     #[test]
