@@ -377,6 +377,27 @@ fn a_plan_on_devices_that_are_too_small_is_told_once() {
     }
 }
 
+/// No bound is told to be raised where the device has no more.
+#[test]
+fn a_bound_is_no_way_out_where_the_device_is_too_small_itself() {
+    let scratch = Scratch::new("both-small");
+    let own = scratch.file("layers.rdl", LAYERS);
+    for (device, line, says) in [
+        ("3 kB", 0, ""),
+        ("5 kB", 16, "3 kB are allowed, and the device has no more than 5 kB"),
+    ] {
+        let bounded = planning(&scratch, "bounded.rdl", "memory <= 3 kB");
+        let text = fs::read_to_string(&bounded).expect("it was written");
+        let small = text.replace("memory 1 GB", &format!("memory {device}"));
+        let told =
+            problems(&mut compile_with(&scratch, &own, &scratch.file("s.rdl", &small)));
+        let [refused] = &told[..] else { panic!("{told:?}") };
+        assert_eq!(refused["line"], line, "{refused}");
+        let hint = refused["hint"].as_str().unwrap_or_default();
+        assert!(hint.contains(says) && !hint.contains("`memory <= "), "{hint}");
+    }
+}
+
 /// Where one line rules every plan out, the refusal points at it.
 #[test]
 fn a_refusal_points_at_the_line_that_is_to_blame() {

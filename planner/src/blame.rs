@@ -16,7 +16,7 @@ pub(crate) fn blamed(
         keys.extend(["exactness", "rule"]);
     }
     if let Some(Reason::Memory(short)) = reason
-        && program.search.memory == Some(short.capacity)
+        && short.kept_back(program).is_some()
     {
         keys.push("memory");
     }

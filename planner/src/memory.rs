@@ -9,11 +9,26 @@ use roundelay_dsl::{Program, kind_of};
 use roundelay_schedule::{Bytes, Device, DeviceId, Id, Kind, PoolId, Schedule};
 use std::{collections::BTreeMap, ops::Range};
 
-/// What one device may take: its own limit, its pool's, and the program's.
+/// What a device has: its own limit, and its pool's.
+fn own_capacity(program: &Program, device: &Device) -> Bytes {
+    device.memory.min(program.target.pools[device.pool].capacity)
+}
+
+/// What one device may take: what it has, and no more than the program allows.
 pub(crate) fn device_capacity(program: &Program, device: &Device) -> Bytes {
-    let pool = program.target.pools[device.pool].capacity;
-    let own = device.memory.min(pool);
+    let own = own_capacity(program, device);
     program.search.memory.map_or(own, |bound| own.min(bound))
+}
+
+impl Shortfall {
+    /// What the device has that a program keeps from giving all of it; none where nothing but the
+    /// device or a pool is too small.
+    pub fn kept_back(&self, program: &Program) -> Option<Bytes> {
+        let Shortage::Device(id, _) = self.place else { return None };
+        let own = own_capacity(program, &program.target.devices[id]);
+        (program.search.memory == Some(self.capacity) && own > self.capacity)
+            .then_some(own)
+    }
 }
 
 /// What the devices of a cluster may take.

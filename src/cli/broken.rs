@@ -6,8 +6,8 @@ use roundelay::{
     Diagnostic, Plan,
     parts::{
         dsl::{Code, Place, PlanLine, Severity},
-        planner::{self, Breach, Shortage, Shortfall},
-        schedule::Exactness,
+        planner::{self, Breach, Shortfall},
+        schedule::{Bytes, Exactness},
     },
 };
 
@@ -57,16 +57,17 @@ pub(super) fn exactness(plan: &Plan, loaded: &Loaded) -> Option<Diagnostic> {
 /// Why a plan is refused that takes more of a device than the program allows; none where the device
 /// itself has too little.
 pub(super) fn memory(short: &Shortfall, loaded: &Loaded) -> Option<Diagnostic> {
-    let bound = loaded.program.search.memory?;
-    if short.capacity != bound || matches!(short.place, Shortage::Pool(_)) {
-        return None;
-    }
+    let own = short.kept_back(&loaded.program)?;
     let line = loaded.lines.of_key("memory").next();
     let says = line.map_or("the bound of `memory`", |line| &line.text);
-    let (needed, bound) = (planner::exact(short.needed.0), planner::exact(bound.0));
+    let exact = |bytes: Bytes| planner::exact(bytes.0);
+    let (needed, bound) = (exact(short.needed), exact(short.capacity));
     let message = format!("the plan breaks `{says}`: {short}");
-    let hints =
-        vec![format!("it needs {needed}, {bound} are allowed; `memory <= {needed}`")];
+    let way_out = match short.needed <= own {
+        true => format!("; `memory <= {needed}`"),
+        false => format!(", and the device has no more than {}", exact(own)),
+    };
+    let hints = vec![format!("it needs {needed}, {bound} are allowed{way_out}")];
     Some(Diagnostic { message, hints, ..at(line, loaded) })
 }
 
