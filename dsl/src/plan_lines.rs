@@ -86,11 +86,32 @@ fn lines(source: &SourceFile, entry: &Entry) -> Vec<PlanLine> {
 fn line(source: &SourceFile, key: String, entry: &Entry) -> PlanLine {
     let span = Span { end: end(entry), ..entry.key.span };
     let written = source.text.get(span.start as usize..span.end as usize);
-    let mut text = written.unwrap_or_default().to_owned();
+    let mut text = in_one_row(written.unwrap_or_default());
     if !entry.entries.is_empty() {
         text.push_str(" }");
     }
     PlanLine { key, text, place: Place::new(source, span) }
+}
+
+/// What stands in several rows, as one would write it in one, without comments.
+fn in_one_row(written: &str) -> String {
+    let rows = written.lines().map(|row| without_comment(row).trim());
+    rows.filter(|row| !row.is_empty()).fold(String::new(), |all, row| {
+        match all.ends_with(['{', '(', '[', ',', '|']) || row.starts_with([')', ']']) {
+            _ if all.is_empty() => row.to_owned(),
+            true => format!("{all} {row}"),
+            false => format!("{all}, {row}"),
+        }
+    })
+}
+
+fn without_comment(row: &str) -> &str {
+    let mut is_text = false;
+    let begins = |sign: char| {
+        is_text ^= sign == '"';
+        sign == '#' && !is_text
+    };
+    row.find(begins).map_or(row, |end| &row[..end])
 }
 
 /// Where the last word of an entry ends.
@@ -138,6 +159,27 @@ mod tests {
             let Place { file, .. } = &found.place;
             assert_eq!((file.as_str(), found.place.line), ("a.rdl", line), "{key}");
             assert_eq!(found.place.column, column, "{key}");
+        }
+    }
+
+    #[test]
+    fn lines_of_several_rows_are_told_in_one() {
+        let text = "plan {
+            order listed( # of a
+                \"a#1.csv\"
+            )
+            stage 0 {
+                # so
+                recompute full  # why
+            }
+        }";
+        let lines = PlanLines::of(&SourceFile::new("a.rdl", text), &[""; 0]);
+        for (key, text) in [
+            ("order", "order listed( \"a#1.csv\" )"),
+            ("stage", "stage 0 { recompute full }"),
+        ] {
+            let found: Vec<&str> = lines.of_key(key).map(|line| &*line.text).collect();
+            assert_eq!(found, [text]);
         }
     }
 

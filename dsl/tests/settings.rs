@@ -431,6 +431,14 @@ fn results_of_a_batch_are_bounded_alone_and_together() {
     assert!(more.expect_err("it is bounded there too").to_string().contains(&one));
 }
 
+/// A sign behind a number is no unit for being one letter long.
+#[test]
+fn a_stray_sign_is_no_unit() {
+    let refused = set(FLAT, &["bus.latency = 2 \u{d7}"]).expect_err("it is a sign");
+    assert!(refused.contains("stray character `\\u{d7}`"), "{refused}");
+    assert!(!refused.contains("unit"), "{refused}");
+}
+
 /// Whoever writes a unit or a name as others do is told how it is written here.
 #[test]
 fn units_and_names_as_others_write_them_are_hinted() {
@@ -441,6 +449,7 @@ fn units_and_names_as_others_write_them_are_hinted() {
         ("bus.latency = 2 \u{b5}s", "unknown unit `\u{b5}`", "did you mean `us`?"),
         ("bus.latency = 2 seconds", "unknown unit `seconds`", "did you mean `s`?"),
         ("core.price = 1 EUR/h", "unknown unit `EUR`", "US dollars an hour"),
+        ("core.price = 2 \u{20ac}", "unknown unit `\u{20ac}`", "US dollars an hour"),
         ("order = zb-h1", "expected a name of order", "write `zb_h1`"),
         (
             "placement = data-parallel",

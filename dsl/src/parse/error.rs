@@ -97,7 +97,7 @@ impl<'a> ParseError<Tokens<'a>> for SyntaxError {
 }
 
 /// Words and signs that others write for a unit of the list.
-const SPELLINGS: [(&str, &str); 21] = [
+const SPELLINGS: [(&str, &str); 22] = [
     ("\u{b5}", "us"),
     ("\u{3bc}", "us"),
     ("nsec", "ns"),
@@ -116,6 +116,7 @@ const SPELLINGS: [(&str, &str); 21] = [
     ("bytes", "B"),
     ("USD", "USD/h"),
     ("EUR", "USD/h"),
+    ("\u{20ac}", "USD/h"),
     ("GBP", "USD/h"),
     ("JPY", "USD/h"),
     ("CNY", "USD/h"),
@@ -139,7 +140,8 @@ fn stray_unit(input: Tokens<'_>) -> Option<Mistake> {
             format!("prices are in `{unit}`, US dollars an hour")
         }
         ([], Some((_, unit))) => format!("did you mean `{unit}`?"),
-        ([], None) => near::hint(text, UNITS).filter(|_| text.len() > 1)?,
+        ([], None) if kind == Kind::Stray || text.len() == 1 => return None,
+        ([], None) => near::hint(text, UNITS)?,
     };
     Some(Mistake::new(Code::Unit, format!("unknown unit `{text}`")).hint(hint))
 }
