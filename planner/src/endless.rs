@@ -9,7 +9,8 @@ use roundelay_schedule::{
 };
 use std::fmt;
 
-/// The longest step that is planned: the clock goes through four at least.
+/// The longest step that is planned. The clock goes through four at least, and through more where
+/// devices or slots turn; it stands still where all of them take longer than 64 bits count.
 const LONGEST: Nanos = Nanos(u64::MAX / 4);
 
 /// What takes most of a time that cannot be counted.
@@ -89,7 +90,8 @@ impl Endless {
 impl fmt::Display for Endless {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
-            "a training step takes longer than the 146 years that are counted: ",
+            "the training steps that are clocked take longer than the 584 years that are \
+             counted: ",
         )?;
         match self {
             Self::Device { name, compute, bandwidth } => {
