@@ -10,7 +10,7 @@ import traceback
 from dataclasses import dataclass, field
 
 import judge
-from sides import Absent, Failed, Late, last_words
+from sides import Absent, Failed, Late, last_words, step_time
 
 # bf16 products of an H100 or H200 with dense matrices, in arithmetic per second (NVIDIA's data
 # sheet); what is divided by it is called MFU.
@@ -183,10 +183,13 @@ def kernels_of(bench, group, names):
                       "WRONG" if wrong else "right", rows=rows)
 
 
-# Races are looked for with our own products alone: the library's kernels are not ours to judge.
+# In the order of their worth. Races and what follows them are looked for with our own products alone:
+# the library's kernels are not ours to judge.
 SANITIZERS = {
     "memcheck": ([], []),
     "racecheck": (["--racecheck-detect-level", "error"], ["--own-products"]),
+    "synccheck": ([], ["--own-products"]),
+    "initcheck": ([], ["--own-products"]),
 }
 
 
@@ -451,7 +454,9 @@ def tell_speed(bench, model, own, turns):
         step = statistics.median(steps)
         found += f"; PyTorch {mode} {rate(step):,.0f}, MFU {utilized(step):.1%}: ours is {step / ours:.2f} of it"
         figures[mode] = {"step_s": step, "rate": rate(step), "mfu": utilized(step), "ratio": step / ours}
-    bench.results.add("speed", f"{model}, batch {sizes['batch']}, bf16", found, unit=unit, figures=figures)
+    target = judge.of_speed(model, ours, [statistics.median(steps) for steps in turns.values()])
+    bench.results.add("speed", f"{model}, batch {sizes['batch']}, bf16", found, target=target, unit=unit,
+                      figures=figures)
 
 
 def total(figures, key):
@@ -469,14 +474,17 @@ def tell_memory(bench, model, end, memories):
     wanted = sum(-(-pool["arena_bytes"] // page) * page for pool in pools)
     found = (f"the driver handed out {handed} bytes; predicted {arenas[0]}, which is {wanted} in "
              f"whole pages of {page} for each pool")
+    exact = arenas[0] == arenas[1]
     bench.results.add("memory", f"{model}: arenas against prediction", found,
-                      "right" if handed == wanted else "WRONG")
+                      "right" if handed == wanted and exact else "WRONG",
+                      target="holds (the same bytes)" if exact else f"MISSED ({arenas[1] - arenas[0]:+} bytes)")
     peak = total(end["measured"], "activation_peak_bytes")
     found = (f"ours {gigabytes(arenas[1])} in arenas ({gigabytes(peak)} activations by scan) and "
              f"{gigabytes(end['beside_bytes'])} beside")
     for mode, memory in memories.items():
         found += f"; PyTorch {mode} {gigabytes(memory['allocated'])} allocated, {gigabytes(memory['reserved'])} reserved"
-    bench.results.add("memory", f"{model}: peak", found, ours=end["measured"], theirs=memories)
+    target = judge.of_memory(handed + end["beside_bytes"], [memory["allocated"] for memory in memories.values()])
+    bench.results.add("memory", f"{model}: peak", found, target=target, ours=end["measured"], theirs=memories)
 
 
 def overhead(bench):
@@ -497,6 +505,13 @@ def overhead(bench):
     per = lambda step: f"{step * 1e3:.3f} ms a step, {step / count * 1e6:.2f} us a kernel"
     found = f"{count} kernels; with {graphs_of(kept[0])} {per(runs['periods'])}; without {per(runs['never'])}"
     bench.results.add("overhead", "gpt2 with one short sequence", found, figures=runs, kernels=count)
+    # The host does for a step of the usual size what it does for a short one, but for more tokens
+    # that it copies, and that whole step is an upper bound of it.
+    whole = step_of(bench, model, speed_schedule(bench, model))
+    share = runs["periods"] / whole
+    found = f"a step of the usual size takes {whole * 1e3:.3f} ms, of which the host takes at most {share:.2%}"
+    bench.results.add("overhead", "gpt2, the host's part with graphs", found, target=judge.bounded(share, judge.HOST),
+                      bound=share)
 
 
 # Virtual devices
@@ -518,6 +533,9 @@ def virtual_cases(bench):
 def virtual(bench):
     for model, count in virtual_cases(bench):
         attempt(bench, "virtual", f"{model}, N = {count}", lambda: virtual_of(bench, model, count))
+    for model, count in virtual_cases(bench):
+        attempt(bench, "virtual", f"{model}, N = {count}, with graphs",
+                lambda: virtual_with_graphs(bench, model, count))
 
 
 def virtual_schedule(bench, model, count, rule):
@@ -534,27 +552,62 @@ def virtual_schedule(bench, model, count, rule):
 
 def virtual_of(bench, model, count):
     each = (TINY_VIRTUAL if bench.tiny else VIRTUAL)[model]
-    found = {}
-    for rule in ("sync", "cyclic_v2"):
-        schedule = virtual_schedule(bench, model, count, rule)
-        steps = 8 if bench.tiny else 16
-        # Graphs of many periods would still be recorded while steps are timed.
-        found[rule] = bench.ours.run(schedule, steps, bench.run_limit(), "--graphs", "never")
+    found = virtual_runs(bench, model, count, "never")
     sides = {}
     for side in ("predicted", "measured"):
-        peaks = [total(found[rule]["end"][side], "activation_peak_bytes") for rule in ("sync", "cyclic_v2")]
+        peaks = [total(run["end"][side], "activation_peak_bytes") for run in found]
         sides[side] = (*peaks, peaks[1] / peaks[0])
     sync, cyclic, ratio = sides["measured"]
-    rates = [count * each / found[rule]["step_s"] for rule in ("sync", "cyclic_v2")]
+    steps = [run["step_s"] for run in found]
     text = (f"activations {gigabytes(cyclic)} cyclic over {gigabytes(sync)} synchronous = {ratio:.3f} "
             f"(predicted {sides['predicted'][2]:.3f}; equal stages would have {(count + 1) / (2 * count):.3f}); "
-            f"{rates[1]:,.1f} over {rates[0]:,.1f} samples/s = {rates[1] / rates[0]:.3f}, both without graphs")
+            f"{rates_of(steps, count * each)}, both without graphs")
     right = ratio < 1 and abs(ratio - sides["predicted"][2]) < 0.01
     bench.results.add("virtual", f"{model}, N = {count}, {each} examples each", text,
-                      "right" if right else "WRONG", peaks=sides, samples_per_s=rates)
+                      "right" if right else "WRONG", target=judge.at_least(steps[0] / steps[1], judge.VIRTUAL),
+                      peaks=sides, steps_s=steps)
+
+
+def virtual_runs(bench, model, count, graphs):
+    """A synchronous and a cyclic run."""
+    schedules = [virtual_schedule(bench, model, count, rule) for rule in ("sync", "cyclic_v2")]
+    steps = 8 if bench.tiny else 16
+    return [bench.ours.run(schedule, steps, bench.run_limit(), "--graphs", graphs) for schedule in schedules]
+
+
+def rates_of(steps, examples):
+    sync, cyclic = (examples / step for step in steps)
+    return f"{cyclic:,.1f} over {sync:,.1f} samples/s = {cyclic / sync:.3f}"
+
+
+def virtual_with_graphs(bench, model, count):
+    """The same with graphs, where a period comes back early enough: only steps count that launch
+    graphs which are there."""
+    each = (TINY_VIRTUAL if bench.tiny else VIRTUAL)[model]
+    runs = virtual_runs(bench, model, count, "periods")
+    what = f"{model}, N = {count}, with graphs"
+    for run in runs:
+        if run["end"]["gpus"]["graphs"] == 0:
+            bench.results.add("virtual", what, run["end"]["gpus"]["ungraphed"], target=judge.at_least(None, judge.VIRTUAL))
+            return
+    # The first step is given and each graph is recorded once; one more, for those that lag.
+    steps = [step_time(run["times"], run["end"]["gpus"]["graphs"] + 2) for run in runs]
+    if None in steps:
+        found, target = "all steps went by while graphs were recorded", None
+    else:
+        found, target = rates_of(steps, count * each), steps[0] / steps[1]
+    bench.results.add("virtual", what, found, target=judge.at_least(target, judge.VIRTUAL), steps_s=steps)
 
 
 # The clock
+
+
+def step_of(bench, model, schedule):
+    """Time of a step of ours in its usual size, from `speed` if that was measured."""
+    if model not in bench.steps:
+        run = bench.ours.run(schedule, bench.sizes(model)["steps"], bench.run_limit())
+        bench.steps[model] = run["step_s"]
+    return bench.steps[model]
 
 
 def clock(bench):
@@ -572,14 +625,11 @@ def clock_of(bench, model):
     edits = [("overhead 2 us }", f'overhead 2 us, measured "{table.name}" }}')]
     schedule = ours.compile(model, f"clock-{model}", (), edits, bench.timeout(120))
     predicted = json.loads(ours.call(["simulate", schedule, "--json"], bench.timeout(60)))["step_time_s"]
-    measured = bench.steps.get(model)
-    if measured is None:
-        run = ours.run(schedule, bench.sizes(model)["steps"], bench.run_limit())
-        measured = run["step_s"]
-    error, verdict = judge.of_clock(predicted / measured - 1)
-    found = f"predicted {predicted * 1e3:.3f} ms, measured {measured * 1e3:.3f} ms: {error}"
-    bench.results.add("clock", f"{model}: step time from a table of measured times", found, verdict,
-                      predicted_s=predicted, measured_s=measured)
+    measured = step_of(bench, model, schedule)
+    error = predicted / measured - 1
+    found = f"predicted {predicted * 1e3:.3f} ms, measured {measured * 1e3:.3f} ms: {error:+.2%}"
+    bench.results.add("clock", f"{model}: step time from a table of measured times", found,
+                      target=judge.at_most(abs(error), judge.CLOCK), predicted_s=predicted, measured_s=measured)
 
 
 # In the order of their worth: what has no time left is what stands last.
