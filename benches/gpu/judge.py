@@ -76,5 +76,6 @@ def of_memory(ours, theirs):
 
 def kept(targets):
     """How many targets hold, are missed and are not known, in words."""
-    counts = [(sum(target.startswith(word) for target in targets), word) for word in ("holds", "MISSED", "not known")]
-    return ", ".join(f"{count} {word}" for count, word in counts)
+    words = {"holds": "hold", "MISSED": "MISSED", "not known": "not known"}
+    count = lambda word: sum(target.startswith(word) for target in targets)
+    return ", ".join(f"{count(word)} {all_of_them}" for word, all_of_them in words.items())

@@ -6,11 +6,12 @@ import json
 import shutil
 import statistics
 import subprocess
-import traceback
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import judge
-from sides import Absent, Failed, Late, last_words, step_time
+from bench import attempt, gigabytes, reason_of, total, verdict_of, verdict_of_all
+from sides import Absent, Failed, Late, last_words
+from virtual import virtual, virtual_before
 
 # bf16 products of an H100 or H200 with dense matrices, in arithmetic per second (NVIDIA's data
 # sheet); what is divided by it is called MFU.
@@ -20,42 +21,8 @@ PEAK = 989e12
 LOSSES = {"gpt2": (4, 200), "resnet50": (16, 200)}
 TINY_LOSSES = {"gpt2": (4, 8), "resnet50": (4, 8)}
 
-# Seconds that one run of ours may take; the stand-ins take longer.
-RUN, TINY_RUN = 120, 900
-
 # PyTorch servers that compile at a time; more would take the cores of whoever runs beside.
 COMPILING = 2
-
-# Virtual devices: examples of a micro-batch.
-VIRTUAL = {"resnet50": 16, "vit": 16, "gpt2": 4}
-TINY_VIRTUAL = {"resnet50": 2, "vit": 2, "gpt2": 2}
-
-
-@dataclass
-class Bench:
-    ours: object
-    theirs: object
-    results: object
-    models: list
-    tiny: bool
-    seed: int
-    # Time of a step of ours, by model, once it was measured.
-    steps: dict = field(default_factory=dict)
-
-    def sizes(self, model):
-        return self.ours.sizes[model]
-
-    def timeout(self, most):
-        """Seconds that a command may take."""
-        if self.is_over():
-            raise Absent("no time was left")
-        return min(most, self.results.left())
-
-    def run_limit(self):
-        return self.timeout(TINY_RUN if self.tiny else RUN)
-
-    def is_over(self):
-        return self.results.left() < 5
 
 
 @dataclass
@@ -82,33 +49,6 @@ def take(name, bench, work):
         bench.results.add(name, "the part", "no time was left", "missing")
     else:
         attempt(bench, name, "the part", lambda: work(bench))
-
-
-def attempt(bench, part, what, work):
-    """One item of a part, which may fail by itself."""
-    try:
-        work()
-    except Exception as error:
-        bench.results.add(part, what, reason_of(error), verdict_of(bench, error))
-
-
-def verdict_of(bench, error):
-    """What is absent, or had no time left, is missing; whatever else ends early has failed."""
-    lacks = isinstance(error, Absent) or isinstance(error, Late) and bench.is_over()
-    return "missing" if lacks else "FAILED"
-
-
-def verdict_of_all(bench, errors):
-    verdicts = [verdict_of(bench, error) for error in errors]
-    return "FAILED" if "FAILED" in verdicts else "missing"
-
-
-def reason_of(error):
-    """In words, with the place where nobody expected it."""
-    if isinstance(error, Failed):
-        return str(error)
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__} in {last.name}, line {last.lineno}: {error}"
 
 
 # Kernels
@@ -459,14 +399,6 @@ def tell_speed(bench, model, own, turns):
                       figures=figures)
 
 
-def total(figures, key):
-    return sum(pool[key] for pool in figures["pools"].values())
-
-
-def gigabytes(count):
-    return "unknown" if count is None else f"{count / 1e9:.2f} GB"
-
-
 def tell_memory(bench, model, end, memories):
     page, handed = end["gpus"]["page_bytes"], end["gpus"]["handed_bytes"]
     arenas = [total(end[side], "arena_bytes") for side in ("predicted", "measured")]
@@ -512,91 +444,6 @@ def overhead(bench):
     found = f"a step of the usual size takes {whole * 1e3:.3f} ms, of which the host takes at most {share:.2%}"
     bench.results.add("overhead", "gpt2, the host's part with graphs", found, target=judge.bounded(share, judge.HOST),
                       bound=share)
-
-
-# Virtual devices
-
-
-def virtual_before(bench):
-    for model, count in virtual_cases(bench):
-        for rule in ("sync", "cyclic_v2"):
-            attempt(bench, "virtual", f"{model}, N = {count}, {rule}: planning",
-                    lambda: virtual_schedule(bench, model, count, rule))
-
-
-def virtual_cases(bench):
-    models = TINY_VIRTUAL if bench.tiny else VIRTUAL
-    counts = (2, 4) if bench.tiny else (2, 4, 8)
-    return [(model, count) for model in models if model in bench.models for count in counts]
-
-
-def virtual(bench):
-    for model, count in virtual_cases(bench):
-        attempt(bench, "virtual", f"{model}, N = {count}", lambda: virtual_of(bench, model, count))
-    for model, count in virtual_cases(bench):
-        attempt(bench, "virtual", f"{model}, N = {count}, with graphs",
-                lambda: virtual_with_graphs(bench, model, count))
-
-
-def virtual_schedule(bench, model, count, rule):
-    each = (TINY_VIRTUAL if bench.tiny else VIRTUAL)[model]
-    edits = []
-    if bench.sizes(model)["file"] == "gpt2":
-        edits = [("linear(layer_norm(x), weight = table, bias = false)",
-                  "linear(layer_norm(x), vocab, bias = false)")]
-    settings = [f"train.batch = {count * each}", f"micro_batches = {count}", f"stages = {count}",
-                "placement = concurrent", "states = replicated", f"rule = {rule}"]
-    name = f"virtual-{model}-{count}-{rule}"
-    return bench.ours.compile(model, name, settings, edits, bench.timeout(120))
-
-
-def virtual_of(bench, model, count):
-    each = (TINY_VIRTUAL if bench.tiny else VIRTUAL)[model]
-    found = virtual_runs(bench, model, count, "never")
-    sides = {}
-    for side in ("predicted", "measured"):
-        peaks = [total(run["end"][side], "activation_peak_bytes") for run in found]
-        sides[side] = (*peaks, peaks[1] / peaks[0])
-    sync, cyclic, ratio = sides["measured"]
-    steps = [run["step_s"] for run in found]
-    text = (f"activations {gigabytes(cyclic)} cyclic over {gigabytes(sync)} synchronous = {ratio:.3f} "
-            f"(predicted {sides['predicted'][2]:.3f}; equal stages would have {(count + 1) / (2 * count):.3f}); "
-            f"{rates_of(steps, count * each)}, both without graphs")
-    right = ratio < 1 and abs(ratio - sides["predicted"][2]) < 0.01
-    bench.results.add("virtual", f"{model}, N = {count}, {each} examples each", text,
-                      "right" if right else "WRONG", target=judge.at_least(steps[0] / steps[1], judge.VIRTUAL),
-                      peaks=sides, steps_s=steps)
-
-
-def virtual_runs(bench, model, count, graphs):
-    """A synchronous and a cyclic run."""
-    schedules = [virtual_schedule(bench, model, count, rule) for rule in ("sync", "cyclic_v2")]
-    steps = 8 if bench.tiny else 16
-    return [bench.ours.run(schedule, steps, bench.run_limit(), "--graphs", graphs) for schedule in schedules]
-
-
-def rates_of(steps, examples):
-    sync, cyclic = (examples / step for step in steps)
-    return f"{cyclic:,.1f} over {sync:,.1f} samples/s = {cyclic / sync:.3f}"
-
-
-def virtual_with_graphs(bench, model, count):
-    """The same with graphs, where a period comes back early enough: only steps count that launch
-    graphs which are there."""
-    each = (TINY_VIRTUAL if bench.tiny else VIRTUAL)[model]
-    runs = virtual_runs(bench, model, count, "periods")
-    what = f"{model}, N = {count}, with graphs"
-    for run in runs:
-        if run["end"]["gpus"]["graphs"] == 0:
-            bench.results.add("virtual", what, run["end"]["gpus"]["ungraphed"], target=judge.at_least(None, judge.VIRTUAL))
-            return
-    # The first step is given and each graph is recorded once; one more, for those that lag.
-    steps = [step_time(run["times"], run["end"]["gpus"]["graphs"] + 2) for run in runs]
-    if None in steps:
-        found, target = "all steps went by while graphs were recorded", None
-    else:
-        found, target = rates_of(steps, count * each), steps[0] / steps[1]
-    bench.results.add("virtual", what, found, target=judge.at_least(target, judge.VIRTUAL), steps_s=steps)
 
 
 # The clock

@@ -207,7 +207,7 @@ assert judge.of_speed('vit', 1.0, []).startswith('not known')
 assert judge.of_memory(8.0, [10.0, 12.0]).startswith('holds')
 assert judge.of_memory(9.0, [10.0, None]).startswith('MISSED')
 assert judge.of_memory(9.0, [None]).startswith('not known')
-assert judge.kept(['holds (1)', 'MISSED (2)', 'holds (3)']) == '2 holds, 1 MISSED, 0 not known'
+assert judge.kept(['holds (1)', 'MISSED (2)', 'holds (3)']) == '2 hold, 1 MISSED, 0 not known'
 import sides
 assert sides.sizes_for(80e9)['gpt2']['batch'] == 64 and sides.sizes_for(0)['gpt2']['batch'] == 32
 assert sides.step_time([1.0, 2.0, 5.0, 8.0], 1) == 3.0 and sides.step_time([1.0, 2.0], 1) is None
