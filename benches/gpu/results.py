@@ -4,6 +4,8 @@ import json
 import threading
 import time
 
+import judge
+
 
 # With what they say of a row: nothing is a figure that nobody judges, and `missing` that
 # something is not here or that no time was left for it.
@@ -25,14 +27,14 @@ class Results:
     def say(self, text):
         print(f"[{time.monotonic() - self.start:6.1f} s] {text}", flush=True)
 
-    def add(self, part, what, found, verdict="", **figures):
-        """A row: `found` in words, `verdict` one of `VERDICTS`, and figures for whoever reads the
-        document."""
+    def add(self, part, what, found, verdict="", target="", **figures):
+        """A row: `found` in words, `verdict` one of `VERDICTS`, whether a target holds as `judge` says
+        it, and figures for whoever reads the document."""
         assert verdict in VERDICTS, verdict
-        row = {"part": part, "what": what, "found": found, "verdict": verdict, **figures}
+        row = {"part": part, "what": what, "found": found, "verdict": verdict, "target": target, **figures}
         with self.lock:
             self.rows.append(row)
-            self.say(f"{part}: {what}: {found} {verdict}")
+            self.say(f"{part}: {what}: {found} {verdict} {target}".rstrip())
             self.save()
 
     def save(self):
@@ -42,13 +44,14 @@ class Results:
 
     def table(self):
         lines = [f"{name}: {value}  " for name, value in self.facts.items()]
-        lines += ["", "| part | what | found | |", "| --- | --- | --- | --- |"]
+        lines += ["", "| part | what | found | | target |", "| --- | --- | --- | --- | --- |"]
         clean = lambda text: str(text).replace("|", "/").replace("\n", " ")
         for row in self.rows:
-            cells = [clean(row[key]) for key in ("part", "what", "found", "verdict")]
+            cells = [clean(row[key]) for key in ("part", "what", "found", "verdict", "target")]
             lines.append("| " + " | ".join(cells) + " |")
         counts = [f"{self.count(verdict)} {verdict}" for verdict in VERDICTS if verdict]
-        lines += ["", f"{', '.join(counts)}."]
+        targets = [row["target"] for row in self.rows if row["target"]]
+        lines += ["", f"{', '.join(counts)}. Of {len(targets)} targets: {judge.kept(targets)}."]
         return "\n".join(lines) + "\n"
 
     def count(self, verdict):

@@ -26,9 +26,13 @@ class Absent(Failed):
     """What is not here, or had no time left."""
 
 
-# Sizes: what stands in the model file under these names, examples of a step, and steps of a turn.
+# Bytes of a card that has room for the larger batches, on both sides.
+LARGE_CARD = 75e9
+
+# Sizes: what stands in the model file under these names, examples of a step (fewer on a card that is
+# not large, where two numbers stand), and steps of a turn.
 FULL = {
-    "gpt2": {"file": "gpt2", "batch": 32, "steps": 60, "model":
+    "gpt2": {"file": "gpt2", "batch": 64, "on_small_card": 32, "steps": 40, "model":
              {"seq": 1024, "width": 768, "heads": 12, "layers": 12, "vocab": 50304}},
     "gpt2_medium": {"file": "gpt2", "batch": 16, "steps": 40, "model":
                     {"seq": 1024, "width": 1024, "heads": 16, "layers": 24, "vocab": 50304}},
@@ -46,6 +50,12 @@ TINY = {
     "resnet50": {"file": "resnet50", "batch": 4, "steps": 8, "model":
                  {"side": 32, "width": 4, "classes": 8}},
 }
+
+
+def sizes_for(memory):
+    """The sizes for a card of so many bytes; one that is not known is small."""
+    fitting = lambda own: own["batch"] if memory >= LARGE_CARD else own.get("on_small_card", own["batch"])
+    return {model: {**own, "batch": fitting(own)} for model, own in FULL.items()}
 
 
 def tokens(path, vocab, count):
@@ -84,9 +94,9 @@ def png(side, rows):
 
 
 class Ours:
-    def __init__(self, program, environment, work, tiny):
+    def __init__(self, program, environment, work, tiny, memory):
         self.program, self.environment, self.work = program, environment, work
-        self.sizes = TINY if tiny else FULL
+        self.sizes = TINY if tiny else sizes_for(memory)
         self.tiny = tiny
         # Schedules that are compiled, by name.
         self.compiled = {}
@@ -140,10 +150,14 @@ class Ours:
         lines = [json.loads(line) for line in self.call(command, timeout).splitlines()]
         steps = [line for line in lines if line["event"] == "step"]
         times, end = [line["elapsed_s"] for line in steps], lines[-1]
-        first = len(times) // 4
-        rest = len(times) - 1 - first
-        step_s = (times[-1] - times[first]) / rest if rest > 0 else None
-        return {"losses": [line["loss"] for line in steps], "step_s": step_s, "end": end}
+        losses, step_s = [line["loss"] for line in steps], step_time(times, len(times) // 4)
+        return {"losses": losses, "times": times, "step_s": step_s, "end": end}
+
+
+def step_time(times, first):
+    """Mean time of the steps behind the first ones; none where nothing is left."""
+    rest = len(times) - 1 - first
+    return (times[-1] - times[first]) / rest if rest > 0 else None
 
 
 def words_of(words):

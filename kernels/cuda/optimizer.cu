@@ -185,8 +185,9 @@ __device__ void adamw(const G* gradient, const N* parameter, N* next, Wide<N>* m
 FOR_NUMBERS(EXPORT)
 #undef EXPORT
 
+// SGD is bound to what it takes without spilling.
 #define EXPORT(N, G)                                                                                       \
-    KERNEL(256, sgd_##N##_##G,                                                                             \
+    KERNEL_TOGETHER(5, 256, sgd_##N##_##G,                                                                 \
            (const G* gradient, const N* parameter, N* next, Wide<N>* momenta, Wide<N>* master,             \
             const Constants<Wide<N>>* constants, u64 count, RANGES, f64 share, f64 average, f64 decay,     \
             f64 beta, u32 nesterov),                                                                       \

@@ -171,12 +171,13 @@ __device__ void global_pool_backward(const N* dy, G* dx, u64 count, u64 pixels, 
     });
 }
 
+// Bounds are those at which nothing spills: left alone, the compiler spills to have more blocks together.
 #define EXPORT(N)                                                                                            \
-    KERNEL(256, max_pool_##N, (const N* x, N* y, u64 count, u32 channels, WINDOW),                           \
+    KERNEL_TOGETHER(5, 256, max_pool_##N, (const N* x, N* y, u64 count, u32 channels, WINDOW),               \
            max_pool(x, y, count, channels, WINDOW_OF))                                                       \
-    KERNEL(256, winning_taps_##N, (const N* x, u32* taps, u64 count, u32 channels, WINDOW),                  \
+    KERNEL_TOGETHER(5, 256, winning_taps_##N, (const N* x, u32* taps, u64 count, u32 channels, WINDOW),      \
            winning_taps(x, taps, count, channels, WINDOW_OF))                                                \
-    KERNEL(256, avg_pool_##N, (const N* x, N* y, u64 count, u32 channels, WINDOW),                           \
+    KERNEL_TOGETHER(5, 256, avg_pool_##N, (const N* x, N* y, u64 count, u32 channels, WINDOW),               \
            avg_pool(x, y, count, channels, WINDOW_OF))                                                       \
     KERNEL(256, global_pool_##N, (const N* x, N* y, u64 images, u64 pixels, u64 channels),                   \
            global_pool(x, y, images, pixels, channels))
@@ -184,10 +185,11 @@ FOR_NUMBERS(EXPORT)
 #undef EXPORT
 
 #define EXPORT(N, G)                                                                                         \
-    KERNEL(256, max_pool_backward_##N##_##G,                                                                 \
+    KERNEL_TOGETHER(4, 256, max_pool_backward_##N##_##G,                                                     \
            (const u32* taps, const N* dy, G* dx, u64 count, u32 channels, WINDOW, u32 add),                  \
            max_pool_backward(taps, dy, dx, count, channels, WINDOW_OF, add))                                 \
-    KERNEL(256, avg_pool_backward_##N##_##G, (const N* dy, G* dx, u64 count, u32 channels, WINDOW, u32 add), \
+    KERNEL_TOGETHER(5, 256, avg_pool_backward_##N##_##G,                                                     \
+           (const N* dy, G* dx, u64 count, u32 channels, WINDOW, u32 add),                                   \
            avg_pool_backward(dy, dx, count, channels, WINDOW_OF, add))                                       \
     KERNEL(256, global_pool_backward_##N##_##G,                                                              \
            (const N* dy, G* dx, u64 count, u64 pixels, u64 channels, u32 add),                               \

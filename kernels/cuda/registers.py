@@ -4,7 +4,8 @@
     python registers.py SOURCES TABLE --update   # writes the table
 
 SOURCES is a folder that `cargo run -p roundelay-kernels --example cuda_sources` wrote. The table has
-a line for each kernel: architecture, symbol, registers per thread, bytes of spilled registers.
+a line for each kernel: architecture, symbol, registers per thread, bytes of spilled registers. Both
+fail where a kernel spills that may not.
 """
 
 import ctypes
@@ -16,6 +17,18 @@ import sys
 
 ARCHITECTURES = ["sm_80", "sm_90a"]
 OPTIONS = ["--std=c++17", "-default-device", "--ptxas-options=-v"]
+
+# Sources whose kernels a step of GPT-2, ViT or ResNet launches: none of them spills, in no type that
+# models are trained in on GPUs.
+HOT = {
+    "activation", "batch_norm", "columns", "convolution", "dropout", "elementwise", "embedding", "flash",
+    "grouped", "loss", "norm", "optimizer", "pool", "product", "rotary",
+}
+# Others that spill, and why they may.
+MAY_SPILL = {
+    "gelu_backward_f64_f64": "64 bits are for checks, and the slope of GELU has long polynomials in them",
+}
+
 ENTRY = re.compile(r"Compiling entry function '(\w+)' for '(\w+)'")
 SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 REGISTERS = re.compile(r"Used (\d+) registers")
@@ -71,21 +84,38 @@ def kernels(text):
 
 
 def table(library, folder):
-    """All lines of the table."""
+    """All lines of the table, and source and symbol of each kernel that spills."""
     paths = sorted(glob.glob(f"{folder}/*.cu"))
     if not paths:
         sys.exit(f"there are no sources in {folder}")
-    lines = ["architecture\tkernel\tregisters\tspilled"]
+    lines, spills = ["architecture\tkernel\tregisters\tspilled"], set()
     for architecture in ARCHITECTURES:
         for path in paths:
             found = sorted(kernels(compile_source(library, path, architecture)))
             lines += [f"{architecture}\t{symbol}\t{used}\t{spilled}" for symbol, used, spilled in found]
-    return lines
+            source = os.path.basename(path).removesuffix(".cu")
+            spills |= {(source, symbol) for symbol, _, spilled in found if spilled}
+    return lines, spills
+
+
+def is_hot(source, symbol):
+    return source in HOT and "f64" not in symbol
+
+
+def faults(spills):
+    """What is wrong with kernels that spill, each a source and a symbol, in sentences."""
+    hot = [f"{symbol} spills, and {source}.cu is hot" for source, symbol in spills if is_hot(source, symbol)]
+    others = [symbol for source, symbol in spills if not is_hot(source, symbol)]
+    unlisted = [f"{symbol} spills, and MAY_SPILL has no reason for it" for symbol in others if symbol not in MAY_SPILL]
+    needless = [f"{symbol} does not spill, but is in MAY_SPILL" for symbol in MAY_SPILL if symbol not in others]
+    return hot + unlisted + needless
 
 
 def main():
     folder, path = sys.argv[1:3]
-    lines = table(nvrtc(), folder)
+    lines, spills = table(nvrtc(), folder)
+    if wrong := faults(sorted(spills)):
+        sys.exit("\n".join(wrong))
     if "--update" in sys.argv[3:]:
         with open(path, "w") as file:
             file.write("\n".join(lines) + "\n")

@@ -5,6 +5,7 @@
 //! arenas of its devices with exactly the schedule's offsets; what kernels, products and the
 //! host need besides is allocated before the start and reported apart.
 
+mod ahead;
 mod arena;
 mod bounce;
 mod cache;

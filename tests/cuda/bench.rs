@@ -183,3 +183,37 @@ pub(crate) fn program(
     );
     bench.scratch.file(&format!("{name}.rdl"), &text)
 }
+
+/// Numbers of an example of which two are just enough to be sent to a device ahead, in 32 bits.
+pub(crate) const ENOUGH: u64 = (1 << 20) / 4 / 2;
+pub(crate) const WIDE_MICRO_BATCHES: u64 = 2;
+
+/// A small model of examples with so many numbers, two in a micro-batch; the plan says the rest.
+pub(crate) fn wide_program(
+    bench: &Bench,
+    features: u64,
+    steps: u64,
+    plan: &str,
+) -> PathBuf {
+    let text = format!(
+        "model wide {{
+            input x: real[batch, {features}]
+            input y: real[batch, 1]
+            h = relu(linear(x, 2))
+            loss mse(linear(h, 1), y)
+        }}
+        device core {{ memory 64 MB, compute 40 GFLOP/s, bandwidth 10 GB/s }}
+        link bus {{ bandwidth 8 GB/s, latency 2 us }}
+        cluster some {{ 2 x core joined by bus }}
+        train {{
+            data synthetic
+            batch {}
+            optimizer sgd(lr = 1e-3)
+            seed 5
+            steps {steps}
+        }}
+        plan {{ exactness delayed, {plan}, micro_batches {WIDE_MICRO_BATCHES} }}",
+        2 * WIDE_MICRO_BATCHES
+    );
+    bench.scratch.file(&format!("wide-{features}-{steps}.rdl"), &text)
+}

@@ -9,6 +9,7 @@
 mod support;
 
 mod absent;
+mod ahead;
 mod bench;
 mod cache;
 mod faults;

@@ -1,11 +1,14 @@
 //! Every kind of plan on as many processes as it has devices, held to one process bit for bit.
 
 use crate::{
-    bench::{Run, has_compiler, program},
+    bench::{Bench, ENOUGH, Run, has_compiler, program, wide_program},
     support::lines,
     world::World,
 };
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 /// Kind of plan, devices, and the lines that pin it.
 const PLANS: [(&str, u32, &str); 10] = [
@@ -72,6 +75,10 @@ fn counts_of(world: &World) -> String {
 }
 
 fn holds((name, ranks, plan): (&str, u32, &str)) {
+    holds_for(name, ranks, |bench| program(bench, name, ranks, "steps 7", plan));
+}
+
+fn holds_for(name: &str, ranks: u32, program: impl Fn(&Bench) -> PathBuf) {
     if !has_compiler() {
         return;
     }
@@ -81,7 +88,7 @@ fn holds((name, ranks, plan): (&str, u32, &str)) {
         [("STANDIN_CUDA_ORDER", "9"), ("STANDIN_NCCL_SENDS", "eager")],
     ];
     let whole = World::new(name, 1);
-    let file = program(&whole.bench, name, ranks, "steps 7", plan);
+    let file = program(&whole.bench);
     let one = whole.bench.run("--device cuda --graphs never", &file, &[]);
     for (number, settings) in settings.iter().enumerate() {
         let world = settings.iter().fold(
@@ -114,6 +121,13 @@ fn cyclic_workers_with_all_stages() {
 #[test]
 fn cyclic_workers_that_hand_stages_on() {
     holds(PLANS[2]);
+}
+
+/// Inputs that every rank sends to its device ahead of their feeds.
+#[test]
+fn large_inputs() {
+    let plan = "rule cyclic_v2, placement data, stages 2, states replicated";
+    holds_for("large-inputs", 2, |bench| wide_program(bench, ENOUGH, 5, plan));
 }
 
 #[test]

@@ -200,6 +200,7 @@ impl Engine {
     pub(super) fn is_idle(&self) -> bool {
         let joined = Event::new().and_then(|idle| {
             self.lanes.join()?;
+            self.lanes.wait_for_inputs(&self.lanes.origin)?;
             self.lanes.origin.record(&idle)?;
             Ok(idle)
         });

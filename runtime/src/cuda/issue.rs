@@ -9,7 +9,7 @@ use super::{
     exchange::{Ends, Meeting},
     lanes::Mark,
     moves::{Move, moves},
-    periods::Periods,
+    periods::{Mode, Periods},
     rank::Share,
 };
 use crate::machine::{Span, input_of, slice_offset};
@@ -55,7 +55,7 @@ impl Engine {
     }
 
     /// What the host does itself, however the period gets to the device.
-    pub(super) fn hand_over(&mut self, turn: &Turn<'_>) {
+    pub(super) fn hand_over(&mut self, turn: &Turn<'_>) -> Result<(), DriverError> {
         let half = Periods::half(turn.period);
         match &turn.action.work {
             Work::Feed { at, micro_batch, row } => {
@@ -64,6 +64,8 @@ impl Engine {
                     let number = self.global(coordinate, Some(*micro_batch));
                     let bytes = self.staging.input(turn.id, half, slot);
                     self.feed.fill(input, turn.step(), number, bytes);
+                    let place = (turn.id, half, slot);
+                    self.staging.send_ahead(place, &self.lanes.feeder)?;
                 }
             }
             Work::Report { at, micro_batch, .. } => {
@@ -75,6 +77,7 @@ impl Engine {
             }
             Work::Launch { .. } | Work::Transfer { .. } | Work::Collective { .. } => {}
         }
+        Ok(())
     }
 
     /// The coordinates at which a place is a device of this process: their numbers among those that
@@ -269,12 +272,17 @@ impl Engine {
             (Work::Collective { .. }, Share::Part(_)) => self.collective_as_rank(turn),
             (Work::Feed { at, row, .. }, _) => {
                 let stream = self.lanes.stream(threads.start);
+                // A graph waits for the inputs of its period before it begins.
+                if self.staging.is_ahead(turn.id) && self.periods.open().1 == Mode::Given
+                {
+                    self.lanes.wait_for_inputs(stream)?;
+                }
                 for (slot, number) in self.here(*at, turn.period) {
                     let coordinate = &self.coordinates[number];
                     let span =
                         Span::of(&self.schedule, *at, *row, turn.period, coordinate);
                     let place = (turn.id, half, slot);
-                    self.staging.upload(place, self.arenas.of(&span), stream)?;
+                    self.staging.bring(place, self.arenas.of(&span), stream)?;
                 }
                 Ok(())
             }

@@ -34,6 +34,10 @@ pub(super) struct Lanes {
     pub(super) origin: Stream,
     /// Brings scalars to the device.
     pub(super) courier: Stream,
+    /// Sends inputs ahead; never part of a graph.
+    pub(super) feeder: Stream,
+    /// How far the feeder was when somebody last waited for it.
+    fed: Event,
     /// By stream: when rows show what they bring to an exchange, and when they have looked at it.
     meetings: Vec<[Event; 2]>,
     /// Memory of each stream, for products and for kernels.
@@ -84,6 +88,8 @@ impl Lanes {
             ends: (0..=count).map(|_| Event::new()).collect::<Result<_, _>>()?,
             origin: Stream::new()?,
             courier: Stream::new()?,
+            feeder: Stream::new()?,
+            fed: Event::new()?,
             meetings: (0..count)
                 .map(|_| Ok([Event::new()?, Event::new()?]))
                 .collect::<Result<_, DriverError>>()?,
@@ -123,7 +129,13 @@ impl Lanes {
         self.bytes
     }
 
-    /// All streams but the origin.
+    /// A stream goes on when all inputs that were sent so far are there.
+    pub(super) fn wait_for_inputs(&self, stream: &Stream) -> Result<(), DriverError> {
+        self.feeder.record(&self.fed)?;
+        stream.wait(&self.fed)
+    }
+
+    /// All streams but the origin and the feeder.
     pub(super) fn all(&self) -> impl Iterator<Item = &Stream> {
         self.streams.iter().chain([&self.courier])
     }

@@ -4,7 +4,8 @@
 //! A period that is given runs beside its neighbours, as its waits allow. A graph begins when
 //! everything before it is done, and whatever follows waits for its end; so events that were set
 //! before such a fence need no waiting for. Both ways give the same launches in the same order on
-//! every queue, and so the same bits.
+//! every queue, and so the same bits. Inputs that are sent ahead are no part of a graph: it begins
+//! when those of its period are there.
 
 use super::{
     Graphs,
@@ -224,10 +225,12 @@ impl Periods {
             Mode::Recorded => {
                 lanes.join()?;
                 let graph = lanes.origin.end_capture()?;
+                lanes.wait_for_inputs(&lanes.origin)?;
                 lanes.origin.launch_graph(&graph)?;
                 self.graphs.insert(self.phase(period), graph);
             }
             Mode::Launched => {
+                lanes.wait_for_inputs(&lanes.origin)?;
                 lanes.origin.launch_graph(&self.graphs[&self.phase(period)])?;
             }
         }

@@ -37,7 +37,8 @@ impl Machine for Session<'_> {
         let turn = Turn { id, action, period, queue, instance };
         if let Instance::Execute(_) = instance {
             engine.count(&turn);
-            engine.hand_over(&turn);
+            let handed = engine.hand_over(&turn);
+            handed.map_err(|reason| engine.failed(&turn, reason))?;
         }
         let mark = engine.mark(&turn);
         if engine.periods.open().1 != Mode::Launched {

@@ -6,6 +6,7 @@
 
 use super::{
     CudaError,
+    ahead::Ahead,
     arena::{ALIGNMENT, allocate},
     driver::{Address, Device, DeviceMemory, DriverError, Pinned, Stream},
 };
@@ -33,6 +34,7 @@ pub(super) struct Staging {
     /// Rows of the table: one per lag.
     rows: usize,
     table: DeviceMemory,
+    ahead: Ahead,
     /// What the losses of each half will be.
     awaited: [Vec<Awaited>; HALVES],
 }
@@ -70,13 +72,17 @@ impl Staging {
             reason,
         })?;
         let table = allocate(device, "the table of scalars", table)?;
+        let is_feed = |action| matches!(schedule.actions[action].work, Work::Feed { .. });
+        let fed = places.iter().filter(|(action, _)| is_feed(**action));
+        let fed = fed.map(|(action, (_, each))| (*action, *each));
+        let ahead = Ahead::new(fed, device, coordinates)?;
         let awaited = [Vec::new(), Vec::new()];
-        Ok(Self { pinned, half, places, rows, table, awaited })
+        Ok(Self { pinned, half, places, rows, table, ahead, awaited })
     }
 
     /// Bytes of the device that it takes.
     pub(super) fn device_bytes(&self) -> Bytes {
-        Bytes((self.rows * ROW * HALVES) as u64)
+        Bytes((self.rows * ROW * HALVES) as u64) + self.ahead.bytes()
     }
 
     /// Where the scalars of a lag are in a half.
@@ -131,14 +137,36 @@ impl Staging {
         self.pinned.write(range)
     }
 
-    /// Brings an input to the device.
-    pub(super) fn upload(
+    /// Whether inputs of an action are sent to the device ahead of it.
+    pub(super) fn is_ahead(&self, action: ActionId) -> bool {
+        self.ahead.has(action)
+    }
+
+    /// Sends an input that the host has written, if it is one that is sent ahead.
+    pub(super) fn send_ahead(
         &self,
-        (action, half, coordinate): (ActionId, usize, usize),
+        place: (ActionId, usize, usize),
+        stream: &Stream,
+    ) -> Result<(), DriverError> {
+        let Some(to) = self.ahead.place(place) else { return Ok(()) };
+        let (action, half, coordinate) = place;
+        stream.upload(&self.pinned, self.range(action, half, coordinate), to)
+    }
+
+    /// Brings an input to its row: from the host, or from where it was sent ahead, which the stream
+    /// has waited for.
+    pub(super) fn bring(
+        &self,
+        place: (ActionId, usize, usize),
         to: Address,
         stream: &Stream,
     ) -> Result<(), DriverError> {
-        stream.upload(&self.pinned, self.range(action, half, coordinate), to)
+        let (action, half, coordinate) = place;
+        let range = self.range(action, half, coordinate);
+        match self.ahead.place(place) {
+            Some(from) => stream.copy(from, to, range.len() as u64),
+            None => stream.upload(&self.pinned, range, to),
+        }
     }
 
     /// Brings a loss to the host.

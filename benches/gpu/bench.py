@@ -1,0 +1,71 @@
+"""What parts measure with, and what becomes of one that ends early."""
+
+import traceback
+from dataclasses import dataclass, field
+
+from sides import Absent, Failed, Late
+
+# Seconds that one run of ours may take; the stand-ins take longer.
+RUN, TINY_RUN = 120, 900
+
+
+@dataclass
+class Bench:
+    ours: object
+    theirs: object
+    results: object
+    models: list
+    tiny: bool
+    seed: int
+    # Time of a step of ours, by model, once it was measured.
+    steps: dict = field(default_factory=dict)
+
+    def sizes(self, model):
+        return self.ours.sizes[model]
+
+    def timeout(self, most):
+        """Seconds that a command may take."""
+        if self.is_over():
+            raise Absent("no time was left")
+        return min(most, self.results.left())
+
+    def run_limit(self):
+        return self.timeout(TINY_RUN if self.tiny else RUN)
+
+    def is_over(self):
+        return self.results.left() < 5
+
+
+def attempt(bench, part, what, work):
+    """One item of a part, which may fail by itself."""
+    try:
+        work()
+    except Exception as error:
+        bench.results.add(part, what, reason_of(error), verdict_of(bench, error))
+
+
+def verdict_of(bench, error):
+    """What is absent, or had no time left, is missing; whatever else ends early has failed."""
+    lacks = isinstance(error, Absent) or isinstance(error, Late) and bench.is_over()
+    return "missing" if lacks else "FAILED"
+
+
+def verdict_of_all(bench, errors):
+    verdicts = [verdict_of(bench, error) for error in errors]
+    return "FAILED" if "FAILED" in verdicts else "missing"
+
+
+def reason_of(error):
+    """In words, with the place where nobody expected it."""
+    if isinstance(error, Failed):
+        return str(error)
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__} in {last.name}, line {last.lineno}: {error}"
+
+
+def total(figures, key):
+    return sum(pool[key] for pool in figures["pools"].values())
+
+
+def gigabytes(count):
+    return "unknown" if count is None else f"{count / 1e9:.2f} GB"

@@ -1,0 +1,91 @@
+"""Virtual devices on one card: memory and throughput of cyclic steps over synchronous ones."""
+
+import judge
+from bench import attempt, gigabytes, total
+from sides import step_time
+
+# Virtual devices: examples of a micro-batch.
+VIRTUAL = {"resnet50": 16, "vit": 16, "gpt2": 4}
+TINY_VIRTUAL = {"resnet50": 2, "vit": 2, "gpt2": 2}
+
+
+def virtual_before(bench):
+    for model, count in virtual_cases(bench):
+        for rule in ("sync", "cyclic_v2"):
+            attempt(bench, "virtual", f"{model}, N = {count}, {rule}: planning",
+                    lambda: virtual_schedule(bench, model, count, rule))
+
+
+def virtual_cases(bench):
+    models = TINY_VIRTUAL if bench.tiny else VIRTUAL
+    counts = (2, 4) if bench.tiny else (2, 4, 8)
+    return [(model, count) for model in models if model in bench.models for count in counts]
+
+
+def virtual(bench):
+    for model, count in virtual_cases(bench):
+        attempt(bench, "virtual", f"{model}, N = {count}", lambda: virtual_of(bench, model, count))
+    for model, count in virtual_cases(bench):
+        attempt(bench, "virtual", f"{model}, N = {count}, with graphs",
+                lambda: virtual_with_graphs(bench, model, count))
+
+
+def virtual_schedule(bench, model, count, rule):
+    each = (TINY_VIRTUAL if bench.tiny else VIRTUAL)[model]
+    edits = []
+    if bench.sizes(model)["file"] == "gpt2":
+        edits = [("linear(layer_norm(x), weight = table, bias = false)",
+                  "linear(layer_norm(x), vocab, bias = false)")]
+    settings = [f"train.batch = {count * each}", f"micro_batches = {count}", f"stages = {count}",
+                "placement = concurrent", "states = replicated", f"rule = {rule}"]
+    name = f"virtual-{model}-{count}-{rule}"
+    return bench.ours.compile(model, name, settings, edits, bench.timeout(120))
+
+
+def virtual_of(bench, model, count):
+    each = (TINY_VIRTUAL if bench.tiny else VIRTUAL)[model]
+    found = virtual_runs(bench, model, count, "never")
+    sides = {}
+    for side in ("predicted", "measured"):
+        peaks = [total(run["end"][side], "activation_peak_bytes") for run in found]
+        sides[side] = (*peaks, peaks[1] / peaks[0])
+    sync, cyclic, ratio = sides["measured"]
+    steps = [run["step_s"] for run in found]
+    text = (f"activations {gigabytes(cyclic)} cyclic over {gigabytes(sync)} synchronous = {ratio:.3f} "
+            f"(predicted {sides['predicted'][2]:.3f}; equal stages would have {(count + 1) / (2 * count):.3f}); "
+            f"{rates_of(steps, count * each)}, both without graphs")
+    right = ratio < 1 and abs(ratio - sides["predicted"][2]) < 0.01
+    bench.results.add("virtual", f"{model}, N = {count}, {each} examples each", text,
+                      "right" if right else "WRONG", target=judge.at_least(steps[0] / steps[1], judge.VIRTUAL),
+                      peaks=sides, steps_s=steps)
+
+
+def virtual_runs(bench, model, count, graphs):
+    """A synchronous and a cyclic run."""
+    schedules = [virtual_schedule(bench, model, count, rule) for rule in ("sync", "cyclic_v2")]
+    steps = 8 if bench.tiny else 16
+    return [bench.ours.run(schedule, steps, bench.run_limit(), "--graphs", graphs) for schedule in schedules]
+
+
+def rates_of(steps, examples):
+    sync, cyclic = (examples / step for step in steps)
+    return f"{cyclic:,.1f} over {sync:,.1f} samples/s = {cyclic / sync:.3f}"
+
+
+def virtual_with_graphs(bench, model, count):
+    """The same with graphs, where a period comes back early enough: only steps count that launch
+    graphs which are there."""
+    each = (TINY_VIRTUAL if bench.tiny else VIRTUAL)[model]
+    runs = virtual_runs(bench, model, count, "periods")
+    what = f"{model}, N = {count}, with graphs"
+    for run in runs:
+        if run["end"]["gpus"]["graphs"] == 0:
+            bench.results.add("virtual", what, run["end"]["gpus"]["ungraphed"], target=judge.at_least(None, judge.VIRTUAL))
+            return
+    # The first step is given and each graph is recorded once; one more, for those that lag.
+    steps = [step_time(run["times"], run["end"]["gpus"]["graphs"] + 2) for run in runs]
+    if None in steps:
+        found, target = "all steps went by while graphs were recorded", None
+    else:
+        found, target = rates_of(steps, count * each), steps[0] / steps[1]
+    bench.results.add("virtual", what, found, target=judge.at_least(target, judge.VIRTUAL), steps_s=steps)
