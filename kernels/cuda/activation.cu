@@ -1,26 +1,27 @@
 // Activations and their derivatives, element by element.
 
 struct Relu {
-    template <class W>
+    template <class N, class W>
     __device__ static W of(W x) {
         return x > W(0) ? x : W(0);
     }
-    template <class W>
+    template <class N, class W>
     __device__ static W slope(W y, W dy) {
         return y > W(0) ? dy : W(0);
     }
 };
 struct Gelu {
-    template <class W>
+    template <class N, class W>
     __device__ static W of(W x) {
-        return gelu_of(x);
+        return gelu_of<N>(x);
     }
-    template <class W>
+    template <class N, class W>
     __device__ static W slope(W x, W dy) {
-        return dy * (normal_distribution(x) + x * normal_density(x));
+        auto at = normal<N>(x);
+        return dy * (at.distribution + x * at.density);
     }
 };
-// x (1 + tanh u) / 2, u = √(2/π) (x + 0.044715 x³); beyond ±30 the cube is cut, so that the
+// x (1 + tanh u) / 2 = x σ(2u), u = √(2/π) (x + 0.044715 x³); beyond ±30 the cube is cut, so that the
 // slope stays a number.
 struct GeluTanh {
     template <class W>
@@ -28,37 +29,45 @@ struct GeluTanh {
         return least(greatest(x, W(-30)), W(30));
     }
     template <class W>
-    __device__ static W bent(W x) {
-        return tangent(W(0.79788456080286535588) * (x + W(0.044715) * x * x * x));
+    __device__ static W inside(W x) {
+        return W(0.79788456080286535588) * (x + W(0.044715) * x * x * x);
     }
-    template <class W>
+    template <class N, class W>
     __device__ static W of(W x) {
-        return W(0.5) * x * (W(1) + bent(near(x)));
+        if constexpr (IN_16_BITS<N>) return x * sigmoid<N>(2 * inside(near(x)));
+        else return W(0.5) * x * (W(1) + tangent(inside(near(x))));
     }
-    template <class W>
+    template <class N, class W>
     __device__ static W slope(W x, W dy) {
-        W cut = near(x), t = bent(cut);
+        W cut = near(x), u = inside(cut);
         W inner = W(0.79788456080286535588) * (W(1) + W(3 * 0.044715) * cut * cut);
-        return dy * W(0.5) * (W(1) + t + x * (W(1) - t * t) * inner);
+        if constexpr (IN_16_BITS<N>) {
+            W open = sigmoid<N>(2 * u);
+            return dy * (open + x * (open * (1 - open)) * (2 * inner));
+        } else {
+            W t = tangent(u);
+            return dy * W(0.5) * (W(1) + t + x * (W(1) - t * t) * inner);
+        }
     }
 };
 struct Silu {
-    template <class W>
+    template <class N, class W>
     __device__ static W of(W x) {
-        return x * sigmoid(x);
+        return x * sigmoid<N>(x);
     }
-    template <class W>
+    template <class N, class W>
     __device__ static W slope(W x, W dy) {
-        W open = sigmoid(x);
+        W open = sigmoid<N>(x);
         return dy * open * (W(1) + x * (W(1) - open));
     }
 };
 
-#define EXPORT_BOTH(name, Function, N, G)                                              \
-    KERNEL(256, name##_##N##_##G, (const N* x, G* y, u64 count),                       \
-           map(x, y, count, false, [](auto x) { return Function::of(x); }))            \
-    KERNEL(256, name##_backward_##N##_##G, (const N* kept, const N* dy, G* dx, u64 count, u32 add), \
-           zip(kept, dy, dx, count, count, add, [](auto kept, auto dy) { return Function::slope(kept, dy); }))
+#define EXPORT_BOTH(name, Function, N, G)                                                               \
+    KERNEL(256, name##_##N##_##G, (const N* x, G* y, u64 count),                                        \
+           map(x, y, count, false, [](auto x) { return Function::template of<N>(x); }))                 \
+    KERNEL(256, name##_backward_##N##_##G, (const N* kept, const N* dy, G* dx, u64 count, u32 add),     \
+           zip(kept, dy, dx, count, count, add,                                                         \
+               [](auto kept, auto dy) { return Function::template slope<N>(kept, dy); }))
 
 #define EXPORT(N, G)                         \
     EXPORT_BOTH(relu, Relu, N, G)            \

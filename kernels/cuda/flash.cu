@@ -123,8 +123,8 @@ struct Sums {
 #pragma unroll
         for (int r = first; r < end; r += 16) {
             const f32(&low)[4] = factors.at[r / 8], (&high)[4] = factors.at[r / 8 + 1];
-            const u32 x[4] = {two<N>(low[0], low[1]), two<N>(low[2], low[3]), two<N>(high[0], high[1]),
-                              two<N>(high[2], high[3])};
+            const u32 x[4] = {narrow_two<N>(low[0], low[1]), narrow_two<N>(low[2], low[3]),
+                              narrow_two<N>(high[0], high[1]), narrow_two<N>(high[2], high[3])};
 #pragma unroll
             for (int c = 0; c < COLUMNS; c += 16) {
                 u32 y[4];
@@ -134,10 +134,6 @@ struct Sums {
                 multiply_add_of(N{}, at[c / 8 + 1], x, right);
             }
         }
-    }
-    template <class N>
-    __device__ static u32 two(f32 first, f32 second) {
-        return narrow<N>(first).bits | u32(narrow<N>(second).bits) << 16;
     }
     // Calls body(half, column, value): half 0 for row l / 4, 1 for the one 8 below.
     template <class Body>
@@ -251,8 +247,6 @@ __device__ inline u32 row_of_lane() { return threadIdx.x % 32 / 4; }
 
 // Scores as multiples of `unit`, which is taken in where the exponent is made: of a product, or of
 // its hyperbolic tangent where there is a cap. Exponents are of two.
-constexpr f32 LOG2_E = 1.4426950408889634f;
-
 template <bool CAPPED>
 struct Scores {
     f32 inside, unit, factor;

@@ -28,18 +28,39 @@ __device__ void for_each_in_row(u64 count, bool packed, Body body) {
 // The row of the array that this row of the block works on.
 __device__ inline u64 row_of_grid() { return u64(blockIdx.x) * blockDim.y + threadIdx.y; }
 
+// Stores numbers of 16 bits, two of which are rounded at once.
+template <int COUNT, class G>
+__device__ void store_pairs(G* to, const f32 (&values)[COUNT]) {
+    union {
+        u32 words[COUNT / 2];
+        Pack<G, COUNT> pack;
+    } both;
+#pragma unroll
+    for (int k = 0; k < COUNT; k += 2) both.words[k / 2] = narrow_two<G>(values[k], values[k + 1]);
+    store<COUNT>(to, both.pack);
+}
+
 // Stores values, or adds them to what is there.
 template <int COUNT, class G, class W>
 __device__ void put_pack(G* to, const W (&values)[COUNT], bool add) {
     Pack<G, COUNT> pack;
-    if (add) pack = load<COUNT>(to);
+    if constexpr (sizeof(G) == 2 && COUNT % 2 == 0) {
+        if (!add) return store_pairs(to, values);
+        pack = load<COUNT>(to);
+        f32 sums[COUNT];
 #pragma unroll
-    for (int k = 0; k < COUNT; k++) {
-        W value = values[k];
-        if (add) value += W(widen(pack.at[k]));
-        pack.at[k] = narrow<G>(value);
+        for (int k = 0; k < COUNT; k++) sums[k] = values[k] + widen(pack.at[k]);
+        store_pairs(to, sums);
+    } else {
+        if (add) pack = load<COUNT>(to);
+#pragma unroll
+        for (int k = 0; k < COUNT; k++) {
+            W value = values[k];
+            if (add) value += W(widen(pack.at[k]));
+            pack.at[k] = narrow<G>(value);
+        }
+        store<COUNT>(to, pack);
     }
-    store<COUNT>(to, pack);
 }
 
 // Stores the first `valid` values, or adds them to what is there.

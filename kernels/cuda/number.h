@@ -37,6 +37,7 @@ struct Narrow<bf16> {
     __device__ static bf16 of(W x) {
         return bf16{bf16_bits(f32(x))};
     }
+    __device__ static u32 two(f32 first, f32 second) { return bf16_pair(first, second); }
 };
 template <>
 struct Narrow<f16> {
@@ -44,12 +45,19 @@ struct Narrow<f16> {
     __device__ static f16 of(W x) {
         return f16{f16_bits(f32(x))};
     }
+    __device__ static u32 two(f32 first, f32 second) { return f16_pair(first, second); }
 };
 
 // The nearest number of a type.
 template <class T, class W>
 __device__ T narrow(W x) {
     return Narrow<T>::of(x);
+}
+
+// Two neighbours of 16 bits at once, the first in the lower half.
+template <class T>
+__device__ u32 narrow_two(f32 first, f32 second) {
+    return Narrow<T>::two(first, second);
 }
 
 // Stores a number, or adds it to what is there.

@@ -23,7 +23,7 @@ struct Finish {
         if (tail == BIAS_RELU) value = greatest(value, W(0));
         if (tail == BIAS_GELU) {
             before[i * row + j] = narrow<O>(value);
-            value = gelu_called(value);
+            value = gelu_called<O>(value);
         }
         out[i * row + j] = narrow<O>(value);
     }
@@ -94,7 +94,7 @@ KERNEL(256, product_mixed,
                if (tail == BIAS_RELU) value = greatest(value, 0.0);
                if (tail == BIAS_GELU) {
                    write_any(before, at, out_tag, value);
-                   value = gelu_called(value);
+                   value = gelu_called<f64>(value);
                }
                write_any(out, at, out_tag, value);
            }))

@@ -22,6 +22,10 @@ inline u16 f16_bits(float x) {
     return u16(sign | ((size - 0x38000000 + 0xfff + (size >> 13 & 1)) >> 13));
 }
 
+// Two neighbours in one word, the first in its lower half.
+inline u32 bf16_pair(float first, float second) { return bf16_bits(first) | u32(bf16_bits(second)) << 16; }
+inline u32 f16_pair(float first, float second) { return f16_bits(first) | u32(f16_bits(second)) << 16; }
+
 inline float f16_value(u16 half) {
     u32 sign = u32(half & 0x8000) << 16, size = half & 0x7fff;
     if (size >= 0x7c00) return reinterpret<float>(sign | 0x7f800000 | (size & 0x3ff) << 13);
@@ -33,6 +37,12 @@ inline float f16_value(u16 half) {
 inline float power_of_two(float x) {
     float power = exp2f(x);
     return power < 0x1p-126f ? 0.0f : power;
+}
+
+// 1/x to the last place, for x above zero; what is below the normal numbers is zero.
+inline float reciprocal(float x) {
+    float result = 1.0f / x;
+    return result < 0x1p-126f ? 0.0f : result;
 }
 
 // Copies 16 bytes into shared memory, or zeros where there is nothing to copy; they are there
@@ -124,6 +134,16 @@ __device__ inline u16 f16_bits(float x) {
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
     return bits;
 }
+__device__ inline u32 bf16_pair(float first, float second) {
+    u32 pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+    return pair;
+}
+__device__ inline u32 f16_pair(float first, float second) {
+    u32 pair;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+    return pair;
+}
 __device__ inline float f16_value(u16 half) {
     float x;
     asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(half));
@@ -134,6 +154,11 @@ __device__ inline float power_of_two(float x) {
     float power;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
     return power;
+}
+__device__ inline float reciprocal(float x) {
+    float result;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+    return result;
 }
 
 __device__ inline u32 shared_address(const void* pointer) {

@@ -36,7 +36,7 @@ fn bf16(value: f64) -> u16 {
 }
 
 /// The value of an IEEE half.
-fn half_value(bits: u16) -> f64 {
+pub(crate) fn half_value(bits: u16) -> f64 {
     let (exponent, fraction) = (i32::from(bits >> 10 & 31), f64::from(bits & 0x3ff));
     let size = match exponent {
         0 => fraction * 2f64.powi(-24),
