@@ -1,26 +1,60 @@
 // Convolutions of several groups: sums of few terms, each by one thread.
 
+// The pixel that a tap of a window sees from a place, or, turned, the place that sees a pixel
+// through it.
+template <bool TURNED>
+struct Sight {
+    const Window& window;
+    u64 image;
+    u32 row, column;
+
+    // Of place or pixel `number`. Sums wrap round where the padding is; so they are right again later.
+    __device__ Sight(const Window& window, u64 number) : window(window) {
+        const u32(&own)[2] = TURNED ? window.input : window.output;
+        u64 line = number / own[1];
+        u32 step = TURNED ? 1 : window.stride, before = TURNED ? window.padding : 0 - window.padding;
+        image = line / own[0];
+        row = u32(line - image * own[0]) * step + before;
+        column = u32(number - line * own[1]) * step + before;
+    }
+    // The number of what is seen, or NOTHING.
+    __device__ u64 through(u32 tap) const {
+        u32 u = tap / window.kernel[1], v = tap % window.kernel[1];
+        u32 y = TURNED ? row - u : row + u, x = TURNED ? column - v : column + v;
+        bool valid = u < window.kernel[0];
+        if (TURNED) {
+            valid = valid && row >= u && column >= v;
+            if (window.stride > 1) {
+                valid = valid && y % window.stride == 0 && x % window.stride == 0;
+                y /= window.stride;
+                x /= window.stride;
+            }
+        }
+        const u32(&seen)[2] = TURNED ? window.output : window.input;
+        return valid && y < seen[0] && x < seen[1] ? (image * seen[0] + y) * seen[1] + x : NOTHING;
+    }
+};
+
 // out = Σ over taps and the group's channels of what is seen times the weight: y of x, or, turned,
 // dx of dy. Weights are (filters, taps, channels of a group).
 template <class N, bool TURNED, class G>
 __device__ void grouped(const N* from, const N* weight, G* out, u64 rows, Groups groups, Window window, bool add) {
     typedef Wide<N> W;
     u32 read = TURNED ? groups.filters : groups.channels, own = TURNED ? groups.channels : groups.filters;
-    View<TURNED> view{window, groups.count * read, read};
-    u32 taps = window.taps(), across = groups.count * own;
+    u32 taps = window.taps(), all = groups.count * read, across = groups.count * own;
     // One filter for each channel: neighbours read neighbours.
     bool packed = read == 1 && own == 1 && is_aligned(from) && is_aligned(out) && across % PACKED<N> == 0;
     for_each<PACKED<N>>(rows * across, packed, [&](u64 i, auto width) {
         constexpr int COUNT = decltype(width)::count;
         u64 row = i / across;
         u32 channel = i - row * across, group = channel / own;
-        Spot spot = view.spot(row, rows);
+        Sight<TURNED> sight(window, row);
         W sums[COUNT] = {};
         for (u32 tap = 0; tap < taps; tap++) {
-            u64 place = view.at(spot, tap / window.kernel[1], tap % window.kernel[1]);
+            u64 place = sight.through(tap);
             if (place == NOTHING) continue;
             for (u32 e = 0; e < read; e++) {
-                auto pack = load<COUNT>(from + place + group * read + e);
+                auto pack = load<COUNT>(from + place * all + group * read + e);
                 u64 filter = TURNED ? group * read + e : channel;
                 u32 column = TURNED ? channel % own : e;
 #pragma unroll
@@ -41,19 +75,18 @@ __device__ void grouped_weights(const N* x, const N* dy, Wide<N>* partial, u64 p
                                 Window window) {
     typedef Wide<N> W;
     u32 each = groups.channels, depth = window.taps() * each, filters = groups.count * groups.filters;
-    View<false> view{window, groups.count * each, each};
+    u32 all = groups.count * each;
     u32 filter = blockIdx.x * 32 + threadIdx.x, term = blockIdx.z * TERMS, from = filter / groups.filters * each;
     u64 first = blockIdx.y * per_segment, end = least(places, first + per_segment);
     W sums[TERMS] = {};
     if (filter < filters)
         for (u64 p = first + threadIdx.y; p < end; p += 8) {
-            Spot spot = view.spot(p, end);
+            Sight<false> sight(window, p);
             W slope = widen(dy[p * filters + filter]);
 #pragma unroll
             for (u32 t = 0; t < TERMS; t++) {
-                u32 tap = (term + t) / each;
-                u64 place = view.at(spot, tap / window.kernel[1], tap % window.kernel[1]);
-                if (place != NOTHING) sums[t] += slope * widen(x[place + from + (term + t) % each]);
+                u64 place = sight.through((term + t) / each);
+                if (place != NOTHING) sums[t] += slope * widen(x[place * all + from + (term + t) % each]);
             }
         }
     __shared__ W others[8][TERMS][33];

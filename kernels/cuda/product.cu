@@ -32,7 +32,7 @@ struct Finish {
 #define MATRICES(A, B, O)                                                                                     \
     (const A* a, const B* b, O* out, const A* bias, O* before, const O* added, u64 m, u64 n, u64 k,           \
      u32 a_turned, u64 a_row, u64 a_batch, u32 b_turned, u64 b_row, u64 b_batch, u64 out_row, u64 out_batch,  \
-     f32 scale, u32 tail)
+     f32 scale, u32 tail, u32 stages)
 #define FINISH(A, O)                                                                                          \
     Finish<O, A>{out + blockIdx.z * out_batch, bias, before + blockIdx.z * out_batch,                         \
                  added ? added + blockIdx.z * out_batch : added, m, n, out_row, scale, tail}
@@ -40,24 +40,35 @@ struct Finish {
 #define EXPORT(N)                                                                                           \
     KERNEL(256, product_##N##_##N, MATRICES(N, N, N), a += blockIdx.z * a_batch; b += blockIdx.z * b_batch; \
            multiply_by_threads<Wide<N>>(                                                                    \
-               m, n, k, a_turned, b_turned, [=](u64 i, u64 p) { return a[a_turned ? p * a_row + i : i * a_row + p]; }, \
+               u64(blockIdx.x) * 64, m, n, k, a_turned, b_turned,                                           \
+               [=](u64 i, u64 p) { return a[a_turned ? p * a_row + i : i * a_row + p]; },                   \
                [=](u64 p, u64 j) { return b[b_turned ? j * b_row + p : p * b_row + j]; }, FINISH(N, N)))
 EXPORT(f32)
 EXPORT(f64)
 #undef EXPORT
 
-#define EXPORT(N, O)                                                                                          \
-    KERNEL(256, product_##N##_##O, MATRICES(N, N, O), a += blockIdx.z * a_batch; b += blockIdx.z * b_batch;   \
-           Layout left = {m, k, a_row, !a_turned, is_aligned(a) && a_row % 8 == 0 && (a_turned ? m : k) % 8 == 0}; \
-           Layout right = {n, k, b_row, b_turned != 0,                                                        \
-                           is_aligned(b) && b_row % 8 == 0 && (b_turned ? k : n) % 8 == 0};                   \
-           multiply_by_warps<N>(k, left.deep, right.deep, Stored<N>{a, left, u64(blockIdx.x) * ACROSS},              \
-                                Stored<N>{b, right, u64(blockIdx.y) * ACROSS}, FINISH(N, O)))
+// In 16 bits on tensor cores; `slim` where no more than 64 columns are.
+template <u32 WIDTH, class N, class Done>
+__device__ void multiply(const N* a, const N* b, u64 m, u64 n, u64 k, bool a_turned, u64 a_row, bool b_turned,
+                         u64 b_row, u32 stages, Done done) {
+    u64 top = u64(blockIdx.x) * 128, side = u64(blockIdx.y) * WIDTH;
+    Layout left = {m, k, a_row, !a_turned, is_aligned(a) && a_row % 8 == 0 && (a_turned ? m : k) % 8 == 0};
+    Layout right = {n, k, b_row, b_turned, is_aligned(b) && b_row % 8 == 0 && (b_turned ? k : n) % 8 == 0};
+    multiply_by_warps<128, WIDTH, N>(top, k, stages, left.deep, right.deep, Stored<128, N>{a, left, top},
+                                     Stored<WIDTH, N>{b, right, side}, done);
+}
+
+#define EXPORT_WIDE(SYMBOL, WIDTH, N, O)                                                          \
+    KERNEL_TOGETHER(2, 256, SYMBOL##_##N##_##O, MATRICES(N, N, O),                                \
+                    multiply<WIDTH>(a + blockIdx.z * a_batch, b + blockIdx.z * b_batch, m, n, k,  \
+                                    a_turned, a_row, b_turned, b_row, stages, FINISH(N, O)))
+#define EXPORT(N, O) EXPORT_WIDE(product, 128, N, O) EXPORT_WIDE(product_slim, 64, N, O)
 EXPORT(bf16, bf16)
 EXPORT(bf16, f32)
 EXPORT(f16, f16)
 EXPORT(f16, f32)
 #undef EXPORT
+#undef EXPORT_WIDE
 
 // Numbers of any type, whose type is said when it is called.
 enum Tag { TAG_BF16 = 0, TAG_F16 = 1, TAG_F32 = 2, TAG_F64 = 3 };
@@ -79,10 +90,10 @@ __device__ inline void write_any(void* to, u64 at, u32 tag, f64 value) {
 KERNEL(256, product_mixed,
        (const void* a, const void* b, void* out, const void* bias, void* before, const void* added, u64 m, u64 n,
         u64 k, u32 a_turned, u64 a_row, u64 a_batch, u32 b_turned, u64 b_row, u64 b_batch, u64 out_row, u64 out_batch,
-        f32 scale, u32 tail, u32 a_tag, u32 b_tag, u32 out_tag),
+        f32 scale, u32 tail, u32 stages, u32 a_tag, u32 b_tag, u32 out_tag),
        u64 batch = blockIdx.z;
        multiply_by_threads<f64>(
-           m, n, k, a_turned, b_turned,
+           u64(blockIdx.x) * 64, m, n, k, a_turned, b_turned,
            [=](u64 i, u64 p) { return read_any(a, batch * a_batch + (a_turned ? p * a_row + i : i * a_row + p), a_tag); },
            [=](u64 p, u64 j) { return read_any(b, batch * b_batch + (b_turned ? j * b_row + p : p * b_row + j), b_tag); },
            [=](u64 i, u64 j, f64 sum) {

@@ -1,10 +1,11 @@
 // Tiles of matrix products: by threads in any type, on tensor cores in types of 16 bits.
 
-// 64 × 64 sums by 256 threads that have 4 × 4 each.
+// 64 × 64 sums, from row `top` on, by 256 threads that have 4 × 4 each.
 template <class W, class LoadA, class LoadB, class Done>
-__device__ void multiply_by_threads(u64 m, u64 n, u64 k, bool a_turned, bool b_turned, LoadA a, LoadB b, Done done) {
+__device__ void multiply_by_threads(u64 top, u64 m, u64 n, u64 k, bool a_turned, bool b_turned, LoadA a, LoadB b,
+                                    Done done) {
     __shared__ W left[16][65], right[16][65];
-    u64 top = u64(blockIdx.x) * 64, side = u64(blockIdx.y) * 64;
+    u64 side = u64(blockIdx.y) * 64;
     u32 thread = threadIdx.x, row = thread / 16, column = thread % 16;
     W sums[4][4] = {};
     for (u64 first = 0; first < k; first += 16) {
@@ -38,10 +39,13 @@ __device__ void multiply_by_threads(u64 m, u64 n, u64 k, bool a_turned, bool b_t
 
 // A tile of a matrix of 16-bit numbers in shared memory, in the order in which memory has it:
 // ACROSS rows or columns that do not meet, DEPTH of the sums. Rows are 16 bytes longer than they
-// need be, so that eight of them lie in different banks.
-constexpr u32 ACROSS = 128, DEPTH = 32;
-constexpr u32 ALONG_DEPTH = DEPTH + 8, ALONG_ACROSS = ACROSS + 8;
-constexpr u32 TILE = ACROSS * ALONG_DEPTH > DEPTH * ALONG_ACROSS ? ACROSS * ALONG_DEPTH : DEPTH * ALONG_ACROSS;
+// need be, so that eight of them lie in different banks. TILE numbers hold it in either order.
+constexpr u32 DEPTH = 32, ALONG_DEPTH = DEPTH + 8;
+template <u32 ACROSS>
+constexpr u32 ALONG_ACROSS = ACROSS + 8;
+template <u32 ACROSS>
+constexpr u32 TILE = ACROSS * ALONG_DEPTH;
+static_assert(TILE<64> >= DEPTH * ALONG_ACROSS<64> && TILE<128> >= DEPTH * ALONG_ACROSS<128>, "in either order");
 
 // `deep`: depth is contiguous.
 struct Layout {
@@ -49,43 +53,38 @@ struct Layout {
     bool deep, packed;
 };
 
-template <class N>
-__device__ void fetch(N* tile, const N* from, const Layout& layout, u64 across, u64 depth) {
-    u32 length = layout.deep ? DEPTH : ACROSS, stride = layout.deep ? ALONG_DEPTH : ALONG_ACROSS;
-    u64 outer = layout.deep ? across : depth, inner = layout.deep ? depth : across;
-    u64 outer_end = layout.deep ? layout.across : layout.depth, inner_end = layout.deep ? layout.depth : layout.across;
-    for (u32 e = threadIdx.x; e < ACROSS * DEPTH / 8; e += 256) {
-        u32 r = e / (length / 8), c = e % (length / 8) * 8;
-        N* to = tile + r * stride + c;
-        const N* source = from + (outer + r) * layout.row + inner + c;
-        bool row_valid = outer + r < outer_end;
-        if (layout.packed) {
-            bool valid = row_valid && inner + c < inner_end;
-            copy_async(to, valid ? source : from, valid);
-        } else {
-            for (u32 x = 0; x < 8; x++)
-                to[x] = row_valid && inner + c + x < inner_end ? source[x] : N{0};
-        }
-    }
-}
-
 // Fetches tiles of a matrix that memory has as it is, from `across` on.
-template <class N>
+template <u32 ACROSS, class N>
 struct Stored {
     const N* from;
     Layout layout;
     u64 across;
 
-    __device__ void operator()(N* tile, u64 depth) const { fetch(tile, from, layout, across, depth); }
+    __device__ void operator()(N* tile, u64 depth) const {
+        constexpr u32 BY_DEPTH = DEPTH / 8, BY_ACROSS = ACROSS / 8;
+        bool deep = layout.deep;
+        u64 outer = deep ? across : depth, inner = deep ? depth : across;
+        u64 outer_end = deep ? layout.across : layout.depth, inner_end = deep ? layout.depth : layout.across;
+#pragma unroll
+        for (u32 x = 0; x < ACROSS * DEPTH / 8 / 256; x++) {
+            u32 e = threadIdx.x + x * 256;
+            u32 r = deep ? e / BY_DEPTH : e / BY_ACROSS, c = (deep ? e % BY_DEPTH : e % BY_ACROSS) * 8;
+            N* to = tile + r * (deep ? ALONG_DEPTH : ALONG_ACROSS<ACROSS>) + c;
+            const N* source = from + (outer + r) * layout.row + inner + c;
+            u64 valid = outer + r < outer_end && inner + c < inner_end ? inner_end - inner - c : 0;
+            if (layout.packed) copy_async(to, valid ? source : from, valid > 0);
+            else store(to, load_some<8>(source, valid, false));
+        }
+    }
 };
 
 // The 16 × 16 numbers from (across, depth) on: fragments of a, or two of b.
-template <class N>
+template <u32 ACROSS, class N>
 __device__ void fragments(u32 (&to)[4], const N* tile, bool deep, bool depth_first, u32 across, u32 depth) {
     u32 lane = threadIdx.x % 32, row = lane % 8, high = lane / 8 % 2 * 8, higher = lane / 16 * 8;
     u32 x = across + (depth_first ? higher : high), d = depth + (depth_first ? high : higher);
     if (deep) load_matrices(to, tile + (x + row) * ALONG_DEPTH + d);
-    else load_matrices_transposed(to, tile + (d + row) * ALONG_ACROSS + x);
+    else load_matrices_transposed(to, tile + (d + row) * ALONG_ACROSS<ACROSS> + x);
 }
 
 // Calls done(row, column, sum) for a lane's part of 16 × 32 sums: rows `row` and that + 8.
@@ -117,43 +116,56 @@ __device__ void finish(const f32 (&sums)[4][4], u64 row, u64 column, const InPac
     }
 }
 
-// 128 × 128 sums by eight warps that have 64 × 32 each, on tensor cores; tiles arrive while the
-// ones before them are multiplied. `a` and `b` are called with a tile and where its depth begins,
-// stage by stage, and fetch it as `deep` or not.
-template <class N, class FetchA, class FetchB, class Done>
-__device__ void multiply_by_warps(u64 k, bool a_deep, bool b_deep, FetchA a, FetchB b, Done done) {
+// HEIGHT × WIDTH sums, from row `top` on, by eight warps on tensor cores. So many `stages` of tiles,
+// 2 or 4, are in shared memory: one is multiplied while the others arrive. `a` and `b` are called
+// with a tile and where its depth begins, stage by stage, and fetch it as `deep` or not. No sum
+// depends on the tile's extents or on `stages`.
+template <u32 HEIGHT, u32 WIDTH, class N, class FetchA, class FetchB, class Done>
+__device__ void multiply_by_warps(u64 top, u64 k, u32 stages, bool a_deep, bool b_deep, FetchA a, FetchB b, Done done) {
+    // A warp has 16 × 32 sums, BANDS times one below the other.
+    constexpr u32 BESIDE = WIDTH / 32, BANDS = HEIGHT / 16 * BESIDE / 8, STAGE = TILE<HEIGHT> + TILE<WIDTH>;
     N* tiles = reinterpret_cast<N*>(dynamic_shared());
-    u64 top = u64(blockIdx.x) * ACROSS, side = u64(blockIdx.y) * ACROSS;
-    u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32, row = warp / 4 * 64, column = warp % 4 * 32;
-    f32 sums[4][4][4] = {};
-    auto begin = [&](u64 depth, u32 stage) {
-        a(tiles + stage * 2 * TILE, depth);
-        b(tiles + stage * 2 * TILE + TILE, depth);
+    u64 side = u64(blockIdx.y) * WIDTH;
+    u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    u32 row = warp / BESIDE * BANDS * 16, column = warp % BESIDE * 32;
+    f32 sums[BANDS][4][4] = {};
+    // A group of copies for every stage, and empty ones behind the last, so that waits may count.
+    u64 next = 0;
+    u32 arriving = 0;
+    auto begin = [&] {
+        if (next < k) {
+            N* x = tiles + arriving * STAGE;
+            a(x, next);
+            b(x + TILE<HEIGHT>, next);
+        }
         commit_copies();
+        next += DEPTH;
+        arriving = arriving + 1 == stages ? 0 : arriving + 1;
     };
-    begin(0, 0);
+    for (u32 s = 1; s < stages; s++) begin();
     u32 stage = 0;
-    for (u64 depth = 0; depth < k; depth += DEPTH, stage ^= 1) {
-        wait_for_copies<0>();
+    for (u64 depth = 0; depth < k; depth += DEPTH, stage = stage + 1 == stages ? 0 : stage + 1) {
+        if (stages > 2) wait_for_copies<2>();
+        else wait_for_copies<0>();
         __syncthreads();
-        if (depth + DEPTH < k) begin(depth + DEPTH, stage ^ 1);
-        const N *x = tiles + stage * 2 * TILE, *y = x + TILE;
+        begin();
+        const N *x = tiles + stage * STAGE, *y = x + TILE<HEIGHT>;
 #pragma unroll
         for (u32 d = 0; d < DEPTH; d += 16) {
-            u32 from_a[4][4], from_b[2][4];
+            u32 from_a[BANDS][4], from_b[2][4];
 #pragma unroll
-            for (int i = 0; i < 4; i++) fragments(from_a[i], x, a_deep, false, row + i * 16, d);
+            for (u32 i = 0; i < BANDS; i++) fragments<HEIGHT>(from_a[i], x, a_deep, false, row + i * 16, d);
 #pragma unroll
-            for (int j = 0; j < 2; j++) fragments(from_b[j], y, b_deep, true, column + j * 16, d);
+            for (u32 j = 0; j < 2; j++) fragments<WIDTH>(from_b[j], y, b_deep, true, column + j * 16, d);
 #pragma unroll
-            for (int i = 0; i < 4; i++)
+            for (u32 i = 0; i < BANDS; i++)
 #pragma unroll
-                for (int j = 0; j < 4; j++) {
+                for (u32 j = 0; j < 4; j++) {
                     const u32 part[2] = {from_b[j / 2][j % 2 * 2], from_b[j / 2][j % 2 * 2 + 1]};
                     multiply_add_of(N{}, sums[i][j], from_a[i], part);
                 }
         }
     }
 #pragma unroll
-    for (int i = 0; i < 4; i++) finish(sums[i], top + row + i * 16 + lane / 4, side + column, done);
+    for (u32 i = 0; i < BANDS; i++) finish(sums[i], top + row + i * 16 + lane / 4, side + column, done);
 }

@@ -27,6 +27,7 @@ mod rotary;
 mod scan;
 mod source;
 mod stored;
+mod tile;
 
 use crate::store::Store;
 use roundelay_schedule::{Bytes, Line};

@@ -7,8 +7,8 @@ mod emulation;
 use common::{Array, CONTEXT, sample::Draw};
 use emulation::{Bound, can_compile, run_steps, stored::Stored};
 use roundelay_kernels::cuda::{
-    Accumulation, Addend, CallPlace, Epilogue, MOST_SUMMED, Matrix, Number, Product,
-    Step, Steps, sum,
+    Accumulation, Addend, Argument, CallPlace, Epilogue, MOST_SUMMED, Matrix, Number,
+    Product, Step, Steps, sum,
 };
 use roundelay_schedule::{Bytes, Element, Float, GradientSums};
 
@@ -197,6 +197,53 @@ fn products_of_every_mix_of_types() {
         for b in NUMBERS {
             NUMBERS.iter().for_each(|out| check_product([a, b, *out], seed as u64));
         }
+    }
+}
+
+/// No bit depends on how many stages of tiles are under way, nor on how wide a tile is.
+#[test]
+fn stages_and_tiles_change_no_bit() {
+    if !can_compile() {
+        return;
+    }
+    let number = Number::Bf16;
+    for ([m, n, k], stages, shared) in
+        [([130, 40, 300], 4, 4 * 192 * 80), ([20, 24, 255], 2, 2 * 192 * 80)]
+    {
+        let matrix = |index, row| {
+            let place = operand(index);
+            Matrix { place, number, transposed: false, row, batch: 0 }
+        };
+        let product = Product {
+            m,
+            n,
+            k,
+            batches: 1,
+            a: matrix(0, k),
+            b: matrix(1, n),
+            out: matrix(2, n),
+            scale: 1.0,
+            addend: Addend::Nothing,
+            epilogue: Epilogue::Plain,
+        };
+        let slim = product.launch();
+        assert_eq!(slim.function.symbol, "product_slim_bf16_bf16");
+        assert_eq!(slim.shared, Bytes(shared));
+        assert_eq!(slim.arguments.last(), Some(&Argument::Unsigned(stages)));
+        let mut other = slim.clone();
+        *other.arguments.last_mut().expect("there are arguments") =
+            Argument::Unsigned(6 - stages);
+        other.shared = Bytes(4 * 256 * 80);
+        let mut wide = other.clone();
+        wide.function.symbol = "product_bf16_bf16".to_owned();
+        let [first, others @ ..] = [slim, other, wide].map(|launch| {
+            let draw = &mut Draw::new(9);
+            let mut operands: Vec<Stored> =
+                [m * k, k * n, m * n].map(|length| stored(draw, number, length)).into();
+            run(Step::Launch(launch), &mut operands);
+            operands[2].values()
+        });
+        others.iter().for_each(|other| assert_eq!(*other, first));
     }
 }
 

@@ -13,7 +13,7 @@ use emulation::{
     compare::{compare, tolerance},
     stored::Placement,
 };
-use roundelay_kernels::{Context, Mode, cuda::Step};
+use roundelay_kernels::{Context, Kernel, Mode, cuda::Step};
 use roundelay_schedule::{Call, Element, Float, GradientSums};
 
 const BF16: Float = Float::Bf16(GradientSums::F32);
@@ -96,6 +96,65 @@ fn convolutions_of_groups() {
             compare_convolutions(shape, dtype, seed);
         }
     }
+}
+
+/// Tiles of 64 and of 128 filters or channels, stages of both numbers, strides whose residues have
+/// unlike taps, or none, or are fewer than the stride.
+#[test]
+fn convolutions_with_strides() {
+    if !can_compile() {
+        return;
+    }
+    let shapes: [Shape; 10] = [
+        [2, 9, 7, 32, 64, 3, 2, 1, 1],
+        [1, 8, 11, 72, 65, 3, 2, 1, 1],
+        [1, 11, 10, 64, 136, 3, 3, 2, 1],
+        [2, 7, 8, 16, 24, 5, 3, 2, 1],
+        [1, 10, 9, 24, 16, 2, 3, 0, 1],
+        [2, 9, 11, 16, 8, 1, 2, 1, 1],
+        [1, 3, 2, 16, 8, 2, 5, 3, 1],
+        [1, 9, 11, 32, 64, 3, 2, 1, 2],
+        [1, 10, 8, 144, 160, 3, 3, 2, 2],
+        [3, 15, 13, 20, 40, 4, 2, 1, 1],
+    ];
+    for (seed, shape) in (0..).zip(shapes) {
+        for dtype in [BF16, Float::F32] {
+            compare_convolutions(shape, dtype, seed);
+            compare_convolutions(shape, dtype, seed + 1);
+        }
+    }
+}
+
+/// Patches whose rows fill 16 bytes, with and without padding, and such that do not; windows that
+/// overlap.
+#[test]
+fn convolutions_of_few_channels() {
+    if !can_compile() {
+        return;
+    }
+    let shapes: [Shape; 6] = [
+        [2, 32, 48, 3, 40, 16, 16, 0, 1],
+        [1, 16, 24, 3, 72, 8, 8, 8, 1],
+        [2, 21, 14, 3, 16, 7, 7, 0, 1],
+        [1, 17, 30, 3, 64, 7, 2, 3, 1],
+        [1, 9, 16, 1, 24, 8, 8, 4, 1],
+        [1, 12, 12, 4, 24, 4, 2, 2, 1],
+    ];
+    for (seed, shape) in (0..).zip(shapes) {
+        for dtype in [BF16, F16, Float::F32] {
+            compare_convolutions(shape, dtype, seed);
+        }
+        compare_convolutions(shape, BF16, seed + 1);
+    }
+}
+
+/// What kernels cannot count is said.
+#[test]
+fn rows_of_too_many_numbers_are_refused() {
+    let [forward, ..] = convolutions([1, 3, 1 << 24, 128, 8, 3, 1, 1, 1], false);
+    let kernel = Kernel::parse(&forward).expect("the call is well formed");
+    let refusal = kernel.cuda(BF16).expect_err("a row has 2³¹ numbers");
+    assert!(refusal.to_string().contains("a row of images has"), "{refusal}");
 }
 
 /// Sums over so many places are cut into segments.

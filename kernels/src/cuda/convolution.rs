@@ -2,17 +2,18 @@
 //! sees, which is never stored; with few channels in a group, sums of few terms.
 
 use super::{
-    Addend, Argument, Epilogue, Matrix, Number, Product, Source,
+    Addend, Argument, Epilogue, Matrix, Product, Source,
     columns::Partial,
     draft::{Draft, Shape, adding, count, extent},
     form::{Form, Role},
     pool::window,
-    product::TILE_SHARED,
     source::{CONVOLUTION, GROUPED},
+    tile::Tile,
 };
 use crate::{
     convolution::{Conv2d, Conv2dBackward, Conv2dWeights, Geometry},
     store::Store,
+    window::Window,
 };
 use Role::{Either, Narrow};
 use roundelay_schedule::Bytes;
@@ -62,6 +63,26 @@ impl Geometry {
     fn weights(&self) -> usize {
         self.filters * self.depth()
     }
+    /// Pixels of an axis whose neighbours lie one stride apart, and how often there are such: the
+    /// products of `convolution_backward`.
+    fn lattices(&self) -> ([usize; 2], usize) {
+        let Window { input, stride, .. } = self.window;
+        let times = input.map(|extent| extent.min(stride));
+        (input.map(|extent| extent.div_ceil(stride)), times[0].saturating_mul(times[1]))
+    }
+    /// Whether numbers along a row of images, with the padding, can be told apart in 32 bits, and
+    /// from those that lie as far before the row.
+    fn counts(&self) -> Result<(), String> {
+        let pixels = 2 * (self.window.input[1] + 2 * self.window.padding) + 1;
+        let numbers = pixels.saturating_mul(self.channels.max(self.filters));
+        match u32::try_from(numbers) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(format!(
+                "a row of images has {} numbers with its padding, and no kernel goes beyond 2³¹",
+                numbers / 2
+            )),
+        }
+    }
     /// `GROUPS` and `WINDOW` of `view.h`.
     fn extents(&self) -> impl Iterator<Item = Argument> + use<> {
         let groups = [self.groups, self.group_channels(), self.group_filters()];
@@ -75,21 +96,6 @@ impl Geometry {
         // Whole tiles, and addresses that stay aligned.
         places.next_multiple_of(64)
     }
-}
-
-/// Rows and columns of a tile, and its shared memory: see `tile.h`.
-fn tile(number: Number) -> (usize, Bytes) {
-    match number {
-        Number::Bf16 | Number::F16 => (128, TILE_SHARED),
-        Number::F32 | Number::F64 => (64, Bytes(0)),
-    }
-}
-
-/// Tiles of (rows, columns), so many times.
-fn tiles(number: Number, [rows, columns, times]: [usize; 3]) -> Shape {
-    let (side, shared) = tile(number);
-    let grid = [rows.div_ceil(side), columns.div_ceil(side), times].map(extent);
-    Shape { grid, block: [256, 1, 1], shared }
 }
 
 /// Rows of (rows, groups, columns), each row of which has `columns` for each group.
@@ -134,7 +140,7 @@ impl Form for Conv2d {
         let shape = &self.geometry;
         let (rows, filters) = (shape.rows(), shape.group_filters());
         let operands: [_; 3] = draft.operands(0);
-        let arguments =
+        let mut arguments: Vec<_> =
             operands.into_iter().chain([count(rows)]).chain(shape.extents()).collect();
         match shape.way() {
             Way::Pointwise => {
@@ -144,8 +150,12 @@ impl Form for Conv2d {
                 draft.product(pointwise(shape, extents, [x, weight, y], Store::Write));
             }
             Way::Tiles => {
-                let grid = tiles(draft.types.narrow, [rows, filters, shape.groups]);
-                draft.narrow((CONVOLUTION, "convolution"), grid, arguments);
+                shape.counts()?;
+                let tile = Tile::of(draft.types.narrow, filters);
+                let grid = tile.shape([rows, filters, shape.groups], shape.depth());
+                let function = tile.function("convolution");
+                arguments.push(Tile::stages_for(shape.depth()));
+                draft.narrow((CONVOLUTION, &function), grid, arguments);
             }
             Way::Sums => {
                 let grid = Shape::each(rows * shape.filters, draft.at_once());
@@ -163,18 +173,13 @@ impl Form for Conv2dBackward {
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
         match self.geometry.way() {
             Way::Pointwise => self.by_product(draft),
-            Way::Tiles => {
-                let weight = turn(draft, &self.geometry);
-                let extents = [self.geometry.pixels(), self.geometry.group_channels()];
-                let times = [extents[0], extents[1], self.geometry.groups];
-                let shape = tiles(draft.types.narrow, times);
-                self.launch(draft, (CONVOLUTION, "convolution_backward"), shape, weight);
-            }
+            Way::Tiles => self.by_tiles(draft)?,
             Way::Sums => {
                 let elements = self.geometry.batch * self.geometry.image();
-                let (shape, weight) =
-                    (Shape::each(elements, draft.at_once()), draft.operand(1));
-                self.launch(draft, (GROUPED, "grouped_backward"), shape, weight);
+                let shape = Shape::each(elements, draft.at_once());
+                let pixels = self.geometry.pixels();
+                let arguments = self.arguments(draft, draft.operand(1), pixels);
+                draft.pair((GROUPED, "grouped_backward"), shape, arguments);
             }
         }
         Ok(())
@@ -189,28 +194,44 @@ impl Conv2dBackward {
         let extents = [shape.pixels(), shape.group_channels(), shape.group_filters()];
         draft.product(pointwise(shape, extents, [dy, weight, dx], self.store));
     }
-    fn launch(
-        &self,
-        draft: &mut Draft,
-        function: (Source, &str),
-        shape: Shape,
-        weight: Argument,
-    ) {
-        let mut arguments = vec![draft.operand(0), weight, draft.operand(2)];
-        arguments.push(count(self.geometry.pixels()));
+    /// A product for each set of pixels that the same taps see, as many blocks for each as the
+    /// largest needs.
+    fn by_tiles(&self, draft: &mut Draft) -> Result<(), String> {
+        let shape = &self.geometry;
+        shape.counts()?;
+        let ([height, width], times) = shape.lattices();
+        let channels = shape.group_channels();
+        let tile = Tile::of(draft.types.narrow, channels);
+        let taps = shape.window.kernel.map(|taps| taps.div_ceil(shape.window.stride));
+        let depth = taps[0] * taps[1] * shape.group_filters();
+        let rows = shape.batch * height * width;
+        let mut grid = tile.shape([rows, channels, shape.groups], depth);
+        grid.grid[0] = extent(times.saturating_mul(grid.grid[0] as usize));
+        let turned = turn(draft, shape);
+        let mut arguments = self.arguments(draft, turned, shape.batch);
+        arguments.push(Tile::stages_for(depth));
+        draft.pair(
+            (CONVOLUTION, &tile.function("convolution_backward")),
+            grid,
+            arguments,
+        );
+        Ok(())
+    }
+    fn arguments(&self, draft: &Draft, weight: Argument, rows: usize) -> Vec<Argument> {
+        let mut arguments = vec![draft.operand(0), weight, draft.operand(2), count(rows)];
         arguments.extend(self.geometry.extents());
         arguments.push(adding(self.store));
-        draft.pair(function, shape, arguments);
+        arguments
     }
 }
 
-/// The weights, operand 1, as (groups, taps, filters, channels) in scratch memory: the rows that
-/// meet what sees a pixel.
+/// The weights, operand 1, as (groups, taps, filters, channels) in scratch memory, taps in the order
+/// of `turn_weights`: the rows that meet what sees a pixel.
 fn turn(draft: &mut Draft, geometry: &Geometry) -> Argument {
     let elements = geometry.weights();
     let turned = Argument::Address(draft.scratch(elements * draft.types.narrow.size()));
-    let mut arguments = vec![draft.operand(1), turned, count(geometry.window.taps())];
-    arguments.extend(geometry.extents().take(3));
+    let mut arguments = vec![draft.operand(1), turned];
+    arguments.extend(geometry.extents());
     let shape = Shape::each(elements, draft.at_once());
     draft.narrow((CONVOLUTION, "turn_weights"), shape, arguments);
     turned
@@ -226,21 +247,22 @@ impl Form for Conv2dWeights {
         match shape.way() {
             Way::Pointwise => self.by_product(draft),
             Way::Tiles => {
-                let number = draft.types.narrow;
-                let (side, _) = tile(number);
-                let blocks = filters.div_ceil(side) * depth.div_ceil(side);
+                shape.counts()?;
+                let tile = Tile::of(draft.types.narrow, filters).turned();
+                let blocks = filters.div_ceil(tile.rows) * depth.div_ceil(tile.columns);
                 let segments = self.segments(blocks * shape.groups);
                 let times = segments.count * shape.groups;
-                let grid = tiles(number, [filters, depth, times]);
-                let function = (CONVOLUTION, "convolution_weights");
-                self.sum(draft, function, grid, segments);
+                let grid = tile.shape([filters, depth, times], segments.places);
+                let function = tile.function("convolution_weights");
+                let stages = Tile::stages_for(segments.places);
+                self.sum(draft, (CONVOLUTION, &function), grid, segments, Some(stages));
             }
             Way::Sums => {
                 let blocks = [shape.filters.div_ceil(32), depth.div_ceil(TERMS)];
                 let segments = self.segments(blocks[0] * blocks[1]);
                 let grid = [blocks[0], segments.count, blocks[1]].map(extent);
                 let grid = Shape { grid, block: [32, 8, 1], shared: Bytes(0) };
-                self.sum(draft, (GROUPED, "grouped_weights"), grid, segments);
+                self.sum(draft, (GROUPED, "grouped_weights"), grid, segments, None);
             }
         }
         Ok(())
@@ -274,6 +296,7 @@ impl Conv2dWeights {
         function: (Source, &str),
         shape: Shape,
         segments: Segments,
+        stages: Option<Argument>,
     ) {
         let (geometry, weights) = (&self.geometry, self.geometry.weights());
         let size = draft.types.narrow.wide().size();
@@ -282,7 +305,7 @@ impl Conv2dWeights {
         let [x, dy, dweight] = draft.operands(0);
         let mut arguments = vec![x, dy, Argument::Address(sums)];
         arguments.extend([geometry.rows(), segments.places].map(count));
-        arguments.extend(geometry.extents());
+        arguments.extend(geometry.extents().chain(stages));
         draft.narrow(function, shape, arguments);
         let partial = Partial::new(sums, segments.count, weights);
         partial.join(draft, 0, dweight, self.store);

@@ -3,9 +3,10 @@
 use super::{
     Addend, Argument, CallPlace, Epilogue, Function, Launch, Matrix, Number, Product,
     Step,
-    draft::{Draft, NOWHERE, Shape, count, extent},
+    draft::{Draft, NOWHERE, Shape, count},
     form::{Form, Role},
     source::{ACTIVATION, PRODUCT},
+    tile::Tile,
 };
 use crate::{
     affine::{Affine, AffineAdd, AffineGelu, AffineRelu},
@@ -13,36 +14,18 @@ use crate::{
     store::Store,
 };
 use Role::{Either, Narrow};
-use roundelay_schedule::Bytes;
-
-/// Rows and columns of a block's tile, and bytes of its two pairs of tiles in shared memory.
-struct Tile {
-    rows: usize,
-    columns: usize,
-    shared: Bytes,
-}
-
-/// Shared memory of tiles for numbers of 16 bits: `TILE` of `tile.h`, four times.
-pub(super) const TILE_SHARED: Bytes = Bytes(4 * 128 * 40 * 2);
-/// Of the kernel for numbers of 16 bits.
-const ON_TENSOR_CORES: Tile = Tile { rows: 128, columns: 128, shared: TILE_SHARED };
-/// Of the kernels for other numbers.
-const BY_THREADS: Tile = Tile { rows: 64, columns: 64, shared: Bytes(0) };
 
 impl Product {
     /// Our own kernel for this product: its functions take the same places, so it stands wherever
     /// a library's product would. Blocks along z are the batch.
     pub fn launch(&self) -> Launch {
         let (symbol, tile, tags) = self.function();
-        let grid = [
-            extent(self.m.div_ceil(tile.rows)),
-            extent(self.n.div_ceil(tile.columns)),
-            extent(self.batches),
-        ];
+        let Shape { grid, block, shared } =
+            tile.shape([self.m, self.n, self.batches], self.k);
         let function = Function { source: PRODUCT, symbol };
         let mut arguments = self.arguments();
         arguments.extend(tags);
-        Launch { function, grid, block: [256, 1, 1], shared: tile.shared, arguments }
+        Launch { function, grid, block, shared, arguments }
     }
 
     /// The same for a library whose GELU is not the exact one: the bias alone, then our own GELU of
@@ -83,15 +66,17 @@ impl Product {
     fn function(&self) -> (String, Tile, Vec<Argument>) {
         use Number::{Bf16, F16, F32, F64};
         let (a, b, out) = (self.a.number, self.b.number, self.out.number);
-        let symbol = || format!("product_{}_{}", a.name(), out.name());
+        let tile = Tile::of(a, self.n);
+        let symbol =
+            || format!("{}_{}_{}", tile.function("product"), a.name(), out.name());
         match (a, b, out) {
-            (Bf16, Bf16, Bf16 | F32) | (F16, F16, F16 | F32) => {
-                (symbol(), ON_TENSOR_CORES, Vec::new())
-            }
-            (F32, F32, F32) | (F64, F64, F64) => (symbol(), BY_THREADS, Vec::new()),
+            (Bf16, Bf16, Bf16 | F32)
+            | (F16, F16, F16 | F32)
+            | (F32, F32, F32)
+            | (F64, F64, F64) => (symbol(), tile, Vec::new()),
             (Bf16 | F16 | F32 | F64, ..) => {
                 let tags = [a, b, out].map(|number| Argument::Unsigned(number as u32));
-                ("product_mixed".to_owned(), BY_THREADS, tags.to_vec())
+                ("product_mixed".to_owned(), Tile::by_threads(), tags.to_vec())
             }
         }
     }
@@ -128,6 +113,7 @@ impl Product {
         arguments.extend(stored(self.b));
         arguments.extend([count(self.out.row), count(self.out.batch)]);
         arguments.extend([Argument::Single(self.scale), Argument::Unsigned(tail)]);
+        arguments.push(Tile::stages_for(self.k));
         arguments
     }
 }
@@ -227,6 +213,7 @@ impl Form for AffineAdd {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use roundelay_schedule::Bytes;
 
     #[test]
     fn mixed_types_have_a_kernel_too() {
