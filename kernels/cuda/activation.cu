@@ -32,6 +32,11 @@ struct GeluTanh {
     __device__ static W inside(W x) {
         return W(0.79788456080286535588) * (x + W(0.044715) * x * x * x);
     }
+    // The slope of u.
+    template <class W>
+    __device__ static W steepness(W x) {
+        return W(0.79788456080286535588) * (W(1) + W(3 * 0.044715) * x * x);
+    }
     template <class N, class W>
     __device__ static W of(W x) {
         if constexpr (IN_16_BITS<N>) return x * sigmoid<N>(2 * inside(near(x)));
@@ -39,14 +44,13 @@ struct GeluTanh {
     }
     template <class N, class W>
     __device__ static W slope(W x, W dy) {
-        W cut = near(x), u = inside(cut);
-        W inner = W(0.79788456080286535588) * (W(1) + W(3 * 0.044715) * cut * cut);
+        W cut = near(x);
         if constexpr (IN_16_BITS<N>) {
-            W open = sigmoid<N>(2 * u);
-            return dy * (open + x * (open * (1 - open)) * (2 * inner));
+            W open = sigmoid<N>(2 * inside(cut));
+            return dy * (open + x * (open * (1 - open)) * (2 * steepness(cut)));
         } else {
-            W t = tangent(u);
-            return dy * W(0.5) * (W(1) + t + x * (W(1) - t * t) * inner);
+            W t = tangent(inside(cut));
+            return dy * W(0.5) * (W(1) + t + x * (W(1) - t * t) * steepness(cut));
         }
     }
 };
