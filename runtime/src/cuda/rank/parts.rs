@@ -47,7 +47,7 @@ fn slot(meeting: &Meeting) -> u64 {
     let bytes = match meeting.way() {
         Way::Bring => meeting.brought(),
         Way::Share => meeting.brought().div_ceil(parts) + meeting.element,
-        Way::Cut => meeting.room(),
+        Way::Cut => meeting.got(),
     };
     bytes.next_multiple_of(ALIGNMENT)
 }
@@ -181,12 +181,13 @@ impl Round<'_> {
     }
 
     fn cut(&self, code: &mut Code) -> Result<(), Unreached> {
-        let (room, number) = (self.meeting.room(), self.meeting.number);
+        let Meeting { number, .. } = *self.meeting;
+        let (bytes, room) = (self.meeting.got(), self.meeting.room());
         let piece = |place: usize| self.scratch.plus(place as u64 * room);
         for place in 0..self.seats.ranks.len() {
             self.meeting.cut((self.brought, place), piece(place), self.stream)?;
         }
-        let terms = self.swap(|place| (piece(place), room), room)?;
+        let terms = self.swap(|place| (piece(place), bytes), bytes)?;
         let to = (self.got, self.meeting.elements());
         Ok(code.sum(number, &terms, to, self.meeting.store(), self.stream)?)
     }
