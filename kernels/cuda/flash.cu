@@ -220,7 +220,7 @@ struct Seen {
         rows[0] = of(row);
         rows[1] = of(row + 8);
         any = {top.low, first < end ? bottom.high : 0};
-        all = {bottom.low, top.high};
+        all = {bottom.low, first < end ? top.high : 0};
     }
     __device__ static Seen keys(const Heads& heads, u32 first) {
         return {first, heads.sequence, [&](u32 i) { return Span{heads.first_key(i), heads.last_key(i)}; }};
@@ -307,7 +307,10 @@ __device__ void flash(const N* q, const N* k, const N* v, N* o, f32* lse, Heads 
                 high[half] = quad_reduce<Most>(high[half]);
                 // A row that has seen nothing yet has no maximum to take off.
                 base[half] = high[half] == negative_infinity<f32>() ? 0 : high[half] * scores.factor;
-                shrink[half] = scores.exponential(most[half], base[half]);
+                // A maximum that stays leaves the sums as they are: `base` is rounded, so what is left
+                // of a difference from it would grow with the tiles.
+                bool stays = most[half] == high[half];
+                shrink[half] = stays ? 1 : power_of_two((most[half] - high[half]) * scores.factor);
                 total[half] *= shrink[half];
                 most[half] = high[half];
             }

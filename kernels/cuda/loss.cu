@@ -39,10 +39,10 @@ __device__ void class_sums(const N* logits, const i32* targets, Wide<N>* lse, Wi
         for (int k = 0; k < COUNT; k++) total += exponential(widen(pack.at[k]) - base);
     });
     W all = row_most(most);
-    // Threads without a class have nothing to add.
-    total = row_sum(most == negative_infinity<W>() ? W(0) : total * exponential(most - all));
+    // A thread without a maximum has met nothing to add, or no numbers, which must stay.
+    total = row_sum(most == negative_infinity<W>() ? total : total * exponential(most - all));
     if (threadIdx.x) return;
-    lse[row] = all == negative_infinity<W>() ? all : all + logarithm(total);
+    lse[row] = total == 0 ? all : all + logarithm(total);
     i32 target = targets[row];
     u64 at = u64(i64(target)) - classes.first();
     W logit = at < classes.own() ? W(widen(logits[at])) : W(0);

@@ -272,6 +272,37 @@ fn attention_about_the_ends_of_tiles() {
     }
 }
 
+/// Keys all alike, of which the first tile alone has values: a maximum that stays over many tiles
+/// leaves the sums of the first as they are, however large it is.
+#[test]
+fn attention_to_many_keys_with_large_scores() {
+    if !can_compile() {
+        return;
+    }
+    let (queries, positions, tile): (u64, u64, u64) = (16, 8192, 64);
+    for depth in [64, 128] {
+        let rows: &[u64] = &[1, queries, depth];
+        let keys: &[u64] = &[1, positions, depth];
+        let forward = call("attention").integer("heads", 1).integer("key_heads", 1);
+        let forward = forward.flag("causal", true).reals(&[rows, keys, keys]);
+        let forward = forward.real(rows).operand(Element::Wide, &[1, 1, queries]);
+        let of_size = |i: u64| (0..depth).map(move |_| 20.0 + i as f64 / 4.0);
+        let alike = vec![10.0; (positions * depth) as usize];
+        let mut values = vec![0.0; alike.len()];
+        values[..(tile * depth) as usize].fill((positions / tile) as f64);
+        let empty = vec![0.0; (queries * depth) as usize];
+        let start = [
+            (0..queries).flat_map(of_size).collect(),
+            alike,
+            values,
+            empty,
+            vec![0.0; queries as usize],
+        ];
+        let (dtype, start) = (Float::F16(GradientSums::Same), start.map(Array::Real));
+        compare(&forward, &start, (dtype, Placement::Aligned), &CONTEXT, 1e-3);
+    }
+}
+
 /// What sanitizers have the time for.
 #[test]
 fn short_sequences_on_tensor_cores() {

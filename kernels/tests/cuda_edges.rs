@@ -88,6 +88,38 @@ fn classes_that_are_masked_away() {
     }
 }
 
+/// A logit that is no number is seen, also where a thread has met nothing else, or nothing but −∞.
+#[test]
+fn a_class_that_is_no_number_makes_none_of_the_loss() {
+    if !can_compile() {
+        return;
+    }
+    let (rows, columns): (usize, usize) = (3, 13);
+    for (row, bad) in [(0, 0), (1, 0), (1, 3), (2, 12)] {
+        for beside in [0.5, f64::NEG_INFINITY] {
+            let shape: &[u64] = &[rows as u64, columns as u64];
+            let count: &[u64] = &[rows as u64];
+            let loss = call("cross_entropy").real(shape).integers(count);
+            let loss = loss.reals(&[count, &[1]]);
+            let mut logits = vec![beside; rows * columns];
+            logits[row * columns + bad] = f64::NAN;
+            let start = [
+                Array::Real(logits),
+                Array::Integer(vec![7; rows]),
+                Array::Real(vec![0.0; rows]),
+                Array::Real(vec![0.0]),
+            ];
+            let found = run_from(&loss, &start, 2);
+            let place = format!("{row} {bad} {beside} {found:?}");
+            assert_eq!(found.iter().position(|lse| lse.is_nan()), Some(row), "{place}");
+            assert!(run_from(&loss, &start, 3)[0].is_nan(), "{place}");
+            let mut plain = start;
+            run(&loss, &mut plain, Body::Plain, &CONTEXT);
+            assert!(plain[3].numbers()[0].is_nan(), "{place}");
+        }
+    }
+}
+
 /// Several segments of rows, also where they do not end together.
 #[test]
 fn sums_over_many_rows() {
@@ -183,7 +215,12 @@ fn run_on(call: &Call, indices: &[i32], output: usize) -> Vec<f64> {
             values.copy_from_slice(indices);
         }
     }
-    let operands = call.operands.iter().zip(&start);
+    run_from(call, &start, output)
+}
+
+/// Runs a call in f32; gives an output.
+fn run_from(call: &Call, start: &[Array<f64>], output: usize) -> Vec<f64> {
+    let operands = call.operands.iter().zip(start);
     let mut stored: Vec<Stored> = operands
         .map(|(operand, array)| Stored::new(array, operand.element, Float::F32))
         .collect();

@@ -5,7 +5,7 @@ mod common;
 mod emulation;
 
 use common::{
-    Array, Body, CONTEXT, run_at,
+    Array, Body, Build, CONTEXT, call, run_at,
     sample::{Draw, contents, large, sample, sample_in},
 };
 use emulation::{
@@ -95,6 +95,20 @@ fn one_memory_changes_no_bit() {
         }
     }
     assert_eq!(seen, REPLACING.into());
+}
+
+/// Rows that are longer than what is set aside at once.
+#[test]
+fn one_memory_changes_no_bit_of_long_rows() {
+    let (array, row): (&[u64], &[u64]) = (&[5, 1500], &[1500]);
+    for relu in [false, true] {
+        let call = call("batch_norm_backward").flag("relu", relu);
+        let call = call.reals(&[array, row, row, row]);
+        let call = if relu { call.real(array) } else { call };
+        let call = call.reals(&[array, array, row, row]);
+        let one = replaces(&call).expect("what adds nothing is in place");
+        assert_alike::<f32>(&call, &mut Draw::new(5), one);
+    }
 }
 
 /// The two are a whole operand each, one read and one written: an element that is added to would

@@ -32,6 +32,7 @@ fn algorithms_are_tried_once_and_the_best_is_kept() {
     }
     let bench = Bench::new("tuned");
     let one = run(&bench, ("STANDIN_CUDA_ALGORITHMS", "1"));
+    assert!(one.count("products") > 0, "the library makes products");
     assert!(kept(&bench).is_empty(), "nothing is to be chosen of one");
     let first = run(&bench, SEVERAL);
     let choices = kept(&bench);
@@ -49,6 +50,28 @@ fn algorithms_are_tried_once_and_the_best_is_kept() {
     assert_eq!(kept(&bench), choices, "in the same files, and no halves");
 }
 
+/// The first choice stands for all products from the first trial that fails on, and the next run takes
+/// what this one took.
+#[test]
+fn a_trial_that_fails_is_the_last_one() {
+    if !has_compiler() {
+        return;
+    }
+    let bench = Bench::new("untried");
+    let cache = bench.scratch.path("cache");
+    let cache = ("ROUNDELAY_CACHE", cache.to_str().expect("the path is text"));
+    let program = program(&bench, "tiny", 1, "steps 2", PLAN);
+    let run = |settings: &[(&str, &str)]| bench.run("--device cuda", &program, settings);
+    let failed = run(&[SEVERAL, cache, ("STANDIN_CUDA_REFUSE", "2")]);
+    let choices = kept(&bench);
+    assert!(!choices.is_empty(), "what stands is kept");
+    let next = run(&[SEVERAL, cache]);
+    assert_eq!(kept(&bench), choices);
+    assert_eq!(failed.count("products"), next.count("products") + 2, "one was tried");
+    assert_eq!(next.count("slow_products"), next.count("products"), "nothing is tried");
+    assert!(next.is(&failed));
+}
+
 /// What cannot be kept is not tried: the next run could choose otherwise.
 #[test]
 fn nothing_is_chosen_where_nothing_is_kept() {
@@ -60,6 +83,8 @@ fn nothing_is_chosen_where_nothing_is_kept() {
     let nowhere = ("ROUNDELAY_CACHE", "/dev/null/cache");
     let run = bench.run("--device cuda", &program, &[SEVERAL, nowhere]);
     let one = bench.run("--device cuda", &program, &[nowhere]);
+    assert!(one.count("products") > 0, "the library makes products");
+    assert!(one.is(&run), "two runs have the same bits");
     assert_eq!(run.count("products"), one.count("products"), "nothing is tried");
     assert_eq!(
         run.count("slow_products"),

@@ -4,7 +4,7 @@
 use crate::{
     bench::{has_compiler, program},
     support::Ended,
-    training::train,
+    training::{counting, train},
     world::{Running, World},
 };
 use std::{
@@ -197,6 +197,31 @@ fn ranks_that_read_different_files_do_not_begin() {
     );
 }
 
+/// Ranks whose caches differ make products by different algorithms, and copies of what parts do whole
+/// meet no other.
+#[test]
+fn parts_that_make_products_in_different_ways_do_not_begin() {
+    if !has_compiler() {
+        return;
+    }
+    let tuned = World::new("untuned", 2).set("STANDIN_CUDA_ALGORITHMS", "4");
+    let plan = "rule sync, placement accumulate, micro_batches 2, stages 1, replicas 1, \
+                tensor { rows 2 }";
+    let file = program(&tuned.bench, "tiny", 2, "steps 2", plan);
+    let cache = tuned.bench.scratch.path("cache").display().to_string();
+    let settings = [("STANDIN_CUDA_ALGORITHMS", "4"), ("ROUNDELAY_CACHE", &cache)];
+    let one = tuned.bench.run("--device cuda --graphs never", &file, &settings);
+    let world = tuned.on(0, "ROUNDELAY_CACHE", &cache);
+    for own in world.run(&words(""), Some(&file)) {
+        assert_eq!(own.code, 3, "{own:?}");
+        let said = "its way of making products is not that of rank 0 (";
+        assert!(own.err.contains(said), "{}", own.err);
+        assert!(own.err.contains("ROUNDELAY_CACHE"), "{}", own.err);
+    }
+    let world = world.on(1, "ROUNDELAY_CACHE", &cache);
+    assert!(train(&world, "", &file).is(&one), "with one cache they begin");
+}
+
 #[test]
 fn as_many_ranks_as_devices_or_it_says_so() {
     if !has_compiler() {
@@ -253,8 +278,7 @@ fn a_wait_that_ranks_do_not_keep_is_found() {
     }
     let whole = World::new("kept", 3).set("STANDIN_CUDA_ORDER", "late");
     let file = program(&whole.bench, "tiny", 3, "steps 4", PLAN);
-    let counts = whole.bench.scratch.path("rank-counts").display().to_string();
-    let whole = whole.on(0, "STANDIN_CUDA_COUNTS", &counts);
+    let whole = counting(whole, 3);
     let right = train(&whole, "", &file);
     let found = (1..=10).filter(|part| {
         let number = (right.count("waits") * part / 11).to_string();

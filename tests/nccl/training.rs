@@ -56,7 +56,7 @@ const PLANS: [(&str, u32, &str); 10] = [
 pub(crate) fn train(world: &World, words: &str, program: &Path) -> Run {
     let weights = world.bench.scratch.path("ranks.safetensors");
     let _ = fs::remove_file(&weights);
-    let counts = world.bench.scratch.path("rank-counts");
+    let counts = world.bench.scratch.path("rank-counts-0");
     let _ = fs::remove_file(&counts);
     let weights_text = weights.to_str().expect("the path is text");
     let words =
@@ -69,42 +69,74 @@ pub(crate) fn train(world: &World, words: &str, program: &Path) -> Run {
     Run::of(&ended[0], &weights, &counts)
 }
 
-/// Where the first rank writes what the stand-ins counted.
-fn counts_of(world: &World) -> String {
-    world.bench.scratch.path("rank-counts").display().to_string()
+/// All ranks write what their stand-ins counted.
+pub(crate) fn counting(world: World, ranks: u32) -> World {
+    (0..ranks).fold(world, |world, rank| {
+        let counts = world.bench.scratch.path(&format!("rank-counts-{rank}"));
+        world.on(rank, "STANDIN_CUDA_COUNTS", &counts.display().to_string())
+    })
 }
 
-fn holds((name, ranks, plan): (&str, u32, &str)) {
-    holds_for(name, ranks, |bench| program(bench, name, ranks, "steps 7", plan));
+/// Bytes of all messages that were given to NCCL.
+fn sent(world: &World, ranks: u32) -> u64 {
+    let of = |rank| {
+        let counts = world.bench.scratch.path(&format!("rank-counts-{rank}"));
+        let text = fs::read_to_string(counts).expect("every rank counts");
+        let line = text.lines().find_map(|line| line.strip_prefix("sent "));
+        line.and_then(|bytes| bytes.parse::<u64>().ok()).expect("a number of bytes")
+    };
+    (0..ranks).map(of).sum()
 }
 
-fn holds_for(name: &str, ranks: u32, program: impl Fn(&Bench) -> PathBuf) {
-    if !has_compiler() {
-        return;
-    }
-    let settings: [[(&str, &str); 2]; 3] = [
-        [("STANDIN_CUDA_ORDER", "late"), ("STANDIN_NCCL_SENDS", "met")],
-        [("STANDIN_CUDA_ORDER", "5"), ("STANDIN_NCCL_SENDS", "met")],
-        [("STANDIN_CUDA_ORDER", "9"), ("STANDIN_NCCL_SENDS", "eager")],
-    ];
+/// Orders of work, and when messages are read.
+const ORDERS: [[(&str, &str); 2]; 3] = [
+    [("STANDIN_CUDA_ORDER", "late"), ("STANDIN_NCCL_SENDS", "met")],
+    [("STANDIN_CUDA_ORDER", "5"), ("STANDIN_NCCL_SENDS", "met")],
+    [("STANDIN_CUDA_ORDER", "9"), ("STANDIN_NCCL_SENDS", "eager")],
+];
+
+/// Ranks have the bits of one process on a program in all these orders; returns the bytes of a
+/// step's messages, as they were given to NCCL and as they are counted.
+fn compare(
+    (name, ranks): (&str, u32),
+    orders: &[[(&str, &str); 2]],
+    written: impl Fn(&Bench) -> PathBuf,
+) -> Vec<(u64, u64)> {
     let whole = World::new(name, 1);
-    let file = program(&whole.bench);
+    let file = written(&whole.bench);
     let one = whole.bench.run("--device cuda --graphs never", &file, &[]);
-    for (number, settings) in settings.iter().enumerate() {
+    let trained = orders.iter().enumerate().map(|(number, settings)| {
         let world = settings.iter().fold(
             World::new(&format!("{name}-{number}"), ranks),
             |world, (own, value)| world.set(own, value),
         );
-        let counts = counts_of(&world);
-        let world = world.on(0, "STANDIN_CUDA_COUNTS", &counts);
+        let world = counting(world, ranks);
         let many = train(&world, "", &file);
         assert!(many.is(&one), "{name}, {settings:?}: the bits of one process");
         assert!(many.count("exchanges") > 0, "{name}: ranks speak through NCCL");
         assert!(many.count("grouped") > 0, "{name}: some messages go together");
+        let measured = &many.end["measured"];
         for figure in ["pools", "transfers", "bytes"] {
-            let (own, other) = (&many.end["measured"], &one.end["measured"]);
-            assert_eq!(own[figure], other[figure], "{name}: {figure}");
+            assert_eq!(measured[figure], one.end["measured"][figure], "{name}: {figure}");
         }
+        let [steps, bytes] = [&many.end["steps"], &measured["bytes"]]
+            .map(|figure| figure.as_u64().expect("it is a number"));
+        (sent(&world, ranks) / steps, bytes)
+    });
+    trained.collect()
+}
+
+/// Messages are as long as is counted.
+fn holds((name, ranks, plan): (&str, u32, &str)) {
+    holds_for(name, ranks, |bench| program(bench, name, ranks, "steps 7", plan));
+}
+
+fn holds_for(name: &str, ranks: u32, written: impl Fn(&Bench) -> PathBuf) {
+    if !has_compiler() {
+        return;
+    }
+    for (given, counted) in compare((name, ranks), &ORDERS, written) {
+        assert_eq!(given, counted, "{name}");
     }
 }
 
@@ -163,6 +195,60 @@ fn a_grid_of_rows_and_columns() {
 #[test]
 fn rows_beside_sharded_states() {
     holds(PLANS[9]);
+}
+
+/// Shares of sums of 512 numbers among three parts.
+#[test]
+fn shares_that_are_not_of_one_length() {
+    if !has_compiler() {
+        return;
+    }
+    let plan = "rule sync, placement accumulate, micro_batches 2, stages 1, replicas 1, \
+                tensor { rows 3 }";
+    let thirds = |bench: &Bench| program(bench, "thirds", 3, "steps 4", plan);
+    for (given, counted) in compare(("thirds", 3), &ORDERS[..1], thirds) {
+        let parts = 3;
+        assert!(given <= counted, "what is counted is rounded up");
+        assert!(counted - given < 4 * parts, "{given} bytes for {counted}");
+    }
+}
+
+/// The adjoint of what two maps read is a sum that is added to something: parts get all of it, so
+/// that it is rounded once, and send more than is counted.
+#[test]
+fn sums_that_are_added_in_16_bits() {
+    if !has_compiler() {
+        return;
+    }
+    let plan = "rule sync, placement accumulate, micro_batches 2, stages 1, replicas 1, \
+                tensor { rows 3 }";
+    let map = "linear(gelu(linear(x, 3 * width)), width)";
+    let one = "linear(gelu(linear(layer_norm(x), 2 * width)), width)";
+    let added = |bench: &Bench| {
+        let file = program(bench, "added", 3, "steps 4, dtype bf16", plan);
+        let text = fs::read_to_string(&file).expect("the program is text");
+        let text = text.replace(one, &format!("{map} + {map}"));
+        fs::write(&file, text).expect("the program is ours");
+        file
+    };
+    for (given, counted) in compare(("added", 3), &ORDERS[..1], added) {
+        assert!(given > counted, "{given} bytes for {counted}");
+    }
+}
+
+#[test]
+fn split_tensors_of_16_bits() {
+    if !has_compiler() {
+        return;
+    }
+    for (name, ranks, plan) in [PLANS[6], PLANS[7], PLANS[8]] {
+        let name = &*format!("{name}-bf16");
+        let written =
+            |bench: &Bench| program(bench, name, ranks, "steps 4, dtype bf16", plan);
+        for (given, counted) in compare((name, ranks), &ORDERS[..1], written) {
+            assert_eq!(given, counted, "{name}");
+        }
+    }
 }
 
 #[test]

@@ -5,9 +5,10 @@
 
 use crate::digest::Digest;
 use std::{
-    env, fs, io,
+    env, fs,
+    hash::{BuildHasher, Hasher, RandomState},
+    io,
     path::{Path, PathBuf},
-    process,
 };
 
 /// Opens every file of the cache.
@@ -55,12 +56,14 @@ pub(super) fn can_keep(folder: &Path) -> bool {
     half(&folder.join("trial"), &[]).and_then(fs::remove_file).is_ok()
 }
 
-/// Writes what is to become a file, beside it.
+/// Writes what is to become a file, beside it, under a name that nobody else takes: processes of
+/// several hosts may share the folder, and have the same number.
 fn half(file: &Path, contents: &[u8]) -> io::Result<PathBuf> {
     if let Some(folder) = file.parent() {
         fs::create_dir_all(folder)?;
     }
-    let half = file.with_extension(format!("{}.part", process::id()));
+    let drawn = RandomState::new().build_hasher().finish();
+    let half = file.with_extension(format!("{drawn:016x}.part"));
     let digest = digest_of(contents).to_le_bytes();
     fs::write(&half, [MAGIC, digest.as_slice(), contents].concat())?;
     Ok(half)
@@ -93,6 +96,15 @@ mod tests {
             fs::write(&file, &whole[..byte]).unwrap();
             assert_eq!(read(&file), None, "{byte} bytes");
         }
+    }
+
+    #[test]
+    fn no_two_halves_have_one_name() {
+        let scratch = Scratch::new("half-cache");
+        let file = scratch.path().join("one.algorithm");
+        let [one, other] = [b"one", b"two"].map(|bytes| half(&file, bytes).unwrap());
+        assert_ne!(one, other);
+        assert_eq!([&one, &other].map(|half| read(half).unwrap()), [b"one", b"two"]);
     }
 
     #[test]

@@ -214,6 +214,11 @@ impl Code {
         self.multiplier.counts()
     }
 
+    /// How they make them.
+    pub(super) fn ways(&self) -> String {
+        self.multiplier.ways()
+    }
+
     fn routine(
         &mut self,
         dtype: Float,

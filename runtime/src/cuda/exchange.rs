@@ -100,9 +100,14 @@ impl Meeting {
         Bytes(arrays * self.room())
     }
 
-    /// Bytes of what each row gets, as they lie one after another.
+    /// Bytes of what each row gets.
+    pub(super) fn got(&self) -> u64 {
+        self.elements() * self.element
+    }
+
+    /// Bytes from one of them to the next, where several lie one after another.
     pub(super) fn room(&self) -> u64 {
-        (self.elements() * self.element).next_multiple_of(super::arena::ALIGNMENT)
+        self.got().next_multiple_of(super::arena::ALIGNMENT)
     }
 
     /// Makes what a row gets, on its stream.
@@ -191,7 +196,7 @@ impl Meeting {
         let (first, columns) = self.columns(part);
         let width = columns * self.element;
         if width < own {
-            stream.fill(to, 0, self.room())?;
+            stream.fill(to, 0, self.got())?;
         }
         let from = Rectangle { start: brought.plus(first * self.element), pitch: whole };
         let to = Rectangle { start: to, pitch: own };

@@ -8,7 +8,7 @@ use super::{
     products::{self, Addresses, Extents, Handle, Plan, Refused},
     tuning::{Trials, Tuner},
 };
-use crate::machine::ProductCounts;
+use crate::{digest::Digest, machine::ProductCounts};
 use roundelay_kernels::cuda::{Addend, CallPlace, Epilogue, Matrix, Product};
 use roundelay_schedule::Bytes;
 
@@ -71,6 +71,21 @@ impl Multiplier {
     /// Who makes the products that were planned so far.
     pub(super) fn counts(&self) -> &ProductCounts {
         &self.counts
+    }
+
+    /// How the products that were planned so far are made; who says the same makes the same bits of
+    /// them, on the same GPU with the same library.
+    pub(super) fn ways(&self) -> String {
+        let mut digest = Digest::new();
+        for (key, plan) in &self.plans {
+            digest.add(format!("{key:?}").as_bytes());
+            digest.add(&plan.algorithm().bytes());
+        }
+        let ProductCounts { library, own, .. } = &self.counts;
+        format!(
+            "{library} by the library, {:016x}, and {own} by own functions",
+            digest.value()
+        )
     }
 
     /// Memory that the library may take on each lane.

@@ -197,6 +197,11 @@ impl Plan {
         self.algorithm = algorithm;
     }
 
+    /// By which algorithm it is made.
+    pub(super) fn algorithm(&self) -> &Algorithm {
+        &self.algorithm
+    }
+
     /// What it takes beside its matrices.
     pub(super) fn workspace(&self) -> Bytes {
         self.algorithm.workspace

@@ -65,7 +65,7 @@ pub(super) struct Rank {
     post: Post,
     /// Number of the stream of messages.
     messages: usize,
-    /// Where terms of sums come in.
+    /// Where terms of sums, and what parts bring to each other, come in.
     received: DeviceMemory,
     received_bytes: Bytes,
     /// What this rank has to tell.
@@ -136,6 +136,13 @@ impl Seated {
         Ok(own.expect("every owner's device is a device of the cell at a coordinate"))
     }
 
+    /// The device of the first of the parts among which this one is.
+    fn first_part(&self, schedule: &Schedule) -> DeviceId {
+        let coordinates = schedule.coordinates();
+        let part = schedule.part_at(&coordinates[self.coordinate]) as usize;
+        schedule.device_at(self.cell, &coordinates[self.coordinate - part])
+    }
+
     /// Which stream each thread of the queues has: the lanes of the device and what the host brings
     /// to it have their own, messages have one together.
     pub(super) fn homes(&self, queues: &Queues) -> Homes {
@@ -195,7 +202,7 @@ impl Rank {
         let actions = schedule.actions.len();
         let moments = Moments::new(streams, actions);
         let received_bytes = terms(schedule).max(parts::incoming(code));
-        let received = allocate(device, "the terms of sums over ranks", received_bytes)?;
+        let received = allocate(device, "what other ranks bring", received_bytes)?;
         let refused = |reason| CudaError::Refused {
             device: device.facts().to_string(),
             what: "events".to_owned(),
@@ -203,6 +210,9 @@ impl Rank {
         };
         let seat = control.seat().clone();
         let position = control.position();
+        let first = owners[&seated.first_part(schedule)];
+        parts::agree(schedule, (&control, first), device.facts(), code)
+            .map_err(|trouble| CudaError::ranks(&seat, position, trouble))?;
         let joined = Peers::join(control, device, lanes.numbered(messages));
         Ok(Self {
             peers: joined
@@ -261,7 +271,7 @@ impl Rank {
         homes.of[thread].expect("what a rank takes has a stream")
     }
 
-    /// Where the terms of sums begin.
+    /// Where what other ranks bring begins.
     fn received(&self) -> Address {
         self.received.start()
     }

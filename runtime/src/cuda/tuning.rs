@@ -3,7 +3,7 @@
 //!
 //! Algorithms differ in bits, so what is chosen must be the same in the next run: only what can be
 //! kept is tried, whoever keeps a choice first decides, and without one the library's own first
-//! choice stands.
+//! choice stands; it is kept too where a trial fails.
 
 use super::{
     bounce::{alone, wait},
@@ -47,7 +47,10 @@ const ORDINARY: u8 = 0x3c;
 pub(super) struct Tuner {
     facts: DeviceFacts,
     folder: Option<PathBuf>,
-    trials: Trials,
+    /// Whether what is not known is found out and kept.
+    finds: bool,
+    /// Whether a trial was not done in time, or the device failed: then nothing more is tried.
+    stalled: bool,
 }
 
 /// Memory in which a product is tried.
@@ -63,13 +66,15 @@ struct Bench {
 impl Tuner {
     /// For a GPU, with what is kept in the user's folder for such things.
     pub(super) fn new(facts: &DeviceFacts, trials: Trials) -> Self {
-        Self { facts: facts.clone(), folder: cache_folder(), trials }
+        let folder = cache_folder();
+        let finds = trials == Trials::Made && folder.as_deref().is_some_and(can_keep);
+        Self { facts: facts.clone(), folder, finds, stalled: false }
     }
 
     /// The one of some algorithms that makes a product, which `text` says in words; the library's
     /// first choice is the first of them.
     pub(super) fn choose(
-        &self,
+        &mut self,
         (plan, handle): (&mut Plan, &Handle),
         (text, extents): (&str, Extents),
         algorithms: &[Algorithm],
@@ -80,12 +85,14 @@ impl Tuner {
         };
         let file = folder.join(self.name(text));
         let known = read(&file).and_then(|kept| find(algorithms, &kept));
-        if known.is_some() || self.trials == Trials::Left || !can_keep(folder) {
+        if known.is_some() || !self.finds {
             return known.or(Some(first));
         }
-        let tried = self.try_all((plan, handle), extents, algorithms);
-        let kept = tried.ok().and_then(|best| kept(&file, algorithms, best));
-        Some(kept.unwrap_or(first))
+        let best = match self.stalled {
+            true => 0,
+            false => self.try_all((plan, handle), extents, algorithms).unwrap_or(0),
+        };
+        Some(kept(&file, algorithms, best).unwrap_or(first))
     }
 
     fn name(&self, text: &str) -> String {
@@ -101,7 +108,7 @@ impl Tuner {
     }
 
     fn try_all(
-        &self,
+        &mut self,
         (plan, handle): (&mut Plan, &Handle),
         extents: Extents,
         algorithms: &[Algorithm],
@@ -116,6 +123,7 @@ impl Tuner {
                     Err(late) => {
                         // What is not done may still use the memory.
                         mem::forget(bench);
+                        self.stalled = true;
                         return Err(late);
                     }
                 };

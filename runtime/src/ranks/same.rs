@@ -1,5 +1,5 @@
-//! Whether all ranks are about to do the same: a run of several processes that read different
-//! files would train nonsense, or hang.
+//! Whether ranks are about to do the same: a run of several processes that read different files would
+//! train nonsense, or hang, and copies that each makes for itself would drift apart.
 
 use super::{control::Control, trouble::Trouble};
 use crate::{digest::Digest, state::State};
@@ -25,27 +25,37 @@ impl Control {
         }
         let mut text = Digest::new();
         text.add(write(schedule).as_bytes());
-        self.agree_on(&[
+        let facts = [
             ("version of Roundelay", env!("CARGO_PKG_VERSION").to_owned()),
             ("schedule", format!("{:016x}", text.value())),
             ("data", format!("{data:016x}")),
             ("first step", state.step.to_string()),
             ("last step", end.to_string()),
             ("parameters at the start", format!("{:016x}", parameters.value())),
-        ])
+        ];
+        self.agree_on(0, &facts, "give all ranks the same files and options")
     }
 
-    fn agree_on(&self, facts: &[(&str, String)]) -> Result<(), Trouble> {
+    /// Looks whether facts of this rank are those of another one; all ranks look at as many. `hint`
+    /// says what to do where they are not.
+    ///
+    /// # Errors
+    /// As [`Control::agree`].
+    pub(crate) fn agree_on(
+        &self,
+        rank: u32,
+        facts: &[(&str, String)],
+        hint: &str,
+    ) -> Result<(), Trouble> {
         let values: Vec<&str> = facts.iter().map(|(_, value)| value.as_str()).collect();
         let all = self.gather(values.join("\n").into_bytes())?;
-        let first = String::from_utf8_lossy(&all[0]).into_owned();
-        let theirs = first.lines().chain(std::iter::repeat(""));
+        let theirs = String::from_utf8_lossy(&all[rank as usize]).into_owned();
+        let theirs = theirs.lines().chain(std::iter::repeat(""));
         let differs = |((_, own), other): &(&(&str, String), &str)| own != other;
         match facts.iter().zip(theirs).find(differs) {
             None => self.gather(Vec::new()).map(drop),
             Some(((name, own), other)) => Err(self.fail(&format!(
-                "its {name} is not that of rank 0 ({own}, not {other}); give all ranks the \
-                 same files and options"
+                "its {name} is not that of rank {rank} ({own}, not {other}); {hint}"
             ))),
         }
     }
@@ -64,13 +74,16 @@ mod tests {
         let found = all(&seats(2), |seat: &Seat| {
             let control = Control::meet(seat, Duration::from_secs(4)).unwrap();
             let own = |value: u32| ("last step", value.to_string());
-            let same = control.agree_on(&[own(7)]);
-            (same, control.agree_on(&[own(7), own(seat.rank)]).unwrap_err().to_string())
+            let same = control.agree_on(0, &[own(7)], "");
+            let same =
+                same.and_then(|()| control.agree_on(seat.rank, &[own(seat.rank)], ""));
+            let facts = [own(7), own(seat.rank)];
+            (same, control.agree_on(0, &facts, "be one").unwrap_err().to_string())
         });
         for (same, other) in found {
             assert_eq!(same, Ok(()));
             let said = "rank 1 failed before the first step: its last step is not that of \
-                        rank 0 (1, not 0)";
+                        rank 0 (1, not 0); be one";
             assert!(other.starts_with(said), "{other}");
         }
     }

@@ -133,7 +133,8 @@ impl Stream {
         unsafe { driver!(cuMemcpyDtoDAsync_v2(to.0, from.0, bytes as usize, self.0)) }
     }
 
-    /// Copies `rows` rows of `width` bytes between places of the device.
+    /// Copies `rows` rows of `width` bytes between places of the device. Of a single row the pitch says
+    /// nothing, and may be larger than the driver takes.
     pub(crate) fn copy_rows(
         &self,
         from: Rectangle,
@@ -143,6 +144,9 @@ impl Stream {
     ) -> Result<(), DriverError> {
         if width == 0 || rows == 0 {
             return Ok(());
+        }
+        if rows == 1 {
+            return self.copy(from.start, to.start, width);
         }
         // SAFETY: every field is a number, an address or an enumeration that has no zero, and is
         // therefore set below.

@@ -10,7 +10,7 @@ use super::{
         arena::ALIGNMENT,
         bounce::Unreached,
         code::{Code, ReadyCall, Work},
-        driver::{Address, Stream},
+        driver::{Address, DeviceFacts, Stream},
         exchange::{Ends, Meeting, Way},
         issue::Bound,
         lanes::Lanes,
@@ -18,9 +18,12 @@ use super::{
     Rank, Share,
     post::Message,
 };
-use crate::{machine::part, ranks::Trouble};
+use crate::{
+    machine::part,
+    ranks::{Control, Trouble},
+};
 use roundelay_kernels::cuda::Accumulation;
-use roundelay_schedule::Bytes;
+use roundelay_schedule::{Bytes, Schedule};
 
 /// The ranks of a line of parts, and the place of this one among them.
 struct Seats {
@@ -30,6 +33,31 @@ struct Seats {
 
 /// Bytes of this rank's memory.
 type Piece = (Address, u64);
+
+/// Looks whether this rank makes the bits that the first part of its line makes. What parts do whole,
+/// each does for itself, and its copy meets no other: what differs in bits would drift apart unseen.
+///
+/// # Errors
+/// What differs on which rank, or whatever else goes wrong on one of them.
+pub(super) fn agree(
+    schedule: &Schedule,
+    (control, first): (&Control, u32),
+    facts: &DeviceFacts,
+    code: &Code,
+) -> Result<(), Trouble> {
+    if schedule.tensor_parts() < 2 {
+        return Ok(());
+    }
+    let DeviceFacts { name, capability, driver, compiler, products, .. } = facts;
+    let facts = [
+        ("GPU", format!("{name} {capability:?}")),
+        ("CUDA", format!("driver {driver:?}, NVRTC {compiler:?}, cuBLASLt {products}")),
+        ("way of making products", code.ways()),
+    ];
+    let hint = "parts of split tensors have copies that must stay the same: give them equal \
+                GPUs, libraries and caches (ROUNDELAY_CACHE)";
+    control.agree_on(first, &facts, hint)
+}
 
 /// The most that others bring to one call.
 pub(super) fn incoming(code: &Code) -> Bytes {
@@ -47,7 +75,7 @@ fn slot(meeting: &Meeting) -> u64 {
     let bytes = match meeting.way() {
         Way::Bring => meeting.brought(),
         Way::Share => meeting.brought().div_ceil(parts) + meeting.element,
-        Way::Cut => meeting.room(),
+        Way::Cut => meeting.got(),
     };
     bytes.next_multiple_of(ALIGNMENT)
 }
@@ -181,12 +209,13 @@ impl Round<'_> {
     }
 
     fn cut(&self, code: &mut Code) -> Result<(), Unreached> {
-        let (room, number) = (self.meeting.room(), self.meeting.number);
+        let Meeting { number, .. } = *self.meeting;
+        let (bytes, room) = (self.meeting.got(), self.meeting.room());
         let piece = |place: usize| self.scratch.plus(place as u64 * room);
         for place in 0..self.seats.ranks.len() {
             self.meeting.cut((self.brought, place), piece(place), self.stream)?;
         }
-        let terms = self.swap(|place| (piece(place), room), room)?;
+        let terms = self.swap(|place| (piece(place), bytes), bytes)?;
         let to = (self.got, self.meeting.elements());
         Ok(code.sum(number, &terms, to, self.meeting.store(), self.stream)?)
     }

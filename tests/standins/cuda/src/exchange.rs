@@ -112,6 +112,18 @@ pub(crate) enum Request {
     ReduceScatter { from: u64, to: u64, count: usize },
 }
 
+impl Request {
+    /// Bytes of a message to another rank.
+    pub(crate) fn sent(&self) -> u64 {
+        match self {
+            Self::Send { bytes, .. } => *bytes,
+            Self::Receive { .. }
+            | Self::AllReduce { .. }
+            | Self::ReduceScatter { .. } => 0,
+        }
+    }
+}
+
 impl Ranks {
     /// A group of what was asked of a communicator.
     pub(crate) fn group(&mut self, communicator: u64, requests: &[Request], id: u64) {

@@ -264,6 +264,7 @@ fn launch(requests: &[(u64, u64, Request)]) {
             true => {
                 world.counts.exchanges += 1;
                 world.counts.grouped += u64::from(asked.len() > 1);
+                world.counts.sent += asked.iter().map(Request::sent).sum::<u64>();
             }
             false if own.connects(&asked) => own.connected = true,
             false => forbid("ranks are not connected by one group of all with all"),

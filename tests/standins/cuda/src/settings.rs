@@ -35,6 +35,8 @@ pub(crate) struct Settings {
     pub(crate) forget: Option<u64>,
     pub(crate) fail: Option<u64>,
     pub(crate) refuses_products: bool,
+    /// The number of a product that cannot be given.
+    pub(crate) refuse: Option<u64>,
     /// Algorithms that are offered for a product.
     pub(crate) algorithms: u64,
     pub(crate) counts: Option<String>,
@@ -75,6 +77,7 @@ impl Settings {
             forget: number("FORGET"),
             fail: number("FAIL"),
             algorithms: number("ALGORITHMS").unwrap_or(1).max(1),
+            refuse: number("REFUSE"),
             refuses_products: text("PRODUCTS").as_deref() == Some("refuse"),
             counts: text("COUNTS"),
             nccl: i32::try_from(of_nccl("VERSION").unwrap_or(22_809)).unwrap_or(0),

@@ -78,6 +78,8 @@ pub(crate) struct Counts {
     /// Groups of messages between ranks, and those of more than one message.
     pub(crate) exchanges: u64,
     pub(crate) grouped: u64,
+    /// Bytes of messages to other ranks.
+    pub(crate) sent: u64,
 }
 
 /// All of it.
@@ -296,12 +298,13 @@ impl World {
             compilations,
             exchanges,
             grouped,
+            sent,
         } = &self.counts;
         if let Some(file) = &self.settings.counts {
             let text = format!(
                 "waits {waits}\nkernels {kernels}\nproducts {products}\n\
                  slow_products {slow_products}\ngraphs {graphs}\ngraph_launches {graph_launches}\ncompilations {compilations}\n\
-                 exchanges {exchanges}\ngrouped {grouped}\n"
+                 exchanges {exchanges}\ngrouped {grouped}\nsent {sent}\n"
             );
             let _ = fs::write(file, text);
         }
