@@ -94,7 +94,7 @@ impl Form for RmsNormBackward {
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
         let [x, gain, rstd, dy, dx, dgain] = draft.operands(0);
         let columns = Columns { rows: self.rows, columns: self.columns };
-        gain_slopes(draft, columns, [x, rstd, dy, dgain], self.store);
+        gain_slopes(draft, columns, [x, rstd, dy, dgain], Store::Write);
         draft.types.either = draft.types.narrow;
         let operands = [x, gain, NOWHERE, rstd, dy, dx];
         normalise_backward(draft, operands, (self.rows, self.columns), self.store);
