@@ -41,7 +41,9 @@ fn typical(name: &str) -> Call {
             call(name).number("rate", 0.1).integer("operator", 1).reals(&[rows; 2])
         }
         "layer_norm" => call(name).reals(&[rows, row, row, rows, count, count]),
-        "layer_norm_backward" => call(name).reals(&[rows, row, count, count, rows, rows]),
+        "layer_norm_backward" => {
+            call(name).reals(&[rows, row, count, count, rows, rows, row, row])
+        }
         "layer_norm_parameters" => {
             call(name).reals(&[rows, count, count, rows, row, row])
         }

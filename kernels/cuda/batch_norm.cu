@@ -145,7 +145,7 @@ __device__ void batch_slopes_of_segments(const N* x, const Wide<N>* means, const
 // slopes = rstd² · Σ dy · (x − mean) / m.
 template <class W, class G>
 __device__ void batch_slopes(const W* partial, const W* variances, G* dgain, G* dbias, W* shifts, W* slopes, u64 rows,
-                             u64 columns, u64 segments, bool add) {
+                             u64 columns, u64 segments) {
     u64 j = u64(blockIdx.x) * blockDim.x + threadIdx.x;
     W own[2] = {};
     if (j < columns)
@@ -156,8 +156,8 @@ __device__ void batch_slopes(const W* partial, const W* variances, G* dgain, G* 
     join_rows(own, Plus());
     if (j >= columns || threadIdx.y) return;
     W rstd = one_over_root(variances[j] + W(EPSILON));
-    put(dgain + j, own[0] * rstd, add);
-    put(dbias + j, own[1], add);
+    put(dgain + j, own[0] * rstd, false);
+    put(dbias + j, own[1], false);
     shifts[j] = own[1] / W(rows);
     slopes[j] = own[0] * rstd * rstd / W(rows);
 }
@@ -216,8 +216,8 @@ FOR_NUMBERS(EXPORT)
 #define EXPORT(W, G)                                                                                               \
     KERNEL(256, batch_slopes_##W##_##G,                                                                            \
            (const W* partial, const W* variances, G* dgain, G* dbias, W* shifts, W* slopes, u64 rows, u64 columns, \
-            u64 segments, u32 add),                                                                                \
-           batch_slopes(partial, variances, dgain, dbias, shifts, slopes, rows, columns, segments, add))
+            u64 segments),                                                                                         \
+           batch_slopes(partial, variances, dgain, dbias, shifts, slopes, rows, columns, segments))
 EXPORT(f32, f32)
 EXPORT(f64, f64)
 EXPORT(f32, bf16)

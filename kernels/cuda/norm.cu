@@ -103,9 +103,9 @@ __device__ void normalise(const N* x, const N* gain, const N* bias, N* y, Wide<N
 
 // dx = rstd · (g − avg(g) − x̂ · avg(g · x̂)), x̂ = (x − mean) · rstd, g = dy · gain; without means
 // they are zero, and so is avg(g).
-template <class N, class G>
+template <class N>
 __device__ void normalise_backward(const N* x, const N* gain, const Wide<N>* means, const Wide<N>* rstds,
-                                   const N* dy, G* dx, u64 rows, u64 columns, bool add) {
+                                   const N* dy, N* dx, u64 rows, u64 columns, bool add) {
     typedef Wide<N> W;
     u64 row = row_of_grid();
     if (row >= rows) return;
@@ -144,22 +144,103 @@ __device__ void normalise_backward(const N* x, const N* gain, const Wide<N>* mea
     });
 }
 
+// Neighbours of 16 bytes that a thread has in each row that it works on: as many as there are
+// registers for the sums of their columns.
+template <class N>
+constexpr int PACKS = sizeof(N) == 2 ? 3 : 6;
+
+// partial[s, TERM, j] of two terms = Σ over the rows s of the block of what they have of column j.
+template <int TERM, int COUNT, int HELD, class W>
+__device__ void store_columns(W (&own)[HELD][COUNT], u64 columns, W* partial) {
+    partial += (u64(blockIdx.x) * 2 + TERM) * columns;
+#pragma unroll
+    for (int p = 0; p < HELD; p++) {
+        // The shared memory is that of the pack before.
+        __syncthreads();
+        join_rows(own[p], Plus());
+        u64 column = (u64(p) * blockDim.x + threadIdx.x) * COUNT;
+#pragma unroll
+        for (int k = 0; k < COUNT; k++)
+            if (threadIdx.y == 0 && column + k < columns) partial[column + k] = own[p][k];
+    }
+}
+
+// The same dx, and on the way partial[s, 0, j] = Σ dy · x̂ and partial[s, 1, j] = Σ dy over the
+// rows of segment s, which is the block's. A row belongs to a row of the block, whose threads have
+// PACKS of its neighbours each, the same in all rows.
+template <class N>
+__device__ void normalise_slopes(const N* x, const N* gain, const Wide<N>* means, const Wide<N>* rstds, const N* dy,
+                                 N* dx, Wide<N>* partial, u64 rows, u64 columns, u64 per_segment, bool add) {
+    typedef Wide<N> W;
+    constexpr int COUNT = PACKED<N>;
+    bool packed = is_aligned(x) && is_aligned(dy) && is_aligned(dx) && is_aligned(gain) && columns % COUNT == 0;
+    W gain_sums[PACKS<N>][COUNT] = {}, bias_sums[PACKS<N>][COUNT] = {};
+    u64 begin = blockIdx.x * per_segment, end = least(rows, begin + per_segment);
+    for (u64 top = begin; top < end; top += blockDim.y) {
+        u64 row = top + threadIdx.y, count = row < end ? columns : 0;
+        W mean = count && means ? means[row] : W(0), rstd = count ? rstds[row] : W(0);
+        W average = W(0), along = W(0);
+        auto all = [&](auto body) {
+#pragma unroll
+            for (int p = 0; p < PACKS<N>; p++) {
+                u64 column = (u64(p) * blockDim.x + threadIdx.x) * COUNT;
+                if (column >= count) continue;
+                u64 i = row * columns + column, valid = columns - column;
+                auto pack = load_some<COUNT>(x + i, valid, packed), slope = load_some<COUNT>(dy + i, valid, packed);
+                auto factor = load_some<COUNT>(gain + column, valid, packed);
+                W normal[COUNT], slopes[COUNT], scaled[COUNT];
+#pragma unroll
+                for (int k = 0; k < COUNT; k++) {
+                    normal[k] = (widen(pack.at[k]) - mean) * rstd;
+                    slopes[k] = widen(slope.at[k]);
+                    scaled[k] = slopes[k] * widen(factor.at[k]);
+                }
+                body(p, i, valid, normal, slopes, scaled);
+            }
+        };
+        all([&](int, u64, u64, auto& normal, auto&, auto& scaled) {
+#pragma unroll
+            for (int k = 0; k < COUNT; k++) {
+                average += scaled[k];
+                along += scaled[k] * normal[k];
+            }
+        });
+        average = means ? row_sum(average) / W(columns) : W(0);
+        along = row_sum(along) / W(columns);
+        all([&](int p, u64 i, u64 valid, auto& normal, auto& slopes, auto& scaled) {
+#pragma unroll
+            for (int k = 0; k < COUNT; k++) {
+                gain_sums[p][k] += slopes[k] * normal[k];
+                bias_sums[p][k] += slopes[k];
+                scaled[k] = rstd * (scaled[k] - average - normal[k] * along);
+            }
+            put_some(dx + i, scaled, valid, packed, add);
+        });
+    }
+    store_columns<0>(gain_sums, columns, partial);
+    store_columns<1>(bias_sums, columns, partial);
+}
+
 #define EXPORT(N)                                                                                       \
     KERNEL(512, softmax_##N, (const N* x, N* y, u64 rows, u64 columns), softmax(x, y, rows, columns))   \
     KERNEL(512, normalise_##N,                                                                          \
            (const N* x, const N* gain, const N* bias, N* y, Wide<N>* means, Wide<N>* rstds, u64 rows,   \
             u64 columns, f64 epsilon),                                                                  \
-           normalise(x, gain, bias, y, means, rstds, rows, columns, epsilon))
+           normalise(x, gain, bias, y, means, rstds, rows, columns, epsilon))                           \
+    KERNEL(512, normalise_backward_##N,                                                                 \
+           (const N* x, const N* gain, const Wide<N>* means, const Wide<N>* rstds, const N* dy, N* dx,  \
+            u64 rows, u64 columns, u32 add),                                                            \
+           normalise_backward(x, gain, means, rstds, dy, dx, rows, columns, add))                       \
+    KERNEL(256, normalise_slopes_##N,                                                                   \
+           (const N* x, const N* gain, const Wide<N>* means, const Wide<N>* rstds, const N* dy, N* dx,  \
+            Wide<N>* partial, u64 rows, u64 columns, u64 per_segment, u32 add),                         \
+           normalise_slopes(x, gain, means, rstds, dy, dx, partial, rows, columns, per_segment, add))
 FOR_NUMBERS(EXPORT)
 #undef EXPORT
 
 #define EXPORT(N, G)                                                                                    \
     KERNEL(512, softmax_backward_##N##_##G,                                                             \
            (const N* y, const N* dy, G* dx, u64 rows, u64 columns, u32 add),                            \
-           softmax_backward(y, dy, dx, rows, columns, add))                                             \
-    KERNEL(512, normalise_backward_##N##_##G,                                                           \
-           (const N* x, const N* gain, const Wide<N>* means, const Wide<N>* rstds, const N* dy, G* dx,  \
-            u64 rows, u64 columns, u32 add),                                                            \
-           normalise_backward(x, gain, means, rstds, dy, dx, rows, columns, add))
+           softmax_backward(y, dy, dx, rows, columns, add))
 FOR_NUMBER_PAIRS(EXPORT)
 #undef EXPORT

@@ -22,18 +22,18 @@ __device__ W warp_reduce(W value) {
     return value;
 }
 
-// Over the threads of a row of the block, blockDim.x of them, which are one warp, or all of the
-// block's warps; every thread gets it.
+// Over the threads of a row of the block, blockDim.x of them, which are one warp or several; every
+// thread gets it. Where they are several, all rows of the block come here.
 template <class How, class W>
 __device__ W row_reduce(W value) {
     value = warp_reduce<How>(value);
     if (blockDim.x == 32) return value;
     __shared__ W warps[32];
-    u32 count = blockDim.x / 32;
-    if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = value;
+    u32 count = blockDim.x / 32, first = threadIdx.y * count;
+    if (threadIdx.x % 32 == 0) warps[first + threadIdx.x / 32] = value;
     __syncthreads();
-    value = warps[0];
-    for (u32 i = 1; i < count; i++) value = How::join(value, warps[i]);
+    value = warps[first];
+    for (u32 i = 1; i < count; i++) value = How::join(value, warps[first + i]);
     __syncthreads();
     return value;
 }

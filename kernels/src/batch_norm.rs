@@ -219,8 +219,8 @@ impl Define for BatchNormBackward {
         }
         call.shaped("dy", Access::Read, (rows, columns))?;
         call.shaped("dx", store.access(), (rows, columns))?;
-        call.vector("dgain", store.access(), columns)?;
-        call.vector("dbias", store.access(), columns)?;
+        call.vector("dgain", Access::Write, columns)?;
+        call.vector("dbias", Access::Write, columns)?;
         Ok(Self { rows, columns, relu, store })
     }
     fn flops(&self) -> u64 {
@@ -244,10 +244,8 @@ impl Define for BatchNormBackward {
             let (along, total) = first.split_at(self.columns);
             let sums = [gain, variance, along, total];
             fast::channel_factors(self.rows, sums, channels);
-            fast::add_parameters([along, variance], dgain, self.store);
-            for (sum, total) in dbias.iter_mut().zip(total) {
-                self.store.put(sum, *total);
-            }
+            fast::gain_slopes([along, variance], dgain);
+            dbias.copy_from_slice(total);
             let channels = Channels::new(mean, channels);
             self.spread(context, (x, [y, dy]), channels, dx);
         });

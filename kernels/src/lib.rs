@@ -39,14 +39,14 @@
 //! | `dropout` | x r, y w | `rate` (real), `operator` (integer): copies outside training; `parts` and `columns` (integers, may be absent): x is the own one of so many parts, side by side in rows of which it has so many columns; `own` (integer, may be absent): which of them, where it is not the device's; `before` (integer, may be absent): rows of several parts that stand before |
 //! | `dropout_backward` | dy r, dx w/u | `rate`, `operator`, `parts`, `columns`, `accumulate` |
 //! | `layer_norm` | x (m, n) r, gain (n) r, bias (n) r, y (m, n) w, mean (m) w, rstd (m) w | `epsilon` (real, may be absent: 1e-5) |
-//! | `layer_norm_backward` | x r, gain r, mean r, rstd r, dy r, dx w/u | `accumulate` |
-//! | `layer_norm_parameters` | x r, mean r, rstd r, dy r, dgain (n) w/u, dbias (n) w/u | `accumulate` |
+//! | `layer_norm_backward` | x r, gain r, mean r, rstd r, dy r, dx w/u, dgain (n) w, dbias (n) w | `accumulate` |
+//! | `layer_norm_parameters` | x r, mean r, rstd r, dy r, dgain (n) w/u, dbias (n) w/u | the latter two alone; `accumulate` |
 //! | `batch_norm` | x (m, n) r, gain (n) r, bias (n) r, running_mean (n) r, running_variance (n) r, residual (m, n) r (present when `residual`), y (m, n) w, mean (n) w, variance (n) w | `residual`: added at the end; `relu`: y = max(·, 0) of that; m ≥ 2; outside training mean and variance are the running ones |
-//! | `batch_norm_backward` | x r, gain r, mean r, variance r, y r (present when `relu`), dy r, dx w/u, dgain (n) w/u, dbias (n) w/u | `relu`: dy counts where y > 0; `accumulate` |
+//! | `batch_norm_backward` | x r, gain r, mean r, variance r, y r (present when `relu`), dy r, dx w/u, dgain (n) w, dbias (n) w | `relu`: dy counts where y > 0; `accumulate` |
 //! | `group_norm` | x (b, s, n) r, gain (n) r, bias (n) r, y w, mean (b, groups) w, rstd (b, groups) w | `groups` (integer): divides n |
-//! | `group_norm_backward` | x r, gain r, mean r, rstd r, dy r, dx w/u, dgain (n) w/u, dbias (n) w/u | `groups`, `accumulate` |
+//! | `group_norm_backward` | x r, gain r, mean r, rstd r, dy r, dx w/u, dgain (n) w, dbias (n) w | `groups`, `accumulate` |
 //! | `rms_norm` | x (m, n) r, gain (n) r, y (m, n) w, rstd (m) w | `epsilon` (real, may be absent: 1e-5) |
-//! | `rms_norm_backward` | x r, gain r, rstd r, dy r, dx w/u, dgain (n) w/u | `accumulate` |
+//! | `rms_norm_backward` | x r, gain r, rstd r, dy r, dx w/u, dgain (n) w | `accumulate` |
 //! | `embedding` | tokens i32 (m) r, table (v, n) r, y (m, n) w | |
 //! | `embedding_backward` | tokens i32 (m) r, dy (m, n) r, dtable (v, n) w/u | `accumulate` |
 //! | `attention` | q (b, s, n) r, k, v (b, t, m) r (t ≥ s when `causal`, else t = s: the queries are the last s), o (b, s, n) w, lse (b, heads, s) w | `heads`, `key_heads` (integers; n = heads · d, m = key_heads · d), `causal` (flag), `window` (integer, may be absent: positions less than this many away are seen), `scale` (real, may be absent: 1/√d, the factor of q kᵀ), `cap` (real, may be absent: scores become cap · tanh(score / cap)) |

@@ -6,11 +6,16 @@ use crate::{
     kernel::Define,
     operand::Operands,
     plain::norm as plain,
+    product::with_scratch,
+    segments::{Segments, join_rows},
     signature::{Signature, product},
     store::Store,
     team::{columns_per_part, for_each_part, rows_per_part},
 };
 use roundelay_schedule::Access;
+
+/// Operations per element of a backward pass, for the split over threads.
+const COST: usize = 12;
 
 /// Added to a variance before its root, unless a call says otherwise.
 pub(crate) const EPSILON: f64 = 1e-5;
@@ -44,7 +49,7 @@ pub(crate) struct LayerNorm {
     pub(crate) epsilon: f64,
 }
 
-/// The gradient of x.
+/// The gradients of x, gain and bias.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct LayerNormBackward {
     pub(crate) rows: usize,
@@ -52,7 +57,7 @@ pub(crate) struct LayerNormBackward {
     pub(crate) store: Store,
 }
 
-/// The gradients of gain and bias.
+/// The gradients of gain and bias alone.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct LayerNormParameters {
     pub(crate) rows: usize,
@@ -149,25 +154,39 @@ impl Define for LayerNormBackward {
         call.vector("rstd", Access::Read, rows)?;
         call.shaped("dy", Access::Read, (rows, columns))?;
         call.shaped("dx", store.access(), (rows, columns))?;
+        call.vector("dgain", Access::Write, columns)?;
+        call.vector("dbias", Access::Write, columns)?;
         Ok(Self { rows, columns, store })
     }
     fn flops(&self) -> u64 {
-        product([12, self.rows, self.columns])
+        product([15, self.rows, self.columns])
+    }
+    fn scratch(&self) -> usize {
+        2 * Segments::new(self.rows, COST * self.columns).count * self.columns
     }
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let [x, gain, mean, rstd, dy] = [(); 5].map(|()| operands.read());
-        let rows = rows_per_part(context.threads, self.rows, 12 * self.columns);
-        let share = rows * self.columns;
-        let statistics = mean.chunks(rows).zip(rstd.chunks(rows));
-        let values = x.chunks(share).zip(dy.chunks(share));
-        let parts = values.zip(statistics).zip(operands.write().chunks_mut(share));
-        for_each_part(parts, |(((x, dy), (mean, rstd)), dx)| {
-            fast::layer_norm_backward([x, gain, mean, rstd, dy], dx, self.store);
+        let [dx, dgain, dbias] = [(); 3].map(|()| operands.write());
+        let (columns, store) = (self.columns, self.store);
+        let segments = Segments::new(self.rows, COST * columns);
+        with_scratch(self.scratch(), |sums, _| {
+            let (inputs, threads) = (([x, dy], [mean, rstd]), context.threads);
+            let (dx, own) = ((dx, columns), (&mut *sums, 2 * columns));
+            segments.each(threads, inputs, dx, own, |[x, dy], [mean, rstd], dx, sums| {
+                fast::layer_norm_backward([x, gain, mean, rstd, dy], dx, sums, store);
+            });
+            join_rows(sums, 2 * columns);
+            dgain.copy_from_slice(&sums[..columns]);
+            dbias.copy_from_slice(&sums[columns..2 * columns]);
         });
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         let inputs = [(); 5].map(|()| operands.read());
         plain::layer_norm_backward(inputs, operands.write(), self.store);
+        let [x, _, mean, rstd, dy] = inputs;
+        let (dgain, dbias) = (operands.write(), operands.write());
+        let inputs = [x, mean, rstd, dy];
+        plain::layer_norm_parameters(inputs, dgain, dbias, Store::Write);
     }
 }
 

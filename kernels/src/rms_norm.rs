@@ -71,7 +71,7 @@ impl Define for RmsNormBackward {
         call.vector("rstd", Access::Read, rows)?;
         call.shaped("dy", Access::Read, (rows, columns))?;
         call.shaped("dx", store.access(), (rows, columns))?;
-        call.vector("dgain", store.access(), columns)?;
+        call.vector("dgain", Access::Write, columns)?;
         Ok(Self { rows, columns, store })
     }
     fn flops(&self) -> u64 {
@@ -85,25 +85,14 @@ impl Define for RmsNormBackward {
         let (dx, dgain) = (operands.write(), operands.write());
         let (columns, store) = (self.columns, self.store);
         let segments = Segments::new(self.rows, COST * columns);
-        let each = segments.per_part(context.threads);
-        let (rows, size) = (segments.rows, segments.rows * columns);
-        with_scratch(self.scratch(), |scratch, _| {
-            let values = x.chunks(each * size).zip(dy.chunks(each * size));
-            let inputs = values.zip(rstd.chunks(each * rows));
-            let outputs =
-                dx.chunks_mut(each * size).zip(scratch.chunks_mut(each * columns));
-            for_each_part(inputs.zip(outputs), |(((x, dy), rstd), (dx, sums))| {
-                let values = x.chunks(size).zip(dy.chunks(size)).zip(rstd.chunks(rows));
-                let outputs = dx.chunks_mut(size).zip(sums.chunks_mut(columns));
-                for (((x, dy), rstd), (dx, sums)) in values.zip(outputs) {
-                    sums.fill(R::ZERO);
-                    fast::rms_norm_backward([x, gain, rstd, dy], dx, sums, store);
-                }
+        with_scratch(self.scratch(), |sums, _| {
+            let (inputs, threads) = (([x, dy], [rstd]), context.threads);
+            let (dx, own) = ((dx, columns), (&mut *sums, columns));
+            segments.each(threads, inputs, dx, own, |[x, dy], [rstd], dx, dgain| {
+                fast::rms_norm_backward([x, gain, rstd, dy], dx, dgain, store);
             });
-            join_rows(scratch, columns);
-            for (sum, dgain) in scratch.iter().zip(dgain) {
-                store.put(dgain, *sum);
-            }
+            join_rows(sums, columns);
+            dgain.copy_from_slice(&sums[..columns]);
         });
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {

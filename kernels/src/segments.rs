@@ -4,7 +4,7 @@
 
 use crate::{
     Real,
-    team::{MOST_PARTS, rows_per_part},
+    team::{MOST_PARTS, for_each_part, rows_per_part},
 };
 
 /// How many rows are cut into segments.
@@ -25,6 +25,30 @@ impl Segments {
     /// How many segments one of `threads` threads takes.
     pub(crate) fn per_part(self, threads: usize) -> usize {
         self.count.div_ceil(threads.clamp(1, MOST_PARTS)).max(1)
+    }
+    /// Works on every segment: on its rows of arrays (m, n) and of statistics (m), its rows of `out`
+    /// (m, n), and its own `width` sums, which are zero.
+    pub(crate) fn each<R: Real, const K: usize, const S: usize>(
+        self,
+        threads: usize,
+        (arrays, statistics): ([&[R]; K], [&[R]; S]),
+        (out, columns): (&mut [R], usize),
+        (sums, width): (&mut [R], usize),
+        work: impl Fn([&[R]; K], [&[R]; S], &mut [R], &mut [R]) + Sync,
+    ) {
+        let (each, size) = (self.per_part(threads), self.rows * columns);
+        let parts = out.chunks_mut(each * size).zip(sums.chunks_mut(each * width));
+        for_each_part(parts.enumerate(), |(part, (out, sums))| {
+            let segments = out.chunks_mut(size).zip(sums.chunks_mut(width));
+            for (segment, (out, sums)) in segments.enumerate() {
+                let first = (part * each + segment) * self.rows;
+                let rows = first..first + out.len() / columns;
+                let cells = rows.start * columns..rows.end * columns;
+                sums.fill(R::ZERO);
+                let arrays = arrays.map(|array| &array[cells.clone()]);
+                work(arrays, statistics.map(|own| &own[rows.clone()]), out, sums);
+            }
+        });
     }
 }
 

@@ -146,6 +146,29 @@ fn sums_over_many_rows() {
     }
 }
 
+/// Rows that a warp has, or several, or a block that is too small for their columns; few rows, and
+/// so many that a block takes some in turn, also where they do not end together.
+#[test]
+fn norms_that_sum_over_rows_on_the_way() {
+    if !can_compile() {
+        return;
+    }
+    for (rows, columns) in [(1u64, 1u64), (2500, 40), (600, 800), (41, 2100), (19, 6200)]
+    {
+        for (dtype, accumulate) in [(BF16, false), (Float::F32, true)] {
+            let (array, count, row): (&[u64], &[u64], &[u64]) =
+                (&[rows, columns], &[rows], &[columns]);
+            let build = |name| call(name).flag("accumulate", accumulate);
+            let layer = build("layer_norm_backward").reals(&[array, row]);
+            let layer = layer.operand(Element::Wide, count).operand(Element::Wide, count);
+            check(&layer.reals(&[array, array, row, row]), dtype, &CONTEXT);
+            let square = build("rms_norm_backward").reals(&[array, row]);
+            let square = square.operand(Element::Wide, count);
+            check(&square.reals(&[array, array, row]), dtype, &CONTEXT);
+        }
+    }
+}
+
 /// More tokens than one block sorts, more rows than three digits have, some of which nobody names.
 #[test]
 fn gradients_of_large_tables() {

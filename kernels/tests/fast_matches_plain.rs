@@ -7,7 +7,7 @@ use common::{
     sample::{Draw, contents, results, sample},
 };
 use roundelay_kernels::{Context, Mode, NAMES, Real};
-use roundelay_schedule::Call;
+use roundelay_schedule::{Access, Call};
 
 const CALLS_PER_KERNEL: u64 = 40;
 
@@ -91,12 +91,19 @@ fn accumulation_adds_to_what_was_there() {
         };
         let before = contents::<f64>(&call, &mut Draw::new(6));
         let (mut added, mut written) = (before.clone(), before.clone());
-        run(&call.clone().flag("accumulate", true), &mut added, Body::Fast, &CONTEXT);
+        let adding = call.clone().flag("accumulate", true);
+        run(&adding, &mut added, Body::Fast, &CONTEXT);
         let writing = call.flag("accumulate", false);
         run(&writing, &mut written, Body::Plain, &CONTEXT);
+        let kernel = roundelay_kernels::Kernel::parse(&adding).unwrap();
+        assert!(kernel.accesses().contains(&Access::Update), "{name}");
         for index in results(&writing) {
+            let adds = kernel.accesses()[index] == Access::Update;
             let both = written[index].values().iter().zip(before[index].values());
-            let sums = both.map(|(written, before)| written + before);
+            let sums = both.map(|(written, before)| match adds {
+                true => written + before,
+                false => *written,
+            });
             for (sum, found) in sums.zip(added[index].values()) {
                 let near = (sum - found).abs() <= 1e-11 * sum.abs().max(1.0);
                 assert!(near || sum == *found, "{name}");
@@ -117,9 +124,7 @@ fn writing_disregards_what_was_there() {
         let kernel = roundelay_kernels::Kernel::parse(&call).unwrap();
         let mut poisoned = start.clone();
         for (access, array) in kernel.accesses().iter().zip(&mut poisoned) {
-            if let (roundelay_schedule::Access::Write, Array::Real(values)) =
-                (access, array)
-            {
+            if let (Access::Write, Array::Real(values)) = (access, array) {
                 values.fill(f32::NAN);
             }
         }

@@ -129,25 +129,26 @@ fn parts_of_its_gradient_make_the_whole_gradient() {
         let Case { x, gain, dy, .. } = &case;
         let body = Body::Fast;
         let sizes = [ROWS * WHOLE, ROWS, ROWS];
-        let (mean, rstd, dx, dgain) = match is_centered {
+        let (mean, rstd, mut back) = match is_centered {
             true => {
                 let mut y =
                     made(call("layer_norm"), &[x, gain, &case.bias], &sizes, body);
                 let (rstd, mean) = (y.remove(2), y.remove(1));
                 let given: &[&[f64]] = &[x, gain, &mean, &rstd, dy];
-                let back =
-                    made(call("layer_norm_backward"), given, &sizes[..1], body).remove(0);
-                (mean, rstd, back, None)
+                let sizes = [ROWS * WHOLE, WHOLE, WHOLE];
+                let back = made(call("layer_norm_backward"), given, &sizes, body);
+                (mean, rstd, back)
             }
             false => {
                 let rstd =
                     made(call("rms_norm"), &[x, gain], &sizes[..2], body).remove(1);
                 let given: &[&[f64]] = &[x, gain, &rstd, dy];
-                let mut back =
+                let back =
                     made(call("rms_norm_backward"), given, &[ROWS * WHOLE, WHOLE], body);
-                (Vec::new(), rstd, back.remove(0), Some(back.remove(0)))
+                (Vec::new(), rstd, back)
             }
         };
+        let dx = back.remove(0);
         for body in [Body::Fast, Body::Plain] {
             let slopes = Case::parts().map(|(first, count)| {
                 let [x, dy] = [x, dy].map(|array| columns(array, first, count));
@@ -176,10 +177,17 @@ fn parts_of_its_gradient_make_the_whole_gradient() {
                     false => made(name, &[&x, gain, &rstd, &dy, &slopes], &size, body),
                 };
                 assert_near(&own[0], &columns(&dx, first, count), "dx");
-                if let Some(dgain) = &dgain {
-                    let own =
-                        made(call("norm_part_gain"), &[&x, &rstd, &dy], &[count], body);
-                    assert_near(&own[0], &dgain[first..first + count], "dgain");
+                let own = match is_centered {
+                    true => {
+                        let given: &[&[f64]] = &[&x, &mean, &rstd, &dy];
+                        made(call("layer_norm_parameters"), given, &[count; 2], body)
+                    }
+                    false => {
+                        made(call("norm_part_gain"), &[&x, &rstd, &dy], &[count], body)
+                    }
+                };
+                for (own, whole) in own.iter().zip(&back) {
+                    assert_near(own, &whole[first..first + count], "a parameter");
                 }
             }
         }

@@ -2,10 +2,12 @@
 
 use super::{
     call::{Step, Tensor, Term, call},
-    halves::{Made, made},
+    halves::{Made, is_parameter, made},
     hashed::{HashedMap, HashedSet},
 };
 use roundelay_dsl::{NodeId, Source};
+use roundelay_kernels::Kernel;
+use roundelay_schedule::Access;
 
 /// The state of all gradient sums while the calls of a backward pass are laid down.
 pub(crate) struct Accumulation {
@@ -47,8 +49,7 @@ impl Accumulation {
         self.added.extend(terms.filter_map(Term::contribution));
         let mut laid = Vec::with_capacity(steps.len());
         for (index, one) in made(steps).enumerate() {
-            let (Made::Aside(step) | Made::Own(step)) = &one;
-            match index == last && self.hands_over(node, step) {
+            match index == last && self.hands_over(node, one.step()) {
                 true => {}
                 false => self.settle(node, one, &mut laid),
             }
@@ -96,48 +97,41 @@ impl Accumulation {
         self.holders.get(&source).copied().unwrap_or(source)
     }
 
-    /// One kernel has one `accumulate` for all that it writes; contributions that need the
-    /// other one take a detour through scratch. Nothing stands where what nobody wants goes, and
-    /// what is made aside is whole before it is added, whoever adds it.
+    /// Contributions to sums that hold others are added by the kernel where it can do so, and
+    /// take a detour through scratch where it cannot.
     fn settle(&mut self, node: NodeId, made: Made, laid: &mut Vec<Step>) {
-        let (step, aside) = match made {
-            Made::Aside(step) => (step, true),
-            Made::Own(step) => (step, false),
-        };
-        let contributions = step.terms.iter().filter_map(Term::contribution);
-        let again: Vec<bool> = contributions.map(|s| !self.written.insert(s)).collect();
-        if step.kernel == "copy" && again == [true] {
-            laid.push(self.located(Step { kernel: "accumulate", ..step }));
+        let again: Vec<bool> =
+            made.step().terms.iter().map(|t| self.is_again(t)).collect();
+        if made.step().kernel == "copy" && again.contains(&true) {
+            laid.push(self.located(Step { kernel: "accumulate", ..made.into_step() }));
             return;
         }
-        let mut targets: Vec<Source> =
-            step.terms.iter().filter_map(Term::contribution).collect();
-        targets.sort_unstable();
-        targets.dedup();
-        let distinct = targets.len() == again.len();
-        let unwanted =
-            |term: &Term| matches!(term.tensor, Tensor::Unwanted(..) | Tensor::Aside(..));
-        let adds = again.iter().all(|again| *again) && !again.is_empty();
-        match adds && distinct && !aside && !step.terms.iter().any(unwanted) {
-            true => laid.push(self.located(step.flag("accumulate"))),
-            false => laid.extend(self.detoured(node, step, &again)),
+        match adding(&made, &again) {
+            Some((step, added)) => {
+                let left = again.iter().enumerate();
+                let left = left.map(|(place, again)| *again && !added.contains(&place));
+                laid.extend(self.detoured(node, step, &left.collect::<Vec<_>>()));
+            }
+            None => laid.extend(self.detoured(node, made.into_step(), &again)),
         }
     }
 
-    fn detoured(&mut self, node: NodeId, step: Step, again: &[bool]) -> Vec<Step> {
-        let mut again = again.iter().copied();
-        let mut step = step;
+    /// Whether a contribution finds others in its sum, which holds it from now on.
+    fn is_again(&mut self, term: &Term) -> bool {
+        term.contribution().is_some_and(|source| !self.written.insert(source))
+    }
+
+    /// A call whose contributions at some places are added behind it.
+    fn detoured(&mut self, node: NodeId, mut step: Step, again: &[bool]) -> Vec<Step> {
         let mut additions = Vec::new();
-        for term in &mut step.terms {
-            let adds = term.contribution().is_some() && again.next().unwrap_or(false);
-            if adds {
-                let detour = Tensor::Detour(node, self.detours);
-                self.detours += 1;
-                let on_its_way = Term { tensor: detour, ..term.clone() };
-                let target = std::mem::replace(term, on_its_way.clone());
-                let addition = call("accumulate", [on_its_way, target]);
-                additions.push(self.located(addition.of(step.strand)));
-            }
+        let terms = step.terms.iter_mut().zip(again);
+        for (term, _) in terms.filter(|(_, again)| **again) {
+            let detour = Tensor::Detour(node, self.detours);
+            self.detours += 1;
+            let on_its_way = Term { tensor: detour, ..term.clone() };
+            let target = std::mem::replace(term, on_its_way.clone());
+            let addition = call("accumulate", [on_its_way, target]);
+            additions.push(self.located(addition.of(step.strand)));
         }
         let mut steps = vec![self.located(step)];
         steps.append(&mut additions);
@@ -154,6 +148,29 @@ impl Accumulation {
         }
         step
     }
+}
+
+/// The call that adds to what stands in its sums, and at which places, if all that the catalogue
+/// lets it add to are sums that hold something. What is made aside is whole before it is added,
+/// whoever adds it.
+fn adding(made: &Made, again: &[bool]) -> Option<(Step, Vec<usize>)> {
+    let step = made.step();
+    let targets: Vec<Source> = step.terms.iter().filter_map(Term::contribution).collect();
+    let is_alone = |source| targets.iter().filter(|other| **other == source).count() == 1;
+    let adds = |place: &usize| {
+        let term = &step.terms[*place];
+        let aside = matches!(made, Made::Aside(_)) && is_parameter(term);
+        again[*place] && !aside && term.contribution().is_some_and(is_alone)
+    };
+    if !again.contains(&true) {
+        return None;
+    }
+    let step = step.clone().flag("accumulate");
+    let kernel = Kernel::parse(&step.unplaced(|term| term.element)).ok()?;
+    let accesses = kernel.accesses().iter().enumerate();
+    let updated = accesses.filter(|(_, access)| **access == Access::Update);
+    let places: Vec<usize> = updated.map(|(place, _)| place).collect();
+    places.iter().all(adds).then_some((step, places))
 }
 
 impl Term {

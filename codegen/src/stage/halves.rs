@@ -208,6 +208,20 @@ pub(crate) enum Made {
     Own(Step),
 }
 
+impl Made {
+    /// The call.
+    pub(crate) fn step(&self) -> &Step {
+        let (Self::Aside(step) | Self::Own(step)) = self;
+        step
+    }
+
+    /// The call itself.
+    pub(crate) fn into_step(self) -> Step {
+        let (Self::Aside(step) | Self::Own(step)) = self;
+        step
+    }
+}
+
 /// The backward calls of one node. A call for parameters alone is not made by the way where one of
 /// the node's is a product or a look-up, whose inputs W has at hand.
 pub(crate) fn made(steps: Vec<Step>) -> impl Iterator<Item = Made> {
@@ -232,7 +246,8 @@ fn parameters(step: &Step) -> bool {
     step.terms.iter().any(is_parameter)
 }
 
-fn is_parameter(term: &Term) -> bool {
+/// Whether a call adds to the gradient of a parameter there.
+pub(crate) fn is_parameter(term: &Term) -> bool {
     matches!(term.tensor, Tensor::Contribution(Source::Parameter(_)))
 }
 

@@ -91,7 +91,6 @@ impl BatchNormBackward {
         let mut arguments = vec![partial.sums(), variance, dgain, dbias];
         arguments.extend(rest);
         arguments.extend([self.rows, self.columns, partial.segments].map(count));
-        arguments.push(adding(self.store));
         let (wide, either) = (draft.types.narrow.wide(), draft.types.either);
         let symbol = format!("batch_slopes_{}_{}", wide.name(), either.name());
         let shape = joining(self.columns, partial.segments);

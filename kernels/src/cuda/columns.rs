@@ -2,7 +2,7 @@
 
 use super::{
     Argument, CallPlace, Source,
-    draft::{Draft, NOWHERE, Shape, adding, count, extent},
+    draft::{Draft, Shape, adding, count, extent},
     form::{Form, Role},
     source::COLUMNS,
 };
@@ -25,7 +25,7 @@ pub(crate) struct Columns {
 pub(crate) struct Partial {
     sums: CallPlace,
     pub(crate) segments: usize,
-    columns: Columns,
+    columns: usize,
     terms: usize,
 }
 
@@ -81,15 +81,21 @@ impl Columns {
     ) -> Partial {
         let per_segment = self.per_segment(draft);
         let segments = self.rows.div_ceil(per_segment);
-        let size = draft.types.narrow.wide().size();
-        let numbers = terms.saturating_mul(segments).saturating_mul(self.columns);
-        let sums = draft.scratch(numbers.saturating_mul(size));
+        let partial = Partial::terms(draft, segments, self.columns, terms);
         let shape = self.shape(draft, segments);
         let extents = [self.rows, self.columns, per_segment].map(count);
-        let inputs = inputs.iter().copied().chain([Argument::Address(sums)]);
+        let inputs = inputs.iter().copied().chain([partial.sums()]);
         let arguments = inputs.chain(extents).chain(last.iter().copied()).collect();
         draft.narrow(function, shape, arguments);
-        Partial { sums, columns: self, segments, terms }
+        partial
+    }
+    /// dy · x̂ and dy of every column over each segment, of x, means, rstds and dy of a norm.
+    pub(crate) fn norm_slopes(
+        self,
+        draft: &mut Draft,
+        operands: [Argument; 4],
+    ) -> Partial {
+        self.sum(draft, (COLUMNS, "slopes_of_segments"), [&operands, &[]], 2)
     }
 }
 
@@ -108,7 +114,19 @@ impl Partial {
     }
     /// Sums of one term over `segments` segments, of `columns` columns each.
     pub(crate) fn new(sums: CallPlace, segments: usize, columns: usize) -> Self {
-        Self { sums, segments, columns: Columns { rows: segments, columns }, terms: 1 }
+        Self { sums, segments, columns, terms: 1 }
+    }
+    /// Memory for those of several terms.
+    pub(crate) fn terms(
+        draft: &mut Draft,
+        segments: usize,
+        columns: usize,
+        terms: usize,
+    ) -> Self {
+        let size = draft.types.narrow.wide().size();
+        let numbers = terms.saturating_mul(segments).saturating_mul(columns);
+        let sums = draft.scratch(numbers.saturating_mul(size));
+        Self { sums, segments, columns, terms }
     }
     /// out = Σ over all segments of one term.
     pub(crate) fn join(
@@ -118,7 +136,7 @@ impl Partial {
         out: Argument,
         store: Store,
     ) {
-        let Self { sums, columns: Columns { columns, .. }, segments, terms } = self;
+        let Self { sums, columns, segments, terms } = self;
         let size = draft.types.narrow.wide().size();
         let arguments = vec![
             Argument::Address(further(sums, term * columns * size)),
@@ -178,23 +196,9 @@ impl Form for LayerNormParameters {
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
         let [x, mean, rstd, dy, dgain, dbias] = draft.operands(0);
         let columns = Columns { rows: self.rows, columns: self.columns };
-        let inputs = [x, mean, rstd, dy];
-        let partial =
-            columns.sum(draft, (COLUMNS, "slopes_of_segments"), [&inputs, &[]], 2);
+        let partial = columns.norm_slopes(draft, [x, mean, rstd, dy]);
         partial.join(draft, 0, dgain, self.store);
         partial.join(draft, 1, dbias, self.store);
         Ok(())
     }
-}
-
-/// dgain of a norm without means.
-pub(crate) fn gain_slopes(
-    draft: &mut Draft,
-    columns: Columns,
-    [x, rstd, dy, dgain]: [Argument; 4],
-    store: Store,
-) {
-    let inputs = [x, NOWHERE, rstd, dy];
-    let partial = columns.sum(draft, (COLUMNS, "slopes_of_segments"), [&inputs, &[]], 2);
-    partial.join(draft, 0, dgain, store);
 }

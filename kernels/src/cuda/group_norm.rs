@@ -7,7 +7,10 @@ use super::{
     form::{Form, Role},
     source::GROUP_NORM,
 };
-use crate::group_norm::{GroupNorm, GroupNormBackward, Groups};
+use crate::{
+    group_norm::{GroupNorm, GroupNormBackward, Groups},
+    store::Store,
+};
 use Role::{Either, Narrow, Wide};
 use roundelay_schedule::Bytes;
 
@@ -46,8 +49,8 @@ impl Form for GroupNormBackward {
         let extents = Columns { rows: examples * positions, columns };
         let slopes = (GROUP_NORM, "group_slopes_of_segments");
         let partial = extents.sum(draft, slopes, [&inputs, &[]], 2);
-        partial.join(draft, 0, dgain, self.store);
-        partial.join(draft, 1, dbias, self.store);
+        partial.join(draft, 0, dgain, Store::Write);
+        partial.join(draft, 1, dbias, Store::Write);
         Ok(())
     }
 }

@@ -1,9 +1,9 @@
 //! Softmax and the norms of rows.
 
 use super::{
-    Argument,
-    columns::{Columns, gain_slopes},
-    draft::{Draft, NOWHERE, Shape, adding, count},
+    Argument, Number,
+    columns::{Columns, Partial},
+    draft::{Draft, NOWHERE, Shape, adding, count, extent},
     form::{Form, Role},
     source::NORM,
 };
@@ -13,6 +13,7 @@ use crate::{
     store::Store,
 };
 use Role::{Either, Narrow, Wide};
+use roundelay_schedule::Bytes;
 
 impl Form for Softmax {
     fn roles(&self) -> Vec<Role> {
@@ -78,11 +79,14 @@ fn normalise(
 
 impl Form for LayerNormBackward {
     fn roles(&self) -> Vec<Role> {
-        vec![Narrow, Narrow, Wide, Wide, Narrow, Either]
+        vec![Narrow, Narrow, Wide, Wide, Narrow, Narrow, Either, Either]
     }
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
-        let operands = draft.operands(0);
-        normalise_backward(draft, operands, (self.rows, self.columns), self.store);
+        let [x, gain, mean, rstd, dy, dx, dgain, dbias] = draft.operands(0);
+        let rows = Rows { rows: self.rows, columns: self.columns, store: self.store };
+        let partial = rows.slopes(draft, [x, gain, mean, rstd, dy, dx]);
+        partial.join(draft, 0, dgain, Store::Write);
+        partial.join(draft, 1, dbias, Store::Write);
         Ok(())
     }
 }
@@ -93,24 +97,76 @@ impl Form for RmsNormBackward {
     }
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
         let [x, gain, rstd, dy, dx, dgain] = draft.operands(0);
-        let columns = Columns { rows: self.rows, columns: self.columns };
-        gain_slopes(draft, columns, [x, rstd, dy, dgain], self.store);
-        draft.types.either = draft.types.narrow;
-        let operands = [x, gain, NOWHERE, rstd, dy, dx];
-        normalise_backward(draft, operands, (self.rows, self.columns), self.store);
+        let rows = Rows { rows: self.rows, columns: self.columns, store: self.store };
+        let partial = rows.slopes(draft, [x, gain, NOWHERE, rstd, dy, dx]);
+        partial.join(draft, 0, dgain, Store::Write);
         Ok(())
     }
 }
 
-/// x, gain, mean, rstd, dy, dx.
-fn normalise_backward(
-    draft: &mut Draft,
-    operands: [Argument; 6],
-    (rows, columns): (usize, usize),
+/// Rows that a norm takes back, and what becomes of what dx held.
+struct Rows {
+    rows: usize,
+    columns: usize,
     store: Store,
-) {
-    let extents = [count(rows), count(columns), adding(store)];
-    let arguments = operands.into_iter().chain(extents).collect();
-    let shape = Shape::rows(rows, columns);
-    draft.pair((NORM, "normalise_backward"), shape, arguments);
+}
+
+/// Most blocks of a norm that sums on the way: as many as are at work at a time on a large device,
+/// since each leaves sums of all columns behind.
+const BLOCKS: usize = 264;
+/// Threads of a warp, and warps of a block.
+const LANES: usize = 32;
+const WARPS: usize = 8;
+
+impl Rows {
+    /// dx of x, gain, mean, rstd, dy, dx, and the two slopes of every column over segments of
+    /// rows. All is read once where the columns of a row find place in the registers of a block.
+    fn slopes(self, draft: &mut Draft, operands: [Argument; 6]) -> Partial {
+        let each = draft.at_once() * packs(draft.types.narrow);
+        let warps = self.columns.div_ceil(LANES * each).next_power_of_two();
+        match warps {
+            ..=WARPS => self.once(draft, operands, [LANES * warps, WARPS / warps]),
+            _ => self.twice(draft, operands),
+        }
+    }
+
+    /// By one function, in which so many threads have a row, and a block so many rows at a time.
+    fn once(
+        self,
+        draft: &mut Draft,
+        operands: [Argument; 6],
+        [across, down]: [usize; 2],
+    ) -> Partial {
+        let per_segment = self.rows.div_ceil(BLOCKS).next_multiple_of(down);
+        let segments = self.rows.div_ceil(per_segment);
+        let partial = Partial::terms(draft, segments, self.columns, 2);
+        let grid = [extent(segments), 1, 1];
+        let block = [extent(across), extent(down), 1];
+        let extents = [self.rows, self.columns, per_segment].map(count);
+        let arguments = operands.into_iter().chain([partial.sums()]).chain(extents);
+        let arguments = arguments.chain([adding(self.store)]).collect();
+        let shape = Shape { grid, block, shared: Bytes(0) };
+        draft.narrow((NORM, "normalise_slopes"), shape, arguments);
+        partial
+    }
+
+    /// By two functions, each of which reads everything.
+    fn twice(self, draft: &mut Draft, operands: [Argument; 6]) -> Partial {
+        let [x, _, mean, rstd, dy, _] = operands;
+        let columns = Columns { rows: self.rows, columns: self.columns };
+        let partial = columns.norm_slopes(draft, [x, mean, rstd, dy]);
+        let extents = [count(self.rows), count(self.columns), adding(self.store)];
+        let arguments = operands.into_iter().chain(extents).collect();
+        let shape = Shape::rows(self.rows, self.columns);
+        draft.narrow((NORM, "normalise_backward"), shape, arguments);
+        partial
+    }
+}
+
+/// Times 16 bytes of a row that a thread has registers for, as `PACKS` of `norm.cu`.
+fn packs(number: Number) -> usize {
+    match number {
+        Number::Bf16 | Number::F16 => 3,
+        Number::F32 | Number::F64 => 6,
+    }
 }

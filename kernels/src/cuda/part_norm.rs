@@ -2,7 +2,7 @@
 
 use super::{
     Argument,
-    columns::{Columns, gain_slopes},
+    columns::Columns,
     draft::{Draft, NOWHERE, Shape, adding, count},
     form::{Form, Role},
     source::PART_NORM,
@@ -128,9 +128,10 @@ impl Form for NormPartGain {
         vec![Narrow, Wide, Narrow, Either]
     }
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
+        let [x, rstd, dy, dgain] = draft.operands(0);
         let columns = Columns { rows: self.rows, columns: self.columns };
-        let operands = draft.operands(0);
-        gain_slopes(draft, columns, operands, self.store);
+        let partial = columns.norm_slopes(draft, [x, NOWHERE, rstd, dy]);
+        partial.join(draft, 0, dgain, self.store);
         Ok(())
     }
 }

@@ -27,6 +27,7 @@ source!(
 source!(
     /// Kernels whose sums run along a row.
     NORM = "norm.cu" with "kernel.h" "ptx.h" "number.h" "pack.h" "map.h" "function.h" "reduce.h"
+        "segments.h"
 );
 source!(
     /// Norms of rows that several devices have the columns of.

@@ -249,14 +249,10 @@ pub(crate) fn channel_factors<R: Real>(
 }
 
 /// dgain = Σ dy · (x − mean) / √(variance + ε).
-pub(crate) fn add_parameters<R: Real>(
-    [along, variance]: [&[R]; 2],
-    dgain: &mut [R],
-    store: Store,
-) {
+pub(crate) fn gain_slopes<R: Real>([along, variance]: [&[R]; 2], dgain: &mut [R]) {
     for ((along, variance), dgain) in along.iter().zip(variance).zip(dgain) {
         let rstd = R::ONE / (*variance + R::of(EPSILON)).sqrt();
-        store.put(dgain, *along * rstd);
+        *dgain = *along * rstd;
     }
 }
 

@@ -61,13 +61,15 @@ vectorize! {
 }
 
 vectorize! {
-    /// dx = rstd · (g − avg(g) − x̂ · avg(g · x̂)), g = dy · gain.
+    /// dx = rstd · (g − avg(g) − x̂ · avg(g · x̂)), g = dy · gain; the first of two rows of
+    /// `parameters` += dy · x̂ of every column, the second += dy.
     pub(crate) fn layer_norm_backward<R>(
-        inputs: [&[R]; 5], dx: &mut [R], store: Store,
+        inputs: [&[R]; 5], dx: &mut [R], parameters: &mut [R], store: Store,
     ) {
         let [x, gain, mean, rstd, dy] = inputs;
         let columns = gain.len();
         let share = R::ONE / R::of(columns as f64);
+        let (dgain, dbias) = parameters.split_at_mut(columns);
         let rows = x.chunks(columns).zip(dy.chunks(columns)).zip(dx.chunks_mut(columns));
         for (((x, dy), dx), (mean, rstd)) in rows.zip(mean.iter().zip(rstd)) {
             let (center, factor) = (*mean, *rstd);
@@ -76,10 +78,15 @@ vectorize! {
                 [scaled, scaled * ((x - center) * factor)]
             });
             let (average, along) = (average * share, along * share);
-            for (((x, dy), gain), dx) in x.iter().zip(dy).zip(gain).zip(dx) {
+            let outputs = dx.iter_mut().zip(dgain.iter_mut().zip(&mut *dbias));
+            for (((x, dy), gain), (dx, (dgain, dbias))) in
+                x.iter().zip(dy).zip(gain).zip(outputs)
+            {
                 let normal = (*x - center) * factor;
                 let rest = *dy * *gain - average;
                 store.put(dx, factor * (-normal).fused(along, rest));
+                *dgain = dy.fused(normal, *dgain);
+                *dbias += *dy;
             }
         }
     }

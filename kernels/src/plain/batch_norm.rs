@@ -54,8 +54,7 @@ pub(crate) fn backward<R: Real>(
         let normal = |i, dx: &[R]| (x.at(at(i), &dx[at(i)]) - mean[j]) * rstd;
         let total = (0..rows).map(|i| dy(at(i))).sum::<R>();
         let along = (0..rows).map(|i| dy(at(i)) * normal(i, dx)).sum::<R>();
-        store.put(&mut dgain[j], along);
-        store.put(&mut dbias[j], total);
+        (dgain[j], dbias[j]) = (along, total);
         for i in 0..rows {
             let rest = dy(at(i)) - total / count - normal(i, dx) * (along / count);
             store.put(&mut dx[at(i)], gain[j] * rstd * rest);

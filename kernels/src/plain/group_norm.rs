@@ -50,8 +50,8 @@ pub(crate) fn group_norm_backward<R: Real>(
 ) {
     let Groups { columns, .. } = extents;
     let count = R::of((extents.positions * extents.width) as f64);
-    store.clear(dgain);
-    store.clear(dbias);
+    dgain.fill(R::ZERO);
+    dbias.fill(R::ZERO);
     for (at, (example, group)) in each(extents).enumerate() {
         let places = places(extents, example, group);
         let normal = |i: usize| (x[i] - mean[at]) * rstd[at];

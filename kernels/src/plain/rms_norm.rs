@@ -31,7 +31,7 @@ pub(crate) fn rms_norm_backward<R: Real>(
 ) {
     let columns = gain.len();
     let count = R::of(columns as f64);
-    store.clear(dgain);
+    dgain.fill(R::ZERO);
     for (i, dx) in dx.chunks_mut(columns).enumerate() {
         let start = i * columns;
         let normal = |j: usize| x[start + j] * rstd[i];

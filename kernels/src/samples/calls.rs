@@ -175,7 +175,7 @@ pub fn large(name: &str, draw: &mut Draw) -> Call {
         }
         "layer_norm" => call(name).reals(&[rows, columns, columns, rows, count, count]),
         "layer_norm_backward" => {
-            call(name).reals(&[rows, columns, count, count, rows, rows])
+            call(name).reals(&[rows, columns, count, count, rows, rows, columns, columns])
         }
         "conv2d" | "conv2d_backward" | "conv2d_weights" => images::large(call(name)),
         "batch_norm"

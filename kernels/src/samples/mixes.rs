@@ -43,6 +43,7 @@ fn gradients(name: &str) -> &'static [usize] {
         "embedding_part_backward" => &[2],
         "zero" => &[0],
         "accumulate" | "sum_rows" | "scale" => &[1],
+        "layer_norm_backward" => &[6, 7],
         "layer_norm_parameters" => &[4, 5],
         "rms_norm_backward" => &[5],
         "norm_part_gain" => &[3],

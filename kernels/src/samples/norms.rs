@@ -26,6 +26,8 @@ pub(crate) fn sample(call: Call, accumulate: bool, draw: &mut Draw) -> Call {
             &[batch * m],
             array,
             array,
+            &[n],
+            &[n],
         ]),
         "layer_norm_parameters" => call.flag("accumulate", accumulate).reals(&[
             array,

@@ -21,7 +21,7 @@ pub fn usual(name: &str, number: usize) -> Option<Call> {
         ),
         "layer_norm" => only(call(name).reals(&[rows, row, row, rows, count, count])),
         "layer_norm_backward" => {
-            only(call(name).reals(&[rows, row, count, count, rows, rows]))
+            only(call(name).reals(&[rows, row, count, count, rows, rows, row, row]))
         }
         "layer_norm_parameters" => {
             only(call(name).reals(&[rows, count, count, rows, row, row]))

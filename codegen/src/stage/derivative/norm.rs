@@ -18,21 +18,13 @@ pub(super) fn layer_norm(site: &Site<'_>, epsilon: f64) -> Derivative {
     let rows = x.shape[0];
     let [mean, rstd] = [0, 1].map(|number| site.auxiliary(number, &[rows]));
     let [gain, bias] = [gain, bias].map(Term::flat);
-    let statistics = [mean.clone(), rstd.clone()];
-    let mut backward = site.each([(0, &|dx| {
-        let [mean, rstd] = statistics.clone();
-        let terms = [x.clone(), gain.clone(), mean, rstd, dy.clone(), dx.matrix()];
-        call("layer_norm_backward", terms)
-    })]);
-    if site.wanted(1) || site.wanted(2) {
-        let dgain = site.contribution_or_scratch(1, 0).flat();
-        let dbias = site.contribution_or_scratch(2, 1).flat();
-        let [mean, rstd] = statistics.clone();
-        let terms = [x.clone(), mean, rstd, dy.clone(), dgain, dbias];
-        backward.push(call("layer_norm_parameters", terms));
-    }
+    let [dx, dgain, dbias] =
+        [0, 1, 2].map(|operand| site.contribution_or_scratch(operand as usize, operand));
+    let kept = [x.clone(), gain.clone(), mean.clone(), rstd.clone()];
+    let mut backward = call("layer_norm_backward", kept);
+    backward.terms.extend([dy, dx.matrix(), dgain.flat(), dbias.flat()]);
     let forward = call("layer_norm", [x, gain, bias, y, mean, rstd]);
-    Derivative { forward: vec![with_epsilon(forward, epsilon)], backward }
+    Derivative { forward: vec![with_epsilon(forward, epsilon)], backward: vec![backward] }
 }
 
 /// y = (x − mean) / √(variance + ε) · gain + bias over all extents but the last. What adds up in
