@@ -227,7 +227,7 @@ __device__ void normalise_slopes(const N* x, const N* gain, const Wide<N>* means
            (const N* x, const N* gain, const N* bias, N* y, Wide<N>* means, Wide<N>* rstds, u64 rows,   \
             u64 columns, f64 epsilon),                                                                  \
            normalise(x, gain, bias, y, means, rstds, rows, columns, epsilon))                           \
-    KERNEL(512, normalise_backward_##N,                                                                 \
+    KERNEL_TOGETHER(3, 512, normalise_backward_##N,                                                     \
            (const N* x, const N* gain, const Wide<N>* means, const Wide<N>* rstds, const N* dy, N* dx,  \
             u64 rows, u64 columns, u32 add),                                                            \
            normalise_backward(x, gain, means, rstds, dy, dx, rows, columns, add))                       \
