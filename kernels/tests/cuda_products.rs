@@ -200,6 +200,26 @@ fn products_of_every_mix_of_types() {
     }
 }
 
+/// out (m, n) = a (m, k) · b (k, n), of the first three operands.
+fn plain(number: Number, [m, n, k]: [usize; 3]) -> Product {
+    let matrix = |index, row| {
+        let place = operand(index);
+        Matrix { place, number, transposed: false, row, batch: 0 }
+    };
+    Product {
+        m,
+        n,
+        k,
+        batches: 1,
+        a: matrix(0, k),
+        b: matrix(1, n),
+        out: matrix(2, n),
+        scale: 1.0,
+        addend: Addend::Nothing,
+        epilogue: Epilogue::Plain,
+    }
+}
+
 /// No bit depends on how many stages of tiles are under way, nor on how wide a tile is.
 #[test]
 fn stages_and_tiles_change_no_bit() {
@@ -210,23 +230,7 @@ fn stages_and_tiles_change_no_bit() {
     for ([m, n, k], stages, shared) in
         [([130, 40, 300], 4, 4 * 192 * 80), ([20, 24, 255], 2, 2 * 192 * 80)]
     {
-        let matrix = |index, row| {
-            let place = operand(index);
-            Matrix { place, number, transposed: false, row, batch: 0 }
-        };
-        let product = Product {
-            m,
-            n,
-            k,
-            batches: 1,
-            a: matrix(0, k),
-            b: matrix(1, n),
-            out: matrix(2, n),
-            scale: 1.0,
-            addend: Addend::Nothing,
-            epilogue: Epilogue::Plain,
-        };
-        let slim = product.launch();
+        let slim = plain(number, [m, n, k]).launch();
         assert_eq!(slim.function.symbol, "product_slim_bf16_bf16");
         assert_eq!(slim.shared, Bytes(shared));
         assert_eq!(slim.arguments.last(), Some(&Argument::Unsigned(stages)));
@@ -255,22 +259,8 @@ fn products_without_gelu() {
     }
     let [m, n, k] = [5, 24, 40];
     for number in [Number::Bf16, Number::F32] {
-        let matrix = |index, row| {
-            let place = operand(index);
-            Matrix { place, number, transposed: false, row, batch: 0 }
-        };
-        let product = Product {
-            m,
-            n,
-            k,
-            batches: 1,
-            a: matrix(0, k),
-            b: matrix(1, n),
-            out: matrix(2, n),
-            scale: 1.0,
-            addend: Addend::Nothing,
-            epilogue: Epilogue::BiasGelu { bias: operand(3), before: operand(4) },
-        };
+        let epilogue = Epilogue::BiasGelu { bias: operand(3), before: operand(4) };
+        let product = Product { epilogue, ..plain(number, [m, n, k]) };
         let results =
             [vec![Step::Product(product)], product.without_gelu()].map(|steps| {
                 let draw = &mut Draw::new(8);

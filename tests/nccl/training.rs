@@ -197,15 +197,17 @@ fn rows_beside_sharded_states() {
     holds(PLANS[9]);
 }
 
+/// Three parts, whose shares are not of one length.
+const THIRDS: &str = "rule sync, placement accumulate, micro_batches 2, stages 1, replicas 1, \
+                      tensor { rows 3 }";
+
 /// Shares of sums of 512 numbers among three parts.
 #[test]
 fn shares_that_are_not_of_one_length() {
     if !has_compiler() {
         return;
     }
-    let plan = "rule sync, placement accumulate, micro_batches 2, stages 1, replicas 1, \
-                tensor { rows 3 }";
-    let thirds = |bench: &Bench| program(bench, "thirds", 3, "steps 4", plan);
+    let thirds = |bench: &Bench| program(bench, "thirds", 3, "steps 4", THIRDS);
     for (given, counted) in compare(("thirds", 3), &ORDERS[..1], thirds) {
         let parts = 3;
         assert!(given <= counted, "what is counted is rounded up");
@@ -220,12 +222,10 @@ fn sums_that_are_added_in_16_bits() {
     if !has_compiler() {
         return;
     }
-    let plan = "rule sync, placement accumulate, micro_batches 2, stages 1, replicas 1, \
-                tensor { rows 3 }";
     let map = "linear(gelu(linear(x, 3 * width)), width)";
     let one = "linear(gelu(linear(layer_norm(x), 2 * width)), width)";
     let added = |bench: &Bench| {
-        let file = program(bench, "added", 3, "steps 4, dtype bf16", plan);
+        let file = program(bench, "added", 3, "steps 4, dtype bf16", THIRDS);
         let text = fs::read_to_string(&file).expect("the program is text");
         let text = text.replace(one, &format!("{map} + {map}"));
         fs::write(&file, text).expect("the program is ours");
