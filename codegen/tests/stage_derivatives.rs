@@ -11,7 +11,9 @@ mod skips;
 mod stage_support;
 
 use roundelay_codegen::{StageError, Stages, stages};
-use roundelay_dsl::{Cap, Extent, Model, Operation, Scale, Sliced, Source, Window};
+use roundelay_dsl::{
+    Cap, Extent, Masked, Model, Operation, Scale, Sliced, Source, Window,
+};
 use roundelay_schedule::{Float, Id, Parameter, Role, Stage, Treatment};
 use stage_support::{
     build::{Build, Numbers, fixed, per_example},
@@ -462,6 +464,23 @@ fn a_masked_loss_alone_and_as_weighted_sum() {
     }
 }
 
+/// Logits of two rows at a time, and of one; x is made, so that its gradient crosses cuts.
+#[test]
+fn a_loss_that_makes_its_logits() {
+    let cases = [(4, Masked::No, 1.0), (7, Masked::Yes, 0.3), (1, Masked::No, 0.3)];
+    for (chunks, masked, weight) in cases {
+        let mut build = Build::default();
+        let [x, table] = [&[7, 3], &[5, 3]].map(|shape| build.parameter(shape));
+        let x = build.node(Operation::Gelu, &[x], &extents(&[7, 3]));
+        let classes =
+            build.tokens("classes", &[fixed(7)], 5 + u64::from(masked == Masked::Yes));
+        let operation = Operation::LinearCrossEntropy { chunks, masked };
+        let loss = build.node(operation, &[x, table, classes], &[]);
+        let scaled = build.node(Operation::Scale { factor: weight }, &[loss], &[]);
+        hold("linear cross entropy", &build.end(scaled));
+    }
+}
+
 #[test]
 fn operands_that_are_one_value() {
     let shape: &[u64] = &[2, 3, 4];
@@ -571,5 +590,6 @@ fn every_operation_and_attribute_is_held() {
         embedding_adds_rows_of_equal_tokens,
         losses_alone_and_as_weighted_sums,
         a_masked_loss_alone_and_as_weighted_sum,
+        a_loss_that_makes_its_logits,
     ]);
 }

@@ -1,6 +1,8 @@
 //! A model as text: one line per input, parameter and operation.
 
-use crate::{Cap, Metric, Model, Operation, Scale, Source, Window, value::spelled};
+use crate::{
+    Cap, Masked, Metric, Model, Operation, Scale, Source, Window, value::spelled,
+};
 use roundelay_schedule::{Element, Hop, Initial, Reading, Treatment};
 use std::fmt;
 
@@ -157,6 +159,12 @@ impl fmt::Display for Operation {
             Operation::Boundary(Hop::Alone) => f.write_str("hop[alone]"),
             Operation::CrossEntropy => f.write_str("cross_entropy"),
             Operation::MaskedCrossEntropy => f.write_str("masked_cross_entropy"),
+            Operation::LinearCrossEntropy { chunks, masked: Masked::No } => {
+                write!(f, "linear_cross_entropy[chunks = {chunks}]")
+            }
+            Operation::LinearCrossEntropy { chunks, masked: Masked::Yes } => {
+                write!(f, "masked_linear_cross_entropy[chunks = {chunks}]")
+            }
             Operation::MeanSquaredError => f.write_str("mse"),
             Operation::Accuracy => f.write_str("accuracy"),
             Operation::Part { part, line } => write!(f, "{part:?} of {}", line.parts),

@@ -42,7 +42,7 @@ pub struct Operator {
 }
 
 /// All operators.
-pub const OPERATORS: [&Operator; 28] = [
+pub const OPERATORS: [&Operator; 29] = [
     &lookup::EMBEDDING,
     &lookup::POSITIONS,
     &linear::LINEAR,
@@ -70,6 +70,7 @@ pub const OPERATORS: [&Operator; 28] = [
     &elementwise::DROPOUT,
     &elementwise::RESHAPE,
     &loss::CROSS_ENTROPY,
+    &loss::LINEAR_CROSS_ENTROPY,
     &loss::MSE,
 ];
 

@@ -1,6 +1,6 @@
 //! The resolved program: no text except for display, every name a handle, every shape checked.
 
-use crate::{Head, Part, Pattern, Sliced};
+use crate::{Head, Masked, Part, Pattern, Sliced};
 use roundelay_schedule::{
     Bytes, Contraction, Data, DeviceId, DeviceList, Division, Element, Evaluation,
     Exactness, Float, Hop, Id, Images, Initial, Line, Optimizer, Order, Placement,
@@ -348,6 +348,14 @@ pub enum Operation {
     /// logits (.., v), targets (..) i32 up to v → mean of −log softmax(logits) at the target over the
     /// rows whose target is below v, zero without any, shape ().
     MaskedCrossEntropy,
+    /// x (.., m), weight (v, m), targets (..) i32 → [`Operation::CrossEntropy`] of the logits
+    /// x · weightᵀ, of which only so many rows are there at a time; shape ().
+    LinearCrossEntropy {
+        /// How many times logits are made, of as many rows each; at least one.
+        chunks: u64,
+        /// Whether targets may be v, for none.
+        masked: Masked,
+    },
     /// a, b of one shape → mean of (a − b)², shape ().
     MeanSquaredError,
     /// logits (.., v), targets (..) i32 → share of rows whose largest logit, the first of equals,

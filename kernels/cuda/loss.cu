@@ -13,15 +13,10 @@ struct Classes {
     __device__ bool is_class(i32 target) const { return target >= 0 && u64(target) < whole; }
 };
 
-// lse[i] = ln Σ exp(logits[i, c]) over the own classes; picked[i] = the target's logit, if it is
-// one of them.
+// ln Σ exp(logits[c]) over the own classes of a row, for all of its threads.
 template <class N>
-__device__ void class_sums(const N* logits, const i32* targets, Wide<N>* lse, Wide<N>* picked, u64 rows,
-                           Classes classes) {
+__device__ Wide<N> log_sum(const N* logits, const Classes& classes) {
     typedef Wide<N> W;
-    u64 row = row_of_grid();
-    if (row >= rows) return;
-    logits += row * classes.each;
     W most = negative_infinity<W>(), total = W(0);
     for_each_in_row<PACKED<N>>(classes.own(), is_aligned(logits), [&](u64 i, auto width) {
         constexpr int COUNT = decltype(width)::count;
@@ -41,12 +36,29 @@ __device__ void class_sums(const N* logits, const i32* targets, Wide<N>* lse, Wi
     W all = row_most(most);
     // A thread without a maximum has met nothing to add, or no numbers, which must stay.
     total = row_sum(most == negative_infinity<W>() ? total : total * exponential(most - all));
-    if (threadIdx.x) return;
-    lse[row] = total == 0 ? all : all + logarithm(total);
-    i32 target = targets[row];
+    return total == 0 ? all : all + logarithm(total);
+}
+
+// The target's logit of a row, if it is one of the own classes.
+template <class N>
+__device__ Wide<N> picked_logit(const N* logits, i32 target, const Classes& classes) {
     u64 at = u64(i64(target)) - classes.first();
-    W logit = at < classes.own() ? W(widen(logits[at])) : W(0);
-    picked[row] = classes.counts(target) && !classes.is_class(target) ? no_number<W>() : logit;
+    if (classes.counts(target) && !classes.is_class(target)) return no_number<Wide<N>>();
+    return at < classes.own() ? Wide<N>(widen(logits[at])) : Wide<N>(0);
+}
+
+// lse[i] = ln Σ exp(logits[i, c]) over the own classes; picked[i] = the target's logit, if it is
+// one of them.
+template <class N>
+__device__ void class_sums(const N* logits, const i32* targets, Wide<N>* lse, Wide<N>* picked, u64 rows,
+                           Classes classes) {
+    u64 row = row_of_grid();
+    if (row >= rows) return;
+    logits += row * classes.each;
+    Wide<N> sum = log_sum(logits, classes);
+    if (threadIdx.x) return;
+    lse[row] = sum;
+    picked[row] = picked_logit(logits, targets[row], classes);
 }
 
 // lse[i] = ln Σ_p exp(sums[p, 0, i]), picked[i] = Σ_p sums[p, 1, i].
@@ -87,18 +99,13 @@ __device__ void class_loss(const W* lse, const W* picked, const i32* targets, G*
     if (threadIdx.x == 0) *loss = narrow<G>(W(total * share));
 }
 
-// dlogits = (softmax − one-hot) · share in rows that count, zero in others.
+// dlogits = (softmax − one-hot) · share of a row that counts, zero of another.
 template <class N, class G>
-__device__ void class_slopes(const N* logits, const i32* targets, const Wide<N>* lse, const Wide<N>* shares,
-                             G* dlogits, u64 rows, Classes classes, bool add) {
+__device__ void slopes_of_row(const N* logits, i32 target, Wide<N> base, Wide<N> share, G* dlogits,
+                              const Classes& classes, bool add) {
     typedef Wide<N> W;
-    u64 row = row_of_grid();
-    if (row >= rows) return;
-    logits += row * classes.each;
-    dlogits += row * classes.each;
-    i32 target = targets[row];
     bool counts = classes.counts(target);
-    W share = !counts ? W(0) : classes.is_class(target) ? *shares : no_number<W>(), base = lse[row];
+    W factor = !counts ? W(0) : classes.is_class(target) ? share : no_number<W>();
     u64 own = classes.own(), at = counts ? u64(i64(target)) - classes.first() : own;
     bool packed = is_aligned(logits) && is_aligned(dlogits);
     for_each_in_row<PACKED<N>>(classes.each, packed, [&](u64 i, auto width) {
@@ -109,10 +116,40 @@ __device__ void class_slopes(const N* logits, const i32* targets, const Wide<N>*
         for (int k = 0; k < COUNT; k++) {
             W probability = counts ? exponential(widen(pack.at[k]) - base) : W(0);
             W certain = i + k == at ? W(1) : W(0);
-            values[k] = i + k < own ? (probability - certain) * share : W(0);
+            values[k] = i + k < own ? (probability - certain) * factor : W(0);
         }
         put_pack(dlogits + i, values, add);
     });
+}
+
+// The same of all rows, whose lse are known.
+template <class N, class G>
+__device__ void class_slopes(const N* logits, const i32* targets, const Wide<N>* lse, const Wide<N>* shares,
+                             G* dlogits, u64 rows, Classes classes, bool add) {
+    u64 row = row_of_grid();
+    if (row >= rows) return;
+    u64 start = row * classes.each;
+    slopes_of_row(logits + start, targets[row], lse[row], *shares, dlogits + start, classes, add);
+}
+
+// class_sums, then slopes in place of the logits: a row is read twice by the same threads, the
+// second time from the cache.
+template <class N>
+__device__ void class_both(N* logits, const i32* targets, Wide<N>* lse, Wide<N>* picked, const Wide<N>* shares,
+                           u64 rows, Classes classes) {
+    u64 row = row_of_grid();
+    if (row >= rows) return;
+    logits += row * classes.each;
+    Wide<N> sum = log_sum(logits, classes);
+    i32 target = targets[row];
+    Wide<N> logit = picked_logit(logits, target, classes);
+    // The target's logit is replaced by one thread after all have read it.
+    sync_row();
+    if (threadIdx.x == 0) {
+        lse[row] = sum;
+        picked[row] = logit;
+    }
+    slopes_of_row(logits, target, sum, *shares, logits, classes, false);
 }
 
 // 1 where the target's logit is the largest, the first of equals; a row with no number has none.
@@ -158,6 +195,10 @@ __device__ void square_distance(const N* a, const N* b, f64* partial, u64 count)
     KERNEL(512, class_sums_##N,                                                                                 \
            (const N* logits, const i32* targets, Wide<N>* lse, Wide<N>* picked, u64 rows, CLASSES),             \
            class_sums(logits, targets, lse, picked, rows, Classes{whole, each, part, masked}))                  \
+    KERNEL(512, class_both_##N,                                                                                 \
+           (N* logits, const i32* targets, Wide<N>* lse, Wide<N>* picked, const Wide<N>* shares, u64 rows,      \
+            CLASSES),                                                                                           \
+           class_both(logits, targets, lse, picked, shares, rows, Classes{whole, each, part, masked}))          \
     KERNEL(512, largest_##N, (const N* logits, const i32* targets, f32* right, u64 rows, u64 classes),          \
            largest(logits, targets, right, rows, classes))                                                      \
     KERNEL(256, square_distance_##N, (const N* a, const N* b, f64* partial, u64 count),                         \

@@ -38,6 +38,16 @@ __device__ W row_reduce(W value) {
     return value;
 }
 
+// Waits for the threads of a row of the block, which then see what each has written before, and have
+// read all that they read before; of several warps, all rows of the block come here.
+__device__ inline void sync_row() {
+    if (blockDim.x == 32) {
+        __syncwarp();
+    } else {
+        __syncthreads();
+    }
+}
+
 template <class W>
 __device__ W row_sum(W value) {
     return row_reduce<Sum>(value);

@@ -5,7 +5,7 @@ use crate::{
     cuda::{self, Steps},
     dropout, elementwise, embedding,
     exchange::{self, Exchange},
-    group_norm, loss, masked, matmul, metric,
+    group_norm, linear_loss, loss, masked, matmul, metric,
     nearest::nearest,
     norm,
     operand::{Operands, Slot},
@@ -175,6 +175,7 @@ define_operations! {
     "masked_cross_entropy" => MaskedCrossEntropy(masked::MaskedCrossEntropy);
     "masked_cross_entropy_backward" =>
         MaskedCrossEntropyBackward(masked::MaskedCrossEntropyBackward);
+    "linear_cross_entropy" => LinearCrossEntropy(linear_loss::LinearCrossEntropy);
     "mse" => Mse(loss::Mse);
     "mse_backward" => MseBackward(loss::MseBackward);
     "accuracy" => Accuracy(metric::Accuracy);

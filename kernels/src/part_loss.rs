@@ -76,6 +76,10 @@ impl All {
 }
 
 impl Classes {
+    /// All classes are here.
+    pub(crate) fn whole(all: All) -> Self {
+        Self { all, each: all.classes, own: 0..all.classes }
+    }
     /// Whether a row with this target counts.
     pub(crate) fn counts(&self, target: i32) -> bool {
         let All { classes, masked } = self.all;
@@ -97,6 +101,40 @@ impl Classes {
     pub(crate) fn share(&self, targets: &[i32]) -> f64 {
         let count = targets.iter().filter(|target| self.counts(**target)).count();
         if count == 0 { 0.0 } else { 1.0 / count as f64 }
+    }
+    /// Σ of lse − logit of the target over the rows that count, from the first to the last.
+    pub(crate) fn losses<R: Real>(
+        &self,
+        logits: &[R],
+        targets: &[i32],
+        lse: &[R],
+    ) -> f64 {
+        let rows = logits.chunks(self.each).zip(targets).zip(lse);
+        let each = rows.filter_map(|((row, target), lse)| {
+            self.place(*target).map(|class| (*lse - row[class]).widen())
+        });
+        each.sum()
+    }
+    /// dlogits = (softmax − one-hot) · mean for the own classes in the rows that count, zero in the
+    /// others, on all threads.
+    pub(crate) fn slopes<R: Real>(
+        &self,
+        slopes: Slopes<'_, R>,
+        mean: R,
+        store: Store,
+        context: &Context,
+    ) {
+        slopes.each_row(context, |row, lse, target, out| {
+            let share = if self.counts(target) { mean } else { R::ZERO };
+            let (out, behind) = out.split_at_mut(self.own.len());
+            row.part(0..out.len()).replace(out, |_, row, out| {
+                fast::softmax_share(row, out, lse, share, store);
+            });
+            store.clear(behind);
+            if let Some(class) = self.place(target) {
+                out[class] -= share;
+            }
+        });
     }
 }
 
@@ -178,17 +216,7 @@ impl Define for CrossEntropyPartBackward {
         let slopes = Slopes::new(operands);
         let classes = self.all.of(context, self.each);
         let mean = R::of(classes.share(slopes.targets));
-        slopes.each_row(context, |row, lse, target, out| {
-            let share = if classes.counts(target) { mean } else { R::ZERO };
-            let (out, behind) = out.split_at_mut(classes.own.len());
-            row.part(0..out.len()).replace(out, |_, row, out| {
-                fast::softmax_share(row, out, lse, share, self.store);
-            });
-            self.store.clear(behind);
-            if let Some(class) = classes.place(target) {
-                out[class] -= share;
-            }
-        });
+        classes.slopes(slopes, mean, self.store, context);
     }
     fn plain<R: Real>(&self, operands: Operands<'_, R>, context: &Context) {
         let classes = self.all.of(context, self.each);

@@ -6,9 +6,16 @@ use roundelay_schedule::{Float, Unit};
 const MATRICES: [&str; 5] =
     ["matmul", "affine", "affine_relu", "affine_gelu", "affine_add"];
 
-/// Kernels whose products are of something else: windows of an image, heads.
-const PRODUCTS: [&str; 6] =
-    ["conv2d", "conv2d_backward", "conv2d_weights", "scores", "mix", "mix_backward"];
+/// Kernels whose products are of something else, or not all: windows of an image, heads, losses.
+const PRODUCTS: [&str; 7] = [
+    "conv2d",
+    "conv2d_backward",
+    "conv2d_weights",
+    "linear_cross_entropy",
+    "scores",
+    "mix",
+    "mix_backward",
+];
 
 /// Kernels whose products stay on the chip.
 const ATTENTION: [&str; 2] = ["attention", "attention_backward"];

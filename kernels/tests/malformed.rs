@@ -18,11 +18,12 @@ fn refused(call: &Call, expected: &str) {
 }
 
 /// Attributes that a call may leave out, whatever its kernel.
-const OPTIONAL: [&str; 18] = [
+const OPTIONAL: [&str; 19] = [
     "accumulate",
     "averaged",
     "causal",
     "centered",
+    "gradients",
     "nesterov",
     "inner",
     "inverse",

@@ -4,6 +4,7 @@ use crate::{
     bench::{Bench, arenas, has_compiler, program},
     support::ended,
 };
+use std::fs;
 
 const PLAN: &str = "rule cyclic_v2, placement data, micro_batches 2, stages 2";
 
@@ -31,6 +32,41 @@ fn sixteen_bits_learn_and_stay_near_thirty_two() {
             arenas(&late.end["predicted"]),
             "{dtype}"
         );
+    }
+}
+
+/// Logits by chunks, in both widths: near the CPU's losses, and the same with graphs and without.
+#[test]
+fn a_loss_that_makes_its_logits_by_chunks() {
+    if !has_compiler() {
+        return;
+    }
+    let bench = Bench::new("chunked");
+    let loss = "cross_entropy(linear(layer_norm(x), vocab), targets)";
+    let chunked = "linear_cross_entropy(layer_norm(x), targets, vocab, chunks = 3)";
+    let program = |train: &str| {
+        let text = fs::read_to_string(program(&bench, "whole", 2, train, PLAN));
+        let text = text.expect("the program was just written");
+        assert!(text.contains(loss));
+        bench.scratch.file("chunked.rdl", &text.replace(loss, chunked))
+    };
+    let on_cpu = bench.run("--device cpu", &program("steps 8"), &[]);
+    for (train, most) in
+        [("steps 8", 2e-3), ("steps 8, dtype bf16 { gradients f32 }", 0.02)]
+    {
+        let program = program(train);
+        let own = bench.run("--device cuda", &program, &[("STANDIN_CUDA_ORDER", "late")]);
+        assert!(own.count("products") > 0, "{train}: the library multiplies");
+        for (own, other) in own.losses.iter().zip(&on_cpu.losses) {
+            assert!((own - other).abs() < most * other, "{train}: {own} against {other}");
+        }
+        assert_eq!(
+            arenas(&own.end["measured"]),
+            arenas(&own.end["predicted"]),
+            "{train}"
+        );
+        let ungraphed = bench.run("--device cuda --graphs never", &program, &[]);
+        assert!(own.is(&ungraphed), "{train}: graphs change no bit");
     }
 }
 

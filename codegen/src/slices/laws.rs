@@ -3,7 +3,7 @@
 
 use super::{Kind, Slicing};
 use crate::stage::StageError;
-use roundelay_dsl::{Extent, Model, Node, NodeId, Operation, Source};
+use roundelay_dsl::{Extent, Masked, Model, Node, NodeId, Operation, Source};
 use roundelay_schedule::Id;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -91,9 +91,11 @@ impl Slicing<'_> {
     ) -> Result<Kind, StageError> {
         match operation {
             Operation::CrossEntropy
+            | Operation::LinearCrossEntropy { masked: Masked::No, .. }
             | Operation::MeanSquaredError
             | Operation::Accuracy => return Ok(Kind::Mean),
-            Operation::MaskedCrossEntropy => {
+            Operation::MaskedCrossEntropy
+            | Operation::LinearCrossEntropy { masked: Masked::Yes, .. } => {
                 return self.refuse(
                     "its mean is over tokens that a slice does not count: slices need a \
                      loss over all tokens",
@@ -176,6 +178,7 @@ fn is_by_token(operation: Operation) -> bool {
         | Operation::Boundary(_)
         | Operation::CrossEntropy
         | Operation::MaskedCrossEntropy
+        | Operation::LinearCrossEntropy { .. }
         | Operation::MeanSquaredError
         | Operation::Accuracy
         | Operation::Part { .. }

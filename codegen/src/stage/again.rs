@@ -9,7 +9,6 @@ use super::{
     keep::Keep,
 };
 use roundelay_dsl::{NodeId, Source};
-use roundelay_schedule::Element;
 use std::collections::BTreeSet;
 
 /// The forward calls that are made again while a backward pass is laid down.
@@ -75,9 +74,6 @@ impl<'a> Again<'a> {
                     there.len() - 1
                 });
                 let number = u32::try_from(number).expect("a node makes few tensors");
-                if matches!(term.tensor, Tensor::Auxiliary(..)) {
-                    term.element = Element::Wide;
-                }
                 term.tensor = Tensor::Again(node, number);
             }
         }

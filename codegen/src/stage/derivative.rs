@@ -67,7 +67,8 @@ pub(crate) fn arity(operation: Operation) -> (usize, usize) {
         Operation::Linear | Operation::Conv2d { .. } => (2, 3),
         Operation::Attention { .. }
         | Operation::LayerNorm { .. }
-        | Operation::GroupNorm { .. } => (3, 3),
+        | Operation::GroupNorm { .. }
+        | Operation::LinearCrossEntropy { .. } => (3, 3),
         Operation::BatchNorm => (5, 5),
         Operation::Sliced(sliced) => match sliced {
             Sliced::Cut { .. }
@@ -150,6 +151,9 @@ fn calls(graph: &Graph<'_>, node: NodeId) -> Derivative {
         }
         Operation::CrossEntropy => loss::cross_entropy(&site),
         Operation::MaskedCrossEntropy => loss::masked_cross_entropy(&site),
+        Operation::LinearCrossEntropy { chunks, masked } => {
+            loss::linear_cross_entropy(&site, chunks, masked)
+        }
         Operation::MeanSquaredError => loss::mean_squared_error(&site),
         Operation::Accuracy => loss::accuracy(&site),
         Operation::Part { part, line } => part::part(&site, part, line),
@@ -218,7 +222,12 @@ impl Site<'_> {
     fn wanted(&self, operand: usize) -> bool {
         self.contribution(operand).is_some()
     }
+    /// A statistic that is kept for backward.
     fn auxiliary(&self, number: u32, shape: &[u64]) -> Term {
+        Term { element: Element::Wide, ..self.kept(number, shape) }
+    }
+    /// What forward makes besides the result and is kept for backward in the job's type.
+    fn kept(&self, number: u32, shape: &[u64]) -> Term {
         Term::real(Tensor::Auxiliary(self.node, number), shape)
     }
     fn scratch(&self, number: u32, shape: &[u64]) -> Term {

@@ -298,6 +298,7 @@ impl<'a> Graph<'a> {
                 Operation::Scale { factor } => weight * factor,
                 Operation::CrossEntropy
                 | Operation::MaskedCrossEntropy
+                | Operation::LinearCrossEntropy { .. }
                 | Operation::MeanSquaredError
                 | Operation::Part { part: Part::CrossEntropy { .. }, .. } => continue,
                 _ => return Err(wrong_loss(node, NOT_A_LOSS)),
@@ -336,6 +337,7 @@ impl<'a> Graph<'a> {
                     operation,
                     Operation::CrossEntropy
                         | Operation::MaskedCrossEntropy
+                        | Operation::LinearCrossEntropy { .. }
                         | Operation::MeanSquaredError
                         | Operation::Accuracy
                         | Operation::Part { part: Part::CrossEntropy { .. }, .. }

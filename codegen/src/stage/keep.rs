@@ -227,6 +227,7 @@ fn is_cheap(operation: Operation) -> bool {
         | Operation::Mix { .. }
         | Operation::CrossEntropy
         | Operation::MaskedCrossEntropy
+        | Operation::LinearCrossEntropy { .. }
         | Operation::MeanSquaredError
         | Operation::Accuracy => false,
         Operation::Part { part, .. } => match part {

@@ -273,7 +273,7 @@ impl Kept {
     }
 }
 
-/// The element that a tensor is kept in: statistics, losses and metrics are wide, sums of
+/// The element that a tensor is kept in: losses and metrics are wide, sums of
 /// parameter gradients what the training says, all others as their kernels say.
 pub(crate) fn element(
     graph: &Graph<'_>,
@@ -282,12 +282,13 @@ pub(crate) fn element(
     said: Element,
 ) -> Element {
     let kept = match tensor {
-        Tensor::Auxiliary(..) | Tensor::Metric(_) => Element::Wide,
+        Tensor::Metric(_) => Element::Wide,
         Tensor::Source(Source::Node(node)) if node == graph.loss => Element::Wide,
         Tensor::Gradient(Source::Parameter(_))
         | Tensor::Gradients(_)
         | Tensor::Aside(..) => dtype.gradient(),
         Tensor::Source(_)
+        | Tensor::Auxiliary(..)
         | Tensor::Adjoint(_)
         | Tensor::Again(..)
         | Tensor::Gradient(Source::Node(_) | Source::Input(_))

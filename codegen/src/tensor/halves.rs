@@ -230,6 +230,7 @@ impl<'a> Halving<'a> {
                  halves would have their own: set `tensor { overdecompose 1 }`, or use group norm",
             ),
             Operation::MaskedCrossEntropy
+            | Operation::LinearCrossEntropy { masked: Masked::Yes, .. }
             | Operation::Part {
                 part: Part::CrossEntropy { masked: Masked::Yes, .. },
                 ..

@@ -48,15 +48,19 @@ fn same_classes(model: &Model, head: &Model) -> Result<(), Mistake> {
 
 /// The inputs that are targets of losses over classes, with the number of these.
 fn classes(model: &Model) -> Vec<(&str, u64)> {
-    let losses = model.nodes.values().filter(|node| {
-        matches!(node.operation, Operation::CrossEntropy | Operation::MaskedCrossEntropy)
-    });
-    let each = losses.filter_map(|node| match node.operands[..] {
-        [logits, Source::Input(targets)] => {
-            let count = model.shape(logits).last()?.size;
-            Some((model.inputs[targets].name.as_str(), count))
-        }
-        _ => None,
+    let each = model.nodes.values().filter_map(|node| {
+        let (targets, count) = match (node.operation, &node.operands[..]) {
+            (
+                Operation::CrossEntropy | Operation::MaskedCrossEntropy,
+                [logits, Source::Input(targets)],
+            ) => (targets, model.shape(*logits).last()?.size),
+            (
+                Operation::LinearCrossEntropy { .. },
+                [_, weight, Source::Input(targets)],
+            ) => (targets, model.shape(*weight).first()?.size),
+            _ => return None,
+        };
+        Some((model.inputs[*targets].name.as_str(), count))
     });
     each.collect()
 }

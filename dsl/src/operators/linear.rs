@@ -30,26 +30,9 @@ pub(super) const LINEAR: Operator = Operator {
 fn build(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
     let x = arguments.real_tensor("x")?;
     let (bias, drawn) = (Bias::of(arguments)?, Drawn::of(arguments)?);
-    let weight = match (arguments.given("width"), arguments.given("weight")) {
-        (Some(Value::Tensor(_)), None) => {
-            let mistake = arguments.size("width").err().unwrap_or_else(no_width);
-            return Err(mistake.hint("name a parameter to share it: `weight = …`"));
-        }
-        (Some(_), None) => Weight::Own(arguments.size("width")?),
-        (None, Some(_)) => {
-            Weight::Given(matrix(&arguments.real_tensor("weight")?, "weight")?)
-        }
-        (None, None) => return Err(no_width()),
-        (Some(_), Some(_)) => {
-            let message = "the width follows from `weight`";
-            return Err(Mistake::new(Code::Duplicate, message).argument("width"));
-        }
-    };
+    let no_width = || missing("linear", "width", &["x", "width"]);
+    let weight = Weight::of(arguments, "width", no_width)?;
     affine(graph, &x, weight, bias, drawn).map(Value::Tensor)
-}
-
-fn no_width() -> Mistake {
-    missing("linear", "width", &["x", "width"])
 }
 
 /// Whether a vector is added.
@@ -104,11 +87,71 @@ impl Drawn {
 }
 
 /// Whose the matrix of an affine map is.
-enum Weight {
+pub(super) enum Weight {
     /// A new parameter with as many rows.
     Own(u64),
     /// A tensor that others may use too, with its extents.
     Given(Matrix),
+}
+
+impl Weight {
+    /// The argument `width`, a number under that name, or `weight`; `missing` says that neither is
+    /// there.
+    pub(super) fn of(
+        arguments: &Arguments,
+        width: &'static str,
+        missing: impl Fn() -> Mistake,
+    ) -> Result<Self, Mistake> {
+        match (arguments.given(width), arguments.given("weight")) {
+            (Some(Value::Tensor(_)), None) => {
+                let mistake = arguments.size(width).err().unwrap_or_else(missing);
+                Err(mistake.hint("name a parameter to share it: `weight = …`"))
+            }
+            (Some(_), None) => arguments.size(width).map(Self::Own),
+            (None, Some(_)) => {
+                matrix(&arguments.real_tensor("weight")?, "weight").map(Self::Given)
+            }
+            (None, None) => Err(missing()),
+            (Some(_), Some(_)) => {
+                let message = format!("`{width}` follows from `weight`");
+                Err(Mistake::new(Code::Duplicate, message).argument(width))
+            }
+        }
+    }
+
+    /// The matrix for rows of x, which has their length; drawn with this where it is new. Gives its
+    /// rows too.
+    pub(super) fn tensor(
+        self,
+        graph: &mut Graph,
+        x: &Tensor,
+        drawn: Initial,
+    ) -> Result<(Tensor, u64), Mistake> {
+        let (from, leading) = last_extent(x)?;
+        let width = match &self {
+            Self::Own(width) => *width,
+            Self::Given(Matrix { extents: (width, columns), .. }) if *columns == from => {
+                *width
+            }
+            Self::Given(Matrix { extents: (width, columns), .. }) => {
+                let message = format!(
+                    "a weight [{width}, {columns}] does not fit rows of {from}: its columns \
+                     must be as many"
+                );
+                return Err(Mistake::new(Code::Shape, message).argument("weight"));
+            }
+        };
+        let rows = bounded(leading)?;
+        let work = rows.checked_mul(from).and_then(|work| work.checked_mul(width));
+        if work.is_none_or(|work| work > limit::WORK) {
+            return Err(Mistake::new(Code::Limit, "the matrix product is too large"));
+        }
+        match self {
+            Self::Own(_) => graph.parameter("weight", vec![width, from], drawn),
+            Self::Given(matrix) => Ok(matrix.tensor),
+        }
+        .map(|weight| (weight, width))
+    }
 }
 
 /// A tensor of two fixed extents.
@@ -158,29 +201,8 @@ fn affine(
     drawn: Drawn,
 ) -> Result<Tensor, Mistake> {
     let (from, leading) = last_extent(x)?;
-    let width = match &weight {
-        Weight::Own(width) => *width,
-        Weight::Given(Matrix { extents: (width, columns), .. }) if *columns == from => {
-            *width
-        }
-        Weight::Given(Matrix { extents: (width, columns), .. }) => {
-            let message = format!(
-                "a weight [{width}, {columns}] does not fit rows of {from}: its columns \
-                 must be as many"
-            );
-            return Err(Mistake::new(Code::Shape, message).argument("weight"));
-        }
-    };
-    let rows = bounded(leading)?;
-    let work = rows.checked_mul(from).and_then(|work| work.checked_mul(width));
-    if work.is_none_or(|work| work > limit::WORK) {
-        return Err(Mistake::new(Code::Limit, "the matrix product is too large"));
-    }
     let [for_weight, for_bias] = drawn.initials(from);
-    let weight = match weight {
-        Weight::Own(_) => graph.parameter("weight", vec![width, from], for_weight)?,
-        Weight::Given(matrix) => matrix.tensor,
-    };
+    let (weight, width) = weight.tensor(graph, x, for_weight)?;
     let mut operands = vec![x.clone(), weight];
     if bias == Bias::With {
         operands.push(graph.parameter("bias", vec![width], for_bias)?);

@@ -1,10 +1,13 @@
 //! Losses: means over all rows, as a single number.
 
-use super::{Operator, linear::last_extent};
+use super::{
+    Operator,
+    linear::{Drawn, Weight, last_extent},
+};
 use crate::{
-    Mistake, Operation, Tensor, Value,
+    Masked, Mistake, Operation, Tensor, Value,
     graph::Graph,
-    signature::{Arguments, Fallback, optional, required, unfit_shapes},
+    signature::{Arguments, Fallback, missing, optional, required, unfit_shapes},
 };
 
 /// logits (.., v), targets (..) i32 → mean of −log softmax(logits)[target].
@@ -19,6 +22,29 @@ pub(super) const CROSS_ENTROPY: Operator = Operator {
     ],
     build: cross_entropy,
 };
+
+/// [`CROSS_ENTROPY`] of the logits x · weightᵀ, chunk by chunk; the parameter `weight` (v, m) is drawn
+/// as that of `linear`.
+pub(super) const LINEAR_CROSS_ENTROPY: Operator = Operator {
+    name: "linear_cross_entropy",
+    summary: "x (.., m), targets (..) i32 → `cross_entropy` of the logits x · weightᵀ, which are \
+              never there together but in `chunks` (8) of rows; `classes`, or `weight`: a parameter \
+              (v, m) that others use too; `deviation` as in `linear`; `masked = true`: over the rows \
+              whose target is not v",
+    formals: &[
+        required("x"),
+        required("targets"),
+        optional("classes", Fallback::Absent),
+        optional("weight", Fallback::Absent),
+        optional("deviation", Fallback::Absent),
+        optional("chunks", Fallback::Number(8.0)),
+        optional("masked", Fallback::Truth(false)),
+    ],
+    build: linear_cross_entropy,
+};
+
+/// The most chunks: smaller ones are no faster, and no memory is left to save.
+const MOST_CHUNKS: u64 = 1024;
 
 /// a, b of one shape → mean of (a − b)².
 pub(super) const MSE: Operator = Operator {
@@ -52,13 +78,44 @@ fn targeted(
     more: u64,
 ) -> Result<[Tensor; 2], Mistake> {
     let logits = arguments.real_tensor("logits")?;
-    let targets = arguments.integer_tensor("targets")?;
-    let (classes, rows) = last_extent(&logits).map_err(|m| m.argument("logits"))?;
-    if rows != targets.shape {
-        return Err(unfit_shapes("`targets`", rows, &targets.shape).argument("targets"));
-    }
+    let targets = targets_of(arguments, (&logits, "logits"))?;
+    let (classes, _) = last_extent(&logits)?;
     graph.demand_below(&targets, classes + more);
     Ok([logits, targets])
+}
+
+/// One target for every row of an argument.
+fn targets_of(
+    arguments: &Arguments,
+    (of, name): (&Tensor, &'static str),
+) -> Result<Tensor, Mistake> {
+    let targets = arguments.integer_tensor("targets")?;
+    let (_, rows) = last_extent(of).map_err(|mistake| mistake.argument(name))?;
+    match rows == targets.shape {
+        true => Ok(targets),
+        false => Err(unfit_shapes("`targets`", rows, &targets.shape).argument("targets")),
+    }
+}
+
+fn linear_cross_entropy(
+    arguments: &Arguments,
+    graph: &mut Graph,
+) -> Result<Value, Mistake> {
+    let x = arguments.real_tensor("x")?;
+    let targets = targets_of(arguments, (&x, "x"))?;
+    let chunks = arguments.whole_in("chunks", (1, MOST_CHUNKS))?;
+    let (masked, more) = match arguments.truth("masked")? {
+        true => (Masked::Yes, 1),
+        false => (Masked::No, 0),
+    };
+    let formals = &["x", "targets", "classes"];
+    let no_classes = || missing("linear_cross_entropy", "classes", formals);
+    let weight = Weight::of(arguments, "classes", no_classes)?;
+    let [drawn, _] = Drawn::of(arguments)?.initials(last_extent(&x)?.0);
+    let (weight, classes) = weight.tensor(graph, &x, drawn)?;
+    graph.demand_below(&targets, classes + more);
+    let operation = Operation::LinearCrossEntropy { chunks, masked };
+    graph.node("", operation, &[&x, &weight, &targets], Vec::new()).map(Value::Tensor)
 }
 
 fn mse(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {

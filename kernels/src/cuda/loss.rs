@@ -1,20 +1,23 @@
 //! Losses, their gradients, and what is measured.
 
 use super::{
-    Argument, Number,
+    Argument, CallPlace, Number,
     columns::further,
     draft::{Draft, Shape, adding, count},
     form::{Form, Role},
+    product::between,
     source::LOSS,
 };
 use crate::{
+    linear_loss::{LinearCrossEntropy, Wanted},
     loss::{CrossEntropy, CrossEntropyBackward, Mse, MseBackward},
     masked::{MaskedCrossEntropy, MaskedCrossEntropyBackward},
     metric::Accuracy,
-    part_loss::{CrossEntropyJoin, CrossEntropyPart, CrossEntropyPartBackward},
+    part_loss::{All, CrossEntropyJoin, CrossEntropyPart, CrossEntropyPartBackward},
     store::Store,
 };
 use Role::{Either, Index, Narrow, Wide};
+use std::ops::Range;
 
 /// Which classes there are, and which of them are here.
 #[derive(Clone, Copy)]
@@ -29,6 +32,9 @@ impl Classes {
     /// All are here.
     fn all(classes: usize) -> Self {
         Self { whole: classes, each: classes, part: count(0), masked: false }
+    }
+    fn of(all: All) -> Self {
+        Self { masked: all.masked, ..Self::all(all.classes) }
     }
     fn arguments(self) -> [Argument; 4] {
         let masked = Argument::Unsigned(self.masked.into());
@@ -46,6 +52,14 @@ impl Classes {
         let arguments = arguments.chain(self.arguments()).collect();
         draft.pair((LOSS, "class_loss"), Shape::block(1024), arguments);
     }
+    /// One over the number of rows that count.
+    fn share(self, draft: &mut Draft, targets: Argument, rows: usize) -> Argument {
+        let share = draft.wide_scratch(1);
+        let arguments = [targets, share, count(rows)].into_iter();
+        let arguments = arguments.chain(self.arguments()).collect();
+        draft.wide((LOSS, "class_share"), Shape::block(1024), arguments);
+        share
+    }
     /// Forward, from logits and targets to lse and the loss.
     fn forward(self, draft: &mut Draft, rows: usize) {
         let [logits, targets, lse, loss] = draft.operands(0);
@@ -56,10 +70,7 @@ impl Classes {
     /// Backward, from logits, targets and lse to the logits' gradient.
     fn backward(self, draft: &mut Draft, rows: usize, store: Store) {
         let [logits, targets, lse, dlogits] = draft.operands(0);
-        let share = draft.wide_scratch(1);
-        let arguments = [targets, share, count(rows)].into_iter();
-        let arguments = arguments.chain(self.arguments()).collect();
-        draft.wide((LOSS, "class_share"), Shape::block(1024), arguments);
+        let share = self.share(draft, targets, rows);
         let operands = [logits, targets, lse, share, dlogits, count(rows)];
         let arguments = operands.into_iter().chain(self.arguments());
         let arguments = arguments.chain([adding(store)]).collect();
@@ -132,9 +143,7 @@ impl Form for CrossEntropyJoin {
         let picked = draft.wide_scratch(self.rows);
         let arguments = vec![sums, lse, picked, count(self.rows), count(self.parts)];
         draft.wide((LOSS, "join_sums"), Shape::each(self.rows, 1), arguments);
-        let classes =
-            Classes { masked: self.all.masked, ..Classes::all(self.all.classes) };
-        classes.mean(draft, [lse, picked, targets, loss], self.rows);
+        Classes::of(self.all).mean(draft, [lse, picked, targets, loss], self.rows);
         Ok(())
     }
 }
@@ -148,6 +157,70 @@ impl Form for CrossEntropyPartBackward {
         let classes = Classes { whole, each: self.each, part: Argument::Part, masked };
         classes.backward(draft, self.rows, self.store);
         Ok(())
+    }
+}
+
+impl Form for LinearCrossEntropy {
+    fn roles(&self) -> Vec<Role> {
+        let gradients: &[Role] = match self.slopes {
+            Wanted::Gradients => &[Narrow, Wide],
+            Wanted::Loss => &[],
+        };
+        [&[Narrow, Narrow, Index, Narrow, Wide, Either], gradients].concat()
+    }
+    fn write(&self, draft: &mut Draft) -> Result<(), String> {
+        let (classes, wide) = (Classes::of(self.all), draft.types.narrow.wide().size());
+        let [targets, _, lse, loss] = draft.operands(2);
+        let picked = draft.scratch(self.rows.saturating_mul(wide));
+        let share = match self.slopes {
+            Wanted::Gradients => Some(classes.share(draft, targets, self.rows)),
+            Wanted::Loss => None,
+        };
+        for rows in self.chunks() {
+            Chunk { all: self, classes, rows, picked }.write(draft, share);
+        }
+        let picked = Argument::Address(picked);
+        classes.mean(draft, [lse, picked, targets, loss], self.rows);
+        Ok(())
+    }
+}
+
+/// The rows of a linear classifier whose logits are there together.
+struct Chunk<'a> {
+    all: &'a LinearCrossEntropy,
+    classes: Classes,
+    rows: Range<usize>,
+    /// The targets' logits of all rows.
+    picked: CallPlace,
+}
+
+impl Chunk<'_> {
+    /// Its logits and what they say, then what their slopes add to the gradients, where there is a
+    /// share for every row.
+    fn write(&self, draft: &mut Draft, share: Option<Argument>) {
+        let (all, rows, narrow) = (self.all, &self.rows, draft.types.narrow);
+        let (number, wide) = (narrow.size(), narrow.wide().size());
+        let [x, weight, targets, logits, lse] =
+            [0, 1, 2, 3, 4].map(|operand| draft.place(operand));
+        let own = |place, size| further(place, rows.start * size);
+        let x = own(x, all.depth * number);
+        let product = all.product(rows.len());
+        draft.product(between(&product, narrow, [x, weight], (logits, narrow)));
+        let arrays = [logits, own(targets, 4), own(lse, wide), own(self.picked, wide)];
+        let arguments = arrays.map(Argument::Address).into_iter().chain(share);
+        let arguments = arguments.chain([count(rows.len())]);
+        let arguments = arguments.chain(self.classes.arguments()).collect();
+        let shape = Shape::rows(rows.len(), all.all.classes);
+        let Some(_) = share else {
+            return draft.narrow((LOSS, "class_sums"), shape, arguments);
+        };
+        draft.narrow((LOSS, "class_both"), shape, arguments);
+        let (dx, dweight) = (own(draft.place(6), all.depth * number), draft.place(7));
+        let towards_x = all.towards_x(rows.len());
+        draft.product(between(&towards_x, narrow, [logits, weight], (dx, narrow)));
+        let towards_weight = all.towards_weight(rows);
+        let sums = (dweight, narrow.wide());
+        draft.product(between(&towards_weight, narrow, [logits, x], sums));
     }
 }
 

@@ -11,7 +11,6 @@ use super::{
 use crate::{
     affine::{Affine, AffineAdd, AffineGelu, AffineRelu},
     matmul::Matmul,
-    store::Store,
 };
 use Role::{Either, Narrow};
 
@@ -123,10 +122,14 @@ fn dense(place: CallPlace, number: Number, columns: usize) -> Matrix {
     Matrix { place, number, transposed: false, row: columns, batch: 0 }
 }
 
-/// out (m, n) = a (m, k) · b (k, n), one product, as the call stores them; operands 0, 1 and `out`.
-fn product(draft: &Draft, map: &Matmul, out: (usize, Number), store: Store) -> Product {
-    let narrow = draft.types.narrow;
-    let Matmul { m, n, k, transpose_a, transpose_b, .. } = *map;
+/// out (m, n) = a (m, k) · b (k, n), one product, as the call stores them, in these places.
+pub(crate) fn between(
+    map: &Matmul,
+    narrow: Number,
+    [a, b]: [CallPlace; 2],
+    (out, number): (CallPlace, Number),
+) -> Product {
+    let Matmul { m, n, k, transpose_a, transpose_b, store } = *map;
     let (a_row, b_row) =
         (if transpose_a { m } else { k }, if transpose_b { k } else { n });
     Product {
@@ -134,13 +137,19 @@ fn product(draft: &Draft, map: &Matmul, out: (usize, Number), store: Store) -> P
         n,
         k,
         batches: 1,
-        a: Matrix { transposed: transpose_a, ..dense(draft.place(0), narrow, a_row) },
-        b: Matrix { transposed: transpose_b, ..dense(draft.place(1), narrow, b_row) },
-        out: dense(draft.place(out.0), out.1, n),
+        a: Matrix { transposed: transpose_a, ..dense(a, narrow, a_row) },
+        b: Matrix { transposed: transpose_b, ..dense(b, narrow, b_row) },
+        out: dense(out, number, n),
         scale: 1.0,
         addend: Addend::of(store),
         epilogue: Epilogue::Plain,
     }
+}
+
+/// The same of operands 0, 1 and `out`.
+fn product(draft: &Draft, map: &Matmul, (out, number): (usize, Number)) -> Product {
+    let factors = [0, 1].map(|operand| draft.place(operand));
+    between(map, draft.types.narrow, factors, (draft.place(out), number))
 }
 
 impl Form for Matmul {
@@ -148,7 +157,7 @@ impl Form for Matmul {
         vec![Narrow, Narrow, Either]
     }
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
-        draft.product(product(draft, self, (2, draft.types.either), self.store));
+        draft.product(product(draft, self, (2, draft.types.either)));
         Ok(())
     }
 }
@@ -161,7 +170,7 @@ fn affine(
     epilogue: Epilogue,
     addend: Addend,
 ) {
-    let product = product(draft, map, (out, draft.types.narrow), Store::Write);
+    let product = product(draft, map, (out, draft.types.narrow));
     draft.product(Product { epilogue, addend, ..product });
 }
 

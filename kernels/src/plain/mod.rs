@@ -9,6 +9,7 @@ pub(crate) mod dropout;
 pub(crate) mod elementwise;
 pub(crate) mod embedding;
 pub(crate) mod group_norm;
+pub(crate) mod linear_loss;
 pub(crate) mod loss;
 pub(crate) mod masked;
 pub(crate) mod matmul;

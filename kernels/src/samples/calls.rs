@@ -99,6 +99,7 @@ pub fn sample(name: &str, draw: &mut Draw) -> Call {
         "cross_entropy_backward" | "masked_cross_entropy_backward" => {
             adding.real(array).integers(&[batch, m]).reals(&[&[batch, m], array])
         }
+        "linear_cross_entropy" => sample_linear_loss(plain, draw, [batch * m, n]),
         "accuracy" => plain.real(array).integers(&[batch, m]).real(&[1]),
         "mse" => plain.reals(&[array, array, &[1]]),
         "mse_backward" => {
@@ -190,6 +191,11 @@ pub fn large(name: &str, draw: &mut Draw) -> Call {
         "cross_entropy_backward" | "masked_cross_entropy_backward" => {
             call(name).real(rows).integers(count).reals(&[count, rows])
         }
+        "linear_cross_entropy" => call(name)
+            .flag("gradients", true)
+            .reals(&[rows, &[300, 130]])
+            .integers(count)
+            .reals(&[&[77, 300], count, &[1], rows, &[300, 130]]),
         "scores" => heads.reals(&[x, x, &[2, 2, 150, 150]]),
         "mix" | "mix_backward" => {
             let call = call(name).integer("heads", 2).integer("key_heads", 2);
@@ -325,6 +331,20 @@ fn sample_optimizer(call: Call, count: u64, draw: &mut Draw) -> Call {
     }
 }
 
+/// x (m, k) with all its logits together, or fewer; with gradients and targets that may be none, or
+/// not.
+fn sample_linear_loss(plain: Call, draw: &mut Draw, [rows, depth]: [u64; 2]) -> Call {
+    let (classes, together) = (draw.below(20) + 2, draw.below(rows) + 1);
+    let call = if draw.flag() { plain.flag("masked", true) } else { plain };
+    let (x, weight): (&[u64], &[u64]) = (&[rows, depth], &[classes, depth]);
+    let call = call.reals(&[x, weight]).integers(&[rows]);
+    let call = call.reals(&[&[together, classes], &[rows], &[1]]);
+    match draw.flag() {
+        true => call.flag("gradients", true).reals(&[x, weight]),
+        false => call,
+    }
+}
+
 /// Contents for every operand: normal numbers, tokens and classes in range, and squares that
 /// are not negative.
 ///
@@ -340,6 +360,10 @@ pub fn contents<R: Real>(call: &Call, draw: &mut Draw) -> Vec<Array<R>> {
         "embedding_backward" => extent(2, 0),
         "cross_entropy" | "cross_entropy_backward" | "accuracy" => extent(0, 1),
         "masked_cross_entropy" | "masked_cross_entropy_backward" => extent(0, 1) + 1,
+        "linear_cross_entropy" if call.attributes.contains_key("masked") => {
+            extent(1, 0) + 1
+        }
+        "linear_cross_entropy" => extent(1, 0),
         _ if call.attributes.contains_key("whole") => parts::classes(call),
         _ => 1,
     };

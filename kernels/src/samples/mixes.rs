@@ -28,6 +28,7 @@ fn statistics(name: &str, operands: usize) -> &'static [usize] {
         "cross_entropy_part" => &[2],
         "cross_entropy_join" => &[0, 2, 3],
         "cross_entropy_part_backward" => &[2],
+        "linear_cross_entropy" => &[4, 5, 7],
         "mse" | "accuracy" => &[2],
         // The last is a master copy of the parameters.
         "sgd" => &[3, 4],

@@ -32,6 +32,13 @@ pub fn usual(name: &str, number: usize) -> Option<Call> {
         "cross_entropy_backward" => {
             only(call(name).real(logits).integers(targets).reals(&[targets, logits]))
         }
+        "linear_cross_entropy" => only(
+            call(name)
+                .flag("gradients", true)
+                .reals(&[&[12, 128], &[50_304, 128]])
+                .integers(targets)
+                .reals(&[&[5, 50_304], targets, &[1], &[12, 128], &[50_304, 128]]),
+        ),
         "conv2d" | "conv2d_backward" | "conv2d_weights" => convolution(name, number),
         _ => None,
     }

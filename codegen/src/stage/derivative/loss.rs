@@ -1,7 +1,9 @@
 //! Losses, whose gradient is a constant weight times their own, and what is measured like them.
 
 use super::{Derivative, Site};
-use crate::stage::call::{Step, call};
+use crate::stage::call::{Step, Term, call};
+use roundelay_dsl::Masked;
+use roundelay_schedule::Element;
 
 /// y = mean of −log softmax(logits)[target].
 pub(super) fn cross_entropy(site: &Site<'_>) -> Derivative {
@@ -21,6 +23,40 @@ fn entropy(site: &Site<'_>, [forward, backward]: [&'static str; 2]) -> Derivativ
     forward.terms.push(site.result().flat());
     let backward = weighted(site, 0, call(backward, inputs));
     Derivative { forward: vec![forward], backward }
+}
+
+/// y = mean of −log softmax(x Wᵀ)[target]. Forward makes the gradients while it has the logits, for a
+/// loss whose weight is one; backward hands them on.
+pub(super) fn linear_cross_entropy(
+    site: &Site<'_>,
+    chunks: u64,
+    masked: Masked,
+) -> Derivative {
+    let [x, weight, targets] = site.operands();
+    let (x, targets) = (x.matrix(), targets.flat());
+    let (rows, classes) = (targets.elements(), weight.shape[0]);
+    let together = rows.div_ceil(chunks.max(1)).max(1);
+    let logits = site.scratch(0, &[together, classes]);
+    let lse = Term { element: Element::Wide, ..site.scratch(1, &[rows]) };
+    let loss = site.result().flat();
+    let mut forward = call(
+        "linear_cross_entropy",
+        [x.clone(), weight.clone(), targets, logits, lse, loss],
+    );
+    if masked == Masked::Yes {
+        forward = forward.flag("masked");
+    }
+    if !site.graph.differentiates(site.node) {
+        return Derivative { forward: vec![forward], backward: vec![] };
+    }
+    let (dx, dweight) = (site.kept(0, &x.shape), site.auxiliary(1, &weight.shape));
+    forward.terms.extend([dx.clone(), dweight.clone()]);
+    let factor = site.graph.weight(site.node).unwrap_or(0.0);
+    let hand_on =
+        |made: &Term, to: Term| call("scale", [made.clone(), to]).real("factor", factor);
+    let backward = site
+        .each([(0, &|to| hand_on(&dx, to.matrix())), (1, &|to| hand_on(&dweight, to))]);
+    Derivative { forward: vec![forward.flag("gradients")], backward }
 }
 
 /// y = mean of (a − b)²; da = 2 (a − b) / n, db = −da.

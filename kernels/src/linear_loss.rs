@@ -1,0 +1,186 @@
+//! `linear_cross_entropy`: the loss of a linear classifier with its gradients, for some rows after
+//! others, so that the logits of all rows are never there together (Hsu et al., arXiv 2410.10989).
+//!
+//! Sums run over rows and classes in the order in which they would without the cut, so what comes
+//! out has the bits of `matmul`, `cross_entropy`, its gradient and that of the product.
+
+use crate::{
+    Context, Mode, Real,
+    kernel::Define,
+    loss::{Slopes, log_sums},
+    matmul::Matmul,
+    operand::{Current, Operands},
+    part_loss::{All, Classes},
+    plain::linear_loss as plain,
+    product::Target,
+    signature::{Signature, product},
+    store::Store,
+    team::parts,
+};
+use roundelay_schedule::Access;
+use std::ops::Range;
+
+/// loss = mean of lse − logit of the target, where logits = x Wᵀ.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct LinearCrossEntropy {
+    pub(crate) rows: usize,
+    /// Elements of a row of x and of the weights.
+    pub(crate) depth: usize,
+    /// Rows whose logits are there together.
+    pub(crate) together: usize,
+    pub(crate) all: All,
+    pub(crate) slopes: Wanted,
+}
+
+/// Whether the gradients of x and of the weights are made too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// They are.
+    Gradients,
+    /// The loss alone.
+    Loss,
+}
+
+/// The arrays of a call.
+pub(crate) struct Arrays<'a, R> {
+    pub(crate) x: &'a [R],
+    pub(crate) weight: &'a [R],
+    pub(crate) targets: &'a [i32],
+    /// Of the rows that are together.
+    pub(crate) logits: &'a mut [R],
+    pub(crate) lse: &'a mut [R],
+    pub(crate) loss: &'a mut R,
+    pub(crate) gradients: Option<Gradients<'a, R>>,
+}
+
+/// Where gradients go.
+pub(crate) struct Gradients<'a, R> {
+    pub(crate) x: &'a mut [R],
+    pub(crate) weight: &'a mut [R],
+}
+
+impl<'a, R: Real> Arrays<'a, R> {
+    /// Out of training no gradient is made.
+    fn new(mut operands: Operands<'a, R>, wanted: Wanted, mode: Mode) -> Self {
+        let (x, weight, targets) =
+            (operands.read(), operands.read(), operands.integers());
+        let (logits, lse) = (operands.write(), operands.write());
+        let loss = &mut operands.write()[0];
+        let gradients = match (wanted, mode) {
+            (Wanted::Gradients, Mode::Training) => {
+                Some(Gradients { x: operands.write(), weight: operands.write() })
+            }
+            (Wanted::Gradients, Mode::Evaluation) | (Wanted::Loss, _) => None,
+        };
+        Self { x, weight, targets, logits, lse, loss, gradients }
+    }
+}
+
+impl LinearCrossEntropy {
+    /// The rows that are together, one range after another.
+    pub(crate) fn chunks(&self) -> impl Iterator<Item = Range<usize>> + use<> {
+        let (rows, together) = (self.rows, self.together);
+        (0..rows)
+            .step_by(together)
+            .map(move |first| first..rows.min(first.saturating_add(together)))
+    }
+    /// logits (rows, classes) = x Wᵀ.
+    pub(crate) fn product(&self, rows: usize) -> Matmul {
+        Matmul::affine([rows, self.all.classes, self.depth])
+    }
+    /// dx (rows, depth) = dlogits W.
+    pub(crate) fn towards_x(&self, rows: usize) -> Matmul {
+        let (n, k) = (self.depth, self.all.classes);
+        let store = Store::Write;
+        Matmul { m: rows, n, k, transpose_a: false, transpose_b: false, store }
+    }
+    /// dW (classes, depth) = dlogitsᵀ x, added to what the rows before made.
+    pub(crate) fn towards_weight(&self, rows: &Range<usize>) -> Matmul {
+        let (m, n) = (self.all.classes, self.depth);
+        let store = if rows.start == 0 { Store::Write } else { Store::Add };
+        Matmul { m, n, k: rows.len(), transpose_a: true, transpose_b: false, store }
+    }
+}
+
+fn multiply<R: Real>(map: &Matmul, a: &[R], b: &[R], out: &mut [R], threads: usize) {
+    map.run(a, b, out, threads, |rows| {
+        parts(map.m, rows).map(|_| |_, _: &mut Target<'_, R>| ())
+    });
+}
+
+impl Define for LinearCrossEntropy {
+    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+        let masked = call.flag("masked")?;
+        let slopes = match call.flag("gradients")? {
+            true => Wanted::Gradients,
+            false => Wanted::Loss,
+        };
+        let (rows, depth) = call.matrix("x", Access::Read)?;
+        let (classes, columns) = call.matrix("weight", Access::Read)?;
+        if columns != depth {
+            return Err(format!(
+                "`x` has inner extent {depth}, but `weight` has {columns}"
+            ));
+        }
+        let targets = call.integers("targets")?;
+        if targets != rows {
+            return Err(format!("`x` has {rows} rows, but there are {targets} targets"));
+        }
+        let together = call.rows("logits", Access::Write, classes)?;
+        if together > rows {
+            return Err(format!("`logits` has {together} rows, but `x` has {rows}"));
+        }
+        call.vector("lse", Access::Write, rows)?;
+        call.vector("loss", Access::Write, 1)?;
+        if slopes == Wanted::Gradients {
+            call.shaped("dx", Access::Write, (rows, depth))?;
+            call.shaped("dweight", Access::Write, (classes, depth))?;
+        }
+        Ok(Self { rows, depth, together, all: All { classes, masked }, slopes })
+    }
+    fn flops(&self) -> u64 {
+        let Self { rows, depth, all: All { classes, .. }, .. } = *self;
+        let (products, passes) = match self.slopes {
+            Wanted::Gradients => (3, 2),
+            Wanted::Loss => (1, 1),
+        };
+        product([2 * products, rows, classes, depth]).saturating_add(product([
+            11 * passes,
+            rows,
+            classes,
+        ]))
+    }
+    fn packed<R: Real>(&self) -> usize {
+        let rows = self.together;
+        let own =
+            [self.product(rows), self.towards_x(rows), self.towards_weight(&(0..rows))];
+        own.iter().map(Matmul::packed::<R>).max().unwrap_or(0)
+    }
+    fn fast<R: Real>(&self, operands: Operands<'_, R>, context: &Context) {
+        let Arrays { x, weight, targets, logits, lse, loss, mut gradients } =
+            Arrays::new(operands, self.slopes, context.mode);
+        let (classes, threads) = (Classes::whole(self.all), context.threads);
+        let share = classes.share(targets);
+        let mut total = 0.0;
+        for rows in self.chunks() {
+            let x = &x[rows.start * self.depth..rows.end * self.depth];
+            let logits = &mut logits[..rows.len() * self.all.classes];
+            let (targets, lse) = (&targets[rows.clone()], &mut lse[rows.clone()]);
+            multiply(&self.product(rows.len()), x, weight, logits, threads);
+            log_sums(logits, lse, self.all.classes, context);
+            total += classes.losses(logits, targets, lse);
+            let Some(gradients) = &mut gradients else { continue };
+            let slopes =
+                Slopes { logits: Current::InPlace, targets, lse, dlogits: logits };
+            classes.slopes(slopes, R::of(share), Store::Write, context);
+            let dx = &mut gradients.x[rows.start * self.depth..rows.end * self.depth];
+            multiply(&self.towards_x(rows.len()), logits, weight, dx, threads);
+            multiply(&self.towards_weight(&rows), logits, x, gradients.weight, threads);
+        }
+        *loss = R::of(total * share);
+    }
+    fn plain<R: Real>(&self, operands: Operands<'_, R>, context: &Context) {
+        let arrays = Arrays::new(operands, self.slopes, context.mode);
+        plain::linear_cross_entropy(self, arrays);
+    }
+}

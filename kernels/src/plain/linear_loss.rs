@@ -1,0 +1,49 @@
+//! Plain loss of a linear classifier with its gradients.
+
+use crate::{
+    Real,
+    linear_loss::{Arrays, Gradients, LinearCrossEntropy},
+    part_loss::Classes,
+    plain::loss::log_sum,
+};
+
+/// logits_ik = Σ_l x_il W_kl, lse_i = ln Σ_k exp(logits_ik), loss = mean of lse_i − logits_i(target)
+/// over the rows that count; slopes_ik = (exp(logits_ik − lse_i) − \[k = target\]) / count in these
+/// and zero in others, dx_il = Σ_k slopes_ik W_kl, dW_kl = Σ_i slopes_ik x_il.
+///
+/// Logits, and slopes in their place, of row i are in row i mod c of the c that there are.
+pub(crate) fn linear_cross_entropy<R: Real>(
+    call: &LinearCrossEntropy,
+    arrays: Arrays<'_, R>,
+) {
+    let Arrays { x, weight, targets, logits, lse, loss, mut gradients } = arrays;
+    let (classes, depth) = (Classes::whole(call.all), call.depth);
+    let share = classes.share(targets);
+    if let Some(Gradients { x, weight }) = &mut gradients {
+        x.fill(R::ZERO);
+        weight.fill(R::ZERO);
+    }
+    let mut total = 0.0;
+    for (i, x) in x.chunks(depth).enumerate() {
+        let place = i % call.together * call.all.classes;
+        let logits = &mut logits[place..place + call.all.classes];
+        for (logit, weight) in logits.iter_mut().zip(weight.chunks(depth)) {
+            *logit = x.iter().zip(weight).map(|(x, weight)| *x * *weight).sum();
+        }
+        lse[i] = log_sum(logits);
+        let class = classes.place(targets[i]);
+        total += class.map_or(0.0, |class| (lse[i] - logits[class]).widen());
+        let Some(gradients) = &mut gradients else { continue };
+        let share = R::of(if class.is_some() { share } else { 0.0 });
+        let dx = &mut gradients.x[i * depth..(i + 1) * depth];
+        for (k, logit) in logits.iter_mut().enumerate() {
+            let certain = if class == Some(k) { R::ONE } else { R::ZERO };
+            *logit = ((*logit - lse[i]).exp() - certain) * share;
+            for l in 0..depth {
+                dx[l] += *logit * weight[k * depth + l];
+                gradients.weight[k * depth + l] += *logit * x[l];
+            }
+        }
+    }
+    *loss = R::of(total * share);
+}

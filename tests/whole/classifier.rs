@@ -1,0 +1,129 @@
+//! A loss that makes its own logits, chunk by chunk: the same bits as the loss of a linear map, less
+//! memory, and replays like any other loss.
+
+use crate::{
+    columns::{descending, grids, trains_like_one_device},
+    models::{even_cuts, job, program},
+    oracle::{RESTS, compare_one},
+    plans::{kinds, pipelines},
+    support::{compiled, plan},
+};
+use roundelay::{
+    Checked, Plan, Program,
+    parts::{
+        runtime::{Cpu, CpuOptions, Dataset, Fill, State},
+        schedule::{DeviceId, Float, Id, Kind, Order, Placement, Rule, States},
+    },
+};
+
+const CHUNKED: &str =
+    "linear_cross_entropy(layer_norm(x), targets, weight = table, chunks = 3)";
+const WHOLE: &str =
+    "cross_entropy(linear(layer_norm(x), weight = table, bias = false), targets)";
+
+fn text(loss: &str) -> String {
+    format!(
+        "model tied {{
+            input tokens:  i32[batch, 8]
+            input targets: i32[batch, 8]
+            param table: [60, 16] = normal(0.02)
+            x = embedding(tokens, table) + positions(8, 16)
+            repeat 2 as layer {{
+                x = x + dropout(attention(layer_norm(x), 2, causal = true), 0.1)
+                x = x + linear(gelu(linear(layer_norm(x), 32)), 16)
+            }}
+            loss {loss}
+        }}"
+    )
+}
+
+fn tied(loss: &str, batch: u32) -> Program {
+    program(&format!("{}\n{}", text(loss), job(batch)))
+}
+
+/// All examples in one micro-batch on one device.
+fn alone(program: &Program) -> Checked {
+    let kind = (Rule::Sync, Placement::Accumulate, Order::Sequential, States::Replicated);
+    compiled(program, &plan(program, kind, 1, 1))
+}
+
+/// The losses of six steps, and what is there then.
+fn trained(program: &Program) -> (Vec<f64>, State) {
+    let schedule = alone(program);
+    let data = Dataset::open(&schedule.job, None).unwrap();
+    let options = CpuOptions { fill: Fill::Poison, ..CpuOptions::default() };
+    let mut cpu = Cpu::new(&schedule, Box::new(data), options).unwrap();
+    cpu.load(&State::initial(&schedule.job)).unwrap();
+    let mut losses = Vec::new();
+    cpu.replay(6, &mut |loss| losses.push(loss.loss)).unwrap();
+    (losses, cpu.save().unwrap())
+}
+
+/// The mean may be rounded otherwise; nothing else is, because with one micro-batch nothing is
+/// added to a gradient before that of the table.
+#[test]
+fn chunks_train_to_the_bits_of_all_logits_together() {
+    for masked in ["", ", masked = true"] {
+        let [chunked, whole] = [CHUNKED, WHOLE].map(|loss| {
+            let loss = format!("{}{masked})", loss.strip_suffix(')').unwrap());
+            trained(&tied(&loss, 4))
+        });
+        for (chunked, whole) in chunked.0.iter().zip(&whole.0) {
+            assert!((chunked - whole).abs() < 1e-6 * whole, "{chunked} for {whole}");
+        }
+        assert_eq!(chunked.1.tensors, whole.1.tensors);
+    }
+}
+
+/// Of the logits of 32 tokens in 60 classes 11 rows are there at a time, and until the backward pass
+/// two gradients stay instead of logits, their statistics and what goes into the map.
+#[test]
+fn logits_take_the_memory_of_one_chunk() {
+    let key = (DeviceId::new(0), Kind::Activation);
+    let [chunked, whole] =
+        [CHUNKED, WHOLE].map(|loss| alone(&tied(loss, 4)).facts().kinds[&key].0);
+    let (logits, lse, x, weight) = (32 * 60 * 4, 32 * 4, 32 * 16 * 4, 60 * 16 * 4);
+    assert_eq!(whole - chunked, (logits + lse + x) - (x + weight));
+}
+
+#[test]
+fn every_kind_of_plan_replays_like_the_recursion() {
+    let program = program(&format!(
+        "{}\n{}",
+        text("0.5 * linear_cross_entropy(layer_norm(x), targets, 60)"),
+        job(3)
+    ));
+    for kind in kinds(3, 3) {
+        compare_one(&program, &plan(&program, kind, 3, 3), &RESTS[2..]);
+    }
+    for plan in pipelines(3, &even_cuts(&program, 3)) {
+        compare_one(&program, &plan, &RESTS[2..]);
+    }
+}
+
+#[test]
+fn slices_replay_like_the_recursion() {
+    let program = tied("linear_cross_entropy(x, targets, 60, chunks = 2)", 2);
+    let (rule, place, states) = (Rule::Sync, Placement::Pipeline, States::Replicated);
+    let order = Order::SlicesOneForwardOneBackward;
+    let plan = Plan::new(rule, place, order, states, 2, even_cuts(&program, 2));
+    compare_one(&program, &plan.with_slices(4), &RESTS[2..]);
+}
+
+#[test]
+fn split_tensors_train_like_one_device() {
+    let program = descending(&text(CHUNKED), 4, "1e-1", Float::F64);
+    let few = grids().filter(|tensor| [2, 4].contains(&tensor.parts()));
+    trains_like_one_device(&program, few, 1e-12);
+}
+
+/// Two losses, of which one counts less, and chunks of which the last is short.
+#[test]
+fn sums_of_losses_replay_like_the_recursion() {
+    let loss = "linear_cross_entropy(layer_norm(x), targets, 60, chunks = 5, masked = true) \
+                + 0.25 * linear_cross_entropy(x, targets, 60)";
+    let program = tied(loss, 2);
+    for kind in kinds(2, 2) {
+        compare_one(&program, &plan(&program, kind, 2, 2), &RESTS[2..]);
+    }
+}
