@@ -4,7 +4,7 @@ use crate::{
     candidate::Candidate, cuts::Chain, idle::idle, ranking::Ranking, tied::Tied,
 };
 use roundelay_codegen::{Undivided, undivided};
-use roundelay_dsl::{Choice, Model, Numbers, Program, Search};
+use roundelay_dsl::{Choice, Model, Node, Numbers, Operation, Program, Search};
 use roundelay_schedule::{Exactness, Hop, Placement, Plan, PoolId, Rule};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -86,6 +86,7 @@ fn is_virtual(candidate: &Candidate, program: &Program) -> bool {
 fn of_first(plan: &Plan, program: &Program) -> Vec<String> {
     let Ok(own) = program.under(plan.rule) else { return Vec::new() };
     let mut notes = whole(&own.model, plan);
+    notes.extend(undivided_losses(&own.model, plan));
     notes.extend(loss_alone(&own.model, plan));
     notes
 }
@@ -116,6 +117,20 @@ fn whole(model: &Model, plan: &Plan) -> Vec<String> {
         )
     };
     alike.into_iter().map(sentence).collect()
+}
+
+/// Classes that tensor parts could divide, were it not for who makes their logits.
+fn undivided_losses(model: &Model, plan: &Plan) -> Option<String> {
+    let parts = plan.tensor.parts();
+    let mut nodes = model.nodes.values();
+    let whole =
+        |node: &&Node| matches!(node.operation, Operation::LinearCrossEntropy { .. });
+    let loss = nodes.find(whole).filter(|_| parts > 1)?;
+    let name = &loss.name;
+    Some(format!(
+        "each of {parts} tensor parts makes all logits of `{name}`: \
+         `cross_entropy(linear(…), …)` divides its classes among them"
+    ))
 }
 
 /// A last stage that shared parameters leave nothing but the loss.
@@ -361,5 +376,26 @@ mod tests {
         assert_eq!(told(Tensor::rows(1, Sequence::Whole)), [""; 0]);
         let five = told(Tensor::rows(5, Sequence::Whole));
         assert_eq!(five.len(), 1, "heads and 40 features are divided: {five:?}");
+    }
+
+    #[test]
+    fn a_loss_that_parts_do_not_divide_is_told() {
+        let program = parsed(
+            "model it {
+                input tokens:  i32[batch, 8]
+                input targets: i32[batch, 8]
+                x = embedding(tokens, 24, 16)
+                loss linear_cross_entropy(x, targets, 24)
+            }
+            plan { placement accumulate, stages 1, tensor { rows 2, columns 1 } }",
+        );
+        let mut plan = sample::plan_on(1);
+        let mut told = |tensor| {
+            plan.tensor = tensor;
+            let notes = notes(&program, &plan);
+            notes.iter().any(|note| note.starts_with("each of 2 tensor parts makes all"))
+        };
+        assert!(told(Tensor::rows(2, Sequence::Whole)));
+        assert!(!told(Tensor::rows(1, Sequence::Whole)));
     }
 }
