@@ -9,11 +9,14 @@ fail where a kernel spills that may not.
 """
 
 import ctypes
+import functools
 import glob
+import itertools
 import os
 import re
 import site
 import sys
+from concurrent.futures import ProcessPoolExecutor
 
 ARCHITECTURES = ["sm_80", "sm_90a"]
 OPTIONS = ["--std=c++17", "-default-device", "--ptxas-options=-v"]
@@ -34,8 +37,9 @@ SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 REGISTERS = re.compile(r"Used (\d+) registers")
 
 
+@functools.cache
 def nvrtc():
-    """The library of the package `nvidia-cuda-nvrtc`."""
+    """The library of the package `nvidia-cuda-nvrtc`, once in a process."""
     roots = site.getsitepackages() + [site.getusersitepackages()]
     found = [path for root in roots for path in glob.glob(f"{root}/nvidia/cu13/lib/libnvrtc.so.13")]
     if not found:
@@ -54,8 +58,9 @@ def log(library, program):
     return text.value.decode()
 
 
-def compile_source(library, path, architecture):
+def compile_source(path, architecture):
     """The compiler's log for one source; ends where it does not compile."""
+    library = nvrtc()
     with open(path, "rb") as file:
         source = file.read()
     program = ctypes.c_void_p()
@@ -83,15 +88,20 @@ def kernels(text):
             symbol = None
 
 
-def table(library, folder):
+def used(architecture, path):
+    """What the kernels of one source use, by symbol."""
+    return sorted(kernels(compile_source(path, architecture)))
+
+
+def table(folder):
     """All lines of the table, and source and symbol of each kernel that spills."""
     paths = sorted(glob.glob(f"{folder}/*.cu"))
     if not paths:
         sys.exit(f"there are no sources in {folder}")
     lines, spills = ["architecture\tkernel\tregisters\tspilled"], set()
-    for architecture in ARCHITECTURES:
-        for path in paths:
-            found = sorted(kernels(compile_source(library, path, architecture)))
+    jobs = list(itertools.product(ARCHITECTURES, paths))
+    with ProcessPoolExecutor() as pool:
+        for (architecture, path), found in zip(jobs, pool.map(used, *zip(*jobs))):
             lines += [f"{architecture}\t{symbol}\t{used}\t{spilled}" for symbol, used, spilled in found]
             source = os.path.basename(path).removesuffix(".cu")
             spills |= {(source, symbol) for symbol, _, spilled in found if spilled}
@@ -113,7 +123,7 @@ def faults(spills):
 
 def main():
     folder, path = sys.argv[1:3]
-    lines, spills = table(nvrtc(), folder)
+    lines, spills = table(folder)
     if wrong := faults(sorted(spills)):
         sys.exit("\n".join(wrong))
     if "--update" in sys.argv[3:]:
