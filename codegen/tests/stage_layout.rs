@@ -6,8 +6,8 @@ mod stage_support;
 use roundelay_codegen::{Differentiated, StageError, Stages, UpdateForm, stages, update};
 use roundelay_dsl::{Extent, Model, NodeId, Operation, Source};
 use roundelay_schedule::{
-    Access, Attribute, Bytes, Float, Id, Method, Optimizer, Rate, Role, Routine, Stage,
-    ValueId,
+    Access, Attribute, Bytes, Element, Float, GradientSums, Id, Method, Optimizer, Rate,
+    Role, Routine, Stage, ValueId,
 };
 use stage_support::{
     build::{Build, Numbers, fixed, nodes, per_example},
@@ -249,4 +249,28 @@ fn losses_without_a_gradient_kernel_are_refused() {
     let b = build.node(Operation::Multiply, &[a, inner], &ROWS);
     let model = build.mean_squared_error(b, &ROWS);
     assert!(message(cut(&model, &[])).contains("used inside the model"));
+}
+
+/// What a norm makes of its gain and bias in a later micro-batch is added to the sums, and rounded
+/// no more than they are; gradients of values stay as their kernels make them.
+#[test]
+fn detours_of_parameters_are_as_wide_as_their_sums() {
+    let mut build = Build::default();
+    let x = build.input("x", &ROWS);
+    let below = linear(&mut build, x);
+    let [gain, bias] = [(); 2].map(|()| build.parameter(&[4]));
+    let epsilon = 1e-5;
+    let norm = Operation::LayerNorm { epsilon };
+    let y = build.node(norm, &[below, gain, bias], &ROWS);
+    let model = build.mean_squared_error(y, &ROWS);
+    for (sums, element) in
+        [(GradientSums::Same, Element::Real), (GradientSums::F32, Element::Wide)]
+    {
+        let stages = stages(&model, &[], 3, Float::Bf16(sums), 16).expect("it is sound");
+        let backward = stages.stages[Stage::new(0)].backward.next()[0];
+        let added = backward.calls.iter().filter(|call| call.kernel == "accumulate");
+        let elements: Vec<_> =
+            added.flat_map(|call| &call.operands).map(|own| own.element).collect();
+        assert_eq!(elements, [element; 4], "gain and bias, made and summed");
+    }
 }

@@ -126,7 +126,10 @@ impl Accumulation {
         let mut additions = Vec::new();
         let terms = step.terms.iter_mut().zip(again);
         for (term, _) in terms.filter(|(_, again)| **again) {
-            let detour = Tensor::Detour(node, self.detours);
+            let detour = match is_parameter(term) {
+                true => Tensor::ParameterDetour(node, self.detours),
+                false => Tensor::Detour(node, self.detours),
+            };
             self.detours += 1;
             let on_its_way = Term { tensor: detour, ..term.clone() };
             let target = std::mem::replace(term, on_its_way.clone());
@@ -185,6 +188,7 @@ impl Term {
             | Tensor::Adjoint(_)
             | Tensor::Again(..)
             | Tensor::Detour(..)
+            | Tensor::ParameterDetour(..)
             | Tensor::Gradient(_)
             | Tensor::Gradients(_)
             | Tensor::Metric(_) => None,

@@ -23,8 +23,10 @@ pub(crate) enum Tensor {
     Adjoint(NodeId),
     /// What forward calls made again in a backward pass make, though it is still there.
     Again(NodeId, u32),
-    /// A contribution on its way to a gradient that has others already.
+    /// A contribution on its way to the gradient of a value that has others already.
     Detour(NodeId, u32),
+    /// The same for a parameter, as wide as the sum that it is added to.
+    ParameterDetour(NodeId, u32),
     /// The gradient sum of a node's result or a parameter.
     Gradient(Source),
     /// A range of the stage's flat gradient, from this element on.

@@ -149,7 +149,8 @@ impl<'a> Layout<'a> {
             | Tensor::Scratch(..)
             | Tensor::Unwanted(..)
             | Tensor::Again(..)
-            | Tensor::Detour(..) => None,
+            | Tensor::Detour(..)
+            | Tensor::ParameterDetour(..) => None,
         }
     }
 
@@ -286,7 +287,8 @@ pub(crate) fn element(
         Tensor::Source(Source::Node(node)) if node == graph.loss => Element::Wide,
         Tensor::Gradient(Source::Parameter(_))
         | Tensor::Gradients(_)
-        | Tensor::Aside(..) => dtype.gradient(),
+        | Tensor::Aside(..)
+        | Tensor::ParameterDetour(..) => dtype.gradient(),
         Tensor::Source(_)
         | Tensor::Auxiliary(..)
         | Tensor::Adjoint(_)
