@@ -69,7 +69,7 @@ KERNELS = {
         "batch_norm_backward group_norm group_norm_backward rms_norm rms_norm_backward",
     "losses":
         "cross_entropy cross_entropy_backward masked_cross_entropy masked_cross_entropy_backward "
-        "mse mse_backward accuracy",
+        "linear_cross_entropy mse mse_backward accuracy",
     "optimizers":
         "sgd adamw",
     "activations":

@@ -34,8 +34,7 @@ def virtual_schedule(bench, model, count, rule):
     each = (TINY_VIRTUAL if bench.tiny else VIRTUAL)[model]
     edits = []
     if bench.sizes(model)["file"] == "gpt2":
-        edits = [("linear(layer_norm(x), weight = table, bias = false)",
-                  "linear(layer_norm(x), vocab, bias = false)")]
+        edits = [("targets, weight = table)", "targets, vocab)")]
     settings = [f"train.batch = {count * each}", f"micro_batches = {count}", f"stages = {count}",
                 "placement = concurrent", "states = replicated", f"rule = {rule}"]
     name = f"virtual-{model}-{count}-{rule}"
