@@ -5,7 +5,7 @@ use crate::{
     cuda::{self, Steps},
     dropout, elementwise, embedding,
     exchange::{self, Exchange},
-    group_norm, linear_loss, loss, masked, matmul, metric,
+    group_norm, linear_loss, loss, matmul, metric,
     nearest::nearest,
     norm,
     operand::{Operands, Slot},
@@ -170,11 +170,12 @@ define_operations! {
     "avg_pool_backward" => AvgPoolBackward(pool::AvgPoolBackward);
     "global_pool" => GlobalPool(pool::GlobalPool);
     "global_pool_backward" => GlobalPoolBackward(pool::GlobalPoolBackward);
-    "cross_entropy" => CrossEntropy(loss::CrossEntropy);
-    "cross_entropy_backward" => CrossEntropyBackward(loss::CrossEntropyBackward);
-    "masked_cross_entropy" => MaskedCrossEntropy(masked::MaskedCrossEntropy);
+    "cross_entropy" => CrossEntropy(loss::CrossEntropy<loss::Every>);
+    "cross_entropy_backward" =>
+        CrossEntropyBackward(loss::CrossEntropyBackward<loss::Every>);
+    "masked_cross_entropy" => MaskedCrossEntropy(loss::CrossEntropy<loss::Masked>);
     "masked_cross_entropy_backward" =>
-        MaskedCrossEntropyBackward(masked::MaskedCrossEntropyBackward);
+        MaskedCrossEntropyBackward(loss::CrossEntropyBackward<loss::Masked>);
     "linear_cross_entropy" => LinearCrossEntropy(linear_loss::LinearCrossEntropy);
     "mse" => Mse(loss::Mse);
     "mse_backward" => MseBackward(loss::MseBackward);

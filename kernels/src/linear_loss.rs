@@ -6,11 +6,11 @@
 
 use crate::{
     Context, Mode, Real,
+    classes::{All, Classes},
     kernel::Define,
     loss::{Slopes, log_sums},
     matmul::Matmul,
     operand::{Current, Operands},
-    part_loss::{All, Classes},
     plain::linear_loss as plain,
     product::Target,
     signature::{Signature, product},
@@ -144,11 +144,8 @@ impl Define for LinearCrossEntropy {
             Wanted::Gradients => (3, 2),
             Wanted::Loss => (1, 1),
         };
-        product([2 * products, rows, classes, depth]).saturating_add(product([
-            11 * passes,
-            rows,
-            classes,
-        ]))
+        let multiplied = product([2 * products, rows, classes, depth]);
+        multiplied.saturating_add(product([11 * passes, rows, classes]))
     }
     fn packed<R: Real>(&self) -> usize {
         let rows = self.together;
@@ -160,24 +157,24 @@ impl Define for LinearCrossEntropy {
         let Arrays { x, weight, targets, logits, lse, loss, mut gradients } =
             Arrays::new(operands, self.slopes, context.mode);
         let (classes, threads) = (Classes::whole(self.all), context.threads);
-        let share = classes.share(targets);
-        let mut total = 0.0;
+        let mean = R::of(classes.share(targets));
+        let mut sum = 0.0;
         for rows in self.chunks() {
             let x = &x[rows.start * self.depth..rows.end * self.depth];
             let logits = &mut logits[..rows.len() * self.all.classes];
-            let (targets, lse) = (&targets[rows.clone()], &mut lse[rows.clone()]);
+            let (own, lse) = (&targets[rows.clone()], &mut lse[rows.clone()]);
             multiply(&self.product(rows.len()), x, weight, logits, threads);
             log_sums(logits, lse, self.all.classes, context);
-            total += classes.losses(logits, targets, lse);
+            sum = classes.add_losses(sum, (logits, own, lse));
             let Some(gradients) = &mut gradients else { continue };
             let slopes =
-                Slopes { logits: Current::InPlace, targets, lse, dlogits: logits };
-            classes.slopes(slopes, R::of(share), Store::Write, context);
+                Slopes { logits: Current::InPlace, targets: own, lse, dlogits: logits };
+            classes.slopes(slopes, mean, Store::Write, context);
             let dx = &mut gradients.x[rows.start * self.depth..rows.end * self.depth];
             multiply(&self.towards_x(rows.len()), logits, weight, dx, threads);
             multiply(&self.towards_weight(&rows), logits, x, gradients.weight, threads);
         }
-        *loss = R::of(total * share);
+        *loss = R::of(classes.mean(sum, targets));
     }
     fn plain<R: Real>(&self, operands: Operands<'_, R>, context: &Context) {
         let arrays = Arrays::new(operands, self.slopes, context.mode);

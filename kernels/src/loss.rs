@@ -3,6 +3,7 @@
 use crate::{
     Context, Real,
     activation::each_slope,
+    classes::{All, Classes},
     fast::loss as fast,
     kernel::Define,
     operand::{Current, Operands},
@@ -12,20 +13,49 @@ use crate::{
     team::{for_each_part, rows_per_part},
 };
 use roundelay_schedule::Access;
+use std::marker::PhantomData;
 
-/// loss = mean of lse − logit of the target.
+/// loss = mean of lse − logit of the target over the rows that count; zero without any.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct CrossEntropy {
+pub(crate) struct CrossEntropy<T> {
     pub(crate) rows: usize,
-    pub(crate) classes: usize,
+    pub(crate) all: All,
+    targets: PhantomData<T>,
 }
 
-/// dlogits = (softmax − one-hot) / m.
+/// dlogits = (softmax − one-hot) / count in the rows that count, zero in the others.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct CrossEntropyBackward {
+pub(crate) struct CrossEntropyBackward<T> {
     pub(crate) rows: usize,
-    pub(crate) classes: usize,
+    pub(crate) all: All,
     pub(crate) store: Store,
+    targets: PhantomData<T>,
+}
+
+/// Which targets a kernel takes.
+pub(crate) trait Targets: Clone + PartialEq + std::fmt::Debug {
+    /// All targets of so many classes.
+    fn of(classes: usize) -> All;
+}
+
+/// Every target is a class.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Every;
+
+/// The number of classes itself stands for none.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Masked;
+
+impl Targets for Every {
+    fn of(classes: usize) -> All {
+        All { classes, masked: false }
+    }
+}
+
+impl Targets for Masked {
+    fn of(classes: usize) -> All {
+        All { classes, masked: true }
+    }
 }
 
 /// loss = mean of (a − b)².
@@ -42,54 +72,54 @@ pub(crate) struct MseBackward {
     pub(crate) store: Store,
 }
 
-impl Define for CrossEntropy {
+impl<T: Targets> Define for CrossEntropy<T> {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
-        let (rows, classes) = loss_of_rows(call)?;
-        Ok(Self { rows, classes })
+        let (rows, classes) = logits_and_targets(call)?;
+        call.vector("lse", Access::Write, rows)?;
+        call.vector("loss", Access::Write, 1)?;
+        Ok(Self { rows, all: T::of(classes), targets: PhantomData })
     }
     fn flops(&self) -> u64 {
-        product([11, self.rows, self.classes])
+        product([11, self.rows, self.all.classes])
     }
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let (logits, targets) = (operands.read(), operands.integers());
         let (lse, loss) = (operands.write(), operands.write());
-        log_sums(logits, lse, self.classes, context);
-        let rows = logits.chunks(self.classes).zip(targets).zip(&*lse);
-        let each = rows.map(|((row, target), lse)| {
-            (*lse - row[class_of(*target, self.classes)]).widen()
-        });
-        loss[0] = R::of(each.sum::<f64>() / self.rows as f64);
+        let classes = Classes::whole(self.all);
+        log_sums(logits, lse, self.all.classes, context);
+        let sum = classes.add_losses(0.0, (logits, targets, lse));
+        loss[0] = R::of(classes.mean(sum, targets));
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         let (logits, targets) = (operands.read(), operands.integers());
         let (lse, loss) = (operands.write(), operands.write());
-        plain::cross_entropy(logits, targets, lse, &mut loss[0]);
+        let classes = Classes::whole(self.all);
+        loss[0] = plain::cross_entropy(logits, targets, lse, &classes);
     }
 }
 
-impl Define for CrossEntropyBackward {
+impl<T: Targets> Define for CrossEntropyBackward<T> {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
         let store = call.store()?;
-        let (rows, classes) = slope_of_rows(call, store)?;
-        Ok(Self { rows, classes, store })
+        let (rows, classes) = logits_and_targets(call)?;
+        call.vector("lse", Access::Read, rows)?;
+        call.shaped("dlogits", store.access(), (rows, classes))?;
+        Ok(Self { rows, all: T::of(classes), store, targets: PhantomData })
     }
     fn flops(&self) -> u64 {
-        product([11, self.rows, self.classes])
+        product([11, self.rows, self.all.classes])
     }
     fn replaces(&self) -> Option<[usize; 2]> {
         self.store.replaces([0, 3])
     }
     fn fast<R: Real>(&self, operands: Operands<'_, R>, context: &Context) {
-        let mean = R::of(1.0 / self.rows as f64);
-        Slopes::new(operands).each_row(context, |row, lse, target, out| {
-            row.replace(out, |_, row, out| {
-                fast::softmax_share(row, out, lse, mean, self.store);
-            });
-            out[class_of(target, self.classes)] -= mean;
-        });
+        let (classes, slopes) = (Classes::whole(self.all), Slopes::new(operands));
+        let mean = R::of(classes.share(slopes.targets));
+        classes.slopes(slopes, mean, self.store, context);
     }
     fn plain<R: Real>(&self, operands: Operands<'_, R>, _: &Context) {
-        plain::cross_entropy_backward(Slopes::new(operands), self.store);
+        let classes = Classes::whole(self.all);
+        plain::cross_entropy_backward(Slopes::new(operands), &classes, self.store);
     }
 }
 
@@ -150,7 +180,7 @@ pub(crate) struct Slopes<'a, R> {
 }
 
 impl<'a, R: Real> Slopes<'a, R> {
-    /// The operands that [`slope_of_rows`] takes.
+    /// The operands of the gradient of a loss.
     pub(crate) fn new(mut operands: Operands<'a, R>) -> Self {
         let (logits, targets) = (operands.current(3), operands.integers());
         Self { logits, targets, lse: operands.read(), dlogits: operands.write() }
@@ -177,25 +207,6 @@ impl<'a, R: Real> Slopes<'a, R> {
             }
         });
     }
-}
-
-/// The operands of a loss: logits, targets, lse and the loss itself. Gives m and v.
-pub(crate) fn loss_of_rows(call: &mut Signature<'_>) -> Result<(usize, usize), String> {
-    let (rows, classes) = logits_and_targets(call)?;
-    call.vector("lse", Access::Write, rows)?;
-    call.vector("loss", Access::Write, 1)?;
-    Ok((rows, classes))
-}
-
-/// The operands of its gradient: logits, targets, lse and what is made of them. Gives m and v.
-pub(crate) fn slope_of_rows(
-    call: &mut Signature<'_>,
-    store: Store,
-) -> Result<(usize, usize), String> {
-    let (rows, classes) = logits_and_targets(call)?;
-    call.vector("lse", Access::Read, rows)?;
-    call.shaped("dlogits", store.access(), (rows, classes))?;
-    Ok((rows, classes))
 }
 
 /// lse of every row of logits, on all threads.

@@ -3,18 +3,18 @@
 
 use crate::{
     Context, Real,
+    classes::{All, Classes},
     fast::loss as fast,
     kernel::Define,
     loss::{Slopes, logits_and_targets},
     operand::Operands,
     part::{no_more, own, whole},
-    plain::part as plain,
+    plain::{loss::cross_entropy_backward, part as plain},
     signature::{Signature, product},
     store::Store,
     team::{for_each_part, rows_per_part},
 };
 use roundelay_schedule::Access;
-use std::ops::Range;
 
 /// sums (2, m): lse of the own logits (m, c), and the target's logit where it is among them.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,23 +41,6 @@ pub(crate) struct CrossEntropyPartBackward {
     pub(crate) store: Store,
 }
 
-/// Which targets there are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct All {
-    pub(crate) classes: usize,
-    /// The number of classes itself stands for none.
-    pub(crate) masked: bool,
-}
-
-/// The classes of one device.
-pub(crate) struct Classes {
-    pub(crate) all: All,
-    /// Room for so many in a row.
-    pub(crate) each: usize,
-    /// Those that exist.
-    pub(crate) own: Range<usize>,
-}
-
 impl All {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
         Ok(Self { classes: whole(call)?, masked: call.flag("masked")? })
@@ -72,69 +55,6 @@ impl All {
     }
     fn of(self, context: &Context, each: usize) -> Classes {
         Classes { all: self, each, own: own(context, self.classes, each) }
-    }
-}
-
-impl Classes {
-    /// All classes are here.
-    pub(crate) fn whole(all: All) -> Self {
-        Self { all, each: all.classes, own: 0..all.classes }
-    }
-    /// Whether a row with this target counts.
-    pub(crate) fn counts(&self, target: i32) -> bool {
-        let All { classes, masked } = self.all;
-        let class = usize::try_from(target).unwrap_or(usize::MAX);
-        let none = masked && class == classes;
-        assert!(
-            none || class < classes,
-            "target {target} is outside of {classes} classes"
-        );
-        !none
-    }
-    /// Where a target stands among the own classes.
-    pub(crate) fn place(&self, target: i32) -> Option<usize> {
-        let class = target as usize;
-        let here = self.counts(target) && self.own.contains(&class);
-        here.then(|| class - self.own.start)
-    }
-    /// One over the number of rows that count; zero without any.
-    pub(crate) fn share(&self, targets: &[i32]) -> f64 {
-        let count = targets.iter().filter(|target| self.counts(**target)).count();
-        if count == 0 { 0.0 } else { 1.0 / count as f64 }
-    }
-    /// Σ of lse − logit of the target over the rows that count, from the first to the last.
-    pub(crate) fn losses<R: Real>(
-        &self,
-        logits: &[R],
-        targets: &[i32],
-        lse: &[R],
-    ) -> f64 {
-        let rows = logits.chunks(self.each).zip(targets).zip(lse);
-        let each = rows.filter_map(|((row, target), lse)| {
-            self.place(*target).map(|class| (*lse - row[class]).widen())
-        });
-        each.sum()
-    }
-    /// dlogits = (softmax − one-hot) · mean for the own classes in the rows that count, zero in the
-    /// others, on all threads.
-    pub(crate) fn slopes<R: Real>(
-        &self,
-        slopes: Slopes<'_, R>,
-        mean: R,
-        store: Store,
-        context: &Context,
-    ) {
-        slopes.each_row(context, |row, lse, target, out| {
-            let share = if self.counts(target) { mean } else { R::ZERO };
-            let (out, behind) = out.split_at_mut(self.own.len());
-            row.part(0..out.len()).replace(out, |_, row, out| {
-                fast::softmax_share(row, out, lse, share, store);
-            });
-            store.clear(behind);
-            if let Some(class) = self.place(target) {
-                out[class] -= share;
-            }
-        });
     }
 }
 
@@ -221,6 +141,6 @@ impl Define for CrossEntropyPartBackward {
     fn plain<R: Real>(&self, operands: Operands<'_, R>, context: &Context) {
         let classes = self.all.of(context, self.each);
         let slopes = Slopes::new(operands);
-        plain::cross_entropy_part_backward(slopes, &classes, self.store);
+        cross_entropy_backward(slopes, &classes, self.store);
     }
 }

@@ -9,11 +9,11 @@ use super::{
     source::LOSS,
 };
 use crate::{
+    classes::All,
     linear_loss::{LinearCrossEntropy, Wanted},
-    loss::{CrossEntropy, CrossEntropyBackward, Mse, MseBackward},
-    masked::{MaskedCrossEntropy, MaskedCrossEntropyBackward},
+    loss::{CrossEntropy, CrossEntropyBackward, Mse, MseBackward, Targets},
     metric::Accuracy,
-    part_loss::{All, CrossEntropyJoin, CrossEntropyPart, CrossEntropyPartBackward},
+    part_loss::{CrossEntropyJoin, CrossEntropyPart, CrossEntropyPartBackward},
     store::Store,
 };
 use Role::{Either, Index, Narrow, Wide};
@@ -30,11 +30,8 @@ struct Classes {
 
 impl Classes {
     /// All are here.
-    fn all(classes: usize) -> Self {
-        Self { whole: classes, each: classes, part: count(0), masked: false }
-    }
-    fn of(all: All) -> Self {
-        Self { masked: all.masked, ..Self::all(all.classes) }
+    fn of(All { classes, masked }: All) -> Self {
+        Self { whole: classes, each: classes, part: count(0), masked }
     }
     fn arguments(self) -> [Argument; 4] {
         let masked = Argument::Unsigned(self.masked.into());
@@ -78,43 +75,22 @@ impl Classes {
     }
 }
 
-impl Form for CrossEntropy {
+impl<T: Targets> Form for CrossEntropy<T> {
     fn roles(&self) -> Vec<Role> {
         vec![Narrow, Index, Wide, Either]
     }
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
-        Classes::all(self.classes).forward(draft, self.rows);
+        Classes::of(self.all).forward(draft, self.rows);
         Ok(())
     }
 }
 
-impl Form for MaskedCrossEntropy {
+impl<T: Targets> Form for CrossEntropyBackward<T> {
     fn roles(&self) -> Vec<Role> {
         vec![Narrow, Index, Wide, Either]
     }
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
-        Classes { masked: true, ..Classes::all(self.classes) }.forward(draft, self.rows);
-        Ok(())
-    }
-}
-
-impl Form for CrossEntropyBackward {
-    fn roles(&self) -> Vec<Role> {
-        vec![Narrow, Index, Wide, Either]
-    }
-    fn write(&self, draft: &mut Draft) -> Result<(), String> {
-        Classes::all(self.classes).backward(draft, self.rows, self.store);
-        Ok(())
-    }
-}
-
-impl Form for MaskedCrossEntropyBackward {
-    fn roles(&self) -> Vec<Role> {
-        vec![Narrow, Index, Wide, Either]
-    }
-    fn write(&self, draft: &mut Draft) -> Result<(), String> {
-        Classes { masked: true, ..Classes::all(self.classes) }
-            .backward(draft, self.rows, self.store);
+        Classes::of(self.all).backward(draft, self.rows, self.store);
         Ok(())
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::{
     Real,
+    classes::Classes,
     linear_loss::{Arrays, Gradients, LinearCrossEntropy},
-    part_loss::Classes,
     plain::loss::log_sum,
 };
 
@@ -45,5 +45,5 @@ pub(crate) fn linear_cross_entropy<R: Real>(
             }
         }
     }
-    *loss = R::of(total * share);
+    *loss = R::of(classes.mean(total, targets));
 }

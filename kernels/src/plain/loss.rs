@@ -1,25 +1,22 @@
 //! Plain losses.
 
-use crate::{
-    Real,
-    loss::{Slopes, class_of},
-    store::Store,
-};
+use crate::{Real, classes::Classes, loss::Slopes, store::Store};
 
-/// lse_i = ln Σ_k exp(logits_ik); loss = mean of lse_i − logits_i(target).
+/// lse_i = ln Σ_k exp(logits_ik); the mean of lse_i − logits_i(target) over the rows that count.
 pub(crate) fn cross_entropy<R: Real>(
     logits: &[R],
     targets: &[i32],
     lse: &mut [R],
-    loss: &mut R,
-) {
-    let columns = logits.len() / targets.len();
+    classes: &Classes,
+) -> R {
     let mut total = R::ZERO;
-    for (i, row) in logits.chunks(columns).enumerate() {
+    for (i, row) in logits.chunks(classes.each).enumerate() {
         lse[i] = log_sum(row);
-        total += lse[i] - row[class_of(targets[i], columns)];
+        if let Some(class) = classes.place(targets[i]) {
+            total += lse[i] - row[class];
+        }
     }
-    *loss = total / R::of(targets.len() as f64);
+    R::of(classes.mean(total.widen(), targets))
 }
 
 /// ln Σ exp(x).
@@ -28,17 +25,26 @@ pub(crate) fn log_sum<R: Real>(row: &[R]) -> R {
     most + row.iter().map(|x| (*x - most).exp()).sum::<R>().ln()
 }
 
-/// dlogits_ik = (exp(logits_ik − lse_i) − \[k = target\]) / m.
-pub(crate) fn cross_entropy_backward<R: Real>(slopes: Slopes<'_, R>, store: Store) {
+/// dlogits_ik = (exp(logits_ik − lse_i) − \[k = target\]) · share in the rows that count.
+pub(crate) fn cross_entropy_backward<R: Real>(
+    slopes: Slopes<'_, R>,
+    classes: &Classes,
+    store: Store,
+) {
     let Slopes { logits, targets, lse, dlogits } = slopes;
-    let columns = dlogits.len() / targets.len();
-    let share = R::ONE / R::of(targets.len() as f64);
-    for (i, out) in dlogits.chunks_mut(columns).enumerate() {
-        let class = class_of(targets[i], columns);
+    let share: R = R::of(classes.share(targets));
+    for (i, out) in dlogits.chunks_mut(classes.each).enumerate() {
+        let target = classes.place(targets[i]);
+        let share = if classes.counts(targets[i]) { share } else { R::ZERO };
         for (k, out) in out.iter_mut().enumerate() {
-            let probability = (logits.at(i * columns + k, out) - lse[i]).exp();
-            let certain = if k == class { R::ONE } else { R::ZERO };
-            store.put(out, (probability - certain) * share);
+            let inside = k < classes.own.len();
+            let logit = logits.at(i * classes.each + k, out);
+            let value = match inside {
+                true => (logit - lse[i]).exp(),
+                false => R::ZERO,
+            };
+            let certain = if target == Some(k) { R::ONE } else { R::ZERO };
+            store.put(out, (value - certain) * share);
         }
     }
 }

@@ -11,7 +11,6 @@ pub(crate) mod embedding;
 pub(crate) mod group_norm;
 pub(crate) mod linear_loss;
 pub(crate) mod loss;
-pub(crate) mod masked;
 pub(crate) mod matmul;
 pub(crate) mod metric;
 pub(crate) mod norm;

@@ -1,6 +1,6 @@
 //! Plain parts of tensors, and losses over parts of the classes.
 
-use crate::{Real, loss::Slopes, part_loss::Classes, store::Store};
+use crate::{Real, classes::Classes, store::Store};
 use std::ops::Range;
 
 /// Columns `own` of x, in rows of `columns`.
@@ -53,29 +53,5 @@ pub(crate) fn cross_entropy_join<R: Real>(
             total += (*lse - part(1).sum::<R>()).widen();
         }
     }
-    R::of(total * classes.share(targets))
-}
-
-/// dlogits_ik = (exp(logits_ik − lse_i) − \[k = target\]) · share in the rows that count.
-pub(crate) fn cross_entropy_part_backward<R: Real>(
-    slopes: Slopes<'_, R>,
-    classes: &Classes,
-    store: Store,
-) {
-    let Slopes { logits, targets, lse, dlogits } = slopes;
-    let share: R = R::of(classes.share(targets));
-    for (i, out) in dlogits.chunks_mut(classes.each).enumerate() {
-        let target = classes.place(targets[i]);
-        let share = if classes.counts(targets[i]) { share } else { R::ZERO };
-        for (k, out) in out.iter_mut().enumerate() {
-            let inside = k < classes.own.len();
-            let logit = logits.at(i * classes.each + k, out);
-            let value = match inside {
-                true => (logit - lse[i]).exp(),
-                false => R::ZERO,
-            };
-            let certain = if target == Some(k) { R::ONE } else { R::ZERO };
-            store.put(out, (value - certain) * share);
-        }
-    }
+    R::of(classes.mean(total, targets))
 }
