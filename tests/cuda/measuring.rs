@@ -208,6 +208,22 @@ assert judge.of_memory(8.0, [10.0, 12.0]).startswith('holds')
 assert judge.of_memory(9.0, [10.0, None]).startswith('MISSED')
 assert judge.of_memory(9.0, [None]).startswith('not known')
 assert judge.kept(['holds (1)', 'MISSED (2)', 'holds (3)']) == '2 hold, 1 MISSED, 0 not known'
+# Where the fastest plan takes too much, the frugal one is measured, and told with its time.
+import parts, types
+end = lambda bytes: {'gpus': {'handed_bytes': bytes}, 'beside_bytes': 1, 'measured': {}}
+assert parts.is_memory_missed(end(90), {'default': {'allocated': 100}})
+assert not parts.is_memory_missed(end(70), {'default': {'allocated': 100}})
+assert not parts.is_memory_missed(end(90), {})
+rows, compiled = [], []
+ours = types.SimpleNamespace(
+    compile=lambda model, name, settings, timeout: compiled.append((name, settings)),
+    run=lambda schedule, steps, limit: {'step_s': steps * 0.1, 'end': end(70)})
+bench = types.SimpleNamespace(
+    ours=ours, steps={'vit': 0.8}, sizes=lambda model: {'steps': 20}, timeout=lambda most: most,
+    run_limit=lambda: 1, results=types.SimpleNamespace(add=lambda *row, **more: rows.append((row, more))))
+parts.tell_frugal(bench, 'vit', {'default': {'allocated': 100}})
+assert compiled == [('frugal-vit', ['recompute = selective'])]
+assert '0.80 of the speed' in rows[0][0][2] and rows[0][1]['target'].startswith('holds'), rows
 import sides
 assert sides.sizes_for(80e9)['gpt2']['batch'] == 64 and sides.sizes_for(0)['gpt2']['batch'] == 32
 assert sides.step_time([1.0, 2.0, 5.0, 8.0], 1) == 3.0 and sides.step_time([1.0, 2.0], 1) is None
