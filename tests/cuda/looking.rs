@@ -114,6 +114,18 @@ fn images_with_running_statistics() {
     holds("images", IMAGES, "rule sync, placement accumulate, micro_batches 2, stages 1");
 }
 
+/// Its gradients come with the loss, which a look does not need.
+#[test]
+fn a_loss_by_chunks() {
+    let whole = "logits = linear(layer_norm(x), vocab)
+    loss cross_entropy(logits, targets)
+    metric perplexity(logits, targets)";
+    let chunked = "loss linear_cross_entropy(layer_norm(x), targets, vocab, chunks = 3)";
+    assert!(TEXT.contains(whole));
+    let plan = "rule cyclic_v2, placement shared, micro_batches 2, stages 2";
+    holds("chunks", &TEXT.replace(whole, chunked), plan);
+}
+
 #[test]
 fn parts_of_split_tensors() {
     let plan = "rule sync, placement accumulate, stages 1, micro_batches 2, \
