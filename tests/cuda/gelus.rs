@@ -1,7 +1,7 @@
 //! The GELU by a hyperbolic tangent and its slope, which the library makes with a product, or a pass of
 //! ours behind one: whichever is faster.
 
-use crate::bench::{Bench, Run, has_compiler, program};
+use crate::bench::{Bench, Run, arenas, has_compiler, program};
 use std::{fs, path::PathBuf};
 
 const PLAN: &str = "rule cyclic_v2, placement data, micro_batches 2, stages 2";
@@ -40,6 +40,8 @@ fn the_library_makes_gelus_of_sixteen_bits() {
         // Forward and backward of two layers, twice: for the first micro-batch and for others.
         assert!(graphed.count("gelus") >= 8, "{}", graphed.count("gelus"));
         near(&graphed, &cpu, 0.03);
+        let figures = ["measured", "predicted"].map(|what| arenas(&graphed.end[what]));
+        assert_eq!(figures[0], figures[1], "{dtype}: arenas are as large as was planned");
         let words = "--device cuda --graphs never";
         let given = bench.run(words, &narrow, &[("STANDIN_CUDA_ORDER", "3")]);
         assert!(given.is(&graphed), "{dtype}: graphs and order change no bit");
