@@ -44,7 +44,7 @@ fn residual() -> Model {
 fn bent() -> Model {
     let mut build = Build::default();
     let mut y = build.input("x", &ROWS);
-    let mut affine = |build: &mut Build, x: Source| {
+    let affine = |build: &mut Build, x: Source| {
         let (weight, bias) = (build.parameter(&[4, 4]), build.parameter(&[4]));
         build.node(Operation::Linear, &[x, weight, bias], &ROWS)
     };

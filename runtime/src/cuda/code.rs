@@ -310,7 +310,7 @@ impl Code {
         Ok(match way {
             Some(Way::Whole(plan)) => vec![Step::Product(Box::new(product), plan)],
             Some(Way::Apart(part, plan, pass)) => {
-                vec![Step::Product(Box::new(part), plan), self.launch(pass)?]
+                vec![Step::Product(part, plan), self.launch(pass)?]
             }
             None => vec![self.launch(product.launch())?],
         })

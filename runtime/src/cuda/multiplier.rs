@@ -49,7 +49,7 @@ pub(super) enum Way {
     /// With all that follows.
     Whole(usize),
     /// Without its activation, which a function of ours does behind it.
-    Apart(Product, usize, Launch),
+    Apart(Box<Product>, usize, Launch),
 }
 
 /// The library of products with its plans, or neither.
@@ -142,11 +142,11 @@ impl Multiplier {
             (Ok(whole), Ok(apart)) => {
                 Ok(match self.activation([whole, apart], functions) {
                     Activation::Within => Way::Whole(whole),
-                    Activation::Behind => Way::Apart(part, apart, pass),
+                    Activation::Behind => Way::Apart(Box::new(part), apart, pass),
                 })
             }
             (Ok(whole), Err(_)) => Ok(Way::Whole(whole)),
-            (Err(_), Ok(apart)) => Ok(Way::Apart(part, apart, pass)),
+            (Err(_), Ok(apart)) => Ok(Way::Apart(Box::new(part), apart, pass)),
             (Err(_), Err(reason)) => Err(reason),
         }
     }
